@@ -1,0 +1,255 @@
+#include "base/config.h"
+
+#include <toml++/toml.h>
+
+#include <cmath>
+#include <charconv>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+namespace pinstripe {
+namespace {
+
+// What one file's tables share: the first mistake, and the parsed document that nodes point into.
+struct Document {
+  std::string file;
+  toml::table table;
+  std::optional<std::string> mistake;
+
+  void Note(const toml::source_region& where, std::string_view reason) {
+    if (!mistake) mistake = fmt::format("{}:{}: {}", file, where.begin.line, reason);
+  }
+};
+
+struct Unit {
+  std::string_view name;
+  double factor;
+};
+constexpr Unit kByteUnits[] = {
+    {"", 1},       {"B", 1},         {"KiB", 1024.0},      {"MiB", 1048576.0}, {"GiB", 1073741824.0},
+    {"TiB", 1099511627776.0}, {"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}};
+constexpr Unit kTimeUnits[] = {{"ms", 1e6}, {"s", 1e9}, {"", 1e9}, {"min", 60e9}, {"h", 3600e9}};
+
+// "1.5 GB" by the table of units; null when it is not such a quantity.
+template <size_t N>
+std::optional<double> ParseQuantity(std::string_view text, const Unit (&units)[N]) {
+  double number = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (parsed.ec != std::errc() || number < 0 || !std::isfinite(number)) return std::nullopt;
+  std::string_view unit(parsed.ptr, static_cast<size_t>(text.data() + text.size() - parsed.ptr));
+  while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
+  for (const Unit& known : units) {
+    if (unit == known.name) return number * known.factor;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+struct ConfigTable::Node {
+  std::shared_ptr<Document> document;
+  const toml::table* table = nullptr;  // null: the table is absent
+  std::string name;                    // "drive" in messages; empty for the root
+  std::set<std::string, std::less<>> read;
+  std::vector<std::shared_ptr<Node>> children;
+
+  const toml::node* Find(std::string_view key) {
+    read.emplace(key);
+    return table ? table->get(key) : nullptr;
+  }
+  std::string Name(std::string_view key) const {
+    return name.empty() ? fmt::format("'{}'", key) : fmt::format("'{}' in [{}]", key, name);
+  }
+  toml::source_region Where() const {
+    return table ? table->source() : document->table.source();
+  }
+  template <typename T>
+  T Missing(std::string_view key, std::optional<T> fallback) {
+    if (fallback) return *std::move(fallback);
+    document->Note(Where(), fmt::format("{} is required", Name(key)));
+    return T();
+  }
+  void Wrong(const toml::node& node, std::string_view key, std::string_view must) {
+    document->Note(node.source(), fmt::format("{} must be {}", Name(key), must));
+  }
+};
+
+bool ConfigTable::Has(std::string_view key) const {
+  return node_->table && node_->table->contains(key);
+}
+
+int64_t ConfigTable::Integer(std::string_view key, std::optional<int64_t> fallback, int64_t least,
+                             int64_t most) {
+  const toml::node* node = node_->Find(key);
+  if (!node) return node_->Missing(key, fallback);
+  const auto* value = node->as_integer();
+  if (!value || value->get() < least || value->get() > most) {
+    node_->Wrong(*node, key, fmt::format("a whole number from {} to {}", least, most));
+    return fallback.value_or(least);
+  }
+  return value->get();
+}
+
+std::string ConfigTable::Text(std::string_view key, std::optional<std::string> fallback) {
+  const toml::node* node = node_->Find(key);
+  if (!node) return node_->Missing(key, std::move(fallback));
+  const auto* value = node->as_string();
+  if (!value) {
+    node_->Wrong(*node, key, "text in quotes");
+    return fallback.value_or("");
+  }
+  return value->get();
+}
+
+bool ConfigTable::Flag(std::string_view key, std::optional<bool> fallback) {
+  const toml::node* node = node_->Find(key);
+  if (!node) return node_->Missing(key, fallback);
+  const auto* value = node->as_boolean();
+  if (!value) {
+    node_->Wrong(*node, key, "true or false");
+    return fallback.value_or(false);
+  }
+  return value->get();
+}
+
+uint64_t ConfigTable::ByteCount(std::string_view key, std::optional<uint64_t> fallback,
+                                uint64_t least, uint64_t most) {
+  const toml::node* node = node_->Find(key);
+  if (!node) return node_->Missing(key, fallback);
+  std::optional<double> bytes;
+  if (const auto* number = node->as_integer(); number && number->get() >= 0) {
+    bytes = static_cast<double>(number->get());
+  } else if (const auto* text = node->as_string()) {
+    bytes = ParseQuantity(text->get(), kByteUnits);
+  }
+  if (!bytes || *bytes < static_cast<double>(least) || *bytes > static_cast<double>(most)) {
+    node_->Wrong(*node, key, fmt::format("a number of bytes from {} to {}, like 65536 or \"64 KiB\"",
+                                         least, most));
+    return fallback.value_or(least);
+  }
+  return static_cast<uint64_t>(*bytes);
+}
+
+Duration ConfigTable::Time(std::string_view key, std::optional<Duration> fallback, Duration least,
+                           Duration most) {
+  const toml::node* node = node_->Find(key);
+  if (!node) return node_->Missing(key, fallback);
+  std::optional<double> time;
+  if (const auto number = node->value<double>()) {
+    time = *number * 1e9;
+  } else if (const auto* text = node->as_string()) {
+    time = ParseQuantity(text->get(), kTimeUnits);
+  }
+  if (!time || *time < static_cast<double>(least.count()) ||
+      *time > static_cast<double>(most.count())) {
+    node_->Wrong(*node, key,
+                 fmt::format("a time from {} ms to {} ms, like \"250 ms\" or \"5 s\"",
+                             least.count() / 1000000, most.count() / 1000000));
+    return fallback.value_or(least);
+  }
+  return Duration(static_cast<int64_t>(*time));
+}
+
+std::vector<std::string> ConfigTable::Texts(std::string_view key) {
+  const toml::node* node = node_->Find(key);
+  if (!node) return {};
+  if (const auto* text = node->as_string()) return {text->get()};
+  std::vector<std::string> texts;
+  const auto* array = node->as_array();
+  if (array) {
+    for (const toml::node& element : *array) {
+      if (const auto* text = element.as_string()) texts.push_back(text->get());
+    }
+  }
+  if (!array || texts.size() != array->size()) node_->Wrong(*node, key, "a list of texts");
+  return texts;
+}
+
+ConfigTable ConfigTable::Table(std::string_view key) {
+  const toml::node* node = node_->Find(key);
+  auto child = std::make_shared<Node>();
+  child->document = node_->document;
+  child->name = node_->name.empty() ? std::string(key) : fmt::format("{}.{}", node_->name, key);
+  if (node) {
+    child->table = node->as_table();
+    if (!child->table) node_->Wrong(*node, key, "a table");
+  }
+  node_->children.push_back(child);
+  return ConfigTable(std::move(child));
+}
+
+std::vector<ConfigTable> ConfigTable::Tables(std::string_view key) {
+  const toml::node* node = node_->Find(key);
+  std::vector<ConfigTable> tables;
+  if (!node) return tables;
+  const auto* array = node->as_array();
+  for (size_t i = 0; array && i < array->size(); ++i) {
+    const toml::table* table = array->get(i)->as_table();
+    if (!table) break;
+    auto child = std::make_shared<Node>();
+    child->document = node_->document;
+    child->name = node_->name.empty() ? std::string(key) : fmt::format("{}.{}", node_->name, key);
+    child->table = table;
+    node_->children.push_back(child);
+    tables.push_back(ConfigTable(std::move(child)));
+  }
+  if (!array || tables.size() != array->size()) {
+    node_->Wrong(*node, key, fmt::format("a list of tables, [[{}]]", key));
+  }
+  return tables;
+}
+
+void ConfigTable::Refuse(std::string_view key, std::string_view reason) {
+  const toml::node* node = node_->Find(key);
+  node_->document->Note(node ? node->source() : node_->Where(), reason);
+}
+
+Result<ConfigFile> ConfigFile::Load(const std::string& path) {
+  errno = 0;
+  std::ifstream in(path);
+  std::stringstream text;
+  if (in) text << in.rdbuf();
+  if (!in) {
+    const int code = errno ? errno : EIO;
+    return Fail(code, "cannot read {}: {}", path, ErrnoText(code));
+  }
+  return Parse(text.str(), path);
+}
+
+Result<ConfigFile> ConfigFile::Parse(std::string_view text, const std::string& name) {
+  auto document = std::make_shared<Document>();
+  document->file = name;
+  try {
+    document->table = toml::parse(text);
+  } catch (const toml::parse_error& error) {
+    return Fail(EINVAL, "{}:{}: not valid TOML: {}", name, error.source().begin.line,
+                error.description());
+  }
+  auto node = std::make_shared<ConfigTable::Node>();
+  node->document = document;
+  node->table = &document->table;
+  return ConfigFile(ConfigTable(std::move(node)));
+}
+
+Status ConfigFile::Finish() const {
+  Document& document = *root_.node_->document;
+  if (document.mistake) return Fail(EINVAL, "{}", *document.mistake);
+
+  std::vector<const ConfigTable::Node*> todo = {root_.node_.get()};
+  while (!todo.empty()) {
+    const ConfigTable::Node* node = todo.back();
+    todo.pop_back();
+    if (!node->table) continue;
+    for (const auto& [key, value] : *node->table) {
+      if (!node->read.contains(key.str())) {
+        return Fail(EINVAL, "{}:{}: {} is not an option known here", document.file,
+                    key.source().begin.line, node->Name(key.str()));
+      }
+    }
+    for (const auto& child : node->children) todo.push_back(child.get());
+  }
+  return {};
+}
+
+}  // namespace pinstripe

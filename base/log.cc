@@ -1,0 +1,136 @@
+#include "base/log.h"
+
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <mutex>
+
+namespace pinstripe {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Repeats {
+  Clock::time_point since{};
+  int count = 0;
+};
+
+// The one piece of global state of the project: a process has one log.
+struct LogState {
+  std::mutex mutex;
+  LogSink sink;                            // guarded by mutex
+  std::shared_ptr<spdlog::logger> stderr_logger;  // guarded by mutex
+  std::map<std::string, Repeats, std::less<>> repeats;  // guarded by mutex; by level and event
+  std::atomic<LogLevel> level{LogLevel::kInfo};
+};
+
+LogState& State() {
+  static LogState* const state = new LogState;  // never destroyed: late threads may still log
+  return *state;
+}
+
+spdlog::level::level_enum ToSpdlog(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug: return spdlog::level::debug;
+    case LogLevel::kInfo: return spdlog::level::info;
+    case LogLevel::kWarn: return spdlog::level::warn;
+    case LogLevel::kError: return spdlog::level::err;
+  }
+  return spdlog::level::err;
+}
+
+// sd-daemon(3): "<3>" and so on in front of a line sets its priority in the journal.
+std::string_view JournalPrefix(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug: return "<7>";
+    case LogLevel::kInfo: return "<6>";
+    case LogLevel::kWarn: return "<4>";
+    case LogLevel::kError: return "<3>";
+  }
+  return "<3>";
+}
+
+void WriteToStderr(LogState& state, LogLevel level, std::string_view line) {
+  const bool journal = std::getenv("JOURNAL_STREAM") != nullptr;
+  if (!state.stderr_logger) {
+    auto sink = std::make_shared<spdlog::sinks::stderr_sink_st>();
+    state.stderr_logger = std::make_shared<spdlog::logger>("pinstripe", std::move(sink));
+    state.stderr_logger->set_level(spdlog::level::trace);
+    state.stderr_logger->flush_on(spdlog::level::trace);
+    state.stderr_logger->set_pattern(journal ? "%v" : "%Y-%m-%d %H:%M:%S.%e %l %v");
+  }
+  if (journal) {
+    state.stderr_logger->log(ToSpdlog(level), "{}{}", JournalPrefix(level), line);
+  } else {
+    state.stderr_logger->log(ToSpdlog(level), "{}", line);
+  }
+}
+
+bool NeedsQuotes(std::string_view value) {
+  return value.empty() || value.find_first_of(" \"=\n\r\t") != std::string_view::npos;
+}
+
+void AppendField(std::string& line, const LogField& field) {
+  line += fmt::format(" {}=", field.key());
+  if (!NeedsQuotes(field.value())) {
+    line += field.value();
+    return;
+  }
+  line += '"';
+  for (char c : field.value()) {
+    if (c == '"' || c == '\\') line += '\\';
+    line += c == '\n' || c == '\r' ? ' ' : c;
+  }
+  line += '"';
+}
+
+// Whether to print; `suppressed` says how many were not since the last time.
+bool Admit(Repeats& repeats, Clock::time_point now, int& suppressed) {
+  if (now - repeats.since > std::chrono::seconds(10)) {
+    suppressed = std::max(0, repeats.count - kLogBurst);
+    repeats = {now, 0};
+  }
+  return ++repeats.count <= kLogBurst;
+}
+
+}  // namespace
+
+void Log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) {
+  LogState& state = State();
+  if (level < state.level.load(std::memory_order_relaxed)) return;
+  std::string line(event);
+  for (const LogField& field : fields) AppendField(line, field);
+
+  const std::lock_guard lock(state.mutex);
+  int suppressed = 0;
+  const std::string identity = fmt::format("{}{}", static_cast<int>(level), event);
+  if (!Admit(state.repeats[identity], Clock::now(), suppressed)) return;
+  if (suppressed > 0) line += fmt::format(" (and {} more like it before)", suppressed);
+  if (state.sink) {
+    state.sink(level, line);
+  } else {
+    WriteToStderr(state, level, line);
+  }
+}
+
+void SetLogSink(LogSink sink) {
+  const std::lock_guard lock(State().mutex);
+  State().sink = std::move(sink);
+}
+
+void SetLogLevel(LogLevel level) { State().level = level; }
+
+bool LogEnabled(LogLevel level) { return level >= State().level.load(std::memory_order_relaxed); }
+
+Result<LogLevel> ParseLogLevel(std::string_view name) {
+  if (name == "debug") return LogLevel::kDebug;
+  if (name == "info") return LogLevel::kInfo;
+  if (name == "warn") return LogLevel::kWarn;
+  if (name == "error") return LogLevel::kError;
+  return Fail(EINVAL, "log level '{}' is none of debug, info, warn, error", name);
+}
+
+}  // namespace pinstripe

@@ -1,0 +1,66 @@
+// The seam to the machine: time, timers, threads, waiting, chance.
+//
+// Nothing above base/ reads a clock, starts a thread, sleeps or draws a random number except through
+// a Runtime. The price is one reference passed down; what it buys is SimRuntime (tests/support), under
+// which a whole cluster with its clients runs deterministically from one seed.
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace pinstripe {
+
+using Duration = std::chrono::nanoseconds;
+
+// Of one runtime: says nothing about the calendar and never goes back.
+struct RuntimeClock {
+  using rep = int64_t;
+  using period = std::nano;
+  using duration = Duration;
+  using time_point = std::chrono::time_point<RuntimeClock>;
+  static constexpr bool is_steady = true;
+};
+using Time = RuntimeClock::time_point;
+
+using Task = std::function<void()>;
+
+// Wakes one waiting thread. A Set() with nobody waiting is kept for the next wait, so a wake-up is
+// never lost; two Set()s before a wait count as one, so a waiter checks its condition again.
+class Signal {
+ public:
+  virtual ~Signal() = default;
+
+  virtual void Set() = 0;
+
+  // True when set, false when the deadline came first.
+  virtual bool WaitUntil(Time deadline) = 0;
+};
+
+// All functions may be called from any thread.
+class Runtime {
+ public:
+  virtual ~Runtime() = default;
+
+  virtual Time Now() = 0;
+
+  // Nanoseconds since 1970, for the times that files carry. May jump.
+  virtual int64_t WallClock() = 0;
+
+  // Runs `task` at `when` or soon after, on a thread of the runtime and never inside this call.
+  // Tasks are short and do not wait.
+  virtual void RunAt(Time when, Task task) = 0;
+
+  // Starts a thread that may wait. The runtime joins it before it is destroyed.
+  virtual void Spawn(std::string name, Task body) = 0;
+
+  virtual std::shared_ptr<Signal> NewSignal() = 0;
+
+  // 64 bits that nobody can guess, or, in a simulation, that the seed decides.
+  virtual uint64_t Random() = 0;
+};
+
+}  // namespace pinstripe

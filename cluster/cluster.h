@@ -1,0 +1,101 @@
+// Cluster: the drives of one cluster, opened: identities proven, drive map read, registers and stripes
+// ready. The only class of this folder that fs/ is given.
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/runtime.h"
+#include "base/status.h"
+#include "cluster/cluster_config.h"
+#include "cluster/drive_map.h"
+#include "cluster/register_store.h"
+#include "cluster/stripe_store.h"
+#include "drive/drive.h"
+
+namespace pinstripe {
+
+// How a drive is reached. Tests put memory drives behind it; programs KineticDrives.
+// The drive must refuse to work (EHOSTUNREACH) with a device whose superblock `check` refuses: it
+// reads `identity_key` after every connect and hands the record (or its failure) to `check`.
+using IdentityCheck = std::function<Status(Result<Record>)>;
+using DriveFactory = std::function<Result<std::unique_ptr<Drive>>(
+    const DriveConfig& config, std::string identity_key, IdentityCheck check)>;
+
+struct DriveStatus {
+  DriveId id = 0;
+  std::string address;
+  std::string domain;
+  uint32_t weight = 0;
+  Result<DriveInfo> info;  // or why it does not answer
+};
+
+struct SpaceInfo {
+  uint64_t raw_bytes = 0;
+  uint64_t raw_used_bytes = 0;
+  uint64_t usable_bytes = 0;       // net of parity, under the default layout
+  uint64_t usable_free_bytes = 0;
+};
+
+class Cluster final : public ReplicaLocator, public DriveDirectory {
+ public:
+  // Opens a formatted cluster. Fails within Config::open_timeout, with a sentence that says what to do,
+  // when: no drive answers; drives disagree about the cluster or claim the same identity; a drive was
+  // never formatted; no majority of the map's drives answers; the map does not match the configuration.
+  // Drives that are merely away are left for later. `runtime` outlives the cluster.
+  static Result<std::unique_ptr<Cluster>> Open(Runtime& runtime, ClusterConfig config,
+                                               DriveFactory factory);
+  ~Cluster() override;
+
+  struct FormatOptions {
+    bool force = false;  // take over drives that belong to another (or this) cluster
+  };
+  // Writes superblocks and the first epoch. EEXIST when a drive already belongs to a cluster and force
+  // is off; all drives must answer. Does not make the root directory: FileSystem::Format does.
+  static Status Format(Runtime& runtime, const ClusterConfig& config, DriveFactory factory,
+                       FormatOptions options);
+
+  Runtime& runtime() { return runtime_; }
+  const ClusterConfig& config() const { return config_; }
+  const DriveMap& map() const;
+  const std::string& uuid() const;  // 16 bytes
+
+  RegisterStore& registers() { return *registers_; }
+  StripeStore& stripes() { return *stripes_; }
+
+  // The group in which the registers of an object live.
+  uint32_t GroupOfObject(uint64_t object) const;
+
+  // Asks all drives; those that do not answer by the deadline say so in their entry.
+  std::vector<DriveStatus> Drives(Duration timeout);
+
+  // From answers at most a few seconds old. EIO when no drive answers.
+  Result<SpaceInfo> Space();
+
+  // ReplicaLocator, DriveDirectory
+  std::vector<Drive*> Replicas(uint32_t group) override;
+  Epoch CurrentEpoch() override;
+  Result<std::vector<DriveId>> StripeDrives(Epoch epoch, uint64_t object, uint64_t block,
+                                            Geometry geometry) override;
+  Drive* FindDrive(DriveId id) override;
+
+ private:
+  class State;
+  Cluster(Runtime& runtime, ClusterConfig config);
+
+  Runtime& runtime_;
+  ClusterConfig config_;
+  std::unique_ptr<State> state_;
+  std::unique_ptr<RegisterStore> registers_;
+  std::unique_ptr<StripeStore> stripes_;
+};
+
+// The group in which registers of the drive map live; their drives are named by the superblocks.
+inline constexpr uint32_t kMapGroup = UINT32_MAX;
+
+}  // namespace pinstripe

@@ -1,0 +1,62 @@
+// The drive map: which drives a cluster has, as one numbered, immutable epoch. And the superblock: the
+// record by which a drive proves which cluster it belongs to and which of its drives it is.
+// docs/format.md, "Superblock" and "Drive map", has the bytes.
+
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace pinstripe {
+
+// Names a drive within its cluster for ever; never reused. 0 is no drive.
+using DriveId = uint16_t;
+using Epoch = uint32_t;  // 1 is the one that `pinstripe format` makes
+
+enum class DriveState : uint8_t {
+  kActive = 1,    // takes new data
+  kDraining = 2,  // keeps what it has, takes nothing new
+};
+
+struct MappedDrive {
+  DriveId id = 0;
+  uint32_t weight = 0;   // relative capacity, 1..2^20; by custom, GiB
+  std::string domain;    // what fails together: a host or a rack; may be empty: its own domain
+  DriveState state = DriveState::kActive;
+  friend bool operator==(const MappedDrive&, const MappedDrive&) = default;
+};
+
+struct DriveMap {
+  Epoch epoch = 0;
+  uint32_t groups = 512;    // placement groups P: a power of two, fixed when the cluster is formatted
+  uint8_t replicas = 0;     // of a register: odd
+  std::vector<MappedDrive> drives;  // ascending by id
+
+  std::string Encode() const;
+  static Result<DriveMap> Decode(std::string_view bytes);  // EBADMSG
+  friend bool operator==(const DriveMap&, const DriveMap&) = default;
+};
+
+struct Superblock {
+  std::string cluster_name;
+  std::string cluster_uuid;         // 16 random bytes, made by format
+  DriveId drive = 0;
+  std::vector<DriveId> map_drives;  // where the registers of the drive map epochs live; odd number
+  int64_t formatted_at = 0;         // nanoseconds since 1970
+
+  std::string Encode() const;
+  static Result<Superblock> Decode(std::string_view bytes);
+};
+
+// All keys of a cluster begin with its name, length first, so that no name is a prefix of another.
+//   prefix = U8(length of name) name
+// 1 to 32 characters of a-z 0-9 - _ . ; EINVAL otherwise.
+Status CheckClusterName(std::string_view name);
+std::string ClusterPrefix(std::string_view name);
+std::string SuperblockKey(std::string_view name);  // prefix "S"
+
+}  // namespace pinstripe

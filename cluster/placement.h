@@ -1,0 +1,51 @@
+// Placement: which drives hold what, computed and never looked up.
+//
+// Weighted rendezvous hashing. For each placement group every drive draws a score from (group, drive
+// id, weight); the drives in descending order of score are the group's list. Adding a drive moves to
+// it only what it wins; nothing moves between the others. All arithmetic is on integers, so every
+// machine computes the same list. docs/format.md, "Placement", has the definition and golden values.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "cluster/drive_map.h"
+
+namespace pinstripe {
+
+// Avalanche of 64 bits: the finaliser of SplitMix64 (Steele, Lea, Flood 2014). Part of the format.
+uint64_t MixBits(uint64_t x);
+
+// The group of block `block` of object `object`: (MixBits(object) + block) mod P.
+uint32_t GroupOf(const DriveMap& map, uint64_t object, uint64_t block);
+
+// The drives of `map` in the order in which `group` wants them for `needed` pieces of which no more
+// than `per_domain` should share a failure domain. The first `needed` are the homes; the rest, in
+// order, are the spares. Draining drives come last. Where the domains are too few for the rule, the
+// homes are filled up in order of score. Every drive appears exactly once.
+std::vector<DriveId> OrderDrives(const DriveMap& map, uint32_t group, size_t needed,
+                                 size_t per_domain);
+
+// The same, remembered. Thread-safe.
+class Placement {
+ public:
+  explicit Placement(DriveMap map) : map_(std::move(map)) {}
+
+  const DriveMap& map() const { return map_; }
+
+  // The reference stays good as long as this object.
+  const std::vector<DriveId>& Order(uint32_t group, size_t needed, size_t per_domain);
+
+ private:
+  const DriveMap map_;
+  std::mutex mutex_;
+  // guarded by mutex_
+  std::map<std::tuple<uint32_t, size_t, size_t>, std::unique_ptr<const std::vector<DriveId>>> orders_;
+};
+
+}  // namespace pinstripe

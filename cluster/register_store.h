@@ -1,0 +1,111 @@
+// Registers: small replicated values with conditional change. All metadata is kept in them.
+//
+// A register has a name and lives in a placement group, on the first r = 2f+1 drives of the group. Its
+// value is at most kMaxRegisterBytes, or absent. Each change raises its slot by one, so (name, slot)
+// names one value for ever.
+//
+// The promises, with any number of clients, no leader, no clock and no lease, while a majority of the
+// r drives answers (requests lost, late, repeated or reordered; clients dying anywhere):
+//   - Reads and changes of one register are linearizable.
+//   - A change is applied once or not at all, and its outcome is known before it is reported. The only
+//     exception says so: EIO "... may have happened", when too few drives answered to find out.
+//   - A drive that was replaced by an empty one does not count: it has no superblock, so Cluster
+//     treats it as away until it was rebuilt. An empty replica never votes.
+//
+// The protocol is single-register consensus with the drives as acceptors: CASPaxos (Rystsov 2018) over
+// ballots (slot, round, proposer), with a fast round (Lamport, Fast Paxos, 2006) as round 0 of each
+// slot. Every transition of a replica is a versioned put against exactly the state that was read, so
+// a lost, late or repeated request cannot apply twice. docs/format.md, "Registers", has the bytes and
+// the rules; tests/sim/register_sim_test.cc holds the class to its promises.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/runtime.h"
+#include "base/status.h"
+#include "cluster/drive_map.h"
+#include "drive/drive.h"
+
+namespace pinstripe {
+
+inline constexpr size_t kMaxRegisterBytes = 64 << 10;
+
+struct RegisterName {
+  uint32_t group = 0;
+  std::string key;  // 1..1024 bytes, ordered within its group
+  friend bool operator==(const RegisterName&, const RegisterName&) = default;
+};
+
+struct RegisterValue {
+  uint64_t slot = 0;  // 0: never written
+  std::optional<std::string> value;  // null: absent (never written, or removed)
+};
+
+struct ChangeOutcome {
+  bool applied = false;
+  RegisterValue now;  // if not applied: the value that was there instead
+};
+
+// Where the replicas of a group live; the drives outlive whoever asks. Null where a drive is not
+// known. The number of entries is r.
+class ReplicaLocator {
+ public:
+  virtual ~ReplicaLocator() = default;
+  virtual std::vector<Drive*> Replicas(uint32_t group) = 0;
+};
+
+// Thread-safe. Calls block until they can answer, at most Options::timeout.
+class RegisterStore {
+ public:
+  struct Options {
+    std::string prefix;  // of all keys: ClusterPrefix(name)
+    Duration timeout = std::chrono::seconds(15);       // for a whole call
+    Duration drive_timeout = std::chrono::seconds(5);  // for one request
+    Duration straggler = std::chrono::milliseconds(20);  // how long one more answer is waited for
+                                                         // before a classic round is begun instead
+  };
+
+  // `runtime` and `locator` outlive the store.
+  RegisterStore(Runtime& runtime, ReplicaLocator& locator, Options options);
+  ~RegisterStore();
+
+  // The current value. EIO when no majority answered in time, naming the drives that did not.
+  // One round trip when nobody is changing the register.
+  Result<RegisterValue> Read(const RegisterName& name);
+
+  // Several at once, in the time of the slowest; element i answers names[i].
+  std::vector<Result<RegisterValue>> ReadMany(std::span<const RegisterName> names);
+
+  // Replaces `seen` by `value` (null removes it) if `seen` is still current; only its slot matters.
+  // A register known to be new may be given as RegisterValue{}: then no read is needed at all.
+  // EFBIG when the value is too large. EIO "... may have happened" as above.
+  Result<ChangeOutcome> Change(const RegisterName& name, const RegisterValue& seen,
+                               std::optional<std::string> value,
+                               Durability durability = Durability::kWriteBack);
+
+  struct ScanEntry {
+    std::string key;
+    RegisterValue value;  // present: removed registers are left out
+  };
+  struct ScanPage {
+    std::vector<ScanEntry> entries;  // ascending
+    std::optional<std::string> next;  // where to go on; null at the end
+  };
+  // Registers of `group` with first <= key <= last, from the lowest, at least one and at most about
+  // `max` unless there are none. A register that exists from before the call to after it is found.
+  Result<ScanPage> Scan(uint32_t group, const std::string& first, const std::string& last,
+                        size_t max);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace pinstripe

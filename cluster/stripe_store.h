@@ -1,0 +1,173 @@
+// Stripes: a block of bytes, erasure-coded into k+m shards on k+m drives.
+//
+// Stripes are written once: a shard's key holds object, block, write id and shard index, and a write id
+// is never used again. So no shard is ever overwritten, and a write that dies half-way can hurt nothing
+// that was acknowledged before it.
+//
+// The promises:
+//   - A write is acknowledged when at least Options::min_redundancy + k shards (k+1 by default) are on
+//     distinct drives. A shard whose home is away goes to a spare first; the answer says where.
+//   - A read returns exactly the bytes that were written, or fails: every byte handed up was checked
+//     against the CRC32C of its cell. Only the cells that hold the wanted bytes are fetched. A missing,
+//     slow or damaged shard is replaced by any k others.
+//   - An expected shard that is not there is a loss, never a hole: too many of them are EIO, and the
+//     message names drives and reasons. A shard found damaged or missing on a drive that answers is
+//     written again at once, counted and logged.
+// tests/sim/stripe_store_sim_test.cc holds the class to them.
+
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/runtime.h"
+#include "base/status.h"
+#include "cluster/drive_map.h"
+#include "drive/drive.h"
+#include "erasure/codec.h"
+
+namespace pinstripe {
+
+inline constexpr uint32_t kCellBytes = 64 << 10;
+inline constexpr uint32_t kMaxShardBytes = 1 << 20;
+
+// How blocks are coded. k = 1 is replication. shard_bytes is a multiple of kCellBytes, at most 1 MiB.
+struct StripeLayout {
+  uint8_t data_shards = 0;
+  uint8_t parity_shards = 0;
+  uint32_t shard_bytes = 0;
+
+  Geometry geometry() const { return {data_shards, parity_shards}; }
+  uint64_t block_bytes() const { return uint64_t{data_shards} * shard_bytes; }
+  // A block of `length` bytes has shards of this size: ceil(length / k) rounded up to 64.
+  uint32_t ShardBytesOf(uint64_t length) const;
+  Status Check() const;  // EINVAL
+  friend bool operator==(const StripeLayout&, const StripeLayout&) = default;
+};
+
+using WriteId = std::array<uint8_t, 16>;
+
+struct StripeId {
+  uint64_t object = 0;
+  uint64_t block = 0;
+  WriteId write{};
+};
+
+// Where a stripe lies, beyond what placement says: kept by whoever wrote it, in the block map.
+struct StripePlace {
+  struct Moved {
+    uint8_t shard = 0;
+    DriveId drive = 0;  // 0: this shard was not stored; it waits for repair
+    friend bool operator==(const Moved&, const Moved&) = default;
+  };
+  Epoch epoch = 0;            // under which homes are computed
+  std::vector<Moved> moved;   // shards that are not at home, ascending
+  friend bool operator==(const StripePlace&, const StripePlace&) = default;
+};
+
+// A block to be written: room for k data shards followed by m parity shards in one piece, so that no
+// byte is copied between the host's call and the socket. Data beyond length() up to the end of the
+// last shard is zeroed by StartWrite.
+class StripeBuffer {
+ public:
+  explicit StripeBuffer(const StripeLayout& layout);
+
+  const StripeLayout& layout() const { return layout_; }
+  MutableBytes data() { return memory_.mutable_bytes().first(layout_.block_bytes()); }
+  MutableBytes parity() { return memory_.mutable_bytes().subspan(layout_.block_bytes()); }
+  size_t memory_bytes() const { return memory_.size(); }
+
+ private:
+  StripeLayout layout_;
+  Buffer memory_;
+};
+
+struct StripeReadRequest {
+  StripeId id;
+  StripeLayout layout;
+  uint64_t length = 0;  // of the block as it was written
+  const StripePlace* place = nullptr;
+  uint64_t offset = 0;  // within the block; offset + out.size() <= length
+  MutableBytes out;
+};
+
+// Finds drives and maps; implemented by Cluster.
+class DriveDirectory {
+ public:
+  virtual ~DriveDirectory() = default;
+  virtual Epoch CurrentEpoch() = 0;
+  // Homes first, then spares, for a stripe in `group` under `epoch`. EIO when the epoch is unknown.
+  virtual Result<std::vector<DriveId>> StripeDrives(Epoch epoch, uint64_t object, uint64_t block,
+                                                    Geometry geometry) = 0;
+  virtual Drive* FindDrive(DriveId id) = 0;  // null when not known
+};
+
+struct StripeCounters {
+  uint64_t degraded_reads = 0;    // reads that needed a shard they had not asked for first
+  uint64_t damaged_shards = 0;    // checksum did not match
+  uint64_t missing_shards = 0;    // not on a drive that should have it
+  uint64_t rewritten_shards = 0;  // of these, written again
+  uint64_t spare_writes = 0;      // shards that went to a spare
+  uint64_t short_writes = 0;      // stripes acknowledged with fewer than k+m shards
+  uint64_t bytes_fetched = 0;     // values received from drives for reads
+};
+
+// Thread-safe. Calls block until they can answer.
+class StripeStore {
+ public:
+  struct Options {
+    std::string prefix;       // of all keys: ClusterPrefix(name)
+    int min_redundancy = 1;   // shards beyond k that make a write acknowledged; at most m of the layout
+    Duration timeout = std::chrono::seconds(20);         // for a whole call
+    Duration drive_timeout = std::chrono::seconds(5);    // for one request, before it counts as failed
+    Duration hedge_after = std::chrono::milliseconds(250);  // a shard this late is read from others
+  };
+
+  StripeStore(Runtime& runtime, DriveDirectory& drives, Options options);
+  ~StripeStore();
+
+  // A write under way. Destroying it without Wait() is allowed: nobody knows its outcome then.
+  class PendingWrite {
+   public:
+    virtual ~PendingWrite() = default;
+    // EIO when too few drives took a shard, naming them; ENOSPC when they are full.
+    virtual Result<StripePlace> Wait() = 0;
+  };
+
+  // Codes and sends the first `length` bytes of `buffer` (1..block_bytes). Checksums and parity are
+  // computed before this returns; the answers come later. `buffer` is kept until then.
+  std::unique_ptr<PendingWrite> StartWrite(const StripeId& id, std::shared_ptr<StripeBuffer> buffer,
+                                           uint64_t length,
+                                           Durability durability = Durability::kWriteBack);
+
+  Status Read(const StripeReadRequest& request);
+
+  // All at once, in the time of the slowest. The first failure is the answer.
+  Status ReadMany(std::span<const StripeReadRequest> requests);
+
+  // Removes the shards wherever they may be. EIO when some drive could not be asked: garbage stays
+  // there, and nothing else is wrong.
+  Status Delete(const StripeId& id, const StripeLayout& layout, const StripePlace& place);
+
+  // The drives that hold the shards of a stripe written by Wait().
+  Result<std::set<DriveId>> DrivesOf(const StripeId& id, const StripeLayout& layout,
+                                     const StripePlace& place);
+
+  // Makes everything acknowledged by these drives safe from power loss; the answer is the set of
+  // drives that failed to.
+  std::set<DriveId> Flush(const std::set<DriveId>& drives);
+
+  StripeCounters counters() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace pinstripe

@@ -1,0 +1,150 @@
+// Drive: one key-value store, asked asynchronously. This is the waist of the system: cluster/ and
+// everything above it know drives only through this interface, and everything is tested by putting
+// another implementation behind it.
+//
+// Implementations: KineticDrive (a device behind a socket), MemoryDrive and LocalDrive (the daemon's
+// own engine in this process), FaultyDrive (misbehaves on command; tests/support).
+//
+// Keys are 1..4096 arbitrary bytes, ordered as unsigned bytes, a prefix first. A record has a value of
+// at most 1 MiB, a version of at most 2048 bytes and a tag of at most 128. An entry that does not
+// exist has the empty version; so does one that was put with an empty version.
+//
+// Every operation takes a deadline and answers exactly once, with a result or a failure, on a thread
+// of the runtime or of the drive, never inside the call and never under a lock of the caller. A
+// callback does little and never waits. Operations outstanding when a Drive is destroyed are answered
+// (EHOSTUNREACH) before its destructor returns. An operation that failed with ETIMEDOUT or
+// EHOSTUNREACH may have been executed, or may still be. Operations may be executed in any order.
+//
+// Failures: ENOENT no such key; ESTALE the version is another one; EBADMSG the drive found its record
+// damaged; ENOSPC full; EINVAL a size is over a limit; EACCES refused for this identity; EHOSTUNREACH
+// away (not connected; fails at once) or not the drive it should be; ETIMEDOUT; ENOTSUP the drive
+// lacks the capability; EIO anything else. The message names the drive.
+//
+// Thread-safe.
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/runtime.h"
+#include "base/status.h"
+
+namespace pinstripe {
+
+inline constexpr size_t kMaxKeyBytes = 4096;
+inline constexpr size_t kMaxValueBytes = 1 << 20;
+inline constexpr size_t kMaxVersionBytes = 2048;
+inline constexpr size_t kMaxTagBytes = 128;
+inline constexpr uint32_t kMaxRangeKeys = 200;  // what every device can answer at once
+
+// When a change must be safe from power loss. Either way it survives a kill of the drive's process.
+enum class Durability {
+  kWriteBack,     // with the next Flush()
+  kWriteThrough,  // before the answer
+};
+
+// What a change requires of the entry as it is. An entry that is not there has the empty version.
+class Expected {
+ public:
+  static Expected Any() { return Expected(std::nullopt); }
+  static Expected Absent() { return Expected(std::string()); }
+  static Expected Version(std::string version) { return Expected(std::move(version)); }
+
+  // Null: anything will do.
+  const std::optional<std::string>& version() const { return version_; }
+
+ private:
+  explicit Expected(std::optional<std::string> version) : version_(std::move(version)) {}
+  std::optional<std::string> version_;
+};
+
+// A part of a value. What lies beyond its end is left out, so a range may come back short or empty.
+struct ValueRange {
+  uint32_t offset = 0;
+  uint32_t length = UINT32_MAX;
+  bool whole() const { return offset == 0 && length == UINT32_MAX; }
+};
+
+struct Record {
+  std::string version;
+  std::string tag;    // 4 bytes: CRC32C of the whole value, big-endian (Kinetic algorithm 4)
+  SharedBytes value;  // or the part that was asked for
+};
+
+struct RecordHead {
+  std::string version;
+  std::string tag;
+};
+
+struct DriveInfo {
+  uint64_t capacity_bytes = 0;
+  double portion_full = 0;  // 0..1
+  double temperature_celsius = 0;
+  std::string vendor;
+  std::string model;
+  std::string serial_number;
+  std::string world_wide_name;
+  std::string software_version;
+  std::string protocol_version;
+};
+
+// What a drive can do beyond the Kinetic core. Asked for, never assumed.
+struct DriveCapabilities {
+  bool range_get = false;  // Get() of a part of a value moves only that part
+};
+
+template <typename T>
+using Callback = std::function<void(Result<T>)>;
+using StatusCallback = std::function<void(Status)>;
+
+class Drive {
+ public:
+  virtual ~Drive() = default;
+
+  // For messages: "drive 3 (127.0.0.1:8103)".
+  virtual std::string_view name() const = 0;
+
+  virtual DriveCapabilities capabilities() const = 0;
+
+  // Whether operations can be expected to reach it now. A hint: what it says may change at once.
+  virtual bool IsUp() const = 0;
+
+  // The record, or the part of its value in `range`. A drive without range_get is asked for all of it
+  // and the part is cut out here.
+  virtual void Get(std::string key, ValueRange range, Time deadline, Callback<Record> done) = 0;
+
+  // Version and tag without the value.
+  virtual void Head(std::string key, Time deadline, Callback<RecordHead> done) = 0;
+
+  struct PutRequest {
+    std::string key;
+    SharedBytes value;
+    std::string version;  // the entry's version from now on
+    std::string tag;
+    Expected expected = Expected::Any();
+    Durability durability = Durability::kWriteBack;
+  };
+  virtual void Put(PutRequest request, Time deadline, StatusCallback done) = 0;
+
+  // ENOENT when there is no such key, whatever is expected.
+  virtual void Delete(std::string key, Expected expected, Durability durability, Time deadline,
+                      StatusCallback done) = 0;
+
+  // Keys from `first` to `last`, both included, at most `max` of them (1..kMaxRangeKeys), lowest
+  // first, or with `reverse` highest first. Fewer than `max` means that there are no more.
+  virtual void Range(std::string first, std::string last, uint32_t max, bool reverse,
+                     Time deadline, Callback<std::vector<std::string>> done) = 0;
+
+  // Everything acknowledged before is safe from power loss after.
+  virtual void Flush(Time deadline, StatusCallback done) = 0;
+
+  virtual void Info(Time deadline, Callback<DriveInfo> done) = 0;
+};
+
+}  // namespace pinstripe

@@ -1,0 +1,161 @@
+// FileSystem: names, inodes and files over a cluster. What the hosts (XRootD, the kernel, the
+// administrator's command) call; they only translate. docs/semantics.md says what is promised.
+//
+// Every failure is a POSIX errno with a sentence. All calls may block, for a bounded time, and may be
+// made from any thread. Everything a call changed is visible to every other call of this FileSystem
+// when it returns, and to other processes by close-to-open.
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/runtime.h"
+#include "base/status.h"
+#include "cluster/cluster.h"
+
+namespace pinstripe {
+
+using InodeId = uint64_t;  // never 0, never reused
+inline constexpr InodeId kRootInode = 1;
+inline constexpr size_t kMaxNameBytes = 255;
+inline constexpr size_t kMaxPathBytes = 4096;
+inline constexpr uint64_t kMaxFileBytes = INT64_MAX;
+
+enum class FileKind : uint8_t { kRegular = 1, kDirectory = 2, kSymlink = 3 };
+
+struct Owner {
+  uint32_t user = 0;
+  uint32_t group = 0;
+};
+
+struct Attributes {
+  InodeId inode = 0;
+  FileKind kind = FileKind::kRegular;
+  uint32_t mode = 0;  // permission bits, 07777
+  Owner owner;
+  uint32_t links = 1;
+  uint64_t size = 0;          // a directory: 0
+  uint64_t stored_bytes = 0;  // what the file's data occupies, net of redundancy; holes take nothing
+  int64_t accessed = 0;       // nanoseconds since 1970, like the next two
+  int64_t modified = 0;
+  int64_t changed = 0;
+};
+
+// What to set; the rest stays.
+struct AttributeChange {
+  std::optional<uint32_t> mode;
+  std::optional<uint32_t> user;
+  std::optional<uint32_t> group;
+  std::optional<uint64_t> size;
+  std::optional<int64_t> accessed;
+  std::optional<int64_t> modified;
+};
+
+struct DirectoryEntry {
+  std::string name;
+  InodeId inode = 0;
+  FileKind kind = FileKind::kRegular;
+  std::optional<Attributes> attributes;  // when they were asked for and could be had
+};
+
+// An open file. Any number of threads may use one, and any number of handles may be open on a file;
+// within one FileSystem all of them see each write at once, committed or not. Other processes see a
+// file as of the last commit before they opened it.
+//
+// A commit is one conditional change of the inode: before it, nothing of what was written is visible
+// elsewhere, after it everything is. Sync() and Close() commit; Sync() also makes it safe from power
+// loss. A write that failed in the background is reported by the next Sync() and by Close() of every
+// handle that wrote.
+class OpenFile {
+ public:
+  virtual ~OpenFile() = default;  // without Close(): what was not committed is dropped
+
+  // Fills all of `out` unless the file ends before: the number of bytes read. 0 at or after the end.
+  virtual Result<size_t> Read(uint64_t offset, MutableBytes out) = 0;
+
+  // All or nothing. EFBIG beyond kMaxFileBytes; EBADF if opened for reading only.
+  virtual Status Write(uint64_t offset, Bytes data) = 0;
+
+  // Atomic at the end of the file as this FileSystem sees it; the answer is where it went.
+  virtual Result<uint64_t> Append(Bytes data) = 0;
+
+  virtual Status Truncate(uint64_t size) = 0;
+  virtual Status SetAttributes(const AttributeChange& change) = 0;
+  virtual Result<Attributes> Stat() = 0;  // with uncommitted size and times
+
+  virtual Status Sync() = 0;    // commit, durably
+  virtual Status Commit() = 0;  // commit: what close does; the handle stays open
+  virtual Status Close() = 0;   // commit and end; call once. Durable if the cluster says so
+
+  virtual InodeId inode() const = 0;
+};
+
+class FileSystem {
+ public:
+  struct Options {
+    uint64_t memory_bytes = 256 << 20;  // dirty blocks and in-flight data of this process, together
+  };
+
+  static Result<std::unique_ptr<FileSystem>> Open(Cluster& cluster, Options options);
+  virtual ~FileSystem() = default;  // all handles are closed before
+
+  // Makes the root directory of a new cluster. EEXIST if there is one.
+  static Status Format(Cluster& cluster, Owner owner, uint32_t mode);
+
+  // By name within a directory, for the kernel. ENOENT, ENOTDIR, ENAMETOOLONG, EINVAL (a name with '/'
+  // or NUL, or empty).
+  virtual Result<Attributes> Lookup(InodeId directory, std::string_view name) = 0;
+  virtual Result<Attributes> GetAttributes(InodeId inode) = 0;
+  virtual Result<Attributes> SetAttributes(InodeId inode, const AttributeChange& change) = 0;
+
+  virtual Result<Attributes> MakeDirectory(InodeId directory, std::string_view name, uint32_t mode,
+                                           Owner owner) = 0;
+  virtual Status Unlink(InodeId directory, std::string_view name) = 0;           // EISDIR
+  virtual Status RemoveDirectory(InodeId directory, std::string_view name) = 0;  // ENOTEMPTY, ENOTDIR
+
+  // Replaces an existing target as rename(2) does. With no_replace: EEXIST instead.
+  virtual Status Rename(InodeId directory, std::string_view name, InodeId new_directory,
+                        std::string_view new_name, bool no_replace = false) = 0;
+
+  enum class Access { kRead, kWrite };  // kWrite: reads too
+  struct CreateOptions {
+    uint32_t mode = 0644;
+    Owner owner;
+    bool exclusive = false;  // EEXIST if the name is taken
+    bool truncate = false;   // an existing file is emptied, visibly so at the next commit
+    // The name appears with the first commit, together with all that was written; a process that dies
+    // before leaves nothing. Otherwise the name appears at once.
+    bool publish_at_commit = false;
+  };
+  virtual Result<std::unique_ptr<OpenFile>> Create(InodeId directory, std::string_view name,
+                                                   const CreateOptions& options) = 0;
+  virtual Result<std::unique_ptr<OpenFile>> Open(InodeId inode, Access access,
+                                                 bool truncate = false) = 0;
+
+  // Entries whose names follow `after` (empty: from the start) in byte order, at most `max`; none left
+  // means the end. Without "." and "..". An entry that is there all the time appears exactly once.
+  virtual Result<std::vector<DirectoryEntry>> ReadDirectory(InodeId directory, std::string_view after,
+                                                            size_t max, bool with_attributes) = 0;
+  virtual Result<InodeId> ParentOf(InodeId directory) = 0;  // the root is its own parent
+
+  // By path, for XRootD: absolute, '/' repeated or at the end does not matter, "." and ".." are taken
+  // literally away before anything is looked up. "/" is the root.
+  struct Place {
+    InodeId directory = 0;
+    std::string name;
+  };
+  virtual Result<Attributes> Resolve(std::string_view path) = 0;
+  virtual Result<Place> ResolveParent(std::string_view path) = 0;  // EINVAL for the root
+  virtual Status MakePath(std::string_view path, uint32_t mode, Owner owner) = 0;  // mkdir -p
+
+  virtual Result<SpaceInfo> Space() = 0;
+};
+
+}  // namespace pinstripe
