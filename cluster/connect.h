@@ -1,0 +1,41 @@
+// Connect: from a configuration file to an open cluster, as every program does it first.
+//
+//   RealRuntime runtime;
+//   auto connected = TRY(Connect(runtime, "/etc/pinstripe/cluster.toml"));
+//   auto fs = TRY(FileSystem::Open(connected->cluster(), ...));
+
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/runtime.h"
+#include "base/status.h"
+#include "cluster/cluster.h"
+
+namespace pinstripe {
+
+class KineticIo;
+
+// The DriveFactory of real programs: KineticDrives that do their I/O on `io`, which outlives them.
+// What Cluster::Format is given.
+DriveFactory KineticDriveFactory(Runtime& runtime, KineticIo& io, const ClusterConfig& config);
+
+// An open cluster and what it stands on. Destroy it after everything that uses the cluster.
+class ConnectedCluster {
+ public:
+  ConnectedCluster(std::unique_ptr<KineticIo> io, std::unique_ptr<Cluster> cluster);
+  ~ConnectedCluster();
+
+  Cluster& cluster() { return *cluster_; }
+
+ private:
+  std::unique_ptr<KineticIo> io_;
+  std::unique_ptr<Cluster> cluster_;
+};
+
+// Fails as ClusterConfig::Load and Cluster::Open do, within ClusterConfig::open_timeout. `runtime`
+// outlives the answer.
+Result<std::unique_ptr<ConnectedCluster>> Connect(Runtime& runtime, const std::string& config_file);
+
+}  // namespace pinstripe
