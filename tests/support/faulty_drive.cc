@@ -1,0 +1,309 @@
+#include "tests/support/faulty_drive.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace pinstripe {
+namespace {
+
+template <typename R>
+R Failure(Status status) {
+  if constexpr (std::is_same_v<R, Status>) {
+    return status;
+  } else {
+    return tl::unexpected(std::move(status));
+  }
+}
+
+// A caller that was not answered yet.
+struct Caller {
+  virtual ~Caller() = default;
+  virtual void Fail(Status status) = 0;
+};
+
+template <typename R>
+struct CallerOf final : Caller {
+  explicit CallerOf(std::function<void(R)> done_in) : done(std::move(done_in)) {}
+  void Fail(Status status) override { done(Failure<R>(std::move(status))); }
+  const std::function<void(R)> done;
+};
+
+}  // namespace
+
+void ClientLife::CrashAfter(uint64_t requests) {
+  const std::lock_guard lock(mutex_);
+  left_ = requests;
+}
+
+bool ClientLife::crashed() const {
+  const std::lock_guard lock(mutex_);
+  return left_ == uint64_t{0};
+}
+
+bool ClientLife::MaySend() {
+  const std::lock_guard lock(mutex_);
+  if (!left_.has_value()) return true;
+  if (*left_ == 0) return false;
+  --*left_;
+  return true;
+}
+
+class FaultyDrive::Core : public std::enable_shared_from_this<Core> {
+ public:
+  Core(Runtime& runtime, std::shared_ptr<Drive> drive, std::shared_ptr<ClientLife> client)
+      : runtime_(runtime),
+        name_(drive->name()),
+        client_(std::move(client)),
+        drive_(std::move(drive)) {}
+
+  // What is done to the drive behind; R is its answer.
+  template <typename R>
+  using Operation = std::function<void(Drive&, Time deadline, std::function<void(R)>)>;
+
+  template <typename R>
+  void Send(uint64_t DriveRequests::*kind, Time deadline, Operation<R> operation,
+            std::function<void(R)> done) {
+    uint64_t caller = 0;
+    DriveFaults faults;
+    {
+      const std::lock_guard lock(mutex_);
+      ++(requests_.*kind);
+      faults = faults_;
+      caller = ++last_caller_;
+      callers_.emplace(caller, std::make_shared<CallerOf<R>>(std::move(done)));
+    }
+    const Time now = runtime_.Now();
+    if (client_ != nullptr && !client_->MaySend()) {
+      FailAt(now, caller, Status(EHOSTUNREACH, name_ + ": this client crashed"));
+    } else if (faults.down) {
+      FailAt(now, caller, Status(EHOSTUNREACH, name_ + ": down"));
+    } else if (faults.full && kind == &DriveRequests::put) {
+      FailAt(now + Latency(faults), caller, Status(ENOSPC, name_ + ": full"));
+    } else {
+      const Time arrival = now + Latency(faults);
+      const bool executed = !Chance(faults.lose_request);
+      const bool heard = executed && arrival < deadline && !Chance(faults.lose_answer);
+      if (!heard) FailAt(deadline, caller, TimedOut());
+      if (executed) ExecuteAt<R>(arrival, deadline, heard ? caller : kNobody, operation);
+      if (Chance(faults.duplicate_request)) {
+        ExecuteAt<R>(arrival + Between({}, faults.duplicate_delay), deadline, kNobody, operation);
+      }
+    }
+  }
+
+  void Close() {
+    std::map<uint64_t, std::shared_ptr<Caller>> callers;
+    std::shared_ptr<Drive> drive;
+    {
+      const std::lock_guard lock(mutex_);
+      callers.swap(callers_);
+      drive.swap(drive_);
+    }
+    for (auto& [id, caller] : callers) {
+      caller->Fail(Status(EHOSTUNREACH, name_ + ": closed before it answered"));
+    }
+  }
+
+  void Set(const DriveFaults& faults) {
+    const std::lock_guard lock(mutex_);
+    faults_ = faults;
+  }
+  DriveFaults faults() const {
+    const std::lock_guard lock(mutex_);
+    return faults_;
+  }
+  void ReplaceBy(std::shared_ptr<Drive> drive) {
+    const std::lock_guard lock(mutex_);
+    drive_.swap(drive);
+  }
+  std::shared_ptr<Drive> drive() const {
+    const std::lock_guard lock(mutex_);
+    return drive_;
+  }
+  DriveRequests requests() const {
+    const std::lock_guard lock(mutex_);
+    return requests_;
+  }
+  void ForgetRequests() {
+    const std::lock_guard lock(mutex_);
+    requests_ = {};
+  }
+  bool IsUp() const {
+    return !faults().down && !(client_ != nullptr && client_->crashed()) && drive()->IsUp();
+  }
+
+ private:
+  static constexpr uint64_t kNobody = 0;
+
+  Status TimedOut() const { return Status(ETIMEDOUT, name_ + ": no answer in time"); }
+
+  void FailAt(Time when, uint64_t caller, Status status) {
+    runtime_.RunAt(when, [core = shared_from_this(), caller, status] {
+      if (auto waiting = core->TakeCaller(caller)) waiting->Fail(status);
+    });
+  }
+
+  template <typename R>
+  void ExecuteAt(Time when, Time deadline, uint64_t caller, Operation<R> operation) {
+    runtime_.RunAt(when, [core = shared_from_this(), deadline, caller, operation] {
+      const std::shared_ptr<Drive> drive = core->drive();
+      if (drive == nullptr) return;  // closed
+      if (core->faults().down) {
+        core->FailAt(core->runtime_.Now(), caller, Status(EHOSTUNREACH, core->name_ + ": went down"));
+        return;
+      }
+      const Time patience = std::max(deadline, core->runtime_.Now() + std::chrono::seconds(1));
+      operation(*drive, patience, [core, deadline, caller](R result) {
+        core->Return<R>(deadline, caller, std::move(result));
+      });
+    });
+  }
+
+  template <typename R>
+  void Return(Time deadline, uint64_t caller, R result) {
+    if (caller == kNobody) return;
+    const DriveFaults faults = this->faults();
+    const Time arrival = runtime_.Now() + Latency(faults);
+    if (faults.down) {
+      FailAt(runtime_.Now(), caller, Status(EHOSTUNREACH, name_ + ": went down"));
+    } else if (arrival > deadline) {
+      FailAt(deadline, caller, TimedOut());
+    } else {
+      if constexpr (std::is_same_v<R, Result<Record>>) {
+        if (result.has_value() && Chance(faults.flip_bit)) FlipBit(*result);
+      }
+      auto kept = std::make_shared<R>(std::move(result));
+      runtime_.RunAt(arrival, [core = shared_from_this(), caller, kept] {
+        if (auto waiting = core->TakeCaller(caller)) {
+          static_cast<CallerOf<R>&>(*waiting).done(std::move(*kept));
+        }
+      });
+    }
+  }
+
+  // Null when it was answered already.
+  std::shared_ptr<Caller> TakeCaller(uint64_t caller) {
+    const std::lock_guard lock(mutex_);
+    const auto found = callers_.find(caller);
+    if (found == callers_.end()) return nullptr;
+    auto taken = std::move(found->second);
+    callers_.erase(found);
+    return taken;
+  }
+
+  void FlipBit(Record& record) {
+    if (record.value.empty()) return;
+    Buffer copy = Buffer::CopyOf(record.value);
+    const uint64_t bit = runtime_.Random() % (copy.size() * 8);
+    copy.data()[bit / 8] ^= std::byte{1} << (bit % 8);
+    record.value = SharedBytes(std::move(copy));
+  }
+
+  bool Chance(double probability) {
+    if (probability <= 0) return false;
+    return static_cast<double>(runtime_.Random() >> 11) * 0x1p-53 < probability;
+  }
+  Duration Between(Duration least, Duration most) {
+    const auto span = static_cast<uint64_t>((most - least).count());
+    return least + Duration(runtime_.Random() % (span + 1));
+  }
+  Duration Latency(const DriveFaults& faults) {
+    return Between(faults.least_latency, faults.most_latency);
+  }
+
+  Runtime& runtime_;
+  const std::string name_;
+  const std::shared_ptr<ClientLife> client_;  // null: never crashes
+  mutable std::mutex mutex_;
+  std::shared_ptr<Drive> drive_;                         // guarded by mutex_; null once closed
+  DriveFaults faults_;                                   // guarded by mutex_
+  DriveRequests requests_;                               // guarded by mutex_
+  uint64_t last_caller_ = kNobody;                       // guarded by mutex_
+  std::map<uint64_t, std::shared_ptr<Caller>> callers_;  // guarded by mutex_
+};
+
+FaultyDrive::FaultyDrive(Runtime& runtime, std::shared_ptr<Drive> drive,
+                         std::shared_ptr<ClientLife> client)
+    : name_(drive->name()),
+      core_(std::make_shared<Core>(runtime, std::move(drive), std::move(client))) {}
+
+FaultyDrive::~FaultyDrive() { core_->Close(); }
+
+void FaultyDrive::Set(const DriveFaults& faults) { core_->Set(faults); }
+DriveFaults FaultyDrive::faults() const { return core_->faults(); }
+void FaultyDrive::ReplaceBy(std::shared_ptr<Drive> drive) { core_->ReplaceBy(std::move(drive)); }
+DriveRequests FaultyDrive::requests() const { return core_->requests(); }
+void FaultyDrive::ForgetRequests() { core_->ForgetRequests(); }
+DriveCapabilities FaultyDrive::capabilities() const { return core_->drive()->capabilities(); }
+bool FaultyDrive::IsUp() const { return core_->IsUp(); }
+
+void FaultyDrive::Get(std::string key, ValueRange range, Time deadline, Callback<Record> done) {
+  core_->Send<Result<Record>>(
+      &DriveRequests::get, deadline,
+      [key = std::move(key), range](Drive& drive, Time until, Callback<Record> then) {
+        drive.Get(key, range, until, std::move(then));
+      },
+      std::move(done));
+}
+
+void FaultyDrive::Head(std::string key, Time deadline, Callback<RecordHead> done) {
+  core_->Send<Result<RecordHead>>(
+      &DriveRequests::head, deadline,
+      [key = std::move(key)](Drive& drive, Time until, Callback<RecordHead> then) {
+        drive.Head(key, until, std::move(then));
+      },
+      std::move(done));
+}
+
+void FaultyDrive::Put(PutRequest request, Time deadline, StatusCallback done) {
+  core_->Send<Status>(
+      &DriveRequests::put, deadline,
+      [request = std::move(request)](Drive& drive, Time until, StatusCallback then) {
+        drive.Put(request, until, std::move(then));
+      },
+      std::move(done));
+}
+
+void FaultyDrive::Delete(std::string key, Expected expected, Durability durability, Time deadline,
+                         StatusCallback done) {
+  core_->Send<Status>(
+      &DriveRequests::remove, deadline,
+      [key = std::move(key), expected = std::move(expected), durability](
+          Drive& drive, Time until, StatusCallback then) {
+        drive.Delete(key, expected, durability, until, std::move(then));
+      },
+      std::move(done));
+}
+
+void FaultyDrive::Range(std::string first, std::string last, uint32_t max, bool reverse,
+                        Time deadline, Callback<std::vector<std::string>> done) {
+  core_->Send<Result<std::vector<std::string>>>(
+      &DriveRequests::range, deadline,
+      [first = std::move(first), last = std::move(last), max, reverse](
+          Drive& drive, Time until, Callback<std::vector<std::string>> then) {
+        drive.Range(first, last, max, reverse, until, std::move(then));
+      },
+      std::move(done));
+}
+
+void FaultyDrive::Flush(Time deadline, StatusCallback done) {
+  core_->Send<Status>(
+      &DriveRequests::flush, deadline,
+      [](Drive& drive, Time until, StatusCallback then) { drive.Flush(until, std::move(then)); },
+      std::move(done));
+}
+
+void FaultyDrive::Info(Time deadline, Callback<DriveInfo> done) {
+  core_->Send<Result<DriveInfo>>(
+      &DriveRequests::info, deadline,
+      [](Drive& drive, Time until, Callback<DriveInfo> then) {
+        drive.Info(until, std::move(then));
+      },
+      std::move(done));
+}
+
+}  // namespace pinstripe

@@ -1,0 +1,181 @@
+#include "tests/support/faulty_drive.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "tests/support/expect_ok.h"
+#include "tests/support/sim_runtime.h"
+
+namespace pinstripe {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Holds one value and counts what reaches it.
+class OneValueDrive final : public Drive {
+ public:
+  explicit OneValueDrive(Runtime& runtime) : runtime_(runtime) {}
+
+  std::string_view name() const override { return "drive 1 (nowhere)"; }
+  DriveCapabilities capabilities() const override { return {}; }
+  bool IsUp() const override { return true; }
+  void Get(std::string, ValueRange, Time, Callback<Record> done) override {
+    Answer(done, Result<Record>(Record{.version = "v", .value = SharedBytes(value)}));
+  }
+  void Head(std::string, Time, Callback<RecordHead> done) override {
+    Answer(done, Result<RecordHead>(RecordHead{.version = "v"}));
+  }
+  void Put(PutRequest request, Time, StatusCallback done) override {
+    ++puts;
+    value = request.value.text();
+    Answer(done, Status());
+  }
+  void Delete(std::string, Expected, Durability, Time, StatusCallback done) override {
+    Answer(done, Status());
+  }
+  void Range(std::string, std::string, uint32_t, bool, Time,
+             Callback<std::vector<std::string>> done) override {
+    Answer(done, Result<std::vector<std::string>>(std::vector<std::string>{"key"}));
+  }
+  void Flush(Time, StatusCallback done) override { Answer(done, Status()); }
+  void Info(Time, Callback<DriveInfo> done) override {
+    Answer(done, Result<DriveInfo>(DriveInfo{}));
+  }
+
+  std::string value = "hello";
+  int puts = 0;
+
+ private:
+  template <typename Done, typename R>
+  void Answer(Done done, R result) {
+    runtime_.RunAt(runtime_.Now(), [done, result] { done(result); });
+  }
+  Runtime& runtime_;
+};
+
+class FaultyDriveTest : public testing::Test {
+ protected:
+  Status Put(Drive& drive, Duration patience = 1s) {
+    std::optional<Status> answer;
+    auto signal = sim_.NewSignal();
+    drive.Put({.key = "key", .value = SharedBytes(std::string("new"))}, sim_.Now() + patience,
+              [&](Status status) {
+                EXPECT_FALSE(answer.has_value()) << "answered twice";
+                answer = std::move(status);
+                signal->Set();
+              });
+    EXPECT_FALSE(answer.has_value()) << "answered inside the call";
+    while (!answer.has_value()) signal->WaitUntil(Time::max());
+    return *answer;
+  }
+
+  Result<Record> Get(Drive& drive) {
+    std::optional<Result<Record>> answer;
+    auto signal = sim_.NewSignal();
+    drive.Get("key", {}, sim_.Now() + 1s, [&](Result<Record> record) {
+      answer = std::move(record);
+      signal->Set();
+    });
+    while (!answer.has_value()) signal->WaitUntil(Time::max());
+    return *answer;
+  }
+
+  SimRuntime sim_{1};
+  std::shared_ptr<OneValueDrive> inner_ = std::make_shared<OneValueDrive>(sim_);
+  FaultyDrive drive_{sim_, inner_};
+};
+
+TEST_F(FaultyDriveTest, AHealthyOnePassesEverythingOn) {
+  ASSERT_OK(Put(drive_));
+  const Result<Record> record = Get(drive_);
+  ASSERT_OK(record);
+  EXPECT_EQ(record->value.text(), "new");
+  EXPECT_EQ(drive_.requests().put, 1u);
+  EXPECT_EQ(drive_.requests().total(), 2u);
+}
+
+TEST_F(FaultyDriveTest, ALostRequestIsNotExecutedAndTimesOutAtItsDeadline) {
+  drive_.Set({.lose_request = 1});
+  const Time start = sim_.Now();
+  EXPECT_FAILS(Put(drive_, 3s), ETIMEDOUT);
+  EXPECT_GE(sim_.Now() - start, 3s);
+  EXPECT_EQ(inner_->puts, 0);
+}
+
+TEST_F(FaultyDriveTest, ALostAnswerIsDoneButNotTold) {
+  drive_.Set({.lose_answer = 1});
+  EXPECT_FAILS(Put(drive_), ETIMEDOUT);
+  EXPECT_EQ(inner_->puts, 1);
+}
+
+TEST_F(FaultyDriveTest, ARepeatedRequestIsExecutedTwiceAndAnsweredOnce) {
+  drive_.Set({.duplicate_request = 1});
+  EXPECT_OK(Put(drive_));
+  sim_.Sleep(3s);
+  EXPECT_EQ(inner_->puts, 2);
+}
+
+TEST_F(FaultyDriveTest, ASlowRequestIsExecutedAfterItsCallerGaveUp) {
+  drive_.Set({.least_latency = 5s, .most_latency = 5s});
+  EXPECT_FAILS(Put(drive_, 1s), ETIMEDOUT);
+  EXPECT_EQ(inner_->puts, 0);
+  sim_.Sleep(10s);
+  EXPECT_EQ(inner_->puts, 1);
+}
+
+TEST_F(FaultyDriveTest, OneThatIsDownSaysSoAtOnce) {
+  drive_.Set({.down = true});
+  EXPECT_FALSE(drive_.IsUp());
+  const Time start = sim_.Now();
+  EXPECT_FAILS(Put(drive_, 1h), EHOSTUNREACH);
+  EXPECT_LT(sim_.Now() - start, 1s);
+  EXPECT_EQ(inner_->puts, 0);
+}
+
+TEST_F(FaultyDriveTest, AFullOneStillReads) {
+  drive_.Set({.full = true});
+  EXPECT_FAILS(Put(drive_), ENOSPC);
+  EXPECT_OK(Get(drive_));
+}
+
+TEST_F(FaultyDriveTest, ABitMayFlip) {
+  drive_.Set({.flip_bit = 1});
+  const Result<Record> record = Get(drive_);
+  ASSERT_OK(record);
+  EXPECT_NE(record->value.text(), "hello");
+  EXPECT_EQ(record->value.size(), 5u);
+  EXPECT_EQ(inner_->value, "hello");
+}
+
+TEST_F(FaultyDriveTest, AnotherDriveMayTakeItsPlace) {
+  ASSERT_OK(Put(drive_));
+  drive_.ReplaceBy(std::make_shared<OneValueDrive>(sim_));
+  EXPECT_EQ(Get(drive_)->value.text(), "hello");
+}
+
+TEST_F(FaultyDriveTest, NothingOfACrashedClientReachesADrive) {
+  auto life = std::make_shared<ClientLife>();
+  FaultyDrive one(sim_, inner_, life);
+  FaultyDrive two(sim_, inner_, life);
+  life->CrashAfter(2);
+  EXPECT_OK(Put(one));
+  EXPECT_OK(Put(two));
+  EXPECT_TRUE(life->crashed());
+  EXPECT_FAILS(Put(one), EHOSTUNREACH);
+  EXPECT_EQ(inner_->puts, 2);
+}
+
+TEST_F(FaultyDriveTest, WhatIsOutstandingIsAnsweredBeforeItIsGone) {
+  std::optional<Status> answer;
+  {
+    FaultyDrive drive(sim_, inner_);
+    drive.Put({.key = "key"}, sim_.Now() + 1s, [&](Status status) { answer = std::move(status); });
+  }
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_FAILS(*answer, EHOSTUNREACH);
+  sim_.Sleep(2s);
+}
+
+}  // namespace
+}  // namespace pinstripe
