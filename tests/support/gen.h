@@ -1,57 +1,59 @@
-// Gen: walks every sequence of choices of a test, so that nothing is left to luck.
+// Walks every sequence of choices that a test makes, one per round, until there is none left:
 //
 //   Gen gen;
 //   while (gen.Next()) {
-//     const int drives = gen.Int(1, 5);    // each run of the body takes another way,
-//     const bool up = gen.Bool();          // until every way was taken once
+//     for (Shard& shard : shards) shard.lost = gen.Bool();
+//     ...                            // all 2^n patterns of loss come by
 //   }
 //
-// The body must be deterministic apart from its choices. One thread.
+// The idea is TigerBeetle's exhaustigen. A round may make fewer or more choices, and other ones,
+// than the round before, as long as what it does depends on its earlier choices alone. One thread.
 
 #pragma once
 
 #include <cassert>
 #include <cstddef>
-#include <cstdint>
 #include <vector>
 
 namespace pinstripe {
 
 class Gen {
  public:
-  // True while there is a way not yet taken.
+  // Starts the next round; false when every sequence was walked.
   bool Next() {
-    if (!started_) {
-      started_ = true;
-      return true;
-    }
-    choices_.resize(position_);
-    while (!choices_.empty() && choices_.back().taken == choices_.back().most) choices_.pop_back();
+    if (!started_) return started_ = true;
+    choices_.resize(made_);
+    while (!choices_.empty() && choices_.back().value == choices_.back().most) choices_.pop_back();
     if (choices_.empty()) return false;
-    ++choices_.back().taken;
-    position_ = 0;
+    ++choices_.back().value;
+    made_ = 0;
     return true;
   }
 
-  // least <= answer <= most.
-  int64_t Int(int64_t least, int64_t most) {
-    assert(least <= most);
-    const auto span = static_cast<uint64_t>(most - least);
-    if (position_ == choices_.size()) choices_.push_back({0, span});
-    assert(choices_[position_].most == span);  // else the body is not deterministic
-    return least + static_cast<int64_t>(choices_[position_++].taken);
+  // A number from 0 to `most`, both included.
+  int UpTo(int most) {
+    assert(started_ && most >= 0);
+    if (made_ == choices_.size()) choices_.push_back({0, most});
+    assert(choices_[made_].most == most);  // else the test depends on more than its choices
+    return choices_[made_++].value;
   }
 
-  bool Bool() { return Int(0, 1) == 1; }
+  bool Bool() { return UpTo(1) == 1; }
+
+  // One of the elements of a container.
+  template <typename Container>
+  const auto& Of(const Container& container) {
+    return *(std::begin(container) + UpTo(static_cast<int>(std::size(container)) - 1));
+  }
 
  private:
   struct Choice {
-    uint64_t taken;
-    uint64_t most;
+    int value;
+    int most;
   };
-  std::vector<Choice> choices_;
-  size_t position_ = 0;
   bool started_ = false;
+  std::vector<Choice> choices_;  // the last of this round is raised for the next
+  size_t made_ = 0;              // how many of them this round has asked for
 };
 
 }  // namespace pinstripe
