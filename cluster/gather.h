@@ -19,7 +19,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <utility>
 
 #include "base/runtime.h"
@@ -37,7 +36,7 @@ class Gather {
   explicit Gather(Runtime& runtime) : state_(std::make_shared<State>(runtime.NewSignal())) {}
 
   ~Gather() {
-    std::deque<Answer> unwanted;  // goes after the lock
+    std::deque<std::unique_ptr<Answer>> unwanted;  // goes after the lock
     const std::lock_guard lock(state_->mutex);
     state_->closed = true;
     unwanted.swap(state_->arrived);
@@ -50,16 +49,17 @@ class Gather {
   std::function<void(A)> Ask(size_t index) {
     ++outstanding_;
     return [state = state_, index](A value) {
+      auto answer = std::make_unique<Answer>(Answer{index, std::move(value)});
       const std::lock_guard lock(state->mutex);
       if (state->closed) return;
-      state->arrived.push_back({index, std::move(value)});
+      state->arrived.push_back(std::move(answer));
       state->signal->Set();
     };
   }
 
   // The next answer, in the order of arrival. Null when the deadline came first, or when nothing that
   // was asked is unanswered.
-  std::optional<Answer> Next(Time deadline) {
+  std::unique_ptr<Answer> Next(Time deadline) {
     while (outstanding_ > 0) {
       if (auto answer = TakeArrived()) {
         --outstanding_;
@@ -71,7 +71,7 @@ class Gather {
         return answer;
       }
     }
-    return std::nullopt;
+    return nullptr;
   }
 
   // Questions whose answers Next() did not return yet.
@@ -82,14 +82,14 @@ class Gather {
     explicit State(std::shared_ptr<Signal> signal_in) : signal(std::move(signal_in)) {}
     const std::shared_ptr<Signal> signal;
     std::mutex mutex;
-    std::deque<Answer> arrived;  // guarded by mutex
+    std::deque<std::unique_ptr<Answer>> arrived;  // guarded by mutex
     bool closed = false;         // guarded by mutex
   };
 
-  std::optional<Answer> TakeArrived() {
+  std::unique_ptr<Answer> TakeArrived() {
     const std::lock_guard lock(state_->mutex);
-    if (state_->arrived.empty()) return std::nullopt;
-    std::optional<Answer> first(std::move(state_->arrived.front()));
+    if (state_->arrived.empty()) return nullptr;
+    auto first = std::move(state_->arrived.front());
     state_->arrived.pop_front();
     return first;
   }

@@ -39,31 +39,31 @@ TEST_F(GatherTest, FailuresAreAnswersToo) {
   Gather<Status> gather(sim_);
   sim_.RunAt(sim_.Now(), [answer = gather.Ask(7)] { answer(Status(EIO, "broken")); });
   auto answer = gather.Next(Time::max());
-  ASSERT_TRUE(answer.has_value());
+  ASSERT_TRUE(answer);
   EXPECT_EQ(answer->index, 7u);
   EXPECT_EQ(answer->value.code(), EIO);
 }
 
 TEST_F(GatherTest, DoesNotWaitWhenNothingIsUnanswered) {
   Numbers gather(sim_);
-  EXPECT_FALSE(gather.Next(Time::max()).has_value());
+  EXPECT_FALSE(gather.Next(Time::max()));
 }
 
 TEST_F(GatherTest, StopsAtTheDeadlineAndMayBeAskedToWaitOn) {
   Numbers gather(sim_);
   AnswerAfter(10s, gather.Ask(0), 1);
   const Time start = sim_.Now();
-  EXPECT_FALSE(gather.Next(start + 1s).has_value());
+  EXPECT_FALSE(gather.Next(start + 1s));
   EXPECT_LT(sim_.Now(), start + 2s);
   EXPECT_EQ(gather.outstanding(), 1u);
-  EXPECT_TRUE(gather.Next(start + 20s).has_value());
+  EXPECT_TRUE(gather.Next(start + 20s));
   EXPECT_EQ(gather.outstanding(), 0u);
 }
 
 TEST_F(GatherTest, MoreMayBeAskedWhileOthersAreLate) {
   Numbers gather(sim_);
   AnswerAfter(10s, gather.Ask(0), 1);
-  EXPECT_FALSE(gather.Next(sim_.Now() + 1s).has_value());
+  EXPECT_FALSE(gather.Next(sim_.Now() + 1s));
   AnswerAfter(1s, gather.Ask(1), 2);
   EXPECT_EQ(gather.Next(Time::max())->index, 1u);
 }
