@@ -1,0 +1,133 @@
+#include "cluster/drive_map.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/coding.h"
+#include "base/try.h"
+
+namespace pinstripe {
+namespace {
+
+constexpr uint8_t kMapFormat = 1;
+constexpr uint8_t kSuperblockFormat = 1;
+constexpr size_t kMaxNameBytes = 32;
+constexpr size_t kMaxDomainBytes = 255;
+constexpr uint32_t kMaxWeight = 1 << 20;
+constexpr uint32_t kMaxGroups = 1 << 20;
+constexpr size_t kUuidBytes = 16;
+
+Status CheckFormat(uint8_t format, uint8_t known, std::string_view what) {
+  if (format == known) return {};
+  return Fail(EBADMSG, "{}: format {} is not known here (known: {}); a newer version wrote it", what,
+              format, known);
+}
+
+// What placement relies on.
+Status CheckMap(const DriveMap& map) {
+  const auto bad = [](std::string_view reason) { return Fail(EBADMSG, "drive map: {}", reason); };
+  if (map.epoch == 0) return bad("epoch 0");
+  if (!std::has_single_bit(map.groups) || map.groups > kMaxGroups) {
+    return bad("the number of groups is not a power of two up to 2^20");
+  }
+  if (map.replicas % 2 == 0) return bad("the number of replicas is even");
+  if (map.replicas > map.drives.size()) return bad("more replicas than drives");
+  DriveId last = 0;
+  for (const MappedDrive& drive : map.drives) {
+    if (drive.id <= last) return bad("drive ids are not ascending");
+    if (drive.weight == 0 || drive.weight > kMaxWeight) return bad("a weight is not 1..2^20");
+    if (drive.domain.size() > kMaxDomainBytes) return bad("the name of a domain is too long");
+    if (drive.state != DriveState::kActive && drive.state != DriveState::kDraining) {
+      return bad("the state of a drive is not known here");
+    }
+    last = drive.id;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string DriveMap::Encode() const {
+  Writer out;
+  out.U8(kMapFormat).U32(epoch).U32(groups).U8(replicas).Varint(drives.size());
+  for (const MappedDrive& drive : drives) {
+    out.U16(drive.id).U32(drive.weight).U8(static_cast<uint8_t>(drive.state)).Text(drive.domain);
+  }
+  return out.Take();
+}
+
+Result<DriveMap> DriveMap::Decode(std::string_view bytes) {
+  Reader in(bytes);
+  const uint8_t format = in.U8();
+  if (in.ok()) TRY(CheckFormat(format, kMapFormat, "drive map"));
+
+  DriveMap map;
+  map.epoch = in.U32();
+  map.groups = in.U32();
+  map.replicas = in.U8();
+  const uint64_t count = in.Varint();
+  for (uint64_t i = 0; i < count && in.ok(); ++i) {
+    MappedDrive drive;
+    drive.id = in.U16();
+    drive.weight = in.U32();
+    drive.state = static_cast<DriveState>(in.U8());
+    drive.domain = in.Text();
+    map.drives.push_back(std::move(drive));
+  }
+  TRY(in.Finish("drive map"));
+  TRY(CheckMap(map));
+  return map;
+}
+
+std::string Superblock::Encode() const {
+  Writer out;
+  out.U8(kSuperblockFormat).Text(cluster_name).Raw(cluster_uuid).U16(drive);
+  out.U64(static_cast<uint64_t>(formatted_at)).Varint(map_drives.size());
+  for (DriveId id : map_drives) out.U16(id);
+  return out.Take();
+}
+
+Result<Superblock> Superblock::Decode(std::string_view bytes) {
+  Reader in(bytes);
+  const uint8_t format = in.U8();
+  if (in.ok()) TRY(CheckFormat(format, kSuperblockFormat, "superblock"));
+
+  Superblock block;
+  block.cluster_name = in.Text();
+  block.cluster_uuid = in.Raw(kUuidBytes);
+  block.drive = in.U16();
+  block.formatted_at = static_cast<int64_t>(in.U64());
+  const uint64_t count = in.Varint();
+  for (uint64_t i = 0; i < count && in.ok(); ++i) block.map_drives.push_back(in.U16());
+  TRY(in.Finish("superblock"));
+
+  if (!CheckClusterName(block.cluster_name).ok()) {
+    return Fail(EBADMSG, "superblock: the name of the cluster is malformed");
+  }
+  auto ids = block.map_drives;
+  std::sort(ids.begin(), ids.end());
+  const bool distinct = std::adjacent_find(ids.begin(), ids.end()) == ids.end();
+  if (block.drive == 0 || ids.size() % 2 == 0 || ids.front() == 0 || !distinct) {
+    return Fail(EBADMSG, "superblock: its drive ids make no sense");
+  }
+  return block;
+}
+
+Status CheckClusterName(std::string_view name) {
+  const auto allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
+  };
+  if (name.empty() || name.size() > kMaxNameBytes || !std::all_of(name.begin(), name.end(), allowed)) {
+    return Fail(EINVAL, "'{}' cannot be the name of a cluster: 1 to {} characters of a-z 0-9 - _ .",
+                name, kMaxNameBytes);
+  }
+  return {};
+}
+
+std::string ClusterPrefix(std::string_view name) {
+  return Writer().U8(static_cast<uint8_t>(name.size())).Raw(name).Take();
+}
+
+std::string SuperblockKey(std::string_view name) { return ClusterPrefix(name) + "S"; }
+
+}  // namespace pinstripe

@@ -1,0 +1,98 @@
+#include "cluster/placement.h"
+
+#include <algorithm>
+#include <bit>
+#include <string_view>
+
+namespace pinstripe {
+namespace {
+
+__extension__ using Wide = unsigned __int128;
+
+// floor(2^32 log2(x)), x >= 1, as docs/format.md defines it. Squaring a number doubles its logarithm,
+// so whether the square of a mantissa in [1, 2) reaches 2 is the next binary digit of its logarithm.
+uint64_t FixedLog2(uint64_t x) {
+  const int whole = 63 - std::countl_zero(x);
+  uint64_t mantissa = x << (63 - whole);  // 2^63 stands for 1
+  uint64_t fraction = 0;
+  for (int bit = 0; bit < 32; ++bit) {
+    const Wide square = static_cast<Wide>(mantissa) * mantissa;
+    const bool two_or_more = static_cast<uint64_t>(square >> 127) != 0;
+    fraction = fraction << 1 | static_cast<uint64_t>(two_or_more);
+    mantissa = static_cast<uint64_t>(square >> (two_or_more ? 64 : 63));
+  }
+  return (static_cast<uint64_t>(whole) << 32) + fraction;
+}
+
+// The lot a drive draws in a group, before its weight: 1..2^38, smaller is better.
+uint64_t DrawLot(uint32_t group, DriveId drive) {
+  const uint64_t u =
+      MixBits(MixBits(group + 0x9e3779b97f4a7c15u) ^ MixBits(drive + 0x632be59bd9b4e019u));
+  return (uint64_t{64} << 32) - FixedLog2(u | 1);
+}
+
+struct Candidate {
+  const MappedDrive* drive;
+  uint64_t lot;
+
+  // Cheaper first; lot / weight is compared without dividing.
+  bool Before(const Candidate& other) const {
+    if (drive->state != other.drive->state) return drive->state == DriveState::kActive;
+    const Wide mine = static_cast<Wide>(lot) * other.drive->weight;
+    const Wide theirs = static_cast<Wide>(other.lot) * drive->weight;
+    return mine != theirs ? mine < theirs : drive->id < other.drive->id;
+  }
+};
+
+}  // namespace
+
+uint64_t MixBits(uint64_t x) {
+  x ^= x >> 30;
+  x *= 0xbf58476d1ce4e5b9u;
+  x ^= x >> 27;
+  x *= 0x94d049bb133111ebu;
+  x ^= x >> 31;
+  return x;
+}
+
+uint32_t GroupOf(const DriveMap& map, uint64_t object, uint64_t block) {
+  return static_cast<uint32_t>((MixBits(object) + block) % map.groups);
+}
+
+std::vector<DriveId> OrderDrives(const DriveMap& map, uint32_t group, size_t needed,
+                                 size_t per_domain) {
+  std::vector<Candidate> candidates;
+  candidates.reserve(map.drives.size());
+  for (const MappedDrive& drive : map.drives) candidates.push_back({&drive, DrawLot(group, drive.id)});
+  std::sort(candidates.begin(), candidates.end(),
+            [](const Candidate& a, const Candidate& b) { return a.Before(b); });
+
+  std::vector<DriveId> homes;
+  std::vector<DriveId> rest;
+  std::map<std::string_view, size_t> taken;  // from each named domain
+  for (const Candidate& candidate : candidates) {
+    const std::string& domain = candidate.drive->domain;
+    const size_t from_domain = domain.empty() ? 0 : taken[domain];
+    if (homes.size() < needed && from_domain < per_domain) {
+      homes.push_back(candidate.drive->id);
+      if (!domain.empty()) ++taken[domain];
+    } else {
+      rest.push_back(candidate.drive->id);
+    }
+  }
+  // Appending fills the homes up with those that were passed over, in order, where that is needed.
+  homes.insert(homes.end(), rest.begin(), rest.end());
+  return homes;
+}
+
+const std::vector<DriveId>& Placement::Order(uint32_t group, size_t needed, size_t per_domain) {
+  const std::lock_guard lock(mutex_);
+  auto& order = orders_[{group, needed, per_domain}];
+  if (!order) {
+    order = std::make_unique<const std::vector<DriveId>>(
+        OrderDrives(map_, group, needed, per_domain));
+  }
+  return *order;
+}
+
+}  // namespace pinstripe

@@ -1,0 +1,162 @@
+#include "cluster/shard.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/checksum.h"
+#include "base/coding.h"
+#include "base/try.h"
+
+namespace pinstripe {
+namespace {
+
+constexpr uint8_t kDescriptorFormat = 1;
+constexpr uint32_t kShardStep = 64;
+constexpr uint32_t kMaxCells = kMaxShardBytes / kCellBytes;
+
+// Of the bytes of shard `shard`, how many are of the block or parity: the rest are zeros added.
+uint64_t MeantBytes(const StripeLayout& layout, uint64_t length, int shard) {
+  const uint64_t size = layout.ShardBytesOf(length);
+  if (shard >= layout.data_shards) return size;
+  const uint64_t begin = size * static_cast<uint64_t>(shard);
+  return length > begin ? std::min(length - begin, size) : 0;
+}
+
+}  // namespace
+
+uint32_t StripeLayout::ShardBytesOf(uint64_t length) const {
+  const uint64_t share = (length + data_shards - 1) / data_shards;
+  return static_cast<uint32_t>((share + kShardStep - 1) / kShardStep * kShardStep);
+}
+
+Status StripeLayout::Check() const {
+  if (data_shards < 1 || geometry().shards() > kMaxShards) {
+    return Fail(EINVAL, "{} data and {} parity shards: at least one must hold data, and {} in all are "
+                "possible", data_shards, parity_shards, kMaxShards);
+  }
+  if (shard_bytes == 0 || shard_bytes % kCellBytes != 0 || shard_bytes > kMaxShardBytes) {
+    return Fail(EINVAL, "a shard size of {} bytes: it must be a multiple of {} up to {}", shard_bytes,
+                kCellBytes, kMaxShardBytes);
+  }
+  return {};
+}
+
+std::string ShardKey(std::string_view prefix, const StripeId& id, int shard) {
+  return Writer()
+      .Raw(prefix)
+      .Raw("D")
+      .U64(id.object)
+      .U64(id.block)
+      .Raw(std::as_bytes(std::span(id.write)))
+      .U8(static_cast<uint8_t>(shard))
+      .Take();
+}
+
+std::string DescribeStripe(const StripeId& id) {
+  return fmt::format("block {} of object {:016x}", id.block, id.object);
+}
+
+std::string RecordTag(uint32_t crc32c) { return Writer().U32(crc32c).Take(); }
+
+std::string ShardDescriptor::Encode() const {
+  Writer out;
+  out.U8(kDescriptorFormat).U8(data_shards).U8(parity_shards).U8(shard);
+  out.U32(block_length).U32(adler32);
+  for (uint32_t sum : cell_sums) out.U32(sum);
+  return out.Take();
+}
+
+Result<ShardDescriptor> ShardDescriptor::Decode(std::string_view bytes) {
+  Reader in(bytes);
+  const uint8_t format = in.U8();
+  if (in.ok() && format != kDescriptorFormat) {
+    return Fail(EBADMSG, "shard descriptor: format {} is not known here", format);
+  }
+  ShardDescriptor descriptor;
+  descriptor.data_shards = in.U8();
+  descriptor.parity_shards = in.U8();
+  descriptor.shard = in.U8();
+  descriptor.block_length = in.U32();
+  descriptor.adler32 = in.U32();
+  while (in.ok() && in.left() > 0 && descriptor.cell_sums.size() <= kMaxCells) {
+    descriptor.cell_sums.push_back(in.U32());
+  }
+  TRY(in.Finish("shard descriptor"));
+  return descriptor;
+}
+
+ShardDescriptor DescribeShard(const StripeLayout& layout, uint64_t length, int shard, Bytes bytes) {
+  ShardDescriptor descriptor;
+  descriptor.data_shards = layout.data_shards;
+  descriptor.parity_shards = layout.parity_shards;
+  descriptor.shard = static_cast<uint8_t>(shard);
+  descriptor.block_length = static_cast<uint32_t>(length);
+  descriptor.adler32 = Adler32(bytes.first(MeantBytes(layout, length, shard)));
+  const auto size = static_cast<uint32_t>(bytes.size());
+  for (uint32_t cell = 0; cell < CellCount(size); ++cell) {
+    descriptor.cell_sums.push_back(
+        Crc32c(bytes.subspan(size_t{cell} * kCellBytes, CellSize(size, cell))));
+  }
+  return descriptor;
+}
+
+uint32_t ShardSum(const ShardDescriptor& descriptor, uint32_t shard_bytes) {
+  uint32_t sum = 0;
+  for (uint32_t cell = 0; cell < descriptor.cell_sums.size(); ++cell) {
+    sum = Crc32cCombine(sum, descriptor.cell_sums[cell], CellSize(shard_bytes, cell));
+  }
+  return sum;
+}
+
+Status CheckDescriptor(const ShardDescriptor& descriptor, const StripeLayout& layout,
+                       uint64_t length, int shard) {
+  const auto differs = [](std::string_view what, uint64_t is, uint64_t should) {
+    return Fail(EBADMSG, "the shard describes itself as another one: {} {} instead of {}", what, is,
+                should);
+  };
+  if (descriptor.data_shards != layout.data_shards) {
+    return differs("data shards", descriptor.data_shards, layout.data_shards);
+  }
+  if (descriptor.parity_shards != layout.parity_shards) {
+    return differs("parity shards", descriptor.parity_shards, layout.parity_shards);
+  }
+  if (descriptor.shard != shard) {
+    return differs("index", descriptor.shard, static_cast<uint64_t>(shard));
+  }
+  if (descriptor.block_length != length) {
+    return differs("block length", descriptor.block_length, length);
+  }
+  const uint32_t cells = CellCount(layout.ShardBytesOf(length));
+  if (descriptor.cell_sums.size() != cells) {
+    return differs("cells", descriptor.cell_sums.size(), cells);
+  }
+  return {};
+}
+
+uint32_t CellCount(uint32_t shard_bytes) { return (shard_bytes + kCellBytes - 1) / kCellBytes; }
+
+uint32_t CellSize(uint32_t shard_bytes, uint32_t cell) {
+  return std::min(kCellBytes, shard_bytes - cell * kCellBytes);
+}
+
+uint32_t RangeBytes(uint32_t shard_bytes, const CellRange& range) {
+  return std::min((range.last + 1) * kCellBytes, shard_bytes) - range.first * kCellBytes;
+}
+
+std::vector<CellRange> CellsOf(const StripeLayout& layout, uint64_t length, uint64_t offset,
+                               uint64_t size) {
+  std::vector<CellRange> ranges;
+  const uint64_t shard_bytes = layout.ShardBytesOf(length);
+  const uint64_t end = offset + size;
+  while (offset < end) {
+    const uint64_t shard = offset / shard_bytes;
+    const uint64_t shard_end = std::min(end, (shard + 1) * shard_bytes);
+    const uint64_t base = shard * shard_bytes;
+    ranges.push_back({static_cast<int>(shard), static_cast<uint32_t>((offset - base) / kCellBytes),
+                      static_cast<uint32_t>((shard_end - 1 - base) / kCellBytes)});
+    offset = shard_end;
+  }
+  return ranges;
+}
+
+}  // namespace pinstripe

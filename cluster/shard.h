@@ -1,0 +1,65 @@
+// Shard: what one drive holds of a stripe, as bytes. Its key, the descriptor in its version, and the
+// arithmetic of cells. Pure functions; docs/format.md, "Shards", has the bytes.
+
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "cluster/stripe_store.h"
+
+namespace pinstripe {
+
+std::string ShardKey(std::string_view prefix, const StripeId& id, int shard);
+
+// "block 3 of object 00000000000000ab", for messages.
+std::string DescribeStripe(const StripeId& id);
+
+// The tag of every record: U32(CRC32C(value)).
+std::string RecordTag(uint32_t crc32c);
+
+struct ShardDescriptor {
+  uint8_t data_shards = 0;
+  uint8_t parity_shards = 0;
+  uint8_t shard = 0;
+  uint32_t block_length = 0;
+  uint32_t adler32 = 1;
+  std::vector<uint32_t> cell_sums;  // CRC32C of each cell
+
+  std::string Encode() const;
+  static Result<ShardDescriptor> Decode(std::string_view bytes);  // EBADMSG
+  friend bool operator==(const ShardDescriptor&, const ShardDescriptor&) = default;
+};
+
+// Sums up the bytes of shard `shard` of a block of `length` bytes.
+ShardDescriptor DescribeShard(const StripeLayout& layout, uint64_t length, int shard, Bytes bytes);
+
+// The sum of the whole shard, out of those of its cells.
+uint32_t ShardSum(const ShardDescriptor& descriptor, uint32_t shard_bytes);
+
+// Whether `descriptor` can belong to this shard of such a block. EBADMSG says what differs.
+Status CheckDescriptor(const ShardDescriptor& descriptor, const StripeLayout& layout,
+                       uint64_t length, int shard);
+
+// Cells first..last of one shard, both included.
+struct CellRange {
+  int shard = 0;
+  uint32_t first = 0;
+  uint32_t last = 0;
+  friend bool operator==(const CellRange&, const CellRange&) = default;
+};
+
+uint32_t CellCount(uint32_t shard_bytes);
+// The last cell ends where the shard ends.
+uint32_t CellSize(uint32_t shard_bytes, uint32_t cell);
+uint32_t RangeBytes(uint32_t shard_bytes, const CellRange& range);
+
+// The cells of data shards that hold bytes [offset, offset + size) of a block, by ascending shard.
+std::vector<CellRange> CellsOf(const StripeLayout& layout, uint64_t length, uint64_t offset,
+                               uint64_t size);
+
+}  // namespace pinstripe
