@@ -132,7 +132,8 @@ class Drive {
   };
   virtual void Put(PutRequest request, Time deadline, StatusCallback done) = 0;
 
-  // ENOENT when there is no such key, whatever is expected.
+  // ENOENT when there is no such key and a version was expected. With Any, success means that there
+  // is none any more: a drive may not tell whether there was one.
   virtual void Delete(std::string key, Expected expected, Durability durability, Time deadline,
                       StatusCallback done) = 0;
 

@@ -1,0 +1,82 @@
+// KineticDrive: a Drive behind a socket, kept connected.
+//
+// It connects at once, and again whenever the connection is lost: with a back-off, at each of its
+// addresses in turn. After connecting it takes the greeting, asks what the device can do, and reads the
+// identity record, which must satisfy the check: only then the drive is up. A device that is not the
+// right one is away, whatever its address.
+//
+// While the drive is away every operation fails at once with EHOSTUNREACH and the reason. Only the
+// operations issued before the very first attempt has ended wait for its end, so that a program can
+// start using its drives right after making them.
+//
+// Answers come on the thread of the I/O loop that serves the drive. Operations beyond the device's
+// limits wait for their turn, until their deadline.
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/runtime.h"
+#include "base/status.h"
+#include "drive/drive.h"
+#include "drive/kinetic_io.h"
+
+namespace pinstripe {
+
+class KineticDrive final : public Drive {
+ public:
+  struct Options {
+    std::string name;                    // "drive 3"
+    std::vector<std::string> addresses;  // as ParseDriveAddress() reads them; at least one
+    int64_t identity = 1;                // who we are for the device, and our key, raw bytes
+    std::string key;
+
+    // Which record tells what drive this is, and whether it is the right one; its failure is the
+    // reason that operations then give. The check is called on the I/O loop's thread for each new
+    // connection; it does not wait. ENOENT: the device has no such record. No check: any device will do.
+    std::string identity_key;
+    std::function<Status(Result<Record>)> check_identity;
+
+    // For one address to connect, greet and prove itself.
+    Duration connect_timeout = std::chrono::seconds(5);
+    // Between two attempts: doubles from one to the other, and is spread by chance.
+    Duration least_backoff = std::chrono::milliseconds(100);
+    Duration most_backoff = std::chrono::seconds(5);
+    // How long an answer may be missing, after its operation has timed out, before the connection is
+    // given up.
+    Duration patience = std::chrono::seconds(30);
+    // At most so many reads, and as many writes, are in flight; fewer where the device says so.
+    uint32_t max_in_flight = 128;
+  };
+
+  // `io` and its runtime outlive the drive.
+  KineticDrive(KineticIo& io, Options options);
+
+  // Not inside a callback of a drive.
+  ~KineticDrive() override;
+
+  std::string_view name() const override;
+  DriveCapabilities capabilities() const override;  // none until it was up once
+  bool IsUp() const override;
+
+  void Get(std::string key, ValueRange range, Time deadline, Callback<Record> done) override;
+  void Head(std::string key, Time deadline, Callback<RecordHead> done) override;
+  void Put(PutRequest request, Time deadline, StatusCallback done) override;
+  void Delete(std::string key, Expected expected, Durability durability, Time deadline,
+              StatusCallback done) override;
+  void Range(std::string first, std::string last, uint32_t max, bool reverse, Time deadline,
+             Callback<std::vector<std::string>> done) override;
+  void Flush(Time deadline, StatusCallback done) override;
+  void Info(Time deadline, Callback<DriveInfo> done) override;
+
+ private:
+  class Link;
+  const std::shared_ptr<Link> link_;
+};
+
+}  // namespace pinstripe

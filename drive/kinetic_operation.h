@@ -1,0 +1,75 @@
+// One operation asked of a Kinetic device: what its command says, and what its answer means. Knows
+// nothing of connections.
+//
+// What Describe() and value() tell never changes, so that one thread may send an operation while
+// another one answers it. Finish() is called exactly once, with the drive's answer or with why there is
+// none.
+
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/runtime.h"
+#include "base/status.h"
+#include "drive/drive.h"
+
+namespace pinstripe {
+
+namespace kinetic {
+class Body;
+}  // namespace kinetic
+
+// A successful answer.
+struct KineticAnswer {
+  kinetic::Body* body;  // may be taken apart
+  Buffer value;
+  DriveCapabilities capabilities;  // of the device that answered
+  std::string_view drive;          // its name, for messages
+};
+
+class KineticOperation {
+ public:
+  // A device limits the reads and the writes that it has to do at a time, each kind for itself.
+  enum class Kind { kRead, kWrite };
+  static constexpr int kKinds = 2;
+
+  KineticOperation(int message_type, Kind kind, Time deadline)
+      : message_type_(message_type), kind_(kind), deadline_(deadline) {}
+  virtual ~KineticOperation() = default;
+
+  int message_type() const { return message_type_; }  // kinetic::Header::MessageType
+  Kind kind() const { return kind_; }
+  Time deadline() const { return deadline_; }
+
+  virtual void Describe(DriveCapabilities capabilities, kinetic::Body* body) const = 0;
+  virtual SharedBytes value() const { return {}; }
+  virtual void Finish(Result<KineticAnswer> answer) = 0;
+
+ private:
+  const int message_type_;
+  const Kind kind_;
+  const Time deadline_;
+};
+
+// Shared by whoever sends it and whoever answers it.
+using KineticOperationPtr = std::shared_ptr<KineticOperation>;
+
+KineticOperationPtr NewGet(std::string key, ValueRange range, Time deadline, Callback<Record> done);
+KineticOperationPtr NewHead(std::string key, Time deadline, Callback<RecordHead> done);
+KineticOperationPtr NewPut(Drive::PutRequest request, Time deadline, StatusCallback done);
+KineticOperationPtr NewDelete(std::string key, Expected expected, Durability durability,
+                              Time deadline, StatusCallback done);
+KineticOperationPtr NewRange(std::string first, std::string last, uint32_t max, bool reverse,
+                             Time deadline, Callback<std::vector<std::string>> done);
+KineticOperationPtr NewFlush(Time deadline, StatusCallback done);
+KineticOperationPtr NewInfo(Time deadline, Callback<DriveInfo> done);
+
+// What the device can do beyond the core; a device that has no such log can do nothing.
+KineticOperationPtr NewAskCapabilities(Time deadline, Callback<DriveCapabilities> done);
+
+}  // namespace pinstripe
