@@ -17,11 +17,16 @@ Status Status::Context(std::string_view what) const {
 
 int HostErrno(const Status& status) {
   switch (status.code()) {
+    case EAGAIN:
     case EBADMSG:
     case EBUSY:
+    case EDESTADDRREQ:
     case EHOSTUNREACH:
+    case EINPROGRESS:
+    case ENOMSG:
     case ESTALE:
     case ETIMEDOUT:
+    case ETXTBSY:
       return EIO;
     default:
       return status.code();

@@ -19,7 +19,7 @@ class KineticIo;
 
 // The DriveFactory of real programs: KineticDrives that do their I/O on `io`, which outlives them.
 // What Cluster::Format is given.
-DriveFactory KineticDriveFactory(Runtime& runtime, KineticIo& io, const ClusterConfig& config);
+DriveFactory KineticDriveFactory(KineticIo& io, Duration connect_timeout);
 
 // An open cluster and what it stands on. Destroy it after everything that uses the cluster.
 class ConnectedCluster {

@@ -1,0 +1,40 @@
+#include "cluster/connect.h"
+
+#include <utility>
+
+#include "base/try.h"
+#include "drive/kinetic_drive.h"
+#include "drive/kinetic_io.h"
+
+namespace pinstripe {
+
+DriveFactory KineticDriveFactory(KineticIo& io, Duration connect_timeout) {
+  return [&io, connect_timeout](const DriveConfig& config, std::string identity_key,
+                                IdentityCheck check) -> Result<std::unique_ptr<Drive>> {
+    KineticDrive::Options options;
+    options.name = fmt::format("drive {}", config.id);
+    options.addresses = config.addresses;
+    options.identity = config.credentials.identity;
+    options.key = config.credentials.key;
+    options.identity_key = std::move(identity_key);
+    options.check_identity = std::move(check);
+    options.connect_timeout = connect_timeout;
+    return std::make_unique<KineticDrive>(io, std::move(options));
+  };
+}
+
+ConnectedCluster::ConnectedCluster(std::unique_ptr<KineticIo> io, std::unique_ptr<Cluster> cluster)
+    : io_(std::move(io)), cluster_(std::move(cluster)) {}
+
+ConnectedCluster::~ConnectedCluster() = default;
+
+Result<std::unique_ptr<ConnectedCluster>> Connect(Runtime& runtime,
+                                                  const std::string& config_file) {
+  const ClusterConfig config = TRY(ClusterConfig::Load(config_file));
+  auto io = std::make_unique<KineticIo>(runtime);
+  std::unique_ptr<Cluster> cluster =
+      TRY(Cluster::Open(runtime, config, KineticDriveFactory(*io, config.drive_timeout)));
+  return std::make_unique<ConnectedCluster>(std::move(io), std::move(cluster));
+}
+
+}  // namespace pinstripe

@@ -1,0 +1,58 @@
+// Attributes as the struct stat that both hosts, XRootD and the kernel, want.
+
+#pragma once
+
+#include <sys/stat.h>
+
+#include <ctime>
+
+#include "fs/file_system.h"
+
+namespace pinstripe {
+
+inline mode_t TypeBits(FileKind kind) {
+  switch (kind) {
+    case FileKind::kDirectory:
+      return S_IFDIR;
+    case FileKind::kSymlink:
+      return S_IFLNK;
+    case FileKind::kRegular:
+      break;
+  }
+  return S_IFREG;
+}
+
+inline timespec ToTimespec(int64_t nanoseconds) {
+  constexpr int64_t kSecond = 1'000'000'000;
+  timespec time{};
+  time.tv_sec = nanoseconds / kSecond;
+  time.tv_nsec = nanoseconds % kSecond;
+  if (time.tv_nsec < 0) {  // before 1970
+    time.tv_nsec += kSecond;
+    --time.tv_sec;
+  }
+  return time;
+}
+
+inline int64_t ToNanoseconds(const timespec& time) {
+  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+inline struct stat ToStat(const Attributes& attributes) {
+  struct stat out {};
+  out.st_dev = 1;  // the kernel puts its own; XRootD takes 0 for a file that is offline
+  out.st_ino = attributes.inode;
+  out.st_mode = TypeBits(attributes.kind) | (attributes.mode & 07777);
+  out.st_nlink = attributes.links;
+  out.st_uid = attributes.owner.user;
+  out.st_gid = attributes.owner.group;
+  out.st_size = static_cast<off_t>(attributes.size);
+  out.st_blksize = 1 << 20;  // what programs should read and write at a time
+  out.st_blocks = static_cast<blkcnt_t>((attributes.stored_bytes + 511) / 512);
+  out.st_atim = ToTimespec(attributes.accessed);
+  out.st_mtim = ToTimespec(attributes.modified);
+  out.st_ctim = ToTimespec(attributes.changed);
+  return out;
+}
+
+}  // namespace pinstripe

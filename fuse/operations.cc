@@ -1,0 +1,448 @@
+#define FUSE_USE_VERSION 312
+
+#include "fuse/operations.h"
+
+#include <fcntl.h>
+#include <fuse3/fuse_lowlevel.h>
+#include <linux/fs.h>
+#include <sys/statvfs.h>
+
+#include <algorithm>
+
+#include "base/answer.h"
+#include "base/try.h"
+#include "fs/posix_stat.h"
+#include "fuse/directory_positions.h"
+
+namespace pinstripe {
+
+FileHandle* Mount::Add(std::unique_ptr<OpenFile> file, bool writes) {
+  auto* handle = new FileHandle{std::move(file), writes};
+  const std::lock_guard lock(mutex_);
+  handles_.insert(handle);
+  return handle;
+}
+
+Status Mount::Release(FileHandle* handle) {
+  {
+    const std::lock_guard lock(mutex_);
+    handles_.erase(handle);
+  }
+  const std::unique_ptr<FileHandle> owned(handle);
+  return owned->file->Close();
+}
+
+Status Mount::ReleaseAll() {
+  std::unordered_set<FileHandle*> left;
+  {
+    const std::lock_guard lock(mutex_);
+    left.swap(handles_);
+  }
+  Status first;
+  for (FileHandle* handle : left) {
+    const InodeId inode = handle->file->inode();
+    const Status closed = Release(handle).Context(fmt::format("close inode {}", inode));
+    if (first.ok()) first = closed;
+  }
+  return first;
+}
+
+namespace {
+
+constexpr unsigned kMaxWriteBytes = 1 << 20;
+constexpr unsigned kRequestsInBackground = 64;  // read-ahead that the kernel keeps under way
+constexpr uint64_t kStatBlockBytes = 4096;
+
+// A directory that is being listed. The kernel may read one through several threads.
+struct DirectoryHandle {
+  std::mutex mutex;
+  DirectoryPositions positions;  // guarded by mutex
+};
+
+Mount& MountOf(fuse_req_t request) { return *static_cast<Mount*>(fuse_req_userdata(request)); }
+FileSystem& FileSystemOf(fuse_req_t request) { return MountOf(request).file_system(); }
+FileHandle& HandleOf(const fuse_file_info* info) {
+  return *reinterpret_cast<FileHandle*>(info->fh);
+}
+DirectoryHandle& DirectoryOf(const fuse_file_info* info) {
+  return *reinterpret_cast<DirectoryHandle*>(info->fh);
+}
+
+Owner CallerOf(fuse_req_t request) {
+  const fuse_ctx* caller = fuse_req_ctx(request);
+  return {caller->uid, caller->gid};
+}
+
+std::string Subject(InodeId inode) { return fmt::format("inode {}", inode); }
+std::string Subject(InodeId directory, std::string_view name) {
+  return fmt::format("{} in directory {}", name, directory);
+}
+
+void ReplyStatus(fuse_req_t request, const Status& status, std::string_view operation,
+                 std::string_view subject) {
+  fuse_reply_err(request, Answer(status, operation, subject));
+}
+
+// With time-outs of 0: the kernel asks again each time.
+fuse_entry_param EntryOf(const Attributes& attributes) {
+  fuse_entry_param entry{};
+  entry.ino = attributes.inode;
+  entry.attr = ToStat(attributes);
+  return entry;
+}
+
+void ReplyEntry(fuse_req_t request, const Result<Attributes>& attributes,
+                std::string_view operation, InodeId directory, const char* name) {
+  if (!attributes.has_value()) {
+    ReplyStatus(request, attributes.error(), operation, Subject(directory, name));
+    return;
+  }
+  const fuse_entry_param entry = EntryOf(*attributes);
+  fuse_reply_entry(request, &entry);
+}
+
+void ReplyAttributes(fuse_req_t request, const Result<Attributes>& attributes,
+                     std::string_view operation, InodeId inode) {
+  if (!attributes.has_value()) {
+    ReplyStatus(request, attributes.error(), operation, Subject(inode));
+    return;
+  }
+  const struct stat stat = ToStat(*attributes);
+  fuse_reply_attr(request, &stat, 0);
+}
+
+void Init(void*, fuse_conn_info* connection) {
+  // O_TRUNC comes with the open, so that a file keeps its old contents until the new ones are there.
+  connection->want |= connection->capable & FUSE_CAP_ATOMIC_O_TRUNC;
+  connection->max_write = kMaxWriteBytes;
+  connection->max_background = kRequestsInBackground;
+}
+
+void Lookup(fuse_req_t request, fuse_ino_t directory, const char* name) {
+  ReplyEntry(request, FileSystemOf(request).Lookup(directory, name), "lookup", directory, name);
+}
+
+void Forget(fuse_req_t request, fuse_ino_t, uint64_t) { fuse_reply_none(request); }
+
+void ForgetMany(fuse_req_t request, size_t, fuse_forget_data*) { fuse_reply_none(request); }
+
+void GetAttributes(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) {
+  ReplyAttributes(request,
+                  info != nullptr ? HandleOf(info).file->Stat()
+                                  : FileSystemOf(request).GetAttributes(inode),
+                  "getattr", inode);
+}
+
+AttributeChange ChangeOf(const struct stat& wanted, int which, int64_t now) {
+  AttributeChange change;
+  if (which & FUSE_SET_ATTR_MODE) change.mode = wanted.st_mode & 07777;
+  if (which & FUSE_SET_ATTR_UID) change.user = wanted.st_uid;
+  if (which & FUSE_SET_ATTR_GID) change.group = wanted.st_gid;
+  if (which & FUSE_SET_ATTR_SIZE) change.size = static_cast<uint64_t>(wanted.st_size);
+  if (which & FUSE_SET_ATTR_ATIME) change.accessed = ToNanoseconds(wanted.st_atim);
+  if (which & FUSE_SET_ATTR_MTIME) change.modified = ToNanoseconds(wanted.st_mtim);
+  if (which & FUSE_SET_ATTR_ATIME_NOW) change.accessed = now;
+  if (which & FUSE_SET_ATTR_MTIME_NOW) change.modified = now;
+  return change;
+}
+
+Result<Attributes> Change(OpenFile& file, const AttributeChange& change) {
+  TRY(file.SetAttributes(change));
+  return file.Stat();
+}
+
+void SetAttributes(fuse_req_t request, fuse_ino_t inode, struct stat* wanted, int which,
+                   fuse_file_info* info) {
+  const AttributeChange change = ChangeOf(*wanted, which, MountOf(request).runtime().WallClock());
+  ReplyAttributes(request,
+                  info != nullptr ? Change(*HandleOf(info).file, change)
+                                  : FileSystemOf(request).SetAttributes(inode, change),
+                  "setattr", inode);
+}
+
+void MakeDirectory(fuse_req_t request, fuse_ino_t directory, const char* name, mode_t mode) {
+  ReplyEntry(request,
+             FileSystemOf(request).MakeDirectory(directory, name, mode & 07777, CallerOf(request)),
+             "mkdir", directory, name);
+}
+
+void Unlink(fuse_req_t request, fuse_ino_t directory, const char* name) {
+  ReplyStatus(request, FileSystemOf(request).Unlink(directory, name), "unlink",
+              Subject(directory, name));
+}
+
+void RemoveDirectory(fuse_req_t request, fuse_ino_t directory, const char* name) {
+  ReplyStatus(request, FileSystemOf(request).RemoveDirectory(directory, name), "rmdir",
+              Subject(directory, name));
+}
+
+void Rename(fuse_req_t request, fuse_ino_t directory, const char* name, fuse_ino_t new_directory,
+            const char* new_name, unsigned flags) {
+  if ((flags & ~unsigned{RENAME_NOREPLACE}) != 0) {
+    fuse_reply_err(request, EINVAL);  // what renameat2(2) says of flags that are not supported
+    return;
+  }
+  ReplyStatus(request,
+              FileSystemOf(request).Rename(directory, name, new_directory, new_name,
+                                           (flags & RENAME_NOREPLACE) != 0),
+              "rename", Subject(directory, name));
+}
+
+// Gives the handle to the kernel with `reply`, or takes it back when the caller is gone.
+template <typename Reply>
+void HandOver(fuse_req_t request, std::unique_ptr<OpenFile> file, bool writes, fuse_file_info* info,
+              Reply reply) {
+  FileHandle* handle = MountOf(request).Add(std::move(file), writes);
+  info->fh = reinterpret_cast<uint64_t>(handle);
+  info->noflush = !writes;  // nothing to commit at close
+  Mount& mount = MountOf(request);  // the request is gone after the reply
+  const InodeId inode = handle->file->inode();
+  if (reply() == -ENOENT) Answer(mount.Release(handle), "close", Subject(inode));
+}
+
+void Open(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) {
+  const bool writes = (info->flags & O_ACCMODE) != O_RDONLY;
+  Result<std::unique_ptr<OpenFile>> file = FileSystemOf(request).Open(
+      inode, writes ? FileSystem::Access::kWrite : FileSystem::Access::kRead,
+      (info->flags & O_TRUNC) != 0);
+  if (!file.has_value()) {
+    ReplyStatus(request, file.error(), "open", Subject(inode));
+    return;
+  }
+  HandOver(request, *std::move(file), writes, info,
+           [&] { return fuse_reply_open(request, info); });
+}
+
+void Create(fuse_req_t request, fuse_ino_t directory, const char* name, mode_t mode,
+            fuse_file_info* info) {
+  Result<std::unique_ptr<OpenFile>> file =
+      FileSystemOf(request).Create(directory, name,
+                                   {.mode = mode & 07777,
+                                    .owner = CallerOf(request),
+                                    .exclusive = (info->flags & O_EXCL) != 0,
+                                    .truncate = (info->flags & O_TRUNC) != 0});
+  const Result<Attributes> attributes =
+      file.has_value() ? (*file)->Stat() : Result<Attributes>(tl::unexpected(file.error()));
+  if (!attributes.has_value()) {
+    ReplyStatus(request, attributes.error(), "create", Subject(directory, name));
+    return;
+  }
+  const fuse_entry_param entry = EntryOf(*attributes);
+  HandOver(request, *std::move(file), /*writes=*/true, info,
+           [&] { return fuse_reply_create(request, &entry, info); });
+}
+
+void Read(fuse_req_t request, fuse_ino_t inode, size_t length, off_t offset, fuse_file_info* info) {
+  Buffer buffer(length);
+  const Result<size_t> read = HandleOf(info).file->Read(static_cast<uint64_t>(offset), buffer);
+  if (!read.has_value()) {
+    ReplyStatus(request, read.error(), "read", Subject(inode));
+    return;
+  }
+  fuse_reply_buf(request, reinterpret_cast<const char*>(buffer.data()), *read);
+}
+
+// The kernel has put the data of O_APPEND at the end already, under its lock of the inode.
+void Write(fuse_req_t request, fuse_ino_t inode, const char* data, size_t length, off_t offset,
+           fuse_file_info* info) {
+  const Status written = HandleOf(info).file->Write(
+      static_cast<uint64_t>(offset), Bytes(reinterpret_cast<const std::byte*>(data), length));
+  if (!written.ok()) {
+    ReplyStatus(request, written, "write", Subject(inode));
+    return;
+  }
+  fuse_reply_write(request, length);
+}
+
+// At every close(2), which reports what this says.
+void Flush(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) {
+  FileHandle& handle = HandleOf(info);
+  ReplyStatus(request, handle.writes ? handle.file->Commit() : Status(), "close", Subject(inode));
+}
+
+// After the last one; nobody is told what this says, but the log is.
+void Release(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) {
+  ReplyStatus(request, MountOf(request).Release(&HandleOf(info)), "release", Subject(inode));
+}
+
+void Sync(fuse_req_t request, fuse_ino_t inode, int, fuse_file_info* info) {
+  ReplyStatus(request, HandleOf(info).file->Sync(), "fsync", Subject(inode));
+}
+
+void OpenDirectory(fuse_req_t request, fuse_ino_t, fuse_file_info* info) {
+  auto handle = std::make_unique<DirectoryHandle>();
+  info->fh = reinterpret_cast<uint64_t>(handle.get());
+  if (fuse_reply_open(request, info) != -ENOENT) handle.release();  // the kernel's until released
+}
+
+void ReleaseDirectory(fuse_req_t request, fuse_ino_t, fuse_file_info* info) {
+  delete &DirectoryOf(info);
+  fuse_reply_err(request, 0);
+}
+
+// The answer to one readdir or readdirplus, as it fills up.
+class Listing {
+ public:
+  Listing(fuse_req_t request, size_t size, bool with_attributes)
+      : request_(request), buffer_(size), with_attributes_(with_attributes) {}
+
+  // How many entries are worth fetching: about what will fit.
+  size_t room() const {
+    constexpr size_t kTypicalBytes = 48;  // of an entry with its name
+    constexpr size_t kTypicalBytesWithAttributes = 176;
+    const size_t each = with_attributes_ ? kTypicalBytesWithAttributes : kTypicalBytes;
+    return std::max<size_t>(1, (buffer_.size() - used_) / each);
+  }
+
+  // False when it does not fit any more.
+  bool Add(const DirectoryEntry& entry, uint64_t position_after) {
+    char* out = reinterpret_cast<char*>(buffer_.data()) + used_;
+    const size_t left = buffer_.size() - used_;
+    const auto position = static_cast<off_t>(position_after);
+    // Without attributes, or for "." and "..", the node stays 0: the kernel then learns a name only.
+    fuse_entry_param param{};
+    if (entry.attributes.has_value()) param = EntryOf(*entry.attributes);
+    param.attr.st_ino = entry.inode;
+    param.attr.st_mode |= TypeBits(entry.kind);
+    const size_t needed =
+        with_attributes_
+            ? fuse_add_direntry_plus(request_, out, left, entry.name.c_str(), &param, position)
+            : fuse_add_direntry(request_, out, left, entry.name.c_str(), &param.attr, position);
+    if (needed > left) return false;
+    used_ += needed;
+    return true;
+  }
+
+  bool empty() const { return used_ == 0; }
+  // Another round trip for the few entries that would still fit is not worth it.
+  bool full_enough() const { return used_ >= buffer_.size() / 2; }
+  void Reply() { fuse_reply_buf(request_, reinterpret_cast<const char*>(buffer_.data()), used_); }
+
+ private:
+  const fuse_req_t request_;
+  Buffer buffer_;
+  const bool with_attributes_;
+  size_t used_ = 0;
+};
+
+// "." and "..", from whichever of them `position` says; false when the listing is full.
+Result<bool> AddDots(FileSystem& fs, InodeId directory, uint64_t& position, Listing& listing) {
+  if (position == DirectoryPositions::kStart) {
+    if (!listing.Add({".", directory, FileKind::kDirectory, {}}, DirectoryPositions::kAfterDot)) {
+      return false;
+    }
+    position = DirectoryPositions::kAfterDot;
+  }
+  if (position == DirectoryPositions::kAfterDot) {
+    const InodeId parent = TRY(fs.ParentOf(directory));
+    if (!listing.Add({"..", parent, FileKind::kDirectory, {}}, DirectoryPositions::kAfterDotDot)) {
+      return false;
+    }
+    position = DirectoryPositions::kAfterDotDot;
+  }
+  return true;
+}
+
+Status List(FileSystem& fs, InodeId directory, uint64_t position, bool with_attributes,
+            DirectoryHandle& handle, Listing& listing) {
+  std::string after;
+  {
+    const std::lock_guard lock(handle.mutex);
+    if (position == DirectoryPositions::kStart) handle.positions.Restart();
+    if (!handle.positions.Knows(position)) {
+      return Fail(EINVAL, "position {} was never handed out", position);
+    }
+    after = handle.positions.NameBefore(position);
+  }
+  if (!TRY(AddDots(fs, directory, position, listing))) return {};
+  for (;;) {
+    // Attributes are fetched for what this answer has room for only: older ones would mislead the
+    // kernel about files that are being written.
+    const std::vector<DirectoryEntry> entries =
+        TRY(fs.ReadDirectory(directory, after, listing.room(), with_attributes));
+    if (entries.empty()) return {};
+    const std::lock_guard lock(handle.mutex);
+    for (const DirectoryEntry& entry : entries) {
+      const uint64_t next = handle.positions.After(position, entry.name);
+      if (!listing.Add(entry, next)) return {};
+      position = next;
+    }
+    if (listing.full_enough()) return {};
+    after = entries.back().name;
+  }
+}
+
+void ReplyListing(fuse_req_t request, InodeId directory, size_t size, off_t offset,
+                  const fuse_file_info* info, bool with_attributes) {
+  Listing listing(request, size, with_attributes);
+  const Status listed = List(FileSystemOf(request), directory, static_cast<uint64_t>(offset),
+                             with_attributes, DirectoryOf(info), listing);
+  // What was found before a failure is handed out first; the next request will meet it again.
+  if (!listed.ok() && listing.empty()) {
+    ReplyStatus(request, listed, "readdir", Subject(directory));
+    return;
+  }
+  listing.Reply();
+}
+
+void ReadDirectory(fuse_req_t request, fuse_ino_t directory, size_t size, off_t offset,
+                   fuse_file_info* info) {
+  ReplyListing(request, directory, size, offset, info, /*with_attributes=*/false);
+}
+
+void ReadDirectoryPlus(fuse_req_t request, fuse_ino_t directory, size_t size, off_t offset,
+                       fuse_file_info* info) {
+  ReplyListing(request, directory, size, offset, info, /*with_attributes=*/true);
+}
+
+void StatFileSystem(fuse_req_t request, fuse_ino_t) {
+  const Result<SpaceInfo> space = FileSystemOf(request).Space();
+  if (!space.has_value()) {
+    ReplyStatus(request, space.error(), "statfs", "/");
+    return;
+  }
+  struct statvfs out {};  // no number of files: there is no limit
+  out.f_bsize = kStatBlockBytes;
+  out.f_frsize = kStatBlockBytes;
+  out.f_blocks = space->usable_bytes / kStatBlockBytes;
+  out.f_bfree = space->usable_free_bytes / kStatBlockBytes;
+  out.f_bavail = out.f_bfree;
+  out.f_namemax = kMaxNameBytes;
+  fuse_reply_statfs(request, &out);
+}
+
+fuse_lowlevel_ops MakeOperations() {
+  fuse_lowlevel_ops operations{};
+  operations.init = Init;
+  operations.lookup = Lookup;
+  operations.forget = Forget;
+  operations.forget_multi = ForgetMany;
+  operations.getattr = GetAttributes;
+  operations.setattr = SetAttributes;
+  operations.mkdir = MakeDirectory;
+  operations.unlink = Unlink;
+  operations.rmdir = RemoveDirectory;
+  operations.rename = Rename;
+  operations.open = Open;
+  operations.create = Create;
+  operations.read = Read;
+  operations.write = Write;
+  operations.flush = Flush;
+  operations.release = Release;
+  operations.fsync = Sync;
+  operations.opendir = OpenDirectory;
+  operations.readdir = ReadDirectory;
+  operations.readdirplus = ReadDirectoryPlus;
+  operations.releasedir = ReleaseDirectory;
+  operations.statfs = StatFileSystem;
+  return operations;
+}
+
+}  // namespace
+
+const fuse_lowlevel_ops& Operations() {
+  static const fuse_lowlevel_ops operations = MakeOperations();
+  return operations;
+}
+
+}  // namespace pinstripe

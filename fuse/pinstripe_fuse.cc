@@ -1,0 +1,319 @@
+// pinstripe-fuse: mounts a cluster's file system as a local directory. docs/man/pinstripe-fuse.8 is the
+// manual.
+//
+// In the background the program answers to its caller only when the mount works, that is, when the
+// caller's process itself has read the attributes of the mounted root; errors until then go to standard
+// error, later ones to syslog. A SIGTERM, SIGINT or SIGHUP unmounts and commits what is open.
+
+#define FUSE_USE_VERSION 312
+
+#include <fcntl.h>
+#include <fuse3/fuse_lowlevel.h>
+#include <getopt.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/log.h"
+#include "base/real_runtime.h"
+#include "base/try.h"
+#include "cluster/connect.h"
+#include "fs/file_system.h"
+#include "fuse/mount_options.h"
+#include "fuse/operations.h"
+
+namespace pinstripe {
+namespace {
+
+constexpr char kUsage[] = R"(Usage: pinstripe-fuse CONFIG MOUNTPOINT [-f] [-o OPTIONS]
+
+Mounts the file system of the cluster that CONFIG (cluster.toml) describes on the
+directory MOUNTPOINT. Returns when the mount works.
+
+  -f, --foreground   stay in the foreground, log to standard error
+  -o OPTIONS         mount options, separated by commas: ro, allow_other, nodev,
+                     nosuid, noatime and what else fuse(8) knows
+  -h, --help         print this
+  -V, --version      print the version
+
+Unmount with `fusermount3 -u MOUNTPOINT` or `umount MOUNTPOINT`.
+)";
+
+constexpr int kExitUsage = 2;
+
+struct Arguments {
+  std::string config_file;
+  std::string mount_point;
+  std::string options;
+  bool foreground = false;
+};
+
+// Told once, when requests are about to be served.
+using Ready = std::function<void()>;
+
+// --- What is asked for ---
+
+Result<std::string> AbsolutePath(const char* path) {
+  const std::unique_ptr<char, decltype(&free)> real(realpath(path, nullptr), &free);
+  if (real == nullptr) return Fail(errno, "{}: {}", path, ErrnoText(errno));
+  return std::string(real.get());
+}
+
+// A mount whose process has died leaves a directory that answers nothing but ENOTCONN.
+Result<std::string> CheckMountPoint(const char* path) {
+  struct stat stat {};
+  if (::stat(path, &stat) != 0) {
+    const int error = errno;
+    if (error == ENOTCONN) {
+      return Fail(error,
+                  "{} is still mounted, but the process behind it is gone; run `fusermount3 -u -z {}` "
+                  "and mount again",
+                  path, path);
+    }
+    return Fail(error, "mount point {}: {}", path, ErrnoText(error));
+  }
+  if (!S_ISDIR(stat.st_mode)) return Fail(ENOTDIR, "mount point {} is not a directory", path);
+  return AbsolutePath(path);
+}
+
+[[noreturn]] void ExitWithUsage(FILE* out, int code) {
+  fputs(kUsage, out);
+  exit(code);
+}
+
+Arguments ParseArguments(int argc, char** argv) {
+  static const option kOptions[] = {{"foreground", no_argument, nullptr, 'f'},
+                                    {"help", no_argument, nullptr, 'h'},
+                                    {"version", no_argument, nullptr, 'V'},
+                                    {nullptr, 0, nullptr, 0}};
+  Arguments arguments;
+  for (int letter; (letter = getopt_long(argc, argv, "fho:V", kOptions, nullptr)) != -1;) {
+    switch (letter) {
+      case 'f':
+        arguments.foreground = true;
+        break;
+      case 'o':
+        arguments.options += arguments.options.empty() ? "" : ",";
+        arguments.options += optarg;
+        break;
+      case 'V':
+        puts("pinstripe-fuse " PINSTRIPE_VERSION);
+        exit(EXIT_SUCCESS);
+      case 'h':
+        ExitWithUsage(stdout, EXIT_SUCCESS);
+      default:
+        ExitWithUsage(stderr, kExitUsage);
+    }
+  }
+  if (argc - optind != 2) ExitWithUsage(stderr, kExitUsage);
+  arguments.config_file = argv[optind];
+  arguments.mount_point = argv[optind + 1];
+  return arguments;
+}
+
+// The background process does not stay in the directory it was started from.
+Status MakeAbsolute(Arguments& arguments) {
+  arguments.config_file = TRY(AbsolutePath(arguments.config_file.c_str()));
+  arguments.mount_point = TRY(CheckMountPoint(arguments.mount_point.c_str()));
+  return {};
+}
+
+// --- Serving ---
+
+// Blocks the signals that end the program in this thread and those it starts, so that the kernel gives
+// them to the one thread that waits for them.
+class EndSignals {
+ public:
+  EndSignals() {
+    sigset_t ends;
+    sigemptyset(&ends);
+    for (int signal : {SIGHUP, SIGINT, SIGTERM}) sigaddset(&ends, signal);
+    pthread_sigmask(SIG_BLOCK, &ends, &before_);
+  }
+  void Allow() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_{};
+};
+
+class Session {
+ public:
+  static Result<std::unique_ptr<Session>> Start(const Arguments& arguments, Mount& mount) {
+    std::unique_ptr<Session> session(new Session);
+    const std::string options = MountOptions(arguments.options);
+    fuse_args args = FUSE_ARGS_INIT(0, nullptr);
+    for (const char* argument : {"pinstripe-fuse", "-o", options.c_str()}) {
+      if (fuse_opt_add_arg(&args, argument) != 0) return Fail(ENOMEM, "out of memory");
+    }
+    session->session_ = fuse_session_new(&args, &Operations(), sizeof(fuse_lowlevel_ops), &mount);
+    fuse_opt_free_args(&args);
+    if (session->session_ == nullptr) {
+      return Fail(EINVAL, "the mount options `{}` are not understood (see above)", options);
+    }
+    if (fuse_set_signal_handlers(session->session_) != 0) {
+      return Fail(EIO, "signal handlers cannot be set");
+    }
+    session->handles_signals_ = true;
+    if (fuse_session_mount(session->session_, arguments.mount_point.c_str()) != 0) {
+      return Fail(EIO, "mounting on {} failed (see above)", arguments.mount_point);
+    }
+    session->mounted_ = true;
+    return session;
+  }
+
+  ~Session() {
+    if (session_ == nullptr) return;
+    if (mounted_) fuse_session_unmount(session_);
+    if (handles_signals_) fuse_remove_signal_handlers(session_);
+    fuse_session_destroy(session_);
+  }
+
+  // Until it is unmounted or a signal ends it.
+  Status Run() {
+    const std::unique_ptr<fuse_loop_config, decltype(&fuse_loop_cfg_destroy)> config(
+        fuse_loop_cfg_create(), &fuse_loop_cfg_destroy);
+    fuse_loop_cfg_set_clone_fd(config.get(), 1);
+    const int result = fuse_session_loop_mt(session_, config.get());
+    // Positive: the number of the signal.
+    if (result < 0) return Fail(-result, "reading the kernel's requests: {}", ErrnoText(-result));
+    return {};
+  }
+
+ private:
+  Session() = default;
+
+  fuse_session* session_ = nullptr;
+  bool handles_signals_ = false;
+  bool mounted_ = false;
+};
+
+void LogFuseMessage(fuse_log_level level, const char* format, va_list values) {
+  char line[512];
+  vsnprintf(line, sizeof(line), format, values);
+  std::string_view text(line);
+  text = text.substr(0, text.find_last_not_of('\n') + 1);
+  Log(level <= FUSE_LOG_ERR ? LogLevel::kError : LogLevel::kInfo, "libfuse", {{"says", text}});
+}
+
+Status Serve(const Arguments& arguments, const Ready& ready) {
+  EndSignals end_signals;
+  RealRuntime runtime;
+  const auto connected = TRY(Connect(runtime, arguments.config_file));
+  Cluster& cluster = connected->cluster();
+  const auto file_system =
+      TRY(FileSystem::Open(cluster, {.memory_bytes = cluster.config().memory_bytes}));
+  TRY_CONTEXT(file_system->GetAttributes(kRootInode), "read the root directory");
+
+  Mount mount(runtime, *file_system);
+  std::unique_ptr<Session> session = TRY(Session::Start(arguments, mount));
+  Log(LogLevel::kInfo, "mounted",
+      {{"cluster", cluster.config().name}, {"on", arguments.mount_point}});
+  ready();
+  end_signals.Allow();
+  const Status served = session->Run();
+  session.reset();  // nothing new comes in before what is open is committed
+  const Status released = mount.ReleaseAll();
+  Log(LogLevel::kInfo, "unmounted", {{"on", arguments.mount_point}});
+  TRY(served);
+  return released;
+}
+
+int Report(const Status& status) {
+  if (status.ok()) return EXIT_SUCCESS;
+  fmt::print(stderr, "pinstripe-fuse: {}\n", status.message());
+  return EXIT_FAILURE;
+}
+
+// --- In the background ---
+
+int SyslogPriority(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return LOG_DEBUG;
+    case LogLevel::kInfo:
+      return LOG_INFO;
+    case LogLevel::kWarn:
+      return LOG_WARNING;
+    case LogLevel::kError:
+      break;
+  }
+  return LOG_ERR;
+}
+
+void LeaveTerminal() {
+  openlog("pinstripe-fuse", LOG_PID, LOG_DAEMON);
+  SetLogSink([](LogLevel level, std::string_view line) {
+    syslog(SyslogPriority(level), "%.*s", static_cast<int>(line.size()), line.data());
+  });
+  const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (null < 0) return;  // keeps the terminal
+  for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) dup2(null, fd);
+  close(null);
+}
+
+// The background process: says one byte into the pipe when it is ready.
+int ServeDetached(const Arguments& arguments, int pipe) {
+  setsid();
+  if (chdir("/") != 0) return Report(Status(errno, "chdir /: " + ErrnoText(errno)));
+  bool ready = false;
+  const Status served = Serve(arguments, [&] {
+    LeaveTerminal();
+    const char byte = 1;
+    if (write(pipe, &byte, 1) != 1) Log(LogLevel::kWarn, "nobody waits for the mount");
+    close(pipe);
+    ready = true;
+  });
+  if (!served.ok() && ready) Log(LogLevel::kError, "mount failed", {{"why", served}});
+  return Report(served);
+}
+
+// The caller's process: waits until the child is ready, then tries the mount itself.
+int WaitForMount(const Arguments& arguments, pid_t child, int pipe) {
+  char byte = 0;
+  ssize_t got = 0;
+  while ((got = read(pipe, &byte, 1)) < 0 && errno == EINTR) {
+  }
+  if (got != 1) {  // the child has said why
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) && WEXITSTATUS(status) != 0 ? WEXITSTATUS(status) : EXIT_FAILURE;
+  }
+  struct stat root {};
+  if (stat(arguments.mount_point.c_str(), &root) == 0 && root.st_ino == kRootInode) {
+    return EXIT_SUCCESS;
+  }
+  const int error = errno;
+  kill(child, SIGTERM);
+  waitpid(child, nullptr, 0);
+  return Report(Status(EIO, fmt::format("{} was mounted but does not answer: {}",
+                                        arguments.mount_point, ErrnoText(error))));
+}
+
+int ServeInBackground(const Arguments& arguments) {
+  int pipe[2];
+  if (pipe2(pipe, O_CLOEXEC) != 0) return Report(Status(errno, "pipe: " + ErrnoText(errno)));
+  const pid_t child = fork();  // before any thread exists
+  if (child < 0) return Report(Status(errno, "fork: " + ErrnoText(errno)));
+  close(pipe[child == 0 ? 0 : 1]);
+  return child == 0 ? ServeDetached(arguments, pipe[1]) : WaitForMount(arguments, child, pipe[0]);
+}
+
+int Main(int argc, char** argv) {
+  Arguments arguments = ParseArguments(argc, argv);
+  if (const Status status = MakeAbsolute(arguments); !status.ok()) return Report(status);
+  fuse_set_log_func(LogFuseMessage);
+  return arguments.foreground ? Report(Serve(arguments, [] {})) : ServeInBackground(arguments);
+}
+
+}  // namespace
+}  // namespace pinstripe
+
+int main(int argc, char** argv) { return pinstripe::Main(argc, argv); }

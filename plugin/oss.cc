@@ -1,0 +1,224 @@
+#include "plugin/oss.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstdio>
+
+#include "base/answer.h"
+#include "base/checksum.h"
+#include "base/try.h"
+#include "fs/posix_stat.h"
+#include "plugin/oss_dir.h"
+#include "plugin/oss_file.h"
+
+namespace pinstripe {
+namespace {
+
+// A manager only asks for names and space.
+constexpr uint64_t kLightMemoryBytes = 16 << 20;
+
+// Directories that appear because a file below them was wanted.
+constexpr uint32_t kImpliedDirectoryMode = 0775;
+
+// Everything before the last component: "/a/b" of "/a/b/c" and of "/a/b//c/".
+std::string_view ParentPath(std::string_view path) {
+  path = path.substr(0, path.find_last_not_of('/') + 1);
+  path = path.substr(0, path.find_last_of('/') + 1);
+  return path.empty() ? "/" : path;
+}
+
+// Hands `text` to a caller who gave a buffer of `length`, in the manner of snprintf.
+int HandOver(const std::string& text, char* out, int& length) {
+  if (static_cast<size_t>(std::max(length, 0)) <= text.size()) return -ENOBUFS;
+  text.copy(out, text.size());
+  out[text.size()] = '\0';
+  length = static_cast<int>(text.size());
+  return 0;
+}
+
+int64_t UsedPercent(const SpaceInfo& space) {
+  if (space.usable_bytes == 0) return 0;
+  const uint64_t used = space.usable_bytes - std::min(space.usable_bytes, space.usable_free_bytes);
+  return static_cast<int64_t>(used * 100.0 / space.usable_bytes);
+}
+
+}  // namespace
+
+Oss::Oss() : owner_{geteuid(), getegid()} {}
+
+Result<std::unique_ptr<Oss>> Oss::Start(const std::string& config_file, bool light) {
+  std::unique_ptr<Oss> oss(new Oss);
+  oss->connected_ = TRY(pinstripe::Connect(oss->runtime_, config_file));
+  Cluster& cluster = oss->connected_->cluster();
+  FileSystem::Options options;
+  options.memory_bytes = light ? kLightMemoryBytes : cluster.config().memory_bytes;
+  oss->file_system_ = TRY(FileSystem::Open(cluster, options));
+  TRY_CONTEXT(oss->file_system_->GetAttributes(kRootInode), "read the root directory");
+  // Never 0, which would say that a file is offline.
+  oss->device_ = Crc32c(AsBytes(cluster.uuid())) | 1;
+  return oss;
+}
+
+struct stat Oss::StatOf(const Attributes& attributes) const {
+  struct stat out = ToStat(attributes);
+  out.st_dev = device_;
+  out.st_uid = owner_.user;
+  out.st_gid = owner_.group;
+  return out;
+}
+
+XrdOssDF* Oss::newDir(const char* tident) { return new OssDir(*this, tident); }
+XrdOssDF* Oss::newFile(const char* tident) { return new OssFile(*this, tident); }
+
+// Only wrappers call this; Start() has done the work.
+int Oss::Init(XrdSysLogger*, const char*) { return 0; }
+
+// Own page checksums; checksums at rest; neither file descriptors for sendfile nor asynchronous I/O,
+// which would cut requests into 64 KiB.
+uint64_t Oss::Features() {
+  return XRDOSS_HASPGRW | XRDOSS_HASFSCS | XRDOSS_HASNOSF | XRDOSS_HASNAIO;
+}
+
+Status Oss::ChangeAttributes(const char* path, const AttributeChange& change) {
+  const Attributes attributes = TRY(file_system_->Resolve(path));
+  TRY(file_system_->SetAttributes(attributes.inode, change));
+  return {};
+}
+
+int Oss::Chmod(const char* path, mode_t mode, XrdOucEnv*) {
+  return -Answer(ChangeAttributes(path, {.mode = mode & 07777}), "chmod", path);
+}
+
+int Oss::Truncate(const char* path, unsigned long long size, XrdOucEnv*) {
+  return -Answer(ChangeAttributes(path, {.size = size}), "truncate", path);
+}
+
+Status Oss::PrepareCreate(const char* path, int options) {
+  if (options & XRDOSS_mkpath) {
+    TRY(file_system_->MakePath(ParentPath(path), kImpliedDirectoryMode, owner_));
+  }
+  const Result<Attributes> found = file_system_->Resolve(path);
+  if (!found.has_value()) {
+    return found.error().code() == ENOENT ? Status() : found.error();
+  }
+  if (found->kind == FileKind::kDirectory) return Fail(EISDIR, "it is a directory");
+  if (options & XRDOSS_new) return Fail(EEXIST, "it exists already");
+  return {};
+}
+
+// Only the parents are made here. The file itself is left to Open(), which then is told that it
+// creates (-ENOTSUP asks for that): so the name appears, or the old contents go, at Close and not now.
+int Oss::Create(const char*, const char* path, mode_t, XrdOucEnv&, int options) {
+  const Status prepared = PrepareCreate(path, options);
+  return prepared.ok() ? -ENOTSUP : -Answer(prepared, "create", path);
+}
+
+int Oss::Mkdir(const char* path, mode_t mode, int make_path, XrdOucEnv*) {
+  const uint32_t bits = mode & 07777;
+  if (make_path) return -Answer(file_system_->MakePath(path, bits, owner_), "mkdir", path);
+  const auto make = [&]() -> Status {
+    const FileSystem::Place place = TRY(file_system_->ResolveParent(path));
+    TRY(file_system_->MakeDirectory(place.directory, place.name, bits, owner_));
+    return {};
+  };
+  return -Answer(make(), "mkdir", path);
+}
+
+int Oss::Remdir(const char* path, int, XrdOucEnv*) {
+  const auto remove = [&]() -> Status {
+    const FileSystem::Place place = TRY(file_system_->ResolveParent(path));
+    return file_system_->RemoveDirectory(place.directory, place.name);
+  };
+  return -Answer(remove(), "rmdir", path);
+}
+
+int Oss::Unlink(const char* path, int, XrdOucEnv*) {
+  const auto remove = [&]() -> Status {
+    const FileSystem::Place place = TRY(file_system_->ResolveParent(path));
+    return file_system_->Unlink(place.directory, place.name);
+  };
+  return -Answer(remove(), "unlink", path);
+}
+
+// Clients expect what XRootD's own storage does: missing parents of the target are made.
+Status Oss::RenamePath(const char* source, const char* target) {
+  TRY(file_system_->Resolve(source));
+  const FileSystem::Place from = TRY(file_system_->ResolveParent(source));
+  TRY(file_system_->MakePath(ParentPath(target), kImpliedDirectoryMode, owner_));
+  const FileSystem::Place to = TRY(file_system_->ResolveParent(target));
+  return file_system_->Rename(from.directory, from.name, to.directory, to.name);
+}
+
+int Oss::Rename(const char* source, const char* target, XrdOucEnv*, XrdOucEnv*) {
+  return -Answer(RenamePath(source, target), "rename",
+                fmt::format("{} to {}", source, target));
+}
+
+int Oss::Stat(const char* path, struct stat* out, int, XrdOucEnv*) {
+  const Result<Attributes> attributes = file_system_->Resolve(path);
+  if (!attributes.has_value()) return -Answer(attributes.error(), "stat", path);
+  *out = StatOf(*attributes);
+  return 0;
+}
+
+int Oss::Stats(char* out, int length) {
+  constexpr char kFormat[] =
+      "<stats id=\"oss\" v=\"pinstripe\"><opens>%llu</opens><in>%llu</in><out>%llu</out></stats>";
+  // Asked with a null pointer for the most that it may be.
+  constexpr int kMost = sizeof(kFormat) + 3 * 20;
+  if (out == nullptr) return kMost;
+  const int written =
+      snprintf(out, static_cast<size_t>(length), kFormat,
+               static_cast<unsigned long long>(counters_.files_opened.load()),
+               static_cast<unsigned long long>(counters_.bytes_written.load()),
+               static_cast<unsigned long long>(counters_.bytes_read.load()));
+  return written < length ? written : 0;
+}
+
+int Oss::StatFS(const char* path, char* out, int& length, XrdOucEnv*) {
+  const Result<SpaceInfo> space = file_system_->Space();
+  if (!space.has_value()) return -Answer(space.error(), "statfs", path);
+  // In MB, and clients read a number of 32 bits.
+  const uint64_t free_mb = std::min<uint64_t>(space->usable_free_bytes >> 20, INT_MAX);
+  return HandOver(fmt::format("1 {} {} 0 0 0", free_mb, UsedPercent(*space)), out, length);
+}
+
+int Oss::StatLS(XrdOucEnv&, const char* path, char* out, int& length) {
+  const Result<SpaceInfo> space = file_system_->Space();
+  if (!space.has_value()) return -Answer(space.error(), "spaceinfo", path);
+  return HandOver(
+      fmt::format("oss.cgroup=public&oss.space={}&oss.free={}&oss.maxf={}&oss.used={}&oss.quota=-1",
+                  space->usable_bytes, space->usable_free_bytes, space->usable_free_bytes,
+                  space->usable_bytes - std::min(space->usable_bytes, space->usable_free_bytes)),
+      out, length);
+}
+
+int Oss::StatVS(XrdOssVSInfo* out, const char* name, int) {
+  const Result<SpaceInfo> space = file_system_->Space();
+  if (!space.has_value()) return -Answer(space.error(), "statvs", name == nullptr ? "" : name);
+  out->Total = static_cast<long long>(space->usable_bytes);
+  out->Free = static_cast<long long>(space->usable_free_bytes);
+  out->Large = out->Total;
+  out->LFree = out->Free;
+  out->Usage = out->Total - std::min(out->Total, out->Free);
+  out->Quota = -1;
+  out->Extents = 1;
+  return 0;
+}
+
+int Oss::StatXA(const char* path, char* out, int& length, XrdOucEnv*) {
+  const Result<Attributes> attributes = file_system_->Resolve(path);
+  if (!attributes.has_value()) return -Answer(attributes.error(), "query xattr", path);
+  const struct stat stat = StatOf(*attributes);
+  return HandOver(
+      fmt::format("oss.cgroup=public&oss.type={}&oss.used={}&oss.mt={}&oss.ct={}&oss.at={}"
+                  "&oss.u=*&oss.g=*&oss.fs=w",
+                  S_ISDIR(stat.st_mode) ? 'd' : S_ISREG(stat.st_mode) ? 'f' : 'o',
+                  attributes->stored_bytes, stat.st_mtime, stat.st_ctime, stat.st_atime),
+      out, length);
+}
+
+}  // namespace pinstripe

@@ -1,0 +1,79 @@
+// Oss: a Pinstripe file system as XRootD's storage (XrdOss). Translates paths and flags, calls the
+// FileSystem, replies with 0, a count or -errno; everything that decides anything is in fs/.
+//
+// One object per server process, never destroyed: the server ends without telling its plugins. All
+// functions may be called from any thread. Every file and directory belongs, as far as clients are
+// told, to the user the server runs as; who may do what is XRootD's own authorization.
+
+#pragma once
+
+#include <XrdOss/XrdOss.hh>
+#include <XrdVersion.hh>
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "base/real_runtime.h"
+#include "cluster/connect.h"
+#include "fs/file_system.h"
+
+namespace pinstripe {
+
+// For the server's statistics.
+struct OssCounters {
+  std::atomic<uint64_t> files_opened{0};
+  std::atomic<uint64_t> bytes_read{0};
+  std::atomic<uint64_t> bytes_written{0};
+};
+
+class Oss final : public XrdOss {
+ public:
+  // With `light`, the process answers questions about names and space only (cmsd).
+  static Result<std::unique_ptr<Oss>> Start(const std::string& config_file, bool light);
+
+  FileSystem& file_system() { return *file_system_; }
+  OssCounters& counters() { return counters_; }
+  Owner owner() const { return owner_; }
+
+  // What the server is told about a file; `st_dev` names the cluster.
+  struct stat StatOf(const Attributes& attributes) const;
+
+  XrdOssDF* newDir(const char* tident) override;
+  XrdOssDF* newFile(const char* tident) override;
+
+  int Init(XrdSysLogger* logger, const char* config_file) override;
+  uint64_t Features() override;
+
+  int Chmod(const char* path, mode_t mode, XrdOucEnv* env) override;
+  int Create(const char* tident, const char* path, mode_t mode, XrdOucEnv& env, int options) override;
+  int Mkdir(const char* path, mode_t mode, int make_path, XrdOucEnv* env) override;
+  int Remdir(const char* path, int options, XrdOucEnv* env) override;
+  int Rename(const char* source, const char* target, XrdOucEnv* source_env,
+             XrdOucEnv* target_env) override;
+  int Stat(const char* path, struct stat* out, int options, XrdOucEnv* env) override;
+  int Truncate(const char* path, unsigned long long size, XrdOucEnv* env) override;
+  int Unlink(const char* path, int options, XrdOucEnv* env) override;
+
+  int Stats(char* out, int length) override;
+  int StatFS(const char* path, char* out, int& length, XrdOucEnv* env) override;
+  int StatLS(XrdOucEnv& env, const char* path, char* out, int& length) override;
+  int StatVS(XrdOssVSInfo* out, const char* space, int update) override;
+  int StatXA(const char* path, char* out, int& length, XrdOucEnv* env) override;
+
+ private:
+  Oss();
+
+  Status PrepareCreate(const char* path, int options);
+  Status RenamePath(const char* source, const char* target);
+  Status ChangeAttributes(const char* path, const AttributeChange& change);
+
+  RealRuntime runtime_;
+  std::unique_ptr<ConnectedCluster> connected_;
+  std::unique_ptr<FileSystem> file_system_;
+  const Owner owner_;
+  uint32_t device_ = 1;
+  OssCounters counters_;
+};
+
+}  // namespace pinstripe

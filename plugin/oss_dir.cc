@@ -1,0 +1,80 @@
+#include "plugin/oss_dir.h"
+
+#include "base/answer.h"
+#include "base/log.h"
+#include "base/try.h"
+
+namespace pinstripe {
+namespace {
+
+constexpr size_t kBatch = 256;
+
+}  // namespace
+
+int OssDir::Opendir(const char* path, XrdOucEnv&) {
+  path_ = path;
+  const Result<Attributes> found = oss_.file_system().Resolve(path);
+  if (!found.has_value()) return -Answer(found.error(), "opendir", path);
+  if (found->kind != FileKind::kDirectory) return -ENOTDIR;
+  directory_ = found->inode;
+  return 0;
+}
+
+int OssDir::StatRet(struct stat* out) {
+  if (directory_ == 0) return -EBADF;
+  stat_ = out;
+  return 0;
+}
+
+Result<bool> OssDir::Advance() {
+  if (next_ < batch_.size()) return true;
+  batch_ = TRY(oss_.file_system().ReadDirectory(directory_, last_name_, kBatch, stat_ != nullptr));
+  next_ = 0;
+  if (batch_.empty()) return false;
+  last_name_ = batch_.back().name;
+  return true;
+}
+
+Result<std::optional<Attributes>> OssDir::AttributesOf(const DirectoryEntry& entry) {
+  if (entry.attributes.has_value()) return entry.attributes;
+  Result<Attributes> attributes = oss_.file_system().GetAttributes(entry.inode);
+  if (attributes.has_value()) return std::optional(*attributes);
+  if (attributes.error().code() == ENOENT) return std::optional<Attributes>();
+  return Failed(attributes.error().Context(entry.name));
+}
+
+int OssDir::Readdir(char* name, int length) {
+  if (directory_ == 0) return -EBADF;
+  for (;;) {
+    const Result<bool> more = Advance();
+    if (!more.has_value()) return -Answer(more.error(), "readdir", path_);
+    if (!*more) {
+      *name = '\0';
+      return 0;
+    }
+    const DirectoryEntry& entry = batch_[next_++];
+    if (entry.name.size() >= static_cast<size_t>(length)) {
+      Log(LogLevel::kWarn, "name too long to be listed by XRootD",
+          {{"directory", path_}, {"name", entry.name}});
+      continue;
+    }
+    if (stat_ != nullptr) {
+      const Result<std::optional<Attributes>> attributes = AttributesOf(entry);
+      if (!attributes.has_value()) return -Answer(attributes.error(), "readdir", path_);
+      if (!attributes->has_value()) continue;  // gone since it was listed
+      *stat_ = oss_.StatOf(**attributes);
+    }
+    entry.name.copy(name, entry.name.size());
+    name[entry.name.size()] = '\0';
+    return 0;
+  }
+}
+
+int OssDir::Close(long long*) {
+  if (directory_ == 0) return -EBADF;
+  directory_ = 0;
+  batch_.clear();
+  return 0;
+}
+
+}  // namespace pinstripe

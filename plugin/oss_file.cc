@@ -1,0 +1,198 @@
+#include "plugin/oss_file.h"
+
+#include <XrdSfs/XrdSfsAio.hh>
+#include <fcntl.h>
+#include <sys/time.h>
+
+#include <cstring>
+
+#include "base/answer.h"
+#include "base/try.h"
+#include "plugin/page_checksums.h"
+
+namespace pinstripe {
+namespace {
+
+int64_t ToNanoseconds(const timeval& time) {
+  return int64_t{time.tv_sec} * 1'000'000'000 + int64_t{time.tv_usec} * 1'000;
+}
+
+}  // namespace
+
+int OssFile::AnswerFor(const Status& status, const char* operation) const {
+  return -Answer(status, operation, path_);
+}
+
+Result<std::unique_ptr<OpenFile>> OssFile::OpenPath(const char* path, int flags, mode_t mode) {
+  FileSystem& fs = oss_.file_system();
+  if (flags & O_CREAT) {
+    const FileSystem::Place place = TRY(fs.ResolveParent(path));
+    return fs.Create(place.directory, place.name,
+                     {.mode = mode & 07777,  // the server leaves flags of its own above these bits
+                      .owner = oss_.owner(),
+                      .exclusive = (flags & O_EXCL) != 0,
+                      .truncate = (flags & O_TRUNC) != 0,
+                      .publish_at_commit = true});
+  }
+  const Attributes found = TRY(fs.Resolve(path));
+  const bool writes = (flags & O_ACCMODE) != O_RDONLY;
+  return fs.Open(found.inode, writes ? FileSystem::Access::kWrite : FileSystem::Access::kRead,
+                 (flags & O_TRUNC) != 0);
+}
+
+int OssFile::Open(const char* path, int flags, mode_t mode, XrdOucEnv&) {
+  path_ = path;
+  Result<std::unique_ptr<OpenFile>> file = OpenPath(path, flags, mode);
+  if (!file.has_value()) return AnswerFor(file.error(), "open");
+  file_ = *std::move(file);
+  ++oss_.counters().files_opened;
+  return 0;
+}
+
+int OssFile::Close(long long* size) {
+  if (file_ == nullptr) return -EBADF;
+  if (size != nullptr) {
+    const Result<Attributes> attributes = file_->Stat();
+    *size = attributes.has_value() ? static_cast<long long>(attributes->size) : 0;
+  }
+  const Status closed = file_->Close();
+  file_.reset();
+  return AnswerFor(closed, "close");
+}
+
+ssize_t OssFile::Read(void* out, off_t offset, size_t length) {
+  if (file_ == nullptr) return -EBADF;
+  if (offset < 0) return -EINVAL;
+  const Result<size_t> read = file_->Read(static_cast<uint64_t>(offset),
+                                          MutableBytes(static_cast<std::byte*>(out), length));
+  if (!read.has_value()) return AnswerFor(read.error(), "read");
+  oss_.counters().bytes_read += *read;
+  return static_cast<ssize_t>(*read);
+}
+
+ssize_t OssFile::ReadRaw(void* out, off_t offset, size_t length) {
+  return Read(out, offset, length);
+}
+
+ssize_t OssFile::ReadV(XrdOucIOVec* parts, int count) {
+  ssize_t total = 0;
+  for (int i = 0; i < count; ++i) {
+    if (parts[i].size < 0) return -EINVAL;
+    const ssize_t read = Read(parts[i].data, parts[i].offset, static_cast<size_t>(parts[i].size));
+    if (read < 0) return read;
+    if (read < parts[i].size) return -ESPIPE;  // beyond the end; what clients are used to
+    total += read;
+  }
+  return total;
+}
+
+ssize_t OssFile::Write(const void* data, off_t offset, size_t length) {
+  if (file_ == nullptr) return -EBADF;
+  if (offset < 0) return -EINVAL;
+  const Status written = file_->Write(static_cast<uint64_t>(offset),
+                                      Bytes(static_cast<const std::byte*>(data), length));
+  if (!written.ok()) return AnswerFor(written, "write");
+  oss_.counters().bytes_written += length;
+  return static_cast<ssize_t>(length);
+}
+
+ssize_t OssFile::pgRead(void* out, off_t offset, size_t length, uint32_t* sums, uint64_t) {
+  const ssize_t read = Read(out, offset, length);
+  if (read > 0 && sums != nullptr) {
+    PageChecksums(static_cast<uint64_t>(offset),
+                  Bytes(static_cast<const std::byte*>(out), static_cast<size_t>(read)), sums);
+  }
+  return read;
+}
+
+// The server has verified the sums already, except of pages that the client was asked to send again:
+// those are to be written as they came, so nothing is verified unless asked for.
+ssize_t OssFile::pgWrite(void* data, off_t offset, size_t length, uint32_t* sums, uint64_t options) {
+  if (offset < 0) return -EINVAL;
+  const Bytes bytes(static_cast<const std::byte*>(data), length);
+  if (sums != nullptr && (options & Verify) != 0 &&
+      !PageChecksumsMatch(static_cast<uint64_t>(offset), bytes, sums)) {
+    return -EDOM;
+  }
+  if (sums != nullptr && (options & doCalc) != 0) {
+    PageChecksums(static_cast<uint64_t>(offset), bytes, sums);
+  }
+  return Write(data, offset, length);
+}
+
+int OssFile::Read(XrdSfsAio* request) {
+  const aiocb& io = request->sfsAio;
+  request->Result = Read(const_cast<void*>(io.aio_buf), io.aio_offset, io.aio_nbytes);
+  request->doneRead();
+  return 0;
+}
+
+int OssFile::Write(XrdSfsAio* request) {
+  const aiocb& io = request->sfsAio;
+  request->Result = Write(const_cast<void*>(io.aio_buf), io.aio_offset, io.aio_nbytes);
+  request->doneWrite();
+  return 0;
+}
+
+int OssFile::pgRead(XrdSfsAio* request, uint64_t options) {
+  const aiocb& io = request->sfsAio;
+  request->Result =
+      pgRead(const_cast<void*>(io.aio_buf), io.aio_offset, io.aio_nbytes, request->cksVec, options);
+  request->doneRead();
+  return 0;
+}
+
+int OssFile::pgWrite(XrdSfsAio* request, uint64_t options) {
+  const aiocb& io = request->sfsAio;
+  request->Result =
+      pgWrite(const_cast<void*>(io.aio_buf), io.aio_offset, io.aio_nbytes, request->cksVec, options);
+  request->doneWrite();
+  return 0;
+}
+
+int OssFile::Fsync(XrdSfsAio* request) {
+  request->Result = Fsync();
+  request->doneWrite();
+  return 0;
+}
+
+int OssFile::Fsync() {
+  if (file_ == nullptr) return -EBADF;
+  return AnswerFor(file_->Sync(), "fsync");
+}
+
+int OssFile::Ftruncate(unsigned long long size) {
+  if (file_ == nullptr) return -EBADF;
+  return AnswerFor(file_->Truncate(size), "ftruncate");
+}
+
+int OssFile::Fstat(struct stat* out) {
+  if (file_ == nullptr) return -EBADF;
+  const Result<Attributes> attributes = file_->Stat();
+  if (!attributes.has_value()) return AnswerFor(attributes.error(), "fstat");
+  *out = oss_.StatOf(*attributes);
+  return 0;
+}
+
+int OssFile::Fchmod(mode_t mode) {
+  if (file_ == nullptr) return -EBADF;
+  return AnswerFor(file_->SetAttributes({.mode = mode & 07777}), "fchmod");
+}
+
+Status OssFile::SetTimes(int length, const char* arguments) {
+  timeval times[2];  // accessed, modified
+  if (length != static_cast<int>(sizeof(times))) {
+    return Fail(EINVAL, "{} bytes of times instead of {}", length, sizeof(times));
+  }
+  std::memcpy(times, arguments, sizeof(times));
+  return file_->SetAttributes(
+      {.accessed = ToNanoseconds(times[0]), .modified = ToNanoseconds(times[1])});
+}
+
+int OssFile::Fctl(int command, int length, const char* arguments, char** response) {
+  if (file_ == nullptr) return -EBADF;
+  if (command != Fctl_utimes) return XrdOssDF::Fctl(command, length, arguments, response);
+  return AnswerFor(SetTimes(length, arguments), "utimes");
+}
+
+}  // namespace pinstripe

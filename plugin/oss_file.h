@@ -1,0 +1,64 @@
+// OssFile: one open file as XRootD sees it (XrdOssDF).
+//
+// The server keeps one object per path and direction for all its clients and calls it from many
+// threads at once; after Open() the object itself does not change until Close(), so nothing is locked.
+// An object may be destroyed without Close(): what was not committed is dropped.
+
+#pragma once
+
+#include <XrdOss/XrdOss.hh>
+
+#include <memory>
+#include <string>
+
+#include "fs/file_system.h"
+#include "plugin/oss.h"
+
+namespace pinstripe {
+
+class OssFile final : public XrdOssDF {
+ public:
+  OssFile(Oss& oss, const char* tident) : XrdOssDF(tident, DF_isFile), oss_(oss) {}
+
+  // Overloads that we do not override (later versions of XRootD have more of them) stay visible.
+  using XrdOssDF::Read;
+
+  int Open(const char* path, int flags, mode_t mode, XrdOucEnv& env) override;
+  int Close(long long* size) override;
+
+  // All of it unless the file ends; all or nothing.
+  ssize_t Read(void* out, off_t offset, size_t length) override;
+  ssize_t ReadRaw(void* out, off_t offset, size_t length) override;
+  ssize_t ReadV(XrdOucIOVec* parts, int count) override;
+  ssize_t Write(const void* data, off_t offset, size_t length) override;
+
+  // With one CRC32C per page; see page_checksums.h.
+  ssize_t pgRead(void* out, off_t offset, size_t length, uint32_t* sums, uint64_t options) override;
+  ssize_t pgWrite(void* data, off_t offset, size_t length, uint32_t* sums, uint64_t options) override;
+
+  // Done at once; Features() says that there is no asynchronous I/O, and nobody should ask.
+  int Read(XrdSfsAio* request) override;
+  int Write(XrdSfsAio* request) override;
+  int pgRead(XrdSfsAio* request, uint64_t options) override;
+  int pgWrite(XrdSfsAio* request, uint64_t options) override;
+  int Fsync(XrdSfsAio* request) override;
+
+  int Fsync() override;
+  int Ftruncate(unsigned long long size) override;
+  int Fstat(struct stat* out) override;
+  int Fchmod(mode_t mode) override;
+  int Fctl(int command, int length, const char* arguments, char** response) override;
+  int getFD() override { return -1; }
+
+ private:
+  Result<std::unique_ptr<OpenFile>> OpenPath(const char* path, int flags, mode_t mode);
+  Status SetTimes(int length, const char* arguments);
+  // 0 or -errno, logged.
+  int AnswerFor(const Status& status, const char* operation) const;
+
+  Oss& oss_;
+  std::string path_;  // for messages
+  std::unique_ptr<OpenFile> file_;
+};
+
+}  // namespace pinstripe

@@ -1,0 +1,41 @@
+#include "plugin/page_checksums.h"
+
+#include <algorithm>
+
+#include "base/checksum.h"
+
+namespace pinstripe {
+namespace {
+
+// Calls visit(page's bytes) until it returns false; whether it never did.
+template <typename Visit>
+bool ForEachPage(uint64_t offset, Bytes data, Visit visit) {
+  size_t length = kPageBytes - offset % kPageBytes;
+  while (!data.empty()) {
+    const Bytes page = data.first(std::min(length, data.size()));
+    if (!visit(page)) return false;
+    data = data.subspan(page.size());
+    length = kPageBytes;
+  }
+  return true;
+}
+
+}  // namespace
+
+size_t PageCount(uint64_t offset, size_t length) {
+  if (length == 0) return 0;
+  return (offset % kPageBytes + length + kPageBytes - 1) / kPageBytes;
+}
+
+void PageChecksums(uint64_t offset, Bytes data, uint32_t* sums) {
+  ForEachPage(offset, data, [&](Bytes page) {
+    *sums++ = Crc32c(page);
+    return true;
+  });
+}
+
+bool PageChecksumsMatch(uint64_t offset, Bytes data, const uint32_t* sums) {
+  return ForEachPage(offset, data, [&](Bytes page) { return *sums++ == Crc32c(page); });
+}
+
+}  // namespace pinstripe
