@@ -1,0 +1,801 @@
+// The Kinetic client against devices that behave well, and against devices that do not.
+
+#include "drive/kinetic_drive.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <deque>
+#include <future>
+#include <map>
+#include <optional>
+#include <thread>
+
+#include "base/log.h"
+#include "base/real_runtime.h"
+#include "drive/message.h"
+#include "tests/drive/fake_device.h"
+#include "tests/golden/kinetic_vectors.h"
+#include "tests/support/expect_ok.h"
+#include "tests/support/unhex.h"
+
+namespace pinstripe {
+namespace {
+
+using namespace std::chrono_literals;
+using Session = FakeDevice::Session;
+using Request = FakeDevice::Request;
+using testing::HasSubstr;
+
+// An answer that comes later. A second answer throws, on the drive's thread, and ends the test.
+template <typename T>
+class Later {
+ public:
+  auto callback() {
+    return [promise = promise_](T answer) { promise->set_value(std::move(answer)); };
+  }
+  T Wait() { return future_.get(); }
+  bool IsThere() const { return future_.wait_for(0s) == std::future_status::ready; }
+
+ private:
+  std::shared_ptr<std::promise<T>> promise_ = std::make_shared<std::promise<T>>();
+  std::future<T> future_ = promise_->get_future();
+};
+
+std::string Letters(size_t size, size_t salt = 0) {
+  std::string text(size, ' ');
+  for (size_t i = 0; i < size; ++i) text[i] = static_cast<char>('a' + (i + salt) % 23);
+  return text;
+}
+
+class KineticDriveTest : public testing::Test {
+ protected:
+  KineticDriveTest() { SetLogLevel(LogLevel::kError); }
+  ~KineticDriveTest() override { SetLogLevel(LogLevel::kInfo); }
+
+  KineticDrive::Options OptionsFor(std::vector<std::string> addresses) {
+    KineticDrive::Options options;
+    options.name = "drive 3";
+    options.addresses = std::move(addresses);
+    options.key = FakeDevice::kKey;
+    options.least_backoff = 1ms;
+    options.most_backoff = 10ms;
+    return options;
+  }
+
+  std::unique_ptr<KineticDrive> DriveAt(std::vector<std::string> addresses) {
+    return std::make_unique<KineticDrive>(io_, OptionsFor(std::move(addresses)));
+  }
+
+  Time In(Duration delay) { return runtime_.Now() + delay; }
+  Time Soon() { return In(20s); }  // long enough for a machine that is busy with something else
+
+  Result<Record> Get(Drive& drive, std::string key, ValueRange range = {}) {
+    Later<Result<Record>> later;
+    drive.Get(std::move(key), range, Soon(), later.callback());
+    return later.Wait();
+  }
+
+  Result<RecordHead> Head(Drive& drive, std::string key) {
+    Later<Result<RecordHead>> later;
+    drive.Head(std::move(key), Soon(), later.callback());
+    return later.Wait();
+  }
+
+  Status Put(Drive& drive, Drive::PutRequest request) {
+    Later<Status> later;
+    drive.Put(std::move(request), Soon(), later.callback());
+    return later.Wait();
+  }
+
+  // Asks until the drive is up again.
+  void WaitUntilUp(Drive& drive) {
+    while (!drive.IsUp()) std::this_thread::yield();
+  }
+  void WaitUntilDown(Drive& drive) {
+    while (drive.IsUp()) std::this_thread::yield();
+  }
+
+  RealRuntime runtime_;
+  KineticIo io_{runtime_};
+};
+
+// --- Operations -------------------------------------------------------------------------------------
+
+TEST_F(KineticDriveTest, AGetIsByteForByteWhatKineticExpects) {
+  std::string frame;
+  FakeDevice device([&](Session& session) {
+    session.Handshake();                       // sequence 1
+    session.AnswerEntry(session.Next(), "v", "");  // 2
+    session.AnswerEntry(session.Next(), "v", "");  // 3
+    const Request get = session.Next();
+    frame = get.frame;
+    session.AnswerEntry(get, "v1", "world");
+    session.WaitForEnd();
+  });
+  auto drive = DriveAt({device.address()});
+  ASSERT_OK(Head(*drive, "a"));
+  ASSERT_OK(Head(*drive, "b"));
+  const Result<Record> record = Get(*drive, "hello");
+  ASSERT_OK(record);
+  EXPECT_EQ(record->version, "v1");
+  EXPECT_EQ(record->tag, "tag.");
+  EXPECT_EQ(record->value.text(), "world");
+  device.Stop();
+  EXPECT_EQ(Hex(AsBytes(frame)), kKineticVectors[3].request);
+}
+
+TEST_F(KineticDriveTest, APutSaysWhatItRequiresAndHowDurableItMustBe) {
+  std::vector<Request> puts;
+  FakeDevice device([&](Session& session) {
+    session.Handshake();
+    for (;;) {
+      puts.push_back(session.Next());
+      session.Answer(puts.back());
+    }
+  });
+  {
+    auto drive = DriveAt({device.address()});
+    ASSERT_OK(Put(*drive, {.key = "k", .value = std::string("value"), .version = "v2", .tag = "tag4",
+                           .expected = Expected::Version("v1"),
+                           .durability = Durability::kWriteThrough}));
+    ASSERT_OK(Put(*drive, {.key = "k", .expected = Expected::Absent()}));
+    ASSERT_OK(Put(*drive, {.key = "k", .expected = Expected::Any()}));
+  }
+  device.Stop();
+  ASSERT_EQ(puts.size(), 3u);
+  EXPECT_TRUE(puts[0].authentic && puts[1].authentic && puts[2].authentic);
+  const kinetic::KeyValue& first = puts[0].command.body().keyvalue();
+  EXPECT_EQ(puts[0].command.header().connectionid(), FakeDevice::kConnectionId);
+  EXPECT_EQ(puts[0].value, "value");
+  EXPECT_EQ(first.key() + first.newversion() + first.dbversion() + first.tag(), "kv2v1tag4");
+  EXPECT_EQ(first.algorithm(), 4);
+  EXPECT_EQ(first.synchronization(), kinetic::KeyValue::WRITETHROUGH);
+  EXPECT_FALSE(first.force());
+  const kinetic::KeyValue& second = puts[1].command.body().keyvalue();
+  EXPECT_EQ(second.dbversion(), "");
+  EXPECT_FALSE(second.force());
+  EXPECT_EQ(second.synchronization(), kinetic::KeyValue::WRITEBACK);
+  EXPECT_TRUE(puts[2].command.body().keyvalue().force());
+}
+
+TEST_F(KineticDriveTest, RangeFlushInfoAndDeleteAskAndUnderstandWhatTheyShould) {
+  std::vector<Request> asked;
+  FakeDevice device([&](Session& session) {
+    session.Handshake();
+    asked.push_back(session.Next());
+    session.Answer(asked.back(), [](kinetic::Body* body) {
+      body->mutable_range()->add_keys("k2");
+      body->mutable_range()->add_keys("k1");
+    });
+    asked.push_back(session.Next());
+    session.Answer(asked.back());
+    asked.push_back(session.Next());
+    session.Answer(asked.back(), [](kinetic::Body* body) {
+      kinetic::GetLog* log = body->mutable_getlog();
+      log->mutable_capacity()->set_nominalcapacityinbytes(1000);
+      log->mutable_capacity()->set_portionfull(0.25f);
+      log->add_temperatures()->set_current(30);
+      log->add_temperatures()->set_current(41);
+      log->mutable_configuration()->set_vendor("Acme");
+      log->mutable_configuration()->set_serialnumber("S1");
+    });
+    asked.push_back(session.Next());
+    session.Answer(asked.back(), kinetic::Status::NOT_FOUND);
+    session.WaitForEnd();
+  });
+  auto drive = DriveAt({device.address()});
+
+  Later<Result<std::vector<std::string>>> keys;
+  drive->Range("k1", "k9", 2, true, Soon(), keys.callback());
+  const auto found = keys.Wait();
+  ASSERT_OK(found);
+  EXPECT_THAT(*found, testing::ElementsAre("k2", "k1"));
+  Later<Status> flushed;
+  drive->Flush(Soon(), flushed.callback());
+  EXPECT_OK(flushed.Wait());
+  Later<Result<DriveInfo>> info;
+  drive->Info(Soon(), info.callback());
+  const Result<DriveInfo> told = info.Wait();
+  ASSERT_OK(told);
+  EXPECT_EQ(told->capacity_bytes, 1000u);
+  EXPECT_EQ(told->portion_full, 0.25);
+  EXPECT_EQ(told->temperature_celsius, 41);
+  EXPECT_EQ(told->vendor + told->serial_number, "AcmeS1");
+  Later<Status> deleted;
+  drive->Delete("k1", Expected::Version("v1"), Durability::kWriteBack, Soon(), deleted.callback());
+  const Status absent = deleted.Wait();
+  EXPECT_FAILS(absent, ENOENT);
+  EXPECT_THAT(std::string(absent.message()), HasSubstr("drive 3 (" + device.address() + "): "));
+
+  device.Stop();
+  const kinetic::Range& range = asked[0].command.body().range();
+  EXPECT_EQ(range.startkey() + range.endkey(), "k1k9");
+  EXPECT_TRUE(range.startkeyinclusive() && range.endkeyinclusive() && range.reverse());
+  EXPECT_EQ(range.maxreturned(), 2u);
+  EXPECT_EQ(asked[1].command.header().messagetype(), kinetic::Header::FLUSHALLDATA);
+  EXPECT_EQ(asked[3].command.body().keyvalue().dbversion(), "v1");
+}
+
+TEST_F(KineticDriveTest, APartIsAskedForWhereTheDeviceCanAndCutOutWhereItCannot) {
+  for (const bool range_get : {true, false}) {
+    std::vector<Request> gets;
+    FakeDevice device([&](Session& session) {
+      session.Handshake(range_get);
+      for (;;) {
+        gets.push_back(session.Next());
+        const kinetic::KeyValue& entry = gets.back().command.body().keyvalue();
+        std::string value = "0123456789";
+        if (entry.has_valueoffset()) {
+          value = entry.valueoffset() < value.size()
+                      ? value.substr(entry.valueoffset(), entry.valuelength())
+                      : "";
+        }
+        session.AnswerEntry(gets.back(), "v", value);
+      }
+    });
+    {
+      auto drive = DriveAt({device.address()});
+      EXPECT_EQ(Get(*drive, "k", {.offset = 3, .length = 4})->value.text(), "3456");
+      EXPECT_EQ(Get(*drive, "k", {.offset = 8, .length = 4})->value.text(), "89");
+      EXPECT_EQ(Get(*drive, "k", {.offset = 10, .length = 4})->value.text(), "");
+      EXPECT_EQ(Get(*drive, "k", {.offset = 4000000000, .length = 4})->value.text(), "");
+      EXPECT_EQ(Get(*drive, "k")->value.text(), "0123456789");
+      EXPECT_EQ(drive->capabilities().range_get, range_get);
+    }
+    device.Stop();
+    EXPECT_EQ(gets[0].command.body().keyvalue().has_valueoffset(), range_get);
+    EXPECT_FALSE(gets[4].command.body().keyvalue().has_valueoffset());
+  }
+}
+
+TEST_F(KineticDriveTest, WhatIsOverALimitIsRefusedBeforeItIsSent) {
+  FakeDevice device([](Session& session) {
+    session.Handshake();
+    session.WaitForEnd();
+  });
+  auto drive = DriveAt({device.address()});
+  EXPECT_FAILS(Get(*drive, ""), EINVAL);
+  EXPECT_FAILS(Get(*drive, std::string(kMaxKeyBytes + 1, 'k')), EINVAL);
+  EXPECT_FAILS(Put(*drive, {.key = "k", .value = Buffer(kMaxValueBytes + 1)}), EINVAL);
+  EXPECT_FAILS(Put(*drive, {.key = "k", .version = std::string(kMaxVersionBytes + 1, 'v')}), EINVAL);
+  EXPECT_FAILS(Put(*drive, {.key = "k", .tag = std::string(kMaxTagBytes + 1, 't')}), EINVAL);
+  Later<Result<std::vector<std::string>>> keys;
+  drive->Range("a", "b", kMaxRangeKeys + 1, false, Soon(), keys.callback());
+  EXPECT_FAILS(keys.Wait(), EINVAL);
+}
+
+TEST_F(KineticDriveTest, AnswersNeverComeInsideTheCall) {
+  auto drive = DriveAt({DeadAddress()});
+  ASSERT_FAILS(Get(*drive, "k"), EHOSTUNREACH);
+  Later<std::thread::id> answered;
+  auto callback = answered.callback();
+  drive->Get("k", {}, Soon(), [&](Result<Record>) { callback(std::this_thread::get_id()); });
+  EXPECT_NE(answered.Wait(), std::this_thread::get_id());
+}
+
+// --- Many at a time ---------------------------------------------------------------------------------
+
+TEST_F(KineticDriveTest, AnswersMayComeInAnyOrder) {
+  FakeDevice device([](Session& session) {
+    session.Handshake();
+    std::vector<Request> gets;
+    for (int i = 0; i < 5; ++i) gets.push_back(session.Next());
+    for (auto get = gets.rbegin(); get != gets.rend(); ++get) {
+      session.AnswerEntry(*get, "v", "value of " + get->command.body().keyvalue().key());
+    }
+    session.WaitForEnd();
+  });
+  auto drive = DriveAt({device.address()});
+  std::vector<Later<Result<Record>>> later(5);
+  for (int i = 0; i < 5; ++i) {
+    drive->Get(fmt::format("k{}", i), {}, Soon(), later[i].callback());
+  }
+  for (int i = 0; i < 5; ++i) {
+    const Result<Record> record = later[i].Wait();
+    ASSERT_OK(record);
+    EXPECT_EQ(record->value.text(), fmt::format("value of k{}", i));
+  }
+}
+
+TEST_F(KineticDriveTest, NoMoreIsInFlightThanTheDeviceAllowsAndTheRestWaitsItsTurn) {
+  constexpr int kGets = 12;
+  size_t most = 0;
+  std::vector<std::string> order;
+  FakeDevice device([&](Session& session) {
+    kinetic::GetLog::Limits limits;
+    limits.set_maxoutstandingreadrequests(3);
+    session.Handshake(false, limits);
+    std::deque<Request> outstanding;
+    while (order.size() < kGets || !outstanding.empty()) {
+      Request request;
+      while (session.NextWithin(10, &request)) {
+        order.push_back(request.command.body().keyvalue().key());
+        outstanding.push_back(request);
+        most = std::max(most, outstanding.size());
+      }
+      session.AnswerEntry(outstanding.front(), "v", "");
+      outstanding.pop_front();
+    }
+    session.WaitForEnd();
+  });
+  auto drive = DriveAt({device.address()});
+  ASSERT_FAILS(Get(*drive, ""), EINVAL);
+  std::vector<Later<Result<Record>>> later(kGets);
+  std::vector<std::string> asked;
+  for (int i = 0; i < kGets; ++i) {
+    asked.push_back(fmt::format("k{}", i));
+    drive->Get(asked.back(), {}, Soon(), later[i].callback());
+  }
+  for (auto& each : later) EXPECT_OK(each.Wait());
+  device.Stop();
+  EXPECT_EQ(most, 3u);
+  EXPECT_EQ(order, asked);
+}
+
+TEST_F(KineticDriveTest, MoreThanTheSocketTakesIsSentWhenItCan) {
+  constexpr int kPuts = 48;
+  std::promise<void> all_issued;
+  std::map<std::string, std::string> stored;
+  FakeDevice device([&](Session& session) {
+    session.Handshake();
+    all_issued.get_future().wait();
+    for (int i = 0; i < kPuts; ++i) {
+      Request put = session.Next();
+      stored[put.command.body().keyvalue().key()] = std::move(put.value);
+      session.Answer(put);
+    }
+    session.WaitForEnd();
+  });
+  auto drive = DriveAt({device.address()});
+  std::vector<Later<Status>> later(kPuts);
+  for (int i = 0; i < kPuts; ++i) {
+    drive->Put({.key = fmt::format("k{}", i), .value = Letters(kMaxValueBytes, i)}, Soon(),
+               later[i].callback());
+  }
+  all_issued.set_value();
+  for (auto& each : later) EXPECT_OK(each.Wait());
+  device.Stop();
+  ASSERT_EQ(stored.size(), static_cast<size_t>(kPuts));
+  for (int i = 0; i < kPuts; ++i) {
+    EXPECT_TRUE(stored[fmt::format("k{}", i)] == Letters(kMaxValueBytes, i)) << i;
+  }
+}
+
+TEST_F(KineticDriveTest, ManyThreadsMayUseItAtOnce) {
+  FakeDevice device([](Session& session) {
+    session.Handshake();
+    for (;;) {
+      const Request request = session.Next();
+      session.AnswerEntry(request, "v", request.command.body().keyvalue().key() + request.value);
+    }
+  });
+  auto drive = DriveAt({device.address()});
+  std::vector<std::thread> threads;
+  std::atomic<int> good = 0;
+  for (int t = 0; t < 6; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 100; ++i) {
+        const std::string key = fmt::format("{}-{}", t, i);
+        const Result<Record> record = Get(*drive, key);
+        if (record && record->value.text() == key) ++good;
+        if (Put(*drive, {.key = key, .value = Letters(5000)}).ok()) ++good;
+      }
+    });
+  }
+  for (std::thread& each : threads) each.join();
+  EXPECT_EQ(good, 1200);
+}
+
+// --- Deadlines --------------------------------------------------------------------------------------
+
+TEST_F(KineticDriveTest, AnOperationWithoutAnAnswerTimesOutAndOthersAreNotAffected) {
+  std::promise<void> timed_out;
+  FakeDevice device([&](Session& session) {
+    session.Handshake();
+    const Request ignored = session.Next();
+    session.AnswerEntry(session.Next(), "v", "other");
+    timed_out.get_future().wait();
+    session.AnswerEntry(ignored, "v", Letters(300000));  // nobody waits for it any more
+    session.AnswerEntry(session.Next(), "v", "last");
+    session.WaitForEnd();
+  });
+  auto drive = DriveAt({device.address()});
+  Later<Result<Record>> first;
+  Later<Result<Record>> second;
+  drive->Get("first", {}, In(300ms), first.callback());
+  drive->Get("second", {}, Soon(), second.callback());
+  const Result<Record> other = second.Wait();
+  ASSERT_OK(other);
+  EXPECT_EQ(other->value.text(), "other");
+  EXPECT_FAILS(first.Wait(), ETIMEDOUT);
+  timed_out.set_value();
+  const Result<Record> last = Get(*drive, "third");
+  ASSERT_OK(last);
+  EXPECT_EQ(last->value.text(), "last");
+}
+
+TEST_F(KineticDriveTest, ADeviceThatTakesRequestsAndNeverAnswersIsLeftAndConnectedToAgain) {
+  FakeDevice device([](Session& session) {
+    session.Handshake();
+    const Request get = session.Next();
+    if (session.number() > 0) session.AnswerEntry(get, "v", "");
+    session.WaitForEnd();
+  });
+  KineticDrive::Options options = OptionsFor({device.address()});
+  options.patience = 10ms;
+  KineticDrive drive(io_, options);
+  Later<Result<Record>> later;
+  drive.Get("k", {}, In(30ms), later.callback());
+  EXPECT_FAILS(later.Wait(), ETIMEDOUT);
+  WaitUntilDown(drive);
+  WaitUntilUp(drive);
+  EXPECT_OK(Get(drive, "k"));
+}
+
+TEST_F(KineticDriveTest, ABusyDeviceIsAskedAgainUntilTheDeadline) {
+  std::atomic<int> asked = 0;
+  FakeDevice device([&](Session& session) {
+    session.Handshake();
+    for (;;) {
+      const Request get = session.Next();
+      const bool always = get.command.body().keyvalue().key() == "always busy";
+      if (++asked <= 2 || always) {
+        session.Answer(get, kinetic::Status::SERVICE_BUSY);
+      } else {
+        session.AnswerEntry(get, "v", "");
+      }
+    }
+  });
+  auto drive = DriveAt({device.address()});
+  EXPECT_OK(Get(*drive, "busy twice"));
+  EXPECT_EQ(asked, 3);
+  Later<Result<Record>> later;
+  drive->Get("always busy", {}, In(100ms), later.callback());
+  EXPECT_FAILS(later.Wait(), ETIMEDOUT);
+  EXPECT_GT(asked, 4);
+}
+
+// --- Connecting -------------------------------------------------------------------------------------
+
+TEST_F(KineticDriveTest, OperationsWaitForTheEndOfTheVeryFirstAttempt) {
+  std::promise<void> greet;
+  FakeDevice device([&](Session& session) {
+    greet.get_future().wait();
+    session.Handshake();
+    session.AnswerEntry(session.Next(), "v", "late");
+    session.WaitForEnd();
+  });
+  auto drive = DriveAt({device.address()});
+  Later<Result<Record>> impatient;
+  drive->Get("k", {}, In(30ms), impatient.callback());
+  EXPECT_FAILS(impatient.Wait(), ETIMEDOUT);
+  EXPECT_FALSE(drive->IsUp());
+  Later<Result<Record>> patient;
+  drive->Get("k", {}, Soon(), patient.callback());
+  greet.set_value();
+  const Result<Record> record = patient.Wait();
+  ASSERT_OK(record);
+  EXPECT_EQ(record->value.text(), "late");
+}
+
+TEST_F(KineticDriveTest, WhileTheDriveIsAwayOperationsFailAtOnceWithTheReason) {
+  const std::string address = DeadAddress();
+  auto drive = DriveAt({address});
+  for (int i = 0; i < 2; ++i) {  // the first one waits for the first attempt
+    const Result<Record> record = Get(*drive, "k");
+    ASSERT_FAILS(record, EHOSTUNREACH);
+    EXPECT_EQ(record.error().message(), "drive 3 (" + address + "): Connection refused");
+  }
+  EXPECT_FALSE(drive->IsUp());
+  EXPECT_EQ(drive->name(), "drive 3 (" + address + ")");
+}
+
+TEST_F(KineticDriveTest, ADeviceThatDoesNotGreetIsAway) {
+  FakeDevice device([](Session& session) { session.WaitForEnd(); });
+  KineticDrive::Options options = OptionsFor({device.address()});
+  options.connect_timeout = 30ms;
+  KineticDrive drive(io_, options);
+  const Result<Record> record = Get(drive, "k");
+  ASSERT_FAILS(record, EHOSTUNREACH);
+  EXPECT_THAT(std::string(record.error().message()), HasSubstr("no connection within 30 ms"));
+}
+
+TEST_F(KineticDriveTest, AnAddressThatIsNoneIsTheReasonGiven) {
+  auto drive = DriveAt({"127.0.0.1:port"});
+  const Result<Record> record = Get(*drive, "k");
+  ASSERT_FAILS(record, EHOSTUNREACH);
+  EXPECT_THAT(std::string(record.error().message()), HasSubstr("the port is not a number"));
+}
+
+TEST_F(KineticDriveTest, TheSecondAddressServesWhenTheFirstDoesNot) {
+  const auto serve = [](Session& session) {
+    session.Handshake();
+    for (;;) session.AnswerEntry(session.Next(), "v", "");
+  };
+  FakeDevice second(serve);
+  const std::string dead = DeadAddress();
+  {
+    auto drive = DriveAt({dead, second.address()});
+    EXPECT_OK(Get(*drive, "k"));
+  }
+  auto first = std::make_unique<FakeDevice>(serve);
+  auto drive = DriveAt({first->address(), second.address()});
+  EXPECT_OK(Get(*drive, "k"));
+  first.reset();
+  WaitUntilDown(*drive);
+  WaitUntilUp(*drive);
+  EXPECT_OK(Get(*drive, "k"));
+}
+
+TEST_F(KineticDriveTest, ALostConnectionFailsWhatIsInFlightAndIsMadeAgain) {
+  std::promise<void> asked;
+  FakeDevice device([&](Session& session) {
+    session.Handshake();
+    const Request get = session.Next();
+    if (session.number() == 0) return;  // hangs up
+    session.AnswerEntry(get, "v", "back");
+    session.WaitForEnd();
+  });
+  auto drive = DriveAt({device.address()});
+  const Result<Record> lost = Get(*drive, "k");
+  ASSERT_FAILS(lost, EHOSTUNREACH);
+  EXPECT_THAT(std::string(lost.error().message()), HasSubstr("closed the connection"));
+  WaitUntilUp(*drive);
+  const Result<Record> back = Get(*drive, "k");
+  ASSERT_OK(back);
+  EXPECT_EQ(back->value.text(), "back");
+}
+
+TEST_F(KineticDriveTest, AConnectionCutInTheMiddleOfAValueLosesOnlyThatAnswer) {
+  FakeDevice device([](Session& session) {
+    session.Handshake();
+    const Request get = session.Next();
+    if (session.number() == 0) {
+      const std::string frame = Session::AnswerFrame(get, Letters(500000));
+      session.Send(std::string_view(frame).substr(0, 300000));
+      return;
+    }
+    session.AnswerEntry(get, "v", Letters(500000));
+    session.WaitForEnd();
+  });
+  auto drive = DriveAt({device.address()});
+  EXPECT_FAILS(Get(*drive, "k"), EHOSTUNREACH);
+  WaitUntilUp(*drive);
+  const Result<Record> record = Get(*drive, "k");
+  ASSERT_OK(record);
+  EXPECT_TRUE(record->value.text() == Letters(500000));
+}
+
+TEST_F(KineticDriveTest, DestroyingItAnswersWhatIsOutstanding) {
+  std::promise<void> got;
+  FakeDevice device([&](Session& session) {
+    session.Handshake();
+    session.Next();
+    got.set_value();
+    session.WaitForEnd();
+  });
+  FakeDevice silent([](Session& session) { session.WaitForEnd(); });
+  auto drive = DriveAt({device.address()});
+  auto never_up = DriveAt({silent.address()});
+  Later<Result<Record>> sent;
+  Later<Result<Record>> waiting;
+  drive->Get("k", {}, Soon(), sent.callback());
+  never_up->Get("k", {}, Soon(), waiting.callback());
+  got.get_future().wait();
+  drive.reset();
+  never_up.reset();
+  ASSERT_TRUE(sent.IsThere() && waiting.IsThere());
+  EXPECT_FAILS(sent.Wait(), EHOSTUNREACH);
+  EXPECT_FAILS(waiting.Wait(), EHOSTUNREACH);
+}
+
+// --- Which drive it is ------------------------------------------------------------------------------
+
+TEST_F(KineticDriveTest, OnlyTheDriveThatTheCheckAcceptsIsUp) {
+  std::atomic<bool> right = false;
+  FakeDevice device([&](Session& session) {
+    session.Handshake();
+    const Request identity = session.Next();
+    EXPECT_EQ(identity.command.body().keyvalue().key(), "superblock");
+    session.AnswerEntry(identity, "", right ? "drive 3" : "drive 4");
+    for (;;) session.AnswerEntry(session.Next(), "v", "");
+  });
+  KineticDrive::Options options = OptionsFor({device.address()});
+  options.identity_key = "superblock";
+  options.check_identity = [](Result<Record> record) -> Status {
+    if (!record) return record.error();
+    if (record->value.text() == "drive 3") return {};
+    return Fail(EINVAL, "it is {} of cluster x; is a cable swapped?", record->value.text());
+  };
+  KineticDrive drive(io_, options);
+  const Result<Record> refused = Get(drive, "k");
+  ASSERT_FAILS(refused, EHOSTUNREACH);
+  EXPECT_EQ(refused.error().message(), "drive 3 (" + device.address() +
+                                           "): it is drive 4 of cluster x; is a cable swapped?");
+  EXPECT_FALSE(drive.IsUp());
+  right = true;
+  WaitUntilUp(drive);
+  EXPECT_OK(Get(drive, "k"));
+}
+
+TEST_F(KineticDriveTest, TheCheckDecidesAboutADeviceWithoutAnIdentity) {
+  FakeDevice device([](Session& session) {
+    session.Handshake();
+    session.Answer(session.Next(), kinetic::Status::NOT_FOUND);
+    for (;;) session.AnswerEntry(session.Next(), "v", "");
+  });
+  KineticDrive::Options options = OptionsFor({device.address()});
+  options.identity_key = "superblock";
+  options.check_identity = [](Result<Record> record) -> Status {
+    EXPECT_FAILS(record, ENOENT);
+    return {};
+  };
+  KineticDrive drive(io_, options);
+  EXPECT_OK(Get(drive, "k"));
+}
+
+TEST_F(KineticDriveTest, AWrongKeyIsTheReasonGiven) {
+  FakeDevice device([](Session& session) {
+    session.Greet();
+    session.Answer(session.Next(), kinetic::Status::HMAC_FAILURE);
+    session.WaitForEnd();
+  });
+  auto drive = DriveAt({device.address()});
+  const Result<Record> record = Get(*drive, "k");
+  ASSERT_FAILS(record, EHOSTUNREACH);
+  EXPECT_THAT(std::string(record.error().message()), HasSubstr("wrong key"));
+}
+
+TEST_F(KineticDriveTest, ADeviceThatIsLockedSaysSoInItsGreeting) {
+  FakeDevice device([](Session& session) {
+    kinetic::Command command;
+    command.mutable_header()->set_connectionid(5);
+    command.mutable_status()->set_code(kinetic::Status::DEVICE_LOCKED);
+    session.Send(UnsignedFrame(Unsigned::kUnsolicited, command));
+    session.WaitForEnd();
+  });
+  auto drive = DriveAt({device.address()});
+  const Result<Record> record = Get(*drive, "k");
+  ASSERT_FAILS(record, EHOSTUNREACH);
+  EXPECT_THAT(std::string(record.error().message()), HasSubstr("unlock it with its PIN"));
+}
+
+// --- Answers that must not be believed --------------------------------------------------------------
+
+struct Spoiled {
+  std::string_view name;
+  std::string (*frame)(const Request& get);
+  std::string_view reason;
+};
+
+kinetic::Command GoodAnswer(const Request& get) {
+  kinetic::Command command;
+  command.mutable_header()->set_acksequence(get.command.header().sequence());
+  command.mutable_header()->set_messagetype(kinetic::Header::GET_RESPONSE);
+  command.mutable_status()->set_code(kinetic::Status::SUCCESS);
+  return command;
+}
+
+std::string Signed(const kinetic::Command& command, int64_t identity = FakeDevice::kIdentity) {
+  return SignedFrame(command, identity, HmacKey(FakeDevice::kKey), 0);
+}
+
+const Spoiled kSpoiled[] = {
+    {"WrongSignature",
+     [](const Request& get) { return Session::AnswerFrame(get, "value", "another key"); },
+     "not signed with our key"},
+    {"AnotherIdentity", [](const Request& get) { return Signed(GoodAnswer(get), 7); },
+     "not signed with our key"},
+    {"NoSignature",
+     [](const Request& get) {
+       return UnsignedFrame(Unsigned::kUnknownIdentity, GoodAnswer(get));
+     },
+     "not signed with our key"},
+    {"AnswerToNothing",
+     [](const Request& get) {
+       kinetic::Command command = GoodAnswer(get);
+       command.mutable_header()->set_acksequence(99);
+       return Signed(command);
+     },
+     "what nobody had asked"},
+    {"NoAcknowledgement",
+     [](const Request& get) {
+       kinetic::Command command = GoodAnswer(get);
+       command.mutable_header()->clear_acksequence();
+       return Signed(command);
+     },
+     "without saying what"},
+    {"AnotherType",
+     [](const Request& get) {
+       kinetic::Command command = GoodAnswer(get);
+       command.mutable_header()->set_messagetype(kinetic::Header::PUT_RESPONSE);
+       return Signed(command);
+     },
+     "answered a request of type 2 with one of type 3"},
+    {"LastWords",
+     [](const Request&) {
+       kinetic::Command command;
+       command.mutable_status()->set_code(kinetic::Status::CONNECTION_TERMINATED);
+       return UnsignedFrame(Unsigned::kUnsolicited, command);
+     },
+     "it hangs up"},
+    {"NotAMessage", [](const Request&) { return "F" + std::string("\0\0\0\3\0\0\0\0xyz", 11); },
+     "is not Kinetic"},
+    {"NotAFrame", [](const Request&) { return std::string("HTTP/1.1 400 Bad Request\r\n"); },
+     "not Kinetic"},
+    {"TooLong",
+     [](const Request&) { return "F" + std::string("\x7f\xff\xff\xff\0\0\0\0", 8); },
+     "the limit is"},
+    {"TooLongAValue",
+     [](const Request& get) { return Session::AnswerFrame(get, Letters(kMaxValueBytes + 1)); },
+     "the limit is"},
+};
+
+class SpoiledAnswer : public KineticDriveTest, public testing::WithParamInterface<Spoiled> {};
+
+TEST_P(SpoiledAnswer, EndsTheConnectionAndFailsEverythingInFlight) {
+  FakeDevice device([&](Session& session) {
+    session.Handshake();
+    const Request first = session.Next();
+    if (session.number() > 0) {
+      session.AnswerEntry(first, "v", "good");
+      session.WaitForEnd();
+    }
+    session.Next();
+    session.Send(GetParam().frame(first));
+    session.WaitForEnd();
+  });
+  auto drive = DriveAt({device.address()});
+  Later<Result<Record>> first;
+  Later<Result<Record>> second;
+  drive->Get("first", {}, Soon(), first.callback());
+  drive->Get("second", {}, Soon(), second.callback());
+  const Result<Record> spoiled = first.Wait();
+  ASSERT_FAILS(spoiled, EHOSTUNREACH);
+  EXPECT_THAT(std::string(spoiled.error().message()), HasSubstr(GetParam().reason));
+  EXPECT_FAILS(second.Wait(), EHOSTUNREACH);
+  WaitUntilUp(*drive);
+  EXPECT_EQ(Get(*drive, "again")->value.text(), "good");
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, SpoiledAnswer, testing::ValuesIn(kSpoiled),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST_F(KineticDriveTest, AnAnswerAboutAnotherKeyIsDamage) {
+  FakeDevice device([](Session& session) {
+    session.Handshake();
+    session.Answer(session.Next(),
+                   [](kinetic::Body* body) { body->mutable_keyvalue()->set_key("other"); });
+    session.Answer(session.Next(),
+                   [](kinetic::Body* body) { body->mutable_range()->add_keys("z"); });
+    session.WaitForEnd();
+  });
+  auto drive = DriveAt({device.address()});
+  EXPECT_FAILS(Get(*drive, "k"), EBADMSG);
+  Later<Result<std::vector<std::string>>> keys;
+  drive->Range("a", "k", 10, false, Soon(), keys.callback());
+  EXPECT_FAILS(keys.Wait(), EBADMSG);
+}
+
+// --- Addresses --------------------------------------------------------------------------------------
+
+TEST(DriveAddress, IsReadInAllItsForms) {
+  const auto read = [](std::string_view text) {
+    const Result<HostAndPort> host = ParseDriveAddress(text);
+    return host ? host->host + " " + host->port : ErrnoText(host.error().code());
+  };
+  EXPECT_EQ(read("127.0.0.1:8103"), "127.0.0.1 8103");
+  EXPECT_EQ(read("disk7.example.org"), "disk7.example.org 8123");
+  EXPECT_EQ(read("[fe80::1]:1"), "fe80::1 1");
+  EXPECT_EQ(read("[::1]"), "::1 8123");
+  const std::string invalid = ErrnoText(EINVAL);
+  for (const std::string_view text : {"", ":8123", "::1", "[::1", "[::1]x", "h:", "h:0", "h:65536",
+                                      "h:080", "h:-1", "h:1:2", "[]:1"}) {
+    EXPECT_EQ(read(text), invalid) << text;
+  }
+}
+
+}  // namespace
+}  // namespace pinstripe
