@@ -1,6 +1,6 @@
 // What XRootD's plugin loader calls:
 //
-//   ofs.osslib +cksio libXrdOssPinstripe.so /etc/pinstripe/cluster.toml
+//   ofs.osslib +cksio +xattr libXrdOssPinstripe.so /etc/pinstripe/cluster.toml
 //
 // A cluster that cannot be opened is one line in the server's log, and the server does not start.
 
@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/try.h"
+#include "plugin/no_attributes.h"
 #include "plugin/oss.h"
 
 namespace pinstripe {
@@ -38,7 +39,7 @@ Result<std::string> ConfigFileOf(const char* parameters) {
   const size_t first = text.find_first_not_of(" \t");
   if (first == text.npos) {
     return Fail(EINVAL,
-                "ofs.osslib names no configuration file: write `ofs.osslib +cksio "
+                "ofs.osslib names no configuration file: write `ofs.osslib +cksio +xattr "
                 "libXrdOssPinstripe.so /etc/pinstripe/cluster.toml`");
   }
   text = text.substr(first, text.find_last_not_of(" \t") + 1 - first);
@@ -81,6 +82,7 @@ XrdOss* GetStorageSystem(XrdSysLogger* logger, const char* parameters) {
 
 XrdVERSIONINFO(XrdOssGetStorageSystem2, pinstripe);
 XrdVERSIONINFO(XrdOssGetStorageSystem, pinstripe);
+XrdVERSIONINFO(XrdSysGetXAttrObject, pinstripe);
 
 extern "C" {
 
@@ -91,6 +93,10 @@ XrdOss* XrdOssGetStorageSystem2(XrdOss*, XrdSysLogger* logger, const char*, cons
 
 XrdOss* XrdOssGetStorageSystem(XrdOss*, XrdSysLogger* logger, const char*, const char* parameters) {
   return pinstripe::GetStorageSystem(logger, parameters);
+}
+
+XrdSysXAttr* XrdSysGetXAttrObject(XrdSysError*, const char*, const char*) {
+  return new pinstripe::NoAttributes;
 }
 
 }  // extern "C"
