@@ -348,7 +348,6 @@ Status List(FileSystem& fs, InodeId directory, uint64_t position, bool with_attr
   std::string after;
   {
     const std::lock_guard lock(handle.mutex);
-    if (position == DirectoryPositions::kStart) handle.positions.Restart();
     if (!handle.positions.Knows(position)) {
       return Fail(EINVAL, "position {} was never handed out", position);
     }
@@ -363,9 +362,7 @@ Status List(FileSystem& fs, InodeId directory, uint64_t position, bool with_attr
     if (entries.empty()) return {};
     const std::lock_guard lock(handle.mutex);
     for (const DirectoryEntry& entry : entries) {
-      const uint64_t next = handle.positions.After(position, entry.name);
-      if (!listing.Add(entry, next)) return {};
-      position = next;
+      if (!listing.Add(entry, handle.positions.After(entry.name))) return {};
     }
     if (listing.full_enough()) return {};
     after = entries.back().name;

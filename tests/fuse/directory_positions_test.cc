@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
+
 namespace pinstripe {
 namespace {
 
@@ -9,8 +12,8 @@ using Positions = DirectoryPositions;
 
 TEST(DirectoryPositions, AListingGoesOnBehindTheNameThatWasHandedOut) {
   Positions positions;
-  const uint64_t a = positions.After(Positions::kAfterDotDot, "a");
-  const uint64_t b = positions.After(a, "b");
+  const uint64_t a = positions.After("a");
+  const uint64_t b = positions.After("b");
 
   EXPECT_EQ(positions.NameBefore(Positions::kStart), "");
   EXPECT_EQ(positions.NameBefore(Positions::kAfterDot), "");
@@ -19,38 +22,32 @@ TEST(DirectoryPositions, AListingGoesOnBehindTheNameThatWasHandedOut) {
   EXPECT_EQ(positions.NameBefore(b), "b");
 }
 
-TEST(DirectoryPositions, ReadingTheSameAgainGivesTheSamePositions) {
+// Somebody remembers positions, entries come and go, and the directory is read again.
+TEST(DirectoryPositions, APositionKeepsItsMeaningWhateverComesAndGoes) {
   Positions positions;
-  const uint64_t a = positions.After(Positions::kAfterDotDot, "a");
-  const uint64_t b = positions.After(a, "b");
+  const uint64_t b = positions.After("b");
+  const uint64_t d = positions.After("d");
 
-  EXPECT_EQ(positions.After(Positions::kAfterDotDot, "a"), a);
-  EXPECT_EQ(positions.After(a, "b"), b);
+  for (const char* name : {"a", "c", "d", "e"}) positions.After(name);
+
+  EXPECT_EQ(positions.After("d"), d);
+  EXPECT_EQ(positions.NameBefore(b), "b");
+  EXPECT_EQ(positions.NameBefore(d), "d");
 }
 
-// Somebody remembers the position behind c, b goes away, and the middle is read again.
-TEST(DirectoryPositions, APositionKeepsItsMeaningWhenEntriesBeforeItGo) {
+TEST(DirectoryPositions, AllPositionsDiffer) {
   Positions positions;
-  const uint64_t a = positions.After(Positions::kAfterDotDot, "a");
-  const uint64_t b = positions.After(a, "b");
-  const uint64_t c = positions.After(b, "c");
-
-  const uint64_t c_again = positions.After(a, "c");
-
-  EXPECT_EQ(positions.NameBefore(c), "c");
-  EXPECT_EQ(positions.NameBefore(c_again), "c");
-  EXPECT_EQ(positions.NameBefore(b), "b");
+  std::set<uint64_t> seen = {Positions::kStart, Positions::kAfterDot, Positions::kAfterDotDot};
+  for (int i = 0; i < 1000; ++i) seen.insert(positions.After(std::to_string(i)));
+  EXPECT_EQ(seen.size(), 1003u);
 }
 
 TEST(DirectoryPositions, APositionThatWasNeverHandedOutIsNotKnown) {
   Positions positions;
   EXPECT_TRUE(positions.Knows(Positions::kAfterDotDot));
   EXPECT_FALSE(positions.Knows(3));
-
-  const uint64_t a = positions.After(Positions::kAfterDotDot, "a");
-  EXPECT_TRUE(positions.Knows(a));
-  positions.Restart();
-  EXPECT_FALSE(positions.Knows(a));
+  EXPECT_TRUE(positions.Knows(positions.After("a")));
+  EXPECT_FALSE(positions.Knows(UINT64_MAX));
 }
 
 }  // namespace

@@ -1,0 +1,399 @@
+#!/usr/bin/python3
+"""What programs expect of a directory, tried on a mount. Each test is a function whose name says what
+must be true; it works in a directory of its own.
+
+usage: posix_mount.py MOUNTPOINT [TEST...]
+"""
+
+import ctypes
+import errno
+import mmap
+import os
+import random
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+
+RENAME_NOREPLACE, RENAME_EXCHANGE = 1, 2
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def fails_with(code, function, *arguments):
+    try:
+        function(*arguments)
+    except OSError as error:
+        assert error.errno == code, f"{os.strerror(error.errno)} instead of {os.strerror(code)}"
+        return
+    raise AssertionError(f"succeeded instead of: {os.strerror(code)}")
+
+
+def write(path, data, mode="wb"):
+    with open(path, mode) as file:
+        file.write(data)
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def rename2(source, target, flags):
+    if libc.renameat2(-100, source.encode(), -100, target.encode(), flags) != 0:
+        raise OSError(ctypes.get_errno(), "renameat2")
+
+
+# --- files ---
+
+def test_what_was_written_is_read():
+    data = random.randbytes(3_000_001)
+    write("f", data)
+    assert read("f") == data
+    assert os.stat("f").st_size == len(data)
+
+
+def test_a_new_file_is_empty_and_has_the_mode_that_was_asked_for():
+    os.umask(0o027)
+    os.close(os.open("f", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    info = os.stat("f")
+    assert stat.S_ISREG(info.st_mode) and stat.S_IMODE(info.st_mode) == 0o640, oct(info.st_mode)
+    assert info.st_size == 0 and info.st_nlink == 1
+    assert (info.st_uid, info.st_gid) == (os.geteuid(), os.getegid())
+    assert read("f") == b""
+
+
+def test_exclusive_creation_fails_when_the_name_is_taken():
+    write("f", b"x")
+    fails_with(errno.EEXIST, os.open, "f", os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+
+
+def test_appending_goes_to_the_end_whoever_does_it():
+    write("f", b"start\n")
+    def append(letter):
+        with open("f", "ab", buffering=0) as file:
+            for _ in range(50):
+                file.write(letter * 9 + b"\n")
+    threads = [threading.Thread(target=append, args=(letter,)) for letter in (b"a", b"b", b"c")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    lines = read("f").split(b"\n")
+    assert lines[0] == b"start" and len(lines) == 152, len(lines)
+    assert all(lines.count(letter * 9) == 50 for letter in (b"a", b"b", b"c"))
+
+
+def test_truncation_cuts_and_extends_with_zeros():
+    write("f", b"x" * 200_000)
+    os.truncate("f", 100_000)
+    os.truncate("f", 150_000)
+    assert read("f") == b"x" * 100_000 + bytes(50_000)
+    with open("f", "r+b") as file:
+        file.truncate(10)
+        assert os.stat("f").st_size == 10
+    write("f", b"short")  # O_TRUNC
+    assert read("f") == b"short"
+
+
+def test_holes_read_as_zeros():
+    with open("f", "wb") as file:
+        file.seek(10 << 20)
+        file.write(b"end")
+    data = read("f")
+    assert len(data) == (10 << 20) + 3 and data.count(0) == 10 << 20 and data.endswith(b"end")
+    assert os.stat("f").st_blocks * 512 < 10 << 20
+
+
+def test_overwriting_the_middle_leaves_the_rest():
+    data = bytearray(random.randbytes(9_000_000))
+    write("f", data)
+    dice = random.Random(5)
+    with open("f", "r+b", buffering=0) as file:
+        for _ in range(40):
+            offset, piece = dice.randrange(9_000_000 - 70_000), dice.randbytes(dice.randrange(1, 70_000))
+            os.pwrite(file.fileno(), piece, offset)
+            data[offset:offset + len(piece)] = piece
+    assert read("f") == data
+
+
+def test_other_handles_see_a_write_at_once():
+    writer = os.open("f", os.O_CREAT | os.O_RDWR)
+    reader = os.open("f", os.O_RDONLY)
+    os.pwrite(writer, b"hello", 3)
+    assert os.pread(reader, 100, 0) == bytes(3) + b"hello"
+    assert os.fstat(reader).st_size == 8 and os.stat("f").st_size == 8
+    os.ftruncate(writer, 4)
+    assert os.pread(reader, 100, 0) == bytes(3) + b"h"
+    os.close(writer)
+    os.close(reader)
+
+
+def test_fsync_works_on_files_and_directories():
+    with open("f", "wb") as file:
+        file.write(b"safe")
+        file.flush()
+        os.fsync(file.fileno())
+        os.fdatasync(file.fileno())
+    directory = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
+    os.fsync(directory)
+    os.close(directory)
+
+
+def test_an_unlinked_file_stays_readable_through_its_handle():
+    with open("f", "w+b") as file:
+        file.write(b"still here")
+        file.flush()
+        os.unlink("f")
+        assert not os.path.exists("f") and os.listdir(".") == []
+        file.seek(0)
+        assert file.read() == b"still here"
+        file.write(b", and growing")
+        file.flush()
+        assert os.fstat(file.fileno()).st_size == 23
+
+
+def test_shared_memory_maps_are_the_file():
+    write("f", b"a" * 20_000)
+    with open("f", "r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
+        memory[5_000:5_003] = b"xyz"
+        memory.flush()
+    assert read("f")[4_999:5_004] == b"axyza"
+
+
+def test_a_program_on_the_mount_can_be_run():
+    shutil.copy("/bin/true", "program")
+    assert subprocess.run(["./program"]).returncode == 0
+
+
+def test_opening_a_directory_for_writing_fails():
+    os.mkdir("d")
+    fails_with(errno.EISDIR, os.open, "d", os.O_WRONLY)
+
+
+# --- attributes ---
+
+def test_modes_owners_and_times_are_kept():
+    write("f", b"x")
+    os.chmod("f", 0o4751)
+    assert stat.S_IMODE(os.stat("f").st_mode) == 0o4751
+    if os.geteuid() == 0:
+        os.chown("f", 1234, 4321)
+        assert (os.stat("f").st_uid, os.stat("f").st_gid) == (1234, 4321)
+    os.utime("f", ns=(1_000_000_000_123_456_789, 1_500_000_000_987_654_321))
+    info = os.stat("f")
+    assert info.st_atime_ns == 1_000_000_000_123_456_789
+    assert info.st_mtime_ns == 1_500_000_000_987_654_321
+    os.utime("f")
+    assert os.stat("f").st_mtime_ns > 1_700_000_000_000_000_000
+
+
+def test_a_write_moves_the_modification_time():
+    write("f", b"x")
+    os.utime("f", ns=(0, 0))
+    write("f", b"y", "ab")
+    assert os.stat("f").st_mtime_ns > 0
+
+
+def test_the_parents_time_moves_with_its_entries():
+    os.mkdir("d")
+    for change in (lambda: write("d/f", b""), lambda: os.rename("d/f", "d/g"), lambda: os.unlink("d/g"),
+                   lambda: os.mkdir("d/s"), lambda: os.rmdir("d/s")):
+        os.utime("d", ns=(0, 0))
+        change()
+        assert os.stat("d").st_mtime_ns > 0
+
+
+def test_inode_numbers_stay_with_the_file():
+    write("f", b"x")
+    number = os.stat("f").st_ino
+    os.rename("f", "g")
+    assert os.stat("g").st_ino == number
+    assert next(os.scandir(".")).inode() == number
+
+
+def test_space_is_told():
+    info = os.statvfs(".")
+    assert 0 < info.f_bavail <= info.f_blocks and info.f_namemax == 255
+
+
+# --- names ---
+
+def test_names_are_any_bytes():
+    names = [b"a", b"a:b", b"~", b"_", b"%2f", "größe".encode(), b"\xff\xfe\x80", b" ", b"\n", b"-rf",
+             b"ab", b"a" * 255, b"."[:0] + b"...", b"\x01"]
+    for name in names:
+        write(name, name)
+    assert sorted(os.listdir(b".")) == sorted(names)
+    for name in names:
+        assert read(name) == name
+    fails_with(errno.ENAMETOOLONG, os.open, b"a" * 256, os.O_CREAT | os.O_WRONLY)
+
+
+def test_names_that_are_not_there_are_not_found():
+    for function in (os.stat, os.unlink, os.rmdir, os.listdir):
+        fails_with(errno.ENOENT, function, "nothing")
+    write("f", b"")
+    for path in ("f/x", "f/x/y"):
+        fails_with(errno.ENOTDIR, os.stat, path)
+    fails_with(errno.ENOENT, os.open, "no/f", os.O_CREAT | os.O_WRONLY)
+
+
+def test_directories_are_made_and_removed():
+    os.mkdir("d", 0o750)
+    info = os.stat("d")
+    assert stat.S_ISDIR(info.st_mode)
+    fails_with(errno.EEXIST, os.mkdir, "d")
+    write("d/f", b"")
+    fails_with(errno.ENOTEMPTY, os.rmdir, "d")
+    fails_with(errno.EISDIR, os.unlink, "d")
+    fails_with(errno.ENOTDIR, os.rmdir, "d/f")
+    os.unlink("d/f")
+    os.rmdir("d")
+    fails_with(errno.ENOENT, os.stat, "d")
+
+
+def test_rename_replaces_as_it_should():
+    write("a", b"a")
+    write("b", b"b")
+    os.rename("a", "b")
+    assert read("b") == b"a" and os.listdir(".") == ["b"]
+    os.mkdir("d")
+    os.mkdir("e")
+    fails_with(errno.EISDIR, os.rename, "b", "d")
+    fails_with(errno.ENOTDIR, os.rename, "d", "b")
+    os.rename("d", "e")  # an empty directory
+    assert sorted(os.listdir(".")) == ["b", "e"]
+    os.rename("b", "e/b")
+    os.mkdir("f")
+    fails_with(errno.ENOTEMPTY, os.rename, "f", "e")
+    fails_with(errno.EINVAL, os.rename, "e", "e/inside")
+    os.rename("e", "f/e")
+    assert read("f/e/b") == b"a"
+    os.rename("f/e/b", "f/e/b")  # onto itself
+    assert read("f/e/b") == b"a"
+    assert os.stat("f/e/..").st_ino == os.stat("f").st_ino
+
+
+def test_rename_without_replacing():
+    write("a", b"a")
+    write("b", b"b")
+    fails_with(errno.EEXIST, rename2, "a", "b", RENAME_NOREPLACE)
+    rename2("a", "c", RENAME_NOREPLACE)
+    assert sorted(os.listdir(".")) == ["b", "c"]
+    fails_with(errno.EINVAL, rename2, "b", "c", RENAME_EXCHANGE)
+
+
+def test_an_open_file_follows_its_rename():
+    with open("a", "wb") as file:
+        file.write(b"before ")
+        os.rename("a", "b")
+        file.write(b"after")
+    assert read("b") == b"before after"
+
+
+# --- listings ---
+
+def test_a_large_directory_is_listed_once_each():
+    names = {f"entry-{i:05}-{'x' * (i % 50)}" for i in range(1500)}
+    for name in names:
+        os.close(os.open(name, os.O_CREAT | os.O_WRONLY))
+    assert sorted(os.listdir(".")) == sorted(names)
+    assert {entry.name for entry in os.scandir(".") if entry.is_file()} == names
+    assert len(subprocess.check_output(["ls", "-l"]).splitlines()) == 1501
+
+
+def test_entries_that_stay_are_listed_once_while_others_come_and_go():
+    stay = {f"stay{i:04}" for i in range(0, 600)}
+    for name in stay:
+        os.close(os.open(name, os.O_CREAT | os.O_WRONLY))
+    for i in range(0, 600, 3):
+        os.close(os.open(f"go{i:04}", os.O_CREAT | os.O_WRONLY))
+    seen = []
+    for number, entry in enumerate(os.scandir(".")):
+        seen.append(entry.name)
+        if entry.name.startswith("go"):
+            os.unlink(entry.name)
+        if number % 5 == 0:
+            os.close(os.open(f"zz{number:04}", os.O_CREAT | os.O_WRONLY))
+    assert [name for name in seen if name in stay] == sorted(stay) and len(set(seen)) == len(seen)
+
+
+def test_a_listing_goes_on_where_telldir_was():
+    libc.opendir.restype = libc.readdir.restype = ctypes.c_void_p
+    for function in (libc.readdir, libc.closedir, libc.telldir):
+        function.argtypes = [ctypes.c_void_p]
+    libc.seekdir.argtypes = [ctypes.c_void_p, ctypes.c_long]
+    libc.telldir.restype = ctypes.c_long
+    for i in range(300):
+        os.close(os.open(f"f{i:03}", os.O_CREAT | os.O_WRONLY))
+
+    def next_name():
+        entry = libc.readdir(directory)
+        return ctypes.string_at(entry + 19).decode() if entry else None  # d_name of struct dirent
+
+    directory = libc.opendir(b".")
+    names, positions = [], []
+    while True:
+        position = libc.telldir(directory)
+        name = next_name()
+        if name is None:
+            break
+        names.append(name)
+        positions.append(position)
+    assert len(names) == 302
+    for i in range(0, 290, 2):
+        os.unlink(f"f{i:03}")
+    for at in (0, 1, 2, 150, 280):
+        libc.seekdir(directory, positions[at])
+        left = [name for name in names[at:] if name.startswith(".") or os.path.exists(name)]
+        found = []
+        while (name := next_name()) is not None:
+            found.append(name)
+        assert found == left, f"from {at}: {found[:3]} instead of {left[:3]}"
+    libc.closedir(directory)
+
+
+def test_a_tree_survives_copy_and_comparison():
+    os.makedirs("source/a/b/c")
+    dice = random.Random(3)
+    for i in range(60):
+        write(f"source/{dice.choice(['', 'a/', 'a/b/', 'a/b/c/'])}f{i}", dice.randbytes(dice.randrange(100_000)))
+    subprocess.check_call(["cp", "-r", "source", "copy"])
+    subprocess.check_call(["diff", "-r", "source", "copy"])
+    with tempfile.TemporaryDirectory() as local:
+        subprocess.check_call(["cp", "-r", "source", local])
+        subprocess.check_call(["diff", "-r", local + "/source", "copy"])
+    shutil.rmtree("source")
+    assert os.listdir(".") == ["copy"]
+
+
+def run(mount_point, names):
+    tests = {name: function for name, function in globals().items() if name.startswith("test_")}
+    failed = []
+    for name in names or tests:
+        sentence = name.removeprefix("test_").replace("_", " ")
+        directory = tempfile.mkdtemp(prefix="posix-", dir=mount_point)
+        os.umask(0o022)
+        os.chdir(directory)
+        try:
+            tests[name]()
+            print(f"ok    {sentence}", flush=True)
+            os.chdir(mount_point)
+            shutil.rmtree(directory)
+        except Exception as error:  # whatever a test meets is its result
+            line = error.__traceback__
+            while line.tb_next is not None:
+                line = line.tb_next
+            print(f"FAIL  {sentence}: {type(error).__name__} {error} (line {line.tb_lineno})", flush=True)
+            failed.append(name)
+            os.chdir("/")
+    print(f"{len(names or tests) - len(failed)} passed, {len(failed)} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    sys.exit(run(os.path.abspath(sys.argv[1]), sys.argv[2:]))
