@@ -1,0 +1,167 @@
+#include "drive/engine.h"
+
+#include <algorithm>
+
+#include "base/try.h"
+
+namespace pinstripe {
+namespace {
+
+Status CheckLimit(std::string_view what, size_t size, size_t limit) {
+  if (size <= limit) return {};
+  return Fail(EINVAL, "{} of {} bytes is over the limit of {}", what, size, limit);
+}
+
+Status CheckKey(std::string_view key) { return CheckLimit("key", key.size(), kMaxKeyBytes); }
+
+Status CheckExpected(const Expected& expected) {
+  return CheckLimit("expected version", expected.version() ? expected.version()->size() : 0,
+                    kMaxVersionBytes);
+}
+
+// For messages: versions are arbitrary bytes, and may be long.
+std::string Short(std::string_view version) {
+  if (version.empty()) return "none";
+  return Hex(AsBytes(version.substr(0, 32))) + (version.size() > 32 ? "..." : "");
+}
+
+}  // namespace
+
+// Keeps everybody else from changing a key, for as long as it lives. Waiting for one key never keeps
+// changes of other keys from going on.
+class Engine::KeyLock {
+ public:
+  KeyLock(Engine& engine, std::string_view key)
+      : shard_(engine.locks_[std::hash<std::string_view>()(key) % engine.locks_.size()]),
+        key_(key) {
+    std::unique_lock lock(shard_.mutex);
+    shard_.released.wait(lock, [&] { return !shard_.keys.contains(key_); });
+    shard_.keys.insert(key_);
+  }
+  ~KeyLock() {
+    {
+      const std::lock_guard lock(shard_.mutex);
+      shard_.keys.erase(key_);
+    }
+    shard_.released.notify_all();
+  }
+  KeyLock(const KeyLock&) = delete;
+  KeyLock& operator=(const KeyLock&) = delete;
+
+ private:
+  LockShard& shard_;
+  const std::string_view key_;  // of the caller, who waits for us
+};
+
+Engine::Engine(std::unique_ptr<Store> store) : store_(std::move(store)) {}
+
+Result<StoredRecord> Engine::Get(std::string_view key, ValueRange range) {
+  CountAttempt(Operation::kGet);
+  TRY(CheckKey(key));
+  StoredRecord record = TRY(store_->Get(key, range));
+  CountBytes(Operation::kGet, record.value.size());
+  return record;
+}
+
+Result<StoredHead> Engine::Head(std::string_view key) {
+  CountAttempt(Operation::kHead);
+  TRY(CheckKey(key));
+  return store_->Head(key);
+}
+
+Result<Engine::Neighbour> Engine::GetNext(std::string_view key, ValueRange range) {
+  CountAttempt(Operation::kGetNext);
+  TRY(CheckKey(key));
+  Neighbour found =
+      TRY(Find({.first = std::string(key), .first_included = false}, /*reverse=*/false, range));
+  CountBytes(Operation::kGetNext, found.record.value.size());
+  return found;
+}
+
+Result<Engine::Neighbour> Engine::GetPrevious(std::string_view key, ValueRange range) {
+  CountAttempt(Operation::kGetPrevious);
+  TRY(CheckKey(key));
+  Neighbour found =
+      TRY(Find({.last = std::string(key), .last_included = false}, /*reverse=*/true, range));
+  CountBytes(Operation::kGetPrevious, found.record.value.size());
+  return found;
+}
+
+Result<Engine::Neighbour> Engine::Find(const KeyRange& from, bool reverse, ValueRange range) {
+  while (true) {
+    std::vector<std::string> keys = TRY(store_->Keys(from, 1, reverse));
+    if (keys.empty()) return Fail(ENOENT, "no key {} the given one", reverse ? "below" : "above");
+    Result<StoredRecord> record = store_->Get(keys[0], range);
+    if (record.has_value()) return Neighbour{std::move(keys[0]), *std::move(record)};
+    // Deleted since its key was found: then another one is the neighbour now.
+    if (record.error().code() != ENOENT) return Failed(std::move(record).error());
+  }
+}
+
+Result<std::vector<std::string>> Engine::Keys(const KeyRange& range, uint32_t max, bool reverse) {
+  CountAttempt(Operation::kKeys);
+  TRY(CheckKey(range.first));
+  if (range.last) TRY(CheckKey(*range.last));
+  if (max == 0 || max > kMaxRangeKeys) {
+    return Fail(EINVAL, "{} keys were asked for; 1 to {} can be", max, kMaxRangeKeys);
+  }
+  return store_->Keys(range, max, reverse);
+}
+
+Status Engine::CheckVersion(std::string_view key, const Expected& expected) {
+  if (!expected.version()) return {};
+  const Result<StoredHead> head = store_->Head(key);
+  if (!head.has_value() && head.error().code() != ENOENT) return head.error();
+  const std::string_view version = head.has_value() ? std::string_view(head->version) : "";
+  if (version == *expected.version()) return {};
+  return Fail(ESTALE, "its version is {}, not {}", Short(version), Short(*expected.version()));
+}
+
+Status Engine::Put(std::string_view key, const StoredRecord& record, const Expected& expected) {
+  CountAttempt(Operation::kPut);
+  TRY(CheckKey(key));
+  TRY(CheckLimit("value", record.value.size(), kMaxValueBytes));
+  TRY(CheckLimit("version", record.head.version.size(), kMaxVersionBytes));
+  TRY(CheckLimit("tag", record.head.tag.size(), kMaxTagBytes));
+  TRY(CheckExpected(expected));
+  const KeyLock lock(*this, key);
+  TRY(CheckVersion(key, expected));
+  TRY(store_->Put(key, record));
+  CountBytes(Operation::kPut, record.value.size());
+  return {};
+}
+
+Status Engine::Delete(std::string_view key, const Expected& expected) {
+  CountAttempt(Operation::kDelete);
+  TRY(CheckKey(key));
+  TRY(CheckExpected(expected));
+  const KeyLock lock(*this, key);
+  const StoredHead head = TRY(store_->Head(key));
+  if (expected.version() && head.version != *expected.version()) {
+    return Fail(ESTALE, "its version is {}, not {}", Short(head.version),
+                Short(*expected.version()));
+  }
+  return store_->Delete(key);
+}
+
+Status Engine::Flush() {
+  CountAttempt(Operation::kFlush);
+  return store_->Flush();
+}
+
+void Engine::CountAttempt(Operation operation) {
+  counts_[static_cast<size_t>(operation)].operations.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Engine::CountBytes(Operation operation, uint64_t value_bytes) {
+  counts_[static_cast<size_t>(operation)].value_bytes.fetch_add(value_bytes,
+                                                                std::memory_order_relaxed);
+}
+
+Engine::Count Engine::CountOf(Operation operation) const {
+  const AtomicCount& count = counts_[static_cast<size_t>(operation)];
+  return {count.operations.load(std::memory_order_relaxed),
+          count.value_bytes.load(std::memory_order_relaxed)};
+}
+
+}  // namespace pinstripe

@@ -1,0 +1,93 @@
+// Engine: what a drive does, on any store. Limits, versions and conditions, ranges, statistics. The
+// daemon's connections and the drives inside a process all go through here, so that none of them can
+// differ from another.
+//
+// A condition and the change it guards are one step: of two changes of a key that expect the same
+// version one wins, the other fails with ESTALE. No lock is shared between keys while the disk works.
+//
+// Changes survive a kill of the process once they are answered, and power loss after the next Flush():
+// who asked for write-through is answered after that. Calls may wait for the disk; callbacks above
+// (MemoryDrive, LocalDrive, Server) decide on which thread.
+//
+// Failures, as drive.h has them: ENOENT, ESTALE, EBADMSG, ENOSPC, EINVAL over a limit, EIO.
+// Thread-safe.
+
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "drive/drive.h"
+#include "drive/store.h"
+
+namespace pinstripe {
+
+class Engine {
+ public:
+  explicit Engine(std::unique_ptr<Store> store);
+
+  Result<StoredRecord> Get(std::string_view key, ValueRange range = {});
+  Result<StoredHead> Head(std::string_view key);
+
+  // The record whose key is the first one above `key`, or the last one below. ENOENT: there is none.
+  struct Neighbour {
+    std::string key;
+    StoredRecord record;
+  };
+  Result<Neighbour> GetNext(std::string_view key, ValueRange range = {});
+  Result<Neighbour> GetPrevious(std::string_view key, ValueRange range = {});
+
+  // At most `max` keys, 1..kMaxRangeKeys; fewer mean that there are no more.
+  Result<std::vector<std::string>> Keys(const KeyRange& range, uint32_t max, bool reverse);
+
+  // An entry that is not there has the empty version.
+  Status Put(std::string_view key, const StoredRecord& record, const Expected& expected);
+
+  // ENOENT when there is no such key, whatever is expected.
+  Status Delete(std::string_view key, const Expected& expected);
+
+  Status Flush();
+
+  StoreUsage Usage() { return store_->Usage(); }
+
+  // Attempts since the start, and bytes of values moved by those that succeeded.
+  struct Count {
+    uint64_t operations = 0;
+    uint64_t value_bytes = 0;
+  };
+  enum class Operation { kGet, kHead, kGetNext, kGetPrevious, kKeys, kPut, kDelete, kFlush };
+  static constexpr size_t kOperations = 8;
+  Count CountOf(Operation operation) const;
+
+ private:
+  class KeyLock;
+  // Keys that are being changed.
+  struct LockShard {
+    std::mutex mutex;
+    std::condition_variable released;
+    std::unordered_set<std::string_view> keys;  // guarded by mutex; owned by the KeyLocks
+  };
+  struct AtomicCount {
+    std::atomic<uint64_t> operations = 0;
+    std::atomic<uint64_t> value_bytes = 0;
+  };
+
+  Result<Neighbour> Find(const KeyRange& from, bool reverse, ValueRange range);
+  Status CheckVersion(std::string_view key, const Expected& expected);
+  void CountAttempt(Operation operation);
+  void CountBytes(Operation operation, uint64_t value_bytes);
+
+  const std::unique_ptr<Store> store_;
+  std::array<LockShard, 16> locks_;
+  std::array<AtomicCount, kOperations> counts_;
+};
+
+}  // namespace pinstripe

@@ -1,0 +1,124 @@
+#include "drive/memory_drive.h"
+
+#include <condition_variable>
+#include <utility>
+
+namespace pinstripe {
+
+// Answers that are still to be given. The destructor of the drive gives those that the runtime did not
+// come to yet.
+class MemoryDrive::Answers {
+ public:
+  uint64_t Add(std::function<void(bool gone)> answer) {
+    const std::lock_guard lock(mutex_);
+    waiting_.emplace(next_, std::move(answer));
+    return next_++;
+  }
+
+  void Give(uint64_t number) {
+    std::function<void(bool)> answer;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = waiting_.find(number);
+      if (found == waiting_.end()) return;  // the drive is gone, and has answered
+      answer = std::move(found->second);
+      waiting_.erase(found);
+      ++running_;
+    }
+    answer(false);
+    {
+      const std::lock_guard lock(mutex_);
+      --running_;
+    }
+    finished_.notify_all();
+  }
+
+  void GiveAll() {
+    std::unique_lock lock(mutex_);
+    auto left = std::exchange(waiting_, {});
+    lock.unlock();
+    for (auto& [number, answer] : left) answer(true);
+    lock.lock();
+    finished_.wait(lock, [this] { return running_ == 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable finished_;
+  uint64_t next_ = 0;                                      // guarded by mutex_
+  uint64_t running_ = 0;                                   // guarded by mutex_
+  std::map<uint64_t, std::function<void(bool)>> waiting_;  // guarded by mutex_
+};
+
+MemoryDrive::MemoryDrive(Runtime& runtime, std::string name, uint64_t capacity_bytes)
+    : runtime_(runtime),
+      name_(std::move(name)),
+      engine_(std::make_unique<MemoryStore>(capacity_bytes)),
+      answers_(std::make_shared<Answers>()) {}
+
+MemoryDrive::~MemoryDrive() { answers_->GiveAll(); }
+
+Status MemoryDrive::Named(const Status& status) const { return status.Context(name_); }
+
+template <typename T>
+Result<T> MemoryDrive::Named(Result<T> result) const {
+  if (result.has_value()) return result;
+  return tl::unexpected<Status>(result.error().Context(name_));
+}
+
+template <typename R>
+void MemoryDrive::Answer(std::function<void(R)> done, R result) {
+  auto answer = [name = name_, done = std::move(done), result = std::move(result)](bool gone) mutable {
+    done(gone ? R(Fail(EHOSTUNREACH, "{}: closed", name)) : std::move(result));
+  };
+  const uint64_t number = answers_->Add(std::move(answer));
+  runtime_.RunAt(runtime_.Now(), [answers = answers_, number] { answers->Give(number); });
+}
+
+void MemoryDrive::Get(std::string key, ValueRange range, Time, Callback<Record> done) {
+  Answer(std::move(done),
+         Named(engine_.Get(key, range).map([](StoredRecord&& record) -> Record {
+           return {std::move(record.head.version), std::move(record.head.tag), record.value};
+         })));
+}
+
+void MemoryDrive::Head(std::string key, Time, Callback<RecordHead> done) {
+  Answer(std::move(done), Named(engine_.Head(key).map([](StoredHead&& head) -> RecordHead {
+           return {std::move(head.version), std::move(head.tag)};
+         })));
+}
+
+void MemoryDrive::Put(PutRequest request, Time, StatusCallback done) {
+  constexpr int32_t kCrc32c = 4;  // Kinetic's number
+  const StoredRecord record{.head = {.version = std::move(request.version),
+                                     .tag = std::move(request.tag),
+                                     .algorithm = kCrc32c},
+                            .value = std::move(request.value)};
+  Answer(std::move(done), Named(engine_.Put(request.key, record, request.expected)));
+}
+
+void MemoryDrive::Delete(std::string key, Expected expected, Durability, Time,
+                         StatusCallback done) {
+  Answer(std::move(done), Named(engine_.Delete(key, expected)));
+}
+
+void MemoryDrive::Range(std::string first, std::string last, uint32_t max, bool reverse, Time,
+                        Callback<std::vector<std::string>> done) {
+  const KeyRange range{.first = std::move(first), .last = std::move(last)};
+  Answer(std::move(done), Named(engine_.Keys(range, max, reverse)));
+}
+
+void MemoryDrive::Flush(Time, StatusCallback done) {
+  Answer(std::move(done), Named(engine_.Flush()));
+}
+
+void MemoryDrive::Info(Time, Callback<DriveInfo> done) {
+  const StoreUsage usage = engine_.Usage();
+  Answer(std::move(done), Result<DriveInfo>(DriveInfo{.capacity_bytes = usage.capacity_bytes,
+                                                      .portion_full = usage.portion_full(),
+                                                      .vendor = "Pinstripe",
+                                                      .model = "memory",
+                                                      .serial_number = name_}));
+}
+
+}  // namespace pinstripe

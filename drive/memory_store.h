@@ -1,0 +1,36 @@
+// MemoryStore: a Store that lives as long as its process. Under MemoryDrive, and in every test that
+// wants a real engine without a disk.
+
+#pragma once
+
+#include <map>
+#include <shared_mutex>
+
+#include "drive/store.h"
+
+namespace pinstripe {
+
+class MemoryStore final : public Store {
+ public:
+  static constexpr uint64_t kDefaultCapacity = uint64_t{1} << 40;
+
+  explicit MemoryStore(uint64_t capacity_bytes = kDefaultCapacity) : capacity_(capacity_bytes) {}
+
+  Result<StoredRecord> Get(std::string_view key, ValueRange range) override;
+  Result<StoredHead> Head(std::string_view key) override;
+  Result<std::vector<std::string>> Keys(const KeyRange& range, size_t max, bool reverse) override;
+  Status Put(std::string_view key, const StoredRecord& record) override;
+  Status Delete(std::string_view key) override;
+  Status Flush() override { return {}; }
+  StoreUsage Usage() override;
+
+ private:
+  using Records = std::map<std::string, StoredRecord, std::less<>>;
+
+  const uint64_t capacity_;
+  std::shared_mutex mutex_;
+  Records records_;    // guarded by mutex_
+  uint64_t used_ = 0;  // guarded by mutex_
+};
+
+}  // namespace pinstripe

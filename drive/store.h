@@ -1,0 +1,94 @@
+// Store: the ordered map under a drive's engine, from keys to records. What a drive promises about
+// versions and conditions is not here (engine.h): a store only keeps, finds and forgets.
+//
+// Keys are up to kMaxKeyBytes arbitrary bytes, the empty one included, ordered as unsigned bytes, a
+// prefix first. The tag and its algorithm are kept untouched.
+//
+// A change that was answered with success survives a kill of the process; after the next successful
+// Flush() it survives power loss too. Changes of one key are made one after the other by the caller;
+// a change of one key and anything about other keys may happen at the same time, as may reads.
+// Calls may wait for the disk. Values are handed in and out without a copy wherever a store can.
+//
+// Failures: ENOENT no such key; EBADMSG the record is damaged, which is found out when it is read;
+// ENOSPC full, nothing changed, and everything but Put() goes on; EIO the disk failed.
+//
+// Thread-safe.
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "drive/drive.h"
+
+namespace pinstripe {
+
+// Everything about a record but its value.
+struct StoredHead {
+  std::string version;
+  std::string tag;
+  std::optional<int32_t> algorithm;  // of the tag; what was put, if anything was
+  uint32_t value_bytes = 0;          // of the whole value
+};
+
+struct StoredRecord {
+  StoredHead head;
+  SharedBytes value;  // or the part that was asked for
+};
+
+// Keys between two ends. Without `last` there is no upper end; the lower end of all is the empty key.
+struct KeyRange {
+  std::string first;
+  bool first_included = true;
+  std::optional<std::string> last;
+  bool last_included = true;
+};
+
+struct StoreUsage {
+  uint64_t capacity_bytes = 0;
+  uint64_t used_bytes = 0;
+  double portion_full() const {
+    return capacity_bytes == 0 ? 1.0 : static_cast<double>(used_bytes) / capacity_bytes;
+  }
+};
+
+class Store {
+ public:
+  virtual ~Store() = default;
+
+  virtual Result<StoredRecord> Get(std::string_view key, ValueRange range) = 0;
+  virtual Result<StoredHead> Head(std::string_view key) = 0;
+
+  // Up to `max` keys, lowest first, or with `reverse` highest first.
+  virtual Result<std::vector<std::string>> Keys(const KeyRange& range, size_t max,
+                                                bool reverse) = 0;
+
+  // Makes this the key's record. `head.value_bytes` is taken from the value.
+  virtual Status Put(std::string_view key, const StoredRecord& record) = 0;
+
+  virtual Status Delete(std::string_view key) = 0;
+
+  // Every change that was answered before survives power loss after. Calls that come together share
+  // the cost.
+  virtual Status Flush() = 0;
+
+  virtual StoreUsage Usage() = 0;
+};
+
+// The part of a value of `value_bytes` bytes that `range` covers, cut at the value's end.
+struct ValuePart {
+  uint32_t offset = 0;
+  uint32_t length = 0;
+};
+inline ValuePart Clip(ValueRange range, uint32_t value_bytes) {
+  const uint32_t offset = range.offset < value_bytes ? range.offset : value_bytes;
+  const uint32_t left = value_bytes - offset;
+  return {offset, range.length < left ? range.length : left};
+}
+
+}  // namespace pinstripe
