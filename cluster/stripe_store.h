@@ -63,17 +63,19 @@ struct StripeId {
 struct StripePlace {
   struct Moved {
     uint8_t shard = 0;
-    DriveId drive = 0;  // 0: this shard was not stored; it waits for repair
+    DriveId drive = 0;  // 0: this shard was not stored; it waits for repair, which puts it home
     friend bool operator==(const Moved&, const Moved&) = default;
   };
   Epoch epoch = 0;            // under which homes are computed
-  std::vector<Moved> moved;   // shards that are not at home, ascending
+  std::vector<Moved> moved;   // shards that are not at home, ascending by shard
   friend bool operator==(const StripePlace&, const StripePlace&) = default;
 };
 
 // A block to be written: room for k data shards followed by m parity shards in one piece, so that no
-// byte is copied between the host's call and the socket. Data beyond length() up to the end of the
-// last shard is zeroed by StartWrite.
+// byte is copied between the host's call and the socket. Data beyond the length given to StartWrite, up
+// to the end of the last shard, is zeroed by it. Once given to StartWrite, a buffer is not written to
+// again while anybody else refers to it: a slow drive may still be sending from it. With k = 1 the
+// copies are sent from the data itself, and there is no parity().
 class StripeBuffer {
  public:
   explicit StripeBuffer(const StripeLayout& layout);
@@ -115,7 +117,8 @@ struct StripeCounters {
   uint64_t rewritten_shards = 0;  // of these, written again
   uint64_t spare_writes = 0;      // shards that went to a spare
   uint64_t short_writes = 0;      // stripes acknowledged with fewer than k+m shards
-  uint64_t bytes_fetched = 0;     // values received from drives for reads
+  uint64_t read_requests = 0;     // gets sent to drives, for reads and for writing shards again
+  uint64_t bytes_fetched = 0;     // values received for them
 };
 
 // Thread-safe. Calls block until they can answer.
@@ -127,12 +130,14 @@ class StripeStore {
     Duration timeout = std::chrono::seconds(20);         // for a whole call
     Duration drive_timeout = std::chrono::seconds(5);    // for one request, before it counts as failed
     Duration hedge_after = std::chrono::milliseconds(250);  // a shard this late is read from others
+    Duration spare_after = std::chrono::seconds(2);  // a put this late goes to a spare, too
   };
 
   StripeStore(Runtime& runtime, DriveDirectory& drives, Options options);
   ~StripeStore();
 
-  // A write under way. Destroying it without Wait() is allowed: nobody knows its outcome then.
+  // A write under way; does not outlive the store, and is used by one thread at a time. Destroying it
+  // without Wait() is allowed: what was stored is removed again.
   class PendingWrite {
    public:
     virtual ~PendingWrite() = default;
@@ -141,11 +146,15 @@ class StripeStore {
   };
 
   // Codes and sends the first `length` bytes of `buffer` (1..block_bytes). Checksums and parity are
-  // computed before this returns; the answers come later. `buffer` is kept until then.
+  // computed before this returns; the answers come later. `buffer` is kept until then. A failure is
+  // told by Wait(), and what was stored by then is removed again as far as drives can be reached.
   std::unique_ptr<PendingWrite> StartWrite(const StripeId& id, std::shared_ptr<StripeBuffer> buffer,
                                            uint64_t length,
                                            Durability durability = Durability::kWriteBack);
 
+  // ENOENT when every one of the k+m drives says that it has no such shard: the stripe was deleted, as
+  // happens to a reader whose file was replaced. Anything else that keeps it from being read is EIO,
+  // a deletion that is still going on or left something behind included.
   Status Read(const StripeReadRequest& request);
 
   // All at once, in the time of the slowest. The first failure is the answer.
@@ -162,6 +171,10 @@ class StripeStore {
   // Makes everything acknowledged by these drives safe from power loss; the answer is the set of
   // drives that failed to.
   std::set<DriveId> Flush(const std::set<DriveId>& drives);
+
+  // Waits until shards that were found bad are written again and unused ones erased, or failed to be;
+  // false when the deadline comes first.
+  bool WaitForRepairs(Time deadline);
 
   StripeCounters counters() const;
 

@@ -1,0 +1,247 @@
+#include "cluster/stripe_read.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "base/checksum.h"
+#include "base/try.h"
+
+namespace pinstripe {
+
+StripeRead::StripeRead(const StripeLayout& layout, uint64_t length, std::vector<CellRange> wanted,
+                       const std::vector<int>& without)
+    : layout_(layout),
+      length_(length),
+      shards_(layout.geometry().shards()),
+      shard_bytes_(layout.ShardBytesOf(length)),
+      columns_(CellCount(shard_bytes_)),
+      wanted_(std::move(wanted)),
+      cells_(Index(shards_) * columns_),
+      failures_(Index(shards_)) {
+  for (const CellRange& range : wanted_) {
+    for (uint32_t cell = range.first; cell <= range.last; ++cell) At(range.shard, cell).wanted = true;
+  }
+  for (int shard : without) {
+    for (uint32_t cell = 0; cell < columns_; ++cell) At(shard, cell).state = State::kLost;
+  }
+}
+
+int StripeRead::CountInColumn(uint32_t column, std::initializer_list<State> states) const {
+  int count = 0;
+  for (int shard = 0; shard < shards_; ++shard) {
+    count += std::find(states.begin(), states.end(), At(shard, column).state) != states.end();
+  }
+  return count;
+}
+
+bool StripeRead::Needs(uint32_t column) const {
+  for (int shard = 0; shard < shards_; ++shard) {
+    const CellEntry& cell = At(shard, column);
+    if (cell.wanted && cell.state != State::kGood && cell.state != State::kAsked) return true;
+  }
+  return false;
+}
+
+bool StripeRead::Possible(uint32_t column) const {
+  return CountInColumn(column, {State::kUnasked, State::kAsked, State::kLate, State::kGood}) >=
+         layout_.data_shards;
+}
+
+// Whether everything that was found out speaks for a stripe that is not there at all.
+bool StripeRead::OnlyAbsencesSoFar() const {
+  const auto none_good = std::none_of(cells_.begin(), cells_.end(), [](const CellEntry& cell) {
+    return cell.state == State::kGood;
+  });
+  return none_good && std::all_of(failures_.begin(), failures_.end(), [](const auto& failure) {
+           return !failure || failure->code() == ENOENT;
+         });
+}
+
+// Data cells are asked for before parity: lowest index first.
+void StripeRead::ChooseCells(uint32_t column, std::vector<bool>& chosen) {
+  int expected = CountInColumn(column, {State::kAsked, State::kGood});
+  // A stripe that cannot be read any more is asked for completely, to learn whether it exists.
+  const int enough = Possible(column) ? layout_.data_shards : shards_;
+  for (int shard = 0; shard < shards_ && expected < enough; ++shard) {
+    CellEntry& cell = At(shard, column);
+    if (cell.state != State::kUnasked) continue;
+    cell.state = State::kAsked;
+    chosen[Index(shard) * columns_ + column] = true;
+    ++expected;
+  }
+}
+
+std::vector<CellRange> StripeRead::TakeQuestions() {
+  std::vector<bool> chosen(cells_.size());
+  if (!started_) {
+    started_ = true;
+    for (size_t i = 0; i < cells_.size(); ++i) {
+      if (!cells_[i].wanted || cells_[i].state != State::kUnasked) continue;
+      cells_[i].state = State::kAsked;
+      chosen[i] = true;
+    }
+  }
+  if (!Hopeless()) {
+    for (uint32_t column = 0; column < columns_; ++column) {
+      if (!Needs(column)) continue;
+      degraded_ = true;
+      ChooseCells(column, chosen);
+    }
+  }
+
+  std::vector<CellRange> questions;
+  for (int shard = 0; shard < shards_; ++shard) {
+    for (uint32_t cell = 0; cell < columns_; ++cell) {
+      if (!chosen[Index(shard) * columns_ + cell]) continue;
+      if (cell > 0 && chosen[Index(shard) * columns_ + cell - 1]) {
+        questions.back().last = cell;
+      } else {
+        questions.push_back({shard, cell, cell});
+      }
+    }
+  }
+  return questions;
+}
+
+// Marks in `good` the cells of the question whose sums match; the failure is about the others.
+Status StripeRead::Check(const CellRange& question, const Record& record,
+                         std::vector<bool>& good) const {
+  const ShardDescriptor descriptor = TRY(ShardDescriptor::Decode(record.version));
+  TRY(CheckDescriptor(descriptor, layout_, length_, question.shard));
+  const uint32_t expected = RangeBytes(shard_bytes_, question);
+  if (record.value.size() != expected) {
+    return Fail(EBADMSG, "the value has {} bytes instead of {}", record.value.size(), expected);
+  }
+  Status status;
+  for (uint32_t cell = question.first; cell <= question.last; ++cell) {
+    const Bytes bytes = record.value.bytes().subspan(size_t{cell - question.first} * kCellBytes,
+                                                     CellSize(shard_bytes_, cell));
+    if (Crc32c(bytes) == descriptor.cell_sums[cell]) {
+      good[cell - question.first] = true;
+    } else {
+      status = Fail(EBADMSG, "the checksum of cell {} does not match", cell);
+    }
+  }
+  return status;
+}
+
+void StripeRead::Answer(const CellRange& question, Result<Record> record) {
+  std::vector<bool> good(question.last - question.first + 1);
+  const Status status =
+      record.has_value() ? Check(question, *record, good) : std::move(record).error();
+  if (!status.ok()) failures_[Index(question.shard)] = status;
+
+  bool any_good = false;
+  for (uint32_t cell = question.first; cell <= question.last; ++cell) {
+    CellEntry& entry = At(question.shard, cell);
+    assert(entry.state == State::kAsked || entry.state == State::kLate);
+    const uint32_t i = cell - question.first;
+    entry.state = good[i] ? State::kGood : State::kLost;
+    if (!good[i]) continue;
+    any_good = true;
+    entry.bytes = record->value.bytes().subspan(size_t{i} * kCellBytes, CellSize(shard_bytes_, cell));
+  }
+  if (any_good) values_.push_back(record->value);
+  if (status.ok() || status.code() == EBADMSG) return;
+
+  // The drive is away, or the shard is not there: it makes no sense to ask for its other cells.
+  for (uint32_t cell = 0; cell < columns_; ++cell) {
+    CellEntry& entry = At(question.shard, cell);
+    if (entry.state == State::kUnasked) entry.state = State::kLost;
+  }
+}
+
+void StripeRead::Late(const CellRange& question) {
+  for (uint32_t cell = question.first; cell <= question.last; ++cell) {
+    CellEntry& entry = At(question.shard, cell);
+    if (entry.state == State::kAsked) entry.state = State::kLate;
+  }
+}
+
+bool StripeRead::Succeeded() const {
+  for (uint32_t column = 0; column < columns_; ++column) {
+    bool complete = true;
+    for (int shard = 0; shard < shards_; ++shard) {
+      const CellEntry& cell = At(shard, column);
+      complete &= !cell.wanted || cell.state == State::kGood;
+    }
+    if (!complete && CountInColumn(column, {State::kGood}) < layout_.data_shards) return false;
+  }
+  return true;
+}
+
+bool StripeRead::Hopeless() const {
+  bool possible = true;
+  int open = 0;
+  for (uint32_t column = 0; column < columns_; ++column) {
+    bool wanted = false;
+    for (int shard = 0; shard < shards_; ++shard) wanted |= At(shard, column).wanted;
+    if (!wanted) continue;
+    possible &= Possible(column);
+    open += CountInColumn(column, {State::kUnasked, State::kAsked, State::kLate});
+  }
+  // Until one shard is found, or one drive cannot tell, the stripe may be known not to exist.
+  return !possible && !(OnlyAbsencesSoFar() && open > 0);
+}
+
+Status StripeRead::ComputeColumn(const Codec& codec, uint32_t column) {
+  std::vector<int> present;
+  std::vector<Bytes> from;
+  std::vector<int> missing;
+  std::vector<MutableBytes> to;
+  for (int shard = 0; shard < shards_; ++shard) {
+    CellEntry& cell = At(shard, column);
+    if (cell.state == State::kGood) {
+      if (present.size() == layout_.data_shards) continue;
+      present.push_back(shard);
+      from.push_back(cell.bytes);
+    } else if (cell.wanted) {
+      computed_.emplace_back(CellSize(shard_bytes_, column));
+      missing.push_back(shard);
+      to.push_back(computed_.back());
+      cell.bytes = computed_.back();
+    }
+  }
+  if (missing.empty()) return {};
+  return codec.Reconstruct(present, from, missing, to);
+}
+
+Status StripeRead::Complete(const Codec& codec) {
+  assert(Succeeded());
+  for (uint32_t column = 0; column < columns_; ++column) TRY(ComputeColumn(codec, column));
+  return {};
+}
+
+Bytes StripeRead::Cell(int shard, uint32_t cell) const {
+  assert(At(shard, cell).wanted);
+  return At(shard, cell).bytes;
+}
+
+Status StripeRead::Failure() const {
+  int readable = shards_;  // in the column that is worst off
+  for (const CellRange& range : wanted_) {
+    for (uint32_t cell = range.first; cell <= range.last; ++cell) {
+      readable = std::min(
+          readable, CountInColumn(cell, {State::kUnasked, State::kAsked, State::kGood}));
+    }
+  }
+  std::string reasons;
+  int absent = 0;
+  for (int shard = 0; shard < shards_; ++shard) {
+    const auto& failure = failures_[Index(shard)];
+    const auto row = cells_.begin() + static_cast<ptrdiff_t>(Index(shard) * columns_);
+    const bool late = std::any_of(row, row + columns_, [](const CellEntry& cell) {
+      return cell.state == State::kLate;
+    });
+    if (failure) {
+      reasons += fmt::format("; shard {}: {}", shard, failure->message());
+      absent += failure->code() == ENOENT;
+    } else if (late) {
+      reasons += fmt::format("; shard {}: no answer in time", shard);
+    }
+  }
+  return Fail(absent == shards_ ? ENOENT : EIO, "{} of {} shards needed can be read{}", readable,
+              int{layout_.data_shards}, reasons);
+}
+
+}  // namespace pinstripe
