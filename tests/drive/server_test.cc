@@ -1,0 +1,436 @@
+// The daemon's sockets, from outside: bytes in, bytes out, over real loopback connections.
+
+#include "drive/server.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <condition_variable>
+#include <future>
+#include <mutex>
+#include <optional>
+
+#include "base/coding.h"
+#include "base/real_runtime.h"
+#include "drive/frame.h"
+#include "drive/kinetic.pb.h"
+#include "drive/kinetic_drive.h"
+#include "drive/memory_store.h"
+#include "drive/message.h"
+#include "tests/golden/kinetic_vectors.h"
+#include "tests/support/expect_ok.h"
+#include "tests/support/unhex.h"
+
+namespace pinstripe {
+namespace {
+
+using namespace std::chrono_literals;
+using kinetic::Command;
+using kinetic::Header;
+
+// A blocking connection to a device. Nothing it reads may take longer than ten seconds.
+class Client {
+ public:
+  explicit Client(uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    timeval patience{.tv_sec = 10, .tv_usec = 0};
+    setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    EXPECT_EQ(connect(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  }
+
+  // False when the server hung up.
+  bool Send(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t sent = send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (sent <= 0) return false;
+      bytes.remove_prefix(static_cast<size_t>(sent));
+    }
+    return true;
+  }
+
+  // Fewer than asked for: the server hung up.
+  std::string Receive(size_t count) {
+    std::string bytes(count, '\0');
+    size_t got = 0;
+    while (got < count) {
+      const ssize_t part = recv(socket_.get(), bytes.data() + got, count - got, 0);
+      if (part <= 0) break;
+      got += static_cast<size_t>(part);
+    }
+    bytes.resize(got);
+    return bytes;
+  }
+
+  // The next frame as it came; empty when the server hung up.
+  std::string ReceiveFrame() {
+    const std::string header = Receive(kFrameHeaderBytes);
+    if (header.size() < kFrameHeaderBytes) return {};
+    Reader reader(header);
+    reader.U8();
+    const uint32_t message = reader.U32();
+    const uint32_t value = reader.U32();
+    return header + Receive(message + value);
+  }
+
+  struct Answer {
+    kinetic::Message message;
+    Command command;
+    std::string value;
+    int code() const { return command.status().code(); }
+  };
+  Answer ReceiveAnswer() {
+    const std::string frame = ReceiveFrame();
+    Answer answer;
+    if (frame.empty()) {
+      ADD_FAILURE() << "the server hung up";
+      return answer;
+    }
+    Reader reader(frame);
+    reader.U8();
+    const uint32_t message_bytes = reader.U32();
+    reader.U32();
+    EXPECT_OK(ParseMessage(AsBytes(reader.Raw(message_bytes)), &answer.message));
+    EXPECT_OK(ParseCommand(answer.message, &answer.command));
+    answer.value = reader.Rest();
+    return answer;
+  }
+
+  // A signed request with the next sequence number.
+  bool Request(Header::MessageType type, const std::function<void(kinetic::Body*)>& fill = nullptr,
+               std::string_view value = {}, std::string_view key = "asdfasdf") {
+    Command command;
+    command.mutable_header()->set_sequence(++sequence_);
+    command.mutable_header()->set_messagetype(type);
+    if (fill) fill(command.mutable_body());
+    return Send(SignedFrame(command, 1, HmacKey(key), value.size())) && Send(value);
+  }
+
+  // True when the server closed the connection (after whatever it had to say).
+  bool SeesTheEnd() {
+    while (!ReceiveFrame().empty()) {
+    }
+    char byte;
+    return recv(socket_.get(), &byte, 1, 0) == 0 || errno == ECONNRESET;
+  }
+
+ private:
+  FileDescriptor socket_;
+  uint64_t sequence_ = 0;
+};
+
+class ServerTest : public testing::Test {
+ protected:
+  ServerTest() {
+    identities_.emplace(1, HmacKey("asdfasdf"));
+    const Result<uint16_t> port = server_->Listen("127.0.0.1", 0, service_);
+    EXPECT_OK(port);
+    port_ = *port;
+  }
+
+  RealRuntime runtime_;
+  Engine engine_{std::make_unique<MemoryStore>(64 << 20)};
+  KineticService::Identities identities_;
+  KineticService service_{{.serial_number = "SN1", .world_wide_name = "WWN1"}, identities_, engine_};
+  std::unique_ptr<Server> server_ = std::make_unique<Server>(runtime_, Server::Options{});
+  uint16_t port_ = 0;
+};
+
+TEST_F(ServerTest, GreetsWithItsConfigurationAndLimits) {
+  Client client(port_);
+  const Client::Answer hello = client.ReceiveAnswer();
+  EXPECT_EQ(hello.message.authtype(), kinetic::Message::UNSOLICITEDSTATUS);
+  EXPECT_FALSE(hello.command.header().has_acksequence());
+  EXPECT_FALSE(hello.command.header().has_messagetype());
+  EXPECT_GT(hello.command.header().connectionid(), 0);
+  EXPECT_EQ(hello.code(), kinetic::Status::SUCCESS);
+  EXPECT_EQ(hello.command.body().getlog().configuration().serialnumber(), "SN1");
+  EXPECT_EQ(hello.command.body().getlog().configuration().port(), port_);
+  EXPECT_EQ(hello.command.body().getlog().limits().maxvaluesize(), kMaxValueBytes);
+}
+
+// What another implementation answered, byte for byte, as far as the operations are served.
+TEST_F(ServerTest, AnswersAsOtherDevicesDoByteForByte) {
+  Client client(port_);
+  client.ReceiveFrame();
+  int compared = 0;
+  for (const KineticVector& vector : kKineticVectors) {
+    for (std::string_view name : {"NOOP", "PUT new key", "PUT with a stale dbVersion", "GET",
+                                  "GETVERSION", "GETNEXT", "GETKEYRANGE", "FLUSHALLDATA", "DELETE"}) {
+      if (vector.name != name) continue;
+      SCOPED_TRACE(name);
+      ASSERT_TRUE(client.Send(Unhex(vector.request)));
+      std::string answer = client.ReceiveFrame();
+      // The sentence of a refusal is ours; its code and all the rest are the protocol's.
+      if (name == "PUT with a stale dbVersion") {
+        Reader reader(answer);
+        reader.Raw(1);
+        const uint32_t size = reader.U32();
+        reader.U32();
+        kinetic::Message message;
+        Command command;
+        ASSERT_OK(ParseMessage(AsBytes(reader.Raw(size)), &message));
+        ASSERT_OK(ParseCommand(message, &command));
+        EXPECT_EQ(command.status().code(), kinetic::Status::VERSION_MISMATCH);
+      } else {
+        EXPECT_EQ(Hex(AsBytes(answer)), vector.response);
+      }
+      ++compared;
+    }
+  }
+  EXPECT_EQ(compared, 9);
+}
+
+TEST_F(ServerTest, RefusesAWrongSignatureAndGoesOn) {
+  Client client(port_);
+  client.ReceiveFrame();
+  ASSERT_TRUE(client.Request(Header::NOOP, nullptr, {}, "wrong key"));
+  EXPECT_EQ(client.ReceiveAnswer().code(), kinetic::Status::HMAC_FAILURE);
+  ASSERT_TRUE(client.Request(Header::NOOP));
+  EXPECT_EQ(client.ReceiveAnswer().code(), kinetic::Status::SUCCESS);
+}
+
+TEST_F(ServerTest, AForgedPutChangesNothing) {
+  Client client(port_);
+  client.ReceiveFrame();
+  const auto put = [](kinetic::Body* body) {
+    body->mutable_keyvalue()->set_key("k");
+    body->mutable_keyvalue()->set_force(true);
+  };
+  ASSERT_TRUE(client.Request(Header::PUT, put, "evil", "wrong key"));
+  EXPECT_EQ(client.ReceiveAnswer().code(), kinetic::Status::HMAC_FAILURE);
+  EXPECT_FAILS(engine_.Get("k"), ENOENT);
+}
+
+TEST_F(ServerTest, TellsAnUnknownIdentityUnsigned) {
+  Client client(port_);
+  client.ReceiveFrame();
+  Command command;
+  command.mutable_header()->set_sequence(7);
+  command.mutable_header()->set_messagetype(Header::NOOP);
+  ASSERT_TRUE(client.Send(SignedFrame(command, 99, HmacKey("asdfasdf"), 0)));
+  const Client::Answer answer = client.ReceiveAnswer();
+  EXPECT_FALSE(answer.message.has_hmacauth());
+  EXPECT_EQ(answer.command.header().acksequence(), 7u);
+  EXPECT_EQ(answer.code(), kinetic::Status::HMAC_FAILURE);
+}
+
+TEST_F(ServerTest, ARepeatedSequenceNumberIsRefused) {
+  Client client(port_);
+  client.ReceiveFrame();
+  Command command;
+  command.mutable_header()->set_sequence(0);  // a legal first one
+  command.mutable_header()->set_messagetype(Header::NOOP);
+  const std::string frame = SignedFrame(command, 1, HmacKey("asdfasdf"), 0);
+  ASSERT_TRUE(client.Send(frame + frame));
+  // Two answers, the refusal possibly first: it needs no worker.
+  const Client::Answer a = client.ReceiveAnswer();
+  const Client::Answer b = client.ReceiveAnswer();
+  EXPECT_EQ(std::min(a.code(), b.code()), kinetic::Status::SUCCESS);
+  EXPECT_EQ(std::max(a.code(), b.code()), kinetic::Status::INVALID_REQUEST);
+  EXPECT_TRUE(a.command.header().has_acksequence() && b.command.header().has_acksequence());
+}
+
+TEST_F(ServerTest, OperationsItDoesNotKnowAreInvalid) {
+  Client client(port_);
+  client.ReceiveFrame();
+  for (const Header::MessageType type :
+       {Header::START_BATCH, Header::SECURITY, Header::PEER2PEERPUSH, Header::MEDIASCAN,
+        Header::SETUP, Header::SET_POWER_LEVEL, Header::GET_RESPONSE}) {
+    ASSERT_TRUE(client.Request(type));
+    EXPECT_EQ(client.ReceiveAnswer().code(), kinetic::Status::INVALID_REQUEST) << type;
+  }
+}
+
+TEST_F(ServerTest, AValueOverTheLimitIsRefusedAndTheConnectionStays) {
+  Client client(port_);
+  client.ReceiveFrame();
+  const auto put = [](kinetic::Body* body) { body->mutable_keyvalue()->set_key("big"); };
+  ASSERT_TRUE(client.Request(Header::PUT, put, std::string(kMaxValueBytes + 1, 'x')));
+  EXPECT_EQ(client.ReceiveAnswer().code(), kinetic::Status::INVALID_REQUEST);
+  ASSERT_TRUE(client.Request(Header::PUT, put, std::string(kMaxValueBytes, 'x')));
+  EXPECT_EQ(client.ReceiveAnswer().code(), kinetic::Status::SUCCESS);
+}
+
+TEST_F(ServerTest, BytesThatAreNotKineticEndTheirConnectionOnly) {
+  Client witness(port_);
+  witness.ReceiveFrame();
+  const std::string frames[] = {
+      "GET / HTTP/1.1\r\n\r\n",
+      std::string("F\xff\xff\xff\xff\xff\xff\xff\xff", 9),
+      std::string("F\x7f\xff\xff\xff\0\0\0\0", 9),
+      std::string("F\0\0\0\x05\0\0\0\0", 9) + "\xff\xff\xff\xff\xff",
+  };
+  for (const std::string& frame : frames) {
+    Client client(port_);
+    client.ReceiveFrame();
+    client.Send(frame);
+    EXPECT_TRUE(client.SeesTheEnd()) << Hex(AsBytes(frame));
+  }
+  ASSERT_TRUE(witness.Request(Header::NOOP));
+  EXPECT_EQ(witness.ReceiveAnswer().code(), kinetic::Status::SUCCESS);
+}
+
+TEST_F(ServerTest, AFrameMayComeByteByByte) {
+  Client client(port_);
+  client.ReceiveFrame();
+  const std::string request = Unhex(kKineticVectors[0].request);
+  for (char byte : request) ASSERT_TRUE(client.Send(std::string(1, byte)));
+  EXPECT_EQ(Hex(AsBytes(client.ReceiveFrame())), kKineticVectors[0].response);
+}
+
+// A peer that asks and never reads feels back-pressure; the daemon's memory does not grow with what it
+// sends, and others are served.
+TEST_F(ServerTest, APeerThatNeverReadsHoldsUpOnlyItself) {
+  ASSERT_OK(engine_.Put("v", {{}, SharedBytes(Buffer::Zeroed(kMaxValueBytes))}, Expected::Any()));
+  Client greedy(port_);
+  greedy.ReceiveFrame();
+  const auto get = [](kinetic::Body* body) { body->mutable_keyvalue()->set_key("v"); };
+  // Far more answers than the sockets and the server's bound can hold.
+  for (int i = 0; i < 500; ++i) ASSERT_TRUE(greedy.Request(Header::GET, get));
+
+  Client other(port_);
+  other.ReceiveFrame();
+  ASSERT_TRUE(other.Request(Header::GET, get));
+  EXPECT_EQ(other.ReceiveAnswer().value.size(), kMaxValueBytes);
+
+  const uint64_t executed = engine_.CountOf(Engine::Operation::kGet).operations;
+  EXPECT_LT(executed, 400u) << "requests beyond the bound were executed";
+  for (int i = 0; i < 500; ++i) {
+    ASSERT_EQ(greedy.ReceiveAnswer().value.size(), kMaxValueBytes) << i;
+  }
+}
+
+TEST_F(ServerTest, StopsWithClientsConnectedAndRequestsUnderWay) {
+  Client client(port_);
+  client.ReceiveFrame();
+  for (int i = 0; i < 50; ++i) client.Request(Header::NOOP);
+  server_.reset();
+  EXPECT_TRUE(client.SeesTheEnd());
+}
+
+TEST_F(ServerTest, APortInUseIsAnErrorThatSaysSo) {
+  const Result<uint16_t> again = server_->Listen("127.0.0.1", port_, service_);
+  EXPECT_FAILS(again, EADDRINUSE);
+  EXPECT_NE(again.error().message().find(std::to_string(port_)), std::string_view::npos);
+  EXPECT_FAILS(server_->Listen("no address", 0, service_), EINVAL);
+}
+
+// --- With our own client ------------------------------------------------------------------------------
+
+class ClientAndServerTest : public ServerTest {
+ protected:
+  ClientAndServerTest() {
+    drive_ = std::make_unique<KineticDrive>(
+        io_, KineticDrive::Options{.name = "drive 1",
+                                   .addresses = {fmt::format("127.0.0.1:{}", port_)},
+                                   .identity = 1,
+                                   .key = "asdfasdf"});
+  }
+
+  template <typename R, typename Ask>
+  R Await(Ask ask) {
+    std::promise<R> promise;
+    ask([&promise](R result) { promise.set_value(std::move(result)); });
+    return promise.get_future().get();
+  }
+  Time Deadline() { return runtime_.Now() + 10s; }
+
+  Status Put(std::string key, std::string value, std::string version, Expected expected) {
+    return Await<Status>([&](StatusCallback done) {
+      drive_->Put({.key = key, .value = SharedBytes(value), .version = version, .tag = "\1\2\3\4",
+                   .expected = expected, .durability = Durability::kWriteThrough},
+                  Deadline(), std::move(done));
+    });
+  }
+  Result<Record> Get(std::string key, ValueRange range = {}) {
+    return Await<Result<Record>>(
+        [&](auto done) { drive_->Get(key, range, Deadline(), std::move(done)); });
+  }
+
+  KineticIo io_{runtime_};
+  std::unique_ptr<KineticDrive> drive_;
+};
+
+TEST_F(ClientAndServerTest, ADriveBehindASocketIsADrive) {
+  EXPECT_FAILS(Get("k"), ENOENT);
+  ASSERT_OK(Put("k", "hello", "v1", Expected::Absent()));
+  EXPECT_FAILS(Put("k", "other", "v2", Expected::Absent()), ESTALE);
+  EXPECT_FAILS(Put("k", "other", "v2", Expected::Version("v0")), ESTALE);
+  ASSERT_OK(Put("k", "world", "v2", Expected::Version("v1")));
+  const Result<Record> record = Get("k");
+  ASSERT_OK(record);
+  EXPECT_EQ(record->value.text(), "world");
+  EXPECT_EQ(record->version, "v2");
+  EXPECT_EQ(record->tag, "\1\2\3\4");
+  EXPECT_TRUE(drive_->IsUp());
+
+  const auto head = Await<Result<RecordHead>>(
+      [&](auto done) { drive_->Head("k", Deadline(), std::move(done)); });
+  ASSERT_OK(head);
+  EXPECT_EQ(head->version, "v2");
+
+  ASSERT_OK(Await<Status>([&](auto done) { drive_->Flush(Deadline(), std::move(done)); }));
+  EXPECT_FAILS(Await<Status>([&](auto done) {
+                 drive_->Delete("k", Expected::Version("v1"), Durability::kWriteBack, Deadline(),
+                                std::move(done));
+               }),
+               ESTALE);
+  EXPECT_OK(Await<Status>([&](auto done) {
+    drive_->Delete("k", Expected::Version("v2"), Durability::kWriteBack, Deadline(),
+                   std::move(done));
+  }));
+  EXPECT_FAILS(Get("k"), ENOENT);
+}
+
+TEST_F(ClientAndServerTest, APartOfAValueMovesOnlyThatPart) {
+  ASSERT_OK(Put("k", std::string(1 << 20, 'a') .replace(70000, 3, "xyz"), "v", Expected::Any()));
+  const Result<Record> part = Get("k", {70000, 3});
+  ASSERT_OK(part);
+  EXPECT_EQ(part->value.text(), "xyz");
+  EXPECT_EQ(engine_.CountOf(Engine::Operation::kGet).value_bytes, 3u);
+  EXPECT_TRUE(drive_->capabilities().range_get);
+}
+
+TEST_F(ClientAndServerTest, RangesAndInfo) {
+  for (int i = 0; i < 250; ++i) ASSERT_OK(Put(fmt::format("k{:03}", i), "", "", Expected::Any()));
+  const auto keys = Await<Result<std::vector<std::string>>>([&](auto done) {
+    drive_->Range("k010", "k999", 200, false, Deadline(), std::move(done));
+  });
+  ASSERT_OK(keys);
+  ASSERT_EQ(keys->size(), 200u);
+  EXPECT_EQ(keys->front(), "k010");
+  EXPECT_EQ(keys->back(), "k209");
+  const auto info = Await<Result<DriveInfo>>(
+      [&](auto done) { drive_->Info(Deadline(), std::move(done)); });
+  ASSERT_OK(info);
+  EXPECT_EQ(info->capacity_bytes, uint64_t{64} << 20);
+  EXPECT_EQ(info->serial_number, "SN1");
+  EXPECT_EQ(info->world_wide_name, "WWN1");
+}
+
+TEST_F(ClientAndServerTest, ManyThreadsSeeTheirOwnWrites) {
+  std::vector<std::future<void>> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.push_back(std::async(std::launch::async, [this, t] {
+      for (int i = 0; i < 50; ++i) {
+        const std::string key = fmt::format("{}/{}", t, i);
+        const std::string value(static_cast<size_t>(i) * 4001, static_cast<char>('a' + t));
+        ASSERT_OK(Put(key, value, "v", Expected::Absent()));
+        const Result<Record> record = Get(key);
+        ASSERT_OK(record);
+        ASSERT_EQ(record->value.text(), value);
+      }
+    }));
+  }
+  for (auto& thread : threads) thread.get();
+}
+
+}  // namespace
+}  // namespace pinstripe
