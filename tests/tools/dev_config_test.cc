@@ -1,0 +1,121 @@
+#include "tools/dev_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "base/real_runtime.h"
+#include "cluster/cluster_config.h"
+#include "tools/config_text.h"
+#include "tools/ports.h"
+
+namespace pinstripe {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(ParseLayout, ReadsDataPlusParity) {
+  EXPECT_EQ(*ParseLayout("4+2"), (Geometry{4, 2}));
+  EXPECT_EQ(*ParseLayout("32+4"), (Geometry{32, 4}));
+  EXPECT_EQ(*ParseLayout("1+0"), (Geometry{1, 0}));
+  EXPECT_EQ(*ParseLayout("60+4"), (Geometry{60, 4}));
+}
+
+TEST(ParseLayout, RefusesWhatTheCodecDoesNotHave) {
+  for (const char* text : {"", "4", "4+", "+2", "0+2", "4+-1", "61+4", "4+2+1", "4 + 2", "a+b"}) {
+    EXPECT_EQ(ParseLayout(text).error().code(), EINVAL) << text;
+  }
+}
+
+TEST(ParseGroups, AddsUpToTheDrives) {
+  EXPECT_THAT(*ParseGroups("4,1,31", 36), ElementsAre(4, 1, 31));
+  EXPECT_THAT(*ParseGroups("8", 8), ElementsAre(8));
+  for (const char* text : {"", "4,1", "4,1,32", "0,36", "4,,32", "36,", "x"}) {
+    EXPECT_EQ(ParseGroups(text, 36).error().code(), EINVAL) << text;
+  }
+}
+
+class DevConfigTest : public testing::Test {
+ protected:
+  DevConfigTest() {
+    char name[] = "/tmp/pinstripe-dev-config-test-XXXXXX";
+    directory_ = mkdtemp(name);
+  }
+  ~DevConfigTest() override { std::filesystem::remove_all(directory_); }
+
+  std::string Write(const std::string& name, const std::string& text, mode_t mode) {
+    const std::string path = directory_ + "/" + name;
+    std::ofstream(path) << text;
+    chmod(path.c_str(), mode);
+    return path;
+  }
+
+  const std::vector<DevDrive> drives_{{1, 20001, "/d/1"}, {2, 20002, "/d/2"}, {3, 20003, "/d/3"}};
+  std::string directory_;
+};
+
+TEST_F(DevConfigTest, WhatIsWrittenForAClusterIsUnderstood) {
+  Write("credentials.toml", CredentialsText(), 0600);
+  const std::string file = Write("cluster.toml",
+                                 ClusterConfigText({.name = "dev",
+                                                    .layout = {2, 1},
+                                                    .close = "durable",
+                                                    .credentials_file = "credentials.toml",
+                                                    .drives = drives_}),
+                                 0644);
+  const Result<ClusterConfig> config = ClusterConfig::Load(file);
+  ASSERT_TRUE(config) << config.error().message();
+  EXPECT_EQ(config->name, "dev");
+  EXPECT_EQ(config->layout.geometry(), (Geometry{2, 1}));
+  EXPECT_TRUE(config->durable_close);
+  ASSERT_EQ(config->drives.size(), 3u);
+  EXPECT_EQ(config->drives[1].id, 2);
+  EXPECT_THAT(config->drives[1].addresses, ElementsAre("127.0.0.1:20002"));
+}
+
+TEST_F(DevConfigTest, TheEffectiveConfigurationReadsBackAsItself) {
+  Write("credentials.toml", CredentialsText(), 0600);
+  const std::string file = Write("cluster.toml",
+                                 ClusterConfigText({.name = "dev",
+                                                    .layout = {2, 1},
+                                                    .close = "commit",
+                                                    .credentials_file = "credentials.toml",
+                                                    .drives = drives_}),
+                                 0644);
+  const Result<ClusterConfig> config = ClusterConfig::Load(file);
+  ASSERT_TRUE(config) << config.error().message();
+  const std::string text = ConfigText(*config);
+  EXPECT_THAT(text, testing::Not(HasSubstr("asdfasdf"))) << "keys are not printed";
+
+  Write("cluster.toml", text, 0644);
+  const Result<ClusterConfig> again = ClusterConfig::Load(file);
+  ASSERT_TRUE(again) << again.error().message();
+  EXPECT_EQ(ConfigText(*again), text);
+}
+
+TEST_F(DevConfigTest, PathsWithQuotesAndControlCharactersStayInOneString) {
+  EXPECT_EQ(Quoted("a\"b\\c\nd"), "\"a\\\"b\\\\c\\u000ad\"");
+  EXPECT_THAT(DaemonConfigText({{1, 20001, "/a \"b\""}}), HasSubstr("path = \"/a \\\"b\\\"\""));
+}
+
+TEST(Ports, AreFreeAndDifferent) {
+  RealRuntime runtime;
+  const auto ports = PickFreePorts(runtime, 40);
+  ASSERT_TRUE(ports) << ports.error().message();
+  EXPECT_EQ(std::set<uint16_t>(ports->begin(), ports->end()).size(), 40u);
+  for (const uint16_t port : *ports) EXPECT_FALSE(PortAnswers(port)) << port;
+}
+
+TEST(Ports, ThatAreMoreThanThereAreAreRefused) {
+  RealRuntime runtime;
+  EXPECT_EQ(PickFreePorts(runtime, 65536).error().code(), EADDRINUSE);
+}
+
+}  // namespace
+}  // namespace pinstripe

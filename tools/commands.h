@@ -1,0 +1,29 @@
+// The commands of `pinstripe`. Each adds its options to the command line; when it is the one that was
+// asked for, it leaves what is to be done in `chosen`.
+
+#pragma once
+
+#include <functional>
+
+#include "base/runtime.h"
+#include "base/status.h"
+
+namespace CLI {
+class App;
+}
+
+namespace pinstripe {
+
+// Exit codes: 0 done, 1 failed, 2 wrong usage. `status` has its own, see its help.
+inline constexpr int kExitFailed = 1;
+inline constexpr int kExitUsage = 2;
+
+// Done by main() after the command line was understood. A failure is printed there.
+using Action = std::function<Result<int>(Runtime&)>;
+
+void AddFormatCommand(CLI::App& app, Action& chosen);
+void AddStatusCommand(CLI::App& app, Action& chosen);
+void AddConfigCommand(CLI::App& app, Action& chosen);
+void AddDevCommand(CLI::App& app, Action& chosen);
+
+}  // namespace pinstripe

@@ -1,0 +1,17 @@
+// A configuration as text: a cluster.toml with every option spelled out.
+
+#pragma once
+
+#include <string>
+
+#include "cluster/cluster_config.h"
+
+namespace pinstripe {
+
+// Reads back as the same configuration. Without keys, which are in another file.
+std::string ConfigText(const ClusterConfig& config);
+
+// A TOML string: quoted, escaped.
+std::string Quoted(std::string_view text);
+
+}  // namespace pinstripe

@@ -1,0 +1,46 @@
+// The configuration files of a development cluster: pure functions from what is wanted to text.
+
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "erasure/codec.h"
+
+namespace pinstripe {
+
+struct DevDrive {
+  int id = 0;
+  uint16_t port = 0;
+  std::string path;  // where it keeps its records
+};
+
+struct DevClusterText {
+  std::string name;
+  Geometry layout;
+  std::string close;  // "commit" or "durable"
+  std::string credentials_file;
+  std::vector<DevDrive> drives;
+};
+
+std::string ClusterConfigText(const DevClusterText& cluster);  // cluster.toml
+std::string CredentialsText();                                 // credentials.toml
+std::string DaemonConfigText(const std::vector<DevDrive>& drives);
+
+struct GatewayText {
+  std::string plugin;  // path to the library
+  std::string cluster_file;
+  std::string directory;  // for its sockets and pid files
+  uint16_t port = 0;
+};
+std::string GatewayConfigText(const GatewayText& gateway);  // xrootd.cfg
+
+// "4+2". EINVAL unless it is a geometry that the codec has.
+Result<Geometry> ParseLayout(const std::string& text);
+
+// "8" or "4,1,31": how many drives each process serves. EINVAL unless they add up to `drives`.
+Result<std::vector<int>> ParseGroups(const std::string& text, int drives);
+
+}  // namespace pinstripe

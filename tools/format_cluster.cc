@@ -1,0 +1,34 @@
+#include "tools/format_cluster.h"
+
+#include "base/bytes.h"
+#include "base/try.h"
+#include "cluster/cluster.h"
+#include "cluster/connect.h"
+#include "drive/kinetic_io.h"
+
+namespace pinstripe {
+
+std::string UuidText(const std::string& uuid) {
+  std::string text = Hex(AsBytes(uuid));
+  for (const size_t place : {8, 13, 18, 23}) {
+    if (place < text.size()) text.insert(place, "-");
+  }
+  return text;
+}
+
+Result<FormatAnswer> FormatCluster(Runtime& runtime, const std::string& config_file,
+                                   const FormatRequest& request) {
+  const ClusterConfig config = TRY(ClusterConfig::Load(config_file));
+  {
+    KineticIo io(runtime);
+    TRY(Cluster::Format(runtime, config, KineticDriveFactory(io, config.drive_timeout),
+                        {.force = request.force}));
+  }
+  const auto connected = TRY(Connect(runtime, config_file));
+  TRY(FileSystem::Format(connected->cluster(), request.owner, request.mode));
+  return FormatAnswer{.name = config.name,
+                      .uuid = UuidText(connected->cluster().uuid()),
+                      .drives = config.drives.size()};
+}
+
+}  // namespace pinstripe

@@ -1,0 +1,43 @@
+// pinstripe: the administrator's command. docs/man/pinstripe.8 is the manual.
+
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+
+#include "base/log.h"
+#include "base/real_runtime.h"
+#include "tools/commands.h"
+
+namespace pinstripe {
+namespace {
+
+int Main(int argc, char** argv) {
+  CLI::App app{"Formats Pinstripe clusters, shows how they are, and makes small ones to try."};
+  app.name("pinstripe");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "pinstripe " PINSTRIPE_VERSION);
+  bool verbose = false;
+  app.add_flag("-v,--verbose", verbose, "Log to standard error what happens on the way");
+  Action chosen;
+  AddFormatCommand(app, chosen);
+  AddStatusCommand(app, chosen);
+  AddConfigCommand(app, chosen);
+  AddDevCommand(app, chosen);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kExitUsage;
+  }
+
+  SetLogLevel(verbose ? LogLevel::kDebug : LogLevel::kError);
+  RealRuntime runtime;
+  const Result<int> exit_code = chosen(runtime);
+  if (exit_code) return *exit_code;
+  fmt::print(stderr, "pinstripe: {}\n", exit_code.error().message());
+  return kExitFailed;
+}
+
+}  // namespace
+}  // namespace pinstripe
+
+int main(int argc, char** argv) { return pinstripe::Main(argc, argv); }

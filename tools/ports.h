@@ -1,0 +1,21 @@
+// Free TCP ports of this machine, for servers that are started a moment later.
+
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/runtime.h"
+#include "base/status.h"
+
+namespace pinstripe {
+
+// `count` different ports on which nobody listens, drawn at random from below the range that the kernel
+// gives to outgoing connections: so a server that is killed finds its port free when it comes back.
+// EADDRINUSE when there are not enough.
+Result<std::vector<uint16_t>> PickFreePorts(Runtime& runtime, size_t count);
+
+// Whether something accepts connections on 127.0.0.1 there.
+bool PortAnswers(uint16_t port);
+
+}  // namespace pinstripe

@@ -1,0 +1,64 @@
+#include "tools/programs.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+#include <vector>
+
+#include "base/try.h"
+
+namespace pinstripe {
+namespace {
+
+constexpr char kPluginFile[] = "libXrdOssPinstripe-5.so";
+
+void AddSearchPath(std::vector<std::string>& places) {
+  const char* path = std::getenv("PATH");
+  std::istringstream directories(path == nullptr ? "" : path);
+  for (std::string one; std::getline(directories, one, ':');) {
+    if (!one.empty()) places.push_back(one);
+  }
+  // What an unprivileged user's PATH lacks.
+  for (const char* more : {"/usr/bin", "/usr/sbin", "/bin", "/sbin"}) places.push_back(more);
+}
+
+Result<std::string> FindIn(const std::vector<std::string>& places, const std::string& file, int access_mode) {
+  for (const std::string& place : places) {
+    const std::filesystem::path candidate = std::filesystem::path(place) / file;
+    std::error_code ignored;
+    if (std::filesystem::is_regular_file(candidate, ignored) &&
+        access(candidate.c_str(), access_mode) == 0) {
+      return std::filesystem::weakly_canonical(candidate, ignored).string();
+    }
+  }
+  return Fail(ENOENT, "cannot find {}; looked in {}", file, fmt::join(places, ", "));
+}
+
+}  // namespace
+
+Result<std::string> OwnDirectory() {
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return Fail(EIO, "/proc/self/exe: {}", error.message());
+  return self.parent_path().string();
+}
+
+Result<std::string> FindProgram(const std::string& name, const std::string& folder) {
+  std::vector<std::string> places;
+  if (!folder.empty()) {
+    const std::string own = TRY(OwnDirectory());
+    places = {own + "/../" + folder, own, own + "/../sbin"};
+  }
+  AddSearchPath(places);
+  return FindIn(places, name, X_OK);
+}
+
+Result<std::string> FindPlugin() {
+  const std::string own = TRY(OwnDirectory());
+  return FindIn({own + "/../plugin", PINSTRIPE_LIBRARY_DIRECTORY, "/usr/lib", "/usr/local/lib"},
+                kPluginFile, R_OK);
+}
+
+}  // namespace pinstripe

@@ -1,0 +1,250 @@
+#include "tools/survey.h"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/try.h"
+#include "cluster/connect.h"
+#include "cluster/gather.h"
+#include "drive/kinetic_io.h"
+#include "tools/format_cluster.h"
+
+namespace pinstripe {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string FirstAddress(const DriveConfig& drive) {
+  return drive.addresses.empty() ? "" : drive.addresses.front();
+}
+
+// Is the device that answered the drive that the configuration expects there? What Cluster::Open asks,
+// for one drive alone.
+Status CheckSuperblock(const ClusterConfig& config, DriveId id, const Result<Record>& record) {
+  if (!record) {
+    if (record.error().code() != ENOENT) return record.error();
+    return Fail(EHOSTUNREACH, "not formatted for cluster {}; run `pinstripe format`", config.name);
+  }
+  const Superblock block = TRY(Superblock::Decode(record->value.text()));
+  if (block.cluster_name == config.name && block.drive == id) return {};
+  return Fail(EHOSTUNREACH, "is drive {} of cluster {}", block.drive, block.cluster_name);
+}
+
+// Asks every drive by itself: what is left when the cluster cannot be opened.
+std::vector<DriveReport> AskEachDrive(Runtime& runtime, const ClusterConfig& config) {
+  KineticIo io(runtime);
+  const DriveFactory connect = KineticDriveFactory(io, config.drive_timeout);
+  const Time deadline = runtime.Now() + config.drive_timeout;
+  std::vector<DriveReport> reports;
+  std::vector<std::unique_ptr<Drive>> drives;
+  Gather<Result<DriveInfo>> gather(runtime);
+  for (const DriveConfig& one : config.drives) {
+    const Status no_answer = Fail(ETIMEDOUT, "no answer");
+    reports.push_back({.id = one.id,
+                       .address = FirstAddress(one),
+                       .domain = one.domain,
+                       .info = tl::unexpected(no_answer)});
+    auto drive = connect(one, SuperblockKey(config.name), [&config, id = one.id](Result<Record> record) {
+      return CheckSuperblock(config, id, record);
+    });
+    if (!drive) {
+      reports.back().info = tl::unexpected(drive.error());
+      continue;
+    }
+    drives.push_back(*std::move(drive));
+    drives.back()->Info(deadline, gather.Ask(reports.size() - 1));
+  }
+  while (auto answer = gather.Next(deadline)) reports[answer->index].info = std::move(answer->value);
+  return reports;
+}
+
+std::string StateName(Health health) {
+  switch (health) {
+    case Health::kHealthy: return "healthy";
+    case Health::kDegraded: return "degraded";
+    case Health::kUnavailable: return "unavailable";
+  }
+  return "";
+}
+
+std::string HealthText(const Survey& survey) {
+  switch (HealthOf(survey)) {
+    case Health::kHealthy:
+      return "healthy";
+    case Health::kDegraded:
+      return fmt::format("degraded: {} of {} tolerated failures used", survey.DrivesDown(),
+                         survey.Tolerated());
+    case Health::kUnavailable:
+      if (survey.DrivesDown() <= survey.Tolerated()) {
+        return fmt::format("unavailable: {}", survey.opened.message());
+      }
+      return fmt::format("unavailable: {} drives are down, but only {} failures are tolerated",
+                         survey.DrivesDown(), survey.Tolerated());
+  }
+  return "";
+}
+
+uint64_t UsedBytes(const DriveInfo& info) {
+  return static_cast<uint64_t>(static_cast<double>(info.capacity_bytes) * info.portion_full);
+}
+
+// Down columns, padded to the widest cell; the last column as long as it likes.
+std::string TableText(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t i = 0; i + 1 < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) {
+      text += i + 1 < row.size() ? fmt::format("{:<{}}  ", row[i], widths[i]) : row[i];
+    }
+    text.erase(text.find_last_not_of(' ') + 1);
+    text += '\n';
+  }
+  return text;
+}
+
+std::vector<std::string> DriveRow(const DriveReport& drive) {
+  const auto or_dash = [](const std::string& text) { return text.empty() ? "-" : text; };
+  if (!drive.info) {
+    return {fmt::format("{}", drive.id), drive.address, or_dash(drive.domain), "-", "-", "-",
+            fmt::format("DOWN: {}", drive.info.error().message())};
+  }
+  const DriveInfo& info = *drive.info;
+  return {fmt::format("{}", drive.id),
+          drive.address,
+          or_dash(drive.domain),
+          fmt::format("{} ({:.1f} %)", BytesText(UsedBytes(info)), 100 * info.portion_full),
+          BytesText(info.capacity_bytes),
+          info.temperature_celsius > 0 ? fmt::format("{:.0f} C", info.temperature_celsius) : "-",
+          "up"};
+}
+
+}  // namespace
+
+size_t Survey::DrivesDown() const {
+  return std::count_if(drives.begin(), drives.end(),
+                       [](const DriveReport& drive) { return !drive.info.has_value(); });
+}
+
+size_t Survey::Tolerated() const {
+  const int names = (config.replicas - 1) / 2;
+  return std::min<int>(config.layout.parity_shards, names);
+}
+
+Health HealthOf(const Survey& survey) {
+  if (!survey.opened.ok() || survey.DrivesDown() > survey.Tolerated()) return Health::kUnavailable;
+  return survey.DrivesDown() > 0 ? Health::kDegraded : Health::kHealthy;
+}
+
+Result<Survey> TakeSurvey(Runtime& runtime, const std::string& config_file) {
+  Survey survey{.config = TRY(ClusterConfig::Load(config_file))};
+  const auto connected = Connect(runtime, config_file);
+  if (!connected) {
+    survey.opened = connected.error();
+    survey.drives = AskEachDrive(runtime, survey.config);
+    return survey;
+  }
+  Cluster& cluster = (*connected)->cluster();
+  survey.uuid = cluster.uuid();
+  survey.epoch = cluster.map().epoch;
+  for (DriveStatus& drive : cluster.Drives(survey.config.drive_timeout)) {
+    survey.drives.push_back({.id = drive.id,
+                             .address = drive.address,
+                             .domain = drive.domain,
+                             .info = std::move(drive.info)});
+  }
+  if (const auto space = cluster.Space()) survey.space = *space;
+  return survey;
+}
+
+std::string BytesText(uint64_t bytes) {
+  constexpr std::array kUnits{"kB", "MB", "GB", "TB", "PB", "EB"};
+  if (bytes < 1000) return fmt::format("{} B", bytes);
+  double amount = static_cast<double>(bytes) / 1000;
+  size_t unit = 0;
+  while (amount >= 999.95 && unit + 1 < kUnits.size()) {
+    amount /= 1000;
+    ++unit;
+  }
+  return fmt::format("{:.1f} {}", amount, kUnits[unit]);
+}
+
+std::string SurveyText(const Survey& survey) {
+  const ClusterConfig& config = survey.config;
+  std::vector<std::vector<std::string>> facts{
+      {"cluster", config.name},
+      {"layout", fmt::format("{}+{} on {} drives, names on {} of them", config.layout.data_shards,
+                             config.layout.parity_shards, config.drives.size(), config.replicas)}};
+  if (survey.opened.ok()) {
+    facts.push_back({"uuid", UuidText(survey.uuid)});
+    facts.push_back({"epoch", fmt::format("{}", survey.epoch)});
+  }
+  if (survey.space) {
+    const SpaceInfo& space = *survey.space;
+    facts.push_back({"raw", fmt::format("{} used of {}", BytesText(space.raw_used_bytes),
+                                        BytesText(space.raw_bytes))});
+    facts.push_back({"usable", fmt::format("{} free of {}", BytesText(space.usable_free_bytes),
+                                           BytesText(space.usable_bytes))});
+  }
+  facts.push_back({"health", HealthText(survey)});
+
+  std::vector<std::vector<std::string>> rows{
+      {"DRIVE", "ADDRESS", "DOMAIN", "USED", "CAPACITY", "TEMP", "STATE"}};
+  for (const DriveReport& drive : survey.drives) rows.push_back(DriveRow(drive));
+  std::string text = TableText(facts) + "\n" + TableText(rows);
+  if (!survey.opened.ok()) {
+    text += fmt::format("\nThe cluster cannot be opened: {}\n", survey.opened.message());
+  }
+  return text;
+}
+
+std::string SurveyJson(const Survey& survey) {
+  const ClusterConfig& config = survey.config;
+  Json json{{"cluster",
+             {{"name", config.name},
+              {"config", config.file},
+              {"data_shards", config.layout.data_shards},
+              {"parity_shards", config.layout.parity_shards},
+              {"replicas", config.replicas}}},
+            {"health",
+             {{"state", StateName(HealthOf(survey))},
+              {"drives_down", survey.DrivesDown()},
+              {"tolerated", survey.Tolerated()}}},
+            {"drives", Json::array()}};
+  if (survey.opened.ok()) {
+    json["cluster"]["uuid"] = UuidText(survey.uuid);
+    json["cluster"]["epoch"] = survey.epoch;
+  } else {
+    json["health"]["reason"] = std::string(survey.opened.message());
+  }
+  if (survey.space) {
+    json["space"] = {{"raw_bytes", survey.space->raw_bytes},
+                     {"raw_used_bytes", survey.space->raw_used_bytes},
+                     {"usable_bytes", survey.space->usable_bytes},
+                     {"usable_free_bytes", survey.space->usable_free_bytes}};
+  }
+  for (const DriveReport& drive : survey.drives) {
+    Json entry{{"id", drive.id},
+               {"address", drive.address},
+               {"domain", drive.domain},
+               {"up", drive.info.has_value()}};
+    if (drive.info) {
+      entry["capacity_bytes"] = drive.info->capacity_bytes;
+      entry["used_bytes"] = UsedBytes(*drive.info);
+      entry["temperature_celsius"] = drive.info->temperature_celsius;
+      entry["software"] = drive.info->software_version;
+    } else {
+      entry["reason"] = std::string(drive.info.error().message());
+    }
+    json["drives"].push_back(std::move(entry));
+  }
+  // A reason may quote bytes that a drive sent.
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace pinstripe

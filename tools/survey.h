@@ -1,0 +1,51 @@
+// Survey: how a cluster and each of its drives is doing, as one picture; also when the cluster cannot
+// be opened at all, because that is when somebody asks.
+
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/runtime.h"
+#include "base/status.h"
+#include "cluster/cluster.h"
+#include "cluster/cluster_config.h"
+
+namespace pinstripe {
+
+struct DriveReport {
+  DriveId id = 0;
+  std::string address;
+  std::string domain;
+  Result<DriveInfo> info;  // or why it does not serve
+};
+
+struct Survey {
+  ClusterConfig config;
+  Status opened;  // why the cluster cannot be opened, if so; the next three are then empty
+  std::string uuid;
+  Epoch epoch = 0;
+  std::optional<SpaceInfo> space;
+  std::vector<DriveReport> drives;  // ascending by id
+
+  size_t DrivesDown() const;
+  // How many drives may be away, whichever they are, before something cannot be read.
+  size_t Tolerated() const;
+};
+
+enum class Health { kHealthy, kDegraded, kUnavailable };
+Health HealthOf(const Survey& survey);
+
+// Fails only when the configuration is no good. Takes no longer than open_timeout and drive_timeout
+// of the configuration together.
+Result<Survey> TakeSurvey(Runtime& runtime, const std::string& config_file);
+
+// For people, and for programs.
+std::string SurveyText(const Survey& survey);
+std::string SurveyJson(const Survey& survey);
+
+// "1.5 GB": decimal units, as on the label of a drive.
+std::string BytesText(uint64_t bytes);
+
+}  // namespace pinstripe
