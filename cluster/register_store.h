@@ -35,6 +35,8 @@
 
 namespace pinstripe {
 
+struct Quorums;
+
 inline constexpr size_t kMaxRegisterBytes = 64 << 10;
 
 struct RegisterName {
@@ -50,7 +52,7 @@ struct RegisterValue {
 
 struct ChangeOutcome {
   bool applied = false;
-  RegisterValue now;  // if not applied: the value that was there instead
+  RegisterValue now;  // what was applied or, if not, the value that was there instead
 };
 
 // Where the replicas of a group live; the drives outlive whoever asks. Null where a drive is not
@@ -70,6 +72,10 @@ class RegisterStore {
     Duration drive_timeout = std::chrono::seconds(5);  // for one request
     Duration straggler = std::chrono::milliseconds(20);  // how long one more answer is waited for
                                                          // before a classic round is begun instead
+    size_t remembered = 4096;  // registers whose replicas' states are remembered, under 1 KiB each
+
+    // Null: the right ones. Others are for tests of the tests.
+    Quorums (*quorums)(size_t replicas) = nullptr;
   };
 
   // `runtime` and `locator` outlive the store.

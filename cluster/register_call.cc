@@ -1,0 +1,503 @@
+#include "cluster/register_call.h"
+
+#include <algorithm>
+#include <cassert>
+#include <mutex>
+#include <utility>
+
+#include "base/coding.h"
+#include "base/log.h"
+#include "base/try.h"
+
+namespace pinstripe {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr size_t kMostReplicas = 256;  // of one register; numbers the questions of many calls
+constexpr Duration kLongestBackOff = 250ms;
+
+// Bytes that are no printable characters are shown in hexadecimal.
+std::string Readable(std::string_view key) {
+  std::string text;
+  for (const char c : key) {
+    const auto byte = static_cast<uint8_t>(c);
+    text += byte > ' ' && byte < 0x7f && c != '\\' ? std::string(1, c)
+                                                   : fmt::format("\\x{:02x}", byte);
+  }
+  return text;
+}
+
+std::string TitleOf(const RegisterName& name) {
+  return fmt::format("register {}/{}", name.group, Readable(name.key));
+}
+
+// What a Get says about a replica. A record that is not there is the first state of all; a damaged one
+// says nothing.
+Result<ReplicaState> StateFrom(const std::string& key, const Drive& drive,
+                               const Result<Record>& record) {
+  if (!record.has_value()) {
+    if (record.error().code() == ENOENT) return ReplicaState();
+    return tl::unexpected(record.error());
+  }
+  Result<ReplicaState> state = DecodeRegister(key, *record);
+  if (state.has_value()) return state;
+  const Status why = state.error().Context(drive.name());
+  Log(LogLevel::kWarn, "register replica damaged", {{"key", Readable(key)}, {"why", why}});
+  return tl::unexpected(why);
+}
+
+// The request that gives a replica what is chosen, if it may accept that and has not. It is what the
+// proposer would have sent it.
+std::optional<Drive::PutRequest> CatchUp(const std::string& key, const ReplicaState& state,
+                                         const Chosen& chosen) {
+  if (chosen.slot == 0 || state.accepted >= chosen.ballot || state.promised > chosen.ballot) {
+    return std::nullopt;
+  }
+  return EncodeRegisterPut(key, EncodeRegisterVersion(state.promised, state.accepted),
+                           {chosen.ballot, chosen.ballot, chosen.proposal}, Durability::kWriteBack);
+}
+
+// What becomes of answers that come when their call knows enough: they complete what is remembered, and
+// replicas that are behind are caught up. Shared by the requests of one reading of one register.
+class LateAnswers {
+ public:
+  LateAnswers(const RegisterContext& context, std::string key, bool catch_up)
+      : runtime_(context.runtime),
+        drive_timeout_(context.options.drive_timeout),
+        cache_(context.cache),
+        key_(std::move(key)),
+        catch_up_(catch_up) {}
+
+  // From now on answers are late.
+  void Know(const Chosen& chosen) {
+    const std::lock_guard lock(mutex_);
+    chosen_ = chosen;
+  }
+
+  // True if it came late, and was dealt with.
+  bool Take(size_t replica, Drive& drive, const Result<Record>& record) {
+    const std::optional<Chosen> chosen = this->chosen();
+    if (!chosen.has_value()) return false;
+    const Result<ReplicaState> state = StateFrom(key_, drive, record);
+    if (!state.has_value()) return true;
+    cache_->Learn(key_, replica, {state->promised, state->accepted});
+    Bring(drive, *state, *chosen);
+    return true;
+  }
+
+  void Bring(Drive& drive, const ReplicaState& state, const Chosen& chosen) {
+    if (!catch_up_) return;
+    if (auto request = CatchUp(key_, state, chosen)) {
+      drive.Put(*std::move(request), runtime_.Now() + drive_timeout_,
+                [cache = cache_, key = key_](const Status&) { cache->Forget(key); });
+    }
+  }
+
+ private:
+  std::optional<Chosen> chosen() {
+    const std::lock_guard lock(mutex_);
+    return chosen_;
+  }
+
+  Runtime& runtime_;
+  const Duration drive_timeout_;
+  const std::shared_ptr<RegisterCache> cache_;
+  const std::string key_;
+  const bool catch_up_;
+  std::mutex mutex_;
+  std::optional<Chosen> chosen_;  // guarded by mutex_
+};
+
+}  // namespace
+
+void OwnChange::MoveTo(uint64_t new_slot) {
+  if (slot == new_slot) return;
+  slot = new_slot;
+  Proposal moved = *proposal;
+  moved.earlier.clear();
+  proposal = std::make_shared<const Proposal>(std::move(moved));
+}
+
+std::string RegisterRecordKey(const std::string& prefix, const RegisterName& name) {
+  return Writer().Raw(prefix).Raw("R").U32(name.group).Raw(name.key).Take();
+}
+
+RegisterCall::RegisterCall(const RegisterContext& context, const RegisterName& name,
+                           std::vector<Drive*> drives, Durability durability)
+    : context_(context),
+      name_(name),
+      key_(RegisterRecordKey(context.options.prefix, name)),
+      drives_(std::move(drives)),
+      durability_(durability),
+      quorums_(context.options.quorums != nullptr ? context.options.quorums(drives_.size())
+                                                  : QuorumsOf(drives_.size())),
+      deadline_(context.runtime.Now() + context.options.timeout),
+      states_(drives_.size()),
+      expected_(drives_.size()),
+      failures_(drives_.size()) {
+  assert(drives_.size() < kMostReplicas);
+}
+
+void RegisterCall::Restart() {
+  if (CountKnown(states_) < quorums_.majority) return;
+  deadline_ = context_.runtime.Now() + context_.options.timeout;
+}
+
+std::string RegisterCall::Title() const { return TitleOf(name_); }
+
+Time RegisterCall::RequestDeadline() const {
+  return std::min(deadline_, context_.runtime.Now() + context_.options.drive_timeout);
+}
+
+// How long after an answer that is enough for a classic round one more is waited for: at least as long
+// as the others took.
+Duration RegisterCall::Patience(Time start) const {
+  return std::max(context_.options.straggler, context_.runtime.Now() - start);
+}
+
+// Whether the replica's drive can be asked; if not, notes why.
+bool RegisterCall::Usable(size_t replica) {
+  const Drive* drive = drives_[replica];
+  if (drive != nullptr && drive->IsUp()) return true;
+  failures_[replica] = drive == nullptr
+                           ? Status(EHOSTUNREACH, fmt::format("replica {}: no such drive", replica))
+                           : Status(EHOSTUNREACH, fmt::format("{}: away", drive->name()));
+  return false;
+}
+
+void RegisterCall::ForgetStates() {
+  std::fill(states_.begin(), states_.end(), std::nullopt);
+  std::fill(expected_.begin(), expected_.end(), std::nullopt);
+}
+
+void RegisterCall::SupposeNeverWritten() {
+  std::fill(states_.begin(), states_.end(), ReplicaState());
+}
+
+void RegisterCall::Take(size_t replica, Result<Record> record) {
+  const Result<ReplicaState> state = StateFrom(key_, *drives_[replica], record);
+  if (state.has_value()) {
+    states_[replica] = *state;
+    expected_[replica] = Replica{state->promised, state->accepted};
+  } else {
+    failures_[replica] = state.error();
+  }
+}
+
+// The state of one call's reading while the answers come.
+struct RegisterCall::Reading {
+  RegisterCall* call;
+  std::shared_ptr<LateAnswers> late;
+  size_t outstanding = 0;
+  Time until;         // when waiting is no longer worth it
+  bool done = false;
+
+  void Reconsider(Time start) {
+    const Finding finding = call->Judge();
+    if (finding.chosen.has_value()) late->Know(*finding.chosen);
+    const bool classic_can_begin = CountKnown(call->states_) >= call->quorums_.majority;
+    if (classic_can_begin) {
+      until = std::min(until, call->context_.runtime.Now() + call->Patience(start));
+    }
+    done = finding.chosen.has_value() || outstanding == 0 ||
+           (classic_can_begin && !finding.more_may_help) || call->context_.runtime.Now() >= until;
+  }
+
+  void CatchUpOthers() const {
+    const Finding finding = call->Judge();
+    if (!finding.chosen.has_value()) return;
+    for (size_t i = 0; i < call->states_.size(); ++i) {
+      if (call->states_[i].has_value()) {
+        late->Bring(*call->drives_[i], *call->states_[i], *finding.chosen);
+      }
+    }
+  }
+};
+
+void RegisterCall::ReadUnknown(const RegisterContext& context, std::span<RegisterCall* const> calls,
+                               bool catch_up) {
+  Runtime& runtime = context.runtime;
+  const Time start = runtime.Now();
+  Gather<Result<Record>> gather(runtime);
+  std::vector<Reading> readings;
+  for (RegisterCall* call : calls) {
+    Reading reading{call, std::make_shared<LateAnswers>(context, call->key_, catch_up)};
+    reading.until = call->deadline_;
+    call->stale_ = false;
+    for (size_t i = 0; i < call->drives_.size(); ++i) {
+      if (call->states_[i].has_value() || !call->Usable(i)) continue;
+      ++reading.outstanding;
+      call->Ask(i, [i, drive = call->drives_[i], late = reading.late,
+                    answer = gather.Ask(readings.size() * kMostReplicas + i)](Result<Record> record) {
+        if (!late->Take(i, *drive, record)) answer(std::move(record));
+      });
+    }
+    reading.Reconsider(start);
+    readings.push_back(std::move(reading));
+  }
+
+  for (;;) {
+    std::optional<Time> until;
+    for (const Reading& reading : readings) {
+      if (!reading.done) until = std::min(until.value_or(reading.until), reading.until);
+    }
+    if (!until.has_value()) break;
+    if (auto answer = gather.Next(*until)) {
+      Reading& reading = readings[answer->index / kMostReplicas];
+      --reading.outstanding;
+      reading.call->Take(answer->index % kMostReplicas, std::move(answer->value));
+      if (!reading.done) reading.Reconsider(start);
+    } else {
+      for (Reading& reading : readings) {
+        reading.done = reading.done || gather.outstanding() == 0 || runtime.Now() >= reading.until;
+      }
+    }
+  }
+  for (const Reading& reading : readings) {
+    reading.CatchUpOthers();
+    reading.call->last_round_ = runtime.Now() - start;
+  }
+}
+
+void RegisterCall::Ask(size_t replica, Callback<Record> answer) {
+  drives_[replica]->Get(key_, {}, RequestDeadline(), std::move(answer));
+}
+
+// Sends all steps and waits until `needed` replicas took theirs, or cannot any more. With `hurry`, no
+// longer than patience says once a majority did. Returns how many did.
+size_t RegisterCall::SendPuts(const std::vector<Step>& steps, size_t needed, bool hurry) {
+  Runtime& runtime = context_.runtime;
+  const Time start = runtime.Now();
+  Gather<Status> gather(runtime);
+  for (const Step& step : steps) {
+    states_[step.replica].reset();  // until it answers
+    expected_[step.replica] = Replica{step.next.promised, step.next.accepted};
+    failures_[step.replica] = Status();
+    drives_[step.replica]->Put(
+        step.request, RequestDeadline(),
+        [cache = context_.cache, key = key_,
+         answer = gather.Ask(static_cast<size_t>(&step - steps.data()))](Status status) {
+          if (!status.ok()) cache->Forget(key);
+          answer(std::move(status));
+        });
+  }
+
+  size_t done = 0;
+  std::optional<Time> until;
+  while (done < needed && done + gather.outstanding() >= needed) {
+    if (hurry && done >= quorums_.majority && !until) until = runtime.Now() + Patience(start);
+    auto answer = gather.Next(until.value_or(deadline_));
+    if (answer == nullptr) break;
+    const Step& step = steps[answer->index];
+    if (answer->value.ok()) {
+      states_[step.replica] = step.next;
+      ++done;
+    } else {
+      expected_[step.replica].reset();
+      failures_[step.replica] = answer->value;
+      stale_ = stale_ || answer->value.code() == ESTALE;
+    }
+  }
+  last_round_ = runtime.Now() - start;
+  return done;
+}
+
+// A replica that accepted something in this very ballot must not accept another value in it.
+bool RegisterCall::MayAcceptFast(size_t replica, const RememberedRegister& remembered,
+                                 uint64_t slot) {
+  const auto& state = remembered.replicas[replica];
+  return state.has_value() && state->promised < Ballot::Fast(slot) && Usable(replica);
+}
+
+bool RegisterCall::CanGoFast(const RememberedRegister& remembered) {
+  size_t ready = 0;
+  for (size_t i = 0; i < drives_.size(); ++i) {
+    if (MayAcceptFast(i, remembered, remembered.slot + 1)) ++ready;
+  }
+  return ready >= quorums_.fast;
+}
+
+bool RegisterCall::FastRound(OwnChange& own, const RememberedRegister& remembered) {
+  const Ballot ballot = Ballot::Fast(own.slot);
+  const ReplicaState next{ballot, ballot, own.proposal};
+  const Drive::PutRequest request = EncodeRegisterPut(key_, {}, next, durability_);
+  std::vector<Step> steps;
+  for (size_t i = 0; i < drives_.size(); ++i) {
+    if (!MayAcceptFast(i, remembered, own.slot)) continue;
+    const auto& replica = remembered.replicas[i];
+    steps.push_back({i, request, next});
+    steps.back().request.expected =
+        Expected::Version(EncodeRegisterVersion(replica->promised, replica->accepted));
+  }
+  if (steps.size() < quorums_.fast) return false;
+  own.sent = true;
+  ForgetStates();
+  for (size_t i = 0; i < drives_.size(); ++i) {
+    if (remembered.replicas[i].has_value() || !Usable(i)) continue;
+    Ask(i, [i, cache = context_.cache, key = key_, drive = drives_[i]](const Result<Record>& record) {
+      const Result<ReplicaState> state = StateFrom(key, *drive, record);
+      if (state.has_value()) cache->Learn(key, i, {state->promised, state->accepted});
+    });
+  }
+  return SendPuts(steps, quorums_.fast, /*hurry=*/true) >= quorums_.fast;
+}
+
+// Null when no majority promised. Else the states of those that did.
+std::optional<ReplicaStates> RegisterCall::Prepare(const Ballot& ballot,
+                                                   const ReplicaStates& before) {
+  std::vector<Step> steps;
+  for (size_t i = 0; i < before.size(); ++i) {
+    if (!before[i].has_value() || !Usable(i)) continue;
+    const ReplicaState next{ballot, before[i]->accepted, before[i]->proposal};
+    steps.push_back({i,
+                     EncodeRegisterPut(
+                         key_, EncodeRegisterVersion(before[i]->promised, before[i]->accepted), next,
+                         Durability::kWriteBack),
+                     next});
+  }
+  if (SendPuts(steps, quorums_.majority, /*hurry=*/false) < quorums_.majority) return std::nullopt;
+  ReplicaStates promised = states_;
+  for (auto& state : promised) {
+    if (state.has_value() && state->promised != ballot) state.reset();
+  }
+  return promised;
+}
+
+// Also sent to those that have not answered whether they promise: the version that it requires cannot
+// come about in any other way.
+bool RegisterCall::Accept(const Ballot& ballot, const ProposalPtr& proposal,
+                          const ReplicaStates& before) {
+  const ReplicaState next{ballot, ballot, proposal};
+  const Drive::PutRequest request = EncodeRegisterPut(key_, {}, next, durability_);
+  std::vector<Step> steps;
+  for (size_t i = 0; i < before.size(); ++i) {
+    if (!before[i].has_value() || !expected_[i].has_value() || !Usable(i)) continue;
+    if (expected_[i]->promised != ballot) continue;
+    steps.push_back({i, request, next});
+    steps.back().request.expected =
+        Expected::Version(EncodeRegisterVersion(ballot, before[i]->accepted));
+  }
+  return SendPuts(steps, quorums_.majority, /*hurry=*/false) >= quorums_.majority;
+}
+
+// One attempt to find out, and where needed to decide, what is chosen. Null: somebody else was in the
+// way, or too few replicas answered. With `insist`, what is chosen already is accepted once more.
+std::optional<RegisterCall::Settled> RegisterCall::ClassicRound(OwnChange* own, uint64_t least_slot,
+                                                                bool insist) {
+  const Ballot ballot = NextBallot(states_, least_slot, context_.runtime.Random());
+  const ReplicaStates before = states_;
+  const std::optional<ReplicaStates> promised = Prepare(ballot, before);
+  if (!promised.has_value()) return std::nullopt;
+
+  const Finding finding = pinstripe::Judge(quorums_, *promised);
+  ProposalPtr proposal;
+  if (finding.chosen.has_value()) {
+    const Chosen& chosen = *finding.chosen;
+    if (own != nullptr && chosen.slot == own->seen_slot && ballot.slot > chosen.slot) {
+      own->MoveTo(ballot.slot);
+      proposal = own->proposal;
+    } else if (insist && chosen.slot == ballot.slot) {
+      proposal = chosen.proposal;
+    } else {
+      return Settled{chosen};
+    }
+  } else {
+    // Something was accepted in the ballot's slot, or all those promises would show what is chosen.
+    proposal = MayBeChosen(quorums_, *promised, ballot.slot);
+    const bool own_slot = own != nullptr && own->slot == ballot.slot;
+    if (proposal == nullptr && own_slot) proposal = own->proposal;
+    if (proposal == nullptr) proposal = MostAccepted(*promised, ballot.slot);
+  }
+  if (own != nullptr && proposal == own->proposal) own->sent = true;
+  if (!Accept(ballot, proposal, before)) return std::nullopt;
+  return Settled{{ballot.slot, ballot, proposal}, true};
+}
+
+Result<RegisterCall::Settled> RegisterCall::Settle(OwnChange* own) {
+  const auto still_as_seen = [own](const Chosen& chosen) {
+    return own != nullptr && chosen.slot == own->seen_slot;
+  };
+  RegisterCall* const self = this;
+  for (int attempt = 0;; ++attempt) {
+    if (stale_ || CountKnown(states_) < quorums_.majority) {
+      ReadUnknown(context_, {&self, 1}, /*catch_up=*/own == nullptr);
+    }
+    if (CountKnown(states_) >= quorums_.majority) {
+      const Finding finding = Judge();
+      if (finding.chosen && !still_as_seen(*finding.chosen)) return Settled{*finding.chosen};
+      // A reader that comes upon a change lets it finish before it interferes.
+      if (own != nullptr || finding.quiet || attempt > 0) {
+        const uint64_t least_slot = finding.chosen ? finding.chosen->slot + 1 : 0;
+        const auto settled = ClassicRound(own, least_slot, /*insist=*/false);
+        if (settled.has_value() && !still_as_seen(settled->chosen)) return *settled;
+      }
+    }
+    if (DrivesAreFull() || context_.runtime.Now() >= deadline_) {
+      return tl::unexpected(Error(own));
+    }
+    BackOff(attempt);
+    ForgetStates();
+  }
+}
+
+Status RegisterCall::MakeDurable() {
+  RegisterCall* const self = this;
+  for (int attempt = 0;; ++attempt) {
+    ForgetStates();
+    ReadUnknown(context_, {&self, 1}, /*catch_up=*/false);
+    if (CountKnown(states_) >= quorums_.majority) {
+      const auto settled = ClassicRound(nullptr, 0, /*insist=*/true);
+      if (settled.has_value() && settled->accepted_here) return {};
+    }
+    if (DrivesAreFull() || context_.runtime.Now() >= deadline_) {
+      return Error(nullptr).Context("applied, but it may have happened only until the next power loss");
+    }
+    BackOff(attempt);
+  }
+}
+
+void RegisterCall::BackOff(int attempt) {
+  const bool too_few = CountKnown(states_) < quorums_.majority;
+  const Duration unit = std::max<Duration>(last_round_, too_few ? Duration(10ms) : Duration(100us));
+  const Duration most = std::min(unit * (1 << std::min(attempt, 8)), kLongestBackOff);
+  const Duration delay(context_.runtime.Random() % static_cast<uint64_t>(most.count()));
+  const Time now = context_.runtime.Now();
+  context_.runtime.NewSignal()->WaitUntil(std::min(now + delay, deadline_));
+}
+
+bool RegisterCall::DrivesAreFull() const {
+  const auto full = std::count_if(failures_.begin(), failures_.end(),
+                                  [](const Status& status) { return status.code() == ENOSPC; });
+  return static_cast<size_t>(full) + quorums_.majority > quorums_.replicas;
+}
+
+Status RegisterCall::Error(const OwnChange* own) const {
+  std::string reasons;
+  for (const Status& failure : failures_) {
+    if (failure.ok() || failure.code() == ESTALE) continue;
+    reasons += reasons.empty() ? ": " : "; ";
+    reasons += failure.message();
+  }
+  const size_t known = CountKnown(states_);
+  std::string text = fmt::format("{}: ", Title());
+  if (own != nullptr && own->sent) text += "the change may have happened: ";
+  if (known < quorums_.majority) {
+    text += fmt::format("{} of {} replicas needed, {} answered well", quorums_.majority,
+                        quorums_.replicas, known);
+  } else if (DrivesAreFull()) {
+    text += "its drives are full";
+  } else {
+    text += "others kept changing it, or answers were lost, until the time was up";
+  }
+  return Status(DrivesAreFull() ? ENOSPC : EIO, text + reasons);
+}
+
+RememberedRegister RegisterCall::Known(const Chosen& chosen) const {
+  return {.slot = chosen.slot,
+          .nonce = chosen.proposal->nonce,
+          .earlier = chosen.proposal->earlier,
+          .replicas = expected_};
+}
+
+}  // namespace pinstripe

@@ -1,0 +1,132 @@
+// One call on one register: the rounds of the protocol, straight-line code over the register's
+// replicas. What the rules say is in register_rules.h; here they are carried out.
+//
+// One thread. Requests that are still on their way when a call ends keep what they need alive.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/runtime.h"
+#include "base/status.h"
+#include "cluster/gather.h"
+#include "cluster/register_cache.h"
+#include "cluster/register_record.h"
+#include "cluster/register_rules.h"
+#include "cluster/register_store.h"
+#include "drive/drive.h"
+
+namespace pinstripe {
+
+// What the calls of a store share. Requests on their way may outlive the store, not the runtime.
+struct RegisterContext {
+  Runtime& runtime;
+  RegisterStore::Options options;
+  std::shared_ptr<RegisterCache> cache;
+};
+
+// A change that this call wants, in the slot after the one that its caller has seen.
+struct OwnChange {
+  uint64_t seen_slot = 0;
+  uint64_t slot = 0;
+  ProposalPtr proposal;
+  bool sent = false;  // some replica may have accepted it
+
+  // To another slot than the next one: only where replicas forgot the slots between.
+  void MoveTo(uint64_t new_slot);
+};
+
+class RegisterCall {
+ public:
+  RegisterCall(const RegisterContext& context, const RegisterName& name, std::vector<Drive*> drives,
+               Durability durability = Durability::kWriteBack);
+
+  // Asks every replica whose state is not known, for all of `calls` at once, until each knows what is
+  // chosen or cannot learn more without waiting long. With `catch_up`, replicas that are behind are
+  // given what is chosen.
+  static void ReadUnknown(const RegisterContext& context, std::span<RegisterCall* const> calls,
+                          bool catch_up);
+
+  Finding Judge() const { return pinstripe::Judge(quorums_, states_); }
+
+  struct Settled {
+    Chosen chosen;
+    bool accepted_here = false;  // a quorum told this call that it accepted the value
+  };
+  // Without a change of its own: the current value. With one: the value in the change's slot or a later
+  // one, or the current one if that is not what its caller has seen.
+  Result<Settled> Settle(OwnChange* own);
+
+  // Whether enough replicas are up and in a state for the fast round of the slot after the remembered.
+  bool CanGoFast(const RememberedRegister& remembered);
+
+  // For a call that had to wait for others after its replicas were asked: the time that it may take
+  // begins now, if enough of them answered.
+  void Restart();
+
+  // Tries to get `own` chosen in the fast round, from what is remembered. False: not known to be.
+  bool FastRound(OwnChange& own, const RememberedRegister& remembered);
+
+  // Lets the next classic round suppose that no replica was ever written. Puts find out.
+  void SupposeNeverWritten();
+
+  // Makes sure that what is chosen is accepted durably by a majority.
+  Status MakeDurable();
+
+  // The states that the replicas are in, or will be when they answer, for the next change.
+  RememberedRegister Known(const Chosen& chosen) const;
+
+  const std::string& key() const { return key_; }
+  size_t replicas() const { return drives_.size(); }
+  std::string Title() const;  // "register 17/E..."
+
+ private:
+  using Replica = RememberedRegister::Replica;
+  struct Step {
+    size_t replica;
+    Drive::PutRequest request;
+    ReplicaState next;
+  };
+  struct Reading;
+
+  size_t SendPuts(const std::vector<Step>& steps, size_t needed, bool hurry);
+  std::optional<Settled> ClassicRound(OwnChange* own, uint64_t least_slot, bool insist);
+  std::optional<ReplicaStates> Prepare(const Ballot& ballot, const ReplicaStates& before);
+  bool Accept(const Ballot& ballot, const ProposalPtr& proposal, const ReplicaStates& before);
+
+  void Take(size_t replica, Result<Record> record);
+  void Ask(size_t replica, Callback<Record> answer);
+  bool Usable(size_t replica);
+  bool MayAcceptFast(size_t replica, const RememberedRegister& remembered, uint64_t slot);
+  void ForgetStates();
+  void BackOff(int attempt);
+  bool DrivesAreFull() const;
+  Status Error(const OwnChange* own) const;
+  Duration Patience(Time start) const;
+  Time RequestDeadline() const;
+
+  const RegisterContext& context_;
+  const RegisterName name_;
+  const std::string key_;  // of the record
+  const std::vector<Drive*> drives_;
+  const Durability durability_;
+  const Quorums quorums_;
+  Time deadline_;
+
+  // Facts: each state is one that the replica was in during this call.
+  ReplicaStates states_;
+  // The states in which the replicas are expected to be: also those that did not answer yet.
+  std::vector<std::optional<Replica>> expected_;
+  std::vector<Status> failures_;  // the last one of each replica
+  bool stale_ = false;            // some replica was in another state than expected
+  Duration last_round_{};
+};
+
+std::string RegisterRecordKey(const std::string& prefix, const RegisterName& name);
+
+}  // namespace pinstripe

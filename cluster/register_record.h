@@ -1,0 +1,70 @@
+// What one replica of a register keeps: which ballot it promised, which it accepted, and the value it
+// accepted; and how that is written on its drive. docs/format.md, "Registers", has the bytes.
+
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "drive/drive.h"
+
+namespace pinstripe {
+
+// Names an attempt to get a value chosen. Ordered by slot, then round, then proposer.
+struct Ballot {
+  uint64_t slot = 0;
+  uint32_t round = 0;     // 0: the fast round, which all proposers share
+  uint64_t proposer = 0;  // of a classic round: random, so that no two attempts are equal
+
+  static Ballot Fast(uint64_t slot) { return {slot, 0, 0}; }
+  bool fast() const { return round == 0; }
+  friend auto operator<=>(const Ballot&, const Ballot&) = default;
+};
+
+// 16 random bytes that name a change.
+struct Nonce {
+  uint64_t high = 0;
+  uint64_t low = 0;
+  friend auto operator<=>(const Nonce&, const Nonce&) = default;
+};
+
+// How many of its predecessors a value names.
+inline constexpr size_t kEarlierNonces = 16;
+
+// A value as a change proposed it. Immutable, and shared by all who speak of it.
+struct Proposal {
+  Nonce nonce;
+  // The first halves of the nonces chosen in the slots before, newest first: by them a change whose
+  // answers were lost finds out that it was applied although others came after it.
+  std::vector<uint64_t> earlier;
+  std::optional<std::string> value;  // null: absent
+};
+using ProposalPtr = std::shared_ptr<const Proposal>;
+
+// What is chosen in slot 0: nothing.
+const ProposalPtr& NeverWritten();
+
+struct ReplicaState {
+  Ballot promised;
+  Ballot accepted;
+  ProposalPtr proposal = NeverWritten();
+};
+
+// The version of a record, empty for a replica that was never written.
+std::string EncodeRegisterVersion(const Ballot& promised, const Ballot& accepted);
+
+// The versioned put that brings a replica from the state `expected` into the state `next`.
+Drive::PutRequest EncodeRegisterPut(const std::string& key, std::string expected,
+                                    const ReplicaState& next, Durability durability);
+
+// EBADMSG when anything about the record is not as it was written: tag, version, key, format.
+Result<ReplicaState> DecodeRegister(std::string_view key, const Record& record);
+
+}  // namespace pinstripe

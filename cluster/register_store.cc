@@ -1,0 +1,318 @@
+#include "cluster/register_store.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "base/coding.h"
+#include "base/log.h"
+#include "base/try.h"
+#include "cluster/gather.h"
+#include "cluster/register_call.h"
+
+namespace pinstripe {
+namespace {
+
+using Settled = RegisterCall::Settled;
+
+constexpr size_t kMaxRegisterKeyBytes = 1024;
+constexpr size_t kReadAtOnce = 64;        // registers, so that a few hundred requests are on their way
+constexpr uint32_t kLeastScanKeys = 32;   // asked for at once: removed registers are among them
+
+RegisterValue ValueOf(const Chosen& chosen) { return {chosen.slot, chosen.proposal->value}; }
+
+Status CheckName(const RegisterName& name) {
+  if (name.key.empty() || name.key.size() > kMaxRegisterKeyBytes) {
+    return Fail(EINVAL, "a register's key has 1..{} bytes, not {}", kMaxRegisterKeyBytes,
+                name.key.size());
+  }
+  return {};
+}
+
+}  // namespace
+
+class RegisterStore::Impl {
+ public:
+  Impl(Runtime& runtime, ReplicaLocator& locator, Options options)
+      : runtime_(runtime),
+        locator_(locator),
+        context_{runtime, options, std::make_shared<RegisterCache>(options.remembered)} {}
+
+  std::vector<Result<RegisterValue>> ReadMany(std::span<const RegisterName> names);
+  Result<ChangeOutcome> Change(const RegisterName& name, const RegisterValue& seen,
+                               std::optional<std::string> value, Durability durability);
+  Result<ScanPage> Scan(uint32_t group, const std::string& first, const std::string& last,
+                        size_t max);
+
+ private:
+  // Keys that a majority of replicas hold between them, up to a key from which on they may hold more.
+  struct KeyPage {
+    std::set<std::string> keys;
+    std::optional<std::string> through;  // null: there are no more
+  };
+  Result<KeyPage> ReadKeys(uint32_t group, const std::string& first, const std::string& last,
+                           uint32_t max);
+  std::optional<KeyPage> AskForKeys(const std::vector<Drive*>& drives, const std::string& first,
+                                    const std::string& last, uint32_t max, Time deadline,
+                                    std::string& reasons);
+
+  std::unique_ptr<RegisterCall> NewCall(const RegisterName& name,
+                                        Durability durability = Durability::kWriteBack);
+  Result<RegisterValue> Finish(RegisterCall& call);
+  Result<ChangeOutcome> Conclude(RegisterCall& call, const OwnChange& own, const Settled& settled,
+                                 Durability durability);
+  void Remember(const RegisterCall& call, const Chosen& chosen);
+  std::shared_ptr<const RememberedRegister> Recall(const RegisterCall& call, uint64_t slot,
+                                                   size_t replicas);
+  Proposal NewProposal(const RememberedRegister& replaced, std::optional<std::string> value);
+
+  Runtime& runtime_;
+  ReplicaLocator& locator_;
+  const RegisterContext context_;
+};
+
+std::unique_ptr<RegisterCall> RegisterStore::Impl::NewCall(const RegisterName& name,
+                                                           Durability durability) {
+  return std::make_unique<RegisterCall>(context_, name, locator_.Replicas(name.group), durability);
+}
+
+void RegisterStore::Impl::Remember(const RegisterCall& call, const Chosen& chosen) {
+  if (chosen.slot > 0) context_.cache->Remember(call.key(), call.Known(chosen));
+}
+
+// ---- Reading
+
+std::vector<Result<RegisterValue>> RegisterStore::Impl::ReadMany(
+    std::span<const RegisterName> names) {
+  std::vector<Result<RegisterValue>> values;
+  while (values.size() < names.size()) {
+    const auto batch = names.subspan(values.size(), std::min(kReadAtOnce, names.size() - values.size()));
+    std::vector<std::unique_ptr<RegisterCall>> calls;
+    std::vector<RegisterCall*> asked;
+    for (const RegisterName& name : batch) {
+      calls.push_back(NewCall(name));
+      if (CheckName(name).ok()) asked.push_back(calls.back().get());
+    }
+    RegisterCall::ReadUnknown(context_, asked, /*catch_up=*/true);
+    for (size_t i = 0; i < batch.size(); ++i) {
+      const Status named_well = CheckName(batch[i]);
+      values.push_back(named_well.ok() ? Finish(*calls[i]) : tl::unexpected(named_well));
+    }
+  }
+  return values;
+}
+
+// After the replicas were asked once.
+Result<RegisterValue> RegisterStore::Impl::Finish(RegisterCall& call) {
+  call.Restart();
+  const Settled settled = TRY(call.Settle(nullptr));
+  Remember(call, settled.chosen);
+  return ValueOf(settled.chosen);
+}
+
+// ---- Changing
+
+std::shared_ptr<const RememberedRegister> RegisterStore::Impl::Recall(const RegisterCall& call,
+                                                                      uint64_t slot,
+                                                                      size_t replicas) {
+  auto remembered = context_.cache->Find(call.key());
+  if (remembered != nullptr && remembered->slot == slot && remembered->replicas.size() == replicas) {
+    return remembered;
+  }
+  if (slot > 0) return nullptr;
+  RememberedRegister never_written;
+  never_written.replicas.resize(replicas, RememberedRegister::Replica());
+  return std::make_shared<const RememberedRegister>(std::move(never_written));
+}
+
+Proposal RegisterStore::Impl::NewProposal(const RememberedRegister& replaced,
+                                          std::optional<std::string> value) {
+  Proposal proposal{.nonce = {runtime_.Random(), runtime_.Random()}, .value = std::move(value)};
+  if (replaced.slot > 0) proposal.earlier = EarlierNonces(replaced.nonce, replaced.earlier);
+  return proposal;
+}
+
+Result<ChangeOutcome> RegisterStore::Impl::Change(const RegisterName& name,
+                                                  const RegisterValue& seen,
+                                                  std::optional<std::string> value,
+                                                  Durability durability) {
+  TRY(CheckName(name));
+  if (value.has_value() && value->size() > kMaxRegisterBytes) {
+    return Fail(EFBIG, "a register holds up to {} bytes, not {}", kMaxRegisterBytes, value->size());
+  }
+  const auto call = NewCall(name, durability);
+  auto remembered = Recall(*call, seen.slot, call->replicas());
+  if (remembered != nullptr && !call->CanGoFast(*remembered)) {
+    if (seen.slot == 0) {
+      call->SupposeNeverWritten();
+    } else {
+      remembered = nullptr;
+    }
+  }
+  if (remembered == nullptr) {
+    const Settled settled = TRY(call->Settle(nullptr));
+    Remember(*call, settled.chosen);
+    if (settled.chosen.slot != seen.slot) return ChangeOutcome{.now = ValueOf(settled.chosen)};
+    remembered = std::make_shared<const RememberedRegister>(call->Known(settled.chosen));
+  }
+
+  OwnChange own{.seen_slot = seen.slot, .slot = seen.slot + 1};
+  own.proposal = std::make_shared<const Proposal>(NewProposal(*remembered, std::move(value)));
+  Settled settled;
+  if (call->CanGoFast(*remembered) && call->FastRound(own, *remembered)) {
+    settled = {{own.slot, Ballot::Fast(own.slot), own.proposal}, true};
+  } else {
+    settled = TRY(call->Settle(&own));
+  }
+  Remember(*call, settled.chosen);
+  return Conclude(*call, own, settled, durability);
+}
+
+Result<ChangeOutcome> RegisterStore::Impl::Conclude(RegisterCall& call, const OwnChange& own,
+                                                    const Settled& settled,
+                                                    Durability durability) {
+  const std::optional<bool> applied =
+      own.sent ? WasChosen(settled.chosen, own.slot, own.proposal->nonce) : false;
+  if (!applied.has_value()) {
+    return Fail(EIO, "{}: the change may have happened: {} others came before that could be found out",
+                call.Title(), settled.chosen.slot - own.slot);
+  }
+  if (!*applied) return ChangeOutcome{.now = ValueOf(settled.chosen)};
+  if (durability == Durability::kWriteThrough && !settled.accepted_here) TRY(call.MakeDurable());
+  return ChangeOutcome{.applied = true, .now = {own.slot, own.proposal->value}};
+}
+
+// ---- Scanning
+
+namespace {
+
+// What one drive answered, if it is what was asked for.
+Status CheckKeys(const std::vector<std::string>& keys, const std::string& first,
+                 const std::string& last, uint32_t max) {
+  const bool in_order = std::adjacent_find(keys.begin(), keys.end(), std::greater_equal<>()) ==
+                        keys.end();
+  const bool in_range = keys.empty() || (keys.front() >= first && keys.back() <= last);
+  if (keys.size() <= max && in_order && in_range) return {};
+  return Fail(EBADMSG, "answered a range with keys that were not asked for");
+}
+
+}  // namespace
+
+// Null when no majority answered well.
+std::optional<RegisterStore::Impl::KeyPage> RegisterStore::Impl::AskForKeys(
+    const std::vector<Drive*>& drives, const std::string& first, const std::string& last,
+    uint32_t max, Time deadline, std::string& reasons) {
+  const size_t majority = drives.size() / 2 + 1;
+  const Time until = std::min(deadline, runtime_.Now() + context_.options.drive_timeout);
+  Gather<Result<std::vector<std::string>>> gather(runtime_);
+  reasons.clear();
+  for (size_t i = 0; i < drives.size(); ++i) {
+    if (drives[i] != nullptr && drives[i]->IsUp()) {
+      drives[i]->Range(first, last, max, /*reverse=*/false, until, gather.Ask(i));
+    } else {
+      reasons += fmt::format("{}: away; ", drives[i] == nullptr ? "a drive" : drives[i]->name());
+    }
+  }
+
+  KeyPage page;
+  size_t good = 0;
+  while (good < majority) {
+    const auto answer = gather.Next(deadline);
+    if (answer == nullptr) return std::nullopt;
+    const Status status = answer->value.has_value() ? CheckKeys(*answer->value, first, last, max)
+                                                    : answer->value.error();
+    if (!status.ok()) {
+      reasons += fmt::format("{}: {}; ", drives[answer->index]->name(), status.message());
+      continue;
+    }
+    ++good;
+    page.keys.insert(answer->value->begin(), answer->value->end());
+    // A drive whose answer is full may hold more behind it: nobody knows what, beyond the lowest of
+    // these ends.
+    if (answer->value->size() == max) {
+      const std::string& end = answer->value->back();
+      page.through = std::min(page.through.value_or(end), end);
+    }
+  }
+  if (page.through.has_value()) page.keys.erase(page.keys.upper_bound(*page.through), page.keys.end());
+  return page;
+}
+
+Result<RegisterStore::Impl::KeyPage> RegisterStore::Impl::ReadKeys(uint32_t group,
+                                                                   const std::string& first,
+                                                                   const std::string& last,
+                                                                   uint32_t max) {
+  const std::vector<Drive*> drives = locator_.Replicas(group);
+  const Time deadline = runtime_.Now() + context_.options.timeout;
+  std::string reasons;
+  for (;;) {
+    if (auto page = AskForKeys(drives, first, last, max, deadline, reasons)) return *std::move(page);
+    if (runtime_.Now() >= deadline) {
+      return Fail(EIO, "list registers of group {}: {} of {} replicas needed: {}", group,
+                  drives.size() / 2 + 1, drives.size(), reasons);
+    }
+    runtime_.NewSignal()->WaitUntil(
+        std::min(deadline, runtime_.Now() + std::chrono::milliseconds(100)));
+  }
+}
+
+Result<RegisterStore::ScanPage> RegisterStore::Impl::Scan(uint32_t group, const std::string& first,
+                                                          const std::string& last, size_t max) {
+  const size_t wanted = std::max<size_t>(max, 1);
+  const std::string prefix = RegisterRecordKey(context_.options.prefix, {group, ""});
+  const auto asked = static_cast<uint32_t>(
+      std::clamp<size_t>(wanted, kLeastScanKeys, kMaxRangeKeys));
+  ScanPage page;
+  page.next = first;
+  while (page.next.has_value() && page.entries.empty()) {
+    if (*page.next > last) return ScanPage{};
+    const KeyPage keys = TRY(ReadKeys(group, prefix + *page.next, prefix + last, asked));
+    std::vector<RegisterName> names;
+    for (const std::string& key : keys.keys) {
+      if (names.size() == wanted) break;
+      names.push_back({group, key.substr(prefix.size())});
+    }
+    // The lowest key after the one that was looked at last.
+    if (names.size() < keys.keys.size()) {
+      page.next = names.back().key + '\0';
+    } else if (keys.through.has_value()) {
+      page.next = keys.through->substr(prefix.size()) + '\0';
+    } else {
+      page.next.reset();
+    }
+    const auto values = ReadMany(names);
+    for (size_t i = 0; i < names.size(); ++i) {
+      const RegisterValue value = TRY(values[i]);
+      if (value.value.has_value()) page.entries.push_back({names[i].key, value});
+    }
+  }
+  return page;
+}
+
+// ---- RegisterStore
+
+RegisterStore::RegisterStore(Runtime& runtime, ReplicaLocator& locator, Options options)
+    : impl_(std::make_unique<Impl>(runtime, locator, std::move(options))) {}
+
+RegisterStore::~RegisterStore() = default;
+
+Result<RegisterValue> RegisterStore::Read(const RegisterName& name) {
+  return std::move(ReadMany({&name, 1}).front());
+}
+
+std::vector<Result<RegisterValue>> RegisterStore::ReadMany(std::span<const RegisterName> names) {
+  return impl_->ReadMany(names);
+}
+
+Result<ChangeOutcome> RegisterStore::Change(const RegisterName& name, const RegisterValue& seen,
+                                            std::optional<std::string> value,
+                                            Durability durability) {
+  return impl_->Change(name, seen, std::move(value), durability);
+}
+
+Result<RegisterStore::ScanPage> RegisterStore::Scan(uint32_t group, const std::string& first,
+                                                    const std::string& last, size_t max) {
+  return impl_->Scan(group, first, last, max);
+}
+
+}  // namespace pinstripe

@@ -1,0 +1,473 @@
+#include "cluster/register_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cluster/register_call.h"
+#include "tests/support/expect_ok.h"
+#include "tests/support/replica_set.h"
+#include "tests/support/sim_runtime.h"
+
+namespace pinstripe {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+const RegisterName kName{7, "name"};
+constexpr Duration kRoundTrip = 200ms;  // long compared with what chance adds
+
+// A store on `count` drives whose answers take kRoundTrip, so that round trips can be counted.
+class Replicas {
+ public:
+  explicit Replicas(size_t count) : set(sim, count) {
+    set.SetAll(Healthy());
+  }
+
+  static DriveFaults Healthy() { return {.least_latency = kRoundTrip / 2, .most_latency = kRoundTrip / 2}; }
+  static DriveFaults Down() { return {.down = true}; }
+
+  std::unique_ptr<RegisterStore> NewStore() {
+    clients.push_back(std::make_unique<ReplicaClient>(sim, set));
+    return std::make_unique<RegisterStore>(sim, *clients.back(),
+                                           RegisterStore::Options{.prefix = "\1c",
+                                           .straggler = 2 * kRoundTrip});
+  }
+
+  // Lets everything that is on its way arrive, then counts from zero.
+  void Settle() {
+    sim.Sleep(1s);
+    set.ForgetRequests();
+    start = sim.Now();
+  }
+  // Since Settle().
+  int64_t RoundTrips() { return (sim.Now() - start + kRoundTrip / 2) / kRoundTrip; }
+
+  SimRuntime sim{1};
+  ReplicaSet set;
+  std::vector<std::unique_ptr<ReplicaClient>> clients;
+  Time start{};
+};
+
+class RegisterStoreTest : public testing::Test {
+ protected:
+  RegisterValue Set(RegisterStore& store, const RegisterValue& seen, std::optional<std::string> to) {
+    const Result<ChangeOutcome> outcome = store.Change(kName, seen, std::move(to));
+    EXPECT_OK(outcome);
+    EXPECT_TRUE(outcome->applied);
+    return outcome->now;
+  }
+
+  Replicas three_{3};
+  std::unique_ptr<RegisterStore> store_ = three_.NewStore();
+  std::unique_ptr<RegisterStore> other_ = three_.NewStore();
+};
+
+TEST_F(RegisterStoreTest, WhatWasNeverWrittenIsAbsentInSlotZero) {
+  const Result<RegisterValue> value = store_->Read(kName);
+  ASSERT_OK(value);
+  EXPECT_EQ(value->slot, 0u);
+  EXPECT_EQ(value->value, std::nullopt);
+}
+
+TEST_F(RegisterStoreTest, EveryChangeRaisesTheSlotByOne) {
+  RegisterValue value = Set(*store_, {}, "a");
+  EXPECT_EQ(value.slot, 1u);
+  value = Set(*store_, value, "b");
+  EXPECT_EQ(value.slot, 2u);
+  const Result<RegisterValue> read = other_->Read(kName);
+  ASSERT_OK(read);
+  EXPECT_EQ(read->slot, 2u);
+  EXPECT_EQ(read->value, "b");
+}
+
+TEST_F(RegisterStoreTest, AChangeOfWhatIsNoLongerCurrentIsRefusedWithTheValueThatIs) {
+  const RegisterValue first = Set(*store_, {}, "a");
+  Set(*other_, first, "b");
+  const Result<ChangeOutcome> late = store_->Change(kName, first, "c");
+  ASSERT_OK(late);
+  EXPECT_FALSE(late->applied);
+  EXPECT_EQ(late->now.slot, 2u);
+  EXPECT_EQ(late->now.value, "b");
+}
+
+TEST_F(RegisterStoreTest, OfTwoWhoCreateItOneLoses) {
+  Set(*store_, {}, "mine");
+  const Result<ChangeOutcome> second = other_->Change(kName, {}, "yours");
+  ASSERT_OK(second);
+  EXPECT_FALSE(second->applied);
+  EXPECT_EQ(second->now.value, "mine");
+}
+
+TEST_F(RegisterStoreTest, ARemovedOneIsAbsentAndMayBeWrittenAgain) {
+  RegisterValue value = Set(*store_, {}, "a");
+  value = Set(*store_, value, std::nullopt);
+  Result<RegisterValue> read = other_->Read(kName);
+  ASSERT_OK(read);
+  EXPECT_EQ(read->value, std::nullopt);
+  EXPECT_EQ(read->slot, 2u);
+  Set(*other_, *read, "b");
+  EXPECT_EQ(store_->Read(kName)->value, "b");
+}
+
+TEST_F(RegisterStoreTest, AnEmptyValueIsPresent) {
+  Set(*store_, {}, "");
+  EXPECT_EQ(other_->Read(kName)->value, "");
+}
+
+TEST_F(RegisterStoreTest, RefusesWhatDoesNotFit) {
+  EXPECT_FAILS(store_->Change(kName, {}, std::string(kMaxRegisterBytes + 1, 'x')), EFBIG);
+  EXPECT_OK(store_->Change(kName, {}, std::string(kMaxRegisterBytes, 'x')));
+  EXPECT_FAILS(store_->Read({1, ""}), EINVAL);
+  EXPECT_FAILS(store_->Change({1, std::string(1025, 'x')}, {}, "a"), EINVAL);
+}
+
+// ---- What it costs: docs/format.md, "Registers: costs".
+
+TEST_F(RegisterStoreTest, AQuietReadIsOneRoundTrip) {
+  Set(*store_, {}, "a");
+  three_.Settle();
+  ASSERT_OK(other_->Read(kName));
+  EXPECT_EQ(three_.RoundTrips(), 1);
+  EXPECT_EQ(three_.set.requests().get, 3u);
+  EXPECT_EQ(three_.set.requests().put, 0u);
+}
+
+TEST_F(RegisterStoreTest, ReadingManyTakesAsLongAsReadingOne) {
+  std::vector<RegisterName> names;
+  for (int i = 0; i < 50; ++i) names.push_back({7, fmt::format("{}", i)});
+  ASSERT_OK(store_->Change(names[17], {}, "a"));
+  three_.Settle();
+  const auto values = other_->ReadMany(names);
+  EXPECT_EQ(three_.RoundTrips(), 1);
+  ASSERT_EQ(values.size(), 50u);
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_OK(values[i]);
+    EXPECT_EQ(values[i]->value, i == 17 ? std::optional<std::string>("a") : std::nullopt);
+  }
+}
+
+TEST_F(RegisterStoreTest, CreatingIsOneRoundTrip) {
+  three_.Settle();
+  Set(*store_, {}, "a");
+  EXPECT_EQ(three_.RoundTrips(), 1);
+  EXPECT_EQ(three_.set.requests().get, 0u);
+  EXPECT_EQ(three_.set.requests().put, 3u);
+}
+
+TEST_F(RegisterStoreTest, ChangingAgainIsOneRoundTrip) {
+  const RegisterValue value = Set(*store_, {}, "a");
+  three_.Settle();
+  Set(*store_, value, "b");
+  EXPECT_EQ(three_.RoundTrips(), 1);
+  EXPECT_EQ(three_.set.requests().get, 0u);
+  EXPECT_EQ(three_.set.requests().put, 3u);
+}
+
+TEST_F(RegisterStoreTest, ChangingWhatWasReadIsOneRoundTrip) {
+  Set(*store_, {}, "a");
+  const Result<RegisterValue> read = other_->Read(kName);
+  ASSERT_OK(read);
+  three_.Settle();
+  Set(*other_, *read, "b");
+  EXPECT_EQ(three_.RoundTrips(), 1);
+  EXPECT_EQ(three_.set.requests().put, 3u);
+}
+
+TEST_F(RegisterStoreTest, ChangingWhatIsNotRememberedIsTwoRoundTrips) {
+  const RegisterValue value = Set(*store_, {}, "a");
+  three_.Settle();
+  Set(*other_, value, "b");
+  EXPECT_EQ(three_.RoundTrips(), 2);
+}
+
+TEST_F(RegisterStoreTest, WithADriveAwayAReadFinishesWhatOnlyThatOneCouldConfirm) {
+  Set(*store_, {}, "a");
+  three_.set.drives[1]->Set(Replicas::Down());
+  three_.Settle();
+  EXPECT_EQ(other_->Read(kName)->value, "a");
+  EXPECT_EQ(three_.RoundTrips(), 3);  // read, prepare, accept
+  three_.Settle();
+  EXPECT_EQ(other_->Read(kName)->value, "a");
+  EXPECT_EQ(three_.RoundTrips(), 1);  // once and for all
+}
+
+TEST_F(RegisterStoreTest, WithADriveAwayThreeReplicasTakeTwoRoundTripsToCreate) {
+  three_.set.drives[1]->Set(Replicas::Down());
+  three_.Settle();
+  Set(*store_, {}, "a");
+  EXPECT_EQ(three_.RoundTrips(), 2);  // prepare, accept
+}
+
+TEST(RegisterStore, FiveReplicasGoFastWithADriveAway) {
+  Replicas five(5);
+  auto store = five.NewStore();
+  five.set.drives[0]->Set(Replicas::Down());
+  five.Settle();
+  const Result<ChangeOutcome> created = store->Change(kName, {}, "a");
+  ASSERT_OK(created);
+  EXPECT_EQ(five.RoundTrips(), 1);
+  ASSERT_OK(store->Change(kName, created->now, "b"));
+  EXPECT_EQ(five.RoundTrips(), 2);
+  ASSERT_OK(five.NewStore()->Read(kName));
+  EXPECT_EQ(five.RoundTrips(), 3);
+}
+
+TEST(RegisterStore, OneReplicaIsAConditionalPut) {
+  Replicas one(1);
+  auto store = one.NewStore();
+  auto other = one.NewStore();
+  const Result<ChangeOutcome> created = store->Change(kName, {}, "a");
+  ASSERT_OK(created);
+  EXPECT_TRUE(created->applied);
+  EXPECT_FALSE(other->Change(kName, {}, "b")->applied);
+  EXPECT_EQ(other->Read(kName)->value, "a");
+  EXPECT_TRUE(other->Change(kName, created->now, "c")->applied);
+  EXPECT_EQ(store->Read(kName)->value, "c");
+}
+
+// ---- Drives that fail.
+
+TEST_F(RegisterStoreTest, SurvivesTheLossOfAMinority) {
+  Set(*store_, {}, "a");
+  three_.set.drives[0]->Set(Replicas::Down());
+  const Result<RegisterValue> read = other_->Read(kName);
+  ASSERT_OK(read);
+  Set(*other_, *read, "b");
+  three_.set.drives[0]->Set(Replicas::Healthy());
+  three_.set.drives[2]->Set(Replicas::Down());
+  EXPECT_EQ(store_->Read(kName)->value, "b");
+}
+
+TEST_F(RegisterStoreTest, WithoutAMajorityAReadSaysWhichDrivesAreMissing) {
+  three_.set.drives[0]->Set(Replicas::Down());
+  three_.set.drives[2]->Set({.lose_request = 1});
+  const Time start = three_.sim.Now();
+  const Result<RegisterValue> read = store_->Read(kName);
+  EXPECT_FAILS(read, EIO);
+  EXPECT_THAT(std::string(read.error().message()),
+              testing::AllOf(HasSubstr("register 7/name: 2 of 3 replicas needed, 1 answered well"),
+                             HasSubstr("drive 1: away"), HasSubstr("drive 3: no answer")));
+  EXPECT_LT(three_.sim.Now() - start, 16s);
+}
+
+TEST_F(RegisterStoreTest, WithoutAMajorityAChangeThatWasNotSentSaysSo) {
+  three_.set.drives[0]->Set(Replicas::Down());
+  three_.set.drives[2]->Set(Replicas::Down());
+  const auto outcome = store_->Change(kName, {}, "a");
+  EXPECT_FAILS(outcome, EIO);
+  EXPECT_THAT(std::string(outcome.error().message()), Not(HasSubstr("may have happened")));
+  three_.set.SetAll(Replicas::Healthy());
+  EXPECT_EQ(other_->Read(kName)->slot, 0u);
+}
+
+TEST_F(RegisterStoreTest, AChangeWhoseAnswersAreLostMayHaveHappened) {
+  three_.set.SetAll({.lose_answer = 1});
+  const auto outcome = store_->Change(kName, {}, "a");
+  EXPECT_FAILS(outcome, EIO);
+  EXPECT_THAT(std::string(outcome.error().message()), HasSubstr("may have happened"));
+  three_.set.SetAll(Replicas::Healthy());
+  EXPECT_EQ(other_->Read(kName)->value, "a");
+}
+
+TEST_F(RegisterStoreTest, AChangeWhoseFirstAnswersWereLostFindsOutThatItWasApplied) {
+  three_.set.SetAll({.lose_answer = 1});
+  three_.sim.RunAt(three_.sim.Now() + 2s, [&] { three_.set.SetAll(Replicas::Healthy()); });
+  const auto outcome = store_->Change(kName, {}, "a");
+  ASSERT_OK(outcome);
+  EXPECT_TRUE(outcome->applied);
+  EXPECT_EQ(other_->Read(kName)->slot, 1u);
+}
+
+TEST_F(RegisterStoreTest, AChangeThatWasAppliedAndReplacedMeanwhileStillKnowsIt) {
+  // Its puts arrive, its answers do not; meanwhile another client reads and replaces the value.
+  for (auto& drive : three_.clients[0]->drives) drive->Set({.lose_answer = 1});
+  three_.sim.Spawn("other", [&] {
+    three_.sim.Sleep(1s);
+    Result<RegisterValue> read = other_->Read(kName);
+    ASSERT_OK(read);
+    EXPECT_EQ(read->value, "mine");
+    for (int i = 0; i < 5; ++i) *read = Set(*other_, *read, "yours");
+    for (auto& drive : three_.clients[0]->drives) drive->Set({});
+  });
+  const auto outcome = store_->Change(kName, {}, "mine");
+  ASSERT_OK(outcome);
+  EXPECT_TRUE(outcome->applied);
+  EXPECT_EQ(outcome->now.slot, 1u);
+  EXPECT_EQ(store_->Read(kName)->slot, 6u);
+}
+
+TEST_F(RegisterStoreTest, AfterTooManyOthersAChangeAdmitsThatItMayHaveHappened) {
+  for (auto& drive : three_.clients[0]->drives) drive->Set({.lose_answer = 1});
+  three_.sim.Spawn("other", [&] {
+    three_.sim.Sleep(1s);
+    Result<RegisterValue> read = other_->Read(kName);
+    ASSERT_OK(read);
+    for (size_t i = 0; i <= kEarlierNonces; ++i) *read = Set(*other_, *read, "yours");
+    for (auto& drive : three_.clients[0]->drives) drive->Set({});
+  });
+  const auto outcome = store_->Change(kName, {}, "mine");
+  EXPECT_FAILS(outcome, EIO);
+  EXPECT_THAT(std::string(outcome.error().message()), HasSubstr("may have happened"));
+}
+
+TEST_F(RegisterStoreTest, FullDrivesAreToldApart) {
+  for (auto& drive : three_.set.drives) drive->Set({.full = true});
+  EXPECT_FAILS(store_->Change(kName, {}, "a"), ENOSPC);
+}
+
+TEST_F(RegisterStoreTest, ADamagedReplicaIsNoAnswerAndNeverEmpty) {
+  Set(*store_, {}, "a");
+  three_.set.drives[0]->Set({.flip_bit = 1});
+  EXPECT_EQ(other_->Read(kName)->value, "a");
+  three_.set.drives[1]->Set({.flip_bit = 1});
+  const auto read = other_->Read(kName);
+  EXPECT_FAILS(read, EIO);
+  EXPECT_THAT(std::string(read.error().message()), HasSubstr("does not match its checksum"));
+}
+
+// What drive `i` itself holds.
+std::optional<uint64_t> SlotOn(Replicas& replicas, size_t i) {
+  replicas.sim.Sleep(1s);
+  std::optional<uint64_t> slot;
+  const std::string key = RegisterRecordKey("\1c", kName);
+  replicas.set.memory[i]->Get(key, {}, Time::max(), [&](Result<Record> record) {
+    if (record.has_value()) slot = DecodeRegister(key, *record)->accepted.slot;
+  });
+  replicas.sim.Sleep(1s);
+  return slot;
+}
+
+TEST_F(RegisterStoreTest, AReplicaThatMissedAChangeIsGivenItByTheNextRead) {
+  RegisterValue value = Set(*store_, {}, "a");
+  three_.set.drives[2]->Set(Replicas::Down());
+  value = Set(*store_, value, "b");
+  three_.set.drives[2]->Set(Replicas::Healthy());
+  EXPECT_EQ(SlotOn(three_, 2), 1u);
+  ASSERT_OK(other_->Read(kName));
+  EXPECT_EQ(SlotOn(three_, 2), 2u);
+}
+
+TEST_F(RegisterStoreTest, AReplicaThatComesBackTakesPartInLaterChanges) {
+  RegisterValue value = Set(*store_, {}, "a");
+  three_.set.drives[2]->Set(Replicas::Down());
+  value = Set(*store_, value, "b");
+  three_.set.drives[2]->Set(Replicas::Healthy());
+  for (int i = 0; i < 3; ++i) {
+    value = Set(*store_, value, "c");
+    three_.sim.Sleep(1s);
+  }
+  EXPECT_EQ(SlotOn(three_, 2), value.slot);
+}
+
+TEST_F(RegisterStoreTest, WhoDiesBetweenPromiseAndAcceptBlocksNobody) {
+  const RegisterValue value = Set(*store_, {}, "a");
+  three_.set.drives[2]->Set(Replicas::Down());
+  // Without the third drive the change is classic: two reads, then two prepares, then it is dead.
+  three_.clients[0]->life->CrashAfter(4);
+  EXPECT_FAILS(store_->Change(kName, value, "never"), EIO);
+  Result<RegisterValue> read = other_->Read(kName);
+  ASSERT_OK(read);
+  EXPECT_EQ(read->value, "a");
+  EXPECT_EQ(read->slot, 1u);
+  three_.Settle();
+  read = other_->Read(kName);
+  EXPECT_EQ(three_.RoundTrips(), 1);
+  Set(*other_, *read, "b");
+  EXPECT_EQ(three_.NewStore()->Read(kName)->value, "b");
+}
+
+// ---- Listing.
+
+class ScanTest : public RegisterStoreTest {
+ protected:
+  void Create(int i) { ASSERT_OK(store_->Change({7, Key(i)}, {}, fmt::format("{}", i))); }
+  static std::string Key(int i) { return fmt::format("E{:04}", i); }
+
+  std::vector<std::string> ScanAll(RegisterStore& store, size_t max) {
+    std::vector<std::string> keys;
+    std::optional<std::string> from = "E";
+    while (from.has_value()) {
+      const auto page = store.Scan(7, *from, "E\xff", max);
+      EXPECT_OK(page);
+      if (!page.has_value()) break;
+      EXPECT_LE(page->entries.size(), max);
+      for (const auto& entry : page->entries) keys.push_back(entry.key);
+      from = page->next;
+    }
+    return keys;
+  }
+};
+
+TEST_F(ScanTest, AnEmptyRangeHasNoEntries) {
+  const auto page = store_->Scan(7, "E", "F", 100);
+  ASSERT_OK(page);
+  EXPECT_TRUE(page->entries.empty());
+  EXPECT_EQ(page->next, std::nullopt);
+}
+
+TEST_F(ScanTest, FindsWhatIsThereInOrderAndWithinTheRangeOnly) {
+  for (int i : {3, 1, 2}) Create(i);
+  ASSERT_OK(store_->Change({7, "I"}, {}, "an inode"));
+  ASSERT_OK(store_->Change({8, "E0009"}, {}, "in another group"));
+  EXPECT_THAT(ScanAll(*other_, 100), ElementsAre("E0001", "E0002", "E0003"));
+  const auto page = other_->Scan(7, "E0002", "E0002", 10);
+  ASSERT_OK(page);
+  ASSERT_EQ(page->entries.size(), 1u);
+  EXPECT_EQ(page->entries[0].value.value, "2");
+  EXPECT_EQ(page->entries[0].value.slot, 1u);
+}
+
+TEST_F(ScanTest, ManyPagesAreWalkedWithoutLossOrRepetition) {
+  std::vector<std::string> created;
+  for (int i = 0; i < 450; ++i) {
+    Create(i);
+    created.push_back(Key(i));
+  }
+  for (size_t max : {1000u, 64u, 7u}) EXPECT_EQ(ScanAll(*other_, max), created) << max;
+}
+
+TEST_F(ScanTest, RemovedOnesAreLeftOutHoweverMany) {
+  for (int i = 0; i < 250; ++i) Create(i);
+  for (int i = 0; i < 249; ++i) {
+    ASSERT_OK(store_->Change({7, Key(i)}, {.slot = 1}, std::nullopt));
+  }
+  EXPECT_THAT(ScanAll(*other_, 10), ElementsAre(Key(249)));
+  const auto first_page = other_->Scan(7, "E", "F", 1);
+  ASSERT_OK(first_page);
+  EXPECT_EQ(first_page->entries.size(), 1u);
+}
+
+// Each key is missing on some drive, and pages end at different keys on each.
+TEST_F(ScanTest, AKeyThatSomeReplicasMissedIsFound) {
+  std::vector<std::string> created;
+  for (int i = 0; i < 300; ++i) {
+    auto& away = three_.set.drives[static_cast<size_t>(i) * 7 / 5 % 3];
+    away->Set(Replicas::Down());
+    Create(i);
+    away->Set(Replicas::Healthy());
+    created.push_back(Key(i));
+  }
+  for (size_t lost = 0; lost < 3; ++lost) {
+    three_.set.drives[lost]->Set(Replicas::Down());
+    EXPECT_EQ(ScanAll(*three_.NewStore(), 1000), created);
+    three_.set.drives[lost]->Set(Replicas::Healthy());
+  }
+}
+
+TEST_F(ScanTest, WithoutAMajorityItSaysSo) {
+  three_.set.drives[0]->Set(Replicas::Down());
+  three_.set.drives[1]->Set(Replicas::Down());
+  const auto page = store_->Scan(7, "E", "F", 10);
+  EXPECT_FAILS(page, EIO);
+  EXPECT_THAT(std::string(page.error().message()), HasSubstr("drive 1: away; drive 2: away"));
+}
+
+}  // namespace
+}  // namespace pinstripe

@@ -1,0 +1,69 @@
+// ReplicaSet: the drives of one register group in memory, each behind faults; and ReplicaClient: how
+// one client, which may crash, sees them.
+
+#pragma once
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/runtime.h"
+#include "cluster/register_store.h"
+#include "drive/memory_drive.h"
+#include "tests/support/faulty_drive.h"
+
+namespace pinstripe {
+
+class ReplicaSet {
+ public:
+  ReplicaSet(Runtime& runtime, size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+      memory.push_back(std::make_shared<MemoryDrive>(runtime, fmt::format("drive {}", i + 1)));
+      drives.push_back(std::make_shared<FaultyDrive>(runtime, memory.back()));
+    }
+  }
+
+  void SetAll(const DriveFaults& faults) {
+    for (auto& drive : drives) drive->Set(faults);
+  }
+  DriveRequests requests() const {
+    DriveRequests sum;
+    for (const auto& drive : drives) {
+      const DriveRequests one = drive->requests();
+      sum.get += one.get;
+      sum.put += one.put;
+      sum.range += one.range;
+      sum.flush += one.flush;
+    }
+    return sum;
+  }
+  void ForgetRequests() {
+    for (auto& drive : drives) drive->ForgetRequests();
+  }
+
+  std::vector<std::shared_ptr<MemoryDrive>> memory;
+  std::vector<std::shared_ptr<FaultyDrive>> drives;  // in front of memory
+};
+
+class ReplicaClient final : public ReplicaLocator {
+ public:
+  ReplicaClient(Runtime& runtime, const ReplicaSet& set) {
+    for (const auto& drive : set.drives) {
+      drives.push_back(std::make_shared<FaultyDrive>(runtime, drive, life));
+      drives.back()->Set({.least_latency = Duration(0), .most_latency = Duration(0)});
+    }
+  }
+
+  std::vector<Drive*> Replicas(uint32_t) override {
+    std::vector<Drive*> replicas;
+    for (const auto& drive : drives) replicas.push_back(drive.get());
+    return replicas;
+  }
+
+  const std::shared_ptr<ClientLife> life = std::make_shared<ClientLife>();
+  std::vector<std::shared_ptr<FaultyDrive>> drives;  // in front of the set's
+};
+
+}  // namespace pinstripe
