@@ -96,24 +96,21 @@ int Oss::Truncate(const char* path, unsigned long long size, XrdOucEnv*) {
   return -Answer(ChangeAttributes(path, {.size = size}), "truncate", path);
 }
 
-Status Oss::PrepareCreate(const char* path, int options) {
-  if (options & XRDOSS_mkpath) {
-    TRY(file_system_->MakePath(ParentPath(path), kImpliedDirectoryMode, owner_));
-  }
-  const Result<Attributes> found = file_system_->Resolve(path);
-  if (!found.has_value()) {
-    return found.error().code() == ENOENT ? Status() : found.error();
-  }
-  if (found->kind == FileKind::kDirectory) return Fail(EISDIR, "it is a directory");
-  if (options & XRDOSS_new) return Fail(EEXIST, "it exists already");
-  return {};
+Result<FileSystem::Place> Oss::PlaceWithParents(const char* path) {
+  Result<FileSystem::Place> place = file_system_->ResolveParent(path);
+  if (place.has_value() || place.error().code() != ENOENT) return place;
+  TRY(file_system_->MakePath(ParentPath(path), kImpliedDirectoryMode, owner_));
+  return file_system_->ResolveParent(path);
 }
 
-// Only the parents are made here. The file itself is left to Open(), which then is told that it
-// creates (-ENOTSUP asks for that): so the name appears, or the old contents go, at Close and not now.
+// At most the parents are made here. The file is left to Open(), which then is told that it creates
+// (-ENOTSUP asks for that): so the name appears, or the old contents go, at Close and not now.
 int Oss::Create(const char*, const char* path, mode_t, XrdOucEnv&, int options) {
-  const Status prepared = PrepareCreate(path, options);
-  return prepared.ok() ? -ENOTSUP : -Answer(prepared, "create", path);
+  if (options & XRDOSS_mkpath) {
+    const auto place = PlaceWithParents(path);
+    if (!place.has_value()) return -Answer(place.error(), "create", path);
+  }
+  return -ENOTSUP;
 }
 
 int Oss::Mkdir(const char* path, mode_t mode, int make_path, XrdOucEnv*) {
@@ -147,8 +144,7 @@ int Oss::Unlink(const char* path, int, XrdOucEnv*) {
 Status Oss::RenamePath(const char* source, const char* target) {
   TRY(file_system_->Resolve(source));
   const FileSystem::Place from = TRY(file_system_->ResolveParent(source));
-  TRY(file_system_->MakePath(ParentPath(target), kImpliedDirectoryMode, owner_));
-  const FileSystem::Place to = TRY(file_system_->ResolveParent(target));
+  const FileSystem::Place to = TRY(PlaceWithParents(target));
   return file_system_->Rename(from.directory, from.name, to.directory, to.name);
 }
 

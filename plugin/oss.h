@@ -64,7 +64,8 @@ class Oss final : public XrdOss {
  private:
   Oss();
 
-  Status PrepareCreate(const char* path, int options);
+  // Makes missing directories above `path`.
+  Result<FileSystem::Place> PlaceWithParents(const char* path);
   Status RenamePath(const char* source, const char* target);
   Status ChangeAttributes(const char* path, const AttributeChange& change);
 
