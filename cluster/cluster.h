@@ -44,19 +44,26 @@ struct SpaceInfo {
 
 class Cluster final : public ReplicaLocator, public DriveDirectory {
  public:
-  // Opens a formatted cluster. Fails within Config::open_timeout, with a sentence that says what to do,
-  // when: no drive answers; drives disagree about the cluster or claim the same identity; a drive was
-  // never formatted; no majority of the map's drives answers; the map does not match the configuration.
-  // Drives that are merely away are left for later. `runtime` outlives the cluster.
+  // Opens a formatted cluster. Fails within Config::open_timeout, with a sentence that says what to do:
+  //   EIO     no drive answers, or no majority of those that keep the drive map;
+  //   ENOENT  the drives that answer were never formatted, or formatting them was not finished;
+  //   EINVAL  a drive is not the one that the configuration means, drives belong to different clusters
+  //           of one name, or the configuration lacks a drive of the map.
+  // Drives that are merely away are left for later. So are, with an error in the log, drives that are
+  // empty or whose superblock is damaged: they count as away until they are formatted again.
+  // `runtime` outlives the cluster.
   static Result<std::unique_ptr<Cluster>> Open(Runtime& runtime, ClusterConfig config,
                                                DriveFactory factory);
   ~Cluster() override;
 
   struct FormatOptions {
-    bool force = false;  // take over drives that belong to another (or this) cluster
+    // Use drives that are not empty. Everything that a cluster of this name has on them is erased;
+    // what belongs to clusters of other names stays, and shares the drives from then on.
+    bool force = false;
   };
-  // Writes superblocks and the first epoch. EEXIST when a drive already belongs to a cluster and force
-  // is off; all drives must answer. Does not make the root directory: FileSystem::Format does.
+  // Writes superblocks and the first epoch. EEXIST when a drive is not empty and force is off; EINVAL when
+  // two drives are one device; all drives must answer. Does not make the root directory:
+  // FileSystem::Format does.
   static Status Format(Runtime& runtime, const ClusterConfig& config, DriveFactory factory,
                        FormatOptions options);
 

@@ -1,0 +1,55 @@
+#include "cluster/drive_identity.h"
+
+#include "base/try.h"
+
+namespace pinstripe {
+
+Result<Superblock> ReadSuperblock(const Result<Record>& record, std::string_view cluster_name,
+                                  DriveId drive) {
+  if (!record.has_value() && record.error().code() == ENOENT) {
+    return Fail(ENOENT,
+                "it has no superblock of the cluster '{}': it was never formatted (`pinstripe format` "
+                "does that), or was replaced by an empty drive", cluster_name);
+  }
+  if (!record.has_value()) return Failed(record.error());
+  const Superblock block = TRY(Superblock::Decode(record->value.text()));
+  if (block.cluster_name != cluster_name) {
+    return Fail(EINVAL, "it belongs to the cluster '{}', not to '{}'", block.cluster_name,
+                cluster_name);
+  }
+  if (block.drive != drive) {
+    return Fail(EINVAL,
+                "it is drive {} of the cluster, not drive {}: its address in the configuration is "
+                "wrong, or cables were swapped", block.drive, drive);
+  }
+  return block;
+}
+
+Status DriveIdentities::Judge(DriveId drive, const Result<Record>& record) {
+  Result<Superblock> verdict = ReadSuperblock(record, cluster_name_, drive);
+  const int code = verdict.has_value() ? 0 : verdict.error().code();
+  const bool is_away = code != 0 && code != ENOENT && code != EINVAL && code != EBADMSG;
+  if (is_away) return verdict.error();
+
+  const std::lock_guard lock(mutex_);
+  if (verdict.has_value() && !uuid_.empty() && verdict->cluster_uuid != uuid_) {
+    verdict = Fail(EINVAL, "it belongs to another cluster of the name '{}' (uuid {} instead of {})",
+                   cluster_name_, Hex(AsBytes(verdict->cluster_uuid)), Hex(AsBytes(uuid_)));
+  }
+  verdicts_.insert_or_assign(drive, verdict);
+  return verdict.has_value() ? Status() : verdict.error();
+}
+
+std::optional<Result<Superblock>> DriveIdentities::VerdictOn(DriveId drive) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = verdicts_.find(drive);
+  if (found == verdicts_.end()) return std::nullopt;
+  return found->second;
+}
+
+void DriveIdentities::ExpectUuid(std::string uuid) {
+  const std::lock_guard lock(mutex_);
+  uuid_ = std::move(uuid);
+}
+
+}  // namespace pinstripe

@@ -1,0 +1,45 @@
+// Who the drives say they are. A drive proves with its superblock that it is the one the configuration
+// means: swapped cables, reordered addresses, an empty replacement or another cluster's drive become an
+// error instead of corruption.
+
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "base/status.h"
+#include "cluster/drive_map.h"
+#include "drive/drive.h"
+
+namespace pinstripe {
+
+// Whether `record`, or the failure to get it, is the superblock of this drive. ENOENT: there is none;
+// EINVAL: it is another drive's; EBADMSG: it cannot be read; other failures are passed on.
+Result<Superblock> ReadSuperblock(const Result<Record>& record, std::string_view cluster_name,
+                                  DriveId drive);
+
+// What all drives of a cluster were found to be. Until ExpectUuid() any cluster of the right name will do.
+// Thread-safe; shared with the drives, which report to it after every connect.
+class DriveIdentities {
+ public:
+  explicit DriveIdentities(std::string cluster_name) : cluster_name_(std::move(cluster_name)) {}
+
+  // Judges what a drive answered, and remembers the verdict unless it is that the drive is away.
+  Status Judge(DriveId drive, const Result<Record>& record);
+
+  // The last verdict on a drive; null when it never answered.
+  std::optional<Result<Superblock>> VerdictOn(DriveId drive) const;
+
+  void ExpectUuid(std::string uuid);
+
+ private:
+  const std::string cluster_name_;
+  mutable std::mutex mutex_;
+  std::string uuid_;                                // guarded by mutex_; empty: not known yet
+  std::map<DriveId, Result<Superblock>> verdicts_;  // guarded by mutex_
+};
+
+}  // namespace pinstripe

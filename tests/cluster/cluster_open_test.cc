@@ -1,0 +1,331 @@
+// Formatting and opening a cluster, and every way in which that is refused.
+
+#include <gtest/gtest.h>
+
+#include "base/coding.h"
+#include "cluster/cluster.h"
+#include "cluster/gather.h"
+#include "tests/support/expect_ok.h"
+#include "tests/support/sim_runtime.h"
+#include "tests/support/test_cluster.h"
+
+namespace pinstripe {
+namespace {
+
+using std::chrono::seconds;
+
+class ClusterTest : public testing::Test {
+ protected:
+  ClusterTest() : sim_(1), machines_(sim_, {}) {}
+
+  static void ExpectMessage(const Status& status, std::string_view part) {
+    EXPECT_NE(status.message().find(part), std::string::npos) << status.message();
+  }
+
+  // Writes and reads a register and a stripe.
+  void ExpectWorks(Cluster& cluster, uint64_t object) {
+    const RegisterName name{cluster.GroupOfObject(object), "I" + std::to_string(object)};
+    const auto outcome = cluster.registers().Change(name, {}, "an inode");
+    ASSERT_OK(outcome);
+    EXPECT_TRUE(outcome->applied);
+    const auto value = cluster.registers().Read(name);
+    ASSERT_OK(value);
+    EXPECT_EQ(value->value, "an inode");
+
+    const StripeLayout layout = cluster.config().layout;
+    auto buffer = std::make_shared<StripeBuffer>(layout);
+    CopyBytes(buffer->data(), AsBytes("hello"));
+    const StripeId id{object, 0, {}};
+    const auto place = cluster.stripes().StartWrite(id, buffer, 5)->Wait();
+    ASSERT_OK(place);
+    std::string text(5, '?');
+    ASSERT_OK(cluster.stripes().Read(
+        {id, layout, 5, &*place, 0, {reinterpret_cast<std::byte*>(text.data()), 5}}));
+    EXPECT_EQ(text, "hello");
+  }
+
+  // What lies under a key of a drive, past all faults.
+  Result<Record> Stored(DriveId drive, const std::string& key) {
+    Gather<Result<Record>> gather(sim_);
+    machines_.memory(drive).Get(key, {}, Time::max(), gather.Ask(0));
+    return std::move(gather.Next(Time::max())->value);
+  }
+  void Put(DriveId drive, const std::string& key, const std::string& value) {
+    Gather<Status> gather(sim_);
+    machines_.memory(drive).Put({.key = key, .value = SharedBytes(value)}, Time::max(), gather.Ask(0));
+    ASSERT_OK(gather.Next(Time::max())->value);
+  }
+  Superblock SuperblockOf(DriveId drive) {
+    return *Superblock::Decode(Stored(drive, SuperblockKey("test"))->value.text());
+  }
+
+  SimRuntime sim_;
+  TestCluster machines_;
+};
+
+TEST_F(ClusterTest, WhatWasFormattedCanBeOpenedByAnyNumberOfClients) {
+  ASSERT_OK(machines_.Format());
+  const auto one = machines_.Open();
+  const auto two = machines_.Open();
+  ASSERT_OK(one);
+  ASSERT_OK(two);
+  EXPECT_EQ((*one)->uuid().size(), 16u);
+  EXPECT_EQ((*one)->uuid(), (*two)->uuid());
+  EXPECT_EQ((*one)->map().epoch, 1u);
+  EXPECT_EQ((*one)->map().groups, 64u);
+  EXPECT_EQ((*one)->map().replicas, 5);
+  EXPECT_EQ((*one)->map().drives.size(), 8u);
+  EXPECT_EQ((*one)->CurrentEpoch(), 1u);
+  EXPECT_FAILS((*one)->StripeDrives(2, 1, 0, {4, 2}), EIO);
+  EXPECT_EQ((*one)->FindDrive(99), nullptr);
+  ExpectWorks(**one, 1);
+  ExpectWorks(**two, 2);
+}
+
+TEST_F(ClusterTest, WorksUnderEveryGeometryAndNumberOfDrives) {
+  for (const auto& [drives, layout] : {std::pair<size_t, StripeLayout>{1, {1, 0, kCellBytes}},
+                                       {3, {1, 2, kCellBytes}},
+                                       {12, {10, 2, kCellBytes}},
+                                       {36, {32, 4, kCellBytes}}}) {
+    SCOPED_TRACE(drives);
+    TestCluster machines(sim_, {.drives = drives, .layout = layout});
+    ASSERT_OK(machines.Format());
+    const auto cluster = machines.Open();
+    ASSERT_OK(cluster);
+    ExpectWorks(**cluster, 1);
+  }
+}
+
+TEST_F(ClusterTest, DrivesThatAreAwayAreLeftForLater) {
+  ASSERT_OK(machines_.Format());
+  machines_.SetDown(2, true);
+  machines_.SetDown(7, true);
+  const Time begin = sim_.Now();
+  const auto cluster = machines_.Open();
+  ASSERT_OK(cluster);
+  EXPECT_LT(sim_.Now() - begin, seconds(3));
+  ExpectWorks(**cluster, 1);
+  machines_.SetDown(2, false);
+  machines_.SetDown(7, false);
+  machines_.SetDown(1, true);
+  machines_.SetDown(3, true);
+  ExpectWorks(**cluster, 2);
+}
+
+TEST_F(ClusterTest, DrivesThatComeWithinTheTimeAreWaitedFor) {
+  ASSERT_OK(machines_.Format());
+  for (DriveId id = 1; id <= 8; ++id) machines_.SetDown(id, true);
+  sim_.Spawn("boot", [&] {
+    sim_.Sleep(seconds(4));
+    for (DriveId id = 1; id <= 8; ++id) machines_.SetDown(id, false);
+  });
+  const auto cluster = machines_.Open();
+  ASSERT_OK(cluster);
+  sim_.Run();
+}
+
+// Defect 16 of the ancestor: with all drives down at start, limits were undefined.
+TEST_F(ClusterTest, NoDriveAtAllIsAClearFailure) {
+  ASSERT_OK(machines_.Format());
+  for (DriveId id = 1; id <= 8; ++id) machines_.SetDown(id, true);
+  const Time begin = sim_.Now();
+  const Status status = machines_.Open().error();
+  EXPECT_EQ(status.code(), EIO);
+  ExpectMessage(status, "no drive of the cluster 'test' answers; are they running, and are the "
+                        "addresses in cluster.toml right? drive 1 (memory:1): ");
+  EXPECT_LE(sim_.Now() - begin, seconds(11));
+}
+
+TEST_F(ClusterTest, WithoutAMajorityOfTheMapThereIsNoCluster) {
+  ASSERT_OK(machines_.Format());
+  const std::vector<DriveId> map_drives = SuperblockOf(1).map_drives;
+  ASSERT_EQ(map_drives.size(), 5u);
+  for (size_t i = 0; i < 3; ++i) machines_.SetDown(map_drives[i], true);
+  const Status status = machines_.Open().error();
+  EXPECT_EQ(status.code(), EIO);
+  ExpectMessage(status, "is on 5 drives, of which 3 must answer, but only 2 do: drive ");
+}
+
+TEST_F(ClusterTest, WhatWasNeverFormattedSaysSo) {
+  const Status status = machines_.Open().error();
+  EXPECT_EQ(status.code(), ENOENT);
+  ExpectMessage(status, "no drive of the cluster 'test' is formatted: run `pinstripe format`");
+}
+
+TEST_F(ClusterTest, FormattingThatWasNotFinishedSaysSo) {
+  ASSERT_OK(machines_.Format());
+  const std::string prefix = ClusterPrefix("test") + "R";
+  for (DriveId id = 1; id <= 8; ++id) {
+    Gather<Status> gather(sim_);
+    machines_.memory(id).Delete(prefix + Writer().U32(kMapGroup).Raw("M").U32(1).Take(), Expected::Any(),
+                                Durability::kWriteBack, Time::max(), gather.Ask(0));
+    gather.Next(Time::max());
+  }
+  const Status status = machines_.Open().error();
+  EXPECT_EQ(status.code(), ENOENT);
+  ExpectMessage(status, "has no drive map");
+}
+
+TEST_F(ClusterTest, AnEmptyReplacementCountsAsAway) {
+  ASSERT_OK(machines_.Format());
+  machines_.Replace(4);
+  const auto cluster = machines_.Open();
+  ASSERT_OK(cluster);
+  ExpectWorks(**cluster, 1);
+  // Also when it is replaced while the cluster is open: nothing is stored on it.
+  machines_.Replace(5);
+  for (uint64_t object = 2; object < 12; ++object) ExpectWorks(**cluster, object);
+  for (DriveId id : {4, 5}) {
+    Gather<Result<std::vector<std::string>>> gather(sim_);
+    machines_.memory(id).Range(std::string(1, '\0'), "\xff", 1, false, Time::max(), gather.Ask(0));
+    EXPECT_TRUE(gather.Next(Time::max())->value->empty()) << id;
+  }
+}
+
+TEST_F(ClusterTest, SwappedDrivesAreRefused) {
+  ASSERT_OK(machines_.Format());
+  std::swap(machines_.config().drives[2].addresses, machines_.config().drives[5].addresses);
+  const Status status = machines_.Open().error();
+  EXPECT_EQ(status.code(), EINVAL);
+  ExpectMessage(status, "drive 3 (memory:6): it is drive 6 of the cluster, not drive 3");
+}
+
+TEST_F(ClusterTest, ADriveOfAnotherClusterOfThisNameIsRefused) {
+  ASSERT_OK(machines_.Format());
+  Superblock block = SuperblockOf(3);
+  block.cluster_uuid = "another cluster!";
+  Put(3, SuperblockKey("test"), block.Encode());
+  const Status status = machines_.Open().error();
+  EXPECT_EQ(status.code(), EINVAL);
+  ExpectMessage(status, "the drives belong to different clusters of the name 'test'");
+}
+
+TEST_F(ClusterTest, AMapThatNamesADriveTheConfigurationLacksIsRefused) {
+  ASSERT_OK(machines_.Format());
+  machines_.config().drives.pop_back();
+  const Status status = machines_.Open().error();
+  EXPECT_EQ(status.code(), EINVAL);
+  ExpectMessage(status, "drive 8 belongs to the cluster 'test', but cluster.toml does not list it");
+}
+
+TEST_F(ClusterTest, AConfigurationThatCannotWorkIsRefusedBeforeAnyDriveIsAsked) {
+  machines_.config().layout.shard_bytes = 1000;
+  EXPECT_FAILS(machines_.Open(), EINVAL);
+  EXPECT_FAILS(machines_.Format(), EINVAL);
+}
+
+// Formatting -------------------------------------------------------------------------------------
+
+TEST_F(ClusterTest, FormattingAgainNeedsForceAndErasesEverything) {
+  ASSERT_OK(machines_.Format());
+  const std::string old_uuid = SuperblockOf(1).cluster_uuid;
+  {
+    const auto cluster = machines_.Open();
+    ASSERT_OK(cluster);
+    ExpectWorks(**cluster, 1);
+  }
+  const Status status = machines_.Format();
+  EXPECT_EQ(status.code(), EEXIST);
+  ExpectMessage(status, "drive 1 belongs to the cluster 'test' already");
+  ExpectMessage(status, "--force");
+
+  ASSERT_OK(machines_.Format({.force = true}));
+  EXPECT_NE(SuperblockOf(1).cluster_uuid, old_uuid);
+  const auto cluster = machines_.Open();
+  ASSERT_OK(cluster);
+  ExpectWorks(**cluster, 1);  // the register of object 1 is new again
+}
+
+// Defect 5 of the ancestor: clusters on shared drives, the name of one a prefix of the other's.
+TEST_F(ClusterTest, ClustersThatShareDrivesDoNotDamageEachOther) {
+  ASSERT_OK(machines_.Format());
+  const auto first = machines_.Open();
+  ASSERT_OK(first);
+  ExpectWorks(**first, 1);
+
+  machines_.config().name = "test2";
+  EXPECT_FAILS(machines_.Format(), EEXIST);
+  ASSERT_OK(machines_.Format({.force = true}));
+  const auto second = machines_.Open();
+  ASSERT_OK(second);
+  ExpectWorks(**second, 1);
+  ASSERT_OK(machines_.Format({.force = true}));
+
+  machines_.config().name = "test";
+  const auto again = machines_.Open();
+  ASSERT_OK(again);
+  EXPECT_EQ((*again)->uuid(), (*first)->uuid());
+  const auto value = (*again)->registers().Read({(*again)->GroupOfObject(1), "I1"});
+  ASSERT_OK(value);
+  EXPECT_EQ(value->value, "an inode");
+}
+
+TEST_F(ClusterTest, ADriveWithOtherRecordsIsNotFormatted) {
+  Put(5, "photos", "of the family");
+  const Status status = machines_.Format();
+  EXPECT_EQ(status.code(), EEXIST);
+  ExpectMessage(status, "drive 5 holds records of something else");
+  EXPECT_FAILS(Stored(1, SuperblockKey("test")), ENOENT);
+}
+
+TEST_F(ClusterTest, AllDrivesMustAnswerToBeFormatted) {
+  machines_.SetDown(6, true);
+  const Status status = machines_.Format();
+  EXPECT_EQ(status.code(), EIO);
+  ExpectMessage(status, "all drives must answer before they are formatted: drive 6");
+  EXPECT_FAILS(Stored(1, SuperblockKey("test")), ENOENT);
+}
+
+TEST_F(ClusterTest, TwoAddressesOfOneDeviceAreNotTwoDrives) {
+  machines_.config().drives[6].addresses = {"memory:2"};
+  machines_.config().drives[1].addresses = {"memory:2"};
+  EXPECT_FAILS(machines_.Format(), EINVAL);  // said by Check()
+  // The same device under another name: known by its serial number.
+  const DriveFactory plain = machines_.Factory();
+  const DriveFactory aliased = [&](DriveConfig config, std::string key, IdentityCheck check) {
+    if (config.addresses.front() == "alias:2") config.addresses = {"memory:2"};
+    return plain(config, key, check);
+  };
+  machines_.config().drives[6].addresses = {"alias:2"};
+  const Status status = Cluster::Format(sim_, machines_.config(), aliased, {});
+  EXPECT_EQ(status.code(), EINVAL);
+  ExpectMessage(status, "drives 2 and 7 are the same device");
+}
+
+// Status -----------------------------------------------------------------------------------------
+
+TEST_F(ClusterTest, SpaceIsNetOfParity) {
+  ASSERT_OK(machines_.Format());
+  const auto cluster = machines_.Open();
+  ASSERT_OK(cluster);
+  const auto space = (*cluster)->Space();
+  ASSERT_OK(space);
+  EXPECT_EQ(space->raw_bytes, 8 * MemoryStore::kDefaultCapacity);
+  EXPECT_NEAR(static_cast<double>(space->usable_bytes), static_cast<double>(space->raw_bytes) * 4 / 6, 10);
+  EXPECT_LE(space->usable_free_bytes, space->usable_bytes);
+
+  // A drive that goes away keeps its last figures; nobody at all is a failure.
+  machines_.SetDown(1, true);
+  sim_.Sleep(seconds(10));
+  EXPECT_EQ((*cluster)->Space()->raw_bytes, space->raw_bytes);
+  for (DriveId id = 1; id <= 8; ++id) machines_.SetDown(id, true);
+  EXPECT_OK((*cluster)->Space());  // fresh enough
+  sim_.Sleep(seconds(10));
+  EXPECT_FAILS((*cluster)->Space(), EIO);
+}
+
+TEST_F(ClusterTest, EveryDriveHasAStatus) {
+  ASSERT_OK(machines_.Format());
+  const auto cluster = machines_.Open();
+  ASSERT_OK(cluster);
+  machines_.SetDown(3, true);
+  const std::vector<DriveStatus> statuses = (*cluster)->Drives(seconds(1));
+  ASSERT_EQ(statuses.size(), 8u);
+  EXPECT_EQ(statuses[0].id, 1);
+  EXPECT_EQ(statuses[0].address, "memory:1");
+  EXPECT_OK(statuses[0].info);
+  EXPECT_FAILS(statuses[2].info, EHOSTUNREACH);
+}
+
+}  // namespace
+}  // namespace pinstripe

@@ -1,0 +1,76 @@
+// A whole cluster in one process: memory drives that all clients share, each client with its own way to
+// them, under any Runtime.
+//
+//   SimRuntime sim(seed);
+//   TestCluster machines(sim, {.drives = 8, .layout = {4, 2, 64 << 10}});
+//   ASSERT_OK(machines.Format());
+//   auto cluster = machines.Open();                        // one client
+//   auto life = std::make_shared<ClientLife>();
+//   auto other = machines.Open(life);                      // one that can crash: life->Crash()
+//   machines.SetDown(3, true);                             // for everybody
+//   machines.Replace(4);                                   // an empty drive in its place
+//
+// Clusters are destroyed before their TestCluster, and that before the runtime.
+
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/runtime.h"
+#include "cluster/cluster.h"
+#include "drive/memory_drive.h"
+#include "tests/support/faulty_drive.h"
+
+namespace pinstripe {
+
+class TestCluster {
+ public:
+  struct Options {
+    size_t drives = 8;
+    StripeLayout layout = {4, 2, 64 << 10};
+    std::string name = "test";
+    uint32_t groups = 64;
+    int replicas = 0;  // 0: 2 m + 1, as far as there are drives
+    uint64_t drive_bytes = MemoryStore::kDefaultCapacity;
+  };
+
+  TestCluster(Runtime& runtime, const Options& options);
+
+  // May be changed before Format() and Open().
+  ClusterConfig& config() { return config_; }
+
+  Status Format(Cluster::FormatOptions options = {});
+
+  // One more client; one with a life can crash.
+  Result<std::unique_ptr<Cluster>> Open(std::shared_ptr<ClientLife> life = nullptr);
+
+  // What Open() and Format() use. Drives are found by their first address, so a configuration with
+  // the addresses of two drives swapped reaches the wrong ones, as in real life.
+  DriveFactory Factory(std::shared_ptr<ClientLife> life = nullptr);
+
+  size_t size() const { return machines_.size(); }
+  FaultyDrive& drive(DriveId id) { return *MachineOf(id).faulty; }  // what all clients reach
+  MemoryDrive& memory(DriveId id) { return *MachineOf(id).memory; }  // past all faults
+  void SetDown(DriveId id, bool down);
+  void Replace(DriveId id);
+
+ private:
+  struct Machine {
+    std::shared_ptr<MemoryDrive> memory;
+    std::shared_ptr<FaultyDrive> faulty;
+    // Raised when another drive stands here, so that clients ask it who it is.
+    std::shared_ptr<std::atomic<int>> generation = std::make_shared<std::atomic<int>>(1);
+  };
+  Machine& MachineOf(DriveId id) { return machines_.at(AddressOf(id)); }
+  static std::string AddressOf(DriveId id) { return fmt::format("memory:{}", id); }
+
+  Runtime& runtime_;
+  const Options options_;
+  ClusterConfig config_;
+  std::map<std::string, Machine> machines_;  // by address
+};
+
+}  // namespace pinstripe
