@@ -49,6 +49,10 @@ Unmount with `fusermount3 -u MOUNTPOINT` or `umount MOUNTPOINT`.
 
 constexpr int kExitUsage = 2;
 
+// A request waits for the cluster on the thread that took it.
+constexpr unsigned kMostThreads = 64;
+constexpr unsigned kIdleThreads = 16;
+
 struct Arguments {
   std::string config_file;
   std::string mount_point;
@@ -181,6 +185,8 @@ class Session {
     const std::unique_ptr<fuse_loop_config, decltype(&fuse_loop_cfg_destroy)> config(
         fuse_loop_cfg_create(), &fuse_loop_cfg_destroy);
     fuse_loop_cfg_set_clone_fd(config.get(), 1);
+    fuse_loop_cfg_set_max_threads(config.get(), kMostThreads);
+    fuse_loop_cfg_set_idle_threads(config.get(), kIdleThreads);
     const int result = fuse_session_loop_mt(session_, config.get());
     // Positive: the number of the signal.
     if (result < 0) return Fail(-result, "reading the kernel's requests: {}", ErrnoText(-result));
