@@ -1,6 +1,6 @@
 // DevCluster: a whole cluster in one directory of one machine, for trying things out and for tests:
-// drives, an xrootd gateway, a mount. What runs is written to DIR/dev.json at every step, so that an
-// interrupted `up` can be resumed by `up` and cleared by `down`.
+// drives, an xrootd gateway, a mount. What runs is written to DIR/dev.json at every step, so that
+// an interrupted `up` can be resumed by `up` and cleared by `down`.
 //
 //   DIR/dev.json                          what there is and what runs
 //   DIR/cluster.toml, credentials.toml    the configuration, as on a real site
@@ -24,7 +24,7 @@
 
 #include "base/runtime.h"
 #include "base/status.h"
-#include "erasure/codec.h"
+#include "cluster/stripe_store.h"
 #include "tools/dev_config.h"
 #include "tools/process.h"
 
@@ -44,7 +44,7 @@ struct DevOptions {
 
 // A process of the cluster and where it is written down.
 struct DevProcess {
-  std::string name;                  // "drive 3", "drives 1-4", "gateway", "mount"
+  std::string name;  // "drive 3", "drives 1-4", "gateway", "mount"
   std::vector<std::string> command;
   std::string log;
   pid_t pid = 0;
@@ -73,8 +73,8 @@ class DevCluster {
  public:
   using Say = std::function<void(const std::string& line)>;
 
-  // Makes the directory and its files; starts nothing. EEXIST when `directory` has something else in
-  // it; its options are then still those it was made with.
+  // Makes the directory and its files; starts nothing. EEXIST when `directory` has something else
+  // in it; its options are then still those it was made with.
   static Result<std::unique_ptr<DevCluster>> Create(Runtime& runtime, const std::string& directory,
                                                     const DevOptions& options, Say say);
 
@@ -94,8 +94,8 @@ class DevCluster {
   // Removes the directory. EBUSY while something runs.
   Status Delete();
 
-  // `what`: "gateway", "mount" or the number of a drive. Kill is SIGKILL, to the process that serves
-  // the drive.
+  // `what`: "gateway", "mount" or the number of a drive. Kill is SIGKILL, to the process that
+  // serves the drive.
   Status Kill(const std::string& what);
   Status Start(const std::string& what);
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "erasure/codec.h"
+#include "cluster/stripe_store.h"
 
 namespace pinstripe {
 

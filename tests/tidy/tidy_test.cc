@@ -1,0 +1,182 @@
+// The rules that hold for the text of the sources as a whole: who includes whom, where heavy
+// headers and the machine's own clocks may be seen, and how a header begins.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace pinstripe {
+namespace {
+
+// Each folder and the folders its files may include from. Reading it top to bottom is reading the
+// architecture (docs/ARCHITECTURE.md). The last three hold programs, which also put together what
+// they run on: drives and a cluster.
+const std::map<std::string, std::set<std::string>> kMayInclude = {
+    {"base", {}},
+    {"erasure", {"base"}},
+    {"drive", {"base"}},
+    {"cluster", {"base", "erasure", "drive"}},
+    {"fs", {"base", "cluster"}},
+    {"plugin", {"base", "drive", "cluster", "fs"}},
+    {"fuse", {"base", "drive", "cluster", "fs"}},
+    {"tools", {"base", "drive", "cluster", "fs"}},
+};
+
+struct Header {
+  std::string begins;          // the name between < and >
+  std::set<std::string> only;  // the folders that may see it
+  bool in_headers = false;     // also in their .h files, so that others see it through them
+};
+const std::vector<Header> kOutside = {
+    {"isa-l/", {"base", "erasure"}}, {"spdlog/", {"base"}},
+    {"toml++/", {"base"}},           {"rocksdb/", {"drive"}},
+    {"google/protobuf/", {"drive"}}, {"openssl/", {"drive"}},
+    {"Xrd", {"plugin"}, true},       {"fuse", {"fuse"}},
+};
+
+// Time, threads and chance come from a Runtime (base/runtime.h), or no simulation is deterministic.
+// base/ makes it; drive/ holds the loops that do real input and output.
+const std::set<std::string> kMayUseTheMachine = {"base", "drive"};
+const std::regex kMachine(
+    R"(std::chrono::(system|steady|high_resolution)_clock|std::(jthread|thread)\b|std::this_thread)"
+    R"(|std::async|random_device|\b(usleep|nanosleep|gettimeofday|clock_gettime)\()");
+
+std::string FolderOf(std::string_view path) { return std::string(path.substr(0, path.find('/'))); }
+
+std::string WithoutComment(const std::string& line) { return line.substr(0, line.find("//")); }
+
+// What is wrong with an #include, "" for nothing.
+std::string IncludeComplaint(const std::string& path, const std::string& line) {
+  static const std::regex kProject(R"(^\s*#\s*include\s*"([^"]+)\".*)");
+  static const std::regex kSystem(R"(^\s*#\s*include\s*<([^>]+)>.*)");
+  const std::string folder = FolderOf(path);
+  std::smatch match;
+  if (std::regex_match(line, match, kProject)) {
+    const std::string target = FolderOf(match[1].str());
+    if (target == folder || kMayInclude.at(folder).contains(target)) return "";
+    return fmt::format("{}/ does not know {}", folder, match[1].str());
+  }
+  if (!std::regex_match(line, match, kSystem)) return "";
+  const std::string name = match[1].str();
+  for (const Header& header : kOutside) {
+    if (!name.starts_with(header.begins)) continue;
+    if (!header.only.contains(folder)) return fmt::format("<{}> has no place in {}/", name, folder);
+    if (!header.in_headers && path.ends_with(".h")) {
+      return fmt::format("<{}> belongs into a .cc file: it is heavy", name);
+    }
+  }
+  return "";
+}
+
+// Everything that is wrong with a file, as "path:line: why".
+std::vector<std::string> Complaints(const std::string& path, const std::string& text) {
+  std::vector<std::string> complaints;
+  const bool is_header = path.ends_with(".h");
+  if (is_header && !text.starts_with("//")) {
+    complaints.push_back(path + ":1: a header begins by saying what it is");
+  }
+  if (is_header && text.find("\n#pragma once\n") == std::string::npos) {
+    complaints.push_back(path + ":1: a header is included once");
+  }
+  std::istringstream lines(text);
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const std::string where = fmt::format("{}:{}: ", path, ++number);
+    if (const std::string why = IncludeComplaint(path, line); !why.empty()) {
+      complaints.push_back(where + why);
+    }
+    if (!kMayUseTheMachine.contains(FolderOf(path)) &&
+        std::regex_search(WithoutComment(line), kMachine)) {
+      complaints.push_back(where + "time, threads and chance come from a Runtime");
+    }
+  }
+  return complaints;
+}
+
+TEST(Tidy, EverySourceKeepsTheRules) {
+  const std::filesystem::path root = PINSTRIPE_SOURCE_DIR;
+  for (const auto& [folder, known] : kMayInclude) {
+    int files = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(root / folder)) {
+      const std::string extension = entry.path().extension();
+      if (extension != ".cc" && extension != ".h") continue;
+      std::ifstream in(entry.path());
+      std::stringstream text;
+      text << in.rdbuf();
+      ASSERT_FALSE(text.str().empty()) << entry.path();
+      const std::string path = entry.path().lexically_relative(root);
+      EXPECT_THAT(Complaints(path, text.str()), testing::IsEmpty());
+      ++files;
+    }
+    EXPECT_GT(files, 1) << folder << "/ holds nothing: does the table name it rightly?";
+  }
+}
+
+TEST(Tidy, EveryFolderWithSourcesIsInTheTable) {
+  for (const auto& entry : std::filesystem::directory_iterator(PINSTRIPE_SOURCE_DIR)) {
+    const std::string folder = entry.path().filename();
+    if (!entry.is_directory() || kMayInclude.contains(folder)) continue;
+    // What is not part of the product may include anything.
+    if (folder == "tests" || folder == "bench" || folder == "build") continue;
+    for (const auto& file : std::filesystem::directory_iterator(entry.path())) {
+      EXPECT_NE(file.path().extension(), ".cc") << file.path();
+    }
+  }
+}
+
+// ---- Tests of the test ----
+
+TEST(Tidy, FindsAnIncludeThatGoesUp) {
+  EXPECT_THAT(Complaints("cluster/x.cc", "\n#include \"fs/file_system.h\"\n"),
+              testing::ElementsAre("cluster/x.cc:2: cluster/ does not know fs/file_system.h"));
+  EXPECT_THAT(Complaints("fs/x.cc", "#include \"erasure/codec.h\"\n"),
+              testing::ElementsAre("fs/x.cc:1: fs/ does not know erasure/codec.h"));
+  EXPECT_THAT(Complaints("fs/x.cc", "#include \"codec.h\"\n"),
+              testing::ElementsAre("fs/x.cc:1: fs/ does not know codec.h"));
+  EXPECT_THAT(Complaints("base/x.cc", "  #  include \"tests/support/gen.h\"\n"),
+              testing::SizeIs(1));
+  EXPECT_THAT(Complaints("cluster/x.cc", "#include \"base/status.h\"\n#include \"cluster/y.h\"\n"),
+              testing::IsEmpty());
+}
+
+TEST(Tidy, FindsAHeavyHeaderInTheWrongPlace) {
+  EXPECT_THAT(Complaints("cluster/x.cc", "#include <rocksdb/db.h>\n"),
+              testing::ElementsAre("cluster/x.cc:1: <rocksdb/db.h> has no place in cluster/"));
+  EXPECT_THAT(Complaints("fs/x.cc", "#include <XrdOss/XrdOss.hh>\n"), testing::SizeIs(1));
+  EXPECT_THAT(Complaints("plugin/x.cc", "#include <fuse3/fuse_lowlevel.h>\n"), testing::SizeIs(1));
+  EXPECT_THAT(
+      Complaints("drive/x.h", "// X.\n#pragma once\n#include <google/protobuf/message.h>\n"),
+      testing::ElementsAre("drive/x.h:3: <google/protobuf/message.h> belongs into a .cc file: "
+                           "it is heavy"));
+  EXPECT_THAT(Complaints("drive/x.cc", "#include <rocksdb/db.h>\n"), testing::IsEmpty());
+}
+
+TEST(Tidy, FindsTimeThreadsAndChanceThatPassTheRuntimeBy) {
+  for (const char* line :
+       {"auto t = std::chrono::steady_clock::now();", "std::thread t(f);",
+        "std::this_thread::sleep_for(1s);", "std::random_device d;", "usleep(1000);"}) {
+    EXPECT_THAT(
+        Complaints("cluster/x.cc", line),
+        testing::ElementsAre("cluster/x.cc:1: time, threads and chance come from a Runtime"));
+    EXPECT_THAT(Complaints("drive/x.cc", line), testing::IsEmpty());
+  }
+  EXPECT_THAT(Complaints("cluster/x.cc", "// unlike std::thread\n"), testing::IsEmpty());
+}
+
+TEST(Tidy, FindsAHeaderThatDoesNotSayWhatItIs) {
+  EXPECT_THAT(Complaints("fs/x.h", "#pragma once\n"), testing::SizeIs(2));
+  EXPECT_THAT(Complaints("fs/x.h", "// X holds.\n\n#pragma once\n"), testing::IsEmpty());
+}
+
+}  // namespace
+}  // namespace pinstripe
