@@ -17,12 +17,12 @@ std::string Hex(Bytes bytes) {
 
 Buffer::Buffer(size_t size) : size_(size), capacity_(size) {
   if (size > 0) {
-    data_.reset(static_cast<std::byte*>(::operator new(size, std::align_val_t{kAlignment})));
+    data_.reset(static_cast<std::byte*>(::operator new (size, std::align_val_t{kAlignment})));
   }
 }
 
 void Buffer::Free::operator()(std::byte* data) const {
-  ::operator delete(data, std::align_val_t{kAlignment});
+  ::operator delete (data, std::align_val_t{kAlignment});
 }
 
 Buffer Buffer::Zeroed(size_t size) {

@@ -1,9 +1,11 @@
 // Bytes: who looks at them, who owns them, who shares them.
 //
 //   Bytes, MutableBytes   a look at somebody's bytes (std::span)
-//   Buffer                owns bytes; aligned for SIMD; not initialised unless asked; moves, never copies
+//   Buffer                owns bytes; aligned for SIMD; not initialised unless asked; moves, never
+//   copies
 //                         by accident
-//   SharedBytes           a look that keeps the owner alive: what is handed to a drive, whose answer
+//   SharedBytes           a look that keeps the owner alive: what is handed to a drive, whose
+//   answer
 //                         may come long after the asker stopped waiting
 
 #pragma once
@@ -93,8 +95,8 @@ class Buffer {
 class SharedBytes {
  public:
   SharedBytes() = default;
-  SharedBytes(Buffer buffer);       // takes the buffer over
-  SharedBytes(std::string text);    // takes the string over
+  SharedBytes(Buffer buffer);     // takes the buffer over
+  SharedBytes(std::string text);  // takes the string over
   SharedBytes(std::shared_ptr<const void> owner, Bytes bytes)
       : owner_(std::move(owner)), bytes_(bytes) {}
 
@@ -107,6 +109,7 @@ class SharedBytes {
 
   // A part of it, with the same owner.
   SharedBytes Slice(size_t offset, size_t length) const {
+    assert(offset <= size() && length <= size() - offset);
     return {owner_, bytes_.subspan(offset, length)};
   }
 

@@ -3,6 +3,7 @@
 #include <isa-l/crc.h>
 #include <isa-l/igzip_lib.h>
 
+#include <algorithm>
 #include <array>
 
 namespace pinstripe {
@@ -25,7 +26,8 @@ constexpr uint32_t MultiplyModulo(uint32_t a, uint32_t b) {
 constexpr std::array<uint32_t, 67> kPowers = [] {
   std::array<uint32_t, 67> powers{};
   powers[0] = 1u << 30;  // x
-  for (size_t i = 1; i < powers.size(); ++i) powers[i] = MultiplyModulo(powers[i - 1], powers[i - 1]);
+  for (size_t i = 1; i < powers.size(); ++i)
+    powers[i] = MultiplyModulo(powers[i - 1], powers[i - 1]);
   return powers;
 }();
 

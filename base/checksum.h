@@ -1,8 +1,8 @@
-// CRC32C and Adler-32, and how to combine the sums of two parts into the sum of the whole, so that a
-// file's checksum comes from its records' stored sums without reading data.
+// CRC32C and Adler-32, and how to combine the sums of two parts into the sum of the whole, so that
+// a file's checksum comes from its records' stored sums without reading data.
 //
-// CRC32C: Castagnoli polynomial, reflected, initial value and final xor 0xffffffff (RFC 3720): the sum
-// of "123456789" is 0xe3069283. Adler-32: RFC 1950; the sum of nothing is 1.
+// CRC32C: Castagnoli polynomial, reflected, initial value and final xor 0xffffffff (RFC 3720): the
+// sum of "123456789" is 0xe3069283. Adler-32: RFC 1950; the sum of nothing is 1.
 
 #pragma once
 

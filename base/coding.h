@@ -1,5 +1,5 @@
-// Encoding of everything that is kept on drives: big-endian fixed-width integers, LEB128 varints and
-// length-prefixed strings. Big-endian because keys must sort in the order of their numbers.
+// Encoding of everything that is kept on drives: big-endian fixed-width integers, LEB128 varints
+// and length-prefixed strings. Big-endian because keys must sort in the order of their numbers.
 //
 // A Reader never reads past its end and never trusts a length: the first thing that does not fit
 // makes it bad, every later read then returns zeros, and the caller checks once, with ok() or
@@ -23,11 +23,11 @@ class Writer {
   Writer& U16(uint16_t value);
   Writer& U32(uint32_t value);
   Writer& U64(uint64_t value);
-  Writer& Varint(uint64_t value);         // LEB128: 7 bits a byte, low bits first
-  Writer& SignedVarint(int64_t value);    // zigzag, then LEB128
-  Writer& Raw(std::string_view bytes);    // as they are
+  Writer& Varint(uint64_t value);       // LEB128: 7 bits a byte, low bits first
+  Writer& SignedVarint(int64_t value);  // zigzag, then LEB128
+  Writer& Raw(std::string_view bytes);  // as they are
   Writer& Raw(Bytes bytes) { return Raw(AsText(bytes)); }
-  Writer& Text(std::string_view bytes);   // Varint(size), then the bytes
+  Writer& Text(std::string_view bytes);  // Varint(size), then the bytes
 
   const std::string& bytes() const { return out_; }
   std::string Take() { return std::move(out_); }
@@ -58,7 +58,8 @@ class Reader {
     in_ = {};
   }
 
-  // EBADMSG "<what>: ..." unless everything was read, and nothing more was asked for than there was.
+  // EBADMSG "<what>: ..." unless everything was read, and nothing more was asked for than there
+  // was.
   Status Finish(std::string_view what) const;
 
  private:

@@ -1,12 +1,15 @@
 #include "base/config.h"
 
+#include <fcntl.h>
 #include <toml++/toml.h>
+#include <unistd.h>
 
-#include <cmath>
 #include <charconv>
-#include <fstream>
+#include <cmath>
+#include <map>
 #include <set>
-#include <sstream>
+
+#include "base/try.h"
 
 namespace pinstripe {
 namespace {
@@ -26,9 +29,17 @@ struct Unit {
   std::string_view name;
   double factor;
 };
-constexpr Unit kByteUnits[] = {
-    {"", 1},       {"B", 1},         {"KiB", 1024.0},      {"MiB", 1048576.0}, {"GiB", 1073741824.0},
-    {"TiB", 1099511627776.0}, {"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}};
+constexpr Unit kByteUnits[] = {{"", 1},
+                               {"B", 1},
+                               {"KiB", 1024.0},
+                               {"MiB", 1048576.0},
+                               {"GiB", 1073741824.0},
+                               {"TiB", 1099511627776.0},
+                               {"kB", 1e3},
+                               {"KB", 1e3},
+                               {"MB", 1e6},
+                               {"GB", 1e9},
+                               {"TB", 1e12}};
 constexpr Unit kTimeUnits[] = {{"ms", 1e6}, {"s", 1e9}, {"", 1e9}, {"min", 60e9}, {"h", 3600e9}};
 
 // "1.5 GB" by the table of units; null when it is not such a quantity.
@@ -45,6 +56,31 @@ std::optional<double> ParseQuantity(std::string_view text, const Unit (&units)[N
   return std::nullopt;
 }
 
+// `value` as the integer type, when it lies within the limits.
+template <typename T>
+std::optional<T> Within(std::optional<double> value, T least, T most) {
+  if (!value || !(*value >= static_cast<double>(least))) return std::nullopt;  // also not a number
+  if (*value > static_cast<double>(most)) return std::nullopt;
+  // As a double the highest limits round up to a number that the type does not hold.
+  return *value == static_cast<double>(most) ? most : static_cast<T>(*value);
+}
+
+// The whole file, so that one that cannot be read, or is a directory, is not mistaken for an empty
+// one.
+Result<std::string> ReadFile(const std::string& path) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  std::string text;
+  ssize_t got = file < 0 ? -1 : 1;
+  for (char buffer[4096]; got > 0;) {
+    got = read(file, buffer, sizeof buffer);
+    if (got > 0) text.append(buffer, static_cast<size_t>(got));
+  }
+  const int code = errno;
+  if (file >= 0) close(file);
+  if (got < 0) return Fail(code, "cannot read {}: {}", path, ErrnoText(code));
+  return text;
+}
+
 }  // namespace
 
 struct ConfigTable::Node {
@@ -52,8 +88,15 @@ struct ConfigTable::Node {
   const toml::table* table = nullptr;  // null: the table is absent
   std::string name;                    // "drive" in messages; empty for the root
   std::set<std::string, std::less<>> read;
-  std::vector<std::shared_ptr<Node>> children;
+  std::map<std::string, std::vector<std::shared_ptr<Node>>, std::less<>> children;
 
+  std::shared_ptr<Node> NewChild(std::string_view key, const toml::table* contents) const {
+    auto child = std::make_shared<Node>();
+    child->document = document;
+    child->table = contents;
+    child->name = name.empty() ? std::string(key) : fmt::format("{}.{}", name, key);
+    return child;
+  }
   const toml::node* Find(std::string_view key) {
     read.emplace(key);
     return table ? table->get(key) : nullptr;
@@ -61,9 +104,7 @@ struct ConfigTable::Node {
   std::string Name(std::string_view key) const {
     return name.empty() ? fmt::format("'{}'", key) : fmt::format("'{}' in [{}]", key, name);
   }
-  toml::source_region Where() const {
-    return table ? table->source() : document->table.source();
-  }
+  toml::source_region Where() const { return table ? table->source() : document->table.source(); }
   template <typename T>
   T Missing(std::string_view key, std::optional<T> fallback) {
     if (fallback) return *std::move(fallback);
@@ -117,18 +158,22 @@ uint64_t ConfigTable::ByteCount(std::string_view key, std::optional<uint64_t> fa
                                 uint64_t least, uint64_t most) {
   const toml::node* node = node_->Find(key);
   if (!node) return node_->Missing(key, fallback);
-  std::optional<double> bytes;
-  if (const auto* number = node->as_integer(); number && number->get() >= 0) {
-    bytes = static_cast<double>(number->get());
+  std::optional<uint64_t> bytes;
+  if (const auto* number = node->as_integer()) {
+    const int64_t value = number->get();
+    if (value >= 0 && static_cast<uint64_t>(value) >= least &&
+        static_cast<uint64_t>(value) <= most) {
+      bytes = value;
+    }
   } else if (const auto* text = node->as_string()) {
-    bytes = ParseQuantity(text->get(), kByteUnits);
+    bytes = Within(ParseQuantity(text->get(), kByteUnits), least, most);
   }
-  if (!bytes || *bytes < static_cast<double>(least) || *bytes > static_cast<double>(most)) {
-    node_->Wrong(*node, key, fmt::format("a number of bytes from {} to {}, like 65536 or \"64 KiB\"",
-                                         least, most));
-    return fallback.value_or(least);
+  if (!bytes) {
+    node_->Wrong(
+        *node, key,
+        fmt::format("a number of bytes from {} to {}, like 65536 or \"64 KiB\"", least, most));
   }
-  return static_cast<uint64_t>(*bytes);
+  return bytes.value_or(fallback.value_or(least));
 }
 
 Duration ConfigTable::Time(std::string_view key, std::optional<Duration> fallback, Duration least,
@@ -136,19 +181,19 @@ Duration ConfigTable::Time(std::string_view key, std::optional<Duration> fallbac
   const toml::node* node = node_->Find(key);
   if (!node) return node_->Missing(key, fallback);
   std::optional<double> time;
-  if (const auto number = node->value<double>()) {
-    time = *number * 1e9;
-  } else if (const auto* text = node->as_string()) {
+  if (const auto* text = node->as_string()) {
     time = ParseQuantity(text->get(), kTimeUnits);
+  } else if (const auto seconds = node->value<double>()) {
+    time = *seconds * 1e9;
   }
-  if (!time || *time < static_cast<double>(least.count()) ||
-      *time > static_cast<double>(most.count())) {
+  const std::optional<int64_t> nanoseconds = Within(time, least.count(), most.count());
+  if (!nanoseconds) {
     node_->Wrong(*node, key,
                  fmt::format("a time from {} ms to {} ms, like \"250 ms\" or \"5 s\"",
                              least.count() / 1000000, most.count() / 1000000));
     return fallback.value_or(least);
   }
-  return Duration(static_cast<int64_t>(*time));
+  return Duration(*nanoseconds);
 }
 
 std::vector<std::string> ConfigTable::Texts(std::string_view key) {
@@ -168,35 +213,27 @@ std::vector<std::string> ConfigTable::Texts(std::string_view key) {
 
 ConfigTable ConfigTable::Table(std::string_view key) {
   const toml::node* node = node_->Find(key);
-  auto child = std::make_shared<Node>();
-  child->document = node_->document;
-  child->name = node_->name.empty() ? std::string(key) : fmt::format("{}.{}", node_->name, key);
-  if (node) {
-    child->table = node->as_table();
-    if (!child->table) node_->Wrong(*node, key, "a table");
-  }
-  node_->children.push_back(child);
-  return ConfigTable(std::move(child));
+  if (node && !node->is_table()) node_->Wrong(*node, key, fmt::format("a table, [{}]", key));
+  auto& children = node_->children[std::string(key)];
+  if (children.empty()) children.push_back(node_->NewChild(key, node ? node->as_table() : nullptr));
+  return ConfigTable(children.front());
 }
 
 std::vector<ConfigTable> ConfigTable::Tables(std::string_view key) {
   const toml::node* node = node_->Find(key);
-  std::vector<ConfigTable> tables;
-  if (!node) return tables;
-  const auto* array = node->as_array();
-  for (size_t i = 0; array && i < array->size(); ++i) {
-    const toml::table* table = array->get(i)->as_table();
-    if (!table) break;
-    auto child = std::make_shared<Node>();
-    child->document = node_->document;
-    child->name = node_->name.empty() ? std::string(key) : fmt::format("{}.{}", node_->name, key);
-    child->table = table;
-    node_->children.push_back(child);
-    tables.push_back(ConfigTable(std::move(child)));
-  }
-  if (!array || tables.size() != array->size()) {
+  if (!node) return {};
+  if (!node->is_array_of_tables()) {
     node_->Wrong(*node, key, fmt::format("a list of tables, [[{}]]", key));
+    return {};
   }
+  auto& children = node_->children[std::string(key)];
+  if (children.empty()) {
+    for (const toml::node& element : *node->as_array()) {
+      children.push_back(node_->NewChild(key, element.as_table()));
+    }
+  }
+  std::vector<ConfigTable> tables;
+  for (const auto& child : children) tables.push_back(ConfigTable(child));
   return tables;
 }
 
@@ -206,15 +243,7 @@ void ConfigTable::Refuse(std::string_view key, std::string_view reason) {
 }
 
 Result<ConfigFile> ConfigFile::Load(const std::string& path) {
-  errno = 0;
-  std::ifstream in(path);
-  std::stringstream text;
-  if (in) text << in.rdbuf();
-  if (!in) {
-    const int code = errno ? errno : EIO;
-    return Fail(code, "cannot read {}: {}", path, ErrnoText(code));
-  }
-  return Parse(text.str(), path);
+  return Parse(TRY(ReadFile(path)), path);
 }
 
 Result<ConfigFile> ConfigFile::Parse(std::string_view text, const std::string& name) {
@@ -247,7 +276,9 @@ Status ConfigFile::Finish() const {
                     key.source().begin.line, node->Name(key.str()));
       }
     }
-    for (const auto& child : node->children) todo.push_back(child.get());
+    for (const auto& [key, children] : node->children) {
+      for (const auto& child : children) todo.push_back(child.get());
+    }
   }
   return {};
 }

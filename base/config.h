@@ -6,8 +6,9 @@
 //   config.replicas = cluster.Integer("replicas", 0, 0, 63);
 //   TRY(file.Finish());   // the first mistake of all, unknown keys included
 //
-// A getter that meets a mistake remembers it and returns the default, so that reading is straight-line
-// code and is checked once, by Finish(). Without a default a key is required. Not thread-safe.
+// A getter that meets a mistake remembers it and returns the default, so that reading is
+// straight-line code and is checked once, by Finish(). Without a default a key is required. Not
+// thread-safe.
 
 #pragma once
 
@@ -27,18 +28,21 @@ class ConfigTable {
  public:
   bool Has(std::string_view key) const;
 
-  int64_t Integer(std::string_view key, std::optional<int64_t> fallback, int64_t least, int64_t most);
+  int64_t Integer(std::string_view key, std::optional<int64_t> fallback, int64_t least,
+                  int64_t most);
   std::string Text(std::string_view key, std::optional<std::string> fallback = std::nullopt);
   bool Flag(std::string_view key, std::optional<bool> fallback = std::nullopt);
   // A number of bytes: an integer, or text like "64 KiB", "1.5 GB".
   uint64_t ByteCount(std::string_view key, std::optional<uint64_t> fallback, uint64_t least,
                      uint64_t most);
   // Text like "250 ms", "5 s", "2 min", or a number of seconds.
-  Duration Time(std::string_view key, std::optional<Duration> fallback, Duration least, Duration most);
-  std::vector<std::string> Texts(std::string_view key);  // empty when absent; one text is a list of one
+  Duration Time(std::string_view key, std::optional<Duration> fallback, Duration least,
+                Duration most);
+  std::vector<std::string> Texts(
+      std::string_view key);  // empty when absent; one text is a list of one
 
-  ConfigTable Table(std::string_view key);                 // empty when absent
-  std::vector<ConfigTable> Tables(std::string_view key);   // [[key]]; empty when absent
+  ConfigTable Table(std::string_view key);                // empty when absent
+  std::vector<ConfigTable> Tables(std::string_view key);  // [[key]]; empty when absent
 
   // Records a mistake at the line of `key` (of the table, if it is not there): "file:line: reason".
   void Refuse(std::string_view key, std::string_view reason);

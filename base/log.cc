@@ -3,27 +3,24 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <map>
+#include <memory>
 #include <mutex>
 
 namespace pinstripe {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-struct Repeats {
-  Clock::time_point since{};
-  int count = 0;
-};
-
 // The one piece of global state of the project: a process has one log.
 struct LogState {
   std::mutex mutex;
-  LogSink sink;                            // guarded by mutex
+  LogSink sink;                                   // guarded by mutex
   std::shared_ptr<spdlog::logger> stderr_logger;  // guarded by mutex
-  std::map<std::string, Repeats, std::less<>> repeats;  // guarded by mutex; by level and event
+  std::map<std::string, LogRepeats> repeats;      // guarded by mutex; by level and event
+  const bool journal = std::getenv("JOURNAL_STREAM") != nullptr;
   std::atomic<LogLevel> level{LogLevel::kInfo};
 };
 
@@ -54,25 +51,28 @@ std::string_view JournalPrefix(LogLevel level) {
 }
 
 void WriteToStderr(LogState& state, LogLevel level, std::string_view line) {
-  const bool journal = std::getenv("JOURNAL_STREAM") != nullptr;
   if (!state.stderr_logger) {
     auto sink = std::make_shared<spdlog::sinks::stderr_sink_st>();
     state.stderr_logger = std::make_shared<spdlog::logger>("pinstripe", std::move(sink));
     state.stderr_logger->set_level(spdlog::level::trace);
     state.stderr_logger->flush_on(spdlog::level::trace);
-    state.stderr_logger->set_pattern(journal ? "%v" : "%Y-%m-%d %H:%M:%S.%e %l %v");
+    state.stderr_logger->set_pattern(state.journal ? "%v" : "%Y-%m-%d %H:%M:%S.%e %l %v");
   }
-  if (journal) {
+  if (state.journal) {
     state.stderr_logger->log(ToSpdlog(level), "{}{}", JournalPrefix(level), line);
   } else {
     state.stderr_logger->log(ToSpdlog(level), "{}", line);
   }
 }
 
+bool IsControl(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
+
 bool NeedsQuotes(std::string_view value) {
-  return value.empty() || value.find_first_of(" \"=\n\r\t") != std::string_view::npos;
+  return value.empty() || value.find_first_of(" \"=") != std::string_view::npos ||
+         std::ranges::any_of(value, IsControl);
 }
 
+// Values hold names that anybody may choose: they cannot end the line or talk to the terminal.
 void AppendField(std::string& line, const LogField& field) {
   line += fmt::format(" {}=", field.key());
   if (!NeedsQuotes(field.value())) {
@@ -81,22 +81,32 @@ void AppendField(std::string& line, const LogField& field) {
   }
   line += '"';
   for (char c : field.value()) {
+    if (IsControl(c)) {
+      line += fmt::format("\\x{:02x}", c);
+      continue;
+    }
     if (c == '"' || c == '\\') line += '\\';
-    line += c == '\n' || c == '\r' ? ' ' : c;
+    line += c;
   }
   line += '"';
 }
 
-// Whether to print; `suppressed` says how many were not since the last time.
-bool Admit(Repeats& repeats, Clock::time_point now, int& suppressed) {
-  if (now - repeats.since > std::chrono::seconds(10)) {
-    suppressed = std::max(0, repeats.count - kLogBurst);
-    repeats = {now, 0};
-  }
-  return ++repeats.count <= kLogBurst;
+Time Now() {
+  return Time(
+      std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()));
 }
 
 }  // namespace
+
+LogRepeats::Answer LogRepeats::Count(Time now) {
+  int suppressed = 0;
+  if (count_ == 0 || now - since_ > std::chrono::seconds(10)) {
+    suppressed = std::max(0, count_ - kLogBurst);
+    since_ = now;
+    count_ = 0;
+  }
+  return {++count_ <= kLogBurst, suppressed};
+}
 
 void Log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) {
   LogState& state = State();
@@ -105,9 +115,9 @@ void Log(LogLevel level, std::string_view event, std::initializer_list<LogField>
   for (const LogField& field : fields) AppendField(line, field);
 
   const std::lock_guard lock(state.mutex);
-  int suppressed = 0;
   const std::string identity = fmt::format("{}{}", static_cast<int>(level), event);
-  if (!Admit(state.repeats[identity], Clock::now(), suppressed)) return;
+  const auto [print, suppressed] = state.repeats[identity].Count(Now());
+  if (!print) return;
   if (suppressed > 0) line += fmt::format(" (and {} more like it before)", suppressed);
   if (state.sink) {
     state.sink(level, line);

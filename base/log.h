@@ -19,6 +19,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/runtime.h"
 #include "base/status.h"
 
 namespace pinstripe {
@@ -41,15 +42,29 @@ class LogField {
   std::string value_;
 };
 
-// Thread-safe.
+// Thread-safe. `event` is one of the program's own sentences: what varies goes into the fields.
 void Log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields = {});
 
-// Called with complete lines, without a newline, by one thread at a time.
+// Called with complete lines, without a newline, by one thread at a time. Must not log itself.
 using LogSink = std::function<void(LogLevel, std::string_view line)>;
 void SetLogSink(LogSink sink);  // null: back to standard error
 
 void SetLogLevel(LogLevel level);  // default kInfo
 bool LogEnabled(LogLevel level);
 Result<LogLevel> ParseLogLevel(std::string_view name);  // "debug", "info", "warn", "error"
+
+// Counts how often one line comes within ten seconds: the first kLogBurst times are printed.
+class LogRepeats {
+ public:
+  struct Answer {
+    bool print = false;
+    int suppressed = 0;  // since a line was printed last
+  };
+  Answer Count(Time now);
+
+ private:
+  Time since_{};
+  int count_ = 0;
+};
 
 }  // namespace pinstripe

@@ -3,7 +3,8 @@
 #include <pthread.h>
 #include <sys/random.h>
 
-#include <cassert>
+#include <cerrno>
+#include <cstdlib>
 
 namespace pinstripe {
 namespace {
@@ -11,8 +12,7 @@ namespace {
 using Steady = std::chrono::steady_clock;
 
 Steady::time_point ToSteady(Time time) {
-  return Steady::time_point(
-      std::chrono::duration_cast<Steady::duration>(time.time_since_epoch()));
+  return Steady::time_point(std::chrono::duration_cast<Steady::duration>(time.time_since_epoch()));
 }
 
 class RealSignal final : public Signal {
@@ -27,9 +27,10 @@ class RealSignal final : public Signal {
 
   bool WaitUntil(Time deadline) override {
     std::unique_lock lock(mutex_);
-    const bool was_set = deadline == Time::max()
-                             ? (changed_.wait(lock, [this] { return set_; }), true)
-                             : changed_.wait_until(lock, ToSteady(deadline), [this] { return set_; });
+    const bool was_set =
+        deadline == Time::max()
+            ? (changed_.wait(lock, [this] { return set_; }), true)
+            : changed_.wait_until(lock, ToSteady(deadline), [this] { return set_; });
     set_ = false;
     return was_set;
   }
@@ -53,15 +54,27 @@ RealRuntime::RealRuntime()
       }) {}
 
 RealRuntime::~RealRuntime() {
-  std::vector<std::thread> threads;
+  WaitForThreads();
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
-    changed_.notify_all();
-    threads.swap(threads_);
+    tasks_changed_.notify_one();
   }
-  for (std::thread& thread : threads) thread.join();
   timer_thread_.join();
+  WaitForThreads();  // which the last task may have started
+
+  // What a task holds may call us back when it is let go, so nothing is locked meanwhile.
+  for (std::multimap<Time, Task> dropped; !tasks_.empty(); dropped.clear()) dropped.swap(tasks_);
+}
+
+void RealRuntime::WaitForThreads() {
+  std::list<std::thread> ended;
+  {
+    std::unique_lock lock(mutex_);
+    thread_ended_.wait(lock, [this] { return threads_.empty(); });
+    ended.swap(ended_);
+  }
+  for (std::thread& thread : ended) thread.join();
 }
 
 Time RealRuntime::Now() {
@@ -77,42 +90,58 @@ int64_t RealRuntime::WallClock() {
 void RealRuntime::RunAt(Time when, Task task) {
   const std::lock_guard lock(mutex_);
   const auto added = tasks_.emplace(when, std::move(task));
-  if (added == tasks_.begin()) changed_.notify_all();
+  if (added == tasks_.begin()) tasks_changed_.notify_one();
 }
 
 void RealRuntime::RunTimers() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     if (tasks_.empty()) {
-      changed_.wait(lock);
+      tasks_changed_.wait(lock);
     } else if (tasks_.begin()->first > Now()) {
-      changed_.wait_until(lock, ToSteady(tasks_.begin()->first));
+      tasks_changed_.wait_until(lock, ToSteady(tasks_.begin()->first));
     } else {
-      const Task task = std::move(tasks_.begin()->second);
+      Task task = std::move(tasks_.begin()->second);
       tasks_.erase(tasks_.begin());
       lock.unlock();
       task();
+      task = nullptr;  // what it holds may call us back when it is let go
       lock.lock();
     }
   }
 }
 
 void RealRuntime::Spawn(std::string name, Task body) {
-  const std::lock_guard lock(mutex_);
-  assert(!stopping_);
-  threads_.emplace_back([name = std::move(name), body = std::move(body)] {
-    NameThisThread(name);
-    body();
-  });
+  std::list<std::thread> ended;
+  {
+    const std::lock_guard lock(mutex_);
+    ended.swap(ended_);
+    std::list<std::thread> started(1);
+    const auto self = started.begin();
+    *self = std::thread([this, self, name = std::move(name), body = std::move(body)]() mutable {
+      NameThisThread(name);
+      body();
+      body = nullptr;
+      const std::lock_guard lock(mutex_);
+      ended_.splice(ended_.end(), threads_, self);
+      thread_ended_.notify_all();
+    });
+    threads_.splice(threads_.end(), started);
+  }
+  for (std::thread& thread : ended) thread.join();  // they have nothing left to do but to return
 }
 
 std::shared_ptr<Signal> RealRuntime::NewSignal() { return std::make_shared<RealSignal>(); }
 
 uint64_t RealRuntime::Random() {
   uint64_t bits = 0;
-  const ssize_t got = getrandom(&bits, sizeof bits, 0);
-  assert(got == sizeof bits);  // up to 256 bytes never fail once the kernel's pool is ready
-  return got == sizeof bits ? bits : 0;
+  ssize_t got = 0;
+  do {
+    got = getrandom(&bits, sizeof bits, 0);  // interrupted only before the kernel's pool is ready
+  } while (got < 0 && errno == EINTR);
+  // Ids that repeat destroy data: better to stop than to go on without chance.
+  if (got != sizeof bits) std::abort();
+  return bits;
 }
 
 }  // namespace pinstripe

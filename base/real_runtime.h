@@ -3,10 +3,10 @@
 #pragma once
 
 #include <condition_variable>
+#include <list>
 #include <map>
 #include <mutex>
 #include <thread>
-#include <vector>
 
 #include "base/runtime.h"
 
@@ -16,8 +16,8 @@ class RealRuntime final : public Runtime {
  public:
   RealRuntime();
 
-  // Tasks that are not due yet are dropped; threads of Spawn() are joined, so whoever started them
-  // has told them to end.
+  // Waits for the threads of Spawn(), so whoever started them has told them to end. Timers run
+  // until the last of them has ended; then tasks that are not due yet are dropped.
   ~RealRuntime() override;
 
   Time Now() override;
@@ -29,13 +29,16 @@ class RealRuntime final : public Runtime {
 
  private:
   void RunTimers();
+  void WaitForThreads();
 
   std::mutex mutex_;
-  std::condition_variable changed_;
-  std::multimap<Time, Task> tasks_;   // guarded by mutex_
-  bool stopping_ = false;             // guarded by mutex_
-  std::vector<std::thread> threads_;  // guarded by mutex_
-  std::thread timer_thread_;
+  std::condition_variable tasks_changed_;
+  std::condition_variable thread_ended_;
+  std::multimap<Time, Task> tasks_;  // guarded by mutex_
+  bool stopping_ = false;            // guarded by mutex_
+  std::list<std::thread> threads_;   // running; guarded by mutex_
+  std::list<std::thread> ended_;     // to be joined, which frees their stacks; guarded by mutex_
+  std::thread timer_thread_;         // the last member: it uses all the others
 };
 
 }  // namespace pinstripe

@@ -1,8 +1,9 @@
 // The seam to the machine: time, timers, threads, waiting, chance.
 //
-// Nothing above base/ reads a clock, starts a thread, sleeps or draws a random number except through
-// a Runtime. The price is one reference passed down; what it buys is SimRuntime (tests/support), under
-// which a whole cluster with its clients runs deterministically from one seed.
+// Nothing above base/ reads a clock, starts a thread, sleeps or draws a random number except
+// through a Runtime. The price is one reference passed down; what it buys is SimRuntime
+// (tests/support), under which a whole cluster with its clients runs deterministically from one
+// seed.
 
 #pragma once
 

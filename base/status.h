@@ -10,8 +10,8 @@
 //   EHOSTUNREACH, ETIMEDOUT  a drive is away, or slow
 //   EIO                      fewer drives answered well than were needed
 //
-// Each layer adds what only it knows, once, with Context(); the message then reads from intention to
-// cause: "open /d/f: read inode 17: 2 of 3 replicas needed: drive 4 (h:1): connection refused".
+// Each layer adds what only it knows, once, with Context(); the message then reads from intention
+// to cause: "open /d/f: read inode 17: 2 of 3 replicas needed: drive 4 (h:1): connection refused".
 // Hosts are told EIO for the codes they would misread: see HostErrno().
 
 #pragma once
@@ -36,7 +36,9 @@ class [[nodiscard]] Status {
 
   bool ok() const { return failure_ == nullptr; }
   int code() const { return ok() ? 0 : failure_->code; }
-  std::string_view message() const { return ok() ? "success" : std::string_view(failure_->message); }
+  std::string_view message() const {
+    return ok() ? "success" : std::string_view(failure_->message);
+  }
 
   // The same failure with "what: " before its message. Success stays success.
   Status Context(std::string_view what) const;

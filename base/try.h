@@ -33,22 +33,21 @@ T TakeValue(Result<T>&& result) {
 }  // namespace pinstripe::try_detail
 
 // Statement expressions are a GCC and Clang extension; both of our compilers have them.
-#define TRY(...)                                                                         \
-  __extension__({                                                                        \
-    auto try_result = (__VA_ARGS__);                                                     \
-    if (!::pinstripe::try_detail::Ok(try_result)) [[unlikely]] {                         \
+#define TRY(...)                                                                             \
+  __extension__({                                                                            \
+    auto try_result = (__VA_ARGS__);                                                         \
+    if (!::pinstripe::try_detail::Ok(try_result)) [[unlikely]] {                             \
       return ::pinstripe::Failed(::pinstripe::try_detail::TakeError(std::move(try_result))); \
-    }                                                                                    \
-    ::pinstripe::try_detail::TakeValue(std::move(try_result));                           \
+    }                                                                                        \
+    ::pinstripe::try_detail::TakeValue(std::move(try_result));                               \
   })
 
-#define TRY_CONTEXT(expression, ...)                                                     \
-  __extension__({                                                                        \
-    auto try_result = (expression);                                                      \
-    if (!::pinstripe::try_detail::Ok(try_result)) [[unlikely]] {                         \
-      return ::pinstripe::Failed(                                                        \
-          ::pinstripe::try_detail::TakeError(std::move(try_result))                      \
-              .Context(fmt::format(__VA_ARGS__)));                                       \
-    }                                                                                    \
-    ::pinstripe::try_detail::TakeValue(std::move(try_result));                           \
+#define TRY_CONTEXT(expression, ...)                                                       \
+  __extension__({                                                                          \
+    auto try_result = (expression);                                                        \
+    if (!::pinstripe::try_detail::Ok(try_result)) [[unlikely]] {                           \
+      return ::pinstripe::Failed(::pinstripe::try_detail::TakeError(std::move(try_result)) \
+                                     .Context(fmt::format(__VA_ARGS__)));                  \
+    }                                                                                      \
+    ::pinstripe::try_detail::TakeValue(std::move(try_result));                             \
   })

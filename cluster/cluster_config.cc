@@ -1,6 +1,5 @@
 #include "cluster/cluster_config.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <optional>
 
 #include "base/config.h"
+#include "base/private_file.h"
 #include "base/try.h"
 
 namespace pinstripe {
@@ -165,23 +165,8 @@ DriveCredentials ReadCredentials(ConfigTable& table, const DriveCredentials& fal
   return credentials;
 }
 
-Status CheckPrivate(const std::string& path) {
-  struct stat about {};
-  if (stat(path.c_str(), &about) != 0) {
-    const int code = errno;
-    return Fail(code, "cannot read {}: {} (it holds the keys of the drives; see the sample "
-                "credentials.toml)", path, ErrnoText(code));
-  }
-  const unsigned mode = about.st_mode & 07777;
-  if ((mode & 077) != 0) {
-    return Fail(EACCES, "{} has mode {:04o}, so others can reach the keys in it: run "
-                "`chmod 0600 {}`", path, mode, path);
-  }
-  return {};
-}
-
 Status LoadCredentials(const std::string& path, ClusterConfig& config) {
-  TRY(CheckPrivate(path));
+  TRY(CheckPrivateFile(path));
   const ConfigFile file = TRY(ConfigFile::Load(path));
   ConfigTable root = file.root();
   ConfigTable common = root.Table("default");

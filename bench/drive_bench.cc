@@ -1,0 +1,144 @@
+// drive_bench ADDRESS [VALUE-KIB [WINDOW [SECONDS]]]: puts, then gets of records on one Kinetic drive, and
+// what each GB cost this process in CPU time. The drive's own cost is in /proc/PID/stat of its daemon.
+//
+// Keys begin with "drive-bench/" and are removed at the end.
+
+#include <sys/resource.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+
+#include "base/checksum.h"
+#include "base/coding.h"
+#include "base/log.h"
+#include "base/real_runtime.h"
+#include "drive/kinetic_drive.h"
+
+namespace pinstripe {
+namespace {
+
+constexpr int kKeys = 256;
+constexpr Duration kPatience = std::chrono::seconds(30);
+
+double CpuSeconds() {
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) { return time.tv_sec + time.tv_usec * 1e-6; };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+std::string Key(int64_t number) { return fmt::format("drive-bench/{}", number % kKeys); }
+
+// Keeps `window` operations going until the time is over, then waits for those that are.
+class Pump {
+ public:
+  // Starts the operation of this number; must call the callback it is given.
+  using Start = std::function<void(int64_t number, StatusCallback done)>;
+
+  Pump(Runtime& runtime, Start start) : runtime_(runtime), start_(std::move(start)) {}
+
+  int64_t Run(int window, Time end) {
+    end_ = end;
+    outstanding_ = window;
+    for (int i = 0; i < window; ++i) Next();
+    finished_->WaitUntil(Time::max());
+    return done_;
+  }
+
+ private:
+  void Next() {
+    start_(started_++, [this](const Status& status) {
+      if (!status.ok()) {
+        fmt::print(stderr, "drive_bench: {}\n", status.message());
+        std::exit(1);
+      }
+      ++done_;
+      if (runtime_.Now() < end_) return Next();
+      if (--outstanding_ == 0) finished_->Set();
+    });
+  }
+
+  Runtime& runtime_;
+  const Start start_;
+  Time end_{};
+  std::atomic<int64_t> started_ = 0;
+  std::atomic<int64_t> done_ = 0;
+  std::atomic<int> outstanding_ = 0;
+  const std::shared_ptr<Signal> finished_ = runtime_.NewSignal();
+};
+
+void Measure(Runtime& runtime, std::string_view name, size_t value_bytes, int window,
+             Duration length, Pump::Start start) {
+  Pump pump(runtime, std::move(start));
+  const Time begin = runtime.Now();
+  const double cpu_before = CpuSeconds();
+  const double operations = static_cast<double>(pump.Run(window, begin + length));
+  const double cpu = CpuSeconds() - cpu_before;
+  const double seconds = std::chrono::duration<double>(runtime.Now() - begin).count();
+  const double gigabytes = operations * static_cast<double>(value_bytes) / 1e9;
+  fmt::print("{:5} {:9.0f} op/s {:8.1f} MB/s  {:.3f} CPU s/GB  {:6.2f} CPU us/op\n", name,
+             operations / seconds, 1e3 * gigabytes / seconds, cpu / gigabytes,
+             1e6 * cpu / operations);
+}
+
+void Run(const std::string& address, size_t value_bytes, int window, Duration length) {
+  SetLogLevel(LogLevel::kError);
+  RealRuntime runtime;
+  KineticIo io(runtime);
+  KineticDrive drive(io, {.name = "drive", .addresses = {address}, .key = "asdfasdf"});
+  Buffer buffer(value_bytes);
+  for (size_t i = 0; i < value_bytes; ++i) buffer.data()[i] = static_cast<std::byte>(i * 31);
+  const std::string tag = Writer().U32(Crc32c(buffer)).Take();
+  const SharedBytes value(std::move(buffer));
+  const auto deadline = [&] { return runtime.Now() + kPatience; };
+
+  Measure(runtime, "put", value_bytes, window, length, [&](int64_t number, StatusCallback done) {
+    drive.Put({.key = Key(number), .value = value, .tag = tag}, deadline(), std::move(done));
+  });
+  for (const bool check : {false, true}) {
+    Measure(runtime, check ? "get+c" : "get", value_bytes, window, length,
+            [&](int64_t number, StatusCallback done) {
+              drive.Get(Key(number), {}, deadline(),
+                        [done = std::move(done), check](const Result<Record>& record) {
+                          if (!record) return done(record.error());
+                          if (check && record->tag != Writer().U32(Crc32c(record->value)).Take()) {
+                            return done(Fail(EBADMSG, "a value is damaged"));
+                          }
+                          done({});
+                        });
+            });
+  }
+  Measure(runtime, "head", value_bytes, window, length, [&](int64_t number, StatusCallback done) {
+    drive.Head(Key(number), deadline(), [done = std::move(done)](const Result<RecordHead>& head) {
+      done(head ? Status() : head.error());
+    });
+  });
+  std::atomic<int> left = kKeys;
+  const auto removed = runtime.NewSignal();
+  for (int i = 0; i < kKeys; ++i) {
+    drive.Delete(Key(i), Expected::Any(), Durability::kWriteBack, deadline(), [&](const Status&) {
+      if (--left == 0) removed->Set();
+    });
+  }
+  removed->WaitUntil(Time::max());
+}
+
+}  // namespace
+}  // namespace pinstripe
+
+int main(int argc, char** argv) {
+  const auto number = [&](int index, long fallback) {
+    return argc > index ? std::strtol(argv[index], nullptr, 10) : fallback;
+  };
+  const long kib = number(2, 1024);
+  const long window = number(3, 16);
+  const long seconds = number(4, 3);
+  if (argc < 2 || kib < 0 || kib > 1024 || window < 1 || seconds < 1) {
+    fmt::print(stderr, "usage: drive_bench ADDRESS [VALUE-KIB 0..1024 [WINDOW [SECONDS]]]\n");
+    return 2;
+  }
+  pinstripe::Run(argv[1], static_cast<size_t>(kib) << 10, static_cast<int>(window),
+                 std::chrono::seconds(seconds));
+}

@@ -1,0 +1,33 @@
+// pinstriped.toml: which drives a daemon serves. etc/pinstriped.toml is the commented sample.
+
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace pinstripe {
+
+struct ServedDrive {
+  std::string path;             // its directory
+  uint16_t port = 0;            // 0: any free one
+  uint64_t capacity_bytes = 0;  // 0: what the file system has
+  std::string serial_number;    // empty: made when the store is
+};
+
+struct DaemonConfig {
+  std::string listen = "0.0.0.0";
+  int loops = 1;    // threads that wait for sockets
+  int workers = 4;  // threads that execute requests
+  std::map<int64_t, std::string> keys{{1, "asdfasdf"}};  // by identity; the Kinetic factory default
+  std::vector<ServedDrive> drives;
+
+  // Errors name file, line and reason (EINVAL), or why a file cannot be read. The credentials' file is
+  // refused (EACCES) when others may read it.
+  static Result<DaemonConfig> Load(const std::string& file);
+};
+
+}  // namespace pinstripe

@@ -1,0 +1,256 @@
+#include "drive/kinetic_service.h"
+
+#include <utility>
+
+#include "base/try.h"
+#include "drive/kinetic.pb.h"
+#include "drive/message.h"
+
+namespace pinstripe {
+namespace {
+
+using kinetic::Command;
+using kinetic::Header;
+using kinetic::KeyValue;
+
+constexpr std::string_view kProtocolVersion = "4.0.1";
+
+// What the request asks to be safe from power loss before it is answered. Without a word about it: yes.
+Result<bool> WantsFlush(const KeyValue& entry) {
+  if (!entry.has_synchronization()) return true;
+  switch (entry.synchronization()) {
+    case KeyValue::WRITETHROUGH:
+    case KeyValue::FLUSH: return true;
+    case KeyValue::WRITEBACK: return false;
+    default: return Fail(EINVAL, "unknown synchronization {}", static_cast<int>(entry.synchronization()));
+  }
+}
+
+Expected ExpectedBy(const KeyValue& entry) {
+  return entry.force() ? Expected::Any() : Expected::Version(entry.dbversion());
+}
+
+ValueRange RangeOf(const KeyValue& entry) {
+  if (entry.metadataonly()) return {0, 0};
+  ValueRange range;
+  if (entry.has_valueoffset()) range.offset = entry.valueoffset();
+  if (entry.has_valuelength()) range.length = entry.valuelength();
+  return range;
+}
+
+void Describe(const std::string& key, const StoredHead& head, Command* answer) {
+  KeyValue* entry = answer->mutable_body()->mutable_keyvalue();
+  entry->set_key(key);
+  entry->set_dbversion(head.version);
+  entry->set_tag(head.tag);
+  if (head.algorithm) entry->set_algorithm(*head.algorithm);
+}
+
+// Answers of these have a keyValue, empty if need be, even when they fail.
+bool AnswersWithEntry(Header::MessageType type) {
+  switch (type) {
+    case Header::GET:
+    case Header::GETNEXT:
+    case Header::GETPREVIOUS:
+    case Header::GETVERSION:
+    case Header::PUT:
+    case Header::DELETE: return true;
+    default: return false;
+  }
+}
+
+void FillLimits(kinetic::GetLog* log) {
+  constexpr uint32_t kNoLimit = UINT32_MAX;
+  kinetic::GetLog::Limits* limits = log->mutable_limits();
+  limits->set_maxkeysize(kMaxKeyBytes);
+  limits->set_maxvaluesize(kMaxValueBytes);
+  limits->set_maxversionsize(kMaxVersionBytes);
+  limits->set_maxtagsize(kMaxTagBytes);
+  limits->set_maxconnections(kMaxConnections);
+  limits->set_maxoutstandingreadrequests(kMaxOutstandingReads);
+  limits->set_maxoutstandingwriterequests(kMaxOutstandingWrites);
+  limits->set_maxmessagesize(1 << 20);
+  limits->set_maxkeyrangecount(kMaxRangeKeys);
+  limits->set_maxidentitycount(kNoLimit);
+  limits->set_maxpinsize(0);
+  limits->set_maxoperationcountperbatch(0);
+  limits->set_maxbatchcountperdevice(0);
+}
+
+}  // namespace
+
+KineticService::KineticService(DeviceDescription device, const Identities& identities,
+                               Engine& engine)
+    : device_(std::move(device)), identities_(identities), engine_(engine) {}
+
+const HmacKey* KineticService::KeyOf(int64_t identity) const {
+  const auto found = identities_.find(identity);
+  return found == identities_.end() ? nullptr : &found->second;
+}
+
+Command KineticService::Greeting() {
+  Command greeting;
+  greeting.mutable_header()->set_clusterversion(0);
+  FillConfiguration(greeting.mutable_body()->mutable_getlog());
+  FillLimits(greeting.mutable_body()->mutable_getlog());
+  greeting.mutable_status()->set_code(kinetic::Status::SUCCESS);
+  return greeting;
+}
+
+SharedBytes KineticService::Execute(const Command& request, SharedBytes value, Command* answer) {
+  const Header::MessageType type = request.header().messagetype();
+  SharedBytes answer_value;
+  const Status status = [&]() -> Status {
+    switch (type) {
+      case Header::NOOP: return {};
+      case Header::GET: return Get(request, answer, &answer_value);
+      case Header::GETVERSION: return GetVersion(request, answer);
+      case Header::GETNEXT:
+      case Header::GETPREVIOUS: return GetNeighbour(request, answer, &answer_value);
+      case Header::GETKEYRANGE: return GetKeyRange(request, answer);
+      case Header::PUT: return Put(request, std::move(value));
+      case Header::DELETE: return Delete(request);
+      case Header::FLUSHALLDATA: return engine_.Flush();
+      case Header::GETLOG: return GetLog(request, answer, &answer_value);
+      default:
+        return Fail(EINVAL, "this device does not support message type {}", static_cast<int>(type));
+    }
+  }();
+  if (AnswersWithEntry(type)) answer->mutable_body()->mutable_keyvalue();
+  answer->mutable_status()->set_code(
+      static_cast<kinetic::Status::Code>(StatusCodeFor(status)));
+  if (!status.ok()) answer->mutable_status()->set_statusmessage(std::string(status.message()));
+  return answer_value;
+}
+
+Status KineticService::Get(const Command& request, Command* answer, SharedBytes* value) {
+  const KeyValue& entry = request.body().keyvalue();
+  StoredRecord record = TRY(engine_.Get(entry.key(), RangeOf(entry)));
+  Describe(entry.key(), record.head, answer);
+  *value = std::move(record.value);
+  return {};
+}
+
+Status KineticService::GetVersion(const Command& request, Command* answer) {
+  const StoredHead head = TRY(engine_.Head(request.body().keyvalue().key()));
+  answer->mutable_body()->mutable_keyvalue()->set_dbversion(head.version);
+  return {};
+}
+
+Status KineticService::GetNeighbour(const Command& request, Command* answer, SharedBytes* value) {
+  const KeyValue& entry = request.body().keyvalue();
+  const bool next = request.header().messagetype() == Header::GETNEXT;
+  Engine::Neighbour found = TRY(next ? engine_.GetNext(entry.key(), RangeOf(entry))
+                                     : engine_.GetPrevious(entry.key(), RangeOf(entry)));
+  Describe(found.key, found.record.head, answer);
+  *value = std::move(found.record.value);
+  return {};
+}
+
+Status KineticService::GetKeyRange(const Command& request, Command* answer) {
+  const kinetic::Range& asked = request.body().range();
+  KeyRange range;
+  range.first = asked.startkey();
+  // Without a first key the range begins at the very beginning, whatever the flag says.
+  range.first_included = asked.startkeyinclusive() || asked.startkey().empty();
+  if (!asked.endkey().empty()) range.last = asked.endkey();  // none, or an empty one: to the end
+  range.last_included = asked.endkeyinclusive();
+  std::vector<std::string> keys = TRY(engine_.Keys(range, asked.maxreturned(), asked.reverse()));
+  kinetic::Range* found = answer->mutable_body()->mutable_range();
+  for (std::string& key : keys) found->add_keys(std::move(key));
+  return {};
+}
+
+Status KineticService::Put(const Command& request, SharedBytes value) {
+  const KeyValue& entry = request.body().keyvalue();
+  const bool flush = TRY(WantsFlush(entry));
+  StoredRecord record;
+  record.head.version = entry.newversion();
+  record.head.tag = entry.tag();
+  if (entry.has_algorithm()) record.head.algorithm = entry.algorithm();
+  record.value = std::move(value);
+  TRY(engine_.Put(entry.key(), record, ExpectedBy(entry)));
+  return flush ? engine_.Flush() : Status();
+}
+
+Status KineticService::Delete(const Command& request) {
+  const KeyValue& entry = request.body().keyvalue();
+  const bool flush = TRY(WantsFlush(entry));
+  const Status deleted = engine_.Delete(entry.key(), ExpectedBy(entry));
+  // A forced delete of what is not there has reached what it wanted.
+  if (!deleted.ok() && !(deleted.code() == ENOENT && entry.force())) return deleted;
+  return flush ? engine_.Flush() : Status();
+}
+
+Status KineticService::GetLog(const Command& request, Command* answer, SharedBytes* value) {
+  using Log = kinetic::GetLog;
+  const Log& asked = request.body().getlog();
+  Log* log = answer->mutable_body()->mutable_getlog();
+  for (const int type : asked.types()) {
+    log->add_types(static_cast<Log::Type>(type));
+    const StoreUsage usage = engine_.Usage();
+    switch (type) {
+      case Log::UTILIZATIONS: {
+        Log::Utilization* disk = log->add_utilizations();
+        disk->set_name("HDA");
+        disk->set_value(static_cast<float>(usage.portion_full()));
+        break;
+      }
+      case Log::TEMPERATURES: {
+        // The daemon does not know its disk's; peers expect the entry.
+        log->add_temperatures()->set_name("HDA");
+        break;
+      }
+      case Log::CAPACITIES:
+        log->mutable_capacity()->set_nominalcapacityinbytes(usage.capacity_bytes);
+        log->mutable_capacity()->set_portionfull(static_cast<float>(usage.portion_full()));
+        break;
+      case Log::CONFIGURATION: FillConfiguration(log); break;
+      case Log::STATISTICS: FillStatistics(log); break;
+      case Log::MESSAGES: log->set_messages(""); break;
+      case Log::LIMITS: FillLimits(log); break;
+      case Log::DEVICE:
+        if (asked.device().name() != kCapabilitiesLog) {
+          return Fail(ENOENT, "no device log '{}'", Hex(AsBytes(asked.device().name())));
+        }
+        *value = SharedBytes(std::string(kRangeGetCapability) + "\n");
+        break;
+      default: return Fail(EINVAL, "unknown log type {}", type);
+    }
+  }
+  return {};
+}
+
+void KineticService::FillConfiguration(kinetic::GetLog* log) const {
+  kinetic::GetLog::Configuration* configuration = log->mutable_configuration();
+  configuration->set_vendor("Pinstripe");
+  configuration->set_model("pinstriped");
+  configuration->set_serialnumber(device_.serial_number);
+  configuration->set_worldwidename(device_.world_wide_name);
+  configuration->set_version(PINSTRIPE_VERSION);
+  configuration->set_protocolversion(std::string(kProtocolVersion));
+  configuration->set_port(device_.port);
+}
+
+void KineticService::FillStatistics(kinetic::GetLog* log) const {
+  using Operation = Engine::Operation;
+  constexpr std::pair<Operation, Header::MessageType> kTypes[] = {
+      {Operation::kGet, Header::GET},
+      {Operation::kHead, Header::GETVERSION},
+      {Operation::kGetNext, Header::GETNEXT},
+      {Operation::kGetPrevious, Header::GETPREVIOUS},
+      {Operation::kKeys, Header::GETKEYRANGE},
+      {Operation::kPut, Header::PUT},
+      {Operation::kDelete, Header::DELETE},
+      {Operation::kFlush, Header::FLUSHALLDATA},
+  };
+  for (const auto& [operation, type] : kTypes) {
+    const Engine::Count count = engine_.CountOf(operation);
+    kinetic::GetLog::Statistics* statistics = log->add_statistics();
+    statistics->set_messagetype(type);
+    statistics->set_count(count.operations);
+    statistics->set_bytes(count.value_bytes);
+  }
+}
+
+}  // namespace pinstripe

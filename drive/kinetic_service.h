@@ -1,0 +1,77 @@
+// KineticService: what one Kinetic device answers. Commands in, commands out; sockets are the server's
+// (server.h), keeping is the engine's (engine.h).
+//
+// Served: GET (with our partial reads), GETVERSION, GETNEXT, GETPREVIOUS, GETKEYRANGE, PUT, DELETE, NOOP,
+// FLUSHALLDATA, GETLOG. Every other message type is INVALID_REQUEST. docs/protocol.md tells more.
+//
+// Nothing changes once it serves; Execute() may be called from any thread and may wait for the disk.
+
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "base/bytes.h"
+#include "drive/engine.h"
+#include "drive/hmac.h"
+
+namespace pinstripe {
+
+namespace kinetic {
+class Command;
+class GetLog;
+}  // namespace kinetic
+
+// What a device says about itself.
+struct DeviceDescription {
+  std::string serial_number;
+  std::string world_wide_name;
+  uint16_t port = 0;
+};
+
+// How many requests of a connection are worked on at once; more wait in the socket.
+inline constexpr uint32_t kMaxOutstandingReads = 64;
+inline constexpr uint32_t kMaxOutstandingWrites = 64;
+inline constexpr uint32_t kMaxConnections = 1000;  // per device
+
+class KineticService {
+ public:
+  using Identities = std::map<int64_t, HmacKey>;
+
+  // `identities` and `engine` outlive the service.
+  KineticService(DeviceDescription device, const Identities& identities, Engine& engine);
+
+  // What the greeting says; set before anybody is served.
+  void SetPort(uint16_t port) { device_.port = port; }
+  uint16_t port() const { return device_.port; }
+
+  // Null: no such identity.
+  const HmacKey* KeyOf(int64_t identity) const;
+
+  // The greeting, complete but for its connection id.
+  kinetic::Command Greeting();
+
+  // Executes a request whose signature, sequence and cluster version were checked. Fills body and
+  // status of the answer, and says what value goes with it.
+  SharedBytes Execute(const kinetic::Command& request, SharedBytes value, kinetic::Command* answer);
+
+ private:
+  Status Get(const kinetic::Command& request, kinetic::Command* answer, SharedBytes* value);
+  Status GetVersion(const kinetic::Command& request, kinetic::Command* answer);
+  Status GetNeighbour(const kinetic::Command& request, kinetic::Command* answer,
+                      SharedBytes* value);
+  Status GetKeyRange(const kinetic::Command& request, kinetic::Command* answer);
+  Status Put(const kinetic::Command& request, SharedBytes value);
+  Status Delete(const kinetic::Command& request);
+  Status GetLog(const kinetic::Command& request, kinetic::Command* answer, SharedBytes* value);
+  void FillStatistics(kinetic::GetLog* log) const;
+  void FillConfiguration(kinetic::GetLog* log) const;
+
+  DeviceDescription device_;
+  const Identities& identities_;
+  Engine& engine_;
+};
+
+}  // namespace pinstripe

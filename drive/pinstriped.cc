@@ -1,0 +1,184 @@
+// pinstriped: serves drives. docs/man/pinstriped.8 is the manual.
+
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "base/real_runtime.h"
+#include "base/try.h"
+#include "drive/daemon_config.h"
+#include "drive/engine.h"
+#include "drive/log_store.h"
+#include "drive/server.h"
+
+namespace pinstripe {
+namespace {
+
+constexpr int kExitFailure = 1;
+constexpr int kExitUsage = 2;
+constexpr auto kHousekeeping = std::chrono::seconds(1);
+
+// One drive of this process.
+struct Device {
+  Device(std::unique_ptr<LogStore> log_store, const KineticService::Identities& identities)
+      : store(*log_store),
+        engine(std::move(log_store)),
+        service({.serial_number = store.identity().serial_number,
+                 .world_wide_name = store.identity().world_wide_name},
+                identities, engine) {}
+
+  LogStore& store;
+  Engine engine;
+  KineticService service;
+};
+
+// The signals that end the program, taken by sigwait instead of a handler: so threads made after this
+// never see them.
+sigset_t BlockSignals() {
+  signal(SIGPIPE, SIG_IGN);
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, number);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  return signals;
+}
+
+// Segments, index files and connections of many drives are many descriptors.
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+Result<std::vector<std::unique_ptr<Device>>> OpenDevices(const DaemonConfig& config,
+                                                         const LogStoreMemory& memory,
+                                                         const KineticService::Identities& known) {
+  std::vector<std::unique_ptr<Device>> devices;
+  for (const ServedDrive& drive : config.drives) {
+    LogStoreOptions options;
+    options.path = drive.path;
+    options.serial_number = drive.serial_number;
+    options.capacity_bytes = drive.capacity_bytes;
+    devices.push_back(std::make_unique<Device>(
+        TRY_CONTEXT(LogStore::Open(options, memory), "drive in {}", drive.path), known));
+  }
+  return devices;
+}
+
+// Gives back space and makes old changes durable though nobody asks, until the program ends.
+class Housekeeper {
+ public:
+  Housekeeper(Runtime& runtime, const std::vector<std::unique_ptr<Device>>& devices)
+      : runtime_(runtime), devices_(devices), stop_(runtime.NewSignal()), done_(runtime.NewSignal()) {
+    runtime.Spawn("pin-keep", [this] {
+      while (!stop_->WaitUntil(runtime_.Now() + kHousekeeping)) {
+        for (const auto& device : devices_) Keep(*device);
+      }
+      done_->Set();
+    });
+  }
+  ~Housekeeper() {
+    stop_->Set();
+    done_->WaitUntil(Time::max());
+  }
+
+ private:
+  static void Keep(Device& device) {
+    if (!device.store.WantsFlush()) return;
+    const Status flushed = device.engine.Flush();
+    if (!flushed.ok()) {
+      Log(LogLevel::kError, "drive cannot flush",
+          {{"port", device.service.port()}, {"why", flushed}});
+    }
+  }
+
+  Runtime& runtime_;
+  const std::vector<std::unique_ptr<Device>>& devices_;
+  const std::shared_ptr<Signal> stop_;
+  const std::shared_ptr<Signal> done_;
+};
+
+Status Serve(const std::string& config_file) {
+  const sigset_t signals = BlockSignals();
+  RaiseDescriptorLimit();
+  const DaemonConfig config = TRY(DaemonConfig::Load(config_file));
+  KineticService::Identities identities;
+  for (const auto& [identity, key] : config.keys) identities.emplace(identity, HmacKey(key));
+
+  RealRuntime runtime;
+  const LogStoreMemory memory;
+  const auto devices = TRY(OpenDevices(config, memory, identities));
+  {
+    Server server(runtime, {.loops = config.loops, .workers = config.workers});
+    for (size_t i = 0; i < devices.size(); ++i) {
+      const ServedDrive& drive = config.drives[i];
+      const uint16_t port = TRY_CONTEXT(server.Listen(config.listen, drive.port, devices[i]->service),
+                                        "drive in {}", drive.path);
+      Log(LogLevel::kInfo, "drive is served", {{"path", drive.path}, {"port", port}});
+    }
+    const Housekeeper housekeeper(runtime, devices);
+    // For whoever started us and waits until clients can come.
+    std::printf("ready\n");
+    std::fflush(stdout);
+    int number = 0;
+    sigwait(&signals, &number);
+    Log(LogLevel::kInfo, "stopping", {{"signal", strsignal(number)}});
+  }
+  for (const auto& device : devices) TRY(device->engine.Flush());
+  return {};
+}
+
+Status Check(const std::string& directory) {
+  const LogStoreMemory memory;
+  const LogStore::CheckReport report = TRY(LogStore::Check(directory, memory));
+  std::printf("%s: %llu records, %llu bytes of values; %llu unfinished, %llu damaged\n",
+              directory.c_str(), static_cast<unsigned long long>(report.records),
+              static_cast<unsigned long long>(report.value_bytes),
+              static_cast<unsigned long long>(report.unfinished),
+              static_cast<unsigned long long>(report.damaged));
+  for (const std::string& sentence : report.sentences) std::printf("  %s\n", sentence.c_str());
+  if (report.damaged > 0) return Fail(EBADMSG, "{}: {} records are damaged", directory, report.damaged);
+  return {};
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app{"Serves drives: key-value stores that speak the Kinetic protocol."};
+  std::string config_file;
+  std::string check_directory;
+  std::string level = "info";
+  app.add_option("--config", config_file, "Which drives to serve")->type_name("FILE");
+  app.add_option("--check", check_directory, "Verify everything in a drive's directory, and end")
+      ->type_name("DIR")
+      ->excludes("--config");
+  app.add_option("--log-level", level, "debug, info, warn or error")->capture_default_str();
+  app.set_version_flag("--version", "pinstriped " PINSTRIPE_VERSION);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kExitUsage;
+  }
+  const Result<LogLevel> log_level = ParseLogLevel(level);
+  if (!log_level.has_value() || config_file.empty() == check_directory.empty()) {
+    std::fprintf(stderr, "pinstriped: %s\nSee pinstriped --help.\n",
+                 log_level.has_value() ? "give --config FILE or --check DIR"
+                                       : std::string(log_level.error().message()).c_str());
+    return kExitUsage;
+  }
+  SetLogLevel(*log_level);
+  const Status status = config_file.empty() ? Check(check_directory) : Serve(config_file);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "pinstriped: %s\n", std::string(status.message()).c_str());
+  return kExitFailure;
+}
+
+}  // namespace
+}  // namespace pinstripe
+
+int main(int argc, char** argv) { return pinstripe::Main(argc, argv); }

@@ -1,0 +1,554 @@
+#include "drive/server.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "base/log.h"
+#include "base/try.h"
+#include "drive/frame.h"
+#include "drive/io_loop.h"
+#include "drive/kinetic.pb.h"
+#include "drive/message.h"
+
+namespace pinstripe {
+namespace {
+
+using kinetic::Command;
+using kinetic::Header;
+
+// Of one connection, under way: requests that were read and not answered, and bytes of their values and
+// of answers that the peer has not taken. Beyond either, nothing more is read from it.
+constexpr size_t kMaxRequestsUnderWay = 128;
+constexpr size_t kMaxBytesUnderWay = 32 << 20;
+
+constexpr int kReadsAtOnce = 16;  // of one socket before the others get their turn
+constexpr size_t kSendAtOnce = 16;
+
+// A device's values can be 1 MiB: room for some of them in the kernel.
+constexpr int kSocketBufferBytes = 4 << 20;
+
+// Requests waiting for a thread. All workers serve all connections of all devices.
+class Workers {
+ public:
+  Workers(Runtime& runtime, int count) {
+    for (int i = 0; i < count; ++i) {
+      {
+        const std::lock_guard lock(mutex_);
+        ++running_;
+      }
+      runtime.Spawn("pin-work", [this] { Run(); });
+    }
+  }
+
+  // Runs what was added, and waits until all workers have ended.
+  ~Workers() {
+    std::unique_lock lock(mutex_);
+    stopping_ = true;
+    added_.notify_all();
+    ended_.wait(lock, [this] { return running_ == 0; });
+  }
+
+  void Add(Task task) {
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back(std::move(task));
+    if (idle_ > 0) added_.notify_one();
+  }
+
+ private:
+  void Run() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      while (tasks_.empty() && !stopping_) {
+        ++idle_;
+        added_.wait(lock);
+        --idle_;
+      }
+      if (tasks_.empty()) break;
+      Task task = std::move(tasks_.front());
+      tasks_.pop_front();
+      lock.unlock();
+      task();
+      task = nullptr;
+      lock.lock();
+    }
+    --running_;
+    ended_.notify_all();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable added_;
+  std::condition_variable ended_;
+  std::deque<Task> tasks_;  // guarded by mutex_, like all below
+  int idle_ = 0;
+  int running_ = 0;
+  bool stopping_ = false;
+};
+
+// One client's connection to one device.
+class Session final : public IoLoop::Handler, public std::enable_shared_from_this<Session> {
+ public:
+  Session(IoLoop& loop, Workers& workers, KineticService& service, FileDescriptor socket,
+          std::function<void(std::shared_ptr<Session>)> closed)
+      : loop_(loop),
+        workers_(workers),
+        service_(service),
+        socket_(std::move(socket)),
+        closed_(std::move(closed)) {}
+
+  // Loop thread.
+  void Start() {
+    connection_id_ = static_cast<int64_t>(loop_.runtime().Random() >> 2) + 1;
+    watch_id_ = loop_.Add(socket_.get(), EPOLLIN, shared_from_this());
+    Command greeting = service_.Greeting();
+    greeting.mutable_header()->set_connectionid(connection_id_);
+    Send(UnsignedFrame(Unsigned::kUnsolicited, greeting), {}, 0);
+  }
+
+  // Loop thread. What is still being executed finishes, and its answer is dropped.
+  void Close() {
+    {
+      const std::lock_guard lock(mutex_);
+      // What is going out right now is still being read by its sender: it goes with the session.
+      if (std::exchange(gone_, true)) return;
+    }
+    shutdown(socket_.get(), SHUT_RDWR);
+    loop_.Remove(watch_id_, socket_.get());
+    closed_(shared_from_this());
+  }
+
+  void OnReady(uint32_t epoll_events) override {
+    if (epoll_events & EPOLLOUT) {
+      std::unique_lock lock(mutex_);
+      if (std::exchange(blocked_, false)) Flush(lock);
+    }
+    if (epoll_events & (EPOLLERR | EPOLLHUP)) return Close();
+    for (int reads = 0; (epoll_events & EPOLLIN) && reads < kReadsAtOnce && WantsMore(); ++reads) {
+      const Result<bool> more = Receive();
+      if (!more.has_value()) return GiveUp(more.error());
+      if (!*more) break;
+    }
+    Watch();
+  }
+
+ private:
+  struct Outgoing {
+    std::string head;
+    SharedBytes value;
+    size_t request_bytes = 0;  // what the request it answers counted for
+    bool answers = false;      // a request; else a word of our own
+    bool last = false;         // the connection ends after it
+    size_t size() const { return head.size() + value.size(); }
+  };
+
+  // One read, and the frames it completed. False: there is nothing more to read now.
+  Result<bool> Receive() {
+    iovec space[2];
+    const int spaces = reader_.Space(space);
+    const size_t room = space[0].iov_len + (spaces > 1 ? space[1].iov_len : 0);
+    const ssize_t got = readv(socket_.get(), space, spaces);
+    if (got < 0) {
+      if (errno == EINTR) return true;
+      if (errno == EAGAIN) return false;
+      return Fail(EHOSTUNREACH, "{}", ErrnoText(errno));
+    }
+    if (got == 0) return Fail(EHOSTUNREACH, "the client closed the connection");
+    reader_.Filled(static_cast<size_t>(got));
+    while (std::optional<Frame> frame = TRY(reader_.Next())) TRY(Handle(*std::move(frame)));
+    return static_cast<size_t>(got) == room;
+  }
+
+  // Checks what can be checked without the engine, in the protocol's order, and hands on the rest. A
+  // failure ends the connection.
+  Status Handle(Frame frame) {
+    kinetic::Message message;
+    TRY(ParseMessage(frame.message, &message));
+    auto request = std::make_shared<Command>();
+    TRY(ParseCommand(message, request.get()));
+    const bool pin = message.authtype() == kinetic::Message::PINAUTH;
+    // Without an authentication at all there is still something to say to a request without a header.
+    if (!pin && message.authtype() != kinetic::Message::HMACAUTH && message.has_authtype()) {
+      return Fail(EBADMSG, "a request with an authentication of type {}",
+                  static_cast<int>(message.authtype()));
+    }
+    const int64_t identity = message.hmacauth().identity();
+    const HmacKey* key = pin ? nullptr : service_.KeyOf(identity);
+    const auto refuse = [&](kinetic::Status::Code code, std::string_view why) {
+      Command answer = AnswerTo(*request);
+      answer.mutable_status()->set_code(code);
+      answer.mutable_status()->set_statusmessage(std::string(why));
+      if (code == kinetic::Status::VERSION_FAILURE) answer.mutable_header()->set_clusterversion(0);
+      Send(pin              ? UnsignedFrame(Unsigned::kPinAnswer, answer)
+           : key == nullptr ? UnsignedFrame(Unsigned::kUnknownIdentity, answer)
+                            : SignedFrame(answer, identity, *key, 0),
+           {}, 0);
+      return Status();
+    };
+    if (!request->has_header()) return refuse(kinetic::Status::HEADER_REQUIRED, "no header");
+    const Header& header = request->header();
+    if (any_sequence_ && header.sequence() <= last_sequence_) {
+      return refuse(kinetic::Status::INVALID_REQUEST,
+                    fmt::format("Invalid Sequence Id: {}", header.sequence()));
+    }
+    if (pin) {
+      return refuse(kinetic::Status::INVALID_REQUEST, "TLS channel is required for Pin operation");
+    }
+    if (key == nullptr) return refuse(kinetic::Status::HMAC_FAILURE, "unknown identity");
+    if (!Authentic(message, *key)) {
+      return refuse(kinetic::Status::HMAC_FAILURE, "HMAC did not compare");
+    }
+    // Only now: a forged request must not make the true ones that follow it late.
+    any_sequence_ = true;
+    last_sequence_ = header.sequence();
+    if (header.clusterversion() != 0) {
+      return refuse(kinetic::Status::VERSION_FAILURE,
+                    fmt::format("this device has cluster version 0, the request {}",
+                                header.clusterversion()));
+    }
+    if (frame.value_dropped) {
+      return refuse(kinetic::Status::INVALID_REQUEST,
+                    fmt::format("a value of {} bytes; the limit is {}", frame.value_bytes,
+                                kMaxValueBytes));
+    }
+    Hand(std::move(request), std::move(frame.value), identity, *key);
+    return {};
+  }
+
+  void Hand(std::shared_ptr<Command> request, Buffer value, int64_t identity, const HmacKey& key) {
+    const size_t bytes = value.size();
+    {
+      const std::lock_guard lock(mutex_);
+      ++requests_under_way_;
+      bytes_under_way_ += bytes;
+    }
+    auto shared = std::make_shared<Buffer>(std::move(value));  // a Task must be copyable
+    workers_.Add([self = shared_from_this(), request = std::move(request),
+                  shared = std::move(shared), identity, &key, bytes] {
+      Command answer = self->AnswerTo(*request);
+      const Bytes look = *shared;
+      SharedBytes value =
+          self->service_.Execute(*request, SharedBytes(shared, look), &answer);
+      std::string head = SignedFrame(answer, identity, key, value.size());
+      self->Send(std::move(head), std::move(value), bytes, /*answers=*/true);
+    });
+  }
+
+  Command AnswerTo(const Command& request) const {
+    Command answer;
+    Header* header = answer.mutable_header();
+    header->set_connectionid(request.header().has_connectionid() ? request.header().connectionid()
+                                                                 : connection_id_);
+    header->set_acksequence(request.header().sequence());
+    if (request.header().has_messagetype()) {
+      const int type = request.header().messagetype() - 1;
+      if (kinetic::Header::MessageType_IsValid(type)) {
+        header->set_messagetype(static_cast<Header::MessageType>(type));
+      }
+    }
+    return answer;
+  }
+
+  // The stream cannot be followed any more: says why, where that may help, and ends it.
+  void GiveUp(const Status& why) {
+    if (why.code() != EBADMSG) return Close();
+    Log(LogLevel::kWarn, "connection given up", {{"port", service_.port()}, {"why", why}});
+    Command last;
+    last.mutable_status()->set_code(kinetic::Status::INVALID_REQUEST);
+    last.mutable_status()->set_statusmessage(std::string(why.message()));
+    giving_up_ = true;
+    Watch();
+    Send(UnsignedFrame(Unsigned::kUnsolicited, last), {}, 0, /*answers=*/false, /*last=*/true);
+  }
+
+  // Any thread.
+  void Send(std::string head, SharedBytes value, size_t request_bytes, bool answers = false,
+            bool last = false) {
+    std::unique_lock lock(mutex_);
+    if (gone_) return;
+    bytes_under_way_ += head.size() + value.size();
+    outgoing_.push_back({std::move(head), std::move(value), request_bytes, answers, last});
+    if (blocked_ || sending_) return;  // whoever waits or sends takes it along
+    Flush(lock);
+  }
+
+  // Sends until nothing is left or the socket is full. One thread at a time.
+  void Flush(std::unique_lock<std::mutex>& lock) {
+    sending_ = true;
+    const bool was_full = IsFull();
+    bool ended = false;
+    while (!gone_ && !outgoing_.empty() && !blocked_) {
+      std::array<iovec, 2 * kSendAtOnce> parts;
+      const size_t count = Gather(parts);
+      lock.unlock();
+      msghdr message{};
+      message.msg_iov = parts.data();
+      message.msg_iovlen = count;
+      const ssize_t sent = sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+      const int error = errno;
+      lock.lock();
+      if (sent >= 0) {
+        ended = Consume(static_cast<size_t>(sent)) || ended;
+      } else if (error == EAGAIN) {
+        blocked_ = true;
+      } else if (error != EINTR) {
+        ended = true;
+      }
+      if (ended) break;
+    }
+    sending_ = false;
+    const bool watch = blocked_ || (was_full && !IsFull());
+    lock.unlock();
+    // The loop's thread looks after the rest, for nobody else may touch what it reads.
+    if (ended) {
+      loop_.Post([self = shared_from_this()] { self->Close(); });
+    } else if (watch) {
+      loop_.Post([self = shared_from_this()] { self->Watch(); });
+    }
+  }
+
+  // With mutex_ held. The entries stay where they are (a deque's do) until Consume().
+  size_t Gather(std::array<iovec, 2 * kSendAtOnce>& parts) const {
+    size_t count = 0;
+    size_t skip = sent_of_first_;
+    const auto add = [&](Bytes bytes) {
+      const size_t skipped = std::min(skip, bytes.size());
+      skip -= skipped;
+      bytes = bytes.subspan(skipped);
+      if (!bytes.empty()) parts[count++] = {const_cast<std::byte*>(bytes.data()), bytes.size()};
+    };
+    for (size_t i = 0; i < std::min(outgoing_.size(), kSendAtOnce); ++i) {
+      add(AsBytes(outgoing_[i].head));
+      add(outgoing_[i].value);
+    }
+    return count;
+  }
+
+  // With mutex_ held. True: the last words are out.
+  bool Consume(size_t bytes) {
+    if (gone_) return false;
+    sent_of_first_ += bytes;
+    while (!outgoing_.empty() && sent_of_first_ >= outgoing_.front().size()) {
+      const Outgoing& first = outgoing_.front();
+      sent_of_first_ -= first.size();
+      bytes_under_way_ -= first.size() + first.request_bytes;
+      if (first.answers) --requests_under_way_;
+      const bool last = first.last;
+      outgoing_.pop_front();
+      if (last) return true;
+    }
+    return false;
+  }
+
+  // With mutex_ held.
+  bool IsFull() const {
+    return requests_under_way_ >= kMaxRequestsUnderWay || bytes_under_way_ >= kMaxBytesUnderWay;
+  }
+
+  bool WantsMore() {
+    const std::lock_guard lock(mutex_);
+    return !gone_ && !giving_up_ && !IsFull();
+  }
+
+  // Tells the loop what is waited for. Loop thread.
+  void Watch() {
+    uint32_t events = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      if (gone_) return;
+      if (!giving_up_ && !IsFull()) events |= EPOLLIN;
+      if (blocked_) events |= EPOLLOUT;
+      if (events == watched_) return;
+      watched_ = events;
+    }
+    loop_.Change(watch_id_, socket_.get(), events);
+  }
+
+  IoLoop& loop_;
+  Workers& workers_;
+  KineticService& service_;
+  const FileDescriptor socket_;
+  const std::function<void(std::shared_ptr<Session>)> closed_;
+
+  // Of the loop thread:
+  FrameReader reader_;
+  int64_t connection_id_ = 0;
+  uint64_t watch_id_ = 0;
+  bool any_sequence_ = false;
+  uint64_t last_sequence_ = 0;
+  bool giving_up_ = false;
+  uint32_t watched_ = EPOLLIN;
+
+  std::mutex mutex_;
+  std::deque<Outgoing> outgoing_;   // guarded by mutex_, like all below
+  size_t sent_of_first_ = 0;        // bytes of outgoing_.front()
+  size_t requests_under_way_ = 0;
+  size_t bytes_under_way_ = 0;
+  bool sending_ = false;  // a thread is in Flush()
+  bool blocked_ = false;  // the socket is full; the loop waits for it
+  bool gone_ = false;
+};
+
+Result<FileDescriptor> Bind(const std::string& host, uint16_t port) {
+  sockaddr_in address4{};
+  sockaddr_in6 address6{};
+  const sockaddr* address = nullptr;
+  socklen_t length = 0;
+  if (inet_pton(AF_INET, host.c_str(), &address4.sin_addr) == 1) {
+    address4.sin_family = AF_INET;
+    address4.sin_port = htons(port);
+    address = reinterpret_cast<const sockaddr*>(&address4);
+    length = sizeof address4;
+  } else if (inet_pton(AF_INET6, host.c_str(), &address6.sin6_addr) == 1) {
+    address6.sin6_family = AF_INET6;
+    address6.sin6_port = htons(port);
+    address = reinterpret_cast<const sockaddr*>(&address6);
+    length = sizeof address6;
+  } else {
+    return Fail(EINVAL, "'{}' is not an address to listen at, like 0.0.0.0 or ::1", host);
+  }
+  FileDescriptor socket(
+      ::socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (socket.get() < 0) return Fail(errno, "no socket: {}", ErrnoText(errno));
+  const int yes = 1;
+  setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  // Taken over by the connections that it accepts. A smaller buffer costs speed only.
+  setsockopt(socket.get(), SOL_SOCKET, SO_SNDBUF, &kSocketBufferBytes, sizeof kSocketBufferBytes);
+  setsockopt(socket.get(), SOL_SOCKET, SO_RCVBUF, &kSocketBufferBytes, sizeof kSocketBufferBytes);
+  if (bind(socket.get(), address, length) != 0 || listen(socket.get(), SOMAXCONN) != 0) {
+    const int error = errno;
+    return Fail(error, "cannot listen at {} port {}: {}{}", host, port, ErrnoText(error),
+                error == EADDRINUSE ? "; does another process serve it?" : "");
+  }
+  return socket;
+}
+
+Result<uint16_t> PortOf(int socket) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  if (getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+    return Fail(errno, "cannot tell the port: {}", ErrnoText(errno));
+  }
+  return ntohs(address.ss_family == AF_INET6
+                   ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
+                   : reinterpret_cast<const sockaddr_in&>(address).sin_port);
+}
+
+}  // namespace
+
+class Server::Impl {
+ public:
+  Impl(Runtime& runtime, Options options) {
+    for (int i = 0; i < options.loops; ++i) {
+      loops_.push_back(std::make_unique<IoLoop>(runtime, fmt::format("pin-serve-{}", i)));
+      sessions_.emplace_back();
+    }
+    workers_ = std::make_unique<Workers>(runtime, options.workers);
+  }
+
+  ~Impl() {
+    loops_[0]->PostAndWait([this] {
+      for (auto& listener : listeners_) listener->Stop();
+    });
+    for (size_t i = 0; i < loops_.size(); ++i) {
+      loops_[i]->PostAndWait([this, i] {
+        const auto sessions = sessions_[i];  // closing one takes it out of the set
+        for (const auto& session : sessions) session->Close();
+      });
+    }
+    workers_.reset();
+    loops_.clear();
+  }
+
+  Result<uint16_t> Listen(const std::string& host, uint16_t port, KineticService& service) {
+    FileDescriptor socket = TRY(Bind(host, port));
+    const uint16_t bound = TRY(PortOf(socket.get()));
+    service.SetPort(bound);
+    auto listener = std::make_shared<Listener>(*this, service, std::move(socket));
+    listeners_.push_back(listener);
+    loops_[0]->PostAndWait([&] { listener->Start(); });
+    return bound;
+  }
+
+ private:
+  class Listener final : public IoLoop::Handler, public std::enable_shared_from_this<Listener> {
+   public:
+    Listener(Impl& server, KineticService& service, FileDescriptor socket)
+        : server_(server), service_(service), socket_(std::move(socket)) {}
+
+    void Start() { watch_id_ = server_.loops_[0]->Add(socket_.get(), EPOLLIN, shared_from_this()); }
+    void Stop() { server_.loops_[0]->Remove(watch_id_, socket_.get()); }
+
+    void OnReady(uint32_t) override {
+      while (true) {
+        FileDescriptor client(
+            accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        if (client.get() < 0) {
+          if (errno == EINTR || errno == ECONNABORTED) continue;
+          if (errno != EAGAIN) {
+            Log(LogLevel::kError, "cannot accept a connection",
+                {{"port", service_.port()}, {"why", ErrnoText(errno)}});
+          }
+          return;
+        }
+        const int yes = 1;
+        setsockopt(client.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+        Admit(std::move(client));
+      }
+    }
+
+   private:
+    void Admit(FileDescriptor client) {
+      if (connections_->fetch_add(1) >= kMaxConnections) {
+        --*connections_;
+        Log(LogLevel::kWarn, "connection refused: too many",
+            {{"port", service_.port()}, {"limit", kMaxConnections}});
+        return;
+      }
+      const size_t i = server_.next_loop_++ % server_.loops_.size();
+      IoLoop& loop = *server_.loops_[i];
+      auto session = std::make_shared<Session>(
+          loop, *server_.workers_, service_, std::move(client),
+          [&server = server_, i, connections = connections_](const std::shared_ptr<Session>& self) {
+            server.sessions_[i].erase(self);
+            --*connections;
+          });
+      loop.Post([&server = server_, i, session = std::move(session)] {
+        server.sessions_[i].insert(session);
+        session->Start();
+      });
+    }
+
+    Impl& server_;
+    KineticService& service_;
+    const FileDescriptor socket_;
+    uint64_t watch_id_ = 0;
+    const std::shared_ptr<std::atomic<uint32_t>> connections_ =
+        std::make_shared<std::atomic<uint32_t>>(0);
+  };
+
+  std::vector<std::unique_ptr<IoLoop>> loops_;
+  std::vector<std::set<std::shared_ptr<Session>>> sessions_;  // of each loop, on its thread
+  std::unique_ptr<Workers> workers_;
+  std::vector<std::shared_ptr<Listener>> listeners_;
+  size_t next_loop_ = 0;  // of the first loop's thread
+};
+
+Server::Server(Runtime& runtime, Options options)
+    : impl_(std::make_unique<Impl>(runtime, options)) {}
+
+Server::~Server() = default;
+
+Result<uint16_t> Server::Listen(const std::string& host, uint16_t port, KineticService& service) {
+  return impl_->Listen(host, port, service);
+}
+
+}  // namespace pinstripe

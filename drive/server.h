@@ -1,0 +1,43 @@
+// Server: the sockets of a drive daemon. One process serves any number of devices, each on its own
+// port, with a few threads for all of them: loops that wait for sockets, cut frames and check
+// signatures, and workers that execute requests and send the answers.
+//
+// A connection has a bounded number of requests and bytes under way; beyond, its socket is not read, so
+// that its peer feels back-pressure and nobody else does. Bytes that are not Kinetic end the
+// connection, and only that one. Requests of one connection may be answered in any order.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/runtime.h"
+#include "base/status.h"
+#include "drive/kinetic_service.h"
+
+namespace pinstripe {
+
+class Server {
+ public:
+  struct Options {
+    int loops = 1;
+    int workers = 4;
+  };
+
+  Server(Runtime& runtime, Options options);
+
+  // Stops listening, lets the requests that were read finish, and closes all connections.
+  ~Server();
+
+  // Starts serving `service`, which outlives the server, at `host` (an address) and `port` (0: any free
+  // one). The answer is the port. EADDRINUSE and the like say what to do.
+  Result<uint16_t> Listen(const std::string& host, uint16_t port, KineticService& service);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace pinstripe

@@ -1,0 +1,100 @@
+#include "drive/daemon_config.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/support/expect_ok.h"
+
+namespace pinstripe {
+namespace {
+
+class DaemonConfigTest : public testing::Test {
+ protected:
+  DaemonConfigTest() {
+    char name[] = "/tmp/pinstriped-config-XXXXXX";
+    directory_ = mkdtemp(name);
+  }
+  ~DaemonConfigTest() override { std::filesystem::remove_all(directory_); }
+
+  std::string Write(const std::string& name, const std::string& text, mode_t mode = 0600) {
+    const std::string path = directory_ + "/" + name;
+    std::ofstream(path) << text;
+    chmod(path.c_str(), mode);
+    return path;
+  }
+  Status Refusal(const std::string& text) {
+    const Result<DaemonConfig> config = DaemonConfig::Load(Write("pinstriped.toml", text));
+    return config.has_value() ? Status() : config.error();
+  }
+
+  std::string directory_;
+};
+
+TEST_F(DaemonConfigTest, ReadsWhatIsServedAndPathsFromWhereItIs) {
+  const auto config = DaemonConfig::Load(Write("pinstriped.toml", R"(
+[daemon]
+listen = "127.0.0.1"
+workers = 2
+[[drive]]
+path = "d1"
+port = 8101
+capacity = "1 GiB"
+[[drive]]
+path = "/srv/d2"
+port = 0
+serial = "S2"
+)"));
+  ASSERT_OK(config);
+  EXPECT_EQ(config->listen, "127.0.0.1");
+  EXPECT_EQ(config->workers, 2);
+  ASSERT_EQ(config->drives.size(), 2u);
+  EXPECT_EQ(config->drives[0].path, directory_ + "/d1");
+  EXPECT_EQ(config->drives[0].capacity_bytes, uint64_t{1} << 30);
+  EXPECT_EQ(config->drives[1].path, "/srv/d2");
+  EXPECT_EQ(config->drives[1].serial_number, "S2");
+  EXPECT_EQ(config->keys.at(1), "asdfasdf");
+}
+
+TEST_F(DaemonConfigTest, MistakesNameTheirLine) {
+  const struct {
+    const char* text;
+    const char* says;
+  } kMistakes[] = {
+      {"[daemon]\nlisten = \"nowhere\"\n[[drive]]\npath = \"d\"\nport = 1\n", ":2: 'nowhere'"},
+      {"[[drive]]\npath = \"d\"\nport = 70000\n", ":3:"},
+      {"[[drive]]\npath = \"d\"\nport = 1\n[[drive]]\npath = \"d\"\nport = 2\n", "served twice"},
+      {"[[drive]]\npath = \"d\"\nport = 1\n[[drive]]\npath = \"e\"\nport = 1\n", "used twice"},
+      {"[[drive]]\npath = \"d\"\nport = 1\ncolour = 3\n", ":4:"},
+      {"[daemon]\n", "no [[drive]]"},
+  };
+  for (const auto& mistake : kMistakes) {
+    const Status refusal = Refusal(mistake.text);
+    EXPECT_FAILS(refusal, EINVAL);
+    EXPECT_NE(refusal.message().find(mistake.says), std::string_view::npos) << refusal.message();
+  }
+}
+
+TEST_F(DaemonConfigTest, KeysThatOthersCanReadAreRefused) {
+  const std::string text =
+      "[daemon]\ncredentials = \"keys.toml\"\n[[drive]]\npath = \"d\"\nport = 1\n";
+  Write("keys.toml", "[[identity]]\nid = 7\nkey = \"secret\"\n", 0644);
+  const Status refusal = Refusal(text);
+  EXPECT_FAILS(refusal, EACCES);
+  EXPECT_NE(refusal.message().find("chmod 0600"), std::string_view::npos);
+
+  Write("keys.toml", "[[identity]]\nid = 7\nkey = \"secret\"\n", 0600);
+  const auto config = DaemonConfig::Load(directory_ + "/pinstriped.toml");
+  ASSERT_OK(config);
+  EXPECT_EQ(config->keys, (std::map<int64_t, std::string>{{7, "secret"}}));
+}
+
+TEST_F(DaemonConfigTest, TheSampleIsRight) {
+  ASSERT_OK(DaemonConfig::Load(PINSTRIPE_SOURCE_DIR "/etc/pinstriped.toml"));
+}
+
+}  // namespace
+}  // namespace pinstripe

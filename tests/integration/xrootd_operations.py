@@ -1,0 +1,334 @@
+#!/usr/bin/python3
+"""What XRootD's clients expect of a server, tried on one. Each test is a function whose name says what
+must be true; it works in a directory of its own.
+
+usage: xrootd_operations.py root://HOST:PORT//DIRECTORY [TEST...]
+"""
+
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import zlib
+
+from XRootD import client
+from XRootD.client.flags import DirListFlags, MkDirFlags, OpenFlags, QueryCode, StatInfoFlags
+
+# kXR_ error numbers, as status.errno has them
+FS_ERROR, NOT_FOUND, IS_DIRECTORY, EXISTS = 3005, 3011, 3016, 3018
+
+
+class Place:
+    """A directory on the server, and a local one."""
+
+    def __init__(self, server, directory, local):
+        self.server, self.directory, self.local = server, directory, local
+        self.files = client.FileSystem(server)
+
+    def path(self, name):
+        return f"{self.directory}/{name}" if name else self.directory
+
+    def url(self, name):
+        return f"{self.server}/{self.path(name)}"
+
+    def put(self, name, data):
+        with client.File() as file:
+            good(file.open(self.url(name), OpenFlags.DELETE | OpenFlags.MAKEPATH, 0o644))
+            good(file.write(data, 0, len(data)))
+        return data
+
+    def get(self, name):
+        file = client.File()
+        good(file.open(self.url(name), OpenFlags.READ))
+        size = good(file.stat()).size
+        data = good(file.read(0, size + 1)) if size else b""
+        good(file.close())
+        return data
+
+    def stat(self, name):
+        return good(self.files.stat(self.path(name)))
+
+    def run(self, *command, code=0):
+        done = subprocess.run([str(part) for part in command], capture_output=True, timeout=120)
+        assert done.returncode == code, f"{command}: exit {done.returncode}: {done.stderr.decode()}"
+        return done.stdout
+
+    def xrdfs(self, *command, code=0):
+        return self.run("xrdfs", self.server.removeprefix("root://"), *command, code=code).decode()
+
+
+def good(answer):
+    status, result = answer
+    assert status.ok, status.message.strip()
+    return result
+
+
+def fails_with(code, answer):
+    status, _ = answer
+    assert not status.ok, f"succeeded instead of error {code}"
+    assert status.errno == code, f"error {status.errno} instead of {code}: {status.message.strip()}"
+
+
+# --- transfers ---
+
+def test_xrdcp_brings_back_what_it_took(place):
+    for size in (0, 1, 4096, 65537, (1 << 20) - 1, (9 << 20) + 1):
+        data = random.randbytes(size)
+        source, back = place.local + "/source", place.local + "/back"
+        with open(source, "wb") as file:
+            file.write(data)
+        place.run("xrdcp", "-f", "-s", "--cksum", "adler32", source, place.url(f"new/deep/f{size}"))
+        place.run("xrdcp", "-f", "-s", place.url(f"new/deep/f{size}"), back)
+        with open(back, "rb") as file:
+            assert file.read() == data, size
+        assert place.run("env", "XRD_CPUSEPGWRTRD=0", "xrdcp", "-s", place.url(f"new/deep/f{size}"), "-") == data
+
+
+def test_xrdcp_overwrites_only_when_forced(place):
+    place.put("f", b"old")
+    with open(place.local + "/new", "wb") as file:
+        file.write(b"something new")
+    place.run("xrdcp", "-s", place.local + "/new", place.url("f"), code=50)
+    assert place.get("f") == b"old"
+    place.run("xrdcp", "-s", "-f", place.local + "/new", place.url("f"))
+    assert place.get("f") == b"something new"
+
+
+def test_several_streams_read_one_file(place):
+    data = place.put("f", random.randbytes(20_000_000))
+    assert place.run("xrdcp", "-s", "-S", "4", place.url("f"), "-") == data
+
+
+def test_checksums_are_those_of_the_contents(place):
+    data = place.put("f", random.randbytes(5_000_001))
+    assert place.xrdfs("query", "checksum", place.path("f")).split() == ["adler32", f"{zlib.adler32(data):08x}"]
+    with open(place.local + "/f", "wb") as file:
+        file.write(data)
+    for kind in ("crc32c", "md5"):
+        answer = place.xrdfs("query", "checksum", place.path(f"f?cks.type={kind}")).split()
+        assert answer[0] == kind and re.fullmatch("[0-9a-f]+", answer[1])
+    md5 = place.run("md5sum", place.local + "/f").split()[0].decode()
+    assert answer[1] == md5
+    # Not what was computed before, even within the same second.
+    data = place.put("f", b"other contents")
+    assert place.xrdfs("query", "checksum", place.path("f")).split()[1] == f"{zlib.adler32(data):08x}"
+
+
+def test_old_contents_stay_until_the_new_ones_are_closed(place):
+    place.put("f", b"old contents")
+    file = client.File()
+    good(file.open(place.url("f"), OpenFlags.DELETE, 0o644))
+    good(file.write(b"new", 0, 3))
+    assert good(file.stat(True)).size == 3
+    assert place.get("f") == b"old contents"
+    good(file.close())
+    assert place.get("f") == b"new"
+
+
+def test_a_new_file_appears_when_it_is_closed(place):
+    file = client.File()
+    good(file.open(place.url("f"), OpenFlags.NEW, 0o644))
+    good(file.write(b"data", 0, 4))
+    fails_with(NOT_FOUND, place.files.stat(place.path("f")))
+    good(file.close())
+    assert place.get("f") == b"data"
+
+
+# --- files ---
+
+def test_reads_end_where_the_file_ends(place):
+    data = place.put("f", random.randbytes(100_000))
+    file = client.File()
+    good(file.open(place.url("f"), OpenFlags.READ))
+    assert good(file.read(99_000, 5_000)) == data[99_000:]
+    assert good(file.read(100_000, 10)) == b""
+    assert good(file.read(1 << 40, 10)) == b""
+    good(file.close())
+
+
+def test_vector_reads_bring_every_piece(place):
+    data = place.put("f", random.randbytes(12_000_000))
+    file = client.File()
+    good(file.open(place.url("f"), OpenFlags.READ))
+    dice = random.Random(7)
+    for count, most in ((1, 2_000_000), (30, 100_000), (1000, 20_000)):
+        offsets = dice.sample(range(len(data) - most), count)
+        pieces = [(offset, dice.randrange(1, most)) for offset in offsets]
+        for chunk in good(file.vector_read(pieces)).chunks:
+            assert bytes(chunk.buffer) == data[chunk.offset:chunk.offset + chunk.length]
+    status, _ = file.vector_read([(0, 10), (len(data) - 5, 10)])
+    assert not status.ok, "a piece beyond the end was read"
+    good(file.close())
+
+
+def test_writing_to_a_file_opened_for_reading_fails(place):
+    place.put("f", b"data")
+    file = client.File()
+    good(file.open(place.url("f"), OpenFlags.READ))
+    status, _ = file.write(b"x", 0, 1)
+    assert not status.ok
+    good(file.close())
+    assert place.get("f") == b"data"
+
+
+def test_a_file_can_be_updated_in_place(place):
+    data = bytearray(place.put("f", random.randbytes(6_000_000)))
+    file = client.File()
+    good(file.open(place.url("f"), OpenFlags.UPDATE))
+    for offset, piece in ((0, b"start"), (3_000_001, random.randbytes(70_001)), (5_999_999, b"the end")):
+        good(file.write(piece, offset, len(piece)))
+        data[offset:offset + len(piece)] = piece
+    assert good(file.read(2_999_000, 80_000)) == data[2_999_000:3_079_000]
+    good(file.truncate(5_000_000))
+    good(file.sync())
+    good(file.close())
+    assert place.get("f") == data[:5_000_000]
+
+
+def test_truncation_by_path_cuts_and_extends(place):
+    place.put("f", b"x" * 100_000)
+    good(place.files.truncate(place.path("f"), 10))
+    good(place.files.truncate(place.path("f"), 20))
+    assert place.get("f") == b"x" * 10 + bytes(10)
+
+
+def test_opening_what_is_not_a_file_fails(place):
+    good(place.files.mkdir(place.path("d")))
+    fails_with(NOT_FOUND, client.File().open(place.url("nothing"), OpenFlags.READ))
+    fails_with(NOT_FOUND, client.File().open(place.url("nothing"), OpenFlags.UPDATE))
+    fails_with(IS_DIRECTORY, client.File().open(place.url("d"), OpenFlags.READ))
+    fails_with(IS_DIRECTORY, client.File().open(place.url("d"), OpenFlags.DELETE))
+    place.put("f", b"")
+    fails_with(EXISTS, client.File().open(place.url("f"), OpenFlags.NEW))
+
+
+# --- names ---
+
+def test_stat_tells_kind_size_and_rights(place):
+    place.put("f", b"12345")
+    info = place.stat("f")
+    assert info.size == 5
+    assert info.flags & StatInfoFlags.IS_READABLE and info.flags & StatInfoFlags.IS_WRITABLE
+    assert not info.flags & (StatInfoFlags.IS_DIR | StatInfoFlags.OFFLINE | StatInfoFlags.OTHER)
+    for name in ("", "/"):
+        info = place.stat(name)
+        assert info.flags & StatInfoFlags.IS_DIR and info.flags & StatInfoFlags.X_BIT_SET
+    fails_with(NOT_FOUND, place.files.stat(place.path("nothing")))
+
+
+def test_chmod_changes_the_mode(place):
+    place.put("f", b"")
+    place.xrdfs("chmod", place.path("f"), "rw-r-----")
+    assert "Mode:   0640" in place.xrdfs("stat", place.path("f"))
+
+
+def test_listings_have_every_entry_with_its_attributes(place):
+    sizes = {f"file{i:03}": i for i in range(600)}
+    for name, size in sizes.items():
+        place.put(name, b"x" * size)
+    good(place.files.mkdir(place.path("directory")))
+    plain = {entry.name for entry in good(place.files.dirlist(place.path("")))}
+    assert plain == set(sizes) | {"directory"}
+    full = good(place.files.dirlist(place.path(""), DirListFlags.STAT))
+    assert {entry.name: entry.statinfo.size for entry in full if entry.name != "directory"} == sizes
+    assert [entry.name for entry in full if entry.statinfo.flags & StatInfoFlags.IS_DIR] == ["directory"]
+    lines = place.xrdfs("ls", "-l", place.path("")).splitlines()
+    assert len(lines) == 601 and sum(line.startswith("d") for line in lines) == 1
+    fails_with(NOT_FOUND, place.files.dirlist(place.path("nothing")))
+    assert good(place.files.dirlist(place.path("directory"))).size == 0
+
+
+def test_directories_are_made_and_removed(place):
+    good(place.files.mkdir(place.path("a")))
+    fails_with(EXISTS, place.files.mkdir(place.path("a")))
+    fails_with(NOT_FOUND, place.files.mkdir(place.path("no/b")))
+    good(place.files.mkdir(place.path("a/b/c"), MkDirFlags.MAKEPATH))
+    good(place.files.mkdir(place.path("a/b/c"), MkDirFlags.MAKEPATH))
+    place.put("a/b/f", b"")
+    status, _ = place.files.rmdir(place.path("a/b"))
+    assert status.errno in (FS_ERROR, EXISTS) and "not empty" in status.message, status.message
+    fails_with(IS_DIRECTORY, place.files.rm(place.path("a/b")))
+    fails_with(FS_ERROR, place.files.rmdir(place.path("a/b/f")))
+    fails_with(NOT_FOUND, place.files.rm(place.path("nothing")))
+    good(place.files.rm(place.path("a/b/f")))
+    good(place.files.rmdir(place.path("a/b/c/")))
+    good(place.files.rmdir(place.path("a/b")))
+    fails_with(NOT_FOUND, place.files.stat(place.path("a/b")))
+
+
+def test_mv_renames_and_makes_the_parents_of_its_target(place):
+    place.put("f", b"data")
+    good(place.files.mv(place.path("f"), place.path("x/y/g")))
+    assert place.get("x/y/g") == b"data"
+    fails_with(NOT_FOUND, place.files.stat(place.path("f")))
+    place.put("h", b"other")
+    good(place.files.mv(place.path("h"), place.path("x/y/g")))
+    assert place.get("x/y/g") == b"other"
+    good(place.files.mv(place.path("x"), place.path("z")))
+    assert place.get("z/y/g") == b"other"
+    fails_with(NOT_FOUND, place.files.mv(place.path("nothing"), place.path("q/r")))
+    fails_with(NOT_FOUND, place.files.stat(place.path("q")))
+
+
+def test_names_are_not_only_letters(place):
+    for name in ("a:b", "with space", "größe", "~", "_", "%41", "x" * 250, "a+b"):
+        place.put(name, name.encode())
+    names = {entry.name for entry in good(place.files.dirlist(place.path("")))}
+    assert {"a:b", "with space", "größe", "~", "_", "x" * 250, "a+b"} <= names, names
+    assert place.get("größe") == "größe".encode()
+
+
+# --- space and the like ---
+
+def test_space_is_told_in_the_right_units(place):
+    info = dict(line.split(":", 1) for line in place.xrdfs("spaceinfo", "/").splitlines())
+    free, total = int(info["Free"]), int(info["Total"])
+    assert 0 < free <= total
+    megabytes = int(place.xrdfs("statvfs", "/").split("RW space (MB):")[1].split()[0])
+    assert abs(megabytes - (free >> 20)) < 100, (megabytes, free)
+    answer = good(place.files.query(QueryCode.SPACE, "/")).decode()
+    assert f"oss.space={total}" in answer and "oss.quota=-1" in answer
+    place.put("f", b"x" * 1000)
+    answer = good(place.files.query(QueryCode.XATTR, place.path("f"))).decode()
+    assert "oss.type=f" in answer and "oss.used=" in answer
+
+
+def test_the_servers_statistics_have_ours(place):
+    answer = good(place.files.query(QueryCode.STATS, "a")).decode()
+    assert re.search('<stats id="oss"[^>]*><opens>[0-9]+</opens>', answer), answer
+
+
+def test_extended_attributes_are_refused_and_not_put_elsewhere(place):
+    place.put("f", b"")
+    place.xrdfs("xattr", place.path("f"), "set", "a=b", code=54)
+
+
+def run(url, names):
+    host, directory = url.removeprefix("root://").split("//", 1)
+    server = "root://" + host
+    tests = {name: function for name, function in globals().items() if name.startswith("test_")}
+    failed = []
+    for name in names or tests:
+        sentence = name.removeprefix("test_").replace("_", " ")
+        with tempfile.TemporaryDirectory() as local:
+            place = Place(server, f"/{directory.strip('/')}/{name}-{os.getpid()}", local)
+            try:
+                good(place.files.mkdir(place.directory, MkDirFlags.MAKEPATH))
+                tests[name](place)
+                print(f"ok    {sentence}", flush=True)
+            except Exception as error:  # whatever a test meets is its result
+                line = error.__traceback__
+                while line.tb_next is not None and line.tb_next.tb_frame.f_code.co_filename == __file__:
+                    line = line.tb_next
+                print(f"FAIL  {sentence}: {type(error).__name__} {error} (line {line.tb_lineno})", flush=True)
+                failed.append(name)
+    print(f"{len(names or tests) - len(failed)} passed, {len(failed)} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    sys.exit(run(sys.argv[1], sys.argv[2:]))
