@@ -255,12 +255,15 @@ void StripeStore::Impl::RepairWhatWasFound(const PlannedRead& read) {
     janitor->Add("write again " + ShardKey(options.prefix, read.id, shard),
                  [this, again, shard, damaged] {
                    const Status status = WriteShardAgain(*again, shard, damaged);
-                   Log(status.ok() ? LogLevel::kInfo : LogLevel::kError,
-                       status.ok() ? "shard written again" : "shard could not be written again",
-                       {{"stripe", DescribeStripe(again->id)},
-                        {"shard", shard},
-                        {"drive", again->places[static_cast<size_t>(shard)]},
-                        {"why", status}});
+                   const auto drive = again->places[static_cast<size_t>(shard)];
+                   const std::string stripe = DescribeStripe(again->id);
+                   if (status.ok()) {
+                     Log(LogLevel::kInfo, "shard written again",
+                         {{"stripe", stripe}, {"shard", shard}, {"drive", drive}});
+                   } else {
+                     Log(LogLevel::kError, "shard could not be written again",
+                         {{"stripe", stripe}, {"shard", shard}, {"drive", drive}, {"why", status}});
+                   }
                  });
   }
 }
