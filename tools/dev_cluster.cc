@@ -367,7 +367,11 @@ class DevCluster::State {
     const std::string program = TRY(FindProgram("pinstriped", "drive"));
     std::vector<int> groups = options.groups;
     if (groups.empty()) groups.assign(options.drives, 1);
-    std::vector<uint16_t> ports = TRY(PickFreePorts(runtime, options.drives));
+    const std::vector<uint16_t> ports = TRY(PickFreePorts(runtime, options.drives));
+    // They share one disk, so each may keep its part of what is free.
+    std::error_code error;
+    const uint64_t capacity = fs::space(directory, error).available / options.drives;
+    if (error) return Fail(error.value(), "{}: {}", directory, error.message());
     int id = 0;
     for (const int count : groups) {
       DevDaemon daemon;
@@ -378,7 +382,7 @@ class DevCluster::State {
         daemon.drives.push_back(drive);
       }
       const std::string base = In(fmt::format("pinstriped-{}", daemon.drives.front().id));
-      TRY(WriteFile(base + ".toml", DaemonConfigText(daemon.drives), 0644));
+      TRY(WriteFile(base + ".toml", DaemonConfigText(daemon.drives, capacity), 0644));
       daemon.process = {.name = DrivesName(daemon.drives),
                         .command = {program, "--config", base + ".toml"},
                         .log = base + ".log"};

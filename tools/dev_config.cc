@@ -44,11 +44,12 @@ std::string CredentialsText() {
          "[default]\nidentity = 1\nkey = \"asdfasdf\"\n";
 }
 
-std::string DaemonConfigText(const std::vector<DevDrive>& drives) {
+std::string DaemonConfigText(const std::vector<DevDrive>& drives, uint64_t capacity_bytes) {
   std::string text =
       "# Written by `pinstripe dev up`.\n\n[daemon]\nlisten = \"127.0.0.1\"\n";
   for (const DevDrive& drive : drives) {
-    text += fmt::format("\n[[drive]]\npath = {}\nport = {}\n", Quoted(drive.path), drive.port);
+    text += fmt::format("\n[[drive]]\npath = {}\nport = {}\ncapacity = {}\n", Quoted(drive.path),
+                        drive.port, capacity_bytes);
   }
   return text;
 }

@@ -27,7 +27,8 @@ struct DevClusterText {
 
 std::string ClusterConfigText(const DevClusterText& cluster);  // cluster.toml
 std::string CredentialsText();                                 // credentials.toml
-std::string DaemonConfigText(const std::vector<DevDrive>& drives);
+// `capacity_bytes`: what each drive may keep.
+std::string DaemonConfigText(const std::vector<DevDrive>& drives, uint64_t capacity_bytes);
 
 struct GatewayText {
   std::string plugin;  // path to the library

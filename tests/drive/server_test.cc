@@ -415,29 +415,6 @@ TEST_F(ClientAndServerTest, RangesAndInfo) {
   EXPECT_EQ(info->world_wide_name, "WWN1");
 }
 
-// Twice as many bytes as a connection may have under way: the server stops reading again and again, and
-// must each time go on.
-TEST_F(ClientAndServerTest, MoreThanTheServerTakesAtOnceIsAllAnsweredInTheEnd) {
-  const SharedBytes value(std::string(1 << 20, 'v'));
-  for (int round = 0; round < 4; ++round) {
-    std::vector<std::promise<Status>> put(64);
-    std::vector<std::promise<Status>> got(64);
-    for (size_t i = 0; i < put.size(); ++i) {
-      drive_->Put({.key = fmt::format("k{}", i % 16), .value = value}, Deadline(),
-                  [&, i](Status status) { put[i].set_value(std::move(status)); });
-    }
-    for (auto& each : put) ASSERT_OK(each.get_future().get());
-    for (size_t i = 0; i < got.size(); ++i) {
-      drive_->Get(fmt::format("k{}", i % 16), {}, Deadline(), [&, i](const Result<Record>& record) {
-        got[i].set_value(!record                               ? record.error()
-                         : record->value.size() == value.size() ? Status()
-                                                                : Status(EBADMSG, "cut short"));
-      });
-    }
-    for (auto& each : got) ASSERT_OK(each.get_future().get());
-  }
-}
-
 TEST_F(ClientAndServerTest, ManyThreadsSeeTheirOwnWrites) {
   std::vector<std::future<void>> threads;
   for (int t = 0; t < 8; ++t) {

@@ -11,6 +11,7 @@
 
 #include "base/real_runtime.h"
 #include "cluster/cluster_config.h"
+#include "drive/daemon_config.h"
 #include "tools/config_text.h"
 #include "tools/ports.h"
 
@@ -79,6 +80,17 @@ TEST_F(DevConfigTest, WhatIsWrittenForAClusterIsUnderstood) {
   EXPECT_THAT(config->drives[1].addresses, ElementsAre("127.0.0.1:20002"));
 }
 
+TEST_F(DevConfigTest, WhatIsWrittenForADaemonIsUnderstood) {
+  const std::string file = Write("pinstriped.toml", DaemonConfigText(drives_, 5'000'000'000), 0644);
+  const Result<DaemonConfig> config = DaemonConfig::Load(file);
+  ASSERT_TRUE(config) << config.error().message();
+  EXPECT_EQ(config->listen, "127.0.0.1");
+  ASSERT_EQ(config->drives.size(), 3u);
+  EXPECT_EQ(config->drives[2].path, "/d/3");
+  EXPECT_EQ(config->drives[2].port, 20003);
+  EXPECT_EQ(config->drives[2].capacity_bytes, 5'000'000'000u);
+}
+
 TEST_F(DevConfigTest, TheEffectiveConfigurationReadsBackAsItself) {
   Write("credentials.toml", CredentialsText(), 0600);
   const std::string file = Write("cluster.toml",
@@ -101,7 +113,7 @@ TEST_F(DevConfigTest, TheEffectiveConfigurationReadsBackAsItself) {
 
 TEST_F(DevConfigTest, PathsWithQuotesAndControlCharactersStayInOneString) {
   EXPECT_EQ(Quoted("a\"b\\c\nd"), "\"a\\\"b\\\\c\\u000ad\"");
-  EXPECT_THAT(DaemonConfigText({{1, 20001, "/a \"b\""}}), HasSubstr("path = \"/a \\\"b\\\"\""));
+  EXPECT_THAT(DaemonConfigText({{1, 20001, "/a \"b\""}}, 1 << 30), HasSubstr("path = \"/a \\\"b\\\"\""));
 }
 
 TEST(Ports, AreFreeAndDifferent) {

@@ -1,0 +1,68 @@
+#!/bin/bash
+# kill -9 of the gateway in the middle of an upload: afterwards the old contents are there, or no file if
+# there was none, or, when it was over already, the new contents. Never a mixture.
+. "$(dirname "$0")/lib.sh"
+export XRD_CONNECTIONRETRY=0 XRD_STREAMERRORWINDOW=0
+
+cluster_up gateway --layout 4+2 --drives 8 --one-process
+make_file "$work/old" 30000000
+make_file "$work/new" 200000000
+old=$(sum_of "$work/old")
+new=$(sum_of "$work/new")
+
+begin=$(date +%s%N)
+upload "$work/new" /timing || give_up "upload: $(tail -n 1 "$work/xrdcp.err")"
+took=$((($(date +%s%N) - begin) / 1000000))  # milliseconds
+
+kill_in_mid_upload() {  # PATH PERCENT of an upload's time
+  upload "$work/new" "$1" &
+  local client=$!
+  sleep "$(awk "BEGIN { print $took * $2 / 100000 }")"
+  dev kill gateway
+  wait "$client" && return 0  # the upload was over: then its contents must be there
+  return 1
+}
+old_or_new() {  # PATH FINISHED
+  local got
+  rm -f "$work/copy"
+  if ! download "$1" "$work/copy"; then
+    echo "  $1: $(tail -n 1 "$work/xrdcp.err")"
+    return 1
+  fi
+  got=$(sum_of "$work/copy")
+  if [ "$got" = "$new" ]; then echo "  (the new contents)"; return 0; fi
+  if [ "$got" = "$old" ] && [ "$2" = no ]; then echo "  (the old contents)"; return 0; fi
+  echo "  $1: $(stat -c %s "$work/copy") bytes that are neither"
+  return 1
+}
+none_or_new() {  # PATH FINISHED
+  if ! exists "$1"; then
+    [ "$2" = no ] || { echo "  $1 is gone after a finished upload"; return 1; }
+    echo "  (no file)"
+    return 0
+  fi
+  holds "$1" "$new"
+}
+
+killed=0
+for percent in 15 45 75 95; do
+  upload "$work/old" /existing || give_up "upload of the old contents"
+  finished=no
+  kill_in_mid_upload /existing $percent && finished=yes
+  [ $finished = no ] && killed=$((killed + 1))
+  dev start gateway
+  check "at $percent % of an overwrite: the old or the new contents, never a mixture" \
+    old_or_new /existing $finished
+done
+for percent in 20 60 90; do
+  finished=no
+  kill_in_mid_upload /new-$percent $percent && finished=yes
+  [ $finished = no ] && killed=$((killed + 1))
+  dev start gateway
+  check "at $percent % of a new file: no file, or all of it" none_or_new /new-$percent $finished
+  check "and its name can be used" upload "$work/old" /new-$percent
+  check "for other contents" holds /new-$percent "$old"
+done
+check "most of the uploads were really cut off ($killed of 7)" [ $killed -ge 4 ]
+check "what was not touched is untouched" holds /timing "$new"
+finish

@@ -1,0 +1,28 @@
+#!/bin/bash
+# The mount behaves as programs expect of a directory, and shows the same files as the gateway.
+. "$(dirname "$0")/lib.sh"
+
+if [ ! -e /dev/fuse ]; then
+  echo "SKIP $script: /dev/fuse is missing: this machine cannot mount"
+  exit 77
+fi
+mount=$work/mount
+cluster_up mount --layout 4+2 --drives 8 --one-process --mount "$mount"
+
+check "programs find what they expect" timeout 240 /usr/bin/python3 -B "$(dirname "$0")/posix_mount.py" "$mount"
+
+make_file "$work/file" 9000001
+both_see() {
+  upload "$work/file" /from-gateway && cmp "$work/file" "$mount/from-gateway" &&
+    cp "$work/file" "$mount/from-mount" && holds /from-mount "$(sum_of "$work/file")"
+}
+check "the mount and the gateway show each other's files" both_see
+dev kill 1
+dev start 1
+wait_until_healthy
+wait_until_readable /from-mount
+check "and still do when the drives were killed and came back" cmp "$work/file" "$mount/from-mount"
+"$pinstripe" dev down "$cluster" >/dev/null || flunk "dev down"
+unmounted() { ! grep -q " $mount " /proc/self/mountinfo; }
+check "dev down unmounts" unmounted
+finish
