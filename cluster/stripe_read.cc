@@ -42,9 +42,18 @@ bool StripeRead::Needs(uint32_t column) const {
   return false;
 }
 
-bool StripeRead::Possible(uint32_t column) const {
+bool StripeRead::CanCompute(uint32_t column) const {
   return CountInColumn(column, {State::kUnasked, State::kAsked, State::kLate, State::kGood}) >=
          layout_.data_shards;
+}
+
+bool StripeRead::IsLost(uint32_t column) const {
+  if (CanCompute(column)) return false;
+  for (int shard = 0; shard < shards_; ++shard) {
+    const CellEntry& cell = At(shard, column);
+    if (cell.wanted && cell.state == State::kLost) return true;
+  }
+  return false;
 }
 
 // Whether everything that was found out speaks for a stripe that is not there at all.
@@ -61,7 +70,9 @@ bool StripeRead::OnlyAbsencesSoFar() const {
 void StripeRead::ChooseCells(uint32_t column, std::vector<bool>& chosen) {
   int expected = CountInColumn(column, {State::kAsked, State::kGood});
   // A stripe that cannot be read any more is asked for completely, to learn whether it exists.
-  const int enough = Possible(column) ? layout_.data_shards : shards_;
+  const bool is_lost = IsLost(column);
+  if (!is_lost && !CanCompute(column)) return;  // what is late may still come, and nothing else helps
+  const int enough = is_lost ? shards_ : layout_.data_shards;
   for (int shard = 0; shard < shards_ && expected < enough; ++shard) {
     CellEntry& cell = At(shard, column);
     if (cell.state != State::kUnasked) continue;
@@ -171,17 +182,15 @@ bool StripeRead::Succeeded() const {
 }
 
 bool StripeRead::Hopeless() const {
-  bool possible = true;
+  bool lost = false;
   int open = 0;
   for (uint32_t column = 0; column < columns_; ++column) {
-    bool wanted = false;
-    for (int shard = 0; shard < shards_; ++shard) wanted |= At(shard, column).wanted;
-    if (!wanted) continue;
-    possible &= Possible(column);
+    if (!IsLost(column)) continue;
+    lost = true;
     open += CountInColumn(column, {State::kUnasked, State::kAsked, State::kLate});
   }
   // Until one shard is found, or one drive cannot tell, the stripe may be known not to exist.
-  return !possible && !(OnlyAbsencesSoFar() && open > 0);
+  return lost && !(OnlyAbsencesSoFar() && open > 0);
 }
 
 Status StripeRead::ComputeColumn(const Codec& codec, uint32_t column) {

@@ -70,7 +70,8 @@ class StripeRead {
   }
   int CountInColumn(uint32_t column, std::initializer_list<State> states) const;
   bool Needs(uint32_t column) const;     // a wanted cell is neither here nor expected in time
-  bool Possible(uint32_t column) const;  // k cells may still come together
+  bool CanCompute(uint32_t column) const;  // k cells may still come together
+  bool IsLost(uint32_t column) const;      // a wanted cell will not come, nor can it be computed
   bool OnlyAbsencesSoFar() const;
   void ChooseCells(uint32_t column, std::vector<bool>& chosen);
   Status Check(const CellRange& question, const Record& record, std::vector<bool>& good) const;
