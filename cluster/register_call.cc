@@ -32,6 +32,17 @@ std::string TitleOf(const RegisterName& name) {
   return fmt::format("register {}/{}", name.group, Readable(name.key));
 }
 
+// Whether an operation that answered this certainly changed nothing.
+bool Refused(const Status& status) {
+  switch (status.code()) {
+    case 0:
+    case ETIMEDOUT:
+    case EHOSTUNREACH:
+    case EIO: return false;
+    default: return true;
+  }
+}
+
 // What a Get says about a replica. A record that is not there is the first state of all; a damaged one
 // says nothing.
 Result<ReplicaState> StateFrom(const std::string& key, const Drive& drive,
@@ -265,7 +276,8 @@ void RegisterCall::Ask(size_t replica, Callback<Record> answer) {
 }
 
 // Sends all steps and waits until `needed` replicas took theirs, or cannot any more. With `hurry`, no
-// longer than patience says once a majority did. Returns how many did.
+// longer than patience says once a majority did, but while none took it, for the others to refuse it
+// too, so that it is known not to have happened. Returns how many took it.
 size_t RegisterCall::SendPuts(const std::vector<Step>& steps, size_t needed, bool hurry) {
   Runtime& runtime = context_.runtime;
   const Time start = runtime.Now();
@@ -285,8 +297,12 @@ size_t RegisterCall::SendPuts(const std::vector<Step>& steps, size_t needed, boo
 
   size_t done = 0;
   std::optional<Time> until;
-  while (done < needed && done + gather.outstanding() >= needed) {
-    if (hurry && done >= quorums_.majority && !until) until = runtime.Now() + Patience(start);
+  while (done < needed) {
+    const bool hopeless = done + gather.outstanding() < needed;
+    if (hopeless && !(hurry && done == 0)) break;
+    if (hurry && (hopeless || done >= quorums_.majority) && !until) {
+      until = runtime.Now() + Patience(start);
+    }
     auto answer = gather.Next(until.value_or(deadline_));
     if (answer == nullptr) break;
     const Step& step = steps[answer->index];
@@ -331,7 +347,6 @@ bool RegisterCall::FastRound(OwnChange& own, const RememberedRegister& remembere
         Expected::Version(EncodeRegisterVersion(replica->promised, replica->accepted));
   }
   if (steps.size() < quorums_.fast) return false;
-  own.sent = true;
   ForgetStates();
   for (size_t i = 0; i < drives_.size(); ++i) {
     if (remembered.replicas[i].has_value() || !Usable(i)) continue;
@@ -340,7 +355,9 @@ bool RegisterCall::FastRound(OwnChange& own, const RememberedRegister& remembere
       if (state.has_value()) cache->Learn(key, i, {state->promised, state->accepted});
     });
   }
-  return SendPuts(steps, quorums_.fast, /*hurry=*/true) >= quorums_.fast;
+  const size_t accepted = SendPuts(steps, quorums_.fast, /*hurry=*/true);
+  for (const Step& step : steps) own.sent = own.sent || !Refused(failures_[step.replica]);
+  return accepted >= quorums_.fast;
 }
 
 // Null when no majority promised. Else the states of those that did.

@@ -35,14 +35,16 @@ struct Nonce {
   friend auto operator<=>(const Nonce&, const Nonce&) = default;
 };
 
-// How many of its predecessors a value names.
-inline constexpr size_t kEarlierNonces = 16;
+// How many of its predecessors a value names: those right before it, and the first of all.
+inline constexpr size_t kRecentNonces = 16;
+inline constexpr size_t kEarlierNonces = kRecentNonces + 1;
 
 // A value as a change proposed it. Immutable, and shared by all who speak of it.
 struct Proposal {
   Nonce nonce;
-  // The first halves of the nonces chosen in the slots before, newest first: by them a change whose
-  // answers were lost finds out that it was applied although others came after it.
+  // The first halves of the nonces chosen in the slots before, newest first; where those do not all fit,
+  // the last is that of slot 1. By them a change whose answers were lost finds out that it was applied
+  // although others came after it.
   std::vector<uint64_t> earlier;
   std::optional<std::string> value;  // null: absent
 };

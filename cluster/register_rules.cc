@@ -144,16 +144,18 @@ Ballot NextBallot(const ReplicaStates& states, uint64_t least_slot, uint64_t pro
 
 std::vector<uint64_t> EarlierNonces(const Nonce& nonce, std::vector<uint64_t> earlier) {
   earlier.insert(earlier.begin(), nonce.high);
-  if (earlier.size() > kEarlierNonces) earlier.resize(kEarlierNonces);
+  if (earlier.size() > kEarlierNonces) earlier.erase(earlier.end() - 2);
   return earlier;
 }
 
 std::optional<bool> WasChosen(const Chosen& chosen, uint64_t slot, const Nonce& nonce) {
   if (chosen.slot < slot) return false;
   if (chosen.slot == slot) return chosen.proposal->nonce == nonce;
+  const std::vector<uint64_t>& earlier = chosen.proposal->earlier;
   const uint64_t back = chosen.slot - slot - 1;
-  if (back >= chosen.proposal->earlier.size()) return std::nullopt;
-  return chosen.proposal->earlier[back] == nonce.high;
+  if (back < std::min(earlier.size(), kRecentNonces)) return earlier[back] == nonce.high;
+  if (slot == 1 && !earlier.empty()) return earlier.back() == nonce.high;
+  return std::nullopt;
 }
 
 }  // namespace pinstripe

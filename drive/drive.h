@@ -13,7 +13,8 @@
 // of the runtime or of the drive, never inside the call and never under a lock of the caller. A
 // callback does little and never waits. Operations outstanding when a Drive is destroyed are answered
 // (EHOSTUNREACH) before its destructor returns. An operation that failed with ETIMEDOUT or
-// EHOSTUNREACH may have been executed, or may still be. Operations may be executed in any order.
+// EHOSTUNREACH may have been executed, or may still be. One that answered ESTALE changed nothing: a
+// drive never sends a request again by itself. Operations may be executed in any order.
 //
 // Failures: ENOENT no such key; ESTALE the version is another one; EBADMSG the drive found its record
 // damaged; ENOSPC full; EINVAL a size is over a limit; EACCES refused for this identity; EHOSTUNREACH

@@ -303,18 +303,43 @@ TEST_F(RegisterStoreTest, AChangeThatWasAppliedAndReplacedMeanwhileStillKnowsIt)
   EXPECT_EQ(store_->Read(kName)->slot, 6u);
 }
 
-TEST_F(RegisterStoreTest, AfterTooManyOthersAChangeAdmitsThatItMayHaveHappened) {
-  for (auto& drive : three_.clients[0]->drives) drive->Set({.lose_answer = 1});
-  three_.sim.Spawn("other", [&] {
-    three_.sim.Sleep(1s);
-    Result<RegisterValue> read = other_->Read(kName);
-    ASSERT_OK(read);
-    for (size_t i = 0; i <= kEarlierNonces; ++i) *read = Set(*other_, *read, "yours");
-    for (auto& drive : three_.clients[0]->drives) drive->Set({});
-  });
-  const auto outcome = store_->Change(kName, {}, "mine");
+class LongAgoTest : public RegisterStoreTest {
+ protected:
+  // What a change of `seen` answers whose puts arrive, but whose answers do not until another client
+  // has made twenty more.
+  Result<ChangeOutcome> ChangeLongAgo(const RegisterValue& seen) {
+    for (auto& drive : three_.clients[0]->drives) drive->Set({.lose_answer = 1});
+    three_.sim.Spawn("other", [this] {
+      three_.sim.Sleep(1s);
+      Result<RegisterValue> read = other_->Read(kName);
+      ASSERT_OK(read);
+      for (int i = 0; i < 20; ++i) *read = Set(*other_, *read, "yours");
+      for (auto& drive : three_.clients[0]->drives) drive->Set({});
+    });
+    return store_->Change(kName, seen, "mine");
+  }
+};
+
+TEST_F(LongAgoTest, AChangeAdmitsThatItMayHaveHappened) {
+  const auto outcome = ChangeLongAgo(Set(*store_, {}, "a"));
   EXPECT_FAILS(outcome, EIO);
-  EXPECT_THAT(std::string(outcome.error().message()), HasSubstr("may have happened"));
+  EXPECT_THAT(std::string(outcome.error().message()), HasSubstr("may have happened: 20 others"));
+}
+
+TEST_F(LongAgoTest, WhoCreatedTheRegisterIsNeverForgotten) {
+  const auto outcome = ChangeLongAgo({});
+  ASSERT_OK(outcome);
+  EXPECT_TRUE(outcome->applied);
+}
+
+TEST_F(LongAgoTest, AChangeThatWasRefusedEverywhereIsKnownNotToHaveHappened) {
+  RegisterValue value = Set(*store_, {}, "a");
+  const RegisterValue stale = value = Set(*store_, value, "b");
+  for (int i = 0; i < 30; ++i) value = Set(*other_, value, "c");
+  const auto outcome = store_->Change(kName, stale, "d");
+  ASSERT_OK(outcome);
+  EXPECT_FALSE(outcome->applied);
+  EXPECT_EQ(outcome->now.slot, value.slot);
 }
 
 TEST_F(RegisterStoreTest, FullDrivesAreToldApart) {

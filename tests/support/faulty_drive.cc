@@ -88,9 +88,10 @@ class FaultyDrive::Core : public std::enable_shared_from_this<Core> {
       const bool executed = !Chance(faults.lose_request);
       const bool heard = executed && arrival < deadline && !Chance(faults.lose_answer);
       if (!heard) FailAt(deadline, caller, TimedOut());
-      if (executed) ExecuteAt<R>(arrival, deadline, heard ? caller : kNobody, operation);
-      if (Chance(faults.duplicate_request)) {
-        ExecuteAt<R>(arrival + Between({}, faults.duplicate_delay), deadline, kNobody, operation);
+      const bool repeated = Chance(faults.duplicate_request);
+      if (executed) {
+        ExecuteAt<R>(arrival, deadline, heard ? caller : kNobody, operation,
+                     repeated ? faults.duplicate_delay : Duration());
       }
     }
   }
@@ -147,9 +148,14 @@ class FaultyDrive::Core : public std::enable_shared_from_this<Core> {
     });
   }
 
+  // And once more within `again` after that, if that is not zero: the caller hears of the first time.
   template <typename R>
-  void ExecuteAt(Time when, Time deadline, uint64_t caller, Operation<R> operation) {
-    runtime_.RunAt(when, [core = shared_from_this(), deadline, caller, operation] {
+  void ExecuteAt(Time when, Time deadline, uint64_t caller, Operation<R> operation, Duration again) {
+    runtime_.RunAt(when, [core = shared_from_this(), deadline, caller, operation, again] {
+      if (again > Duration()) {
+        core->ExecuteAt<R>(core->runtime_.Now() + core->Between({}, again), deadline, kNobody,
+                           operation, Duration());
+      }
       const std::shared_ptr<Drive> drive = core->drive();
       if (drive == nullptr) return;  // closed
       if (core->faults().down) {

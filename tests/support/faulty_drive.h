@@ -34,7 +34,7 @@ struct DriveFaults {
   // Probabilities.
   double lose_request = 0;       // never executed; the caller times out
   double lose_answer = 0;        // executed; the caller times out
-  double duplicate_request = 0;  // executed, and once more up to duplicate_delay later
+  double duplicate_request = 0;  // executed, answered, and executed again up to duplicate_delay later
   double flip_bit = 0;           // of a returned value
 
   Duration duplicate_delay = std::chrono::seconds(2);
