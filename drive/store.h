@@ -78,6 +78,10 @@ class Store {
   virtual Status Flush() = 0;
 
   virtual StoreUsage Usage() = 0;
+
+  // Whether a Flush() would do good although nobody asked for one: there is space to give back, or
+  // much that power loss could take.
+  virtual bool WantsFlush() { return false; }
 };
 
 // The part of a value of `value_bytes` bytes that `range` covers, cut at the value's end.

@@ -1,0 +1,153 @@
+#include "drive/log_entry.h"
+
+#include "base/checksum.h"
+#include "base/coding.h"
+#include "base/try.h"
+
+namespace pinstripe {
+namespace {
+
+constexpr uint32_t kMagic = 0x50734c65;  // "PsLe"
+constexpr uint8_t kLogFormat = 1;
+constexpr uint8_t kIndexFormat = 1;
+constexpr uint8_t kHasAlgorithm = 1;
+constexpr uint8_t kInLog = 2;
+constexpr size_t kCrcBytes = 4;
+
+Status CheckFormat(std::string_view what, uint8_t format, uint8_t known) {
+  if (format == known) return {};
+  return Fail(EBADMSG, "{} has format {}; this program knows {}", what, format, known);
+}
+
+uint32_t AlgorithmBits(const StoredHead& head) {
+  return static_cast<uint32_t>(head.algorithm.value_or(0));
+}
+
+std::optional<int32_t> AlgorithmFrom(uint8_t flags, uint32_t bits) {
+  if ((flags & kHasAlgorithm) == 0) return std::nullopt;
+  return static_cast<int32_t>(bits);
+}
+
+}  // namespace
+
+std::string EncodeLogHeader(std::string_view key, const StoredHead& head, uint32_t value_crc) {
+  Writer body;
+  body.U32(head.value_bytes).U32(value_crc);
+  body.U8(head.algorithm ? kHasAlgorithm : 0).U32(AlgorithmBits(head));
+  body.Text(key).Text(head.version).Text(head.tag);
+  constexpr size_t kFixed = 4 + 1 + 4;  // magic, format, length
+  Writer header;
+  header.U32(kMagic).U8(kLogFormat);
+  header.U32(static_cast<uint32_t>(kFixed + body.bytes().size() + kCrcBytes));
+  header.Raw(std::string_view(body.bytes()));
+  header.U32(Crc32c(AsBytes(header.bytes())));
+  return header.Take();
+}
+
+Result<LogHeader> DecodeLogHeader(std::string_view bytes) {
+  if (bytes.size() < kCrcBytes) return Fail(EBADMSG, "a log entry's header is cut off");
+  const std::string_view covered = bytes.substr(0, bytes.size() - kCrcBytes);
+  if (Reader(bytes.substr(covered.size())).U32() != Crc32c(AsBytes(covered))) {
+    return Fail(EBADMSG, "a log entry's header has a wrong checksum");
+  }
+  Reader reader(covered);
+  if (reader.U32() != kMagic) return Fail(EBADMSG, "a log entry begins with wrong bytes");
+  TRY(CheckFormat("a log entry", reader.U8(), kLogFormat));
+  const uint32_t header_bytes = reader.U32();
+  LogHeader header;
+  header.head.value_bytes = reader.U32();
+  header.value_crc = reader.U32();
+  const uint8_t flags = reader.U8();
+  header.head.algorithm = AlgorithmFrom(flags, reader.U32());
+  header.key = reader.Text();
+  header.head.version = reader.Text();
+  header.head.tag = reader.Text();
+  TRY(reader.Finish("a log entry's header"));
+  if (header_bytes != bytes.size()) return Fail(EBADMSG, "a log entry's header has a wrong length");
+  return header;
+}
+
+std::string EncodeIndexRecord(const IndexRecord& record) {
+  const auto* logged = std::get_if<LoggedValue>(&record.place);
+  Writer writer;
+  writer.U8(kIndexFormat);
+  writer.U8((record.head.algorithm ? kHasAlgorithm : 0) | (logged != nullptr ? kInLog : 0));
+  writer.U32(AlgorithmBits(record.head)).U32(record.head.value_bytes).U32(record.value_crc);
+  writer.Text(record.head.version).Text(record.head.tag);
+  if (logged != nullptr) {
+    writer.U32(logged->location.segment).U64(logged->location.offset).U32(logged->header_bytes);
+  } else {
+    writer.Raw(std::get<InlineValue>(record.place).value);
+  }
+  return writer.Take();
+}
+
+Result<IndexRecord> DecodeIndexRecord(std::string_view bytes) {
+  Reader reader(bytes);
+  TRY(CheckFormat("an index record", reader.U8(), kIndexFormat));
+  IndexRecord record;
+  const uint8_t flags = reader.U8();
+  record.head.algorithm = AlgorithmFrom(flags, reader.U32());
+  record.head.value_bytes = reader.U32();
+  record.value_crc = reader.U32();
+  record.head.version = reader.Text();
+  record.head.tag = reader.Text();
+  if (flags & kInLog) {
+    LoggedValue place;
+    place.location.segment = reader.U32();
+    place.location.offset = reader.U64();
+    place.header_bytes = reader.U32();
+    record.place = place;
+  } else {
+    record.place = InlineValue{reader.Raw(record.head.value_bytes)};
+  }
+  TRY(reader.Finish("an index record"));
+  return record;
+}
+
+std::string EncodePlaceRecord(uint64_t entry_bytes, std::string_view key) {
+  return Writer().U8(kIndexFormat).U64(entry_bytes).Raw(key).Take();
+}
+
+Result<PlaceRecord> DecodePlaceRecord(std::string_view bytes) {
+  Reader reader(bytes);
+  TRY(CheckFormat("an index record", reader.U8(), kIndexFormat));
+  PlaceRecord record;
+  record.entry_bytes = reader.U64();
+  record.key = reader.Rest();
+  TRY(reader.Finish("an index record"));
+  return record;
+}
+
+std::string RecordIndexKey(std::string_view key) {
+  std::string index_key;
+  index_key.reserve(1 + key.size());
+  index_key += 'K';
+  index_key += key;
+  return index_key;
+}
+
+std::string PlaceIndexKey(LogLocation location) {
+  return Writer().U8('L').U32(location.segment).U64(location.offset).Take();
+}
+
+std::string SegmentIndexKey(uint32_t segment) { return Writer().U8('S').U32(segment).Take(); }
+
+std::string InlineBytesIndexKey() { return "U"; }
+
+std::string DurableIndexKey() { return "W"; }
+
+std::string EncodeLocation(LogLocation location) {
+  return Writer().U32(location.segment).U64(location.offset).Take();
+}
+
+Result<LogLocation> DecodeLocation(std::string_view bytes) {
+  Reader reader(bytes);
+  LogLocation location;
+  location.segment = reader.U32();
+  location.offset = reader.U64();
+  TRY(reader.Finish("a location in the log"));
+  return location;
+}
+
+}  // namespace pinstripe

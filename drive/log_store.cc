@@ -1,0 +1,890 @@
+#include "drive/log_store.h"
+
+#include <rocksdb/cache.h>
+#include <rocksdb/db.h>
+#include <rocksdb/filter_policy.h>
+#include <rocksdb/merge_operator.h>
+#include <rocksdb/table.h>
+#include <rocksdb/write_batch.h>
+#include <rocksdb/write_buffer_manager.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "base/checksum.h"
+#include "base/coding.h"
+#include "base/log.h"
+#include "base/try.h"
+
+namespace pinstripe {
+namespace {
+
+constexpr uint64_t kUnsyncedBytesToFlush = uint64_t{256} << 20;
+constexpr uint64_t kDeadBytesToFlush = uint64_t{64} << 20;
+constexpr size_t kMaxHeaderBytes = kMaxKeyBytes + kMaxVersionBytes + kMaxTagBytes + 64;
+
+std::string_view View(const rocksdb::Slice& slice) { return {slice.data(), slice.size()}; }
+
+Failed FailWithIndex(std::string_view what, const rocksdb::Status& status) {
+  const int code = status.IsNoSpace()      ? ENOSPC
+                   : status.IsCorruption() ? EBADMSG
+                   : status.IsNotFound()   ? ENOENT
+                                           : EIO;
+  return Fail(code, "{}: {}", what, status.ToString());
+}
+
+std::string EncodeCount(uint64_t count) { return Writer().U64(count).Take(); }
+
+// Adds up counts, so that every change carries its own difference and none has to be read first.
+// Differences are taken modulo 2^64: adding -1 subtracts.
+class AddCounts final : public rocksdb::AssociativeMergeOperator {
+ public:
+  bool Merge(const rocksdb::Slice&, const rocksdb::Slice* existing, const rocksdb::Slice& operand,
+             std::string* sum, rocksdb::Logger*) const override {
+    const uint64_t before = existing == nullptr ? 0 : Reader(View(*existing)).U64();
+    *sum = EncodeCount(before + Reader(View(operand)).U64());
+    return true;
+  }
+  const char* Name() const override { return "pinstripe.AddCounts"; }
+};
+
+rocksdb::Options IndexOptions(const std::shared_ptr<rocksdb::Cache>& cache,
+                              const std::shared_ptr<rocksdb::WriteBufferManager>& buffers) {
+  rocksdb::Options options;
+  options.merge_operator = std::make_shared<AddCounts>();
+  options.compression = rocksdb::kNoCompression;
+  options.write_buffer_size = 8 << 20;
+  options.max_write_buffer_number = 3;
+  options.write_buffer_manager = buffers;
+  options.max_total_wal_size = 64 << 20;
+  options.max_open_files = 256;
+  options.target_file_size_base = 16 << 20;
+  options.max_bytes_for_level_base = 64 << 20;
+  options.level_compaction_dynamic_level_bytes = true;
+  options.keep_log_file_num = 2;
+  options.max_log_file_size = 1 << 20;
+  options.info_log_level = rocksdb::WARN_LEVEL;
+  options.stats_dump_period_sec = 0;
+  options.stats_persist_period_sec = 0;
+  rocksdb::BlockBasedTableOptions table;
+  table.block_cache = cache;
+  table.cache_index_and_filter_blocks = true;  // so that the cache is the bound it is meant to be
+  table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(10));
+  table.format_version = 5;
+  options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+  return options;
+}
+
+// All index keys of one kind, from `first` up to but without `end`.
+class IndexScan {
+ public:
+  IndexScan(rocksdb::DB& index, std::string first, std::string end)
+      : first_(std::move(first)), end_(std::move(end)), first_slice_(first_), end_slice_(end_) {
+    rocksdb::ReadOptions options;
+    options.iterate_lower_bound = &first_slice_;
+    options.iterate_upper_bound = &end_slice_;
+    iterator_.reset(index.NewIterator(options));
+  }
+  rocksdb::Iterator& operator*() { return *iterator_; }
+  rocksdb::Iterator* operator->() { return iterator_.get(); }
+  Status status() const {
+    if (iterator_->status().ok()) return {};
+    return FailWithIndex("read the index", iterator_->status());
+  }
+
+ private:
+  const std::string first_;
+  const std::string end_;
+  const rocksdb::Slice first_slice_;
+  const rocksdb::Slice end_slice_;
+  std::unique_ptr<rocksdb::Iterator> iterator_;
+};
+
+// The keys of one segment's places: [begin, end).
+std::string PlacesBegin(uint32_t segment) { return PlaceIndexKey({segment, 0}); }
+std::string PlacesEnd(uint32_t segment) {
+  return segment == UINT32_MAX ? "M" : PlaceIndexKey({segment + 1, 0});
+}
+
+Result<LogLocation> LocationOfPlace(const rocksdb::Slice& index_key) {
+  return DecodeLocation(View(index_key).substr(1));
+}
+
+std::string Where(const LogLocation& location) {
+  return fmt::format("segment {:08x} at {}", location.segment, location.offset);
+}
+
+// For messages.
+std::string ShortKey(std::string_view key) {
+  return Hex(AsBytes(key.substr(0, 48))) + (key.size() > 48 ? "..." : "");
+}
+
+iovec Piece(const void* data, size_t size) { return {const_cast<void*>(data), size}; }
+
+uint64_t InlineFootprint(std::string_view key, std::string_view record) {
+  return 1 + key.size() + record.size();
+}
+
+}  // namespace
+
+struct LogStoreMemory::Parts {
+  std::shared_ptr<rocksdb::Cache> cache;
+  std::shared_ptr<rocksdb::WriteBufferManager> buffers;
+};
+
+LogStoreMemory::LogStoreMemory(uint64_t block_cache_bytes, uint64_t write_buffer_bytes)
+    : parts_([&] {
+        auto cache = rocksdb::NewLRUCache(block_cache_bytes);
+        auto buffers = std::make_shared<rocksdb::WriteBufferManager>(write_buffer_bytes);
+        return std::make_unique<const Parts>(Parts{std::move(cache), std::move(buffers)});
+      }()) {}
+
+LogStoreMemory::~LogStoreMemory() = default;
+
+// One change of the index, and what it means for the log.
+struct LogStore::Change {
+  struct Entry {
+    LogLocation location;
+    uint64_t bytes = 0;
+  };
+  std::string key;
+  rocksdb::WriteBatch batch;
+  std::optional<Entry> added;
+  std::optional<Entry> removed;
+  int64_t inline_difference = 0;
+};
+
+LogStore::LogStore(StoreDirectory directory, const LogStoreOptions& options)
+    : directory_(std::move(directory)), options_(options), files_(directory_.segments_path()) {}
+
+LogStore::~LogStore() {
+  if (index_ == nullptr || cursor_.segment == 0) return;  // not opened to be written
+  const Status flushed = Flush();
+  if (!flushed.ok()) {
+    Log(LogLevel::kError, "store not flushed at its end",
+        {{"path", directory_.path()}, {"why", flushed}});
+  }
+}
+
+// ------------------------------------------------------------------------------------------ opening
+
+Result<std::unique_ptr<LogStore>> LogStore::OpenIndex(StoreDirectory directory,
+                                                      const LogStoreOptions& options,
+                                                      const LogStoreMemory& memory,
+                                                      bool read_only) {
+  std::unique_ptr<LogStore> store(new LogStore(std::move(directory), options));
+  rocksdb::Options index_options = IndexOptions(memory.parts_->cache, memory.parts_->buffers);
+  // A store that has a segment had an index. To make a new one then would be to forget every record.
+  index_options.create_if_missing = !read_only && TRY(store->files_.List()).empty();
+  const std::string path = store->directory_.index_path();
+  rocksdb::DB* index = nullptr;
+  const rocksdb::Status opened = read_only
+                                     ? rocksdb::DB::OpenForReadOnly(index_options, path, &index)
+                                     : rocksdb::DB::Open(index_options, path, &index);
+  if (!opened.ok()) return FailWithIndex(fmt::format("cannot open the index {}", path), opened);
+  store->index_.reset(index);
+  return store;
+}
+
+Result<std::unique_ptr<LogStore>> LogStore::Open(const LogStoreOptions& options,
+                                                 const LogStoreMemory& memory) {
+  StoreDirectory directory = TRY(StoreDirectory::Open(options.path, options.serial_number));
+  std::unique_ptr<LogStore> store =
+      TRY(OpenIndex(std::move(directory), options, memory, /*read_only=*/false));
+  TRY_CONTEXT(store->Recover(), "open the store in {}", options.path);
+  return store;
+}
+
+Status LogStore::Recover() {
+  const LogLocation durable = TRY(LoadDurable());
+  TRY(RemoveTornEntries(durable));
+  TRY(LoadCounts());
+  TRY(FindCursor(durable));
+  TRY(CutTails(durable));
+  TRY(ReturnForgottenSpace());
+  // What a kill left in the kernel's hands becomes durable now, so that the next power loss has less to
+  // take and the next opening less to verify.
+  for (const auto& [number, segment] : segments_) {
+    if (number >= durable.segment) dirty_.insert(number);
+  }
+  index_dirty_ = true;
+  return Flush();
+}
+
+Result<LogLocation> LogStore::LoadDurable() const {
+  std::string bytes;
+  const rocksdb::Status got = index_->Get({}, DurableIndexKey(), &bytes);
+  if (got.IsNotFound()) return LogLocation{};
+  if (!got.ok()) return FailWithIndex("read the index", got);
+  return DecodeLocation(bytes);
+}
+
+Result<uint64_t> LogStore::LoadCount(const std::string& index_key) const {
+  std::string bytes;
+  const rocksdb::Status got = index_->Get({}, index_key, &bytes);
+  if (got.IsNotFound()) return 0;
+  if (!got.ok()) return FailWithIndex("read the index", got);
+  return Reader(bytes).U64();
+}
+
+Status LogStore::LoadCounts() {
+  for (const uint32_t segment : TRY(files_.List())) segments_[segment];
+  IndexScan scan(*index_, "S", "T");
+  for (scan->SeekToFirst(); scan->Valid(); scan->Next()) {
+    Reader key(View(scan->key()).substr(1));
+    const uint32_t number = key.U32();
+    TRY(key.Finish("a segment's key in the index"));
+    const uint64_t bytes = Reader(View(scan->value())).U64();
+    if (bytes > 0 || segments_.contains(number)) segments_[number].live_bytes = bytes;
+    live_bytes_ += bytes;
+  }
+  TRY(scan.status());
+  inline_bytes_ = TRY(LoadCount(InlineBytesIndexKey()));
+  return {};
+}
+
+Status LogStore::RemoveTornEntries(LogLocation durable) {
+  IndexScan scan(*index_, PlaceIndexKey(durable), "M");
+  for (scan->SeekToFirst(); scan->Valid(); scan->Next()) {
+    const LogLocation location = TRY(LocationOfPlace(scan->key()));
+    const PlaceRecord place = TRY(DecodePlaceRecord(View(scan->value())));
+    const std::string bytes = TRY(LoadIndexRecord(place.key));
+    const IndexRecord record = TRY(DecodeIndexRecord(bytes));
+    const auto* logged = std::get_if<LoggedValue>(&record.place);
+    if (logged == nullptr || logged->location != location) {
+      return Fail(EBADMSG, "the index keeps {} for another record; see pinstriped --check",
+                  Where(location));
+    }
+    const Result<StoredRecord> read = ReadRecord(place.key, record, {});
+    if (read.has_value()) continue;
+    if (read.error().code() != EBADMSG) return read.error();
+    Log(LogLevel::kWarn, "entry lost with the power, removed",
+        {{"store", directory_.path()}, {"where", Where(location)}, {"key", ShortKey(place.key)}});
+    rocksdb::WriteBatch batch;
+    batch.Delete(RecordIndexKey(place.key));
+    batch.Delete(scan->key());
+    batch.Merge(SegmentIndexKey(location.segment), EncodeCount(-place.entry_bytes));
+    const rocksdb::Status removed = index_->Write({}, &batch);
+    if (!removed.ok()) return FailWithIndex("write the index", removed);
+    ++torn_entries_;
+  }
+  return scan.status();
+}
+
+// Where the last entry of a segment ends, of those that the index names.
+Result<uint64_t> LogStore::EndOfLastEntry(uint32_t segment) const {
+  IndexScan scan(*index_, PlacesBegin(segment), PlacesEnd(segment));
+  scan->SeekToLast();
+  TRY(scan.status());
+  if (!scan->Valid()) return 0;
+  const LogLocation location = TRY(LocationOfPlace(scan->key()));
+  return location.offset + TRY(DecodePlaceRecord(View(scan->value()))).entry_bytes;
+}
+
+// New entries never go below the mark: there they would not be verified after a power loss.
+Status LogStore::FindCursor(LogLocation durable) {
+  cursor_ = durable;
+  if (!segments_.empty()) {
+    const uint32_t last = segments_.rbegin()->first;
+    cursor_ = std::max(cursor_, {last, TRY(EndOfLastEntry(last))});
+  }
+  const std::vector<uint32_t> files = TRY(files_.List());
+  if (std::binary_search(files.begin(), files.end(), cursor_.segment)) return {};
+  cursor_ = {cursor_.segment + 1, 0};
+  TRY(files_.Create(cursor_.segment));
+  segments_[cursor_.segment];
+  return {};
+}
+
+Status LogStore::CutTails(LogLocation durable) {
+  for (const uint32_t segment : TRY(files_.List())) {
+    if (segment < durable.segment) continue;
+    const uint64_t end = segment == cursor_.segment ? cursor_.offset : TRY(EndOfLastEntry(segment));
+    if (TRY(files_.Size(segment)) <= end) continue;
+    TRY(files_.Truncate(segment, end));
+    Log(LogLevel::kInfo, "unfinished entry cut off",
+        {{"store", directory_.path()}, {"where", Where({segment, end})}});
+  }
+  return {};
+}
+
+// A kill forgets which ranges were dead and not given back yet.
+Status LogStore::ReturnForgottenSpace() {
+  constexpr uint64_t kSlack = 64 << 10;
+  TRY(RemoveDeadSegments());
+  const std::vector<uint32_t> files = TRY(files_.List());
+  for (const uint32_t number : files) {
+    const uint64_t live = segments_[number].live_bytes;
+    if (TRY(files_.AllocatedBytes(number)) > live + live / 8 + kSlack) TRY(PunchGaps(number));
+  }
+  return {};
+}
+
+Status LogStore::PunchGaps(uint32_t segment) {
+  uint64_t end_of_last = 0;
+  IndexScan scan(*index_, PlacesBegin(segment), PlacesEnd(segment));
+  for (scan->SeekToFirst(); scan->Valid(); scan->Next()) {
+    const LogLocation location = TRY(LocationOfPlace(scan->key()));
+    TRY(files_.Punch(segment, end_of_last, location.offset));
+    end_of_last = location.offset + TRY(DecodePlaceRecord(View(scan->value()))).entry_bytes;
+  }
+  TRY(scan.status());
+  return files_.Punch(segment, end_of_last, TRY(files_.Size(segment)));
+}
+
+// ------------------------------------------------------------------------------------------ reading
+
+Result<std::string> LogStore::LoadIndexRecord(std::string_view key) const {
+  std::string bytes;
+  const rocksdb::Status got = index_->Get({}, RecordIndexKey(key), &bytes);
+  if (got.ok()) return bytes;
+  if (got.IsNotFound()) return Fail(ENOENT, "no such key");
+  return FailWithIndex("read the index", got);
+}
+
+Result<StoredRecord> LogStore::ReadRecord(std::string_view key, const IndexRecord& record,
+                                          ValueRange range) {
+  const uint32_t value_bytes = record.head.value_bytes;
+  const ValuePart part = Clip(range, value_bytes);
+  if (const auto* inlined = std::get_if<InlineValue>(&record.place)) {
+    if (Crc32c(AsBytes(inlined->value)) != record.value_crc) {
+      return Fail(EBADMSG, "the value in the index has a wrong checksum");
+    }
+    const Bytes value = AsBytes(inlined->value).subspan(part.offset, part.length);
+    return StoredRecord{record.head, SharedBytes(Buffer::CopyOf(value))};
+  }
+  const LoggedValue& place = std::get<LoggedValue>(record.place);
+  const LogLocation& at = place.location;
+  if (place.header_bytes > kMaxHeaderBytes || value_bytes > kMaxValueBytes) {
+    return Fail(EBADMSG, "the index names an impossible entry in {}", Where(at));
+  }
+  std::string header_bytes(place.header_bytes, '\0');
+  Buffer value(part.length);
+  std::array<iovec, 2> pieces = {Piece(header_bytes.data(), header_bytes.size()),
+                                 Piece(value.data(), value.size())};
+  if (part.offset == 0) {
+    TRY_CONTEXT(files_.Read(at.segment, at.offset, pieces), "{}", Where(at));
+  } else {
+    const uint64_t value_offset = at.offset + place.header_bytes + part.offset;
+    TRY_CONTEXT(files_.Read(at.segment, at.offset, {pieces.data(), 1}), "{}", Where(at));
+    TRY_CONTEXT(files_.Read(at.segment, value_offset, {&pieces[1], 1}), "{}", Where(at));
+  }
+  const LogHeader header = TRY_CONTEXT(DecodeLogHeader(header_bytes), "{}", Where(at));
+  if (header.key != key || header.head.value_bytes != value_bytes ||
+      header.head.version != record.head.version || header.value_crc != record.value_crc) {
+    return Fail(EBADMSG, "{}: another record stands there", Where(at));
+  }
+  if (part.length == value_bytes && Crc32c(value) != record.value_crc) {
+    return Fail(EBADMSG, "{}: the value has a wrong checksum", Where(at));
+  }
+  return StoredRecord{record.head, SharedBytes(std::move(value))};
+}
+
+Result<StoredRecord> LogStore::Get(std::string_view key, ValueRange range) {
+  std::string seen;
+  while (true) {
+    std::string bytes = TRY(LoadIndexRecord(key));
+    const IndexRecord record = TRY(DecodeIndexRecord(bytes));
+    Result<StoredRecord> read = ReadRecord(key, record, range);
+    if (read.has_value()) return read;
+    // Between the index and the log the record may have been replaced and its bytes given back. If the
+    // index still says the same it is damage; a segment that is gone is, too.
+    if (bytes == seen) {
+      const int code = read.error().code() == ENOENT ? EBADMSG : read.error().code();
+      return Fail(code, "{}", read.error().message());
+    }
+    seen = std::move(bytes);
+  }
+}
+
+Result<StoredHead> LogStore::Head(std::string_view key) {
+  const std::string bytes = TRY(LoadIndexRecord(key));
+  return TRY(DecodeIndexRecord(bytes)).head;
+}
+
+Result<std::vector<std::string>> LogStore::Keys(const KeyRange& range, size_t max, bool reverse) {
+  // The next key after k, among all there can be, is k and a zero byte.
+  const auto after = [](std::string key, bool one_more) { return one_more ? key + '\0' : key; };
+  std::string first = after(RecordIndexKey(range.first), !range.first_included);
+  std::string end = range.last ? after(RecordIndexKey(*range.last), range.last_included) : "L";
+  std::vector<std::string> keys;
+  if (first >= end) return keys;
+  IndexScan scan(*index_, std::move(first), std::move(end));
+  for (reverse ? scan->SeekToLast() : scan->SeekToFirst(); scan->Valid() && keys.size() < max;
+       reverse ? scan->Prev() : scan->Next()) {
+    keys.emplace_back(View(scan->key()).substr(1));
+  }
+  TRY(scan.status());
+  return keys;
+}
+
+StoreUsage LogStore::Usage() {
+  StoreUsage usage;
+  {
+    const std::lock_guard lock(mutex_);
+    usage.used_bytes = live_bytes_ + dead_bytes_ + inline_bytes_;
+  }
+  usage.capacity_bytes = options_.capacity_bytes;
+  if (usage.capacity_bytes != 0) return usage;
+  struct statvfs about;
+  uint64_t free_bytes = 0;
+  if (statvfs(directory_.path().c_str(), &about) == 0) {
+    free_bytes = uint64_t{about.f_bavail} * about.f_frsize;
+  }
+  usage.capacity_bytes =
+      usage.used_bytes + free_bytes - std::min(free_bytes, options_.reserve_bytes);
+  return usage;
+}
+
+// ------------------------------------------------------------------------------------------ writing
+
+Status LogStore::FailedState() {
+  const std::lock_guard lock(mutex_);
+  return broken_;
+}
+
+Status LogStore::BreakOn(const Status& status) {
+  Log(LogLevel::kError, "store failed; it serves reads only until pinstriped is started again",
+      {{"path", directory_.path()}, {"why", status}});
+  const std::lock_guard lock(mutex_);
+  if (broken_.ok()) {
+    broken_ = Fail(EIO, "changes are refused since the store failed: {}", status.message());
+  }
+  return status;
+}
+
+Status LogStore::CheckSpace(uint64_t more) {
+  for (bool flushed = false;; flushed = true) {
+    const StoreUsage usage = Usage();
+    const bool fits = usage.used_bytes + more <= usage.capacity_bytes;
+    struct statvfs about;
+    if (statvfs(directory_.path().c_str(), &about) != 0) {
+      return Fail(EIO, "cannot look at {}: {}", directory_.path(), ErrnoText(errno));
+    }
+    const bool has_room =
+        uint64_t{about.f_bavail} * about.f_frsize >= options_.reserve_bytes + more;
+    if (fits && has_room) return {};
+    bool dead_remain = false;
+    {
+      const std::lock_guard lock(mutex_);
+      dead_remain = dead_bytes_ > 0;
+    }
+    if (flushed || !dead_remain) {
+      return Fail(ENOSPC, "full: {} of {} bytes are used", usage.used_bytes, usage.capacity_bytes);
+    }
+    TRY(Flush());  // gives back what deletions have left
+  }
+}
+
+Status LogStore::Put(std::string_view key, const StoredRecord& record) {
+  TRY(FailedState());
+  const Result<std::string> old = LoadIndexRecord(key);
+  // A damaged record may be replaced: that is how it is repaired.
+  const bool may_replace =
+      old.has_value() || old.error().code() == ENOENT || old.error().code() == EBADMSG;
+  if (!may_replace) return old.error();
+  Change change;
+  change.key = key;
+  if (old.has_value()) TRY(Forget(*old, change));
+  StoredHead head = record.head;
+  head.value_bytes = static_cast<uint32_t>(record.value.size());
+  const bool in_index = head.value_bytes < kLeastLoggedBytes ||
+                        (old.has_value() && head.value_bytes <= kMostInlineReplacement);
+  if (in_index) return PutInline(key, head, record.value, change);
+  return PutLogged(key, head, record.value, change);
+}
+
+// Takes the record that is there out of the index and its bytes out of the log.
+Status LogStore::Forget(std::string_view old_record, Change& change) {
+  const Result<IndexRecord> old = DecodeIndexRecord(old_record);
+  if (!old.has_value()) return {};  // damaged: nothing is known about what it used
+  const auto* place = std::get_if<LoggedValue>(&old->place);
+  if (place == nullptr) {
+    change.inline_difference -= static_cast<int64_t>(InlineFootprint(change.key, old_record));
+    return {};
+  }
+  change.removed = {place->location, EntryBytes(*old, *place)};
+  change.batch.Delete(PlaceIndexKey(place->location));
+  return {};
+}
+
+Status LogStore::PutInline(std::string_view key, const StoredHead& head, Bytes value,
+                           Change& change) {
+  const std::string bytes = EncodeIndexRecord(
+      {.head = head, .value_crc = Crc32c(value), .place = InlineValue{AsText(value)}});
+  change.inline_difference += static_cast<int64_t>(InlineFootprint(key, bytes));
+  if (change.inline_difference > 0) {
+    TRY(CheckSpace(static_cast<uint64_t>(change.inline_difference)));
+  }
+  change.batch.Put(RecordIndexKey(key), bytes);
+  return Apply(change);
+}
+
+Status LogStore::PutLogged(std::string_view key, const StoredHead& head, Bytes value,
+                           Change& change) {
+  const uint32_t value_crc = Crc32c(value);
+  const std::string header = EncodeLogHeader(key, head, value_crc);
+  const uint64_t entry_bytes = header.size() + value.size();
+  TRY(CheckSpace(entry_bytes));
+  const LogLocation location = TRY(Reserve(entry_bytes));
+  std::array<iovec, 2> pieces = {Piece(header.data(), header.size()),
+                                 Piece(value.data(), value.size())};
+  Status written = files_.Write(location.segment, location.offset, pieces);
+  // What replaces a record must not be lost together with it.
+  const bool replaces = change.removed || change.inline_difference != 0;
+  if (written.ok() && replaces) written = files_.Sync(location.segment);
+  if (!written.ok()) {
+    Abandon(location, entry_bytes);
+    return written.code() == ENOSPC ? written : Fail(EIO, "{}", written.message());
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    dirty_.insert(location.segment);
+    unsynced_bytes_ += entry_bytes;
+  }
+  change.added = {location, entry_bytes};
+  change.batch.Put(RecordIndexKey(key),
+                   EncodeIndexRecord(
+                       {.head = head,
+                        .value_crc = value_crc,
+                        .place = LoggedValue{location, static_cast<uint32_t>(header.size())}}));
+  change.batch.Put(PlaceIndexKey(location), EncodePlaceRecord(entry_bytes, key));
+  return Apply(change);
+}
+
+// Room at the end of the log, in a new segment when the last one is full.
+Result<LogLocation> LogStore::Reserve(uint64_t bytes) {
+  std::unique_lock lock(mutex_);
+  while (cursor_.offset > 0 && cursor_.offset + bytes > options_.segment_bytes) {
+    if (rolling_) {
+      rolled_.wait(lock);
+      continue;
+    }
+    rolling_ = true;
+    const uint32_t next = cursor_.segment + 1;
+    lock.unlock();
+    const Status created = files_.Create(next);
+    lock.lock();
+    rolling_ = false;
+    rolled_.notify_all();
+    TRY(created);
+    segments_[next];
+    cursor_ = {next, 0};
+  }
+  const LogLocation location = cursor_;
+  in_flight_.emplace(location, bytes);
+  cursor_.offset += bytes;
+  return location;
+}
+
+// What was reserved stays unused: nothing refers to it.
+void LogStore::Abandon(LogLocation location, uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  in_flight_.erase(location);
+  dead_[location] = bytes;
+  dead_bytes_ += bytes;
+}
+
+// What is to die is noted before the index forgets it, so that whoever looks for the free space between
+// two entries finds it in the one place or in the other.
+Status LogStore::Apply(Change& change) {
+  const auto& [added, removed] = std::tie(change.added, change.removed);
+  if (added) {
+    change.batch.Merge(SegmentIndexKey(added->location.segment), EncodeCount(added->bytes));
+  }
+  if (removed) {
+    change.batch.Merge(SegmentIndexKey(removed->location.segment), EncodeCount(-removed->bytes));
+  }
+  if (change.inline_difference != 0) {
+    change.batch.Merge(InlineBytesIndexKey(),
+                       EncodeCount(static_cast<uint64_t>(change.inline_difference)));
+  }
+  if (removed) {
+    const std::lock_guard lock(mutex_);
+    dying_[removed->location] = removed->bytes;
+  }
+  const rocksdb::Status written = index_->Write({}, &change.batch);
+  // Whether the record will be there after the next start is not known now, so nothing may be given
+  // back or built upon it.
+  if (!written.ok()) return BreakOn(FailWithIndex("write the index", written));
+  const std::lock_guard lock(mutex_);
+  index_dirty_ = true;
+  inline_bytes_ += static_cast<uint64_t>(change.inline_difference);
+  if (added) {
+    in_flight_.erase(added->location);
+    segments_[added->location.segment].live_bytes += added->bytes;
+    live_bytes_ += added->bytes;
+  }
+  if (removed) {
+    dying_.erase(removed->location);
+    dead_[removed->location] = removed->bytes;
+    dead_bytes_ += removed->bytes;
+    segments_[removed->location.segment].live_bytes -= removed->bytes;
+    live_bytes_ -= removed->bytes;
+  }
+  return {};
+}
+
+Status LogStore::Delete(std::string_view key) {
+  TRY(FailedState());
+  const std::string old = TRY(LoadIndexRecord(key));
+  Change change;
+  change.key = key;
+  TRY(Forget(old, change));
+  change.batch.Delete(RecordIndexKey(key));
+  return Apply(change);
+}
+
+// ----------------------------------------------------------------------------------------- flushing
+
+bool LogStore::WantsFlush() {
+  const std::lock_guard lock(mutex_);
+  if (!broken_.ok()) return false;
+  return dead_bytes_ >= kDeadBytesToFlush || unsynced_bytes_ >= kUnsyncedBytesToFlush;
+}
+
+// A round that is under way may have begun before our changes, so ours is the next one. Whoever finds
+// none under way runs it for everybody.
+Status LogStore::Flush() {
+  std::unique_lock lock(round_mutex_);
+  const uint64_t wanted = rounds_begun_ + 1;
+  while (rounds_finished_ < wanted) {
+    if (rounds_begun_ > rounds_finished_) {
+      round_finished_.wait(lock);
+      continue;
+    }
+    ++rounds_begun_;
+    lock.unlock();
+    Status status = RunRound();
+    lock.lock();
+    round_status_ = std::move(status);
+    rounds_finished_ = rounds_begun_;
+    round_finished_.notify_all();
+  }
+  return round_status_;
+}
+
+LogStore::Round LogStore::BeginRound() {
+  const std::lock_guard lock(mutex_);
+  Round round;
+  round.segments = std::exchange(dirty_, {});
+  round.durable = in_flight_.empty() ? cursor_ : in_flight_.begin()->first;
+  round.dead = std::exchange(dead_, {});
+  index_dirty_ = false;
+  unsynced_bytes_ = 0;
+  return round;
+}
+
+Status LogStore::RunRound() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!broken_.ok()) return broken_;
+    const bool nothing_to_do = dirty_.empty() && dead_.empty() && !index_dirty_;
+    if (nothing_to_do) return {};
+  }
+  const Round round = BeginRound();
+  for (const uint32_t segment : round.segments) {
+    const Status synced = files_.Sync(segment);
+    // A segment may have died and gone since it was written.
+    if (!synced.ok() && synced.code() != ENOENT) return BreakOn(synced);
+  }
+  rocksdb::WriteOptions synced;
+  synced.sync = true;
+  const rocksdb::Status written =
+      index_->Put(synced, DurableIndexKey(), EncodeLocation(round.durable));
+  if (!written.ok()) return BreakOn(FailWithIndex("sync the index", written));
+  const Status returned = ReturnSpace(round);
+  if (!returned.ok()) {  // costs space, no safety
+    Log(LogLevel::kWarn, "space not given back",
+        {{"store", directory_.path()}, {"why", returned}});
+  }
+  return {};
+}
+
+Status LogStore::ReturnSpace(const Round& round) {
+  Status first_failure;
+  LogLocation done_to;
+  uint64_t returned_bytes = 0;
+  for (const auto& [location, bytes] : round.dead) {
+    returned_bytes += bytes;
+    if (location < done_to) continue;  // in a gap that was given back already
+    const Result<Gap> gap = GapAround(location);
+    Status returned = gap.has_value() ? files_.Punch(location.segment, gap->begin, gap->end)
+                                      : gap.error();
+    if (gap.has_value()) done_to = {location.segment, gap->end};
+    if (first_failure.ok()) first_failure = std::move(returned);
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    dead_bytes_ -= returned_bytes;
+  }
+  const Status removed = RemoveDeadSegments();
+  return first_failure.ok() ? removed : first_failure;
+}
+
+// The free space around a dead range: to the nearest entries that are needed, or may be. The order of
+// looks matters: what gets into the index meanwhile is seen in flight before, what gets out of it is
+// seen dying or dead after, and what is reserved meanwhile lies behind the cursor.
+Result<LogStore::Gap> LogStore::GapAround(LogLocation location) {
+  const uint32_t segment = location.segment;
+  Gap gap;
+  const auto shrink = [&](const Ranges& ranges) {
+    const auto above = ranges.lower_bound(location);
+    if (above != ranges.end() && above->first.segment == segment) {
+      gap.end = std::min(gap.end, above->first.offset);
+    }
+    if (above == ranges.begin()) return;
+    const auto below = std::prev(above);
+    if (below->first.segment != segment) return;
+    gap.begin = std::max(gap.begin, below->first.offset + below->second);
+  };
+  bool last_segment = false;
+  {
+    const std::lock_guard lock(mutex_);
+    last_segment = segment == cursor_.segment;
+    gap.end = last_segment ? cursor_.offset : UINT64_MAX;
+    shrink(in_flight_);
+  }
+  if (!last_segment) gap.end = std::min(gap.end, TRY(files_.Size(segment)));
+  IndexScan scan(*index_, PlacesBegin(segment), PlacesEnd(segment));
+  const std::string here = PlaceIndexKey(location);
+  scan->Seek(here);
+  if (scan->Valid()) gap.end = std::min(gap.end, TRY(LocationOfPlace(scan->key())).offset);
+  scan->SeekForPrev(here);
+  if (scan->Valid()) {
+    const uint64_t offset = TRY(LocationOfPlace(scan->key())).offset;
+    const uint64_t bytes = TRY(DecodePlaceRecord(View(scan->value()))).entry_bytes;
+    gap.begin = std::max(gap.begin, offset + bytes);
+  }
+  TRY(scan.status());
+  const std::lock_guard lock(mutex_);
+  shrink(dying_);
+  shrink(dead_);
+  return gap;
+}
+
+// Segments in which nothing is needed any more. Their numbers are never used again.
+Status LogStore::RemoveDeadSegments() {
+  std::vector<uint32_t> gone;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto used_by = [&](const auto& ranges, uint32_t segment) {
+      const auto at = ranges.lower_bound(LogLocation{segment, 0});
+      return at != ranges.end() && at->first.segment == segment;
+    };
+    std::erase_if(segments_, [&](const auto& entry) {
+      const auto& [number, segment] = entry;
+      const bool dead = segment.live_bytes == 0 && number < cursor_.segment &&
+                        !used_by(in_flight_, number) && !used_by(dying_, number) &&
+                        !used_by(dead_, number);
+      if (dead) gone.push_back(number);
+      return dead;
+    });
+  }
+  for (const uint32_t segment : gone) {
+    const rocksdb::Status forgotten = index_->Delete({}, SegmentIndexKey(segment));
+    if (!forgotten.ok()) return FailWithIndex("write the index", forgotten);
+    TRY(files_.Remove(segment));
+  }
+  return {};
+}
+
+// ----------------------------------------------------------------------------------------- checking
+
+Result<LogStore::CheckReport> LogStore::Check(const std::string& path,
+                                              const LogStoreMemory& memory) {
+  StoreDirectory directory = TRY(StoreDirectory::OpenExisting(path));
+  const std::unique_ptr<LogStore> store =
+      TRY(OpenIndex(std::move(directory), {.path = path}, memory, /*read_only=*/true));
+  const LogLocation durable = TRY(store->LoadDurable());
+  CheckReport report;
+  TRY(store->CheckRecords(durable, report));
+  TRY(store->CheckPlaces(report));
+  return report;
+}
+
+namespace {
+
+void AddDamage(LogStore::CheckReport& report, std::string sentence) {
+  ++report.damaged;
+  if (report.sentences.size() < LogStore::CheckReport::kMaxSentences) {
+    report.sentences.push_back(std::move(sentence));
+  }
+}
+
+}  // namespace
+
+// Every record has its value, and the counts of bytes in use are right.
+Status LogStore::CheckRecords(LogLocation durable, CheckReport& report) {
+  std::map<uint32_t, uint64_t> live;
+  uint64_t inline_bytes = 0;
+  IndexScan scan(*index_, "K", "L");
+  for (scan->SeekToFirst(); scan->Valid(); scan->Next()) {
+    const std::string_view key = View(scan->key()).substr(1);
+    ++report.records;
+    const Result<IndexRecord> record = DecodeIndexRecord(View(scan->value()));
+    if (!record.has_value()) {
+      AddDamage(report, fmt::format("key {}: {}", ShortKey(key), record.error().message()));
+      continue;
+    }
+    report.value_bytes += record->head.value_bytes;
+    const auto* place = std::get_if<LoggedValue>(&record->place);
+    if (place == nullptr) {
+      inline_bytes += InlineFootprint(key, View(scan->value()));
+    } else {
+      live[place->location.segment] += EntryBytes(*record, *place);
+    }
+    const Result<StoredRecord> read = ReadRecord(key, *record, {});
+    if (read.has_value()) continue;
+    if (place != nullptr && place->location >= durable) {
+      ++report.unfinished;
+    } else {
+      AddDamage(report, fmt::format("key {}: {}", ShortKey(key), read.error().message()));
+    }
+  }
+  TRY(scan.status());
+  for (const auto& [segment, bytes] : live) {
+    const uint64_t counted = TRY(LoadCount(SegmentIndexKey(segment)));
+    if (counted != bytes) {
+      AddDamage(report, fmt::format("segment {:08x}: {} bytes are in use, {} were counted", segment,
+                                    bytes, counted));
+    }
+  }
+  const uint64_t counted = TRY(LoadCount(InlineBytesIndexKey()));
+  if (counted != inline_bytes) {
+    AddDamage(report, fmt::format("index: {} bytes are in use by small records, {} were counted",
+                                  inline_bytes, counted));
+  }
+  return {};
+}
+
+// Every entry of the log that is kept belongs to the record that its place names.
+Status LogStore::CheckPlaces(CheckReport& report) {
+  IndexScan scan(*index_, "L", "M");
+  for (scan->SeekToFirst(); scan->Valid(); scan->Next()) {
+    const LogLocation location = TRY(LocationOfPlace(scan->key()));
+    const Result<PlaceRecord> place = DecodePlaceRecord(View(scan->value()));
+    if (!place.has_value()) {
+      AddDamage(report, fmt::format("{}: {}", Where(location), place.error().message()));
+      continue;
+    }
+    const Result<std::string> bytes = LoadIndexRecord(place->key);
+    const Result<IndexRecord> record = bytes.and_then(
+        [](const std::string& found) { return DecodeIndexRecord(found); });
+    const auto* logged = record.has_value() ? std::get_if<LoggedValue>(&record->place) : nullptr;
+    if (logged == nullptr || logged->location != location ||
+        EntryBytes(*record, *logged) != place->entry_bytes) {
+      AddDamage(report, fmt::format("{}: is kept for key {}, whose record is elsewhere",
+                                    Where(location), ShortKey(place->key)));
+    }
+  }
+  return scan.status();
+}
+
+}  // namespace pinstripe

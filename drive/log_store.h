@@ -1,0 +1,194 @@
+// LogStore: the Store of real drives, on a directory. Values of 4 KiB and more are appended to segment
+// files, once and never again; the index, with all smaller values, is a RocksDB. docs/format.md has the
+// bytes, "Store of a pinstriped drive".
+//
+// The order of writes is everything here:
+//
+//   put      the entry into the log, then the index record. A kill between leaves bytes that nothing
+//            refers to; after it the kernel holds both.
+//   flush    the log's data, then the index's write-ahead log together with a mark: below it every
+//            entry that the index names survives power loss. Concurrent flushes share one round.
+//   delete   the index record. The bytes of the entry are given back only after a flush, so that a
+//            deletion that power loss undoes finds its value again.
+//   open     entries beyond the mark are verified. Those that power loss tore were never durable, and
+//            are taken out of the index, as if never put; what follows the last entry is cut off.
+//   replace  a record that is there is never put at risk by a newer one that is not durable yet: a
+//            new value of up to 64 KiB goes into the index, whose log is replayed in order; a larger
+//            one is synced before the index names it.
+//
+// An entry below the mark that does not verify is damage: EBADMSG for its key, when it is read. After a
+// failed sync nothing can be believed any more: every change fails (EIO), reads go on.
+//
+// Thread-safe; changes of one key one after the other, as Store says.
+
+#pragma once
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "drive/log_entry.h"
+#include "drive/segment_files.h"
+#include "drive/store.h"
+#include "drive/store_directory.h"
+
+namespace rocksdb {
+class DB;
+class WriteBatch;
+}  // namespace rocksdb
+
+namespace pinstripe {
+
+// Memory that all stores of a process share: the index's block cache and write buffers.
+class LogStoreMemory {
+ public:
+  explicit LogStoreMemory(uint64_t block_cache_bytes = 64 << 20,
+                          uint64_t write_buffer_bytes = 64 << 20);
+  ~LogStoreMemory();
+
+ private:
+  friend class LogStore;
+  struct Parts;
+  const std::unique_ptr<const Parts> parts_;
+};
+
+struct LogStoreOptions {
+  std::string path;
+  std::string serial_number;    // of a new device: by chance when empty
+  uint64_t capacity_bytes = 0;  // 0: what the file system has
+  uint64_t segment_bytes = uint64_t{1} << 30;
+  // Of the file system, that puts leave free, so that deletions and the index always have room.
+  uint64_t reserve_bytes = uint64_t{256} << 20;
+};
+
+class LogStore final : public Store {
+ public:
+  static constexpr uint32_t kLeastLoggedBytes = 4096;
+  static constexpr uint32_t kMostInlineReplacement = 64 << 10;
+
+  // Opens or makes the store. Failures as of StoreDirectory::Open; EBADMSG, EIO: the index is damaged.
+  static Result<std::unique_ptr<LogStore>> Open(const LogStoreOptions& options,
+                                                const LogStoreMemory& memory);
+
+  // Flushes, unless that fails.
+  ~LogStore() override;
+
+  const DeviceIdentity& identity() const { return directory_.identity(); }
+
+  Result<StoredRecord> Get(std::string_view key, ValueRange range) override;
+  Result<StoredHead> Head(std::string_view key) override;
+  Result<std::vector<std::string>> Keys(const KeyRange& range, size_t max, bool reverse) override;
+  Status Put(std::string_view key, const StoredRecord& record) override;
+  Status Delete(std::string_view key) override;
+  Status Flush() override;
+  StoreUsage Usage() override;
+  bool WantsFlush() override;
+
+  // How many entries power loss had torn, found when it was opened.
+  uint64_t torn_entries() const { return torn_entries_; }
+
+  struct CheckReport {
+    uint64_t records = 0;
+    uint64_t value_bytes = 0;
+    uint64_t unfinished = 0;             // entries that power loss tore; opening the store removes them
+    uint64_t damaged = 0;
+    std::vector<std::string> sentences;  // about the first kMaxSentences damages
+    static constexpr size_t kMaxSentences = 100;
+  };
+  // Reads everything and changes nothing. The store is closed (EBUSY otherwise).
+  static Result<CheckReport> Check(const std::string& path, const LogStoreMemory& memory);
+
+ private:
+  struct Segment {
+    uint64_t live_bytes = 0;
+  };
+  using Ranges = std::map<LogLocation, uint64_t>;  // of the log: where, how many bytes
+  // One round of flushing: what was to be done when it began.
+  struct Round {
+    std::set<uint32_t> segments;
+    LogLocation durable;
+    Ranges dead;
+  };
+  struct Change;
+
+  LogStore(StoreDirectory directory, const LogStoreOptions& options);
+  static Result<std::unique_ptr<LogStore>> OpenIndex(StoreDirectory directory,
+                                                     const LogStoreOptions& options,
+                                                     const LogStoreMemory& memory, bool read_only);
+
+  // While opening, alone:
+  Status Recover();
+  Status LoadCounts();
+  Status FindCursor(LogLocation durable);
+  Status RemoveTornEntries(LogLocation durable);
+  Status CutTails(LogLocation durable);
+  Status ReturnForgottenSpace();
+  Status PunchGaps(uint32_t segment);
+  Result<LogLocation> LoadDurable() const;
+  Result<uint64_t> LoadCount(const std::string& index_key) const;
+  Result<uint64_t> EndOfLastEntry(uint32_t segment) const;
+
+  // Reading:
+  Result<std::string> LoadIndexRecord(std::string_view key) const;
+  Result<StoredRecord> ReadRecord(std::string_view key, const IndexRecord& record,
+                                  ValueRange range);
+  Status CheckPlaces(CheckReport& report);
+  Status CheckRecords(LogLocation durable, CheckReport& report);
+
+  // Writing:
+  Status PutInline(std::string_view key, const StoredHead& head, Bytes value, Change& change);
+  Status PutLogged(std::string_view key, const StoredHead& head, Bytes value, Change& change);
+  Status Forget(std::string_view old_record, Change& change);
+  Status Apply(Change& change);
+  Status CheckSpace(uint64_t more);
+  Result<LogLocation> Reserve(uint64_t bytes);
+  void Abandon(LogLocation location, uint64_t bytes);
+  Status FailedState();
+  Status BreakOn(const Status& status);
+
+  // Flushing:
+  Status RunRound();
+  Round BeginRound();
+  Status ReturnSpace(const Round& round);
+  struct Gap {
+    uint64_t begin = 0;
+    uint64_t end = 0;
+  };
+  Result<Gap> GapAround(LogLocation location);
+  Status RemoveDeadSegments();
+
+  StoreDirectory directory_;
+  const LogStoreOptions options_;
+  SegmentFiles files_;
+  std::unique_ptr<rocksdb::DB> index_;
+  uint64_t torn_entries_ = 0;
+
+  std::mutex mutex_;
+  std::condition_variable rolled_;
+  bool rolling_ = false;                        // somebody makes the next segment; guarded by mutex_
+  std::map<uint32_t, Segment> segments_;        // guarded by mutex_
+  LogLocation cursor_;                          // where the log ends; guarded by mutex_
+  Ranges in_flight_;                            // not in the index yet; guarded by mutex_
+  Ranges dying_;                                // about to leave the index; guarded by mutex_
+  Ranges dead_;                                 // have left it since the last round; guarded by mutex_
+  std::set<uint32_t> dirty_;                    // segments with data to sync; guarded by mutex_
+  bool index_dirty_ = false;                    // guarded by mutex_
+  uint64_t unsynced_bytes_ = 0;                 // guarded by mutex_
+  uint64_t live_bytes_ = 0;                     // of the log; guarded by mutex_
+  uint64_t dead_bytes_ = 0;                     // not given back yet; guarded by mutex_
+  uint64_t inline_bytes_ = 0;                   // guarded by mutex_
+  Status broken_;                               // guarded by mutex_
+
+  std::mutex round_mutex_;
+  std::condition_variable round_finished_;
+  uint64_t rounds_begun_ = 0;                   // guarded by round_mutex_
+  uint64_t rounds_finished_ = 0;                // guarded by round_mutex_
+  Status round_status_;                         // of the last finished round; guarded by round_mutex_
+};
+
+}  // namespace pinstripe

@@ -1,0 +1,158 @@
+#include "drive/segment_files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/try.h"
+#include "drive/store_directory.h"
+
+namespace pinstripe {
+namespace {
+
+constexpr std::string_view kSuffix = ".log";
+constexpr uint64_t kPage = 4096;
+
+// Drops the first `count` bytes.
+std::span<iovec> Advance(std::span<iovec> pieces, size_t count) {
+  while (!pieces.empty() && count >= pieces[0].iov_len) {
+    count -= pieces[0].iov_len;
+    pieces = pieces.subspan(1);
+  }
+  if (!pieces.empty()) {
+    pieces[0].iov_base = static_cast<char*>(pieces[0].iov_base) + count;
+    pieces[0].iov_len -= count;
+  }
+  return pieces;
+}
+
+}  // namespace
+
+std::string SegmentFiles::PathOf(uint32_t segment) const {
+  return fmt::format("{}/{:08x}{}", directory_, segment, kSuffix);
+}
+
+Failed SegmentFiles::Fault(const char* what, uint32_t segment) const {
+  const int error = errno;
+  return Fail(error == EDQUOT ? ENOSPC : error, "cannot {} {}: {}", what, PathOf(segment),
+              ErrnoText(error));
+}
+
+Result<std::vector<uint32_t>> SegmentFiles::List() const {
+  const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(directory_.c_str()), &closedir);
+  if (directory == nullptr) return Fail(errno, "cannot read {}: {}", directory_, ErrnoText(errno));
+  std::vector<uint32_t> segments;
+  while (const dirent* entry = readdir(directory.get())) {
+    const std::string_view name = entry->d_name;
+    if (name.size() != 8 + kSuffix.size() || !name.ends_with(kSuffix)) continue;
+    uint32_t segment = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + 8, segment, 16);
+    if (error == std::errc() && end == name.data() + 8) segments.push_back(segment);
+  }
+  std::sort(segments.begin(), segments.end());
+  return segments;
+}
+
+Status SegmentFiles::Create(uint32_t segment) {
+  const int fd = open(PathOf(segment).c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
+  if (fd < 0) return Fault("create", segment);
+  auto file = std::make_shared<const FileDescriptor>(fd);
+  TRY(SyncDirectory(directory_));
+  const std::lock_guard lock(mutex_);
+  open_[segment] = std::move(file);
+  return {};
+}
+
+Status SegmentFiles::Remove(uint32_t segment) {
+  {
+    const std::lock_guard lock(mutex_);
+    open_.erase(segment);
+  }
+  if (unlink(PathOf(segment).c_str()) != 0) return Fault("remove", segment);
+  return {};
+}
+
+Result<SegmentFiles::OpenFile> SegmentFiles::Open(uint32_t segment) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = open_.find(segment); found != open_.end()) return found->second;
+  }
+  const int fd = open(PathOf(segment).c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) return Fault("open", segment);
+  auto file = std::make_shared<const FileDescriptor>(fd);
+  const std::lock_guard lock(mutex_);
+  // Any one may go; whoever uses it keeps it open. The oldest is the least likely to be wanted.
+  if (open_.size() >= kMaxOpen) open_.erase(open_.begin());
+  open_[segment] = file;
+  return file;
+}
+
+Result<uint64_t> SegmentFiles::Size(uint32_t segment) {
+  const OpenFile file = TRY(Open(segment));
+  struct stat about;
+  if (fstat(file->get(), &about) != 0) return Fault("look at", segment);
+  return static_cast<uint64_t>(about.st_size);
+}
+
+Result<uint64_t> SegmentFiles::AllocatedBytes(uint32_t segment) {
+  const OpenFile file = TRY(Open(segment));
+  struct stat about;
+  if (fstat(file->get(), &about) != 0) return Fault("look at", segment);
+  return static_cast<uint64_t>(about.st_blocks) * 512;
+}
+
+Status SegmentFiles::Truncate(uint32_t segment, uint64_t size) {
+  const OpenFile file = TRY(Open(segment));
+  if (ftruncate(file->get(), static_cast<off_t>(size)) != 0) return Fault("truncate", segment);
+  return {};
+}
+
+Status SegmentFiles::Write(uint32_t segment, uint64_t offset, std::span<iovec> pieces) {
+  const OpenFile file = TRY(Open(segment));
+  for (pieces = Advance(pieces, 0); !pieces.empty();) {
+    const ssize_t wrote = pwritev(file->get(), pieces.data(), static_cast<int>(pieces.size()),
+                                  static_cast<off_t>(offset));
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) return Fault("write", segment);
+    offset += static_cast<uint64_t>(wrote);
+    pieces = Advance(pieces, static_cast<size_t>(wrote));
+  }
+  return {};
+}
+
+Status SegmentFiles::Read(uint32_t segment, uint64_t offset, std::span<iovec> pieces) {
+  const OpenFile file = TRY(Open(segment));
+  for (pieces = Advance(pieces, 0); !pieces.empty();) {
+    const ssize_t got = preadv(file->get(), pieces.data(), static_cast<int>(pieces.size()),
+                               static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Fault("read", segment);
+    if (got == 0) return Fail(EBADMSG, "{} ends at {}", PathOf(segment), offset);
+    offset += static_cast<uint64_t>(got);
+    pieces = Advance(pieces, static_cast<size_t>(got));
+  }
+  return {};
+}
+
+Status SegmentFiles::Sync(uint32_t segment) {
+  const OpenFile file = TRY(Open(segment));
+  if (fdatasync(file->get()) != 0) return Fault("sync", segment);
+  return {};
+}
+
+Status SegmentFiles::Punch(uint32_t segment, uint64_t begin, uint64_t end) {
+  begin = (begin + kPage - 1) / kPage * kPage;
+  end = end / kPage * kPage;
+  if (begin >= end) return {};
+  const OpenFile file = TRY(Open(segment));
+  const int failed = fallocate(file->get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                               static_cast<off_t>(begin), static_cast<off_t>(end - begin));
+  if (failed == 0 || errno == EOPNOTSUPP) return {};
+  return Fault("give space back in", segment);
+}
+
+}  // namespace pinstripe

@@ -1,0 +1,174 @@
+#include "drive/store_directory.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cassert>
+#include <memory>
+
+#include "base/checksum.h"
+#include "base/coding.h"
+#include "base/try.h"
+
+namespace pinstripe {
+namespace {
+
+constexpr std::string_view kMagic = "pinstripe store\n";
+constexpr uint32_t kFormat = 1;
+constexpr char kSuperblockName[] = "/superblock";
+constexpr char kLockName[] = "/lock";
+constexpr size_t kMaxSuperblockBytes = 4096;
+
+Failed FailWithErrno(const char* what, const std::string& path) {
+  const int error = errno;
+  return Fail(error, "{} {}: {}", what, path, ErrnoText(error));
+}
+
+std::string RandomHex(size_t bytes) {
+  std::array<std::byte, 32> random;
+  // Never fails nor falls short up to 256 bytes.
+  const ssize_t got = getrandom(random.data(), bytes, 0);
+  assert(got == static_cast<ssize_t>(bytes));
+  return Hex(Bytes(random).first(static_cast<size_t>(got)));
+}
+
+// Format and checksum stand where every later format will have them too.
+std::string EncodeSuperblock(const DeviceIdentity& identity) {
+  Writer writer;
+  writer.Raw(kMagic).U32(kFormat).Text(identity.serial_number).Text(identity.world_wide_name);
+  writer.U32(Crc32c(AsBytes(writer.bytes())));
+  return writer.Take();
+}
+
+Result<DeviceIdentity> DecodeSuperblock(std::string_view bytes, const std::string& path) {
+  Reader reader(bytes);
+  if (reader.Raw(kMagic.size()) != kMagic) {
+    return Fail(EBADMSG, "{} is not the superblock of a pinstriped store, or damaged", path);
+  }
+  const uint32_t format = reader.U32();
+  if (format > kFormat) {
+    return Fail(ENOTSUP,
+                "{}: the store has format {}, this program knows up to {}; use the newer pinstriped",
+                path, format, kFormat);
+  }
+  DeviceIdentity identity;
+  identity.serial_number = reader.Text();
+  identity.world_wide_name = reader.Text();
+  const uint32_t crc = reader.U32();
+  TRY_CONTEXT(reader.Finish("superblock"), "{}", path);
+  if (crc != Crc32c(AsBytes(bytes.substr(0, bytes.size() - 4)))) {
+    return Fail(EBADMSG, "{}: the superblock has a wrong checksum", path);
+  }
+  return identity;
+}
+
+Status WriteDurably(const std::string& path, const std::string& bytes) {
+  const std::string temporary = path + ".new";
+  const FileDescriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640));
+  if (file.get() < 0) return FailWithErrno("cannot create", temporary);
+  const ssize_t written = write(file.get(), bytes.data(), bytes.size());
+  if (written < 0) return FailWithErrno("cannot write", temporary);
+  if (static_cast<size_t>(written) != bytes.size()) {
+    return Fail(ENOSPC, "cannot write {}: no space", temporary);
+  }
+  if (fsync(file.get()) != 0) return FailWithErrno("cannot sync", temporary);
+  if (rename(temporary.c_str(), path.c_str()) != 0) return FailWithErrno("cannot create", path);
+  return {};
+}
+
+Status MakeDirectory(const std::string& path) {
+  if (mkdir(path.c_str(), 0750) == 0 || errno == EEXIST) return {};
+  return FailWithErrno("cannot create directory", path);
+}
+
+// The first name in a directory that a new store may not be beside.
+Result<std::string> StrangeName(const std::string& path) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(path.c_str()), &closedir);
+  if (directory == nullptr) return FailWithErrno("cannot read directory", path);
+  while (const dirent* entry = readdir(directory.get())) {
+    const std::string_view name = entry->d_name;
+    // What a creation that was interrupted has left is ours.
+    const bool expected = name == "." || name == ".." || name == "lost+found" || name == "lock" ||
+                          name == "superblock.new" || name == "index" || name == "segments";
+    if (!expected) return std::string(name);
+  }
+  return std::string();
+}
+
+}  // namespace
+
+Status SyncDirectory(const std::string& path) {
+  const FileDescriptor directory(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (directory.get() < 0) return FailWithErrno("cannot open", path);
+  if (fsync(directory.get()) != 0) return FailWithErrno("cannot sync", path);
+  return {};
+}
+
+Result<StoreDirectory> StoreDirectory::Lock(const std::string& path) {
+  const std::string name = path + kLockName;
+  FileDescriptor lock(open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0640));
+  if (lock.get() < 0) return FailWithErrno("cannot open", name);
+  if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return FailWithErrno("cannot lock", name);
+    return Fail(EBUSY, "another process uses the store in {}", path);
+  }
+  return StoreDirectory(path, std::move(lock));
+}
+
+Result<StoreDirectory> StoreDirectory::Open(const std::string& path,
+                                            const std::string& serial_number) {
+  TRY(MakeDirectory(path));
+  StoreDirectory directory = TRY(Lock(path));
+  if (!TRY(directory.ReadSuperblock())) {
+    TRY(directory.Create(serial_number));
+  } else if (!serial_number.empty() && directory.identity_.serial_number != serial_number) {
+    return Fail(EINVAL, "{} holds the device with serial number \"{}\", not \"{}\"", path,
+                directory.identity_.serial_number, serial_number);
+  }
+  return directory;
+}
+
+Result<StoreDirectory> StoreDirectory::OpenExisting(const std::string& path) {
+  struct stat unused;
+  const std::string name = path + kSuperblockName;
+  if (stat(name.c_str(), &unused) != 0) return FailWithErrno("no store: cannot find", name);
+  StoreDirectory directory = TRY(Lock(path));
+  if (!TRY(directory.ReadSuperblock())) return Fail(ENOENT, "there is no {}", name);
+  return directory;
+}
+
+// False when there is none.
+Result<bool> StoreDirectory::ReadSuperblock() {
+  const std::string name = path_ + kSuperblockName;
+  const FileDescriptor file(open(name.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0 && errno == ENOENT) return false;
+  if (file.get() < 0) return FailWithErrno("cannot open", name);
+  std::array<char, kMaxSuperblockBytes> bytes;
+  const ssize_t got = read(file.get(), bytes.data(), bytes.size());
+  if (got < 0) return FailWithErrno("cannot read", name);
+  identity_ = TRY(DecodeSuperblock({bytes.data(), static_cast<size_t>(got)}, name));
+  return true;
+}
+
+// The superblock comes last: a store is whole or not there.
+Status StoreDirectory::Create(const std::string& serial_number) {
+  const std::string strange = TRY(StrangeName(path_));
+  if (!strange.empty()) {
+    return Fail(ENOTEMPTY,
+                "{} holds no store but \"{}\"; give a drive an empty directory of its own", path_,
+                strange);
+  }
+  TRY(MakeDirectory(index_path()));
+  TRY(MakeDirectory(segments_path()));
+  identity_.serial_number = serial_number.empty() ? "PS" + RandomHex(8) : serial_number;
+  identity_.world_wide_name = "5" + RandomHex(8).substr(1);  // NAA 5, as disks have it
+  TRY(WriteDurably(path_ + kSuperblockName, EncodeSuperblock(identity_)));
+  return SyncDirectory(path_);
+}
+
+}  // namespace pinstripe

@@ -1,0 +1,51 @@
+// StoreDirectory: the directory of a LogStore before anything in it is read. Says whether there is a
+// store, of which format and of which device, makes a new one, and holds the lock that keeps a second
+// process out.
+
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "base/status.h"
+#include "drive/io_loop.h"
+
+namespace pinstripe {
+
+// What a device is known by, made once when its store is.
+struct DeviceIdentity {
+  std::string serial_number;
+  std::string world_wide_name;
+};
+
+class StoreDirectory {
+ public:
+  // Makes the store when the directory is empty (but for lost+found) or not there yet; `serial_number`
+  // is the new device's, or empty for one by chance. An existing store must have that serial number
+  // when one is given. EBUSY: another process has it. ENOTSUP: of a newer format. ENOTEMPTY: something
+  // else is there. EINVAL: another device. EBADMSG: its superblock is damaged.
+  static Result<StoreDirectory> Open(const std::string& path, const std::string& serial_number);
+
+  // The same for a store that must exist already (ENOENT).
+  static Result<StoreDirectory> OpenExisting(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  std::string index_path() const { return path_ + "/index"; }
+  std::string segments_path() const { return path_ + "/segments"; }
+  const DeviceIdentity& identity() const { return identity_; }
+
+ private:
+  StoreDirectory(std::string path, FileDescriptor lock) : path_(std::move(path)), lock_(std::move(lock)) {}
+  static Result<StoreDirectory> Lock(const std::string& path);
+  Result<bool> ReadSuperblock();
+  Status Create(const std::string& serial_number);
+
+  std::string path_;
+  FileDescriptor lock_;
+  DeviceIdentity identity_;
+};
+
+// Makes a name that was added to a directory survive power loss.
+Status SyncDirectory(const std::string& path);
+
+}  // namespace pinstripe

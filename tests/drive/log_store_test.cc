@@ -1,0 +1,494 @@
+// What a LogStore promises beyond every store: what is left after kills, power loss and damage.
+
+#include "drive/log_store.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <random>
+#include <thread>
+
+#include "tests/drive/temporary_directory.h"
+#include "tests/support/expect_ok.h"
+
+namespace pinstripe {
+namespace {
+
+namespace fs = std::filesystem;
+
+class LogStoreTest : public testing::Test {
+ protected:
+  LogStoreOptions Options() const {
+    return {.path = path_, .segment_bytes = 4 << 20, .reserve_bytes = 0};
+  }
+  void Open() {
+    auto opened = LogStore::Open(Options(), memory_);
+    ASSERT_OK(opened);
+    store_ = *std::move(opened);
+  }
+  void Close() { store_.reset(); }
+
+  Status Put(std::string_view key, std::string value, std::string version = "") {
+    return store_->Put(key, {{.version = std::move(version)}, SharedBytes(std::move(value))});
+  }
+  std::string Value(std::string_view key) {
+    const auto record = store_->Get(key, {});
+    EXPECT_OK(record);
+    return record.has_value() ? std::string(record->value.text()) : "";
+  }
+  std::vector<fs::path> Segments() const {
+    std::vector<fs::path> found;
+    for (const auto& entry : fs::directory_iterator(path_ + "/segments")) found.push_back(entry);
+    std::sort(found.begin(), found.end());
+    return found;
+  }
+  uint64_t AllocatedBytes() const {
+    uint64_t bytes = 0;
+    for (const fs::path& segment : Segments()) {
+      struct stat about;
+      EXPECT_EQ(stat(segment.c_str(), &about), 0);
+      bytes += static_cast<uint64_t>(about.st_blocks) * 512;
+    }
+    return bytes;
+  }
+
+  TemporaryDirectory directory_;
+  std::string path_ = directory_ / "store";
+  LogStoreMemory memory_;
+  std::unique_ptr<LogStore> store_;
+};
+
+std::string Pattern(size_t size, unsigned seed) {
+  std::string bytes(size, '\0');
+  std::mt19937 random(seed);
+  for (char& byte : bytes) byte = static_cast<char>(random());
+  return bytes;
+}
+
+void FlipBit(const fs::path& file, uint64_t offset) {
+  std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+  stream.seekg(static_cast<std::streamoff>(offset));
+  const char byte = static_cast<char>(stream.get() ^ 0x10);
+  stream.seekp(static_cast<std::streamoff>(offset));
+  stream.put(byte);
+  ASSERT_TRUE(stream.good());
+}
+
+TEST_F(LogStoreTest, ADeviceKeepsItsIdentity) {
+  Open();
+  const DeviceIdentity identity = store_->identity();
+  EXPECT_FALSE(identity.serial_number.empty());
+  EXPECT_EQ(identity.world_wide_name.size(), 16u);
+  Close();
+  Open();
+  EXPECT_EQ(store_->identity().serial_number, identity.serial_number);
+  EXPECT_EQ(store_->identity().world_wide_name, identity.world_wide_name);
+  Close();
+  LogStoreOptions other = Options();
+  other.serial_number = "other";
+  EXPECT_FAILS(LogStore::Open(other, memory_), EINVAL);
+}
+
+TEST_F(LogStoreTest, IsOpenedByOneAtATime) {
+  Open();
+  EXPECT_FAILS(LogStore::Open(Options(), memory_), EBUSY);
+  EXPECT_FAILS(LogStore::Check(path_, memory_), EBUSY);
+}
+
+TEST_F(LogStoreTest, DoesNotMoveIntoADirectoryOfSomebodyElse) {
+  fs::create_directories(path_);
+  std::ofstream(path_ + "/letter") << "dear";
+  EXPECT_FAILS(LogStore::Open(Options(), memory_), ENOTEMPTY);
+}
+
+TEST_F(LogStoreTest, ANewerFormatIsRefused) {
+  Open();
+  Close();
+  const std::string superblock = path_ + "/superblock";
+  std::fstream stream(superblock, std::ios::in | std::ios::out | std::ios::binary);
+  stream.seekp(16 + 3);
+  stream.put(2);
+  stream.close();
+  EXPECT_FAILS(LogStore::Open(Options(), memory_), ENOTSUP);
+}
+
+TEST_F(LogStoreTest, ADamagedSuperblockIsRefused) {
+  Open();
+  Close();
+  FlipBit(path_ + "/superblock", 22);
+  EXPECT_FAILS(LogStore::Open(Options(), memory_), EBADMSG);
+}
+
+TEST_F(LogStoreTest, AStoreThatLostItsIndexIsNotTakenForANewOne) {
+  Open();
+  Close();
+  fs::remove_all(path_ + "/index");
+  fs::create_directory(path_ + "/index");
+  const auto opened = LogStore::Open(Options(), memory_);
+  EXPECT_FALSE(opened.has_value());
+}
+
+TEST_F(LogStoreTest, SpaceOfDeletedValuesGoesBackToTheFileSystem) {
+  Open();
+  for (int i = 0; i < 32; ++i) ASSERT_OK(Put(fmt::format("{}", i), Pattern(500'000, 1)));
+  ASSERT_OK(store_->Flush());
+  EXPECT_GE(AllocatedBytes(), 32u * 500'000);
+  const size_t segments = Segments().size();
+  // Every second one: no segment dies, every one gets holes.
+  for (int i = 0; i < 32; i += 2) ASSERT_OK(store_->Delete(fmt::format("{}", i)));
+  ASSERT_OK(store_->Flush());
+  EXPECT_EQ(Segments().size(), segments);
+  EXPECT_LE(AllocatedBytes(), 16u * 520'000);
+  for (int i = 1; i < 32; i += 2) EXPECT_EQ(Value(fmt::format("{}", i)), Pattern(500'000, 1));
+  for (int i = 1; i < 32; i += 2) ASSERT_OK(store_->Delete(fmt::format("{}", i)));
+  ASSERT_OK(store_->Flush());
+  EXPECT_EQ(Segments().size(), 1u);  // the one that is written to
+}
+
+TEST_F(LogStoreTest, SmallEntriesLeaveNothingBehindBetweenThem) {
+  Open();
+  // Not one of these covers two pages of 4 KiB, so only together they give some back.
+  for (int i = 0; i < 200; ++i) ASSERT_OK(Put(fmt::format("{}", i), Pattern(4096, 1)));
+  ASSERT_OK(store_->Flush());
+  for (int i = 0; i < 200; i += 2) ASSERT_OK(store_->Delete(fmt::format("{}", i)));
+  ASSERT_OK(store_->Flush());
+  for (int i = 1; i < 199; i += 2) ASSERT_OK(store_->Delete(fmt::format("{}", i)));
+  ASSERT_OK(store_->Flush());
+  EXPECT_LE(AllocatedBytes(), 16u * 1024);
+  EXPECT_EQ(Value("199"), Pattern(4096, 1));
+}
+
+TEST_F(LogStoreTest, EveryFlippedBitOfAnEntryIsFoundInThatRecordOnly) {
+  Open();
+  ASSERT_OK(Put("before", Pattern(10'000, 1)));
+  ASSERT_OK(Put("victim", Pattern(5'000, 2), "version"));
+  ASSERT_OK(Put("after", Pattern(10'000, 3)));
+  Close();
+  const fs::path segment = Segments().at(0);
+  const uint64_t end = fs::file_size(segment);
+  const uint64_t begin = EncodeLogHeader("before", {.value_bytes = 10'000}, 0).size() + 10'000;
+  const uint64_t size =
+      EncodeLogHeader("victim", {.version = "version", .value_bytes = 5'000}, 0).size() + 5'000;
+  ASSERT_LT(begin + size, end);
+  Open();
+  for (uint64_t offset = begin; offset < begin + size; offset += offset < begin + 100 ? 1 : 97) {
+    FlipBit(segment, offset);
+    EXPECT_FAILS(store_->Get("victim", {}), EBADMSG) << offset;
+    EXPECT_OK(store_->Get("before", {}));
+    EXPECT_OK(store_->Get("after", {}));
+    FlipBit(segment, offset);
+  }
+  EXPECT_EQ(Value("victim"), Pattern(5'000, 2));
+}
+
+TEST_F(LogStoreTest, ADamagedRecordCanBeReplacedAndDeleted) {
+  Open();
+  ASSERT_OK(Put("a", Pattern(10'000, 1)));
+  ASSERT_OK(Put("b", Pattern(10'000, 1)));
+  ASSERT_OK(store_->Flush());
+  const fs::path segment = Segments().at(0);
+  FlipBit(segment, 5'000);
+  FlipBit(segment, 15'000);
+  ASSERT_FAILS(store_->Get("a", {}), EBADMSG);
+  ASSERT_FAILS(store_->Get("b", {}), EBADMSG);
+  ASSERT_OK(Put("a", Pattern(10'000, 2)));
+  EXPECT_EQ(Value("a"), Pattern(10'000, 2));
+  ASSERT_OK(store_->Delete("b"));
+  EXPECT_FAILS(store_->Get("b", {}), ENOENT);
+}
+
+TEST_F(LogStoreTest, CheckFindsDamageAndNothingElse) {
+  Open();
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_OK(Put(fmt::format("large {}", i), Pattern(100'000, 1)));
+    ASSERT_OK(Put(fmt::format("small {}", i), Pattern(100, 1)));
+  }
+  for (int i = 0; i < 20; i += 3) ASSERT_OK(store_->Delete(fmt::format("large {}", i)));
+  Close();
+  auto report = LogStore::Check(path_, memory_);
+  ASSERT_OK(report);
+  EXPECT_EQ(report->damaged, 0u) << report->sentences.at(0);
+  EXPECT_EQ(report->records, 33u);
+  FlipBit(Segments().at(0), 150'000);
+  report = LogStore::Check(path_, memory_);
+  ASSERT_OK(report);
+  EXPECT_EQ(report->damaged, 1u);
+  EXPECT_EQ(report->sentences.size(), 1u);
+}
+
+// Power loss may take any part of what was not flushed. Played by stopping a process without the end
+// of its store, and cutting the log.
+//
+// The other process is this program again, started anew: a fork alone would lack RocksDB's threads.
+constexpr char kScriptVariable[] = "PINSTRIPE_STORE_SCRIPT";
+constexpr char kPathVariable[] = "PINSTRIPE_STORE_PATH";
+constexpr char kArgumentVariable[] = "PINSTRIPE_STORE_ARGUMENT";
+
+constexpr int kWriters = 3;
+constexpr int kKeysOfWriter = 20;
+constexpr int kNotes = 3;  // file descriptor for the notes below
+
+// What a writer says after each acknowledged change.
+struct Note {
+  int32_t writer;
+  int32_t key;
+  int32_t version;  // negative: deleted
+};
+
+std::string KeyOf(int writer, int key) { return fmt::format("{}/{}", writer, key); }
+std::string ValueOf(int writer, int key, int version) {
+  const size_t sizes[] = {100, 4'000, 9'000, 70'000, 300'000};
+  return Pattern(sizes[(version + key) % 5], static_cast<unsigned>(writer * 7919 + version));
+}
+
+Status PutPattern(LogStore& store, std::string_view key, size_t size, unsigned seed,
+                  std::string version = "") {
+  return store.Put(key, {{.version = std::move(version)}, SharedBytes(Pattern(size, seed))});
+}
+
+void WriteForEver(LogStore& store, int writer, int first_version) {
+  std::mt19937 choice(static_cast<unsigned>(first_version * 10 + writer));
+  for (int version = first_version;; ++version) {
+    const int key = static_cast<int>(choice() % kKeysOfWriter);
+    const bool remove = choice() % 4 == 0;
+    const std::string name = KeyOf(writer, key);
+    const Status status =
+        remove ? store.Delete(name)
+               : store.Put(name, {{.version = fmt::format("{}", version)},
+                                  SharedBytes(ValueOf(writer, key, version))});
+    if (!status.ok() && status.code() != ENOENT) _exit(3);
+    const Note note{writer, key, remove ? -version : version};
+    if (write(kNotes, &note, sizeof note) != sizeof note) _exit(4);
+    if (choice() % 10 == 0 && !store.Flush().ok()) _exit(5);
+  }
+}
+
+const std::map<std::string, std::function<void(LogStore&, const std::string& argument)>> kScripts = {
+    {"flush one, put one",
+     [](LogStore& store, const std::string&) {
+       ASSERT_OK(PutPattern(store, "flushed", 20'000, 1));
+       ASSERT_OK(store.Flush());
+       ASSERT_OK(PutPattern(store, "unflushed", 5'000, 2, "v"));
+     }},
+    {"flush one, replace it",
+     [](LogStore& store, const std::string& size) {
+       ASSERT_OK(PutPattern(store, "key", 100'000, 1, "1"));
+       ASSERT_OK(store.Flush());
+       ASSERT_OK(PutPattern(store, "key", std::stoul(size), 2, "2"));
+     }},
+    {"flush one, keep the index, delete it",
+     [](LogStore& store, const std::string& path) {
+       ASSERT_OK(PutPattern(store, "key", 100'000, 1));
+       ASSERT_OK(store.Flush());
+       fs::copy(path + "/index", path + "/../index", fs::copy_options::recursive);
+       ASSERT_OK(store.Delete("key"));
+     }},
+    {"put many, delete most",
+     [](LogStore& store, const std::string&) {
+       for (int i = 0; i < 30; ++i) ASSERT_OK(PutPattern(store, fmt::format("{}", i), 500'000, 1));
+       for (int i = 0; i < 30; ++i) {
+         if (i % 5 == 0) continue;
+         ASSERT_OK(store.Delete(fmt::format("{}", i)));
+       }
+     }},
+    {"write for ever",
+     [](LogStore& store, const std::string& first_version) {
+       std::vector<std::thread> writers;
+       for (int writer = 0; writer < kWriters; ++writer) {
+         writers.emplace_back([&, writer] { WriteForEver(store, writer, std::stoi(first_version)); });
+       }
+       for (std::thread& writer : writers) writer.join();
+     }},
+};
+
+// The other process. Does nothing in an ordinary run.
+TEST(StoreScript, Runs) {
+  const char* script = getenv(kScriptVariable);
+  if (script == nullptr) GTEST_SKIP() << "runs only as the other process of the tests below";
+  LogStoreMemory memory;
+  const auto opened =
+      LogStore::Open({.path = getenv(kPathVariable), .segment_bytes = 4 << 20, .reserve_bytes = 0},
+                     memory);
+  ASSERT_OK(opened);
+  kScripts.at(script)(**opened, getenv(kArgumentVariable));
+  _exit(HasFailure() ? 1 : 0);  // as if killed: nothing is closed
+}
+
+class PowerLossTest : public LogStoreTest {
+ protected:
+  // With `notes_end` as the place for its notes, if it makes any.
+  pid_t StartProcess(const char* script, const std::string& argument, int notes_end = -1) {
+    const pid_t child = fork();
+    if (child != 0) return child;
+    if (notes_end >= 0) dup2(notes_end, kNotes);
+    setenv(kScriptVariable, script, 1);
+    setenv(kPathVariable, path_.c_str(), 1);
+    setenv(kArgumentVariable, argument.c_str(), 1);
+    execl("/proc/self/exe", "store script", "--gtest_filter=StoreScript.Runs", "--gtest_brief=1", nullptr);
+    _exit(127);
+  }
+  // Runs a script on the store in a process that then stops as if killed.
+  void InKilledProcess(const char* script, const std::string& argument = "") {
+    const pid_t child = StartProcess(script, argument);
+    ASSERT_GT(child, 0);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  }
+};
+
+TEST_F(PowerLossTest, ATornTailIsCutAtWhateverByteItTore) {
+  InKilledProcess("flush one, put one");
+  const fs::path segment = Segments().at(0);
+  const std::string master = path_;
+  const uint64_t end = fs::file_size(segment);
+  const uint64_t last = EncodeLogHeader("unflushed", {.version = "v"}, 0).size() + 5'000;
+  for (uint64_t size = end - last; size <= end;
+       size += size < end - last + 3 || size >= end - 2 ? 1 : 613) {
+    path_ = directory_ / "copy";
+    fs::remove_all(path_);
+    fs::copy(master, path_, fs::copy_options::recursive);
+    fs::resize_file(Segments().at(0), std::min(size, end));
+    Open();
+    EXPECT_EQ(Value("flushed"), Pattern(20'000, 1));
+    const bool whole = size == end;
+    EXPECT_EQ(store_->torn_entries(), whole ? 0u : 1u);
+    if (whole) {
+      EXPECT_EQ(Value("unflushed"), Pattern(5'000, 2));
+    } else {
+      EXPECT_FAILS(store_->Get("unflushed", {}), ENOENT);
+      EXPECT_EQ(fs::file_size(Segments().at(0)), end - last);
+    }
+    // What is written next is found again.
+    ASSERT_OK(Put("next", Pattern(9'000, 3)));
+    Close();
+    Open();
+    EXPECT_EQ(Value("next"), Pattern(9'000, 3));
+    Close();
+    const auto report = LogStore::Check(path_, memory_);
+    ASSERT_OK(report);
+    EXPECT_EQ(report->damaged, 0u);
+  }
+}
+
+TEST_F(PowerLossTest, AnEntryThatWasFlushedAndIsCutOffIsDamageNotAbsence) {
+  Open();
+  ASSERT_OK(Put("key", Pattern(20'000, 1)));
+  Close();
+  fs::resize_file(Segments().at(0), 10'000);
+  Open();
+  EXPECT_FAILS(store_->Get("key", {}), EBADMSG);
+  ASSERT_OK(Put("other", Pattern(20'000, 2)));
+  EXPECT_EQ(Value("other"), Pattern(20'000, 2));
+  EXPECT_FAILS(store_->Get("key", {}), EBADMSG);
+}
+
+TEST_F(PowerLossTest, AReplacementCannotTakeWithItWhatWasFlushed) {
+  // Up to 64 KiB it is in the index: the log may lose everything since the flush.
+  for (size_t size : {5'000, 60'000}) {
+    fs::remove_all(path_);
+    InKilledProcess("flush one, replace it", fmt::format("{}", size));
+    EXPECT_LT(fs::file_size(Segments().at(0)), 101'000u);
+    Open();
+    EXPECT_EQ(Value("key"), Pattern(size, 2));
+    Close();
+  }
+}
+
+TEST_F(PowerLossTest, ADeletionThatIsUndoneFindsItsValueAgain) {
+  InKilledProcess("flush one, keep the index, delete it", path_);
+  fs::remove_all(path_ + "/index");
+  fs::rename(directory_ / "index", path_ + "/index");
+  Open();
+  EXPECT_EQ(Value("key"), Pattern(100'000, 1));
+}
+
+TEST_F(PowerLossTest, SpaceThatAKilledProcessDidNotGiveBackIsFoundAtOpening) {
+  InKilledProcess("put many, delete most");
+  EXPECT_GE(AllocatedBytes(), 30u * 500'000);
+  Open();
+  EXPECT_LE(AllocatedBytes(), 6u * 520'000);
+  for (int i = 0; i < 30; i += 5) EXPECT_EQ(Value(fmt::format("{}", i)), Pattern(500'000, 1));
+}
+
+// Another process writes under load and says on a pipe what was acknowledged; it is killed in the middle.
+// Everything acknowledged is there, and everything there is whole.
+class KillTest : public PowerLossTest {
+ protected:
+  // What was acknowledged before the process was killed.
+  std::vector<Note> KillAfter(int notes) {
+    int ends[2];
+    EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
+    const pid_t child =
+        StartProcess("write for ever", fmt::format("{}", first_version_), ends[1]);
+    close(ends[1]);
+    std::vector<Note> heard;
+    Note note;
+    while (read(ends[0], &note, sizeof note) == sizeof note) {
+      heard.push_back(note);
+      if (--notes == 0) {
+        EXPECT_EQ(kill(child, SIGKILL), 0);
+      }
+    }
+    close(ends[0]);
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFSIGNALED(status)) << "the process ended by itself: " << status;
+    return heard;
+  }
+
+  // The store holds what was acknowledged; each writer may have done one change more than it could tell.
+  void Compare() {
+    for (int writer = 0; writer < kWriters; ++writer) {
+      int vanished = 0;
+      for (int key = 0; key < kKeysOfWriter; ++key) {
+        int& acknowledged = versions_[{writer, key}];  // 0 or negative: not there
+        const auto record = store_->Get(KeyOf(writer, key), {});
+        if (!record.has_value()) {
+          ASSERT_FAILS(record, ENOENT);
+          if (acknowledged > 0) ++vanished;
+          acknowledged = 0;
+          continue;
+        }
+        const int version = std::stoi(record->head.version);
+        EXPECT_GE(version, std::abs(acknowledged)) << "an acknowledged change is gone";
+        EXPECT_EQ(record->value.text(), ValueOf(writer, key, version));
+        acknowledged = version;
+      }
+      EXPECT_LE(vanished, 1) << "an acknowledged put is gone";
+    }
+  }
+
+  std::map<std::pair<int, int>, int> versions_;
+  int first_version_ = 1;
+};
+
+TEST_F(KillTest, WhatWasAcknowledgedSurvivesAKill) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 24; ++round) {
+    for (const Note& note : KillAfter(20 + static_cast<int>(random() % 200))) {
+      versions_[{note.writer, note.key}] = note.version;
+      first_version_ = std::max(first_version_, std::abs(note.version) + 10);
+    }
+    Open();
+    EXPECT_EQ(store_->torn_entries(), 0u);
+    Compare();
+    Close();
+  }
+  const auto report = LogStore::Check(path_, memory_);
+  ASSERT_OK(report);
+  EXPECT_EQ(report->damaged, 0u) << report->sentences.at(0);
+}
+
+}  // namespace
+}  // namespace pinstripe

@@ -1,0 +1,268 @@
+// What every store promises, on each of them, against a model that is a map.
+
+#include "drive/store.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <random>
+
+#include "drive/log_store.h"
+#include "drive/memory_store.h"
+#include "tests/drive/temporary_directory.h"
+#include "tests/support/expect_ok.h"
+
+namespace pinstripe {
+namespace {
+
+// A store that can be closed and opened again; memory forgets, so there it stays open.
+class StoreUnderTest {
+ public:
+  virtual ~StoreUnderTest() = default;
+  virtual Store& store() = 0;
+  virtual void Reopen() = 0;
+};
+
+class MemoryUnderTest final : public StoreUnderTest {
+ public:
+  explicit MemoryUnderTest(uint64_t capacity) : store_(capacity) {}
+  Store& store() override { return store_; }
+  void Reopen() override {}
+
+ private:
+  MemoryStore store_;
+};
+
+class LogUnderTest final : public StoreUnderTest {
+ public:
+  explicit LogUnderTest(uint64_t capacity) : capacity_(capacity) { Reopen(); }
+  Store& store() override { return *store_; }
+  void Reopen() override {
+    store_.reset();
+    auto opened = LogStore::Open({.path = directory_.path(),
+                                  .capacity_bytes = capacity_,
+                                  .segment_bytes = 1 << 20,  // so that there are many
+                                  .reserve_bytes = 0},
+                                 memory_);
+    ASSERT_OK(opened);
+    store_ = *std::move(opened);
+  }
+
+ private:
+  const uint64_t capacity_;
+  TemporaryDirectory directory_;
+  LogStoreMemory memory_;
+  std::unique_ptr<LogStore> store_;
+};
+
+struct Kind {
+  const char* name;
+  std::function<std::unique_ptr<StoreUnderTest>(uint64_t capacity)> make;
+};
+
+class StoreTest : public testing::TestWithParam<Kind> {
+ protected:
+  void SetUp() override { Make(uint64_t{1} << 30); }
+  void Make(uint64_t capacity) { under_test_ = GetParam().make(capacity); }
+  Store& store() { return under_test_->store(); }
+
+  Status Put(std::string_view key, std::string value, std::string version = "") {
+    return store().Put(key, {{.version = std::move(version)}, SharedBytes(std::move(value))});
+  }
+  std::string Value(std::string_view key, ValueRange range = {}) {
+    const auto record = store().Get(key, range);
+    EXPECT_OK(record);
+    return record.has_value() ? std::string(record->value.text()) : "";
+  }
+
+  std::unique_ptr<StoreUnderTest> under_test_;
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    Stores, StoreTest,
+    testing::Values(Kind{"Memory", [](uint64_t c) { return std::make_unique<MemoryUnderTest>(c); }},
+                    Kind{"Log", [](uint64_t c) { return std::make_unique<LogUnderTest>(c); }}),
+    [](const auto& info) { return info.param.name; });
+
+// Around the sizes at which a value moves from the index into the log.
+const std::vector<size_t> kSizes = {0, 1, 100, 4095, 4096, 4097, 65536, 65537, kMaxValueBytes};
+
+std::string Pattern(size_t size, unsigned seed) {
+  std::string bytes(size, '\0');
+  std::mt19937 random(seed);
+  for (char& byte : bytes) byte = static_cast<char>(random());
+  return bytes;
+}
+
+TEST_P(StoreTest, ARecordOfAnySizeIsWhatWasPut) {
+  for (size_t size : kSizes) {
+    const std::string key = fmt::format("key {}", size);
+    const StoredRecord record{{.version = "version", .tag = "tag", .algorithm = 4},
+                              SharedBytes(Pattern(size, 1))};
+    ASSERT_OK(store().Put(key, record));
+    const auto got = store().Get(key, {});
+    ASSERT_OK(got);
+    EXPECT_EQ(got->value.text(), record.value.text());
+    EXPECT_EQ(got->head.version, "version");
+    EXPECT_EQ(got->head.tag, "tag");
+    EXPECT_EQ(got->head.algorithm, 4);
+    EXPECT_EQ(got->head.value_bytes, size);
+    const auto head = store().Head(key);
+    ASSERT_OK(head);
+    EXPECT_EQ(head->version, "version");
+    EXPECT_EQ(head->value_bytes, size);
+  }
+}
+
+TEST_P(StoreTest, APartOfAValueIsCutAtItsEnd) {
+  for (size_t size : {size_t{10}, size_t{100'000}}) {
+    const std::string value = Pattern(size, 2);
+    ASSERT_OK(Put("key", value));
+    const auto n = static_cast<uint32_t>(size);
+    EXPECT_EQ(Value("key", {3, 4}), value.substr(3, 4));
+    EXPECT_EQ(Value("key", {0, 4}), value.substr(0, 4));
+    EXPECT_EQ(Value("key", {n - 2, 100}), value.substr(size - 2));
+    EXPECT_EQ(Value("key", {n, 1}), "");
+    EXPECT_EQ(Value("key", {UINT32_MAX, UINT32_MAX}), "");
+    EXPECT_EQ(Value("key", {5, 0}), "");
+  }
+}
+
+TEST_P(StoreTest, EveryReplacementOfOneSizeByAnotherHolds) {
+  for (size_t first : kSizes) {
+    for (size_t second : kSizes) {
+      ASSERT_OK(Put("key", Pattern(first, 3), "1"));
+      ASSERT_OK(Put("key", Pattern(second, 4), "2"));
+      EXPECT_EQ(Value("key"), Pattern(second, 4)) << first << " replaced by " << second;
+      ASSERT_OK(store().Delete("key"));
+      EXPECT_FAILS(store().Get("key", {}), ENOENT);
+    }
+  }
+}
+
+TEST_P(StoreTest, WhatIsNotThereIsNotFound) {
+  EXPECT_FAILS(store().Get("key", {}), ENOENT);
+  EXPECT_FAILS(store().Head("key"), ENOENT);
+  EXPECT_FAILS(store().Delete("key"), ENOENT);
+}
+
+TEST_P(StoreTest, AlgorithmsAreKeptUntouched) {
+  for (std::optional<int32_t> algorithm : {std::optional<int32_t>(), {0}, {-1}, {100}}) {
+    ASSERT_OK(store().Put("key", {{.algorithm = algorithm}, SharedBytes(std::string("v"))}));
+    EXPECT_EQ(store().Head("key")->algorithm, algorithm);
+  }
+}
+
+TEST_P(StoreTest, RangesHaveTheirEndsOrNot) {
+  for (const char* key : {"", "a", "ab", "b", "\xff"}) ASSERT_OK(Put(key, key));
+  const auto keys = [&](KeyRange range, bool reverse = false, size_t max = 100) {
+    const auto found = store().Keys(range, max, reverse);
+    EXPECT_OK(found);
+    return found.value_or(std::vector<std::string>{"failed"});
+  };
+  using List = std::vector<std::string>;
+  EXPECT_EQ(keys({}), (List{"", "a", "ab", "b", "\xff"}));
+  EXPECT_EQ(keys({}, true), (List{"\xff", "b", "ab", "a", ""}));
+  EXPECT_EQ(keys({.first = "a", .last = "b"}), (List{"a", "ab", "b"}));
+  EXPECT_EQ(keys({.first = "a", .first_included = false, .last = "b"}), (List{"ab", "b"}));
+  EXPECT_EQ(keys({.first = "a", .last = "b", .last_included = false}), (List{"a", "ab"}));
+  EXPECT_EQ(keys({.first = "a", .last = "b"}, true, 2), (List{"b", "ab"}));
+  EXPECT_EQ(keys({.first = "a", .last = "b"}, false, 2), (List{"a", "ab"}));
+  EXPECT_EQ(keys({.first = "b", .last = "a"}), List{});
+  EXPECT_EQ(keys({.first = "a", .last = "a"}), List{"a"});
+  EXPECT_EQ(keys({.first = "a", .first_included = false, .last = "a"}), List{});
+  EXPECT_EQ(keys({.first = "a", .last = "a", .last_included = false}), List{});
+  EXPECT_EQ(keys({.last = ""}), List{""});
+  EXPECT_EQ(keys({.last = "", .last_included = false}), List{});
+  EXPECT_EQ(keys({.first = "b", .last = std::string(kMaxKeyBytes, '\xff')}), (List{"b", "\xff"}));
+}
+
+TEST_P(StoreTest, AFullStoreRefusesPutsAndGoesOnOtherwise) {
+  Make(10 << 20);
+  int records = 0;
+  Status status;
+  while (status.ok()) {
+    ASSERT_LT(records, 100);
+    status = Put(fmt::format("{}", records), Pattern(kMaxValueBytes, 5));
+    if (status.ok()) ++records;
+  }
+  EXPECT_FAILS(status, ENOSPC);
+  EXPECT_GE(records, 9);
+  EXPECT_FAILS(Put("one more", Pattern(kMaxValueBytes, 5)), ENOSPC);
+  EXPECT_FAILS(store().Get("one more", {}), ENOENT);
+  EXPECT_EQ(Value("0"), Pattern(kMaxValueBytes, 5));
+  ASSERT_OK(store().Delete("0"));
+  EXPECT_OK(Put("one more", Pattern(kMaxValueBytes, 6)));
+  EXPECT_EQ(Value("one more"), Pattern(kMaxValueBytes, 6));
+}
+
+TEST_P(StoreTest, UsageIsBackWhereItWasWhenEverythingIsDeleted) {
+  const uint64_t before = store().Usage().used_bytes;
+  for (size_t size : kSizes) ASSERT_OK(Put(fmt::format("{}", size), Pattern(size, 7)));
+  for (size_t size : kSizes) ASSERT_OK(Put(fmt::format("{}", size), Pattern(size / 2, 8)));
+  EXPECT_GT(store().Usage().used_bytes, kMaxValueBytes / 2);
+  for (size_t size : kSizes) ASSERT_OK(store().Delete(fmt::format("{}", size)));
+  ASSERT_OK(store().Flush());
+  EXPECT_EQ(store().Usage().used_bytes, before);
+}
+
+// Random operations on few keys, so that they meet; the map is right by being simple.
+TEST_P(StoreTest, AgreesWithAMapAfterRandomOperationsAndReopening) {
+  struct Known {
+    std::string value;
+    std::string version;
+  };
+  std::map<std::string, Known> model;
+  std::mt19937 random(11);
+  const auto pick = [&](size_t end) { return random() % end; };
+  for (int step = 0; step < 3000; ++step) {
+    const std::string key(1 + pick(3), static_cast<char>('a' + pick(8)));
+    switch (pick(8)) {
+      case 0:
+      case 1:
+      case 2: {
+        const size_t most = std::vector<size_t>{100, 8000, 100'000}[pick(3)];
+        Known known{Pattern(pick(most), static_cast<unsigned>(step)), fmt::format("{}", step)};
+        ASSERT_OK(Put(key, known.value, known.version));
+        model[key] = std::move(known);
+        break;
+      }
+      case 3: {
+        const Status deleted = store().Delete(key);
+        EXPECT_EQ(deleted.ok(), model.erase(key) == 1);
+        break;
+      }
+      case 4: {
+        const bool reverse = pick(2) == 0;
+        const auto keys = store().Keys({.first = key}, 5, reverse);
+        ASSERT_OK(keys);
+        std::vector<std::string> expected;
+        for (auto at = model.lower_bound(key); at != model.end(); ++at) expected.push_back(at->first);
+        if (reverse) std::reverse(expected.begin(), expected.end());
+        if (expected.size() > 5) expected.resize(5);
+        EXPECT_EQ(*keys, expected);
+        break;
+      }
+      case 5:
+        if (pick(20) == 0) {
+          ASSERT_OK(store().Flush());
+        }
+        if (pick(100) == 0) under_test_->Reopen();
+        break;
+      default: {
+        const auto record = store().Get(key, {});
+        const auto known = model.find(key);
+        ASSERT_EQ(record.has_value(), known != model.end());
+        if (!record.has_value()) break;
+        ASSERT_EQ(record->value.text(), known->second.value);
+        ASSERT_EQ(record->head.version, known->second.version);
+      }
+    }
+  }
+  under_test_->Reopen();
+  for (const auto& [key, known] : model) EXPECT_EQ(Value(key), known.value);
+}
+
+}  // namespace
+}  // namespace pinstripe
