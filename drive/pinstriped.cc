@@ -23,6 +23,7 @@ namespace {
 constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
 constexpr auto kHousekeeping = std::chrono::seconds(1);
+constexpr int kRoundsToFlush = 30;  // how old, in rounds of housekeeping, a change may get unflushed
 
 // One drive of this process.
 struct Device {
@@ -78,8 +79,8 @@ class Housekeeper {
   Housekeeper(Runtime& runtime, const std::vector<std::unique_ptr<Device>>& devices)
       : runtime_(runtime), devices_(devices), stop_(runtime.NewSignal()), done_(runtime.NewSignal()) {
     runtime.Spawn("pin-keep", [this] {
-      while (!stop_->WaitUntil(runtime_.Now() + kHousekeeping)) {
-        for (const auto& device : devices_) Keep(*device);
+      for (int round = 1; !stop_->WaitUntil(runtime_.Now() + kHousekeeping); ++round) {
+        for (const auto& device : devices_) Keep(*device, round % kRoundsToFlush == 0);
       }
       done_->Set();
     });
@@ -90,8 +91,8 @@ class Housekeeper {
   }
 
  private:
-  static void Keep(Device& device) {
-    if (!device.store.WantsFlush()) return;
+  static void Keep(Device& device, bool flush_all) {
+    if (!flush_all && !device.store.WantsFlush()) return;
     const Status flushed = device.engine.Flush();
     if (!flushed.ok()) {
       Log(LogLevel::kError, "drive cannot flush",
