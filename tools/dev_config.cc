@@ -62,7 +62,7 @@ std::string GatewayConfigText(const GatewayText& gateway) {
       "all.export / nolock\n"
       "all.adminpath {1}/admin\n"
       "all.pidpath {1}/run\n"
-      "ofs.osslib +cksio {2} {3}\n"
+      "ofs.osslib +cksio +xattr {2} {3}\n"
       "xrootd.chksum max 2 chkcgi adler32 crc32c md5\n",
       gateway.port, gateway.directory, gateway.plugin, gateway.cluster_file);
 }
