@@ -13,7 +13,7 @@
 //   open     entries beyond the mark are verified. Those that power loss tore were never durable, and
 //            are taken out of the index, as if never put; what follows the last entry is cut off.
 //   replace  a record that is there is never put at risk by a newer one that is not durable yet: a
-//            new value of up to 64 KiB goes into the index, whose log is replayed in order; a larger
+//            new value of up to 72 KiB goes into the index, whose log is replayed in order; a larger
 //            one is synced before the index names it.
 //
 // An entry below the mark that does not verify is damage: EBADMSG for its key, when it is read. After a
@@ -69,7 +69,7 @@ struct LogStoreOptions {
 class LogStore final : public Store {
  public:
   static constexpr uint32_t kLeastLoggedBytes = 4096;
-  static constexpr uint32_t kMostInlineReplacement = 64 << 10;
+  static constexpr uint32_t kMostInlineReplacement = 72 << 10;
 
   // Opens or makes the store. Failures as of StoreDirectory::Open; EBADMSG, EIO: the index is damaged.
   static Result<std::unique_ptr<LogStore>> Open(const LogStoreOptions& options,

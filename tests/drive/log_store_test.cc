@@ -394,7 +394,7 @@ TEST_F(PowerLossTest, AnEntryThatWasFlushedAndIsCutOffIsDamageNotAbsence) {
 }
 
 TEST_F(PowerLossTest, AReplacementCannotTakeWithItWhatWasFlushed) {
-  // Up to 64 KiB it is in the index: the log may lose everything since the flush.
+  // Up to 72 KiB it is in the index: the log may lose everything since the flush.
   for (size_t size : {5'000, 60'000}) {
     fs::remove_all(path_);
     InKilledProcess("flush one, replace it", fmt::format("{}", size));
