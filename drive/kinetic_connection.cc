@@ -107,6 +107,8 @@ void KineticConnection::Submit(KineticOperationPtr operation) {
     waiting(operation->kind()).push_back(std::move(operation));
   }
   if (rearm) loop_.Post([self = shared_from_this()] { self->ArmTimer(); });
+  // Answers that ask for more are followed by one call for all that they asked.
+  if (loop_.on_loop_thread() && receiving_) return;
   Pump();
 }
 
@@ -253,11 +255,13 @@ void KineticConnection::FinishConnecting() {
 
 void KineticConnection::Receive() {
   bool more = true;
+  receiving_ = true;
   for (int reads = 0; more && reads < kReadsAtOnce; ++reads) {
     const Status status = ReceiveSome(&more);
     if (phase_ == Phase::kClosed) return;
     if (!status.ok()) return Lose(status);
   }
+  receiving_ = false;
   Pump();  // answers have made room for what waits
 }
 

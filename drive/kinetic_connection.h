@@ -140,6 +140,7 @@ class KineticConnection final : public IoLoop::Handler,
 
   // Of the loop thread:
   Phase phase_ = Phase::kConnecting;
+  bool receiving_ = false;  // in Receive(), which sends in the end
   FrameReader reader_;
   IoLoop::Timer timer_;
   std::unique_ptr<Scratch> received_;
