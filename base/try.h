@@ -3,6 +3,9 @@
 //   const Inode inode = TRY(ReadInode(id));                   // Result<Inode>
 //   TRY(drive.Remove(key));                                   // Status
 //   TRY_CONTEXT(ReadInode(id), "open {}", path);              // the failure reads "open p: ..."
+//
+// GCC forgets to destroy the members before it when TRY returns from within the braces of an aggregate:
+// write `const int n = TRY(f()); return Pair{text, n};`, not `return Pair{text, TRY(f())};`.
 
 #pragma once
 
