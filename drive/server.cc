@@ -283,7 +283,6 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   // Sends until nothing is left or the socket is full. One thread at a time.
   void Flush(std::unique_lock<std::mutex>& lock) {
     sending_ = true;
-    const bool was_full = IsFull();
     bool ended = false;
     while (!gone_ && !outgoing_.empty() && !blocked_) {
       std::array<iovec, 2 * kSendAtOnce> parts;
@@ -305,7 +304,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
       if (ended) break;
     }
     sending_ = false;
-    const bool watch = blocked_ || (was_full && !IsFull());
+    const bool watch = blocked_ || (paused_ && !IsFull());
     lock.unlock();
     // The loop's thread looks after the rest, for nobody else may touch what it reads.
     if (ended) {
@@ -364,7 +363,8 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     {
       const std::lock_guard lock(mutex_);
       if (gone_) return;
-      if (!giving_up_ && !IsFull()) events |= EPOLLIN;
+      paused_ = IsFull();
+      if (!giving_up_ && !paused_) events |= EPOLLIN;
       if (blocked_) events |= EPOLLOUT;
       if (events == watched_) return;
       watched_ = events;
@@ -394,6 +394,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   size_t bytes_under_way_ = 0;
   bool sending_ = false;  // a thread is in Flush()
   bool blocked_ = false;  // the socket is full; the loop waits for it
+  bool paused_ = false;   // the loop does not read until IsFull() ends; whoever ends it tells the loop
   bool gone_ = false;
 };
 

@@ -415,6 +415,33 @@ TEST_F(ClientAndServerTest, RangesAndInfo) {
   EXPECT_EQ(info->world_wide_name, "WWN1");
 }
 
+// About as many bytes as a connection may have under way, so that the server stops reading again and
+// again, and must each time go on.
+TEST_F(ClientAndServerTest, AConnectionThatIsOftenFullNeverStaysSo) {
+  constexpr int kPuts = 200;
+  const SharedBytes value(std::string(1 << 20, 'v'));
+  for (const int window : {16, 31, 64}) {
+    std::atomic<int> issued = 0;
+    std::atomic<int> outstanding = window;
+    std::promise<void> finished;
+    Status failure;
+    std::mutex mutex;
+    const std::function<void()> next = [&] {
+      drive_->Put({.key = fmt::format("k{}", issued++ % 16), .value = value}, Deadline(),
+                  [&](const Status& status) {
+                    if (status.ok() && issued < kPuts) return next();
+                    const std::lock_guard lock(mutex);
+                    if (!status.ok()) failure = status;
+                    if (--outstanding == 0) finished.set_value();
+                  });
+    };
+    for (int i = 0; i < window; ++i) next();
+    finished.get_future().wait();
+    const std::lock_guard lock(mutex);
+    ASSERT_OK(failure) << "with " << window << " at a time";
+  }
+}
+
 TEST_F(ClientAndServerTest, ManyThreadsSeeTheirOwnWrites) {
   std::vector<std::future<void>> threads;
   for (int t = 0; t < 8; ++t) {
