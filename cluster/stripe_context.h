@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <memory>
@@ -47,6 +48,30 @@ class Codecs {
   std::map<std::pair<int, int>, std::shared_ptr<const Codec>> codecs_;  // guarded by mutex_
 };
 
+// How long good answers take of late: a smoothed mean and deviation, as TCP keeps them for its
+// retransmissions (Jacobson 1988). Thread-safe.
+class AnswerTimes {
+ public:
+  void Note(Duration took) {
+    const std::lock_guard lock(mutex_);
+    const Duration error = took - mean_;
+    mean_ += error / 8;
+    deviation_ += ((error < Duration{} ? -error : error) - deviation_) / 4;
+  }
+
+  // What few answers exceed. Where all drives are busy it grows, so that late answers do not beget
+  // more requests and these more late answers.
+  Duration Late(Duration at_least) const {
+    const std::lock_guard lock(mutex_);
+    return std::max(at_least, mean_ + 4 * deviation_);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  Duration mean_{};       // guarded by mutex_
+  Duration deviation_{};  // guarded by mutex_
+};
+
 struct StripeContext {
   StripeContext(Runtime& runtime_in, DriveDirectory& drives_in, StripeStore::Options options_in)
       : runtime(runtime_in),
@@ -58,6 +83,7 @@ struct StripeContext {
   DriveDirectory& drives;
   const StripeStore::Options options;
   AtomicStripeCounters counters;
+  AnswerTimes answer_times;
   Codecs codecs;
   const std::shared_ptr<Janitor> janitor;
 };

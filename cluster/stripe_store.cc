@@ -107,6 +107,7 @@ class StripeStore::Impl::Reading {
       : impl_(impl),
         reads_(reads),
         deadline_(impl.runtime.Now() + impl.options.timeout),
+        late_after_(impl.answer_times.Late(impl.options.hedge_after)),
         gather_(impl.runtime),
         open_(reads.size()) {}
 
@@ -169,7 +170,10 @@ class StripeStore::Impl::Reading {
   void TakeAnswer(Question& question, Result<Record> record) {
     question.answered = true;
     PlannedRead& read = reads_[question.read];
-    if (record.has_value()) impl_.counters.bytes_fetched += record->value.size();
+    if (record.has_value()) {
+      impl_.counters.bytes_fetched += record->value.size();
+      impl_.answer_times.Note(impl_.runtime.Now() - question.asked_at);
+    }
     if (read.done) return;
     read.plan.Answer(question.cells, std::move(record));
     Advance(question.read);
@@ -179,7 +183,7 @@ class StripeStore::Impl::Reading {
     Time alarm = deadline_;
     for (const Question& question : questions_) {
       if (question.answered || question.late || reads_[question.read].done) continue;
-      alarm = std::min(alarm, question.asked_at + impl_.options.hedge_after);
+      alarm = std::min(alarm, question.asked_at + late_after_);
     }
     return alarm;
   }
@@ -190,7 +194,7 @@ class StripeStore::Impl::Reading {
     for (size_t i = 0; i < asked; ++i) {
       Question& question = questions_[i];
       if (question.answered || question.late) continue;
-      if (question.asked_at + impl_.options.hedge_after > now) continue;
+      if (question.asked_at + late_after_ > now) continue;
       question.late = true;
       const size_t read = question.read;
       if (reads_[read].done) continue;
@@ -202,6 +206,7 @@ class StripeStore::Impl::Reading {
   Impl& impl_;
   const std::span<PlannedRead> reads_;
   const Time deadline_;
+  const Duration late_after_;
   Gather<Result<Record>> gather_;
   std::vector<Question> questions_;
   size_t open_;  // reads that are not done

@@ -129,7 +129,8 @@ class StripeStore {
     int min_redundancy = 1;   // shards beyond k that make a write acknowledged; at most m of the layout
     Duration timeout = std::chrono::seconds(20);         // for a whole call
     Duration drive_timeout = std::chrono::seconds(5);    // for one request, before it counts as failed
-    Duration hedge_after = std::chrono::milliseconds(250);  // a shard this late is read from others
+    // A shard this late is read from others; later where drives have been answering slowly.
+    Duration hedge_after = std::chrono::milliseconds(250);
     Duration spare_after = std::chrono::seconds(2);  // a put this late goes to a spare, too
   };
 

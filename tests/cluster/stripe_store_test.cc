@@ -443,6 +443,21 @@ TEST_F(StripeStoreTest, ALateAnswerIsReplacedByOthers) {
   EXPECT_EQ(store_.counters().rewritten_shards, 0u);  // slow is not damaged
 }
 
+// Where every drive is busy, asking more of them only makes it worse.
+TEST_F(StripeStoreTest, ReadersAreMorePatientWithDrivesThatAreAllSlow) {
+  const std::string data = RandomText(600 * kKiB);
+  const auto place = Write(id_, data);
+  ASSERT_OK(place);
+  for (DriveId drive = 1; drive <= 8; ++drive) {
+    drives_.faulty(drive).Set({.least_latency = milliseconds(200), .most_latency = milliseconds(220)});
+  }
+  for (int i = 0; i < 20; ++i) ASSERT_OK(Read(id_, *place, data.size(), 0, data.size()));
+  const uint64_t before = store_.counters().read_requests;
+  for (int i = 0; i < 20; ++i) ASSERT_OK(Read(id_, *place, data.size(), 0, data.size()));
+  EXPECT_LE(store_.counters().read_requests - before, 20u * 4 + 4);
+  EXPECT_EQ(store_.counters().rewritten_shards, 0u);
+}
+
 TEST_F(StripeStoreTest, EvenWhenAllAreLateTheAnswersCount) {
   const std::string data = RandomText(600 * kKiB);
   const auto place = Write(id_, data);
