@@ -519,7 +519,7 @@ class Formatting {
                  Deadline(), gather.Ask(id));
     }
     while (const auto answer = gather.Next(Time::max())) TRY(answer->value.Context("write superblock"));
-    return ReadSuperblocksBack();
+    return ReadSuperblocksBack(block.cluster_uuid);
   }
 
  private:
@@ -574,7 +574,7 @@ class Formatting {
   }
 
   // Two addresses of one device show here at the latest: the second superblock replaced the first.
-  Status ReadSuperblocksBack() {
+  Status ReadSuperblocksBack(const std::string& uuid) {
     const auto records = TRY(AskAll<Record>([this](Drive& drive, Time deadline, Callback<Record> done) {
       drive.Get(SuperblockKey(config_.name), {}, deadline, std::move(done));
     }));
@@ -583,6 +583,9 @@ class Formatting {
       if (!block.has_value()) {
         return Fail(EINVAL, "drive {}: {}. Do two addresses lead to one device?", id,
                     block.error().message());
+      }
+      if (block->cluster_uuid != uuid) {
+        return Fail(EEXIST, "somebody else formats drive {} at this moment", id);
       }
     }
     return {};

@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <optional>
 #include <random>
+#include <thread>
 
 #include "base/checksum.h"
+#include "base/real_runtime.h"
 #include "cluster/gather.h"
 #include "cluster/shard.h"
 #include "tests/support/expect_ok.h"
@@ -507,6 +509,35 @@ TEST_F(StripeStoreTest, ClustersOnSharedDrivesDoNotSeeEachOther) {
   std::string text(5, '?');
   ASSERT_OK(ab.Read({id_, k42, 5, &*place_ab, 0, {reinterpret_cast<std::byte*>(text.data()), 5}}));
   EXPECT_EQ(text, "of ab");
+}
+
+// On real threads and in real time, with damage to repair meanwhile; what ThreadSanitizer looks at.
+TEST(StripeStoreThreads, ManyThreadsMayUseOneStore) {
+  RealRuntime runtime;
+  TestDrives drives(runtime, 8);
+  drives.faulty(3).Set({.flip_bit = 0.3});
+  drives.SetDown(6, true);
+  StripeStore store(runtime, drives, {.prefix = "\4test"});
+  std::vector<std::thread> threads;
+  for (uint64_t object = 1; object <= 4; ++object) {
+    threads.emplace_back([&, object] {
+      for (uint64_t block = 0; block < 25; ++block) {
+        const std::string data = RandomText(1 + 5000 * block, static_cast<uint32_t>(object + block));
+        auto buffer = std::make_shared<StripeBuffer>(k42);
+        CopyBytes(buffer->data(), AsBytes(data));
+        const StripeId id{object, block, {}};
+        const auto place = store.StartWrite(id, buffer, data.size())->Wait();
+        ASSERT_OK(place);
+        std::string text(data.size(), '?');
+        ASSERT_OK(store.Read({id, k42, data.size(), &*place, 0,
+                              {reinterpret_cast<std::byte*>(text.data()), text.size()}}));
+        EXPECT_TRUE(text == data);
+        (void)store.counters();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(store.WaitForRepairs(runtime.Now() + seconds(60)));
 }
 
 TEST_F(StripeStoreTest, FlushNamesTheDrivesThatFailed) {
