@@ -1,20 +1,12 @@
 #include "tools/format_cluster.h"
 
-#include "base/bytes.h"
 #include "base/try.h"
 #include "cluster/cluster.h"
 #include "cluster/connect.h"
 #include "drive/kinetic_io.h"
+#include "tools/survey.h"
 
 namespace pinstripe {
-
-std::string UuidText(const std::string& uuid) {
-  std::string text = Hex(AsBytes(uuid));
-  for (const size_t place : {8, 13, 18, 23}) {
-    if (place < text.size()) text.insert(place, "-");
-  }
-  return text;
-}
 
 Result<FormatAnswer> FormatCluster(Runtime& runtime, const std::string& config_file,
                                    const FormatRequest& request) {

@@ -28,7 +28,4 @@ struct FormatAnswer {
 Result<FormatAnswer> FormatCluster(Runtime& runtime, const std::string& config_file,
                                    const FormatRequest& request);
 
-// 16 bytes as 8-4-4-4-12 hexadecimal digits.
-std::string UuidText(const std::string& uuid);
-
 }  // namespace pinstripe

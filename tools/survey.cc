@@ -5,11 +5,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/bytes.h"
 #include "base/try.h"
 #include "cluster/connect.h"
 #include "cluster/gather.h"
 #include "drive/kinetic_io.h"
-#include "tools/format_cluster.h"
 
 namespace pinstripe {
 namespace {
@@ -160,6 +160,14 @@ Result<Survey> TakeSurvey(Runtime& runtime, const std::string& config_file) {
   }
   if (const auto space = cluster.Space()) survey.space = *space;
   return survey;
+}
+
+std::string UuidText(const std::string& uuid) {
+  std::string text = Hex(AsBytes(uuid));
+  for (const size_t place : {8, 13, 18, 23}) {
+    if (place < text.size()) text.insert(place, "-");
+  }
+  return text;
 }
 
 std::string BytesText(uint64_t bytes) {

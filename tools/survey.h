@@ -45,6 +45,9 @@ Result<Survey> TakeSurvey(Runtime& runtime, const std::string& config_file);
 std::string SurveyText(const Survey& survey);
 std::string SurveyJson(const Survey& survey);
 
+// 16 bytes as 8-4-4-4-12 hexadecimal digits.
+std::string UuidText(const std::string& uuid);
+
 // "1.5 GB": decimal units, as on the label of a drive.
 std::string BytesText(uint64_t bytes);
 
