@@ -194,8 +194,10 @@ StripeLayout ReadLayout(ConfigTable& table) {
   StripeLayout layout;
   layout.data_shards = static_cast<uint8_t>(table.Integer("data_shards", std::nullopt, 1, kMaxShards));
   layout.parity_shards = static_cast<uint8_t>(table.Integer("parity_shards", std::nullopt, 0, kMaxShards - 1));
-  layout.shard_bytes = static_cast<uint32_t>(table.ByteCount(
-      "shard_size", DefaultShardBytes(layout.data_shards), kCellBytes, kMaxShardBytes));
+  // A mistake in data_shards leaves 0 there; it is reported at the end, like all others.
+  const uint32_t usual = DefaultShardBytes(std::max<int>(layout.data_shards, 1));
+  layout.shard_bytes =
+      static_cast<uint32_t>(table.ByteCount("shard_size", usual, kCellBytes, kMaxShardBytes));
   return layout;
 }
 

@@ -8,6 +8,7 @@
 #include "base/bytes.h"
 #include "base/try.h"
 #include "cluster/connect.h"
+#include "cluster/drive_identity.h"
 #include "cluster/gather.h"
 #include "drive/kinetic_io.h"
 
@@ -18,18 +19,6 @@ using Json = nlohmann::json;
 
 std::string FirstAddress(const DriveConfig& drive) {
   return drive.addresses.empty() ? "" : drive.addresses.front();
-}
-
-// Is the device that answered the drive that the configuration expects there? What Cluster::Open asks,
-// for one drive alone.
-Status CheckSuperblock(const ClusterConfig& config, DriveId id, const Result<Record>& record) {
-  if (!record) {
-    if (record.error().code() != ENOENT) return record.error();
-    return Fail(EHOSTUNREACH, "not formatted for cluster {}; run `pinstripe format`", config.name);
-  }
-  const Superblock block = TRY(Superblock::Decode(record->value.text()));
-  if (block.cluster_name == config.name && block.drive == id) return {};
-  return Fail(EHOSTUNREACH, "is drive {} of cluster {}", block.drive, block.cluster_name);
 }
 
 // Asks every drive by itself: what is left when the cluster cannot be opened.
@@ -47,7 +36,8 @@ std::vector<DriveReport> AskEachDrive(Runtime& runtime, const ClusterConfig& con
                        .domain = one.domain,
                        .info = tl::unexpected(no_answer)});
     auto drive = connect(one, SuperblockKey(config.name), [&config, id = one.id](Result<Record> record) {
-      return CheckSuperblock(config, id, record);
+      const auto superblock = ReadSuperblock(record, config.name, id);
+      return superblock ? Status() : superblock.error();
     });
     if (!drive) {
       reports.back().info = tl::unexpected(drive.error());
@@ -80,7 +70,7 @@ std::string HealthText(const Survey& survey) {
       if (survey.DrivesDown() <= survey.Tolerated()) {
         return fmt::format("unavailable: {}", survey.opened.message());
       }
-      return fmt::format("unavailable: {} drives are down, but only {} failures are tolerated",
+      return fmt::format("unavailable: {} drives are down, of which {} can be tolerated",
                          survey.DrivesDown(), survey.Tolerated());
   }
   return "";
@@ -108,11 +98,21 @@ std::string TableText(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
+// Why a drive is down, without its name: that is in the same row.
+std::string_view Reason(const DriveReport& drive) {
+  std::string_view message = drive.info.error().message();
+  const size_t end_of_name = message.find("): ");
+  if (message.starts_with(fmt::format("drive {} (", drive.id)) && end_of_name != message.npos) {
+    message.remove_prefix(end_of_name + 3);
+  }
+  return message;
+}
+
 std::vector<std::string> DriveRow(const DriveReport& drive) {
   const auto or_dash = [](const std::string& text) { return text.empty() ? "-" : text; };
   if (!drive.info) {
     return {fmt::format("{}", drive.id), drive.address, or_dash(drive.domain), "-", "-", "-",
-            fmt::format("DOWN: {}", drive.info.error().message())};
+            fmt::format("DOWN: {}", Reason(drive))};
   }
   const DriveInfo& info = *drive.info;
   return {fmt::format("{}", drive.id),
@@ -247,7 +247,7 @@ std::string SurveyJson(const Survey& survey) {
       entry["temperature_celsius"] = drive.info->temperature_celsius;
       entry["software"] = drive.info->software_version;
     } else {
-      entry["reason"] = std::string(drive.info.error().message());
+      entry["reason"] = std::string(Reason(drive));
     }
     json["drives"].push_back(std::move(entry));
   }

@@ -155,6 +155,11 @@ TEST_F(ClusterConfigTest, EveryMistakeIsNamedByFileLineAndReason) {
   EXPECT_EQ(Refusal(kSmall + "= 3\n").substr(0, 34), "cluster.toml:6: not valid TOML: Er");
 }
 
+TEST_F(ClusterConfigTest, AConfigurationWithoutALayoutIsRefusedLikeAnyOther) {
+  EXPECT_NE(Refusal("[cluster]\nname = 'c'\n" + Drives(6)).find("data_shards"), std::string::npos);
+  EXPECT_NE(Refusal("").find("cluster.toml"), std::string::npos);
+}
+
 TEST_F(ClusterConfigTest, AnAddressIsAHostAndAPort) {
   for (const char* good : {"h:1", "10.0.0.1:65535", "[fe80::1]:8123", "a-b.c.org:8123"}) {
     const std::string drive = fmt::format("[[drive]]\nid = 7\naddress = '{}'\n", good);

@@ -37,7 +37,8 @@ Survey EightDrives() {
 
 void Lose(Survey& survey, int count) {
   for (int i = 0; i < count; ++i) {
-    survey.drives[i].info = tl::unexpected(Status(EHOSTUNREACH, "connection refused"));
+    survey.drives[i].info = tl::unexpected(
+        Status(EHOSTUNREACH, fmt::format("drive {} (127.0.0.1:1): connection refused", i + 1)));
   }
 }
 

@@ -1,0 +1,167 @@
+// A survey of drives behind real sockets, as `pinstripe status` takes it, while they come and go.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/real_runtime.h"
+#include "cluster/connect.h"
+#include "drive/kinetic_io.h"
+#include "drive/memory_store.h"
+#include "drive/server.h"
+#include "tests/support/expect_ok.h"
+#include "tools/dev_config.h"
+#include "tools/survey.h"
+
+namespace pinstripe {
+namespace {
+
+using testing::HasSubstr;
+
+// A device that can be switched off and on again, and keeps its records meanwhile.
+class SwitchableDrive {
+ public:
+  SwitchableDrive(Runtime& runtime, const std::string& serial)
+      : runtime_(runtime),
+        engine_(std::make_unique<MemoryStore>()),
+        service_({.serial_number = serial, .world_wide_name = serial}, keys_, engine_) {
+    keys_.emplace(1, HmacKey("asdfasdf"));
+    On();
+  }
+
+  void On() {
+    server_ = std::make_unique<Server>(runtime_, Server::Options{});
+    const Result<uint16_t> port = server_->Listen("127.0.0.1", port_, service_);
+    ASSERT_TRUE(port) << port.error().message();
+    port_ = *port;
+  }
+  void Off() { server_.reset(); }
+  uint16_t port() const { return port_; }
+
+ private:
+  Runtime& runtime_;
+  KineticService::Identities keys_;
+  Engine engine_;
+  KineticService service_;
+  uint16_t port_ = 0;
+  std::unique_ptr<Server> server_;
+};
+
+class LiveSurvey : public testing::Test {
+ protected:
+  LiveSurvey() {
+    char name[] = "/tmp/pinstripe-live-survey-XXXXXX";
+    directory_ = mkdtemp(name);
+    for (int id = 1; id <= 4; ++id) {
+      drives_.push_back(std::make_unique<SwitchableDrive>(runtime_, fmt::format("serial-{}", id)));
+    }
+    WriteConfig("live");
+    WriteFile("credentials.toml", CredentialsText());
+  }
+  ~LiveSurvey() override { std::filesystem::remove_all(directory_); }
+
+  void WriteFile(const std::string& name, const std::string& text) {
+    const std::string path = directory_ + "/" + name;
+    std::ofstream(path) << text;
+    chmod(path.c_str(), 0600);
+  }
+
+  void WriteConfig(const std::string& cluster_name) {
+    DevClusterText text{.name = cluster_name,
+                        .layout = {2, 1},
+                        .close = "commit",
+                        .credentials_file = "credentials.toml"};
+    for (size_t i = 0; i < drives_.size(); ++i) {
+      text.drives.push_back({.id = static_cast<int>(i + 1), .port = drives_[i]->port(), .path = ""});
+    }
+    WriteFile("cluster.toml",
+              ClusterConfigText(text) + "\n[limits]\ndrive_timeout = \"2 s\"\nopen_timeout = \"2 s\"\n");
+  }
+
+  std::string ConfigFile() const { return directory_ + "/cluster.toml"; }
+
+  void Format() {
+    const Result<ClusterConfig> config = ClusterConfig::Load(ConfigFile());
+    ASSERT_TRUE(config) << config.error().message();
+    KineticIo io(runtime_);
+    EXPECT_OK(Cluster::Format(runtime_, *config, KineticDriveFactory(io, config->drive_timeout), {}));
+  }
+
+  Survey Take() {
+    Result<Survey> survey = TakeSurvey(runtime_, ConfigFile());
+    EXPECT_TRUE(survey) << survey.error().message();
+    return *std::move(survey);
+  }
+
+  RealRuntime runtime_;
+  std::string directory_;
+  std::vector<std::unique_ptr<SwitchableDrive>> drives_;
+};
+
+TEST_F(LiveSurvey, FollowsDrivesAsTheyGoAndReturn) {
+  Format();
+  const Survey all = Take();
+  EXPECT_EQ(HealthOf(all), Health::kHealthy) << SurveyText(all);
+  EXPECT_EQ(all.uuid.size(), 16u);
+  EXPECT_EQ(all.epoch, 1u);
+  ASSERT_TRUE(all.space);
+  EXPECT_GT(all.space->raw_bytes, all.space->usable_bytes);
+
+  drives_[2]->Off();
+  const Survey without_one = Take();
+  EXPECT_EQ(HealthOf(without_one), Health::kDegraded) << SurveyText(without_one);
+  ASSERT_EQ(without_one.drives.size(), 4u);
+  EXPECT_FALSE(without_one.drives[2].info);
+
+  drives_[2]->On();
+  EXPECT_EQ(HealthOf(Take()), Health::kHealthy);
+}
+
+TEST_F(LiveSurvey, ShowsEveryDriveWhenTheClusterCannotBeOpened) {
+  Format();
+  for (const int i : {0, 1, 3}) drives_[i]->Off();
+  const Survey survey = Take();
+  EXPECT_EQ(HealthOf(survey), Health::kUnavailable);
+  ASSERT_EQ(survey.drives.size(), 4u);
+  EXPECT_TRUE(survey.drives[2].info) << survey.drives[2].info.error().message();
+  EXPECT_EQ(survey.DrivesDown(), 3u);
+  EXPECT_THAT(SurveyText(survey), HasSubstr("unavailable"));
+}
+
+TEST_F(LiveSurvey, SaysThatDrivesWereNeverFormatted) {
+  const Survey survey = Take();
+  EXPECT_EQ(HealthOf(survey), Health::kUnavailable);
+  EXPECT_THAT(SurveyText(survey), HasSubstr("run `pinstripe format`"));
+}
+
+TEST_F(LiveSurvey, SaysWhoseDriveAnswersInPlaceOfTheRightOne) {
+  Format();
+  std::swap(drives_[0], drives_[1]);
+  WriteConfig("live");
+  const Survey survey = Take();
+  EXPECT_EQ(HealthOf(survey), Health::kUnavailable);
+  EXPECT_THAT(SurveyText(survey), HasSubstr("drive 2"));
+}
+
+TEST_F(LiveSurvey, SaysThatTheKeyIsWrong) {
+  Format();
+  WriteFile("credentials.toml", "[default]\nidentity = 1\nkey = \"another\"\n");
+  const Survey survey = Take();
+  EXPECT_EQ(HealthOf(survey), Health::kUnavailable);
+  EXPECT_EQ(survey.DrivesDown(), 4u);
+  EXPECT_THAT(SurveyText(survey), HasSubstr("DOWN: wrong key"));
+}
+
+TEST_F(LiveSurvey, FailsOnlyForABadConfiguration) {
+  WriteFile("cluster.toml", "[cluster]\nname = \"live\"\ncolour = \"blue\"\n");
+  const Result<Survey> survey = TakeSurvey(runtime_, ConfigFile());
+  ASSERT_FALSE(survey);
+  EXPECT_EQ(survey.error().code(), EINVAL);
+}
+
+}  // namespace
+}  // namespace pinstripe
