@@ -442,6 +442,60 @@ TEST_F(ClientAndServerTest, AConnectionThatIsOftenFullNeverStaysSo) {
   }
 }
 
+TEST_F(ClientAndServerTest, KeysAndVersionsAreBytesOfAnyKindAndOfEveryAllowedLength) {
+  const std::string longest_key = std::string(kMaxKeyBytes - 1, '\xff') + '\0';
+  const std::string longest_version(kMaxVersionBytes, '\0');
+  for (const std::string& key : {std::string(1, '\0'), std::string("a\0b", 3), longest_key}) {
+    ASSERT_OK(Put(key, key, longest_version, Expected::Absent()));
+    const Result<Record> record = Get(key);
+    ASSERT_OK(record);
+    EXPECT_EQ(record->value.text(), key);
+    EXPECT_EQ(record->version, longest_version);
+    EXPECT_FAILS(Put(key, "", "", Expected::Version(longest_version.substr(1))), ESTALE);
+    ASSERT_OK(Put(key, "", "", Expected::Version(longest_version)));
+    ASSERT_OK(Put(key, "again", "v", Expected::Absent()));  // its version was the empty one
+  }
+  const auto keys = Await<Result<std::vector<std::string>>>([&](auto done) {
+    drive_->Range("", longest_key, 2, true, Deadline(), std::move(done));
+  });
+  ASSERT_OK(keys);
+  EXPECT_EQ(*keys, (std::vector<std::string>{longest_key, std::string("a\0b", 3)}));
+}
+
+TEST_F(ClientAndServerTest, APartBeyondTheEndComesBackShortOrEmpty) {
+  ASSERT_OK(Put("k", "0123456789", "v", Expected::Any()));
+  EXPECT_EQ(Get("k", {.offset = 8, .length = 100})->value.text(), "89");
+  EXPECT_EQ(Get("k", {.offset = 10, .length = 1})->value.text(), "");
+  EXPECT_EQ(Get("k", {.offset = UINT32_MAX, .length = UINT32_MAX})->value.text(), "");
+  EXPECT_EQ(Get("k", {.offset = 0, .length = 0})->value.text(), "");
+  EXPECT_EQ(Get("k", {.offset = 4})->value.text(), "456789");
+}
+
+TEST_F(ClientAndServerTest, DeletingWhateverIsThereLeavesNothing) {
+  ASSERT_OK(Put("k", "x", "v", Expected::Any()));
+  const auto remove = [&](Expected expected) {
+    return Await<Status>([&](auto done) {
+      drive_->Delete("k", expected, Durability::kWriteThrough, Deadline(), std::move(done));
+    });
+  };
+  EXPECT_OK(remove(Expected::Any()));
+  EXPECT_FAILS(Get("k"), ENOENT);
+  EXPECT_FAILS(remove(Expected::Version("v")), ENOENT);
+  const Status again = remove(Expected::Any());
+  EXPECT_TRUE(again.ok() || again.code() == ENOENT) << again.message();
+}
+
+TEST_F(ClientAndServerTest, TheDriveComesBackWithItsServer) {
+  ASSERT_OK(Put("k", "kept", "v", Expected::Any()));
+  server_.reset();
+  while (drive_->IsUp()) std::this_thread::yield();
+  EXPECT_FAILS(Get("k"), EHOSTUNREACH);
+  server_ = std::make_unique<Server>(runtime_, Server::Options{});
+  ASSERT_OK(server_->Listen("127.0.0.1", port_, service_));
+  while (!drive_->IsUp()) std::this_thread::yield();
+  EXPECT_EQ(Get("k")->value.text(), "kept");
+}
+
 TEST_F(ClientAndServerTest, ManyThreadsSeeTheirOwnWrites) {
   std::vector<std::future<void>> threads;
   for (int t = 0; t < 8; ++t) {
