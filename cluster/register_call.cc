@@ -130,6 +130,15 @@ void OwnChange::MoveTo(uint64_t new_slot) {
   proposal = std::make_shared<const Proposal>(std::move(moved));
 }
 
+void OwnChange::LearnFrom(const ReplicaStates& states) {
+  for (const auto& state : states) {
+    if (applied.has_value()) return;
+    if (!state.has_value() || state->accepted.slot <= slot) continue;
+    applied = WasChosen({state->accepted.slot, state->accepted, state->proposal}, slot,
+                        proposal->nonce);
+  }
+}
+
 std::string RegisterRecordKey(const std::string& prefix, const RegisterName& name) {
   return Writer().Raw(prefix).Raw("R").U32(name.group).Raw(name.key).Take();
 }
@@ -432,13 +441,18 @@ std::optional<RegisterCall::Settled> RegisterCall::ClassicRound(OwnChange* own, 
 }
 
 Result<RegisterCall::Settled> RegisterCall::Settle(OwnChange* own) {
-  const auto still_as_seen = [own](const Chosen& chosen) {
+  const auto still_as_seen = [&own](const Chosen& chosen) {
     return own != nullptr && chosen.slot == own->seen_slot;
   };
   RegisterCall* const self = this;
   for (int attempt = 0;; ++attempt) {
     if (stale_ || CountKnown(states_) < quorums_.majority) {
       ReadUnknown(context_, {&self, 1}, /*catch_up=*/own == nullptr);
+    }
+    if (own != nullptr && own->sent) {
+      own->LearnFrom(states_);
+      if (own->applied == true) return Settled();
+      if (own->applied == false) own = nullptr;  // what is left is to find out what came instead
     }
     if (CountKnown(states_) >= quorums_.majority) {
       const Finding finding = Judge();
@@ -477,7 +491,7 @@ Status RegisterCall::MakeDurable() {
 void RegisterCall::BackOff(int attempt) {
   const bool too_few = CountKnown(states_) < quorums_.majority;
   const Duration unit = std::max<Duration>(last_round_, too_few ? Duration(10ms) : Duration(100us));
-  const Duration most = std::min(unit * (1 << std::min(attempt, 8)), kLongestBackOff);
+  const Duration most = std::min(unit * (1 << std::min(attempt, 5)), kLongestBackOff);
   const Duration delay(context_.runtime.Random() % static_cast<uint64_t>(most.count()));
   const Time now = context_.runtime.Now();
   context_.runtime.NewSignal()->WaitUntil(std::min(now + delay, deadline_));

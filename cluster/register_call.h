@@ -36,9 +36,13 @@ struct OwnChange {
   uint64_t slot = 0;
   ProposalPtr proposal;
   bool sent = false;  // some replica may have accepted it
+  std::optional<bool> applied;  // once that is known from what came after it
 
   // To another slot than the next one: only where replicas forgot the slots between.
   void MoveTo(uint64_t new_slot);
+
+  // Any value proposed for a later slot names what was chosen before it.
+  void LearnFrom(const ReplicaStates& states);
 };
 
 class RegisterCall {
@@ -59,7 +63,8 @@ class RegisterCall {
     bool accepted_here = false;  // a quorum told this call that it accepted the value
   };
   // Without a change of its own: the current value. With one: the value in the change's slot or a later
-  // one, or the current one if that is not what its caller has seen.
+  // one, or the current one if that is not what its caller has seen; nothing of use once own->applied
+  // is true.
   Result<Settled> Settle(OwnChange* own);
 
   // Whether enough replicas are up and in a state for the fast round of the slot after the remembered.

@@ -164,15 +164,16 @@ Result<ChangeOutcome> RegisterStore::Impl::Change(const RegisterName& name,
   } else {
     settled = TRY(call->Settle(&own));
   }
-  Remember(*call, settled.chosen);
+  if (own.applied != true) Remember(*call, settled.chosen);
   return Conclude(*call, own, settled, durability);
 }
 
 Result<ChangeOutcome> RegisterStore::Impl::Conclude(RegisterCall& call, const OwnChange& own,
                                                     const Settled& settled,
                                                     Durability durability) {
-  const std::optional<bool> applied =
-      own.sent ? WasChosen(settled.chosen, own.slot, own.proposal->nonce) : false;
+  std::optional<bool> applied = own.applied;
+  if (!own.sent) applied = false;
+  if (!applied.has_value()) applied = WasChosen(settled.chosen, own.slot, own.proposal->nonce);
   if (!applied.has_value()) {
     return Fail(EIO, "{}: the change may have happened: {} others came before that could be found out",
                 call.Title(), settled.chosen.slot - own.slot);

@@ -303,6 +303,33 @@ TEST_F(RegisterStoreTest, AChangeThatWasAppliedAndReplacedMeanwhileStillKnowsIt)
   EXPECT_EQ(store_->Read(kName)->slot, 6u);
 }
 
+TEST_F(RegisterStoreTest, ADurableChangeIsWrittenThroughOnAllDrives) {
+  three_.Settle();
+  ASSERT_OK(store_->Change(kName, {}, "a", Durability::kWriteThrough));
+  EXPECT_EQ(three_.set.requests().durable_put, 3u);
+  Set(*store_, {.slot = 1}, "b");
+  EXPECT_EQ(three_.set.requests().durable_put, 3u);
+}
+
+TEST_F(RegisterStoreTest, ADurableChangeThatOthersFinishedIsAcceptedOnceMoreDurably) {
+  for (auto& drive : three_.clients[0]->drives) drive->Set({.lose_answer = 1});
+  three_.sim.Spawn("other", [&] {
+    three_.sim.Sleep(1s);
+    Result<RegisterValue> read = other_->Read(kName);
+    ASSERT_OK(read);
+    Set(*other_, *read, "b");
+    three_.set.ForgetRequests();
+    for (auto& drive : three_.clients[0]->drives) drive->Set({});
+  });
+  const auto outcome = store_->Change(kName, {}, "a", Durability::kWriteThrough);
+  ASSERT_OK(outcome);
+  EXPECT_TRUE(outcome->applied);
+  // What stands for it now is the value that came after it.
+  EXPECT_GE(three_.set.requests().durable_put, 2u);
+  EXPECT_EQ(other_->Read(kName)->value, "b");
+  EXPECT_EQ(other_->Read(kName)->slot, 2u);
+}
+
 class LongAgoTest : public RegisterStoreTest {
  protected:
   // What a change of `seen` answers whose puts arrive, but whose answers do not until another client

@@ -129,6 +129,10 @@ class FaultyDrive::Core : public std::enable_shared_from_this<Core> {
     const std::lock_guard lock(mutex_);
     return requests_;
   }
+  void CountDurablePut() {
+    const std::lock_guard lock(mutex_);
+    ++requests_.durable_put;
+  }
   void ForgetRequests() {
     const std::lock_guard lock(mutex_);
     requests_ = {};
@@ -266,6 +270,7 @@ void FaultyDrive::Head(std::string key, Time deadline, Callback<RecordHead> done
 }
 
 void FaultyDrive::Put(PutRequest request, Time deadline, StatusCallback done) {
+  if (request.durability == Durability::kWriteThrough) core_->CountDurablePut();
   core_->Send<Status>(
       &DriveRequests::put, deadline,
       [request = std::move(request)](Drive& drive, Time until, StatusCallback then) {

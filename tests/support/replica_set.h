@@ -36,6 +36,7 @@ class ReplicaSet {
       sum.put += one.put;
       sum.range += one.range;
       sum.flush += one.flush;
+      sum.durable_put += one.durable_put;
     }
     return sum;
   }
