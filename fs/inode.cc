@@ -1,0 +1,253 @@
+#include "fs/inode.h"
+
+#include <algorithm>
+#include <span>
+
+#include "base/coding.h"
+#include "base/try.h"
+
+namespace pinstripe {
+namespace {
+
+constexpr uint8_t kInodeFormat = 1;
+constexpr uint8_t kEntryFormat = 1;
+
+// Sections in ascending order. From kOptional on a reader may pass over what it does not know.
+enum Section : uint8_t {
+  kParent = 1,
+  kClosing = 2,
+  kIntent = 3,
+  kSymlinkTarget = 4,
+  kExtended = 5,
+  kInline = 6,
+  kBlockMap = 7,
+  kOptional = 128,
+  kLastRename = 128,
+};
+
+void PutNonce(Writer& writer, const Nonce& nonce) {
+  writer.Raw(Bytes(std::as_bytes(std::span(nonce))));
+}
+
+Nonce GetNonce(Reader& reader) {
+  Nonce nonce{};
+  const std::string_view bytes = reader.Raw(nonce.size());
+  std::copy(bytes.begin(), bytes.end(), nonce.begin());
+  return nonce;
+}
+
+std::string EncodeIntent(const RenameIntent& intent) {
+  Writer writer;
+  PutNonce(writer, intent.nonce);
+  writer.U64(intent.source).Text(intent.source_name).U64(intent.source_slot);
+  writer.U64(intent.target).Text(intent.target_name).U64(intent.target_slot);
+  writer.U64(intent.replaced).U64(intent.replaced_slot);
+  return writer.Take();
+}
+
+Result<RenameIntent> DecodeIntent(std::string_view bytes) {
+  Reader reader(bytes);
+  RenameIntent intent;
+  intent.nonce = GetNonce(reader);
+  intent.source = reader.U64();
+  intent.source_name = reader.Text();
+  intent.source_slot = reader.U64();
+  intent.target = reader.U64();
+  intent.target_name = reader.Text();
+  intent.target_slot = reader.U64();
+  intent.replaced = reader.U64();
+  intent.replaced_slot = reader.U64();
+  TRY(reader.Finish("rename intent"));
+  return intent;
+}
+
+std::string EncodeExtended(const std::vector<std::pair<std::string, std::string>>& attributes) {
+  Writer writer;
+  writer.Varint(attributes.size());
+  for (const auto& [name, value] : attributes) writer.Text(name).Text(value);
+  return writer.Take();
+}
+
+Status DecodeExtended(std::string_view bytes, Inode& inode) {
+  Reader reader(bytes);
+  const uint64_t count = reader.Varint();
+  for (uint64_t i = 0; i < count && reader.ok(); ++i) {
+    std::string name(reader.Text());
+    inode.attributes.emplace_back(std::move(name), reader.Text());
+  }
+  TRY(reader.Finish("extended attributes"));
+  const auto by_name = [](const auto& a, const auto& b) { return a.first >= b.first; };
+  if (std::adjacent_find(inode.attributes.begin(), inode.attributes.end(), by_name) !=
+      inode.attributes.end()) {
+    return Fail(EBADMSG, "extended attributes are out of order");
+  }
+  return {};
+}
+
+Status DecodeSection(uint8_t tag, std::string_view body, InodeId id, Inode& inode) {
+  Reader reader(body);
+  switch (tag) {
+    case kParent:
+      inode.parent = reader.U64();
+      return reader.Finish("parent");
+    case kClosing:
+      inode.closing = DirectoryClosing{reader.U64(), GetNonce(reader)};
+      return reader.Finish("closing");
+    case kIntent:
+      inode.intent = TRY(DecodeIntent(body));
+      return {};
+    case kSymlinkTarget:
+      inode.symlink = body;
+      return {};
+    case kExtended:
+      return DecodeExtended(body, inode);
+    case kInline:
+      inode.inline_data = body;
+      return {};
+    case kBlockMap:
+      inode.map = TRY(BlockMap::Decode(body, id, inode.size));
+      return {};
+    case kLastRename:
+      inode.last_rename = RenameOutcome{GetNonce(reader), reader.U8() != 0};
+      return reader.Finish("last rename");
+    default:
+      if (tag < kOptional) {
+        return Fail(EBADMSG, "a section {} that this version does not know", tag);
+      }
+      inode.unknown.emplace_back(tag, body);
+      return {};
+  }
+}
+
+bool KnownKind(uint8_t kind) { return kind >= 1 && kind <= 3; }
+
+Status CheckContents(const Inode& inode) {
+  const bool is_file = inode.kind == FileKind::kRegular;
+  if (!is_file && (inode.map || !inode.inline_data.empty() || inode.size != 0)) {
+    return Fail(EBADMSG, "contents in an inode that is no file");
+  }
+  if ((inode.kind == FileKind::kDirectory) != (inode.parent != 0)) {
+    return Fail(EBADMSG, "a parent where there should be none, or none where there should be one");
+  }
+  if (!is_file) return {};
+  if (inode.size > kMaxFileBytes) return Fail(EBADMSG, "a file of {} bytes", inode.size);
+  const bool covered = inode.map ? inode.inline_data.empty() : inode.inline_data.size() == inode.size;
+  if (!covered) {
+    return Fail(EBADMSG, "{} bytes inline for a file of {} bytes", inode.inline_data.size(),
+                inode.size);
+  }
+  return {};
+}
+
+Result<Inode> DecodeInode(std::string_view bytes, InodeId id) {
+  Reader reader(bytes);
+  const uint8_t format = reader.U8();
+  if (reader.ok() && format != kInodeFormat) {
+    return Fail(EBADMSG, "format {}; this version knows {}", format, kInodeFormat);
+  }
+  Inode inode;
+  const uint8_t kind = reader.U8();
+  inode.mode = reader.U16();
+  inode.owner.user = reader.U32();
+  inode.owner.group = reader.U32();
+  inode.links = reader.U32();
+  inode.size = reader.U64();
+  inode.accessed = static_cast<int64_t>(reader.U64());
+  inode.modified = static_cast<int64_t>(reader.U64());
+  inode.changed = static_cast<int64_t>(reader.U64());
+  if (!reader.ok() || !KnownKind(kind) || inode.mode > 07777) {
+    return Fail(EBADMSG, "its head is damaged");
+  }
+  inode.kind = static_cast<FileKind>(kind);
+  for (int last = 0; reader.left() > 0;) {
+    const uint8_t tag = reader.U8();
+    const std::string_view body = reader.Text();
+    if (!reader.ok() || tag <= last) return Fail(EBADMSG, "its sections are damaged");
+    last = tag;
+    TRY(DecodeSection(tag, body, id, inode));
+  }
+  TRY(CheckContents(inode));
+  return inode;
+}
+
+}  // namespace
+
+Attributes Inode::Describe(InodeId id) const {
+  Attributes attributes{.inode = id,
+                        .kind = kind,
+                        .mode = mode,
+                        .owner = owner,
+                        .links = links,
+                        .size = size,
+                        .stored_bytes = map ? map->StoredBytes() : inline_data.size(),
+                        .accessed = accessed,
+                        .modified = modified,
+                        .changed = changed};
+  if (kind == FileKind::kSymlink) attributes.size = symlink.size();
+  return attributes;
+}
+
+std::string Inode::Encode(InodeId id) const {
+  Writer writer;
+  writer.U8(kInodeFormat).U8(static_cast<uint8_t>(kind)).U16(static_cast<uint16_t>(mode));
+  writer.U32(owner.user).U32(owner.group).U32(links).U64(size);
+  writer.U64(static_cast<uint64_t>(accessed)).U64(static_cast<uint64_t>(modified));
+  writer.U64(static_cast<uint64_t>(changed));
+  const auto section = [&](uint8_t tag, std::string_view body) { writer.U8(tag).Text(body); };
+  if (parent != 0) section(kParent, Writer().U64(parent).bytes());
+  if (closing) {
+    Writer body;
+    body.U64(closing->mover);
+    PutNonce(body, closing->nonce);
+    section(kClosing, body.bytes());
+  }
+  if (intent) section(kIntent, EncodeIntent(*intent));
+  if (!symlink.empty()) section(kSymlinkTarget, symlink);
+  if (!attributes.empty()) section(kExtended, EncodeExtended(attributes));
+  if (!inline_data.empty()) section(kInline, inline_data);
+  if (map) {
+    Writer body;
+    map->Encode(body, id);
+    section(kBlockMap, body.bytes());
+  }
+  if (last_rename) {
+    Writer body;
+    PutNonce(body, last_rename->nonce);
+    section(kLastRename, body.U8(last_rename->done ? 1 : 0).bytes());
+  }
+  for (const auto& [tag, body] : unknown) section(tag, body);
+  return writer.Take();
+}
+
+Result<Inode> Inode::Decode(std::string_view bytes, InodeId id) {
+  return TRY_CONTEXT(DecodeInode(bytes, id), "inode {:016x}", id);
+}
+
+std::string Entry::Encode() const {
+  Writer writer;
+  writer.U8(kEntryFormat).U64(inode).U8(static_cast<uint8_t>(kind)).U8(nonce ? 1 : 0);
+  if (nonce) PutNonce(writer, *nonce);
+  return writer.Take();
+}
+
+Result<Entry> Entry::Decode(std::string_view bytes) {
+  Reader reader(bytes);
+  const uint8_t format = reader.U8();
+  if (reader.ok() && format != kEntryFormat) {
+    return Fail(EBADMSG, "a directory entry of format {}; this version knows {}", format,
+                kEntryFormat);
+  }
+  Entry entry;
+  entry.inode = reader.U64();
+  const uint8_t kind = reader.U8();
+  const uint8_t flags = reader.U8();
+  if (flags == 1) entry.nonce = GetNonce(reader);
+  TRY(reader.Finish("directory entry"));
+  if (!KnownKind(kind) || flags > 1 || entry.inode == 0) {
+    return Fail(EBADMSG, "a directory entry is damaged");
+  }
+  entry.kind = static_cast<FileKind>(kind);
+  return entry;
+}
+
+}  // namespace pinstripe

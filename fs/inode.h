@@ -1,0 +1,90 @@
+// Inode: everything about a file or directory except its names. One register each; a pure value here.
+// docs/format.md, "Inode", has the bytes; tests/fs/inode_test.cc pins them.
+
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "fs/block_map.h"
+#include "fs/file_system.h"
+
+namespace pinstripe {
+
+using Nonce = std::array<uint8_t, 16>;
+
+// A rename under way, kept in the moved inode, so that whoever reads it can finish it (fs/rename.h).
+struct RenameIntent {
+  Nonce nonce{};
+  InodeId source = 0;          // directory, and the entry in it with its slot before the rename
+  std::string source_name;
+  uint64_t source_slot = 0;
+  InodeId target = 0;
+  std::string target_name;
+  uint64_t target_slot = 0;
+  InodeId replaced = 0;        // what the target's entry names; 0: nothing that exists
+  uint64_t replaced_slot = 0;  // of a directory's inode, seen before it was found empty; else 0
+  friend bool operator==(const RenameIntent&, const RenameIntent&) = default;
+};
+
+// An empty directory that a rename is about to replace takes no new entries; who meets that finishes
+// the rename of `mover` first.
+struct DirectoryClosing {
+  InodeId mover = 0;
+  Nonce nonce{};
+  friend bool operator==(const DirectoryClosing&, const DirectoryClosing&) = default;
+};
+
+// How the last rename ended, for the one who began it and was overtaken by a helper.
+struct RenameOutcome {
+  Nonce nonce{};
+  bool done = false;
+  friend bool operator==(const RenameOutcome&, const RenameOutcome&) = default;
+};
+
+struct Inode {
+  FileKind kind = FileKind::kRegular;
+  uint32_t mode = 0;
+  Owner owner;
+  uint32_t links = 1;
+  uint64_t size = 0;
+  int64_t accessed = 0;
+  int64_t modified = 0;
+  int64_t changed = 0;
+  InodeId parent = 0;  // of a directory
+  std::optional<DirectoryClosing> closing;  // a directory
+  std::optional<RenameIntent> intent;
+  std::optional<RenameOutcome> last_rename;
+  std::vector<std::pair<std::string, std::string>> attributes;  // ascending by name
+  std::string symlink;
+  // A file's contents: as many bytes as its size, or where the blocks are. Neither when it is empty.
+  std::string inline_data;
+  std::optional<BlockMap> map;
+  // Sections of a later version that this one may ignore, kept as they were read.
+  std::vector<std::pair<uint8_t, std::string>> unknown;
+
+  Attributes Describe(InodeId id) const;
+
+  std::string Encode(InodeId id) const;
+  static Result<Inode> Decode(std::string_view bytes, InodeId id);  // EBADMSG
+  friend bool operator==(const Inode&, const Inode&) = default;
+};
+
+// A directory entry: what a name stands for.
+struct Entry {
+  InodeId inode = 0;
+  FileKind kind = FileKind::kRegular;
+  std::optional<Nonce> nonce;  // of the rename that wrote it
+
+  std::string Encode() const;
+  static Result<Entry> Decode(std::string_view bytes);  // EBADMSG
+  friend bool operator==(const Entry&, const Entry&) = default;
+};
+
+}  // namespace pinstripe

@@ -1,0 +1,189 @@
+#include "fs/records.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/coding.h"
+#include "base/try.h"
+
+namespace pinstripe {
+namespace {
+
+constexpr uint8_t kMoverFormat = 1;
+
+std::string EntryPrefix(InodeId directory) {
+  return Writer().Raw("E").U64(directory).Take();
+}
+
+Result<std::optional<StoredInode>> DecodeInode(const Result<RegisterValue>& read, InodeId id) {
+  const RegisterValue value = TRY_CONTEXT(read, "inode {:016x}", id);
+  if (!value.value) return std::optional<StoredInode>();
+  return std::optional(StoredInode{TRY(Inode::Decode(*value.value, id)), value.slot});
+}
+
+Result<StoredEntry> DecodeEntry(const Result<RegisterValue>& read, InodeId directory,
+                                std::string_view name) {
+  const RegisterValue value =
+      TRY_CONTEXT(read, "entry '{}' of directory {:016x}", name, directory);
+  if (!value.value) return StoredEntry{std::nullopt, value.slot};
+  const Entry entry =
+      TRY_CONTEXT(Entry::Decode(*value.value), "'{}' in directory {:016x}", name, directory);
+  return StoredEntry{entry, value.slot};
+}
+
+Result<Records::Mover> DecodeMover(const RegisterValue& value) {
+  if (!value.value) return Records::Mover{0, value.slot};
+  Reader reader(*value.value);
+  const uint8_t format = reader.U8();
+  const InodeId directory = reader.U64();
+  TRY(reader.Finish("rename register"));
+  if (format != kMoverFormat) {
+    return Fail(EBADMSG, "the rename register has format {}; this version knows {}", format,
+                kMoverFormat);
+  }
+  return Records::Mover{directory, value.slot};
+}
+
+}  // namespace
+
+void PauseBeforeRetry(Runtime& runtime, int attempt) {
+  const int64_t most = int64_t{1'000'000} << std::min(attempt, 7);
+  const auto pause = std::chrono::nanoseconds(runtime.Random() % static_cast<uint64_t>(most));
+  runtime.NewSignal()->WaitUntil(runtime.Now() + pause);
+}
+
+Nonce Records::NewNonce() {
+  Nonce nonce{};
+  for (size_t i = 0; i < nonce.size(); i += 8) {
+    const uint64_t bits = runtime().Random();
+    std::memcpy(nonce.data() + i, &bits, 8);
+  }
+  return nonce;
+}
+
+InodeId Records::NewInodeId() {
+  while (true) {
+    const InodeId id = runtime().Random();
+    if (id > kRootInode) return id;
+  }
+}
+
+RegisterName Records::NameOf(InodeId id) const {
+  return {cluster_.GroupOfObject(id), Writer().Raw("I").U64(id).Take()};
+}
+
+RegisterName Records::NameOf(InodeId directory, std::string_view name) const {
+  return {cluster_.GroupOfObject(directory), EntryPrefix(directory).append(name)};
+}
+
+Result<std::optional<StoredInode>> Records::FindInode(InodeId id) {
+  return DecodeInode(cluster_.registers().Read(NameOf(id)), id);
+}
+
+Result<StoredEntry> Records::FindEntry(InodeId directory, std::string_view name) {
+  return DecodeEntry(cluster_.registers().Read(NameOf(directory, name)), directory, name);
+}
+
+Result<std::pair<std::optional<StoredInode>, StoredEntry>> Records::FindBoth(
+    InodeId directory, std::string_view name) {
+  const std::vector<RegisterName> names{NameOf(directory), NameOf(directory, name)};
+  const auto values = cluster_.registers().ReadMany(names);
+  auto inode = TRY(DecodeInode(values[0], directory));
+  auto entry = TRY(DecodeEntry(values[1], directory, name));
+  return std::pair(std::move(inode), std::move(entry));
+}
+
+std::vector<Result<std::optional<StoredInode>>> Records::FindInodes(
+    const std::vector<InodeId>& ids) {
+  std::vector<RegisterName> names;
+  for (const InodeId id : ids) names.push_back(NameOf(id));
+  const auto values = cluster_.registers().ReadMany(names);
+  std::vector<Result<std::optional<StoredInode>>> inodes;
+  for (size_t i = 0; i < ids.size(); ++i) inodes.push_back(DecodeInode(values[i], ids[i]));
+  return inodes;
+}
+
+Result<Records::InodeChange> Records::ChangeInode(InodeId id, uint64_t slot,
+                                                  const std::optional<Inode>& inode,
+                                                  Durability durability) {
+  std::optional<std::string> value;
+  if (inode) value = inode->Encode(id);
+  if (value && value->size() > kMaxRegisterBytes) {
+    return Fail(EFBIG,
+                "inode {:016x} would take {} bytes, at most {} fit: the file is in too many pieces; "
+                "write it anew from its beginning to its end",
+                id, value->size(), kMaxRegisterBytes);
+  }
+  const ChangeOutcome outcome =
+      TRY_CONTEXT(cluster_.registers().Change(NameOf(id), {.slot = slot, .value = std::nullopt},
+                                              std::move(value), durability),
+                  "change inode {:016x}", id);
+  if (!outcome.applied) return InodeChange{false, TRY(DecodeInode(outcome.now, id))};
+  if (!inode) return InodeChange{true, std::nullopt};
+  return InodeChange{true, StoredInode{*inode, slot + 1}};
+}
+
+Result<Records::EntryChange> Records::ChangeEntry(InodeId directory, std::string_view name,
+                                                  uint64_t slot, const std::optional<Entry>& entry,
+                                                  Durability durability) {
+  std::optional<std::string> value;
+  if (entry) value = entry->Encode();
+  const ChangeOutcome outcome = TRY_CONTEXT(
+      cluster_.registers().Change(NameOf(directory, name), {.slot = slot, .value = std::nullopt},
+                                  std::move(value), durability),
+      "change entry '{}' of directory {:016x}", name, directory);
+  if (outcome.applied) return EntryChange{true, {entry, slot + 1}};
+  return EntryChange{false, TRY(DecodeEntry(outcome.now, directory, name))};
+}
+
+Result<std::pair<InodeId, StoredInode>> Records::CreateInode(const Inode& inode,
+                                                             Durability durability) {
+  while (true) {
+    const InodeId id = NewInodeId();
+    InodeChange change = TRY(ChangeInode(id, 0, inode, durability));
+    if (change.applied) return std::pair(id, *std::move(change.now));
+  }
+}
+
+namespace {
+
+const std::string kMoverKey = "X";
+
+}  // namespace
+
+Result<Records::Mover> Records::FindMover() {
+  const RegisterName name{cluster_.GroupOfObject(kRootInode), kMoverKey};
+  return DecodeMover(TRY_CONTEXT(cluster_.registers().Read(name), "rename register"));
+}
+
+Result<Records::MoverChange> Records::ChangeMover(uint64_t slot, InodeId directory) {
+  std::optional<std::string> value;
+  if (directory != 0) value = Writer().U8(kMoverFormat).U64(directory).Take();
+  const RegisterName name{cluster_.GroupOfObject(kRootInode), kMoverKey};
+  const ChangeOutcome outcome = TRY_CONTEXT(
+      cluster_.registers().Change(name, {.slot = slot, .value = std::nullopt}, std::move(value)),
+      "change the rename register");
+  if (outcome.applied) return MoverChange{true, {directory, slot + 1}};
+  return MoverChange{false, TRY(DecodeMover(outcome.now))};
+}
+
+Result<Records::Page> Records::List(InodeId directory, std::string_view first, size_t max) {
+  const std::string prefix = EntryPrefix(directory);
+  const std::string last = prefix + std::string(kMaxNameBytes + 1, '\xff');  // no name exceeds it
+  const auto scan = TRY_CONTEXT(
+      cluster_.registers().Scan(cluster_.GroupOfObject(directory), prefix + std::string(first),
+                                last, max),
+      "list directory {:016x}", directory);
+  Page page;
+  for (const RegisterStore::ScanEntry& entry : scan.entries) {
+    if (!entry.value.value) continue;
+    const std::string name = entry.key.substr(prefix.size());
+    page.entries.emplace_back(
+        name, TRY_CONTEXT(Entry::Decode(*entry.value.value), "'{}' in directory {:016x}", name,
+                          directory));
+  }
+  if (scan.next) page.next = scan.next->substr(std::min(prefix.size(), scan.next->size()));
+  return page;
+}
+
+}  // namespace pinstripe

@@ -1,0 +1,94 @@
+// Records: the registers of the file system, typed. Inodes and entries as they are on the drives, with
+// the slots that conditional changes need. No rule of the namespace is here; see names.h.
+//
+// Thread-safe; every call blocks until the cluster answers.
+
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cluster/cluster.h"
+#include "fs/inode.h"
+
+namespace pinstripe {
+
+struct StoredInode {
+  Inode inode;
+  uint64_t slot = 0;
+};
+
+struct StoredEntry {
+  std::optional<Entry> entry;  // null: no such name
+  uint64_t slot = 0;
+};
+
+class Records {
+ public:
+  explicit Records(Cluster& cluster) : cluster_(cluster) {}
+
+  Runtime& runtime() { return cluster_.runtime(); }
+  int64_t WallClock() { return runtime().WallClock(); }
+  Nonce NewNonce();
+
+  // Null: there is none.
+  Result<std::optional<StoredInode>> FindInode(InodeId id);
+  Result<StoredEntry> FindEntry(InodeId directory, std::string_view name);
+  // Both at once: the directory's own inode, and an entry in it.
+  Result<std::pair<std::optional<StoredInode>, StoredEntry>> FindBoth(InodeId directory,
+                                                                     std::string_view name);
+  std::vector<Result<std::optional<StoredInode>>> FindInodes(const std::vector<InodeId>& ids);
+
+  // If `applied`, `now` is what was written; else what is there instead. Null removes.
+  struct InodeChange {
+    bool applied = false;
+    std::optional<StoredInode> now;
+  };
+  Result<InodeChange> ChangeInode(InodeId id, uint64_t slot, const std::optional<Inode>& inode,
+                                  Durability durability = Durability::kWriteBack);
+  struct EntryChange {
+    bool applied = false;
+    StoredEntry now;
+  };
+  Result<EntryChange> ChangeEntry(InodeId directory, std::string_view name, uint64_t slot,
+                                  const std::optional<Entry>& entry,
+                                  Durability durability = Durability::kWriteBack);
+
+  // Writes an inode under a new id.
+  Result<std::pair<InodeId, StoredInode>> CreateInode(const Inode& inode, Durability durability);
+  InodeId NewInodeId();
+
+  // The directory whose move between parents is under way: see names.h.
+  struct Mover {
+    InodeId directory = 0;  // 0: none
+    uint64_t slot = 0;
+  };
+  Result<Mover> FindMover();
+  struct MoverChange {
+    bool applied = false;
+    Mover now;
+  };
+  Result<MoverChange> ChangeMover(uint64_t slot, InodeId directory);
+
+  // Entries with names from `first` on, at least one and about `max` at most, unless there are none.
+  struct Page {
+    std::vector<std::pair<std::string, Entry>> entries;  // ascending
+    std::optional<std::string> next;                     // where to go on; null at the end
+  };
+  Result<Page> List(InodeId directory, std::string_view first, size_t max);
+
+ private:
+  RegisterName NameOf(InodeId id) const;
+  RegisterName NameOf(InodeId directory, std::string_view name) const;
+
+  Cluster& cluster_;
+};
+
+// Waits a little, by chance and longer with each attempt, before something that others changed is
+// tried again.
+void PauseBeforeRetry(Runtime& runtime, int attempt);
+
+}  // namespace pinstripe
