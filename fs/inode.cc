@@ -187,6 +187,15 @@ Attributes Inode::Describe(InodeId id) const {
   return attributes;
 }
 
+void Inode::Apply(const AttributeChange& change, int64_t now) {
+  if (change.mode) mode = *change.mode & 07777;
+  if (change.user) owner.user = *change.user;
+  if (change.group) owner.group = *change.group;
+  if (change.accessed) accessed = *change.accessed;
+  if (change.modified) modified = *change.modified;
+  changed = now;
+}
+
 std::string Inode::Encode(InodeId id) const {
   Writer writer;
   writer.U8(kInodeFormat).U8(static_cast<uint8_t>(kind)).U16(static_cast<uint16_t>(mode));

@@ -71,6 +71,9 @@ struct Inode {
 
   Attributes Describe(InodeId id) const;
 
+  // Everything but the size, which is the contents' business.
+  void Apply(const AttributeChange& change, int64_t now);
+
   std::string Encode(InodeId id) const;
   static Result<Inode> Decode(std::string_view bytes, InodeId id);  // EBADMSG
   friend bool operator==(const Inode&, const Inode&) = default;

@@ -1,0 +1,447 @@
+// FileState, second part: committing, and what happens when another host was faster.
+
+#include <algorithm>
+#include <cassert>
+
+#include "base/log.h"
+#include "base/try.h"
+#include "fs/file_state.h"
+
+namespace pinstripe {
+namespace {
+
+std::optional<BlockPlace> PlaceIn(const Inode& inode, uint64_t block) {
+  return inode.map ? inode.map->Find(block) : std::nullopt;
+}
+
+// Garbage is what was written for this file: a clone's stripes belong to another one as well.
+std::vector<BlockMap::Piece> OwnPieces(const std::optional<BlockMap>& map,
+                                       const std::optional<BlockMap>& except, InodeId id) {
+  if (!map) return {};
+  std::vector<BlockMap::Piece> pieces = map->NotIn(except ? *except : BlockMap());
+  std::erase_if(pieces, [id](const BlockMap::Piece& piece) { return piece.run.object != id; });
+  return pieces;
+}
+
+}  // namespace
+
+// ---- Taking over what others did
+
+Status FileState::Refresh() {
+  const Turn::Holder turn(turn_);
+  TRY(RefreshUnderTurn());
+  const std::lock_guard lock(mutex_);
+  if (removed_) return Fail(ENOENT, "inode {:016x} was removed", id_);
+  return {};
+}
+
+Result<bool> FileState::RefreshUnderTurn() {
+  if (removed_ || !inode_written_) return false;
+  const StoredInode stored = TRY(context_.names.Load(id_));
+  if (stored.inode.kind != FileKind::kRegular) {
+    return Fail(stored.inode.kind == FileKind::kDirectory ? EISDIR : EINVAL,
+                "inode {:016x} is no file", id_);
+  }
+  if (loaded_ && stored.slot == slot_) return false;
+  TRY(Rebase(stored));
+  return true;
+}
+
+// Whether the bytes below ours in this block are the same there as they were when we began.
+bool FileState::SameBelow(uint64_t block, const Inode& theirs) const {
+  if (cut_to_ && *cut_to_ <= block * block_bytes()) return true;  // none of them are left
+  const auto there = PlaceIn(theirs, block);
+  const auto ours = PlaceIn(now_, block);
+  // A commit of ours of which we did not learn that it happened.
+  if (there && ours && there->SameStripe(*ours)) return true;
+  if (there != PlaceIn(base_, block)) return false;
+  return block != 0 || theirs.inline_data == base_.inline_data;
+}
+
+// Brings the bytes that we wrote into memory, and nothing else of the block.
+Status FileState::KeepOurs(uint64_t block) {
+  OpenBlock& open = blocks_.at(block);
+  {
+    const std::lock_guard lock(mutex_);
+    if (!open.ours.empty()) {
+      if (!open.dirty) open.age = ++context_.ages;
+      open.dirty = BufferFor(block, open.ours.end(), open);
+    }
+  }
+  for (const auto& part : open.ours.Within(0, UINT64_MAX)) {
+    for (const auto& gap : open.present.GapsWithin(part.first, part.end)) {
+      TRY(ReadLower(block, gap.first,
+                    open.dirty->data().subspan(gap.first, gap.end - gap.first)));
+    }
+  }
+  std::vector<Sent> dropped;
+  const std::lock_guard lock(mutex_);
+  DropSent(open);
+  dropped.swap(dropped_);
+  open.present = open.ours;
+  return {};
+}
+
+// Their inode with our truncations and our blocks; in the blocks in `different`, ours is in memory.
+Inode FileState::Merge(const Inode& theirs, const std::set<uint64_t>& different) {
+  Inode merged = theirs;
+  uint64_t written_end = 0;
+  bool stored_blocks = now_.map.has_value() && !merged.map && !blocks_.empty();
+  for (const auto& [block, open] : blocks_) {
+    if (!open.ours.empty()) {
+      written_end = std::max(written_end, block * block_bytes() + open.ours.end());
+    }
+  }
+  merged.size = size_set_ ? now_.size : std::max(theirs.size, written_end);
+  const uint64_t cut = std::min(cut_to_.value_or(UINT64_MAX), theirs.size);
+  if (merged.inline_data.size() > cut) merged.inline_data.resize(cut);
+  if (merged.map) {
+    merged.map->Resize(cut);
+  } else if (stored_blocks) {
+    // Ours are blocks already, so theirs become a part of block 0.
+    const Bytes data = AsBytes(merged.inline_data);
+    if (!data.empty()) {
+      OpenBlock& open = blocks_[0];
+      if (!open.dirty) open.age = ++context_.ages;
+      open.dirty = BufferFor(0, data.size(), open);
+      for (const auto& gap : open.present.GapsWithin(0, data.size())) {
+        CopyBytes(open.dirty->data().subspan(gap.first, gap.end - gap.first),
+                  data.subspan(gap.first, gap.end - gap.first));
+      }
+      open.present.Add(0, data.size());
+      merged.inline_data.clear();
+    }
+    merged.map.emplace(now_.map->layout());
+  }
+  if (!merged.map) return merged;
+  merged.map->Resize(merged.size);
+  for (const auto& [block, open] : blocks_) {
+    if (different.contains(block) || open.ours.empty()) continue;
+    if (const auto place = PlaceIn(now_, block)) merged.map->Set(block, *place);
+  }
+  return merged;
+}
+
+Status FileState::Rebase(const StoredInode& theirs) {
+  if (changed_ && cut_to_ != 0) {
+    const bool other_blocks = theirs.inode.map && !blocks_.empty() &&
+                              theirs.inode.map->block_bytes() != block_bytes();
+    if (other_blocks) {
+      return Fail(EIO,
+                  "inode {:016x} was written by another host at the same time, with another block "
+                  "size; give both hosts the same layout",
+                  id_);
+    }
+    std::set<uint64_t> different;
+    for (const auto& [block, open] : blocks_) {
+      if (!SameBelow(block, theirs.inode)) different.insert(block);
+    }
+    for (const uint64_t block : different) TRY(KeepOurs(block));
+    const std::lock_guard lock(mutex_);
+    for (const uint64_t block : different) {
+      const auto stored = PlaceIn(now_, block);
+      if (stored) {
+        BlockMap single(now_.map->layout());
+        single.Resize(block_bytes());
+        single.Set(0, *stored);
+        Supersede({{block, single.runs().front()}});
+      }
+    }
+    std::erase_if(blocks_, [](const auto& entry) { return entry.second.ours.empty(); });
+    now_ = Merge(theirs.inode, different);
+  }
+  const std::lock_guard lock(mutex_);
+  if (!changed_) now_ = theirs.inode;
+  base_ = theirs.inode;
+  slot_ = theirs.slot;
+  loaded_ = true;
+  inode_durable_ = false;
+  not_durable_.Add(0, UINT64_MAX);
+  ++generation_;
+  return {};
+}
+
+// ---- Committing
+
+Status FileState::Commit(bool durably) {
+  const Turn::Holder turn(turn_);
+  return CommitUnderTurn(durably);
+}
+
+Status FileState::CommitUnderTurn(bool durably) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (removed_) return unpublishable_;
+  }
+  if (changed_) TRY(CommitChanges(durably));
+  if (durably && !inode_durable_) TRY(CommitChanges(true));
+  if (!published_) TRY(GiveName(durably ? Durability::kWriteThrough : Durability::kWriteBack));
+  if (durably) TRY(MakeNameDurable());
+  return {};
+}
+
+Status FileState::CommitChanges(bool durably) {
+  const Durability durability = durably ? Durability::kWriteThrough : Durability::kWriteBack;
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    Inode out;
+    TRY(StoreContents(out));
+    if (durably) TRY(MakeStripesDurable(out.map));
+    if (TRY(ChangeInode(out, durability))) return {};
+    {
+      const std::lock_guard lock(mutex_);
+      if (removed_) return {};
+    }
+    PauseBeforeRetry(context_.cluster.runtime(), attempt);
+  }
+  return Fail(EIO, "commit inode {:016x}: other hosts changed it {} times in between; try again",
+              id_, kMaxAttempts);
+}
+
+// Stores what is in memory, and says what the inode is to become.
+Status FileState::StoreContents(Inode& out) {
+  const auto small_and_dirty = [&] {
+    const auto first = blocks_.find(0);
+    return first != blocks_.end() && first->second.dirty != nullptr;
+  };
+  // Of an unwritten file the contents stay as they are kept.
+  bool inline_form = false;
+  if (now_.size <= context_.inline_limit) {
+    inline_form = !now_.map || small_and_dirty();
+    if (inline_form) TRY(Fill(0));
+  }
+  if (!inline_form && now_.size > 0) TRY(SendAll());
+  const std::lock_guard lock(mutex_);
+  out = base_;
+  out.size = now_.size;
+  out.inline_data.clear();
+  out.map.reset();
+  if (modified_) out.modified = out.changed = *modified_;
+  if (now_.size == 0) return {};
+  if (!inline_form) {
+    out.map = now_.map;
+    return {};
+  }
+  out.inline_data = now_.inline_data;
+  if (const auto first = blocks_.find(0); first != blocks_.end() && first->second.dirty) {
+    const OpenBlock& open = first->second;
+    out.inline_data = AsText(open.dirty->data().first(open.present.end()));
+  }
+  out.inline_data.resize(out.size);
+  return {};
+}
+
+// False: another host was faster, and ours is laid over what it did.
+Result<bool> FileState::ChangeInode(const Inode& out, Durability durability) {
+  const auto changed = context_.records.ChangeInode(id_, slot_, out, durability);
+  if (!changed.has_value()) {
+    if (changed.error().code() != EFBIG) uncertain_ = true;
+    return tl::unexpected(changed.error());
+  }
+  if (changed->applied) {
+    Committed(*changed->now, durability);
+    return true;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (removed_) return false;
+  }
+  if (!changed->now) {
+    return Fail(ESTALE, "inode {:016x} was removed by another host while it was open", id_);
+  }
+  if (!inode_written_) {  // an attempt whose outcome we could not learn had written it
+    const std::lock_guard lock(mutex_);
+    inode_written_ = true;
+  }
+  TRY(Rebase(*changed->now));
+  return false;
+}
+
+void FileState::Committed(const StoredInode& stored, Durability durability) {
+  Blocks blocks;  // go when the mutex is free
+  const std::lock_guard lock(mutex_);
+  context_.reaper.Add(OwnPieces(base_.map, stored.inode.map, id_), block_bytes());
+  std::vector<BlockMap::Piece> unused;
+  for (BlockMap::Piece& piece : superseded_) {
+    const auto place = PlaceIn(stored.inode, piece.first);
+    if (place && place->SameStripe(PlaceInRun(piece.run, 0, block_bytes()))) continue;
+    unused.push_back(std::move(piece));
+  }
+  // Blocks that were stored and did not make it into the inode, as when a file became small again.
+  for (BlockMap::Piece& piece : OwnPieces(now_.map, stored.inode.map, id_)) {
+    const auto committed = PlaceIn(base_, piece.first);
+    if (committed && committed->SameStripe(PlaceInRun(piece.run, 0, block_bytes()))) continue;
+    unused.push_back(std::move(piece));
+  }
+  context_.reaper.Add(unused, block_bytes());
+  superseded_.clear();
+  base_ = now_ = stored.inode;
+  slot_ = stored.slot;
+  blocks.swap(blocks_);
+  in_flight_.clear();
+  changed_ = size_set_ = uncertain_ = false;
+  cut_to_.reset();
+  modified_.reset();
+  inode_written_ = true;
+  inode_durable_ = durability == Durability::kWriteThrough;
+  failure_ = {};
+  ++generation_;
+}
+
+Status FileState::GiveName(Durability durability) {
+  const Unpublished& name = *name_;
+  const auto slot = context_.names.Publish(name.directory, name.name, id_, base_.kind,
+                                           name.exclusive, durability);
+  if (slot.has_value()) {
+    const std::lock_guard lock(mutex_);
+    published_ = true;
+    entry_slot_ = *slot;
+    entry_durable_ = durability == Durability::kWriteThrough;
+    return {};
+  }
+  if (HostErrno(slot.error()) == EIO) {
+    uncertain_ = true;
+    return slot.error();
+  }
+  // It can have no name: nothing of it stays.
+  unpublishable_ = slot.error();
+  const auto removed = context_.records.ChangeInode(id_, slot_, std::nullopt);
+  if (!removed.has_value()) {
+    Log(LogLevel::kWarn, "an inode without a name stays behind",
+        {{"inode", fmt::format("{:016x}", id_)}, {"why", removed.error()}});
+  }
+  Removed(base_);
+  return slot.error();
+}
+
+// ---- Durability
+
+Status FileState::MakeStripesDurable(const std::optional<BlockMap>& map) {
+  struct Block {
+    uint64_t number;
+    int needed;
+    std::set<DriveId> drives;
+  };
+  std::vector<Block> blocks;
+  std::set<DriveId> all;
+  uint64_t first = 0;
+  for (const BlockRun& run : map ? map->runs() : std::vector<BlockRun>()) {
+    for (const auto& part : not_durable_.Within(first, first + run.count)) {
+      if (run.hole) break;
+      for (uint64_t block = part.first; block < part.end; ++block) {
+        const BlockPlace place = PlaceInRun(run, block - first, map->block_bytes());
+        const Geometry geometry = place.layout.geometry();
+        const int redundancy =
+            std::min(context_.cluster.config().min_redundancy, geometry.parity_shards);
+        blocks.push_back({block, geometry.data_shards + redundancy,
+                          TRY(context_.cluster.stripes().DrivesOf(place.IdOf(block), place.layout,
+                                                                  place.place))});
+        all.insert(blocks.back().drives.begin(), blocks.back().drives.end());
+      }
+    }
+    first += run.count;
+  }
+  if (!all.empty()) {
+    const std::set<DriveId> failed = context_.cluster.stripes().Flush(all);
+    for (const Block& block : blocks) {
+      const auto safe = std::count_if(block.drives.begin(), block.drives.end(),
+                                      [&](DriveId drive) { return !failed.contains(drive); });
+      if (safe < block.needed) {
+        return Fail(EIO,
+                    "sync inode {:016x}: of block {} only {} shards are safe from power loss, {} are "
+                    "needed; {} drives could not be flushed",
+                    id_, block.number, safe, block.needed, failed.size());
+      }
+    }
+  }
+  not_durable_ = {};
+  return {};
+}
+
+Status FileState::MakeNameDurable() {
+  if (!name_ || entry_durable_) return {};
+  const Entry entry{.inode = id_, .kind = FileKind::kRegular, .nonce = std::nullopt};
+  const auto change = TRY(context_.records.ChangeEntry(name_->directory, name_->name, entry_slot_,
+                                                       entry, Durability::kWriteThrough));
+  const std::lock_guard lock(mutex_);
+  // If others changed the entry meanwhile, it is no longer the one that this file was made with.
+  entry_slot_ = change.now.slot;
+  entry_durable_ = true;
+  return {};
+}
+
+// ---- Attributes and the end
+
+Result<Attributes> FileState::Stat() {
+  bool on_drives = false;
+  {
+    const std::lock_guard lock(mutex_);
+    on_drives = inode_written_ && !removed_;
+  }
+  std::optional<StoredInode> stored;
+  if (on_drives) stored = TRY(context_.names.Find(id_));
+  Attributes attributes;
+  {
+    const std::lock_guard lock(mutex_);
+    attributes = (stored ? stored->inode : base_).Describe(id_);
+    if (removed_ || (on_drives && !stored)) attributes.links = 0;
+  }
+  Overlay(attributes);
+  return attributes;
+}
+
+void FileState::Overlay(Attributes& attributes) {
+  const std::lock_guard lock(mutex_);
+  if (!changed_) return;
+  attributes.size = now_.size;
+  attributes.stored_bytes = now_.Describe(id_).stored_bytes;
+  if (modified_) attributes.modified = attributes.changed = *modified_;
+}
+
+Status FileState::SetAttributes(const AttributeChange& change) {
+  if (change.size) TRY(Truncate(*change.size));
+  if (!change.mode && !change.user && !change.group && !change.accessed && !change.modified) {
+    return {};
+  }
+  const Turn::Holder turn(turn_);
+  const int64_t now = context_.records.WallClock();
+  if (inode_written_ && !removed_) {
+    TRY(context_.names.Update(id_, [&](Inode& inode) {
+      inode.Apply(change, now);
+      return Status();
+    }));
+  } else {
+    const std::lock_guard lock(mutex_);
+    base_.Apply(change, now);
+  }
+  const std::lock_guard lock(mutex_);
+  if (change.modified) modified_.reset();  // what is set counts, not what was written before
+  return {};
+}
+
+void FileState::Removed(const Inode& last) {
+  const std::lock_guard lock(mutex_);
+  removed_ = true;
+  removed_as_ = last;
+}
+
+void FileState::Abandon() {
+  Blocks blocks;
+  const Turn::Holder turn(turn_);
+  if (!removed_ && !published_ && inode_written_ && !uncertain_) {
+    const auto removed = context_.records.ChangeInode(id_, slot_, std::nullopt);
+    if (removed.has_value() && removed->applied) Removed(base_);
+  }
+  const std::lock_guard lock(mutex_);
+  blocks.swap(blocks_);
+  if (uncertain_) {
+    Log(LogLevel::kWarn, "what was written stays as garbage: it may have been committed",
+        {{"inode", fmt::format("{:016x}", id_)}});
+    return;
+  }
+  const Inode& kept = removed_ ? removed_as_ : base_;
+  if (removed_) context_.reaper.Add(OwnPieces(removed_as_.map, std::nullopt, id_), block_bytes());
+  context_.reaper.Add(OwnPieces(now_.map, kept.map, id_), block_bytes());
+  context_.reaper.Add(superseded_, block_bytes());
+}
+
+}  // namespace pinstripe

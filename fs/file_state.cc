@@ -1,0 +1,536 @@
+#include "fs/file_state.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "base/coding.h"
+#include "base/log.h"
+#include "base/try.h"
+
+namespace pinstripe {
+namespace {
+
+constexpr size_t kMaxInFlight = 4;  // stripes of one file on their way at once
+constexpr int kMaxReadAttempts = 8;
+
+StripeLayout SmallLayout(const ClusterConfig& config) {
+  const uint64_t wanted = std::max<uint64_t>(config.replicate_limit, 1);
+  const uint64_t cells = (wanted + kCellBytes - 1) / kCellBytes;
+  const uint64_t most = std::min<uint64_t>(kMaxShardBytes, config.layout.block_bytes());
+  return {.data_shards = 1,
+          .parity_shards = config.layout.parity_shards,
+          .shard_bytes = static_cast<uint32_t>(std::min(cells * kCellBytes, most))};
+}
+
+uint64_t MemoryOf(const StripeLayout& layout) {
+  return uint64_t{layout.shard_bytes} * static_cast<uint64_t>(layout.geometry().shards());
+}
+
+}  // namespace
+
+FileContext::FileContext(Cluster& cluster_in, uint64_t memory_bytes)
+    : cluster(cluster_in),
+      records(cluster_in),
+      reaper(cluster_in),
+      memory(memory_bytes),
+      names(records, [this](InodeId id, const Inode& inode) { dispose(id, inode); }),
+      small_layout(SmallLayout(cluster_in.config())),
+      inline_limit(cluster_in.config().inline_limit),
+      replicate_limit(static_cast<uint32_t>(std::min<uint64_t>(
+          cluster_in.config().replicate_limit, small_layout.block_bytes()))) {}
+
+FileState::FileState(FileContext& context, InodeId id)
+    : context_(context),
+      id_(id),
+      write_prefix_(context.cluster.runtime().Random()),
+      turn_(context.cluster.runtime()) {
+  not_durable_.Add(0, UINT64_MAX);
+}
+
+FileState::FileState(FileContext& context, InodeId id, const Inode& inode, Unpublished name)
+    : context_(context),
+      id_(id),
+      write_prefix_(context.cluster.runtime().Random()),
+      turn_(context.cluster.runtime()),
+      loaded_(true),
+      base_(inode),
+      now_(inode),
+      changed_(true),
+      cut_to_(0),
+      name_(std::move(name)),
+      published_(false),
+      inode_written_(false) {}
+
+void FileState::Remember(Unpublished name, uint64_t slot) {
+  const std::lock_guard lock(mutex_);
+  name_ = std::move(name);
+  entry_slot_ = slot;
+  entry_durable_ = false;
+}
+
+uint64_t FileState::block_bytes() const {
+  return now_.map ? now_.map->block_bytes() : context_.cluster.config().layout.block_bytes();
+}
+
+uint64_t FileState::LowerEnd(uint64_t block) const {
+  const auto open = blocks_.find(block);
+  if (open != blocks_.end() && open->second.sent) return open->second.sent->valid;
+  if (!now_.map) return block == 0 ? now_.inline_data.size() : 0;
+  const auto place = now_.map->Find(block);
+  return place ? place->valid : 0;
+}
+
+// ---- Reading
+
+struct FileState::ReadPlan {
+  struct Overlay {
+    MutableBytes out;
+    Buffer bytes;
+  };
+  uint64_t generation = 0;
+  std::deque<BlockPlace> places;  // what the requests point to
+  std::vector<StripeReadRequest> requests;
+  std::vector<Overlay> overlays;  // laid over what was read
+
+  Status Execute(StripeStore& stripes) {
+    if (!requests.empty()) TRY(stripes.ReadMany(requests));
+    for (const Overlay& overlay : overlays) CopyBytes(overlay.out, overlay.bytes);
+    return {};
+  }
+};
+
+// What is below the dirty bytes; what lies in memory is copied at once.
+void FileState::PlanLower(uint64_t block, uint64_t first, MutableBytes out, ReadPlan& plan) const {
+  const uint64_t valid = LowerEnd(block);
+  const size_t there = valid > first ? std::min<uint64_t>(valid - first, out.size()) : 0;
+  ZeroBytes(out.subspan(there));
+  if (there == 0) return;
+  const MutableBytes part = out.first(there);
+  const auto open = blocks_.find(block);
+  if (open != blocks_.end() && open->second.sent) {
+    CopyBytes(part, open->second.sent->buffer->data().subspan(first, there));
+  } else if (!now_.map) {
+    CopyBytes(part, AsBytes(now_.inline_data).subspan(first, there));
+  } else {
+    const BlockPlace& place = plan.places.emplace_back(*now_.map->Find(block));
+    plan.requests.push_back({.id = place.IdOf(block),
+                             .layout = place.layout,
+                             .length = place.stored,
+                             .place = &place.place,
+                             .offset = first,
+                             .out = part});
+  }
+}
+
+void FileState::PlanBlock(uint64_t block, uint64_t first, MutableBytes out, ReadPlan& plan) {
+  const uint64_t end = first + out.size();
+  const auto found = blocks_.find(block);
+  if (found == blocks_.end() || !found->second.dirty) return PlanLower(block, first, out, plan);
+  const OpenBlock& open = found->second;
+  const auto gaps = open.present.GapsWithin(first, end);
+  if (!gaps.empty()) {
+    const uint64_t from = gaps.front().first;
+    PlanLower(block, from, out.subspan(from - first, gaps.back().end - from), plan);
+  }
+  for (const auto& part : open.present.Within(first, end)) {
+    const Bytes bytes = open.dirty->data().subspan(part.first, part.end - part.first);
+    const MutableBytes target = out.subspan(part.first - first, bytes.size());
+    if (gaps.empty()) {
+      CopyBytes(target, bytes);
+    } else {
+      plan.overlays.push_back({target, Buffer::CopyOf(bytes)});
+    }
+  }
+}
+
+size_t FileState::PlanRead(uint64_t offset, MutableBytes out, ReadPlan& plan) {
+  const std::lock_guard lock(mutex_);
+  plan.generation = generation_;
+  if (offset >= now_.size) return 0;
+  out = out.first(std::min<uint64_t>(out.size(), now_.size - offset));
+  for (size_t done = 0; done < out.size();) {
+    const uint64_t block = (offset + done) / block_bytes();
+    const uint64_t first = (offset + done) % block_bytes();
+    const size_t length = std::min<uint64_t>(out.size() - done, block_bytes() - first);
+    PlanBlock(block, first, out.subspan(done, length), plan);
+    done += length;
+  }
+  return out.size();
+}
+
+Result<size_t> FileState::Read(uint64_t offset, MutableBytes out) {
+  for (int attempt = 0;; ++attempt) {
+    ReadPlan plan;
+    const size_t length = PlanRead(offset, out, plan);
+    const Status status = plan.Execute(context_.cluster.stripes());
+    if (status.ok()) return length;
+    const bool may_have_moved = status.code() == ENOENT || status.code() == EIO;
+    if (!may_have_moved || attempt == kMaxReadAttempts) {
+      return Fail(EIO, "read inode {:016x}: {}", id_, status.message());
+    }
+    // The stripe may be gone because the file was committed anew, by us or by another host.
+    {
+      const std::lock_guard lock(mutex_);
+      if (generation_ != plan.generation) continue;
+    }
+    const Turn::Holder turn(turn_);
+    const Result<bool> refreshed = RefreshUnderTurn();
+    if (!refreshed.has_value()) {
+      const int code = refreshed.error().code() == ENOENT ? ESTALE : EIO;
+      return Fail(code, "read inode {:016x}: {}; {}", id_, status.message(),
+                  refreshed.error().message());
+    }
+    const std::lock_guard lock(mutex_);
+    if (generation_ == plan.generation) {
+      return Fail(EIO, "read inode {:016x}: {}", id_, status.message());
+    }
+  }
+}
+
+// ---- Writing
+
+std::shared_ptr<StripeBuffer> FileState::BufferFor(uint64_t block, uint64_t end,
+                                                   const OpenBlock& open) {
+  if (open.dirty && end <= open.dirty->layout().block_bytes()) return open.dirty;
+  const StripeLayout striped = now_.map ? now_.map->layout() : context_.cluster.config().layout;
+  const bool small = block == 0 && end <= context_.small_layout.block_bytes();
+  auto buffer = context_.memory.Allocate(small ? context_.small_layout : striped);
+  if (!open.dirty) return buffer;
+  for (const auto& part : open.present.Within(0, UINT64_MAX)) {
+    const size_t length = part.end - part.first;
+    CopyBytes(buffer->data().subspan(part.first, length),
+              open.dirty->data().subspan(part.first, length));
+  }
+  return buffer;
+}
+
+void FileState::PutBytes(uint64_t block, uint64_t first, Bytes data) {
+  const std::lock_guard lock(mutex_);
+  OpenBlock& open = blocks_[block];
+  if (!open.dirty) open.age = ++context_.ages;
+  open.dirty = BufferFor(block, first + data.size(), open);
+  CopyBytes(open.dirty->data().subspan(first, data.size()), data);
+  open.present.Add(first, first + data.size());
+  open.ours.Add(first, first + data.size());
+  const uint64_t end = block * block_bytes() + first + data.size();
+  if (end > now_.size) ResizeTo(end);
+  changed_ = true;
+  modified_ = context_.records.WallClock();
+}
+
+Status FileState::WriteUnderTurn(uint64_t offset, Bytes data) {
+  if (offset > kMaxFileBytes || data.size() > kMaxFileBytes - offset) {
+    return Fail(EFBIG, "a file has at most {} bytes", kMaxFileBytes);
+  }
+  // Nothing more is taken while what was taken before cannot be stored.
+  if (!failure_.ok()) TRY(SendAll());
+  while (!data.empty()) {
+    const uint64_t block = offset / block_bytes();
+    const uint64_t first = offset % block_bytes();
+    const size_t length = std::min<uint64_t>(data.size(), block_bytes() - first);
+    PutBytes(block, first, data.first(length));
+    if (blocks_.at(block).present.Covers(0, block_bytes())) {
+      const Status status = SendBlock(block);
+      if (!status.ok()) failure_ = status;
+      if (in_flight_.size() > kMaxInFlight) FinishOldest();
+    }
+    offset += length;
+    data = data.subspan(length);
+  }
+  return {};
+}
+
+Status FileState::Write(uint64_t offset, Bytes data) {
+  if (data.empty()) return {};
+  const StripeLayout& layout = context_.cluster.config().layout;
+  const uint64_t blocks = data.size() / layout.block_bytes() + 1;
+  const bool small = offset + data.size() <= context_.small_layout.block_bytes();
+  TRY(context_.make_room(small ? MemoryOf(context_.small_layout)
+                               : MemoryOf(layout) * std::min<uint64_t>(blocks, kMaxInFlight)));
+  const Turn::Holder turn(turn_);
+  return WriteUnderTurn(offset, data);
+}
+
+Result<uint64_t> FileState::Append(Bytes data) {
+  TRY(context_.make_room(MemoryOf(context_.cluster.config().layout)));
+  const Turn::Holder turn(turn_);
+  const uint64_t offset = now_.size;
+  TRY(WriteUnderTurn(offset, data));
+  return offset;
+}
+
+Status FileState::Truncate(uint64_t size) {
+  if (size > kMaxFileBytes) return Fail(EFBIG, "a file has at most {} bytes", kMaxFileBytes);
+  const Turn::Holder turn(turn_);
+  std::vector<Sent> dropped;
+  const std::lock_guard lock(mutex_);
+  ResizeTo(size);
+  size_set_ = changed_ = true;
+  cut_to_ = std::min(cut_to_.value_or(UINT64_MAX), size);
+  modified_ = context_.records.WallClock();
+  ++generation_;
+  dropped.swap(dropped_);
+  return {};
+}
+
+void FileState::DropSent(OpenBlock& block) {
+  if (!block.sent) return;
+  dropped_.push_back(*std::move(block.sent));
+  block.sent.reset();
+}
+
+void FileState::ResizeTo(uint64_t size) {
+  const bool shrinks = size < now_.size;
+  now_.size = size;
+  if (now_.inline_data.size() > size) now_.inline_data.resize(size);
+  if (shrinks) {
+    const uint64_t last = size / block_bytes();
+    const uint64_t in_last = size % block_bytes();
+    for (auto at = blocks_.lower_bound(last); at != blocks_.end();) {
+      OpenBlock& open = at->second;
+      if (at->first == last && in_last > 0) {
+        open.ours.CutFrom(in_last);
+        open.present.CutFrom(in_last);
+        if (open.present.empty()) open.dirty.reset();
+        if (open.sent) {
+          open.sent->valid = std::min(open.sent->valid, static_cast<uint32_t>(in_last));
+        }
+        ++at;
+      } else {
+        DropSent(open);
+        at = blocks_.erase(at);
+      }
+    }
+  }
+  if (!now_.map) return;
+  if (!shrinks) return now_.map->Resize(size);
+  const BlockMap before = *now_.map;
+  now_.map->Resize(size);
+  Supersede(before.NotIn(*now_.map));
+}
+
+void FileState::Supersede(const std::vector<BlockMap::Piece>& pieces) {
+  for (const BlockMap::Piece& piece : pieces) {
+    for (uint64_t i = 0; i < piece.run.count; ++i) {
+      const BlockPlace place = PlaceInRun(piece.run, i, block_bytes());
+      const auto committed = base_.map ? base_.map->Find(piece.first + i) : std::nullopt;
+      if (committed && committed->SameStripe(place)) continue;
+      BlockMap single(now_.map->layout());
+      single.Resize(block_bytes());
+      single.Set(0, place);
+      superseded_.push_back({piece.first + i, single.runs().front()});
+    }
+  }
+}
+
+// ---- Sending
+
+Status FileState::ReadLower(uint64_t block, uint64_t first, MutableBytes out) {
+  ReadPlan plan;
+  {
+    const std::lock_guard lock(mutex_);
+    PlanLower(block, first, out, plan);
+  }
+  return plan.Execute(context_.cluster.stripes());
+}
+
+// Completes a dirty block from what is below it.
+Status FileState::Fill(uint64_t block) {
+  for (int attempt = 0; attempt < kMaxReadAttempts; ++attempt) {
+    const auto found = blocks_.find(block);
+    if (found == blocks_.end() || !found->second.dirty) return {};
+    OpenBlock& open = found->second;
+    const uint64_t end = std::max(open.present.end(), LowerEnd(block));
+    {
+      const std::lock_guard lock(mutex_);
+      open.dirty = BufferFor(block, end, open);
+    }
+    Status status;
+    for (const auto& gap : open.present.GapsWithin(0, end)) {
+      // Nobody looks at bytes that are not present, so no lock is needed to bring them in.
+      status = ReadLower(block, gap.first,
+                         open.dirty->data().subspan(gap.first, gap.end - gap.first));
+      if (!status.ok()) break;
+      const std::lock_guard lock(mutex_);
+      open.present.Add(gap.first, gap.end);
+    }
+    if (status.code() != ENOENT) return status;
+    if (!TRY(RefreshUnderTurn())) break;
+  }
+  return Fail(EIO, "inode {:016x}: block {}, of which a part was overwritten, is gone", id_, block);
+}
+
+// From now on the contents are blocks. Inline data becomes a part of block 0.
+void FileState::EnsureMap() {
+  const std::lock_guard lock(mutex_);
+  if (now_.map) return;
+  const Bytes data = AsBytes(now_.inline_data);
+  if (!data.empty()) {
+    OpenBlock& open = blocks_[0];
+    if (!open.dirty) open.age = ++context_.ages;
+    open.dirty = BufferFor(0, data.size(), open);
+    for (const auto& gap : open.present.GapsWithin(0, data.size())) {
+      CopyBytes(open.dirty->data().subspan(gap.first, gap.end - gap.first),
+                data.subspan(gap.first, gap.end - gap.first));
+    }
+    open.present.Add(0, data.size());
+  }
+  now_.map.emplace(context_.cluster.config().layout);
+  now_.map->Resize(now_.size);
+  now_.inline_data.clear();
+}
+
+WriteId FileState::NextWriteId(uint64_t block) {
+  uint64_t count = 0;
+  if (written_once_.Contains(block)) {
+    count = ++written_[block];
+  } else {
+    written_once_.Add(block, block + 1);
+  }
+  WriteId id{};
+  const std::string bytes = Writer().U64(write_prefix_).U64(count).Take();
+  std::copy(bytes.begin(), bytes.end(), id.begin());
+  return id;
+}
+
+Status FileState::SendBlock(uint64_t block) {
+  EnsureMap();
+  TRY(Fill(block));
+  const auto found = blocks_.find(block);
+  if (found == blocks_.end() || !found->second.dirty) return {};
+  OpenBlock& open = found->second;
+  const bool small = block == 0 && now_.size <= context_.replicate_limit;
+  const StripeLayout& layout = small ? context_.small_layout : now_.map->layout();
+  const auto length = static_cast<uint32_t>(open.present.end());
+  std::shared_ptr<StripeBuffer> buffer = open.dirty;
+  if (buffer->layout() != layout) {
+    buffer = context_.memory.Allocate(layout);
+    CopyBytes(buffer->data(), open.dirty->data().first(length));
+  }
+  Sent sent{.write = NextWriteId(block),
+            .buffer = buffer,
+            .stored = length,
+            .valid = length,
+            .pending = nullptr,
+            .age = open.age};
+  const StripeId id{id_, block, sent.write};
+  std::vector<Sent> dropped;
+  {
+    const std::lock_guard lock(mutex_);
+    DropSent(open);
+    dropped.swap(dropped_);
+    open.sent = std::move(sent);
+    open.dirty.reset();
+    open.present = {};
+  }
+  dropped.clear();
+  open.sent->pending = context_.cluster.stripes().StartWrite(id, std::move(buffer), length);
+  in_flight_.push_back(block);
+  return {};
+}
+
+// What could not be stored is dirty again, in a fresh buffer: a slow drive may still be sending from
+// the old one.
+void FileState::TakeBack(OpenBlock& open, Sent sent) {
+  const StripeLayout& sent_layout = sent.buffer->layout();
+  const bool bigger =
+      open.dirty && open.dirty->layout().block_bytes() > sent_layout.block_bytes();
+  auto whole = context_.memory.Allocate(bigger ? open.dirty->layout() : sent_layout);
+  CopyBytes(whole->data(), sent.buffer->data().first(sent.valid));
+  for (const auto& part : open.present.Within(0, UINT64_MAX)) {
+    const size_t length = part.end - part.first;
+    CopyBytes(whole->data().subspan(part.first, length),
+              open.dirty->data().subspan(part.first, length));
+  }
+  if (!open.dirty) open.age = sent.age;
+  open.dirty = std::move(whole);
+  open.present.Add(0, sent.valid);
+}
+
+void FileState::FinishBlock(uint64_t block) {
+  const auto found = blocks_.find(block);
+  if (found == blocks_.end() || !found->second.sent) return;
+  OpenBlock& open = found->second;
+  Result<StripePlace> stored = open.sent->pending->Wait();
+  std::optional<Sent> sent;  // goes when the mutex is free
+  const std::lock_guard lock(mutex_);
+  sent.swap(open.sent);
+  ++generation_;
+  if (!stored.has_value()) {
+    failure_ = stored.error();
+    return TakeBack(open, *std::move(sent));
+  }
+  if (const auto before = now_.map->Find(block)) {
+    BlockMap old(now_.map->layout());
+    old.Resize(block_bytes());
+    old.Set(0, *before);
+    Supersede({{block, old.runs().front()}});
+  }
+  now_.map->Set(block, {.object = id_,
+                        .write = sent->write,
+                        .layout = sent->buffer->layout(),
+                        .place = *std::move(stored),
+                        .stored = sent->stored,
+                        .valid = sent->valid});
+  not_durable_.Add(block, block + 1);
+  // Of a file whose old contents are gone anyway nothing has to be remembered.
+  if (cut_to_ == 0 && !open.dirty) blocks_.erase(found);
+}
+
+bool FileState::FinishOldest() {
+  while (!in_flight_.empty()) {
+    const uint64_t block = in_flight_.front();
+    in_flight_.pop_front();
+    const auto found = blocks_.find(block);
+    if (found == blocks_.end() || !found->second.sent) continue;
+    FinishBlock(block);
+    return true;
+  }
+  return false;
+}
+
+Status FileState::SendAll() {
+  failure_ = {};
+  EnsureMap();
+  std::vector<uint64_t> dirty;
+  for (const auto& [block, open] : blocks_) {
+    if (open.dirty) dirty.push_back(block);
+  }
+  for (const uint64_t block : dirty) {
+    TRY(SendBlock(block));
+    if (in_flight_.size() > kMaxInFlight) FinishOldest();
+  }
+  while (FinishOldest()) {
+  }
+  return failure_;
+}
+
+// ---- Memory
+
+std::optional<uint64_t> FileState::Oldest() {
+  const std::lock_guard lock(mutex_);
+  std::optional<uint64_t> oldest;
+  for (const auto& [block, open] : blocks_) {
+    if (!open.dirty && !open.sent) continue;
+    const uint64_t age = open.dirty ? open.age : open.sent->age;
+    oldest = std::min(oldest.value_or(UINT64_MAX), age);
+  }
+  return oldest;
+}
+
+Status FileState::Relieve() {
+  const Turn::Holder turn(turn_);
+  failure_ = {};
+  if (FinishOldest()) return failure_;
+  std::optional<uint64_t> oldest;
+  for (const auto& [block, open] : blocks_) {
+    if (open.dirty && (!oldest || open.age < blocks_.at(*oldest).age)) oldest = block;
+  }
+  if (!oldest) return {};
+  const Status status = SendBlock(*oldest);
+  if (status.ok()) FinishBlock(*oldest);
+  if (!status.ok()) failure_ = status;
+  return failure_;
+}
+
+}  // namespace pinstripe

@@ -1,0 +1,194 @@
+// FileState: one open file of a FileSystem, shared by all its handles. What was written and not yet
+// committed, over what is committed.
+//
+// A block's bytes come from the uppermost layer that has them:
+//   dirty     written since, in memory; knows which bytes
+//   sent      a stripe on its way to the drives; the whole block as it was then
+//   the map   stripes that are stored, committed or not; or the inline data
+//   zeros     beyond what was ever written
+//
+// Changes take the file's turn, one after the other; a commit holds it from its first stripe to the
+// inode's change, so it is all that was written before and nothing that was written after. Reads do
+// not take it. For a commit that finds the inode changed by another host (Rebase), it is remembered
+// which bytes are ours.
+//
+// Thread-safe.
+
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cluster/cluster.h"
+#include "fs/block_memory.h"
+#include "fs/interval_set.h"
+#include "fs/names.h"
+#include "fs/reaper.h"
+#include "fs/turn.h"
+
+namespace pinstripe {
+
+// What all files of a FileSystem share.
+struct FileContext {
+  FileContext(Cluster& cluster_in, uint64_t memory_bytes);
+
+  Cluster& cluster;
+  Records records;
+  Reaper reaper;
+  BlockMemory memory;
+  Names names;
+  std::function<void(InodeId, const Inode&)> dispose;      // what Names tells of removed inodes
+  std::function<Status(uint64_t bytes)> make_room;  // waits; never called with a turn or a mutex held
+  std::atomic<uint64_t> ages{0};
+
+  StripeLayout small_layout;  // of files that are kept as copies
+  uint32_t inline_limit;
+  uint32_t replicate_limit;
+};
+
+class FileState {
+ public:
+  // The name that a file gets with its first commit.
+  struct Unpublished {
+    InodeId directory = 0;
+    std::string name;
+    bool exclusive = false;
+  };
+
+  FileState(FileContext& context, InodeId id);
+  // A file that is on no drive yet.
+  FileState(FileContext& context, InodeId id, const Inode& inode, Unpublished name);
+
+  InodeId id() const { return id_; }
+
+  // Takes over what other hosts committed since. ENOENT, EISDIR.
+  Status Refresh();
+  // The entry that was just made for the file: Sync() makes it durable, too.
+  void Remember(Unpublished name, uint64_t slot);
+
+  Result<size_t> Read(uint64_t offset, MutableBytes out);
+  Status Write(uint64_t offset, Bytes data);
+  Result<uint64_t> Append(Bytes data);
+  Status Truncate(uint64_t size);
+  Status SetAttributes(const AttributeChange& change);
+  Result<Attributes> Stat();
+  // What is not committed yet, laid over committed attributes.
+  void Overlay(Attributes& attributes);
+
+  Status Commit(bool durably);
+
+  // Its inode was removed by this FileSystem, as `last`: the data goes with the last handle.
+  void Removed(const Inode& last);
+  // No handle is left: what is not committed is forgotten, and what nobody refers to deleted.
+  void Abandon();
+
+  // Memory: whether it holds any, since when, and to give some back.
+  std::optional<uint64_t> Oldest();
+  Status Relieve();
+
+ private:
+  struct Sent {
+    WriteId write{};
+    std::shared_ptr<StripeBuffer> buffer;
+    uint32_t stored = 0;
+    uint32_t valid = 0;
+    std::unique_ptr<StripeStore::PendingWrite> pending;  // touched under the turn alone
+    uint64_t age = 0;
+  };
+  struct OpenBlock {
+    IntervalSet ours;  // written since the last commit, in this block, whatever layer it is in
+    std::shared_ptr<StripeBuffer> dirty;
+    IntervalSet present;  // the bytes that `dirty` has: ours, and what was filled in
+    uint64_t age = 0;
+    std::optional<Sent> sent;
+  };
+  using Blocks = std::map<uint64_t, OpenBlock>;
+
+  // All of these under the turn.
+  Status WriteUnderTurn(uint64_t offset, Bytes data);
+  void PutBytes(uint64_t block, uint64_t first, Bytes data);
+  Status Fill(uint64_t block);
+  Status ReadLower(uint64_t block, uint64_t first, MutableBytes out);
+  void EnsureMap();
+  Status SendBlock(uint64_t block);
+  void FinishBlock(uint64_t block);
+  void TakeBack(OpenBlock& block, Sent sent);
+  bool FinishOldest();
+  Status SendAll();
+  WriteId NextWriteId(uint64_t block);
+
+  Status CommitUnderTurn(bool durably);
+  Status CommitChanges(bool durably);
+  Status StoreContents(Inode& out);
+  Result<bool> ChangeInode(const Inode& out, Durability durability);
+  void Committed(const StoredInode& stored, Durability durability);
+  Status GiveName(Durability durability);
+  Status MakeStripesDurable(const std::optional<BlockMap>& map);
+  Status MakeNameDurable();
+
+  Result<bool> RefreshUnderTurn();  // true: something had changed
+  Status Rebase(const StoredInode& theirs);
+  bool SameBelow(uint64_t block, const Inode& theirs) const;
+  Status KeepOurs(uint64_t block);
+  Inode Merge(const Inode& theirs, const std::set<uint64_t>& different);
+
+  // With mutex_ held.
+  std::shared_ptr<StripeBuffer> BufferFor(uint64_t block, uint64_t end, const OpenBlock& open);
+  void ResizeTo(uint64_t size);
+  void DropSent(OpenBlock& block);
+  void Supersede(const std::vector<BlockMap::Piece>& pieces);
+  uint64_t block_bytes() const;
+  uint64_t LowerEnd(uint64_t block) const;
+
+  struct ReadPlan;
+  size_t PlanRead(uint64_t offset, MutableBytes out, ReadPlan& plan);
+  void PlanBlock(uint64_t block, uint64_t first, MutableBytes out, ReadPlan& plan);
+  void PlanLower(uint64_t block, uint64_t first, MutableBytes out, ReadPlan& plan) const;
+
+  FileContext& context_;
+  const InodeId id_;
+  const uint64_t write_prefix_;
+  Turn turn_;
+
+  // Changed under the turn alone, and with mutex_ held; read with either.
+  std::mutex mutex_;
+  bool loaded_ = false;
+  Inode base_;         // as it is committed, or would be: an unpublished file is empty
+  uint64_t slot_ = 0;
+  Inode now_;          // size and contents with everything that was written
+  Blocks blocks_;
+  bool changed_ = false;               // there is something to commit
+  bool size_set_ = false;              // by a truncation since the last commit
+  std::optional<uint64_t> cut_to_;     // the least size since the last commit
+  std::optional<int64_t> modified_;
+  uint64_t generation_ = 0;            // raised when a byte's place may have changed
+  bool removed_ = false;
+  Inode removed_as_;
+  std::optional<Unpublished> name_;
+  bool published_ = true;
+  uint64_t entry_slot_ = 0;
+  bool entry_durable_ = true;
+  bool inode_written_ = true;
+  std::vector<Sent> dropped_;  // to be destroyed when the mutex is not held
+
+  // Under the turn alone.
+  Status failure_;                        // of the last stripe that could not be stored
+  bool uncertain_ = false;                // a change may have happened
+  Status unpublishable_;                  // why the file can have no name
+  std::deque<uint64_t> in_flight_;        // blocks, in the order in which they were sent
+  IntervalSet written_once_;              // blocks that have a stripe under write id 0
+  std::map<uint64_t, uint64_t> written_;  // blocks written more often: how often
+  std::vector<BlockMap::Piece> superseded_;
+  IntervalSet not_durable_;               // blocks
+  bool inode_durable_ = false;
+};
+
+}  // namespace pinstripe

@@ -1,0 +1,445 @@
+#include "fs/file_system.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "base/log.h"
+#include "base/try.h"
+#include "fs/file_state.h"
+#include "fs/names.h"
+#include "fs/path.h"
+
+namespace pinstripe {
+namespace {
+
+Status CheckDirectory(InodeId id, const Inode& inode) {
+  if (inode.kind == FileKind::kDirectory) return {};
+  return Fail(ENOTDIR, "inode {:016x} is no directory", id);
+}
+
+// Which files are open, and what they share.
+class OpenFiles {
+ public:
+  OpenFiles(Cluster& cluster, uint64_t memory_bytes) : context_(cluster, memory_bytes) {
+    context_.dispose = [this](InodeId id, const Inode& inode) { Dispose(id, inode); };
+    context_.make_room = [this](uint64_t bytes) { return MakeRoom(bytes); };
+  }
+
+  FileContext& context() { return context_; }
+
+  // Adds a user of the file. Each Take is followed by one Release.
+  std::shared_ptr<FileState> Take(InodeId id) {
+    const std::lock_guard lock(mutex_);
+    Open& open = files_[id];
+    if (!open.state) open.state = std::make_shared<FileState>(context_, id);
+    ++open.users;
+    return open.state;
+  }
+
+  std::shared_ptr<FileState> TakeNew(const Inode& inode, FileState::Unpublished name) {
+    const std::lock_guard lock(mutex_);
+    InodeId id = 0;
+    do id = context_.records.NewInodeId();
+    while (files_.contains(id));
+    auto state = std::make_shared<FileState>(context_, id, inode, std::move(name));
+    files_[id] = {state, 1};
+    return state;
+  }
+
+  void Release(InodeId id) {
+    std::shared_ptr<FileState> last;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = files_.find(id);
+      if (--found->second.users > 0) return;
+      last = found->second.state;
+      files_.erase(found);
+    }
+    last->Abandon();
+  }
+
+  // Null when it is not open.
+  std::shared_ptr<FileState> Find(InodeId id) {
+    const std::lock_guard lock(mutex_);
+    const auto found = files_.find(id);
+    return found == files_.end() ? nullptr : found->second.state;
+  }
+
+ private:
+  struct Open {
+    std::shared_ptr<FileState> state;
+    int users = 0;
+  };
+
+  void Dispose(InodeId id, const Inode& inode) {
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = files_.find(id);
+      if (found != files_.end()) return found->second.state->Removed(inode);
+    }
+    if (!inode.map) return;
+    std::vector<BlockMap::Piece> pieces = inode.map->NotIn(BlockMap());
+    std::erase_if(pieces, [id](const BlockMap::Piece& piece) { return piece.run.object != id; });
+    context_.reaper.Add(pieces, inode.map->block_bytes());
+  }
+
+  std::vector<std::shared_ptr<FileState>> All() {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::shared_ptr<FileState>> all;
+    for (const auto& [id, open] : files_) all.push_back(open.state);
+    return all;
+  }
+
+  // Stores what has been in memory for longest, whichever file it belongs to, until there is room.
+  Status MakeRoom(uint64_t bytes) {
+    std::map<InodeId, Status> failed;
+    while (!context_.memory.HasRoom(bytes)) {
+      std::shared_ptr<FileState> victim;
+      uint64_t age = UINT64_MAX;
+      for (const auto& file : All()) {
+        const auto oldest = failed.contains(file->id()) ? std::nullopt : file->Oldest();
+        if (!oldest || *oldest >= age) continue;
+        victim = file;
+        age = *oldest;
+      }
+      if (!victim) {
+        if (failed.empty()) return {};  // what takes the room is on its way already
+        return failed.begin()->second.Context("no memory left for what cannot be stored");
+      }
+      const Status status = victim->Relieve();
+      if (!status.ok()) failed.emplace(victim->id(), status);
+    }
+    return {};
+  }
+
+  FileContext context_;
+  std::mutex mutex_;
+  std::map<InodeId, Open> files_;  // guarded by mutex_
+};
+
+// A user of a file for the time of one call.
+class Use {
+ public:
+  Use(OpenFiles& files, InodeId id) : files_(files), id_(id), state_(files.Take(id)) {}
+  ~Use() { files_.Release(id_); }
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+  FileState* operator->() { return state_.get(); }
+
+ private:
+  OpenFiles& files_;
+  const InodeId id_;
+  const std::shared_ptr<FileState> state_;
+};
+
+class Handle final : public OpenFile {
+ public:
+  Handle(OpenFiles& files, std::shared_ptr<FileState> state, bool writes, bool durable_close)
+      : files_(files), state_(std::move(state)), writes_(writes), durable_close_(durable_close) {}
+
+  ~Handle() override { Release(); }
+
+  void MarkWritten() { wrote_ = true; }
+
+  Result<size_t> Read(uint64_t offset, MutableBytes out) override {
+    return state_->Read(offset, out);
+  }
+  Status Write(uint64_t offset, Bytes data) override {
+    TRY(CheckWritable());
+    wrote_ = true;
+    return state_->Write(offset, data);
+  }
+  Result<uint64_t> Append(Bytes data) override {
+    TRY(CheckWritable());
+    wrote_ = true;
+    return state_->Append(data);
+  }
+  Status Truncate(uint64_t size) override {
+    TRY(CheckWritable());
+    wrote_ = true;
+    return state_->Truncate(size);
+  }
+  Status SetAttributes(const AttributeChange& change) override {
+    if (change.size) {
+      TRY(CheckWritable());
+      wrote_ = true;
+    }
+    return state_->SetAttributes(change);
+  }
+  Result<Attributes> Stat() override { return state_->Stat(); }
+  Status Sync() override { return state_->Commit(true); }
+  Status Commit() override { return wrote_ ? state_->Commit(false) : Status(); }
+  Status Close() override {
+    const Status status = wrote_ ? state_->Commit(durable_close_) : Status();
+    Release();
+    return status;
+  }
+  InodeId inode() const override { return state_->id(); }
+
+ private:
+  Status CheckWritable() const {
+    if (writes_) return {};
+    return Fail(EBADF, "inode {:016x} was opened for reading only", state_->id());
+  }
+  void Release() {
+    if (!released_.exchange(true)) files_.Release(state_->id());
+  }
+
+  OpenFiles& files_;
+  const std::shared_ptr<FileState> state_;
+  const bool writes_;
+  const bool durable_close_;
+  std::atomic<bool> wrote_ = false;
+  std::atomic<bool> released_ = false;
+};
+
+class ClusterFileSystem final : public FileSystem {
+ public:
+  ClusterFileSystem(Cluster& cluster, const Options& options)
+      : cluster_(cluster), files_(cluster, options.memory_bytes) {}
+
+  Result<Attributes> Lookup(InodeId directory, std::string_view name) override {
+    TRY(CheckName(name));
+    const Names::Place place = TRY(names().LookUp(directory, name));
+    return Describe(place.id, place.inode.inode);
+  }
+
+  Result<Attributes> GetAttributes(InodeId inode) override {
+    return Describe(inode, TRY(names().Load(inode)).inode);
+  }
+
+  Result<Attributes> SetAttributes(InodeId inode, const AttributeChange& change) override {
+    if (change.size) {
+      Use file(files_, inode);
+      TRY(file->Refresh());
+      TRY(file->Truncate(*change.size));
+      TRY(file->Commit(false));
+    }
+    AttributeChange rest = change;
+    rest.size.reset();
+    if (const auto file = files_.Find(inode)) {
+      TRY(file->SetAttributes(rest));
+      return GetAttributes(inode);
+    }
+    const int64_t now = records().WallClock();
+    const StoredInode stored = TRY(names().Update(inode, [&](Inode& it) {
+      it.Apply(rest, now);
+      return Status();
+    }));
+    return Describe(inode, stored.inode);
+  }
+
+  Result<Attributes> MakeDirectory(InodeId directory, std::string_view name, uint32_t mode,
+                                   Owner owner) override {
+    TRY(CheckName(name));
+    Inode inode = NewInode(FileKind::kDirectory, mode, owner);
+    inode.parent = directory;
+    for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+      const Names::Place place = TRY(names().Look(directory, name));
+      if (place.found()) return Exists(directory, name);
+      const auto made = TRY(names().Make(directory, name, place, inode));
+      if (made) return made->inode.inode.Describe(made->id);
+    }
+    return TooBusy(directory, name);
+  }
+
+  Status Unlink(InodeId directory, std::string_view name) override {
+    TRY(CheckName(name));
+    return names().Unlink(directory, name);
+  }
+
+  Status RemoveDirectory(InodeId directory, std::string_view name) override {
+    TRY(CheckName(name));
+    return names().RemoveDirectory(directory, name);
+  }
+
+  Status Rename(InodeId directory, std::string_view name, InodeId new_directory,
+                std::string_view new_name, bool no_replace) override {
+    TRY(CheckName(name));
+    TRY(CheckName(new_name));
+    return names().Rename(directory, name, new_directory, new_name, no_replace);
+  }
+
+  Result<std::unique_ptr<OpenFile>> Create(InodeId directory, std::string_view name,
+                                           const CreateOptions& options) override {
+    TRY(CheckName(name));
+    const Inode inode = NewInode(FileKind::kRegular, options.mode, options.owner);
+    for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+      const Names::Place place = TRY(names().Look(directory, name));
+      if (place.found()) {
+        if (options.exclusive) return Exists(directory, name);
+        auto opened = Open(place.id, Access::kWrite, options.truncate);
+        // Removed since it was looked up: then the name may be free.
+        if (!opened.has_value() && opened.error().code() == ENOENT) continue;
+        return opened;
+      }
+      const FileState::Unpublished entry{directory, std::string(name), options.exclusive};
+      if (options.publish_at_commit) {
+        auto handle = NewHandle(files_.TakeNew(inode, entry), true);
+        handle->MarkWritten();
+        return handle;
+      }
+      const auto made = TRY(names().Make(directory, name, place, inode));
+      if (!made) continue;
+      auto handle = NewHandle(files_.Take(made->id), true);
+      TRY(Refresh(*handle));
+      files_.Find(made->id)->Remember(entry, made->entry_slot);
+      return handle;
+    }
+    return TooBusy(directory, name);
+  }
+
+  Result<std::unique_ptr<OpenFile>> Open(InodeId inode, Access access, bool truncate) override {
+    auto handle = NewHandle(files_.Take(inode), access == Access::kWrite);
+    TRY(Refresh(*handle));
+    if (truncate) TRY(handle->Truncate(0));
+    return handle;
+  }
+
+  Result<std::vector<DirectoryEntry>> ReadDirectory(InodeId directory, std::string_view after,
+                                                    size_t max, bool with_attributes) override {
+    TRY(CheckDirectory(directory, TRY(names().Load(directory)).inode));
+    std::vector<DirectoryEntry> entries;
+    std::optional<std::string> next(after);
+    if (!after.empty()) next->push_back('\0');  // the first name that follows it
+    while (next && entries.size() < max) {
+      const Records::Page page = TRY(records().List(directory, *next, max - entries.size()));
+      TRY(Append(page, with_attributes, max, entries));
+      next = page.next;
+    }
+    return entries;
+  }
+
+  Result<InodeId> ParentOf(InodeId directory) override {
+    if (directory == kRootInode) return kRootInode;
+    const StoredInode stored = TRY(names().Load(directory));
+    TRY(CheckDirectory(directory, stored.inode));
+    return stored.inode.parent;
+  }
+
+  Result<Attributes> Resolve(std::string_view path) override {
+    const std::vector<std::string> components = TRY(SplitPath(path));
+    if (components.empty()) return GetAttributes(kRootInode);
+    const InodeId directory = TRY(Walk(components, components.size() - 1));
+    return Lookup(directory, components.back());
+  }
+
+  Result<Place> ResolveParent(std::string_view path) override {
+    const std::vector<std::string> components = TRY(SplitPath(path));
+    if (components.empty()) return Fail(EINVAL, "the root directory has no name");
+    return Place{TRY(Walk(components, components.size() - 1)), components.back()};
+  }
+
+  Status MakePath(std::string_view path, uint32_t mode, Owner owner) override {
+    InodeId directory = kRootInode;
+    for (const std::string& name : TRY(SplitPath(path))) {
+      directory = TRY(MakeStep(directory, name, mode, owner));
+    }
+    return {};
+  }
+
+  Result<SpaceInfo> Space() override { return cluster_.Space(); }
+
+ private:
+  Records& records() { return files_.context().records; }
+  Names& names() { return files_.context().names; }
+
+  Failed Exists(InodeId directory, std::string_view name) const {
+    return Fail(EEXIST, "'{}' exists in directory {:016x}", name, directory);
+  }
+  Failed TooBusy(InodeId directory, std::string_view name) const {
+    return Fail(EIO, "create '{}' in directory {:016x}: others changed the name {} times; try again",
+                name, directory, kMaxAttempts);
+  }
+
+  Inode NewInode(FileKind kind, uint32_t mode, Owner owner) {
+    Inode inode;
+    inode.kind = kind;
+    inode.mode = mode & 07777;
+    inode.owner = owner;
+    inode.accessed = inode.modified = inode.changed = records().WallClock();
+    return inode;
+  }
+
+  std::unique_ptr<Handle> NewHandle(std::shared_ptr<FileState> state, bool writes) {
+    return std::make_unique<Handle>(files_, std::move(state), writes,
+                                    cluster_.config().durable_close);
+  }
+
+  Status Refresh(Handle& handle) { return files_.Find(handle.inode())->Refresh(); }
+
+  Attributes Describe(InodeId id, const Inode& inode) {
+    Attributes attributes = inode.Describe(id);
+    if (const auto file = files_.Find(id)) file->Overlay(attributes);
+    return attributes;
+  }
+
+  Status Append(const Records::Page& page, bool with_attributes, size_t max,
+                std::vector<DirectoryEntry>& entries) {
+    std::vector<InodeId> ids;
+    for (const auto& [name, entry] : page.entries) ids.push_back(entry.inode);
+    std::vector<Result<std::optional<StoredInode>>> inodes;
+    if (with_attributes) inodes = records().FindInodes(ids);
+    for (size_t i = 0; i < ids.size() && entries.size() < max; ++i) {
+      const auto& [name, entry] = page.entries[i];
+      DirectoryEntry listed{name, entry.inode, entry.kind, std::nullopt};
+      if (with_attributes && inodes[i].has_value()) {
+        if (!*inodes[i]) continue;  // removed, or about to be
+        listed.attributes = Describe(entry.inode, (*inodes[i])->inode);
+      }
+      entries.push_back(std::move(listed));
+    }
+    return {};
+  }
+
+  Result<InodeId> Walk(const std::vector<std::string>& components, size_t count) {
+    InodeId directory = kRootInode;
+    for (size_t i = 0; i < count; ++i) {
+      const Names::Place place = TRY(names().LookUp(directory, components[i]));
+      TRY(CheckDirectory(place.id, place.inode.inode));
+      directory = place.id;
+    }
+    return directory;
+  }
+
+  Result<InodeId> MakeStep(InodeId directory, const std::string& name, uint32_t mode, Owner owner) {
+    const auto made = MakeDirectory(directory, name, mode, owner);
+    if (made.has_value()) return made->inode;
+    if (made.error().code() != EEXIST) return tl::unexpected(made.error());
+    const Names::Place place = TRY(names().LookUp(directory, name));
+    TRY(CheckDirectory(place.id, place.inode.inode));
+    return place.id;
+  }
+
+  Cluster& cluster_;
+  OpenFiles files_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<FileSystem>> FileSystem::Open(Cluster& cluster, Options options) {
+  auto file_system = std::make_unique<ClusterFileSystem>(cluster, options);
+  const auto root = file_system->GetAttributes(kRootInode);
+  if (!root.has_value()) {
+    if (root.error().code() != ENOENT) return tl::unexpected(root.error().Context("open the root"));
+    return Fail(ENOENT, "the cluster has no root directory; make one with `pinstripe format`");
+  }
+  return file_system;
+}
+
+Status FileSystem::Format(Cluster& cluster, Owner owner, uint32_t mode) {
+  Records records(cluster);
+  Inode root;
+  root.kind = FileKind::kDirectory;
+  root.mode = mode & 07777;
+  root.owner = owner;
+  root.parent = kRootInode;
+  root.accessed = root.modified = root.changed = records.WallClock();
+  const auto change =
+      TRY(records.ChangeInode(kRootInode, 0, root, Durability::kWriteThrough));
+  if (!change.applied) return Fail(EEXIST, "the cluster has a root directory already");
+  return {};
+}
+
+}  // namespace pinstripe

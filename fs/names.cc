@@ -1,0 +1,224 @@
+#include "fs/names.h"
+
+#include "base/log.h"
+#include "base/try.h"
+
+namespace pinstripe {
+namespace {
+
+Failed TooBusy(std::string_view what) {
+  return Fail(EIO, "{}: others changed it {} times in between; try again", what, kMaxAttempts);
+}
+
+bool IsDirectory(const Inode& inode) { return inode.kind == FileKind::kDirectory; }
+
+// ENOENT, ENOTDIR.
+Status CheckDirectory(InodeId id, const std::optional<StoredInode>& stored) {
+  if (!stored) return Fail(ENOENT, "there is no directory {:016x}", id);
+  if (!IsDirectory(stored->inode)) return Fail(ENOTDIR, "inode {:016x} is no directory", id);
+  return {};
+}
+
+}  // namespace
+
+Result<std::optional<StoredInode>> Names::Find(InodeId id) {
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    std::optional<StoredInode> stored = TRY(records_.FindInode(id));
+    if (!stored || !stored->inode.intent) return stored;
+    TRY(Finish(id, *stored));
+  }
+  return TooBusy(fmt::format("inode {:016x}", id));
+}
+
+Result<StoredInode> Names::Load(InodeId id) {
+  std::optional<StoredInode> stored = TRY(Find(id));
+  if (!stored) return Fail(ENOENT, "there is no inode {:016x}", id);
+  return *std::move(stored);
+}
+
+Result<Names::Place> Names::Look(InodeId directory, std::string_view name) {
+  uint64_t dangling_slot = UINT64_MAX;
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    const auto [parent, entry] = TRY(records_.FindBoth(directory, name));
+    TRY(CheckDirectory(directory, parent));
+    if (!entry.entry) return Place{entry.slot, 0, {}};
+    const InodeId id = entry.entry->inode;
+    std::optional<StoredInode> stored = TRY(records_.FindInode(id));
+    if (!stored) {
+      // The name may have been given to another file since it was read.
+      if (entry.slot == dangling_slot) return Place{entry.slot, 0, {}};
+      dangling_slot = entry.slot;
+      continue;
+    }
+    if (!stored->inode.intent) return Place{entry.slot, id, *std::move(stored)};
+    TRY(Finish(id, *stored));  // after that the name may stand for something else
+  }
+  return TooBusy(fmt::format("look '{}' up in directory {:016x}", name, directory));
+}
+
+Result<Names::Place> Names::LookUp(InodeId directory, std::string_view name) {
+  Place place = TRY(Look(directory, name));
+  if (!place.found()) return Fail(ENOENT, "no '{}' in directory {:016x}", name, directory);
+  return place;
+}
+
+Result<StoredInode> Names::Update(InodeId id, const Edit& edit, Durability durability) {
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    const StoredInode stored = TRY(Load(id));
+    Inode inode = stored.inode;
+    TRY(edit(inode));
+    Records::InodeChange change = TRY(records_.ChangeInode(id, stored.slot, inode, durability));
+    if (change.applied) return *std::move(change.now);
+    PauseBeforeRetry(runtime_, attempt);
+  }
+  return TooBusy(fmt::format("change inode {:016x}", id));
+}
+
+Result<bool> Names::Touch(InodeId directory) {
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    std::optional<StoredInode> stored = TRY(records_.FindInode(directory));
+    if (!stored) return false;
+    if (stored->inode.closing) {  // somebody is replacing it; then it is gone, or stays
+      TRY(Find(stored->inode.closing->mover));
+      PauseBeforeRetry(runtime_, attempt);
+      continue;
+    }
+    Inode inode = stored->inode;
+    inode.modified = inode.changed = records_.WallClock();
+    const auto change = TRY(records_.ChangeInode(directory, stored->slot, inode));
+    if (change.applied) return true;
+    // Who changed it since we read it has done what this is for.
+    if (change.now && !change.now->inode.closing) return true;
+  }
+  return TooBusy(fmt::format("change directory {:016x}", directory));
+}
+
+Result<std::optional<Names::Made>> Names::Make(InodeId directory, std::string_view name,
+                                               const Place& place, const Inode& inode) {
+  const auto [id, stored] = TRY(records_.CreateInode(inode, Durability::kWriteBack));
+  const Entry entry{.inode = id, .kind = inode.kind, .nonce = std::nullopt};
+  const auto change = TRY(records_.ChangeEntry(directory, name, place.slot, entry));
+  if (!change.applied) {
+    TRY(records_.ChangeInode(id, stored.slot, std::nullopt));
+    return std::optional<Made>();
+  }
+  if (!TRY(Touch(directory))) {
+    TRY(records_.ChangeEntry(directory, name, change.now.slot, std::nullopt));
+    TRY(records_.ChangeInode(id, stored.slot, std::nullopt));
+    return Fail(ENOENT, "directory {:016x} was removed", directory);
+  }
+  return std::optional(Made{id, stored, change.now.slot});
+}
+
+Result<uint64_t> Names::Publish(InodeId directory, std::string_view name, InodeId id, FileKind kind,
+                                bool exclusive, Durability durability) {
+  const Entry entry{.inode = id, .kind = kind, .nonce = std::nullopt};
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    const Place place = TRY(Look(directory, name));
+    if (place.id == id) return place.slot;  // an earlier attempt that could not learn its outcome
+    if (place.found() && exclusive) {
+      return Fail(EEXIST, "'{}' exists in directory {:016x} by now", name, directory);
+    }
+    if (place.found() && IsDirectory(place.inode.inode)) {
+      return Fail(EISDIR, "'{}' in directory {:016x} is a directory by now", name, directory);
+    }
+    const auto change = TRY(records_.ChangeEntry(directory, name, place.slot, entry, durability));
+    if (!change.applied) {
+      PauseBeforeRetry(runtime_, attempt);
+      continue;
+    }
+    if (!TRY(Touch(directory))) {
+      TRY(records_.ChangeEntry(directory, name, change.now.slot, std::nullopt));
+      return Fail(ENOENT, "directory {:016x} was removed", directory);
+    }
+    if (place.found()) {
+      const Status dropped = DropLink(place.id);
+      if (!dropped.ok()) {
+        Log(LogLevel::kWarn, "a replaced file stays behind",
+            {{"inode", fmt::format("{:016x}", place.id)}, {"why", dropped}});
+      }
+    }
+    return change.now.slot;
+  }
+  return TooBusy(fmt::format("publish '{}' in directory {:016x}", name, directory));
+}
+
+Status Names::DropLink(InodeId id) {
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    const std::optional<StoredInode> stored = TRY(Find(id));
+    if (!stored) return {};
+    std::optional<Inode> after;
+    if (stored->inode.links > 1) {
+      after = stored->inode;
+      --after->links;
+      after->changed = records_.WallClock();
+    }
+    const auto change = TRY(records_.ChangeInode(id, stored->slot, after));
+    if (change.applied) {
+      if (!after) dispose_(id, stored->inode);
+      return {};
+    }
+    PauseBeforeRetry(runtime_, attempt);
+  }
+  return TooBusy(fmt::format("remove inode {:016x}", id));
+}
+
+Status Names::Unlink(InodeId directory, std::string_view name) {
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    const Place place = TRY(LookUp(directory, name));
+    if (IsDirectory(place.inode.inode)) {
+      return Fail(EISDIR, "'{}' in directory {:016x} is a directory", name, directory);
+    }
+    const auto change = TRY(records_.ChangeEntry(directory, name, place.slot, std::nullopt));
+    if (!change.applied) {
+      PauseBeforeRetry(runtime_, attempt);
+      continue;
+    }
+    const auto touched = Touch(directory);
+    TRY(DropLink(place.id));
+    TRY(touched);
+    return {};
+  }
+  return TooBusy(fmt::format("unlink '{}' in directory {:016x}", name, directory));
+}
+
+Result<bool> Names::IsEmpty(InodeId directory) {
+  for (std::string first;;) {
+    const Records::Page page = TRY(records_.List(directory, first, 64));
+    for (const auto& [name, entry] : page.entries) {
+      if (TRY(records_.FindInode(entry.inode))) return false;
+    }
+    if (!page.next) return true;
+    first = *page.next;
+  }
+}
+
+Status Names::RemoveDirectory(InodeId directory, std::string_view name) {
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    const Place place = TRY(LookUp(directory, name));
+    if (!IsDirectory(place.inode.inode)) {
+      return Fail(ENOTDIR, "'{}' in directory {:016x} is no directory", name, directory);
+    }
+    if (place.inode.inode.closing) {
+      TRY(Find(place.inode.inode.closing->mover));
+      PauseBeforeRetry(runtime_, attempt);
+      continue;
+    }
+    if (!TRY(IsEmpty(place.id))) {
+      return Fail(ENOTEMPTY, "'{}' in directory {:016x} is not empty", name, directory);
+    }
+    // Who added an entry since has changed the inode, or will find it gone.
+    const auto change = TRY(records_.ChangeInode(place.id, place.inode.slot, std::nullopt));
+    if (!change.applied) {
+      PauseBeforeRetry(runtime_, attempt);
+      continue;
+    }
+    // From here on the directory is gone; an entry that stays is no name any more.
+    TRY(records_.ChangeEntry(directory, name, place.slot, std::nullopt));
+    TRY(Touch(directory));
+    return {};
+  }
+  return TooBusy(fmt::format("remove '{}' in directory {:016x}", name, directory));
+}
+
+}  // namespace pinstripe

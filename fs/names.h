@@ -1,0 +1,115 @@
+// Names: the rules of the namespace over registers. Directories, entries, links, renames.
+//
+// What keeps it whole while any number of clients work on it and die anywhere:
+//   - An inode is written before an entry names it and removed after the last entry is gone. An entry
+//     whose inode is gone is no name: it is passed over, and replaced by whoever wants the name.
+//   - Who adds an entry changes the directory's inode after it; who removes a directory removes its
+//     inode as it was before the directory was found empty. One of the two always sees the other.
+//   - A rename is an intent in the moved inode, then single conditional steps that anybody can do for
+//     the one who began it. Everyone who looks an inode up finishes its rename first. Before anything
+//     else, a rename rewrites the source's entry, so that who looked before the intent was there can
+//     change it no more. docs/format.md, "Rename", has the steps.
+//   - A directory that moves to another parent is named in the rename register meanwhile, so there is
+//     one such move at a time, and no directory can get below itself.
+//
+// Thread-safe; no state of its own.
+
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "fs/records.h"
+
+namespace pinstripe {
+
+class Names {
+ public:
+  // Told when an inode was removed, by the one who removed it, so that its data can go.
+  using Disposer = std::function<void(InodeId, const Inode&)>;
+
+  Names(Records& records, Disposer dispose)
+      : records_(records), runtime_(records.runtime()), dispose_(std::move(dispose)) {}
+
+  // ENOENT. No rename of the inode is under way in what comes back.
+  Result<StoredInode> Load(InodeId id);
+  Result<std::optional<StoredInode>> Find(InodeId id);
+
+  // What a name stands for: nothing, or an inode. ENOENT, ENOTDIR are about the directory.
+  struct Place {
+    uint64_t slot = 0;  // of the entry
+    InodeId id = 0;     // 0: no such name
+    StoredInode inode;
+    bool found() const { return id != 0; }
+  };
+  Result<Place> Look(InodeId directory, std::string_view name);
+  Result<Place> LookUp(InodeId directory, std::string_view name);  // ENOENT when there is no such name
+
+  // Changes an inode however often others do so at the same time.
+  using Edit = std::function<Status(Inode&)>;
+  Result<StoredInode> Update(InodeId id, const Edit& edit,
+                             Durability durability = Durability::kWriteBack);
+
+  // Writes a new inode and its name where `place` was found without one, or, with `replace`, over what
+  // is there. Null when somebody else was there first.
+  struct Made {
+    InodeId id = 0;
+    StoredInode inode;
+    uint64_t entry_slot = 0;
+  };
+  Result<std::optional<Made>> Make(InodeId directory, std::string_view name, const Place& place,
+                                   const Inode& inode);
+
+  // Gives a written inode a name; over a file that has it, unless `exclusive` (EEXIST). Nothing was done
+  // when it fails, unless it says that it may have happened.
+  Result<uint64_t> Publish(InodeId directory, std::string_view name, InodeId id, FileKind kind,
+                           bool exclusive, Durability durability);
+
+  Status Unlink(InodeId directory, std::string_view name);
+  Status RemoveDirectory(InodeId directory, std::string_view name);
+  Status Rename(InodeId source, std::string_view source_name, InodeId target,
+                std::string_view target_name, bool no_replace);
+
+ private:
+  // Takes a link away; the last one takes the inode along.
+  Status DropLink(InodeId id);
+  // Notes in a directory that its entries changed. False when the directory is gone.
+  Result<bool> Touch(InodeId directory);
+  // False when it is not empty, was changed meanwhile or is gone.
+  Result<bool> IsEmpty(InodeId directory);
+
+  // Renames; all in rename.cc.
+  struct Wanted {
+    InodeId source;
+    std::string_view source_name;
+    InodeId target;
+    std::string_view target_name;
+    bool no_replace;
+  };
+  // True: it happened. False: it did not, and never will. Null: somebody else ended it.
+  using Ending = std::optional<bool>;
+  Result<Ending> Finish(InodeId id, const StoredInode& stored);
+  Result<bool> TakeSource(const RenameIntent& intent, const Entry& entry);
+  Result<bool> PlaceTarget(InodeId id, const RenameIntent& intent, const Entry& entry, bool taken);
+  Result<bool> CloseReplaced(InodeId id, const RenameIntent& intent);
+  Status ReopenReplaced(const RenameIntent& intent);
+  Result<Ending> Conclude(InodeId id, StoredInode stored, bool done);
+
+  // False: what it went by has changed; try again.
+  Result<bool> TryRename(const Wanted& wanted);
+  Result<bool> MoveWithIntent(const Wanted& wanted, const Place& from, const Place& to);
+  Status CheckReplacement(const Wanted& wanted, const Place& from, const Place& to);
+  Result<std::optional<uint64_t>> BeginMove(InodeId id);
+  Status CheckNotBelow(InodeId id, InodeId target);
+
+  Records& records_;
+  Runtime& runtime_;
+  Disposer dispose_;
+};
+
+// No operation is tried again more often than this because others were faster.
+inline constexpr int kMaxAttempts = 100;
+
+}  // namespace pinstripe

@@ -1,0 +1,53 @@
+// Reaper: deletes stripes that nothing refers to any more, in the background, one at a time. What it
+// cannot delete (a drive is away, the queue is full, the process ends) stays as garbage, is logged, and
+// harms nobody.
+//
+// Thread-safe. Its thread ends within kDrainTime of the destructor being called.
+
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "cluster/cluster.h"
+#include "fs/block_map.h"
+
+namespace pinstripe {
+
+class Reaper {
+ public:
+  static constexpr size_t kMaxQueue = 100'000;
+  static constexpr Duration kDrainTime = std::chrono::seconds(10);
+
+  explicit Reaper(Cluster& cluster);
+  ~Reaper();
+
+  void Add(const std::vector<BlockMap::Piece>& pieces, uint64_t block_bytes);
+
+  // Waits until everything added so far is dealt with; false when the deadline comes first.
+  bool Drain(Time deadline);
+
+ private:
+  struct Item {
+    BlockMap::Piece piece;
+    uint64_t block_bytes;
+  };
+  void Run();
+  void Delete(const Item& item);
+  bool MayGoOn();
+
+  Cluster& cluster_;
+  const std::shared_ptr<Signal> work_;
+  const std::shared_ptr<Signal> idle_;
+  std::mutex mutex_;
+  std::deque<Item> items_;        // guarded by mutex_
+  bool busy_ = false;             // guarded by mutex_
+  bool stopping_ = false;         // guarded by mutex_
+  bool ended_ = false;            // guarded by mutex_
+  Time end_by_ = Time::max();     // guarded by mutex_
+};
+
+}  // namespace pinstripe

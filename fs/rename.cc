@@ -1,0 +1,248 @@
+// Rename: the steps, and who may do them. docs/format.md, "Rename", says why they are safe.
+//
+//   1  the intent is set in the moved inode                          (one who wants the rename)
+//   2  the source's entry is rewritten with the rename's nonce       (anybody, from here on)
+//   3  an empty directory that will be replaced is closed
+//   4  the target's entry is written with the nonce
+//   5  the target's directory is changed, which fails if it is gone
+//   6  the source's entry is removed
+//   7  the intent is cleared and the outcome noted
+//
+// Every step is one change of a register that requires the slot which the intent names, so doing it
+// twice, or late, does nothing. A rename that became impossible (its source was taken away before step
+// 2, its target changed before step 4) stays impossible for ever, because slots never come back.
+
+#include "base/log.h"
+#include "base/try.h"
+#include "fs/names.h"
+
+namespace pinstripe {
+namespace {
+
+bool IsDirectory(const Inode& inode) { return inode.kind == FileKind::kDirectory; }
+
+bool WrittenBy(const RenameIntent& intent, const StoredEntry& stored, uint64_t slot) {
+  return stored.slot == slot && stored.entry && stored.entry->nonce == intent.nonce;
+}
+
+}  // namespace
+
+// True: the source's entry bears the nonce, or did before it was removed.
+Result<bool> Names::TakeSource(const RenameIntent& intent, const Entry& entry) {
+  StoredEntry found = TRY(records_.FindEntry(intent.source, intent.source_name));
+  if (found.slot == intent.source_slot) {
+    const auto change = TRY(
+        records_.ChangeEntry(intent.source, intent.source_name, intent.source_slot, entry));
+    found = change.now;
+  }
+  return WrittenBy(intent, found, intent.source_slot + 1);
+}
+
+Result<bool> Names::CloseReplaced(InodeId id, const RenameIntent& intent) {
+  if (intent.replaced_slot == 0) return true;
+  const DirectoryClosing mark{id, intent.nonce};
+  const auto closed_by_us = [&](const std::optional<StoredInode>& stored) {
+    return stored && stored->inode.closing == mark;
+  };
+  std::optional<StoredInode> stored = TRY(records_.FindInode(intent.replaced));
+  if (!stored) return false;
+  if (closed_by_us(stored)) return true;
+  if (stored->slot != intent.replaced_slot) return false;
+  Inode closed = stored->inode;
+  closed.closing = mark;
+  const auto change = TRY(records_.ChangeInode(intent.replaced, intent.replaced_slot, closed));
+  return closed_by_us(change.now);
+}
+
+Status Names::ReopenReplaced(const RenameIntent& intent) {
+  if (intent.replaced_slot == 0) return {};
+  const std::optional<StoredInode> stored = TRY(records_.FindInode(intent.replaced));
+  if (!stored || !stored->inode.closing || stored->inode.closing->nonce != intent.nonce) return {};
+  Inode open = stored->inode;
+  open.closing.reset();
+  TRY(records_.ChangeInode(intent.replaced, stored->slot, open));
+  return {};
+}
+
+// True: the target's entry bears the nonce, and its directory is there.
+Result<bool> Names::PlaceTarget(InodeId id, const RenameIntent& intent, const Entry& entry,
+                                bool taken) {
+  StoredEntry found = TRY(records_.FindEntry(intent.target, intent.target_name));
+  if (!WrittenBy(intent, found, intent.target_slot + 1)) {
+    if (!taken || found.slot != intent.target_slot) return false;
+    if (!TRY(CloseReplaced(id, intent))) return false;
+    const auto change = TRY(
+        records_.ChangeEntry(intent.target, intent.target_name, intent.target_slot, entry));
+    if (!WrittenBy(intent, change.now, intent.target_slot + 1)) return false;
+  }
+  if (TRY(Touch(intent.target))) return true;
+  TRY(records_.ChangeEntry(intent.target, intent.target_name, intent.target_slot + 1, std::nullopt));
+  return false;
+}
+
+Result<Names::Ending> Names::Conclude(InodeId id, StoredInode stored, bool done) {
+  const RenameIntent intent = *stored.inode.intent;
+  while (true) {
+    Inode inode = stored.inode;
+    inode.intent.reset();
+    inode.last_rename = RenameOutcome{intent.nonce, done};
+    if (done) inode.changed = records_.WallClock();
+    if (done && IsDirectory(inode)) inode.parent = intent.target;
+    auto change = TRY(records_.ChangeInode(id, stored.slot, inode));
+    if (change.applied) return Ending(done);
+    // A commit of the file may have changed the inode and left the intent as it was.
+    if (!change.now || change.now->inode.intent != intent) return Ending();
+    stored = *std::move(change.now);
+  }
+}
+
+Result<Names::Ending> Names::Finish(InodeId id, const StoredInode& stored) {
+  const RenameIntent& intent = *stored.inode.intent;
+  const Entry entry{.inode = id, .kind = stored.inode.kind, .nonce = intent.nonce};
+  const bool taken = TRY(TakeSource(intent, entry));
+  const bool done = TRY(PlaceTarget(id, intent, entry, taken));
+  if (done) {
+    TRY(records_.ChangeEntry(intent.source, intent.source_name, intent.source_slot + 1,
+                             std::nullopt));
+    if (intent.source != intent.target) TRY(Touch(intent.source));
+  } else {
+    TRY(ReopenReplaced(intent));
+  }
+  const Ending ending = TRY(Conclude(id, stored, done));
+  // Only one ends it, so the replaced inode loses one link.
+  if (ending == true && intent.replaced != 0) {
+    const Status dropped = DropLink(intent.replaced);
+    if (!dropped.ok()) {
+      Log(LogLevel::kWarn, "a replaced file stays behind",
+          {{"inode", fmt::format("{:016x}", intent.replaced)}, {"why", dropped}});
+    }
+  }
+  return ending;
+}
+
+Status Names::CheckReplacement(const Wanted& wanted, const Place& from, const Place& to) {
+  if (wanted.no_replace) {
+    return Fail(EEXIST, "'{}' exists in directory {:016x}", wanted.target_name, wanted.target);
+  }
+  const bool onto_directory = IsDirectory(to.inode.inode);
+  if (IsDirectory(from.inode.inode) && !onto_directory) {
+    return Fail(ENOTDIR, "rename '{}' onto '{}', which is no directory", wanted.source_name,
+                wanted.target_name);
+  }
+  if (!IsDirectory(from.inode.inode) && onto_directory) {
+    return Fail(EISDIR, "rename '{}' onto '{}', which is a directory", wanted.source_name,
+                wanted.target_name);
+  }
+  if (onto_directory && !TRY(IsEmpty(to.id))) {
+    return Fail(ENOTEMPTY, "rename '{}' onto '{}', which is not empty", wanted.source_name,
+                wanted.target_name);
+  }
+  return {};
+}
+
+// Enters a directory in the rename register: the slot there, or null when others were at work.
+Result<std::optional<uint64_t>> Names::BeginMove(InodeId id) {
+  const Records::Mover mover = TRY(records_.FindMover());
+  if (mover.directory == 0) {
+    const auto change = TRY(records_.ChangeMover(mover.slot, id));
+    if (change.applied) return std::optional(change.now.slot);
+    return std::optional<uint64_t>();
+  }
+  // Somebody else's move is finished first. If its intent is not there (yet), changing the inode sees to
+  // it that it never will be: it requires the slot that was read before the register was taken.
+  const std::optional<StoredInode> other = TRY(Find(mover.directory));
+  if (other) {
+    const auto change = TRY(records_.ChangeInode(mover.directory, other->slot, other->inode));
+    if (!change.applied) return std::optional<uint64_t>();
+  }
+  TRY(records_.ChangeMover(mover.slot, 0));
+  return std::optional<uint64_t>();
+}
+
+Status Names::CheckNotBelow(InodeId id, InodeId target) {
+  for (InodeId at = target; at != kRootInode;) {
+    if (at == id) {
+      return Fail(EINVAL, "directory {:016x} cannot become a part of itself", id);
+    }
+    const StoredInode stored = TRY(Load(at));
+    if (!IsDirectory(stored.inode)) return Fail(ENOTDIR, "inode {:016x} is no directory", at);
+    at = stored.inode.parent;
+  }
+  return {};
+}
+
+Result<bool> Names::MoveWithIntent(const Wanted& wanted, const Place& from,
+                                                    const Place& to) {
+  const bool replaces_directory = to.found() && IsDirectory(to.inode.inode);
+  Inode inode = from.inode.inode;
+  inode.intent = RenameIntent{.nonce = records_.NewNonce(),
+                              .source = wanted.source,
+                              .source_name = std::string(wanted.source_name),
+                              .source_slot = from.slot,
+                              .target = wanted.target,
+                              .target_name = std::string(wanted.target_name),
+                              .target_slot = to.slot,
+                              .replaced = to.id,
+                              .replaced_slot = replaces_directory ? to.inode.slot : 0};
+  const Nonce nonce = inode.intent->nonce;
+  const auto change = TRY(records_.ChangeInode(from.id, from.inode.slot, inode));
+  if (!change.applied) return false;
+  const Ending ending = TRY(Finish(from.id, *change.now));
+  if (ending) return *ending;
+  const std::optional<StoredInode> after = TRY(records_.FindInode(from.id));
+  if (after && after->inode.last_rename && after->inode.last_rename->nonce == nonce) {
+    return after->inode.last_rename->done;
+  }
+  return Fail(EIO, "rename '{}' to '{}' may have happened: others changed both since",
+              wanted.source_name, wanted.target_name);
+}
+
+Result<bool> Names::TryRename(const Wanted& wanted) {
+  const Place from = TRY(LookUp(wanted.source, wanted.source_name));
+  const Place to = TRY(Look(wanted.target, wanted.target_name));
+  if (to.found() && to.id == from.id) {
+    if (wanted.no_replace) TRY(CheckReplacement(wanted, from, to));
+    return true;
+  }
+  if (to.found() && to.inode.inode.closing) {
+    TRY(Find(to.inode.inode.closing->mover));
+    return false;
+  }
+  const bool reparents = IsDirectory(from.inode.inode) && wanted.source != wanted.target;
+  std::optional<uint64_t> mover_slot;
+  if (reparents) {
+    // Cheap, and it keeps EINVAL before ENOTEMPTY, as elsewhere; what counts is the check below.
+    TRY(CheckNotBelow(from.id, wanted.target));
+    mover_slot = TRY(BeginMove(from.id));
+    if (!mover_slot) return false;
+  }
+  Status check = reparents ? CheckNotBelow(from.id, wanted.target) : Status();
+  if (check.ok() && to.found()) check = CheckReplacement(wanted, from, to);
+  Result<bool> moved = false;
+  if (check.ok()) {
+    moved = MoveWithIntent(wanted, from, to);
+  } else {
+    moved = tl::unexpected(check);
+  }
+  if (mover_slot) {
+    const auto left = records_.ChangeMover(*mover_slot, 0);
+    if (!left.has_value()) {
+      Log(LogLevel::kWarn, "the rename register stays taken; the next one will free it",
+          {{"why", left.error()}});
+    }
+  }
+  return moved;
+}
+
+Status Names::Rename(InodeId source, std::string_view source_name, InodeId target,
+                     std::string_view target_name, bool no_replace) {
+  const Wanted wanted{source, source_name, target, target_name, no_replace};
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    if (TRY(TryRename(wanted))) return {};
+    PauseBeforeRetry(runtime_, attempt);
+  }
+  return Fail(EIO, "rename '{}' to '{}': others changed them {} times in between; try again",
+              source_name, target_name, kMaxAttempts);
+}
+
+}  // namespace pinstripe
