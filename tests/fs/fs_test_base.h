@@ -1,0 +1,112 @@
+// A file system on memory drives under simulated time: what the tests of fs/ begin with. The layout is
+// the smallest there is, 2+1 with blocks of 128 KiB, so that files of many blocks stay small.
+
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "fs/file_system.h"
+#include "tests/support/expect_ok.h"
+#include "tests/support/sim_runtime.h"
+#include "tests/support/test_cluster.h"
+
+namespace pinstripe {
+
+inline constexpr uint64_t kTestBlock = 128 << 10;
+
+// Bytes that tell where they are: equal seeds and offsets give equal bytes.
+inline std::string Pattern(uint64_t seed, size_t size, uint64_t offset = 0) {
+  std::string bytes(size, '\0');
+  for (size_t i = 0; i < size; ++i) {
+    uint64_t x = (offset + i) * 0x9e3779b97f4a7c15 + seed * 0xbf58476d1ce4e5b9;
+    x ^= x >> 29;
+    bytes[i] = static_cast<char>(x * 0x94d049bb133111eb >> 56);
+  }
+  return bytes;
+}
+
+inline std::string ReadAll(OpenFile& file, uint64_t offset = 0, size_t size = 4 << 20) {
+  std::string bytes(size, '?');
+  const Result<size_t> read = file.Read(offset, std::as_writable_bytes(std::span(bytes)));
+  EXPECT_OK(read);
+  bytes.resize(read.value_or(0));
+  return bytes;
+}
+
+// One host: its own way to the drives, and a file system.
+struct Host {
+  std::unique_ptr<Cluster> cluster;
+  std::unique_ptr<FileSystem> fs;
+
+  FileSystem* operator->() { return fs.get(); }
+};
+
+class FsTest : public testing::Test {
+ protected:
+  explicit FsTest(TestCluster::Options options = {.drives = 5, .layout = {2, 1, 64 << 10}})
+      : sim_(1), machines_(sim_, options) {
+    SetLogLevel(LogLevel::kWarn);
+  }
+
+  void SetUp() override {
+    ASSERT_OK(machines_.Format());
+    auto cluster = machines_.Open();
+    ASSERT_OK(cluster);
+    ASSERT_OK(FileSystem::Format(**cluster, {10, 20}, 0755));
+    cluster->reset();
+    host_ = NewHost();
+    fs_ = host_.fs.get();
+  }
+
+  Host NewHost(uint64_t memory_bytes = 64 << 20) {
+    Host host;
+    auto cluster = machines_.Open();
+    EXPECT_OK(cluster);
+    host.cluster = *std::move(cluster);
+    auto fs = FileSystem::Open(*host.cluster, {.memory_bytes = memory_bytes});
+    EXPECT_OK(fs);
+    host.fs = *std::move(fs);
+    return host;
+  }
+
+  // A committed file with these contents.
+  InodeId Make(std::string_view name, std::string_view contents, InodeId directory = kRootInode) {
+    auto file = fs_->Create(directory, name, {.truncate = true});
+    EXPECT_OK(file);
+    EXPECT_OK((*file)->Write(0, AsBytes(contents)));
+    const InodeId id = (*file)->inode();
+    EXPECT_OK((*file)->Close());
+    return id;
+  }
+
+  // Its contents, as somebody sees them who opens it now.
+  std::string Contents(std::string_view path, FileSystem* fs = nullptr) {
+    if (!fs) fs = fs_;
+    const auto attributes = fs->Resolve(path);
+    EXPECT_OK(attributes);
+    if (!attributes.has_value()) return "";
+    auto file = fs->Open(attributes->inode, FileSystem::Access::kRead);
+    EXPECT_OK(file);
+    return ReadAll(**file);
+  }
+
+  std::vector<std::string> List(InodeId directory = kRootInode, FileSystem* fs = nullptr) {
+    const auto entries = (fs ? fs : fs_)->ReadDirectory(directory, "", 10000, true);
+    EXPECT_OK(entries);
+    std::vector<std::string> names;
+    for (const auto& entry : *entries) names.push_back(entry.name);
+    return names;
+  }
+
+  SimRuntime sim_;
+  TestCluster machines_;
+  Host host_;
+  FileSystem* fs_ = nullptr;
+};
+
+}  // namespace pinstripe
