@@ -131,6 +131,10 @@ std::string PlaceIndexKey(LogLocation location) {
   return Writer().U8('L').U32(location.segment).U64(location.offset).Take();
 }
 
+std::string PreviousIndexKey(LogLocation location) {
+  return Writer().U8('P').U32(location.segment).U64(location.offset).Take();
+}
+
 std::string SegmentIndexKey(uint32_t segment) { return Writer().U8('S').U32(segment).Take(); }
 
 std::string InlineBytesIndexKey() { return "U"; }

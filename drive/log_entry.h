@@ -63,6 +63,7 @@ Result<PlaceRecord> DecodePlaceRecord(std::string_view bytes);
 // Keys of the index. Each kind of them begins with a letter of its own.
 std::string RecordIndexKey(std::string_view key);   // "K": records
 std::string PlaceIndexKey(LogLocation location);    // "L": entries of the log, in their order
+std::string PreviousIndexKey(LogLocation location); // "P": the record that an entry has replaced
 std::string SegmentIndexKey(uint32_t segment);      // "S": bytes of a segment that are in use
 std::string InlineBytesIndexKey();                  // "U": bytes in use by records in the index
 std::string DurableIndexKey();                      // "W": up to where the log survives power loss

@@ -120,6 +120,11 @@ std::string Where(const LogLocation& location) {
   return fmt::format("segment {:08x} at {}", location.segment, location.offset);
 }
 
+// A record that cannot be read because of what is on the disk, or is no more: not a disk that fails now.
+bool IsDamage(const Status& failure) {
+  return failure.code() == EBADMSG || failure.code() == ENOENT;
+}
+
 // For messages.
 std::string ShortKey(std::string_view key) {
   return Hex(AsBytes(key.substr(0, 48))) + (key.size() > 48 ? "..." : "");
@@ -158,6 +163,7 @@ struct LogStore::Change {
   std::optional<Entry> added;
   std::optional<Entry> removed;
   int64_t inline_difference = 0;
+  bool replaces = false;  // `added` has a previous record
 };
 
 LogStore::LogStore(StoreDirectory directory, const LogStoreOptions& options)
@@ -203,7 +209,8 @@ Result<std::unique_ptr<LogStore>> LogStore::Open(const LogStoreOptions& options,
 
 Status LogStore::Recover() {
   const LogLocation durable = TRY(LoadDurable());
-  TRY(RemoveTornEntries(durable));
+  TRY(UndoTornEntries(durable));
+  TRY(ForgetPrevious());
   TRY(LoadCounts());
   TRY(FindCursor(durable));
   TRY(CutTails(durable));
@@ -249,7 +256,8 @@ Status LogStore::LoadCounts() {
   return {};
 }
 
-Status LogStore::RemoveTornEntries(LogLocation durable) {
+// Newest first: what an entry has replaced may be torn as well.
+Status LogStore::UndoTornEntries(LogLocation durable) {
   IndexScan scan(*index_, PlaceIndexKey(durable), "M");
   for (scan->SeekToFirst(); scan->Valid(); scan->Next()) {
     const LogLocation location = TRY(LocationOfPlace(scan->key()));
@@ -263,18 +271,70 @@ Status LogStore::RemoveTornEntries(LogLocation durable) {
     }
     const Result<StoredRecord> read = ReadRecord(place.key, record, {});
     if (read.has_value()) continue;
-    if (read.error().code() != EBADMSG) return read.error();
-    Log(LogLevel::kWarn, "entry lost with the power, removed",
-        {{"store", directory_.path()}, {"where", Where(location)}, {"key", ShortKey(place.key)}});
-    rocksdb::WriteBatch batch;
-    batch.Delete(RecordIndexKey(place.key));
-    batch.Delete(scan->key());
-    batch.Merge(SegmentIndexKey(location.segment), EncodeCount(-place.entry_bytes));
-    const rocksdb::Status removed = index_->Write({}, &batch);
-    if (!removed.ok()) return FailWithIndex("write the index", removed);
-    ++torn_entries_;
+    if (!IsDamage(read.error())) return read.error();
+    TRY(UndoTornEntry(location, place, durable));
   }
   return scan.status();
+}
+
+Status LogStore::UndoTornEntry(LogLocation location, const PlaceRecord& place,
+                               LogLocation durable) {
+  const std::string previous = TRY(LastRecordBefore(location, place.key, durable));
+  Log(LogLevel::kWarn, "entry lost with the power, undone",
+      {{"store", directory_.path()},
+       {"where", Where(location)},
+       {"key", ShortKey(place.key)},
+       {"previous", previous.empty() ? "none" : "restored"}});
+  rocksdb::WriteBatch batch;
+  batch.Delete(PlaceIndexKey(location));
+  batch.Merge(SegmentIndexKey(location.segment), EncodeCount(-place.entry_bytes));
+  if (previous.empty()) {
+    batch.Delete(RecordIndexKey(place.key));
+  } else {
+    batch.Put(RecordIndexKey(place.key), previous);
+    const IndexRecord record = TRY(DecodeIndexRecord(previous));
+    if (const auto* logged = std::get_if<LoggedValue>(&record.place)) {
+      const uint64_t bytes = EntryBytes(record, *logged);
+      batch.Put(PlaceIndexKey(logged->location), EncodePlaceRecord(bytes, place.key));
+      batch.Merge(SegmentIndexKey(logged->location.segment), EncodeCount(bytes));
+    } else {
+      batch.Merge(InlineBytesIndexKey(), EncodeCount(InlineFootprint(place.key, previous)));
+    }
+  }
+  const rocksdb::Status undone = index_->Write({}, &batch);
+  if (!undone.ok()) return FailWithIndex("write the index", undone);
+  ++torn_entries_;
+  return {};
+}
+
+// The newest record that was there before a torn entry and is whole; empty when there was none. One
+// below the mark is taken as it is: if it is damaged, that is to be told.
+Result<std::string> LogStore::LastRecordBefore(LogLocation location, const std::string& key,
+                                               LogLocation durable) {
+  while (true) {
+    std::string bytes;
+    const rocksdb::Status got = index_->Get({}, PreviousIndexKey(location), &bytes);
+    if (got.IsNotFound()) return std::string();
+    if (!got.ok()) return FailWithIndex("read the index", got);
+    const IndexRecord record = TRY(DecodeIndexRecord(bytes));
+    const auto* logged = std::get_if<LoggedValue>(&record.place);
+    if (logged == nullptr || logged->location < durable) return bytes;
+    const Result<StoredRecord> read = ReadRecord(key, record, {});
+    if (read.has_value()) return bytes;
+    if (!IsDamage(read.error())) return Failed(read.error());
+    location = logged->location;
+  }
+}
+
+// Everything is decided now: Recover() ends with a flush.
+Status LogStore::ForgetPrevious() {
+  IndexScan scan(*index_, "P", "Q");
+  rocksdb::WriteBatch batch;
+  for (scan->SeekToFirst(); scan->Valid(); scan->Next()) batch.Delete(scan->key());
+  TRY(scan.status());
+  const rocksdb::Status forgotten = index_->Write({}, &batch);
+  if (!forgotten.ok()) return FailWithIndex("write the index", forgotten);
+  return {};
 }
 
 // Where the last entry of a segment ends, of those that the index names.
@@ -494,10 +554,8 @@ Status LogStore::Put(std::string_view key, const StoredRecord& record) {
   if (old.has_value()) TRY(Forget(*old, change));
   StoredHead head = record.head;
   head.value_bytes = static_cast<uint32_t>(record.value.size());
-  const bool in_index = head.value_bytes < kLeastLoggedBytes ||
-                        (old.has_value() && head.value_bytes <= kMostInlineReplacement);
-  if (in_index) return PutInline(key, head, record.value, change);
-  return PutLogged(key, head, record.value, change);
+  if (head.value_bytes < kLeastLoggedBytes) return PutInline(key, head, record.value, change);
+  return PutLogged(key, head, record.value, old.has_value() ? &*old : nullptr, change);
 }
 
 // Takes the record that is there out of the index and its bytes out of the log.
@@ -527,7 +585,7 @@ Status LogStore::PutInline(std::string_view key, const StoredHead& head, Bytes v
 }
 
 Status LogStore::PutLogged(std::string_view key, const StoredHead& head, Bytes value,
-                           Change& change) {
+                           const std::string* old_record, Change& change) {
   const uint32_t value_crc = Crc32c(value);
   const std::string header = EncodeLogHeader(key, head, value_crc);
   const uint64_t entry_bytes = header.size() + value.size();
@@ -535,10 +593,7 @@ Status LogStore::PutLogged(std::string_view key, const StoredHead& head, Bytes v
   const LogLocation location = TRY(Reserve(entry_bytes));
   std::array<iovec, 2> pieces = {Piece(header.data(), header.size()),
                                  Piece(value.data(), value.size())};
-  Status written = files_.Write(location.segment, location.offset, pieces);
-  // What replaces a record must not be lost together with it.
-  const bool replaces = change.removed || change.inline_difference != 0;
-  if (written.ok() && replaces) written = files_.Sync(location.segment);
+  const Status written = files_.Write(location.segment, location.offset, pieces);
   if (!written.ok()) {
     Abandon(location, entry_bytes);
     return written.code() == ENOSPC ? written : Fail(EIO, "{}", written.message());
@@ -555,6 +610,10 @@ Status LogStore::PutLogged(std::string_view key, const StoredHead& head, Bytes v
                         .value_crc = value_crc,
                         .place = LoggedValue{location, static_cast<uint32_t>(header.size())}}));
   change.batch.Put(PlaceIndexKey(location), EncodePlaceRecord(entry_bytes, key));
+  if (old_record != nullptr) {
+    change.batch.Put(PreviousIndexKey(location), *old_record);
+    change.replaces = true;
+  }
   return Apply(change);
 }
 
@@ -618,6 +677,7 @@ Status LogStore::Apply(Change& change) {
   inline_bytes_ += static_cast<uint64_t>(change.inline_difference);
   if (added) {
     in_flight_.erase(added->location);
+    if (change.replaces) replacing_.insert(added->location);
     segments_[added->location.segment].live_bytes += added->bytes;
     live_bytes_ += added->bytes;
   }
@@ -676,6 +736,10 @@ LogStore::Round LogStore::BeginRound() {
   round.segments = std::exchange(dirty_, {});
   round.durable = in_flight_.empty() ? cursor_ : in_flight_.begin()->first;
   round.dead = std::exchange(dead_, {});
+  // Those beyond the mark stay: they would be verified at opening.
+  const auto beyond = replacing_.lower_bound(round.durable);
+  round.replacing.assign(replacing_.begin(), beyond);
+  replacing_.erase(replacing_.begin(), beyond);
   index_dirty_ = false;
   unsynced_bytes_ = 0;
   return round;
@@ -694,10 +758,12 @@ Status LogStore::RunRound() {
     // A segment may have died and gone since it was written.
     if (!synced.ok() && synced.code() != ENOENT) return BreakOn(synced);
   }
+  rocksdb::WriteBatch batch;
+  batch.Put(DurableIndexKey(), EncodeLocation(round.durable));
+  for (const LogLocation& location : round.replacing) batch.Delete(PreviousIndexKey(location));
   rocksdb::WriteOptions synced;
   synced.sync = true;
-  const rocksdb::Status written =
-      index_->Put(synced, DurableIndexKey(), EncodeLocation(round.durable));
+  const rocksdb::Status written = index_->Write(synced, &batch);
   if (!written.ok()) return BreakOn(FailWithIndex("sync the index", written));
   const Status returned = ReturnSpace(round);
   if (!returned.ok()) {  // costs space, no safety

@@ -11,10 +11,9 @@
 //   delete   the index record. The bytes of the entry are given back only after a flush, so that a
 //            deletion that power loss undoes finds its value again.
 //   open     entries beyond the mark are verified. Those that power loss tore were never durable, and
-//            are taken out of the index, as if never put; what follows the last entry is cut off.
-//   replace  a record that is there is never put at risk by a newer one that is not durable yet: a
-//            new value of up to 72 KiB goes into the index, whose log is replayed in order; a larger
-//            one is synced before the index names it.
+//            are undone, as if never put; what follows the last entry is cut off.
+//   replace  the index keeps the record that an entry replaces until the entry is durable; where power
+//            loss tore the entry, what was there before comes back.
 //
 // An entry below the mark that does not verify is damage: EBADMSG for its key, when it is read. After a
 // failed sync nothing can be believed any more: every change fails (EIO), reads go on.
@@ -69,7 +68,6 @@ struct LogStoreOptions {
 class LogStore final : public Store {
  public:
   static constexpr uint32_t kLeastLoggedBytes = 4096;
-  static constexpr uint32_t kMostInlineReplacement = 72 << 10;
 
   // Opens or makes the store. Failures as of StoreDirectory::Open; EBADMSG, EIO: the index is damaged.
   static Result<std::unique_ptr<LogStore>> Open(const LogStoreOptions& options,
@@ -113,6 +111,7 @@ class LogStore final : public Store {
     std::set<uint32_t> segments;
     LogLocation durable;
     Ranges dead;
+    std::vector<LogLocation> replacing;  // what they have replaced need not be kept any more
   };
   struct Change;
 
@@ -125,7 +124,11 @@ class LogStore final : public Store {
   Status Recover();
   Status LoadCounts();
   Status FindCursor(LogLocation durable);
-  Status RemoveTornEntries(LogLocation durable);
+  Status UndoTornEntries(LogLocation durable);
+  Status UndoTornEntry(LogLocation location, const PlaceRecord& place, LogLocation durable);
+  Result<std::string> LastRecordBefore(LogLocation location, const std::string& key,
+                                       LogLocation durable);
+  Status ForgetPrevious();
   Status CutTails(LogLocation durable);
   Status ReturnForgottenSpace();
   Status PunchGaps(uint32_t segment);
@@ -142,7 +145,8 @@ class LogStore final : public Store {
 
   // Writing:
   Status PutInline(std::string_view key, const StoredHead& head, Bytes value, Change& change);
-  Status PutLogged(std::string_view key, const StoredHead& head, Bytes value, Change& change);
+  Status PutLogged(std::string_view key, const StoredHead& head, Bytes value,
+                   const std::string* old_record, Change& change);
   Status Forget(std::string_view old_record, Change& change);
   Status Apply(Change& change);
   Status CheckSpace(uint64_t more);
@@ -176,6 +180,7 @@ class LogStore final : public Store {
   Ranges in_flight_;                            // not in the index yet; guarded by mutex_
   Ranges dying_;                                // about to leave the index; guarded by mutex_
   Ranges dead_;                                 // have left it since the last round; guarded by mutex_
+  std::set<LogLocation> replacing_;             // entries with a previous record; guarded by mutex_
   std::set<uint32_t> dirty_;                    // segments with data to sync; guarded by mutex_
   bool index_dirty_ = false;                    // guarded by mutex_
   uint64_t unsynced_bytes_ = 0;                 // guarded by mutex_

@@ -37,6 +37,7 @@ TEST(LogEntryGolden, BytesOnDiskAreWhatTheyWere) {
 TEST(LogEntryGolden, KeysOfTheIndexAreWhatTheyWere) {
   EXPECT_EQ(RecordIndexKey("hello"), "Khello");
   EXPECT_EQ(HexOf(PlaceIndexKey({7, 0x123456789a})), "4c" "00000007" "000000123456789a");
+  EXPECT_EQ(HexOf(PreviousIndexKey({7, 0x123456789a})), "50" "00000007" "000000123456789a");
   EXPECT_EQ(HexOf(SegmentIndexKey(7)), "53" "00000007");
   EXPECT_EQ(InlineBytesIndexKey(), "U");
   EXPECT_EQ(DurableIndexKey(), "W");

@@ -86,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 // Around the sizes at which a value moves from the index into the log.
-const std::vector<size_t> kSizes = {0, 1, 100, 4095, 4096, 4097, 72 << 10, (72 << 10) + 1, kMaxValueBytes};
+const std::vector<size_t> kSizes = {0, 1, 100, 4095, 4096, 4097, 65536, kMaxValueBytes};
 
 std::string Pattern(size_t size, unsigned seed) {
   std::string bytes(size, '\0');
