@@ -1,6 +1,6 @@
-// Asking all drives of a cluster the same thing, patiently: a drive that is away is asked again until it
-// answers, there is enough, or the time is up. For opening and formatting, where drives may still be
-// starting; work goes through Gather alone.
+// Asking all drives of a cluster the same thing, patiently: a drive that is away is asked again
+// until it answers, there is enough, or the time is up. For opening and formatting, where drives
+// may still be starting; work goes through Gather alone.
 
 #pragma once
 
@@ -24,12 +24,13 @@ class AskDrives {
  public:
   struct Question {
     std::function<void(Drive&, Time deadline, Callback<T> done)> ask;
-    Duration timeout;      // of one attempt
-    Time deadline;         // of everything
-    // Whether an answer is final; the others are asked for again. By default: unless the drive is away.
+    Duration timeout;  // of one attempt
+    Time deadline;     // of everything
+    // Whether an answer is final; the others are asked for again. By default: unless the drive is
+    // away.
     std::function<bool(DriveId, const Result<T>&)> is_final = [](DriveId, const Result<T>& result) {
-      return result.has_value() || (result.error().code() != EHOSTUNREACH &&
-                                    result.error().code() != ETIMEDOUT);
+      return result.has_value() ||
+             (result.error().code() != EHOSTUNREACH && result.error().code() != ETIMEDOUT);
     };
     // Whether the final answers so far are enough; then the rest is given `grace`.
     std::function<bool()> is_enough = [] { return false; };
@@ -45,7 +46,8 @@ class AskDrives {
   }
 
  private:
-  static constexpr Duration kPause = std::chrono::milliseconds(100);  // before a drive is asked again
+  static constexpr Duration kPause =
+      std::chrono::milliseconds(100);  // before a drive is asked again
 
   AskDrives(Runtime& runtime, const DriveSet& drives, const Question& question)
       : runtime_(runtime),

@@ -26,7 +26,8 @@ constexpr size_t kEpochsAtOnce = 4;
 std::string Listed(const std::vector<std::string>& reasons) {
   constexpr size_t kMost = 6;
   const size_t shown = std::min(reasons.size(), kMost);
-  std::string text = fmt::format("{}", fmt::join(reasons.begin(), reasons.begin() + static_cast<ptrdiff_t>(shown), "; "));
+  std::string text = fmt::format(
+      "{}", fmt::join(reasons.begin(), reasons.begin() + static_cast<ptrdiff_t>(shown), "; "));
   if (shown < reasons.size()) text += fmt::format("; and {} more", reasons.size() - shown);
   return text;
 }
@@ -41,8 +42,9 @@ Result<DriveSet> MakeDrives(const ClusterConfig& config, const DriveFactory& fac
                             const std::function<IdentityCheck(DriveId)>& check) {
   DriveSet drives;
   for (const DriveConfig& drive : config.drives) {
-    drives.emplace(drive.id, TRY_CONTEXT(factory(drive, SuperblockKey(config.name), check(drive.id)),
-                                         "{}", Where(drive)));
+    drives.emplace(drive.id,
+                   TRY_CONTEXT(factory(drive, SuperblockKey(config.name), check(drive.id)), "{}",
+                               Where(drive)));
   }
   return drives;
 }
@@ -149,16 +151,18 @@ class Opening {
   Result<Consensus> FindConsensus() {
     answers_ = AskDrives<Record>::Run(
         runtime_, drives_,
-        {.ask = [this](Drive& drive, Time deadline, Callback<Record> done) {
-           drive.Get(SuperblockKey(config_.name), {}, deadline, std::move(done));
-         },
+        {.ask =
+             [this](Drive& drive, Time deadline, Callback<Record> done) {
+               drive.Get(SuperblockKey(config_.name), {}, deadline, std::move(done));
+             },
          .timeout = config_.drive_timeout,
          .deadline = runtime_.Now() + config_.open_timeout,
          // A drive that fails its check answers as if it were away: the verdict says more.
-         .is_final = [this](DriveId id, const Result<Record>& record) {
-           const Status status = identities_.Judge(id, record);
-           return status.ok() || identities_.VerdictOn(id).has_value();
-         },
+         .is_final =
+             [this](DriveId id, const Result<Record>& record) {
+               const Status status = identities_.Judge(id, record);
+               return status.ok() || identities_.VerdictOn(id).has_value();
+             },
          .is_enough = [this] { return HasMajorityOfTheMap(); }});
     TRY(RefuseWrongDrives());
     TRY(RefuseIfNoneIsFormatted());
@@ -208,8 +212,10 @@ class Opening {
       }
     }
     if (empty.empty()) {
-      return Fail(EIO, "no drive of the cluster '{}' answers; are they running, and are the addresses "
-                  "in {} right? {}", config_.name, config_.file, Listed(away));
+      return Fail(EIO,
+                  "no drive of the cluster '{}' answers; are they running, and are the addresses "
+                  "in {} right? {}",
+                  config_.name, config_.file, Listed(away));
     }
     return Fail(ENOENT, "no drive of the cluster '{}' is formatted: run `pinstripe format`. {}",
                 config_.name, Listed(empty));
@@ -227,15 +233,20 @@ class Opening {
     if (clusters.size() > 1) {
       std::vector<std::string> claims;
       for (const auto& [uuid, ids] : clusters) {
-        claims.push_back(fmt::format("{} has the drives {}", Hex(AsBytes(uuid)), fmt::join(ids, ", ")));
+        claims.push_back(
+            fmt::format("{} has the drives {}", Hex(AsBytes(uuid)), fmt::join(ids, ", ")));
       }
-      return Fail(EINVAL, "the drives belong to different clusters of the name '{}': {}; take those "
-                  "of the other one out of {}", config_.name, Listed(claims), config_.file);
+      return Fail(EINVAL,
+                  "the drives belong to different clusters of the name '{}': {}; take those "
+                  "of the other one out of {}",
+                  config_.name, Listed(claims), config_.file);
     }
     if (maps.size() > 1) {
-      return Fail(EINVAL, "the drives of the cluster '{}' disagree about where the drive map is kept: "
+      return Fail(EINVAL,
+                  "the drives of the cluster '{}' disagree about where the drive map is kept: "
                   "formatting was not finished. Run `pinstripe format --force`, which erases the "
-                  "cluster", config_.name);
+                  "cluster",
+                  config_.name);
     }
     return Consensus{clusters.begin()->first, maps.begin()->first};
   }
@@ -247,14 +258,16 @@ class Opening {
       reasons.push_back(fmt::format("drive {}: {}", id, Reason(id)));
     }
     const size_t all = consensus.map_drives.size();
-    return Fail(EIO, "the drive map of the cluster '{}' is on {} drives, of which {} must answer, but "
-                "only {} do: {}", config_.name, all, all / 2 + 1, all - reasons.size(),
-                Listed(reasons));
+    return Fail(EIO,
+                "the drive map of the cluster '{}' is on {} drives, of which {} must answer, but "
+                "only {} do: {}",
+                config_.name, all, all / 2 + 1, all - reasons.size(), Listed(reasons));
   }
 
   // Why a drive cannot be used.
   std::string Reason(DriveId id) const {
-    if (const auto verdict = identities_.VerdictOn(id)) return std::string(verdict->error().message());
+    if (const auto verdict = identities_.VerdictOn(id))
+      return std::string(verdict->error().message());
     const auto answer = answers_.find(id);
     if (answer == answers_.end()) return fmt::format("it is not in {}", config_.file);
     return std::string(answer->second.error().message());
@@ -290,8 +303,10 @@ Result<std::vector<DriveMap>> ReadEpochs(RegisterStore& registers, const Cluster
       const auto epoch = static_cast<Epoch>(maps.size() + 1);
       if (!value.value && epoch > 1) return maps;
       if (!value.value) {
-        return Fail(ENOENT, "the cluster '{}' has no drive map: formatting it was not finished. Run "
-                    "`pinstripe format --force`", config.name);
+        return Fail(ENOENT,
+                    "the cluster '{}' has no drive map: formatting it was not finished. Run "
+                    "`pinstripe format --force`",
+                    config.name);
       }
       maps.push_back(TRY_CONTEXT(DriveMap::Decode(*value.value), "epoch {}", epoch));
       if (maps.back().epoch != epoch) {
@@ -316,8 +331,8 @@ Status CheckMapAgainst(const ClusterConfig& config, const DriveMap& map) {
   }
   const auto shards = static_cast<size_t>(config.layout.geometry().shards());
   if (map.drives.size() < shards) {
-    return Fail(EINVAL, "the layout in {} needs {} drives, but the cluster '{}' has {}", config.file,
-                shards, config.name, map.drives.size());
+    return Fail(EINVAL, "the layout in {} needs {} drives, but the cluster '{}' has {}",
+                config.file, shards, config.name, map.drives.size());
   }
   return {};
 }
@@ -353,7 +368,8 @@ Result<std::unique_ptr<Cluster>> Cluster::Open(Runtime& runtime, ClusterConfig c
   TRY(CheckMapAgainst(settings, cluster->map()));
   cluster->stripes_ = std::make_unique<StripeStore>(runtime, *cluster, StripeOptions(settings));
   Log(LogLevel::kInfo, "cluster open",
-      {{"cluster", settings.name}, {"drives", cluster->map().drives.size()},
+      {{"cluster", settings.name},
+       {"drives", cluster->map().drives.size()},
        {"epoch", cluster->map().epoch}});
   return cluster;
 }
@@ -374,8 +390,7 @@ Drive* Cluster::FindDrive(DriveId id) {
 std::vector<Drive*> Cluster::Replicas(uint32_t group) {
   if (group == kMapGroup) return MapLocator(state_->drives, state_->map_drives).Replicas(group);
   const size_t replicas = map().replicas;
-  const std::vector<DriveId>& order =
-      state_->current().Order(group, replicas, (replicas - 1) / 2);
+  const std::vector<DriveId>& order = state_->current().Order(group, replicas, (replicas - 1) / 2);
   std::vector<Drive*> drives;
   for (size_t i = 0; i < replicas; ++i) drives.push_back(FindDrive(order[i]));
   return drives;
@@ -464,9 +479,10 @@ class Formatting {
 
   Status RefuseOneDeviceTwice() {
     std::map<std::string, DriveId> devices;
-    const auto infos = TRY(AskAll<DriveInfo>([](Drive& drive, Time deadline, Callback<DriveInfo> done) {
-      drive.Info(deadline, std::move(done));
-    }));
+    const auto infos =
+        TRY(AskAll<DriveInfo>([](Drive& drive, Time deadline, Callback<DriveInfo> done) {
+          drive.Info(deadline, std::move(done));
+        }));
     for (const auto& [id, info] : infos) {
       const std::string& wwn = info.world_wide_name;
       const std::string device =
@@ -492,7 +508,8 @@ class Formatting {
       if (!keys.empty()) used.push_back(fmt::format("drive {} {}", id, Owner(keys.front())));
     }
     if (used.empty()) return {};
-    return Fail(EEXIST, "{}; nothing was changed. To use them all the same: `pinstripe format --force`",
+    return Fail(EEXIST,
+                "{}; nothing was changed. To use them all the same: `pinstripe format --force`",
                 Listed(used));
   }
 
@@ -518,7 +535,8 @@ class Formatting {
                   .durability = Durability::kWriteThrough},
                  Deadline(), gather.Ask(id));
     }
-    while (const auto answer = gather.Next(Time::max())) TRY(answer->value.Context("write superblock"));
+    while (const auto answer = gather.Next(Time::max()))
+      TRY(answer->value.Context("write superblock"));
     return ReadSuperblocksBack(block.cluster_uuid);
   }
 
@@ -551,7 +569,8 @@ class Formatting {
   std::string Owner(const std::string& key) const {
     const auto length = static_cast<uint8_t>(key.front());
     const std::string name = key.substr(1, length);
-    if (name.size() != length || !CheckClusterName(name).ok()) return "holds records of something else";
+    if (name.size() != length || !CheckClusterName(name).ok())
+      return "holds records of something else";
     return fmt::format("belongs to the cluster '{}' already", name);
   }
 
@@ -575,9 +594,10 @@ class Formatting {
 
   // Two addresses of one device show here at the latest: the second superblock replaced the first.
   Status ReadSuperblocksBack(const std::string& uuid) {
-    const auto records = TRY(AskAll<Record>([this](Drive& drive, Time deadline, Callback<Record> done) {
-      drive.Get(SuperblockKey(config_.name), {}, deadline, std::move(done));
-    }));
+    const auto records =
+        TRY(AskAll<Record>([this](Drive& drive, Time deadline, Callback<Record> done) {
+          drive.Get(SuperblockKey(config_.name), {}, deadline, std::move(done));
+        }));
     for (const auto& [id, record] : records) {
       const Result<Superblock> block = ReadSuperblock(record, config_.name, id);
       if (!block.has_value()) {
@@ -620,9 +640,9 @@ Status Cluster::Format(Runtime& runtime, const ClusterConfig& config, DriveFacto
 
   MapLocator locator(drives, map_drives);
   RegisterStore registers(runtime, locator, RegisterOptions(config));
-  const ChangeOutcome outcome = TRY_CONTEXT(
-      registers.Change(EpochName(1), {}, map.Encode(), Durability::kWriteThrough),
-      "write the drive map");
+  const ChangeOutcome outcome =
+      TRY_CONTEXT(registers.Change(EpochName(1), {}, map.Encode(), Durability::kWriteThrough),
+                  "write the drive map");
   if (!outcome.applied) {
     return Fail(EEXIST, "somebody else formats the cluster '{}' at this moment", config.name);
   }

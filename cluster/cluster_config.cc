@@ -24,7 +24,7 @@ constexpr size_t kMaxDomainBytes = 255;
 
 // One thing that is wrong, and the option to blame, so that Load() can name its line.
 struct Mistake {
-  std::string section;            // "drive": the one numbered `drive`
+  std::string section;  // "drive": the one numbered `drive`
   std::string key;
   std::string reason;
   size_t drive = 0;
@@ -58,9 +58,10 @@ std::optional<Mistake> FindMistakeInLayout(const ClusterConfig& config) {
     return Mistake{"layout", size ? "shard_size" : "data_shards", std::string(status.message())};
   }
   if (static_cast<size_t>(n) > config.drives.size()) {
-    return Mistake{"layout", "data_shards",
-                   fmt::format("{} data and {} parity shards need {} drives, but only {} are listed",
-                               layout.data_shards, layout.parity_shards, n, config.drives.size())};
+    return Mistake{
+        "layout", "data_shards",
+        fmt::format("{} data and {} parity shards need {} drives, but only {} are listed",
+                    layout.data_shards, layout.parity_shards, n, config.drives.size())};
   }
   if (config.min_redundancy < 0 || config.min_redundancy > layout.parity_shards) {
     return Mistake{"layout", "min_redundancy",
@@ -82,9 +83,9 @@ std::optional<Mistake> FindMistakeInLayout(const ClusterConfig& config) {
 
 std::optional<Mistake> FindMistakeInRegisters(const ClusterConfig& config) {
   if (config.replicas < 1 || config.replicas % 2 == 0) {
-    return Mistake{"registers", "replicas",
-                   fmt::format("replicas is {}, but a majority needs an odd number",
-                               config.replicas)};
+    return Mistake{
+        "registers", "replicas",
+        fmt::format("replicas is {}, but a majority needs an odd number", config.replicas)};
   }
   if (static_cast<size_t>(config.replicas) > config.drives.size()) {
     return Mistake{"registers", "replicas",
@@ -121,12 +122,13 @@ std::optional<Mistake> FindMistakeInDrives(const ClusterConfig& config) {
       }
       const auto [other, is_new] = addresses.emplace(address, drive.id);
       if (!is_new) {
-        return mistake(key, fmt::format("drive {} has the address {} of drive {}", drive.id, address,
-                                        other->second));
+        return mistake(key, fmt::format("drive {} has the address {} of drive {}", drive.id,
+                                        address, other->second));
       }
     }
     if (drive.weight == 0 || drive.weight > kMaxWeight) {
-      return mistake("weight", fmt::format("drive {}: the weight must be 1 to {}", drive.id, kMaxWeight));
+      return mistake("weight",
+                     fmt::format("drive {}: the weight must be 1 to {}", drive.id, kMaxWeight));
     }
     if (drive.domain.size() > kMaxDomainBytes) {
       return mistake("domain", fmt::format("drive {}: the domain is longer than {} bytes", drive.id,
@@ -192,8 +194,10 @@ Status LoadCredentials(const std::string& path, ClusterConfig& config) {
 
 StripeLayout ReadLayout(ConfigTable& table) {
   StripeLayout layout;
-  layout.data_shards = static_cast<uint8_t>(table.Integer("data_shards", std::nullopt, 1, kMaxShards));
-  layout.parity_shards = static_cast<uint8_t>(table.Integer("parity_shards", std::nullopt, 0, kMaxShards - 1));
+  layout.data_shards =
+      static_cast<uint8_t>(table.Integer("data_shards", std::nullopt, 1, kMaxShards));
+  layout.parity_shards =
+      static_cast<uint8_t>(table.Integer("parity_shards", std::nullopt, 0, kMaxShards - 1));
   // A mistake in data_shards leaves 0 there; it is reported at the end, like all others.
   const uint32_t usual = DefaultShardBytes(std::max<int>(layout.data_shards, 1));
   layout.shard_bytes =
@@ -273,7 +277,8 @@ Result<ClusterConfig> ClusterConfig::Load(const std::string& path) {
   const std::string close = files.Text("close", "commit");
   config.durable_close = close == "durable";
   if (close != "commit" && close != "durable") {
-    files.Refuse("close", fmt::format("close is '{}', but must be \"commit\" or \"durable\"", close));
+    files.Refuse("close",
+                 fmt::format("close is '{}', but must be \"commit\" or \"durable\"", close));
   }
 
   for (ConfigTable& table : root.Tables("drive")) config.drives.push_back(ReadDrive(table));
@@ -308,7 +313,8 @@ Status ClusterConfig::Check() const {
 }
 
 uint32_t DefaultShardBytes(int data_shards) {
-  const uint32_t cells = ((4u << 20) / static_cast<uint32_t>(data_shards) + kCellBytes / 2) / kCellBytes;
+  const uint32_t cells =
+      ((4u << 20) / static_cast<uint32_t>(data_shards) + kCellBytes / 2) / kCellBytes;
   return std::clamp(cells, 1u, kMaxShardBytes / kCellBytes) * kCellBytes;
 }
 

@@ -7,9 +7,11 @@ namespace pinstripe {
 Result<Superblock> ReadSuperblock(const Result<Record>& record, std::string_view cluster_name,
                                   DriveId drive) {
   if (!record.has_value() && record.error().code() == ENOENT) {
-    return Fail(ENOENT,
-                "it has no superblock of the cluster '{}': it was never formatted (`pinstripe format` "
-                "does that), or was replaced by an empty drive", cluster_name);
+    return Fail(
+        ENOENT,
+        "it has no superblock of the cluster '{}': it was never formatted (`pinstripe format` "
+        "does that), or was replaced by an empty drive",
+        cluster_name);
   }
   if (!record.has_value()) return Failed(record.error());
   const Superblock block = TRY(Superblock::Decode(record->value.text()));
@@ -20,7 +22,8 @@ Result<Superblock> ReadSuperblock(const Result<Record>& record, std::string_view
   if (block.drive != drive) {
     return Fail(EINVAL,
                 "it is drive {} of the cluster, not drive {}: its address in the configuration is "
-                "wrong, or cables were swapped", block.drive, drive);
+                "wrong, or cables were swapped",
+                block.drive, drive);
   }
   return block;
 }

@@ -1,6 +1,6 @@
-// Who the drives say they are. A drive proves with its superblock that it is the one the configuration
-// means: swapped cables, reordered addresses, an empty replacement or another cluster's drive become an
-// error instead of corruption.
+// Who the drives say they are. A drive proves with its superblock that it is the one the
+// configuration means: swapped cables, reordered addresses, an empty replacement or another
+// cluster's drive become an error instead of corruption.
 
 #pragma once
 
@@ -16,13 +16,13 @@
 
 namespace pinstripe {
 
-// Whether `record`, or the failure to get it, is the superblock of this drive. ENOENT: there is none;
-// EINVAL: it is another drive's; EBADMSG: it cannot be read; other failures are passed on.
+// Whether `record`, or the failure to get it, is the superblock of this drive. ENOENT: there is
+// none; EINVAL: it is another drive's; EBADMSG: it cannot be read; other failures are passed on.
 Result<Superblock> ReadSuperblock(const Result<Record>& record, std::string_view cluster_name,
                                   DriveId drive);
 
-// What all drives of a cluster were found to be. Until ExpectUuid() any cluster of the right name will do.
-// Thread-safe; shared with the drives, which report to it after every connect.
+// What all drives of a cluster were found to be. Until ExpectUuid() any cluster of the right name
+// will do. Thread-safe; shared with the drives, which report to it after every connect.
 class DriveIdentities {
  public:
   explicit DriveIdentities(std::string cluster_name) : cluster_name_(std::move(cluster_name)) {}

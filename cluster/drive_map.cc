@@ -19,8 +19,8 @@ constexpr size_t kUuidBytes = 16;
 
 Status CheckFormat(uint8_t format, uint8_t known, std::string_view what) {
   if (format == known) return {};
-  return Fail(EBADMSG, "{}: format {} is not known here (known: {}); a newer version wrote it", what,
-              format, known);
+  return Fail(EBADMSG, "{}: format {} is not known here (known: {}); a newer version wrote it",
+              what, format, known);
 }
 
 // What placement relies on.
@@ -117,7 +117,8 @@ Status CheckClusterName(std::string_view name) {
   const auto allowed = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
   };
-  if (name.empty() || name.size() > kMaxNameBytes || !std::all_of(name.begin(), name.end(), allowed)) {
+  if (name.empty() || name.size() > kMaxNameBytes ||
+      !std::all_of(name.begin(), name.end(), allowed)) {
     return Fail(EINVAL, "'{}' cannot be the name of a cluster: 1 to {} characters of a-z 0-9 - _ .",
                 name, kMaxNameBytes);
   }

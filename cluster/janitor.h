@@ -1,8 +1,9 @@
-// Janitor: work on stripes that nobody waits for: erasing shards that lost a race, writing shards again
-// that were found damaged or missing. One job at a time, on a thread that exists while there is work.
+// Janitor: work on stripes that nobody waits for: erasing shards that lost a race, writing shards
+// again that were found damaged or missing. One job at a time, on a thread that exists while there
+// is work.
 //
-// The queue is bounded; what does not fit is dropped and counted: a damaged shard is found again by the
-// next read, and a shard nobody refers to is garbage like any other. Thread-safe.
+// The queue is bounded; what does not fit is dropped and counted: a damaged shard is found again by
+// the next read, and a shard nobody refers to is garbage like any other. Thread-safe.
 
 #pragma once
 
@@ -22,8 +23,8 @@ class Janitor : public std::enable_shared_from_this<Janitor> {
  public:
   explicit Janitor(Runtime& runtime);
 
-  // Waits for the job at hand, drops the others and takes no more. Called before whatever jobs refer to
-  // is destroyed; late answers of drives may hold on to the Janitor for longer.
+  // Waits for the job at hand, drops the others and takes no more. Called before whatever jobs
+  // refer to is destroyed; late answers of drives may hold on to the Janitor for longer.
   void Close();
 
   // False when closed, when the queue is full, or when a job of this name waits already.
@@ -43,10 +44,10 @@ class Janitor : public std::enable_shared_from_this<Janitor> {
   const std::shared_ptr<Signal> work_signal_;
   const std::shared_ptr<Signal> idle_signal_;
   std::mutex mutex_;
-  std::deque<Job> jobs_;        // guarded by mutex_
+  std::deque<Job> jobs_;         // guarded by mutex_
   std::set<std::string> names_;  // of what waits or is worked on; guarded by mutex_
-  bool running_ = false;        // there is a thread; guarded by mutex_
-  bool closing_ = false;        // guarded by mutex_
+  bool running_ = false;         // there is a thread; guarded by mutex_
+  bool closing_ = false;         // guarded by mutex_
 };
 
 }  // namespace pinstripe

@@ -9,8 +9,9 @@ namespace {
 
 __extension__ using Wide = unsigned __int128;
 
-// floor(2^32 log2(x)), x >= 1, as docs/format.md defines it. Squaring a number doubles its logarithm,
-// so whether the square of a mantissa in [1, 2) reaches 2 is the next binary digit of its logarithm.
+// floor(2^32 log2(x)), x >= 1, as docs/format.md defines it. Squaring a number doubles its
+// logarithm, so whether the square of a mantissa in [1, 2) reaches 2 is the next binary digit of
+// its logarithm.
 uint64_t FixedLog2(uint64_t x) {
   const int whole = 63 - std::countl_zero(x);
   uint64_t mantissa = x << (63 - whole);  // 2^63 stands for 1
@@ -63,7 +64,8 @@ std::vector<DriveId> OrderDrives(const DriveMap& map, uint32_t group, size_t nee
                                  size_t per_domain) {
   std::vector<Candidate> candidates;
   candidates.reserve(map.drives.size());
-  for (const MappedDrive& drive : map.drives) candidates.push_back({&drive, DrawLot(group, drive.id)});
+  for (const MappedDrive& drive : map.drives)
+    candidates.push_back({&drive, DrawLot(group, drive.id)});
   std::sort(candidates.begin(), candidates.end(),
             [](const Candidate& a, const Candidate& b) { return a.Before(b); });
 
@@ -89,8 +91,8 @@ const std::vector<DriveId>& Placement::Order(uint32_t group, size_t needed, size
   const std::lock_guard lock(mutex_);
   auto& order = orders_[{group, needed, per_domain}];
   if (!order) {
-    order = std::make_unique<const std::vector<DriveId>>(
-        OrderDrives(map_, group, needed, per_domain));
+    order =
+        std::make_unique<const std::vector<DriveId>>(OrderDrives(map_, group, needed, per_domain));
   }
   return *order;
 }

@@ -31,12 +31,14 @@ uint32_t StripeLayout::ShardBytesOf(uint64_t length) const {
 
 Status StripeLayout::Check() const {
   if (data_shards < 1 || geometry().shards() > kMaxShards) {
-    return Fail(EINVAL, "{} data and {} parity shards: at least one must hold data, and {} in all are "
-                "possible", data_shards, parity_shards, kMaxShards);
+    return Fail(EINVAL,
+                "{} data and {} parity shards: at least one must hold data, and {} in all are "
+                "possible",
+                data_shards, parity_shards, kMaxShards);
   }
   if (shard_bytes == 0 || shard_bytes % kCellBytes != 0 || shard_bytes > kMaxShardBytes) {
-    return Fail(EINVAL, "a shard size of {} bytes: it must be a multiple of {} up to {}", shard_bytes,
-                kCellBytes, kMaxShardBytes);
+    return Fail(EINVAL, "a shard size of {} bytes: it must be a multiple of {} up to {}",
+                shard_bytes, kCellBytes, kMaxShardBytes);
   }
   return {};
 }

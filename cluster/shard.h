@@ -1,5 +1,5 @@
-// Shard: what one drive holds of a stripe, as bytes. Its key, the descriptor in its version, and the
-// arithmetic of cells. Pure functions; docs/format.md, "Shards", has the bytes.
+// Shard: what one drive holds of a stripe, as bytes. Its key, the descriptor in its version, and
+// the arithmetic of cells. Pure functions; docs/format.md, "Shards", has the bytes.
 
 #pragma once
 

@@ -19,7 +19,8 @@ StripeRead::StripeRead(const StripeLayout& layout, uint64_t length, std::vector<
       cells_(Index(shards_) * columns_),
       failures_(Index(shards_)) {
   for (const CellRange& range : wanted_) {
-    for (uint32_t cell = range.first; cell <= range.last; ++cell) At(range.shard, cell).wanted = true;
+    for (uint32_t cell = range.first; cell <= range.last; ++cell)
+      At(range.shard, cell).wanted = true;
   }
   for (int shard : without) {
     for (uint32_t cell = 0; cell < columns_; ++cell) At(shard, cell).state = State::kLost;
@@ -71,7 +72,8 @@ void StripeRead::ChooseCells(uint32_t column, std::vector<bool>& chosen) {
   int expected = CountInColumn(column, {State::kAsked, State::kGood});
   // A stripe that cannot be read any more is asked for completely, to learn whether it exists.
   const bool is_lost = IsLost(column);
-  if (!is_lost && !CanCompute(column)) return;  // what is late may still come, and nothing else helps
+  if (!is_lost && !CanCompute(column))
+    return;  // what is late may still come, and nothing else helps
   const int enough = is_lost ? shards_ : layout_.data_shards;
   for (int shard = 0; shard < shards_ && expected < enough; ++shard) {
     CellEntry& cell = At(shard, column);
@@ -150,7 +152,8 @@ void StripeRead::Answer(const CellRange& question, Result<Record> record) {
     entry.state = good[i] ? State::kGood : State::kLost;
     if (!good[i]) continue;
     any_good = true;
-    entry.bytes = record->value.bytes().subspan(size_t{i} * kCellBytes, CellSize(shard_bytes_, cell));
+    entry.bytes =
+        record->value.bytes().subspan(size_t{i} * kCellBytes, CellSize(shard_bytes_, cell));
   }
   if (any_good) values_.push_back(record->value);
   if (status.ok() || status.code() == EBADMSG) return;
@@ -230,8 +233,8 @@ Status StripeRead::Failure() const {
   int readable = shards_;  // in the column that is worst off
   for (const CellRange& range : wanted_) {
     for (uint32_t cell = range.first; cell <= range.last; ++cell) {
-      readable = std::min(
-          readable, CountInColumn(cell, {State::kUnasked, State::kAsked, State::kGood}));
+      readable =
+          std::min(readable, CountInColumn(cell, {State::kUnasked, State::kAsked, State::kGood}));
     }
   }
   std::string reasons;
@@ -239,9 +242,8 @@ Status StripeRead::Failure() const {
   for (int shard = 0; shard < shards_; ++shard) {
     const auto& failure = failures_[Index(shard)];
     const auto row = cells_.begin() + static_cast<ptrdiff_t>(Index(shard) * columns_);
-    const bool late = std::any_of(row, row + columns_, [](const CellEntry& cell) {
-      return cell.state == State::kLate;
-    });
+    const bool late = std::any_of(row, row + columns_,
+                                  [](const CellEntry& cell) { return cell.state == State::kLate; });
     if (failure) {
       reasons += fmt::format("; shard {}: {}", shard, failure->message());
       absent += failure->code() == ENOENT;

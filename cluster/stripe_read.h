@@ -1,10 +1,9 @@
-// StripeRead: what one read of a stripe has, has asked for and still needs, as a table of cells: a row
-// for each shard, a column for each 64 KiB. Reed-Solomon works byte by byte, so every column is
+// StripeRead: what one read of a stripe has, has asked for and still needs, as a table of cells: a
+// row for each shard, a column for each 64 KiB. Reed-Solomon works byte by byte, so every column is
 // coded for itself: any k good cells of a column give back the others.
 //
-// A plan, without I/O: it is told what arrived, failed or is late, and says what to ask for next. The
-// caller owns time and drives. Every cell it hands out was checked against its sum.
-// One thread.
+// A plan, without I/O: it is told what arrived, failed or is late, and says what to ask for next.
+// The caller owns time and drives. Every cell it hands out was checked against its sum. One thread.
 
 #pragma once
 
@@ -69,7 +68,7 @@ class StripeRead {
     return cells_[Index(shard) * columns_ + cell];
   }
   int CountInColumn(uint32_t column, std::initializer_list<State> states) const;
-  bool Needs(uint32_t column) const;     // a wanted cell is neither here nor expected in time
+  bool Needs(uint32_t column) const;       // a wanted cell is neither here nor expected in time
   bool CanCompute(uint32_t column) const;  // k cells may still come together
   bool IsLost(uint32_t column) const;      // a wanted cell will not come, nor can it be computed
   bool OnlyAbsencesSoFar() const;

@@ -60,9 +60,9 @@ Result<std::vector<DriveId>> StripeStore::Impl::Locate(const StripeId& id,
                                                        const StripeLayout& layout,
                                                        const StripePlace& place) {
   TRY(layout.Check());
-  std::vector<DriveId> places = TRY_CONTEXT(
-      drives.StripeDrives(place.epoch, id.object, id.block, layout.geometry()), "{}",
-      DescribeStripe(id));
+  std::vector<DriveId> places =
+      TRY_CONTEXT(drives.StripeDrives(place.epoch, id.object, id.block, layout.geometry()), "{}",
+                  DescribeStripe(id));
   const auto shards = static_cast<size_t>(layout.geometry().shards());
   if (places.size() < shards) {
     return Fail(EIO, "{}: {} drives in epoch {}, but {} shards", DescribeStripe(id), places.size(),
@@ -161,8 +161,7 @@ class StripeStore::Impl::Reading {
     const Time now = impl_.runtime.Now();
     questions_.push_back({i, range, now});
     drive->Get(ShardKey(impl_.options.prefix, read.id, range.shard),
-               {range.first * kCellBytes,
-                RangeBytes(read.layout.ShardBytesOf(read.length), range)},
+               {range.first * kCellBytes, RangeBytes(read.layout.ShardBytesOf(read.length), range)},
                std::min(deadline_, now + impl_.options.drive_timeout),
                gather_.Ask(questions_.size() - 1));
   }
@@ -232,8 +231,9 @@ Result<StripeStore::Impl::PlannedRead> StripeStore::Impl::Prepare(
   }
   StripeRead plan(request.layout, request.length,
                   CellsOf(request.layout, request.length, request.offset, request.out.size()));
-  return PlannedRead{request.id, request.layout, request.length, std::move(places), std::move(plan),
-                     TRY(codecs.For(request.layout.geometry()))};
+  return PlannedRead{request.id,      request.layout,
+                     request.length,  std::move(places),
+                     std::move(plan), TRY(codecs.For(request.layout.geometry()))};
 }
 
 // Has the shards written again that a read found damaged or missing, and counts them.
@@ -253,10 +253,9 @@ void StripeStore::Impl::RepairWhatWasFound(const PlannedRead& read) {
     if (!read.status.ok()) continue;  // there is nothing to compute it from
 
     const uint32_t cells = CellCount(read.layout.ShardBytesOf(read.length));
-    const auto again = std::make_shared<PlannedRead>(
-        PlannedRead{read.id, read.layout, read.length, read.places,
-                    StripeRead(read.layout, read.length, {{shard, 0, cells - 1}}, {shard}),
-                    read.codec});
+    const auto again = std::make_shared<PlannedRead>(PlannedRead{
+        read.id, read.layout, read.length, read.places,
+        StripeRead(read.layout, read.length, {{shard, 0, cells - 1}}, {shard}), read.codec});
     janitor->Add("write again " + ShardKey(options.prefix, read.id, shard),
                  [this, again, shard, damaged] {
                    const Status status = WriteShardAgain(*again, shard, damaged);
@@ -273,8 +272,8 @@ void StripeStore::Impl::RepairWhatWasFound(const PlannedRead& read) {
   }
 }
 
-// Computes one shard from others, puts it where it belongs and reads it back: what is counted as written
-// again is known to be good.
+// Computes one shard from others, puts it where it belongs and reads it back: what is counted as
+// written again is known to be good.
 Status StripeStore::Impl::WriteShardAgain(PlannedRead& read, int shard, bool damaged) {
   const std::string key = ShardKey(options.prefix, read.id, shard);
   const DriveId id = read.places[static_cast<size_t>(shard)];
@@ -311,7 +310,8 @@ Status StripeStore::Impl::WriteShardAgain(PlannedRead& read, int shard, bool dam
   auto record = std::move(gets.Next(Time::max())->value);
   if (!record.has_value()) return record.error();
   counters.bytes_fetched += record->value.size();
-  if (record->version != descriptor.Encode() || Crc32c(record->value) != ShardSum(descriptor, size)) {
+  if (record->version != descriptor.Encode() ||
+      Crc32c(record->value) != ShardSum(descriptor, size)) {
     return Fail(EBADMSG, "{}: what was written does not read back", drive->name());
   }
   ++counters.rewritten_shards;
@@ -410,9 +410,7 @@ std::set<DriveId> StripeStore::Flush(const std::set<DriveId>& drives) {
   return failed;
 }
 
-bool StripeStore::WaitForRepairs(Time deadline) {
-  return impl_->janitor->WaitUntilIdle(deadline);
-}
+bool StripeStore::WaitForRepairs(Time deadline) { return impl_->janitor->WaitUntilIdle(deadline); }
 
 StripeCounters StripeStore::counters() const { return impl_->counters.Load(); }
 

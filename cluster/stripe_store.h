@@ -1,16 +1,19 @@
 // Stripes: a block of bytes, erasure-coded into k+m shards on k+m drives.
 //
-// Stripes are written once: a shard's key holds object, block, write id and shard index, and a write id
-// is never used again. So no shard is ever overwritten, and a write that dies half-way can hurt nothing
-// that was acknowledged before it.
+// Stripes are written once: a shard's key holds object, block, write id and shard index, and a
+// write id is never used again. So no shard is ever overwritten, and a write that dies half-way can
+// hurt nothing that was acknowledged before it.
 //
 // The promises:
-//   - A write is acknowledged when at least Options::min_redundancy + k shards (k+1 by default) are on
+//   - A write is acknowledged when at least Options::min_redundancy + k shards (k+1 by default) are
+//   on
 //     distinct drives. A shard whose home is away goes to a spare first; the answer says where.
-//   - A read returns exactly the bytes that were written, or fails: every byte handed up was checked
-//     against the CRC32C of its cell. Only the cells that hold the wanted bytes are fetched. A missing,
-//     slow or damaged shard is replaced by any k others.
-//   - An expected shard that is not there is a loss, never a hole: too many of them are EIO, and the
+//   - A read returns exactly the bytes that were written, or fails: every byte handed up was
+//   checked
+//     against the CRC32C of its cell. Only the cells that hold the wanted bytes are fetched. A
+//     missing, slow or damaged shard is replaced by any k others.
+//   - An expected shard that is not there is a loss, never a hole: too many of them are EIO, and
+//   the
 //     message names drives and reasons. A shard found damaged or missing on a drive that answers is
 //     written again at once, counted and logged.
 // tests/sim/stripe_store_sim_test.cc holds the class to them.
@@ -37,7 +40,8 @@ namespace pinstripe {
 inline constexpr uint32_t kCellBytes = 64 << 10;
 inline constexpr uint32_t kMaxShardBytes = 1 << 20;
 
-// How blocks are coded. k = 1 is replication. shard_bytes is a multiple of kCellBytes, at most 1 MiB.
+// How blocks are coded. k = 1 is replication. shard_bytes is a multiple of kCellBytes, at most 1
+// MiB.
 struct StripeLayout {
   uint8_t data_shards = 0;
   uint8_t parity_shards = 0;
@@ -66,16 +70,16 @@ struct StripePlace {
     DriveId drive = 0;  // 0: this shard was not stored; it waits for repair, which puts it home
     friend bool operator==(const Moved&, const Moved&) = default;
   };
-  Epoch epoch = 0;            // under which homes are computed
-  std::vector<Moved> moved;   // shards that are not at home, ascending by shard
+  Epoch epoch = 0;           // under which homes are computed
+  std::vector<Moved> moved;  // shards that are not at home, ascending by shard
   friend bool operator==(const StripePlace&, const StripePlace&) = default;
 };
 
-// A block to be written: room for k data shards followed by m parity shards in one piece, so that no
-// byte is copied between the host's call and the socket. Data beyond the length given to StartWrite, up
-// to the end of the last shard, is zeroed by it. Once given to StartWrite, a buffer is not written to
-// again while anybody else refers to it: a slow drive may still be sending from it. With k = 1 the
-// copies are sent from the data itself, and there is no parity().
+// A block to be written: room for k data shards followed by m parity shards in one piece, so that
+// no byte is copied between the host's call and the socket. Data beyond the length given to
+// StartWrite, up to the end of the last shard, is zeroed by it. Once given to StartWrite, a buffer
+// is not written to again while anybody else refers to it: a slow drive may still be sending from
+// it. With k = 1 the copies are sent from the data itself, and there is no parity().
 class StripeBuffer {
  public:
   explicit StripeBuffer(const StripeLayout& layout);
@@ -125,10 +129,12 @@ struct StripeCounters {
 class StripeStore {
  public:
   struct Options {
-    std::string prefix;       // of all keys: ClusterPrefix(name)
-    int min_redundancy = 1;   // shards beyond k that make a write acknowledged; at most m of the layout
-    Duration timeout = std::chrono::seconds(20);         // for a whole call
-    Duration drive_timeout = std::chrono::seconds(5);    // for one request, before it counts as failed
+    std::string prefix;  // of all keys: ClusterPrefix(name)
+    int min_redundancy =
+        1;  // shards beyond k that make a write acknowledged; at most m of the layout
+    Duration timeout = std::chrono::seconds(20);  // for a whole call
+    Duration drive_timeout =
+        std::chrono::seconds(5);  // for one request, before it counts as failed
     // A shard this late is read from others; later where drives have been answering slowly.
     Duration hedge_after = std::chrono::milliseconds(250);
     Duration spare_after = std::chrono::seconds(2);  // a put this late goes to a spare, too
@@ -137,8 +143,8 @@ class StripeStore {
   StripeStore(Runtime& runtime, DriveDirectory& drives, Options options);
   ~StripeStore();
 
-  // A write under way; does not outlive the store, and is used by one thread at a time. Destroying it
-  // without Wait() is allowed: what was stored is removed again.
+  // A write under way; does not outlive the store, and is used by one thread at a time. Destroying
+  // it without Wait() is allowed: what was stored is removed again.
   class PendingWrite {
    public:
     virtual ~PendingWrite() = default;
@@ -153,9 +159,9 @@ class StripeStore {
                                            uint64_t length,
                                            Durability durability = Durability::kWriteBack);
 
-  // ENOENT when every one of the k+m drives says that it has no such shard: the stripe was deleted, as
-  // happens to a reader whose file was replaced. Anything else that keeps it from being read is EIO,
-  // a deletion that is still going on or left something behind included.
+  // ENOENT when every one of the k+m drives says that it has no such shard: the stripe was deleted,
+  // as happens to a reader whose file was replaced. Anything else that keeps it from being read is
+  // EIO, a deletion that is still going on or left something behind included.
   Status Read(const StripeReadRequest& request);
 
   // All at once, in the time of the slowest. The first failure is the answer.
@@ -173,8 +179,8 @@ class StripeStore {
   // drives that failed to.
   std::set<DriveId> Flush(const std::set<DriveId>& drives);
 
-  // Waits until shards that were found bad are written again and unused ones erased, or failed to be;
-  // false when the deadline comes first.
+  // Waits until shards that were found bad are written again and unused ones erased, or failed to
+  // be; false when the deadline comes first.
   bool WaitForRepairs(Time deadline);
 
   StripeCounters counters() const;

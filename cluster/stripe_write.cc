@@ -14,8 +14,8 @@
 namespace pinstripe {
 namespace {
 
-// Every put of one write, so that in the end those that are in nobody's block map can be erased, also
-// when they are answered after that. Shared with the callbacks of the puts; thread-safe.
+// Every put of one write, so that in the end those that are in nobody's block map can be erased,
+// also when they are answered after that. Shared with the callbacks of the puts; thread-safe.
 class PutLedger {
  public:
   using Erase = std::function<void(DriveId, const std::string& key)>;
@@ -89,8 +89,8 @@ void EraseShard(StripeContext& context, DriveId id, const std::string& key) {
 
 class StripeWrite final : public StripeStore::PendingWrite {
  public:
-  StripeWrite(StripeContext& context, const StripeId& id,
-              std::shared_ptr<StripeBuffer> buffer, uint64_t length, Durability durability)
+  StripeWrite(StripeContext& context, const StripeId& id, std::shared_ptr<StripeBuffer> buffer,
+              uint64_t length, Durability durability)
       : context_(context),
         id_(id),
         layout_(buffer->layout()),
@@ -181,8 +181,8 @@ class StripeWrite final : public StripeStore::PendingWrite {
     } else {
       std::vector<MutableBytes> parity;
       for (int i = k; i < n; ++i) {
-        parity.push_back(buffer_->parity().subspan(static_cast<size_t>(i - k) * shard_bytes_,
-                                                   shard_bytes_));
+        parity.push_back(
+            buffer_->parity().subspan(static_cast<size_t>(i - k) * shard_bytes_, shard_bytes_));
       }
       codec.Encode(shards, parity);
       shards.insert(shards.end(), parity.begin(), parity.end());
@@ -190,8 +190,8 @@ class StripeWrite final : public StripeStore::PendingWrite {
     for (int i = 0; i < n; ++i) {
       const Bytes bytes = shards[static_cast<size_t>(i)];
       const ShardDescriptor descriptor = DescribeShard(layout_, length_, i, bytes);
-      shards_.push_back({Slice(bytes), descriptor.Encode(),
-                         RecordTag(ShardSum(descriptor, shard_bytes_))});
+      shards_.push_back(
+          {Slice(bytes), descriptor.Encode(), RecordTag(ShardSum(descriptor, shard_bytes_))});
     }
   }
 
@@ -264,18 +264,18 @@ class StripeWrite final : public StripeStore::PendingWrite {
   }
 
   size_t Stored() const {
-    return static_cast<size_t>(std::count_if(shards_.begin(), shards_.end(), [](const Shard& shard) {
-      return shard.stored_on != 0;
-    }));
+    return static_cast<size_t>(std::count_if(
+        shards_.begin(), shards_.end(), [](const Shard& shard) { return shard.stored_on != 0; }));
   }
 
   size_t Needed() const {
     return static_cast<size_t>(layout_.data_shards) +
-           static_cast<size_t>(std::min<int>(context_.options.min_redundancy, layout_.parity_shards));
+           static_cast<size_t>(
+               std::min<int>(context_.options.min_redundancy, layout_.parity_shards));
   }
 
-  // Whether waiting longer can store a shard that is not stored. Late answers are waited for only as
-  // long as there are too few shards.
+  // Whether waiting longer can store a shard that is not stored. Late answers are waited for only
+  // as long as there are too few shards.
   bool CanImprove() const {
     const bool enough = Stored() >= Needed();
     return std::any_of(attempts_.begin(), attempts_.end(), [&](const Attempt& attempt) {
@@ -365,8 +365,8 @@ class StripeWrite final : public StripeStore::PendingWrite {
   const std::shared_ptr<StripeBuffer> buffer_;
   Gather<Status> gather_;
   const std::shared_ptr<PutLedger> ledger_;
-  Status status_;               // why it could not be begun
-  Status conflict_;             // the write id was used before, for other bytes
+  Status status_;    // why it could not be begun
+  Status conflict_;  // the write id was used before, for other bytes
   StripePlace place_;
   std::vector<DriveId> order_;  // homes, then spares
   size_t next_spare_ = 0;       // in order_; so no drive is given two shards
@@ -379,7 +379,8 @@ class StripeWrite final : public StripeStore::PendingWrite {
 std::unique_ptr<StripeStore::PendingWrite> StartStripeWrite(StripeContext& context,
                                                             const StripeId& id,
                                                             std::shared_ptr<StripeBuffer> buffer,
-                                                            uint64_t length, Durability durability) {
+                                                            uint64_t length,
+                                                            Durability durability) {
   auto write = std::make_unique<StripeWrite>(context, id, std::move(buffer), length, durability);
   write->Start();
   return write;

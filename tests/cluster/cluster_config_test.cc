@@ -123,14 +123,17 @@ TEST_F(ClusterConfigTest, EverythingCanBeSaid) {
 }
 
 TEST_F(ClusterConfigTest, EveryMistakeIsNamedByFileLineAndReason) {
-  EXPECT_EQ(Refusal("[cluster]\nname = 'Home'\n" + kSmall.substr(kSmall.find("[layout]")) + Drives(6)),
-            "cluster.toml:2: 'Home' cannot be the name of a cluster: 1 to 32 characters of a-z 0-9 - _ .");
+  EXPECT_EQ(
+      Refusal("[cluster]\nname = 'Home'\n" + kSmall.substr(kSmall.find("[layout]")) + Drives(6)),
+      "cluster.toml:2: 'Home' cannot be the name of a cluster: 1 to 32 characters of a-z 0-9 - _ "
+      ".");
   EXPECT_EQ(Refusal(kSmall + "shard_sise = 1\n" + Drives(6)),
             "cluster.toml:6: 'shard_sise' in [layout] is not an option known here");
   EXPECT_EQ(Refusal(kSmall + Drives(5)),
             "cluster.toml:4: 4 data and 2 parity shards need 6 drives, but only 5 are listed");
-  EXPECT_EQ(Refusal(kSmall + "shard_size = '100 KiB'\n" + Drives(6)),
-            "cluster.toml:6: a shard size of 102400 bytes: it must be a multiple of 65536 up to 1048576");
+  EXPECT_EQ(
+      Refusal(kSmall + "shard_size = '100 KiB'\n" + Drives(6)),
+      "cluster.toml:6: a shard size of 102400 bytes: it must be a multiple of 65536 up to 1048576");
   EXPECT_EQ(Refusal(kSmall + "min_redundancy = 3\n" + Drives(6)),
             "cluster.toml:6: min_redundancy is 3, but with 2 parity shards it must be 0 to 2");
   EXPECT_EQ(Refusal(kSmall + "[registers]\nreplicas = 4\n" + Drives(6)),
@@ -148,7 +151,8 @@ TEST_F(ClusterConfigTest, EveryMistakeIsNamedByFileLineAndReason) {
   EXPECT_EQ(Refusal(kSmall + Drives(6) + "[[drive]]\nid = 7\naddress = 'h:8002'\n"),
             "cluster.toml:26: drive 7 has the address h:8002 of drive 2");
   EXPECT_EQ(Refusal(kSmall + Drives(6) + "[[drive]]\nid = 7\naddress = 'host'\n"),
-            "cluster.toml:26: drive 7: 'host' is not an address: write host:port, or [address]:port for IPv6");
+            "cluster.toml:26: drive 7: 'host' is not an address: write host:port, or "
+            "[address]:port for IPv6");
   EXPECT_EQ(Refusal(kSmall + Drives(6) + "[[drive]]\nid = 7\n"),
             "cluster.toml:24: 'address' in [drive] is required");
   EXPECT_EQ(Refusal(kSmall), "cluster.toml:1: no [[drive]] is listed");
@@ -165,9 +169,11 @@ TEST_F(ClusterConfigTest, AnAddressIsAHostAndAPort) {
     const std::string drive = fmt::format("[[drive]]\nid = 7\naddress = '{}'\n", good);
     EXPECT_EQ(Refusal(kSmall + Drives(6) + drive), "accepted") << good;
   }
-  for (const char* bad : {"", ":1", "h:", "h:0", "h:65536", "h:1x", "fe80::1:8123", "[]:1", "h h:1", "h:-1"}) {
+  for (const char* bad :
+       {"", ":1", "h:", "h:0", "h:65536", "h:1x", "fe80::1:8123", "[]:1", "h h:1", "h:-1"}) {
     const std::string drive = fmt::format("[[drive]]\nid = 7\naddress = '{}'\n", bad);
-    EXPECT_NE(Refusal(kSmall + Drives(6) + drive).find("is not an address"), std::string::npos) << bad;
+    EXPECT_NE(Refusal(kSmall + Drives(6) + drive).find("is not an address"), std::string::npos)
+        << bad;
   }
 }
 
@@ -176,9 +182,11 @@ TEST_F(ClusterConfigTest, KeysThatOthersCanReadAreRefused) {
     WriteCredentials("", mode);
     const Status status = Load(kSmall + Drives(6)).error();
     EXPECT_EQ(status.code(), EACCES);
-    EXPECT_EQ(WithoutFolder(status.message()),
-              fmt::format("credentials.toml has mode {:04o}, so others can reach the keys in it: run "
-                          "`chmod 0600 credentials.toml`", mode));
+    EXPECT_EQ(
+        WithoutFolder(status.message()),
+        fmt::format("credentials.toml has mode {:04o}, so others can reach the keys in it: run "
+                    "`chmod 0600 credentials.toml`",
+                    mode));
   }
 }
 
@@ -227,7 +235,8 @@ TEST_F(ClusterConfigTest, CheckFindsTheImpossibleCombinations) {
   EXPECT_TRUE(refuses([](ClusterConfig& config) { config.drives.clear(); }));
   EXPECT_TRUE(refuses([](ClusterConfig& config) { config.drives[0].id = 0; }));
   EXPECT_TRUE(refuses([](ClusterConfig& config) { config.drives[0].id = 2; }));
-  EXPECT_TRUE(refuses([](ClusterConfig& config) { std::swap(config.drives[0], config.drives[1]); }));
+  EXPECT_TRUE(
+      refuses([](ClusterConfig& config) { std::swap(config.drives[0], config.drives[1]); }));
   EXPECT_TRUE(refuses([](ClusterConfig& config) { config.drives[0].addresses.clear(); }));
   EXPECT_TRUE(refuses([](ClusterConfig& config) { config.drives[0].weight = 0; }));
   EXPECT_TRUE(refuses([](ClusterConfig& config) { config.drives[0].domain.assign(300, 'x'); }));

@@ -52,7 +52,8 @@ class ClusterTest : public testing::Test {
   }
   void Put(DriveId drive, const std::string& key, const std::string& value) {
     Gather<Status> gather(sim_);
-    machines_.memory(drive).Put({.key = key, .value = SharedBytes(value)}, Time::max(), gather.Ask(0));
+    machines_.memory(drive).Put({.key = key, .value = SharedBytes(value)}, Time::max(),
+                                gather.Ask(0));
     ASSERT_OK(gather.Next(Time::max())->value);
   }
   Superblock SuperblockOf(DriveId drive) {
@@ -131,8 +132,9 @@ TEST_F(ClusterTest, NoDriveAtAllIsAClearFailure) {
   const Time begin = sim_.Now();
   const Status status = machines_.Open().error();
   EXPECT_EQ(status.code(), EIO);
-  ExpectMessage(status, "no drive of the cluster 'test' answers; are they running, and are the "
-                        "addresses in cluster.toml right? drive 1 (memory:1): ");
+  ExpectMessage(status,
+                "no drive of the cluster 'test' answers; are they running, and are the "
+                "addresses in cluster.toml right? drive 1 (memory:1): ");
   EXPECT_LE(sim_.Now() - begin, seconds(11));
 }
 
@@ -157,8 +159,9 @@ TEST_F(ClusterTest, FormattingThatWasNotFinishedSaysSo) {
   const std::string prefix = ClusterPrefix("test") + "R";
   for (DriveId id = 1; id <= 8; ++id) {
     Gather<Status> gather(sim_);
-    machines_.memory(id).Delete(prefix + Writer().U32(kMapGroup).Raw("M").U32(1).Take(), Expected::Any(),
-                                Durability::kWriteBack, Time::max(), gather.Ask(0));
+    machines_.memory(id).Delete(prefix + Writer().U32(kMapGroup).Raw("M").U32(1).Take(),
+                                Expected::Any(), Durability::kWriteBack, Time::max(),
+                                gather.Ask(0));
     gather.Next(Time::max());
   }
   const Status status = machines_.Open().error();
@@ -301,7 +304,8 @@ TEST_F(ClusterTest, SpaceIsNetOfParity) {
   const auto space = (*cluster)->Space();
   ASSERT_OK(space);
   EXPECT_EQ(space->raw_bytes, 8 * MemoryStore::kDefaultCapacity);
-  EXPECT_NEAR(static_cast<double>(space->usable_bytes), static_cast<double>(space->raw_bytes) * 4 / 6, 10);
+  EXPECT_NEAR(static_cast<double>(space->usable_bytes),
+              static_cast<double>(space->raw_bytes) * 4 / 6, 10);
   EXPECT_LE(space->usable_free_bytes, space->usable_bytes);
 
   // A drive that goes away keeps its last figures; nobody at all is a failure.

@@ -31,15 +31,34 @@ Superblock SmallSuperblock() {
 // These bytes are the format. If a test here fails, drives written yesterday cannot be read today.
 TEST(DriveMap, ItsBytesNeverChange) {
   EXPECT_EQ(Hex(AsBytes(SmallMap().Encode())),
-            "01" "00000003" "00000200" "01" "02"
-            "0001" "00000064" "01" "06" "7261636b2d61"
-            "0007" "00100000" "02" "00");
+            "01"
+            "00000003"
+            "00000200"
+            "01"
+            "02"
+            "0001"
+            "00000064"
+            "01"
+            "06"
+            "7261636b2d61"
+            "0007"
+            "00100000"
+            "02"
+            "00");
 }
 
 TEST(Superblock, ItsBytesNeverChange) {
   EXPECT_EQ(Hex(AsBytes(SmallSuperblock().Encode())),
-            "01" "04" "686f6d65" "30313233343536373839616263646566" "0102"
-            "0000000000000001" "03" "0001" "0002" "0102");
+            "01"
+            "04"
+            "686f6d65"
+            "30313233343536373839616263646566"
+            "0102"
+            "0000000000000001"
+            "03"
+            "0001"
+            "0002"
+            "0102");
 }
 
 TEST(DriveMap, ReadsBackAsWritten) {
@@ -130,16 +149,16 @@ TEST(ClusterName, IsShortAndPlain) {
   EXPECT_TRUE(CheckClusterName("a").ok());
   EXPECT_TRUE(CheckClusterName("cern-t2_0.9").ok());
   EXPECT_TRUE(CheckClusterName(std::string(32, 'x')).ok());
-  for (const std::string& name : {std::string(), std::string(33, 'x'), std::string("Upper"),
-                                 std::string("with space"), std::string("a/b"), std::string("a\0b", 3),
-                                 std::string("\xc3\xa9")}) {
+  for (const std::string& name :
+       {std::string(), std::string(33, 'x'), std::string("Upper"), std::string("with space"),
+        std::string("a/b"), std::string("a\0b", 3), std::string("\xc3\xa9")}) {
     EXPECT_EQ(CheckClusterName(name).code(), EINVAL) << name;
   }
 }
 
-// Defect 5 of the ancestor: clusters on shared drives damaged each other when one's name was a prefix of
-// the other's. The length comes first, so no prefix is a prefix of another, and no range of keys of one
-// cluster holds keys of the other.
+// Defect 5 of the ancestor: clusters on shared drives damaged each other when one's name was a
+// prefix of the other's. The length comes first, so no prefix is a prefix of another, and no range
+// of keys of one cluster holds keys of the other.
 TEST(ClusterName, NoPrefixIsAPrefixOfAnother) {
   const std::vector<std::string> names = {"a", "ab", "abc", "a-", "a.b", "aS", "b"};
   for (const std::string& a : names) {

@@ -131,8 +131,8 @@ TEST(Placement, DrainingDrivesComeLast) {
   }
 }
 
-// Goal: the rule about failure domains, on every map small enough to try. Method: all assignments of five
-// drives to up to three domains or none, all sizes of the rule.
+// Goal: the rule about failure domains, on every map small enough to try. Method: all assignments
+// of five drives to up to three domains or none, all sizes of the rule.
 TEST(Placement, DomainsGiveNoMoreThanTheyMayWhereThatIsPossible) {
   Gen gen;
   while (gen.Next()) {

@@ -14,14 +14,25 @@ TEST(Shard, ItsKeyAndDescriptorNeverChange) {
   StripeId id{0x1122334455667788, 3, {}};
   for (size_t i = 0; i < 16; ++i) id.write[i] = static_cast<uint8_t>(0xa0 + i);
   EXPECT_EQ(Hex(AsBytes(ShardKey(ClusterPrefix("home"), id, 5))),
-            "04686f6d65" "44" "1122334455667788" "0000000000000003"
-            "a0a1a2a3a4a5a6a7a8a9aaabacadaeaf" "05");
+            "04686f6d65"
+            "44"
+            "1122334455667788"
+            "0000000000000003"
+            "a0a1a2a3a4a5a6a7a8a9aaabacadaeaf"
+            "05");
 
   const ShardDescriptor descriptor =
       DescribeShard({2, 1, 64 * kKiB}, 100, 0, AsBytes("123456789" + std::string(55, '\0')));
   EXPECT_EQ(descriptor.cell_sums.size(), 1u);
   EXPECT_EQ(Hex(AsBytes(ShardDescriptor{4, 2, 1, 300, 0x91e01de, {0xe3069283, 7}}.Encode())),
-            "01" "04" "02" "01" "0000012c" "091e01de" "e3069283" "00000007");
+            "01"
+            "04"
+            "02"
+            "01"
+            "0000012c"
+            "091e01de"
+            "e3069283"
+            "00000007");
 }
 
 TEST(Shard, ABlockIsCutIntoEqualShardsOfWholeLines) {
@@ -42,8 +53,8 @@ TEST(Shard, ALayoutHasBounds) {
   EXPECT_EQ((StripeLayout{4, 2, 2 * kMaxShardBytes}).Check().code(), EINVAL);
 }
 
-// A block of 100 bytes under 2+1: shards of 64, of which the second holds 36 bytes and 28 zeros. The
-// Adler-32 is over what was written, so that a file's sum can be combined from its shards'.
+// A block of 100 bytes under 2+1: shards of 64, of which the second holds 36 bytes and 28 zeros.
+// The Adler-32 is over what was written, so that a file's sum can be combined from its shards'.
 TEST(Shard, TheAdlerSumLeavesOutTheZerosThatWereAdded) {
   const StripeLayout layout{2, 1, kCellBytes};
   const std::string block = std::string(64, 'x') + std::string(36, 'y') + std::string(28, '\0');

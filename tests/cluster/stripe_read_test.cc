@@ -37,8 +37,8 @@ struct Stripe {
     const Buffer& shard = shards[static_cast<size_t>(range.shard)];
     const auto size = static_cast<uint32_t>(shard.size());
     return {DescribeShard(layout, length, range.shard, shard).Encode(), "",
-            SharedBytes(Buffer::CopyOf(shard.bytes().subspan(size_t{range.first} * kCellBytes,
-                                                             RangeBytes(size, range))))};
+            SharedBytes(Buffer::CopyOf(
+                shard.bytes().subspan(size_t{range.first} * kCellBytes, RangeBytes(size, range))))};
   }
 
   StripeLayout layout;
@@ -99,8 +99,9 @@ TEST(StripeRead, WhatIsLateIsStillHopedFor) {
   EXPECT_TRUE(read.Succeeded());
 }
 
-// Goal: whatever each shard answers, and in whatever order, the plan ends with the right bytes or an honest
-// failure. Method: all combinations of good, absent, away, damaged, cut short and late for 3+2.
+// Goal: whatever each shard answers, and in whatever order, the plan ends with the right bytes or
+// an honest failure. Method: all combinations of good, absent, away, damaged, cut short and late
+// for 3+2.
 TEST(StripeRead, EndsWithTheRightBytesOrAnHonestFailure) {
   enum Kind { kGood, kAbsent, kAway, kRotten, kShort, kLateButGood, kKinds };
   const Stripe stripe(k32, k32.block_bytes());
@@ -153,7 +154,8 @@ TEST(StripeRead, EndsWithTheRightBytesOrAnHonestFailure) {
       }
     } else {
       ASSERT_TRUE(read.Hopeless());
-      ASSERT_EQ(read.Failure().code(), count(kAbsent) == 5 ? ENOENT : EIO) << read.Failure().message();
+      ASSERT_EQ(read.Failure().code(), count(kAbsent) == 5 ? ENOENT : EIO)
+          << read.Failure().message();
     }
   }
 }

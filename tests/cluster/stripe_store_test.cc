@@ -119,11 +119,16 @@ TEST_F(StripeStoreTest, ReadsWhatWasWritten) {
 TEST_F(StripeStoreTest, AnyPartOfAnyLengthUnderAnyGeometryReadsBack) {
   std::mt19937 random(7);
   uint64_t block = 0;
-  for (const StripeLayout& layout : {StripeLayout{1, 0, kCellBytes}, {1, 2, 128 * kKiB}, {2, 1, kCellBytes},
-                                     {4, 2, 256 * kKiB}, {5, 3, 192 * kKiB}}) {
+  for (const StripeLayout& layout : {StripeLayout{1, 0, kCellBytes},
+                                     {1, 2, 128 * kKiB},
+                                     {2, 1, kCellBytes},
+                                     {4, 2, 256 * kKiB},
+                                     {5, 3, 192 * kKiB}}) {
     const uint64_t whole = layout.block_bytes();
-    for (const uint64_t length : {uint64_t{1}, uint64_t{64}, uint64_t{65}, whole / 2 + 1, whole - 1, whole}) {
-      SCOPED_TRACE(fmt::format("{}+{}, {} bytes", layout.data_shards, layout.parity_shards, length));
+    for (const uint64_t length :
+         {uint64_t{1}, uint64_t{64}, uint64_t{65}, whole / 2 + 1, whole - 1, whole}) {
+      SCOPED_TRACE(
+          fmt::format("{}+{}, {} bytes", layout.data_shards, layout.parity_shards, length));
       const StripeId id{1, block++, {}};
       const std::string data = RandomText(length, static_cast<uint32_t>(block));
       const Result<StripePlace> place = Write(id, data, layout);
@@ -188,7 +193,8 @@ TEST_F(StripeStoreTest, SurvivesEveryLossOfMDrivesAndNamesMore) {
     if (lost <= 2) {
       ASSERT_OK(text);
       ASSERT_TRUE(*text == data);
-      ASSERT_TRUE(*Read(id_, *place, data.size(), 140 * kKiB, 50 * kKiB) == data.substr(140 * kKiB, 50 * kKiB));
+      ASSERT_TRUE(*Read(id_, *place, data.size(), 140 * kKiB, 50 * kKiB) ==
+                  data.substr(140 * kKiB, 50 * kKiB));
     } else {
       ASSERT_FAILS(text, EIO);
     }
@@ -203,10 +209,12 @@ TEST_F(StripeStoreTest, AFailureNamesTheDrivesAndTheReasons) {
   const Status status = Read(id_, *place, 5, 0, 5).error();
   EXPECT_EQ(status.code(), EIO);
   for (size_t i : {0, 2, 5}) {
-    EXPECT_NE(status.message().find(fmt::format("shard {}: drive {}", i, order[i])), std::string::npos)
+    EXPECT_NE(status.message().find(fmt::format("shard {}: drive {}", i, order[i])),
+              std::string::npos)
         << status.message();
   }
-  EXPECT_NE(status.message().find("block 3 of object 0000000000000011: 3 of 4 shards"), std::string::npos)
+  EXPECT_NE(status.message().find("block 3 of object 0000000000000011: 3 of 4 shards"),
+            std::string::npos)
       << status.message();
 }
 
@@ -259,7 +267,8 @@ TEST_F(StripeStoreTest, AShardWhoseHomeIsAwayGoesToASpareFirst) {
 }
 
 // Defect 12 of the ancestor: acknowledged when k shards made it and the spares failed unnoticed.
-// Goal: never fewer than k+1 shards behind an acknowledgement. Method: all sets of drives that are away.
+// Goal: never fewer than k+1 shards behind an acknowledgement. Method: all sets of drives that are
+// away.
 TEST_F(StripeStoreTest, NeverAcknowledgedWithoutRedundancy) {
   Gen gen;
   StripeId id{5, 0, {}};
@@ -335,7 +344,8 @@ TEST_F(StripeStoreTest, BytesBeyondTheDataAreZerosOnTheDrives) {
   const std::vector<DriveId> order = Order(id_);
   EXPECT_EQ(Stored(id_, 0, order[0])->value.text(), "secret" + std::string(58, '\0'));
   for (int shard : {1, 2, 3}) {
-    EXPECT_EQ(Stored(id_, shard, order[static_cast<size_t>(shard)])->value.text(), std::string(64, '\0'));
+    EXPECT_EQ(Stored(id_, shard, order[static_cast<size_t>(shard)])->value.text(),
+              std::string(64, '\0'));
   }
 }
 
@@ -451,7 +461,8 @@ TEST_F(StripeStoreTest, ReadersAreMorePatientWithDrivesThatAreAllSlow) {
   const auto place = Write(id_, data);
   ASSERT_OK(place);
   for (DriveId drive = 1; drive <= 8; ++drive) {
-    drives_.faulty(drive).Set({.least_latency = milliseconds(200), .most_latency = milliseconds(220)});
+    drives_.faulty(drive).Set(
+        {.least_latency = milliseconds(200), .most_latency = milliseconds(220)});
   }
   for (int i = 0; i < 20; ++i) ASSERT_OK(Read(id_, *place, data.size(), 0, data.size()));
   const uint64_t before = store_.counters().read_requests;
@@ -470,7 +481,8 @@ TEST_F(StripeStoreTest, EvenWhenAllAreLateTheAnswersCount) {
   EXPECT_TRUE(*Read(id_, *place, data.size(), 0, data.size()) == data);
 }
 
-// More than one --------------------------------------------------------------------------------------
+// More than one
+// --------------------------------------------------------------------------------------
 
 TEST_F(StripeStoreTest, ManyReadsTakeTheTimeOfOne) {
   std::vector<StripePlace> places;
@@ -480,24 +492,30 @@ TEST_F(StripeStoreTest, ManyReadsTakeTheTimeOfOne) {
     texts.emplace_back(7, '?');
   }
   for (DriveId drive = 1; drive <= 8; ++drive) {
-    drives_.faulty(drive).Set({.least_latency = milliseconds(50), .most_latency = milliseconds(50)});
+    drives_.faulty(drive).Set(
+        {.least_latency = milliseconds(50), .most_latency = milliseconds(50)});
   }
   std::vector<StripeReadRequest> requests;
   for (uint64_t block = 0; block < 10; ++block) {
-    requests.push_back({{9, block, {}}, k42, 7, &places[block], 0,
+    requests.push_back({{9, block, {}},
+                        k42,
+                        7,
+                        &places[block],
+                        0,
                         {reinterpret_cast<std::byte*>(texts[block].data()), 7}});
   }
   const Time begin = sim_.Now();
   ASSERT_OK(store_.ReadMany(requests));
   EXPECT_LT(sim_.Now() - begin, milliseconds(150));
-  for (uint64_t block = 0; block < 10; ++block) EXPECT_EQ(texts[block], fmt::format("block {}", block));
+  for (uint64_t block = 0; block < 10; ++block)
+    EXPECT_EQ(texts[block], fmt::format("block {}", block));
 
   ASSERT_OK(store_.Delete({9, 4, {}}, k42, places[4]));
   EXPECT_FAILS(store_.ReadMany(requests), ENOENT);
 }
 
-// Defect 5 of the ancestor: two clusters on shared drives damaged each other when the name of one was
-// a prefix of the other's.
+// Defect 5 of the ancestor: two clusters on shared drives damaged each other when the name of one
+// was a prefix of the other's.
 TEST_F(StripeStoreTest, ClustersOnSharedDrivesDoNotSeeEachOther) {
   StripeStore a(sim_, drives_, {.prefix = ClusterPrefix("a")});
   StripeStore ab(sim_, drives_, {.prefix = ClusterPrefix("ab")});
@@ -522,14 +540,19 @@ TEST(StripeStoreThreads, ManyThreadsMayUseOneStore) {
   for (uint64_t object = 1; object <= 4; ++object) {
     threads.emplace_back([&, object] {
       for (uint64_t block = 0; block < 25; ++block) {
-        const std::string data = RandomText(1 + 5000 * block, static_cast<uint32_t>(object + block));
+        const std::string data =
+            RandomText(1 + 5000 * block, static_cast<uint32_t>(object + block));
         auto buffer = std::make_shared<StripeBuffer>(k42);
         CopyBytes(buffer->data(), AsBytes(data));
         const StripeId id{object, block, {}};
         const auto place = store.StartWrite(id, buffer, data.size())->Wait();
         ASSERT_OK(place);
         std::string text(data.size(), '?');
-        ASSERT_OK(store.Read({id, k42, data.size(), &*place, 0,
+        ASSERT_OK(store.Read({id,
+                              k42,
+                              data.size(),
+                              &*place,
+                              0,
                               {reinterpret_cast<std::byte*>(text.data()), text.size()}}));
         EXPECT_TRUE(text == data);
         (void)store.counters();

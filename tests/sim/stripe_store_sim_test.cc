@@ -2,11 +2,12 @@
 // rotten bytes, fill up, and one burns down.
 //
 // What must hold, whatever happens (the promises in cluster/stripe_store.h):
-//   - during the storm, a read of an acknowledged stripe returns what was written or EIO: never other
+//   - during the storm, a read of an acknowledged stripe returns what was written or EIO: never
+//   other
 //     bytes, and never ENOENT;
 //   - in the calm after it, every acknowledged stripe reads back as written, whole or in part.
-// The storm stays within what the store promises to survive: any number of drives may misbehave at a
-// time, since a write that finds too few of them is not acknowledged; one is lost for good.
+// The storm stays within what the store promises to survive: any number of drives may misbehave at
+// a time, since a write that finds too few of them is not acknowledged; one is lost for good.
 
 #include <gtest/gtest.h>
 
@@ -115,9 +116,12 @@ class Storm {
       size = 1 + sim_.Below(length - offset);
     }
     std::string text(size, '?');
-    const Status read =
-        store_->Read({stripe.id, stripe.layout, length, &stripe.place, offset,
-                      {reinterpret_cast<std::byte*>(text.data()), text.size()}});
+    const Status read = store_->Read({stripe.id,
+                                      stripe.layout,
+                                      length,
+                                      &stripe.place,
+                                      offset,
+                                      {reinterpret_cast<std::byte*>(text.data()), text.size()}});
     if (read.ok() && text != stripe.data.substr(offset, size)) Complain("other bytes");
     const bool deleted = !acknowledged_.contains(number);
     if (!read.ok() && !deleted && !(may_fail && read.code() == EIO)) {

@@ -6,7 +6,8 @@
 namespace pinstripe {
 namespace {
 
-// Refuses to work with a drive that is not the one it should be, as KineticDrive does after connecting.
+// Refuses to work with a drive that is not the one it should be, as KineticDrive does after
+// connecting.
 class IdentifiedDrive final : public Drive {
  public:
   IdentifiedDrive(std::unique_ptr<Drive> drive, std::shared_ptr<std::atomic<int>> generation,
@@ -48,9 +49,8 @@ class IdentifiedDrive final : public Drive {
     });
   }
   void Flush(Time deadline, StatusCallback done) override {
-    Checked<Status>(deadline, std::move(done), [=, this](StatusCallback then) {
-      drive_->Flush(deadline, std::move(then));
-    });
+    Checked<Status>(deadline, std::move(done),
+                    [=, this](StatusCallback then) { drive_->Flush(deadline, std::move(then)); });
   }
   void Info(Time deadline, Callback<DriveInfo> done) override {
     Checked<Result<DriveInfo>>(deadline, std::move(done), [=, this](Callback<DriveInfo> then) {
@@ -73,19 +73,19 @@ class IdentifiedDrive final : public Drive {
                std::function<void(std::function<void(R)>)> operation) {
     const int generation = *generation_;
     if (core_->checked == generation) return operation(std::move(done));
-    drive_->Get(core_->key, {}, deadline,
-                [core = core_, generation, done = std::move(done),
-                 operation = std::move(operation)](Result<Record> record) {
-                  const bool is_away = !record.has_value() && record.error().code() != ENOENT;
-                  if (is_away) return done(R(Failed(record.error())));
-                  const Status status = core->check(std::move(record));
-                  if (!status.ok()) {
-                    return done(R(Fail(EHOSTUNREACH, "not the drive it should be: {}",
-                                       status.message())));
-                  }
-                  core->checked = generation;
-                  operation(done);
-                });
+    drive_->Get(
+        core_->key, {}, deadline,
+        [core = core_, generation, done = std::move(done),
+         operation = std::move(operation)](Result<Record> record) {
+          const bool is_away = !record.has_value() && record.error().code() != ENOENT;
+          if (is_away) return done(R(Failed(record.error())));
+          const Status status = core->check(std::move(record));
+          if (!status.ok()) {
+            return done(R(Fail(EHOSTUNREACH, "not the drive it should be: {}", status.message())));
+          }
+          core->checked = generation;
+          operation(done);
+        });
   }
 
   const std::shared_ptr<std::atomic<int>> generation_;
@@ -115,8 +115,8 @@ TestCluster::TestCluster(Runtime& runtime, const Options& options)
     drive.addresses = {AddressOf(id)};
     config_.drives.push_back(std::move(drive));
     Machine& machine = machines_[AddressOf(id)];
-    machine.memory = std::make_shared<MemoryDrive>(runtime, fmt::format("drive {}", id),
-                                                   options.drive_bytes);
+    machine.memory =
+        std::make_shared<MemoryDrive>(runtime, fmt::format("drive {}", id), options.drive_bytes);
     machine.faulty = std::make_shared<FaultyDrive>(runtime, machine.memory);
   }
 }
@@ -148,8 +148,8 @@ void TestCluster::SetDown(DriveId id, bool down) {
 
 void TestCluster::Replace(DriveId id) {
   Machine& machine = MachineOf(id);
-  machine.memory = std::make_shared<MemoryDrive>(runtime_, fmt::format("drive {}", id),
-                                                 options_.drive_bytes);
+  machine.memory =
+      std::make_shared<MemoryDrive>(runtime_, fmt::format("drive {}", id), options_.drive_bytes);
   machine.faulty->ReplaceBy(machine.memory);
   ++*machine.generation;
 }

@@ -1,5 +1,5 @@
-// A whole cluster in one process: memory drives that all clients share, each client with its own way to
-// them, under any Runtime.
+// A whole cluster in one process: memory drives that all clients share, each client with its own
+// way to them, under any Runtime.
 //
 //   SimRuntime sim(seed);
 //   TestCluster machines(sim, {.drives = 8, .layout = {4, 2, 64 << 10}});
@@ -52,7 +52,7 @@ class TestCluster {
   DriveFactory Factory(std::shared_ptr<ClientLife> life = nullptr);
 
   size_t size() const { return machines_.size(); }
-  FaultyDrive& drive(DriveId id) { return *MachineOf(id).faulty; }  // what all clients reach
+  FaultyDrive& drive(DriveId id) { return *MachineOf(id).faulty; }   // what all clients reach
   MemoryDrive& memory(DriveId id) { return *MachineOf(id).memory; }  // past all faults
   void SetDown(DriveId id, bool down);
   void Replace(DriveId id);

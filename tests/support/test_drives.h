@@ -1,5 +1,5 @@
-// A row of memory drives, each behind a FaultyDrive, with a drive map: what stripes and registers are
-// tested on without a whole cluster around them.
+// A row of memory drives, each behind a FaultyDrive, with a drive map: what stripes and registers
+// are tested on without a whole cluster around them.
 
 #pragma once
 
