@@ -8,7 +8,8 @@
 // r drives answers (requests lost, late, repeated or reordered; clients dying anywhere):
 //   - Reads and changes of one register are linearizable.
 //   - A change is applied once or not at all, and its outcome is known before it is reported. The only
-//     exception says so: EIO "... may have happened", when too few drives answered to find out.
+//     exception says so: EIO "... may have happened", when too few drives answered to find out, or did
+//     so only after 16 more changes by others.
 //   - A drive that was replaced by an empty one does not count: it has no superblock, so Cluster
 //     treats it as away until it was rebuilt. An empty replica never votes.
 //
@@ -86,12 +87,14 @@ class RegisterStore {
   // One round trip when nobody is changing the register.
   Result<RegisterValue> Read(const RegisterName& name);
 
-  // Several at once, in the time of the slowest; element i answers names[i].
+  // Several at once; element i answers names[i]. As quick as one while nobody is changing them; those
+  // that a classic round has to finish are finished one after the other.
   std::vector<Result<RegisterValue>> ReadMany(std::span<const RegisterName> names);
 
   // Replaces `seen` by `value` (null removes it) if `seen` is still current; only its slot matters.
-  // A register known to be new may be given as RegisterValue{}: then no read is needed at all.
-  // EFBIG when the value is too large. EIO "... may have happened" as above.
+  // A register known to be new may be given as RegisterValue{}: then no read is needed at all. One
+  // that was removed is still there, absent, in the slot after its last value.
+  // ENOSPC when too many drives are full. EFBIG when the value is too large. EIO "... may have happened" as above.
   Result<ChangeOutcome> Change(const RegisterName& name, const RegisterValue& seen,
                                std::optional<std::string> value,
                                Durability durability = Durability::kWriteBack);
