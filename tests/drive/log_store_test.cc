@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -224,6 +225,55 @@ TEST_F(LogStoreTest, CheckFindsDamageAndNothingElse) {
   ASSERT_OK(report);
   EXPECT_EQ(report->damaged, 1u);
   EXPECT_EQ(report->sentences.size(), 1u);
+}
+
+// Writers replace and delete, somebody flushes, so that bytes are given back and segments vanish, and
+// readers must never see anything but whole records.
+TEST_F(LogStoreTest, ReadersSeeWholeRecordsWhateverIsGivenBackMeanwhile) {
+  Open();
+  constexpr int kKeys = 4;
+  constexpr int kVersions = 120;
+  const auto value_of = [](int key, int version) {
+    return Pattern(5'000 + 997 * static_cast<size_t>(version % 200),
+                   static_cast<unsigned>(key * 100'000 + version));
+  };
+  std::atomic<int> writing = kKeys;
+  std::atomic<uint64_t> seen = 0;
+  std::vector<std::thread> threads;
+  for (int key = 0; key < kKeys; ++key) {
+    threads.emplace_back([&, key] {
+      const std::string name = fmt::format("{}", key);
+      for (int version = 1; version <= kVersions; ++version) {
+        EXPECT_OK(Put(name, value_of(key, version), fmt::format("{}", version)));
+        if (version % 7 == 0) {
+          EXPECT_OK(store_->Delete(name));
+        }
+        if (version % 5 == 0) {
+          EXPECT_OK(store_->Flush());
+        }
+      }
+      --writing;
+    });
+  }
+  for (int reader = 0; reader < 2; ++reader) {
+    threads.emplace_back([&, reader] {
+      for (int key = reader; writing > 0; key = (key + 1) % kKeys) {
+        const auto record = store_->Get(fmt::format("{}", key), {});
+        if (!record.has_value()) {
+          EXPECT_FAILS(record, ENOENT);
+          continue;
+        }
+        EXPECT_EQ(record->value.text(), value_of(key, std::stoi(record->head.version)));
+        ++seen;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(seen, 0u);
+  Close();
+  const auto report = LogStore::Check(path_, memory_);
+  ASSERT_OK(report);
+  EXPECT_EQ(report->damaged, 0u) << report->sentences.at(0);
 }
 
 // Power loss may take any part of what was not flushed. Played by stopping a process without the end
