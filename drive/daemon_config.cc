@@ -71,6 +71,7 @@ Result<DaemonConfig> DaemonConfig::Load(const std::string& path) {
   }
   config.loops = static_cast<int>(daemon.Integer("loops", config.loops, 1, 64));
   config.workers = static_cast<int>(daemon.Integer("workers", config.workers, 1, 256));
+  config.flushers = static_cast<int>(daemon.Integer("flushers", config.flushers, 1, 256));
   const std::string credentials = daemon.Text("credentials", "");
   for (ConfigTable& table : root.Tables("drive")) ReadDrive(path, table, config);
   TRY(file.Finish());

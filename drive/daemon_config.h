@@ -22,6 +22,7 @@ struct DaemonConfig {
   std::string listen = "0.0.0.0";
   int loops = 1;    // threads that wait for sockets
   int workers = 4;  // threads that execute requests
+  int flushers = 4; // threads that wait for disks to sync
   std::map<int64_t, std::string> keys{{1, "asdfasdf"}};  // by identity; the Kinetic factory default
   std::vector<ServedDrive> drives;
 

@@ -14,6 +14,7 @@ using kinetic::Header;
 using kinetic::KeyValue;
 
 constexpr std::string_view kProtocolVersion = "4.0.1";
+constexpr int kMaxLogTypes = 32;  // of one request: each type a few times over
 
 // What the request asks to be safe from power loss before it is answered. Without a word about it: yes.
 Result<bool> WantsFlush(const KeyValue& entry) {
@@ -97,30 +98,35 @@ Command KineticService::Greeting() {
   return greeting;
 }
 
-SharedBytes KineticService::Execute(const Command& request, SharedBytes value, Command* answer) {
+KineticService::Outcome KineticService::Execute(const Command& request, SharedBytes value,
+                                                Command* answer) {
   const Header::MessageType type = request.header().messagetype();
-  SharedBytes answer_value;
+  Outcome outcome;
   const Status status = [&]() -> Status {
     switch (type) {
       case Header::NOOP: return {};
-      case Header::GET: return Get(request, answer, &answer_value);
+      case Header::GET: return Get(request, answer, &outcome.value);
       case Header::GETVERSION: return GetVersion(request, answer);
       case Header::GETNEXT:
-      case Header::GETPREVIOUS: return GetNeighbour(request, answer, &answer_value);
+      case Header::GETPREVIOUS: return GetNeighbour(request, answer, &outcome.value);
       case Header::GETKEYRANGE: return GetKeyRange(request, answer);
-      case Header::PUT: return Put(request, std::move(value));
-      case Header::DELETE: return Delete(request);
-      case Header::FLUSHALLDATA: return engine_.Flush();
-      case Header::GETLOG: return GetLog(request, answer, &answer_value);
+      case Header::PUT: return Put(request, std::move(value), &outcome.after_flush);
+      case Header::DELETE: return Delete(request, &outcome.after_flush);
+      case Header::FLUSHALLDATA: outcome.after_flush = true; return {};
+      case Header::GETLOG: return GetLog(request, answer, &outcome.value);
       default:
         return Fail(EINVAL, "this device does not support message type {}", static_cast<int>(type));
     }
   }();
   if (AnswersWithEntry(type)) answer->mutable_body()->mutable_keyvalue();
-  answer->mutable_status()->set_code(
-      static_cast<kinetic::Status::Code>(StatusCodeFor(status)));
-  if (!status.ok()) answer->mutable_status()->set_statusmessage(std::string(status.message()));
-  return answer_value;
+  answer->mutable_status()->set_code(kinetic::Status::SUCCESS);
+  if (!status.ok()) SetFailure(status, answer);
+  return outcome;
+}
+
+void KineticService::SetFailure(const Status& failure, Command* answer) {
+  answer->mutable_status()->set_code(static_cast<kinetic::Status::Code>(StatusCodeFor(failure)));
+  answer->mutable_status()->set_statusmessage(std::string(failure.message()));
 }
 
 Status KineticService::Get(const Command& request, Command* answer, SharedBytes* value) {
@@ -161,7 +167,7 @@ Status KineticService::GetKeyRange(const Command& request, Command* answer) {
   return {};
 }
 
-Status KineticService::Put(const Command& request, SharedBytes value) {
+Status KineticService::Put(const Command& request, SharedBytes value, bool* after_flush) {
   const KeyValue& entry = request.body().keyvalue();
   const bool flush = TRY(WantsFlush(entry));
   StoredRecord record;
@@ -170,22 +176,28 @@ Status KineticService::Put(const Command& request, SharedBytes value) {
   if (entry.has_algorithm()) record.head.algorithm = entry.algorithm();
   record.value = std::move(value);
   TRY(engine_.Put(entry.key(), record, ExpectedBy(entry)));
-  return flush ? engine_.Flush() : Status();
+  *after_flush = flush;
+  return {};
 }
 
-Status KineticService::Delete(const Command& request) {
+Status KineticService::Delete(const Command& request, bool* after_flush) {
   const KeyValue& entry = request.body().keyvalue();
   const bool flush = TRY(WantsFlush(entry));
   const Status deleted = engine_.Delete(entry.key(), ExpectedBy(entry));
   // A forced delete of what is not there has reached what it wanted.
   if (!deleted.ok() && !(deleted.code() == ENOENT && entry.force())) return deleted;
-  return flush ? engine_.Flush() : Status();
+  *after_flush = flush;
+  return {};
 }
 
 Status KineticService::GetLog(const Command& request, Command* answer, SharedBytes* value) {
   using Log = kinetic::GetLog;
   const Log& asked = request.body().getlog();
   Log* log = answer->mutable_body()->mutable_getlog();
+  if (asked.types_size() > kMaxLogTypes) {
+    return Fail(EINVAL, "{} log types in one request; the limit is {}", asked.types_size(),
+                kMaxLogTypes);
+  }
   for (const int type : asked.types()) {
     log->add_types(static_cast<Log::Type>(type));
     const StoreUsage usage = engine_.Usage();
@@ -211,7 +223,8 @@ Status KineticService::GetLog(const Command& request, Command* answer, SharedByt
       case Log::LIMITS: FillLimits(log); break;
       case Log::DEVICE:
         if (asked.device().name() != kCapabilitiesLog) {
-          return Fail(ENOENT, "no device log '{}'", Hex(AsBytes(asked.device().name())));
+          return Fail(ENOENT, "no device log '{}'",
+                      Hex(AsBytes(std::string_view(asked.device().name()).substr(0, 64))));
         }
         *value = SharedBytes(std::string(kRangeGetCapability) + "\n");
         break;

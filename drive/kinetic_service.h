@@ -4,7 +4,11 @@
 // Served: GET (with our partial reads), GETVERSION, GETNEXT, GETPREVIOUS, GETKEYRANGE, PUT, DELETE, NOOP,
 // FLUSHALLDATA, GETLOG. Every other message type is INVALID_REQUEST. docs/protocol.md tells more.
 //
-// Nothing changes once it serves; Execute() may be called from any thread and may wait for the disk.
+// What must be durable before it is answered is not waited for here: the caller flushes once for all that
+// came together (Outcome::after_flush).
+//
+// Nothing changes once it serves; Execute() and Flush() may be called from any thread and may wait for
+// the disk.
 
 #pragma once
 
@@ -53,9 +57,18 @@ class KineticService {
   // The greeting, complete but for its connection id.
   kinetic::Command Greeting();
 
+  struct Outcome {
+    SharedBytes value;         // goes with the answer
+    bool after_flush = false;  // the answer is true only after a Flush() that begins now or later
+  };
   // Executes a request whose signature, sequence and cluster version were checked. Fills body and
-  // status of the answer, and says what value goes with it.
-  SharedBytes Execute(const kinetic::Command& request, SharedBytes value, kinetic::Command* answer);
+  // status of the answer.
+  Outcome Execute(const kinetic::Command& request, SharedBytes value, kinetic::Command* answer);
+
+  Status Flush() { return engine_.Flush(); }
+
+  // What an answer says when the flush it waited for has failed.
+  static void SetFailure(const Status& failure, kinetic::Command* answer);
 
  private:
   Status Get(const kinetic::Command& request, kinetic::Command* answer, SharedBytes* value);
@@ -63,8 +76,8 @@ class KineticService {
   Status GetNeighbour(const kinetic::Command& request, kinetic::Command* answer,
                       SharedBytes* value);
   Status GetKeyRange(const kinetic::Command& request, kinetic::Command* answer);
-  Status Put(const kinetic::Command& request, SharedBytes value);
-  Status Delete(const kinetic::Command& request);
+  Status Put(const kinetic::Command& request, SharedBytes value, bool* after_flush);
+  Status Delete(const kinetic::Command& request, bool* after_flush);
   Status GetLog(const kinetic::Command& request, kinetic::Command* answer, SharedBytes* value);
   void FillStatistics(kinetic::GetLog* log) const;
   void FillConfiguration(kinetic::GetLog* log) const;

@@ -117,7 +117,8 @@ Status Serve(const std::string& config_file) {
   const LogStoreMemory memory;
   const auto devices = TRY(OpenDevices(config, memory, identities));
   {
-    Server server(runtime, {.loops = config.loops, .workers = config.workers});
+    Server server(runtime,
+                  {.loops = config.loops, .workers = config.workers, .flushers = config.flushers});
     for (size_t i = 0; i < devices.size(); ++i) {
       const ServedDrive& drive = config.drives[i];
       const uint16_t port = TRY_CONTEXT(server.Listen(config.listen, drive.port, devices[i]->service),

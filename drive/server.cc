@@ -40,13 +40,13 @@ constexpr int kSocketBufferBytes = 4 << 20;
 // Requests waiting for a thread. All workers serve all connections of all devices.
 class Workers {
  public:
-  Workers(Runtime& runtime, int count) {
+  Workers(Runtime& runtime, const std::string& name, int count) {
     for (int i = 0; i < count; ++i) {
       {
         const std::lock_guard lock(mutex_);
         ++running_;
       }
-      runtime.Spawn("pin-work", [this] { Run(); });
+      runtime.Spawn(name, [this] { Run(); });
     }
   }
 
@@ -94,13 +94,54 @@ class Workers {
   bool stopping_ = false;
 };
 
+// Answers of one device that wait to be durable. One flush serves all that came before it; while it runs
+// the next ones gather. Flushes have threads of their own, so that a slow disk holds up only itself.
+class Flushes : public std::enable_shared_from_this<Flushes> {
+ public:
+  Flushes(Workers& workers, KineticService& service) : workers_(workers), service_(service) {}
+
+  void Add(std::function<void(const Status&)> done) {
+    {
+      const std::lock_guard lock(mutex_);
+      waiting_.push_back(std::move(done));
+      if (std::exchange(running_, true)) return;
+    }
+    workers_.Add([self = shared_from_this()] { self->Run(); });
+  }
+
+ private:
+  void Run() {
+    std::vector<std::function<void(const Status&)>> served;
+    {
+      const std::lock_guard lock(mutex_);
+      served.swap(waiting_);
+    }
+    const Status status = service_.Flush();
+    for (const auto& done : served) done(status);
+    {
+      const std::lock_guard lock(mutex_);
+      running_ = !waiting_.empty();
+      if (!running_) return;
+    }
+    workers_.Add([self = shared_from_this()] { self->Run(); });  // after other devices' turns
+  }
+
+  Workers& workers_;
+  KineticService& service_;
+  std::mutex mutex_;
+  std::vector<std::function<void(const Status&)>> waiting_;  // guarded by mutex_
+  bool running_ = false;                                     // guarded by mutex_
+};
+
 // One client's connection to one device.
 class Session final : public IoLoop::Handler, public std::enable_shared_from_this<Session> {
  public:
-  Session(IoLoop& loop, Workers& workers, KineticService& service, FileDescriptor socket,
+  Session(IoLoop& loop, Workers& workers, std::shared_ptr<Flushes> flushes,
+          KineticService& service, FileDescriptor socket,
           std::function<void(std::shared_ptr<Session>)> closed)
       : loop_(loop),
         workers_(workers),
+        flushes_(std::move(flushes)),
         service_(service),
         socket_(std::move(socket)),
         closed_(std::move(closed)) {}
@@ -233,13 +274,25 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     auto shared = std::make_shared<Buffer>(std::move(value));  // a Task must be copyable
     workers_.Add([self = shared_from_this(), request = std::move(request),
                   shared = std::move(shared), identity, &key, bytes] {
-      Command answer = self->AnswerTo(*request);
+      auto answer = std::make_shared<Command>(self->AnswerTo(*request));
       const Bytes look = *shared;
-      SharedBytes value =
-          self->service_.Execute(*request, SharedBytes(shared, look), &answer);
-      std::string head = SignedFrame(answer, identity, key, value.size());
-      self->Send(std::move(head), std::move(value), bytes, /*answers=*/true);
+      KineticService::Outcome outcome =
+          self->service_.Execute(*request, SharedBytes(shared, look), answer.get());
+      if (!outcome.after_flush) {
+        self->Answer(*answer, identity, key, std::move(outcome.value), bytes);
+        return;
+      }
+      self->flushes_->Add([self, answer, identity, &key, bytes](const Status& flushed) {
+        if (!flushed.ok()) KineticService::SetFailure(flushed, answer.get());
+        self->Answer(*answer, identity, key, {}, bytes);
+      });
     });
+  }
+
+  void Answer(const Command& answer, int64_t identity, const HmacKey& key, SharedBytes value,
+              size_t request_bytes) {
+    std::string head = SignedFrame(answer, identity, key, value.size());
+    Send(std::move(head), std::move(value), request_bytes, /*answers=*/true);
   }
 
   Command AnswerTo(const Command& request) const {
@@ -374,6 +427,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
 
   IoLoop& loop_;
   Workers& workers_;
+  const std::shared_ptr<Flushes> flushes_;  // of the device
   KineticService& service_;
   const FileDescriptor socket_;
   const std::function<void(std::shared_ptr<Session>)> closed_;
@@ -452,7 +506,8 @@ class Server::Impl {
       loops_.push_back(std::make_unique<IoLoop>(runtime, fmt::format("pin-serve-{}", i)));
       sessions_.emplace_back();
     }
-    workers_ = std::make_unique<Workers>(runtime, options.workers);
+    workers_ = std::make_unique<Workers>(runtime, "pin-work", options.workers);
+    flushers_ = std::make_unique<Workers>(runtime, "pin-flush", options.flushers);
   }
 
   ~Impl() {
@@ -465,7 +520,8 @@ class Server::Impl {
         for (const auto& session : sessions) session->Close();
       });
     }
-    workers_.reset();
+    workers_.reset();   // may still add flushes
+    flushers_.reset();  // may still post to the loops
     loops_.clear();
   }
 
@@ -483,7 +539,10 @@ class Server::Impl {
   class Listener final : public IoLoop::Handler, public std::enable_shared_from_this<Listener> {
    public:
     Listener(Impl& server, KineticService& service, FileDescriptor socket)
-        : server_(server), service_(service), socket_(std::move(socket)) {}
+        : server_(server),
+          service_(service),
+          socket_(std::move(socket)),
+          flushes_(std::make_shared<Flushes>(*server.flushers_, service)) {}
 
     void Start() { watch_id_ = server_.loops_[0]->Add(socket_.get(), EPOLLIN, shared_from_this()); }
     void Stop() { server_.loops_[0]->Remove(watch_id_, socket_.get()); }
@@ -517,7 +576,7 @@ class Server::Impl {
       const size_t i = server_.next_loop_++ % server_.loops_.size();
       IoLoop& loop = *server_.loops_[i];
       auto session = std::make_shared<Session>(
-          loop, *server_.workers_, service_, std::move(client),
+          loop, *server_.workers_, flushes_, service_, std::move(client),
           [&server = server_, i, connections = connections_](const std::shared_ptr<Session>& self) {
             server.sessions_[i].erase(self);
             --*connections;
@@ -531,6 +590,7 @@ class Server::Impl {
     Impl& server_;
     KineticService& service_;
     const FileDescriptor socket_;
+    const std::shared_ptr<Flushes> flushes_;
     uint64_t watch_id_ = 0;
     const std::shared_ptr<std::atomic<uint32_t>> connections_ =
         std::make_shared<std::atomic<uint32_t>>(0);
@@ -539,6 +599,7 @@ class Server::Impl {
   std::vector<std::unique_ptr<IoLoop>> loops_;
   std::vector<std::set<std::shared_ptr<Session>>> sessions_;  // of each loop, on its thread
   std::unique_ptr<Workers> workers_;
+  std::unique_ptr<Workers> flushers_;
   std::vector<std::shared_ptr<Listener>> listeners_;
   size_t next_loop_ = 0;  // of the first loop's thread
 };

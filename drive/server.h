@@ -1,6 +1,7 @@
 // Server: the sockets of a drive daemon. One process serves any number of devices, each on its own
 // port, with a few threads for all of them: loops that wait for sockets, cut frames and check
-// signatures, and workers that execute requests and send the answers.
+// signatures, workers that execute requests and send the answers, and flushers that make durable what
+// has to be before it is answered, together what came together.
 //
 // A connection has a bounded number of requests and bytes under way; beyond, its socket is not read, so
 // that its peer feels back-pressure and nobody else does. Bytes that are not Kinetic end the
@@ -24,6 +25,7 @@ class Server {
   struct Options {
     int loops = 1;
     int workers = 4;
+    int flushers = 4;  // threads that make things durable
   };
 
   Server(Runtime& runtime, Options options);

@@ -322,6 +322,132 @@ TEST_F(ServerTest, APortInUseIsAnErrorThatSaysSo) {
   EXPECT_FAILS(server_->Listen("no address", 0, service_), EINVAL);
 }
 
+TEST_F(ServerTest, AQuestionOfAnySizeGetsAnAnswerThatFits) {
+  Client client(port_);
+  client.ReceiveAnswer();
+  client.Request(Header::GETLOG, [](kinetic::Body* body) {
+    for (int i = 0; i < 300'000; ++i) body->mutable_getlog()->add_types(kinetic::GetLog::CONFIGURATION);
+  });
+  EXPECT_EQ(client.ReceiveAnswer().command.status().code(), kinetic::Status::INVALID_REQUEST);
+  client.Request(Header::GETLOG, [](kinetic::Body* body) {
+    body->mutable_getlog()->add_types(kinetic::GetLog::DEVICE);
+    body->mutable_getlog()->mutable_device()->set_name(std::string(1'000'000, 'x'));
+  });
+  EXPECT_EQ(client.ReceiveAnswer().command.status().code(), kinetic::Status::NOT_FOUND);
+}
+
+// --- Durability ---------------------------------------------------------------------------------------
+
+// A store whose flushes wait until the test lets them go.
+class GatedStore final : public Store {
+ public:
+  Result<StoredRecord> Get(std::string_view key, ValueRange range) override {
+    return store_.Get(key, range);
+  }
+  Result<StoredHead> Head(std::string_view key) override { return store_.Head(key); }
+  Result<std::vector<std::string>> Keys(const KeyRange& range, size_t max, bool reverse) override {
+    return store_.Keys(range, max, reverse);
+  }
+  Status Put(std::string_view key, const StoredRecord& record) override {
+    return store_.Put(key, record);
+  }
+  Status Delete(std::string_view key) override { return store_.Delete(key); }
+  StoreUsage Usage() override { return store_.Usage(); }
+
+  Status Flush() override {
+    std::unique_lock lock(mutex_);
+    ++flushes_;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return open_; });
+    return answer_;
+  }
+
+  void AwaitFlush() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return flushes_ > 0; });
+  }
+  void OpenGate(Status answer) {
+    const std::lock_guard lock(mutex_);
+    answer_ = std::move(answer);
+    open_ = true;
+    changed_.notify_all();
+  }
+  int flushes() {
+    const std::lock_guard lock(mutex_);
+    return flushes_;
+  }
+
+ private:
+  MemoryStore store_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int flushes_ = 0;    // guarded by mutex_
+  bool open_ = false;  // guarded by mutex_
+  Status answer_;      // guarded by mutex_
+};
+
+class DurabilityTest : public testing::Test {
+ protected:
+  DurabilityTest() {
+    identities_.emplace(1, HmacKey("asdfasdf"));
+    port_ = *server_.Listen("127.0.0.1", 0, service_);
+  }
+  ~DurabilityTest() override { store_.OpenGate({}); }
+
+  static void PutThrough(Client& client, int number) {
+    client.Request(Header::PUT, [&](kinetic::Body* body) {
+      body->mutable_keyvalue()->set_key(std::to_string(number));
+      body->mutable_keyvalue()->set_force(true);
+      body->mutable_keyvalue()->set_synchronization(kinetic::KeyValue::WRITETHROUGH);
+    });
+  }
+
+  RealRuntime runtime_;
+  GatedStore& store_ = *new GatedStore;  // the engine's
+  Engine engine_{std::unique_ptr<Store>(&store_)};
+  KineticService::Identities identities_;
+  KineticService service_{{.serial_number = "SN1"}, identities_, engine_};
+  Server server_{runtime_, {.workers = 2}};
+  uint16_t port_ = 0;
+};
+
+TEST_F(DurabilityTest, ManyShareOneFlushAndHoldUpNobodyElse) {
+  constexpr int kPuts = 50;
+  Client writer(port_);
+  writer.ReceiveAnswer();
+  PutThrough(writer, 0);
+  store_.AwaitFlush();
+  for (int i = 1; i < kPuts; ++i) PutThrough(writer, i);
+  // While the disk syncs, and many more puts wait than there are workers, others are served.
+  Client reader(port_);
+  reader.ReceiveAnswer();
+  reader.Request(Header::GET, [](kinetic::Body* body) { body->mutable_keyvalue()->set_key("0"); });
+  EXPECT_EQ(reader.ReceiveAnswer().command.status().code(), kinetic::Status::SUCCESS);
+  // The puts were read before this question.
+  writer.Request(Header::NOOP);
+  EXPECT_EQ(writer.ReceiveAnswer().command.header().messagetype(), Header::NOOP_RESPONSE);
+  store_.OpenGate({});
+  for (int i = 0; i < kPuts; ++i) {
+    const Client::Answer answer = writer.ReceiveAnswer();
+    EXPECT_EQ(answer.command.header().messagetype(), Header::PUT_RESPONSE);
+    EXPECT_EQ(answer.command.status().code(), kinetic::Status::SUCCESS);
+  }
+  EXPECT_LE(store_.flushes(), 3);
+}
+
+TEST_F(DurabilityTest, AFlushThatFailsFailsWhatWaitedForIt) {
+  Client writer(port_);
+  writer.ReceiveAnswer();
+  PutThrough(writer, 0);
+  writer.Request(Header::FLUSHALLDATA);
+  store_.OpenGate(Fail(EIO, "the disk is gone"));
+  for (int i = 0; i < 2; ++i) {
+    const Client::Answer answer = writer.ReceiveAnswer();
+    EXPECT_EQ(answer.command.status().code(), kinetic::Status::INTERNAL_ERROR);
+    EXPECT_EQ(answer.command.status().statusmessage(), "the disk is gone");
+  }
+}
+
 // --- With our own client ------------------------------------------------------------------------------
 
 class ClientAndServerTest : public ServerTest {

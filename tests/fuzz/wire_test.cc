@@ -125,7 +125,7 @@ TEST(HostileCommands, AreAnsweredByTheService) {
     if (!request.ParseFromString(mutator.Next())) continue;
     kinetic::Command answer;
     const SharedBytes value =
-        service.Execute(request, SharedBytes(std::string(mutator.Below(20), 'v')), &answer);
+        service.Execute(request, SharedBytes(std::string(mutator.Below(20), 'v')), &answer).value;
     ASSERT_TRUE(answer.status().has_code());
     ASSERT_LE(answer.ByteSizeLong(), kMaxMessageBytes);
     ASSERT_LE(value.size(), kMaxValueBytes);
