@@ -36,8 +36,8 @@ BlockRun Cut(const BlockRun& run, uint64_t first, uint64_t count, uint32_t block
 
 bool CanFollow(const BlockRun& a, const BlockRun& b, uint64_t block_bytes) {
   if (a.hole || b.hole) return a.hole && b.hole;
-  return a.object == b.object && a.write == b.write && a.epoch == b.epoch &&
-         a.layout == b.layout && a.last_stored == block_bytes && a.last_valid == block_bytes;
+  return a.object == b.object && a.write == b.write && a.epoch == b.epoch && a.layout == b.layout &&
+         a.last_stored == block_bytes && a.last_valid == block_bytes;
 }
 
 }  // namespace
@@ -245,7 +245,8 @@ BlockRun DecodeRun(Reader& reader, uint64_t inode, const std::vector<StripeLayou
   run.count = reader.Varint();
   run.hole = flags == 0;
   if (run.hole) return run;
-  if ((flags & kData) == 0 || (flags & ~(kData | kOtherObject | kMovedShards)) != 0) reader.MarkBad();
+  if ((flags & kData) == 0 || (flags & ~(kData | kOtherObject | kMovedShards)) != 0)
+    reader.MarkBad();
   const std::string_view write = reader.Raw(run.write.size());
   std::copy(write.begin(), write.end(), run.write.begin());
   run.object = (flags & kOtherObject) != 0 ? reader.U64() : inode;
@@ -272,11 +273,10 @@ BlockRun DecodeRun(Reader& reader, uint64_t inode, const std::vector<StripeLayou
 }
 
 bool Ascending(const std::vector<BlockRun::Moved>& moved) {
-  return std::adjacent_find(moved.begin(), moved.end(),
-                            [](const BlockRun::Moved& a, const BlockRun::Moved& b) {
-                              return std::pair(a.index, a.shard.shard) >=
-                                     std::pair(b.index, b.shard.shard);
-                            }) == moved.end();
+  return std::adjacent_find(
+             moved.begin(), moved.end(), [](const BlockRun::Moved& a, const BlockRun::Moved& b) {
+               return std::pair(a.index, a.shard.shard) >= std::pair(b.index, b.shard.shard);
+             }) == moved.end();
 }
 
 }  // namespace

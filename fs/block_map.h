@@ -1,8 +1,9 @@
 // BlockMap: where the blocks of a file are. Pure: a value, part of the inode.
 //
-// A file of `size` bytes has ceil(size / block_bytes) blocks. The map says of each whether it is a hole
-// or which stripe holds it; neighbours that differ in nothing but their number are one run, so a file
-// written in one go is one run however long it is. docs/format.md, "Block map", has the bytes.
+// A file of `size` bytes has ceil(size / block_bytes) blocks. The map says of each whether it is a
+// hole or which stripe holds it; neighbours that differ in nothing but their number are one run, so
+// a file written in one go is one run however long it is. docs/format.md, "Block map", has the
+// bytes.
 
 #pragma once
 
@@ -72,7 +73,8 @@ class BlockMap {
   void Set(uint64_t block, const BlockPlace& place);
   void SetHole(uint64_t block);
 
-  // Makes the map that of a file of `size` bytes: what is beyond is forgotten, what is new is a hole.
+  // Makes the map that of a file of `size` bytes: what is beyond is forgotten, what is new is a
+  // hole.
   void Resize(uint64_t size);
 
   uint64_t StoredBytes() const;  // valid bytes of all blocks

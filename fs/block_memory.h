@@ -1,5 +1,5 @@
-// BlockMemory: counts the bytes of all block buffers of a FileSystem against its budget. A buffer counts
-// until its last user lets go of it, be that a slow drive. Thread-safe.
+// BlockMemory: counts the bytes of all block buffers of a FileSystem against its budget. A buffer
+// counts until its last user lets go of it, be that a slow drive. Thread-safe.
 
 #pragma once
 
@@ -15,7 +15,8 @@ class BlockMemory {
  public:
   explicit BlockMemory(uint64_t limit) : limit_(limit) {}
 
-  // Contents undefined. Goes over the budget when there is no room: who can wait asks HasRoom() before.
+  // Contents undefined. Goes over the budget when there is no room: who can wait asks HasRoom()
+  // before.
   std::shared_ptr<StripeBuffer> Allocate(const StripeLayout& layout) {
     auto buffer = std::make_unique<StripeBuffer>(layout);
     const uint64_t bytes = buffer->memory_bytes();

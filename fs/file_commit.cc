@@ -70,8 +70,7 @@ Status FileState::KeepOurs(uint64_t block) {
   }
   for (const auto& part : open.ours.Within(0, UINT64_MAX)) {
     for (const auto& gap : open.present.GapsWithin(part.first, part.end)) {
-      TRY(ReadLower(block, gap.first,
-                    open.dirty->data().subspan(gap.first, gap.end - gap.first)));
+      TRY(ReadLower(block, gap.first, open.dirty->data().subspan(gap.first, gap.end - gap.first)));
     }
   }
   std::vector<Sent> dropped;
@@ -98,9 +97,10 @@ Inode FileState::Merge(const Inode& theirs, const std::set<uint64_t>& different)
   if (merged.map) {
     merged.map->Resize(cut);
   } else if (stored_blocks) {
-    // Ours are blocks already, so theirs become a part of block 0.
+    // Ours are blocks already, so theirs become a part of block 0, unless it has them.
     const Bytes data = AsBytes(merged.inline_data);
-    if (!data.empty()) {
+    const bool has_them = blocks_.contains(0) && !different.contains(0);
+    if (!data.empty() && !has_them) {
       OpenBlock& open = blocks_[0];
       if (!open.dirty) open.age = ++context_.ages;
       open.dirty = BufferFor(0, data.size(), open);
@@ -109,8 +109,8 @@ Inode FileState::Merge(const Inode& theirs, const std::set<uint64_t>& different)
                   data.subspan(gap.first, gap.end - gap.first));
       }
       open.present.Add(0, data.size());
-      merged.inline_data.clear();
     }
+    merged.inline_data.clear();
     merged.map.emplace(now_.map->layout());
   }
   if (!merged.map) return merged;
@@ -124,8 +124,8 @@ Inode FileState::Merge(const Inode& theirs, const std::set<uint64_t>& different)
 
 Status FileState::Rebase(const StoredInode& theirs) {
   if (changed_ && cut_to_ != 0) {
-    const bool other_blocks = theirs.inode.map && !blocks_.empty() &&
-                              theirs.inode.map->block_bytes() != block_bytes();
+    const bool other_blocks =
+        theirs.inode.map && !blocks_.empty() && theirs.inode.map->block_bytes() != block_bytes();
     if (other_blocks) {
       return Fail(EIO,
                   "inode {:016x} was written by another host at the same time, with another block "
@@ -134,7 +134,7 @@ Status FileState::Rebase(const StoredInode& theirs) {
     }
     std::set<uint64_t> different;
     for (const auto& [block, open] : blocks_) {
-      if (!SameBelow(block, theirs.inode)) different.insert(block);
+      if (open.ours.empty() || !SameBelow(block, theirs.inode)) different.insert(block);
     }
     for (const uint64_t block : different) TRY(KeepOurs(block));
     const std::lock_guard lock(mutex_);
@@ -346,10 +346,11 @@ Status FileState::MakeStripesDurable(const std::optional<BlockMap>& map) {
       const auto safe = std::count_if(block.drives.begin(), block.drives.end(),
                                       [&](DriveId drive) { return !failed.contains(drive); });
       if (safe < block.needed) {
-        return Fail(EIO,
-                    "sync inode {:016x}: of block {} only {} shards are safe from power loss, {} are "
-                    "needed; {} drives could not be flushed",
-                    id_, block.number, safe, block.needed, failed.size());
+        return Fail(
+            EIO,
+            "sync inode {:016x}: of block {} only {} shards are safe from power loss, {} are "
+            "needed; {} drives could not be flushed",
+            id_, block.number, safe, block.needed, failed.size());
       }
     }
   }

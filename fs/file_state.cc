@@ -36,8 +36,8 @@ FileContext::FileContext(Cluster& cluster_in, uint64_t memory_bytes)
       names(records, [this](InodeId id, const Inode& inode) { dispose(id, inode); }),
       small_layout(SmallLayout(cluster_in.config())),
       inline_limit(cluster_in.config().inline_limit),
-      replicate_limit(static_cast<uint32_t>(std::min<uint64_t>(
-          cluster_in.config().replicate_limit, small_layout.block_bytes()))) {}
+      replicate_limit(static_cast<uint32_t>(
+          std::min<uint64_t>(cluster_in.config().replicate_limit, small_layout.block_bytes()))) {}
 
 FileState::FileState(FileContext& context, InodeId id)
     : context_(context),
@@ -348,8 +348,8 @@ Status FileState::Fill(uint64_t block) {
     Status status;
     for (const auto& gap : open.present.GapsWithin(0, end)) {
       // Nobody looks at bytes that are not present, so no lock is needed to bring them in.
-      status = ReadLower(block, gap.first,
-                         open.dirty->data().subspan(gap.first, gap.end - gap.first));
+      status =
+          ReadLower(block, gap.first, open.dirty->data().subspan(gap.first, gap.end - gap.first));
       if (!status.ok()) break;
       const std::lock_guard lock(mutex_);
       open.present.Add(gap.first, gap.end);
@@ -429,12 +429,11 @@ Status FileState::SendBlock(uint64_t block) {
   return {};
 }
 
-// What could not be stored is dirty again, in a fresh buffer: a slow drive may still be sending from
-// the old one.
+// What could not be stored is dirty again, in a fresh buffer: a slow drive may still be sending
+// from the old one.
 void FileState::TakeBack(OpenBlock& open, Sent sent) {
   const StripeLayout& sent_layout = sent.buffer->layout();
-  const bool bigger =
-      open.dirty && open.dirty->layout().block_bytes() > sent_layout.block_bytes();
+  const bool bigger = open.dirty && open.dirty->layout().block_bytes() > sent_layout.block_bytes();
   auto whole = context_.memory.Allocate(bigger ? open.dirty->layout() : sent_layout);
   CopyBytes(whole->data(), sent.buffer->data().first(sent.valid));
   for (const auto& part : open.present.Within(0, UINT64_MAX)) {

@@ -45,8 +45,9 @@ struct FileContext {
   Reaper reaper;
   BlockMemory memory;
   Names names;
-  std::function<void(InodeId, const Inode&)> dispose;      // what Names tells of removed inodes
-  std::function<Status(uint64_t bytes)> make_room;  // waits; never called with a turn or a mutex held
+  std::function<void(InodeId, const Inode&)> dispose;  // what Names tells of removed inodes
+  std::function<Status(uint64_t bytes)>
+      make_room;  // waits; never called with a turn or a mutex held
   std::atomic<uint64_t> ages{0};
 
   StripeLayout small_layout;  // of files that are kept as copies
@@ -161,15 +162,15 @@ class FileState {
   // Changed under the turn alone, and with mutex_ held; read with either.
   std::mutex mutex_;
   bool loaded_ = false;
-  Inode base_;         // as it is committed, or would be: an unpublished file is empty
+  Inode base_;  // as it is committed, or would be: an unpublished file is empty
   uint64_t slot_ = 0;
-  Inode now_;          // size and contents with everything that was written
+  Inode now_;  // size and contents with everything that was written
   Blocks blocks_;
-  bool changed_ = false;               // there is something to commit
-  bool size_set_ = false;              // by a truncation since the last commit
-  std::optional<uint64_t> cut_to_;     // the least size since the last commit
+  bool changed_ = false;            // there is something to commit
+  bool size_set_ = false;           // by a truncation since the last commit
+  std::optional<uint64_t> cut_to_;  // the least size since the last commit
   std::optional<int64_t> modified_;
-  uint64_t generation_ = 0;            // raised when a byte's place may have changed
+  uint64_t generation_ = 0;  // raised when a byte's place may have changed
   bool removed_ = false;
   Inode removed_as_;
   std::optional<Unpublished> name_;
@@ -187,7 +188,7 @@ class FileState {
   IntervalSet written_once_;              // blocks that have a stripe under write id 0
   std::map<uint64_t, uint64_t> written_;  // blocks written more often: how often
   std::vector<BlockMap::Piece> superseded_;
-  IntervalSet not_durable_;               // blocks
+  IntervalSet not_durable_;  // blocks
   bool inode_durable_ = false;
 };
 

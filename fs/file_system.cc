@@ -349,7 +349,8 @@ class ClusterFileSystem final : public FileSystem {
     return Fail(EEXIST, "'{}' exists in directory {:016x}", name, directory);
   }
   Failed TooBusy(InodeId directory, std::string_view name) const {
-    return Fail(EIO, "create '{}' in directory {:016x}: others changed the name {} times; try again",
+    return Fail(EIO,
+                "create '{}' in directory {:016x}: others changed the name {} times; try again",
                 name, directory, kMaxAttempts);
   }
 
@@ -436,8 +437,7 @@ Status FileSystem::Format(Cluster& cluster, Owner owner, uint32_t mode) {
   root.owner = owner;
   root.parent = kRootInode;
   root.accessed = root.modified = root.changed = records.WallClock();
-  const auto change =
-      TRY(records.ChangeInode(kRootInode, 0, root, Durability::kWriteThrough));
+  const auto change = TRY(records.ChangeInode(kRootInode, 0, root, Durability::kWriteThrough));
   if (!change.applied) return Fail(EEXIST, "the cluster has a root directory already");
   return {};
 }

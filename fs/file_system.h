@@ -1,9 +1,9 @@
 // FileSystem: names, inodes and files over a cluster. What the hosts (XRootD, the kernel, the
 // administrator's command) call; they only translate. docs/semantics.md says what is promised.
 //
-// Every failure is a POSIX errno with a sentence. All calls may block, for a bounded time, and may be
-// made from any thread. Everything a call changed is visible to every other call of this FileSystem
-// when it returns, and to other processes by close-to-open.
+// Every failure is a POSIX errno with a sentence. All calls may block, for a bounded time, and may
+// be made from any thread. Everything a call changed is visible to every other call of this
+// FileSystem when it returns, and to other processes by close-to-open.
 
 #pragma once
 
@@ -33,6 +33,7 @@ enum class FileKind : uint8_t { kRegular = 1, kDirectory = 2, kSymlink = 3 };
 struct Owner {
   uint32_t user = 0;
   uint32_t group = 0;
+  friend bool operator==(const Owner&, const Owner&) = default;
 };
 
 struct Attributes {
@@ -41,9 +42,10 @@ struct Attributes {
   uint32_t mode = 0;  // permission bits, 07777
   Owner owner;
   uint32_t links = 1;
-  uint64_t size = 0;          // a directory: 0
-  uint64_t stored_bytes = 0;  // what the file's data occupies, net of redundancy; holes take nothing
-  int64_t accessed = 0;       // nanoseconds since 1970, like the next two
+  uint64_t size = 0;  // a directory: 0
+  uint64_t stored_bytes =
+      0;                 // what the file's data occupies, net of redundancy; holes take nothing
+  int64_t accessed = 0;  // nanoseconds since 1970, like the next two
   int64_t modified = 0;
   int64_t changed = 0;
 };
@@ -69,15 +71,16 @@ struct DirectoryEntry {
 // within one FileSystem all of them see each write at once, committed or not. Other processes see a
 // file as of the last commit before they opened it.
 //
-// A commit is one conditional change of the inode: before it, nothing of what was written is visible
-// elsewhere, after it everything is. Sync() and Close() commit; Sync() also makes it safe from power
-// loss. A write that failed in the background is reported by the next Sync() and by Close() of every
-// handle that wrote.
+// A commit is one conditional change of the inode: before it, nothing of what was written is
+// visible elsewhere, after it everything is. Sync() and Close() commit; Sync() also makes it safe
+// from power loss. A write that failed in the background is reported by the next Sync() and by
+// Close() of every handle that wrote.
 class OpenFile {
  public:
   virtual ~OpenFile() = default;  // without Close(): what was not committed is dropped
 
-  // Fills all of `out` unless the file ends before: the number of bytes read. 0 at or after the end.
+  // Fills all of `out` unless the file ends before: the number of bytes read. 0 at or after the
+  // end.
   virtual Result<size_t> Read(uint64_t offset, MutableBytes out) = 0;
 
   // All or nothing. EFBIG beyond kMaxFileBytes; EBADF if opened for reading only.
@@ -109,16 +112,17 @@ class FileSystem {
   // Makes the root directory of a new cluster. EEXIST if there is one.
   static Status Format(Cluster& cluster, Owner owner, uint32_t mode);
 
-  // By name within a directory, for the kernel. ENOENT, ENOTDIR, ENAMETOOLONG, EINVAL (a name with '/'
-  // or NUL, or empty).
+  // By name within a directory, for the kernel. ENOENT, ENOTDIR, ENAMETOOLONG, EINVAL (a name with
+  // '/' or NUL, or empty).
   virtual Result<Attributes> Lookup(InodeId directory, std::string_view name) = 0;
   virtual Result<Attributes> GetAttributes(InodeId inode) = 0;
   virtual Result<Attributes> SetAttributes(InodeId inode, const AttributeChange& change) = 0;
 
   virtual Result<Attributes> MakeDirectory(InodeId directory, std::string_view name, uint32_t mode,
                                            Owner owner) = 0;
-  virtual Status Unlink(InodeId directory, std::string_view name) = 0;           // EISDIR
-  virtual Status RemoveDirectory(InodeId directory, std::string_view name) = 0;  // ENOTEMPTY, ENOTDIR
+  virtual Status Unlink(InodeId directory, std::string_view name) = 0;  // EISDIR
+  virtual Status RemoveDirectory(InodeId directory,
+                                 std::string_view name) = 0;  // ENOTEMPTY, ENOTDIR
 
   // Replaces an existing target as rename(2) does. With no_replace: EEXIST instead.
   virtual Status Rename(InodeId directory, std::string_view name, InodeId new_directory,
@@ -130,8 +134,8 @@ class FileSystem {
     Owner owner;
     bool exclusive = false;  // EEXIST if the name is taken
     bool truncate = false;   // an existing file is emptied, visibly so at the next commit
-    // The name appears with the first commit, together with all that was written; a process that dies
-    // before leaves nothing. Otherwise the name appears at once.
+    // The name appears with the first commit, together with all that was written; a process that
+    // dies before leaves nothing. Otherwise the name appears at once.
     bool publish_at_commit = false;
   };
   virtual Result<std::unique_ptr<OpenFile>> Create(InodeId directory, std::string_view name,
@@ -139,14 +143,16 @@ class FileSystem {
   virtual Result<std::unique_ptr<OpenFile>> Open(InodeId inode, Access access,
                                                  bool truncate = false) = 0;
 
-  // Entries whose names follow `after` (empty: from the start) in byte order, at most `max`; none left
-  // means the end. Without "." and "..". An entry that is there all the time appears exactly once.
-  virtual Result<std::vector<DirectoryEntry>> ReadDirectory(InodeId directory, std::string_view after,
-                                                            size_t max, bool with_attributes) = 0;
+  // Entries whose names follow `after` (empty: from the start) in byte order, at most `max`; none
+  // left means the end. Without "." and "..". An entry that is there all the time appears exactly
+  // once.
+  virtual Result<std::vector<DirectoryEntry>> ReadDirectory(InodeId directory,
+                                                            std::string_view after, size_t max,
+                                                            bool with_attributes) = 0;
   virtual Result<InodeId> ParentOf(InodeId directory) = 0;  // the root is its own parent
 
-  // By path, for XRootD: absolute, '/' repeated or at the end does not matter, "." and ".." are taken
-  // literally away before anything is looked up. "/" is the root.
+  // By path, for XRootD: absolute, '/' repeated or at the end does not matter, "." and ".." are
+  // taken literally away before anything is looked up. "/" is the root.
   struct Place {
     InodeId directory = 0;
     std::string name;

@@ -87,26 +87,15 @@ Status DecodeExtended(std::string_view bytes, Inode& inode) {
 Status DecodeSection(uint8_t tag, std::string_view body, InodeId id, Inode& inode) {
   Reader reader(body);
   switch (tag) {
-    case kParent:
-      inode.parent = reader.U64();
-      return reader.Finish("parent");
+    case kParent: inode.parent = reader.U64(); return reader.Finish("parent");
     case kClosing:
       inode.closing = DirectoryClosing{reader.U64(), GetNonce(reader)};
       return reader.Finish("closing");
-    case kIntent:
-      inode.intent = TRY(DecodeIntent(body));
-      return {};
-    case kSymlinkTarget:
-      inode.symlink = body;
-      return {};
-    case kExtended:
-      return DecodeExtended(body, inode);
-    case kInline:
-      inode.inline_data = body;
-      return {};
-    case kBlockMap:
-      inode.map = TRY(BlockMap::Decode(body, id, inode.size));
-      return {};
+    case kIntent: inode.intent = TRY(DecodeIntent(body)); return {};
+    case kSymlinkTarget: inode.symlink = body; return {};
+    case kExtended: return DecodeExtended(body, inode);
+    case kInline: inode.inline_data = body; return {};
+    case kBlockMap: inode.map = TRY(BlockMap::Decode(body, id, inode.size)); return {};
     case kLastRename:
       inode.last_rename = RenameOutcome{GetNonce(reader), reader.U8() != 0};
       return reader.Finish("last rename");
@@ -131,7 +120,8 @@ Status CheckContents(const Inode& inode) {
   }
   if (!is_file) return {};
   if (inode.size > kMaxFileBytes) return Fail(EBADMSG, "a file of {} bytes", inode.size);
-  const bool covered = inode.map ? inode.inline_data.empty() : inode.inline_data.size() == inode.size;
+  const bool covered =
+      inode.map ? inode.inline_data.empty() : inode.inline_data.size() == inode.size;
   if (!covered) {
     return Fail(EBADMSG, "{} bytes inline for a file of {} bytes", inode.inline_data.size(),
                 inode.size);

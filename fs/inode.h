@@ -1,5 +1,5 @@
-// Inode: everything about a file or directory except its names. One register each; a pure value here.
-// docs/format.md, "Inode", has the bytes; tests/fs/inode_test.cc pins them.
+// Inode: everything about a file or directory except its names. One register each; a pure value
+// here. docs/format.md, "Inode", has the bytes; tests/fs/inode_test.cc pins them.
 
 #pragma once
 
@@ -19,10 +19,11 @@ namespace pinstripe {
 
 using Nonce = std::array<uint8_t, 16>;
 
-// A rename under way, kept in the moved inode, so that whoever reads it can finish it (fs/rename.h).
+// A rename under way, kept in the moved inode, so that whoever reads it can finish it
+// (fs/rename.h).
 struct RenameIntent {
   Nonce nonce{};
-  InodeId source = 0;          // directory, and the entry in it with its slot before the rename
+  InodeId source = 0;  // directory, and the entry in it with its slot before the rename
   std::string source_name;
   uint64_t source_slot = 0;
   InodeId target = 0;
@@ -33,8 +34,8 @@ struct RenameIntent {
   friend bool operator==(const RenameIntent&, const RenameIntent&) = default;
 };
 
-// An empty directory that a rename is about to replace takes no new entries; who meets that finishes
-// the rename of `mover` first.
+// An empty directory that a rename is about to replace takes no new entries; who meets that
+// finishes the rename of `mover` first.
 struct DirectoryClosing {
   InodeId mover = 0;
   Nonce nonce{};
@@ -57,13 +58,14 @@ struct Inode {
   int64_t accessed = 0;
   int64_t modified = 0;
   int64_t changed = 0;
-  InodeId parent = 0;  // of a directory
+  InodeId parent = 0;                       // of a directory
   std::optional<DirectoryClosing> closing;  // a directory
   std::optional<RenameIntent> intent;
   std::optional<RenameOutcome> last_rename;
   std::vector<std::pair<std::string, std::string>> attributes;  // ascending by name
   std::string symlink;
-  // A file's contents: as many bytes as its size, or where the blocks are. Neither when it is empty.
+  // A file's contents: as many bytes as its size, or where the blocks are. Neither when it is
+  // empty.
   std::string inline_data;
   std::optional<BlockMap> map;
   // Sections of a later version that this one may ignore, kept as they were read.

@@ -1,15 +1,18 @@
 // Names: the rules of the namespace over registers. Directories, entries, links, renames.
 //
 // What keeps it whole while any number of clients work on it and die anywhere:
-//   - An inode is written before an entry names it and removed after the last entry is gone. An entry
+//   - An inode is written before an entry names it and removed after the last entry is gone. An
+//   entry
 //     whose inode is gone is no name: it is passed over, and replaced by whoever wants the name.
 //   - Who adds an entry changes the directory's inode after it; who removes a directory removes its
 //     inode as it was before the directory was found empty. One of the two always sees the other.
-//   - A rename is an intent in the moved inode, then single conditional steps that anybody can do for
-//     the one who began it. Everyone who looks an inode up finishes its rename first. Before anything
-//     else, a rename rewrites the source's entry, so that who looked before the intent was there can
-//     change it no more. docs/format.md, "Rename", has the steps.
-//   - A directory that moves to another parent is named in the rename register meanwhile, so there is
+//   - A rename is an intent in the moved inode, then single conditional steps that anybody can do
+//   for
+//     the one who began it. Everyone who looks an inode up finishes its rename first. Before
+//     anything else, a rename rewrites the source's entry, so that who looked before the intent was
+//     there can change it no more. docs/format.md, "Rename", has the steps.
+//   - A directory that moves to another parent is named in the rename register meanwhile, so there
+//   is
 //     one such move at a time, and no directory can get below itself.
 //
 // Thread-safe; no state of its own.
@@ -45,15 +48,16 @@ class Names {
     bool found() const { return id != 0; }
   };
   Result<Place> Look(InodeId directory, std::string_view name);
-  Result<Place> LookUp(InodeId directory, std::string_view name);  // ENOENT when there is no such name
+  Result<Place> LookUp(InodeId directory,
+                       std::string_view name);  // ENOENT when there is no such name
 
   // Changes an inode however often others do so at the same time.
   using Edit = std::function<Status(Inode&)>;
   Result<StoredInode> Update(InodeId id, const Edit& edit,
                              Durability durability = Durability::kWriteBack);
 
-  // Writes a new inode and its name where `place` was found without one, or, with `replace`, over what
-  // is there. Null when somebody else was there first.
+  // Writes a new inode and its name where `place` was found without one, or, with `replace`, over
+  // what is there. Null when somebody else was there first.
   struct Made {
     InodeId id = 0;
     StoredInode inode;
@@ -62,8 +66,8 @@ class Names {
   Result<std::optional<Made>> Make(InodeId directory, std::string_view name, const Place& place,
                                    const Inode& inode);
 
-  // Gives a written inode a name; over a file that has it, unless `exclusive` (EEXIST). Nothing was done
-  // when it fails, unless it says that it may have happened.
+  // Gives a written inode a name; over a file that has it, unless `exclusive` (EEXIST). Nothing was
+  // done when it fails, unless it says that it may have happened.
   Result<uint64_t> Publish(InodeId directory, std::string_view name, InodeId id, FileKind kind,
                            bool exclusive, Durability durability);
 

@@ -1,8 +1,8 @@
 // Names and paths. Pure.
 //
-// A name is 1 to kMaxNameBytes arbitrary bytes without '/' and NUL, and neither "." nor "..". A path is
-// absolute; it is normalised literally: repeated and trailing '/' and "." vanish, ".." takes away the
-// name before it (at the root: nothing). No name is looked up for that.
+// A name is 1 to kMaxNameBytes arbitrary bytes without '/' and NUL, and neither "." nor "..". A
+// path is absolute; it is normalised literally: repeated and trailing '/' and "." vanish, ".."
+// takes away the name before it (at the root: nothing). No name is looked up for that.
 
 #pragma once
 
@@ -17,8 +17,8 @@ namespace pinstripe {
 // EINVAL or ENAMETOOLONG.
 Status CheckName(std::string_view name);
 
-// The names of a path, from the root down; none for the root itself. EINVAL when it is not absolute or
-// has a NUL, ENAMETOOLONG when it or a name in it is too long.
+// The names of a path, from the root down; none for the root itself. EINVAL when it is not absolute
+// or has a NUL, ENAMETOOLONG when it or a name in it is too long.
 Result<std::vector<std::string>> SplitPath(std::string_view path);
 
 }  // namespace pinstripe

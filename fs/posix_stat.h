@@ -12,12 +12,9 @@ namespace pinstripe {
 
 inline mode_t TypeBits(FileKind kind) {
   switch (kind) {
-    case FileKind::kDirectory:
-      return S_IFDIR;
-    case FileKind::kSymlink:
-      return S_IFLNK;
-    case FileKind::kRegular:
-      break;
+    case FileKind::kDirectory: return S_IFDIR;
+    case FileKind::kSymlink: return S_IFLNK;
+    case FileKind::kRegular: break;
   }
   return S_IFREG;
 }

@@ -1,6 +1,6 @@
-// Reaper: deletes stripes that nothing refers to any more, in the background, one at a time. What it
-// cannot delete (a drive is away, the queue is full, the process ends) stays as garbage, is logged, and
-// harms nobody.
+// Reaper: deletes stripes that nothing refers to any more, in the background, one at a time. What
+// it cannot delete (a drive is away, the queue is full, the process ends) stays as garbage, is
+// logged, and harms nobody.
 //
 // Thread-safe. Its thread ends within kDrainTime of the destructor being called.
 
@@ -43,11 +43,11 @@ class Reaper {
   const std::shared_ptr<Signal> work_;
   const std::shared_ptr<Signal> idle_;
   std::mutex mutex_;
-  std::deque<Item> items_;        // guarded by mutex_
-  bool busy_ = false;             // guarded by mutex_
-  bool stopping_ = false;         // guarded by mutex_
-  bool ended_ = false;            // guarded by mutex_
-  Time end_by_ = Time::max();     // guarded by mutex_
+  std::deque<Item> items_;     // guarded by mutex_
+  bool busy_ = false;          // guarded by mutex_
+  bool stopping_ = false;      // guarded by mutex_
+  bool ended_ = false;         // guarded by mutex_
+  Time end_by_ = Time::max();  // guarded by mutex_
 };
 
 }  // namespace pinstripe

@@ -11,9 +11,7 @@ namespace {
 
 constexpr uint8_t kMoverFormat = 1;
 
-std::string EntryPrefix(InodeId directory) {
-  return Writer().Raw("E").U64(directory).Take();
-}
+std::string EntryPrefix(InodeId directory) { return Writer().Raw("E").U64(directory).Take(); }
 
 Result<std::optional<StoredInode>> DecodeInode(const Result<RegisterValue>& read, InodeId id) {
   const RegisterValue value = TRY_CONTEXT(read, "inode {:016x}", id);
@@ -23,8 +21,7 @@ Result<std::optional<StoredInode>> DecodeInode(const Result<RegisterValue>& read
 
 Result<StoredEntry> DecodeEntry(const Result<RegisterValue>& read, InodeId directory,
                                 std::string_view name) {
-  const RegisterValue value =
-      TRY_CONTEXT(read, "entry '{}' of directory {:016x}", name, directory);
+  const RegisterValue value = TRY_CONTEXT(read, "entry '{}' of directory {:016x}", name, directory);
   if (!value.value) return StoredEntry{std::nullopt, value.slot};
   const Entry entry =
       TRY_CONTEXT(Entry::Decode(*value.value), "'{}' in directory {:016x}", name, directory);
@@ -109,10 +106,11 @@ Result<Records::InodeChange> Records::ChangeInode(InodeId id, uint64_t slot,
   std::optional<std::string> value;
   if (inode) value = inode->Encode(id);
   if (value && value->size() > kMaxRegisterBytes) {
-    return Fail(EFBIG,
-                "inode {:016x} would take {} bytes, at most {} fit: the file is in too many pieces; "
-                "write it anew from its beginning to its end",
-                id, value->size(), kMaxRegisterBytes);
+    return Fail(
+        EFBIG,
+        "inode {:016x} would take {} bytes, at most {} fit: the file is in too many pieces; "
+        "write it anew from its beginning to its end",
+        id, value->size(), kMaxRegisterBytes);
   }
   const ChangeOutcome outcome =
       TRY_CONTEXT(cluster_.registers().Change(NameOf(id), {.slot = slot, .value = std::nullopt},
@@ -170,17 +168,15 @@ Result<Records::MoverChange> Records::ChangeMover(uint64_t slot, InodeId directo
 Result<Records::Page> Records::List(InodeId directory, std::string_view first, size_t max) {
   const std::string prefix = EntryPrefix(directory);
   const std::string last = prefix + std::string(kMaxNameBytes + 1, '\xff');  // no name exceeds it
-  const auto scan = TRY_CONTEXT(
-      cluster_.registers().Scan(cluster_.GroupOfObject(directory), prefix + std::string(first),
-                                last, max),
-      "list directory {:016x}", directory);
+  const auto scan = TRY_CONTEXT(cluster_.registers().Scan(cluster_.GroupOfObject(directory),
+                                                          prefix + std::string(first), last, max),
+                                "list directory {:016x}", directory);
   Page page;
   for (const RegisterStore::ScanEntry& entry : scan.entries) {
     if (!entry.value.value) continue;
     const std::string name = entry.key.substr(prefix.size());
-    page.entries.emplace_back(
-        name, TRY_CONTEXT(Entry::Decode(*entry.value.value), "'{}' in directory {:016x}", name,
-                          directory));
+    page.entries.emplace_back(name, TRY_CONTEXT(Entry::Decode(*entry.value.value),
+                                                "'{}' in directory {:016x}", name, directory));
   }
   if (scan.next) page.next = scan.next->substr(std::min(prefix.size(), scan.next->size()));
   return page;

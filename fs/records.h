@@ -1,5 +1,5 @@
-// Records: the registers of the file system, typed. Inodes and entries as they are on the drives, with
-// the slots that conditional changes need. No rule of the namespace is here; see names.h.
+// Records: the registers of the file system, typed. Inodes and entries as they are on the drives,
+// with the slots that conditional changes need. No rule of the namespace is here; see names.h.
 //
 // Thread-safe; every call blocks until the cluster answers.
 
@@ -39,7 +39,7 @@ class Records {
   Result<StoredEntry> FindEntry(InodeId directory, std::string_view name);
   // Both at once: the directory's own inode, and an entry in it.
   Result<std::pair<std::optional<StoredInode>, StoredEntry>> FindBoth(InodeId directory,
-                                                                     std::string_view name);
+                                                                      std::string_view name);
   std::vector<Result<std::optional<StoredInode>>> FindInodes(const std::vector<InodeId>& ids);
 
   // If `applied`, `now` is what was written; else what is there instead. Null removes.
@@ -73,7 +73,8 @@ class Records {
   };
   Result<MoverChange> ChangeMover(uint64_t slot, InodeId directory);
 
-  // Entries with names from `first` on, at least one and about `max` at most, unless there are none.
+  // Entries with names from `first` on, at least one and about `max` at most, unless there are
+  // none.
   struct Page {
     std::vector<std::pair<std::string, Entry>> entries;  // ascending
     std::optional<std::string> next;                     // where to go on; null at the end

@@ -9,8 +9,9 @@
 //   7  the intent is cleared and the outcome noted
 //
 // Every step is one change of a register that requires the slot which the intent names, so doing it
-// twice, or late, does nothing. A rename that became impossible (its source was taken away before step
-// 2, its target changed before step 4) stays impossible for ever, because slots never come back.
+// twice, or late, does nothing. A rename that became impossible (its source was taken away before
+// step 2, its target changed before step 4) stays impossible for ever, because slots never come
+// back.
 
 #include "base/log.h"
 #include "base/try.h"
@@ -31,8 +32,8 @@ bool WrittenBy(const RenameIntent& intent, const StoredEntry& stored, uint64_t s
 Result<bool> Names::TakeSource(const RenameIntent& intent, const Entry& entry) {
   StoredEntry found = TRY(records_.FindEntry(intent.source, intent.source_name));
   if (found.slot == intent.source_slot) {
-    const auto change = TRY(
-        records_.ChangeEntry(intent.source, intent.source_name, intent.source_slot, entry));
+    const auto change =
+        TRY(records_.ChangeEntry(intent.source, intent.source_name, intent.source_slot, entry));
     found = change.now;
   }
   return WrittenBy(intent, found, intent.source_slot + 1);
@@ -71,12 +72,13 @@ Result<bool> Names::PlaceTarget(InodeId id, const RenameIntent& intent, const En
   if (!WrittenBy(intent, found, intent.target_slot + 1)) {
     if (!taken || found.slot != intent.target_slot) return false;
     if (!TRY(CloseReplaced(id, intent))) return false;
-    const auto change = TRY(
-        records_.ChangeEntry(intent.target, intent.target_name, intent.target_slot, entry));
+    const auto change =
+        TRY(records_.ChangeEntry(intent.target, intent.target_name, intent.target_slot, entry));
     if (!WrittenBy(intent, change.now, intent.target_slot + 1)) return false;
   }
   if (TRY(Touch(intent.target))) return true;
-  TRY(records_.ChangeEntry(intent.target, intent.target_name, intent.target_slot + 1, std::nullopt));
+  TRY(records_.ChangeEntry(intent.target, intent.target_name, intent.target_slot + 1,
+                           std::nullopt));
   return false;
 }
 
@@ -148,8 +150,9 @@ Result<std::optional<uint64_t>> Names::BeginMove(InodeId id) {
     if (change.applied) return std::optional(change.now.slot);
     return std::optional<uint64_t>();
   }
-  // Somebody else's move is finished first. If its intent is not there (yet), changing the inode sees to
-  // it that it never will be: it requires the slot that was read before the register was taken.
+  // Somebody else's move is finished first. If its intent is not there (yet), changing the inode
+  // sees to it that it never will be: it requires the slot that was read before the register was
+  // taken.
   const std::optional<StoredInode> other = TRY(Find(mover.directory));
   if (other) {
     const auto change = TRY(records_.ChangeInode(mover.directory, other->slot, other->inode));
@@ -171,8 +174,7 @@ Status Names::CheckNotBelow(InodeId id, InodeId target) {
   return {};
 }
 
-Result<bool> Names::MoveWithIntent(const Wanted& wanted, const Place& from,
-                                                    const Place& to) {
+Result<bool> Names::MoveWithIntent(const Wanted& wanted, const Place& from, const Place& to) {
   const bool replaces_directory = to.found() && IsDirectory(to.inode.inode);
   Inode inode = from.inode.inode;
   inode.intent = RenameIntent{.nonce = records_.NewNonce(),

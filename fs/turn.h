@@ -1,6 +1,6 @@
 // Turn: one at a time, for work that waits. Where a mutex guards memory for moments, a turn is held
-// through whole conversations with the cluster; who comes meanwhile waits, through the Runtime, in the
-// order of coming. A turn is never taken while a mutex or another turn is held.
+// through whole conversations with the cluster; who comes meanwhile waits, through the Runtime, in
+// the order of coming. A turn is never taken while a mutex or another turn is held.
 //
 //   const Turn::Holder turn(turn_);
 
@@ -68,8 +68,8 @@ class Turn {
 
   Runtime& runtime_;
   std::mutex mutex_;
-  bool taken_ = false;            // guarded by mutex_
-  std::deque<Waiter*> waiters_;   // guarded by mutex_
+  bool taken_ = false;           // guarded by mutex_
+  std::deque<Waiter*> waiters_;  // guarded by mutex_
 };
 
 }  // namespace pinstripe

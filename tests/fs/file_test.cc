@@ -19,8 +19,8 @@ TEST_F(FileTest, WhatWasWrittenIsRead) {
 }
 
 TEST_F(FileTest, EverySizeSurvivesARoundTrip) {
-  for (const size_t size : {0ul, 1ul, 4095ul, 4096ul, 4097ul, 65535ul, 65536ul, 65537ul, kTestBlock - 1,
-                            kTestBlock, kTestBlock + 1, 3 * kTestBlock + 777}) {
+  for (const size_t size : {0ul, 1ul, 4095ul, 4096ul, 4097ul, 65535ul, 65536ul, 65537ul,
+                            kTestBlock - 1, kTestBlock, kTestBlock + 1, 3 * kTestBlock + 777}) {
     SCOPED_TRACE(size);
     const std::string bytes = Pattern(size, size);
     Make("file", bytes);

@@ -1,10 +1,11 @@
-// A file system on memory drives under simulated time: what the tests of fs/ begin with. The layout is
-// the smallest there is, 2+1 with blocks of 128 KiB, so that files of many blocks stay small.
+// A file system on memory drives under simulated time: what the tests of fs/ begin with. The layout
+// is the smallest there is, 2+1 with blocks of 128 KiB, so that files of many blocks stay small.
 
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -101,6 +102,19 @@ class FsTest : public testing::Test {
     std::vector<std::string> names;
     for (const auto& entry : *entries) names.push_back(entry.name);
     return names;
+  }
+
+  // Runs them all at the same time. (SimRuntime::Run() would wait for the file systems' own
+  // threads.)
+  void RunTogether(int count, const std::function<void(int)>& body) {
+    int running = count;
+    for (int i = 0; i < count; ++i) {
+      sim_.Spawn(fmt::format("client {}", i), [&, i] {
+        body(i);
+        --running;
+      });
+    }
+    while (running > 0) sim_.Sleep(std::chrono::milliseconds(10));
   }
 
   SimRuntime sim_;

@@ -1,14 +1,16 @@
 // Random operations on two hosts and on a model of what a file system is, from a seed: they agree.
 //
-// Goal: no sequence of creating, opening, writing, truncating, syncing, closing, dropping, renaming and
-// removing gives anything but what a plain tree of strings would. Method: a small alphabet of names, so
-// that operations meet; sizes around all the borders there are (inline, copies, cells, shards, blocks).
-// The two hosts take turns file by file: a file that one has open is left to it until it is closed.
+// Goal: no sequence of creating, opening, writing, truncating, syncing, closing, dropping, renaming
+// and removing gives anything but what a plain tree of strings would. Method: a small alphabet of
+// names, so that operations meet; sizes around all the borders there are (inline, copies, cells,
+// shards, blocks). The two hosts take turns file by file: a file that one has open is left to it
+// until it is closed.
 //
 //   SEED=7 fs_test --gtest_filter='Model*'
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <set>
@@ -24,9 +26,9 @@ constexpr int kSteps = 400;
 struct Node {
   bool directory = false;
   std::map<std::string, std::shared_ptr<Node>> entries;
-  std::string now;        // with what is not committed
+  std::string now;  // with what is not committed
   std::string committed;
-  int host = -1;          // who has it open
+  int host = -1;  // who has it open
   int users = 0;
 };
 using NodePtr = std::shared_ptr<Node>;
@@ -102,8 +104,8 @@ class Model {
   }
 
   uint64_t Size() {
-    static constexpr uint64_t kBorders[] = {0,     1,     64,         4096,           65536,
-                                            70000, kTestBlock, 2 * kTestBlock, 5 * kTestBlock};
+    static constexpr uint64_t kBorders[] = {
+        0, 1, 64, 4096, 65536, 70000, kTestBlock, 2 * kTestBlock, 5 * kTestBlock};
     const uint64_t border = kBorders[sim_.Below(std::size(kBorders))];
     const uint64_t off = sim_.Below(3);
     if (sim_.Chance(0.3)) return sim_.Below(border + 1);
@@ -320,7 +322,13 @@ class Model {
         ASSERT_EQ(entry.attributes->size, child.now.size());
         auto file = host->Open(entry.inode, FileSystem::Access::kRead);
         ASSERT_OK(file);
-        ASSERT_TRUE(ReadAll(**file) == child.now) << entry.name << ": other bytes";
+        const std::string bytes = ReadAll(**file);
+        const size_t at = static_cast<size_t>(
+            std::mismatch(bytes.begin(), bytes.end(), child.now.begin(), child.now.end()).first -
+            bytes.begin());
+        ASSERT_EQ(bytes.size(), child.now.size());
+        ASSERT_EQ(at, bytes.size())
+            << entry.name << " has other bytes from there on; inode " << entry.inode;
         ASSERT_OK((*file)->Close());
       }
     }

@@ -1,0 +1,275 @@
+// Names: directories, entries, renames, alone and against another host.
+
+#include "fs/names.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "tests/fs/fs_test_base.h"
+
+namespace pinstripe {
+namespace {
+
+using NamesTest = FsTest;
+using Names_ = std::vector<std::string>;
+
+TEST_F(NamesTest, ADirectoryHoldsWhatWasMadeInIt) {
+  const auto directory = fs_->MakeDirectory(kRootInode, "d", 0750, {3, 4});
+  ASSERT_OK(directory);
+  EXPECT_EQ(directory->mode, 0750u);
+  EXPECT_EQ(directory->kind, FileKind::kDirectory);
+  Make("file", "in it", directory->inode);
+  EXPECT_EQ(List(), Names_{"d"});
+  EXPECT_EQ(List(directory->inode), Names_{"file"});
+  EXPECT_EQ(Contents("/d/file"), "in it");
+  EXPECT_EQ(*fs_->ParentOf(directory->inode), kRootInode);
+  EXPECT_EQ(*fs_->ParentOf(kRootInode), kRootInode);
+}
+
+TEST_F(NamesTest, FailuresAreThoseOfPosix) {
+  Make("file", "x");
+  const InodeId file = fs_->Lookup(kRootInode, "file")->inode;
+  const InodeId directory = fs_->MakeDirectory(kRootInode, "d", 0755, {})->inode;
+  Make("inside", "y", directory);
+  EXPECT_FAILS(fs_->Lookup(kRootInode, "none"), ENOENT);
+  EXPECT_FAILS(fs_->Lookup(file, "none"), ENOTDIR);
+  EXPECT_FAILS(fs_->Lookup(12345, "none"), ENOENT);
+  EXPECT_FAILS(fs_->Lookup(kRootInode, std::string(256, 'x')), ENAMETOOLONG);
+  EXPECT_FAILS(fs_->Lookup(kRootInode, "a/b"), EINVAL);
+  EXPECT_FAILS(fs_->MakeDirectory(kRootInode, "file", 0755, {}), EEXIST);
+  EXPECT_FAILS(fs_->MakeDirectory(file, "x", 0755, {}), ENOTDIR);
+  EXPECT_FAILS(fs_->Create(kRootInode, "file", {.exclusive = true}), EEXIST);
+  EXPECT_FAILS(fs_->Create(kRootInode, "d", {}), EISDIR);
+  EXPECT_FAILS(fs_->Create(12345, "x", {}), ENOENT);
+  EXPECT_FAILS(fs_->Unlink(kRootInode, "d"), EISDIR);
+  EXPECT_FAILS(fs_->Unlink(kRootInode, "none"), ENOENT);
+  EXPECT_FAILS(fs_->RemoveDirectory(kRootInode, "file"), ENOTDIR);
+  EXPECT_FAILS(fs_->RemoveDirectory(kRootInode, "d"), ENOTEMPTY);
+  EXPECT_FAILS(fs_->Open(directory, FileSystem::Access::kRead), EISDIR);
+  EXPECT_FAILS(fs_->Rename(kRootInode, "file", kRootInode, "d"), EISDIR);
+  EXPECT_FAILS(fs_->Rename(kRootInode, "d", kRootInode, "file"), ENOTDIR);
+  EXPECT_FAILS(fs_->Rename(kRootInode, "d", directory, "e"), EINVAL);
+  EXPECT_FAILS(fs_->Rename(kRootInode, "none", kRootInode, "e"), ENOENT);
+  EXPECT_FAILS(fs_->Rename(kRootInode, "file", directory, "inside", true), EEXIST);
+  EXPECT_FAILS(fs_->Resolve("/file/x"), ENOTDIR);
+  EXPECT_FAILS(fs_->ResolveParent("/"), EINVAL);
+  EXPECT_FAILS(fs_->ReadDirectory(file, "", 10, false), ENOTDIR);
+}
+
+// Defect 13 of the ancestor: such names collided, or vanished from listings.
+TEST_F(NamesTest, StrangeNamesAreNamesLikeOthers) {
+  Names_ names;
+  for (const char* name :
+       {"a", "a:", "a:b", "a_b", "a~", "ab", "A", " ", "...", "\xff\xfe", "\x01"}) {
+    names.push_back(name);
+  }
+  names.push_back(std::string(255, '\xff'));
+  for (const std::string& name : names) Make(name, name);
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(List(), names);
+  for (const std::string& name : names) EXPECT_EQ(Contents("/" + name), name);
+}
+
+TEST_F(NamesTest, AListingComesInPages) {
+  Names_ names;
+  for (int i = 0; i < 57; ++i) {
+    names.push_back(fmt::format("n{:03}", i));
+    Make(names.back(), "");
+  }
+  for (const size_t page : {1ul, 7ul, 57ul, 100ul}) {
+    Names_ listed;
+    while (true) {
+      const auto entries =
+          fs_->ReadDirectory(kRootInode, listed.empty() ? "" : listed.back(), page, false);
+      ASSERT_OK(entries);
+      ASSERT_LE(entries->size(), page);
+      if (entries->empty()) break;
+      for (const auto& entry : *entries) listed.push_back(entry.name);
+    }
+    EXPECT_EQ(listed, names);
+  }
+}
+
+TEST_F(NamesTest, MakePathMakesWhatIsMissing) {
+  ASSERT_OK(fs_->MakePath("/a/b/c", 0755, {}));
+  ASSERT_OK(fs_->MakePath("/a/b/d", 0755, {}));
+  EXPECT_EQ(List(fs_->Resolve("/a/b")->inode), (Names_{"c", "d"}));
+  Make("file", "");
+  EXPECT_FAILS(fs_->MakePath("/file/x", 0755, {}), ENOTDIR);
+}
+
+TEST_F(NamesTest, ADirectorysTimesFollowItsEntries) {
+  const InodeId d = fs_->MakeDirectory(kRootInode, "d", 0755, {})->inode;
+  int64_t last = fs_->GetAttributes(d)->modified;
+  const auto moved_on = [&] {
+    const int64_t now = fs_->GetAttributes(d)->modified;
+    const bool later = now > last;
+    last = now;
+    return later;
+  };
+  Make("file", "x", d);
+  EXPECT_TRUE(moved_on());
+  ASSERT_OK(fs_->Rename(d, "file", d, "file2"));
+  EXPECT_TRUE(moved_on());
+  ASSERT_OK(fs_->Unlink(d, "file2"));
+  EXPECT_TRUE(moved_on());
+  Make("file", "x");
+  ASSERT_OK(fs_->Rename(kRootInode, "file", d, "file"));
+  EXPECT_TRUE(moved_on());
+  ASSERT_OK(fs_->Rename(d, "file", kRootInode, "file"));
+  EXPECT_TRUE(moved_on());
+}
+
+TEST_F(NamesTest, ARenameReplacesFilesAndEmptyDirectories) {
+  Make("a", "old a");
+  Make("b", "old b");
+  ASSERT_OK(fs_->Rename(kRootInode, "a", kRootInode, "b"));
+  EXPECT_EQ(List(), Names_{"b"});
+  EXPECT_EQ(Contents("/b"), "old a");
+  ASSERT_OK(fs_->Rename(kRootInode, "b", kRootInode, "b"));
+  EXPECT_EQ(Contents("/b"), "old a");
+
+  ASSERT_OK(fs_->MakePath("/from/x/y", 0755, {}));
+  ASSERT_OK(fs_->MakePath("/to/x", 0755, {}));
+  const InodeId from = fs_->Resolve("/from")->inode;
+  const InodeId to = fs_->Resolve("/to")->inode;
+  ASSERT_OK(fs_->Rename(from, "x", to, "x"));
+  EXPECT_EQ(List(from), Names_{});
+  EXPECT_OK(fs_->Resolve("/to/x/y"));
+  EXPECT_EQ(*fs_->ParentOf(fs_->Resolve("/to/x")->inode), to);
+  ASSERT_OK(fs_->MakePath("/from/x", 0755, {}));
+  EXPECT_FAILS(fs_->Rename(from, "x", to, "x"), ENOTEMPTY);
+  ASSERT_OK(fs_->RemoveDirectory(from, "x"));
+}
+
+TEST_F(NamesTest, AReplacedFileThatIsOpenCanStillBeRead) {
+  const std::string bytes = Pattern(1, 3 * kTestBlock);
+  Make("a", "new");
+  const InodeId old = Make("b", bytes);
+  auto file = fs_->Open(old, FileSystem::Access::kWrite);
+  ASSERT_OK(file);
+  ASSERT_OK(fs_->Rename(kRootInode, "a", kRootInode, "b"));
+  EXPECT_TRUE(ReadAll(**file) == bytes);
+  EXPECT_EQ((*file)->Stat()->links, 0u);
+  ASSERT_OK((*file)->Write(0, AsBytes("x")));
+  EXPECT_EQ(ReadAll(**file, 0, 1), "x");
+  EXPECT_OK((*file)->Close());
+  EXPECT_EQ(Contents("/b"), "new");
+}
+
+// The intent is there and nothing else: its owner died at once. Whoever comes by finishes it.
+TEST_F(NamesTest, ARenameWhoseOwnerDiedIsFinishedByWhoeverMeetsIt) {
+  for (const bool taken_away : {false, true}) {
+    SCOPED_TRACE(taken_away);
+    const InodeId id = Make("a", "contents");
+    Records records(*host_.cluster);
+    auto stored = **records.FindInode(id);
+    const auto source = *records.FindEntry(kRootInode, "a");
+    const auto target = *records.FindEntry(kRootInode, "b");
+    stored.inode.intent = RenameIntent{.nonce = records.NewNonce(),
+                                       .source = kRootInode,
+                                       .source_name = "a",
+                                       .source_slot = source.slot,
+                                       .target = kRootInode,
+                                       .target_name = "b",
+                                       .target_slot = target.slot};
+    if (taken_away) {  // before the rename had rewritten it
+      ASSERT_OK(records.ChangeEntry(kRootInode, "a", source.slot, source.entry));
+    }
+    ASSERT_OK(records.ChangeInode(id, stored.slot, stored.inode));
+    const std::string expected = taken_away ? "a" : "b";
+    EXPECT_EQ(fs_->GetAttributes(id)->inode, id);
+    EXPECT_EQ(List(), Names_{expected});
+    EXPECT_EQ(Contents("/" + expected), "contents");
+    EXPECT_FALSE((*records.FindInode(id))->inode.intent);
+    ASSERT_OK(fs_->Unlink(kRootInode, expected));
+  }
+}
+
+TEST_F(NamesTest, AMoveOfADirectoryWhoseOwnerDiedDoesNotStopTheNextOne) {
+  ASSERT_OK(fs_->MakePath("/a/x", 0755, {}));
+  ASSERT_OK(fs_->MakePath("/b", 0755, {}));
+  Records records(*host_.cluster);
+  const InodeId a = fs_->Resolve("/a")->inode;
+  const InodeId b = fs_->Resolve("/b")->inode;
+  ASSERT_TRUE(records.ChangeMover(0, b)->applied);
+  ASSERT_OK(fs_->Rename(a, "x", b, "x"));
+  EXPECT_EQ(records.FindMover()->directory, 0u);
+  EXPECT_OK(fs_->Resolve("/b/x"));
+}
+
+TEST_F(NamesTest, AnEntryWhoseInodeIsGoneIsNoName) {
+  const InodeId id = Make("ghost", "x");
+  Records records(*host_.cluster);
+  ASSERT_OK(records.ChangeInode(id, (*records.FindInode(id))->slot, std::nullopt));
+  EXPECT_FAILS(fs_->Lookup(kRootInode, "ghost"), ENOENT);
+  EXPECT_EQ(List(), Names_{});
+  Make("ghost", "new");
+  EXPECT_EQ(Contents("/ghost"), "new");
+}
+
+// Hosts that do the same things to the same few names at the same time: one of them wins each time,
+// nothing is lost, and the tree is whole afterwards.
+TEST_F(NamesTest, HostsThatFightOverNamesLeaveAWholeTree) {
+  constexpr int kHosts = 4;
+  std::vector<Host> hosts;
+  for (int i = 0; i < kHosts; ++i) hosts.push_back(NewHost());
+  for (const char* path : {"/p", "/q"}) ASSERT_OK(fs_->MakePath(path, 0755, {}));
+  RunTogether(kHosts, [&](int i) {
+    FileSystem& fs = *hosts[i].fs;
+    const InodeId dirs[] = {kRootInode, fs.Resolve("/p")->inode, fs.Resolve("/q")->inode};
+    const auto any_dir = [&] { return dirs[sim_.Below(3)]; };
+    const auto name = [&] { return std::string(1, static_cast<char>('a' + sim_.Below(3))); };
+    for (int step = 0; step < 60; ++step) {
+      Status status;
+      switch (sim_.Below(5)) {
+        case 0: status = StatusOf(fs.Create(any_dir(), name(), {})); break;
+        case 1: status = StatusOf(fs.MakeDirectory(any_dir(), name(), 0755, {})); break;
+        case 2: status = fs.Unlink(any_dir(), name()); break;
+        case 3: status = fs.RemoveDirectory(any_dir(), name()); break;
+        case 4: status = fs.Rename(any_dir(), name(), any_dir(), name()); break;
+      }
+      // A rename that others ended, and whose trace others then wiped out, may say so.
+      if (status.code() == EIO) {
+        EXPECT_NE(status.message().find("may have happened"), std::string::npos)
+            << status.message();
+      }
+    }
+  });
+  std::set<InodeId> seen;
+  for (const char* path : {"/", "/p", "/q"}) {
+    const InodeId directory = fs_->Resolve(path)->inode;
+    const auto entries = fs_->ReadDirectory(directory, "", 100, false);
+    ASSERT_OK(entries);
+    for (const auto& entry : *entries) {
+      const auto attributes = fs_->Lookup(directory, entry.name);
+      ASSERT_OK(attributes);
+      EXPECT_EQ(attributes->inode, entry.inode);
+      EXPECT_TRUE(seen.insert(entry.inode).second) << "two names for one inode";
+      if (entry.kind == FileKind::kDirectory) {
+        EXPECT_EQ(*fs_->ParentOf(entry.inode), directory);
+      }
+    }
+  }
+}
+
+// Of many who create one name exclusively, one succeeds.
+TEST_F(NamesTest, AnExclusiveCreateHasOneWinner) {
+  std::vector<Host> hosts;
+  for (int i = 0; i < 4; ++i) hosts.push_back(NewHost());
+  int winners = 0;
+  RunTogether(4, [&](int i) {
+    const auto file = hosts[i]->Create(kRootInode, "lock", {.exclusive = true});
+    if (file.has_value()) {
+      ++winners;
+    } else {
+      EXPECT_EQ(file.error().code(), EEXIST);
+    }
+  });
+  EXPECT_EQ(winners, 1);
+}
+
+}  // namespace
+}  // namespace pinstripe

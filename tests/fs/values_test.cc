@@ -1,0 +1,434 @@
+// The pure parts: paths, interval sets, block maps, inodes, entries. The bytes are the format: if a
+// golden test fails, drives written yesterday cannot be read today.
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+
+#include "fs/block_map.h"
+#include "fs/inode.h"
+#include "fs/interval_set.h"
+#include "fs/path.h"
+#include "tests/support/expect_ok.h"
+
+namespace pinstripe {
+namespace {
+
+// ---- Paths
+
+std::vector<std::string> Split(std::string_view path) {
+  const auto names = SplitPath(path);
+  EXPECT_OK(names);
+  return names.value_or(std::vector<std::string>{"?"});
+}
+
+TEST(Path, IsNormalisedLiterally) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(Split("/"), Names{});
+  EXPECT_EQ(Split("//a///b/"), (Names{"a", "b"}));
+  EXPECT_EQ(Split("/a/./b/../c"), (Names{"a", "c"}));
+  EXPECT_EQ(Split("/../.."), Names{});
+  EXPECT_EQ(Split("/..a/b.."), (Names{"..a", "b.."}));
+}
+
+TEST(Path, MustBeAbsoluteAndOfAllowedLength) {
+  EXPECT_FAILS(SplitPath(""), EINVAL);
+  EXPECT_FAILS(SplitPath("a/b"), EINVAL);
+  EXPECT_FAILS(SplitPath(std::string_view("/a\0b", 4)), EINVAL);
+  EXPECT_OK(SplitPath("/" + std::string(255, 'x')));
+  EXPECT_FAILS(SplitPath("/" + std::string(256, 'x')), ENAMETOOLONG);
+  EXPECT_FAILS(SplitPath("/" + std::string(4096, '/')), ENAMETOOLONG);
+}
+
+TEST(Path, ANameIsAnythingButSlashAndNul) {
+  EXPECT_OK(CheckName("a:b_c~d\xff\x01"));
+  EXPECT_OK(CheckName("..."));
+  EXPECT_FAILS(CheckName(""), EINVAL);
+  EXPECT_FAILS(CheckName("."), EINVAL);
+  EXPECT_FAILS(CheckName(".."), EINVAL);
+  EXPECT_FAILS(CheckName("a/b"), EINVAL);
+  EXPECT_FAILS(CheckName(std::string_view("a\0", 2)), EINVAL);
+  EXPECT_FAILS(CheckName(std::string(256, 'x')), ENAMETOOLONG);
+}
+
+// ---- Interval sets
+
+TEST(IntervalSetTest, AgreesWithASetOfNumbers) {
+  constexpr uint64_t kEnd = 24;
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 200; ++round) {
+    IntervalSet set;
+    std::set<uint64_t> model;
+    for (int step = 0; step < 12; ++step) {
+      uint64_t first = random() % kEnd;
+      uint64_t end = random() % kEnd;
+      if (first > end) std::swap(first, end);
+      if (random() % 5 == 0) {
+        set.CutFrom(end);
+        model.erase(model.lower_bound(end), model.end());
+      } else {
+        set.Add(first, end);
+        for (uint64_t i = first; i < end; ++i) model.insert(i);
+      }
+      for (uint64_t i = 0; i < kEnd; ++i) ASSERT_EQ(set.Contains(i), model.contains(i));
+      ASSERT_EQ(set.end(), model.empty() ? 0 : *model.rbegin() + 1);
+      std::set<uint64_t> inside, outside;
+      for (auto [from, to] : set.Within(3, 17)) {
+        while (from < to) inside.insert(from++);
+      }
+      for (auto [from, to] : set.GapsWithin(3, 17)) {
+        while (from < to) outside.insert(from++);
+      }
+      for (uint64_t i = 3; i < 17; ++i) {
+        ASSERT_EQ(inside.contains(i), model.contains(i));
+        ASSERT_EQ(outside.contains(i), !model.contains(i));
+      }
+      ASSERT_EQ(inside.size() + outside.size(), 14u);
+    }
+  }
+}
+
+// ---- Block maps
+
+const StripeLayout kLayout{2, 1, 64 << 10};
+const StripeLayout kCopies{1, 1, 64 << 10};
+constexpr uint64_t kBlock = 128 << 10;
+
+BlockPlace PlaceOf(uint8_t write, uint32_t length = kBlock) {
+  BlockPlace place{.object = 5, .layout = kLayout, .place = {.epoch = 1}};
+  place.write.fill(write);
+  place.stored = place.valid = length;
+  return place;
+}
+
+std::string Encoded(const BlockMap& map) {
+  Writer writer;
+  map.Encode(writer, 5);
+  return writer.Take();
+}
+
+TEST(BlockMapTest, AFileWrittenOnceIsOneRunHoweverLong) {
+  BlockMap map(kLayout);
+  map.Resize(1000 * kBlock + 1);
+  for (uint64_t block = 0; block < 1000; ++block) map.Set(block, PlaceOf(1));
+  map.Set(1000, PlaceOf(1, 1));
+  ASSERT_EQ(map.runs().size(), 1u);
+  EXPECT_EQ(map.runs()[0].count, 1001u);
+  EXPECT_EQ(map.StoredBytes(), 1000 * kBlock + 1);
+  EXPECT_EQ(map.Find(999)->stored, kBlock);
+  EXPECT_EQ(map.Find(1000)->stored, 1u);
+  EXPECT_LT(Encoded(map).size(), 50u);
+}
+
+TEST(BlockMapTest, AgreesWithAVectorOfBlocks) {
+  std::mt19937_64 random(2);
+  for (int round = 0; round < 100; ++round) {
+    BlockMap map(kLayout);
+    std::vector<std::optional<BlockPlace>> model;
+    uint64_t size = 0;
+    for (int step = 0; step < 40; ++step) {
+      if (model.empty() || random() % 4 == 0) {
+        size = random() % (10 * kBlock);
+        map.Resize(size);
+        const uint64_t blocks = (size + kBlock - 1) / kBlock;
+        if (blocks <= model.size() && blocks > 0 && model[blocks - 1]) {
+          auto& last = *model[blocks - 1];
+          last.valid = std::min(last.valid, static_cast<uint32_t>(size - (blocks - 1) * kBlock));
+        }
+        model.resize(blocks);
+      } else {
+        const uint64_t block = random() % model.size();
+        const uint64_t room = std::min(kBlock, size - block * kBlock);
+        BlockPlace place = PlaceOf(static_cast<uint8_t>(random() % 3));
+        place.stored = place.valid =
+            static_cast<uint32_t>(random() % 2 ? room : 1 + random() % room);
+        if (random() % 5 == 0) place.place.moved = {{1, 7}, {2, 0}};
+        if (random() % 6 == 0) {
+          map.SetHole(block);
+          model[block].reset();
+        } else {
+          map.Set(block, place);
+          model[block] = place;
+        }
+      }
+      ASSERT_EQ(map.blocks(), model.size());
+      for (uint64_t i = 0; i < model.size(); ++i) ASSERT_EQ(map.Find(i), model[i]);
+      ASSERT_EQ(map.Find(model.size()), std::nullopt);
+      const auto decoded = BlockMap::Decode(Encoded(map), 5, size);
+      ASSERT_OK(decoded);
+      ASSERT_EQ(*decoded, map);
+    }
+  }
+}
+
+TEST(BlockMapTest, KnowsWhatAnotherLacks) {
+  BlockMap before(kLayout);
+  before.Resize(6 * kBlock);
+  for (uint64_t block = 0; block < 6; ++block) before.Set(block, PlaceOf(1));
+  BlockMap after = before;
+  after.Set(2, PlaceOf(2));
+  after.Resize(4 * kBlock + 5);  // block 4 is cut, and still the same stripe
+  const auto gone = before.NotIn(after);
+  ASSERT_EQ(gone.size(), 2u);
+  EXPECT_EQ(gone[0].first, 2u);
+  EXPECT_EQ(gone[0].run.count, 1u);
+  EXPECT_EQ(gone[1].first, 5u);
+  EXPECT_EQ(after.NotIn(before).size(), 1u);
+  EXPECT_TRUE(before.NotIn(before).empty());
+}
+
+TEST(BlockMapTest, BytesNeverChange) {
+  BlockMap map(kLayout);
+  map.Resize(kBlock + 1);
+  BlockPlace place = PlaceOf(0);
+  for (uint8_t i = 0; i < 16; ++i) place.write[i] = i + 1;
+  map.Set(0, place);
+  place.stored = place.valid = 1;
+  map.Set(1, place);
+  EXPECT_EQ(Hex(AsBytes(Encoded(map))),
+            "00"
+            "01"
+            "020100010000"
+            "01"
+            "01"
+            "02"
+            "0102030405060708090a0b0c0d0e0f10"
+            "00000001"
+            "00"
+            "01"
+            "01");
+
+  BlockMap all(kLayout);
+  all.Resize(5 * kBlock);
+  BlockPlace small = PlaceOf(1, 100);
+  small.layout = kCopies;
+  small.valid = 50;
+  all.Set(0, small);
+  BlockPlace other = PlaceOf(2);
+  other.object = 6;
+  other.place = {.epoch = 3, .moved = {{1, 9}, {2, 0}}};
+  all.Set(4, other);
+  EXPECT_EQ(Hex(AsBytes(Encoded(all))),
+            "00"
+            "02"
+            "020100010000"
+            "010100010000"
+            "03"
+            "01"
+            "01"
+            "01010101010101010101010101010101"
+            "00000001"
+            "01"
+            "64"
+            "32"
+            "00"
+            "03"
+            "07"
+            "01"
+            "02020202020202020202020202020202"
+            "0000000000000006"
+            "00000003"
+            "00"
+            "808008"
+            "808008"
+            "02"
+            "00010009"
+            "00020000");
+}
+
+TEST(BlockMapTest, AMapThatDoesNotCoverItsFileIsDamageNotAHole) {
+  BlockMap map(kLayout);
+  map.Resize(3 * kBlock);
+  for (uint64_t block = 0; block < 3; ++block) map.Set(block, PlaceOf(1));
+  EXPECT_OK(BlockMap::Decode(Encoded(map), 5, 3 * kBlock));
+  EXPECT_FAILS(BlockMap::Decode(Encoded(map), 5, 3 * kBlock + 1), EBADMSG);
+  EXPECT_FAILS(BlockMap::Decode(Encoded(map), 5, 2 * kBlock), EBADMSG);
+  EXPECT_FAILS(BlockMap::Decode(Encoded(map), 5, 3 * kBlock - 1), EBADMSG);
+}
+
+// ---- Inodes and entries
+
+Inode FullInode() {
+  Inode inode;
+  inode.kind = FileKind::kDirectory;
+  inode.mode = 0755;
+  inode.owner = {1, 2};
+  inode.links = 1;
+  inode.accessed = -1;
+  inode.modified = 4;
+  inode.changed = 5;
+  inode.parent = 7;
+  inode.closing = DirectoryClosing{8, {1}};
+  inode.intent = RenameIntent{.nonce = {2},
+                              .source = 1,
+                              .source_name = "a",
+                              .source_slot = 3,
+                              .target = 4,
+                              .target_name = "b",
+                              .target_slot = 5,
+                              .replaced = 6,
+                              .replaced_slot = 7};
+  inode.last_rename = RenameOutcome{{3}, true};
+  inode.attributes = {{"user.a", "x"}, {"user.b", ""}};
+  inode.unknown = {{200, "later"}};
+  return inode;
+}
+
+TEST(InodeTest, BytesNeverChange) {
+  Inode file;
+  file.mode = 0644;
+  file.owner = {1, 2};
+  file.size = 2;
+  file.accessed = 3;
+  file.modified = 4;
+  file.changed = 5;
+  file.inline_data = "hi";
+  EXPECT_EQ(Hex(AsBytes(file.Encode(9))),
+            "01"
+            "01"
+            "01a4"
+            "00000001"
+            "00000002"
+            "00000001"
+            "0000000000000002"
+            "0000000000000003"
+            "0000000000000004"
+            "0000000000000005"
+            "06"
+            "02"
+            "6869");
+  EXPECT_EQ(Hex(AsBytes(FullInode().Encode(9))),
+            "01"
+            "02"
+            "01ed"
+            "00000001"
+            "00000002"
+            "00000001"
+            "0000000000000000"
+            "ffffffffffffffff"
+            "0000000000000004"
+            "0000000000000005"
+            "01"
+            "08"
+            "0000000000000007"
+            "02"
+            "18"
+            "0000000000000008"
+            "01000000000000000000000000000000"
+            "03"
+            "44"
+            "02000000000000000000000000000000"
+            "0000000000000001"
+            "0161"
+            "0000000000000003"
+            "0000000000000004"
+            "0162"
+            "0000000000000005"
+            "0000000000000006"
+            "0000000000000007"
+            "05"
+            "12"
+            "02"
+            "06757365722e61"
+            "0178"
+            "06757365722e62"
+            "00"
+            "80"
+            "11"
+            "03000000000000000000000000000000"
+            "01"
+            "c8"
+            "05"
+            "6c61746572");
+}
+
+TEST(InodeTest, IsReadAsItWasWritten) {
+  const Inode inode = FullInode();
+  const auto decoded = Inode::Decode(inode.Encode(9), 9);
+  ASSERT_OK(decoded);
+  EXPECT_EQ(*decoded, inode);
+}
+
+TEST(InodeTest, WhatALaterVersionMustUnderstandIsRefused) {
+  Inode file;
+  std::string bytes = file.Encode(9);
+  EXPECT_OK(Inode::Decode(bytes, 9));
+  EXPECT_FAILS(Inode::Decode(bytes + std::string("\x64\x01x", 3), 9), EBADMSG);
+  bytes[0] = 2;
+  EXPECT_FAILS(Inode::Decode(bytes, 9), EBADMSG);
+}
+
+TEST(InodeTest, ContentsMustBeAsLongAsTheFile) {
+  Inode file;
+  file.size = 3;
+  file.inline_data = "hi";
+  EXPECT_FAILS(Inode::Decode(file.Encode(9), 9), EBADMSG);
+  file.inline_data.clear();
+  EXPECT_FAILS(Inode::Decode(file.Encode(9), 9), EBADMSG);
+}
+
+// Every prefix, and every byte changed to something else: refused, or read as an inode, never a
+// crash.
+TEST(InodeTest, SurvivesAnyDamage) {
+  Inode file;
+  file.size = 4 * kBlock + 7;
+  file.map.emplace(kLayout);
+  file.map->Resize(file.size);
+  BlockPlace place = PlaceOf(1);
+  place.object = 9;
+  place.place.moved = {{1, 7}};
+  file.map->Set(1, place);
+  file.map->Set(4, [&] {
+    auto last = place;
+    last.stored = last.valid = 7;
+    return last;
+  }());
+  std::mt19937_64 random(3);
+  for (const std::string& bytes : {file.Encode(9), FullInode().Encode(9)}) {
+    ASSERT_OK(Inode::Decode(bytes, 9));
+    for (size_t length = 0; length < bytes.size(); ++length) {
+      (void)Inode::Decode(bytes.substr(0, length), 9);
+    }
+    for (size_t at = 0; at < bytes.size(); ++at) {
+      for (const int flip : {0x01, 0x80, 0xff, 0x7f}) {
+        std::string damaged = bytes;
+        damaged[at] = static_cast<char>(damaged[at] ^ flip);
+        const auto decoded = Inode::Decode(damaged, 9);
+        if (!decoded.has_value()) {
+          EXPECT_EQ(decoded.error().code(), EBADMSG) << decoded.error().message();
+        }
+      }
+    }
+    for (int round = 0; round < 20000; ++round) {
+      std::string damaged = bytes;
+      for (uint64_t n = 1 + random() % 4; n > 0; --n) {
+        damaged[random() % damaged.size()] = static_cast<char>(random());
+      }
+      (void)Inode::Decode(damaged, 9);
+    }
+  }
+}
+
+TEST(EntryTest, BytesNeverChange) {
+  const Entry plain{.inode = 5, .kind = FileKind::kRegular};
+  EXPECT_EQ(Hex(AsBytes(plain.Encode())),
+            "01"
+            "0000000000000005"
+            "01"
+            "00");
+  const Entry moved{.inode = 5, .kind = FileKind::kDirectory, .nonce = Nonce{9}};
+  EXPECT_EQ(Hex(AsBytes(moved.Encode())),
+            "01"
+            "0000000000000005"
+            "02"
+            "01"
+            "09000000000000000000000000000000");
+  EXPECT_EQ(*Entry::Decode(moved.Encode()), moved);
+  EXPECT_FAILS(Entry::Decode(""), EBADMSG);
+  EXPECT_FAILS(Entry::Decode(plain.Encode() + "x"), EBADMSG);
+  EXPECT_FAILS(Entry::Decode(Entry{.inode = 0}.Encode()), EBADMSG);
+}
+
+}  // namespace
+}  // namespace pinstripe
