@@ -455,6 +455,10 @@ class DevCluster::State {
     if (error) return Fail(error.value(), "{}: {}", point, error.message());
     const std::string absolute = fs::canonical(point, error).string();
     if (error) return Fail(error.value(), "{}: {}", point, error.message());
+    // Above all not the cluster's own directory: the mount would hide what it stands on.
+    if (!fs::is_empty(absolute, error)) {
+      return Fail(ENOTEMPTY, "{}: a mount would hide what is in it; name an empty directory", absolute);
+    }
     std::vector<std::string> command{program, In("cluster.toml"), absolute, "-f"};
     mount = DevMount{
         .process = {.name = "mount", .command = std::move(command), .log = In("mount.log")},

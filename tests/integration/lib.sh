@@ -63,7 +63,7 @@ finish() {
 
 # Makes a cluster: sets `cluster` (its directory), `config` and `url`.
 cluster_up() {  # NAME, then options of `pinstripe dev up`
-  cluster=$work/$1
+  cluster=$work/cluster-$1
   config=$cluster/cluster.toml
   shift
   clusters+=("$cluster")
