@@ -21,7 +21,7 @@ dev kill 1
 dev start 1
 wait_until_healthy
 wait_until_readable /from-mount
-check "and still do when the drives were killed and came back" cmp "$work/file" "$mount/from-mount"
+check "and still do when the drives were killed and came back" wait_until 30 cmp "$work/file" "$mount/from-mount"
 "$pinstripe" dev down "$cluster" >/dev/null || flunk "dev down"
 unmounted() { ! grep -q " $mount " /proc/self/mountinfo; }
 check "dev down unmounts" unmounted
