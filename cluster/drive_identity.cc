@@ -1,6 +1,8 @@
 #include "cluster/drive_identity.h"
 
+#include "base/checksum.h"
 #include "base/try.h"
+#include "cluster/shard.h"
 
 namespace pinstripe {
 
@@ -14,6 +16,10 @@ Result<Superblock> ReadSuperblock(const Result<Record>& record, std::string_view
         cluster_name);
   }
   if (!record.has_value()) return Failed(record.error());
+  // Before anything in it is believed: a flipped bit must not look like another cluster's drive.
+  if (record->tag != RecordTag(Crc32c(record->value))) {
+    return Fail(EBADMSG, "its superblock is damaged: the checksum does not match");
+  }
   const Superblock block = TRY(Superblock::Decode(record->value.text()));
   if (block.cluster_name != cluster_name) {
     return Fail(EINVAL, "it belongs to the cluster '{}', not to '{}'", block.cluster_name,
