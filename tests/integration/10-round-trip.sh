@@ -46,7 +46,7 @@ geometry() {  # LAYOUT DRIVES GROUPS "DEAD..." ONE_MORE "ALL DEAD DRIVES..."
   check "$layout: with one more dead there is an error that names drives" fails_clearly $all
   dev start $dead "$more"
   wait_until_healthy
-  wait_until_readable /small
+  wait_until_readable /odd
   check "$layout: when the drives return, everything is there" all_hold
   cluster_down
 }
@@ -63,7 +63,7 @@ check "32+4 in one process: files come back as they were" all_hold
 dev kill 1
 dev start 1
 wait_until_healthy
-wait_until_readable /small
+wait_until_readable /odd
 check "32+4 in one process: and after it was killed and started" all_hold
 cluster_down
 finish

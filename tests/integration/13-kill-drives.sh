@@ -27,7 +27,7 @@ for number in 1 2 3; do
   dev kill $all
   dev start $all
   wait_until_healthy
-  wait_until_readable /round-1/1
+  wait_until_readable /round-1/50000001
   check "round $number: everything that was uploaded is there" everything_is_there
 done
 
