@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "base/log.h"
 #include "base/try.h"
@@ -206,7 +207,11 @@ class ClusterFileSystem final : public FileSystem {
   }
 
   Result<Attributes> GetAttributes(InodeId inode) override {
-    return Describe(inode, TRY(names().Load(inode)).inode);
+    const auto stored = names().Load(inode);
+    if (stored.has_value()) return Describe(inode, stored->inode);
+    // Without a name, but still open.
+    const auto file = stored.error().code() == ENOENT ? files_.Find(inode) : nullptr;
+    return file ? file->Stat() : Result<Attributes>(tl::unexpected(stored.error()));
   }
 
   Result<Attributes> SetAttributes(InodeId inode, const AttributeChange& change) override {
@@ -264,10 +269,16 @@ class ClusterFileSystem final : public FileSystem {
   Result<std::unique_ptr<OpenFile>> Create(InodeId directory, std::string_view name,
                                            const CreateOptions& options) override {
     TRY(CheckName(name));
-    const Inode inode = NewInode(FileKind::kRegular, options.mode, options.owner);
+    Inode inode = NewInode(FileKind::kRegular, options.mode, options.owner);
     for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
       const Names::Place place = TRY(names().Look(directory, name));
-      if (place.found()) {
+      const bool replaces = options.truncate && options.publish_at_commit && place.found() &&
+                            place.inode.inode.kind == FileKind::kRegular && !options.exclusive;
+      if (replaces) {
+        inode.mode = place.inode.inode.mode;
+        inode.owner = place.inode.inode.owner;
+      }
+      if (place.found() && !replaces) {
         if (options.exclusive) return Exists(directory, name);
         auto opened = Open(place.id, Access::kWrite, options.truncate);
         // Removed since it was looked up: then the name may be free.
@@ -309,6 +320,19 @@ class ClusterFileSystem final : public FileSystem {
       next = page.next;
     }
     return entries;
+  }
+
+  // Entries, inodes and renames are registers in several groups: everything is flushed, so that a
+  // majority of each has what was acknowledged.
+  Status SyncDirectory(InodeId directory) override {
+    TRY(CheckDirectory(directory, TRY(names().Load(directory)).inode));
+    std::set<DriveId> drives;
+    for (const MappedDrive& drive : cluster_.map().drives) drives.insert(drive.id);
+    const std::set<DriveId> failed = cluster_.stripes().Flush(drives);
+    const size_t spared = (cluster_.map().replicas - 1u) / 2;
+    if (failed.size() <= spared) return {};
+    return Fail(EIO, "sync directory {:016x}: {} of {} drives could not be flushed, at most {} may fail",
+                directory, failed.size(), drives.size(), spared);
   }
 
   Result<InodeId> ParentOf(InodeId directory) override {

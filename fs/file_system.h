@@ -135,7 +135,9 @@ class FileSystem {
     bool exclusive = false;  // EEXIST if the name is taken
     bool truncate = false;   // an existing file is emptied, visibly so at the next commit
     // The name appears with the first commit, together with all that was written; a process that
-    // dies before leaves nothing. Otherwise the name appears at once.
+    // dies before leaves nothing. Otherwise the name appears at once. With `truncate`, an existing
+    // file is replaced by the first commit, wholly: until then the name has the old contents, and
+    // who has them open keeps them.
     bool publish_at_commit = false;
   };
   virtual Result<std::unique_ptr<OpenFile>> Create(InodeId directory, std::string_view name,
@@ -150,6 +152,9 @@ class FileSystem {
                                                             std::string_view after, size_t max,
                                                             bool with_attributes) = 0;
   virtual Result<InodeId> ParentOf(InodeId directory) = 0;  // the root is its own parent
+
+  // What happened to the names in it is safe from power loss.
+  virtual Status SyncDirectory(InodeId directory) = 0;
 
   // By path, for XRootD: absolute, '/' repeated or at the end does not matter, "." and ".." are
   // taken literally away before anything is looked up. "/" is the root.

@@ -269,6 +269,11 @@ void Sync(fuse_req_t request, fuse_ino_t inode, int, fuse_file_info* info) {
   ReplyStatus(request, HandleOf(info).file->Sync(), "fsync", Subject(inode));
 }
 
+void SyncDirectory(fuse_req_t request, fuse_ino_t directory, int, fuse_file_info*) {
+  ReplyStatus(request, FileSystemOf(request).SyncDirectory(directory), "fsync",
+              Subject(directory));
+}
+
 void OpenDirectory(fuse_req_t request, fuse_ino_t, fuse_file_info* info) {
   auto handle = std::make_unique<DirectoryHandle>();
   info->fh = reinterpret_cast<uint64_t>(handle.get());
@@ -427,6 +432,7 @@ fuse_lowlevel_ops MakeOperations() {
   operations.flush = Flush;
   operations.release = Release;
   operations.fsync = Sync;
+  operations.fsyncdir = SyncDirectory;
   operations.opendir = OpenDirectory;
   operations.readdir = ReadDirectory;
   operations.readdirplus = ReadDirectoryPlus;

@@ -1,0 +1,112 @@
+// Replacing files wholly, and files that have lost their name: what uploads rely on.
+
+#include <gtest/gtest.h>
+
+#include "tests/fs/fs_test_base.h"
+
+namespace pinstripe {
+namespace {
+
+class ReplaceTest : public FsTest {
+ protected:
+  // As a client does who uploads over whatever is there.
+  std::unique_ptr<OpenFile> Upload(std::string_view name, uint32_t mode = 0644) {
+    auto file = fs_->Create(
+        kRootInode, name,
+        {.mode = mode, .owner = {7, 8}, .truncate = true, .publish_at_commit = true});
+    EXPECT_OK(file);
+    return *std::move(file);
+  }
+};
+
+TEST_F(ReplaceTest, TheOldContentsStayUntilTheNewOnesAreCommitted) {
+  Make("f", Pattern(1, 3 * kTestBlock));
+  auto upload = Upload("f");
+  ASSERT_OK(upload->Write(0, AsBytes("new")));
+  EXPECT_EQ(upload->Stat()->size, 3u);
+  EXPECT_EQ(Contents("/f"), Pattern(1, 3 * kTestBlock));
+
+  ASSERT_OK(upload->Close());
+  EXPECT_EQ(Contents("/f"), "new");
+  EXPECT_EQ(List(), std::vector<std::string>{"f"});
+}
+
+TEST_F(ReplaceTest, AnUploadThatIsNotClosedChangesNothing) {
+  Make("f", "old");
+  auto upload = Upload("f");
+  ASSERT_OK(upload->Write(0, AsBytes("new")));
+  upload.reset();
+  EXPECT_EQ(Contents("/f"), "old");
+}
+
+TEST_F(ReplaceTest, OfTwoUploadsTheLastOneClosedIsThereAsAWhole) {
+  auto first = Upload("f");
+  auto second = Upload("f");
+  ASSERT_OK(second->Write(0, AsBytes("second")));
+  ASSERT_OK(first->Write(0, AsBytes("the first one")));
+  ASSERT_OK(second->Close());
+  EXPECT_EQ(Contents("/f"), "second");
+  ASSERT_OK(first->Close());
+  EXPECT_EQ(Contents("/f"), "the first one");
+}
+
+TEST_F(ReplaceTest, WhoHasTheOldContentsOpenKeepsThem) {
+  const InodeId old = Make("f", Pattern(1, 2 * kTestBlock));
+  auto reader = fs_->Open(old, FileSystem::Access::kRead);
+  ASSERT_OK(reader);
+  auto upload = Upload("f");
+  ASSERT_OK(upload->Write(0, AsBytes("new")));
+  ASSERT_OK(upload->Close());
+  EXPECT_EQ(ReadAll(**reader), Pattern(1, 2 * kTestBlock));
+}
+
+TEST_F(ReplaceTest, ModeAndOwnerAreThoseOfTheFileThatWasThere) {
+  auto file = fs_->Create(kRootInode, "f", {.mode = 0640, .owner = {1, 2}});
+  ASSERT_OK(file);
+  ASSERT_OK((*file)->Close());
+  ASSERT_OK(Upload("f", 0777)->Close());
+  const auto attributes = fs_->Resolve("/f");
+  ASSERT_OK(attributes);
+  EXPECT_EQ(attributes->mode, 0640u);
+  EXPECT_EQ(attributes->owner.user, 1u);
+}
+
+TEST_F(ReplaceTest, ADirectoryIsNotReplaced) {
+  ASSERT_OK(fs_->MakeDirectory(kRootInode, "d", 0755, {}));
+  const auto file =
+      fs_->Create(kRootInode, "d", {.truncate = true, .publish_at_commit = true});
+  ASSERT_FALSE(file.has_value());
+  EXPECT_EQ(file.error().code(), EISDIR);
+}
+
+TEST_F(ReplaceTest, AnOpenFileWithoutANameStillHasAttributes) {
+  const InodeId id = Make("f", "still here");
+  auto file = fs_->Open(id, FileSystem::Access::kWrite);
+  ASSERT_OK(file);
+  ASSERT_OK(fs_->Unlink(kRootInode, "f"));
+  ASSERT_OK((*file)->Write(10, AsBytes(", growing")));
+
+  const auto attributes = fs_->GetAttributes(id);
+  ASSERT_OK(attributes);
+  EXPECT_EQ(attributes->size, 19u);
+  EXPECT_EQ(attributes->links, 0u);
+
+  ASSERT_OK((*file)->Close());
+  file->reset();
+  EXPECT_EQ(fs_->GetAttributes(id).error().code(), ENOENT);
+}
+
+TEST_F(ReplaceTest, ADirectoryIsSafeWhenEnoughDrivesHaveFlushed) {
+  Make("f", "x");
+  EXPECT_OK(fs_->SyncDirectory(kRootInode));
+  machines_.SetDown(1, true);
+  EXPECT_OK(fs_->SyncDirectory(kRootInode));
+  machines_.SetDown(2, true);
+  EXPECT_EQ(fs_->SyncDirectory(kRootInode).code(), EIO);
+  machines_.SetDown(1, false);
+  machines_.SetDown(2, false);
+  EXPECT_EQ(fs_->SyncDirectory(fs_->Resolve("/f")->inode).code(), ENOTDIR);
+}
+
+}  // namespace
+}  // namespace pinstripe
