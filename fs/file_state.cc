@@ -354,10 +354,15 @@ Status FileState::Fill(uint64_t block) {
       const std::lock_guard lock(mutex_);
       open.present.Add(gap.first, gap.end);
     }
-    if (status.code() != ENOENT) return status;
-    if (!TRY(RefreshUnderTurn())) break;
+    if (status.ok()) return {};
+    // What was below may be gone, or going, because another host committed.
+    const bool may_have_moved = status.code() == ENOENT || status.code() == EIO;
+    if (may_have_moved && TRY(RefreshUnderTurn())) continue;
+    return Fail(status.code() == ENOENT ? EIO : status.code(),
+                "inode {:016x}, complete an overwritten block: {}", id_, status.message());
   }
-  return Fail(EIO, "inode {:016x}: block {}, of which a part was overwritten, is gone", id_, block);
+  return Fail(EIO, "inode {:016x}: other hosts changed block {} {} times in between; try again",
+              id_, block, kMaxReadAttempts);
 }
 
 // From now on the contents are blocks. Inline data becomes a part of block 0.
