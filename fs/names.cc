@@ -46,9 +46,15 @@ Result<Names::Place> Names::Look(InodeId directory, std::string_view name) {
     std::optional<StoredInode> stored = TRY(records_.FindInode(id));
     if (!stored) {
       // The name may have been given to another file since it was read.
-      if (entry.slot == dangling_slot) return Place{entry.slot, 0, {}};
-      dangling_slot = entry.slot;
-      continue;
+      if (entry.slot != dangling_slot) {
+        dangling_slot = entry.slot;
+        continue;
+      }
+      // What is gone never comes back, so its name can go, too. If that fails, nothing depends on
+      // it.
+      const auto cleared = records_.ChangeEntry(directory, name, entry.slot, std::nullopt);
+      if (cleared.has_value() && !cleared->applied) continue;
+      return Place{cleared.has_value() ? cleared->now.slot : entry.slot, 0, {}};
     }
     if (!stored->inode.intent) return Place{entry.slot, id, *std::move(stored)};
     TRY(Finish(id, *stored));  // after that the name may stand for something else

@@ -1,0 +1,442 @@
+// Hosts work on one tree while drives misbehave and hosts crash in the middle of a request and come
+// back.
+//
+// What must hold, whatever happens (docs/semantics.md):
+//   - whoever reads a file reads one version of it, whole: never a mixture of two, never other
+//   bytes;
+//   - a version whose commit was acknowledged is there until a later one takes its place. A commit
+//   that
+//     was not acknowledged happens or does not, at the latest before the next one that is;
+//   - a file that is renamed from name to name has exactly one of them in the end, and its
+//   contents;
+//   - in the calm after the storm every entry has its inode, no inode has two names, every
+//   directory
+//     knows its parent, and everything can be read although one drive is gone for good.
+// During the storm, anything may fail with EIO. The storm is larger than what registers and stripes
+// promise to survive: beyond that they must be honest.
+//
+//   SEED=42 fs_sim_test        one seed, to look at
+//   SEEDS=10000 fs_sim_test    as many as there is time for
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/checksum.h"
+#include "base/coding.h"
+#include "base/log.h"
+#include "fs/file_system.h"
+#include "tests/support/expect_ok.h"
+#include "tests/support/seeds.h"
+#include "tests/support/sim_runtime.h"
+#include "tests/support/test_cluster.h"
+
+namespace pinstripe {
+namespace {
+
+constexpr int kHosts = 3;
+constexpr int kFilesPerHost = 3;
+constexpr int kStepsPerHost = 25;
+constexpr size_t kHeader = 8 + 8 + 4;  // version, length, sum
+
+// A version of a file, recognisable from its bytes alone.
+std::string ContentsOf(uint64_t version, size_t size) {
+  std::string body(std::max(size, kHeader) - kHeader, '\0');
+  uint64_t x = version;
+  for (char& c : body) {
+    x = x * 6364136223846793005 + 1442695040888963407;
+    c = static_cast<char>(x >> 56);
+  }
+  return Writer().U64(version).U64(body.size()).U32(Crc32c(AsBytes(body))).Raw(body).Take();
+}
+
+// 0: nothing was ever written. Null: no version of anything.
+std::optional<uint64_t> VersionOf(const std::string& contents) {
+  if (contents.empty()) return 0;
+  Reader reader(contents);
+  const uint64_t version = reader.U64();
+  const uint64_t length = reader.U64();
+  const uint32_t sum = reader.U32();
+  const std::string_view body = reader.Rest();
+  if (!reader.ok() || body.size() != length || Crc32c(AsBytes(body)) != sum) return std::nullopt;
+  return version;
+}
+
+constexpr uint64_t kAbsent = UINT64_MAX;
+
+// What a file that one host alone changes may be found as.
+struct Expectation {
+  uint64_t acknowledged = kAbsent;
+  std::set<uint64_t> by_name;   // attempts that may change what the name stands for
+  std::set<uint64_t> in_place;  // attempts to change the file that has the name
+  std::vector<uint64_t> begun;  // all attempts, in order
+
+  bool Allows(uint64_t version) const {
+    return version == acknowledged || by_name.contains(version) || in_place.contains(version);
+  }
+  void Begin(std::set<uint64_t>& kind, uint64_t version) {
+    kind.insert(version);
+    begun.push_back(version);
+  }
+  // An acknowledged change ends all attempts before it, except that the last request of a crashed
+  // host may give the name to its file much later, if the name's entry was not changed since.
+  void Acknowledge(uint64_t version) {
+    acknowledged = version;
+    in_place.clear();
+    by_name.erase(version);
+    by_name.erase(0);
+    if (version == kAbsent) by_name.clear();
+  }
+};
+
+class Storm {
+ public:
+  Storm(uint64_t seed, int min_redundancy)
+      : sim_(seed), machines_(sim_, {.drives = 4, .layout = {2, 2, 64 << 10}, .groups = 16}) {
+    SetLogLevel(LogLevel::kError);
+    machines_.config().min_redundancy = min_redundancy;
+  }
+
+  void Run() {
+    Prepare();
+    for (int host = 0; host < kHosts; ++host) {
+      sim_.Spawn(fmt::format("host {}", host), [this, host] { LiveAndDie(host); });
+    }
+    sim_.Spawn("weather", [this] { Weather(); });
+    sim_.Run();
+    Inspect();
+  }
+
+  const std::string& complaint() const { return complaint_; }
+  int acknowledged() const { return acknowledged_; }
+
+ private:
+  struct Traveller {
+    InodeId inode = 0;
+    std::set<std::string> places;  // where it may be
+  };
+
+  void Complain(const std::string& what) {
+    if (complaint_.empty()) complaint_ = what;
+  }
+
+  // ---- Before
+
+  void Prepare() {
+    ASSERT_OK(machines_.Format());
+    auto cluster = machines_.Open();
+    ASSERT_OK(cluster);
+    ASSERT_OK(FileSystem::Format(**cluster, {}, 0755));
+    auto fs = FileSystem::Open(**cluster, {});
+    ASSERT_OK(fs);
+    for (const char* name : {"p", "q"}) {
+      directories_.push_back((*fs)->MakeDirectory(kRootInode, name, 0755, {})->inode);
+    }
+    for (int host = 0; host < kHosts; ++host) {
+      const std::string name = fmt::format("t{}a", host);
+      auto file = (*fs)->Create(directories_[0], name, {});
+      ASSERT_OK((*file)->Write(0, AsBytes(ContentsOf(1000u + host, 5000))));
+      travellers_[host] = {(*file)->inode(), {"/p/" + name}};
+      ASSERT_OK((*file)->Close());
+      const std::string directory = fmt::format("d{}a", host);
+      const auto made = (*fs)->MakeDirectory(directories_[1], directory, 0755, {});
+      moving_directories_[host] = {made->inode, {"/q/" + directory}};
+    }
+  }
+
+  // ---- A host's life
+
+  void LiveAndDie(int host) {
+    int steps = kStepsPerHost;
+    while (steps > 0) {
+      auto life = std::make_shared<ClientLife>();
+      auto cluster = machines_.Open(life);
+      if (!cluster.has_value()) {
+        sim_.Sleep(std::chrono::milliseconds(200));
+        continue;
+      }
+      auto fs = FileSystem::Open(**cluster, {.memory_bytes = sim_.Chance(0.3) ? 1u : 64u << 20});
+      if (!fs.has_value()) continue;
+      if (sim_.Chance(0.8)) life->CrashAfter(sim_.Below(600));
+      while (steps > 0 && !life->crashed()) {
+        --steps;
+        Step(**fs, host);
+      }
+    }
+    ++hosts_done_;
+  }
+
+  void Step(FileSystem& fs, int host) {
+    switch (sim_.Below(12)) {
+      case 0:
+      case 1:
+      case 2: return WriteAnew(fs, OwnFile(host), true);
+      case 3:
+      case 4: return WriteAnew(fs, OwnFile(host), false);
+      case 5: return Overwrite(fs, OwnFile(host));
+      case 6: return Remove(fs, OwnFile(host));
+      case 7: return Travel(fs, travellers_[host], fmt::format("t{}", host));
+      case 8: return Travel(fs, moving_directories_[host], fmt::format("d{}", host));
+      case 9: return Brawl(fs);
+      default: return Look(fs, OwnFile(static_cast<int>(sim_.Below(kHosts))));
+    }
+  }
+
+  std::string OwnFile(int host) { return fmt::format("f{}{}", host, sim_.Below(kFilesPerHost)); }
+
+  size_t AnySize() {
+    static constexpr size_t kSizes[] = {30, 4097, 60'000, 70'000, 140'000, 300'000};
+    return kSizes[sim_.Below(std::size(kSizes))];
+  }
+
+  Status WriteInParts(OpenFile& file, const std::string& bytes) {
+    const size_t part = 1 + sim_.Below(bytes.size());
+    for (size_t at = 0; at < bytes.size(); at += part) {
+      const Status status = file.Write(at, AsBytes(std::string_view(bytes).substr(at, part)));
+      if (!status.ok()) return status;
+    }
+    return {};
+  }
+
+  Status Finish(OpenFile& file) { return sim_.Chance(0.3) ? file.Sync() : file.Close(); }
+
+  void WriteAnew(FileSystem& fs, const std::string& name, bool publish) {
+    const uint64_t version = ++last_version_;
+    Expectation& expected = files_[name];
+    expected.Begin(expected.by_name, version);
+    if (!publish) expected.Begin(expected.by_name, 0);  // a new name appears with an empty file
+    const auto file = fs.Create(kRootInode, name, {.truncate = true, .publish_at_commit = publish});
+    if (!file.has_value()) return;
+    Status status = WriteInParts(**file, ContentsOf(version, AnySize()));
+    if (status.ok()) status = Finish(**file);
+    if (!status.ok()) return;
+    expected.Acknowledge(version);
+    ++acknowledged_;
+  }
+
+  // Every byte, and the size stays or grows: a mixture would show.
+  void Overwrite(FileSystem& fs, const std::string& name) {
+    const auto attributes = fs.Lookup(kRootInode, name);
+    if (!attributes.has_value()) return;
+    const auto file = fs.Open(attributes->inode, FileSystem::Access::kWrite);
+    if (!file.has_value()) return;
+    const uint64_t version = ++last_version_;
+    Expectation& expected = files_[name];
+    expected.Begin(expected.in_place, version);
+    const size_t size = attributes->size + sim_.Below(2) * 1000;
+    Status status = WriteInParts(**file, ContentsOf(version, size));
+    if (status.ok()) status = Finish(**file);
+    if (!status.ok()) return;
+    expected.Acknowledge(version);
+    ++acknowledged_;
+  }
+
+  void Remove(FileSystem& fs, const std::string& name) {
+    Expectation& expected = files_[name];
+    expected.Begin(expected.by_name, kAbsent);
+    if (fs.Unlink(kRootInode, name).ok()) expected.Acknowledge(kAbsent);
+  }
+
+  void Look(FileSystem& fs, const std::string& name) {
+    const Expectation before = files_[name];
+    const auto found = Read(fs, kRootInode, name);
+    if (!found || before.Allows(*found)) return;
+    const std::vector<uint64_t>& begun = files_[name].begun;
+    const auto since = begun.begin() + static_cast<ptrdiff_t>(before.begun.size());
+    if (std::find(since, begun.end(), *found) != begun.end()) return;
+    Complain(fmt::format("{} reads as version {}; acknowledged is {}", name, *found,
+                         before.acknowledged));
+  }
+
+  // Null: it cannot be read now.
+  std::optional<uint64_t> Read(FileSystem& fs, InodeId directory, const std::string& name) {
+    const auto attributes = fs.Lookup(directory, name);
+    if (!attributes.has_value()) {
+      if (attributes.error().code() == ENOENT) return kAbsent;
+      return std::nullopt;
+    }
+    const auto file = fs.Open(attributes->inode, FileSystem::Access::kRead);
+    if (!file.has_value()) return std::nullopt;
+    std::string bytes(500'000, '?');
+    const auto read = (*file)->Read(0, std::as_writable_bytes(std::span(bytes)));
+    if (!read.has_value()) return std::nullopt;
+    bytes.resize(*read);
+    const auto version = VersionOf(bytes);
+    if (!version) {
+      Complain(fmt::format("{} has {} bytes that are no version of it", name, bytes.size()));
+    }
+    return version;
+  }
+
+  // From the name it has to another one, in this or the other directory.
+  void Travel(FileSystem& fs, Traveller& traveller, const std::string& stem) {
+    const std::string to = fmt::format("/{}/{}{}", "pq"[sim_.Below(2)], stem, "abc"[sim_.Below(3)]);
+    for (const std::string& from : std::set<std::string>(traveller.places)) {
+      if (traveller.places.size() > 1) {  // an earlier move may have happened
+        const auto found = fs.Lookup(DirectoryOf(from), from.substr(3));
+        if (!found.has_value()) continue;
+      }
+      const bool certain = traveller.places.size() == 1;
+      traveller.places.insert(to);
+      const Status status =
+          fs.Rename(DirectoryOf(from), from.substr(3), DirectoryOf(to), to.substr(3));
+      if (status.ok()) traveller.places = {to};
+      if (certain && status.code() == ENOENT) {
+        Complain(fmt::format("{} is lost: {}", from, status.message()));
+      }
+      return;
+    }
+  }
+
+  InodeId DirectoryOf(const std::string& path) { return directories_[path[1] == 'p' ? 0 : 1]; }
+
+  // Everybody does everything to the same few names.
+  void Brawl(FileSystem& fs) {
+    const auto directory = [&] { return directories_[sim_.Below(2)]; };
+    const auto name = [&] { return fmt::format("x{}", sim_.Below(3)); };
+    for (int i = 0; i < 4; ++i) {
+      switch (sim_.Below(5)) {
+        case 0: (void)fs.Create(directory(), name(), {}); break;
+        case 1: (void)fs.MakeDirectory(directory(), name(), 0755, {}); break;
+        case 2: (void)fs.Unlink(directory(), name()); break;
+        case 3: (void)fs.RemoveDirectory(directory(), name()); break;
+        case 4: (void)fs.Rename(directory(), name(), directory(), name()); break;
+      }
+    }
+  }
+
+  // ---- The drives
+
+  void Weather() {
+    while (hosts_done_ < kHosts) {
+      std::set<DriveId> ill;
+      const bool two_away = sim_.Chance(0.4);
+      for (uint64_t n = two_away ? 2 : 1 + sim_.Below(2); n > 0; --n) {
+        const auto id = static_cast<DriveId>(1 + sim_.Below(machines_.size()));
+        DriveFaults faults;
+        switch (two_away ? 0 : sim_.Below(5)) {
+          case 0: faults.down = true; break;
+          case 1: faults.lose_request = 0.3; break;
+          case 2: faults.lose_answer = 0.3; break;
+          case 3: faults.duplicate_request = 0.3; break;
+          case 4: faults.flip_bit = 0.5; break;
+        }
+        machines_.drive(id).Set(faults);
+        ill.insert(id);
+      }
+      sim_.Sleep(sim_.Between(std::chrono::milliseconds(1), std::chrono::seconds(1)));
+      for (const DriveId id : ill) machines_.drive(id).Set({});
+      sim_.Sleep(sim_.Between(std::chrono::milliseconds(1), std::chrono::milliseconds(300)));
+    }
+  }
+
+  // ---- After
+
+  void Inspect() {
+    sim_.Sleep(std::chrono::seconds(60));  // the last late requests arrive
+    machines_.SetDown(static_cast<DriveId>(1 + sim_.Below(machines_.size())), true);
+    auto cluster = machines_.Open();
+    ASSERT_OK(cluster);
+    auto fs = FileSystem::Open(**cluster, {});
+    ASSERT_OK(fs);
+    // A change that only one replica knows of may be found, and then takes place, at any look.
+    for (int look = 0; look < 5; ++look) FinishWhatWasBegun(**fs, kRootInode);
+    InspectTree(**fs, kRootInode);
+    for (const auto& [name, expected] : files_) {
+      const auto found = Read(**fs, kRootInode, name);
+      if (!found) {
+        Complain(fmt::format("{} cannot be read in the calm", name));
+      } else if (!expected.Allows(*found)) {
+        Complain(fmt::format("{} is version {} in the end; acknowledged is {}", name, *found,
+                             expected.acknowledged));
+      }
+    }
+    for (const auto& [host, traveller] : travellers_) InspectTraveller(traveller);
+    for (const auto& [host, traveller] : moving_directories_) InspectTraveller(traveller);
+  }
+
+  void InspectTraveller(const Traveller& traveller) {
+    const auto place = places_.find(traveller.inode);
+    if (place == places_.end()) {
+      Complain(fmt::format("{} has no name in the end", *traveller.places.begin()));
+    } else if (!traveller.places.contains(place->second)) {
+      Complain(fmt::format("{} is in the end at {}", *traveller.places.begin(), place->second));
+    }
+  }
+
+  // Whoever looks an inode up finishes the rename that died on the way, and takes away the entry of
+  // a directory that was removed.
+  void FinishWhatWasBegun(FileSystem& fs, InodeId directory) {
+    const auto entries = fs.ReadDirectory(directory, "", 1000, false);
+    if (!entries.has_value()) return Complain(std::string(entries.error().message()));
+    for (const DirectoryEntry& entry : *entries) {
+      const auto found = fs.Lookup(directory, entry.name);
+      if (found.has_value() && found->kind == FileKind::kDirectory)
+        FinishWhatWasBegun(fs, found->inode);
+    }
+  }
+
+  void InspectTree(FileSystem& fs, InodeId directory, const std::string& path = "") {
+    const auto listed = fs.ReadDirectory(directory, "", 1000, false);
+    const auto entries = fs.ReadDirectory(directory, "", 1000, true);
+    if (!listed.has_value()) return Complain(std::string(listed.error().message()));
+    if (!entries.has_value()) return Complain(std::string(entries.error().message()));
+    for (const DirectoryEntry& entry : *listed) {
+      if (!fs.Lookup(directory, entry.name).has_value()) {
+        Complain(fmt::format("{}/{} stands for nothing", path, entry.name));
+      }
+    }
+    for (const DirectoryEntry& entry : *entries) {
+      const std::string name = path + "/" + entry.name;
+      if (!entry.attributes) Complain(name + " has no attributes");
+      const auto [other, is_new] = places_.emplace(entry.inode, name);
+      if (!is_new) Complain(fmt::format("{} and {} are one inode", other->second, name));
+      if (entry.kind == FileKind::kDirectory) {
+        if (fs.ParentOf(entry.inode).value_or(0) != directory) {
+          Complain(name + " has another parent");
+        }
+        InspectTree(fs, entry.inode, name);
+      } else if (!Read(fs, directory, entry.name)) {
+        Complain(name + " cannot be read");
+      }
+    }
+  }
+
+  SimRuntime sim_;
+  TestCluster machines_;
+  std::vector<InodeId> directories_;  // p, q
+  std::map<std::string, Expectation> files_;
+  std::map<int, Traveller> travellers_;
+  std::map<int, Traveller> moving_directories_;
+  std::map<InodeId, std::string> places_;
+  uint64_t last_version_ = 0;
+  int hosts_done_ = 0;
+  int acknowledged_ = 0;
+  std::string complaint_;
+};
+
+TEST(FsSim, WhatWasCommittedSurvivesTheStorm) {
+  const Seeds seeds = SeedsFromEnvironment(100);
+  for (uint64_t seed = seeds.first; seed < seeds.end; ++seed) {
+    Storm storm(seed, 1);
+    storm.Run();
+    ASSERT_EQ(storm.complaint(), "") << "reproduce with SEED=" << seed;
+    ASSERT_GT(storm.acknowledged(), 0) << "seed " << seed << " tested nothing";
+  }
+}
+
+// A test of the test: acknowledge stripes without redundancy, and the storm must notice.
+TEST(FsSim, TheStormFindsAcknowledgementsWithoutRedundancy) {
+  int found = 0;
+  for (uint64_t seed = 1; seed <= 60 && found == 0; ++seed) {
+    Storm storm(seed, 0);
+    storm.Run();
+    if (storm.complaint().find("cannot be read") != std::string::npos) ++found;
+  }
+  EXPECT_GT(found, 0);
+}
+
+}  // namespace
+}  // namespace pinstripe
