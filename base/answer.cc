@@ -20,10 +20,8 @@ bool IsEveryday(int code) {
     case ENOTEMPTY:
     case ENOTSUP:
     case EPERM:
-    case ESPIPE:
-      return true;
-    default:
-      return false;
+    case ESPIPE: return true;
+    default: return false;
   }
 }
 

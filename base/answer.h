@@ -9,9 +9,9 @@
 
 namespace pinstripe {
 
-// HostErrno(status), 0 for success. Logs operation, subject (a path, or what is known of it) and the
-// sentence: as an error when somebody must act, for debugging when it is an everyday answer ("no such
-// file").
+// HostErrno(status), 0 for success. Logs operation, subject (a path, or what is known of it) and
+// the sentence: as an error when somebody must act, for debugging when it is an everyday answer
+// ("no such file").
 int Answer(const Status& status, std::string_view operation, std::string_view subject);
 
 }  // namespace pinstripe

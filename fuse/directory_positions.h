@@ -1,9 +1,9 @@
-// DirectoryPositions: gives every name that is handed out from an open directory one position, for as
-// long as the directory is open, so that a listing can go on behind it however many entries have come
-// and gone meanwhile (seekdir).
+// DirectoryPositions: gives every name that is handed out from an open directory one position, for
+// as long as the directory is open, so that a listing can go on behind it however many entries have
+// come and gone meanwhile (seekdir).
 //
-// Position 0 is the start, 1 is behind ".", 2 is behind "..", p + 2 is behind the p-th name that was
-// handed out. Pure; not thread-safe.
+// Position 0 is the start, 1 is behind ".", 2 is behind "..", p + 2 is behind the p-th name that
+// was handed out. Pure; not thread-safe.
 
 #pragma once
 

@@ -7,8 +7,8 @@
 
 namespace pinstripe {
 
-// What the kernel and libfuse are to be given for `options`: ours, then the user's without those that
-// only mean something in fstab ("nofail", "_netdev", "x-systemd.requires=...", "noauto").
+// What the kernel and libfuse are to be given for `options`: ours, then the user's without those
+// that only mean something in fstab ("nofail", "_netdev", "x-systemd.requires=...", "noauto").
 std::string MountOptions(std::string_view options);
 
 }  // namespace pinstripe

@@ -112,7 +112,8 @@ void ReplyAttributes(fuse_req_t request, const Result<Attributes>& attributes,
 }
 
 void Init(void*, fuse_conn_info* connection) {
-  // O_TRUNC comes with the open, so that a file keeps its old contents until the new ones are there.
+  // O_TRUNC comes with the open, so that a file keeps its old contents until the new ones are
+  // there.
   connection->want |= connection->capable & FUSE_CAP_ATOMIC_O_TRUNC;
   connection->max_write = kMaxWriteBytes;
   connection->max_background = kRequestsInBackground;
@@ -127,10 +128,10 @@ void Forget(fuse_req_t request, fuse_ino_t, uint64_t) { fuse_reply_none(request)
 void ForgetMany(fuse_req_t request, size_t, fuse_forget_data*) { fuse_reply_none(request); }
 
 void GetAttributes(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) {
-  ReplyAttributes(request,
-                  info != nullptr ? HandleOf(info).file->Stat()
-                                  : FileSystemOf(request).GetAttributes(inode),
-                  "getattr", inode);
+  ReplyAttributes(
+      request,
+      info != nullptr ? HandleOf(info).file->Stat() : FileSystemOf(request).GetAttributes(inode),
+      "getattr", inode);
 }
 
 AttributeChange ChangeOf(const struct stat& wanted, int which, int64_t now) {
@@ -194,7 +195,7 @@ void HandOver(fuse_req_t request, std::unique_ptr<OpenFile> file, bool writes, f
               Reply reply) {
   FileHandle* handle = MountOf(request).Add(std::move(file), writes);
   info->fh = reinterpret_cast<uint64_t>(handle);
-  info->noflush = !writes;  // nothing to commit at close
+  info->noflush = !writes;          // nothing to commit at close
   Mount& mount = MountOf(request);  // the request is gone after the reply
   const InodeId inode = handle->file->inode();
   if (reply() == -ENOENT) Answer(mount.Release(handle), "close", Subject(inode));
@@ -209,8 +210,7 @@ void Open(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) {
     ReplyStatus(request, file.error(), "open", Subject(inode));
     return;
   }
-  HandOver(request, *std::move(file), writes, info,
-           [&] { return fuse_reply_open(request, info); });
+  HandOver(request, *std::move(file), writes, info, [&] { return fuse_reply_open(request, info); });
 }
 
 void Create(fuse_req_t request, fuse_ino_t directory, const char* name, mode_t mode,
@@ -270,8 +270,7 @@ void Sync(fuse_req_t request, fuse_ino_t inode, int, fuse_file_info* info) {
 }
 
 void SyncDirectory(fuse_req_t request, fuse_ino_t directory, int, fuse_file_info*) {
-  ReplyStatus(request, FileSystemOf(request).SyncDirectory(directory), "fsync",
-              Subject(directory));
+  ReplyStatus(request, FileSystemOf(request).SyncDirectory(directory), "fsync", Subject(directory));
 }
 
 void OpenDirectory(fuse_req_t request, fuse_ino_t, fuse_file_info* info) {
@@ -304,7 +303,8 @@ class Listing {
     char* out = reinterpret_cast<char*>(buffer_.data()) + used_;
     const size_t left = buffer_.size() - used_;
     const auto position = static_cast<off_t>(position_after);
-    // Without attributes, or for "." and "..", the node stays 0: the kernel then learns a name only.
+    // Without attributes, or for "." and "..", the node stays 0: the kernel then learns a name
+    // only.
     fuse_entry_param param{};
     if (entry.attributes.has_value()) param = EntryOf(*entry.attributes);
     param.attr.st_ino = entry.inode;

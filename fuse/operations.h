@@ -1,10 +1,10 @@
-// The kernel's requests, translated into calls of a FileSystem: one function per request, which calls
-// and replies. Inode numbers are the file system's own, so nothing has to be remembered for a name that
-// the kernel knows, and a forget is nothing to do.
+// The kernel's requests, translated into calls of a FileSystem: one function per request, which
+// calls and replies. Inode numbers are the file system's own, so nothing has to be remembered for a
+// name that the kernel knows, and a forget is nothing to do.
 //
-// The kernel keeps no names and no attributes (their time-outs are 0), and keeps a file's pages from
-// one open to the next only if the file has not changed: what other hosts committed is seen by the next
-// open, and mmap works.
+// The kernel keeps no names and no attributes (their time-outs are 0), and keeps a file's pages
+// from one open to the next only if the file has not changed: what other hosts committed is seen by
+// the next open, and mmap works.
 
 #pragma once
 
@@ -28,8 +28,7 @@ struct FileHandle {
 // What the requests of one session work on: its user data. Thread-safe.
 class Mount {
  public:
-  Mount(Runtime& runtime, FileSystem& file_system)
-      : runtime_(runtime), file_system_(file_system) {}
+  Mount(Runtime& runtime, FileSystem& file_system) : runtime_(runtime), file_system_(file_system) {}
 
   Runtime& runtime() { return runtime_; }
   FileSystem& file_system() { return file_system_; }

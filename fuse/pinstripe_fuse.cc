@@ -1,9 +1,10 @@
-// pinstripe-fuse: mounts a cluster's file system as a local directory. docs/man/pinstripe-fuse.8 is the
-// manual.
+// pinstripe-fuse: mounts a cluster's file system as a local directory. docs/man/pinstripe-fuse.8 is
+// the manual.
 //
 // In the background the program answers to its caller only when the mount works, that is, when the
-// caller's process itself has read the attributes of the mounted root; errors until then go to standard
-// error, later ones to syslog. A SIGTERM, SIGINT or SIGHUP unmounts and commits what is open.
+// caller's process itself has read the attributes of the mounted root; errors until then go to
+// standard error, later ones to syslog. A SIGTERM, SIGINT or SIGHUP unmounts and commits what is
+// open.
 
 #define FUSE_USE_VERSION 312
 
@@ -16,6 +17,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -77,10 +79,11 @@ Result<std::string> CheckMountPoint(const char* path) {
   if (::stat(path, &stat) != 0) {
     const int error = errno;
     if (error == ENOTCONN) {
-      return Fail(error,
-                  "{} is still mounted, but the process behind it is gone; run `fusermount3 -u -z {}` "
-                  "and mount again",
-                  path, path);
+      return Fail(
+          error,
+          "{} is still mounted, but the process behind it is gone; run `fusermount3 -u -z {}` "
+          "and mount again",
+          path, path);
     }
     return Fail(error, "mount point {}: {}", path, ErrnoText(error));
   }
@@ -101,20 +104,14 @@ Arguments ParseArguments(int argc, char** argv) {
   Arguments arguments;
   for (int letter; (letter = getopt_long(argc, argv, "fho:V", kOptions, nullptr)) != -1;) {
     switch (letter) {
-      case 'f':
-        arguments.foreground = true;
-        break;
+      case 'f': arguments.foreground = true; break;
       case 'o':
         arguments.options += arguments.options.empty() ? "" : ",";
         arguments.options += optarg;
         break;
-      case 'V':
-        puts("pinstripe-fuse " PINSTRIPE_VERSION);
-        exit(EXIT_SUCCESS);
-      case 'h':
-        ExitWithUsage(stdout, EXIT_SUCCESS);
-      default:
-        ExitWithUsage(stderr, kExitUsage);
+      case 'V': puts("pinstripe-fuse " PINSTRIPE_VERSION); exit(EXIT_SUCCESS);
+      case 'h': ExitWithUsage(stdout, EXIT_SUCCESS);
+      default: ExitWithUsage(stderr, kExitUsage);
     }
   }
   if (argc - optind != 2) ExitWithUsage(stderr, kExitUsage);
@@ -132,8 +129,8 @@ Status MakeAbsolute(Arguments& arguments) {
 
 // --- Serving ---
 
-// Blocks the signals that end the program in this thread and those it starts, so that the kernel gives
-// them to the one thread that waits for them.
+// Blocks the signals that end the program in this thread and those it starts, so that the kernel
+// gives them to the one thread that waits for them.
 class EndSignals {
  public:
   EndSignals() {
@@ -242,36 +239,47 @@ int Report(const Status& status) {
 
 int SyslogPriority(LogLevel level) {
   switch (level) {
-    case LogLevel::kDebug:
-      return LOG_DEBUG;
-    case LogLevel::kInfo:
-      return LOG_INFO;
-    case LogLevel::kWarn:
-      return LOG_WARNING;
-    case LogLevel::kError:
-      break;
+    case LogLevel::kDebug: return LOG_DEBUG;
+    case LogLevel::kInfo: return LOG_INFO;
+    case LogLevel::kWarn: return LOG_WARNING;
+    case LogLevel::kError: break;
   }
   return LOG_ERR;
 }
 
-void LeaveTerminal() {
-  openlog("pinstripe-fuse", LOG_PID, LOG_DAEMON);
-  SetLogSink([](LogLevel level, std::string_view line) {
-    syslog(SyslogPriority(level), "%.*s", static_cast<int>(line.size()), line.data());
-  });
-  const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-  if (null < 0) return;  // keeps the terminal
-  for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) dup2(null, fd);
-  close(null);
-}
+// Everything to syslog; until the mount works, what is wrong to standard error, too.
+class BackgroundLog {
+ public:
+  BackgroundLog() {
+    openlog("pinstripe-fuse", LOG_PID, LOG_DAEMON);
+    SetLogSink([this](LogLevel level, std::string_view line) {
+      const auto length = static_cast<int>(line.size());
+      syslog(SyslogPriority(level), "%.*s", length, line.data());
+      if (on_terminal_ && level >= LogLevel::kWarn) fmt::print(stderr, "{}\n", line);
+    });
+  }
+  ~BackgroundLog() { SetLogSink(nullptr); }
+
+  void LeaveTerminal() {
+    on_terminal_ = false;
+    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null < 0) return;  // keeps the terminal
+    for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) dup2(null, fd);
+    close(null);
+  }
+
+ private:
+  std::atomic<bool> on_terminal_ = true;
+};
 
 // The background process: says one byte into the pipe when it is ready.
 int ServeDetached(const Arguments& arguments, int pipe) {
   setsid();
   if (chdir("/") != 0) return Report(Status(errno, "chdir /: " + ErrnoText(errno)));
+  BackgroundLog log;
   bool ready = false;
   const Status served = Serve(arguments, [&] {
-    LeaveTerminal();
+    log.LeaveTerminal();
     const char byte = 1;
     if (write(pipe, &byte, 1) != 1) Log(LogLevel::kWarn, "nobody waits for the mount");
     close(pipe);

@@ -6,7 +6,6 @@
 
 #include <XrdSys/XrdSysError.hh>
 #include <XrdVersion.hh>
-
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -21,14 +20,10 @@ namespace {
 
 const char* LevelName(LogLevel level) {
   switch (level) {
-    case LogLevel::kDebug:
-      return "debug";
-    case LogLevel::kInfo:
-      return "info";
-    case LogLevel::kWarn:
-      return "warn";
-    case LogLevel::kError:
-      break;
+    case LogLevel::kDebug: return "debug";
+    case LogLevel::kInfo: return "info";
+    case LogLevel::kWarn: return "warn";
+    case LogLevel::kError: break;
   }
   return "error";
 }

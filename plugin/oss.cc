@@ -76,8 +76,8 @@ XrdOssDF* Oss::newFile(const char* tident) { return new OssFile(*this, tident); 
 // Only wrappers call this; Start() has done the work.
 int Oss::Init(XrdSysLogger*, const char*) { return 0; }
 
-// Own page checksums; checksums at rest; neither file descriptors for sendfile nor asynchronous I/O,
-// which would cut requests into 64 KiB.
+// Own page checksums; checksums at rest; neither file descriptors for sendfile nor asynchronous
+// I/O, which would cut requests into 64 KiB.
 uint64_t Oss::Features() {
   return XRDOSS_HASPGRW | XRDOSS_HASFSCS | XRDOSS_HASNOSF | XRDOSS_HASNAIO;
 }
@@ -149,8 +149,7 @@ Status Oss::RenamePath(const char* source, const char* target) {
 }
 
 int Oss::Rename(const char* source, const char* target, XrdOucEnv*, XrdOucEnv*) {
-  return -Answer(RenamePath(source, target), "rename",
-                fmt::format("{} to {}", source, target));
+  return -Answer(RenamePath(source, target), "rename", fmt::format("{} to {}", source, target));
 }
 
 int Oss::Stat(const char* path, struct stat* out, int, XrdOucEnv*) {
@@ -166,11 +165,10 @@ int Oss::Stats(char* out, int length) {
   // Asked with a null pointer for the most that it may be.
   constexpr int kMost = sizeof(kFormat) + 3 * 20;
   if (out == nullptr) return kMost;
-  const int written =
-      snprintf(out, static_cast<size_t>(length), kFormat,
-               static_cast<unsigned long long>(counters_.files_opened.load()),
-               static_cast<unsigned long long>(counters_.bytes_written.load()),
-               static_cast<unsigned long long>(counters_.bytes_read.load()));
+  const int written = snprintf(out, static_cast<size_t>(length), kFormat,
+                               static_cast<unsigned long long>(counters_.files_opened.load()),
+                               static_cast<unsigned long long>(counters_.bytes_written.load()),
+                               static_cast<unsigned long long>(counters_.bytes_read.load()));
   return written < length ? written : 0;
 }
 
@@ -212,7 +210,9 @@ int Oss::StatXA(const char* path, char* out, int& length, XrdOucEnv*) {
   return HandOver(
       fmt::format("oss.cgroup=public&oss.type={}&oss.used={}&oss.mt={}&oss.ct={}&oss.at={}"
                   "&oss.u=*&oss.g=*&oss.fs=w",
-                  S_ISDIR(stat.st_mode) ? 'd' : S_ISREG(stat.st_mode) ? 'f' : 'o',
+                  S_ISDIR(stat.st_mode)   ? 'd'
+                  : S_ISREG(stat.st_mode) ? 'f'
+                                          : 'o',
                   attributes->stored_bytes, stat.st_mtime, stat.st_ctime, stat.st_atime),
       out, length);
 }

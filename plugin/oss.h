@@ -9,7 +9,6 @@
 
 #include <XrdOss/XrdOss.hh>
 #include <XrdVersion.hh>
-
 #include <atomic>
 #include <memory>
 #include <string>
@@ -46,7 +45,8 @@ class Oss final : public XrdOss {
   uint64_t Features() override;
 
   int Chmod(const char* path, mode_t mode, XrdOucEnv* env) override;
-  int Create(const char* tident, const char* path, mode_t mode, XrdOucEnv& env, int options) override;
+  int Create(const char* tident, const char* path, mode_t mode, XrdOucEnv& env,
+             int options) override;
   int Mkdir(const char* path, mode_t mode, int make_path, XrdOucEnv* env) override;
   int Remdir(const char* path, int options, XrdOucEnv* env) override;
   int Rename(const char* source, const char* target, XrdOucEnv* source_env,

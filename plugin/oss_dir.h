@@ -1,10 +1,9 @@
-// OssDir: a directory being listed, as XRootD sees it (XrdOssDF). Entries are fetched a few hundred at
-// a time, with their attributes when the server wants them. Used by one thread at a time.
+// OssDir: a directory being listed, as XRootD sees it (XrdOssDF). Entries are fetched a few hundred
+// at a time, with their attributes when the server wants them. Used by one thread at a time.
 
 #pragma once
 
 #include <XrdOss/XrdOss.hh>
-
 #include <string>
 #include <vector>
 
@@ -30,11 +29,11 @@ class OssDir final : public XrdOssDF {
   Result<std::optional<Attributes>> AttributesOf(const DirectoryEntry& entry);
 
   Oss& oss_;
-  std::string path_;           // for messages
-  InodeId directory_ = 0;      // 0: not open
-  std::string last_name_;      // of the last batch
+  std::string path_;       // for messages
+  InodeId directory_ = 0;  // 0: not open
+  std::string last_name_;  // of the last batch
   std::vector<DirectoryEntry> batch_;
-  size_t next_ = 0;            // index into batch_
+  size_t next_ = 0;              // index into batch_
   struct stat* stat_ = nullptr;  // the server's, to be filled with every name; null: not wanted
 };
 

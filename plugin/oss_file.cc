@@ -1,9 +1,9 @@
 #include "plugin/oss_file.h"
 
-#include <XrdSfs/XrdSfsAio.hh>
 #include <fcntl.h>
 #include <sys/time.h>
 
+#include <XrdSfs/XrdSfsAio.hh>
 #include <cstring>
 
 #include "base/answer.h"
@@ -105,9 +105,10 @@ ssize_t OssFile::pgRead(void* out, off_t offset, size_t length, uint32_t* sums, 
   return read;
 }
 
-// The server has verified the sums already, except of pages that the client was asked to send again:
-// those are to be written as they came, so nothing is verified unless asked for.
-ssize_t OssFile::pgWrite(void* data, off_t offset, size_t length, uint32_t* sums, uint64_t options) {
+// The server has verified the sums already, except of pages that the client was asked to send
+// again: those are to be written as they came, so nothing is verified unless asked for.
+ssize_t OssFile::pgWrite(void* data, off_t offset, size_t length, uint32_t* sums,
+                         uint64_t options) {
   if (offset < 0) return -EINVAL;
   const Bytes bytes(static_cast<const std::byte*>(data), length);
   if (sums != nullptr && (options & Verify) != 0 &&
@@ -144,8 +145,8 @@ int OssFile::pgRead(XrdSfsAio* request, uint64_t options) {
 
 int OssFile::pgWrite(XrdSfsAio* request, uint64_t options) {
   const aiocb& io = request->sfsAio;
-  request->Result =
-      pgWrite(const_cast<void*>(io.aio_buf), io.aio_offset, io.aio_nbytes, request->cksVec, options);
+  request->Result = pgWrite(const_cast<void*>(io.aio_buf), io.aio_offset, io.aio_nbytes,
+                            request->cksVec, options);
   request->doneWrite();
   return 0;
 }

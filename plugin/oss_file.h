@@ -1,13 +1,12 @@
 // OssFile: one open file as XRootD sees it (XrdOssDF).
 //
 // The server keeps one object per path and direction for all its clients and calls it from many
-// threads at once; after Open() the object itself does not change until Close(), so nothing is locked.
-// An object may be destroyed without Close(): what was not committed is dropped.
+// threads at once; after Open() the object itself does not change until Close(), so nothing is
+// locked. An object may be destroyed without Close(): what was not committed is dropped.
 
 #pragma once
 
 #include <XrdOss/XrdOss.hh>
-
 #include <memory>
 #include <string>
 
@@ -34,7 +33,8 @@ class OssFile final : public XrdOssDF {
 
   // With one CRC32C per page; see page_checksums.h.
   ssize_t pgRead(void* out, off_t offset, size_t length, uint32_t* sums, uint64_t options) override;
-  ssize_t pgWrite(void* data, off_t offset, size_t length, uint32_t* sums, uint64_t options) override;
+  ssize_t pgWrite(void* data, off_t offset, size_t length, uint32_t* sums,
+                  uint64_t options) override;
 
   // Done at once; Features() says that there is no asynchronous I/O, and nobody should ask.
   int Read(XrdSfsAio* request) override;

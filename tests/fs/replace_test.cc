@@ -11,9 +11,9 @@ class ReplaceTest : public FsTest {
  protected:
   // As a client does who uploads over whatever is there.
   std::unique_ptr<OpenFile> Upload(std::string_view name, uint32_t mode = 0644) {
-    auto file = fs_->Create(
-        kRootInode, name,
-        {.mode = mode, .owner = {7, 8}, .truncate = true, .publish_at_commit = true});
+    auto file =
+        fs_->Create(kRootInode, name,
+                    {.mode = mode, .owner = {7, 8}, .truncate = true, .publish_at_commit = true});
     EXPECT_OK(file);
     return *std::move(file);
   }
@@ -73,8 +73,7 @@ TEST_F(ReplaceTest, ModeAndOwnerAreThoseOfTheFileThatWasThere) {
 
 TEST_F(ReplaceTest, ADirectoryIsNotReplaced) {
   ASSERT_OK(fs_->MakeDirectory(kRootInode, "d", 0755, {}));
-  const auto file =
-      fs_->Create(kRootInode, "d", {.truncate = true, .publish_at_commit = true});
+  const auto file = fs_->Create(kRootInode, "d", {.truncate = true, .publish_at_commit = true});
   ASSERT_FALSE(file.has_value());
   EXPECT_EQ(file.error().code(), EISDIR);
 }

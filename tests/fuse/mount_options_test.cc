@@ -10,7 +10,8 @@ TEST(MountOptions, TheKernelAlwaysChecksPermissions) {
 }
 
 TEST(MountOptions, TheUsersComeAfterOurs) {
-  EXPECT_EQ(MountOptions("ro,allow_other,fsname=data"), MountOptions("") + ",ro,allow_other,fsname=data");
+  EXPECT_EQ(MountOptions("ro,allow_other,fsname=data"),
+            MountOptions("") + ",ro,allow_other,fsname=data");
 }
 
 TEST(MountOptions, WhatIsMeantForFstabStaysThere) {

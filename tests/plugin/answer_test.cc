@@ -48,14 +48,16 @@ TEST_F(Answers, EveryFailureHasACode) {
 }
 
 TEST_F(Answers, WhatClientsCanActOnArrivesAsItIs) {
-  for (int code : {ENOENT, EEXIST, ENOTDIR, EISDIR, ENOTEMPTY, ENOSPC, EDQUOT, EACCES, EROFS, EINVAL,
-                   ENAMETOOLONG, EFBIG}) {
+  for (int code : {ENOENT, EEXIST, ENOTDIR, EISDIR, ENOTEMPTY, ENOSPC, EDQUOT, EACCES, EROFS,
+                   EINVAL, ENAMETOOLONG, EFBIG}) {
     EXPECT_EQ(Answer(Status(code, "why"), "answers-plain", "/d/f"), code) << ErrnoText(code);
   }
 }
 
 TEST_F(Answers, AFailureIsLoggedOnceWithOperationPathAndReason) {
-  EXPECT_EQ(Answer(Status(EHOSTUNREACH, "drive 4 (h:1): connection refused"), "answers-logged", "/d/f"), EIO);
+  EXPECT_EQ(
+      Answer(Status(EHOSTUNREACH, "drive 4 (h:1): connection refused"), "answers-logged", "/d/f"),
+      EIO);
 
   EXPECT_THAT(lines_, ElementsAre(AllOf(HasSubstr("answers-logged"), HasSubstr("/d/f"),
                                         HasSubstr("drive 4 (h:1): connection refused"))));
