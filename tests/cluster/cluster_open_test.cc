@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include "base/checksum.h"
 #include "base/coding.h"
 #include "cluster/cluster.h"
 #include "cluster/gather.h"
+#include "cluster/shard.h"
 #include "tests/support/expect_ok.h"
 #include "tests/support/sim_runtime.h"
 #include "tests/support/test_cluster.h"
@@ -52,8 +54,10 @@ class ClusterTest : public testing::Test {
   }
   void Put(DriveId drive, const std::string& key, const std::string& value) {
     Gather<Status> gather(sim_);
-    machines_.memory(drive).Put({.key = key, .value = SharedBytes(value)}, Time::max(),
-                                gather.Ask(0));
+    machines_.memory(drive).Put({.key = key,
+                                 .value = SharedBytes(value),
+                                 .tag = RecordTag(Crc32c(AsBytes(value)))},
+                                Time::max(), gather.Ask(0));
     ASSERT_OK(gather.Next(Time::max())->value);
   }
   Superblock SuperblockOf(DriveId drive) {
@@ -201,6 +205,19 @@ TEST_F(ClusterTest, ADriveOfAnotherClusterOfThisNameIsRefused) {
   const Status status = machines_.Open().error();
   EXPECT_EQ(status.code(), EINVAL);
   ExpectMessage(status, "the drives belong to different clusters of the name 'test'");
+}
+
+// What a flipped bit made of a superblock is damage, not another cluster: the drive is away, no more.
+TEST_F(ClusterTest, ADamagedSuperblockIsNotBelieved) {
+  ASSERT_OK(machines_.Format());
+  Superblock block = SuperblockOf(3);
+  block.cluster_uuid = "another cluster!";
+  Gather<Status> gather(sim_);
+  machines_.memory(3).Put(
+      {.key = SuperblockKey("test"), .value = SharedBytes(block.Encode()), .tag = "sum!"},
+      Time::max(), gather.Ask(0));
+  ASSERT_OK(gather.Next(Time::max())->value);
+  ASSERT_OK(machines_.Open());
 }
 
 TEST_F(ClusterTest, AMapThatNamesADriveTheConfigurationLacksIsRefused) {
