@@ -1,6 +1,9 @@
 #include "drive/engine.h"
 
 #include <algorithm>
+#include <deque>
+#include <set>
+#include <unordered_map>
 
 #include "base/try.h"
 
@@ -17,6 +20,12 @@ Status CheckKey(std::string_view key) { return CheckLimit("key", key.size(), kMa
 Status CheckExpected(const Expected& expected) {
   return CheckLimit("expected version", expected.version() ? expected.version()->size() : 0,
                     kMaxVersionBytes);
+}
+
+Status CheckRecord(const StoredRecord& record) {
+  TRY(CheckLimit("value", record.value.size(), kMaxValueBytes));
+  TRY(CheckLimit("version", record.head.version.size(), kMaxVersionBytes));
+  return CheckLimit("tag", record.head.tag.size(), kMaxTagBytes);
 }
 
 // For messages: versions are arbitrary bytes, and may be long.
@@ -117,12 +126,16 @@ Status Engine::CheckVersion(std::string_view key, const Expected& expected) {
   return Fail(ESTALE, "its version is {}, not {}", Short(version), Short(*expected.version()));
 }
 
+Status Engine::CheckDeletion(std::string_view key, const Expected& expected) {
+  const StoredHead head = TRY(store_->Head(key));
+  if (!expected.version() || head.version == *expected.version()) return {};
+  return Fail(ESTALE, "its version is {}, not {}", Short(head.version), Short(*expected.version()));
+}
+
 Status Engine::Put(std::string_view key, const StoredRecord& record, const Expected& expected) {
   CountAttempt(Operation::kPut);
   TRY(CheckKey(key));
-  TRY(CheckLimit("value", record.value.size(), kMaxValueBytes));
-  TRY(CheckLimit("version", record.head.version.size(), kMaxVersionBytes));
-  TRY(CheckLimit("tag", record.head.tag.size(), kMaxTagBytes));
+  TRY(CheckRecord(record));
   TRY(CheckExpected(expected));
   const KeyLock lock(*this, key);
   TRY(CheckVersion(key, expected));
@@ -136,12 +149,46 @@ Status Engine::Delete(std::string_view key, const Expected& expected) {
   TRY(CheckKey(key));
   TRY(CheckExpected(expected));
   const KeyLock lock(*this, key);
-  const StoredHead head = TRY(store_->Head(key));
-  if (expected.version() && head.version != *expected.version()) {
-    return Fail(ESTALE, "its version is {}, not {}", Short(head.version),
-                Short(*expected.version()));
-  }
+  TRY(CheckDeletion(key, expected));
   return store_->Delete(key);
+}
+
+std::optional<Engine::BatchFailure> Engine::Apply(std::span<const Change> changes) {
+  std::set<std::string_view> keys;
+  for (size_t i = 0; i < changes.size(); ++i) {
+    const Change& change = changes[i];
+    CountAttempt(change.record ? Operation::kPut : Operation::kDelete);
+    const Status valid = [&]() -> Status {
+      TRY(CheckKey(change.key));
+      if (change.record) TRY(CheckRecord(*change.record));
+      return CheckExpected(change.expected);
+    }();
+    if (!valid.ok()) return BatchFailure{valid, i};
+    keys.insert(change.key);
+  }
+  // In the order of the keys, so that two batches never wait for each other.
+  std::deque<KeyLock> locks;
+  for (const std::string_view key : keys) locks.emplace_back(*this, key);
+  std::unordered_map<std::string_view, size_t> last;
+  for (size_t i = 0; i < changes.size(); ++i) {
+    const Change& change = changes[i];
+    Status may = change.record ? CheckVersion(change.key, change.expected)
+                               : CheckDeletion(change.key, change.expected);
+    const bool gone_already = may.code() == ENOENT && !change.record && !change.expected.version();
+    if (!may.ok() && !gone_already) return BatchFailure{std::move(may), i};
+    last[change.key] = i;
+  }
+  std::vector<StoreChange> made;
+  made.reserve(last.size());
+  for (const auto& [key, i] : last) {
+    made.push_back({key, changes[i].record ? &*changes[i].record : nullptr});
+  }
+  Status applied = store_->Apply(made);
+  if (!applied.ok()) return BatchFailure{std::move(applied), std::nullopt};
+  for (const Change& change : changes) {
+    if (change.record) CountBytes(Operation::kPut, change.record->value.size());
+  }
+  return std::nullopt;
 }
 
 Status Engine::Flush() {

@@ -20,6 +20,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -54,6 +56,21 @@ class Engine {
   // ENOENT when there is no such key, whatever is expected.
   Status Delete(std::string_view key, const Expected& expected);
 
+  // Changes that are made together. Each one's condition is about the entries as they were before
+  // all of them; of several changes of a key the last one stays.
+  struct Change {
+    std::string key;
+    std::optional<StoredRecord> record;  // none: deletes it
+    Expected expected = Expected::Any();
+  };
+  struct BatchFailure {
+    Status status;
+    std::optional<size_t> change;  // which one must not be; none: the store failed
+  };
+  // All of them are made, or on failure none, whatever fails. A change is refused for what Put()
+  // and Delete() refuse it, except that a delete of any version may find nothing.
+  std::optional<BatchFailure> Apply(std::span<const Change> changes);
+
   Status Flush();
 
   StoreUsage Usage() { return store_->Usage(); }
@@ -82,6 +99,7 @@ class Engine {
 
   Result<Neighbour> Find(const KeyRange& from, bool reverse, ValueRange range);
   Status CheckVersion(std::string_view key, const Expected& expected);
+  Status CheckDeletion(std::string_view key, const Expected& expected);
   void CountAttempt(Operation operation);
   void CountBytes(Operation operation, uint64_t value_bytes);
 

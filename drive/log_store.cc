@@ -14,7 +14,6 @@
 #include <array>
 #include <iterator>
 #include <optional>
-#include <tuple>
 #include <utility>
 
 #include "base/checksum.h"
@@ -152,18 +151,27 @@ LogStoreMemory::LogStoreMemory(uint64_t block_cache_bytes, uint64_t write_buffer
 
 LogStoreMemory::~LogStoreMemory() = default;
 
-// One change of the index, and what it means for the log.
+// One write to the index, and what it means for the log.
 struct LogStore::Change {
   struct Entry {
     LogLocation location;
     uint64_t bytes = 0;
   };
-  std::string key;
   rocksdb::WriteBatch batch;
-  std::optional<Entry> added;
-  std::optional<Entry> removed;
+  std::vector<Entry> added;
+  std::vector<Entry> removed;
+  std::vector<LogLocation> replacing;  // those of `added` that have a previous record
   int64_t inline_difference = 0;
-  bool replaces = false;  // `added` has a previous record
+};
+
+// A record that will be put.
+struct LogStore::Planned {
+  std::string_view key;
+  StoredHead head;
+  Bytes value;
+  uint32_t value_crc = 0;
+  std::string header;              // of its entry in the log; empty: it is in the index
+  std::optional<std::string> old;  // the record that is there
 };
 
 LogStore::LogStore(StoreDirectory directory, const LogStoreOptions& options)
@@ -543,59 +551,91 @@ Status LogStore::CheckSpace(uint64_t more) {
 }
 
 Status LogStore::Put(std::string_view key, const StoredRecord& record) {
+  const StoreChange change{key, &record};
+  return Make({&change, 1});
+}
+
+Status LogStore::Apply(std::span<const StoreChange> changes) { return Make(changes); }
+
+// The log first, then one write to the index.
+Status LogStore::Make(std::span<const StoreChange> changes) {
   TRY(FailedState());
-  const Result<std::string> old = LoadIndexRecord(key);
+  Change change;
+  std::vector<Planned> plans(changes.size());
+  uint64_t entry_bytes = 0;
+  for (size_t i = 0; i < changes.size(); ++i) {
+    TRY(Plan(changes[i], plans[i], change));
+    if (!plans[i].header.empty()) entry_bytes += plans[i].header.size() + plans[i].value.size();
+  }
+  const int64_t more =
+      static_cast<int64_t>(entry_bytes) + std::max<int64_t>(change.inline_difference, 0);
+  if (more > 0) TRY(CheckSpace(static_cast<uint64_t>(more)));
+  const Status appended = [&]() -> Status {
+    for (const Planned& plan : plans) {
+      if (!plan.header.empty()) TRY(Append(plan, change));
+    }
+    // An entry that power loss tears is undone by itself, and would leave the others of its batch.
+    return changes.size() > 1 ? SyncAppended(change) : Status();
+  }();
+  if (!appended.ok()) {
+    Abandon(change);
+    return appended;
+  }
+  return Commit(change);
+}
+
+// What the index is going to say, except for the places in the log.
+Status LogStore::Plan(const StoreChange& asked, Planned& plan, Change& change) {
+  Result<std::string> old = LoadIndexRecord(asked.key);
   // A damaged record may be replaced: that is how it is repaired.
   const bool may_replace =
       old.has_value() || old.error().code() == ENOENT || old.error().code() == EBADMSG;
   if (!may_replace) return old.error();
-  Change change;
-  change.key = key;
-  if (old.has_value()) TRY(Forget(*old, change));
-  StoredHead head = record.head;
-  head.value_bytes = static_cast<uint32_t>(record.value.size());
-  if (head.value_bytes < kLeastLoggedBytes) return PutInline(key, head, record.value, change);
-  return PutLogged(key, head, record.value, old.has_value() ? &*old : nullptr, change);
-}
-
-// Takes the record that is there out of the index and its bytes out of the log.
-Status LogStore::Forget(std::string_view old_record, Change& change) {
-  const Result<IndexRecord> old = DecodeIndexRecord(old_record);
-  if (!old.has_value()) return {};  // damaged: nothing is known about what it used
-  const auto* place = std::get_if<LoggedValue>(&old->place);
-  if (place == nullptr) {
-    change.inline_difference -= static_cast<int64_t>(InlineFootprint(change.key, old_record));
+  if (old.has_value()) {
+    Forget(asked.key, *old, change);
+    plan.old = *std::move(old);
+  }
+  plan.key = asked.key;
+  if (asked.record == nullptr) {
+    change.batch.Delete(RecordIndexKey(asked.key));
     return {};
   }
-  change.removed = {place->location, EntryBytes(*old, *place)};
-  change.batch.Delete(PlaceIndexKey(place->location));
+  plan.value = asked.record->value;
+  plan.head = asked.record->head;
+  plan.head.value_bytes = static_cast<uint32_t>(plan.value.size());
+  plan.value_crc = Crc32c(plan.value);
+  if (plan.head.value_bytes >= kLeastLoggedBytes) {
+    plan.header = EncodeLogHeader(asked.key, plan.head, plan.value_crc);
+    return {};
+  }
+  const std::string bytes = EncodeIndexRecord(
+      {.head = plan.head, .value_crc = plan.value_crc, .place = InlineValue{AsText(plan.value)}});
+  change.inline_difference += static_cast<int64_t>(InlineFootprint(asked.key, bytes));
+  change.batch.Put(RecordIndexKey(asked.key), bytes);
   return {};
 }
 
-Status LogStore::PutInline(std::string_view key, const StoredHead& head, Bytes value,
-                           Change& change) {
-  const std::string bytes = EncodeIndexRecord(
-      {.head = head, .value_crc = Crc32c(value), .place = InlineValue{AsText(value)}});
-  change.inline_difference += static_cast<int64_t>(InlineFootprint(key, bytes));
-  if (change.inline_difference > 0) {
-    TRY(CheckSpace(static_cast<uint64_t>(change.inline_difference)));
+// Takes the record that is there out of the index and its bytes out of the log.
+void LogStore::Forget(std::string_view key, std::string_view old_record, Change& change) {
+  const Result<IndexRecord> old = DecodeIndexRecord(old_record);
+  if (!old.has_value()) return;  // damaged: nothing is known about what it used
+  const auto* place = std::get_if<LoggedValue>(&old->place);
+  if (place == nullptr) {
+    change.inline_difference -= static_cast<int64_t>(InlineFootprint(key, old_record));
+    return;
   }
-  change.batch.Put(RecordIndexKey(key), bytes);
-  return Apply(change);
+  change.removed.push_back({place->location, EntryBytes(*old, *place)});
+  change.batch.Delete(PlaceIndexKey(place->location));
 }
 
-Status LogStore::PutLogged(std::string_view key, const StoredHead& head, Bytes value,
-                           const std::string* old_record, Change& change) {
-  const uint32_t value_crc = Crc32c(value);
-  const std::string header = EncodeLogHeader(key, head, value_crc);
-  const uint64_t entry_bytes = header.size() + value.size();
-  TRY(CheckSpace(entry_bytes));
+Status LogStore::Append(const Planned& plan, Change& change) {
+  const uint64_t entry_bytes = plan.header.size() + plan.value.size();
   const LogLocation location = TRY(Reserve(entry_bytes));
-  std::array<iovec, 2> pieces = {Piece(header.data(), header.size()),
-                                 Piece(value.data(), value.size())};
+  change.added.push_back({location, entry_bytes});
+  std::array<iovec, 2> pieces = {Piece(plan.header.data(), plan.header.size()),
+                                 Piece(plan.value.data(), plan.value.size())};
   const Status written = files_.Write(location.segment, location.offset, pieces);
   if (!written.ok()) {
-    Abandon(location, entry_bytes);
     return written.code() == ENOSPC ? written : Fail(EIO, "{}", written.message());
   }
   {
@@ -603,18 +643,28 @@ Status LogStore::PutLogged(std::string_view key, const StoredHead& head, Bytes v
     dirty_.insert(location.segment);
     unsynced_bytes_ += entry_bytes;
   }
-  change.added = {location, entry_bytes};
-  change.batch.Put(RecordIndexKey(key),
-                   EncodeIndexRecord(
-                       {.head = head,
-                        .value_crc = value_crc,
-                        .place = LoggedValue{location, static_cast<uint32_t>(header.size())}}));
-  change.batch.Put(PlaceIndexKey(location), EncodePlaceRecord(entry_bytes, key));
-  if (old_record != nullptr) {
-    change.batch.Put(PreviousIndexKey(location), *old_record);
-    change.replaces = true;
+  change.batch.Put(RecordIndexKey(plan.key),
+                   EncodeIndexRecord({.head = plan.head,
+                                      .value_crc = plan.value_crc,
+                                      .place = LoggedValue{
+                                          location, static_cast<uint32_t>(plan.header.size())}}));
+  change.batch.Put(PlaceIndexKey(location), EncodePlaceRecord(entry_bytes, plan.key));
+  if (plan.old) {
+    change.batch.Put(PreviousIndexKey(location), *plan.old);
+    change.replacing.push_back(location);
   }
-  return Apply(change);
+  return {};
+}
+
+// The entries stay above the mark: others before them may not be durable.
+Status LogStore::SyncAppended(const Change& change) {
+  std::set<uint32_t> segments;
+  for (const auto& entry : change.added) segments.insert(entry.location.segment);
+  for (const uint32_t segment : segments) {
+    const Status synced = files_.Sync(segment);
+    if (!synced.ok()) return BreakOn(synced);
+  }
+  return {};
 }
 
 // Room at the end of the log, in a new segment when the last one is full.
@@ -643,30 +693,31 @@ Result<LogLocation> LogStore::Reserve(uint64_t bytes) {
 }
 
 // What was reserved stays unused: nothing refers to it.
-void LogStore::Abandon(LogLocation location, uint64_t bytes) {
+void LogStore::Abandon(const Change& change) {
   const std::lock_guard lock(mutex_);
-  in_flight_.erase(location);
-  dead_[location] = bytes;
-  dead_bytes_ += bytes;
+  for (const auto& [location, bytes] : change.added) {
+    in_flight_.erase(location);
+    dead_[location] = bytes;
+    dead_bytes_ += bytes;
+  }
 }
 
 // What is to die is noted before the index forgets it, so that whoever looks for the free space between
 // two entries finds it in the one place or in the other.
-Status LogStore::Apply(Change& change) {
-  const auto& [added, removed] = std::tie(change.added, change.removed);
-  if (added) {
-    change.batch.Merge(SegmentIndexKey(added->location.segment), EncodeCount(added->bytes));
+Status LogStore::Commit(Change& change) {
+  for (const auto& [location, bytes] : change.added) {
+    change.batch.Merge(SegmentIndexKey(location.segment), EncodeCount(bytes));
   }
-  if (removed) {
-    change.batch.Merge(SegmentIndexKey(removed->location.segment), EncodeCount(-removed->bytes));
+  for (const auto& [location, bytes] : change.removed) {
+    change.batch.Merge(SegmentIndexKey(location.segment), EncodeCount(-bytes));
   }
   if (change.inline_difference != 0) {
     change.batch.Merge(InlineBytesIndexKey(),
                        EncodeCount(static_cast<uint64_t>(change.inline_difference)));
   }
-  if (removed) {
+  if (!change.removed.empty()) {
     const std::lock_guard lock(mutex_);
-    dying_[removed->location] = removed->bytes;
+    for (const auto& [location, bytes] : change.removed) dying_[location] = bytes;
   }
   const rocksdb::Status written = index_->Write({}, &change.batch);
   // Whether the record will be there after the next start is not known now, so nothing may be given
@@ -675,18 +726,18 @@ Status LogStore::Apply(Change& change) {
   const std::lock_guard lock(mutex_);
   index_dirty_ = true;
   inline_bytes_ += static_cast<uint64_t>(change.inline_difference);
-  if (added) {
-    in_flight_.erase(added->location);
-    if (change.replaces) replacing_.insert(added->location);
-    segments_[added->location.segment].live_bytes += added->bytes;
-    live_bytes_ += added->bytes;
+  replacing_.insert(change.replacing.begin(), change.replacing.end());
+  for (const auto& [location, bytes] : change.added) {
+    in_flight_.erase(location);
+    segments_[location.segment].live_bytes += bytes;
+    live_bytes_ += bytes;
   }
-  if (removed) {
-    dying_.erase(removed->location);
-    dead_[removed->location] = removed->bytes;
-    dead_bytes_ += removed->bytes;
-    segments_[removed->location.segment].live_bytes -= removed->bytes;
-    live_bytes_ -= removed->bytes;
+  for (const auto& [location, bytes] : change.removed) {
+    dying_.erase(location);
+    dead_[location] = bytes;
+    dead_bytes_ += bytes;
+    segments_[location.segment].live_bytes -= bytes;
+    live_bytes_ -= bytes;
   }
   return {};
 }
@@ -695,10 +746,9 @@ Status LogStore::Delete(std::string_view key) {
   TRY(FailedState());
   const std::string old = TRY(LoadIndexRecord(key));
   Change change;
-  change.key = key;
-  TRY(Forget(old, change));
+  Forget(key, old, change);
   change.batch.Delete(RecordIndexKey(key));
-  return Apply(change);
+  return Commit(change);
 }
 
 // ----------------------------------------------------------------------------------------- flushing

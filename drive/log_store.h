@@ -10,6 +10,8 @@
 //            entry that the index names survives power loss. Concurrent flushes share one round.
 //   delete   the index record. The bytes of the entry are given back only after a flush, so that a
 //            deletion that power loss undoes finds its value again.
+//   apply    the entries of all changes into the log, and synced, then the index records in one write:
+//            the index alone decides whether the changes were made, and it keeps a write wholly or not.
 //   open     entries beyond the mark are verified. Those that power loss tore were never durable, and
 //            are undone, as if never put; what follows the last entry is cut off.
 //   replace  the index keeps the record that an entry replaces until the entry is durable; where power
@@ -83,6 +85,7 @@ class LogStore final : public Store {
   Result<std::vector<std::string>> Keys(const KeyRange& range, size_t max, bool reverse) override;
   Status Put(std::string_view key, const StoredRecord& record) override;
   Status Delete(std::string_view key) override;
+  Status Apply(std::span<const StoreChange> changes) override;
   Status Flush() override;
   StoreUsage Usage() override;
   bool WantsFlush() override;
@@ -113,6 +116,7 @@ class LogStore final : public Store {
     Ranges dead;
     std::vector<LogLocation> replacing;  // what they have replaced need not be kept any more
   };
+  struct Planned;
   struct Change;
 
   LogStore(StoreDirectory directory, const LogStoreOptions& options);
@@ -144,14 +148,15 @@ class LogStore final : public Store {
   Status CheckRecords(LogLocation durable, CheckReport& report);
 
   // Writing:
-  Status PutInline(std::string_view key, const StoredHead& head, Bytes value, Change& change);
-  Status PutLogged(std::string_view key, const StoredHead& head, Bytes value,
-                   const std::string* old_record, Change& change);
-  Status Forget(std::string_view old_record, Change& change);
-  Status Apply(Change& change);
+  Status Make(std::span<const StoreChange> changes);
+  Status Plan(const StoreChange& asked, Planned& plan, Change& change);
+  Status Append(const Planned& plan, Change& change);
+  Status SyncAppended(const Change& change);
+  void Forget(std::string_view key, std::string_view old_record, Change& change);
+  Status Commit(Change& change);
+  void Abandon(const Change& change);
   Status CheckSpace(uint64_t more);
   Result<LogLocation> Reserve(uint64_t bytes);
-  void Abandon(LogLocation location, uint64_t bytes);
   Status FailedState();
   Status BreakOn(const Status& status);
 

@@ -53,23 +53,8 @@ Result<std::vector<std::string>> MemoryStore::Keys(const KeyRange& range, size_t
 }
 
 Status MemoryStore::Put(std::string_view key, const StoredRecord& record) {
-  // A copy, as a disk makes one: the caller's buffer is its own again after the answer.
-  StoredRecord kept{record.head, SharedBytes(Buffer::CopyOf(record.value))};
-  kept.head.value_bytes = static_cast<uint32_t>(record.value.size());
-  const std::unique_lock lock(mutex_);
-  const auto found = records_.find(key);
-  const uint64_t freed = found == records_.end() ? 0 : Footprint(key, found->second);
-  const uint64_t used = used_ - freed + Footprint(key, kept);
-  if (used > capacity_ && used > used_) {
-    return Fail(ENOSPC, "full: {} of {} bytes are used", used_, capacity_);
-  }
-  used_ = used;
-  if (found == records_.end()) {
-    records_.emplace(key, std::move(kept));
-  } else {
-    found->second = std::move(kept);
-  }
-  return {};
+  const StoreChange change{key, &record};
+  return Apply({&change, 1});
 }
 
 Status MemoryStore::Delete(std::string_view key) {
@@ -78,6 +63,39 @@ Status MemoryStore::Delete(std::string_view key) {
   if (found == records_.end()) return NoSuchKey();
   used_ -= Footprint(key, found->second);
   records_.erase(found);
+  return {};
+}
+
+Status MemoryStore::Apply(std::span<const StoreChange> changes) {
+  std::vector<StoredRecord> kept(changes.size());
+  for (size_t i = 0; i < changes.size(); ++i) {
+    if (changes[i].record == nullptr) continue;
+    // A copy, as a disk makes one: the caller's buffer is its own again after the answer.
+    const StoredRecord& record = *changes[i].record;
+    kept[i] = {record.head, SharedBytes(Buffer::CopyOf(record.value))};
+    kept[i].head.value_bytes = static_cast<uint32_t>(record.value.size());
+  }
+  const std::unique_lock lock(mutex_);
+  uint64_t used = used_;
+  for (size_t i = 0; i < changes.size(); ++i) {
+    const auto found = records_.find(changes[i].key);
+    if (found != records_.end()) used -= Footprint(changes[i].key, found->second);
+    if (changes[i].record != nullptr) used += Footprint(changes[i].key, kept[i]);
+  }
+  if (used > capacity_ && used > used_) {
+    return Fail(ENOSPC, "full: {} of {} bytes are used", used_, capacity_);
+  }
+  used_ = used;
+  for (size_t i = 0; i < changes.size(); ++i) {
+    const auto found = records_.find(changes[i].key);
+    if (changes[i].record == nullptr) {
+      if (found != records_.end()) records_.erase(found);
+    } else if (found == records_.end()) {
+      records_.emplace(changes[i].key, std::move(kept[i]));
+    } else {
+      found->second = std::move(kept[i]);
+    }
+  }
   return {};
 }
 

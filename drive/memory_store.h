@@ -21,6 +21,7 @@ class MemoryStore final : public Store {
   Result<std::vector<std::string>> Keys(const KeyRange& range, size_t max, bool reverse) override;
   Status Put(std::string_view key, const StoredRecord& record) override;
   Status Delete(std::string_view key) override;
+  Status Apply(std::span<const StoreChange> changes) override;
   Status Flush() override { return {}; }
   StoreUsage Usage() override;
 

@@ -18,6 +18,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,6 +50,12 @@ struct KeyRange {
   bool last_included = true;
 };
 
+// One of several changes that are made together.
+struct StoreChange {
+  std::string_view key;
+  const StoredRecord* record = nullptr;  // null: deletes it; a key that is not there stays so
+};
+
 struct StoreUsage {
   uint64_t capacity_bytes = 0;
   uint64_t used_bytes = 0;
@@ -72,6 +79,10 @@ class Store {
   virtual Status Put(std::string_view key, const StoredRecord& record) = 0;
 
   virtual Status Delete(std::string_view key) = 0;
+
+  // Makes all of these changes, or on failure none; no kill and no power loss leaves a part of
+  // them. Each key once.
+  virtual Status Apply(std::span<const StoreChange> changes) = 0;
 
   // Every change that was answered before survives power loss after. Calls that come together share
   // the cost.

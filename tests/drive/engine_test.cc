@@ -169,6 +169,73 @@ TEST_F(EngineTest, OfChangesThatExpectTheSameVersionOneWins) {
   EXPECT_EQ(VersionOf("odd"), std::to_string(kThreads * kCountsEach / 2));
 }
 
+Engine::Change PutOf(std::string key, std::string version, Expected expected) {
+  return {std::move(key), StoredRecord{{.version = std::move(version)}, {}}, std::move(expected)};
+}
+Engine::Change DeleteOf(std::string key, Expected expected) {
+  return {std::move(key), std::nullopt, std::move(expected)};
+}
+
+TEST_F(EngineTest, ChangesOfABatchAreCheckedAgainstWhatWasThereBefore) {
+  ASSERT_OK(Put("key", "v1", Expected::Absent()));
+  const Engine::Change twice[] = {PutOf("key", "v2", Expected::Version("v1")),
+                                  PutOf("key", "v3", Expected::Version("v2"))};
+  const auto failure = engine_.Apply(twice);
+  ASSERT_TRUE(failure.has_value());
+  EXPECT_EQ(failure->change, 1u);
+  EXPECT_FAILS(failure->status, ESTALE);
+  EXPECT_EQ(VersionOf("key"), "v1");
+  const Engine::Change both[] = {PutOf("key", "v2", Expected::Version("v1")),
+                                 PutOf("other", "o", Expected::Absent()),
+                                 PutOf("key", "v3", Expected::Version("v1"))};
+  EXPECT_FALSE(engine_.Apply(both).has_value());
+  EXPECT_EQ(VersionOf("key"), "v3") << "the last one stays";
+  EXPECT_EQ(VersionOf("other"), "o");
+}
+
+TEST_F(EngineTest, ABatchThatFailsAnywhereChangesNothing) {
+  ASSERT_OK(Put("key", "v1", Expected::Absent()));
+  const auto fails = [&](Engine::Change last, int code) {
+    const Engine::Change changes[] = {PutOf("new", "n", Expected::Absent()),
+                                      DeleteOf("key", Expected::Any()), std::move(last)};
+    const auto failure = engine_.Apply(changes);
+    ASSERT_TRUE(failure.has_value());
+    EXPECT_EQ(failure->change, 2u);
+    EXPECT_FAILS(failure->status, code);
+    EXPECT_FAILS(engine_.Head("new"), ENOENT);
+    EXPECT_EQ(VersionOf("key"), "v1");
+  };
+  fails(DeleteOf("missing", Expected::Absent()), ENOENT);
+  fails(DeleteOf("key", Expected::Version("v2")), ESTALE);
+  fails(PutOf(std::string(kMaxKeyBytes + 1, 'k'), "", Expected::Any()), EINVAL);
+  fails(PutOf("k", std::string(kMaxVersionBytes + 1, 'v'), Expected::Any()), EINVAL);
+  const Engine::Change forced[] = {DeleteOf("missing", Expected::Any()),
+                                   DeleteOf("key", Expected::Version("v1"))};
+  EXPECT_FALSE(engine_.Apply(forced).has_value());
+  EXPECT_FAILS(engine_.Head("key"), ENOENT);
+}
+
+// Two batches that swap the same keys in opposite orders neither deadlock nor interleave.
+TEST_F(EngineTest, BatchesOfTheSameKeysComeOneAfterTheOther) {
+  constexpr int kRounds = 500;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([this, t] {
+      for (int i = 0; i < kRounds; ++i) {
+        const std::string version = fmt::format("{}/{}", t, i);
+        std::vector<Engine::Change> changes;
+        for (const char* key : {"a", "b", "c"})
+          changes.push_back(PutOf(key, version, Expected::Any()));
+        if (t % 2 == 0) std::reverse(changes.begin(), changes.end());
+        ASSERT_FALSE(engine_.Apply(changes).has_value());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(VersionOf("a"), VersionOf("b"));
+  EXPECT_EQ(VersionOf("b"), VersionOf("c"));
+}
+
 // A store on which somebody's put does not come back until the test says so.
 class SlowStore final : public Store {
  public:
@@ -188,6 +255,7 @@ class SlowStore final : public Store {
     return store_.Put(key, record);
   }
   Status Delete(std::string_view key) override { return store_.Delete(key); }
+  Status Apply(std::span<const StoreChange> changes) override { return store_.Apply(changes); }
   Status Flush() override { return {}; }
   StoreUsage Usage() override { return store_.Usage(); }
 

@@ -323,7 +323,39 @@ void WriteForEver(LogStore& store, int writer, int first_version) {
   }
 }
 
+// Keys of all kinds of places, changed together; with odd numbers "gone" is not there.
+Status ApplyNumber(LogStore& store, int number) {
+  const auto seed = static_cast<unsigned>(number);
+  const std::string version = fmt::format("{}", number);
+  std::vector<StoredRecord> records;
+  for (const size_t size : {100, 9'000, 70'000}) {
+    records.push_back({{.version = version}, SharedBytes(Pattern(size, seed))});
+  }
+  const StoreChange changes[] = {{"small", &records[0]},
+                                 {"middle", &records[1]},
+                                 {"large", &records[2]},
+                                 {"gone", number % 2 == 0 ? &records[1] : nullptr}};
+  return store.Apply(changes);
+}
+
+void ApplyForEver(LogStore& store, int first) {
+  for (int number = first;; ++number) {
+    if (!ApplyNumber(store, number).ok()) _exit(3);
+    const Note note{0, 0, number};
+    if (write(kNotes, &note, sizeof note) != sizeof note) _exit(4);
+    if (number % 7 == 0 && !store.Flush().ok()) _exit(5);
+  }
+}
+
 const std::map<std::string, std::function<void(LogStore&, const std::string& argument)>> kScripts = {
+    {"flush one number, apply the next",
+     [](LogStore& store, const std::string&) {
+       ASSERT_OK(ApplyNumber(store, 1));
+       ASSERT_OK(store.Flush());
+       ASSERT_OK(ApplyNumber(store, 2));
+     }},
+    {"apply for ever",
+     [](LogStore& store, const std::string& first) { ApplyForEver(store, std::stoi(first)); }},
     {"flush one, put one",
      [](LogStore& store, const std::string&) {
        ASSERT_OK(PutPattern(store, "flushed", 20'000, 1));
@@ -481,6 +513,57 @@ TEST_F(PowerLossTest, ADeletionThatIsUndoneFindsItsValueAgain) {
   EXPECT_EQ(Value("key"), Pattern(100'000, 1));
 }
 
+// The number whose changes are there, all of them and nothing else.
+int AppliedNumber(LogStore& store) {
+  const auto small = store.Get("small", {});
+  if (!small.has_value()) {
+    for (const char* key : {"middle", "large", "gone"}) EXPECT_FAILS(store.Get(key, {}), ENOENT);
+    return 0;
+  }
+  const int number = std::stoi(small->head.version);
+  const auto seed = static_cast<unsigned>(number);
+  EXPECT_EQ(small->value.text(), Pattern(100, seed));
+  for (const auto& [key, size] : {std::pair{"middle", 9'000}, {"large", 70'000}, {"gone", 9'000}}) {
+    const auto record = store.Get(key, {});
+    if (number % 2 == 1 && std::string_view(key) == "gone") {
+      EXPECT_FAILS(record, ENOENT);
+      continue;
+    }
+    EXPECT_OK(record) << key;
+    if (!record.has_value()) continue;
+    EXPECT_EQ(record->head.version, small->head.version) << key;
+    EXPECT_EQ(record->value.text(), Pattern(static_cast<size_t>(size), seed)) << key;
+  }
+  return number;
+}
+
+// Wherever the power cuts the index's log, which decides.
+TEST_F(PowerLossTest, ChangesThatAreAppliedTogetherAreLostTogetherOrNot) {
+  InKilledProcess("flush one number, apply the next");
+  const std::string master = path_;
+  fs::path journal;
+  for (const auto& file : fs::directory_iterator(master + "/index")) {
+    if (file.path().extension() == ".log" && fs::file_size(file.path()) > 0) journal = file.path();
+  }
+  const uint64_t end = fs::file_size(journal);
+  std::map<int, int> seen;
+  for (uint64_t cut = 0; cut < 400; cut += cut < 20 ? 1 : 19) {
+    path_ = directory_ / "copy";
+    fs::remove_all(path_);
+    fs::copy(master, path_, fs::copy_options::recursive);
+    fs::resize_file(fs::path(path_) / "index" / journal.filename(), end - cut);
+    Open();
+    ++seen[AppliedNumber(*store_)];
+    Close();
+    const auto report = LogStore::Check(path_, memory_);
+    ASSERT_OK(report);
+    EXPECT_EQ(report->damaged, 0u) << report->sentences.at(0);
+  }
+  EXPECT_EQ(seen.size(), 2u);
+  EXPECT_EQ(seen[2], 1) << "a journal that is cut does not hold the last write";
+  EXPECT_GT(seen[1], 10);
+}
+
 TEST_F(PowerLossTest, SpaceThatAKilledProcessDidNotGiveBackIsFoundAtOpening) {
   InKilledProcess("put many, delete most");
   EXPECT_GE(AllocatedBytes(), 30u * 500'000);
@@ -494,11 +577,10 @@ TEST_F(PowerLossTest, SpaceThatAKilledProcessDidNotGiveBackIsFoundAtOpening) {
 class KillTest : public PowerLossTest {
  protected:
   // What was acknowledged before the process was killed.
-  std::vector<Note> KillAfter(int notes) {
+  std::vector<Note> KillAfter(int notes, const char* script = "write for ever") {
     int ends[2];
     EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
-    const pid_t child =
-        StartProcess("write for ever", fmt::format("{}", first_version_), ends[1]);
+    const pid_t child = StartProcess(script, fmt::format("{}", first_version_), ends[1]);
     close(ends[1]);
     std::vector<Note> heard;
     Note note;
@@ -551,6 +633,22 @@ TEST_F(KillTest, WhatWasAcknowledgedSurvivesAKill) {
     Open();
     EXPECT_EQ(store_->torn_entries(), 0u);
     Compare();
+    Close();
+  }
+  const auto report = LogStore::Check(path_, memory_);
+  ASSERT_OK(report);
+  EXPECT_EQ(report->damaged, 0u) << report->sentences.at(0);
+}
+
+TEST_F(KillTest, ChangesThatAreAppliedTogetherSurviveAKillTogether) {
+  std::mt19937 random(6);
+  for (int round = 0; round < 12; ++round) {
+    const auto heard = KillAfter(1 + static_cast<int>(random() % 60), "apply for ever");
+    Open();
+    const int number = AppliedNumber(*store_);
+    EXPECT_GE(number, heard.back().version) << "what was acknowledged is gone";
+    EXPECT_LE(number, heard.back().version + 1);
+    first_version_ = number + 1;
     Close();
   }
   const auto report = LogStore::Check(path_, memory_);

@@ -352,6 +352,7 @@ class GatedStore final : public Store {
     return store_.Put(key, record);
   }
   Status Delete(std::string_view key) override { return store_.Delete(key); }
+  Status Apply(std::span<const StoreChange> changes) override { return store_.Apply(changes); }
   StoreUsage Usage() override { return store_.Usage(); }
 
   Status Flush() override {

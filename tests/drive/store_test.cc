@@ -207,6 +207,53 @@ TEST_P(StoreTest, UsageIsBackWhereItWasWhenEverythingIsDeleted) {
   EXPECT_EQ(store().Usage().used_bytes, before);
 }
 
+TEST_P(StoreTest, ChangesThatAreAppliedTogetherAgreeWithAMap) {
+  std::map<std::string, std::string> model;
+  std::mt19937 random(12);
+  const auto pick = [&](size_t end) { return random() % end; };
+  for (int step = 0; step < 300; ++step) {
+    std::map<std::string, std::optional<StoredRecord>> asked;
+    for (size_t i = pick(6); i > 0; --i) {
+      const std::string key(1, static_cast<char>('a' + pick(10)));
+      asked[key] = std::nullopt;
+      if (pick(4) == 0) continue;
+      const size_t size = pick(std::vector<size_t>{100, 8000, 100'000}[pick(3)]);
+      asked[key] = StoredRecord{{}, SharedBytes(Pattern(size, static_cast<unsigned>(random())))};
+    }
+    std::vector<StoreChange> changes;
+    for (const auto& [key, record] : asked) changes.push_back({key, record ? &*record : nullptr});
+    ASSERT_OK(store().Apply(changes));
+    for (const auto& [key, record] : asked) {
+      if (record) model[key] = record->value.text();
+      if (!record) model.erase(key);
+    }
+    if (pick(30) == 0) under_test_->Reopen();
+    const auto keys = store().Keys({}, 100, false);
+    ASSERT_OK(keys);
+    ASSERT_EQ(keys->size(), model.size());
+    for (const std::string& key : *keys) ASSERT_EQ(Value(key), model[key]);
+  }
+  for (const auto& [key, value] : model) ASSERT_OK(store().Delete(key));
+  ASSERT_OK(store().Flush());
+  EXPECT_EQ(store().Usage().used_bytes, 0u) << "the counts have gone astray";
+}
+
+TEST_P(StoreTest, ChangesThatDoNotFitTogetherAreNotMadeAtAll) {
+  Make(4 << 20);
+  ASSERT_OK(Put("old", "value"));
+  ASSERT_OK(Put("large", Pattern(kMaxValueBytes, 1)));
+  const StoredRecord record{{}, SharedBytes(Pattern(kMaxValueBytes, 2))};
+  const StoredRecord small{{}, SharedBytes(std::string("other"))};
+  const StoreChange too_many[] = {
+      {"old", &small}, {"a", &record}, {"b", &record}, {"c", &record}, {"d", &record}};
+  EXPECT_FAILS(store().Apply(too_many), ENOSPC);
+  EXPECT_EQ(Value("old"), "value");
+  EXPECT_EQ(store().Keys({}, 100, false)->size(), 2u);
+  EXPECT_OK(store().Apply(std::span(too_many).first(3)));
+  EXPECT_EQ(Value("old"), "other");
+  EXPECT_EQ(store().Keys({}, 100, false)->size(), 4u);
+}
+
 // Random operations on few keys, so that they meet; the map is right by being simple.
 TEST_P(StoreTest, AgreesWithAMapAfterRandomOperationsAndReopening) {
   struct Known {
