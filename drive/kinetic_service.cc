@@ -23,12 +23,21 @@ Result<bool> WantsFlush(const KeyValue& entry) {
     case KeyValue::WRITETHROUGH:
     case KeyValue::FLUSH: return true;
     case KeyValue::WRITEBACK: return false;
-    default: return Fail(EINVAL, "unknown synchronization {}", static_cast<int>(entry.synchronization()));
+    default: return Fail(EINVAL, "unknown synchronization {}", entry.synchronization());
   }
 }
 
 Expected ExpectedBy(const KeyValue& entry) {
   return entry.force() ? Expected::Any() : Expected::Version(entry.dbversion());
+}
+
+StoredRecord RecordOf(const KeyValue& entry, SharedBytes value) {
+  StoredRecord record;
+  record.head.version = entry.newversion();
+  record.head.tag = entry.tag();
+  if (entry.has_algorithm()) record.head.algorithm = entry.algorithm();
+  record.value = std::move(value);
+  return record;
 }
 
 ValueRange RangeOf(const KeyValue& entry) {
@@ -74,8 +83,10 @@ void FillLimits(kinetic::GetLog* log) {
   limits->set_maxkeyrangecount(kMaxRangeKeys);
   limits->set_maxidentitycount(kNoLimit);
   limits->set_maxpinsize(0);
-  limits->set_maxoperationcountperbatch(0);
-  limits->set_maxbatchcountperdevice(0);
+  limits->set_maxoperationcountperbatch(kMaxBatchOperations);
+  limits->set_maxbatchcountperdevice(kMaxBatchesPerDevice);
+  limits->set_maxbatchsize(kMaxBatchBytes);
+  limits->set_maxdeletesperbatch(kMaxBatchOperations);
 }
 
 }  // namespace
@@ -170,12 +181,7 @@ Status KineticService::GetKeyRange(const Command& request, Command* answer) {
 Status KineticService::Put(const Command& request, SharedBytes value, bool* after_flush) {
   const KeyValue& entry = request.body().keyvalue();
   const bool flush = TRY(WantsFlush(entry));
-  StoredRecord record;
-  record.head.version = entry.newversion();
-  record.head.tag = entry.tag();
-  if (entry.has_algorithm()) record.head.algorithm = entry.algorithm();
-  record.value = std::move(value);
-  TRY(engine_.Put(entry.key(), record, ExpectedBy(entry)));
+  TRY(engine_.Put(entry.key(), RecordOf(entry, std::move(value)), ExpectedBy(entry)));
   *after_flush = flush;
   return {};
 }
@@ -188,6 +194,42 @@ Status KineticService::Delete(const Command& request, bool* after_flush) {
   if (!deleted.ok() && !(deleted.code() == ENOENT && entry.force())) return deleted;
   *after_flush = flush;
   return {};
+}
+
+Result<Engine::Change> KineticService::ChangeOf(const Command& request, SharedBytes value) {
+  const KeyValue& entry = request.body().keyvalue();
+  TRY(WantsFlush(entry));  // the end of the batch decides; but it must be a valid request
+  Engine::Change change{.key = entry.key(), .expected = ExpectedBy(entry)};
+  if (request.header().messagetype() == Header::PUT) {
+    change.record = RecordOf(entry, std::move(value));
+  }
+  return change;
+}
+
+KineticService::Outcome KineticService::EndBatch(const Batch& batch, Command* answer) {
+  kinetic::Batch* ended = answer->mutable_body()->mutable_batch();
+  for (const uint64_t sequence : batch.sequences()) ended->add_sequence(sequence);
+  const auto fail = [&](uint64_t sequence, const Status& why) {
+    ended->set_failedsequence(sequence);
+    SetFailure(why, answer);
+    answer->mutable_status()->set_statusmessage(fmt::format(
+        "{}: {}", StatusCodeName(answer->status().code()), answer->status().statusmessage()));
+    answer->mutable_status()->set_code(kinetic::Status::INVALID_BATCH);
+  };
+  if (!batch.failure().ok()) {
+    fail(batch.failed_sequence(), batch.failure());
+    return {};
+  }
+  if (const auto failure = engine_.Apply(batch.changes())) {
+    if (failure->change) {
+      fail(batch.sequences()[*failure->change], failure->status);
+    } else {
+      SetFailure(failure->status, answer);
+    }
+    return {};
+  }
+  answer->mutable_status()->set_code(kinetic::Status::SUCCESS);
+  return {.after_flush = true};
 }
 
 Status KineticService::GetLog(const Command& request, Command* answer, SharedBytes* value) {

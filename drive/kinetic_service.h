@@ -1,14 +1,16 @@
-// KineticService: what one Kinetic device answers. Commands in, commands out; sockets are the server's
-// (server.h), keeping is the engine's (engine.h).
+// KineticService: what one Kinetic device answers. Commands in, commands out; sockets are the
+// server's (server.h), keeping is the engine's (engine.h).
 //
-// Served: GET (with our partial reads), GETVERSION, GETNEXT, GETPREVIOUS, GETKEYRANGE, PUT, DELETE, NOOP,
-// FLUSHALLDATA, GETLOG. Every other message type is INVALID_REQUEST. docs/protocol.md tells more.
+// Served: GET (with our partial reads), GETVERSION, GETNEXT, GETPREVIOUS, GETKEYRANGE, PUT, DELETE,
+// NOOP, FLUSHALLDATA, GETLOG, and batches (START_BATCH, END_BATCH, ABORT_BATCH) together with the
+// connection, which collects them. Every other message type is INVALID_REQUEST. docs/protocol.md
+// tells more.
 //
-// What must be durable before it is answered is not waited for here: the caller flushes once for all that
-// came together (Outcome::after_flush).
+// What must be durable before it is answered is not waited for here: the caller flushes once for
+// all that came together (Outcome::after_flush).
 //
-// Nothing changes once it serves; Execute() and Flush() may be called from any thread and may wait for
-// the disk.
+// Nothing changes once it serves; Execute() and Flush() may be called from any thread and may wait
+// for the disk.
 
 #pragma once
 
@@ -18,6 +20,7 @@
 #include <string_view>
 
 #include "base/bytes.h"
+#include "drive/batch.h"
 #include "drive/engine.h"
 #include "drive/hmac.h"
 
@@ -65,6 +68,14 @@ class KineticService {
   // status of the answer.
   Outcome Execute(const kinetic::Command& request, SharedBytes value, kinetic::Command* answer);
 
+  // The change that a PUT or DELETE asks for as a part of a batch. EINVAL: it cannot be done.
+  static Result<Engine::Change> ChangeOf(const kinetic::Command& request, SharedBytes value);
+
+  // Makes the changes of a batch, all or none.
+  Outcome EndBatch(const Batch& batch, kinetic::Command* answer);
+
+  BatchBudget& batch_budget() { return batch_budget_; }
+
   Status Flush() { return engine_.Flush(); }
 
   // What an answer says when the flush it waited for has failed.
@@ -85,6 +96,7 @@ class KineticService {
   DeviceDescription device_;
   const Identities& identities_;
   Engine& engine_;
+  BatchBudget batch_budget_;
 };
 
 }  // namespace pinstripe

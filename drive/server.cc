@@ -15,10 +15,12 @@
 
 #include "base/log.h"
 #include "base/try.h"
+#include "drive/batch.h"
 #include "drive/frame.h"
 #include "drive/io_loop.h"
 #include "drive/kinetic.pb.h"
 #include "drive/message.h"
+#include "drive/workers.h"
 
 namespace pinstripe {
 namespace {
@@ -36,63 +38,6 @@ constexpr size_t kSendAtOnce = 16;
 
 // A device's values can be 1 MiB: room for some of them in the kernel.
 constexpr int kSocketBufferBytes = 4 << 20;
-
-// Requests waiting for a thread. All workers serve all connections of all devices.
-class Workers {
- public:
-  Workers(Runtime& runtime, const std::string& name, int count) {
-    for (int i = 0; i < count; ++i) {
-      {
-        const std::lock_guard lock(mutex_);
-        ++running_;
-      }
-      runtime.Spawn(name, [this] { Run(); });
-    }
-  }
-
-  // Runs what was added, and waits until all workers have ended.
-  ~Workers() {
-    std::unique_lock lock(mutex_);
-    stopping_ = true;
-    added_.notify_all();
-    ended_.wait(lock, [this] { return running_ == 0; });
-  }
-
-  void Add(Task task) {
-    const std::lock_guard lock(mutex_);
-    tasks_.push_back(std::move(task));
-    if (idle_ > 0) added_.notify_one();
-  }
-
- private:
-  void Run() {
-    std::unique_lock lock(mutex_);
-    while (true) {
-      while (tasks_.empty() && !stopping_) {
-        ++idle_;
-        added_.wait(lock);
-        --idle_;
-      }
-      if (tasks_.empty()) break;
-      Task task = std::move(tasks_.front());
-      tasks_.pop_front();
-      lock.unlock();
-      task();
-      task = nullptr;
-      lock.lock();
-    }
-    --running_;
-    ended_.notify_all();
-  }
-
-  std::mutex mutex_;
-  std::condition_variable added_;
-  std::condition_variable ended_;
-  std::deque<Task> tasks_;  // guarded by mutex_, like all below
-  int idle_ = 0;
-  int running_ = 0;
-  bool stopping_ = false;
-};
 
 // Answers of one device that wait to be durable. One flush serves all that came before it; while it runs
 // the next ones gather. Flushes have threads of their own, so that a slow disk holds up only itself.
@@ -136,15 +81,15 @@ class Flushes : public std::enable_shared_from_this<Flushes> {
 // One client's connection to one device.
 class Session final : public IoLoop::Handler, public std::enable_shared_from_this<Session> {
  public:
-  Session(IoLoop& loop, Workers& workers, std::shared_ptr<Flushes> flushes,
-          KineticService& service, FileDescriptor socket,
-          std::function<void(std::shared_ptr<Session>)> closed)
+  Session(IoLoop& loop, Workers& workers, std::shared_ptr<Flushes> flushes, KineticService& service,
+          FileDescriptor socket, std::function<void(std::shared_ptr<Session>)> closed)
       : loop_(loop),
         workers_(workers),
         flushes_(std::move(flushes)),
         service_(service),
         socket_(std::move(socket)),
-        closed_(std::move(closed)) {}
+        closed_(std::move(closed)),
+        batches_(service.batch_budget()) {}
 
   // Loop thread.
   void Start() {
@@ -162,6 +107,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
       // What is going out right now is still being read by its sender: it goes with the session.
       if (std::exchange(gone_, true)) return;
     }
+    batches_.Clear();
     shutdown(socket_.get(), SHUT_RDWR);
     loop_.Remove(watch_id_, socket_.get());
     closed_(shared_from_this());
@@ -255,38 +201,123 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
                     fmt::format("this device has cluster version 0, the request {}",
                                 header.clusterversion()));
     }
-    if (frame.value_dropped) {
+    if (header.has_priority() &&
+        (header.priority() < Workers::kLowest || header.priority() > Workers::kHighest)) {
       return refuse(kinetic::Status::INVALID_REQUEST,
-                    fmt::format("a value of {} bytes; the limit is {}", frame.value_bytes,
-                                kMaxValueBytes));
+                    fmt::format("unknown priority {}", header.priority()));
     }
-    Hand(std::move(request), std::move(frame.value), identity, *key);
+    if (TRY(AddToBatch(*request, frame))) return {};
+    if (frame.value_dropped) {
+      return refuse(kinetic::Status::INVALID_REQUEST, LongValue(frame).message());
+    }
+    const size_t bytes = frame.value.size();
+    switch (header.messagetype()) {
+      case Header::START_BATCH: {
+        const Status started = batches_.Start(header.batchid());
+        if (started.code() == EEXIST) return BrokenBatch(started.message());
+        Hand(std::move(request), identity, *key, bytes, [started](Command* answer) {
+          answer->mutable_status()->set_code(kinetic::Status::SUCCESS);
+          if (!started.ok()) KineticService::SetFailure(started, answer);
+          return KineticService::Outcome();
+        });
+        return {};
+      }
+      case Header::ABORT_BATCH:
+      case Header::END_BATCH: {
+        const bool abort = header.messagetype() == Header::ABORT_BATCH;
+        std::shared_ptr<Batch> batch = batches_.Take(header.batchid());
+        if (batch == nullptr) return BrokenBatch(NoBatch(header.batchid()));
+        Hand(std::move(request), identity, *key, bytes,
+             [this, abort, batch = std::move(batch)](Command* answer) mutable {
+               // What it held is free when the client hears of its end.
+               const std::shared_ptr<Batch> ended = std::move(batch);
+               if (!abort) return service_.EndBatch(*ended, answer);
+               answer->mutable_status()->set_code(kinetic::Status::SUCCESS);
+               return KineticService::Outcome();
+             });
+        return {};
+      }
+      default: break;
+    }
+    const auto value = std::make_shared<Buffer>(std::move(frame.value));  // a Task must be copyable
+    Hand(request, identity, *key, bytes, [this, request, value](Command* answer) {
+      const Bytes look = *value;
+      return service_.Execute(*request, SharedBytes(value, look), answer);
+    });
     return {};
   }
 
-  void Hand(std::shared_ptr<Command> request, Buffer value, int64_t identity, const HmacKey& key) {
-    const size_t bytes = value.size();
+  static Status LongValue(const Frame& frame) {
+    return Fail(EINVAL, "a value of {} bytes; the limit is {}", frame.value_bytes, kMaxValueBytes);
+  }
+
+  static std::string NoBatch(uint32_t id) { return fmt::format("batch {} is not open", id); }
+
+  // Requests of a batch have no answers of their own, so that there is none to refuse them with.
+  static Status BrokenBatch(std::string_view why) { return Fail(EPROTO, "{}", why); }
+
+  // True: it is a part of a batch, and done with for now. Number 0 without such a batch is what a
+  // client may say that has none.
+  Result<bool> AddToBatch(const Command& request, Frame& frame) {
+    const Header& header = request.header();
+    const bool change =
+        header.messagetype() == Header::PUT || header.messagetype() == Header::DELETE;
+    if (!change || !header.has_batchid()) return false;
+    Batch* batch = batches_.Find(header.batchid());
+    if (batch == nullptr && header.batchid() == 0) return false;
+    if (batch == nullptr) return Failed(BrokenBatch(NoBatch(header.batchid())));
+    if (frame.value_dropped) {
+      batch->Add(header.sequence(), Failed(LongValue(frame)));
+    } else {
+      batch->Add(header.sequence(), KineticService::ChangeOf(request, std::move(frame.value)));
+    }
+    return true;
+  }
+
+  using Execute = std::function<KineticService::Outcome(Command* answer)>;
+
+  // Lets a worker execute the request, whose value has `bytes`.
+  void Hand(std::shared_ptr<Command> request, int64_t identity, const HmacKey& key, size_t bytes,
+            Execute execute) {
     {
       const std::lock_guard lock(mutex_);
       ++requests_under_way_;
       bytes_under_way_ += bytes;
     }
-    auto shared = std::make_shared<Buffer>(std::move(value));  // a Task must be copyable
-    workers_.Add([self = shared_from_this(), request = std::move(request),
-                  shared = std::move(shared), identity, &key, bytes] {
-      auto answer = std::make_shared<Command>(self->AnswerTo(*request));
-      const Bytes look = *shared;
-      KineticService::Outcome outcome =
-          self->service_.Execute(*request, SharedBytes(shared, look), answer.get());
-      if (!outcome.after_flush) {
-        self->Answer(*answer, identity, key, std::move(outcome.value), bytes);
-        return;
-      }
-      self->flushes_->Add([self, answer, identity, &key, bytes](const Status& flushed) {
-        if (!flushed.ok()) KineticService::SetFailure(flushed, answer.get());
-        self->Answer(*answer, identity, key, {}, bytes);
-      });
-    });
+    const Header& header = request->header();
+    const int priority = header.has_priority() ? header.priority() : Workers::kNormal;
+    const Time expiry = ExpiryOf(header);
+    workers_.Add(
+        [self = shared_from_this(), request = std::move(request), execute = std::move(execute),
+         identity, &key, bytes, expiry] {
+          auto answer = std::make_shared<Command>(self->AnswerTo(*request));
+          KineticService::Outcome outcome;
+          if (expiry != Time::max() && self->loop_.runtime().Now() >= expiry) {
+            KineticService::SetFailure(Fail(EBUSY, "its time ran out before its turn came"),
+                                       answer.get());
+          } else {
+            outcome = execute(answer.get());
+          }
+          if (!outcome.after_flush) {
+            self->Answer(*answer, identity, key, std::move(outcome.value), bytes);
+            return;
+          }
+          self->flushes_->Add([self, answer, identity, &key, bytes](const Status& flushed) {
+            if (!flushed.ok()) KineticService::SetFailure(flushed, answer.get());
+            self->Answer(*answer, identity, key, {}, bytes);
+          });
+        },
+        priority);
+  }
+
+  // When a request need not be executed any more.
+  Time ExpiryOf(const Header& header) const {
+    constexpr auto kLongest = std::chrono::hours(24 * 365);
+    const std::chrono::milliseconds most = kLongest;
+    if (header.timeout() == 0 || header.timeout() >= static_cast<uint64_t>(most.count())) {
+      return Time::max();
+    }
+    return loop_.runtime().Now() + std::chrono::milliseconds(header.timeout());
   }
 
   void Answer(const Command& answer, int64_t identity, const HmacKey& key, SharedBytes value,
@@ -312,10 +343,12 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
 
   // The stream cannot be followed any more: says why, where that may help, and ends it.
   void GiveUp(const Status& why) {
-    if (why.code() != EBADMSG) return Close();
+    const bool broken_batch = why.code() == EPROTO;
+    if (why.code() != EBADMSG && !broken_batch) return Close();
     Log(LogLevel::kWarn, "connection given up", {{"port", service_.port()}, {"why", why}});
     Command last;
-    last.mutable_status()->set_code(kinetic::Status::INVALID_REQUEST);
+    last.mutable_status()->set_code(broken_batch ? kinetic::Status::INVALID_BATCH
+                                                 : kinetic::Status::INVALID_REQUEST);
     last.mutable_status()->set_statusmessage(std::string(why.message()));
     giving_up_ = true;
     Watch();
@@ -434,6 +467,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
 
   // Of the loop thread:
   FrameReader reader_;
+  OpenBatches batches_;
   int64_t connection_id_ = 0;
   uint64_t watch_id_ = 0;
   bool any_sequence_ = false;

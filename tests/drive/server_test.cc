@@ -2,11 +2,7 @@
 
 #include "drive/server.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <sys/socket.h>
 
 #include <condition_variable>
 #include <future>
@@ -20,6 +16,7 @@
 #include "drive/kinetic_drive.h"
 #include "drive/memory_store.h"
 #include "drive/message.h"
+#include "tests/drive/wire_client.h"
 #include "tests/golden/kinetic_vectors.h"
 #include "tests/support/expect_ok.h"
 #include "tests/support/unhex.h"
@@ -30,100 +27,7 @@ namespace {
 using namespace std::chrono_literals;
 using kinetic::Command;
 using kinetic::Header;
-
-// A blocking connection to a device. Nothing it reads may take longer than ten seconds.
-class Client {
- public:
-  explicit Client(uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    timeval patience{.tv_sec = 10, .tv_usec = 0};
-    setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-    EXPECT_EQ(connect(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  }
-
-  // False when the server hung up.
-  bool Send(std::string_view bytes) {
-    while (!bytes.empty()) {
-      const ssize_t sent = send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-      if (sent <= 0) return false;
-      bytes.remove_prefix(static_cast<size_t>(sent));
-    }
-    return true;
-  }
-
-  // Fewer than asked for: the server hung up.
-  std::string Receive(size_t count) {
-    std::string bytes(count, '\0');
-    size_t got = 0;
-    while (got < count) {
-      const ssize_t part = recv(socket_.get(), bytes.data() + got, count - got, 0);
-      if (part <= 0) break;
-      got += static_cast<size_t>(part);
-    }
-    bytes.resize(got);
-    return bytes;
-  }
-
-  // The next frame as it came; empty when the server hung up.
-  std::string ReceiveFrame() {
-    const std::string header = Receive(kFrameHeaderBytes);
-    if (header.size() < kFrameHeaderBytes) return {};
-    Reader reader(header);
-    reader.U8();
-    const uint32_t message = reader.U32();
-    const uint32_t value = reader.U32();
-    return header + Receive(message + value);
-  }
-
-  struct Answer {
-    kinetic::Message message;
-    Command command;
-    std::string value;
-    int code() const { return command.status().code(); }
-  };
-  Answer ReceiveAnswer() {
-    const std::string frame = ReceiveFrame();
-    Answer answer;
-    if (frame.empty()) {
-      ADD_FAILURE() << "the server hung up";
-      return answer;
-    }
-    Reader reader(frame);
-    reader.U8();
-    const uint32_t message_bytes = reader.U32();
-    reader.U32();
-    EXPECT_OK(ParseMessage(AsBytes(reader.Raw(message_bytes)), &answer.message));
-    EXPECT_OK(ParseCommand(answer.message, &answer.command));
-    answer.value = reader.Rest();
-    return answer;
-  }
-
-  // A signed request with the next sequence number.
-  bool Request(Header::MessageType type, const std::function<void(kinetic::Body*)>& fill = nullptr,
-               std::string_view value = {}, std::string_view key = "asdfasdf") {
-    Command command;
-    command.mutable_header()->set_sequence(++sequence_);
-    command.mutable_header()->set_messagetype(type);
-    if (fill) fill(command.mutable_body());
-    return Send(SignedFrame(command, 1, HmacKey(key), value.size())) && Send(value);
-  }
-
-  // True when the server closed the connection (after whatever it had to say).
-  bool SeesTheEnd() {
-    while (!ReceiveFrame().empty()) {
-    }
-    char byte;
-    return recv(socket_.get(), &byte, 1, 0) == 0 || errno == ECONNRESET;
-  }
-
- private:
-  FileDescriptor socket_;
-  uint64_t sequence_ = 0;
-};
+using Client = WireClient;
 
 class ServerTest : public testing::Test {
  protected:
@@ -241,8 +145,8 @@ TEST_F(ServerTest, OperationsItDoesNotKnowAreInvalid) {
   Client client(port_);
   client.ReceiveFrame();
   for (const Header::MessageType type :
-       {Header::START_BATCH, Header::SECURITY, Header::PEER2PEERPUSH, Header::MEDIASCAN,
-        Header::SETUP, Header::SET_POWER_LEVEL, Header::GET_RESPONSE}) {
+       {Header::SECURITY, Header::PEER2PEERPUSH, Header::MEDIASCAN, Header::SETUP,
+        Header::SET_POWER_LEVEL, Header::GET_RESPONSE}) {
     ASSERT_TRUE(client.Request(type));
     EXPECT_EQ(client.ReceiveAnswer().code(), kinetic::Status::INVALID_REQUEST) << type;
   }
@@ -256,6 +160,49 @@ TEST_F(ServerTest, AValueOverTheLimitIsRefusedAndTheConnectionStays) {
   EXPECT_EQ(client.ReceiveAnswer().code(), kinetic::Status::INVALID_REQUEST);
   ASSERT_TRUE(client.Request(Header::PUT, put, std::string(kMaxValueBytes, 'x')));
   EXPECT_EQ(client.ReceiveAnswer().code(), kinetic::Status::SUCCESS);
+}
+
+TEST_F(ServerTest, MetadataComesWithoutTheValueWhereOnlyItIsWanted) {
+  ASSERT_OK(engine_.Put(
+      "k", {{.version = "v", .tag = "t", .algorithm = 1234}, SharedBytes(std::string("value"))},
+      Expected::Any()));
+  Client client(port_);
+  client.ReceiveFrame();
+  const std::pair<Header::MessageType, const char*> asked[] = {
+      {Header::GET, "k"}, {Header::GETNEXT, "j"}, {Header::GETPREVIOUS, "l"}};
+  for (const auto& [type, key] : asked) {
+    for (const bool metadata_only : {true, false}) {
+      client.Request(type, [&, key = key](kinetic::Body* body) {
+        body->mutable_keyvalue()->set_key(key);
+        body->mutable_keyvalue()->set_metadataonly(metadata_only);
+      });
+      const Client::Answer answer = client.ReceiveAnswer();
+      EXPECT_EQ(answer.code(), kinetic::Status::SUCCESS) << type;
+      EXPECT_EQ(answer.value, metadata_only ? "" : "value");
+      const kinetic::KeyValue& entry = answer.command.body().keyvalue();
+      EXPECT_EQ(entry.key() + entry.dbversion() + entry.tag(), "kvt");
+      EXPECT_EQ(entry.algorithm(), 1234) << "whatever it means, it comes back";
+      EXPECT_FALSE(entry.has_newversion());
+    }
+  }
+}
+
+TEST_F(ServerTest, HowAChangeIsToBeKeptIsOneOfThreeWaysOrLeftOpen) {
+  Client client(port_);
+  client.ReceiveFrame();
+  for (const Header::MessageType type : {Header::PUT, Header::DELETE}) {
+    for (const std::optional<int> way : {std::optional<int>(), {1}, {2}, {3}, {0}, {-1}, {4}}) {
+      client.Request(type, [&](kinetic::Body* body) {
+        body->mutable_keyvalue()->set_key("k");
+        body->mutable_keyvalue()->set_force(true);
+        if (way) body->mutable_keyvalue()->set_synchronization(*way);
+      });
+      const bool known = !way || (*way >= 1 && *way <= 3);
+      EXPECT_EQ(client.ReceiveAnswer().code(),
+                known ? kinetic::Status::SUCCESS : kinetic::Status::INVALID_REQUEST)
+          << type << ' ' << way.value_or(99);
+    }
+  }
 }
 
 TEST_F(ServerTest, BytesThatAreNotKineticEndTheirConnectionOnly) {
@@ -338,10 +285,16 @@ TEST_F(ServerTest, AQuestionOfAnySizeGetsAnAnswerThatFits) {
 
 // --- Durability ---------------------------------------------------------------------------------------
 
-// A store whose flushes wait until the test lets them go.
+// A store whose flushes, and whose reads of the key "held", wait until the test lets them go.
 class GatedStore final : public Store {
  public:
   Result<StoredRecord> Get(std::string_view key, ValueRange range) override {
+    if (key == "held") {
+      std::unique_lock lock(mutex_);
+      ++held_;
+      changed_.notify_all();
+      changed_.wait(lock, [this] { return open_; });
+    }
     return store_.Get(key, range);
   }
   Result<StoredHead> Head(std::string_view key) override { return store_.Head(key); }
@@ -367,6 +320,10 @@ class GatedStore final : public Store {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return flushes_ > 0; });
   }
+  void AwaitHeld() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return held_ > 0; });
+  }
   void OpenGate(Status answer) {
     const std::lock_guard lock(mutex_);
     answer_ = std::move(answer);
@@ -383,6 +340,7 @@ class GatedStore final : public Store {
   std::mutex mutex_;
   std::condition_variable changed_;
   int flushes_ = 0;    // guarded by mutex_
+  int held_ = 0;       // guarded by mutex_
   bool open_ = false;  // guarded by mutex_
   Status answer_;      // guarded by mutex_
 };
@@ -447,6 +405,82 @@ TEST_F(DurabilityTest, AFlushThatFailsFailsWhatWaitedForIt) {
     EXPECT_EQ(answer.command.status().code(), kinetic::Status::INTERNAL_ERROR);
     EXPECT_EQ(answer.command.status().statusmessage(), "the disk is gone");
   }
+}
+
+// One worker, held by a first request, and others that wait for it.
+class QueueTest : public testing::Test {
+ protected:
+  QueueTest() {
+    identities_.emplace(1, HmacKey("asdfasdf"));
+    port_ = *server_.Listen("127.0.0.1", 0, service_);
+    client_.emplace(port_);
+    client_->ReceiveAnswer();
+    client_->Request(Header::GET,
+                     [](kinetic::Body* body) { body->mutable_keyvalue()->set_key("held"); });
+    store_.AwaitHeld();
+  }
+  ~QueueTest() override { store_.OpenGate({}); }
+
+  uint64_t Say(Header::MessageType type, const std::function<void(Header*)>& fill) {
+    Command command;
+    command.mutable_header()->set_messagetype(type);
+    fill(command.mutable_header());
+    EXPECT_TRUE(client_->SendCommand(command));
+    return client_->last_sequence();
+  }
+  // The server has read what was said before: a wrong priority is refused without a worker.
+  void AwaitRead() {
+    Say(Header::NOOP, [](Header* header) { header->set_priority(10); });
+    EXPECT_EQ(client_->ReceiveAnswer().code(), kinetic::Status::INVALID_REQUEST);
+  }
+
+  RealRuntime runtime_;
+  GatedStore& store_ = *new GatedStore;  // the engine's
+  Engine engine_{std::unique_ptr<Store>(&store_)};
+  KineticService::Identities identities_;
+  KineticService service_{{.serial_number = "SN1"}, identities_, engine_};
+  Server server_{runtime_, {.workers = 1}};
+  uint16_t port_ = 0;
+  std::optional<Client> client_;
+};
+
+TEST_F(QueueTest, HigherPrioritiesComeFirst) {
+  std::vector<uint64_t> expected(5);
+  expected[3] = Say(Header::NOOP, [](Header* header) { header->set_priority(4); });
+  expected[1] = Say(Header::NOOP, [](Header*) {});  // 5
+  expected[4] = Say(Header::NOOP, [](Header* header) { header->set_priority(1); });
+  expected[0] = Say(Header::NOOP, [](Header* header) { header->set_priority(9); });
+  expected[2] = Say(Header::NOOP, [](Header* header) { header->set_priority(5); });
+  AwaitRead();
+  store_.OpenGate({});
+  EXPECT_EQ(client_->ReceiveAnswer().code(), kinetic::Status::NOT_FOUND);  // what held the worker
+  for (const uint64_t sequence : expected) {
+    EXPECT_EQ(client_->ReceiveAnswer().command.header().acksequence(), sequence);
+  }
+}
+
+TEST_F(QueueTest, ARequestWhoseTimeRunsOutInTheQueueIsNotExecuted) {
+  const auto put = [&](uint64_t timeout_ms) {
+    Command command;
+    command.mutable_header()->set_messagetype(Header::PUT);
+    command.mutable_header()->set_timeout(timeout_ms);
+    command.mutable_body()->mutable_keyvalue()->set_key(fmt::format("{}", timeout_ms));
+    command.mutable_body()->mutable_keyvalue()->set_synchronization(kinetic::KeyValue::WRITEBACK);
+    EXPECT_TRUE(client_->SendCommand(command));
+  };
+  put(1);
+  put(0);  // has none
+  put(600'000);
+  put(UINT64_MAX);
+  AwaitRead();
+  const Time later = runtime_.Now() + 2ms;
+  while (runtime_.Now() < later) std::this_thread::yield();
+  store_.OpenGate({});
+  client_->ReceiveAnswer();
+  EXPECT_EQ(client_->ReceiveAnswer().code(), kinetic::Status::SERVICE_BUSY);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(client_->ReceiveAnswer().code(), kinetic::Status::SUCCESS);
+  EXPECT_FAILS(engine_.Head("1"), ENOENT);
+  EXPECT_OK(engine_.Head("600000"));
 }
 
 // --- With our own client ------------------------------------------------------------------------------

@@ -1,0 +1,61 @@
+// Workers: a few threads that run tasks which may wait, in the order of their priority.
+//
+// The task with the highest priority runs first, and of those the oldest. But each kOldestEvery-th
+// task that is taken is the one that has waited longest, whatever its priority: so low priorities
+// are slow under load, and never stand still.
+//
+// Thread-safe.
+
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <string>
+
+#include "base/runtime.h"
+
+namespace pinstripe {
+
+class Workers {
+ public:
+  // The protocol's priorities.
+  static constexpr int kLowest = 1;
+  static constexpr int kNormal = 5;
+  static constexpr int kHighest = 9;
+
+  static constexpr uint64_t kOldestEvery = 8;
+
+  Workers(Runtime& runtime, const std::string& name, int count);
+
+  // Runs what was added, and waits until all workers have ended.
+  ~Workers();
+
+  void Add(Task task, int priority = kNormal);
+
+ private:
+  struct Waiting {
+    uint64_t number;  // counts what was added
+    Task task;
+  };
+  using Queue = std::deque<Waiting>;
+
+  void Run();
+  Task Take();
+  Queue& NextQueue();
+
+  std::mutex mutex_;
+  std::condition_variable added_;
+  std::condition_variable ended_;
+  std::array<Queue, kHighest + 1> queues_;  // by priority; guarded by mutex_, like all below
+  size_t waiting_ = 0;                      // in all queues
+  uint64_t count_added_ = 0;
+  uint64_t count_taken_ = 0;
+  int idle_ = 0;
+  int running_ = 0;
+  bool stopping_ = false;
+};
+
+}  // namespace pinstripe

@@ -1,0 +1,127 @@
+// A client that says to a device exactly what a test wants, and hears all that it says.
+
+#pragma once
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/coding.h"
+#include "drive/frame.h"
+#include "drive/io_loop.h"
+#include "drive/kinetic.pb.h"
+#include "drive/message.h"
+#include "tests/support/expect_ok.h"
+
+namespace pinstripe {
+
+// A blocking connection to a device. Nothing it reads may take longer than ten seconds.
+class WireClient {
+ public:
+  explicit WireClient(uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    timeval patience{.tv_sec = 10, .tv_usec = 0};
+    setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    const int yes = 1;
+    setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    EXPECT_EQ(connect(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  }
+
+  // False when the server hung up.
+  bool Send(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t sent = send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (sent <= 0) return false;
+      bytes.remove_prefix(static_cast<size_t>(sent));
+    }
+    return true;
+  }
+
+  // Fewer than asked for: the server hung up.
+  std::string Receive(size_t count) {
+    std::string bytes(count, '\0');
+    size_t got = 0;
+    while (got < count) {
+      const ssize_t part = recv(socket_.get(), bytes.data() + got, count - got, 0);
+      if (part <= 0) break;
+      got += static_cast<size_t>(part);
+    }
+    bytes.resize(got);
+    return bytes;
+  }
+
+  // The next frame as it came; empty when the server hung up.
+  std::string ReceiveFrame() {
+    const std::string header = Receive(kFrameHeaderBytes);
+    if (header.size() < kFrameHeaderBytes) return {};
+    Reader reader(header);
+    reader.U8();
+    const uint32_t message = reader.U32();
+    const uint32_t value = reader.U32();
+    return header + Receive(message + value);
+  }
+
+  struct Answer {
+    kinetic::Message message;
+    kinetic::Command command;
+    std::string value;
+    int code() const { return command.status().code(); }
+  };
+  Answer ReceiveAnswer() {
+    const std::string frame = ReceiveFrame();
+    Answer answer;
+    if (frame.empty()) {
+      ADD_FAILURE() << "the server hung up";
+      return answer;
+    }
+    Reader reader(frame);
+    reader.U8();
+    const uint32_t message_bytes = reader.U32();
+    reader.U32();
+    EXPECT_OK(ParseMessage(AsBytes(reader.Raw(message_bytes)), &answer.message));
+    EXPECT_OK(ParseCommand(answer.message, &answer.command));
+    answer.value = reader.Rest();
+    return answer;
+  }
+
+  // A signed request with the next sequence number.
+  bool Request(kinetic::Header::MessageType type,
+               const std::function<void(kinetic::Body*)>& fill = nullptr,
+               std::string_view value = {}, std::string_view key = "asdfasdf") {
+    kinetic::Command command;
+    command.mutable_header()->set_messagetype(type);
+    if (fill) fill(command.mutable_body());
+    return SendCommand(std::move(command), value, key);
+  }
+  bool SendCommand(kinetic::Command command, std::string_view value = {},
+                   std::string_view key = "asdfasdf") {
+    command.mutable_header()->set_sequence(++sequence_);
+    return Send(SignedFrame(command, 1, HmacKey(key), value.size())) && Send(value);
+  }
+  uint64_t last_sequence() const { return sequence_; }
+
+  // True when the server closed the connection (after whatever it had to say).
+  bool SeesTheEnd() {
+    while (!ReceiveFrame().empty()) {
+    }
+    char byte;
+    return recv(socket_.get(), &byte, 1, 0) == 0 || errno == ECONNRESET;
+  }
+
+ private:
+  FileDescriptor socket_;
+  uint64_t sequence_ = 0;
+};
+
+}  // namespace pinstripe
