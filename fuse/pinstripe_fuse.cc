@@ -73,12 +73,13 @@ Result<std::string> AbsolutePath(const char* path) {
   return std::string(real.get());
 }
 
-// A mount whose process has died leaves a directory that answers nothing but ENOTCONN.
+// A mount whose process has died leaves a directory that answers nothing but ENOTCONN; to who asked
+// while it died, ECONNABORTED.
 Result<std::string> CheckMountPoint(const char* path) {
   struct stat stat {};
   if (::stat(path, &stat) != 0) {
     const int error = errno;
-    if (error == ENOTCONN) {
+    if (error == ENOTCONN || error == ECONNABORTED) {
       return Fail(
           error,
           "{} is still mounted, but the process behind it is gone; run `fusermount3 -u -z {}` "
