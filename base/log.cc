@@ -108,11 +108,26 @@ LogRepeats::Answer LogRepeats::Count(Time now) {
   return {++count_ <= kLogBurst, suppressed};
 }
 
+std::string LogLine(std::string_view event, std::initializer_list<LogField> fields) {
+  std::string line(event);
+  for (const LogField& field : fields) AppendField(line, field);
+  return line;
+}
+
+std::string_view NameOf(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug: return "debug";
+    case LogLevel::kInfo: return "info";
+    case LogLevel::kWarn: return "warn";
+    case LogLevel::kError: return "error";
+  }
+  return "error";
+}
+
 void Log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) {
   LogState& state = State();
   if (level < state.level.load(std::memory_order_relaxed)) return;
-  std::string line(event);
-  for (const LogField& field : fields) AppendField(line, field);
+  std::string line = LogLine(event, fields);
 
   const std::lock_guard lock(state.mutex);
   const std::string identity = fmt::format("{}{}", static_cast<int>(level), event);
@@ -136,10 +151,10 @@ void SetLogLevel(LogLevel level) { State().level = level; }
 bool LogEnabled(LogLevel level) { return level >= State().level.load(std::memory_order_relaxed); }
 
 Result<LogLevel> ParseLogLevel(std::string_view name) {
-  if (name == "debug") return LogLevel::kDebug;
-  if (name == "info") return LogLevel::kInfo;
-  if (name == "warn") return LogLevel::kWarn;
-  if (name == "error") return LogLevel::kError;
+  for (const LogLevel level :
+       {LogLevel::kDebug, LogLevel::kInfo, LogLevel::kWarn, LogLevel::kError}) {
+    if (name == NameOf(level)) return level;
+  }
   return Fail(EINVAL, "log level '{}' is none of debug, info, warn, error", name);
 }
 

@@ -45,6 +45,10 @@ class LogField {
 // Thread-safe. `event` is one of the program's own sentences: what varies goes into the fields.
 void Log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields = {});
 
+// The line that Log() makes of this, and of the level.
+std::string LogLine(std::string_view event, std::initializer_list<LogField> fields);
+std::string_view NameOf(LogLevel level);  // "warn"
+
 // Called with complete lines, without a newline, by one thread at a time. Must not log itself.
 using LogSink = std::function<void(LogLevel, std::string_view line)>;
 void SetLogSink(LogSink sink);  // null: back to standard error

@@ -93,7 +93,10 @@ void FillLimits(kinetic::GetLog* log) {
 
 KineticService::KineticService(DeviceDescription device, const Identities& identities,
                                Engine& engine)
-    : device_(std::move(device)), identities_(identities), engine_(engine) {}
+    : device_(std::move(device)),
+      identities_(identities),
+      engine_(engine),
+      host_(HostReadings::DiskUnder(device_.path)) {}
 
 const HmacKey* KineticService::KeyOf(int64_t identity) const {
   const auto found = identities_.find(identity);
@@ -244,24 +247,15 @@ Status KineticService::GetLog(const Command& request, Command* answer, SharedByt
     log->add_types(static_cast<Log::Type>(type));
     const StoreUsage usage = engine_.Usage();
     switch (type) {
-      case Log::UTILIZATIONS: {
-        Log::Utilization* disk = log->add_utilizations();
-        disk->set_name("HDA");
-        disk->set_value(static_cast<float>(usage.portion_full()));
-        break;
-      }
-      case Log::TEMPERATURES: {
-        // The daemon does not know its disk's; peers expect the entry.
-        log->add_temperatures()->set_name("HDA");
-        break;
-      }
+      case Log::UTILIZATIONS: FillUtilizations(log); break;
+      case Log::TEMPERATURES: FillTemperatures(log); break;
       case Log::CAPACITIES:
         log->mutable_capacity()->set_nominalcapacityinbytes(usage.capacity_bytes);
         log->mutable_capacity()->set_portionfull(static_cast<float>(usage.portion_full()));
         break;
       case Log::CONFIGURATION: FillConfiguration(log); break;
       case Log::STATISTICS: FillStatistics(log); break;
-      case Log::MESSAGES: log->set_messages(""); break;
+      case Log::MESSAGES: log->set_messages(events_.Text()); break;
       case Log::LIMITS: FillLimits(log); break;
       case Log::DEVICE:
         if (asked.device().name() != kCapabilitiesLog) {
@@ -285,26 +279,57 @@ void KineticService::FillConfiguration(kinetic::GetLog* log) const {
   configuration->set_version(PINSTRIPE_VERSION);
   configuration->set_protocolversion(std::string(kProtocolVersion));
   configuration->set_port(device_.port);
+  configuration->set_currentpowerlevel(kinetic::PowerManagement::OPERATIONAL);
+  for (const NetworkInterface& interface : NetworkInterfaces()) {
+    kinetic::GetLog::Interface* entry = configuration->add_interface();
+    entry->set_name(interface.name);
+    if (!interface.mac.empty()) entry->set_mac(interface.mac);
+    if (!interface.ipv4.empty()) entry->set_ipv4address(interface.ipv4);
+    if (!interface.ipv6.empty()) entry->set_ipv6address(interface.ipv6);
+  }
+}
+
+// Peers know the names HDA and CPU, and expect them; what is not known has no value.
+void KineticService::FillUtilizations(kinetic::GetLog* log) {
+  const HostReadings::Load load = host_.ReadLoad();
+  kinetic::GetLog::Utilization* disk = log->add_utilizations();
+  disk->set_name("HDA");
+  if (load.disk) disk->set_value(static_cast<float>(*load.disk));
+  kinetic::GetLog::Utilization* cpu = log->add_utilizations();
+  cpu->set_name("CPU");
+  if (load.cpu) cpu->set_value(static_cast<float>(*load.cpu));
+}
+
+void KineticService::FillTemperatures(kinetic::GetLog* log) const {
+  const auto fill = [&](std::string_view name,
+                        const std::optional<HostReadings::Temperature>& temperature) {
+    kinetic::GetLog::Temperature* entry = log->add_temperatures();
+    entry->set_name(std::string(name));
+    if (!temperature) return;
+    entry->set_current(static_cast<float>(temperature->current));
+    if (temperature->minimum) entry->set_minimum(static_cast<float>(*temperature->minimum));
+    if (temperature->maximum) entry->set_maximum(static_cast<float>(*temperature->maximum));
+  };
+  fill("HDA", host_.DiskTemperature());
+  if (const auto cpu = host_.CpuTemperature()) fill("CPU", cpu);
 }
 
 void KineticService::FillStatistics(kinetic::GetLog* log) const {
-  using Operation = Engine::Operation;
-  constexpr std::pair<Operation, Header::MessageType> kTypes[] = {
-      {Operation::kGet, Header::GET},
-      {Operation::kHead, Header::GETVERSION},
-      {Operation::kGetNext, Header::GETNEXT},
-      {Operation::kGetPrevious, Header::GETPREVIOUS},
-      {Operation::kKeys, Header::GETKEYRANGE},
-      {Operation::kPut, Header::PUT},
-      {Operation::kDelete, Header::DELETE},
-      {Operation::kFlush, Header::FLUSHALLDATA},
+  constexpr Header::MessageType kTypes[] = {
+      Header::GET,           Header::GETVERSION,  Header::GETNEXT,       Header::GETPREVIOUS,
+      Header::GETKEYRANGE,   Header::PUT,         Header::DELETE,        Header::FLUSHALLDATA,
+      Header::NOOP,          Header::GETLOG,      Header::SETUP,         Header::SECURITY,
+      Header::PINOP,         Header::START_BATCH, Header::END_BATCH,     Header::ABORT_BATCH,
+      Header::PEER2PEERPUSH, Header::MEDIASCAN,   Header::MEDIAOPTIMIZE,
   };
-  for (const auto& [operation, type] : kTypes) {
-    const Engine::Count count = engine_.CountOf(operation);
-    kinetic::GetLog::Statistics* statistics = log->add_statistics();
-    statistics->set_messagetype(type);
-    statistics->set_count(count.operations);
-    statistics->set_bytes(count.value_bytes);
+  for (const Header::MessageType type : kTypes) {
+    const OperationStatistics::Count count = statistics_.Of(type);
+    kinetic::GetLog::Statistics* entry = log->add_statistics();
+    entry->set_messagetype(type);
+    entry->set_count(count.operations);
+    entry->set_bytes(count.value_bytes);
+    const auto longest = std::chrono::ceil<std::chrono::milliseconds>(count.longest);
+    entry->set_maxlatency(static_cast<uint64_t>(longest.count()));
   }
 }
 

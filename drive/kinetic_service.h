@@ -21,8 +21,11 @@
 
 #include "base/bytes.h"
 #include "drive/batch.h"
+#include "drive/device_events.h"
 #include "drive/engine.h"
 #include "drive/hmac.h"
+#include "drive/host_readings.h"
+#include "drive/operation_statistics.h"
 
 namespace pinstripe {
 
@@ -36,6 +39,7 @@ struct DeviceDescription {
   std::string serial_number;
   std::string world_wide_name;
   uint16_t port = 0;
+  std::string path;  // of its store; empty: in memory
 };
 
 // How many requests of a connection are worked on at once; more wait in the socket.
@@ -75,6 +79,8 @@ class KineticService {
   Outcome EndBatch(const Batch& batch, kinetic::Command* answer);
 
   BatchBudget& batch_budget() { return batch_budget_; }
+  OperationStatistics& statistics() { return statistics_; }
+  DeviceEvents& events() { return events_; }
 
   Status Flush() { return engine_.Flush(); }
 
@@ -90,6 +96,8 @@ class KineticService {
   Status Put(const kinetic::Command& request, SharedBytes value, bool* after_flush);
   Status Delete(const kinetic::Command& request, bool* after_flush);
   Status GetLog(const kinetic::Command& request, kinetic::Command* answer, SharedBytes* value);
+  void FillUtilizations(kinetic::GetLog* log);
+  void FillTemperatures(kinetic::GetLog* log) const;
   void FillStatistics(kinetic::GetLog* log) const;
   void FillConfiguration(kinetic::GetLog* log) const;
 
@@ -97,6 +105,9 @@ class KineticService {
   const Identities& identities_;
   Engine& engine_;
   BatchBudget batch_budget_;
+  OperationStatistics statistics_;
+  DeviceEvents events_;
+  HostReadings host_;
 };
 
 }  // namespace pinstripe

@@ -27,11 +27,13 @@ constexpr int kRoundsToFlush = 30;  // how old, in rounds of housekeeping, a cha
 
 // One drive of this process.
 struct Device {
-  Device(std::unique_ptr<LogStore> log_store, const KineticService::Identities& identities)
+  Device(std::unique_ptr<LogStore> log_store, const std::string& path,
+         const KineticService::Identities& identities)
       : store(*log_store),
         engine(std::move(log_store)),
         service({.serial_number = store.identity().serial_number,
-                 .world_wide_name = store.identity().world_wide_name},
+                 .world_wide_name = store.identity().world_wide_name,
+                 .path = path},
                 identities, engine) {}
 
   LogStore& store;
@@ -68,7 +70,8 @@ Result<std::vector<std::unique_ptr<Device>>> OpenDevices(const DaemonConfig& con
     options.serial_number = drive.serial_number;
     options.capacity_bytes = drive.capacity_bytes;
     devices.push_back(std::make_unique<Device>(
-        TRY_CONTEXT(LogStore::Open(options, memory), "drive in {}", drive.path), known));
+        TRY_CONTEXT(LogStore::Open(options, memory), "drive in {}", drive.path), drive.path,
+        known));
   }
   return devices;
 }
@@ -91,12 +94,12 @@ class Housekeeper {
   }
 
  private:
-  static void Keep(Device& device, bool flush_all) {
+  void Keep(Device& device, bool flush_all) {
     if (!flush_all && !device.store.WantsFlush()) return;
     const Status flushed = device.engine.Flush();
     if (!flushed.ok()) {
-      Log(LogLevel::kError, "drive cannot flush",
-          {{"port", device.service.port()}, {"why", flushed}});
+      device.service.events().Add(runtime_.WallClock(), LogLevel::kError, "drive cannot flush",
+                                  {{"port", device.service.port()}, {"why", flushed}});
     }
   }
 
@@ -123,7 +126,8 @@ Status Serve(const std::string& config_file) {
       const ServedDrive& drive = config.drives[i];
       const uint16_t port = TRY_CONTEXT(server.Listen(config.listen, drive.port, devices[i]->service),
                                         "drive in {}", drive.path);
-      Log(LogLevel::kInfo, "drive is served", {{"path", drive.path}, {"port", port}});
+      devices[i]->service.events().Add(runtime.WallClock(), LogLevel::kInfo, "drive is served",
+                                       {{"path", drive.path}, {"port", port}});
     }
     const Housekeeper housekeeper(runtime, devices);
     // For whoever started us and waits until clients can come.

@@ -266,6 +266,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     Batch* batch = batches_.Find(header.batchid());
     if (batch == nullptr && header.batchid() == 0) return false;
     if (batch == nullptr) return Failed(BrokenBatch(NoBatch(header.batchid())));
+    service_.statistics().Add(header.messagetype(), frame.value.size(), {});
     if (frame.value_dropped) {
       batch->Add(header.sequence(), Failed(LongValue(frame)));
     } else {
@@ -286,10 +287,11 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     }
     const Header& header = request->header();
     const int priority = header.has_priority() ? header.priority() : Workers::kNormal;
+    const Time received = loop_.runtime().Now();
     const Time expiry = ExpiryOf(header);
     workers_.Add(
         [self = shared_from_this(), request = std::move(request), execute = std::move(execute),
-         identity, &key, bytes, expiry] {
+         identity, &key, bytes, received, expiry] {
           auto answer = std::make_shared<Command>(self->AnswerTo(*request));
           KineticService::Outcome outcome;
           if (expiry != Time::max() && self->loop_.runtime().Now() >= expiry) {
@@ -298,16 +300,44 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
           } else {
             outcome = execute(answer.get());
           }
+          const int type = request->header().messagetype();
+          const size_t moved = bytes + outcome.value.size();
           if (!outcome.after_flush) {
+            self->Note(type, moved, received, *answer);
             self->Answer(*answer, identity, key, std::move(outcome.value), bytes);
             return;
           }
-          self->flushes_->Add([self, answer, identity, &key, bytes](const Status& flushed) {
-            if (!flushed.ok()) KineticService::SetFailure(flushed, answer.get());
-            self->Answer(*answer, identity, key, {}, bytes);
-          });
+          self->flushes_->Add(
+              [self, answer, identity, &key, bytes, type, received](const Status& flushed) {
+                if (!flushed.ok()) KineticService::SetFailure(flushed, answer.get());
+                self->Note(type, bytes, received, *answer);
+                self->Answer(*answer, identity, key, {}, bytes);
+              });
         },
         priority);
+  }
+
+  // Counts what was done, and tells where the device itself failed.
+  void Note(int type, size_t value_bytes, Time received, const Command& answer) {
+    const kinetic::Status& status = answer.status();
+    const bool moved = status.code() == kinetic::Status::SUCCESS;
+    service_.statistics().Add(type, moved ? value_bytes : 0, loop_.runtime().Now() - received);
+    switch (status.code()) {
+      case kinetic::Status::INTERNAL_ERROR:
+      case kinetic::Status::PERM_DATA_ERROR:
+      case kinetic::Status::NO_SPACE:
+        Tell(LogLevel::kWarn, "request failed",
+             {{"port", service_.port()},
+              {"type", type},
+              {"status", StatusCodeName(status.code())},
+              {"why", status.statusmessage()}});
+        break;
+      default: break;
+    }
+  }
+
+  void Tell(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) {
+    service_.events().Add(loop_.runtime().WallClock(), level, event, fields);
   }
 
   // When a request need not be executed any more.
@@ -345,7 +375,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   void GiveUp(const Status& why) {
     const bool broken_batch = why.code() == EPROTO;
     if (why.code() != EBADMSG && !broken_batch) return Close();
-    Log(LogLevel::kWarn, "connection given up", {{"port", service_.port()}, {"why", why}});
+    Tell(LogLevel::kWarn, "connection given up", {{"port", service_.port()}, {"why", why}});
     Command last;
     last.mutable_status()->set_code(broken_batch ? kinetic::Status::INVALID_BATCH
                                                  : kinetic::Status::INVALID_REQUEST);
@@ -588,8 +618,8 @@ class Server::Impl {
         if (client.get() < 0) {
           if (errno == EINTR || errno == ECONNABORTED) continue;
           if (errno != EAGAIN) {
-            Log(LogLevel::kError, "cannot accept a connection",
-                {{"port", service_.port()}, {"why", ErrnoText(errno)}});
+            Tell(LogLevel::kError, "cannot accept a connection",
+                 {{"port", service_.port()}, {"why", ErrnoText(errno)}});
           }
           return;
         }
@@ -600,11 +630,15 @@ class Server::Impl {
     }
 
    private:
+    void Tell(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) {
+      service_.events().Add(server_.loops_[0]->runtime().WallClock(), level, event, fields);
+    }
+
     void Admit(FileDescriptor client) {
       if (connections_->fetch_add(1) >= kMaxConnections) {
         --*connections_;
-        Log(LogLevel::kWarn, "connection refused: too many",
-            {{"port", service_.port()}, {"limit", kMaxConnections}});
+        Tell(LogLevel::kWarn, "connection refused: too many",
+             {{"port", service_.port()}, {"limit", kMaxConnections}});
         return;
       }
       const size_t i = server_.next_loop_++ % server_.loops_.size();

@@ -4,12 +4,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <future>
+#include <map>
 #include <mutex>
 #include <optional>
 
 #include "base/coding.h"
+#include "base/log.h"
 #include "base/real_runtime.h"
 #include "drive/frame.h"
 #include "drive/kinetic.pb.h"
@@ -230,6 +233,82 @@ TEST_F(ServerTest, AFrameMayComeByteByByte) {
   const std::string request = Unhex(kKineticVectors[0].request);
   for (char byte : request) ASSERT_TRUE(client.Send(std::string(1, byte)));
   EXPECT_EQ(Hex(AsBytes(client.ReceiveFrame())), kKineticVectors[0].response);
+}
+
+// Everything there is to ask, at once.
+TEST_F(ServerTest, TellsAboutItselfWhatItIsAsked) {
+  using Log = kinetic::GetLog;
+  Client client(port_);
+  client.ReceiveFrame();
+  const auto put = [](kinetic::Body* body) { body->mutable_keyvalue()->set_key("k"); };
+  client.Request(Header::PUT, put, std::string(1000, 'v'));
+  client.ReceiveAnswer();
+  const auto get = [](kinetic::Body* body) { body->mutable_keyvalue()->set_key("k"); };
+  for (int i = 0; i < 2; ++i) {
+    client.Request(Header::GET, get);
+    client.ReceiveAnswer();
+  }
+  client.Request(Header::GETLOG, [](kinetic::Body* body) {
+    for (const Log::Type type : {Log::UTILIZATIONS, Log::TEMPERATURES, Log::CAPACITIES,
+                                 Log::CONFIGURATION, Log::STATISTICS, Log::MESSAGES, Log::LIMITS}) {
+      body->mutable_getlog()->add_types(type);
+    }
+  });
+  const Client::Answer answer = client.ReceiveAnswer();
+  ASSERT_EQ(answer.code(), kinetic::Status::SUCCESS);
+  const Log& log = answer.command.body().getlog();
+  EXPECT_EQ(log.types_size(), 7) << "the types are said again";
+  ASSERT_EQ(log.utilizations_size(), 2);
+  EXPECT_EQ(log.utilizations(0).name() + log.utilizations(1).name(), "HDACPU");
+  EXPECT_GE(log.utilizations(1).value(), 0);
+  EXPECT_LE(log.utilizations(1).value(), 1);
+  EXPECT_EQ(log.temperatures(0).name(), "HDA");
+  EXPECT_EQ(log.capacity().nominalcapacityinbytes(), uint64_t{64} << 20);
+  EXPECT_GT(log.capacity().portionfull(), 0);
+  EXPECT_TRUE(std::any_of(log.configuration().interface().begin(),
+                          log.configuration().interface().end(),
+                          [](const auto& each) { return each.ipv4address() == "127.0.0.1"; }));
+  EXPECT_EQ(log.configuration().currentpowerlevel(), kinetic::PowerManagement::OPERATIONAL);
+  EXPECT_EQ(log.limits().maxoperationcountperbatch(), kMaxBatchOperations);
+  std::map<int, const Log::Statistics*> statistics;
+  for (const auto& each : log.statistics()) statistics[each.messagetype()] = &each;
+  EXPECT_EQ(statistics.at(Header::PUT)->count(), 1u);
+  EXPECT_EQ(statistics.at(Header::PUT)->bytes(), 1000u);
+  EXPECT_EQ(statistics.at(Header::GET)->count(), 2u);
+  EXPECT_EQ(statistics.at(Header::GET)->bytes(), 2000u);
+  EXPECT_GE(statistics.at(Header::GET)->maxlatency(), 1u) << "in milliseconds, rounded up";
+  EXPECT_LT(statistics.at(Header::GET)->maxlatency(), 10'000u);
+  EXPECT_EQ(statistics.at(Header::DELETE)->count(), 0u);
+  EXPECT_TRUE(statistics.contains(Header::PEER2PEERPUSH));
+}
+
+TEST_F(ServerTest, ItsLastMessagesAreKeptInBoundedSpace) {
+  {
+    Client nonsense(port_);
+    nonsense.ReceiveFrame();
+    nonsense.Send("nonsense that is not Kinetic");
+    EXPECT_TRUE(nonsense.SeesTheEnd());
+  }
+  const auto messages = [&] {
+    Client client(port_);
+    client.ReceiveFrame();
+    client.Request(Header::GETLOG, [](kinetic::Body* body) {
+      body->mutable_getlog()->add_types(kinetic::GetLog::MESSAGES);
+    });
+    return client.ReceiveAnswer().command.body().getlog().messages();
+  };
+  EXPECT_NE(messages().find("warn connection given up"), std::string::npos) << messages();
+  SetLogSink([](LogLevel, std::string_view) {});
+  for (int i = 0; i < 3; ++i) service_.events().Add(1, LogLevel::kInfo, "again");
+  EXPECT_NE(messages().find("1970-01-01T00:00:00Z info again (3 times)\n"), std::string::npos);
+  for (int i = 0; i < 3000; ++i) {
+    service_.events().Add(1, LogLevel::kInfo, "event",
+                          {{"number", i}, {"what", std::string(100, 'x')}});
+  }
+  SetLogSink(nullptr);
+  EXPECT_LT(messages().size(), 2 * DeviceEvents::kMaxBytes);
+  EXPECT_NE(messages().find("number=2999"), std::string::npos);
+  EXPECT_EQ(messages().find("again"), std::string::npos);
 }
 
 // A peer that asks and never reads feels back-pressure; the daemon's memory does not grow with what it

@@ -1,0 +1,79 @@
+// HostReadings: what can truly be measured about the machine and about the disk that holds one
+// drive: how busy they are, how warm, which network interfaces there are. From /proc and /sys; what
+// they do not say is left out, never made up.
+//
+// Thread-safe. Reads small files of the kernel, which does not wait for a disk.
+
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace pinstripe {
+
+struct NetworkInterface {
+  std::string name;
+  std::string mac;  // text, as the addresses are; empty: has none
+  std::string ipv4;
+  std::string ipv6;
+};
+
+// Those that are up, at most kMaxInterfaces.
+inline constexpr size_t kMaxInterfaces = 64;
+std::vector<NetworkInterface> NetworkInterfaces();
+
+class HostReadings {
+ public:
+  struct Roots {
+    std::string proc = "/proc";
+    std::string sys = "/sys";
+  };
+
+  // About the disk with this number, as "8:1"; an empty one: about none.
+  explicit HostReadings(std::string disk) : HostReadings(std::move(disk), Roots()) {}
+  HostReadings(std::string disk, Roots roots);
+
+  // The disk on which `path` is; empty with an empty path, or where no single disk is behind the
+  // file system.
+  static std::string DiskUnder(const std::string& path);
+
+  // Parts of the time that they were busy, 0 to 1, since the last time somebody asked, or since the
+  // start; when that is shorter than a tenth of a second, what was answered then.
+  struct Load {
+    std::optional<double> disk;
+    std::optional<double> cpu;
+  };
+  Load ReadLoad();
+
+  struct Temperature {
+    double current = 0;  // Celsius
+    std::optional<double> minimum;
+    std::optional<double> maximum;
+  };
+  std::optional<Temperature> DiskTemperature() const;
+  std::optional<Temperature> CpuTemperature() const;
+
+ private:
+  // Counters of the kernel, since it started.
+  struct Sample {
+    double uptime = 0;                // seconds
+    std::optional<double> disk_busy;  // seconds
+    uint64_t cpu_busy = 0;            // ticks
+    uint64_t cpu_all = 0;
+  };
+  Sample TakeSample() const;
+  std::optional<double> DiskBusySeconds() const;
+
+  const Roots roots_;
+  const std::string disk_;
+
+  std::mutex mutex_;
+  Sample last_;  // guarded by mutex_
+  Load load_;    // guarded by mutex_
+};
+
+}  // namespace pinstripe
