@@ -45,6 +45,9 @@ inline void ZeroBytes(MutableBytes target) {
 // Lower-case hexadecimal, for messages and tests.
 std::string Hex(Bytes bytes);
 
+// What a process keeps at most of large buffers (64 KiB to 2 MiB) that are gone, for the next ones.
+inline constexpr size_t kMaxFreeBufferBytes = 32 << 20;
+
 class Buffer {
  public:
   static constexpr size_t kAlignment = 64;  // a cache line, and the widest vector register
@@ -85,6 +88,7 @@ class Buffer {
 
  private:
   struct Free {
+    size_t size;  // that was asked for
     void operator()(std::byte* data) const;
   };
   std::unique_ptr<std::byte, Free> data_;

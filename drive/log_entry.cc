@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint32_t kMagic = 0x50734c65;  // "PsLe"
 constexpr uint8_t kLogFormat = 1;
-constexpr uint8_t kIndexFormat = 1;
+constexpr uint8_t kIndexFormat = 2;
 constexpr uint8_t kHasAlgorithm = 1;
 constexpr uint8_t kInLog = 2;
 constexpr size_t kCrcBytes = 4;
@@ -17,6 +17,25 @@ constexpr size_t kCrcBytes = 4;
 Status CheckFormat(std::string_view what, uint8_t format, uint8_t known) {
   if (format == known) return {};
   return Fail(EBADMSG, "{} has format {}; this program knows {}", what, format, known);
+}
+
+// What stands behind a value of the index: the checksum of its key and of itself, so that a value
+// that got to another key is found out too.
+std::string Sealed(std::string_view index_key, Writer value) {
+  const uint32_t crc = Crc32c(AsBytes(value.bytes()), Crc32c(AsBytes(index_key)));
+  return value.U32(crc).Take();
+}
+
+// The value without its seal.
+Result<std::string_view> Unsealed(std::string_view what, std::string_view index_key,
+                                  std::string_view bytes) {
+  if (bytes.size() < kCrcBytes) return Fail(EBADMSG, "{} is cut off", what);
+  const std::string_view value = bytes.substr(0, bytes.size() - kCrcBytes);
+  const uint32_t crc = Crc32c(AsBytes(value), Crc32c(AsBytes(index_key)));
+  if (Reader(bytes.substr(value.size())).U32() != crc) {
+    return Fail(EBADMSG, "{} has a wrong checksum", what);
+  }
+  return value;
 }
 
 uint32_t AlgorithmBits(const StoredHead& head) {
@@ -67,7 +86,7 @@ Result<LogHeader> DecodeLogHeader(std::string_view bytes) {
   return header;
 }
 
-std::string EncodeIndexRecord(const IndexRecord& record) {
+std::string EncodeIndexRecord(std::string_view key, const IndexRecord& record) {
   const auto* logged = std::get_if<LoggedValue>(&record.place);
   Writer writer;
   writer.U8(kIndexFormat);
@@ -79,11 +98,11 @@ std::string EncodeIndexRecord(const IndexRecord& record) {
   } else {
     writer.Raw(std::get<InlineValue>(record.place).value);
   }
-  return writer.Take();
+  return Sealed(key, std::move(writer));
 }
 
-Result<IndexRecord> DecodeIndexRecord(std::string_view bytes) {
-  Reader reader(bytes);
+Result<IndexRecord> DecodeIndexRecord(std::string_view key, std::string_view bytes) {
+  Reader reader(TRY(Unsealed("an index record", key, bytes)));
   TRY(CheckFormat("an index record", reader.U8(), kIndexFormat));
   IndexRecord record;
   const uint8_t flags = reader.U8();
@@ -105,18 +124,31 @@ Result<IndexRecord> DecodeIndexRecord(std::string_view bytes) {
   return record;
 }
 
-std::string EncodePlaceRecord(uint64_t entry_bytes, std::string_view key) {
-  return Writer().U8(kIndexFormat).U64(entry_bytes).Raw(key).Take();
+std::string EncodePlaceRecord(LogLocation location, const PlaceRecord& place) {
+  Writer value;
+  value.U8(kIndexFormat).U64(place.entry_bytes).Raw(std::string_view(place.key));
+  return Sealed(PlaceIndexKey(location), std::move(value));
 }
 
-Result<PlaceRecord> DecodePlaceRecord(std::string_view bytes) {
-  Reader reader(bytes);
-  TRY(CheckFormat("an index record", reader.U8(), kIndexFormat));
+Result<PlaceRecord> DecodePlaceRecord(LogLocation location, std::string_view bytes) {
+  constexpr std::string_view kWhat = "a place in the index";
+  Reader reader(TRY(Unsealed(kWhat, PlaceIndexKey(location), bytes)));
+  TRY(CheckFormat(kWhat, reader.U8(), kIndexFormat));
   PlaceRecord record;
   record.entry_bytes = reader.U64();
   record.key = reader.Rest();
-  TRY(reader.Finish("an index record"));
+  TRY(reader.Finish(kWhat));
   return record;
+}
+
+std::string EncodeCount(uint64_t count) { return Sealed({}, std::move(Writer().U64(count))); }
+
+Result<uint64_t> DecodeCount(std::string_view bytes) {
+  constexpr std::string_view kWhat = "a count in the index";
+  Reader reader(TRY(Unsealed(kWhat, {}, bytes)));
+  const uint64_t count = reader.U64();
+  TRY(reader.Finish(kWhat));
+  return count;
 }
 
 std::string RecordIndexKey(std::string_view key) {
@@ -141,16 +173,27 @@ std::string InlineBytesIndexKey() { return "U"; }
 
 std::string DurableIndexKey() { return "W"; }
 
-std::string EncodeLocation(LogLocation location) {
-  return Writer().U32(location.segment).U64(location.offset).Take();
+std::string EncodeDurable(LogLocation location) {
+  return Sealed(DurableIndexKey(), std::move(Writer().U32(location.segment).U64(location.offset)));
 }
 
-Result<LogLocation> DecodeLocation(std::string_view bytes) {
-  Reader reader(bytes);
+Result<LogLocation> DecodeDurable(std::string_view bytes) {
+  constexpr std::string_view kWhat = "the mark in the index";
+  Reader reader(TRY(Unsealed(kWhat, DurableIndexKey(), bytes)));
   LogLocation location;
   location.segment = reader.U32();
   location.offset = reader.U64();
-  TRY(reader.Finish("a location in the log"));
+  TRY(reader.Finish(kWhat));
+  return location;
+}
+
+Result<LogLocation> DecodePlaceIndexKey(std::string_view index_key) {
+  Reader reader(index_key);
+  LogLocation location;
+  if (reader.U8() != 'L') reader.MarkBad();
+  location.segment = reader.U32();
+  location.offset = reader.U64();
+  TRY(reader.Finish("the key of a place in the index"));
   return location;
 }
 

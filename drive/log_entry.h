@@ -1,5 +1,5 @@
-// The bytes of a LogStore: what is in its segments and in its index. Pure functions; docs/format.md,
-// "Store of a pinstriped drive", is the same in words, and golden tests pin it.
+// The bytes of a LogStore: what is in its segments and in its index. Pure functions;
+// docs/format.md, "Store of a pinstriped drive", is the same in words, and golden tests pin it.
 //
 // Bytes that are decoded may be anything at all: a disk is not trusted.
 
@@ -45,8 +45,9 @@ struct IndexRecord {
   uint32_t value_crc = 0;
   std::variant<InlineValue, LoggedValue> place;
 };
-std::string EncodeIndexRecord(const IndexRecord& record);
-Result<IndexRecord> DecodeIndexRecord(std::string_view bytes);
+// Every value of the index ends with a checksum over its key and itself. `key` is the record's.
+std::string EncodeIndexRecord(std::string_view key, const IndexRecord& record);
+Result<IndexRecord> DecodeIndexRecord(std::string_view key, std::string_view bytes);
 
 inline uint64_t EntryBytes(const IndexRecord& record, const LoggedValue& place) {
   return uint64_t{place.header_bytes} + record.head.value_bytes;
@@ -57,18 +58,24 @@ struct PlaceRecord {
   uint64_t entry_bytes = 0;  // header and value
   std::string key;
 };
-std::string EncodePlaceRecord(uint64_t entry_bytes, std::string_view key);
-Result<PlaceRecord> DecodePlaceRecord(std::string_view bytes);
+std::string EncodePlaceRecord(LogLocation location, const PlaceRecord& place);
+Result<PlaceRecord> DecodePlaceRecord(LogLocation location, std::string_view bytes);
+
+std::string EncodeCount(uint64_t count);
+Result<uint64_t> DecodeCount(std::string_view bytes);
+
+// Up to where the log survives power loss.
+std::string EncodeDurable(LogLocation location);
+Result<LogLocation> DecodeDurable(std::string_view bytes);
 
 // Keys of the index. Each kind of them begins with a letter of its own.
-std::string RecordIndexKey(std::string_view key);   // "K": records
-std::string PlaceIndexKey(LogLocation location);    // "L": entries of the log, in their order
-std::string PreviousIndexKey(LogLocation location); // "P": the record that an entry has replaced
-std::string SegmentIndexKey(uint32_t segment);      // "S": bytes of a segment that are in use
-std::string InlineBytesIndexKey();                  // "U": bytes in use by records in the index
-std::string DurableIndexKey();                      // "W": up to where the log survives power loss
+std::string RecordIndexKey(std::string_view key);    // "K": records
+std::string PlaceIndexKey(LogLocation location);     // "L": entries of the log, in their order
+std::string PreviousIndexKey(LogLocation location);  // "P": the record that an entry has replaced
+std::string SegmentIndexKey(uint32_t segment);       // "S": bytes of a segment that are in use
+std::string InlineBytesIndexKey();                   // "U": bytes in use by records in the index
+std::string DurableIndexKey();                       // "W": up to where the log survives power loss
 
-std::string EncodeLocation(LogLocation location);
-Result<LogLocation> DecodeLocation(std::string_view bytes);
+Result<LogLocation> DecodePlaceIndexKey(std::string_view index_key);
 
 }  // namespace pinstripe

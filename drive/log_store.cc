@@ -38,16 +38,16 @@ Failed FailWithIndex(std::string_view what, const rocksdb::Status& status) {
   return Fail(code, "{}: {}", what, status.ToString());
 }
 
-std::string EncodeCount(uint64_t count) { return Writer().U64(count).Take(); }
-
 // Adds up counts, so that every change carries its own difference and none has to be read first.
 // Differences are taken modulo 2^64: adding -1 subtracts.
 class AddCounts final : public rocksdb::AssociativeMergeOperator {
  public:
   bool Merge(const rocksdb::Slice&, const rocksdb::Slice* existing, const rocksdb::Slice& operand,
              std::string* sum, rocksdb::Logger*) const override {
-    const uint64_t before = existing == nullptr ? 0 : Reader(View(*existing)).U64();
-    *sum = EncodeCount(before + Reader(View(operand)).U64());
+    const Result<uint64_t> before = existing == nullptr ? 0 : DecodeCount(View(*existing));
+    const Result<uint64_t> more = DecodeCount(View(operand));
+    if (!before.has_value() || !more.has_value()) return false;  // RocksDB calls it corruption
+    *sum = EncodeCount(*before + *more);
     return true;
   }
   const char* Name() const override { return "pinstripe.AddCounts"; }
@@ -111,8 +111,15 @@ std::string PlacesEnd(uint32_t segment) {
   return segment == UINT32_MAX ? "M" : PlaceIndexKey({segment + 1, 0});
 }
 
-Result<LogLocation> LocationOfPlace(const rocksdb::Slice& index_key) {
-  return DecodeLocation(View(index_key).substr(1));
+// The place at which a scan stands.
+struct Place {
+  LogLocation location;
+  PlaceRecord record;
+  uint64_t end() const { return location.offset + record.entry_bytes; }
+};
+Result<Place> PlaceAt(const rocksdb::Iterator& scan) {
+  const LogLocation location = TRY(DecodePlaceIndexKey(View(scan.key())));
+  return Place{location, TRY(DecodePlaceRecord(location, View(scan.value())))};
 }
 
 std::string Where(const LogLocation& location) {
@@ -179,7 +186,8 @@ LogStore::LogStore(StoreDirectory directory, const LogStoreOptions& options)
 
 LogStore::~LogStore() {
   if (index_ == nullptr || cursor_.segment == 0) return;  // not opened to be written
-  const Status flushed = Flush();
+  Status flushed = Flush();
+  if (flushed.ok()) flushed = files_.Trim(cursor_.segment);
   if (!flushed.ok()) {
     Log(LogLevel::kError, "store not flushed at its end",
         {{"path", directory_.path()}, {"why", flushed}});
@@ -203,6 +211,13 @@ Result<std::unique_ptr<LogStore>> LogStore::OpenIndex(StoreDirectory directory,
                                      : rocksdb::DB::Open(index_options, path, &index);
   if (!opened.ok()) return FailWithIndex(fmt::format("cannot open the index {}", path), opened);
   store->index_.reset(index);
+  // RocksDB takes a damaged record in its write-ahead log for the end of that, as after a power loss.
+  const uint64_t there = index->GetLatestSequenceNumber();
+  const uint64_t durable = TRY(store->directory_.ReadMark());
+  if (there < durable) {
+    return Fail(EBADMSG, "the index {} is damaged: it has lost {} changes that were durable", path,
+                durable - there);
+  }
   return store;
 }
 
@@ -237,7 +252,7 @@ Result<LogLocation> LogStore::LoadDurable() const {
   const rocksdb::Status got = index_->Get({}, DurableIndexKey(), &bytes);
   if (got.IsNotFound()) return LogLocation{};
   if (!got.ok()) return FailWithIndex("read the index", got);
-  return DecodeLocation(bytes);
+  return DecodeDurable(bytes);
 }
 
 Result<uint64_t> LogStore::LoadCount(const std::string& index_key) const {
@@ -245,7 +260,7 @@ Result<uint64_t> LogStore::LoadCount(const std::string& index_key) const {
   const rocksdb::Status got = index_->Get({}, index_key, &bytes);
   if (got.IsNotFound()) return 0;
   if (!got.ok()) return FailWithIndex("read the index", got);
-  return Reader(bytes).U64();
+  return DecodeCount(bytes);
 }
 
 Status LogStore::LoadCounts() {
@@ -255,7 +270,7 @@ Status LogStore::LoadCounts() {
     Reader key(View(scan->key()).substr(1));
     const uint32_t number = key.U32();
     TRY(key.Finish("a segment's key in the index"));
-    const uint64_t bytes = Reader(View(scan->value())).U64();
+    const uint64_t bytes = TRY(DecodeCount(View(scan->value())));
     if (bytes > 0 || segments_.contains(number)) segments_[number].live_bytes = bytes;
     live_bytes_ += bytes;
   }
@@ -268,10 +283,9 @@ Status LogStore::LoadCounts() {
 Status LogStore::UndoTornEntries(LogLocation durable) {
   IndexScan scan(*index_, PlaceIndexKey(durable), "M");
   for (scan->SeekToFirst(); scan->Valid(); scan->Next()) {
-    const LogLocation location = TRY(LocationOfPlace(scan->key()));
-    const PlaceRecord place = TRY(DecodePlaceRecord(View(scan->value())));
+    const auto [location, place] = TRY(PlaceAt(*scan));
     const std::string bytes = TRY(LoadIndexRecord(place.key));
-    const IndexRecord record = TRY(DecodeIndexRecord(bytes));
+    const IndexRecord record = TRY(DecodeIndexRecord(place.key, bytes));
     const auto* logged = std::get_if<LoggedValue>(&record.place);
     if (logged == nullptr || logged->location != location) {
       return Fail(EBADMSG, "the index keeps {} for another record; see pinstriped --check",
@@ -300,10 +314,11 @@ Status LogStore::UndoTornEntry(LogLocation location, const PlaceRecord& place,
     batch.Delete(RecordIndexKey(place.key));
   } else {
     batch.Put(RecordIndexKey(place.key), previous);
-    const IndexRecord record = TRY(DecodeIndexRecord(previous));
+    const IndexRecord record = TRY(DecodeIndexRecord(place.key, previous));
     if (const auto* logged = std::get_if<LoggedValue>(&record.place)) {
       const uint64_t bytes = EntryBytes(record, *logged);
-      batch.Put(PlaceIndexKey(logged->location), EncodePlaceRecord(bytes, place.key));
+      batch.Put(PlaceIndexKey(logged->location),
+                EncodePlaceRecord(logged->location, {bytes, place.key}));
       batch.Merge(SegmentIndexKey(logged->location.segment), EncodeCount(bytes));
     } else {
       batch.Merge(InlineBytesIndexKey(), EncodeCount(InlineFootprint(place.key, previous)));
@@ -324,7 +339,7 @@ Result<std::string> LogStore::LastRecordBefore(LogLocation location, const std::
     const rocksdb::Status got = index_->Get({}, PreviousIndexKey(location), &bytes);
     if (got.IsNotFound()) return std::string();
     if (!got.ok()) return FailWithIndex("read the index", got);
-    const IndexRecord record = TRY(DecodeIndexRecord(bytes));
+    const IndexRecord record = TRY(DecodeIndexRecord(key, bytes));
     const auto* logged = std::get_if<LoggedValue>(&record.place);
     if (logged == nullptr || logged->location < durable) return bytes;
     const Result<StoredRecord> read = ReadRecord(key, record, {});
@@ -351,8 +366,7 @@ Result<uint64_t> LogStore::EndOfLastEntry(uint32_t segment) const {
   scan->SeekToLast();
   TRY(scan.status());
   if (!scan->Valid()) return 0;
-  const LogLocation location = TRY(LocationOfPlace(scan->key()));
-  return location.offset + TRY(DecodePlaceRecord(View(scan->value()))).entry_bytes;
+  return TRY(PlaceAt(*scan)).end();
 }
 
 // New entries never go below the mark: there they would not be verified after a power loss.
@@ -373,6 +387,7 @@ Status LogStore::FindCursor(LogLocation durable) {
 Status LogStore::CutTails(LogLocation durable) {
   for (const uint32_t segment : TRY(files_.List())) {
     if (segment < durable.segment) continue;
+    TRY(files_.Trim(segment));  // of what was asked for ahead
     const uint64_t end = segment == cursor_.segment ? cursor_.offset : TRY(EndOfLastEntry(segment));
     if (TRY(files_.Size(segment)) <= end) continue;
     TRY(files_.Truncate(segment, end));
@@ -398,9 +413,9 @@ Status LogStore::PunchGaps(uint32_t segment) {
   uint64_t end_of_last = 0;
   IndexScan scan(*index_, PlacesBegin(segment), PlacesEnd(segment));
   for (scan->SeekToFirst(); scan->Valid(); scan->Next()) {
-    const LogLocation location = TRY(LocationOfPlace(scan->key()));
-    TRY(files_.Punch(segment, end_of_last, location.offset));
-    end_of_last = location.offset + TRY(DecodePlaceRecord(View(scan->value()))).entry_bytes;
+    const Place place = TRY(PlaceAt(*scan));
+    TRY(files_.Punch(segment, end_of_last, place.location.offset));
+    end_of_last = place.end();
   }
   TRY(scan.status());
   return files_.Punch(segment, end_of_last, TRY(files_.Size(segment)));
@@ -458,7 +473,7 @@ Result<StoredRecord> LogStore::Get(std::string_view key, ValueRange range) {
   std::string seen;
   while (true) {
     std::string bytes = TRY(LoadIndexRecord(key));
-    const IndexRecord record = TRY(DecodeIndexRecord(bytes));
+    const IndexRecord record = TRY(DecodeIndexRecord(key, bytes));
     Result<StoredRecord> read = ReadRecord(key, record, range);
     if (read.has_value()) return read;
     // Between the index and the log the record may have been replaced and its bytes given back. If the
@@ -473,7 +488,7 @@ Result<StoredRecord> LogStore::Get(std::string_view key, ValueRange range) {
 
 Result<StoredHead> LogStore::Head(std::string_view key) {
   const std::string bytes = TRY(LoadIndexRecord(key));
-  return TRY(DecodeIndexRecord(bytes)).head;
+  return TRY(DecodeIndexRecord(key, bytes)).head;
 }
 
 Result<std::vector<std::string>> LogStore::Keys(const KeyRange& range, size_t max, bool reverse) {
@@ -609,6 +624,7 @@ Status LogStore::Plan(const StoreChange& asked, Planned& plan, Change& change) {
     return {};
   }
   const std::string bytes = EncodeIndexRecord(
+      asked.key,
       {.head = plan.head, .value_crc = plan.value_crc, .place = InlineValue{AsText(plan.value)}});
   change.inline_difference += static_cast<int64_t>(InlineFootprint(asked.key, bytes));
   change.batch.Put(RecordIndexKey(asked.key), bytes);
@@ -617,7 +633,7 @@ Status LogStore::Plan(const StoreChange& asked, Planned& plan, Change& change) {
 
 // Takes the record that is there out of the index and its bytes out of the log.
 void LogStore::Forget(std::string_view key, std::string_view old_record, Change& change) {
-  const Result<IndexRecord> old = DecodeIndexRecord(old_record);
+  const Result<IndexRecord> old = DecodeIndexRecord(key, old_record);
   if (!old.has_value()) return;  // damaged: nothing is known about what it used
   const auto* place = std::get_if<LoggedValue>(&old->place);
   if (place == nullptr) {
@@ -643,12 +659,13 @@ Status LogStore::Append(const Planned& plan, Change& change) {
     dirty_.insert(location.segment);
     unsynced_bytes_ += entry_bytes;
   }
-  change.batch.Put(RecordIndexKey(plan.key),
-                   EncodeIndexRecord({.head = plan.head,
-                                      .value_crc = plan.value_crc,
-                                      .place = LoggedValue{
-                                          location, static_cast<uint32_t>(plan.header.size())}}));
-  change.batch.Put(PlaceIndexKey(location), EncodePlaceRecord(entry_bytes, plan.key));
+  const LoggedValue place{location, static_cast<uint32_t>(plan.header.size())};
+  change.batch.Put(
+      RecordIndexKey(plan.key),
+      EncodeIndexRecord(plan.key,
+                        {.head = plan.head, .value_crc = plan.value_crc, .place = place}));
+  change.batch.Put(PlaceIndexKey(location),
+                   EncodePlaceRecord(location, {entry_bytes, std::string(plan.key)}));
   if (plan.old) {
     change.batch.Put(PreviousIndexKey(location), *plan.old);
     change.replacing.push_back(location);
@@ -684,6 +701,7 @@ Result<LogLocation> LogStore::Reserve(uint64_t bytes) {
     rolled_.notify_all();
     TRY(created);
     segments_[next];
+    full_.insert(cursor_.segment);
     cursor_ = {next, 0};
   }
   const LogLocation location = cursor_;
@@ -786,6 +804,10 @@ LogStore::Round LogStore::BeginRound() {
   round.segments = std::exchange(dirty_, {});
   round.durable = in_flight_.empty() ? cursor_ : in_flight_.begin()->first;
   round.dead = std::exchange(dead_, {});
+  // One that has an entry in flight is still written.
+  while (!full_.empty() && *full_.begin() < round.durable.segment) {
+    round.full.push_back(full_.extract(full_.begin()).value());
+  }
   // Those beyond the mark stay: they would be verified at opening.
   const auto beyond = replacing_.lower_bound(round.durable);
   round.replacing.assign(replacing_.begin(), beyond);
@@ -809,12 +831,15 @@ Status LogStore::RunRound() {
     if (!synced.ok() && synced.code() != ENOENT) return BreakOn(synced);
   }
   rocksdb::WriteBatch batch;
-  batch.Put(DurableIndexKey(), EncodeLocation(round.durable));
+  batch.Put(DurableIndexKey(), EncodeDurable(round.durable));
   for (const LogLocation& location : round.replacing) batch.Delete(PreviousIndexKey(location));
+  const uint64_t sequence = index_->GetLatestSequenceNumber();
   rocksdb::WriteOptions synced;
   synced.sync = true;
   const rocksdb::Status written = index_->Write(synced, &batch);
   if (!written.ok()) return BreakOn(FailWithIndex("sync the index", written));
+  const Status marked = directory_.WriteMark(sequence);
+  if (!marked.ok()) return BreakOn(marked);
   const Status returned = ReturnSpace(round);
   if (!returned.ok()) {  // costs space, no safety
     Log(LogLevel::kWarn, "space not given back",
@@ -825,6 +850,10 @@ Status LogStore::RunRound() {
 
 Status LogStore::ReturnSpace(const Round& round) {
   Status first_failure;
+  for (const uint32_t segment : round.full) {
+    const Status trimmed = files_.Trim(segment);
+    if (first_failure.ok() && trimmed.code() != ENOENT) first_failure = trimmed;
+  }
   LogLocation done_to;
   uint64_t returned_bytes = 0;
   for (const auto& [location, bytes] : round.dead) {
@@ -871,13 +900,9 @@ Result<LogStore::Gap> LogStore::GapAround(LogLocation location) {
   IndexScan scan(*index_, PlacesBegin(segment), PlacesEnd(segment));
   const std::string here = PlaceIndexKey(location);
   scan->Seek(here);
-  if (scan->Valid()) gap.end = std::min(gap.end, TRY(LocationOfPlace(scan->key())).offset);
+  if (scan->Valid()) gap.end = std::min(gap.end, TRY(PlaceAt(*scan)).location.offset);
   scan->SeekForPrev(here);
-  if (scan->Valid()) {
-    const uint64_t offset = TRY(LocationOfPlace(scan->key())).offset;
-    const uint64_t bytes = TRY(DecodePlaceRecord(View(scan->value()))).entry_bytes;
-    gap.begin = std::max(gap.begin, offset + bytes);
-  }
+  if (scan->Valid()) gap.begin = std::max(gap.begin, TRY(PlaceAt(*scan)).end());
   TRY(scan.status());
   const std::lock_guard lock(mutex_);
   shrink(dying_);
@@ -944,7 +969,7 @@ Status LogStore::CheckRecords(LogLocation durable, CheckReport& report) {
   for (scan->SeekToFirst(); scan->Valid(); scan->Next()) {
     const std::string_view key = View(scan->key()).substr(1);
     ++report.records;
-    const Result<IndexRecord> record = DecodeIndexRecord(View(scan->value()));
+    const Result<IndexRecord> record = DecodeIndexRecord(key, View(scan->value()));
     if (!record.has_value()) {
       AddDamage(report, fmt::format("key {}: {}", ShortKey(key), record.error().message()));
       continue;
@@ -984,15 +1009,15 @@ Status LogStore::CheckRecords(LogLocation durable, CheckReport& report) {
 Status LogStore::CheckPlaces(CheckReport& report) {
   IndexScan scan(*index_, "L", "M");
   for (scan->SeekToFirst(); scan->Valid(); scan->Next()) {
-    const LogLocation location = TRY(LocationOfPlace(scan->key()));
-    const Result<PlaceRecord> place = DecodePlaceRecord(View(scan->value()));
+    const LogLocation location = TRY(DecodePlaceIndexKey(View(scan->key())));
+    const Result<PlaceRecord> place = DecodePlaceRecord(location, View(scan->value()));
     if (!place.has_value()) {
       AddDamage(report, fmt::format("{}: {}", Where(location), place.error().message()));
       continue;
     }
     const Result<std::string> bytes = LoadIndexRecord(place->key);
     const Result<IndexRecord> record = bytes.and_then(
-        [](const std::string& found) { return DecodeIndexRecord(found); });
+        [&](const std::string& found) { return DecodeIndexRecord(place->key, found); });
     const auto* logged = record.has_value() ? std::get_if<LoggedValue>(&record->place) : nullptr;
     if (logged == nullptr || logged->location != location ||
         EntryBytes(*record, *logged) != place->entry_bytes) {

@@ -114,6 +114,7 @@ class LogStore final : public Store {
     std::set<uint32_t> segments;
     LogLocation durable;
     Ranges dead;
+    std::vector<uint32_t> full;          // segments that are not written any more
     std::vector<LogLocation> replacing;  // what they have replaced need not be kept any more
   };
   struct Planned;
@@ -187,6 +188,7 @@ class LogStore final : public Store {
   Ranges dead_;                                 // have left it since the last round; guarded by mutex_
   std::set<LogLocation> replacing_;             // entries with a previous record; guarded by mutex_
   std::set<uint32_t> dirty_;                    // segments with data to sync; guarded by mutex_
+  std::set<uint32_t> full_;                     // segments to be trimmed; guarded by mutex_
   bool index_dirty_ = false;                    // guarded by mutex_
   uint64_t unsynced_bytes_ = 0;                 // guarded by mutex_
   uint64_t live_bytes_ = 0;                     // of the log; guarded by mutex_

@@ -16,6 +16,8 @@ namespace {
 
 constexpr std::string_view kSuffix = ".log";
 constexpr uint64_t kPage = 4096;
+constexpr uint64_t kLeastAhead = 1 << 20;
+constexpr uint64_t kMostAhead = 32 << 20;
 
 // Drops the first `count` bytes.
 std::span<iovec> Advance(std::span<iovec> pieces, size_t count) {
@@ -60,7 +62,7 @@ Result<std::vector<uint32_t>> SegmentFiles::List() const {
 Status SegmentFiles::Create(uint32_t segment) {
   const int fd = open(PathOf(segment).c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
   if (fd < 0) return Fault("create", segment);
-  auto file = std::make_shared<const FileDescriptor>(fd);
+  auto file = std::make_shared<File>(fd);
   TRY(SyncDirectory(directory_));
   const std::lock_guard lock(mutex_);
   open_[segment] = std::move(file);
@@ -83,7 +85,7 @@ Result<SegmentFiles::OpenFile> SegmentFiles::Open(uint32_t segment) {
   }
   const int fd = open(PathOf(segment).c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) return Fault("open", segment);
-  auto file = std::make_shared<const FileDescriptor>(fd);
+  auto file = std::make_shared<File>(fd);
   const std::lock_guard lock(mutex_);
   // Any one may go; whoever uses it keeps it open. The oldest is the least likely to be wanted.
   if (open_.size() >= kMaxOpen) open_.erase(open_.begin());
@@ -94,27 +96,51 @@ Result<SegmentFiles::OpenFile> SegmentFiles::Open(uint32_t segment) {
 Result<uint64_t> SegmentFiles::Size(uint32_t segment) {
   const OpenFile file = TRY(Open(segment));
   struct stat about;
-  if (fstat(file->get(), &about) != 0) return Fault("look at", segment);
+  if (fstat(file->fd.get(), &about) != 0) return Fault("look at", segment);
   return static_cast<uint64_t>(about.st_size);
 }
 
 Result<uint64_t> SegmentFiles::AllocatedBytes(uint32_t segment) {
   const OpenFile file = TRY(Open(segment));
   struct stat about;
-  if (fstat(file->get(), &about) != 0) return Fault("look at", segment);
+  if (fstat(file->fd.get(), &about) != 0) return Fault("look at", segment);
   return static_cast<uint64_t>(about.st_blocks) * 512;
 }
 
 Status SegmentFiles::Truncate(uint32_t segment, uint64_t size) {
   const OpenFile file = TRY(Open(segment));
-  if (ftruncate(file->get(), static_cast<off_t>(size)) != 0) return Fault("truncate", segment);
+  if (ftruncate(file->fd.get(), static_cast<off_t>(size)) != 0) return Fault("truncate", segment);
   return {};
+}
+
+Status SegmentFiles::Trim(uint32_t segment) {
+  const OpenFile file = TRY(Open(segment));
+  file->asked_to = 0;
+  struct stat about;
+  if (fstat(file->fd.get(), &about) != 0) return Fault("look at", segment);
+  if (ftruncate(file->fd.get(), about.st_size) != 0) return Fault("truncate", segment);
+  return {};
+}
+
+// As much again as there is, so that a small store stays small. That it is not given costs speed
+// only: whether there is space is found out by writing.
+void SegmentFiles::AskAhead(File& file, uint64_t begin, uint64_t end) {
+  uint64_t asked = file.asked_to;
+  if (end <= asked) return;
+  const uint64_t to = end + std::clamp(end, kLeastAhead, kMostAhead);
+  if (!file.asked_to.compare_exchange_strong(asked, to)) return;  // somebody else asks
+  const uint64_t from = std::max(asked, begin);
+  (void)fallocate(file.fd.get(), FALLOC_FL_KEEP_SIZE, static_cast<off_t>(from),
+                  static_cast<off_t>(to - from));
 }
 
 Status SegmentFiles::Write(uint32_t segment, uint64_t offset, std::span<iovec> pieces) {
   const OpenFile file = TRY(Open(segment));
+  uint64_t end = offset;
+  for (const iovec& piece : pieces) end += piece.iov_len;
+  AskAhead(*file, offset, end);
   for (pieces = Advance(pieces, 0); !pieces.empty();) {
-    const ssize_t wrote = pwritev(file->get(), pieces.data(), static_cast<int>(pieces.size()),
+    const ssize_t wrote = pwritev(file->fd.get(), pieces.data(), static_cast<int>(pieces.size()),
                                   static_cast<off_t>(offset));
     if (wrote < 0 && errno == EINTR) continue;
     if (wrote < 0) return Fault("write", segment);
@@ -127,7 +153,7 @@ Status SegmentFiles::Write(uint32_t segment, uint64_t offset, std::span<iovec> p
 Status SegmentFiles::Read(uint32_t segment, uint64_t offset, std::span<iovec> pieces) {
   const OpenFile file = TRY(Open(segment));
   for (pieces = Advance(pieces, 0); !pieces.empty();) {
-    const ssize_t got = preadv(file->get(), pieces.data(), static_cast<int>(pieces.size()),
+    const ssize_t got = preadv(file->fd.get(), pieces.data(), static_cast<int>(pieces.size()),
                                static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return Fault("read", segment);
@@ -140,7 +166,7 @@ Status SegmentFiles::Read(uint32_t segment, uint64_t offset, std::span<iovec> pi
 
 Status SegmentFiles::Sync(uint32_t segment) {
   const OpenFile file = TRY(Open(segment));
-  if (fdatasync(file->get()) != 0) return Fault("sync", segment);
+  if (fdatasync(file->fd.get()) != 0) return Fault("sync", segment);
   return {};
 }
 
@@ -149,7 +175,7 @@ Status SegmentFiles::Punch(uint32_t segment, uint64_t begin, uint64_t end) {
   end = end / kPage * kPage;
   if (begin >= end) return {};
   const OpenFile file = TRY(Open(segment));
-  const int failed = fallocate(file->get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+  const int failed = fallocate(file->fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                                static_cast<off_t>(begin), static_cast<off_t>(end - begin));
   if (failed == 0 || errno == EOPNOTSUPP) return {};
   return Fault("give space back in", segment);

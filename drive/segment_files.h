@@ -1,5 +1,9 @@
-// SegmentFiles: the files of a LogStore's log, by number. Opens them when they are needed and keeps a
-// bounded number of them open. Knows nothing about what is in them.
+// SegmentFiles: the files of a LogStore's log, by number. Opens them when they are needed and keeps
+// a bounded number of them open. Knows nothing about what is in them.
+//
+// Space for what will be appended is asked of the file system ahead of it, in large steps: that
+// makes the appends a sixth cheaper and the files contiguous. It lies beyond a file's end and holds
+// nothing.
 //
 // Thread-safe, except that nobody writes what another one writes or punches at the same time.
 
@@ -7,6 +11,7 @@
 
 #include <sys/uio.h>
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -36,6 +41,9 @@ class SegmentFiles {
   Result<uint64_t> AllocatedBytes(uint32_t segment);
   Status Truncate(uint32_t segment, uint64_t size);
 
+  // Gives back what was asked for ahead. Nobody writes the segment any more, or at this time.
+  Status Trim(uint32_t segment);
+
   // Both wholly, or they fail; EBADMSG: the file ends before.
   Status Write(uint32_t segment, uint64_t offset, std::span<iovec> pieces);
   Status Read(uint32_t segment, uint64_t offset, std::span<iovec> pieces);
@@ -43,15 +51,21 @@ class SegmentFiles {
   // The data written so far survives power loss.
   Status Sync(uint32_t segment);
 
-  // Gives the whole 4 KiB pages between two offsets back to the file system; they read as zeros then.
-  // Where a file system cannot do that nothing happens.
+  // Gives the whole 4 KiB pages between two offsets back to the file system; they read as zeros
+  // then. Where a file system cannot do that nothing happens.
   Status Punch(uint32_t segment, uint64_t begin, uint64_t end);
 
  private:
   static constexpr size_t kMaxOpen = 64;
-  using OpenFile = std::shared_ptr<const FileDescriptor>;
+  struct File {
+    explicit File(int descriptor) : fd(descriptor) {}
+    const FileDescriptor fd;
+    std::atomic<uint64_t> asked_to = 0;  // up to where space was asked for since it was opened
+  };
+  using OpenFile = std::shared_ptr<File>;
 
   Result<OpenFile> Open(uint32_t segment);
+  static void AskAhead(File& file, uint64_t begin, uint64_t end);
   Failed Fault(const char* what, uint32_t segment) const;
 
   const std::string directory_;

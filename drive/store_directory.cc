@@ -19,9 +19,12 @@ namespace pinstripe {
 namespace {
 
 constexpr std::string_view kMagic = "pinstripe store\n";
-constexpr uint32_t kFormat = 1;
+constexpr uint32_t kFormat = 2;
+constexpr std::string_view kMarkMagic = "PsDm";
+constexpr size_t kMarkBytes = 4 + 8 + 4;  // magic, number, checksum
 constexpr char kSuperblockName[] = "/superblock";
 constexpr char kLockName[] = "/lock";
+constexpr char kMarkName[] = "/durable";
 constexpr size_t kMaxSuperblockBytes = 4096;
 
 Failed FailWithErrno(const char* what, const std::string& path) {
@@ -52,9 +55,17 @@ Result<DeviceIdentity> DecodeSuperblock(std::string_view bytes, const std::strin
   }
   const uint32_t format = reader.U32();
   if (format > kFormat) {
-    return Fail(ENOTSUP,
-                "{}: the store has format {}, this program knows up to {}; use the newer pinstriped",
-                path, format, kFormat);
+    return Fail(
+        ENOTSUP,
+        "{}: the store has format {}, this program knows up to {}; use the newer pinstriped", path,
+        format, kFormat);
+  }
+  if (format < kFormat) {
+    return Fail(
+        ENOTSUP,
+        "{}: the store has format {}, of a version before the first release; give the drive an "
+        "empty directory",
+        path, format);
   }
   DeviceIdentity identity;
   identity.serial_number = reader.Text();
@@ -67,9 +78,17 @@ Result<DeviceIdentity> DecodeSuperblock(std::string_view bytes, const std::strin
   return identity;
 }
 
+std::string EncodeMark(uint64_t mark) {
+  Writer writer;
+  writer.Raw(kMarkMagic).U64(mark);
+  writer.U32(Crc32c(AsBytes(writer.bytes())));
+  return writer.Take();
+}
+
 Status WriteDurably(const std::string& path, const std::string& bytes) {
   const std::string temporary = path + ".new";
-  const FileDescriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640));
+  const FileDescriptor file(
+      open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640));
   if (file.get() < 0) return FailWithErrno("cannot create", temporary);
   const ssize_t written = write(file.get(), bytes.data(), bytes.size());
   if (written < 0) return FailWithErrno("cannot write", temporary);
@@ -94,7 +113,8 @@ Result<std::string> StrangeName(const std::string& path) {
     const std::string_view name = entry->d_name;
     // What a creation that was interrupted has left is ours.
     const bool expected = name == "." || name == ".." || name == "lost+found" || name == "lock" ||
-                          name == "superblock.new" || name == "index" || name == "segments";
+                          name == "superblock.new" || name == "durable.new" || name == "index" ||
+                          name == "segments" || name == "durable";
     if (!expected) return std::string(name);
   }
   return std::string();
@@ -155,6 +175,43 @@ Result<bool> StoreDirectory::ReadSuperblock() {
   return true;
 }
 
+Result<uint64_t> StoreDirectory::ReadMark() const {
+  const std::string name = path_ + kMarkName;
+  const FileDescriptor file(open(name.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0 && errno == ENOENT) return 0;
+  if (file.get() < 0) return FailWithErrno("cannot open", name);
+  std::array<char, kMarkBytes + 1> bytes;
+  const ssize_t got = read(file.get(), bytes.data(), bytes.size());
+  if (got < 0) return FailWithErrno("cannot read", name);
+  const std::string_view text(bytes.data(), static_cast<size_t>(got));
+  Reader reader(text);
+  const bool right_magic = reader.Raw(kMarkMagic.size()) == kMarkMagic;
+  const uint64_t mark = reader.U64();
+  const uint32_t crc = reader.U32();
+  if (!reader.Finish("mark").ok() || !right_magic ||
+      crc != Crc32c(AsBytes(text.substr(0, kMarkBytes - 4)))) {
+    return Fail(
+        EBADMSG,
+        "{} is damaged; it tells whether the index has lost anything. Without it the store can "
+        "be opened, and nobody can tell",
+        name);
+  }
+  return mark;
+}
+
+Status StoreDirectory::WriteMark(uint64_t mark) {
+  const std::string name = path_ + kMarkName;
+  if (mark_.get() < 0) {
+    // It was removed where it was damaged: see ReadMark().
+    mark_ = FileDescriptor(open(name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0640));
+    if (mark_.get() < 0) return FailWithErrno("cannot open", name);
+  }
+  const ssize_t written = pwrite(mark_.get(), EncodeMark(mark).data(), kMarkBytes, 0);
+  if (written == static_cast<ssize_t>(kMarkBytes)) return {};
+  if (written < 0) return FailWithErrno("cannot write", name);
+  return Fail(ENOSPC, "cannot write {}: no space", name);
+}
+
 // The superblock comes last: a store is whole or not there.
 Status StoreDirectory::Create(const std::string& serial_number) {
   const std::string strange = TRY(StrangeName(path_));
@@ -167,6 +224,7 @@ Status StoreDirectory::Create(const std::string& serial_number) {
   TRY(MakeDirectory(segments_path()));
   identity_.serial_number = serial_number.empty() ? "PS" + RandomHex(8) : serial_number;
   identity_.world_wide_name = "5" + RandomHex(8).substr(1);  // NAA 5, as disks have it
+  TRY(WriteDurably(path_ + kMarkName, EncodeMark(0)));
   TRY(WriteDurably(path_ + kSuperblockName, EncodeSuperblock(identity_)));
   return SyncDirectory(path_);
 }

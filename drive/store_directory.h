@@ -1,6 +1,6 @@
-// StoreDirectory: the directory of a LogStore before anything in it is read. Says whether there is a
-// store, of which format and of which device, makes a new one, and holds the lock that keeps a second
-// process out.
+// StoreDirectory: the directory of a LogStore before anything in it is read. Says whether there is
+// a store, of which format and of which device, makes a new one, and holds the lock that keeps a
+// second process out.
 
 #pragma once
 
@@ -20,10 +20,11 @@ struct DeviceIdentity {
 
 class StoreDirectory {
  public:
-  // Makes the store when the directory is empty (but for lost+found) or not there yet; `serial_number`
-  // is the new device's, or empty for one by chance. An existing store must have that serial number
-  // when one is given. EBUSY: another process has it. ENOTSUP: of a newer format. ENOTEMPTY: something
-  // else is there. EINVAL: another device. EBADMSG: its superblock is damaged.
+  // Makes the store when the directory is empty (but for lost+found) or not there yet;
+  // `serial_number` is the new device's, or empty for one by chance. An existing store must have
+  // that serial number when one is given. EBUSY: another process has it. ENOTSUP: of a newer
+  // format. ENOTEMPTY: something else is there. EINVAL: another device. EBADMSG: its superblock is
+  // damaged.
   static Result<StoreDirectory> Open(const std::string& path, const std::string& serial_number);
 
   // The same for a store that must exist already (ENOENT).
@@ -34,14 +35,22 @@ class StoreDirectory {
   std::string segments_path() const { return path_ + "/segments"; }
   const DeviceIdentity& identity() const { return identity_; }
 
+  // A number that only grows: how much of the index is durable, kept beside it, so that an index
+  // that has lost some of that can be told from one whose last changes power loss took. Writing
+  // does not wait for the disk. 0 without one. EBADMSG: it is damaged. One thread at a time.
+  Result<uint64_t> ReadMark() const;
+  Status WriteMark(uint64_t mark);
+
  private:
-  StoreDirectory(std::string path, FileDescriptor lock) : path_(std::move(path)), lock_(std::move(lock)) {}
+  StoreDirectory(std::string path, FileDescriptor lock)
+      : path_(std::move(path)), lock_(std::move(lock)) {}
   static Result<StoreDirectory> Lock(const std::string& path);
   Result<bool> ReadSuperblock();
   Status Create(const std::string& serial_number);
 
   std::string path_;
   FileDescriptor lock_;
+  FileDescriptor mark_;  // open since it was first written
   DeviceIdentity identity_;
 };
 

@@ -70,6 +70,23 @@ TEST(SharedBytes, LiveAsLongAsAnyoneLooks) {
   EXPECT_EQ(part.text(), "string");
 }
 
+#ifndef __SANITIZE_ADDRESS__
+TEST(Buffer, TakesTheMemoryOfALargeOneThatIsGone) {
+  for (const size_t size : {64u << 10, (64u << 10) + 1, 1u << 20, (1u << 20) - 17, 2u << 20}) {
+    Buffer first(size);
+    const std::byte* memory = first.data();
+    first = Buffer();
+    Buffer second(size);
+    EXPECT_EQ(second.data(), memory) << size;
+    Buffer third(size);
+    EXPECT_NE(third.data(), memory) << size;
+    std::memset(second.data(), 1, size);
+    std::memset(third.data(), 3, size);
+    EXPECT_EQ(second.data()[size - 1], std::byte{1});
+  }
+}
+#endif
+
 TEST(SharedBytes, TakeABufferOverWithoutCopying) {
   Buffer buffer = Buffer::CopyOf(AsBytes("pin"));
   const std::byte* const where = buffer.data();

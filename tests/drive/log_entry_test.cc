@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/checksum.h"
+#include "base/try.h"
 #include "tests/support/expect_ok.h"
 
 namespace pinstripe {
@@ -23,15 +24,17 @@ TEST(LogEntryGolden, BytesOnDiskAreWhatTheyWere) {
             "0568656c6c6f" "027631" "03746167"
             "c66e098f");
   EXPECT_EQ(HexOf(EncodeIndexRecord(
-                {.head = kHead, .value_crc = kCrc, .place = InlineValue{"world"}})),
-            "01" "01" "00000004" "00000005" "31aa814e" "027631" "03746167" "776f726c64");
-  EXPECT_EQ(HexOf(EncodeIndexRecord({.head = {.value_bytes = 0x1000},
+                "hello", {.head = kHead, .value_crc = kCrc, .place = InlineValue{"world"}})),
+            "02" "01" "00000004" "00000005" "31aa814e" "027631" "03746167" "776f726c64" "50ce0770");
+  EXPECT_EQ(HexOf(EncodeIndexRecord("hello", {.head = {.value_bytes = 0x1000},
                                      .value_crc = 0x01020304,
                                      .place = LoggedValue{{7, 0x123456789a}, 39}})),
-            "01" "02" "00000000" "00001000" "01020304" "00" "00"
-            "00000007" "000000123456789a" "00000027");
-  EXPECT_EQ(HexOf(EncodePlaceRecord(0x1027, "hello")), "01" "0000000000001027" "68656c6c6f");
-  EXPECT_EQ(HexOf(EncodeLocation({7, 0x123456789a})), "00000007" "000000123456789a");
+            "02" "02" "00000000" "00001000" "01020304" "00" "00"
+            "00000007" "000000123456789a" "00000027" "29ed011a");
+  EXPECT_EQ(HexOf(EncodePlaceRecord({7, 0x123456789a}, {0x1027, "hello"})),
+            "02" "0000000000001027" "68656c6c6f" "24da0637");
+  EXPECT_EQ(HexOf(EncodeCount(0x1027)), "0000000000001027" "479aa93e");
+  EXPECT_EQ(HexOf(EncodeDurable({7, 0x123456789a})), "00000007" "000000123456789a" "e15c4810");
 }
 
 TEST(LogEntryGolden, KeysOfTheIndexAreWhatTheyWere) {
@@ -70,16 +73,43 @@ TEST(LogEntry, AHeaderThatIsShortenedOrChangedAnywhereIsRefused) {
   EXPECT_FAILS(DecodeLogHeader(header + '\0'), EBADMSG);
 }
 
+TEST(LogEntry, AnIndexValueThatIsChangedOrBelongsToAnotherKeyIsRefused) {
+  const IndexRecord record{.head = kHead, .value_crc = kCrc, .place = InlineValue{"world"}};
+  const LogLocation here{7, 42};
+  const std::string encoded[] = {EncodeIndexRecord("hello", record),
+                                 EncodePlaceRecord(here, {0x1027, "hello"}), EncodeCount(17),
+                                 EncodeDurable(here)};
+  const auto decode = [&](int which, const std::string& bytes) -> Status {
+    switch (which) {
+      case 0: TRY(DecodeIndexRecord("hello", bytes)); break;
+      case 1: TRY(DecodePlaceRecord(here, bytes)); break;
+      case 2: TRY(DecodeCount(bytes)); break;
+      default: TRY(DecodeDurable(bytes)); break;
+    }
+    return {};
+  };
+  for (int which = 0; which < 4; ++which) {
+    EXPECT_OK(decode(which, encoded[which]));
+    for (size_t bit = 0; bit < encoded[which].size() * 8; ++bit) {
+      std::string changed = encoded[which];
+      changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ 1 << bit % 8);
+      EXPECT_FAILS(decode(which, changed), EBADMSG) << which << " " << bit;
+    }
+  }
+  EXPECT_FAILS(DecodeIndexRecord("hellp", encoded[0]), EBADMSG);
+  EXPECT_FAILS(DecodePlaceRecord({7, 43}, encoded[1]), EBADMSG);
+}
+
 TEST(LogEntry, AnIndexRecordThatIsShortenedOrOfANewerFormatIsRefused) {
   const std::string record =
-      EncodeIndexRecord({.head = kHead, .value_crc = kCrc, .place = InlineValue{"world"}});
+      EncodeIndexRecord("hello", {.head = kHead, .value_crc = kCrc, .place = InlineValue{"world"}});
   for (size_t size = 0; size < record.size(); ++size) {
-    EXPECT_FAILS(DecodeIndexRecord(record.substr(0, size)), EBADMSG);
+    EXPECT_FAILS(DecodeIndexRecord("hello", record.substr(0, size)), EBADMSG);
   }
-  EXPECT_FAILS(DecodeIndexRecord(record + "!"), EBADMSG);
+  EXPECT_FAILS(DecodeIndexRecord("hello", record + "!"), EBADMSG);
   std::string newer = record;
-  newer[0] = 2;
-  EXPECT_FAILS(DecodeIndexRecord(newer), EBADMSG);
+  newer[0] = 3;
+  EXPECT_FAILS(DecodeIndexRecord("hello", newer), EBADMSG);
 }
 
 }  // namespace
