@@ -2,8 +2,9 @@
 
 #include <arpa/inet.h>
 
+#include <charconv>
 #include <filesystem>
-#include <set>
+#include <optional>
 
 #include "base/config.h"
 #include "base/private_file.h"
@@ -40,21 +41,77 @@ void ReadDrive(const std::string& config_file, ConfigTable& table, DaemonConfig&
   config.drives.push_back(std::move(drive));
 }
 
-Status ReadKeys(const std::string& path, DaemonConfig& config) {
+std::optional<std::string> FromHex(std::string_view digits) {
+  if (digits.size() % 2 != 0) return std::nullopt;
+  std::string bytes;
+  for (; !digits.empty(); digits.remove_prefix(2)) {
+    uint8_t byte = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + 2, byte, 16);
+    if (error != std::errc() || end != digits.data() + 2) return std::nullopt;
+    bytes += static_cast<char>(byte);
+  }
+  return bytes;
+}
+
+// Bytes as text, or those that text cannot say as hexadecimal digits.
+std::string ReadValue(ConfigTable& table) {
+  if (!table.Has("value_hex")) return table.Text("value", "");
+  if (table.Has("value")) table.Refuse("value", "give value or value_hex, not both");
+  const std::string digits = table.Text("value_hex");
+  std::optional<std::string> bytes = FromHex(digits);
+  if (!bytes)
+    table.Refuse("value_hex", fmt::format("'{}' is not pairs of hexadecimal digits", digits));
+  return bytes.value_or("");
+}
+
+Scope ReadScope(ConfigTable& table) {
+  Scope scope;
+  for (const std::string& name : table.Texts("permissions")) {
+    if (name == "all") {
+      scope.permissions = Permissions::All();
+    } else if (const std::optional<Permission> permission = PermissionNamed(name)) {
+      scope.permissions.Add(*permission);
+    } else {
+      std::vector<std::string_view> known;
+      for (const Permission each : kAllPermissions) known.push_back(NameOf(each));
+      table.Refuse("permissions", fmt::format("no permission '{}'; there are all, {}", name,
+                                              fmt::join(known, ", ")));
+    }
+  }
+  scope.offset = static_cast<uint64_t>(table.Integer("offset", 0, 0, kMaxKeyBytes));
+  scope.value = ReadValue(table);
+  scope.tls_required = table.Flag("tls_required", false);
+  return scope;
+}
+
+void ReadIdentity(ConfigTable& table, Acls& identities) {
+  const int64_t id = table.Integer("id", std::nullopt, 1, INT64_MAX);
+  Acl acl = FullAccess(table.Text("key"));
+  acl.max_priority =
+      static_cast<int>(table.Integer("max_priority", kHighestPriority, 1, kHighestPriority));
+  std::vector<ConfigTable> scopes = table.Tables("scope");
+  if (!scopes.empty()) acl.scopes.clear();
+  for (ConfigTable& scope : scopes) acl.scopes.push_back(ReadScope(scope));
+  const Status valid = CheckAcl(id, acl);
+  if (!valid.ok()) table.Refuse("key", valid.message());
+  if (!identities.emplace(id, std::move(acl)).second) {
+    table.Refuse("id", fmt::format("identity {} is listed twice", id));
+  }
+}
+
+Status ReadIdentities(const std::string& path, DaemonConfig& config) {
   TRY(CheckPrivateFile(path));
   const ConfigFile file = TRY(ConfigFile::Load(path));
   ConfigTable root = file.root();
-  config.keys.clear();
-  for (ConfigTable& table : root.Tables("identity")) {
-    const int64_t id = table.Integer("id", std::nullopt, 1, INT64_MAX);
-    const std::string key = table.Text("key");
-    if (key.empty()) table.Refuse("key", "an empty key protects nothing");
-    if (!config.keys.emplace(id, key).second) {
-      table.Refuse("id", fmt::format("identity {} is listed twice", id));
-    }
-  }
+  config.identities.clear();
+  for (ConfigTable& table : root.Tables("identity")) ReadIdentity(table, config.identities);
   TRY(file.Finish());
-  if (config.keys.empty()) return Fail(EINVAL, "{}: no [[identity]] may use the drives", path);
+  if (config.identities.empty())
+    return Fail(EINVAL, "{}: no [[identity]] may use the drives", path);
+  if (config.identities.size() > kMaxIdentities) {
+    return Fail(EINVAL, "{}: {} identities; the limit is {}", path, config.identities.size(),
+                kMaxIdentities);
+  }
   return {};
 }
 
@@ -67,7 +124,8 @@ Result<DaemonConfig> DaemonConfig::Load(const std::string& path) {
   ConfigTable daemon = root.Table("daemon");
   config.listen = daemon.Text("listen", config.listen);
   if (!IsAddress(config.listen)) {
-    daemon.Refuse("listen", fmt::format("'{}' is not an address, like 0.0.0.0 or ::", config.listen));
+    daemon.Refuse("listen",
+                  fmt::format("'{}' is not an address, like 0.0.0.0 or ::", config.listen));
   }
   config.loops = static_cast<int>(daemon.Integer("loops", config.loops, 1, 64));
   config.workers = static_cast<int>(daemon.Integer("workers", config.workers, 1, 256));
@@ -76,7 +134,7 @@ Result<DaemonConfig> DaemonConfig::Load(const std::string& path) {
   for (ConfigTable& table : root.Tables("drive")) ReadDrive(path, table, config);
   TRY(file.Finish());
   if (config.drives.empty()) return Fail(EINVAL, "{}: no [[drive]] is to be served", path);
-  if (!credentials.empty()) TRY(ReadKeys(Beside(path, credentials), config));
+  if (!credentials.empty()) TRY(ReadIdentities(Beside(path, credentials), config));
   return config;
 }
 

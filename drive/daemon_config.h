@@ -3,11 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
+#include "drive/acl.h"
 
 namespace pinstripe {
 
@@ -20,14 +20,15 @@ struct ServedDrive {
 
 struct DaemonConfig {
   std::string listen = "0.0.0.0";
-  int loops = 1;    // threads that wait for sockets
-  int workers = 4;  // threads that execute requests
-  int flushers = 4; // threads that wait for disks to sync
-  std::map<int64_t, std::string> keys{{1, "asdfasdf"}};  // by identity; the Kinetic factory default
+  int loops = 1;     // threads that wait for sockets
+  int workers = 4;   // threads that execute requests
+  int flushers = 4;  // threads that wait for disks to sync
+  // Who may use a drive whose own identities nobody has set; the Kinetic factory default.
+  Acls identities{{1, FullAccess("asdfasdf")}};
   std::vector<ServedDrive> drives;
 
-  // Errors name file, line and reason (EINVAL), or why a file cannot be read. The credentials' file is
-  // refused (EACCES) when others may read it.
+  // Errors name file, line and reason (EINVAL), or why a file cannot be read. The credentials' file
+  // is refused (EACCES) when others may read it.
   static Result<DaemonConfig> Load(const std::string& file);
 };
 

@@ -107,13 +107,18 @@ Result<Engine::Neighbour> Engine::Find(const KeyRange& from, bool reverse, Value
   }
 }
 
-Result<std::vector<std::string>> Engine::Keys(const KeyRange& range, uint32_t max, bool reverse) {
-  CountAttempt(Operation::kKeys);
+Status Engine::CheckKeys(const KeyRange& range, uint32_t max) {
   TRY(CheckKey(range.first));
   if (range.last) TRY(CheckKey(*range.last));
   if (max == 0 || max > kMaxRangeKeys) {
     return Fail(EINVAL, "{} keys were asked for; 1 to {} can be", max, kMaxRangeKeys);
   }
+  return {};
+}
+
+Result<std::vector<std::string>> Engine::Keys(const KeyRange& range, uint32_t max, bool reverse) {
+  CountAttempt(Operation::kKeys);
+  TRY(CheckKeys(range, max));
   return store_->Keys(range, max, reverse);
 }
 

@@ -47,6 +47,9 @@ class Engine {
   Result<Neighbour> GetNext(std::string_view key, ValueRange range = {});
   Result<Neighbour> GetPrevious(std::string_view key, ValueRange range = {});
 
+  // EINVAL: Keys() would refuse this question.
+  static Status CheckKeys(const KeyRange& range, uint32_t max);
+
   // At most `max` keys, 1..kMaxRangeKeys; fewer mean that there are no more.
   Result<std::vector<std::string>> Keys(const KeyRange& range, uint32_t max, bool reverse);
 

@@ -1,10 +1,12 @@
 #include "drive/kinetic_service.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/try.h"
 #include "drive/kinetic.pb.h"
 #include "drive/message.h"
+#include "drive/security_commands.h"
 
 namespace pinstripe {
 namespace {
@@ -16,7 +18,8 @@ using kinetic::KeyValue;
 constexpr std::string_view kProtocolVersion = "4.0.1";
 constexpr int kMaxLogTypes = 32;  // of one request: each type a few times over
 
-// What the request asks to be safe from power loss before it is answered. Without a word about it: yes.
+// What the request asks to be safe from power loss before it is answered. Without a word about it:
+// yes.
 Result<bool> WantsFlush(const KeyValue& entry) {
   if (!entry.has_synchronization()) return true;
   switch (entry.synchronization()) {
@@ -69,8 +72,13 @@ bool AnswersWithEntry(Header::MessageType type) {
   }
 }
 
+// The refusal that the protocol knows, word by word: it says nothing about what there is.
+Status Allow(const KineticService::Caller& caller, Permission permission, ForKey key) {
+  if (MayDo(caller.identity->acl, permission, key, caller.tls)) return {};
+  return Fail(EACCES, "permission denied");
+}
+
 void FillLimits(kinetic::GetLog* log) {
-  constexpr uint32_t kNoLimit = UINT32_MAX;
   kinetic::GetLog::Limits* limits = log->mutable_limits();
   limits->set_maxkeysize(kMaxKeyBytes);
   limits->set_maxvaluesize(kMaxValueBytes);
@@ -81,8 +89,8 @@ void FillLimits(kinetic::GetLog* log) {
   limits->set_maxoutstandingwriterequests(kMaxOutstandingWrites);
   limits->set_maxmessagesize(1 << 20);
   limits->set_maxkeyrangecount(kMaxRangeKeys);
-  limits->set_maxidentitycount(kNoLimit);
-  limits->set_maxpinsize(0);
+  limits->set_maxidentitycount(kMaxIdentities);
+  limits->set_maxpinsize(kMaxPinBytes);
   limits->set_maxoperationcountperbatch(kMaxBatchOperations);
   limits->set_maxbatchcountperdevice(kMaxBatchesPerDevice);
   limits->set_maxbatchsize(kMaxBatchBytes);
@@ -91,43 +99,39 @@ void FillLimits(kinetic::GetLog* log) {
 
 }  // namespace
 
-KineticService::KineticService(DeviceDescription device, const Identities& identities,
-                               Engine& engine)
+KineticService::KineticService(DeviceDescription device, DeviceSecurity& security, Engine& engine)
     : device_(std::move(device)),
-      identities_(identities),
+      security_(security),
       engine_(engine),
       host_(HostReadings::DiskUnder(device_.path)) {}
 
-const HmacKey* KineticService::KeyOf(int64_t identity) const {
-  const auto found = identities_.find(identity);
-  return found == identities_.end() ? nullptr : &found->second;
-}
-
 Command KineticService::Greeting() {
   Command greeting;
-  greeting.mutable_header()->set_clusterversion(0);
+  greeting.mutable_header()->set_clusterversion(security_.cluster_version());
   FillConfiguration(greeting.mutable_body()->mutable_getlog());
   FillLimits(greeting.mutable_body()->mutable_getlog());
   greeting.mutable_status()->set_code(kinetic::Status::SUCCESS);
   return greeting;
 }
 
-KineticService::Outcome KineticService::Execute(const Command& request, SharedBytes value,
-                                                Command* answer) {
+KineticService::Outcome KineticService::Execute(const Caller& caller, const Command& request,
+                                                SharedBytes value, Command* answer) {
   const Header::MessageType type = request.header().messagetype();
   Outcome outcome;
   const Status status = [&]() -> Status {
     switch (type) {
       case Header::NOOP: return {};
-      case Header::GET: return Get(request, answer, &outcome.value);
-      case Header::GETVERSION: return GetVersion(request, answer);
+      case Header::GET: return Get(caller, request, answer, &outcome.value);
+      case Header::GETVERSION: return GetVersion(caller, request, answer);
       case Header::GETNEXT:
-      case Header::GETPREVIOUS: return GetNeighbour(request, answer, &outcome.value);
-      case Header::GETKEYRANGE: return GetKeyRange(request, answer);
-      case Header::PUT: return Put(request, std::move(value), &outcome.after_flush);
-      case Header::DELETE: return Delete(request, &outcome.after_flush);
+      case Header::GETPREVIOUS: return GetNeighbour(caller, request, answer, &outcome.value);
+      case Header::GETKEYRANGE: return GetKeyRange(caller, request, answer);
+      case Header::PUT: return Put(caller, request, std::move(value), &outcome.after_flush);
+      case Header::DELETE: return Delete(caller, request, &outcome.after_flush);
       case Header::FLUSHALLDATA: outcome.after_flush = true; return {};
-      case Header::GETLOG: return GetLog(request, answer, &outcome.value);
+      case Header::GETLOG: return GetLog(caller, request, answer, &outcome.value);
+      case Header::SECURITY: return Security(caller, request);
+      case Header::SETUP: return Setup(caller, request);
       default:
         return Fail(EINVAL, "this device does not support message type {}", static_cast<int>(type));
     }
@@ -143,54 +147,93 @@ void KineticService::SetFailure(const Status& failure, Command* answer) {
   answer->mutable_status()->set_statusmessage(std::string(failure.message()));
 }
 
-Status KineticService::Get(const Command& request, Command* answer, SharedBytes* value) {
+Status KineticService::Get(const Caller& caller, const Command& request, Command* answer,
+                           SharedBytes* value) {
   const KeyValue& entry = request.body().keyvalue();
+  TRY(Allow(caller, Permission::kRead, entry.key()));
   StoredRecord record = TRY(engine_.Get(entry.key(), RangeOf(entry)));
   Describe(entry.key(), record.head, answer);
   *value = std::move(record.value);
   return {};
 }
 
-Status KineticService::GetVersion(const Command& request, Command* answer) {
-  const StoredHead head = TRY(engine_.Head(request.body().keyvalue().key()));
+Status KineticService::GetVersion(const Caller& caller, const Command& request, Command* answer) {
+  const std::string& key = request.body().keyvalue().key();
+  TRY(Allow(caller, Permission::kRead, key));
+  const StoredHead head = TRY(engine_.Head(key));
   answer->mutable_body()->mutable_keyvalue()->set_dbversion(head.version);
   return {};
 }
 
-Status KineticService::GetNeighbour(const Command& request, Command* answer, SharedBytes* value) {
+Status KineticService::GetNeighbour(const Caller& caller, const Command& request, Command* answer,
+                                    SharedBytes* value) {
   const KeyValue& entry = request.body().keyvalue();
+  TRY(Allow(caller, Permission::kRead, std::nullopt));
   const bool next = request.header().messagetype() == Header::GETNEXT;
   Engine::Neighbour found = TRY(next ? engine_.GetNext(entry.key(), RangeOf(entry))
                                      : engine_.GetPrevious(entry.key(), RangeOf(entry)));
+  TRY(Allow(caller, Permission::kRead, found.key));
   Describe(found.key, found.record.head, answer);
   *value = std::move(found.record.value);
   return {};
 }
 
-Status KineticService::GetKeyRange(const Command& request, Command* answer) {
+Status KineticService::GetKeyRange(const Caller& caller, const Command& request, Command* answer) {
   const kinetic::Range& asked = request.body().range();
+  TRY(Allow(caller, Permission::kRange, std::nullopt));
   KeyRange range;
   range.first = asked.startkey();
   // Without a first key the range begins at the very beginning, whatever the flag says.
   range.first_included = asked.startkeyinclusive() || asked.startkey().empty();
   if (!asked.endkey().empty()) range.last = asked.endkey();  // none, or an empty one: to the end
   range.last_included = asked.endkeyinclusive();
-  std::vector<std::string> keys = TRY(engine_.Keys(range, asked.maxreturned(), asked.reverse()));
   kinetic::Range* found = answer->mutable_body()->mutable_range();
-  for (std::string& key : keys) found->add_keys(std::move(key));
+  return ListAllowed(caller, range, asked.maxreturned(), asked.reverse(), found);
+}
+
+// The keys of a range that the caller may know of; the others are passed over.
+Status KineticService::ListAllowed(const Caller& caller, const KeyRange& range, uint32_t max,
+                                   bool reverse, kinetic::Range* found) {
+  const Acl& acl = caller.identity->acl;
+  std::vector<KeyRange> parts = PartsToList(acl, range, caller.tls);
+  // Nothing of the range is for this caller, but the question may be a wrong one all the same.
+  if (parts.empty()) return engine_.CheckKeys(range, max);
+  if (reverse) std::reverse(parts.begin(), parts.end());
+  for (KeyRange& part : parts) {
+    while (true) {
+      std::vector<std::string> keys = TRY(engine_.Keys(part, max, reverse));
+      const bool last_of_part = keys.size() < max;
+      if (!keys.empty() && reverse) {
+        part.last = keys.back();
+        part.last_included = false;
+      } else if (!keys.empty()) {
+        part.first = keys.back();
+        part.first_included = false;
+      }
+      for (std::string& key : keys) {
+        if (static_cast<uint32_t>(found->keys_size()) == max) return {};
+        if (MayDo(acl, Permission::kRange, key, caller.tls)) found->add_keys(std::move(key));
+      }
+      if (static_cast<uint32_t>(found->keys_size()) == max) return {};
+      if (last_of_part) break;
+    }
+  }
   return {};
 }
 
-Status KineticService::Put(const Command& request, SharedBytes value, bool* after_flush) {
+Status KineticService::Put(const Caller& caller, const Command& request, SharedBytes value,
+                           bool* after_flush) {
   const KeyValue& entry = request.body().keyvalue();
+  TRY(Allow(caller, Permission::kWrite, entry.key()));
   const bool flush = TRY(WantsFlush(entry));
   TRY(engine_.Put(entry.key(), RecordOf(entry, std::move(value)), ExpectedBy(entry)));
   *after_flush = flush;
   return {};
 }
 
-Status KineticService::Delete(const Command& request, bool* after_flush) {
+Status KineticService::Delete(const Caller& caller, const Command& request, bool* after_flush) {
   const KeyValue& entry = request.body().keyvalue();
+  TRY(Allow(caller, Permission::kDelete, entry.key()));
   const bool flush = TRY(WantsFlush(entry));
   const Status deleted = engine_.Delete(entry.key(), ExpectedBy(entry));
   // A forced delete of what is not there has reached what it wanted.
@@ -199,13 +242,14 @@ Status KineticService::Delete(const Command& request, bool* after_flush) {
   return {};
 }
 
-Result<Engine::Change> KineticService::ChangeOf(const Command& request, SharedBytes value) {
+Result<Engine::Change> KineticService::ChangeOf(const Caller& caller, const Command& request,
+                                                SharedBytes value) {
   const KeyValue& entry = request.body().keyvalue();
+  const bool put = request.header().messagetype() == Header::PUT;
+  TRY(Allow(caller, put ? Permission::kWrite : Permission::kDelete, entry.key()));
   TRY(WantsFlush(entry));  // the end of the batch decides; but it must be a valid request
   Engine::Change change{.key = entry.key(), .expected = ExpectedBy(entry)};
-  if (request.header().messagetype() == Header::PUT) {
-    change.record = RecordOf(entry, std::move(value));
-  }
+  if (put) change.record = RecordOf(entry, std::move(value));
   return change;
 }
 
@@ -235,8 +279,10 @@ KineticService::Outcome KineticService::EndBatch(const Batch& batch, Command* an
   return {.after_flush = true};
 }
 
-Status KineticService::GetLog(const Command& request, Command* answer, SharedBytes* value) {
+Status KineticService::GetLog(const Caller& caller, const Command& request, Command* answer,
+                              SharedBytes* value) {
   using Log = kinetic::GetLog;
+  TRY(Allow(caller, Permission::kGetLog, std::nullopt));
   const Log& asked = request.body().getlog();
   Log* log = answer->mutable_body()->mutable_getlog();
   if (asked.types_size() > kMaxLogTypes) {
@@ -268,6 +314,18 @@ Status KineticService::GetLog(const Command& request, Command* answer, SharedByt
     }
   }
   return {};
+}
+
+Status KineticService::Security(const Caller& caller, const Command& request) {
+  // Keys and PINs would be there for everybody to read.
+  if (!caller.tls) return Fail(EINVAL, "TLS channel is required for Security operation");
+  TRY(Allow(caller, Permission::kSecurity, std::nullopt));
+  return ExecuteSecurity(request.body().security(), security_);
+}
+
+Status KineticService::Setup(const Caller& caller, const Command& request) {
+  TRY(Allow(caller, Permission::kSetup, std::nullopt));
+  return ExecuteSetup(request.body().setup(), security_);
 }
 
 void KineticService::FillConfiguration(kinetic::GetLog* log) const {

@@ -2,28 +2,29 @@
 // server's (server.h), keeping is the engine's (engine.h).
 //
 // Served: GET (with our partial reads), GETVERSION, GETNEXT, GETPREVIOUS, GETKEYRANGE, PUT, DELETE,
-// NOOP, FLUSHALLDATA, GETLOG, and batches (START_BATCH, END_BATCH, ABORT_BATCH) together with the
-// connection, which collects them. Every other message type is INVALID_REQUEST. docs/protocol.md
-// tells more.
+// NOOP, FLUSHALLDATA, GETLOG, SETUP, SECURITY, and batches (START_BATCH, END_BATCH, ABORT_BATCH)
+// together with the connection, which collects them. Every other message type is INVALID_REQUEST.
+// docs/protocol.md tells more.
+//
+// Every operation asks first whether its caller may (acl.h). One that may not changes nothing and
+// learns nothing.
 //
 // What must be durable before it is answered is not waited for here: the caller flushes once for
 // all that came together (Outcome::after_flush).
 //
-// Nothing changes once it serves; Execute() and Flush() may be called from any thread and may wait
-// for the disk.
+// Execute() and Flush() may be called from any thread and may wait for the disk.
 
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
 
 #include "base/bytes.h"
 #include "drive/batch.h"
 #include "drive/device_events.h"
+#include "drive/device_security.h"
 #include "drive/engine.h"
-#include "drive/hmac.h"
 #include "drive/host_readings.h"
 #include "drive/operation_statistics.h"
 
@@ -32,6 +33,7 @@ namespace pinstripe {
 namespace kinetic {
 class Command;
 class GetLog;
+class Range;
 }  // namespace kinetic
 
 // What a device says about itself.
@@ -49,17 +51,20 @@ inline constexpr uint32_t kMaxConnections = 1000;  // per device
 
 class KineticService {
  public:
-  using Identities = std::map<int64_t, HmacKey>;
+  // Who asks, and how.
+  struct Caller {
+    DeviceSecurity::IdentityPtr identity;
+    bool tls = false;
+  };
 
-  // `identities` and `engine` outlive the service.
-  KineticService(DeviceDescription device, const Identities& identities, Engine& engine);
+  // `security` and `engine` outlive the service.
+  KineticService(DeviceDescription device, DeviceSecurity& security, Engine& engine);
 
   // What the greeting says; set before anybody is served.
   void SetPort(uint16_t port) { device_.port = port; }
   uint16_t port() const { return device_.port; }
 
-  // Null: no such identity.
-  const HmacKey* KeyOf(int64_t identity) const;
+  const DeviceSecurity& security() const { return security_; }
 
   // The greeting, complete but for its connection id.
   kinetic::Command Greeting();
@@ -68,12 +73,15 @@ class KineticService {
     SharedBytes value;         // goes with the answer
     bool after_flush = false;  // the answer is true only after a Flush() that begins now or later
   };
-  // Executes a request whose signature, sequence and cluster version were checked. Fills body and
-  // status of the answer.
-  Outcome Execute(const kinetic::Command& request, SharedBytes value, kinetic::Command* answer);
+  // Executes a request whose signature, sequence and cluster version were checked, while the device
+  // was not locked. Fills body and status of the answer.
+  Outcome Execute(const Caller& caller, const kinetic::Command& request, SharedBytes value,
+                  kinetic::Command* answer);
 
   // The change that a PUT or DELETE asks for as a part of a batch. EINVAL: it cannot be done.
-  static Result<Engine::Change> ChangeOf(const kinetic::Command& request, SharedBytes value);
+  // EACCES: the caller may not.
+  static Result<Engine::Change> ChangeOf(const Caller& caller, const kinetic::Command& request,
+                                         SharedBytes value);
 
   // Makes the changes of a batch, all or none.
   Outcome EndBatch(const Batch& batch, kinetic::Command* answer);
@@ -88,21 +96,30 @@ class KineticService {
   static void SetFailure(const Status& failure, kinetic::Command* answer);
 
  private:
-  Status Get(const kinetic::Command& request, kinetic::Command* answer, SharedBytes* value);
-  Status GetVersion(const kinetic::Command& request, kinetic::Command* answer);
-  Status GetNeighbour(const kinetic::Command& request, kinetic::Command* answer,
-                      SharedBytes* value);
-  Status GetKeyRange(const kinetic::Command& request, kinetic::Command* answer);
-  Status Put(const kinetic::Command& request, SharedBytes value, bool* after_flush);
-  Status Delete(const kinetic::Command& request, bool* after_flush);
-  Status GetLog(const kinetic::Command& request, kinetic::Command* answer, SharedBytes* value);
+  Status Get(const Caller& caller, const kinetic::Command& request, kinetic::Command* answer,
+             SharedBytes* value);
+  Status GetVersion(const Caller& caller, const kinetic::Command& request,
+                    kinetic::Command* answer);
+  Status GetNeighbour(const Caller& caller, const kinetic::Command& request,
+                      kinetic::Command* answer, SharedBytes* value);
+  Status ListAllowed(const Caller& caller, const KeyRange& range, uint32_t max, bool reverse,
+                     kinetic::Range* found);
+  Status Security(const Caller& caller, const kinetic::Command& request);
+  Status Setup(const Caller& caller, const kinetic::Command& request);
+  Status GetKeyRange(const Caller& caller, const kinetic::Command& request,
+                     kinetic::Command* answer);
+  Status Put(const Caller& caller, const kinetic::Command& request, SharedBytes value,
+             bool* after_flush);
+  Status Delete(const Caller& caller, const kinetic::Command& request, bool* after_flush);
+  Status GetLog(const Caller& caller, const kinetic::Command& request, kinetic::Command* answer,
+                SharedBytes* value);
   void FillUtilizations(kinetic::GetLog* log);
   void FillTemperatures(kinetic::GetLog* log) const;
   void FillStatistics(kinetic::GetLog* log) const;
   void FillConfiguration(kinetic::GetLog* log) const;
 
   DeviceDescription device_;
-  const Identities& identities_;
+  DeviceSecurity& security_;
   Engine& engine_;
   BatchBudget batch_budget_;
   OperationStatistics statistics_;

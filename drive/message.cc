@@ -136,6 +136,7 @@ int StatusCodeFor(const Status& status) {
     case EDQUOT: return Code::NO_SPACE;
     case EINVAL: return Code::INVALID_REQUEST;
     case EACCES: return Code::NOT_AUTHORIZED;
+    case EPROTONOSUPPORT: return Code::NO_SUCH_HMAC_ALGORITHM;
     case EBUSY: return Code::SERVICE_BUSY;
     case ETIMEDOUT: return Code::EXPIRED;
     default: return Code::INTERNAL_ERROR;

@@ -13,6 +13,7 @@
 #include "base/real_runtime.h"
 #include "base/try.h"
 #include "drive/daemon_config.h"
+#include "drive/device_security.h"
 #include "drive/engine.h"
 #include "drive/log_store.h"
 #include "drive/server.h"
@@ -28,16 +29,18 @@ constexpr int kRoundsToFlush = 30;  // how old, in rounds of housekeeping, a cha
 // One drive of this process.
 struct Device {
   Device(std::unique_ptr<LogStore> log_store, const std::string& path,
-         const KineticService::Identities& identities)
+         std::unique_ptr<DeviceSecurity> device_security)
       : store(*log_store),
         engine(std::move(log_store)),
+        security(std::move(device_security)),
         service({.serial_number = store.identity().serial_number,
                  .world_wide_name = store.identity().world_wide_name,
                  .path = path},
-                identities, engine) {}
+                *security, engine) {}
 
   LogStore& store;
   Engine engine;
+  const std::unique_ptr<DeviceSecurity> security;
   KineticService service;
 };
 
@@ -60,18 +63,29 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+Result<std::unique_ptr<Device>> OpenDevice(const LogStoreOptions& options,
+                                           const LogStoreMemory& memory, const Acls& identities) {
+  std::unique_ptr<LogStore> store = TRY(LogStore::Open(options, memory));
+  const std::string file = fmt::format("{}/{}", options.path, DeviceSecurity::kFileName);
+  std::unique_ptr<DeviceSecurity> security = TRY(DeviceSecurity::Open(identities, file));
+  if (security->has_own_identities()) {
+    Log(LogLevel::kInfo, "drive has identities of its own; the configuration's are not asked",
+        {{"path", options.path}});
+  }
+  if (security->locked()) Log(LogLevel::kWarn, "drive is locked", {{"path", options.path}});
+  return std::make_unique<Device>(std::move(store), options.path, std::move(security));
+}
+
 Result<std::vector<std::unique_ptr<Device>>> OpenDevices(const DaemonConfig& config,
-                                                         const LogStoreMemory& memory,
-                                                         const KineticService::Identities& known) {
+                                                         const LogStoreMemory& memory) {
   std::vector<std::unique_ptr<Device>> devices;
   for (const ServedDrive& drive : config.drives) {
     LogStoreOptions options;
     options.path = drive.path;
     options.serial_number = drive.serial_number;
     options.capacity_bytes = drive.capacity_bytes;
-    devices.push_back(std::make_unique<Device>(
-        TRY_CONTEXT(LogStore::Open(options, memory), "drive in {}", drive.path), drive.path,
-        known));
+    devices.push_back(
+        TRY_CONTEXT(OpenDevice(options, memory, config.identities), "drive in {}", drive.path));
   }
   return devices;
 }
@@ -113,12 +127,10 @@ Status Serve(const std::string& config_file) {
   const sigset_t signals = BlockSignals();
   RaiseDescriptorLimit();
   const DaemonConfig config = TRY(DaemonConfig::Load(config_file));
-  KineticService::Identities identities;
-  for (const auto& [identity, key] : config.keys) identities.emplace(identity, HmacKey(key));
 
   RealRuntime runtime;
   const LogStoreMemory memory;
-  const auto devices = TRY(OpenDevices(config, memory, identities));
+  const auto devices = TRY(OpenDevices(config, memory));
   {
     Server server(runtime,
                   {.loops = config.loops, .workers = config.workers, .flushers = config.flushers});

@@ -28,8 +28,8 @@ namespace {
 using kinetic::Command;
 using kinetic::Header;
 
-// Of one connection, under way: requests that were read and not answered, and bytes of their values and
-// of answers that the peer has not taken. Beyond either, nothing more is read from it.
+// Of one connection, under way: requests that were read and not answered, and bytes of their values
+// and of answers that the peer has not taken. Beyond either, nothing more is read from it.
 constexpr size_t kMaxRequestsUnderWay = 128;
 constexpr size_t kMaxBytesUnderWay = 32 << 20;
 
@@ -39,8 +39,9 @@ constexpr size_t kSendAtOnce = 16;
 // A device's values can be 1 MiB: room for some of them in the kernel.
 constexpr int kSocketBufferBytes = 4 << 20;
 
-// Answers of one device that wait to be durable. One flush serves all that came before it; while it runs
-// the next ones gather. Flushes have threads of their own, so that a slow disk holds up only itself.
+// Answers of one device that wait to be durable. One flush serves all that came before it; while it
+// runs the next ones gather. Flushes have threads of their own, so that a slow disk holds up only
+// itself.
 class Flushes : public std::enable_shared_from_this<Flushes> {
  public:
   Flushes(Workers& workers, KineticService& service) : workers_(workers), service_(service) {}
@@ -154,29 +155,32 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     return static_cast<size_t>(got) == room;
   }
 
-  // Checks what can be checked without the engine, in the protocol's order, and hands on the rest. A
-  // failure ends the connection.
+  // Checks what can be checked without the engine, in the protocol's order, and hands on the rest.
+  // A failure ends the connection.
   Status Handle(Frame frame) {
     kinetic::Message message;
     TRY(ParseMessage(frame.message, &message));
     auto request = std::make_shared<Command>();
     TRY(ParseCommand(message, request.get()));
     const bool pin = message.authtype() == kinetic::Message::PINAUTH;
-    // Without an authentication at all there is still something to say to a request without a header.
+    // Without an authentication at all there is still something to say to a request without a
+    // header.
     if (!pin && message.authtype() != kinetic::Message::HMACAUTH && message.has_authtype()) {
       return Fail(EBADMSG, "a request with an authentication of type {}",
                   static_cast<int>(message.authtype()));
     }
-    const int64_t identity = message.hmacauth().identity();
-    const HmacKey* key = pin ? nullptr : service_.KeyOf(identity);
+    const DeviceSecurity& security = service_.security();
+    const auto identity = pin ? nullptr : security.Find(message.hmacauth().identity());
     const auto refuse = [&](kinetic::Status::Code code, std::string_view why) {
       Command answer = AnswerTo(*request);
       answer.mutable_status()->set_code(code);
       answer.mutable_status()->set_statusmessage(std::string(why));
-      if (code == kinetic::Status::VERSION_FAILURE) answer.mutable_header()->set_clusterversion(0);
-      Send(pin              ? UnsignedFrame(Unsigned::kPinAnswer, answer)
-           : key == nullptr ? UnsignedFrame(Unsigned::kUnknownIdentity, answer)
-                            : SignedFrame(answer, identity, *key, 0),
+      if (code == kinetic::Status::VERSION_FAILURE) {
+        answer.mutable_header()->set_clusterversion(security.cluster_version());
+      }
+      Send(pin                   ? UnsignedFrame(Unsigned::kPinAnswer, answer)
+           : identity == nullptr ? UnsignedFrame(Unsigned::kUnknownIdentity, answer)
+                                 : SignedFrame(answer, identity->id, identity->key, 0),
            {}, 0);
       return Status();
     };
@@ -189,24 +193,35 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     if (pin) {
       return refuse(kinetic::Status::INVALID_REQUEST, "TLS channel is required for Pin operation");
     }
-    if (key == nullptr) return refuse(kinetic::Status::HMAC_FAILURE, "unknown identity");
-    if (!Authentic(message, *key)) {
+    if (identity == nullptr) return refuse(kinetic::Status::HMAC_FAILURE, "unknown identity");
+    if (!Authentic(message, identity->key)) {
       return refuse(kinetic::Status::HMAC_FAILURE, "HMAC did not compare");
     }
     // Only now: a forged request must not make the true ones that follow it late.
     any_sequence_ = true;
     last_sequence_ = header.sequence();
-    if (header.clusterversion() != 0) {
+    const int64_t cluster_version = security.cluster_version();
+    if (header.clusterversion() != cluster_version) {
       return refuse(kinetic::Status::VERSION_FAILURE,
-                    fmt::format("this device has cluster version 0, the request {}",
-                                header.clusterversion()));
+                    fmt::format("this device has cluster version {}, the request {}",
+                                cluster_version, header.clusterversion()));
+    }
+    if (security.locked()) {
+      batches_.Clear();
+      return refuse(kinetic::Status::DEVICE_LOCKED, "the device is locked");
     }
     if (header.has_priority() &&
         (header.priority() < Workers::kLowest || header.priority() > Workers::kHighest)) {
       return refuse(kinetic::Status::INVALID_REQUEST,
                     fmt::format("unknown priority {}", header.priority()));
     }
-    if (TRY(AddToBatch(*request, frame))) return {};
+    if (header.priority() > identity->acl.max_priority) {
+      return refuse(kinetic::Status::NOT_AUTHORIZED,
+                    fmt::format("permission denied: priority {}, and {} is this identity's highest",
+                                header.priority(), identity->acl.max_priority));
+    }
+    const KineticService::Caller caller{.identity = identity};
+    if (TRY(AddToBatch(caller, *request, frame))) return {};
     if (frame.value_dropped) {
       return refuse(kinetic::Status::INVALID_REQUEST, LongValue(frame).message());
     }
@@ -215,7 +230,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
       case Header::START_BATCH: {
         const Status started = batches_.Start(header.batchid());
         if (started.code() == EEXIST) return BrokenBatch(started.message());
-        Hand(std::move(request), identity, *key, bytes, [started](Command* answer) {
+        Hand(std::move(request), identity, bytes, [started](Command* answer) {
           answer->mutable_status()->set_code(kinetic::Status::SUCCESS);
           if (!started.ok()) KineticService::SetFailure(started, answer);
           return KineticService::Outcome();
@@ -227,7 +242,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
         const bool abort = header.messagetype() == Header::ABORT_BATCH;
         std::shared_ptr<Batch> batch = batches_.Take(header.batchid());
         if (batch == nullptr) return BrokenBatch(NoBatch(header.batchid()));
-        Hand(std::move(request), identity, *key, bytes,
+        Hand(std::move(request), identity, bytes,
              [this, abort, batch = std::move(batch)](Command* answer) mutable {
                // What it held is free when the client hears of its end.
                const std::shared_ptr<Batch> ended = std::move(batch);
@@ -240,9 +255,9 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
       default: break;
     }
     const auto value = std::make_shared<Buffer>(std::move(frame.value));  // a Task must be copyable
-    Hand(request, identity, *key, bytes, [this, request, value](Command* answer) {
+    Hand(request, identity, bytes, [this, caller, request, value](Command* answer) {
       const Bytes look = *value;
-      return service_.Execute(*request, SharedBytes(value, look), answer);
+      return service_.Execute(caller, *request, SharedBytes(value, look), answer);
     });
     return {};
   }
@@ -258,7 +273,8 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
 
   // True: it is a part of a batch, and done with for now. Number 0 without such a batch is what a
   // client may say that has none.
-  Result<bool> AddToBatch(const Command& request, Frame& frame) {
+  Result<bool> AddToBatch(const KineticService::Caller& caller, const Command& request,
+                          Frame& frame) {
     const Header& header = request.header();
     const bool change =
         header.messagetype() == Header::PUT || header.messagetype() == Header::DELETE;
@@ -270,7 +286,8 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     if (frame.value_dropped) {
       batch->Add(header.sequence(), Failed(LongValue(frame)));
     } else {
-      batch->Add(header.sequence(), KineticService::ChangeOf(request, std::move(frame.value)));
+      batch->Add(header.sequence(),
+                 KineticService::ChangeOf(caller, request, std::move(frame.value)));
     }
     return true;
   }
@@ -278,7 +295,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   using Execute = std::function<KineticService::Outcome(Command* answer)>;
 
   // Lets a worker execute the request, whose value has `bytes`.
-  void Hand(std::shared_ptr<Command> request, int64_t identity, const HmacKey& key, size_t bytes,
+  void Hand(std::shared_ptr<Command> request, DeviceSecurity::IdentityPtr identity, size_t bytes,
             Execute execute) {
     {
       const std::lock_guard lock(mutex_);
@@ -291,7 +308,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     const Time expiry = ExpiryOf(header);
     workers_.Add(
         [self = shared_from_this(), request = std::move(request), execute = std::move(execute),
-         identity, &key, bytes, received, expiry] {
+         identity = std::move(identity), bytes, received, expiry] {
           auto answer = std::make_shared<Command>(self->AnswerTo(*request));
           KineticService::Outcome outcome;
           if (expiry != Time::max() && self->loop_.runtime().Now() >= expiry) {
@@ -304,14 +321,14 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
           const size_t moved = bytes + outcome.value.size();
           if (!outcome.after_flush) {
             self->Note(type, moved, received, *answer);
-            self->Answer(*answer, identity, key, std::move(outcome.value), bytes);
+            self->Answer(*answer, *identity, std::move(outcome.value), bytes);
             return;
           }
           self->flushes_->Add(
-              [self, answer, identity, &key, bytes, type, received](const Status& flushed) {
+              [self, answer, identity, bytes, type, received](const Status& flushed) {
                 if (!flushed.ok()) KineticService::SetFailure(flushed, answer.get());
                 self->Note(type, bytes, received, *answer);
-                self->Answer(*answer, identity, key, {}, bytes);
+                self->Answer(*answer, *identity, {}, bytes);
               });
         },
         priority);
@@ -350,9 +367,9 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     return loop_.runtime().Now() + std::chrono::milliseconds(header.timeout());
   }
 
-  void Answer(const Command& answer, int64_t identity, const HmacKey& key, SharedBytes value,
+  void Answer(const Command& answer, const DeviceSecurity::Identity& identity, SharedBytes value,
               size_t request_bytes) {
-    std::string head = SignedFrame(answer, identity, key, value.size());
+    std::string head = SignedFrame(answer, identity.id, identity.key, value.size());
     Send(std::move(head), std::move(value), request_bytes, /*answers=*/true);
   }
 
@@ -506,13 +523,14 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   uint32_t watched_ = EPOLLIN;
 
   std::mutex mutex_;
-  std::deque<Outgoing> outgoing_;   // guarded by mutex_, like all below
-  size_t sent_of_first_ = 0;        // bytes of outgoing_.front()
+  std::deque<Outgoing> outgoing_;  // guarded by mutex_, like all below
+  size_t sent_of_first_ = 0;       // bytes of outgoing_.front()
   size_t requests_under_way_ = 0;
   size_t bytes_under_way_ = 0;
   bool sending_ = false;  // a thread is in Flush()
   bool blocked_ = false;  // the socket is full; the loop waits for it
-  bool paused_ = false;   // the loop does not read until IsFull() ends; whoever ends it tells the loop
+  bool paused_ =
+      false;  // the loop does not read until IsFull() ends; whoever ends it tells the loop
   bool gone_ = false;
 };
 

@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cassert>
+#include <filesystem>
 #include <memory>
 
 #include "base/checksum.h"
@@ -85,21 +86,6 @@ std::string EncodeMark(uint64_t mark) {
   return writer.Take();
 }
 
-Status WriteDurably(const std::string& path, const std::string& bytes) {
-  const std::string temporary = path + ".new";
-  const FileDescriptor file(
-      open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640));
-  if (file.get() < 0) return FailWithErrno("cannot create", temporary);
-  const ssize_t written = write(file.get(), bytes.data(), bytes.size());
-  if (written < 0) return FailWithErrno("cannot write", temporary);
-  if (static_cast<size_t>(written) != bytes.size()) {
-    return Fail(ENOSPC, "cannot write {}: no space", temporary);
-  }
-  if (fsync(file.get()) != 0) return FailWithErrno("cannot sync", temporary);
-  if (rename(temporary.c_str(), path.c_str()) != 0) return FailWithErrno("cannot create", path);
-  return {};
-}
-
 Status MakeDirectory(const std::string& path) {
   if (mkdir(path.c_str(), 0750) == 0 || errno == EEXIST) return {};
   return FailWithErrno("cannot create directory", path);
@@ -127,6 +113,24 @@ Status SyncDirectory(const std::string& path) {
   if (directory.get() < 0) return FailWithErrno("cannot open", path);
   if (fsync(directory.get()) != 0) return FailWithErrno("cannot sync", path);
   return {};
+}
+
+Status ReplaceFileDurably(const std::string& path, std::string_view bytes, mode_t mode) {
+  const std::string temporary = path + ".new";
+  // One that a kill has left may have another mode.
+  unlink(temporary.c_str());
+  const FileDescriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
+  if (file.get() < 0) return FailWithErrno("cannot create", temporary);
+  while (!bytes.empty()) {
+    const ssize_t written = write(file.get(), bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return FailWithErrno("cannot write", temporary);
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  if (fsync(file.get()) != 0) return FailWithErrno("cannot sync", temporary);
+  if (rename(temporary.c_str(), path.c_str()) != 0) return FailWithErrno("cannot create", path);
+  const std::string directory = std::filesystem::path(path).parent_path();
+  return SyncDirectory(directory.empty() ? "." : directory);
 }
 
 Result<StoreDirectory> StoreDirectory::Lock(const std::string& path) {
@@ -224,9 +228,8 @@ Status StoreDirectory::Create(const std::string& serial_number) {
   TRY(MakeDirectory(segments_path()));
   identity_.serial_number = serial_number.empty() ? "PS" + RandomHex(8) : serial_number;
   identity_.world_wide_name = "5" + RandomHex(8).substr(1);  // NAA 5, as disks have it
-  TRY(WriteDurably(path_ + kMarkName, EncodeMark(0)));
-  TRY(WriteDurably(path_ + kSuperblockName, EncodeSuperblock(identity_)));
-  return SyncDirectory(path_);
+  TRY(ReplaceFileDurably(path_ + kMarkName, EncodeMark(0), 0640));
+  return ReplaceFileDurably(path_ + kSuperblockName, EncodeSuperblock(identity_), 0640);
 }
 
 }  // namespace pinstripe

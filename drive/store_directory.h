@@ -4,7 +4,10 @@
 
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/status.h"
@@ -56,5 +59,9 @@ class StoreDirectory {
 
 // Makes a name that was added to a directory survive power loss.
 Status SyncDirectory(const std::string& path);
+
+// Writes a file anew, or makes it. Whatever happens it is the old one or the new one, and when this
+// has succeeded the new one survives power loss.
+Status ReplaceFileDurably(const std::string& path, std::string_view bytes, mode_t mode);
 
 }  // namespace pinstripe

@@ -78,7 +78,6 @@ class BatchClient : public WireClient {
 class BatchTest : public testing::Test {
  protected:
   BatchTest() {
-    identities_.emplace(1, HmacKey("asdfasdf"));
     const Result<uint16_t> port = server_.Listen("127.0.0.1", 0, service_);
     EXPECT_OK(port);
     port_ = *port;
@@ -94,8 +93,8 @@ class BatchTest : public testing::Test {
 
   RealRuntime runtime_;
   Engine engine_{std::make_unique<MemoryStore>(uint64_t{1} << 30)};
-  KineticService::Identities identities_;
-  KineticService service_{{.serial_number = "SN1"}, identities_, engine_};
+  DeviceSecurity security_{{{1, FullAccess("asdfasdf")}}};
+  KineticService service_{{.serial_number = "SN1"}, security_, engine_};
   Server server_{runtime_, Server::Options{}};
   uint16_t port_ = 0;
 };

@@ -56,7 +56,7 @@ serial = "S2"
   EXPECT_EQ(config->drives[0].capacity_bytes, uint64_t{1} << 30);
   EXPECT_EQ(config->drives[1].path, "/srv/d2");
   EXPECT_EQ(config->drives[1].serial_number, "S2");
-  EXPECT_EQ(config->keys.at(1), "asdfasdf");
+  EXPECT_EQ(config->identities, (Acls{{1, FullAccess("asdfasdf")}}));
 }
 
 TEST_F(DaemonConfigTest, MistakesNameTheirLine) {
@@ -89,11 +89,86 @@ TEST_F(DaemonConfigTest, KeysThatOthersCanReadAreRefused) {
   Write("keys.toml", "[[identity]]\nid = 7\nkey = \"secret\"\n", 0600);
   const auto config = DaemonConfig::Load(directory_ + "/pinstriped.toml");
   ASSERT_OK(config);
-  EXPECT_EQ(config->keys, (std::map<int64_t, std::string>{{7, "secret"}}));
+  EXPECT_EQ(config->identities, (Acls{{7, FullAccess("secret")}}));
 }
 
-TEST_F(DaemonConfigTest, TheSampleIsRight) {
+TEST_F(DaemonConfigTest, IdentitiesHaveScopes) {
+  Write("keys.toml", R"(
+[[identity]]
+id = 7
+key = "secret"
+max_priority = 3
+[[identity.scope]]
+permissions = ["read", "range"]
+value = "a/"
+[[identity.scope]]
+permissions = "all"
+offset = 2
+value_hex = "00fF"
+tls_required = true
+)");
+  const auto config = DaemonConfig::Load(
+      Write("pinstriped.toml",
+            "[daemon]\ncredentials = \"keys.toml\"\n[[drive]]\npath = \"d\"\nport = 1\n"));
+  ASSERT_OK(config);
+  Permissions some;
+  some.Add(Permission::kRead);
+  some.Add(Permission::kRange);
+  const Acl expected{.key = "secret",
+                     .max_priority = 3,
+                     .scopes = {{.value = "a/", .permissions = some},
+                                {.offset = 2,
+                                 .value = std::string("\0\xff", 2),
+                                 .permissions = Permissions::All(),
+                                 .tls_required = true}}};
+  EXPECT_EQ(config->identities, (Acls{{7, expected}}));
+}
+
+TEST_F(DaemonConfigTest, MistakesInIdentitiesNameTheirLine) {
+  const std::string begin = "[[identity]]\nid = 1\nkey = \"k\"\n";
+  const std::string scope = begin + "[[identity.scope]]\n";
+  const std::pair<std::string, const char*> kMistakes[] = {
+      {"[[identity]]\nid = 1\nkey = \"\"\n", ":3: identity 1: an empty key"},
+      {begin + begin, "listed twice"},
+      {begin + "max_priority = 10\n", ":4:"},
+      {scope, "without a permission"},
+      {scope + "permissions = [\"reed\"]\n",
+       ":5: no permission 'reed'; there are all, read, write"},
+      {scope + "permissions = [\"read\"]\nvalue_hex = \"0g\"\n", ":6:"},
+      {scope + "permissions = [\"read\"]\nvalue_hex = \"012\"\n", ":6:"},
+      {scope + "permissions = [\"read\"]\nvalue = \"a\"\nvalue_hex = \"01\"\n", "not both"},
+      {scope + "permissions = [\"read\"]\noffset = 4097\n", ":6:"},
+      {"", "no [[identity]]"},
+  };
+  for (const auto& [text, says] : kMistakes) {
+    Write("keys.toml", text);
+    const Status refusal =
+        Refusal("[daemon]\ncredentials = \"keys.toml\"\n[[drive]]\npath = \"d\"\nport = 1\n");
+    EXPECT_FAILS(refusal, EINVAL);
+    EXPECT_NE(refusal.message().find(says), std::string_view::npos) << refusal.message();
+  }
+}
+
+TEST_F(DaemonConfigTest, IdentitiesHaveALimit) {
+  const auto load = [&](size_t count) {
+    std::string text;
+    for (size_t id = 1; id <= count; ++id)
+      text += fmt::format("[[identity]]\nid = {}\nkey = \"k\"\n", id);
+    Write("keys.toml", text);
+    return Refusal("[daemon]\ncredentials = \"keys.toml\"\n[[drive]]\npath = \"d\"\nport = 1\n");
+  };
+  EXPECT_OK(load(kMaxIdentities));
+  EXPECT_FAILS(load(kMaxIdentities + 1), EINVAL);
+}
+
+TEST_F(DaemonConfigTest, TheSamplesAreRight) {
   ASSERT_OK(DaemonConfig::Load(PINSTRIPE_SOURCE_DIR "/etc/pinstriped.toml"));
+  std::filesystem::copy(PINSTRIPE_SOURCE_DIR "/etc/pinstriped-credentials.toml", directory_);
+  chmod((directory_ + "/pinstriped-credentials.toml").c_str(), 0600);
+  ASSERT_OK(DaemonConfig::Load(
+      Write("pinstriped.toml",
+            "[daemon]\ncredentials = \"pinstriped-credentials.toml\"\n[[drive]]\npath = "
+            "\"d\"\nport = 1\n")));
 }
 
 }  // namespace

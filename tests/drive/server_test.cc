@@ -35,7 +35,6 @@ using Client = WireClient;
 class ServerTest : public testing::Test {
  protected:
   ServerTest() {
-    identities_.emplace(1, HmacKey("asdfasdf"));
     const Result<uint16_t> port = server_->Listen("127.0.0.1", 0, service_);
     EXPECT_OK(port);
     port_ = *port;
@@ -43,8 +42,8 @@ class ServerTest : public testing::Test {
 
   RealRuntime runtime_;
   Engine engine_{std::make_unique<MemoryStore>(64 << 20)};
-  KineticService::Identities identities_;
-  KineticService service_{{.serial_number = "SN1", .world_wide_name = "WWN1"}, identities_, engine_};
+  DeviceSecurity security_{{{1, FullAccess("asdfasdf")}}};
+  KineticService service_{{.serial_number = "SN1", .world_wide_name = "WWN1"}, security_, engine_};
   std::unique_ptr<Server> server_ = std::make_unique<Server>(runtime_, Server::Options{});
   uint16_t port_ = 0;
 };
@@ -69,7 +68,9 @@ TEST_F(ServerTest, AnswersAsOtherDevicesDoByteForByte) {
   int compared = 0;
   for (const KineticVector& vector : kKineticVectors) {
     for (std::string_view name : {"NOOP", "PUT new key", "PUT with a stale dbVersion", "GET",
-                                  "GETVERSION", "GETNEXT", "GETKEYRANGE", "FLUSHALLDATA", "DELETE"}) {
+                                  "GETVERSION", "GETNEXT", "GETKEYRANGE", "FLUSHALLDATA",
+                                  "NOOP with a wrong HMAC (20 zero bytes)", "DELETE",
+                                  "SETUP newClusterVersion 0"}) {
       if (vector.name != name) continue;
       SCOPED_TRACE(name);
       ASSERT_TRUE(client.Send(Unhex(vector.request)));
@@ -91,7 +92,7 @@ TEST_F(ServerTest, AnswersAsOtherDevicesDoByteForByte) {
       ++compared;
     }
   }
-  EXPECT_EQ(compared, 9);
+  EXPECT_EQ(compared, 11);
 }
 
 TEST_F(ServerTest, RefusesAWrongSignatureAndGoesOn) {
@@ -148,8 +149,7 @@ TEST_F(ServerTest, OperationsItDoesNotKnowAreInvalid) {
   Client client(port_);
   client.ReceiveFrame();
   for (const Header::MessageType type :
-       {Header::SECURITY, Header::PEER2PEERPUSH, Header::MEDIASCAN, Header::SETUP,
-        Header::SET_POWER_LEVEL, Header::GET_RESPONSE}) {
+       {Header::PEER2PEERPUSH, Header::MEDIASCAN, Header::SET_POWER_LEVEL, Header::GET_RESPONSE}) {
     ASSERT_TRUE(client.Request(type));
     EXPECT_EQ(client.ReceiveAnswer().code(), kinetic::Status::INVALID_REQUEST) << type;
   }
@@ -427,7 +427,6 @@ class GatedStore final : public Store {
 class DurabilityTest : public testing::Test {
  protected:
   DurabilityTest() {
-    identities_.emplace(1, HmacKey("asdfasdf"));
     port_ = *server_.Listen("127.0.0.1", 0, service_);
   }
   ~DurabilityTest() override { store_.OpenGate({}); }
@@ -443,8 +442,8 @@ class DurabilityTest : public testing::Test {
   RealRuntime runtime_;
   GatedStore& store_ = *new GatedStore;  // the engine's
   Engine engine_{std::unique_ptr<Store>(&store_)};
-  KineticService::Identities identities_;
-  KineticService service_{{.serial_number = "SN1"}, identities_, engine_};
+  DeviceSecurity security_{{{1, FullAccess("asdfasdf")}}};
+  KineticService service_{{.serial_number = "SN1"}, security_, engine_};
   Server server_{runtime_, {.workers = 2}};
   uint16_t port_ = 0;
 };
@@ -490,7 +489,6 @@ TEST_F(DurabilityTest, AFlushThatFailsFailsWhatWaitedForIt) {
 class QueueTest : public testing::Test {
  protected:
   QueueTest() {
-    identities_.emplace(1, HmacKey("asdfasdf"));
     port_ = *server_.Listen("127.0.0.1", 0, service_);
     client_.emplace(port_);
     client_->ReceiveAnswer();
@@ -516,8 +514,8 @@ class QueueTest : public testing::Test {
   RealRuntime runtime_;
   GatedStore& store_ = *new GatedStore;  // the engine's
   Engine engine_{std::unique_ptr<Store>(&store_)};
-  KineticService::Identities identities_;
-  KineticService service_{{.serial_number = "SN1"}, identities_, engine_};
+  DeviceSecurity security_{{{1, FullAccess("asdfasdf")}}};
+  KineticService service_{{.serial_number = "SN1"}, security_, engine_};
   Server server_{runtime_, {.workers = 1}};
   uint16_t port_ = 0;
   std::optional<Client> client_;

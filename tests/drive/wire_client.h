@@ -107,9 +107,12 @@ class WireClient {
   bool SendCommand(kinetic::Command command, std::string_view value = {},
                    std::string_view key = "asdfasdf") {
     command.mutable_header()->set_sequence(++sequence_);
-    return Send(SignedFrame(command, 1, HmacKey(key), value.size())) && Send(value);
+    return Send(SignedFrame(command, identity_, HmacKey(key), value.size())) && Send(value);
   }
   uint64_t last_sequence() const { return sequence_; }
+
+  // Who asks from now on.
+  void SetIdentity(int64_t identity) { identity_ = identity; }
 
   // True when the server closed the connection (after whatever it had to say).
   bool SeesTheEnd() {
@@ -122,6 +125,7 @@ class WireClient {
  private:
   FileDescriptor socket_;
   uint64_t sequence_ = 0;
+  int64_t identity_ = 1;
 };
 
 }  // namespace pinstripe

@@ -113,9 +113,8 @@ TEST(HostileCommands, AreAnsweredByTheService) {
     commands.push_back(Unhex(vector.response_command));
   }
   Engine engine(std::make_unique<MemoryStore>());
-  KineticService::Identities identities;
-  identities.emplace(1, HmacKey("asdfasdf"));
-  KineticService service({"serial", "name", 8123}, identities, engine);
+  DeviceSecurity security({{1, FullAccess("asdfasdf")}});
+  KineticService service({"serial", "name", 8123}, security, engine);
 
   Mutator mutator(commands, /*seed=*/1);
   int executed = 0;
@@ -124,8 +123,11 @@ TEST(HostileCommands, AreAnsweredByTheService) {
     kinetic::Command request;
     if (!request.ParseFromString(mutator.Next())) continue;
     kinetic::Command answer;
+    if (security.has_own_identities()) security.Reset();  // it may have no rights any more
+    const KineticService::Caller caller{.identity = security.Find(1), .tls = i % 2 == 0};
     const SharedBytes value =
-        service.Execute(request, SharedBytes(std::string(mutator.Below(20), 'v')), &answer).value;
+        service.Execute(caller, request, SharedBytes(std::string(mutator.Below(20), 'v')), &answer)
+            .value;
     ASSERT_TRUE(answer.status().has_code());
     ASSERT_LE(answer.ByteSizeLong(), kMaxMessageBytes);
     ASSERT_LE(value.size(), kMaxValueBytes);

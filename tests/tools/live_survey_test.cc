@@ -28,8 +28,7 @@ class SwitchableDrive {
   SwitchableDrive(Runtime& runtime, const std::string& serial)
       : runtime_(runtime),
         engine_(std::make_unique<MemoryStore>()),
-        service_({.serial_number = serial, .world_wide_name = serial}, keys_, engine_) {
-    keys_.emplace(1, HmacKey("asdfasdf"));
+        service_({.serial_number = serial, .world_wide_name = serial}, security_, engine_) {
     On();
   }
 
@@ -44,7 +43,7 @@ class SwitchableDrive {
 
  private:
   Runtime& runtime_;
-  KineticService::Identities keys_;
+  DeviceSecurity security_{{{1, FullAccess("asdfasdf")}}};
   Engine engine_;
   KineticService service_;
   uint16_t port_ = 0;

@@ -1,0 +1,24 @@
+// What SECURITY and SETUP requests ask of a device, checked and carried out. Who may ask is not
+// decided here (kinetic_service.h). Neither changes anything when it fails.
+
+#pragma once
+
+#include "base/status.h"
+#include "drive/device_security.h"
+
+namespace pinstripe {
+
+namespace kinetic {
+class Security;
+class Setup;
+}  // namespace kinetic
+
+// Identities are merged: those that are named get new rules, the others stay. One request changes
+// identities, or the erase PIN, or the lock PIN. EPROTONOSUPPORT: an HMAC algorithm that is not
+// HMAC-SHA1.
+Status ExecuteSecurity(const kinetic::Security& asked, DeviceSecurity& security);
+
+// Sets the cluster version. Firmware is refused (EINVAL).
+Status ExecuteSetup(const kinetic::Setup& asked, DeviceSecurity& security);
+
+}  // namespace pinstripe
