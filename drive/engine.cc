@@ -36,32 +36,6 @@ std::string Short(std::string_view version) {
 
 }  // namespace
 
-// Keeps everybody else from changing a key, for as long as it lives. Waiting for one key never keeps
-// changes of other keys from going on.
-class Engine::KeyLock {
- public:
-  KeyLock(Engine& engine, std::string_view key)
-      : shard_(engine.locks_[std::hash<std::string_view>()(key) % engine.locks_.size()]),
-        key_(key) {
-    std::unique_lock lock(shard_.mutex);
-    shard_.released.wait(lock, [&] { return !shard_.keys.contains(key_); });
-    shard_.keys.insert(key_);
-  }
-  ~KeyLock() {
-    {
-      const std::lock_guard lock(shard_.mutex);
-      shard_.keys.erase(key_);
-    }
-    shard_.released.notify_all();
-  }
-  KeyLock(const KeyLock&) = delete;
-  KeyLock& operator=(const KeyLock&) = delete;
-
- private:
-  LockShard& shard_;
-  const std::string_view key_;  // of the caller, who waits for us
-};
-
 Engine::Engine(std::unique_ptr<Store> store) : store_(std::move(store)) {}
 
 Result<StoredRecord> Engine::Get(std::string_view key, ValueRange range) {
@@ -142,7 +116,7 @@ Status Engine::Put(std::string_view key, const StoredRecord& record, const Expec
   TRY(CheckKey(key));
   TRY(CheckRecord(record));
   TRY(CheckExpected(expected));
-  const KeyLock lock(*this, key);
+  const KeyLocks::Hold hold(locks_, key);
   TRY(CheckVersion(key, expected));
   TRY(store_->Put(key, record));
   CountBytes(Operation::kPut, record.value.size());
@@ -153,7 +127,7 @@ Status Engine::Delete(std::string_view key, const Expected& expected) {
   CountAttempt(Operation::kDelete);
   TRY(CheckKey(key));
   TRY(CheckExpected(expected));
-  const KeyLock lock(*this, key);
+  const KeyLocks::Hold hold(locks_, key);
   TRY(CheckDeletion(key, expected));
   return store_->Delete(key);
 }
@@ -172,8 +146,8 @@ std::optional<Engine::BatchFailure> Engine::Apply(std::span<const Change> change
     keys.insert(change.key);
   }
   // In the order of the keys, so that two batches never wait for each other.
-  std::deque<KeyLock> locks;
-  for (const std::string_view key : keys) locks.emplace_back(*this, key);
+  std::deque<KeyLocks::Hold> holds;
+  for (const std::string_view key : keys) holds.emplace_back(locks_, key);
   std::unordered_map<std::string_view, size_t> last;
   for (size_t i = 0; i < changes.size(); ++i) {
     const Change& change = changes[i];

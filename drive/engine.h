@@ -16,18 +16,15 @@
 
 #include <array>
 #include <atomic>
-#include <condition_variable>
-#include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_set>
 #include <vector>
 
 #include "drive/drive.h"
+#include "drive/key_locks.h"
 #include "drive/store.h"
 
 namespace pinstripe {
@@ -88,13 +85,6 @@ class Engine {
   Count CountOf(Operation operation) const;
 
  private:
-  class KeyLock;
-  // Keys that are being changed.
-  struct LockShard {
-    std::mutex mutex;
-    std::condition_variable released;
-    std::unordered_set<std::string_view> keys;  // guarded by mutex; owned by the KeyLocks
-  };
   struct AtomicCount {
     std::atomic<uint64_t> operations = 0;
     std::atomic<uint64_t> value_bytes = 0;
@@ -107,7 +97,7 @@ class Engine {
   void CountBytes(Operation operation, uint64_t value_bytes);
 
   const std::unique_ptr<Store> store_;
-  std::array<LockShard, 16> locks_;
+  KeyLocks locks_;
   std::array<AtomicCount, kOperations> counts_;
 };
 

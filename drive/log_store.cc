@@ -5,6 +5,7 @@
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/merge_operator.h>
 #include <rocksdb/table.h>
+#include <rocksdb/utilities/table_properties_collectors.h>
 #include <rocksdb/write_batch.h>
 #include <rocksdb/write_buffer_manager.h>
 #include <sys/stat.h>
@@ -12,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <iterator>
 #include <optional>
 #include <utility>
@@ -26,6 +28,9 @@ namespace {
 
 constexpr uint64_t kUnsyncedBytesToFlush = uint64_t{256} << 20;
 constexpr uint64_t kDeadBytesToFlush = uint64_t{64} << 20;
+constexpr uint64_t kInlineDeadBytes = uint64_t{32} << 20;  // and a sixteenth of what is there
+constexpr uint64_t kMoveAtOnce = uint64_t{32} << 20;  // by compaction, between two flushes
+constexpr uint64_t kLeastSlack = 16;                  // a segment's live bytes by its slack, to be compacted
 constexpr size_t kMaxHeaderBytes = kMaxKeyBytes + kMaxVersionBytes + kMaxTagBytes + 64;
 
 std::string_view View(const rocksdb::Slice& slice) { return {slice.data(), slice.size()}; }
@@ -65,7 +70,12 @@ rocksdb::Options IndexOptions(const std::shared_ptr<rocksdb::Cache>& cache,
   options.max_open_files = 256;
   options.target_file_size_base = 16 << 20;
   options.max_bytes_for_level_base = 64 << 20;
+  // The levels above the last one hold what will replace or delete something in it: at most a
+  // sixteenth of it. Tables full of deletions, which are small and free much, are pushed down at once.
   options.level_compaction_dynamic_level_bytes = true;
+  options.max_bytes_for_level_multiplier = 16;
+  options.table_properties_collector_factories.push_back(
+      rocksdb::NewCompactOnDeletionCollectorFactory(/*window=*/1024, /*deletions=*/256));
   options.keep_log_file_num = 2;
   options.max_log_file_size = 1 << 20;
   options.info_log_level = rocksdb::WARN_LEVEL;
@@ -119,7 +129,8 @@ struct Place {
 };
 Result<Place> PlaceAt(const rocksdb::Iterator& scan) {
   const LogLocation location = TRY(DecodePlaceIndexKey(View(scan.key())));
-  return Place{location, TRY(DecodePlaceRecord(location, View(scan.value())))};
+  PlaceRecord record = TRY(DecodePlaceRecord(location, View(scan.value())));
+  return Place{location, std::move(record)};
 }
 
 std::string Where(const LogLocation& location) {
@@ -168,7 +179,8 @@ struct LogStore::Change {
   std::vector<Entry> added;
   std::vector<Entry> removed;
   std::vector<LogLocation> replacing;  // those of `added` that have a previous record
-  int64_t inline_difference = 0;
+  uint64_t inline_added = 0;
+  uint64_t inline_removed = 0;
 };
 
 // A record that will be put.
@@ -405,6 +417,7 @@ Status LogStore::ReturnForgottenSpace() {
   for (const uint32_t number : files) {
     const uint64_t live = segments_[number].live_bytes;
     if (TRY(files_.AllocatedBytes(number)) > live + live / 8 + kSlack) TRY(PunchGaps(number));
+    if (number != cursor_.segment) segments_[number].allocated_bytes = TRY(files_.AllocatedBytes(number));
   }
   return {};
 }
@@ -543,26 +556,25 @@ Status LogStore::BreakOn(const Status& status) {
 }
 
 Status LogStore::CheckSpace(uint64_t more) {
-  for (bool flushed = false;; flushed = true) {
-    const StoreUsage usage = Usage();
-    const bool fits = usage.used_bytes + more <= usage.capacity_bytes;
-    struct statvfs about;
-    if (statvfs(directory_.path().c_str(), &about) != 0) {
-      return Fail(EIO, "cannot look at {}: {}", directory_.path(), ErrnoText(errno));
-    }
-    const bool has_room =
-        uint64_t{about.f_bavail} * about.f_frsize >= options_.reserve_bytes + more;
-    if (fits && has_room) return {};
-    bool dead_remain = false;
-    {
-      const std::lock_guard lock(mutex_);
-      dead_remain = dead_bytes_ > 0;
-    }
-    if (flushed || !dead_remain) {
-      return Fail(ENOSPC, "full: {} of {} bytes are used", usage.used_bytes, usage.capacity_bytes);
-    }
-    TRY(Flush());  // gives back what deletions have left
+  const StoreUsage usage = Usage();
+  const bool fits = usage.used_bytes + more <= usage.capacity_bytes;
+  struct statvfs about;
+  if (statvfs(directory_.path().c_str(), &about) != 0) {
+    return Fail(EIO, "cannot look at {}: {}", directory_.path(), ErrnoText(errno));
   }
+  const bool has_room = uint64_t{about.f_bavail} * about.f_frsize >= options_.reserve_bytes + more;
+  if (fits && has_room) return {};
+  return Fail(ENOSPC, "full: {} of {} bytes are used", usage.used_bytes, usage.capacity_bytes);
+}
+
+// Gives back some of what deletions have left. False: there was nothing.
+Result<bool> LogStore::MakeRoom() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (dead_bytes_ == 0) return false;
+  }
+  TRY(Flush());
+  return true;
 }
 
 Status LogStore::Put(std::string_view key, const StoredRecord& record) {
@@ -575,6 +587,16 @@ Status LogStore::Apply(std::span<const StoreChange> changes) { return Make(chang
 // The log first, then one write to the index.
 Status LogStore::Make(std::span<const StoreChange> changes) {
   TRY(FailedState());
+  Status made = TryToMake(changes);
+  while (made.code() == ENOSPC && TRY(MakeRoom())) made = TryToMake(changes);
+  return made;
+}
+
+Status LogStore::TryToMake(std::span<const StoreChange> changes) {
+  std::set<std::string_view> keys;
+  for (const StoreChange& change : changes) keys.insert(change.key);
+  std::deque<KeyLocks::Hold> holds;
+  for (const std::string_view key : keys) holds.emplace_back(key_locks_, key);
   Change change;
   std::vector<Planned> plans(changes.size());
   uint64_t entry_bytes = 0;
@@ -582,9 +604,9 @@ Status LogStore::Make(std::span<const StoreChange> changes) {
     TRY(Plan(changes[i], plans[i], change));
     if (!plans[i].header.empty()) entry_bytes += plans[i].header.size() + plans[i].value.size();
   }
-  const int64_t more =
-      static_cast<int64_t>(entry_bytes) + std::max<int64_t>(change.inline_difference, 0);
-  if (more > 0) TRY(CheckSpace(static_cast<uint64_t>(more)));
+  const uint64_t more =
+      entry_bytes + change.inline_added - std::min(change.inline_added, change.inline_removed);
+  if (more > 0) TRY(CheckSpace(more));
   const Status appended = [&]() -> Status {
     for (const Planned& plan : plans) {
       if (!plan.header.empty()) TRY(Append(plan, change));
@@ -626,7 +648,7 @@ Status LogStore::Plan(const StoreChange& asked, Planned& plan, Change& change) {
   const std::string bytes = EncodeIndexRecord(
       asked.key,
       {.head = plan.head, .value_crc = plan.value_crc, .place = InlineValue{AsText(plan.value)}});
-  change.inline_difference += static_cast<int64_t>(InlineFootprint(asked.key, bytes));
+  change.inline_added += InlineFootprint(asked.key, bytes);
   change.batch.Put(RecordIndexKey(asked.key), bytes);
   return {};
 }
@@ -637,7 +659,7 @@ void LogStore::Forget(std::string_view key, std::string_view old_record, Change&
   if (!old.has_value()) return;  // damaged: nothing is known about what it used
   const auto* place = std::get_if<LoggedValue>(&old->place);
   if (place == nullptr) {
-    change.inline_difference -= static_cast<int64_t>(InlineFootprint(key, old_record));
+    change.inline_removed += InlineFootprint(key, old_record);
     return;
   }
   change.removed.push_back({place->location, EntryBytes(*old, *place)});
@@ -729,9 +751,9 @@ Status LogStore::Commit(Change& change) {
   for (const auto& [location, bytes] : change.removed) {
     change.batch.Merge(SegmentIndexKey(location.segment), EncodeCount(-bytes));
   }
-  if (change.inline_difference != 0) {
+  if (change.inline_added != change.inline_removed) {
     change.batch.Merge(InlineBytesIndexKey(),
-                       EncodeCount(static_cast<uint64_t>(change.inline_difference)));
+                       EncodeCount(change.inline_added - change.inline_removed));
   }
   if (!change.removed.empty()) {
     const std::lock_guard lock(mutex_);
@@ -743,7 +765,8 @@ Status LogStore::Commit(Change& change) {
   if (!written.ok()) return BreakOn(FailWithIndex("write the index", written));
   const std::lock_guard lock(mutex_);
   index_dirty_ = true;
-  inline_bytes_ += static_cast<uint64_t>(change.inline_difference);
+  inline_bytes_ += change.inline_added - change.inline_removed;
+  inline_dead_bytes_ += change.inline_removed;
   replacing_.insert(change.replacing.begin(), change.replacing.end());
   for (const auto& [location, bytes] : change.added) {
     in_flight_.erase(location);
@@ -762,6 +785,7 @@ Status LogStore::Commit(Change& change) {
 
 Status LogStore::Delete(std::string_view key) {
   TRY(FailedState());
+  const KeyLocks::Hold hold(key_locks_, key);
   const std::string old = TRY(LoadIndexRecord(key));
   Change change;
   Forget(key, old, change);
@@ -770,12 +794,6 @@ Status LogStore::Delete(std::string_view key) {
 }
 
 // ----------------------------------------------------------------------------------------- flushing
-
-bool LogStore::WantsFlush() {
-  const std::lock_guard lock(mutex_);
-  if (!broken_.ok()) return false;
-  return dead_bytes_ >= kDeadBytesToFlush || unsynced_bytes_ >= kUnsyncedBytesToFlush;
-}
 
 // A round that is under way may have begun before our changes, so ours is the next one. Whoever finds
 // none under way runs it for everybody.
@@ -840,6 +858,10 @@ Status LogStore::RunRound() {
   if (!written.ok()) return BreakOn(FailWithIndex("sync the index", written));
   const Status marked = directory_.WriteMark(sequence);
   if (!marked.ok()) return BreakOn(marked);
+  {
+    const std::lock_guard lock(mutex_);
+    durable_ = round.durable;
+  }
   const Status returned = ReturnSpace(round);
   if (!returned.ok()) {  // costs space, no safety
     Log(LogLevel::kWarn, "space not given back",
@@ -854,10 +876,12 @@ Status LogStore::ReturnSpace(const Round& round) {
     const Status trimmed = files_.Trim(segment);
     if (first_failure.ok() && trimmed.code() != ENOENT) first_failure = trimmed;
   }
+  std::set<uint32_t> changed(round.full.begin(), round.full.end());
   LogLocation done_to;
   uint64_t returned_bytes = 0;
   for (const auto& [location, bytes] : round.dead) {
     returned_bytes += bytes;
+    changed.insert(location.segment);
     if (location < done_to) continue;  // in a gap that was given back already
     const Result<Gap> gap = GapAround(location);
     Status returned = gap.has_value() ? files_.Punch(location.segment, gap->begin, gap->end)
@@ -870,7 +894,9 @@ Status LogStore::ReturnSpace(const Round& round) {
     dead_bytes_ -= returned_bytes;
   }
   const Status removed = RemoveDeadSegments();
-  return first_failure.ok() ? removed : first_failure;
+  if (first_failure.ok()) first_failure = removed;
+  const Status measured = MeasureSegments(changed);
+  return first_failure.ok() ? measured : first_failure;
 }
 
 // The free space around a dead range: to the nearest entries that are needed, or may be. The order of
@@ -936,19 +962,142 @@ Status LogStore::RemoveDeadSegments() {
   return {};
 }
 
-// ----------------------------------------------------------------------------------------- checking
-
-Result<LogStore::CheckReport> LogStore::Check(const std::string& path,
-                                              const LogStoreMemory& memory) {
-  StoreDirectory directory = TRY(StoreDirectory::OpenExisting(path));
-  const std::unique_ptr<LogStore> store =
-      TRY(OpenIndex(std::move(directory), {.path = path}, memory, /*read_only=*/true));
-  const LogLocation durable = TRY(store->LoadDurable());
-  CheckReport report;
-  TRY(store->CheckRecords(durable, report));
-  TRY(store->CheckPlaces(report));
-  return report;
+// How much the file system keeps for each of these.
+Status LogStore::MeasureSegments(const std::set<uint32_t>& segments) {
+  for (const uint32_t number : segments) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!segments_.contains(number) || number == cursor_.segment) continue;
+    }
+    const uint64_t allocated = TRY(files_.AllocatedBytes(number));
+    const std::lock_guard lock(mutex_);
+    if (const auto found = segments_.find(number); found != segments_.end()) {
+      found->second.allocated_bytes = allocated;
+    }
+  }
+  return {};
 }
+
+// --------------------------------------------------------------------------------------- compacting
+
+Result<bool> LogStore::Tidy() {
+  bool wants_flush = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!broken_.ok()) return false;
+    wants_flush = dead_bytes_ >= kDeadBytesToFlush || unsynced_bytes_ >= kUnsyncedBytesToFlush;
+  }
+  if (wants_flush) {
+    TRY(Flush());
+    return true;
+  }
+  if (TRY(PushDeletionsDown())) return true;
+  return Compact();
+}
+
+// Deletions that are in the index's memory are small, and may be of values a hundred times as large: in a
+// table of their own, RocksDB sees to them.
+Result<bool> LogStore::PushDeletionsDown() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (inline_dead_bytes_ < kInlineDeadBytes + inline_bytes_ / kLeastSlack) return false;
+    inline_dead_bytes_ = 0;
+  }
+  const rocksdb::Status flushed = index_->Flush({});
+  if (!flushed.ok()) return FailWithIndex("write the index", flushed);
+  return true;
+}
+
+// Only whole pages can be punched out of a file, so between small entries much stays that is not
+// needed. When that is too much, segments are emptied into new ones, those first where least has to be
+// moved for what is got back. Everything of a segment that was begun is moved, or the bound on the work
+// would not hold.
+std::optional<uint32_t> LogStore::SegmentToCompact() {
+  const std::lock_guard lock(mutex_);
+  if (compacting_ && segments_.contains(*compacting_)) return compacting_;
+  uint64_t whole_slack = 0;
+  double best_gain = 1.0 / kLeastSlack;
+  std::optional<uint32_t> best;
+  for (const auto& [number, segment] : segments_) {
+    // Above the mark an entry may still be undone.
+    if (number >= durable_.segment || segment.holds_damage) continue;
+    const uint64_t slack = segment.slack();
+    whole_slack += slack;
+    const double gain = static_cast<double>(slack) / static_cast<double>(segment.live_bytes + 1);
+    if (gain < best_gain) continue;
+    best_gain = gain;
+    best = number;
+  }
+  if (whole_slack < options_.slack_bytes + live_bytes_ / kLeastSlack) return std::nullopt;
+  return best;
+}
+
+// One thread at a time: that of Tidy().
+Result<bool> LogStore::Compact() {
+  const std::optional<uint32_t> segment = SegmentToCompact();
+  if (!segment) return false;
+  uint64_t moved = 0;
+  bool damaged = false;
+  bool finished = false;
+  {
+    IndexScan scan(*index_, PlacesBegin(*segment), PlacesEnd(*segment));
+    for (scan->SeekToFirst(); scan->Valid() && moved < kMoveAtOnce; scan->Next()) {
+      const Result<Place> place = PlaceAt(*scan);
+      const Status done =
+          place.has_value() ? Move(place->location, place->record) : Status(place.error());
+      if (IsDamage(done)) {
+        damaged = true;
+      } else if (!done.ok()) {
+        return Failed(Status(done).Context(fmt::format("compact segment {:08x}", *segment)));
+      } else {
+        moved += place->record.entry_bytes;
+      }
+    }
+    TRY(scan.status());
+    finished = !scan->Valid();
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    compacting_ = finished ? std::nullopt : segment;
+    moved_bytes_ += moved;
+    // A damaged entry stays where it is, so that its key goes on being called damaged.
+    if (damaged) segments_[*segment].holds_damage = true;
+  }
+  TRY(Flush());
+  return true;
+}
+
+// A put of what is there already. EBADMSG, ENOENT: it does not verify.
+Status LogStore::Move(LogLocation location, const PlaceRecord& place) {
+  const KeyLocks::Hold hold(key_locks_, place.key);
+  std::string unused;
+  const rocksdb::Status still = index_->Get({}, PlaceIndexKey(location), &unused);
+  if (still.IsNotFound()) return {};  // replaced or deleted since the scan began
+  if (!still.ok()) return FailWithIndex("read the index", still);
+  const std::string old = TRY(LoadIndexRecord(place.key));
+  const IndexRecord record = TRY(DecodeIndexRecord(place.key, old));
+  const auto* logged = std::get_if<LoggedValue>(&record.place);
+  if (logged == nullptr || logged->location != location) {
+    return Fail(EBADMSG, "{} is kept for another record", Where(location));
+  }
+  const StoredRecord read = TRY(ReadRecord(place.key, record, {}));
+  const Planned plan{.key = place.key,
+                     .head = record.head,
+                     .value = read.value,
+                     .value_crc = record.value_crc,
+                     .header = EncodeLogHeader(place.key, record.head, record.value_crc),
+                     .old = old};
+  Change change;
+  Forget(place.key, old, change);
+  const Status appended = Append(plan, change);
+  if (!appended.ok()) {
+    Abandon(change);
+    return appended;
+  }
+  return Commit(change);
+}
+
+// ----------------------------------------------------------------------------------------- checking
 
 namespace {
 
@@ -960,6 +1109,21 @@ void AddDamage(LogStore::CheckReport& report, std::string sentence) {
 }
 
 }  // namespace
+
+Result<LogStore::CheckReport> LogStore::Check(const std::string& path,
+                                              const LogStoreMemory& memory) {
+  StoreDirectory directory = TRY(StoreDirectory::OpenExisting(path));
+  const std::unique_ptr<LogStore> store =
+      TRY(OpenIndex(std::move(directory), {.path = path}, memory, /*read_only=*/true));
+  const LogLocation durable = TRY(store->LoadDurable());
+  CheckReport report;
+  const rocksdb::Status index = store->index_->VerifyChecksum();
+  if (index.IsCorruption()) AddDamage(report, index.ToString());
+  if (!index.ok() && !index.IsCorruption()) return FailWithIndex("read the index", index);
+  TRY(store->CheckRecords(durable, report));
+  TRY(store->CheckPlaces(report));
+  return report;
+}
 
 // Every record has its value, and the counts of bytes in use are right.
 Status LogStore::CheckRecords(LogLocation durable, CheckReport& report) {

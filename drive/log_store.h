@@ -12,6 +12,8 @@
 //            deletion that power loss undoes finds its value again.
 //   apply    the entries of all changes into the log, and synced, then the index records in one write:
 //            the index alone decides whether the changes were made, and it keeps a write wholly or not.
+//   move     compaction puts an entry that is there again, at the end of the log, where the space around
+//            it cannot be given back: a replacement by itself.
 //   open     entries beyond the mark are verified. Those that power loss tore were never durable, and
 //            are undone, as if never put; what follows the last entry is cut off.
 //   replace  the index keeps the record that an entry replaces until the entry is durable; where power
@@ -28,11 +30,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "drive/key_locks.h"
 #include "drive/log_entry.h"
 #include "drive/segment_files.h"
 #include "drive/store.h"
@@ -65,6 +69,9 @@ struct LogStoreOptions {
   uint64_t segment_bytes = uint64_t{1} << 30;
   // Of the file system, that puts leave free, so that deletions and the index always have room.
   uint64_t reserve_bytes = uint64_t{256} << 20;
+  // Of the file system, in segments, that is neither used nor given back: so much, and a sixteenth of
+  // what is used, is left alone. Beyond, Tidy() moves entries together.
+  uint64_t slack_bytes = uint64_t{64} << 20;
 };
 
 class LogStore final : public Store {
@@ -88,10 +95,16 @@ class LogStore final : public Store {
   Status Apply(std::span<const StoreChange> changes) override;
   Status Flush() override;
   StoreUsage Usage() override;
-  bool WantsFlush() override;
+  Result<bool> Tidy() override;
 
   // How many entries power loss had torn, found when it was opened.
   uint64_t torn_entries() const { return torn_entries_; }
+
+  // What compaction has moved since it was opened. At most 16 bytes for each that it gave back.
+  uint64_t moved_bytes() const {
+    const std::lock_guard lock(mutex_);
+    return moved_bytes_;
+  }
 
   struct CheckReport {
     uint64_t records = 0;
@@ -107,6 +120,11 @@ class LogStore final : public Store {
  private:
   struct Segment {
     uint64_t live_bytes = 0;
+    uint64_t allocated_bytes = 0;  // 0: not known, or it is still written
+    bool holds_damage = false;
+    uint64_t slack() const {
+      return allocated_bytes > live_bytes ? allocated_bytes - live_bytes : 0;
+    }
   };
   using Ranges = std::map<LogLocation, uint64_t>;  // of the log: where, how many bytes
   // One round of flushing: what was to be done when it began.
@@ -150,6 +168,7 @@ class LogStore final : public Store {
 
   // Writing:
   Status Make(std::span<const StoreChange> changes);
+  Status TryToMake(std::span<const StoreChange> changes);
   Status Plan(const StoreChange& asked, Planned& plan, Change& change);
   Status Append(const Planned& plan, Change& change);
   Status SyncAppended(const Change& change);
@@ -157,6 +176,7 @@ class LogStore final : public Store {
   Status Commit(Change& change);
   void Abandon(const Change& change);
   Status CheckSpace(uint64_t more);
+  Result<bool> MakeRoom();
   Result<LogLocation> Reserve(uint64_t bytes);
   Status FailedState();
   Status BreakOn(const Status& status);
@@ -171,6 +191,13 @@ class LogStore final : public Store {
   };
   Result<Gap> GapAround(LogLocation location);
   Status RemoveDeadSegments();
+  Status MeasureSegments(const std::set<uint32_t>& segments);
+
+  // Compacting:
+  Result<bool> PushDeletionsDown();
+  std::optional<uint32_t> SegmentToCompact();
+  Result<bool> Compact();
+  Status Move(LogLocation location, const PlaceRecord& place);
 
   StoreDirectory directory_;
   const LogStoreOptions options_;
@@ -178,10 +205,15 @@ class LogStore final : public Store {
   std::unique_ptr<rocksdb::DB> index_;
   uint64_t torn_entries_ = 0;
 
-  std::mutex mutex_;
+  KeyLocks key_locks_;  // whose records are being changed or moved
+
+  mutable std::mutex mutex_;
   std::condition_variable rolled_;
   bool rolling_ = false;                        // somebody makes the next segment; guarded by mutex_
   std::map<uint32_t, Segment> segments_;        // guarded by mutex_
+  LogLocation durable_;                         // what the last round has made so; guarded by mutex_
+  std::optional<uint32_t> compacting_;          // the segment that is being emptied; guarded by mutex_
+  uint64_t moved_bytes_ = 0;                    // guarded by mutex_
   LogLocation cursor_;                          // where the log ends; guarded by mutex_
   Ranges in_flight_;                            // not in the index yet; guarded by mutex_
   Ranges dying_;                                // about to leave the index; guarded by mutex_
@@ -194,6 +226,7 @@ class LogStore final : public Store {
   uint64_t live_bytes_ = 0;                     // of the log; guarded by mutex_
   uint64_t dead_bytes_ = 0;                     // not given back yet; guarded by mutex_
   uint64_t inline_bytes_ = 0;                   // guarded by mutex_
+  uint64_t inline_dead_bytes_ = 0;              // since deletions were pushed down; guarded by mutex_
   Status broken_;                               // guarded by mutex_
 
   std::mutex round_mutex_;

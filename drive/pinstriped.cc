@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,9 @@ namespace {
 
 constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
+constexpr int kExitUnknown = 3;  // a store could not be checked
 constexpr auto kHousekeeping = std::chrono::seconds(1);
+constexpr int kPiecesAtOnce = 4;     // of a drive's tidying before the others get their turn
 constexpr int kRoundsToFlush = 30;  // how old, in rounds of housekeeping, a change may get unflushed
 
 // One drive of this process.
@@ -109,11 +112,15 @@ class Housekeeper {
 
  private:
   void Keep(Device& device, bool flush_all) {
-    if (!flush_all && !device.store.WantsFlush()) return;
-    const Status flushed = device.engine.Flush();
-    if (!flushed.ok()) {
-      device.service.events().Add(runtime_.WallClock(), LogLevel::kError, "drive cannot flush",
-                                  {{"port", device.service.port()}, {"why", flushed}});
+    const Status kept = [&]() -> Status {
+      if (flush_all) TRY(device.engine.Flush());
+      for (int piece = 0; piece < kPiecesAtOnce && TRY(device.store.Tidy()); ++piece) continue;
+      return {};
+    }();
+    if (!kept.ok()) {
+      device.service.events().Add(runtime_.WallClock(), LogLevel::kError,
+                                  "drive cannot flush or give back space",
+                                  {{"port", device.service.port()}, {"why", kept}});
     }
   }
 
@@ -153,28 +160,47 @@ Status Serve(const std::string& config_file) {
   return {};
 }
 
-Status Check(const std::string& directory) {
+// The exit code says the same as what is printed.
+int Check(const std::string& directory, bool as_json) {
   const LogStoreMemory memory;
-  const LogStore::CheckReport report = TRY(LogStore::Check(directory, memory));
-  std::printf("%s: %llu records, %llu bytes of values; %llu unfinished, %llu damaged\n",
-              directory.c_str(), static_cast<unsigned long long>(report.records),
-              static_cast<unsigned long long>(report.value_bytes),
-              static_cast<unsigned long long>(report.unfinished),
-              static_cast<unsigned long long>(report.damaged));
-  for (const std::string& sentence : report.sentences) std::printf("  %s\n", sentence.c_str());
-  if (report.damaged > 0) return Fail(EBADMSG, "{}: {} records are damaged", directory, report.damaged);
-  return {};
+  const Result<LogStore::CheckReport> report = LogStore::Check(directory, memory);
+  const bool is_sound = report.has_value() && report->damaged == 0;
+  const bool is_damaged = !is_sound && (report.has_value() || report.error().code() == EBADMSG);
+  if (as_json) {
+    nlohmann::json json;
+    json["path"] = directory;
+    json["state"] = is_sound ? "sound" : is_damaged ? "damaged" : "unknown";
+    if (report.has_value()) {
+      json["records"] = report->records;
+      json["value_bytes"] = report->value_bytes;
+      json["unfinished"] = report->unfinished;
+      json["damaged"] = report->damaged;
+      json["damages"] = report->sentences;
+    } else {
+      json["error"] = report.error().message();
+    }
+    std::printf("%s\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+  } else if (report.has_value()) {
+    fmt::print("{}: {} records, {} bytes of values; {} unfinished, {} damaged\n", directory,
+               report->records, report->value_bytes, report->unfinished, report->damaged);
+    for (const std::string& sentence : report->sentences) fmt::print("  {}\n", sentence);
+  } else {
+    fmt::print(stderr, "pinstriped: {}\n", report.error().message());
+  }
+  return is_sound ? 0 : is_damaged ? kExitFailure : kExitUnknown;
 }
 
 int Main(int argc, char** argv) {
   CLI::App app{"Serves drives: key-value stores that speak the Kinetic protocol."};
   std::string config_file;
   std::string check_directory;
+  bool as_json = false;
   std::string level = "info";
   app.add_option("--config", config_file, "Which drives to serve")->type_name("FILE");
   app.add_option("--check", check_directory, "Verify everything in a drive's directory, and end")
       ->type_name("DIR")
       ->excludes("--config");
+  app.add_flag("--json", as_json, "Report what --check finds as JSON")->needs("--check");
   app.add_option("--log-level", level, "debug, info, warn or error")->capture_default_str();
   app.set_version_flag("--version", "pinstriped " PINSTRIPE_VERSION);
   try {
@@ -190,7 +216,8 @@ int Main(int argc, char** argv) {
     return kExitUsage;
   }
   SetLogLevel(*log_level);
-  const Status status = config_file.empty() ? Check(check_directory) : Serve(config_file);
+  if (!check_directory.empty()) return Check(check_directory, as_json);
+  const Status status = Serve(config_file);
   if (status.ok()) return 0;
   std::fprintf(stderr, "pinstriped: %s\n", std::string(status.message()).c_str());
   return kExitFailure;

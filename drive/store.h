@@ -90,9 +90,9 @@ class Store {
 
   virtual StoreUsage Usage() = 0;
 
-  // Whether a Flush() would do good although nobody asked for one: there is space to give back, or
-  // much that power loss could take.
-  virtual bool WantsFlush() { return false; }
+  // Does a bounded piece of what nobody waits for: gives back space, and makes durable what has become
+  // much. True: there may be more to do. To be called now and then, by one thread at a time.
+  virtual Result<bool> Tidy() { return false; }
 };
 
 // The part of a value of `value_bytes` bytes that `range` covers, cut at the value's end.

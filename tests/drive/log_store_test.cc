@@ -190,6 +190,163 @@ TEST_F(LogStoreTest, SmallEntriesLeaveNothingBehindBetweenThem) {
   EXPECT_EQ(Value("199"), Pattern(4096, 1));
 }
 
+// What a store may take of the file system: a tenth more than what is in it, and what its options leave
+// alone. Small entries are the worst case, because only whole pages can be punched out of a file.
+class SpaceTest : public LogStoreTest {
+ protected:
+  static constexpr uint64_t kSlack = 1 << 20;
+  static constexpr uint64_t kAhead = 4 << 20;    // at most as much again as the segment has
+  static constexpr uint64_t kSegment = 4 << 20;  // the one that is written is not compacted
+
+  void OpenWithLittleSlack() {
+    LogStoreOptions options = Options();
+    options.slack_bytes = kSlack;
+    auto opened = LogStore::Open(options, memory_);
+    ASSERT_OK(opened);
+    store_ = *std::move(opened);
+  }
+  void Replace(int key, size_t size) {
+    ASSERT_OK(Put(fmt::format("{}", key), Pattern(size, static_cast<unsigned>(size))));
+    live_ += size - std::exchange(sizes_[key], size);
+    changed_ += size;
+  }
+  void Remove(int key) {
+    if (sizes_[key] == 0) return;
+    ASSERT_OK(store_->Delete(fmt::format("{}", key)));
+    live_ -= std::exchange(sizes_[key], 0);
+  }
+  void TidyUp() {
+    ASSERT_OK(store_->Flush());
+    while (true) {
+      const auto more = store_->Tidy();
+      ASSERT_OK(more);
+      if (!*more) return;
+    }
+  }
+  uint64_t Bound() const { return live_ + live_ / 10 + kSlack + kAhead + kSegment; }
+
+  std::map<int, size_t> sizes_;
+  uint64_t live_ = 0;
+  uint64_t changed_ = 0;
+};
+
+TEST_F(SpaceTest, SmallDeletesAndRewritesLeaveNoMoreThanATenthBehind) {
+  OpenWithLittleSlack();
+  constexpr int kKeys = 8'000;
+  std::mt19937 random(1);
+  const auto any_size = [&] { return 4'096 + random() % 4'096; };
+  for (int key = 0; key < kKeys; ++key) Replace(key, any_size());
+  for (int key = 0; key < kKeys; key += 2) Remove(key);
+  ASSERT_OK(store_->Flush());
+  EXPECT_GT(AllocatedBytes(), Bound()) << "this is too easy: there is nothing to compact";
+  TidyUp();
+  EXPECT_LE(AllocatedBytes(), Bound());
+  for (int round = 0; round < 4; ++round) {
+    for (int i = 0; i < 5'000; ++i) {
+      const int key = static_cast<int>(random() % kKeys);
+      if (random() % 3 == 0) {
+        Remove(key);
+      } else {
+        Replace(key, any_size());
+      }
+    }
+    TidyUp();
+    EXPECT_LE(AllocatedBytes(), Bound());
+  }
+  EXPECT_LE(store_->moved_bytes(), 16 * changed_);
+  EXPECT_GT(store_->moved_bytes(), 0u);
+  for (const auto& [key, size] : sizes_) {
+    if (size == 0) continue;
+    ASSERT_EQ(Value(fmt::format("{}", key)), Pattern(size, static_cast<unsigned>(size)));
+  }
+  Close();
+  const auto report = LogStore::Check(path_, memory_);
+  ASSERT_OK(report);
+  EXPECT_EQ(report->damaged, 0u) << report->sentences.at(0);
+}
+
+TEST_F(SpaceTest, AnEntryThatIsDamagedIsNotMovedAndStaysDamaged) {
+  OpenWithLittleSlack();
+  constexpr int kKeys = 4'000;
+  for (int key = 0; key < kKeys; ++key) Replace(key, 4'500);
+  FlipBit(Segments().at(0), 2'000);
+  for (int key = 1; key < kKeys; key += 2) Remove(key);
+  TidyUp();
+  EXPECT_GT(store_->moved_bytes(), 0u);
+  EXPECT_FAILS(store_->Get("0", {}), EBADMSG);
+  EXPECT_EQ(Value("2"), Pattern(4'500, 4'500));
+}
+
+TEST_F(SpaceTest, ReadersAndWritersGoOnWhileEntriesAreMoved) {
+  OpenWithLittleSlack();
+  constexpr int kKeys = 3'000;
+  std::atomic<int> writing = 2;
+  std::vector<std::thread> threads;
+  for (int writer = 0; writer < 2; ++writer) {
+    threads.emplace_back([&, writer] {
+      std::mt19937 random(static_cast<unsigned>(writer));
+      std::map<int, unsigned> versions;
+      for (unsigned i = 1; i <= 12'000; ++i) {
+        const int key = 2 * static_cast<int>(random() % kKeys) + writer;
+        const std::string name = fmt::format("{}", key);
+        if (const auto found = versions.find(key); found != versions.end()) {
+          const auto record = store_->Get(name, {});
+          ASSERT_OK(record);
+          ASSERT_EQ(record->value.text(), Pattern(4'096 + found->second % 3'000, found->second));
+        }
+        if (i % 3 == 0 && versions.erase(key) > 0) {
+          ASSERT_OK(store_->Delete(name));
+        } else {
+          ASSERT_OK(Put(name, Pattern(4'096 + i % 3'000, i)));
+          versions[key] = i;
+        }
+      }
+      for (const auto& [key, version] : versions) {
+        ASSERT_EQ(Value(fmt::format("{}", key)), Pattern(4'096 + version % 3'000, version));
+      }
+      --writing;
+    });
+  }
+  while (writing > 0) TidyUp();
+  for (std::thread& thread : threads) thread.join();
+  TidyUp();
+  EXPECT_GT(store_->moved_bytes(), 0u);
+  Close();
+  const auto report = LogStore::Check(path_, memory_);
+  ASSERT_OK(report);
+  EXPECT_EQ(report->damaged, 0u) << report->sentences.at(0);
+}
+
+// The index gives back in the background what deletions have left.
+TEST_F(SpaceTest, DeletedSmallValuesLeaveTheIndex) {
+  Open();
+  constexpr int kKeys = 200'000;
+  const std::string value = Pattern(1'500, 1);
+  for (int key = 0; key < kKeys; ++key) {
+    ASSERT_OK(store_->Put(fmt::format("{}", key), {{}, SharedBytes(value)}));
+  }
+  for (int key = 0; key < kKeys; ++key) {
+    if (key % 10 != 0) {
+      ASSERT_OK(store_->Delete(fmt::format("{}", key)));
+    }
+  }
+  const auto index_bytes = [&] {
+    uint64_t bytes = 0;
+    std::error_code vanished;
+    for (const auto& entry : fs::directory_iterator(path_ + "/index")) {
+      const uint64_t size = entry.file_size(vanished);
+      if (!vanished) bytes += size;
+    }
+    return bytes;
+  };
+  // 30 of 300 MB are live; 32 may stay dead, and the rest is the index's own.
+  constexpr uint64_t kBound = 100'000'000;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  EXPECT_GT(index_bytes(), kBound) << "this is too easy: nothing is left to do";
+  while (index_bytes() > kBound && std::chrono::steady_clock::now() < deadline) TidyUp();
+  EXPECT_LE(index_bytes(), kBound);
+}
+
 TEST_F(LogStoreTest, EveryFlippedBitOfAnEntryIsFoundInThatRecordOnly) {
   Open();
   ASSERT_OK(Put("before", Pattern(10'000, 1)));
