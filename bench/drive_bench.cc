@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -62,7 +63,9 @@ ProcessUse UseOf(int pid) {
   return use;
 }
 
-std::string Key(int64_t number) { return fmt::format("drive-bench/{}", number % kKeys); }
+std::string Key(int64_t number, int64_t keys = kKeys) {
+  return fmt::format("drive-bench/{}", number % keys);
+}
 
 // Keeps `window` operations going until the time is over, then waits for those that are.
 class Pump {
@@ -109,12 +112,13 @@ struct Load {
   int daemon = 0;  // its process, when it is on this machine
 };
 
-void Measure(Runtime& runtime, const Load& load, std::string_view name, Pump::Start start) {
+int64_t Measure(Runtime& runtime, const Load& load, std::string_view name, Pump::Start start) {
   Pump pump(runtime, std::move(start));
   const ProcessUse daemon_before = UseOf(load.daemon);
   const Time begin = runtime.Now();
   const double cpu_before = CpuSeconds();
-  const double operations = static_cast<double>(pump.Run(load.window, begin + load.length));
+  const int64_t done = pump.Run(load.window, begin + load.length);
+  const auto operations = static_cast<double>(done);
   const double cpu = CpuSeconds() - cpu_before;
   const double seconds = std::chrono::duration<double>(runtime.Now() - begin).count();
   const double gigabytes = operations * static_cast<double>(load.value_bytes) / 1e9;
@@ -129,6 +133,7 @@ void Measure(Runtime& runtime, const Load& load, std::string_view name, Pump::St
                (daemon.written_bytes - daemon_before.written_bytes) / gigabytes / 1e9);
   }
   fmt::print("\n");
+  return done;
 }
 
 void Run(const std::string& address, const Load& load) {
@@ -142,12 +147,13 @@ void Run(const std::string& address, const Load& load) {
   const SharedBytes value(std::move(buffer));
   const auto deadline = [&] { return runtime.Now() + kPatience; };
 
-  Measure(runtime, load, "put", [&](int64_t number, StatusCallback done) {
+  const int64_t put = Measure(runtime, load, "put", [&](int64_t number, StatusCallback done) {
     drive.Put({.key = Key(number), .value = value, .tag = tag}, deadline(), std::move(done));
   });
+  const int64_t keys = std::min<int64_t>(put, kKeys);
   for (const bool check : {false, true}) {
     Measure(runtime, load, check ? "get+c" : "get", [&](int64_t number, StatusCallback done) {
-      drive.Get(Key(number), {}, deadline(),
+      drive.Get(Key(number, keys), {}, deadline(),
                 [done = std::move(done), check](const Result<Record>& record) {
                   if (!record) return done(record.error());
                   if (check && record->tag != Writer().U32(Crc32c(record->value)).Take()) {
@@ -158,7 +164,7 @@ void Run(const std::string& address, const Load& load) {
     });
   }
   Measure(runtime, load, "head", [&](int64_t number, StatusCallback done) {
-    drive.Head(Key(number), deadline(), [done = std::move(done)](const Result<RecordHead>& head) {
+    drive.Head(Key(number, keys), deadline(), [done = std::move(done)](const Result<RecordHead>& head) {
       done(head ? Status() : head.error());
     });
   });

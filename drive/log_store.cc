@@ -155,19 +155,18 @@ uint64_t InlineFootprint(std::string_view key, std::string_view record) {
 
 }  // namespace
 
-struct LogStoreMemory::Parts {
-  std::shared_ptr<rocksdb::Cache> cache;
-  std::shared_ptr<rocksdb::WriteBufferManager> buffers;
+struct StoreResources::Parts {
+  const std::shared_ptr<rocksdb::Cache> cache;
+  const std::shared_ptr<rocksdb::WriteBufferManager> buffers;
+  std::mutex mutex;
+  std::map<dev_t, std::shared_ptr<CommitGroup>> groups;  // by file system; guarded by mutex
 };
 
-LogStoreMemory::LogStoreMemory(uint64_t block_cache_bytes, uint64_t write_buffer_bytes)
-    : parts_([&] {
-        auto cache = rocksdb::NewLRUCache(block_cache_bytes);
-        auto buffers = std::make_shared<rocksdb::WriteBufferManager>(write_buffer_bytes);
-        return std::make_unique<const Parts>(Parts{std::move(cache), std::move(buffers)});
-      }()) {}
+StoreResources::StoreResources(uint64_t block_cache_bytes, uint64_t write_buffer_bytes)
+    : parts_(new Parts{rocksdb::NewLRUCache(block_cache_bytes),
+                       std::make_shared<rocksdb::WriteBufferManager>(write_buffer_bytes)}) {}
 
-LogStoreMemory::~LogStoreMemory() = default;
+StoreResources::~StoreResources() = default;
 
 // One write to the index, and what it means for the log.
 struct LogStore::Change {
@@ -194,11 +193,13 @@ struct LogStore::Planned {
 };
 
 LogStore::LogStore(StoreDirectory directory, const LogStoreOptions& options)
-    : directory_(std::move(directory)), options_(options), files_(directory_.segments_path()) {}
+    : directory_(std::move(directory)), options_(options), files_(*options_.calls, directory_.segments_path()) {}
 
 LogStore::~LogStore() {
-  if (index_ == nullptr || cursor_.segment == 0) return;  // not opened to be written
+  if (group_ == nullptr) return;
   Status flushed = Flush();
+  group_->Leave(*this);
+  if (flushed.ok()) flushed = ReturnSpace();
   if (flushed.ok()) flushed = files_.Trim(cursor_.segment);
   if (!flushed.ok()) {
     Log(LogLevel::kError, "store not flushed at its end",
@@ -210,10 +211,11 @@ LogStore::~LogStore() {
 
 Result<std::unique_ptr<LogStore>> LogStore::OpenIndex(StoreDirectory directory,
                                                       const LogStoreOptions& options,
-                                                      const LogStoreMemory& memory,
+                                                      StoreResources& resources,
                                                       bool read_only) {
   std::unique_ptr<LogStore> store(new LogStore(std::move(directory), options));
-  rocksdb::Options index_options = IndexOptions(memory.parts_->cache, memory.parts_->buffers);
+  rocksdb::Options index_options = IndexOptions(resources.parts_->cache, resources.parts_->buffers);
+  if (options.index_env != nullptr) index_options.env = options.index_env;
   // A store that has a segment had an index. To make a new one then would be to forget every record.
   index_options.create_if_missing = !read_only && TRY(store->files_.List()).empty();
   const std::string path = store->directory_.index_path();
@@ -234,11 +236,16 @@ Result<std::unique_ptr<LogStore>> LogStore::OpenIndex(StoreDirectory directory,
 }
 
 Result<std::unique_ptr<LogStore>> LogStore::Open(const LogStoreOptions& options,
-                                                 const LogStoreMemory& memory) {
+                                                 StoreResources& resources) {
   StoreDirectory directory = TRY(StoreDirectory::Open(options.path, options.serial_number));
   std::unique_ptr<LogStore> store =
-      TRY(OpenIndex(std::move(directory), options, memory, /*read_only=*/false));
+      TRY(OpenIndex(std::move(directory), options, resources, /*read_only=*/false));
   TRY_CONTEXT(store->Recover(), "open the store in {}", options.path);
+  store->group_ = TRY(GroupOf(*store, resources));
+  store->group_->Join(*store);
+  // What a kill left in the kernel's hands becomes durable now, so that the next power loss has less to
+  // take and the next opening less to verify.
+  TRY(store->Flush());
   return store;
 }
 
@@ -250,13 +257,23 @@ Status LogStore::Recover() {
   TRY(FindCursor(durable));
   TRY(CutTails(durable));
   TRY(ReturnForgottenSpace());
-  // What a kill left in the kernel's hands becomes durable now, so that the next power loss has less to
-  // take and the next opening less to verify.
+  durable_ = durable;
   for (const auto& [number, segment] : segments_) {
     if (number >= durable.segment) dirty_.insert(number);
   }
   index_dirty_ = true;
-  return Flush();
+  return {};
+}
+
+Result<std::shared_ptr<CommitGroup>> LogStore::GroupOf(const LogStore& store,
+                                                       StoreResources& resources) {
+  const std::string& path = store.directory_.path();
+  struct stat about;
+  if (stat(path.c_str(), &about) != 0) return Fail(errno, "{}: {}", path, ErrnoText(errno));
+  const std::lock_guard lock(resources.parts_->mutex);
+  std::shared_ptr<CommitGroup>& group = resources.parts_->groups[about.st_dev];
+  if (group == nullptr) group = std::make_shared<CommitGroup>(*store.options_.calls, path);
+  return group;
 }
 
 Result<LogLocation> LogStore::LoadDurable() const {
@@ -571,9 +588,10 @@ Status LogStore::CheckSpace(uint64_t more) {
 Result<bool> LogStore::MakeRoom() {
   {
     const std::lock_guard lock(mutex_);
-    if (dead_bytes_ == 0) return false;
+    if (dead_.empty() && free_.empty()) return false;
   }
   TRY(Flush());
+  TRY(ReturnSpace());
   return true;
 }
 
@@ -795,108 +813,107 @@ Status LogStore::Delete(std::string_view key) {
 
 // ----------------------------------------------------------------------------------------- flushing
 
-// A round that is under way may have begun before our changes, so ours is the next one. Whoever finds
-// none under way runs it for everybody.
 Status LogStore::Flush() {
-  std::unique_lock lock(round_mutex_);
-  const uint64_t wanted = rounds_begun_ + 1;
-  while (rounds_finished_ < wanted) {
-    if (rounds_begun_ > rounds_finished_) {
-      round_finished_.wait(lock);
-      continue;
-    }
-    ++rounds_begun_;
-    lock.unlock();
-    Status status = RunRound();
-    lock.lock();
-    round_status_ = std::move(status);
-    rounds_finished_ = rounds_begun_;
-    round_finished_.notify_all();
-  }
-  return round_status_;
+  TRY(FailedState());
+  return group_->Flush(*this);
 }
 
-LogStore::Round LogStore::BeginRound() {
+bool LogStore::HasChanges() {
   const std::lock_guard lock(mutex_);
-  Round round;
-  round.segments = std::exchange(dirty_, {});
-  round.durable = in_flight_.empty() ? cursor_ : in_flight_.begin()->first;
-  round.dead = std::exchange(dead_, {});
+  return broken_.ok() && (!dirty_.empty() || !dead_.empty() || index_dirty_);
+}
+
+void LogStore::BeginRound() {
+  const std::lock_guard lock(mutex_);
+  round_ = {};
+  round_.segments = std::exchange(dirty_, {});
+  round_.durable = in_flight_.empty() ? cursor_ : in_flight_.begin()->first;
+  round_.durable_before = durable_;
+  round_.dead = std::exchange(dead_, {});
   // One that has an entry in flight is still written.
-  while (!full_.empty() && *full_.begin() < round.durable.segment) {
-    round.full.push_back(full_.extract(full_.begin()).value());
+  while (!full_.empty() && *full_.begin() < round_.durable.segment) {
+    round_.full.push_back(full_.extract(full_.begin()).value());
   }
-  // Those beyond the mark stay: they would be verified at opening.
-  const auto beyond = replacing_.lower_bound(round.durable);
-  round.replacing.assign(replacing_.begin(), beyond);
-  replacing_.erase(replacing_.begin(), beyond);
   index_dirty_ = false;
   unsynced_bytes_ = 0;
-  return round;
 }
 
-Status LogStore::RunRound() {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!broken_.ok()) return broken_;
-    const bool nothing_to_do = dirty_.empty() && dead_.empty() && !index_dirty_;
-    if (nothing_to_do) return {};
-  }
-  const Round round = BeginRound();
-  for (const uint32_t segment : round.segments) {
+// The log before the index: what the mark says of the log must be true whenever it can be read.
+Status LogStore::SyncRound() {
+  for (const uint32_t segment : round_.segments) {
     const Status synced = files_.Sync(segment);
     // A segment may have died and gone since it was written.
-    if (!synced.ok() && synced.code() != ENOENT) return BreakOn(synced);
+    if (!synced.ok() && synced.code() != ENOENT) return synced;
   }
+  return MarkDurable(round_.durable, /*sync=*/true);
+}
+
+// The index may get to the disk before the log does, so the mark may only say what is true already.
+Status LogStore::HandOverRound() { return MarkDurable(round_.durable_before, /*sync=*/false); }
+
+// What entries below the mark have replaced need not be kept any more. Those beyond it would be
+// verified at opening.
+Status LogStore::MarkDurable(LogLocation mark, bool sync) {
   rocksdb::WriteBatch batch;
-  batch.Put(DurableIndexKey(), EncodeDurable(round.durable));
-  for (const LogLocation& location : round.replacing) batch.Delete(PreviousIndexKey(location));
-  const uint64_t sequence = index_->GetLatestSequenceNumber();
-  rocksdb::WriteOptions synced;
-  synced.sync = true;
-  const rocksdb::Status written = index_->Write(synced, &batch);
-  if (!written.ok()) return BreakOn(FailWithIndex("sync the index", written));
-  const Status marked = directory_.WriteMark(sequence);
-  if (!marked.ok()) return BreakOn(marked);
+  batch.Put(DurableIndexKey(), EncodeDurable(mark));
   {
     const std::lock_guard lock(mutex_);
-    durable_ = round.durable;
+    const auto beyond = replacing_.lower_bound(mark);
+    for (auto each = replacing_.begin(); each != beyond; ++each) {
+      batch.Delete(PreviousIndexKey(*each));
+    }
+    replacing_.erase(replacing_.begin(), beyond);
   }
-  const Status returned = ReturnSpace(round);
-  if (!returned.ok()) {  // costs space, no safety
-    Log(LogLevel::kWarn, "space not given back",
-        {{"store", directory_.path()}, {"why", returned}});
-  }
+  round_.sequence = index_->GetLatestSequenceNumber();
+  rocksdb::WriteOptions options;
+  options.sync = sync;
+  const rocksdb::Status written = index_->Write(options, &batch);
+  if (!written.ok()) return FailWithIndex("sync the index", written);
   return {};
 }
 
-Status LogStore::ReturnSpace(const Round& round) {
-  Status first_failure;
-  for (const uint32_t segment : round.full) {
-    const Status trimmed = files_.Trim(segment);
-    if (first_failure.ok() && trimmed.code() != ENOENT) first_failure = trimmed;
+Status LogStore::EndRound(Status synced) {
+  if (synced.ok()) synced = directory_.WriteMark(round_.sequence);
+  if (!synced.ok()) return BreakOn(synced);
+  const std::lock_guard lock(mutex_);
+  durable_ = round_.durable;
+  trimmable_.insert(round_.full.begin(), round_.full.end());
+  for (const auto& [location, bytes] : round_.dead) dead_bytes_ -= bytes;
+  free_.merge(round_.dead);
+  return {};
+}
+
+// Costs time, which no flush waits for.
+Status LogStore::ReturnSpace() {
+  Ranges free;
+  std::set<uint32_t> full;
+  {
+    const std::lock_guard lock(mutex_);
+    free.swap(free_);
+    full.swap(trimmable_);
   }
-  std::set<uint32_t> changed(round.full.begin(), round.full.end());
+  Status first_failure;
+  const auto note = [&](const Status& status) {
+    // A segment may have gone meanwhile, and given everything back.
+    if (first_failure.ok() && status.code() != ENOENT) first_failure = status;
+  };
+  for (const uint32_t segment : full) note(files_.Trim(segment));
+  std::set<uint32_t> changed = std::move(full);
   LogLocation done_to;
-  uint64_t returned_bytes = 0;
-  for (const auto& [location, bytes] : round.dead) {
-    returned_bytes += bytes;
+  for (const auto& [location, bytes] : free) {
     changed.insert(location.segment);
     if (location < done_to) continue;  // in a gap that was given back already
     const Result<Gap> gap = GapAround(location);
-    Status returned = gap.has_value() ? files_.Punch(location.segment, gap->begin, gap->end)
-                                      : gap.error();
-    if (gap.has_value()) done_to = {location.segment, gap->end};
-    if (first_failure.ok()) first_failure = std::move(returned);
+    if (!gap.has_value()) {
+      note(gap.error());
+      continue;
+    }
+    note(files_.Punch(location.segment, gap->begin, gap->end));
+    done_to = {location.segment, gap->end};
   }
-  {
-    const std::lock_guard lock(mutex_);
-    dead_bytes_ -= returned_bytes;
-  }
-  const Status removed = RemoveDeadSegments();
-  if (first_failure.ok()) first_failure = removed;
-  const Status measured = MeasureSegments(changed);
-  return first_failure.ok() ? measured : first_failure;
+  note(RemoveDeadSegments());
+  note(MeasureSegments(changed));
+  return first_failure;
 }
 
 // The free space around a dead range: to the nearest entries that are needed, or may be. The order of
@@ -982,13 +999,19 @@ Status LogStore::MeasureSegments(const std::set<uint32_t>& segments) {
 
 Result<bool> LogStore::Tidy() {
   bool wants_flush = false;
+  bool has_free_space = false;
   {
     const std::lock_guard lock(mutex_);
     if (!broken_.ok()) return false;
     wants_flush = dead_bytes_ >= kDeadBytesToFlush || unsynced_bytes_ >= kUnsyncedBytesToFlush;
+    has_free_space = !free_.empty() || !trimmable_.empty();
   }
   if (wants_flush) {
     TRY(Flush());
+    return true;
+  }
+  if (has_free_space) {
+    TRY(ReturnSpace());
     return true;
   }
   if (TRY(PushDeletionsDown())) return true;
@@ -1064,6 +1087,7 @@ Result<bool> LogStore::Compact() {
     if (damaged) segments_[*segment].holds_damage = true;
   }
   TRY(Flush());
+  TRY(ReturnSpace());
   return true;
 }
 
@@ -1111,10 +1135,10 @@ void AddDamage(LogStore::CheckReport& report, std::string sentence) {
 }  // namespace
 
 Result<LogStore::CheckReport> LogStore::Check(const std::string& path,
-                                              const LogStoreMemory& memory) {
+                                              StoreResources& resources) {
   StoreDirectory directory = TRY(StoreDirectory::OpenExisting(path));
   const std::unique_ptr<LogStore> store =
-      TRY(OpenIndex(std::move(directory), {.path = path}, memory, /*read_only=*/true));
+      TRY(OpenIndex(std::move(directory), {.path = path}, resources, /*read_only=*/true));
   const LogLocation durable = TRY(store->LoadDurable());
   CheckReport report;
   const rocksdb::Status index = store->index_->VerifyChecksum();

@@ -7,7 +7,8 @@
 //   put      the entry into the log, then the index record. A kill between leaves bytes that nothing
 //            refers to; after it the kernel holds both.
 //   flush    the log's data, then the index's write-ahead log together with a mark: below it every
-//            entry that the index names survives power loss. Concurrent flushes share one round.
+//            entry that the index names survives power loss. Stores that share a file system sync all
+//            of it at once, with the mark of the round before: there is no order in such a sync.
 //   delete   the index record. The bytes of the entry are given back only after a flush, so that a
 //            deletion that power loss undoes finds its value again.
 //   apply    the entries of all changes into the log, and synced, then the index records in one write:
@@ -36,6 +37,8 @@
 #include <string_view>
 #include <vector>
 
+#include "drive/commit_group.h"
+#include "drive/file_calls.h"
 #include "drive/key_locks.h"
 #include "drive/log_entry.h"
 #include "drive/segment_files.h"
@@ -44,22 +47,24 @@
 
 namespace rocksdb {
 class DB;
+class Env;
 class WriteBatch;
 }  // namespace rocksdb
 
 namespace pinstripe {
 
-// Memory that all stores of a process share: the index's block cache and write buffers.
-class LogStoreMemory {
+// What all stores of a process share: memory for their indexes (block cache and write buffers), the
+// threads of RocksDB, and the commits of those that lie on one file system.
+class StoreResources {
  public:
-  explicit LogStoreMemory(uint64_t block_cache_bytes = 64 << 20,
+  explicit StoreResources(uint64_t block_cache_bytes = 64 << 20,
                           uint64_t write_buffer_bytes = 64 << 20);
-  ~LogStoreMemory();
+  ~StoreResources();
 
  private:
   friend class LogStore;
   struct Parts;
-  const std::unique_ptr<const Parts> parts_;
+  const std::unique_ptr<Parts> parts_;
 };
 
 struct LogStoreOptions {
@@ -72,15 +77,18 @@ struct LogStoreOptions {
   // Of the file system, in segments, that is neither used nor given back: so much, and a sixteenth of
   // what is used, is left alone. Beyond, Tidy() moves entries together.
   uint64_t slack_bytes = uint64_t{64} << 20;
+  // Seams for tests; both outlive the store.
+  FileCalls* calls = &FileCalls::Kernel();
+  rocksdb::Env* index_env = nullptr;  // null: RocksDB's own
 };
 
-class LogStore final : public Store {
+class LogStore final : public Store, private CommitGroup::Member {
  public:
   static constexpr uint32_t kLeastLoggedBytes = 4096;
 
   // Opens or makes the store. Failures as of StoreDirectory::Open; EBADMSG, EIO: the index is damaged.
   static Result<std::unique_ptr<LogStore>> Open(const LogStoreOptions& options,
-                                                const LogStoreMemory& memory);
+                                                StoreResources& resources);
 
   // Flushes, unless that fails.
   ~LogStore() override;
@@ -115,7 +123,7 @@ class LogStore final : public Store {
     static constexpr size_t kMaxSentences = 100;
   };
   // Reads everything and changes nothing. The store is closed (EBUSY otherwise).
-  static Result<CheckReport> Check(const std::string& path, const LogStoreMemory& memory);
+  static Result<CheckReport> Check(const std::string& path, StoreResources& resources);
 
  private:
   struct Segment {
@@ -130,10 +138,11 @@ class LogStore final : public Store {
   // One round of flushing: what was to be done when it began.
   struct Round {
     std::set<uint32_t> segments;
-    LogLocation durable;
+    LogLocation durable;            // where the log will be so
+    LogLocation durable_before;
     Ranges dead;
-    std::vector<uint32_t> full;          // segments that are not written any more
-    std::vector<LogLocation> replacing;  // what they have replaced need not be kept any more
+    std::vector<uint32_t> full;     // segments that are not written any more
+    uint64_t sequence = 0;          // of the index
   };
   struct Planned;
   struct Change;
@@ -141,7 +150,10 @@ class LogStore final : public Store {
   LogStore(StoreDirectory directory, const LogStoreOptions& options);
   static Result<std::unique_ptr<LogStore>> OpenIndex(StoreDirectory directory,
                                                      const LogStoreOptions& options,
-                                                     const LogStoreMemory& memory, bool read_only);
+                                                     StoreResources& resources, bool read_only);
+
+  static Result<std::shared_ptr<CommitGroup>> GroupOf(const LogStore& store,
+                                                      StoreResources& resources);
 
   // While opening, alone:
   Status Recover();
@@ -182,9 +194,13 @@ class LogStore final : public Store {
   Status BreakOn(const Status& status);
 
   // Flushing:
-  Status RunRound();
-  Round BeginRound();
-  Status ReturnSpace(const Round& round);
+  bool HasChanges() override;
+  void BeginRound() override;
+  Status SyncRound() override;
+  Status HandOverRound() override;
+  Status EndRound(Status synced) override;
+  Status MarkDurable(LogLocation mark, bool sync);
+  Status ReturnSpace();
   struct Gap {
     uint64_t begin = 0;
     uint64_t end = 0;
@@ -202,6 +218,7 @@ class LogStore final : public Store {
   StoreDirectory directory_;
   const LogStoreOptions options_;
   SegmentFiles files_;
+  std::shared_ptr<CommitGroup> group_;  // null: not to be written
   std::unique_ptr<rocksdb::DB> index_;
   uint64_t torn_entries_ = 0;
 
@@ -218,22 +235,20 @@ class LogStore final : public Store {
   Ranges in_flight_;                            // not in the index yet; guarded by mutex_
   Ranges dying_;                                // about to leave the index; guarded by mutex_
   Ranges dead_;                                 // have left it since the last round; guarded by mutex_
+  Ranges free_;                                 // and that is durable; guarded by mutex_
   std::set<LogLocation> replacing_;             // entries with a previous record; guarded by mutex_
   std::set<uint32_t> dirty_;                    // segments with data to sync; guarded by mutex_
-  std::set<uint32_t> full_;                     // segments to be trimmed; guarded by mutex_
+  std::set<uint32_t> full_;                     // segments that ended; guarded by mutex_
+  std::set<uint32_t> trimmable_;                // and that nobody writes; guarded by mutex_
   bool index_dirty_ = false;                    // guarded by mutex_
   uint64_t unsynced_bytes_ = 0;                 // guarded by mutex_
   uint64_t live_bytes_ = 0;                     // of the log; guarded by mutex_
-  uint64_t dead_bytes_ = 0;                     // not given back yet; guarded by mutex_
+  uint64_t dead_bytes_ = 0;                     // in dead_; guarded by mutex_
   uint64_t inline_bytes_ = 0;                   // guarded by mutex_
   uint64_t inline_dead_bytes_ = 0;              // since deletions were pushed down; guarded by mutex_
   Status broken_;                               // guarded by mutex_
 
-  std::mutex round_mutex_;
-  std::condition_variable round_finished_;
-  uint64_t rounds_begun_ = 0;                   // guarded by round_mutex_
-  uint64_t rounds_finished_ = 0;                // guarded by round_mutex_
-  Status round_status_;                         // of the last finished round; guarded by round_mutex_
+  Round round_;  // that is under way; of the thread that runs it
 };
 
 }  // namespace pinstripe

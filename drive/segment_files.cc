@@ -60,10 +60,10 @@ Result<std::vector<uint32_t>> SegmentFiles::List() const {
 }
 
 Status SegmentFiles::Create(uint32_t segment) {
-  const int fd = open(PathOf(segment).c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
+  const int fd = calls_.Create(PathOf(segment));
   if (fd < 0) return Fault("create", segment);
   auto file = std::make_shared<File>(fd);
-  TRY(SyncDirectory(directory_));
+  TRY(calls_.SyncDirectory(directory_));
   const std::lock_guard lock(mutex_);
   open_[segment] = std::move(file);
   return {};
@@ -74,7 +74,7 @@ Status SegmentFiles::Remove(uint32_t segment) {
     const std::lock_guard lock(mutex_);
     open_.erase(segment);
   }
-  if (unlink(PathOf(segment).c_str()) != 0) return Fault("remove", segment);
+  if (calls_.Unlink(PathOf(segment)) != 0) return Fault("remove", segment);
   return {};
 }
 
@@ -83,7 +83,7 @@ Result<SegmentFiles::OpenFile> SegmentFiles::Open(uint32_t segment) {
     const std::lock_guard lock(mutex_);
     if (const auto found = open_.find(segment); found != open_.end()) return found->second;
   }
-  const int fd = open(PathOf(segment).c_str(), O_RDWR | O_CLOEXEC);
+  const int fd = calls_.Open(PathOf(segment));
   if (fd < 0) return Fault("open", segment);
   auto file = std::make_shared<File>(fd);
   const std::lock_guard lock(mutex_);
@@ -109,7 +109,7 @@ Result<uint64_t> SegmentFiles::AllocatedBytes(uint32_t segment) {
 
 Status SegmentFiles::Truncate(uint32_t segment, uint64_t size) {
   const OpenFile file = TRY(Open(segment));
-  if (ftruncate(file->fd.get(), static_cast<off_t>(size)) != 0) return Fault("truncate", segment);
+  if (calls_.Truncate(file->fd.get(), size) != 0) return Fault("truncate", segment);
   return {};
 }
 
@@ -118,7 +118,8 @@ Status SegmentFiles::Trim(uint32_t segment) {
   file->asked_to = 0;
   struct stat about;
   if (fstat(file->fd.get(), &about) != 0) return Fault("look at", segment);
-  if (ftruncate(file->fd.get(), about.st_size) != 0) return Fault("truncate", segment);
+  const auto size = static_cast<uint64_t>(about.st_size);
+  if (calls_.Truncate(file->fd.get(), size) != 0) return Fault("truncate", segment);
   return {};
 }
 
@@ -140,8 +141,8 @@ Status SegmentFiles::Write(uint32_t segment, uint64_t offset, std::span<iovec> p
   for (const iovec& piece : pieces) end += piece.iov_len;
   AskAhead(*file, offset, end);
   for (pieces = Advance(pieces, 0); !pieces.empty();) {
-    const ssize_t wrote = pwritev(file->fd.get(), pieces.data(), static_cast<int>(pieces.size()),
-                                  static_cast<off_t>(offset));
+    const ssize_t wrote = calls_.Write(file->fd.get(), pieces.data(),
+                                       static_cast<int>(pieces.size()), offset);
     if (wrote < 0 && errno == EINTR) continue;
     if (wrote < 0) return Fault("write", segment);
     offset += static_cast<uint64_t>(wrote);
@@ -166,7 +167,7 @@ Status SegmentFiles::Read(uint32_t segment, uint64_t offset, std::span<iovec> pi
 
 Status SegmentFiles::Sync(uint32_t segment) {
   const OpenFile file = TRY(Open(segment));
-  if (fdatasync(file->fd.get()) != 0) return Fault("sync", segment);
+  if (calls_.Sync(file->fd.get()) != 0) return Fault("sync", segment);
   return {};
 }
 
@@ -175,8 +176,7 @@ Status SegmentFiles::Punch(uint32_t segment, uint64_t begin, uint64_t end) {
   end = end / kPage * kPage;
   if (begin >= end) return {};
   const OpenFile file = TRY(Open(segment));
-  const int failed = fallocate(file->fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                               static_cast<off_t>(begin), static_cast<off_t>(end - begin));
+  const int failed = calls_.Punch(file->fd.get(), begin, end);
   if (failed == 0 || errno == EOPNOTSUPP) return {};
   return Fault("give space back in", segment);
 }

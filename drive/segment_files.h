@@ -22,13 +22,16 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "drive/file_calls.h"
 #include "drive/io_loop.h"
 
 namespace pinstripe {
 
 class SegmentFiles {
  public:
-  explicit SegmentFiles(std::string directory) : directory_(std::move(directory)) {}
+  // `calls` outlives it.
+  SegmentFiles(FileCalls& calls, std::string directory)
+      : calls_(calls), directory_(std::move(directory)) {}
 
   std::string PathOf(uint32_t segment) const;
   Result<std::vector<uint32_t>> List() const;  // ascending
@@ -68,6 +71,7 @@ class SegmentFiles {
   static void AskAhead(File& file, uint64_t begin, uint64_t end);
   Failed Fault(const char* what, uint32_t segment) const;
 
+  FileCalls& calls_;
   const std::string directory_;
   std::mutex mutex_;
   std::map<uint32_t, OpenFile> open_;  // guarded by mutex_

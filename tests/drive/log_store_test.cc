@@ -33,11 +33,19 @@ class LogStoreTest : public testing::Test {
     return {.path = path_, .segment_bytes = 4 << 20, .reserve_bytes = 0};
   }
   void Open() {
-    auto opened = LogStore::Open(Options(), memory_);
+    auto opened = LogStore::Open(Options(), resources_);
     ASSERT_OK(opened);
     store_ = *std::move(opened);
   }
   void Close() { store_.reset(); }
+  void TidyUp() {
+    ASSERT_OK(store_->Flush());
+    while (true) {
+      const auto more = store_->Tidy();
+      ASSERT_OK(more);
+      if (!*more) return;
+    }
+  }
 
   Status Put(std::string_view key, std::string value, std::string version = "") {
     return store_->Put(key, {{.version = std::move(version)}, SharedBytes(std::move(value))});
@@ -65,7 +73,7 @@ class LogStoreTest : public testing::Test {
 
   TemporaryDirectory directory_;
   std::string path_ = directory_ / "store";
-  LogStoreMemory memory_;
+  StoreResources resources_;
   std::unique_ptr<LogStore> store_;
 };
 
@@ -97,19 +105,19 @@ TEST_F(LogStoreTest, ADeviceKeepsItsIdentity) {
   Close();
   LogStoreOptions other = Options();
   other.serial_number = "other";
-  EXPECT_FAILS(LogStore::Open(other, memory_), EINVAL);
+  EXPECT_FAILS(LogStore::Open(other, resources_), EINVAL);
 }
 
 TEST_F(LogStoreTest, IsOpenedByOneAtATime) {
   Open();
-  EXPECT_FAILS(LogStore::Open(Options(), memory_), EBUSY);
-  EXPECT_FAILS(LogStore::Check(path_, memory_), EBUSY);
+  EXPECT_FAILS(LogStore::Open(Options(), resources_), EBUSY);
+  EXPECT_FAILS(LogStore::Check(path_, resources_), EBUSY);
 }
 
 TEST_F(LogStoreTest, DoesNotMoveIntoADirectoryOfSomebodyElse) {
   fs::create_directories(path_);
   std::ofstream(path_ + "/letter") << "dear";
-  EXPECT_FAILS(LogStore::Open(Options(), memory_), ENOTEMPTY);
+  EXPECT_FAILS(LogStore::Open(Options(), resources_), ENOTEMPTY);
 }
 
 TEST_F(LogStoreTest, ANewerFormatIsRefused) {
@@ -120,14 +128,14 @@ TEST_F(LogStoreTest, ANewerFormatIsRefused) {
   stream.seekp(16 + 3);
   stream.put(3);
   stream.close();
-  EXPECT_FAILS(LogStore::Open(Options(), memory_), ENOTSUP);
+  EXPECT_FAILS(LogStore::Open(Options(), resources_), ENOTSUP);
 }
 
 TEST_F(LogStoreTest, ADamagedSuperblockIsRefused) {
   Open();
   Close();
   FlipBit(path_ + "/superblock", 22);
-  EXPECT_FAILS(LogStore::Open(Options(), memory_), EBADMSG);
+  EXPECT_FAILS(LogStore::Open(Options(), resources_), EBADMSG);
 }
 
 TEST_F(LogStoreTest, AStoreThatLostItsIndexIsNotTakenForANewOne) {
@@ -135,7 +143,7 @@ TEST_F(LogStoreTest, AStoreThatLostItsIndexIsNotTakenForANewOne) {
   Close();
   fs::remove_all(path_ + "/index");
   fs::create_directory(path_ + "/index");
-  const auto opened = LogStore::Open(Options(), memory_);
+  const auto opened = LogStore::Open(Options(), resources_);
   EXPECT_FALSE(opened.has_value());
 }
 
@@ -147,12 +155,12 @@ TEST_F(LogStoreTest, SpaceOfDeletedValuesGoesBackToTheFileSystem) {
   const size_t segments = Segments().size();
   // Every second one: no segment dies, every one gets holes.
   for (int i = 0; i < 32; i += 2) ASSERT_OK(store_->Delete(fmt::format("{}", i)));
-  ASSERT_OK(store_->Flush());
+  TidyUp();
   EXPECT_EQ(Segments().size(), segments);
   EXPECT_LE(AllocatedBytes(), 16u * 520'000);
   for (int i = 1; i < 32; i += 2) EXPECT_EQ(Value(fmt::format("{}", i)), Pattern(500'000, 1));
   for (int i = 1; i < 32; i += 2) ASSERT_OK(store_->Delete(fmt::format("{}", i)));
-  ASSERT_OK(store_->Flush());
+  TidyUp();
   EXPECT_EQ(Segments().size(), 1u);  // the one that is written to
 }
 
@@ -162,7 +170,7 @@ TEST_F(LogStoreTest, SpaceThatWasAskedForAheadGoesBackWithEverySegment) {
   ASSERT_OK(Put("first", Pattern(100'000, 1)));
   EXPECT_GE(AllocatedBytes(), 1u << 20);
   for (int i = 0; i < 20; ++i) ASSERT_OK(Put(fmt::format("{}", i), Pattern(500'000, 1)));
-  ASSERT_OK(store_->Flush());
+  TidyUp();
   ASSERT_EQ(Segments().size(), 3u);
   uint64_t full = 0;
   for (const fs::path& segment : {Segments().at(0), Segments().at(1)}) {
@@ -174,6 +182,52 @@ TEST_F(LogStoreTest, SpaceThatWasAskedForAheadGoesBackWithEverySegment) {
   EXPECT_GT(full, 7u << 20);
   Close();
   EXPECT_LE(AllocatedBytes(), 20u * 500'000 + 100'000 + 50'000);
+}
+
+// Counts what is synced.
+class CountingCalls final : public FileCalls {
+ public:
+  int Sync(int fd) override {
+    ++files;
+    return FileCalls::Sync(fd);
+  }
+  Status SyncFileSystem(const std::string& path) override {
+    ++file_systems;
+    return FileCalls::SyncFileSystem(path);
+  }
+  std::atomic<int> files = 0;
+  std::atomic<int> file_systems = 0;
+};
+
+TEST(SharedCommit, AFlushOfManyStoresOfAFileSystemIsOneSync) {
+  constexpr int kStores = 36;
+  const TemporaryDirectory directory;
+  CountingCalls calls;
+  StoreResources resources;
+  std::vector<std::unique_ptr<LogStore>> stores;
+  for (int i = 0; i < kStores; ++i) {
+    auto opened = LogStore::Open(
+        {.path = directory / fmt::format("{}", i), .reserve_bytes = 0, .calls = &calls}, resources);
+    ASSERT_OK(opened);
+    stores.push_back(*std::move(opened));
+  }
+  for (int round = 0; round < 3; ++round) {
+    for (auto& store : stores) {
+      ASSERT_OK(store->Put("key", {{}, SharedBytes(Pattern(10'000, 1))}));
+    }
+    calls.files = calls.file_systems = 0;
+    std::vector<std::thread> flushes;
+    for (auto& store : stores) flushes.emplace_back([&store] { EXPECT_OK(store->Flush()); });
+    for (std::thread& flush : flushes) flush.join();
+    EXPECT_EQ(calls.file_systems, 1);
+    EXPECT_EQ(calls.files, 0);
+  }
+  // One store alone does not wait for what others write to the file system.
+  ASSERT_OK(stores[0]->Put("key", {{}, SharedBytes(Pattern(10'000, 2))}));
+  calls.files = calls.file_systems = 0;
+  ASSERT_OK(stores[0]->Flush());
+  EXPECT_EQ(calls.file_systems, 0);
+  EXPECT_EQ(calls.files, 1);
 }
 
 TEST_F(LogStoreTest, SmallEntriesLeaveNothingBehindBetweenThem) {
@@ -201,7 +255,7 @@ class SpaceTest : public LogStoreTest {
   void OpenWithLittleSlack() {
     LogStoreOptions options = Options();
     options.slack_bytes = kSlack;
-    auto opened = LogStore::Open(options, memory_);
+    auto opened = LogStore::Open(options, resources_);
     ASSERT_OK(opened);
     store_ = *std::move(opened);
   }
@@ -214,14 +268,6 @@ class SpaceTest : public LogStoreTest {
     if (sizes_[key] == 0) return;
     ASSERT_OK(store_->Delete(fmt::format("{}", key)));
     live_ -= std::exchange(sizes_[key], 0);
-  }
-  void TidyUp() {
-    ASSERT_OK(store_->Flush());
-    while (true) {
-      const auto more = store_->Tidy();
-      ASSERT_OK(more);
-      if (!*more) return;
-    }
   }
   uint64_t Bound() const { return live_ + live_ / 10 + kSlack + kAhead + kSegment; }
 
@@ -260,7 +306,7 @@ TEST_F(SpaceTest, SmallDeletesAndRewritesLeaveNoMoreThanATenthBehind) {
     ASSERT_EQ(Value(fmt::format("{}", key)), Pattern(size, static_cast<unsigned>(size)));
   }
   Close();
-  const auto report = LogStore::Check(path_, memory_);
+  const auto report = LogStore::Check(path_, resources_);
   ASSERT_OK(report);
   EXPECT_EQ(report->damaged, 0u) << report->sentences.at(0);
 }
@@ -312,7 +358,7 @@ TEST_F(SpaceTest, ReadersAndWritersGoOnWhileEntriesAreMoved) {
   TidyUp();
   EXPECT_GT(store_->moved_bytes(), 0u);
   Close();
-  const auto report = LogStore::Check(path_, memory_);
+  const auto report = LogStore::Check(path_, resources_);
   ASSERT_OK(report);
   EXPECT_EQ(report->damaged, 0u) << report->sentences.at(0);
 }
@@ -394,12 +440,12 @@ TEST_F(LogStoreTest, CheckFindsDamageAndNothingElse) {
   }
   for (int i = 0; i < 20; i += 3) ASSERT_OK(store_->Delete(fmt::format("large {}", i)));
   Close();
-  auto report = LogStore::Check(path_, memory_);
+  auto report = LogStore::Check(path_, resources_);
   ASSERT_OK(report);
   EXPECT_EQ(report->damaged, 0u) << report->sentences.at(0);
   EXPECT_EQ(report->records, 33u);
   FlipBit(Segments().at(0), 150'000);
-  report = LogStore::Check(path_, memory_);
+  report = LogStore::Check(path_, resources_);
   ASSERT_OK(report);
   EXPECT_EQ(report->damaged, 1u);
   EXPECT_EQ(report->sentences.size(), 1u);
@@ -449,7 +495,7 @@ TEST_F(LogStoreTest, ReadersSeeWholeRecordsWhateverIsGivenBackMeanwhile) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_GT(seen, 0u);
   Close();
-  const auto report = LogStore::Check(path_, memory_);
+  const auto report = LogStore::Check(path_, resources_);
   ASSERT_OK(report);
   EXPECT_EQ(report->damaged, 0u) << report->sentences.at(0);
 }
@@ -600,10 +646,10 @@ const std::map<std::string, std::function<void(LogStore&, const std::string& arg
 TEST(StoreScript, Runs) {
   const char* script = getenv(kScriptVariable);
   if (script == nullptr) GTEST_SKIP() << "runs only as the other process of the tests below";
-  LogStoreMemory memory;
+  StoreResources resources;
   const auto opened =
       LogStore::Open({.path = getenv(kPathVariable), .segment_bytes = 4 << 20, .reserve_bytes = 0},
-                     memory);
+                     resources);
   ASSERT_OK(opened);
   kScripts.at(script)(**opened, getenv(kArgumentVariable));
   _exit(HasFailure() ? 1 : 0);  // as if killed: nothing is closed
@@ -644,7 +690,7 @@ class BitRotTest : public PowerLossTest {
   Outcome ReadAllIn(const std::string& path) {
     LogStoreOptions options = Options();
     options.path = path;
-    const auto opened = LogStore::Open(options, memory_);
+    const auto opened = LogStore::Open(options, resources_);
     if (!opened.has_value()) {
       EXPECT_NE(opened.error().code(), ENOENT);
       return Outcome::kNotOpened;
@@ -701,7 +747,7 @@ class BitRotTest : public PowerLossTest {
         fs::remove_all(copy);
         fs::copy(master, copy, fs::copy_options::recursive);
         FlipBit(copy + "/" + name, bit / 8, 1 << bit % 8);
-        const auto report = LogStore::Check(copy, memory_);
+        const auto report = LogStore::Check(copy, resources_);
         const Outcome outcome = ReadAllIn(copy);
         ++outcomes[outcome];
         if (outcome != Outcome::kHarmless) {
@@ -756,7 +802,7 @@ TEST_F(PowerLossTest, ATornTailIsCutAtWhateverByteItTore) {
     Open();
     EXPECT_EQ(Value("next"), Pattern(9'000, 3));
     Close();
-    const auto report = LogStore::Check(path_, memory_);
+    const auto report = LogStore::Check(path_, resources_);
     ASSERT_OK(report);
     EXPECT_EQ(report->damaged, 0u);
   }
@@ -788,7 +834,7 @@ TEST_F(PowerLossTest, AReplacementThatIsLostBringsBackWhatWasFlushed) {
       Open();
       const std::string found = Value("key");
       Close();
-      const auto report = LogStore::Check(path_, memory_);
+      const auto report = LogStore::Check(path_, resources_);
       EXPECT_OK(report);
       EXPECT_EQ(report->damaged, 0u) << report->sentences.at(0);
       return found;
@@ -853,7 +899,7 @@ TEST_F(PowerLossTest, ChangesThatAreAppliedTogetherAreLostTogetherOrNot) {
     Open();
     ++seen[AppliedNumber(*store_)];
     Close();
-    const auto report = LogStore::Check(path_, memory_);
+    const auto report = LogStore::Check(path_, resources_);
     ASSERT_OK(report);
     EXPECT_EQ(report->damaged, 0u) << report->sentences.at(0);
   }
@@ -933,7 +979,7 @@ TEST_F(KillTest, WhatWasAcknowledgedSurvivesAKill) {
     Compare();
     Close();
   }
-  const auto report = LogStore::Check(path_, memory_);
+  const auto report = LogStore::Check(path_, resources_);
   ASSERT_OK(report);
   EXPECT_EQ(report->damaged, 0u) << report->sentences.at(0);
 }
@@ -949,7 +995,7 @@ TEST_F(KillTest, ChangesThatAreAppliedTogetherSurviveAKillTogether) {
     first_version_ = number + 1;
     Close();
   }
-  const auto report = LogStore::Check(path_, memory_);
+  const auto report = LogStore::Check(path_, resources_);
   ASSERT_OK(report);
   EXPECT_EQ(report->damaged, 0u) << report->sentences.at(0);
 }

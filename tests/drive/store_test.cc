@@ -44,7 +44,7 @@ class LogUnderTest final : public StoreUnderTest {
                                   .capacity_bytes = capacity_,
                                   .segment_bytes = 1 << 20,  // so that there are many
                                   .reserve_bytes = 0},
-                                 memory_);
+                                 resources_);
     ASSERT_OK(opened);
     store_ = *std::move(opened);
   }
@@ -52,7 +52,7 @@ class LogUnderTest final : public StoreUnderTest {
  private:
   const uint64_t capacity_;
   TemporaryDirectory directory_;
-  LogStoreMemory memory_;
+  StoreResources resources_;
   std::unique_ptr<LogStore> store_;
 };
 

@@ -1,0 +1,67 @@
+#include "drive/commit_group.h"
+
+#include <utility>
+#include <vector>
+
+namespace pinstripe {
+
+void CommitGroup::Join(Member& member) {
+  const std::lock_guard lock(mutex_);
+  members_.emplace(&member, Status());
+}
+
+void CommitGroup::Leave(Member& member) {
+  std::unique_lock lock(mutex_);
+  round_finished_.wait(lock, [this] { return begun_ == finished_; });
+  members_.erase(&member);
+}
+
+// A round that is under way may have begun before our changes; whether it has taken them along the
+// member knows. Whoever needs one and finds none under way runs it for everybody.
+Status CommitGroup::Flush(Member& member) {
+  std::unique_lock lock(mutex_);
+  const uint64_t wanted = begun_ + (member.HasChanges() ? 1 : 0);
+  while (finished_ < wanted) {
+    if (begun_ > finished_) {
+      round_finished_.wait(lock);
+      continue;
+    }
+    ++begun_;
+    Statuses statuses = members_;
+    lock.unlock();
+    RunRound(statuses);
+    lock.lock();
+    for (auto& [each, status] : statuses) {
+      if (const auto found = members_.find(each); found != members_.end()) {
+        found->second = std::move(status);
+      }
+    }
+    finished_ = begun_;
+    round_finished_.notify_all();
+  }
+  return members_.at(&member);
+}
+
+// Nobody leaves meanwhile.
+void CommitGroup::RunRound(Statuses& statuses) {
+  std::vector<Member*> members;
+  for (const auto& [member, status] : statuses) {
+    if (!member->HasChanges()) continue;
+    member->BeginRound();
+    members.push_back(member);
+  }
+  if (members.empty()) return;
+  if (members.size() == 1) {
+    statuses[members[0]] = members[0]->EndRound(members[0]->SyncRound());
+    return;
+  }
+  std::map<Member*, Status> handed_over;
+  for (Member* member : members) handed_over[member] = member->HandOverRound();
+  const Status synced = calls_.SyncFileSystem(path_);
+  for (Member* member : members) {
+    Status& status = handed_over[member];
+    statuses[member] = member->EndRound(status.ok() ? synced : std::move(status));
+  }
+}
+
+}  // namespace pinstripe
