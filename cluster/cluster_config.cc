@@ -205,7 +205,20 @@ StripeLayout ReadLayout(ConfigTable& table) {
   return layout;
 }
 
-DriveConfig ReadDrive(ConfigTable& table) {
+// `fallback` is what the whole cluster has. Paths are taken from where the configuration is.
+std::optional<DriveTls> ReadTls(ConfigTable& table, const std::optional<DriveTls>& fallback,
+                                const std::string& config_file) {
+  const bool on = table.Flag("tls", fallback.has_value());
+  if (!on && table.Has("ca")) table.Refuse("ca", "ca is for tls = true");
+  DriveTls tls = fallback.value_or(DriveTls());
+  if (table.Has("ca")) {
+    tls.ca_file = (std::filesystem::path(config_file).parent_path() / table.Text("ca")).string();
+  }
+  return on ? std::optional(std::move(tls)) : std::nullopt;
+}
+
+DriveConfig ReadDrive(ConfigTable& table, const std::optional<DriveTls>& cluster_tls,
+                      const std::string& config_file) {
   DriveConfig drive;
   drive.id = static_cast<DriveId>(table.Integer("id", std::nullopt, 1, UINT16_MAX));
   if (table.Has("addresses")) {
@@ -216,6 +229,7 @@ DriveConfig ReadDrive(ConfigTable& table) {
   }
   drive.domain = table.Text("domain", "");
   drive.weight = static_cast<uint32_t>(table.Integer("weight", drive.weight, 1, kMaxWeight));
+  drive.tls = ReadTls(table, cluster_tls, config_file);
   return drive;
 }
 
@@ -256,6 +270,7 @@ Result<ClusterConfig> ClusterConfig::Load(const std::string& path) {
   ConfigTable cluster = root.Table("cluster");
   config.name = cluster.Text("name");
   const std::string credentials = cluster.Text("credentials", "credentials.toml");
+  const std::optional<DriveTls> tls = ReadTls(cluster, std::nullopt, path);
 
   ConfigTable layout = root.Table("layout");
   config.layout = ReadLayout(layout);
@@ -281,7 +296,9 @@ Result<ClusterConfig> ClusterConfig::Load(const std::string& path) {
                  fmt::format("close is '{}', but must be \"commit\" or \"durable\"", close));
   }
 
-  for (ConfigTable& table : root.Tables("drive")) config.drives.push_back(ReadDrive(table));
+  for (ConfigTable& table : root.Tables("drive")) {
+    config.drives.push_back(ReadDrive(table, tls, path));
+  }
   if (config.drives.size() > kMaxDrives) {
     root.Refuse("drive", fmt::format("more than {} drives are listed", kMaxDrives));
   }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,11 +21,16 @@ struct DriveCredentials {
   std::string key = "asdfasdf";  // the Kinetic factory default
 };
 
+struct DriveTls {
+  std::string ca_file;  // whose certificates are believed; empty: any certificate is accepted
+};
+
 struct DriveConfig {
   DriveId id = 0;
   std::vector<std::string> addresses;  // "host:port", tried in turn
   std::string domain;
   uint32_t weight = 100;
+  std::optional<DriveTls> tls;  // none: without TLS
   DriveCredentials credentials;
 };
 

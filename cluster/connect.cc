@@ -5,6 +5,7 @@
 #include "base/try.h"
 #include "drive/kinetic_drive.h"
 #include "drive/kinetic_io.h"
+#include "drive/tls.h"
 
 namespace pinstripe {
 
@@ -16,6 +17,9 @@ DriveFactory KineticDriveFactory(KineticIo& io, Duration connect_timeout) {
     options.addresses = config.addresses;
     options.identity = config.credentials.identity;
     options.key = config.credentials.key;
+    if (config.tls) {
+      options.tls = TRY_CONTEXT(TlsClient::Create(config.tls->ca_file), "drive {}", config.id);
+    }
     options.identity_key = std::move(identity_key);
     options.check_identity = std::move(check);
     options.connect_timeout = connect_timeout;

@@ -24,18 +24,58 @@ std::string Beside(const std::string& config_file, const std::string& path) {
   return (std::filesystem::path(config_file).parent_path() / path).lexically_normal().string();
 }
 
+std::optional<uint16_t> ReadPort(ConfigTable& table, const std::string& key) {
+  if (!table.Has(key)) return std::nullopt;
+  return static_cast<uint16_t>(table.Integer(key, std::nullopt, 0, UINT16_MAX));
+}
+
+// Those with a number of their own, by the names of their options.
+std::vector<std::pair<std::string, uint16_t>> Ports(const ServedDrive& drive) {
+  std::vector<std::pair<std::string, uint16_t>> ports;
+  if (drive.port.value_or(0) != 0) ports.emplace_back("port", *drive.port);
+  if (drive.tls_port.value_or(0) != 0) ports.emplace_back("tls_port", *drive.tls_port);
+  return ports;
+}
+
+std::optional<TlsFiles> ReadTls(const std::string& config_file, ConfigTable& table) {
+  const bool certificate = table.Has("tls_certificate");
+  if (certificate != table.Has("tls_key")) {
+    table.Refuse(certificate ? "tls_certificate" : "tls_key",
+                 "tls_certificate and tls_key are given together");
+  }
+  if (!certificate) return std::nullopt;
+  return TlsFiles{.certificate = Beside(config_file, table.Text("tls_certificate")),
+                  .key = Beside(config_file, table.Text("tls_key"))};
+}
+
 void ReadDrive(const std::string& config_file, ConfigTable& table, DaemonConfig& config) {
   ServedDrive drive;
   drive.path = Beside(config_file, table.Text("path"));
-  drive.port = static_cast<uint16_t>(table.Integer("port", std::nullopt, 0, UINT16_MAX));
+  drive.port = ReadPort(table, "port");
+  drive.tls_port = ReadPort(table, "tls_port");
+  if (!drive.port && !drive.tls_port) {
+    table.Refuse("path", "the drive needs a port, a tls_port, or both");
+  }
+  if (drive.port && drive.port != 0 && drive.port == drive.tls_port) {
+    table.Refuse("tls_port", fmt::format("port {} is used twice", *drive.port));
+  }
+  if (drive.tls_port && !config.tls) {
+    table.Refuse(
+        "tls_port",
+        "TLS needs a certificate and its key: give tls_certificate and tls_key in [daemon]. "
+        "`openssl req -x509 -newkey rsa:2048 -nodes -days 3650 -subj /CN=$(hostname) "
+        "-addext subjectAltName=DNS:$(hostname) -keyout tls.key -out tls.crt` makes both");
+  }
   drive.capacity_bytes = table.ByteCount("capacity", 0, uint64_t{16} << 20, uint64_t{1} << 60);
   drive.serial_number = table.Text("serial", "");
   for (const ServedDrive& other : config.drives) {
     if (other.path == drive.path) {
       table.Refuse("path", fmt::format("{} is served twice", drive.path));
     }
-    if (other.port == drive.port && drive.port != 0) {
-      table.Refuse("port", fmt::format("port {} is used twice", drive.port));
+    for (const auto& [key, port] : Ports(drive)) {
+      for (const auto& [other_key, other_port] : Ports(other)) {
+        if (port == other_port) table.Refuse(key, fmt::format("port {} is used twice", port));
+      }
     }
   }
   config.drives.push_back(std::move(drive));
@@ -131,6 +171,7 @@ Result<DaemonConfig> DaemonConfig::Load(const std::string& path) {
   config.workers = static_cast<int>(daemon.Integer("workers", config.workers, 1, 256));
   config.flushers = static_cast<int>(daemon.Integer("flushers", config.flushers, 1, 256));
   const std::string credentials = daemon.Text("credentials", "");
+  config.tls = ReadTls(path, daemon);
   for (ConfigTable& table : root.Tables("drive")) ReadDrive(path, table, config);
   TRY(file.Finish());
   if (config.drives.empty()) return Fail(EINVAL, "{}: no [[drive]] is to be served", path);

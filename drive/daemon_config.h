@@ -3,17 +3,20 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "drive/acl.h"
+#include "drive/tls.h"
 
 namespace pinstripe {
 
 struct ServedDrive {
-  std::string path;             // its directory
-  uint16_t port = 0;            // 0: any free one
+  std::string path;                  // its directory
+  std::optional<uint16_t> port;      // without TLS; 0: any free one; none: not served so
+  std::optional<uint16_t> tls_port;  // the same with TLS
   uint64_t capacity_bytes = 0;  // 0: what the file system has
   std::string serial_number;    // empty: made when the store is
 };
@@ -25,6 +28,7 @@ struct DaemonConfig {
   int flushers = 4;  // threads that wait for disks to sync
   // Who may use a drive whose own identities nobody has set; the Kinetic factory default.
   Acls identities{{1, FullAccess("asdfasdf")}};
+  std::optional<TlsFiles> tls;  // there when a drive has a TLS port
   std::vector<ServedDrive> drives;
 
   // Errors name file, line and reason (EINVAL), or why a file cannot be read. The credentials' file

@@ -53,8 +53,8 @@ struct KineticConnection::Scratch {
 };
 
 Result<std::shared_ptr<KineticConnection>> KineticConnection::Start(
-    IoLoop& loop, const SocketAddress& address, std::shared_ptr<const Options> options,
-    Owner& owner) {
+    IoLoop& loop, const std::string& host, const SocketAddress& address,
+    std::shared_ptr<const Options> options, Owner& owner) {
   FileDescriptor socket(
       ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (socket.get() < 0) return Fail(EHOSTUNREACH, "no socket: {}", ErrnoText(errno));
@@ -65,16 +65,20 @@ Result<std::shared_ptr<KineticConnection>> KineticConnection::Start(
     return Fail(EHOSTUNREACH, "cannot connect: {}", ErrnoText(errno));
   }
   const int fd = socket.get();
-  auto connection =
-      std::make_shared<KineticConnection>(loop, std::move(socket), std::move(options), owner);
+  std::unique_ptr<TlsStream> tls;
+  if (options->tls != nullptr) tls = TRY(options->tls->Connect(fd, host));
+  auto connection = std::make_shared<KineticConnection>(loop, std::move(socket), std::move(tls),
+                                                        std::move(options), owner);
   connection->watch_id_ = loop.Add(fd, EPOLLOUT, connection);
   return connection;
 }
 
 KineticConnection::KineticConnection(IoLoop& loop, FileDescriptor socket,
+                                     std::unique_ptr<TlsStream> tls,
                                      std::shared_ptr<const Options> options, Owner& owner)
     : loop_(loop),
       socket_(std::move(socket)),
+      tls_(std::move(tls)),
       options_(std::move(options)),
       owner_(owner),
       timer_(loop, [this] { OnTimer(); }),
@@ -208,7 +212,9 @@ KineticConnection::Written KineticConnection::Write() {
     msghdr message{};
     message.msg_iov = parts.data();
     message.msg_iovlen = count;
-    const ssize_t written = sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t written = tls_ != nullptr
+                                ? tls_->Write(parts.data(), static_cast<int>(count))
+                                : sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (written >= 0) {
       Consume(static_cast<size_t>(written));
     } else if (errno == EAGAIN) {
@@ -233,8 +239,11 @@ void KineticConnection::Consume(size_t bytes) {
 // --- Receiving --------------------------------------------------------------------------------------
 
 void KineticConnection::OnReady(uint32_t epoll_events) {
+  if (phase_ == Phase::kClosed) return;
   if (phase_ == Phase::kConnecting) return FinishConnecting();
-  if (epoll_events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) Receive();
+  if (phase_ == Phase::kShakingHands) return ShakeHands();
+  const bool tls_may_read = tls_ != nullptr && tls_->read_wants_write();
+  if (epoll_events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR) || tls_may_read) Receive();
   if (!(epoll_events & EPOLLOUT) || phase_ == Phase::kClosed) return;
   std::unique_lock lock(mutex_);
   if (!std::exchange(blocked_, false)) return;
@@ -249,8 +258,25 @@ void KineticConnection::FinishConnecting() {
   socklen_t length = sizeof error;
   if (getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
   if (error != 0) return Lose(Fail(EHOSTUNREACH, "{}", ErrnoText(error)));
+  if (tls_ != nullptr) {
+    phase_ = Phase::kShakingHands;
+    return ShakeHands();
+  }
   phase_ = Phase::kGreeting;
   loop_.Change(watch_id_, socket_.get(), kEvents);
+}
+
+void KineticConnection::ShakeHands() {
+  const Result<TlsStream::Step> step = tls_->Handshake();
+  if (!step) return Lose(Fail(EHOSTUNREACH, "{}", step.error().message()));
+  switch (*step) {
+    case TlsStream::Step::kWantsRead: return loop_.Change(watch_id_, socket_.get(), kEvents);
+    case TlsStream::Step::kWantsWrite: return loop_.Change(watch_id_, socket_.get(), EPOLLOUT);
+    case TlsStream::Step::kDone: break;
+  }
+  phase_ = Phase::kGreeting;
+  loop_.Change(watch_id_, socket_.get(), kEvents);
+  Receive();  // the greeting may have come with the peer's last word of the handshake
 }
 
 void KineticConnection::Receive() {
@@ -262,6 +288,10 @@ void KineticConnection::Receive() {
     if (!status.ok()) return Lose(status);
   }
   receiving_ = false;
+  // What TLS has already taken from the socket, epoll does not tell.
+  if (more && tls_ != nullptr) {
+    loop_.Post([self = shared_from_this()] { self->OnReady(EPOLLIN); });
+  }
   Pump();  // answers have made room for what waits
 }
 
@@ -270,7 +300,8 @@ Status KineticConnection::ReceiveSome(bool* more) {
   iovec space[2];
   const int spaces = reader_.Space(space);
   const size_t room = space[0].iov_len + (spaces > 1 ? space[1].iov_len : 0);
-  const ssize_t got = readv(socket_.get(), space, spaces);
+  const ssize_t got =
+      tls_ != nullptr ? tls_->Read(space, spaces) : readv(socket_.get(), space, spaces);
   if (got < 0) {
     *more = errno == EINTR;
     if (errno == EINTR || errno == EAGAIN) return {};
@@ -469,6 +500,7 @@ std::vector<KineticOperationPtr> KineticConnection::Shut(const Status& status) {
   phase_ = Phase::kClosed;
   timer_.Cancel();
   loop_.Remove(watch_id_, socket_.get());
+  if (tls_ != nullptr) tls_->SayGoodbye();
   shutdown(socket_.get(), SHUT_RDWR);
   std::vector<KineticOperationPtr> operations;
   const std::lock_guard lock(mutex_);

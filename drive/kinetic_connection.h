@@ -30,6 +30,7 @@
 #include "drive/io_loop.h"
 #include "drive/kinetic_io.h"
 #include "drive/kinetic_operation.h"
+#include "drive/tls.h"
 
 namespace pinstripe {
 
@@ -52,19 +53,23 @@ class KineticConnection final : public IoLoop::Handler,
     std::string drive;  // "drive 3 (127.0.0.1:8103)", for messages
     int64_t identity = 1;
     HmacKey key;
+    std::shared_ptr<const TlsClient> tls;  // null: without TLS
     uint32_t max_in_flight = 128;  // reads, and writes, whatever more the device allows
     // How long an answer may be missing after its operation timed out until the connection is taken
     // for dead.
     Duration patience = std::chrono::seconds(30);
   };
 
-  // Starts connecting. Loop thread. `options` and `owner` outlive the connection's Close().
-  static Result<std::shared_ptr<KineticConnection>> Start(IoLoop& loop, const SocketAddress& address,
+  // Starts connecting to `address`, which is one of `host`. Loop thread. `options` and `owner` outlive the
+  // connection's Close().
+  static Result<std::shared_ptr<KineticConnection>> Start(IoLoop& loop, const std::string& host,
+                                                          const SocketAddress& address,
                                                           std::shared_ptr<const Options> options,
                                                           Owner& owner);
 
-  KineticConnection(IoLoop& loop, FileDescriptor socket, std::shared_ptr<const Options> options,
-                    Owner& owner);
+  // `tls`: of the socket; null without.
+  KineticConnection(IoLoop& loop, FileDescriptor socket, std::unique_ptr<TlsStream> tls,
+                    std::shared_ptr<const Options> options, Owner& owner);
   ~KineticConnection() override;
 
   // Any thread, after the greeting. Answered with EHOSTUNREACH when the connection is lost.
@@ -96,7 +101,7 @@ class KineticConnection final : public IoLoop::Handler,
     std::string head;  // frame header and message
     SharedBytes value;
   };
-  enum class Phase { kConnecting, kGreeting, kOpen, kClosed };
+  enum class Phase { kConnecting, kShakingHands, kGreeting, kOpen, kClosed };
   enum class Written { kAll, kBlocked, kFailed };
   struct Scratch;  // protobuf messages, kept for their memory
 
@@ -110,6 +115,7 @@ class KineticConnection final : public IoLoop::Handler,
 
   // Receiving; loop thread.
   void FinishConnecting();
+  void ShakeHands();
   void Receive();
   Status ReceiveSome(bool* more);
   Status HandleFrame(Frame frame);
@@ -135,6 +141,7 @@ class KineticConnection final : public IoLoop::Handler,
 
   IoLoop& loop_;
   const FileDescriptor socket_;
+  const std::unique_ptr<TlsStream> tls_;  // null: without
   const std::shared_ptr<const Options> options_;
   Owner& owner_;
 

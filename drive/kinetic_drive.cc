@@ -97,6 +97,7 @@ class KineticDrive::Link final : public KineticConnection::Owner,
   uint64_t attempt_ = 0;                       // tells a late answer of the resolver from the awaited
   size_t current_ = 0;                         // the address that is tried, or that worked last
   size_t tried_ = 0;                           // addresses of this attempt
+  std::string host_;                           // of the current address
   std::vector<SocketAddress> left_;            // more to try for the current address, last one first
   Status failure_;                             // the last one of this attempt
   std::string logged_failure_;
@@ -124,6 +125,7 @@ KineticDrive::Link::Link(KineticIo& io, Options options)
           KineticConnection::Options{.drive = name_,
                                      .identity = options_.identity,
                                      .key = HmacKey(options_.key),
+                                     .tls = options_.tls,
                                      .max_in_flight = options_.max_in_flight,
                                      .patience = options_.patience})),
       backoff_(options_.least_backoff),
@@ -211,6 +213,7 @@ void KineticDrive::Link::TryNext() {
   ++attempt_;
   const Result<HostAndPort> host = ParseDriveAddress(address());
   if (!host) return TriedInVain(host.error());
+  host_ = host->host;
   try_deadline_ = runtime().Now() + options_.connect_timeout;
   connect_timer_.Arm(try_deadline_);
   io_.Resolve(*host, loop_,
@@ -231,7 +234,7 @@ void KineticDrive::Link::TryAddress(const SocketAddress& address) {
   ++attempt_;
   try_deadline_ = runtime().Now() + options_.connect_timeout;
   connect_timer_.Arm(try_deadline_);
-  auto connection = KineticConnection::Start(loop_, address, connection_options_, *this);
+  auto connection = KineticConnection::Start(loop_, host_, address, connection_options_, *this);
   if (!connection) return TriedInVain(connection.error());
   trying_ = *std::move(connection);
 }

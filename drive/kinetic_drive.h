@@ -28,6 +28,8 @@
 
 namespace pinstripe {
 
+class TlsClient;
+
 class KineticDrive final : public Drive {
  public:
   struct Options {
@@ -35,6 +37,7 @@ class KineticDrive final : public Drive {
     std::vector<std::string> addresses;  // as ParseDriveAddress() reads them; at least one
     int64_t identity = 1;                // who we are for the device, and our key, raw bytes
     std::string key;
+    std::shared_ptr<const TlsClient> tls;  // null: without TLS
 
     // Which record tells what drive this is, and whether it is the right one; its failure is the
     // reason that operations then give. The check is called on the I/O loop's thread for each new

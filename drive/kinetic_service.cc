@@ -336,7 +336,8 @@ void KineticService::FillConfiguration(kinetic::GetLog* log) const {
   configuration->set_worldwidename(device_.world_wide_name);
   configuration->set_version(PINSTRIPE_VERSION);
   configuration->set_protocolversion(std::string(kProtocolVersion));
-  configuration->set_port(device_.port);
+  configuration->set_port(port_);
+  configuration->set_tlsport(tls_port_);
   configuration->set_currentpowerlevel(kinetic::PowerManagement::OPERATIONAL);
   for (const NetworkInterface& interface : NetworkInterfaces()) {
     kinetic::GetLog::Interface* entry = configuration->add_interface();

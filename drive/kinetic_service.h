@@ -16,6 +16,7 @@
 
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -40,7 +41,6 @@ class Range;
 struct DeviceDescription {
   std::string serial_number;
   std::string world_wide_name;
-  uint16_t port = 0;
   std::string path;  // of its store; empty: in memory
 };
 
@@ -60,9 +60,11 @@ class KineticService {
   // `security` and `engine` outlive the service.
   KineticService(DeviceDescription device, DeviceSecurity& security, Engine& engine);
 
-  // What the greeting says; set before anybody is served.
-  void SetPort(uint16_t port) { device_.port = port; }
-  uint16_t port() const { return device_.port; }
+  // Where the device is served, for the greeting; 0: not, without or with TLS.
+  void SetPort(uint16_t port) { port_ = port; }
+  void SetTlsPort(uint16_t port) { tls_port_ = port; }
+  uint16_t port() const { return port_; }
+  uint16_t tls_port() const { return tls_port_; }
 
   const DeviceSecurity& security() const { return security_; }
 
@@ -118,7 +120,9 @@ class KineticService {
   void FillStatistics(kinetic::GetLog* log) const;
   void FillConfiguration(kinetic::GetLog* log) const;
 
-  DeviceDescription device_;
+  const DeviceDescription device_;
+  std::atomic<uint16_t> port_ = 0;
+  std::atomic<uint16_t> tls_port_ = 0;
   DeviceSecurity& security_;
   Engine& engine_;
   BatchBudget batch_budget_;

@@ -19,6 +19,7 @@
 #include "drive/engine.h"
 #include "drive/log_store.h"
 #include "drive/server.h"
+#include "drive/tls.h"
 
 namespace pinstripe {
 namespace {
@@ -48,7 +49,7 @@ struct Device {
   KineticService service;
 };
 
-// The signals that end the program, taken by sigwait instead of a handler: so threads made after this
+// The signals that the program knows, taken by sigwait instead of a handler: so threads made after this
 // never see them.
 sigset_t BlockSignals() {
   signal(SIGPIPE, SIG_IGN);
@@ -131,30 +132,52 @@ class Housekeeper {
   const std::shared_ptr<Signal> done_;
 };
 
+Status Listen(Server& server, const DaemonConfig& config, const ServedDrive& drive,
+              const std::shared_ptr<const TlsServer>& tls, KineticService& service) {
+  if (drive.port) TRY(server.Listen(config.listen, *drive.port, service));
+  if (drive.tls_port) TRY(server.Listen(config.listen, *drive.tls_port, service, tls));
+  return {};
+}
+
+void Reload(TlsServer* tls) {
+  if (tls == nullptr) return Log(LogLevel::kInfo, "nothing to reload: no drive has a TLS port");
+  const Status reloaded = tls->Reload();
+  if (reloaded.ok()) {
+    Log(LogLevel::kInfo, "certificate reloaded", {{"file", tls->files().certificate}});
+  } else {
+    Log(LogLevel::kError, "certificate not reloaded; the one from before is used on",
+        {{"why", reloaded}});
+  }
+}
+
 Status Serve(const std::string& config_file) {
   const sigset_t signals = BlockSignals();
   RaiseDescriptorLimit();
   const DaemonConfig config = TRY(DaemonConfig::Load(config_file));
 
   RealRuntime runtime;
+  std::shared_ptr<TlsServer> tls;
+  if (config.tls) tls = TRY(TlsServer::Load(*config.tls));
   StoreResources resources;
   const auto devices = TRY(OpenDevices(config, resources));
   {
     Server server(runtime,
                   {.loops = config.loops, .workers = config.workers, .flushers = config.flushers});
     for (size_t i = 0; i < devices.size(); ++i) {
-      const ServedDrive& drive = config.drives[i];
-      const uint16_t port = TRY_CONTEXT(server.Listen(config.listen, drive.port, devices[i]->service),
-                                        "drive in {}", drive.path);
-      devices[i]->service.events().Add(runtime.WallClock(), LogLevel::kInfo, "drive is served",
-                                       {{"path", drive.path}, {"port", port}});
+      KineticService& service = devices[i]->service;
+      TRY_CONTEXT(Listen(server, config, config.drives[i], tls, service), "drive in {}",
+                  config.drives[i].path);
+      service.events().Add(runtime.WallClock(), LogLevel::kInfo, "drive is served",
+                           {{"path", config.drives[i].path},
+                            {"port", service.port()},
+                            {"tls_port", service.tls_port()}});
     }
     const Housekeeper housekeeper(runtime, devices);
     // For whoever started us and waits until clients can come.
     std::printf("ready\n");
     std::fflush(stdout);
     int number = 0;
-    sigwait(&signals, &number);
+    while (sigwait(&signals, &number) == 0 && number == SIGHUP) Reload(tls.get());
     Log(LogLevel::kInfo, "stopping", {{"signal", strsignal(number)}});
   }
   for (const auto& device : devices) TRY(device->engine.Flush());

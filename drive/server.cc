@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -82,13 +84,18 @@ class Flushes : public std::enable_shared_from_this<Flushes> {
 // One client's connection to one device.
 class Session final : public IoLoop::Handler, public std::enable_shared_from_this<Session> {
  public:
+  // `tls`: of the socket; null without.
   Session(IoLoop& loop, Workers& workers, std::shared_ptr<Flushes> flushes, KineticService& service,
-          FileDescriptor socket, std::function<void(std::shared_ptr<Session>)> closed)
+          FileDescriptor socket, std::unique_ptr<TlsStream> tls, Duration handshake_timeout,
+          std::function<void(std::shared_ptr<Session>)> closed)
       : loop_(loop),
         workers_(workers),
         flushes_(std::move(flushes)),
         service_(service),
         socket_(std::move(socket)),
+        tls_(std::move(tls)),
+        handshake_timeout_(handshake_timeout),
+        handshake_timer_(loop, [this] { Close(); }),
         closed_(std::move(closed)),
         batches_(service.batch_budget()) {}
 
@@ -96,9 +103,9 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   void Start() {
     connection_id_ = static_cast<int64_t>(loop_.runtime().Random() >> 2) + 1;
     watch_id_ = loop_.Add(socket_.get(), EPOLLIN, shared_from_this());
-    Command greeting = service_.Greeting();
-    greeting.mutable_header()->set_connectionid(connection_id_);
-    Send(UnsignedFrame(Unsigned::kUnsolicited, greeting), {}, 0);
+    if (tls_ == nullptr) return Greet();
+    shaking_hands_ = true;
+    handshake_timer_.Arm(loop_.runtime().Now() + handshake_timeout_);
   }
 
   // Loop thread. What is still being executed finishes, and its answer is dropped.
@@ -108,19 +115,23 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
       // What is going out right now is still being read by its sender: it goes with the session.
       if (std::exchange(gone_, true)) return;
     }
+    handshake_timer_.Cancel();
     batches_.Clear();
+    if (tls_ != nullptr) tls_->SayGoodbye();
     shutdown(socket_.get(), SHUT_RDWR);
     loop_.Remove(watch_id_, socket_.get());
     closed_(shared_from_this());
   }
 
   void OnReady(uint32_t epoll_events) override {
+    if (shaking_hands_) return ShakeHands(epoll_events);
     if (epoll_events & EPOLLOUT) {
       std::unique_lock lock(mutex_);
       if (std::exchange(blocked_, false)) Flush(lock);
     }
     if (epoll_events & (EPOLLERR | EPOLLHUP)) return Close();
-    for (int reads = 0; (epoll_events & EPOLLIN) && reads < kReadsAtOnce && WantsMore(); ++reads) {
+    const bool readable = (epoll_events & EPOLLIN) || tls_ != nullptr;
+    for (int reads = 0; readable && reads < kReadsAtOnce && WantsMore(); ++reads) {
       const Result<bool> more = Receive();
       if (!more.has_value()) return GiveUp(more.error());
       if (!*more) break;
@@ -138,12 +149,39 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     size_t size() const { return head.size() + value.size(); }
   };
 
+  void Greet() {
+    Command greeting = service_.Greeting();
+    greeting.mutable_header()->set_connectionid(connection_id_);
+    Send(UnsignedFrame(Unsigned::kUnsolicited, greeting), {}, 0);
+  }
+
+  void ShakeHands(uint32_t epoll_events) {
+    if (epoll_events & (EPOLLERR | EPOLLHUP)) return Close();
+    const Result<TlsStream::Step> step = tls_->Handshake();
+    if (!step.has_value()) {
+      Log(LogLevel::kInfo, "TLS handshake failed",
+          {{"port", service_.tls_port()}, {"why", step.error()}});
+      return Close();
+    }
+    if (*step == TlsStream::Step::kDone) {
+      shaking_hands_ = false;
+      handshake_timer_.Cancel();
+      Greet();
+      return Watch();
+    }
+    const uint32_t events = *step == TlsStream::Step::kWantsWrite ? EPOLLOUT : EPOLLIN;
+    if (events != std::exchange(watched_, events)) {
+      loop_.Change(watch_id_, socket_.get(), events);
+    }
+  }
+
   // One read, and the frames it completed. False: there is nothing more to read now.
   Result<bool> Receive() {
     iovec space[2];
     const int spaces = reader_.Space(space);
     const size_t room = space[0].iov_len + (spaces > 1 ? space[1].iov_len : 0);
-    const ssize_t got = readv(socket_.get(), space, spaces);
+    const ssize_t got =
+        tls_ != nullptr ? tls_->Read(space, spaces) : readv(socket_.get(), space, spaces);
     if (got < 0) {
       if (errno == EINTR) return true;
       if (errno == EAGAIN) return false;
@@ -220,7 +258,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
                     fmt::format("permission denied: priority {}, and {} is this identity's highest",
                                 header.priority(), identity->acl.max_priority));
     }
-    const KineticService::Caller caller{.identity = identity};
+    const KineticService::Caller caller{.identity = identity, .tls = tls_ != nullptr};
     if (TRY(AddToBatch(caller, *request, frame))) return {};
     if (frame.value_dropped) {
       return refuse(kinetic::Status::INVALID_REQUEST, LongValue(frame).message());
@@ -421,10 +459,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
       std::array<iovec, 2 * kSendAtOnce> parts;
       const size_t count = Gather(parts);
       lock.unlock();
-      msghdr message{};
-      message.msg_iov = parts.data();
-      message.msg_iovlen = count;
-      const ssize_t sent = sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+      const ssize_t sent = Write(parts.data(), count);
       const int error = errno;
       lock.lock();
       if (sent >= 0) {
@@ -445,6 +480,14 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     } else if (watch) {
       loop_.Post([self = shared_from_this()] { self->Watch(); });
     }
+  }
+
+  ssize_t Write(iovec* parts, size_t count) {
+    if (tls_ != nullptr) return tls_->Write(parts, static_cast<int>(count));
+    msghdr message{};
+    message.msg_iov = parts;
+    message.msg_iovlen = count;
+    return sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 
   // With mutex_ held. The entries stay where they are (a deque's do) until Consume().
@@ -499,9 +542,19 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
       paused_ = IsFull();
       if (!giving_up_ && !paused_) events |= EPOLLIN;
       if (blocked_) events |= EPOLLOUT;
-      if (events == watched_) return;
-      watched_ = events;
     }
+    if ((events & EPOLLIN) && tls_ != nullptr) {
+      if (tls_->read_wants_write()) events |= EPOLLOUT;
+      // What TLS has already taken from the socket, epoll does not tell.
+      if (tls_->may_have_more() && !std::exchange(read_posted_, true)) {
+        loop_.Post([self = shared_from_this()] {
+          self->read_posted_ = false;
+          self->OnReady(EPOLLIN);
+        });
+      }
+    }
+    if (events == watched_) return;
+    watched_ = events;
     loop_.Change(watch_id_, socket_.get(), events);
   }
 
@@ -510,6 +563,9 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   const std::shared_ptr<Flushes> flushes_;  // of the device
   KineticService& service_;
   const FileDescriptor socket_;
+  const std::unique_ptr<TlsStream> tls_;  // null: without
+  const Duration handshake_timeout_;
+  IoLoop::Timer handshake_timer_;
   const std::function<void(std::shared_ptr<Session>)> closed_;
 
   // Of the loop thread:
@@ -520,6 +576,8 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   bool any_sequence_ = false;
   uint64_t last_sequence_ = 0;
   bool giving_up_ = false;
+  bool shaking_hands_ = false;
+  bool read_posted_ = false;
   uint32_t watched_ = EPOLLIN;
 
   std::mutex mutex_;
@@ -579,11 +637,32 @@ Result<uint16_t> PortOf(int socket) {
                    : reinterpret_cast<const sockaddr_in&>(address).sin_port);
 }
 
+// What the connections of a device have in common, whichever port they came through.
+struct Shared {
+  explicit Shared(Workers& flushers, KineticService& service)
+      : flushes(std::make_shared<Flushes>(flushers, service)) {}
+
+  const std::shared_ptr<Flushes> flushes;
+  std::atomic<uint32_t> connections = 0;
+};
+
+// To one connection too many. It has not said anything yet, so it hears this.
+void Decline(int socket) {
+  Command last;
+  last.mutable_status()->set_code(kinetic::Status::SERVICE_BUSY);
+  last.mutable_status()->set_statusmessage(
+      fmt::format("this device has {} connections, as many as it may", kMaxConnections));
+  const std::string frame = UnsignedFrame(Unsigned::kUnsolicited, last);
+  // When it does not fit, the end of the connection says enough.
+  [[maybe_unused]] const ssize_t sent =
+      send(socket, frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 }  // namespace
 
 class Server::Impl {
  public:
-  Impl(Runtime& runtime, Options options) {
+  Impl(Runtime& runtime, Options options) : options_(options) {
     for (int i = 0; i < options.loops; ++i) {
       loops_.push_back(std::make_unique<IoLoop>(runtime, fmt::format("pin-serve-{}", i)));
       sessions_.emplace_back();
@@ -607,11 +686,15 @@ class Server::Impl {
     loops_.clear();
   }
 
-  Result<uint16_t> Listen(const std::string& host, uint16_t port, KineticService& service) {
+  Result<uint16_t> Listen(const std::string& host, uint16_t port, KineticService& service,
+                          std::shared_ptr<const TlsServer> tls) {
     FileDescriptor socket = TRY(Bind(host, port));
     const uint16_t bound = TRY(PortOf(socket.get()));
-    service.SetPort(bound);
-    auto listener = std::make_shared<Listener>(*this, service, std::move(socket));
+    tls == nullptr ? service.SetPort(bound) : service.SetTlsPort(bound);
+    std::shared_ptr<Shared>& shared = shared_[&service];
+    if (shared == nullptr) shared = std::make_shared<Shared>(*flushers_, service);
+    auto listener =
+        std::make_shared<Listener>(*this, service, std::move(socket), std::move(tls), shared);
     listeners_.push_back(listener);
     loops_[0]->PostAndWait([&] { listener->Start(); });
     return bound;
@@ -620,11 +703,13 @@ class Server::Impl {
  private:
   class Listener final : public IoLoop::Handler, public std::enable_shared_from_this<Listener> {
    public:
-    Listener(Impl& server, KineticService& service, FileDescriptor socket)
+    Listener(Impl& server, KineticService& service, FileDescriptor socket,
+             std::shared_ptr<const TlsServer> tls, std::shared_ptr<Shared> shared)
         : server_(server),
           service_(service),
           socket_(std::move(socket)),
-          flushes_(std::make_shared<Flushes>(*server.flushers_, service)) {}
+          tls_(std::move(tls)),
+          shared_(std::move(shared)) {}
 
     void Start() { watch_id_ = server_.loops_[0]->Add(socket_.get(), EPOLLIN, shared_from_this()); }
     void Stop() { server_.loops_[0]->Remove(watch_id_, socket_.get()); }
@@ -637,7 +722,7 @@ class Server::Impl {
           if (errno == EINTR || errno == ECONNABORTED) continue;
           if (errno != EAGAIN) {
             Tell(LogLevel::kError, "cannot accept a connection",
-                 {{"port", service_.port()}, {"why", ErrnoText(errno)}});
+                 {{"port", Port()}, {"why", ErrnoText(errno)}});
           }
           return;
         }
@@ -648,24 +733,39 @@ class Server::Impl {
     }
 
    private:
+    uint16_t Port() const { return tls_ == nullptr ? service_.port() : service_.tls_port(); }
+
     void Tell(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) {
       service_.events().Add(server_.loops_[0]->runtime().WallClock(), level, event, fields);
     }
 
     void Admit(FileDescriptor client) {
-      if (connections_->fetch_add(1) >= kMaxConnections) {
-        --*connections_;
+      if (shared_->connections.fetch_add(1) >= kMaxConnections) {
+        --shared_->connections;
         Tell(LogLevel::kWarn, "connection refused: too many",
-             {{"port", service_.port()}, {"limit", kMaxConnections}});
+             {{"port", Port()}, {"limit", kMaxConnections}});
+        if (tls_ == nullptr) Decline(client.get());
         return;
+      }
+      std::unique_ptr<TlsStream> stream;
+      if (tls_ != nullptr) {
+        Result<std::unique_ptr<TlsStream>> accepted = tls_->Accept(client.get());
+        if (!accepted.has_value()) {
+          --shared_->connections;
+          Tell(LogLevel::kError, "cannot accept a connection",
+               {{"port", Port()}, {"why", accepted.error()}});
+          return;
+        }
+        stream = *std::move(accepted);
       }
       const size_t i = server_.next_loop_++ % server_.loops_.size();
       IoLoop& loop = *server_.loops_[i];
       auto session = std::make_shared<Session>(
-          loop, *server_.workers_, flushes_, service_, std::move(client),
-          [&server = server_, i, connections = connections_](const std::shared_ptr<Session>& self) {
+          loop, *server_.workers_, shared_->flushes, service_, std::move(client), std::move(stream),
+          server_.options_.handshake_timeout,
+          [&server = server_, i, shared = shared_](const std::shared_ptr<Session>& self) {
             server.sessions_[i].erase(self);
-            --*connections;
+            --shared->connections;
           });
       loop.Post([&server = server_, i, session = std::move(session)] {
         server.sessions_[i].insert(session);
@@ -676,17 +776,18 @@ class Server::Impl {
     Impl& server_;
     KineticService& service_;
     const FileDescriptor socket_;
-    const std::shared_ptr<Flushes> flushes_;
+    const std::shared_ptr<const TlsServer> tls_;  // null: a plain port
+    const std::shared_ptr<Shared> shared_;
     uint64_t watch_id_ = 0;
-    const std::shared_ptr<std::atomic<uint32_t>> connections_ =
-        std::make_shared<std::atomic<uint32_t>>(0);
   };
 
+  const Options options_;
   std::vector<std::unique_ptr<IoLoop>> loops_;
   std::vector<std::set<std::shared_ptr<Session>>> sessions_;  // of each loop, on its thread
   std::unique_ptr<Workers> workers_;
   std::unique_ptr<Workers> flushers_;
   std::vector<std::shared_ptr<Listener>> listeners_;
+  std::map<KineticService*, std::shared_ptr<Shared>> shared_;
   size_t next_loop_ = 0;  // of the first loop's thread
 };
 
@@ -695,8 +796,9 @@ Server::Server(Runtime& runtime, Options options)
 
 Server::~Server() = default;
 
-Result<uint16_t> Server::Listen(const std::string& host, uint16_t port, KineticService& service) {
-  return impl_->Listen(host, port, service);
+Result<uint16_t> Server::Listen(const std::string& host, uint16_t port, KineticService& service,
+                                std::shared_ptr<const TlsServer> tls) {
+  return impl_->Listen(host, port, service, std::move(tls));
 }
 
 }  // namespace pinstripe

@@ -1,11 +1,11 @@
 // Server: the sockets of a drive daemon. One process serves any number of devices, each on its own
 // port, with a few threads for all of them: loops that wait for sockets, cut frames and check
-// signatures, workers that execute requests and send the answers, and flushers that make durable what
-// has to be before it is answered, together what came together.
+// signatures, workers that execute requests and send the answers, and flushers that make durable
+// what has to be before it is answered, together what came together.
 //
-// A connection has a bounded number of requests and bytes under way; beyond, its socket is not read, so
-// that its peer feels back-pressure and nobody else does. Bytes that are not Kinetic end the
-// connection, and only that one. Requests of one connection may be answered in any order.
+// A connection has a bounded number of requests and bytes under way; beyond, its socket is not
+// read, so that its peer feels back-pressure and nobody else does. Bytes that are not Kinetic end
+// the connection, and only that one. Requests of one connection may be answered in any order.
 
 #pragma once
 
@@ -17,6 +17,7 @@
 #include "base/runtime.h"
 #include "base/status.h"
 #include "drive/kinetic_service.h"
+#include "drive/tls.h"
 
 namespace pinstripe {
 
@@ -26,6 +27,8 @@ class Server {
     int loops = 1;
     int workers = 4;
     int flushers = 4;  // threads that make things durable
+    // How long a peer may take until TLS is agreed on.
+    Duration handshake_timeout = std::chrono::seconds(10);
   };
 
   Server(Runtime& runtime, Options options);
@@ -33,9 +36,12 @@ class Server {
   // Stops listening, lets the requests that were read finish, and closes all connections.
   ~Server();
 
-  // Starts serving `service`, which outlives the server, at `host` (an address) and `port` (0: any free
-  // one). The answer is the port. EADDRINUSE and the like say what to do.
-  Result<uint16_t> Listen(const std::string& host, uint16_t port, KineticService& service);
+  // Starts serving `service`, which outlives the server, at `host` (an address) and `port` (0: any
+  // free one). The answer is the port. EADDRINUSE and the like say what to do. With `tls` the port
+  // speaks TLS and nothing else. A device can have several ports; its connections are counted
+  // together.
+  Result<uint16_t> Listen(const std::string& host, uint16_t port, KineticService& service,
+                          std::shared_ptr<const TlsServer> tls = nullptr);
 
  private:
   class Impl;

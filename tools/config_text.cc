@@ -14,10 +14,12 @@ std::string TimeText(Duration time) {
 std::string DriveText(const DriveConfig& drive) {
   std::vector<std::string> addresses;
   for (const std::string& address : drive.addresses) addresses.push_back(Quoted(address));
+  std::string tls = drive.tls ? "tls = true\n" : "";
+  if (drive.tls && !drive.tls->ca_file.empty()) tls += "ca = " + Quoted(drive.tls->ca_file) + "\n";
   return fmt::format(
-      "\n[[drive]]\nid = {}\naddresses = [{}]\ndomain = {}\nweight = {}\n"
+      "\n[[drive]]\nid = {}\naddresses = [{}]\ndomain = {}\nweight = {}\n{}"
       "# identity {}\n",
-      drive.id, fmt::join(addresses, ", "), Quoted(drive.domain), drive.weight,
+      drive.id, fmt::join(addresses, ", "), Quoted(drive.domain), drive.weight, tls,
       drive.credentials.identity);
 }
 

@@ -122,6 +122,27 @@ TEST_F(ClusterConfigTest, EverythingCanBeSaid) {
   EXPECT_EQ(config->drives[1].credentials.key, "other");
 }
 
+TEST_F(ClusterConfigTest, TlsIsForTheClusterOrForADrive) {
+  const std::string rest = "[layout]\ndata_shards = 1\nparity_shards = 1\n";
+  const Result<ClusterConfig> mixed =
+      Load("[cluster]\nname = 'x'\ntls = true\nca = 'ca.pem'\n" + rest +
+           "[[drive]]\nid = 1\naddress = 'h:1'\n"
+           "[[drive]]\nid = 2\naddress = 'h:2'\ntls = false\n"
+           "[[drive]]\nid = 3\naddress = 'h:3'\nca = '/etc/other.pem'\n");
+  ASSERT_TRUE(mixed.has_value()) << mixed.error().message();
+  EXPECT_EQ(mixed->drives[0].tls->ca_file, (folder_ / "ca.pem").string());
+  EXPECT_FALSE(mixed->drives[1].tls.has_value());
+  EXPECT_EQ(mixed->drives[2].tls->ca_file, "/etc/other.pem");
+  const Result<ClusterConfig> one = Load("[cluster]\nname = 'x'\n" + rest +
+                                         "[[drive]]\nid = 1\naddress = 'h:1'\ntls = true\n"
+                                         "[[drive]]\nid = 2\naddress = 'h:2'\n");
+  ASSERT_TRUE(one.has_value()) << one.error().message();
+  EXPECT_EQ(one->drives[0].tls->ca_file, "");
+  EXPECT_FALSE(one->drives[1].tls.has_value());
+  EXPECT_EQ(Refusal("[cluster]\nname = 'x'\nca = 'ca.pem'\n" + rest + Drives(2)),
+            "cluster.toml:3: ca is for tls = true");
+}
+
 TEST_F(ClusterConfigTest, EveryMistakeIsNamedByFileLineAndReason) {
   EXPECT_EQ(
       Refusal("[cluster]\nname = 'Home'\n" + kSmall.substr(kSmall.find("[layout]")) + Drives(6)),

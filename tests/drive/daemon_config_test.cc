@@ -78,6 +78,47 @@ TEST_F(DaemonConfigTest, MistakesNameTheirLine) {
   }
 }
 
+TEST_F(DaemonConfigTest, TlsHasPortsOfItsOwnAndThePlainOneCanBeLeftOut) {
+  const auto config = DaemonConfig::Load(Write("pinstriped.toml", R"(
+[daemon]
+tls_certificate = "tls.crt"
+tls_key = "/etc/keys/tls.key"
+[[drive]]
+path = "d1"
+port = 8123
+tls_port = 8443
+[[drive]]
+path = "d2"
+tls_port = 0
+)"));
+  ASSERT_OK(config);
+  EXPECT_EQ(config->tls->certificate, directory_ + "/tls.crt");
+  EXPECT_EQ(config->tls->key, "/etc/keys/tls.key");
+  EXPECT_EQ(config->drives[0].port, 8123);
+  EXPECT_EQ(config->drives[0].tls_port, 8443);
+  EXPECT_FALSE(config->drives[1].port.has_value());
+  EXPECT_EQ(config->drives[1].tls_port, 0);
+}
+
+TEST_F(DaemonConfigTest, TlsWithoutACertificateIsRefusedWithTheWayToMakeOne) {
+  const std::string tls = "[daemon]\ntls_certificate = \"c\"\ntls_key = \"k\"\n";
+  const std::pair<std::string, const char*> kMistakes[] = {
+      {"[[drive]]\npath = \"d\"\ntls_port = 8443\n", ":3: TLS needs a certificate"},
+      {"[[drive]]\npath = \"d\"\ntls_port = 8443\n", "openssl req -x509"},
+      {"[daemon]\ntls_certificate = \"c\"\n[[drive]]\npath = \"d\"\nport = 1\n", "given together"},
+      {"[daemon]\ntls_key = \"c\"\n[[drive]]\npath = \"d\"\nport = 1\n", "given together"},
+      {tls + "[[drive]]\npath = \"d\"\n", "needs a port, a tls_port, or both"},
+      {tls + "[[drive]]\npath = \"d\"\nport = 1\ntls_port = 1\n", ":7: port 1 is used twice"},
+      {tls + "[[drive]]\npath = \"d\"\nport = 1\n[[drive]]\npath = \"e\"\ntls_port = 1\n",
+       ":9: port 1 is used twice"},
+  };
+  for (const auto& [text, says] : kMistakes) {
+    const Status refusal = Refusal(text);
+    EXPECT_FAILS(refusal, EINVAL);
+    EXPECT_NE(refusal.message().find(says), std::string_view::npos) << refusal.message();
+  }
+}
+
 TEST_F(DaemonConfigTest, KeysThatOthersCanReadAreRefused) {
   const std::string text =
       "[daemon]\ncredentials = \"keys.toml\"\n[[drive]]\npath = \"d\"\nport = 1\n";

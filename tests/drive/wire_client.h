@@ -37,11 +37,13 @@ class WireClient {
     setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     EXPECT_EQ(connect(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
   }
+  virtual ~WireClient() = default;
+  WireClient(WireClient&&) = default;
 
   // False when the server hung up.
   bool Send(std::string_view bytes) {
     while (!bytes.empty()) {
-      const ssize_t sent = send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      const ssize_t sent = SendSome(bytes);
       if (sent <= 0) return false;
       bytes.remove_prefix(static_cast<size_t>(sent));
     }
@@ -53,7 +55,7 @@ class WireClient {
     std::string bytes(count, '\0');
     size_t got = 0;
     while (got < count) {
-      const ssize_t part = recv(socket_.get(), bytes.data() + got, count - got, 0);
+      const ssize_t part = ReceiveSome(bytes.data() + got, count - got);
       if (part <= 0) break;
       got += static_cast<size_t>(part);
     }
@@ -119,8 +121,15 @@ class WireClient {
     while (!ReceiveFrame().empty()) {
     }
     char byte;
-    return recv(socket_.get(), &byte, 1, 0) == 0 || errno == ECONNRESET;
+    return ReceiveSome(&byte, 1) == 0 || errno == ECONNRESET;
   }
+
+ protected:
+  int socket() const { return socket_.get(); }
+  virtual ssize_t SendSome(std::string_view bytes) {
+    return send(socket(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
+  virtual ssize_t ReceiveSome(char* bytes, size_t size) { return recv(socket(), bytes, size, 0); }
 
  private:
   FileDescriptor socket_;

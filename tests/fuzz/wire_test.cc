@@ -114,7 +114,7 @@ TEST(HostileCommands, AreAnsweredByTheService) {
   }
   Engine engine(std::make_unique<MemoryStore>());
   DeviceSecurity security({{1, FullAccess("asdfasdf")}});
-  KineticService service({"serial", "name", 8123}, security, engine);
+  KineticService service({"serial", "name"}, security, engine);
 
   Mutator mutator(commands, /*seed=*/1);
   int executed = 0;
