@@ -45,6 +45,10 @@ uint32_t Crc32c(Bytes bytes, uint32_t seed) {
   return ~crc;
 }
 
+uint32_t Crc32(Bytes bytes, uint32_t seed) {
+  return crc32_gzip_refl(seed, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
+}
+
 uint32_t Adler32(Bytes bytes, uint32_t seed) {
   return isal_adler32(seed, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
 }

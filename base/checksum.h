@@ -1,8 +1,9 @@
-// CRC32C and Adler-32, and how to combine the sums of two parts into the sum of the whole, so that
-// a file's checksum comes from its records' stored sums without reading data.
+// CRC32C, CRC-32 and Adler-32, and how to combine the sums of two parts into the sum of the whole,
+// so that a file's checksum comes from its records' stored sums without reading data.
 //
 // CRC32C: Castagnoli polynomial, reflected, initial value and final xor 0xffffffff (RFC 3720): the
-// sum of "123456789" is 0xe3069283. Adler-32: RFC 1950; the sum of nothing is 1.
+// sum of "123456789" is 0xe3069283. CRC-32: as of gzip (RFC 1952); that sum is 0xcbf43926.
+// Adler-32: RFC 1950; the sum of nothing is 1.
 
 #pragma once
 
@@ -14,6 +15,7 @@ namespace pinstripe {
 
 // `seed` is the sum of what came before, so a sum can be taken piece by piece.
 uint32_t Crc32c(Bytes bytes, uint32_t seed = 0);
+uint32_t Crc32(Bytes bytes, uint32_t seed = 0);
 uint32_t Adler32(Bytes bytes, uint32_t seed = 1);
 
 // The sum of A followed by B, from the sums of A and of B and the length of B.

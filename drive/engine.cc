@@ -81,9 +81,13 @@ Result<Engine::Neighbour> Engine::Find(const KeyRange& from, bool reverse, Value
   }
 }
 
-Status Engine::CheckKeys(const KeyRange& range, uint32_t max) {
+Status Engine::CheckRange(const KeyRange& range) {
   TRY(CheckKey(range.first));
-  if (range.last) TRY(CheckKey(*range.last));
+  return range.last ? CheckKey(*range.last) : Status();
+}
+
+Status Engine::CheckKeys(const KeyRange& range, uint32_t max) {
+  TRY(CheckRange(range));
   if (max == 0 || max > kMaxRangeKeys) {
     return Fail(EINVAL, "{} keys were asked for; 1 to {} can be", max, kMaxRangeKeys);
   }
@@ -168,6 +172,11 @@ std::optional<Engine::BatchFailure> Engine::Apply(std::span<const Change> change
     if (change.record) CountBytes(Operation::kPut, change.record->value.size());
   }
   return std::nullopt;
+}
+
+Status Engine::Compact(const KeyRange& range, std::atomic<bool>& cancelled) {
+  TRY(CheckRange(range));
+  return store_->CompactRange(range, cancelled);
 }
 
 Status Engine::Flush() {

@@ -44,6 +44,8 @@ class Engine {
   Result<Neighbour> GetNext(std::string_view key, ValueRange range = {});
   Result<Neighbour> GetPrevious(std::string_view key, ValueRange range = {});
 
+  // EINVAL: a key is over the limit.
+  static Status CheckRange(const KeyRange& range);
   // EINVAL: Keys() would refuse this question.
   static Status CheckKeys(const KeyRange& range, uint32_t max);
 
@@ -74,6 +76,9 @@ class Engine {
   Status Flush();
 
   StoreUsage Usage() { return store_->Usage(); }
+
+  // As of Store.
+  Status Compact(const KeyRange& range, std::atomic<bool>& cancelled);
 
   // Attempts since the start, and bytes of values moved by those that succeeded.
   struct Count {

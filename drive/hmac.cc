@@ -72,11 +72,13 @@ struct HmacKey::States {
 
 HmacKey::HmacKey(std::string_view key) {
   const Block block = PaddedKey(key);
-  states_ = std::make_unique<const States>(
+  states_ = std::make_shared<const States>(
       States{Started(block, std::byte{0x36}), Started(block, std::byte{0x5c})});
 }
 
 HmacKey::~HmacKey() = default;
+HmacKey::HmacKey(const HmacKey&) = default;
+HmacKey& HmacKey::operator=(const HmacKey&) = default;
 HmacKey::HmacKey(HmacKey&&) noexcept = default;
 HmacKey& HmacKey::operator=(HmacKey&&) noexcept = default;
 

@@ -21,6 +21,8 @@ class HmacKey {
  public:
   explicit HmacKey(std::string_view key);  // raw bytes, of any length
   ~HmacKey();
+  HmacKey(const HmacKey&);
+  HmacKey& operator=(const HmacKey&);
   HmacKey(HmacKey&&) noexcept;
   HmacKey& operator=(HmacKey&&) noexcept;
 
@@ -31,7 +33,7 @@ class HmacKey {
 
  private:
   struct States;
-  std::unique_ptr<const States> states_;
+  std::shared_ptr<const States> states_;
 };
 
 }  // namespace pinstripe

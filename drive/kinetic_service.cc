@@ -5,7 +5,9 @@
 
 #include "base/try.h"
 #include "drive/kinetic.pb.h"
+#include "drive/media_operations.h"
 #include "drive/message.h"
+#include "drive/peer_push.h"
 #include "drive/security_commands.h"
 
 namespace pinstripe {
@@ -48,6 +50,16 @@ ValueRange RangeOf(const KeyValue& entry) {
   ValueRange range;
   if (entry.has_valueoffset()) range.offset = entry.valueoffset();
   if (entry.has_valuelength()) range.length = entry.valuelength();
+  return range;
+}
+
+KeyRange KeyRangeOf(const kinetic::Range& asked) {
+  KeyRange range;
+  range.first = asked.startkey();
+  // Without a first key the range begins at the very beginning, whatever the flag says.
+  range.first_included = asked.startkeyinclusive() || asked.startkey().empty();
+  if (!asked.endkey().empty()) range.last = asked.endkey();  // none, or an empty one: to the end
+  range.last_included = asked.endkeyinclusive();
   return range;
 }
 
@@ -181,14 +193,8 @@ Status KineticService::GetNeighbour(const Caller& caller, const Command& request
 Status KineticService::GetKeyRange(const Caller& caller, const Command& request, Command* answer) {
   const kinetic::Range& asked = request.body().range();
   TRY(Allow(caller, Permission::kRange, std::nullopt));
-  KeyRange range;
-  range.first = asked.startkey();
-  // Without a first key the range begins at the very beginning, whatever the flag says.
-  range.first_included = asked.startkeyinclusive() || asked.startkey().empty();
-  if (!asked.endkey().empty()) range.last = asked.endkey();  // none, or an empty one: to the end
-  range.last_included = asked.endkeyinclusive();
   kinetic::Range* found = answer->mutable_body()->mutable_range();
-  return ListAllowed(caller, range, asked.maxreturned(), asked.reverse(), found);
+  return ListAllowed(caller, KeyRangeOf(asked), asked.maxreturned(), asked.reverse(), found);
 }
 
 // The keys of a range that the caller may know of; the others are passed over.
@@ -240,6 +246,61 @@ Status KineticService::Delete(const Caller& caller, const Command& request, bool
   if (!deleted.ok() && !(deleted.code() == ENOENT && entry.force())) return deleted;
   *after_flush = flush;
   return {};
+}
+
+bool KineticService::TakesLong(const Command& request) {
+  switch (request.header().messagetype()) {
+    case Header::PEER2PEERPUSH:
+    case Header::MEDIASCAN:
+    case Header::MEDIAOPTIMIZE: return true;
+    default: return false;
+  }
+}
+
+Duration KineticService::LongestTime(const Command& request) {
+  return request.header().messagetype() == Header::PEER2PEERPUSH ? PeerPush::kLongest
+                                                                 : Duration::max();
+}
+
+Result<std::unique_ptr<LongOperation>> KineticService::Start(Runtime& runtime, KineticIo& io,
+                                                             const Caller& caller,
+                                                             const Command& request, Time expiry,
+                                                             Command* answer) {
+  const kinetic::Body& body = request.body();
+  const Header::MessageType type = request.header().messagetype();
+  if (type == Header::PEER2PEERPUSH) {
+    TRY(Allow(caller, Permission::kPeerToPeer, std::nullopt));
+    TRY(PeerPush::Check(body.p2poperation()));
+    return std::make_unique<PeerPush>(
+        runtime, io, engine_,
+        PeerPush::Asked{
+            .identity = caller.identity->id,
+            .key = caller.identity->key,
+            .expiry = expiry,
+            .may_read =
+                [caller](std::string_view key) { return Allow(caller, Permission::kRead, key); }},
+        body.p2poperation(), answer);
+  }
+  KeyRange range = KeyRangeOf(body.range());
+  TRY(Engine::CheckRange(range));
+  if (!MayDoAll(caller.identity->acl, Permission::kRange, range.first, range.last.value_or(""),
+                caller.tls)) {
+    return Fail(EACCES, "permission denied");
+  }
+  if (type == Header::MEDIAOPTIMIZE) {
+    return std::make_unique<MediaOptimize>(engine_, std::move(range), answer);
+  }
+  const uint32_t most =
+      body.range().maxreturned() == 0 ? kMaxRangeKeys : body.range().maxreturned();
+  if (most > kMaxRangeKeys) {
+    return Fail(EINVAL, "{} keys were asked for; 1 to {} can be", most, kMaxRangeKeys);
+  }
+  return std::make_unique<MediaScan>(
+      runtime, engine_,
+      MediaScan::Asked{.range = std::move(range),
+                       .max_damaged = most,
+                       .checksums_only = body.range().checksumsonly()},
+      answer);
 }
 
 Result<Engine::Change> KineticService::ChangeOf(const Caller& caller, const Command& request,
@@ -308,7 +369,7 @@ Status KineticService::GetLog(const Caller& caller, const Command& request, Comm
           return Fail(ENOENT, "no device log '{}'",
                       Hex(AsBytes(std::string_view(asked.device().name()).substr(0, 64))));
         }
-        *value = SharedBytes(std::string(kRangeGetCapability) + "\n");
+        *value = SharedBytes(fmt::format("{}\n{}\n", kRangeGetCapability, kChecksumScanCapability));
         break;
       default: return Fail(EINVAL, "unknown log type {}", type);
     }

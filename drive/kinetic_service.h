@@ -2,9 +2,10 @@
 // server's (server.h), keeping is the engine's (engine.h).
 //
 // Served: GET (with our partial reads), GETVERSION, GETNEXT, GETPREVIOUS, GETKEYRANGE, PUT, DELETE,
-// NOOP, FLUSHALLDATA, GETLOG, SETUP, SECURITY, and batches (START_BATCH, END_BATCH, ABORT_BATCH)
-// together with the connection, which collects them. Every other message type is INVALID_REQUEST.
-// docs/protocol.md tells more.
+// NOOP, FLUSHALLDATA, GETLOG, SETUP, SECURITY; batches (START_BATCH, END_BATCH, ABORT_BATCH)
+// together with the connection, which collects them; and beside the others, because they take long,
+// PEER2PEERPUSH, MEDIASCAN and MEDIAOPTIMIZE (long_operation.h). Every other message type is
+// INVALID_REQUEST. docs/protocol.md tells more.
 //
 // Every operation asks first whether its caller may (acl.h). One that may not changes nothing and
 // learns nothing.
@@ -18,6 +19,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -27,6 +29,8 @@
 #include "drive/device_security.h"
 #include "drive/engine.h"
 #include "drive/host_readings.h"
+#include "drive/kinetic_io.h"
+#include "drive/long_operation.h"
 #include "drive/operation_statistics.h"
 
 namespace pinstripe {
@@ -79,6 +83,18 @@ class KineticService {
   // was not locked. Fills body and status of the answer.
   Outcome Execute(const Caller& caller, const kinetic::Command& request, SharedBytes value,
                   kinetic::Command* answer);
+
+  // PEER2PEERPUSH, MEDIASCAN and MEDIAOPTIMIZE take long: they are not executed but started.
+  static bool TakesLong(const kinetic::Command& request);
+  // How long it may take, when the request does not say.
+  static Duration LongestTime(const kinetic::Command& request);
+
+  // What will do it. All that is not copied outlives the operation, which fills body and status of
+  // the answer. EACCES, EINVAL: it may not be, or cannot.
+  Result<std::unique_ptr<LongOperation>> Start(Runtime& runtime, KineticIo& io,
+                                               const Caller& caller,
+                                               const kinetic::Command& request, Time expiry,
+                                               kinetic::Command* answer);
 
   // The change that a PUT or DELETE asks for as a part of a batch. EINVAL: it cannot be done.
   // EACCES: the caller may not.

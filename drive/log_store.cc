@@ -1091,6 +1091,23 @@ Result<bool> LogStore::Compact() {
   return true;
 }
 
+// A flush gives back what deletions have left in the log; the index is sorted anew.
+Status LogStore::CompactRange(const KeyRange& range, std::atomic<bool>& cancelled) {
+  TRY(Flush());
+  const std::string first = RecordIndexKey(range.first);
+  const std::string last = range.last ? RecordIndexKey(*range.last) : "L";
+  if (last < first) return {};
+  const rocksdb::Slice first_slice(first);
+  const rocksdb::Slice last_slice(last);
+  rocksdb::CompactRangeOptions options;
+  options.exclusive_manual_compaction = false;  // the index's own go on
+  options.canceled = &cancelled;
+  const rocksdb::Status compacted = index_->CompactRange(options, &first_slice, &last_slice);
+  if (compacted.ok()) return {};
+  if (cancelled) return Fail(ECANCELED, "compacting was cancelled");
+  return FailWithIndex("compact the index", compacted);
+}
+
 // A put of what is there already. EBADMSG, ENOENT: it does not verify.
 Status LogStore::Move(LogLocation location, const PlaceRecord& place) {
   const KeyLocks::Hold hold(key_locks_, place.key);

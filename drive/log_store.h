@@ -104,6 +104,7 @@ class LogStore final : public Store, private CommitGroup::Member {
   Status Flush() override;
   StoreUsage Usage() override;
   Result<bool> Tidy() override;
+  Status CompactRange(const KeyRange& range, std::atomic<bool>& cancelled) override;
 
   // How many entries power loss had torn, found when it was opened.
   uint64_t torn_entries() const { return torn_entries_; }

@@ -17,6 +17,7 @@
 
 #include "base/log.h"
 #include "base/try.h"
+#include "drive/background.h"
 #include "drive/batch.h"
 #include "drive/frame.h"
 #include "drive/io_loop.h"
@@ -81,15 +82,24 @@ class Flushes : public std::enable_shared_from_this<Flushes> {
   bool running_ = false;                                     // guarded by mutex_
 };
 
+// What all sessions of a server use. Long operations have threads of their own, those that wait for
+// peers others than those that wait for the disk.
+struct Threads {
+  Workers& workers;
+  Background& scans;
+  Background& pushes;
+  KineticIo& peers;
+};
+
 // One client's connection to one device.
 class Session final : public IoLoop::Handler, public std::enable_shared_from_this<Session> {
  public:
   // `tls`: of the socket; null without.
-  Session(IoLoop& loop, Workers& workers, std::shared_ptr<Flushes> flushes, KineticService& service,
-          FileDescriptor socket, std::unique_ptr<TlsStream> tls, Duration handshake_timeout,
-          std::function<void(std::shared_ptr<Session>)> closed)
+  Session(IoLoop& loop, const Threads& threads, std::shared_ptr<Flushes> flushes,
+          KineticService& service, FileDescriptor socket, std::unique_ptr<TlsStream> tls,
+          Duration handshake_timeout, std::function<void(std::shared_ptr<Session>)> closed)
       : loop_(loop),
-        workers_(workers),
+        threads_(threads),
         flushes_(std::move(flushes)),
         service_(service),
         socket_(std::move(socket)),
@@ -117,6 +127,9 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     }
     handshake_timer_.Cancel();
     batches_.Clear();
+    for (const auto& operation : long_operations_) {
+      if (const auto cancellation = operation.lock()) cancellation->Cancel();
+    }
     if (tls_ != nullptr) tls_->SayGoodbye();
     shutdown(socket_.get(), SHUT_RDWR);
     loop_.Remove(watch_id_, socket_.get());
@@ -292,6 +305,10 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
       }
       default: break;
     }
+    if (KineticService::TakesLong(*request)) {
+      StartLong(std::move(request), caller, bytes);
+      return {};
+    }
     const auto value = std::make_shared<Buffer>(std::move(frame.value));  // a Task must be copyable
     Hand(request, identity, bytes, [this, caller, request, value](Command* answer) {
       const Bytes look = *value;
@@ -341,17 +358,16 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
       bytes_under_way_ += bytes;
     }
     const Header& header = request->header();
-    const int priority = header.has_priority() ? header.priority() : Workers::kNormal;
+    const int priority = PriorityOf(header);
     const Time received = loop_.runtime().Now();
     const Time expiry = ExpiryOf(header);
-    workers_.Add(
+    threads_.workers.Add(
         [self = shared_from_this(), request = std::move(request), execute = std::move(execute),
          identity = std::move(identity), bytes, received, expiry] {
           auto answer = std::make_shared<Command>(self->AnswerTo(*request));
           KineticService::Outcome outcome;
           if (expiry != Time::max() && self->loop_.runtime().Now() >= expiry) {
-            KineticService::SetFailure(Fail(EBUSY, "its time ran out before its turn came"),
-                                       answer.get());
+            KineticService::SetFailure(TooLate(), answer.get());
           } else {
             outcome = execute(answer.get());
           }
@@ -370,6 +386,54 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
               });
         },
         priority);
+  }
+
+  static Status TooLate() { return Fail(EBUSY, "its time ran out before its turn came"); }
+
+  // Lets it be done beside the other requests.
+  void StartLong(std::shared_ptr<Command> request, const KineticService::Caller& caller,
+                 size_t bytes) {
+    {
+      const std::lock_guard lock(mutex_);
+      ++requests_under_way_;
+      bytes_under_way_ += bytes;
+    }
+    Runtime& runtime = loop_.runtime();
+    const Header& header = request->header();
+    const Time received = runtime.Now();
+    Time expiry = ExpiryOf(header);
+    const Duration longest = KineticService::LongestTime(*request);
+    if (expiry == Time::max() && longest != Duration::max()) expiry = received + longest;
+    auto answer = std::make_shared<Command>(AnswerTo(*request));
+    const auto done = [self = shared_from_this(), request, answer, identity = caller.identity,
+                       bytes, received] {
+      self->Note(request->header().messagetype(), 0, received, *answer);
+      self->Answer(*answer, *identity, {}, bytes);
+    };
+    auto operation =
+        service_.Start(runtime, threads_.peers, caller, *request, expiry, answer.get());
+    if (!operation.has_value()) {
+      KineticService::SetFailure(operation.error(), answer.get());
+      return done();
+    }
+    Background::Job job{.done = done,
+                        .late = [answer] { KineticService::SetFailure(TooLate(), answer.get()); },
+                        .operation = *std::move(operation),
+                        .cancellation = std::make_shared<Cancellation>(runtime),
+                        .priority = PriorityOf(header),
+                        .expiry = expiry};
+    if (header.has_timequanta()) {
+      const auto most = static_cast<uint64_t>(Background::kQuantum / std::chrono::milliseconds(1));
+      job.quantum = std::chrono::milliseconds(std::min<uint64_t>(header.timequanta(), most));
+    }
+    std::erase_if(long_operations_, [](const auto& each) { return each.expired(); });
+    long_operations_.push_back(job.cancellation);
+    const bool push = header.messagetype() == Header::PEER2PEERPUSH;
+    (push ? threads_.pushes : threads_.scans).Start(std::move(job));
+  }
+
+  static int PriorityOf(const Header& header) {
+    return header.has_priority() ? header.priority() : Workers::kNormal;
   }
 
   // Counts what was done, and tells where the device itself failed.
@@ -559,7 +623,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   }
 
   IoLoop& loop_;
-  Workers& workers_;
+  const Threads& threads_;
   const std::shared_ptr<Flushes> flushes_;  // of the device
   KineticService& service_;
   const FileDescriptor socket_;
@@ -571,6 +635,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   // Of the loop thread:
   FrameReader reader_;
   OpenBatches batches_;
+  std::vector<std::weak_ptr<Cancellation>> long_operations_;
   int64_t connection_id_ = 0;
   uint64_t watch_id_ = 0;
   bool any_sequence_ = false;
@@ -669,6 +734,10 @@ class Server::Impl {
     }
     workers_ = std::make_unique<Workers>(runtime, "pin-work", options.workers);
     flushers_ = std::make_unique<Workers>(runtime, "pin-flush", options.flushers);
+    scans_ = std::make_unique<Background>(runtime, "pin-scan", options.scanners);
+    pushes_ = std::make_unique<Background>(runtime, "pin-push", options.pushers);
+    peers_ = std::make_unique<KineticIo>(runtime);
+    threads_.emplace(Threads{*workers_, *scans_, *pushes_, *peers_});
   }
 
   ~Impl() {
@@ -681,6 +750,9 @@ class Server::Impl {
         for (const auto& session : sessions) session->Close();
       });
     }
+    pushes_.reset();
+    scans_.reset();
+    peers_.reset();     // pushes were its only users
     workers_.reset();   // may still add flushes
     flushers_.reset();  // may still post to the loops
     loops_.clear();
@@ -761,7 +833,7 @@ class Server::Impl {
       const size_t i = server_.next_loop_++ % server_.loops_.size();
       IoLoop& loop = *server_.loops_[i];
       auto session = std::make_shared<Session>(
-          loop, *server_.workers_, shared_->flushes, service_, std::move(client), std::move(stream),
+          loop, *server_.threads_, shared_->flushes, service_, std::move(client), std::move(stream),
           server_.options_.handshake_timeout,
           [&server = server_, i, shared = shared_](const std::shared_ptr<Session>& self) {
             server.sessions_[i].erase(self);
@@ -786,6 +858,10 @@ class Server::Impl {
   std::vector<std::set<std::shared_ptr<Session>>> sessions_;  // of each loop, on its thread
   std::unique_ptr<Workers> workers_;
   std::unique_ptr<Workers> flushers_;
+  std::unique_ptr<Background> scans_;
+  std::unique_ptr<Background> pushes_;
+  std::unique_ptr<KineticIo> peers_;
+  std::optional<Threads> threads_;
   std::vector<std::shared_ptr<Listener>> listeners_;
   std::map<KineticService*, std::shared_ptr<Shared>> shared_;
   size_t next_loop_ = 0;  // of the first loop's thread

@@ -1,7 +1,8 @@
 // Server: the sockets of a drive daemon. One process serves any number of devices, each on its own
 // port, with a few threads for all of them: loops that wait for sockets, cut frames and check
 // signatures, workers that execute requests and send the answers, and flushers that make durable
-// what has to be before it is answered, together what came together.
+// what has to be before it is answered, together what came together. Operations that take long
+// (scans, pushes to peers) have threads of their own, and hold up nobody else.
 //
 // A connection has a bounded number of requests and bytes under way; beyond, its socket is not
 // read, so that its peer feels back-pressure and nobody else does. Bytes that are not Kinetic end
@@ -27,6 +28,8 @@ class Server {
     int loops = 1;
     int workers = 4;
     int flushers = 4;  // threads that make things durable
+    int scanners = 2;  // threads for scans and compactions
+    int pushers = 4;   // threads that wait for peers
     // How long a peer may take until TLS is agreed on.
     Duration handshake_timeout = std::chrono::seconds(10);
   };

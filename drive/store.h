@@ -16,6 +16,7 @@
 
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -93,6 +94,10 @@ class Store {
   // Does a bounded piece of what nobody waits for: gives back space, and makes durable what has become
   // much. True: there may be more to do. To be called now and then, by one thread at a time.
   virtual Result<bool> Tidy() { return false; }
+
+  // Puts what it keeps for these keys in order, so that it takes less space and fewer reads to
+  // find. Takes long; ECANCELED once `cancelled` is set. Nothing depends on it.
+  virtual Status CompactRange(const KeyRange&, std::atomic<bool>& /*cancelled*/) { return {}; }
 };
 
 // The part of a value of `value_bytes` bytes that `range` covers, cut at the value's end.

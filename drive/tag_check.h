@@ -1,0 +1,21 @@
+// TagCheck: whether a record's tag fits its value, for the algorithms that the protocol specifies
+// and this device can compute.
+
+#pragma once
+
+#include "base/bytes.h"
+#include "drive/store.h"
+
+namespace pinstripe {
+
+enum class TagVerdict {
+  kRight,
+  kWrong,
+  kUnknown,  // no tag, no algorithm, or one that nobody specified
+};
+
+// SHA1 (1), SHA2 as SHA-256 (2), SHA3 as SHA3-256 (3): the digest. CRC32C (4), CRC32 (6): four
+// bytes, big-endian.
+TagVerdict CheckTag(const StoredHead& head, Bytes value);
+
+}  // namespace pinstripe
