@@ -164,9 +164,10 @@ void Run(const std::string& address, const Load& load) {
     });
   }
   Measure(runtime, load, "head", [&](int64_t number, StatusCallback done) {
-    drive.Head(Key(number, keys), deadline(), [done = std::move(done)](const Result<RecordHead>& head) {
-      done(head ? Status() : head.error());
-    });
+    drive.Head(Key(number, keys), deadline(),
+               [done = std::move(done)](const Result<RecordHead>& head) {
+                 done(head ? Status() : head.error());
+               });
   });
   std::atomic<int> left = kKeys;
   const auto removed = runtime.NewSignal();

@@ -1,10 +1,10 @@
 // CommitGroup: the stores of a process that share a file system, which make their changes durable
-// together. A flush of one of them is a round for every one that has changes: with several such stores the
-// round costs one syncfs(), however many they are; one store alone syncs its own files, and waits for
-// nobody else's data.
+// together. A flush of one of them is a round for every one that has changes: with several such
+// stores the round costs one syncfs(), however many they are; one store alone syncs its own files,
+// and waits for nobody else's data.
 //
-// Flushes that come while a round is under way share the next one, and a store whose changes a round
-// has taken along needs none of its own.
+// Flushes that come while a round is under way share the next one, and a store whose changes a
+// round has taken along needs none of its own.
 //
 // Thread-safe.
 

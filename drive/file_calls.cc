@@ -29,9 +29,7 @@ int FileCalls::Punch(int fd, uint64_t begin, uint64_t end) {
 
 int FileCalls::Sync(int fd) { return fdatasync(fd); }
 
-Status FileCalls::SyncDirectory(const std::string& path) {
-  return pinstripe::SyncDirectory(path);
-}
+Status FileCalls::SyncDirectory(const std::string& path) { return pinstripe::SyncDirectory(path); }
 
 Status FileCalls::SyncFileSystem(const std::string& path) {
   const FileDescriptor directory(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

@@ -1,5 +1,5 @@
-// FileCalls: the system calls by which a store changes files and makes them durable. A seam: the tests put
-// a disk behind it that loses what was not synced.
+// FileCalls: the system calls by which a store changes files and makes them durable. A seam: the
+// tests put a disk behind it that loses what was not synced.
 //
 // They do what the calls of the same name do, and fail with -1 and errno. Thread-safe.
 

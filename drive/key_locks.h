@@ -1,5 +1,5 @@
-// KeyLocks: who may change which key. Waiting for one key never keeps changes of other keys from going
-// on, and no mutex is held while a change is made.
+// KeyLocks: who may change which key. Waiting for one key never keeps changes of other keys from
+// going on, and no mutex is held while a change is made.
 //
 // Thread-safe. Who needs several keys takes them in their order, so that nobody waits in a circle.
 
@@ -22,7 +22,8 @@ class KeyLocks {
   };
 
  public:
-  // Keeps everybody else from changing a key, for as long as it lives. The key's bytes live as long.
+  // Keeps everybody else from changing a key, for as long as it lives. The key's bytes live as
+  // long.
   class Hold {
    public:
     Hold(KeyLocks& locks, std::string_view key)

@@ -1,0 +1,226 @@
+// A pinstriped that is killed at random moments while clients put, delete and flush, and started
+// again.
+//
+// Goal: a kill of the process loses nothing that was acknowledged, whatever durability was asked
+// for, and damages nothing. Method: real processes on a real directory; several clients, each with
+// keys of its own, note what they begin and what is acknowledged; after each kill everything is
+// read and compared, and now and then, and at the end, pinstriped --check reads the store.
+//
+//   CRASH_SECONDS=600 kill_test    for so long, thousands of rounds
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "base/log.h"
+#include "base/real_runtime.h"
+#include "drive/kinetic_drive.h"
+#include "tests/crash/operation_log.h"
+#include "tests/drive/temporary_directory.h"
+#include "tests/support/expect_ok.h"
+
+namespace pinstripe {
+namespace {
+
+constexpr int kClients = 4;
+constexpr int kKeysOfClient = 16;
+constexpr int kFewRounds = 10;  // of an ordinary run
+constexpr int kRoundsBetweenChecks = 50;
+constexpr int kMostLoadMs = 150;
+
+uint16_t FreePort() {
+  const FileDescriptor socket(::socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  EXPECT_EQ(bind(socket.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+  EXPECT_EQ(getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+  return ntohs(address.sin_port);
+}
+
+// A process of pinstriped, with `arguments`.
+class Daemon {
+ public:
+  explicit Daemon(const std::vector<std::string>& arguments) {
+    int ends[2];
+    EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
+    output_ = FileDescriptor(ends[0]);
+    const FileDescriptor input(ends[1]);
+    std::vector<char*> argv = {const_cast<char*>(PINSTRIPED)};
+    for (const std::string& argument : arguments)
+      argv.push_back(const_cast<char*>(argument.c_str()));
+    argv.push_back(nullptr);
+    pid_ = fork();
+    if (pid_ != 0) return;
+    dup2(input.get(), STDOUT_FILENO);
+    execv(PINSTRIPED, argv.data());
+    _exit(127);
+  }
+  ~Daemon() {
+    if (pid_ > 0) Kill();
+  }
+
+  bool IsReady() {
+    std::string said;
+    char byte = 0;
+    while (read(output_.get(), &byte, 1) == 1 && byte != '\n') said += byte;
+    return said == "ready";
+  }
+  void Kill() {
+    EXPECT_EQ(kill(pid_, SIGKILL), 0);
+    Wait();
+  }
+  int Wait() {
+    int status = 0;
+    EXPECT_EQ(waitpid(std::exchange(pid_, 0), &status, 0) > 0, true);
+    return status;
+  }
+
+ private:
+  FileDescriptor output_;
+  pid_t pid_ = 0;
+};
+
+class KillTest : public testing::Test {
+ protected:
+  KillTest() {
+    SetLogLevel(LogLevel::kError);
+    std::ofstream(config_) << fmt::format(
+        "[daemon]\nlisten = \"127.0.0.1\"\n[[drive]]\npath = \"{}\"\nport = {}\n", path_, port_);
+  }
+
+  std::unique_ptr<KineticDrive> Connect() {
+    return std::make_unique<KineticDrive>(
+        io_, KineticDrive::Options{.name = "drive",
+                                   .addresses = {fmt::format("127.0.0.1:{}", port_)},
+                                   .key = "asdfasdf",
+                                   .least_backoff = std::chrono::milliseconds(1)});
+  }
+  Time Deadline() { return runtime_.Now() + std::chrono::seconds(20); }
+
+  // Asks and waits for the answer.
+  template <typename Answer, typename Ask>
+  Answer Await(Ask ask) {
+    const auto answered = runtime_.NewSignal();
+    std::optional<Answer> answer;
+    ask([&](Answer got) {
+      answer = std::move(got);
+      answered->Set();
+    });
+    while (!answer) answered->WaitUntil(Time::max());
+    return *std::move(answer);
+  }
+
+  // Puts, deletes and flushes until the drive fails.
+  void Load(KineticDrive& drive, int client, uint64_t seed) {
+    std::mt19937_64 random(seed);
+    while (true) {
+      const std::string key = fmt::format("{}/{}", client, random() % kKeysOfClient);
+      const auto durability =
+          random() % 3 == 0 ? Durability::kWriteThrough : Durability::kWriteBack;
+      Status status;
+      if (random() % 8 == 0) {
+        status = Await<Status>([&](auto done) { drive.Flush(Deadline(), done); });
+      } else if (random() % 4 == 0) {
+        log_.Begin({key}, true);
+        status = Await<Status>(
+            [&](auto done) { drive.Delete(key, Expected::Any(), durability, Deadline(), done); });
+        if (status.ok()) log_.Acknowledge(key, true);
+      } else {
+        const uint64_t number = log_.Begin({key}, false)[0];
+        StoredRecord record = OperationLog::RecordOf(key, number);
+        status = Await<Status>([&](auto done) {
+          drive.Put({.key = key,
+                     .value = record.value,
+                     .version = record.head.version,
+                     .tag = record.head.tag,
+                     .durability = durability},
+                    Deadline(), done);
+        });
+        if (status.ok()) log_.Acknowledge(key, true);
+      }
+      if (!status.ok()) return;
+    }
+  }
+
+  std::string Compare(KineticDrive& drive) {
+    const auto look = [&](const std::string& key) -> Result<StoredRecord> {
+      Result<Record> record =
+          Await<Result<Record>>([&](auto done) { drive.Get(key, {}, Deadline(), done); });
+      if (!record.has_value()) return Failed(std::move(record).error());
+      return StoredRecord{{.version = record->version, .tag = record->tag}, record->value};
+    };
+    const std::string complaint =
+        log_.Complaint(log_.Floors(OperationLog::Crash::kKill), log_.Ceilings(), look);
+    if (complaint.empty()) log_.GoOnFrom(look);
+    return complaint;
+  }
+
+  // One life of the daemon.
+  void Round(int round) {
+    const Time start = runtime_.Now();
+    Daemon daemon({"--config", config_, "--log-level", "error"});
+    ASSERT_TRUE(daemon.IsReady());
+    longest_start_ = std::max(longest_start_, runtime_.Now() - start);
+    const auto drive = Connect();
+    ASSERT_EQ(Compare(*drive), "") << "round " << round;
+    std::vector<std::thread> clients;
+    for (int client = 0; client < kClients; ++client) {
+      clients.emplace_back(
+          [&, client] { Load(*drive, client, static_cast<uint64_t>(round * kClients + client)); });
+    }
+    const auto moment = std::chrono::milliseconds(random_() % kMostLoadMs);
+    const auto never = runtime_.NewSignal();
+    never->WaitUntil(runtime_.Now() + moment);
+    daemon.Kill();
+    for (std::thread& client : clients) client.join();
+  }
+
+  void Check() {
+    Daemon check({"--check", path_});
+    EXPECT_EQ(check.Wait(), 0) << "pinstriped --check has found damage";
+  }
+
+  TemporaryDirectory directory_;
+  const std::string path_ = directory_ / "store";
+  const std::string config_ = directory_ / "config";
+  const uint16_t port_ = FreePort();
+  RealRuntime runtime_;
+  KineticIo io_{runtime_};
+  OperationLog log_;
+  std::mt19937_64 random_{7};
+  Duration longest_start_{};
+};
+
+TEST_F(KillTest, WhatWasAcknowledgedSurvivesKills) {
+  const char* seconds = std::getenv("CRASH_SECONDS");
+  const Time end =
+      runtime_.Now() + std::chrono::seconds(seconds == nullptr ? 0 : std::atoi(seconds));
+  int round = 0;
+  for (; round < kFewRounds || runtime_.Now() < end; ++round) {
+    Round(round);
+    if (HasFailure()) return;
+    if (round % kRoundsBetweenChecks == 0) Check();
+  }
+  Check();
+  EXPECT_GT(log_.changes(), static_cast<uint64_t>(round)) << "there was no load";
+  std::printf("%d kills, %llu changes; the longest start took %lld ms\n", round,
+              static_cast<unsigned long long>(log_.changes()),
+              static_cast<long long>(
+                  std::chrono::duration_cast<std::chrono::milliseconds>(longest_start_).count()));
+}
+
+}  // namespace
+}  // namespace pinstripe
