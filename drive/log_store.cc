@@ -1091,9 +1091,10 @@ Result<bool> LogStore::Compact() {
   return true;
 }
 
-// A flush gives back what deletions have left in the log; the index is sorted anew.
+// What deletions have left in the log is given back; the index is sorted anew.
 Status LogStore::CompactRange(const KeyRange& range, std::atomic<bool>& cancelled) {
   TRY(Flush());
+  TRY(ReturnSpace());
   const std::string first = RecordIndexKey(range.first);
   const std::string last = range.last ? RecordIndexKey(*range.last) : "L";
   if (last < first) return {};
