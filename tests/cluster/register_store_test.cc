@@ -26,18 +26,17 @@ constexpr Duration kRoundTrip = 200ms;  // long compared with what chance adds
 // A store on `count` drives whose answers take kRoundTrip, so that round trips can be counted.
 class Replicas {
  public:
-  explicit Replicas(size_t count) : set(sim, count) {
-    set.SetAll(Healthy());
-  }
+  explicit Replicas(size_t count) : set(sim, count) { set.SetAll(Healthy()); }
 
-  static DriveFaults Healthy() { return {.least_latency = kRoundTrip / 2, .most_latency = kRoundTrip / 2}; }
+  static DriveFaults Healthy() {
+    return {.least_latency = kRoundTrip / 2, .most_latency = kRoundTrip / 2};
+  }
   static DriveFaults Down() { return {.down = true}; }
 
   std::unique_ptr<RegisterStore> NewStore() {
     clients.push_back(std::make_unique<ReplicaClient>(sim, set));
-    return std::make_unique<RegisterStore>(sim, *clients.back(),
-                                           RegisterStore::Options{.prefix = "\1c",
-                                           .straggler = 2 * kRoundTrip});
+    return std::make_unique<RegisterStore>(
+        sim, *clients.back(), RegisterStore::Options{.prefix = "\1c", .straggler = 2 * kRoundTrip});
   }
 
   // Lets everything that is on its way arrive, then counts from zero.
@@ -57,7 +56,8 @@ class Replicas {
 
 class RegisterStoreTest : public testing::Test {
  protected:
-  RegisterValue Set(RegisterStore& store, const RegisterValue& seen, std::optional<std::string> to) {
+  RegisterValue Set(RegisterStore& store, const RegisterValue& seen,
+                    std::optional<std::string> to) {
     const Result<ChangeOutcome> outcome = store.Change(kName, seen, std::move(to));
     EXPECT_OK(outcome);
     EXPECT_TRUE(outcome->applied);
@@ -128,16 +128,156 @@ TEST_F(RegisterStoreTest, RefusesWhatDoesNotFit) {
   EXPECT_FAILS(store_->Change({1, std::string(1025, 'x')}, {}, "a"), EINVAL);
 }
 
-// ---- What it costs: docs/format.md, "Registers: costs".
+// ---- What it costs: the table "What a register costs" in docs/ARCHITECTURE.md, row by row.
 
-TEST_F(RegisterStoreTest, AQuietReadIsOneRoundTrip) {
+struct Cost {
+  int64_t round_trips = 0;
+  uint64_t gets = 0;
+  uint64_t puts = 0;
+  uint64_t ranges = 0;
+  friend bool operator==(const Cost&, const Cost&) = default;
+  friend void PrintTo(const Cost& cost, std::ostream* out) {
+    *out << cost.round_trips << " round trips, " << cost.gets << " gets, " << cost.puts << " puts, "
+         << cost.ranges << " ranges";
+  }
+};
+
+class RegisterCostTest : public testing::TestWithParam<size_t> {
+ protected:
+  // What `operation` waits for, and what it sends, also when it no longer waits.
+  template <typename Operation>
+  Cost CostOf(Operation operation) {
+    replicas_.Settle();
+    operation();
+    const int64_t round_trips = replicas_.RoundTrips();
+    replicas_.sim.Sleep(1s);
+    const DriveRequests requests = replicas_.set.requests();
+    EXPECT_EQ(requests.total(), requests.get + requests.put + requests.range);
+    return {round_trips, requests.get, requests.put, requests.range};
+  }
+
+  RegisterValue Set(RegisterStore& store, const RegisterValue& seen,
+                    std::optional<std::string> to) {
+    const Result<ChangeOutcome> outcome = store.Change(kName, seen, std::move(to));
+    EXPECT_OK(outcome);
+    EXPECT_TRUE(outcome->applied);
+    return outcome->now;
+  }
+
+  // One request to each replica in the last round trip of a change: a put in the fast round, or, to
+  // the few whose state was not waited for, a get.
+  void ExpectFastRound(const Cost& cost, int64_t round_trips) const {
+    EXPECT_EQ(cost.round_trips, round_trips);
+    EXPECT_EQ(cost.gets + cost.puts, static_cast<uint64_t>(round_trips) * r_);
+    EXPECT_GE(cost.puts, QuorumsOf(r_).fast);
+    EXPECT_LE(cost.puts, r_);
+  }
+
+  // Promises and acceptances: of those that are up, or of as many as answered when they were
+  // enough.
+  void ExpectClassicRound(const Cost& cost, int64_t round_trips, uint64_t gets, uint64_t up) const {
+    EXPECT_EQ(cost.round_trips, round_trips);
+    EXPECT_EQ(cost.gets, gets);
+    EXPECT_GE(cost.puts, 2 * QuorumsOf(r_).majority);
+    EXPECT_LE(cost.puts, 2 * up);
+  }
+
+  // As few as make the fast round impossible. How many are up then?
+  uint64_t TakeDrivesAway() {
+    const size_t up = QuorumsOf(r_).fast - 1;
+    for (size_t i = up; i < r_; ++i) replicas_.set.drives[i]->Set(Replicas::Down());
+    return up;
+  }
+
+  const size_t r_ = GetParam();
+  Replicas replicas_{r_};
+  std::unique_ptr<RegisterStore> store_ = replicas_.NewStore();
+  std::unique_ptr<RegisterStore> other_ = replicas_.NewStore();
+};
+
+TEST_P(RegisterCostTest, ARead) {
+  EXPECT_EQ(CostOf([&] { ASSERT_OK(store_->Read(kName)); }), (Cost{1, r_, 0}));
   Set(*store_, {}, "a");
-  three_.Settle();
-  ASSERT_OK(other_->Read(kName));
-  EXPECT_EQ(three_.RoundTrips(), 1);
-  EXPECT_EQ(three_.set.requests().get, 3u);
-  EXPECT_EQ(three_.set.requests().put, 0u);
+  EXPECT_EQ(CostOf([&] { ASSERT_OK(other_->Read(kName)); }), (Cost{1, r_, 0}));
 }
+
+TEST_P(RegisterCostTest, AReadOfManyIsOneRoundTrip) {
+  std::vector<RegisterName> names;
+  for (int i = 0; i < 50; ++i) names.push_back({7, fmt::format("{}", i)});
+  EXPECT_EQ(CostOf([&] { store_->ReadMany(names); }), (Cost{1, 50 * r_, 0}));
+}
+
+TEST_P(RegisterCostTest, TheFirstChange) {
+  EXPECT_EQ(CostOf([&] { Set(*store_, {}, "a"); }), (Cost{1, 0, r_}));
+}
+
+TEST_P(RegisterCostTest, AChangeAfterAChange) {
+  const RegisterValue value = Set(*store_, {}, "a");
+  EXPECT_EQ(CostOf([&] { Set(*store_, value, "b"); }), (Cost{1, 0, r_}));
+}
+
+TEST_P(RegisterCostTest, AChangeAfterARead) {
+  Set(*store_, {}, "a");
+  const Result<RegisterValue> read = other_->Read(kName);
+  ASSERT_OK(read);
+  ExpectFastRound(CostOf([&] { Set(*other_, *read, "b"); }), 1);
+}
+
+TEST_P(RegisterCostTest, AChangeOfWhatIsNotRemembered) {
+  const RegisterValue value = Set(*store_, {}, "a");
+  ExpectFastRound(CostOf([&] { Set(*other_, value, "b"); }), 2);
+}
+
+TEST_P(RegisterCostTest, ARemovalIsAChange) {
+  const RegisterValue value = Set(*store_, {}, "a");
+  EXPECT_EQ(CostOf([&] { Set(*store_, value, std::nullopt); }), (Cost{1, 0, r_}));
+  const Result<RegisterValue> read = other_->Read(kName);
+  ASSERT_OK(read);
+  ExpectFastRound(CostOf([&] { Set(*other_, *read, "again"); }), 1);
+}
+
+TEST_P(RegisterCostTest, AConflict) {
+  const RegisterValue first = Set(*store_, {}, "a");
+  Set(*other_, first, "b");
+  replicas_.Settle();
+  const Cost cost = CostOf([&] {
+    const auto outcome = store_->Change(kName, first, "c");
+    ASSERT_OK(outcome);
+    EXPECT_FALSE(outcome->applied);
+  });
+  EXPECT_EQ(cost.round_trips, 2);
+  EXPECT_EQ(cost.puts, r_);
+  EXPECT_LE(cost.gets, r_);
+}
+
+TEST_P(RegisterCostTest, TheFirstChangeWhileDrivesAreAway) {
+  const uint64_t up = TakeDrivesAway();
+  ExpectClassicRound(CostOf([&] { Set(*store_, {}, "a"); }), 2, 0, up);
+}
+
+TEST_P(RegisterCostTest, AChangeWhileDrivesAreAway) {
+  const uint64_t up = TakeDrivesAway();
+  RegisterValue value = Set(*store_, {}, "a");
+  ExpectClassicRound(CostOf([&] { value = Set(*store_, value, "b"); }), 3, up, up);
+  ExpectClassicRound(CostOf([&] { Set(*other_, value, std::nullopt); }), 3, up, up);
+}
+
+TEST_P(RegisterCostTest, AReadOfWhatDrivesThatAreAwayWouldHaveToConfirm) {
+  Set(*store_, {}, "a");
+  const uint64_t up = TakeDrivesAway();
+  ExpectClassicRound(CostOf([&] { ASSERT_OK(other_->Read(kName)); }), 3, up, up);
+  EXPECT_EQ(CostOf([&] { ASSERT_OK(other_->Read(kName)); }), (Cost{1, up, 0}))
+      << "once and for all";
+}
+
+TEST_P(RegisterCostTest, AScan) {
+  for (int i = 0; i < 20; ++i) ASSERT_OK(store_->Change({7, fmt::format("{:02}", i)}, {}, "a"));
+  EXPECT_EQ(CostOf([&] { ASSERT_OK(other_->Scan(7, "00", "99", 100)); }),
+            (Cost{2, 20 * r_, 0, r_}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Replicas, RegisterCostTest, testing::Values(3, 5, 9),
+                         testing::PrintToStringParamName());
 
 TEST_F(RegisterStoreTest, ReadingManyTakesAsLongAsReadingOne) {
   std::vector<RegisterName> names;
@@ -151,58 +291,6 @@ TEST_F(RegisterStoreTest, ReadingManyTakesAsLongAsReadingOne) {
     ASSERT_OK(values[i]);
     EXPECT_EQ(values[i]->value, i == 17 ? std::optional<std::string>("a") : std::nullopt);
   }
-}
-
-TEST_F(RegisterStoreTest, CreatingIsOneRoundTrip) {
-  three_.Settle();
-  Set(*store_, {}, "a");
-  EXPECT_EQ(three_.RoundTrips(), 1);
-  EXPECT_EQ(three_.set.requests().get, 0u);
-  EXPECT_EQ(three_.set.requests().put, 3u);
-}
-
-TEST_F(RegisterStoreTest, ChangingAgainIsOneRoundTrip) {
-  const RegisterValue value = Set(*store_, {}, "a");
-  three_.Settle();
-  Set(*store_, value, "b");
-  EXPECT_EQ(three_.RoundTrips(), 1);
-  EXPECT_EQ(three_.set.requests().get, 0u);
-  EXPECT_EQ(three_.set.requests().put, 3u);
-}
-
-TEST_F(RegisterStoreTest, ChangingWhatWasReadIsOneRoundTrip) {
-  Set(*store_, {}, "a");
-  const Result<RegisterValue> read = other_->Read(kName);
-  ASSERT_OK(read);
-  three_.Settle();
-  Set(*other_, *read, "b");
-  EXPECT_EQ(three_.RoundTrips(), 1);
-  EXPECT_EQ(three_.set.requests().put, 3u);
-}
-
-TEST_F(RegisterStoreTest, ChangingWhatIsNotRememberedIsTwoRoundTrips) {
-  const RegisterValue value = Set(*store_, {}, "a");
-  three_.Settle();
-  Set(*other_, value, "b");
-  EXPECT_EQ(three_.RoundTrips(), 2);
-}
-
-TEST_F(RegisterStoreTest, WithADriveAwayAReadFinishesWhatOnlyThatOneCouldConfirm) {
-  Set(*store_, {}, "a");
-  three_.set.drives[1]->Set(Replicas::Down());
-  three_.Settle();
-  EXPECT_EQ(other_->Read(kName)->value, "a");
-  EXPECT_EQ(three_.RoundTrips(), 3);  // read, prepare, accept
-  three_.Settle();
-  EXPECT_EQ(other_->Read(kName)->value, "a");
-  EXPECT_EQ(three_.RoundTrips(), 1);  // once and for all
-}
-
-TEST_F(RegisterStoreTest, WithADriveAwayThreeReplicasTakeTwoRoundTripsToCreate) {
-  three_.set.drives[1]->Set(Replicas::Down());
-  three_.Settle();
-  Set(*store_, {}, "a");
-  EXPECT_EQ(three_.RoundTrips(), 2);  // prepare, accept
 }
 
 TEST(RegisterStore, FiveReplicasGoFastWithADriveAway) {
@@ -332,8 +420,8 @@ TEST_F(RegisterStoreTest, ADurableChangeThatOthersFinishedIsAcceptedOnceMoreDura
 
 class LongAgoTest : public RegisterStoreTest {
  protected:
-  // What a change of `seen` answers whose puts arrive, but whose answers do not until another client
-  // has made twenty more.
+  // What a change of `seen` answers whose puts arrive, but whose answers do not until another
+  // client has made twenty more.
   Result<ChangeOutcome> ChangeLongAgo(const RegisterValue& seen) {
     for (auto& drive : three_.clients[0]->drives) drive->Set({.lose_answer = 1});
     three_.sim.Spawn("other", [this] {
