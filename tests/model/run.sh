@@ -1,0 +1,98 @@
+#!/bin/sh
+# Checks the models of tests/model with Spin, in the bounds stated here: ./dev model.
+#
+# A line per search. `verified`: every state within the bounds was visited, and no assertion fails in any.
+# `searched`: as many states as the time allowed, marked in a bit array, so neither all nor all of those
+# that were counted; no assertion fails in them. `refuted`: of a weakened protocol, which has to fail.
+# Anything else ends with status 1. Needs spin and a C compiler; under 2 GB each for two searches at once.
+set -u
+
+models=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' INT TERM
+
+# search NAME KIND MODEL OPTIONS WHAT: one search; leaves a line in NAME/line, or in NAME/failure.
+search() {
+  mkdir "$work/$1" && cd "$work/$1" || return
+  case $2 in
+    verified | refuted) compile=-DCOLLAPSE run= ;;
+    searched) compile=-DBITSTATE run="-w31 -Q1" ;;
+  esac
+  # shellcheck disable=SC2086  # several words each
+  {
+    spin -a $4 "$models/$3" &&
+      cc -O2 -w -DSAFETY -DMEMLIM=1900 $compile -o pan pan.c &&
+      ./pan -n -E -m50000 $run
+  } >log 2>&1
+  states=$(sed -n 's/^ *\([0-9.e+]*\) states, stored.*/\1/p' log)
+  broken=$(sed -n 's/^pan:[0-9]*: \(assertion violated .*\) (at depth.*/\1/p' log)
+  errors=$(sed -n 's/.*errors: \([0-9]*\).*/\1/p' log)
+  outcome="could not be searched"
+  if [ -n "$broken" ]; then
+    outcome=refuted
+  elif [ "$errors" = 0 ] && [ -n "$states" ]; then
+    outcome=verified
+    [ $2 = searched ] && outcome=searched
+    # A search that was cut short, by memory, depth or time, proves nothing.
+    grep -qE 'out of memory|max search depth too small|search depth limit|truncated' log && outcome=incomplete
+    [ $2 = verified ] && grep -qE 'Search not completed' log && outcome=incomplete
+  fi
+  printf '%-9s %11s states  %s\n' "$outcome" "${states:-?}" "$5" >line
+  [ "$outcome" = "$2" ] && return
+  {
+    printf 'should have been %s: %s (%s)\n' "$2" "$5" "$4"
+    tail -n 20 log
+  } >failure
+}
+
+# Two at a time, as they come.
+slots=$work/slots
+mkfifo "$slots" && exec 3<>"$slots" && printf '\n\n' >&3
+names=
+check() {
+  read -r _ <&3
+  names="$names $1"
+  { search "$@"; printf '\n' >&3; } &
+}
+
+# Exhaustive. Beyond what registers.pml says: a change is tried in the fast round, by a classic round at once
+# (as when drives are away), or after a read.
+check v1 verified registers.pml "-DOPS=1 -DTRIES=1 -DLOSSES=2 -DDELAYED=0" \
+  "3 replicas, 2 proposers, 1 operation each, 2 losses"
+check v2 verified registers.pml "-DOPS=2 -DTRIES=1 -DLOSSES=1 -DDELAYED=0 -DIN_ORDER -DCATCH_UP" \
+  "3 replicas, 2 proposers, 2 operations each, 1 loss; puts in the replicas' order"
+check v3 verified registers.pml "-DOPS=1 -DTRIES=1 -DLOSSES=1 -DDELAYED=1 -DIN_ORDER" \
+  "3 replicas, 2 proposers, 1 operation each, 1 loss, 1 delayed and repeated; in order"
+
+# As far as a minute goes.
+check b1 searched registers.pml "-DOPS=2 -DTRIES=2 -DLOSSES=3 -DDELAYED=2 -DCATCH_UP -DSLOTS=3" \
+  "3 replicas, 2 proposers, 2 operations each, 3 losses, 2 delayed"
+check b2 searched registers.pml "-DP=3 -DOPS=1 -DTRIES=2 -DLOSSES=2 -DDELAYED=1 -DCATCH_UP" \
+  "3 replicas, 3 proposers, 1 operation each, 2 losses, 1 delayed"
+check b3 searched registers.pml "-DR=5 -DOPS=2 -DTRIES=2 -DLOSSES=3 -DDELAYED=1 -DCATCH_UP" \
+  "5 replicas, 2 proposers, 2 operations each, 3 losses, 1 delayed"
+check b4 searched registers.pml "-DR=5 -DP=3 -DOPS=1 -DTRIES=2 -DLOSSES=2 -DDELAYED=1 -DCATCH_UP" \
+  "5 replicas, 3 proposers, 1 operation each, 2 losses, 1 delayed"
+
+# Weakened protocols, quick to refute.
+small="-DLOSSES=2 -DDELAYED=0 -DIN_ORDER -DTRIES=1"
+check w1 refuted registers.pml "-DOPS=1 $small -DWEAK_FAST_MAJORITY" \
+  "weakened: a mere majority chooses in the fast round"
+check w2 refuted registers.pml "-DOPS=2 $small -DWEAK_FAST_EQUAL" \
+  "weakened: a replica that promised the fast ballot may accept in it again"
+check w3 refuted registers.pml "-DOPS=1 $small -DWEAK_BLIND_ACCEPT" \
+  "weakened: a classic round does not look for what may have been chosen"
+check w4 refuted registers.pml "-DOPS=1 $small -DWEAK_UNREAD_PREPARE" \
+  "weakened: a prepare is sent to replicas whose value was not read"
+wait
+
+failed=0
+for name in $names; do
+  cat "$work/$name/line"
+  [ -e "$work/$name/failure" ] || continue
+  failed=$((failed + 1))
+  cat "$work/$name/failure" >&2
+done
+[ $failed = 0 ] || echo "$failed of the searches ended otherwise than they must" >&2
+[ $failed = 0 ]
