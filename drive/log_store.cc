@@ -588,7 +588,7 @@ Status LogStore::CheckSpace(uint64_t more) {
 Result<bool> LogStore::MakeRoom() {
   {
     const std::lock_guard lock(mutex_);
-    if (dead_.empty() && free_.empty()) return false;
+    if (dead_.empty() && committing_.empty() && free_.empty()) return false;
   }
   TRY(Flush());
   TRY(ReturnSpace());
@@ -829,7 +829,7 @@ void LogStore::BeginRound() {
   round_.segments = std::exchange(dirty_, {});
   round_.durable = in_flight_.empty() ? cursor_ : in_flight_.begin()->first;
   round_.durable_before = durable_;
-  round_.dead = std::exchange(dead_, {});
+  committing_ = std::exchange(dead_, {});
   // One that has an entry in flight is still written.
   while (!full_.empty() && *full_.begin() < round_.durable.segment) {
     round_.full.push_back(full_.extract(full_.begin()).value());
@@ -878,8 +878,9 @@ Status LogStore::EndRound(Status synced) {
   const std::lock_guard lock(mutex_);
   durable_ = round_.durable;
   trimmable_.insert(round_.full.begin(), round_.full.end());
-  for (const auto& [location, bytes] : round_.dead) dead_bytes_ -= bytes;
-  free_.merge(round_.dead);
+  for (const auto& [location, bytes] : committing_) dead_bytes_ -= bytes;
+  free_.merge(committing_);
+  committing_.clear();
   return {};
 }
 
@@ -950,6 +951,7 @@ Result<LogStore::Gap> LogStore::GapAround(LogLocation location) {
   const std::lock_guard lock(mutex_);
   shrink(dying_);
   shrink(dead_);
+  shrink(committing_);
   return gap;
 }
 
@@ -966,7 +968,7 @@ Status LogStore::RemoveDeadSegments() {
       const auto& [number, segment] = entry;
       const bool dead = segment.live_bytes == 0 && number < cursor_.segment &&
                         !used_by(in_flight_, number) && !used_by(dying_, number) &&
-                        !used_by(dead_, number);
+                        !used_by(dead_, number) && !used_by(committing_, number);
       if (dead) gone.push_back(number);
       return dead;
     });

@@ -141,7 +141,6 @@ class LogStore final : public Store, private CommitGroup::Member {
     std::set<uint32_t> segments;
     LogLocation durable;            // where the log will be so
     LogLocation durable_before;
-    Ranges dead;
     std::vector<uint32_t> full;     // segments that are not written any more
     uint64_t sequence = 0;          // of the index
   };
@@ -236,6 +235,7 @@ class LogStore final : public Store, private CommitGroup::Member {
   Ranges in_flight_;                            // not in the index yet; guarded by mutex_
   Ranges dying_;                                // about to leave the index; guarded by mutex_
   Ranges dead_;                                 // have left it since the last round; guarded by mutex_
+  Ranges committing_;                           // whose end a round makes durable; guarded by mutex_
   Ranges free_;                                 // and that is durable; guarded by mutex_
   std::set<LogLocation> replacing_;             // entries with a previous record; guarded by mutex_
   std::set<uint32_t> dirty_;                    // segments with data to sync; guarded by mutex_
@@ -244,7 +244,7 @@ class LogStore final : public Store, private CommitGroup::Member {
   bool index_dirty_ = false;                    // guarded by mutex_
   uint64_t unsynced_bytes_ = 0;                 // guarded by mutex_
   uint64_t live_bytes_ = 0;                     // of the log; guarded by mutex_
-  uint64_t dead_bytes_ = 0;                     // in dead_; guarded by mutex_
+  uint64_t dead_bytes_ = 0;                     // in dead_ and committing_; guarded by mutex_
   uint64_t inline_bytes_ = 0;                   // guarded by mutex_
   uint64_t inline_dead_bytes_ = 0;              // since deletions were pushed down; guarded by mutex_
   Status broken_;                               // guarded by mutex_
