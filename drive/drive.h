@@ -83,6 +83,11 @@ struct RecordHead {
   std::string tag;
 };
 
+struct KeyedRecord {
+  std::string key;
+  Record record;
+};
+
 struct DriveInfo {
   uint64_t capacity_bytes = 0;
   double portion_full = 0;  // 0..1

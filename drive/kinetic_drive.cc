@@ -445,4 +445,9 @@ void KineticDrive::Info(Time deadline, Callback<DriveInfo> done) {
   link_->Submit(Status(), NewInfo(deadline, std::move(done)));
 }
 
+void KineticDrive::GetNeighbour(std::string key, bool previous, Time deadline,
+                                Callback<KeyedRecord> done) {
+  link_->Submit(Status(), NewGetNeighbour(std::move(key), previous, deadline, std::move(done)));
+}
+
 }  // namespace pinstripe

@@ -1,9 +1,9 @@
 // KineticDrive: a Drive behind a socket, kept connected.
 //
 // It connects at once, and again whenever the connection is lost: with a back-off, at each of its
-// addresses in turn. After connecting it takes the greeting, asks what the device can do, and reads the
-// identity record, which must satisfy the check: only then the drive is up. A device that is not the
-// right one is away, whatever its address.
+// addresses in turn. After connecting it takes the greeting, asks what the device can do, and reads
+// the identity record, which must satisfy the check: only then the drive is up. A device that is
+// not the right one is away, whatever its address.
 //
 // While the drive is away every operation fails at once with EHOSTUNREACH and the reason. Only the
 // operations issued before the very first attempt has ended wait for its end, so that a program can
@@ -41,7 +41,8 @@ class KineticDrive final : public Drive {
 
     // Which record tells what drive this is, and whether it is the right one; its failure is the
     // reason that operations then give. The check is called on the I/O loop's thread for each new
-    // connection; it does not wait. ENOENT: the device has no such record. No check: any device will do.
+    // connection; it does not wait. ENOENT: the device has no such record. No check: any device
+    // will do.
     std::string identity_key;
     std::function<Status(Result<Record>)> check_identity;
 
@@ -50,8 +51,8 @@ class KineticDrive final : public Drive {
     // Between two attempts: doubles from one to the other, and is spread by chance.
     Duration least_backoff = std::chrono::milliseconds(100);
     Duration most_backoff = std::chrono::seconds(5);
-    // How long an answer may be missing, after its operation has timed out, before the connection is
-    // given up.
+    // How long an answer may be missing, after its operation has timed out, before the connection
+    // is given up.
     Duration patience = std::chrono::seconds(30);
     // At most so many reads, and as many writes, are in flight; fewer where the device says so.
     uint32_t max_in_flight = 128;
@@ -76,6 +77,10 @@ class KineticDrive final : public Drive {
              Callback<std::vector<std::string>> done) override;
   void Flush(Time deadline, StatusCallback done) override;
   void Info(Time deadline, Callback<DriveInfo> done) override;
+
+  // What a Kinetic device can do beyond a Drive: the record whose key is the first one above `key`,
+  // or with `previous` the last one below. ENOENT: there is none.
+  void GetNeighbour(std::string key, bool previous, Time deadline, Callback<KeyedRecord> done);
 
  private:
   class Link;

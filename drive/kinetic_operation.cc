@@ -44,8 +44,8 @@ class Asking : public KineticOperation {
       : KineticOperation(message_type, kind, deadline), done_(std::move(done)) {}
 
   void Finish(Result<KineticAnswer> answer) final {
-    // Moved out: what the callback holds on to must go with the answer, not with the operation, which
-    // a sender may keep a moment longer.
+    // Moved out: what the callback holds on to must go with the answer, not with the operation,
+    // which a sender may keep a moment longer.
     const Callback<T> done = std::exchange(done_, nullptr);
     if (!answer) return done(NoAnswer(std::move(answer).error()));
     const std::string_view drive = answer->drive;
@@ -228,6 +228,37 @@ class RangeOperation final : public Asking<std::vector<std::string>> {
   const bool reverse_;
 };
 
+class NeighbourOperation final : public Asking<KeyedRecord> {
+ public:
+  NeighbourOperation(std::string key, bool previous, Time deadline, Callback<KeyedRecord> done)
+      : Asking(previous ? Header::GETPREVIOUS : Header::GETNEXT, Kind::kRead, deadline,
+               std::move(done)),
+        key_(std::move(key)),
+        previous_(previous) {}
+
+  void Describe(DriveCapabilities, kinetic::Body* body) const override {
+    body->mutable_keyvalue()->set_key(key_);
+  }
+
+ protected:
+  Result<KeyedRecord> Read(KineticAnswer answer) override {
+    kinetic::KeyValue* entry = answer.body->mutable_keyvalue();
+    if (previous_ ? entry->key() >= key_ : entry->key() <= key_) {
+      return Fail(EBADMSG, "it answered with a key on the wrong side of the one that was given");
+    }
+    KeyedRecord found;
+    found.key = std::move(*entry->mutable_key());
+    found.record.version = std::move(*entry->mutable_dbversion());
+    found.record.tag = std::move(*entry->mutable_tag());
+    found.record.value = SharedBytes(std::move(answer.value));
+    return found;
+  }
+
+ private:
+  const std::string key_;
+  const bool previous_;
+};
+
 class FlushOperation final : public Doing {
  public:
   FlushOperation(Time deadline, StatusCallback done)
@@ -318,14 +349,19 @@ KineticOperationPtr NewPut(Drive::PutRequest request, Time deadline, StatusCallb
 
 KineticOperationPtr NewDelete(std::string key, Expected expected, Durability durability,
                               Time deadline, StatusCallback done) {
-  return std::make_shared<DeleteOperation>(std::move(key), std::move(expected), durability, deadline,
-                                           std::move(done));
+  return std::make_shared<DeleteOperation>(std::move(key), std::move(expected), durability,
+                                           deadline, std::move(done));
 }
 
 KineticOperationPtr NewRange(std::string first, std::string last, uint32_t max, bool reverse,
                              Time deadline, Callback<std::vector<std::string>> done) {
   return std::make_shared<RangeOperation>(std::move(first), std::move(last), max, reverse, deadline,
                                           std::move(done));
+}
+
+KineticOperationPtr NewGetNeighbour(std::string key, bool previous, Time deadline,
+                                    Callback<KeyedRecord> done) {
+  return std::make_shared<NeighbourOperation>(std::move(key), previous, deadline, std::move(done));
 }
 
 KineticOperationPtr NewFlush(Time deadline, StatusCallback done) {

@@ -2,8 +2,8 @@
 // nothing of connections.
 //
 // What Describe() and value() tell never changes, so that one thread may send an operation while
-// another one answers it. Finish() is called exactly once, with the drive's answer or with why there is
-// none.
+// another one answers it. Finish() is called exactly once, with the drive's answer or with why
+// there is none.
 
 #pragma once
 
@@ -66,6 +66,8 @@ KineticOperationPtr NewDelete(std::string key, Expected expected, Durability dur
                               Time deadline, StatusCallback done);
 KineticOperationPtr NewRange(std::string first, std::string last, uint32_t max, bool reverse,
                              Time deadline, Callback<std::vector<std::string>> done);
+KineticOperationPtr NewGetNeighbour(std::string key, bool previous, Time deadline,
+                                    Callback<KeyedRecord> done);
 KineticOperationPtr NewFlush(Time deadline, StatusCallback done);
 KineticOperationPtr NewInfo(Time deadline, Callback<DriveInfo> done);
 

@@ -772,6 +772,10 @@ TEST_F(KineticDriveTest, AnAnswerAboutAnotherKeyIsDamage) {
                    [](kinetic::Body* body) { body->mutable_keyvalue()->set_key("other"); });
     session.Answer(session.Next(),
                    [](kinetic::Body* body) { body->mutable_range()->add_keys("z"); });
+    for (int i = 0; i < 2; ++i) {
+      session.Answer(session.Next(),
+                     [](kinetic::Body* body) { body->mutable_keyvalue()->set_key("k"); });
+    }
     session.WaitForEnd();
   });
   auto drive = DriveAt({device.address()});
@@ -779,6 +783,11 @@ TEST_F(KineticDriveTest, AnAnswerAboutAnotherKeyIsDamage) {
   Later<Result<std::vector<std::string>>> keys;
   drive->Range("a", "k", 10, false, Soon(), keys.callback());
   EXPECT_FAILS(keys.Wait(), EBADMSG);
+  for (const bool previous : {false, true}) {
+    Later<Result<KeyedRecord>> neighbour;
+    drive->GetNeighbour("k", previous, Soon(), neighbour.callback());
+    EXPECT_FAILS(neighbour.Wait(), EBADMSG);
+  }
 }
 
 // --- Addresses --------------------------------------------------------------------------------------

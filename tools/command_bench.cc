@@ -1,0 +1,213 @@
+// pinstripe bench: how fast a part of the cluster is, measured.
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/try.h"
+#include "cluster/cluster_config.h"
+#include "drive/kinetic_io.h"
+#include "tools/commands.h"
+#include "tools/drive_load.h"
+#include "tools/process_use.h"
+
+namespace pinstripe {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct DriveBenchOptions {
+  std::string url;
+  std::string config;
+  DriveId drive = 0;
+  DriveCredentials credentials;
+  std::vector<std::string> ops{"put", "get"};
+  std::vector<std::string> values{"1MiB"};
+  std::vector<std::string> orders{"seq"};
+  std::string sync = "write-back";
+  DriveLoad load;
+  double seconds = 3;
+  bool json = false;
+};
+
+// Where the drive is and how it is spoken to: from a configuration, or from the URL.
+Result<KineticDrive::Options> DriveOf(const DriveBenchOptions& options) {
+  constexpr std::string_view kScheme = "kinetic://";
+  KineticDrive::Options drive;
+  if (options.config.empty()) {
+    std::string address = options.url;
+    if (address.starts_with(kScheme)) address.erase(0, kScheme.size());
+    while (address.ends_with('/')) address.pop_back();
+    TRY(ParseDriveAddress(address));
+    drive.name = address;
+    drive.addresses = {address};
+    drive.identity = options.credentials.identity;
+    drive.key = options.credentials.key;
+    return drive;
+  }
+  const ClusterConfig config = TRY(ClusterConfig::Load(options.config));
+  for (const DriveConfig& one : config.drives) {
+    if (one.id != options.drive) continue;
+    drive.name = fmt::format("drive {}", one.id);
+    drive.addresses = one.addresses;
+    drive.identity = one.credentials.identity;
+    drive.key = one.credentials.key;
+    return drive;
+  }
+  return Fail(EINVAL, "{} has no drive {}; give one of its ids with --drive", options.config,
+              options.drive);
+}
+
+// The daemon, where it is on this machine and we may look at it.
+pid_t DaemonOf(const KineticDrive::Options& drive) {
+  const Result<HostAndPort> address = ParseDriveAddress(drive.addresses[0]);
+  if (!address || !(address->host == "localhost" || address->host == "::1" ||
+                    address->host.starts_with("127."))) {
+    return 0;
+  }
+  return ListenerOn(static_cast<uint16_t>(std::stoul(address->port))).value_or(0);
+}
+
+struct Costs {
+  double per_gigabyte;   // CPU seconds
+  double per_operation;  // CPU microseconds
+};
+Costs CostsOf(double cpu_seconds, const DriveLoadResult& result) {
+  return {cpu_seconds / (static_cast<double>(result.bytes) / 1e9),
+          1e6 * cpu_seconds / static_cast<double>(result.operations)};
+}
+
+Json ResultJson(const DriveLoadResult& result, const DriveLoad& load) {
+  Json json{{"op", NameOf(result.op)},
+            {"value_bytes", result.value_bytes},
+            {"keys", NameOf(result.order)},
+            {"connections", load.connections},
+            {"depth", load.depth},
+            {"operations", result.operations},
+            {"bytes", result.bytes},
+            {"seconds", result.seconds},
+            {"latency_us", {{"p50", result.p50}, {"p99", result.p99}, {"p99.9", result.p999}}},
+            {"client_cpu_seconds", result.client_cpu_seconds}};
+  if (load.daemon != 0) {
+    json["daemon_cpu_seconds"] = result.daemon_cpu_seconds;
+    json["daemon_written_bytes"] = result.daemon_written_bytes;
+  }
+  return json;
+}
+
+// "-" where nothing was moved or nobody could be looked at.
+std::string Number(double number, int digits) {
+  return std::isfinite(number) ? fmt::format("{:.{}f}", number, digits) : "-";
+}
+
+void PrintHeader(const DriveLoad& load) {
+  fmt::print("{}: {} connection{}, {} operations under way on each, {}{}\n", load.drive.name,
+             load.connections, load.connections == 1 ? "" : "s", load.depth,
+             load.durability == Durability::kWriteBack ? "write-back" : "write-through",
+             load.daemon == 0 ? "" : fmt::format("; the daemon is process {}", load.daemon));
+  fmt::print("\n{:8} {:>8} {:7} {:>9} {:>8} {:>9} {:>9} {:>9} {:>15} {:>15} {:>8}\n", "OP", "VALUE",
+             "KEYS", "OP/S", "MB/S", "P50 us", "P99 us", "P99.9 us", "CLIENT us s/GB",
+             "DAEMON us s/GB", "WRITTEN");
+}
+
+void PrintRow(const DriveLoadResult& result, const DriveLoad& load) {
+  const Costs client = CostsOf(result.client_cpu_seconds, result);
+  const Costs daemon = CostsOf(load.daemon == 0 ? NAN : result.daemon_cpu_seconds, result);
+  const double written =
+      load.daemon == 0 || result.op != DriveLoadOp::kPut
+          ? NAN
+          : static_cast<double>(result.daemon_written_bytes) / static_cast<double>(result.bytes);
+  fmt::print(
+      "{:8} {:>8} {:7} {:>9.0f} {:>8.1f} {:>9.0f} {:>9.0f} {:>9.0f} {:>8} {:>6} {:>8} {:>6} "
+      "{:>8}\n",
+      NameOf(result.op), result.value_bytes, NameOf(result.order),
+      static_cast<double>(result.operations) / result.seconds,
+      static_cast<double>(result.bytes) / 1e6 / result.seconds, result.p50, result.p99, result.p999,
+      Number(client.per_operation, 1), Number(client.per_gigabyte, 2),
+      Number(daemon.per_operation, 1), Number(daemon.per_gigabyte, 2), Number(written, 3));
+  std::fflush(stdout);  // progress, through a pipe too
+}
+
+Result<int> BenchDrive(Runtime& runtime, DriveBenchOptions& options) {
+  DriveLoad& load = options.load;
+  load.drive = TRY(DriveOf(options));
+  load.daemon = DaemonOf(load.drive);
+  load.durability =
+      options.sync == "write-back" ? Durability::kWriteBack : Durability::kWriteThrough;
+  load.length =
+      std::chrono::duration_cast<Duration>(std::chrono::duration<double>(options.seconds));
+  for (const std::string& op : options.ops) load.ops.push_back(TRY(ParseDriveLoadOp(op)));
+  for (const std::string& size : options.values)
+    load.value_bytes.push_back(TRY(ParseValueSize(size)));
+  for (const std::string& order : options.orders)
+    load.orders.push_back(TRY(ParseDriveLoadOrder(order)));
+  if (!options.json) PrintHeader(load);
+  Json rows = Json::array();
+  TRY(RunDriveLoad(runtime, load, [&](const DriveLoadResult& result) {
+    options.json ? rows.push_back(ResultJson(result, load)) : PrintRow(result, load);
+  }));
+  if (options.json) fmt::print("{}\n", rows.dump(2));
+  return 0;
+}
+
+void AddDrive(CLI::App& bench, Action& chosen) {
+  auto options = std::make_shared<DriveBenchOptions>();
+  CLI::App* drive = bench.add_subcommand("drive", "One Kinetic drive: operations, latencies, CPU");
+  CLI::Option* url = drive->add_option("--url", options->url, "The drive: [kinetic://]HOST[:PORT]");
+  CLI::Option* config = drive->add_option("--config", options->config, "Or a cluster.toml, with");
+  drive->add_option("--drive", options->drive, "the id of one of its drives")->needs(config);
+  url->excludes(config);
+  drive->add_option("--identity", options->credentials.identity, "Who we are, with --url")
+      ->capture_default_str();
+  drive->add_option("--key", options->credentials.key,
+                    "Its HMAC key; Kinetic's default by default");
+  drive->add_option("--op", options->ops, "put,get,missing,head,next,previous,range,delete")
+      ->delimiter(',')
+      ->capture_default_str();
+  drive->add_option("--value", options->values, "Sizes of values, such as 120B,4KiB,1MiB")
+      ->delimiter(',')
+      ->capture_default_str();
+  drive->add_option("--keys", options->orders, "Order of the keys: seq,rand,reverse")
+      ->delimiter(',')
+      ->capture_default_str();
+  drive->add_option("--sync", options->sync, "Durability of changes")
+      ->check(CLI::IsMember({"write-back", "write-through"}))
+      ->capture_default_str();
+  drive
+      ->add_option("--connections,--threads", options->load.connections,
+                   "Connections, a thread each")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  drive->add_option("--depth", options->load.depth, "Operations under way on each connection")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  drive->add_option("--records", options->load.records,
+                    "Different keys; by default 1 GiB of values, at least 256, at most 100000");
+  drive->add_option("--seconds", options->seconds, "Of each measurement")
+      ->check(CLI::Range(0.05, 3600.0))
+      ->capture_default_str();
+  drive->add_flag("--json", options->json, "Print the results as JSON");
+  drive->footer(
+      "Puts records whose keys begin with \"pinstripe-bench/\" and removes them at the end; "
+      "nothing else\n"
+      "on the drive is touched. A daemon on this machine is measured too: its CPU time, and for "
+      "puts the bytes\n"
+      "that it wrote to its disk for each byte put.");
+  drive->callback([options, &chosen] {
+    if (options->url.empty() && options->config.empty()) {
+      throw CLI::RequiredError("--url, or --config with --drive,");
+    }
+    chosen = [options](Runtime& runtime) { return BenchDrive(runtime, *options); };
+  });
+}
+
+}  // namespace
+
+void AddBenchCommand(CLI::App& app, Action& chosen) {
+  CLI::App* bench = app.add_subcommand("bench", "Measure how fast something is");
+  bench->require_subcommand(1);
+  AddDrive(*bench, chosen);
+}
+
+}  // namespace pinstripe

@@ -1,0 +1,34 @@
+// ProcessUse: what a process of this machine has used so far, from /proc. For measuring: the
+// difference of two of them is what something has cost.
+//
+// Linux only.
+
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+
+namespace pinstripe {
+
+struct ProcessUse {
+  double cpu_seconds = 0;      // user and system time
+  uint64_t written_bytes = 0;  // to the disk, or on their way there
+
+  bool operator==(const ProcessUse&) const = default;
+  ProcessUse operator-(const ProcessUse& before) const {
+    return {cpu_seconds - before.cpu_seconds, written_bytes - before.written_bytes};
+  }
+};
+
+// None when it does not run, or may not be looked at.
+std::optional<ProcessUse> UseOf(pid_t pid);
+
+// CPU seconds of this process, more finely than /proc tells.
+double OwnCpuSeconds();
+
+// Who listens on a TCP port of this machine, if we may know.
+std::optional<pid_t> ListenerOn(uint16_t port);
+
+}  // namespace pinstripe
