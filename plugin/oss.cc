@@ -105,7 +105,9 @@ Result<FileSystem::Place> Oss::PlaceWithParents(const char* path) {
 
 // At most the parents are made here. The file is left to Open(), which then is told that it creates
 // (-ENOTSUP asks for that): so the name appears, or the old contents go, at Close and not now.
-int Oss::Create(const char*, const char* path, mode_t, XrdOucEnv&, int options) {
+int Oss::Create(const char* client, const char* path, mode_t, XrdOucEnv&, int options) {
+  const Status reserved = uploads_.Reserve(path, client == nullptr ? "" : client, runtime_.Now());
+  if (!reserved.ok()) return -Answer(reserved, "create", path);
   if (options & XRDOSS_mkpath) {
     const auto place = PlaceWithParents(path);
     if (!place.has_value()) return -Answer(place.error(), "create", path);

@@ -16,6 +16,7 @@
 #include "base/real_runtime.h"
 #include "cluster/connect.h"
 #include "fs/file_system.h"
+#include "plugin/uploads.h"
 
 namespace pinstripe {
 
@@ -33,6 +34,7 @@ class Oss final : public XrdOss {
 
   FileSystem& file_system() { return *file_system_; }
   OssCounters& counters() { return counters_; }
+  Uploads& uploads() { return uploads_; }
   Owner owner() const { return owner_; }
 
   // What the server is told about a file; `st_dev` names the cluster.
@@ -75,6 +77,7 @@ class Oss final : public XrdOss {
   const Owner owner_;
   uint32_t device_ = 1;
   OssCounters counters_;
+  Uploads uploads_;
 };
 
 }  // namespace pinstripe

@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <sys/time.h>
 
+#include <XrdOuc/XrdOucEnv.hh>
 #include <XrdSfs/XrdSfsAio.hh>
 #include <cstring>
+#include <utility>
 
 #include "base/answer.h"
 #include "base/try.h"
@@ -40,11 +42,35 @@ Result<std::unique_ptr<OpenFile>> OssFile::OpenPath(const char* path, int flags,
                  (flags & O_TRUNC) != 0);
 }
 
-int OssFile::Open(const char* path, int flags, mode_t mode, XrdOucEnv&) {
+OssFile::~OssFile() {
+  file_.reset();
+  StopWriting();
+}
+
+int OssFile::Open(const char* path, int flags, mode_t mode, XrdOucEnv& env) {
   path_ = path;
+  const bool uploads = (flags & (O_CREAT | O_TRUNC)) != 0;
+  const std::optional<uint64_t> announced = AnnouncedSize(env.Get("oss.asize"));
+  if ((flags & O_ACCMODE) != O_RDONLY) {
+    if (announced && !uploads) {
+      // A client whose server went away in the middle opens the file again and goes on where it
+      // was; but what it sent before went with that server, and the file that is here is another
+      // one.
+      return AnswerFor(Fail(ECANCELED,
+                            "an upload that was cut off cannot be continued, nothing of it is "
+                            "kept; upload the file again"),
+                       "open");
+    }
+    oss_.uploads().Begin(path_);
+    writes_ = true;
+  }
   Result<std::unique_ptr<OpenFile>> file = OpenPath(path, flags, mode);
-  if (!file.has_value()) return AnswerFor(file.error(), "open");
+  if (!file.has_value()) {
+    StopWriting();
+    return AnswerFor(file.error(), "open");
+  }
   file_ = *std::move(file);
+  if (announced && uploads) upload_.emplace(*announced);
   ++oss_.counters().files_opened;
   return 0;
 }
@@ -55,9 +81,24 @@ int OssFile::Close(long long* size) {
     const Result<Attributes> attributes = file_->Stat();
     *size = attributes.has_value() ? static_cast<long long>(attributes->size) : 0;
   }
-  const Status closed = file_->Close();
+  Status closed = CheckComplete();
+  if (closed.ok()) closed = file_->Close();
   file_.reset();
+  StopWriting();
   return AnswerFor(closed, "close");
+}
+
+Status OssFile::CheckComplete() const {
+  if (!upload_ || upload_->Complete()) return {};
+  return Fail(ECANCELED,
+              "the upload ended before all of the {} bytes that were announced had come; it is "
+              "dropped, and "
+              "what was there before stays",
+              upload_->expected());
+}
+
+void OssFile::StopWriting() {
+  if (std::exchange(writes_, false)) oss_.uploads().End(path_);
 }
 
 ssize_t OssFile::Read(void* out, off_t offset, size_t length) {
@@ -93,6 +134,7 @@ ssize_t OssFile::Write(const void* data, off_t offset, size_t length) {
                                       Bytes(static_cast<const std::byte*>(data), length));
   if (!written.ok()) return AnswerFor(written, "write");
   oss_.counters().bytes_written += length;
+  if (upload_) upload_->Add(static_cast<uint64_t>(offset), length);
   return static_cast<ssize_t>(length);
 }
 

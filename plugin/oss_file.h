@@ -3,11 +3,16 @@
 // The server keeps one object per path and direction for all its clients and calls it from many
 // threads at once; after Open() the object itself does not change until Close(), so nothing is
 // locked. An object may be destroyed without Close(): what was not committed is dropped.
+//
+// The server closes the file of a client that has vanished as it does for one that has finished. A
+// client that uploads says how large the file will be, so an upload of which bytes are missing is
+// dropped at Close(), and the old contents stay.
 
 #pragma once
 
 #include <XrdOss/XrdOss.hh>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "fs/file_system.h"
@@ -21,6 +26,8 @@ class OssFile final : public XrdOssDF {
 
   // Overloads that we do not override (later versions of XRootD have more of them) stay visible.
   using XrdOssDF::Read;
+
+  ~OssFile() override;
 
   int Open(const char* path, int flags, mode_t mode, XrdOucEnv& env) override;
   int Close(long long* size) override;
@@ -52,6 +59,8 @@ class OssFile final : public XrdOssDF {
 
  private:
   Result<std::unique_ptr<OpenFile>> OpenPath(const char* path, int flags, mode_t mode);
+  Status CheckComplete() const;
+  void StopWriting();
   Status SetTimes(int length, const char* arguments);
   // 0 or -errno, logged.
   int AnswerFor(const Status& status, const char* operation) const;
@@ -59,6 +68,8 @@ class OssFile final : public XrdOssDF {
   Oss& oss_;
   std::string path_;  // for messages
   std::unique_ptr<OpenFile> file_;
+  bool writes_ = false;                // and counts among the uploads
+  std::optional<UploadParts> upload_;  // of an announced size
 };
 
 }  // namespace pinstripe

@@ -1,6 +1,6 @@
 #!/bin/bash
-# kill -9 of the gateway in the middle of an upload: afterwards the old contents are there, or no file if
-# there was none, or, when it was over already, the new contents. Never a mixture.
+# kill -9 of the gateway or of the client in the middle of an upload: afterwards the old contents are there, or
+# no file if there was none, or, when it was over already, the new contents. Never a mixture.
 . "$(dirname "$0")/lib.sh"
 export XRD_CONNECTIONRETRY=0 XRD_STREAMERRORWINDOW=0
 
@@ -65,4 +65,38 @@ for percent in 20 60 90; do
 done
 check "most of the uploads were really cut off ($killed of 7)" [ $killed -ge 4 ]
 check "what was not touched is untouched" holds /timing "$new"
+
+# The client vanishes: the server closes its file as if it had finished.
+upload "$work/old" /left || give_up "upload of the old contents"
+tells_of_dropped() { [ "$(grep -c 'the upload ended before all' "$(gateway_log)")" -ge "$1" ]; }
+dropped=0
+for path in /left /left-new; do
+  for signal in KILL TERM; do
+    xrdcp --nopbar -f -s --xrate 20m "$work/new" "$url$path" 2>/dev/null &
+    client=$!
+    sleep 1
+    kill -$signal $client
+    wait $client 2>/dev/null
+    dropped=$((dropped + 1))
+    wait_until 20 tells_of_dropped $dropped || flunk "the log does not tell that the upload to $path was dropped"
+  done
+done
+check "a client that vanishes in mid-upload leaves the old contents" holds /left "$old"
+check "or no file" eval '! exists /left-new'
+check "and the name can be used" upload "$work/old" /left-new
+
+# A client that is patient opens the file again when the gateway is back, and would go on where it was. What it
+# sent before is gone with the gateway: so it fails, and the old contents stay. They are as large as the new ones
+# here, so that nothing but refusing it can keep the two apart.
+make_file "$work/same-size" 200000000
+upload "$work/same-size" /recovered || give_up "upload of the old contents"
+XRD_CONNECTIONRETRY=5 XRD_CONNECTIONWINDOW=2 XRD_STREAMERRORWINDOW=2 \
+  timeout 120 xrdcp --nopbar -f -s --xrate 40m "$work/new" "$url/recovered" 2>"$work/recovering.err" &
+client=$!
+sleep 2
+dev kill gateway
+dev start gateway
+if wait $client; then flunk "a client that lost half of its upload reports success"; else
+  pass "a client that lost half of its upload fails: $(tail -n 1 "$work/recovering.err")"; fi
+check "and the old contents are there" holds /recovered "$(sum_of "$work/same-size")"
 finish

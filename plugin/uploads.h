@@ -1,0 +1,67 @@
+// Uploads: which files clients of this server are writing, so that two of them never write one new
+// version.
+//
+// XRootD keeps one object per path for all writers: the second one would write into the first one's
+// version without anybody being asked again. What it does ask for each of them is Create(), so that
+// is where the second one is refused. Between a client's Create() and its Open() there is a
+// reservation; it ends by itself should the Open() never come.
+//
+// And UploadParts: which bytes of an announced size were written. A client that vanishes in the
+// middle is closed by the server like one that has finished; only this tells them apart.
+//
+// Thread-safe.
+
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/runtime.h"
+#include "base/status.h"
+#include "fs/interval_set.h"
+
+namespace pinstripe {
+
+class Uploads {
+ public:
+  static constexpr Duration kReservation = std::chrono::seconds(10);
+
+  // `client` is about to create or replace `path`. ETXTBSY: another one is writing it.
+  Status Reserve(const std::string& path, std::string_view client, Time now);
+
+  // Somebody writes `path` from now on, until End().
+  void Begin(const std::string& path);
+  void End(const std::string& path);
+
+ private:
+  struct Entry {
+    int writers = 0;
+    std::string client;  // with a reservation
+    Time reserved_until{};
+  };
+  std::mutex mutex_;
+  std::map<std::string, Entry> entries_;  // guarded by mutex_
+};
+
+class UploadParts {
+ public:
+  explicit UploadParts(uint64_t expected) : expected_(expected) {}
+
+  void Add(uint64_t offset, uint64_t length);
+  bool Complete() const;
+  uint64_t expected() const { return expected_; }
+
+ private:
+  const uint64_t expected_;
+  mutable std::mutex mutex_;
+  IntervalSet written_;  // guarded by mutex_
+};
+
+// The size that a client announces with an upload ("oss.asize"), or null: none, or not a number.
+std::optional<uint64_t> AnnouncedSize(const char* text);
+
+}  // namespace pinstripe

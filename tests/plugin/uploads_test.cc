@@ -1,0 +1,69 @@
+#include "plugin/uploads.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/expect_ok.h"
+
+namespace pinstripe {
+namespace {
+
+constexpr Time kNow{std::chrono::seconds(1000)};
+constexpr Duration kBlink = std::chrono::milliseconds(1);
+
+TEST(Uploads, OneClientAtATimeWritesAPath) {
+  Uploads uploads;
+  ASSERT_OK(uploads.Reserve("/file", "first", kNow));
+  EXPECT_FAILS(uploads.Reserve("/file", "second", kNow), ETXTBSY);
+  EXPECT_OK(uploads.Reserve("/file", "first", kNow)) << "the same client tries again";
+  EXPECT_OK(uploads.Reserve("/other", "second", kNow));
+  uploads.Begin("/file");
+  EXPECT_FAILS(uploads.Reserve("/file", "second", kNow + Uploads::kReservation * 2), ETXTBSY)
+      << "it may take as long as it takes";
+  EXPECT_FAILS(uploads.Reserve("/file", "first", kNow), ETXTBSY);
+  uploads.End("/file");
+  EXPECT_OK(uploads.Reserve("/file", "second", kNow));
+}
+
+TEST(Uploads, WhoWritesInPlaceIsNotReplacedEither) {
+  Uploads uploads;
+  uploads.Begin("/file");  // opened for an update: nothing was reserved
+  uploads.Begin("/file");
+  uploads.End("/file");
+  EXPECT_FAILS(uploads.Reserve("/file", "client", kNow), ETXTBSY);
+  uploads.End("/file");
+  EXPECT_OK(uploads.Reserve("/file", "client", kNow));
+}
+
+TEST(Uploads, AReservationThatIsNotUsedEndsByItself) {
+  Uploads uploads;
+  ASSERT_OK(uploads.Reserve("/file", "vanished", kNow));
+  const Time end = kNow + Uploads::kReservation;
+  EXPECT_FAILS(uploads.Reserve("/file", "second", end - kBlink), ETXTBSY);
+  EXPECT_OK(uploads.Reserve("/file", "second", end));
+}
+
+// Several pieces are under way at once, so the last one may come before others.
+TEST(UploadParts, CompleteWhenEveryByteWasWritten) {
+  UploadParts parts(100);
+  EXPECT_FALSE(parts.Complete());
+  parts.Add(60, 40);
+  EXPECT_FALSE(parts.Complete()) << "the size is there, but not the beginning";
+  parts.Add(0, 50);
+  parts.Add(0, 50);  // sent again
+  EXPECT_FALSE(parts.Complete());
+  parts.Add(50, 10);
+  EXPECT_TRUE(parts.Complete());
+  EXPECT_TRUE(UploadParts(0).Complete());
+}
+
+TEST(AnnouncedSize, IsANumberOrNone) {
+  EXPECT_EQ(AnnouncedSize("150000000"), 150'000'000u);
+  EXPECT_EQ(AnnouncedSize("0"), 0u);
+  for (const char* wrong : {"", "-1", "1k", " 1", "99999999999999999999999"}) {
+    EXPECT_EQ(AnnouncedSize(wrong), std::nullopt) << wrong;
+  }
+  EXPECT_EQ(AnnouncedSize(nullptr), std::nullopt);
+}
+
+}  // namespace
+}  // namespace pinstripe
