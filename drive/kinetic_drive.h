@@ -50,7 +50,7 @@ class KineticDrive final : public Drive {
     Duration connect_timeout = std::chrono::seconds(5);
     // Between two attempts: doubles from one to the other, and is spread by chance.
     Duration least_backoff = std::chrono::milliseconds(100);
-    Duration most_backoff = std::chrono::seconds(5);
+    Duration most_backoff = std::chrono::seconds(1);
     // How long an answer may be missing, after its operation has timed out, before the connection
     // is given up.
     Duration patience = std::chrono::seconds(30);

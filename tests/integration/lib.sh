@@ -98,7 +98,7 @@ wait_until() {  # SECONDS COMMAND...: asks again and again
 is_healthy() { "$pinstripe" status "$config" >/dev/null 2>&1; }
 wait_until_healthy() { wait_until 30 is_healthy || give_up "the cluster does not become healthy: $("$pinstripe" status "$config" 2>&1)"; }
 
-# The gateway connects to its drives again in its own time, up to five seconds later than `status`. PATH is
+# The gateway connects to its drives again in its own time, up to a second later than `status`. PATH is
 # best a file of many blocks, which are on all drives.
 wait_until_readable() {  # PATH
   wait_until 30 timeout 20 xrdcp --nopbar -f "$url$1" "$work/readable" ||
