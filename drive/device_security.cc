@@ -126,9 +126,9 @@ bool DeviceSecurity::has_own_identities() const {
   return state_.identities.has_value();
 }
 
-bool DeviceSecurity::IsCurrent(const Identity& identity) const {
+uint64_t DeviceSecurity::erasures() const {
   const std::lock_guard lock(mutex_);
-  return identity.erasures == erasures_;
+  return erasures_;
 }
 
 Status DeviceSecurity::MergeIdentities(const Acls& changed) {

@@ -53,8 +53,10 @@ class DeviceSecurity {
   // Whether identities were changed, so that those of the configuration are not asked.
   bool has_own_identities() const;
 
-  // Whether the identity belongs to the device as it is since it was last erased.
-  bool IsCurrent(const Identity& identity) const;
+  // How often the device was erased since the start.
+  uint64_t erasures() const;
+  // Whether the identity belongs to the device as it is since then.
+  bool IsCurrent(const Identity& identity) const { return identity.erasures == erasures(); }
 
   // As of security_state.h.
   Status MergeIdentities(const Acls& changed);

@@ -75,6 +75,10 @@ class Engine {
 
   Status Flush();
 
+  // As of Store.
+  Status Erase() { return store_->Erase(); }
+  Status RemoveErased() { return store_->RemoveErased(); }
+
   StoreUsage Usage() { return store_->Usage(); }
 
   // As of Store.

@@ -130,7 +130,9 @@ KineticService::Outcome KineticService::Execute(const Caller& caller, const Comm
                                                 SharedBytes value, Command* answer) {
   const Header::MessageType type = request.header().messagetype();
   Outcome outcome;
+  const Gate::Visit visit(executing_);
   const Status status = [&]() -> Status {
+    TRY(CheckCurrent(caller));
     switch (type) {
       case Header::NOOP: return {};
       case Header::GET: return Get(caller, request, answer, &outcome.value);
@@ -144,6 +146,7 @@ KineticService::Outcome KineticService::Execute(const Caller& caller, const Comm
       case Header::GETLOG: return GetLog(caller, request, answer, &outcome.value);
       case Header::SECURITY: return Security(caller, request);
       case Header::SETUP: return Setup(caller, request);
+      case Header::PINOP: return Fail(EINVAL, "a PIN operation is authorised by a PIN");
       default:
         return Fail(EINVAL, "this device does not support message type {}", static_cast<int>(type));
     }
@@ -273,12 +276,13 @@ Result<std::unique_ptr<LongOperation>> KineticService::Start(Runtime& runtime, K
     TRY(PeerPush::Check(body.p2poperation()));
     return std::make_unique<PeerPush>(
         runtime, io, engine_,
-        PeerPush::Asked{
-            .identity = caller.identity->id,
-            .key = caller.identity->key,
-            .expiry = expiry,
-            .may_read =
-                [caller](std::string_view key) { return Allow(caller, Permission::kRead, key); }},
+        PeerPush::Asked{.identity = caller.identity->id,
+                        .key = caller.identity->key,
+                        .expiry = expiry,
+                        .may_read = [this, caller](std::string_view key) -> Status {
+                          TRY(CheckCurrent(caller));
+                          return Allow(caller, Permission::kRead, key);
+                        }},
         body.p2poperation(), answer);
   }
   KeyRange range = KeyRangeOf(body.range());
@@ -314,7 +318,13 @@ Result<Engine::Change> KineticService::ChangeOf(const Caller& caller, const Comm
   return change;
 }
 
-KineticService::Outcome KineticService::EndBatch(const Batch& batch, Command* answer) {
+KineticService::Outcome KineticService::EndBatch(const Caller& caller, const Batch& batch,
+                                                 Command* answer) {
+  const Gate::Visit visit(executing_);
+  if (const Status current = CheckCurrent(caller); !current.ok()) {
+    SetFailure(current, answer);
+    return {};
+  }
   kinetic::Batch* ended = answer->mutable_body()->mutable_batch();
   for (const uint64_t sequence : batch.sequences()) ended->add_sequence(sequence);
   const auto fail = [&](uint64_t sequence, const Status& why) {
@@ -375,6 +385,41 @@ Status KineticService::GetLog(const Caller& caller, const Command& request, Comm
     }
   }
   return {};
+}
+
+Status KineticService::CheckCurrent(const Caller& caller) const {
+  if (security_.IsCurrent(*caller.identity)) return {};
+  return Fail(EACCES, "permission denied: the device was erased");
+}
+
+KineticService::Outcome KineticService::ExecutePin(const Command& request, std::string_view pin,
+                                                   Command* answer) {
+  using Pin = kinetic::PinOperation;
+  const auto type = request.body().pinop().has_pinoptype() ? request.body().pinop().pinoptype()
+                                                           : Pin::INVALID_PINOP;
+  const Status status = [&]() -> Status {
+    switch (type) {
+      case Pin::LOCK_PINOP: return security_.Lock(pin);
+      case Pin::UNLOCK_PINOP: return security_.Unlock(pin);
+      case Pin::ERASE_PINOP: return Erase(pin, /*secure=*/false);
+      case Pin::SECURE_ERASE_PINOP: return Erase(pin, /*secure=*/true);
+      default: return Fail(EINVAL, "unknown PIN operation");
+    }
+  }();
+  answer->mutable_status()->set_code(kinetic::Status::SUCCESS);
+  if (!status.ok()) SetFailure(status, answer);
+  return {};
+}
+
+// Nobody is served while the old records, identities and PINs go together.
+Status KineticService::Erase(std::string_view pin, bool secure) {
+  {
+    const Gate::Closure alone(executing_);
+    TRY(security_.CheckErasePin(pin));
+    TRY(engine_.Erase());
+    security_.Reset();
+  }
+  return secure ? engine_.RemoveErased() : Status();
 }
 
 Status KineticService::Security(const Caller& caller, const Command& request) {

@@ -28,6 +28,7 @@
 #include "drive/device_events.h"
 #include "drive/device_security.h"
 #include "drive/engine.h"
+#include "drive/gate.h"
 #include "drive/host_readings.h"
 #include "drive/kinetic_io.h"
 #include "drive/long_operation.h"
@@ -96,13 +97,17 @@ class KineticService {
                                                const kinetic::Command& request, Time expiry,
                                                kinetic::Command* answer);
 
+  // Executes a PIN operation that came over TLS with this PIN.
+  Outcome ExecutePin(const kinetic::Command& request, std::string_view pin,
+                     kinetic::Command* answer);
+
   // The change that a PUT or DELETE asks for as a part of a batch. EINVAL: it cannot be done.
   // EACCES: the caller may not.
   static Result<Engine::Change> ChangeOf(const Caller& caller, const kinetic::Command& request,
                                          SharedBytes value);
 
   // Makes the changes of a batch, all or none.
-  Outcome EndBatch(const Batch& batch, kinetic::Command* answer);
+  Outcome EndBatch(const Caller& caller, const Batch& batch, kinetic::Command* answer);
 
   BatchBudget& batch_budget() { return batch_budget_; }
   OperationStatistics& statistics() { return statistics_; }
@@ -120,6 +125,9 @@ class KineticService {
                     kinetic::Command* answer);
   Status GetNeighbour(const Caller& caller, const kinetic::Command& request,
                       kinetic::Command* answer, SharedBytes* value);
+  // Whether the device was not erased since the caller was admitted.
+  Status CheckCurrent(const Caller& caller) const;
+  Status Erase(std::string_view pin, bool secure);
   Status ListAllowed(const Caller& caller, const KeyRange& range, uint32_t max, bool reverse,
                      kinetic::Range* found);
   Status Security(const Caller& caller, const kinetic::Command& request);
@@ -142,6 +150,7 @@ class KineticService {
   DeviceSecurity& security_;
   Engine& engine_;
   BatchBudget batch_budget_;
+  Gate executing_;  // visited by whoever executes a request, closed while the device is erased
   OperationStatistics statistics_;
   DeviceEvents events_;
   HostReadings host_;

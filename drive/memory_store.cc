@@ -99,6 +99,13 @@ Status MemoryStore::Apply(std::span<const StoreChange> changes) {
   return {};
 }
 
+Status MemoryStore::Erase() {
+  const std::unique_lock lock(mutex_);
+  records_.clear();
+  used_ = 0;
+  return {};
+}
+
 StoreUsage MemoryStore::Usage() {
   std::shared_lock lock(mutex_);
   return {capacity_, used_};

@@ -24,6 +24,7 @@ class MemoryStore final : public Store {
   Status Apply(std::span<const StoreChange> changes) override;
   Status Flush() override { return {}; }
   StoreUsage Usage() override;
+  Status Erase() override;
 
  private:
   using Records = std::map<std::string, StoredRecord, std::less<>>;

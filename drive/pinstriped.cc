@@ -17,6 +17,7 @@
 #include "drive/daemon_config.h"
 #include "drive/device_security.h"
 #include "drive/engine.h"
+#include "drive/erasable_store.h"
 #include "drive/log_store.h"
 #include "drive/server.h"
 #include "drive/tls.h"
@@ -33,17 +34,14 @@ constexpr int kRoundsToFlush = 30;  // how old, in rounds of housekeeping, a cha
 
 // One drive of this process.
 struct Device {
-  Device(std::unique_ptr<LogStore> log_store, const std::string& path,
+  Device(std::unique_ptr<ErasableStore> device_store, DeviceDescription description,
          std::unique_ptr<DeviceSecurity> device_security)
-      : store(*log_store),
-        engine(std::move(log_store)),
+      : store(*device_store),
+        engine(std::move(device_store)),
         security(std::move(device_security)),
-        service({.serial_number = store.identity().serial_number,
-                 .world_wide_name = store.identity().world_wide_name,
-                 .path = path},
-                *security, engine) {}
+        service(std::move(description), *security, engine) {}
 
-  LogStore& store;
+  ErasableStore& store;
   Engine engine;
   const std::unique_ptr<DeviceSecurity> security;
   KineticService service;
@@ -71,6 +69,11 @@ void RaiseDescriptorLimit() {
 Result<std::unique_ptr<Device>> OpenDevice(const LogStoreOptions& options,
                                            StoreResources& resources, const Acls& identities) {
   std::unique_ptr<LogStore> store = TRY(LogStore::Open(options, resources));
+  const DeviceIdentity identity = store->identity();
+  auto erasable = std::make_unique<ErasableStore>(
+      options.path, std::move(store), [options, &resources]() -> Result<std::unique_ptr<Store>> {
+        return LogStore::Open(options, resources);
+      });
   const std::string file = fmt::format("{}/{}", options.path, DeviceSecurity::kFileName);
   std::unique_ptr<DeviceSecurity> security = TRY(DeviceSecurity::Open(identities, file));
   if (security->has_own_identities()) {
@@ -78,7 +81,11 @@ Result<std::unique_ptr<Device>> OpenDevice(const LogStoreOptions& options,
         {{"path", options.path}});
   }
   if (security->locked()) Log(LogLevel::kWarn, "drive is locked", {{"path", options.path}});
-  return std::make_unique<Device>(std::move(store), options.path, std::move(security));
+  return std::make_unique<Device>(std::move(erasable),
+                                  DeviceDescription{.serial_number = identity.serial_number,
+                                                    .world_wide_name = identity.world_wide_name,
+                                                    .path = options.path},
+                                  std::move(security));
 }
 
 Result<std::vector<std::unique_ptr<Device>>> OpenDevices(const DaemonConfig& config,

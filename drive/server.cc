@@ -241,8 +241,20 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
       return refuse(kinetic::Status::INVALID_REQUEST,
                     fmt::format("Invalid Sequence Id: {}", header.sequence()));
     }
-    if (pin) {
+    if (pin && tls_ == nullptr) {
       return refuse(kinetic::Status::INVALID_REQUEST, "TLS channel is required for Pin operation");
+    }
+    if (pin && header.messagetype() != Header::PINOP) {
+      return refuse(kinetic::Status::INVALID_REQUEST, "a PIN is for PIN operations only");
+    }
+    if (pin) {
+      any_sequence_ = true;
+      last_sequence_ = header.sequence();
+      Hand(request, nullptr, frame.value.size(),
+           [this, request, pin = message.pinauth().pin()](Command* answer) {
+             return service_.ExecutePin(*request, pin, answer);
+           });
+      return {};
     }
     if (identity == nullptr) return refuse(kinetic::Status::HMAC_FAILURE, "unknown identity");
     if (!Authentic(message, identity->key)) {
@@ -272,6 +284,9 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
                                 header.priority(), identity->acl.max_priority));
     }
     const KineticService::Caller caller{.identity = identity, .tls = tls_ != nullptr};
+    // Batches from before the device was erased are not for the device that it is now.
+    const uint64_t erasures = security.erasures();
+    if (std::exchange(erasures_, erasures) != erasures) batches_.Clear();
     if (TRY(AddToBatch(caller, *request, frame))) return {};
     if (frame.value_dropped) {
       return refuse(kinetic::Status::INVALID_REQUEST, LongValue(frame).message());
@@ -294,10 +309,10 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
         std::shared_ptr<Batch> batch = batches_.Take(header.batchid());
         if (batch == nullptr) return BrokenBatch(NoBatch(header.batchid()));
         Hand(std::move(request), identity, bytes,
-             [this, abort, batch = std::move(batch)](Command* answer) mutable {
+             [this, caller, abort, batch = std::move(batch)](Command* answer) mutable {
                // What it held is free when the client hears of its end.
                const std::shared_ptr<Batch> ended = std::move(batch);
-               if (!abort) return service_.EndBatch(*ended, answer);
+               if (!abort) return service_.EndBatch(caller, *ended, answer);
                answer->mutable_status()->set_code(kinetic::Status::SUCCESS);
                return KineticService::Outcome();
              });
@@ -375,14 +390,14 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
           const size_t moved = bytes + outcome.value.size();
           if (!outcome.after_flush) {
             self->Note(type, moved, received, *answer);
-            self->Answer(*answer, *identity, std::move(outcome.value), bytes);
+            self->Answer(*answer, identity.get(), std::move(outcome.value), bytes);
             return;
           }
           self->flushes_->Add(
               [self, answer, identity, bytes, type, received](const Status& flushed) {
                 if (!flushed.ok()) KineticService::SetFailure(flushed, answer.get());
                 self->Note(type, bytes, received, *answer);
-                self->Answer(*answer, *identity, {}, bytes);
+                self->Answer(*answer, identity.get(), {}, bytes);
               });
         },
         priority);
@@ -408,7 +423,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     const auto done = [self = shared_from_this(), request, answer, identity = caller.identity,
                        bytes, received] {
       self->Note(request->header().messagetype(), 0, received, *answer);
-      self->Answer(*answer, *identity, {}, bytes);
+      self->Answer(*answer, identity.get(), {}, bytes);
     };
     auto operation =
         service_.Start(runtime, threads_.peers, caller, *request, expiry, answer.get());
@@ -469,9 +484,12 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     return loop_.runtime().Now() + std::chrono::milliseconds(header.timeout());
   }
 
-  void Answer(const Command& answer, const DeviceSecurity::Identity& identity, SharedBytes value,
+  // Without an identity: to a PIN operation.
+  void Answer(const Command& answer, const DeviceSecurity::Identity* identity, SharedBytes value,
               size_t request_bytes) {
-    std::string head = SignedFrame(answer, identity.id, identity.key, value.size());
+    std::string head = identity == nullptr
+                           ? UnsignedFrame(Unsigned::kPinAnswer, answer)
+                           : SignedFrame(answer, identity->id, identity->key, value.size());
     Send(std::move(head), std::move(value), request_bytes, /*answers=*/true);
   }
 
@@ -640,6 +658,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   uint64_t watch_id_ = 0;
   bool any_sequence_ = false;
   uint64_t last_sequence_ = 0;
+  uint64_t erasures_ = 0;  // of the device, when the last request came
   bool giving_up_ = false;
   bool shaking_hands_ = false;
   bool read_posted_ = false;

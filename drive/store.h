@@ -98,6 +98,14 @@ class Store {
   // Puts what it keeps for these keys in order, so that it takes less space and fewer reads to
   // find. Takes long; ECANCELED once `cancelled` is set. Nothing depends on it.
   virtual Status CompactRange(const KeyRange&, std::atomic<bool>& /*cancelled*/) { return {}; }
+
+  // Forgets all records at once, durably: after a kill or power loss in the middle all are there or
+  // none is. What they occupied may come back later. A LogStore cannot by itself: an ErasableStore
+  // around it can, which hands every call on, and so has to be told of each function added here.
+  virtual Status Erase() { return Fail(ENOTSUP, "this store cannot be erased"); }
+
+  // Returns when nothing is left of what was erased.
+  virtual Status RemoveErased() { return {}; }
 };
 
 // The part of a value of `value_bytes` bytes that `range` covers, cut at the value's end.

@@ -11,6 +11,7 @@
 #include <cassert>
 #include <filesystem>
 #include <memory>
+#include <vector>
 
 #include "base/checksum.h"
 #include "base/coding.h"
@@ -25,6 +26,8 @@ constexpr std::string_view kMarkMagic = "PsDm";
 constexpr size_t kMarkBytes = 4 + 8 + 4;  // magic, number, checksum
 constexpr char kSuperblockName[] = "/superblock";
 constexpr char kLockName[] = "/lock";
+constexpr char kErasingName[] = "/erasing";
+constexpr char kErasedName[] = "/erased";
 constexpr char kMarkName[] = "/durable";
 constexpr size_t kMaxSuperblockBytes = 4096;
 
@@ -91,19 +94,31 @@ Status MakeDirectory(const std::string& path) {
   return FailWithErrno("cannot create directory", path);
 }
 
-// The first name in a directory that a new store may not be beside.
-Result<std::string> StrangeName(const std::string& path) {
+Result<std::vector<std::string>> NamesIn(const std::string& path) {
   const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(path.c_str()), &closedir);
   if (directory == nullptr) return FailWithErrno("cannot read directory", path);
+  std::vector<std::string> names;
   while (const dirent* entry = readdir(directory.get())) {
     const std::string_view name = entry->d_name;
+    if (name != "." && name != ".." && name != "lost+found") names.emplace_back(name);
+  }
+  return names;
+}
+
+// The first name in a directory that a new store may not be beside.
+Result<std::string> StrangeName(const std::string& path) {
+  for (std::string& name : TRY(NamesIn(path))) {
     // What a creation that was interrupted has left is ours.
-    const bool expected = name == "." || name == ".." || name == "lost+found" || name == "lock" ||
-                          name == "superblock.new" || name == "durable.new" || name == "index" ||
-                          name == "segments" || name == "durable";
-    if (!expected) return std::string(name);
+    const bool expected = name == "lock" || name == "superblock.new" || name == "durable.new" ||
+                          name == "index" || name == "segments" || name == "durable";
+    if (!expected) return std::move(name);
   }
   return std::string();
+}
+
+// What stays when a store is erased: the device is the same one, and what was erased is being removed.
+bool OutlivesErase(std::string_view name) {
+  return name == "lock" || name == "superblock" || name == "erasing" || name == "erased";
 }
 
 }  // namespace
@@ -150,7 +165,10 @@ Result<StoreDirectory> StoreDirectory::Open(const std::string& path,
   StoreDirectory directory = TRY(Lock(path));
   if (!TRY(directory.ReadSuperblock())) {
     TRY(directory.Create(serial_number));
-  } else if (!serial_number.empty() && directory.identity_.serial_number != serial_number) {
+    return directory;
+  }
+  if (TRY(directory.IsMarkedErased())) TRY(directory.FinishErase());
+  if (!serial_number.empty() && directory.identity_.serial_number != serial_number) {
     return Fail(EINVAL, "{} holds the device with serial number \"{}\", not \"{}\"", path,
                 directory.identity_.serial_number, serial_number);
   }
@@ -163,6 +181,9 @@ Result<StoreDirectory> StoreDirectory::OpenExisting(const std::string& path) {
   if (stat(name.c_str(), &unused) != 0) return FailWithErrno("no store: cannot find", name);
   StoreDirectory directory = TRY(Lock(path));
   if (!TRY(directory.ReadSuperblock())) return Fail(ENOENT, "there is no {}", name);
+  if (TRY(directory.IsMarkedErased())) {
+    return Fail(EBUSY, "{} was being erased; pinstriped finishes that when it serves it", path);
+  }
   return directory;
 }
 
@@ -224,12 +245,87 @@ Status StoreDirectory::Create(const std::string& serial_number) {
                 "{} holds no store but \"{}\"; give a drive an empty directory of its own", path_,
                 strange);
   }
-  TRY(MakeDirectory(index_path()));
-  TRY(MakeDirectory(segments_path()));
   identity_.serial_number = serial_number.empty() ? "PS" + RandomHex(8) : serial_number;
   identity_.world_wide_name = "5" + RandomHex(8).substr(1);  // NAA 5, as disks have it
-  TRY(ReplaceFileDurably(path_ + kMarkName, EncodeMark(0), 0640));
+  TRY(MakeLayout());
   return ReplaceFileDurably(path_ + kSuperblockName, EncodeSuperblock(identity_), 0640);
+}
+
+Status StoreDirectory::MakeLayout() {
+  TRY(MakeDirectory(index_path()));
+  TRY(MakeDirectory(segments_path()));
+  return ReplaceFileDurably(path_ + kMarkName, EncodeMark(0), 0640);
+}
+
+// --- Erasing ------------------------------------------------------------------------------------
+
+Status StoreDirectory::MarkErased(const std::string& path) {
+  return ReplaceFileDurably(path + kErasingName, "", 0640);
+}
+
+Result<bool> StoreDirectory::IsMarkedErased() const {
+  struct stat unused;
+  const std::string name = path_ + kErasingName;
+  if (stat(name.c_str(), &unused) == 0) return true;
+  if (errno != ENOENT) return FailWithErrno("cannot look at", name);
+  return false;
+}
+
+// The mark goes last. Interrupted anywhere, this is done again: what it has made until then is empty, and
+// is put aside as well.
+Status StoreDirectory::FinishErase() {
+  const std::string erased = path_ + kErasedName;
+  TRY(MakeDirectory(erased));
+  std::string aside;
+  for (int number = 1; aside.empty(); ++number) {
+    const std::string name = fmt::format("{}/{}", erased, number);
+    if (mkdir(name.c_str(), 0750) == 0) {
+      aside = name;
+    } else if (errno != EEXIST) {
+      return FailWithErrno("cannot create directory", name);
+    }
+  }
+  for (const std::string& name : TRY(NamesIn(path_))) {
+    if (OutlivesErase(name)) continue;
+    const std::string from = path_ + "/" + name;
+    if (rename(from.c_str(), (aside + "/" + name).c_str()) != 0) {
+      return FailWithErrno("cannot put aside", from);
+    }
+  }
+  TRY(MakeLayout());
+  TRY(SyncDirectory(aside));
+  TRY(SyncDirectory(erased));
+  TRY(SyncDirectory(path_));
+  const std::string mark = path_ + kErasingName;
+  if (unlink(mark.c_str()) != 0) return FailWithErrno("cannot remove", mark);
+  return SyncDirectory(path_);
+}
+
+Result<bool> RemoveErasedFiles(const std::string& path, size_t most) {
+  namespace fs = std::filesystem;
+  const fs::path erased = path + kErasedName;
+  const auto fail = [&](const std::error_code& error) {
+    return Fail(error.value(), "cannot remove {}: {}", erased.string(), error.message());
+  };
+  std::error_code error;
+  if (!fs::exists(erased, error)) return false;
+  std::vector<fs::path> files;
+  for (fs::recursive_directory_iterator at(erased, error), end; !error && at != end;
+       at.increment(error)) {
+    const bool directory = at->is_directory(error) && !at->is_symlink(error);
+    if (!directory) files.push_back(at->path());
+    if (files.size() == most) break;
+  }
+  if (error && error != std::errc::no_such_file_or_directory) return fail(error);
+  for (const fs::path& file : files) {
+    // Another thread may remove the same.
+    if (!fs::remove(file, error) && error) return fail(error);
+  }
+  if (files.size() == most) return true;
+  fs::remove_all(erased, error);
+  if (error) return fail(error);
+  TRY(SyncDirectory(path));
+  return false;
 }
 
 }  // namespace pinstripe

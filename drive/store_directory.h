@@ -33,6 +33,10 @@ class StoreDirectory {
   // The same for a store that must exist already (ENOENT).
   static Result<StoreDirectory> OpenExisting(const std::string& path);
 
+  // From now on the store in `path` is an empty one of the same device, whatever happens: what else is
+  // in the directory is put aside when it is opened next. Whoever uses it now closes it after this.
+  static Status MarkErased(const std::string& path);
+
   const std::string& path() const { return path_; }
   std::string index_path() const { return path_ + "/index"; }
   std::string segments_path() const { return path_ + "/segments"; }
@@ -50,12 +54,18 @@ class StoreDirectory {
   static Result<StoreDirectory> Lock(const std::string& path);
   Result<bool> ReadSuperblock();
   Status Create(const std::string& serial_number);
+  Status MakeLayout();
+  Result<bool> IsMarkedErased() const;
+  Status FinishErase();
 
   std::string path_;
   FileDescriptor lock_;
   FileDescriptor mark_;  // open since it was first written
   DeviceIdentity identity_;
 };
+
+// Removes files of erased stores in a store's directory, at most so many. True: there may be more.
+Result<bool> RemoveErasedFiles(const std::string& path, size_t most);
 
 // Makes a name that was added to a directory survive power loss.
 Status SyncDirectory(const std::string& path);

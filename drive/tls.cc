@@ -22,9 +22,11 @@ namespace {
 constexpr size_t kRecordBytes = 16 << 10;     // the most that TLS sends at a time
 constexpr size_t kReadAheadBytes = 64 << 10;  // of the socket, with one call
 
-// Why OpenSSL's last call on this thread failed.
+// Why OpenSSL's last call on this thread failed. The first of several reasons is the cause of the
+// others.
 std::string LastReason() {
-  const unsigned long code = ERR_peek_last_error();  // the last one is the most particular
+  const unsigned long code = ERR_peek_error();
+  if (ERR_SYSTEM_ERROR(code)) return ErrnoText(ERR_GET_REASON(code));
   const char* reason = code == 0 ? nullptr : ERR_reason_error_string(code);
   return reason != nullptr ? reason : "unknown reason";
 }

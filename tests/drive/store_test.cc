@@ -8,6 +8,7 @@
 #include <memory>
 #include <random>
 
+#include "drive/erasable_store.h"
 #include "drive/log_store.h"
 #include "drive/memory_store.h"
 #include "tests/drive/temporary_directory.h"
@@ -56,6 +57,34 @@ class LogUnderTest final : public StoreUnderTest {
   std::unique_ptr<LogStore> store_;
 };
 
+// A LogStore as a daemon has it.
+class ErasableUnderTest final : public StoreUnderTest {
+ public:
+  explicit ErasableUnderTest(uint64_t capacity) : capacity_(capacity) { Reopen(); }
+  Store& store() override { return *store_; }
+  void Reopen() override {
+    store_.reset();
+    Result<std::unique_ptr<Store>> opened = Open();
+    ASSERT_OK(opened);
+    store_ = std::make_unique<ErasableStore>(directory_.path(), *std::move(opened),
+                                             [this] { return Open(); });
+  }
+
+ private:
+  Result<std::unique_ptr<Store>> Open() {
+    return LogStore::Open({.path = directory_.path(),
+                           .capacity_bytes = capacity_,
+                           .segment_bytes = 1 << 20,
+                           .reserve_bytes = 0},
+                          resources_);
+  }
+
+  const uint64_t capacity_;
+  TemporaryDirectory directory_;
+  StoreResources resources_;
+  std::unique_ptr<ErasableStore> store_;
+};
+
 struct Kind {
   const char* name;
   std::function<std::unique_ptr<StoreUnderTest>(uint64_t capacity)> make;
@@ -82,7 +111,9 @@ class StoreTest : public testing::TestWithParam<Kind> {
 INSTANTIATE_TEST_SUITE_P(
     Stores, StoreTest,
     testing::Values(Kind{"Memory", [](uint64_t c) { return std::make_unique<MemoryUnderTest>(c); }},
-                    Kind{"Log", [](uint64_t c) { return std::make_unique<LogUnderTest>(c); }}),
+                    Kind{"Log", [](uint64_t c) { return std::make_unique<LogUnderTest>(c); }},
+                    Kind{"Erasable",
+                         [](uint64_t c) { return std::make_unique<ErasableUnderTest>(c); }}),
     [](const auto& info) { return info.param.name; });
 
 // Around the sizes at which a value moves from the index into the log.
@@ -309,6 +340,27 @@ TEST_P(StoreTest, AgreesWithAMapAfterRandomOperationsAndReopening) {
   }
   under_test_->Reopen();
   for (const auto& [key, known] : model) EXPECT_EQ(Value(key), known.value);
+}
+
+TEST_P(StoreTest, AnErasedStoreIsEmptyAndGoesOn) {
+  if (dynamic_cast<LogUnderTest*>(under_test_.get()) != nullptr) {
+    EXPECT_FAILS(store().Erase(), ENOTSUP);
+    return;
+  }
+  for (int round = 0; round < 3; ++round) {
+    for (const size_t size : kSizes) ASSERT_OK(Put(std::to_string(size), Pattern(size, 1)));
+    ASSERT_OK(store().Erase());
+    EXPECT_EQ(store().Keys({}, 10, false)->size(), 0u);
+    EXPECT_FAILS(store().Get("0", {}), ENOENT);
+    EXPECT_LT(store().Usage().used_bytes, 10000u);
+    under_test_->Reopen();
+    EXPECT_EQ(store().Keys({}, 10, false)->size(), 0u);
+    ASSERT_OK(Put("new", "value"));
+    ASSERT_OK(store().Flush());
+    under_test_->Reopen();
+    EXPECT_EQ(Value("new"), "value");
+    ASSERT_OK(store().RemoveErased());
+  }
 }
 
 }  // namespace

@@ -111,6 +111,21 @@ class WireClient {
     command.mutable_header()->set_sequence(++sequence_);
     return Send(SignedFrame(command, identity_, HmacKey(key), value.size())) && Send(value);
   }
+  // A request that a PIN authorises instead of a signature.
+  bool PinRequest(std::string_view pin, kinetic::PinOperation::Type type,
+                  kinetic::Header::MessageType message_type = kinetic::Header::PINOP) {
+    kinetic::Command command;
+    command.mutable_header()->set_sequence(++sequence_);
+    command.mutable_header()->set_messagetype(message_type);
+    command.mutable_body()->mutable_pinop()->set_pinoptype(type);
+    kinetic::Message message;
+    message.set_authtype(kinetic::Message::PINAUTH);
+    message.mutable_pinauth()->set_pin(std::string(pin));
+    command.SerializeToString(message.mutable_commandbytes());
+    const std::string bytes = message.SerializeAsString();
+    const auto header = EncodeFrameHeader({static_cast<uint32_t>(bytes.size()), 0});
+    return Send(std::string(AsText(header)) + bytes);
+  }
   uint64_t last_sequence() const { return sequence_; }
 
   // Who asks from now on.

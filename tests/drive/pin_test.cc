@@ -1,0 +1,223 @@
+// PIN operations and SECURITY messages over real TLS connections: locking, erasing, and what is
+// left.
+
+#include <gtest/gtest.h>
+
+#include "base/real_runtime.h"
+#include "drive/memory_store.h"
+#include "drive/server.h"
+#include "tests/drive/certificate.h"
+#include "tests/drive/temporary_directory.h"
+#include "tests/drive/tls_wire_client.h"
+#include "tests/golden/kinetic_vectors.h"
+#include "tests/support/unhex.h"
+
+namespace pinstripe {
+namespace {
+
+using kinetic::Command;
+using kinetic::Header;
+using kinetic::Status;
+using Pin = kinetic::PinOperation;
+
+class PinTest : public testing::Test {
+ protected:
+  PinTest() {
+    const TlsFiles files{directory_ / "tls.crt", directory_ / "tls.key"};
+    MakeCertificate(files.certificate, files.key);
+    plain_port_ = *server_.Listen("127.0.0.1", 0, service_);
+    port_ = *server_.Listen("127.0.0.1", 0, service_, *TlsServer::Load(files));
+    EXPECT_OK(engine_.Put("k", {}, Expected::Any()));
+    client_.emplace(port_);
+    client_->ReceiveFrame();
+  }
+
+  int Operate(std::string_view pin, Pin::Type type) {
+    client_->PinRequest(pin, type);
+    const WireClient::Answer answer = client_->ReceiveAnswer();
+    EXPECT_EQ(answer.message.authtype(), kinetic::Message::PINAUTH);
+    EXPECT_FALSE(answer.message.has_hmacauth());
+    EXPECT_FALSE(answer.message.has_pinauth());
+    EXPECT_EQ(answer.command.header().messagetype(), Header::PINOP_RESPONSE);
+    EXPECT_EQ(answer.command.header().acksequence(), client_->last_sequence());
+    return answer.code();
+  }
+  int SetPin(bool erase, std::string_view old_pin, std::string_view new_pin) {
+    client_->Request(Header::SECURITY, [&](kinetic::Body* body) {
+      kinetic::Security* security = body->mutable_security();
+      if (erase) {
+        security->set_olderasepin(std::string(old_pin));
+        security->set_newerasepin(std::string(new_pin));
+      } else {
+        security->set_oldlockpin(std::string(old_pin));
+        security->set_newlockpin(std::string(new_pin));
+      }
+    });
+    return client_->ReceiveAnswer().code();
+  }
+  static int Noop(WireClient& client) {
+    client.Request(Header::NOOP);
+    return client.ReceiveAnswer().code();
+  }
+  bool KeyIsThere() { return engine_.Head("k").has_value(); }
+
+  TemporaryDirectory directory_;
+  RealRuntime runtime_;
+  Engine engine_{std::make_unique<MemoryStore>()};
+  DeviceSecurity security_{{{1, FullAccess("asdfasdf")}}};
+  KineticService service_{{.serial_number = "SN1"}, security_, engine_};
+  Server server_{runtime_, Server::Options{}};
+  uint16_t plain_port_ = 0;
+  uint16_t port_ = 0;
+  std::optional<TlsWireClient> client_;
+};
+
+TEST_F(PinTest, EraseIsAnsweredAsByOtherDevices) {
+  for (const KineticVector& vector : kKineticVectors) {
+    if (vector.name != "PINOP erase, empty pin") continue;
+    ASSERT_TRUE(client_->Send(Unhex(vector.request)));
+    EXPECT_EQ(Hex(AsBytes(client_->ReceiveFrame())), vector.response);
+    EXPECT_FALSE(KeyIsThere());
+    return;
+  }
+  FAIL() << "the vector is gone";
+}
+
+TEST_F(PinTest, AnErasedDeviceIsAsNew) {
+  for (const Pin::Type type : {Pin::ERASE_PINOP, Pin::SECURE_ERASE_PINOP}) {
+    ASSERT_OK(engine_.Put("k", {}, Expected::Any()));
+    ASSERT_EQ(SetPin(/*erase=*/true, "", "e"), Status::SUCCESS);
+    ASSERT_EQ(SetPin(/*erase=*/false, "", "l"), Status::SUCCESS);
+    ASSERT_OK(security_.MergeIdentities({{2, FullAccess("two")}}));
+    ASSERT_OK(security_.SetClusterVersion(4));
+    EXPECT_EQ(Operate("wrong", type), Status::NOT_AUTHORIZED);
+    EXPECT_EQ(Operate("", type), Status::NOT_AUTHORIZED);
+    EXPECT_TRUE(KeyIsThere());
+    EXPECT_EQ(Operate("e", type), Status::SUCCESS);
+    EXPECT_FALSE(KeyIsThere());
+    EXPECT_EQ(security_.Find(2), nullptr);
+    EXPECT_EQ(security_.cluster_version(), 0);
+    EXPECT_OK(security_.CheckErasePin("any"));
+    EXPECT_FAILS(security_.Lock("l"), EACCES);
+    // The connection stays, and so does one from before.
+    EXPECT_EQ(Noop(*client_), Status::SUCCESS);
+  }
+}
+
+TEST_F(PinTest, ALockedDeviceIsUnlockedWithItsPin) {
+  ASSERT_EQ(SetPin(/*erase=*/false, "", "secret"), Status::SUCCESS);
+  WireClient plain(plain_port_);
+  plain.ReceiveFrame();
+  EXPECT_EQ(Operate("wrong", Pin::LOCK_PINOP), Status::NOT_AUTHORIZED);
+  EXPECT_EQ(Operate("", Pin::LOCK_PINOP), Status::INVALID_REQUEST);
+  EXPECT_EQ(Noop(plain), Status::SUCCESS);
+  EXPECT_EQ(Operate("secret", Pin::LOCK_PINOP), Status::SUCCESS);
+  EXPECT_EQ(Operate("secret", Pin::LOCK_PINOP), Status::SUCCESS);
+  EXPECT_EQ(Noop(plain), Status::DEVICE_LOCKED);
+  EXPECT_EQ(Noop(*client_), Status::DEVICE_LOCKED);
+  EXPECT_EQ(SetPin(/*erase=*/false, "secret", ""), Status::DEVICE_LOCKED);
+  EXPECT_EQ(Operate("wrong", Pin::UNLOCK_PINOP), Status::NOT_AUTHORIZED);
+  EXPECT_EQ(Noop(plain), Status::DEVICE_LOCKED);
+  EXPECT_EQ(Operate("secret", Pin::UNLOCK_PINOP), Status::SUCCESS);
+  EXPECT_EQ(Operate("secret", Pin::UNLOCK_PINOP), Status::SUCCESS);
+  EXPECT_EQ(Noop(plain), Status::SUCCESS);
+}
+
+TEST_F(PinTest, ALockedDeviceCanBeErasedWithTheErasePin) {
+  ASSERT_EQ(SetPin(/*erase=*/false, "", "l"), Status::SUCCESS);
+  ASSERT_EQ(SetPin(/*erase=*/true, "", "e"), Status::SUCCESS);
+  ASSERT_EQ(Operate("l", Pin::LOCK_PINOP), Status::SUCCESS);
+  EXPECT_EQ(Operate("l", Pin::ERASE_PINOP), Status::NOT_AUTHORIZED);
+  EXPECT_TRUE(KeyIsThere());
+  EXPECT_EQ(Operate("e", Pin::ERASE_PINOP), Status::SUCCESS);
+  EXPECT_FALSE(KeyIsThere());
+  EXPECT_EQ(Noop(*client_), Status::SUCCESS);
+}
+
+TEST_F(PinTest, PinsAreForPinOperationsAndTheseForPins) {
+  client_->PinRequest("", Pin::ERASE_PINOP, Header::DELETE);
+  EXPECT_EQ(client_->ReceiveAnswer().code(), Status::INVALID_REQUEST);
+  client_->Request(Header::PINOP, [](kinetic::Body* body) {
+    body->mutable_pinop()->set_pinoptype(Pin::ERASE_PINOP);
+  });
+  EXPECT_EQ(client_->ReceiveAnswer().code(), Status::INVALID_REQUEST);
+  EXPECT_EQ(Operate("", Pin::INVALID_PINOP), Status::INVALID_REQUEST);
+  WireClient plain(plain_port_);
+  plain.ReceiveFrame();
+  plain.PinRequest("", Pin::ERASE_PINOP);
+  const WireClient::Answer answer = plain.ReceiveAnswer();
+  EXPECT_EQ(answer.code(), Status::INVALID_REQUEST);
+  EXPECT_EQ(answer.command.status().statusmessage(), "TLS channel is required for Pin operation");
+  EXPECT_TRUE(KeyIsThere());
+}
+
+TEST_F(PinTest, AWrongClusterVersionDoesNotMatterToAPin) {
+  ASSERT_OK(security_.SetClusterVersion(77));
+  EXPECT_EQ(Operate("", Pin::ERASE_PINOP), Status::SUCCESS);
+}
+
+// What was begun before an erase is not finished after it.
+TEST_F(PinTest, ABatchFromBeforeAnEraseEndsItsConnection) {
+  WireClient other(plain_port_);
+  other.ReceiveFrame();
+  const auto say = [&](Header::MessageType type) {
+    Command request;
+    request.mutable_header()->set_messagetype(type);
+    request.mutable_header()->set_batchid(1);
+    request.mutable_body()->mutable_keyvalue()->set_key("late");
+    other.SendCommand(request);
+  };
+  say(Header::START_BATCH);
+  EXPECT_EQ(other.ReceiveAnswer().code(), Status::SUCCESS);
+  say(Header::PUT);
+  EXPECT_EQ(Noop(other), Status::SUCCESS);
+  EXPECT_EQ(Operate("", Pin::ERASE_PINOP), Status::SUCCESS);
+  say(Header::END_BATCH);
+  const WireClient::Answer last = other.ReceiveAnswer();
+  EXPECT_EQ(last.message.authtype(), kinetic::Message::UNSOLICITEDSTATUS);
+  EXPECT_EQ(last.code(), Status::INVALID_BATCH);
+  EXPECT_TRUE(other.SeesTheEnd());
+  EXPECT_EQ(engine_.Keys({}, 10, false)->size(), 0u);
+}
+
+TEST_F(PinTest, WhoWasAdmittedBeforeAnEraseIsRefusedAfterIt) {
+  const KineticService::Caller before{.identity = security_.Find(1)};
+  ASSERT_EQ(Operate("", Pin::ERASE_PINOP), Status::SUCCESS);
+  Command put;
+  put.mutable_header()->set_messagetype(Header::PUT);
+  put.mutable_body()->mutable_keyvalue()->set_key("late");
+  Command answer;
+  service_.Execute(before, put, {}, &answer);
+  EXPECT_EQ(answer.status().code(), Status::NOT_AUTHORIZED);
+  EXPECT_EQ(engine_.Keys({}, 10, false)->size(), 0u);
+  service_.Execute({.identity = security_.Find(1)}, put, {}, &answer);
+  EXPECT_EQ(answer.status().code(), Status::SUCCESS);
+}
+
+TEST_F(PinTest, AStoreThatCannotBeErasedKeepsEverything) {
+  class Fixed final : public Store {
+   public:
+    Result<StoredRecord> Get(std::string_view, ValueRange) override { return Fail(ENOENT, "none"); }
+    Result<StoredHead> Head(std::string_view) override { return Fail(ENOENT, "none"); }
+    Result<std::vector<std::string>> Keys(const KeyRange&, size_t, bool) override {
+      return std::vector<std::string>();
+    }
+    pinstripe::Status Put(std::string_view, const StoredRecord&) override { return {}; }
+    pinstripe::Status Delete(std::string_view) override { return {}; }
+    pinstripe::Status Apply(std::span<const StoreChange>) override { return {}; }
+    pinstripe::Status Flush() override { return {}; }
+    StoreUsage Usage() override { return {}; }
+  };
+  Engine engine(std::make_unique<Fixed>());
+  KineticService service({.serial_number = "SN2"}, security_, engine);
+  ASSERT_OK(security_.MergeIdentities({{2, FullAccess("two")}}));
+  Command request;
+  request.mutable_body()->mutable_pinop()->set_pinoptype(Pin::ERASE_PINOP);
+  Command answer;
+  service.ExecutePin(request, "", &answer);
+  EXPECT_EQ(answer.status().code(), Status::INTERNAL_ERROR);
+  EXPECT_NE(security_.Find(2), nullptr);
+}
+
+}  // namespace
+}  // namespace pinstripe
