@@ -20,15 +20,12 @@ int RestFactor(int priority) {
 }  // namespace
 
 Background::Background(Runtime& runtime, const std::string& name, int threads)
-    : runtime_(runtime), workers_(std::make_unique<Workers>(runtime, name, threads)) {}
+    : runtime_(runtime), workers_(runtime, name, threads) {}
 
 Background::~Background() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-    for (const JobPtr& job : jobs_) job->cancellation->Cancel();
-  }
-  workers_.reset();
+  const std::lock_guard lock(mutex_);
+  stopping_ = true;
+  for (const JobPtr& job : jobs_) job->cancellation->Cancel();
 }
 
 void Background::Start(Job started) {
@@ -41,7 +38,7 @@ void Background::Start(Job started) {
   if (job->expiry != Time::max()) {
     runtime_.RunAt(job->expiry, [cancellation = job->cancellation] { cancellation->Expire(); });
   }
-  workers_->Add([this, job] { Run(job); }, job->priority);
+  workers_.Add([this, job] { Run(job); }, job->priority);
 }
 
 // One piece of the job's work.
@@ -53,7 +50,7 @@ void Background::Run(const JobPtr& job) {
       !job->operation->Work(began + job->quantum, *job->cancellation)) {
     RestAfter(job, began);
     // Whoever stops waits for the workers, which run what was added before.
-    return workers_->Add([this, job] { Run(job); }, job->priority);
+    return workers_.Add([this, job] { Run(job); }, job->priority);
   }
   if (!job->cancellation->cancelled()) job->done();
   const std::lock_guard lock(mutex_);

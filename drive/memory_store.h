@@ -10,7 +10,7 @@
 
 namespace pinstripe {
 
-class MemoryStore final : public Store {
+class MemoryStore : public Store {
  public:
   static constexpr uint64_t kDefaultCapacity = uint64_t{1} << 40;
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <map>
 #include <optional>
 #include <thread>
@@ -82,6 +83,30 @@ Acl Limited() {
   return acl;
 }
 
+// A store in which reads wait, of one key and those that follow.
+class GatedStore final : public MemoryStore {
+ public:
+  static constexpr auto kForEver = 1h;
+
+  // Before reads begin.
+  void CloseAt(std::string key, std::chrono::milliseconds time) {
+    closed_from_ = std::move(key);
+    time_ = time;
+  }
+  void Open() { open_.set_value(); }
+
+  Result<StoredRecord> Get(std::string_view key, ValueRange range) override {
+    if (closed_from_ && key >= *closed_from_) opened_.wait_for(time_);
+    return MemoryStore::Get(key, range);
+  }
+
+ private:
+  std::promise<void> open_;
+  const std::shared_future<void> opened_ = open_.get_future();
+  std::optional<std::string> closed_from_;
+  std::chrono::milliseconds time_{};
+};
+
 // A device, on any store.
 class Device {
  public:
@@ -129,7 +154,8 @@ class MediaTest : public testing::Test {
   }
 
   RealRuntime runtime_;
-  Device device_{runtime_, std::make_unique<MemoryStore>()};
+  GatedStore* gate_ = new GatedStore;
+  Device device_{runtime_, std::unique_ptr<Store>(gate_)};
   WireClient client_{device_.port};
 };
 
@@ -167,17 +193,19 @@ TEST_F(MediaTest, AChecksumScanLeavesTagsAloneAndSaysWhatItRead) {
 }
 
 TEST_F(MediaTest, AScanThatIsOutOfTimeSaysWhereItIs) {
-  // More than can be read in the time, even without a rest.
-  for (int i = 0; i < 3000; ++i) Put(fmt::format("k{:04}", i), Tagged(std::string(10'000, 'v')));
+  for (int i = 0; i < 30; ++i) Put(fmt::format("k{:02}", i), Tagged("value"));
+  static constexpr auto kTimeout = 500ms;
+  gate_->CloseAt("k10", 2 * kTimeout);
   const auto cut = Scan(0, [](Command* command) {
-    command->mutable_header()->set_timeout(5);
-    command->mutable_header()->set_priority(1);
+    command->mutable_header()->set_timeout(kTimeout.count());
     command->mutable_header()->set_timequanta(0);
   });
   EXPECT_EQ(cut.code(), Code::EXPIRED);
   const std::string reached = cut.command.body().range().endkey();
-  EXPECT_LT(reached, "k2999");
+  EXPECT_LE(reached, "k10");
+  EXPECT_GE(reached, "k09");
   // And goes on from there.
+  gate_->Open();
   EXPECT_EQ(Scan(
                 0, [](Command* command) { command->mutable_header()->set_priority(9); }, reached)
                 .code(),
@@ -185,13 +213,16 @@ TEST_F(MediaTest, AScanThatIsOutOfTimeSaysWhereItIs) {
 }
 
 TEST_F(MediaTest, OthersAreServedWhileItScansAndItsEndEndsTheScan) {
-  for (int i = 0; i < 3000; ++i) Put(fmt::format("k{:04}", i), Tagged(std::string(10'000, 'v')));
+  for (int i = 0; i < 300; ++i) Put(fmt::format("k{:03}", i), Tagged("value"));
+  gate_->CloseAt("k000", GatedStore::kForEver);
   for (int i = 0; i < 5; ++i) {
-    Say(Header::MEDIASCAN, 0, [](Command* command) { command->mutable_header()->set_priority(1); });
+    Say(Header::MEDIASCAN, 0,
+        [](Command* command) { command->mutable_header()->set_timequanta(0); });
   }
   client_.Request(Header::NOOP);
   EXPECT_EQ(client_.ReceiveAnswer().command.header().messagetype(), Header::NOOP_RESPONSE);
-  // The destructors: with slow scans under way the server ends nevertheless at once.
+  gate_->Open();
+  // The destructors: with scans under way, in the middle of taking turns, the server ends at once.
 }
 
 TEST_F(MediaTest, OnlyAPermittedRangeIsScanned) {
@@ -455,8 +486,10 @@ TEST_F(PushTest, PeersThatNeverAnswerHoldUpOnlyTheirPushes) {
   std::map<int, int> codes;
   for (int i = 0; i < kPushes; ++i) ++codes[client_.ReceiveAnswer().code()];
   const int threads = Server::Options{}.pushers;
-  EXPECT_EQ(codes[Code::REMOTE_CONNECTION_ERROR], threads);
-  EXPECT_EQ(codes[Code::SERVICE_BUSY], kPushes - threads) << "their turn never came";
+  // Those that had a turn, among them perhaps some that came last and had a moment left when the
+  // first ones ended; and those whose turn never came.
+  EXPECT_GE(codes[Code::REMOTE_CONNECTION_ERROR], threads);
+  EXPECT_EQ(codes[Code::REMOTE_CONNECTION_ERROR] + codes[Code::SERVICE_BUSY], kPushes);
 }
 
 TEST_F(PushTest, TheServerEndsWhileItPushes) {
