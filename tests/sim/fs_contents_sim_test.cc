@@ -190,7 +190,6 @@ class Storm {
     const Status status = operation();
     if (status.ok()) {
       files_[name].Known(std::move(content));
-      if (late_unlinks_.contains(name)) files_[name].Possible(std::nullopt);
       ++acknowledged_;
     }
     return status;
@@ -214,11 +213,7 @@ class Storm {
     const Status written = WriteAll(**file, 0, content);
     if (!written.ok()) return RequireHonest(written, "write " + name);
     if (sim_.Chance(0.2)) return;  // without Close(): nothing of it is committed
-    const Status closed = Attempt(name, content, [&] { return (*file)->Close(); });
-    // The name has a new inode, and an unlink of what it was comes too late.
-    if (closed.ok() && publish_at_commit && late_unlinks_.erase(name) > 0)
-      files_[name].Known(content);
-    RequireHonest(closed, "close " + name);
+    RequireHonest(Attempt(name, content, [&] { return (*file)->Close(); }), "close " + name);
   }
 
   // Reads what is there, changes a part, or the length, and commits once or twice.
@@ -274,8 +269,6 @@ class Storm {
     const Expectation before = files_[name];
     const Status status =
         Attempt(name, std::nullopt, [&] { return life.fs->Unlink(HomeOf(name), name); });
-    // Its requests may still be on their way to the drives.
-    if (!status.ok() && status.code() != ENOENT) late_unlinks_.insert(name);
     if (status.code() != ENOENT) return RequireHonest(status, "unlink " + name);
     if (!before.Allows(std::nullopt)) Complain(name + " is gone before it was removed");
   }
@@ -413,8 +406,7 @@ class Storm {
   // Threads take turns, so none of this needs a lock.
   std::map<std::string, Expectation> files_;
   std::map<std::string, int> homes_;
-  std::set<std::string> late_unlinks_;  // names that may go as long as their entry stays the same
-  std::set<std::string> unsure_;        // being moved, or nobody knows whether they were
+  std::set<std::string> unsure_;  // being moved, or nobody knows whether they were
   int clients_done_ = 0;
   int acknowledged_ = 0;
   int crashes_ = 0;
