@@ -1,6 +1,7 @@
 #include "tools/dev_cluster.h"
 
 #include <fcntl.h>
+#include <mntent.h>
 #include <netdb.h>
 #include <signal.h>
 #include <sys/file.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -45,7 +47,8 @@ Status WriteFile(const std::string& path, const std::string& text, mode_t mode) 
   const int code = errno;
   close(fd);
   if (!written) return Fail(code, "{}: {}", fresh, ErrnoText(code));
-  if (rename(fresh.c_str(), path.c_str()) != 0) return Fail(errno, "{}: {}", path, ErrnoText(errno));
+  if (rename(fresh.c_str(), path.c_str()) != 0)
+    return Fail(errno, "{}: {}", path, ErrnoText(errno));
   return {};
 }
 
@@ -124,15 +127,27 @@ Result<UnixUser> GatewayUser(const std::string& wanted) {
   return FindUnixUser("nobody");
 }
 
+// Whether a FUSE mount is on `point`, alive or not.
 bool IsMounted(const std::string& point) {
-  std::ifstream mounts("/proc/self/mountinfo");
-  for (std::string line; std::getline(mounts, line);) {
-    std::istringstream words(line);
-    std::string skipped, mounted;
-    words >> skipped >> skipped >> skipped >> skipped >> mounted;
-    if (mounted == point && line.find(" - fuse") != std::string::npos) return true;
+  const std::unique_ptr<FILE, int (*)(FILE*)> mounts(setmntent("/proc/self/mounts", "re"),
+                                                     &endmntent);
+  if (mounts == nullptr) return false;
+  while (const mntent* one = getmntent(mounts.get())) {
+    if (one->mnt_dir == point && std::string_view(one->mnt_type).starts_with("fuse")) return true;
   }
   return false;
+}
+
+bool Answers(const std::string& point) {
+  struct stat about {};
+  return stat(point.c_str(), &about) == 0;
+}
+
+// A mount outlives its process when that is killed, and then answers nothing but this.
+bool IsStale(const std::string& point) {
+  struct stat about {};
+  return stat(point.c_str(), &about) != 0 && (errno == ENOTCONN || errno == ECONNABORTED) &&
+         IsMounted(point);
 }
 
 // Asks `done` again and again; ETIMEDOUT when it has not said so in time.
@@ -212,9 +227,8 @@ class DevCluster::State {
     Json json{{"format", kStateFormat}, {"formatted", formatted}, {"daemons", Json::array()}};
     for (const DevDaemon& daemon : daemons) json["daemons"].push_back(ToJson(daemon));
     if (gateway) {
-      json["gateway"] = {{"process", ToJson(gateway->process)},
-                         {"user", gateway->user},
-                         {"port", gateway->port}};
+      json["gateway"] = {
+          {"process", ToJson(gateway->process)}, {"user", gateway->user}, {"port", gateway->port}};
     }
     if (mount) json["mount"] = {{"process", ToJson(mount->process)}, {"point", mount->point}};
     return WriteFile(In("dev.json"), json.dump(2) + "\n", 0644);
@@ -297,8 +311,30 @@ class DevCluster::State {
   }
 
   Status StartMount() {
-    return Launch(mount->process, std::nullopt, false, "/",
-                  [&](const std::string&) -> Result<bool> { return IsMounted(mount->point); });
+    const std::string& point = mount->point;
+    TRY(ClearStaleMount());
+    if (!mount->process.Find() && IsMounted(point)) {
+      return Fail(EBUSY, "{}: something else is mounted there: run `fusermount3 -u {}`", point,
+                  point);
+    }
+    return Launch(
+        mount->process, std::nullopt, false, "/",
+        [&](const std::string&) -> Result<bool> { return IsMounted(point) && Answers(point); });
+  }
+
+  // Unmounts what the process behind the mount left there when it was killed.
+  Status ClearStaleMount() {
+    if (!mount || mount->process.Find() || !IsStale(mount->point)) return {};
+    const std::string program = TRY(FindProgram("fusermount3", ""));
+    const std::vector<std::string> command{program, "-u", "-z", mount->point};
+    const pid_t pid = TRY(SpawnDetached({.command = command, .log = mount->process.log}));
+    auto unmounting = Process::Find(pid, command);
+    const bool ended = !unmounting || unmounting->WaitForEnd(kStopPatience);
+    if (ended && !IsStale(mount->point)) return {};
+    return Fail(EBUSY,
+                "{} is still mounted, but the process behind it is gone, and `{}` did not help; {} "
+                "may say why",
+                mount->point, fmt::join(command, " "), mount->process.log);
   }
 
   Status Stop(DevProcess& process) {
@@ -309,7 +345,8 @@ class DevCluster::State {
                       killed ? ", by SIGKILL: it did not end by itself" : ""));
     }
     process.pid = 0;
-    return Save();
+    TRY(Save());
+    return mount && &process == &mount->process ? ClearStaleMount() : Status();
   }
 
   // What this call started, the last one first.
@@ -329,8 +366,8 @@ class DevCluster::State {
       const UnixUser user = TRY(GatewayUser(gateway->user));
       owner = {.user = user.user, .group = user.group};
     }
-    // By force: drives in this directory can belong to nobody else, and an interrupted `up` may have
-    // left them half formatted.
+    // By force: drives in this directory can belong to nobody else, and an interrupted `up` may
+    // have left them half formatted.
     TRY(FormatCluster(runtime, In("cluster.toml"), {.force = true, .owner = owner, .mode = 0755}));
     formatted = true;
     TRY(Save());
@@ -377,7 +414,8 @@ class DevCluster::State {
       DevDaemon daemon;
       for (int i = 0; i < count; ++i) {
         ++id;
-        const DevDrive drive{.id = id, .port = ports[id - 1], .path = In(fmt::format("drives/{}", id))};
+        const DevDrive drive{
+            .id = id, .port = ports[id - 1], .path = In(fmt::format("drives/{}", id))};
         TRY(MakeDirectory(drive.path, nullptr));
         daemon.drives.push_back(drive);
       }
@@ -430,13 +468,14 @@ class DevCluster::State {
       return Fail(errno, "{}: chown to {}: {}", credentials, user.name, ErrnoText(errno));
     }
     TRY_CONTEXT(CheckReadableBy(user, home),
-                "the gateway runs as user {}, to whom every directory above must be open", user.name);
-    const GatewayText text{
-        .plugin = TRY(ReachablePlugin(user)),
-        .cluster_file = In("cluster.toml"),
-        .directory = home,
-        .port = options.gateway_port != 0 ? options.gateway_port
-                                          : TRY(PickFreePorts(runtime, 1)).front()};
+                "the gateway runs as user {}, to whom every directory above must be open",
+                user.name);
+    const GatewayText text{.plugin = TRY(ReachablePlugin(user)),
+                           .cluster_file = In("cluster.toml"),
+                           .directory = home,
+                           .port = options.gateway_port != 0
+                                       ? options.gateway_port
+                                       : TRY(PickFreePorts(runtime, 1)).front()};
     const std::string config = home + "/xrootd.cfg";
     TRY(WriteFile(config, GatewayConfigText(text), 0644));
     // IPv4 only: many containers have no IPv6, and names then resolve to what nobody listens on.
@@ -457,7 +496,8 @@ class DevCluster::State {
     if (error) return Fail(error.value(), "{}: {}", point, error.message());
     // Above all not the cluster's own directory: the mount would hide what it stands on.
     if (!fs::is_empty(absolute, error)) {
-      return Fail(ENOTEMPTY, "{}: a mount would hide what is in it; name an empty directory", absolute);
+      return Fail(ENOTEMPTY, "{}: a mount would hide what is in it; name an empty directory",
+                  absolute);
     }
     std::vector<std::string> command{program, In("cluster.toml"), absolute, "-f"};
     mount = DevMount{
@@ -520,8 +560,8 @@ Result<std::unique_ptr<DevCluster>> DevCluster::Create(Runtime& runtime,
 Result<std::unique_ptr<DevCluster>> DevCluster::Open(Runtime& runtime, const std::string& directory,
                                                      Say say) {
   if (!Exists(directory)) {
-    return Fail(ENOENT, "{}: no development cluster here; `pinstripe dev up {}` makes one", directory,
-                directory);
+    return Fail(ENOENT, "{}: no development cluster here; `pinstripe dev up {}` makes one",
+                directory, directory);
   }
   auto state = std::make_unique<State>(runtime, fs::canonical(directory).string(), std::move(say));
   TRY(state->Lock());
@@ -537,10 +577,15 @@ Status DevCluster::Up() {
 }
 
 Status DevCluster::Down() {
-  if (state_->mount) TRY(state_->Stop(state_->mount->process));
-  if (state_->gateway) TRY(state_->Stop(state_->gateway->process));
-  for (DevDaemon& daemon : state_->daemons) TRY(state_->Stop(daemon.process));
-  return {};
+  Status first;  // that failed; the others are stopped all the same
+  const auto stop = [&](DevProcess& process) {
+    const Status stopped = state_->Stop(process);
+    if (first.ok()) first = stopped;
+  };
+  if (state_->mount) stop(state_->mount->process);
+  if (state_->gateway) stop(state_->gateway->process);
+  for (DevDaemon& daemon : state_->daemons) stop(daemon.process);
+  return first;
 }
 
 Status DevCluster::Delete() {
@@ -588,6 +633,7 @@ Status DevCluster::Start(const std::string& what) {
 
 Status DevCluster::AddMount(const std::string& point) {
   if (state_->mount) {
+    TRY(state_->ClearStaleMount());  // its path could not be looked up
     std::error_code ignored;
     if (fs::weakly_canonical(point, ignored).string() == state_->mount->point) return {};
     return Fail(EEXIST, "{} is mounted on {} already", state_->directory, state_->mount->point);

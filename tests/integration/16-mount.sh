@@ -22,7 +22,19 @@ dev start 1
 wait_until_healthy
 wait_until_readable /from-mount
 check "and still do when the drives were killed and came back" wait_until 30 cmp "$work/file" "$mount/from-mount"
-"$pinstripe" dev down "$cluster" >/dev/null || flunk "dev down"
+
 unmounted() { ! grep -q " $mount " /proc/self/mountinfo; }
+dev kill mount
+check "a mount that was killed stays behind" grep -q " $mount " /proc/self/mountinfo
+dev start mount
+check "and answers as soon as it is started again" cmp "$work/file" "$mount/from-mount"
+dev kill mount
+check "dev up with the same --mount starts it, too" "$pinstripe" dev up "$cluster" --mount "$mount" >/dev/null
+check "and then it answers" cmp "$work/file" "$mount/from-mount"
+dev kill mount
+"$pinstripe" dev down "$cluster" >/dev/null || flunk "dev down after the mount was killed"
+check "dev down unmounts what a killed mount left behind" unmounted
+"$pinstripe" dev up "$cluster" >/dev/null || flunk "dev up"
+"$pinstripe" dev down "$cluster" >/dev/null || flunk "dev down"
 check "dev down unmounts" unmounted
 finish
