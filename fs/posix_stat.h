@@ -4,6 +4,8 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <ctime>
 
 #include "fs/file_system.h"
@@ -31,8 +33,14 @@ inline timespec ToTimespec(int64_t nanoseconds) {
   return time;
 }
 
+// A time that cannot be kept, before 1677 or after 2262, becomes the first or the last whole second
+// that can, as other file systems do it.
 inline int64_t ToNanoseconds(const timespec& time) {
-  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+  constexpr int64_t kSecond = 1'000'000'000;
+  constexpr int64_t kMostSeconds = INT64_MAX / kSecond;
+  const int64_t seconds = std::clamp<int64_t>(time.tv_sec, -kMostSeconds, kMostSeconds);
+  const bool at_the_end = seconds == kMostSeconds || seconds == -kMostSeconds;
+  return seconds * kSecond + (at_the_end ? 0 : time.tv_nsec);
 }
 
 inline struct stat ToStat(const Attributes& attributes) {

@@ -10,17 +10,10 @@
 
 #include "base/answer.h"
 #include "base/try.h"
+#include "fs/posix_stat.h"
 #include "plugin/page_checksums.h"
 
 namespace pinstripe {
-namespace {
-
-int64_t ToNanoseconds(const timeval& time) {
-  return int64_t{time.tv_sec} * 1'000'000'000 + int64_t{time.tv_usec} * 1'000;
-}
-
-}  // namespace
-
 int OssFile::AnswerFor(const Status& status, const char* operation) const {
   return -Answer(status, operation, path_);
 }
@@ -228,8 +221,15 @@ Status OssFile::SetTimes(int length, const char* arguments) {
     return Fail(EINVAL, "{} bytes of times instead of {}", length, sizeof(times));
   }
   std::memcpy(times, arguments, sizeof(times));
+  timespec exact[2];
+  for (int i = 0; i < 2; ++i) {
+    if (times[i].tv_usec < 0 || times[i].tv_usec >= 1'000'000) {
+      return Fail(EINVAL, "{} microseconds are no part of a second", times[i].tv_usec);
+    }
+    exact[i] = {.tv_sec = times[i].tv_sec, .tv_nsec = times[i].tv_usec * 1'000};
+  }
   return file_->SetAttributes(
-      {.accessed = ToNanoseconds(times[0]), .modified = ToNanoseconds(times[1])});
+      {.accessed = ToNanoseconds(exact[0]), .modified = ToNanoseconds(exact[1])});
 }
 
 int OssFile::Fctl(int command, int length, const char* arguments, char** response) {

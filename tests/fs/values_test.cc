@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <random>
 #include <set>
 
@@ -10,6 +11,7 @@
 #include "fs/inode.h"
 #include "fs/interval_set.h"
 #include "fs/path.h"
+#include "fs/posix_stat.h"
 #include "tests/support/expect_ok.h"
 
 namespace pinstripe {
@@ -245,6 +247,32 @@ TEST(BlockMapTest, AMapThatDoesNotCoverItsFileIsDamageNotAHole) {
   EXPECT_FAILS(BlockMap::Decode(Encoded(map), 5, 3 * kBlock + 1), EBADMSG);
   EXPECT_FAILS(BlockMap::Decode(Encoded(map), 5, 2 * kBlock), EBADMSG);
   EXPECT_FAILS(BlockMap::Decode(Encoded(map), 5, 3 * kBlock - 1), EBADMSG);
+}
+
+// ---- Times
+
+TEST(TimesTest, ComeBackAsTheyWereGiven) {
+  for (const timespec& time :
+       {timespec{0, 0}, timespec{1'500'000'000, 987'654'321}, timespec{-1, 999'999'999},
+        timespec{9'223'372'035, 999'999'999}, timespec{-9'223'372'035, 1}}) {
+    const timespec again = ToTimespec(ToNanoseconds(time));
+    EXPECT_EQ(again.tv_sec, time.tv_sec);
+    EXPECT_EQ(again.tv_nsec, time.tv_nsec);
+  }
+}
+
+TEST(TimesTest, BeyondWhatCanBeKeptBecomeTheLastSecondThatCan) {
+  constexpr time_t kLast = 9'223'372'036;
+  for (const time_t seconds : {kLast, time_t{10'413'792'000}, std::numeric_limits<time_t>::max()}) {
+    const timespec late = ToTimespec(ToNanoseconds({seconds, 999'999'999}));
+    EXPECT_EQ(late.tv_sec, kLast);
+    EXPECT_EQ(late.tv_nsec, 0);
+    const timespec early = ToTimespec(ToNanoseconds({-seconds, 1}));
+    EXPECT_EQ(early.tv_sec, -kLast);
+    EXPECT_EQ(early.tv_nsec, 0);
+  }
+  const time_t least = std::numeric_limits<time_t>::min();
+  EXPECT_EQ(ToTimespec(ToNanoseconds({least, 0})).tv_sec, -kLast);
 }
 
 // ---- Inodes and entries

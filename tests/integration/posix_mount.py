@@ -189,6 +189,13 @@ def test_modes_owners_and_times_are_kept():
     assert os.stat("f").st_mtime_ns > 1_700_000_000_000_000_000
 
 
+def test_a_time_that_cannot_be_kept_becomes_the_nearest_that_can():
+    write("f", b"x")
+    os.utime("f", (10_413_792_000, -20_000_000_000))  # in 2300 and in 1336
+    info = os.stat("f")
+    assert (info.st_atime_ns, info.st_mtime_ns) == (9_223_372_036 * 10**9, -9_223_372_036 * 10**9)
+
+
 def test_a_write_moves_the_modification_time():
     write("f", b"x")
     os.utime("f", ns=(0, 0))
