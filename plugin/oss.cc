@@ -93,6 +93,7 @@ int Oss::Chmod(const char* path, mode_t mode, XrdOucEnv*) {
 }
 
 int Oss::Truncate(const char* path, unsigned long long size, XrdOucEnv*) {
+  if (IsNegative(size)) return -EINVAL;
   return -Answer(ChangeAttributes(path, {.size = size}), "truncate", path);
 }
 

@@ -27,6 +27,9 @@ struct OssCounters {
   std::atomic<uint64_t> bytes_written{0};
 };
 
+// The server hands on what a client sent as a signed number: a size below 0 arrives as a huge one.
+inline bool IsNegative(unsigned long long size) { return static_cast<long long>(size) < 0; }
+
 class Oss final : public XrdOss {
  public:
   // With `light`, the process answers questions about names and space only (cmsd).

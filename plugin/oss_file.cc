@@ -199,6 +199,7 @@ int OssFile::Fsync() {
 
 int OssFile::Ftruncate(unsigned long long size) {
   if (file_ == nullptr) return -EBADF;
+  if (IsNegative(size)) return -EINVAL;
   return AnswerFor(file_->Truncate(size), "ftruncate");
 }
 

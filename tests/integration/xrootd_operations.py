@@ -194,6 +194,14 @@ def test_truncation_by_path_cuts_and_extends(place):
     assert place.get("f") == b"x" * 10 + bytes(10)
 
 
+def test_a_negative_size_is_an_invalid_argument(place):
+    place.put("f", b"x" * 10)
+    done = subprocess.run(["xrdfs", place.server.removeprefix("root://"), "truncate", place.path("f"), "-5"],
+                          capture_output=True, timeout=120)
+    assert done.returncode != 0 and b"invalid argument" in done.stderr, done.stderr
+    assert place.get("f") == b"x" * 10
+
+
 def test_opening_what_is_not_a_file_fails(place):
     good(place.files.mkdir(place.path("d")))
     fails_with(NOT_FOUND, client.File().open(place.url("nothing"), OpenFlags.READ))
