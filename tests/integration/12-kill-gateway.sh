@@ -74,7 +74,7 @@ for path in /left /left-new; do
   for signal in KILL TERM; do
     xrdcp --nopbar -f -s --xrate 20m "$work/new" "$url$path" 2>/dev/null &
     client=$!
-    sleep 1
+    wait_until 60 has_read $client 20000000 || flunk "the upload to $path does not begin"
     kill -$signal $client
     wait $client 2>/dev/null
     dropped=$((dropped + 1))
@@ -93,7 +93,7 @@ upload "$work/same-size" /recovered || give_up "upload of the old contents"
 XRD_CONNECTIONRETRY=5 XRD_CONNECTIONWINDOW=2 XRD_STREAMERRORWINDOW=2 \
   timeout 120 xrdcp --nopbar -f -s --xrate 40m "$work/new" "$url/recovered" 2>"$work/recovering.err" &
 client=$!
-sleep 2
+wait_until 60 has_read $client 60000000 || flunk "the upload does not begin"
 dev kill gateway
 dev start gateway
 if wait $client; then flunk "a client that lost half of its upload reports success"; else

@@ -42,7 +42,7 @@ a_second_one_is_refused() {  # PATH [-f]
   local slow code=0
   timeout 120 xrdcp --nopbar -f -s --xrate 10m "$work/file" "$url$1" &
   slow=$!
-  sleep 1
+  wait_until 60 has_read $slow 10000000 || { echo "  the first upload does not begin"; return 1; }
   # shellcheck disable=SC2086
   timeout 60 xrdcp --nopbar -s ${2:-} "$work/version1" "$url$1" 2>"$work/second.err" || code=$?
   wait $slow || { echo "  the first upload fails"; return 1; }

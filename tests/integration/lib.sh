@@ -95,6 +95,13 @@ wait_until() {  # SECONDS COMMAND...: asks again and again
     sleep 0.1
   done
 }
+has_read() {  # PID BYTES: a client, or the one it started, is in the middle of its file
+  local pid
+  for pid in "$1" $(pgrep -P "$1"); do
+    awk -v least="$2" '/^rchar:/ { exit !($2 >= least) }' "/proc/$pid/io" && return 0
+  done
+  return 1
+}
 is_healthy() { "$pinstripe" status "$config" >/dev/null 2>&1; }
 wait_until_healthy() { wait_until 30 is_healthy || give_up "the cluster does not become healthy: $("$pinstripe" status "$config" 2>&1)"; }
 
