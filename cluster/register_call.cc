@@ -155,7 +155,8 @@ RegisterCall::RegisterCall(const RegisterContext& context, const RegisterName& n
       deadline_(context.runtime.Now() + context.options.timeout),
       states_(drives_.size()),
       expected_(drives_.size()),
-      failures_(drives_.size()) {
+      failures_(drives_.size()),
+      heard_(drives_.size()) {
   assert(drives_.size() < kMostReplicas);
 }
 
@@ -166,8 +167,10 @@ void RegisterCall::Restart() {
 
 std::string RegisterCall::Title() const { return TitleOf(name_); }
 
-Time RegisterCall::RequestDeadline() const {
-  return std::min(deadline_, context_.runtime.Now() + context_.options.drive_timeout);
+Time RegisterCall::RequestDeadline() {
+  const Time usual = context_.runtime.Now() + context_.options.drive_timeout;
+  cut_short_ = deadline_ < usual;
+  return std::min(deadline_, usual);
 }
 
 // How long after an answer that is enough for a classic round one more is waited for: at least as long
@@ -183,7 +186,15 @@ bool RegisterCall::Usable(size_t replica) {
   failures_[replica] = drive == nullptr
                            ? Status(EHOSTUNREACH, fmt::format("replica {}: no such drive", replica))
                            : Status(EHOSTUNREACH, fmt::format("{}: away", drive->name()));
+  heard_[replica] = failures_[replica];
   return false;
+}
+
+// That an answer did not come says nothing about a replica when it was the call that ended first: what
+// the replica said before stands.
+void RegisterCall::Hear(size_t replica, const Status& answer) {
+  if (cut_short_ && answer.code() == ETIMEDOUT && heard_[replica].has_value()) return;
+  heard_[replica] = answer;
 }
 
 void RegisterCall::ForgetStates() {
@@ -203,6 +214,7 @@ void RegisterCall::Take(size_t replica, Result<Record> record) {
   } else {
     failures_[replica] = state.error();
   }
+  Hear(replica, state.has_value() ? Status() : state.error());
 }
 
 // The state of one call's reading while the answers come.
@@ -315,6 +327,7 @@ size_t RegisterCall::SendPuts(const std::vector<Step>& steps, size_t needed, boo
     auto answer = gather.Next(until.value_or(deadline_));
     if (answer == nullptr) break;
     const Step& step = steps[answer->index];
+    Hear(step.replica, answer->value);
     if (answer->value.ok()) {
       states_[step.replica] = step.next;
       ++done;
@@ -464,10 +477,7 @@ Result<RegisterCall::Settled> RegisterCall::Settle(OwnChange* own) {
         if (settled.has_value() && !still_as_seen(settled->chosen)) return *settled;
       }
     }
-    if (DrivesAreFull() || context_.runtime.Now() >= deadline_) {
-      return tl::unexpected(Error(own));
-    }
-    BackOff(attempt);
+    if (DrivesAreFull() || !BackOff(attempt)) return tl::unexpected(Error(own));
     ForgetStates();
   }
 }
@@ -481,20 +491,21 @@ Status RegisterCall::MakeDurable() {
       const auto settled = ClassicRound(nullptr, 0, /*insist=*/true);
       if (settled.has_value() && settled->accepted_here) return {};
     }
-    if (DrivesAreFull() || context_.runtime.Now() >= deadline_) {
+    if (DrivesAreFull() || !BackOff(attempt)) {
       return Error(nullptr).Context("applied, but it may have happened only until the next power loss");
     }
-    BackOff(attempt);
   }
 }
 
-void RegisterCall::BackOff(int attempt) {
+// A pause before the next attempt. False when there is no time for one.
+bool RegisterCall::BackOff(int attempt) {
   const bool too_few = CountKnown(states_) < quorums_.majority;
   const Duration unit = std::max<Duration>(last_round_, too_few ? Duration(10ms) : Duration(100us));
   const Duration most = std::min(unit * (1 << std::min(attempt, 5)), kLongestBackOff);
   const Duration delay(context_.runtime.Random() % static_cast<uint64_t>(most.count()));
   const Time now = context_.runtime.Now();
   context_.runtime.NewSignal()->WaitUntil(std::min(now + delay, deadline_));
+  return context_.runtime.Now() < deadline_;
 }
 
 bool RegisterCall::DrivesAreFull() const {
@@ -505,19 +516,26 @@ bool RegisterCall::DrivesAreFull() const {
 
 Status RegisterCall::Error(const OwnChange* own) const {
   std::string reasons;
-  for (const Status& failure : failures_) {
-    if (failure.ok() || failure.code() == ESTALE) continue;
+  size_t well = 0;
+  for (size_t i = 0; i < drives_.size(); ++i) {
+    const std::optional<Status>& answer = heard_[i];
+    // ESTALE: it answers, but somebody else's request was first.
+    if (answer && (answer->ok() || answer->code() == ESTALE)) {
+      ++well;
+      continue;
+    }
     reasons += reasons.empty() ? ": " : "; ";
-    reasons += failure.message();
+    reasons += answer ? std::string(answer->message())
+                      : fmt::format("{}: no answer in time",
+                                    drives_[i] == nullptr ? "a drive" : drives_[i]->name());
   }
-  const size_t known = CountKnown(states_);
   std::string text = fmt::format("{}: ", Title());
   if (own != nullptr && own->sent) text += "the change may have happened: ";
-  if (known < quorums_.majority) {
-    text += fmt::format("{} of {} replicas needed, {} answered well", quorums_.majority,
-                        quorums_.replicas, known);
-  } else if (DrivesAreFull()) {
+  if (DrivesAreFull()) {
     text += "its drives are full";
+  } else if (well < quorums_.majority) {
+    text += fmt::format("{} of {} replicas needed, {} answered well", quorums_.majority,
+                        quorums_.replicas, well);
   } else {
     text += "others kept changing it, or answers were lost, until the time was up";
   }

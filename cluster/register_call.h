@@ -108,12 +108,13 @@ class RegisterCall {
   void Ask(size_t replica, Callback<Record> answer);
   bool Usable(size_t replica);
   bool MayAcceptFast(size_t replica, const RememberedRegister& remembered, uint64_t slot);
+  void Hear(size_t replica, const Status& answer);
   void ForgetStates();
-  void BackOff(int attempt);
+  bool BackOff(int attempt);
   bool DrivesAreFull() const;
   Status Error(const OwnChange* own) const;
   Duration Patience(Time start) const;
-  Time RequestDeadline() const;
+  Time RequestDeadline();
 
   const RegisterContext& context_;
   const RegisterName name_;
@@ -128,7 +129,10 @@ class RegisterCall {
   // The states in which the replicas are expected to be: also those that did not answer yet.
   std::vector<std::optional<Replica>> expected_;
   std::vector<Status> failures_;  // the last one of each replica
-  bool stale_ = false;            // some replica was in another state than expected
+  // What each replica answered last, for the message of a failed call; null: nothing yet.
+  std::vector<std::optional<Status>> heard_;
+  bool cut_short_ = false;  // what is asked now has less time than a drive may take
+  bool stale_ = false;      // some replica was in another state than expected
   Duration last_round_{};
 };
 

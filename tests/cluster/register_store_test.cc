@@ -345,6 +345,32 @@ TEST_F(RegisterStoreTest, WithoutAMajorityAReadSaysWhichDrivesAreMissing) {
   EXPECT_LT(three_.sim.Now() - start, 16s);
 }
 
+// Also when the time is up just as they are asked once more.
+TEST(RegisterStore, WithoutAMajorityThoseThatAnsweredAreCounted) {
+  Replicas five(5);
+  const auto store = five.NewStore();
+  for (int i = 0; i < 3; ++i) five.set.drives[i]->Set(Replicas::Down());
+  for (int i = 0; i < 20; ++i) {
+    const RegisterName name{7, fmt::format("name{}", i)};
+    const Status read = store->Read(name).error();
+    EXPECT_EQ(read.message(),
+              fmt::format("register 7/name{}: 3 of 5 replicas needed, 2 answered well: "
+                          "drive 1: away; drive 2: away; drive 3: away",
+                          i));
+  }
+}
+
+TEST(RegisterStore, WhoAnswersAgainIsNotNamedForFailuresOfBefore) {
+  Replicas five(5);
+  const auto store = five.NewStore();
+  for (int i = 0; i < 3; ++i) five.set.drives[i]->Set(Replicas::Down());
+  five.sim.RunAt(five.sim.Now() + 5s, [&] { five.set.drives[0]->Set(Replicas::Healthy()); });
+  five.sim.RunAt(five.sim.Now() + 5s, [&] { five.set.drives[3]->Set(Replicas::Down()); });
+  const Status read = store->Read(kName).error();
+  EXPECT_THAT(std::string(read.message()),
+              testing::EndsWith("2 answered well: drive 2: away; drive 3: away; drive 4: away"));
+}
+
 TEST_F(RegisterStoreTest, WithoutAMajorityAChangeThatWasNotSentSaysSo) {
   three_.set.drives[0]->Set(Replicas::Down());
   three_.set.drives[2]->Set(Replicas::Down());
