@@ -40,7 +40,7 @@ constexpr Unit kByteUnits[] = {{"", 1},
                                {"MB", 1e6},
                                {"GB", 1e9},
                                {"TB", 1e12}};
-constexpr Unit kTimeUnits[] = {{"ms", 1e6}, {"s", 1e9}, {"", 1e9}, {"min", 60e9}, {"h", 3600e9}};
+constexpr Unit kTimeUnits[] = {{"ms", 1e6}, {"s", 1e9}, {"min", 60e9}, {"h", 3600e9}};
 
 // "1.5 GB" by the table of units; null when it is not such a quantity.
 template <size_t N>
@@ -183,14 +183,13 @@ Duration ConfigTable::Time(std::string_view key, std::optional<Duration> fallbac
   std::optional<double> time;
   if (const auto* text = node->as_string()) {
     time = ParseQuantity(text->get(), kTimeUnits);
-  } else if (const auto seconds = node->value<double>()) {
-    time = *seconds * 1e9;
   }
   const std::optional<int64_t> nanoseconds = Within(time, least.count(), most.count());
   if (!nanoseconds) {
-    node_->Wrong(*node, key,
-                 fmt::format("a time from {} ms to {} ms, like \"250 ms\" or \"5 s\"",
-                             least.count() / 1000000, most.count() / 1000000));
+    node_->Wrong(
+        *node, key,
+        fmt::format("a time with its unit, from {} ms to {} ms, like \"250 ms\" or \"5 s\"",
+                    least.count() / 1000000, most.count() / 1000000));
     return fallback.value_or(least);
   }
   return Duration(*nanoseconds);

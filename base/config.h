@@ -35,7 +35,7 @@ class ConfigTable {
   // A number of bytes: an integer, or text like "64 KiB", "1.5 GB".
   uint64_t ByteCount(std::string_view key, std::optional<uint64_t> fallback, uint64_t least,
                      uint64_t most);
-  // Text like "250 ms", "5 s", "2 min", or a number of seconds.
+  // Text like "250 ms", "5 s", "2 min": a bare number does not say of what, and is a mistake.
   Duration Time(std::string_view key, std::optional<Duration> fallback, Duration least,
                 Duration most);
   std::vector<std::string> Texts(

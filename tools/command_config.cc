@@ -1,7 +1,8 @@
-// pinstripe config: the configuration as it is understood, defaults included; or what is wrong with it.
+// pinstripe config: the configuration as it is understood, defaults included; or what is wrong with
+// it.
 
 #include <CLI/CLI.hpp>
-
+#include <algorithm>
 #include <memory>
 
 #include "base/try.h"
@@ -18,7 +19,16 @@ void AddConfigCommand(CLI::App& app, Action& chosen) {
   command->footer("Reads the two files and asks no drive. Keys are not printed.");
   command->callback([file, &chosen] {
     chosen = [file](Runtime&) -> Result<int> {
-      fmt::print("{}", ConfigText(TRY(ClusterConfig::Load(*file))));
+      const ClusterConfig config = TRY(ClusterConfig::Load(*file));
+      fmt::print("{}", ConfigText(config));
+      const auto open_to_all = std::ranges::count_if(config.drives, HasFactoryKey);
+      if (open_to_all > 0) {
+        fmt::print(
+            stderr,
+            "pinstripe: warning: {} of {} drives have the factory's key, which everybody "
+            "knows: give them one of their own (docs/operations.md, \"Who may use a drive\")\n",
+            open_to_all, config.drives.size());
+      }
       return 0;
     };
   });

@@ -18,9 +18,9 @@ std::string DriveText(const DriveConfig& drive) {
   if (drive.tls && !drive.tls->ca_file.empty()) tls += "ca = " + Quoted(drive.tls->ca_file) + "\n";
   return fmt::format(
       "\n[[drive]]\nid = {}\naddresses = [{}]\ndomain = {}\nweight = {}\n{}"
-      "# identity {}\n",
+      "# identity {}{}\n",
       drive.id, fmt::join(addresses, ", "), Quoted(drive.domain), drive.weight, tls,
-      drive.credentials.identity);
+      drive.credentials.identity, HasFactoryKey(drive) ? ", with the factory's key" : "");
 }
 
 }  // namespace
@@ -39,6 +39,10 @@ std::string Quoted(std::string_view text) {
     }
   }
   return out + '"';
+}
+
+bool HasFactoryKey(const DriveConfig& drive) {
+  return drive.credentials.key == DriveCredentials().key;
 }
 
 std::string ConfigText(const ClusterConfig& config) {

@@ -11,6 +11,9 @@ namespace pinstripe {
 // Reads back as the same configuration. Without keys, which are in another file.
 std::string ConfigText(const ClusterConfig& config);
 
+// Whether the drive is spoken to with the Kinetic factory key, which everybody knows.
+bool HasFactoryKey(const DriveConfig& drive);
+
 // A TOML string: quoted, escaped.
 std::string Quoted(std::string_view text);
 

@@ -96,8 +96,7 @@ TEST(Config, KnowsTheUsualUnits) {
     EXPECT_EQ(file.Finish().message(), "success");
     return read;
   };
-  EXPECT_EQ(time("5"), seconds(5));
-  EXPECT_EQ(time("0.25"), milliseconds(250));
+  EXPECT_EQ(time("'0.25 s'"), milliseconds(250));
   EXPECT_EQ(time("'250 ms'"), milliseconds(250));
   EXPECT_EQ(time("'5 s'"), seconds(5));
   EXPECT_EQ(time("'2 min'"), seconds(120));
@@ -144,19 +143,22 @@ TEST(Config, NamesFileAndLineOfAValueOutOfRange) {
     root.Time("x", seconds(1), milliseconds(10), seconds(5));
   };
   EXPECT_EQ(Mistake("x = '10 ms'", time), "");
-  EXPECT_EQ(Mistake("x = 5", time), "");
-  for (std::string_view value : {"0", "'9 ms'", "5.001", "'1 min'", "inf", "nan", "-1", "'-1 s'"}) {
+  EXPECT_EQ(Mistake("x = '5 s'", time), "");
+  for (std::string_view value : {"'0 s'", "'9 ms'", "'5.001 s'", "'1 min'", "'-1 s'"}) {
     EXPECT_EQ(Mistake(fmt::format("x = {}", value), time),
-              "pin.toml:1: 'x' must be a time from 10 ms to 5000 ms, like \"250 ms\" or \"5 s\"")
+              "pin.toml:1: 'x' must be a time with its unit, from 10 ms to 5000 ms, like \"250 "
+              "ms\" or \"5 s\"")
         << value;
   }
 }
 
 TEST(Config, RefusesUnitsItDoesNotKnow) {
-  for (std::string_view value : {"'5 parsec'", "'ms'", "''", "'5 s 3'", "'nan s'", "true", "[]"}) {
+  for (std::string_view value :
+       {"'5 parsec'", "'ms'", "''", "'5 s 3'", "'nan s'", "true", "[]", "5", "0.25", "'5'"}) {
     EXPECT_EQ(Mistake(fmt::format("\nx = {}", value),
                       [](ConfigTable root) { root.Time("x", {}, Duration(0), seconds(60)); }),
-              "pin.toml:2: 'x' must be a time from 0 ms to 60000 ms, like \"250 ms\" or \"5 s\"")
+              "pin.toml:2: 'x' must be a time with its unit, from 0 ms to 60000 ms, like \"250 "
+              "ms\" or \"5 s\"")
         << value;
   }
   for (std::string_view value : {"'5 gib'", "'MiB'", "''", "1.5", "true", "'inf'", "'0x10'"}) {

@@ -104,6 +104,7 @@ TEST_F(DevConfigTest, TheEffectiveConfigurationReadsBackAsItself) {
   ASSERT_TRUE(config) << config.error().message();
   const std::string text = ConfigText(*config);
   EXPECT_THAT(text, testing::Not(HasSubstr("asdfasdf"))) << "keys are not printed";
+  EXPECT_THAT(text, HasSubstr("# identity 1, with the factory's key\n"));
 
   Write("cluster.toml", text, 0644);
   const Result<ClusterConfig> again = ClusterConfig::Load(file);
@@ -111,9 +112,30 @@ TEST_F(DevConfigTest, TheEffectiveConfigurationReadsBackAsItself) {
   EXPECT_EQ(ConfigText(*again), text);
 }
 
+TEST_F(DevConfigTest, OnlyDrivesWithTheFactorysKeyAreSaidToHaveIt) {
+  for (const auto& [credentials, has_it] :
+       std::vector<std::pair<std::string, bool>>{{"", true},
+                                                 {"[default]\nkey = \"asdfasdf\"\n", true},
+                                                 {"[default]\nkey = \"own\"\n", false}}) {
+    Write("credentials.toml", credentials, 0600);
+    const std::string file = Write("cluster.toml",
+                                   ClusterConfigText({.name = "dev",
+                                                      .layout = {2, 1},
+                                                      .close = "commit",
+                                                      .credentials_file = "credentials.toml",
+                                                      .drives = drives_}),
+                                   0644);
+    const Result<ClusterConfig> config = ClusterConfig::Load(file);
+    ASSERT_TRUE(config) << config.error().message();
+    for (const DriveConfig& drive : config->drives)
+      EXPECT_EQ(HasFactoryKey(drive), has_it) << credentials;
+  }
+}
+
 TEST_F(DevConfigTest, PathsWithQuotesAndControlCharactersStayInOneString) {
   EXPECT_EQ(Quoted("a\"b\\c\nd"), "\"a\\\"b\\\\c\\u000ad\"");
-  EXPECT_THAT(DaemonConfigText({{1, 20001, "/a \"b\""}}, 1 << 30), HasSubstr("path = \"/a \\\"b\\\"\""));
+  EXPECT_THAT(DaemonConfigText({{1, 20001, "/a \"b\""}}, 1 << 30),
+              HasSubstr("path = \"/a \\\"b\\\"\""));
 }
 
 TEST(Ports, AreFreeAndDifferent) {
