@@ -115,8 +115,7 @@ TestCluster::TestCluster(Runtime& runtime, const Options& options)
     drive.addresses = {AddressOf(id)};
     config_.drives.push_back(std::move(drive));
     Machine& machine = machines_[AddressOf(id)];
-    machine.memory =
-        std::make_shared<MemoryDrive>(runtime, fmt::format("drive {}", id), options.drive_bytes);
+    machine.memory = std::make_shared<MemoryDrive>(runtime, NameOf(id), options.drive_bytes);
     machine.faulty = std::make_shared<FaultyDrive>(runtime, machine.memory);
   }
 }
@@ -148,8 +147,7 @@ void TestCluster::SetDown(DriveId id, bool down) {
 
 void TestCluster::Replace(DriveId id) {
   Machine& machine = MachineOf(id);
-  machine.memory =
-      std::make_shared<MemoryDrive>(runtime_, fmt::format("drive {}", id), options_.drive_bytes);
+  machine.memory = std::make_shared<MemoryDrive>(runtime_, NameOf(id), options_.drive_bytes);
   machine.faulty->ReplaceBy(machine.memory);
   ++*machine.generation;
 }

@@ -66,6 +66,8 @@ class TestCluster {
   };
   Machine& MachineOf(DriveId id) { return machines_.at(AddressOf(id)); }
   static std::string AddressOf(DriveId id) { return fmt::format("memory:{}", id); }
+  // As the drives of a real cluster are named in messages.
+  static std::string NameOf(DriveId id) { return fmt::format("drive {} ({})", id, AddressOf(id)); }
 
   Runtime& runtime_;
   const Options options_;
