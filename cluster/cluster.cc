@@ -213,9 +213,9 @@ class Opening {
     }
     if (empty.empty()) {
       return Fail(EIO,
-                  "no drive of the cluster '{}' answers; are they running, and are the addresses "
-                  "in {} right? {}",
-                  config_.name, config_.file, Listed(away));
+                  "no drive of the cluster '{}' can be used: {}. Are they running, and is what {} "
+                  "says of them right?",
+                  config_.name, Listed(away), config_.file);
     }
     return Fail(ENOENT, "no drive of the cluster '{}' is formatted: run `pinstripe format`. {}",
                 config_.name, Listed(empty));
@@ -270,7 +270,7 @@ class Opening {
       return std::string(verdict->error().message());
     const auto answer = answers_.find(id);
     if (answer == answers_.end()) return fmt::format("it is not in {}", config_.file);
-    return std::string(answer->second.error().message());
+    return std::string(WithoutDriveName(answer->second.error().message(), id));
   }
 
   void LogUnusable() const {
@@ -289,6 +289,44 @@ class Opening {
   DriveIdentities& identities_;
   std::map<DriveId, Result<Record>> answers_;
 };
+
+// Makes drives whatever they are now, as long as they answer.
+IdentityCheck AnyDrive(DriveId) {
+  return [](const Result<Record>& record) {
+    const bool answered = record.has_value() || record.error().code() == ENOENT;
+    return answered ? Status() : record.error();
+  };
+}
+
+// For who found no drive of the cluster: a better reason, if they hold another one.
+Status WhatTheyHold(Runtime& runtime, const ClusterConfig& config, const DriveFactory& factory,
+                    const Status& otherwise) {
+  using Keys = std::vector<std::string>;
+  const DriveSet drives = TRY(MakeDrives(config, factory, AnyDrive));
+  const auto answers = AskDrives<Keys>::Run(
+      runtime, drives,
+      {.ask =
+           [](Drive& drive, Time deadline, Callback<Keys> done) {
+             drive.Range(std::string(kLowestKey), std::string(kMaxKeyBytes, '\xff'), 1, false,
+                         deadline, std::move(done));
+           },
+       .timeout = config.drive_timeout,
+       .deadline = runtime.Now() + config.drive_timeout});
+  std::map<std::string, std::vector<DriveId>> others;
+  for (const auto& [id, keys] : answers) {
+    if (!keys.has_value() || keys->empty()) continue;
+    const auto name = ClusterOfKey(keys->front());
+    if (name && *name != config.name) others[*name].push_back(id);
+  }
+  if (others.empty()) return otherwise;
+  std::vector<std::string> claims;
+  for (const auto& [name, ids] : others) {
+    claims.push_back(
+        fmt::format("the cluster '{}' is on the drives {}", name, fmt::join(ids, ", ")));
+  }
+  return Fail(ENOENT, "no drive holds the cluster '{}', but {}: is the name in {} right?",
+              config.name, Listed(claims), config.file);
+}
 
 // All epochs, from the first to the newest.
 Result<std::vector<DriveMap>> ReadEpochs(RegisterStore& registers, const ClusterConfig& config) {
@@ -353,8 +391,12 @@ Result<std::unique_ptr<Cluster>> Cluster::Open(Runtime& runtime, ClusterConfig c
       return identities->Judge(id, record);
     };
   }));
-  const Consensus consensus =
-      TRY(Opening(runtime, settings, state.drives, *state.identities).FindConsensus());
+  const Result<Consensus> found =
+      Opening(runtime, settings, state.drives, *state.identities).FindConsensus();
+  if (!found.has_value() && found.error().code() == ENOENT) {
+    return Failed(WhatTheyHold(runtime, settings, factory, found.error()));
+  }
+  const Consensus consensus = TRY(found);
   state.uuid = consensus.uuid;
   state.map_drives = consensus.map_drives;
   state.identities->ExpectUuid(consensus.uuid);
@@ -500,8 +542,8 @@ class Formatting {
   Status RefuseUsedDrives() {
     const auto firsts = TRY(AskAll<std::vector<std::string>>(
         [](Drive& drive, Time deadline, Callback<std::vector<std::string>> done) {
-          drive.Range(std::string(1, '\0'), std::string(kMaxKeyBytes, '\xff'), 1, false, deadline,
-                      std::move(done));
+          drive.Range(std::string(kLowestKey), std::string(kMaxKeyBytes, '\xff'), 1, false,
+                      deadline, std::move(done));
         }));
     std::vector<std::string> used;
     for (const auto& [id, keys] : firsts) {
@@ -567,11 +609,9 @@ class Formatting {
 
   // Whose the lowest key on a drive is, in words.
   std::string Owner(const std::string& key) const {
-    const auto length = static_cast<uint8_t>(key.front());
-    const std::string name = key.substr(1, length);
-    if (name.size() != length || !CheckClusterName(name).ok())
-      return "holds records of something else";
-    return fmt::format("belongs to the cluster '{}' already", name);
+    const auto name = ClusterOfKey(key);
+    if (!name) return "holds records of something else";
+    return fmt::format("belongs to the cluster '{}' already", *name);
   }
 
   Status EraseOldRecordsOf(Drive& drive) {
@@ -623,12 +663,7 @@ Status Cluster::Format(Runtime& runtime, const ClusterConfig& config, DriveFacto
   TRY(config.Check());
   TRY(ErasureSelfTest());
   // Whatever the drives are now, they are to become this cluster's.
-  const DriveSet drives = TRY(MakeDrives(config, factory, [](DriveId) -> IdentityCheck {
-    return [](const Result<Record>& record) {
-      const bool answered = record.has_value() || record.error().code() == ENOENT;
-      return answered ? Status() : record.error();
-    };
-  }));
+  const DriveSet drives = TRY(MakeDrives(config, factory, AnyDrive));
   const DriveMap map = FirstEpoch(config);
   const std::vector<DriveId> map_drives = MapDrivesOf(map);
 

@@ -34,6 +34,28 @@ Result<Superblock> ReadSuperblock(const Result<Record>& record, std::string_view
   return block;
 }
 
+std::optional<std::string> ClusterOfKey(std::string_view key) {
+  if (key.empty()) return std::nullopt;
+  const size_t length = static_cast<uint8_t>(key.front());
+  std::string name(key.substr(1, length));
+  if (name.size() != length || !CheckClusterName(name).ok()) return std::nullopt;
+  return name;
+}
+
+Status HoldsAnotherCluster(std::string_view other, std::string_view cluster_name) {
+  return Fail(EINVAL,
+              "it holds the cluster '{}', not '{}': is the name in the configuration right?", other,
+              cluster_name);
+}
+
+std::string_view WithoutDriveName(std::string_view message, DriveId drive) {
+  const size_t end_of_name = message.find("): ");
+  if (message.starts_with(fmt::format("drive {} (", drive)) && end_of_name != message.npos) {
+    message.remove_prefix(end_of_name + 3);
+  }
+  return message;
+}
+
 Status DriveIdentities::Judge(DriveId drive, const Result<Record>& record) {
   Result<Superblock> verdict = ReadSuperblock(record, cluster_name_, drive);
   const int code = verdict.has_value() ? 0 : verdict.error().code();

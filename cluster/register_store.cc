@@ -220,10 +220,12 @@ std::optional<RegisterStore::Impl::KeyPage> RegisterStore::Impl::AskForKeys(
   while (good < majority) {
     const auto answer = gather.Next(deadline);
     if (answer == nullptr) return std::nullopt;
-    const Status status = answer->value.has_value() ? CheckKeys(*answer->value, first, last, max)
-                                                    : answer->value.error();
+    const Status status =
+        answer->value.has_value()
+            ? CheckKeys(*answer->value, first, last, max).Context(drives[answer->index]->name())
+            : answer->value.error();
     if (!status.ok()) {
-      reasons += fmt::format("{}: {}; ", drives[answer->index]->name(), status.message());
+      reasons += fmt::format("{}; ", status.message());
       continue;
     }
     ++good;

@@ -21,32 +21,66 @@ std::string FirstAddress(const DriveConfig& drive) {
   return drive.addresses.empty() ? "" : drive.addresses.front();
 }
 
+// What one drive told of itself, as far as it came in time.
+struct Told {
+  Result<DriveInfo> info;
+  Result<Record> superblock;
+  std::vector<std::string> lowest_key;  // one at most
+};
+
+// What that makes the drive.
+Result<DriveInfo> Judge(const ClusterConfig& config, DriveId id, Told told) {
+  const auto superblock = ReadSuperblock(told.superblock, config.name, id);
+  if (superblock.has_value()) return std::move(told.info);
+  if (superblock.error().code() == ENOENT && !told.lowest_key.empty()) {
+    const auto other = ClusterOfKey(told.lowest_key.front());
+    if (other && *other != config.name) {
+      return tl::unexpected(HoldsAnotherCluster(*other, config.name));
+    }
+  }
+  return tl::unexpected(superblock.error());
+}
+
 // Asks every drive by itself: what is left when the cluster cannot be opened.
 std::vector<DriveReport> AskEachDrive(Runtime& runtime, const ClusterConfig& config) {
   KineticIo io(runtime);
   const DriveFactory connect = KineticDriveFactory(io, config.drive_timeout);
   const Time deadline = runtime.Now() + config.drive_timeout;
-  std::vector<DriveReport> reports;
+  const Status no_answer = Fail(ETIMEDOUT, "no answer");
+  const Told nothing{tl::unexpected(no_answer), tl::unexpected(no_answer), {}};
+  std::vector<Told> told(config.drives.size(), nothing);
   std::vector<std::unique_ptr<Drive>> drives;
-  Gather<Result<DriveInfo>> gather(runtime);
-  for (const DriveConfig& one : config.drives) {
-    const Status no_answer = Fail(ETIMEDOUT, "no answer");
-    reports.push_back({.id = one.id,
-                       .address = FirstAddress(one),
-                       .domain = one.domain,
-                       .info = tl::unexpected(no_answer)});
-    auto drive = connect(one, SuperblockKey(config.name), [&config, id = one.id](Result<Record> record) {
-      const auto superblock = ReadSuperblock(record, config.name, id);
-      return superblock ? Status() : superblock.error();
-    });
+  Gather<Result<DriveInfo>> infos(runtime);
+  Gather<Result<Record>> superblocks(runtime);
+  Gather<Result<std::vector<std::string>>> lowest_keys(runtime);
+  for (size_t i = 0; i < config.drives.size(); ++i) {
+    // Any drive that answers will do: what it is, is judged here.
+    auto drive = connect(config.drives[i], "", nullptr);
     if (!drive) {
-      reports.back().info = tl::unexpected(drive.error());
+      told[i].superblock = tl::unexpected(drive.error());
       continue;
     }
     drives.push_back(*std::move(drive));
-    drives.back()->Info(deadline, gather.Ask(reports.size() - 1));
+    drives.back()->Info(deadline, infos.Ask(i));
+    drives.back()->Get(SuperblockKey(config.name), {}, deadline, superblocks.Ask(i));
+    drives.back()->Range(std::string(kLowestKey), std::string(kMaxKeyBytes, '\xff'), 1, false,
+                         deadline, lowest_keys.Ask(i));
   }
-  while (auto answer = gather.Next(deadline)) reports[answer->index].info = std::move(answer->value);
+  while (auto answer = infos.Next(deadline)) told[answer->index].info = std::move(answer->value);
+  while (auto answer = superblocks.Next(deadline)) {
+    told[answer->index].superblock = std::move(answer->value);
+  }
+  while (auto answer = lowest_keys.Next(deadline)) {
+    if (answer->value) told[answer->index].lowest_key = *std::move(answer->value);
+  }
+  std::vector<DriveReport> reports;
+  for (size_t i = 0; i < config.drives.size(); ++i) {
+    const DriveConfig& drive = config.drives[i];
+    reports.push_back({.id = drive.id,
+                       .address = FirstAddress(drive),
+                       .domain = drive.domain,
+                       .info = Judge(config, drive.id, std::move(told[i]))});
+  }
   return reports;
 }
 
@@ -61,8 +95,7 @@ std::string StateName(Health health) {
 
 std::string HealthText(const Survey& survey) {
   switch (HealthOf(survey)) {
-    case Health::kHealthy:
-      return "healthy";
+    case Health::kHealthy: return "healthy";
     case Health::kDegraded:
       return fmt::format("degraded: {} of {} tolerated failures used", survey.DrivesDown(),
                          survey.Tolerated());
@@ -100,19 +133,15 @@ std::string TableText(const std::vector<std::vector<std::string>>& rows) {
 
 // Why a drive is down, without its name: that is in the same row.
 std::string_view Reason(const DriveReport& drive) {
-  std::string_view message = drive.info.error().message();
-  const size_t end_of_name = message.find("): ");
-  if (message.starts_with(fmt::format("drive {} (", drive.id)) && end_of_name != message.npos) {
-    message.remove_prefix(end_of_name + 3);
-  }
-  return message;
+  return WithoutDriveName(drive.info.error().message(), drive.id);
 }
 
 std::vector<std::string> DriveRow(const DriveReport& drive) {
   const auto or_dash = [](const std::string& text) { return text.empty() ? "-" : text; };
   if (!drive.info) {
-    return {fmt::format("{}", drive.id), drive.address, or_dash(drive.domain), "-", "-", "-",
-            fmt::format("DOWN: {}", Reason(drive))};
+    return {
+        fmt::format("{}", drive.id),           drive.address, or_dash(drive.domain), "-", "-", "-",
+        fmt::format("DOWN: {}", Reason(drive))};
   }
   const DriveInfo& info = *drive.info;
   return {fmt::format("{}", drive.id),

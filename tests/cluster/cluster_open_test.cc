@@ -136,9 +136,10 @@ TEST_F(ClusterTest, NoDriveAtAllIsAClearFailure) {
   const Time begin = sim_.Now();
   const Status status = machines_.Open().error();
   EXPECT_EQ(status.code(), EIO);
-  ExpectMessage(status,
-                "no drive of the cluster 'test' answers; are they running, and are the "
-                "addresses in cluster.toml right? drive 1 (memory:1): ");
+  ExpectMessage(status, "no drive of the cluster 'test' can be used: drive 1 (memory:1): ");
+  ExpectMessage(status, ". Are they running, and is what cluster.toml says of them right?");
+  EXPECT_EQ(status.message().find("drive 1 (memory:1): drive"), std::string::npos)
+      << status.message();
   EXPECT_LE(sim_.Now() - begin, seconds(11));
 }
 
@@ -156,6 +157,18 @@ TEST_F(ClusterTest, WhatWasNeverFormattedSaysSo) {
   const Status status = machines_.Open().error();
   EXPECT_EQ(status.code(), ENOENT);
   ExpectMessage(status, "no drive of the cluster 'test' is formatted: run `pinstripe format`");
+}
+
+TEST_F(ClusterTest, DrivesOfAClusterOfAnotherNameAreNotCalledUnformatted) {
+  ASSERT_OK(machines_.Format());
+  machines_.SetDown(2, true);
+  machines_.config().name = "tset";
+  const Status status = machines_.Open().error();
+  EXPECT_EQ(status.code(), ENOENT);
+  ExpectMessage(
+      status,
+      "no drive holds the cluster 'tset', but the cluster 'test' is on the drives 1, 3, 4, "
+      "5, 6, 7, 8: is the name in cluster.toml right?");
 }
 
 TEST_F(ClusterTest, FormattingThatWasNotFinishedSaysSo) {

@@ -64,6 +64,20 @@ check "credentials that others may read are refused" refused "$pinstripe" config
   "credentials.toml" "0644" "chmod"
 
 fresh_config
+sed -i 's/^drive_timeout = .*/drive_timeout = 5/' "$bad/cluster.toml"
+check "a time without a unit is refused, with the line" refused "$pinstripe" config "$bad/cluster.toml" -- \
+  "cluster.toml:$(line_of drive_timeout)" drive_timeout unit
+
+fresh_config
+: >"$bad/credentials.toml"
+warns_of_factory_key() {
+  local said
+  said=$("$pinstripe" config "$bad/cluster.toml" 2>&1 >/dev/null) || return 1
+  case $said in *"8 of 8 drives have the factory's key"*) ;; *) echo "  $said"; return 1 ;; esac
+}
+check "the factory's key is warned of, also where no key is given" warns_of_factory_key
+
+fresh_config
 rm "$bad/credentials.toml"
 check "missing credentials are named" refused "$pinstripe" config "$bad/cluster.toml" -- \
   "credentials.toml"
@@ -91,12 +105,14 @@ check "format refuses drives that belong to a cluster, and names it" refused "$p
   "$config" -- "belongs to" dev "--force"
 fresh_config
 sed -i 's/^name = "dev"/name = "other"/' "$bad/cluster.toml"
-not_formatted() {
+other_name() {
   local said
   said=$("$pinstripe" status "$bad/cluster.toml" 2>&1)
-  [ $? -eq 2 ] && case $said in *format*) ;; *) echo "  $said"; return 1 ;; esac
+  [ $? -eq 2 ] && case $said in *"never formatted"*) false ;; *"the cluster 'dev'"*) ;; *) false ;; esac && return 0
+  echo "  $said"
+  return 1
 }
-check "a cluster that was never formatted is called that" not_formatted
+check "a wrong name of the cluster is answered with the right one" other_name
 
 # --- the wire ---
 

@@ -137,6 +137,17 @@ TEST_F(LiveSurvey, SaysThatDrivesWereNeverFormatted) {
   EXPECT_THAT(SurveyText(survey), HasSubstr("run `pinstripe format`"));
 }
 
+TEST_F(LiveSurvey, SaysWhichOtherClusterTheDrivesHold) {
+  Format();
+  WriteConfig("lvie");
+  const Survey survey = Take();
+  EXPECT_EQ(HealthOf(survey), Health::kUnavailable);
+  const std::string text = SurveyText(survey);
+  EXPECT_THAT(text, HasSubstr("DOWN: it holds the cluster 'live', not 'lvie'"));
+  EXPECT_THAT(text, HasSubstr("is the name in " + ConfigFile() + " right?"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("never formatted")));
+}
+
 TEST_F(LiveSurvey, SaysWhoseDriveAnswersInPlaceOfTheRightOne) {
   Format();
   std::swap(drives_[0], drives_[1]);
@@ -152,7 +163,10 @@ TEST_F(LiveSurvey, SaysThatTheKeyIsWrong) {
   const Survey survey = Take();
   EXPECT_EQ(HealthOf(survey), Health::kUnavailable);
   EXPECT_EQ(survey.DrivesDown(), 4u);
-  EXPECT_THAT(SurveyText(survey), HasSubstr("DOWN: wrong key"));
+  const std::string text = SurveyText(survey);
+  EXPECT_THAT(text, HasSubstr("DOWN: wrong key"));
+  EXPECT_THAT(text,
+              testing::ContainsRegex("can be used: drive 1 \\(127.0.0.1:[0-9]+\\): wrong key"));
 }
 
 TEST_F(LiveSurvey, FailsOnlyForABadConfiguration) {
