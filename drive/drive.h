@@ -98,6 +98,8 @@ struct DriveInfo {
   std::string world_wide_name;
   std::string software_version;
   std::string protocol_version;
+  std::string
+      failure;  // why it takes no changes any more and only serves reads; empty: it does not say
 };
 
 // What a drive can do beyond the Kinetic core. Asked for, never assumed.

@@ -54,7 +54,10 @@ Status ErasableStore::Flush() {
 
 StoreUsage ErasableStore::Usage() {
   const Gate::Visit visit(gate_);
-  return store_ == nullptr ? StoreUsage() : store_->Usage();
+  if (store_ != nullptr) return store_->Usage();
+  StoreUsage usage;
+  usage.failure = lost_;
+  return usage;
 }
 
 Result<bool> ErasableStore::Tidy() {

@@ -14,6 +14,7 @@ using Kind = KineticOperation::Kind;
 using kinetic::Header;
 
 constexpr int32_t kAlgorithmCrc32c = 4;
+constexpr size_t kMaxFailureBytes = 1024;  // of what a device says about itself
 
 // The version an entry must have, for a change of it.
 void SetExpected(const Expected& expected, kinetic::KeyValue* entry) {
@@ -295,6 +296,7 @@ class InfoOperation final : public Asking<DriveInfo> {
     info.world_wide_name = configuration.worldwidename();
     info.software_version = configuration.version();
     info.protocol_version = configuration.protocolversion();
+    info.failure = log.storefailure().substr(0, kMaxFailureBytes);
     return info;
   }
 };

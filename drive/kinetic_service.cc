@@ -369,6 +369,7 @@ Status KineticService::GetLog(const Caller& caller, const Command& request, Comm
       case Log::CAPACITIES:
         log->mutable_capacity()->set_nominalcapacityinbytes(usage.capacity_bytes);
         log->mutable_capacity()->set_portionfull(static_cast<float>(usage.portion_full()));
+        if (!usage.failure.ok()) log->set_storefailure(std::string(usage.failure.message()));
         break;
       case Log::CONFIGURATION: FillConfiguration(log); break;
       case Log::STATISTICS: FillStatistics(log); break;

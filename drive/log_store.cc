@@ -223,7 +223,11 @@ Result<std::unique_ptr<LogStore>> LogStore::OpenIndex(StoreDirectory directory,
   const rocksdb::Status opened = read_only
                                      ? rocksdb::DB::OpenForReadOnly(index_options, path, &index)
                                      : rocksdb::DB::Open(index_options, path, &index);
-  if (!opened.ok()) return FailWithIndex(fmt::format("cannot open the index {}", path), opened);
+  const std::string what = fmt::format("cannot open the index {}", path);
+  if (opened.IsInvalidArgument() || opened.IsPathNotFound()) {  // what must be there is not
+    return Fail(EBADMSG, "{}: {}", what, opened.ToString());
+  }
+  if (!opened.ok()) return FailWithIndex(what, opened);
   store->index_.reset(index);
   // RocksDB takes a damaged record in its write-ahead log for the end of that, as after a power loss.
   const uint64_t there = index->GetLatestSequenceNumber();
@@ -237,6 +241,17 @@ Result<std::unique_ptr<LogStore>> LogStore::OpenIndex(StoreDirectory directory,
 
 Result<std::unique_ptr<LogStore>> LogStore::Open(const LogStoreOptions& options,
                                                  StoreResources& resources) {
+  auto opened = OpenAndRecover(options, resources);
+  if (opened.has_value() || opened.error().code() != EBADMSG) return opened;
+  return Fail(EBADMSG,
+              "{}. This drive is lost: take it out of the configuration, so that the others are "
+              "served, and give it an empty directory when it is replaced; docs/operations.md, \"A "
+              "drive whose store is damaged\", says more",
+              opened.error().message());
+}
+
+Result<std::unique_ptr<LogStore>> LogStore::OpenAndRecover(const LogStoreOptions& options,
+                                                           StoreResources& resources) {
   StoreDirectory directory = TRY(StoreDirectory::Open(options.path, options.serial_number));
   std::unique_ptr<LogStore> store =
       TRY(OpenIndex(std::move(directory), options, resources, /*read_only=*/false));
@@ -542,6 +557,7 @@ StoreUsage LogStore::Usage() {
   {
     const std::lock_guard lock(mutex_);
     usage.used_bytes = live_bytes_ + dead_bytes_ + inline_bytes_;
+    usage.failure = broken_;
   }
   usage.capacity_bytes = options_.capacity_bytes;
   if (usage.capacity_bytes != 0) return usage;
@@ -562,12 +578,17 @@ Status LogStore::FailedState() {
   return broken_;
 }
 
+// What is damaged stays so; what the disk did not do this time it may do the next time.
 Status LogStore::BreakOn(const Status& status) {
-  Log(LogLevel::kError, "store failed; it serves reads only until pinstriped is started again",
-      {{"path", directory_.path()}, {"why", status}});
+  const std::string_view way_out =
+      IsDamage(status) ? "it is damaged: count this drive as lost and replace it"
+                       : "start pinstriped again; if it fails once more, replace the disk";
+  Log(LogLevel::kError, "store failed; it serves reads only",
+      {{"path", directory_.path()}, {"why", status}, {"do", way_out}});
   const std::lock_guard lock(mutex_);
   if (broken_.ok()) {
-    broken_ = Fail(EIO, "changes are refused since the store failed: {}", status.message());
+    broken_ =
+        Fail(EIO, "changes are refused since the store failed: {} ({})", status.message(), way_out);
   }
   return status;
 }

@@ -86,7 +86,7 @@ class LogStore final : public Store, private CommitGroup::Member {
  public:
   static constexpr uint32_t kLeastLoggedBytes = 4096;
 
-  // Opens or makes the store. Failures as of StoreDirectory::Open; EBADMSG, EIO: the index is damaged.
+  // Opens or makes the store. Failures as of StoreDirectory::Open; EBADMSG: it is damaged.
   static Result<std::unique_ptr<LogStore>> Open(const LogStoreOptions& options,
                                                 StoreResources& resources);
 
@@ -148,6 +148,8 @@ class LogStore final : public Store, private CommitGroup::Member {
   struct Change;
 
   LogStore(StoreDirectory directory, const LogStoreOptions& options);
+  static Result<std::unique_ptr<LogStore>> OpenAndRecover(const LogStoreOptions& options,
+                                                          StoreResources& resources);
   static Result<std::unique_ptr<LogStore>> OpenIndex(StoreDirectory directory,
                                                      const LogStoreOptions& options,
                                                      StoreResources& resources, bool read_only);

@@ -114,11 +114,13 @@ void MemoryDrive::Flush(Time, StatusCallback done) {
 
 void MemoryDrive::Info(Time, Callback<DriveInfo> done) {
   const StoreUsage usage = engine_.Usage();
+  const std::string_view failure = usage.failure.ok() ? "" : usage.failure.message();
   Answer(std::move(done), Result<DriveInfo>(DriveInfo{.capacity_bytes = usage.capacity_bytes,
                                                       .portion_full = usage.portion_full(),
                                                       .vendor = "Pinstripe",
                                                       .model = "memory",
-                                                      .serial_number = name_}));
+                                                      .serial_number = name_,
+                                                      .failure = std::string(failure)}));
 }
 
 }  // namespace pinstripe

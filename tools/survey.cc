@@ -144,20 +144,21 @@ std::vector<std::string> DriveRow(const DriveReport& drive) {
         fmt::format("DOWN: {}", Reason(drive))};
   }
   const DriveInfo& info = *drive.info;
+  const std::string state = info.failure.empty() ? "up" : fmt::format("FAILED: {}", info.failure);
   return {fmt::format("{}", drive.id),
           drive.address,
           or_dash(drive.domain),
           fmt::format("{} ({:.1f} %)", BytesText(UsedBytes(info)), 100 * info.portion_full),
           BytesText(info.capacity_bytes),
           info.temperature_celsius > 0 ? fmt::format("{:.0f} C", info.temperature_celsius) : "-",
-          "up"};
+          state};
 }
 
 }  // namespace
 
 size_t Survey::DrivesDown() const {
   return std::count_if(drives.begin(), drives.end(),
-                       [](const DriveReport& drive) { return !drive.info.has_value(); });
+                       [](const DriveReport& drive) { return !drive.IsUp(); });
 }
 
 size_t Survey::Tolerated() const {
@@ -269,12 +270,13 @@ std::string SurveyJson(const Survey& survey) {
     Json entry{{"id", drive.id},
                {"address", drive.address},
                {"domain", drive.domain},
-               {"up", drive.info.has_value()}};
+               {"up", drive.IsUp()}};
     if (drive.info) {
       entry["capacity_bytes"] = drive.info->capacity_bytes;
       entry["used_bytes"] = UsedBytes(*drive.info);
       entry["temperature_celsius"] = drive.info->temperature_celsius;
       entry["software"] = drive.info->software_version;
+      if (!drive.IsUp()) entry["reason"] = drive.info->failure;
     } else {
       entry["reason"] = std::string(Reason(drive));
     }

@@ -135,7 +135,9 @@ TEST_F(LogStoreTest, ADamagedSuperblockIsRefused) {
   Open();
   Close();
   FlipBit(path_ + "/superblock", 22);
-  EXPECT_FAILS(LogStore::Open(Options(), resources_), EBADMSG);
+  const auto opened = LogStore::Open(Options(), resources_);
+  EXPECT_FAILS(opened, EBADMSG);
+  EXPECT_NE(opened.error().message().find("This drive is lost"), std::string::npos);
 }
 
 TEST_F(LogStoreTest, AStoreThatLostItsIndexIsNotTakenForANewOne) {
@@ -144,7 +146,8 @@ TEST_F(LogStoreTest, AStoreThatLostItsIndexIsNotTakenForANewOne) {
   fs::remove_all(path_ + "/index");
   fs::create_directory(path_ + "/index");
   const auto opened = LogStore::Open(Options(), resources_);
-  EXPECT_FALSE(opened.has_value());
+  EXPECT_FAILS(opened, EBADMSG);
+  EXPECT_NE(opened.error().message().find("This drive is lost"), std::string::npos);
 }
 
 TEST_F(LogStoreTest, SpaceOfDeletedValuesGoesBackToTheFileSystem) {
@@ -198,6 +201,39 @@ class CountingCalls final : public FileCalls {
   std::atomic<int> files = 0;
   std::atomic<int> file_systems = 0;
 };
+
+// A disk that does not sync any more once it is told to.
+class FailingCalls final : public FileCalls {
+ public:
+  int Sync(int fd) override {
+    if (!fails) return FileCalls::Sync(fd);
+    errno = EIO;
+    return -1;
+  }
+  std::atomic<bool> fails = false;
+};
+
+TEST_F(LogStoreTest, AStoreThatCouldNotSyncServesReadsOnlyAndSaysWhy) {
+  FailingCalls calls;
+  LogStoreOptions options = Options();
+  options.calls = &calls;
+  auto opened = LogStore::Open(options, resources_);
+  ASSERT_OK(opened);
+  const std::unique_ptr<LogStore> store = *std::move(opened);
+  ASSERT_OK(store->Put("key", {{}, SharedBytes(Pattern(10'000, 1))}));
+  EXPECT_OK(store->Usage().failure);
+
+  calls.fails = true;
+  EXPECT_FAILS(store->Flush(), EIO);
+  calls.fails = false;  // whatever the disk does from now on
+  EXPECT_FAILS(store->Put("key", {{}, SharedBytes(Pattern(10'000, 2))}), EIO);
+  const Result<StoredRecord> read = store->Get("key", {});
+  ASSERT_OK(read);
+  EXPECT_EQ(read->value.text(), Pattern(10'000, 1));
+  const std::string why(store->Usage().failure.message());
+  EXPECT_NE(why.find("Input/output error"), std::string::npos) << why;
+  EXPECT_NE(why.find("start pinstriped again"), std::string::npos) << why;
+}
 
 TEST(SharedCommit, AFlushOfManyStoresOfAFileSystemIsOneSync) {
   constexpr int kStores = 36;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 
@@ -22,12 +23,40 @@ namespace {
 
 using testing::HasSubstr;
 
+// Says, when told to, that it takes no changes any more.
+class FailableStore final : public Store {
+ public:
+  explicit FailableStore(const std::atomic<bool>& failed) : failed_(failed) {}
+  Result<StoredRecord> Get(std::string_view key, ValueRange range) override {
+    return store_.Get(key, range);
+  }
+  Result<StoredHead> Head(std::string_view key) override { return store_.Head(key); }
+  Result<std::vector<std::string>> Keys(const KeyRange& range, size_t max, bool reverse) override {
+    return store_.Keys(range, max, reverse);
+  }
+  Status Put(std::string_view key, const StoredRecord& record) override {
+    return store_.Put(key, record);
+  }
+  Status Delete(std::string_view key) override { return store_.Delete(key); }
+  Status Apply(std::span<const StoreChange> changes) override { return store_.Apply(changes); }
+  Status Flush() override { return store_.Flush(); }
+  StoreUsage Usage() override {
+    StoreUsage usage = store_.Usage();
+    if (failed_) usage.failure = Status(EIO, "the disk is worn out");
+    return usage;
+  }
+
+ private:
+  const std::atomic<bool>& failed_;
+  MemoryStore store_;
+};
+
 // A device that can be switched off and on again, and keeps its records meanwhile.
 class SwitchableDrive {
  public:
   SwitchableDrive(Runtime& runtime, const std::string& serial)
       : runtime_(runtime),
-        engine_(std::make_unique<MemoryStore>()),
+        engine_(std::make_unique<FailableStore>(failed_)),
         service_({.serial_number = serial, .world_wide_name = serial}, security_, engine_) {
     On();
   }
@@ -39,10 +68,12 @@ class SwitchableDrive {
     port_ = *port;
   }
   void Off() { server_.reset(); }
+  void BreakStore() { failed_ = true; }
   uint16_t port() const { return port_; }
 
  private:
   Runtime& runtime_;
+  std::atomic<bool> failed_ = false;
   DeviceSecurity security_{{{1, FullAccess("asdfasdf")}}};
   Engine engine_;
   KineticService service_;
@@ -118,6 +149,15 @@ TEST_F(LiveSurvey, FollowsDrivesAsTheyGoAndReturn) {
 
   drives_[2]->On();
   EXPECT_EQ(HealthOf(Take()), Health::kHealthy);
+}
+
+TEST_F(LiveSurvey, ADriveThatServesReadsOnlyCountsAsDown) {
+  Format();
+  drives_[1]->BreakStore();
+  const Survey survey = Take();
+  EXPECT_EQ(HealthOf(survey), Health::kDegraded);
+  EXPECT_EQ(survey.DrivesDown(), 1u);
+  EXPECT_THAT(SurveyText(survey), HasSubstr("FAILED: the disk is worn out"));
 }
 
 TEST_F(LiveSurvey, ShowsEveryDriveWhenTheClusterCannotBeOpened) {

@@ -68,6 +68,17 @@ TEST(Health, AClusterThatCannotBeOpenedIsUnavailableEvenIfAllDrivesAnswer) {
   EXPECT_THAT(SurveyText(survey), HasSubstr("unavailable: two drives claim to be drive 3"));
 }
 
+TEST(Health, ADriveWhoseStoreHasFailedIsNoRedundancy) {
+  Survey survey = EightDrives();
+  survey.drives[4].info->failure = "it could not sync";
+  EXPECT_EQ(HealthOf(survey), Health::kDegraded);
+  EXPECT_THAT(SurveyText(survey), HasSubstr("FAILED: it could not sync"));
+  const auto json = nlohmann::json::parse(SurveyJson(survey));
+  EXPECT_EQ(json["drives"][4]["up"], false);
+  EXPECT_EQ(json["drives"][4]["reason"], "it could not sync");
+  EXPECT_EQ(json["health"]["drives_down"], 1);
+}
+
 TEST(SurveyText, SaysHowMuchRedundancyIsUsedAndWhyADriveIsDown) {
   Survey survey = EightDrives();
   EXPECT_THAT(SurveyText(survey), HasSubstr("health   healthy\n"));
