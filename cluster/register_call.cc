@@ -190,8 +190,8 @@ bool RegisterCall::Usable(size_t replica) {
   return false;
 }
 
-// That an answer did not come says nothing about a replica when it was the call that ended first: what
-// the replica said before stands.
+// That an answer did not come says nothing about a replica when it was the call that ended first:
+// what the replica said before stands.
 void RegisterCall::Hear(size_t replica, const Status& answer) {
   if (cut_short_ && answer.code() == ETIMEDOUT && heard_[replica].has_value()) return;
   heard_[replica] = answer;

@@ -60,7 +60,8 @@ struct StoreChange {
 struct StoreUsage {
   uint64_t capacity_bytes = 0;
   uint64_t used_bytes = 0;
-  // Why every change is refused until the store is opened again, while reads go on; success: none is.
+  // Why every change is refused until the store is opened again, while reads go on; success: none
+  // is.
   Status failure = {};
   double portion_full() const {
     return capacity_bytes == 0 ? 1.0 : static_cast<double>(used_bytes) / capacity_bytes;

@@ -20,8 +20,8 @@ struct DriveReport {
   std::string domain;
   Result<DriveInfo> info;  // or why it does not serve
 
-  // Whether it takes part in everything: one whose store has failed serves reads at best, and cannot
-  // be written to.
+  // Whether it takes part in everything: one whose store has failed serves reads at best, and
+  // cannot be written to.
   bool IsUp() const { return info.has_value() && info->failure.empty(); }
 };
 
