@@ -14,6 +14,7 @@ bool IsEveryday(int code) {
     case EFBIG:
     case EINVAL:
     case EISDIR:
+    case ELOOP:
     case ENAMETOOLONG:
     case ENOENT:
     case ENOTDIR:

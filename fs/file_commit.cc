@@ -39,8 +39,10 @@ Result<bool> FileState::RefreshUnderTurn() {
   if (removed_ || !inode_written_) return false;
   const StoredInode stored = TRY(context_.names.Load(id_));
   if (stored.inode.kind != FileKind::kRegular) {
-    return Fail(stored.inode.kind == FileKind::kDirectory ? EISDIR : EINVAL,
-                "inode {:016x} is no file", id_);
+    const int code = stored.inode.kind == FileKind::kDirectory ? EISDIR
+                     : stored.inode.kind == FileKind::kSymlink ? ELOOP
+                                                               : EINVAL;
+    return Fail(code, "inode {:016x} is no file", id_);
   }
   if (loaded_ && stored.slot == slot_) return false;
   TRY(Rebase(stored));

@@ -10,6 +10,7 @@
 #include "fs/file_state.h"
 #include "fs/names.h"
 #include "fs/path.h"
+#include "fs/path_walk.h"
 
 namespace pinstripe {
 namespace {
@@ -240,13 +241,22 @@ class ClusterFileSystem final : public FileSystem {
     TRY(CheckName(name));
     Inode inode = NewInode(FileKind::kDirectory, mode, owner);
     inode.parent = directory;
-    for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-      const Names::Place place = TRY(names().Look(directory, name));
-      if (place.found()) return Exists(directory, name);
-      const auto made = TRY(names().Make(directory, name, place, inode));
-      if (made) return made->inode.inode.Describe(made->id);
-    }
-    return TooBusy(directory, name);
+    return Make(directory, name, inode);
+  }
+
+  Result<Attributes> MakeSymlink(InodeId directory, std::string_view name, std::string_view target,
+                                 Owner owner) override {
+    TRY(CheckName(name));
+    TRY(CheckSymlinkTarget(target));
+    Inode inode = NewInode(FileKind::kSymlink, 0777, owner);
+    inode.symlink = target;
+    return Make(directory, name, inode);
+  }
+
+  Result<std::string> ReadSymlink(InodeId inode) override {
+    const StoredInode stored = TRY(names().Load(inode));
+    if (stored.inode.kind == FileKind::kSymlink) return stored.inode.symlink;
+    return Fail(EINVAL, "inode {:016x} is no symbolic link", inode);
   }
 
   Status Unlink(InodeId directory, std::string_view name) override {
@@ -331,35 +341,45 @@ class ClusterFileSystem final : public FileSystem {
     const std::set<DriveId> failed = cluster_.stripes().Flush(drives);
     const size_t spared = (cluster_.map().replicas - 1u) / 2;
     if (failed.size() <= spared) return {};
-    return Fail(EIO, "sync directory {:016x}: {} of {} drives could not be flushed, at most {} may fail",
+    return Fail(EIO,
+                "sync directory {:016x}: {} of {} drives could not be flushed, at most {} may fail",
                 directory, failed.size(), drives.size(), spared);
   }
 
-  Result<InodeId> ParentOf(InodeId directory) override {
-    if (directory == kRootInode) return kRootInode;
-    const StoredInode stored = TRY(names().Load(directory));
-    TRY(CheckDirectory(directory, stored.inode));
-    return stored.inode.parent;
-  }
+  Result<InodeId> ParentOf(InodeId directory) override { return names().ParentOf(directory); }
 
   Result<Attributes> Resolve(std::string_view path) override {
     const std::vector<std::string> components = TRY(SplitPath(path));
     if (components.empty()) return GetAttributes(kRootInode);
-    const InodeId directory = TRY(Walk(components, components.size() - 1));
-    return Lookup(directory, components.back());
+    PathWalk walk(names());
+    TRY(walk.EnterAllButLast(components));
+    const PathWalk::End end = TRY(walk.Follow(components.back()));
+    if (end.place.found()) return Describe(end.place.id, end.place.inode.inode);
+    return Fail(ENOENT, "no '{}' in directory {:016x}", end.name, end.directory);
   }
 
   Result<Place> ResolveParent(std::string_view path) override {
     const std::vector<std::string> components = TRY(SplitPath(path));
     if (components.empty()) return Fail(EINVAL, "the root directory has no name");
-    return Place{TRY(Walk(components, components.size() - 1)), components.back()};
+    if (components.back() == "..") return Fail(EINVAL, "'..' is no name of a directory");
+    PathWalk walk(names());
+    TRY(walk.EnterAllButLast(components));
+    return Place{walk.at(), components.back()};
+  }
+
+  Result<Place> ResolveTarget(std::string_view path) override {
+    const std::vector<std::string> components = TRY(SplitPath(path));
+    if (components.empty()) return Fail(EISDIR, "the root is a directory");
+    PathWalk walk(names());
+    TRY(walk.EnterAllButLast(components));
+    PathWalk::End end = TRY(walk.Follow(components.back()));
+    if (end.name.empty()) return Fail(EISDIR, "'{}' is a directory", path);
+    return Place{end.directory, std::move(end.name)};
   }
 
   Status MakePath(std::string_view path, uint32_t mode, Owner owner) override {
-    InodeId directory = kRootInode;
-    for (const std::string& name : TRY(SplitPath(path))) {
-      directory = TRY(MakeStep(directory, name, mode, owner));
-    }
+    PathWalk walk(names());
+    for (const std::string& name : TRY(SplitPath(path))) TRY(MakeStep(walk, name, mode, owner));
     return {};
   }
 
@@ -418,23 +438,25 @@ class ClusterFileSystem final : public FileSystem {
     return {};
   }
 
-  Result<InodeId> Walk(const std::vector<std::string>& components, size_t count) {
-    InodeId directory = kRootInode;
-    for (size_t i = 0; i < count; ++i) {
-      const Names::Place place = TRY(names().LookUp(directory, components[i]));
-      TRY(CheckDirectory(place.id, place.inode.inode));
-      directory = place.id;
+  // A name for an inode that nobody knows yet.
+  Result<Attributes> Make(InodeId directory, std::string_view name, const Inode& inode) {
+    for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+      const Names::Place place = TRY(names().Look(directory, name));
+      if (place.found()) return Exists(directory, name);
+      const auto made = TRY(names().Make(directory, name, place, inode));
+      if (made) return made->inode.inode.Describe(made->id);
     }
-    return directory;
+    return TooBusy(directory, name);
   }
 
-  Result<InodeId> MakeStep(InodeId directory, const std::string& name, uint32_t mode, Owner owner) {
-    const auto made = MakeDirectory(directory, name, mode, owner);
-    if (made.has_value()) return made->inode;
-    if (made.error().code() != EEXIST) return tl::unexpected(made.error());
-    const Names::Place place = TRY(names().LookUp(directory, name));
-    TRY(CheckDirectory(place.id, place.inode.inode));
-    return place.id;
+  Status MakeStep(PathWalk& walk, const std::string& name, uint32_t mode, Owner owner) {
+    if (name == "..") return walk.Enter(name);
+    const auto made = MakeDirectory(walk.at(), name, mode, owner);
+    if (!made.has_value()) {
+      return made.error().code() == EEXIST ? walk.Enter(name) : made.error();
+    }
+    walk.Descend(made->inode);
+    return {};
   }
 
   Cluster& cluster_;

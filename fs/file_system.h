@@ -26,6 +26,7 @@ using InodeId = uint64_t;  // never 0, never reused
 inline constexpr InodeId kRootInode = 1;
 inline constexpr size_t kMaxNameBytes = 255;
 inline constexpr size_t kMaxPathBytes = 4096;
+inline constexpr size_t kMaxSymlinkBytes = 4095;
 inline constexpr uint64_t kMaxFileBytes = INT64_MAX;
 
 enum class FileKind : uint8_t { kRegular = 1, kDirectory = 2, kSymlink = 3 };
@@ -120,6 +121,11 @@ class FileSystem {
 
   virtual Result<Attributes> MakeDirectory(InodeId directory, std::string_view name, uint32_t mode,
                                            Owner owner) = 0;
+  // Its target is 1 to kMaxSymlinkBytes bytes, any but NUL, and need not exist. ENOENT (empty),
+  // ENAMETOOLONG, EINVAL.
+  virtual Result<Attributes> MakeSymlink(InodeId directory, std::string_view name,
+                                         std::string_view target, Owner owner) = 0;
+  virtual Result<std::string> ReadSymlink(InodeId inode) = 0;           // EINVAL: it is none
   virtual Status Unlink(InodeId directory, std::string_view name) = 0;  // EISDIR
   virtual Status RemoveDirectory(InodeId directory,
                                  std::string_view name) = 0;  // ENOTEMPTY, ENOTDIR
@@ -140,6 +146,7 @@ class FileSystem {
     // who has them open keeps them.
     bool publish_at_commit = false;
   };
+  // ELOOP: the name is a symbolic link. The host follows it.
   virtual Result<std::unique_ptr<OpenFile>> Create(InodeId directory, std::string_view name,
                                                    const CreateOptions& options) = 0;
   virtual Result<std::unique_ptr<OpenFile>> Open(InodeId inode, Access access,
@@ -156,14 +163,18 @@ class FileSystem {
   // What happened to the names in it is safe from power loss.
   virtual Status SyncDirectory(InodeId directory) = 0;
 
-  // By path, for XRootD: absolute, '/' repeated or at the end does not matter, "." and ".." are
-  // taken literally away before anything is looked up. "/" is the root.
+  // By path, for XRootD: absolute, '/' repeated or at the end does not matter. "/" is the root,
+  // ".." the parent of what was reached (of the root: the root). Symbolic links on the way are
+  // followed, absolute targets from the root; ELOOP beyond 40.
   struct Place {
     InodeId directory = 0;
     std::string name;
   };
-  virtual Result<Attributes> Resolve(std::string_view path) = 0;
-  virtual Result<Place> ResolveParent(std::string_view path) = 0;  // EINVAL for the root
+  virtual Result<Attributes> Resolve(std::string_view path) = 0;  // follows a link at the end, too
+  // Does not follow a link at the end. EINVAL for the root and for ".." at the end.
+  virtual Result<Place> ResolveParent(std::string_view path) = 0;
+  // Follows it: where the target is, or would be. EISDIR for the root and for ".." at the end.
+  virtual Result<Place> ResolveTarget(std::string_view path) = 0;
   virtual Status MakePath(std::string_view path, uint32_t mode, Owner owner) = 0;  // mkdir -p
 
   virtual Result<SpaceInfo> Space() = 0;

@@ -5,6 +5,7 @@
 
 #include "base/coding.h"
 #include "base/try.h"
+#include "fs/path.h"
 
 namespace pinstripe {
 namespace {
@@ -117,6 +118,11 @@ Status CheckContents(const Inode& inode) {
   }
   if ((inode.kind == FileKind::kDirectory) != (inode.parent != 0)) {
     return Fail(EBADMSG, "a parent where there should be none, or none where there should be one");
+  }
+  const bool is_symlink = inode.kind == FileKind::kSymlink;
+  if (is_symlink != !inode.symlink.empty() ||
+      (is_symlink && !CheckSymlinkTarget(inode.symlink).ok())) {
+    return Fail(EBADMSG, "a target where there should be none, or none where there should be one");
   }
   if (!is_file) return {};
   if (inode.size > kMaxFileBytes) return Fail(EBADMSG, "a file of {} bytes", inode.size);

@@ -68,6 +68,13 @@ Result<Names::Place> Names::LookUp(InodeId directory, std::string_view name) {
   return place;
 }
 
+Result<InodeId> Names::ParentOf(InodeId directory) {
+  if (directory == kRootInode) return kRootInode;
+  const auto stored = TRY(Find(directory));
+  TRY(CheckDirectory(directory, stored));
+  return stored->inode.parent;
+}
+
 Result<StoredInode> Names::Update(InodeId id, const Edit& edit, Durability durability) {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     const StoredInode stored = TRY(Load(id));

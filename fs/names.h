@@ -51,6 +51,9 @@ class Names {
   Result<Place> LookUp(InodeId directory,
                        std::string_view name);  // ENOENT when there is no such name
 
+  // ENOENT, ENOTDIR. The root is its own parent.
+  Result<InodeId> ParentOf(InodeId directory);
+
   // Changes an inode however often others do so at the same time.
   using Edit = std::function<Status(Inode&)>;
   Result<StoredInode> Update(InodeId id, const Edit& edit,

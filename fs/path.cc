@@ -26,6 +26,18 @@ Status CheckName(std::string_view name) {
   return CheckLength(name);
 }
 
+Status CheckSymlinkTarget(std::string_view target) {
+  if (target.empty()) return Fail(ENOENT, "a symbolic link must lead somewhere");
+  if (target.find('\0') != target.npos) {
+    return Fail(EINVAL, "a symbolic link's target must not have a NUL");
+  }
+  if (target.size() > kMaxSymlinkBytes) {
+    return Fail(ENAMETOOLONG, "a symbolic link's target of {} bytes: at most {} are allowed",
+                target.size(), kMaxSymlinkBytes);
+  }
+  return {};
+}
+
 Result<std::vector<std::string>> SplitPath(std::string_view path) {
   if (path.size() > kMaxPathBytes) {
     return Fail(ENAMETOOLONG, "a path of {} bytes: at most {} are allowed", path.size(),
@@ -33,16 +45,16 @@ Result<std::vector<std::string>> SplitPath(std::string_view path) {
   }
   if (path.empty() || path.front() != '/') return Fail(EINVAL, "a path must begin with '/'");
   if (path.find('\0') != path.npos) return Fail(EINVAL, "a path must not have a NUL");
+  return SplitNames(path);
+}
+
+Result<std::vector<std::string>> SplitNames(std::string_view path) {
   std::vector<std::string> names;
   for (size_t first = 0; first < path.size();) {
     const size_t end = std::min(path.find('/', first), path.size());
     const std::string_view name = path.substr(first, end - first);
     first = end + 1;
     if (name.empty() || name == ".") continue;
-    if (name == "..") {
-      if (!names.empty()) names.pop_back();
-      continue;
-    }
     TRY(CheckLength(name));
     names.emplace_back(name);
   }

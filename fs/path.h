@@ -1,8 +1,7 @@
 // Names and paths. Pure.
 //
-// A name is 1 to kMaxNameBytes arbitrary bytes without '/' and NUL, and neither "." nor "..". A
-// path is absolute; it is normalised literally: repeated and trailing '/' and "." vanish, ".."
-// takes away the name before it (at the root: nothing). No name is looked up for that.
+// A name is 1 to kMaxNameBytes arbitrary bytes without '/' and NUL, and neither "." nor "..". Of a
+// path, repeated and trailing '/' and "." mean nothing; what ".." means, only who follows it knows.
 
 #pragma once
 
@@ -17,8 +16,13 @@ namespace pinstripe {
 // EINVAL or ENAMETOOLONG.
 Status CheckName(std::string_view name);
 
-// The names of a path, from the root down; none for the root itself. EINVAL when it is not absolute
-// or has a NUL, ENAMETOOLONG when it or a name in it is too long.
+// EINVAL (NUL), ENOENT (empty) or ENAMETOOLONG.
+Status CheckSymlinkTarget(std::string_view target);
+
+// The names of a path, from the root down, and ".."; none for the root itself. EINVAL when it is
+// not absolute or has a NUL, ENAMETOOLONG when it or a name in it is too long.
 Result<std::vector<std::string>> SplitPath(std::string_view path);
+// The same for one that may be relative, as the target of a symbolic link.
+Result<std::vector<std::string>> SplitNames(std::string_view path);
 
 }  // namespace pinstripe

@@ -115,6 +115,8 @@ void Init(void*, fuse_conn_info* connection) {
   // O_TRUNC comes with the open, so that a file keeps its old contents until the new ones are
   // there.
   connection->want |= connection->capable & FUSE_CAP_ATOMIC_O_TRUNC;
+  // An inode's target never changes.
+  connection->want |= connection->capable & FUSE_CAP_CACHE_SYMLINKS;
   connection->max_write = kMaxWriteBytes;
   connection->max_background = kRequestsInBackground;
 }
@@ -165,6 +167,20 @@ void MakeDirectory(fuse_req_t request, fuse_ino_t directory, const char* name, m
   ReplyEntry(request,
              FileSystemOf(request).MakeDirectory(directory, name, mode & 07777, CallerOf(request)),
              "mkdir", directory, name);
+}
+
+void MakeSymlink(fuse_req_t request, const char* target, fuse_ino_t directory, const char* name) {
+  ReplyEntry(request, FileSystemOf(request).MakeSymlink(directory, name, target, CallerOf(request)),
+             "symlink", directory, name);
+}
+
+void ReadSymlink(fuse_req_t request, fuse_ino_t inode) {
+  const Result<std::string> target = FileSystemOf(request).ReadSymlink(inode);
+  if (!target.has_value()) {
+    ReplyStatus(request, target.error(), "readlink", Subject(inode));
+    return;
+  }
+  fuse_reply_readlink(request, target->c_str());
 }
 
 void Unlink(fuse_req_t request, fuse_ino_t directory, const char* name) {
@@ -422,6 +438,8 @@ fuse_lowlevel_ops MakeOperations() {
   operations.getattr = GetAttributes;
   operations.setattr = SetAttributes;
   operations.mkdir = MakeDirectory;
+  operations.symlink = MakeSymlink;
+  operations.readlink = ReadSymlink;
   operations.unlink = Unlink;
   operations.rmdir = RemoveDirectory;
   operations.rename = Rename;

@@ -145,8 +145,8 @@ int Oss::Unlink(const char* path, int, XrdOucEnv*) {
 
 // Clients expect what XRootD's own storage does: missing parents of the target are made.
 Status Oss::RenamePath(const char* source, const char* target) {
-  TRY(file_system_->Resolve(source));
   const FileSystem::Place from = TRY(file_system_->ResolveParent(source));
+  TRY(file_system_->Lookup(from.directory, from.name));
   const FileSystem::Place to = TRY(PlaceWithParents(target));
   return file_system_->Rename(from.directory, from.name, to.directory, to.name);
 }

@@ -36,10 +36,14 @@ Result<bool> OssDir::Advance() {
 }
 
 Result<std::optional<Attributes>> OssDir::AttributesOf(const DirectoryEntry& entry) {
-  if (entry.attributes.has_value()) return entry.attributes;
-  Result<Attributes> attributes = oss_.file_system().GetAttributes(entry.inode);
+  const bool is_link = entry.kind == FileKind::kSymlink;  // what it leads to is asked for
+  if (entry.attributes.has_value() && !is_link) return entry.attributes;
+  Result<Attributes> attributes = is_link ? oss_.file_system().Resolve(path_ + "/" + entry.name)
+                                          : oss_.file_system().GetAttributes(entry.inode);
   if (attributes.has_value()) return std::optional(*attributes);
-  if (attributes.error().code() == ENOENT) return std::optional<Attributes>();
+  const int code = attributes.error().code();
+  const bool leads_nowhere = is_link && (code == ELOOP || code == ENOTDIR);
+  if (code == ENOENT || leads_nowhere) return std::optional<Attributes>();
   return Failed(attributes.error().Context(entry.name));
 }
 
@@ -61,7 +65,7 @@ int OssDir::Readdir(char* name, int length) {
     if (stat_ != nullptr) {
       const Result<std::optional<Attributes>> attributes = AttributesOf(entry);
       if (!attributes.has_value()) return -Answer(attributes.error(), "readdir", path_);
-      if (!attributes->has_value()) continue;  // gone since it was listed
+      if (!attributes->has_value()) continue;  // gone since it was listed, or a link to nothing
       *stat_ = oss_.StatOf(**attributes);
     }
     entry.name.copy(name, entry.name.size());

@@ -21,13 +21,17 @@ int OssFile::AnswerFor(const Status& status, const char* operation) const {
 Result<std::unique_ptr<OpenFile>> OssFile::OpenPath(const char* path, int flags, mode_t mode) {
   FileSystem& fs = oss_.file_system();
   if (flags & O_CREAT) {
+    const FileSystem::CreateOptions options{
+        .mode = mode & 07777,  // the server leaves flags of its own above these bits
+        .owner = oss_.owner(),
+        .exclusive = (flags & O_EXCL) != 0,
+        .truncate = (flags & O_TRUNC) != 0,
+        .publish_at_commit = true};
     const FileSystem::Place place = TRY(fs.ResolveParent(path));
-    return fs.Create(place.directory, place.name,
-                     {.mode = mode & 07777,  // the server leaves flags of its own above these bits
-                      .owner = oss_.owner(),
-                      .exclusive = (flags & O_EXCL) != 0,
-                      .truncate = (flags & O_TRUNC) != 0,
-                      .publish_at_commit = true});
+    auto created = fs.Create(place.directory, place.name, options);
+    if (created.has_value() || created.error().code() != ELOOP) return created;
+    const FileSystem::Place target = TRY(fs.ResolveTarget(path));
+    return fs.Create(target.directory, target.name, options);
   }
   const Attributes found = TRY(fs.Resolve(path));
   const bool writes = (flags & O_ACCMODE) != O_RDONLY;

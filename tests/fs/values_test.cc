@@ -25,12 +25,12 @@ std::vector<std::string> Split(std::string_view path) {
   return names.value_or(std::vector<std::string>{"?"});
 }
 
-TEST(Path, IsNormalisedLiterally) {
+TEST(Path, IsItsNames) {
   using Names = std::vector<std::string>;
   EXPECT_EQ(Split("/"), Names{});
   EXPECT_EQ(Split("//a///b/"), (Names{"a", "b"}));
-  EXPECT_EQ(Split("/a/./b/../c"), (Names{"a", "c"}));
-  EXPECT_EQ(Split("/../.."), Names{});
+  EXPECT_EQ(Split("/a/./b/../c/."), (Names{"a", "b", "..", "c"}));
+  EXPECT_EQ(*SplitNames("a/../b//"), (Names{"a", "..", "b"}));
   EXPECT_EQ(Split("/..a/b.."), (Names{"..a", "b.."}));
 }
 
@@ -369,6 +369,44 @@ TEST(InodeTest, BytesNeverChange) {
             "c8"
             "05"
             "6c61746572");
+}
+
+TEST(InodeTest, BytesOfALinkNeverChange) {
+  Inode link;
+  link.kind = FileKind::kSymlink;
+  link.mode = 0777;
+  link.symlink = "../x";
+  EXPECT_EQ(Hex(AsBytes(link.Encode(9))),
+            "01"
+            "03"
+            "01ff"
+            "00000000"
+            "00000000"
+            "00000001"
+            "0000000000000000"
+            "0000000000000000"
+            "0000000000000000"
+            "0000000000000000"
+            "04"
+            "04"
+            "2e2e2f78");
+  const auto decoded = Inode::Decode(link.Encode(9), 9);
+  ASSERT_OK(decoded);
+  EXPECT_EQ(*decoded, link);
+}
+
+TEST(InodeTest, OnlyALinkHasATargetAndItIsOne) {
+  Inode link;
+  link.kind = FileKind::kSymlink;
+  EXPECT_FAILS(Inode::Decode(link.Encode(9), 9), EBADMSG);
+  for (const std::string& target : {std::string(4096, 'x'), std::string("a\0b", 3)}) {
+    link.symlink = target;
+    EXPECT_FAILS(Inode::Decode(link.Encode(9), 9), EBADMSG);
+  }
+  link.symlink = "x";
+  EXPECT_OK(Inode::Decode(link.Encode(9), 9));
+  link.kind = FileKind::kRegular;
+  EXPECT_FAILS(Inode::Decode(link.Encode(9), 9), EBADMSG);
 }
 
 TEST(InodeTest, IsReadAsItWasWritten) {

@@ -17,6 +17,14 @@ both_see() {
     cp "$work/file" "$mount/from-mount" && holds /from-mount "$(sum_of "$work/file")"
 }
 check "the mount and the gateway show each other's files" both_see
+links_lead_the_gateway() {
+  mkdir "$mount/real" && ln -s real "$mount/link" && ln -s /link/file "$mount/absolute" &&
+    ln -s nowhere "$mount/nothing" && upload "$work/file" /link/file &&
+    cmp "$work/file" "$mount/real/file" && holds /absolute "$(sum_of "$work/file")" &&
+    xrdfs "$url" ls -l / >"$work/listing" && grep -q " /absolute$" "$work/listing" &&
+    xrdfs "$url" rm /absolute && [ -f "$mount/real/file" ] && [ ! -L "$mount/absolute" ]
+}
+check "the gateway follows symbolic links, and removes them alone" links_lead_the_gateway
 dev kill 1
 dev start 1
 wait_until_healthy

@@ -300,6 +300,33 @@ def test_an_open_file_follows_its_rename():
     assert read("b") == b"before after"
 
 
+# --- links ---
+
+def test_symbolic_links_lead_where_they_say():
+    os.makedirs("a/b")
+    write("a/b/f", b"found")
+    os.symlink("../a/b", "a/l")
+    os.symlink("none", "nothing")
+    os.symlink("loop", "loop")
+    assert read("a/l/f") == b"found" and os.readlink("a/l") == "../a/b"
+    info = os.lstat("a/l")
+    assert stat.S_ISLNK(info.st_mode) and info.st_size == 6
+    assert os.path.samefile("a/l/..", "a")
+    fails_with(errno.ENOENT, os.stat, "nothing")
+    fails_with(errno.ELOOP, os.stat, "loop")
+    fails_with(errno.EEXIST, os.symlink, "x", "loop")
+    fails_with(errno.ELOOP, os.open, "a/l", os.O_RDONLY | os.O_NOFOLLOW)
+    write("nothing", b"made through the link")
+    assert read("none") == b"made through the link" and os.path.islink("nothing")
+    os.symlink("x" * 4095, "long")
+    assert os.readlink("long") == "x" * 4095
+    os.rename("a/l", "l")
+    os.utime("l", ns=(1, 2), follow_symlinks=False)
+    assert os.lstat("l").st_mtime_ns == 2
+    os.unlink("l")
+    assert sorted(os.listdir(".")) == ["a", "long", "loop", "none", "nothing"] and os.listdir("a/b") == ["f"]
+
+
 # --- listings ---
 
 def test_a_large_directory_is_listed_once_each():
