@@ -44,6 +44,9 @@ inline constexpr size_t kMaxVersionBytes = 2048;
 inline constexpr size_t kMaxTagBytes = 128;
 inline constexpr uint32_t kMaxRangeKeys = 200;  // what every device can answer at once
 
+// How many entries of a range can come at once with their values; fewer where they are large.
+inline constexpr uint32_t kMaxRangeRecords = 4096;
+
 // When a change must be safe from power loss. Either way it survives a kill of the drive's process.
 enum class Durability {
   kWriteBack,     // with the next Flush()
@@ -88,6 +91,18 @@ struct KeyedRecord {
   Record record;
 };
 
+// An entry of a range.
+struct RangeRecord {
+  std::string key;
+  Record record;  // without a value where has_value is not set
+  bool has_value = false;
+  bool damaged = false;  // the drive cannot read it; nothing else is known of it
+};
+struct RangeRecords {
+  std::vector<RangeRecord> records;
+  bool more = false;  // there may be further ones in the range
+};
+
 struct DriveInfo {
   uint64_t capacity_bytes = 0;
   double portion_full = 0;  // 0..1
@@ -104,7 +119,8 @@ struct DriveInfo {
 
 // What a drive can do beyond the Kinetic core. Asked for, never assumed.
 struct DriveCapabilities {
-  bool range_get = false;  // Get() of a part of a value moves only that part
+  bool range_get = false;      // Get() of a part of a value moves only that part
+  bool range_records = false;  // ListRecords() is one request
 };
 
 template <typename T>
@@ -149,6 +165,13 @@ class Drive {
   // first, or with `reverse` highest first. Fewer than `max` means that there are no more.
   virtual void Range(std::string first, std::string last, uint32_t max, bool reverse,
                      Time deadline, Callback<std::vector<std::string>> done) = 0;
+
+  // The entries whose keys Range() would give, at most `max` of them (1..kMaxRangeRecords), each
+  // with version and tag, and with its value if that has at most `value_limit` bytes. Ends before
+  // `max` where the answer would become too large; `more` tells. A drive without range_records is
+  // asked for keys first, then for each entry, and tells of at most kMaxRangeKeys at a time.
+  virtual void ListRecords(std::string first, std::string last, uint32_t max, bool reverse,
+                           uint32_t value_limit, Time deadline, Callback<RangeRecords> done) = 0;
 
   // Everything acknowledged before is safe from power loss after.
   virtual void Flush(Time deadline, StatusCallback done) = 0;

@@ -100,6 +100,23 @@ Result<std::vector<std::string>> Engine::Keys(const KeyRange& range, uint32_t ma
   return store_->Keys(range, max, reverse);
 }
 
+Status Engine::CheckItems(const KeyRange& range, const RangeLimits& limits) {
+  TRY(CheckRange(range));
+  if (limits.entries > 0 && limits.entries <= kMaxRangeRecords) return {};
+  return Fail(EINVAL, "{} entries were asked for; 1 to {} can be", limits.entries,
+              kMaxRangeRecords);
+}
+
+Result<RangeItems> Engine::Items(const KeyRange& range, const RangeLimits& limits, bool reverse) {
+  CountAttempt(Operation::kKeys);
+  TRY(CheckItems(range, limits));
+  RangeItems found = TRY(store_->Items(range, limits, reverse));
+  uint64_t value_bytes = 0;
+  for (const RangeItem& item : found.items) value_bytes += item.value.size();
+  CountBytes(Operation::kKeys, value_bytes);
+  return found;
+}
+
 Status Engine::CheckVersion(std::string_view key, const Expected& expected) {
   if (!expected.version()) return {};
   const Result<StoredHead> head = store_->Head(key);

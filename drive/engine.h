@@ -29,6 +29,10 @@
 
 namespace pinstripe {
 
+// Of a list of entries, keys, versions and tags: with all that is around them they fit in a
+// message.
+inline constexpr size_t kMaxRangeHeadBytes = size_t{860} << 10;
+
 class Engine {
  public:
   explicit Engine(std::unique_ptr<Store> store);
@@ -51,6 +55,12 @@ class Engine {
 
   // At most `max` keys, 1..kMaxRangeKeys; fewer mean that there are no more.
   Result<std::vector<std::string>> Keys(const KeyRange& range, uint32_t max, bool reverse);
+
+  // EINVAL: Items() would refuse this question.
+  static Status CheckItems(const KeyRange& range, const RangeLimits& limits);
+
+  // At most `limits.entries` entries, 1..kMaxRangeRecords, with heads and small values.
+  Result<RangeItems> Items(const KeyRange& range, const RangeLimits& limits, bool reverse);
 
   // An entry that is not there has the empty version.
   Status Put(std::string_view key, const StoredRecord& record, const Expected& expected);

@@ -36,6 +36,11 @@ Result<std::vector<std::string>> ErasableStore::Keys(const KeyRange& range, size
   return With([&](Store& store) { return store.Keys(range, max, reverse); });
 }
 
+Result<RangeItems> ErasableStore::Items(const KeyRange& range, const RangeLimits& limits,
+                                        bool reverse) {
+  return With([&](Store& store) { return store.Items(range, limits, reverse); });
+}
+
 Status ErasableStore::Put(std::string_view key, const StoredRecord& record) {
   return With([&](Store& store) { return store.Put(key, record); });
 }

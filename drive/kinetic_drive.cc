@@ -437,6 +437,20 @@ void KineticDrive::Range(std::string first, std::string last, uint32_t max, bool
                                            std::move(done)));
 }
 
+void KineticDrive::ListRecords(std::string first, std::string last, uint32_t max, bool reverse,
+                               uint32_t value_limit, Time deadline, Callback<RangeRecords> done) {
+  Status valid = CheckSize("a first key", first.size(), 0, kMaxKeyBytes);
+  if (valid.ok()) valid = CheckSize("a last key", last.size(), 0, kMaxKeyBytes);
+  if (valid.ok() && (max < 1 || max > kMaxRangeRecords)) {
+    valid = Fail(EINVAL, "a list of {} records; allowed are 1 to {}", max, kMaxRangeRecords);
+  }
+  const auto submit = [link = link_](KineticOperationPtr operation) {
+    link->Submit(Status(), std::move(operation));
+  };
+  link_->Submit(std::move(valid), NewListRecords(std::move(first), std::move(last), max, reverse,
+                                                 value_limit, deadline, submit, std::move(done)));
+}
+
 void KineticDrive::Flush(Time deadline, StatusCallback done) {
   link_->Submit(Status(), NewFlush(deadline, std::move(done)));
 }

@@ -75,6 +75,8 @@ class KineticDrive final : public Drive {
               StatusCallback done) override;
   void Range(std::string first, std::string last, uint32_t max, bool reverse, Time deadline,
              Callback<std::vector<std::string>> done) override;
+  void ListRecords(std::string first, std::string last, uint32_t max, bool reverse,
+                   uint32_t value_limit, Time deadline, Callback<RangeRecords> done) override;
   void Flush(Time deadline, StatusCallback done) override;
   void Info(Time deadline, Callback<DriveInfo> done) override;
 

@@ -1,6 +1,7 @@
 #include "drive/kinetic_operation.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/try.h"
@@ -260,6 +261,163 @@ class NeighbourOperation final : public Asking<KeyedRecord> {
   const bool previous_;
 };
 
+// The records of these keys, one by one: for a device that cannot list them. Lives as long as one
+// of its questions is outstanding; answers come on one thread.
+class RecordsOneByOne final : public std::enable_shared_from_this<RecordsOneByOne> {
+ public:
+  RecordsOneByOne(uint32_t value_limit, bool more, Callback<RangeRecords> done)
+      : value_limit_(value_limit), done_(std::move(done)) {
+    found_.more = more;
+  }
+
+  void Ask(std::vector<std::string> keys, Time deadline,
+           const std::function<void(KineticOperationPtr)>& submit) {
+    left_ = keys.size();
+    found_.records.resize(keys.size());
+    if (left_ == 0) return Finish();
+    for (size_t i = 0; i < keys.size(); ++i) {
+      found_.records[i].key = keys[i];
+      submit(NewGet(std::move(keys[i]), ValueRange(), deadline,
+                    [self = shared_from_this(), i](Result<Record> record) {
+                      self->Take(i, std::move(record));
+                    }));
+    }
+  }
+
+ private:
+  void Take(size_t index, Result<Record> record) {
+    RangeRecord& entry = found_.records[index];
+    if (record.has_value()) {
+      entry.record = *std::move(record);
+      entry.has_value = entry.record.value.size() <= value_limit_;
+      if (!entry.has_value) entry.record.value = {};
+    } else if (record.error().code() == ENOENT) {
+      entry.key.clear();  // deleted since it was listed; no key is empty
+    } else if (record.error().code() == EBADMSG) {
+      entry.damaged = true;
+    } else {
+      failure_ = record.error();
+    }
+    if (--left_ == 0) Finish();
+  }
+
+  void Finish() {
+    if (!failure_.ok()) return done_(tl::unexpected(failure_));
+    std::erase_if(found_.records, [](const RangeRecord& each) { return each.key.empty(); });
+    done_(std::move(found_));
+  }
+
+  const uint32_t value_limit_;
+  const Callback<RangeRecords> done_;
+  size_t left_ = 0;
+  RangeRecords found_;
+  Status failure_;
+};
+
+class ListRecordsOperation final : public KineticOperation {
+ public:
+  ListRecordsOperation(std::string first, std::string last, uint32_t max, bool reverse,
+                       uint32_t value_limit, Time deadline,
+                       std::function<void(KineticOperationPtr)> submit, Callback<RangeRecords> done)
+      : KineticOperation(Header::GETKEYRANGE, Kind::kRead, deadline),
+        first_(std::move(first)),
+        last_(std::move(last)),
+        max_(max),
+        reverse_(reverse),
+        value_limit_(value_limit),
+        submit_(std::move(submit)),
+        done_(std::move(done)) {}
+
+  void Describe(DriveCapabilities capabilities, kinetic::Body* body) const override {
+    kinetic::Range* range = body->mutable_range();
+    range->set_startkey(first_);
+    range->set_endkey(last_);
+    range->set_startkeyinclusive(true);
+    range->set_endkeyinclusive(true);
+    range->set_maxreturned(AtMost(capabilities));
+    if (reverse_) range->set_reverse(true);
+    if (capabilities.range_records) range->set_valuelimit(value_limit_);
+  }
+
+  void Finish(Result<KineticAnswer> answer) override {
+    // Moved out, as with every operation: they must go with the answer.
+    const Callback<RangeRecords> done = std::exchange(done_, nullptr);
+    const auto submit = std::exchange(submit_, nullptr);
+    if (!answer.has_value()) return done(tl::unexpected(std::move(answer).error()));
+    const std::string_view drive = answer->drive;
+    const uint32_t most = AtMost(answer->capabilities);
+    const Status valid = Check(*answer->body->mutable_range(), most);
+    if (!valid.ok()) return done(tl::unexpected(valid.Context(drive)));
+    if (!answer->capabilities.range_records) {
+      auto& keys = *answer->body->mutable_range()->mutable_keys();
+      const bool more = static_cast<uint32_t>(keys.size()) == most;
+      std::vector<std::string> found(std::make_move_iterator(keys.begin()),
+                                     std::make_move_iterator(keys.end()));
+      std::make_shared<RecordsOneByOne>(value_limit_, more, done)
+          ->Ask(std::move(found), deadline(), submit);
+      return;
+    }
+    Result<RangeRecords> records = Read(*std::move(answer));
+    if (!records.has_value()) return done(tl::unexpected(records.error().Context(drive)));
+    done(std::move(records));
+  }
+
+ private:
+  uint32_t AtMost(DriveCapabilities capabilities) const {
+    return capabilities.range_records ? max_ : std::min(max_, kMaxRangeKeys);
+  }
+
+  Status Check(const kinetic::Range& range, uint32_t most) const {
+    if (static_cast<uint32_t>(range.keys_size()) > most) {
+      return Fail(EBADMSG, "it answered with {} keys where {} were asked for", range.keys_size(),
+                  most);
+    }
+    for (const std::string& key : range.keys()) {
+      if (key >= first_ && key <= last_) continue;
+      return Fail(EBADMSG, "it answered with a key outside of the range that was asked for");
+    }
+    return {};
+  }
+
+  Result<RangeRecords> Read(KineticAnswer answer) const {
+    kinetic::Range& range = *answer.body->mutable_range();
+    if (range.records_size() != range.keys_size()) {
+      return Fail(EBADMSG, "it answered with {} keys and {} records", range.keys_size(),
+                  range.records_size());
+    }
+    RangeRecords found;
+    found.more = range.more();
+    SharedBytes values(std::move(answer.value));
+    for (int i = 0; i < range.keys_size(); ++i) {
+      kinetic::Range::Record& from = *range.mutable_records(i);
+      RangeRecord record{.key = std::move(*range.mutable_keys(i))};
+      record.record.version = std::move(*from.mutable_version());
+      record.record.tag = std::move(*from.mutable_tag());
+      record.damaged = from.damaged();
+      record.has_value = from.hasvalue() && !from.damaged();
+      if (record.has_value) {
+        if (from.valuebytes() > value_limit_ || from.valuebytes() > values.size()) {
+          return Fail(EBADMSG, "it answered with records that do not fit their values");
+        }
+        record.record.value = values.Slice(0, from.valuebytes());
+        values = values.Slice(from.valuebytes(), values.size() - from.valuebytes());
+      }
+      found.records.push_back(std::move(record));
+    }
+    if (!values.empty())
+      return Fail(EBADMSG, "it answered with {} bytes of no record", values.size());
+    return found;
+  }
+
+  const std::string first_;
+  const std::string last_;
+  const uint32_t max_;
+  const bool reverse_;
+  const uint32_t value_limit_;
+  std::function<void(KineticOperationPtr)> submit_;
+  Callback<RangeRecords> done_;
+};
+
 class FlushOperation final : public Doing {
  public:
   FlushOperation(Time deadline, StatusCallback done)
@@ -319,6 +477,7 @@ class AskCapabilitiesOperation final : public Asking<DriveCapabilities> {
       const std::string_view line = left.substr(0, left.find('\n'));
       left.remove_prefix(std::min(line.size() + 1, left.size()));
       if (line == kRangeGetCapability) capabilities.range_get = true;
+      if (line == kRangeRecordsCapability) capabilities.range_records = true;
     }
     return capabilities;
   }
@@ -364,6 +523,15 @@ KineticOperationPtr NewRange(std::string first, std::string last, uint32_t max, 
 KineticOperationPtr NewGetNeighbour(std::string key, bool previous, Time deadline,
                                     Callback<KeyedRecord> done) {
   return std::make_shared<NeighbourOperation>(std::move(key), previous, deadline, std::move(done));
+}
+
+KineticOperationPtr NewListRecords(std::string first, std::string last, uint32_t max, bool reverse,
+                                   uint32_t value_limit, Time deadline,
+                                   std::function<void(KineticOperationPtr)> submit,
+                                   Callback<RangeRecords> done) {
+  return std::make_shared<ListRecordsOperation>(std::move(first), std::move(last), max, reverse,
+                                                value_limit, deadline, std::move(submit),
+                                                std::move(done));
 }
 
 KineticOperationPtr NewFlush(Time deadline, StatusCallback done) {

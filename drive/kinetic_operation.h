@@ -7,6 +7,7 @@
 
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -68,6 +69,11 @@ KineticOperationPtr NewRange(std::string first, std::string last, uint32_t max, 
                              Time deadline, Callback<std::vector<std::string>> done);
 KineticOperationPtr NewGetNeighbour(std::string key, bool previous, Time deadline,
                                     Callback<KeyedRecord> done);
+// A device that cannot list records is asked for keys, and then for each record, by `submit`.
+KineticOperationPtr NewListRecords(std::string first, std::string last, uint32_t max, bool reverse,
+                                   uint32_t value_limit, Time deadline,
+                                   std::function<void(KineticOperationPtr)> submit,
+                                   Callback<RangeRecords> done);
 KineticOperationPtr NewFlush(Time deadline, StatusCallback done);
 KineticOperationPtr NewInfo(Time deadline, Callback<DriveInfo> done);
 

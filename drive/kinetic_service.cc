@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "drive/frame.h"
 #include "drive/kinetic.pb.h"
 #include "drive/media_operations.h"
 #include "drive/message.h"
@@ -69,6 +70,31 @@ void Describe(const std::string& key, const StoredHead& head, Command* answer) {
   entry->set_dbversion(head.version);
   entry->set_tag(head.tag);
   if (head.algorithm) entry->set_algorithm(*head.algorithm);
+}
+
+// One record for each key, and the values one after the other.
+void Describe(std::vector<RangeItem> items, kinetic::Range* found, SharedBytes* values) {
+  size_t value_bytes = 0;
+  for (const RangeItem& item : items) value_bytes += item.value.size();
+  Buffer all(value_bytes);
+  MutableBytes space = all;
+  for (RangeItem& item : items) {
+    found->add_keys(std::move(item.key));
+    kinetic::Range::Record* record = found->add_records();
+    if (item.damaged) {
+      record->set_damaged(true);
+      continue;
+    }
+    if (!item.head.version.empty()) record->set_version(std::move(item.head.version));
+    if (!item.head.tag.empty()) record->set_tag(std::move(item.head.tag));
+    if (item.head.algorithm) record->set_algorithm(*item.head.algorithm);
+    record->set_valuebytes(item.head.value_bytes);
+    if (!item.has_value) continue;
+    record->set_hasvalue(true);
+    CopyBytes(space, item.value);
+    space = space.subspan(item.value.size());
+  }
+  *values = SharedBytes(std::move(all));
 }
 
 // Answers of these have a keyValue, empty if need be, even when they fail.
@@ -139,7 +165,7 @@ KineticService::Outcome KineticService::Execute(const Caller& caller, const Comm
       case Header::GETVERSION: return GetVersion(caller, request, answer);
       case Header::GETNEXT:
       case Header::GETPREVIOUS: return GetNeighbour(caller, request, answer, &outcome.value);
-      case Header::GETKEYRANGE: return GetKeyRange(caller, request, answer);
+      case Header::GETKEYRANGE: return GetKeyRange(caller, request, answer, &outcome.value);
       case Header::PUT: return Put(caller, request, std::move(value), &outcome.after_flush);
       case Header::DELETE: return Delete(caller, request, &outcome.after_flush);
       case Header::FLUSHALLDATA: outcome.after_flush = true; return {};
@@ -193,11 +219,63 @@ Status KineticService::GetNeighbour(const Caller& caller, const Command& request
   return {};
 }
 
-Status KineticService::GetKeyRange(const Caller& caller, const Command& request, Command* answer) {
+Status KineticService::GetKeyRange(const Caller& caller, const Command& request, Command* answer,
+                                   SharedBytes* values) {
   const kinetic::Range& asked = request.body().range();
   TRY(Allow(caller, Permission::kRange, std::nullopt));
   kinetic::Range* found = answer->mutable_body()->mutable_range();
+  if (asked.has_valuelimit()) return ListRecords(caller, asked, found, values);
   return ListAllowed(caller, KeyRangeOf(asked), asked.maxreturned(), asked.reverse(), found);
+}
+
+// Our extension: the entries of a range that the caller may know of and read.
+Status KineticService::ListRecords(const Caller& caller, const kinetic::Range& asked,
+                                   kinetic::Range* found, SharedBytes* values) {
+  constexpr size_t kFieldsAroundEach = 40;
+  static_assert(kMaxRangeHeadBytes + kFieldsAroundEach * kMaxRangeRecords + 4096 <=
+                kMaxMessageBytes);
+  const Acl& acl = caller.identity->acl;
+  const KeyRange range = KeyRangeOf(asked);
+  RangeLimits left{.entries = asked.maxreturned(),
+                   .value_bytes = asked.valuelimit(),
+                   .all_value_bytes = kMaxValueBytes,
+                   .all_head_bytes = kMaxRangeHeadBytes};
+  std::vector<RangeItem> items;
+  std::vector<KeyRange> parts = PartsToList(acl, range, caller.tls);
+  // Nothing of the range is for this caller, but the question may be a wrong one all the same.
+  if (parts.empty()) return Engine::CheckItems(range, left);
+  if (asked.reverse()) std::reverse(parts.begin(), parts.end());
+  for (KeyRange& part : parts) {
+    bool more = true;
+    while (more && !found->more()) {
+      RangeItems next = TRY(engine_.Items(part, left, asked.reverse()));
+      more = next.more;
+      if (more && asked.reverse()) {
+        part.last = next.items.back().key;
+        part.last_included = false;
+      } else if (more) {
+        part.first = next.items.back().key;
+        part.first_included = false;
+      }
+      for (RangeItem& item : next.items) {
+        if (!MayDo(acl, Permission::kRange, item.key, caller.tls)) continue;
+        if (!MayDo(acl, Permission::kRead, item.key, caller.tls)) continue;
+        const size_t heads = item.key.size() + item.head.version.size() + item.head.tag.size();
+        left.entries -= 1;
+        left.all_head_bytes -= std::min(left.all_head_bytes, heads);
+        left.all_value_bytes -= std::min(left.all_value_bytes, item.value.size());
+        items.push_back(std::move(item));
+      }
+      // Almost full is full: the next list would hold an entry whatever its size.
+      constexpr size_t kLargestHead = kMaxKeyBytes + kMaxVersionBytes + kMaxTagBytes;
+      const bool full = left.entries == 0 || left.all_head_bytes < kLargestHead ||
+                        left.all_value_bytes < std::min<size_t>(left.value_bytes, kMaxValueBytes);
+      if (full && (more || &part != &parts.back())) found->set_more(true);
+    }
+    if (found->more()) break;
+  }
+  Describe(std::move(items), found, values);
+  return {};
 }
 
 // The keys of a range that the caller may know of; the others are passed over.
@@ -380,7 +458,8 @@ Status KineticService::GetLog(const Caller& caller, const Command& request, Comm
           return Fail(ENOENT, "no device log '{}'",
                       Hex(AsBytes(std::string_view(asked.device().name()).substr(0, 64))));
         }
-        *value = SharedBytes(fmt::format("{}\n{}\n", kRangeGetCapability, kChecksumScanCapability));
+        *value = SharedBytes(fmt::format("{}\n{}\n{}\n", kRangeGetCapability,
+                                         kRangeRecordsCapability, kChecksumScanCapability));
         break;
       default: return Fail(EINVAL, "unknown log type {}", type);
     }

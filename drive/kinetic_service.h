@@ -133,7 +133,9 @@ class KineticService {
   Status Security(const Caller& caller, const kinetic::Command& request);
   Status Setup(const Caller& caller, const kinetic::Command& request);
   Status GetKeyRange(const Caller& caller, const kinetic::Command& request,
-                     kinetic::Command* answer);
+                     kinetic::Command* answer, SharedBytes* values);
+  Status ListRecords(const Caller& caller, const kinetic::Range& asked, kinetic::Range* found,
+                     SharedBytes* values);
   Status Put(const Caller& caller, const kinetic::Command& request, SharedBytes value,
              bool* after_flush);
   Status Delete(const Caller& caller, const kinetic::Command& request, bool* after_flush);

@@ -115,6 +115,14 @@ class IndexScan {
   std::unique_ptr<rocksdb::Iterator> iterator_;
 };
 
+// The index keys of a range's records: [first, end).
+std::pair<std::string, std::string> RecordsOf(const KeyRange& range) {
+  // The next key after k, among all there can be, is k and a zero byte.
+  const auto after = [](std::string key, bool one_more) { return one_more ? key + '\0' : key; };
+  return {after(RecordIndexKey(range.first), !range.first_included),
+          range.last ? after(RecordIndexKey(*range.last), range.last_included) : "L"};
+}
+
 // The keys of one segment's places: [begin, end).
 std::string PlacesBegin(uint32_t segment) { return PlaceIndexKey({segment, 0}); }
 std::string PlacesEnd(uint32_t segment) {
@@ -537,10 +545,7 @@ Result<StoredHead> LogStore::Head(std::string_view key) {
 }
 
 Result<std::vector<std::string>> LogStore::Keys(const KeyRange& range, size_t max, bool reverse) {
-  // The next key after k, among all there can be, is k and a zero byte.
-  const auto after = [](std::string key, bool one_more) { return one_more ? key + '\0' : key; };
-  std::string first = after(RecordIndexKey(range.first), !range.first_included);
-  std::string end = range.last ? after(RecordIndexKey(*range.last), range.last_included) : "L";
+  auto [first, end] = RecordsOf(range);
   std::vector<std::string> keys;
   if (first >= end) return keys;
   IndexScan scan(*index_, std::move(first), std::move(end));
@@ -550,6 +555,45 @@ Result<std::vector<std::string>> LogStore::Keys(const KeyRange& range, size_t ma
   }
   TRY(scan.status());
   return keys;
+}
+
+// Records in the index are all in the scan; for those in the log it knows the keys only, since the
+// log moves on.
+Result<RangeItem> LogStore::LoadItem(std::string key, std::string_view index_value,
+                                     const RangeCollector& collector) {
+  RangeItem item{.key = std::move(key)};
+  const Status loaded = [&]() -> Status {
+    const IndexRecord record = TRY(DecodeIndexRecord(item.key, index_value));
+    item.head = record.head;
+    item.has_value = collector.WantsValue(record.head);
+    if (!item.has_value) return {};
+    StoredRecord read =
+        TRY(std::holds_alternative<InlineValue>(record.place) ? ReadRecord(item.key, record, {})
+                                                              : Get(item.key, {}));
+    item.head = std::move(read.head);
+    item.has_value = collector.WantsValue(item.head);  // it may have been replaced by a longer one
+    if (item.has_value) item.value = std::move(read.value);
+    return {};
+  }();
+  if (loaded.ok()) return item;
+  if (loaded.code() != EBADMSG) return Failed(loaded);
+  return RangeItem{.key = std::move(item.key), .damaged = true};
+}
+
+Result<RangeItems> LogStore::Items(const KeyRange& range, const RangeLimits& limits, bool reverse) {
+  RangeCollector collector(limits);
+  auto [first, end] = RecordsOf(range);
+  if (first >= end) return collector.Take();
+  IndexScan scan(*index_, std::move(first), std::move(end));
+  for (reverse ? scan->SeekToLast() : scan->SeekToFirst(); scan->Valid();
+       reverse ? scan->Prev() : scan->Next()) {
+    Result<RangeItem> item =
+        LoadItem(std::string(View(scan->key()).substr(1)), View(scan->value()), collector);
+    if (!item.has_value() && item.error().code() == ENOENT) continue;  // deleted meanwhile
+    if (!collector.Add(TRY(std::move(item)))) break;
+  }
+  TRY(scan.status());
+  return collector.Take();
 }
 
 StoreUsage LogStore::Usage() {

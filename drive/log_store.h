@@ -98,6 +98,7 @@ class LogStore final : public Store, private CommitGroup::Member {
   Result<StoredRecord> Get(std::string_view key, ValueRange range) override;
   Result<StoredHead> Head(std::string_view key) override;
   Result<std::vector<std::string>> Keys(const KeyRange& range, size_t max, bool reverse) override;
+  Result<RangeItems> Items(const KeyRange& range, const RangeLimits& limits, bool reverse) override;
   Status Put(std::string_view key, const StoredRecord& record) override;
   Status Delete(std::string_view key) override;
   Status Apply(std::span<const StoreChange> changes) override;
@@ -175,6 +176,8 @@ class LogStore final : public Store, private CommitGroup::Member {
 
   // Reading:
   Result<std::string> LoadIndexRecord(std::string_view key) const;
+  Result<RangeItem> LoadItem(std::string key, std::string_view index_value,
+                             const RangeCollector& collector);
   Result<StoredRecord> ReadRecord(std::string_view key, const IndexRecord& record,
                                   ValueRange range);
   Status CheckPlaces(CheckReport& report);

@@ -108,6 +108,26 @@ void MemoryDrive::Range(std::string first, std::string last, uint32_t max, bool 
   Answer(std::move(done), Named(engine_.Keys(range, max, reverse)));
 }
 
+void MemoryDrive::ListRecords(std::string first, std::string last, uint32_t max, bool reverse,
+                              uint32_t value_limit, Time, Callback<RangeRecords> done) {
+  const KeyRange range{.first = std::move(first), .last = std::move(last)};
+  const RangeLimits limits{.entries = max,
+                           .value_bytes = value_limit,
+                           .all_value_bytes = kMaxValueBytes,
+                           .all_head_bytes = kMaxRangeHeadBytes};
+  Answer(std::move(done), Named(engine_.Items(range, limits, reverse).map([](RangeItems&& items) {
+           RangeRecords records{.more = items.more};
+           for (RangeItem& item : items.items) {
+             records.records.push_back({.key = std::move(item.key),
+                                        .record = {std::move(item.head.version),
+                                                   std::move(item.head.tag), std::move(item.value)},
+                                        .has_value = item.has_value,
+                                        .damaged = item.damaged});
+           }
+           return records;
+         })));
+}
+
 void MemoryDrive::Flush(Time, StatusCallback done) {
   Answer(std::move(done), Named(engine_.Flush()));
 }

@@ -28,7 +28,9 @@ class MemoryDrive final : public Drive {
   ~MemoryDrive() override;
 
   std::string_view name() const override { return name_; }
-  DriveCapabilities capabilities() const override { return {.range_get = true}; }
+  DriveCapabilities capabilities() const override {
+    return {.range_get = true, .range_records = true};
+  }
   bool IsUp() const override { return true; }
   void Get(std::string key, ValueRange range, Time deadline, Callback<Record> done) override;
   void Head(std::string key, Time deadline, Callback<RecordHead> done) override;
@@ -37,6 +39,8 @@ class MemoryDrive final : public Drive {
               StatusCallback done) override;
   void Range(std::string first, std::string last, uint32_t max, bool reverse, Time deadline,
              Callback<std::vector<std::string>> done) override;
+  void ListRecords(std::string first, std::string last, uint32_t max, bool reverse,
+                   uint32_t value_limit, Time deadline, Callback<RangeRecords> done) override;
   void Flush(Time deadline, StatusCallback done) override;
   void Info(Time deadline, Callback<DriveInfo> done) override;
 

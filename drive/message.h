@@ -24,6 +24,7 @@ class Status;
 // The vendor's log in which a drive names what it can do beyond the Kinetic core (docs/protocol.md).
 inline constexpr std::string_view kCapabilitiesLog = "io.pinstripe.capabilities";
 inline constexpr std::string_view kRangeGetCapability = "range_get 1";
+inline constexpr std::string_view kRangeRecordsCapability = "range_records 1";
 inline constexpr std::string_view kChecksumScanCapability = "checksum_scan 1";
 
 // Complete frames except for the value, which is sent after them as it lies. The command's message

@@ -29,7 +29,7 @@ class Server {
     int workers = 4;
     int flushers = 4;  // threads that make things durable
     int scanners = 2;  // threads for scans and compactions
-    int pushers = 4;   // threads that wait for peers
+    int pushers = 8;   // threads that wait for peers
     // How long a peer may take until TLS is agreed on.
     Duration handshake_timeout = std::chrono::seconds(10);
   };

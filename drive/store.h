@@ -22,6 +22,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -57,6 +58,28 @@ struct StoreChange {
   const StoredRecord* record = nullptr;  // null: deletes it; a key that is not there stays so
 };
 
+// An entry of a range.
+struct RangeItem {
+  std::string key;
+  StoredHead head;
+  SharedBytes value;  // the whole one, if it came along
+  bool has_value = false;
+  bool damaged = false;  // then nothing else is known of it
+};
+
+// What a list of entries may hold at most; the first entry comes whatever it is.
+struct RangeLimits {
+  size_t entries = 0;
+  uint32_t value_bytes = 0;  // longer values stay where they are
+  size_t all_value_bytes = 0;
+  size_t all_head_bytes = 0;  // keys, versions and tags
+};
+
+struct RangeItems {
+  std::vector<RangeItem> items;
+  bool more = false;  // a limit was reached; there may be further ones
+};
+
 struct StoreUsage {
   uint64_t capacity_bytes = 0;
   uint64_t used_bytes = 0;
@@ -78,6 +101,10 @@ class Store {
   // Up to `max` keys, lowest first, or with `reverse` highest first.
   virtual Result<std::vector<std::string>> Keys(const KeyRange& range, size_t max,
                                                 bool reverse) = 0;
+
+  // The entries of a range, as their keys would come from Keys(), with heads and small values. The
+  // default asks for one after the other.
+  virtual Result<RangeItems> Items(const KeyRange& range, const RangeLimits& limits, bool reverse);
 
   // Makes this the key's record. `head.value_bytes` is taken from the value.
   virtual Status Put(std::string_view key, const StoredRecord& record) = 0;
@@ -109,6 +136,26 @@ class Store {
 
   // Returns when nothing is left of what was erased.
   virtual Status RemoveErased() { return {}; }
+};
+
+// Makes a list of entries that stays within its limits.
+class RangeCollector {
+ public:
+  explicit RangeCollector(const RangeLimits& limits) : limits_(limits) {}
+
+  // Whether this entry's value is to come along.
+  bool WantsValue(const StoredHead& head) const;
+
+  // False: the list is full, and ends without this entry.
+  bool Add(RangeItem item);
+
+  RangeItems Take() { return std::move(found_); }
+
+ private:
+  const RangeLimits limits_;
+  RangeItems found_;
+  size_t head_bytes_ = 0;
+  size_t value_bytes_ = 0;
 };
 
 // The part of a value of `value_bytes` bytes that `range` covers, cut at the value's end.

@@ -253,6 +253,91 @@ TEST_F(KineticDriveTest, APartIsAskedForWhereTheDeviceCanAndCutOutWhereItCannot)
   }
 }
 
+TEST_F(KineticDriveTest, RecordsAreAskedForOneByOneWhereTheDeviceCannotListThem) {
+  FakeDevice device([&](Session& session) {
+    session.Handshake();
+    const Request range = session.Next();
+    EXPECT_EQ(range.command.header().messagetype(), kinetic::Header::GETKEYRANGE);
+    EXPECT_FALSE(range.command.body().range().has_valuelimit());
+    EXPECT_EQ(range.command.body().range().maxreturned(), kMaxRangeKeys);
+    session.Answer(range, [](kinetic::Body* body) {
+      for (const char* key : {"a", "b", "c", "d"}) body->mutable_range()->add_keys(key);
+    });
+    for (int i = 0; i < 4; ++i) {
+      const Request get = session.Next();
+      const std::string key = get.command.body().keyvalue().key();
+      if (key == "b") {
+        session.Answer(get, kinetic::Status::NOT_FOUND);
+      } else if (key == "c") {
+        session.Answer(get, kinetic::Status::PERM_DATA_ERROR);
+      } else {
+        session.AnswerEntry(get, "v", key == "d" ? "too long" : "value");
+      }
+    }
+    const Request again = session.Next();
+    session.Answer(again);
+    session.WaitForEnd();
+  });
+  auto drive = DriveAt({device.address()});
+  const auto list = [&] {
+    Later<Result<RangeRecords>> later;
+    drive->ListRecords("a", "z", kMaxRangeRecords, false, 5, Soon(), later.callback());
+    return later.Wait();
+  };
+  const auto found = list();
+  ASSERT_TRUE(found) << found.error().message();
+  EXPECT_FALSE(found->more);
+  ASSERT_EQ(found->records.size(), 3u) << "the second one was deleted meanwhile";
+  EXPECT_EQ(found->records[0].key, "a");
+  EXPECT_EQ(found->records[0].record.version, "v");
+  EXPECT_EQ(found->records[0].record.value.text(), "value");
+  EXPECT_TRUE(found->records[1].damaged);
+  EXPECT_FALSE(found->records[2].has_value);
+  EXPECT_TRUE(found->records[2].record.value.empty());
+  EXPECT_TRUE(list()->records.empty());
+}
+
+TEST_F(KineticDriveTest, RecordsThatDoNotFitTheirValuesAreNotBelieved) {
+  const std::vector<std::function<void(kinetic::Range*)>> lies = {
+      [](kinetic::Range* range) { range->add_keys("another without a record"); },
+      [](kinetic::Range* range) { range->set_keys(0, "~ outside"); },
+      [](kinetic::Range* range) { range->mutable_records(0)->set_valuebytes(6); },
+      [](kinetic::Range* range) { range->mutable_records(0)->set_valuebytes(4); },
+      [](kinetic::Range* range) { range->mutable_records(0)->set_valuebytes(UINT32_MAX); },
+      [](kinetic::Range* range) { range->mutable_records(0)->set_hasvalue(false); },
+      [](kinetic::Range*) {},  // the truth
+  };
+  FakeDevice device([&](Session& session) {
+    session.Greet();
+    session.Answer(session.Next(), nullptr, "range_records 1\n");
+    for (const auto& lie : lies) {
+      session.Answer(
+          session.Next(),
+          [&](kinetic::Body* body) {
+            kinetic::Range* range = body->mutable_range();
+            range->add_keys("k");
+            range->add_records()->set_valuebytes(5);
+            range->mutable_records(0)->set_hasvalue(true);
+            lie(range);
+          },
+          "value");
+    }
+    session.WaitForEnd();
+  });
+  auto drive = DriveAt({device.address()});
+  for (size_t i = 0; i < lies.size(); ++i) {
+    Later<Result<RangeRecords>> later;
+    drive->ListRecords("a", "z", 10, false, 100, Soon(), later.callback());
+    const auto found = later.Wait();
+    if (i + 1 < lies.size()) {
+      EXPECT_FAILS(found, EBADMSG) << i;
+    } else {
+      ASSERT_TRUE(found) << found.error().message();
+      EXPECT_EQ(found->records[0].record.value.text(), "value");
+    }
+  }
+}
+
 TEST_F(KineticDriveTest, WhatIsOverALimitIsRefusedBeforeItIsSent) {
   FakeDevice device([](Session& session) {
     session.Handshake();

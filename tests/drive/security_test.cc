@@ -469,6 +469,35 @@ TEST_F(SecuredService, AListPassesOverManyForbiddenKeys) {
   EXPECT_EQ(List(2, "", "", 7, false).front(), "yes-0050");
 }
 
+// Our extension gives versions and values along with the keys: to those who may read them only.
+TEST_F(SecuredService, AListOfRecordsHasOnlyWhatItsReaderMayListAndRead) {
+  const auto list = [&](uint32_t max, bool reverse) {
+    const Answer answer = Ask(2, Header::GETKEYRANGE, [&](kinetic::Body* body) {
+      body->mutable_range()->set_maxreturned(max);
+      body->mutable_range()->set_valuelimit(100);
+      body->mutable_range()->set_reverse(reverse);
+    });
+    EXPECT_EQ(answer.code(), kinetic::Status::SUCCESS);
+    const kinetic::Range& found = answer.command.body().range();
+    EXPECT_EQ(found.keys_size(), found.records_size());
+    return answer.value + (found.more() ? "..." : "");  // the values are their keys
+  };
+  GivePrefix();
+  EXPECT_EQ(list(200, false), "m/1m/2m/3");
+  EXPECT_EQ(list(200, true), "m/3m/2m/1");
+  EXPECT_EQ(list(2, false), "m/1m/2...");
+  EXPECT_EQ(list(2, true), "m/3m/2...");
+  Give(2, {{.value = "m/", .permissions = Only({Permission::kRange})},
+           {.value = "m/2", .permissions = Only({Permission::kRead})},
+           {.value = "z", .permissions = Only({Permission::kRead})}});
+  EXPECT_EQ(list(200, false), "m/2");
+  Give(2, {{.permissions = Only({Permission::kRead})}});
+  ExpectDenied(Ask(2, Header::GETKEYRANGE, [&](kinetic::Body* body) {
+    body->mutable_range()->set_maxreturned(1);
+    body->mutable_range()->set_valuelimit(100);
+  }));
+}
+
 TEST_F(SecuredService, AWrongQuestionIsWrongForEverybody) {
   GivePrefix();
   for (const uint32_t max : {0u, 201u}) {

@@ -281,6 +281,40 @@ TEST_F(ServerTest, TellsAboutItselfWhatItIsAsked) {
   EXPECT_TRUE(statistics.contains(Header::PEER2PEERPUSH));
 }
 
+// A peer that does not know of our extensions sees nothing of them.
+TEST_F(ServerTest, RecordsOfARangeComeOnlyWhenTheyAreAskedFor) {
+  ASSERT_OK(engine_.Put("a", {{.version = "v"}, SharedBytes(std::string("one"))}, Expected::Any()));
+  ASSERT_OK(engine_.Put("b", {{}, SharedBytes(std::string("second"))}, Expected::Any()));
+  ASSERT_OK(engine_.Put("c", {{}, SharedBytes(std::string("three"))}, Expected::Any()));
+  Client client(port_);
+  client.ReceiveFrame();
+  const auto ask = [&](std::optional<uint32_t> limit, uint32_t most) {
+    client.Request(Header::GETKEYRANGE, [&](kinetic::Body* body) {
+      body->mutable_range()->set_startkey("a");
+      body->mutable_range()->set_startkeyinclusive(true);
+      body->mutable_range()->set_maxreturned(most);
+      if (limit) body->mutable_range()->set_valuelimit(*limit);
+    });
+    return client.ReceiveAnswer();
+  };
+  const Client::Answer plain = ask(std::nullopt, 3);
+  EXPECT_EQ(plain.command.body().range().keys_size(), 3);
+  EXPECT_EQ(plain.command.body().range().records_size(), 0);
+  EXPECT_TRUE(plain.value.empty());
+  const Client::Answer records = ask(5, 3);
+  EXPECT_EQ(records.value, "onethree") << "the second is too long";
+  ASSERT_EQ(records.command.body().range().records_size(), 3);
+  EXPECT_EQ(records.command.body().range().records(0).version(), "v");
+  EXPECT_EQ(records.command.body().range().records(1).valuebytes(), 6u);
+  EXPECT_FALSE(records.command.body().range().records(1).hasvalue());
+  EXPECT_FALSE(records.command.body().range().more());
+  EXPECT_TRUE(ask(5, 2).command.body().range().more());
+  EXPECT_EQ(ask(5, 0).code(), kinetic::Status::INVALID_REQUEST);
+  EXPECT_EQ(ask(5, kMaxRangeRecords).code(), kinetic::Status::SUCCESS);
+  EXPECT_EQ(ask(5, kMaxRangeRecords + 1).code(), kinetic::Status::INVALID_REQUEST);
+  EXPECT_EQ(ask(std::nullopt, 201).code(), kinetic::Status::INVALID_REQUEST);
+}
+
 TEST_F(ServerTest, ItsLastMessagesAreKeptInBoundedSpace) {
   {
     Client nonsense(port_);
@@ -650,6 +684,84 @@ TEST_F(ClientAndServerTest, RangesAndInfo) {
   EXPECT_EQ(info->capacity_bytes, uint64_t{64} << 20);
   EXPECT_EQ(info->serial_number, "SN1");
   EXPECT_EQ(info->world_wide_name, "WWN1");
+}
+
+TEST_F(ClientAndServerTest, ManyRecordsComeInOneAnswer) {
+  constexpr int kRecords = 10'000;
+  for (int i = 0; i < kRecords; ++i) {
+    ASSERT_OK(engine_.Put(fmt::format("dir/{:05}", i),
+                          {{.version = fmt::format("v{}", i), .tag = "\1\2\3\4", .algorithm = 4},
+                           SharedBytes(fmt::format("value {}", i))},
+                          Expected::Any()));
+  }
+  const auto list = [&](std::string first, std::string last, uint32_t max, bool reverse,
+                        uint32_t limit) {
+    return Await<Result<RangeRecords>>([&](auto done) {
+      drive_->ListRecords(first, last, max, reverse, limit, Deadline(), std::move(done));
+    });
+  };
+  int answers = 0;
+  int next = 0;
+  for (std::string first = "dir/";; ++answers) {
+    const auto found = list(first, "dir0", kMaxRangeRecords, false, 1000);
+    ASSERT_OK(found);
+    for (const RangeRecord& each : found->records) {
+      ASSERT_EQ(each.key, fmt::format("dir/{:05}", next));
+      ASSERT_EQ(each.record.version, fmt::format("v{}", next));
+      ASSERT_EQ(each.record.tag, "\1\2\3\4");
+      ASSERT_TRUE(each.has_value);
+      ASSERT_EQ(each.record.value.text(), fmt::format("value {}", next));
+      ++next;
+    }
+    if (!found->more) break;
+    first = found->records.back().key + '\0';
+  }
+  EXPECT_EQ(next, kRecords);
+  EXPECT_EQ(answers, 2) << "of at most 4096 records, and one more";
+  EXPECT_TRUE(drive_->capabilities().range_records);
+
+  const auto last = list("", "dir0", 2, true, 0);
+  ASSERT_OK(last);
+  EXPECT_TRUE(last->more);
+  ASSERT_EQ(last->records.size(), 2u);
+  EXPECT_EQ(last->records[0].key, "dir/09999");
+  EXPECT_FALSE(last->records[0].has_value) << "longer than nothing";
+  EXPECT_OK(list("x", "y", 1, false, 0));
+  EXPECT_FAILS(list("", "z", kMaxRangeRecords + 1, false, 0), EINVAL);
+  EXPECT_FAILS(list("", "z", 0, false, 0), EINVAL);
+}
+
+// The largest keys, versions and values: the answer stays within what a message and a value may be.
+TEST_F(ClientAndServerTest, LargeRecordsComeInAsManyAnswersAsTheyNeed) {
+  constexpr int kRecords = 300;
+  const auto key = [](int i) {
+    return fmt::format("{:03}", i) + std::string(kMaxKeyBytes - 3, 'k');
+  };
+  for (int i = 0; i < kRecords; ++i) {
+    ASSERT_OK(engine_.Put(key(i),
+                          {{.version = std::string(kMaxVersionBytes, 'v'),
+                            .tag = std::string(kMaxTagBytes, 't'),
+                            .algorithm = -1},
+                           SharedBytes(std::string(i % 10 == 0 ? 700'000 : 100, 'x'))},
+                          Expected::Any()));
+  }
+  int seen = 0;
+  for (std::string first; seen < kRecords;) {
+    const auto found = Await<Result<RangeRecords>>([&](auto done) {
+      drive_->ListRecords(first, "9", kMaxRangeRecords, false, kMaxValueBytes, Deadline(),
+                          std::move(done));
+    });
+    ASSERT_OK(found);
+    ASSERT_FALSE(found->records.empty());
+    for (const RangeRecord& each : found->records) {
+      ASSERT_EQ(each.key, key(seen));
+      ASSERT_EQ(each.record.value.size(), seen % 10 == 0 ? 700'000u : 100u);
+      ++seen;
+    }
+    EXPECT_EQ(found->more, seen < kRecords);
+    first = found->records.back().key;
+    first.back() = 'l';  // the next one can only be behind that
+  }
 }
 
 // About as many bytes as a connection may have under way, so that the server stops reading again and

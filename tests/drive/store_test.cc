@@ -209,6 +209,66 @@ TEST_P(StoreTest, RangesHaveTheirEndsOrNot) {
   EXPECT_EQ(keys({.first = "b", .last = std::string(kMaxKeyBytes, '\xff')}), (List{"b", "\xff"}));
 }
 
+TEST_P(StoreTest, EntriesOfARangeComeWithHeadsAndSmallValues) {
+  std::map<std::string, std::string> model;
+  std::mt19937 random(13);
+  for (int i = 0; i < 300; ++i) {
+    const std::string key = fmt::format("{:03}", i);
+    model[key] = Pattern(std::vector<size_t>{0, 100, 4096, 20'000}[random() % 4], random());
+    ASSERT_OK(Put(key, model[key], "version of " + key));
+  }
+  const RangeLimits generous{.entries = 1000,
+                             .value_bytes = 4096,
+                             .all_value_bytes = 100 << 20,
+                             .all_head_bytes = 1 << 20};
+  for (const bool reverse : {false, true}) {
+    const auto found = store().Items({.first = "010", .last = "200"}, generous, reverse);
+    ASSERT_OK(found);
+    EXPECT_FALSE(found->more);
+    ASSERT_EQ(found->items.size(), 191u);
+    EXPECT_EQ(found->items.front().key, reverse ? "200" : "010");
+    for (const RangeItem& item : found->items) {
+      const std::string& value = model[item.key];
+      EXPECT_EQ(item.head.version, "version of " + item.key);
+      EXPECT_EQ(item.head.value_bytes, value.size());
+      EXPECT_EQ(item.has_value, value.size() <= 4096);
+      EXPECT_EQ(item.value.text(), item.has_value ? value : "");
+      EXPECT_FALSE(item.damaged);
+    }
+  }
+}
+
+// Whatever a list may hold, going on behind its end gives everything, once.
+TEST_P(StoreTest, AListEndsAtAnyOfItsLimitsAndGoesOnBehind) {
+  for (int i = 0; i < 50; ++i) ASSERT_OK(Put(fmt::format("{:03}", i), std::string(100, 'v'), "vv"));
+  const auto collect = [&](RangeLimits limits) {
+    std::vector<size_t> sizes;
+    KeyRange range;
+    std::string last;
+    while (true) {
+      const auto found = store().Items(range, limits, false);
+      EXPECT_OK(found);
+      sizes.push_back(found->items.size());
+      for (const RangeItem& item : found->items) {
+        EXPECT_LT(last, item.key);
+        last = item.key;
+      }
+      if (!found->more) break;
+      range = {.first = last, .first_included = false};
+    }
+    EXPECT_EQ(last, "049");
+    return sizes;
+  };
+  constexpr size_t kMuch = 1 << 20;
+  const uint32_t all = 100;
+  EXPECT_EQ(collect({50, all, kMuch, kMuch}), (std::vector<size_t>{50}));
+  EXPECT_EQ(collect({49, all, kMuch, kMuch}), (std::vector<size_t>{49, 1}));
+  EXPECT_EQ(collect({100, all, 2'000, kMuch}), (std::vector<size_t>{20, 20, 10}));
+  EXPECT_EQ(collect({100, all, kMuch, 125}), (std::vector<size_t>{25, 25}));
+  EXPECT_EQ(collect({100, all, 99, kMuch}), std::vector<size_t>(50, 1)) << "one always comes";
+  EXPECT_EQ(collect({100, 99, 0, kMuch}), (std::vector<size_t>{50})) << "without values";
+}
+
 TEST_P(StoreTest, AFullStoreRefusesPutsAndGoesOnOtherwise) {
   Make(10 << 20);
   int records = 0;

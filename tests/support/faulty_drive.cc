@@ -186,6 +186,13 @@ class FaultyDrive::Core : public std::enable_shared_from_this<Core> {
       if constexpr (std::is_same_v<R, Result<Record>>) {
         if (result.has_value() && Chance(faults.flip_bit)) FlipBit(*result);
       }
+      if constexpr (std::is_same_v<R, Result<RangeRecords>>) {
+        if (result.has_value()) {
+          for (RangeRecord& each : result->records) {
+            if (Chance(faults.flip_bit)) FlipBit(each.record);
+          }
+        }
+      }
       auto kept = std::make_shared<R>(std::move(result));
       runtime_.RunAt(arrival, [core = shared_from_this(), caller, kept] {
         if (auto waiting = core->TakeCaller(caller)) {
@@ -297,6 +304,17 @@ void FaultyDrive::Range(std::string first, std::string last, uint32_t max, bool 
       [first = std::move(first), last = std::move(last), max, reverse](
           Drive& drive, Time until, Callback<std::vector<std::string>> then) {
         drive.Range(first, last, max, reverse, until, std::move(then));
+      },
+      std::move(done));
+}
+
+void FaultyDrive::ListRecords(std::string first, std::string last, uint32_t max, bool reverse,
+                              uint32_t value_limit, Time deadline, Callback<RangeRecords> done) {
+  core_->Send<Result<RangeRecords>>(
+      &DriveRequests::range, deadline,
+      [first = std::move(first), last = std::move(last), max, reverse, value_limit](
+          Drive& drive, Time until, Callback<RangeRecords> then) {
+        drive.ListRecords(first, last, max, reverse, value_limit, until, std::move(then));
       },
       std::move(done));
 }

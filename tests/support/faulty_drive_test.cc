@@ -38,6 +38,13 @@ class OneValueDrive final : public Drive {
              Callback<std::vector<std::string>> done) override {
     Answer(done, Result<std::vector<std::string>>(std::vector<std::string>{"key"}));
   }
+  void ListRecords(std::string, std::string, uint32_t, bool, uint32_t, Time,
+                   Callback<RangeRecords> done) override {
+    RangeRecords records;
+    records.records.push_back(
+        {.key = "key", .record = {.version = "v", .value = SharedBytes(value)}, .has_value = true});
+    Answer(done, Result<RangeRecords>(std::move(records)));
+  }
   void Flush(Time, StatusCallback done) override { Answer(done, Status()); }
   void Info(Time, Callback<DriveInfo> done) override {
     Answer(done, Result<DriveInfo>(DriveInfo{}));

@@ -48,6 +48,13 @@ class IdentifiedDrive final : public Drive {
       drive_->Range(first, last, max, reverse, deadline, std::move(then));
     });
   }
+  void ListRecords(std::string first, std::string last, uint32_t max, bool reverse,
+                   uint32_t value_limit, Time deadline, Callback<RangeRecords> done) override {
+    Checked<Result<RangeRecords>>(
+        deadline, std::move(done), [=, this](Callback<RangeRecords> then) {
+          drive_->ListRecords(first, last, max, reverse, value_limit, deadline, std::move(then));
+        });
+  }
   void Flush(Time deadline, StatusCallback done) override {
     Checked<Status>(deadline, std::move(done),
                     [=, this](StatusCallback then) { drive_->Flush(deadline, std::move(then)); });

@@ -1,0 +1,51 @@
+#include "drive/store.h"
+
+#include <algorithm>
+
+#include "base/try.h"
+
+namespace pinstripe {
+
+bool RangeCollector::WantsValue(const StoredHead& head) const {
+  return head.value_bytes <= limits_.value_bytes;
+}
+
+bool RangeCollector::Add(RangeItem item) {
+  const size_t head_bytes = item.key.size() + item.head.version.size() + item.head.tag.size();
+  const bool fits = found_.items.size() < limits_.entries &&
+                    head_bytes_ + head_bytes <= limits_.all_head_bytes &&
+                    value_bytes_ + item.value.size() <= limits_.all_value_bytes;
+  if (!fits && !found_.items.empty()) {
+    found_.more = true;
+    return false;
+  }
+  head_bytes_ += head_bytes;
+  value_bytes_ += item.value.size();
+  found_.items.push_back(std::move(item));
+  return true;
+}
+
+Result<RangeItems> Store::Items(const KeyRange& range, const RangeLimits& limits, bool reverse) {
+  RangeCollector collector(limits);
+  // One key more tells whether the list is complete.
+  for (std::string& key : TRY(Keys(range, limits.entries + 1, reverse))) {
+    RangeItem item{.key = std::move(key)};
+    const Status found = [&]() -> Status {
+      item.head = TRY(Head(item.key));
+      if (!collector.WantsValue(item.head)) return {};
+      StoredRecord record = TRY(Get(item.key, {}));
+      item.head = std::move(record.head);
+      item.has_value =
+          collector.WantsValue(item.head);  // it may have been replaced by a longer one
+      if (item.has_value) item.value = std::move(record.value);
+      return {};
+    }();
+    if (found.code() == ENOENT) continue;  // deleted since its key was found
+    item.damaged = found.code() == EBADMSG;
+    if (!found.ok() && !item.damaged) return Failed(found);
+    if (!collector.Add(std::move(item))) break;
+  }
+  return collector.Take();
+}
+
+}  // namespace pinstripe
