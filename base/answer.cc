@@ -14,6 +14,7 @@ bool IsEveryday(int code) {
     case EFBIG:
     case EINVAL:
     case EISDIR:
+    case ENODATA:
     case ELOOP:
     case ENAMETOOLONG:
     case ENOENT:
@@ -21,6 +22,7 @@ bool IsEveryday(int code) {
     case ENOTEMPTY:
     case ENOTSUP:
     case EPERM:
+    case ERANGE:
     case ESPIPE: return true;
     default: return false;
   }

@@ -405,20 +405,32 @@ Status FileState::SetAttributes(const AttributeChange& change) {
   if (!change.mode && !change.user && !change.group && !change.accessed && !change.modified) {
     return {};
   }
-  const Turn::Holder turn(turn_);
   const int64_t now = context_.records.WallClock();
-  if (inode_written_ && !removed_) {
-    TRY(context_.names.Update(id_, [&](Inode& inode) {
-      inode.Apply(change, now);
-      return Status();
-    }));
-  } else {
-    const std::lock_guard lock(mutex_);
-    base_.Apply(change, now);
-  }
+  TRY(Edit([&](Inode& inode) {
+    inode.Apply(change, now);
+    return Status();
+  }));
+  const Turn::Holder turn(turn_);
   const std::lock_guard lock(mutex_);
   if (change.modified) modified_.reset();  // what is set counts, not what was written before
   return {};
+}
+
+Status FileState::Edit(const Names::Edit& edit) {
+  const Turn::Holder turn(turn_);
+  if (!inode_written_ || removed_) {
+    const std::lock_guard lock(mutex_);
+    return edit(base_);
+  }
+  const StoredInode stored = TRY(context_.names.Update(id_, edit));
+  const std::lock_guard lock(mutex_);
+  base_.attributes = stored.inode.attributes;  // the rest is taken over with the next commit
+  return {};
+}
+
+Inode FileState::Known() {
+  const std::lock_guard lock(mutex_);
+  return base_;
 }
 
 void FileState::Removed(const Inode& last) {

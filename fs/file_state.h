@@ -80,6 +80,10 @@ class FileState {
   Result<uint64_t> Append(Bytes data);
   Status Truncate(uint64_t size);
   Status SetAttributes(const AttributeChange& change);
+  // Changes anything but size and contents, at once.
+  Status Edit(const Names::Edit& edit);
+  // The inode as this file last saw it.
+  Inode Known();
   Result<Attributes> Stat();
   // What is not committed yet, laid over committed attributes.
   void Overlay(Attributes& attributes);

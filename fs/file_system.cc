@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/try.h"
+#include "fs/extended.h"
 #include "fs/file_state.h"
 #include "fs/names.h"
 #include "fs/path.h"
@@ -236,6 +237,35 @@ class ClusterFileSystem final : public FileSystem {
     return Describe(inode, stored.inode);
   }
 
+  Result<std::string> GetExtended(InodeId inode, std::string_view name) override {
+    TRY(CheckExtendedName(name));
+    // The kernel asks for this one before each write.
+    if (name == "security.capability") {
+      if (const auto file = files_.Find(inode)) return pinstripe::GetExtended(file->Known(), name);
+    }
+    return pinstripe::GetExtended(TRY(LoadEvenWithoutName(inode)), name);
+  }
+
+  Status SetExtended(InodeId inode, std::string_view name, std::string_view value,
+                     ExtendedMode mode) override {
+    TRY(CheckExtendedName(name));
+    return Edit(inode,
+                [&](Inode& it) { return pinstripe::SetExtended(inode, it, name, value, mode); });
+  }
+
+  Status RemoveExtended(InodeId inode, std::string_view name) override {
+    TRY(CheckExtendedName(name));
+    return Edit(inode, [&](Inode& it) { return pinstripe::RemoveExtended(it, name); });
+  }
+
+  Result<std::vector<std::string>> ListExtended(InodeId inode) override {
+    std::vector<std::string> names;
+    for (const auto& [name, value] : TRY(LoadEvenWithoutName(inode)).attributes) {
+      names.push_back(name);
+    }
+    return names;
+  }
+
   Result<Attributes> MakeDirectory(InodeId directory, std::string_view name, uint32_t mode,
                                    Owner owner) override {
     TRY(CheckName(name));
@@ -396,6 +426,26 @@ class ClusterFileSystem final : public FileSystem {
     return Fail(EIO,
                 "create '{}' in directory {:016x}: others changed the name {} times; try again",
                 name, directory, kMaxAttempts);
+  }
+
+  Result<Inode> LoadEvenWithoutName(InodeId inode) {
+    const auto stored = names().Load(inode);
+    if (stored.has_value()) return stored->inode;
+    const auto file = stored.error().code() == ENOENT ? files_.Find(inode) : nullptr;
+    return file ? file->Known() : Result<Inode>(tl::unexpected(stored.error()));
+  }
+
+  // Changes an inode, with its ctime, whether it is open or not.
+  Status Edit(InodeId inode, const Names::Edit& edit) {
+    const int64_t now = records().WallClock();
+    const auto with_time = [&](Inode& it) -> Status {
+      TRY(edit(it));
+      it.changed = now;
+      return {};
+    };
+    if (const auto file = files_.Find(inode)) return file->Edit(with_time);
+    TRY(names().Update(inode, with_time));
+    return {};
   }
 
   Inode NewInode(FileKind kind, uint32_t mode, Owner owner) {

@@ -119,6 +119,16 @@ class FileSystem {
   virtual Result<Attributes> GetAttributes(InodeId inode) = 0;
   virtual Result<Attributes> SetAttributes(InodeId inode, const AttributeChange& change) = 0;
 
+  // Extended attributes: names that begin with "user.", "trusted." or "security." (ENOTSUP:
+  // others), 255 bytes at most (ERANGE), and values of any bytes, together up to 32 KiB per inode
+  // (ENOSPC; E2BIG for a value beyond 64 KiB). ENODATA: there is none of that name.
+  enum class ExtendedMode { kSet, kCreate, kReplace };  // kCreate: EEXIST, kReplace: ENODATA
+  virtual Result<std::string> GetExtended(InodeId inode, std::string_view name) = 0;
+  virtual Status SetExtended(InodeId inode, std::string_view name, std::string_view value,
+                             ExtendedMode mode = ExtendedMode::kSet) = 0;
+  virtual Status RemoveExtended(InodeId inode, std::string_view name) = 0;
+  virtual Result<std::vector<std::string>> ListExtended(InodeId inode) = 0;
+
   virtual Result<Attributes> MakeDirectory(InodeId directory, std::string_view name, uint32_t mode,
                                            Owner owner) = 0;
   // Its target is 1 to kMaxSymlinkBytes bytes, any but NUL, and need not exist. ENOENT (empty),

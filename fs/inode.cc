@@ -62,13 +62,6 @@ Result<RenameIntent> DecodeIntent(std::string_view bytes) {
   return intent;
 }
 
-std::string EncodeExtended(const std::vector<std::pair<std::string, std::string>>& attributes) {
-  Writer writer;
-  writer.Varint(attributes.size());
-  for (const auto& [name, value] : attributes) writer.Text(name).Text(value);
-  return writer.Take();
-}
-
 Status DecodeExtended(std::string_view bytes, Inode& inode) {
   Reader reader(bytes);
   const uint64_t count = reader.Varint();
@@ -167,6 +160,13 @@ Result<Inode> DecodeInode(std::string_view bytes, InodeId id) {
 }
 
 }  // namespace
+
+std::string EncodeExtended(const ExtendedAttributes& attributes) {
+  Writer writer;
+  writer.Varint(attributes.size());
+  for (const auto& [name, value] : attributes) writer.Text(name).Text(value);
+  return writer.Take();
+}
 
 Attributes Inode::Describe(InodeId id) const {
   Attributes attributes{.inode = id,

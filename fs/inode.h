@@ -49,6 +49,8 @@ struct RenameOutcome {
   friend bool operator==(const RenameOutcome&, const RenameOutcome&) = default;
 };
 
+using ExtendedAttributes = std::vector<std::pair<std::string, std::string>>;  // ascending by name
+
 struct Inode {
   FileKind kind = FileKind::kRegular;
   uint32_t mode = 0;
@@ -62,7 +64,7 @@ struct Inode {
   std::optional<DirectoryClosing> closing;  // a directory
   std::optional<RenameIntent> intent;
   std::optional<RenameOutcome> last_rename;
-  std::vector<std::pair<std::string, std::string>> attributes;  // ascending by name
+  ExtendedAttributes attributes;
   std::string symlink;
   // A file's contents: as many bytes as its size, or where the blocks are. Neither when it is
   // empty.
@@ -80,6 +82,8 @@ struct Inode {
   static Result<Inode> Decode(std::string_view bytes, InodeId id);  // EBADMSG
   friend bool operator==(const Inode&, const Inode&) = default;
 };
+
+std::string EncodeExtended(const ExtendedAttributes& attributes);
 
 // A directory entry: what a name stands for.
 struct Entry {

@@ -6,6 +6,7 @@
 #include <fuse3/fuse_lowlevel.h>
 #include <linux/fs.h>
 #include <sys/statvfs.h>
+#include <sys/xattr.h>
 
 #include <algorithm>
 
@@ -161,6 +162,55 @@ void SetAttributes(fuse_req_t request, fuse_ino_t inode, struct stat* wanted, in
                   info != nullptr ? Change(*HandleOf(info).file, change)
                                   : FileSystemOf(request).SetAttributes(inode, change),
                   "setattr", inode);
+}
+
+// Answers a question whose asker has room for `room` bytes, or, with 0, asks how many there are.
+void ReplyExtended(fuse_req_t request, const Result<std::string>& answer, size_t room,
+                   std::string_view operation, InodeId inode) {
+  if (!answer.has_value()) {
+    ReplyStatus(request, answer.error(), operation, Subject(inode));
+  } else if (room == 0) {
+    fuse_reply_xattr(request, answer->size());
+  } else if (answer->size() > room) {
+    fuse_reply_err(request, ERANGE);
+  } else {
+    fuse_reply_buf(request, answer->data(), answer->size());
+  }
+}
+
+void GetExtended(fuse_req_t request, fuse_ino_t inode, const char* name, size_t room) {
+  ReplyExtended(request, FileSystemOf(request).GetExtended(inode, name), room, "getxattr", inode);
+}
+
+void SetExtended(fuse_req_t request, fuse_ino_t inode, const char* name, const char* value,
+                 size_t length, int flags) {
+  using Mode = FileSystem::ExtendedMode;
+  const Mode mode = (flags & XATTR_CREATE) != 0    ? Mode::kCreate
+                    : (flags & XATTR_REPLACE) != 0 ? Mode::kReplace
+                                                   : Mode::kSet;
+  ReplyStatus(request,
+              FileSystemOf(request).SetExtended(inode, name, std::string_view(value, length), mode),
+              "setxattr", Subject(inode));
+}
+
+void RemoveExtended(fuse_req_t request, fuse_ino_t inode, const char* name) {
+  ReplyStatus(request, FileSystemOf(request).RemoveExtended(inode, name), "removexattr",
+              Subject(inode));
+}
+
+// "trusted." is nobody's business but root's.
+Result<std::string> ListExtended(FileSystem& fs, InodeId inode, bool for_root) {
+  std::string list;
+  for (const std::string& name : TRY(fs.ListExtended(inode))) {
+    if (for_root || !name.starts_with("trusted.")) list.append(name).push_back('\0');
+  }
+  return list;
+}
+
+void ListExtended(fuse_req_t request, fuse_ino_t inode, size_t room) {
+  const bool for_root = fuse_req_ctx(request)->uid == 0;
+  ReplyExtended(request, ListExtended(FileSystemOf(request), inode, for_root), room, "listxattr",
+                inode);
 }
 
 void MakeDirectory(fuse_req_t request, fuse_ino_t directory, const char* name, mode_t mode) {
@@ -437,6 +487,10 @@ fuse_lowlevel_ops MakeOperations() {
   operations.forget_multi = ForgetMany;
   operations.getattr = GetAttributes;
   operations.setattr = SetAttributes;
+  operations.getxattr = GetExtended;
+  operations.setxattr = SetExtended;
+  operations.removexattr = RemoveExtended;
+  operations.listxattr = ListExtended;
   operations.mkdir = MakeDirectory;
   operations.symlink = MakeSymlink;
   operations.readlink = ReadSymlink;

@@ -12,6 +12,7 @@ import os
 import random
 import shutil
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
@@ -210,6 +211,56 @@ def test_the_parents_time_moves_with_its_entries():
         os.utime("d", ns=(0, 0))
         change()
         assert os.stat("d").st_mtime_ns > 0
+
+
+def test_extended_attributes_are_kept():
+    write("f", b"x")
+    value = bytes(range(256)) * 100
+    os.setxattr("f", "user.a", value)
+    os.setxattr("f", "user.empty", b"")
+    assert os.getxattr("f", "user.a") == value and os.getxattr("f", "user.empty") == b""
+    assert sorted(os.listxattr("f")) == ["user.a", "user.empty"]
+    fails_with(errno.EEXIST, os.setxattr, "f", "user.a", b"1", os.XATTR_CREATE)
+    fails_with(errno.ENODATA, os.setxattr, "f", "user.b", b"1", os.XATTR_REPLACE)
+    fails_with(errno.ENODATA, os.getxattr, "f", "user.b")
+    fails_with(errno.ENODATA, os.removexattr, "f", "user.b")
+    acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", tag, 6, -1) for tag in (1, 4, 32))
+    fails_with(errno.ENOTSUP, os.setxattr, "f", "system.posix_acl_access", acl)
+    fails_with(errno.ENOSPC, os.setxattr, "f", "user.b", b"x" * 65536)
+    fails_with(errno.E2BIG, os.setxattr, "f", "user.b", b"x" * 65537)
+    os.setxattr("f", "user.a", b"new", os.XATTR_REPLACE)
+    os.rename("f", "g")
+    assert os.getxattr("g", "user.a") == b"new"
+    os.removexattr("g", "user.a")
+    assert os.listxattr("g") == ["user.empty"]
+    os.mkdir("d")
+    os.setxattr("d", "user.d", b"1")
+    assert os.listxattr("d") == ["user.d"] and os.listdir("d") == []
+    subprocess.check_call(["cp", "-a", "g", "copy"])
+    assert os.getxattr("copy", "user.empty") == b""
+
+
+def test_who_may_run_a_file_as_another_is_cleared_by_who_writes_or_owns():
+    if os.geteuid() != 0:
+        return
+    def mode_after(*program):
+        write("f", b"x")
+        os.chown("f", 0, 0)
+        os.chmod("f", 0o6777)
+        os.chmod(".", 0o777)
+        subprocess.check_call(program)
+        return stat.S_IMODE(os.stat("f").st_mode)
+    as_somebody = ["setpriv", "--reuid=4321", "--regid=4321", "--clear-groups"]
+    assert mode_after("true") == 0o6777
+    assert mode_after(*as_somebody, "sh", "-c", "echo y >> f") == 0o777
+    assert mode_after(*as_somebody, "truncate", "-s", "0", "f") == 0o777
+    assert mode_after("chown", "4321", "f") == 0o777
+    assert mode_after("chmod", "0755", "f") == 0o755
+    write("program", b"x")
+    os.setxattr("program", "security.capability", struct.pack("<5I", 0x02000000, 1 << 13, 0, 0, 0))
+    assert "security.capability" in os.listxattr("program")
+    write("program", b"x", "ab")
+    assert "security.capability" not in os.listxattr("program")
 
 
 def test_inode_numbers_stay_with_the_file():

@@ -1,0 +1,108 @@
+#include "fs/extended.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/try.h"
+#include "cluster/register_store.h"
+
+namespace pinstripe {
+namespace {
+
+constexpr std::string_view kUser = "user.";
+
+// What an inode has to have left for the intent of a rename, with two long names.
+constexpr size_t kIntentBytes = 1024;
+
+Failed NotThere(std::string_view name) {
+  return Fail(ENODATA, "there is no extended attribute '{}'", name);
+}
+
+auto Find(const Inode& inode, std::string_view name) {
+  return std::ranges::lower_bound(
+      inode.attributes, name, {},
+      [](const auto& entry) -> const std::string& { return entry.first; });
+}
+
+bool IsThere(const Inode& inode, std::string_view name) {
+  const auto at = Find(inode, name);
+  return at != inode.attributes.end() && at->first == name;
+}
+
+Status CheckKind(const Inode& inode, std::string_view name) {
+  const bool may_have = inode.kind == FileKind::kRegular || inode.kind == FileKind::kDirectory;
+  if (may_have || !name.starts_with(kUser)) return {};
+  return Fail(EPERM, "'{}': only files and directories have attributes of users", name);
+}
+
+}  // namespace
+
+Status CheckExtendedName(std::string_view name) {
+  constexpr std::array<std::string_view, 3> kSpaces = {kUser, "trusted.", "security."};
+  if (name.size() > kMaxExtendedNameBytes) {
+    return Fail(ERANGE, "the name of an extended attribute has {} bytes: at most {} are allowed",
+                name.size(), kMaxExtendedNameBytes);
+  }
+  if (name.find('\0') != name.npos) {
+    return Fail(EINVAL, "the name of an extended attribute must not have a NUL");
+  }
+  for (const std::string_view space : kSpaces) {
+    if (!name.starts_with(space)) continue;
+    if (name.size() > space.size()) return {};
+    return Fail(EINVAL, "the extended attribute '{}' has no name", name);
+  }
+  return Fail(ENOTSUP, "the extended attribute '{}': its name must begin with {}", name,
+              fmt::join(kSpaces, " or "));
+}
+
+Result<std::string> GetExtended(const Inode& inode, std::string_view name) {
+  if (!IsThere(inode, name)) return NotThere(name);
+  return Find(inode, name)->second;
+}
+
+Status SetExtended(InodeId id, Inode& inode, std::string_view name, std::string_view value,
+                   FileSystem::ExtendedMode mode) {
+  using Mode = FileSystem::ExtendedMode;
+  TRY(CheckKind(inode, name));
+  if (value.size() > kMaxExtendedValueBytes) {
+    return Fail(E2BIG, "'{}' would have {} bytes: at most {} are allowed", name, value.size(),
+                kMaxExtendedValueBytes);
+  }
+  const bool is_there = IsThere(inode, name);
+  if (is_there && mode == Mode::kCreate) {
+    return Fail(EEXIST, "there is an extended attribute '{}'", name);
+  }
+  if (!is_there && mode == Mode::kReplace) return NotThere(name);
+  Inode after = inode;
+  const auto at = after.attributes.begin() + (Find(inode, name) - inode.attributes.begin());
+  if (is_there) {
+    at->second = value;
+  } else {
+    after.attributes.emplace(at, name, value);
+  }
+  const size_t bytes = EncodeExtended(after.attributes).size();
+  if (bytes > kMaxExtendedBytes) {
+    return Fail(
+        ENOSPC,
+        "with '{}' the extended attributes of inode {:016x} would take {} bytes, at most {} fit",
+        name, id, bytes, kMaxExtendedBytes);
+  }
+  const size_t whole = after.Encode(id).size();
+  if (whole > kMaxRegisterBytes - kIntentBytes) {
+    return Fail(ENOSPC,
+                "with '{}' inode {:016x} would take {} bytes, at most {} fit: the file is in many "
+                "pieces; write it anew from its beginning to its end",
+                name, id, whole, kMaxRegisterBytes - kIntentBytes);
+  }
+  inode = std::move(after);
+  return {};
+}
+
+Status RemoveExtended(Inode& inode, std::string_view name) {
+  TRY(CheckKind(inode, name));
+  if (!IsThere(inode, name)) return NotThere(name);
+  inode.attributes.erase(Find(inode, name));
+  return {};
+}
+
+}  // namespace pinstripe

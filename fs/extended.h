@@ -1,0 +1,34 @@
+// Extended attributes: which there may be, and how many. Pure.
+//
+// A name is "user.", "trusted." or "security." and 1 byte or more behind it, 255 in all, any but
+// NUL; a value 0 to 65536 bytes of any kind. Names and values of one inode together are kept in its
+// register, so they take up to kMaxExtendedBytes in all.
+
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "fs/inode.h"
+
+namespace pinstripe {
+
+inline constexpr size_t kMaxExtendedNameBytes = 255;
+inline constexpr size_t kMaxExtendedValueBytes = 64 << 10;
+inline constexpr size_t kMaxExtendedBytes = 32 << 10;  // as they are encoded; docs/format.md
+
+// ENOTSUP (another name space), EINVAL, ERANGE (too long).
+Status CheckExtendedName(std::string_view name);
+
+// ENODATA: there is none.
+Result<std::string> GetExtended(const Inode& inode, std::string_view name);
+
+// EEXIST and ENODATA by `mode`; E2BIG: the value; ENOSPC: all together, or the inode with them;
+// EPERM: "user." of something that is neither file nor directory.
+Status SetExtended(InodeId id, Inode& inode, std::string_view name, std::string_view value,
+                   FileSystem::ExtendedMode mode);
+Status RemoveExtended(Inode& inode, std::string_view name);  // ENODATA
+
+}  // namespace pinstripe
