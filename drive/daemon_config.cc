@@ -68,6 +68,12 @@ void ReadDrive(const std::string& config_file, ConfigTable& table, DaemonConfig&
   }
   drive.capacity_bytes = table.ByteCount("capacity", 0, uint64_t{16} << 20, uint64_t{1} << 60);
   drive.serial_number = table.Text("serial", "");
+  const std::string store = table.Text("store", "log");
+  if (const std::optional<StoreKind> kind = StoreKindNamed(store)) {
+    drive.store = *kind;
+  } else {
+    table.Refuse("store", fmt::format("no store '{}'; there are log, leveldb and rocksdb", store));
+  }
   for (const ServedDrive& other : config.drives) {
     if (other.path == drive.path) {
       table.Refuse("path", fmt::format("{} is served twice", drive.path));

@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "drive/acl.h"
+#include "drive/store_kind.h"
 #include "drive/tls.h"
 
 namespace pinstripe {
@@ -19,6 +20,7 @@ struct ServedDrive {
   std::optional<uint16_t> tls_port;  // the same with TLS
   uint64_t capacity_bytes = 0;  // 0: what the file system has
   std::string serial_number;    // empty: made when the store is
+  StoreKind store = StoreKind::kLog;
 };
 
 struct DaemonConfig {

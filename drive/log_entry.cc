@@ -42,9 +42,12 @@ uint32_t AlgorithmBits(const StoredHead& head) {
   return static_cast<uint32_t>(head.algorithm.value_or(0));
 }
 
-std::optional<int32_t> AlgorithmFrom(uint8_t flags, uint32_t bits) {
-  if ((flags & kHasAlgorithm) == 0) return std::nullopt;
-  return static_cast<int32_t>(bits);
+// There is one way to write each thing: what nobody writes makes the reader bad.
+std::optional<int32_t> AlgorithmFrom(uint8_t flags, Reader& reader) {
+  const uint32_t bits = reader.U32();
+  if ((flags & kHasAlgorithm) != 0) return static_cast<int32_t>(bits);
+  if (bits != 0) reader.MarkBad();
+  return std::nullopt;
 }
 
 }  // namespace
@@ -77,7 +80,8 @@ Result<LogHeader> DecodeLogHeader(std::string_view bytes) {
   header.head.value_bytes = reader.U32();
   header.value_crc = reader.U32();
   const uint8_t flags = reader.U8();
-  header.head.algorithm = AlgorithmFrom(flags, reader.U32());
+  if ((flags & ~kHasAlgorithm) != 0) reader.MarkBad();
+  header.head.algorithm = AlgorithmFrom(flags, reader);
   header.key = reader.Text();
   header.head.version = reader.Text();
   header.head.tag = reader.Text();
@@ -106,7 +110,8 @@ Result<IndexRecord> DecodeIndexRecord(std::string_view key, std::string_view byt
   TRY(CheckFormat("an index record", reader.U8(), kIndexFormat));
   IndexRecord record;
   const uint8_t flags = reader.U8();
-  record.head.algorithm = AlgorithmFrom(flags, reader.U32());
+  if ((flags & ~(kHasAlgorithm | kInLog)) != 0) reader.MarkBad();
+  record.head.algorithm = AlgorithmFrom(flags, reader);
   record.head.value_bytes = reader.U32();
   record.value_crc = reader.U32();
   record.head.version = reader.Text();

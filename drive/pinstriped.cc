@@ -15,6 +15,7 @@
 #include "base/real_runtime.h"
 #include "base/try.h"
 #include "drive/daemon_config.h"
+#include "drive/database_store.h"
 #include "drive/device_security.h"
 #include "drive/engine.h"
 #include "drive/erasable_store.h"
@@ -66,25 +67,47 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-Result<std::unique_ptr<Device>> OpenDevice(const LogStoreOptions& options,
-                                           StoreResources& resources, const Acls& identities) {
-  std::unique_ptr<LogStore> store = TRY(LogStore::Open(options, resources));
-  const DeviceIdentity identity = store->identity();
-  auto erasable = std::make_unique<ErasableStore>(
-      options.path, std::move(store), [options, &resources]() -> Result<std::unique_ptr<Store>> {
-        return LogStore::Open(options, resources);
+// The store of a drive's configuration, and which device's it is.
+Result<std::unique_ptr<Store>> OpenStore(const ServedDrive& drive, StoreResources& resources,
+                                         DeviceIdentity* identity) {
+  TRY(CheckStoreKind(drive.path, drive.store));
+  if (drive.store == StoreKind::kLog) {
+    LogStoreOptions options;
+    options.path = drive.path;
+    options.serial_number = drive.serial_number;
+    options.capacity_bytes = drive.capacity_bytes;
+    std::unique_ptr<LogStore> store = TRY(LogStore::Open(options, resources));
+    *identity = store->identity();
+    return store;
+  }
+  std::unique_ptr<DatabaseStore> store =
+      TRY(DatabaseStore::Open(drive.store, {.path = drive.path,
+                                            .serial_number = drive.serial_number,
+                                            .capacity_bytes = drive.capacity_bytes}));
+  *identity = store->identity();
+  return store;
+}
+
+Result<std::unique_ptr<Device>> OpenDevice(const ServedDrive& drive, StoreResources& resources,
+                                           const Acls& identities) {
+  DeviceIdentity identity;
+  std::unique_ptr<Store> store = TRY(OpenStore(drive, resources, &identity));
+  auto erasable =
+      std::make_unique<ErasableStore>(drive.path, std::move(store), [drive, &resources] {
+        DeviceIdentity same;  // an erase leaves it
+        return OpenStore(drive, resources, &same);
       });
-  const std::string file = fmt::format("{}/{}", options.path, DeviceSecurity::kFileName);
+  const std::string file = fmt::format("{}/{}", drive.path, DeviceSecurity::kFileName);
   std::unique_ptr<DeviceSecurity> security = TRY(DeviceSecurity::Open(identities, file));
   if (security->has_own_identities()) {
     Log(LogLevel::kInfo, "drive has identities of its own; the configuration's are not asked",
-        {{"path", options.path}});
+        {{"path", drive.path}});
   }
-  if (security->locked()) Log(LogLevel::kWarn, "drive is locked", {{"path", options.path}});
+  if (security->locked()) Log(LogLevel::kWarn, "drive is locked", {{"path", drive.path}});
   return std::make_unique<Device>(std::move(erasable),
                                   DeviceDescription{.serial_number = identity.serial_number,
                                                     .world_wide_name = identity.world_wide_name,
-                                                    .path = options.path},
+                                                    .path = drive.path},
                                   std::move(security));
 }
 
@@ -92,12 +115,8 @@ Result<std::vector<std::unique_ptr<Device>>> OpenDevices(const DaemonConfig& con
                                                          StoreResources& resources) {
   std::vector<std::unique_ptr<Device>> devices;
   for (const ServedDrive& drive : config.drives) {
-    LogStoreOptions options;
-    options.path = drive.path;
-    options.serial_number = drive.serial_number;
-    options.capacity_bytes = drive.capacity_bytes;
     devices.push_back(
-        TRY_CONTEXT(OpenDevice(options, resources, config.identities), "drive in {}", drive.path));
+        TRY_CONTEXT(OpenDevice(drive, resources, config.identities), "drive in {}", drive.path));
   }
   return devices;
 }
@@ -194,7 +213,10 @@ Status Serve(const std::string& config_file) {
 // The exit code says the same as what is printed.
 int Check(const std::string& directory, bool as_json) {
   StoreResources resources;
-  const Result<LogStore::CheckReport> report = LogStore::Check(directory, resources);
+  const Result<LogStore::CheckReport> report = [&]() -> Result<LogStore::CheckReport> {
+    TRY(CheckStoreKind(directory, StoreKind::kLog));
+    return LogStore::Check(directory, resources);
+  }();
   const bool is_sound = report.has_value() && report->damaged == 0;
   const bool is_damaged = !is_sound && (report.has_value() || report.error().code() == EBADMSG);
   if (as_json) {

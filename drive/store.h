@@ -5,9 +5,10 @@
 // prefix first. The tag and its algorithm are kept untouched.
 //
 // A change that was answered with success survives a kill of the process; after the next successful
-// Flush() it survives power loss too. Changes of one key are made one after the other by the caller;
-// a change of one key and anything about other keys may happen at the same time, as may reads.
-// Calls may wait for the disk. Values are handed in and out without a copy wherever a store can.
+// Flush() it survives power loss too. Changes of one key are made one after the other by the
+// caller; a change of one key and anything about other keys may happen at the same time, as may
+// reads. Calls may wait for the disk. Values are handed in and out without a copy wherever a store
+// can.
 //
 // Failures: ENOENT no such key; EBADMSG the record is damaged, which is found out when it is read;
 // ENOSPC full, nothing changed, and everything but Put() goes on; EIO the disk failed.
@@ -44,7 +45,8 @@ struct StoredRecord {
   SharedBytes value;  // or the part that was asked for
 };
 
-// Keys between two ends. Without `last` there is no upper end; the lower end of all is the empty key.
+// Keys between two ends. Without `last` there is no upper end; the lower end of all is the empty
+// key.
 struct KeyRange {
   std::string first;
   bool first_included = true;
@@ -121,8 +123,8 @@ class Store {
 
   virtual StoreUsage Usage() = 0;
 
-  // Does a bounded piece of what nobody waits for: gives back space, and makes durable what has become
-  // much. True: there may be more to do. To be called now and then, by one thread at a time.
+  // Does a bounded piece of what nobody waits for: gives back space, and makes durable what has
+  // become much. True: there may be more to do. To be called now and then, by one thread at a time.
   virtual Result<bool> Tidy() { return false; }
 
   // Puts what it keeps for these keys in order, so that it takes less space and fewer reads to
@@ -130,8 +132,9 @@ class Store {
   virtual Status CompactRange(const KeyRange&, std::atomic<bool>& /*cancelled*/) { return {}; }
 
   // Forgets all records at once, durably: after a kill or power loss in the middle all are there or
-  // none is. What they occupied may come back later. A LogStore cannot by itself: an ErasableStore
-  // around it can, which hands every call on, and so has to be told of each function added here.
+  // none is. What they occupied may come back later. A LogStore or DatabaseStore cannot by itself:
+  // an ErasableStore around it can, which hands every call on, and so has to be told of each
+  // function added here.
   virtual Status Erase() { return Fail(ENOTSUP, "this store cannot be erased"); }
 
   // Returns when nothing is left of what was erased.

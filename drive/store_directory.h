@@ -1,6 +1,6 @@
-// StoreDirectory: the directory of a LogStore before anything in it is read. Says whether there is
-// a store, of which format and of which device, makes a new one, and holds the lock that keeps a
-// second process out.
+// StoreDirectory: the directory of a store on a disk before anything in it is read. Says whether
+// there is a store, of which format and of which device, makes a new one, and holds the lock that
+// keeps a second process out.
 
 #pragma once
 

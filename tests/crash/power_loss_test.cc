@@ -199,7 +199,7 @@ bool TimeIsLeft() {
 
 TEST(PowerLoss, WhatWasPromisedIsThereAndNothingElseIsDamaged) {
   SetLogLevel(LogLevel::kError);
-  const Seeds seeds = SeedsFromEnvironment(6);
+  const Seeds seeds = SeedsFromEnvironment(4);
   uint64_t seed = seeds.first;
   for (; seed < seeds.end || TimeIsLeft(); ++seed) {
     ASSERT_EQ(RunOnce(seed, /*lies=*/false), "") << "seed " << seed;

@@ -47,6 +47,7 @@ capacity = "1 GiB"
 path = "/srv/d2"
 port = 0
 serial = "S2"
+store = "leveldb"
 )"));
   ASSERT_OK(config);
   EXPECT_EQ(config->listen, "127.0.0.1");
@@ -56,6 +57,8 @@ serial = "S2"
   EXPECT_EQ(config->drives[0].capacity_bytes, uint64_t{1} << 30);
   EXPECT_EQ(config->drives[1].path, "/srv/d2");
   EXPECT_EQ(config->drives[1].serial_number, "S2");
+  EXPECT_EQ(config->drives[0].store, StoreKind::kLog);
+  EXPECT_EQ(config->drives[1].store, StoreKind::kLevelDb);
   EXPECT_EQ(config->identities, (Acls{{1, FullAccess("asdfasdf")}}));
 }
 
@@ -69,6 +72,7 @@ TEST_F(DaemonConfigTest, MistakesNameTheirLine) {
       {"[[drive]]\npath = \"d\"\nport = 1\n[[drive]]\npath = \"d\"\nport = 2\n", "served twice"},
       {"[[drive]]\npath = \"d\"\nport = 1\n[[drive]]\npath = \"e\"\nport = 1\n", "used twice"},
       {"[[drive]]\npath = \"d\"\nport = 1\ncolour = 3\n", ":4:"},
+      {"[[drive]]\npath = \"d\"\nport = 1\nstore = \"sql\"\n", ":4: no store 'sql'"},
       {"[daemon]\n", "no [[drive]]"},
   };
   for (const auto& mistake : kMistakes) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <random>
 
+#include "drive/database_store.h"
 #include "drive/erasable_store.h"
 #include "drive/log_store.h"
 #include "drive/memory_store.h"
@@ -85,10 +86,39 @@ class ErasableUnderTest final : public StoreUnderTest {
   std::unique_ptr<ErasableStore> store_;
 };
 
+// A database as a daemon has it.
+template <StoreKind kKind>
+class DatabaseUnderTest final : public StoreUnderTest {
+ public:
+  explicit DatabaseUnderTest(uint64_t capacity) : capacity_(capacity) { Reopen(); }
+  Store& store() override { return *store_; }
+  void Reopen() override {
+    store_.reset();
+    Result<std::unique_ptr<Store>> opened = Open();
+    ASSERT_OK(opened);
+    store_ = std::make_unique<ErasableStore>(directory_.path(), *std::move(opened),
+                                             [this] { return Open(); });
+  }
+
+ private:
+  Result<std::unique_ptr<Store>> Open() {
+    return DatabaseStore::Open(
+        kKind, {.path = directory_.path(), .capacity_bytes = capacity_, .reserve_bytes = 0});
+  }
+
+  const uint64_t capacity_;
+  TemporaryDirectory directory_;
+  std::unique_ptr<ErasableStore> store_;
+};
+
 struct Kind {
   const char* name;
   std::function<std::unique_ptr<StoreUnderTest>(uint64_t capacity)> make;
+  bool counts_exactly =
+      true;  // what it uses; a database knows that only when it has compacted itself
 };
+
+constexpr char kCountsLater[] = "a database counts what was deleted until it has compacted itself";
 
 class StoreTest : public testing::TestWithParam<Kind> {
  protected:
@@ -110,10 +140,16 @@ class StoreTest : public testing::TestWithParam<Kind> {
 
 INSTANTIATE_TEST_SUITE_P(
     Stores, StoreTest,
-    testing::Values(Kind{"Memory", [](uint64_t c) { return std::make_unique<MemoryUnderTest>(c); }},
-                    Kind{"Log", [](uint64_t c) { return std::make_unique<LogUnderTest>(c); }},
-                    Kind{"Erasable",
-                         [](uint64_t c) { return std::make_unique<ErasableUnderTest>(c); }}),
+    testing::Values(
+        Kind{"Memory", [](uint64_t c) { return std::make_unique<MemoryUnderTest>(c); }},
+        Kind{"Log", [](uint64_t c) { return std::make_unique<LogUnderTest>(c); }},
+        Kind{"Erasable", [](uint64_t c) { return std::make_unique<ErasableUnderTest>(c); }},
+        Kind{"LevelDb",
+             [](uint64_t c) { return std::make_unique<DatabaseUnderTest<StoreKind::kLevelDb>>(c); },
+             false},
+        Kind{"RocksDb",
+             [](uint64_t c) { return std::make_unique<DatabaseUnderTest<StoreKind::kRocksDb>>(c); },
+             false}),
     [](const auto& info) { return info.param.name; });
 
 // Around the sizes at which a value moves from the index into the log.
@@ -270,6 +306,7 @@ TEST_P(StoreTest, AListEndsAtAnyOfItsLimitsAndGoesOnBehind) {
 }
 
 TEST_P(StoreTest, AFullStoreRefusesPutsAndGoesOnOtherwise) {
+  if (!GetParam().counts_exactly) GTEST_SKIP() << kCountsLater;
   Make(10 << 20);
   int records = 0;
   Status status;
@@ -289,6 +326,7 @@ TEST_P(StoreTest, AFullStoreRefusesPutsAndGoesOnOtherwise) {
 }
 
 TEST_P(StoreTest, UsageIsBackWhereItWasWhenEverythingIsDeleted) {
+  if (!GetParam().counts_exactly) GTEST_SKIP() << kCountsLater;
   const uint64_t before = store().Usage().used_bytes;
   for (size_t size : kSizes) ASSERT_OK(Put(fmt::format("{}", size), Pattern(size, 7)));
   for (size_t size : kSizes) ASSERT_OK(Put(fmt::format("{}", size), Pattern(size / 2, 8)));
@@ -326,10 +364,13 @@ TEST_P(StoreTest, ChangesThatAreAppliedTogetherAgreeWithAMap) {
   }
   for (const auto& [key, value] : model) ASSERT_OK(store().Delete(key));
   ASSERT_OK(store().Flush());
-  EXPECT_EQ(store().Usage().used_bytes, 0u) << "the counts have gone astray";
+  if (GetParam().counts_exactly) {
+    EXPECT_EQ(store().Usage().used_bytes, 0u) << "the counts have gone astray";
+  }
 }
 
 TEST_P(StoreTest, ChangesThatDoNotFitTogetherAreNotMadeAtAll) {
+  if (!GetParam().counts_exactly) GTEST_SKIP() << kCountsLater;
   Make(4 << 20);
   ASSERT_OK(Put("old", "value"));
   ASSERT_OK(Put("large", Pattern(kMaxValueBytes, 1)));
@@ -376,7 +417,8 @@ TEST_P(StoreTest, AgreesWithAMapAfterRandomOperationsAndReopening) {
         const auto keys = store().Keys({.first = key}, 5, reverse);
         ASSERT_OK(keys);
         std::vector<std::string> expected;
-        for (auto at = model.lower_bound(key); at != model.end(); ++at) expected.push_back(at->first);
+        for (auto at = model.lower_bound(key); at != model.end(); ++at)
+          expected.push_back(at->first);
         if (reverse) std::reverse(expected.begin(), expected.end());
         if (expected.size() > 5) expected.resize(5);
         EXPECT_EQ(*keys, expected);
@@ -421,6 +463,15 @@ TEST_P(StoreTest, AnErasedStoreIsEmptyAndGoesOn) {
     EXPECT_EQ(Value("new"), "value");
     ASSERT_OK(store().RemoveErased());
   }
+}
+
+TEST(StoreKind, ADirectoryStaysWhatItWasMadeAs) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "store";
+  ASSERT_OK(DatabaseStore::Open(StoreKind::kRocksDb, {.path = path}));
+  EXPECT_FAILS(DatabaseStore::Open(StoreKind::kLevelDb, {.path = path}), ENOTSUP);
+  EXPECT_FAILS(CheckStoreKind(path, StoreKind::kLog), ENOTSUP);
+  EXPECT_OK(CheckStoreKind(path, StoreKind::kRocksDb));
 }
 
 }  // namespace
