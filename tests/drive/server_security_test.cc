@@ -1,6 +1,7 @@
 // Who is served over real connections, and who is not.
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "base/real_runtime.h"
 #include "drive/kinetic.pb.h"
@@ -143,6 +144,88 @@ TEST_F(ServerSecurity, ABatchWithAForbiddenChangeIsNotMade) {
     EXPECT_FAILS(engine_.Head("yours"), ENOENT);
     EXPECT_OK(engine_.Head("mine/old"));
   }
+}
+
+// --- Limits
+// -------------------------------------------------------------------------------------------
+
+TEST_F(ServerSecurity, ConnectionNumber1001IsToldWhyAndTheOthersAreServed) {
+  rlimit descriptors{};
+  getrlimit(RLIMIT_NOFILE, &descriptors);
+  descriptors.rlim_cur = descriptors.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &descriptors);
+  // Both ends of each are in this process.
+  if (descriptors.rlim_cur < 2 * kMaxConnections + 100) {
+    GTEST_SKIP() << "only " << descriptors.rlim_cur << " descriptors";
+  }
+  const uint16_t other_port = *server_.Listen("127.0.0.1", 0, service_);
+  std::vector<Client> clients;
+  for (uint32_t i = 0; i < kMaxConnections; ++i) {
+    clients.emplace_back(i % 2 == 0 ? port_ : other_port);
+    ASSERT_EQ(clients.back().ReceiveAnswer().code(), kinetic::Status::SUCCESS) << i;
+  }
+  for (const uint16_t port : {port_, other_port}) {
+    Client one_too_many(port);
+    const Client::Answer last = one_too_many.ReceiveAnswer();
+    EXPECT_EQ(last.message.authtype(), kinetic::Message::UNSOLICITEDSTATUS);
+    EXPECT_EQ(last.code(), kinetic::Status::SERVICE_BUSY);
+    EXPECT_FALSE(last.command.header().has_connectionid());
+    EXPECT_TRUE(one_too_many.SeesTheEnd());
+  }
+  clients.front().Request(Header::NOOP);
+  EXPECT_EQ(clients.front().ReceiveAnswer().code(), kinetic::Status::SUCCESS);
+  clients.pop_back();
+  const Time patience = runtime_.Now() + std::chrono::seconds(10);
+  int code = kinetic::Status::SERVICE_BUSY;  // until the server has seen that one has gone
+  while (code != kinetic::Status::SUCCESS && runtime_.Now() < patience) {
+    code = Client(port_).ReceiveAnswer().code();
+  }
+  EXPECT_EQ(code, kinetic::Status::SUCCESS);
+}
+
+// A request whose message has exactly so many bytes.
+std::string FrameOf(size_t message_bytes) {
+  kinetic::Message message;
+  size_t padding = message_bytes - 100;
+  while (message.ByteSizeLong() != message_bytes) {
+    padding += message.commandbytes().empty() ? 0 : message_bytes - message.ByteSizeLong();
+    Command command;
+    command.mutable_header()->set_sequence(1);
+    command.mutable_header()->set_messagetype(Header::GETLOG);
+    command.mutable_body()->mutable_getlog()->add_types(kinetic::GetLog::DEVICE);
+    command.mutable_body()->mutable_getlog()->mutable_device()->set_name(std::string(padding, 'x'));
+    message.set_authtype(kinetic::Message::HMACAUTH);
+    command.SerializeToString(message.mutable_commandbytes());
+    const Hmac hmac = HmacKey("asdfasdf").Sign(AsBytes(message.commandbytes()));
+    message.mutable_hmacauth()->set_identity(1);
+    message.mutable_hmacauth()->set_hmac(hmac.data(), hmac.size());
+  }
+  const auto header = EncodeFrameHeader({static_cast<uint32_t>(message_bytes), 0});
+  return std::string(AsText(header)) + message.SerializeAsString();
+}
+
+TEST_F(ServerSecurity, AMessageHasALimit) {
+  for (const size_t bytes : {kMaxMessageBytes, kMaxAcceptedMessageBytes}) {
+    Client client(port_);
+    client.ReceiveFrame();
+    ASSERT_TRUE(client.Send(FrameOf(bytes)));
+    EXPECT_EQ(client.ReceiveAnswer().code(), kinetic::Status::NOT_FOUND) << bytes;
+  }
+  Client client(port_);
+  client.ReceiveFrame();
+  client.Send(FrameOf(kMaxAcceptedMessageBytes + 1).substr(0, 1000));
+  const Client::Answer last = client.ReceiveAnswer();
+  EXPECT_EQ(last.message.authtype(), kinetic::Message::UNSOLICITEDSTATUS);
+  EXPECT_EQ(last.code(), kinetic::Status::INVALID_REQUEST);
+  EXPECT_TRUE(client.SeesTheEnd());
+}
+
+TEST_F(ServerSecurity, TheGreetingNamesTheLimits) {
+  const auto limits = Client(port_).ReceiveAnswer().command.body().getlog().limits();
+  EXPECT_EQ(limits.maxidentitycount(), 1000u);
+  EXPECT_EQ(limits.maxpinsize(), 200u);
+  EXPECT_EQ(limits.maxconnections(), kMaxConnections);
+  EXPECT_EQ(limits.maxmessagesize(), kMaxMessageBytes);
 }
 
 }  // namespace
