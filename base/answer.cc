@@ -16,6 +16,7 @@ bool IsEveryday(int code) {
     case EISDIR:
     case ENODATA:
     case ELOOP:
+    case EMLINK:
     case ENAMETOOLONG:
     case ENOENT:
     case ENOTDIR:

@@ -289,6 +289,11 @@ class ClusterFileSystem final : public FileSystem {
     return Fail(EINVAL, "inode {:016x} is no symbolic link", inode);
   }
 
+  Result<Attributes> Link(InodeId inode, InodeId directory, std::string_view name) override {
+    TRY(CheckName(name));
+    return Describe(inode, TRY(names().Link(inode, directory, name)).inode);
+  }
+
   Status Unlink(InodeId directory, std::string_view name) override {
     TRY(CheckName(name));
     return names().Unlink(directory, name);

@@ -27,6 +27,7 @@ inline constexpr InodeId kRootInode = 1;
 inline constexpr size_t kMaxNameBytes = 255;
 inline constexpr size_t kMaxPathBytes = 4096;
 inline constexpr size_t kMaxSymlinkBytes = 4095;
+inline constexpr uint32_t kMaxLinks = 65000;  // names of one inode
 inline constexpr uint64_t kMaxFileBytes = INT64_MAX;
 
 enum class FileKind : uint8_t { kRegular = 1, kDirectory = 2, kSymlink = 3 };
@@ -42,8 +43,8 @@ struct Attributes {
   FileKind kind = FileKind::kRegular;
   uint32_t mode = 0;  // permission bits, 07777
   Owner owner;
-  uint32_t links = 1;
-  uint64_t size = 0;  // a directory: 0
+  uint32_t links = 1;  // names; a directory: always 1
+  uint64_t size = 0;   // a directory: 0
   uint64_t stored_bytes =
       0;                 // what the file's data occupies, net of redundancy; holes take nothing
   int64_t accessed = 0;  // nanoseconds since 1970, like the next two
@@ -135,12 +136,16 @@ class FileSystem {
   // ENAMETOOLONG, EINVAL.
   virtual Result<Attributes> MakeSymlink(InodeId directory, std::string_view name,
                                          std::string_view target, Owner owner) = 0;
-  virtual Result<std::string> ReadSymlink(InodeId inode) = 0;           // EINVAL: it is none
+  virtual Result<std::string> ReadSymlink(InodeId inode) = 0;  // EINVAL: it is none
+  // One more name for what is no directory (EPERM). EEXIST, EMLINK (beyond kMaxLinks), ENOENT (it
+  // has no name any more).
+  virtual Result<Attributes> Link(InodeId inode, InodeId directory, std::string_view name) = 0;
   virtual Status Unlink(InodeId directory, std::string_view name) = 0;  // EISDIR
   virtual Status RemoveDirectory(InodeId directory,
                                  std::string_view name) = 0;  // ENOTEMPTY, ENOTDIR
 
-  // Replaces an existing target as rename(2) does. With no_replace: EEXIST instead.
+  // Replaces an existing target as rename(2) does; does nothing when both names are the same
+  // file's. With no_replace: EEXIST instead.
   virtual Status Rename(InodeId directory, std::string_view name, InodeId new_directory,
                         std::string_view new_name, bool no_replace = false) = 0;
 

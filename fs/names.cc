@@ -176,6 +176,36 @@ Status Names::DropLink(InodeId id) {
   return TooBusy(fmt::format("remove inode {:016x}", id));
 }
 
+Result<StoredInode> Names::Link(InodeId id, InodeId directory, std::string_view name) {
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    const Place place = TRY(Look(directory, name));
+    if (place.found()) return Fail(EEXIST, "'{}' exists in directory {:016x}", name, directory);
+    const StoredInode linked = TRY(Update(id, [&](Inode& inode) -> Status {
+      if (IsDirectory(inode)) return Fail(EPERM, "directory {:016x} can have one name only", id);
+      if (inode.links >= kMaxLinks) {
+        return Fail(EMLINK, "inode {:016x} has {} names: at most {} are allowed", id, inode.links,
+                    kMaxLinks);
+      }
+      ++inode.links;
+      inode.changed = records_.WallClock();
+      return {};
+    }));
+    const Entry entry{.inode = id, .kind = linked.inode.kind, .nonce = std::nullopt};
+    // If nobody can tell whether this happened, the count stays: it may be too high, never too low.
+    const auto change = TRY(records_.ChangeEntry(directory, name, place.slot, entry));
+    if (!change.applied) {
+      TRY(DropLink(id));
+      PauseBeforeRetry(runtime_, attempt);
+      continue;
+    }
+    if (TRY(Touch(directory))) return linked;
+    const auto removed = TRY(records_.ChangeEntry(directory, name, change.now.slot, std::nullopt));
+    if (removed.applied) TRY(DropLink(id));
+    return Fail(ENOENT, "directory {:016x} was removed", directory);
+  }
+  return TooBusy(fmt::format("link '{}' in directory {:016x}", name, directory));
+}
+
 Status Names::Unlink(InodeId directory, std::string_view name) {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     const Place place = TRY(LookUp(directory, name));

@@ -4,6 +4,8 @@
 //   - An inode is written before an entry names it and removed after the last entry is gone. An
 //   entry
 //     whose inode is gone is no name: it is passed over, and replaced by whoever wants the name.
+//   - An inode counts its names: one more before an entry is written, one less after one was
+//   removed. So a client that dies leaves the count too high, never too low.
 //   - Who adds an entry changes the directory's inode after it; who removes a directory removes its
 //     inode as it was before the directory was found empty. One of the two always sees the other.
 //   - A rename is an intent in the moved inode, then single conditional steps that anybody can do
@@ -73,6 +75,9 @@ class Names {
   // done when it fails, unless it says that it may have happened.
   Result<uint64_t> Publish(InodeId directory, std::string_view name, InodeId id, FileKind kind,
                            bool exclusive, Durability durability);
+
+  // One more name for a file or symbolic link. EPERM (a directory), EEXIST, EMLINK.
+  Result<StoredInode> Link(InodeId id, InodeId directory, std::string_view name);
 
   Status Unlink(InodeId directory, std::string_view name);
   Status RemoveDirectory(InodeId directory, std::string_view name);

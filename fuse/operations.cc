@@ -233,6 +233,10 @@ void ReadSymlink(fuse_req_t request, fuse_ino_t inode) {
   fuse_reply_readlink(request, target->c_str());
 }
 
+void Link(fuse_req_t request, fuse_ino_t inode, fuse_ino_t directory, const char* name) {
+  ReplyEntry(request, FileSystemOf(request).Link(inode, directory, name), "link", directory, name);
+}
+
 void Unlink(fuse_req_t request, fuse_ino_t directory, const char* name) {
   ReplyStatus(request, FileSystemOf(request).Unlink(directory, name), "unlink",
               Subject(directory, name));
@@ -494,6 +498,7 @@ fuse_lowlevel_ops MakeOperations() {
   operations.mkdir = MakeDirectory;
   operations.symlink = MakeSymlink;
   operations.readlink = ReadSymlink;
+  operations.link = Link;
   operations.unlink = Unlink;
   operations.rmdir = RemoveDirectory;
   operations.rename = Rename;

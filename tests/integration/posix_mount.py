@@ -378,6 +378,28 @@ def test_symbolic_links_lead_where_they_say():
     assert sorted(os.listdir(".")) == ["a", "long", "loop", "none", "nothing"] and os.listdir("a/b") == ["f"]
 
 
+def test_hard_links_are_names_of_one_file():
+    write("a", b"x")
+    os.mkdir("d")
+    os.link("a", "d/b")
+    os.link("d/b", "c")
+    assert os.stat("a").st_nlink == 3 and os.path.samefile("a", "d/b")
+    write("d/b", b"y", "ab")
+    assert read("a") == read("c") == b"xy"
+    os.rename("a", "c")  # two names of one file: nothing happens
+    assert sorted(os.listdir(".")) == ["a", "c", "d"]
+    with open("a", "rb") as file:
+        os.unlink("a")
+        os.unlink("c")
+        assert os.fstat(file.fileno()).st_nlink == 1 == os.stat("d/b").st_nlink
+        os.unlink("d/b")
+        assert os.fstat(file.fileno()).st_nlink == 0 and file.read() == b"xy"
+    write("a", b"x")
+    fails_with(errno.EEXIST, os.link, "a", "a")
+    fails_with(errno.EPERM, os.link, "d", "e")
+    fails_with(errno.ENOENT, os.link, "none", "e")
+
+
 # --- listings ---
 
 def test_a_large_directory_is_listed_once_each():
