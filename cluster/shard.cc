@@ -54,6 +54,21 @@ std::string ShardKey(std::string_view prefix, const StripeId& id, int shard) {
       .Take();
 }
 
+std::optional<std::pair<StripeId, uint8_t>> ParseShardKey(std::string_view prefix,
+                                                          std::string_view key) {
+  if (!key.starts_with(prefix)) return std::nullopt;
+  Reader reader(key.substr(prefix.size()));
+  const bool is_shard = reader.Raw(1) == "D";
+  StripeId id;
+  id.object = reader.U64();
+  id.block = reader.U64();
+  const std::string_view write = reader.Raw(id.write.size());
+  std::copy(write.begin(), write.end(), id.write.begin());
+  const uint8_t shard = reader.U8();
+  if (!is_shard || !reader.Finish("key of a shard").ok()) return std::nullopt;
+  return std::pair(id, shard);
+}
+
 std::string DescribeStripe(const StripeId& id) {
   return fmt::format("block {} of object {:016x}", id.block, id.object);
 }

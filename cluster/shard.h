@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -15,6 +17,9 @@
 namespace pinstripe {
 
 std::string ShardKey(std::string_view prefix, const StripeId& id, int shard);
+// Null: no key of a shard.
+std::optional<std::pair<StripeId, uint8_t>> ParseShardKey(std::string_view prefix,
+                                                          std::string_view key);
 
 // "block 3 of object 00000000000000ab", for messages.
 std::string DescribeStripe(const StripeId& id);

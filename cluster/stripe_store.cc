@@ -354,23 +354,29 @@ Status StripeStore::Delete(const StripeId& id, const StripeLayout& layout,
                            const StripePlace& place) {
   const std::vector<DriveId> places = TRY(impl_->Locate(id, layout, place));
   const std::vector<DriveId> homes = TRY(impl_->Locate(id, layout, {place.epoch, {}}));
+  std::vector<ShardCopy> copies;
+  for (size_t i = 0; i < places.size(); ++i) {
+    const auto shard = static_cast<uint8_t>(i);
+    copies.push_back({shard, places[i]});
+    // A slow drive may have stored the shard after it was given to a spare.
+    if (places[i] != homes[i]) copies.push_back({shard, homes[i]});
+  }
+  return DeleteCopies(id, copies);
+}
+
+Status StripeStore::DeleteCopies(const StripeId& id, std::span<const ShardCopy> copies) {
   Gather<Status> gather(impl_->runtime);
   std::vector<std::string> reasons;
   const Time deadline =
       impl_->runtime.Now() + std::min(impl_->options.drive_timeout, impl_->options.timeout);
-  const auto erase = [&](size_t shard, DriveId from) {
-    Drive* drive = impl_->drives.FindDrive(from);
+  for (const ShardCopy& copy : copies) {
+    Drive* drive = impl_->drives.FindDrive(copy.drive);
     if (!drive) {
-      reasons.push_back(fmt::format("drive {} is not known", from));
-      return;
+      reasons.push_back(fmt::format("drive {} is not known", copy.drive));
+      continue;
     }
-    drive->Delete(ShardKey(impl_->options.prefix, id, static_cast<int>(shard)), Expected::Any(),
-                  Durability::kWriteBack, deadline, gather.Ask(shard));
-  };
-  for (size_t shard = 0; shard < places.size(); ++shard) {
-    erase(shard, places[shard]);
-    // A slow drive may have stored the shard after it was given to a spare.
-    if (places[shard] != homes[shard]) erase(shard, homes[shard]);
+    drive->Delete(ShardKey(impl_->options.prefix, id, copy.shard), Expected::Any(),
+                  Durability::kWriteBack, deadline, gather.Ask(copy.shard));
   }
   while (const auto answer = gather.Next(Time::max())) {
     if (answer->value.ok() || answer->value.code() == ENOENT) continue;
@@ -378,6 +384,38 @@ Status StripeStore::Delete(const StripeId& id, const StripeLayout& layout,
   }
   if (reasons.empty()) return {};
   return Fail(EIO, "delete {}: {}", DescribeStripe(id), fmt::join(reasons, "; "));
+}
+
+Result<std::vector<DriveId>> StripeStore::PlacesOf(const StripeId& id, const StripeLayout& layout,
+                                                   const StripePlace& place) {
+  return impl_->Locate(id, layout, place);
+}
+
+Result<StripeStore::Presence> StripeStore::Probe(const StripeId& id, const StripeLayout& layout,
+                                                 const StripePlace& place) {
+  const std::vector<DriveId> places = TRY(impl_->Locate(id, layout, place));
+  Presence presence;
+  Gather<Result<RecordHead>> gather(impl_->runtime);
+  const Time deadline = impl_->runtime.Now() + impl_->options.drive_timeout;
+  for (size_t shard = 0; shard < places.size(); ++shard) {
+    Drive* drive = impl_->drives.FindDrive(places[shard]);
+    if (!drive) {
+      ++presence.unknown;
+      continue;
+    }
+    drive->Head(ShardKey(impl_->options.prefix, id, static_cast<int>(shard)), deadline,
+                gather.Ask(shard));
+  }
+  while (const auto answer = gather.Next(Time::max())) {
+    if (answer->value.has_value()) {
+      ++presence.present;
+    } else if (answer->value.error().code() == ENOENT) {
+      ++presence.missing;
+    } else {
+      ++presence.unknown;
+    }
+  }
+  return presence;
 }
 
 Result<std::set<DriveId>> StripeStore::DrivesOf(const StripeId& id, const StripeLayout& layout,

@@ -94,6 +94,13 @@ class StripeBuffer {
   Buffer memory_;
 };
 
+// A shard on a drive.
+struct ShardCopy {
+  uint8_t shard = 0;
+  DriveId drive = 0;
+  friend bool operator==(const ShardCopy&, const ShardCopy&) = default;
+};
+
 struct StripeReadRequest {
   StripeId id;
   StripeLayout layout;
@@ -170,6 +177,22 @@ class StripeStore {
   // Removes the shards wherever they may be. EIO when some drive could not be asked: garbage stays
   // there, and nothing else is wrong.
   Status Delete(const StripeId& id, const StripeLayout& layout, const StripePlace& place);
+
+  // Where each shard should be, by its index: at home, or where it was moved to. One that was not
+  // stored belongs at home.
+  Result<std::vector<DriveId>> PlacesOf(const StripeId& id, const StripeLayout& layout,
+                                        const StripePlace& place);
+
+  // Asks the drives which shards of a stripe are where they should be.
+  struct Presence {
+    int present = 0;
+    int missing = 0;
+    int unknown = 0;  // their drives do not answer
+  };
+  Result<Presence> Probe(const StripeId& id, const StripeLayout& layout, const StripePlace& place);
+
+  // Removes these copies of shards. EIO when some drive could not be asked, or refused.
+  Status DeleteCopies(const StripeId& id, std::span<const ShardCopy> copies);
 
   // The drives that hold the shards of a stripe written by Wait().
   Result<std::set<DriveId>> DrivesOf(const StripeId& id, const StripeLayout& layout,

@@ -21,6 +21,7 @@ int Main(int argc, char** argv) {
   Action chosen;
   AddFormatCommand(app, chosen);
   AddStatusCommand(app, chosen);
+  AddCheckCommand(app, chosen);
   AddConfigCommand(app, chosen);
   AddBenchCommand(app, chosen);
   AddDevCommand(app, chosen);

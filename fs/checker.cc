@@ -1,0 +1,366 @@
+#include "fs/checker.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/coding.h"
+#include "base/try.h"
+
+namespace pinstripe {
+namespace {
+
+constexpr size_t kInodesAtOnce = 64;
+
+std::map<DriveId, Drive*> AllDrives(Cluster& cluster) {
+  std::map<DriveId, Drive*> drives;
+  for (const MappedDrive& drive : cluster.map().drives) {
+    if (Drive* found = cluster.FindDrive(drive.id)) drives.emplace(drive.id, found);
+  }
+  return drives;
+}
+
+}  // namespace
+
+size_t CheckReport::Count(Severity severity) const {
+  return static_cast<size_t>(
+      std::count_if(findings.begin(), findings.end(),
+                    [severity](const Finding& finding) { return finding.severity == severity; }));
+}
+
+Checker::Checker(Cluster& cluster, Options options)
+    : cluster_(cluster),
+      options_(std::move(options)),
+      records_(cluster),
+      names_(records_, [](InodeId, const Inode&) {}) {}
+
+const CheckReport& Checker::Run() {
+  ReadFacts();
+  const std::vector<Suspicion> suspicions = CheckTree(facts_);
+  for (size_t i = 0; i < suspicions.size(); ++i) {
+    Tell("looking again", static_cast<double>(i) / static_cast<double>(suspicions.size()));
+    Confirm(suspicions[i]);
+  }
+  if (options_.data) CheckData();
+  return report_;
+}
+
+void Checker::Tell(std::string_view phase, double done) const {
+  if (options_.progress) options_.progress(phase, done);
+}
+
+void Checker::Report(Severity severity, std::string_view problem, std::string where,
+                     std::string what) {
+  report_.findings.push_back({severity, std::string(problem), std::move(where), std::move(what)});
+}
+
+// ---- Reading everything
+
+void Checker::ReadFacts() {
+  const uint32_t groups = cluster_.map().groups;
+  for (uint32_t group = 0; group < groups; ++group) {
+    Tell("reading names", static_cast<double>(group) / groups);
+    ReadGroup(group);
+  }
+}
+
+void Checker::ReadGroup(uint32_t group) {
+  const std::string last(kMaxNameBytes + 16, '\xff');
+  for (std::string first;;) {
+    const auto page = cluster_.registers().Scan(group, first, last, kMaxRangeKeys);
+    if (!page.has_value()) {
+      report_.not_checked.push_back(
+          fmt::format("names of group {}, from '{}' on: {}", group, first, page.error().message()));
+      return;
+    }
+    for (const auto& entry : page->entries) TakeRegister(entry.key, entry.value);
+    if (!page->next) return;
+    first = *page->next;
+  }
+}
+
+void Checker::TakeRegister(const std::string& key, const RegisterValue& value) {
+  Reader reader(key);
+  const std::string_view kind = reader.Raw(1);
+  const uint64_t id = kind == "X" ? 0 : reader.U64();
+  if (kind == "I" && reader.Finish("").ok()) return TakeInode(id, value);
+  if (kind == "X" && reader.Finish("").ok()) return;
+  if (kind == "E" && reader.ok() && reader.left() > 0) {
+    const std::string name(reader.Rest());
+    const auto entry = Entry::Decode(*value.value);
+    if (entry.has_value()) {
+      facts_.entries.push_back({id, name, entry->inode, entry->kind});
+      ++report_.entries;
+    } else {
+      Report(Severity::kError, "damaged-entry", fmt::format("(inode {:016x})/{}", id, name),
+             std::string(entry.error().message()));
+    }
+    return;
+  }
+  Report(Severity::kError, "unknown-register", Hex(AsBytes(key)),
+         "a register that this version does not know");
+}
+
+void Checker::TakeInode(InodeId id, const RegisterValue& value) {
+  const auto decoded = Inode::Decode(*value.value, id);
+  if (!decoded.has_value()) {
+    damaged_.insert(id);
+    Report(Severity::kError, "damaged-inode", fmt::format("(inode {:016x})", id),
+           std::string(decoded.error().message()));
+    return;
+  }
+  StoredInode stored{*decoded, value.slot};
+  if (stored.inode.intent) {  // a client died in the middle of a rename
+    auto finished = names_.Find(id);
+    if (!finished.has_value()) {
+      report_.not_checked.push_back(
+          fmt::format("inode {:016x}, which is being renamed: {}", id, finished.error().message()));
+      return;
+    }
+    if (!*finished) return;
+    stored = **std::move(finished);
+  }
+  const Inode& inode = stored.inode;
+  facts_.inodes.push_back({id, inode.kind, inode.links, inode.parent, stored.slot});
+  ++(inode.kind == FileKind::kDirectory ? report_.directories : report_.files);
+  if (inode.map) with_data_.push_back(id);
+}
+
+// ---- Looking again
+
+void Checker::Confirm(const Suspicion& suspicion) {
+  for (const EntryFact& entry : suspicion.entries) {
+    if (damaged_.contains(entry.inode) || damaged_.contains(entry.directory)) return;
+  }
+  if (damaged_.contains(suspicion.inode.id)) return;
+  std::string where = suspicion.entries.empty() ? PathOf(facts_, suspicion.inode.id)
+                                                : PathOf(facts_, suspicion.entries.front());
+  const Result<bool> still_so = IsStillSo(suspicion);
+  if (!still_so.has_value()) {
+    report_.not_checked.push_back(fmt::format("{}: {}", where, still_so.error().message()));
+    return;
+  }
+  if (!*still_so) return;
+  const bool leftover = IsLeftover(suspicion.problem);
+  std::string what(Describe(suspicion.problem));
+  if (suspicion.inode.id != 0) what += fmt::format(" (inode {:016x})", suspicion.inode.id);
+  for (size_t i = 1; i < suspicion.entries.size(); ++i) {
+    what += fmt::format("; also {}", PathOf(facts_, suspicion.entries[i]));
+  }
+  Report(leftover ? Severity::kLeftover : Severity::kError, NameOf(suspicion.problem),
+         std::move(where), std::move(what));
+  if (leftover) leftovers_.push_back(suspicion);
+}
+
+Result<bool> Checker::StillNames(const EntryFact& entry) {
+  const StoredEntry stored = TRY(records_.FindEntry(entry.directory, entry.name));
+  return stored.entry && stored.entry->inode == entry.inode;
+}
+
+Result<bool> Checker::HasAName(InodeId directory, const Inode& inode) {
+  for (std::string first;;) {
+    const Records::Page page = TRY(records_.List(inode.parent, first, kMaxRangeKeys));
+    for (const auto& [name, entry] : page.entries) {
+      if (entry.inode == directory) return true;
+    }
+    if (!page.next) return false;
+    first = *page.next;
+  }
+}
+
+Result<bool> Checker::IsBelowRoot(InodeId directory) {
+  std::set<InodeId> seen;
+  while (directory != kRootInode) {
+    if (!seen.insert(directory).second) return false;
+    const auto stored = TRY(names_.Find(directory));
+    if (!stored || stored->inode.kind != FileKind::kDirectory) return false;
+    if (!TRY(HasAName(directory, stored->inode))) return false;
+    directory = stored->inode.parent;
+  }
+  return true;
+}
+
+Result<bool> Checker::IsStillSo(const Suspicion& suspicion) {
+  std::optional<StoredInode> inode;
+  if (suspicion.inode.id != 0) inode = TRY(names_.Find(suspicion.inode.id));
+  size_t names = 0;
+  for (const EntryFact& entry : suspicion.entries) names += TRY(StillNames(entry)) ? 1 : 0;
+  const bool same_names = names == suspicion.entries.size();
+  const bool unchanged = inode && inode->slot == suspicion.inode.slot;
+  switch (suspicion.problem) {
+    case TreeProblem::kNoRoot: return !inode || inode->inode.kind != FileKind::kDirectory;
+    case TreeProblem::kWrongKind:
+      return inode && same_names && inode->inode.kind != suspicion.entries.front().kind;
+    case TreeProblem::kTooFewLinks: return inode && names > inode->inode.links;
+    case TreeProblem::kTwoNames: return inode && names > 1;
+    case TreeProblem::kWrongParent:
+      return inode && same_names && inode->inode.parent != suspicion.entries.front().directory;
+    case TreeProblem::kUnreachable: return inode && !TRY(IsBelowRoot(suspicion.inode.id));
+    case TreeProblem::kEntryOfNothing:
+      return same_names && !TRY(records_.FindInode(suspicion.entries.front().inode));
+    case TreeProblem::kEntryInNothing:
+      return same_names && !TRY(records_.FindInode(suspicion.entries.front().directory));
+    case TreeProblem::kOrphan:
+      if (!inode) return false;
+      // A directory changes with what is in it, and knows where its name should be.
+      if (inode->inode.kind == FileKind::kDirectory) {
+        return !TRY(HasAName(suspicion.inode.id, inode->inode));
+      }
+      return unchanged;  // whoever gives it another name changes it
+    case TreeProblem::kTooManyLinks: return unchanged && same_names;
+  }
+  return true;
+}
+
+// ---- The data
+
+void Checker::CheckData() {
+  listing_.emplace(cluster_.runtime(), AllDrives(cluster_), ClusterPrefix(cluster_.config().name),
+                   cluster_.config().drive_timeout);
+  std::sort(with_data_.begin(), with_data_.end());
+  for (size_t first = 0; first < with_data_.size(); first += kInodesAtOnce) {
+    Tell("looking for shards", static_cast<double>(first) / static_cast<double>(with_data_.size()));
+    const size_t end = std::min(first + kInodesAtOnce, with_data_.size());
+    const std::vector<InodeId> ids(with_data_.begin() + static_cast<ptrdiff_t>(first),
+                                   with_data_.begin() + static_cast<ptrdiff_t>(end));
+    const auto inodes = records_.FindInodes(ids);
+    for (size_t i = 0; i < ids.size(); ++i) {
+      if (!inodes[i].has_value()) {
+        report_.not_checked.push_back(
+            fmt::format("{}: {}", PathOf(facts_, ids[i]), inodes[i].error().message()));
+      } else if (*inodes[i] && (*inodes[i])->inode.map) {
+        CheckFile(ids[i], **inodes[i]);
+      }
+    }
+  }
+  while (const ListedStripe* stripe = Peek()) {
+    Unused(*stripe, stripe->copies);
+    ++at_;
+  }
+  for (const auto& [drive, why] : listing_->unlisted()) {
+    report_.not_checked.push_back(fmt::format("the shards of drive {}: {}", drive, why.message()));
+  }
+  for (const MappedDrive& drive : cluster_.map().drives) {
+    if (cluster_.FindDrive(drive.id)) continue;
+    report_.not_checked.push_back(
+        fmt::format("the shards of drive {}: it is not configured", drive.id));
+  }
+  for (const auto& [drive, key] : listing_->strange_keys()) {
+    Report(Severity::kError, "strange-key", fmt::format("drive {}", drive),
+           fmt::format("the key {} is none of a shard", Hex(AsBytes(key))));
+  }
+  ConfirmBlocks();
+}
+
+const ListedStripe* Checker::Peek() {
+  if (at_ == page_.size()) {
+    page_ = listing_->Next();
+    at_ = 0;
+  }
+  return page_.empty() ? nullptr : &page_[at_];
+}
+
+// The blocks of one file beside what the drives hold of it. Both are in the order of blocks.
+void Checker::CheckFile(InodeId id, const StoredInode& stored) {
+  const BlockMap& map = *stored.inode.map;
+  uint64_t first = 0;
+  for (const BlockRun& run : map.runs()) {
+    for (uint64_t i = 0; i < run.count && !run.hole; ++i) {
+      const uint64_t block = first + i;
+      const BlockPlace place = PlaceInRun(run, i, map.block_bytes());
+      ++report_.blocks;
+      bool found = false;
+      for (const ListedStripe* stripe = Peek(); stripe != nullptr; stripe = Peek()) {
+        if (std::pair(stripe->id.object, stripe->id.block) > std::pair(place.object, block)) break;
+        const bool is_this = stripe->id.object == place.object && stripe->id.block == block &&
+                             stripe->id.write == place.write;
+        if (is_this) {
+          Use(id, *stripe, place);
+          found = true;
+        } else {
+          Unused(*stripe, stripe->copies);
+        }
+        ++at_;
+      }
+      if (!found) Suspect(id, block);
+    }
+    first += run.count;
+  }
+}
+
+void Checker::Use(InodeId id, const ListedStripe& stripe, const BlockPlace& place) {
+  const auto places = cluster_.stripes().PlacesOf(stripe.id, place.layout, place.place);
+  if (!places.has_value()) return Suspect(id, stripe.id.block);
+  std::vector<ShardCopy> strays;
+  size_t at_home = 0;
+  for (const ShardCopy& copy : stripe.copies) {
+    if (copy.shard < places->size() && (*places)[copy.shard] == copy.drive) {
+      ++at_home;
+    } else {
+      strays.push_back(copy);
+    }
+  }
+  report_.shards += at_home;
+  if (at_home < places->size()) Suspect(id, stripe.id.block);
+  if (!strays.empty()) Unused(stripe, std::move(strays));
+}
+
+void Checker::Unused(const ListedStripe& stripe, std::vector<ShardCopy> copies) {
+  report_.unused_shards += copies.size();
+  unused_stripes_.push_back({stripe.id, std::move(copies)});
+}
+
+void Checker::Suspect(InodeId id, uint64_t block) { suspects_.emplace_back(id, block); }
+
+// Asks for each shard of what seemed to lack some, where the file has them now.
+void Checker::ConfirmBlocks() {
+  struct Lacking {
+    uint64_t short_blocks = 0;
+    uint64_t lost_blocks = 0;
+    std::string first;
+  };
+  std::map<InodeId, Lacking> files;
+  std::optional<StoredInode> stored;
+  for (size_t i = 0; i < suspects_.size(); ++i) {
+    const auto& [id, block] = suspects_[i];
+    Tell("looking again for shards",
+         static_cast<double>(i) / static_cast<double>(suspects_.size()));
+    if (i == 0 || suspects_[i - 1].first != id) {
+      const auto read = records_.FindInode(id);
+      if (!read.has_value()) {
+        report_.not_checked.push_back(
+            fmt::format("{}: {}", PathOf(facts_, id), read.error().message()));
+        stored.reset();
+        continue;
+      }
+      stored = *read;
+    }
+    const auto place = stored && stored->inode.map ? stored->inode.map->Find(block) : std::nullopt;
+    if (!place) continue;
+    const auto presence = cluster_.stripes().Probe(place->IdOf(block), place->layout, place->place);
+    Lacking& lacking = files[id];
+    const int k = place->layout.data_shards;
+    const int all = place->layout.geometry().shards();
+    if (presence.has_value() && presence->present == all) continue;
+    std::string what = presence.has_value() ? fmt::format("block {}: {} of {} shards are there",
+                                                          block, presence->present, all)
+                                            : std::string(presence.error().message());
+    if (lacking.first.empty()) lacking.first = std::move(what);
+    if (!presence.has_value() || presence->present + presence->unknown < k) {
+      ++lacking.lost_blocks;
+    } else if (presence->missing > 0) {
+      ++lacking.short_blocks;
+    }
+  }
+  for (const auto& [id, lacking] : files) {
+    const auto report = [&, id = id](Severity severity, std::string_view problem, uint64_t blocks) {
+      if (blocks == 0) return;
+      Report(severity, problem, PathOf(facts_, id),
+             fmt::format("{} block{}; {}", blocks, blocks == 1 ? "" : "s", lacking.first));
+    };
+    report(Severity::kError, "lost-data", lacking.lost_blocks);
+    report(Severity::kShort, "short-of-shards", lacking.short_blocks);
+  }
+}
+
+}  // namespace pinstripe

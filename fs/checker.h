@@ -1,0 +1,111 @@
+// Checker: reads a whole namespace, and which shards the drives hold, and says what does not fit
+// together. Changes nothing but what any reader would: it finishes renames that it meets, and
+// brings replicas of registers up to date.
+//
+// It may run beside clients at any time. What looks wrong is read once more before it is reported,
+// so that what only changed meanwhile is not. It keeps about 200 bytes per name in memory.
+//
+// Used by one thread.
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cluster/cluster.h"
+#include "cluster/stripe_listing.h"
+#include "fs/names.h"
+#include "fs/tree_check.h"
+
+namespace pinstripe {
+
+enum class Severity {
+  kError,     // a promise is broken
+  kShort,     // all bytes are there, with less redundancy than they should have
+  kLeftover,  // takes space and does no harm; `pinstripe collect` removes it
+};
+
+struct Finding {
+  Severity severity = Severity::kError;
+  std::string problem;  // one word, such as "orphan"
+  std::string where;    // a path, or what comes nearest to it
+  std::string what;     // a sentence
+};
+
+struct CheckReport {
+  uint64_t directories = 0;
+  uint64_t files = 0;  // and everything else that is no directory
+  uint64_t entries = 0;
+  uint64_t blocks = 0;         // that files name
+  uint64_t shards = 0;         // found of these
+  uint64_t unused_shards = 0;  // found of others
+  std::vector<Finding> findings;
+  // What could not be looked at, and why. Unless it is empty, nothing can be said to be in order.
+  std::vector<std::string> not_checked;
+
+  size_t Count(Severity severity) const;
+};
+
+class Checker {
+ public:
+  struct Options {
+    bool data = true;  // look for the shards, too
+    // Told now and then: what is being done, and how far it is (0..1).
+    std::function<void(std::string_view phase, double done)> progress;
+  };
+
+  Checker(Cluster& cluster, Options options);
+
+  const CheckReport& Run();
+
+  // For whoever removes them: leftovers of the tree, and stripes that no inode names.
+  const std::vector<Suspicion>& leftovers() const { return leftovers_; }
+  const std::vector<ListedStripe>& unused_stripes() const { return unused_stripes_; }
+
+ private:
+  void Tell(std::string_view phase, double done) const;
+  void Report(Severity severity, std::string_view problem, std::string where, std::string what);
+
+  void ReadFacts();
+  void ReadGroup(uint32_t group);
+  void TakeRegister(const std::string& key, const RegisterValue& value);
+  void TakeInode(InodeId id, const RegisterValue& value);
+
+  void Confirm(const Suspicion& suspicion);
+  // EIO and its kin when it cannot be found out.
+  Result<bool> IsStillSo(const Suspicion& suspicion);
+  Result<bool> StillNames(const EntryFact& entry);
+  Result<bool> HasAName(InodeId directory, const Inode& inode);
+  Result<bool> IsBelowRoot(InodeId directory);
+
+  void CheckData();
+  void CheckFile(InodeId id, const StoredInode& stored);
+  // The next stripe on the drives; null at the end.
+  const ListedStripe* Peek();
+  void Use(InodeId id, const ListedStripe& stripe, const BlockPlace& place);
+  void Unused(const ListedStripe& stripe, std::vector<ShardCopy> copies);
+  void Suspect(InodeId id, uint64_t block);
+  void ConfirmBlocks();
+
+  Cluster& cluster_;
+  const Options options_;
+  Records records_;
+  Names names_;
+  CheckReport report_;
+  TreeFacts facts_;
+  std::vector<InodeId> with_data_;
+  std::set<InodeId> damaged_;  // inodes that cannot be understood
+  std::vector<Suspicion> leftovers_;
+  std::vector<ListedStripe> unused_stripes_;
+
+  std::optional<StripeListing> listing_;
+  std::vector<ListedStripe> page_;
+  size_t at_ = 0;                                       // in page_
+  std::vector<std::pair<InodeId, uint64_t>> suspects_;  // blocks that seem to lack shards
+};
+
+}  // namespace pinstripe
