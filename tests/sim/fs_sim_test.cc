@@ -323,8 +323,12 @@ class Storm {
 
   static std::string TargetOf(int host) { return fmt::format("../where/{}", host); }
 
-  // Gives the file another name, takes one away, or renames one of them onto another.
   void ChangeLinks(FileSystem& fs, Linked& linked) {
+    for (int i = 0; i < 6; ++i) ChangeOneLink(fs, linked);
+  }
+
+  // Gives the file another name, takes one away, or renames one of them onto another.
+  void ChangeOneLink(FileSystem& fs, Linked& linked) {
     using State = Linked::State;
     const auto any = [&] {
       return std::next(linked.names.begin(),
@@ -358,7 +362,7 @@ class Storm {
       }
       return;
     }
-    const bool adds = sim_.Chance(0.6);
+    const bool adds = before != State::kPresent ? sim_.Chance(0.8) : sim_.Chance(0.2);
     const Status changed =
         adds ? StatusOf(fs.Link(linked.inode, directory, name)) : fs.Unlink(directory, name);
     const int refused = adds ? EEXIST : ENOENT;
