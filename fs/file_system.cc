@@ -283,6 +283,17 @@ class ClusterFileSystem final : public FileSystem {
     return Make(directory, name, inode);
   }
 
+  Result<Attributes> MakeNode(InodeId directory, std::string_view name, FileKind kind,
+                              uint32_t mode, Owner owner, DeviceNumber device) override {
+    TRY(CheckName(name));
+    if (kind == FileKind::kDirectory || kind == FileKind::kSymlink) {
+      return Fail(EINVAL, "'{}': directories and symbolic links are made in other ways", name);
+    }
+    Inode inode = NewInode(kind, mode, owner);
+    if (kind == FileKind::kCharacterDevice || kind == FileKind::kBlockDevice) inode.device = device;
+    return Make(directory, name, inode);
+  }
+
   Result<std::string> ReadSymlink(InodeId inode) override {
     const StoredInode stored = TRY(names().Load(inode));
     if (stored.inode.kind == FileKind::kSymlink) return stored.inode.symlink;
@@ -317,6 +328,7 @@ class ClusterFileSystem final : public FileSystem {
     Inode inode = NewInode(FileKind::kRegular, options.mode, options.owner);
     for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
       const Names::Place place = TRY(names().Look(directory, name));
+      Inherit(place, inode);
       const bool replaces = options.truncate && options.publish_at_commit && place.found() &&
                             place.inode.inode.kind == FileKind::kRegular && !options.exclusive;
       if (replaces) {
@@ -462,6 +474,14 @@ class ClusterFileSystem final : public FileSystem {
     return inode;
   }
 
+  // What a new inode has from its directory.
+  static void Inherit(const Names::Place& place, Inode& inode) {
+    constexpr uint32_t kSetGroup = 02000;
+    if ((place.directory_mode & kSetGroup) == 0) return;
+    inode.owner.group = place.directory_owner.group;
+    if (inode.kind == FileKind::kDirectory) inode.mode |= kSetGroup;
+  }
+
   std::unique_ptr<Handle> NewHandle(std::shared_ptr<FileState> state, bool writes) {
     return std::make_unique<Handle>(files_, std::move(state), writes,
                                     cluster_.config().durable_close);
@@ -494,10 +514,11 @@ class ClusterFileSystem final : public FileSystem {
   }
 
   // A name for an inode that nobody knows yet.
-  Result<Attributes> Make(InodeId directory, std::string_view name, const Inode& inode) {
+  Result<Attributes> Make(InodeId directory, std::string_view name, Inode inode) {
     for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
       const Names::Place place = TRY(names().Look(directory, name));
       if (place.found()) return Exists(directory, name);
+      Inherit(place, inode);
       const auto made = TRY(names().Make(directory, name, place, inode));
       if (made) return made->inode.inode.Describe(made->id);
     }

@@ -30,7 +30,21 @@ inline constexpr size_t kMaxSymlinkBytes = 4095;
 inline constexpr uint32_t kMaxLinks = 65000;  // names of one inode
 inline constexpr uint64_t kMaxFileBytes = INT64_MAX;
 
-enum class FileKind : uint8_t { kRegular = 1, kDirectory = 2, kSymlink = 3 };
+enum class FileKind : uint8_t {
+  kRegular = 1,
+  kDirectory = 2,
+  kSymlink = 3,
+  kFifo = 4,  // this and the next three are the host's: we only keep their names and attributes
+  kSocket = 5,
+  kCharacterDevice = 6,
+  kBlockDevice = 7,
+};
+
+struct DeviceNumber {
+  uint32_t major_number = 0;
+  uint32_t minor_number = 0;
+  friend bool operator==(const DeviceNumber&, const DeviceNumber&) = default;
+};
 
 struct Owner {
   uint32_t user = 0;
@@ -50,6 +64,7 @@ struct Attributes {
   int64_t accessed = 0;  // nanoseconds since 1970, like the next two
   int64_t modified = 0;
   int64_t changed = 0;
+  DeviceNumber device;  // of a device
 };
 
 // What to set; the rest stays.
@@ -130,8 +145,13 @@ class FileSystem {
   virtual Status RemoveExtended(InodeId inode, std::string_view name) = 0;
   virtual Result<std::vector<std::string>> ListExtended(InodeId inode) = 0;
 
+  // What is made in a directory with the set-group-id bit (02000) gets its group, and a directory
+  // that bit, too.
   virtual Result<Attributes> MakeDirectory(InodeId directory, std::string_view name, uint32_t mode,
                                            Owner owner) = 0;
+  // Anything but a directory and a symbolic link (EINVAL); an empty file among them.
+  virtual Result<Attributes> MakeNode(InodeId directory, std::string_view name, FileKind kind,
+                                      uint32_t mode, Owner owner, DeviceNumber device) = 0;
   // Its target is 1 to kMaxSymlinkBytes bytes, any but NUL, and need not exist. ENOENT (empty),
   // ENAMETOOLONG, EINVAL.
   virtual Result<Attributes> MakeSymlink(InodeId directory, std::string_view name,

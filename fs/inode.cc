@@ -22,6 +22,7 @@ enum Section : uint8_t {
   kExtended = 5,
   kInline = 6,
   kBlockMap = 7,
+  kDevice = 8,
   kOptional = 128,
   kLastRename = 128,
 };
@@ -90,6 +91,9 @@ Status DecodeSection(uint8_t tag, std::string_view body, InodeId id, Inode& inod
     case kExtended: return DecodeExtended(body, inode);
     case kInline: inode.inline_data = body; return {};
     case kBlockMap: inode.map = TRY(BlockMap::Decode(body, id, inode.size)); return {};
+    case kDevice:
+      inode.device = DeviceNumber{reader.U32(), reader.U32()};
+      return reader.Finish("device");
     case kLastRename:
       inode.last_rename = RenameOutcome{GetNonce(reader), reader.U8() != 0};
       return reader.Finish("last rename");
@@ -102,7 +106,11 @@ Status DecodeSection(uint8_t tag, std::string_view body, InodeId id, Inode& inod
   }
 }
 
-bool KnownKind(uint8_t kind) { return kind >= 1 && kind <= 3; }
+bool KnownKind(uint8_t kind) { return kind >= 1 && kind <= 7; }
+
+bool IsDevice(FileKind kind) {
+  return kind == FileKind::kCharacterDevice || kind == FileKind::kBlockDevice;
+}
 
 Status CheckContents(const Inode& inode) {
   const bool is_file = inode.kind == FileKind::kRegular;
@@ -116,6 +124,10 @@ Status CheckContents(const Inode& inode) {
   if (is_symlink != !inode.symlink.empty() ||
       (is_symlink && !CheckSymlinkTarget(inode.symlink).ok())) {
     return Fail(EBADMSG, "a target where there should be none, or none where there should be one");
+  }
+  if (IsDevice(inode.kind) != inode.device.has_value()) {
+    return Fail(EBADMSG,
+                "a device number where there should be none, or none where there should be one");
   }
   if (!is_file) return {};
   if (inode.size > kMaxFileBytes) return Fail(EBADMSG, "a file of {} bytes", inode.size);
@@ -180,6 +192,7 @@ Attributes Inode::Describe(InodeId id) const {
                         .modified = modified,
                         .changed = changed};
   if (kind == FileKind::kSymlink) attributes.size = symlink.size();
+  if (device) attributes.device = *device;
   return attributes;
 }
 
@@ -214,6 +227,9 @@ std::string Inode::Encode(InodeId id) const {
     Writer body;
     map->Encode(body, id);
     section(kBlockMap, body.bytes());
+  }
+  if (device) {
+    section(kDevice, Writer().U32(device->major_number).U32(device->minor_number).bytes());
   }
   if (last_rename) {
     Writer body;

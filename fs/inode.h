@@ -66,6 +66,7 @@ struct Inode {
   std::optional<RenameOutcome> last_rename;
   ExtendedAttributes attributes;
   std::string symlink;
+  std::optional<DeviceNumber> device;  // of a device
   // A file's contents: as many bytes as its size, or where the blocks are. Neither when it is
   // empty.
   std::string inline_data;

@@ -41,7 +41,10 @@ Result<Names::Place> Names::Look(InodeId directory, std::string_view name) {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     const auto [parent, entry] = TRY(records_.FindBoth(directory, name));
     TRY(CheckDirectory(directory, parent));
-    if (!entry.entry) return Place{entry.slot, 0, {}};
+    Place place{.slot = entry.slot,
+                .directory_mode = parent->inode.mode,
+                .directory_owner = parent->inode.owner};
+    if (!entry.entry) return place;
     const InodeId id = entry.entry->inode;
     std::optional<StoredInode> stored = TRY(records_.FindInode(id));
     if (!stored) {
@@ -54,9 +57,14 @@ Result<Names::Place> Names::Look(InodeId directory, std::string_view name) {
       // it.
       const auto cleared = records_.ChangeEntry(directory, name, entry.slot, std::nullopt);
       if (cleared.has_value() && !cleared->applied) continue;
-      return Place{cleared.has_value() ? cleared->now.slot : entry.slot, 0, {}};
+      if (cleared.has_value()) place.slot = cleared->now.slot;
+      return place;
     }
-    if (!stored->inode.intent) return Place{entry.slot, id, *std::move(stored)};
+    if (!stored->inode.intent) {
+      place.id = id;
+      place.inode = *std::move(stored);
+      return place;
+    }
     TRY(Finish(id, *stored));  // after that the name may stand for something else
   }
   return TooBusy(fmt::format("look '{}' up in directory {:016x}", name, directory));
@@ -100,8 +108,12 @@ Result<bool> Names::Touch(InodeId directory) {
     inode.modified = inode.changed = records_.WallClock();
     const auto change = TRY(records_.ChangeInode(directory, stored->slot, inode));
     if (change.applied) return true;
-    // Who changed it since we read it has done what this is for.
-    if (change.now && !change.now->inode.closing) return true;
+    // Who has moved its time since we read it has done what this is for.
+    if (change.now && !change.now->inode.closing &&
+        change.now->inode.modified != stored->inode.modified) {
+      return true;
+    }
+    PauseBeforeRetry(runtime_, attempt);
   }
   return TooBusy(fmt::format("change directory {:016x}", directory));
 }

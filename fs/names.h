@@ -47,6 +47,8 @@ class Names {
     uint64_t slot = 0;  // of the entry
     InodeId id = 0;     // 0: no such name
     StoredInode inode;
+    uint32_t directory_mode = 0;
+    Owner directory_owner;
     bool found() const { return id != 0; }
   };
   Result<Place> Look(InodeId directory, std::string_view name);

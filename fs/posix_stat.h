@@ -3,10 +3,12 @@
 #pragma once
 
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <ctime>
+#include <optional>
 
 #include "fs/file_system.h"
 
@@ -16,9 +18,28 @@ inline mode_t TypeBits(FileKind kind) {
   switch (kind) {
     case FileKind::kDirectory: return S_IFDIR;
     case FileKind::kSymlink: return S_IFLNK;
+    case FileKind::kFifo: return S_IFIFO;
+    case FileKind::kSocket: return S_IFSOCK;
+    case FileKind::kCharacterDevice: return S_IFCHR;
+    case FileKind::kBlockDevice: return S_IFBLK;
     case FileKind::kRegular: break;
   }
   return S_IFREG;
+}
+
+// Null: the bits name no kind.
+inline std::optional<FileKind> KindOf(mode_t mode) {
+  switch (mode & S_IFMT) {
+    case 0:  // mknod(2) takes it for a file
+    case S_IFREG: return FileKind::kRegular;
+    case S_IFDIR: return FileKind::kDirectory;
+    case S_IFLNK: return FileKind::kSymlink;
+    case S_IFIFO: return FileKind::kFifo;
+    case S_IFSOCK: return FileKind::kSocket;
+    case S_IFCHR: return FileKind::kCharacterDevice;
+    case S_IFBLK: return FileKind::kBlockDevice;
+    default: return std::nullopt;
+  }
 }
 
 inline timespec ToTimespec(int64_t nanoseconds) {
@@ -49,6 +70,7 @@ inline struct stat ToStat(const Attributes& attributes) {
   out.st_ino = attributes.inode;
   out.st_mode = TypeBits(attributes.kind) | (attributes.mode & 07777);
   out.st_nlink = attributes.links;
+  out.st_rdev = makedev(attributes.device.major_number, attributes.device.minor_number);
   out.st_uid = attributes.owner.user;
   out.st_gid = attributes.owner.group;
   out.st_size = static_cast<off_t>(attributes.size);

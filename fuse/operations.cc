@@ -219,6 +219,20 @@ void MakeDirectory(fuse_req_t request, fuse_ino_t directory, const char* name, m
              "mkdir", directory, name);
 }
 
+void MakeNode(fuse_req_t request, fuse_ino_t directory, const char* name, mode_t mode,
+              dev_t device) {
+  const std::optional<FileKind> kind = KindOf(mode);
+  if (!kind) {
+    fuse_reply_err(request, EINVAL);
+    return;
+  }
+  ReplyEntry(request,
+             FileSystemOf(request).MakeNode(
+                 directory, name, *kind, mode & 07777, CallerOf(request),
+                 {.major_number = major(device), .minor_number = minor(device)}),
+             "mknod", directory, name);
+}
+
 void MakeSymlink(fuse_req_t request, const char* target, fuse_ino_t directory, const char* name) {
   ReplyEntry(request, FileSystemOf(request).MakeSymlink(directory, name, target, CallerOf(request)),
              "symlink", directory, name);
@@ -496,6 +510,7 @@ fuse_lowlevel_ops MakeOperations() {
   operations.removexattr = RemoveExtended;
   operations.listxattr = ListExtended;
   operations.mkdir = MakeDirectory;
+  operations.mknod = MakeNode;
   operations.symlink = MakeSymlink;
   operations.readlink = ReadSymlink;
   operations.link = Link;

@@ -122,6 +122,60 @@ TEST_F(NamesTest, ADirectorysTimesFollowItsEntries) {
   EXPECT_TRUE(moved_on());
 }
 
+TEST_F(NamesTest, WhatIsNoFileHasANameAndAttributes) {
+  for (const FileKind kind : {FileKind::kFifo, FileKind::kSocket, FileKind::kCharacterDevice,
+                              FileKind::kBlockDevice, FileKind::kRegular}) {
+    const auto made = fs_->MakeNode(kRootInode, "n", kind, 04640, {1, 2}, {8, 17});
+    ASSERT_OK(made);
+    const auto found = NewHost()->Lookup(kRootInode, "n");
+    ASSERT_OK(found);
+    EXPECT_EQ(found->kind, kind);
+    EXPECT_EQ(found->mode, 04640u);
+    EXPECT_EQ(found->owner, (Owner{1, 2}));
+    const bool device = kind == FileKind::kCharacterDevice || kind == FileKind::kBlockDevice;
+    EXPECT_EQ(found->device, device ? (DeviceNumber{8, 17}) : DeviceNumber());
+    EXPECT_EQ(fs_->ReadDirectory(kRootInode, "", 10, false)->front().kind, kind);
+    if (kind != FileKind::kRegular) {
+      EXPECT_FAILS(fs_->Open(made->inode, FileSystem::Access::kRead), EINVAL);
+    }
+    ASSERT_OK(fs_->Unlink(kRootInode, "n"));
+  }
+  EXPECT_FAILS(fs_->MakeNode(kRootInode, "n", FileKind::kDirectory, 0, {}, {}), EINVAL);
+}
+
+TEST_F(NamesTest, TheGroupOfASetGroupDirectoryIsInherited) {
+  const InodeId d = fs_->MakeDirectory(kRootInode, "d", 02755, {1, 77})->inode;
+  const auto below = fs_->MakeDirectory(d, "below", 0700, {3, 4});
+  EXPECT_EQ(below->owner, (Owner{3, 77}));
+  EXPECT_EQ(below->mode, 02700u);
+  auto file = fs_->Create(below->inode, "f", {.mode = 0640, .owner = {3, 4}});
+  EXPECT_EQ((*file)->Stat()->owner, (Owner{3, 77}));
+  EXPECT_EQ((*file)->Stat()->mode, 0640u);
+  auto upload = fs_->Create(d, "u", {.owner = {3, 4}, .publish_at_commit = true});
+  ASSERT_OK((*upload)->Close());
+  EXPECT_EQ(fs_->Lookup(d, "u")->owner, (Owner{3, 77}));
+  EXPECT_EQ(fs_->MakeSymlink(d, "l", "x", {3, 4})->owner, (Owner{3, 77}));
+  EXPECT_EQ(fs_->MakeDirectory(kRootInode, "other", 0700, {3, 4})->owner, (Owner{3, 4}));
+}
+
+// A change of the directory's mode at the same time is no reason to leave its time as it was.
+TEST_F(NamesTest, ADirectorysTimeMovesWhateverElseIsChanged) {
+  const InodeId d = fs_->MakeDirectory(kRootInode, "d", 0755, {})->inode;
+  std::vector<Host> hosts;
+  for (int i = 0; i < 3; ++i) hosts.push_back(NewHost());
+  for (int round = 0; round < 20; ++round) {
+    ASSERT_OK(fs_->SetAttributes(d, {.modified = 5}));
+    RunTogether(3, [&](int i) {
+      if (i == 0) {
+        EXPECT_OK(hosts[0]->Create(d, fmt::format("f{}", round), {}));
+        return;
+      }
+      for (int n = 0; n < 5; ++n) EXPECT_OK(hosts[i]->SetAttributes(d, {.mode = 0700u + n}));
+    });
+    EXPECT_NE(fs_->GetAttributes(d)->modified, 5) << round;
+  }
+}
+
 TEST_F(NamesTest, ARenameReplacesFilesAndEmptyDirectories) {
   Make("a", "old a");
   Make("b", "old b");

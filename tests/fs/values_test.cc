@@ -395,6 +395,36 @@ TEST(InodeTest, BytesOfALinkNeverChange) {
   EXPECT_EQ(*decoded, link);
 }
 
+TEST(InodeTest, BytesOfADeviceNeverChange) {
+  Inode device;
+  device.kind = FileKind::kCharacterDevice;
+  device.device = DeviceNumber{1, 3};
+  EXPECT_EQ(Hex(AsBytes(device.Encode(9))),
+            "01"
+            "06"
+            "0000"
+            "00000000"
+            "00000000"
+            "00000001"
+            "0000000000000000"
+            "0000000000000000"
+            "0000000000000000"
+            "0000000000000000"
+            "08"
+            "08"
+            "00000001"
+            "00000003");
+  const auto decoded = Inode::Decode(device.Encode(9), 9);
+  ASSERT_OK(decoded);
+  EXPECT_EQ(*decoded, device);
+  device.kind = FileKind::kFifo;
+  EXPECT_FAILS(Inode::Decode(device.Encode(9), 9), EBADMSG);
+  device.device.reset();
+  EXPECT_OK(Inode::Decode(device.Encode(9), 9));
+  device.kind = FileKind::kBlockDevice;
+  EXPECT_FAILS(Inode::Decode(device.Encode(9), 9), EBADMSG);
+}
+
 TEST(InodeTest, OnlyALinkHasATargetAndItIsOne) {
   Inode link;
   link.kind = FileKind::kSymlink;

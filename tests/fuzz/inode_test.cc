@@ -84,10 +84,17 @@ Inode Symlink() {
   return inode;
 }
 
+Inode Device() {
+  Inode inode;
+  inode.kind = FileKind::kBlockDevice;
+  inode.device = DeviceNumber{8, 1};
+  return inode;
+}
+
 TEST(HostileBytes, AreNoInodeOrOneThatIsSafeToUse) {
   std::vector<std::string> examples;
   for (const Inode& inode :
-       {PlainFile(), InlineFile(), StripedFile(), BusyDirectory(), Symlink()}) {
+       {PlainFile(), InlineFile(), StripedFile(), BusyDirectory(), Symlink(), Device()}) {
     examples.push_back(inode.Encode(kId));
     const Result<Inode> again = Inode::Decode(examples.back(), kId);
     ASSERT_OK(again);

@@ -11,6 +11,7 @@ import mmap
 import os
 import random
 import shutil
+import socket
 import stat
 import struct
 import subprocess
@@ -188,6 +189,55 @@ def test_modes_owners_and_times_are_kept():
     assert info.st_mtime_ns == 1_500_000_000_987_654_321
     os.utime("f")
     assert os.stat("f").st_mtime_ns > 1_700_000_000_000_000_000
+
+
+def test_times_can_be_now_or_left_alone():
+    now, omit = (1 << 30) - 1, (1 << 30) - 2
+    def set_times(accessed, modified):
+        times = (ctypes.c_long * 4)(*accessed, *modified)
+        assert libc.utimensat(-100, b"f", times, 0) == 0, os.strerror(ctypes.get_errno())
+    write("f", b"x")
+    set_times((1000, 1), (2000, 2))
+    changed = os.stat("f").st_ctime_ns
+    set_times((0, omit), (3000, 3))
+    info = os.stat("f")
+    assert (info.st_atime_ns, info.st_mtime_ns) == (1_000_000_000_001, 3_000_000_000_003)
+    assert info.st_ctime_ns > changed
+    set_times((0, now), (0, omit))
+    info = os.stat("f")
+    assert info.st_atime_ns > 10**18 and info.st_mtime_ns == 3_000_000_000_003
+
+
+def test_fifos_and_sockets_work_and_devices_are_kept():
+    os.mkfifo("fifo", 0o600)
+    reader = os.open("fifo", os.O_RDONLY | os.O_NONBLOCK)
+    write("fifo", b"through it")
+    assert os.read(reader, 100) == b"through it"
+    os.close(reader)
+    with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as client:
+        server.bind("socket")
+        server.listen()
+        client.connect("socket")
+    kinds = {entry.name: stat.S_IFMT(entry.stat().st_mode) for entry in os.scandir(".")}
+    assert kinds == {"fifo": stat.S_IFIFO, "socket": stat.S_IFSOCK}
+    if os.geteuid() == 0:
+        os.mknod("null", 0o666 | stat.S_IFCHR, os.makedev(1, 300))
+        info = os.stat("null")
+        assert stat.S_ISCHR(info.st_mode) and info.st_rdev == os.makedev(1, 300)
+    os.mknod("plain", 0o640 | stat.S_IFREG)
+    assert read("plain") == b""
+
+
+def test_a_set_group_directory_hands_its_group_down():
+    if os.geteuid() != 0:
+        return
+    os.mkdir("d")
+    os.chown("d", 0, 4321)
+    os.chmod("d", 0o2775)
+    os.mkdir("d/e")
+    write("d/e/f", b"")
+    assert os.stat("d/e").st_gid == os.stat("d/e/f").st_gid == 4321
+    assert os.stat("d/e").st_mode & stat.S_ISGID
 
 
 def test_a_time_that_cannot_be_kept_becomes_the_nearest_that_can():
