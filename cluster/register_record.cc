@@ -10,7 +10,8 @@ namespace pinstripe {
 namespace {
 
 constexpr uint8_t kFormat = 1;
-constexpr uint8_t kPresent = 1;  // flag
+constexpr uint8_t kPresent = 1;  // flags, of which a value has at most one
+constexpr uint8_t kRemoved = 2;
 
 void PutBallot(Writer& writer, const Ballot& ballot) {
   writer.U64(ballot.slot).U32(ballot.round).U64(ballot.proposer);
@@ -35,12 +36,14 @@ std::string EncodeTag(std::string_view value) {
 
 std::string EncodeValue(std::string_view key, std::string_view version, const Proposal& proposal) {
   Writer writer;
-  writer.U8(kFormat).U8(proposal.value.has_value() ? kPresent : 0);
+  const bool removed = !proposal.value.has_value() && proposal.removed_at != 0;
+  writer.U8(kFormat).U8(proposal.value.has_value() ? kPresent : removed ? kRemoved : 0);
   writer.U64(proposal.nonce.high).U64(proposal.nonce.low);
   writer.U8(static_cast<uint8_t>(proposal.earlier.size()));
   for (const uint64_t nonce : proposal.earlier) writer.U64(nonce);
   writer.U32(PlaceSum(key, version));
   if (proposal.value.has_value()) writer.Raw(*proposal.value);
+  if (removed) writer.U64(static_cast<uint64_t>(proposal.removed_at));
   return writer.Take();
 }
 
@@ -59,13 +62,19 @@ Result<Proposal> DecodeValue(std::string_view key, std::string_view version, Byt
   const uint32_t place_sum = reader.U32();
   const std::string_view payload = reader.Rest();
   TRY(reader.Finish("register"));
-  if (flags > kPresent || earlier > kEarlierNonces || (flags == 0 && !payload.empty())) {
+  if (flags > kRemoved || earlier > kEarlierNonces || (flags == 0 && !payload.empty())) {
     return Fail(EBADMSG, "register: impossible contents");
   }
   if (place_sum != PlaceSum(key, version)) {
     return Fail(EBADMSG, "register: the value belongs to another key or version");
   }
   if (flags == kPresent) proposal.value = std::string(payload);
+  if (flags == kRemoved) {
+    Reader time(payload);
+    proposal.removed_at = static_cast<int64_t>(time.U64());
+    TRY(time.Finish("time of removal"));
+    if (proposal.removed_at == 0) return Fail(EBADMSG, "register: impossible contents");
+  }
   return proposal;
 }
 

@@ -47,6 +47,7 @@ struct Proposal {
   // although others came after it.
   std::vector<uint64_t> earlier;
   std::optional<std::string> value;  // null: absent
+  int64_t removed_at = 0;  // of an absent one: Runtime::WallClock() of who removed it; 0: not known
 };
 using ProposalPtr = std::shared_ptr<const Proposal>;
 

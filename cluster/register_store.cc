@@ -19,7 +19,9 @@ constexpr size_t kMaxRegisterKeyBytes = 1024;
 constexpr size_t kReadAtOnce = 64;        // registers, so that a few hundred requests are on their way
 constexpr uint32_t kLeastScanKeys = 32;   // asked for at once: removed registers are among them
 
-RegisterValue ValueOf(const Chosen& chosen) { return {chosen.slot, chosen.proposal->value}; }
+RegisterValue ValueOf(const Chosen& chosen) {
+  return {chosen.slot, chosen.proposal->value, chosen.proposal->removed_at};
+}
 
 Status CheckName(const RegisterName& name) {
   if (name.key.empty() || name.key.size() > kMaxRegisterKeyBytes) {
@@ -128,6 +130,9 @@ std::shared_ptr<const RememberedRegister> RegisterStore::Impl::Recall(const Regi
 Proposal RegisterStore::Impl::NewProposal(const RememberedRegister& replaced,
                                           std::optional<std::string> value) {
   Proposal proposal{.nonce = {runtime_.Random(), runtime_.Random()}, .value = std::move(value)};
+  if (!proposal.value.has_value()) {
+    proposal.removed_at = std::max<int64_t>(1, runtime_.WallClock());
+  }
   if (replaced.slot > 0) proposal.earlier = EarlierNonces(replaced.nonce, replaced.earlier);
   return proposal;
 }
@@ -180,7 +185,7 @@ Result<ChangeOutcome> RegisterStore::Impl::Conclude(RegisterCall& call, const Ow
   }
   if (!*applied) return ChangeOutcome{.now = ValueOf(settled.chosen)};
   if (durability == Durability::kWriteThrough && !settled.accepted_here) TRY(call.MakeDurable());
-  return ChangeOutcome{.applied = true, .now = {own.slot, own.proposal->value}};
+  return ChangeOutcome{.applied = true, .now = {own.slot, own.proposal->value, own.proposal->removed_at}};
 }
 
 // ---- Scanning

@@ -49,6 +49,8 @@ struct RegisterName {
 struct RegisterValue {
   uint64_t slot = 0;  // 0: never written
   std::optional<std::string> value;  // null: absent (never written, or removed)
+  // Of a removed one: when, by the clock of who removed it, nanoseconds since 1970. 0: never written.
+  int64_t removed_at = 0;
 };
 
 struct ChangeOutcome {

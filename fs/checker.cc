@@ -69,6 +69,7 @@ void Checker::ReadGroup(uint32_t group) {
   for (std::string first;;) {
     const auto page = cluster_.registers().Scan(group, first, last, kMaxRangeKeys);
     if (!page.has_value()) {
+      knows_all_names_ = false;
       report_.not_checked.push_back(
           fmt::format("names of group {}, from '{}' on: {}", group, first, page.error().message()));
       return;
@@ -92,11 +93,13 @@ void Checker::TakeRegister(const std::string& key, const RegisterValue& value) {
       facts_.entries.push_back({id, name, entry->inode, entry->kind});
       ++report_.entries;
     } else {
+      knows_all_names_ = false;
       Report(Severity::kError, "damaged-entry", fmt::format("(inode {:016x})/{}", id, name),
              std::string(entry.error().message()));
     }
     return;
   }
+  knows_all_names_ = false;
   Report(Severity::kError, "unknown-register", Hex(AsBytes(key)),
          "a register that this version does not know");
 }
@@ -105,6 +108,7 @@ void Checker::TakeInode(InodeId id, const RegisterValue& value) {
   const auto decoded = Inode::Decode(*value.value, id);
   if (!decoded.has_value()) {
     damaged_.insert(id);
+    knows_all_names_ = false;
     Report(Severity::kError, "damaged-inode", fmt::format("(inode {:016x})", id),
            std::string(decoded.error().message()));
     return;
@@ -113,6 +117,7 @@ void Checker::TakeInode(InodeId id, const RegisterValue& value) {
   if (stored.inode.intent) {  // a client died in the middle of a rename
     auto finished = names_.Find(id);
     if (!finished.has_value()) {
+      knows_all_names_ = false;
       report_.not_checked.push_back(
           fmt::format("inode {:016x}, which is being renamed: {}", id, finished.error().message()));
       return;

@@ -62,6 +62,9 @@ class Checker {
 
   const CheckReport& Run();
 
+  // Whether every register of the namespace could be read and understood.
+  bool knows_all_names() const { return knows_all_names_; }
+
   // For whoever removes them: leftovers of the tree, and stripes that no inode names.
   const std::vector<Suspicion>& leftovers() const { return leftovers_; }
   const std::vector<ListedStripe>& unused_stripes() const { return unused_stripes_; }
@@ -96,6 +99,7 @@ class Checker {
   Records records_;
   Names names_;
   CheckReport report_;
+  bool knows_all_names_ = true;
   TreeFacts facts_;
   std::vector<InodeId> with_data_;
   std::set<InodeId> damaged_;  // inodes that cannot be understood

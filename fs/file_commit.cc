@@ -125,6 +125,13 @@ Inode FileState::Merge(const Inode& theirs, const std::set<uint64_t>& different)
 }
 
 Status FileState::Rebase(const StoredInode& theirs) {
+  if (changed_ && pass_ != 0 && pass_ < theirs.inode.collected) {
+    return Fail(
+        EIO,
+        "inode {:016x}: what was written to it and not committed for so long was collected as "
+        "garbage, and is lost; commit (fsync) more often, or collect later",
+        id_);
+  }
   if (changed_ && cut_to_ != 0) {
     const bool other_blocks =
         theirs.inode.map && !blocks_.empty() && theirs.inode.map->block_bytes() != block_bytes();
@@ -276,6 +283,7 @@ void FileState::Committed(const StoredInode& stored, Durability durability) {
   }
   context_.reaper.Add(unused, block_bytes());
   superseded_.clear();
+  pass_ = 0;
   base_ = now_ = stored.inode;
   slot_ = stored.slot;
   blocks.swap(blocks_);
@@ -290,9 +298,18 @@ void FileState::Committed(const StoredInode& stored, Durability durability) {
 }
 
 Status FileState::GiveName(Durability durability) {
-  const Unpublished& name = *name_;
-  const auto slot = context_.names.Publish(name.directory, name.name, id_, base_.kind,
-                                           name.exclusive, durability);
+  Names::NewName name = *name_;
+  {
+    const std::lock_guard lock(mutex_);
+    name_->seen.reset();  // good for one attempt
+  }
+  StoredInode own{base_, slot_};
+  const auto slot = context_.names.Publish(name, id_, own, durability);
+  {
+    const std::lock_guard lock(mutex_);
+    slot_ = own.slot;
+    if (!changed_) base_ = now_ = own.inode;
+  }
   if (slot.has_value()) {
     const std::lock_guard lock(mutex_);
     published_ = true;

@@ -42,15 +42,15 @@ FileContext::FileContext(Cluster& cluster_in, uint64_t memory_bytes)
 FileState::FileState(FileContext& context, InodeId id)
     : context_(context),
       id_(id),
-      write_prefix_(context.cluster.runtime().Random()),
+      writer_(context.cluster.runtime().Random()),
       turn_(context.cluster.runtime()) {
   not_durable_.Add(0, UINT64_MAX);
 }
 
-FileState::FileState(FileContext& context, InodeId id, const Inode& inode, Unpublished name)
+FileState::FileState(FileContext& context, InodeId id, const Inode& inode, Names::NewName name)
     : context_(context),
       id_(id),
-      write_prefix_(context.cluster.runtime().Random()),
+      writer_(context.cluster.runtime().Random()),
       turn_(context.cluster.runtime()),
       loaded_(true),
       base_(inode),
@@ -59,9 +59,11 @@ FileState::FileState(FileContext& context, InodeId id, const Inode& inode, Unpub
       cut_to_(0),
       name_(std::move(name)),
       published_(false),
-      inode_written_(false) {}
+      inode_written_(false) {
+  base_.named = now_.named = GivenName{name_->directory, name_->name};
+}
 
-void FileState::Remember(Unpublished name, uint64_t slot) {
+void FileState::Remember(Names::NewName name, uint64_t slot) {
   const std::lock_guard lock(mutex_);
   name_ = std::move(name);
   entry_slot_ = slot;
@@ -386,14 +388,15 @@ void FileState::EnsureMap() {
 }
 
 WriteId FileState::NextWriteId(uint64_t block) {
-  uint64_t count = 0;
+  if (pass_ == 0) pass_ = SecondsOf(context_.records.WallClock());
+  uint32_t count = 0;
   if (written_once_.Contains(block)) {
     count = ++written_[block];
   } else {
     written_once_.Add(block, block + 1);
   }
   WriteId id{};
-  const std::string bytes = Writer().U64(write_prefix_).U64(count).Take();
+  const std::string bytes = Writer().U32(pass_).U64(writer_).U32(count).Take();
   std::copy(bytes.begin(), bytes.end(), id.begin());
   return id;
 }

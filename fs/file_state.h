@@ -57,23 +57,16 @@ struct FileContext {
 
 class FileState {
  public:
-  // The name that a file gets with its first commit.
-  struct Unpublished {
-    InodeId directory = 0;
-    std::string name;
-    bool exclusive = false;
-  };
-
   FileState(FileContext& context, InodeId id);
   // A file that is on no drive yet.
-  FileState(FileContext& context, InodeId id, const Inode& inode, Unpublished name);
+  FileState(FileContext& context, InodeId id, const Inode& inode, Names::NewName name);
 
   InodeId id() const { return id_; }
 
   // Takes over what other hosts committed since. ENOENT, EISDIR.
   Status Refresh();
   // The entry that was just made for the file: Sync() makes it durable, too.
-  void Remember(Unpublished name, uint64_t slot);
+  void Remember(Names::NewName name, uint64_t slot);
 
   Result<size_t> Read(uint64_t offset, MutableBytes out);
   Status Write(uint64_t offset, Bytes data);
@@ -160,7 +153,7 @@ class FileState {
 
   FileContext& context_;
   const InodeId id_;
-  const uint64_t write_prefix_;
+  const uint64_t writer_;  // in all its write ids
   Turn turn_;
 
   // Changed under the turn alone, and with mutex_ held; read with either.
@@ -177,7 +170,7 @@ class FileState {
   uint64_t generation_ = 0;  // raised when a byte's place may have changed
   bool removed_ = false;
   Inode removed_as_;
-  std::optional<Unpublished> name_;
+  std::optional<Names::NewName> name_;  // that a new file has, or gets with its first commit
   bool published_ = true;
   uint64_t entry_slot_ = 0;
   bool entry_durable_ = true;
@@ -185,12 +178,13 @@ class FileState {
   std::vector<Sent> dropped_;  // to be destroyed when the mutex is not held
 
   // Under the turn alone.
-  Status failure_;                        // of the last stripe that could not be stored
-  bool uncertain_ = false;                // a change may have happened
-  Status unpublishable_;                  // why the file can have no name
+  Status failure_;          // of the last stripe that could not be stored
+  bool uncertain_ = false;  // a change may have happened
+  Status unpublishable_;    // why the file can have no name
+  uint32_t pass_ = 0;       // when the first stripe since the last commit was sent; 0: none was
   std::deque<uint64_t> in_flight_;        // blocks, in the order in which they were sent
   IntervalSet written_once_;              // blocks that have a stripe under write id 0
-  std::map<uint64_t, uint64_t> written_;  // blocks written more often: how often
+  std::map<uint64_t, uint32_t> written_;  // blocks written more often: how often
   std::vector<BlockMap::Piece> superseded_;
   IntervalSet not_durable_;  // blocks
   bool inode_durable_ = false;

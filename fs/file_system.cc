@@ -40,7 +40,7 @@ class OpenFiles {
     return open.state;
   }
 
-  std::shared_ptr<FileState> TakeNew(const Inode& inode, FileState::Unpublished name) {
+  std::shared_ptr<FileState> TakeNew(const Inode& inode, Names::NewName name) {
     const std::lock_guard lock(mutex_);
     InodeId id = 0;
     do id = context_.records.NewInodeId();
@@ -342,7 +342,8 @@ class ClusterFileSystem final : public FileSystem {
         if (!opened.has_value() && opened.error().code() == ENOENT) continue;
         return opened;
       }
-      const FileState::Unpublished entry{directory, std::string(name), options.exclusive};
+      const Names::NewName entry{directory, std::string(name), options.exclusive,
+                                 Names::NewName::Seen{place.slot, place.id}};
       if (options.publish_at_commit) {
         auto handle = NewHandle(files_.TakeNew(inode, entry), true);
         handle->MarkWritten();

@@ -1,6 +1,7 @@
 #include "fs/inode.h"
 
 #include <algorithm>
+#include <limits>
 #include <span>
 
 #include "base/coding.h"
@@ -23,8 +24,10 @@ enum Section : uint8_t {
   kInline = 6,
   kBlockMap = 7,
   kDevice = 8,
+  kCollected = 9,
   kOptional = 128,
   kLastRename = 128,
+  kNamed = 129,
 };
 
 void PutNonce(Writer& writer, const Nonce& nonce) {
@@ -94,6 +97,10 @@ Status DecodeSection(uint8_t tag, std::string_view body, InodeId id, Inode& inod
     case kDevice:
       inode.device = DeviceNumber{reader.U32(), reader.U32()};
       return reader.Finish("device");
+    case kCollected: inode.collected = reader.U32(); return reader.Finish("collected");
+    case kNamed:
+      inode.named = GivenName{reader.U64(), std::string(reader.Text())};
+      return reader.Finish("named");
     case kLastRename:
       inode.last_rename = RenameOutcome{GetNonce(reader), reader.U8() != 0};
       return reader.Finish("last rename");
@@ -180,6 +187,11 @@ std::string EncodeExtended(const ExtendedAttributes& attributes) {
   return writer.Take();
 }
 
+uint32_t SecondsOf(int64_t wall_clock) {
+  return static_cast<uint32_t>(
+      std::clamp<int64_t>(wall_clock / 1'000'000'000, 1, std::numeric_limits<uint32_t>::max()));
+}
+
 Attributes Inode::Describe(InodeId id) const {
   Attributes attributes{.inode = id,
                         .kind = kind,
@@ -231,11 +243,13 @@ std::string Inode::Encode(InodeId id) const {
   if (device) {
     section(kDevice, Writer().U32(device->major_number).U32(device->minor_number).bytes());
   }
+  if (collected != 0) section(kCollected, Writer().U32(collected).bytes());
   if (last_rename) {
     Writer body;
     PutNonce(body, last_rename->nonce);
     section(kLastRename, body.U8(last_rename->done ? 1 : 0).bytes());
   }
+  if (named) section(kNamed, Writer().U64(named->directory).Text(named->name).bytes());
   for (const auto& [tag, body] : unknown) section(tag, body);
   return writer.Take();
 }

@@ -51,6 +51,16 @@ struct RenameOutcome {
 
 using ExtendedAttributes = std::vector<std::pair<std::string, std::string>>;  // ascending by name
 
+// A name that was given to an inode, or was about to be.
+struct GivenName {
+  InodeId directory = 0;
+  std::string name;
+  friend bool operator==(const GivenName&, const GivenName&) = default;
+};
+
+// Of a time in nanoseconds since 1970; never 0, until 2106.
+uint32_t SecondsOf(int64_t wall_clock);
+
 struct Inode {
   FileKind kind = FileKind::kRegular;
   uint32_t mode = 0;
@@ -71,6 +81,11 @@ struct Inode {
   // empty.
   std::string inline_data;
   std::optional<BlockMap> map;
+  // The last that was given by who made or linked it, and the time, in seconds since 1970, before
+  // which write ids are those of stripes that were collected unless the map names them. For
+  // fs/collector.h; docs/format.md, "Collecting".
+  std::optional<GivenName> named;
+  uint32_t collected = 0;
   // Sections of a later version that this one may ignore, kept as they were read.
   std::vector<std::pair<uint8_t, std::string>> unknown;
 

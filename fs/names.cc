@@ -120,7 +120,9 @@ Result<bool> Names::Touch(InodeId directory) {
 
 Result<std::optional<Names::Made>> Names::Make(InodeId directory, std::string_view name,
                                                const Place& place, const Inode& inode) {
-  const auto [id, stored] = TRY(records_.CreateInode(inode, Durability::kWriteBack));
+  Inode named = inode;
+  named.named = GivenName{directory, std::string(name)};
+  const auto [id, stored] = TRY(records_.CreateInode(named, Durability::kWriteBack));
   const Entry entry{.inode = id, .kind = inode.kind, .nonce = std::nullopt};
   const auto change = TRY(records_.ChangeEntry(directory, name, place.slot, entry));
   if (!change.applied) {
@@ -135,37 +137,64 @@ Result<std::optional<Names::Made>> Names::Make(InodeId directory, std::string_vi
   return std::optional(Made{id, stored, change.now.slot});
 }
 
-Result<uint64_t> Names::Publish(InodeId directory, std::string_view name, InodeId id, FileKind kind,
-                                bool exclusive, Durability durability) {
-  const Entry entry{.inode = id, .kind = kind, .nonce = std::nullopt};
+// What stands in the way of a name, or null when it is `id` that has it. After that the inode is
+// written once more, so that who collects it because it has no name yet comes too late, or was
+// first: docs/format.md, "Collecting".
+Result<std::optional<Names::NewName::Seen>> Names::LookForPublish(const NewName& name, InodeId id,
+                                                                  StoredInode& own) {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-    const Place place = TRY(Look(directory, name));
-    if (place.id == id) return place.slot;  // an earlier attempt that could not learn its outcome
-    if (place.found() && exclusive) {
-      return Fail(EEXIST, "'{}' exists in directory {:016x} by now", name, directory);
+    const Place place = TRY(Look(name.directory, name.name));
+    if (place.id == id) return std::optional<NewName::Seen>();
+    if (place.found() && name.exclusive) {
+      return Fail(EEXIST, "'{}' exists in directory {:016x} by now", name.name, name.directory);
     }
     if (place.found() && IsDirectory(place.inode.inode)) {
-      return Fail(EISDIR, "'{}' in directory {:016x} is a directory by now", name, directory);
+      return Fail(EISDIR, "'{}' in directory {:016x} is a directory by now", name.name,
+                  name.directory);
     }
-    const auto change = TRY(records_.ChangeEntry(directory, name, place.slot, entry, durability));
+    const auto change = TRY(records_.ChangeInode(id, own.slot, own.inode));
+    if (!change.now) {
+      return Fail(ESTALE, "inode {:016x} was collected before it had a name", id);
+    }
+    own = *change.now;
+    if (change.applied) return std::optional(NewName::Seen{place.slot, place.id});
+  }
+  return TooBusy(fmt::format("publish '{}' in directory {:016x}", name.name, name.directory));
+}
+
+Result<uint64_t> Names::Publish(const NewName& name, InodeId id, StoredInode& own,
+                                Durability durability) {
+  const Entry entry{.inode = id, .kind = own.inode.kind, .nonce = std::nullopt};
+  std::optional<NewName::Seen> seen = name.seen;
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    if (!seen) {
+      seen = TRY(LookForPublish(name, id, own));
+      if (!seen) {  // an earlier attempt that could not learn its outcome
+        return TRY(records_.FindEntry(name.directory, name.name)).slot;
+      }
+    }
+    const InodeId replaced = seen->id;
+    const auto change =
+        TRY(records_.ChangeEntry(name.directory, name.name, seen->slot, entry, durability));
     if (!change.applied) {
+      seen.reset();
       PauseBeforeRetry(runtime_, attempt);
       continue;
     }
-    if (!TRY(Touch(directory))) {
-      TRY(records_.ChangeEntry(directory, name, change.now.slot, std::nullopt));
-      return Fail(ENOENT, "directory {:016x} was removed", directory);
+    if (!TRY(Touch(name.directory))) {
+      TRY(records_.ChangeEntry(name.directory, name.name, change.now.slot, std::nullopt));
+      return Fail(ENOENT, "directory {:016x} was removed", name.directory);
     }
-    if (place.found()) {
-      const Status dropped = DropLink(place.id);
+    if (replaced != 0) {
+      const Status dropped = DropLink(replaced);
       if (!dropped.ok()) {
         Log(LogLevel::kWarn, "a replaced file stays behind",
-            {{"inode", fmt::format("{:016x}", place.id)}, {"why", dropped}});
+            {{"inode", fmt::format("{:016x}", replaced)}, {"why", dropped}});
       }
     }
     return change.now.slot;
   }
-  return TooBusy(fmt::format("publish '{}' in directory {:016x}", name, directory));
+  return TooBusy(fmt::format("publish '{}' in directory {:016x}", name.name, name.directory));
 }
 
 Status Names::DropLink(InodeId id) {
@@ -199,6 +228,7 @@ Result<StoredInode> Names::Link(InodeId id, InodeId directory, std::string_view 
                     kMaxLinks);
       }
       ++inode.links;
+      inode.named = GivenName{directory, std::string(name)};
       inode.changed = records_.WallClock();
       return {};
     }));

@@ -74,25 +74,39 @@ class Names {
                                    const Inode& inode);
 
   // Gives a written inode a name; over a file that has it, unless `exclusive` (EEXIST). Nothing was
-  // done when it fails, unless it says that it may have happened.
-  Result<uint64_t> Publish(InodeId directory, std::string_view name, InodeId id, FileKind kind,
-                           bool exclusive, Durability durability);
+  // done when it fails, unless it says that it may have happened. ESTALE: the inode was removed.
+  struct NewName {
+    InodeId directory = 0;
+    std::string name;
+    bool exclusive = false;
+    // What the name stood for when it was looked up, if that was before `own` was written.
+    struct Seen {
+      uint64_t slot = 0;
+      InodeId id = 0;  // of a file; 0: none
+    };
+    std::optional<Seen> seen;
+  };
+  // `own` is the inode as it was written last; kept up to date. The answer is the entry's slot.
+  Result<uint64_t> Publish(const NewName& name, InodeId id, StoredInode& own,
+                           Durability durability);
 
   // One more name for a file or symbolic link. EPERM (a directory), EEXIST, EMLINK.
   Result<StoredInode> Link(InodeId id, InodeId directory, std::string_view name);
 
   Status Unlink(InodeId directory, std::string_view name);
+  // Whether nothing that is there has a name in it.
+  Result<bool> IsEmpty(InodeId directory);
   Status RemoveDirectory(InodeId directory, std::string_view name);
   Status Rename(InodeId source, std::string_view source_name, InodeId target,
                 std::string_view target_name, bool no_replace);
 
  private:
+  Result<std::optional<NewName::Seen>> LookForPublish(const NewName& name, InodeId id,
+                                                      StoredInode& own);
   // Takes a link away; the last one takes the inode along.
   Status DropLink(InodeId id);
   // Notes in a directory that its entries changed. False when the directory is gone.
   Result<bool> Touch(InodeId directory);
-  // False when it is not empty, was changed meanwhile or is gone.
-  Result<bool> IsEmpty(InodeId directory);
 
   // Renames; all in rename.cc.
   struct Wanted {

@@ -77,6 +77,12 @@ Result<std::optional<StoredInode>> Records::FindInode(InodeId id) {
   return DecodeInode(cluster_.registers().Read(NameOf(id)), id);
 }
 
+Result<Records::InodeRegister> Records::FindInodeRegister(InodeId id) {
+  const auto read = cluster_.registers().Read(NameOf(id));
+  auto stored = TRY(DecodeInode(read, id));
+  return InodeRegister{std::move(stored), read->slot, read->removed_at};
+}
+
 Result<StoredEntry> Records::FindEntry(InodeId directory, std::string_view name) {
   return DecodeEntry(cluster_.registers().Read(NameOf(directory, name)), directory, name);
 }

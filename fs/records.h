@@ -36,6 +36,13 @@ class Records {
 
   // Null: there is none.
   Result<std::optional<StoredInode>> FindInode(InodeId id);
+  // With what is known of one that is not there.
+  struct InodeRegister {
+    std::optional<StoredInode> stored;
+    uint64_t slot = 0;       // 0: never written
+    int64_t removed_at = 0;  // when it was removed, nanoseconds since 1970
+  };
+  Result<InodeRegister> FindInodeRegister(InodeId id);
   Result<StoredEntry> FindEntry(InodeId directory, std::string_view name);
   // Both at once: the directory's own inode, and an entry in it.
   Result<std::pair<std::optional<StoredInode>, StoredEntry>> FindBoth(InodeId directory,

@@ -24,6 +24,7 @@ using Action = std::function<Result<int>(Runtime&)>;
 void AddFormatCommand(CLI::App& app, Action& chosen);
 void AddStatusCommand(CLI::App& app, Action& chosen);
 void AddCheckCommand(CLI::App& app, Action& chosen);
+void AddCollectCommand(CLI::App& app, Action& chosen);
 void AddConfigCommand(CLI::App& app, Action& chosen);
 void AddBenchCommand(CLI::App& app, Action& chosen);
 void AddDevCommand(CLI::App& app, Action& chosen);

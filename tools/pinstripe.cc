@@ -22,6 +22,7 @@ int Main(int argc, char** argv) {
   AddFormatCommand(app, chosen);
   AddStatusCommand(app, chosen);
   AddCheckCommand(app, chosen);
+  AddCollectCommand(app, chosen);
   AddConfigCommand(app, chosen);
   AddBenchCommand(app, chosen);
   AddDevCommand(app, chosen);

@@ -50,6 +50,19 @@ TEST(RegisterRecord, AnAbsentValueHasNoPayload) {
   EXPECT_EQ(record.value.size(), 1u + 1 + 16 + 1 + 4);
 }
 
+TEST(RegisterRecord, ARemovalSaysWhenItWas) {
+  ReplicaState state = SomeState();
+  state.proposal =
+      std::make_shared<const Proposal>(Proposal{.nonce = {1, 2}, .removed_at = 0x1112131415161718});
+  const Record record = RecordOf(state);
+  EXPECT_EQ(Hex(record.value).substr(0, 4), "0102");
+  EXPECT_EQ(Hex(record.value).substr(2 * (1 + 1 + 16 + 1 + 4)), "1112131415161718");
+  const Result<ReplicaState> read = DecodeRegister(kKey, record);
+  ASSERT_OK(read);
+  EXPECT_EQ(read->proposal->value, std::nullopt);
+  EXPECT_EQ(read->proposal->removed_at, 0x1112131415161718);
+}
+
 TEST(RegisterRecord, ReadsBackWhatWasWritten) {
   for (const auto& value : {std::optional<std::string>("hello"), std::optional<std::string>(""),
                             std::optional<std::string>()}) {

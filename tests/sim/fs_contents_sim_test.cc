@@ -25,6 +25,8 @@
 #include <vector>
 
 #include "base/log.h"
+#include "fs/checker.h"
+#include "fs/collector.h"
 #include "fs/file_system.h"
 #include "tests/support/seeds.h"
 #include "tests/support/sim_runtime.h"
@@ -65,7 +67,8 @@ struct Expectation {
 
 class Storm {
  public:
-  Storm(uint64_t seed, int min_redundancy) : sim_(seed), machines_(sim_, {.drives = kDrives}) {
+  Storm(uint64_t seed, int min_redundancy, bool fences = true)
+      : sim_(seed), machines_(sim_, {.drives = kDrives}), fences_(fences) {
     machines_.config().min_redundancy = min_redundancy;
     machines_.config().drive_timeout = seconds(2);
   }
@@ -77,6 +80,7 @@ class Storm {
         sim_.Spawn(fmt::format("client {}", client), [this, client] { Client(client); });
       }
       sim_.Spawn("weather", [this] { Weather(); });
+      if (sim_.Chance(0.4)) sim_.Spawn("collector", [this] { CollectAllTheTime(); });
     });
     sim_.Run();
     sim_.Spawn("inspector", [this] { Inspect(); });
@@ -85,6 +89,7 @@ class Storm {
 
   const std::string& complaint() const { return complaint_; }
   int acknowledged() const { return acknowledged_; }
+  uint64_t collected() const { return collected_; }
   int crashes() const { return crashes_; }
   uint64_t trace_hash() const { return sim_.trace_hash(); }
 
@@ -158,6 +163,20 @@ class Storm {
       }
     }
     ++clients_done_;
+  }
+
+  // What dead clients left goes at once, and so does what live ones did not commit: these are told
+  // so when they try.
+  void CollectAllTheTime() {
+    while (clients_done_ < kClients) {
+      const std::unique_ptr<Life> life = Resurrect();
+      while (clients_done_ < kClients && !life->crashed()) {
+        Collector collector(*life->cluster, {.older_than = {}, .fences = fences_});
+        const CollectReport& report = collector.Run();
+        collected_ += report.inodes + report.entries + report.shards;
+        sim_.Sleep(sim_.Between(milliseconds(1), milliseconds(500)));
+      }
+    }
   }
 
   std::string NewContent() {
@@ -367,6 +386,15 @@ class Storm {
       if (count == 0 && !file.Allows(std::nullopt)) Complain(name + " has no name left");
       if (!unsure_.contains(name)) CheckFile(*life, name, /*calm=*/true);
     }
+    InspectEverything(*life);
+  }
+
+  void InspectEverything(Life& life) {
+    Checker checker(*life.cluster, {});
+    for (const Finding& finding : checker.Run().findings) {
+      if (finding.severity != Severity::kError) continue;
+      Complain(fmt::format("check: {} {}: {}", finding.problem, finding.where, finding.what));
+    }
   }
 
   int CountNames(Life& life, const std::string& name) {
@@ -432,6 +460,7 @@ class Storm {
 
   SimRuntime sim_;
   TestCluster machines_;
+  const bool fences_;  // of the collector
   std::vector<InodeId> directories_;
   // Threads take turns, so none of this needs a lock.
   std::map<std::string, Expectation> files_;
@@ -441,6 +470,7 @@ class Storm {
   int clients_done_ = 0;
   int acknowledged_ = 0;
   int crashes_ = 0;
+  uint64_t collected_ = 0;
   std::string complaint_;
 };
 
@@ -454,16 +484,19 @@ TEST_F(FileContentsSim, FilesSurviveTheStorm) {
   const Seeds seeds = SeedsFromEnvironment(40);
   int crashes = 0;
   int acknowledged = 0;
+  uint64_t collected = 0;
   for (uint64_t seed = seeds.first; seed < seeds.end; ++seed) {
     Storm storm(seed, /*min_redundancy=*/1);
     storm.Run();
     ASSERT_EQ(storm.complaint(), "") << "reproduce with: ./dev sim SEED=" << seed;
     crashes += storm.crashes();
     acknowledged += storm.acknowledged();
+    collected += storm.collected();
   }
   EXPECT_GT(acknowledged, 0) << "nothing was tested";
   if (seeds.end - seeds.first > 10) {
     EXPECT_GT(crashes, 0) << "no client ever died";
+    EXPECT_GT(collected, 0u) << "nothing was ever collected";
   }
 }
 
@@ -486,6 +519,17 @@ TEST_F(FileContentsSim, TheStormFindsFilesThatWereAcknowledgedWithoutRedundancy)
     return;
   }
   FAIL() << "500 storms did not find it";
+}
+
+// And one in which the collector removes what seems unused without making sure that nobody is about
+// to name it.
+TEST_F(FileContentsSim, TheStormFindsACollectorWithoutFences) {
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    Storm storm(seed, /*min_redundancy=*/1, /*fences=*/false);
+    storm.Run();
+    if (!storm.complaint().empty()) return;
+  }
+  FAIL() << "200 storms did not find it";
 }
 
 }  // namespace

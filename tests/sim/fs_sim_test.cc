@@ -30,6 +30,8 @@
 #include "base/checksum.h"
 #include "base/coding.h"
 #include "base/log.h"
+#include "fs/checker.h"
+#include "fs/collector.h"
 #include "fs/file_system.h"
 #include "tests/support/expect_ok.h"
 #include "tests/support/seeds.h"
@@ -96,8 +98,10 @@ struct Expectation {
 
 class Storm {
  public:
-  Storm(uint64_t seed, int min_redundancy)
-      : sim_(seed), machines_(sim_, {.drives = 4, .layout = {2, 2, 64 << 10}, .groups = 16}) {
+  Storm(uint64_t seed, int min_redundancy, bool collects = false)
+      : sim_(seed),
+        machines_(sim_, {.drives = 4, .layout = {2, 2, 64 << 10}, .groups = 16}),
+        collects_(collects) {
     SetLogLevel(LogLevel::kError);
     machines_.config().min_redundancy = min_redundancy;
   }
@@ -108,6 +112,7 @@ class Storm {
       sim_.Spawn(fmt::format("host {}", host), [this, host] { LiveAndDie(host); });
     }
     sim_.Spawn("weather", [this] { Weather(); });
+    if (collects_ && sim_.Chance(0.3)) sim_.Spawn("collector", [this] { CollectAllTheTime(); });
     sim_.Run();
     Inspect();
   }
@@ -406,6 +411,21 @@ class Storm {
 
   // ---- The drives
 
+  // What dead hosts left goes at once, and so does what live ones did not commit: these are told so
+  // when they try.
+  void CollectAllTheTime() {
+    while (hosts_done_ < kHosts) {
+      auto life = std::make_shared<ClientLife>();
+      const auto cluster = machines_.Open(life);
+      if (sim_.Chance(0.5)) life->CrashAfter(sim_.Below(3000));
+      while (cluster.has_value() && hosts_done_ < kHosts && !life->crashed()) {
+        Collector(**cluster, {.older_than = {}}).Run();
+        sim_.Sleep(sim_.Between(std::chrono::milliseconds(1), std::chrono::milliseconds(200)));
+      }
+      sim_.Sleep(std::chrono::milliseconds(200));
+    }
+  }
+
   void Weather() {
     while (hosts_done_ < kHosts) {
       std::set<DriveId> ill;
@@ -452,6 +472,10 @@ class Storm {
     }
     for (const auto& [host, traveller] : travellers_) InspectTraveller(traveller);
     for (const auto& [host, traveller] : moving_directories_) InspectTraveller(traveller);
+    for (const Finding& finding : Checker(**cluster, {}).Run().findings) {
+      if (finding.severity != Severity::kError) continue;
+      Complain(fmt::format("check: {} {}: {}", finding.problem, finding.where, finding.what));
+    }
     for (const auto& [host, traveller] : symlinks_) {
       InspectTraveller(traveller);
       const auto target = (*fs)->ReadSymlink(traveller.inode);
@@ -549,6 +573,7 @@ class Storm {
 
   SimRuntime sim_;
   TestCluster machines_;
+  const bool collects_;
   std::vector<InodeId> directories_;  // p, q
   std::map<std::string, Expectation> files_;
   std::map<int, Traveller> travellers_;
@@ -567,7 +592,7 @@ TEST(FsSim, WhatWasCommittedSurvivesTheStorm) {
   const Seeds seeds = SeedsFromEnvironment(100);
   int exact_counts = 0;
   for (uint64_t seed = seeds.first; seed < seeds.end; ++seed) {
-    Storm storm(seed, 1);
+    Storm storm(seed, 1, /*collects=*/true);
     storm.Run();
     ASSERT_EQ(storm.complaint(), "") << "reproduce with SEED=" << seed;
     ASSERT_GT(storm.acknowledged(), 0) << "seed " << seed << " tested nothing";

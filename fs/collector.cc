@@ -1,0 +1,195 @@
+#include "fs/collector.h"
+
+#include <algorithm>
+
+#include "base/coding.h"
+#include "base/try.h"
+
+namespace pinstripe {
+namespace {
+
+// When the writer began what the stripe belongs to, in seconds since 1970.
+uint32_t TimeOf(const WriteId& write) {
+  return Reader(Bytes(std::as_bytes(std::span(write)))).U32();
+}
+
+uint64_t CountShards(std::span<const ListedStripe> stripes) {
+  uint64_t count = 0;
+  for (const ListedStripe& stripe : stripes) count += stripe.copies.size();
+  return count;
+}
+
+}  // namespace
+
+Collector::Collector(Cluster& cluster, Options options)
+    : cluster_(cluster),
+      options_(std::move(options)),
+      now_(cluster.runtime().WallClock()),
+      records_(cluster),
+      // The data of what is removed here is found as stripes that no file names, by the next run.
+      names_(records_, [](InodeId, const Inode&) {}) {}
+
+bool Collector::OldEnough(int64_t time) const { return now_ - time >= options_.older_than.count(); }
+
+void Collector::Keep(std::string what, const Status& why) {
+  report_.not_collected.push_back(fmt::format("{}: {}", what, why.message()));
+}
+
+const CollectReport& Collector::Run() {
+  Checker checker(cluster_, {.data = true, .progress = options_.progress});
+  const CheckReport& found = checker.Run();
+  for (const std::string& what : found.not_checked) report_.not_collected.push_back(what);
+
+  const std::vector<ListedStripe>& unused = checker.unused_stripes();
+  for (size_t first = 0; first < unused.size();) {
+    if (options_.progress) {
+      options_.progress("removing shards",
+                        static_cast<double>(first) / static_cast<double>(unused.size()));
+    }
+    size_t end = first + 1;
+    while (end < unused.size() && unused[end].id.object == unused[first].id.object) ++end;
+    const Status status = CollectStripes(std::span(unused).subspan(first, end - first));
+    if (!status.ok())
+      Keep(fmt::format("shards of object {:016x}", unused[first].id.object), status);
+    first = end;
+  }
+
+  for (const Suspicion& leftover : checker.leftovers()) {
+    Status status;
+    switch (leftover.problem) {
+      case TreeProblem::kEntryOfNothing:
+      case TreeProblem::kEntryInNothing: status = CollectEntry(leftover.entries.front()); break;
+      case TreeProblem::kOrphan:
+        // A name that could not be read may be the one that it has.
+        if (!checker.knows_all_names()) {
+          status = Status(EIO, "not all names could be read");
+        } else {
+          status = CollectOrphan(leftover);
+        }
+        break;
+      default: continue;  // a link count too high goes with the inode
+    }
+    if (!status.ok()) Keep(std::string(Describe(leftover.problem)), status);
+  }
+  return report_;
+}
+
+// Its inode, or its directory, is gone for ever.
+Status Collector::CollectEntry(const EntryFact& entry) {
+  const StoredEntry stored = TRY(records_.FindEntry(entry.directory, entry.name));
+  if (!stored.entry || stored.entry->inode != entry.inode) return {};
+  ++report_.entries;
+  if (options_.dry_run) return {};
+  TRY(records_.ChangeEntry(entry.directory, entry.name, stored.slot, std::nullopt));
+  return {};
+}
+
+Result<bool> Collector::FenceName(InodeId id, const GivenName& name) {
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    const StoredEntry stored = TRY(records_.FindEntry(name.directory, name.name));
+    if (stored.entry && stored.entry->inode == id) return false;
+    const auto change =
+        TRY(records_.ChangeEntry(name.directory, name.name, stored.slot, stored.entry));
+    if (change.applied) return true;
+    PauseBeforeRetry(cluster_.runtime(), attempt);
+  }
+  return Fail(EIO, "the name that it should have was changed {} times in between", kMaxAttempts);
+}
+
+Status Collector::CollectOrphan(const Suspicion& suspicion) {
+  const InodeId id = suspicion.inode.id;
+  const std::optional<StoredInode> stored = TRY(names_.Find(id));
+  if (!stored || stored->slot != suspicion.inode.slot) return {};  // it was changed meanwhile
+  if (!OldEnough(stored->inode.changed)) {
+    ++report_.too_young;
+    return {};
+  }
+  if (options_.dry_run) {
+    ++report_.inodes;
+    return {};
+  }
+  if (options_.fences && stored->inode.named && !TRY(FenceName(id, *stored->inode.named)))
+    return {};
+  if (stored->inode.kind == FileKind::kDirectory && !TRY(names_.IsEmpty(id))) return {};
+  const auto change = TRY(records_.ChangeInode(id, stored->slot, std::nullopt));
+  if (change.applied) ++report_.inodes;
+  return {};
+}
+
+Status Collector::CollectStripes(std::span<const ListedStripe> stripes) {
+  const InodeId object = stripes.front().id.object;
+  const Records::InodeRegister inode = TRY(records_.FindInodeRegister(object));
+  if (inode.stored) return CollectUnnamed(object, *inode.stored, stripes);
+  const auto old = [&](const ListedStripe& stripe) {
+    return OldEnough(int64_t{TimeOf(stripe.id.write)} * 1'000'000'000);
+  };
+  // Who has a removed file open reads it for a while.
+  const bool all_old =
+      OldEnough(inode.removed_at) && std::all_of(stripes.begin(), stripes.end(), old);
+  if (!all_old) {
+    report_.too_young += CountShards(stripes);
+    return {};
+  }
+  if (!options_.dry_run && options_.fences && inode.slot == 0) {
+    // Whoever is about to write it finds it taken.
+    const auto change = TRY(records_.ChangeInode(object, 0, std::nullopt));
+    if (!change.applied) return {};  // it was written just now: it is for the next run
+  }
+  DeleteAll(stripes);
+  return {};
+}
+
+// Of an inode that is there.
+Status Collector::CollectUnnamed(InodeId object, const StoredInode& stored,
+                                 std::span<const ListedStripe> stripes) {
+  std::vector<ListedStripe> unnamed;
+  uint32_t youngest = 0;
+  for (const ListedStripe& stripe : stripes) {
+    const auto place = stored.inode.map ? stored.inode.map->Find(stripe.id.block) : std::nullopt;
+    const bool named = place && place->object == object && place->write == stripe.id.write;
+    const uint32_t time = TimeOf(stripe.id.write);
+    if (named) {
+      // Copies beside the stripe, which is to be whole without them.
+      const auto presence = TRY(cluster_.stripes().Probe(stripe.id, place->layout, place->place));
+      const auto places = TRY(cluster_.stripes().PlacesOf(stripe.id, place->layout, place->place));
+      if (presence.present < place->layout.geometry().shards()) continue;
+      ListedStripe strays{stripe.id, {}};
+      for (const ShardCopy& copy : stripe.copies) {
+        if (copy.shard >= places.size() || places[copy.shard] != copy.drive) {
+          strays.copies.push_back(copy);
+        }
+      }
+      DeleteAll({&strays, 1});
+    } else if (!OldEnough(int64_t{time} * 1'000'000'000)) {
+      report_.too_young += stripe.copies.size();
+    } else {
+      unnamed.push_back(stripe);
+      youngest = std::max(youngest, time);
+    }
+  }
+  if (unnamed.empty()) return {};
+  if (!options_.dry_run && options_.fences) {
+    // A writer that has not committed them yet finds the inode changed, and that it comes too late.
+    Inode fenced = stored.inode;
+    fenced.collected = std::max(fenced.collected, youngest + 1);
+    const auto change = TRY(records_.ChangeInode(object, stored.slot, fenced));
+    if (!change.applied) return {};  // it may name them now
+  }
+  DeleteAll(unnamed);
+  return {};
+}
+
+void Collector::DeleteAll(std::span<const ListedStripe> stripes) {
+  for (const ListedStripe& stripe : stripes) {
+    if (!options_.dry_run) {
+      const Status status = cluster_.stripes().DeleteCopies(stripe.id, stripe.copies);
+      if (!status.ok()) {
+        Keep(fmt::format("block {} of object {:016x}", stripe.id.block, stripe.id.object), status);
+        continue;
+      }
+    }
+    report_.shards += stripe.copies.size();
+  }
+}
+
+}  // namespace pinstripe

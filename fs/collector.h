@@ -1,0 +1,67 @@
+// Collector: removes what clients left behind that died between two requests: inodes without a
+// name, entries that lead nowhere, stripes that no file names.
+//
+// It may run beside clients, and beside other collectors, at any time: docs/format.md,
+// "Collecting", says why nothing is lost that way. Nothing younger than `older_than` is touched.
+// What cannot be decided, because a drive is away or something is damaged, stays.
+//
+// Used by one thread.
+
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cluster/cluster.h"
+#include "fs/checker.h"
+
+namespace pinstripe {
+
+struct CollectReport {
+  uint64_t inodes = 0;  // removed, or to be removed if nothing is
+  uint64_t entries = 0;
+  uint64_t shards = 0;
+  uint64_t too_young = 0;                  // of all these, those that stay for now
+  std::vector<std::string> not_collected;  // what stays for another reason
+};
+
+class Collector {
+ public:
+  struct Options {
+    Duration older_than = std::chrono::hours(7 * 24);
+    bool dry_run = false;  // says what it would do
+    std::function<void(std::string_view phase, double done)> progress;
+    bool fences = true;  // false is for tests of the tests: whoever is late loses what was there
+  };
+
+  Collector(Cluster& cluster, Options options);
+
+  // What is in the report also happened if this fails later on.
+  const CollectReport& Run();
+
+ private:
+  bool OldEnough(int64_t time) const;
+  void Keep(std::string what, const Status& why);
+
+  Status CollectEntry(const EntryFact& entry);
+  Status CollectOrphan(const Suspicion& suspicion);
+  // Makes whoever is about to give the inode this name fail. False: it has the name.
+  Result<bool> FenceName(InodeId id, const GivenName& name);
+
+  // The stripes of one object, in the order of blocks.
+  Status CollectStripes(std::span<const ListedStripe> stripes);
+  Status CollectUnnamed(InodeId object, const StoredInode& stored,
+                        std::span<const ListedStripe> stripes);
+  void DeleteAll(std::span<const ListedStripe> stripes);
+
+  Cluster& cluster_;
+  const Options options_;
+  const int64_t now_;
+  Records records_;
+  Names names_;
+  CollectReport report_;
+};
+
+}  // namespace pinstripe
