@@ -35,6 +35,7 @@ using kinetic::Header;
 // and of answers that the peer has not taken. Beyond either, nothing more is read from it.
 constexpr size_t kMaxRequestsUnderWay = 128;
 constexpr size_t kMaxBytesUnderWay = 32 << 20;
+constexpr size_t kMaxNewcomerBytesUnderWay = 64 << 10;  // before the first right signature
 
 constexpr int kReadsAtOnce = 16;  // of one socket before the others get their turn
 constexpr size_t kSendAtOnce = 16;
@@ -82,6 +83,53 @@ class Flushes : public std::enable_shared_from_this<Flushes> {
   bool running_ = false;                                     // guarded by mutex_
 };
 
+// The connections of one device that have not shown yet that they are somebody's: no request of
+// theirs had a right signature. Thread-safe.
+class Newcomers {
+ public:
+  // `end` may be called by any thread, once, and ends the connection soon.
+  uint64_t Add(Time since, Task end) {
+    const std::lock_guard lock(mutex_);
+    waiting_.emplace(++last_, Newcomer{since, std::move(end)});
+    return last_;
+  }
+  void Remove(uint64_t number) {
+    const std::lock_guard lock(mutex_);
+    waiting_.erase(number);
+  }
+  // Ends the oldest one if it is from before that time. False: there is none.
+  bool EndOldest(Time before) {
+    Task end;
+    {
+      const std::lock_guard lock(mutex_);
+      if (waiting_.empty() || waiting_.begin()->second.since > before) return false;
+      end = std::move(waiting_.begin()->second.end);
+      waiting_.erase(waiting_.begin());
+    }
+    end();
+    return true;
+  }
+
+ private:
+  struct Newcomer {
+    Time since;
+    Task end;
+  };
+  std::mutex mutex_;
+  std::map<uint64_t, Newcomer> waiting_;  // in the order they came; guarded by mutex_
+  uint64_t last_ = 0;                     // guarded by mutex_
+};
+
+// What the connections of a device have in common, whichever port they came through.
+struct Shared {
+  explicit Shared(Workers& flushers, KineticService& service)
+      : flushes(std::make_shared<Flushes>(flushers, service)) {}
+
+  const std::shared_ptr<Flushes> flushes;
+  Newcomers newcomers;
+  std::atomic<uint32_t> connections = 0;
+};
+
 // What all sessions of a server use. Long operations have threads of their own, those that wait for
 // peers others than those that wait for the disk.
 struct Threads {
@@ -95,17 +143,17 @@ struct Threads {
 class Session final : public IoLoop::Handler, public std::enable_shared_from_this<Session> {
  public:
   // `tls`: of the socket; null without.
-  Session(IoLoop& loop, const Threads& threads, std::shared_ptr<Flushes> flushes,
+  Session(IoLoop& loop, const Threads& threads, std::shared_ptr<Shared> shared,
           KineticService& service, FileDescriptor socket, std::unique_ptr<TlsStream> tls,
-          Duration handshake_timeout, std::function<void(std::shared_ptr<Session>)> closed)
+          const Server::Options& options, std::function<void(std::shared_ptr<Session>)> closed)
       : loop_(loop),
         threads_(threads),
-        flushes_(std::move(flushes)),
+        shared_(std::move(shared)),
         service_(service),
         socket_(std::move(socket)),
         tls_(std::move(tls)),
-        handshake_timeout_(handshake_timeout),
-        handshake_timer_(loop, [this] { Close(); }),
+        options_(options),
+        timer_(loop, [this] { shaking_hands_ ? Close() : CheckHalfFrame(); }),
         closed_(std::move(closed)),
         batches_(service.batch_budget()) {}
 
@@ -113,9 +161,15 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   void Start() {
     connection_id_ = static_cast<int64_t>(loop_.runtime().Random() >> 2) + 1;
     watch_id_ = loop_.Add(socket_.get(), EPOLLIN, shared_from_this());
+    const Time now = loop_.runtime().Now();
+    newcomer_ = shared_->newcomers.Add(now, [weak = weak_from_this(), &loop = loop_] {
+      loop.Post([weak] {
+        if (const auto self = weak.lock()) self->Close();
+      });
+    });
     if (tls_ == nullptr) return Greet();
     shaking_hands_ = true;
-    handshake_timer_.Arm(loop_.runtime().Now() + handshake_timeout_);
+    timer_.Arm(now + options_.handshake_timeout);
   }
 
   // Loop thread. What is still being executed finishes, and its answer is dropped.
@@ -125,7 +179,8 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
       // What is going out right now is still being read by its sender: it goes with the session.
       if (std::exchange(gone_, true)) return;
     }
-    handshake_timer_.Cancel();
+    shared_->newcomers.Remove(newcomer_);
+    timer_.Cancel();
     batches_.Clear();
     for (const auto& operation : long_operations_) {
       if (const auto cancellation = operation.lock()) cancellation->Cancel();
@@ -149,6 +204,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
       if (!more.has_value()) return GiveUp(more.error());
       if (!*more) break;
     }
+    NoteHalfFrame();
     Watch();
   }
 
@@ -178,7 +234,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     }
     if (*step == TlsStream::Step::kDone) {
       shaking_hands_ = false;
-      handshake_timer_.Cancel();
+      timer_.Cancel();
       Greet();
       return Watch();
     }
@@ -186,6 +242,38 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     if (events != std::exchange(watched_, events)) {
       loop_.Change(watch_id_, socket_.get(), events);
     }
+  }
+
+  // Somebody who sends a frame bit by bit, or a part of one and no more, would hold what it has
+  // sent for ever. The timer is left alone when the frame is complete, since the next one is often
+  // begun by then.
+  void NoteHalfFrame() {
+    if (reader_.idle() || half_frame_ == frames_) return;
+    half_frame_ = frames_;
+    half_since_ = loop_.runtime().Now();
+    if (!std::exchange(watching_frames_, true)) timer_.Arm(half_since_ + options_.frame_timeout);
+  }
+
+  void CheckHalfFrame() {
+    if (giving_up_) return Close();
+    watching_frames_ = false;
+    if (reader_.idle()) return;
+    const Time now = loop_.runtime().Now();
+    if (!WantsMore()) half_since_ = now;  // it is us who do not read
+    if (now >= half_since_ + options_.frame_timeout) {
+      Tell(LogLevel::kWarn, "connection given up",
+           {{"port", service_.port()}, {"why", "a frame was begun and not completed in time"}});
+      return Close();
+    }
+    watching_frames_ = true;
+    timer_.Arm(half_since_ + options_.frame_timeout);
+  }
+
+  // The first request with a right signature.
+  void Welcome() {
+    shared_->newcomers.Remove(std::exchange(newcomer_, 0));
+    const std::lock_guard lock(mutex_);
+    is_known_ = true;
   }
 
   // One read, and the frames it completed. False: there is nothing more to read now.
@@ -202,7 +290,10 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     }
     if (got == 0) return Fail(EHOSTUNREACH, "the client closed the connection");
     reader_.Filled(static_cast<size_t>(got));
-    while (std::optional<Frame> frame = TRY(reader_.Next())) TRY(Handle(*std::move(frame)));
+    while (std::optional<Frame> frame = TRY(reader_.Next())) {
+      ++frames_;
+      TRY(Handle(*std::move(frame)));
+    }
     return static_cast<size_t>(got) == room;
   }
 
@@ -260,6 +351,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     if (!Authentic(message, identity->key)) {
       return refuse(kinetic::Status::HMAC_FAILURE, "HMAC did not compare");
     }
+    if (newcomer_ != 0) Welcome();
     // Only now: a forged request must not make the true ones that follow it late.
     any_sequence_ = true;
     last_sequence_ = header.sequence();
@@ -393,7 +485,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
             self->Answer(*answer, identity.get(), std::move(outcome.value), bytes);
             return;
           }
-          self->flushes_->Add(
+          self->shared_->flushes->Add(
               [self, answer, identity, bytes, type, received](const Status& flushed) {
                 if (!flushed.ok()) KineticService::SetFailure(flushed, answer.get());
                 self->Note(type, bytes, received, *answer);
@@ -518,6 +610,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
                                                  : kinetic::Status::INVALID_REQUEST);
     last.mutable_status()->set_statusmessage(std::string(why.message()));
     giving_up_ = true;
+    timer_.Arm(loop_.runtime().Now() + options_.frame_timeout);  // who does not read never hears it
     Watch();
     Send(UnsignedFrame(Unsigned::kUnsolicited, last), {}, 0, /*answers=*/false, /*last=*/true);
   }
@@ -607,7 +700,8 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
 
   // With mutex_ held.
   bool IsFull() const {
-    return requests_under_way_ >= kMaxRequestsUnderWay || bytes_under_way_ >= kMaxBytesUnderWay;
+    const size_t most = is_known_ ? kMaxBytesUnderWay : kMaxNewcomerBytesUnderWay;
+    return requests_under_way_ >= kMaxRequestsUnderWay || bytes_under_way_ >= most;
   }
 
   bool WantsMore() {
@@ -642,12 +736,12 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
 
   IoLoop& loop_;
   const Threads& threads_;
-  const std::shared_ptr<Flushes> flushes_;  // of the device
+  const std::shared_ptr<Shared> shared_;  // of the device
   KineticService& service_;
   const FileDescriptor socket_;
   const std::unique_ptr<TlsStream> tls_;  // null: without
-  const Duration handshake_timeout_;
-  IoLoop::Timer handshake_timer_;
+  const Server::Options& options_;
+  IoLoop::Timer timer_;  // of the handshake, then of frames
   const std::function<void(std::shared_ptr<Session>)> closed_;
 
   // Of the loop thread:
@@ -662,6 +756,11 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   bool giving_up_ = false;
   bool shaking_hands_ = false;
   bool read_posted_ = false;
+  uint64_t newcomer_ = 0;             // its number among them; 0: it is none any more
+  uint64_t frames_ = 0;               // that were read to their end
+  uint64_t half_frame_ = UINT64_MAX;  // frames_ when a half one was last found
+  Time half_since_{};                 // and when that was
+  bool watching_frames_ = false;      // the timer is armed
   uint32_t watched_ = EPOLLIN;
 
   std::mutex mutex_;
@@ -673,6 +772,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   bool blocked_ = false;  // the socket is full; the loop waits for it
   bool paused_ =
       false;  // the loop does not read until IsFull() ends; whoever ends it tells the loop
+  bool is_known_ = false;  // a request of it had a right signature
   bool gone_ = false;
 };
 
@@ -720,15 +820,6 @@ Result<uint16_t> PortOf(int socket) {
                    ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
                    : reinterpret_cast<const sockaddr_in&>(address).sin_port);
 }
-
-// What the connections of a device have in common, whichever port they came through.
-struct Shared {
-  explicit Shared(Workers& flushers, KineticService& service)
-      : flushes(std::make_shared<Flushes>(flushers, service)) {}
-
-  const std::shared_ptr<Flushes> flushes;
-  std::atomic<uint32_t> connections = 0;
-};
 
 // To one connection too many. It has not said anything yet, so it hears this.
 void Decline(int socket) {
@@ -831,7 +922,9 @@ class Server::Impl {
     }
 
     void Admit(FileDescriptor client) {
-      if (shared_->connections.fetch_add(1) >= kMaxConnections) {
+      const Time now = server_.loops_[0]->runtime().Now();
+      if (shared_->connections.fetch_add(1) >= kMaxConnections &&
+          !shared_->newcomers.EndOldest(now - server_.options_.newcomer_time)) {
         --shared_->connections;
         Tell(LogLevel::kWarn, "connection refused: too many",
              {{"port", Port()}, {"limit", kMaxConnections}});
@@ -852,8 +945,8 @@ class Server::Impl {
       const size_t i = server_.next_loop_++ % server_.loops_.size();
       IoLoop& loop = *server_.loops_[i];
       auto session = std::make_shared<Session>(
-          loop, *server_.threads_, shared_->flushes, service_, std::move(client), std::move(stream),
-          server_.options_.handshake_timeout,
+          loop, *server_.threads_, shared_, service_, std::move(client), std::move(stream),
+          server_.options_,
           [&server = server_, i, shared = shared_](const std::shared_ptr<Session>& self) {
             server.sessions_[i].erase(self);
             --shared->connections;

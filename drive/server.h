@@ -7,6 +7,10 @@
 // A connection has a bounded number of requests and bytes under way; beyond, its socket is not
 // read, so that its peer feels back-pressure and nobody else does. Bytes that are not Kinetic end
 // the connection, and only that one. Requests of one connection may be answered in any order.
+//
+// Who has not yet sent a request with a right signature costs little: at most the one frame that it
+// is sending, for a limited time, and a few refusals. When a device has as many connections as it
+// may, the next one takes the place of the oldest of those.
 
 #pragma once
 
@@ -32,6 +36,10 @@ class Server {
     int pushers = 8;   // threads that wait for peers
     // How long a peer may take until TLS is agreed on.
     Duration handshake_timeout = std::chrono::seconds(10);
+    // How long a frame may take from its first byte to its last.
+    Duration frame_timeout = std::chrono::seconds(60);
+    // How long a connection without a rightly signed request keeps its place when others want it.
+    Duration newcomer_time = std::chrono::seconds(10);
   };
 
   Server(Runtime& runtime, Options options);

@@ -1,0 +1,187 @@
+// Peers that mean no good, or are broken: they hold little memory, for a limited time, and others
+// are served.
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <random>
+
+#include "base/log.h"
+#include "base/real_runtime.h"
+#include "drive/kinetic.pb.h"
+#include "drive/memory_store.h"
+#include "drive/server.h"
+#include "tests/drive/wire_client.h"
+
+namespace pinstripe {
+namespace {
+
+using kinetic::Header;
+using Client = WireClient;
+using namespace std::chrono_literals;
+
+class HostilePeers : public testing::Test {
+ protected:
+  void Start(const Server::Options& options) {
+    server_.emplace(runtime_, options);
+    port_ = *server_->Listen("127.0.0.1", 0, service_);
+  }
+
+  // Somebody who can sign.
+  Client Friend() {
+    Client client(port_);
+    client.ReceiveFrame();
+    ExpectServed(client);
+    return client;
+  }
+  static void ExpectServed(Client& client) {
+    ASSERT_TRUE(client.Request(Header::NOOP));
+    EXPECT_EQ(client.ReceiveAnswer().code(), kinetic::Status::SUCCESS);
+  }
+
+  // Both ends of so many connections are in this process.
+  static bool CanHave(size_t connections) {
+    rlimit descriptors{};
+    getrlimit(RLIMIT_NOFILE, &descriptors);
+    descriptors.rlim_cur = descriptors.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &descriptors);
+    return descriptors.rlim_cur > 2 * connections + 100;
+  }
+
+  static size_t ResidentBytes() {
+    size_t pages = 0;
+    std::FILE* file = std::fopen("/proc/self/statm", "r");
+    EXPECT_EQ(std::fscanf(file, "%*u %zu", &pages), 1);
+    std::fclose(file);
+    return pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  }
+
+  static std::string Announce(uint32_t message_bytes, uint32_t value_bytes) {
+    return std::string(AsText(EncodeFrameHeader({message_bytes, value_bytes})));
+  }
+
+  RealRuntime runtime_;
+  Engine engine_{std::make_unique<MemoryStore>()};
+  DeviceSecurity security_{{{1, FullAccess("asdfasdf")}}};
+  KineticService service_{{.serial_number = "SN1"}, security_, engine_};
+  std::optional<Server> server_;
+  uint16_t port_ = 0;
+};
+
+TEST_F(HostilePeers, AFrameThatIsNotCompletedInTimeEndsItsConnection) {
+  Start({.frame_timeout = 200ms});
+  Client idle = Friend();
+  for (const std::string& part :
+       {std::string("F"), Announce(100, 0), Announce(100, 0) + "half of it",
+        // The message is whole, the value is not.
+        SignedFrame({}, 1, HmacKey("asdfasdf"), 1000) + std::string(999, 'v')}) {
+    Client client(port_);
+    client.ReceiveFrame();
+    const Time begin = runtime_.Now();
+    ASSERT_TRUE(client.Send(part));
+    EXPECT_TRUE(client.SeesTheEnd());
+    EXPECT_GE(runtime_.Now() - begin, 150ms);
+  }
+  ExpectServed(idle);  // silence between frames is nobody's fault
+}
+
+// Who knows the key is no exception: a request after others.
+TEST_F(HostilePeers, ALaterFrameHasNoMoreTimeThanTheFirst) {
+  Start({.frame_timeout = 200ms});
+  Client client = Friend();
+  ExpectServed(client);
+  ASSERT_TRUE(client.Send(Announce(100, 0)));
+  EXPECT_TRUE(client.SeesTheEnd());
+}
+
+TEST_F(HostilePeers, AByteNowAndThenDoesNotKeepAFrameAlive) {
+  Start({.frame_timeout = 200ms});
+  Client client(port_);
+  client.ReceiveFrame();
+  ASSERT_TRUE(client.Send(Announce(1 << 20, 0)));
+  const Time begin = runtime_.Now();
+  const auto never = runtime_.NewSignal();
+  while (client.Send("x") && runtime_.Now() < begin + 10s) {
+    never->WaitUntil(runtime_.Now() + 5ms);
+  }
+  EXPECT_LT(runtime_.Now() - begin, 10s);
+}
+
+TEST_F(HostilePeers, StrangersGiveWayWhenAllConnectionsAreTaken) {
+  if (!CanHave(kMaxConnections)) GTEST_SKIP() << "too few descriptors";
+  Start({.newcomer_time = 0ms});
+  Client known = Friend();
+  std::vector<Client> strangers;
+  for (uint32_t i = 1; i < kMaxConnections; ++i) {
+    strangers.emplace_back(port_);
+    strangers.back().ReceiveFrame();
+  }
+  Client next = Friend();
+  EXPECT_TRUE(strangers[0].SeesTheEnd()) << "the oldest";
+  ExpectServed(strangers[1]);  // and has shown who it is
+  Client another = Friend();
+  EXPECT_TRUE(strangers[2].SeesTheEnd());
+  for (Client* client : {&known, &next, &another, &strangers[1]}) ExpectServed(*client);
+}
+
+TEST_F(HostilePeers, NobodyWhoIsKnownGivesWay) {
+  if (!CanHave(kMaxConnections)) GTEST_SKIP() << "too few descriptors";
+  Start({.newcomer_time = 0ms});
+  std::vector<Client> clients;
+  for (uint32_t i = 0; i < kMaxConnections; ++i) clients.push_back(Friend());
+  Client one_too_many(port_);
+  EXPECT_EQ(one_too_many.ReceiveAnswer().code(), kinetic::Status::SERVICE_BUSY);
+  for (Client& client : clients) ExpectServed(client);
+}
+
+TEST_F(HostilePeers, WhatIsAnnouncedIsNotYetHeld) {
+  constexpr size_t kPeers = 900;
+  if (!CanHave(kPeers)) GTEST_SKIP() << "too few descriptors";
+  Start({});
+  Client known = Friend();
+  const size_t before = ResidentBytes();
+  std::vector<Client> peers;
+  for (size_t i = 0; i < kPeers; ++i) {
+    peers.emplace_back(port_);
+    peers.back().ReceiveFrame();
+    ASSERT_TRUE(peers.back().Send(Announce(kMaxMessageBytes, kMaxValueBytes) + "and little more"));
+  }
+  ExpectServed(known);
+  Friend();
+  EXPECT_LT(ResidentBytes() - before, size_t{200} << 20) << "2 MiB were announced by each";
+}
+
+// More connections than there may be at a time: each one's place and memory come back.
+TEST_F(HostilePeers, GarbageLeavesNothingBehind) {
+  SetLogLevel(LogLevel::kError);
+  Start({});
+  Client known = Friend();
+  std::mt19937_64 random(1);
+  const auto throw_garbage = [&](int connections) {
+    for (int i = 0; i < connections; ++i) {
+      Client client(port_);
+      client.ReceiveFrame();
+      std::string garbage(kFrameHeaderBytes + random() % 200, '\0');
+      for (char& byte : garbage) byte = static_cast<char>(random());
+      const bool framed = i % 2 == 0;  // and perhaps never completed
+      framed ? garbage.insert(0, Announce(random() % 100, random() % 100)) : garbage.insert(0, "x");
+      client.Send(garbage);
+      if (!framed && i % 3 == 0) {
+        EXPECT_TRUE(client.SeesTheEnd());
+      }
+    }
+  };
+  throw_garbage(500);
+  const size_t before = ResidentBytes();
+  throw_garbage(3 * static_cast<int>(kMaxConnections));
+  ExpectServed(known);
+  Friend();
+  const size_t after = ResidentBytes();
+  EXPECT_LT(after, before + (size_t{16} << 20));
+  SetLogLevel(LogLevel::kInfo);
+}
+
+}  // namespace
+}  // namespace pinstripe
