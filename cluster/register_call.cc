@@ -217,6 +217,14 @@ void RegisterCall::Take(size_t replica, Result<Record> record) {
   Hear(replica, state.has_value() ? Status() : state.error());
 }
 
+bool RegisterCall::KnowsEnough() const {
+  const Finding finding = Judge();
+  return finding.chosen.has_value() &&
+         std::all_of(states_.begin(), states_.end(), [&](const auto& state) {
+           return !state.has_value() || state->accepted == finding.chosen->ballot;
+         });
+}
+
 // The state of one call's reading while the answers come.
 struct RegisterCall::Reading {
   RegisterCall* call;

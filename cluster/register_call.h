@@ -56,6 +56,11 @@ class RegisterCall {
   static void ReadUnknown(const RegisterContext& context, std::span<RegisterCall* const> calls,
                           bool catch_up);
 
+  // Takes over what a replica was found to hold during this call.
+  void Learn(size_t replica, Result<Record> record) { Take(replica, std::move(record)); }
+  // Whether what is chosen is known, and every replica whose state is known has it.
+  bool KnowsEnough() const;
+
   Finding Judge() const { return pinstripe::Judge(quorums_, states_); }
 
   struct Settled {

@@ -16,8 +16,9 @@ namespace {
 using Settled = RegisterCall::Settled;
 
 constexpr size_t kMaxRegisterKeyBytes = 1024;
-constexpr size_t kReadAtOnce = 64;        // registers, so that a few hundred requests are on their way
-constexpr uint32_t kLeastScanKeys = 32;   // asked for at once: removed registers are among them
+constexpr size_t kReadAtOnce = 2048;  // registers, so that a large directory takes few round trips
+constexpr uint32_t kLeastScanRecords = 32;  // asked for at once: removed registers are among them
+constexpr uint32_t kScanValueBytes = 8192;  // larger values are read one by one
 
 RegisterValue ValueOf(const Chosen& chosen) {
   return {chosen.slot, chosen.proposal->value, chosen.proposal->removed_at};
@@ -47,16 +48,24 @@ class RegisterStore::Impl {
                         size_t max);
 
  private:
-  // Keys that a majority of replicas hold between them, up to a key from which on they may hold more.
-  struct KeyPage {
-    std::set<std::string> keys;
-    std::optional<std::string> through;  // null: there are no more
+  struct RangeAnswer {
+    size_t replica = 0;
+    RangeRecords range;  // ascending
   };
-  Result<KeyPage> ReadKeys(uint32_t group, const std::string& first, const std::string& last,
-                           uint32_t max);
-  std::optional<KeyPage> AskForKeys(const std::vector<Drive*>& drives, const std::string& first,
-                                    const std::string& last, uint32_t max, Time deadline,
-                                    std::string& reasons);
+  // What a majority of replicas or more hold, up to a key from which on some may hold more.
+  struct RangePage {
+    std::vector<RangeAnswer> answers;
+    std::optional<std::string> through;  // null: there is no more
+    std::set<std::string> Keys() const;
+  };
+  Result<RangePage> ReadRange(uint32_t group, const std::string& first, const std::string& last,
+                              uint32_t max);
+  std::optional<RangePage> AskForRange(const std::vector<Drive*>& drives, const std::string& first,
+                                       const std::string& last, uint32_t max, Time deadline,
+                                       std::string& reasons);
+  std::vector<Result<RegisterValue>> ReadListed(const std::vector<RegisterName>& names,
+                                                const std::vector<RangeAnswer>& answers);
+  void Ask(std::span<RegisterCall* const> calls);
 
   std::unique_ptr<RegisterCall> NewCall(const RegisterName& name,
                                         Durability durability = Durability::kWriteBack);
@@ -88,20 +97,29 @@ std::vector<Result<RegisterValue>> RegisterStore::Impl::ReadMany(
     std::span<const RegisterName> names) {
   std::vector<Result<RegisterValue>> values;
   while (values.size() < names.size()) {
-    const auto batch = names.subspan(values.size(), std::min(kReadAtOnce, names.size() - values.size()));
+    const auto batch =
+        names.subspan(values.size(), std::min(kReadAtOnce, names.size() - values.size()));
     std::vector<std::unique_ptr<RegisterCall>> calls;
     std::vector<RegisterCall*> asked;
     for (const RegisterName& name : batch) {
       calls.push_back(NewCall(name));
       if (CheckName(name).ok()) asked.push_back(calls.back().get());
     }
-    RegisterCall::ReadUnknown(context_, asked, /*catch_up=*/true);
+    Ask(asked);
     for (size_t i = 0; i < batch.size(); ++i) {
       const Status named_well = CheckName(batch[i]);
       values.push_back(named_well.ok() ? Finish(*calls[i]) : tl::unexpected(named_well));
     }
   }
   return values;
+}
+
+void RegisterStore::Impl::Ask(std::span<RegisterCall* const> calls) {
+  while (!calls.empty()) {
+    const auto batch = calls.first(std::min(kReadAtOnce, calls.size()));
+    RegisterCall::ReadUnknown(context_, batch, /*catch_up=*/true);
+    calls = calls.subspan(batch.size());
+  }
 }
 
 // After the replicas were asked once.
@@ -118,7 +136,8 @@ std::shared_ptr<const RememberedRegister> RegisterStore::Impl::Recall(const Regi
                                                                       uint64_t slot,
                                                                       size_t replicas) {
   auto remembered = context_.cache->Find(call.key());
-  if (remembered != nullptr && remembered->slot == slot && remembered->replicas.size() == replicas) {
+  if (remembered != nullptr && remembered->slot == slot &&
+      remembered->replicas.size() == replicas) {
     return remembered;
   }
   if (slot > 0) return nullptr;
@@ -174,13 +193,13 @@ Result<ChangeOutcome> RegisterStore::Impl::Change(const RegisterName& name,
 }
 
 Result<ChangeOutcome> RegisterStore::Impl::Conclude(RegisterCall& call, const OwnChange& own,
-                                                    const Settled& settled,
-                                                    Durability durability) {
+                                                    const Settled& settled, Durability durability) {
   std::optional<bool> applied = own.applied;
   if (!own.sent) applied = false;
   if (!applied.has_value()) applied = WasChosen(settled.chosen, own.slot, own.proposal->nonce);
   if (!applied.has_value()) {
-    return Fail(EIO, "{}: the change may have happened: {} others came before that could be found out",
+    return Fail(EIO,
+                "{}: the change may have happened: {} others came before that could be found out",
                 call.Title(), settled.chosen.slot - own.slot);
   }
   if (!*applied) return ChangeOutcome{.now = ValueOf(settled.chosen)};
@@ -193,68 +212,91 @@ Result<ChangeOutcome> RegisterStore::Impl::Conclude(RegisterCall& call, const Ow
 namespace {
 
 // What one drive answered, if it is what was asked for.
-Status CheckKeys(const std::vector<std::string>& keys, const std::string& first,
-                 const std::string& last, uint32_t max) {
-  const bool in_order = std::adjacent_find(keys.begin(), keys.end(), std::greater_equal<>()) ==
-                        keys.end();
-  const bool in_range = keys.empty() || (keys.front() >= first && keys.back() <= last);
-  if (keys.size() <= max && in_order && in_range) return {};
+Status CheckRange(const RangeRecords& range, const std::string& first, const std::string& last,
+                  uint32_t max) {
+  const std::vector<RangeRecord>& records = range.records;
+  const auto out_of_order = [](const RangeRecord& a, const RangeRecord& b) {
+    return a.key >= b.key;
+  };
+  const bool in_order =
+      std::adjacent_find(records.begin(), records.end(), out_of_order) == records.end();
+  const bool in_range =
+      records.empty() ? !range.more : records.front().key >= first && records.back().key <= last;
+  if (records.size() <= max && in_order && in_range) return {};
   return Fail(EBADMSG, "answered a range with keys that were not asked for");
 }
 
 }  // namespace
 
+std::set<std::string> RegisterStore::Impl::RangePage::Keys() const {
+  std::set<std::string> keys;
+  for (const RangeAnswer& answer : answers) {
+    for (const RangeRecord& record : answer.range.records) {
+      if (!through.has_value() || record.key <= *through) keys.insert(record.key);
+    }
+  }
+  return keys;
+}
+
 // Null when no majority answered well.
-std::optional<RegisterStore::Impl::KeyPage> RegisterStore::Impl::AskForKeys(
+std::optional<RegisterStore::Impl::RangePage> RegisterStore::Impl::AskForRange(
     const std::vector<Drive*>& drives, const std::string& first, const std::string& last,
     uint32_t max, Time deadline, std::string& reasons) {
   const size_t majority = drives.size() / 2 + 1;
-  const Time until = std::min(deadline, runtime_.Now() + context_.options.drive_timeout);
-  Gather<Result<std::vector<std::string>>> gather(runtime_);
+  const Time start = runtime_.Now();
+  const Time until = std::min(deadline, start + context_.options.drive_timeout);
+  Gather<Result<RangeRecords>> gather(runtime_);
   reasons.clear();
   for (size_t i = 0; i < drives.size(); ++i) {
     if (drives[i] != nullptr && drives[i]->IsUp()) {
-      drives[i]->Range(first, last, max, /*reverse=*/false, until, gather.Ask(i));
+      drives[i]->ListRecords(first, last, max, /*reverse=*/false, kScanValueBytes, until,
+                             gather.Ask(i));
     } else {
       reasons += fmt::format("{}: away; ", drives[i] == nullptr ? "a drive" : drives[i]->name());
     }
   }
 
-  KeyPage page;
-  size_t good = 0;
-  while (good < majority) {
-    const auto answer = gather.Next(deadline);
-    if (answer == nullptr) return std::nullopt;
-    const Status status =
-        answer->value.has_value()
-            ? CheckKeys(*answer->value, first, last, max).Context(drives[answer->index]->name())
-            : answer->value.error();
+  RangePage page;
+  Time patience = deadline;
+  while (gather.outstanding() > 0) {
+    const auto answer = gather.Next(patience);
+    if (answer == nullptr) break;
+    const Status status = answer->value.has_value() ? CheckRange(*answer->value, first, last, max)
+                                                    : answer->value.error();
     if (!status.ok()) {
-      reasons += fmt::format("{}; ", status.message());
+      reasons += fmt::format("{}: {}; ", drives[answer->index]->name(), status.message());
       continue;
     }
-    ++good;
-    page.keys.insert(answer->value->begin(), answer->value->end());
-    // A drive whose answer is full may hold more behind it: nobody knows what, beyond the lowest of
+    RangeRecords& range = *answer->value;
+    // A drive that ended early may hold more behind that: nobody knows what, beyond the lowest of
     // these ends.
-    if (answer->value->size() == max) {
-      const std::string& end = answer->value->back();
+    if (range.more) {
+      const std::string& end = range.records.back().key;
       page.through = std::min(page.through.value_or(end), end);
     }
+    page.answers.push_back({answer->index, std::move(range)});
+    // The others know what was chosen in a fast round, so they are waited for, too, but not for
+    // long.
+    if (page.answers.size() == majority) {
+      const Duration taken = runtime_.Now() - start;
+      patience = std::min(deadline, runtime_.Now() + std::max(context_.options.straggler, taken));
+    }
   }
-  if (page.through.has_value()) page.keys.erase(page.keys.upper_bound(*page.through), page.keys.end());
+  if (page.answers.size() < majority) return std::nullopt;
   return page;
 }
 
-Result<RegisterStore::Impl::KeyPage> RegisterStore::Impl::ReadKeys(uint32_t group,
-                                                                   const std::string& first,
-                                                                   const std::string& last,
-                                                                   uint32_t max) {
+Result<RegisterStore::Impl::RangePage> RegisterStore::Impl::ReadRange(uint32_t group,
+                                                                      const std::string& first,
+                                                                      const std::string& last,
+                                                                      uint32_t max) {
   const std::vector<Drive*> drives = locator_.Replicas(group);
   const Time deadline = runtime_.Now() + context_.options.timeout;
   std::string reasons;
   for (;;) {
-    if (auto page = AskForKeys(drives, first, last, max, deadline, reasons)) return *std::move(page);
+    if (auto page = AskForRange(drives, first, last, max, deadline, reasons)) {
+      return *std::move(page);
+    }
     if (runtime_.Now() >= deadline) {
       return Fail(EIO, "list registers of group {}: {} of {} replicas needed: {}", group,
                   drives.size() / 2 + 1, drives.size(), reasons);
@@ -264,31 +306,58 @@ Result<RegisterStore::Impl::KeyPage> RegisterStore::Impl::ReadKeys(uint32_t grou
   }
 }
 
+// The registers `names`, in ascending order, of which the answers to a range tell most. Replicas
+// are asked about those alone on which the answers do not agree.
+std::vector<Result<RegisterValue>> RegisterStore::Impl::ReadListed(
+    const std::vector<RegisterName>& names, const std::vector<RangeAnswer>& answers) {
+  std::vector<std::unique_ptr<RegisterCall>> calls;
+  std::vector<RegisterCall*> unclear;
+  std::vector<size_t> at(answers.size());
+  for (const RegisterName& name : names) {
+    RegisterCall& call = *calls.emplace_back(NewCall(name));
+    bool all_told = true;
+    for (size_t i = 0; i < answers.size(); ++i) {
+      const std::vector<RangeRecord>& records = answers[i].range.records;
+      while (at[i] < records.size() && records[at[i]].key < call.key()) ++at[i];
+      const bool told =
+          at[i] < records.size() && records[at[i]].key == call.key() && records[at[i]].has_value;
+      if (told) call.Learn(answers[i].replica, records[at[i]].record);
+      all_told = all_told && told;
+    }
+    if (!all_told || !call.KnowsEnough()) unclear.push_back(&call);
+  }
+  Ask(unclear);
+  std::vector<Result<RegisterValue>> values;
+  for (const auto& call : calls) values.push_back(Finish(*call));
+  return values;
+}
+
 Result<RegisterStore::ScanPage> RegisterStore::Impl::Scan(uint32_t group, const std::string& first,
                                                           const std::string& last, size_t max) {
   const size_t wanted = std::max<size_t>(max, 1);
   const std::string prefix = RegisterRecordKey(context_.options.prefix, {group, ""});
-  const auto asked = static_cast<uint32_t>(
-      std::clamp<size_t>(wanted, kLeastScanKeys, kMaxRangeKeys));
+  const auto asked =
+      static_cast<uint32_t>(std::clamp<size_t>(wanted, kLeastScanRecords, kMaxRangeRecords));
   ScanPage page;
   page.next = first;
   while (page.next.has_value() && page.entries.empty()) {
     if (*page.next > last) return ScanPage{};
-    const KeyPage keys = TRY(ReadKeys(group, prefix + *page.next, prefix + last, asked));
+    const RangePage range = TRY(ReadRange(group, prefix + *page.next, prefix + last, asked));
+    const std::set<std::string> keys = range.Keys();
     std::vector<RegisterName> names;
-    for (const std::string& key : keys.keys) {
+    for (const std::string& key : keys) {
       if (names.size() == wanted) break;
       names.push_back({group, key.substr(prefix.size())});
     }
     // The lowest key after the one that was looked at last.
-    if (names.size() < keys.keys.size()) {
+    if (names.size() < keys.size()) {
       page.next = names.back().key + '\0';
-    } else if (keys.through.has_value()) {
-      page.next = keys.through->substr(prefix.size()) + '\0';
+    } else if (range.through.has_value()) {
+      page.next = range.through->substr(prefix.size()) + '\0';
     } else {
       page.next.reset();
     }
-    const auto values = ReadMany(names);
+    const auto values = ReadListed(names, range.answers);
     for (size_t i = 0; i < names.size(); ++i) {
       const RegisterValue value = TRY(values[i]);
       if (value.value.has_value()) page.entries.push_back({names[i].key, value});

@@ -1,8 +1,8 @@
 // Extended attributes: which there may be, and how many. Pure.
 //
-// A name is "user.", "trusted." or "security." and 1 byte or more behind it, 255 in all, any but
-// NUL; a value 0 to 65536 bytes of any kind. Names and values of one inode together are kept in its
-// register, so they take up to kMaxExtendedBytes in all.
+// A name is "user.", "trusted." or "security." (but not "security.selinux") and 1 byte or more
+// behind it, 255 in all, any but NUL; a value 0 to 65536 bytes of any kind. Names and values of one
+// inode together are kept in its register, so they take up to kMaxExtendedBytes in all.
 
 #pragma once
 

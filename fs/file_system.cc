@@ -372,10 +372,14 @@ class ClusterFileSystem final : public FileSystem {
     std::vector<DirectoryEntry> entries;
     std::optional<std::string> next(after);
     if (!after.empty()) next->push_back('\0');  // the first name that follows it
-    while (next && entries.size() < max) {
-      const Records::Page page = TRY(records().List(directory, *next, max - entries.size()));
-      TRY(Append(page, with_attributes, max, entries));
-      next = page.next;
+    while (next && entries.empty()) {
+      std::vector<std::pair<std::string, Entry>> names;
+      while (next && names.size() < max) {
+        Records::Page page = TRY(records().List(directory, *next, max - names.size()));
+        std::ranges::move(page.entries, std::back_inserter(names));
+        next = std::move(page.next);
+      }
+      entries = Describe(names, with_attributes);
     }
     return entries;
   }
@@ -496,14 +500,15 @@ class ClusterFileSystem final : public FileSystem {
     return attributes;
   }
 
-  Status Append(const Records::Page& page, bool with_attributes, size_t max,
-                std::vector<DirectoryEntry>& entries) {
+  std::vector<DirectoryEntry> Describe(const std::vector<std::pair<std::string, Entry>>& names,
+                                       bool with_attributes) {
     std::vector<InodeId> ids;
-    for (const auto& [name, entry] : page.entries) ids.push_back(entry.inode);
+    for (const auto& [name, entry] : names) ids.push_back(entry.inode);
     std::vector<Result<std::optional<StoredInode>>> inodes;
     if (with_attributes) inodes = records().FindInodes(ids);
-    for (size_t i = 0; i < ids.size() && entries.size() < max; ++i) {
-      const auto& [name, entry] = page.entries[i];
+    std::vector<DirectoryEntry> entries;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const auto& [name, entry] = names[i];
       DirectoryEntry listed{name, entry.inode, entry.kind, std::nullopt};
       if (with_attributes && inodes[i].has_value()) {
         if (!*inodes[i]) continue;  // removed, or about to be
@@ -511,7 +516,7 @@ class ClusterFileSystem final : public FileSystem {
       }
       entries.push_back(std::move(listed));
     }
-    return {};
+    return entries;
   }
 
   // A name for an inode that nobody knows yet.

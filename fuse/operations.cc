@@ -48,10 +48,21 @@ Status Mount::ReleaseAll() {
   return first;
 }
 
+void Mount::ForgetAttributes(InodeId inode) {
+  fuse_session* session = session_;
+  const Time listed = listed_at_;
+  if (session == nullptr || listed == Time::min() || runtime_.Now() - listed > 2 * kCacheAge) {
+    return;
+  }
+  constexpr off_t kAttributesOnly = -1;
+  fuse_lowlevel_notify_inval_inode(session, inode, kAttributesOnly, 0);
+}
+
 namespace {
 
 constexpr unsigned kMaxWriteBytes = 1 << 20;
 constexpr unsigned kRequestsInBackground = 64;  // read-ahead that the kernel keeps under way
+constexpr double kCacheSeconds = std::chrono::duration<double>(kCacheAge).count();
 constexpr uint64_t kStatBlockBytes = 4096;
 
 // A directory that is being listed. The kernel may read one through several threads.
@@ -84,11 +95,22 @@ void ReplyStatus(fuse_req_t request, const Status& status, std::string_view oper
   fuse_reply_err(request, Answer(status, operation, subject));
 }
 
-// With time-outs of 0: the kernel asks again each time.
+// Of what is asked for by its number: when that is gone, the kernel shall look the name up again.
+void ReplyInodeStatus(fuse_req_t request, const Status& status, std::string_view operation,
+                      InodeId inode) {
+  const int code = Answer(status, operation, Subject(inode));
+  fuse_reply_err(request, code == ENOENT ? ESTALE : code);
+}
+
+// How long the kernel may use attributes without asking again. A directory's are asked for with
+// every path that leads through it.
+double CacheSecondsOf(FileKind kind) { return kind == FileKind::kDirectory ? kCacheSeconds : 0; }
+
 fuse_entry_param EntryOf(const Attributes& attributes) {
   fuse_entry_param entry{};
   entry.ino = attributes.inode;
   entry.attr = ToStat(attributes);
+  entry.entry_timeout = entry.attr_timeout = CacheSecondsOf(attributes.kind);
   return entry;
 }
 
@@ -105,17 +127,20 @@ void ReplyEntry(fuse_req_t request, const Result<Attributes>& attributes,
 void ReplyAttributes(fuse_req_t request, const Result<Attributes>& attributes,
                      std::string_view operation, InodeId inode) {
   if (!attributes.has_value()) {
-    ReplyStatus(request, attributes.error(), operation, Subject(inode));
+    ReplyInodeStatus(request, attributes.error(), operation, inode);
     return;
   }
   const struct stat stat = ToStat(*attributes);
-  fuse_reply_attr(request, &stat, 0);
+  fuse_reply_attr(request, &stat, CacheSecondsOf(attributes->kind));
 }
 
 void Init(void*, fuse_conn_info* connection) {
   // O_TRUNC comes with the open, so that a file keeps its old contents until the new ones are
   // there.
   connection->want |= connection->capable & FUSE_CAP_ATOMIC_O_TRUNC;
+  // With attributes always, and not only when the kernel finds that they were asked for.
+  connection->want |= connection->capable & FUSE_CAP_READDIRPLUS;
+  connection->want &= ~unsigned{FUSE_CAP_READDIRPLUS_AUTO};
   // An inode's target never changes.
   connection->want |= connection->capable & FUSE_CAP_CACHE_SYMLINKS;
   connection->max_write = kMaxWriteBytes;
@@ -168,7 +193,7 @@ void SetAttributes(fuse_req_t request, fuse_ino_t inode, struct stat* wanted, in
 void ReplyExtended(fuse_req_t request, const Result<std::string>& answer, size_t room,
                    std::string_view operation, InodeId inode) {
   if (!answer.has_value()) {
-    ReplyStatus(request, answer.error(), operation, Subject(inode));
+    ReplyInodeStatus(request, answer.error(), operation, inode);
   } else if (room == 0) {
     fuse_reply_xattr(request, answer->size());
   } else if (answer->size() > room) {
@@ -188,14 +213,15 @@ void SetExtended(fuse_req_t request, fuse_ino_t inode, const char* name, const c
   const Mode mode = (flags & XATTR_CREATE) != 0    ? Mode::kCreate
                     : (flags & XATTR_REPLACE) != 0 ? Mode::kReplace
                                                    : Mode::kSet;
-  ReplyStatus(request,
-              FileSystemOf(request).SetExtended(inode, name, std::string_view(value, length), mode),
-              "setxattr", Subject(inode));
+  ReplyInodeStatus(
+      request,
+      FileSystemOf(request).SetExtended(inode, name, std::string_view(value, length), mode),
+      "setxattr", inode);
 }
 
 void RemoveExtended(fuse_req_t request, fuse_ino_t inode, const char* name) {
-  ReplyStatus(request, FileSystemOf(request).RemoveExtended(inode, name), "removexattr",
-              Subject(inode));
+  ReplyInodeStatus(request, FileSystemOf(request).RemoveExtended(inode, name), "removexattr",
+                   inode);
 }
 
 // "trusted." is nobody's business but root's.
@@ -241,14 +267,19 @@ void MakeSymlink(fuse_req_t request, const char* target, fuse_ino_t directory, c
 void ReadSymlink(fuse_req_t request, fuse_ino_t inode) {
   const Result<std::string> target = FileSystemOf(request).ReadSymlink(inode);
   if (!target.has_value()) {
-    ReplyStatus(request, target.error(), "readlink", Subject(inode));
+    ReplyInodeStatus(request, target.error(), "readlink", inode);
     return;
   }
   fuse_reply_readlink(request, target->c_str());
 }
 
 void Link(fuse_req_t request, fuse_ino_t inode, fuse_ino_t directory, const char* name) {
-  ReplyEntry(request, FileSystemOf(request).Link(inode, directory, name), "link", directory, name);
+  const Result<Attributes> linked = FileSystemOf(request).Link(inode, directory, name);
+  if (!linked.has_value()) {
+    ReplyInodeStatus(request, linked.error(), "link", inode);
+    return;
+  }
+  ReplyEntry(request, linked, "link", directory, name);
 }
 
 void Unlink(fuse_req_t request, fuse_ino_t directory, const char* name) {
@@ -291,9 +322,10 @@ void Open(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) {
       inode, writes ? FileSystem::Access::kWrite : FileSystem::Access::kRead,
       (info->flags & O_TRUNC) != 0);
   if (!file.has_value()) {
-    ReplyStatus(request, file.error(), "open", Subject(inode));
+    ReplyInodeStatus(request, file.error(), "open", inode);
     return;
   }
+  MountOf(request).ForgetAttributes(inode);  // what is read from now on is what is there now
   HandOver(request, *std::move(file), writes, info, [&] { return fuse_reply_open(request, info); });
 }
 
@@ -391,6 +423,7 @@ class Listing {
     // only.
     fuse_entry_param param{};
     if (entry.attributes.has_value()) param = EntryOf(*entry.attributes);
+    if (entry.attributes.has_value()) param.entry_timeout = param.attr_timeout = kCacheSeconds;
     param.attr.st_ino = entry.inode;
     param.attr.st_mode |= TypeBits(entry.kind);
     const size_t needed =
@@ -468,6 +501,7 @@ void ReplyListing(fuse_req_t request, InodeId directory, size_t size, off_t offs
     ReplyStatus(request, listed, "readdir", Subject(directory));
     return;
   }
+  if (with_attributes) MountOf(request).AttributesWereListed();
   listing.Reply();
 }
 

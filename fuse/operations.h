@@ -2,12 +2,16 @@
 // calls and replies. Inode numbers are the file system's own, so nothing has to be remembered for a
 // name that the kernel knows, and a forget is nothing to do.
 //
-// The kernel keeps no names and no attributes (their time-outs are 0), and keeps a file's pages
-// from one open to the next only if the file has not changed: what other hosts committed is seen by
-// the next open, and mmap works.
+// The kernel keeps directories, and what a listing with attributes brought, for kCacheAge: so `ls
+// -l` asks once for each directory, not for each file. Other names and attributes it does not keep.
+// It keeps a file's pages from one open to the next only if the file has not changed: what other
+// hosts committed is seen by the next open, and mmap works. An inode that is gone is answered with
+// ESTALE, so that the kernel looks the name up anew.
 
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <unordered_set>
@@ -17,8 +21,12 @@
 #include "fs/file_system.h"
 
 struct fuse_lowlevel_ops;
+struct fuse_session;
 
 namespace pinstripe {
+
+// How long the kernel may use a name and attributes without asking again.
+inline constexpr Duration kCacheAge = std::chrono::seconds(1);
 
 struct FileHandle {
   std::unique_ptr<OpenFile> file;
@@ -33,6 +41,13 @@ class Mount {
   Runtime& runtime() { return runtime_; }
   FileSystem& file_system() { return file_system_; }
 
+  // The session that requests come from, once there is one.
+  void Serve(fuse_session* session) { session_ = session; }
+  // Noted when a listing gives the kernel attributes to keep.
+  void AttributesWereListed() { listed_at_ = runtime_.Now(); }
+  // Takes back what the kernel may keep of a file since a listing.
+  void ForgetAttributes(InodeId inode);
+
   // Handles are the kernel's until it releases them.
   FileHandle* Add(std::unique_ptr<OpenFile> file, bool writes);
   Status Release(FileHandle* handle);  // closes and forgets
@@ -43,6 +58,8 @@ class Mount {
  private:
   Runtime& runtime_;
   FileSystem& file_system_;
+  std::atomic<fuse_session*> session_ = nullptr;
+  std::atomic<Time> listed_at_ = Time::min();
   std::mutex mutex_;
   std::unordered_set<FileHandle*> handles_;  // guarded by mutex_
 };

@@ -168,6 +168,7 @@ class Session {
       return Fail(EIO, "mounting on {} failed (see above)", arguments.mount_point);
     }
     session->mounted_ = true;
+    mount.Serve(session->session_);
     return session;
   }
 
@@ -223,6 +224,7 @@ Status Serve(const Arguments& arguments, const Ready& ready) {
   ready();
   end_signals.Allow();
   const Status served = session->Run();
+  mount.Serve(nullptr);
   session.reset();  // nothing new comes in before what is open is committed
   const Status released = mount.ReleaseAll();
   Log(LogLevel::kInfo, "unmounted", {{"on", arguments.mount_point}});

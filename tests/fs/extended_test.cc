@@ -56,6 +56,7 @@ TEST_F(ExtendedTest, LimitsAreLinuxsAndTheInodes) {
   EXPECT_FAILS(fs_->SetExtended(file, std::string_view("user.a\0b", 8), "v"), EINVAL);
   EXPECT_FAILS(fs_->SetExtended(file, "system.posix_acl_access", "v"), ENOTSUP);
   EXPECT_FAILS(fs_->SetExtended(file, "other.x", "v"), ENOTSUP);
+  EXPECT_FAILS(fs_->GetExtended(file, "security.selinux"), ENOTSUP);
   EXPECT_FAILS(fs_->SetExtended(file, "user.big", std::string((64 << 10) + 1, 'x')), E2BIG);
   EXPECT_FAILS(fs_->SetExtended(file, "user.big", std::string(64 << 10, 'x')), ENOSPC);
   ASSERT_OK(fs_->SetExtended(file, "user.big", std::string(32'000, 'x')));

@@ -92,6 +92,28 @@ TEST_F(NamesTest, AListingComesInPages) {
   }
 }
 
+// All drives answer after 100 ms. With one register after the other this would take minutes.
+TEST_F(NamesTest, AListingOfManyFilesWithAttributesTakesFewRoundTrips) {
+  constexpr size_t kFiles = 10'000;
+  for (size_t i = 0; i < kFiles; ++i) {
+    ASSERT_OK(
+        fs_->MakeNode(kRootInode, fmt::format("file-{:05}", i), FileKind::kRegular, 0644, {}, {}));
+  }
+  Host other = NewHost();
+  const Duration one_way = std::chrono::milliseconds(50);
+  for (DriveId id = 1; id <= machines_.size(); ++id) {
+    machines_.drive(id).Set({.least_latency = one_way, .most_latency = one_way});
+  }
+  const Time start = sim_.Now();
+  const auto listed = other->ReadDirectory(kRootInode, "", 2 * kFiles, true);
+  const auto round_trips = (sim_.Now() - start) / (2 * one_way);
+  ASSERT_OK(listed);
+  EXPECT_EQ(listed->size(), kFiles);
+  for (const auto& entry : *listed) ASSERT_TRUE(entry.attributes);
+  // The directory, the ranges, and the inodes, of which 2048 are read at once.
+  EXPECT_LE(round_trips, 1 + 3 + 5);
+}
+
 TEST_F(NamesTest, MakePathMakesWhatIsMissing) {
   ASSERT_OK(fs_->MakePath("/a/b/c", 0755, {}));
   ASSERT_OK(fs_->MakePath("/a/b/d", 0755, {}));
