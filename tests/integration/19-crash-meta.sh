@@ -1,0 +1,27 @@
+#!/bin/bash
+# Mounts and drives are killed in the middle of changes of names, for CRASH_SECONDS (30): everything
+# acknowledged is there, and everything fits together. `./dev crash-meta TIME` does it for longer.
+. "$(dirname "$0")/lib.sh"
+
+if [ ! -e /dev/fuse ]; then
+  echo "$script: /dev/fuse is missing: this machine cannot mount"
+  exit 77
+fi
+cluster_up meta --layout 4+2 --drives 8 --no-gateway
+unmount_at_exit() {
+  for one in "$cluster"-mount-*; do fusermount3 -u -q -z "$one"; done
+  clean_up
+}
+trap unmount_at_exit EXIT
+
+campaign=(/usr/bin/python3 "$project/tests/crash/crash_meta.py" --build "$build" --cluster "$cluster"
+  --time "${CRASH_SECONDS:-30}" --drives 8 --away 2)
+if [ -n "${SEED:-}" ]; then campaign+=(--seed "$SEED"); fi
+check "names survive kills of mounts and drives" "${campaign[@]}"
+
+# A test of the test: a file that is removed behind the campaign's back is missed.
+sabotage() {
+  "${campaign[@]}" --time 20 --sabotage 2>&1 | grep -q '^VIOLATION: .* is absent'
+}
+check "and a name that vanishes is noticed" sabotage
+finish
