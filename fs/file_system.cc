@@ -343,7 +343,7 @@ class ClusterFileSystem final : public FileSystem {
         return opened;
       }
       const Names::NewName entry{directory, std::string(name), options.exclusive,
-                                 Names::NewName::Seen{place.slot, place.id}};
+                                 Names::NewName::Seen{place.slot, place.id, place.directory}};
       if (options.publish_at_commit) {
         auto handle = NewHandle(files_.TakeNew(inode, entry), true);
         handle->MarkWritten();
@@ -482,8 +482,8 @@ class ClusterFileSystem final : public FileSystem {
   // What a new inode has from its directory.
   static void Inherit(const Names::Place& place, Inode& inode) {
     constexpr uint32_t kSetGroup = 02000;
-    if ((place.directory_mode & kSetGroup) == 0) return;
-    inode.owner.group = place.directory_owner.group;
+    if ((place.directory.inode.mode & kSetGroup) == 0) return;
+    inode.owner.group = place.directory.inode.owner.group;
     if (inode.kind == FileKind::kDirectory) inode.mode |= kSetGroup;
   }
 

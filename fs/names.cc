@@ -39,14 +39,13 @@ Result<StoredInode> Names::Load(InodeId id) {
 Result<Names::Place> Names::Look(InodeId directory, std::string_view name) {
   uint64_t dangling_slot = UINT64_MAX;
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-    const auto [parent, entry] = TRY(records_.FindBoth(directory, name));
+    auto [parent, entry, guessed] = TRY(records_.Look(directory, name));
     TRY(CheckDirectory(directory, parent));
-    Place place{.slot = entry.slot,
-                .directory_mode = parent->inode.mode,
-                .directory_owner = parent->inode.owner};
+    Place place{.slot = entry.slot, .directory = *std::move(parent)};
     if (!entry.entry) return place;
     const InodeId id = entry.entry->inode;
-    std::optional<StoredInode> stored = TRY(records_.FindInode(id));
+    std::optional<StoredInode> stored = std::move(guessed);
+    if (!stored) stored = TRY(records_.FindInode(id));
     if (!stored) {
       // The name may have been given to another file since it was read.
       if (entry.slot != dangling_slot) {
@@ -95,12 +94,17 @@ Result<StoredInode> Names::Update(InodeId id, const Edit& edit, Durability durab
   return TooBusy(fmt::format("change inode {:016x}", id));
 }
 
-Result<bool> Names::Touch(InodeId directory) {
+Result<bool> Names::Touch(InodeId directory, std::optional<StoredInode> seen) {
+  bool read_after = !seen;  // after the entry was changed
+  std::optional<StoredInode> stored = std::move(seen);
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-    std::optional<StoredInode> stored = TRY(records_.FindInode(directory));
-    if (!stored) return false;
+    if (!stored) {
+      stored = TRY(records_.FindInode(directory));
+      if (!stored) return false;
+    }
     if (stored->inode.closing) {  // somebody is replacing it; then it is gone, or stays
       TRY(Find(stored->inode.closing->mover));
+      stored.reset();
       PauseBeforeRetry(runtime_, attempt);
       continue;
     }
@@ -108,12 +112,15 @@ Result<bool> Names::Touch(InodeId directory) {
     inode.modified = inode.changed = records_.WallClock();
     const auto change = TRY(records_.ChangeInode(directory, stored->slot, inode));
     if (change.applied) return true;
+    if (!change.now) return false;
     // Who has moved its time since we read it has done what this is for.
-    if (change.now && !change.now->inode.closing &&
+    if (read_after && !change.now->inode.closing &&
         change.now->inode.modified != stored->inode.modified) {
       return true;
     }
-    PauseBeforeRetry(runtime_, attempt);
+    read_after = true;
+    stored = change.now;
+    if (attempt > 0) PauseBeforeRetry(runtime_, attempt);
   }
   return TooBusy(fmt::format("change directory {:016x}", directory));
 }
@@ -129,7 +136,7 @@ Result<std::optional<Names::Made>> Names::Make(InodeId directory, std::string_vi
     TRY(records_.ChangeInode(id, stored.slot, std::nullopt));
     return std::optional<Made>();
   }
-  if (!TRY(Touch(directory))) {
+  if (!TRY(Touch(directory, place.directory))) {
     TRY(records_.ChangeEntry(directory, name, change.now.slot, std::nullopt));
     TRY(records_.ChangeInode(id, stored.slot, std::nullopt));
     return Fail(ENOENT, "directory {:016x} was removed", directory);
@@ -157,7 +164,7 @@ Result<std::optional<Names::NewName::Seen>> Names::LookForPublish(const NewName&
       return Fail(ESTALE, "inode {:016x} was collected before it had a name", id);
     }
     own = *change.now;
-    if (change.applied) return std::optional(NewName::Seen{place.slot, place.id});
+    if (change.applied) return std::optional(NewName::Seen{place.slot, place.id, place.directory});
   }
   return TooBusy(fmt::format("publish '{}' in directory {:016x}", name.name, name.directory));
 }
@@ -181,7 +188,7 @@ Result<uint64_t> Names::Publish(const NewName& name, InodeId id, StoredInode& ow
       PauseBeforeRetry(runtime_, attempt);
       continue;
     }
-    if (!TRY(Touch(name.directory))) {
+    if (!TRY(Touch(name.directory, seen->directory))) {
       TRY(records_.ChangeEntry(name.directory, name.name, change.now.slot, std::nullopt));
       return Fail(ENOENT, "directory {:016x} was removed", name.directory);
     }
@@ -197,9 +204,10 @@ Result<uint64_t> Names::Publish(const NewName& name, InodeId id, StoredInode& ow
   return TooBusy(fmt::format("publish '{}' in directory {:016x}", name.name, name.directory));
 }
 
-Status Names::DropLink(InodeId id) {
+Status Names::DropLink(InodeId id, std::optional<StoredInode> seen) {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-    const std::optional<StoredInode> stored = TRY(Find(id));
+    const std::optional<StoredInode> stored =
+        seen ? std::exchange(seen, std::nullopt) : TRY(Find(id));
     if (!stored) return {};
     std::optional<Inode> after;
     if (stored->inode.links > 1) {
@@ -240,7 +248,7 @@ Result<StoredInode> Names::Link(InodeId id, InodeId directory, std::string_view 
       PauseBeforeRetry(runtime_, attempt);
       continue;
     }
-    if (TRY(Touch(directory))) return linked;
+    if (TRY(Touch(directory, place.directory))) return linked;
     const auto removed = TRY(records_.ChangeEntry(directory, name, change.now.slot, std::nullopt));
     if (removed.applied) TRY(DropLink(id));
     return Fail(ENOENT, "directory {:016x} was removed", directory);
@@ -259,8 +267,8 @@ Status Names::Unlink(InodeId directory, std::string_view name) {
       PauseBeforeRetry(runtime_, attempt);
       continue;
     }
-    const auto touched = Touch(directory);
-    TRY(DropLink(place.id));
+    const auto touched = Touch(directory, place.directory);
+    TRY(DropLink(place.id, place.inode));
     TRY(touched);
     return {};
   }
@@ -300,7 +308,7 @@ Status Names::RemoveDirectory(InodeId directory, std::string_view name) {
     }
     // From here on the directory is gone; an entry that stays is no name any more.
     TRY(records_.ChangeEntry(directory, name, place.slot, std::nullopt));
-    TRY(Touch(directory));
+    TRY(Touch(directory, place.directory));
     return {};
   }
   return TooBusy(fmt::format("remove '{}' in directory {:016x}", name, directory));

@@ -47,8 +47,7 @@ class Names {
     uint64_t slot = 0;  // of the entry
     InodeId id = 0;     // 0: no such name
     StoredInode inode;
-    uint32_t directory_mode = 0;
-    Owner directory_owner;
+    StoredInode directory;
     bool found() const { return id != 0; }
   };
   Result<Place> Look(InodeId directory, std::string_view name);
@@ -83,6 +82,7 @@ class Names {
     struct Seen {
       uint64_t slot = 0;
       InodeId id = 0;  // of a file; 0: none
+      StoredInode directory;
     };
     std::optional<Seen> seen;
   };
@@ -103,10 +103,12 @@ class Names {
  private:
   Result<std::optional<NewName::Seen>> LookForPublish(const NewName& name, InodeId id,
                                                       StoredInode& own);
-  // Takes a link away; the last one takes the inode along.
-  Status DropLink(InodeId id);
-  // Notes in a directory that its entries changed. False when the directory is gone.
-  Result<bool> Touch(InodeId directory);
+  // Takes a link away; the last one takes the inode along. `seen` is what it was found as, if that
+  // is known.
+  Status DropLink(InodeId id, std::optional<StoredInode> seen = std::nullopt);
+  // Notes in a directory that its entries changed, after they did. False when the directory is
+  // gone. `seen` is what it was found as before, if that is known: then no read is needed.
+  Result<bool> Touch(InodeId directory, std::optional<StoredInode> seen = std::nullopt);
 
   // Renames; all in rename.cc.
   struct Wanted {

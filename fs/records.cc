@@ -87,13 +87,23 @@ Result<StoredEntry> Records::FindEntry(InodeId directory, std::string_view name)
   return DecodeEntry(cluster_.registers().Read(NameOf(directory, name)), directory, name);
 }
 
-Result<std::pair<std::optional<StoredInode>, StoredEntry>> Records::FindBoth(
-    InodeId directory, std::string_view name) {
-  const std::vector<RegisterName> names{NameOf(directory), NameOf(directory, name)};
+Result<Records::Found> Records::Look(InodeId directory, std::string_view name) {
+  const InodeId guess = hints_.Find(directory, name);
+  std::vector<RegisterName> names{NameOf(directory), NameOf(directory, name)};
+  if (guess != 0) names.push_back(NameOf(guess));
   const auto values = cluster_.registers().ReadMany(names);
-  auto inode = TRY(DecodeInode(values[0], directory));
-  auto entry = TRY(DecodeEntry(values[1], directory, name));
-  return std::pair(std::move(inode), std::move(entry));
+  Found found;
+  found.directory = TRY(DecodeInode(values[0], directory));
+  found.entry = TRY(DecodeEntry(values[1], directory, name));
+  if (!found.entry.entry) return found;
+  const Entry& entry = *found.entry.entry;
+  if (entry.inode != guess) {
+    hints_.Learn(directory, name, entry.inode);
+  } else if (!entry.nonce) {
+    auto inode = DecodeInode(values[2], guess);
+    if (inode.has_value()) found.inode = *std::move(inode);
+  }
+  return found;
 }
 
 std::vector<Result<std::optional<StoredInode>>> Records::FindInodes(
@@ -136,7 +146,10 @@ Result<Records::EntryChange> Records::ChangeEntry(InodeId directory, std::string
       cluster_.registers().Change(NameOf(directory, name), {.slot = slot, .value = std::nullopt},
                                   std::move(value), durability),
       "change entry '{}' of directory {:016x}", name, directory);
-  if (outcome.applied) return EntryChange{true, {entry, slot + 1}};
+  if (outcome.applied) {
+    if (entry) hints_.Learn(directory, name, entry->inode);
+    return EntryChange{true, {entry, slot + 1}};
+  }
   return EntryChange{false, TRY(DecodeEntry(outcome.now, directory, name))};
 }
 
@@ -183,6 +196,7 @@ Result<Records::Page> Records::List(InodeId directory, std::string_view first, s
     const std::string name = entry.key.substr(prefix.size());
     page.entries.emplace_back(name, TRY_CONTEXT(Entry::Decode(*entry.value.value),
                                                 "'{}' in directory {:016x}", name, directory));
+    hints_.Learn(directory, name, page.entries.back().second.inode);
   }
   if (scan.next) page.next = scan.next->substr(std::min(prefix.size(), scan.next->size()));
   return page;

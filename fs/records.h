@@ -13,6 +13,7 @@
 
 #include "cluster/cluster.h"
 #include "fs/inode.h"
+#include "fs/name_hints.h"
 
 namespace pinstripe {
 
@@ -44,9 +45,15 @@ class Records {
   };
   Result<InodeRegister> FindInodeRegister(InodeId id);
   Result<StoredEntry> FindEntry(InodeId directory, std::string_view name);
-  // Both at once: the directory's own inode, and an entry in it.
-  Result<std::pair<std::optional<StoredInode>, StoredEntry>> FindBoth(InodeId directory,
-                                                                      std::string_view name);
+  // All at once: a directory's own inode, an entry in it and, where it could be guessed which one
+  // that names, and no rename has touched the entry, its inode. That one may have been read before
+  // the entry was; who gives it a new name changes the entry before anything else.
+  struct Found {
+    std::optional<StoredInode> directory;
+    StoredEntry entry;
+    std::optional<StoredInode> inode;  // null: look for it
+  };
+  Result<Found> Look(InodeId directory, std::string_view name);
   std::vector<Result<std::optional<StoredInode>>> FindInodes(const std::vector<InodeId>& ids);
 
   // If `applied`, `now` is what was written; else what is there instead. Null removes.
@@ -93,6 +100,7 @@ class Records {
   RegisterName NameOf(InodeId directory, std::string_view name) const;
 
   Cluster& cluster_;
+  NameHints hints_;
 };
 
 // Waits a little, by chance and longer with each attempt, before something that others changed is

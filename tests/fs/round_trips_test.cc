@@ -1,0 +1,83 @@
+// How often an operation waits for the drives, on an idle cluster. Every request and every answer
+// is on its way for exactly as long, so simulated time counts round trips.
+
+#include <gtest/gtest.h>
+
+#include "tests/fs/fs_test_base.h"
+
+namespace pinstripe {
+namespace {
+
+class RoundTripsTest : public FsTest {
+ protected:
+  static constexpr auto kOneWay = std::chrono::milliseconds(50);
+
+  void SetUp() override {
+    FsTest::SetUp();
+    for (size_t id = 1; id <= machines_.size(); ++id) {
+      machines_.drive(static_cast<DriveId>(id))
+          .Set({.least_latency = kOneWay, .most_latency = kOneWay});
+    }
+  }
+
+  int64_t Count(const std::function<void()>& body) {
+    const Time start = sim_.Now();
+    body();
+    return (sim_.Now() - start) / (2 * kOneWay);
+  }
+
+  void Write(std::string_view name, size_t size, bool publish_at_commit) {
+    auto file =
+        fs_->Create(kRootInode, name, {.truncate = true, .publish_at_commit = publish_at_commit});
+    ASSERT_OK(file);
+    ASSERT_OK((*file)->Write(0, AsBytes(Pattern(1, size))));
+    ASSERT_OK((*file)->Close());
+  }
+};
+
+TEST_F(RoundTripsTest, AStatIsOneOnceTheNameWasSeen) {
+  Make("file", "x");
+  host_ = NewHost();
+  fs_ = host_.fs.get();
+  EXPECT_EQ(Count([&] { ASSERT_OK(fs_->Lookup(kRootInode, "file")); }), 2);
+  EXPECT_EQ(Count([&] { ASSERT_OK(fs_->Lookup(kRootInode, "file")); }), 1);
+  EXPECT_EQ(Count([&] { ASSERT_OK(fs_->GetAttributes(fs_->Lookup(kRootInode, "file")->inode)); }),
+            2);
+  EXPECT_EQ(Count([&] { EXPECT_FAILS(fs_->Lookup(kRootInode, "none"), ENOENT); }), 1);
+}
+
+// A guess that has become wrong costs what no guess costs.
+TEST_F(RoundTripsTest, AStatOfANameThatWasGivenToAnotherFileIsTwo) {
+  Make("file", "x");
+  ASSERT_OK(fs_->Lookup(kRootInode, "file"));
+  Host other = NewHost();
+  ASSERT_OK(other->Unlink(kRootInode, "file"));
+  auto file = other->Create(kRootInode, "file", {});
+  ASSERT_OK(file);
+  const InodeId inode = (*file)->inode();
+  ASSERT_OK((*file)->Close());
+  EXPECT_EQ(Count([&] { EXPECT_EQ(fs_->Lookup(kRootInode, "file")->inode, inode); }), 2);
+  EXPECT_EQ(Count([&] { EXPECT_EQ(fs_->Lookup(kRootInode, "file")->inode, inode); }), 1);
+}
+
+// Look the name up, write inode and contents, the entry, the directory's time.
+TEST_F(RoundTripsTest, AnUploadOfASmallFileIsFour) {
+  EXPECT_EQ(Count([&] { Write("new", 1000, /*publish_at_commit=*/true); }), 4);
+}
+
+// As a mount does it: the name appears at once, and the contents with the close.
+TEST_F(RoundTripsTest, ASmallFileThatAppearsAtOnceIsTwoMore) {
+  EXPECT_EQ(Count([&] { Write("new", 1000, /*publish_at_commit=*/false); }), 6);
+}
+
+TEST_F(RoundTripsTest, UnlinkIsFour) {
+  Make("file", "x");
+  EXPECT_EQ(Count([&] { ASSERT_OK(fs_->Unlink(kRootInode, "file")); }), 4);
+}
+
+TEST_F(RoundTripsTest, MkdirIsFour) {
+  EXPECT_EQ(Count([&] { ASSERT_OK(fs_->MakeDirectory(kRootInode, "d", 0755, {})); }), 4);
+}
+
+}  // namespace
+}  // namespace pinstripe
