@@ -29,9 +29,11 @@ namespace {
 constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
 constexpr int kExitUnknown = 3;  // a store could not be checked
-constexpr auto kHousekeeping = std::chrono::seconds(1);
-constexpr int kPiecesAtOnce = 4;     // of a drive's tidying before the others get their turn
-constexpr int kRoundsToFlush = 30;  // how old, in rounds of housekeeping, a change may get unflushed
+// What comes between two rounds may be unflushed when the process is killed, and then the next
+// start has to verify it: at 1 GB/s that counts.
+constexpr auto kHousekeeping = std::chrono::milliseconds(250);
+constexpr int kPiecesAtOnce = 1;     // of a drive's tidying before the others get their turn
+constexpr int kRoundsToFlush = 120;  // how many of them a change may stay unflushed
 
 // One drive of this process.
 struct Device {
