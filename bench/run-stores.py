@@ -1,0 +1,185 @@
+#!/usr/bin/python3
+"""Our store against LevelDB and RocksDB behind the same daemon, in turn, on one disk; and what moving the
+same bytes costs a bare process: from a socket into files, and from files into a socket.
+
+    bench/run-stores.py BUILD DIRECTORY [--rounds 3] [--seconds 2] [--values 1MiB,64KiB,4KiB,120B]
+
+DIRECTORY is on the disk to measure; everything is made in there and removed again. The table has medians over
+the rounds; see README.md beside this file.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+STORES = ("log", "leveldb", "rocksdb")
+# What is measured, in this order: the operations of one run, and the order of their keys.
+RUNS = ((("put", "get", "missing", "next", "previous"), "seq"), (("put", "get"), "rand"))
+RECORD_BYTES = 256 << 20  # of all values, where the limit below is not reached
+MAX_RECORDS = 20000
+COPY_BYTES = 1 << 30
+CHUNK = 1 << 20
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def measure_store(build, directory, store, value, seconds, depth):
+    work = pathlib.Path(tempfile.mkdtemp(prefix="run-stores.", dir=directory))
+    port = free_port()
+    number, unit = re.fullmatch(r"(\d+)(B|KiB|MiB)", value).groups()
+    value_bytes = int(number) << {"B": 0, "KiB": 10, "MiB": 20}[unit]
+    records = min(RECORD_BYTES // value_bytes, MAX_RECORDS)
+    config = work / "pinstriped.toml"
+    config.write_text('[daemon]\nlisten = "127.0.0.1"\n'
+                      f'[[drive]]\npath = "{work}/drive"\nport = {port}\nstore = "{store}"\n')
+    daemon = subprocess.Popen([build / "drive/pinstriped", "--config", config, "--log-level", "error"],
+                              stdout=subprocess.PIPE, text=True)
+    try:
+        if daemon.stdout.readline() != "ready\n":
+            sys.exit(f"run-stores: the daemon did not start with store \"{store}\"")
+        results = {}
+        for operations, order in RUNS:
+            done = subprocess.run(
+                [build / "tools/pinstripe", "bench", "drive", "--url", f"127.0.0.1:{port}",
+                 "--op", ",".join(operations), "--value", value, "--keys", order,
+                 "--records", str(records), "--depth", str(depth), "--seconds", str(seconds), "--json"],
+                stdout=subprocess.PIPE, text=True, check=True)
+            for result in json.loads(done.stdout):
+                results[f"{result['op']} {order}"] = result
+        return results
+    finally:
+        daemon.terminate()
+        daemon.wait()
+        shutil.rmtree(work)
+
+
+def cpu_of(work):
+    """CPU seconds per GB that a child process spends in `work`."""
+    child = os.fork()
+    if child == 0:
+        work()
+        os._exit(0)
+    _, status, usage = os.wait4(child, 0)
+    if status != 0:
+        sys.exit("run-stores: the bare copy failed")
+    return (usage.ru_utime + usage.ru_stime) / (COPY_BYTES / 1e9)
+
+
+def measure_copy(directory):
+    """CPU seconds per GB: socket into files, and back."""
+    work = tempfile.mkdtemp(prefix="run-stores.", dir=directory)
+    buffer = bytearray(CHUNK)
+    view = memoryview(buffer)
+
+    def files(flags):
+        for number in range(COPY_BYTES // (64 * CHUNK)):
+            file = os.open(f"{work}/{number}", flags, 0o600)
+            yield file
+            os.close(file)
+
+    def receive(connection):
+        for file in files(os.O_WRONLY | os.O_CREAT):
+            for _ in range(64):
+                got = 0
+                while got < CHUNK:
+                    got += connection.recv_into(view[got:])
+                os.write(file, buffer)
+
+    def send(connection):
+        for file in files(os.O_RDONLY):
+            for _ in range(64):
+                os.readv(file, [buffer])
+                connection.sendall(buffer)
+
+    def other_side(connection, sends):
+        for _ in range(COPY_BYTES // CHUNK):
+            if sends:
+                connection.sendall(buffer)
+                continue
+            got = 0
+            while got < CHUNK:
+                got += connection.recv_into(view[got:])
+
+    def run(this_side, peer_sends):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            client = socket.create_connection(server.getsockname())
+            accepted, _ = server.accept()
+            peer = threading.Thread(target=other_side, args=(client, peer_sends))
+            peer.start()
+            cost = cpu_of(lambda: this_side(accepted))
+            peer.join()
+            client.close()
+            accepted.close()
+            return cost
+
+    try:
+        return {"put": run(receive, True), "get": run(send, False)}
+    finally:
+        shutil.rmtree(work)
+
+
+def row(cells, widths):
+    return "| " + " | ".join(str(cell).ljust(width) for cell, width in zip(cells, widths)) + " |"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("directory", type=pathlib.Path)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--depth", type=int, default=32)
+    parser.add_argument("--values", default="1MiB,64KiB,4KiB,120B")
+    arguments = parser.parse_args()
+
+    measured = {}  # (value, operation, store): a result of each round
+    copies = []
+    begin = time.monotonic()
+    for number in range(arguments.rounds):
+        copies.append(measure_copy(arguments.directory))
+        for value in arguments.values.split(","):
+            for store in STORES:
+                results = measure_store(arguments.build.resolve(), arguments.directory, store, value,
+                                        arguments.seconds, arguments.depth)
+                for operation, result in results.items():
+                    measured.setdefault((value, operation, store), []).append(result)
+        print(f"round {number + 1} of {arguments.rounds}: {time.monotonic() - begin:.0f} s",
+              file=sys.stderr)
+
+    def median(value, operation, store, of):
+        return statistics.median(of(result) for result in measured[(value, operation, store)])
+
+    widths = (6, 12, 30, 30, 22)
+    print(row(("value", "operation", "op/s: log, leveldb, rocksdb", "daemon CPU us per op", "written per byte"),
+              widths))
+    print("|---" * len(widths) + "|")
+    for value in arguments.values.split(","):
+        for operation in dict.fromkeys(operation for (v, operation, _) in measured if v == value):
+            def cells(of, form):
+                return ", ".join(form.format(median(value, operation, store, of)) for store in STORES)
+            puts = operation.startswith("put")
+            print(row((value, operation,
+                       cells(lambda r: r["operations"] / r["seconds"], "{:.0f}"),
+                       cells(lambda r: r["daemon_cpu_seconds"] / r["operations"] * 1e6, "{:.1f}"),
+                       cells(lambda r: r["daemon_written_bytes"] / max(1, r["bytes"]), "{:.2f}")
+                       if puts else "-"), widths))
+    for operation in ("put", "get"):
+        print(f"\nbare copy, as a {operation} has it: "
+              f"{statistics.median(copy[operation] for copy in copies):.2f} CPU s/GB")
+
+
+main()
