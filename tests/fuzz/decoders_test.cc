@@ -18,9 +18,9 @@
 namespace pinstripe {
 namespace {
 
-constexpr int kInputs = 100000;
+const int kInputs = FuzzInputs();
 
-// Decodes the examples and 100 000 inputs made of them; `decode` gives back the bytes again.
+// Decodes the examples and kInputs inputs made of them; `decode` gives back the bytes again.
 template <typename Decode>
 void Bombard(const std::vector<std::string>& examples, Decode decode) {
   for (const std::string& example : examples) {

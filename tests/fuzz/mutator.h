@@ -6,11 +6,19 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <random>
 #include <string>
 #include <vector>
 
 namespace pinstripe {
+
+// How many inputs each test tries: FUZZ_INPUTS in the environment, as ./dev fuzz sets it, or few
+// enough for every day.
+inline int FuzzInputs() {
+  const char* text = std::getenv("FUZZ_INPUTS");
+  return text == nullptr ? 100'000 : std::atoi(text);
+}
 
 class Mutator {
  public:
