@@ -10,6 +10,7 @@
 #include "drive/kinetic_io.h"
 #include "tools/commands.h"
 #include "tools/drive_load.h"
+#include "tools/names_load.h"
 #include "tools/process_use.h"
 
 namespace pinstripe {
@@ -57,16 +58,6 @@ Result<KineticDrive::Options> DriveOf(const DriveBenchOptions& options) {
   }
   return Fail(EINVAL, "{} has no drive {}; give one of its ids with --drive", options.config,
               options.drive);
-}
-
-// The daemon, where it is on this machine and we may look at it.
-pid_t DaemonOf(const KineticDrive::Options& drive) {
-  const Result<HostAndPort> address = ParseDriveAddress(drive.addresses[0]);
-  if (!address || !(address->host == "localhost" || address->host == "::1" ||
-                    address->host.starts_with("127."))) {
-    return 0;
-  }
-  return ListenerOn(static_cast<uint16_t>(std::stoul(address->port))).value_or(0);
 }
 
 struct Costs {
@@ -132,7 +123,7 @@ void PrintRow(const DriveLoadResult& result, const DriveLoad& load) {
 Result<int> BenchDrive(Runtime& runtime, DriveBenchOptions& options) {
   DriveLoad& load = options.load;
   load.drive = TRY(DriveOf(options));
-  load.daemon = DaemonOf(load.drive);
+  load.daemon = DaemonAt(load.drive.addresses[0]).value_or(0);
   load.durability =
       options.sync == "write-back" ? Durability::kWriteBack : Durability::kWriteThrough;
   load.length =
@@ -202,12 +193,68 @@ void AddDrive(CLI::App& bench, Action& chosen) {
   });
 }
 
+struct NamesBenchOptions {
+  NamesLoad load;
+  bool json = false;
+};
+
+Json ResultJson(const NamesLoadResult& result) {
+  return {{"op", result.op},
+          {"clients", result.clients},
+          {"operations", result.operations},
+          {"seconds", result.seconds},
+          {"client_cpu_seconds", result.client_cpu_seconds},
+          {"drives_cpu_seconds", result.drives_cpu_seconds}};
+}
+
+Result<int> BenchNames(Runtime& runtime, const NamesBenchOptions& options) {
+  if (!options.json) {
+    fmt::print("{:<8} {:>7} {:>10} {:>10} {:>14} {:>14}\n", "op", "clients", "ops/s", "ms/op",
+               "client us/op", "drives us/op");
+  }
+  Json rows = Json::array();
+  TRY(RunNamesLoad(runtime, options.load, [&](const NamesLoadResult& result) {
+    if (options.json) return rows.push_back(ResultJson(result));
+    const auto operations = static_cast<double>(result.operations);
+    fmt::print("{:<8} {:>7} {:>10.0f} {:>10.3f} {:>14.0f} {:>14.0f}\n", result.op, result.clients,
+               operations / result.seconds, 1e3 * result.seconds * result.clients / operations,
+               1e6 * result.client_cpu_seconds / operations,
+               1e6 * result.drives_cpu_seconds / operations);
+    std::fflush(stdout);
+  }));
+  if (options.json) fmt::print("{}\n", rows.dump(2));
+  return 0;
+}
+
+void AddNames(CLI::App& bench, Action& chosen) {
+  auto options = std::make_shared<NamesBenchOptions>();
+  CLI::App* names = bench.add_subcommand(
+      "names", "Names of a cluster: made, looked at, listed, renamed, removed");
+  names->add_option("CONFIG", options->load.config, "cluster.toml")->required();
+  names
+      ->add_option("--clients", options->load.clients,
+                   "Hosts at once, each with one operation at a time")
+      ->delimiter(',')
+      ->capture_default_str();
+  names->add_option("--files", options->load.files, "That each of them makes")
+      ->capture_default_str();
+  names->add_option("--file-bytes", options->load.file_bytes, "In each file")
+      ->capture_default_str();
+  names->add_flag("--shared", options->load.shared, "All in one directory");
+  names->add_flag("--json", options->json, "Print the results as JSON");
+  names->footer("Works in a directory of its own below the root, and removes it at the end.");
+  names->callback([options, &chosen] {
+    chosen = [options](Runtime& runtime) { return BenchNames(runtime, *options); };
+  });
+}
+
 }  // namespace
 
 void AddBenchCommand(CLI::App& app, Action& chosen) {
   CLI::App* bench = app.add_subcommand("bench", "Measure how fast something is");
   bench->require_subcommand(1);
   AddDrive(*bench, chosen);
+  AddNames(*bench, chosen);
 }
 
 }  // namespace pinstripe

@@ -11,6 +11,8 @@
 #include <sstream>
 #include <string>
 
+#include "drive/kinetic_io.h"
+
 namespace pinstripe {
 namespace {
 
@@ -93,6 +95,14 @@ std::optional<pid_t> ListenerOn(uint16_t port) {
     if (HoldsOneOf(process.path(), inodes)) return pid;
   }
   return std::nullopt;
+}
+
+std::optional<pid_t> DaemonAt(std::string_view address) {
+  const Result<HostAndPort> at = ParseDriveAddress(address);
+  if (!at || !(at->host == "localhost" || at->host == "::1" || at->host.starts_with("127."))) {
+    return std::nullopt;
+  }
+  return ListenerOn(static_cast<uint16_t>(std::stoul(at->port)));
 }
 
 }  // namespace pinstripe

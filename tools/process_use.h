@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 namespace pinstripe {
 
@@ -30,5 +31,8 @@ double OwnCpuSeconds();
 
 // Who listens on a TCP port of this machine, if we may know.
 std::optional<pid_t> ListenerOn(uint16_t port);
+
+// Who serves a drive's address, HOST:PORT, if that is on this machine and we may know.
+std::optional<pid_t> DaemonAt(std::string_view address);
 
 }  // namespace pinstripe

@@ -243,13 +243,24 @@ class Client(threading.Thread):
 
     # --- looking ---
 
+    @staticmethod
+    def found_at(path):
+        while True:
+            try:
+                if os.path.islink(path):
+                    return b"->" + os.readlink(path.encode())
+                with open(path, "rb") as file:
+                    return file.read()
+            except FileNotFoundError:
+                return ABSENT
+            except OSError as error:
+                # A rename that was cut short takes place when somebody looks: here, in between.
+                if error.errno != errno.EINVAL:
+                    raise Violation(f"{path}: {error}") from error
+
     def look(self):
         for name, allowed in sorted(self.expected.items()):
-            path = self.path(name)
-            try:
-                found = b"->" + os.readlink(path.encode()) if os.path.islink(path) else open(path, "rb").read()
-            except FileNotFoundError:
-                found = ABSENT
+            found = self.found_at(self.path(name))
             if found not in allowed:
                 raise Violation(f"{name} is {shown(found)}; it may be "
                                 + " or ".join(shown(value) for value in allowed))

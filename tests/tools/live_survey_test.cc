@@ -14,8 +14,10 @@
 #include "drive/kinetic_io.h"
 #include "drive/memory_store.h"
 #include "drive/server.h"
+#include "fs/file_system.h"
 #include "tests/support/expect_ok.h"
 #include "tools/dev_config.h"
+#include "tools/names_load.h"
 #include "tools/survey.h"
 
 namespace pinstripe {
@@ -106,10 +108,11 @@ class LiveSurvey : public testing::Test {
                         .close = "commit",
                         .credentials_file = "credentials.toml"};
     for (size_t i = 0; i < drives_.size(); ++i) {
-      text.drives.push_back({.id = static_cast<int>(i + 1), .port = drives_[i]->port(), .path = ""});
+      text.drives.push_back(
+          {.id = static_cast<int>(i + 1), .port = drives_[i]->port(), .path = ""});
     }
-    WriteFile("cluster.toml",
-              ClusterConfigText(text) + "\n[limits]\ndrive_timeout = \"2 s\"\nopen_timeout = \"2 s\"\n");
+    WriteFile("cluster.toml", ClusterConfigText(text) +
+                                  "\n[limits]\ndrive_timeout = \"2 s\"\nopen_timeout = \"2 s\"\n");
   }
 
   std::string ConfigFile() const { return directory_ + "/cluster.toml"; }
@@ -118,7 +121,8 @@ class LiveSurvey : public testing::Test {
     const Result<ClusterConfig> config = ClusterConfig::Load(ConfigFile());
     ASSERT_TRUE(config) << config.error().message();
     KineticIo io(runtime_);
-    EXPECT_OK(Cluster::Format(runtime_, *config, KineticDriveFactory(io, config->drive_timeout), {}));
+    EXPECT_OK(
+        Cluster::Format(runtime_, *config, KineticDriveFactory(io, config->drive_timeout), {}));
   }
 
   Survey Take() {
@@ -169,6 +173,28 @@ TEST_F(LiveSurvey, ShowsEveryDriveWhenTheClusterCannotBeOpened) {
   EXPECT_TRUE(survey.drives[2].info) << survey.drives[2].info.error().message();
   EXPECT_EQ(survey.DrivesDown(), 3u);
   EXPECT_THAT(SurveyText(survey), HasSubstr("unavailable"));
+}
+
+// What `pinstripe bench names` runs needs such drives as well.
+TEST_F(LiveSurvey, NamesAreMeasuredAndGoneAfterwards) {
+  Format();
+  const auto connected = Connect(runtime_, ConfigFile());
+  ASSERT_OK(connected);
+  ASSERT_OK(FileSystem::Format((*connected)->cluster(), {}, 0755));
+  for (const bool shared : {false, true}) {
+    std::vector<std::string> done;
+    ASSERT_OK(RunNamesLoad(runtime_,
+                           {.config = ConfigFile(), .clients = {2}, .files = 5, .shared = shared},
+                           [&](const NamesLoadResult& result) {
+                             done.push_back(fmt::format("{} {}", result.op, result.operations));
+                           }));
+    EXPECT_THAT(done, testing::ElementsAre("create 10", "stat 10", shared ? "list 20" : "list 10",
+                                           "rename 10", "delete 10"));
+  }
+  const auto fs = FileSystem::Open((*connected)->cluster(), {});
+  ASSERT_OK(fs);
+  EXPECT_TRUE((*fs)->ReadDirectory(kRootInode, "", 10, false)->empty());
+  EXPECT_FAILS(RunNamesLoad(runtime_, {.config = ConfigFile(), .clients = {0}}, nullptr), EINVAL);
 }
 
 TEST_F(LiveSurvey, SaysThatDrivesWereNeverFormatted) {
