@@ -13,6 +13,7 @@
 #include <getopt.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <syslog.h>
 #include <unistd.h>
@@ -74,10 +75,11 @@ Result<std::string> AbsolutePath(const char* path) {
 }
 
 // A mount whose process has died leaves a directory that answers nothing but ENOTCONN; to who asked
-// while it died, ECONNABORTED.
+// while it died, ECONNABORTED. For a moment stat(2) is answered from what the kernel remembers.
 Result<std::string> CheckMountPoint(const char* path) {
+  struct statfs file_system {};
   struct stat stat {};
-  if (::stat(path, &stat) != 0) {
+  if (statfs(path, &file_system) != 0 || ::stat(path, &stat) != 0) {
     const int error = errno;
     if (error == ENOTCONN || error == ECONNABORTED) {
       return Fail(

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -143,10 +144,11 @@ bool Answers(const std::string& point) {
   return stat(point.c_str(), &about) == 0;
 }
 
-// A mount outlives its process when that is killed, and then answers nothing but this.
+// A mount outlives its process when that is killed, and then answers nothing but this; but for a
+// moment stat(2) is answered from what the kernel remembers.
 bool IsStale(const std::string& point) {
-  struct stat about {};
-  return stat(point.c_str(), &about) != 0 && (errno == ENOTCONN || errno == ECONNABORTED) &&
+  struct statfs about {};
+  return statfs(point.c_str(), &about) != 0 && (errno == ENOTCONN || errno == ECONNABORTED) &&
          IsMounted(point);
 }
 
