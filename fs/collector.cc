@@ -88,6 +88,8 @@ Result<bool> Collector::FenceName(InodeId id, const GivenName& name) {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     const StoredEntry stored = TRY(records_.FindEntry(name.directory, name.name));
     if (stored.entry && stored.entry->inode == id) return false;
+    // A rename that has written this entry must find it as it left it, so it is finished first.
+    if (stored.entry && stored.entry->nonce) TRY(names_.Find(stored.entry->inode));
     const auto change =
         TRY(records_.ChangeEntry(name.directory, name.name, stored.slot, stored.entry));
     if (change.applied) return true;
