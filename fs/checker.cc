@@ -179,6 +179,7 @@ Result<bool> Checker::IsBelowRoot(InodeId directory) {
     if (!seen.insert(directory).second) return false;
     const auto stored = TRY(names_.Find(directory));
     if (!stored || stored->inode.kind != FileKind::kDirectory) return false;
+    if (stored->inode.closing) return true;  // somebody is about to give it another name
     if (!TRY(HasAName(directory, stored->inode))) return false;
     directory = stored->inode.parent;
   }
@@ -199,14 +200,16 @@ Result<bool> Checker::IsStillSo(const Suspicion& suspicion) {
     case TreeProblem::kTooFewLinks: return inode && names > inode->inode.links;
     case TreeProblem::kTwoNames: return inode && names > 1;
     case TreeProblem::kWrongParent:
-      return inode && same_names && inode->inode.parent != suspicion.entries.front().directory;
+      return inode && same_names && !inode->inode.closing &&
+             inode->inode.parent != suspicion.entries.front().directory;
     case TreeProblem::kUnreachable: return inode && !TRY(IsBelowRoot(suspicion.inode.id));
     case TreeProblem::kEntryOfNothing:
       return same_names && !TRY(records_.FindInode(suspicion.entries.front().inode));
     case TreeProblem::kEntryInNothing:
       return same_names && !TRY(records_.FindInode(suspicion.entries.front().directory));
     case TreeProblem::kOrphan:
-      if (!inode) return false;
+      // What bears the mark of an exchange is about to get a name.
+      if (!inode || inode->inode.closing) return false;
       // A directory changes with what is in it, and knows where its name should be.
       if (inode->inode.kind == FileKind::kDirectory) {
         return !TRY(HasAName(suspicion.inode.id, inode->inode));

@@ -322,6 +322,13 @@ class ClusterFileSystem final : public FileSystem {
     return names().Rename(directory, name, new_directory, new_name, no_replace);
   }
 
+  Status Exchange(InodeId directory, std::string_view name, InodeId other_directory,
+                  std::string_view other_name) override {
+    TRY(CheckName(name));
+    TRY(CheckName(other_name));
+    return names().Exchange(directory, name, other_directory, other_name);
+  }
+
   Result<std::unique_ptr<OpenFile>> Create(InodeId directory, std::string_view name,
                                            const CreateOptions& options) override {
     TRY(CheckName(name));

@@ -169,6 +169,11 @@ class FileSystem {
   virtual Status Rename(InodeId directory, std::string_view name, InodeId new_directory,
                         std::string_view new_name, bool no_replace = false) = 0;
 
+  // Each gets the other's name at once, whatever they are: RENAME_EXCHANGE. Does nothing when they
+  // are names of one file. ENOENT; EINVAL when a directory would become a part of itself.
+  virtual Status Exchange(InodeId directory, std::string_view name, InodeId other_directory,
+                          std::string_view other_name) = 0;
+
   enum class Access { kRead, kWrite };  // kWrite: reads too
   struct CreateOptions {
     uint32_t mode = 0644;

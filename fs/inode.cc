@@ -25,6 +25,7 @@ enum Section : uint8_t {
   kBlockMap = 7,
   kDevice = 8,
   kCollected = 9,
+  kExchange = 10,
   kOptional = 128,
   kLastRename = 128,
   kNamed = 129,
@@ -47,10 +48,13 @@ std::string EncodeIntent(const RenameIntent& intent) {
   writer.U64(intent.source).Text(intent.source_name).U64(intent.source_slot);
   writer.U64(intent.target).Text(intent.target_name).U64(intent.target_slot);
   writer.U64(intent.replaced).U64(intent.replaced_slot);
+  if (intent.exchange) writer.U8(static_cast<uint8_t>(*intent.exchange));
   return writer.Take();
 }
 
-Result<RenameIntent> DecodeIntent(std::string_view bytes) {
+bool KnownKind(uint8_t kind) { return kind >= 1 && kind <= 7; }
+
+Result<RenameIntent> DecodeIntent(std::string_view bytes, bool exchange) {
   Reader reader(bytes);
   RenameIntent intent;
   intent.nonce = GetNonce(reader);
@@ -62,7 +66,13 @@ Result<RenameIntent> DecodeIntent(std::string_view bytes) {
   intent.target_slot = reader.U64();
   intent.replaced = reader.U64();
   intent.replaced_slot = reader.U64();
+  const uint8_t kind = exchange ? reader.U8() : 0;
   TRY(reader.Finish("rename intent"));
+  if (!exchange) return intent;
+  if (!KnownKind(kind) || intent.replaced == 0 || intent.replaced_slot == 0) {
+    return Fail(EBADMSG, "an exchange with nothing");
+  }
+  intent.exchange = static_cast<FileKind>(kind);
   return intent;
 }
 
@@ -89,7 +99,11 @@ Status DecodeSection(uint8_t tag, std::string_view body, InodeId id, Inode& inod
     case kClosing:
       inode.closing = DirectoryClosing{reader.U64(), GetNonce(reader)};
       return reader.Finish("closing");
-    case kIntent: inode.intent = TRY(DecodeIntent(body)); return {};
+    case kIntent: inode.intent = TRY(DecodeIntent(body, false)); return {};
+    case kExchange:
+      if (inode.intent) return Fail(EBADMSG, "two renames at once");
+      inode.intent = TRY(DecodeIntent(body, true));
+      return {};
     case kSymlinkTarget: inode.symlink = body; return {};
     case kExtended: return DecodeExtended(body, inode);
     case kInline: inode.inline_data = body; return {};
@@ -112,8 +126,6 @@ Status DecodeSection(uint8_t tag, std::string_view body, InodeId id, Inode& inod
       return {};
   }
 }
-
-bool KnownKind(uint8_t kind) { return kind >= 1 && kind <= 7; }
 
 bool IsDevice(FileKind kind) {
   return kind == FileKind::kCharacterDevice || kind == FileKind::kBlockDevice;
@@ -231,7 +243,7 @@ std::string Inode::Encode(InodeId id) const {
     PutNonce(body, closing->nonce);
     section(kClosing, body.bytes());
   }
-  if (intent) section(kIntent, EncodeIntent(*intent));
+  if (intent && !intent->exchange) section(kIntent, EncodeIntent(*intent));
   if (!symlink.empty()) section(kSymlinkTarget, symlink);
   if (!attributes.empty()) section(kExtended, EncodeExtended(attributes));
   if (!inline_data.empty()) section(kInline, inline_data);
@@ -244,6 +256,7 @@ std::string Inode::Encode(InodeId id) const {
     section(kDevice, Writer().U32(device->major_number).U32(device->minor_number).bytes());
   }
   if (collected != 0) section(kCollected, Writer().U32(collected).bytes());
+  if (intent && intent->exchange) section(kExchange, EncodeIntent(*intent));
   if (last_rename) {
     Writer body;
     PutNonce(body, last_rename->nonce);

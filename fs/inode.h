@@ -29,13 +29,18 @@ struct RenameIntent {
   InodeId target = 0;
   std::string target_name;
   uint64_t target_slot = 0;
-  InodeId replaced = 0;        // what the target's entry names; 0: nothing that exists
-  uint64_t replaced_slot = 0;  // of a directory's inode, seen before it was found empty; else 0
+  InodeId replaced = 0;  // what the target's entry names; 0: nothing that exists
+  // Of a directory's inode, seen before it was found empty; of the other one in an exchange; else
+  // 0.
+  uint64_t replaced_slot = 0;
+  // Null, or the kind of `replaced`, which gets the source's name.
+  std::optional<FileKind> exchange;
   friend bool operator==(const RenameIntent&, const RenameIntent&) = default;
 };
 
 // An empty directory that a rename is about to replace takes no new entries; who meets that
-// finishes the rename of `mover` first.
+// finishes the rename of `mover` first. What an exchange gives another name bears the same mark
+// meanwhile.
 struct DirectoryClosing {
   InodeId mover = 0;
   Nonce nonce{};

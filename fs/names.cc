@@ -77,9 +77,13 @@ Result<Names::Place> Names::LookUp(InodeId directory, std::string_view name) {
 
 Result<InodeId> Names::ParentOf(InodeId directory) {
   if (directory == kRootInode) return kRootInode;
-  const auto stored = TRY(Find(directory));
-  TRY(CheckDirectory(directory, stored));
-  return stored->inode.parent;
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    const auto stored = TRY(Find(directory));
+    TRY(CheckDirectory(directory, stored));
+    if (!stored->inode.closing || attempt > 0) return stored->inode.parent;
+    TRY(FinishMark(directory, *stored));  // it may be about to get another parent
+  }
+  return TooBusy(fmt::format("directory {:016x}", directory));
 }
 
 Result<StoredInode> Names::Update(InodeId id, const Edit& edit, Durability durability) {
@@ -103,7 +107,7 @@ Result<bool> Names::Touch(InodeId directory, std::optional<StoredInode> seen) {
       if (!stored) return false;
     }
     if (stored->inode.closing) {  // somebody is replacing it; then it is gone, or stays
-      TRY(Find(stored->inode.closing->mover));
+      TRY(FinishMark(directory, *stored));
       stored.reset();
       PauseBeforeRetry(runtime_, attempt);
       continue;
@@ -293,7 +297,7 @@ Status Names::RemoveDirectory(InodeId directory, std::string_view name) {
       return Fail(ENOTDIR, "'{}' in directory {:016x} is no directory", name, directory);
     }
     if (place.inode.inode.closing) {
-      TRY(Find(place.inode.inode.closing->mover));
+      TRY(FinishMark(place.id, place.inode));
       PauseBeforeRetry(runtime_, attempt);
       continue;
     }

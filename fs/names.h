@@ -99,6 +99,9 @@ class Names {
   Status RemoveDirectory(InodeId directory, std::string_view name);
   Status Rename(InodeId source, std::string_view source_name, InodeId target,
                 std::string_view target_name, bool no_replace);
+  // Each gets the other's name. ENOENT, EINVAL (one would become a part of itself).
+  Status Exchange(InodeId source, std::string_view source_name, InodeId target,
+                  std::string_view target_name);
 
  private:
   Result<std::optional<NewName::Seen>> LookForPublish(const NewName& name, InodeId id,
@@ -116,7 +119,8 @@ class Names {
     std::string_view source_name;
     InodeId target;
     std::string_view target_name;
-    bool no_replace;
+    bool no_replace = false;
+    bool exchange = false;
   };
   // True: it happened. False: it did not, and never will. Null: somebody else ended it.
   using Ending = std::optional<bool>;
@@ -124,12 +128,16 @@ class Names {
   Result<bool> TakeSource(const RenameIntent& intent, const Entry& entry);
   Result<bool> PlaceTarget(InodeId id, const RenameIntent& intent, const Entry& entry, bool taken);
   Result<bool> CloseReplaced(InodeId id, const RenameIntent& intent);
-  Status ReopenReplaced(const RenameIntent& intent);
+  Status Unmark(const RenameIntent& intent, bool done);
+  // Finishes the rename that has marked this inode, or takes the mark of one that ended away.
+  Status FinishMark(InodeId id, const StoredInode& stored);
   Result<Ending> Conclude(InodeId id, StoredInode stored, bool done);
 
   // False: what it went by has changed; try again.
   Result<bool> TryRename(const Wanted& wanted);
+  Result<bool> TryExchange(Wanted wanted);
   Result<bool> MoveWithIntent(const Wanted& wanted, const Place& from, const Place& to);
+  Result<bool> Move(const Wanted& wanted, const Place& from, const Place& to, bool reparents);
   Status CheckReplacement(const Wanted& wanted, const Place& from, const Place& to);
   Result<std::optional<uint64_t>> BeginMove(InodeId id);
   Status CheckNotBelow(InodeId id, InodeId target);

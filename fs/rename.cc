@@ -8,6 +8,11 @@
 //   6  the source's entry is removed
 //   7  the intent is cleared and the outcome noted
 //
+// An exchange is a rename that, in step 6, gives the source's name to what it has replaced. That
+// has no name between the steps 4 and 6, so it is marked from step 3 to step 7, as is an empty
+// directory that will be replaced; and before step 4 the source's directory is changed, as in step
+// 5, because something new comes into it.
+//
 // Every step is one change of a register that requires the slot which the intent names, so doing it
 // twice, or late, does nothing. A rename that became impossible (its source was taken away before
 // step 2, its target changed before step 4) stays impossible for ever, because slots never come
@@ -55,13 +60,44 @@ Result<bool> Names::CloseReplaced(InodeId id, const RenameIntent& intent) {
   return closed_by_us(change.now);
 }
 
-Status Names::ReopenReplaced(const RenameIntent& intent) {
+// The mark has done its work: the rename is about to be over.
+Status Names::Unmark(const RenameIntent& intent, bool done) {
   if (intent.replaced_slot == 0) return {};
-  const std::optional<StoredInode> stored = TRY(records_.FindInode(intent.replaced));
-  if (!stored || !stored->inode.closing || stored->inode.closing->nonce != intent.nonce) return {};
-  Inode open = stored->inode;
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    const std::optional<StoredInode> stored = TRY(records_.FindInode(intent.replaced));
+    if (!stored || !stored->inode.closing || stored->inode.closing->nonce != intent.nonce) {
+      return {};
+    }
+    Inode open = stored->inode;
+    open.closing.reset();
+    if (done) {
+      open.changed = records_.WallClock();
+      if (IsDirectory(open)) open.parent = intent.source;
+    }
+    if (TRY(records_.ChangeInode(intent.replaced, stored->slot, open)).applied) return {};
+    PauseBeforeRetry(runtime_, attempt);
+  }
+  return Fail(EIO, "exchange inode {:016x}: others changed it {} times in between; try again",
+              intent.replaced, kMaxAttempts);
+}
+
+Status Names::FinishMark(InodeId id, const StoredInode& stored) {
+  const DirectoryClosing mark = *stored.inode.closing;
+  const std::optional<StoredInode> mover = TRY(records_.FindInode(mark.mover));
+  if (mover && mover->inode.intent && mover->inode.intent->nonce == mark.nonce) {
+    TRY(Finish(mark.mover, *mover));
+    return {};
+  }
+  // Of a rename that ended, by somebody who was late. But a directory that was replaced stays
+  // closed: it is about to be removed.
+  const auto failed = [&] {
+    const auto& last = mover ? mover->inode.last_rename : std::nullopt;
+    return last && last->nonce == mark.nonce && !last->done;
+  };
+  if (IsDirectory(stored.inode) && !failed()) return {};
+  Inode open = stored.inode;
   open.closing.reset();
-  TRY(records_.ChangeInode(intent.replaced, stored->slot, open));
+  TRY(records_.ChangeInode(id, stored.slot, open));
   return {};
 }
 
@@ -71,10 +107,15 @@ Result<bool> Names::PlaceTarget(InodeId id, const RenameIntent& intent, const En
   StoredEntry found = TRY(records_.FindEntry(intent.target, intent.target_name));
   if (!WrittenBy(intent, found, intent.target_slot + 1)) {
     if (!taken || found.slot != intent.target_slot) return false;
-    if (!TRY(CloseReplaced(id, intent))) return false;
-    const auto change =
-        TRY(records_.ChangeEntry(intent.target, intent.target_name, intent.target_slot, entry));
-    if (!WrittenBy(intent, change.now, intent.target_slot + 1)) return false;
+    if (TRY(CloseReplaced(id, intent))) {
+      found =
+          TRY(records_.ChangeEntry(intent.target, intent.target_name, intent.target_slot, entry))
+              .now;
+    } else {
+      // Too late for the mark; or others have done this, and taken the mark of an exchange away.
+      found = TRY(records_.FindEntry(intent.target, intent.target_name));
+    }
+    if (!WrittenBy(intent, found, intent.target_slot + 1)) return false;
   }
   if (TRY(Touch(intent.target))) return true;
   TRY(records_.ChangeEntry(intent.target, intent.target_name, intent.target_slot + 1,
@@ -101,18 +142,21 @@ Result<Names::Ending> Names::Conclude(InodeId id, StoredInode stored, bool done)
 Result<Names::Ending> Names::Finish(InodeId id, const StoredInode& stored) {
   const RenameIntent& intent = *stored.inode.intent;
   const Entry entry{.inode = id, .kind = stored.inode.kind, .nonce = intent.nonce};
-  const bool taken = TRY(TakeSource(intent, entry));
+  bool taken = TRY(TakeSource(intent, entry));
+  if (taken && intent.exchange) taken = TRY(Touch(intent.source));
   const bool done = TRY(PlaceTarget(id, intent, entry, taken));
   if (done) {
-    TRY(records_.ChangeEntry(intent.source, intent.source_name, intent.source_slot + 1,
-                             std::nullopt));
+    std::optional<Entry> left;
+    if (intent.exchange) {
+      left = Entry{.inode = intent.replaced, .kind = *intent.exchange, .nonce = intent.nonce};
+    }
+    TRY(records_.ChangeEntry(intent.source, intent.source_name, intent.source_slot + 1, left));
     if (intent.source != intent.target) TRY(Touch(intent.source));
-  } else {
-    TRY(ReopenReplaced(intent));
   }
+  if (!done || intent.exchange) TRY(Unmark(intent, done));
   const Ending ending = TRY(Conclude(id, stored, done));
   // Only one ends it, so the replaced inode loses one link.
-  if (ending == true && intent.replaced != 0) {
+  if (ending == true && intent.replaced != 0 && !intent.exchange) {
     const Status dropped = DropLink(intent.replaced);
     if (!dropped.ok()) {
       Log(LogLevel::kWarn, "a replaced file stays behind",
@@ -185,7 +229,12 @@ Result<bool> Names::MoveWithIntent(const Wanted& wanted, const Place& from, cons
                               .target_name = std::string(wanted.target_name),
                               .target_slot = to.slot,
                               .replaced = to.id,
-                              .replaced_slot = replaces_directory ? to.inode.slot : 0};
+                              .replaced_slot = replaces_directory ? to.inode.slot : 0,
+                              .exchange = std::nullopt};
+  if (wanted.exchange) {
+    inode.intent->replaced_slot = to.inode.slot;
+    inode.intent->exchange = to.inode.inode.kind;
+  }
   const Nonce nonce = inode.intent->nonce;
   const auto change = TRY(records_.ChangeInode(from.id, from.inode.slot, inode));
   if (!change.applied) return false;
@@ -207,19 +256,27 @@ Result<bool> Names::TryRename(const Wanted& wanted) {
     return true;
   }
   if (to.found() && to.inode.inode.closing) {
-    TRY(Find(to.inode.inode.closing->mover));
+    TRY(FinishMark(to.id, to.inode));
     return false;
   }
   const bool reparents = IsDirectory(from.inode.inode) && wanted.source != wanted.target;
+  // Cheap, and it keeps EINVAL before ENOTEMPTY, as elsewhere; what counts is the check in Move().
+  if (reparents) TRY(CheckNotBelow(from.id, wanted.target));
+  return Move(wanted, from, to, reparents);
+}
+
+// With the rename register, if a directory gets another parent.
+Result<bool> Names::Move(const Wanted& wanted, const Place& from, const Place& to, bool reparents) {
   std::optional<uint64_t> mover_slot;
   if (reparents) {
-    // Cheap, and it keeps EINVAL before ENOTEMPTY, as elsewhere; what counts is the check below.
-    TRY(CheckNotBelow(from.id, wanted.target));
     mover_slot = TRY(BeginMove(from.id));
     if (!mover_slot) return false;
   }
   Status check = reparents ? CheckNotBelow(from.id, wanted.target) : Status();
-  if (check.ok() && to.found()) check = CheckReplacement(wanted, from, to);
+  if (check.ok() && reparents && wanted.exchange && IsDirectory(to.inode.inode)) {
+    check = CheckNotBelow(to.id, wanted.source);
+  }
+  if (check.ok() && to.found() && !wanted.exchange) check = CheckReplacement(wanted, from, to);
   Result<bool> moved = false;
   if (check.ok()) {
     moved = MoveWithIntent(wanted, from, to);
@@ -236,9 +293,37 @@ Result<bool> Names::TryRename(const Wanted& wanted) {
   return moved;
 }
 
+Result<bool> Names::TryExchange(Wanted wanted) {
+  Place from = TRY(LookUp(wanted.source, wanted.source_name));
+  Place to = TRY(LookUp(wanted.target, wanted.target_name));
+  if (to.id == from.id) return true;
+  // The intent is in a directory, if one of them is: the rename register names that one.
+  if (!IsDirectory(from.inode.inode) && IsDirectory(to.inode.inode)) {
+    std::swap(from, to);
+    std::swap(wanted.source, wanted.target);
+    std::swap(wanted.source_name, wanted.target_name);
+  }
+  if (to.inode.inode.closing) {
+    TRY(FinishMark(to.id, to.inode));
+    return false;
+  }
+  return Move(wanted, from, to, IsDirectory(from.inode.inode) && wanted.source != wanted.target);
+}
+
+Status Names::Exchange(InodeId source, std::string_view source_name, InodeId target,
+                       std::string_view target_name) {
+  const Wanted wanted{source, source_name, target, target_name, false, true};
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    if (TRY(TryExchange(wanted))) return {};
+    PauseBeforeRetry(runtime_, attempt);
+  }
+  return Fail(EIO, "exchange '{}' and '{}': others changed them {} times in between; try again",
+              source_name, target_name, kMaxAttempts);
+}
+
 Status Names::Rename(InodeId source, std::string_view source_name, InodeId target,
                      std::string_view target_name, bool no_replace) {
-  const Wanted wanted{source, source_name, target, target_name, no_replace};
+  const Wanted wanted{source, source_name, target, target_name, no_replace, false};
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     if (TRY(TryRename(wanted))) return {};
     PauseBeforeRetry(runtime_, attempt);

@@ -294,6 +294,11 @@ void RemoveDirectory(fuse_req_t request, fuse_ino_t directory, const char* name)
 
 void Rename(fuse_req_t request, fuse_ino_t directory, const char* name, fuse_ino_t new_directory,
             const char* new_name, unsigned flags) {
+  if (flags == RENAME_EXCHANGE) {
+    ReplyStatus(request, FileSystemOf(request).Exchange(directory, name, new_directory, new_name),
+                "exchange", Subject(directory, name));
+    return;
+  }
   if ((flags & ~unsigned{RENAME_NOREPLACE}) != 0) {
     fuse_reply_err(request, EINVAL);  // what renameat2(2) says of flags that are not supported
     return;

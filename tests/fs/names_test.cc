@@ -286,6 +286,126 @@ TEST_F(NamesTest, AnEntryWhoseInodeIsGoneIsNoName) {
   EXPECT_EQ(Contents("/ghost"), "new");
 }
 
+TEST_F(NamesTest, AnExchangeGivesEachTheOthersName) {
+  ASSERT_OK(fs_->MakePath("/p/d/below", 0755, {}));
+  ASSERT_OK(fs_->MakePath("/q/e", 0755, {}));
+  const auto at = [&](const char* path) { return fs_->Resolve(path).value_or(Attributes()).inode; };
+  const InodeId p = at("/p"), q = at("/q"), d = at("/p/d"), e = at("/q/e");
+  const InodeId f = Make("f", "f", p);
+  const InodeId g = Make("g", "g", p);
+
+  ASSERT_OK(fs_->Exchange(p, "f", p, "g"));
+  EXPECT_EQ(Contents("/p/f"), "g");
+  EXPECT_EQ(Contents("/p/g"), "f");
+  ASSERT_OK(fs_->Exchange(p, "f", q, "e"));  // a file and a directory, in this order and the other
+  EXPECT_EQ(at("/q/e"), g);
+  EXPECT_EQ(at("/p/f"), e);
+  EXPECT_EQ(*fs_->ParentOf(e), p);
+  ASSERT_OK(fs_->Exchange(p, "f", q, "e"));
+  EXPECT_EQ(at("/q/e"), e);
+  EXPECT_EQ(*fs_->ParentOf(e), q);
+  ASSERT_OK(fs_->Exchange(p, "d", q, "e"));  // directories need not be empty
+  EXPECT_EQ(at("/q/e"), d);
+  EXPECT_EQ(at("/p/d"), e);
+  EXPECT_EQ(*fs_->ParentOf(d), q);
+  EXPECT_EQ(*fs_->ParentOf(e), p);
+  EXPECT_OK(fs_->Resolve("/q/e/below"));
+  const auto listed = fs_->ReadDirectory(p, "", 10, true);
+  for (const auto& entry : *listed) EXPECT_EQ(entry.kind, entry.attributes->kind) << entry.name;
+  EXPECT_EQ(List(p), (Names_{"d", "f", "g"}));
+  EXPECT_EQ(List(q), Names_{"e"});
+
+  EXPECT_FAILS(fs_->Exchange(q, "e", d, "below"), EINVAL);
+  EXPECT_FAILS(fs_->Exchange(d, "below", q, "e"), EINVAL);
+  EXPECT_FAILS(fs_->Exchange(p, "none", q, "e"), ENOENT);
+  EXPECT_FAILS(fs_->Exchange(q, "e", p, "none"), ENOENT);
+  ASSERT_OK(fs_->Link(f, q, "h"));
+  ASSERT_OK(fs_->Exchange(p, "g", q, "h"));  // one file
+  EXPECT_EQ(fs_->GetAttributes(f)->links, 2u);
+  EXPECT_EQ(fs_->GetAttributes(g)->links, 1u);
+  for (const char* name : {"f", "g"}) ASSERT_OK(fs_->Unlink(p, name));
+  for (const char* name : {"e", "h"}) (void)fs_->Unlink(q, name);
+  ASSERT_OK(fs_->RemoveDirectory(p, "d"));
+  EXPECT_EQ(List(p), Names_{});
+}
+
+// A client dies before its n-th request, for every n: both are there, under one name each.
+TEST_F(NamesTest, AnExchangeWhoseOwnerDiedHappensOrDoesNot) {
+  bool happened = false;
+  bool remained = false;
+  bool done = false;
+  for (uint64_t n = 0; !done; ++n) {
+    SCOPED_TRACE(n);
+    ASSERT_LT(n, 1000u);
+    const std::string path = fmt::format("/{}", n);
+    ASSERT_OK(fs_->MakePath(path + "/p/d", 0755, {}));
+    ASSERT_OK(fs_->MakePath(path + "/q/e", 0755, {}));
+    const auto at = [&](const std::string& name) {
+      return fs_->Resolve(path + name).value_or(Attributes()).inode;
+    };
+    const InodeId p = at("/p"), q = at("/q"), d = at("/p/d"), e = at("/q/e");
+    const auto life = std::make_shared<ClientLife>();
+    {
+      auto cluster = machines_.Open(life);
+      ASSERT_OK(cluster);
+      auto fs = FileSystem::Open(**cluster, {});
+      ASSERT_OK(fs);
+      life->CrashAfter(n);
+      done = (*fs)->Exchange(p, "d", q, "e").ok() && !life->crashed();
+    }
+    sim_.Sleep(std::chrono::seconds(30));  // what was on its way arrives
+    const InodeId in_p = at("/p/d");
+    const InodeId in_q = at("/q/e");
+    const bool exchanged = in_p == e && in_q == d;
+    ASSERT_TRUE(exchanged || (in_p == d && in_q == e));
+    ASSERT_EQ(*fs_->ParentOf(in_p), p);
+    ASSERT_EQ(*fs_->ParentOf(in_q), q);
+    ASSERT_EQ(List(p), Names_{"d"});
+    ASSERT_EQ(List(q), Names_{"e"});
+    for (const InodeId id : {d, e}) {  // nothing is left to be done
+      Records records(*host_.cluster);
+      const auto stored = records.FindInode(id);
+      ASSERT_FALSE((*stored)->inode.intent);
+      ASSERT_FALSE((*stored)->inode.closing);
+      ASSERT_OK(fs_->MakeDirectory(id, "new", 0755, {}));
+    }
+    (exchanged ? happened : remained) = true;
+  }
+  EXPECT_TRUE(happened && remained);
+}
+
+TEST_F(NamesTest, WhoLooksDuringExchangesFindsBothNames) {
+  std::vector<Host> hosts;
+  for (int i = 0; i < 4; ++i) hosts.push_back(NewHost());
+  ASSERT_OK(fs_->MakePath("/p/d", 0755, {}));
+  ASSERT_OK(fs_->MakePath("/q", 0755, {}));
+  const InodeId p = fs_->Resolve("/p")->inode;
+  const InodeId q = fs_->Resolve("/q")->inode;
+  const InodeId d = fs_->Resolve("/p/d")->inode;
+  const InodeId f = Make("f", "x", q);
+  RunTogether(4, [&](int i) {
+    for (int n = 0; n < 20; ++n) {
+      if (i < 2) {
+        const Status status = hosts[i]->Exchange(p, "d", q, "f");
+        if (status.code() == EIO) {
+          EXPECT_NE(status.message().find("may have happened"), std::string::npos)
+              << status.message();
+        } else {
+          EXPECT_OK(status);
+        }
+        continue;
+      }
+      const auto one = hosts[i]->Lookup(p, "d");
+      const auto other = hosts[i]->Lookup(q, "f");
+      ASSERT_OK(one);
+      ASSERT_OK(other);
+      for (const InodeId found : {one->inode, other->inode}) EXPECT_TRUE(found == d || found == f);
+    }
+  });
+  EXPECT_NE(fs_->Lookup(p, "d")->inode, fs_->Lookup(q, "f")->inode);
+  EXPECT_EQ(*fs_->ParentOf(d), fs_->Lookup(p, "d")->inode == d ? p : q);
+}
+
 // Hosts that do the same things to the same few names at the same time: one of them wins each time,
 // nothing is lost, and the tree is whole afterwards.
 TEST_F(NamesTest, HostsThatFightOverNamesLeaveAWholeTree) {

@@ -395,6 +395,38 @@ TEST(InodeTest, BytesOfALinkNeverChange) {
   EXPECT_EQ(*decoded, link);
 }
 
+TEST(InodeTest, BytesOfAnExchangeNeverChange) {
+  Inode file;
+  file.intent = RenameIntent{.nonce = {2},
+                             .source = 1,
+                             .source_name = "a",
+                             .source_slot = 3,
+                             .target = 4,
+                             .target_name = "b",
+                             .target_slot = 5,
+                             .replaced = 6,
+                             .replaced_slot = 7,
+                             .exchange = FileKind::kDirectory};
+  EXPECT_EQ(Hex(AsBytes(file.Encode(9))).substr(2 * (4 + 12 + 32)),
+            "0a"
+            "45"
+            "02000000000000000000000000000000"
+            "0000000000000001"
+            "0161"
+            "0000000000000003"
+            "0000000000000004"
+            "0162"
+            "0000000000000005"
+            "0000000000000006"
+            "0000000000000007"
+            "02");
+  const auto decoded = Inode::Decode(file.Encode(9), 9);
+  ASSERT_OK(decoded);
+  EXPECT_EQ(*decoded, file);
+  file.intent->replaced_slot = 0;
+  EXPECT_FAILS(Inode::Decode(file.Encode(9), 9), EBADMSG);
+}
+
 TEST(InodeTest, BytesOfADeviceNeverChange) {
   Inode device;
   device.kind = FileKind::kCharacterDevice;

@@ -392,7 +392,21 @@ def test_rename_without_replacing():
     fails_with(errno.EEXIST, rename2, "a", "b", RENAME_NOREPLACE)
     rename2("a", "c", RENAME_NOREPLACE)
     assert sorted(os.listdir(".")) == ["b", "c"]
-    fails_with(errno.EINVAL, rename2, "b", "c", RENAME_EXCHANGE)
+    fails_with(errno.ENOENT, rename2, "b", "none", RENAME_EXCHANGE)
+    fails_with(errno.EINVAL, rename2, "b", "c", RENAME_EXCHANGE | RENAME_NOREPLACE)
+
+
+def test_two_names_are_exchanged():
+    os.makedirs("p/d/below")
+    os.makedirs("q")
+    write("q/f", b"f")
+    write("q/g", b"g")
+    rename2("q/f", "q/g", RENAME_EXCHANGE)
+    assert read("q/f") == b"g" and read("q/g") == b"f"
+    rename2("q/f", "p/d", RENAME_EXCHANGE)
+    assert read("p/d") == b"g" and os.listdir("q/f") == ["below"]
+    assert os.path.samefile("q/f/..", "q")
+    fails_with(errno.EINVAL, rename2, "q/f", "q/f/below", RENAME_EXCHANGE)
 
 
 def test_an_open_file_follows_its_rename():

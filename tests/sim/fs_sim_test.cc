@@ -135,6 +135,13 @@ class Storm {
     bool exact = true;  // the outcome of everything is known
   };
 
+  // Two that are only ever exchanged, so that each has one of the two names.
+  struct Pair {
+    std::string names[2];
+    InodeId inodes[2] = {0, 0};             // the first had the first name at the start
+    std::optional<bool> exchanged = false;  // null: nobody can tell
+  };
+
   void Complain(const std::string& what) {
     if (complaint_.empty()) complaint_ = what;
   }
@@ -160,6 +167,20 @@ class Storm {
       const std::string directory = fmt::format("d{}a", host);
       const auto made = (*fs)->MakeDirectory(directories_[1], directory, 0755, {});
       moving_directories_[host] = {made->inode, {"/q/" + directory}};
+      for (const char kind : {'f', 'd'}) {
+        Pair& pair = pairs_[host].emplace_back();
+        pair.names[0] = fmt::format("/p/e{}{}", host, kind);
+        pair.names[1] = fmt::format("/q/e{}{}", host, kind);
+        const auto kind_of_first = kind == 'f' ? FileKind::kRegular : FileKind::kDirectory;
+        for (int i = 0; i < 2; ++i) {
+          const std::string own = pair.names[i].substr(3);
+          const auto both = i == 0 && kind_of_first == FileKind::kRegular
+                                ? (*fs)->MakeNode(directories_[0], own, kind_of_first, 0644, {}, {})
+                                : (*fs)->MakeDirectory(directories_[i], own, 0755, {});
+          ASSERT_OK(both);
+          pair.inodes[i] = both->inode;
+        }
+      }
       const std::string symlink = fmt::format("s{}a", host);
       const auto linked = (*fs)->MakeSymlink(directories_[0], symlink, TargetOf(host), {});
       symlinks_[host] = {linked->inode, {"/p/" + symlink}};
@@ -199,7 +220,7 @@ class Storm {
   }
 
   void Step(FileSystem& fs, int host) {
-    switch (sim_.Below(15)) {
+    switch (sim_.Below(18)) {
       case 0:
       case 1:
       case 2: return WriteAnew(fs, OwnFile(host), true);
@@ -213,6 +234,9 @@ class Storm {
       case 10: return Travel(fs, symlinks_[host], fmt::format("s{}", host));
       case 11:
       case 12: return ChangeLinks(fs, linked_[host]);
+      case 13:
+      case 14: return Exchange(fs, pairs_[host][sim_.Below(2)]);
+      case 15: return LookAt(fs, pairs_[static_cast<int>(sim_.Below(kHosts))][sim_.Below(2)]);
       default: return Look(fs, OwnFile(static_cast<int>(sim_.Below(kHosts))));
     }
   }
@@ -326,6 +350,32 @@ class Storm {
     }
   }
 
+  void Exchange(FileSystem& fs, Pair& pair) {
+    const bool first = sim_.Chance(0.5);
+    const std::string& one = pair.names[first ? 0 : 1];
+    const std::string& other = pair.names[first ? 1 : 0];
+    const std::optional<bool> before = std::exchange(pair.exchanged, std::nullopt);
+    const Status status =
+        fs.Exchange(DirectoryOf(one), one.substr(3), DirectoryOf(other), other.substr(3));
+    if (status.ok()) {
+      if (before) pair.exchanged = !*before;
+      ++acknowledged_;
+    } else if (status.code() != EIO) {
+      Complain(fmt::format("{} and {}: {}", one, other, status.message()));
+    }
+  }
+
+  void LookAt(FileSystem& fs, const Pair& pair) {
+    for (const std::string& name : pair.names) {
+      const auto found = fs.Lookup(DirectoryOf(name), name.substr(3));
+      if (found.has_value() && found->inode != pair.inodes[0] && found->inode != pair.inodes[1]) {
+        Complain(name + " stands for something else");
+      } else if (!found.has_value() && found.error().code() == ENOENT) {
+        Complain(name + " is lost: " + std::string(found.error().message()));
+      }
+    }
+  }
+
   static std::string TargetOf(int host) { return fmt::format("../where/{}", host); }
 
   void ChangeLinks(FileSystem& fs, Linked& linked) {
@@ -393,7 +443,8 @@ class Storm {
     const auto directory = [&] { return directories_[sim_.Below(2)]; };
     const auto name = [&] { return fmt::format("x{}", sim_.Below(3)); };
     for (int i = 0; i < 4; ++i) {
-      switch (sim_.Below(7)) {
+      switch (sim_.Below(8)) {
+        case 7: (void)fs.Exchange(directory(), name(), directory(), name()); break;
         case 0: (void)fs.Create(directory(), name(), {}); break;
         case 5: (void)fs.MakeSymlink(directory(), name(), "anywhere", {}); break;
         case 6: {
@@ -484,6 +535,25 @@ class Storm {
       }
     }
     for (const auto& [host, linked] : linked_) InspectLinked(**fs, host, linked);
+    for (const auto& [host, pairs] : pairs_) {
+      for (const Pair& pair : pairs) InspectPair(pair);
+    }
+  }
+
+  void InspectPair(const Pair& pair) {
+    for (int i = 0; i < 2; ++i) {
+      const auto place = places_.find(pair.inodes[i]);
+      if (place == places_.end() || places_.count(pair.inodes[i]) != 1) {
+        Complain(fmt::format("one of {} and {} has {} names in the end", pair.names[0],
+                             pair.names[1], places_.count(pair.inodes[i])));
+        return;
+      }
+      const bool at_home = place->second == pair.names[i];
+      if ((!at_home && place->second != pair.names[1 - i]) ||
+          (pair.exchanged && *pair.exchanged == at_home)) {
+        Complain(fmt::format("{} is in the end at {}", pair.names[i], place->second));
+      }
+    }
   }
 
   void InspectLinked(FileSystem& fs, int host, const Linked& linked) {
@@ -580,6 +650,7 @@ class Storm {
   std::map<int, Traveller> moving_directories_;
   std::map<int, Traveller> symlinks_;
   std::map<int, Linked> linked_;
+  std::map<int, std::vector<Pair>> pairs_;
   std::multimap<InodeId, std::string> places_;
   uint64_t last_version_ = 0;
   int hosts_done_ = 0;
