@@ -452,10 +452,14 @@ Status LogStore::CutTails(LogLocation durable) {
 // A kill forgets which ranges were dead and not given back yet.
 Status LogStore::ReturnForgottenSpace() {
   constexpr uint64_t kSlack = 64 << 10;
-  TRY(RemoveDeadSegments());
   const std::vector<uint32_t> files = TRY(files_.List());
   for (const uint32_t number : files) {
     const uint64_t live = segments_[number].live_bytes;
+    if (live == 0 && number < cursor_.segment) {
+      // Nobody waits for Tidy(): to remove a file of 1 GiB can take half a second.
+      trimmable_.insert(number);
+      continue;
+    }
     if (TRY(files_.AllocatedBytes(number)) > live + live / 8 + kSlack) TRY(PunchGaps(number));
     if (number != cursor_.segment) segments_[number].allocated_bytes = TRY(files_.AllocatedBytes(number));
   }
