@@ -26,10 +26,8 @@ int HostErrno(const Status& status) {
     case ENOMSG:
     case ESTALE:
     case ETIMEDOUT:
-    case ETXTBSY:
-      return EIO;
-    default:
-      return status.code();
+    case ETXTBSY: return EIO;
+    default: return status.code();
   }
 }
 

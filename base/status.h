@@ -75,8 +75,8 @@ Failed Fail(int code, fmt::format_string<Args...> format, Args&&... args) {
 }
 
 // The errno to tell a host (XRootD, the kernel, a shell): internal codes become EIO, the rest stay.
-// Codes that XRootD takes for a delay, a byte count or a redirection (EBUSY, ETIMEDOUT, EINPROGRESS,
-// ETXTBSY, EDESTADDRREQ, ENOMSG) never leave.
+// Codes that XRootD takes for a delay, a byte count or a redirection (EBUSY, ETIMEDOUT,
+// EINPROGRESS, ETXTBSY, EDESTADDRREQ, ENOMSG) never leave.
 int HostErrno(const Status& status);
 
 // "No such file or directory" and the like, for messages.

@@ -4,8 +4,9 @@
 //   TRY(drive.Remove(key));                                   // Status
 //   TRY_CONTEXT(ReadInode(id), "open {}", path);              // the failure reads "open p: ..."
 //
-// GCC forgets to destroy the members before it when TRY returns from within the braces of an aggregate:
-// write `const int n = TRY(f()); return Pair{text, n};`, not `return Pair{text, TRY(f())};`.
+// GCC forgets to destroy the members before it when TRY returns from within the braces of an
+// aggregate: write `const int n = TRY(f()); return Pair{text, n};`, not `return Pair{text,
+// TRY(f())};`.
 
 #pragma once
 

@@ -1,5 +1,5 @@
-// Cluster: the drives of one cluster, opened: identities proven, drive map read, registers and stripes
-// ready. The only class of this folder that fs/ is given.
+// Cluster: the drives of one cluster, opened: identities proven, drive map read, registers and
+// stripes ready. The only class of this folder that fs/ is given.
 
 #pragma once
 
@@ -38,19 +38,21 @@ struct DriveStatus {
 struct SpaceInfo {
   uint64_t raw_bytes = 0;
   uint64_t raw_used_bytes = 0;
-  uint64_t usable_bytes = 0;       // net of parity, under the default layout
+  uint64_t usable_bytes = 0;  // net of parity, under the default layout
   uint64_t usable_free_bytes = 0;
 };
 
 class Cluster final : public ReplicaLocator, public DriveDirectory {
  public:
-  // Opens a formatted cluster. Fails within Config::open_timeout, with a sentence that says what to do:
+  // Opens a formatted cluster. Fails within Config::open_timeout, with a sentence that says what to
+  // do:
   //   EIO     no drive answers, or no majority of those that keep the drive map;
   //   ENOENT  the drives that answer were never formatted, or formatting them was not finished;
-  //   EINVAL  a drive is not the one that the configuration means, drives belong to different clusters
+  //   EINVAL  a drive is not the one that the configuration means, drives belong to different
+  //   clusters
   //           of one name, or the configuration lacks a drive of the map.
-  // Drives that are merely away are left for later. So are, with an error in the log, drives that are
-  // empty or whose superblock is damaged: they count as away until they are formatted again.
+  // Drives that are merely away are left for later. So are, with an error in the log, drives that
+  // are empty or whose superblock is damaged: they count as away until they are formatted again.
   // `runtime` outlives the cluster.
   static Result<std::unique_ptr<Cluster>> Open(Runtime& runtime, ClusterConfig config,
                                                DriveFactory factory);
@@ -61,9 +63,9 @@ class Cluster final : public ReplicaLocator, public DriveDirectory {
     // what belongs to clusters of other names stays, and shares the drives from then on.
     bool force = false;
   };
-  // Writes superblocks and the first epoch. EEXIST when a drive is not empty and force is off; EINVAL when
-  // two drives are one device; all drives must answer. Does not make the root directory:
-  // FileSystem::Format does.
+  // Writes superblocks and the first epoch. EEXIST when a drive is not empty and force is off;
+  // EINVAL when two drives are one device; all drives must answer. Does not make the root
+  // directory: FileSystem::Format does.
   static Status Format(Runtime& runtime, const ClusterConfig& config, DriveFactory factory,
                        FormatOptions options);
 

@@ -37,20 +37,20 @@ struct DriveConfig {
 struct ClusterConfig {
   std::string file;  // where it was read from, for messages
   std::string name;
-  StripeLayout layout;             // for files beyond replicate_limit
-  uint32_t inline_limit = 4096;    // files up to this live in their inode
+  StripeLayout layout;                    // for files beyond replicate_limit
+  uint32_t inline_limit = 4096;           // files up to this live in their inode
   uint32_t replicate_limit = kCellBytes;  // files up to this are m+1 copies of one record
   int min_redundancy = 1;
-  int replicas = 0;                // of registers; 0 in the file: 2 m + 1, or the largest odd number of drives
+  int replicas = 0;  // of registers; 0 in the file: 2 m + 1, or the largest odd number of drives
   uint32_t groups = 512;
-  uint64_t memory_bytes = 0;       // budget of the process; 0 in the file: a quarter of the machine
-  bool durable_close = false;      // close = "durable"
+  uint64_t memory_bytes = 0;   // budget of the process; 0 in the file: a quarter of the machine
+  bool durable_close = false;  // close = "durable"
   Duration drive_timeout = std::chrono::seconds(5);
   Duration open_timeout = std::chrono::seconds(10);
   std::vector<DriveConfig> drives;  // ascending by id
 
-  // Reads and checks both files. Errors name file, line and reason (EINVAL), or why a file cannot be
-  // read. credentials.toml lies beside cluster.toml unless that says otherwise; it is refused
+  // Reads and checks both files. Errors name file, line and reason (EINVAL), or why a file cannot
+  // be read. credentials.toml lies beside cluster.toml unless that says otherwise; it is refused
   // (EACCES) when others may read it.
   static Result<ClusterConfig> Load(const std::string& file);
 

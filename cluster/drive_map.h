@@ -1,5 +1,5 @@
-// The drive map: which drives a cluster has, as one numbered, immutable epoch. And the superblock: the
-// record by which a drive proves which cluster it belongs to and which of its drives it is.
+// The drive map: which drives a cluster has, as one numbered, immutable epoch. And the superblock:
+// the record by which a drive proves which cluster it belongs to and which of its drives it is.
 // docs/format.md, "Superblock" and "Drive map", has the bytes.
 
 #pragma once
@@ -24,16 +24,16 @@ enum class DriveState : uint8_t {
 
 struct MappedDrive {
   DriveId id = 0;
-  uint32_t weight = 0;   // relative capacity, 1..2^20; by custom, GiB
-  std::string domain;    // what fails together: a host or a rack; may be empty: its own domain
+  uint32_t weight = 0;  // relative capacity, 1..2^20; by custom, GiB
+  std::string domain;   // what fails together: a host or a rack; may be empty: its own domain
   DriveState state = DriveState::kActive;
   friend bool operator==(const MappedDrive&, const MappedDrive&) = default;
 };
 
 struct DriveMap {
   Epoch epoch = 0;
-  uint32_t groups = 512;    // placement groups P: a power of two, fixed when the cluster is formatted
-  uint8_t replicas = 0;     // of a register: odd
+  uint32_t groups = 512;  // placement groups P: a power of two, fixed when the cluster is formatted
+  uint8_t replicas = 0;   // of a register: odd
   std::vector<MappedDrive> drives;  // ascending by id
 
   std::string Encode() const;
@@ -43,7 +43,7 @@ struct DriveMap {
 
 struct Superblock {
   std::string cluster_name;
-  std::string cluster_uuid;         // 16 random bytes, made by format
+  std::string cluster_uuid;  // 16 random bytes, made by format
   DriveId drive = 0;
   std::vector<DriveId> map_drives;  // where the registers of the drive map epochs live; odd number
   int64_t formatted_at = 0;         // nanoseconds since 1970

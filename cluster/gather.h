@@ -1,5 +1,5 @@
-// Gather: ask many drives, take their answers as they come, stop when there are enough. The one seam
-// where asynchronous becomes blocking.
+// Gather: ask many drives, take their answers as they come, stop when there are enough. The one
+// seam where asynchronous becomes blocking.
 //
 //   Gather<Result<Record>> gather(runtime);
 //   for (size_t i = 0; i < drives.size(); ++i) drives[i]->Get(key, {}, until, gather.Ask(i));
@@ -57,8 +57,8 @@ class Gather {
     };
   }
 
-  // The next answer, in the order of arrival. Null when the deadline came first, or when nothing that
-  // was asked is unanswered.
+  // The next answer, in the order of arrival. Null when the deadline came first, or when nothing
+  // that was asked is unanswered.
   std::unique_ptr<Answer> Next(Time deadline) {
     while (outstanding_ > 0) {
       if (auto answer = TakeArrived()) {
@@ -83,7 +83,7 @@ class Gather {
     const std::shared_ptr<Signal> signal;
     std::mutex mutex;
     std::deque<std::unique_ptr<Answer>> arrived;  // guarded by mutex
-    bool closed = false;         // guarded by mutex
+    bool closed = false;                          // guarded by mutex
   };
 
   std::unique_ptr<Answer> TakeArrived() {

@@ -1,16 +1,17 @@
 // Placement: which drives hold what, computed and never looked up.
 //
-// Weighted rendezvous hashing. For each placement group every drive draws a score from (group, drive
-// id, weight); the drives in descending order of score are the group's list. Adding a drive moves to
-// it only what it wins; nothing moves between the others. All arithmetic is on integers, so every
-// machine computes the same list. docs/format.md, "Placement", has the definition and golden values.
+// Weighted rendezvous hashing. For each placement group every drive draws a score from (group,
+// drive id, weight); the drives in descending order of score are the group's list. Adding a drive
+// moves to it only what it wins; nothing moves between the others. All arithmetic is on integers,
+// so every machine computes the same list. docs/format.md, "Placement", has the definition and
+// golden values.
 
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
-#include <map>
 #include <tuple>
 #include <vector>
 
@@ -45,7 +46,8 @@ class Placement {
   const DriveMap map_;
   std::mutex mutex_;
   // guarded by mutex_
-  std::map<std::tuple<uint32_t, size_t, size_t>, std::unique_ptr<const std::vector<DriveId>>> orders_;
+  std::map<std::tuple<uint32_t, size_t, size_t>, std::unique_ptr<const std::vector<DriveId>>>
+      orders_;
 };
 
 }  // namespace pinstripe

@@ -22,8 +22,8 @@ std::string Readable(std::string_view key) {
   std::string text;
   for (const char c : key) {
     const auto byte = static_cast<uint8_t>(c);
-    text += byte > ' ' && byte < 0x7f && c != '\\' ? std::string(1, c)
-                                                   : fmt::format("\\x{:02x}", byte);
+    text +=
+        byte > ' ' && byte < 0x7f && c != '\\' ? std::string(1, c) : fmt::format("\\x{:02x}", byte);
   }
   return text;
 }
@@ -43,8 +43,8 @@ bool Refused(const Status& status) {
   }
 }
 
-// What a Get says about a replica. A record that is not there is the first state of all; a damaged one
-// says nothing.
+// What a Get says about a replica. A record that is not there is the first state of all; a damaged
+// one says nothing.
 Result<ReplicaState> StateFrom(const std::string& key, const Drive& drive,
                                const Result<Record>& record) {
   if (!record.has_value()) {
@@ -58,8 +58,8 @@ Result<ReplicaState> StateFrom(const std::string& key, const Drive& drive,
   return tl::unexpected(why);
 }
 
-// The request that gives a replica what is chosen, if it may accept that and has not. It is what the
-// proposer would have sent it.
+// The request that gives a replica what is chosen, if it may accept that and has not. It is what
+// the proposer would have sent it.
 std::optional<Drive::PutRequest> CatchUp(const std::string& key, const ReplicaState& state,
                                          const Chosen& chosen) {
   if (chosen.slot == 0 || state.accepted >= chosen.ballot || state.promised > chosen.ballot) {
@@ -69,8 +69,9 @@ std::optional<Drive::PutRequest> CatchUp(const std::string& key, const ReplicaSt
                            {chosen.ballot, chosen.ballot, chosen.proposal}, Durability::kWriteBack);
 }
 
-// What becomes of answers that come when their call knows enough: they complete what is remembered, and
-// replicas that are behind are caught up. Shared by the requests of one reading of one register.
+// What becomes of answers that come when their call knows enough: they complete what is remembered,
+// and replicas that are behind are caught up. Shared by the requests of one reading of one
+// register.
 class LateAnswers {
  public:
   LateAnswers(const RegisterContext& context, std::string key, bool catch_up)
@@ -134,8 +135,8 @@ void OwnChange::LearnFrom(const ReplicaStates& states) {
   for (const auto& state : states) {
     if (applied.has_value()) return;
     if (!state.has_value() || state->accepted.slot <= slot) continue;
-    applied = WasChosen({state->accepted.slot, state->accepted, state->proposal}, slot,
-                        proposal->nonce);
+    applied =
+        WasChosen({state->accepted.slot, state->accepted, state->proposal}, slot, proposal->nonce);
   }
 }
 
@@ -173,8 +174,8 @@ Time RegisterCall::RequestDeadline() {
   return std::min(deadline_, usual);
 }
 
-// How long after an answer that is enough for a classic round one more is waited for: at least as long
-// as the others took.
+// How long after an answer that is enough for a classic round one more is waited for: at least as
+// long as the others took.
 Duration RegisterCall::Patience(Time start) const {
   return std::max(context_.options.straggler, context_.runtime.Now() - start);
 }
@@ -230,7 +231,7 @@ struct RegisterCall::Reading {
   RegisterCall* call;
   std::shared_ptr<LateAnswers> late;
   size_t outstanding = 0;
-  Time until;         // when waiting is no longer worth it
+  Time until;  // when waiting is no longer worth it
   bool done = false;
 
   void Reconsider(Time start) {
@@ -268,10 +269,11 @@ void RegisterCall::ReadUnknown(const RegisterContext& context, std::span<Registe
     for (size_t i = 0; i < call->drives_.size(); ++i) {
       if (call->states_[i].has_value() || !call->Usable(i)) continue;
       ++reading.outstanding;
-      call->Ask(i, [i, drive = call->drives_[i], late = reading.late,
-                    answer = gather.Ask(readings.size() * kMostReplicas + i)](Result<Record> record) {
-        if (!late->Take(i, *drive, record)) answer(std::move(record));
-      });
+      call->Ask(i,
+                [i, drive = call->drives_[i], late = reading.late,
+                 answer = gather.Ask(readings.size() * kMostReplicas + i)](Result<Record> record) {
+                  if (!late->Take(i, *drive, record)) answer(std::move(record));
+                });
     }
     reading.Reconsider(start);
     readings.push_back(std::move(reading));
@@ -304,9 +306,9 @@ void RegisterCall::Ask(size_t replica, Callback<Record> answer) {
   drives_[replica]->Get(key_, {}, RequestDeadline(), std::move(answer));
 }
 
-// Sends all steps and waits until `needed` replicas took theirs, or cannot any more. With `hurry`, no
-// longer than patience says once a majority did, but while none took it, for the others to refuse it
-// too, so that it is known not to have happened. Returns how many took it.
+// Sends all steps and waits until `needed` replicas took theirs, or cannot any more. With `hurry`,
+// no longer than patience says once a majority did, but while none took it, for the others to
+// refuse it too, so that it is known not to have happened. Returns how many took it.
 size_t RegisterCall::SendPuts(const std::vector<Step>& steps, size_t needed, bool hurry) {
   Runtime& runtime = context_.runtime;
   const Time start = runtime.Now();
@@ -380,10 +382,11 @@ bool RegisterCall::FastRound(OwnChange& own, const RememberedRegister& remembere
   ForgetStates();
   for (size_t i = 0; i < drives_.size(); ++i) {
     if (remembered.replicas[i].has_value() || !Usable(i)) continue;
-    Ask(i, [i, cache = context_.cache, key = key_, drive = drives_[i]](const Result<Record>& record) {
-      const Result<ReplicaState> state = StateFrom(key, *drive, record);
-      if (state.has_value()) cache->Learn(key, i, {state->promised, state->accepted});
-    });
+    Ask(i,
+        [i, cache = context_.cache, key = key_, drive = drives_[i]](const Result<Record>& record) {
+          const Result<ReplicaState> state = StateFrom(key, *drive, record);
+          if (state.has_value()) cache->Learn(key, i, {state->promised, state->accepted});
+        });
   }
   const size_t accepted = SendPuts(steps, quorums_.fast, /*hurry=*/true);
   for (const Step& step : steps) own.sent = own.sent || !Refused(failures_[step.replica]);
@@ -397,11 +400,11 @@ std::optional<ReplicaStates> RegisterCall::Prepare(const Ballot& ballot,
   for (size_t i = 0; i < before.size(); ++i) {
     if (!before[i].has_value() || !Usable(i)) continue;
     const ReplicaState next{ballot, before[i]->accepted, before[i]->proposal};
-    steps.push_back({i,
-                     EncodeRegisterPut(
-                         key_, EncodeRegisterVersion(before[i]->promised, before[i]->accepted), next,
-                         Durability::kWriteBack),
-                     next});
+    steps.push_back(
+        {i,
+         EncodeRegisterPut(key_, EncodeRegisterVersion(before[i]->promised, before[i]->accepted),
+                           next, Durability::kWriteBack),
+         next});
   }
   if (SendPuts(steps, quorums_.majority, /*hurry=*/false) < quorums_.majority) return std::nullopt;
   ReplicaStates promised = states_;
@@ -411,8 +414,8 @@ std::optional<ReplicaStates> RegisterCall::Prepare(const Ballot& ballot,
   return promised;
 }
 
-// Also sent to those that have not answered whether they promise: the version that it requires cannot
-// come about in any other way.
+// Also sent to those that have not answered whether they promise: the version that it requires
+// cannot come about in any other way.
 bool RegisterCall::Accept(const Ballot& ballot, const ProposalPtr& proposal,
                           const ReplicaStates& before) {
   const ReplicaState next{ballot, ballot, proposal};
@@ -428,8 +431,9 @@ bool RegisterCall::Accept(const Ballot& ballot, const ProposalPtr& proposal,
   return SendPuts(steps, quorums_.majority, /*hurry=*/false) >= quorums_.majority;
 }
 
-// One attempt to find out, and where needed to decide, what is chosen. Null: somebody else was in the
-// way, or too few replicas answered. With `insist`, what is chosen already is accepted once more.
+// One attempt to find out, and where needed to decide, what is chosen. Null: somebody else was in
+// the way, or too few replicas answered. With `insist`, what is chosen already is accepted once
+// more.
 std::optional<RegisterCall::Settled> RegisterCall::ClassicRound(OwnChange* own, uint64_t least_slot,
                                                                 bool insist) {
   const Ballot ballot = NextBallot(states_, least_slot, context_.runtime.Random());
@@ -500,7 +504,8 @@ Status RegisterCall::MakeDurable() {
       if (settled.has_value() && settled->accepted_here) return {};
     }
     if (DrivesAreFull() || !BackOff(attempt)) {
-      return Error(nullptr).Context("applied, but it may have happened only until the next power loss");
+      return Error(nullptr).Context(
+          "applied, but it may have happened only until the next power loss");
     }
   }
 }

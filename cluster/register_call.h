@@ -35,7 +35,7 @@ struct OwnChange {
   uint64_t seen_slot = 0;
   uint64_t slot = 0;
   ProposalPtr proposal;
-  bool sent = false;  // some replica may have accepted it
+  bool sent = false;            // some replica may have accepted it
   std::optional<bool> applied;  // once that is known from what came after it
 
   // To another slot than the next one: only where replicas forgot the slots between.
@@ -50,9 +50,9 @@ class RegisterCall {
   RegisterCall(const RegisterContext& context, const RegisterName& name, std::vector<Drive*> drives,
                Durability durability = Durability::kWriteBack);
 
-  // Asks every replica whose state is not known, for all of `calls` at once, until each knows what is
-  // chosen or cannot learn more without waiting long. With `catch_up`, replicas that are behind are
-  // given what is chosen.
+  // Asks every replica whose state is not known, for all of `calls` at once, until each knows what
+  // is chosen or cannot learn more without waiting long. With `catch_up`, replicas that are behind
+  // are given what is chosen.
   static void ReadUnknown(const RegisterContext& context, std::span<RegisterCall* const> calls,
                           bool catch_up);
 
@@ -67,12 +67,13 @@ class RegisterCall {
     Chosen chosen;
     bool accepted_here = false;  // a quorum told this call that it accepted the value
   };
-  // Without a change of its own: the current value. With one: the value in the change's slot or a later
-  // one, or the current one if that is not what its caller has seen; nothing of use once own->applied
-  // is true.
+  // Without a change of its own: the current value. With one: the value in the change's slot or a
+  // later one, or the current one if that is not what its caller has seen; nothing of use once
+  // own->applied is true.
   Result<Settled> Settle(OwnChange* own);
 
-  // Whether enough replicas are up and in a state for the fast round of the slot after the remembered.
+  // Whether enough replicas are up and in a state for the fast round of the slot after the
+  // remembered.
   bool CanGoFast(const RememberedRegister& remembered);
 
   // For a call that had to wait for others after its replicas were asked: the time that it may take

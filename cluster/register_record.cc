@@ -118,8 +118,8 @@ Result<ReplicaState> DecodeRegister(std::string_view key, const Record& record) 
   if (state.promised < state.accepted || state.promised == Ballot()) {
     return Fail(EBADMSG, "register: impossible version {}", Hex(AsBytes(record.version)));
   }
-  state.proposal = std::make_shared<const Proposal>(
-      TRY(DecodeValue(key, record.version, record.value)));
+  state.proposal =
+      std::make_shared<const Proposal>(TRY(DecodeValue(key, record.version, record.value)));
   return state;
 }
 

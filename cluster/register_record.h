@@ -1,5 +1,5 @@
-// What one replica of a register keeps: which ballot it promised, which it accepted, and the value it
-// accepted; and how that is written on its drive. docs/format.md, "Registers", has the bytes.
+// What one replica of a register keeps: which ballot it promised, which it accepted, and the value
+// it accepted; and how that is written on its drive. docs/format.md, "Registers", has the bytes.
 
 #pragma once
 
@@ -42,9 +42,9 @@ inline constexpr size_t kEarlierNonces = kRecentNonces + 1;
 // A value as a change proposed it. Immutable, and shared by all who speak of it.
 struct Proposal {
   Nonce nonce;
-  // The first halves of the nonces chosen in the slots before, newest first; where those do not all fit,
-  // the last is that of slot 1. By them a change whose answers were lost finds out that it was applied
-  // although others came after it.
+  // The first halves of the nonces chosen in the slots before, newest first; where those do not all
+  // fit, the last is that of slot 1. By them a change whose answers were lost finds out that it was
+  // applied although others came after it.
   std::vector<uint64_t> earlier;
   std::optional<std::string> value;  // null: absent
   int64_t removed_at = 0;  // of an absent one: Runtime::WallClock() of who removed it; 0: not known

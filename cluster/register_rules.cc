@@ -41,7 +41,8 @@ const Party* HighestClassic(const std::vector<Party>& parties) {
   return highest;
 }
 
-const Party* MayBeChosenOf(const Quorums& quorums, const std::vector<Party>& parties, size_t known) {
+const Party* MayBeChosenOf(const Quorums& quorums, const std::vector<Party>& parties,
+                           size_t known) {
   if (const Party* classic = HighestClassic(parties)) return classic;
   const size_t unknown = quorums.replicas - known;
   for (const Party& party : parties) {
@@ -51,9 +52,9 @@ const Party* MayBeChosenOf(const Quorums& quorums, const std::vector<Party>& par
 }
 
 const Party* Largest(const std::vector<Party>& parties) {
-  const auto largest = std::max_element(
-      parties.begin(), parties.end(),
-      [](const Party& a, const Party& b) { return a.size < b.size; });
+  const auto largest =
+      std::max_element(parties.begin(), parties.end(),
+                       [](const Party& a, const Party& b) { return a.size < b.size; });
   return largest == parties.end() ? nullptr : &*largest;
 }
 

@@ -1,11 +1,12 @@
-// The rules of registers as pure functions: from what replicas said to what is chosen, what may have
-// been chosen, and which ballot to try next. docs/format.md, "Registers", states them; why they are
-// safe:
+// The rules of registers as pure functions: from what replicas said to what is chosen, what may
+// have been chosen, and which ballot to try next. docs/format.md, "Registers", states them; why
+// they are safe:
 //
-//   - A state that a replica was in is a fact for ever: what it accepted it accepted, and below what it
-//     promised it accepts nothing new. So states read at different times may be judged together.
-//   - Any two majorities meet. A fast quorum F of ceil(3r/4) and any two majorities have a replica in
-//     common, so that of two values at most one can look as if a fast quorum had accepted it.
+//   - A state that a replica was in is a fact for ever: what it accepted it accepted, and below
+//     what it promised it accepts nothing new. So states read at different times may be judged
+//     together.
+//   - Any two majorities meet. A fast quorum F of ceil(3r/4) and any two majorities have a replica
+//     in common, so that of two values at most one can look as if a fast quorum had accepted it.
 //   - Whoever proposes for slot s+1, or asks for promises in it, knows that slot s is chosen. So a
 //     majority that has promised slot s+1 and accepted nothing in it shows what was chosen in s.
 
@@ -47,9 +48,9 @@ struct Finding {
 };
 Finding Judge(const Quorums& quorums, const ReplicaStates& states);
 
-// What may have been chosen in `slot`, the highest in which any of `states` accepted something, where
-// these are a majority that promised never to accept anything older than what is tried now. Null when
-// nothing can have been chosen in it.
+// What may have been chosen in `slot`, the highest in which any of `states` accepted something,
+// where these are a majority that promised never to accept anything older than what is tried now.
+// Null when nothing can have been chosen in it.
 ProposalPtr MayBeChosen(const Quorums& quorums, const ReplicaStates& states, uint64_t slot);
 
 // The value that most replicas accepted in `slot`. Null when there is none.
@@ -62,8 +63,8 @@ Ballot NextBallot(const ReplicaStates& states, uint64_t least_slot, uint64_t pro
 // What a proposal that replaces `chosen` names as its predecessors.
 std::vector<uint64_t> EarlierNonces(const Nonce& nonce, std::vector<uint64_t> earlier);
 
-// Whether the change `nonce`, proposed for `slot`, is the one that was chosen there, as far as `chosen`
-// can tell: null when that is too long ago.
+// Whether the change `nonce`, proposed for `slot`, is the one that was chosen there, as far as
+// `chosen` can tell: null when that is too long ago.
 std::optional<bool> WasChosen(const Chosen& chosen, uint64_t slot, const Nonce& nonce);
 
 }  // namespace pinstripe

@@ -204,7 +204,8 @@ Result<ChangeOutcome> RegisterStore::Impl::Conclude(RegisterCall& call, const Ow
   }
   if (!*applied) return ChangeOutcome{.now = ValueOf(settled.chosen)};
   if (durability == Durability::kWriteThrough && !settled.accepted_here) TRY(call.MakeDurable());
-  return ChangeOutcome{.applied = true, .now = {own.slot, own.proposal->value, own.proposal->removed_at}};
+  return ChangeOutcome{.applied = true,
+                       .now = {own.slot, own.proposal->value, own.proposal->removed_at}};
 }
 
 // ---- Scanning

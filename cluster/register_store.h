@@ -1,23 +1,23 @@
 // Registers: small replicated values with conditional change. All metadata is kept in them.
 //
-// A register has a name and lives in a placement group, on the first r = 2f+1 drives of the group. Its
-// value is at most kMaxRegisterBytes, or absent. Each change raises its slot by one, so (name, slot)
-// names one value for ever.
+// A register has a name and lives in a placement group, on the first r = 2f+1 drives of the group.
+// Its value is at most kMaxRegisterBytes, or absent. Each change raises its slot by one, so (name,
+// slot) names one value for ever.
 //
-// The promises, with any number of clients, no leader, no clock and no lease, while a majority of the
-// r drives answers (requests lost, late, repeated or reordered; clients dying anywhere):
+// The promises, with any number of clients, no leader, no clock and no lease, while a majority of
+// the r drives answers (requests lost, late, repeated or reordered; clients dying anywhere):
 //   - Reads and changes of one register are linearizable.
-//   - A change is applied once or not at all, and its outcome is known before it is reported. The only
-//     exception says so: EIO "... may have happened", when too few drives answered to find out, or did
-//     so only after 16 more changes by others.
+//   - A change is applied once or not at all, and its outcome is known before it is reported. The
+//     only exception says so: EIO "... may have happened", when too few drives answered to find
+//     out, or did so only after 16 more changes by others.
 //   - A drive that was replaced by an empty one does not count: it has no superblock, so Cluster
 //     treats it as away until it was rebuilt. An empty replica never votes.
 //
-// The protocol is single-register consensus with the drives as acceptors: CASPaxos (Rystsov 2018) over
-// ballots (slot, round, proposer), with a fast round (Lamport, Fast Paxos, 2006) as round 0 of each
-// slot. Every transition of a replica is a versioned put against exactly the state that was read, so
-// a lost, late or repeated request cannot apply twice. docs/format.md, "Registers", has the bytes and
-// the rules; tests/sim/register_sim_test.cc holds the class to its promises.
+// The protocol is single-register consensus with the drives as acceptors: CASPaxos (Rystsov 2018)
+// over ballots (slot, round, proposer), with a fast round (Lamport, Fast Paxos, 2006) as round 0 of
+// each slot. Every transition of a replica is a versioned put against exactly the state that was
+// read, so a lost, late or repeated request cannot apply twice. docs/format.md, "Registers", has
+// the bytes and the rules; tests/sim/register_sim_test.cc holds the class to its promises.
 
 #pragma once
 
@@ -47,9 +47,10 @@ struct RegisterName {
 };
 
 struct RegisterValue {
-  uint64_t slot = 0;  // 0: never written
+  uint64_t slot = 0;                 // 0: never written
   std::optional<std::string> value;  // null: absent (never written, or removed)
-  // Of a removed one: when, by the clock of who removed it, nanoseconds since 1970. 0: never written.
+  // Of a removed one: when, by the clock of who removed it, nanoseconds since 1970. 0: never
+  // written.
   int64_t removed_at = 0;
 };
 
@@ -70,9 +71,9 @@ class ReplicaLocator {
 class RegisterStore {
  public:
   struct Options {
-    std::string prefix;  // of all keys: ClusterPrefix(name)
-    Duration timeout = std::chrono::seconds(15);       // for a whole call
-    Duration drive_timeout = std::chrono::seconds(5);  // for one request
+    std::string prefix;                                  // of all keys: ClusterPrefix(name)
+    Duration timeout = std::chrono::seconds(15);         // for a whole call
+    Duration drive_timeout = std::chrono::seconds(5);    // for one request
     Duration straggler = std::chrono::milliseconds(20);  // how long one more answer is waited for
                                                          // before a classic round is begun instead
     size_t remembered = 4096;  // registers whose replicas' states are remembered, under 1 KiB each
@@ -89,14 +90,15 @@ class RegisterStore {
   // One round trip when nobody is changing the register.
   Result<RegisterValue> Read(const RegisterName& name);
 
-  // Several at once; element i answers names[i]. As quick as one while nobody is changing them; those
-  // that a classic round has to finish are finished one after the other.
+  // Several at once; element i answers names[i]. As quick as one while nobody is changing them;
+  // those that a classic round has to finish are finished one after the other.
   std::vector<Result<RegisterValue>> ReadMany(std::span<const RegisterName> names);
 
   // Replaces `seen` by `value` (null removes it) if `seen` is still current; only its slot matters.
   // A register known to be new may be given as RegisterValue{}: then no read is needed at all. One
   // that was removed is still there, absent, in the slot after its last value.
-  // ENOSPC when too many drives are full. EFBIG when the value is too large. EIO "... may have happened" as above.
+  // ENOSPC when too many drives are full. EFBIG when the value is too large. EIO "... may have
+  // happened" as above.
   Result<ChangeOutcome> Change(const RegisterName& name, const RegisterValue& seen,
                                std::optional<std::string> value,
                                Durability durability = Durability::kWriteBack);
@@ -106,7 +108,7 @@ class RegisterStore {
     RegisterValue value;  // present: removed registers are left out
   };
   struct ScanPage {
-    std::vector<ScanEntry> entries;  // ascending
+    std::vector<ScanEntry> entries;   // ascending
     std::optional<std::string> next;  // where to go on; null at the end
   };
   // Registers of `group` with first <= key <= last, from the lowest, at least one and at most about

@@ -6,16 +6,13 @@
 //
 // The promises:
 //   - A write is acknowledged when at least Options::min_redundancy + k shards (k+1 by default) are
-//   on
-//     distinct drives. A shard whose home is away goes to a spare first; the answer says where.
+//     on distinct drives. A shard whose home is away goes to a spare first; the answer says where.
 //   - A read returns exactly the bytes that were written, or fails: every byte handed up was
-//   checked
-//     against the CRC32C of its cell. Only the cells that hold the wanted bytes are fetched. A
-//     missing, slow or damaged shard is replaced by any k others.
+//     checked against the CRC32C of its cell. Only the cells that hold the wanted bytes are
+//     fetched. A missing, slow or damaged shard is replaced by any k others.
 //   - An expected shard that is not there is a loss, never a hole: too many of them are EIO, and
-//   the
-//     message names drives and reasons. A shard found damaged or missing on a drive that answers is
-//     written again at once, counted and logged.
+//     the message names drives and reasons. A shard found damaged or missing on a drive that
+//     answers is written again at once, counted and logged.
 // tests/sim/stripe_store_sim_test.cc holds the class to them.
 
 #pragma once

@@ -54,7 +54,7 @@ class Background {
   std::mutex mutex_;
   std::set<JobPtr> jobs_;  // guarded by mutex_
   bool stopping_ = false;  // guarded by mutex_
-  Workers workers_;  // the last member: until it has ended its threads use all the others
+  Workers workers_;        // the last member: until it has ended its threads use all the others
 };
 
 }  // namespace pinstripe

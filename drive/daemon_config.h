@@ -18,8 +18,8 @@ struct ServedDrive {
   std::string path;                  // its directory
   std::optional<uint16_t> port;      // without TLS; 0: any free one; none: not served so
   std::optional<uint16_t> tls_port;  // the same with TLS
-  uint64_t capacity_bytes = 0;  // 0: what the file system has
-  std::string serial_number;    // empty: made when the store is
+  uint64_t capacity_bytes = 0;       // 0: what the file system has
+  std::string serial_number;         // empty: made when the store is
   StoreKind store = StoreKind::kLog;
 };
 

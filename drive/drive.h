@@ -2,24 +2,25 @@
 // everything above it know drives only through this interface, and everything is tested by putting
 // another implementation behind it.
 //
-// Implementations: KineticDrive (a device behind a socket), MemoryDrive and LocalDrive (the daemon's
-// own engine in this process), FaultyDrive (misbehaves on command; tests/support).
+// Implementations: KineticDrive (a device behind a socket), MemoryDrive and LocalDrive (the
+// daemon's own engine in this process), FaultyDrive (misbehaves on command; tests/support).
 //
-// Keys are 1..4096 arbitrary bytes, ordered as unsigned bytes, a prefix first. A record has a value of
-// at most 1 MiB, a version of at most 2048 bytes and a tag of at most 128. An entry that does not
-// exist has the empty version; so does one that was put with an empty version.
+// Keys are 1..4096 arbitrary bytes, ordered as unsigned bytes, a prefix first. A record has a value
+// of at most 1 MiB, a version of at most 2048 bytes and a tag of at most 128. An entry that does
+// not exist has the empty version; so does one that was put with an empty version.
 //
-// Every operation takes a deadline and answers exactly once, with a result or a failure, on a thread
-// of the runtime or of the drive, never inside the call and never under a lock of the caller. A
-// callback does little and never waits. Operations outstanding when a Drive is destroyed are answered
-// (EHOSTUNREACH) before its destructor returns. An operation that failed with ETIMEDOUT or
-// EHOSTUNREACH may have been executed, or may still be. One that answered ESTALE changed nothing: a
-// drive never sends a request again by itself. Operations may be executed in any order.
+// Every operation takes a deadline and answers exactly once, with a result or a failure, on a
+// thread of the runtime or of the drive, never inside the call and never under a lock of the
+// caller. A callback does little and never waits. Operations outstanding when a Drive is destroyed
+// are answered (EHOSTUNREACH) before its destructor returns. An operation that failed with
+// ETIMEDOUT or EHOSTUNREACH may have been executed, or may still be. One that answered ESTALE
+// changed nothing: a drive never sends a request again by itself. Operations may be executed in any
+// order.
 //
-// Failures: ENOENT no such key; ESTALE the version is another one; EBADMSG the drive found its record
-// damaged; ENOSPC full; EINVAL a size is over a limit; EACCES refused for this identity; EHOSTUNREACH
-// away (not connected; fails at once) or not the drive it should be; ETIMEDOUT; ENOTSUP the drive
-// lacks the capability; EIO anything else. The message names the drive.
+// Failures: ENOENT no such key; ESTALE the version is another one; EBADMSG the drive found its
+// record damaged; ENOSPC full; EINVAL a size is over a limit; EACCES refused for this identity;
+// EHOSTUNREACH away (not connected; fails at once) or not the drive it should be; ETIMEDOUT;
+// ENOTSUP the drive lacks the capability; EIO anything else. The message names the drive.
 //
 // Thread-safe.
 
@@ -139,8 +140,8 @@ class Drive {
   // Whether operations can be expected to reach it now. A hint: what it says may change at once.
   virtual bool IsUp() const = 0;
 
-  // The record, or the part of its value in `range`. A drive without range_get is asked for all of it
-  // and the part is cut out here.
+  // The record, or the part of its value in `range`. A drive without range_get is asked for all of
+  // it and the part is cut out here.
   virtual void Get(std::string key, ValueRange range, Time deadline, Callback<Record> done) = 0;
 
   // Version and tag without the value.
@@ -163,8 +164,8 @@ class Drive {
 
   // Keys from `first` to `last`, both included, at most `max` of them (1..kMaxRangeKeys), lowest
   // first, or with `reverse` highest first. Fewer than `max` means that there are no more.
-  virtual void Range(std::string first, std::string last, uint32_t max, bool reverse,
-                     Time deadline, Callback<std::vector<std::string>> done) = 0;
+  virtual void Range(std::string first, std::string last, uint32_t max, bool reverse, Time deadline,
+                     Callback<std::vector<std::string>> done) = 0;
 
   // The entries whose keys Range() would give, at most `max` of them (1..kMaxRangeRecords), each
   // with version and tag, and with its value if that has at most `value_limit` bytes. Ends before

@@ -1,13 +1,14 @@
 // Engine: what a drive does, on any store. Limits, versions and conditions, ranges, statistics. The
-// daemon's connections and the drives inside a process all go through here, so that none of them can
-// differ from another.
+// daemon's connections and the drives inside a process all go through here, so that none of them
+// can differ from another.
 //
 // A condition and the change it guards are one step: of two changes of a key that expect the same
-// version one wins, the other fails with ESTALE. No lock is shared between keys while the disk works.
+// version one wins, the other fails with ESTALE. No lock is shared between keys while the disk
+// works.
 //
-// Changes survive a kill of the process once they are answered, and power loss after the next Flush():
-// who asked for write-through is answered after that. Calls may wait for the disk; callbacks above
-// (MemoryDrive, LocalDrive, Server) decide on which thread.
+// Changes survive a kill of the process once they are answered, and power loss after the next
+// Flush(): who asked for write-through is answered after that. Calls may wait for the disk;
+// callbacks above (MemoryDrive, LocalDrive, Server) decide on which thread.
 //
 // Failures, as drive.h has them: ENOENT, ESTALE, EBADMSG, ENOSPC, EINVAL over a limit, EIO.
 // Thread-safe.
@@ -40,7 +41,8 @@ class Engine {
   Result<StoredRecord> Get(std::string_view key, ValueRange range = {});
   Result<StoredHead> Head(std::string_view key);
 
-  // The record whose key is the first one above `key`, or the last one below. ENOENT: there is none.
+  // The record whose key is the first one above `key`, or the last one below. ENOENT: there is
+  // none.
   struct Neighbour {
     std::string key;
     StoredRecord record;

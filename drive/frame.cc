@@ -104,8 +104,7 @@ void FrameReader::Filled(size_t count) {
 
 Result<bool> FrameReader::TakeHeader() {
   if (staged() < kFrameHeaderBytes) return false;
-  header_ = TRY(DecodeFrameHeader(
-      stage_.bytes().subspan(stage_begin_).first<kFrameHeaderBytes>()));
+  header_ = TRY(DecodeFrameHeader(stage_.bytes().subspan(stage_begin_).first<kFrameHeaderBytes>()));
   stage_begin_ += kFrameHeaderBytes;
   return true;
 }

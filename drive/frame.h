@@ -1,9 +1,10 @@
-// Frames: how a Kinetic connection is cut into messages. Nine bytes, then the message, then the value.
+// Frames: how a Kinetic connection is cut into messages. Nine bytes, then the message, then the
+// value.
 //
 //   'F'   U32 bytes of the message   U32 bytes of the value   message   value
 //
-// FrameReader cuts a stream. It says where the next bytes belong, so that a value is received where it
-// will stay, and only what came along with a header (less than kFrameStageBytes) is copied:
+// FrameReader cuts a stream. It says where the next bytes belong, so that a value is received where
+// it will stay, and only what came along with a header (less than kFrameStageBytes) is copied:
 //
 //   iovec space[2];
 //   const ssize_t got = readv(socket, space, reader.Space(space));
@@ -32,8 +33,8 @@ inline constexpr size_t kFrameStageBytes = 8192;
 inline constexpr uint32_t kMaxMessageBytes = 1 << 20;
 inline constexpr uint32_t kMaxAcceptedMessageBytes = kMaxMessageBytes + (64 << 10);
 
-// A longer value than kMaxValueBytes (drive.h) can be refused politely, but only up to here: it has to
-// be read to its end first. Beyond, the stream is given up.
+// A longer value than kMaxValueBytes (drive.h) can be refused politely, but only up to here: it has
+// to be read to its end first. Beyond, the stream is given up.
 inline constexpr uint32_t kMaxDrainedValueBytes = 4 << 20;
 
 struct FrameHeader {
@@ -57,15 +58,15 @@ class FrameReader {
  public:
   FrameReader();
 
-  // Where the next bytes of the stream go, in this order; returns how many of the two places are used,
-  // at least one. All complete frames have been taken with Next() before.
+  // Where the next bytes of the stream go, in this order; returns how many of the two places are
+  // used, at least one. All complete frames have been taken with Next() before.
   int Space(iovec space[2]);
 
   // `count` bytes have been put there, first place first.
   void Filled(size_t count);
 
-  // The next complete frame; none when more bytes are needed. EBADMSG: the stream is not Kinetic, and
-  // nothing more can be read from it.
+  // The next complete frame; none when more bytes are needed. EBADMSG: the stream is not Kinetic,
+  // and nothing more can be read from it.
   Result<std::optional<Frame>> Next();
 
   // Whether the stream is between two frames: where a peer may end it without loss.

@@ -18,8 +18,8 @@ namespace {
 constexpr uint64_t kWakeId = 0;
 
 int CheckedDescriptor(int fd, const char* what) {
-  // Without these there is no I/O at all; a process that has no descriptors left at its start cannot
-  // run.
+  // Without these there is no I/O at all; a process that has no descriptors left at its start
+  // cannot run.
   if (fd < 0) throw std::system_error(errno, std::generic_category(), what);
   return fd;
 }
@@ -156,8 +156,8 @@ int IoLoop::WaitMilliseconds() {
 void IoLoop::Run() {
   std::array<epoll_event, 64> events;
   for (;;) {
-    const int count =
-        epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), WaitMilliseconds());
+    const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
+                                 WaitMilliseconds());
     for (int i = 0; i < count; ++i) {
       const epoll_event& event = events[i];
       if (event.data.u64 == kWakeId) {

@@ -1,8 +1,8 @@
 // IoLoop: one thread that waits for many sockets, runs timers and the tasks that others hand it.
 //
-// Everything it calls runs on its thread, one thing at a time, without a lock, and does not wait. What
-// says "loop thread" below may only be called there. Real I/O: it owns a thread and an epoll of its own;
-// time is the Runtime's.
+// Everything it calls runs on its thread, one thing at a time, without a lock, and does not wait.
+// What says "loop thread" below may only be called there. Real I/O: it owns a thread and an epoll
+// of its own; time is the Runtime's.
 
 #pragma once
 

@@ -20,9 +20,9 @@ namespace {
 
 using Kind = KineticOperation::Kind;
 
-constexpr size_t kBatch = 32;            // operations encoded at a time, and sent in one call
-constexpr int kBatchesForOthers = 8;     // that a submitting thread sends before the loop takes over
-constexpr int kReadsAtOnce = 16;         // before the loop looks after other connections
+constexpr size_t kBatch = 32;         // operations encoded at a time, and sent in one call
+constexpr int kBatchesForOthers = 8;  // that a submitting thread sends before the loop takes over
+constexpr int kReadsAtOnce = 16;      // before the loop looks after other connections
 constexpr Duration kBusyDelay = std::chrono::milliseconds(20);
 constexpr uint32_t kEvents = EPOLLIN | EPOLLRDHUP;
 
@@ -59,8 +59,8 @@ Result<std::shared_ptr<KineticConnection>> KineticConnection::Start(
       ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (socket.get() < 0) return Fail(EHOSTUNREACH, "no socket: {}", ErrnoText(errno));
   SetSocketOptions(socket.get());
-  const int connected = connect(
-      socket.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.length);
+  const int connected =
+      connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.length);
   if (connected != 0 && errno != EINPROGRESS) {
     return Fail(EHOSTUNREACH, "cannot connect: {}", ErrnoText(errno));
   }
@@ -91,7 +91,8 @@ void KineticConnection::SetCapabilities(DriveCapabilities capabilities) {
   capabilities_ = capabilities;
 }
 
-// --- Submitting and sending -------------------------------------------------------------------------
+// --- Submitting and sending
+// -------------------------------------------------------------------------
 
 void KineticConnection::Submit(KineticOperationPtr operation) {
   const Time deadline = operation->deadline();
@@ -236,7 +237,8 @@ void KineticConnection::Consume(size_t bytes) {
   }
 }
 
-// --- Receiving --------------------------------------------------------------------------------------
+// --- Receiving
+// --------------------------------------------------------------------------------------
 
 void KineticConnection::OnReady(uint32_t epoll_events) {
   if (phase_ == Phase::kClosed) return;
@@ -342,12 +344,12 @@ Status KineticConnection::HandleGreeting() {
   has_connection_id_ = command.header().has_connectionid();
   connection_id_ = command.header().connectionid();
   cluster_version_ = command.header().clusterversion();
-  limits_[static_cast<int>(Kind::kRead)] = Limit(limits.has_maxoutstandingreadrequests(),
-                                                 limits.maxoutstandingreadrequests(),
-                                                 options_->max_in_flight);
-  limits_[static_cast<int>(Kind::kWrite)] = Limit(limits.has_maxoutstandingwriterequests(),
-                                                  limits.maxoutstandingwriterequests(),
-                                                  options_->max_in_flight);
+  limits_[static_cast<int>(Kind::kRead)] =
+      Limit(limits.has_maxoutstandingreadrequests(), limits.maxoutstandingreadrequests(),
+            options_->max_in_flight);
+  limits_[static_cast<int>(Kind::kWrite)] =
+      Limit(limits.has_maxoutstandingwriterequests(), limits.maxoutstandingwriterequests(),
+            options_->max_in_flight);
   phase_ = Phase::kOpen;
   owner_.OnGreeting();
   return {};
@@ -419,7 +421,8 @@ void KineticConnection::RetryLater(KineticOperationPtr operation) {
   ArmTimer();
 }
 
-// --- Deadlines --------------------------------------------------------------------------------------
+// --- Deadlines
+// --------------------------------------------------------------------------------------
 
 void KineticConnection::ArmTimer() {
   const std::lock_guard lock(mutex_);
@@ -473,7 +476,8 @@ void KineticConnection::OnTimer() {
   Pump();
 }
 
-// --- The end ----------------------------------------------------------------------------------------
+// --- The end
+// ----------------------------------------------------------------------------------------
 
 void KineticConnection::Lose(const Status& why) {
   if (phase_ == Phase::kClosed) return;

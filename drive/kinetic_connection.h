@@ -1,10 +1,10 @@
-// KineticConnection: one TCP connection to a Kinetic device. It connects, takes the greeting, numbers,
-// signs and sends operations, many at a time, checks and matches the answers, and watches deadlines.
-// Once lost it stays lost; KineticDrive makes another one.
+// KineticConnection: one TCP connection to a Kinetic device. It connects, takes the greeting,
+// numbers, signs and sends operations, many at a time, checks and matches the answers, and watches
+// deadlines. Once lost it stays lost; KineticDrive makes another one.
 //
-// Sending happens on the thread that submits, unless another one is sending at that moment: then that
-// one takes ours along. What the socket does not take at once the loop's thread sends later. Answers
-// and failures are delivered on the loop's thread, without a lock.
+// Sending happens on the thread that submits, unless another one is sending at that moment: then
+// that one takes ours along. What the socket does not take at once the loop's thread sends later.
+// Answers and failures are delivered on the loop's thread, without a lock.
 //
 // No answer is believed that is not signed, that acknowledges nothing we asked, or that has another
 // type: after such a one the rest of the stream is worthless, and the connection is given up.
@@ -54,14 +54,14 @@ class KineticConnection final : public IoLoop::Handler,
     int64_t identity = 1;
     HmacKey key;
     std::shared_ptr<const TlsClient> tls;  // null: without TLS
-    uint32_t max_in_flight = 128;  // reads, and writes, whatever more the device allows
+    uint32_t max_in_flight = 128;          // reads, and writes, whatever more the device allows
     // How long an answer may be missing after its operation timed out until the connection is taken
     // for dead.
     Duration patience = std::chrono::seconds(30);
   };
 
-  // Starts connecting to `address`, which is one of `host`. Loop thread. `options` and `owner` outlive the
-  // connection's Close().
+  // Starts connecting to `address`, which is one of `host`. Loop thread. `options` and `owner`
+  // outlive the connection's Close().
   static Result<std::shared_ptr<KineticConnection>> Start(IoLoop& loop, const std::string& host,
                                                           const SocketAddress& address,
                                                           std::shared_ptr<const Options> options,
@@ -75,7 +75,8 @@ class KineticConnection final : public IoLoop::Handler,
   // Any thread, after the greeting. Answered with EHOSTUNREACH when the connection is lost.
   void Submit(KineticOperationPtr operation);
 
-  // What the device can do, once it has been asked. Loop thread, before other threads submit anything.
+  // What the device can do, once it has been asked. Loop thread, before other threads submit
+  // anything.
   void SetCapabilities(DriveCapabilities capabilities);
 
   // Fails what is outstanding with EHOSTUNREACH and `why`. The owner is not told. Loop thread.
@@ -85,7 +86,8 @@ class KineticConnection final : public IoLoop::Handler,
 
  private:
   struct Sent {
-    KineticOperationPtr operation;  // null once it has timed out: its answer is awaited, and ignored
+    KineticOperationPtr
+        operation;  // null once it has timed out: its answer is awaited, and ignored
     KineticOperation::Kind kind;
     Time deadline;
   };
@@ -168,9 +170,9 @@ class KineticConnection final : public IoLoop::Handler,
   std::mutex mutex_;
   // Guarded by mutex_:
   bool closed_ = false;
-  Status closed_status_;   // for operations that come after
+  Status closed_status_;  // for operations that come after
   bool sending_ = false;
-  bool blocked_ = false;   // the loop goes on sending when the socket can take more
+  bool blocked_ = false;  // the loop goes on sending when the socket can take more
   uint64_t last_sequence_ = 0;
   std::deque<KineticOperationPtr> waiting_[KineticOperation::kKinds];
   std::vector<Delayed> delayed_;             // the drive was busy

@@ -37,8 +37,8 @@ Status CheckPut(const Drive::PutRequest& request) {
 
 }  // namespace
 
-// The drive's way to its device: a connection, or attempts to get one. Everything but Submit() and the
-// plain questions happens on the loop's thread.
+// The drive's way to its device: a connection, or attempts to get one. Everything but Submit() and
+// the plain questions happens on the loop's thread.
 class KineticDrive::Link final : public KineticConnection::Owner,
                                  public std::enable_shared_from_this<Link> {
  public:
@@ -94,12 +94,12 @@ class KineticDrive::Link final : public KineticConnection::Owner,
 
   // Of the loop's thread:
   std::shared_ptr<KineticConnection> trying_;  // connected or connecting, and not up yet
-  uint64_t attempt_ = 0;                       // tells a late answer of the resolver from the awaited
-  size_t current_ = 0;                         // the address that is tried, or that worked last
-  size_t tried_ = 0;                           // addresses of this attempt
-  std::string host_;                           // of the current address
-  std::vector<SocketAddress> left_;            // more to try for the current address, last one first
-  Status failure_;                             // the last one of this attempt
+  uint64_t attempt_ = 0;             // tells a late answer of the resolver from the awaited
+  size_t current_ = 0;               // the address that is tried, or that worked last
+  size_t tried_ = 0;                 // addresses of this attempt
+  std::string host_;                 // of the current address
+  std::vector<SocketAddress> left_;  // more to try for the current address, last one first
+  Status failure_;                   // the last one of this attempt
   std::string logged_failure_;
   Duration backoff_;
   Time up_since_{};
@@ -109,11 +109,11 @@ class KineticDrive::Link final : public KineticConnection::Owner,
   IoLoop::Timer early_timer_;
 
   mutable std::mutex mutex_;
-  State state_ = State::kStarting;               // guarded by mutex_
+  State state_ = State::kStarting;                 // guarded by mutex_
   std::shared_ptr<KineticConnection> connection_;  // guarded by mutex_; set while up
-  DriveCapabilities capabilities_;               // guarded by mutex_
-  Status away_;                                  // guarded by mutex_; why, while down or stopped
-  std::vector<KineticOperationPtr> early_;       // guarded by mutex_; while starting
+  DriveCapabilities capabilities_;                 // guarded by mutex_
+  Status away_;                                    // guarded by mutex_; why, while down or stopped
+  std::vector<KineticOperationPtr> early_;         // guarded by mutex_; while starting
 };
 
 KineticDrive::Link::Link(KineticIo& io, Options options)
@@ -192,7 +192,8 @@ void KineticDrive::Link::Submit(Status valid, KineticOperationPtr operation) {
   });
 }
 
-// --- Connecting -------------------------------------------------------------------------------------
+// --- Connecting
+// -------------------------------------------------------------------------------------
 
 void KineticDrive::Link::Attempt() {
   tried_ = 0;
@@ -216,10 +217,11 @@ void KineticDrive::Link::TryNext() {
   host_ = host->host;
   try_deadline_ = runtime().Now() + options_.connect_timeout;
   connect_timer_.Arm(try_deadline_);
-  io_.Resolve(*host, loop_,
-              [weak = weak_from_this(), attempt = attempt_](Result<std::vector<SocketAddress>> found) {
-                if (const auto self = weak.lock()) self->OnResolved(attempt, std::move(found));
-              });
+  io_.Resolve(
+      *host, loop_,
+      [weak = weak_from_this(), attempt = attempt_](Result<std::vector<SocketAddress>> found) {
+        if (const auto self = weak.lock()) self->OnResolved(attempt, std::move(found));
+      });
 }
 
 void KineticDrive::Link::OnResolved(uint64_t attempt, Result<std::vector<SocketAddress>> found) {
@@ -239,8 +241,8 @@ void KineticDrive::Link::TryAddress(const SocketAddress& address) {
   trying_ = *std::move(connection);
 }
 
-// What is asked during the handshake is answered also when the connection is lost or refused; trying_ is
-// another one then, or none.
+// What is asked during the handshake is answered also when the connection is lost or refused;
+// trying_ is another one then, or none.
 void KineticDrive::Link::OnGreeting() {
   trying_->Submit(NewAskCapabilities(
       try_deadline_, [this, asked = trying_.get()](Result<DriveCapabilities> capabilities) {
@@ -291,8 +293,8 @@ void KineticDrive::Link::TriedInVain(const Status& why) {
   });
 }
 
-// Without the drive's name, which an answer begins with and Away() adds; with the address where there
-// are several.
+// Without the drive's name, which an answer begins with and Away() adds; with the address where
+// there are several.
 Status KineticDrive::Link::Reason(const Status& why) const {
   std::string_view text = why.message();
   if (text.starts_with(name_)) text.remove_prefix(std::min(text.size(), name_.size() + 2));
@@ -317,7 +319,8 @@ void KineticDrive::Link::Up() {
   for (KineticOperationPtr& each : early) connection->Submit(std::move(each));
 }
 
-// --- Being away -------------------------------------------------------------------------------------
+// --- Being away
+// -------------------------------------------------------------------------------------
 
 void KineticDrive::Link::OnLost(const Status& why) {
   if (trying_) {
@@ -389,7 +392,8 @@ void KineticDrive::Link::FinishEarly(std::vector<KineticOperationPtr> operations
   for (KineticOperationPtr& each : operations) each->Finish(tl::unexpected(status));
 }
 
-// --- The drive --------------------------------------------------------------------------------------
+// --- The drive
+// --------------------------------------------------------------------------------------
 
 KineticDrive::KineticDrive(KineticIo& io, Options options)
     : link_(std::make_shared<Link>(io, std::move(options))) {
@@ -422,8 +426,8 @@ void KineticDrive::Put(PutRequest request, Time deadline, StatusCallback done) {
 void KineticDrive::Delete(std::string key, Expected expected, Durability durability, Time deadline,
                           StatusCallback done) {
   Status valid = CheckSize("a key", key.size(), 1, kMaxKeyBytes);
-  link_->Submit(std::move(valid), NewDelete(std::move(key), std::move(expected), durability, deadline,
-                                            std::move(done)));
+  link_->Submit(std::move(valid), NewDelete(std::move(key), std::move(expected), durability,
+                                            deadline, std::move(done)));
 }
 
 void KineticDrive::Range(std::string first, std::string last, uint32_t max, bool reverse,
@@ -433,8 +437,8 @@ void KineticDrive::Range(std::string first, std::string last, uint32_t max, bool
   if (valid.ok() && (max < 1 || max > kMaxRangeKeys)) {
     valid = Fail(EINVAL, "a range of {} keys; allowed are 1 to {}", max, kMaxRangeKeys);
   }
-  link_->Submit(std::move(valid), NewRange(std::move(first), std::move(last), max, reverse, deadline,
-                                           std::move(done)));
+  link_->Submit(std::move(valid), NewRange(std::move(first), std::move(last), max, reverse,
+                                           deadline, std::move(done)));
 }
 
 void KineticDrive::ListRecords(std::string first, std::string last, uint32_t max, bool reverse,

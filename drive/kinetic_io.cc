@@ -17,7 +17,8 @@ Result<std::vector<SocketAddress>> LookUp(const HostAndPort& host, int flags) {
   hints.ai_flags = flags | AI_NUMERICSERV;
   addrinfo* found = nullptr;
   const int error = getaddrinfo(host.host.c_str(), host.port.c_str(), &hints, &found);
-  if (error != 0) return Fail(EHOSTUNREACH, "no address for {}: {}", host.host, gai_strerror(error));
+  if (error != 0)
+    return Fail(EHOSTUNREACH, "no address for {}: {}", host.host, gai_strerror(error));
   std::vector<SocketAddress> addresses;
   for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
     SocketAddress address{};

@@ -1,5 +1,5 @@
-// KineticIo: the I/O that all KineticDrives of a process share: a few threads that wait for sockets, and
-// one, started when it is first needed, that asks the resolver for names.
+// KineticIo: the I/O that all KineticDrives of a process share: a few threads that wait for
+// sockets, and one, started when it is first needed, that asks the resolver for names.
 //
 // Made by whoever composes the program, after the Runtime and before the drives; outlives them.
 
@@ -28,8 +28,8 @@ struct HostAndPort {
   std::string port;  // decimal
 };
 
-// "host", "host:port", "address", "[address]:port", with IPv6 addresses in brackets; the port is 8123
-// where none is given. EINVAL, and what is wrong, otherwise.
+// "host", "host:port", "address", "[address]:port", with IPv6 addresses in brackets; the port is
+// 8123 where none is given. EINVAL, and what is wrong, otherwise.
 Result<HostAndPort> ParseDriveAddress(std::string_view text);
 
 struct SocketAddress {

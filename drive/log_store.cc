@@ -29,8 +29,8 @@ namespace {
 constexpr uint64_t kUnsyncedBytesToFlush = uint64_t{256} << 20;
 constexpr uint64_t kDeadBytesToFlush = uint64_t{64} << 20;
 constexpr uint64_t kInlineDeadBytes = uint64_t{32} << 20;  // and a sixteenth of what is there
-constexpr uint64_t kMoveAtOnce = uint64_t{32} << 20;  // by compaction, between two flushes
-constexpr uint64_t kLeastSlack = 16;                  // a segment's live bytes by its slack, to be compacted
+constexpr uint64_t kMoveAtOnce = uint64_t{32} << 20;       // by compaction, between two flushes
+constexpr uint64_t kLeastSlack = 16;  // a segment's live bytes by its slack, to be compacted
 constexpr size_t kMaxHeaderBytes = kMaxKeyBytes + kMaxVersionBytes + kMaxTagBytes + 64;
 
 std::string_view View(const rocksdb::Slice& slice) { return {slice.data(), slice.size()}; }
@@ -71,7 +71,8 @@ rocksdb::Options IndexOptions(const std::shared_ptr<rocksdb::Cache>& cache,
   options.target_file_size_base = 16 << 20;
   options.max_bytes_for_level_base = 64 << 20;
   // The levels above the last one hold what will replace or delete something in it: at most a
-  // sixteenth of it. Tables full of deletions, which are small and free much, are pushed down at once.
+  // sixteenth of it. Tables full of deletions, which are small and free much, are pushed down at
+  // once.
   options.level_compaction_dynamic_level_bytes = true;
   options.max_bytes_for_level_multiplier = 16;
   options.table_properties_collector_factories.push_back(
@@ -145,7 +146,8 @@ std::string Where(const LogLocation& location) {
   return fmt::format("segment {:08x} at {}", location.segment, location.offset);
 }
 
-// A record that cannot be read because of what is on the disk, or is no more: not a disk that fails now.
+// A record that cannot be read because of what is on the disk, or is no more: not a disk that fails
+// now.
 bool IsDamage(const Status& failure) {
   return failure.code() == EBADMSG || failure.code() == ENOENT;
 }
@@ -201,7 +203,9 @@ struct LogStore::Planned {
 };
 
 LogStore::LogStore(StoreDirectory directory, const LogStoreOptions& options)
-    : directory_(std::move(directory)), options_(options), files_(*options_.calls, directory_.segments_path()) {}
+    : directory_(std::move(directory)),
+      options_(options),
+      files_(*options_.calls, directory_.segments_path()) {}
 
 LogStore::~LogStore() {
   if (group_ == nullptr) return;
@@ -215,16 +219,17 @@ LogStore::~LogStore() {
   }
 }
 
-// ------------------------------------------------------------------------------------------ opening
+// ------------------------------------------------------------------------------------------
+// opening
 
 Result<std::unique_ptr<LogStore>> LogStore::OpenIndex(StoreDirectory directory,
                                                       const LogStoreOptions& options,
-                                                      StoreResources& resources,
-                                                      bool read_only) {
+                                                      StoreResources& resources, bool read_only) {
   std::unique_ptr<LogStore> store(new LogStore(std::move(directory), options));
   rocksdb::Options index_options = IndexOptions(resources.parts_->cache, resources.parts_->buffers);
   if (options.index_env != nullptr) index_options.env = options.index_env;
-  // A store that has a segment had an index. To make a new one then would be to forget every record.
+  // A store that has a segment had an index. To make a new one then would be to forget every
+  // record.
   index_options.create_if_missing = !read_only && TRY(store->files_.List()).empty();
   const std::string path = store->directory_.index_path();
   rocksdb::DB* index = nullptr;
@@ -237,7 +242,8 @@ Result<std::unique_ptr<LogStore>> LogStore::OpenIndex(StoreDirectory directory,
   }
   if (!opened.ok()) return FailWithIndex(what, opened);
   store->index_.reset(index);
-  // RocksDB takes a damaged record in its write-ahead log for the end of that, as after a power loss.
+  // RocksDB takes a damaged record in its write-ahead log for the end of that, as after a power
+  // loss.
   const uint64_t there = index->GetLatestSequenceNumber();
   const uint64_t durable = TRY(store->directory_.ReadMark());
   if (there < durable) {
@@ -266,8 +272,8 @@ Result<std::unique_ptr<LogStore>> LogStore::OpenAndRecover(const LogStoreOptions
   TRY_CONTEXT(store->Recover(), "open the store in {}", options.path);
   store->group_ = TRY(GroupOf(*store, resources));
   store->group_->Join(*store);
-  // What a kill left in the kernel's hands becomes durable now, so that the next power loss has less to
-  // take and the next opening less to verify.
+  // What a kill left in the kernel's hands becomes durable now, so that the next power loss has
+  // less to take and the next opening less to verify.
   TRY(store->Flush());
   return store;
 }
@@ -461,7 +467,8 @@ Status LogStore::ReturnForgottenSpace() {
       continue;
     }
     if (TRY(files_.AllocatedBytes(number)) > live + live / 8 + kSlack) TRY(PunchGaps(number));
-    if (number != cursor_.segment) segments_[number].allocated_bytes = TRY(files_.AllocatedBytes(number));
+    if (number != cursor_.segment)
+      segments_[number].allocated_bytes = TRY(files_.AllocatedBytes(number));
   }
   return {};
 }
@@ -478,7 +485,8 @@ Status LogStore::PunchGaps(uint32_t segment) {
   return files_.Punch(segment, end_of_last, TRY(files_.Size(segment)));
 }
 
-// ------------------------------------------------------------------------------------------ reading
+// ------------------------------------------------------------------------------------------
+// reading
 
 Result<std::string> LogStore::LoadIndexRecord(std::string_view key) const {
   std::string bytes;
@@ -533,8 +541,8 @@ Result<StoredRecord> LogStore::Get(std::string_view key, ValueRange range) {
     const IndexRecord record = TRY(DecodeIndexRecord(key, bytes));
     Result<StoredRecord> read = ReadRecord(key, record, range);
     if (read.has_value()) return read;
-    // Between the index and the log the record may have been replaced and its bytes given back. If the
-    // index still says the same it is damage; a segment that is gone is, too.
+    // Between the index and the log the record may have been replaced and its bytes given back. If
+    // the index still says the same it is damage; a segment that is gone is, too.
     if (bytes == seen) {
       const int code = read.error().code() == ENOENT ? EBADMSG : read.error().code();
       return Fail(code, "{}", read.error().message());
@@ -619,7 +627,8 @@ StoreUsage LogStore::Usage() {
   return usage;
 }
 
-// ------------------------------------------------------------------------------------------ writing
+// ------------------------------------------------------------------------------------------
+// writing
 
 Status LogStore::FailedState() {
   const std::lock_guard lock(mutex_);
@@ -769,10 +778,9 @@ Status LogStore::Append(const Planned& plan, Change& change) {
     unsynced_bytes_ += entry_bytes;
   }
   const LoggedValue place{location, static_cast<uint32_t>(plan.header.size())};
-  change.batch.Put(
-      RecordIndexKey(plan.key),
-      EncodeIndexRecord(plan.key,
-                        {.head = plan.head, .value_crc = plan.value_crc, .place = place}));
+  change.batch.Put(RecordIndexKey(plan.key),
+                   EncodeIndexRecord(
+                       plan.key, {.head = plan.head, .value_crc = plan.value_crc, .place = place}));
   change.batch.Put(PlaceIndexKey(location),
                    EncodePlaceRecord(location, {entry_bytes, std::string(plan.key)}));
   if (plan.old) {
@@ -829,8 +837,8 @@ void LogStore::Abandon(const Change& change) {
   }
 }
 
-// What is to die is noted before the index forgets it, so that whoever looks for the free space between
-// two entries finds it in the one place or in the other.
+// What is to die is noted before the index forgets it, so that whoever looks for the free space
+// between two entries finds it in the one place or in the other.
 Status LogStore::Commit(Change& change) {
   for (const auto& [location, bytes] : change.added) {
     change.batch.Merge(SegmentIndexKey(location.segment), EncodeCount(bytes));
@@ -880,7 +888,8 @@ Status LogStore::Delete(std::string_view key) {
   return Commit(change);
 }
 
-// ----------------------------------------------------------------------------------------- flushing
+// -----------------------------------------------------------------------------------------
+// flushing
 
 Status LogStore::Flush() {
   TRY(FailedState());
@@ -986,9 +995,9 @@ Status LogStore::ReturnSpace() {
   return first_failure;
 }
 
-// The free space around a dead range: to the nearest entries that are needed, or may be. The order of
-// looks matters: what gets into the index meanwhile is seen in flight before, what gets out of it is
-// seen dying or dead after, and what is reserved meanwhile lies behind the cursor.
+// The free space around a dead range: to the nearest entries that are needed, or may be. The order
+// of looks matters: what gets into the index meanwhile is seen in flight before, what gets out of
+// it is seen dying or dead after, and what is reserved meanwhile lies behind the cursor.
 Result<LogStore::Gap> LogStore::GapAround(LogLocation location) {
   const uint32_t segment = location.segment;
   Gap gap;
@@ -1066,7 +1075,8 @@ Status LogStore::MeasureSegments(const std::set<uint32_t>& segments) {
   return {};
 }
 
-// --------------------------------------------------------------------------------------- compacting
+// ---------------------------------------------------------------------------------------
+// compacting
 
 Result<bool> LogStore::Tidy() {
   bool wants_flush = false;
@@ -1089,8 +1099,8 @@ Result<bool> LogStore::Tidy() {
   return Compact();
 }
 
-// Deletions that are in the index's memory are small, and may be of values a hundred times as large: in a
-// table of their own, RocksDB sees to them.
+// Deletions that are in the index's memory are small, and may be of values a hundred times as
+// large: in a table of their own, RocksDB sees to them.
 Result<bool> LogStore::PushDeletionsDown() {
   {
     const std::lock_guard lock(mutex_);
@@ -1103,9 +1113,9 @@ Result<bool> LogStore::PushDeletionsDown() {
 }
 
 // Only whole pages can be punched out of a file, so between small entries much stays that is not
-// needed. When that is too much, segments are emptied into new ones, those first where least has to be
-// moved for what is got back. Everything of a segment that was begun is moved, or the bound on the work
-// would not hold.
+// needed. When that is too much, segments are emptied into new ones, those first where least has to
+// be moved for what is got back. Everything of a segment that was begun is moved, or the bound on
+// the work would not hold.
 std::optional<uint32_t> LogStore::SegmentToCompact() {
   const std::lock_guard lock(mutex_);
   if (compacting_ && segments_.contains(*compacting_)) return compacting_;
@@ -1210,7 +1220,8 @@ Status LogStore::Move(LogLocation location, const PlaceRecord& place) {
   return Commit(change);
 }
 
-// ----------------------------------------------------------------------------------------- checking
+// -----------------------------------------------------------------------------------------
+// checking
 
 namespace {
 
@@ -1223,8 +1234,7 @@ void AddDamage(LogStore::CheckReport& report, std::string sentence) {
 
 }  // namespace
 
-Result<LogStore::CheckReport> LogStore::Check(const std::string& path,
-                                              StoreResources& resources) {
+Result<LogStore::CheckReport> LogStore::Check(const std::string& path, StoreResources& resources) {
   StoreDirectory directory = TRY(StoreDirectory::OpenExisting(path));
   const std::unique_ptr<LogStore> store =
       TRY(OpenIndex(std::move(directory), {.path = path}, resources, /*read_only=*/true));

@@ -1,27 +1,29 @@
-// LogStore: the Store of real drives, on a directory. Values of 4 KiB and more are appended to segment
-// files, once and never again; the index, with all smaller values, is a RocksDB. docs/format.md has the
-// bytes, "Store of a pinstriped drive".
+// LogStore: the Store of real drives, on a directory. Values of 4 KiB and more are appended to
+// segment files, once and never again; the index, with all smaller values, is a RocksDB.
+// docs/format.md has the bytes, "Store of a pinstriped drive".
 //
 // The order of writes is everything here:
 //
-//   put      the entry into the log, then the index record. A kill between leaves bytes that nothing
-//            refers to; after it the kernel holds both.
+//   put      the entry into the log, then the index record. A kill between leaves bytes that
+//            nothing refers to; after it the kernel holds both.
 //   flush    the log's data, then the index's write-ahead log together with a mark: below it every
-//            entry that the index names survives power loss. Stores that share a file system sync all
-//            of it at once, with the mark of the round before: there is no order in such a sync.
+//            entry that the index names survives power loss. Stores that share a file system sync
+//            all of it at once, with the mark of the round before: there is no order in such a
+//            sync.
 //   delete   the index record. The bytes of the entry are given back only after a flush, so that a
 //            deletion that power loss undoes finds its value again.
-//   apply    the entries of all changes into the log, and synced, then the index records in one write:
-//            the index alone decides whether the changes were made, and it keeps a write wholly or not.
-//   move     compaction puts an entry that is there again, at the end of the log, where the space around
-//            it cannot be given back: a replacement by itself.
-//   open     entries beyond the mark are verified. Those that power loss tore were never durable, and
-//            are undone, as if never put; what follows the last entry is cut off.
-//   replace  the index keeps the record that an entry replaces until the entry is durable; where power
-//            loss tore the entry, what was there before comes back.
+//   apply    the entries of all changes into the log, and synced, then the index records in one
+//            write: the index alone decides whether the changes were made, and it keeps a write
+//            wholly or not.
+//   move     compaction puts an entry that is there again, at the end of the log, where the space
+//            around it cannot be given back: a replacement by itself.
+//   open     entries beyond the mark are verified. Those that power loss tore were never durable,
+//            and are undone, as if never put; what follows the last entry is cut off.
+//   replace  the index keeps the record that an entry replaces until the entry is durable; where
+//            power loss tore the entry, what was there before comes back.
 //
-// An entry below the mark that does not verify is damage: EBADMSG for its key, when it is read. After a
-// failed sync nothing can be believed any more: every change fails (EIO), reads go on.
+// An entry below the mark that does not verify is damage: EBADMSG for its key, when it is read.
+// After a failed sync nothing can be believed any more: every change fails (EIO), reads go on.
 //
 // Thread-safe; changes of one key one after the other, as Store says.
 
@@ -74,8 +76,8 @@ struct LogStoreOptions {
   uint64_t segment_bytes = uint64_t{1} << 30;
   // Of the file system, that puts leave free, so that deletions and the index always have room.
   uint64_t reserve_bytes = uint64_t{256} << 20;
-  // Of the file system, in segments, that is neither used nor given back: so much, and a sixteenth of
-  // what is used, is left alone. Beyond, Tidy() moves entries together.
+  // Of the file system, in segments, that is neither used nor given back: so much, and a sixteenth
+  // of what is used, is left alone. Beyond, Tidy() moves entries together.
   uint64_t slack_bytes = uint64_t{64} << 20;
   // Seams for tests; both outlive the store.
   FileCalls* calls = &FileCalls::Kernel();
@@ -119,7 +121,7 @@ class LogStore final : public Store, private CommitGroup::Member {
   struct CheckReport {
     uint64_t records = 0;
     uint64_t value_bytes = 0;
-    uint64_t unfinished = 0;             // entries that power loss tore; opening the store removes them
+    uint64_t unfinished = 0;  // entries that power loss tore; opening the store removes them
     uint64_t damaged = 0;
     std::vector<std::string> sentences;  // about the first kMaxSentences damages
     static constexpr size_t kMaxSentences = 100;
@@ -140,10 +142,10 @@ class LogStore final : public Store, private CommitGroup::Member {
   // One round of flushing: what was to be done when it began.
   struct Round {
     std::set<uint32_t> segments;
-    LogLocation durable;            // where the log will be so
+    LogLocation durable;  // where the log will be so
     LogLocation durable_before;
-    std::vector<uint32_t> full;     // segments that are not written any more
-    uint64_t sequence = 0;          // of the index
+    std::vector<uint32_t> full;  // segments that are not written any more
+    uint64_t sequence = 0;       // of the index
   };
   struct Planned;
   struct Change;
@@ -231,28 +233,28 @@ class LogStore final : public Store, private CommitGroup::Member {
 
   mutable std::mutex mutex_;
   std::condition_variable rolled_;
-  bool rolling_ = false;                        // somebody makes the next segment; guarded by mutex_
-  std::map<uint32_t, Segment> segments_;        // guarded by mutex_
-  LogLocation durable_;                         // what the last round has made so; guarded by mutex_
-  std::optional<uint32_t> compacting_;          // the segment that is being emptied; guarded by mutex_
-  uint64_t moved_bytes_ = 0;                    // guarded by mutex_
-  LogLocation cursor_;                          // where the log ends; guarded by mutex_
-  Ranges in_flight_;                            // not in the index yet; guarded by mutex_
-  Ranges dying_;                                // about to leave the index; guarded by mutex_
-  Ranges dead_;                                 // have left it since the last round; guarded by mutex_
-  Ranges committing_;                           // whose end a round makes durable; guarded by mutex_
-  Ranges free_;                                 // and that is durable; guarded by mutex_
-  std::set<LogLocation> replacing_;             // entries with a previous record; guarded by mutex_
-  std::set<uint32_t> dirty_;                    // segments with data to sync; guarded by mutex_
-  std::set<uint32_t> full_;                     // segments that ended; guarded by mutex_
-  std::set<uint32_t> trimmable_;                // and that nobody writes; guarded by mutex_
-  bool index_dirty_ = false;                    // guarded by mutex_
-  uint64_t unsynced_bytes_ = 0;                 // guarded by mutex_
-  uint64_t live_bytes_ = 0;                     // of the log; guarded by mutex_
-  uint64_t dead_bytes_ = 0;                     // in dead_ and committing_; guarded by mutex_
-  uint64_t inline_bytes_ = 0;                   // guarded by mutex_
-  uint64_t inline_dead_bytes_ = 0;              // since deletions were pushed down; guarded by mutex_
-  Status broken_;                               // guarded by mutex_
+  bool rolling_ = false;                  // somebody makes the next segment; guarded by mutex_
+  std::map<uint32_t, Segment> segments_;  // guarded by mutex_
+  LogLocation durable_;                   // what the last round has made so; guarded by mutex_
+  std::optional<uint32_t> compacting_;    // the segment that is being emptied; guarded by mutex_
+  uint64_t moved_bytes_ = 0;              // guarded by mutex_
+  LogLocation cursor_;                    // where the log ends; guarded by mutex_
+  Ranges in_flight_;                      // not in the index yet; guarded by mutex_
+  Ranges dying_;                          // about to leave the index; guarded by mutex_
+  Ranges dead_;                           // have left it since the last round; guarded by mutex_
+  Ranges committing_;                     // whose end a round makes durable; guarded by mutex_
+  Ranges free_;                           // and that is durable; guarded by mutex_
+  std::set<LogLocation> replacing_;       // entries with a previous record; guarded by mutex_
+  std::set<uint32_t> dirty_;              // segments with data to sync; guarded by mutex_
+  std::set<uint32_t> full_;               // segments that ended; guarded by mutex_
+  std::set<uint32_t> trimmable_;          // and that nobody writes; guarded by mutex_
+  bool index_dirty_ = false;              // guarded by mutex_
+  uint64_t unsynced_bytes_ = 0;           // guarded by mutex_
+  uint64_t live_bytes_ = 0;               // of the log; guarded by mutex_
+  uint64_t dead_bytes_ = 0;               // in dead_ and committing_; guarded by mutex_
+  uint64_t inline_bytes_ = 0;             // guarded by mutex_
+  uint64_t inline_dead_bytes_ = 0;        // since deletions were pushed down; guarded by mutex_
+  Status broken_;                         // guarded by mutex_
 
   Round round_;  // that is under way; of the thread that runs it
 };

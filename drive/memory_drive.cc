@@ -5,8 +5,8 @@
 
 namespace pinstripe {
 
-// Answers that are still to be given. The destructor of the drive gives those that the runtime did not
-// come to yet.
+// Answers that are still to be given. The destructor of the drive gives those that the runtime did
+// not come to yet.
 class MemoryDrive::Answers {
  public:
   uint64_t Add(std::function<void(bool gone)> answer) {
@@ -68,7 +68,8 @@ Result<T> MemoryDrive::Named(Result<T> result) const {
 
 template <typename R>
 void MemoryDrive::Answer(std::function<void(R)> done, R result) {
-  auto answer = [name = name_, done = std::move(done), result = std::move(result)](bool gone) mutable {
+  auto answer = [name = name_, done = std::move(done),
+                 result = std::move(result)](bool gone) mutable {
     done(gone ? R(Fail(EHOSTUNREACH, "{}: closed", name)) : std::move(result));
   };
   const uint64_t number = answers_->Add(std::move(answer));
@@ -76,8 +77,7 @@ void MemoryDrive::Answer(std::function<void(R)> done, R result) {
 }
 
 void MemoryDrive::Get(std::string key, ValueRange range, Time, Callback<Record> done) {
-  Answer(std::move(done),
-         Named(engine_.Get(key, range).map([](StoredRecord&& record) -> Record {
+  Answer(std::move(done), Named(engine_.Get(key, range).map([](StoredRecord&& record) -> Record {
            return {std::move(record.head.version), std::move(record.head.tag), record.value};
          })));
 }

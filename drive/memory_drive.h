@@ -1,5 +1,6 @@
-// MemoryDrive: a Drive in this process that forgets everything when it is destroyed. Not an imitation:
-// the daemon's own engine, on a map instead of a disk, so that what holds here holds there.
+// MemoryDrive: a Drive in this process that forgets everything when it is destroyed. Not an
+// imitation: the daemon's own engine, on a map instead of a disk, so that what holds here holds
+// there.
 //
 // Operations are executed inside the call, in the order of the calls, and answered through the
 // runtime at once; under a simulated runtime everything is deterministic. Never times out.

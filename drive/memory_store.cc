@@ -39,8 +39,8 @@ Result<std::vector<std::string>> MemoryStore::Keys(const KeyRange& range, size_t
       range.last && (*range.last < range.first || (*range.last == range.first &&
                                                    !(range.first_included && range.last_included)));
   if (nothing) return keys;
-  const auto begin = range.first_included ? records_.lower_bound(range.first)
-                                          : records_.upper_bound(range.first);
+  const auto begin =
+      range.first_included ? records_.lower_bound(range.first) : records_.upper_bound(range.first);
   const auto end = !range.last           ? records_.end()
                    : range.last_included ? records_.upper_bound(*range.last)
                                          : records_.lower_bound(*range.last);

@@ -18,8 +18,8 @@ struct Meaning {
   std::string_view sentence;
 };
 
-// One line per code of the protocol. Several codes share an errno because nobody acts differently on
-// them; the name in the message tells them apart.
+// One line per code of the protocol. Several codes share an errno because nobody acts differently
+// on them; the name in the message tells them apart.
 constexpr Meaning kMeanings[] = {
     {Code::NOT_ATTEMPTED, EIO, "NOT_ATTEMPTED", "skipped because of an earlier failure"},
     {Code::SUCCESS, 0, "SUCCESS", "done"},
@@ -65,8 +65,8 @@ std::string Printable(std::string_view text) {
 std::string WithFrameHeader(const kinetic::Message& message, size_t value_bytes) {
   const size_t message_bytes = message.ByteSizeLong();
   assert(message_bytes <= kMaxMessageBytes);
-  const auto header = EncodeFrameHeader(
-      {static_cast<uint32_t>(message_bytes), static_cast<uint32_t>(value_bytes)});
+  const auto header =
+      EncodeFrameHeader({static_cast<uint32_t>(message_bytes), static_cast<uint32_t>(value_bytes)});
   std::string frame;
   frame.reserve(header.size() + message_bytes);
   frame.append(AsText(header));

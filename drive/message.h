@@ -21,7 +21,8 @@ class Message;
 class Status;
 }  // namespace kinetic
 
-// The vendor's log in which a drive names what it can do beyond the Kinetic core (docs/protocol.md).
+// The vendor's log in which a drive names what it can do beyond the Kinetic core
+// (docs/protocol.md).
 inline constexpr std::string_view kCapabilitiesLog = "io.pinstripe.capabilities";
 inline constexpr std::string_view kRangeGetCapability = "range_get 1";
 inline constexpr std::string_view kRangeRecordsCapability = "range_records 1";

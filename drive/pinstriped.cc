@@ -50,8 +50,8 @@ struct Device {
   KineticService service;
 };
 
-// The signals that the program knows, taken by sigwait instead of a handler: so threads made after this
-// never see them.
+// The signals that the program knows, taken by sigwait instead of a handler: so threads made after
+// this never see them.
 sigset_t BlockSignals() {
   signal(SIGPIPE, SIG_IGN);
   sigset_t signals;
@@ -127,7 +127,10 @@ Result<std::vector<std::unique_ptr<Device>>> OpenDevices(const DaemonConfig& con
 class Housekeeper {
  public:
   Housekeeper(Runtime& runtime, const std::vector<std::unique_ptr<Device>>& devices)
-      : runtime_(runtime), devices_(devices), stop_(runtime.NewSignal()), done_(runtime.NewSignal()) {
+      : runtime_(runtime),
+        devices_(devices),
+        stop_(runtime.NewSignal()),
+        done_(runtime.NewSignal()) {
     runtime.Spawn("pin-keep", [this] {
       for (int round = 1; !stop_->WaitUntil(runtime_.Now() + kHousekeeping); ++round) {
         for (const auto& device : devices_) Keep(*device, round % kRoundsToFlush == 0);
@@ -271,8 +274,9 @@ int Main(int argc, char** argv) {
     return kExitUsage;
   }
   SetLogLevel(*log_level);
-  // Memory that one thread takes and another one gives back, as requests do, spreads over the arenas: with
-  // two, 36 drives under load need half of what they need with the eight per core of glibc.
+  // Memory that one thread takes and another one gives back, as requests do, spreads over the
+  // arenas: with two, 36 drives under load need half of what they need with the eight per core of
+  // glibc.
   mallopt(M_ARENA_MAX, 2);
   if (!check_directory.empty()) return Check(check_directory, as_json);
   const Status status = Serve(config_file);

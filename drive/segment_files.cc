@@ -141,8 +141,8 @@ Status SegmentFiles::Write(uint32_t segment, uint64_t offset, std::span<iovec> p
   for (const iovec& piece : pieces) end += piece.iov_len;
   AskAhead(*file, offset, end);
   for (pieces = Advance(pieces, 0); !pieces.empty();) {
-    const ssize_t wrote = calls_.Write(file->fd.get(), pieces.data(),
-                                       static_cast<int>(pieces.size()), offset);
+    const ssize_t wrote =
+        calls_.Write(file->fd.get(), pieces.data(), static_cast<int>(pieces.size()), offset);
     if (wrote < 0 && errno == EINTR) continue;
     if (wrote < 0) return Fault("write", segment);
     offset += static_cast<uint64_t>(wrote);

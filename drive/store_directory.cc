@@ -116,7 +116,8 @@ Result<std::string> StrangeName(const std::string& path) {
   return std::string();
 }
 
-// What stays when a store is erased: the device is the same one, and what was erased is being removed.
+// What stays when a store is erased: the device is the same one, and what was erased is being
+// removed.
 bool OutlivesErase(std::string_view name) {
   return name == "lock" || name == "superblock" || name == "erasing" || name == "erased";
 }
@@ -271,8 +272,8 @@ Result<bool> StoreDirectory::IsMarkedErased() const {
   return false;
 }
 
-// The mark goes last. Interrupted anywhere, this is done again: what it has made until then is empty, and
-// is put aside as well.
+// The mark goes last. Interrupted anywhere, this is done again: what it has made until then is
+// empty, and is put aside as well.
 Status StoreDirectory::FinishErase() {
   const std::string erased = path_ + kErasedName;
   TRY(MakeDirectory(erased));

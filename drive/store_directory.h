@@ -33,8 +33,9 @@ class StoreDirectory {
   // The same for a store that must exist already (ENOENT).
   static Result<StoreDirectory> OpenExisting(const std::string& path);
 
-  // From now on the store in `path` is an empty one of the same device, whatever happens: what else is
-  // in the directory is put aside when it is opened next. Whoever uses it now closes it after this.
+  // From now on the store in `path` is an empty one of the same device, whatever happens: what else
+  // is in the directory is put aside when it is opened next. Whoever uses it now closes it after
+  // this.
   static Status MarkErased(const std::string& path);
 
   const std::string& path() const { return path_; }

@@ -1,7 +1,6 @@
 // pinstripe dev: a whole cluster in one directory of this machine, to try things out and for tests.
 
 #include <CLI/CLI.hpp>
-
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -74,16 +73,18 @@ Result<int> Up(Runtime& runtime, UpOptions options) {
 void AddUp(CLI::App& dev, Action& chosen) {
   auto options = std::make_shared<UpOptions>();
   DevOptions& wanted = options->cluster;
-  CLI::App* up = dev.add_subcommand("up", "Make a cluster in DIR, or start what does not run of it");
+  CLI::App* up =
+      dev.add_subcommand("up", "Make a cluster in DIR, or start what does not run of it");
   up->add_option("DIR", options->directory, "A new or empty directory, or one made by `dev up`")
       ->required();
   up->add_option("--drives", wanted.drives, "How many drives")
       ->check(CLI::Range(1, 200))
       ->capture_default_str();
   up->add_option("--layout", options->layout, "Data shards + parity shards")->capture_default_str();
-  CLI::Option* groups = up->add_option(
-      "--groups", options->groups, "Drives per process, such as 4,1,31; one each by default");
-  up->add_flag("--one-process", options->one_process, "All drives in one process")->excludes(groups);
+  CLI::Option* groups = up->add_option("--groups", options->groups,
+                                       "Drives per process, such as 4,1,31; one each by default");
+  up->add_flag("--one-process", options->one_process, "All drives in one process")
+      ->excludes(groups);
   up->add_option("--name", wanted.name, "Of the cluster")->capture_default_str();
   up->add_option("--close", wanted.close, "What close promises: commit or durable")
       ->check(CLI::IsMember({"commit", "durable"}))
@@ -109,8 +110,8 @@ struct DevArguments {
   bool json = false;
 };
 
-CLI::App* AddCommand(CLI::App& dev, Action& chosen, const std::string& name, const std::string& what,
-                     const std::shared_ptr<DevArguments>& arguments,
+CLI::App* AddCommand(CLI::App& dev, Action& chosen, const std::string& name,
+                     const std::string& what, const std::shared_ptr<DevArguments>& arguments,
                      Result<int> (*run)(Runtime&, const DevArguments&)) {
   CLI::App* command = dev.add_subcommand(name, what);
   command->add_option("DIR", arguments->directory, "The directory of the cluster")->required();

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-
 #include <charconv>
 #include <memory>
 #include <nlohmann/json.hpp>

@@ -1,7 +1,6 @@
 // pinstripe status: each drive, the space, and whether anything is wrong.
 
 #include <CLI/CLI.hpp>
-
 #include <memory>
 
 #include "tools/commands.h"

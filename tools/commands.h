@@ -1,5 +1,5 @@
-// The commands of `pinstripe`. Each adds its options to the command line; when it is the one that was
-// asked for, it leaves what is to be done in `chosen`.
+// The commands of `pinstripe`. Each adds its options to the command line; when it is the one that
+// was asked for, it leaves what is to be done in `chosen`.
 
 #pragma once
 

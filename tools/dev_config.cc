@@ -45,8 +45,7 @@ std::string CredentialsText() {
 }
 
 std::string DaemonConfigText(const std::vector<DevDrive>& drives, uint64_t capacity_bytes) {
-  std::string text =
-      "# Written by `pinstripe dev up`.\n\n[daemon]\nlisten = \"127.0.0.1\"\n";
+  std::string text = "# Written by `pinstripe dev up`.\n\n[daemon]\nlisten = \"127.0.0.1\"\n";
   for (const DevDrive& drive : drives) {
     text += fmt::format("\n[[drive]]\npath = {}\nport = {}\ncapacity = {}\n", Quoted(drive.path),
                         drive.port, capacity_bytes);
@@ -86,7 +85,8 @@ Result<std::vector<int>> ParseGroups(const std::string& text, int drives) {
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find(',', begin), text.size());
     const auto count = ParseCount(std::string_view(text).substr(begin, end - begin), 1);
-    if (!count) return Fail(EINVAL, "\"{}\": write how many drives each process serves: 4,1,3", text);
+    if (!count)
+      return Fail(EINVAL, "\"{}\": write how many drives each process serves: 4,1,3", text);
     groups.push_back(*count);
     begin = end + 1;
   }

@@ -1,7 +1,6 @@
 // pinstripe: the administrator's command. docs/man/pinstripe.8 is the manual.
 
 #include <CLI/CLI.hpp>
-
 #include <cstdio>
 
 #include "base/log.h"

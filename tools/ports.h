@@ -10,9 +10,9 @@
 
 namespace pinstripe {
 
-// `count` different ports on which nobody listens, drawn at random from below the range that the kernel
-// gives to outgoing connections: so a server that is killed finds its port free when it comes back.
-// EADDRINUSE when there are not enough.
+// `count` different ports on which nobody listens, drawn at random from below the range that the
+// kernel gives to outgoing connections: so a server that is killed finds its port free when it
+// comes back. EADDRINUSE when there are not enough.
 Result<std::vector<uint16_t>> PickFreePorts(Runtime& runtime, size_t count);
 
 // Whether something accepts connections on 127.0.0.1 there.

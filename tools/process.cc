@@ -61,8 +61,8 @@ struct ChildFailure {
   char step[32];
 };
 
-// The functions from here to ChildMain run between fork and exec. The parent may have threads, so they
-// call nothing that could need a lock another thread held: only system calls, no allocation.
+// The functions from here to ChildMain run between fork and exec. The parent may have threads, so
+// they call nothing that could need a lock another thread held: only system calls, no allocation.
 
 bool WriteSmallFile(const char* path, const char* text) {
   const int fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -151,14 +151,16 @@ Status CheckReadableBy(const UnixUser& user, const std::string& path) {
   }
   if (!WIFEXITED(outcome)) return Fail(EIO, "{}: could not be tried as user {}", path, user.name);
   const int code = WEXITSTATUS(outcome);
-  if (code != 0) return Fail(code, "{}: user {} cannot read it: {}", path, user.name, ErrnoText(code));
+  if (code != 0)
+    return Fail(code, "{}: user {} cannot read it: {}", path, user.name, ErrnoText(code));
   return {};
 }
 
 Result<pid_t> SpawnDetached(const SpawnRequest& request) {
   const std::string& program = request.command.front();
   ChildPlan plan{.request = &request};
-  for (const std::string& word : request.command) plan.argv.push_back(const_cast<char*>(word.c_str()));
+  for (const std::string& word : request.command)
+    plan.argv.push_back(const_cast<char*>(word.c_str()));
   plan.argv.push_back(nullptr);
   plan.user_namespace = geteuid() != 0;
   plan.uid_map = fmt::format("{0} {0} 1", geteuid());

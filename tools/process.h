@@ -1,9 +1,9 @@
-// Processes that outlive the command that started them: started detached, found again by their command
-// line, told to end, waited for.
+// Processes that outlive the command that started them: started detached, found again by their
+// command line, told to end, waited for.
 //
-// A process is known by its pid and its exact command line together. A pid alone may have been given
-// to somebody else since it was written down, and is never signalled on its own; a pidfd then pins the
-// process, so that nothing can slip in between looking and signalling.
+// A process is known by its pid and its exact command line together. A pid alone may have been
+// given to somebody else since it was written down, and is never signalled on its own; a pidfd then
+// pins the process, so that nothing can slip in between looking and signalling.
 //
 // Linux only. Not thread-safe.
 
@@ -31,8 +31,8 @@ struct UnixUser {
 Result<UnixUser> FindUnixUser(const std::string& name);
 Result<UnixUser> CurrentUnixUser();
 
-// Success if `user` may read `path` (of a directory: list and enter it); asked of the kernel by a child
-// that has become that user. EACCES, ENOENT ... name the path and the user.
+// Success if `user` may read `path` (of a directory: list and enter it); asked of the kernel by a
+// child that has become that user. EACCES, ENOENT ... name the path and the user.
 Status CheckReadableBy(const UnixUser& user, const std::string& path);
 
 struct SpawnRequest {
@@ -51,7 +51,8 @@ Result<pid_t> SpawnDetached(const SpawnRequest& request);
 // A process that was running when it was found, and no other.
 class Process {
  public:
-  // Null when `pid` does not run, or is some other command, or has ended and was not yet waited for.
+  // Null when `pid` does not run, or is some other command, or has ended and was not yet waited
+  // for.
   static std::optional<Process> Find(pid_t pid, const std::vector<std::string>& command);
 
   Process(Process&& other) noexcept;
@@ -76,8 +77,8 @@ class Process {
 // The command line of a running process; empty when there is none.
 std::vector<std::string> CommandLineOf(pid_t pid);
 
-// SIGTERM, then, when it has not ended after `patience`, SIGKILL. The answer is whether it had to be
-// killed.
+// SIGTERM, then, when it has not ended after `patience`, SIGKILL. The answer is whether it had to
+// be killed.
 Result<bool> EndProcess(Process& process, Duration patience);
 
 }  // namespace pinstripe

@@ -24,7 +24,8 @@ void AddSearchPath(std::vector<std::string>& places) {
   for (const char* more : {"/usr/bin", "/usr/sbin", "/bin", "/sbin"}) places.push_back(more);
 }
 
-Result<std::string> FindIn(const std::vector<std::string>& places, const std::string& file, int access_mode) {
+Result<std::string> FindIn(const std::vector<std::string>& places, const std::string& file,
+                           int access_mode) {
   for (const std::string& place : places) {
     const std::filesystem::path candidate = std::filesystem::path(place) / file;
     std::error_code ignored;

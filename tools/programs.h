@@ -1,5 +1,5 @@
-// Where the other programs of this project are: beside this one in a build tree or in an installation,
-// else wherever PATH finds them.
+// Where the other programs of this project are: beside this one in a build tree or in an
+// installation, else wherever PATH finds them.
 
 #pragma once
 
@@ -12,8 +12,8 @@ namespace pinstripe {
 // The directory of the running program. EIO when the kernel does not tell.
 Result<std::string> OwnDirectory();
 
-// A program built in `folder` of this project ("drive"), or, with an empty folder, one of the system.
-// ENOENT lists where it was looked for.
+// A program built in `folder` of this project ("drive"), or, with an empty folder, one of the
+// system. ENOENT lists where it was looked for.
 Result<std::string> FindProgram(const std::string& name, const std::string& folder);
 
 // The XRootD plugin, as a path to the file.

@@ -1,5 +1,5 @@
-// Survey: how a cluster and each of its drives is doing, as one picture; also when the cluster cannot
-// be opened at all, because that is when somebody asks.
+// Survey: how a cluster and each of its drives is doing, as one picture; also when the cluster
+// cannot be opened at all, because that is when somebody asks.
 
 #pragma once
 

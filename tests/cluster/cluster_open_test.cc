@@ -54,10 +54,9 @@ class ClusterTest : public testing::Test {
   }
   void Put(DriveId drive, const std::string& key, const std::string& value) {
     Gather<Status> gather(sim_);
-    machines_.memory(drive).Put({.key = key,
-                                 .value = SharedBytes(value),
-                                 .tag = RecordTag(Crc32c(AsBytes(value)))},
-                                Time::max(), gather.Ask(0));
+    machines_.memory(drive).Put(
+        {.key = key, .value = SharedBytes(value), .tag = RecordTag(Crc32c(AsBytes(value)))},
+        Time::max(), gather.Ask(0));
     ASSERT_OK(gather.Next(Time::max())->value);
   }
   Superblock SuperblockOf(DriveId drive) {
@@ -220,7 +219,8 @@ TEST_F(ClusterTest, ADriveOfAnotherClusterOfThisNameIsRefused) {
   ExpectMessage(status, "the drives belong to different clusters of the name 'test'");
 }
 
-// What a flipped bit made of a superblock is damage, not another cluster: the drive is away, no more.
+// What a flipped bit made of a superblock is damage, not another cluster: the drive is away, no
+// more.
 TEST_F(ClusterTest, ADamagedSuperblockIsNotBelieved) {
   ASSERT_OK(machines_.Format());
   Superblock block = SuperblockOf(3);

@@ -31,14 +31,22 @@ Record RecordOf(const ReplicaState& state) {
 TEST(RegisterRecord, ItsBytesNeverChange) {
   const Record record = RecordOf(SomeState());
   EXPECT_EQ(Hex(AsBytes(record.version)),
-            "0000000000000003" "00000002" "1122334455667788"   // promised
-            "0000000000000003" "00000000" "0000000000000000");  // accepted
+            "0000000000000003"
+            "00000002"
+            "1122334455667788"  // promised
+            "0000000000000003"
+            "00000000"
+            "0000000000000000");  // accepted
   EXPECT_EQ(Hex(record.value),
-            "01" "01"                                           // format, present
-            "a1a2a3a4a5a6a7a8" "b1b2b3b4b5b6b7b8"               // nonce
-            "02" "c1c2c3c4c5c6c7c8" "d1d2d3d4d5d6d7d8"          // earlier nonces
-            "96613819"                                          // CRC32C of key and version
-            "68656c6c6f");                                      // "hello"
+            "01"
+            "01"  // format, present
+            "a1a2a3a4a5a6a7a8"
+            "b1b2b3b4b5b6b7b8"  // nonce
+            "02"
+            "c1c2c3c4c5c6c7c8"
+            "d1d2d3d4d5d6d7d8"  // earlier nonces
+            "96613819"          // CRC32C of key and version
+            "68656c6c6f");      // "hello"
   EXPECT_EQ(Hex(AsBytes(record.tag)), Hex(AsBytes(Writer().U32(Crc32c(record.value)).bytes())));
 }
 

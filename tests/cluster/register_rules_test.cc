@@ -17,7 +17,8 @@ namespace {
 ProposalPtr Named(uint64_t nonce) {
   static std::map<uint64_t, ProposalPtr> all;
   ProposalPtr& proposal = all[nonce];
-  if (proposal == nullptr) proposal = std::make_shared<const Proposal>(Proposal{.nonce = {nonce, 0}});
+  if (proposal == nullptr)
+    proposal = std::make_shared<const Proposal>(Proposal{.nonce = {nonce, 0}});
   return proposal;
 }
 
@@ -31,11 +32,12 @@ TEST(RegisterRules, QuorumsMeetForEveryNumberOfReplicas) {
   for (size_t r = 1; r <= 63; ++r) {
     const Quorums quorums = QuorumsOf(r);
     EXPECT_EQ(quorums.replicas, r);
-    EXPECT_GT(2 * quorums.majority, r);                     // two majorities
-    EXPECT_GE(quorums.fast, quorums.majority);              // what is chosen is on a majority
+    EXPECT_GT(2 * quorums.majority, r);         // two majorities
+    EXPECT_GE(quorums.fast, quorums.majority);  // what is chosen is on a majority
     EXPECT_LE(quorums.fast, r);
     EXPECT_GT(2 * quorums.fast + quorums.majority, 2 * r);  // two fast quorums and a majority
-    EXPECT_LE(2 * (quorums.fast - 1) + quorums.majority, 2 * r) << "the smallest that do, r = " << r;
+    EXPECT_LE(2 * (quorums.fast - 1) + quorums.majority, 2 * r)
+        << "the smallest that do, r = " << r;
   }
 }
 
@@ -122,8 +124,9 @@ TEST(RegisterRules, FastVotesAreJudgedByWhatIsCertain) {
 
 // ---- The whole protocol on three replicas: every order of events there is.
 
-// Two proposers each send their value to all in the fast round of slot 1 and run a classic round; when
-// slot 1 is chosen, somebody asks for promises in slot 2. Messages arrive in any order or never.
+// Two proposers each send their value to all in the fast round of slot 1 and run a classic round;
+// when slot 1 is chosen, somebody asks for promises in slot 2. Messages arrive in any order or
+// never.
 constexpr int kReplicas = 3;
 constexpr int kProposers = 2;
 
@@ -165,7 +168,8 @@ class World {
     std::set<uint64_t> chosen;
     const Quorums quorums = QuorumsOf(kReplicas);
     for (const auto& [vote, count] : counts) {
-      if (count >= (vote.first.fast() ? quorums.fast : quorums.majority)) chosen.insert(vote.second);
+      if (count >= (vote.first.fast() ? quorums.fast : quorums.majority))
+        chosen.insert(vote.second);
     }
     return chosen;
   }
@@ -287,8 +291,8 @@ TEST(RegisterRules, AMajorityInOneClassicBallotIsChosen) {
 }
 
 TEST(RegisterRules, AMajorityInDifferentBallotsIsNotYetChosen) {
-  const Finding finding = Judge(
-      kThree, {Accepted({4, 1, 77}, 1), Accepted({4, 2, 5}, 1), Accepted({3, 0, 0}, 9)});
+  const Finding finding =
+      Judge(kThree, {Accepted({4, 1, 77}, 1), Accepted({4, 2, 5}, 1), Accepted({3, 0, 0}, 9)});
   EXPECT_FALSE(finding.chosen.has_value());
   EXPECT_FALSE(finding.more_may_help);
   EXPECT_FALSE(finding.quiet);
@@ -311,18 +315,19 @@ TEST(RegisterRules, PromisesOfALaterSlotShowWhatWasChosen) {
 // Only a power loss of all replicas at once leaves this behind. The register must not be stuck.
 TEST(RegisterRules, ReplicasThatForgotAgreeOnWhatMostOfThemKept) {
   const Ballot later{9, 1, 9};
-  const Finding finding = Judge(QuorumsOf(5), {Promised(later, Accepted({4, 0, 0}, 1)),
-                                               Promised(later, Accepted({4, 0, 0}, 2)),
-                                               Promised(later, Accepted({4, 0, 0}, 2)),
-                                               Promised(later, Accepted({3, 0, 0}, 3)),
-                                               Promised(later, Accepted({3, 0, 0}, 3))});
+  const Finding finding =
+      Judge(QuorumsOf(5),
+            {Promised(later, Accepted({4, 0, 0}, 1)), Promised(later, Accepted({4, 0, 0}, 2)),
+             Promised(later, Accepted({4, 0, 0}, 2)), Promised(later, Accepted({3, 0, 0}, 3)),
+             Promised(later, Accepted({3, 0, 0}, 3))});
   ASSERT_TRUE(finding.chosen.has_value());
   EXPECT_EQ(finding.chosen->slot, 4u);
   EXPECT_EQ(finding.chosen->proposal, Named(2));
 }
 
 TEST(RegisterRules, TheNextBallotIsAboveAllPromisesAndNotBelowTheSlotThatIsWanted) {
-  const ReplicaStates states{Accepted({4, 0, 0}, 1), Promised({5, 3, 9}, Accepted({4, 0, 0}, 1)), {}};
+  const ReplicaStates states{
+      Accepted({4, 0, 0}, 1), Promised({5, 3, 9}, Accepted({4, 0, 0}, 1)), {}};
   EXPECT_EQ(NextBallot(states, 0, 7), (Ballot{5, 4, 7}));
   EXPECT_EQ(NextBallot(states, 5, 7), (Ballot{5, 4, 7}));
   EXPECT_EQ(NextBallot(states, 6, 7), (Ballot{6, 1, 7}));

@@ -272,8 +272,7 @@ TEST_P(RegisterCostTest, AReadOfWhatDrivesThatAreAwayWouldHaveToConfirm) {
 
 TEST_P(RegisterCostTest, AScan) {
   for (int i = 0; i < 20; ++i) ASSERT_OK(store_->Change({7, fmt::format("{:02}", i)}, {}, "a"));
-  EXPECT_EQ(CostOf([&] { ASSERT_OK(other_->Scan(7, "00", "99", 100)); }),
-            (Cost{1, 0, 0, r_}));
+  EXPECT_EQ(CostOf([&] { ASSERT_OK(other_->Scan(7, "00", "99", 100)); }), (Cost{1, 0, 0, r_}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Replicas, RegisterCostTest, testing::Values(3, 5, 9),
@@ -611,7 +610,8 @@ TEST_F(ScanTest, LargeAndDamagedValuesAreReadOneByOne) {
   ASSERT_OK(page);
   ASSERT_EQ(page->entries.size(), 8u);
   for (int i = 0; i < 8; ++i) {
-    EXPECT_EQ(page->entries[static_cast<size_t>(i)].value.value, i < 4 ? large : fmt::format("{}", i));
+    EXPECT_EQ(page->entries[static_cast<size_t>(i)].value.value,
+              i < 4 ? large : fmt::format("{}", i));
   }
 }
 

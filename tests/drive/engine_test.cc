@@ -143,8 +143,8 @@ TEST_F(EngineTest, CountsWhatItWasAskedAndWhatItMoved) {
   EXPECT_EQ(gets.value_bytes, 3u);
 }
 
-// Everybody counts up the same few entries by conditional puts. A condition that is not one step with
-// its put would lose counts.
+// Everybody counts up the same few entries by conditional puts. A condition that is not one step
+// with its put would lose counts.
 TEST_F(EngineTest, OfChangesThatExpectTheSameVersionOneWins) {
   constexpr int kThreads = 4;
   constexpr int kCountsEach = 2000;

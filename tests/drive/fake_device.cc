@@ -83,15 +83,14 @@ void FakeDevice::Session::Handshake(bool range_get, const kinetic::GetLog::Limit
 FakeDevice::Request FakeDevice::Session::Next() {
   Request request;
   request.frame = Read(kFrameHeaderBytes);
-  const auto header =
-      DecodeFrameHeader(AsBytes(request.frame).first<kFrameHeaderBytes>());
+  const auto header = DecodeFrameHeader(AsBytes(request.frame).first<kFrameHeaderBytes>());
   assert(header);
   const std::string bytes = Read(header->message_bytes);
   request.value = Read(header->value_bytes);
   request.frame += bytes + request.value;
   kinetic::Message message;
-  [[maybe_unused]] const bool good = ParseMessage(AsBytes(bytes), &message).ok() &&
-                                     ParseCommand(message, &request.command).ok();
+  [[maybe_unused]] const bool good =
+      ParseMessage(AsBytes(bytes), &message).ok() && ParseCommand(message, &request.command).ok();
   assert(good);
   request.authentic = Authentic(message, HmacKey(kKey));
   return request;

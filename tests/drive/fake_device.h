@@ -1,5 +1,6 @@
-// FakeDevice: a Kinetic device on a real loopback socket that follows a script, right or wrong. For each
-// connection the script runs from its beginning, on a thread of its own, in plain blocking code:
+// FakeDevice: a Kinetic device on a real loopback socket that follows a script, right or wrong. For
+// each connection the script runs from its beginning, on a thread of its own, in plain blocking
+// code:
 //
 //   FakeDevice device([](FakeDevice::Session& session) {
 //     session.Handshake();
@@ -82,8 +83,8 @@ class FakeDevice {
 
   const std::string& address() const { return address_; }  // "127.0.0.1:port"
 
-  // Cuts all connections and waits until the scripts have ended: then the test may look at what they
-  // noted.
+  // Cuts all connections and waits until the scripts have ended: then the test may look at what
+  // they noted.
   void Stop();
 
  private:

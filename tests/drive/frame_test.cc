@@ -125,8 +125,7 @@ TEST(FrameReader, GivesUpOnWhatIsNotKinetic) {
   for (const std::string& stream : {
            std::string("GET / HTTP/1.1\r\n"),
            std::string("F\xff\xff\xff\xff\0\0\0\0", 9),  // a negative length, for some
-           std::string("F\x7f\xff\xff\xff\0\0\0\0", 9),
-           std::string("F\0\0\0\0\xff\xff\xff\xff", 9),
+           std::string("F\x7f\xff\xff\xff\0\0\0\0", 9), std::string("F\0\0\0\0\xff\xff\xff\xff", 9),
            std::string("F\0\0\0\0\0\x40\0\x01", 9),  // 4 MiB + 1 of value
        }) {
     FrameReader reader;

@@ -104,12 +104,13 @@ class KineticDriveTest : public testing::Test {
   KineticIo io_{runtime_};
 };
 
-// --- Operations -------------------------------------------------------------------------------------
+// --- Operations
+// -------------------------------------------------------------------------------------
 
 TEST_F(KineticDriveTest, AGetIsByteForByteWhatKineticExpects) {
   std::string frame;
   FakeDevice device([&](Session& session) {
-    session.Handshake();                       // sequence 1
+    session.Handshake();                           // sequence 1
     session.AnswerEntry(session.Next(), "v", "");  // 2
     session.AnswerEntry(session.Next(), "v", "");  // 3
     const Request get = session.Next();
@@ -140,7 +141,10 @@ TEST_F(KineticDriveTest, APutSaysWhatItRequiresAndHowDurableItMustBe) {
   });
   {
     auto drive = DriveAt({device.address()});
-    ASSERT_OK(Put(*drive, {.key = "k", .value = std::string("value"), .version = "v2", .tag = "tag4",
+    ASSERT_OK(Put(*drive, {.key = "k",
+                           .value = std::string("value"),
+                           .version = "v2",
+                           .tag = "tag4",
                            .expected = Expected::Version("v1"),
                            .durability = Durability::kWriteThrough}));
     ASSERT_OK(Put(*drive, {.key = "k", .expected = Expected::Absent()}));
@@ -347,7 +351,8 @@ TEST_F(KineticDriveTest, WhatIsOverALimitIsRefusedBeforeItIsSent) {
   EXPECT_FAILS(Get(*drive, ""), EINVAL);
   EXPECT_FAILS(Get(*drive, std::string(kMaxKeyBytes + 1, 'k')), EINVAL);
   EXPECT_FAILS(Put(*drive, {.key = "k", .value = Buffer(kMaxValueBytes + 1)}), EINVAL);
-  EXPECT_FAILS(Put(*drive, {.key = "k", .version = std::string(kMaxVersionBytes + 1, 'v')}), EINVAL);
+  EXPECT_FAILS(Put(*drive, {.key = "k", .version = std::string(kMaxVersionBytes + 1, 'v')}),
+               EINVAL);
   EXPECT_FAILS(Put(*drive, {.key = "k", .tag = std::string(kMaxTagBytes + 1, 't')}), EINVAL);
   Later<Result<std::vector<std::string>>> keys;
   drive->Range("a", "b", kMaxRangeKeys + 1, false, Soon(), keys.callback());
@@ -363,7 +368,8 @@ TEST_F(KineticDriveTest, AnswersNeverComeInsideTheCall) {
   EXPECT_NE(answered.Wait(), std::this_thread::get_id());
 }
 
-// --- Many at a time ---------------------------------------------------------------------------------
+// --- Many at a time
+// ---------------------------------------------------------------------------------
 
 TEST_F(KineticDriveTest, AnswersMayComeInAnyOrder) {
   FakeDevice device([](Session& session) {
@@ -476,7 +482,8 @@ TEST_F(KineticDriveTest, ManyThreadsMayUseItAtOnce) {
   EXPECT_EQ(good, 1200);
 }
 
-// --- Deadlines --------------------------------------------------------------------------------------
+// --- Deadlines
+// --------------------------------------------------------------------------------------
 
 TEST_F(KineticDriveTest, AnOperationWithoutAnAnswerTimesOutAndOthersAreNotAffected) {
   std::promise<void> timed_out;
@@ -548,7 +555,8 @@ TEST_F(KineticDriveTest, ABusyDeviceIsAskedAgainUntilTheDeadline) {
   EXPECT_GT(asked, 4);
 }
 
-// --- Connecting -------------------------------------------------------------------------------------
+// --- Connecting
+// -------------------------------------------------------------------------------------
 
 TEST_F(KineticDriveTest, OperationsWaitForTheEndOfTheVeryFirstAttempt) {
   std::promise<void> greet;
@@ -677,7 +685,8 @@ TEST_F(KineticDriveTest, DestroyingItAnswersWhatIsOutstanding) {
   EXPECT_FAILS(waiting.Wait(), EHOSTUNREACH);
 }
 
-// --- Which drive it is ------------------------------------------------------------------------------
+// --- Which drive it is
+// ------------------------------------------------------------------------------
 
 TEST_F(KineticDriveTest, OnlyTheDriveThatTheCheckAcceptsIsUp) {
   std::atomic<bool> right = false;
@@ -698,8 +707,8 @@ TEST_F(KineticDriveTest, OnlyTheDriveThatTheCheckAcceptsIsUp) {
   KineticDrive drive(io_, options);
   const Result<Record> refused = Get(drive, "k");
   ASSERT_FAILS(refused, EHOSTUNREACH);
-  EXPECT_EQ(refused.error().message(), "drive 3 (" + device.address() +
-                                           "): it is drive 4 of cluster x; is a cable swapped?");
+  EXPECT_EQ(refused.error().message(),
+            "drive 3 (" + device.address() + "): it is drive 4 of cluster x; is a cable swapped?");
   EXPECT_FALSE(drive.IsUp());
   right = true;
   WaitUntilUp(drive);
@@ -748,7 +757,8 @@ TEST_F(KineticDriveTest, ADeviceThatIsLockedSaysSoInItsGreeting) {
   EXPECT_THAT(std::string(record.error().message()), HasSubstr("unlock it with its PIN"));
 }
 
-// --- Answers that must not be believed --------------------------------------------------------------
+// --- Answers that must not be believed
+// --------------------------------------------------------------
 
 struct Spoiled {
   std::string_view name;
@@ -775,9 +785,7 @@ const Spoiled kSpoiled[] = {
     {"AnotherIdentity", [](const Request& get) { return Signed(GoodAnswer(get), 7); },
      "not signed with our key"},
     {"NoSignature",
-     [](const Request& get) {
-       return UnsignedFrame(Unsigned::kUnknownIdentity, GoodAnswer(get));
-     },
+     [](const Request& get) { return UnsignedFrame(Unsigned::kUnknownIdentity, GoodAnswer(get)); },
      "not signed with our key"},
     {"AnswerToNothing",
      [](const Request& get) {
@@ -811,8 +819,7 @@ const Spoiled kSpoiled[] = {
      "is not Kinetic"},
     {"NotAFrame", [](const Request&) { return std::string("HTTP/1.1 400 Bad Request\r\n"); },
      "not Kinetic"},
-    {"TooLong",
-     [](const Request&) { return "F" + std::string("\x7f\xff\xff\xff\0\0\0\0", 8); },
+    {"TooLong", [](const Request&) { return "F" + std::string("\x7f\xff\xff\xff\0\0\0\0", 8); },
      "the limit is"},
     {"TooLongAValue",
      [](const Request& get) { return Session::AnswerFrame(get, Letters(kMaxValueBytes + 1)); },
@@ -875,7 +882,8 @@ TEST_F(KineticDriveTest, AnAnswerAboutAnotherKeyIsDamage) {
   }
 }
 
-// --- Addresses --------------------------------------------------------------------------------------
+// --- Addresses
+// --------------------------------------------------------------------------------------
 
 TEST(DriveAddress, IsReadInAllItsForms) {
   const auto read = [](std::string_view text) {

@@ -1,5 +1,5 @@
-// The bytes of a store on disk (docs/format.md, "Store of a pinstriped drive"): pinned, so that a drive
-// written yesterday can be read tomorrow, and safe to decode whatever they are.
+// The bytes of a store on disk (docs/format.md, "Store of a pinstriped drive"): pinned, so that a
+// drive written yesterday can be read tomorrow, and safe to decode whatever they are.
 
 #include "drive/log_entry.h"
 
@@ -19,29 +19,69 @@ const uint32_t kCrc = Crc32c(AsBytes("world"));
 
 TEST(LogEntryGolden, BytesOnDiskAreWhatTheyWere) {
   EXPECT_EQ(HexOf(EncodeLogHeader("hello", kHead, kCrc)),
-            "50734c65" "01" "00000027"
-            "00000005" "31aa814e" "01" "00000004"
-            "0568656c6c6f" "027631" "03746167"
+            "50734c65"
+            "01"
+            "00000027"
+            "00000005"
+            "31aa814e"
+            "01"
+            "00000004"
+            "0568656c6c6f"
+            "027631"
+            "03746167"
             "c66e098f");
   EXPECT_EQ(HexOf(EncodeIndexRecord(
                 "hello", {.head = kHead, .value_crc = kCrc, .place = InlineValue{"world"}})),
-            "02" "01" "00000004" "00000005" "31aa814e" "027631" "03746167" "776f726c64" "50ce0770");
+            "02"
+            "01"
+            "00000004"
+            "00000005"
+            "31aa814e"
+            "027631"
+            "03746167"
+            "776f726c64"
+            "50ce0770");
   EXPECT_EQ(HexOf(EncodeIndexRecord("hello", {.head = {.value_bytes = 0x1000},
-                                     .value_crc = 0x01020304,
-                                     .place = LoggedValue{{7, 0x123456789a}, 39}})),
-            "02" "02" "00000000" "00001000" "01020304" "00" "00"
-            "00000007" "000000123456789a" "00000027" "29ed011a");
+                                              .value_crc = 0x01020304,
+                                              .place = LoggedValue{{7, 0x123456789a}, 39}})),
+            "02"
+            "02"
+            "00000000"
+            "00001000"
+            "01020304"
+            "00"
+            "00"
+            "00000007"
+            "000000123456789a"
+            "00000027"
+            "29ed011a");
   EXPECT_EQ(HexOf(EncodePlaceRecord({7, 0x123456789a}, {0x1027, "hello"})),
-            "02" "0000000000001027" "68656c6c6f" "24da0637");
-  EXPECT_EQ(HexOf(EncodeCount(0x1027)), "0000000000001027" "479aa93e");
-  EXPECT_EQ(HexOf(EncodeDurable({7, 0x123456789a})), "00000007" "000000123456789a" "e15c4810");
+            "02"
+            "0000000000001027"
+            "68656c6c6f"
+            "24da0637");
+  EXPECT_EQ(HexOf(EncodeCount(0x1027)),
+            "0000000000001027"
+            "479aa93e");
+  EXPECT_EQ(HexOf(EncodeDurable({7, 0x123456789a})),
+            "00000007"
+            "000000123456789a"
+            "e15c4810");
 }
 
 TEST(LogEntryGolden, KeysOfTheIndexAreWhatTheyWere) {
   EXPECT_EQ(RecordIndexKey("hello"), "Khello");
-  EXPECT_EQ(HexOf(PlaceIndexKey({7, 0x123456789a})), "4c" "00000007" "000000123456789a");
-  EXPECT_EQ(HexOf(PreviousIndexKey({7, 0x123456789a})), "50" "00000007" "000000123456789a");
-  EXPECT_EQ(HexOf(SegmentIndexKey(7)), "53" "00000007");
+  EXPECT_EQ(HexOf(PlaceIndexKey({7, 0x123456789a})),
+            "4c"
+            "00000007"
+            "000000123456789a");
+  EXPECT_EQ(HexOf(PreviousIndexKey({7, 0x123456789a})),
+            "50"
+            "00000007"
+            "000000123456789a");
+  EXPECT_EQ(HexOf(SegmentIndexKey(7)),
+            "53"
+            "00000007");
   EXPECT_EQ(InlineBytesIndexKey(), "U");
   EXPECT_EQ(DurableIndexKey(), "W");
 }

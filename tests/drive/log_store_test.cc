@@ -289,8 +289,9 @@ TEST_F(LogStoreTest, SmallEntriesLeaveNothingBehindBetweenThem) {
   EXPECT_EQ(Value("199"), Pattern(4096, 1));
 }
 
-// What a store may take of the file system: a tenth more than what is in it, and what its options leave
-// alone. Small entries are the worst case, because only whole pages can be punched out of a file.
+// What a store may take of the file system: a tenth more than what is in it, and what its options
+// leave alone. Small entries are the worst case, because only whole pages can be punched out of a
+// file.
 class SpaceTest : public LogStoreTest {
  protected:
   static constexpr uint64_t kSlack = 1 << 20;
@@ -498,8 +499,8 @@ TEST_F(LogStoreTest, CheckFindsDamageAndNothingElse) {
   EXPECT_EQ(report->sentences.size(), 1u);
 }
 
-// Writers replace and delete, somebody flushes, so that bytes are given back and segments vanish, and
-// readers must never see anything but whole records.
+// Writers replace and delete, somebody flushes, so that bytes are given back and segments vanish,
+// and readers must never see anything but whole records.
 TEST_F(LogStoreTest, ReadersSeeWholeRecordsWhateverIsGivenBackMeanwhile) {
   Open();
   constexpr int kKeys = 4;
@@ -547,8 +548,8 @@ TEST_F(LogStoreTest, ReadersSeeWholeRecordsWhateverIsGivenBackMeanwhile) {
   EXPECT_EQ(report->damaged, 0u) << report->sentences.at(0);
 }
 
-// Power loss may take any part of what was not flushed. Played by stopping a process without the end
-// of its store, and cutting the log.
+// Power loss may take any part of what was not flushed. Played by stopping a process without the
+// end of its store, and cutting the log.
 //
 // The other process is this program again, started anew: a fork alone would lack RocksDB's threads.
 constexpr char kScriptVariable[] = "PINSTRIPE_STORE_SCRIPT";
@@ -583,10 +584,9 @@ void WriteForEver(LogStore& store, int writer, int first_version) {
     const int key = static_cast<int>(choice() % kKeysOfWriter);
     const bool remove = choice() % 4 == 0;
     const std::string name = KeyOf(writer, key);
-    const Status status =
-        remove ? store.Delete(name)
-               : store.Put(name, {{.version = fmt::format("{}", version)},
-                                  SharedBytes(ValueOf(writer, key, version))});
+    const Status status = remove ? store.Delete(name)
+                                 : store.Put(name, {{.version = fmt::format("{}", version)},
+                                                    SharedBytes(ValueOf(writer, key, version))});
     if (!status.ok() && status.code() != ENOENT) _exit(3);
     const Note note{writer, key, remove ? -version : version};
     if (write(kNotes, &note, sizeof note) != sizeof note) _exit(4);
@@ -640,53 +640,56 @@ void PutSomeOfEachKind(LogStore& store) {
   ASSERT_OK(store.Flush());
 }
 
-const std::map<std::string, std::function<void(LogStore&, const std::string& argument)>> kScripts = {
-    {"flush one number, apply the next",
-     [](LogStore& store, const std::string&) {
-       ASSERT_OK(ApplyNumber(store, 1));
-       ASSERT_OK(store.Flush());
-       ASSERT_OK(ApplyNumber(store, 2));
-     }},
-    {"apply for ever",
-     [](LogStore& store, const std::string& first) { ApplyForEver(store, std::stoi(first)); }},
-    {"flush one, put one",
-     [](LogStore& store, const std::string&) {
-       ASSERT_OK(PutPattern(store, "flushed", 20'000, 1));
-       ASSERT_OK(store.Flush());
-       ASSERT_OK(PutPattern(store, "unflushed", 5'000, 2, "v"));
-     }},
-    {"put some of each kind, replace and delete, flush",
-     [](LogStore& store, const std::string&) { PutSomeOfEachKind(store); }},
-    {"flush one, replace it twice",
-     [](LogStore& store, const std::string& size) {
-       ASSERT_OK(PutPattern(store, "key", std::stoul(size), 1, "1"));
-       ASSERT_OK(store.Flush());
-       ASSERT_OK(PutPattern(store, "key", 60'000, 2, "2"));
-       ASSERT_OK(PutPattern(store, "key", 50'000, 3, "3"));
-     }},
-    {"flush one, keep the index, delete it",
-     [](LogStore& store, const std::string& path) {
-       ASSERT_OK(PutPattern(store, "key", 100'000, 1));
-       ASSERT_OK(store.Flush());
-       fs::copy(path + "/index", path + "/../index", fs::copy_options::recursive);
-       ASSERT_OK(store.Delete("key"));
-     }},
-    {"put many, delete most",
-     [](LogStore& store, const std::string&) {
-       for (int i = 0; i < 30; ++i) ASSERT_OK(PutPattern(store, fmt::format("{}", i), 500'000, 1));
-       for (int i = 0; i < 30; ++i) {
-         if (i % 5 == 0) continue;
-         ASSERT_OK(store.Delete(fmt::format("{}", i)));
-       }
-     }},
-    {"write for ever",
-     [](LogStore& store, const std::string& first_version) {
-       std::vector<std::thread> writers;
-       for (int writer = 0; writer < kWriters; ++writer) {
-         writers.emplace_back([&, writer] { WriteForEver(store, writer, std::stoi(first_version)); });
-       }
-       for (std::thread& writer : writers) writer.join();
-     }},
+const std::map<std::string, std::function<void(LogStore&, const std::string& argument)>> kScripts =
+    {
+        {"flush one number, apply the next",
+         [](LogStore& store, const std::string&) {
+           ASSERT_OK(ApplyNumber(store, 1));
+           ASSERT_OK(store.Flush());
+           ASSERT_OK(ApplyNumber(store, 2));
+         }},
+        {"apply for ever",
+         [](LogStore& store, const std::string& first) { ApplyForEver(store, std::stoi(first)); }},
+        {"flush one, put one",
+         [](LogStore& store, const std::string&) {
+           ASSERT_OK(PutPattern(store, "flushed", 20'000, 1));
+           ASSERT_OK(store.Flush());
+           ASSERT_OK(PutPattern(store, "unflushed", 5'000, 2, "v"));
+         }},
+        {"put some of each kind, replace and delete, flush",
+         [](LogStore& store, const std::string&) { PutSomeOfEachKind(store); }},
+        {"flush one, replace it twice",
+         [](LogStore& store, const std::string& size) {
+           ASSERT_OK(PutPattern(store, "key", std::stoul(size), 1, "1"));
+           ASSERT_OK(store.Flush());
+           ASSERT_OK(PutPattern(store, "key", 60'000, 2, "2"));
+           ASSERT_OK(PutPattern(store, "key", 50'000, 3, "3"));
+         }},
+        {"flush one, keep the index, delete it",
+         [](LogStore& store, const std::string& path) {
+           ASSERT_OK(PutPattern(store, "key", 100'000, 1));
+           ASSERT_OK(store.Flush());
+           fs::copy(path + "/index", path + "/../index", fs::copy_options::recursive);
+           ASSERT_OK(store.Delete("key"));
+         }},
+        {"put many, delete most",
+         [](LogStore& store, const std::string&) {
+           for (int i = 0; i < 30; ++i)
+             ASSERT_OK(PutPattern(store, fmt::format("{}", i), 500'000, 1));
+           for (int i = 0; i < 30; ++i) {
+             if (i % 5 == 0) continue;
+             ASSERT_OK(store.Delete(fmt::format("{}", i)));
+           }
+         }},
+        {"write for ever",
+         [](LogStore& store, const std::string& first_version) {
+           std::vector<std::thread> writers;
+           for (int writer = 0; writer < kWriters; ++writer) {
+             writers.emplace_back(
+                 [&, writer] { WriteForEver(store, writer, std::stoi(first_version)); });
+           }
+           for (std::thread& writer : writers) writer.join();
+         }},
 };
 
 // The other process. Does nothing in an ordinary run.
@@ -694,9 +697,8 @@ TEST(StoreScript, Runs) {
   const char* script = getenv(kScriptVariable);
   if (script == nullptr) GTEST_SKIP() << "runs only as the other process of the tests below";
   StoreResources resources;
-  const auto opened =
-      LogStore::Open({.path = getenv(kPathVariable), .segment_bytes = 4 << 20, .reserve_bytes = 0},
-                     resources);
+  const auto opened = LogStore::Open(
+      {.path = getenv(kPathVariable), .segment_bytes = 4 << 20, .reserve_bytes = 0}, resources);
   ASSERT_OK(opened);
   kScripts.at(script)(**opened, getenv(kArgumentVariable));
   _exit(HasFailure() ? 1 : 0);  // as if killed: nothing is closed
@@ -712,7 +714,8 @@ class PowerLossTest : public LogStoreTest {
     setenv(kScriptVariable, script, 1);
     setenv(kPathVariable, path_.c_str(), 1);
     setenv(kArgumentVariable, argument.c_str(), 1);
-    execl("/proc/self/exe", "store script", "--gtest_filter=StoreScript.Runs", "--gtest_brief=1", nullptr);
+    execl("/proc/self/exe", "store script", "--gtest_filter=StoreScript.Runs", "--gtest_brief=1",
+          nullptr);
     _exit(127);
   }
   // Runs a script on the store in a process that then stops as if killed.
@@ -996,8 +999,8 @@ TEST_F(PowerLossTest, SpaceThatAKilledProcessDidNotGiveBackIsFoundAtOpening) {
   for (int i = 0; i < 30; i += 5) EXPECT_EQ(Value(fmt::format("{}", i)), Pattern(500'000, 1));
 }
 
-// Another process writes under load and says on a pipe what was acknowledged; it is killed in the middle.
-// Everything acknowledged is there, and everything there is whole.
+// Another process writes under load and says on a pipe what was acknowledged; it is killed in the
+// middle. Everything acknowledged is there, and everything there is whole.
 class KillTest : public PowerLossTest {
  protected:
   // What was acknowledged before the process was killed.
@@ -1021,7 +1024,8 @@ class KillTest : public PowerLossTest {
     return heard;
   }
 
-  // The store holds what was acknowledged; each writer may have done one change more than it could tell.
+  // The store holds what was acknowledged; each writer may have done one change more than it could
+  // tell.
   void Compare() {
     for (int writer = 0; writer < kWriters; ++writer) {
       int vanished = 0;

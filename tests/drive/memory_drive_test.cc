@@ -52,8 +52,9 @@ TEST_F(MemoryDriveTest, WhatWasPutCanBeReadWholeAndInPart) {
   EXPECT_EQ(whole->value.text(), "hello, world");
   EXPECT_EQ(whole->version, "v1");
   EXPECT_EQ(whole->tag, "tag");
-  const auto part = Await<Result<Record>>(
-      [&](auto done) { drive_.Get("key", {7, 100}, sim_.Now() + 1s, std::move(done)); });
+  const auto part = Await<Result<Record>>([&](auto done) {
+    drive_.Get("key", {7, 100}, sim_.Now() + 1s, std::move(done));
+  });
   ASSERT_OK(part);
   EXPECT_EQ(part->value.text(), "world");
 }

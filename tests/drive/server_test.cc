@@ -67,10 +67,10 @@ TEST_F(ServerTest, AnswersAsOtherDevicesDoByteForByte) {
   client.ReceiveFrame();
   int compared = 0;
   for (const KineticVector& vector : kKineticVectors) {
-    for (std::string_view name : {"NOOP", "PUT new key", "PUT with a stale dbVersion", "GET",
-                                  "GETVERSION", "GETNEXT", "GETKEYRANGE", "FLUSHALLDATA",
-                                  "NOOP with a wrong HMAC (20 zero bytes)", "DELETE",
-                                  "SETUP newClusterVersion 0"}) {
+    for (std::string_view name :
+         {"NOOP", "PUT new key", "PUT with a stale dbVersion", "GET", "GETVERSION", "GETNEXT",
+          "GETKEYRANGE", "FLUSHALLDATA", "NOOP with a wrong HMAC (20 zero bytes)", "DELETE",
+          "SETUP newClusterVersion 0"}) {
       if (vector.name != name) continue;
       SCOPED_TRACE(name);
       ASSERT_TRUE(client.Send(Unhex(vector.request)));
@@ -344,8 +344,8 @@ TEST_F(ServerTest, ItsLastMessagesAreKeptInBoundedSpace) {
   EXPECT_EQ(messages().find("again"), std::string::npos);
 }
 
-// A peer that asks and never reads feels back-pressure; the daemon's memory does not grow with what it
-// sends, and others are served.
+// A peer that asks and never reads feels back-pressure; the daemon's memory does not grow with what
+// it sends, and others are served.
 TEST_F(ServerTest, APeerThatNeverReadsHoldsUpOnlyItself) {
   ASSERT_OK(engine_.Put("v", {{}, SharedBytes(Buffer::Zeroed(kMaxValueBytes))}, Expected::Any()));
   Client greedy(port_);
@@ -385,7 +385,8 @@ TEST_F(ServerTest, AQuestionOfAnySizeGetsAnAnswerThatFits) {
   Client client(port_);
   client.ReceiveAnswer();
   client.Request(Header::GETLOG, [](kinetic::Body* body) {
-    for (int i = 0; i < 300'000; ++i) body->mutable_getlog()->add_types(kinetic::GetLog::CONFIGURATION);
+    for (int i = 0; i < 300'000; ++i)
+      body->mutable_getlog()->add_types(kinetic::GetLog::CONFIGURATION);
   });
   EXPECT_EQ(client.ReceiveAnswer().command.status().code(), kinetic::Status::INVALID_REQUEST);
   client.Request(Header::GETLOG, [](kinetic::Body* body) {
@@ -395,7 +396,8 @@ TEST_F(ServerTest, AQuestionOfAnySizeGetsAnAnswerThatFits) {
   EXPECT_EQ(client.ReceiveAnswer().command.status().code(), kinetic::Status::NOT_FOUND);
 }
 
-// --- Durability ---------------------------------------------------------------------------------------
+// --- Durability
+// ---------------------------------------------------------------------------------------
 
 // A store whose flushes, and whose reads of the key "held", wait until the test lets them go.
 class GatedStore final : public Store {
@@ -459,9 +461,7 @@ class GatedStore final : public Store {
 
 class DurabilityTest : public testing::Test {
  protected:
-  DurabilityTest() {
-    port_ = *server_.Listen("127.0.0.1", 0, service_);
-  }
+  DurabilityTest() { port_ = *server_.Listen("127.0.0.1", 0, service_); }
   ~DurabilityTest() override { store_.OpenGate({}); }
 
   static void PutThrough(Client& client, int number) {
@@ -593,7 +593,8 @@ TEST_F(QueueTest, ARequestWhoseTimeRunsOutInTheQueueIsNotExecuted) {
   EXPECT_OK(engine_.Head("600000"));
 }
 
-// --- With our own client ------------------------------------------------------------------------------
+// --- With our own client
+// ------------------------------------------------------------------------------
 
 class ClientAndServerTest : public ServerTest {
  protected:
@@ -615,8 +616,12 @@ class ClientAndServerTest : public ServerTest {
 
   Status Put(std::string key, std::string value, std::string version, Expected expected) {
     return Await<Status>([&](StatusCallback done) {
-      drive_->Put({.key = key, .value = SharedBytes(value), .version = version, .tag = "\1\2\3\4",
-                   .expected = expected, .durability = Durability::kWriteThrough},
+      drive_->Put({.key = key,
+                   .value = SharedBytes(value),
+                   .version = version,
+                   .tag = "\1\2\3\4",
+                   .expected = expected,
+                   .durability = Durability::kWriteThrough},
                   Deadline(), std::move(done));
     });
   }
@@ -642,8 +647,8 @@ TEST_F(ClientAndServerTest, ADriveBehindASocketIsADrive) {
   EXPECT_EQ(record->tag, "\1\2\3\4");
   EXPECT_TRUE(drive_->IsUp());
 
-  const auto head = Await<Result<RecordHead>>(
-      [&](auto done) { drive_->Head("k", Deadline(), std::move(done)); });
+  const auto head =
+      Await<Result<RecordHead>>([&](auto done) { drive_->Head("k", Deadline(), std::move(done)); });
   ASSERT_OK(head);
   EXPECT_EQ(head->version, "v2");
 
@@ -661,7 +666,7 @@ TEST_F(ClientAndServerTest, ADriveBehindASocketIsADrive) {
 }
 
 TEST_F(ClientAndServerTest, APartOfAValueMovesOnlyThatPart) {
-  ASSERT_OK(Put("k", std::string(1 << 20, 'a') .replace(70000, 3, "xyz"), "v", Expected::Any()));
+  ASSERT_OK(Put("k", std::string(1 << 20, 'a').replace(70000, 3, "xyz"), "v", Expected::Any()));
   const Result<Record> part = Get("k", {70000, 3});
   ASSERT_OK(part);
   EXPECT_EQ(part->value.text(), "xyz");
@@ -671,15 +676,14 @@ TEST_F(ClientAndServerTest, APartOfAValueMovesOnlyThatPart) {
 
 TEST_F(ClientAndServerTest, RangesAndInfo) {
   for (int i = 0; i < 250; ++i) ASSERT_OK(Put(fmt::format("k{:03}", i), "", "", Expected::Any()));
-  const auto keys = Await<Result<std::vector<std::string>>>([&](auto done) {
-    drive_->Range("k010", "k999", 200, false, Deadline(), std::move(done));
-  });
+  const auto keys = Await<Result<std::vector<std::string>>>(
+      [&](auto done) { drive_->Range("k010", "k999", 200, false, Deadline(), std::move(done)); });
   ASSERT_OK(keys);
   ASSERT_EQ(keys->size(), 200u);
   EXPECT_EQ(keys->front(), "k010");
   EXPECT_EQ(keys->back(), "k209");
-  const auto info = Await<Result<DriveInfo>>(
-      [&](auto done) { drive_->Info(Deadline(), std::move(done)); });
+  const auto info =
+      Await<Result<DriveInfo>>([&](auto done) { drive_->Info(Deadline(), std::move(done)); });
   ASSERT_OK(info);
   EXPECT_EQ(info->capacity_bytes, uint64_t{64} << 20);
   EXPECT_EQ(info->serial_number, "SN1");
@@ -764,8 +768,8 @@ TEST_F(ClientAndServerTest, LargeRecordsComeInAsManyAnswersAsTheyNeed) {
   }
 }
 
-// About as many bytes as a connection may have under way, so that the server stops reading again and
-// again, and must each time go on.
+// About as many bytes as a connection may have under way, so that the server stops reading again
+// and again, and must each time go on.
 TEST_F(ClientAndServerTest, AConnectionThatIsOftenFullNeverStaysSo) {
   constexpr int kPuts = 200;
   const SharedBytes value(std::string(1 << 20, 'v'));
@@ -804,9 +808,8 @@ TEST_F(ClientAndServerTest, KeysAndVersionsAreBytesOfAnyKindAndOfEveryAllowedLen
     ASSERT_OK(Put(key, "", "", Expected::Version(longest_version)));
     ASSERT_OK(Put(key, "again", "v", Expected::Absent()));  // its version was the empty one
   }
-  const auto keys = Await<Result<std::vector<std::string>>>([&](auto done) {
-    drive_->Range("", longest_key, 2, true, Deadline(), std::move(done));
-  });
+  const auto keys = Await<Result<std::vector<std::string>>>(
+      [&](auto done) { drive_->Range("", longest_key, 2, true, Deadline(), std::move(done)); });
   ASSERT_OK(keys);
   EXPECT_EQ(*keys, (std::vector<std::string>{longest_key, std::string("a\0b", 3)}));
 }

@@ -1,5 +1,5 @@
-// A new, empty directory that is removed with everything in it. In memory where there is such a file
-// system: nobody cuts the power of a test, and syncing is most of what it would wait for.
+// A new, empty directory that is removed with everything in it. In memory where there is such a
+// file system: nobody cuts the power of a test, and syncing is most of what it would wait for.
 
 #pragma once
 

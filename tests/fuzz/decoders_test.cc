@@ -105,7 +105,8 @@ TEST(HostileBytes, AreNoRegisterEvenWithRightSums) {
   };
 
   const auto decode = [&](const std::string& version, std::string value, bool repair) {
-    // U8 format, U8 flags, nonce[16], U8 n, n x U64, then the sum of key and version (docs/format.md).
+    // U8 format, U8 flags, nonce[16], U8 n, n x U64, then the sum of key and version
+    // (docs/format.md).
     constexpr size_t kCountAt = 18;
     if (repair && value.size() > kCountAt) {
       const size_t sum_at = kCountAt + 1 + 8 * static_cast<uint8_t>(value[kCountAt]);

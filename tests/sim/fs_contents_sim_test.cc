@@ -4,9 +4,8 @@
 //
 // What must hold, whatever happens (docs/semantics.md):
 //   - a commit that was acknowledged is there until another one replaces it; one whose outcome
-//   nobody
-//     knows (its client died, or was told so) has happened wholly or not at all. So a file always
-//     reads as one of the contents that it may have: never a mixture, never something else;
+//     nobody knows (its client died, or was told so) has happened wholly or not at all. So a file
+//     always reads as one of the contents that it may have: never a mixture, never something else;
 //   - during the storm an operation may fail with EIO, and says nothing else that is not true;
 //   - a file that is moved has its old name or its new one, never neither; in the calm never both;
 //   - in the calm after the storm every name can be opened, and everything reads.

@@ -3,12 +3,11 @@
 //
 // What must hold, whatever happens (docs/semantics.md):
 //   - whoever reads a file reads one version of it, whole: never a mixture of two, never other
-//   bytes;
+//     bytes;
 //   - a version whose commit was acknowledged is there until a later one takes its place. A commit
-//   that
-//     was not acknowledged happens or does not, at the latest before the next one that is;
+//     that was not acknowledged happens or does not, at the latest before the next one that is;
 //   - a file that is renamed from name to name has exactly one of them in the end, and its
-//   contents;
+//     contents;
 //   - a name that was given to a file by a hard link, and acknowledged, stands for that file until
 //     it is taken away, and a file counts its names: exactly if nobody died or was left in doubt
 //     while he changed them, else at least as many as there are;

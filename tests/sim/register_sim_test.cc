@@ -2,11 +2,12 @@
 // answers, repeat requests late and flip bits, and while clients die in the middle of anything.
 //
 // What must hold, whatever happens (the promises in cluster/register_store.h):
-//   - the history of each register is linearizable; an operation that failed may have happened or not;
+//   - the history of each register is linearizable; an operation that failed may have happened or
+//     not;
 //   - during the storm nothing fails in another way than EIO;
 //   - in the calm after it, every register can be read and changed.
-// The storm stays within what is promised: a minority of the drives misbehaves at any moment (requests
-// may be repeated anywhere), and none forgets what it acknowledged.
+// The storm stays within what is promised: a minority of the drives misbehaves at any moment
+// (requests may be repeated anywhere), and none forgets what it acknowledged.
 //
 //   SEED=42 register_sim_test        one seed, to look at
 //   SEEDS=100000 register_sim_test   as many as there is time for

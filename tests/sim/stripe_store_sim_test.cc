@@ -3,8 +3,7 @@
 //
 // What must hold, whatever happens (the promises in cluster/stripe_store.h):
 //   - during the storm, a read of an acknowledged stripe returns what was written or EIO: never
-//   other
-//     bytes, and never ENOENT;
+//     other bytes, and never ENOENT;
 //   - in the calm after it, every acknowledged stripe reads back as written, whole or in part.
 // The storm stays within what the store promises to survive: any number of drives may misbehave at
 // a time, since a write that finds too few of them is not acknowledged; one is lost for good.

@@ -28,7 +28,8 @@ testing::AssertionResult IsOk(const char* expression, const T& outcome) {
 }
 
 template <typename T>
-testing::AssertionResult FailsWith(const char* expression, const char*, const T& outcome, int code) {
+testing::AssertionResult FailsWith(const char* expression, const char*, const T& outcome,
+                                   int code) {
   const Status status = StatusOf(outcome);
   if (status.code() == code) return testing::AssertionSuccess();
   return testing::AssertionFailure()

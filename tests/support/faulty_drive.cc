@@ -152,9 +152,11 @@ class FaultyDrive::Core : public std::enable_shared_from_this<Core> {
     });
   }
 
-  // And once more within `again` after that, if that is not zero: the caller hears of the first time.
+  // And once more within `again` after that, if that is not zero: the caller hears of the first
+  // time.
   template <typename R>
-  void ExecuteAt(Time when, Time deadline, uint64_t caller, Operation<R> operation, Duration again) {
+  void ExecuteAt(Time when, Time deadline, uint64_t caller, Operation<R> operation,
+                 Duration again) {
     runtime_.RunAt(when, [core = shared_from_this(), deadline, caller, operation, again] {
       if (again > Duration()) {
         core->ExecuteAt<R>(core->runtime_.Now() + core->Between({}, again), deadline, kNobody,
@@ -163,7 +165,8 @@ class FaultyDrive::Core : public std::enable_shared_from_this<Core> {
       const std::shared_ptr<Drive> drive = core->drive();
       if (drive == nullptr) return;  // closed
       if (core->faults().down) {
-        core->FailAt(core->runtime_.Now(), caller, Status(EHOSTUNREACH, core->name_ + ": went down"));
+        core->FailAt(core->runtime_.Now(), caller,
+                     Status(EHOSTUNREACH, core->name_ + ": went down"));
         return;
       }
       const Time patience = std::max(deadline, core->runtime_.Now() + std::chrono::seconds(1));
@@ -290,8 +293,8 @@ void FaultyDrive::Delete(std::string key, Expected expected, Durability durabili
                          StatusCallback done) {
   core_->Send<Status>(
       &DriveRequests::remove, deadline,
-      [key = std::move(key), expected = std::move(expected), durability](
-          Drive& drive, Time until, StatusCallback then) {
+      [key = std::move(key), expected = std::move(expected), durability](Drive& drive, Time until,
+                                                                         StatusCallback then) {
         drive.Delete(key, expected, durability, until, std::move(then));
       },
       std::move(done));

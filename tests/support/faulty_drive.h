@@ -2,14 +2,15 @@
 //
 //   auto memory = std::make_shared<MemoryDrive>(...);
 //   auto drive = std::make_shared<FaultyDrive>(sim, memory);
-//   drive->Set({.lose_answer = 0.5});       // may be changed at any time; {} is a quick, healthy drive
+//   drive->Set({.lose_answer = 0.5});  // may be changed at any time; {} is a quick, healthy drive
 //
 // What it does to every request is decided when the request is made, except that a drive that goes
-// down loses what is on its way. Whatever happens, the caller is answered exactly once and not after
-// its deadline; a request may well be executed after its deadline.
+// down loses what is on its way. Whatever happens, the caller is answered exactly once and not
+// after its deadline; a request may well be executed after its deadline.
 //
-// A client that may crash has its own FaultyDrives, which share one ClientLife, in front of those that
-// all clients share: after the crash nothing of it reaches a drive, except what was on its way already.
+// A client that may crash has its own FaultyDrives, which share one ClientLife, in front of those
+// that all clients share: after the crash nothing of it reaches a drive, except what was on its way
+// already.
 //
 // Thread-safe. The runtime outlives it.
 
@@ -32,10 +33,11 @@ struct DriveFaults {
   Duration most_latency = std::chrono::microseconds(200);
 
   // Probabilities.
-  double lose_request = 0;       // never executed; the caller times out
-  double lose_answer = 0;        // executed; the caller times out
-  double duplicate_request = 0;  // executed, answered, and executed again up to duplicate_delay later
-  double flip_bit = 0;           // of a returned value
+  double lose_request = 0;  // never executed; the caller times out
+  double lose_answer = 0;   // executed; the caller times out
+  double duplicate_request =
+      0;                // executed, answered, and executed again up to duplicate_delay later
+  double flip_bit = 0;  // of a returned value
 
   Duration duplicate_delay = std::chrono::seconds(2);
   bool down = false;  // EHOSTUNREACH at once

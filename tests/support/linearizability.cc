@@ -19,10 +19,8 @@ bool Equal(const RegisterValue& a, const RegisterValue& b) {
 std::optional<RegisterValue> After(const RegisterValue& state, const RegisterOperation& operation) {
   const bool current = state.slot == operation.seen_slot;
   switch (operation.kind) {
-    case Kind::kRead:
-      return Equal(state, operation.result) ? std::optional(state) : std::nullopt;
-    case Kind::kSawNothing:
-      return !state.value.has_value() ? std::optional(state) : std::nullopt;
+    case Kind::kRead: return Equal(state, operation.result) ? std::optional(state) : std::nullopt;
+    case Kind::kSawNothing: return !state.value.has_value() ? std::optional(state) : std::nullopt;
     case Kind::kRefused:
       return !current && Equal(state, operation.result) ? std::optional(state) : std::nullopt;
     case Kind::kApplied:
@@ -80,7 +78,8 @@ std::string Text(const std::optional<std::string>& value) {
 
 std::string Text(const RegisterOperation& operation) {
   const std::string change = fmt::format("{} -> {}", operation.seen_slot, Text(operation.value));
-  const std::string result = fmt::format("{} {}", operation.result.slot, Text(operation.result.value));
+  const std::string result =
+      fmt::format("{} {}", operation.result.slot, Text(operation.result.value));
   switch (operation.kind) {
     case Kind::kRead: return "read " + result;
     case Kind::kSawNothing: return "saw nothing";
@@ -104,9 +103,10 @@ std::string WhyNotLinearizable(std::vector<RegisterOperation> history) {
   if (Search(history).CanGoOn({})) return "";
   std::string text = "no order explains this history (called..returned):\n";
   for (const auto& operation : history) {
-    text += fmt::format("  {}..{} {}: {}\n", operation.called,
-                        operation.kind == Kind::kUnknown ? "" : fmt::format("{}", operation.returned),
-                        operation.who, Text(operation));
+    text +=
+        fmt::format("  {}..{} {}: {}\n", operation.called,
+                    operation.kind == Kind::kUnknown ? "" : fmt::format("{}", operation.returned),
+                    operation.who, Text(operation));
   }
   return text;
 }

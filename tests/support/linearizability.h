@@ -1,6 +1,7 @@
-// Checks whether a recorded history of one register is linearizable: whether there is an order of its
-// operations, each at some moment between its call and its return, in which each answered what it had
-// to. An operation whose outcome nobody knows may have happened at any time after its call, or never.
+// Checks whether a recorded history of one register is linearizable: whether there is an order of
+// its operations, each at some moment between its call and its return, in which each answered what
+// it had to. An operation whose outcome nobody knows may have happened at any time after its call,
+// or never.
 //
 // The search is Wing and Gong's (1993), remembering where it has been as Lowe proposed (2017). Its
 // time is exponential in how many operations overlap, not in how many there are.
@@ -26,7 +27,7 @@ struct RegisterOperation {
     kUnknown,     // may have replaced `seen_slot` by `value`
   };
   Kind kind = Kind::kRead;
-  uint64_t called = 0;    // order of events; all different
+  uint64_t called = 0;  // order of events; all different
   uint64_t returned = std::numeric_limits<uint64_t>::max();
   uint64_t seen_slot = 0;
   std::optional<std::string> value;

@@ -9,7 +9,8 @@ using Kind = RegisterOperation::Kind;
 using Span = std::pair<uint64_t, uint64_t>;
 
 RegisterOperation Read(Span span, uint64_t slot, std::optional<std::string> value) {
-  return {.kind = Kind::kRead, .called = span.first, .returned = span.second, .result = {slot, value}};
+  return {
+      .kind = Kind::kRead, .called = span.first, .returned = span.second, .result = {slot, value}};
 }
 RegisterOperation Change(Kind kind, Span span, uint64_t seen, std::optional<std::string> value,
                          RegisterValue result = {}) {
@@ -65,8 +66,10 @@ TEST(Linearizability, WhatMayHaveHappenedHappensLateOrNever) {
   const auto unknown = Change(Kind::kUnknown, {1, 2}, 0, "a");
   EXPECT_TRUE(Linearizable({unknown}));
   EXPECT_TRUE(Linearizable({unknown, Read({3, 4}, 0, std::nullopt), Read({5, 6}, 1, "a")}));
-  EXPECT_TRUE(Linearizable({unknown, Change(Kind::kApplied, {3, 4}, 0, "b"), Read({5, 6}, 1, "b")}));
-  EXPECT_FALSE(Linearizable({unknown, Change(Kind::kApplied, {3, 4}, 0, "b"), Read({5, 6}, 1, "a")}));
+  EXPECT_TRUE(
+      Linearizable({unknown, Change(Kind::kApplied, {3, 4}, 0, "b"), Read({5, 6}, 1, "b")}));
+  EXPECT_FALSE(
+      Linearizable({unknown, Change(Kind::kApplied, {3, 4}, 0, "b"), Read({5, 6}, 1, "a")}));
   EXPECT_FALSE(Linearizable({Read({1, 2}, 1, "a"), Change(Kind::kUnknown, {3, 4}, 0, "a")}));
 }
 
@@ -89,9 +92,9 @@ TEST(Linearizability, ALongHistoryWithManyAtOnceTakesNoTime) {
     const uint64_t start = clock;
     for (uint64_t i = 0; i < 8; ++i) {
       const Span span{start + i, start + 20 - i};
-      history.push_back(i == 3 ? Change(Kind::kApplied, span, slot, fmt::format("{}", slot))
-                               : Change(Kind::kRefused, span, slot, "x",
-                                        {slot + 1, fmt::format("{}", slot)}));
+      history.push_back(
+          i == 3 ? Change(Kind::kApplied, span, slot, fmt::format("{}", slot))
+                 : Change(Kind::kRefused, span, slot, "x", {slot + 1, fmt::format("{}", slot)}));
     }
     clock += 30;
   }

@@ -1,5 +1,5 @@
-// ReplicaSet: the drives of one register group in memory, each behind faults; and ReplicaClient: how
-// one client, which may crash, sees them.
+// ReplicaSet: the drives of one register group in memory, each behind faults; and ReplicaClient:
+// how one client, which may crash, sees them.
 
 #pragma once
 

@@ -112,9 +112,7 @@ void SimRuntime::Trace(uint64_t bits) {
 }
 
 // Mostly next to nothing; sometimes as long as a thread that lost its processor.
-Duration SimRuntime::Jitter() {
-  return Chance(0.02) ? Between(0us, 5ms) : Between(0us, 20us);
-}
+Duration SimRuntime::Jitter() { return Chance(0.02) ? Between(0us, 5ms) : Between(0us, 20us); }
 
 const SimRuntime::EventKey* SimRuntime::Add(Time when, Event event) {
   const EventKey key{when, random_(), ++events_added_};

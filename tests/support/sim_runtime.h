@@ -1,20 +1,20 @@
-// SimRuntime: a Runtime under which a whole cluster with its clients runs deterministically from one
-// seed, and faster than real time.
+// SimRuntime: a Runtime under which a whole cluster with its clients runs deterministically from
+// one seed, and faster than real time.
 //
 // Spawned threads are real threads that take turns: exactly one runs at a time, until it waits on a
-// Signal or ends. Whoever waits takes the next event from a queue ordered by simulated time and runs
-// it, if it is a task, or hands the turn to the thread it wakes. Chance adds a little to every time
-// and decides between equal ones, so each seed is another interleaving; now and then a thread is kept
-// from running for a while, as on a busy machine. Time passes only while everybody waits.
+// Signal or ends. Whoever waits takes the next event from a queue ordered by simulated time and
+// runs it, if it is a task, or hands the turn to the thread it wakes. Chance adds a little to every
+// time and decides between equal ones, so each seed is another interleaving; now and then a thread
+// is kept from running for a while, as on a busy machine. Time passes only while everybody waits.
 //
 //   SimRuntime sim(seed);
 //   sim.Spawn("client", [&] { ... store.Read(name) ... });
 //   sim.Run();                                   // until all spawned threads are done
 //
-// The thread that made the runtime takes part as well: it may wait, and everything else goes on while
-// it does. No other thread may touch the runtime. A thread that waits for what can no longer happen
-// (nothing is in the queue) ends the program with its name and the seed. Nobody may wait while
-// holding a mutex that others want: the others would hold the turn for ever.
+// The thread that made the runtime takes part as well: it may wait, and everything else goes on
+// while it does. No other thread may touch the runtime. A thread that waits for what can no longer
+// happen (nothing is in the queue) ends the program with its name and the seed. Nobody may wait
+// while holding a mutex that others want: the others would hold the turn for ever.
 
 #pragma once
 
@@ -76,14 +76,14 @@ class SimRuntime final : public Runtime {
     const std::string name;
     const uint64_t number;
     sem_t turn;
-    std::thread thread;                    // none for the thread that made the runtime
+    std::thread thread;  // none for the thread that made the runtime
     SimSignal* waits_for = nullptr;
-    const EventKey* deadline = nullptr;    // of its wait, while that can still come first
-    bool woken = false;                    // its wake-up is in the queue
+    const EventKey* deadline = nullptr;  // of its wait, while that can still come first
+    bool woken = false;                  // its wake-up is in the queue
     bool done = false;
   };
   struct Event {
-    Task task;                // or, when empty:
+    Task task;  // or, when empty:
     Player* wake = nullptr;
   };
 

@@ -62,8 +62,8 @@ TEST_F(ProcessTest, APidThatIsSomeOtherCommandIsNotTheProcess) {
 }
 
 TEST_F(ProcessTest, WhoIgnoresSigtermIsKilled) {
-  const std::vector<std::string> stubborn{
-      "/bin/sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 1; done"};
+  const std::vector<std::string> stubborn{"/bin/sh", "-c",
+                                          "trap '' TERM; echo deaf; while :; do sleep 1; done"};
   const Result<pid_t> pid = SpawnDetached({.command = stubborn, .log = Log()});
   ASSERT_TRUE(pid);
   auto process = Process::Find(*pid, stubborn);
@@ -99,8 +99,7 @@ TEST_F(ProcessTest, AProgramThatCannotBeStartedIsAnErrorOfTheCaller) {
 
 TEST_F(ProcessTest, AProcessCanHaveAHostNameThatResolves) {
   const std::vector<std::string> command{"/bin/hostname"};
-  const Result<pid_t> pid =
-      SpawnDetached({.command = command, .log = Log(), .as_localhost = true});
+  const Result<pid_t> pid = SpawnDetached({.command = command, .log = Log(), .as_localhost = true});
   if (!pid && (pid.error().code() == EPERM || pid.error().code() == ENOSPC)) {
     GTEST_SKIP() << "this machine forbids it: " << pid.error().message();
   }

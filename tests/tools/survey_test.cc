@@ -25,12 +25,12 @@ Survey EightDrives() {
                            .usable_bytes = 5'333'333'333,
                            .usable_free_bytes = 5'280'000'000};
   for (DriveId id = 1; id <= 8; ++id) {
-    survey.drives.push_back({.id = id,
-                             .address = fmt::format("127.0.0.1:{}", 8120 + id),
-                             .domain = "",
-                             .info = DriveInfo{.capacity_bytes = 1'000'000'000,
-                                               .portion_full = 0.01,
-                                               .temperature_celsius = 31}});
+    survey.drives.push_back(
+        {.id = id,
+         .address = fmt::format("127.0.0.1:{}", 8120 + id),
+         .domain = "",
+         .info = DriveInfo{
+             .capacity_bytes = 1'000'000'000, .portion_full = 0.01, .temperature_celsius = 31}});
   }
   return survey;
 }
