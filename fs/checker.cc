@@ -57,16 +57,23 @@ void Checker::Report(Severity severity, std::string_view problem, std::string wh
 // ---- Reading everything
 
 void Checker::ReadFacts() {
+  // All inodes before any entry: whoever gives an inode another name changes it, so that one that
+  // is still as it was read here has no names but those that are found afterwards.
+  const std::string end(kMaxNameBytes + 16, '\xff');
   const uint32_t groups = cluster_.map().groups;
   for (uint32_t group = 0; group < groups; ++group) {
+    Tell("reading inodes", static_cast<double>(group) / groups);
+    ReadRange(group, "I", "I" + end);
+  }
+  for (uint32_t group = 0; group < groups; ++group) {
     Tell("reading names", static_cast<double>(group) / groups);
-    ReadGroup(group);
+    ReadRange(group, "", "H" + end);
+    ReadRange(group, "J", end);
   }
 }
 
-void Checker::ReadGroup(uint32_t group) {
-  const std::string last(kMaxNameBytes + 16, '\xff');
-  for (std::string first;;) {
+void Checker::ReadRange(uint32_t group, std::string first, const std::string& last) {
+  for (;;) {
     const auto page = cluster_.registers().Scan(group, first, last, kMaxRangeKeys);
     if (!page.has_value()) {
       knows_all_names_ = false;

@@ -74,7 +74,7 @@ class Checker {
   void Report(Severity severity, std::string_view problem, std::string where, std::string what);
 
   void ReadFacts();
-  void ReadGroup(uint32_t group);
+  void ReadRange(uint32_t group, std::string first, const std::string& last);
   void TakeRegister(const std::string& key, const RegisterValue& value);
   void TakeInode(InodeId id, const RegisterValue& value);
 

@@ -16,6 +16,7 @@ import argparse
 import errno
 import os
 import random
+import stat
 import subprocess
 import sys
 import threading
@@ -247,15 +248,16 @@ class Client(threading.Thread):
     def found_at(path):
         while True:
             try:
-                if os.path.islink(path):
+                if stat.S_ISLNK(os.lstat(path).st_mode):
                     return b"->" + os.readlink(path.encode())
-                with open(path, "rb") as file:
+                with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
                     return file.read()
             except FileNotFoundError:
                 return ABSENT
             except OSError as error:
-                # A rename that was cut short takes place when somebody looks: here, in between.
-                if error.errno != errno.EINVAL:
+                # A rename that was cut short takes place when somebody looks: here, in between, so
+                # that it is a link no more, or has become one.
+                if error.errno not in (errno.EINVAL, errno.ELOOP):
                     raise Violation(f"{path}: {error}") from error
 
     def look(self):
