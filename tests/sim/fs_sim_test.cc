@@ -402,9 +402,10 @@ class Storm {
         // Between two names of the file, or a name and itself, a rename does nothing.
         if (before == State::kAbsent) Complain(path + " was renamed and is not there");
         const bool does_nothing = to == path || to_before == State::kPresent;
-        if (does_nothing) state = State::kPresent;
+        // And what changes nothing settles nothing: what was uncertain may still come about.
+        if (does_nothing) state = before;
         if (!does_nothing && to_before == State::kAbsent) state = State::kAbsent;
-        if (to != path) to_state = State::kPresent;
+        if (to != path && to_before != State::kUnknown) to_state = State::kPresent;
       } else if (renamed.code() == ENOENT && before == State::kAbsent) {
         state = before;
         if (to != path) to_state = to_before;
