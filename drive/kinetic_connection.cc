@@ -92,7 +92,6 @@ void KineticConnection::SetCapabilities(DriveCapabilities capabilities) {
 }
 
 // --- Submitting and sending
-// -------------------------------------------------------------------------
 
 void KineticConnection::Submit(KineticOperationPtr operation) {
   const Time deadline = operation->deadline();
@@ -238,7 +237,6 @@ void KineticConnection::Consume(size_t bytes) {
 }
 
 // --- Receiving
-// --------------------------------------------------------------------------------------
 
 void KineticConnection::OnReady(uint32_t epoll_events) {
   if (phase_ == Phase::kClosed) return;
@@ -422,7 +420,6 @@ void KineticConnection::RetryLater(KineticOperationPtr operation) {
 }
 
 // --- Deadlines
-// --------------------------------------------------------------------------------------
 
 void KineticConnection::ArmTimer() {
   const std::lock_guard lock(mutex_);
@@ -477,7 +474,6 @@ void KineticConnection::OnTimer() {
 }
 
 // --- The end
-// ----------------------------------------------------------------------------------------
 
 void KineticConnection::Lose(const Status& why) {
   if (phase_ == Phase::kClosed) return;

@@ -193,7 +193,6 @@ void KineticDrive::Link::Submit(Status valid, KineticOperationPtr operation) {
 }
 
 // --- Connecting
-// -------------------------------------------------------------------------------------
 
 void KineticDrive::Link::Attempt() {
   tried_ = 0;
@@ -320,7 +319,6 @@ void KineticDrive::Link::Up() {
 }
 
 // --- Being away
-// -------------------------------------------------------------------------------------
 
 void KineticDrive::Link::OnLost(const Status& why) {
   if (trying_) {
@@ -393,7 +391,6 @@ void KineticDrive::Link::FinishEarly(std::vector<KineticOperationPtr> operations
 }
 
 // --- The drive
-// --------------------------------------------------------------------------------------
 
 KineticDrive::KineticDrive(KineticIo& io, Options options)
     : link_(std::make_shared<Link>(io, std::move(options))) {

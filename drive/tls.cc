@@ -32,7 +32,6 @@ std::string LastReason() {
 }
 
 // --- The socket, as OpenSSL sees it
-// -------------------------------------------------------------------
 
 // OpenSSL's own would raise SIGPIPE in a process that is not ours.
 int SocketOf(BIO* bio) { return static_cast<int>(reinterpret_cast<intptr_t>(BIO_get_data(bio))); }
@@ -74,7 +73,6 @@ const BIO_METHOD* SocketMethod() {
 }
 
 // --- What both ends agree on
-// ---------------------------------------------------------------------------
 
 using Context = std::shared_ptr<SSL_CTX>;
 
@@ -106,7 +104,6 @@ bool IsAddress(const std::string& host) {
 }  // namespace
 
 // --- A stream
-// -------------------------------------------------------------------------------------------
 
 void TlsStream::FreeSsl::operator()(ssl_st* ssl) const { SSL_free(ssl); }
 
@@ -236,7 +233,6 @@ void TlsStream::SayGoodbye() {
 }
 
 // --- The two ends
-// ---------------------------------------------------------------------------------------
 
 Result<TlsServer::Context> TlsServer::Read(const TlsFiles& files) {
   TRY(CheckPrivateFile(files.key));

@@ -29,7 +29,8 @@ Collector::Collector(Cluster& cluster, Options options)
       // The data of what is removed here is found as stripes that no file names, by the next run.
       names_(records_, [](InodeId, const Inode&) {}) {}
 
-bool Collector::OldEnough(int64_t time) const { return now_ - time >= options_.older_than.count(); }
+// `time` comes from a drive and may be anything.
+bool Collector::OldEnough(int64_t time) const { return time <= now_ - options_.older_than.count(); }
 
 void Collector::Keep(std::string what, const Status& why) {
   report_.not_collected.push_back(fmt::format("{}: {}", what, why.message()));

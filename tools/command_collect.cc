@@ -21,11 +21,11 @@ struct CollectOptions {
   bool json = false;
 };
 
-// As `check`: it may be asked for by the same scripts.
 constexpr int kExitDone = 0;
 constexpr int kExitNotAll = 1;
 
 Result<Duration> ParseAge(std::string_view text) {
+  constexpr std::chrono::seconds kMost = std::chrono::hours(24 * 36500);
   static constexpr std::pair<std::string_view, int64_t> kUnits[] = {
       {"s", 1}, {"min", 60}, {"h", 3600}, {"d", 86400}};
   const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
@@ -33,9 +33,13 @@ Result<Duration> ParseAge(std::string_view text) {
   while (unit.starts_with(' ')) unit.remove_prefix(1);
   for (const auto& [name, seconds] : kUnits) {
     if (unit != name || digits == 0 || digits > 6) continue;
-    return std::chrono::seconds(std::stoll(std::string(text.substr(0, digits))) * seconds);
+    const std::chrono::seconds age(std::stoll(std::string(text.substr(0, digits))) * seconds);
+    if (age > kMost) break;
+    return age;
   }
-  return Fail(EINVAL, "--older-than {}: write a number and s, min, h or d, such as 7d", text);
+  return Fail(EINVAL,
+              "--older-than {}: write a number and s, min, h or d, such as 7d, at most 100 years",
+              text);
 }
 
 std::string ReportJson(const CollectReport& report, bool dry_run) {

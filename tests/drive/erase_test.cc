@@ -28,7 +28,6 @@ namespace fs = std::filesystem;
 constexpr int kRecords = 20;
 
 // --- The gate
-// -----------------------------------------------------------------------------------------
 
 TEST(Gate, WhoClosesItIsAloneAndNobodyWaitsForEver) {
   Gate gate;
@@ -68,7 +67,6 @@ TEST(Gate, WhoClosesItIsAloneAndNobodyWaitsForEver) {
 }
 
 // --- The directory
-// ------------------------------------------------------------------------------------
 
 class EraseTest : public testing::Test {
  public:
@@ -211,7 +209,6 @@ TEST_F(EraseTest, OthersGoOnWhileItIsErased) {
 }
 
 // --- kill -9
-// ------------------------------------------------------------------------------------------
 
 // This program again, as somebody who is killed: threads do not come along with a fork, and stores
 // have some. It runs one of the tests named Victim, which has words to say.

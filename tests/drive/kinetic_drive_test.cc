@@ -105,7 +105,6 @@ class KineticDriveTest : public testing::Test {
 };
 
 // --- Operations
-// -------------------------------------------------------------------------------------
 
 TEST_F(KineticDriveTest, AGetIsByteForByteWhatKineticExpects) {
   std::string frame;
@@ -369,7 +368,6 @@ TEST_F(KineticDriveTest, AnswersNeverComeInsideTheCall) {
 }
 
 // --- Many at a time
-// ---------------------------------------------------------------------------------
 
 TEST_F(KineticDriveTest, AnswersMayComeInAnyOrder) {
   FakeDevice device([](Session& session) {
@@ -483,7 +481,6 @@ TEST_F(KineticDriveTest, ManyThreadsMayUseItAtOnce) {
 }
 
 // --- Deadlines
-// --------------------------------------------------------------------------------------
 
 TEST_F(KineticDriveTest, AnOperationWithoutAnAnswerTimesOutAndOthersAreNotAffected) {
   std::promise<void> timed_out;
@@ -556,7 +553,6 @@ TEST_F(KineticDriveTest, ABusyDeviceIsAskedAgainUntilTheDeadline) {
 }
 
 // --- Connecting
-// -------------------------------------------------------------------------------------
 
 TEST_F(KineticDriveTest, OperationsWaitForTheEndOfTheVeryFirstAttempt) {
   std::promise<void> greet;
@@ -686,7 +682,6 @@ TEST_F(KineticDriveTest, DestroyingItAnswersWhatIsOutstanding) {
 }
 
 // --- Which drive it is
-// ------------------------------------------------------------------------------
 
 TEST_F(KineticDriveTest, OnlyTheDriveThatTheCheckAcceptsIsUp) {
   std::atomic<bool> right = false;
@@ -758,7 +753,6 @@ TEST_F(KineticDriveTest, ADeviceThatIsLockedSaysSoInItsGreeting) {
 }
 
 // --- Answers that must not be believed
-// --------------------------------------------------------------
 
 struct Spoiled {
   std::string_view name;
@@ -883,7 +877,6 @@ TEST_F(KineticDriveTest, AnAnswerAboutAnotherKeyIsDamage) {
 }
 
 // --- Addresses
-// --------------------------------------------------------------------------------------
 
 TEST(DriveAddress, IsReadInAllItsForms) {
   const auto read = [](std::string_view text) {

@@ -285,7 +285,6 @@ TEST(MediaOnDisk, DamageIsFoundAndCompactingGivesBackSpace) {
 }
 
 // --- Pushes
-// -------------------------------------------------------------------------------------------
 
 class PushTest : public testing::Test {
  protected:
@@ -504,7 +503,6 @@ TEST_F(PushTest, TheServerEndsWhileItPushes) {
 }
 
 // --- Background
-// ---------------------------------------------------------------------------------------
 
 TEST(Background, JobsTakeTurnsAndEndWhenTheirTimeIsUp) {
   class Counting final : public LongOperation {

@@ -31,7 +31,6 @@ Permissions Only(std::initializer_list<Permission> list) {
 }
 
 // --- The file
-// -----------------------------------------------------------------------------------------
 
 SecurityState Rich() {
   SecurityState state;
@@ -113,7 +112,6 @@ TEST(SecurityFile, ANewerFormatIsRefusedByName) {
 }
 
 // --- What is kept
-// -------------------------------------------------------------------------------------
 
 class KeptSecurity : public testing::Test {
  protected:
@@ -262,7 +260,6 @@ TEST_F(KeptSecurity, AResetIsAsNewAndForgetsEveryHandedOutIdentity) {
 }
 
 // --- The service
-// --------------------------------------------------------------------------------------
 
 class SecuredService : public testing::Test {
  protected:
@@ -518,7 +515,6 @@ TEST_F(SecuredService, AScopeForTlsIsOnlyForTls) {
 }
 
 // --- SECURITY and SETUP
-// -------------------------------------------------------------------------------
 
 class SecurityRequests : public SecuredService {
  protected:

@@ -147,7 +147,6 @@ TEST_F(ServerSecurity, ABatchWithAForbiddenChangeIsNotMade) {
 }
 
 // --- Limits
-// -------------------------------------------------------------------------------------------
 
 TEST_F(ServerSecurity, ConnectionNumber1001IsToldWhyAndTheOthersAreServed) {
   rlimit descriptors{};

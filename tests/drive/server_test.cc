@@ -397,7 +397,6 @@ TEST_F(ServerTest, AQuestionOfAnySizeGetsAnAnswerThatFits) {
 }
 
 // --- Durability
-// ---------------------------------------------------------------------------------------
 
 // A store whose flushes, and whose reads of the key "held", wait until the test lets them go.
 class GatedStore final : public Store {
@@ -594,7 +593,6 @@ TEST_F(QueueTest, ARequestWhoseTimeRunsOutInTheQueueIsNotExecuted) {
 }
 
 // --- With our own client
-// ------------------------------------------------------------------------------
 
 class ClientAndServerTest : public ServerTest {
  protected:

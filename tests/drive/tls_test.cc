@@ -31,7 +31,6 @@ using kinetic::Command;
 using kinetic::Header;
 
 // --- Certificates
-// -------------------------------------------------------------------------------------
 
 class Certificates : public testing::Test {
  protected:
@@ -66,7 +65,6 @@ TEST_F(Certificates, ThatAreMissingOrWrongAreNamed) {
 }
 
 // --- The server
-// ---------------------------------------------------------------------------------------
 
 class TlsServerTest : public Certificates {
  protected:
@@ -244,7 +242,6 @@ TEST_F(TlsServerTest, StopsWithHandshakesAndRequestsUnderWay) {
 }
 
 // --- The client
-// ---------------------------------------------------------------------------------------
 
 class TlsDriveTest : public TlsServerTest {
  protected:
