@@ -160,6 +160,28 @@ uint32_t RangeBytes(uint32_t shard_bytes, const CellRange& range) {
   return std::min((range.last + 1) * kCellBytes, shard_bytes) - range.first * kCellBytes;
 }
 
+Status CheckCells(const StripeLayout& layout, uint64_t length, const CellRange& range,
+                  const Record& record, std::vector<bool>& good) {
+  const ShardDescriptor descriptor = TRY(ShardDescriptor::Decode(record.version));
+  TRY(CheckDescriptor(descriptor, layout, length, range.shard));
+  const uint32_t shard_bytes = layout.ShardBytesOf(length);
+  const uint32_t expected = RangeBytes(shard_bytes, range);
+  if (record.value.size() != expected) {
+    return Fail(EBADMSG, "the value has {} bytes instead of {}", record.value.size(), expected);
+  }
+  Status status;
+  for (uint32_t cell = range.first; cell <= range.last; ++cell) {
+    const Bytes bytes = record.value.bytes().subspan(size_t{cell - range.first} * kCellBytes,
+                                                     CellSize(shard_bytes, cell));
+    if (Crc32c(bytes) == descriptor.cell_sums[cell]) {
+      good[cell - range.first] = true;
+    } else {
+      status = Fail(EBADMSG, "the checksum of cell {} does not match", cell);
+    }
+  }
+  return status;
+}
+
 std::vector<CellRange> CellsOf(const StripeLayout& layout, uint64_t length, uint64_t offset,
                                uint64_t size) {
   std::vector<CellRange> ranges;

@@ -63,6 +63,11 @@ uint32_t CellCount(uint32_t shard_bytes);
 uint32_t CellSize(uint32_t shard_bytes, uint32_t cell);
 uint32_t RangeBytes(uint32_t shard_bytes, const CellRange& range);
 
+// Marks in `good` which cells of `range` are as they were written, in the record that was got for
+// them. EBADMSG: not all of them.
+Status CheckCells(const StripeLayout& layout, uint64_t length, const CellRange& range,
+                  const Record& record, std::vector<bool>& good);
+
 // The cells of data shards that hold bytes [offset, offset + size) of a block, by ascending shard.
 std::vector<CellRange> CellsOf(const StripeLayout& layout, uint64_t length, uint64_t offset,
                                uint64_t size);

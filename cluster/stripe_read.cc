@@ -116,32 +116,10 @@ std::vector<CellRange> StripeRead::TakeQuestions() {
   return questions;
 }
 
-// Marks in `good` the cells of the question whose sums match; the failure is about the others.
-Status StripeRead::Check(const CellRange& question, const Record& record,
-                         std::vector<bool>& good) const {
-  const ShardDescriptor descriptor = TRY(ShardDescriptor::Decode(record.version));
-  TRY(CheckDescriptor(descriptor, layout_, length_, question.shard));
-  const uint32_t expected = RangeBytes(shard_bytes_, question);
-  if (record.value.size() != expected) {
-    return Fail(EBADMSG, "the value has {} bytes instead of {}", record.value.size(), expected);
-  }
-  Status status;
-  for (uint32_t cell = question.first; cell <= question.last; ++cell) {
-    const Bytes bytes = record.value.bytes().subspan(size_t{cell - question.first} * kCellBytes,
-                                                     CellSize(shard_bytes_, cell));
-    if (Crc32c(bytes) == descriptor.cell_sums[cell]) {
-      good[cell - question.first] = true;
-    } else {
-      status = Fail(EBADMSG, "the checksum of cell {} does not match", cell);
-    }
-  }
-  return status;
-}
-
 void StripeRead::Answer(const CellRange& question, Result<Record> record) {
   std::vector<bool> good(question.last - question.first + 1);
-  const Status status =
-      record.has_value() ? Check(question, *record, good) : std::move(record).error();
+  const Status status = record.has_value() ? CheckCells(layout_, length_, question, *record, good)
+                                           : std::move(record).error();
   if (!status.ok()) failures_[Index(question.shard)] = status;
 
   bool any_good = false;

@@ -73,7 +73,6 @@ class StripeRead {
   bool IsLost(uint32_t column) const;      // a wanted cell will not come, nor can it be computed
   bool OnlyAbsencesSoFar() const;
   void ChooseCells(uint32_t column, std::vector<bool>& chosen);
-  Status Check(const CellRange& question, const Record& record, std::vector<bool>& good) const;
   Status ComputeColumn(const Codec& codec, uint32_t column);
 
   StripeLayout layout_;

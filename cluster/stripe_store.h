@@ -107,6 +107,37 @@ struct StripeReadRequest {
   MutableBytes out;
 };
 
+struct StripeRepairRequest {
+  StripeId id;
+  StripeLayout layout;
+  uint64_t length = 0;  // of the block as it was written
+  const StripePlace* place = nullptr;
+  bool read_all = false;      // verify every shard by reading it; else ask whether it is there
+  std::set<DriveId> without;  // drives to be left: what they hold goes elsewhere
+  bool dry_run = false;       // changes nothing
+};
+
+// What was found of a stripe, and done about it.
+struct StripeRepair {
+  // Where the shards are now. If that is not where they were, whoever keeps the place records it,
+  // and has `obsolete` removed after that.
+  StripePlace place;
+  std::vector<ShardCopy> obsolete;
+
+  int good = 0;       // shards that are where they should be, as it is now
+  int away = 0;       // on drives that do not answer, and may come back
+  int damaged = 0;    // found so
+  int missing = 0;    // found so, where they should have been
+  int written = 0;    // of the damaged, the missing and those that were never stored
+  int relocated = 0;  // good ones, written where they belong
+  bool lost = false;  // too few shards are left
+  // The parity is not that of the data, though every checksum is right; nothing was changed.
+  bool inconsistent = false;
+  uint64_t bytes_read = 0;
+  uint64_t bytes_written = 0;
+  Status why;  // unless every shard is good: what keeps one of them from being so
+};
+
 // Finds drives and maps; implemented by Cluster.
 class DriveDirectory {
  public:
@@ -179,6 +210,11 @@ class StripeStore {
   // stored belongs at home.
   Result<std::vector<DriveId>> PlacesOf(const StripeId& id, const StripeLayout& layout,
                                         const StripePlace& place);
+
+  // Makes a stripe whole, as far as drives and what is left of it allow: PlanRepair() in
+  // repair_plan.h has the rules. What it wrote was read back; what cannot be helped is told, not an
+  // error. Any number may run at a time, beside readers and each other.
+  Result<StripeRepair> Repair(const StripeRepairRequest& request);
 
   // Asks the drives which shards of a stripe are where they should be.
   struct Presence {

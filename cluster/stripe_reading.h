@@ -1,0 +1,42 @@
+// Reading stripes from their drives: the loop around StripeRead's plans, which keeps the time and
+// talks to drives. Private to StripeStore.
+
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "cluster/drive_map.h"
+#include "cluster/stripe_context.h"
+#include "cluster/stripe_read.h"
+#include "cluster/stripe_store.h"
+#include "erasure/codec.h"
+
+namespace pinstripe {
+
+// A read that was prepared. It ends as Succeeded(), with every wanted cell there, or with a
+// failure.
+struct PlannedRead {
+  StripeId id;
+  StripeLayout layout;
+  uint64_t length = 0;          // of the block as it was written
+  std::vector<DriveId> places;  // by shard
+  StripeRead plan;
+  std::shared_ptr<const Codec> codec;
+  bool done = false;
+  Status status;
+};
+
+// Where each shard is to be looked for, by its index: at home, unless `place` says otherwise.
+Result<std::vector<DriveId>> LocateShards(StripeContext& context, const StripeId& id,
+                                          const StripeLayout& layout, const StripePlace& place);
+
+// EBADMSG unless a block of this layout can be so long.
+Status CheckBlockLength(const StripeId& id, const StripeLayout& layout, uint64_t length);
+
+// All at once, in the time of the slowest.
+void RunReads(StripeContext& context, std::span<PlannedRead> reads);
+
+}  // namespace pinstripe

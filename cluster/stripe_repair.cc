@@ -1,0 +1,339 @@
+#include "cluster/stripe_repair.h"
+
+#include <algorithm>
+
+#include "base/checksum.h"
+#include "base/log.h"
+#include "base/try.h"
+#include "cluster/gather.h"
+#include "cluster/repair_plan.h"
+#include "cluster/shard.h"
+
+namespace pinstripe {
+namespace {
+
+ShardHealth HealthOf(const Status& status) {
+  switch (status.code()) {
+    case 0: return ShardHealth::kGood;
+    case ENOENT: return ShardHealth::kMissing;
+    case EBADMSG: return ShardHealth::kDamaged;
+    default: return ShardHealth::kUnknown;
+  }
+}
+
+class Repair {
+ public:
+  Repair(StripeContext& context, const StripeRepairRequest& request)
+      : context_(context),
+        request_(request),
+        shard_bytes_(request.layout.ShardBytesOf(request.length)) {}
+
+  Result<StripeRepair> Run() {
+    places_ = TRY(LocateShards(context_, request_.id, request_.layout, *request_.place));
+    TRY(CheckBlockLength(request_.id, request_.layout, request_.length));
+    order_ = TRY(context_.drives.StripeDrives(request_.place->epoch, request_.id.object,
+                                              request_.id.block, request_.layout.geometry()));
+    for (const DriveId drive : places_) shards_.push_back({.drive = drive});
+    for (const StripePlace::Moved& moved : request_.place->moved) {
+      shards_[moved.shard].was_stored = moved.drive != 0;
+    }
+    Examine();
+    repair_.place = *request_.place;
+    TRY(CheckParity());
+
+    const RepairPlan plan =
+        PlanRepair(request_.layout.data_shards, order_, shards_,
+                   {.is_usable = [this](DriveId drive) { return IsUsable(drive); },
+                    .without = request_.without});
+    repair_.good = plan.good;
+    repair_.away = plan.away;
+    const bool act = !request_.dry_run && !repair_.inconsistent;
+    if (act && !plan.steps.empty()) CarryOut(plan);
+    Conclude(plan);
+    return std::move(repair_);
+  }
+
+ private:
+  bool IsUsable(DriveId id) {
+    const Drive* drive = context_.drives.FindDrive(id);
+    return drive != nullptr && drive->IsUp();
+  }
+
+  std::string KeyOf(size_t shard) const {
+    return ShardKey(context_.options.prefix, request_.id, static_cast<int>(shard));
+  }
+
+  CellRange AllOf(size_t shard) const {
+    return {static_cast<int>(shard), 0, CellCount(shard_bytes_) - 1};
+  }
+
+  // Finds out what there is of each shard. What the block map says was never stored is believed
+  // only when it was read.
+  void Examine() {
+    found_.resize(shards_.size(), Status(EHOSTUNREACH, "its drive is away"));
+    values_.resize(shards_.size());
+    Gather<Result<Record>> gather(context_.runtime);
+    const Time deadline = context_.runtime.Now() + context_.options.drive_timeout;
+    for (size_t i = 0; i < shards_.size(); ++i) {
+      Drive* drive = context_.drives.FindDrive(shards_[i].drive);
+      if (drive == nullptr || !drive->IsUp()) continue;
+      if (request_.read_all || !shards_[i].was_stored) {
+        ++context_.counters.read_requests;
+        drive->Get(KeyOf(i), {}, deadline, gather.Ask(i));
+      } else {
+        drive->Head(KeyOf(i), deadline, [tell = gather.Ask(i)](Result<RecordHead> head) {
+          if (!head.has_value()) return tell(tl::unexpected(head.error()));
+          tell(Record{std::move(head->version), std::move(head->tag), {}});
+        });
+      }
+    }
+    while (const auto answer = gather.Next(Time::max())) {
+      Take(answer->index, std::move(answer->value));
+    }
+    for (size_t i = 0; i < shards_.size(); ++i) shards_[i].health = HealthOf(found_[i]);
+    CountWhatWasFound();
+  }
+
+  void Take(size_t shard, Result<Record> record) {
+    if (!record.has_value()) {
+      found_[shard] = record.error();
+    } else if (request_.read_all || !shards_[shard].was_stored) {
+      context_.counters.bytes_fetched += record->value.size();
+      repair_.bytes_read += record->value.size();
+      std::vector<bool> good(CellCount(shard_bytes_));
+      found_[shard] = CheckCells(request_.layout, request_.length, AllOf(shard), *record, good);
+      if (found_[shard].ok()) values_[shard] = std::move(record->value);
+    } else {
+      found_[shard] = CheckHead(static_cast<int>(shard), *record);
+    }
+  }
+
+  Status CheckHead(int shard, const Record& record) const {
+    const ShardDescriptor descriptor = TRY(ShardDescriptor::Decode(record.version));
+    TRY(CheckDescriptor(descriptor, request_.layout, request_.length, shard));
+    if (record.tag == RecordTag(ShardSum(descriptor, shard_bytes_))) return {};
+    return Fail(EBADMSG, "its tag is not the checksum of its cells");
+  }
+
+  void CountWhatWasFound() {
+    for (size_t i = 0; i < shards_.size(); ++i) {
+      const bool damaged = shards_[i].health == ShardHealth::kDamaged;
+      if (!damaged && shards_[i].health != ShardHealth::kMissing) continue;
+      if (!damaged && !shards_[i].was_stored) continue;  // nobody expected it
+      ++(damaged ? repair_.damaged : repair_.missing);
+      ++(damaged ? context_.counters.damaged_shards : context_.counters.missing_shards);
+      Log(LogLevel::kWarn, damaged ? "shard damaged" : "shard missing",
+          {{"stripe", DescribeStripe(request_.id)},
+           {"shard", i},
+           {"drive", shards_[i].drive},
+           {"why", found_[i]}});
+    }
+  }
+
+  // With every checksum right, a parity that does not fit the data was computed wrongly, or of
+  // other data: nobody can say which shard is the wrong one.
+  Status CheckParity() {
+    if (!std::all_of(values_.begin(), values_.end(),
+                     [&](const SharedBytes& value) { return value.size() == shard_bytes_; })) {
+      return {};
+    }
+    const auto codec = TRY(context_.codecs.For(request_.layout.geometry()));
+    const auto k = static_cast<size_t>(request_.layout.data_shards);
+    std::vector<Bytes> data;
+    std::vector<Buffer> computed;
+    std::vector<MutableBytes> parity;
+    for (size_t i = 0; i < k; ++i) data.push_back(values_[i].bytes());
+    for (size_t i = k; i < values_.size(); ++i) computed.emplace_back(shard_bytes_);
+    for (Buffer& buffer : computed) parity.push_back(buffer.mutable_bytes());
+    codec->Encode(data, parity);
+    for (size_t i = k; i < values_.size(); ++i) {
+      if (AsText(values_[i].bytes()) != AsText(computed[i - k])) repair_.inconsistent = true;
+    }
+    if (repair_.inconsistent) {
+      Log(LogLevel::kError, "stripe inconsistent: its parity is not that of its data",
+          {{"stripe", DescribeStripe(request_.id)}});
+    }
+    return {};
+  }
+
+  void CarryOut(const RepairPlan& plan) {
+    std::vector<int> wanted;
+    std::vector<int> without;  // what need not be asked for
+    for (const RepairPlan::Step& step : plan.steps) wanted.push_back(step.shard);
+    for (size_t i = 0; i < shards_.size(); ++i) {
+      const ShardHealth health = shards_[i].health;
+      if (health == ShardHealth::kMissing || health == ShardHealth::kUnknown) {
+        without.push_back(static_cast<int>(i));
+      }
+    }
+    auto read = PlanShards(context_, request_.id, request_.layout, request_.length, places_, wanted,
+                           without);
+    if (read.has_value()) RunReads(context_, {&*read, 1});
+    const Status status = read.has_value() ? read->status : read.error();
+    if (!status.ok()) {
+      repair_.why = status;
+      return;
+    }
+    repair_.bytes_read += uint64_t{shard_bytes_} * request_.layout.data_shards;
+    size_t next_spare = 0;
+    for (const RepairPlan::Step& step : plan.steps) Restore(*read, plan, step, next_spare);
+  }
+
+  // Tries one drive after the other.
+  void Restore(const PlannedRead& read, const RepairPlan& plan, const RepairPlan::Step& step,
+               size_t& next_spare) {
+    const auto index = static_cast<size_t>(step.shard);
+    std::vector<DriveId> to = step.to;
+    Status why(EHOSTUNREACH, fmt::format("shard {}: no drive is free for it", step.shard));
+    for (size_t i = 0;; ++i) {
+      if (i == to.size()) {
+        if (!step.may_use_spare || next_spare == plan.spares.size()) break;
+        to.push_back(plan.spares[next_spare++]);
+      }
+      const bool is_damaged =
+          to[i] == shards_[index].drive && shards_[index].health == ShardHealth::kDamaged;
+      const Status stored = StoreShard(context_, read, step.shard, to[i], is_damaged);
+      if (stored.ok()) return Stored(step, to[i]);
+      why = stored.Context(fmt::format("shard {}", step.shard));
+      Log(LogLevel::kWarn, "shard could not be written",
+          {{"stripe", DescribeStripe(request_.id)},
+           {"shard", step.shard},
+           {"drive", to[i]},
+           {"why", stored}});
+    }
+    if (!step.is_good) repair_.why = why;
+  }
+
+  void Stored(const RepairPlan::Step& step, DriveId drive) {
+    const auto index = static_cast<size_t>(step.shard);
+    FoundShard& shard = shards_[index];
+    if (step.is_good) {
+      ++repair_.relocated;
+    } else {
+      ++repair_.written;
+      ++repair_.good;
+    }
+    repair_.bytes_written += shard_bytes_;
+    if (shard.drive != drive && shard.was_stored) {
+      repair_.obsolete.push_back({static_cast<uint8_t>(step.shard), shard.drive});
+    }
+    shard = {drive, true, ShardHealth::kGood};
+  }
+
+  // Where the shards are from now on.
+  void Conclude(const RepairPlan& plan) {
+    repair_.lost = repair_.good + repair_.away < plan.needed;
+    repair_.place.moved.clear();
+    for (size_t i = 0; i < shards_.size(); ++i) {
+      const FoundShard& shard = shards_[i];
+      const bool stored = shard.was_stored || shard.health == ShardHealth::kGood;
+      if (stored && shard.drive == order_[i]) continue;
+      repair_.place.moved.push_back({static_cast<uint8_t>(i), stored ? shard.drive : DriveId{0}});
+    }
+    if (!repair_.why.ok()) return;
+    for (size_t i = 0; i < shards_.size(); ++i) {
+      if (shards_[i].health == ShardHealth::kGood) continue;
+      repair_.why = found_[i].Context(fmt::format("shard {}, drive {}", i, shards_[i].drive));
+      return;
+    }
+  }
+
+  StripeContext& context_;
+  const StripeRepairRequest& request_;
+  const uint32_t shard_bytes_;
+  std::vector<DriveId> places_;
+  std::vector<DriveId> order_;  // homes, then spares
+  std::vector<FoundShard> shards_;
+  std::vector<Status> found_;        // of each shard: what is wrong with it
+  std::vector<SharedBytes> values_;  // of good shards that were read
+  StripeRepair repair_;
+};
+
+}  // namespace
+
+Result<StripeRepair> RepairStripe(StripeContext& context, const StripeRepairRequest& request) {
+  return Repair(context, request).Run();
+}
+
+Result<PlannedRead> PlanShards(StripeContext& context, const StripeId& id,
+                               const StripeLayout& layout, uint64_t length,
+                               std::vector<DriveId> places, const std::vector<int>& shards,
+                               const std::vector<int>& without) {
+  std::vector<CellRange> wanted;
+  const uint32_t cells = CellCount(layout.ShardBytesOf(length));
+  for (const int shard : shards) wanted.push_back({shard, 0, cells - 1});
+  return PlannedRead{id,
+                     layout,
+                     length,
+                     std::move(places),
+                     StripeRead(layout, length, std::move(wanted), without),
+                     TRY(context.codecs.For(layout.geometry()))};
+}
+
+namespace {
+
+// A shard as it is to be on a drive.
+struct WholeShard {
+  std::string key;
+  SharedBytes value;
+  std::string version;
+  uint32_t sum = 0;
+};
+
+WholeShard TakeShard(const StripeContext& context, const PlannedRead& read, int shard) {
+  const uint32_t size = read.layout.ShardBytesOf(read.length);
+  Buffer bytes(size);
+  for (uint32_t cell = 0; cell < CellCount(size); ++cell) {
+    CopyBytes(bytes.mutable_bytes().subspan(size_t{cell} * kCellBytes),
+              read.plan.Cell(shard, cell));
+  }
+  const ShardDescriptor descriptor = DescribeShard(read.layout, read.length, shard, bytes);
+  return {ShardKey(context.options.prefix, read.id, shard), SharedBytes(std::move(bytes)),
+          descriptor.Encode(), ShardSum(descriptor, size)};
+}
+
+Status PutShard(StripeContext& context, Drive& drive, const WholeShard& shard, Expected expected) {
+  Gather<Status> gather(context.runtime);
+  drive.Put({.key = shard.key,
+             .value = shard.value,
+             .version = shard.version,
+             .tag = RecordTag(shard.sum),
+             .expected = std::move(expected),
+             .durability = Durability::kWriteThrough},
+            context.runtime.Now() + context.options.drive_timeout, gather.Ask(0));
+  return gather.Next(Time::max())->value;
+}
+
+Status ReadShardBack(StripeContext& context, Drive& drive, const WholeShard& shard) {
+  Gather<Result<Record>> gather(context.runtime);
+  ++context.counters.read_requests;
+  drive.Get(shard.key, {}, context.runtime.Now() + context.options.drive_timeout, gather.Ask(0));
+  const auto record = std::move(gather.Next(Time::max())->value);
+  if (!record.has_value()) return record.error();
+  context.counters.bytes_fetched += record->value.size();
+  if (record->version == shard.version && Crc32c(record->value) == shard.sum) return {};
+  return Fail(EBADMSG, "{}: what was written does not read back", drive.name());
+}
+
+}  // namespace
+
+Status StoreShard(StripeContext& context, const PlannedRead& read, int index, DriveId id,
+                  bool is_damaged) {
+  Drive* drive = context.drives.FindDrive(id);
+  if (!drive) return Fail(EHOSTUNREACH, "drive {} is not known", id);
+  const WholeShard shard = TakeShard(context, read, index);
+  Status stored =
+      PutShard(context, *drive, shard, is_damaged ? Expected::Any() : Expected::Absent());
+  if (stored.code() == ESTALE) {
+    // It has come back meanwhile, or something else is there that nobody can use: the key is that
+    // of these very bytes.
+    if (ReadShardBack(context, *drive, shard).ok()) return {};
+    stored = PutShard(context, *drive, shard, Expected::Any());
+  }
+  TRY(stored);
+  TRY(ReadShardBack(context, *drive, shard));
+  ++context.counters.rewritten_shards;
+  return {};
+}
+
+}  // namespace pinstripe

@@ -1,0 +1,30 @@
+// Making a stripe whole again: see StripeStore::Repair, whose promises these are. And writing one
+// shard where it belongs, for readers that found it damaged or missing. Private to StripeStore.
+
+#pragma once
+
+#include <string>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "cluster/stripe_context.h"
+#include "cluster/stripe_reading.h"
+#include "cluster/stripe_store.h"
+
+namespace pinstripe {
+
+Result<StripeRepair> RepairStripe(StripeContext& context, const StripeRepairRequest& request);
+
+// A read of whole shards, out of others or, where they can be read, themselves. Shards in `without`
+// are not asked for.
+Result<PlannedRead> PlanShards(StripeContext& context, const StripeId& id,
+                               const StripeLayout& layout, uint64_t length,
+                               std::vector<DriveId> places, const std::vector<int>& shards,
+                               const std::vector<int>& without);
+
+// Puts a shard that `read` has brought on a drive, and reads it back: when this succeeds it is
+// known to be good there. `is_damaged`: what the drive has of it is known to be of no use.
+Status StoreShard(StripeContext& context, const PlannedRead& read, int index, DriveId drive,
+                  bool is_damaged);
+
+}  // namespace pinstripe
