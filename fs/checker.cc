@@ -284,6 +284,7 @@ void Checker::CheckFile(InodeId id, const StoredInode& stored) {
       const uint64_t block = first + i;
       const BlockPlace place = PlaceInRun(run, i, map.block_bytes());
       ++report_.blocks;
+      if (!place.place.moved.empty()) displaced_.emplace_back(id, block);
       bool found = false;
       for (const ListedStripe* stripe = Peek(); stripe != nullptr; stripe = Peek()) {
         if (std::pair(stripe->id.object, stripe->id.block) > std::pair(place.object, block)) break;
@@ -357,6 +358,9 @@ void Checker::ConfirmBlocks() {
     const int k = place->layout.data_shards;
     const int all = place->layout.geometry().shards();
     if (presence.has_value() && presence->present == all) continue;
+    if (presence.has_value()) {
+      lacking_.push_back({id, block, presence->present, presence->missing, k});
+    }
     std::string what = presence.has_value() ? fmt::format("block {}: {} of {} shards are there",
                                                           block, presence->present, all)
                                             : std::string(presence.error().message());

@@ -50,6 +50,15 @@ struct CheckReport {
   size_t Count(Severity severity) const;
 };
 
+// A block of which not all shards are where they should be.
+struct LackingBlock {
+  InodeId file = 0;
+  uint64_t block = 0;
+  int present = 0;
+  int missing = 0;  // not there, by their drives; the others' drives do not answer
+  int needed = 0;   // to read it
+};
+
 class Checker {
  public:
   struct Options {
@@ -68,6 +77,13 @@ class Checker {
   // For whoever removes them: leftovers of the tree, and stripes that no inode names.
   const std::vector<Suspicion>& leftovers() const { return leftovers_; }
   const std::vector<ListedStripe>& unused_stripes() const { return unused_stripes_; }
+
+  // For whoever repairs them: files that have blocks, and blocks that lack shards or have some that
+  // are not at home.
+  const std::vector<InodeId>& files_with_data() const { return with_data_; }
+  const std::vector<LackingBlock>& lacking_blocks() const { return lacking_; }
+  const std::vector<std::pair<InodeId, uint64_t>>& displaced_blocks() const { return displaced_; }
+  std::string Path(InodeId id) const { return PathOf(facts_, id); }
 
  private:
   void Tell(std::string_view phase, double done) const;
@@ -110,6 +126,8 @@ class Checker {
   std::vector<ListedStripe> page_;
   size_t at_ = 0;                                       // in page_
   std::vector<std::pair<InodeId, uint64_t>> suspects_;  // blocks that seem to lack shards
+  std::vector<std::pair<InodeId, uint64_t>> displaced_;
+  std::vector<LackingBlock> lacking_;  // of the suspects, those that do
 };
 
 }  // namespace pinstripe

@@ -1,0 +1,276 @@
+#include "fs/repairer.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/try.h"
+
+namespace pinstripe {
+namespace {
+
+constexpr int kMostPasses = 16;
+constexpr size_t kBlocksOfATask = 64;
+constexpr size_t kInodesAtOnce = 64;
+constexpr size_t kMostFailures = 20;
+constexpr int kMostAttempts = 64;
+constexpr Duration kProgressEvery = std::chrono::milliseconds(250);
+
+}  // namespace
+
+// Tasks, and the threads that take them.
+struct Repairer::Work {
+  std::vector<Task> tasks;
+  std::vector<std::string> paths;  // of the tasks
+  std::shared_ptr<Signal> done;
+  std::mutex mutex;
+  size_t next = 0;      // guarded by mutex
+  size_t finished = 0;  // guarded by mutex
+  int threads = 0;      // guarded by mutex
+};
+
+Repairer::Repairer(Cluster& cluster, Options options)
+    : cluster_(cluster),
+      options_(std::move(options)),
+      records_(cluster),
+      names_(records_, [](InodeId, const Inode&) {}),
+      bytes_per_second_(options_.bytes_per_second) {}
+
+const RepairReport& Repairer::Run() {
+  const auto look = [this](std::string_view phase, double done) {
+    if (options_.progress) options_.progress(phase, done, 0);
+  };
+  bool first = true;
+  for (int pass = 0; pass < kMostPasses; ++pass) {
+    Checker checker(cluster_, {.data = true, .progress = look});
+    report_.check = checker.Run();
+    if (first && (options_.read_all || !options_.without.empty())) {
+      first = false;
+      Process(AllBlocks(checker), options_.read_all ? "scrubbing" : "moving", checker);
+      if (options_.dry_run) break;
+      continue;  // and look what there is now
+    }
+    first = false;
+    std::vector<Task> tasks = FindTasks(checker);
+    if (tasks.empty()) break;
+    const uint64_t before = report_.progress;
+    Process(std::move(tasks), "repairing", checker);
+    if (options_.dry_run || report_.progress == before) break;
+  }
+  return report_;
+}
+
+// ---- What there is to do
+
+std::vector<Repairer::Task> Repairer::FindTasks(const Checker& checker) {
+  // Those come first that can lose the fewest further shards; those that are whole come last.
+  constexpr int kWhole = INT32_MAX;
+  std::map<std::tuple<int, InodeId, uint64_t>, std::vector<uint64_t>> by_danger;
+  std::set<std::pair<InodeId, uint64_t>> known;
+  const auto add = [&](int left, InodeId file, uint64_t block) {
+    if (!known.emplace(file, block).second) return;
+    by_danger[{left, file, block / kBlocksOfATask}].push_back(block);
+  };
+  for (const LackingBlock& lacking : checker.lacking_blocks()) {
+    if (lacking.missing == 0 && options_.without.empty()) continue;  // its drives may come back
+    add(lacking.present - lacking.needed, lacking.file, lacking.block);
+  }
+  for (const auto& [file, block] : checker.displaced_blocks()) add(kWhole, file, block);
+  std::vector<Task> tasks;
+  for (auto& [key, blocks] : by_danger) tasks.push_back({std::get<1>(key), std::move(blocks)});
+  return tasks;
+}
+
+std::vector<Repairer::Task> Repairer::AllBlocks(const Checker& checker) {
+  std::vector<Task> tasks;
+  const std::vector<InodeId>& files = checker.files_with_data();
+  for (size_t first = 0; first < files.size(); first += kInodesAtOnce) {
+    const size_t end = std::min(first + kInodesAtOnce, files.size());
+    const std::vector<InodeId> ids(files.begin() + static_cast<ptrdiff_t>(first),
+                                   files.begin() + static_cast<ptrdiff_t>(end));
+    const auto inodes = records_.FindInodes(ids);
+    for (size_t i = 0; i < ids.size(); ++i) {
+      // What cannot be read the check has told.
+      if (!inodes[i].has_value() || !*inodes[i] || !(*inodes[i])->inode.map) continue;
+      AddBlocks(ids[i], *(*inodes[i])->inode.map, tasks);
+    }
+  }
+  return tasks;
+}
+
+// For a scrub all of them, else those that have something on a drive that is to be left.
+void Repairer::AddBlocks(InodeId file, const BlockMap& map, std::vector<Task>& tasks) {
+  Task task{file, {}};
+  uint64_t first = 0;
+  for (const BlockRun& run : map.runs()) {
+    for (uint64_t i = 0; i < run.count && !run.hole; ++i) {
+      const uint64_t block = first + i;
+      if (!options_.read_all && !IsToMove(PlaceInRun(run, i, map.block_bytes()), block)) continue;
+      task.blocks.push_back(block);
+      if (task.blocks.size() < kBlocksOfATask) continue;
+      tasks.push_back(std::move(task));
+      task = {file, {}};
+    }
+    first += run.count;
+  }
+  if (!task.blocks.empty()) tasks.push_back(std::move(task));
+}
+
+bool Repairer::IsToMove(const BlockPlace& place, uint64_t block) {
+  const auto drives = cluster_.stripes().PlacesOf(place.IdOf(block), place.layout, place.place);
+  return drives.has_value() && std::any_of(drives->begin(), drives->end(), [this](DriveId id) {
+           return options_.without.contains(id);
+         });
+}
+
+// ---- Doing it
+
+void Repairer::Process(std::vector<Task> tasks, std::string_view phase, const Checker& checker) {
+  if (tasks.empty()) return;
+  Runtime& runtime = cluster_.runtime();
+  const auto work = std::make_shared<Work>();
+  for (const Task& task : tasks) work->paths.push_back(checker.Path(task.file));
+  work->tasks = std::move(tasks);
+  work->done = runtime.NewSignal();
+  work->threads = static_cast<int>(
+      std::min<size_t>(static_cast<size_t>(options_.blocks_at_once), work->tasks.size()));
+  const int threads = work->threads;
+  for (int i = 0; i < threads; ++i) {
+    runtime.Spawn("repair", [this, work] { WorkOff(*work); });
+  }
+  for (;;) {
+    work->done->WaitUntil(runtime.Now() + kProgressEvery);
+    size_t finished = 0;
+    {
+      const std::lock_guard lock(work->mutex);
+      if (work->threads == 0) return;
+      finished = work->finished;
+    }
+    uint64_t bytes = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      bytes = report_.bytes_read + report_.bytes_written;
+    }
+    if (options_.progress) {
+      options_.progress(
+          phase, static_cast<double>(finished) / static_cast<double>(work->tasks.size()), bytes);
+    }
+  }
+}
+
+void Repairer::WorkOff(Work& work) {
+  std::unique_lock lock(work.mutex);
+  while (work.next < work.tasks.size()) {
+    const size_t number = work.next++;
+    lock.unlock();
+    const Status status = RepairBlocks(work.tasks[number], work.paths[number]);
+    if (!status.ok()) NoteFailure(work.paths[number], status);
+    lock.lock();
+    ++work.finished;
+  }
+  if (--work.threads == 0) work.done->Set();
+}
+
+Status Repairer::RepairBlocks(const Task& task, const std::string& path) {
+  const std::optional<StoredInode> stored = TRY(records_.FindInode(task.file));
+  if (!stored || !stored->inode.map) return {};
+  std::vector<Moved> moved;
+  for (const uint64_t block : task.blocks) {
+    const Status done = RepairBlock(path, stored->inode, block, moved);
+    if (!done.ok()) NoteFailure(path, done);
+  }
+  if (moved.empty()) return {};
+  return Record(task.file, std::move(moved));
+}
+
+Status Repairer::RepairBlock(const std::string& path, const Inode& inode, uint64_t block,
+                             std::vector<Moved>& moved) {
+  const auto place = inode.map->Find(block);
+  if (!place) return {};  // there is no such block any more
+  const StripeRepair repair = TRY(cluster_.stripes().Repair({.id = place->IdOf(block),
+                                                             .layout = place->layout,
+                                                             .length = place->stored,
+                                                             .place = &place->place,
+                                                             .read_all = options_.read_all,
+                                                             .without = options_.without,
+                                                             .dry_run = options_.dry_run}));
+  Note(repair);
+  if (repair.inconsistent) {
+    const std::lock_guard lock(mutex_);
+    report_.inconsistent.push_back(fmt::format("{}: block {}", path, block));
+  }
+  // What is away is told by the check.
+  if (!repair.why.ok() && repair.good + repair.away < place->layout.geometry().shards()) {
+    NoteFailure(path, repair.why.Context(fmt::format("block {}", block)));
+  }
+  if (repair.place != place->place && !options_.dry_run) moved.push_back({block, *place, repair});
+  Throttle(repair.bytes_read + repair.bytes_written);
+  return {};
+}
+
+// Says in the block map where the shards are now, unless the file was changed there, and has the
+// copies removed that nobody looks for any more.
+Status Repairer::Record(InodeId file, std::vector<Moved> moved) {
+  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+    std::optional<StoredInode> stored = TRY(names_.Find(file));
+    if (!stored || !stored->inode.map) return {};
+    BlockMap& map = *stored->inode.map;
+    std::erase_if(moved, [&](const Moved& one) { return map.Find(one.block) != one.before; });
+    if (moved.empty()) return {};
+    for (const Moved& one : moved) {
+      BlockPlace now = one.before;
+      now.place = one.repair.place;
+      map.Set(one.block, now);
+    }
+    const auto change = TRY(records_.ChangeInode(file, stored->slot, stored->inode));
+    if (!change.applied) {
+      PauseBeforeRetry(cluster_.runtime(), attempt);
+      continue;
+    }
+    for (const Moved& one : moved) {
+      // What cannot be removed now is collected.
+      (void)cluster_.stripes().DeleteCopies(one.before.IdOf(one.block), one.repair.obsolete);
+    }
+    const std::lock_guard lock(mutex_);
+    report_.progress += moved.size();
+    return {};
+  }
+  return Fail(EIO, "its inode was changed {} times in between", kMostAttempts);
+}
+
+// ---- Telling
+
+void Repairer::Note(const StripeRepair& repair) {
+  const std::lock_guard lock(mutex_);
+  ++report_.blocks;
+  report_.damaged += static_cast<uint64_t>(repair.damaged);
+  report_.missing += static_cast<uint64_t>(repair.missing);
+  report_.written += static_cast<uint64_t>(repair.written);
+  report_.relocated += static_cast<uint64_t>(repair.relocated);
+  report_.bytes_read += repair.bytes_read;
+  report_.bytes_written += repair.bytes_written;
+  if (repair.written > 0) ++report_.progress;
+}
+
+void Repairer::NoteFailure(const std::string& path, const Status& why) {
+  const std::lock_guard lock(mutex_);
+  if (report_.failures.size() >= kMostFailures) return;
+  report_.failures.push_back(fmt::format("{}: {}", path, why.message()));
+}
+
+// Waits until so many bytes more may have been moved.
+void Repairer::Throttle(uint64_t bytes) {
+  const uint64_t rate = bytes_per_second_;
+  if (rate == 0) return;
+  Runtime& runtime = cluster_.runtime();
+  Time until;
+  {
+    const std::lock_guard lock(mutex_);
+    const double seconds = static_cast<double>(bytes) / static_cast<double>(rate);
+    next_allowed_ = std::max(next_allowed_, runtime.Now()) +
+                    std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
+    until = next_allowed_;
+  }
+  runtime.NewSignal()->WaitUntil(until);
+}
+
+}  // namespace pinstripe

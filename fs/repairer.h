@@ -1,0 +1,103 @@
+// Repairer: brings every block of every file back to all of its shards, and puts shards that lie on
+// spares where they belong.
+//
+// What it says at the end is what a Checker saw when it looked afterwards, not what it believes to
+// have done. It may run beside clients, and beside other repairers, at any time, and be killed at
+// any time: shards are written and read back first, then the block map says where they are, and
+// only then copies go that are no longer needed. Nothing else is ever removed. What is most
+// endangered comes first.
+//
+// Used by one thread, but for SetRate(); it has threads of its own while it works.
+
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cluster/cluster.h"
+#include "fs/checker.h"
+#include "fs/names.h"
+#include "fs/records.h"
+
+namespace pinstripe {
+
+struct RepairReport {
+  uint64_t blocks = 0;      // that were looked into
+  uint64_t damaged = 0;     // shards that were found so
+  uint64_t missing = 0;     // shards that were found so
+  uint64_t written = 0;     // shards written again
+  uint64_t relocated = 0;   // shards that were brought where they belong
+  uint64_t bytes_read = 0;  // from the drives, for all that
+  uint64_t bytes_written = 0;
+  uint64_t progress = 0;  // blocks of which something is better than before
+  // Blocks whose parity is not that of their data: "path: block 7".
+  std::vector<std::string> inconsistent;
+  std::vector<std::string> failures;  // the first few reasons why something could not be done
+  CheckReport check;                  // how things are now
+};
+
+class Repairer {
+ public:
+  struct Options {
+    bool read_all = false;          // reads every shard of every file: a scrub
+    std::set<DriveId> without;      // drives to be left: what they hold goes elsewhere
+    bool dry_run = false;           // says what it finds
+    uint64_t bytes_per_second = 0;  // read and written together, at most; 0: as fast as it goes
+    int blocks_at_once = 8;
+    // Told now and then, on the thread that called Run(): what is being done, how far it is (0..1),
+    // and how many bytes were moved since it began.
+    std::function<void(std::string_view phase, double done, uint64_t bytes)> progress;
+  };
+
+  Repairer(Cluster& cluster, Options options);
+
+  const RepairReport& Run();
+
+  // While Run() is at work. Any thread.
+  void SetRate(uint64_t bytes_per_second) { bytes_per_second_ = bytes_per_second; }
+
+ private:
+  // Blocks of one file.
+  struct Task {
+    InodeId file = 0;
+    std::vector<uint64_t> blocks;
+  };
+  // What a block was found to be, and where its shards are now.
+  struct Moved {
+    uint64_t block = 0;
+    BlockPlace before;
+    StripeRepair repair;
+  };
+  struct Work;
+
+  std::vector<Task> FindTasks(const Checker& checker);
+  std::vector<Task> AllBlocks(const Checker& checker);
+  void AddBlocks(InodeId file, const BlockMap& map, std::vector<Task>& tasks);
+  bool IsToMove(const BlockPlace& place, uint64_t block);
+  void Process(std::vector<Task> tasks, std::string_view phase, const Checker& checker);
+  void WorkOff(Work& work);
+  Status RepairBlocks(const Task& task, const std::string& path);
+  Status RepairBlock(const std::string& path, const Inode& inode, uint64_t block,
+                     std::vector<Moved>& moved);
+  Status Record(InodeId file, std::vector<Moved> moved);
+  void Note(const StripeRepair& repair);
+  void NoteFailure(const std::string& path, const Status& why);
+  void Throttle(uint64_t bytes);
+
+  Cluster& cluster_;
+  const Options options_;
+  Records records_;
+  Names names_;
+  std::atomic<uint64_t> bytes_per_second_;
+  std::mutex mutex_;
+  RepairReport report_;  // guarded by mutex_ while there are threads
+  Time next_allowed_{};  // guarded by mutex_
+};
+
+}  // namespace pinstripe

@@ -1,0 +1,231 @@
+// Repairer: after it, every file has all of its shards, and says so itself.
+
+#include "fs/repairer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cluster/gather.h"
+#include "cluster/shard.h"
+#include "tests/fs/fs_test_base.h"
+
+namespace pinstripe {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class RepairerTest : public FsTest {
+ protected:
+  RepairerTest() : FsTest({.drives = 5, .layout = {2, 1, 64 << 10}}) {
+    SetLogLevel(LogLevel::kError);
+  }
+
+  RepairReport Repair(Repairer::Options options = {}) {
+    Repairer repairer(*host_.cluster, std::move(options));
+    return repairer.Run();
+  }
+
+  static void ExpectAllWell(const RepairReport& report) {
+    EXPECT_THAT(report.check.not_checked, IsEmpty());
+    for (const Finding& finding : report.check.findings) {
+      EXPECT_EQ(finding.severity, Severity::kLeftover) << finding.where << ": " << finding.what;
+    }
+    EXPECT_THAT(report.failures, IsEmpty());
+    EXPECT_THAT(report.inconsistent, IsEmpty());
+  }
+
+  std::vector<std::string> ShardsOn(DriveId drive) {
+    const std::string prefix = ClusterPrefix("test") + "D";
+    Gather<Result<std::vector<std::string>>> gather(sim_);
+    machines_.memory(drive).Range(prefix, prefix + std::string(64, '\xff'), 200, false, Time::max(),
+                                  gather.Ask(0));
+    return *gather.Next(Time::max())->value;
+  }
+  void LoseShardsOf(DriveId drive) {
+    for (const std::string& key : ShardsOn(drive)) {
+      Gather<Status> gather(sim_);
+      machines_.memory(drive).Delete(key, Expected::Any(), Durability::kWriteBack, Time::max(),
+                                     gather.Ask(0));
+      ASSERT_OK(gather.Next(Time::max())->value);
+    }
+  }
+  void Rot(DriveId drive, const std::string& key) {
+    Gather<Result<pinstripe::Record>> gets(sim_);
+    machines_.memory(drive).Get(key, {}, Time::max(), gets.Ask(0));
+    const auto record = *std::move(gets.Next(Time::max())->value);
+    std::string value(record.value.text());
+    value[value.size() / 2] ^= 1;
+    Gather<Status> puts(sim_);
+    machines_.memory(drive).Put(
+        {.key = key, .value = SharedBytes(value), .version = record.version, .tag = record.tag},
+        Time::max(), puts.Ask(0));
+    ASSERT_OK(puts.Next(Time::max())->value);
+  }
+
+  // Files of every form, and what is in them.
+  void MakeFiles() {
+    for (const size_t size :
+         {size_t{10}, size_t{30'000}, size_t{kTestBlock}, size_t{7 * kTestBlock + 77}}) {
+      const std::string name = fmt::format("file{}", size);
+      files_[name] = Pattern(size, size);
+      Make(name, files_[name]);
+    }
+  }
+  void ExpectFilesReadBack() {
+    Host host = NewHost();  // that has nothing in memory
+    for (const auto& [name, contents] : files_) {
+      EXPECT_TRUE(Contents("/" + name, host.fs.get()) == contents) << name;
+    }
+  }
+  // m = 1.
+  void ExpectAnyDriveMayBeAway() {
+    for (DriveId drive = 1; drive <= machines_.size(); ++drive) {
+      SCOPED_TRACE(fmt::format("without drive {}", drive));
+      machines_.SetDown(drive, true);
+      ExpectFilesReadBack();
+      machines_.SetDown(drive, false);
+    }
+  }
+
+  std::map<std::string, std::string> files_;
+};
+
+TEST_F(RepairerTest, WholeFilesAreLeftAlone) {
+  MakeFiles();
+  const RepairReport report = Repair();
+  ExpectAllWell(report);
+  EXPECT_EQ(report.blocks, 0u);
+  EXPECT_EQ(report.bytes_written, 0u);
+}
+
+TEST_F(RepairerTest, TheShardsThatADriveHasLostAreWrittenAgain) {
+  MakeFiles();
+  for (DriveId drive = 1; drive <= machines_.size(); ++drive) {
+    const auto had = ShardsOn(drive);
+    LoseShardsOf(drive);
+    const RepairReport report = Repair();
+    ExpectAllWell(report);
+    EXPECT_EQ(report.written, had.size());
+    EXPECT_EQ(ShardsOn(drive), had);
+  }
+  ExpectAnyDriveMayBeAway();
+}
+
+TEST_F(RepairerTest, WhatWasWrittenWhileADriveWasAwayComesHome) {
+  machines_.SetDown(1, true);
+  MakeFiles();
+  machines_.SetDown(1, false);
+
+  RepairReport report = Repair();
+  ExpectAllWell(report);
+  EXPECT_GT(report.relocated, 0u);
+  ExpectAnyDriveMayBeAway();
+
+  report = Repair();
+  EXPECT_EQ(report.blocks, 0u) << "everything is at home";
+  Checker checker(*host_.cluster, {});
+  EXPECT_EQ(checker.Run().unused_shards, 0u) << "the copies on spares are gone";
+}
+
+TEST_F(RepairerTest, ADriveThatIsAwayIsSaidToBeSo) {
+  MakeFiles();
+  machines_.SetDown(2, true);
+  const RepairReport report = Repair();
+  EXPECT_EQ(report.written, 0u);
+  EXPECT_THAT(report.check.not_checked, testing::ElementsAre(HasSubstr("drive 2")));
+}
+
+TEST_F(RepairerTest, WhatWasOnADriveThatIsGivenUpGoesToOthers) {
+  MakeFiles();
+  machines_.SetDown(2, true);
+  RepairReport report = Repair({.without = {2}});
+  EXPECT_GT(report.written, 0u);
+  EXPECT_THAT(report.failures, IsEmpty());
+  LoseShardsOf(2);
+  machines_.SetDown(2, false);
+  ExpectAnyDriveMayBeAway();
+}
+
+TEST_F(RepairerTest, ALivingDriveCanBeLeftWithoutLosingRedundancy) {
+  MakeFiles();
+  RepairReport report = Repair({.without = {3}});
+  EXPECT_THAT(report.failures, IsEmpty());
+  EXPECT_GT(report.relocated, 0u);
+  EXPECT_THAT(ShardsOn(3), IsEmpty());
+  ExpectAnyDriveMayBeAway();
+}
+
+TEST_F(RepairerTest, AScrubFindsWhatHasRottedUnnoticed) {
+  MakeFiles();
+  uint64_t rotten = 0;
+  for (const std::string& key : ShardsOn(1)) {
+    Rot(1, key);
+    ++rotten;
+  }
+  ASSERT_GT(rotten, 0u);
+  EXPECT_EQ(Repair().damaged, 0u) << "it does not look inside";
+  RepairReport report = Repair({.read_all = true, .dry_run = true});
+  EXPECT_EQ(report.damaged, rotten);
+  EXPECT_EQ(report.written, 0u);
+  report = Repair({.read_all = true});
+  ExpectAllWell(report);
+  EXPECT_EQ(report.damaged, rotten);
+  EXPECT_EQ(report.written, rotten);
+  EXPECT_EQ(Repair({.read_all = true}).damaged, 0u);
+  ExpectAnyDriveMayBeAway();
+}
+
+TEST_F(RepairerTest, WhatIsLostIsToldAndWhatIsLeftOfItStays) {
+  Make("file", Pattern(1, kTestBlock));  // 2+1
+  std::vector<DriveId> holders;
+  for (DriveId drive = 1; drive <= machines_.size(); ++drive) {
+    if (!ShardsOn(drive).empty()) holders.push_back(drive);
+  }
+  ASSERT_EQ(holders.size(), 3u);
+  LoseShardsOf(holders[0]);
+  LoseShardsOf(holders[1]);
+  const RepairReport report = Repair();
+  EXPECT_EQ(report.check.Count(Severity::kError), 1u);
+  EXPECT_THAT(report.failures, testing::ElementsAre(HasSubstr("/file: block 0: ")));
+  EXPECT_EQ(ShardsOn(holders[2]).size(), 1u);
+}
+
+TEST_F(RepairerTest, TheRateIsKept) {
+  MakeFiles();
+  LoseShardsOf(1);
+  const Time start = sim_.Now();
+  const RepairReport report = Repair({.bytes_per_second = 100'000});
+  ExpectAllWell(report);
+  const double seconds = std::chrono::duration<double>(sim_.Now() - start).count();
+  EXPECT_GE(seconds, static_cast<double>(report.bytes_read + report.bytes_written) / 100'000);
+}
+
+// Clients read and write the files that are being repaired.
+TEST_F(RepairerTest, LiveClientsSeeNothingOfIt) {
+  int clients = 2;
+  RunTogether(3, [&](int client) {
+    for (bool read_all = false; client == 2 && clients > 0; read_all = !read_all) {
+      LoseShardsOf(1);
+      const RepairReport report = Repair({.read_all = read_all});
+      EXPECT_EQ(report.check.Count(Severity::kError), 0u);
+      EXPECT_THAT(report.failures, IsEmpty());
+    }
+    if (client == 2) return;
+    Host host = NewHost();
+    for (int i = 0; i < 20; ++i) {
+      const std::string name = fmt::format("f{}-{}", client, i % 4);
+      const std::string contents = Pattern(static_cast<uint64_t>(i), kTestBlock * 2 + 7);
+      auto file = host->Create(kRootInode, name, {.truncate = true});
+      ASSERT_OK(file);
+      ASSERT_OK((*file)->Write(0, AsBytes(contents)));
+      ASSERT_OK((*file)->Close());
+      EXPECT_TRUE(Contents("/" + name, host.fs.get()) == contents);
+    }
+    --clients;
+  });
+  ExpectAllWell(Repair());
+}
+
+}  // namespace
+}  // namespace pinstripe
