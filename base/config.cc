@@ -83,6 +83,10 @@ Result<std::string> ReadFile(const std::string& path) {
 
 }  // namespace
 
+std::optional<uint64_t> ParseByteCount(std::string_view text) {
+  return Within<uint64_t>(ParseQuantity(text, kByteUnits), 0, uint64_t{1} << 63);
+}
+
 struct ConfigTable::Node {
   std::shared_ptr<Document> document;
   const toml::table* table = nullptr;  // null: the table is absent

@@ -54,6 +54,9 @@ class ConfigTable {
   std::shared_ptr<Node> node_;
 };
 
+// "64 KiB", "1.5 GB" or "65536"; null: no such quantity, or more than 2^63 bytes.
+std::optional<uint64_t> ParseByteCount(std::string_view text);
+
 class ConfigFile {
  public:
   // ENOENT, EACCES ...: cannot be read. EINVAL: not TOML.

@@ -174,7 +174,10 @@ class Repair {
       repair_.why = status;
       return;
     }
-    repair_.bytes_read += uint64_t{shard_bytes_} * request_.layout.data_shards;
+    const bool only_copies = std::all_of(plan.steps.begin(), plan.steps.end(),
+                                         [](const auto& step) { return step.is_good; });
+    repair_.bytes_read +=
+        shard_bytes_ * (only_copies ? plan.steps.size() : request_.layout.data_shards);
     size_t next_spare = 0;
     for (const RepairPlan::Step& step : plan.steps) Restore(*read, plan, step, next_spare);
   }
@@ -230,12 +233,20 @@ class Repair {
       if (stored && shard.drive == order_[i]) continue;
       repair_.place.moved.push_back({static_cast<uint8_t>(i), stored ? shard.drive : DriveId{0}});
     }
-    if (!repair_.why.ok()) return;
+    if (repair_.why.ok()) repair_.why = WhyNotWhole();
+  }
+
+  // The worst that is left.
+  Status WhyNotWhole() const {
+    Status why;
     for (size_t i = 0; i < shards_.size(); ++i) {
       if (shards_[i].health == ShardHealth::kGood) continue;
-      repair_.why = found_[i].Context(fmt::format("shard {}, drive {}", i, shards_[i].drive));
-      return;
+      const bool worse = shards_[i].health != ShardHealth::kUnknown;
+      if (!worse && !why.ok()) continue;
+      why = found_[i].Context(fmt::format("shard {}, drive {}", i, shards_[i].drive));
+      if (worse) break;
     }
+    return why;
   }
 
   StripeContext& context_;

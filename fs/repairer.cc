@@ -175,15 +175,15 @@ Status Repairer::RepairBlocks(const Task& task, const std::string& path) {
   if (!stored || !stored->inode.map) return {};
   std::vector<Moved> moved;
   for (const uint64_t block : task.blocks) {
-    const Status done = RepairBlock(path, stored->inode, block, moved);
+    const Status done = RepairBlock(task, path, stored->inode, block, moved);
     if (!done.ok()) NoteFailure(path, done);
   }
   if (moved.empty()) return {};
   return Record(task.file, std::move(moved));
 }
 
-Status Repairer::RepairBlock(const std::string& path, const Inode& inode, uint64_t block,
-                             std::vector<Moved>& moved) {
+Status Repairer::RepairBlock(const Task& task, const std::string& path, const Inode& inode,
+                             uint64_t block, std::vector<Moved>& moved) {
   const auto place = inode.map->Find(block);
   if (!place) return {};  // there is no such block any more
   const StripeRepair repair = TRY(cluster_.stripes().Repair({.id = place->IdOf(block),
@@ -199,8 +199,15 @@ Status Repairer::RepairBlock(const std::string& path, const Inode& inode, uint64
     report_.inconsistent.push_back(fmt::format("{}: block {}", path, block));
   }
   // What is away is told by the check.
-  if (!repair.why.ok() && repair.good + repair.away < place->layout.geometry().shards()) {
-    NoteFailure(path, repair.why.Context(fmt::format("block {}", block)));
+  const bool whole = repair.good + repair.away >= place->layout.geometry().shards();
+  if (!whole) NoteFailure(path, repair.why.Context(fmt::format("block {}", block)));
+  {
+    const std::lock_guard lock(mutex_);
+    if (whole) {
+      report_.not_whole.erase({task.file, block});
+    } else {
+      report_.not_whole.emplace(task.file, block);
+    }
   }
   if (repair.place != place->place && !options_.dry_run) moved.push_back({block, *place, repair});
   Throttle(repair.bytes_read + repair.bytes_written);

@@ -36,10 +36,13 @@ struct RepairReport {
   uint64_t bytes_read = 0;  // from the drives, for all that
   uint64_t bytes_written = 0;
   uint64_t progress = 0;  // blocks of which something is better than before
+  // Blocks that were found to lack shards, or to have damaged ones, and could not be helped.
+  std::set<std::pair<InodeId, uint64_t>> not_whole;
   // Blocks whose parity is not that of their data: "path: block 7".
   std::vector<std::string> inconsistent;
-  std::vector<std::string> failures;  // the first few reasons why something could not be done
-  CheckReport check;                  // how things are now
+  // The first few reasons why a block is not whole; in a dry run, what was found.
+  std::vector<std::string> failures;
+  CheckReport check;  // how things are now
 };
 
 class Repairer {
@@ -83,7 +86,7 @@ class Repairer {
   void Process(std::vector<Task> tasks, std::string_view phase, const Checker& checker);
   void WorkOff(Work& work);
   Status RepairBlocks(const Task& task, const std::string& path);
-  Status RepairBlock(const std::string& path, const Inode& inode, uint64_t block,
+  Status RepairBlock(const Task& task, const std::string& path, const Inode& inode, uint64_t block,
                      std::vector<Moved>& moved);
   Status Record(InodeId file, std::vector<Moved> moved);
   void Note(const StripeRepair& repair);

@@ -7,6 +7,7 @@
 #include "base/try.h"
 #include "cluster/connect.h"
 #include "fs/checker.h"
+#include "tools/check_report.h"
 #include "tools/commands.h"
 #include "tools/progress.h"
 
@@ -20,57 +21,10 @@ struct CheckOptions {
   bool json = false;
 };
 
-constexpr int kExitInOrder = 0;
-constexpr int kExitWrong = 1;
 constexpr int kExitNotChecked = 2;
-constexpr int kExitShort = 3;
-
-int ExitCodeOf(const CheckReport& report) {
-  if (report.Count(Severity::kError) > 0) return kExitWrong;
-  if (!report.not_checked.empty()) return kExitNotChecked;
-  if (report.Count(Severity::kShort) > 0) return kExitShort;
-  return kExitInOrder;
-}
-
-std::string_view NameOf(Severity severity) {
-  switch (severity) {
-    case Severity::kError: return "error";
-    case Severity::kShort: return "short";
-    case Severity::kLeftover: return "leftover";
-  }
-  return "error";
-}
-
-std::string ReportJson(const CheckReport& report) {
-  nlohmann::ordered_json json{{"directories", report.directories},
-                              {"files", report.files},
-                              {"entries", report.entries},
-                              {"blocks", report.blocks},
-                              {"shards", report.shards},
-                              {"unused_shards", report.unused_shards},
-                              {"errors", report.Count(Severity::kError)},
-                              {"short", report.Count(Severity::kShort)},
-                              {"leftovers", report.Count(Severity::kLeftover)},
-                              {"findings", nlohmann::ordered_json::array()},
-                              {"not_checked", report.not_checked}};
-  for (const Finding& finding : report.findings) {
-    json["findings"].push_back({{"severity", NameOf(finding.severity)},
-                                {"problem", finding.problem},
-                                {"where", finding.where},
-                                {"what", finding.what}});
-  }
-  // Names may be any bytes.
-  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-}
 
 std::string ReportText(const CheckReport& report, const CheckOptions& options) {
-  std::string text;
-  for (const Finding& finding : report.findings) {
-    if (finding.severity == Severity::kLeftover && !options.all) continue;
-    text += fmt::format("{:<8} {}: {} ({})\n", NameOf(finding.severity), finding.where,
-                        finding.what, finding.problem);
-  }
-  for (const std::string& what : report.not_checked) text += fmt::format("unknown  {}\n", what);
+  std::string text = FindingsText(report, options.all);
   text += fmt::format("{} directories, {} files, {} names\n", report.directories, report.files,
                       report.entries);
   if (!options.names_only) {
@@ -81,16 +35,7 @@ std::string ReportText(const CheckReport& report, const CheckOptions& options) {
   if (leftovers > 0) {
     text += fmt::format("{} leftovers of clients that died, which do no harm\n", leftovers);
   }
-  const size_t errors = report.Count(Severity::kError);
-  const size_t short_files = report.Count(Severity::kShort);
-  if (errors > 0) text += fmt::format("{} errors\n", errors);
-  if (short_files > 0) text += fmt::format("{} files with missing shards\n", short_files);
-  if (!report.not_checked.empty()) {
-    text += "not everything could be looked at\n";
-  } else if (errors + short_files == 0) {
-    text += "everything is in order\n";
-  }
-  return text;
+  return text + VerdictText(report);
 }
 
 Result<int> RunCheck(Runtime& runtime, const CheckOptions& options) {
@@ -106,7 +51,7 @@ Result<int> RunCheck(Runtime& runtime, const CheckOptions& options) {
                                             }});
   const CheckReport& report = checker.Run();
   progress.Clear();
-  fmt::print("{}", options.json ? ReportJson(report) : ReportText(report, options));
+  fmt::print("{}", options.json ? DumpJson(CheckReportJson(report)) : ReportText(report, options));
   return ExitCodeOf(report);
 }
 

@@ -8,6 +8,7 @@
 #include "base/try.h"
 #include "cluster/connect.h"
 #include "fs/collector.h"
+#include "tools/check_report.h"
 #include "tools/commands.h"
 #include "tools/progress.h"
 
@@ -49,7 +50,7 @@ std::string ReportJson(const CollectReport& report, bool dry_run) {
                                     {"shards", report.shards},
                                     {"too_young", report.too_young},
                                     {"not_collected", report.not_collected}};
-  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return DumpJson(json);
 }
 
 std::string ReportText(const CollectReport& report, const CollectOptions& options) {

@@ -11,7 +11,8 @@ namespace pinstripe {
 namespace {
 
 int Main(int argc, char** argv) {
-  CLI::App app{"Formats Pinstripe clusters, shows how they are, and makes small ones to try."};
+  CLI::App app{
+      "Formats Pinstripe clusters, shows how they are, repairs them, and makes small ones to try."};
   app.name("pinstripe");
   app.require_subcommand(1);
   app.set_version_flag("--version", "pinstripe " PINSTRIPE_VERSION);
@@ -22,6 +23,7 @@ int Main(int argc, char** argv) {
   AddStatusCommand(app, chosen);
   AddCheckCommand(app, chosen);
   AddCollectCommand(app, chosen);
+  AddRepairCommands(app, chosen);
   AddConfigCommand(app, chosen);
   AddBenchCommand(app, chosen);
   AddDevCommand(app, chosen);

@@ -33,6 +33,7 @@ class RepairerTest : public FsTest {
     }
     EXPECT_THAT(report.failures, IsEmpty());
     EXPECT_THAT(report.inconsistent, IsEmpty());
+    EXPECT_THAT(report.not_whole, IsEmpty());
   }
 
   std::vector<std::string> ShardsOn(DriveId drive) {
@@ -168,6 +169,7 @@ TEST_F(RepairerTest, AScrubFindsWhatHasRottedUnnoticed) {
   RepairReport report = Repair({.read_all = true, .dry_run = true});
   EXPECT_EQ(report.damaged, rotten);
   EXPECT_EQ(report.written, 0u);
+  EXPECT_FALSE(report.not_whole.empty());
   report = Repair({.read_all = true});
   ExpectAllWell(report);
   EXPECT_EQ(report.damaged, rotten);

@@ -1,0 +1,28 @@
+// What a Checker found, for people and for programs.
+
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "fs/checker.h"
+
+namespace pinstripe {
+
+// 0 in order; 1 errors; 2 no errors, but not everything could be looked at; 3 everything can be
+// read, but shards are missing.
+inline constexpr int kExitShort = 3;
+int ExitCodeOf(const CheckReport& report);
+
+nlohmann::ordered_json CheckReportJson(const CheckReport& report);
+
+// One line for each finding (with `all`, of leftovers, too) and what could not be looked at.
+std::string FindingsText(const CheckReport& report, bool all);
+
+// The last lines: whether everything is in order.
+std::string VerdictText(const CheckReport& report);
+
+// Names may be any bytes.
+std::string DumpJson(const nlohmann::ordered_json& json);
+
+}  // namespace pinstripe
