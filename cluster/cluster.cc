@@ -205,7 +205,8 @@ class Opening {
     for (const DriveConfig& drive : config_.drives) {
       const auto verdict = identities_.VerdictOn(drive.id);
       if (verdict && verdict->has_value()) return {};
-      if (verdict) {
+      const int code = verdict ? verdict->error().code() : 0;
+      if (code == ENOENT || code == EBADMSG) {
         empty.push_back(fmt::format("{}: {}", Where(drive), verdict->error().message()));
       } else {
         away.emplace_back(fmt::format("{}: {}", Where(drive), Reason(drive.id)));
@@ -328,18 +329,37 @@ Status WhatTheyHold(Runtime& runtime, const ClusterConfig& config, const DriveFa
               config.name, Listed(claims), config.file);
 }
 
-// All epochs, from the first to the newest.
-Result<std::vector<DriveMap>> ReadEpochs(RegisterStore& registers, const ClusterConfig& config) {
-  std::vector<DriveMap> maps;
+// What the registers of the map group say.
+struct MapGroup {
+  std::vector<DriveMap> epochs;              // all, from the first to the newest
+  std::map<DriveId, uint32_t> incarnations;  // of the drives in the configuration
+};
+
+Result<MapGroup> ReadMapGroup(RegisterStore& registers, const ClusterConfig& config) {
+  MapGroup group;
+  std::vector<DriveMap>& maps = group.epochs;
   for (;;) {
     std::vector<RegisterName> names;
-    const auto first = static_cast<Epoch>(maps.size() + 1);
-    for (Epoch i = 0; i < kEpochsAtOnce; ++i) names.push_back(EpochName(first + i));
-    for (const Result<RegisterValue>& answer : registers.ReadMany(names)) {
+    const bool first_time = maps.empty();
+    for (Epoch i = 0; i < kEpochsAtOnce; ++i) {
+      names.push_back(EpochName(static_cast<Epoch>(maps.size() + 1 + i)));
+    }
+    for (const DriveConfig& drive : config.drives) {
+      if (first_time) names.push_back({kMapGroup, IncarnationKey(drive.id)});
+    }
+    const auto answers = registers.ReadMany(names);
+    for (size_t i = kEpochsAtOnce; i < answers.size(); ++i) {
+      const DriveId id = config.drives[i - kEpochsAtOnce].id;
+      const RegisterValue value = TRY_CONTEXT(
+          answers[i], "read which drives were replaced in the cluster '{}'", config.name);
+      if (!value.value) continue;
+      group.incarnations[id] = TRY_CONTEXT(DecodeIncarnation(*value.value), "drive {}", id);
+    }
+    for (size_t i = 0; i < kEpochsAtOnce; ++i) {
       const RegisterValue value =
-          TRY_CONTEXT(answer, "read the drive map of the cluster '{}'", config.name);
+          TRY_CONTEXT(answers[i], "read the drive map of the cluster '{}'", config.name);
       const auto epoch = static_cast<Epoch>(maps.size() + 1);
-      if (!value.value && epoch > 1) return maps;
+      if (!value.value && epoch > 1) return group;
       if (!value.value) {
         return Fail(ENOENT,
                     "the cluster '{}' has no drive map: formatting it was not finished. Run "
@@ -386,11 +406,12 @@ Result<std::unique_ptr<Cluster>> Cluster::Open(Runtime& runtime, ClusterConfig c
   const ClusterConfig& settings = cluster->config_;
 
   state.identities = std::make_shared<DriveIdentities>(settings.name);
-  state.drives = TRY(MakeDrives(settings, factory, [&state](DriveId id) -> IdentityCheck {
+  const auto check = [&state](DriveId id) -> IdentityCheck {
     return [identities = state.identities, id](const Result<Record>& record) {
       return identities->Judge(id, record);
     };
-  }));
+  };
+  state.drives = TRY(MakeDrives(settings, factory, check));
   const Result<Consensus> found =
       Opening(runtime, settings, state.drives, *state.identities).FindConsensus();
   if (!found.has_value() && found.error().code() == ENOENT) {
@@ -401,12 +422,7 @@ Result<std::unique_ptr<Cluster>> Cluster::Open(Runtime& runtime, ClusterConfig c
   state.map_drives = consensus.map_drives;
   state.identities->ExpectUuid(consensus.uuid);
 
-  cluster->registers_ =
-      std::make_unique<RegisterStore>(runtime, *cluster, RegisterOptions(settings));
-  for (DriveMap& map : TRY(ReadEpochs(*cluster->registers_, settings))) {
-    const Epoch epoch = map.epoch;
-    state.epochs.emplace(epoch, std::make_unique<Placement>(std::move(map)));
-  }
+  TRY(cluster->ReadTheMap(factory, check));
   TRY(CheckMapAgainst(settings, cluster->map()));
   cluster->stripes_ = std::make_unique<StripeStore>(runtime, *cluster, StripeOptions(settings));
   Log(LogLevel::kInfo, "cluster open",
@@ -416,11 +432,45 @@ Result<std::unique_ptr<Cluster>> Cluster::Open(Runtime& runtime, ClusterConfig c
   return cluster;
 }
 
+// Old drives that were plugged in again after they were replaced are found out here, and may have
+// had a say in what was read. One of them alone cannot hide that it was replaced, for that was
+// decided without it; so it is shut out, and everything is read once more.
+Status Cluster::ReadTheMap(const DriveFactory& factory,
+                           const std::function<IdentityCheck(DriveId)>& check) {
+  MapGroup group;
+  for (bool all_are_right = false; !all_are_right;) {
+    registers_ = std::make_unique<RegisterStore>(runtime_, *this, RegisterOptions(config_));
+    group = TRY(ReadMapGroup(*registers_, config_));
+    all_are_right = true;
+    for (const DriveConfig& drive : config_.drives) {
+      const uint32_t incarnation = group.incarnations[drive.id];
+      if (state_->identities->ExpectIncarnation(drive.id, incarnation)) continue;
+      Log(LogLevel::kError, "drive cannot be used: it is an old one, which was replaced",
+          {{"cluster", config_.name}, {"drive", Where(drive)}, {"incarnation", incarnation}});
+      all_are_right = false;
+      state_->drives[drive.id] = nullptr;
+      state_->drives[drive.id] = TRY_CONTEXT(
+          factory(drive, SuperblockKey(config_.name), check(drive.id)), "{}", Where(drive));
+    }
+  }
+  for (DriveMap& map : group.epochs) {
+    const Epoch epoch = map.epoch;
+    state_->epochs.emplace(epoch, std::make_unique<Placement>(std::move(map)));
+  }
+  return {};
+}
+
 // Looking up -------------------------------------------------------------------------------------
 
 const DriveMap& Cluster::map() const { return state_->current().map(); }
 
 const std::string& Cluster::uuid() const { return state_->uuid; }
+
+const std::vector<DriveId>& Cluster::map_drives() const { return state_->map_drives; }
+
+void Cluster::ExpectIncarnation(DriveId drive, uint32_t incarnation) {
+  state_->identities->ExpectIncarnation(drive, incarnation);
+}
 
 uint32_t Cluster::GroupOfObject(uint64_t object) const { return GroupOf(map(), object, 0); }
 
@@ -573,6 +623,7 @@ class Formatting {
       const std::string value = block.Encode();
       drive->Put({.key = SuperblockKey(config_.name),
                   .value = SharedBytes(value),
+                  .version = block.Version(),
                   .tag = RecordTag(Crc32c(AsBytes(value))),
                   .durability = Durability::kWriteThrough},
                  Deadline(), gather.Ask(id));

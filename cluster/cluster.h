@@ -52,7 +52,8 @@ class Cluster final : public ReplicaLocator, public DriveDirectory {
   //   clusters
   //           of one name, or the configuration lacks a drive of the map.
   // Drives that are merely away are left for later. So are, with an error in the log, drives that
-  // are empty or whose superblock is damaged: they count as away until they are formatted again.
+  // are empty, being rebuilt, out of date (another one came in their place) or whose superblock is
+  // damaged: they count as away until they were rebuilt (cluster/rebuild.h).
   // `runtime` outlives the cluster.
   static Result<std::unique_ptr<Cluster>> Open(Runtime& runtime, ClusterConfig config,
                                                DriveFactory factory);
@@ -72,7 +73,8 @@ class Cluster final : public ReplicaLocator, public DriveDirectory {
   Runtime& runtime() { return runtime_; }
   const ClusterConfig& config() const { return config_; }
   const DriveMap& map() const;
-  const std::string& uuid() const;  // 16 bytes
+  const std::string& uuid() const;                 // 16 bytes
+  const std::vector<DriveId>& map_drives() const;  // of the registers of the map group
 
   RegisterStore& registers() { return *registers_; }
   StripeStore& stripes() { return *stripes_; }
@@ -93,9 +95,14 @@ class Cluster final : public ReplicaLocator, public DriveDirectory {
                                             Geometry geometry) override;
   Drive* FindDrive(DriveId id) override;
 
+  // For whoever rebuilds the drive: it is refused here from now on in any older incarnation.
+  void ExpectIncarnation(DriveId drive, uint32_t incarnation);
+
  private:
   class State;
   Cluster(Runtime& runtime, ClusterConfig config);
+  Status ReadTheMap(const DriveFactory& factory,
+                    const std::function<IdentityCheck(DriveId)>& check);
 
   Runtime& runtime_;
   ClusterConfig config_;

@@ -1,5 +1,7 @@
 #include "cluster/drive_identity.h"
 
+#include <algorithm>
+
 #include "base/checksum.h"
 #include "base/try.h"
 #include "cluster/shard.h"
@@ -12,7 +14,7 @@ Result<Superblock> ReadSuperblock(const Result<Record>& record, std::string_view
     return Fail(
         ENOENT,
         "it has no superblock of the cluster '{}': it was never formatted (`pinstripe format` "
-        "does that), or was replaced by an empty drive",
+        "does that), or was replaced by an empty drive (`pinstripe rebuild` brings that in)",
         cluster_name);
   }
   if (!record.has_value()) return Failed(record.error());
@@ -32,6 +34,22 @@ Result<Superblock> ReadSuperblock(const Result<Record>& record, std::string_view
                 block.drive, drive);
   }
   return block;
+}
+
+Status CheckInService(const Superblock& block, uint32_t incarnation) {
+  if (block.incarnation < incarnation) {
+    return Fail(ESTALE,
+                "it is an old drive {}, in whose place another one came (incarnation {} instead of "
+                "{}): what it holds is out of date. Erase it before it is used again",
+                block.drive, block.incarnation, incarnation);
+  }
+  if (block.service == DriveService::kBeingRebuilt) {
+    return Fail(
+        EBUSY,
+        "it is being rebuilt; if nobody does so at this moment, `pinstripe rebuild` goes on "
+        "with it");
+  }
+  return {};
 }
 
 std::optional<std::string> ClusterOfKey(std::string_view key) {
@@ -63,9 +81,16 @@ Status DriveIdentities::Judge(DriveId drive, const Result<Record>& record) {
   if (is_away) return verdict.error();
 
   const std::lock_guard lock(mutex_);
-  if (verdict.has_value() && !uuid_.empty() && verdict->cluster_uuid != uuid_) {
-    verdict = Fail(EINVAL, "it belongs to another cluster of the name '{}' (uuid {} instead of {})",
-                   cluster_name_, Hex(AsBytes(verdict->cluster_uuid)), Hex(AsBytes(uuid_)));
+  if (verdict.has_value()) {
+    if (!uuid_.empty() && verdict->cluster_uuid != uuid_) {
+      verdict =
+          Fail(EINVAL, "it belongs to another cluster of the name '{}' (uuid {} instead of {})",
+               cluster_name_, Hex(AsBytes(verdict->cluster_uuid)), Hex(AsBytes(uuid_)));
+    } else if (Status status = CheckInService(*verdict, incarnations_[drive]); !status.ok()) {
+      verdict = tl::unexpected(std::move(status));
+    } else {
+      incarnations_[drive] = verdict->incarnation;
+    }
   }
   verdicts_.insert_or_assign(drive, verdict);
   return verdict.has_value() ? Status() : verdict.error();
@@ -81,6 +106,16 @@ std::optional<Result<Superblock>> DriveIdentities::VerdictOn(DriveId drive) cons
 void DriveIdentities::ExpectUuid(std::string uuid) {
   const std::lock_guard lock(mutex_);
   uuid_ = std::move(uuid);
+}
+
+bool DriveIdentities::ExpectIncarnation(DriveId drive, uint32_t incarnation) {
+  const std::lock_guard lock(mutex_);
+  incarnations_[drive] = std::max(incarnations_[drive], incarnation);
+  const auto verdict = verdicts_.find(drive);
+  if (verdict == verdicts_.end() || !verdict->second.has_value()) return true;
+  if (verdict->second->incarnation >= incarnations_[drive]) return true;
+  verdicts_.erase(verdict);
+  return false;
 }
 
 }  // namespace pinstripe

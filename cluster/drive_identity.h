@@ -16,10 +16,15 @@
 
 namespace pinstripe {
 
-// Whether `record`, or the failure to get it, is the superblock of this drive. ENOENT: there is
-// none; EINVAL: it is another drive's; EBADMSG: it cannot be read; other failures are passed on.
+// Whether `record`, or the failure to get it, is the superblock of this drive, in service or not.
+// ENOENT: there is none; EINVAL: it is another drive's; EBADMSG: it cannot be read; other failures
+// are passed on.
 Result<Superblock> ReadSuperblock(const Result<Record>& record, std::string_view cluster_name,
                                   DriveId drive);
+
+// Whether the drive may be used. EBUSY: it is being rebuilt; ESTALE: it is an older one than
+// `incarnation`, plugged in again after it was replaced.
+Status CheckInService(const Superblock& block, uint32_t incarnation);
 
 // The name of the cluster whose key this is; null: of none, as far as its first bytes tell.
 std::optional<std::string> ClusterOfKey(std::string_view key);
@@ -35,7 +40,8 @@ Status HoldsAnotherCluster(std::string_view other, std::string_view cluster_name
 std::string_view WithoutDriveName(std::string_view message, DriveId drive);
 
 // What all drives of a cluster were found to be. Until ExpectUuid() any cluster of the right name
-// will do. Thread-safe; shared with the drives, which report to it after every connect.
+// will do. A drive that was met in service, or expected, in some incarnation is refused in any
+// older one. Thread-safe; shared with the drives, which report to it after every connect.
 class DriveIdentities {
  public:
   explicit DriveIdentities(std::string cluster_name) : cluster_name_(std::move(cluster_name)) {}
@@ -48,10 +54,15 @@ class DriveIdentities {
 
   void ExpectUuid(std::string uuid);
 
+  // Drives older than this are refused from now on. False: the last verdict was that such a one may
+  // be used, so whoever uses it has to connect to it anew.
+  bool ExpectIncarnation(DriveId drive, uint32_t incarnation);
+
  private:
   const std::string cluster_name_;
   mutable std::mutex mutex_;
   std::string uuid_;                                // guarded by mutex_; empty: not known yet
+  std::map<DriveId, uint32_t> incarnations_;        // guarded by mutex_; the highest known
   std::map<DriveId, Result<Superblock>> verdicts_;  // guarded by mutex_
 };
 

@@ -10,7 +10,8 @@ namespace pinstripe {
 namespace {
 
 constexpr uint8_t kMapFormat = 1;
-constexpr uint8_t kSuperblockFormat = 1;
+constexpr uint8_t kSuperblockFormat = 2;
+constexpr uint8_t kIncarnationFormat = 1;
 constexpr size_t kMaxNameBytes = 32;
 constexpr size_t kMaxDomainBytes = 255;
 constexpr uint32_t kMaxWeight = 1 << 20;
@@ -19,8 +20,8 @@ constexpr size_t kUuidBytes = 16;
 
 Status CheckFormat(uint8_t format, uint8_t known, std::string_view what) {
   if (format == known) return {};
-  return Fail(EBADMSG, "{}: format {} is not known here (known: {}); a newer version wrote it",
-              what, format, known);
+  return Fail(EBADMSG, "{}: format {} is not known here (known: {}); {} wrote it", what, format,
+              known, format > known ? "a newer version" : "a version that was never released");
 }
 
 // What placement relies on.
@@ -82,6 +83,7 @@ Result<DriveMap> DriveMap::Decode(std::string_view bytes) {
 std::string Superblock::Encode() const {
   Writer out;
   out.U8(kSuperblockFormat).Text(cluster_name).Raw(cluster_uuid).U16(drive);
+  out.U32(incarnation).U8(static_cast<uint8_t>(service));
   out.U64(static_cast<uint64_t>(formatted_at)).Varint(map_drives.size());
   for (DriveId id : map_drives) out.U16(id);
   return out.Take();
@@ -96,6 +98,8 @@ Result<Superblock> Superblock::Decode(std::string_view bytes) {
   block.cluster_name = in.Text();
   block.cluster_uuid = in.Raw(kUuidBytes);
   block.drive = in.U16();
+  block.incarnation = in.U32();
+  block.service = static_cast<DriveService>(in.U8());
   block.formatted_at = static_cast<int64_t>(in.U64());
   const uint64_t count = in.Varint();
   for (uint64_t i = 0; i < count && in.ok(); ++i) block.map_drives.push_back(in.U16());
@@ -110,7 +114,29 @@ Result<Superblock> Superblock::Decode(std::string_view bytes) {
   if (block.drive == 0 || ids.size() % 2 == 0 || ids.front() == 0 || !distinct) {
     return Fail(EBADMSG, "superblock: its drive ids make no sense");
   }
+  if (block.service != DriveService::kInService && block.service != DriveService::kBeingRebuilt) {
+    return Fail(EBADMSG, "superblock: the state of the drive is not known here");
+  }
   return block;
+}
+
+std::string Superblock::Version() const {
+  return Writer().U32(incarnation).U8(static_cast<uint8_t>(service)).Take();
+}
+
+std::string IncarnationKey(DriveId drive) { return Writer().Raw("D").U16(drive).Take(); }
+
+std::string EncodeIncarnation(uint32_t incarnation) {
+  return Writer().U8(kIncarnationFormat).U32(incarnation).Take();
+}
+
+Result<uint32_t> DecodeIncarnation(std::string_view bytes) {
+  Reader in(bytes);
+  const uint8_t format = in.U8();
+  if (in.ok()) TRY(CheckFormat(format, kIncarnationFormat, "incarnation of a drive"));
+  const uint32_t incarnation = in.U32();
+  TRY(in.Finish("incarnation of a drive"));
+  return incarnation;
 }
 
 Status CheckClusterName(std::string_view name) {

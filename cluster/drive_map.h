@@ -41,16 +41,31 @@ struct DriveMap {
   friend bool operator==(const DriveMap&, const DriveMap&) = default;
 };
 
+enum class DriveService : uint8_t {
+  kInService = 1,
+  kBeingRebuilt = 2,  // what it holds of registers is not complete: nobody may count on it
+};
+
 struct Superblock {
   std::string cluster_name;
   std::string cluster_uuid;  // 16 random bytes, made by format
   DriveId drive = 0;
   std::vector<DriveId> map_drives;  // where the registers of the drive map epochs live; odd number
-  int64_t formatted_at = 0;         // nanoseconds since 1970
+  int64_t formatted_at = 0;         // nanoseconds since 1970; of a rebuilt drive: when that began
+  uint32_t incarnation = 0;         // 0: of format; one more for each drive that took its place
+  DriveService service = DriveService::kInService;
 
   std::string Encode() const;
-  static Result<Superblock> Decode(std::string_view bytes);
+  static Result<Superblock> Decode(std::string_view bytes);  // EBADMSG
+
+  // Of the record, so that a change of it can require what was there before.
+  std::string Version() const;
 };
+
+// The register of a drive's incarnation, in the group of the map: its key and its value. Absent: 0.
+std::string IncarnationKey(DriveId drive);  // "D" U16
+std::string EncodeIncarnation(uint32_t incarnation);
+Result<uint32_t> DecodeIncarnation(std::string_view bytes);  // EBADMSG
 
 // All keys of a cluster begin with its name, length first, so that no name is a prefix of another.
 //   prefix = U8(length of name) name

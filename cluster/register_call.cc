@@ -43,32 +43,6 @@ bool Refused(const Status& status) {
   }
 }
 
-// What a Get says about a replica. A record that is not there is the first state of all; a damaged
-// one says nothing.
-Result<ReplicaState> StateFrom(const std::string& key, const Drive& drive,
-                               const Result<Record>& record) {
-  if (!record.has_value()) {
-    if (record.error().code() == ENOENT) return ReplicaState();
-    return tl::unexpected(record.error());
-  }
-  Result<ReplicaState> state = DecodeRegister(key, *record);
-  if (state.has_value()) return state;
-  const Status why = state.error().Context(drive.name());
-  Log(LogLevel::kWarn, "register replica damaged", {{"key", Readable(key)}, {"why", why}});
-  return tl::unexpected(why);
-}
-
-// The request that gives a replica what is chosen, if it may accept that and has not. It is what
-// the proposer would have sent it.
-std::optional<Drive::PutRequest> CatchUp(const std::string& key, const ReplicaState& state,
-                                         const Chosen& chosen) {
-  if (chosen.slot == 0 || state.accepted >= chosen.ballot || state.promised > chosen.ballot) {
-    return std::nullopt;
-  }
-  return EncodeRegisterPut(key, EncodeRegisterVersion(state.promised, state.accepted),
-                           {chosen.ballot, chosen.ballot, chosen.proposal}, Durability::kWriteBack);
-}
-
 // What becomes of answers that come when their call knows enough: they complete what is remembered,
 // and replicas that are behind are caught up. Shared by the requests of one reading of one
 // register.
@@ -123,6 +97,28 @@ class LateAnswers {
 
 }  // namespace
 
+Result<ReplicaState> StateFrom(const std::string& key, const Drive& drive,
+                               const Result<Record>& record) {
+  if (!record.has_value()) {
+    if (record.error().code() == ENOENT) return ReplicaState();
+    return tl::unexpected(record.error());
+  }
+  Result<ReplicaState> state = DecodeRegister(key, *record);
+  if (state.has_value()) return state;
+  const Status why = state.error().Context(drive.name());
+  Log(LogLevel::kWarn, "register replica damaged", {{"key", Readable(key)}, {"why", why}});
+  return tl::unexpected(why);
+}
+
+std::optional<Drive::PutRequest> CatchUp(const std::string& key, const ReplicaState& state,
+                                         const Chosen& chosen) {
+  if (chosen.slot == 0 || state.accepted >= chosen.ballot || state.promised > chosen.ballot) {
+    return std::nullopt;
+  }
+  return EncodeRegisterPut(key, EncodeRegisterVersion(state.promised, state.accepted),
+                           {chosen.ballot, chosen.ballot, chosen.proposal}, Durability::kWriteBack);
+}
+
 void OwnChange::MoveTo(uint64_t new_slot) {
   if (slot == new_slot) return;
   slot = new_slot;
@@ -155,6 +151,7 @@ RegisterCall::RegisterCall(const RegisterContext& context, const RegisterName& n
                                                   : QuorumsOf(drives_.size())),
       deadline_(context.runtime.Now() + context.options.timeout),
       states_(drives_.size()),
+      states_count_until_(context.runtime.Now() + context.options.answers_count),
       expected_(drives_.size()),
       failures_(drives_.size()),
       heard_(drives_.size()) {
@@ -162,9 +159,10 @@ RegisterCall::RegisterCall(const RegisterContext& context, const RegisterName& n
 }
 
 void RegisterCall::Restart() {
-  if (CountKnown(states_) < quorums_.majority) return;
-  deadline_ = context_.runtime.Now() + context_.options.timeout;
+  if (CountKnown(states_) >= quorums_.majority) Begin();
 }
+
+void RegisterCall::Begin() { deadline_ = context_.runtime.Now() + context_.options.timeout; }
 
 std::string RegisterCall::Title() const { return TitleOf(name_); }
 
@@ -199,8 +197,24 @@ void RegisterCall::Hear(size_t replica, const Status& answer) {
 }
 
 void RegisterCall::ForgetStates() {
+  states_count_until_ = context_.runtime.Now() + context_.options.answers_count;
   std::fill(states_.begin(), states_.end(), std::nullopt);
   std::fill(expected_.begin(), expected_.end(), std::nullopt);
+}
+
+bool RegisterCall::StatesCount() const { return context_.runtime.Now() < states_count_until_; }
+
+void RegisterCall::Learn(size_t replica, Time asked, Result<Record> record) {
+  states_count_until_ = std::min(states_count_until_, asked + context_.options.answers_count);
+  Take(replica, std::move(record));
+}
+
+Ballot RegisterCall::HighestPromise() const {
+  Ballot highest;
+  for (const auto& state : states_) {
+    if (state.has_value()) highest = std::max(highest, state->promised);
+  }
+  return highest;
 }
 
 void RegisterCall::SupposeNeverWritten() {
@@ -266,6 +280,9 @@ void RegisterCall::ReadUnknown(const RegisterContext& context, std::span<Registe
     Reading reading{call, std::make_shared<LateAnswers>(context, call->key_, catch_up)};
     reading.until = call->deadline_;
     call->stale_ = false;
+    if (CountKnown(call->states_) == 0) {
+      call->states_count_until_ = start + context.options.answers_count;
+    }
     for (size_t i = 0; i < call->drives_.size(); ++i) {
       if (call->states_[i].has_value() || !call->Usable(i)) continue;
       ++reading.outstanding;
@@ -308,7 +325,8 @@ void RegisterCall::Ask(size_t replica, Callback<Record> answer) {
 
 // Sends all steps and waits until `needed` replicas took theirs, or cannot any more. With `hurry`,
 // no longer than patience says once a majority did, but while none took it, for the others to
-// refuse it too, so that it is known not to have happened. Returns how many took it.
+// refuse it too, so that it is known not to have happened. Returns how many took it; none if that
+// was so long ago that it does not count any more.
 size_t RegisterCall::SendPuts(const std::vector<Step>& steps, size_t needed, bool hurry) {
   Runtime& runtime = context_.runtime;
   const Time start = runtime.Now();
@@ -348,7 +366,7 @@ size_t RegisterCall::SendPuts(const std::vector<Step>& steps, size_t needed, boo
     }
   }
   last_round_ = runtime.Now() - start;
-  return done;
+  return last_round_ < context_.options.answers_count ? done : 0;
 }
 
 // A replica that accepted something in this very ballot must not accept another value in it.
@@ -471,6 +489,7 @@ Result<RegisterCall::Settled> RegisterCall::Settle(OwnChange* own) {
   };
   RegisterCall* const self = this;
   for (int attempt = 0;; ++attempt) {
+    if (!StatesCount()) ForgetStates();
     if (stale_ || CountKnown(states_) < quorums_.majority) {
       ReadUnknown(context_, {&self, 1}, /*catch_up=*/own == nullptr);
     }
@@ -479,8 +498,8 @@ Result<RegisterCall::Settled> RegisterCall::Settle(OwnChange* own) {
       if (own->applied == true) return Settled();
       if (own->applied == false) own = nullptr;  // what is left is to find out what came instead
     }
-    if (CountKnown(states_) >= quorums_.majority) {
-      const Finding finding = Judge();
+    const Finding finding = Judge();
+    if (CountKnown(states_) >= quorums_.majority && StatesCount()) {
       if (finding.chosen && !still_as_seen(*finding.chosen)) return Settled{*finding.chosen};
       // A reader that comes upon a change lets it finish before it interferes.
       if (own != nullptr || finding.quiet || attempt > 0) {

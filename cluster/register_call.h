@@ -56,8 +56,8 @@ class RegisterCall {
   static void ReadUnknown(const RegisterContext& context, std::span<RegisterCall* const> calls,
                           bool catch_up);
 
-  // Takes over what a replica was found to hold during this call.
-  void Learn(size_t replica, Result<Record> record) { Take(replica, std::move(record)); }
+  // Takes over what a replica, asked at `asked`, was found to hold.
+  void Learn(size_t replica, Time asked, Result<Record> record);
   // Whether what is chosen is known, and every replica whose state is known has it.
   bool KnowsEnough() const;
 
@@ -76,9 +76,14 @@ class RegisterCall {
   // remembered.
   bool CanGoFast(const RememberedRegister& remembered);
 
+  // What is known of the replicas, and the highest ballot that any of them promised.
+  const ReplicaStates& states() const { return states_; }
+  Ballot HighestPromise() const;
+
   // For a call that had to wait for others after its replicas were asked: the time that it may take
   // begins now, if enough of them answered.
   void Restart();
+  void Begin();  // whether they did or not
 
   // Tries to get `own` chosen in the fast round, from what is remembered. False: not known to be.
   bool FastRound(OwnChange& own, const RememberedRegister& remembered);
@@ -116,6 +121,7 @@ class RegisterCall {
   bool MayAcceptFast(size_t replica, const RememberedRegister& remembered, uint64_t slot);
   void Hear(size_t replica, const Status& answer);
   void ForgetStates();
+  bool StatesCount() const;
   bool BackOff(int attempt);
   bool DrivesAreFull() const;
   Status Error(const OwnChange* own) const;
@@ -132,6 +138,8 @@ class RegisterCall {
 
   // Facts: each state is one that the replica was in during this call.
   ReplicaStates states_;
+  // Until when they may be counted: a replica's drive may have been replaced since.
+  Time states_count_until_;
   // The states in which the replicas are expected to be: also those that did not answer yet.
   std::vector<std::optional<Replica>> expected_;
   std::vector<Status> failures_;  // the last one of each replica
@@ -141,6 +149,16 @@ class RegisterCall {
   bool stale_ = false;      // some replica was in another state than expected
   Duration last_round_{};
 };
+
+// The request that gives a replica what is chosen, if it may accept that and has not. It is what
+// the proposer would have sent it.
+std::optional<Drive::PutRequest> CatchUp(const std::string& key, const ReplicaState& state,
+                                         const Chosen& chosen);
+
+// What a Get says about a replica. A record that is not there is the first state of all; a damaged
+// one says nothing.
+Result<ReplicaState> StateFrom(const std::string& key, const Drive& drive,
+                               const Result<Record>& record);
 
 std::string RegisterRecordKey(const std::string& prefix, const RegisterName& name);
 

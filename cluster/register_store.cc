@@ -9,6 +9,8 @@
 #include "base/try.h"
 #include "cluster/gather.h"
 #include "cluster/register_call.h"
+#include "cluster/register_range.h"
+#include "cluster/register_sweep.h"
 
 namespace pinstripe {
 namespace {
@@ -18,7 +20,6 @@ using Settled = RegisterCall::Settled;
 constexpr size_t kMaxRegisterKeyBytes = 1024;
 constexpr size_t kReadAtOnce = 2048;  // registers, so that a large directory takes few round trips
 constexpr uint32_t kLeastScanRecords = 32;  // asked for at once: removed registers are among them
-constexpr uint32_t kScanValueBytes = 8192;  // larger values are read one by one
 
 RegisterValue ValueOf(const Chosen& chosen) {
   return {chosen.slot, chosen.proposal->value, chosen.proposal->removed_at};
@@ -46,25 +47,14 @@ class RegisterStore::Impl {
                                std::optional<std::string> value, Durability durability);
   Result<ScanPage> Scan(uint32_t group, const std::string& first, const std::string& last,
                         size_t max);
+  Result<SweepReport> Sweep(uint32_t group, const Successor* successor,
+                            const SweepProgress& progress) {
+    return RegisterSweep(context_, group, locator_.Replicas(group), successor).Run(progress);
+  }
 
  private:
-  struct RangeAnswer {
-    size_t replica = 0;
-    RangeRecords range;  // ascending
-  };
-  // What a majority of replicas or more hold, up to a key from which on some may hold more.
-  struct RangePage {
-    std::vector<RangeAnswer> answers;
-    std::optional<std::string> through;  // null: there is no more
-    std::set<std::string> Keys() const;
-  };
-  Result<RangePage> ReadRange(uint32_t group, const std::string& first, const std::string& last,
-                              uint32_t max);
-  std::optional<RangePage> AskForRange(const std::vector<Drive*>& drives, const std::string& first,
-                                       const std::string& last, uint32_t max, Time deadline,
-                                       std::string& reasons);
   std::vector<Result<RegisterValue>> ReadListed(const std::vector<RegisterName>& names,
-                                                const std::vector<RangeAnswer>& answers);
+                                                const RegisterRange& range);
   void Ask(std::span<RegisterCall* const> calls);
 
   std::unique_ptr<RegisterCall> NewCall(const RegisterName& name,
@@ -210,119 +200,23 @@ Result<ChangeOutcome> RegisterStore::Impl::Conclude(RegisterCall& call, const Ow
 
 // ---- Scanning
 
-namespace {
-
-// What one drive answered, if it is what was asked for.
-Status CheckRange(const RangeRecords& range, const std::string& first, const std::string& last,
-                  uint32_t max) {
-  const std::vector<RangeRecord>& records = range.records;
-  const auto out_of_order = [](const RangeRecord& a, const RangeRecord& b) {
-    return a.key >= b.key;
-  };
-  const bool in_order =
-      std::adjacent_find(records.begin(), records.end(), out_of_order) == records.end();
-  const bool in_range =
-      records.empty() ? !range.more : records.front().key >= first && records.back().key <= last;
-  if (records.size() <= max && in_order && in_range) return {};
-  return Fail(EBADMSG, "answered a range with keys that were not asked for");
-}
-
-}  // namespace
-
-std::set<std::string> RegisterStore::Impl::RangePage::Keys() const {
-  std::set<std::string> keys;
-  for (const RangeAnswer& answer : answers) {
-    for (const RangeRecord& record : answer.range.records) {
-      if (!through.has_value() || record.key <= *through) keys.insert(record.key);
-    }
-  }
-  return keys;
-}
-
-// Null when no majority answered well.
-std::optional<RegisterStore::Impl::RangePage> RegisterStore::Impl::AskForRange(
-    const std::vector<Drive*>& drives, const std::string& first, const std::string& last,
-    uint32_t max, Time deadline, std::string& reasons) {
-  const size_t majority = drives.size() / 2 + 1;
-  const Time start = runtime_.Now();
-  const Time until = std::min(deadline, start + context_.options.drive_timeout);
-  Gather<Result<RangeRecords>> gather(runtime_);
-  reasons.clear();
-  for (size_t i = 0; i < drives.size(); ++i) {
-    if (drives[i] != nullptr && drives[i]->IsUp()) {
-      drives[i]->ListRecords(first, last, max, /*reverse=*/false, kScanValueBytes, until,
-                             gather.Ask(i));
-    } else {
-      reasons += fmt::format("{}: away; ", drives[i] == nullptr ? "a drive" : drives[i]->name());
-    }
-  }
-
-  RangePage page;
-  Time patience = deadline;
-  while (gather.outstanding() > 0) {
-    const auto answer = gather.Next(patience);
-    if (answer == nullptr) break;
-    const Status status = answer->value.has_value() ? CheckRange(*answer->value, first, last, max)
-                                                    : answer->value.error();
-    if (!status.ok()) {
-      reasons += fmt::format("{}: {}; ", drives[answer->index]->name(), status.message());
-      continue;
-    }
-    RangeRecords& range = *answer->value;
-    // A drive that ended early may hold more behind that: nobody knows what, beyond the lowest of
-    // these ends.
-    if (range.more) {
-      const std::string& end = range.records.back().key;
-      page.through = std::min(page.through.value_or(end), end);
-    }
-    page.answers.push_back({answer->index, std::move(range)});
-    // The others know what was chosen in a fast round, so they are waited for, too, but not for
-    // long.
-    if (page.answers.size() == majority) {
-      const Duration taken = runtime_.Now() - start;
-      patience = std::min(deadline, runtime_.Now() + std::max(context_.options.straggler, taken));
-    }
-  }
-  if (page.answers.size() < majority) return std::nullopt;
-  return page;
-}
-
-Result<RegisterStore::Impl::RangePage> RegisterStore::Impl::ReadRange(uint32_t group,
-                                                                      const std::string& first,
-                                                                      const std::string& last,
-                                                                      uint32_t max) {
-  const std::vector<Drive*> drives = locator_.Replicas(group);
-  const Time deadline = runtime_.Now() + context_.options.timeout;
-  std::string reasons;
-  for (;;) {
-    if (auto page = AskForRange(drives, first, last, max, deadline, reasons)) {
-      return *std::move(page);
-    }
-    if (runtime_.Now() >= deadline) {
-      return Fail(EIO, "list registers of group {}: {} of {} replicas needed: {}", group,
-                  drives.size() / 2 + 1, drives.size(), reasons);
-    }
-    runtime_.NewSignal()->WaitUntil(
-        std::min(deadline, runtime_.Now() + std::chrono::milliseconds(100)));
-  }
-}
-
 // The registers `names`, in ascending order, of which the answers to a range tell most. Replicas
 // are asked about those alone on which the answers do not agree.
 std::vector<Result<RegisterValue>> RegisterStore::Impl::ReadListed(
-    const std::vector<RegisterName>& names, const std::vector<RangeAnswer>& answers) {
+    const std::vector<RegisterName>& names, const RegisterRange& range) {
   std::vector<std::unique_ptr<RegisterCall>> calls;
   std::vector<RegisterCall*> unclear;
+  const std::vector<RegisterRange::Answer>& answers = range.answers;
   std::vector<size_t> at(answers.size());
   for (const RegisterName& name : names) {
     RegisterCall& call = *calls.emplace_back(NewCall(name));
     bool all_told = true;
     for (size_t i = 0; i < answers.size(); ++i) {
-      const std::vector<RangeRecord>& records = answers[i].range.records;
+      const std::vector<RangeRecord>& records = answers[i].records;
       while (at[i] < records.size() && records[at[i]].key < call.key()) ++at[i];
       const bool told =
           at[i] < records.size() && records[at[i]].key == call.key() && records[at[i]].has_value;
-      if (told) call.Learn(answers[i].replica, records[at[i]].record);
+      if (told) call.Learn(answers[i].replica, range.asked, records[at[i]].record);
       all_told = all_told && told;
     }
     if (!all_told || !call.KnowsEnough()) unclear.push_back(&call);
@@ -339,11 +233,13 @@ Result<RegisterStore::ScanPage> RegisterStore::Impl::Scan(uint32_t group, const 
   const std::string prefix = RegisterRecordKey(context_.options.prefix, {group, ""});
   const auto asked =
       static_cast<uint32_t>(std::clamp<size_t>(wanted, kLeastScanRecords, kMaxRangeRecords));
+  const std::vector<Drive*> drives = locator_.Replicas(group);
   ScanPage page;
   page.next = first;
   while (page.next.has_value() && page.entries.empty()) {
     if (*page.next > last) return ScanPage{};
-    const RangePage range = TRY(ReadRange(group, prefix + *page.next, prefix + last, asked));
+    const RegisterRange range = TRY(RegisterRange::Read(
+        context_, group, drives, {prefix + *page.next, prefix + last, asked, /*patient=*/false}));
     const std::set<std::string> keys = range.Keys();
     std::vector<RegisterName> names;
     for (const std::string& key : keys) {
@@ -358,7 +254,7 @@ Result<RegisterStore::ScanPage> RegisterStore::Impl::Scan(uint32_t group, const 
     } else {
       page.next.reset();
     }
-    const auto values = ReadListed(names, range.answers);
+    const auto values = ReadListed(names, range);
     for (size_t i = 0; i < names.size(); ++i) {
       const RegisterValue value = TRY(values[i]);
       if (value.value.has_value()) page.entries.push_back({names[i].key, value});
@@ -368,6 +264,14 @@ Result<RegisterStore::ScanPage> RegisterStore::Impl::Scan(uint32_t group, const 
 }
 
 // ---- RegisterStore
+
+SweepReport& SweepReport::operator+=(const SweepReport& other) {
+  registers += other.registers;
+  behind += other.behind;
+  failed += other.failed;
+  unheard += other.unheard;
+  return *this;
+}
 
 RegisterStore::RegisterStore(Runtime& runtime, ReplicaLocator& locator, Options options)
     : impl_(std::make_unique<Impl>(runtime, locator, std::move(options))) {}
@@ -391,6 +295,16 @@ Result<ChangeOutcome> RegisterStore::Change(const RegisterName& name, const Regi
 Result<RegisterStore::ScanPage> RegisterStore::Scan(uint32_t group, const std::string& first,
                                                     const std::string& last, size_t max) {
   return impl_->Scan(group, first, last, max);
+}
+
+Result<SweepReport> RegisterStore::Sweep(uint32_t group, const SweepProgress& progress) {
+  return impl_->Sweep(group, nullptr, progress);
+}
+
+Result<SweepReport> RegisterStore::Restore(uint32_t group, size_t replica, Drive& drive,
+                                           const SweepProgress& progress) {
+  const Successor successor{replica, drive};
+  return impl_->Sweep(group, &successor, progress);
 }
 
 }  // namespace pinstripe

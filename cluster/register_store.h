@@ -11,7 +11,10 @@
 //     only exception says so: EIO "... may have happened", when too few drives answered to find
 //     out, or did so only after 16 more changes by others.
 //   - A drive that was replaced by an empty one does not count: it has no superblock, so Cluster
-//     treats it as away until it was rebuilt. An empty replica never votes.
+//     treats it as away until it was rebuilt (cluster/rebuild.h). An empty replica never votes.
+//     Here alone time counts: nobody may conclude anything from an answer of the lost drive once
+//     another one has taken its place, so no answer counts for longer than kAnswersCount after it
+//     was asked for. docs/format.md, "Rebuilding a drive", says why that is enough.
 //
 // The protocol is single-register consensus with the drives as acceptors: CASPaxos (Rystsov 2018)
 // over ballots (slot, round, proposer), with a fast round (Lamport, Fast Paxos, 2006) as round 0 of
@@ -22,6 +25,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -39,6 +43,14 @@ namespace pinstripe {
 struct Quorums;
 
 inline constexpr size_t kMaxRegisterBytes = 64 << 10;
+
+// How long what a replica said may be counted, from when it was asked, by the clock of who asked: a
+// change or read that took longer looks again. The same everywhere, whatever the timeouts are.
+inline constexpr Duration kAnswersCount = std::chrono::seconds(15);
+
+// When a drive has been gone for this long, nobody counts its answers any more: clocks that run at
+// any speed between half and twice that of ours are allowed for, and some more.
+inline constexpr Duration kForgetting = 2 * kAnswersCount + std::chrono::seconds(5);
 
 struct RegisterName {
   uint32_t group = 0;
@@ -59,6 +71,15 @@ struct ChangeOutcome {
   RegisterValue now;  // what was applied or, if not, the value that was there instead
 };
 
+struct SweepReport {
+  uint64_t registers = 0;  // looked at
+  uint64_t behind = 0;     // records, each of one replica, that were missing or out of date
+  uint64_t failed = 0;     // of these, those that could not be brought up to date
+  uint64_t unheard = 0;    // replicas that did not say what they hold, each for one register
+
+  SweepReport& operator+=(const SweepReport& other);
+};
+
 // Where the replicas of a group live; the drives outlive whoever asks. Null where a drive is not
 // known. The number of entries is r.
 class ReplicaLocator {
@@ -70,6 +91,8 @@ class ReplicaLocator {
 // Thread-safe. Calls block until they can answer, at most Options::timeout.
 class RegisterStore {
  public:
+  enum class Restoring { kRight, kCopyOfOne, kWithoutPromises };
+
   struct Options {
     std::string prefix;                                  // of all keys: ClusterPrefix(name)
     Duration timeout = std::chrono::seconds(15);         // for a whole call
@@ -78,8 +101,10 @@ class RegisterStore {
                                                          // before a classic round is begun instead
     size_t remembered = 4096;  // registers whose replicas' states are remembered, under 1 KiB each
 
-    // Null: the right ones. Others are for tests of the tests.
+    // For tests of the tests. Quorums: null is the right ones.
     Quorums (*quorums)(size_t replicas) = nullptr;
+    Duration answers_count = kAnswersCount;
+    Restoring restoring = Restoring::kRight;
   };
 
   // `runtime` and `locator` outlive the store.
@@ -115,6 +140,21 @@ class RegisterStore {
   // `max` unless there are none. A register that exists from before the call to after it is found.
   Result<ScanPage> Scan(uint32_t group, const std::string& first, const std::string& last,
                         size_t max);
+
+  // Looks at every register of `group`, removed ones included, and brings replicas that are behind
+  // up to date. EIO when no majority answers, or a register cannot be read; what was done by then
+  // stays. `progress`, if any, is called after each page with the number of registers in it, on the
+  // calling thread; it may wait.
+  using SweepProgress = std::function<void(size_t registers)>;
+  Result<SweepReport> Sweep(uint32_t group, const SweepProgress& progress = nullptr);
+
+  // Makes `drive`, which answers but does not take part, as good a replica `replica` of every
+  // register of `group` as the lost one was, as far as the others need to know. Their answers alone
+  // decide what is chosen. Everything is written through. The lost one has been gone for
+  // kForgetting when this begins; `drive` may take part as soon as all its groups were restored.
+  // Failures as of Sweep, and of `drive`.
+  Result<SweepReport> Restore(uint32_t group, size_t replica, Drive& drive,
+                              const SweepProgress& progress = nullptr);
 
  private:
   class Impl;

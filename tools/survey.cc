@@ -31,7 +31,10 @@ struct Told {
 // What that makes the drive.
 Result<DriveInfo> Judge(const ClusterConfig& config, DriveId id, Told told) {
   const auto superblock = ReadSuperblock(told.superblock, config.name, id);
-  if (superblock.has_value()) return std::move(told.info);
+  if (superblock.has_value()) {
+    TRY(CheckInService(*superblock, superblock->incarnation));
+    return std::move(told.info);
+  }
   if (superblock.error().code() == ENOENT && !told.lowest_key.empty()) {
     const auto other = ClusterOfKey(told.lowest_key.front());
     if (other && *other != config.name) {

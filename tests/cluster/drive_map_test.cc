@@ -5,6 +5,7 @@
 #include <random>
 
 #include "base/bytes.h"
+#include "tests/support/expect_ok.h"
 
 namespace pinstripe {
 namespace {
@@ -25,6 +26,8 @@ Superblock SmallSuperblock() {
   block.drive = 258;
   block.map_drives = {1, 2, 258};
   block.formatted_at = 1;
+  block.incarnation = 5;
+  block.service = DriveService::kBeingRebuilt;
   return block;
 }
 
@@ -49,16 +52,34 @@ TEST(DriveMap, ItsBytesNeverChange) {
 
 TEST(Superblock, ItsBytesNeverChange) {
   EXPECT_EQ(Hex(AsBytes(SmallSuperblock().Encode())),
-            "01"
+            "02"
             "04"
             "686f6d65"
             "30313233343536373839616263646566"
             "0102"
+            "00000005"
+            "02"
             "0000000000000001"
             "03"
             "0001"
             "0002"
             "0102");
+  EXPECT_EQ(Hex(AsBytes(SmallSuperblock().Version())), "0000000502");
+}
+
+TEST(Incarnation, ItsBytesNeverChange) {
+  EXPECT_EQ(Hex(AsBytes(IncarnationKey(258))), "440102");
+  EXPECT_EQ(Hex(AsBytes(EncodeIncarnation(5))), "0100000005");
+  EXPECT_EQ(DecodeIncarnation(EncodeIncarnation(5)), 5u);
+}
+
+TEST(Incarnation, AnythingElseIsDamage) {
+  const std::string good = EncodeIncarnation(5);
+  for (size_t size = 0; size < good.size(); ++size) {
+    EXPECT_FAILS(DecodeIncarnation(good.substr(0, size)), EBADMSG);
+  }
+  EXPECT_FAILS(DecodeIncarnation(good + '\0'), EBADMSG);
+  EXPECT_FAILS(DecodeIncarnation("\x02" + good.substr(1)), EBADMSG);
 }
 
 TEST(DriveMap, ReadsBackAsWritten) {
@@ -75,6 +96,20 @@ TEST(Superblock, ReadsBackAsWritten) {
   EXPECT_EQ(block->drive, 258);
   EXPECT_EQ(block->map_drives, (std::vector<DriveId>{1, 2, 258}));
   EXPECT_EQ(block->formatted_at, 1);
+  EXPECT_EQ(block->incarnation, 5u);
+  EXPECT_EQ(block->service, DriveService::kBeingRebuilt);
+}
+
+// Format 1 knew nothing of incarnations; it was never released.
+TEST(Superblock, RefusesFormatsItDoesNotKnowAndNamesThem) {
+  for (const char format : {'\1', '\3'}) {
+    std::string bytes = SmallSuperblock().Encode();
+    bytes[0] = format;
+    const Status status = Superblock::Decode(bytes).error();
+    EXPECT_EQ(status.code(), EBADMSG);
+    EXPECT_NE(status.message().find(fmt::format("format {}", int{format})), std::string::npos)
+        << status.message();
+  }
 }
 
 TEST(DriveMap, RefusesAFormatItDoesNotKnowAndNamesIt) {
@@ -119,6 +154,8 @@ TEST(Superblock, RefusesIdsThatMakeNoSense) {
   EXPECT_TRUE(refuses([](Superblock& block) { block.map_drives.clear(); }));
   EXPECT_TRUE(refuses([](Superblock& block) { block.map_drives[0] = 2; }));
   EXPECT_TRUE(refuses([](Superblock& block) { block.cluster_name = "NOT-A-NAME"; }));
+  EXPECT_TRUE(refuses([](Superblock& block) { block.service = DriveService{0}; }));
+  EXPECT_TRUE(refuses([](Superblock& block) { block.service = DriveService{3}; }));
 }
 
 // Whatever a drive sends: a value or EBADMSG, and what is accepted is accepted again as itself.

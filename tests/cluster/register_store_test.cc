@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cluster/gather.h"
 #include "cluster/register_call.h"
 #include "tests/support/expect_ok.h"
 #include "tests/support/replica_set.h"
@@ -546,6 +547,174 @@ TEST_F(RegisterStoreTest, WhoDiesBetweenPromiseAndAcceptBlocksNobody) {
   EXPECT_EQ(three_.RoundTrips(), 1);
   Set(*other_, *read, "b");
   EXPECT_EQ(three_.NewStore()->Read(kName)->value, "b");
+}
+
+// ---- What was said long ago does not count: its drive may have been replaced since.
+
+class OldAnswersTest : public RegisterStoreTest {
+ protected:
+  OldAnswersTest() {
+    three_.clients.push_back(std::make_unique<ReplicaClient>(three_.sim, three_.set));
+    patient_ = std::make_unique<RegisterStore>(
+        three_.sim, *three_.clients.back(),
+        RegisterStore::Options{.prefix = "\1c", .timeout = 100s, .drive_timeout = 100s});
+  }
+  void AnswerAfter(Duration delay) {
+    three_.set.SetAll({.least_latency = delay / 2, .most_latency = delay / 2});
+  }
+
+  std::unique_ptr<RegisterStore> patient_;
+};
+
+TEST_F(OldAnswersTest, AReadThatTookTooLongIsNoAnswer) {
+  const RegisterValue one = Set(*store_, {}, "one");
+  AnswerAfter(kAnswersCount - 1s);
+  EXPECT_OK(patient_->Read(kName));
+  AnswerAfter(kAnswersCount + 1s);
+  EXPECT_FAILS(patient_->Read(kName), EIO);
+}
+
+TEST_F(OldAnswersTest, AChangeThatTookTooLongMayHaveHappened) {
+  AnswerAfter(kAnswersCount - 1s);
+  const RegisterValue one = Set(*patient_, {}, "one");
+  AnswerAfter(kAnswersCount + 1s);
+  const auto outcome = patient_->Change(kName, one, "two");
+  ASSERT_FAILS(outcome, EIO);
+  EXPECT_THAT(std::string(outcome.error().message()), HasSubstr("may have happened"));
+}
+
+// One that waits for its turn among many asks again.
+TEST_F(OldAnswersTest, OneOfManyThatHadToWaitLooksAgain) {
+  const RegisterName other{7, "other"};
+  Set(*store_, {}, "one");
+  ASSERT_TRUE(store_->Change(other, {}, "one")->applied);
+  // With a drive away both have to be confirmed, one after the other.
+  three_.Settle();
+  three_.set.drives[2]->Set(Replicas::Down());
+  for (int i : {0, 1}) {
+    three_.set.drives[i]->Set({.least_latency = 3s, .most_latency = 3s});
+  }
+  const auto values = patient_->ReadMany(std::vector<RegisterName>{kName, other});
+  for (const auto& value : values) {
+    ASSERT_OK(value);
+    EXPECT_EQ(value->value, "one");
+  }
+  // Two reads at once, two rounds for the first, and for the second a read of its own and two
+  // rounds.
+  EXPECT_EQ(three_.set.requests().get, 2 * 2u + 2u);
+}
+
+// ---- Sweeping, and restoring a replica.
+
+class SweepTest : public RegisterStoreTest {
+ protected:
+  ReplicaState StateOf(MemoryDrive& drive, const RegisterName& name) {
+    const std::string key = RegisterRecordKey("\1c", name);
+    Gather<Result<Record>> gather(three_.sim);
+    drive.Get(key, {}, Time::max(), gather.Ask(0));
+    const Result<Record> record = std::move(gather.Next(Time::max())->value);
+    return record.has_value() ? *DecodeRegister(key, *record) : ReplicaState();
+  }
+  void PutState(size_t replica, const ReplicaState& before, const ReplicaState& state) {
+    Gather<Status> gather(three_.sim);
+    three_.set.memory[replica]->Put(
+        EncodeRegisterPut(RegisterRecordKey("\1c", kName),
+                          EncodeRegisterVersion(before.promised, before.accepted), state,
+                          Durability::kWriteBack),
+        Time::max(), gather.Ask(0));
+    ASSERT_OK(gather.Next(Time::max())->value);
+  }
+};
+
+TEST_F(SweepTest, NothingIsBehindWhereNothingIs) {
+  const auto report = store_->Sweep(kName.group);
+  ASSERT_OK(report);
+  EXPECT_EQ(report->registers, 0u);
+  EXPECT_EQ(report->behind, 0u);
+}
+
+TEST_F(SweepTest, GivesAReplicaThatWasAwayWhatItMissed) {
+  three_.set.drives[1]->Set(Replicas::Down());
+  const std::string large(kMaxRegisterBytes, 'x');
+  ASSERT_TRUE(store_->Change({7, "large"}, {}, large)->applied);
+  RegisterValue removed = store_->Change({7, "removed"}, {}, "x")->now;
+  ASSERT_TRUE(store_->Change({7, "removed"}, removed, std::nullopt)->applied);
+  three_.set.drives[1]->Set(Replicas::Healthy());
+  three_.Settle();
+  const auto report = store_->Sweep(7);
+  ASSERT_OK(report);
+  EXPECT_EQ(report->registers, 2u);
+  EXPECT_EQ(report->behind, 2u);
+  EXPECT_EQ(report->failed + report->unheard, 0u);
+  EXPECT_EQ(StateOf(*three_.set.memory[1], {7, "large"}).proposal->value, large);
+  EXPECT_EQ(StateOf(*three_.set.memory[1], {7, "removed"}).accepted.slot, 2u);
+}
+
+// Of a proposer that died: the replica is given what is chosen and keeps its promise.
+TEST_F(SweepTest, AReplicaThatPromisedMoreKeepsItsPromise) {
+  RegisterValue value = Set(*store_, {}, "one");
+  three_.Settle();
+  three_.set.drives[1]->Set(Replicas::Down());
+  value = Set(*store_, value, "two");
+  three_.Settle();
+  const ReplicaState before = StateOf(*three_.set.memory[1], kName);
+  const Ballot promise{.slot = 2, .round = 1000, .proposer = 7};
+  PutState(1, before, {promise, before.accepted, before.proposal});
+  three_.set.drives[1]->Set(Replicas::Healthy());
+  ASSERT_OK(store_->Sweep(kName.group));
+  EXPECT_EQ(StateOf(*three_.set.memory[1], kName).proposal->value, "two");
+  EXPECT_EQ(StateOf(*three_.set.memory[1], kName).promised, promise);
+}
+
+TEST_F(SweepTest, CountsWhoCouldNotBeAsked) {
+  Set(*store_, {}, "one");
+  three_.Settle();
+  three_.set.drives[1]->Set(Replicas::Down());
+  const auto report = store_->Sweep(kName.group);
+  ASSERT_OK(report);
+  EXPECT_EQ(report->unheard, 1u);
+  three_.set.drives[2]->Set(Replicas::Down());
+  EXPECT_FAILS(store_->Sweep(kName.group), EIO);
+}
+
+// What the others promised, the lost one may have promised, too.
+TEST_F(SweepTest, WhoTakesThePlaceOfALostReplicaPromisesWhatTheOthersDid) {
+  Set(*store_, {}, "one");
+  three_.Settle();
+  three_.set.drives[1]->Set(Replicas::Down());
+  MemoryDrive successor(three_.sim, "successor");
+  ASSERT_OK(store_->Restore(kName.group, 1, successor));
+  three_.Settle();
+  const ReplicaState other = StateOf(*three_.set.memory[0], kName);
+  const Ballot promise{.slot = 2, .round = 1000, .proposer = 7};
+  PutState(0, other, {promise, other.accepted, other.proposal});
+  ASSERT_OK(store_->Restore(kName.group, 1, successor));
+  EXPECT_EQ(StateOf(successor, kName).proposal->value, "one");
+  EXPECT_EQ(StateOf(successor, kName).promised, promise);
+}
+
+// It is there for others to be found, though nothing was ever chosen.
+TEST_F(SweepTest, AMerePromiseIsRestored) {
+  const Ballot promise{.slot = 1, .round = 1, .proposer = 7};
+  PutState(0, {}, {.promised = promise});
+  three_.set.drives[1]->Set(Replicas::Down());
+  MemoryDrive successor(three_.sim, "successor");
+  const auto report = store_->Restore(kName.group, 1, successor);
+  ASSERT_OK(report);
+  EXPECT_EQ(report->registers, 1u);
+  EXPECT_EQ(StateOf(successor, kName).promised, promise);
+}
+
+// It alone knows better; the others decide without it.
+TEST_F(SweepTest, TheLostReplicaIsNotAskedWhenAnotherTakesItsPlace) {
+  RegisterValue value = Set(*store_, {}, "one");
+  three_.Settle();
+  const ReplicaState before = StateOf(*three_.set.memory[1], kName);
+  const Ballot alone{.slot = 2, .round = 1, .proposer = 7};
+  PutState(1, before, {alone, alone, std::make_shared<const Proposal>(Proposal{.value = "two"})});
+  MemoryDrive successor(three_.sim, "successor");
+  ASSERT_OK(store_->Restore(kName.group, 1, successor));
+  EXPECT_EQ(StateOf(successor, kName).proposal->value, "one");
 }
 
 // ---- Listing.

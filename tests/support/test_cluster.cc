@@ -1,88 +1,158 @@
 #include "tests/support/test_cluster.h"
 
 #include <algorithm>
+#include <atomic>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 namespace pinstripe {
+
+class TestCluster::Socket {
+ public:
+  struct Plugged {
+    std::shared_ptr<FaultyDrive> drive;
+    int generation = 0;  // raised for each drive
+  };
+  Plugged Now() const {
+    const std::lock_guard lock(mutex_);
+    return plugged_;
+  }
+  void Plug(std::shared_ptr<FaultyDrive> drive) {
+    const std::lock_guard lock(mutex_);
+    plugged_ = {std::move(drive), plugged_.generation + 1};
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  Plugged plugged_;  // guarded by mutex_
+};
+
 namespace {
 
-// Refuses to work with a drive that is not the one it should be, as KineticDrive does after
-// connecting.
+// One client's way to a drive. Refuses to work with a drive that is not the one it should be, as
+// KineticDrive does after connecting.
 class IdentifiedDrive final : public Drive {
  public:
-  IdentifiedDrive(std::unique_ptr<Drive> drive, std::shared_ptr<std::atomic<int>> generation,
-                  std::string identity_key, IdentityCheck check)
-      : generation_(std::move(generation)),
-        core_(std::make_shared<Core>(std::move(identity_key), std::move(check))),
-        drive_(std::move(drive)) {}
+  IdentifiedDrive(Runtime& runtime, std::shared_ptr<TestCluster::Socket> socket,
+                  std::shared_ptr<ClientLife> life, std::string identity_key, IdentityCheck check)
+      : core_(std::make_shared<Core>(runtime, std::move(socket), std::move(life),
+                                     std::move(identity_key), std::move(check))),
+        name_(core_->Connect()->drive->name()) {}
+  ~IdentifiedDrive() override { core_->Close(); }
 
-  std::string_view name() const override { return drive_->name(); }
-  DriveCapabilities capabilities() const override { return drive_->capabilities(); }
-  bool IsUp() const override { return drive_->IsUp(); }
+  std::string_view name() const override { return name_; }
+  DriveCapabilities capabilities() const override {
+    return core_->Connect()->drive->capabilities();
+  }
+  bool IsUp() const override { return core_->Connect()->drive->IsUp(); }
 
   void Get(std::string key, ValueRange range, Time deadline, Callback<Record> done) override {
-    Checked<Result<Record>>(deadline, std::move(done), [=, this](Callback<Record> then) {
-      drive_->Get(key, range, deadline, std::move(then));
+    Checked<Result<Record>>(deadline, std::move(done), [=](Drive& drive, Callback<Record> then) {
+      drive.Get(key, range, deadline, std::move(then));
     });
   }
   void Head(std::string key, Time deadline, Callback<RecordHead> done) override {
-    Checked<Result<RecordHead>>(deadline, std::move(done), [=, this](Callback<RecordHead> then) {
-      drive_->Head(key, deadline, std::move(then));
-    });
+    Checked<Result<RecordHead>>(deadline, std::move(done),
+                                [=](Drive& drive, Callback<RecordHead> then) {
+                                  drive.Head(key, deadline, std::move(then));
+                                });
   }
   void Put(PutRequest request, Time deadline, StatusCallback done) override {
-    Checked<Status>(deadline, std::move(done), [=, this](StatusCallback then) {
-      drive_->Put(request, deadline, std::move(then));
+    Checked<Status>(deadline, std::move(done), [=](Drive& drive, StatusCallback then) {
+      drive.Put(request, deadline, std::move(then));
     });
   }
   void Delete(std::string key, Expected expected, Durability durability, Time deadline,
               StatusCallback done) override {
-    Checked<Status>(deadline, std::move(done), [=, this](StatusCallback then) {
-      drive_->Delete(key, expected, durability, deadline, std::move(then));
+    Checked<Status>(deadline, std::move(done), [=](Drive& drive, StatusCallback then) {
+      drive.Delete(key, expected, durability, deadline, std::move(then));
     });
   }
   void Range(std::string first, std::string last, uint32_t max, bool reverse, Time deadline,
              Callback<std::vector<std::string>> done) override {
     using Keys = std::vector<std::string>;
-    Checked<Result<Keys>>(deadline, std::move(done), [=, this](Callback<Keys> then) {
-      drive_->Range(first, last, max, reverse, deadline, std::move(then));
+    Checked<Result<Keys>>(deadline, std::move(done), [=](Drive& drive, Callback<Keys> then) {
+      drive.Range(first, last, max, reverse, deadline, std::move(then));
     });
   }
   void ListRecords(std::string first, std::string last, uint32_t max, bool reverse,
                    uint32_t value_limit, Time deadline, Callback<RangeRecords> done) override {
     Checked<Result<RangeRecords>>(
-        deadline, std::move(done), [=, this](Callback<RangeRecords> then) {
-          drive_->ListRecords(first, last, max, reverse, value_limit, deadline, std::move(then));
+        deadline, std::move(done), [=](Drive& drive, Callback<RangeRecords> then) {
+          drive.ListRecords(first, last, max, reverse, value_limit, deadline, std::move(then));
         });
   }
   void Flush(Time deadline, StatusCallback done) override {
-    Checked<Status>(deadline, std::move(done),
-                    [=, this](StatusCallback then) { drive_->Flush(deadline, std::move(then)); });
+    Checked<Status>(deadline, std::move(done), [=](Drive& drive, StatusCallback then) {
+      drive.Flush(deadline, std::move(then));
+    });
   }
   void Info(Time deadline, Callback<DriveInfo> done) override {
-    Checked<Result<DriveInfo>>(deadline, std::move(done), [=, this](Callback<DriveInfo> then) {
-      drive_->Info(deadline, std::move(then));
-    });
+    Checked<Result<DriveInfo>>(
+        deadline, std::move(done),
+        [=](Drive& drive, Callback<DriveInfo> then) { drive.Info(deadline, std::move(then)); });
   }
 
  private:
-  struct Core {
-    Core(std::string key_in, IdentityCheck check_in)
-        : key(std::move(key_in)), check(std::move(check_in)) {}
+  // To one drive that was found in the socket.
+  struct Connection {
+    std::unique_ptr<FaultyDrive> drive;
+    int generation = 0;
+    std::atomic<bool> checked = false;
+  };
+
+  class Core {
+   public:
+    Core(Runtime& runtime, std::shared_ptr<TestCluster::Socket> socket,
+         std::shared_ptr<ClientLife> life, std::string key_in, IdentityCheck check_in)
+        : key(std::move(key_in)),
+          check(std::move(check_in)),
+          runtime_(runtime),
+          socket_(std::move(socket)),
+          life_(std::move(life)) {}
+
+    std::shared_ptr<Connection> Connect() {
+      const auto plugged = socket_->Now();
+      const std::lock_guard lock(mutex_);
+      if (connections_.empty() || connections_.back()->generation != plugged.generation) {
+        connections_.push_back(std::make_shared<Connection>());
+        connections_.back()->drive = std::make_unique<FaultyDrive>(runtime_, plugged.drive, life_);
+        connections_.back()->generation = plugged.generation;
+      }
+      return connections_.back();
+    }
+
+    void Close() {
+      std::vector<std::shared_ptr<Connection>> connections;
+      {
+        const std::lock_guard lock(mutex_);
+        connections.swap(connections_);
+      }
+      for (const auto& connection : connections) connection->drive.reset();
+    }
+
     const std::string key;
     const IdentityCheck check;
-    std::atomic<int> checked = 0;  // the generation that was found to be right
+
+   private:
+    Runtime& runtime_;
+    const std::shared_ptr<TestCluster::Socket> socket_;
+    const std::shared_ptr<ClientLife> life_;
+    std::mutex mutex_;
+    // The last is the present one; answers may be on their way from the others. Guarded by mutex_.
+    std::vector<std::shared_ptr<Connection>> connections_;
   };
 
   // Asks the drive who it is, unless that is known, and then `operation`.
   template <typename R>
   void Checked(Time deadline, std::function<void(R)> done,
-               std::function<void(std::function<void(R)>)> operation) {
-    const int generation = *generation_;
-    if (core_->checked == generation) return operation(std::move(done));
-    drive_->Get(
+               std::function<void(Drive&, std::function<void(R)>)> operation) {
+    const auto connection = core_->Connect();
+    if (connection->checked) return operation(*connection->drive, std::move(done));
+    connection->drive->Get(
         core_->key, {}, deadline,
-        [core = core_, generation, done = std::move(done),
+        [core = core_, weak = std::weak_ptr(connection), done = std::move(done),
          operation = std::move(operation)](Result<Record> record) {
           const bool is_away = !record.has_value() && record.error().code() != ENOENT;
           if (is_away) return done(R(Failed(record.error())));
@@ -90,14 +160,17 @@ class IdentifiedDrive final : public Drive {
           if (!status.ok()) {
             return done(R(Fail(EHOSTUNREACH, "not the drive it should be: {}", status.message())));
           }
-          core->checked = generation;
-          operation(done);
+          const auto connection = weak.lock();
+          if (connection == nullptr || connection->drive == nullptr) {
+            return done(R(Fail(EHOSTUNREACH, "closed before it answered")));
+          }
+          connection->checked = true;
+          operation(*connection->drive, done);
         });
   }
 
-  const std::shared_ptr<std::atomic<int>> generation_;
   const std::shared_ptr<Core> core_;
-  const std::unique_ptr<Drive> drive_;
+  const std::string name_;
 };
 
 }  // namespace
@@ -124,6 +197,8 @@ TestCluster::TestCluster(Runtime& runtime, const Options& options)
     Machine& machine = machines_[AddressOf(id)];
     machine.memory = std::make_shared<MemoryDrive>(runtime, NameOf(id), options.drive_bytes);
     machine.faulty = std::make_shared<FaultyDrive>(runtime, machine.memory);
+    machine.socket = std::make_shared<Socket>();
+    machine.socket->Plug(machine.faulty);
   }
 }
 
@@ -140,9 +215,8 @@ DriveFactory TestCluster::Factory(std::shared_ptr<ClientLife> life) {
                       IdentityCheck check) -> Result<std::unique_ptr<Drive>> {
     const auto machine = machines_.find(config.addresses.front());
     if (machine == machines_.end()) return Fail(EINVAL, "no drive at {}", config.addresses.front());
-    return std::make_unique<IdentifiedDrive>(
-        std::make_unique<FaultyDrive>(runtime_, machine->second.faulty, life),
-        machine->second.generation, std::move(identity_key), std::move(check));
+    return std::make_unique<IdentifiedDrive>(runtime_, machine->second.socket, life,
+                                             std::move(identity_key), std::move(check));
   };
 }
 
@@ -152,11 +226,19 @@ void TestCluster::SetDown(DriveId id, bool down) {
   drive(id).Set(faults);
 }
 
-void TestCluster::Replace(DriveId id) {
+std::shared_ptr<MemoryDrive> TestCluster::Plug(DriveId id, std::shared_ptr<MemoryDrive> drive) {
   Machine& machine = MachineOf(id);
-  machine.memory = std::make_shared<MemoryDrive>(runtime_, NameOf(id), options_.drive_bytes);
-  machine.faulty->ReplaceBy(machine.memory);
-  ++*machine.generation;
+  const DriveFaults faults = machine.faulty->faults();
+  machine.faulty->Set({.down = true});
+  machine.memory.swap(drive);
+  machine.faulty = std::make_shared<FaultyDrive>(runtime_, machine.memory);
+  machine.faulty->Set(faults);
+  machine.socket->Plug(machine.faulty);
+  return drive;
+}
+
+std::shared_ptr<MemoryDrive> TestCluster::Replace(DriveId id) {
+  return Plug(id, std::make_shared<MemoryDrive>(runtime_, NameOf(id), options_.drive_bytes));
 }
 
 }  // namespace pinstripe

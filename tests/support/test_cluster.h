@@ -8,13 +8,13 @@
 //   auto life = std::make_shared<ClientLife>();
 //   auto other = machines.Open(life);                      // one that can crash: life->Crash()
 //   machines.SetDown(3, true);                             // for everybody
-//   machines.Replace(4);                                   // an empty drive in its place
+//   auto old = machines.Replace(4);                        // an empty drive in its place
+//   machines.Plug(4, old);                                 // the old one again
 //
 // Clusters are destroyed before their TestCluster, and that before the runtime.
 
 #pragma once
 
-#include <atomic>
 #include <map>
 #include <memory>
 #include <string>
@@ -55,14 +55,19 @@ class TestCluster {
   FaultyDrive& drive(DriveId id) { return *MachineOf(id).faulty; }   // what all clients reach
   MemoryDrive& memory(DriveId id) { return *MachineOf(id).memory; }  // past all faults
   void SetDown(DriveId id, bool down);
-  void Replace(DriveId id);
+
+  // Another drive stands here. What was on its way to the one before is lost, and clients ask the
+  // new one who it is. Returns the one before.
+  std::shared_ptr<MemoryDrive> Plug(DriveId id, std::shared_ptr<MemoryDrive> drive);
+  std::shared_ptr<MemoryDrive> Replace(DriveId id);
+
+  class Socket;  // where a drive is plugged in
 
  private:
   struct Machine {
     std::shared_ptr<MemoryDrive> memory;
     std::shared_ptr<FaultyDrive> faulty;
-    // Raised when another drive stands here, so that clients ask it who it is.
-    std::shared_ptr<std::atomic<int>> generation = std::make_shared<std::atomic<int>>(1);
+    std::shared_ptr<Socket> socket;  // holds `faulty` for the clients
   };
   Machine& MachineOf(DriveId id) { return machines_.at(AddressOf(id)); }
   static std::string AddressOf(DriveId id) { return fmt::format("memory:{}", id); }
