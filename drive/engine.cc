@@ -46,6 +46,15 @@ Result<StoredRecord> Engine::Get(std::string_view key, ValueRange range) {
   return record;
 }
 
+Result<StoredRecord> Engine::GetAtOnce(std::string_view key, ValueRange range) {
+  if (key.size() > kMaxKeyBytes) return WouldWait();  // to be refused
+  Result<StoredRecord> record = store_->GetAtOnce(key, range);
+  if (!record.has_value() && record.error().code() == EAGAIN) return record;
+  CountAttempt(Operation::kGet);
+  if (record.has_value()) CountBytes(Operation::kGet, record->value.size());
+  return record;
+}
+
 Result<StoredHead> Engine::Head(std::string_view key) {
   CountAttempt(Operation::kHead);
   TRY(CheckKey(key));
@@ -142,6 +151,59 @@ Status Engine::Put(std::string_view key, const StoredRecord& record, const Expec
   TRY(store_->Put(key, record));
   CountBytes(Operation::kPut, record.value.size());
   return {};
+}
+
+std::vector<Status> Engine::PutEach(std::span<const Change> puts) {
+  std::vector<Status> statuses(puts.size());
+  std::vector<const Change*> chosen;
+  std::vector<Status*> theirs;
+  std::set<std::string_view> keys;
+  const auto put_chosen = [&] {
+    PutDifferent(chosen, theirs);
+    chosen.clear();
+    theirs.clear();
+    keys.clear();
+  };
+  for (size_t i = 0; i < puts.size(); ++i) {
+    CountAttempt(Operation::kPut);
+    statuses[i] = [&]() -> Status {
+      TRY(CheckKey(puts[i].key));
+      TRY(CheckRecord(*puts[i].record));
+      return CheckExpected(puts[i].expected);
+    }();
+    if (!statuses[i].ok()) continue;
+    if (keys.contains(puts[i].key)) put_chosen();
+    keys.insert(puts[i].key);
+    chosen.push_back(&puts[i]);
+    theirs.push_back(&statuses[i]);
+  }
+  put_chosen();
+  return statuses;
+}
+
+// Each key once, and nothing over a limit.
+void Engine::PutDifferent(std::span<const Change* const> puts, std::span<Status* const> statuses) {
+  std::vector<std::string_view> keys;
+  keys.reserve(puts.size());
+  for (const Change* put : puts) keys.push_back(put->key);
+  std::sort(keys.begin(), keys.end());
+  std::deque<KeyLocks::Hold> holds;
+  for (const std::string_view key : keys) holds.emplace_back(locks_, key);
+  std::vector<StoreChange> made;
+  std::vector<size_t> numbers;
+  made.reserve(puts.size());
+  numbers.reserve(puts.size());
+  for (size_t i = 0; i < puts.size(); ++i) {
+    *statuses[i] = CheckVersion(puts[i]->key, puts[i]->expected);
+    if (!statuses[i]->ok()) continue;
+    made.push_back({puts[i]->key, &*puts[i]->record});
+    numbers.push_back(i);
+  }
+  const std::vector<Status> results = store_->PutEach(made);
+  for (size_t i = 0; i < made.size(); ++i) {
+    *statuses[numbers[i]] = results[i];
+    if (results[i].ok()) CountBytes(Operation::kPut, made[i].record->value.size());
+  }
 }
 
 Status Engine::Delete(std::string_view key, const Expected& expected) {

@@ -41,6 +41,9 @@ class Engine {
   Result<StoredRecord> Get(std::string_view key, ValueRange range = {});
   Result<StoredHead> Head(std::string_view key);
 
+  // As Get(), by a thread that must not wait. EAGAIN: ask Get().
+  Result<StoredRecord> GetAtOnce(std::string_view key, ValueRange range);
+
   // The record whose key is the first one above `key`, or the last one below. ENOENT: there is
   // none.
   struct Neighbour {
@@ -81,6 +84,10 @@ class Engine {
     Status status;
     std::optional<size_t> change;  // which one must not be; none: the store failed
   };
+  // Puts that came together, and depend on nothing but their order where they are of one key: what
+  // Put() would have said of each.
+  std::vector<Status> PutEach(std::span<const Change> puts);
+
   // All of them are made, or on failure none, whatever fails. A change is refused for what Put()
   // and Delete() refuse it, except that a delete of any version may find nothing.
   std::optional<BatchFailure> Apply(std::span<const Change> changes);
@@ -112,6 +119,7 @@ class Engine {
   };
 
   Result<Neighbour> Find(const KeyRange& from, bool reverse, ValueRange range);
+  void PutDifferent(std::span<const Change* const> puts, std::span<Status* const> statuses);
   Status CheckVersion(std::string_view key, const Expected& expected);
   Status CheckDeletion(std::string_view key, const Expected& expected);
   void CountAttempt(Operation operation);

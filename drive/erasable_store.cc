@@ -27,6 +27,12 @@ Result<StoredRecord> ErasableStore::Get(std::string_view key, ValueRange range) 
   return With([&](Store& store) { return store.Get(key, range); });
 }
 
+Result<StoredRecord> ErasableStore::GetAtOnce(std::string_view key, ValueRange range) {
+  const Gate::QuickVisit visit(gate_);
+  if (!visit.inside() || store_ == nullptr) return WouldWait();
+  return store_->GetAtOnce(key, range);
+}
+
 Result<StoredHead> ErasableStore::Head(std::string_view key) {
   return With([&](Store& store) { return store.Head(key); });
 }
@@ -43,6 +49,12 @@ Result<RangeItems> ErasableStore::Items(const KeyRange& range, const RangeLimits
 
 Status ErasableStore::Put(std::string_view key, const StoredRecord& record) {
   return With([&](Store& store) { return store.Put(key, record); });
+}
+
+std::vector<Status> ErasableStore::PutEach(std::span<const StoreChange> puts) {
+  const Gate::Visit visit(gate_);
+  if (store_ == nullptr) return std::vector<Status>(puts.size(), lost_);
+  return store_->PutEach(puts);
 }
 
 Status ErasableStore::Delete(std::string_view key) {

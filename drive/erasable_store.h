@@ -30,10 +30,12 @@ class ErasableStore final : public Store {
   ErasableStore(std::string path, std::unique_ptr<Store> store, Opener open);
 
   Result<StoredRecord> Get(std::string_view key, ValueRange range) override;
+  Result<StoredRecord> GetAtOnce(std::string_view key, ValueRange range) override;
   Result<StoredHead> Head(std::string_view key) override;
   Result<std::vector<std::string>> Keys(const KeyRange& range, size_t max, bool reverse) override;
   Result<RangeItems> Items(const KeyRange& range, const RangeLimits& limits, bool reverse) override;
   Status Put(std::string_view key, const StoredRecord& record) override;
+  std::vector<Status> PutEach(std::span<const StoreChange> puts) override;
   Status Delete(std::string_view key) override;
   Status Apply(std::span<const StoreChange> changes) override;
   Status Flush() override;

@@ -10,7 +10,8 @@ namespace pinstripe {
 namespace {
 
 constexpr std::byte kMagic{'F'};
-constexpr size_t kDrainBytes = 64 << 10;  // at a time, of values that are thrown away
+constexpr size_t kSmallValueBytes = 16 << 10;  // that may be copied when it came with others
+constexpr size_t kDrainBytes = 64 << 10;       // at a time, of values that are thrown away
 
 void StoreU32(std::byte* target, uint32_t value) {
   for (int i = 0; i < 4; ++i) target[i] = static_cast<std::byte>(value >> (24 - 8 * i));
@@ -49,7 +50,7 @@ Result<FrameHeader> DecodeFrameHeader(std::span<const std::byte, kFrameHeaderByt
   return header;
 }
 
-FrameReader::FrameReader() : stage_(kFrameStageBytes) {}
+FrameReader::FrameReader() = default;
 
 uint32_t FrameReader::value_left() const {
   return message_taken_ ? header_->value_bytes - value_filled_ : 0;
@@ -65,9 +66,9 @@ MutableBytes FrameReader::ValueSpace() {
 void FrameReader::MakeRoom(size_t bytes) {
   const size_t first = message_taken_ ? message_begin_ : stage_begin_;
   const size_t kept = stage_end_ - first;
-  const size_t size = std::max(bytes, kFrameStageBytes);
+  const size_t size = std::max(bytes, wanted_stage_);
   // A stage that a long message made large is not kept: what a value brings along would be copied.
-  if (stage_.size() < size || (stage_.size() > kFrameStageBytes && kept <= kFrameStageBytes)) {
+  if (stage_.size() < size || (stage_.size() > wanted_stage_ && kept <= wanted_stage_)) {
     Buffer stage(std::max(size, kept));
     CopyBytes(stage, stage_.bytes().subspan(first, kept));
     stage_ = std::move(stage);
@@ -82,20 +83,28 @@ void FrameReader::MakeRoom(size_t bytes) {
 int FrameReader::Space(iovec space[2]) {
   MakeRoom(header_ && !message_taken_ ? header_->message_bytes : kFrameHeaderBytes);
   int used = 0;
+  offered_ = 0;
+  const auto offer = [&](std::byte* data, size_t size) {
+    space[used++] = {data, size};
+    offered_ += size;
+  };
   if (value_left() > 0) {
     const MutableBytes value = ValueSpace();
-    space[used++] = {value.data(), value.size()};
+    offer(value.data(), value.size());
     // What follows can be read with the same call only when the value will then be complete.
     if (value.size() < value_left()) return used;
   }
-  if (stage_end_ < stage_.size()) {
-    space[used++] = {stage_.data() + stage_end_, stage_.size() - stage_end_};
-  }
+  if (stage_end_ < stage_.size()) offer(stage_.data() + stage_end_, stage_.size() - stage_end_);
   assert(used > 0);
   return used;
 }
 
+void FrameReader::Rest() {
+  if (idle()) stage_ = Buffer();
+}
+
 void FrameReader::Filled(size_t count) {
+  full_ = count == offered_;
   const size_t of_value = std::min<size_t>(count, value_left());
   value_filled_ += static_cast<uint32_t>(of_value);
   stage_end_ += count - of_value;
@@ -127,7 +136,9 @@ Result<std::optional<Frame>> FrameReader::Next() {
     if (staged() < header_->message_bytes) return std::nullopt;
     TakeValue();
   }
+  if (header_->value_bytes > kSmallValueBytes) wanted_stage_ = kFrameStageBytes;
   if (value_left() > 0) return std::nullopt;
+  if (full_ && header_->value_bytes <= kSmallValueBytes) wanted_stage_ = kLargeFrameStageBytes;
   Frame frame;
   frame.message = stage_.bytes().subspan(message_begin_, header_->message_bytes);
   frame.value_bytes = header_->value_bytes;

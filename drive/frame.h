@@ -4,7 +4,8 @@
 //   'F'   U32 bytes of the message   U32 bytes of the value   message   value
 //
 // FrameReader cuts a stream. It says where the next bytes belong, so that a value is received where
-// it will stay, and only what came along with a header (less than kFrameStageBytes) is copied:
+// it will stay, and only what came along with a header (less than kFrameStageBytes) is copied.
+// While small frames come faster than they are read it takes many of them at once:
 //
 //   iovec space[2];
 //   const ssize_t got = readv(socket, space, reader.Space(space));
@@ -28,6 +29,7 @@ namespace pinstripe {
 
 inline constexpr size_t kFrameHeaderBytes = 9;
 inline constexpr size_t kFrameStageBytes = 8192;
+inline constexpr size_t kLargeFrameStageBytes = 64 << 10;  // for many small frames
 
 // What may be sent; 64 KiB more are accepted, for peers that count differently.
 inline constexpr uint32_t kMaxMessageBytes = 1 << 20;
@@ -69,6 +71,10 @@ class FrameReader {
   // and nothing more can be read from it.
   Result<std::optional<Frame>> Next();
 
+  // Gives back the memory that is not needed while nothing comes. No frame's message is looked at
+  // any more.
+  void Rest();
+
   // Whether the stream is between two frames: where a peer may end it without loss.
   bool idle() const { return !header_ && stage_begin_ == stage_end_; }
 
@@ -80,7 +86,10 @@ class FrameReader {
   Result<bool> TakeHeader();
   void TakeValue();
 
-  Buffer stage_;  // headers, messages, and the first bytes of values
+  size_t wanted_stage_ = kFrameStageBytes;
+  size_t offered_ = 0;  // by Space()
+  bool full_ = false;   // all of it was filled
+  Buffer stage_;        // headers, messages, and the first bytes of values
   size_t stage_begin_ = 0;
   size_t stage_end_ = 0;
   std::optional<FrameHeader> header_;  // of the frame that is being read

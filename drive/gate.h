@@ -3,6 +3,7 @@
 // nobody who closes waits for ever.
 //
 //   const Gate::Visit visit(gate_);          // shared
+//   const Gate::QuickVisit quick(gate_);     // shared, if quick.inside()
 //   const Gate::Closure alone(gate_);        // alone; not by a thread that is inside
 //
 // Thread-safe. Going in and out costs one atomic operation each.
@@ -29,6 +30,22 @@ class Gate {
     Gate& gate_;
   };
 
+  // For who cannot wait: inside only if the gate is open.
+  class QuickVisit {
+   public:
+    explicit QuickVisit(Gate& gate) : gate_(gate), inside_(gate.EnterIfOpen()) {}
+    ~QuickVisit() {
+      if (inside_) gate_.Leave();
+    }
+    QuickVisit(const QuickVisit&) = delete;
+    QuickVisit& operator=(const QuickVisit&) = delete;
+    bool inside() const { return inside_; }
+
+   private:
+    Gate& gate_;
+    const bool inside_;
+  };
+
   class Closure {
    public:
     explicit Closure(Gate& gate) : gate_(gate) { gate_.Close(); }
@@ -49,6 +66,11 @@ class Gate {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [this] { return inside_.load() < kClosed; });
     }
+  }
+  bool EnterIfOpen() {
+    if (inside_.fetch_add(1, std::memory_order_acquire) < kClosed) return true;
+    Leave();
+    return false;
   }
   void Leave() {
     if (inside_.fetch_sub(1, std::memory_order_release) != kClosed + 1) return;

@@ -110,6 +110,13 @@ bool AnswersWithEntry(Header::MessageType type) {
   }
 }
 
+// What every answer says in the end.
+void Conclude(Header::MessageType type, const Status& status, Command* answer) {
+  if (AnswersWithEntry(type)) answer->mutable_body()->mutable_keyvalue();
+  answer->mutable_status()->set_code(kinetic::Status::SUCCESS);
+  if (!status.ok()) KineticService::SetFailure(status, answer);
+}
+
 // The refusal that the protocol knows, word by word: it says nothing about what there is.
 Status Allow(const KineticService::Caller& caller, Permission permission, ForKey key) {
   if (MayDo(caller.identity->acl, permission, key, caller.tls)) return {};
@@ -156,6 +163,11 @@ KineticService::Outcome KineticService::Execute(const Caller& caller, const Comm
                                                 SharedBytes value, Command* answer) {
   const Header::MessageType type = request.header().messagetype();
   Outcome outcome;
+  if (type == Header::PUT) {
+    const PutRequest put{caller, &request, std::move(value), answer};
+    outcome.after_flush = ExecutePuts({&put, 1})[0];
+    return outcome;
+  }
   const Gate::Visit visit(executing_);
   const Status status = [&]() -> Status {
     TRY(CheckCurrent(caller));
@@ -166,7 +178,6 @@ KineticService::Outcome KineticService::Execute(const Caller& caller, const Comm
       case Header::GETNEXT:
       case Header::GETPREVIOUS: return GetNeighbour(caller, request, answer, &outcome.value);
       case Header::GETKEYRANGE: return GetKeyRange(caller, request, answer, &outcome.value);
-      case Header::PUT: return Put(caller, request, std::move(value), &outcome.after_flush);
       case Header::DELETE: return Delete(caller, request, &outcome.after_flush);
       case Header::FLUSHALLDATA: outcome.after_flush = true; return {};
       case Header::GETLOG: return GetLog(caller, request, answer, &outcome.value);
@@ -177,10 +188,61 @@ KineticService::Outcome KineticService::Execute(const Caller& caller, const Comm
         return Fail(EINVAL, "this device does not support message type {}", static_cast<int>(type));
     }
   }();
-  if (AnswersWithEntry(type)) answer->mutable_body()->mutable_keyvalue();
-  answer->mutable_status()->set_code(kinetic::Status::SUCCESS);
-  if (!status.ok()) SetFailure(status, answer);
+  Conclude(type, status, answer);
   return outcome;
+}
+
+std::optional<KineticService::Outcome> KineticService::ExecuteAtOnce(const Caller& caller,
+                                                                     const Command& request,
+                                                                     Command* answer) {
+  if (request.header().messagetype() != Header::GET) return std::nullopt;
+  const Gate::QuickVisit visit(executing_);
+  if (!visit.inside()) return std::nullopt;
+  Outcome outcome;
+  const KeyValue& entry = request.body().keyvalue();
+  const Status status = [&]() -> Status {
+    TRY(CheckCurrent(caller));
+    TRY(Allow(caller, Permission::kRead, entry.key()));
+    StoredRecord record = TRY(engine_.GetAtOnce(entry.key(), RangeOf(entry)));
+    Describe(entry.key(), record.head, answer);
+    outcome.value = std::move(record.value);
+    return {};
+  }();
+  if (status.code() == EAGAIN) return std::nullopt;
+  Conclude(Header::GET, status, answer);
+  return outcome;
+}
+
+std::vector<bool> KineticService::ExecutePuts(std::span<const PutRequest> puts) {
+  std::vector<bool> after_flush(puts.size());
+  std::vector<Engine::Change> changes;
+  std::vector<size_t> numbers;
+  changes.reserve(puts.size());
+  numbers.reserve(puts.size());
+  const Gate::Visit visit(executing_);
+  for (size_t i = 0; i < puts.size(); ++i) {
+    const PutRequest& put = puts[i];
+    const KeyValue& entry = put.request->body().keyvalue();
+    const Status may = [&]() -> Status {
+      TRY(CheckCurrent(put.caller));
+      TRY(Allow(put.caller, Permission::kWrite, entry.key()));
+      after_flush[i] = TRY(WantsFlush(entry));
+      return {};
+    }();
+    if (!may.ok()) {
+      Conclude(Header::PUT, may, put.answer);
+      continue;
+    }
+    changes.push_back(
+        {.key = entry.key(), .record = RecordOf(entry, put.value), .expected = ExpectedBy(entry)});
+    numbers.push_back(i);
+  }
+  const std::vector<Status> statuses = engine_.PutEach(changes);
+  for (size_t i = 0; i < changes.size(); ++i) {
+    if (!statuses[i].ok()) after_flush[numbers[i]] = false;
+    Conclude(Header::PUT, statuses[i], puts[numbers[i]].answer);
+  }
+  return after_flush;
 }
 
 void KineticService::SetFailure(const Status& failure, Command* answer) {
@@ -305,16 +367,6 @@ Status KineticService::ListAllowed(const Caller& caller, const KeyRange& range, 
       if (last_of_part) break;
     }
   }
-  return {};
-}
-
-Status KineticService::Put(const Caller& caller, const Command& request, SharedBytes value,
-                           bool* after_flush) {
-  const KeyValue& entry = request.body().keyvalue();
-  TRY(Allow(caller, Permission::kWrite, entry.key()));
-  const bool flush = TRY(WantsFlush(entry));
-  TRY(engine_.Put(entry.key(), RecordOf(entry, std::move(value)), ExpectedBy(entry)));
-  *after_flush = flush;
   return {};
 }
 

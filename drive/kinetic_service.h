@@ -20,8 +20,11 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/bytes.h"
 #include "drive/batch.h"
@@ -85,6 +88,20 @@ class KineticService {
   Outcome Execute(const Caller& caller, const kinetic::Command& request, SharedBytes value,
                   kinetic::Command* answer);
 
+  // As Execute(), by a thread that must not wait: none where Execute() has to.
+  std::optional<Outcome> ExecuteAtOnce(const Caller& caller, const kinetic::Command& request,
+                                       kinetic::Command* answer);
+
+  // PUTs that came together, in their order; each as Execute() would do it.
+  struct PutRequest {
+    Caller caller;
+    const kinetic::Command* request = nullptr;
+    SharedBytes value;
+    kinetic::Command* answer = nullptr;
+  };
+  // Says of each whether its answer is true only after a Flush().
+  std::vector<bool> ExecutePuts(std::span<const PutRequest> puts);
+
   // PEER2PEERPUSH, MEDIASCAN and MEDIAOPTIMIZE take long: they are not executed but started.
   static bool TakesLong(const kinetic::Command& request);
   // How long it may take, when the request does not say.
@@ -136,8 +153,6 @@ class KineticService {
                      kinetic::Command* answer, SharedBytes* values);
   Status ListRecords(const Caller& caller, const kinetic::Range& asked, kinetic::Range* found,
                      SharedBytes* values);
-  Status Put(const Caller& caller, const kinetic::Command& request, SharedBytes value,
-             bool* after_flush);
   Status Delete(const Caller& caller, const kinetic::Command& request, bool* after_flush);
   Status GetLog(const Caller& caller, const kinetic::Command& request, kinetic::Command* answer,
                 SharedBytes* value);

@@ -157,6 +157,8 @@ std::string ShortKey(std::string_view key) {
   return Hex(AsBytes(key.substr(0, 48))) + (key.size() > 48 ? "..." : "");
 }
 
+Failed NoSuchKey() { return Fail(ENOENT, "no such key"); }
+
 iovec Piece(const void* data, size_t size) { return {const_cast<void*>(data), size}; }
 
 uint64_t InlineFootprint(std::string_view key, std::string_view record) {
@@ -188,6 +190,11 @@ struct LogStore::Change {
   std::vector<Entry> added;
   std::vector<Entry> removed;
   std::vector<LogLocation> replacing;  // those of `added` that have a previous record
+  struct Record {
+    std::string_view key;
+    std::string after;  // what is to be remembered of it
+  };
+  std::vector<Record> records;
   uint64_t inline_added = 0;
   uint64_t inline_removed = 0;
 };
@@ -200,12 +207,15 @@ struct LogStore::Planned {
   uint32_t value_crc = 0;
   std::string header;              // of its entry in the log; empty: it is in the index
   std::optional<std::string> old;  // the record that is there
+  uint64_t entry_bytes() const { return header.empty() ? 0 : header.size() + value.size(); }
 };
 
-LogStore::LogStore(StoreDirectory directory, const LogStoreOptions& options)
+LogStore::LogStore(StoreDirectory directory, const LogStoreOptions& options,
+                   StoreResources& resources)
     : directory_(std::move(directory)),
       options_(options),
-      files_(*options_.calls, directory_.segments_path()) {}
+      files_(*options_.calls, directory_.segments_path()),
+      index_cache_(resources.parts_->cache) {}
 
 LogStore::~LogStore() {
   if (group_ == nullptr) return;
@@ -225,7 +235,7 @@ LogStore::~LogStore() {
 Result<std::unique_ptr<LogStore>> LogStore::OpenIndex(StoreDirectory directory,
                                                       const LogStoreOptions& options,
                                                       StoreResources& resources, bool read_only) {
-  std::unique_ptr<LogStore> store(new LogStore(std::move(directory), options));
+  std::unique_ptr<LogStore> store(new LogStore(std::move(directory), options, resources));
   rocksdb::Options index_options = IndexOptions(resources.parts_->cache, resources.parts_->buffers);
   if (options.index_env != nullptr) index_options.env = options.index_env;
   // A store that has a segment had an index. To make a new one then would be to forget every
@@ -492,12 +502,27 @@ Result<std::string> LogStore::LoadIndexRecord(std::string_view key) const {
   std::string bytes;
   const rocksdb::Status got = index_->Get({}, RecordIndexKey(key), &bytes);
   if (got.ok()) return bytes;
-  if (got.IsNotFound()) return Fail(ENOENT, "no such key");
+  if (got.IsNotFound()) return NoSuchKey();
   return FailWithIndex("read the index", got);
 }
 
+// As LoadIndexRecord(), mostly without RocksDB. EAGAIN, without waiting: it would have to be read.
+Result<std::string> LogStore::FindIndexRecord(std::string_view key, Wait wait) {
+  if (auto remembered = index_cache_.Find(key)) return *std::move(remembered);
+  const uint64_t ticket = index_cache_.Begin(key);
+  rocksdb::ReadOptions options;
+  if (wait == Wait::kMayNot) options.read_tier = rocksdb::kBlockCacheTier;
+  std::string bytes;
+  const rocksdb::Status got = index_->Get(options, RecordIndexKey(key), &bytes);
+  if (got.IsNotFound()) return NoSuchKey();
+  if (got.IsIncomplete()) return WouldWait();
+  if (!got.ok()) return FailWithIndex("read the index", got);
+  index_cache_.Remember(key, bytes, ticket);
+  return bytes;
+}
+
 Result<StoredRecord> LogStore::ReadRecord(std::string_view key, const IndexRecord& record,
-                                          ValueRange range) {
+                                          ValueRange range, Wait wait) {
   const uint32_t value_bytes = record.head.value_bytes;
   const ValuePart part = Clip(range, value_bytes);
   if (const auto* inlined = std::get_if<InlineValue>(&record.place)) {
@@ -516,12 +541,15 @@ Result<StoredRecord> LogStore::ReadRecord(std::string_view key, const IndexRecor
   Buffer value(part.length);
   std::array<iovec, 2> pieces = {Piece(header_bytes.data(), header_bytes.size()),
                                  Piece(value.data(), value.size())};
+  const auto read = [&](uint64_t offset, std::span<iovec> into) -> Status {
+    if (wait == Wait::kMayNot) return files_.ReadAtOnce(at.segment, offset, into);
+    return files_.Read(at.segment, offset, into).Context(Where(at));
+  };
   if (part.offset == 0) {
-    TRY_CONTEXT(files_.Read(at.segment, at.offset, pieces), "{}", Where(at));
+    TRY(read(at.offset, pieces));
   } else {
-    const uint64_t value_offset = at.offset + place.header_bytes + part.offset;
-    TRY_CONTEXT(files_.Read(at.segment, at.offset, {pieces.data(), 1}), "{}", Where(at));
-    TRY_CONTEXT(files_.Read(at.segment, value_offset, {&pieces[1], 1}), "{}", Where(at));
+    TRY(read(at.offset, {pieces.data(), 1}));
+    TRY(read(at.offset + place.header_bytes + part.offset, {&pieces[1], 1}));
   }
   const LogHeader header = TRY_CONTEXT(DecodeLogHeader(header_bytes), "{}", Where(at));
   if (header.key != key || header.head.value_bytes != value_bytes ||
@@ -537,7 +565,7 @@ Result<StoredRecord> LogStore::ReadRecord(std::string_view key, const IndexRecor
 Result<StoredRecord> LogStore::Get(std::string_view key, ValueRange range) {
   std::string seen;
   while (true) {
-    std::string bytes = TRY(LoadIndexRecord(key));
+    std::string bytes = TRY(FindIndexRecord(key));
     const IndexRecord record = TRY(DecodeIndexRecord(key, bytes));
     Result<StoredRecord> read = ReadRecord(key, record, range);
     if (read.has_value()) return read;
@@ -551,8 +579,21 @@ Result<StoredRecord> LogStore::Get(std::string_view key, ValueRange range) {
   }
 }
 
+// Whatever is wrong, or was replaced between the index and the log, is for Get() to find out.
+Result<StoredRecord> LogStore::GetAtOnce(std::string_view key, ValueRange range) {
+  const Result<std::string> bytes = FindIndexRecord(key, Wait::kMayNot);
+  if (!bytes.has_value()) return bytes.error().code() == ENOENT ? NoSuchKey() : WouldWait();
+  const Result<IndexRecord> record = DecodeIndexRecord(key, *bytes);
+  if (!record.has_value() || Clip(range, record->head.value_bytes).length > kMaxBytesAtOnce) {
+    return WouldWait();
+  }
+  Result<StoredRecord> read = ReadRecord(key, *record, range, Wait::kMayNot);
+  if (!read.has_value()) return WouldWait();
+  return read;
+}
+
 Result<StoredHead> LogStore::Head(std::string_view key) {
-  const std::string bytes = TRY(LoadIndexRecord(key));
+  const std::string bytes = TRY(FindIndexRecord(key));
   return TRY(DecodeIndexRecord(key, bytes)).head;
 }
 
@@ -651,14 +692,14 @@ Status LogStore::BreakOn(const Status& status) {
 }
 
 Status LogStore::CheckSpace(uint64_t more) {
-  const StoreUsage usage = Usage();
-  const bool fits = usage.used_bytes + more <= usage.capacity_bytes;
   struct statvfs about;
   if (statvfs(directory_.path().c_str(), &about) != 0) {
     return Fail(EIO, "cannot look at {}: {}", directory_.path(), ErrnoText(errno));
   }
   const bool has_room = uint64_t{about.f_bavail} * about.f_frsize >= options_.reserve_bytes + more;
-  if (fits && has_room) return {};
+  if (has_room && options_.capacity_bytes == 0) return {};
+  const StoreUsage usage = Usage();
+  if (has_room && usage.used_bytes + more <= usage.capacity_bytes) return {};
   return Fail(ENOSPC, "full: {} of {} bytes are used", usage.used_bytes, usage.capacity_bytes);
 }
 
@@ -675,22 +716,33 @@ Result<bool> LogStore::MakeRoom() {
 
 Status LogStore::Put(std::string_view key, const StoredRecord& record) {
   const StoreChange change{key, &record};
-  return Make({&change, 1});
+  return Make({&change, 1}, Together::kEach);
 }
 
-Status LogStore::Apply(std::span<const StoreChange> changes) { return Make(changes); }
+Status LogStore::Apply(std::span<const StoreChange> changes) {
+  return Make(changes, Together::kAllOrNone);
+}
+
+// All at once, which is how it almost always goes. Where one of them must fail nothing was changed,
+// and one by one they show which.
+std::vector<Status> LogStore::PutEach(std::span<const StoreChange> puts) {
+  if (puts.size() > 1 && Make(puts, Together::kEach).ok()) return std::vector<Status>(puts.size());
+  return Store::PutEach(puts);
+}
 
 // The log first, then one write to the index.
-Status LogStore::Make(std::span<const StoreChange> changes) {
+Status LogStore::Make(std::span<const StoreChange> changes, Together together) {
   TRY(FailedState());
-  Status made = TryToMake(changes);
-  while (made.code() == ENOSPC && TRY(MakeRoom())) made = TryToMake(changes);
+  Status made = TryToMake(changes, together);
+  while (made.code() == ENOSPC && TRY(MakeRoom())) made = TryToMake(changes, together);
   return made;
 }
 
-Status LogStore::TryToMake(std::span<const StoreChange> changes) {
-  std::set<std::string_view> keys;
-  for (const StoreChange& change : changes) keys.insert(change.key);
+Status LogStore::TryToMake(std::span<const StoreChange> changes, Together together) {
+  std::vector<std::string_view> keys;
+  keys.reserve(changes.size());
+  for (const StoreChange& change : changes) keys.push_back(change.key);
+  std::sort(keys.begin(), keys.end());
   std::deque<KeyLocks::Hold> holds;
   for (const std::string_view key : keys) holds.emplace_back(key_locks_, key);
   Change change;
@@ -698,17 +750,16 @@ Status LogStore::TryToMake(std::span<const StoreChange> changes) {
   uint64_t entry_bytes = 0;
   for (size_t i = 0; i < changes.size(); ++i) {
     TRY(Plan(changes[i], plans[i], change));
-    if (!plans[i].header.empty()) entry_bytes += plans[i].header.size() + plans[i].value.size();
+    entry_bytes += plans[i].entry_bytes();
   }
   const uint64_t more =
       entry_bytes + change.inline_added - std::min(change.inline_added, change.inline_removed);
   if (more > 0) TRY(CheckSpace(more));
   const Status appended = [&]() -> Status {
-    for (const Planned& plan : plans) {
-      if (!plan.header.empty()) TRY(Append(plan, change));
-    }
+    TRY(Append(plans, change));
     // An entry that power loss tears is undone by itself, and would leave the others of its batch.
-    return changes.size() > 1 ? SyncAppended(change) : Status();
+    const bool sync = together == Together::kAllOrNone && changes.size() > 1;
+    return sync ? SyncAppended(change) : Status();
   }();
   if (!appended.ok()) {
     Abandon(change);
@@ -719,7 +770,7 @@ Status LogStore::TryToMake(std::span<const StoreChange> changes) {
 
 // What the index is going to say, except for the places in the log.
 Status LogStore::Plan(const StoreChange& asked, Planned& plan, Change& change) {
-  Result<std::string> old = LoadIndexRecord(asked.key);
+  Result<std::string> old = FindIndexRecord(asked.key);
   // A damaged record may be replaced: that is how it is repaired.
   const bool may_replace =
       old.has_value() || old.error().code() == ENOENT || old.error().code() == EBADMSG;
@@ -731,6 +782,7 @@ Status LogStore::Plan(const StoreChange& asked, Planned& plan, Change& change) {
   plan.key = asked.key;
   if (asked.record == nullptr) {
     change.batch.Delete(RecordIndexKey(asked.key));
+    change.records.push_back({asked.key, {}});
     return {};
   }
   plan.value = asked.record->value;
@@ -745,6 +797,7 @@ Status LogStore::Plan(const StoreChange& asked, Planned& plan, Change& change) {
       asked.key,
       {.head = plan.head, .value_crc = plan.value_crc, .place = InlineValue{AsText(plan.value)}});
   change.inline_added += InlineFootprint(asked.key, bytes);
+  change.records.push_back({asked.key, {}});
   change.batch.Put(RecordIndexKey(asked.key), bytes);
   return {};
 }
@@ -762,31 +815,64 @@ void LogStore::Forget(std::string_view key, std::string_view old_record, Change&
   change.batch.Delete(PlaceIndexKey(place->location));
 }
 
-Status LogStore::Append(const Planned& plan, Change& change) {
-  const uint64_t entry_bytes = plan.header.size() + plan.value.size();
-  const LogLocation location = TRY(Reserve(entry_bytes));
-  change.added.push_back({location, entry_bytes});
-  std::array<iovec, 2> pieces = {Piece(plan.header.data(), plan.header.size()),
-                                 Piece(plan.value.data(), plan.value.size())};
-  const Status written = files_.Write(location.segment, location.offset, pieces);
+// One after the other in the log, with a write for as many as follow each other.
+Status LogStore::Append(std::span<const Planned> plans, Change& change) {
+  std::vector<const Planned*> logged;
+  for (const Planned& plan : plans) {
+    if (!plan.header.empty()) logged.push_back(&plan);
+  }
+  if (logged.empty()) return {};
+  {
+    std::unique_lock lock(mutex_);
+    for (const Planned* plan : logged) {
+      const LogLocation location = TRY(Reserve(plan->entry_bytes(), lock));
+      change.added.push_back({location, plan->entry_bytes()});
+    }
+  }
+  constexpr size_t kMostAtOnce = 256;
+  for (size_t begin = 0, end = 0; begin < logged.size(); begin = end) {
+    LogLocation next = change.added[begin].location;
+    do {
+      next.offset += change.added[end++].bytes;
+    } while (end < logged.size() && change.added[end].location == next &&
+             end - begin < kMostAtOnce);
+    TRY(WriteEntries(std::span(logged).subspan(begin, end - begin), change.added[begin].location));
+  }
+  for (size_t i = 0; i < logged.size(); ++i) {
+    const Planned& plan = *logged[i];
+    const LogLocation location = change.added[i].location;
+    const LoggedValue place{location, static_cast<uint32_t>(plan.header.size())};
+    std::string record = EncodeIndexRecord(
+        plan.key, {.head = plan.head, .value_crc = plan.value_crc, .place = place});
+    change.batch.Put(RecordIndexKey(plan.key), record);
+    change.records.push_back({plan.key, std::move(record)});
+    change.batch.Put(PlaceIndexKey(location),
+                     EncodePlaceRecord(location, {plan.entry_bytes(), std::string(plan.key)}));
+    if (plan.old) {
+      change.batch.Put(PreviousIndexKey(location), *plan.old);
+      change.replacing.push_back(location);
+    }
+  }
+  return {};
+}
+
+// Entries that follow each other in one segment.
+Status LogStore::WriteEntries(std::span<const Planned* const> plans, LogLocation begin) {
+  std::vector<iovec> pieces;
+  pieces.reserve(2 * plans.size());
+  uint64_t bytes = 0;
+  for (const Planned* plan : plans) {
+    pieces.push_back(Piece(plan->header.data(), plan->header.size()));
+    pieces.push_back(Piece(plan->value.data(), plan->value.size()));
+    bytes += plan->entry_bytes();
+  }
+  const Status written = files_.Write(begin.segment, begin.offset, pieces);
   if (!written.ok()) {
     return written.code() == ENOSPC ? written : Fail(EIO, "{}", written.message());
   }
-  {
-    const std::lock_guard lock(mutex_);
-    dirty_.insert(location.segment);
-    unsynced_bytes_ += entry_bytes;
-  }
-  const LoggedValue place{location, static_cast<uint32_t>(plan.header.size())};
-  change.batch.Put(RecordIndexKey(plan.key),
-                   EncodeIndexRecord(
-                       plan.key, {.head = plan.head, .value_crc = plan.value_crc, .place = place}));
-  change.batch.Put(PlaceIndexKey(location),
-                   EncodePlaceRecord(location, {entry_bytes, std::string(plan.key)}));
-  if (plan.old) {
-    change.batch.Put(PreviousIndexKey(location), *plan.old);
-    change.replacing.push_back(location);
-  }
+  const std::lock_guard lock(mutex_);
+  dirty_.insert(begin.segment);
+  unsynced_bytes_ += bytes;
   return {};
 }
 
@@ -801,9 +887,9 @@ Status LogStore::SyncAppended(const Change& change) {
   return {};
 }
 
-// Room at the end of the log, in a new segment when the last one is full.
-Result<LogLocation> LogStore::Reserve(uint64_t bytes) {
-  std::unique_lock lock(mutex_);
+// Room at the end of the log, in a new segment when the last one is full. With mutex_ held, but not
+// while it makes one.
+Result<LogLocation> LogStore::Reserve(uint64_t bytes, std::unique_lock<std::mutex>& lock) {
   while (cursor_.offset > 0 && cursor_.offset + bytes > options_.segment_bytes) {
     if (rolling_) {
       rolled_.wait(lock);
@@ -840,11 +926,11 @@ void LogStore::Abandon(const Change& change) {
 // What is to die is noted before the index forgets it, so that whoever looks for the free space
 // between two entries finds it in the one place or in the other.
 Status LogStore::Commit(Change& change) {
-  for (const auto& [location, bytes] : change.added) {
-    change.batch.Merge(SegmentIndexKey(location.segment), EncodeCount(bytes));
-  }
-  for (const auto& [location, bytes] : change.removed) {
-    change.batch.Merge(SegmentIndexKey(location.segment), EncodeCount(-bytes));
+  std::map<uint32_t, uint64_t> differences;  // of segments' counts; taken modulo 2^64
+  for (const auto& [location, bytes] : change.added) differences[location.segment] += bytes;
+  for (const auto& [location, bytes] : change.removed) differences[location.segment] -= bytes;
+  for (const auto& [segment, difference] : differences) {
+    if (difference != 0) change.batch.Merge(SegmentIndexKey(segment), EncodeCount(difference));
   }
   if (change.inline_added != change.inline_removed) {
     change.batch.Merge(InlineBytesIndexKey(),
@@ -854,7 +940,11 @@ Status LogStore::Commit(Change& change) {
     const std::lock_guard lock(mutex_);
     for (const auto& [location, bytes] : change.removed) dying_[location] = bytes;
   }
+  for (const auto& record : change.records) index_cache_.BeforeChange(record.key);
   const rocksdb::Status written = index_->Write({}, &change.batch);
+  for (const auto& record : change.records) {
+    index_cache_.AfterChange(record.key, written.ok() ? record.after : std::string_view());
+  }
   // Whether the record will be there after the next start is not known now, so nothing may be given
   // back or built upon it.
   if (!written.ok()) return BreakOn(FailWithIndex("write the index", written));
@@ -881,10 +971,11 @@ Status LogStore::Commit(Change& change) {
 Status LogStore::Delete(std::string_view key) {
   TRY(FailedState());
   const KeyLocks::Hold hold(key_locks_, key);
-  const std::string old = TRY(LoadIndexRecord(key));
+  const std::string old = TRY(FindIndexRecord(key));
   Change change;
   Forget(key, old, change);
   change.batch.Delete(RecordIndexKey(key));
+  change.records.push_back({key, {}});
   return Commit(change);
 }
 
@@ -962,6 +1053,85 @@ Status LogStore::EndRound(Status synced) {
   return {};
 }
 
+namespace {
+
+// Makes a gap around `location` smaller, until it holds nothing of `ranges`.
+void Shrink(const std::map<LogLocation, uint64_t>& ranges, LogLocation location, uint64_t* begin,
+            uint64_t* end) {
+  const auto above = ranges.lower_bound(location);
+  if (above != ranges.end() && above->first.segment == location.segment) {
+    *end = std::min(*end, above->first.offset);
+  }
+  if (above == ranges.begin()) return;
+  const auto below = std::prev(above);
+  if (below->first.segment != location.segment) return;
+  *begin = std::max(*begin, below->first.offset + below->second);
+}
+
+}  // namespace
+
+// The entries that are needed, or may be, as they are when it is made: what is in flight first,
+// then what is in the index, so that what goes from the one into the other is not missed. Later
+// ones lie behind the cursor.
+//
+// It remembers the last gap between such entries, for RocksDB walks over every deletion in it to
+// find its ends, and much that died together is given back one after the other.
+class LogStore::LiveEntries {
+ public:
+  explicit LiveEntries(LogStore& store) : store_(store) {
+    {
+      const std::lock_guard lock(store.mutex_);
+      cursor_ = store.cursor_;
+      in_flight_ = store.in_flight_;
+    }
+    scan_.emplace(*store.index_, "L", "M");
+  }
+
+  Result<Gap> GapAround(LogLocation location) {
+    const uint32_t segment = location.segment;
+    const bool same =
+        segment == segment_ && gap_.begin <= location.offset && location.offset < gap_.end;
+    if (same) return gap_;
+    Gap gap;
+    gap.end = segment == cursor_.segment ? cursor_.offset : TRY(store_.files_.Size(segment));
+    Shrink(in_flight_, location, &gap.begin, &gap.end);
+    const std::string here = PlaceIndexKey(location);
+    IndexScan& scan = *scan_;
+    scan->Seek(here);
+    if (scan->Valid()) {
+      const Place next = TRY(PlaceAt(*scan));
+      if (next.location.segment == segment) gap.end = std::min(gap.end, next.location.offset);
+    }
+    scan->SeekForPrev(here);
+    if (scan->Valid()) {
+      const Place previous = TRY(PlaceAt(*scan));
+      if (previous.location.segment == segment) gap.begin = std::max(gap.begin, previous.end());
+    }
+    TRY(scan.status());
+    segment_ = segment;
+    gap_ = gap;
+    return gap;
+  }
+
+ private:
+  LogStore& store_;
+  LogLocation cursor_;
+  Ranges in_flight_;
+  std::optional<IndexScan> scan_;
+  uint32_t segment_ = 0;
+  Gap gap_;  // of that segment
+};
+
+// The free space around a dead range. What has left the index since is seen dying or dead after.
+Result<LogStore::Gap> LogStore::GapAround(LogLocation location, LiveEntries& live) {
+  Gap gap = TRY(live.GapAround(location));
+  const std::lock_guard lock(mutex_);
+  for (const Ranges* ranges : {&dying_, &dead_, &committing_}) {
+    Shrink(*ranges, location, &gap.begin, &gap.end);
+  }
+  return gap;
+}
+
 // Costs time, which no flush waits for.
 Status LogStore::ReturnSpace() {
   Ranges free;
@@ -978,59 +1148,24 @@ Status LogStore::ReturnSpace() {
   };
   for (const uint32_t segment : full) note(files_.Trim(segment));
   std::set<uint32_t> changed = std::move(full);
-  LogLocation done_to;
-  for (const auto& [location, bytes] : free) {
-    changed.insert(location.segment);
-    if (location < done_to) continue;  // in a gap that was given back already
-    const Result<Gap> gap = GapAround(location);
-    if (!gap.has_value()) {
-      note(gap.error());
-      continue;
+  if (!free.empty()) {
+    LiveEntries live(*this);
+    LogLocation done_to;
+    for (const auto& [location, bytes] : free) {
+      changed.insert(location.segment);
+      if (location < done_to) continue;  // in a gap that was given back already
+      const Result<Gap> gap = GapAround(location, live);
+      if (!gap.has_value()) {
+        note(gap.error());
+        continue;
+      }
+      note(files_.Punch(location.segment, gap->begin, gap->end));
+      done_to = {location.segment, gap->end};
     }
-    note(files_.Punch(location.segment, gap->begin, gap->end));
-    done_to = {location.segment, gap->end};
   }
   note(RemoveDeadSegments());
   note(MeasureSegments(changed));
   return first_failure;
-}
-
-// The free space around a dead range: to the nearest entries that are needed, or may be. The order
-// of looks matters: what gets into the index meanwhile is seen in flight before, what gets out of
-// it is seen dying or dead after, and what is reserved meanwhile lies behind the cursor.
-Result<LogStore::Gap> LogStore::GapAround(LogLocation location) {
-  const uint32_t segment = location.segment;
-  Gap gap;
-  const auto shrink = [&](const Ranges& ranges) {
-    const auto above = ranges.lower_bound(location);
-    if (above != ranges.end() && above->first.segment == segment) {
-      gap.end = std::min(gap.end, above->first.offset);
-    }
-    if (above == ranges.begin()) return;
-    const auto below = std::prev(above);
-    if (below->first.segment != segment) return;
-    gap.begin = std::max(gap.begin, below->first.offset + below->second);
-  };
-  bool last_segment = false;
-  {
-    const std::lock_guard lock(mutex_);
-    last_segment = segment == cursor_.segment;
-    gap.end = last_segment ? cursor_.offset : UINT64_MAX;
-    shrink(in_flight_);
-  }
-  if (!last_segment) gap.end = std::min(gap.end, TRY(files_.Size(segment)));
-  IndexScan scan(*index_, PlacesBegin(segment), PlacesEnd(segment));
-  const std::string here = PlaceIndexKey(location);
-  scan->Seek(here);
-  if (scan->Valid()) gap.end = std::min(gap.end, TRY(PlaceAt(*scan)).location.offset);
-  scan->SeekForPrev(here);
-  if (scan->Valid()) gap.begin = std::max(gap.begin, TRY(PlaceAt(*scan)).end());
-  TRY(scan.status());
-  const std::lock_guard lock(mutex_);
-  shrink(dying_);
-  shrink(dead_);
-  shrink(committing_);
-  return gap;
 }
 
 // Segments in which nothing is needed any more. Their numbers are never used again.
@@ -1212,7 +1347,7 @@ Status LogStore::Move(LogLocation location, const PlaceRecord& place) {
                      .old = old};
   Change change;
   Forget(place.key, old, change);
-  const Status appended = Append(plan, change);
+  const Status appended = Append({&plan, 1}, change);
   if (!appended.ok()) {
     Abandon(change);
     return appended;

@@ -41,6 +41,7 @@
 
 #include "drive/commit_group.h"
 #include "drive/file_calls.h"
+#include "drive/index_cache.h"
 #include "drive/key_locks.h"
 #include "drive/log_entry.h"
 #include "drive/segment_files.h"
@@ -98,10 +99,12 @@ class LogStore final : public Store, private CommitGroup::Member {
   const DeviceIdentity& identity() const { return directory_.identity(); }
 
   Result<StoredRecord> Get(std::string_view key, ValueRange range) override;
+  Result<StoredRecord> GetAtOnce(std::string_view key, ValueRange range) override;
   Result<StoredHead> Head(std::string_view key) override;
   Result<std::vector<std::string>> Keys(const KeyRange& range, size_t max, bool reverse) override;
   Result<RangeItems> Items(const KeyRange& range, const RangeLimits& limits, bool reverse) override;
   Status Put(std::string_view key, const StoredRecord& record) override;
+  std::vector<Status> PutEach(std::span<const StoreChange> puts) override;
   Status Delete(std::string_view key) override;
   Status Apply(std::span<const StoreChange> changes) override;
   Status Flush() override;
@@ -150,7 +153,7 @@ class LogStore final : public Store, private CommitGroup::Member {
   struct Planned;
   struct Change;
 
-  LogStore(StoreDirectory directory, const LogStoreOptions& options);
+  LogStore(StoreDirectory directory, const LogStoreOptions& options, StoreResources& resources);
   static Result<std::unique_ptr<LogStore>> OpenAndRecover(const LogStoreOptions& options,
                                                           StoreResources& resources);
   static Result<std::unique_ptr<LogStore>> OpenIndex(StoreDirectory directory,
@@ -178,25 +181,29 @@ class LogStore final : public Store, private CommitGroup::Member {
 
   // Reading:
   Result<std::string> LoadIndexRecord(std::string_view key) const;
+  enum class Wait { kMay, kMayNot };
+  Result<std::string> FindIndexRecord(std::string_view key, Wait wait = Wait::kMay);
   Result<RangeItem> LoadItem(std::string key, std::string_view index_value,
                              const RangeCollector& collector);
-  Result<StoredRecord> ReadRecord(std::string_view key, const IndexRecord& record,
-                                  ValueRange range);
+  Result<StoredRecord> ReadRecord(std::string_view key, const IndexRecord& record, ValueRange range,
+                                  Wait wait = Wait::kMay);
   Status CheckPlaces(CheckReport& report);
   Status CheckRecords(LogLocation durable, CheckReport& report);
 
   // Writing:
-  Status Make(std::span<const StoreChange> changes);
-  Status TryToMake(std::span<const StoreChange> changes);
+  enum class Together { kAllOrNone, kEach };  // what power loss may do to several changes
+  Status Make(std::span<const StoreChange> changes, Together together);
+  Status TryToMake(std::span<const StoreChange> changes, Together together);
   Status Plan(const StoreChange& asked, Planned& plan, Change& change);
-  Status Append(const Planned& plan, Change& change);
+  Status Append(std::span<const Planned> plans, Change& change);
+  Status WriteEntries(std::span<const Planned* const> plans, LogLocation begin);
   Status SyncAppended(const Change& change);
   void Forget(std::string_view key, std::string_view old_record, Change& change);
   Status Commit(Change& change);
   void Abandon(const Change& change);
   Status CheckSpace(uint64_t more);
   Result<bool> MakeRoom();
-  Result<LogLocation> Reserve(uint64_t bytes);
+  Result<LogLocation> Reserve(uint64_t bytes, std::unique_lock<std::mutex>& lock);
   Status FailedState();
   Status BreakOn(const Status& status);
 
@@ -212,7 +219,8 @@ class LogStore final : public Store, private CommitGroup::Member {
     uint64_t begin = 0;
     uint64_t end = 0;
   };
-  Result<Gap> GapAround(LogLocation location);
+  class LiveEntries;
+  Result<Gap> GapAround(LogLocation location, LiveEntries& live);
   Status RemoveDeadSegments();
   Status MeasureSegments(const std::set<uint32_t>& segments);
 
@@ -227,6 +235,7 @@ class LogStore final : public Store, private CommitGroup::Member {
   SegmentFiles files_;
   std::shared_ptr<CommitGroup> group_;  // null: not to be written
   std::unique_ptr<rocksdb::DB> index_;
+  IndexCache index_cache_;  // of records; not used while opening
   uint64_t torn_entries_ = 0;
 
   KeyLocks key_locks_;  // whose records are being changed or moved

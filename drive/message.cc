@@ -78,7 +78,11 @@ std::string WithFrameHeader(const kinetic::Message& message, size_t value_bytes)
 
 std::string SignedFrame(const kinetic::Command& command, int64_t identity, const HmacKey& key,
                         size_t value_bytes) {
-  kinetic::Message message;
+  // Its strings have room already. One that grew large is not kept.
+  constexpr size_t kMostKept = 16 << 10;
+  thread_local kinetic::Message kept;
+  kinetic::Message large;
+  kinetic::Message& message = command.ByteSizeLong() > kMostKept ? large : kept;
   message.set_authtype(kinetic::Message::HMACAUTH);
   command.SerializeToString(message.mutable_commandbytes());
   const Hmac hmac = key.Sign(AsBytes(message.commandbytes()));

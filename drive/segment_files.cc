@@ -9,6 +9,7 @@
 #include <charconv>
 
 #include "base/try.h"
+#include "drive/store.h"
 #include "drive/store_directory.h"
 
 namespace pinstripe {
@@ -163,6 +164,21 @@ Status SegmentFiles::Read(uint32_t segment, uint64_t offset, std::span<iovec> pi
     pieces = Advance(pieces, static_cast<size_t>(got));
   }
   return {};
+}
+
+Status SegmentFiles::ReadAtOnce(uint32_t segment, uint64_t offset, std::span<const iovec> pieces) {
+  OpenFile file;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = open_.find(segment); found != open_.end()) file = found->second;
+  }
+  if (file == nullptr) return WouldWait();
+  size_t wanted = 0;
+  for (const iovec& piece : pieces) wanted += piece.iov_len;
+  const ssize_t got = preadv2(file->fd.get(), pieces.data(), static_cast<int>(pieces.size()),
+                              static_cast<off_t>(offset), RWF_NOWAIT);
+  // What else may be wrong is found out, and told, by who may wait.
+  return got == static_cast<ssize_t>(wanted) ? Status() : WouldWait();
 }
 
 Status SegmentFiles::Sync(uint32_t segment) {

@@ -51,6 +51,9 @@ class SegmentFiles {
   Status Write(uint32_t segment, uint64_t offset, std::span<iovec> pieces);
   Status Read(uint32_t segment, uint64_t offset, std::span<iovec> pieces);
 
+  // As Read(), but EAGAIN unless all of it is in memory.
+  Status ReadAtOnce(uint32_t segment, uint64_t offset, std::span<const iovec> pieces);
+
   // The data written so far survives power loss.
   Status Sync(uint32_t segment);
 

@@ -13,6 +13,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "base/log.h"
@@ -37,8 +38,10 @@ constexpr size_t kMaxRequestsUnderWay = 128;
 constexpr size_t kMaxBytesUnderWay = 32 << 20;
 constexpr size_t kMaxNewcomerBytesUnderWay = 64 << 10;  // before the first right signature
 
-constexpr int kReadsAtOnce = 16;  // of one socket before the others get their turn
-constexpr size_t kSendAtOnce = 16;
+constexpr int kReadsAtOnce = 16;               // of one socket before the others get their turn
+constexpr size_t kMostMessageKept = 16 << 10;  // of a connection, for the room in it
+constexpr size_t kAnswersAtOnce = 128;         // by the loop, likewise
+constexpr size_t kSendAtOnce = 64;
 
 // A device's values can be 1 MiB: room for some of them in the kernel.
 constexpr int kSocketBufferBytes = 4 << 20;
@@ -199,12 +202,15 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     }
     if (epoll_events & (EPOLLERR | EPOLLHUP)) return Close();
     const bool readable = (epoll_events & EPOLLIN) || tls_ != nullptr;
-    for (int reads = 0; readable && reads < kReadsAtOnce && WantsMore(); ++reads) {
+    at_once_ = 0;
+    for (int reads = 0;
+         readable && reads < kReadsAtOnce && at_once_ < kAnswersAtOnce && WantsMore(); ++reads) {
       const Result<bool> more = Receive();
       if (!more.has_value()) return GiveUp(more.error());
       if (!*more) break;
     }
     NoteHalfFrame();
+    reader_.Rest();
     Watch();
   }
 
@@ -221,7 +227,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   void Greet() {
     Command greeting = service_.Greeting();
     greeting.mutable_header()->set_connectionid(connection_id_);
-    Send(UnsignedFrame(Unsigned::kUnsolicited, greeting), {}, 0);
+    Send(UnsignedFrame(Unsigned::kUnsolicited, greeting));
   }
 
   void ShakeHands(uint32_t epoll_events) {
@@ -290,19 +296,30 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     }
     if (got == 0) return Fail(EHOSTUNREACH, "the client closed the connection");
     reader_.Filled(static_cast<size_t>(got));
+    const Status handled = HandleAll();
+    // Before the words with which a broken stream ends.
+    HandPuts();
+    SendReady();
+    TRY(handled);
+    return static_cast<size_t>(got) == room;
+  }
+
+  Status HandleAll() {
     while (std::optional<Frame> frame = TRY(reader_.Next())) {
       ++frames_;
       TRY(Handle(*std::move(frame)));
     }
-    return static_cast<size_t>(got) == room;
+    return {};
   }
 
   // Checks what can be checked without the engine, in the protocol's order, and hands on the rest.
   // A failure ends the connection.
   Status Handle(Frame frame) {
-    kinetic::Message message;
+    const bool large = frame.message.size() > kMostMessageKept;
+    kinetic::Message large_message;
+    kinetic::Message& message = large ? large_message : message_;
     TRY(ParseMessage(frame.message, &message));
-    auto request = std::make_shared<Command>();
+    const std::shared_ptr<Command> request = large ? std::make_shared<Command>() : SmallRequest();
     TRY(ParseCommand(message, request.get()));
     const bool pin = message.authtype() == kinetic::Message::PINAUTH;
     // Without an authentication at all there is still something to say to a request without a
@@ -322,8 +339,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
       }
       Send(pin                   ? UnsignedFrame(Unsigned::kPinAnswer, answer)
            : identity == nullptr ? UnsignedFrame(Unsigned::kUnknownIdentity, answer)
-                                 : SignedFrame(answer, identity->id, identity->key, 0),
-           {}, 0);
+                                 : SignedFrame(answer, identity->id, identity->key, 0));
       return Status();
     };
     if (!request->has_header()) return refuse(kinetic::Status::HEADER_REQUIRED, "no header");
@@ -385,10 +401,14 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     }
     const size_t bytes = frame.value.size();
     switch (header.messagetype()) {
+      case Header::GET:
+        if (AnswerAtOnce(caller, *request, bytes)) return {};
+        break;
+      case Header::PUT: AddPut(caller, request, std::move(frame.value)); return {};
       case Header::START_BATCH: {
         const Status started = batches_.Start(header.batchid());
         if (started.code() == EEXIST) return BrokenBatch(started.message());
-        Hand(std::move(request), identity, bytes, [started](Command* answer) {
+        Hand(request, identity, bytes, [started](Command* answer) {
           answer->mutable_status()->set_code(kinetic::Status::SUCCESS);
           if (!started.ok()) KineticService::SetFailure(started, answer);
           return KineticService::Outcome();
@@ -400,7 +420,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
         const bool abort = header.messagetype() == Header::ABORT_BATCH;
         std::shared_ptr<Batch> batch = batches_.Take(header.batchid());
         if (batch == nullptr) return BrokenBatch(NoBatch(header.batchid()));
-        Hand(std::move(request), identity, bytes,
+        Hand(request, identity, bytes,
              [this, caller, abort, batch = std::move(batch)](Command* answer) mutable {
                // What it held is free when the client hears of its end.
                const std::shared_ptr<Batch> ended = std::move(batch);
@@ -413,7 +433,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
       default: break;
     }
     if (KineticService::TakesLong(*request)) {
-      StartLong(std::move(request), caller, bytes);
+      StartLong(request, caller, bytes);
       return {};
     }
     const auto value = std::make_shared<Buffer>(std::move(frame.value));  // a Task must be copyable
@@ -452,6 +472,121 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
                  KineticService::ChangeOf(caller, request, std::move(frame.value)));
     }
     return true;
+  }
+
+  // That of the request before, where nobody needs it any more: its strings have room already.
+  const std::shared_ptr<Command>& SmallRequest() {
+    if (request_ == nullptr || request_.use_count() > 1) request_ = std::make_shared<Command>();
+    return request_;
+  }
+
+  // Here and now, where nobody has to be waited for: that costs less than to hand it over. False:
+  // it was not.
+  bool AnswerAtOnce(const KineticService::Caller& caller, const Command& request, size_t bytes) {
+    const Time received = loop_.runtime().Now();
+    StartAnswer(request, &answer_);
+    std::optional<KineticService::Outcome> outcome =
+        service_.ExecuteAtOnce(caller, request, &answer_);
+    if (!outcome) return false;
+    Note(Header::GET, bytes + outcome->value.size(), received, answer_);
+    ready_.push_back(AnswerOf(answer_, caller.identity.get(), std::move(outcome->value), 0));
+    return true;
+  }
+
+  // What was answered at once goes out together.
+  void SendReady() {
+    if (ready_.empty()) return;
+    at_once_ += ready_.size();
+    {
+      const std::lock_guard lock(mutex_);
+      requests_under_way_ += ready_.size();
+    }
+    SendAll(ready_);
+    ready_.clear();
+  }
+
+  // A PUT, which is executed together with the others that one read has brought.
+  struct PendingPut {
+    std::shared_ptr<Command> request;
+    KineticService::Caller caller;
+    SharedBytes value;
+    size_t bytes = 0;  // of the value, also when that is gone
+    Time received{};
+    Time expiry{};
+    bool after_flush = false;
+    Command answer;
+  };
+  using PendingPuts = std::vector<PendingPut>;
+
+  void AddPut(const KineticService::Caller& caller, const std::shared_ptr<Command>& request,
+              Buffer value) {
+    const int priority = PriorityOf(request->header());
+    if (priority != puts_priority_) HandPuts();
+    puts_priority_ = priority;
+    PendingPut& put = puts_.emplace_back();
+    put.request = request;
+    put.caller = caller;
+    put.bytes = value.size();
+    put.value = SharedBytes(std::move(value));
+    put.received = loop_.runtime().Now();
+    put.expiry = ExpiryOf(request->header());
+  }
+
+  void HandPuts() {
+    if (puts_.empty()) return;
+    {
+      const std::lock_guard lock(mutex_);
+      requests_under_way_ += puts_.size();
+      for (const PendingPut& put : puts_) bytes_under_way_ += put.bytes;
+    }
+    const auto puts = std::make_shared<PendingPuts>(std::exchange(puts_, {}));
+    threads_.workers.Add([self = shared_from_this(), puts] { self->MakePuts(puts); },
+                         puts_priority_);
+  }
+
+  // Of a worker.
+  void MakePuts(const std::shared_ptr<PendingPuts>& puts) {
+    std::vector<KineticService::PutRequest> requests;
+    std::vector<PendingPut*> executed;
+    requests.reserve(puts->size());
+    executed.reserve(puts->size());
+    const Time now = loop_.runtime().Now();
+    for (PendingPut& put : *puts) {
+      StartAnswer(*put.request, &put.answer);
+      if (now >= put.expiry) {
+        KineticService::SetFailure(TooLate(), &put.answer);
+        continue;
+      }
+      requests.push_back({put.caller, put.request.get(), std::move(put.value), &put.answer});
+      executed.push_back(&put);
+    }
+    const std::vector<bool> after_flush = service_.ExecutePuts(requests);
+    requests.clear();  // the values are not needed any more
+    bool any_later = false;
+    for (size_t i = 0; i < executed.size(); ++i) {
+      executed[i]->after_flush = after_flush[i];
+      any_later = any_later || after_flush[i];
+    }
+    SendPuts(*puts, /*after_flush=*/false);
+    if (!any_later) return;
+    shared_->flushes->Add([self = shared_from_this(), puts](const Status& flushed) {
+      for (PendingPut& put : *puts) {
+        if (put.after_flush && !flushed.ok()) KineticService::SetFailure(flushed, &put.answer);
+      }
+      self->SendPuts(*puts, /*after_flush=*/true);
+    });
+  }
+
+  // Answers those that wait for a flush, or those that do not.
+  void SendPuts(const PendingPuts& puts, bool after_flush) {
+    std::vector<Outgoing> answers;
+    answers.reserve(puts.size());
+    for (const PendingPut& put : puts) {
+      if (put.after_flush != after_flush) continue;
+      Note(Header::PUT, put.bytes, put.received, put.answer);
+      answers.push_back(AnswerOf(put.answer, put.caller.identity.get(), {}, put.bytes));
+    }
+    SendAll(answers);
   }
 
   using Execute = std::function<KineticService::Outcome(Command* answer)>;
@@ -577,16 +712,29 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   }
 
   // Without an identity: to a PIN operation.
-  void Answer(const Command& answer, const DeviceSecurity::Identity* identity, SharedBytes value,
-              size_t request_bytes) {
+  static Outgoing AnswerOf(const Command& answer, const DeviceSecurity::Identity* identity,
+                           SharedBytes value, size_t request_bytes) {
     std::string head = identity == nullptr
                            ? UnsignedFrame(Unsigned::kPinAnswer, answer)
                            : SignedFrame(answer, identity->id, identity->key, value.size());
-    Send(std::move(head), std::move(value), request_bytes, /*answers=*/true);
+    return {std::move(head), std::move(value), request_bytes, /*answers=*/true};
+  }
+
+  void Answer(const Command& answer, const DeviceSecurity::Identity* identity, SharedBytes value,
+              size_t request_bytes) {
+    std::array<Outgoing, 1> out = {AnswerOf(answer, identity, std::move(value), request_bytes)};
+    SendAll(out);
   }
 
   Command AnswerTo(const Command& request) const {
     Command answer;
+    StartAnswer(request, &answer);
+    return answer;
+  }
+
+  void StartAnswer(const Command& request, Command* started) const {
+    Command& answer = *started;
+    answer.Clear();
     Header* header = answer.mutable_header();
     header->set_connectionid(request.header().has_connectionid() ? request.header().connectionid()
                                                                  : connection_id_);
@@ -597,7 +745,6 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
         header->set_messagetype(static_cast<Header::MessageType>(type));
       }
     }
-    return answer;
   }
 
   // The stream cannot be followed any more: says why, where that may help, and ends it.
@@ -612,16 +759,22 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     giving_up_ = true;
     timer_.Arm(loop_.runtime().Now() + options_.frame_timeout);  // who does not read never hears it
     Watch();
-    Send(UnsignedFrame(Unsigned::kUnsolicited, last), {}, 0, /*answers=*/false, /*last=*/true);
+    Send(UnsignedFrame(Unsigned::kUnsolicited, last), /*last=*/true);
   }
 
-  // Any thread.
-  void Send(std::string head, SharedBytes value, size_t request_bytes, bool answers = false,
-            bool last = false) {
+  // Any thread, like the next.
+  void Send(std::string frame, bool last = false) {
+    std::array<Outgoing, 1> out = {Outgoing{.head = std::move(frame), .last = last}};
+    SendAll(out);
+  }
+
+  void SendAll(std::span<Outgoing> out) {
     std::unique_lock lock(mutex_);
-    if (gone_) return;
-    bytes_under_way_ += head.size() + value.size();
-    outgoing_.push_back({std::move(head), std::move(value), request_bytes, answers, last});
+    if (gone_ || out.empty()) return;
+    for (Outgoing& each : out) {
+      bytes_under_way_ += each.size();
+      outgoing_.push_back(std::move(each));
+    }
     if (blocked_ || sending_) return;  // whoever waits or sends takes it along
     Flush(lock);
   }
@@ -762,6 +915,13 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   Time half_since_{};                 // and when that was
   bool watching_frames_ = false;      // the timer is armed
   uint32_t watched_ = EPOLLIN;
+  kinetic::Message message_;          // the last one, like the next; small
+  std::shared_ptr<Command> request_;  // perhaps a worker's, too
+  Command answer_;
+  std::vector<Outgoing> ready_;  // answers, since the last read
+  size_t at_once_ = 0;           // how many there were, since the socket was ready
+  PendingPuts puts_;             // since the last read
+  int puts_priority_ = Workers::kNormal;
 
   std::mutex mutex_;
   std::deque<Outgoing> outgoing_;  // guarded by mutex_, like all below

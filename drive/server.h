@@ -1,7 +1,9 @@
 // Server: the sockets of a drive daemon. One process serves any number of devices, each on its own
 // port, with a few threads for all of them: loops that wait for sockets, cut frames and check
 // signatures, workers that execute requests and send the answers, and flushers that make durable
-// what has to be before it is answered, together what came together. Operations that take long
+// what has to be before it is answered, together what came together. What costs less to answer than
+// to hand over (gets of small values that are in memory) the loops answer themselves; puts that one
+// read has brought are handed over, executed and answered together. Operations that take long
 // (scans, pushes to peers) have threads of their own, and hold up nobody else.
 //
 // A connection has a bounded number of requests and bytes under way; beyond, its socket is not

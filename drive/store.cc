@@ -25,6 +25,18 @@ bool RangeCollector::Add(RangeItem item) {
   return true;
 }
 
+Failed WouldWait() {
+  static const Status would_wait(EAGAIN, "this would have to wait");
+  return Failed(would_wait);
+}
+
+std::vector<Status> Store::PutEach(std::span<const StoreChange> puts) {
+  std::vector<Status> made;
+  made.reserve(puts.size());
+  for (const StoreChange& put : puts) made.push_back(Put(put.key, *put.record));
+  return made;
+}
+
 Result<RangeItems> Store::Items(const KeyRange& range, const RangeLimits& limits, bool reverse) {
   RangeCollector collector(limits);
   // One key more tells whether the list is complete.

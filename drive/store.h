@@ -93,12 +93,23 @@ struct StoreUsage {
   }
 };
 
+// What GetAtOnce() gives at most of a value: to copy it takes no longer than to hand it to another
+// thread.
+inline constexpr uint32_t kMaxBytesAtOnce = 32 << 10;
+
+// The EAGAIN of GetAtOnce(), which is common and has no sentence to tell.
+Failed WouldWait();
+
 class Store {
  public:
   virtual ~Store() = default;
 
   virtual Result<StoredRecord> Get(std::string_view key, ValueRange range) = 0;
   virtual Result<StoredHead> Head(std::string_view key) = 0;
+
+  // As Get(), by a thread that must not wait: EAGAIN where the answer would have to come from the
+  // disk, where somebody else is in the way, or where it is longer than kMaxBytesAtOnce.
+  virtual Result<StoredRecord> GetAtOnce(std::string_view, ValueRange) { return WouldWait(); }
 
   // Up to `max` keys, lowest first, or with `reverse` highest first.
   virtual Result<std::vector<std::string>> Keys(const KeyRange& range, size_t max,
@@ -110,6 +121,10 @@ class Store {
 
   // Makes this the key's record. `head.value_bytes` is taken from the value.
   virtual Status Put(std::string_view key, const StoredRecord& record) = 0;
+
+  // Makes these records of their keys, each key once, and says of each what Put() would have said.
+  // None depends on another; that they come together saves work.
+  virtual std::vector<Status> PutEach(std::span<const StoreChange> puts);
 
   virtual Status Delete(std::string_view key) = 0;
 

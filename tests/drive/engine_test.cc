@@ -193,6 +193,29 @@ TEST_F(EngineTest, ChangesOfABatchAreCheckedAgainstWhatWasThereBefore) {
   EXPECT_EQ(VersionOf("other"), "o");
 }
 
+TEST_F(EngineTest, PutsThatComeTogetherAreAsIfTheyCameOneByOne) {
+  ASSERT_OK(Put("key", "v1", Expected::Absent()));
+  const Engine::Change puts[] = {
+      PutOf("key", "v2", Expected::Version("v1")),
+      PutOf("other", "o", Expected::Version("never")),
+      PutOf("key", "v3", Expected::Version("v1")),
+      PutOf(std::string(kMaxKeyBytes + 1, 'k'), "", Expected::Any()),
+      PutOf("key", "v4", Expected::Version("v2")),
+      PutOf("new", "n", Expected::Absent()),
+  };
+  const std::vector<Status> statuses = engine_.PutEach(puts);
+  ASSERT_EQ(statuses.size(), 6u);
+  EXPECT_OK(statuses[0]);
+  EXPECT_FAILS(statuses[1], ESTALE);
+  EXPECT_FAILS(statuses[2], ESTALE);
+  EXPECT_FAILS(statuses[3], EINVAL);
+  EXPECT_OK(statuses[4]);
+  EXPECT_OK(statuses[5]);
+  EXPECT_EQ(VersionOf("key"), "v4");
+  EXPECT_EQ(VersionOf("new"), "n");
+  EXPECT_FAILS(engine_.Head("other"), ENOENT);
+}
+
 TEST_F(EngineTest, ABatchThatFailsAnywhereChangesNothing) {
   ASSERT_OK(Put("key", "v1", Expected::Absent()));
   const auto fails = [&](Engine::Change last, int code) {

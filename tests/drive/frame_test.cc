@@ -95,6 +95,31 @@ TEST(FrameReader, ReassemblesLongMessagesAndValuesFromPiecesOfAnySize) {
   }
 }
 
+TEST(FrameReader, TakesManySmallFramesAtOnceAndStillDoesNotCopyLargeValues) {
+  FrameReader reader;
+  std::vector<Piece> pieces;
+  std::string small;
+  for (int i = 0; i < 100; ++i) small += FrameOf("m", Letters(1000));
+  ASSERT_OK(Feed(reader, small, small.size(), &pieces));
+  ASSERT_EQ(pieces.size(), 100u);
+  for (const Piece& piece : pieces) ASSERT_TRUE(piece.value == Letters(1000));
+  iovec space[2];
+  ASSERT_EQ(reader.Space(space), 1);
+  EXPECT_EQ(space[0].iov_len, kLargeFrameStageBytes);
+  reader.Filled(0);
+  const std::string large = FrameOf("m", Letters(kMaxValueBytes));
+  ASSERT_OK(Feed(reader, std::string_view(large).substr(0, 5000), 5000, &pieces));
+  ASSERT_OK(Feed(reader, std::string_view(large).substr(5000), 1 << 20, &pieces));
+  ASSERT_EQ(pieces.size(), 101u);
+  EXPECT_TRUE(pieces[100].value == Letters(kMaxValueBytes));
+  ASSERT_EQ(reader.Space(space), 1);
+  EXPECT_EQ(space[0].iov_len, kFrameStageBytes);
+  reader.Filled(0);
+  reader.Rest();
+  ASSERT_OK(Feed(reader, small, small.size(), &pieces));
+  EXPECT_EQ(pieces.size(), 201u);
+}
+
 TEST(FrameReader, OffersTheValuesOwnPlaceOnceTheMessageIsThere) {
   FrameReader reader;
   std::vector<Piece> pieces;

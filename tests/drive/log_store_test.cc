@@ -501,6 +501,58 @@ TEST_F(LogStoreTest, CheckFindsDamageAndNothingElse) {
 
 // Writers replace and delete, somebody flushes, so that bytes are given back and segments vanish,
 // and readers must never see anything but whole records.
+TEST_F(LogStoreTest, WhatIsInMemoryIsGivenAtOnce) {
+  Open();
+  ASSERT_OK(Put("small", Pattern(100, 1)));
+  ASSERT_OK(Put("large", Pattern(kMaxBytesAtOnce + 1, 2)));
+  const auto small = store_->GetAtOnce("small", {});
+  ASSERT_OK(small);
+  EXPECT_EQ(small->value.text(), Pattern(100, 1));
+  EXPECT_FAILS(store_->GetAtOnce("missing", {}), ENOENT);
+  EXPECT_FAILS(store_->GetAtOnce("large", {}), EAGAIN) << "too long to be copied meanwhile";
+  ASSERT_OK(store_->Delete("small"));
+  EXPECT_FAILS(store_->GetAtOnce("small", {}), ENOENT);
+}
+
+// Index records are remembered: none that was replaced may come back.
+TEST_F(LogStoreTest, NobodySeesARecordThatIsOlderThanOneSeenBefore) {
+  Open();
+  ASSERT_OK(Put("key", Pattern(1, 0), "0"));
+  std::atomic<bool> writing = true;
+  std::vector<std::thread> readers;
+  for (int reader = 0; reader < 3; ++reader) {
+    readers.emplace_back([&, reader] {
+      int last = 0;
+      while (writing) {
+        int seen = last;
+        if (reader == 0) {
+          const auto head = store_->Head("key");
+          ASSERT_OK(head);
+          seen = std::stoi(head->version);
+        } else {
+          const auto record = reader == 1 ? store_->Get("key", {}) : store_->GetAtOnce("key", {});
+          if (!record.has_value() && record.error().code() == EAGAIN) continue;
+          ASSERT_OK(record);
+          seen = std::stoi(record->head.version);
+          ASSERT_EQ(record->value.text(),
+                    Pattern(record->value.size(), static_cast<unsigned>(seen)));
+        }
+        ASSERT_GE(seen, last);
+        last = seen;
+      }
+    });
+  }
+  for (int i = 1; i <= 3'000; ++i) {
+    const size_t size = i % 3 == 0 ? 10 : 4'500;
+    ASSERT_OK(Put("key", Pattern(size, static_cast<unsigned>(i)), fmt::format("{}", i)));
+    const auto head = store_->Head("key");
+    ASSERT_OK(head);
+    ASSERT_EQ(head->version, fmt::format("{}", i));
+  }
+  writing = false;
+  for (std::thread& reader : readers) reader.join();
+}
+
 TEST_F(LogStoreTest, ReadersSeeWholeRecordsWhateverIsGivenBackMeanwhile) {
   Open();
   constexpr int kKeys = 4;

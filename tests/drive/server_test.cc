@@ -189,6 +189,56 @@ TEST_F(ServerTest, MetadataComesWithoutTheValueWhereOnlyItIsWanted) {
   }
 }
 
+TEST_F(ServerTest, RequestsThatComeInOnePieceAreAnsweredEachForItself) {
+  Client client(port_);
+  client.ReceiveFrame();
+  std::string stream;
+  std::map<uint64_t, int> wanted;  // code by sequence
+  uint64_t sequence = 0;
+  const auto add = [&](Header::MessageType type, const std::string& key, std::string_view value,
+                       int code, const std::function<void(Command*)>& change = nullptr) {
+    Command command;
+    command.mutable_header()->set_sequence(++sequence);
+    command.mutable_header()->set_messagetype(type);
+    kinetic::KeyValue* entry = command.mutable_body()->mutable_keyvalue();
+    entry->set_key(key);
+    if (change) change(&command);
+    stream += SignedFrame(command, 1, HmacKey("asdfasdf"), value.size());
+    stream += value;
+    wanted[sequence] = code;
+  };
+  const auto through = [](Command* command) {
+    command->mutable_body()->mutable_keyvalue()->set_synchronization(
+        kinetic::KeyValue::WRITETHROUGH);
+  };
+  const auto back = [](Command* command) {
+    command->mutable_body()->mutable_keyvalue()->set_synchronization(kinetic::KeyValue::WRITEBACK);
+    command->mutable_header()->set_priority(9);
+  };
+  for (int i = 0; i < 40; ++i) {
+    const std::string key = std::to_string(i);
+    add(Header::PUT, key, std::string(1000, 'x'), kinetic::Status::SUCCESS, i % 2 ? through : back);
+    add(Header::GET, "missing", {}, kinetic::Status::NOT_FOUND);
+    if (i % 8 == 1) {
+      add(Header::PUT, std::string(5000, 'k'), {}, kinetic::Status::INVALID_REQUEST, through);
+    }
+  }
+  ASSERT_TRUE(client.Send(stream));
+  const size_t requests = wanted.size();
+  for (size_t i = 0; i < requests; ++i) {
+    const Client::Answer answer = client.ReceiveAnswer();
+    const auto found = wanted.find(answer.command.header().acksequence());
+    ASSERT_NE(found, wanted.end()) << "answered twice";
+    EXPECT_EQ(answer.code(), found->second) << answer.command.status().statusmessage();
+    wanted.erase(found);
+  }
+  for (int i = 0; i < 40; ++i) {
+    const auto record = engine_.Get(std::to_string(i));
+    ASSERT_OK(record);
+    EXPECT_EQ(record->value.text(), std::string(1000, 'x'));
+  }
+}
+
 TEST_F(ServerTest, HowAChangeIsToBeKeptIsOneOfThreeWaysOrLeftOpen) {
   Client client(port_);
   client.ReceiveFrame();

@@ -325,6 +325,59 @@ TEST_P(StoreTest, AFullStoreRefusesPutsAndGoesOnOtherwise) {
   EXPECT_EQ(Value("one more"), Pattern(kMaxValueBytes, 6));
 }
 
+TEST_P(StoreTest, OfPutsThatComeTogetherOnlyThoseFailThatMust) {
+  Make(4 << 20);
+  ASSERT_OK(Put("replaced", Pattern(5000, 1)));
+  const std::vector<std::string> values = {Pattern(10, 2), Pattern(5000, 3), Pattern(8 << 20, 4),
+                                           Pattern(70'000, 5), Pattern(4096, 6)};
+  const std::vector<std::string> keys = {"small", "replaced", "too large", "larger", "last"};
+  std::vector<StoredRecord> records;
+  std::vector<StoreChange> puts;
+  for (const std::string& value : values) records.push_back({{}, SharedBytes(std::string(value))});
+  for (size_t i = 0; i < keys.size(); ++i) puts.push_back({keys[i], &records[i]});
+  const std::vector<Status> statuses = store().PutEach(puts);
+  ASSERT_EQ(statuses.size(), keys.size());
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (keys[i] == "too large") {
+      EXPECT_FAILS(statuses[i], ENOSPC);
+      EXPECT_FAILS(store().Get(keys[i], {}), ENOENT);
+    } else {
+      EXPECT_OK(statuses[i]);
+      EXPECT_EQ(Value(keys[i]), values[i]);
+    }
+  }
+  puts.erase(puts.begin() + 2);
+  for (StoredRecord& record : records) record.head.version = "again";
+  for (const Status& status : store().PutEach(puts)) EXPECT_OK(status);
+  ASSERT_OK(store().Flush());
+  under_test_->Reopen();
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (keys[i] == "too large") continue;
+    EXPECT_EQ(Value(keys[i]), values[i]);
+    const auto head = store().Head(keys[i]);
+    ASSERT_OK(head);
+    EXPECT_EQ(head->version, "again");
+  }
+}
+
+TEST_P(StoreTest, WhatIsGivenAtOnceIsWhatGetGives) {
+  for (const size_t size : {0, 10, 4096, 30'000, 100'000}) {
+    const std::string key = fmt::format("{}", size);
+    ASSERT_OK(Put(key, Pattern(size, 9), "v"));
+    for (const ValueRange range : {ValueRange(), ValueRange{0, 0}, ValueRange{3, 50}}) {
+      const auto at_once = store().GetAtOnce(key, range);
+      if (!at_once.has_value()) {
+        EXPECT_FAILS(at_once, EAGAIN);
+        continue;
+      }
+      EXPECT_EQ(at_once->value.text(), Value(key, range));
+      EXPECT_LE(at_once->value.size(), kMaxBytesAtOnce);
+      EXPECT_EQ(at_once->head.version, "v");
+      EXPECT_EQ(at_once->head.value_bytes, size);
+    }
+  }
+}
+
 TEST_P(StoreTest, UsageIsBackWhereItWasWhenEverythingIsDeleted) {
   if (!GetParam().counts_exactly) GTEST_SKIP() << kCountsLater;
   const uint64_t before = store().Usage().used_bytes;

@@ -42,7 +42,7 @@ TEST(HostileBytes, AreRefusedByTheFrameReaderOrCutIntoFramesThatFit) {
       ASSERT_GE(places, 1);
       size_t room = space[0].iov_len + (places > 1 ? space[1].iov_len : 0);
       ASSERT_GT(room, 0u);
-      ASSERT_LE(room, kMaxValueBytes + kMaxAcceptedMessageBytes + kFrameStageBytes);
+      ASSERT_LE(room, kMaxValueBytes + kMaxAcceptedMessageBytes + kLargeFrameStageBytes);
       const size_t count = std::min<size_t>({rest.size(), room, 1 + mutator.Below(300)});
       const size_t first = std::min(count, space[0].iov_len);
       std::memcpy(space[0].iov_base, rest.data(), first);
