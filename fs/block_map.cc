@@ -2,21 +2,50 @@
 
 #include <algorithm>
 #include <cassert>
+#include <iterator>
 #include <limits>
 #include <optional>
+#include <span>
 
 #include "base/try.h"
 
 namespace pinstripe {
 namespace {
 
-constexpr uint8_t kInPages = 1;  // flag of the map: reserved
+constexpr uint8_t kInPages = 1;  // flag of the map
 constexpr uint8_t kData = 1;     // flags of a run
 constexpr uint8_t kOtherObject = 2;
 constexpr uint8_t kMovedShards = 4;
+constexpr uint8_t kPage = 8;
+constexpr uint8_t kPageFormat = 1;
+
+// What a change copies, about. Stretches that are to be stored are put together again.
+constexpr size_t kStretchBytes = 8 << 10;
+constexpr size_t kPageNameBytes = 36;  // what a page takes in the inode, about
+
+using Runs = std::vector<BlockRun>;
 
 uint64_t BlocksOf(uint64_t size, uint64_t block_bytes) {
   return size / block_bytes + (size % block_bytes != 0);
+}
+
+size_t VarintBytes(uint64_t value) {
+  size_t bytes = 1;
+  while (value >>= 7) ++bytes;
+  return bytes;
+}
+
+// About what a run takes when it is written.
+size_t BytesOf(const BlockRun& run) {
+  if (run.hole) return 1 + VarintBytes(run.count);
+  return 1 + VarintBytes(run.count) + run.write.size() + 4 + 1 + VarintBytes(run.last_stored) +
+         VarintBytes(run.last_valid) + (run.moved.empty() ? 0 : 2) + 5 * run.moved.size();
+}
+
+size_t BytesOf(const Runs& runs) {
+  size_t bytes = 0;
+  for (const BlockRun& run : runs) bytes += BytesOf(run);
+  return bytes;
 }
 
 // The part [first, first + count) of a run.
@@ -40,7 +69,111 @@ bool CanFollow(const BlockRun& a, const BlockRun& b, uint64_t block_bytes) {
          a.last_stored == block_bytes && a.last_valid == block_bytes;
 }
 
+void Join(BlockRun& before, const BlockRun& after) {
+  for (BlockRun::Moved moved : after.moved) {
+    moved.index += before.count;
+    before.moved.push_back(moved);
+  }
+  before.count += after.count;
+  before.last_stored = after.last_stored;
+  before.last_valid = after.last_valid;
+}
+
+void AppendRun(Runs& runs, BlockRun run, uint64_t block_bytes) {
+  if (!runs.empty() && CanFollow(runs.back(), run, block_bytes)) return Join(runs.back(), run);
+  runs.push_back(std::move(run));
+}
+
+// Makes `block` (counted from the first run's) the first of a run; its index, or that of the end.
+size_t SplitAt(Runs& runs, uint64_t block, uint64_t block_bytes) {
+  uint64_t first = 0;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (block == first) return i;
+    const uint64_t count = runs[i].count;
+    if (block < first + count) {
+      const auto bytes = static_cast<uint32_t>(block_bytes);
+      BlockRun tail = Cut(runs[i], block - first, first + count - block, bytes);
+      runs[i] = Cut(runs[i], 0, block - first, bytes);
+      runs.insert(runs.begin() + static_cast<ptrdiff_t>(i) + 1, std::move(tail));
+      return i + 1;
+    }
+    first += count;
+  }
+  return runs.size();
+}
+
+void MergeAround(Runs& runs, size_t run, uint64_t block_bytes) {
+  for (size_t i = std::min(run + 1, runs.size() - 1); i >= 1 && i + 1 > run; --i) {
+    if (!CanFollow(runs[i - 1], runs[i], block_bytes)) continue;
+    Join(runs[i - 1], runs[i]);
+    runs.erase(runs.begin() + static_cast<ptrdiff_t>(i));
+  }
+}
+
+// Runs in portions of about equal size, none above `most` bytes unless it is one block's.
+std::vector<Runs> Divide(Runs runs, size_t most, uint32_t block_bytes) {
+  const size_t total = BytesOf(runs);
+  if (total <= most) {
+    std::vector<Runs> one;
+    one.push_back(std::move(runs));
+    return one;
+  }
+  const size_t goal = total / ((total + most - 1) / most) + 1;
+  std::vector<Runs> portions(1);
+  size_t taken = 0;
+  for (BlockRun& run : runs) {
+    while (true) {
+      const size_t bytes = BytesOf(run);
+      if (taken > 0 && taken + bytes > goal) {
+        portions.emplace_back();
+        taken = 0;
+      }
+      // A run may be large because of the shards that are not at home.
+      const size_t fits = goal / 8 + 1;
+      if (bytes <= goal || run.count == 1 || run.moved.size() <= fits) {
+        taken += bytes;
+        portions.back().push_back(std::move(run));
+        break;
+      }
+      const uint64_t cut = std::max<uint64_t>(run.moved[fits].index, 1);
+      portions.back().push_back(Cut(run, 0, cut, block_bytes));
+      taken += BytesOf(portions.back().back());
+      run = Cut(run, cut, run.count - cut, block_bytes);
+    }
+  }
+  return portions;
+}
+
+uint64_t StoredIn(const Runs& runs, uint64_t block_bytes) {
+  uint64_t bytes = 0;
+  for (const BlockRun& run : runs) {
+    if (!run.hole) bytes += (run.count - 1) * block_bytes + run.last_valid;
+  }
+  return bytes;
+}
+
+std::shared_ptr<const BlockMap::Stretch> MakeStretch(Runs runs, uint64_t block_bytes) {
+  BlockMap::Stretch stretch;
+  for (const BlockRun& run : runs) stretch.count += run.count;
+  stretch.stored_bytes = StoredIn(runs, block_bytes);
+  stretch.bytes = BytesOf(runs);
+  stretch.runs = std::move(runs);
+  return std::make_shared<const BlockMap::Stretch>(std::move(stretch));
+}
+
+bool SamePage(const BlockMap::Part& a, const BlockMap::Part& b) {
+  return a.first == b.first && a.stretch->page && b.stretch->page &&
+         a.stretch->page->SameStripe(*b.stretch->page);
+}
+
 }  // namespace
+
+bool MayHold(const std::optional<BlockMap>& map, uint64_t block, const BlockPlace& place) {
+  if (!map) return false;
+  if (map->FirstMissing(block, block + 1)) return true;
+  const auto there = map->Find(block);
+  return there && there->SameStripe(place);
+}
 
 BlockPlace PlaceInRun(const BlockRun& run, uint64_t index, uint64_t block_bytes) {
   BlockPlace place{.object = run.object,
@@ -62,60 +195,9 @@ BlockPlace PlaceInRun(const BlockRun& run, uint64_t index, uint64_t block_bytes)
   return place;
 }
 
-std::optional<BlockPlace> BlockMap::Find(uint64_t block) const {
-  uint64_t first = 0;
-  for (const BlockRun& run : runs_) {
-    if (block < first + run.count) {
-      if (run.hole) return std::nullopt;
-      return PlaceInRun(run, block - first, block_bytes());
-    }
-    first += run.count;
-  }
-  return std::nullopt;
-}
+namespace {
 
-size_t BlockMap::SplitAt(uint64_t block) {
-  uint64_t first = 0;
-  for (size_t i = 0; i < runs_.size(); ++i) {
-    if (block == first) return i;
-    const uint64_t count = runs_[i].count;
-    if (block < first + count) {
-      const auto bytes = static_cast<uint32_t>(block_bytes());
-      BlockRun tail = Cut(runs_[i], block - first, first + count - block, bytes);
-      runs_[i] = Cut(runs_[i], 0, block - first, bytes);
-      runs_.insert(runs_.begin() + static_cast<ptrdiff_t>(i) + 1, std::move(tail));
-      return i + 1;
-    }
-    first += count;
-  }
-  return runs_.size();
-}
-
-void BlockMap::MergeAround(size_t run) {
-  for (size_t i = std::min(run + 1, runs_.size() - 1); i >= 1 && i + 1 > run; --i) {
-    BlockRun& before = runs_[i - 1];
-    BlockRun& after = runs_[i];
-    if (!CanFollow(before, after, block_bytes())) continue;
-    for (BlockRun::Moved moved : after.moved) {
-      moved.index += before.count;
-      before.moved.push_back(moved);
-    }
-    before.count += after.count;
-    before.last_stored = after.last_stored;
-    before.last_valid = after.last_valid;
-    runs_.erase(runs_.begin() + static_cast<ptrdiff_t>(i));
-  }
-}
-
-void BlockMap::Replace(uint64_t block, BlockRun run) {
-  assert(block < blocks_);
-  SplitAt(block + 1);
-  const size_t at = SplitAt(block);
-  runs_[at] = std::move(run);
-  MergeAround(at);
-}
-
-void BlockMap::Set(uint64_t block, const BlockPlace& place) {
+BlockRun RunOf(const BlockPlace& place) {
   BlockRun run{.count = 1,
                .hole = false,
                .object = place.object,
@@ -126,22 +208,145 @@ void BlockMap::Set(uint64_t block, const BlockPlace& place) {
                .last_valid = place.valid,
                .moved = {}};
   for (const StripePlace::Moved& shard : place.place.moved) run.moved.push_back({0, shard});
-  Replace(block, std::move(run));
+  return run;
 }
+
+}  // namespace
+
+// ---- What is where
+
+Runs BlockMap::runs() const {
+  Runs all;
+  for (const Part& part : parts_) {
+    assert(part.stretch->loaded());
+    all.insert(all.end(), part.stretch->runs.begin(), part.stretch->runs.end());
+  }
+  return all;
+}
+
+size_t BlockMap::IndexOf(uint64_t block) const {
+  if (block >= blocks_) return parts_.size();
+  const auto after = std::upper_bound(parts_.begin(), parts_.end(), block,
+                                      [](uint64_t b, const Part& part) { return b < part.first; });
+  return static_cast<size_t>(after - parts_.begin()) - 1;
+}
+
+const BlockMap::Part* BlockMap::PartOf(uint64_t block) const {
+  const size_t index = IndexOf(block);
+  return index == parts_.size() ? nullptr : &parts_[index];
+}
+
+std::optional<BlockMap::Part> BlockMap::FirstMissing(uint64_t first, uint64_t end) const {
+  for (size_t i = IndexOf(first); i < parts_.size() && parts_[i].first < end; ++i) {
+    if (!parts_[i].stretch->loaded()) return parts_[i];
+  }
+  return std::nullopt;
+}
+
+void BlockMap::Install(const Part& page, const std::shared_ptr<const Stretch>& loaded) {
+  const size_t at = IndexOf(page.first);
+  if (at < parts_.size() && !parts_[at].stretch->loaded() && SamePage(parts_[at], page)) {
+    parts_[at].stretch = loaded;
+  }
+}
+
+size_t BlockMap::CountLoadedPages() const {
+  return static_cast<size_t>(std::count_if(parts_.begin(), parts_.end(), [](const Part& part) {
+    return part.stretch->page.has_value() && part.stretch->loaded();
+  }));
+}
+
+void BlockMap::ForgetPages() {
+  for (Part& part : parts_) {
+    if (!part.stretch->page || !part.stretch->loaded()) continue;
+    part.stretch = std::make_shared<const Stretch>(
+        Stretch{part.stretch->count, part.stretch->stored_bytes, 0, {}, part.stretch->page});
+  }
+}
+
+std::optional<BlockPlace> BlockMap::Find(uint64_t block) const {
+  const Part* part = PartOf(block);
+  if (!part) return std::nullopt;
+  assert(part->stretch->loaded());
+  uint64_t first = part->first;
+  for (const BlockRun& run : part->stretch->runs) {
+    if (block < first + run.count) {
+      if (run.hole) return std::nullopt;
+      return PlaceInRun(run, block - first, block_bytes());
+    }
+    first += run.count;
+  }
+  return std::nullopt;
+}
+
+std::optional<BlockPlace> BlockMap::FindPage(uint64_t page_block) const {
+  const Part* part = PartOf(page_block & ~kPageBlocks);
+  if (!part || (part->first | kPageBlocks) != page_block) return std::nullopt;
+  return part->stretch->page;
+}
+
+uint64_t BlockMap::StoredBytes() const {
+  uint64_t bytes = 0;
+  for (const Part& part : parts_) bytes += part.stretch->stored_bytes;
+  return bytes;
+}
+
+// ---- Changing it
+
+void BlockMap::Append(std::vector<Part>& parts, Runs runs, size_t most_bytes) const {
+  if (runs.empty()) return;
+  for (Runs& portion : Divide(std::move(runs), most_bytes, static_cast<uint32_t>(block_bytes()))) {
+    const uint64_t first = parts.empty() ? 0 : parts.back().end();
+    parts.push_back({first, MakeStretch(std::move(portion), block_bytes())});
+  }
+}
+
+// Instead of what the part had; the same number of blocks.
+void BlockMap::PutRuns(size_t part, Runs runs) {
+  if (BytesOf(runs) <= kStretchBytes) {
+    parts_[part].stretch = MakeStretch(std::move(runs), block_bytes());
+    return;
+  }
+  std::vector<Part> divided(parts_.begin(), parts_.begin() + static_cast<ptrdiff_t>(part));
+  Append(divided, std::move(runs), kStretchBytes);
+  divided.insert(divided.end(), parts_.begin() + static_cast<ptrdiff_t>(part) + 1, parts_.end());
+  parts_ = std::move(divided);
+}
+
+void BlockMap::Replace(uint64_t block, BlockRun run) {
+  assert(block < blocks_);
+  const size_t at = IndexOf(block);
+  assert(parts_[at].stretch->loaded());
+  Runs runs = parts_[at].stretch->runs;
+  const uint64_t index = block - parts_[at].first;
+  SplitAt(runs, index + 1, block_bytes());
+  const size_t place = SplitAt(runs, index, block_bytes());
+  runs[place] = std::move(run);
+  MergeAround(runs, place, block_bytes());
+  PutRuns(at, std::move(runs));
+}
+
+void BlockMap::Set(uint64_t block, const BlockPlace& place) { Replace(block, RunOf(place)); }
 
 void BlockMap::SetHole(uint64_t block) { Replace(block, {.count = 1}); }
 
 void BlockMap::Resize(uint64_t size) {
+  const bool shrinks = size < size_;
   const uint64_t wanted = BlocksOf(size, block_bytes());
+  size_ = size;
+  if (!shrinks) return Grow(wanted);
   if (wanted < blocks_) {
-    runs_.resize(SplitAt(wanted));
-  } else if (wanted > blocks_) {
-    runs_.push_back({.count = wanted - blocks_});
-    MergeAround(runs_.size() - 1);
+    const Part part = parts_[IndexOf(wanted)];
+    parts_.resize(IndexOf(wanted));
+    blocks_ = wanted;
+    if (wanted > part.first) {
+      assert(part.stretch->loaded());
+      Runs runs = part.stretch->runs;
+      runs.resize(SplitAt(runs, wanted - part.first, block_bytes()));
+      Append(parts_, std::move(runs), kStretchBytes);
+    }
   }
-  const bool shorter_or_same = wanted <= blocks_;
-  blocks_ = wanted;
-  if (!shorter_or_same || wanted == 0) return;
+  if (wanted == 0) return;
   // The last block may end earlier than it did.
   const auto in_last = static_cast<uint32_t>(size - (wanted - 1) * block_bytes());
   const std::optional<BlockPlace> last = Find(wanted - 1);
@@ -151,82 +356,222 @@ void BlockMap::Resize(uint64_t size) {
   Set(wanted - 1, cut);
 }
 
-uint64_t BlockMap::StoredBytes() const {
-  uint64_t bytes = 0;
-  for (const BlockRun& run : runs_) {
-    if (!run.hole) bytes += (run.count - 1) * block_bytes() + run.last_valid;
+void BlockMap::Grow(uint64_t blocks) {
+  if (blocks == blocks_) return;
+  BlockRun hole{.count = blocks - blocks_};
+  blocks_ = blocks;
+  if (parts_.empty() || parts_.back().stretch->page) {
+    return Append(parts_, {std::move(hole)}, kStretchBytes);
+  }
+  Runs runs = parts_.back().stretch->runs;
+  AppendRun(runs, std::move(hole), block_bytes());
+  PutRuns(parts_.size() - 1, std::move(runs));
+}
+
+// ---- Comparing
+
+namespace {
+
+// Where `other` differs from a run with data: the parts of [first, end) that it does not have.
+// The cursor says where in `parts`, which are the other map's, the last one ended.
+struct Cursor {
+  size_t part = 0;
+  size_t run = 0;
+  uint64_t first = 0;  // block of the run
+};
+void PiecesOf(const BlockRun& run, uint64_t first, uint32_t bytes,
+              const std::vector<BlockMap::Part>& parts, Cursor& at,
+              std::vector<BlockMap::Piece>& pieces) {
+  const uint64_t end = first + run.count;
+  for (uint64_t block = first; block < end;) {
+    while (at.part < parts.size() && parts[at.part].end() <= block) {
+      ++at.part;
+      at.run = 0;
+      at.first = at.part < parts.size() ? parts[at.part].first : 0;
+    }
+    uint64_t until = end;
+    bool kept = false;
+    if (at.part < parts.size() && !parts[at.part].stretch->loaded()) {
+      until = std::min(end, parts[at.part].end());
+      kept = true;  // for all we know
+    } else if (at.part < parts.size()) {
+      const std::vector<BlockRun>& runs = parts[at.part].stretch->runs;
+      while (at.first + runs[at.run].count <= block) at.first += runs[at.run++].count;
+      const BlockRun& there = runs[at.run];
+      until = std::min(end, at.first + there.count);
+      kept = !there.hole && there.object == run.object && there.write == run.write;
+    }
+    if (!kept) pieces.push_back({block, Cut(run, block - first, until - block, bytes)});
+    block = until;
+  }
+}
+
+}  // namespace
+
+BlockMap::Piece BlockMap::PieceOf(const Part& page) {
+  return {kPageBlocks | page.first, RunOf(*page.stretch->page)};
+}
+
+BlockMap::Difference BlockMap::NotIn(const BlockMap& other) const {
+  Difference difference;
+  Cursor at;
+  const auto bytes = static_cast<uint32_t>(block_bytes());
+  for (const Part& part : parts_) {
+    const Part* same = other.PartOf(part.first);
+    if (same &&
+        (SamePage(*same, part) || (same->first == part.first && same->stretch == part.stretch))) {
+      continue;
+    }
+    if (!part.stretch->loaded()) {
+      difference.missing.push_back(part);
+      continue;
+    }
+    if (part.stretch->page) difference.pages.push_back(PieceOf(part));
+    uint64_t first = part.first;
+    for (const BlockRun& run : part.stretch->runs) {
+      if (!run.hole) PiecesOf(run, first, bytes, other.parts_, at, difference.blocks);
+      first += run.count;
+    }
+  }
+  return difference;
+}
+
+std::vector<BlockMap::Piece> BlockMap::NotIn(const Part& part, const BlockMap& other) const {
+  BlockMap only(layout_);
+  only.parts_.push_back(part);
+  return only.NotIn(other).blocks;
+}
+
+// ---- Pages
+
+size_t BlockMap::RootBytes() const {
+  size_t bytes = 0;
+  for (const Part& part : parts_) {
+    bytes += part.stretch->page ? kPageNameBytes + 5 * part.stretch->page->place.moved.size()
+                                : part.stretch->bytes;
   }
   return bytes;
 }
 
-std::vector<BlockMap::Piece> BlockMap::NotIn(const BlockMap& other) const {
-  std::vector<Piece> pieces;
-  const auto bytes = static_cast<uint32_t>(block_bytes());
-  size_t j = 0;
-  uint64_t other_first = 0;
-  uint64_t first = 0;
-  for (const BlockRun& run : runs_) {
-    const uint64_t end = first + run.count;
-    for (uint64_t at = first; at < end;) {
-      while (j < other.runs_.size() && other_first + other.runs_[j].count <= at) {
-        other_first += other.runs_[j++].count;
-      }
-      uint64_t part_end = end;
-      bool kept = false;
-      if (j < other.runs_.size()) {
-        const BlockRun& there = other.runs_[j];
-        part_end = std::min(end, other_first + there.count);
-        kept = !there.hole && there.object == run.object && there.write == run.write;
-      }
-      if (!run.hole && !kept) {
-        pieces.push_back({at, Cut(run, at - first, part_end - at, bytes)});
-      }
-      at = part_end;
-    }
-    first = end;
-  }
-  return pieces;
-}
-
-void BlockMap::Encode(Writer& writer, uint64_t inode) const {
-  // The first layout is that of new blocks; the others as the runs name them.
-  std::vector<StripeLayout> layouts{layout_};
-  const auto index_of = [&](const StripeLayout& layout) {
-    const auto at = std::find(layouts.begin(), layouts.end(), layout);
-    if (at == layouts.end()) {
-      layouts.push_back(layout);
-      return layouts.size() - 1;
-    }
-    return static_cast<size_t>(at - layouts.begin());
-  };
-  for (const BlockRun& run : runs_) {
-    if (!run.hole) index_of(run.layout);
-  }
-  writer.U8(0).Varint(layouts.size());
-  for (const StripeLayout& layout : layouts) {
-    writer.U8(layout.data_shards).U8(layout.parity_shards).U32(layout.shard_bytes);
-  }
-  writer.Varint(runs_.size());
-  for (const BlockRun& run : runs_) {
-    if (run.hole) {
-      writer.U8(0).Varint(run.count);
+// Neighbours that are in no page become one, and what is too large for a page several.
+void BlockMap::JoinLoose(size_t page_bytes) {
+  std::vector<Part> joined;
+  for (size_t i = 0; i < parts_.size();) {
+    if (parts_[i].stretch->page) {
+      joined.push_back(parts_[i++]);
       continue;
     }
-    writer.U8(static_cast<uint8_t>(kData | (run.object != inode ? kOtherObject : 0) |
-                                   (run.moved.empty() ? 0 : kMovedShards)));
-    writer.Varint(run.count).Raw(Bytes(std::as_bytes(std::span(run.write))));
-    if (run.object != inode) writer.U64(run.object);
-    writer.U32(run.epoch).Varint(index_of(run.layout)).Varint(run.last_stored);
-    writer.Varint(run.last_valid);
-    if (run.moved.empty()) continue;
-    writer.Varint(run.moved.size());
-    for (const BlockRun::Moved& moved : run.moved) {
-      writer.Varint(moved.index).U8(moved.shard.shard).U16(moved.shard.drive);
+    size_t end = i;
+    while (end < parts_.size() && !parts_[end].stretch->page) ++end;
+    if (end == i + 1 && parts_[i].stretch->bytes <= page_bytes) {
+      joined.push_back(parts_[i++]);
+      continue;
     }
+    Runs runs;
+    size_t count = 0;
+    for (size_t j = i; j < end; ++j) count += parts_[j].stretch->runs.size();
+    runs.reserve(count);
+    for (; i < end; ++i) {
+      for (const BlockRun& run : parts_[i].stretch->runs) AppendRun(runs, run, block_bytes());
+    }
+    Append(joined, std::move(runs), page_bytes);
   }
+  parts_ = std::move(joined);
 }
 
+std::optional<std::vector<uint64_t>> BlockMap::Settle(const MapLimits& limits) {
+  size_t total = 0;
+  bool paged = false;
+  for (const Part& part : parts_) {
+    paged |= part.stretch->page.has_value();
+    total += part.stretch->page ? part.stretch->page->stored : part.stretch->bytes;
+  }
+  if (!paged && total <= limits.inline_bytes) {
+    JoinLoose(std::numeric_limits<size_t>::max());
+    return std::vector<uint64_t>();
+  }
+  // So large that the names of all pages take half of what there is.
+  size_t page_bytes = limits.page_bytes;
+  const auto names = [&] { return (total / page_bytes + 1) * kPageNameBytes; };
+  while (page_bytes < kMaxPageBytes / 2 && names() > limits.inline_bytes / 2) page_bytes *= 2;
+
+  const auto worth_a_page = [](const Part& part) {
+    return !part.stretch->page && part.stretch->bytes > kPageNameBytes;
+  };
+  const auto to_store = [&] {
+    std::vector<uint64_t> firsts;
+    for (const Part& part : parts_) {
+      if (worth_a_page(part)) firsts.push_back(part.first);
+    }
+    return firsts;
+  };
+  JoinLoose(page_bytes);
+  if (RootBytes() <= limits.inline_bytes) return std::vector<uint64_t>();
+  size_t after = 0;
+  for (const Part& part : parts_) {
+    after += part.stretch->page || worth_a_page(part) ? kPageNameBytes : part.stretch->bytes;
+  }
+  if (after <= limits.inline_bytes || after <= 2 * names()) return to_store();
+  // Too many pages, which are small: all of them are made anew.
+  if (FirstMissing(0, blocks_)) return std::nullopt;
+  for (Part& part : parts_) {
+    if (part.stretch->page) part.stretch = MakeStretch(part.stretch->runs, block_bytes());
+  }
+  JoinLoose(page_bytes);
+  return to_store();
+}
+
+void BlockMap::SetPage(uint64_t first, BlockPlace page) {
+  Part& part = parts_[IndexOf(first)];
+  assert(part.first == first);
+  Stretch stretch = *part.stretch;
+  stretch.page = std::move(page);
+  part.stretch = std::make_shared<const Stretch>(std::move(stretch));
+}
+
+// ---- Bytes
+
 namespace {
+
+class LayoutTable {
+ public:
+  explicit LayoutTable(const StripeLayout& first) : layouts_{first} {}
+  size_t IndexOf(const StripeLayout& layout) {
+    const auto at = std::find(layouts_.begin(), layouts_.end(), layout);
+    if (at != layouts_.end()) return static_cast<size_t>(at - layouts_.begin());
+    layouts_.push_back(layout);
+    return layouts_.size() - 1;
+  }
+  void Encode(Writer& writer) const {
+    writer.Varint(layouts_.size());
+    for (const StripeLayout& layout : layouts_) {
+      writer.U8(layout.data_shards).U8(layout.parity_shards).U32(layout.shard_bytes);
+    }
+  }
+
+ private:
+  std::vector<StripeLayout> layouts_;
+};
+
+// `valid`: of a page what its blocks store, of other runs as in the run.
+void EncodeRun(Writer& writer, const BlockRun& run, uint8_t kind, uint64_t valid, uint64_t inode,
+               LayoutTable& layouts) {
+  if (run.hole) {
+    writer.U8(0).Varint(run.count);
+    return;
+  }
+  writer.U8(static_cast<uint8_t>(kData | kind | (run.object != inode ? kOtherObject : 0) |
+                                 (run.moved.empty() ? 0 : kMovedShards)));
+  writer.Varint(run.count).Raw(Bytes(std::as_bytes(std::span(run.write))));
+  if (run.object != inode) writer.U64(run.object);
+  writer.U32(run.epoch).Varint(layouts.IndexOf(run.layout)).Varint(run.last_stored);
+  writer.Varint(valid);
+  if (run.moved.empty()) return;
+  writer.Varint(run.moved.size());
+  for (const BlockRun::Moved& moved : run.moved) {
+    writer.Varint(moved.index).U8(moved.shard.shard).U16(moved.shard.drive);
+  }
+}
 
 std::vector<StripeLayout> DecodeLayouts(Reader& reader) {
   std::vector<StripeLayout> layouts;
@@ -239,14 +584,32 @@ std::vector<StripeLayout> DecodeLayouts(Reader& reader) {
   return layouts;
 }
 
-BlockRun DecodeRun(Reader& reader, uint64_t inode, const std::vector<StripeLayout>& layouts) {
+Status CheckLayouts(const std::vector<StripeLayout>& layouts) {
+  for (const StripeLayout& layout : layouts) {
+    const Status status = layout.Check();
+    if (!status.ok()) return Fail(EBADMSG, "a block map's layout: {}", status.message());
+  }
+  if (layouts.empty()) return Fail(EBADMSG, "a block map has no layout");
+  return {};
+}
+
+struct DecodedRun {
   BlockRun run;
+  bool page = false;
+  uint64_t page_stored_bytes = 0;
+};
+
+DecodedRun DecodeRun(Reader& reader, uint64_t inode, const std::vector<StripeLayout>& layouts,
+                     bool may_be_page) {
+  DecodedRun decoded;
+  BlockRun& run = decoded.run;
   const uint8_t flags = reader.U8();
   run.count = reader.Varint();
   run.hole = flags == 0;
-  if (run.hole) return run;
-  if ((flags & kData) == 0 || (flags & ~(kData | kOtherObject | kMovedShards)) != 0)
-    reader.MarkBad();
+  if (run.hole) return decoded;
+  decoded.page = may_be_page && (flags & kPage) != 0;
+  const int known = kData | kOtherObject | kMovedShards | (may_be_page ? kPage : 0);
+  if ((flags & kData) == 0 || (flags & ~known) != 0) reader.MarkBad();
   const std::string_view write = reader.Raw(run.write.size());
   std::copy(write.begin(), write.end(), run.write.begin());
   run.object = (flags & kOtherObject) != 0 ? reader.U64() : inode;
@@ -254,13 +617,14 @@ BlockRun DecodeRun(Reader& reader, uint64_t inode, const std::vector<StripeLayou
   const uint64_t layout = reader.Varint();
   const uint64_t stored = reader.Varint();
   const uint64_t valid = reader.Varint();
-  if (layout >= layouts.size() || stored > UINT32_MAX || valid > stored) {
+  if (layout >= layouts.size() || stored > UINT32_MAX || (!decoded.page && valid > stored)) {
     reader.MarkBad();
-    return run;
+    return decoded;
   }
   run.layout = layouts[layout];
   run.last_stored = static_cast<uint32_t>(stored);
-  run.last_valid = static_cast<uint32_t>(valid);
+  run.last_valid = static_cast<uint32_t>(decoded.page ? stored : valid);
+  decoded.page_stored_bytes = valid;
   const uint64_t moved = (flags & kMovedShards) != 0 ? reader.Varint() : 0;
   for (uint64_t i = 0; i < moved && reader.ok(); ++i) {
     BlockRun::Moved one;
@@ -269,7 +633,7 @@ BlockRun DecodeRun(Reader& reader, uint64_t inode, const std::vector<StripeLayou
     one.shard.drive = reader.U16();
     run.moved.push_back(one);
   }
-  return run;
+  return decoded;
 }
 
 bool Ascending(const std::vector<BlockRun::Moved>& moved) {
@@ -279,62 +643,189 @@ bool Ascending(const std::vector<BlockRun::Moved>& moved) {
              }) == moved.end();
 }
 
+Status CheckMoved(const BlockRun& run, uint64_t blocks) {
+  const int shards = run.layout.geometry().shards();
+  for (const BlockRun::Moved& moved : run.moved) {
+    if (moved.index >= blocks || moved.shard.shard >= shards) {
+      return Fail(EBADMSG, "a block map names a shard that it does not have");
+    }
+  }
+  if (!Ascending(run.moved)) return Fail(EBADMSG, "a block map has its moved shards out of order");
+  return {};
+}
+
 }  // namespace
 
-Status BlockMap::Check(uint64_t size) const {
-  uint64_t first = 0;
-  for (size_t i = 0; i < runs_.size(); ++i) {
-    const BlockRun& run = runs_[i];
-    if (run.count == 0 || run.count > blocks_ - first) {
-      return Fail(EBADMSG, "a block map's run {} of {} blocks does not fit the file", i, run.count);
-    }
-    first += run.count;
-    if (run.hole) continue;
-    const uint64_t room = std::min(block_bytes(), run.layout.block_bytes());
-    // Bytes beyond the file would come to light when it grows.
-    const uint64_t limit = first == blocks_ ? size - (blocks_ - 1) * block_bytes() : block_bytes();
-    if (run.last_stored == 0 || run.last_stored > room || run.last_valid > limit ||
-        (run.count > 1 && run.layout.block_bytes() < block_bytes())) {
-      return Fail(EBADMSG, "a block map's run {} has blocks of impossible length", i);
-    }
-    const int shards = run.layout.geometry().shards();
-    for (const BlockRun::Moved& moved : run.moved) {
-      if (moved.index >= run.count || moved.shard.shard >= shards) {
-        return Fail(EBADMSG, "a block map's run {} names a shard that it does not have", i);
+// Of the file that the map is of; `first` is the run's first block.
+Status BlockMap::CheckRun(const BlockRun& run, uint64_t first, uint64_t size) const {
+  const uint64_t blocks = BlocksOf(size, block_bytes());
+  if (first > blocks || run.count == 0 || run.count > blocks - first) {
+    return Fail(EBADMSG, "a block map's run of {} blocks from {} on does not fit the file",
+                run.count, first);
+  }
+  if (run.hole) return {};
+  const uint64_t room = std::min(block_bytes(), run.layout.block_bytes());
+  // Bytes beyond the file would come to light when it grows.
+  const uint64_t limit =
+      first + run.count == blocks ? size - (blocks - 1) * block_bytes() : block_bytes();
+  if (run.last_stored == 0 || run.last_stored > room || run.last_valid > limit ||
+      (run.count > 1 && run.layout.block_bytes() < block_bytes())) {
+    return Fail(EBADMSG, "a block map's run from block {} on has blocks of impossible length",
+                first);
+  }
+  return CheckMoved(run, run.count);
+}
+
+namespace {
+
+Status CheckPage(const DecodedRun& page, uint64_t first, uint64_t blocks, uint64_t block_bytes) {
+  const BlockRun& run = page.run;
+  if (run.count == 0 || run.count > blocks - first) {
+    return Fail(EBADMSG, "a block map's page of {} blocks from {} on does not fit the file",
+                run.count, first);
+  }
+  if (run.layout.data_shards != 1 || run.last_stored == 0 ||
+      run.last_stored > run.layout.block_bytes() ||
+      page.page_stored_bytes > run.count * block_bytes) {
+    return Fail(EBADMSG, "a block map's page of {} bytes for the blocks from {} on is impossible",
+                run.last_stored, first);
+  }
+  return CheckMoved(run, 1);
+}
+
+}  // namespace
+
+void BlockMap::Encode(Writer& writer, uint64_t inode) const {
+  // The first layout is that of new blocks; the others as the runs name them.
+  LayoutTable layouts(layout_);
+  Writer body;
+  size_t count = 0;
+  bool in_pages = false;
+  for (const Part& part : parts_) {
+    const Stretch& stretch = *part.stretch;
+    if (!stretch.page) {
+      for (const BlockRun& run : stretch.runs) {
+        EncodeRun(body, run, 0, run.last_valid, inode, layouts);
       }
+      count += stretch.runs.size();
+      continue;
     }
-    if (!Ascending(run.moved)) {
-      return Fail(EBADMSG, "a block map's run {} has its moved shards out of order", i);
-    }
+    BlockRun page = RunOf(*stretch.page);
+    page.count = stretch.count;
+    EncodeRun(body, page, kPage, stretch.stored_bytes, inode, layouts);
+    ++count;
+    in_pages = true;
   }
-  if (first != blocks_) {
-    return Fail(EBADMSG, "a block map covers {} of the file's {} blocks", first, blocks_);
-  }
-  return {};
+  writer.U8(in_pages ? kInPages : 0);
+  layouts.Encode(writer);
+  writer.Varint(count).Raw(body.bytes());
 }
 
 Result<BlockMap> BlockMap::Decode(std::string_view bytes, uint64_t inode, uint64_t size) {
   Reader reader(bytes);
   const uint8_t flags = reader.U8();
-  if ((flags & kInPages) != 0) {
-    return Fail(EBADMSG, "the block map is in pages; this version cannot read those");
+  if (reader.ok() && (flags & ~kInPages) != 0) {
+    return Fail(EBADMSG, "a block map has unknown flags {}", flags);
   }
-  if (flags != 0) return Fail(EBADMSG, "a block map has unknown flags {}", flags);
   const std::vector<StripeLayout> layouts = DecodeLayouts(reader);
-  for (const StripeLayout& layout : layouts) {
-    const Status status = layout.Check();
-    if (!status.ok()) return Fail(EBADMSG, "a block map's layout: {}", status.message());
-  }
-  if (layouts.empty()) return Fail(EBADMSG, "a block map has no layout");
+  TRY(CheckLayouts(layouts));
   BlockMap map(layouts.front());
+  map.size_ = size;
   map.blocks_ = BlocksOf(size, map.block_bytes());
-  const uint64_t runs = reader.Varint();
-  for (uint64_t i = 0; i < runs && reader.ok(); ++i) {
-    map.runs_.push_back(DecodeRun(reader, inode, layouts));
+  const uint64_t count = reader.Varint();
+  Runs loose;
+  uint64_t first = 0;
+  bool in_pages = false;
+  for (uint64_t i = 0; i < count && reader.ok(); ++i) {
+    DecodedRun decoded = DecodeRun(reader, inode, layouts, (flags & kInPages) != 0);
+    if (!reader.ok()) break;
+    const uint64_t blocks = decoded.run.count;
+    if (!decoded.page) {
+      TRY(map.CheckRun(decoded.run, first, size));
+      loose.push_back(std::move(decoded.run));
+    } else {
+      TRY(CheckPage(decoded, first, map.blocks_, map.block_bytes()));
+      map.Append(map.parts_, std::exchange(loose, {}), kStretchBytes);
+      decoded.run.count = 1;
+      map.parts_.push_back({first, std::make_shared<const Stretch>(Stretch{
+                                       .count = blocks,
+                                       .stored_bytes = decoded.page_stored_bytes,
+                                       .runs = {},
+                                       .page = PlaceInRun(decoded.run, 0, map.block_bytes())})});
+      in_pages = true;
+    }
+    first += blocks;
   }
   TRY(reader.Finish("block map"));
-  TRY(map.Check(size));
+  if (first != map.blocks_) {
+    return Fail(EBADMSG, "a block map covers {} of the file's {} blocks", first, map.blocks_);
+  }
+  if (in_pages != (flags != 0)) return Fail(EBADMSG, "a block map in pages has none");
+  map.Append(map.parts_, std::move(loose), kStretchBytes);
   return map;
+}
+
+std::string BlockMap::EncodePage(const Part& part, uint64_t inode) const {
+  LayoutTable layouts(layout_);
+  Writer body;
+  for (const BlockRun& run : part.stretch->runs) {
+    EncodeRun(body, run, 0, run.last_valid, inode, layouts);
+  }
+  Writer writer;
+  writer.U8(kPageFormat).U64(part.first);
+  layouts.Encode(writer);
+  return writer.Varint(part.stretch->runs.size()).Raw(body.bytes()).Take();
+}
+
+Result<std::shared_ptr<const BlockMap::Stretch>> BlockMap::DecodePage(const Part& part,
+                                                                      std::string_view bytes,
+                                                                      uint64_t inode,
+                                                                      uint64_t size) const {
+  Reader reader(bytes);
+  const uint8_t format = reader.U8();
+  if (reader.ok() && format != kPageFormat) {
+    return Fail(EBADMSG, "a page of a block map has format {}; this version knows {}", format,
+                kPageFormat);
+  }
+  const uint64_t first = reader.U64();
+  const std::vector<StripeLayout> layouts = DecodeLayouts(reader);
+  TRY(CheckLayouts(layouts));
+  if (first != part.first || layouts.front() != layout_) {
+    return Fail(EBADMSG,
+                "a page of a block map is about the blocks from {} on, not {}, or another "
+                "file's",
+                first, part.first);
+  }
+  const uint64_t count = reader.Varint();
+  Runs runs;
+  runs.reserve(std::min<uint64_t>(count, reader.left() / 2));  // a run has 2 bytes at least
+  uint64_t at = first;
+  for (uint64_t i = 0; i < count && reader.ok(); ++i) {
+    DecodedRun decoded = DecodeRun(reader, inode, layouts, false);
+    if (!reader.ok()) break;
+    TRY(CheckRun(decoded.run, at, size));
+    at += decoded.run.count;
+    runs.push_back(std::move(decoded.run));
+  }
+  TRY(reader.Finish("page of a block map"));
+  if (at != part.end() || StoredIn(runs, block_bytes()) != part.stretch->stored_bytes) {
+    return Fail(EBADMSG,
+                "a page of a block map covers the blocks from {} to {}, not to {}, or "
+                "others than the inode says",
+                first, at, part.end());
+  }
+  Stretch stretch = *part.stretch;
+  stretch.bytes = BytesOf(runs);
+  stretch.runs = std::move(runs);
+  return std::make_shared<const Stretch>(std::move(stretch));
+}
+
+bool operator==(const BlockMap& a, const BlockMap& b) {
+  if (a.layout_ != b.layout_ || a.blocks_ != b.blocks_) return false;
+  Writer bytes_a, bytes_b;
+  a.Encode(bytes_a, 0);
+  b.Encode(bytes_b, 0);
+  return bytes_a.bytes() == bytes_b.bytes();
 }
 
 }  // namespace pinstripe

@@ -2,12 +2,21 @@
 //
 // A file of `size` bytes has ceil(size / block_bytes) blocks. The map says of each whether it is a
 // hole or which stripe holds it; neighbours that differ in nothing but their number are one run, so
-// a file written in one go is one run however long it is. docs/format.md, "Block map", has the
-// bytes.
+// a file written in one go is one run however long it is.
+//
+// A file in many pieces has more runs than an inode can hold. They are in pages then: records of
+// their own, each with the runs of a stretch of blocks, and never changed; the inode names them. A
+// page is read when somebody asks for its blocks (Install), so a map that was decoded may have
+// parts that are not there yet: whoever calls something that says "loaded" has looked before
+// (FirstMissing). What is changed is in no page until Settle() has said which parts are to become
+// one, and somebody has stored them (SetPage); fs/map_pages.h does both.
+//
+// docs/format.md, "Block map", has the bytes. Copies of a map share what is equal: they are cheap.
 
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -55,8 +64,35 @@ struct BlockRun {
   friend bool operator==(const BlockRun&, const BlockRun&) = default;
 };
 
+// How much of a map is kept where.
+struct MapLimits {
+  size_t inline_bytes = 0;  // of runs and names of pages in the inode; beyond it, pages
+  size_t page_bytes = 0;    // of a page; twice, four times, ... where pages would be too many
+};
+
+// A page is stored as a stripe of its file, with copies instead of parity. Its block number is this
+// and the first block that it is about.
+inline constexpr uint64_t kPageBlocks = uint64_t{1} << 63;
+inline constexpr size_t kMaxPageBytes = kMaxShardBytes;
+
 class BlockMap {
  public:
+  // Consecutive blocks, as runs, in a page, or both. Never changed once it is part of a map.
+  struct Stretch {
+    uint64_t count = 0;              // blocks
+    uint64_t stored_bytes = 0;       // valid bytes of all of them
+    size_t bytes = 0;                // what the runs take when they are written, about
+    std::vector<BlockRun> runs;      // none: not loaded
+    std::optional<BlockPlace> page;  // null: in no page (any more)
+    bool loaded() const { return !runs.empty(); }
+  };
+  struct Part {
+    uint64_t first = 0;  // block
+    std::shared_ptr<const Stretch> stretch;
+    uint64_t end() const { return first + stretch->count; }
+    StripeId PageId() const { return stretch->page->IdOf(kPageBlocks | first); }
+  };
+
   // `layout` is how new blocks of the file are coded; its block size is the map's for ever.
   BlockMap() = default;
   explicit BlockMap(const StripeLayout& layout) : layout_(layout) {}
@@ -64,45 +100,84 @@ class BlockMap {
   const StripeLayout& layout() const { return layout_; }
   uint64_t block_bytes() const { return layout_.block_bytes(); }
   uint64_t blocks() const { return blocks_; }
-  const std::vector<BlockRun>& runs() const { return runs_; }
+  const std::vector<Part>& parts() const { return parts_; }
+  std::vector<BlockRun> runs() const;  // of all parts, which are loaded
 
-  // Null: a hole, or beyond the end.
+  // The first part that has some of these blocks and is not loaded.
+  std::optional<Part> FirstMissing(uint64_t first, uint64_t end) const;
+  // Puts the runs of a page where that page is named; nothing happens where it is not.
+  void Install(const Part& page, const std::shared_ptr<const Stretch>& loaded);
+  size_t CountLoadedPages() const;
+  // Forgets the runs that are in pages.
+  void ForgetPages();
+
+  // Null: a hole, or beyond the end. The block is loaded.
   std::optional<BlockPlace> Find(uint64_t block) const;
+  // The page that is stored under this block number, from kPageBlocks on.
+  std::optional<BlockPlace> FindPage(uint64_t page_block) const;
+  // The part that has the block; null beyond the end.
+  const Part* PartOf(uint64_t block) const;
 
-  // The block exists (Resize).
+  // The block exists (Resize), and is loaded.
   void Set(uint64_t block, const BlockPlace& place);
   void SetHole(uint64_t block);
 
   // Makes the map that of a file of `size` bytes: what is beyond is forgotten, what is new is a
-  // hole.
+  // hole. If the file gets shorter, what becomes its last block and the one after it are loaded.
   void Resize(uint64_t size);
 
   uint64_t StoredBytes() const;  // valid bytes of all blocks
 
-  // The stripes that are in `*this` and not in `other`, as runs with their first block.
+  // The stripes that are in `*this` and not in `other`, as runs with their first block. Of what is
+  // not loaded in `other`, everything may be there: then they are left out.
   struct Piece {
     uint64_t first = 0;
     BlockRun run;
   };
-  std::vector<Piece> NotIn(const BlockMap& other) const;
+  struct Difference {
+    std::vector<Piece> blocks;
+    std::vector<Piece> pages;   // records of pages, without what they name
+    std::vector<Part> missing;  // pages that are not loaded, and not in `other` as they are
+  };
+  Difference NotIn(const BlockMap& other) const;
+  // Of one part, which is loaded.
+  std::vector<Piece> NotIn(const Part& part, const BlockMap& other) const;
+  static Piece PieceOf(const Part& page);
+
+  // Brings the map into the form in which it is to be stored, and says which parts (by their first
+  // blocks) are to become pages; null: everything is to be loaded first.
+  std::optional<std::vector<uint64_t>> Settle(const MapLimits& limits);
+  std::string EncodePage(const Part& part, uint64_t inode) const;
+  void SetPage(uint64_t first, BlockPlace page);
+  // EBADMSG unless the bytes are the page of that part, in a file of `size` bytes.
+  Result<std::shared_ptr<const Stretch>> DecodePage(const Part& part, std::string_view bytes,
+                                                    uint64_t inode, uint64_t size) const;
 
   void Encode(Writer& writer, uint64_t inode) const;
   // EBADMSG unless the bytes are a map that covers a file of `size` bytes exactly.
   static Result<BlockMap> Decode(std::string_view bytes, uint64_t inode, uint64_t size);
 
-  friend bool operator==(const BlockMap&, const BlockMap&) = default;
+  friend bool operator==(const BlockMap& a, const BlockMap& b);  // in what is stored
 
  private:
-  // Makes `block` the first of a run; the index of that run, or runs_.size() at the end.
-  size_t SplitAt(uint64_t block);
-  void MergeAround(size_t run);
+  size_t IndexOf(uint64_t block) const;  // parts_.size(): beyond the end
+  void Grow(uint64_t blocks);
   void Replace(uint64_t block, BlockRun run);
-  Status Check(uint64_t size) const;
+  void PutRuns(size_t part, std::vector<BlockRun> runs);
+  void Append(std::vector<Part>& parts, std::vector<BlockRun> runs, size_t most_bytes) const;
+  void JoinLoose(size_t page_bytes);
+  size_t RootBytes() const;
+  std::vector<StripeLayout> Layouts() const;
+  Status CheckRun(const BlockRun& run, uint64_t first, uint64_t size) const;
 
   StripeLayout layout_;
-  uint64_t blocks_ = 0;  // the sum of the runs' counts
-  std::vector<BlockRun> runs_;
+  uint64_t size_ = 0;        // of the file, in bytes
+  uint64_t blocks_ = 0;      // the sum of the parts' counts
+  std::vector<Part> parts_;  // ascending; no gaps
 };
+
+// False: that stripe is certainly not the one that the map names for the block.
+bool MayHold(const std::optional<BlockMap>& map, uint64_t block, const BlockPlace& place);
 
 // Block `index` of a run.
 BlockPlace PlaceInRun(const BlockRun& run, uint64_t index, uint64_t block_bytes);

@@ -6,6 +6,7 @@
 
 #include "base/coding.h"
 #include "base/try.h"
+#include "fs/map_pages.h"
 
 namespace pinstripe {
 namespace {
@@ -275,32 +276,74 @@ const ListedStripe* Checker::Peek() {
   return page_.empty() ? nullptr : &page_[at_];
 }
 
-// The blocks of one file beside what the drives hold of it. Both are in the order of blocks.
-void Checker::CheckFile(InodeId id, const StoredInode& stored) {
-  const BlockMap& map = *stored.inode.map;
-  uint64_t first = 0;
-  for (const BlockRun& run : map.runs()) {
-    for (uint64_t i = 0; i < run.count && !run.hole; ++i) {
-      const uint64_t block = first + i;
-      const BlockPlace place = PlaceInRun(run, i, map.block_bytes());
-      ++report_.blocks;
-      if (!place.place.moved.empty()) displaced_.emplace_back(id, block);
-      bool found = false;
-      for (const ListedStripe* stripe = Peek(); stripe != nullptr; stripe = Peek()) {
-        if (std::pair(stripe->id.object, stripe->id.block) > std::pair(place.object, block)) break;
-        const bool is_this = stripe->id.object == place.object && stripe->id.block == block &&
-                             stripe->id.write == place.write;
-        if (is_this) {
-          Use(id, *stripe, place);
-          found = true;
-        } else {
-          Unused(*stripe, stripe->copies);
-        }
-        ++at_;
+// The blocks of one file, and then the pages of its map, beside what the drives hold of it. All are
+// in the order of their keys.
+void Checker::CheckFile(InodeId id, StoredInode stored) {
+  uint64_t block = 0;
+  while (const BlockMap::Part* part =
+             stored.inode.map ? stored.inode.map->PartOf(block) : nullptr) {
+    const Status loaded =
+        LoadPages(cluster_.stripes(), id, stored.inode, part->first, part->first + 1);
+    if (!loaded.ok()) {
+      // It may be gone because the file was changed since.
+      const auto newer = records_.FindInode(id);
+      if (newer.has_value() && !*newer) return;
+      if (newer.has_value() && (*newer)->slot != stored.slot) {
+        stored = **newer;
+        continue;
       }
-      if (!found) Suspect(id, block);
+      Report(Severity::kError, "lost-map-page", PathOf(facts_, id),
+             fmt::format("where the blocks from {} to {} are: {}", part->first, part->end() - 1,
+                         loaded.message()));
+      SkipBlocks(id, part->end());
+      block = part->end();
+      continue;
     }
-    first += run.count;
+    const BlockMap::Part here = *stored.inode.map->PartOf(block);
+    uint64_t first = here.first;
+    for (const BlockRun& run : here.stretch->runs) {
+      for (uint64_t i = 0; i < run.count && !run.hole; ++i) {
+        if (first + i < block) continue;  // it was looked at in an older map
+        CheckBlock(id, first + i, PlaceInRun(run, i, stored.inode.map->block_bytes()));
+      }
+      first += run.count;
+    }
+    block = here.end();
+    stored.inode.map->ForgetPages();
+  }
+  if (!stored.inode.map) return;
+  for (const BlockMap::Part& part : stored.inode.map->parts()) {
+    if (!part.stretch->page) continue;
+    ++report_.map_pages;
+    CheckBlock(id, kPageBlocks | part.first, *part.stretch->page);
+  }
+}
+
+void Checker::CheckBlock(InodeId id, uint64_t block, const BlockPlace& place) {
+  ++report_.blocks;
+  if (!place.place.moved.empty()) displaced_.emplace_back(id, block);
+  bool found = false;
+  for (const ListedStripe* stripe = Peek(); stripe != nullptr; stripe = Peek()) {
+    if (std::pair(stripe->id.object, stripe->id.block) > std::pair(place.object, block)) break;
+    const bool is_this = stripe->id.object == place.object && stripe->id.block == block &&
+                         stripe->id.write == place.write;
+    if (is_this) {
+      Use(id, *stripe, place);
+      found = true;
+    } else {
+      Unused(*stripe, stripe->copies);
+    }
+    ++at_;
+  }
+  if (!found) Suspect(id, block);
+}
+
+// Of the blocks of a file up to `end` nobody knows which are used.
+void Checker::SkipBlocks(InodeId id, uint64_t end) {
+  for (const ListedStripe* stripe = Peek(); stripe != nullptr; stripe = Peek()) {
+    if (std::pair(stripe->id.object, stripe->id.block) >= std::pair(id, end)) return;
+    if (stripe->id.object < id) Unused(*stripe, stripe->copies);
+    ++at_;
   }
 }
 
@@ -351,7 +394,14 @@ void Checker::ConfirmBlocks() {
       }
       stored = *read;
     }
-    const auto place = stored && stored->inode.map ? stored->inode.map->Find(block) : std::nullopt;
+    if (!stored) continue;
+    const auto found = FindStripe(cluster_.stripes(), id, stored->inode, block);
+    if (!found.has_value()) {
+      report_.not_checked.push_back(
+          fmt::format("{}, block {}: {}", PathOf(facts_, id), block, found.error().message()));
+      continue;
+    }
+    const std::optional<BlockPlace>& place = *found;
     if (!place) continue;
     const auto presence = cluster_.stripes().Probe(place->IdOf(block), place->layout, place->place);
     Lacking& lacking = files[id];
@@ -361,8 +411,11 @@ void Checker::ConfirmBlocks() {
     if (presence.has_value()) {
       lacking_.push_back({id, block, presence->present, presence->missing, k});
     }
-    std::string what = presence.has_value() ? fmt::format("block {}: {} of {} shards are there",
-                                                          block, presence->present, all)
+    const std::string which = block < kPageBlocks
+                                  ? fmt::format("block {}", block)
+                                  : fmt::format("map page of block {}", block & ~kPageBlocks);
+    std::string what = presence.has_value() ? fmt::format("{}: {} of {} shards are there", which,
+                                                          presence->present, all)
                                             : std::string(presence.error().message());
     if (lacking.first.empty()) lacking.first = std::move(what);
     if (!presence.has_value() || presence->present + presence->unknown < k) {

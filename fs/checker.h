@@ -40,7 +40,8 @@ struct CheckReport {
   uint64_t directories = 0;
   uint64_t files = 0;  // and everything else that is no directory
   uint64_t entries = 0;
-  uint64_t blocks = 0;         // that files name
+  uint64_t blocks = 0;         // that files name, map_pages included
+  uint64_t map_pages = 0;      // of block maps that are too large for an inode
   uint64_t shards = 0;         // found of these
   uint64_t unused_shards = 0;  // found of others
   std::vector<Finding> findings;
@@ -102,7 +103,9 @@ class Checker {
   Result<bool> IsBelowRoot(InodeId directory);
 
   void CheckData();
-  void CheckFile(InodeId id, const StoredInode& stored);
+  void CheckFile(InodeId id, StoredInode stored);
+  void CheckBlock(InodeId id, uint64_t block, const BlockPlace& place);
+  void SkipBlocks(InodeId id, uint64_t end);
   // The next stripe on the drives; null at the end.
   const ListedStripe* Peek();
   void Use(InodeId id, const ListedStripe& stripe, const BlockPlace& place);

@@ -4,6 +4,7 @@
 
 #include "base/coding.h"
 #include "base/try.h"
+#include "fs/map_pages.h"
 
 namespace pinstripe {
 namespace {
@@ -143,12 +144,12 @@ Status Collector::CollectStripes(std::span<const ListedStripe> stripes) {
 }
 
 // Of an inode that is there.
-Status Collector::CollectUnnamed(InodeId object, const StoredInode& stored,
+Status Collector::CollectUnnamed(InodeId object, StoredInode stored,
                                  std::span<const ListedStripe> stripes) {
   std::vector<ListedStripe> unnamed;
   uint32_t youngest = 0;
   for (const ListedStripe& stripe : stripes) {
-    const auto place = stored.inode.map ? stored.inode.map->Find(stripe.id.block) : std::nullopt;
+    const auto place = TRY(FindStripe(cluster_.stripes(), object, stored.inode, stripe.id.block));
     const bool named = place && place->object == object && place->write == stripe.id.write;
     const uint32_t time = TimeOf(stripe.id.write);
     if (named) {

@@ -52,8 +52,7 @@ class Collector {
 
   // The stripes of one object, in the order of blocks.
   Status CollectStripes(std::span<const ListedStripe> stripes);
-  Status CollectUnnamed(InodeId object, const StoredInode& stored,
-                        std::span<const ListedStripe> stripes);
+  Status CollectUnnamed(InodeId object, StoredInode stored, std::span<const ListedStripe> stripes);
   void DeleteAll(std::span<const ListedStripe> stripes);
 
   Cluster& cluster_;

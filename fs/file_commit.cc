@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cassert>
+#include <iterator>
 
 #include "base/log.h"
 #include "base/try.h"
 #include "fs/file_state.h"
+#include "fs/map_pages.h"
 
 namespace pinstripe {
 namespace {
@@ -14,14 +16,18 @@ std::optional<BlockPlace> PlaceIn(const Inode& inode, uint64_t block) {
   return inode.map ? inode.map->Find(block) : std::nullopt;
 }
 
-// Garbage is what was written for this file: a clone's stripes belong to another one as well.
+// Of the blocks that are loaded. Garbage is what was written for this file: a clone's stripes
+// belong to another one as well.
 std::vector<BlockMap::Piece> OwnPieces(const std::optional<BlockMap>& map,
                                        const std::optional<BlockMap>& except, InodeId id) {
   if (!map) return {};
-  std::vector<BlockMap::Piece> pieces = map->NotIn(except ? *except : BlockMap());
+  std::vector<BlockMap::Piece> pieces = map->NotIn(except ? *except : BlockMap()).blocks;
   std::erase_if(pieces, [id](const BlockMap::Piece& piece) { return piece.run.object != id; });
   return pieces;
 }
+
+constexpr int kMaxLoads = 8;             // of the map of an inode that others change meanwhile
+constexpr uint64_t kManyBlocks = 10000;  // for whose drives nobody looks one by one
 
 }  // namespace
 
@@ -56,6 +62,7 @@ bool FileState::SameBelow(uint64_t block, const Inode& theirs) const {
   const auto ours = PlaceIn(now_, block);
   // A commit of ours of which we did not learn that it happened.
   if (there && ours && there->SameStripe(*ours)) return true;
+  if (base_.map && base_.map->FirstMissing(block, block + 1)) return false;  // nobody can tell
   if (there != PlaceIn(base_, block)) return false;
   return block != 0 || theirs.inline_data == base_.inline_data;
 }
@@ -97,7 +104,7 @@ Inode FileState::Merge(const Inode& theirs, const std::set<uint64_t>& different)
   const uint64_t cut = std::min(cut_to_.value_or(UINT64_MAX), theirs.size);
   if (merged.inline_data.size() > cut) merged.inline_data.resize(cut);
   if (merged.map) {
-    merged.map->Resize(cut);
+    if (cut < theirs.size) merged.map->Resize(cut);
   } else if (stored_blocks) {
     // Ours are blocks already, so theirs become a part of block 0, unless it has them.
     const Bytes data = AsBytes(merged.inline_data);
@@ -124,7 +131,33 @@ Inode FileState::Merge(const Inode& theirs, const std::set<uint64_t>& different)
   return merged;
 }
 
-Status FileState::Rebase(const StoredInode& theirs) {
+// What a merge looks at: the blocks that we have, and where we cut.
+Status FileState::LoadForRebase(StoredInode& theirs) {
+  StripeStore& stripes = context_.cluster.stripes();
+  const auto load = [&]() -> Status {
+    if (!theirs.inode.map) return {};
+    const uint64_t bytes = theirs.inode.map->block_bytes();
+    for (const auto& [block, open] : blocks_) {
+      TRY(LoadPages(stripes, id_, theirs.inode, block, block + 1));
+    }
+    const uint64_t cut = cut_to_.value_or(UINT64_MAX);
+    if (cut == 0 || cut >= theirs.inode.size) return {};
+    return LoadPages(stripes, id_, theirs.inode, (cut - 1) / bytes, cut / bytes + 1);
+  };
+  for (int attempt = 0; attempt < kMaxLoads; ++attempt) {
+    const Status status = load();
+    const bool may_have_moved = status.code() == ENOENT || status.code() == EIO;
+    if (status.ok() || !may_have_moved) return status;
+    StoredInode newer = TRY(context_.names.Load(id_));
+    if (newer.slot == theirs.slot) return Fail(EIO, "inode {:016x}: {}", id_, status.message());
+    theirs = std::move(newer);
+  }
+  return Fail(EIO, "inode {:016x}: other hosts changed it {} times in between; try again", id_,
+              kMaxLoads);
+}
+
+Status FileState::Rebase(StoredInode theirs) {
+  if (changed_) TRY(LoadForRebase(theirs));
   if (changed_ && pass_ != 0 && pass_ < theirs.inode.collected) {
     return Fail(
         EIO,
@@ -142,8 +175,11 @@ Status FileState::Rebase(const StoredInode& theirs) {
                   id_);
     }
     std::set<uint64_t> different;
-    for (const auto& [block, open] : blocks_) {
-      if (open.ours.empty() || !SameBelow(block, theirs.inode)) different.insert(block);
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& [block, open] : blocks_) {
+        if (open.ours.empty() || !SameBelow(block, theirs.inode)) different.insert(block);
+      }
     }
     for (const uint64_t block : different) TRY(KeepOurs(block));
     const std::lock_guard lock(mutex_);
@@ -194,7 +230,7 @@ Status FileState::CommitChanges(bool durably) {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     Inode out;
     TRY(StoreContents(out));
-    if (durably) TRY(MakeStripesDurable(out.map));
+    if (durably) TRY(MakeStripesDurable(out));
     if (TRY(ChangeInode(out, durability))) return {};
     {
       const std::lock_guard lock(mutex_);
@@ -218,7 +254,10 @@ Status FileState::StoreContents(Inode& out) {
     inline_form = !now_.map || small_and_dirty();
     if (inline_form) TRY(Fill(0));
   }
-  if (!inline_form && now_.size > 0) TRY(SendAll());
+  if (!inline_form && now_.size > 0) {
+    TRY(SendAll());
+    TRY(StorePages());
+  }
   const std::lock_guard lock(mutex_);
   out = base_;
   out.size = now_.size;
@@ -237,6 +276,24 @@ Status FileState::StoreContents(Inode& out) {
   }
   out.inline_data.resize(out.size);
   return {};
+}
+
+Status FileState::StorePages() {
+  Inode inode;  // a copy: readers may load pages meanwhile
+  {
+    const std::lock_guard lock(mutex_);
+    if (!now_.map) return {};
+    inode.map = now_.map;
+    inode.size = now_.size;
+  }
+  const Status status = pinstripe::StorePages(
+      context_.cluster.stripes(), id_, inode, context_.map_limits,
+      context_.small_layout.parity_shards, [this](uint64_t block) { return NextWriteId(block); },
+      stored_pages_);
+  const std::lock_guard lock(mutex_);
+  now_.map = inode.map;
+  for (const BlockMap::Piece& page : stored_pages_) not_durable_.Add(page.first, page.first + 1);
+  return status;
 }
 
 // False: another host was faster, and ours is laid over what it did.
@@ -268,23 +325,31 @@ Result<bool> FileState::ChangeInode(const Inode& out, Durability durability) {
 void FileState::Committed(const StoredInode& stored, Durability durability) {
   Blocks blocks;  // go when the mutex is free
   const std::lock_guard lock(mutex_);
-  context_.reaper.Add(OwnPieces(base_.map, stored.inode.map, id_), block_bytes());
+  context_.reaper.AddDifference(id_, base_.map, stored.inode.map);
   std::vector<BlockMap::Piece> unused;
   for (BlockMap::Piece& piece : superseded_) {
-    const auto place = PlaceIn(stored.inode, piece.first);
-    if (place && place->SameStripe(PlaceInRun(piece.run, 0, block_bytes()))) continue;
-    unused.push_back(std::move(piece));
+    const BlockPlace place = PlaceInRun(piece.run, 0, block_bytes());
+    if (!MayHold(stored.inode.map, piece.first, place)) unused.push_back(std::move(piece));
   }
   // Blocks that were stored and did not make it into the inode, as when a file became small again.
   for (BlockMap::Piece& piece : OwnPieces(now_.map, stored.inode.map, id_)) {
-    const auto committed = PlaceIn(base_, piece.first);
-    if (committed && committed->SameStripe(PlaceInRun(piece.run, 0, block_bytes()))) continue;
-    unused.push_back(std::move(piece));
+    const BlockPlace place = PlaceInRun(piece.run, 0, block_bytes());
+    if (!MayHold(base_.map, piece.first, place)) unused.push_back(std::move(piece));
+  }
+  for (BlockMap::Piece& page : stored_pages_) {
+    const auto named = stored.inode.map ? stored.inode.map->FindPage(page.first) : std::nullopt;
+    if (named && named->write == page.run.write) continue;
+    unused.push_back(std::move(page));
   }
   context_.reaper.Add(unused, block_bytes());
   superseded_.clear();
+  stored_pages_.clear();
   pass_ = 0;
   base_ = now_ = stored.inode;
+  if (now_.map && now_.map->CountLoadedPages() > kMostPages) {
+    base_.map->ForgetPages();
+    now_.map->ForgetPages();
+  }
   slot_ = stored.slot;
   blocks.swap(blocks_);
   in_flight_.clear();
@@ -299,11 +364,12 @@ void FileState::Committed(const StoredInode& stored, Durability durability) {
 
 Status FileState::GiveName(Durability durability) {
   Names::NewName name = *name_;
+  StoredInode own;
   {
     const std::lock_guard lock(mutex_);
     name_->seen.reset();  // good for one attempt
+    own = {base_, slot_};
   }
-  StoredInode own{base_, slot_};
   const auto slot = context_.names.Publish(name, id_, own, durability);
   {
     const std::lock_guard lock(mutex_);
@@ -328,53 +394,101 @@ Status FileState::GiveName(Durability durability) {
     Log(LogLevel::kWarn, "an inode without a name stays behind",
         {{"inode", fmt::format("{:016x}", id_)}, {"why", removed.error()}});
   }
-  Removed(base_);
+  Removed(Known());
   return slot.error();
 }
 
 // ---- Durability
 
-Status FileState::MakeStripesDurable(const std::optional<BlockMap>& map) {
+// Stripes whose drives are to be flushed, and what of them must be safe then.
+class FileState::Unflushed {
+ public:
+  explicit Unflushed(Cluster& cluster) : cluster_(cluster) {}
+
+  Status Add(uint64_t block, const BlockPlace& place) {
+    const Geometry geometry = place.layout.geometry();
+    const int redundancy = std::min(cluster_.config().min_redundancy, geometry.parity_shards);
+    blocks_.push_back(
+        {block, geometry.data_shards + redundancy,
+         TRY(cluster_.stripes().DrivesOf(place.IdOf(block), place.layout, place.place))});
+    drives_.insert(blocks_.back().drives.begin(), blocks_.back().drives.end());
+    return {};
+  }
+
+  // Of all these drives; `failed` were not flushed.
+  const std::set<DriveId>& drives() const { return drives_; }
+  Status Check(InodeId inode, const std::set<DriveId>& failed) const {
+    for (const Block& block : blocks_) {
+      const auto safe = std::count_if(block.drives.begin(), block.drives.end(),
+                                      [&](DriveId drive) { return !failed.contains(drive); });
+      if (safe >= block.needed) continue;
+      return Fail(EIO,
+                  "sync inode {:016x}: of block {} only {} shards are safe from power loss, {} are "
+                  "needed; {} drives could not be flushed",
+                  inode, block.number, safe, block.needed, failed.size());
+    }
+    return {};
+  }
+
+ private:
   struct Block {
     uint64_t number;
     int needed;
     std::set<DriveId> drives;
   };
-  std::vector<Block> blocks;
-  std::set<DriveId> all;
-  uint64_t first = 0;
-  for (const BlockRun& run : map ? map->runs() : std::vector<BlockRun>()) {
-    for (const auto& part : not_durable_.Within(first, first + run.count)) {
-      if (run.hole) break;
-      for (uint64_t block = part.first; block < part.end; ++block) {
-        const BlockPlace place = PlaceInRun(run, block - first, map->block_bytes());
-        const Geometry geometry = place.layout.geometry();
-        const int redundancy =
-            std::min(context_.cluster.config().min_redundancy, geometry.parity_shards);
-        blocks.push_back({block, geometry.data_shards + redundancy,
-                          TRY(context_.cluster.stripes().DrivesOf(place.IdOf(block), place.layout,
-                                                                  place.place))});
-        all.insert(blocks.back().drives.begin(), blocks.back().drives.end());
-      }
+  Cluster& cluster_;
+  std::vector<Block> blocks_;
+  std::set<DriveId> drives_;
+};
+
+// What is not known to be durable of the map, all of which is loaded.
+Status FileState::AddUnflushed(const BlockMap& map, Unflushed& unflushed) const {
+  for (const BlockMap::Part& part : map.parts()) {
+    const uint64_t page_block = kPageBlocks | part.first;
+    if (part.stretch->page && not_durable_.Contains(page_block)) {
+      TRY(unflushed.Add(page_block, *part.stretch->page));
     }
-    first += run.count;
-  }
-  if (!all.empty()) {
-    const std::set<DriveId> failed = context_.cluster.stripes().Flush(all);
-    for (const Block& block : blocks) {
-      const auto safe = std::count_if(block.drives.begin(), block.drives.end(),
-                                      [&](DriveId drive) { return !failed.contains(drive); });
-      if (safe < block.needed) {
-        return Fail(
-            EIO,
-            "sync inode {:016x}: of block {} only {} shards are safe from power loss, {} are "
-            "needed; {} drives could not be flushed",
-            id_, block.number, safe, block.needed, failed.size());
+    uint64_t first = part.first;
+    for (const BlockRun& run : part.stretch->runs) {
+      for (const auto& there : not_durable_.Within(first, first + run.count)) {
+        if (run.hole) break;
+        for (uint64_t block = there.first; block < there.end; ++block) {
+          TRY(unflushed.Add(block, PlaceInRun(run, block - first, map.block_bytes())));
+        }
       }
+      first += run.count;
     }
   }
+  return {};
+}
+
+Status FileState::MakeStripesDurable(Inode& inode) {
+  if (inode.map) TRY(FlushStripes(inode));
   not_durable_ = {};
   return {};
+}
+
+Status FileState::FlushStripes(Inode& inode) {
+  BlockMap& map = *inode.map;
+  Cluster& cluster = context_.cluster;
+  uint64_t blocks = 0;
+  for (const auto& there : not_durable_.Within(0, map.blocks())) blocks += there.end - there.first;
+  std::set<DriveId> failed;
+  std::set<DriveId> flushed;
+  if (blocks > kManyBlocks || map.FirstMissing(0, map.blocks())) {
+    // So many that they are on all drives; where each is matters only if one of these fails.
+    for (const MappedDrive& drive : cluster.map().drives) flushed.insert(drive.id);
+    failed = cluster.stripes().Flush(flushed);
+    if (failed.empty()) return {};
+    TRY(LoadPages(cluster.stripes(), id_, inode, 0, map.blocks()));
+  }
+  Unflushed unflushed(cluster);
+  TRY(AddUnflushed(map, unflushed));
+  std::set<DriveId> rest;
+  std::set_difference(unflushed.drives().begin(), unflushed.drives().end(), flushed.begin(),
+                      flushed.end(), std::inserter(rest, rest.end()));
+  if (!rest.empty()) failed.merge(cluster.stripes().Flush(rest));
+  return unflushed.Check(id_, failed);
 }
 
 Status FileState::MakeNameDurable() {
@@ -461,7 +575,7 @@ void FileState::Abandon() {
   const Turn::Holder turn(turn_);
   if (!removed_ && !published_ && inode_written_ && !uncertain_) {
     const auto removed = context_.records.ChangeInode(id_, slot_, std::nullopt);
-    if (removed.has_value() && removed->applied) Removed(base_);
+    if (removed.has_value() && removed->applied) Removed(Known());
   }
   const std::lock_guard lock(mutex_);
   blocks.swap(blocks_);
@@ -471,9 +585,10 @@ void FileState::Abandon() {
     return;
   }
   const Inode& kept = removed_ ? removed_as_ : base_;
-  if (removed_) context_.reaper.Add(OwnPieces(removed_as_.map, std::nullopt, id_), block_bytes());
+  if (removed_) context_.reaper.AddDifference(id_, removed_as_.map, std::nullopt);
   context_.reaper.Add(OwnPieces(now_.map, kept.map, id_), block_bytes());
   context_.reaper.Add(superseded_, block_bytes());
+  context_.reaper.Add(stored_pages_, block_bytes());
 }
 
 }  // namespace pinstripe

@@ -6,6 +6,7 @@
 #include "base/coding.h"
 #include "base/log.h"
 #include "base/try.h"
+#include "fs/map_pages.h"
 
 namespace pinstripe {
 namespace {
@@ -28,16 +29,17 @@ uint64_t MemoryOf(const StripeLayout& layout) {
 
 }  // namespace
 
-FileContext::FileContext(Cluster& cluster_in, uint64_t memory_bytes)
+FileContext::FileContext(Cluster& cluster_in, const FileSystem::Options& options)
     : cluster(cluster_in),
       records(cluster_in),
       reaper(cluster_in),
-      memory(memory_bytes),
+      memory(options.memory_bytes),
       names(records, [this](InodeId id, const Inode& inode) { dispose(id, inode); }),
       small_layout(SmallLayout(cluster_in.config())),
       inline_limit(cluster_in.config().inline_limit),
       replicate_limit(static_cast<uint32_t>(
-          std::min<uint64_t>(cluster_in.config().replicate_limit, small_layout.block_bytes()))) {}
+          std::min<uint64_t>(cluster_in.config().replicate_limit, small_layout.block_bytes()))),
+      map_limits{options.inline_map_bytes, options.map_page_bytes} {}
 
 FileState::FileState(FileContext& context, InodeId id)
     : context_(context),
@@ -90,7 +92,10 @@ struct FileState::ReadPlan {
     Buffer bytes;
   };
   uint64_t generation = 0;
-  std::deque<BlockPlace> places;  // what the requests point to
+  std::optional<BlockMap::Part> missing;  // of the map: to be loaded before anything can be planned
+  uint64_t size = 0;                      // of the file, and
+  StripeLayout layout;                    // the map's, then
+  std::deque<BlockPlace> places;          // what the requests point to
   std::vector<StripeReadRequest> requests;
   std::vector<Overlay> overlays;  // laid over what was read
 
@@ -150,6 +155,13 @@ size_t FileState::PlanRead(uint64_t offset, MutableBytes out, ReadPlan& plan) {
   plan.generation = generation_;
   if (offset >= now_.size) return 0;
   out = out.first(std::min<uint64_t>(out.size(), now_.size - offset));
+  if (now_.map && !out.empty()) {
+    plan.missing = now_.map->FirstMissing(offset / block_bytes(),
+                                          (offset + out.size() - 1) / block_bytes() + 1);
+    plan.size = now_.size;
+    plan.layout = now_.map->layout();
+    if (plan.missing) return 0;
+  }
   for (size_t done = 0; done < out.size();) {
     const uint64_t block = (offset + done) / block_bytes();
     const uint64_t first = (offset + done) % block_bytes();
@@ -164,8 +176,16 @@ Result<size_t> FileState::Read(uint64_t offset, MutableBytes out) {
   for (int attempt = 0;; ++attempt) {
     ReadPlan plan;
     const size_t length = PlanRead(offset, out, plan);
-    const Status status = plan.Execute(context_.cluster.stripes());
-    if (status.ok()) return length;
+    const Status status = plan.missing ? LoadPart(*plan.missing, plan.size, plan.layout)
+                                       : plan.Execute(context_.cluster.stripes());
+    if (status.ok() && !plan.missing) {
+      ForgetPages();
+      return length;
+    }
+    if (status.ok()) {
+      --attempt;
+      continue;
+    }
     const bool may_have_moved = status.code() == ENOENT || status.code() == EIO;
     if (!may_have_moved || attempt == kMaxReadAttempts) {
       return Fail(EIO, "read inode {:016x}: {}", id_, status.message());
@@ -187,6 +207,50 @@ Result<size_t> FileState::Read(uint64_t offset, MutableBytes out) {
       return Fail(EIO, "read inode {:016x}: {}", id_, status.message());
     }
   }
+}
+
+// ---- Pages of the map
+
+Status FileState::LoadPart(const BlockMap::Part& part, uint64_t size, const StripeLayout& layout) {
+  const auto loaded = TRY(LoadPage(context_.cluster.stripes(), id_, size, layout, part));
+  const std::lock_guard lock(mutex_);
+  if (now_.map) now_.map->Install(part, loaded);
+  if (base_.map) base_.map->Install(part, loaded);
+  return {};
+}
+
+Status FileState::LoadBytes(uint64_t first, uint64_t end) {
+  for (int attempt = 0; attempt < kMaxReadAttempts;) {
+    std::optional<BlockMap::Part> part;
+    {
+      const std::lock_guard lock(mutex_);
+      if (now_.map)
+        part = now_.map->FirstMissing(first / block_bytes(), (end - 1) / block_bytes() + 1);
+    }
+    if (!part) return {};
+    const Status status = LoadPart(*part, now_.size, now_.map->layout());
+    if (status.ok()) continue;
+    ++attempt;
+    const bool may_have_moved = status.code() == ENOENT || status.code() == EIO;
+    if (may_have_moved && TRY(RefreshUnderTurn())) continue;
+    return Fail(EIO, "inode {:016x}: {}", id_, status.message());
+  }
+  return Fail(EIO, "inode {:016x}: other hosts changed it {} times in between; try again", id_,
+              kMaxReadAttempts);
+}
+
+// Who only reads a file holds no more than some pages of its map.
+void FileState::ForgetPages() {
+  const auto idle = [this] { return blocks_.empty() && !changed_; };
+  {
+    const std::lock_guard lock(mutex_);
+    if (!now_.map || !idle() || now_.map->CountLoadedPages() <= kMostPages) return;
+  }
+  const Turn::Holder turn(turn_);  // whoever has it needs what it has loaded
+  const std::lock_guard lock(mutex_);
+  if (!idle()) return;
+  if (now_.map) now_.map->ForgetPages();
+  if (base_.map) base_.map->ForgetPages();
 }
 
 // ---- Writing
@@ -227,6 +291,7 @@ Status FileState::WriteUnderTurn(uint64_t offset, Bytes data) {
   // Nothing more is taken while what was taken before cannot be stored.
   if (!failure_.ok()) TRY(SendAll());
   while (!data.empty()) {
+    TRY(LoadBytes(offset, offset + 1));
     const uint64_t block = offset / block_bytes();
     const uint64_t first = offset % block_bytes();
     const size_t length = std::min<uint64_t>(data.size(), block_bytes() - first);
@@ -264,6 +329,7 @@ Result<uint64_t> FileState::Append(Bytes data) {
 Status FileState::Truncate(uint64_t size) {
   if (size > kMaxFileBytes) return Fail(EFBIG, "a file has at most {} bytes", kMaxFileBytes);
   const Turn::Holder turn(turn_);
+  TRY(LoadBytes(size - (size > 0 ? 1 : 0), size + 1));
   std::vector<Sent> dropped;
   const std::lock_guard lock(mutex_);
   ResizeTo(size);
@@ -308,15 +374,14 @@ void FileState::ResizeTo(uint64_t size) {
   if (!shrinks) return now_.map->Resize(size);
   const BlockMap before = *now_.map;
   now_.map->Resize(size);
-  Supersede(before.NotIn(*now_.map));
+  Supersede(before.NotIn(*now_.map).blocks);
 }
 
 void FileState::Supersede(const std::vector<BlockMap::Piece>& pieces) {
   for (const BlockMap::Piece& piece : pieces) {
     for (uint64_t i = 0; i < piece.run.count; ++i) {
       const BlockPlace place = PlaceInRun(piece.run, i, block_bytes());
-      const auto committed = base_.map ? base_.map->Find(piece.first + i) : std::nullopt;
-      if (committed && committed->SameStripe(place)) continue;
+      if (MayHold(base_.map, piece.first + i, place)) continue;
       BlockMap single(now_.map->layout());
       single.Resize(block_bytes());
       single.Set(0, place);
@@ -342,9 +407,10 @@ Status FileState::Fill(uint64_t block) {
     const auto found = blocks_.find(block);
     if (found == blocks_.end() || !found->second.dirty) return {};
     OpenBlock& open = found->second;
-    const uint64_t end = std::max(open.present.end(), LowerEnd(block));
+    uint64_t end = 0;
     {
       const std::lock_guard lock(mutex_);
+      end = std::max(open.present.end(), LowerEnd(block));
       open.dirty = BufferFor(block, end, open);
     }
     Status status;

@@ -7,6 +7,9 @@
 //   the map   stripes that are stored, committed or not; or the inline data
 //   zeros     beyond what was ever written
 //
+// Pages of the map (fs/block_map.h) are read when they are needed: those of all blocks in `blocks_`
+// are there.
+//
 // Changes take the file's turn, one after the other; a commit holds it from its first stripe to the
 // inode's change, so it is all that was written before and nothing that was written after. Reads do
 // not take it. For a commit that finds the inode changed by another host (Rebase), it is remembered
@@ -36,9 +39,12 @@
 
 namespace pinstripe {
 
+// Pages of its block map that a file keeps in memory while it has nothing to commit.
+inline constexpr size_t kMostPages = 64;
+
 // What all files of a FileSystem share.
 struct FileContext {
-  FileContext(Cluster& cluster_in, uint64_t memory_bytes);
+  FileContext(Cluster& cluster_in, const FileSystem::Options& options);
 
   Cluster& cluster;
   Records records;
@@ -53,6 +59,7 @@ struct FileContext {
   StripeLayout small_layout;  // of files that are kept as copies
   uint32_t inline_limit;
   uint32_t replicate_limit;
+  MapLimits map_limits;
 };
 
 class FileState {
@@ -126,14 +133,22 @@ class FileState {
   Status CommitUnderTurn(bool durably);
   Status CommitChanges(bool durably);
   Status StoreContents(Inode& out);
+  // Of the block map, as far as they are not stored yet.
+  Status StorePages();
+  // Reads pages of the block map: all that are missing for the bytes [first, end).
+  Status LoadBytes(uint64_t first, uint64_t end);
   Result<bool> ChangeInode(const Inode& out, Durability durability);
   void Committed(const StoredInode& stored, Durability durability);
   Status GiveName(Durability durability);
-  Status MakeStripesDurable(const std::optional<BlockMap>& map);
+  class Unflushed;
+  Status MakeStripesDurable(Inode& inode);
+  Status FlushStripes(Inode& inode);
+  Status AddUnflushed(const BlockMap& map, Unflushed& unflushed) const;
   Status MakeNameDurable();
 
   Result<bool> RefreshUnderTurn();  // true: something had changed
-  Status Rebase(const StoredInode& theirs);
+  Status Rebase(StoredInode theirs);
+  Status LoadForRebase(StoredInode& theirs);
   bool SameBelow(uint64_t block, const Inode& theirs) const;
   Status KeepOurs(uint64_t block);
   Inode Merge(const Inode& theirs, const std::set<uint64_t>& different);
@@ -148,6 +163,8 @@ class FileState {
 
   struct ReadPlan;
   size_t PlanRead(uint64_t offset, MutableBytes out, ReadPlan& plan);
+  Status LoadPart(const BlockMap::Part& part, uint64_t size, const StripeLayout& layout);
+  void ForgetPages();
   void PlanBlock(uint64_t block, uint64_t first, MutableBytes out, ReadPlan& plan);
   void PlanLower(uint64_t block, uint64_t first, MutableBytes out, ReadPlan& plan) const;
 
@@ -156,7 +173,8 @@ class FileState {
   const uint64_t writer_;  // in all its write ids
   Turn turn_;
 
-  // Changed under the turn alone, and with mutex_ held; read with either.
+  // Changed under the turn alone, and with mutex_ held; read with either. But which pages of the
+  // maps are loaded is changed, and so looked at, with mutex_ alone.
   std::mutex mutex_;
   bool loaded_ = false;
   Inode base_;  // as it is committed, or would be: an unpublished file is empty
@@ -186,7 +204,8 @@ class FileState {
   IntervalSet written_once_;              // blocks that have a stripe under write id 0
   std::map<uint64_t, uint32_t> written_;  // blocks written more often: how often
   std::vector<BlockMap::Piece> superseded_;
-  IntervalSet not_durable_;  // blocks
+  std::vector<BlockMap::Piece> stored_pages_;  // since the last commit
+  IntervalSet not_durable_;                    // blocks
   bool inode_durable_ = false;
 };
 

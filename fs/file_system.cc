@@ -24,7 +24,7 @@ Status CheckDirectory(InodeId id, const Inode& inode) {
 // Which files are open, and what they share.
 class OpenFiles {
  public:
-  OpenFiles(Cluster& cluster, uint64_t memory_bytes) : context_(cluster, memory_bytes) {
+  OpenFiles(Cluster& cluster, const FileSystem::Options& options) : context_(cluster, options) {
     context_.dispose = [this](InodeId id, const Inode& inode) { Dispose(id, inode); };
     context_.make_room = [this](uint64_t bytes) { return MakeRoom(bytes); };
   }
@@ -81,10 +81,7 @@ class OpenFiles {
       const auto found = files_.find(id);
       if (found != files_.end()) return found->second.state->Removed(inode);
     }
-    if (!inode.map) return;
-    std::vector<BlockMap::Piece> pieces = inode.map->NotIn(BlockMap());
-    std::erase_if(pieces, [id](const BlockMap::Piece& piece) { return piece.run.object != id; });
-    context_.reaper.Add(pieces, inode.map->block_bytes());
+    context_.reaper.AddDifference(id, inode.map, std::nullopt);
   }
 
   std::vector<std::shared_ptr<FileState>> All() {
@@ -200,7 +197,7 @@ class Handle final : public OpenFile {
 class ClusterFileSystem final : public FileSystem {
  public:
   ClusterFileSystem(Cluster& cluster, const Options& options)
-      : cluster_(cluster), files_(cluster, options.memory_bytes) {}
+      : cluster_(cluster), files_(cluster, options) {}
 
   Result<Attributes> Lookup(InodeId directory, std::string_view name) override {
     TRY(CheckName(name));

@@ -121,6 +121,9 @@ class FileSystem {
  public:
   struct Options {
     uint64_t memory_bytes = 256 << 20;  // dirty blocks and in-flight data of this process, together
+    // How much of a file's block map is kept in its inode, and how much in a page: docs/format.md.
+    size_t inline_map_bytes = 24 << 10;
+    size_t map_page_bytes = 32 << 10;
   };
 
   static Result<std::unique_ptr<FileSystem>> Open(Cluster& cluster, Options options);

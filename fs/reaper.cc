@@ -1,6 +1,7 @@
 #include "fs/reaper.h"
 
 #include "base/log.h"
+#include "fs/map_pages.h"
 
 namespace pinstripe {
 
@@ -28,13 +29,38 @@ Reaper::~Reaper() {
 }
 
 void Reaper::Add(const std::vector<BlockMap::Piece>& pieces, uint64_t block_bytes) {
+  std::vector<Item> items;
+  for (const BlockMap::Piece& piece : pieces) {
+    if (!piece.run.hole) items.push_back({piece, block_bytes, std::nullopt});
+  }
+  AddItems(std::move(items));
+}
+
+void Reaper::AddDifference(InodeId inode, const std::optional<BlockMap>& gone,
+                           const std::optional<BlockMap>& kept) {
+  if (!gone) return;
+  const BlockMap there = kept ? *kept : BlockMap();
+  const BlockMap::Difference difference = gone->NotIn(there);
+  std::vector<Item> items;
+  for (const auto* pieces : {&difference.blocks, &difference.pages}) {
+    for (const BlockMap::Piece& piece : *pieces) {
+      if (piece.run.object != inode) continue;
+      items.push_back({piece, gone->block_bytes(), std::nullopt});
+    }
+  }
+  for (const BlockMap::Part& part : difference.missing) {
+    items.push_back({{}, gone->block_bytes(), Page{inode, part, gone->layout(), there}});
+  }
+  AddItems(std::move(items));
+}
+
+void Reaper::AddItems(std::vector<Item> items) {
   size_t refused = 0;
   {
     const std::lock_guard lock(mutex_);
-    for (const BlockMap::Piece& piece : pieces) {
-      if (piece.run.hole) continue;
+    for (Item& item : items) {
       if (items_.size() < kMaxQueue) {
-        items_.push_back({piece, block_bytes});
+        items_.push_back(std::move(item));
       } else {
         ++refused;
       }
@@ -90,9 +116,29 @@ bool Reaper::MayGoOn() {
 }
 
 void Reaper::Delete(const Item& item) {
-  const BlockMap::Piece& piece = item.piece;
+  if (item.page) return DeletePage(*item.page);
+  DeletePiece(item.piece, item.block_bytes);
+}
+
+void Reaper::DeletePage(const Page& page) {
+  if (page.part.stretch->page->object != page.inode) return;
+  const auto loaded =
+      LoadPage(cluster_.stripes(), page.inode, kMaxFileBytes, page.layout, page.part);
+  if (!loaded.has_value()) {
+    Log(LogLevel::kInfo, "garbage stays on the drives", {{"why", loaded.error()}});
+    return;
+  }
+  const uint64_t block_bytes = page.layout.block_bytes();
+  for (const BlockMap::Piece& piece :
+       BlockMap(page.layout).NotIn({page.part.first, *loaded}, page.kept)) {
+    if (piece.run.object == page.inode) DeletePiece(piece, block_bytes);
+  }
+  DeletePiece(BlockMap::PieceOf(page.part), block_bytes);
+}
+
+void Reaper::DeletePiece(const BlockMap::Piece& piece, uint64_t block_bytes) {
   for (uint64_t i = 0; i < piece.run.count && MayGoOn(); ++i) {
-    const BlockPlace place = PlaceInRun(piece.run, i, item.block_bytes);
+    const BlockPlace place = PlaceInRun(piece.run, i, block_bytes);
     const Status status =
         cluster_.stripes().Delete(place.IdOf(piece.first + i), place.layout, place.place);
     if (!status.ok()) {

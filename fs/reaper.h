@@ -10,10 +10,12 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "cluster/cluster.h"
 #include "fs/block_map.h"
+#include "fs/file_system.h"
 
 namespace pinstripe {
 
@@ -26,17 +28,31 @@ class Reaper {
   ~Reaper();
 
   void Add(const std::vector<BlockMap::Piece>& pieces, uint64_t block_bytes);
+  // What the map `gone` of an inode names and `kept` does not, pages included. Stripes of other
+  // inodes, which clones share, stay.
+  void AddDifference(InodeId inode, const std::optional<BlockMap>& gone,
+                     const std::optional<BlockMap>& kept);
 
   // Waits until everything added so far is dealt with; false when the deadline comes first.
   bool Drain(Time deadline);
 
  private:
+  struct Page {  // with what it names
+    InodeId inode = 0;
+    BlockMap::Part part;
+    StripeLayout layout;
+    BlockMap kept;
+  };
   struct Item {
     BlockMap::Piece piece;
-    uint64_t block_bytes;
+    uint64_t block_bytes = 0;
+    std::optional<Page> page;  // instead
   };
+  void AddItems(std::vector<Item> items);
   void Run();
   void Delete(const Item& item);
+  void DeletePage(const Page& page);
+  void DeletePiece(const BlockMap::Piece& piece, uint64_t block_bytes);
   bool MayGoOn();
 
   Cluster& cluster_;

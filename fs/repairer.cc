@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <map>
 
+#include "base/coding.h"
 #include "base/try.h"
+#include "fs/map_pages.h"
 
 namespace pinstripe {
 namespace {
@@ -91,26 +93,36 @@ std::vector<Repairer::Task> Repairer::AllBlocks(const Checker& checker) {
     for (size_t i = 0; i < ids.size(); ++i) {
       // What cannot be read the check has told.
       if (!inodes[i].has_value() || !*inodes[i] || !(*inodes[i])->inode.map) continue;
-      AddBlocks(ids[i], *(*inodes[i])->inode.map, tasks);
+      AddBlocks(ids[i], (*inodes[i])->inode, tasks);
     }
   }
   return tasks;
 }
 
 // For a scrub all of them, else those that have something on a drive that is to be left.
-void Repairer::AddBlocks(InodeId file, const BlockMap& map, std::vector<Task>& tasks) {
+void Repairer::AddBlocks(InodeId file, Inode inode, std::vector<Task>& tasks) {
   Task task{file, {}};
-  uint64_t first = 0;
-  for (const BlockRun& run : map.runs()) {
-    for (uint64_t i = 0; i < run.count && !run.hole; ++i) {
-      const uint64_t block = first + i;
-      if (!options_.read_all && !IsToMove(PlaceInRun(run, i, map.block_bytes()), block)) continue;
-      task.blocks.push_back(block);
-      if (task.blocks.size() < kBlocksOfATask) continue;
-      tasks.push_back(std::move(task));
-      task = {file, {}};
+  const auto add = [&](uint64_t block, const BlockPlace& place) {
+    if (!options_.read_all && !IsToMove(place, block)) return;
+    task.blocks.push_back(block);
+    if (task.blocks.size() < kBlocksOfATask) return;
+    tasks.push_back(std::move(task));
+    task = {file, {}};
+  };
+  BlockMap& map = *inode.map;
+  for (size_t i = 0; i < map.parts().size(); ++i) {
+    const uint64_t begin = map.parts()[i].first;
+    // What is in a page that cannot be read the check has told.
+    if (!LoadPages(cluster_.stripes(), file, inode, begin, begin + 1).ok()) continue;
+    uint64_t first = begin;
+    for (const BlockRun& run : map.parts()[i].stretch->runs) {
+      for (uint64_t j = 0; j < run.count && !run.hole; ++j) {
+        add(first + j, PlaceInRun(run, j, map.block_bytes()));
+      }
+      first += run.count;
     }
-    first += run.count;
+    if (const auto& page = map.parts()[i].stretch->page) add(kPageBlocks | begin, *page);
+    map.ForgetPages();
   }
   if (!task.blocks.empty()) tasks.push_back(std::move(task));
 }
@@ -171,7 +183,7 @@ void Repairer::WorkOff(Work& work) {
 }
 
 Status Repairer::RepairBlocks(const Task& task, const std::string& path) {
-  const std::optional<StoredInode> stored = TRY(records_.FindInode(task.file));
+  std::optional<StoredInode> stored = TRY(records_.FindInode(task.file));
   if (!stored || !stored->inode.map) return {};
   std::vector<Moved> moved;
   for (const uint64_t block : task.blocks) {
@@ -182,9 +194,9 @@ Status Repairer::RepairBlocks(const Task& task, const std::string& path) {
   return Record(task.file, std::move(moved));
 }
 
-Status Repairer::RepairBlock(const Task& task, const std::string& path, const Inode& inode,
+Status Repairer::RepairBlock(const Task& task, const std::string& path, Inode& inode,
                              uint64_t block, std::vector<Moved>& moved) {
-  const auto place = inode.map->Find(block);
+  const auto place = TRY(FindStripe(cluster_.stripes(), task.file, inode, block));
   if (!place) return {};  // there is no such block any more
   const StripeRepair repair = TRY(cluster_.stripes().Repair({.id = place->IdOf(block),
                                                              .layout = place->layout,
@@ -220,19 +232,37 @@ Status Repairer::Record(InodeId file, std::vector<Moved> moved) {
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
     std::optional<StoredInode> stored = TRY(names_.Find(file));
     if (!stored || !stored->inode.map) return {};
-    BlockMap& map = *stored->inode.map;
-    std::erase_if(moved, [&](const Moved& one) { return map.Find(one.block) != one.before; });
+    std::vector<Moved> still;
+    for (Moved& one : moved) {
+      const auto place = TRY(FindStripe(cluster_.stripes(), file, stored->inode, one.block));
+      if (place == one.before) still.push_back(std::move(one));
+    }
+    moved = std::move(still);
     if (moved.empty()) return {};
+    const BlockMap before = *stored->inode.map;
+    // Pages last: they are named where they are, unless one of their blocks makes them anew.
+    std::sort(moved.begin(), moved.end(),
+              [](const Moved& a, const Moved& b) { return a.block < b.block; });
     for (const Moved& one : moved) {
       BlockPlace now = one.before;
       now.place = one.repair.place;
-      map.Set(one.block, now);
+      if (one.block < kPageBlocks) {
+        stored->inode.map->Set(one.block, now);
+      } else if (stored->inode.map->FindPage(one.block) == one.before) {
+        stored->inode.map->SetPage(one.block & ~kPageBlocks, now);
+      }
     }
+    std::vector<BlockMap::Piece> pages;
+    TRY(StorePages(file, stored->inode, pages));
     const auto change = TRY(records_.ChangeInode(file, stored->slot, stored->inode));
     if (!change.applied) {
+      DeletePages(pages);
       PauseBeforeRetry(cluster_.runtime(), attempt);
       continue;
     }
+    BlockMap::Difference gone = before.NotIn(*stored->inode.map);
+    for (const BlockMap::Part& page : gone.missing) gone.pages.push_back(BlockMap::PieceOf(page));
+    DeletePages(gone.pages);
     for (const Moved& one : moved) {
       // What cannot be removed now is collected.
       (void)cluster_.stripes().DeleteCopies(one.before.IdOf(one.block), one.repair.obsolete);
@@ -242,6 +272,31 @@ Status Repairer::Record(InodeId file, std::vector<Moved> moved) {
     return {};
   }
   return Fail(EIO, "its inode was changed {} times in between", kMostAttempts);
+}
+
+Status Repairer::StorePages(InodeId file, Inode& inode, std::vector<BlockMap::Piece>& pages) {
+  Runtime& runtime = cluster_.runtime();
+  const auto write_id = [&](uint64_t) {
+    WriteId id{};
+    const std::string bytes =
+        Writer().U32(SecondsOf(runtime.WallClock())).U64(runtime.Random()).U32(0).Take();
+    std::copy(bytes.begin(), bytes.end(), id.begin());
+    return id;
+  };
+  const FileSystem::Options options;
+  const Status status = pinstripe::StorePages(
+      cluster_.stripes(), file, inode, {options.inline_map_bytes, options.map_page_bytes},
+      cluster_.config().layout.parity_shards, write_id, pages);
+  if (!status.ok()) DeletePages(pages);
+  return status;
+}
+
+// What cannot be removed now is collected.
+void Repairer::DeletePages(const std::vector<BlockMap::Piece>& pages) {
+  for (const BlockMap::Piece& page : pages) {
+    const BlockPlace place = PlaceInRun(page.run, 0, 1);
+    (void)cluster_.stripes().Delete(place.IdOf(page.first), place.layout, place.place);
+  }
 }
 
 // ---- Telling

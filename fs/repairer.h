@@ -81,14 +81,16 @@ class Repairer {
 
   std::vector<Task> FindTasks(const Checker& checker);
   std::vector<Task> AllBlocks(const Checker& checker);
-  void AddBlocks(InodeId file, const BlockMap& map, std::vector<Task>& tasks);
+  void AddBlocks(InodeId file, Inode inode, std::vector<Task>& tasks);
   bool IsToMove(const BlockPlace& place, uint64_t block);
   void Process(std::vector<Task> tasks, std::string_view phase, const Checker& checker);
   void WorkOff(Work& work);
   Status RepairBlocks(const Task& task, const std::string& path);
-  Status RepairBlock(const Task& task, const std::string& path, const Inode& inode, uint64_t block,
+  Status RepairBlock(const Task& task, const std::string& path, Inode& inode, uint64_t block,
                      std::vector<Moved>& moved);
   Status Record(InodeId file, std::vector<Moved> moved);
+  Status StorePages(InodeId file, Inode& inode, std::vector<BlockMap::Piece>& pages);
+  void DeletePages(const std::vector<BlockMap::Piece>& pages);
   void Note(const StripeRepair& repair);
   void NoteFailure(const std::string& path, const Status& why);
   void Throttle(uint64_t bytes);

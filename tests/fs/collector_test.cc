@@ -40,7 +40,7 @@ class CollectorTest : public FsTest {
     auto life = std::make_shared<ClientLife>();
     auto cluster = machines_.Open(life);
     EXPECT_OK(cluster);
-    auto fs = FileSystem::Open(**cluster, {});
+    auto fs = FileSystem::Open(**cluster, kTinyPages);
     EXPECT_OK(fs);
     life->CrashAfter(requests);
     body(**fs);

@@ -39,6 +39,10 @@ inline std::string ReadAll(OpenFile& file, uint64_t offset = 0, size_t size = 4 
   return bytes;
 }
 
+// With block maps in pages as soon as there are two runs, or several pages with some more.
+inline constexpr FileSystem::Options kTinyPages{.inline_map_bytes = 40, .map_page_bytes = 100};
+inline constexpr FileSystem::Options kSmallPages{.inline_map_bytes = 150, .map_page_bytes = 60};
+
 // One host: its own way to the drives, and a file system.
 struct Host {
   std::unique_ptr<Cluster> cluster;
@@ -65,11 +69,13 @@ class FsTest : public testing::Test {
   }
 
   Host NewHost(uint64_t memory_bytes = 64 << 20) {
+    FileSystem::Options options = options_;
+    options.memory_bytes = memory_bytes;
     Host host;
     auto cluster = machines_.Open();
     EXPECT_OK(cluster);
     host.cluster = *std::move(cluster);
-    auto fs = FileSystem::Open(*host.cluster, {.memory_bytes = memory_bytes});
+    auto fs = FileSystem::Open(*host.cluster, options);
     EXPECT_OK(fs);
     host.fs = *std::move(fs);
     return host;
@@ -121,6 +127,7 @@ class FsTest : public testing::Test {
   TestCluster machines_;
   Host host_;
   FileSystem* fs_ = nullptr;
+  FileSystem::Options options_;  // of hosts; set before SetUp()
 };
 
 }  // namespace pinstripe

@@ -42,7 +42,7 @@ struct OpenNode {
 
 class Model {
  public:
-  Model(uint64_t seed, TestCluster::Options options, uint64_t memory_bytes)
+  Model(uint64_t seed, TestCluster::Options options, const FileSystem::Options& fs_options)
       : sim_(seed), machines_(sim_, options) {
     SetLogLevel(LogLevel::kWarn);
     EXPECT_OK(machines_.Format());
@@ -51,7 +51,7 @@ class Model {
       if (i == 0) {
         EXPECT_OK(FileSystem::Format(*hosts_[0].cluster, {}, 0755));
       }
-      hosts_[i].fs = *FileSystem::Open(*hosts_[i].cluster, {.memory_bytes = memory_bytes});
+      hosts_[i].fs = *FileSystem::Open(*hosts_[i].cluster, fs_options);
     }
     root_->directory = true;
   }
@@ -345,7 +345,7 @@ class Model {
 TEST(ModelTest, TwoHostsAgreeWithAPlainTreeOfStrings) {
   const Seeds seeds = SeedsFromEnvironment(20);
   for (uint64_t seed = seeds.first; seed < seeds.end; ++seed) {
-    Model model(seed, {.drives = 5, .layout = {2, 1, 64 << 10}}, 64 << 20);
+    Model model(seed, {.drives = 5, .layout = {2, 1, 64 << 10}}, {.memory_bytes = 64 << 20});
     model.Run();
     ASSERT_FALSE(testing::Test::HasFailure()) << "reproduce with SEED=" << seed;
   }
@@ -354,7 +354,18 @@ TEST(ModelTest, TwoHostsAgreeWithAPlainTreeOfStrings) {
 TEST(ModelTest, AndSoTheyDoWithHardlyAnyMemory) {
   const Seeds seeds = SeedsFromEnvironment(10);
   for (uint64_t seed = seeds.first; seed < seeds.end; ++seed) {
-    Model model(seed, {.drives = 5, .layout = {2, 1, 64 << 10}}, 1);
+    Model model(seed, {.drives = 5, .layout = {2, 1, 64 << 10}}, {.memory_bytes = 1});
+    model.Run();
+    ASSERT_FALSE(testing::Test::HasFailure()) << "reproduce with SEED=" << seed;
+  }
+}
+
+TEST(ModelTest, AndSoTheyDoWithBlockMapsInPages) {
+  const Seeds seeds = SeedsFromEnvironment(20);
+  for (uint64_t seed = seeds.first; seed < seeds.end; ++seed) {
+    FileSystem::Options options = seed % 2 == 0 ? kTinyPages : kSmallPages;
+    if (seed % 3 == 0) options.memory_bytes = 1;
+    Model model(seed, {.drives = 5, .layout = {2, 1, 64 << 10}}, options);
     model.Run();
     ASSERT_FALSE(testing::Test::HasFailure()) << "reproduce with SEED=" << seed;
   }

@@ -64,6 +64,17 @@ Inode StripedFile() {
   return inode;
 }
 
+Inode FileInPages() {
+  Inode inode = StripedFile();
+  const auto firsts = inode.map->Settle({.inline_bytes = 80, .page_bytes = 80});
+  for (const uint64_t first : firsts.value()) {
+    BlockPlace page = Place(static_cast<uint8_t>(10 + first), 90);
+    page.layout = kCopied;
+    inode.map->SetPage(first, page);
+  }
+  return inode;
+}
+
 Inode BusyDirectory() {
   Inode inode;
   inode.kind = FileKind::kDirectory;
@@ -93,8 +104,8 @@ Inode Device() {
 
 TEST(HostileBytes, AreNoInodeOrOneThatIsSafeToUse) {
   std::vector<std::string> examples;
-  for (const Inode& inode :
-       {PlainFile(), InlineFile(), StripedFile(), BusyDirectory(), Symlink(), Device()}) {
+  for (const Inode& inode : {PlainFile(), InlineFile(), StripedFile(), FileInPages(),
+                             BusyDirectory(), Symlink(), Device()}) {
     examples.push_back(inode.Encode(kId));
     const Result<Inode> again = Inode::Decode(examples.back(), kId);
     ASSERT_OK(again);
@@ -103,6 +114,7 @@ TEST(HostileBytes, AreNoInodeOrOneThatIsSafeToUse) {
   Mutator mutator(examples, /*seed=*/1);
   int refused = 0;
   int with_map = 0;
+  int in_pages = 0;
   for (int i = 0; i < kInputs; ++i) {
     const Buffer input = Buffer::CopyOf(AsBytes(mutator.Next()));
     const Result<Inode> inode = Inode::Decode(AsText(input), kId);
@@ -116,10 +128,17 @@ TEST(HostileBytes, AreNoInodeOrOneThatIsSafeToUse) {
     ASSERT_EQ(*again, *inode) << Hex(input);
     ASSERT_EQ(inode->Describe(kId).inode, kId);
     if (!inode->map) continue;
-    // Truncate, extend and overwrite whatever map came out of it.
-    ++with_map;
     BlockMap map = *inode->map;
     const BlockMap before = map;
+    if (map.FirstMissing(0, map.blocks())) {
+      ++in_pages;
+      map.Resize(inode->size + kCoded.block_bytes());
+      map.NotIn(before);
+      before.NotIn(map);
+      continue;
+    }
+    // Truncate, extend and overwrite whatever map came out of it.
+    ++with_map;
     map.Resize(inode->size / 2);
     map.Resize(inode->size);
     if (map.blocks() > 0) {
@@ -135,6 +154,7 @@ TEST(HostileBytes, AreNoInodeOrOneThatIsSafeToUse) {
   }
   EXPECT_GT(refused, kInputs / 10);
   EXPECT_GT(with_map, kInputs / 100) << "no block map came through";
+  EXPECT_GT(in_pages, kInputs / 100) << "no block map in pages came through";
 }
 
 TEST(HostileBytes, AreNoDirectoryEntry) {

@@ -122,7 +122,13 @@ class Storm {
     auto cluster = machines_.Open(life->life);
     if (!cluster.has_value()) return nullptr;
     life->cluster = *std::move(cluster);
-    auto fs = FileSystem::Open(*life->cluster, {.memory_bytes = 8 << 20});
+    FileSystem::Options options{.memory_bytes = 8 << 20};
+    if (sim_.Chance(0.7)) {  // block maps in pages as soon as there are two runs, or some more
+      const bool tiny = sim_.Chance(0.5);
+      options.inline_map_bytes = tiny ? 40 : 150;
+      options.map_page_bytes = tiny ? 100 : 60;
+    }
+    auto fs = FileSystem::Open(*life->cluster, options);
     if (!fs.has_value()) return nullptr;
     life->fs = *std::move(fs);
     return life;

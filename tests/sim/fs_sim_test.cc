@@ -207,7 +207,12 @@ class Storm {
         sim_.Sleep(std::chrono::milliseconds(200));
         continue;
       }
-      auto fs = FileSystem::Open(**cluster, {.memory_bytes = sim_.Chance(0.3) ? 1u : 64u << 20});
+      FileSystem::Options options{.memory_bytes = sim_.Chance(0.3) ? 1u : 64u << 20};
+      if (sim_.Chance(0.7)) {  // block maps in pages as soon as there are two runs
+        options.inline_map_bytes = 40;
+        options.map_page_bytes = 100;
+      }
+      auto fs = FileSystem::Open(**cluster, options);
       if (!fs.has_value()) continue;
       if (sim_.Chance(0.8)) life->CrashAfter(sim_.Below(600));
       while (steps > 0 && !life->crashed()) {
