@@ -1,9 +1,16 @@
-// DirectoryPositions: gives every name that is handed out from an open directory one position, for
-// as long as the directory is open, so that a listing can go on behind it however many entries have
-// come and gone meanwhile (seekdir).
+// DirectoryPositions: gives every name that is handed out from an open directory a position, so
+// that a listing can go on behind it however many entries have come and gone meanwhile (seekdir).
 //
-// Position 0 is the start, 1 is behind ".", 2 is behind "..", p + 2 is behind the p-th name that
-// was handed out. Pure; not thread-safe.
+// Names come in ascending order. Of most of them only four bytes are kept, so that a directory of a
+// million entries takes a few megabytes while it is open: a position that was handed out long ago
+// is found again by listing from a name before it, of those that are kept whole, and recognising
+// which of the names there were handed out up to it (Resume).
+//
+// Position 0 is the start, 1 is behind ".", 2 is behind "..". A listing that is begun again gives
+// the same names the same positions if nothing has changed; if something has, positions from before
+// are forgotten, as rewinddir(3) allows.
+//
+// Pure; not thread-safe.
 
 #pragma once
 
@@ -11,7 +18,7 @@
 #include <deque>
 #include <string>
 #include <string_view>
-#include <unordered_map>
+#include <vector>
 
 namespace pinstripe {
 
@@ -21,17 +28,40 @@ class DirectoryPositions {
   static constexpr uint64_t kAfterDot = 1;
   static constexpr uint64_t kAfterDotDot = 2;
 
-  bool Knows(uint64_t position) const { return position <= kAfterDotDot + names_.size(); }
+  // A listing begins at kStart.
+  void Begin();
 
-  // The name behind which `position` lies; empty up to "..". Knows(position).
-  std::string_view NameBefore(uint64_t position) const;
+  bool Knows(uint64_t position) const { return position <= kAfterDotDot + sums_.size(); }
 
-  // The position behind `name`.
-  uint64_t After(std::string_view name);
+  // Where a position is, which Knows(). If `passed` is empty it is behind `after`. Else it is
+  // behind the last of the names following `after` that bears one of the sums in `passed`; one that
+  // bears the last of these, or one of `later`, or is `until` (if that is given) or follows it,
+  // ends the search.
+  struct Resume {
+    std::string after;  // empty: the beginning
+    std::vector<uint32_t> passed;
+    std::vector<uint32_t> later;
+    std::string until;
+  };
+  Resume At(uint64_t position) const;
+  static uint32_t SumOf(std::string_view name);
+
+  // The position behind `name`, which was handed out behind `previous`, where `previous_name` is
+  // (empty up to "..").
+  uint64_t After(uint64_t previous, std::string_view previous_name, std::string_view name);
 
  private:
-  std::deque<std::string> names_;  // they do not move
-  std::unordered_map<std::string_view, uint64_t> positions_;
+  // Names handed out one after the other, from the number `first` on (0: that at kAfterDotDot + 1).
+  struct Chunk {
+    size_t first = 0;
+    std::string before;    // the name before the first; empty: the beginning
+    bool follows = false;  // the chunk before this one: `before` is its last name
+  };
+
+  std::vector<uint32_t> sums_;      // of all names
+  std::vector<Chunk> chunks_;       // ascending
+  std::deque<std::string> recent_;  // the last names of all, whole
+  bool forked_ = false;             // not all names are one listing in ascending order
 };
 
 }  // namespace pinstripe

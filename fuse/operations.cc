@@ -470,16 +470,42 @@ Result<bool> AddDots(FileSystem& fs, InodeId directory, uint64_t& position, List
   return true;
 }
 
+// The name behind which a listing goes on.
+Result<std::string> FindPlace(FileSystem& fs, InodeId directory,
+                              const DirectoryPositions::Resume& resume) {
+  constexpr size_t kNamesAtOnce = 256;
+  std::string place = resume.after;
+  if (resume.passed.empty()) return place;
+  const auto has = [](const std::vector<uint32_t>& sums, uint32_t sum) {
+    return std::find(sums.begin(), sums.end(), sum) != sums.end();
+  };
+  for (std::string after = resume.after;;) {
+    const std::vector<DirectoryEntry> entries =
+        TRY(fs.ReadDirectory(directory, after, kNamesAtOnce, /*with_attributes=*/false));
+    if (entries.empty()) return place;
+    for (const DirectoryEntry& entry : entries) {
+      const uint32_t sum = DirectoryPositions::SumOf(entry.name);
+      if (!resume.until.empty() && entry.name > resume.until) return place;
+      if (has(resume.later, sum)) return place;
+      if (has(resume.passed, sum)) place = entry.name;
+      if (sum == resume.passed.back()) return place;
+    }
+    after = entries.back().name;
+  }
+}
+
 Status List(FileSystem& fs, InodeId directory, uint64_t position, bool with_attributes,
             DirectoryHandle& handle, Listing& listing) {
-  std::string after;
+  DirectoryPositions::Resume resume;
   {
     const std::lock_guard lock(handle.mutex);
+    if (position == DirectoryPositions::kStart) handle.positions.Begin();
     if (!handle.positions.Knows(position)) {
       return Fail(EINVAL, "position {} was never handed out", position);
     }
-    after = handle.positions.NameBefore(position);
+    resume = handle.positions.At(position);
   }
+  std::string after = TRY(FindPlace(fs, directory, resume));
   if (!TRY(AddDots(fs, directory, position, listing))) return {};
   for (;;) {
     // Attributes are fetched for what this answer has room for only: older ones would mislead the
@@ -489,10 +515,12 @@ Status List(FileSystem& fs, InodeId directory, uint64_t position, bool with_attr
     if (entries.empty()) return {};
     const std::lock_guard lock(handle.mutex);
     for (const DirectoryEntry& entry : entries) {
-      if (!listing.Add(entry, handle.positions.After(entry.name))) return {};
+      const uint64_t here = handle.positions.After(position, after, entry.name);
+      if (!listing.Add(entry, here)) return {};
+      position = here;
+      after = entry.name;
     }
     if (listing.full_enough()) return {};
-    after = entries.back().name;
   }
 }
 
