@@ -717,6 +717,107 @@ TEST_F(SweepTest, TheLostReplicaIsNotAskedWhenAnotherTakesItsPlace) {
   EXPECT_EQ(StateOf(successor, kName).proposal->value, "one");
 }
 
+// What must not be lost when an empty drive takes the place of a lost one, and how it would be.
+class RestoreTest : public SweepTest {
+ protected:
+  struct Client {
+    ReplicaClient* view;
+    std::unique_ptr<RegisterStore> store;
+  };
+  Client NewClient(RegisterStore::Restoring restoring = RegisterStore::Restoring::kRight,
+                   Duration answers_count = kAnswersCount) {
+    three_.clients.push_back(std::make_unique<ReplicaClient>(three_.sim, three_.set));
+    ReplicaClient& view = *three_.clients.back();
+    return {&view,
+            std::make_unique<RegisterStore>(three_.sim, view,
+                                            RegisterStore::Options{.prefix = "\1c",
+                                                                   .timeout = 200s,
+                                                                   .drive_timeout = 100s,
+                                                                   .answers_count = answers_count,
+                                                                   .restoring = restoring})};
+  }
+
+  // The third drive is lost, and another one takes its place for everybody.
+  void Replace(RegisterStore& by) {
+    ASSERT_OK(by.Restore(kName.group, 2, *successor_));
+    for (const auto& client : three_.clients) client->drives[2]->ReplaceBy(successor_);
+  }
+
+  // Somebody has promises for a high ballot, of the lost drive and of the first; what he sends to
+  // the first takes long. Meanwhile the second and the new drive accept another value. Returns what
+  // the first and the second make of it.
+  std::optional<std::string> ChangeBehindAPromise(RegisterStore::Restoring restoring) {
+    const Client client = NewClient(restoring);
+    client.view->drives[2]->Set({.down = true});
+    const RegisterValue one = Set(*client.store, {}, "one");
+    three_.Settle();
+    client.view->drives[2]->Set({});
+    const ReplicaState before = StateOf(*three_.set.memory[0], kName);
+    const Ballot ballot{.slot = 2, .round = 1000, .proposer = 7};
+    const ReplicaState promised{ballot, before.accepted, before.proposal};
+    PutState(0, before, promised);
+    Replace(*client.store);
+
+    client.view->drives[0]->Set({.down = true});
+    Set(*client.store, one, "two");
+    const Proposal late{.nonce = {7, 7}, .value = "of long ago"};
+    PutState(0, promised, {ballot, ballot, std::make_shared<const Proposal>(late)});
+    client.view->drives[0]->Set({});
+    client.view->drives[2]->Set({.down = true});
+    const auto value = client.store->Read(kName);
+    EXPECT_OK(value);
+    return value->value;
+  }
+
+  // Somebody creates the register; the lost drive answers at once, and the others get to hear of it
+  // after `delay`. The drive is replaced at `replaced`. Then somebody else creates it, while the
+  // second drive is away. Returns how many of them were told that they did.
+  int CreateAcrossAReplacement(Duration delay, Duration replaced, Duration answers_count) {
+    const Client one = NewClient(RegisterStore::Restoring::kRight, answers_count);
+    const Client two = NewClient();
+    for (int i : {0, 1}) {
+      one.view->drives[i]->Set({.least_latency = delay, .most_latency = delay});
+    }
+    int created = 0;
+    three_.sim.Spawn("one", [&] {
+      const auto outcome = one.store->Change(kName, {}, "one");
+      created += outcome.has_value() && outcome->applied ? 1 : 0;
+    });
+    three_.sim.Sleep(replaced);
+    Replace(*two.store);
+    three_.sim.Sleep(2 * delay - replaced + 1s);
+    two.view->drives[1]->Set({.down = true});
+    const auto outcome = two.store->Change(kName, {}, "two");
+    EXPECT_OK(outcome);
+    created += outcome->applied ? 1 : 0;
+    three_.sim.Run();
+    return created;
+  }
+
+  const std::shared_ptr<MemoryDrive> successor_ =
+      std::make_shared<MemoryDrive>(three_.sim, "successor");
+};
+
+TEST_F(RestoreTest, WhatWasPromisedToSomebodySlowTakesNothingBack) {
+  EXPECT_EQ(ChangeBehindAPromise(RegisterStore::Restoring::kRight), "two");
+}
+
+TEST_F(RestoreTest, ItWouldIfTheNewDrivePromisedNothing) {
+  EXPECT_EQ(ChangeBehindAPromise(RegisterStore::Restoring::kWithoutPromises), "of long ago");
+}
+
+TEST_F(RestoreTest, WhatTheLostDriveSaidDoesNotCountAfterItWasReplaced) {
+  EXPECT_EQ(CreateAcrossAReplacement(40s, kForgetting, kAnswersCount), 1);
+}
+
+TEST_F(RestoreTest, IfItCountedTwoCouldCreateOneRegister) {
+  EXPECT_EQ(CreateAcrossAReplacement(40s, kForgetting, 1h), 2);
+}
+
+TEST_F(RestoreTest, WhoReplacesADriveTooSoonIsNotSafe) {
+  EXPECT_EQ(CreateAcrossAReplacement(5s, 1s, kAnswersCount), 2);
+}
+
 // ---- Listing.
 
 class ScanTest : public RegisterStoreTest {
