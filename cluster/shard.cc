@@ -11,6 +11,7 @@ namespace pinstripe {
 namespace {
 
 constexpr uint8_t kDescriptorFormat = 1;
+constexpr uint8_t kCopyFormat = 2;  // of a later copy
 constexpr uint32_t kShardStep = 64;
 constexpr uint32_t kMaxCells = kMaxShardBytes / kCellBytes;
 
@@ -77,8 +78,9 @@ std::string RecordTag(uint32_t crc32c) { return Writer().U32(crc32c).Take(); }
 
 std::string ShardDescriptor::Encode() const {
   Writer out;
-  out.U8(kDescriptorFormat).U8(data_shards).U8(parity_shards).U8(shard);
-  out.U32(block_length).U32(adler32);
+  out.U8(copy == 0 ? kDescriptorFormat : kCopyFormat);
+  out.U8(data_shards).U8(parity_shards).U8(shard).U32(block_length).U32(adler32);
+  if (copy != 0) out.U32(copy);
   for (uint32_t sum : cell_sums) out.U32(sum);
   return out.Take();
 }
@@ -86,7 +88,7 @@ std::string ShardDescriptor::Encode() const {
 Result<ShardDescriptor> ShardDescriptor::Decode(std::string_view bytes) {
   Reader in(bytes);
   const uint8_t format = in.U8();
-  if (in.ok() && format != kDescriptorFormat) {
+  if (in.ok() && format != kDescriptorFormat && format != kCopyFormat) {
     return Fail(EBADMSG, "shard descriptor: format {} is not known here", format);
   }
   ShardDescriptor descriptor;
@@ -95,6 +97,12 @@ Result<ShardDescriptor> ShardDescriptor::Decode(std::string_view bytes) {
   descriptor.shard = in.U8();
   descriptor.block_length = in.U32();
   descriptor.adler32 = in.U32();
+  if (format == kCopyFormat) {
+    descriptor.copy = in.U32();
+    if (in.ok() && descriptor.copy == 0) {
+      return Fail(EBADMSG, "shard descriptor: a later copy without its number");
+    }
+  }
   while (in.ok() && in.left() > 0 && descriptor.cell_sums.size() <= kMaxCells) {
     descriptor.cell_sums.push_back(in.U32());
   }

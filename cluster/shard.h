@@ -34,6 +34,9 @@ struct ShardDescriptor {
   uint32_t block_length = 0;
   uint32_t adler32 = 1;
   std::vector<uint32_t> cell_sums;  // CRC32C of each cell
+  // Of a copy that was written later than the stripe, by a repair: random, so that no request to
+  // remove an earlier copy from the same drive, however late, removes this one. 0: the first.
+  uint32_t copy = 0;
 
   std::string Encode() const;
   static Result<ShardDescriptor> Decode(std::string_view bytes);  // EBADMSG
@@ -46,7 +49,8 @@ ShardDescriptor DescribeShard(const StripeLayout& layout, uint64_t length, int s
 // The sum of the whole shard, out of those of its cells.
 uint32_t ShardSum(const ShardDescriptor& descriptor, uint32_t shard_bytes);
 
-// Whether `descriptor` can belong to this shard of such a block. EBADMSG says what differs.
+// Whether `descriptor` can belong to this shard, in whichever copy, of such a block. EBADMSG says
+// what differs.
 Status CheckDescriptor(const ShardDescriptor& descriptor, const StripeLayout& layout,
                        uint64_t length, int shard);
 

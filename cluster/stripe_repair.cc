@@ -72,6 +72,7 @@ class Repair {
   void Examine() {
     found_.resize(shards_.size(), Status(EHOSTUNREACH, "its drive is away"));
     values_.resize(shards_.size());
+    versions_.resize(shards_.size());
     Gather<Result<Record>> gather(context_.runtime);
     const Time deadline = context_.runtime.Now() + context_.options.drive_timeout;
     for (size_t i = 0; i < shards_.size(); ++i) {
@@ -95,6 +96,7 @@ class Repair {
   }
 
   void Take(size_t shard, Result<Record> record) {
+    if (record.has_value()) versions_[shard] = record->version;
     if (!record.has_value()) {
       found_[shard] = record.error();
     } else if (request_.read_all || !shards_[shard].was_stored) {
@@ -185,7 +187,6 @@ class Repair {
   // Tries one drive after the other.
   void Restore(const PlannedRead& read, const RepairPlan& plan, const RepairPlan::Step& step,
                size_t& next_spare) {
-    const auto index = static_cast<size_t>(step.shard);
     std::vector<DriveId> to = step.to;
     Status why(EHOSTUNREACH, fmt::format("shard {}: no drive is free for it", step.shard));
     for (size_t i = 0;; ++i) {
@@ -193,9 +194,7 @@ class Repair {
         if (!step.may_use_spare || next_spare == plan.spares.size()) break;
         to.push_back(plan.spares[next_spare++]);
       }
-      const bool is_damaged =
-          to[i] == shards_[index].drive && shards_[index].health == ShardHealth::kDamaged;
-      const Status stored = StoreShard(context_, read, step.shard, to[i], is_damaged);
+      const Status stored = StoreShard(context_, read, step.shard, to[i]);
       if (stored.ok()) return Stored(step, to[i]);
       why = stored.Context(fmt::format("shard {}", step.shard));
       Log(LogLevel::kWarn, "shard could not be written",
@@ -217,8 +216,10 @@ class Repair {
       ++repair_.good;
     }
     repair_.bytes_written += shard_bytes_;
-    if (shard.drive != drive && shard.was_stored) {
-      repair_.obsolete.push_back({static_cast<uint8_t>(step.shard), shard.drive});
+    // Of a copy that nobody has seen, it is not known whether it is still the one to be removed.
+    if (shard.drive != drive && !versions_[index].empty()) {
+      repair_.obsolete.push_back(
+          {{static_cast<uint8_t>(step.shard), shard.drive}, versions_[index]});
     }
     shard = {drive, true, ShardHealth::kGood};
   }
@@ -255,8 +256,9 @@ class Repair {
   std::vector<DriveId> places_;
   std::vector<DriveId> order_;  // homes, then spares
   std::vector<FoundShard> shards_;
-  std::vector<Status> found_;        // of each shard: what is wrong with it
-  std::vector<SharedBytes> values_;  // of good shards that were read
+  std::vector<Status> found_;          // of each shard: what is wrong with it
+  std::vector<SharedBytes> values_;    // of good shards that were read
+  std::vector<std::string> versions_;  // of records that are there
   StripeRepair repair_;
 };
 
@@ -283,15 +285,46 @@ Result<PlannedRead> PlanShards(StripeContext& context, const StripeId& id,
 
 namespace {
 
-// A shard as it is to be on a drive.
-struct WholeShard {
-  std::string key;
-  SharedBytes value;
-  std::string version;
-  uint32_t sum = 0;
-};
+// Puts it whether the drive has one or not: what this writes has a number of its own, so that
+// whoever is about to remove an earlier copy leaves it alone.
+Status PutShard(StripeContext& context, Drive& drive, const std::string& key,
+                const SharedBytes& value, ShardDescriptor descriptor) {
+  while (descriptor.copy == 0) descriptor.copy = static_cast<uint32_t>(context.runtime.Random());
+  Gather<Status> gather(context.runtime);
+  const auto size = static_cast<uint32_t>(value.size());
+  drive.Put({.key = key,
+             .value = value,
+             .version = descriptor.Encode(),
+             .tag = RecordTag(ShardSum(descriptor, size)),
+             .expected = Expected::Any(),
+             .durability = Durability::kWriteThrough},
+            context.runtime.Now() + context.options.drive_timeout, gather.Ask(0));
+  return gather.Next(Time::max())->value;
+}
 
-WholeShard TakeShard(const StripeContext& context, const PlannedRead& read, int shard) {
+Status ReadShardBack(StripeContext& context, Drive& drive, const std::string& key, size_t size,
+                     const ShardDescriptor& written) {
+  Gather<Result<Record>> gather(context.runtime);
+  ++context.counters.read_requests;
+  drive.Get(key, {}, context.runtime.Now() + context.options.drive_timeout, gather.Ask(0));
+  const auto record = std::move(gather.Next(Time::max())->value);
+  if (!record.has_value()) return record.error();
+  context.counters.bytes_fetched += record->value.size();
+  auto descriptor = ShardDescriptor::Decode(record->version);
+  if (descriptor.has_value()) descriptor->copy = written.copy;  // others may have written it, too
+  if (descriptor.has_value() && *descriptor == written && record->value.size() == size &&
+      Crc32c(record->value) == ShardSum(written, static_cast<uint32_t>(size))) {
+    return {};
+  }
+  return Fail(EBADMSG, "{}: what was written does not read back", drive.name());
+}
+
+}  // namespace
+
+Status StoreShard(StripeContext& context, const PlannedRead& read, int shard, DriveId id) {
+  Drive* drive = context.drives.FindDrive(id);
+  if (!drive) return Fail(EHOSTUNREACH, "drive {} is not known", id);
+
   const uint32_t size = read.layout.ShardBytesOf(read.length);
   Buffer bytes(size);
   for (uint32_t cell = 0; cell < CellCount(size); ++cell) {
@@ -299,50 +332,9 @@ WholeShard TakeShard(const StripeContext& context, const PlannedRead& read, int 
               read.plan.Cell(shard, cell));
   }
   const ShardDescriptor descriptor = DescribeShard(read.layout, read.length, shard, bytes);
-  return {ShardKey(context.options.prefix, read.id, shard), SharedBytes(std::move(bytes)),
-          descriptor.Encode(), ShardSum(descriptor, size)};
-}
-
-Status PutShard(StripeContext& context, Drive& drive, const WholeShard& shard, Expected expected) {
-  Gather<Status> gather(context.runtime);
-  drive.Put({.key = shard.key,
-             .value = shard.value,
-             .version = shard.version,
-             .tag = RecordTag(shard.sum),
-             .expected = std::move(expected),
-             .durability = Durability::kWriteThrough},
-            context.runtime.Now() + context.options.drive_timeout, gather.Ask(0));
-  return gather.Next(Time::max())->value;
-}
-
-Status ReadShardBack(StripeContext& context, Drive& drive, const WholeShard& shard) {
-  Gather<Result<Record>> gather(context.runtime);
-  ++context.counters.read_requests;
-  drive.Get(shard.key, {}, context.runtime.Now() + context.options.drive_timeout, gather.Ask(0));
-  const auto record = std::move(gather.Next(Time::max())->value);
-  if (!record.has_value()) return record.error();
-  context.counters.bytes_fetched += record->value.size();
-  if (record->version == shard.version && Crc32c(record->value) == shard.sum) return {};
-  return Fail(EBADMSG, "{}: what was written does not read back", drive.name());
-}
-
-}  // namespace
-
-Status StoreShard(StripeContext& context, const PlannedRead& read, int index, DriveId id,
-                  bool is_damaged) {
-  Drive* drive = context.drives.FindDrive(id);
-  if (!drive) return Fail(EHOSTUNREACH, "drive {} is not known", id);
-  const WholeShard shard = TakeShard(context, read, index);
-  Status stored =
-      PutShard(context, *drive, shard, is_damaged ? Expected::Any() : Expected::Absent());
-  if (stored.code() == ESTALE) {
-    // It has come back meanwhile, or something else is there that nobody can use: the key is that
-    // of these very bytes.
-    if (ReadShardBack(context, *drive, shard).ok()) return {};
-    stored = PutShard(context, *drive, shard, Expected::Any());
-  }
-  TRY(stored);
-  TRY(ReadShardBack(context, *drive, shard));
+  const std::string key = ShardKey(context.options.prefix, read.id, shard);
+  TRY(PutShard(context, *drive, key, SharedBytes(std::move(bytes)), descriptor));
+  TRY(ReadShardBack(context, *drive, key, size, descriptor));
   ++context.counters.rewritten_shards;
   return {};
 }

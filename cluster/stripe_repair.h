@@ -22,9 +22,8 @@ Result<PlannedRead> PlanShards(StripeContext& context, const StripeId& id,
                                std::vector<DriveId> places, const std::vector<int>& shards,
                                const std::vector<int>& without);
 
-// Puts a shard that `read` has brought on a drive, and reads it back: when this succeeds it is
-// known to be good there. `is_damaged`: what the drive has of it is known to be of no use.
-Status StoreShard(StripeContext& context, const PlannedRead& read, int index, DriveId drive,
-                  bool is_damaged);
+// Puts a shard that `read` has brought on a drive, in place of whatever is there, and reads it
+// back: when this succeeds it is known to be good there.
+Status StoreShard(StripeContext& context, const PlannedRead& read, int shard, DriveId drive);
 
 }  // namespace pinstripe

@@ -28,8 +28,14 @@ class StripeStore::Impl : public StripeContext {
   Result<PlannedRead> Prepare(const StripeReadRequest& request);
   void RepairWhatWasFound(const PlannedRead& read);
 
+  struct Removal {
+    ShardCopy copy;
+    Expected expected;
+  };
+  Status Remove(const StripeId& id, std::span<const Removal> removals);
+
  private:
-  Status WriteAgain(PlannedRead& read, int shard, bool damaged);
+  Status WriteAgain(PlannedRead& read, int shard);
 };
 
 namespace {
@@ -83,27 +89,26 @@ void StripeStore::Impl::RepairWhatWasFound(const PlannedRead& read) {
         PlanShards(*this, read.id, read.layout, read.length, read.places, {shard}, {shard});
     if (!planned.has_value()) continue;  // it cannot fail: this stripe has just been read
     const auto again = std::make_shared<PlannedRead>(*std::move(planned));
-    janitor->Add("write again " + ShardKey(options.prefix, read.id, shard),
-                 [this, again, shard, damaged] {
-                   const Status status = WriteAgain(*again, shard, damaged);
-                   const auto drive = again->places[static_cast<size_t>(shard)];
-                   const std::string stripe = DescribeStripe(again->id);
-                   if (status.ok()) {
-                     Log(LogLevel::kInfo, "shard written again",
-                         {{"stripe", stripe}, {"shard", shard}, {"drive", drive}});
-                   } else {
-                     Log(LogLevel::kError, "shard could not be written again",
-                         {{"stripe", stripe}, {"shard", shard}, {"drive", drive}, {"why", status}});
-                   }
-                 });
+    janitor->Add("write again " + ShardKey(options.prefix, read.id, shard), [this, again, shard] {
+      const Status status = WriteAgain(*again, shard);
+      const auto drive = again->places[static_cast<size_t>(shard)];
+      const std::string stripe = DescribeStripe(again->id);
+      if (status.ok()) {
+        Log(LogLevel::kInfo, "shard written again",
+            {{"stripe", stripe}, {"shard", shard}, {"drive", drive}});
+      } else {
+        Log(LogLevel::kError, "shard could not be written again",
+            {{"stripe", stripe}, {"shard", shard}, {"drive", drive}, {"why", status}});
+      }
+    });
   }
 }
 
 // Computes one shard from others and puts it where it belongs.
-Status StripeStore::Impl::WriteAgain(PlannedRead& read, int shard, bool damaged) {
+Status StripeStore::Impl::WriteAgain(PlannedRead& read, int shard) {
   RunReads(*this, {&read, 1});
   TRY(read.status);
-  return StoreShard(*this, read, shard, read.places[static_cast<size_t>(shard)], damaged);
+  return StoreShard(*this, read, shard, read.places[static_cast<size_t>(shard)]);
 }
 
 // The rest ---------------------------------------------------------------------------------------
@@ -153,25 +158,60 @@ Status StripeStore::Delete(const StripeId& id, const StripeLayout& layout,
 }
 
 Status StripeStore::DeleteCopies(const StripeId& id, std::span<const ShardCopy> copies) {
-  Gather<Status> gather(impl_->runtime);
+  std::vector<Impl::Removal> removals;
+  for (const ShardCopy& copy : copies) removals.push_back({copy, Expected::Any()});
+  return impl_->Remove(id, removals);
+}
+
+Status StripeStore::DeleteObsolete(const StripeId& id, std::span<const KnownCopy> copies) {
+  std::vector<Impl::Removal> removals;
+  for (const KnownCopy& known : copies) {
+    removals.push_back({known.copy, Expected::Version(known.version)});
+  }
+  return impl_->Remove(id, removals);
+}
+
+Status StripeStore::Impl::Remove(const StripeId& id, std::span<const Removal> removals) {
+  Gather<Status> gather(runtime);
   std::vector<std::string> reasons;
-  const Time deadline =
-      impl_->runtime.Now() + std::min(impl_->options.drive_timeout, impl_->options.timeout);
-  for (const ShardCopy& copy : copies) {
-    Drive* drive = impl_->drives.FindDrive(copy.drive);
+  const Time deadline = runtime.Now() + std::min(options.drive_timeout, options.timeout);
+  for (const Removal& removal : removals) {
+    Drive* drive = drives.FindDrive(removal.copy.drive);
     if (!drive) {
-      reasons.push_back(fmt::format("drive {} is not known", copy.drive));
+      reasons.push_back(fmt::format("drive {} is not known", removal.copy.drive));
       continue;
     }
-    drive->Delete(ShardKey(impl_->options.prefix, id, copy.shard), Expected::Any(),
-                  Durability::kWriteBack, deadline, gather.Ask(copy.shard));
+    drive->Delete(ShardKey(options.prefix, id, removal.copy.shard), removal.expected,
+                  Durability::kWriteBack, deadline, gather.Ask(removal.copy.shard));
   }
   while (const auto answer = gather.Next(Time::max())) {
-    if (answer->value.ok() || answer->value.code() == ENOENT) continue;
+    // ESTALE: it is another copy now, which is not to be removed.
+    const int code = answer->value.code();
+    if (code == 0 || code == ENOENT || code == ESTALE) continue;
     reasons.emplace_back(answer->value.message());
   }
   if (reasons.empty()) return {};
   return Fail(EIO, "delete {}: {}", DescribeStripe(id), fmt::join(reasons, "; "));
+}
+
+Result<std::vector<KnownCopy>> StripeStore::Identify(const StripeId& id,
+                                                     std::span<const ShardCopy> copies) {
+  Gather<Result<RecordHead>> gather(impl_->runtime);
+  const Time deadline = impl_->runtime.Now() + impl_->options.drive_timeout;
+  for (size_t i = 0; i < copies.size(); ++i) {
+    Drive* drive = impl_->drives.FindDrive(copies[i].drive);
+    if (!drive) return Fail(EIO, "drive {} is not known", copies[i].drive);
+    drive->Head(ShardKey(impl_->options.prefix, id, copies[i].shard), deadline, gather.Ask(i));
+  }
+  std::vector<KnownCopy> known;
+  while (auto answer = gather.Next(Time::max())) {
+    if (answer->value.has_value()) {
+      known.push_back({copies[answer->index], std::move(answer->value->version)});
+    } else if (answer->value.error().code() != ENOENT) {
+      return Failed(answer->value.error());
+    }
+  }
+  return known;
 }
 
 Result<std::vector<DriveId>> StripeStore::PlacesOf(const StripeId& id, const StripeLayout& layout,

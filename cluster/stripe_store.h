@@ -98,6 +98,13 @@ struct ShardCopy {
   friend bool operator==(const ShardCopy&, const ShardCopy&) = default;
 };
 
+// The very one that was seen there: its record's version.
+struct KnownCopy {
+  ShardCopy copy;
+  std::string version;
+  friend bool operator==(const KnownCopy&, const KnownCopy&) = default;
+};
+
 struct StripeReadRequest {
   StripeId id;
   StripeLayout layout;
@@ -122,7 +129,7 @@ struct StripeRepair {
   // Where the shards are now. If that is not where they were, whoever keeps the place records it,
   // and has `obsolete` removed after that.
   StripePlace place;
-  std::vector<ShardCopy> obsolete;
+  std::vector<KnownCopy> obsolete;
 
   int good = 0;       // shards that are where they should be, as it is now
   int away = 0;       // on drives that do not answer, and may come back
@@ -224,8 +231,16 @@ class StripeStore {
   };
   Result<Presence> Probe(const StripeId& id, const StripeLayout& layout, const StripePlace& place);
 
-  // Removes these copies of shards. EIO when some drive could not be asked, or refused.
+  // Removes these copies of shards, of a stripe that is not used any more. EIO when some drive
+  // could not be asked, or refused.
   Status DeleteCopies(const StripeId& id, std::span<const ShardCopy> copies);
+
+  // For a stripe that is used: which of these copies are there, and removing some that lie where
+  // the stripe's place does not say. One that was written anew since it was seen stays, as a repair
+  // may have brought the shard back to that very drive. So: look which are there, then where they
+  // should be, and remove those that should not.
+  Result<std::vector<KnownCopy>> Identify(const StripeId& id, std::span<const ShardCopy> copies);
+  Status DeleteObsolete(const StripeId& id, std::span<const KnownCopy> copies);
 
   // The drives that hold the shards of a stripe written by Wait().
   Result<std::set<DriveId>> DrivesOf(const StripeId& id, const StripeLayout& layout,

@@ -18,14 +18,15 @@ namespace {
 // also when they are answered after that. Shared with the callbacks of the puts; thread-safe.
 class PutLedger {
  public:
-  using Erase = std::function<void(DriveId, const std::string& key)>;
+  // Only the copy of that version: a repair may have put the shard there again.
+  using Erase = std::function<void(DriveId, const std::string& key, const std::string& version)>;
   // `janitor` runs `erase`, and is closed before what `erase` refers to is destroyed.
   PutLedger(std::shared_ptr<Janitor> janitor, Erase erase)
       : janitor_(std::move(janitor)), erase_(std::move(erase)) {}
 
-  size_t Add(DriveId drive, std::string key) {
+  size_t Add(DriveId drive, std::string key, std::string version) {
     const std::lock_guard lock(mutex_);
-    puts_.push_back({drive, std::move(key)});
+    puts_.push_back({drive, std::move(key), std::move(version)});
     return puts_.size() - 1;
   }
 
@@ -60,13 +61,14 @@ class PutLedger {
   struct Put {
     DriveId drive;
     std::string key;
+    std::string version;
     bool there = false;
     bool wanted = false;
   };
 
   void EraseLater(const Put& put) {
     janitor_->Add(fmt::format("erase from drive {} {}", put.drive, Hex(AsBytes(put.key))),
-                  [erase = erase_, put] { erase(put.drive, put.key); });
+                  [erase = erase_, put] { erase(put.drive, put.key, put.version); });
   }
 
   const std::shared_ptr<Janitor> janitor_;
@@ -76,14 +78,15 @@ class PutLedger {
   bool closed_ = false;    // guarded by mutex_
 };
 
-void EraseShard(StripeContext& context, DriveId id, const std::string& key) {
+void EraseShard(StripeContext& context, DriveId id, const std::string& key,
+                const std::string& version) {
   Drive* drive = context.drives.FindDrive(id);
   if (!drive) return;
   Gather<Status> gather(context.runtime);
-  drive->Delete(key, Expected::Any(), Durability::kWriteBack,
+  drive->Delete(key, Expected::Version(version), Durability::kWriteBack,
                 context.runtime.Now() + context.options.drive_timeout, gather.Ask(0));
   const Status status = gather.Next(Time::max())->value;
-  if (status.ok() || status.code() == ENOENT) return;
+  if (status.ok() || status.code() == ENOENT || status.code() == ESTALE) return;
   Log(LogLevel::kInfo, "an unused shard stays behind", {{"drive", drive->name()}, {"why", status}});
 }
 
@@ -99,10 +102,11 @@ class StripeWrite final : public StripeStore::PendingWrite {
         durability_(durability),
         buffer_(std::move(buffer)),
         gather_(context.runtime),
-        ledger_(std::make_shared<PutLedger>(context.janitor,
-                                            [&context](DriveId drive, const std::string& key) {
-                                              EraseShard(context, drive, key);
-                                            })) {}
+        ledger_(std::make_shared<PutLedger>(
+            context.janitor,
+            [&context](DriveId drive, const std::string& key, const std::string& version) {
+              EraseShard(context, drive, key, version);
+            })) {}
 
   ~StripeWrite() override {
     ledger_->Close([](DriveId, const std::string&) { return false; });
@@ -213,7 +217,7 @@ class StripeWrite final : public StripeStore::PendingWrite {
                           .tag = shards_[shard].tag,
                           .expected = Expected::Absent(),
                           .durability = durability_};
-    auto done = [ledger = ledger_, entry = ledger_->Add(id, key),
+    auto done = [ledger = ledger_, entry = ledger_->Add(id, key, shards_[shard].version),
                  tell = gather_.Ask(attempts_.size() - 1)](Status status) {
       ledger->Answered(entry, status);
       tell(std::move(status));

@@ -153,17 +153,7 @@ Status Collector::CollectUnnamed(InodeId object, StoredInode stored,
     const bool named = place && place->object == object && place->write == stripe.id.write;
     const uint32_t time = TimeOf(stripe.id.write);
     if (named) {
-      // Copies beside the stripe, which is to be whole without them.
-      const auto presence = TRY(cluster_.stripes().Probe(stripe.id, place->layout, place->place));
-      const auto places = TRY(cluster_.stripes().PlacesOf(stripe.id, place->layout, place->place));
-      if (presence.present < place->layout.geometry().shards()) continue;
-      ListedStripe strays{stripe.id, {}};
-      for (const ShardCopy& copy : stripe.copies) {
-        if (copy.shard >= places.size() || places[copy.shard] != copy.drive) {
-          strays.copies.push_back(copy);
-        }
-      }
-      DeleteAll({&strays, 1});
+      TRY(CollectStrays(object, stripe));
     } else if (!OldEnough(int64_t{time} * 1'000'000'000)) {
       report_.too_young += stripe.copies.size();
     } else {
@@ -181,6 +171,26 @@ Status Collector::CollectUnnamed(InodeId object, StoredInode stored,
   }
   DeleteAll(unnamed);
   return {};
+}
+
+// Copies beside a stripe that is used, which is to be whole without them. They are looked at before
+// the place is, so that one that a repair makes the right one meanwhile is another one by then.
+Status Collector::CollectStrays(InodeId object, const ListedStripe& stripe) {
+  StripeStore& stripes = cluster_.stripes();
+  std::vector<KnownCopy> copies = TRY(stripes.Identify(stripe.id, stripe.copies));
+  const auto stored = TRY(records_.FindInode(object));
+  const auto place =
+      stored && stored->inode.map ? stored->inode.map->Find(stripe.id.block) : std::nullopt;
+  if (!place || place->object != object || place->write != stripe.id.write) return {};
+  const auto presence = TRY(stripes.Probe(stripe.id, place->layout, place->place));
+  if (presence.present < place->layout.geometry().shards()) return {};
+  const auto places = TRY(stripes.PlacesOf(stripe.id, place->layout, place->place));
+  std::erase_if(copies, [&](const KnownCopy& known) {
+    return known.copy.shard < places.size() && places[known.copy.shard] == known.copy.drive;
+  });
+  report_.shards += copies.size();
+  if (options_.dry_run) return {};
+  return stripes.DeleteObsolete(stripe.id, copies);
 }
 
 void Collector::DeleteAll(std::span<const ListedStripe> stripes) {

@@ -53,6 +53,7 @@ class Collector {
   // The stripes of one object, in the order of blocks.
   Status CollectStripes(std::span<const ListedStripe> stripes);
   Status CollectUnnamed(InodeId object, StoredInode stored, std::span<const ListedStripe> stripes);
+  Status CollectStrays(InodeId object, const ListedStripe& stripe);
   void DeleteAll(std::span<const ListedStripe> stripes);
 
   Cluster& cluster_;

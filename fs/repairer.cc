@@ -265,7 +265,7 @@ Status Repairer::Record(InodeId file, std::vector<Moved> moved) {
     DeletePages(gone.pages);
     for (const Moved& one : moved) {
       // What cannot be removed now is collected.
-      (void)cluster_.stripes().DeleteCopies(one.before.IdOf(one.block), one.repair.obsolete);
+      (void)cluster_.stripes().DeleteObsolete(one.before.IdOf(one.block), one.repair.obsolete);
     }
     const std::lock_guard lock(mutex_);
     report_.progress += moved.size();

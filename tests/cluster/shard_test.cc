@@ -33,6 +33,16 @@ TEST(Shard, ItsKeyAndDescriptorNeverChange) {
             "091e01de"
             "e3069283"
             "00000007");
+  EXPECT_EQ(
+      Hex(AsBytes(ShardDescriptor{4, 2, 1, 300, 0x91e01de, {0xe3069283}, 0xc0ffee01}.Encode())),
+      "02"
+      "04"
+      "02"
+      "01"
+      "0000012c"
+      "091e01de"
+      "c0ffee01"
+      "e3069283");
 }
 
 TEST(Shard, ABlockIsCutIntoEqualShardsOfWholeLines) {
@@ -84,7 +94,11 @@ TEST(Shard, ADescriptorReadsBackAndRefusesDamage) {
     const auto cut = ShardDescriptor::Decode(bytes.substr(0, size));
     EXPECT_TRUE(!cut.has_value() || cut->cell_sums.size() < 3) << size;
   }
-  EXPECT_FALSE(ShardDescriptor::Decode("\x02" + bytes.substr(1)).has_value());
+  EXPECT_FALSE(ShardDescriptor::Decode("\x03" + bytes.substr(1)).has_value());
+  const ShardDescriptor copy{4, 2, 5, 300000, 77, {1, 2, 3}, 8};
+  EXPECT_EQ(*ShardDescriptor::Decode(copy.Encode()), copy);
+  EXPECT_FALSE(ShardDescriptor::Decode(std::string("\x02\x04\x02\x05\0\0\0\1\0\0\0\1\0\0\0\0", 16))
+                   .has_value());
   EXPECT_FALSE(ShardDescriptor::Decode(bytes + std::string(64, '\0')).has_value());
 }
 

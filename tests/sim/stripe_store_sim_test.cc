@@ -1,17 +1,22 @@
-// Clients write, read and delete stripes while drives come and go, lose and repeat requests, answer
-// rotten bytes, fill up, and one burns down.
+// Clients write, read, repair and delete stripes while drives come and go, lose and repeat
+// requests, answer rotten bytes, fill up, and burn down, one after the other: the next one not
+// before what the last one had was repaired.
 //
 // What must hold, whatever happens (the promises in cluster/stripe_store.h):
 //   - during the storm, a read of an acknowledged stripe returns what was written or EIO: never
 //     other bytes, and never ENOENT;
 //   - in the calm after it, every acknowledged stripe reads back as written, whole or in part.
 // The storm stays within what the store promises to survive: any number of drives may misbehave at
-// a time, since a write that finds too few of them is not acknowledged; one is lost for good.
+// a time, since a write that finds too few of them is not acknowledged; one at a time is lost for
+// good.
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "base/log.h"
 #include "cluster/stripe_store.h"
@@ -31,14 +36,21 @@ constexpr size_t kDrives = 8;
 constexpr StripeLayout kLayouts[] = {
     {4, 2, 128 << 10}, {4, 2, 128 << 10}, {1, 2, 64 << 10}, {3, 3, 64 << 10}};
 
+// Weakened twins, which the storm must find out.
+struct Weakness {
+  int min_redundancy = 1;
+  bool forgets_repair = false;  // drives go on burning, and nothing is repaired
+};
+
 class Storm {
  public:
-  Storm(uint64_t seed, int min_redundancy)
-      : sim_(seed),
+  explicit Storm(uint64_t seed, Weakness weakness = {})
+      : weakness_(weakness),
+        sim_(seed),
         drives_(sim_, kDrives),
         store_(std::make_unique<StripeStore>(
             sim_, drives_,
-            StripeStore::Options{.prefix = "\4test", .min_redundancy = min_redundancy})) {}
+            StripeStore::Options{.prefix = "\4test", .min_redundancy = weakness.min_redundancy})) {}
 
   void Run() {
     for (int client = 0; client < kClients; ++client) {
@@ -56,6 +68,8 @@ class Storm {
   size_t acknowledged() const { return acknowledged_.size(); }
   uint64_t trace_hash() const { return sim_.trace_hash(); }
   const StripeCounters& counters() const { return counters_; }
+  int burned() const { return burned_; }
+  uint64_t relocated() const { return relocated_; }
 
  private:
   struct Stripe {
@@ -78,6 +92,10 @@ class Storm {
       if (sim_.Chance(0.1)) {
         acknowledged_.erase(number);
         (void)store_->Delete(stripe.id, stripe.layout, stripe.place);
+      } else if (sim_.Chance(0.2)) {
+        std::set<DriveId> without;
+        if (sim_.Chance(0.2)) without.insert(AnyDrive());
+        (void)Repair(number, without);
       } else {
         Check(stripe, number, /*may_fail=*/true);
       }
@@ -128,21 +146,62 @@ class Storm {
     }
   }
 
-  // Drives fall ill and recover, several at a time; once in the run, one burns.
+  // As whoever keeps the places of stripes does it. False: it is not whole.
+  bool Repair(uint64_t number, const std::set<DriveId>& without = {}) {
+    const Stripe before = acknowledged_.at(number);
+    const auto repair = store_->Repair({.id = before.id,
+                                        .layout = before.layout,
+                                        .length = before.data.size(),
+                                        .place = &before.place,
+                                        .read_all = sim_.Chance(0.3),
+                                        .without = without});
+    if (!repair.has_value()) {
+      Complain(std::string(repair.error().message()));
+      return false;
+    }
+    if (repair->inconsistent) Complain("a parity that is not that of its data");
+    const auto now = acknowledged_.find(number);
+    if (now == acknowledged_.end() || now->second.place != before.place) return false;
+    now->second.place = repair->place;
+    (void)store_->DeleteObsolete(before.id, repair->obsolete);
+    relocated_ += static_cast<uint64_t>(repair->relocated);
+    why_not_whole_ = std::string(repair->why.message());
+    return repair->good == before.layout.geometry().shards();
+  }
+
+  // Everything that is there, with all drives well.
+  void RepairAll() {
+    for (DriveId id = 1; id <= kDrives; ++id) drives_.faulty(id).Set({});
+    sim_.Sleep(seconds(30));  // until what is on its way has arrived
+    std::vector<uint64_t> numbers;
+    for (const auto& [number, stripe] : acknowledged_) numbers.push_back(number);
+    for (const uint64_t number : numbers) {
+      // Clients may be repairing, or deleting, the same one.
+      for (int attempt = 0; acknowledged_.contains(number) && !Repair(number); ++attempt) {
+        if (attempt == 20) return Complain("all drives are well, and still " + why_not_whole_);
+        sim_.Sleep(seconds(1));
+      }
+    }
+  }
+
+  void Burn() {
+    drives_.Replace(AnyDrive());
+    ++burned_;
+  }
+
+  // Drives fall ill and recover, several at a time; one burns, and when that was repaired, another.
   void Weather() {
-    bool burned = false;
     while (clients_done_ < kClients) {
       for (uint64_t sick = 1 + sim_.Below(4); sick > 0; --sick) FallIll(AnyDrive());
       sim_.Sleep(sim_.Between(milliseconds(1), seconds(4)));
       for (DriveId id = 1; id <= kDrives; ++id) {
         if (sim_.Chance(0.7)) drives_.faulty(id).Set({});
       }
-      if (!burned && sim_.Chance(0.2)) {
-        drives_.Replace(AnyDrive());
-        burned = true;
-      }
+      if (!sim_.Chance(0.2)) continue;
+      if (burned_ > 0 && !weakness_.forgets_repair) RepairAll();
+      Burn();
     }
-    if (!burned) drives_.Replace(AnyDrive());
+    if (burned_ == 0) Burn();
     for (DriveId id = 1; id <= kDrives; ++id) drives_.faulty(id).Set({});
     sim_.Sleep(seconds(30));  // until what is on its way has arrived
   }
@@ -167,12 +226,16 @@ class Storm {
     if (complaint_.empty()) complaint_ = std::move(what);
   }
 
+  const Weakness weakness_;
   SimRuntime sim_;
   TestDrives drives_;
   std::unique_ptr<StripeStore> store_;
   std::map<uint64_t, Stripe> acknowledged_;  // threads take turns, so none of this needs a lock
   uint64_t next_number_ = 1;
   int clients_done_ = 0;
+  int burned_ = 0;
+  uint64_t relocated_ = 0;
+  std::string why_not_whole_;  // the stripe that was repaired last
   std::string complaint_;
   StripeCounters counters_;
 };
@@ -186,25 +249,31 @@ class StripeStoreSim : public testing::Test {
 TEST_F(StripeStoreSim, AcknowledgedStripesSurviveTheStorm) {
   const Seeds seeds = SeedsFromEnvironment(100);
   StripeCounters sum;
+  int most_burned = 0;
+  uint64_t relocated = 0;
   for (uint64_t seed = seeds.first; seed < seeds.end; ++seed) {
-    Storm storm(seed, /*min_redundancy=*/1);
+    Storm storm(seed);
     storm.Run();
     ASSERT_EQ(storm.complaint(), "") << "reproduce with: ./dev sim SEED=" << seed;
     ASSERT_GT(storm.acknowledged(), 0u) << "seed " << seed << " tested nothing";
     sum.degraded_reads += storm.counters().degraded_reads;
     sum.rewritten_shards += storm.counters().rewritten_shards;
     sum.spare_writes += storm.counters().spare_writes;
+    most_burned = std::max(most_burned, storm.burned());
+    relocated += storm.relocated();
   }
   // The weather was bad enough for every way of coping to be used.
   EXPECT_GT(sum.degraded_reads, 0u);
   EXPECT_GT(sum.rewritten_shards, 0u);
   EXPECT_GT(sum.spare_writes, 0u);
+  EXPECT_GT(most_burned, 2);
+  EXPECT_GT(relocated, 0u);
 }
 
 TEST_F(StripeStoreSim, OneSeedIsOneRun) {
-  Storm one(7, 1);
+  Storm one(7);
   one.Run();
-  Storm two(7, 1);
+  Storm two(7);
   two.Run();
   EXPECT_EQ(one.trace_hash(), two.trace_hash());
 }
@@ -212,9 +281,19 @@ TEST_F(StripeStoreSim, OneSeedIsOneRun) {
 // A test of the test: acknowledge with k shards, and the storm must notice.
 TEST_F(StripeStoreSim, TheStormFindsAStoreThatAcknowledgesWithoutRedundancy) {
   for (uint64_t seed = 1; seed <= 500; ++seed) {
-    Storm storm(seed, /*min_redundancy=*/0);
+    Storm storm(seed, {.min_redundancy = 0});
     storm.Run();
     if (!storm.complaint().empty()) return;
+  }
+  FAIL() << "500 storms did not find it";
+}
+
+// And burn one drive after the other without a repair.
+TEST_F(StripeStoreSim, TheStormNeedsRepairs) {
+  for (uint64_t seed = 1; seed <= 500; ++seed) {
+    Storm storm(seed, {.forgets_repair = true});
+    storm.Run();
+    if (storm.complaint().find("shards needed can be read") != std::string::npos) return;
   }
   FAIL() << "500 storms did not find it";
 }
