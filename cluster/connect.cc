@@ -32,6 +32,10 @@ ConnectedCluster::ConnectedCluster(std::unique_ptr<KineticIo> io, std::unique_pt
 
 ConnectedCluster::~ConnectedCluster() = default;
 
+DriveFactory ConnectedCluster::drive_factory() {
+  return KineticDriveFactory(*io_, cluster_->config().drive_timeout);
+}
+
 Result<std::unique_ptr<ConnectedCluster>> Connect(Runtime& runtime,
                                                   const std::string& config_file) {
   const ClusterConfig config = TRY(ClusterConfig::Load(config_file));

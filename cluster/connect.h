@@ -29,6 +29,9 @@ class ConnectedCluster {
 
   Cluster& cluster() { return *cluster_; }
 
+  // Makes further drives, which are gone before this is.
+  DriveFactory drive_factory();
+
  private:
   std::unique_ptr<KineticIo> io_;
   std::unique_ptr<Cluster> cluster_;

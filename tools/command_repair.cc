@@ -1,13 +1,15 @@
-// pinstripe repair, pinstripe scrub: make every file whole again.
+// pinstripe repair, scrub and rebuild: make everything whole again.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/config.h"
 #include "base/try.h"
 #include "cluster/connect.h"
+#include "cluster/rebuild.h"
 #include "fs/repairer.h"
 #include "tools/check_report.h"
 #include "tools/commands.h"
@@ -19,6 +21,8 @@ namespace {
 
 struct RepairCommand {
   std::string config;
+  std::optional<DriveId> rebuild;  // a drive that was replaced by an empty one
+  bool force = false;              // though it holds records of others
   std::vector<DriveId> without;
   std::string rate;
   bool scrub = false;
@@ -43,8 +47,19 @@ Status CheckDrives(const DriveMap& map, const std::vector<DriveId>& drives) {
   return {};
 }
 
-std::string ReportJson(const RepairReport& report, bool dry_run) {
+// Of the registers, in which names and inodes are kept.
+struct Done {
+  SweepReport registers;
+  RepairReport files;
+};
+
+std::string ReportJson(const Done& done, bool dry_run) {
+  const RepairReport& report = done.files;
   nlohmann::ordered_json json{{"dry_run", dry_run},
+                              {"registers", done.registers.registers},
+                              {"register_replicas_behind", done.registers.behind},
+                              {"register_replicas_failed", done.registers.failed},
+                              {"register_replicas_unheard", done.registers.unheard},
                               {"blocks", report.blocks},
                               {"damaged_shards", report.damaged},
                               {"missing_shards", report.missing},
@@ -59,13 +74,23 @@ std::string ReportJson(const RepairReport& report, bool dry_run) {
   return DumpJson(json);
 }
 
-std::string ReportText(const RepairReport& report, bool dry_run) {
+std::string ReportText(const Done& done, bool dry_run) {
+  const RepairReport& report = done.files;
   std::string text = FindingsText(report.check, /*all=*/false);
   for (const std::string& where : report.inconsistent) {
     text += fmt::format("error    {}: its parity is not that of its data (inconsistent)\n", where);
   }
   for (const std::string& what : report.failures) {
     text += fmt::format("{:<8} {}\n", dry_run ? "found" : "failed", what);
+  }
+  if (!dry_run) {
+    text += fmt::format("{} registers: {} replicas were behind", done.registers.registers,
+                        done.registers.behind);
+    if (done.registers.failed > 0) text += fmt::format(", {} still are", done.registers.failed);
+    if (done.registers.unheard > 0) {
+      text += fmt::format(", {} did not answer", done.registers.unheard);
+    }
+    text += "\n";
   }
   text += fmt::format("{} blocks looked into: {} shards damaged, {} missing\n", report.blocks,
                       report.damaged, report.missing);
@@ -94,31 +119,45 @@ int ExitCodeOf(const RepairReport& report) {
 Result<int> RunRepair(Runtime& runtime, const RepairCommand& command) {
   const uint64_t rate = TRY(ParseRate(command.rate));
   const auto connected = TRY(Connect(runtime, command.config));
-  TRY(CheckDrives(connected->cluster().map(), command.without));
+  Cluster& cluster = connected->cluster();
+  TRY(CheckDrives(cluster.map(), command.without));
   Progress progress(runtime);
-  Repairer repairer(connected->cluster(),
-                    {.read_all = command.scrub,
-                     .without = {command.without.begin(), command.without.end()},
-                     .dry_run = command.dry_run,
-                     .bytes_per_second = rate,
-                     .progress = [&](std::string_view phase, double done, uint64_t bytes) {
-                       progress.Show(phase, done, bytes);
-                     }});
-  const RepairReport& report = repairer.Run();
+  Done done;
+  SweepOptions sweep;
+  sweep.progress = [&](std::string_view phase, double part) { progress.Show(phase, part); };
+  if (command.rebuild) {
+    RebuildOptions rebuild;
+    static_cast<SweepOptions&>(rebuild) = sweep;
+    rebuild.force = command.force;
+    const auto rebuilt =
+        RebuildDrive(cluster, connected->drive_factory(), *command.rebuild, rebuild);
+    progress.Clear();
+    done.registers = TRY(rebuilt).registers;
+    fmt::print(stderr, "drive {} is in service; its shards come next\n", *command.rebuild);
+  } else if (!command.dry_run) {
+    done.registers = TRY(SweepRegisters(cluster, sweep));
+  }
+  Repairer repairer(cluster, {.read_all = command.scrub,
+                              .without = {command.without.begin(), command.without.end()},
+                              .dry_run = command.dry_run,
+                              .bytes_per_second = rate,
+                              .progress = [&](std::string_view phase, double part, uint64_t bytes) {
+                                progress.Show(phase, part, bytes);
+                              }});
+  done.files = repairer.Run();
   progress.Clear();
-  fmt::print("{}", command.json ? ReportJson(report, command.dry_run)
-                                : ReportText(report, command.dry_run));
-  return ExitCodeOf(report);
+  fmt::print("{}",
+             command.json ? ReportJson(done, command.dry_run) : ReportText(done, command.dry_run));
+  return ExitCodeOf(done.files);
 }
 
-// What both have. Returns the command's name.
+// What they all have.
 CLI::App* AddCommand(CLI::App& app, Action& chosen, const std::shared_ptr<RepairCommand>& options,
                      const std::string& name, const std::string& what) {
   CLI::App* command = app.add_subcommand(name, what);
   command->add_option("CONFIG", options->config, "cluster.toml")->required();
   command->add_option("--rate", options->rate,
                       "Read and write no more than so much a second, such as 100MB");
-  command->add_flag("--dry-run", options->dry_run, "Only say what is found");
   command->add_flag("--json", options->json, "Print it as JSON");
   command->callback([options, &chosen] {
     chosen = [options](Runtime& runtime) { return RunRepair(runtime, *options); };
@@ -144,17 +183,31 @@ void AddRepairCommands(CLI::App& app, Action& chosen) {
                    "Give up these drives: what they hold goes to others")
       ->delimiter(',');
   command->footer(
-      "Finds out which shards are missing by asking every drive what it holds, writes them again,\n"
-      "and brings home those that lie on spares. Drives that are away are waited for, unless they\n"
-      "are given up.\n" +
+      "Brings replicas of names and inodes up to date, finds out which shards are missing by "
+      "asking\n"
+      "every drive what it holds, writes them again, and brings home those that lie on spares.\n"
+      "Drives that are away are waited for, unless they are given up.\n" +
       std::string(kExitCodes));
 
   auto scrub = std::make_shared<RepairCommand>();
   scrub->scrub = true;
   command = AddCommand(app, chosen, scrub, "scrub",
                        "Read all shards of all files, and repair what is damaged");
+  command->add_flag("--dry-run", scrub->dry_run, "Only say what is found");
   command->footer("Everything is compared with its checksums, and parity with data.\n" +
                   std::string(kExitCodes));
+
+  auto rebuild = std::make_shared<RepairCommand>();
+  command = AddCommand(app, chosen, rebuild, "rebuild",
+                       "Bring an empty drive in, in the place of one that is lost");
+  command->add_option("DRIVE", rebuild->rebuild, "Its id")->required();
+  command->add_flag("--force", rebuild->force,
+                    "Though it holds records of others, which it goes on to hold");
+  command->footer(
+      "The empty drive answers at the address that the configuration gives for that id; the lost\n"
+      "one is not running any more. First its part of names and inodes is restored, which takes a\n"
+      "minute or more, then it is in service, then its shards are written again.\n" +
+      std::string(kExitCodes));
 }
 
 }  // namespace pinstripe

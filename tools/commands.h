@@ -25,7 +25,7 @@ void AddFormatCommand(CLI::App& app, Action& chosen);
 void AddStatusCommand(CLI::App& app, Action& chosen);
 void AddCheckCommand(CLI::App& app, Action& chosen);
 void AddCollectCommand(CLI::App& app, Action& chosen);
-void AddRepairCommands(CLI::App& app, Action& chosen);  // repair, scrub
+void AddRepairCommands(CLI::App& app, Action& chosen);  // repair, scrub, rebuild
 void AddConfigCommand(CLI::App& app, Action& chosen);
 void AddBenchCommand(CLI::App& app, Action& chosen);
 void AddDevCommand(CLI::App& app, Action& chosen);

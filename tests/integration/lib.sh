@@ -40,6 +40,9 @@ pass() { echo "PASS $script: $*"; }
 flunk() { echo "FAIL $script: $*"; failures=$((failures + 1)); }
 give_up() {
   flunk "$*"
+  for one in "${clusters[@]}"; do
+    tail -n 3 "$one"/pinstriped-*.log 2>/dev/null | sed 's/^/  /'
+  done
   exit 1
 }
 check() {  # WHAT COMMAND...
