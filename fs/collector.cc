@@ -178,9 +178,9 @@ Status Collector::CollectUnnamed(InodeId object, StoredInode stored,
 Status Collector::CollectStrays(InodeId object, const ListedStripe& stripe) {
   StripeStore& stripes = cluster_.stripes();
   std::vector<KnownCopy> copies = TRY(stripes.Identify(stripe.id, stripe.copies));
-  const auto stored = TRY(records_.FindInode(object));
-  const auto place =
-      stored && stored->inode.map ? stored->inode.map->Find(stripe.id.block) : std::nullopt;
+  std::optional<StoredInode> stored = TRY(records_.FindInode(object));
+  if (!stored) return {};
+  const auto place = TRY(FindStripe(stripes, object, stored->inode, stripe.id.block));
   if (!place || place->object != object || place->write != stripe.id.write) return {};
   const auto presence = TRY(stripes.Probe(stripe.id, place->layout, place->place));
   if (presence.present < place->layout.geometry().shards()) return {};
