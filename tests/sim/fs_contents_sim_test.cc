@@ -27,6 +27,7 @@
 #include "fs/checker.h"
 #include "fs/collector.h"
 #include "fs/file_system.h"
+#include "fs/repairer.h"
 #include "tests/support/seeds.h"
 #include "tests/support/sim_runtime.h"
 #include "tests/support/test_cluster.h"
@@ -80,6 +81,7 @@ class Storm {
       }
       sim_.Spawn("weather", [this] { Weather(); });
       if (sim_.Chance(0.4)) sim_.Spawn("collector", [this] { CollectAllTheTime(); });
+      if (sim_.Chance(0.4)) sim_.Spawn("repairer", [this] { RepairAllTheTime(); });
     });
     sim_.Run();
     sim_.Spawn("inspector", [this] { Inspect(); });
@@ -89,6 +91,7 @@ class Storm {
   const std::string& complaint() const { return complaint_; }
   int acknowledged() const { return acknowledged_; }
   uint64_t collected() const { return collected_; }
+  uint64_t repaired() const { return repaired_; }
   int crashes() const { return crashes_; }
   uint64_t trace_hash() const { return sim_.trace_hash(); }
 
@@ -182,6 +185,21 @@ class Storm {
         const CollectReport& report = collector.Run();
         collected_ += report.inodes + report.entries + report.shards;
         sim_.Sleep(sim_.Between(milliseconds(1), milliseconds(500)));
+      }
+    }
+  }
+
+  void RepairAllTheTime() {
+    while (clients_done_ < kClients) {
+      const std::unique_ptr<Life> life = Resurrect();
+      while (clients_done_ < kClients && !life->crashed()) {
+        Repairer::Options options{.read_all = sim_.Chance(0.3)};
+        if (sim_.Chance(0.2)) options.without.insert(AnyDrive());
+        Repairer repairer(*life->cluster, options);
+        const RepairReport& report = repairer.Run();
+        repaired_ += report.written + report.relocated;
+        if (!report.inconsistent.empty()) Complain(report.inconsistent.front());
+        sim_.Sleep(sim_.Between(milliseconds(1), seconds(2)));
       }
     }
   }
@@ -478,6 +496,7 @@ class Storm {
   int acknowledged_ = 0;
   int crashes_ = 0;
   uint64_t collected_ = 0;
+  uint64_t repaired_ = 0;
   std::string complaint_;
 };
 
@@ -492,6 +511,7 @@ TEST_F(FileContentsSim, FilesSurviveTheStorm) {
   int crashes = 0;
   int acknowledged = 0;
   uint64_t collected = 0;
+  uint64_t repaired = 0;
   for (uint64_t seed = seeds.first; seed < seeds.end; ++seed) {
     Storm storm(seed, /*min_redundancy=*/1);
     storm.Run();
@@ -499,11 +519,13 @@ TEST_F(FileContentsSim, FilesSurviveTheStorm) {
     crashes += storm.crashes();
     acknowledged += storm.acknowledged();
     collected += storm.collected();
+    repaired += storm.repaired();
   }
   EXPECT_GT(acknowledged, 0) << "nothing was tested";
   if (seeds.end - seeds.first > 10) {
     EXPECT_GT(crashes, 0) << "no client ever died";
     EXPECT_GT(collected, 0u) << "nothing was ever collected";
+    EXPECT_GT(repaired, 0u) << "nothing was ever repaired";
   }
 }
 
