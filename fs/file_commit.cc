@@ -585,7 +585,7 @@ void FileState::Abandon() {
     return;
   }
   const Inode& kept = removed_ ? removed_as_ : base_;
-  if (removed_) context_.reaper.AddDifference(id_, removed_as_.map, std::nullopt);
+  if (removed_) context_.reaper.AddRemoved(id_, removed_as_.map);
   context_.reaper.Add(OwnPieces(now_.map, kept.map, id_), block_bytes());
   context_.reaper.Add(superseded_, block_bytes());
   context_.reaper.Add(stored_pages_, block_bytes());

@@ -81,7 +81,7 @@ class OpenFiles {
       const auto found = files_.find(id);
       if (found != files_.end()) return found->second.state->Removed(inode);
     }
-    context_.reaper.AddDifference(id, inode.map, std::nullopt);
+    context_.reaper.AddRemoved(id, inode.map);
   }
 
   std::vector<std::shared_ptr<FileState>> All() {

@@ -1,5 +1,8 @@
 #include "fs/reaper.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "base/log.h"
 #include "fs/map_pages.h"
 
@@ -36,74 +39,83 @@ void Reaper::Add(const std::vector<BlockMap::Piece>& pieces, uint64_t block_byte
   AddItems(std::move(items));
 }
 
-void Reaper::AddDifference(InodeId inode, const std::optional<BlockMap>& gone,
-                           const std::optional<BlockMap>& kept) {
-  if (!gone) return;
-  const BlockMap there = kept ? *kept : BlockMap();
-  const BlockMap::Difference difference = gone->NotIn(there);
+std::vector<Reaper::Item> Reaper::ItemsOf(InodeId inode, const BlockMap& gone,
+                                          const BlockMap& kept) {
+  const BlockMap::Difference difference = gone.NotIn(kept);
   std::vector<Item> items;
   for (const auto* pieces : {&difference.blocks, &difference.pages}) {
     for (const BlockMap::Piece& piece : *pieces) {
       if (piece.run.object != inode) continue;
-      items.push_back({piece, gone->block_bytes(), std::nullopt});
+      items.push_back({piece, gone.block_bytes(), std::nullopt});
     }
   }
   for (const BlockMap::Part& part : difference.missing) {
-    items.push_back({{}, gone->block_bytes(), Page{inode, part, gone->layout(), there}});
+    items.push_back({{}, gone.block_bytes(), Page{inode, part, gone.layout(), kept}});
   }
-  AddItems(std::move(items));
+  return items;
 }
 
-void Reaper::AddItems(std::vector<Item> items) {
-  size_t refused = 0;
+void Reaper::AddDifference(InodeId inode, const std::optional<BlockMap>& gone,
+                           const std::optional<BlockMap>& kept) {
+  if (gone) AddItems(ItemsOf(inode, *gone, kept ? *kept : BlockMap()));
+}
+
+void Reaper::AddRemoved(InodeId inode, const std::optional<BlockMap>& map) {
+  if (!map) return;
+  std::vector<Item> items = ItemsOf(inode, *map, BlockMap());
   {
     const std::lock_guard lock(mutex_);
-    for (Item& item : items) {
-      if (items_.size() < kMaxQueue) {
-        items_.push_back(std::move(item));
-      } else {
-        ++refused;
-      }
+    removed_.push_back({cluster_.runtime().Now() + kGrace, std::move(items)});
+    if (removed_.size() > kMaxQueue) {  // then there is no time to wait
+      AddItemsLocked(std::move(removed_.front().items));
+      removed_.pop_front();
     }
-  }
-  if (refused > 0) {
-    Log(LogLevel::kWarn, "garbage stays on the drives: too much at once", {{"pieces", refused}});
   }
   work_->Set();
 }
 
-bool Reaper::Drain(Time deadline) {
-  while (true) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (items_.empty() && !busy_) return true;
-    }
-    if (!idle_->WaitUntil(deadline)) return false;
+void Reaper::AddItems(std::vector<Item> items) {
+  {
+    const std::lock_guard lock(mutex_);
+    AddItemsLocked(std::move(items));
   }
+  work_->Set();
+}
+
+void Reaper::AddItemsLocked(std::vector<Item> items) {
+  const size_t taken = std::min(items.size(), kMaxQueue - std::min(kMaxQueue, items_.size()));
+  std::move(items.begin(), items.begin() + static_cast<ptrdiff_t>(taken),
+            std::back_inserter(items_));
+  if (taken == items.size()) return;
+  Log(LogLevel::kWarn, "garbage stays on the drives: too much at once",
+      {{"pieces", items.size() - taken}});
 }
 
 void Reaper::Run() {
   std::unique_lock lock(mutex_);
   while (true) {
-    if (stopping_ && (items_.empty() || cluster_.runtime().Now() >= end_by_)) break;
+    const Time now = cluster_.runtime().Now();
+    while (!removed_.empty() && removed_.front().due <= now) {
+      AddItemsLocked(std::move(removed_.front().items));
+      removed_.pop_front();
+    }
+    if (stopping_ && (items_.empty() || now >= end_by_)) break;
     if (items_.empty()) {
+      const Time next = removed_.empty() ? Time::max() : removed_.front().due;
       lock.unlock();
-      work_->WaitUntil(Time::max());
+      work_->WaitUntil(next);
       lock.lock();
       continue;
     }
     const Item item = std::move(items_.front());
     items_.pop_front();
-    busy_ = true;
     lock.unlock();
     Delete(item);
     lock.lock();
-    busy_ = false;
-    if (items_.empty()) idle_->Set();
   }
-  if (!items_.empty()) {
+  if (!items_.empty() || !removed_.empty()) {
     Log(LogLevel::kInfo, "garbage stays on the drives: no time left to delete it",
-        {{"pieces", items_.size()}});
+        {{"pieces", items_.size()}, {"files removed just now", removed_.size()}});
   }
   ended_ = true;
   const std::shared_ptr<Signal> idle = idle_;  // *this is gone as soon as the lock is

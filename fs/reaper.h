@@ -22,6 +22,8 @@ namespace pinstripe {
 class Reaper {
  public:
   static constexpr size_t kMaxQueue = 100'000;
+  // How long other hosts can go on reading a file that was removed.
+  static constexpr Duration kGrace = std::chrono::minutes(1);
   static constexpr Duration kDrainTime = std::chrono::seconds(10);
 
   explicit Reaper(Cluster& cluster);
@@ -32,9 +34,8 @@ class Reaper {
   // inodes, which clones share, stay.
   void AddDifference(InodeId inode, const std::optional<BlockMap>& gone,
                      const std::optional<BlockMap>& kept);
-
-  // Waits until everything added so far is dealt with; false when the deadline comes first.
-  bool Drain(Time deadline);
+  // Everything that the map of a removed inode names, kGrace from now on.
+  void AddRemoved(InodeId inode, const std::optional<BlockMap>& map);
 
  private:
   struct Page {  // with what it names
@@ -48,7 +49,13 @@ class Reaper {
     uint64_t block_bytes = 0;
     std::optional<Page> page;  // instead
   };
+  struct Removed {
+    Time due{};
+    std::vector<Item> items;
+  };
+  static std::vector<Item> ItemsOf(InodeId inode, const BlockMap& gone, const BlockMap& kept);
   void AddItems(std::vector<Item> items);
+  void AddItemsLocked(std::vector<Item> items);
   void Run();
   void Delete(const Item& item);
   void DeletePage(const Page& page);
@@ -59,11 +66,11 @@ class Reaper {
   const std::shared_ptr<Signal> work_;
   const std::shared_ptr<Signal> idle_;
   std::mutex mutex_;
-  std::deque<Item> items_;     // guarded by mutex_
-  bool busy_ = false;          // guarded by mutex_
-  bool stopping_ = false;      // guarded by mutex_
-  bool ended_ = false;         // guarded by mutex_
-  Time end_by_ = Time::max();  // guarded by mutex_
+  std::deque<Item> items_;       // guarded by mutex_
+  std::deque<Removed> removed_;  // in the order of time; guarded by mutex_
+  bool stopping_ = false;        // guarded by mutex_
+  bool ended_ = false;           // guarded by mutex_
+  Time end_by_ = Time::max();    // guarded by mutex_
 };
 
 }  // namespace pinstripe

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "fs/checker.h"
 #include "tests/fs/fs_test_base.h"
 
 namespace pinstripe {
@@ -235,6 +236,46 @@ TEST_F(SharingTest, AppendsOfManyThreadsAllArrive) {
   ASSERT_EQ(where.size(), 40u);
   for (const auto& [at, letter] : where) {
     EXPECT_EQ(all.substr(at, 10'000), std::string(10'000, letter));
+  }
+}
+
+// Whichever way a file goes, who has it open on another host reads it for a while, and the data
+// goes in the end.
+TEST_F(SharingTest, ARemovedFileIsReadOnOtherHostsForAMinute) {
+  const std::string contents = Pattern(1, 3 * kTestBlock);
+  const std::vector<std::function<void()>> removals = {
+      [&] { ASSERT_OK(fs_->Unlink(kRootInode, "file")); },
+      [&] {
+        Make("other", "x");
+        ASSERT_OK(fs_->Rename(kRootInode, "other", kRootInode, "file"));
+      },
+      [&] {
+        auto file = fs_->Create(kRootInode, "file", {.truncate = true, .publish_at_commit = true});
+        ASSERT_OK((*file)->Write(0, AsBytes("y")));
+        ASSERT_OK((*file)->Close());
+      },
+      [&] {  // while it is open here, too
+        auto file = fs_->Open(fs_->Lookup(kRootInode, "file")->inode, FileSystem::Access::kRead);
+        ASSERT_OK(fs_->Unlink(kRootInode, "file"));
+        sim_.Sleep(std::chrono::minutes(10));
+        EXPECT_EQ(ReadAll(**file), contents);
+        ASSERT_OK((*file)->Close());
+      }};
+  Host other = NewHost();
+  for (const auto& remove : removals) {
+    auto made = fs_->Create(kRootInode, "file", {.truncate = true, .publish_at_commit = true});
+    ASSERT_OK((*made)->Write(0, AsBytes(contents)));
+    ASSERT_OK((*made)->Close());
+    auto reader = other->Open((*made)->inode(), FileSystem::Access::kRead);
+    ASSERT_OK(reader);
+    remove();
+    sim_.Sleep(std::chrono::seconds(50));
+    EXPECT_EQ(ReadAll(**reader), contents);
+    sim_.Sleep(std::chrono::seconds(30));
+    std::string bytes(10, '?');
+    EXPECT_FAILS((*reader)->Read(0, std::as_writable_bytes(std::span(bytes))), ESTALE);
+    Checker checker(*host_.cluster, {});
+    EXPECT_EQ(checker.Run().unused_shards, 0u);
   }
 }
 
