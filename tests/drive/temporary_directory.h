@@ -1,5 +1,6 @@
-// A new, empty directory that is removed with everything in it. In memory where there is such a
-// file system: nobody cuts the power of a test, and syncing is most of what it would wait for.
+// A new, empty directory that is removed with everything in it: in $STORE_TEST_DIRECTORY, so that
+// the tests can be run on any file system, else in memory where there is such a file system: nobody
+// cuts the power of a test, and syncing is most of what it would wait for.
 
 #pragma once
 
@@ -15,9 +16,13 @@ namespace pinstripe {
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {
+    const char* const chosen = getenv("STORE_TEST_DIRECTORY");
     const bool memory = access("/dev/shm", W_OK) == 0;
-    std::string name = (memory ? "/dev/shm/" : testing::TempDir()) + "pinstripe-XXXXXX";
-    EXPECT_NE(mkdtemp(name.data()), nullptr);
+    std::string name = chosen != nullptr ? std::string(chosen) + "/"
+                       : memory          ? "/dev/shm/"
+                                         : testing::TempDir();
+    name += "pinstripe-XXXXXX";
+    EXPECT_NE(mkdtemp(name.data()), nullptr) << name;
     path_ = name;
   }
   ~TemporaryDirectory() {

@@ -1,0 +1,192 @@
+#!/usr/bin/python3
+"""The curves that Minglani et al. measured of Kinetic drives, of a `pinstriped`: throughput by the number of
+connections, the time that a key takes that is not there, GETPREVIOUS against gets in reverse order, and pushes from
+drive to drive.
+
+    bench/run-curves.py BUILD DIRECTORY [--seconds 2]
+
+DIRECTORY is on the disk to measure; everything is made in there and removed again. See README.md beside this file.
+"""
+
+import argparse
+import hashlib
+import hmac
+import json
+import os
+import pathlib
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+SIZES = {"1MiB": 1 << 20, "64KiB": 64 << 10, "4KiB": 4 << 10, "120B": 120}
+PUSH_BYTES = 256 << 20
+MAX_PUSHED = 4000
+OPERATIONS_PER_PUSH = 200
+KEY = b"asdfasdf"
+PUT, PUSH = 4, 28
+
+
+# As much of protobuf as these requests need: fields of numbers and of bytes.
+def varint(number):
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def field(number, value):
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def fields(data):
+    at = 0
+
+    def take():
+        nonlocal at
+        number = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            number |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return number
+
+    while at < len(data):
+        tag = take()
+        if tag & 7 == 0:
+            yield tag >> 3, take()
+        elif tag & 7 == 2:
+            size = take()
+            yield tag >> 3, data[at:at + size]
+            at += size
+        else:
+            sys.exit("run-curves: an answer that this script does not understand")
+
+
+class Connection:
+    """One connection, one request at a time."""
+
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sequence = 0
+        self.receive()  # the greeting
+
+    def read(self, count):
+        data = b""
+        while len(data) < count:
+            part = self.socket.recv(count - len(data))
+            if not part:
+                sys.exit("run-curves: the drive hung up")
+            data += part
+        return data
+
+    def receive(self):
+        magic, message, value = struct.unpack(">cII", self.read(9))
+        data = self.read(message)
+        self.read(value)
+        return dict(fields(dict(fields(data))[7]))
+
+    def ask(self, message_type, body, value=b""):
+        """The body of the answer, which must be SUCCESS."""
+        self.sequence += 1
+        command = field(1, field(4, self.sequence) + field(7, message_type)) + field(2, body)
+        signature = hmac.new(KEY, struct.pack(">I", len(command)) + command, hashlib.sha1).digest()
+        message = field(4, 1) + field(5, field(1, 1) + field(2, signature)) + field(7, command)
+        self.socket.sendall(struct.pack(">cII", b"F", len(message), len(value)) + message + value)
+        answer = self.receive()
+        status = dict(fields(answer[3]))
+        if status[1] != 1:
+            sys.exit(f"run-curves: the drive answered {status}")
+        return answer[2]
+
+
+def measure_push(source, target, size):
+    """Records and bytes a second from drive to drive, write-through."""
+    connection = Connection(source)
+    keys = [b"curves/%08d" % i for i in range(min(PUSH_BYTES // size, MAX_PUSHED))]
+    value = os.urandom(size)
+    for key in keys:
+        connection.ask(PUT, field(1, field(3, key) + field(8, 1) + field(9, 2)), value)
+    peer = field(1, field(1, b"127.0.0.1") + field(2, target))
+    begin = time.monotonic()
+    for first in range(0, len(keys), OPERATIONS_PER_PUSH):
+        operations = b"".join(field(2, field(3, key) + field(6, 1)) for key in keys[first:first + OPERATIONS_PER_PUSH])
+        answer = connection.ask(PUSH, field(4, peer + operations))
+        if dict(fields(dict(fields(answer))[4])).get(3) != 1:
+            sys.exit("run-curves: not every record was pushed")
+    seconds = time.monotonic() - begin
+    return len(keys) / seconds, len(keys) * size / seconds
+
+
+class Daemon:
+    """One process with two drives."""
+
+    def __init__(self, build, directory):
+        self.work = pathlib.Path(tempfile.mkdtemp(prefix="run-curves.", dir=directory))
+        with socket.socket() as one, socket.socket() as two:
+            one.bind(("127.0.0.1", 0))
+            two.bind(("127.0.0.1", 0))
+            self.ports = one.getsockname()[1], two.getsockname()[1]
+        config = self.work / "pinstriped.toml"
+        config.write_text('[daemon]\nlisten = "127.0.0.1"\n' + "".join(
+            f'[[drive]]\npath = "{self.work}/{port}"\nport = {port}\n' for port in self.ports))
+        self.process = subprocess.Popen([build / "drive/pinstriped", "--config", config, "--log-level", "error"],
+                                        stdout=subprocess.PIPE, text=True)
+        if self.process.stdout.readline() != "ready\n":
+            sys.exit("run-curves: the daemon did not start")
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait()
+        shutil.rmtree(self.work)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("directory", type=pathlib.Path)
+    parser.add_argument("--seconds", type=float, default=2)
+    arguments = parser.parse_args()
+    build = arguments.build.resolve()
+    daemon = Daemon(build, arguments.directory)
+
+    def bench(*options):
+        done = subprocess.run(
+            [build / "tools/pinstripe", "bench", "drive", "--url", f"127.0.0.1:{daemon.ports[0]}",
+             "--seconds", str(arguments.seconds), "--json", *options],
+            stdout=subprocess.PIPE, text=True, check=True)
+        return [(result["operations"] / result["seconds"], result["latency_us"]["p50"], result["latency_us"]["p99"])
+                for result in json.loads(done.stdout)]
+
+    try:
+        print("| value | connections | puts/s | gets/s |\n|---|---|---|---|")
+        for value, records in (("1MiB", 256), ("4KiB", 10000)):
+            for connections in (1, 2, 4, 8):
+                put, get = bench("--op", "put,get", "--value", value, "--keys", "rand", "--depth", "8",
+                                 "--records", str(records), "--connections", str(connections))
+                print(f"| {value} | {connections} | {put[0]:.0f} | {get[0]:.0f} |", flush=True)
+        print("\n| value | no such key, us: median, p99 | previous/s, one at a time | gets/s in reverse, one at a time |"
+              "\n|---|---|---|---|")
+        for value, size in SIZES.items():
+            missing, previous, get = bench("--op", "missing,previous,get", "--value", value, "--keys", "reverse",
+                                           "--depth", "1", "--records", str(min(10000, PUSH_BYTES // size)))
+            print(f"| {value} | {missing[1]:.0f}, {missing[2]:.0f} | {previous[0]:.0f} | {get[0]:.0f} |", flush=True)
+        print("\n| value | pushed to another drive: records/s | MB/s |\n|---|---|---|")
+        for value, size in SIZES.items():
+            records, moved = measure_push(*daemon.ports, size)
+            print(f"| {value} | {records:.0f} | {moved / 1e6:.1f} |", flush=True)
+    finally:
+        daemon.close()
+
+
+main()
