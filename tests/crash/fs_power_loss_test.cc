@@ -1,0 +1,394 @@
+// A file system whose drives all lose their power at the same moment.
+//
+// Goal: what was fsynced is there, whole; of a file that was changed since, the old contents are,
+// or newer ones, or it says that it cannot be read, or (if it was replaced without an fsync) it is
+// gone: never a mixture, never bytes that nobody wrote. Method: the stores of all drives of a
+// cluster in this process are on LossyDisks. A client makes, overwrites, replaces, renames and
+// removes files; at a request that the seed chooses, images are taken of all disks at once, and a
+// cluster is opened on them.
+//
+//   SEED=42 fs_power_loss_test   one seed (RocksDB's own threads may make two runs of it differ)
+//   CRASH_SECONDS=600            as many as there is time for
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "base/log.h"
+#include "drive/engine.h"
+#include "drive/log_store.h"
+#include "fs/checker.h"
+#include "fs/file_system.h"
+#include "tests/drive/temporary_directory.h"
+#include "tests/support/expect_ok.h"
+#include "tests/support/faulty_drive.h"
+#include "tests/support/lossy_disk.h"
+#include "tests/support/seeds.h"
+#include "tests/support/sim_runtime.h"
+
+namespace pinstripe {
+namespace {
+
+constexpr DriveId kDrives = 4;
+constexpr int kSteps = 25;
+constexpr int kFiles = 4;
+
+// The engine on a store that keeps what it is given, as `pinstriped` has it.
+class StoreDrive final : public Drive {
+ public:
+  StoreDrive(Runtime& runtime, std::string name, std::unique_ptr<Store> store,
+             std::function<void()> before_each_change)
+      : runtime_(runtime),
+        name_(std::move(name)),
+        engine_(std::move(store)),
+        before_each_change_(std::move(before_each_change)) {}
+
+  std::string_view name() const override { return name_; }
+  DriveCapabilities capabilities() const override {
+    return {.range_get = true, .range_records = true};
+  }
+  bool IsUp() const override { return true; }
+
+  void Get(std::string key, ValueRange range, Time, Callback<Record> done) override {
+    Answer(std::move(done), engine_.Get(key, range).map([](StoredRecord&& record) -> Record {
+      return {std::move(record.head.version), std::move(record.head.tag), record.value};
+    }));
+  }
+  void Head(std::string key, Time, Callback<RecordHead> done) override {
+    Answer(std::move(done), engine_.Head(key).map([](StoredHead&& head) -> RecordHead {
+      return {std::move(head.version), std::move(head.tag)};
+    }));
+  }
+  void Put(PutRequest request, Time, StatusCallback done) override {
+    before_each_change_();
+    const StoredRecord record{.head = {.version = std::move(request.version),
+                                       .tag = std::move(request.tag),
+                                       .algorithm = 4},
+                              .value = std::move(request.value)};
+    Answer(std::move(done),
+           Durably(engine_.Put(request.key, record, request.expected), request.durability));
+  }
+  void Delete(std::string key, Expected expected, Durability durability, Time,
+              StatusCallback done) override {
+    before_each_change_();
+    Answer(std::move(done), Durably(engine_.Delete(key, expected), durability));
+  }
+  void Range(std::string first, std::string last, uint32_t max, bool reverse, Time,
+             Callback<std::vector<std::string>> done) override {
+    Answer(std::move(done),
+           engine_.Keys({.first = std::move(first), .last = std::move(last)}, max, reverse));
+  }
+  void ListRecords(std::string first, std::string last, uint32_t max, bool reverse,
+                   uint32_t value_limit, Time, Callback<RangeRecords> done) override {
+    const RangeLimits limits{.entries = max,
+                             .value_bytes = value_limit,
+                             .all_value_bytes = kMaxValueBytes,
+                             .all_head_bytes = kMaxRangeHeadBytes};
+    const auto to_records = [](RangeItems&& items) {
+      RangeRecords records{.more = items.more};
+      for (RangeItem& item : items.items) {
+        records.records.push_back(
+            {.key = std::move(item.key),
+             .record = {std::move(item.head.version), std::move(item.head.tag), item.value},
+             .has_value = item.has_value,
+             .damaged = item.damaged});
+      }
+      return records;
+    };
+    Answer(std::move(done),
+           engine_.Items({.first = std::move(first), .last = std::move(last)}, limits, reverse)
+               .map(to_records));
+  }
+  void Flush(Time, StatusCallback done) override {
+    before_each_change_();
+    Answer(std::move(done), engine_.Flush());
+  }
+  void Info(Time, Callback<DriveInfo> done) override {
+    Answer(std::move(done), Result<DriveInfo>(DriveInfo{.capacity_bytes = 1 << 30}));
+  }
+
+ private:
+  Status Durably(Status status, Durability durability) {
+    return status.ok() && durability != Durability::kWriteBack ? engine_.Flush() : status;
+  }
+  template <typename R, typename V>
+  void Answer(std::function<void(R)> done, V result) {
+    runtime_.RunAt(runtime_.Now(),
+                   [done = std::move(done), result = R(std::move(result))] { done(result); });
+  }
+
+  Runtime& runtime_;
+  const std::string name_;
+  Engine engine_;
+  const std::function<void()> before_each_change_;
+};
+
+// All drives of a cluster, on the directories <path>/1, <path>/2, ...
+class Machines {
+ public:
+  Machines(Runtime& runtime, const std::string& path, std::function<void()> each_change)
+      : runtime_(runtime) {
+    config_.file = "cluster.toml";
+    config_.name = "test";
+    config_.layout = {2, 1, 64 << 10};
+    config_.replicas = 3;
+    config_.groups = 16;
+    config_.memory_bytes = 64 << 20;
+    for (DriveId id = 1; id <= kDrives; ++id) {
+      DriveConfig drive;
+      drive.id = id;
+      drive.addresses = {fmt::format("memory:{}", id)};
+      config_.drives.push_back(drive);
+      const std::string directory = fmt::format("{}/{}", path, id);
+      std::filesystem::create_directories(directory);
+      disks_.push_back(std::make_unique<LossyDisk>(directory));
+      auto store = LogStore::Open({.path = directory + "/store",
+                                   .segment_bytes = 1 << 20,
+                                   .reserve_bytes = 0,
+                                   .calls = disks_.back().get(),
+                                   .index_env = disks_.back()->env()},
+                                  *resources_.emplace_back(std::make_unique<StoreResources>()));
+      EXPECT_OK(store);
+      drives_[drive.addresses[0]] = std::make_shared<StoreDrive>(
+          runtime, fmt::format("drive {}", id), *std::move(store), each_change);
+    }
+  }
+
+  Status Format() { return Cluster::Format(runtime_, config_, Factory(), {}); }
+  Result<std::unique_ptr<Cluster>> Open() { return Cluster::Open(runtime_, config_, Factory()); }
+  void TakeImages(const std::string& path, uint64_t seed) {
+    for (size_t i = 0; i < disks_.size(); ++i) {
+      disks_[i]->TakeImage(fmt::format("{}/{}", path, i + 1), seed * 31 + i);
+    }
+  }
+
+ private:
+  DriveFactory Factory() {
+    return [this](const DriveConfig& config, const std::string&,
+                  const IdentityCheck&) -> Result<std::unique_ptr<Drive>> {
+      return std::make_unique<FaultyDrive>(runtime_, drives_.at(config.addresses[0]));
+    };
+  }
+
+  Runtime& runtime_;
+  ClusterConfig config_;
+  std::vector<std::unique_ptr<StoreResources>> resources_;  // stores on one disk share theirs
+  std::vector<std::unique_ptr<LossyDisk>> disks_;
+  std::map<std::string, std::shared_ptr<Drive>> drives_;
+};
+
+// What a name may stand for after the power has failed. Null: nothing.
+struct Allowed {
+  std::set<std::optional<std::string>> contents = {std::nullopt};
+  bool certain = true;  // it was fsynced, or never made, and not changed since
+
+  void Safe(std::optional<std::string> content) {
+    contents = {std::move(content)};
+    certain = true;
+  }
+  void Possible(std::optional<std::string> content) {
+    contents.insert(std::move(content));
+    certain = false;
+  }
+};
+using Model = std::map<std::string, Allowed>;
+
+class Client {
+ public:
+  // `lies`: it commits where it says that it has synced.
+  Client(SimRuntime& sim, FileSystem& fs, Model& model, bool lies)
+      : sim_(sim), fs_(fs), model_(model), lies_(lies) {}
+
+  void Step() {
+    const std::string name = fmt::format("f{}", sim_.Below(kFiles));
+    switch (sim_.Below(8)) {
+      case 0:
+      case 1: return Replace(name, /*syncs=*/true);
+      case 2: return Replace(name, /*syncs=*/false);
+      case 3:
+      case 4: return Overwrite(name, /*syncs=*/true);
+      case 5: return Overwrite(name, /*syncs=*/false);
+      case 6: return Remove(name);
+      default: return SaveAs(name);
+    }
+  }
+
+ private:
+  std::string NewContent() {
+    static constexpr size_t kSizes[] = {10, 5000, 70'000, 131'072, 300'000};
+    std::string content = fmt::format("{:08}", ++version_);
+    while (content.size() < kSizes[sim_.Below(std::size(kSizes))]) {
+      content += fmt::format("{:08x}", content.size() * 2654435761u + version_ * 40503u);
+    }
+    return content;
+  }
+
+  void Write(OpenFile& file, const std::string& content, bool syncs) {
+    ASSERT_OK(file.Write(0, AsBytes(content)));
+    ASSERT_OK(file.Truncate(content.size()));
+    if (syncs && !lies_) {
+      ASSERT_OK(file.Sync());
+    } else {
+      ASSERT_OK(file.Commit());
+    }
+  }
+
+  void SyncDirectory() {
+    if (lies_) return;
+    ASSERT_OK(fs_.SyncDirectory(kRootInode));
+  }
+
+  void Replace(const std::string& name, bool syncs) {
+    const std::string content = NewContent();
+    model_[name].Possible(content);
+    // The entry may be safe when the inode that it names is not; the old one is gone by then.
+    if (!syncs) model_[name].Possible(std::nullopt);
+    auto file = fs_.Create(kRootInode, name, {.truncate = true, .publish_at_commit = true});
+    ASSERT_OK(file);
+    Write(**file, content, syncs);
+    // The name it replaced may have been changed without fsync: now it is that of the new file.
+    if (syncs) model_[name].Safe(content);
+  }
+
+  void Overwrite(const std::string& name, bool syncs) {
+    const auto found = fs_.Lookup(kRootInode, name);
+    if (!found.has_value()) return;
+    // Of a file whose name was never made safe only the name's directory can be.
+    SyncDirectory();
+    const std::string content = NewContent();
+    model_[name].Possible(content);
+    auto file = fs_.Open(found->inode, FileSystem::Access::kWrite);
+    ASSERT_OK(file);
+    Write(**file, content, syncs);
+    if (syncs) model_[name].Safe(content);
+  }
+
+  void Remove(const std::string& name) {
+    model_[name].Possible(std::nullopt);
+    if (!fs_.Unlink(kRootInode, name).ok()) return;
+    if (sim_.Chance(0.5)) return;
+    SyncDirectory();
+    model_[name].Safe(std::nullopt);
+  }
+
+  // As editors do it: the new contents in a file of their own, safe; then the name.
+  void SaveAs(const std::string& name) {
+    const std::string content = NewContent();
+    const std::string temporary = fmt::format("t{}", version_);
+    auto file = fs_.Create(kRootInode, temporary, {});
+    ASSERT_OK(file);
+    Write(**file, content, /*syncs=*/true);
+    ASSERT_OK((*file)->Close());
+    model_[name].contents.insert(content);  // as certain as it was
+    ASSERT_OK(fs_.Rename(kRootInode, temporary, kRootInode, name));
+    if (sim_.Chance(0.5)) return;
+    SyncDirectory();
+    model_[name].Safe(content);
+  }
+
+  SimRuntime& sim_;
+  FileSystem& fs_;
+  Model& model_;
+  const bool lies_;
+  uint64_t version_ = 0;
+};
+
+// What is wrong after the power has come back, or nothing.
+std::string ComplaintAbout(const std::string& path, const Model& model) {
+  SimRuntime sim(1);
+  Machines machines(sim, path, [] {});
+  const auto cluster = machines.Open();
+  if (!cluster.has_value()) return std::string(cluster.error().message());
+  auto fs = FileSystem::Open(**cluster, {});
+  if (!fs.has_value()) return std::string(fs.error().message());
+  for (const auto& [name, allowed] : model) {
+    std::optional<std::string> content;
+    const auto found = (*fs)->Lookup(kRootInode, name);
+    if (!found.has_value() && found.error().code() != ENOENT) {
+      return fmt::format("{}: {}", name, found.error().message());
+    }
+    if (found.has_value()) {
+      auto file = (*fs)->Open(found->inode, FileSystem::Access::kRead);
+      if (!file.has_value()) return fmt::format("{}: {}", name, file.error().message());
+      content.emplace(400'000, '?');
+      const auto read = (*file)->Read(0, std::as_writable_bytes(std::span(*content)));
+      if (!read.has_value()) {
+        if (!allowed.certain) continue;  // it says so
+        return fmt::format("{} was fsynced: {}", name, read.error().message());
+      }
+      content->resize(*read);
+    }
+    if (content && content->empty() && !allowed.certain) continue;  // made, and not written yet
+    if (allowed.contents.contains(content)) continue;
+    return fmt::format(
+        "{} is {}, which is none of the {} things that it may be{}", name,
+        content ? fmt::format("{} bytes of {}", content->size(), content->substr(0, 8)) : "gone",
+        allowed.contents.size(), allowed.certain ? "; it was fsynced" : "");
+  }
+  return "";
+}
+
+std::string RunOnce(uint64_t seed, bool lies) {
+  const TemporaryDirectory directory;
+  const std::string image = directory / "image";
+  Model model;
+  Model at_failure;
+  {
+    SimRuntime sim(seed);
+    Machines* live = nullptr;
+    uint64_t left = 0;  // changes until the power fails
+    Machines machines(sim, directory / "live", [&] {
+      if (left == 0 || --left > 0) return;
+      live->TakeImages(image, seed);
+      at_failure = model;
+    });
+    live = &machines;
+    EXPECT_OK(machines.Format());
+    auto cluster = machines.Open();
+    EXPECT_OK(cluster);
+    if (!cluster.has_value()) return "";
+    EXPECT_OK(FileSystem::Format(**cluster, {}, 0755));
+    auto fs = FileSystem::Open(**cluster, {.inline_map_bytes = 40, .map_page_bytes = 100});
+    EXPECT_OK(fs);
+    left = 1 + sim.Below(600);
+    Client client(sim, **fs, model, lies);
+    for (int step = 0; step < kSteps && left > 0; ++step) client.Step();
+    if (left > 0) {
+      machines.TakeImages(image, seed);
+      at_failure = model;
+    }
+  }
+  return ComplaintAbout(image, at_failure);
+}
+
+bool TimeIsLeft() {
+  static const auto begin = std::chrono::steady_clock::now();
+  const char* seconds = std::getenv("CRASH_SECONDS");
+  return seconds != nullptr &&
+         std::chrono::steady_clock::now() - begin < std::chrono::seconds(std::atoi(seconds));
+}
+
+TEST(FsPowerLoss, WhatWasSyncedIsWholeAndTheRestIsNoMixture) {
+  SetLogLevel(LogLevel::kError);
+  const Seeds seeds = SeedsFromEnvironment(20);
+  for (uint64_t seed = seeds.first; seed < seeds.end || TimeIsLeft(); ++seed) {
+    ASSERT_EQ(RunOnce(seed, /*lies=*/false), "") << "reproduce with SEED=" << seed;
+    ASSERT_FALSE(testing::Test::HasFailure()) << "reproduce with SEED=" << seed;
+  }
+}
+
+// A test of the test: a client that only says that it has synced is found out.
+TEST(FsPowerLoss, WhatWasNotSyncedIsMissed) {
+  SetLogLevel(LogLevel::kError);
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    if (!RunOnce(seed, /*lies=*/true).empty()) return;
+  }
+  FAIL() << "nothing was ever missing";
+}
+
+}  // namespace
+}  // namespace pinstripe
