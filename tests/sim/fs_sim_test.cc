@@ -683,7 +683,7 @@ TEST(FsSim, WhatWasCommittedSurvivesTheStorm) {
 // A test of the test: acknowledge stripes without redundancy, and the storm must notice.
 TEST(FsSim, TheStormFindsAcknowledgementsWithoutRedundancy) {
   int found = 0;
-  for (uint64_t seed = 1; seed <= 60 && found == 0; ++seed) {
+  for (uint64_t seed = 1; seed <= 400 && found == 0; ++seed) {
     Storm storm(seed, 0);
     storm.Run();
     if (storm.complaint().find("cannot be read") != std::string::npos) ++found;
