@@ -168,8 +168,9 @@ class Rebuilding {
   Result<RebuildReport> Run(const DriveFactory& factory) {
     TRY(RefuseWhatCannotBe());
     TRY(Connect(factory));
-    const Time gone_since = TRY(FindOutWhatItIs());
+    TRY(FindOutWhatItIs());
     TRY(RefuseIfTheLostOneAnswers());
+    const Time gone_since = runtime_.Now();
     if (!block_.has_value()) TRY(Enrol());
     admission_->Expect(*block_);
     cluster_.ExpectIncarnation(id_, block_->incarnation);
@@ -244,20 +245,18 @@ class Rebuilding {
                 WithoutDriveName(why.message(), id_));
   }
 
-  // Sets block_ if somebody has begun to rebuild it. Returns since when, at the latest, the lost
-  // drive has been gone.
-  Result<Time> FindOutWhatItIs() {
+  // Sets block_ if somebody has begun to rebuild it.
+  Status FindOutWhatItIs() {
     const Result<Record> record = ReadItsSuperblock();
-    const Time now = runtime_.Now();
     const Result<Superblock> block = ReadSuperblock(record, config_.name, id_);
     const uint32_t incarnation = TRY(ReadIncarnation()).first;
     if (block.has_value()) {
       TRY(CheckOurs(*block, incarnation));
       block_ = *block;
-      return now;
+      return {};
     }
     switch (block.error().code()) {
-      case ENOENT: TRY(RefuseWhatIsNotEmpty()); return now;
+      case ENOENT: return RefuseWhatIsNotEmpty();
       case EINVAL: return Fail(EINVAL, "drive {}: {}", id_, block.error().message());
       case EBADMSG:
         return Fail(EBADMSG, "drive {}: {}. Erase it before it is rebuilt", id_,

@@ -16,7 +16,9 @@ ShardHealth HealthOf(const Status& status) {
   switch (status.code()) {
     case 0: return ShardHealth::kGood;
     case ENOENT: return ShardHealth::kMissing;
-    case EBADMSG: return ShardHealth::kDamaged;
+    case EBADMSG:
+    case EIO:  // it answers, and cannot read what it has
+      return ShardHealth::kDamaged;
     default: return ShardHealth::kUnknown;
   }
 }
@@ -203,7 +205,9 @@ class Repair {
            {"drive", to[i]},
            {"why", stored}});
     }
-    if (!step.is_good) repair_.why = why;
+    const bool must_leave = request_.without.contains(shards_[step.shard].drive);
+    if (must_leave) ++repair_.stranded;
+    if (!step.is_good || must_leave) repair_.why = why;
   }
 
   void Stored(const RepairPlan::Step& step, DriveId drive) {

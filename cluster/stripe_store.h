@@ -137,6 +137,7 @@ struct StripeRepair {
   int missing = 0;    // found so, where they should have been
   int written = 0;    // of the damaged, the missing and those that were never stored
   int relocated = 0;  // good ones, written where they belong
+  int stranded = 0;   // still on drives that are to be left, as no other would take them
   bool lost = false;  // too few shards are left
   // The parity is not that of the data, though every checksum is right; nothing was changed.
   bool inconsistent = false;

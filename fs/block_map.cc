@@ -521,6 +521,24 @@ std::optional<std::vector<uint64_t>> BlockMap::Settle(const MapLimits& limits) {
   return to_store();
 }
 
+void BlockMap::TakePlaces(const BlockMap& other) {
+  for (Part& part : parts_) {
+    if (!part.stretch->page) continue;
+    const auto theirs = other.FindPage(kPageBlocks | part.first);
+    const bool same = theirs && theirs->SameStripe(*part.stretch->page);
+    Stretch stretch = *MakeStretch(part.stretch->runs, block_bytes());
+    if (same) stretch.page = theirs;
+    part.stretch = std::make_shared<const Stretch>(std::move(stretch));
+  }
+  for (uint64_t block = 0; block < std::min(blocks_, other.blocks_); ++block) {
+    const auto theirs = other.Find(block);
+    auto ours = theirs ? Find(block) : std::nullopt;
+    if (!ours || !ours->SameStripe(*theirs) || ours->place == theirs->place) continue;
+    ours->place = theirs->place;
+    Set(block, *ours);
+  }
+}
+
 void BlockMap::SetPage(uint64_t first, BlockPlace page) {
   Part& part = parts_[IndexOf(first)];
   assert(part.first == first);

@@ -122,6 +122,10 @@ class BlockMap {
   void Set(uint64_t block, const BlockPlace& place);
   void SetHole(uint64_t block);
 
+  // For stripes that both maps name: takes over where `other` says that their shards are, and keeps
+  // no page that it does not name. Everything is loaded.
+  void TakePlaces(const BlockMap& other);
+
   // Makes the map that of a file of `size` bytes: what is beyond is forgotten, what is new is a
   // hole. If the file gets shorter, what becomes its last block and the one after it are loaded.
   void Resize(uint64_t size);

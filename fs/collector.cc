@@ -188,6 +188,13 @@ Status Collector::CollectStrays(InodeId object, const ListedStripe& stripe) {
   std::erase_if(copies, [&](const KnownCopy& known) {
     return known.copy.shard < places.size() && places[known.copy.shard] == known.copy.drive;
   });
+  if (copies.empty()) return {};
+  if (!options_.dry_run && options_.fences) {
+    // A repair that has written one of them, and not yet said so in the inode, fails to, and writes
+    // them again.
+    const auto change = TRY(records_.ChangeInode(object, stored->slot, stored->inode));
+    if (!change.applied) return {};
+  }
   report_.shards += copies.size();
   if (options_.dry_run) return {};
   return stripes.DeleteObsolete(stripe.id, copies);

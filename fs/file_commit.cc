@@ -126,7 +126,12 @@ Inode FileState::Merge(const Inode& theirs, const std::set<uint64_t>& different)
   merged.map->Resize(merged.size);
   for (const auto& [block, open] : blocks_) {
     if (different.contains(block) || open.ours.empty()) continue;
-    if (const auto place = PlaceIn(now_, block)) merged.map->Set(block, *place);
+    auto place = PlaceIn(now_, block);
+    if (!place) continue;
+    // It may have been committed without our knowing it, and a repair have moved its shards since.
+    const auto there = PlaceIn(theirs, block);
+    if (there && there->SameStripe(*place)) place->place = there->place;
+    merged.map->Set(block, *place);
   }
   return merged;
 }
@@ -154,6 +159,26 @@ Status FileState::LoadForRebase(StoredInode& theirs) {
   }
   return Fail(EIO, "inode {:016x}: other hosts changed it {} times in between; try again", id_,
               kMaxLoads);
+}
+
+// Of contents that are all ours: if theirs are the same, because a commit of ours has happened
+// without our knowing it, a repair may have moved shards, and written pages anew, since.
+Status FileState::TakePlaces(const Inode& theirs) {
+  if (!now_.map || !theirs.map) return {};
+  StripeStore& stripes = context_.cluster.stripes();
+  Inode there = theirs;
+  TRY(LoadPages(stripes, id_, there, 0, there.map->blocks()));
+  Inode ours;
+  {
+    const std::lock_guard lock(mutex_);
+    ours.map = now_.map;
+    ours.size = now_.size;
+  }
+  TRY(LoadPages(stripes, id_, ours, 0, ours.map->blocks()));
+  ours.map->TakePlaces(*there.map);
+  const std::lock_guard lock(mutex_);
+  now_.map = std::move(ours.map);
+  return {};
 }
 
 Status FileState::Rebase(StoredInode theirs) {
@@ -195,6 +220,7 @@ Status FileState::Rebase(StoredInode theirs) {
     std::erase_if(blocks_, [](const auto& entry) { return entry.second.ours.empty(); });
     now_ = Merge(theirs.inode, different);
   }
+  if (changed_ && cut_to_ == 0) TRY(TakePlaces(theirs.inode));
   const std::lock_guard lock(mutex_);
   if (!changed_) now_ = theirs.inode;
   base_ = theirs.inode;
@@ -288,8 +314,8 @@ Status FileState::StorePages() {
   }
   const Status status = pinstripe::StorePages(
       context_.cluster.stripes(), id_, inode, context_.map_limits,
-      context_.small_layout.parity_shards, [this](uint64_t block) { return NextWriteId(block); },
-      stored_pages_);
+      context_.small_layout.parity_shards, Durability::kWriteBack,
+      [this](uint64_t block) { return NextWriteId(block); }, stored_pages_);
   const std::lock_guard lock(mutex_);
   now_.map = inode.map;
   for (const BlockMap::Piece& page : stored_pages_) not_durable_.Add(page.first, page.first + 1);

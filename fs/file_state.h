@@ -149,6 +149,7 @@ class FileState {
   Result<bool> RefreshUnderTurn();  // true: something had changed
   Status Rebase(StoredInode theirs);
   Status LoadForRebase(StoredInode& theirs);
+  Status TakePlaces(const Inode& theirs);
   bool SameBelow(uint64_t block, const Inode& theirs) const;
   Status KeepOurs(uint64_t block);
   Inode Merge(const Inode& theirs, const std::set<uint64_t>& different);

@@ -54,7 +54,8 @@ Result<std::optional<BlockPlace>> FindStripe(StripeStore& stripes, InodeId id, I
 }
 
 Status StorePages(StripeStore& stripes, InodeId id, Inode& inode, const MapLimits& limits,
-                  int parity_shards, const std::function<WriteId(uint64_t block)>& write_id,
+                  int parity_shards, Durability durability,
+                  const std::function<WriteId(uint64_t block)>& write_id,
                   std::vector<BlockMap::Piece>& written) {
   BlockMap& map = *inode.map;
   auto firsts = map.Settle(limits);
@@ -84,8 +85,8 @@ Status StorePages(StripeStore& stripes, InodeId id, Inode& inode, const MapLimit
       page.place.stored = page.place.valid = static_cast<uint32_t>(bytes.size());
       const auto buffer = std::make_shared<StripeBuffer>(page.place.layout);
       CopyBytes(buffer->data().first(bytes.size()), AsBytes(bytes));
-      page.pending =
-          stripes.StartWrite(page.place.IdOf(kPageBlocks | part.first), buffer, bytes.size());
+      page.pending = stripes.StartWrite(page.place.IdOf(kPageBlocks | part.first), buffer,
+                                        bytes.size(), durability);
       pages.push_back(std::move(page));
     }
     Status status;

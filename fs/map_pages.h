@@ -35,7 +35,8 @@ Result<std::optional<BlockPlace>> FindStripe(StripeStore& stripes, InodeId id, I
 // stored is in `written`, also when it fails; nobody knows of it before the inode is written.
 // EFBIG: the map has become too large.
 Status StorePages(StripeStore& stripes, InodeId id, Inode& inode, const MapLimits& limits,
-                  int parity_shards, const std::function<WriteId(uint64_t block)>& write_id,
+                  int parity_shards, Durability durability,
+                  const std::function<WriteId(uint64_t block)>& write_id,
                   std::vector<BlockMap::Piece>& written);
 
 }  // namespace pinstripe

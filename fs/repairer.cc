@@ -14,7 +14,7 @@ constexpr int kMostPasses = 16;
 constexpr size_t kBlocksOfATask = 64;
 constexpr size_t kInodesAtOnce = 64;
 constexpr size_t kMostFailures = 20;
-constexpr int kMostAttempts = 64;
+constexpr int kMostAttempts = 16;
 constexpr Duration kProgressEvery = std::chrono::milliseconds(250);
 
 }  // namespace
@@ -182,16 +182,24 @@ void Repairer::WorkOff(Work& work) {
   if (--work.threads == 0) work.done->Set();
 }
 
+// The inode is changed only if it is as it was before any shard was written. So whoever changes it
+// in between, a collection that takes these copies for strays above all, has them written again.
 Status Repairer::RepairBlocks(const Task& task, const std::string& path) {
-  std::optional<StoredInode> stored = TRY(records_.FindInode(task.file));
-  if (!stored || !stored->inode.map) return {};
-  std::vector<Moved> moved;
-  for (const uint64_t block : task.blocks) {
-    const Status done = RepairBlock(task, path, stored->inode, block, moved);
-    if (!done.ok()) NoteFailure(path, done);
+  Task left = task;
+  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+    std::optional<StoredInode> stored = TRY(names_.Find(task.file));
+    if (!stored || !stored->inode.map) return {};
+    std::vector<Moved> moved;
+    for (const uint64_t block : left.blocks) {
+      const Status done = RepairBlock(task, path, stored->inode, block, moved);
+      if (!done.ok()) NoteFailure(path, done);
+    }
+    if (moved.empty() || TRY(Record(task.file, *std::move(stored), moved))) return {};
+    left.blocks.clear();
+    for (const Moved& one : moved) left.blocks.push_back(one.block);
+    PauseBeforeRetry(cluster_.runtime(), attempt);
   }
-  if (moved.empty()) return {};
-  return Record(task.file, std::move(moved));
+  return Fail(EIO, "its inode was changed {} times in between", kMostAttempts);
 }
 
 Status Repairer::RepairBlock(const Task& task, const std::string& path, Inode& inode,
@@ -211,7 +219,8 @@ Status Repairer::RepairBlock(const Task& task, const std::string& path, Inode& i
     report_.inconsistent.push_back(fmt::format("{}: block {}", path, block));
   }
   // What is away is told by the check.
-  const bool whole = repair.good + repair.away >= place->layout.geometry().shards();
+  const bool whole =
+      repair.good + repair.away >= place->layout.geometry().shards() && repair.stranded == 0;
   if (!whole) NoteFailure(path, repair.why.Context(fmt::format("block {}", block)));
   {
     const std::lock_guard lock(mutex_);
@@ -226,52 +235,43 @@ Status Repairer::RepairBlock(const Task& task, const std::string& path, Inode& i
   return {};
 }
 
-// Says in the block map where the shards are now, unless the file was changed there, and has the
-// copies removed that nobody looks for any more.
-Status Repairer::Record(InodeId file, std::vector<Moved> moved) {
-  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
-    std::optional<StoredInode> stored = TRY(names_.Find(file));
-    if (!stored || !stored->inode.map) return {};
-    std::vector<Moved> still;
-    for (Moved& one : moved) {
-      const auto place = TRY(FindStripe(cluster_.stripes(), file, stored->inode, one.block));
-      if (place == one.before) still.push_back(std::move(one));
-    }
-    moved = std::move(still);
-    if (moved.empty()) return {};
-    const BlockMap before = *stored->inode.map;
-    // Pages last: they are named where they are, unless one of their blocks makes them anew.
-    std::sort(moved.begin(), moved.end(),
-              [](const Moved& a, const Moved& b) { return a.block < b.block; });
-    for (const Moved& one : moved) {
-      BlockPlace now = one.before;
-      now.place = one.repair.place;
-      if (one.block < kPageBlocks) {
-        stored->inode.map->Set(one.block, now);
-      } else if (stored->inode.map->FindPage(one.block) == one.before) {
-        stored->inode.map->SetPage(one.block & ~kPageBlocks, now);
-      }
-    }
-    std::vector<BlockMap::Piece> pages;
-    TRY(StorePages(file, stored->inode, pages));
-    const auto change = TRY(records_.ChangeInode(file, stored->slot, stored->inode));
-    if (!change.applied) {
-      DeletePages(pages);
-      PauseBeforeRetry(cluster_.runtime(), attempt);
-      continue;
-    }
-    BlockMap::Difference gone = before.NotIn(*stored->inode.map);
-    for (const BlockMap::Part& page : gone.missing) gone.pages.push_back(BlockMap::PieceOf(page));
-    DeletePages(gone.pages);
-    for (const Moved& one : moved) {
-      // What cannot be removed now is collected.
-      (void)cluster_.stripes().DeleteObsolete(one.before.IdOf(one.block), one.repair.obsolete);
-    }
-    const std::lock_guard lock(mutex_);
-    report_.progress += moved.size();
-    return {};
+// Says in the block map where the shards are now, and has the copies removed that nobody looks for
+// any more. Durably, because these may be gone for ever before anything else of the file is
+// changed. False: the inode is another one than `stored`.
+Result<bool> Repairer::Record(InodeId file, StoredInode stored, const std::vector<Moved>& moved) {
+  BlockMap& map = *stored.inode.map;
+  const BlockMap before = map;
+  for (const Moved& one : moved) {
+    if (one.block >= kPageBlocks) continue;
+    BlockPlace now = one.before;
+    now.place = one.repair.place;
+    map.Set(one.block, now);
   }
-  return Fail(EIO, "its inode was changed {} times in between", kMostAttempts);
+  // Pages last: one that a block has just left is made anew anyway.
+  for (const Moved& one : moved) {
+    if (one.block < kPageBlocks || map.FindPage(one.block) != one.before) continue;
+    BlockPlace now = one.before;
+    now.place = one.repair.place;
+    map.SetPage(one.block & ~kPageBlocks, now);
+  }
+  std::vector<BlockMap::Piece> pages;
+  TRY(StorePages(file, stored.inode, pages));
+  const auto change =
+      TRY(records_.ChangeInode(file, stored.slot, stored.inode, Durability::kWriteThrough));
+  if (!change.applied) {
+    DeletePages(pages);
+    return false;
+  }
+  BlockMap::Difference gone = before.NotIn(*stored.inode.map);
+  for (const BlockMap::Part& page : gone.missing) gone.pages.push_back(BlockMap::PieceOf(page));
+  DeletePages(gone.pages);
+  for (const Moved& one : moved) {
+    // What cannot be removed now is collected.
+    (void)cluster_.stripes().DeleteObsolete(one.before.IdOf(one.block), one.repair.obsolete);
+  }
+  const std::lock_guard lock(mutex_);
+  report_.progress += moved.size();
+  return true;
 }
 
 Status Repairer::StorePages(InodeId file, Inode& inode, std::vector<BlockMap::Piece>& pages) {
@@ -286,7 +286,7 @@ Status Repairer::StorePages(InodeId file, Inode& inode, std::vector<BlockMap::Pi
   const FileSystem::Options options;
   const Status status = pinstripe::StorePages(
       cluster_.stripes(), file, inode, {options.inline_map_bytes, options.map_page_bytes},
-      cluster_.config().layout.parity_shards, write_id, pages);
+      cluster_.config().layout.parity_shards, Durability::kWriteThrough, write_id, pages);
   if (!status.ok()) DeletePages(pages);
   return status;
 }

@@ -202,6 +202,17 @@ TEST_F(StripeRepairTest, ADriveThatIsAwayIsWaitedForUnlessItIsGivenUp) {
   ExpectAnyTwoMayBeAway();
 }
 
+TEST_F(StripeRepairTest, ADriveThatCannotBeLeftIsSaidToBeInUse) {
+  Write();
+  drives_.SetDown(order_[6], true);
+  drives_.SetDown(order_[7], true);
+  const StripeRepair repair = Repair(/*read_all=*/false, {order_[3]});
+  EXPECT_EQ(repair.stranded, 1);
+  EXPECT_EQ(repair.relocated, 0);
+  EXPECT_THAT(repair.why.message(), HasSubstr("no drive is free"));
+  EXPECT_THAT(place_.moved, IsEmpty());
+}
+
 // Defect 3 of the ancestor: repair while a drive was away deleted the copy on the spare.
 TEST_F(StripeRepairTest, ACopyOnASpareGoesOnlyAfterItIsHomeAndVerified) {
   drives_.SetDown(order_[2], true);

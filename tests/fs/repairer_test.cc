@@ -7,6 +7,7 @@
 
 #include "cluster/gather.h"
 #include "cluster/shard.h"
+#include "fs/collector.h"
 #include "tests/fs/fs_test_base.h"
 
 namespace pinstripe {
@@ -214,6 +215,33 @@ TEST_F(RepairerTest, TheRateIsKept) {
   ExpectAllWell(report);
   const double seconds = std::chrono::duration<double>(sim_.Now() - start).count();
   EXPECT_GE(seconds, static_cast<double>(report.bytes_read + report.bytes_written) / 100'000);
+}
+
+// What a repair has just written looks like a stray to a collector until the inode names it.
+TEST_F(RepairerTest, CollectorsLeaveWhatARepairIsAboutToName) {
+  MakeFiles();
+  bool repairing = true;
+  uint64_t relocated = 0;
+  RunTogether(2, [&](int client) {
+    Host host = NewHost();
+    if (client == 1) {
+      while (repairing) Collector(*host.cluster, {.older_than = -std::chrono::hours(1)}).Run();
+      return;
+    }
+    for (int i = 0; i < 40; ++i) {
+      Repairer::Options options{.blocks_at_once = 2};
+      if (i % 2 == 0) options.without.insert(static_cast<DriveId>(1 + i / 2 % 5));
+      Repairer repairer(*host.cluster, options);
+      const RepairReport& report = repairer.Run();
+      EXPECT_EQ(report.check.Count(Severity::kError), 0u);
+      EXPECT_EQ(report.missing, 0u) << "in round " << i;
+      relocated += report.relocated;
+    }
+    repairing = false;
+  });
+  EXPECT_GT(relocated, 100u);
+  ExpectAllWell(Repair());
+  ExpectAnyDriveMayBeAway();
 }
 
 // Clients read and write the files that are being repaired.
