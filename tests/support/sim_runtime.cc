@@ -63,7 +63,12 @@ void SimRuntime::RunAt(Time when, Task task) {
 }
 
 void SimRuntime::Spawn(std::string name, Task body) {
-  players_.push_back(std::make_unique<Player>(std::move(name), players_.size() + 1));
+  // Those that have ended are joined here, so that a long storm does not run out of threads; not
+  // one that is carrying out a last task before it returns.
+  std::erase_if(players_, [](const auto& player) {
+    return player->done && player->thread.get_id() != std::this_thread::get_id();
+  });
+  players_.push_back(std::make_unique<Player>(std::move(name), ++players_made_));
   Player& player = *players_.back();
   ++alive_;
   Add(now_ + Jitter(), {.wake = &player});

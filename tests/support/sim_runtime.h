@@ -108,7 +108,8 @@ class SimRuntime final : public Runtime {
   size_t alive_ = 0;        // spawned threads that have not ended
   Player main_;
   const std::thread::id main_thread_;
-  std::vector<std::unique_ptr<Player>> players_;
+  std::vector<std::unique_ptr<Player>> players_;  // that have not ended, and some that have
+  uint64_t players_made_ = 0;
 };
 
 }  // namespace pinstripe
