@@ -174,6 +174,22 @@ bool StripeRead::Hopeless() const {
   return lost && !(OnlyAbsencesSoFar() && open > 0);
 }
 
+bool StripeRead::MayLaterSucceed() const {
+  if (!Hopeless()) return false;
+  for (uint32_t column = 0; column < columns_; ++column) {
+    if (!IsLost(column)) continue;
+    int possible =
+        CountInColumn(column, {State::kUnasked, State::kAsked, State::kLate, State::kGood});
+    for (int shard = 0; shard < shards_; ++shard) {
+      const auto& failure = failures_[Index(shard)];
+      possible += At(shard, column).state == State::kLost && failure.has_value() &&
+                  failure->code() == EHOSTUNREACH;
+    }
+    if (possible < layout_.data_shards) return false;
+  }
+  return true;
+}
+
 Status StripeRead::ComputeColumn(const Codec& codec, uint32_t column) {
   std::vector<int> present;
   std::vector<Bytes> from;

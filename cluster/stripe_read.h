@@ -47,6 +47,9 @@ class StripeRead {
   // Of a wanted cell, after Complete().
   Bytes Cell(int shard, uint32_t cell) const;
 
+  // Whether it would not be hopeless if only the drives answered that are away now.
+  bool MayLaterSucceed() const;
+
   // Why it is hopeless: ENOENT when every shard is known not to be there, otherwise EIO.
   Status Failure() const;
 

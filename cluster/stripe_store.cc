@@ -26,6 +26,7 @@ class StripeStore::Impl : public StripeContext {
   ~Impl() { janitor->Close(); }
 
   Result<PlannedRead> Prepare(const StripeReadRequest& request);
+  Status RunPatiently(std::span<const StripeReadRequest> requests, std::span<PlannedRead> reads);
   void RepairWhatWasFound(const PlannedRead& read);
 
   struct Removal {
@@ -39,6 +40,8 @@ class StripeStore::Impl : public StripeContext {
 };
 
 namespace {
+
+constexpr Duration kPauseForDrives = std::chrono::milliseconds(100);
 
 // The one copy of a read: from the values that arrived to where the bytes are wanted.
 void CopyOut(const StripeRead& plan, const StripeReadRequest& request) {
@@ -67,6 +70,28 @@ Result<PlannedRead> StripeStore::Impl::Prepare(const StripeReadRequest& request)
   return PlannedRead{request.id,      request.layout,
                      request.length,  std::move(places),
                      std::move(plan), TRY(codecs.For(request.layout.geometry()))};
+}
+
+// Reads that fail only because drives are away are tried again while that may change soon: a drive
+// that was restarted is not connected to at once.
+Status StripeStore::Impl::RunPatiently(std::span<const StripeReadRequest> requests,
+                                       std::span<PlannedRead> reads) {
+  RunReads(*this, reads);
+  const Time until = runtime.Now() + options.patience;
+  while (runtime.Now() < until) {
+    std::vector<size_t> open;
+    std::vector<PlannedRead> again;
+    for (size_t i = 0; i < reads.size(); ++i) {
+      if (reads[i].status.ok() || !reads[i].plan.MayLaterSucceed()) continue;
+      open.push_back(i);
+      again.push_back(TRY(Prepare(requests[i])));
+    }
+    if (open.empty()) break;
+    runtime.NewSignal()->WaitUntil(std::min(until, runtime.Now() + kPauseForDrives));
+    RunReads(*this, again);
+    for (size_t i = 0; i < open.size(); ++i) reads[open[i]] = std::move(again[i]);
+  }
+  return {};
 }
 
 // Has the shards written again that a read found damaged or missing, and counts them.
@@ -129,7 +154,7 @@ Status StripeStore::Read(const StripeReadRequest& request) { return ReadMany({&r
 Status StripeStore::ReadMany(std::span<const StripeReadRequest> requests) {
   std::vector<PlannedRead> reads;
   for (const StripeReadRequest& request : requests) reads.push_back(TRY(impl_->Prepare(request)));
-  RunReads(*impl_, reads);
+  TRY(impl_->RunPatiently(requests, reads));
 
   Status first_failure;
   for (size_t i = 0; i < reads.size(); ++i) {

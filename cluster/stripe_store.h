@@ -181,6 +181,9 @@ class StripeStore {
     // A shard this late is read from others; later where drives have been answering slowly.
     Duration hedge_after = std::chrono::milliseconds(250);
     Duration spare_after = std::chrono::seconds(2);  // a put this late goes to a spare, too
+    // How long a read that too many drives are away for waits for them to come back. Longer than a
+    // drive that is up again may take to be noticed (KineticDrive::Options::most_backoff).
+    Duration patience = std::chrono::seconds(3);
   };
 
   StripeStore(Runtime& runtime, DriveDirectory& drives, Options options);

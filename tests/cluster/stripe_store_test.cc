@@ -218,6 +218,27 @@ TEST_F(StripeStoreTest, AFailureNamesTheDrivesAndTheReasons) {
       << status.message();
 }
 
+TEST_F(StripeStoreTest, AReadThatTooManyDrivesAreAwayForWaitsForThemALittle) {
+  const std::string data = RandomText(600 * kKiB);
+  const auto place = Write(id_, data);
+  ASSERT_OK(place);
+  const std::vector<DriveId> order = Order(id_);
+  for (size_t i : {0, 4, 5}) drives_.SetDown(order[i], true);
+  const Time begin = sim_.Now();
+  sim_.RunAt(begin + seconds(1), [&] { drives_.SetDown(order[4], false); });
+  const Result<std::string> text = Read(id_, *place, data.size(), 0, data.size());
+  ASSERT_OK(text);
+  EXPECT_TRUE(*text == data);
+  EXPECT_LT(sim_.Now() - begin, milliseconds(1300));
+
+  // What is lost is said at once.
+  for (size_t i : {0, 5}) drives_.SetDown(order[i], false);
+  for (size_t i : {1, 2, 3}) drives_.Replace(order[i]);
+  const Time second = sim_.Now();
+  EXPECT_FAILS(Read(id_, *place, data.size(), 0, data.size()), EIO);
+  EXPECT_LT(sim_.Now() - second, milliseconds(200));
+}
+
 // Defect 4 of the ancestor: what was left of a lost stripe read as zeros, like a hole.
 TEST_F(StripeStoreTest, ALostStripeNeverReadsAsZeros) {
   const auto place = Write(id_, RandomText(600 * kKiB));
