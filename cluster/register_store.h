@@ -91,8 +91,6 @@ class ReplicaLocator {
 // Thread-safe. Calls block until they can answer, at most Options::timeout.
 class RegisterStore {
  public:
-  enum class Restoring { kRight, kCopyOfOne, kWithoutPromises };
-
   struct Options {
     std::string prefix;                                  // of all keys: ClusterPrefix(name)
     Duration timeout = std::chrono::seconds(15);         // for a whole call
@@ -104,7 +102,7 @@ class RegisterStore {
     // For tests of the tests. Quorums: null is the right ones.
     Quorums (*quorums)(size_t replicas) = nullptr;
     Duration answers_count = kAnswersCount;
-    Restoring restoring = Restoring::kRight;
+    bool restore_promises = true;  // false: what must not be done, gives a successor values only
   };
 
   // `runtime` and `locator` outlive the store.

@@ -147,17 +147,7 @@ void RegisterSweep::AskOneByOne(Registers& registers) {
 Status RegisterSweep::Settle(Register& each) {
   each.call.Begin();
   each.chosen = TRY(each.call.Settle(nullptr)).chosen;
-  if (context_.options.restoring == RegisterStore::Restoring::kCopyOfOne) CopyOfOne(each);
   return {};
-}
-
-// What must not be done: takes what one replica holds for what is chosen.
-void RegisterSweep::CopyOfOne(Register& each) {
-  for (const auto& state : each.call.states()) {
-    if (!state.has_value()) continue;
-    each.chosen = Chosen{state->accepted.slot, state->accepted, state->proposal};
-    return;
-  }
 }
 
 // What brings the replicas of a settled register, or the successor, up to date.
@@ -180,10 +170,9 @@ void RegisterSweep::PlanSteps(Register& each, std::vector<Step>& steps) {
       return;
     }
     assert(CountKnown(each.call.states()) > drives_.size() / 2);
-    const bool with_promises =
-        context_.options.restoring != RegisterStore::Restoring::kWithoutPromises;
-    plan(&successor_->drive, *each.successor, with_promises ? each.call.HighestPromise() : Ballot(),
-         Durability::kWriteThrough);
+    const Ballot promise =
+        context_.options.restore_promises ? each.call.HighestPromise() : Ballot();
+    plan(&successor_->drive, *each.successor, promise, Durability::kWriteThrough);
     return;
   }
   for (size_t i = 0; i < drives_.size(); ++i) {

@@ -44,7 +44,6 @@ class RegisterSweep {
   void LearnFrom(const RegisterRange& range, const RangeRecords& theirs, Registers& registers);
   void AskOneByOne(Registers& registers);
   Status Settle(Register& each);
-  static void CopyOfOne(Register& each);
   void PlanSteps(Register& each, std::vector<Step>& steps);
   void Send(std::vector<Step>& steps);
   Status LookAt(Registers& registers, bool last_time, SweepReport& report);

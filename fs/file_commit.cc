@@ -107,18 +107,8 @@ Inode FileState::Merge(const Inode& theirs, const std::set<uint64_t>& different)
     if (cut < theirs.size) merged.map->Resize(cut);
   } else if (stored_blocks) {
     // Ours are blocks already, so theirs become a part of block 0, unless it has them.
-    const Bytes data = AsBytes(merged.inline_data);
     const bool has_them = blocks_.contains(0) && !different.contains(0);
-    if (!data.empty() && !has_them) {
-      OpenBlock& open = blocks_[0];
-      if (!open.dirty) open.age = ++context_.ages;
-      open.dirty = BufferFor(0, data.size(), open);
-      for (const auto& gap : open.present.GapsWithin(0, data.size())) {
-        CopyBytes(open.dirty->data().subspan(gap.first, gap.end - gap.first),
-                  data.subspan(gap.first, gap.end - gap.first));
-      }
-      open.present.Add(0, data.size());
-    }
+    if (!has_them) LayUnderBlock0(AsBytes(merged.inline_data));
     merged.inline_data.clear();
     merged.map.emplace(now_.map->layout());
   }

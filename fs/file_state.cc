@@ -437,20 +437,23 @@ Status FileState::Fill(uint64_t block) {
 void FileState::EnsureMap() {
   const std::lock_guard lock(mutex_);
   if (now_.map) return;
-  const Bytes data = AsBytes(now_.inline_data);
-  if (!data.empty()) {
-    OpenBlock& open = blocks_[0];
-    if (!open.dirty) open.age = ++context_.ages;
-    open.dirty = BufferFor(0, data.size(), open);
-    for (const auto& gap : open.present.GapsWithin(0, data.size())) {
-      CopyBytes(open.dirty->data().subspan(gap.first, gap.end - gap.first),
-                data.subspan(gap.first, gap.end - gap.first));
-    }
-    open.present.Add(0, data.size());
-  }
+  LayUnderBlock0(AsBytes(now_.inline_data));
   now_.map.emplace(context_.cluster.config().layout);
   now_.map->Resize(now_.size);
   now_.inline_data.clear();
+}
+
+// Inline data becomes a part of block 0, under what that has in memory. Called with mutex_ held.
+void FileState::LayUnderBlock0(Bytes data) {
+  if (data.empty()) return;
+  OpenBlock& open = blocks_[0];
+  if (!open.dirty) open.age = ++context_.ages;
+  open.dirty = BufferFor(0, data.size(), open);
+  for (const auto& gap : open.present.GapsWithin(0, data.size())) {
+    CopyBytes(open.dirty->data().subspan(gap.first, gap.end - gap.first),
+              data.subspan(gap.first, gap.end - gap.first));
+  }
+  open.present.Add(0, data.size());
 }
 
 WriteId FileState::NextWriteId(uint64_t block) {

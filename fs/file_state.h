@@ -123,6 +123,7 @@ class FileState {
   Status Fill(uint64_t block);
   Status ReadLower(uint64_t block, uint64_t first, MutableBytes out);
   void EnsureMap();
+  void LayUnderBlock0(Bytes data);
   Status SendBlock(uint64_t block);
   void FinishBlock(uint64_t block);
   void TakeBack(OpenBlock& block, Sent sent);

@@ -724,17 +724,16 @@ class RestoreTest : public SweepTest {
     ReplicaClient* view;
     std::unique_ptr<RegisterStore> store;
   };
-  Client NewClient(RegisterStore::Restoring restoring = RegisterStore::Restoring::kRight,
-                   Duration answers_count = kAnswersCount) {
+  Client NewClient(bool with_promises = true, Duration answers_count = kAnswersCount) {
     three_.clients.push_back(std::make_unique<ReplicaClient>(three_.sim, three_.set));
     ReplicaClient& view = *three_.clients.back();
-    return {&view,
-            std::make_unique<RegisterStore>(three_.sim, view,
-                                            RegisterStore::Options{.prefix = "\1c",
-                                                                   .timeout = 200s,
-                                                                   .drive_timeout = 100s,
-                                                                   .answers_count = answers_count,
-                                                                   .restoring = restoring})};
+    return {&view, std::make_unique<RegisterStore>(
+                       three_.sim, view,
+                       RegisterStore::Options{.prefix = "\1c",
+                                              .timeout = 200s,
+                                              .drive_timeout = 100s,
+                                              .answers_count = answers_count,
+                                              .restore_promises = with_promises})};
   }
 
   // The third drive is lost, and another one takes its place for everybody.
@@ -746,8 +745,8 @@ class RestoreTest : public SweepTest {
   // Somebody has promises for a high ballot, of the lost drive and of the first; what he sends to
   // the first takes long. Meanwhile the second and the new drive accept another value. Returns what
   // the first and the second make of it.
-  std::optional<std::string> ChangeBehindAPromise(RegisterStore::Restoring restoring) {
-    const Client client = NewClient(restoring);
+  std::optional<std::string> ChangeBehindAPromise(bool with_promises) {
+    const Client client = NewClient(with_promises);
     client.view->drives[2]->Set({.down = true});
     const RegisterValue one = Set(*client.store, {}, "one");
     three_.Settle();
@@ -773,7 +772,7 @@ class RestoreTest : public SweepTest {
   // after `delay`. The drive is replaced at `replaced`. Then somebody else creates it, while the
   // second drive is away. Returns how many of them were told that they did.
   int CreateAcrossAReplacement(Duration delay, Duration replaced, Duration answers_count) {
-    const Client one = NewClient(RegisterStore::Restoring::kRight, answers_count);
+    const Client one = NewClient(/*with_promises=*/true, answers_count);
     const Client two = NewClient();
     for (int i : {0, 1}) {
       one.view->drives[i]->Set({.least_latency = delay, .most_latency = delay});
@@ -799,11 +798,11 @@ class RestoreTest : public SweepTest {
 };
 
 TEST_F(RestoreTest, WhatWasPromisedToSomebodySlowTakesNothingBack) {
-  EXPECT_EQ(ChangeBehindAPromise(RegisterStore::Restoring::kRight), "two");
+  EXPECT_EQ(ChangeBehindAPromise(/*with_promises=*/true), "two");
 }
 
 TEST_F(RestoreTest, ItWouldIfTheNewDrivePromisedNothing) {
-  EXPECT_EQ(ChangeBehindAPromise(RegisterStore::Restoring::kWithoutPromises), "of long ago");
+  EXPECT_EQ(ChangeBehindAPromise(/*with_promises=*/false), "of long ago");
 }
 
 TEST_F(RestoreTest, WhatTheLostDriveSaidDoesNotCountAfterItWasReplaced) {

@@ -311,6 +311,7 @@ class Campaign:
         self.config = os.path.join(options.cluster, "cluster.toml")
         self.pause = Pause()
         self.kills_of_clients = self.kills_of_drives = self.checks = 0
+        self.sabotaged = False
         root = f"campaign-{time.time_ns()}"
         self.clients = [
             Client(n, Mount(options.build, self.config, f"{options.cluster}-mount-{n}"), root,
@@ -369,6 +370,7 @@ class Campaign:
         for name, allowed in client.expected.items():
             if ABSENT not in allowed:
                 os.unlink(self.clients[1].path(name))
+                self.sabotaged = True
                 return
 
     def wait_until_healthy(self):
@@ -397,7 +399,8 @@ class Campaign:
             client.start()
         end = time.monotonic() + self.options.time
         next_word = 0
-        while time.monotonic() < end:
+        # What is to be noticed has to happen first, however slow the machine is.
+        while time.monotonic() < end or (self.options.sabotage and not self.sabotaged):
             for _ in range(self.random.randint(1, 6)):
                 time.sleep(self.random.random() * 0.4)  # work goes on for a while
                 self.kill_some()

@@ -44,22 +44,29 @@ TEST(BlockMapTest, AFileWrittenOnceIsOneRunHoweverLong) {
   EXPECT_LT(Encoded(map).size(), 50u);
 }
 
+// The contents as a vector of blocks: what a BlockMap is compared with.
+using Model = std::vector<std::optional<BlockPlace>>;
+
+void ResizeModel(Model& model, uint64_t size) {
+  const uint64_t blocks = (size + kBlock - 1) / kBlock;
+  if (blocks <= model.size() && blocks > 0 && model[blocks - 1]) {
+    auto& last = *model[blocks - 1];
+    last.valid = std::min(last.valid, static_cast<uint32_t>(size - (blocks - 1) * kBlock));
+  }
+  model.resize(blocks);
+}
+
 TEST(BlockMapTest, AgreesWithAVectorOfBlocks) {
   std::mt19937_64 random(2);
   for (int round = 0; round < 100; ++round) {
     BlockMap map(kLayout);
-    std::vector<std::optional<BlockPlace>> model;
+    Model model;
     uint64_t size = 0;
     for (int step = 0; step < 40; ++step) {
       if (model.empty() || random() % 4 == 0) {
         size = random() % (10 * kBlock);
         map.Resize(size);
-        const uint64_t blocks = (size + kBlock - 1) / kBlock;
-        if (blocks <= model.size() && blocks > 0 && model[blocks - 1]) {
-          auto& last = *model[blocks - 1];
-          last.valid = std::min(last.valid, static_cast<uint32_t>(size - (blocks - 1) * kBlock));
-        }
-        model.resize(blocks);
+        ResizeModel(model, size);
       } else {
         const uint64_t block = random() % model.size();
         const uint64_t room = std::min(kBlock, size - block * kBlock);
@@ -305,8 +312,8 @@ TEST(BlockMapPagesTest, AgreeWithAVectorOfBlocks) {
     Pages pages({500, 120});
     BlockMap map(kLayout);
     BlockMap committed(kLayout);
-    std::vector<std::optional<BlockPlace>> model;
-    std::vector<std::optional<BlockPlace>> model_committed;
+    Model model;
+    Model model_committed;
     uint64_t size = 0;
     uint64_t writes = 0;
     for (int step = 0; step < 100; ++step) {
@@ -316,12 +323,7 @@ TEST(BlockMapPagesTest, AgreeWithAVectorOfBlocks) {
         if (wanted < size) pages.Load(map, (wanted - (wanted > 0)) / kBlock, wanted / kBlock + 1);
         size = wanted;
         map.Resize(size);
-        const uint64_t blocks = (size + kBlock - 1) / kBlock;
-        if (blocks <= model.size() && blocks > 0 && model[blocks - 1]) {
-          auto& last = *model[blocks - 1];
-          last.valid = std::min(last.valid, static_cast<uint32_t>(size - (blocks - 1) * kBlock));
-        }
-        model.resize(blocks);
+        ResizeModel(model, size);
       } else if (dice < 9) {
         const uint64_t block = random() % model.size();
         pages.Load(map, block, block + 1);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "fs/checker.h"
 #include "fs/file_system.h"
 #include "tests/support/expect_ok.h"
 #include "tests/support/sim_runtime.h"
@@ -42,6 +43,15 @@ inline std::string ReadAll(OpenFile& file, uint64_t offset = 0, size_t size = 4 
 // With block maps in pages as soon as there are two runs, or several pages with some more.
 inline constexpr FileSystem::Options kTinyPages{.inline_map_bytes = 40, .map_page_bytes = 100};
 inline constexpr FileSystem::Options kSmallPages{.inline_map_bytes = 150, .map_page_bytes = 60};
+
+// Nothing is wrong, nothing was left out, and nothing is left over.
+inline void ExpectClean(const CheckReport& report) {
+  for (const std::string& what : report.not_checked) ADD_FAILURE() << "not checked: " << what;
+  EXPECT_EQ(report.unused_shards, 0u);
+  for (const Finding& finding : report.findings) {
+    ADD_FAILURE() << finding.problem << " " << finding.where << ": " << finding.what;
+  }
+}
 
 // One host: its own way to the drives, and a file system.
 struct Host {

@@ -56,14 +56,6 @@ class MapPagesTest : public FsTest {
     Checker checker(*host_.cluster, {});
     return checker.Run();
   }
-  void ExpectClean() {
-    const CheckReport report = Check();
-    EXPECT_THAT(report.not_checked, IsEmpty());
-    EXPECT_EQ(report.unused_shards, 0u);
-    for (const Finding& finding : report.findings) {
-      ADD_FAILURE() << finding.problem << " " << finding.where << ": " << finding.what;
-    }
-  }
 };
 
 TEST_F(MapPagesTest, AFileInManyPiecesReadsTheSameOnEveryHost) {
@@ -86,7 +78,7 @@ TEST_F(MapPagesTest, AFileInManyPiecesReadsTheSameOnEveryHost) {
     EXPECT_EQ(InodeOf(id).size, size);
   }
   ASSERT_OK((*file)->Close());
-  ExpectClean();
+  ExpectClean(Check());
 }
 
 TEST_F(MapPagesTest, WhatIsReplacedGoesPagesIncluded) {
@@ -95,7 +87,7 @@ TEST_F(MapPagesTest, WhatIsReplacedGoesPagesIncluded) {
   WriteInPieces(id, contents, 1, 30);
   WriteInPieces(id, contents, 100, 25);
   EXPECT_EQ(Contents("/file"), contents);
-  ExpectClean();
+  ExpectClean(Check());
   // Written anew by a host that has none of its pages in memory.
   Host other = NewHost();
   auto file = other->Open(id, FileSystem::Access::kWrite, /*truncate=*/true);
@@ -105,13 +97,13 @@ TEST_F(MapPagesTest, WhatIsReplacedGoesPagesIncluded) {
   ASSERT_OK((*file)->Close());
   EXPECT_EQ(Contents("/file"), contents);
   EXPECT_EQ(CountPages(InodeOf(id)), 0u);
-  ExpectClean();
+  ExpectClean(Check());
   // And removed by one that has never read them.
   WriteInPieces(id, contents, 200, 30);
   Host last = NewHost();
   ASSERT_OK(last->Unlink(kRootInode, "file"));
   sim_.Sleep(std::chrono::minutes(1));
-  ExpectClean();
+  ExpectClean(Check());
 }
 
 TEST_F(MapPagesTest, TwoHostsChangeOneFileInPages) {

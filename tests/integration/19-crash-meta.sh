@@ -22,8 +22,10 @@ check "names survive kills of mounts and drives" "${campaign[@]}"
 # A test of the test: a file that is removed behind the campaign's back is missed.
 sabotage() {
   local said
-  said=$("${campaign[@]}" --time 20 --sabotage 2>&1) && return 1
-  grep -q '^VIOLATION: .* is absent' <<<"$said"
+  said=$("${campaign[@]}" --time 20 --sabotage 2>&1)
+  grep -q '^VIOLATION: .* is absent' <<<"$said" && return 0
+  sed 's/^/  /' <<<"$said"
+  return 1
 }
 check "and a name that vanishes is noticed" sabotage
 finish

@@ -4,25 +4,6 @@
 . "$(dirname "$0")/lib.sh"
 
 cluster_up rebuild --layout 4+2 --drives 8
-declare -A sums
-put() {  # NAME BYTES
-  make_file "$work/file" "$2"
-  sums[$1]=$(sum_of "$work/file")
-  upload "$work/file" "/$1" || give_up "upload of /$1: $(tail -n 1 "$work/xrdcp.err")"
-}
-all_hold() {
-  local name
-  for name in "${!sums[@]}"; do holds "/$name" "${sums[$name]}" || return 1; done
-}
-says() {  # EXIT-CODE WORDS COMMAND...
-  local expected=$1 words=$2
-  shift 2
-  "$pinstripe" "$@" >"$work/said" 2>&1
-  local code=$?
-  if [ $code -eq "$expected" ] && grep -q "$words" "$work/said"; then return 0; fi
-  sed "s/^/  exit code $code: /" "$work/said"
-  return 1
-}
 drive_says() {  # DRIVE WORDS: as `status` shows it
   local status
   status=$("$pinstripe" status "$config" 2>/dev/null)
@@ -57,17 +38,7 @@ wait_until_healthy
 wait_until_readable /large
 check "a scrub finds nothing" says 0 " 0 shards damaged, 0 missing" scrub "$config"
 
-any_two_may_die() {
-  local pair
-  for pair in "1 2" "4 5" "6 7"; do
-    dev kill $pair
-    all_hold || return 1
-    dev start $pair
-    wait_until_healthy
-    wait_until_readable /large
-  done
-}
-check "the new drive counts: any two others may be lost" any_two_may_die
+check "the new drive counts: any two others may be lost" any_two_may_die "1 2" "4 5" "6 7"
 
 dev kill 3
 mv "$cluster/drives/3" "$work/new-disk"

@@ -45,6 +45,16 @@ give_up() {
   done
   exit 1
 }
+# For `check`: what the administrator's command says and how it ends. Its words stay in $work/said.
+says() {  # EXIT-CODE WORDS COMMAND...
+  local expected=$1 words=$2
+  shift 2
+  "$pinstripe" "$@" >"$work/said" 2>&1
+  local code=$?
+  if [ $code -eq "$expected" ] && grep -q "$words" "$work/said"; then return 0; fi
+  sed "s/^/  exit code $code: /" "$work/said"
+  return 1
+}
 check() {  # WHAT COMMAND...
   local what=$1
   shift
@@ -139,5 +149,29 @@ holds() {  # PATH SUM
   [ "$got" = "$2" ] && return 0
   echo "  $1: sha256 is $got instead of $2"
   return 1
+}
+
+# Files that a script puts, and looks at again and again: `sums` has their names.
+declare -A sums
+put() {  # NAME BYTES
+  make_file "$work/file" "$2"
+  sums[$1]=$(sum_of "$work/file")
+  upload "$work/file" "/$1" || give_up "upload of /$1: $(tail -n 1 "$work/xrdcp.err")"
+}
+all_hold() {
+  local name
+  for name in "${!sums[@]}"; do holds "/$name" "${sums[$name]}" || return 1; done
+}
+# All of them, with each of these pairs of drives dead. A pair comes back whatever was found.
+any_two_may_die() {  # PAIR...: "1 2"
+  local pair held
+  for pair in "$@"; do
+    dev kill $pair
+    all_hold
+    held=$?
+    dev start $pair
+    wait_until_healthy
+    [ $held -eq 0 ] || return 1
+  done
 }
 exists() { timeout 60 xrdfs "$url" stat "$1" >/dev/null 2>&1; }

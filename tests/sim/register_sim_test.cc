@@ -263,7 +263,6 @@ class ReplacingStorm final : public Storm {
     Duration answers_count = 1s;
     Duration forgetting = 2s;
     bool sweep = true;
-    RegisterStore::Restoring restoring = RegisterStore::Restoring::kRight;
   };
 
   ReplacingStorm(uint64_t seed, size_t replicas, const Rules& rules)
@@ -296,8 +295,7 @@ class ReplacingStorm final : public Storm {
     return std::make_unique<RegisterStore>(
         sim_, view,
         RegisterStore::Options{.prefix = ClusterPrefix("test"),
-                               .answers_count = rules_.answers_count,
-                               .restoring = rules_.restoring});
+                               .answers_count = rules_.answers_count});
   }
   std::vector<FaultyDrive*> Drives() override {
     std::vector<FaultyDrive*> drives;
