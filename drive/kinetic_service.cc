@@ -524,8 +524,8 @@ Status KineticService::CheckCurrent(const Caller& caller) const {
   return Fail(EACCES, "permission denied: the device was erased");
 }
 
-KineticService::Outcome KineticService::ExecutePin(const Command& request, std::string_view pin,
-                                                   Command* answer) {
+void KineticService::ExecutePin(const Command& request, std::string_view pin, Command* answer,
+                                const std::function<void(uint64_t erasures)>& erased) {
   using Pin = kinetic::PinOperation;
   const auto type = request.body().pinop().has_pinoptype() ? request.body().pinop().pinoptype()
                                                            : Pin::INVALID_PINOP;
@@ -533,23 +533,24 @@ KineticService::Outcome KineticService::ExecutePin(const Command& request, std::
     switch (type) {
       case Pin::LOCK_PINOP: return security_.Lock(pin);
       case Pin::UNLOCK_PINOP: return security_.Unlock(pin);
-      case Pin::ERASE_PINOP: return Erase(pin, /*secure=*/false);
-      case Pin::SECURE_ERASE_PINOP: return Erase(pin, /*secure=*/true);
+      case Pin::ERASE_PINOP: return Erase(pin, /*secure=*/false, erased);
+      case Pin::SECURE_ERASE_PINOP: return Erase(pin, /*secure=*/true, erased);
       default: return Fail(EINVAL, "unknown PIN operation");
     }
   }();
   answer->mutable_status()->set_code(kinetic::Status::SUCCESS);
   if (!status.ok()) SetFailure(status, answer);
-  return {};
 }
 
 // Nobody is served while the old records, identities and PINs go together.
-Status KineticService::Erase(std::string_view pin, bool secure) {
+Status KineticService::Erase(std::string_view pin, bool secure,
+                             const std::function<void(uint64_t)>& erased) {
   {
     const Gate::Closure alone(executing_);
     TRY(security_.CheckErasePin(pin));
     TRY(engine_.Erase());
     security_.Reset();
+    erased(security_.erasures());
   }
   return secure ? engine_.RemoveErased() : Status();
 }

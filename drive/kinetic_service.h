@@ -19,6 +19,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -114,9 +115,10 @@ class KineticService {
                                                const kinetic::Command& request, Time expiry,
                                                kinetic::Command* answer);
 
-  // Executes a PIN operation that came over TLS with this PIN.
-  Outcome ExecutePin(const kinetic::Command& request, std::string_view pin,
-                     kinetic::Command* answer);
+  // Executes a PIN operation that came over TLS with this PIN. When it has erased the device,
+  // `erased` is called, before anybody is served again: with security().erasures() as it is then.
+  void ExecutePin(const kinetic::Command& request, std::string_view pin, kinetic::Command* answer,
+                  const std::function<void(uint64_t erasures)>& erased);
 
   // The change that a PUT or DELETE asks for as a part of a batch. EINVAL: it cannot be done.
   // EACCES: the caller may not.
@@ -144,7 +146,7 @@ class KineticService {
                       kinetic::Command* answer, SharedBytes* value);
   // Whether the device was not erased since the caller was admitted.
   Status CheckCurrent(const Caller& caller) const;
-  Status Erase(std::string_view pin, bool secure);
+  Status Erase(std::string_view pin, bool secure, const std::function<void(uint64_t)>& erased);
   Status ListAllowed(const Caller& caller, const KeyRange& range, uint32_t max, bool reverse,
                      kinetic::Range* found);
   Status Security(const Caller& caller, const kinetic::Command& request);

@@ -131,6 +131,7 @@ struct Shared {
   const std::shared_ptr<Flushes> flushes;
   Newcomers newcomers;
   std::atomic<uint32_t> connections = 0;
+  Task erased;  // has all of them look whether they are still of this device; any thread
 };
 
 // What all sessions of a server use. Long operations have threads of their own, those that wait for
@@ -162,6 +163,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
 
   // Loop thread.
   void Start() {
+    erasures_ = service_.security().erasures();
     connection_id_ = static_cast<int64_t>(loop_.runtime().Random() >> 2) + 1;
     watch_id_ = loop_.Add(socket_.get(), EPOLLIN, shared_from_this());
     const Time now = loop_.runtime().Now();
@@ -173,6 +175,13 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     if (tls_ == nullptr) return Greet();
     shaking_hands_ = true;
     timer_.Arm(now + options_.handshake_timeout);
+  }
+
+  // Loop thread. Whoever has opened this connection knows the device as it was then, unless it has
+  // erased it by itself. It has to find out that this is another one now, empty, and finds out
+  // when it connects again.
+  void CloseIfErased() {
+    if (!IsOfThisDevice(service_.security().erasures())) Close();
   }
 
   // Loop thread. What is still being executed finishes, and its answer is dropped.
@@ -193,6 +202,8 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     loop_.Remove(watch_id_, socket_.get());
     closed_(shared_from_this());
   }
+
+  const KineticService& service() const { return service_; }
 
   void OnReady(uint32_t epoll_events) override {
     if (shaking_hands_) return ShakeHands(epoll_events);
@@ -329,6 +340,10 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
                   static_cast<int>(message.authtype()));
     }
     const DeviceSecurity& security = service_.security();
+    const uint64_t erasures = security.erasures();
+    if (!IsOfThisDevice(erasures)) return Fail(ESTALE, "the device was erased");
+    // Batches from before that are not for the device that it is now.
+    if (std::exchange(erasures_, erasures) != erasures) batches_.Clear();
     const auto identity = pin ? nullptr : security.Find(message.hmacauth().identity());
     const auto refuse = [&](kinetic::Status::Code code, std::string_view why) {
       Command answer = AnswerTo(*request);
@@ -359,7 +374,11 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
       last_sequence_ = header.sequence();
       Hand(request, nullptr, frame.value.size(),
            [this, request, pin = message.pinauth().pin()](Command* answer) {
-             return service_.ExecutePin(*request, pin, answer);
+             service_.ExecutePin(*request, pin, answer, [this](uint64_t erasures) {
+               own_erasure_ = erasures;
+               shared_->erased();
+             });
+             return KineticService::Outcome();
            });
       return {};
     }
@@ -392,9 +411,6 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
                                 header.priority(), identity->acl.max_priority));
     }
     const KineticService::Caller caller{.identity = identity, .tls = tls_ != nullptr};
-    // Batches from before the device was erased are not for the device that it is now.
-    const uint64_t erasures = security.erasures();
-    if (std::exchange(erasures_, erasures) != erasures) batches_.Clear();
     if (TRY(AddToBatch(caller, *request, frame))) return {};
     if (frame.value_dropped) {
       return refuse(kinetic::Status::INVALID_REQUEST, LongValue(frame).message());
@@ -442,6 +458,10 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
       return service_.Execute(caller, *request, SharedBytes(value, look), answer);
     });
     return {};
+  }
+
+  bool IsOfThisDevice(uint64_t erasures) const {
+    return erasures == erasures_ || erasures == own_erasure_;
   }
 
   static Status LongValue(const Frame& frame) {
@@ -905,7 +925,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   uint64_t watch_id_ = 0;
   bool any_sequence_ = false;
   uint64_t last_sequence_ = 0;
-  uint64_t erasures_ = 0;  // of the device, when the last request came
+  uint64_t erasures_ = 0;  // of the device, of which its client knows
   bool giving_up_ = false;
   bool shaking_hands_ = false;
   bool read_posted_ = false;
@@ -922,6 +942,8 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   size_t at_once_ = 0;           // how many there were, since the socket was ready
   PendingPuts puts_;             // since the last read
   int puts_priority_ = Workers::kNormal;
+
+  std::atomic<uint64_t> own_erasure_ = 0;  // the last one that this client has made
 
   std::mutex mutex_;
   std::deque<Outgoing> outgoing_;  // guarded by mutex_, like all below
@@ -1034,7 +1056,10 @@ class Server::Impl {
     const uint16_t bound = TRY(PortOf(socket.get()));
     tls == nullptr ? service.SetPort(bound) : service.SetTlsPort(bound);
     std::shared_ptr<Shared>& shared = shared_[&service];
-    if (shared == nullptr) shared = std::make_shared<Shared>(*flushers_, service);
+    if (shared == nullptr) {
+      shared = std::make_shared<Shared>(*flushers_, service);
+      shared->erased = [this, &service] { CloseErased(service); };
+    }
     auto listener =
         std::make_shared<Listener>(*this, service, std::move(socket), std::move(tls), shared);
     listeners_.push_back(listener);
@@ -1043,6 +1068,18 @@ class Server::Impl {
   }
 
  private:
+  // The connections of a device that was erased, but for the one that has done it.
+  void CloseErased(const KineticService& service) {
+    for (size_t i = 0; i < loops_.size(); ++i) {
+      loops_[i]->Post([this, i, &service] {
+        const auto sessions = sessions_[i];  // closing one takes it out of the set
+        for (const auto& session : sessions) {
+          if (&session->service() == &service) session->CloseIfErased();
+        }
+      });
+    }
+  }
+
   class Listener final : public IoLoop::Handler, public std::enable_shared_from_this<Listener> {
    public:
     Listener(Impl& server, KineticService& service, FileDescriptor socket,

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/real_runtime.h"
+#include "drive/kinetic_drive.h"
 #include "drive/memory_store.h"
 #include "drive/server.h"
 #include "tests/drive/certificate.h"
@@ -99,7 +100,7 @@ TEST_F(PinTest, AnErasedDeviceIsAsNew) {
     EXPECT_EQ(security_.cluster_version(), 0);
     EXPECT_OK(security_.CheckErasePin("any"));
     EXPECT_FAILS(security_.Lock("l"), EACCES);
-    // The connection stays, and so does one from before.
+    // The connection stays: who has erased the device knows.
     EXPECT_EQ(Noop(*client_), Status::SUCCESS);
   }
 }
@@ -156,28 +157,98 @@ TEST_F(PinTest, AWrongClusterVersionDoesNotMatterToAPin) {
   EXPECT_EQ(Operate("", Pin::ERASE_PINOP), Status::SUCCESS);
 }
 
-// What was begun before an erase is not finished after it.
+void SayInBatch(WireClient& client, Header::MessageType type) {
+  Command request;
+  request.mutable_header()->set_messagetype(type);
+  request.mutable_header()->set_batchid(1);
+  request.mutable_body()->mutable_keyvalue()->set_key("late");
+  client.SendCommand(request);
+}
+
+// What was begun before an erase is not finished after it, not even by who made it.
 TEST_F(PinTest, ABatchFromBeforeAnEraseEndsItsConnection) {
-  WireClient other(plain_port_);
-  other.ReceiveFrame();
-  const auto say = [&](Header::MessageType type) {
-    Command request;
-    request.mutable_header()->set_messagetype(type);
-    request.mutable_header()->set_batchid(1);
-    request.mutable_body()->mutable_keyvalue()->set_key("late");
-    other.SendCommand(request);
-  };
-  say(Header::START_BATCH);
-  EXPECT_EQ(other.ReceiveAnswer().code(), Status::SUCCESS);
-  say(Header::PUT);
-  EXPECT_EQ(Noop(other), Status::SUCCESS);
+  SayInBatch(*client_, Header::START_BATCH);
+  EXPECT_EQ(client_->ReceiveAnswer().code(), Status::SUCCESS);
+  SayInBatch(*client_, Header::PUT);
   EXPECT_EQ(Operate("", Pin::ERASE_PINOP), Status::SUCCESS);
-  say(Header::END_BATCH);
-  const WireClient::Answer last = other.ReceiveAnswer();
+  SayInBatch(*client_, Header::END_BATCH);
+  const WireClient::Answer last = client_->ReceiveAnswer();
   EXPECT_EQ(last.message.authtype(), kinetic::Message::UNSOLICITEDSTATUS);
   EXPECT_EQ(last.code(), Status::INVALID_BATCH);
-  EXPECT_TRUE(other.SeesTheEnd());
+  EXPECT_TRUE(client_->SeesTheEnd());
   EXPECT_EQ(engine_.Keys({}, 10, false)->size(), 0u);
+}
+
+// They take the device for the one that it was; when they connect again they can find out.
+TEST_F(PinTest, AnEraseEndsTheConnectionsOfOthers) {
+  WireClient idle(plain_port_);
+  WireClient in_batch(plain_port_);
+  TlsWireClient secure(port_);
+  for (WireClient* each : {&idle, &in_batch, static_cast<WireClient*>(&secure)}) {
+    each->ReceiveFrame();
+    EXPECT_EQ(Noop(*each), Status::SUCCESS);
+  }
+  SayInBatch(in_batch, Header::START_BATCH);
+  EXPECT_EQ(in_batch.ReceiveAnswer().code(), Status::SUCCESS);
+  SayInBatch(in_batch, Header::PUT);
+  EXPECT_EQ(Noop(in_batch), Status::SUCCESS);
+  ASSERT_EQ(SetPin(/*erase=*/true, "", "e"), Status::SUCCESS);
+  EXPECT_EQ(Operate("wrong", Pin::ERASE_PINOP), Status::NOT_AUTHORIZED);
+  EXPECT_EQ(Noop(idle), Status::SUCCESS) << "nothing was erased";
+  EXPECT_EQ(Operate("e", Pin::ERASE_PINOP), Status::SUCCESS);
+  for (WireClient* each : {&idle, &in_batch, static_cast<WireClient*>(&secure)}) {
+    EXPECT_TRUE(each->SeesTheEnd());
+  }
+  EXPECT_EQ(Noop(*client_), Status::SUCCESS);
+  WireClient next(plain_port_);
+  next.ReceiveFrame();
+  EXPECT_EQ(Noop(next), Status::SUCCESS);
+}
+
+TEST_F(PinTest, WhoErasedADeviceIsAStrangerAfterTheNextErase) {
+  TlsWireClient other(port_);
+  other.ReceiveFrame();
+  EXPECT_EQ(Operate("", Pin::ERASE_PINOP), Status::SUCCESS);
+  EXPECT_TRUE(other.SeesTheEnd());
+  TlsWireClient next(port_);
+  next.ReceiveFrame();
+  next.PinRequest("", Pin::ERASE_PINOP);
+  EXPECT_EQ(next.ReceiveAnswer().code(), Status::SUCCESS);
+  EXPECT_TRUE(client_->SeesTheEnd());
+  EXPECT_EQ(Noop(next), Status::SUCCESS);
+}
+
+// The client of a cluster asks for the superblock each time it connects.
+TEST_F(PinTest, AClientThatWasAtWorkMeetsTheEmptyDevice) {
+  ASSERT_OK(engine_.Put("superblock", {}, Expected::Any()));
+  KineticIo io(runtime_);
+  KineticDrive drive(io, {.name = "drive 3",
+                          .addresses = {fmt::format("127.0.0.1:{}", plain_port_)},
+                          .key = "asdfasdf",
+                          .identity_key = "superblock",
+                          .check_identity = [](Result<Record> record) -> pinstripe::Status {
+                            return record.has_value() ? pinstripe::Status()
+                                                      : Failed(std::move(record).error());
+                          },
+                          .least_backoff = std::chrono::milliseconds(1)});
+  const auto get = [&] {
+    const auto answered = runtime_.NewSignal();
+    std::optional<Result<Record>> answer;
+    drive.Get("k", {}, runtime_.Now() + std::chrono::seconds(10), [&](Result<Record> record) {
+      answer = std::move(record);
+      answered->Set();
+    });
+    answered->WaitUntil(Time::max());
+    return *std::move(answer);
+  };
+  ASSERT_OK(get());
+  ASSERT_EQ(Operate("", Pin::ERASE_PINOP), Status::SUCCESS);
+  for (int i = 0; i < 100; ++i) {
+    const Result<Record> record = get();
+    ASSERT_FALSE(record.has_value());
+    ASSERT_NE(record.error().code(), ENOENT) << "an empty device answers for the one that was";
+  }
+  EXPECT_FALSE(drive.IsUp());
 }
 
 TEST_F(PinTest, WhoWasAdmittedBeforeAnEraseIsRefusedAfterIt) {
@@ -214,7 +285,7 @@ TEST_F(PinTest, AStoreThatCannotBeErasedKeepsEverything) {
   Command request;
   request.mutable_body()->mutable_pinop()->set_pinoptype(Pin::ERASE_PINOP);
   Command answer;
-  service.ExecutePin(request, "", &answer);
+  service.ExecutePin(request, "", &answer, [](uint64_t) { ADD_FAILURE() << "nothing was erased"; });
   EXPECT_EQ(answer.status().code(), Status::INTERNAL_ERROR);
   EXPECT_NE(security_.Find(2), nullptr);
 }

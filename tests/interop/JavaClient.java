@@ -169,7 +169,8 @@ public class JavaClient {
     });
   }
 
-  static void administered(KineticAdminClient admin, KineticClient client) {
+  static void administered(KineticAdminClient admin, KineticClient client,
+      ClientConfiguration plain) {
     check("the log tells capacity, limits and statistics", () ->
         admin.getLog().getCapacity().getNominalCapacityInBytes() > 0
             && admin.getLog().getLimits().getMaxValueSize() == 1 << 20
@@ -191,7 +192,8 @@ public class JavaClient {
     });
     check("one with the right PIN leaves nothing", () -> {
       admin.instantErase(bytes("erase"));
-      return client.getKeyRange(bytes(" "), true, bytes("~"), true, 10).isEmpty();
+      KineticClient again = KineticClientFactory.createInstance(plain);  // the other one was ended
+      return again.getKeyRange(bytes(" "), true, bytes("~"), true, 10).isEmpty();
     });
   }
 
@@ -209,7 +211,7 @@ public class JavaClient {
     secure.setHost("127.0.0.1");
     secure.setPort(ports[1]);
     secure.setUseSsl(true);
-    administered(KineticAdminClientFactory.createInstance(secure), client);
+    administered(KineticAdminClientFactory.createInstance(secure), client, plain);
     System.out.println(broken == 0 ? "20-java-client: all checks passed"
                                    : "20-java-client: " + broken + " of its checks failed");
     System.exit(Math.min(broken, 1));
