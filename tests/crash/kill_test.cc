@@ -8,12 +8,9 @@
 //
 //   CRASH_SECONDS=600 kill_test    for so long, thousands of rounds
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,6 +26,7 @@
 #include "tests/crash/operation_log.h"
 #include "tests/drive/temporary_directory.h"
 #include "tests/support/expect_ok.h"
+#include "tests/support/free_ports.h"
 
 namespace pinstripe {
 namespace {
@@ -38,17 +36,6 @@ constexpr int kKeysOfClient = 16;
 constexpr int kFewRounds = 10;  // of an ordinary run
 constexpr int kRoundsBetweenChecks = 50;
 constexpr int kMostLoadMs = 150;
-
-uint16_t FreePort() {
-  const FileDescriptor socket(::socket(AF_INET, SOCK_STREAM, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  EXPECT_EQ(bind(socket.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
-  EXPECT_EQ(getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
-  return ntohs(address.sin_port);
-}
 
 // A process of pinstriped, with `arguments`.
 class Daemon {
@@ -196,7 +183,7 @@ class KillTest : public testing::Test {
   TemporaryDirectory directory_;
   const std::string path_ = directory_ / "store";
   const std::string config_ = directory_ / "config";
-  const uint16_t port_ = FreePort();
+  const uint16_t port_ = FreePorts(1)[0];
   RealRuntime runtime_;
   KineticIo io_{runtime_};
   OperationLog log_;

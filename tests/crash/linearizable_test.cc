@@ -9,12 +9,9 @@
 //
 //   CRASH_SECONDS=600 linearizable_test    for so long
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,6 +29,7 @@
 #include "drive/kinetic_drive.h"
 #include "tests/drive/temporary_directory.h"
 #include "tests/support/expect_ok.h"
+#include "tests/support/free_ports.h"
 #include "tests/support/linearizability.h"
 
 namespace pinstripe {
@@ -46,17 +44,6 @@ constexpr int kClients = 4;
 constexpr int kRegisters = 3;              // that are used at a time
 constexpr uint64_t kTermNs = 500'000'000;  // after which others are
 
-uint16_t FreePort() {
-  const FileDescriptor socket(::socket(AF_INET, SOCK_STREAM, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  EXPECT_EQ(bind(socket.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
-  EXPECT_EQ(getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
-  return ntohs(address.sin_port);
-}
-
 // One clock for all processes of a machine.
 uint64_t Nanoseconds() {
   timespec now{};
@@ -64,6 +51,7 @@ uint64_t Nanoseconds() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
+// How long troubles last; nothing is waited for. A Signal would need a runtime, and so a thread.
 void Pause(milliseconds time) { std::this_thread::sleep_for(time); }
 
 // What a client process does until it is killed. Only registers of the present term are used: the
@@ -116,11 +104,10 @@ class LinearizableTest : public testing::Test {
     config_.groups = 4;
     config_.memory_bytes = 64 << 20;
     config_.drive_timeout = milliseconds(1000);
-    for (int i = 0; i < kDrives; ++i) {
+    for (size_t i = 0; i < kDrives; ++i) {
       DriveConfig drive;
       drive.id = static_cast<DriveId>(i + 1);
-      ports_.push_back(FreePort());
-      drive.addresses = {fmt::format("127.0.0.1:{}", ports_.back())};
+      drive.addresses = {fmt::format("127.0.0.1:{}", ports_[i])};
       config_.drives.push_back(drive);
       drives_.push_back(0);
     }
@@ -261,7 +248,7 @@ class LinearizableTest : public testing::Test {
 
   TemporaryDirectory directory_;
   ClusterConfig config_;
-  std::vector<uint16_t> ports_;
+  const std::vector<uint16_t> ports_ = FreePorts(kDrives);
   std::vector<pid_t> drives_;
   std::vector<pid_t> clients_ = std::vector<pid_t>(kClients);
   int last_client_ = 0;

@@ -2,7 +2,6 @@
 // are served.
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -39,15 +38,6 @@ class HostilePeers : public testing::Test {
   static void ExpectServed(Client& client) {
     ASSERT_TRUE(client.Request(Header::NOOP));
     EXPECT_EQ(client.ReceiveAnswer().code(), kinetic::Status::SUCCESS);
-  }
-
-  // Both ends of so many connections are in this process.
-  static bool CanHave(size_t connections) {
-    rlimit descriptors{};
-    getrlimit(RLIMIT_NOFILE, &descriptors);
-    descriptors.rlim_cur = descriptors.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &descriptors);
-    return descriptors.rlim_cur > 2 * connections + 100;
   }
 
   static size_t ResidentBytes() {
@@ -110,7 +100,7 @@ TEST_F(HostilePeers, AByteNowAndThenDoesNotKeepAFrameAlive) {
 }
 
 TEST_F(HostilePeers, StrangersGiveWayWhenAllConnectionsAreTaken) {
-  if (!CanHave(kMaxConnections)) GTEST_SKIP() << "too few descriptors";
+  ASSERT_TRUE(CanHaveConnections(kMaxConnections));
   Start({.newcomer_time = 0ms});
   Client known = Friend();
   std::vector<Client> strangers;
@@ -127,7 +117,7 @@ TEST_F(HostilePeers, StrangersGiveWayWhenAllConnectionsAreTaken) {
 }
 
 TEST_F(HostilePeers, NobodyWhoIsKnownGivesWay) {
-  if (!CanHave(kMaxConnections)) GTEST_SKIP() << "too few descriptors";
+  ASSERT_TRUE(CanHaveConnections(kMaxConnections));
   Start({.newcomer_time = 0ms});
   std::vector<Client> clients;
   for (uint32_t i = 0; i < kMaxConnections; ++i) clients.push_back(Friend());
@@ -138,7 +128,7 @@ TEST_F(HostilePeers, NobodyWhoIsKnownGivesWay) {
 
 TEST_F(HostilePeers, WhatIsAnnouncedIsNotYetHeld) {
   constexpr size_t kPeers = 900;
-  if (!CanHave(kPeers)) GTEST_SKIP() << "too few descriptors";
+  ASSERT_TRUE(CanHaveConnections(kPeers));
   Start({});
   Client known = Friend();
   const size_t before = ResidentBytes();

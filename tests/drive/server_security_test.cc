@@ -1,7 +1,6 @@
 // Who is served over real connections, and who is not.
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include "base/real_runtime.h"
 #include "drive/kinetic.pb.h"
@@ -149,14 +148,7 @@ TEST_F(ServerSecurity, ABatchWithAForbiddenChangeIsNotMade) {
 // --- Limits
 
 TEST_F(ServerSecurity, ConnectionNumber1001IsToldWhyAndTheOthersAreServed) {
-  rlimit descriptors{};
-  getrlimit(RLIMIT_NOFILE, &descriptors);
-  descriptors.rlim_cur = descriptors.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &descriptors);
-  // Both ends of each are in this process.
-  if (descriptors.rlim_cur < 2 * kMaxConnections + 100) {
-    GTEST_SKIP() << "only " << descriptors.rlim_cur << " descriptors";
-  }
+  ASSERT_TRUE(CanHaveConnections(kMaxConnections));
   const uint16_t other_port = *server_.Listen("127.0.0.1", 0, service_);
   std::vector<Client> clients;
   for (uint32_t i = 0; i < kMaxConnections; ++i) {

@@ -6,8 +6,10 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -21,6 +23,19 @@
 #include "tests/support/expect_ok.h"
 
 namespace pinstripe {
+
+// Whether both ends of so many connections can be in this process, when its limit is raised.
+inline testing::AssertionResult CanHaveConnections(size_t connections) {
+  const rlim_t wanted = 2 * connections + 100;
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  if (limit.rlim_cur >= wanted) return testing::AssertionSuccess();
+  rlimit raised{wanted, std::max(wanted, limit.rlim_max)};
+  if (setrlimit(RLIMIT_NOFILE, &raised) == 0) return testing::AssertionSuccess();
+  return testing::AssertionFailure()
+         << "this test needs " << wanted << " file descriptors, and may have " << limit.rlim_max
+         << ": raise the hard limit (ulimit -Hn, or nofile in /etc/security/limits.conf)";
+}
 
 // A blocking connection to a device. Nothing it reads may take longer than ten seconds.
 class WireClient {
