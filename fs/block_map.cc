@@ -285,6 +285,15 @@ std::optional<BlockPlace> BlockMap::FindPage(uint64_t page_block) const {
   return part->stretch->page;
 }
 
+bool BlockMap::HasMovedShards() const {
+  return std::ranges::any_of(parts_, [](const Part& part) {
+    const Stretch& stretch = *part.stretch;
+    return (stretch.page && !stretch.page->place.moved.empty()) ||
+           std::ranges::any_of(stretch.runs,
+                               [](const BlockRun& run) { return !run.moved.empty(); });
+  });
+}
+
 uint64_t BlockMap::StoredBytes() const {
   uint64_t bytes = 0;
   for (const Part& part : parts_) bytes += part.stretch->stored_bytes;

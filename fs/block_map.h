@@ -131,6 +131,8 @@ class BlockMap {
   void Resize(uint64_t size);
 
   uint64_t StoredBytes() const;  // valid bytes of all blocks
+  // Of a block or page that is loaded, shards are not at home.
+  bool HasMovedShards() const;
 
   // The stripes that are in `*this` and not in `other`, as runs with their first block. Of what is
   // not loaded in `other`, everything may be there: then they are left out.

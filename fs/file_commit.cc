@@ -376,6 +376,7 @@ void FileState::Committed(const StoredInode& stored, Durability durability) {
   inode_durable_ = durability == Durability::kWriteThrough;
   failure_ = {};
   ++generation_;
+  if (base_.map && base_.map->HasMovedShards()) context_.mend(id_);
 }
 
 Status FileState::GiveName(Durability durability) {

@@ -54,6 +54,8 @@ struct FileContext {
   std::function<void(InodeId, const Inode&)> dispose;  // what Names tells of removed inodes
   std::function<Status(uint64_t bytes)>
       make_room;  // waits; never called with a turn or a mutex held
+  // Told of files that are committed with shards that are not where they belong.
+  std::function<void(InodeId)> mend;
   std::atomic<uint64_t> ages{0};
 
   StripeLayout small_layout;  // of files that are kept as copies

@@ -9,6 +9,7 @@
 #include "base/try.h"
 #include "fs/extended.h"
 #include "fs/file_state.h"
+#include "fs/mender.h"
 #include "fs/names.h"
 #include "fs/path.h"
 #include "fs/path_walk.h"
@@ -24,7 +25,13 @@ Status CheckDirectory(InodeId id, const Inode& inode) {
 // Which files are open, and what they share.
 class OpenFiles {
  public:
-  OpenFiles(Cluster& cluster, const FileSystem::Options& options) : context_(cluster, options) {
+  OpenFiles(Cluster& cluster, const FileSystem::Options& options)
+      : context_(cluster, options),
+        mender_(cluster, {.is_changing = [this](InodeId id) { return IsChanging(id); },
+                          .mended = [this](InodeId id) { Reload(id); }}) {
+    context_.mend = [this, mends = options.mends](InodeId id) {
+      if (mends) mender_.Add(id);
+    };
     context_.dispose = [this](InodeId id, const Inode& inode) { Dispose(id, inode); };
     context_.make_room = [this](uint64_t bytes) { return MakeRoom(bytes); };
   }
@@ -84,6 +91,17 @@ class OpenFiles {
     context_.reaper.AddRemoved(id, inode.map);
   }
 
+  bool IsChanging(InodeId id) {
+    const auto state = Find(id);
+    return state != nullptr && state->Oldest().has_value();
+  }
+
+  // Readers that have it open look where its shards are now. One that cannot does so when it misses
+  // them.
+  void Reload(InodeId id) {
+    if (const auto state = Find(id)) (void)state->Refresh();
+  }
+
   std::vector<std::shared_ptr<FileState>> All() {
     const std::lock_guard lock(mutex_);
     std::vector<std::shared_ptr<FileState>> all;
@@ -116,6 +134,7 @@ class OpenFiles {
   FileContext context_;
   std::mutex mutex_;
   std::map<InodeId, Open> files_;  // guarded by mutex_
+  Mender mender_;                  // goes first: its thread looks at the files
 };
 
 // A user of a file for the time of one call.

@@ -124,6 +124,8 @@ class FileSystem {
     // How much of a file's block map is kept in its inode, and how much in a page: docs/format.md.
     size_t inline_map_bytes = 24 << 10;
     size_t map_page_bytes = 32 << 10;
+    // Has files made whole that were committed here while drives were away (fs/mender.h).
+    bool mends = true;
   };
 
   static Result<std::unique_ptr<FileSystem>> Open(Cluster& cluster, Options options);

@@ -83,6 +83,10 @@ std::vector<Repairer::Task> Repairer::FindTasks(const Checker& checker) {
 }
 
 std::vector<Repairer::Task> Repairer::AllBlocks(const Checker& checker) {
+  // For a scrub all of them, else those that have something on a drive that is to be left.
+  const Wanted wanted = [this](uint64_t block, const BlockPlace& place) {
+    return options_.read_all || IsToMove(place, block);
+  };
   std::vector<Task> tasks;
   const std::vector<InodeId>& files = checker.files_with_data();
   for (size_t first = 0; first < files.size(); first += kInodesAtOnce) {
@@ -93,17 +97,17 @@ std::vector<Repairer::Task> Repairer::AllBlocks(const Checker& checker) {
     for (size_t i = 0; i < ids.size(); ++i) {
       // What cannot be read the check has told.
       if (!inodes[i].has_value() || !*inodes[i] || !(*inodes[i])->inode.map) continue;
-      AddBlocks(ids[i], (*inodes[i])->inode, tasks);
+      AddBlocks(ids[i], (*inodes[i])->inode, wanted, tasks);
     }
   }
   return tasks;
 }
 
-// For a scrub all of them, else those that have something on a drive that is to be left.
-void Repairer::AddBlocks(InodeId file, Inode inode, std::vector<Task>& tasks) {
+void Repairer::AddBlocks(InodeId file, Inode inode, const Wanted& wanted,
+                         std::vector<Task>& tasks) {
   Task task{file, {}};
   const auto add = [&](uint64_t block, const BlockPlace& place) {
-    if (!options_.read_all && !IsToMove(place, block)) return;
+    if (!wanted(block, place)) return;
     task.blocks.push_back(block);
     if (task.blocks.size() < kBlocksOfATask) return;
     tasks.push_back(std::move(task));
@@ -132,6 +136,51 @@ bool Repairer::IsToMove(const BlockPlace& place, uint64_t block) {
   return drives.has_value() && std::any_of(drives->begin(), drives->end(), [this](DriveId id) {
            return options_.without.contains(id);
          });
+}
+
+// Of the shards that are not at home.
+std::set<DriveId> Repairer::HomesOfMoved(uint64_t block, const BlockPlace& place) {
+  std::set<DriveId> homes;
+  const auto all =
+      cluster_.stripes().PlacesOf(place.IdOf(block), place.layout, {place.place.epoch, {}});
+  if (!all.has_value()) return homes;
+  for (const StripePlace::Moved& moved : place.place.moved) homes.insert((*all)[moved.shard]);
+  return homes;
+}
+
+Result<Repairer::Mended> Repairer::MendFile(InodeId file, std::set<DriveId>& drives_needed) {
+  Mended mended;
+  std::vector<Task> tasks;
+  // Adds the blocks that have shards elsewhere: those that can be helped now to the tasks.
+  const auto look = [&]() -> Status {
+    const auto stored = TRY(names_.Find(file));
+    if (!stored || !stored->inode.map) return {};
+    const auto is_up = [this](DriveId id) {
+      const Drive* drive = cluster_.FindDrive(id);
+      return drive != nullptr && drive->IsUp();
+    };
+    const Wanted wanted = [&](uint64_t block, const BlockPlace& place) {
+      if (place.place.moved.empty()) return false;
+      ++mended.lacking;
+      const std::set<DriveId> homes = HomesOfMoved(block, place);
+      drives_needed.insert(homes.begin(), homes.end());
+      return std::any_of(homes.begin(), homes.end(), is_up);
+    };
+    AddBlocks(file, stored->inode, wanted, tasks);
+    return {};
+  };
+  TRY(look());
+  if (tasks.empty()) return mended;
+  const uint64_t before = report_.progress;
+  const std::string path = fmt::format("inode {:016x}", file);
+  for (const Task& task : std::exchange(tasks, {})) {
+    if (!cancelled_) TRY(RepairBlocks(task, path));
+  }
+  mended.lacking = 0;
+  drives_needed.clear();
+  TRY(look());
+  mended.changed = report_.progress > before;
+  return mended;
 }
 
 // ---- Doing it
@@ -191,6 +240,7 @@ Status Repairer::RepairBlocks(const Task& task, const std::string& path) {
     if (!stored || !stored->inode.map) return {};
     std::vector<Moved> moved;
     for (const uint64_t block : left.blocks) {
+      if (cancelled_) break;
       const Status done = RepairBlock(task, path, stored->inode, block, moved);
       if (!done.ok()) NoteFailure(path, done);
     }

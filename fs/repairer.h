@@ -62,6 +62,18 @@ class Repairer {
 
   const RepairReport& Run();
 
+  // Brings the shards of one file home that its block map knows to be elsewhere, as far as the
+  // drives are up. One thread at a time, and not beside Run(). `drives_needed`: of those blocks
+  // that are still not whole, the drives that their shards belong on.
+  struct Mended {
+    bool changed = false;  // something is better than before
+    uint64_t lacking = 0;  // blocks that have shards elsewhere, or too few, still
+  };
+  Result<Mended> MendFile(InodeId file, std::set<DriveId>& drives_needed);
+
+  // MendFile() ends early, from now on. Any thread.
+  void Cancel() { cancelled_ = true; }
+
   // While Run() is at work. Any thread.
   void SetRate(uint64_t bytes_per_second) { bytes_per_second_ = bytes_per_second; }
 
@@ -81,7 +93,9 @@ class Repairer {
 
   std::vector<Task> FindTasks(const Checker& checker);
   std::vector<Task> AllBlocks(const Checker& checker);
-  void AddBlocks(InodeId file, Inode inode, std::vector<Task>& tasks);
+  using Wanted = std::function<bool(uint64_t block, const BlockPlace& place)>;
+  void AddBlocks(InodeId file, Inode inode, const Wanted& wanted, std::vector<Task>& tasks);
+  std::set<DriveId> HomesOfMoved(uint64_t block, const BlockPlace& place);
   bool IsToMove(const BlockPlace& place, uint64_t block);
   void Process(std::vector<Task> tasks, std::string_view phase, const Checker& checker);
   void WorkOff(Work& work);
@@ -100,6 +114,7 @@ class Repairer {
   Records records_;
   Names names_;
   std::atomic<uint64_t> bytes_per_second_;
+  std::atomic<bool> cancelled_{false};
   std::mutex mutex_;
   RepairReport report_;  // guarded by mutex_ while there are threads
   Time next_allowed_{};  // guarded by mutex_

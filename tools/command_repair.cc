@@ -182,6 +182,7 @@ void AddRepairCommands(CLI::App& app, Action& chosen) {
       ->add_option("--without", repair->without,
                    "Give up these drives: what they hold goes to others")
       ->delimiter(',');
+  command->add_flag("--dry-run", repair->dry_run, "Only say what is found");
   command->footer(
       "Brings replicas of names and inodes up to date, finds out which shards are missing by "
       "asking\n"

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "fs/checker.h"
 #include "fs/file_system.h"
+#include "fs/records.h"
 #include "tests/support/expect_ok.h"
 #include "tests/support/sim_runtime.h"
 #include "tests/support/test_cluster.h"
@@ -99,6 +100,14 @@ class FsTest : public testing::Test {
     const InodeId id = (*file)->inode();
     EXPECT_OK((*file)->Close());
     return id;
+  }
+
+  // As it is on the drives.
+  Inode InodeOf(InodeId id) {
+    Records records(*host_.cluster);
+    const auto stored = records.FindInode(id);
+    EXPECT_OK(stored);
+    return (*stored)->inode;
   }
 
   // Its contents, as somebody sees them who opens it now.

@@ -22,12 +22,6 @@ class MapPagesTest : public FsTest {
  protected:
   MapPagesTest() { options_ = kSmallPages; }
 
-  Inode InodeOf(InodeId id) {
-    Records records(*host_.cluster);
-    const auto stored = records.FindInode(id);
-    EXPECT_OK(stored);
-    return (*stored)->inode;
-  }
   static size_t CountPages(const Inode& inode) {
     size_t count = 0;
     for (const auto& part : inode.map ? inode.map->parts() : std::vector<BlockMap::Part>()) {

@@ -68,7 +68,10 @@ struct Expectation {
 class Storm {
  public:
   Storm(uint64_t seed, int min_redundancy, bool fences = true)
-      : sim_(seed), machines_(sim_, {.drives = kDrives}), fences_(fences) {
+      : sim_(seed),
+        machines_(sim_, {.drives = kDrives}),
+        fences_(fences),
+        mends_(fences && min_redundancy > 0) {
     machines_.config().min_redundancy = min_redundancy;
     machines_.config().drive_timeout = seconds(2);
   }
@@ -125,7 +128,7 @@ class Storm {
     auto cluster = machines_.Open(life->life);
     if (!cluster.has_value()) return nullptr;
     life->cluster = *std::move(cluster);
-    FileSystem::Options options{.memory_bytes = 8 << 20};
+    FileSystem::Options options{.memory_bytes = 8 << 20, .mends = mends_};
     if (sim_.Chance(0.7)) {  // block maps in pages as soon as there are two runs, or some more
       const bool tiny = sim_.Chance(0.5);
       options.inline_map_bytes = tiny ? 40 : 150;
@@ -486,6 +489,7 @@ class Storm {
   SimRuntime sim_;
   TestCluster machines_;
   const bool fences_;  // of the collector
+  const bool mends_;   // not where a weakness is to be found that would be mended
   std::vector<InodeId> directories_;
   // Threads take turns, so none of this needs a lock.
   std::map<std::string, Expectation> files_;

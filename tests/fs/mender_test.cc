@@ -1,0 +1,140 @@
+// What a process itself does about files that it committed while drives were away.
+
+#include "fs/mender.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cluster/shard.h"
+#include "tests/fs/fs_test_base.h"
+
+namespace pinstripe {
+namespace {
+
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+class MenderTest : public FsTest {
+ protected:
+  MenderTest() : FsTest({.drives = 6, .layout = {2, 2, 64 << 10}, .replicas = 5}) {
+    SetLogLevel(LogLevel::kError);
+  }
+
+  void SetUp() override {
+    FsTest::SetUp();
+    contents_ = Pattern(1, 10 * kTestBlock + 17);
+  }
+
+  void Write(std::string_view name) {
+    auto file = fs_->Create(kRootInode, name, {});
+    ASSERT_OK(file);
+    ASSERT_OK((*file)->Write(0, AsBytes(contents_)));
+    ASSERT_OK((*file)->Close());
+  }
+  CheckReport Check() {
+    Checker checker(*host_.cluster, {});
+    return checker.Run();
+  }
+  // Shards that are not where they belong.
+  size_t CountMoved(std::string_view path) {
+    const auto attributes = fs_->Resolve(path);
+    EXPECT_OK(attributes);
+    const Inode inode = InodeOf(attributes->inode);
+    size_t count = 0;
+    for (const BlockMap::Part& part : inode.map->parts()) {
+      for (const BlockRun& run : part.stretch->runs) count += run.moved.size();
+    }
+    return count;
+  }
+
+  std::string contents_;
+};
+
+TEST_F(MenderTest, WhatWasWrittenWhileDrivesWereAwayIsMadeWholeWhenTheyAreBack) {
+  machines_.SetDown(1, true);
+  machines_.SetDown(2, true);
+  Write("file");
+  ASSERT_GT(CountMoved("/file"), 0u);
+  sim_.Sleep(minutes(30));
+  EXPECT_GT(CountMoved("/file"), 0u);  // they are away still
+
+  machines_.SetDown(1, false);
+  machines_.SetDown(2, false);
+  sim_.Sleep(seconds(30));
+  EXPECT_EQ(CountMoved("/file"), 0u);
+  ExpectClean(Check());
+  EXPECT_EQ(Contents("/file"), contents_);
+}
+
+TEST_F(MenderTest, WhatComesBackFirstIsUsedFirst) {
+  machines_.SetDown(1, true);
+  machines_.SetDown(2, true);
+  Write("file");
+  const size_t moved = CountMoved("/file");
+  machines_.SetDown(1, false);
+  sim_.Sleep(minutes(2));
+  EXPECT_LT(CountMoved("/file"), moved);
+  EXPECT_GT(CountMoved("/file"), 0u);
+  machines_.SetDown(2, false);
+  sim_.Sleep(minutes(12));  // the longest that it leaves a file alone
+  ExpectClean(Check());
+}
+
+TEST_F(MenderTest, AFileThatIsOpenIsMendedUnderItsReaders) {
+  machines_.SetDown(1, true);
+  Write("file");
+  auto reader = fs_->Open(fs_->Resolve("/file")->inode, FileSystem::Access::kRead);
+  ASSERT_OK(reader);
+  EXPECT_EQ(ReadAll(**reader), contents_);
+  machines_.SetDown(1, false);
+  sim_.Sleep(seconds(30));
+  EXPECT_EQ(CountMoved("/file"), 0u);
+  const uint64_t degraded = host_.cluster->stripes().counters().degraded_reads;
+  EXPECT_EQ(ReadAll(**reader), contents_);
+  EXPECT_EQ(host_.cluster->stripes().counters().degraded_reads, degraded);
+  ExpectClean(Check());
+}
+
+TEST_F(MenderTest, AFileThatIsBeingChangedIsLeftUntilItIsCommitted) {
+  machines_.SetDown(1, true);
+  Write("file");
+  const InodeId id = fs_->Resolve("/file")->inode;
+  auto writer = fs_->Open(id, FileSystem::Access::kWrite);
+  ASSERT_OK(writer);
+  ASSERT_OK((*writer)->Write(5, AsBytes("something else")));
+  contents_.replace(5, 14, "something else");
+  machines_.SetDown(1, false);
+  sim_.Sleep(minutes(5));
+  EXPECT_GT(CountMoved("/file"), 0u);
+  ASSERT_OK((*writer)->Close());
+  sim_.Sleep(minutes(12));
+  EXPECT_EQ(CountMoved("/file"), 0u);
+  EXPECT_EQ(Contents("/file"), contents_);
+  ExpectClean(Check());
+}
+
+TEST_F(MenderTest, AFileThatIsRemovedIsForgotten) {
+  machines_.SetDown(1, true);
+  Write("file");
+  ASSERT_OK(fs_->Unlink(kRootInode, "file"));
+  machines_.SetDown(1, false);
+  sim_.Sleep(minutes(5));
+  ExpectClean(Check());
+}
+
+TEST_F(MenderTest, TheProcessEndsAtOnceWhateverWaits) {
+  machines_.SetDown(1, true);
+  Host other = NewHost();
+  auto file = other->Create(kRootInode, "file", {});
+  ASSERT_OK(file);
+  ASSERT_OK((*file)->Write(0, AsBytes(contents_)));
+  ASSERT_OK((*file)->Close());
+  file->reset();
+  const Time begin = sim_.Now();
+  other.fs.reset();
+  EXPECT_LT(sim_.Now() - begin, seconds(11));  // the reaper may have work
+  EXPECT_GT(CountMoved("/file"), 0u);
+}
+
+}  // namespace
+}  // namespace pinstripe
