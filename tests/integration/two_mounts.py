@@ -1,0 +1,173 @@
+#!/usr/bin/python3
+"""Two mounts of one cluster at work on the same files: what docs/semantics.md says under "Two writers".
+
+usage: two_mounts.py MOUNT OTHER-MOUNT
+"""
+
+import multiprocessing
+import os
+import struct
+import sys
+
+
+def opened(path, flags=os.O_RDWR):
+    return os.open(path, flags | os.O_CREAT, 0o644)
+
+
+def contents(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def put(path, data):
+    with open(path, "wb") as file:
+        file.write(data)
+
+
+def expect(found, wanted, what):
+    if found == wanted:
+        return
+    at = next((i for i, (f, w) in enumerate(zip(found, wanted)) if f != w), min(len(found), len(wanted)))
+    raise AssertionError(f"{what}: {len(found)} bytes instead of {len(wanted)}, different from byte {at} on: "
+                         f"{found[at:at + 20]!r} instead of {wanted[at:at + 20]!r}")
+
+
+def appends_in_turn_follow_each_other(one, two):
+    wanted = b""
+    for i in range(40):
+        line = f"line {i}\n".encode()
+        file = opened((one, two)[i % 2] + "/log", os.O_WRONLY | os.O_APPEND)
+        os.write(file, line)
+        os.close(file)
+        wanted += line
+    for mount in (one, two):
+        expect(contents(mount + "/log"), wanted, "the log")
+
+
+def of_appends_at_once_the_later_commit_wins(one, two):
+    put(one + "/both", b"begin;")
+    first = opened(one + "/both", os.O_WRONLY | os.O_APPEND)
+    second = opened(two + "/both", os.O_WRONLY | os.O_APPEND)
+    os.write(first, b"first first first;")
+    os.write(second, b"second;")
+    os.close(first)
+    os.close(second)
+    for mount in (one, two):
+        expect(contents(mount + "/both"), b"begin;second;" + b"first first first;"[7:], "what both appended")
+
+
+def disjoint_bytes_of_one_block_are_both_there(one, two):
+    put(one + "/block", bytes(100_000))
+    first, second = opened(one + "/block"), opened(two + "/block")
+    os.pwrite(first, b"a" * 1000, 500)
+    os.pwrite(second, b"b" * 1000, 2000)
+    os.pwrite(first, b"c" * 10, 99_990)
+    os.close(second)
+    os.close(first)
+    wanted = bytes(500) + b"a" * 1000 + bytes(500) + b"b" * 1000 + bytes(96_990) + b"c" * 10
+    for mount in (one, two):
+        expect(contents(mount + "/block"), wanted, "the block")
+
+
+SLOTS, ROUNDS, SLOT = 8, 25, 4096
+
+
+def fill_slots(mount, parity):
+    file = opened(mount + "/slots")
+    for count in range(1, ROUNDS + 1):
+        for slot in range(parity, SLOTS, 2):
+            os.pwrite(file, struct.pack("<II", slot, count) * (SLOT // 8), slot * SLOT)
+        os.fsync(file)
+    os.close(file)
+
+
+def two_processes_write_their_own_parts_of_one_file(one, two):
+    put(one + "/slots", bytes(SLOTS * SLOT))
+    workers = [multiprocessing.Process(target=fill_slots, args=(mount, parity))
+               for parity, mount in enumerate((one, two))]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+        if worker.exitcode != 0:
+            raise AssertionError("a writer failed")
+    wanted = b"".join(struct.pack("<II", slot, ROUNDS) * (SLOT // 8) for slot in range(SLOTS))
+    for mount in (one, two):
+        expect(contents(mount + "/slots"), wanted, "the parts")
+
+
+def a_write_after_a_truncation_elsewhere_keeps_its_own_bytes(one, two):
+    put(one + "/cut", b"x" * 100_000)
+    writer = opened(one + "/cut")
+    os.pwrite(writer, b"A" * 10, 50_000)
+    os.truncate(two + "/cut", 1000)
+    os.close(writer)
+    for mount in (one, two):
+        expect(contents(mount + "/cut"), b"x" * 1000 + bytes(49_000) + b"A" * 10, "the cut file")
+
+
+def a_truncation_after_a_write_elsewhere_cuts_it_off(one, two):
+    put(one + "/cut", b"x" * 100_000)
+    writer = opened(one + "/cut")
+    os.pwrite(writer, b"A" * 10, 50_000)
+    os.pwrite(writer, b"B" * 10, 10)
+    os.close(writer)
+    os.truncate(two + "/cut", 1000)
+    for mount in (one, two):
+        expect(contents(mount + "/cut"), b"x" * 10 + b"B" * 10 + b"x" * 980, "the cut file")
+
+
+def what_one_has_open_can_be_read_after_the_other_removed_it(one, two):
+    put(one + "/open", b"y" * 200_000)
+    reader = opened(one + "/open", os.O_RDONLY)
+    os.unlink(two + "/open")
+    expect(os.pread(reader, 300_000, 0), b"y" * 200_000, "the removed file")
+    os.close(reader)
+    if os.path.exists(one + "/open"):
+        raise AssertionError("the removed file is still there")
+
+
+def make_names(mount, made):
+    won = 0
+    for i in range(100):
+        try:
+            os.close(os.open(f"{mount}/race/{i}", os.O_CREAT | os.O_EXCL))
+            won += 1
+        except FileExistsError:
+            pass
+    made.put(won)
+
+
+def each_name_is_made_by_one_of_both(one, two):
+    os.mkdir(one + "/race")
+    made = multiprocessing.Queue()
+    workers = [multiprocessing.Process(target=make_names, args=(mount, made)) for mount in (one, two)]
+    for worker in workers:
+        worker.start()
+    total = made.get(timeout=100) + made.get(timeout=100)
+    for worker in workers:
+        worker.join()
+    if total != 100 or len(os.listdir(two + "/race")) != 100:
+        raise AssertionError(f"of 100 names {total} were made, {len(os.listdir(two + '/race'))} are there")
+
+
+def main():
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    failed = 0
+    for case in (appends_in_turn_follow_each_other, of_appends_at_once_the_later_commit_wins,
+                 disjoint_bytes_of_one_block_are_both_there, two_processes_write_their_own_parts_of_one_file,
+                 a_write_after_a_truncation_elsewhere_keeps_its_own_bytes,
+                 a_truncation_after_a_write_elsewhere_cuts_it_off,
+                 what_one_has_open_can_be_read_after_the_other_removed_it, each_name_is_made_by_one_of_both):
+        try:
+            case(sys.argv[1], sys.argv[2])
+            print(f"  ok: {case.__name__.replace('_', ' ')}")
+        except (AssertionError, OSError) as error:
+            failed += 1
+            print(f"  FAILED: {case.__name__.replace('_', ' ')}: {error}")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
