@@ -122,18 +122,14 @@ void StripeRead::Answer(const CellRange& question, Result<Record> record) {
                                            : std::move(record).error();
   if (!status.ok()) failures_[Index(question.shard)] = status;
 
-  bool any_good = false;
   for (uint32_t cell = question.first; cell <= question.last; ++cell) {
     CellEntry& entry = At(question.shard, cell);
     assert(entry.state == State::kAsked || entry.state == State::kLate);
     const uint32_t i = cell - question.first;
     entry.state = good[i] ? State::kGood : State::kLost;
     if (!good[i]) continue;
-    any_good = true;
-    entry.bytes =
-        record->value.bytes().subspan(size_t{i} * kCellBytes, CellSize(shard_bytes_, cell));
+    entry.bytes = record->value.Slice(size_t{i} * kCellBytes, CellSize(shard_bytes_, cell));
   }
-  if (any_good) values_.push_back(record->value);
   if (status.ok() || status.code() == EBADMSG) return;
 
   // The drive is away, or the shard is not there: it makes no sense to ask for its other cells.
@@ -202,10 +198,10 @@ Status StripeRead::ComputeColumn(const Codec& codec, uint32_t column) {
       present.push_back(shard);
       from.push_back(cell.bytes);
     } else if (cell.wanted) {
-      computed_.emplace_back(CellSize(shard_bytes_, column));
+      Buffer computed(CellSize(shard_bytes_, column));
       missing.push_back(shard);
-      to.push_back(computed_.back());
-      cell.bytes = computed_.back();
+      to.push_back(computed);
+      cell.bytes = std::move(computed);
     }
   }
   if (missing.empty()) return {};
@@ -218,7 +214,7 @@ Status StripeRead::Complete(const Codec& codec) {
   return {};
 }
 
-Bytes StripeRead::Cell(int shard, uint32_t cell) const {
+const SharedBytes& StripeRead::Cell(int shard, uint32_t cell) const {
   assert(At(shard, cell).wanted);
   return At(shard, cell).bytes;
 }

@@ -44,8 +44,8 @@ class StripeRead {
 
   // Computes the wanted cells that did not arrive.
   Status Complete(const Codec& codec);
-  // Of a wanted cell, after Complete().
-  Bytes Cell(int shard, uint32_t cell) const;
+  // Of a wanted cell, after Complete(). Cells of one answer share its memory.
+  const SharedBytes& Cell(int shard, uint32_t cell) const;
 
   // Whether it would not be hopeless if only the drives answered that are away now.
   bool MayLaterSucceed() const;
@@ -62,7 +62,7 @@ class StripeRead {
   struct CellEntry {
     State state = State::kUnasked;
     bool wanted = false;
-    Bytes bytes;  // of a good cell, or once computed
+    SharedBytes bytes;  // of a good cell, or once computed
   };
 
   static size_t Index(int shard) { return static_cast<size_t>(shard); }
@@ -86,8 +86,6 @@ class StripeRead {
   std::vector<CellRange> wanted_;
   std::vector<CellEntry> cells_;
   std::vector<std::optional<Status>> failures_;  // by shard
-  std::vector<SharedBytes> values_;              // what good cells look into
-  std::vector<Buffer> computed_;                 // what computed cells look into
   bool started_ = false;
   bool degraded_ = false;
 };

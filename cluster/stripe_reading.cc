@@ -39,7 +39,7 @@ Status CheckBlockLength(const StripeId& id, const StripeLayout& layout, uint64_t
 namespace {
 
 // The loop around the plans: time, drives, and answers as they come.
-class Reading {
+class Reading final : public RunningReads {
  public:
   Reading(StripeContext& context, std::span<PlannedRead> reads)
       : context_(context),
@@ -49,8 +49,11 @@ class Reading {
         gather_(context.runtime),
         open_(reads.size()) {}
 
-  void Run() {
+  void Start() {
     for (size_t i = 0; i < reads_.size(); ++i) Advance(i);
+  }
+
+  void Finish() override {
     while (open_ > 0) {
       if (auto answer = gather_.Next(NextAlarm())) {
         TakeAnswer(questions_[answer->index], std::move(answer->value));
@@ -60,9 +63,19 @@ class Reading {
         LookForLateAnswers();
       }
     }
+    for (PlannedRead& read : reads_) {
+      if (read.status.ok()) read.status = read.plan.Complete(*read.codec);
+      if (!read.status.ok()) {
+        read.status = read.status.Context(fmt::format("read {}", DescribeStripe(read.id)));
+      }
+    }
   }
 
  private:
+  struct Arrival {
+    Result<Record> record;
+    Time at;  // which may be long before somebody looks at it
+  };
   struct Question {
     size_t read;
     CellRange cells;
@@ -109,18 +122,21 @@ class Reading {
     drive->Get(ShardKey(context_.options.prefix, read.id, range.shard),
                {range.first * kCellBytes, RangeBytes(read.layout.ShardBytesOf(read.length), range)},
                std::min(deadline_, now + context_.options.drive_timeout),
-               gather_.Ask(questions_.size() - 1));
+               [runtime = &context_.runtime,
+                arrived = gather_.Ask(questions_.size() - 1)](Result<Record> record) {
+                 arrived({std::move(record), runtime->Now()});
+               });
   }
 
-  void TakeAnswer(Question& question, Result<Record> record) {
+  void TakeAnswer(Question& question, Arrival answer) {
     question.answered = true;
     PlannedRead& read = reads_[question.read];
-    if (record.has_value()) {
-      context_.counters.bytes_fetched += record->value.size();
-      context_.answer_times.Note(context_.runtime.Now() - question.asked_at);
+    if (answer.record.has_value()) {
+      context_.counters.bytes_fetched += answer.record->value.size();
+      context_.answer_times.Note(answer.at - question.asked_at);
     }
     if (read.done) return;
-    read.plan.Answer(question.cells, std::move(record));
+    read.plan.Answer(question.cells, std::move(answer.record));
     Advance(question.read);
   }
 
@@ -152,21 +168,21 @@ class Reading {
   const std::span<PlannedRead> reads_;
   const Time deadline_;
   const Duration late_after_;
-  Gather<Result<Record>> gather_;
+  Gather<Arrival> gather_;
   std::vector<Question> questions_;
   size_t open_;  // reads that are not done
 };
 
 }  // namespace
 
+std::unique_ptr<RunningReads> StartReads(StripeContext& context, std::span<PlannedRead> reads) {
+  auto reading = std::make_unique<Reading>(context, reads);
+  reading->Start();
+  return reading;
+}
+
 void RunReads(StripeContext& context, std::span<PlannedRead> reads) {
-  Reading(context, reads).Run();
-  for (PlannedRead& read : reads) {
-    if (read.status.ok()) read.status = read.plan.Complete(*read.codec);
-    if (!read.status.ok()) {
-      read.status = read.status.Context(fmt::format("read {}", DescribeStripe(read.id)));
-    }
-  }
+  StartReads(context, reads)->Finish();
 }
 
 }  // namespace pinstripe

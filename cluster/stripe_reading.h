@@ -36,7 +36,17 @@ Result<std::vector<DriveId>> LocateShards(StripeContext& context, const StripeId
 // EBADMSG unless a block of this layout can be so long.
 Status CheckBlockLength(const StripeId& id, const StripeLayout& layout, uint64_t length);
 
-// All at once, in the time of the slowest.
+// Reads whose first questions are asked, all at once. One thread at a time. May be dropped.
+class RunningReads {
+ public:
+  virtual ~RunningReads() = default;
+  // Ends each of them, in the time of the slowest.
+  virtual void Finish() = 0;
+};
+// `reads` stay where they are until it is gone.
+std::unique_ptr<RunningReads> StartReads(StripeContext& context, std::span<PlannedRead> reads);
+
+// Both.
 void RunReads(StripeContext& context, std::span<PlannedRead> reads);
 
 }  // namespace pinstripe

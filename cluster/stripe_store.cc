@@ -15,9 +15,12 @@
 
 namespace pinstripe {
 StripeBuffer::StripeBuffer(const StripeLayout& layout)
-    : layout_(layout),
-      memory_(static_cast<size_t>(layout.shard_bytes) *
-              static_cast<size_t>(layout.data_shards == 1 ? 1 : layout.geometry().shards())) {}
+    : layout_(layout), memory_(MemoryBytes(layout)) {}
+
+size_t StripeBuffer::MemoryBytes(const StripeLayout& layout) {
+  const int shards = layout.data_shards == 1 ? 1 : layout.geometry().shards();
+  return size_t{layout.shard_bytes} * static_cast<size_t>(shards);
+}
 
 class StripeStore::Impl : public StripeContext {
  public:
@@ -25,9 +28,10 @@ class StripeStore::Impl : public StripeContext {
       : StripeContext(runtime_in, drives_in, std::move(options_in)) {}
   ~Impl() { janitor->Close(); }
 
-  Result<PlannedRead> Prepare(const StripeReadRequest& request);
-  Status RunPatiently(std::span<const StripeReadRequest> requests, std::span<PlannedRead> reads);
+  Result<PlannedRead> Prepare(const StripePart& part);
   void RepairWhatWasFound(const PlannedRead& read);
+
+  class Reads;
 
   struct Removal {
     ShardCopy copy;
@@ -60,39 +64,93 @@ void CopyOut(const StripeRead& plan, const StripeReadRequest& request) {
 
 }  // namespace
 
-Result<PlannedRead> StripeStore::Impl::Prepare(const StripeReadRequest& request) {
-  assert(request.place && request.offset + request.out.size() <= request.length);
-  std::vector<DriveId> places =
-      TRY(LocateShards(*this, request.id, request.layout, *request.place));
-  TRY(CheckBlockLength(request.id, request.layout, request.length));
-  StripeRead plan(request.layout, request.length,
-                  CellsOf(request.layout, request.length, request.offset, request.out.size()));
-  return PlannedRead{request.id,      request.layout,
-                     request.length,  std::move(places),
-                     std::move(plan), TRY(codecs.For(request.layout.geometry()))};
+StripeLayout::Cell StripeLayout::CellAt(uint64_t length, uint64_t offset) const {
+  const uint64_t shard = ShardBytesOf(length);
+  const uint64_t shard_begin = offset / shard * shard;
+  const uint64_t begin = shard_begin + (offset - shard_begin) / kCellBytes * kCellBytes;
+  return {begin, std::min({begin + kCellBytes, shard_begin + shard, length})};
 }
 
-// Reads that fail only because drives are away are tried again while that may change soon: a drive
-// that was restarted is not connected to at once.
-Status StripeStore::Impl::RunPatiently(std::span<const StripeReadRequest> requests,
-                                       std::span<PlannedRead> reads) {
-  RunReads(*this, reads);
-  const Time until = runtime.Now() + options.patience;
-  while (runtime.Now() < until) {
-    std::vector<size_t> open;
-    std::vector<PlannedRead> again;
-    for (size_t i = 0; i < reads.size(); ++i) {
-      if (reads[i].status.ok() || !reads[i].plan.MayLaterSucceed()) continue;
-      open.push_back(i);
-      again.push_back(TRY(Prepare(requests[i])));
-    }
-    if (open.empty()) break;
-    runtime.NewSignal()->WaitUntil(std::min(until, runtime.Now() + kPauseForDrives));
-    RunReads(*this, again);
-    for (size_t i = 0; i < open.size(); ++i) reads[open[i]] = std::move(again[i]);
-  }
-  return {};
+Result<PlannedRead> StripeStore::Impl::Prepare(const StripePart& part) {
+  assert(part.offset + part.size <= part.length);
+  std::vector<DriveId> places = TRY(LocateShards(*this, part.id, part.layout, part.place));
+  TRY(CheckBlockLength(part.id, part.layout, part.length));
+  StripeRead plan(part.layout, part.length,
+                  CellsOf(part.layout, part.length, part.offset, part.size));
+  return PlannedRead{part.id,           part.layout,     part.length,
+                     std::move(places), std::move(plan), TRY(codecs.For(part.layout.geometry()))};
 }
+
+class StripeStore::Impl::Reads final : public StripeStore::PendingRead {
+ public:
+  Reads(Impl& store, std::vector<StripePart> parts) : store_(store), parts_(std::move(parts)) {
+    status_ = Prepare();
+    if (status_.ok()) running_ = StartReads(store_, reads_);
+  }
+
+  Status Wait() override {
+    if (!running_) return status_;
+    running_->Finish();
+    running_.reset();
+    TRY(TryAgain());
+    for (const PlannedRead& read : reads_) {
+      store_.RepairWhatWasFound(read);
+      if (status_.ok()) status_ = read.status;
+    }
+    return status_;
+  }
+
+  std::vector<ReadCell> TakeCells(size_t i) override {
+    const StripePart& part = parts_[i];
+    const uint64_t shard_bytes = part.layout.ShardBytesOf(part.length);
+    std::vector<ReadCell> cells;
+    for (uint64_t at = part.offset; at < part.offset + part.size;) {
+      const StripeLayout::Cell cell = part.layout.CellAt(part.length, at);
+      const auto shard = static_cast<int>(at / shard_bytes);
+      const auto column = static_cast<uint32_t>(at % shard_bytes / kCellBytes);
+      const SharedBytes& bytes = reads_[i].plan.Cell(shard, column);
+      cells.push_back({cell.begin, bytes.Slice(0, cell.end - cell.begin)});  // without the padding
+      at = cell.end;
+    }
+    return cells;
+  }
+
+  const StripeRead& plan(size_t i) const { return reads_[i].plan; }
+
+ private:
+  Status Prepare() {
+    reads_.reserve(parts_.size());
+    for (const StripePart& part : parts_) reads_.push_back(TRY(store_.Prepare(part)));
+    return {};
+  }
+
+  // Reads that fail only because drives are away are tried again while that may change soon: a
+  // drive that was restarted is not connected to at once.
+  Status TryAgain() {
+    Runtime& runtime = store_.runtime;
+    const Time until = runtime.Now() + store_.options.patience;
+    while (runtime.Now() < until) {
+      std::vector<size_t> open;
+      std::vector<PlannedRead> again;
+      for (size_t i = 0; i < reads_.size(); ++i) {
+        if (reads_[i].status.ok() || !reads_[i].plan.MayLaterSucceed()) continue;
+        open.push_back(i);
+        again.push_back(TRY(store_.Prepare(parts_[i])));
+      }
+      if (open.empty()) break;
+      runtime.NewSignal()->WaitUntil(std::min(until, runtime.Now() + kPauseForDrives));
+      RunReads(store_, again);
+      for (size_t i = 0; i < open.size(); ++i) reads_[open[i]] = std::move(again[i]);
+    }
+    return {};
+  }
+
+  Impl& store_;
+  const std::vector<StripePart> parts_;
+  std::vector<PlannedRead> reads_;         // by part
+  std::unique_ptr<RunningReads> running_;  // until Wait()
+  Status status_;
+};
 
 // Has the shards written again that a read found damaged or missing, and counts them.
 void StripeStore::Impl::RepairWhatWasFound(const PlannedRead& read) {
@@ -152,20 +210,20 @@ std::unique_ptr<StripeStore::PendingWrite> StripeStore::StartWrite(
 Status StripeStore::Read(const StripeReadRequest& request) { return ReadMany({&request, 1}); }
 
 Status StripeStore::ReadMany(std::span<const StripeReadRequest> requests) {
-  std::vector<PlannedRead> reads;
-  for (const StripeReadRequest& request : requests) reads.push_back(TRY(impl_->Prepare(request)));
-  TRY(impl_->RunPatiently(requests, reads));
-
-  Status first_failure;
-  for (size_t i = 0; i < reads.size(); ++i) {
-    impl_->RepairWhatWasFound(reads[i]);
-    if (reads[i].status.ok()) {
-      CopyOut(reads[i].plan, requests[i]);
-    } else if (first_failure.ok()) {
-      first_failure = reads[i].status;
-    }
+  std::vector<StripePart> parts;
+  for (const StripeReadRequest& request : requests) {
+    assert(request.place);
+    parts.push_back({request.id, request.layout, request.length, *request.place, request.offset,
+                     request.out.size()});
   }
-  return first_failure;
+  Impl::Reads reads(*impl_, std::move(parts));
+  TRY(reads.Wait());
+  for (size_t i = 0; i < requests.size(); ++i) CopyOut(reads.plan(i), requests[i]);
+  return {};
+}
+
+std::unique_ptr<StripeStore::PendingRead> StripeStore::StartRead(std::vector<StripePart> parts) {
+  return std::make_unique<Impl::Reads>(*impl_, std::move(parts));
 }
 
 Status StripeStore::Delete(const StripeId& id, const StripeLayout& layout,

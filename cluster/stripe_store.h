@@ -48,6 +48,13 @@ struct StripeLayout {
   uint64_t block_bytes() const { return uint64_t{data_shards} * shard_bytes; }
   // A block of `length` bytes has shards of this size: ceil(length / k) rounded up to 64.
   uint32_t ShardBytesOf(uint64_t length) const;
+  // The cell of a block of `length` bytes that has byte `offset` of it, which is less than
+  // `length`: bytes [begin, end). In a full block cells are 64 KiB, one after the other.
+  struct Cell {
+    uint64_t begin = 0;
+    uint64_t end = 0;
+  };
+  Cell CellAt(uint64_t length, uint64_t offset) const;
   Status Check() const;  // EINVAL
   friend bool operator==(const StripeLayout&, const StripeLayout&) = default;
 };
@@ -81,10 +88,12 @@ class StripeBuffer {
  public:
   explicit StripeBuffer(const StripeLayout& layout);
 
+  // What one takes.
+  static size_t MemoryBytes(const StripeLayout& layout);
+
   const StripeLayout& layout() const { return layout_; }
   MutableBytes data() { return memory_.mutable_bytes().first(layout_.block_bytes()); }
   MutableBytes parity() { return memory_.mutable_bytes().subspan(layout_.block_bytes()); }
-  size_t memory_bytes() const { return memory_.size(); }
 
  private:
   StripeLayout layout_;
@@ -112,6 +121,23 @@ struct StripeReadRequest {
   const StripePlace* place = nullptr;
   uint64_t offset = 0;  // within the block; offset + out.size() <= length
   MutableBytes out;
+};
+
+// A part of a block, to be read.
+struct StripePart {
+  StripeId id;
+  StripeLayout layout;
+  uint64_t length = 0;  // of the block as it was written
+  StripePlace place;
+  uint64_t offset = 0;  // within the block; offset + size <= length
+  uint64_t size = 0;
+};
+
+// A cell as it was read: bytes of a block from `offset` on, verified. Cells that came together may
+// share an owner, and keep all of its memory.
+struct ReadCell {
+  uint64_t offset = 0;
+  SharedBytes bytes;
 };
 
 struct StripeRepairRequest {
@@ -204,6 +230,21 @@ class StripeStore {
   std::unique_ptr<PendingWrite> StartWrite(const StripeId& id, std::shared_ptr<StripeBuffer> buffer,
                                            uint64_t length,
                                            Durability durability = Durability::kWriteBack);
+
+  // A read under way; does not outlive the store, and is used by one thread at a time. Destroying
+  // it without Wait() is allowed: answers that are still to come are dropped.
+  class PendingRead {
+   public:
+    virtual ~PendingRead() = default;
+    // As Read(). Answers that have come are looked at, and what is missing is asked of other
+    // drives, only now.
+    virtual Status Wait() = 0;
+    // After Wait() has succeeded, once for each part: the whole cells that it touches, ascending.
+    virtual std::vector<ReadCell> TakeCells(size_t part) = 0;
+  };
+
+  // Asks the drives for all of these parts at once, and returns.
+  std::unique_ptr<PendingRead> StartRead(std::vector<StripePart> parts);
 
   // ENOENT when every one of the k+m drives says that it has no such shard: the stripe was deleted,
   // as happens to a reader whose file was replaced. Anything else that keeps it from being read is

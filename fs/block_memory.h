@@ -1,43 +1,45 @@
-// BlockMemory: counts the bytes of all block buffers of a FileSystem against its budget. A buffer
-// counts until its last user lets go of it, be that a slow drive. Thread-safe.
+// BlockMemory: makes block buffers, each with its share of the memory budget. A buffer counts until
+// its last user lets go of it, be that a slow drive. Thread-safe.
 
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 
+#include "base/memory_budget.h"
 #include "cluster/stripe_store.h"
 
 namespace pinstripe {
 
 class BlockMemory {
  public:
-  explicit BlockMemory(uint64_t limit) : limit_(limit) {}
+  explicit BlockMemory(MemoryBudget& budget) : budget_(budget) {}
 
-  // Contents undefined. Goes over the budget when there is no room: who can wait asks HasRoom()
-  // before.
+  // Contents undefined. Its share is a part of `room`; if that is too small, it is taken whether
+  // there is room or not.
+  std::shared_ptr<StripeBuffer> Allocate(const StripeLayout& layout, MemoryBudget::Share& room) {
+    const uint64_t bytes = StripeBuffer::MemoryBytes(layout);
+    if (room.bytes() >= bytes) return Make(layout, room.Split(bytes));
+    return Allocate(layout);
+  }
   std::shared_ptr<StripeBuffer> Allocate(const StripeLayout& layout) {
-    auto buffer = std::make_unique<StripeBuffer>(layout);
-    const uint64_t bytes = buffer->memory_bytes();
-    *used_ += bytes;
-    return {buffer.release(), [used = used_, bytes](StripeBuffer* done) {
-              delete done;
-              *used -= bytes;
-            }};
+    const uint64_t bytes = StripeBuffer::MemoryBytes(layout);
+    auto share = budget_.TryTake(bytes);
+    return Make(layout, share ? *std::move(share) : budget_.TakeAnyway(bytes));
   }
-
-  // One request always has room when nothing else is in use.
-  bool HasRoom(uint64_t bytes) const {
-    const uint64_t used = *used_;
-    return used == 0 || used + bytes <= limit_;
-  }
-
-  uint64_t used() const { return *used_; }
 
  private:
-  const uint64_t limit_;
-  const std::shared_ptr<std::atomic<uint64_t>> used_ = std::make_shared<std::atomic<uint64_t>>(0);
+  struct Counted {
+    MemoryBudget::Share share;  // given back after the buffer is gone
+    StripeBuffer buffer;
+  };
+
+  static std::shared_ptr<StripeBuffer> Make(const StripeLayout& layout, MemoryBudget::Share share) {
+    const auto counted = std::make_shared<Counted>(Counted{std::move(share), StripeBuffer(layout)});
+    return {counted, &counted->buffer};
+  }
+
+  MemoryBudget& budget_;
 };
 
 }  // namespace pinstripe

@@ -73,7 +73,7 @@ Status FileState::KeepOurs(uint64_t block) {
   {
     const std::lock_guard lock(mutex_);
     if (!open.ours.empty()) {
-      if (!open.dirty) open.age = ++context_.ages;
+      if (!open.dirty) Touch(open);
       open.dirty = BufferFor(block, open.ours.end(), open);
     }
   }

@@ -13,6 +13,7 @@ namespace {
 
 constexpr size_t kMaxInFlight = 4;  // stripes of one file on their way at once
 constexpr int kMaxReadAttempts = 8;
+constexpr uint64_t kMostReadAtOnce = 16 << 20;  // of one call
 
 StripeLayout SmallLayout(const ClusterConfig& config) {
   const uint64_t wanted = std::max<uint64_t>(config.replicate_limit, 1);
@@ -23,17 +24,14 @@ StripeLayout SmallLayout(const ClusterConfig& config) {
           .shard_bytes = static_cast<uint32_t>(std::min(cells * kCellBytes, most))};
 }
 
-uint64_t MemoryOf(const StripeLayout& layout) {
-  return uint64_t{layout.shard_bytes} * static_cast<uint64_t>(layout.geometry().shards());
-}
-
 }  // namespace
 
 FileContext::FileContext(Cluster& cluster_in, const FileSystem::Options& options)
     : cluster(cluster_in),
       records(cluster_in),
       reaper(cluster_in),
-      memory(options.memory_bytes),
+      budget(options.memory_bytes),
+      reader(cluster_in.runtime(), cluster_in.stripes(), budget),
       names(records, [this](InodeId id, const Inode& inode) { dispose(id, inode); }),
       small_layout(SmallLayout(cluster_in.config())),
       inline_limit(cluster_in.config().inline_limit),
@@ -99,8 +97,20 @@ struct FileState::ReadPlan {
   std::vector<StripeReadRequest> requests;
   std::vector<Overlay> overlays;  // laid over what was read
 
-  Status Execute(StripeStore& stripes) {
-    if (!requests.empty()) TRY(stripes.ReadMany(requests));
+  // So much at a time that it fits into memory.
+  Status Execute(BlockReader& reader, uint64_t most_bytes, const BlockReader::Reserve& reserve,
+                 const std::function<void()>& meanwhile) {
+    size_t done = 0;
+    do {
+      size_t end = done;
+      for (uint64_t bytes = 0; end < requests.size(); ++end) {
+        bytes += requests[end].out.size();
+        if (end > done && bytes > most_bytes) break;
+      }
+      TRY(reader.Read(std::span(requests).subspan(done, end - done), reserve,
+                      done == 0 ? meanwhile : nullptr));
+      done = end;
+    } while (done < requests.size());
     for (const Overlay& overlay : overlays) CopyBytes(overlay.out, overlay.bytes);
     return {};
   }
@@ -150,17 +160,25 @@ void FileState::PlanBlock(uint64_t block, uint64_t first, MutableBytes out, Read
   }
 }
 
-size_t FileState::PlanRead(uint64_t offset, MutableBytes out, ReadPlan& plan) {
+void FileState::PlanRead(std::span<OpenFile::Part> parts, ReadPlan& plan) {
   const std::lock_guard lock(mutex_);
   plan.generation = generation_;
-  if (offset >= now_.size) return 0;
-  out = out.first(std::min<uint64_t>(out.size(), now_.size - offset));
+  for (OpenFile::Part& part : parts) {
+    if (!plan.missing) PlanPart(part, plan);
+  }
+}
+
+void FileState::PlanPart(OpenFile::Part& part, ReadPlan& plan) {
+  part.length = 0;
+  const uint64_t offset = part.offset;
+  if (offset >= now_.size) return;
+  const MutableBytes out = part.out.first(std::min<uint64_t>(part.out.size(), now_.size - offset));
   if (now_.map && !out.empty()) {
     plan.missing = now_.map->FirstMissing(offset / block_bytes(),
                                           (offset + out.size() - 1) / block_bytes() + 1);
     plan.size = now_.size;
     plan.layout = now_.map->layout();
-    if (plan.missing) return 0;
+    if (plan.missing) return;
   }
   for (size_t done = 0; done < out.size();) {
     const uint64_t block = (offset + done) / block_bytes();
@@ -169,18 +187,32 @@ size_t FileState::PlanRead(uint64_t offset, MutableBytes out, ReadPlan& plan) {
     PlanBlock(block, first, out.subspan(done, length), plan);
     done += length;
   }
-  return out.size();
+  part.length = out.size();
 }
 
-Result<size_t> FileState::Read(uint64_t offset, MutableBytes out) {
+MemoryBudget::Share FileState::ReserveToRead(uint64_t bytes, bool may_wait) {
+  if (may_wait) {
+    auto share = context_.reserve(bytes);
+    if (share.has_value()) return *std::move(share);
+    // There is no room because others' writes cannot be stored, which is no reason not to read.
+  } else if (auto share = context_.budget.TryTake(bytes)) {
+    return *std::move(share);
+  }
+  return context_.budget.TakeAnyway(bytes);
+}
+
+Status FileState::Read(std::span<OpenFile::Part> parts, const std::function<void()>& meanwhile) {
+  const auto reserve = [this](uint64_t bytes) { return ReserveToRead(bytes, true); };
+  const uint64_t most_bytes = std::min(kMostReadAtOnce, context_.budget.limit() / 4);
   for (int attempt = 0;; ++attempt) {
     ReadPlan plan;
-    const size_t length = PlanRead(offset, out, plan);
-    const Status status = plan.missing ? LoadPart(*plan.missing, plan.size, plan.layout)
-                                       : plan.Execute(context_.cluster.stripes());
+    PlanRead(parts, plan);
+    const Status status = plan.missing
+                              ? LoadPart(*plan.missing, plan.size, plan.layout)
+                              : plan.Execute(context_.reader, most_bytes, reserve, meanwhile);
     if (status.ok() && !plan.missing) {
       ForgetPages();
-      return length;
+      return {};
     }
     if (status.ok()) {
       --attempt;
@@ -207,6 +239,33 @@ Result<size_t> FileState::Read(uint64_t offset, MutableBytes out) {
       return Fail(EIO, "read inode {:016x}: {}", id_, status.message());
     }
   }
+}
+
+uint64_t FileState::ReadAhead(uint64_t offset, uint64_t size, BlockReader::Ahead& ahead) {
+  for (uint64_t done = 0; done < size;) {
+    StripePart part;
+    uint64_t length = 0;
+    bool stored = false;
+    {
+      const std::lock_guard lock(mutex_);
+      const uint64_t at = offset + done;
+      if (!now_.map || at >= now_.size) return done;
+      const uint64_t block = at / block_bytes();
+      const uint64_t first = at % block_bytes();
+      if (now_.map->FirstMissing(block, block + 1)) return done;
+      length = std::min({size - done, block_bytes() - first, now_.size - at});
+      const auto place = now_.map->Find(block);
+      stored = place && first < place->valid && !blocks_.contains(block);
+      if (stored) {
+        part = {
+            place->IdOf(block), place->layout, place->stored,
+            place->place,       first,         std::min<uint64_t>(length, place->valid - first)};
+      }
+    }
+    if (stored && !context_.reader.ReadAhead(part, ahead)) return done;
+    done += length;
+  }
+  return size;
 }
 
 // ---- Pages of the map
@@ -255,12 +314,17 @@ void FileState::ForgetPages() {
 
 // ---- Writing
 
+StripeLayout FileState::LayoutFor(uint64_t block, uint64_t end) const {
+  if (block == 0 && end <= context_.small_layout.block_bytes()) return context_.small_layout;
+  return now_.map ? now_.map->layout() : context_.cluster.config().layout;
+}
+
 std::shared_ptr<StripeBuffer> FileState::BufferFor(uint64_t block, uint64_t end,
-                                                   const OpenBlock& open) {
+                                                   const OpenBlock& open,
+                                                   MemoryBudget::Share* room) {
   if (open.dirty && end <= open.dirty->layout().block_bytes()) return open.dirty;
-  const StripeLayout striped = now_.map ? now_.map->layout() : context_.cluster.config().layout;
-  const bool small = block == 0 && end <= context_.small_layout.block_bytes();
-  auto buffer = context_.memory.Allocate(small ? context_.small_layout : striped);
+  const StripeLayout layout = LayoutFor(block, end);
+  auto buffer = room ? context_.memory.Allocate(layout, *room) : context_.memory.Allocate(layout);
   if (!open.dirty) return buffer;
   for (const auto& part : open.present.Within(0, UINT64_MAX)) {
     const size_t length = part.end - part.first;
@@ -270,11 +334,16 @@ std::shared_ptr<StripeBuffer> FileState::BufferFor(uint64_t block, uint64_t end,
   return buffer;
 }
 
-void FileState::PutBytes(uint64_t block, uint64_t first, Bytes data) {
+void FileState::Touch(OpenBlock& open) {
+  open.age = ++context_.ages;
+  open.written_at = context_.cluster.runtime().Now();
+}
+
+void FileState::PutBytes(uint64_t block, uint64_t first, Bytes data, MemoryBudget::Share& room) {
   const std::lock_guard lock(mutex_);
   OpenBlock& open = blocks_[block];
-  if (!open.dirty) open.age = ++context_.ages;
-  open.dirty = BufferFor(block, first + data.size(), open);
+  Touch(open);
+  open.dirty = BufferFor(block, first + data.size(), open, &room);
   CopyBytes(open.dirty->data().subspan(first, data.size()), data);
   open.present.Add(first, first + data.size());
   open.ours.Add(first, first + data.size());
@@ -284,10 +353,26 @@ void FileState::PutBytes(uint64_t block, uint64_t first, Bytes data) {
   modified_ = context_.records.WallClock();
 }
 
-Status FileState::WriteUnderTurn(uint64_t offset, Bytes data) {
-  if (offset > kMaxFileBytes || data.size() > kMaxFileBytes - offset) {
-    return Fail(EFBIG, "a file has at most {} bytes", kMaxFileBytes);
+// What a write needs of memory beyond what the file has already. Full blocks are sent as they come,
+// so it is bounded.
+uint64_t FileState::MemoryToWrite(uint64_t offset, size_t length) const {
+  const uint64_t end = offset + length;
+  uint64_t bytes = 0;
+  size_t buffers = 0;
+  for (uint64_t block = offset / block_bytes();
+       block * block_bytes() < end && buffers <= kMaxInFlight; ++block) {
+    const uint64_t block_end = std::min(end - block * block_bytes(), block_bytes());
+    const auto open = blocks_.find(block);
+    const bool has_buffer = open != blocks_.end() && open->second.dirty &&
+                            block_end <= open->second.dirty->layout().block_bytes();
+    if (has_buffer) continue;
+    bytes += StripeBuffer::MemoryBytes(LayoutFor(block, block_end));
+    ++buffers;
   }
+  return bytes;
+}
+
+Status FileState::WriteUnderTurn(uint64_t offset, Bytes data, MemoryBudget::Share& room) {
   // Nothing more is taken while what was taken before cannot be stored.
   if (!failure_.ok()) TRY(SendAll());
   while (!data.empty()) {
@@ -295,7 +380,7 @@ Status FileState::WriteUnderTurn(uint64_t offset, Bytes data) {
     const uint64_t block = offset / block_bytes();
     const uint64_t first = offset % block_bytes();
     const size_t length = std::min<uint64_t>(data.size(), block_bytes() - first);
-    PutBytes(block, first, data.first(length));
+    PutBytes(block, first, data.first(length), room);
     if (blocks_.at(block).present.Covers(0, block_bytes())) {
       const Status status = SendBlock(block);
       if (!status.ok()) failure_ = status;
@@ -307,24 +392,35 @@ Status FileState::WriteUnderTurn(uint64_t offset, Bytes data) {
   return {};
 }
 
-Status FileState::Write(uint64_t offset, Bytes data) {
-  if (data.empty()) return {};
-  const StripeLayout& layout = context_.cluster.config().layout;
-  const uint64_t blocks = data.size() / layout.block_bytes() + 1;
-  const bool small = offset + data.size() <= context_.small_layout.block_bytes();
-  TRY(context_.make_room(small ? MemoryOf(context_.small_layout)
-                               : MemoryOf(layout) * std::min<uint64_t>(blocks, kMaxInFlight)));
-  const Turn::Holder turn(turn_);
-  return WriteUnderTurn(offset, data);
+Result<uint64_t> FileState::WriteAt(std::optional<uint64_t> where, Bytes data) {
+  MemoryBudget::Share room;
+  // The blocks that a write goes to may be stored, and their buffers gone, before it has its turn:
+  // then it needs more room than it found it would.
+  for (uint64_t needed = 0;;) {
+    {
+      const Turn::Holder turn(turn_);
+      const uint64_t offset = where.value_or(now_.size);
+      if (offset > kMaxFileBytes || data.size() > kMaxFileBytes - offset) {
+        return Fail(EFBIG, "a file has at most {} bytes", kMaxFileBytes);
+      }
+      needed = std::max(needed, MemoryToWrite(offset, data.size()));
+      if (needed <= room.bytes()) {
+        TRY(WriteUnderTurn(offset, data, room));
+        return offset;
+      }
+    }
+    room.Return();
+    room = TRY(context_.reserve(needed));
+  }
 }
 
-Result<uint64_t> FileState::Append(Bytes data) {
-  TRY(context_.make_room(MemoryOf(context_.cluster.config().layout)));
-  const Turn::Holder turn(turn_);
-  const uint64_t offset = now_.size;
-  TRY(WriteUnderTurn(offset, data));
-  return offset;
+Status FileState::Write(uint64_t offset, Bytes data) {
+  if (data.empty()) return {};
+  TRY(WriteAt(offset, data));
+  return {};
 }
+
+Result<uint64_t> FileState::Append(Bytes data) { return WriteAt(std::nullopt, data); }
 
 Status FileState::Truncate(uint64_t size) {
   if (size > kMaxFileBytes) return Fail(EFBIG, "a file has at most {} bytes", kMaxFileBytes);
@@ -398,7 +494,8 @@ Status FileState::ReadLower(uint64_t block, uint64_t first, MutableBytes out) {
     const std::lock_guard lock(mutex_);
     PlanLower(block, first, out, plan);
   }
-  return plan.Execute(context_.cluster.stripes());
+  return plan.Execute(context_.reader, UINT64_MAX,
+                      [this](uint64_t bytes) { return ReserveToRead(bytes, false); }, {});
 }
 
 // Completes a dirty block from what is below it.
@@ -447,7 +544,7 @@ void FileState::EnsureMap() {
 void FileState::LayUnderBlock0(Bytes data) {
   if (data.empty()) return;
   OpenBlock& open = blocks_[0];
-  if (!open.dirty) open.age = ++context_.ages;
+  if (!open.dirty) Touch(open);
   open.dirty = BufferFor(0, data.size(), open);
   for (const auto& gap : open.present.GapsWithin(0, data.size())) {
     CopyBytes(open.dirty->data().subspan(gap.first, gap.end - gap.first),
@@ -489,7 +586,8 @@ Status FileState::SendBlock(uint64_t block) {
             .stored = length,
             .valid = length,
             .pending = nullptr,
-            .age = open.age};
+            .age = open.age,
+            .written_at = open.written_at};
   const StripeId id{id_, block, sent.write};
   std::vector<Sent> dropped;
   {
@@ -519,6 +617,7 @@ void FileState::TakeBack(OpenBlock& open, Sent sent) {
               open.dirty->data().subspan(part.first, length));
   }
   if (!open.dirty) open.age = sent.age;
+  if (!open.dirty) open.written_at = sent.written_at;
   open.dirty = std::move(whole);
   open.present.Add(0, sent.valid);
 }
@@ -583,13 +682,15 @@ Status FileState::SendAll() {
 
 // ---- Memory
 
-std::optional<uint64_t> FileState::Oldest() {
+std::optional<FileState::Holding> FileState::Oldest() {
   const std::lock_guard lock(mutex_);
-  std::optional<uint64_t> oldest;
+  std::optional<Holding> oldest;
   for (const auto& [block, open] : blocks_) {
-    if (!open.dirty && !open.sent) continue;
-    const uint64_t age = open.dirty ? open.age : open.sent->age;
-    oldest = std::min(oldest.value_or(UINT64_MAX), age);
+    for (const Holding& holding : {Holding{true, open.sent ? open.sent->age : 0, {}},
+                                   Holding{false, open.age, open.written_at}}) {
+      if (holding.sent ? !open.sent : !open.dirty) continue;
+      if (!oldest || holding.GoesBefore(*oldest)) oldest = holding;
+    }
   }
   return oldest;
 }

@@ -32,6 +32,7 @@
 
 #include "cluster/cluster.h"
 #include "fs/block_memory.h"
+#include "fs/block_reader.h"
 #include "fs/interval_set.h"
 #include "fs/names.h"
 #include "fs/reaper.h"
@@ -49,11 +50,15 @@ struct FileContext {
   Cluster& cluster;
   Records records;
   Reaper reaper;
-  BlockMemory memory;
+  MemoryBudget budget;
+  BlockMemory memory{budget};
+  BlockReader reader;
   Names names;
   std::function<void(InodeId, const Inode&)> dispose;  // what Names tells of removed inodes
-  std::function<Status(uint64_t bytes)>
-      make_room;  // waits; never called with a turn or a mutex held
+  // Takes a share of the budget: waits until there is room, and has dirty blocks stored to make
+  // some. Never called with a turn, a mutex or another share held. EIO, ENOSPC and the like: there
+  // is none, because what takes it cannot be stored.
+  std::function<Result<MemoryBudget::Share>(uint64_t bytes)> reserve;
   // Told of files that are committed with shards that are not where they belong.
   std::function<void(InodeId)> mend;
   std::atomic<uint64_t> ages{0};
@@ -77,7 +82,11 @@ class FileState {
   // The entry that was just made for the file: Sync() makes it durable, too.
   void Remember(Names::NewName name, uint64_t slot);
 
-  Result<size_t> Read(uint64_t offset, MutableBytes out);
+  // All of one moment. `meanwhile` is called before anybody waits for drives, if anybody does.
+  Status Read(std::span<OpenFile::Part> parts, const std::function<void()>& meanwhile = {});
+  // Asks for what is stored of these bytes ahead of need, as far as there is memory, and does not
+  // wait: the number of bytes that are on their way or here.
+  uint64_t ReadAhead(uint64_t offset, uint64_t size, BlockReader::Ahead& ahead);
   Status Write(uint64_t offset, Bytes data);
   Result<uint64_t> Append(Bytes data);
   Status Truncate(uint64_t size);
@@ -97,8 +106,17 @@ class FileState {
   // No handle is left: what is not committed is forgotten, and what nobody refers to deleted.
   void Abandon();
 
-  // Memory: whether it holds any, since when, and to give some back.
-  std::optional<uint64_t> Oldest();
+  // The blocks that it holds in memory: which of them to store first, to have room for others.
+  struct Holding {
+    bool sent = false;  // it is on its way already
+    uint64_t age = 0;   // the least is to go first
+    Time written_at{};  // when it was last written to
+    bool GoesBefore(const Holding& other) const {
+      return sent == other.sent ? age < other.age : sent;
+    }
+  };
+  std::optional<Holding> Oldest();
+  // Stores that block.
   Status Relieve();
 
  private:
@@ -109,19 +127,24 @@ class FileState {
     uint32_t valid = 0;
     std::unique_ptr<StripeStore::PendingWrite> pending;  // touched under the turn alone
     uint64_t age = 0;
+    Time written_at{};
   };
   struct OpenBlock {
     IntervalSet ours;  // written since the last commit, in this block, whatever layer it is in
     std::shared_ptr<StripeBuffer> dirty;
     IntervalSet present;  // the bytes that `dirty` has: ours, and what was filled in
-    uint64_t age = 0;
+    uint64_t age = 0;     // when `dirty` was last written to, in the order of all files'
+    Time written_at{};    // and by the clock
     std::optional<Sent> sent;
   };
   using Blocks = std::map<uint64_t, OpenBlock>;
 
+  Result<uint64_t> WriteAt(std::optional<uint64_t> offset, Bytes data);  // none: at the end
+
   // All of these under the turn.
-  Status WriteUnderTurn(uint64_t offset, Bytes data);
-  void PutBytes(uint64_t block, uint64_t first, Bytes data);
+  uint64_t MemoryToWrite(uint64_t offset, size_t length) const;
+  Status WriteUnderTurn(uint64_t offset, Bytes data, MemoryBudget::Share& room);
+  void PutBytes(uint64_t block, uint64_t first, Bytes data, MemoryBudget::Share& room);
   Status Fill(uint64_t block);
   Status ReadLower(uint64_t block, uint64_t first, MutableBytes out);
   void EnsureMap();
@@ -157,8 +180,12 @@ class FileState {
   Status KeepOurs(uint64_t block);
   Inode Merge(const Inode& theirs, const std::set<uint64_t>& different);
 
+  // With mutex_ held, or under the turn.
+  StripeLayout LayoutFor(uint64_t block, uint64_t end) const;
   // With mutex_ held.
-  std::shared_ptr<StripeBuffer> BufferFor(uint64_t block, uint64_t end, const OpenBlock& open);
+  std::shared_ptr<StripeBuffer> BufferFor(uint64_t block, uint64_t end, const OpenBlock& open,
+                                          MemoryBudget::Share* room = nullptr);
+  void Touch(OpenBlock& block);
   void ResizeTo(uint64_t size);
   void DropSent(OpenBlock& block);
   void Supersede(const std::vector<BlockMap::Piece>& pieces);
@@ -166,7 +193,9 @@ class FileState {
   uint64_t LowerEnd(uint64_t block) const;
 
   struct ReadPlan;
-  size_t PlanRead(uint64_t offset, MutableBytes out, ReadPlan& plan);
+  void PlanRead(std::span<OpenFile::Part> parts, ReadPlan& plan);
+  void PlanPart(OpenFile::Part& part, ReadPlan& plan);
+  MemoryBudget::Share ReserveToRead(uint64_t bytes, bool may_wait);
   Status LoadPart(const BlockMap::Part& part, uint64_t size, const StripeLayout& layout);
   void ForgetPages();
   void PlanBlock(uint64_t block, uint64_t first, MutableBytes out, ReadPlan& plan);

@@ -27,13 +27,14 @@ class OpenFiles {
  public:
   OpenFiles(Cluster& cluster, const FileSystem::Options& options)
       : context_(cluster, options),
+        reserving_(cluster.runtime()),
         mender_(cluster, {.is_changing = [this](InodeId id) { return IsChanging(id); },
                           .mended = [this](InodeId id) { Reload(id); }}) {
     context_.mend = [this, mends = options.mends](InodeId id) {
       if (mends) mender_.Add(id);
     };
     context_.dispose = [this](InodeId id, const Inode& inode) { Dispose(id, inode); };
-    context_.make_room = [this](uint64_t bytes) { return MakeRoom(bytes); };
+    context_.reserve = [this](uint64_t bytes) { return Reserve(bytes); };
   }
 
   FileContext& context() { return context_; }
@@ -67,6 +68,16 @@ class OpenFiles {
       files_.erase(found);
     }
     last->Abandon();
+  }
+
+  // Stores what is in memory until the budget is kept, or what is left cannot be stored.
+  void StoreExcess() {
+    std::set<InodeId> failed;
+    while (context_.budget.used() > context_.budget.limit()) {
+      const auto [file, holding] = OldestBlock([&](InodeId id) { return !failed.contains(id); });
+      if (!file) return;
+      if (!file->Relieve().ok()) failed.insert(file->id());
+    }
   }
 
   // Null when it is not open.
@@ -109,29 +120,66 @@ class OpenFiles {
     return all;
   }
 
-  // Stores what has been in memory for longest, whichever file it belongs to, until there is room.
-  Status MakeRoom(uint64_t bytes) {
-    std::map<InodeId, Status> failed;
-    while (!context_.memory.HasRoom(bytes)) {
-      std::shared_ptr<FileState> victim;
-      uint64_t age = UINT64_MAX;
-      for (const auto& file : All()) {
-        const auto oldest = failed.contains(file->id()) ? std::nullopt : file->Oldest();
-        if (!oldest || *oldest >= age) continue;
-        victim = file;
-        age = *oldest;
-      }
-      if (!victim) {
-        if (failed.empty()) return {};  // what takes the room is on its way already
-        return failed.begin()->second.Context("no memory left for what cannot be stored");
-      }
-      const Status status = victim->Relieve();
-      if (!status.ok()) failed.emplace(victim->id(), status);
+  struct OldBlock {
+    std::shared_ptr<FileState> file;  // null: there is none
+    FileState::Holding holding;
+  };
+  template <typename Filter>
+  OldBlock OldestBlock(const Filter& is_considered) {
+    OldBlock oldest;
+    for (const auto& file : All()) {
+      const auto holding = is_considered(file->id()) ? file->Oldest() : std::nullopt;
+      if (!holding || (oldest.file && !holding->GoesBefore(oldest.holding))) continue;
+      oldest = {file, *holding};
     }
-    return {};
+    return oldest;
   }
 
+  // In the order of coming, so that small requests do not starve a large one.
+  Result<MemoryBudget::Share> Reserve(uint64_t bytes) {
+    if (waiting_ == 0) {
+      if (auto share = context_.budget.TryTake(bytes)) return *std::move(share);
+    }
+    ++waiting_;
+    auto share = [&] {
+      const Turn::Holder turn(reserving_);
+      return WaitForRoom(bytes);
+    }();
+    --waiting_;
+    return share;
+  }
+
+  // Stores blocks that are in memory, whichever file they belong to, until there is room.
+  Result<MemoryBudget::Share> WaitForRoom(uint64_t bytes) {
+    const auto signal = context_.cluster.runtime().NewSignal();
+    const MemoryBudget::Watch watch(context_.budget, signal);
+    std::map<InodeId, Status> failed;
+    for (;;) {
+      if (auto share = context_.budget.TryTake(bytes)) return *std::move(share);
+      const auto [file, holding] = OldestBlock([&](InodeId id) { return !failed.contains(id); });
+      if (!file && !failed.empty()) {
+        return tl::unexpected(
+            failed.begin()->second.Context("no memory left for what cannot be stored"));
+      }
+      // Without a block to store, what takes the room comes back by itself: reads, and what slow
+      // drives are still being sent. A block that is just being filled is worth waiting for a
+      // little: stored in parts it would have to be written more than once.
+      const Time busy_until = holding.written_at + kBlockIsIdleAfter;
+      if (!file) {
+        signal->WaitUntil(Time::max());
+      } else if (!holding.sent && busy_until > context_.cluster.runtime().Now()) {
+        signal->WaitUntil(busy_until);
+      } else if (const Status status = file->Relieve(); !status.ok()) {
+        failed.emplace(file->id(), status);
+      }
+    }
+  }
+
+  static constexpr Duration kBlockIsIdleAfter = std::chrono::milliseconds(50);
+
   FileContext context_;
+  Turn reserving_;  // held while files' turns are taken, and never taken while one is held
+  std::atomic<int> waiting_ = 0;
   std::mutex mutex_;
   std::map<InodeId, Open> files_;  // guarded by mutex_
   Mender mender_;                  // goes first: its thread looks at the files
@@ -162,8 +210,11 @@ class Handle final : public OpenFile {
   void MarkWritten() { wrote_ = true; }
 
   Result<size_t> Read(uint64_t offset, MutableBytes out) override {
-    return state_->Read(offset, out);
+    Part part{offset, out};
+    TRY(ReadParts({&part, 1}));
+    return part.length;
   }
+  Status ReadParts(std::span<Part> parts) override { return state_->Read(parts); }
   Status Write(uint64_t offset, Bytes data) override {
     TRY(CheckWritable());
     wrote_ = true;
@@ -459,6 +510,23 @@ class ClusterFileSystem final : public FileSystem {
   }
 
   Result<SpaceInfo> Space() override { return cluster_.Space(); }
+
+  void SetMemory(uint64_t bytes) override {
+    files_.context().budget.SetLimit(bytes);
+    files_.StoreExcess();
+  }
+
+  MemoryCounters Memory() override {
+    FileContext& context = files_.context();
+    const BlockReader::Counters reads = context.reader.counters();
+    return {.limit_bytes = context.budget.limit(),
+            .used_bytes = context.budget.used(),
+            .cached_bytes = context.reader.cached_bytes(),
+            .cache_hits = reads.hits,
+            .cache_misses = reads.misses,
+            .shared_reads = reads.shared,
+            .read_ahead_cells = reads.ahead};
+  }
 
  private:
   Records& records() { return files_.context().records; }

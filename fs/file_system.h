@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -84,6 +85,17 @@ struct DirectoryEntry {
   std::optional<Attributes> attributes;  // when they were asked for and could be had
 };
 
+// Memory of a FileSystem, and how its cache of what was read fares. Cells are up to 64 KiB.
+struct MemoryCounters {
+  uint64_t limit_bytes = 0;
+  uint64_t used_bytes = 0;        // of all kinds; the cache fills what others leave
+  uint64_t cached_bytes = 0;      // of these, cells that are kept
+  uint64_t cache_hits = 0;        // cells that reads found
+  uint64_t cache_misses = 0;      // and that were read from drives for them
+  uint64_t shared_reads = 0;      // cells that somebody else was reading already
+  uint64_t read_ahead_cells = 0;  // that were asked for before anybody wanted them
+};
+
 // An open file. Any number of threads may use one, and any number of handles may be open on a file;
 // within one FileSystem all of them see each write at once, committed or not. Other processes see a
 // file as of the last commit before they opened it.
@@ -99,6 +111,14 @@ class OpenFile {
   // Fills all of `out` unless the file ends before: the number of bytes read. 0 at or after the
   // end.
   virtual Result<size_t> Read(uint64_t offset, MutableBytes out) = 0;
+
+  // As many reads, all at once, of one moment's contents; each as above.
+  struct Part {
+    uint64_t offset = 0;
+    MutableBytes out;
+    size_t length = 0;  // that was read, when the call succeeds
+  };
+  virtual Status ReadParts(std::span<Part> parts) = 0;
 
   // All or nothing. EFBIG beyond kMaxFileBytes; EBADF if opened for reading only.
   virtual Status Write(uint64_t offset, Bytes data) = 0;
@@ -120,7 +140,8 @@ class OpenFile {
 class FileSystem {
  public:
   struct Options {
-    uint64_t memory_bytes = 256 << 20;  // dirty blocks and in-flight data of this process, together
+    // For dirty blocks, data under way, the cache and read-ahead, together.
+    uint64_t memory_bytes = 256 << 20;
     // How much of a file's block map is kept in its inode, and how much in a page: docs/format.md.
     size_t inline_map_bytes = 24 << 10;
     size_t map_page_bytes = 32 << 10;
@@ -223,6 +244,12 @@ class FileSystem {
   virtual Status MakePath(std::string_view path, uint32_t mode, Owner owner) = 0;  // mkdir -p
 
   virtual Result<SpaceInfo> Space() = 0;
+
+  // Changes Options::memory_bytes. If there is more in use than the new limit, the cache shrinks at
+  // once; what was written goes to the drives before this returns, unless it cannot be stored or
+  // new writes take its place; and who wants more waits.
+  virtual void SetMemory(uint64_t bytes) = 0;
+  virtual MemoryCounters Memory() = 0;
 };
 
 }  // namespace pinstripe

@@ -145,6 +145,69 @@ TEST_F(StripeStoreTest, AnyPartOfAnyLengthUnderAnyGeometryReadsBack) {
   EXPECT_EQ(store_.counters().degraded_reads, 0u);
 }
 
+// Asked for now, looked at later: whole cells, which hold what is wanted.
+TEST_F(StripeStoreTest, AReadThatWasStartedIsThereWhenSomebodyWaits) {
+  const std::string data = RandomText(k42.block_bytes() - 100);
+  const auto place = Write(id_, data);
+  ASSERT_OK(place);
+  auto pending = store_.StartRead({{id_, k42, data.size(), *place, 70'000, 100'000},
+                                   {id_, k42, data.size(), *place, data.size() - 1, 1}});
+  const uint64_t asked = store_.counters().read_requests;
+  EXPECT_EQ(asked, 2u);
+  sim_.Sleep(seconds(100));  // longer than any time limit of a call
+  ASSERT_OK(pending->Wait());
+  EXPECT_EQ(store_.counters().read_requests, asked);
+  uint64_t next = 65536;
+  for (const ReadCell& cell : pending->TakeCells(0)) {
+    EXPECT_EQ(cell.offset, next);
+    EXPECT_TRUE(cell.bytes.text() == data.substr(cell.offset, cell.bytes.size()));
+    const StripeLayout::Cell there = k42.CellAt(data.size(), cell.offset + cell.bytes.size() / 2);
+    EXPECT_EQ(there.begin, cell.offset);
+    EXPECT_EQ(there.end, cell.offset + cell.bytes.size());
+    next += cell.bytes.size();
+  }
+  EXPECT_EQ(next, 3u * 65536);
+  const std::vector<ReadCell> last = pending->TakeCells(1);
+  ASSERT_EQ(last.size(), 1u);
+  EXPECT_EQ(last[0].offset + last[0].bytes.size(), data.size());  // without what fills the shard up
+}
+
+TEST_F(StripeStoreTest, WhoWaitsLateStillReadsAroundADriveThatWasAway) {
+  const std::string data = RandomText(k42.block_bytes());
+  const auto place = Write(id_, data);
+  ASSERT_OK(place);
+  drives_.SetDown(Order(id_)[0], true);
+  auto pending = store_.StartRead({{id_, k42, data.size(), *place, 0, 1000}});
+  sim_.Sleep(seconds(1));
+  ASSERT_OK(pending->Wait());
+  EXPECT_TRUE(pending->TakeCells(0).at(0).bytes.text() == data.substr(0, 65536));
+  EXPECT_EQ(store_.counters().degraded_reads, 1u);
+}
+
+TEST_F(StripeStoreTest, AReadThatNobodyWaitsForHarmsNothing) {
+  const auto place = Write(id_, RandomText(k42.block_bytes()));
+  ASSERT_OK(place);
+  store_.StartRead({{id_, k42, k42.block_bytes(), *place, 0, k42.block_bytes()}}).reset();
+  sim_.Sleep(seconds(10));
+  EXPECT_OK(Read(id_, *place, k42.block_bytes(), 0, 10));
+}
+
+// Every byte of a block is in one cell, whatever its length.
+TEST(StripeLayout, CellsFollowEachOther) {
+  for (const uint64_t length : {1ul, 64ul, 100'000ul, 4 * 65536ul, 300'000ul, 1ul << 20}) {
+    uint64_t at = 0;
+    while (at < length) {
+      const StripeLayout::Cell cell = k42.CellAt(length, at);
+      EXPECT_EQ(cell.begin, at);
+      EXPECT_GT(cell.end, at);
+      EXPECT_LE(cell.end, std::min<uint64_t>(length, at + kCellBytes));
+      EXPECT_EQ(k42.CellAt(length, cell.end - 1).begin, at);
+      at = cell.end;
+    }
+    EXPECT_EQ(at, length);
+  }
+}
+
 TEST_F(StripeStoreTest, ALargeBlockTakesOneRequestPerDrive) {
   const auto place = Write(id_, RandomText(k42.block_bytes()));
   ASSERT_OK(place);

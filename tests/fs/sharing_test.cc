@@ -55,6 +55,8 @@ TEST_F(SharingTest, AReaderElsewhereGoesOnWhenTheFileIsReplaced) {
   const std::string new_bytes = Pattern(2, 3 * kTestBlock);
   Make("file", new_bytes);
   sim_.Sleep(std::chrono::seconds(5));  // the old stripes are deleted meanwhile
+  EXPECT_TRUE(ReadAll(*reader) == Pattern(1, 3 * kTestBlock));  // from memory
+  other->SetMemory(1);
   EXPECT_TRUE(ReadAll(*reader) == new_bytes);
 }
 
@@ -272,10 +274,13 @@ TEST_F(SharingTest, ARemovedFileIsReadOnOtherHostsForAMinute) {
     sim_.Sleep(std::chrono::seconds(50));
     EXPECT_EQ(ReadAll(**reader), contents);
     sim_.Sleep(std::chrono::seconds(30));
+    EXPECT_EQ(ReadAll(**reader), contents);  // from memory
+    other->SetMemory(1);
     std::string bytes(10, '?');
     EXPECT_FAILS((*reader)->Read(0, std::as_writable_bytes(std::span(bytes))), ESTALE);
     Checker checker(*host_.cluster, {});
     EXPECT_EQ(checker.Run().unused_shards, 0u);
+    other->SetMemory(64 << 20);
   }
 }
 

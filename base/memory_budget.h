@@ -1,0 +1,110 @@
+// MemoryBudget: how many bytes something may hold, and how many it does. Who wants memory takes a
+// share of the budget and keeps it for as long as the memory:
+//
+//   MemoryBudget budget(1 << 30);
+//   std::optional<MemoryBudget::Share> share = budget.TryTake(buffer.size());
+//   if (!share) ...                                // wait, do without, or TakeAnyway()
+//
+// It counts, and decides nothing but whether there is room: waiting is its user's, who can watch
+// for bytes that come back. Before there is no room, `reclaim` is asked for what is kept only
+// because there was (a cache).
+//
+// Thread-safe. Shares may outlive the budget.
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/runtime.h"
+
+namespace pinstripe {
+
+class MemoryBudget {
+  struct State;
+
+ public:
+  // Bytes that count until it is gone. One thread at a time.
+  class Share {
+   public:
+    Share() = default;  // of nothing
+    ~Share() { Return(); }
+    Share(Share&& other) noexcept
+        : state_(std::move(other.state_)), bytes_(std::exchange(other.bytes_, 0)) {}
+    Share& operator=(Share&& other) noexcept {
+      Return();
+      state_ = std::move(other.state_);
+      bytes_ = std::exchange(other.bytes_, 0);
+      return *this;
+    }
+
+    uint64_t bytes() const { return bytes_; }
+    // A part of it (at most all) as a share of its own.
+    Share Split(uint64_t bytes);
+    void Return();
+
+   private:
+    friend class MemoryBudget;
+    Share(std::shared_ptr<State> state, uint64_t bytes) : state_(std::move(state)), bytes_(bytes) {}
+    std::shared_ptr<State> state_;
+    uint64_t bytes_ = 0;
+  };
+
+  explicit MemoryBudget(uint64_t limit);
+
+  // Frees about so many bytes at once, without waiting, and says whether it freed any. Called
+  // without a lock, on the threads of those who take. Set before the first of them.
+  void SetReclaim(std::function<bool(uint64_t bytes)> reclaim) { reclaim_ = std::move(reclaim); }
+
+  // Null: there is no room. When nothing at all is in use there is room for anything, so that who
+  // needs more than the whole budget can go on, alone.
+  std::optional<Share> TryTake(uint64_t bytes);
+  // As TryTake(), but leaves alone what could be reclaimed: for what is not worth it.
+  std::optional<Share> TryTakeUnused(uint64_t bytes);
+  // For what must go on, and is bounded otherwise: may exceed the limit. Reclaims nothing, so that
+  // `reclaim` may call it.
+  Share TakeAnyway(uint64_t bytes);
+
+  uint64_t used() const;
+  uint64_t limit() const;
+  // What is over a lower limit is reclaimed as far as that can be done at once.
+  void SetLimit(uint64_t limit);
+  void ReclaimExcess();
+
+  // Sets a signal whenever bytes came back or the limit was raised, while it exists: TryTake(), and
+  // wait for the signal if that fails.
+  class Watch {
+   public:
+    Watch(MemoryBudget& budget, std::shared_ptr<Signal> signal);
+    ~Watch();
+    Watch(const Watch&) = delete;
+    Watch& operator=(const Watch&) = delete;
+
+   private:
+    const std::shared_ptr<State> state_;
+    const std::shared_ptr<Signal> signal_;
+  };
+
+ private:
+  struct State {
+    mutable std::mutex mutex;
+    uint64_t limit = 0;                             // guarded by mutex
+    uint64_t used = 0;                              // guarded by mutex
+    std::vector<std::shared_ptr<Signal>> watchers;  // guarded by mutex
+
+    bool HasRoom(uint64_t bytes) const {
+      return used == 0 || (bytes <= limit && used <= limit - bytes);
+    }
+    void WakeWatchers();
+  };
+
+  const std::shared_ptr<State> state_;
+  std::function<bool(uint64_t)> reclaim_;
+};
+
+}  // namespace pinstripe

@@ -1,0 +1,284 @@
+#include "fs/block_reader.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "base/try.h"
+
+namespace pinstripe {
+namespace {
+
+constexpr int kSharedAttempts = 2;  // after that, a reader asks for itself
+constexpr uint64_t kAheadPart = 4;  // of the budget, for what nobody wants yet
+
+// Adds a cell to what is to be read: neighbours are one part.
+void AddCell(const StripePart& whole, const StripeLayout::Cell& cell,
+             std::vector<StripePart>& parts) {
+  if (!parts.empty()) {
+    StripePart& last = parts.back();
+    const bool same = last.id.object == whole.id.object && last.id.block == whole.id.block &&
+                      last.id.write == whole.id.write;
+    if (same && last.offset + last.size == cell.begin) {
+      last.size += cell.end - cell.begin;
+      return;
+    }
+  }
+  parts.push_back(whole);
+  parts.back().offset = cell.begin;
+  parts.back().size = cell.end - cell.begin;
+}
+
+void Deliver(const CellKey& key, Bytes cell, const StripeReadRequest& request) {
+  const uint64_t begin = std::max<uint64_t>(key.offset, request.offset);
+  const uint64_t end =
+      std::min<uint64_t>(key.offset + cell.size(), request.offset + request.out.size());
+  assert(begin < end);
+  CopyBytes(request.out.subspan(begin - request.offset),
+            cell.subspan(begin - key.offset, end - begin));
+}
+
+StripePart PartOf(const StripeReadRequest& request) {
+  return {request.id, request.layout, request.length, *request.place, 0, 0};
+}
+
+}  // namespace
+
+BlockReader::BlockReader(Runtime& runtime, StripeStore& stripes, MemoryBudget& budget)
+    : runtime_(runtime), stripes_(stripes), budget_(budget), cache_(budget) {
+  budget_.SetReclaim([this](uint64_t bytes) { return cache_.Evict(bytes) || DropOldestAhead(); });
+}
+
+BlockReader::~BlockReader() { assert(flights_.empty() && ahead_.empty()); }
+
+// ---- What is wanted
+
+// Hands out what is in the cache; the rest is to be read.
+std::vector<BlockReader::Want> BlockReader::LookUp(std::span<const StripeReadRequest> requests) {
+  std::vector<Want> wants;
+  uint64_t hits = 0;
+  for (const StripeReadRequest& request : requests) {
+    const uint64_t end = request.offset + request.out.size();
+    for (uint64_t at = request.offset; at < end;) {
+      const StripeLayout::Cell cell = request.layout.CellAt(request.length, at);
+      const CellKey key{request.id, static_cast<uint32_t>(cell.begin)};
+      if (const auto found = cache_.Find(key)) {
+        Deliver(key, *found, request);
+        ++hits;
+      } else {
+        wants.push_back({key, cell.end, &request, nullptr});
+      }
+      at = cell.end;
+    }
+  }
+  hits_ += hits;
+  return wants;
+}
+
+// Says for each cell which flight brings it: another's, or else `own`. False: `own` brings none.
+bool BlockReader::Join(std::vector<Want>& wants, const std::shared_ptr<Flight>& own, bool share) {
+  uint64_t shared = 0;
+  const std::lock_guard lock(mutex_);
+  for (Want& want : wants) {
+    // What was on its way a moment ago is in the cache before it is not on its way any more.
+    if (!flights_.contains(want.key) && (want.bytes = cache_.Find(want.key))) continue;
+    auto [at, is_new] = flights_.try_emplace(want.key, own);
+    if (!is_new && (share || at->second == own)) {
+      want.flight = at->second;
+      NoLongerAhead(*want.flight);
+      shared += want.flight != own;
+      continue;
+    }
+    want.flight = own;
+    if (is_new) own->keys.push_back(want.key);
+    AddCell(PartOf(*want.request), {want.key.offset, want.end}, own->parts);
+  }
+  shared_ += shared;
+  return !own->parts.empty();
+}
+
+Status BlockReader::Read(std::span<const StripeReadRequest> requests, const Reserve& reserve,
+                         const std::function<void()>& meanwhile) {
+  std::vector<Want> wants = LookUp(requests);
+  if (wants.empty() && meanwhile) meanwhile();
+  for (int attempt = 0; !wants.empty(); ++attempt) {
+    uint64_t bytes = 0;
+    for (const Want& want : wants) bytes += want.memory_bytes();
+    MemoryBudget::Share room = reserve(bytes);
+
+    const auto own = std::make_shared<Flight>(runtime_);
+    {
+      // Held before others know of it: they wait for its end.
+      const Turn::Holder turn(own->turn);
+      uint64_t own_bytes = 0;
+      if (Join(wants, own, attempt < kSharedAttempts)) {
+        for (const Want& want : wants) {
+          if (want.flight != own) continue;
+          own_bytes += want.memory_bytes();
+          ++misses_;
+        }
+        own->share = room.Split(own_bytes);
+        room.Return();
+        Start(*own);
+      }
+      room.Return();
+      if (attempt == 0 && meanwhile) meanwhile();
+      if (own_bytes > 0) Finish(own);
+    }
+
+    std::vector<Want> left;  // what others did not get, and may still be there for us
+    for (Want& want : wants) {
+      if (want.bytes) {
+        Deliver(want.key, *want.bytes, *want.request);
+        continue;
+      }
+      const std::shared_ptr<Flight> flight = std::move(want.flight);
+      if (flight != own) {
+        const Turn::Holder turn(flight->turn);
+        Finish(flight);
+      }
+      const auto cell = flight->cells.find(want.key);
+      if (cell != flight->cells.end()) {
+        Deliver(want.key, cell->second, *want.request);
+      } else {
+        left.push_back(std::move(want));
+      }
+    }
+    TRY(own->status);
+    wants = std::move(left);
+  }
+  return {};
+}
+
+// ---- Flights
+
+void BlockReader::Start(Flight& flight) { flight.pending = stripes_.StartRead(flight.parts); }
+
+// Under its turn.
+void BlockReader::Finish(const std::shared_ptr<Flight>& flight) {
+  if (flight->done) return;
+  flight->status = flight->pending ? flight->pending->Wait() : Status(ECANCELED, "dropped");
+  if (flight->status.ok()) Keep(*flight);
+  flight->pending.reset();
+  flight->share.Return();
+  flight->done = true;
+  {
+    const std::lock_guard lock(mutex_);
+    Forget(flight);
+  }
+  budget_.ReclaimExcess();
+}
+
+// Its cells to the cache, and to those who wait for them.
+void BlockReader::Keep(Flight& flight) {
+  for (size_t i = 0; i < flight.parts.size(); ++i) {
+    const StripePart& part = flight.parts[i];
+    const std::vector<ReadCell> cells = flight.pending->TakeCells(i);
+    for (size_t first = 0; first < cells.size();) {
+      // Cells of one answer lie side by side. They share its memory, and so their share.
+      std::vector<SharedBytes> together = {cells[first].bytes};
+      uint64_t bytes = cells[first].bytes.size() + kCellOverhead;
+      for (size_t next = first + 1; next < cells.size(); ++next) {
+        const SharedBytes& last = together.back();
+        if (last.data() + last.size() != cells[next].bytes.data()) break;
+        together.push_back(cells[next].bytes);
+        bytes += cells[next].bytes.size() + kCellOverhead;
+      }
+      const bool alone = together.size() == 1;
+      // (A cell that is wanted twice is read, and counted, once.)
+      AttachShare(together, flight.share.Split(std::min(bytes, flight.share.bytes())));
+      for (const SharedBytes& cell : together) {
+        const CellKey key{part.id, static_cast<uint32_t>(cells[first++].offset)};
+        cache_.Insert(key, cell, alone);
+        flight.cells.emplace(key, cell);
+      }
+    }
+  }
+}
+
+void BlockReader::Forget(const std::shared_ptr<Flight>& flight) {
+  NoLongerAhead(*flight);
+  for (const CellKey& key : flight->keys) {
+    const auto found = flights_.find(key);
+    if (found != flights_.end() && found->second == flight) flights_.erase(found);
+  }
+  flight->keys.clear();
+}
+
+// ---- Ahead of need
+
+bool BlockReader::ReadAhead(const StripePart& part, Ahead& ahead) {
+  const auto flight = std::make_shared<Flight>(runtime_);
+  const Turn::Holder turn(flight->turn);
+  std::vector<StripeLayout::Cell> cells;
+  for (uint64_t at = part.offset; at < part.offset + part.size;) {
+    const StripeLayout::Cell cell = part.layout.CellAt(part.length, at);
+    if (!cache_.Has({part.id, static_cast<uint32_t>(cell.begin)})) cells.push_back(cell);
+    at = cell.end;
+  }
+  uint64_t bytes = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const StripeLayout::Cell& cell : cells) {
+      const CellKey key{part.id, static_cast<uint32_t>(cell.begin)};
+      if (flights_.contains(key)) continue;
+      flight->keys.push_back(key);
+      AddCell(part, cell, flight->parts);
+      bytes += cell.end - cell.begin + kCellOverhead;
+    }
+    if (flight->keys.empty()) return true;
+    if (ahead_bytes_ + bytes > budget_.limit() / kAheadPart) return false;
+  }
+  auto share = budget_.TryTake(bytes);
+  if (!share) return false;
+  flight->share = *std::move(share);
+  {
+    const std::lock_guard lock(mutex_);
+    // Whoever has asked for one of them in between brings it, too: that is rare, and harms nobody.
+    for (const CellKey& key : flight->keys) flights_.try_emplace(key, flight);
+    flight->ahead_bytes = bytes;
+    ahead_bytes_ += bytes;
+    ahead_.push_back(flight);
+    flight->in_ahead = std::prev(ahead_.end());
+    read_ahead_ += flight->keys.size();
+  }
+  Start(*flight);
+  const std::lock_guard lock(ahead.mutex_);
+  std::erase_if(ahead.flights_, [](const auto& one) { return one.expired(); });
+  ahead.flights_.push_back(flight);
+  return true;
+}
+
+void BlockReader::NoLongerAhead(Flight& flight) {
+  if (flight.ahead_bytes == 0) return;
+  ahead_bytes_ -= std::exchange(flight.ahead_bytes, 0);
+  ahead_.erase(flight.in_ahead);
+}
+
+bool BlockReader::DropOldestAhead() {
+  std::shared_ptr<Flight> oldest;
+  {
+    const std::lock_guard lock(mutex_);
+    if (ahead_.empty()) return false;
+    oldest = ahead_.front();
+    Forget(oldest);
+  }
+  return true;
+}
+
+// Unless somebody waits for it.
+void BlockReader::Drop(const std::shared_ptr<Flight>& flight) {
+  const std::lock_guard lock(mutex_);
+  if (flight->ahead_bytes > 0) Forget(flight);
+}
+
+BlockReader::Ahead::~Ahead() {
+  for (const auto& one : flights_) {
+    if (const auto flight = one.lock()) reader_.Drop(flight);
+  }
+}
+
+BlockReader::Counters BlockReader::counters() const {
+  return {hits_, misses_, shared_, read_ahead_};
+}
+
+}  // namespace pinstripe

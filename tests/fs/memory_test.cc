@@ -1,0 +1,244 @@
+// The memory of a file system: one budget for what is written, what is read and what is kept.
+
+#include <gtest/gtest.h>
+
+#include "tests/fs/fs_test_base.h"
+
+namespace pinstripe {
+namespace {
+
+constexpr uint64_t kBlockMemory = 3 * (64 << 10);  // of a block of 2+1, with its parity
+
+class MemoryTest : public FsTest {
+ protected:
+  // Looks at the budget of a host all the time, until `running` is false.
+  uint64_t MostUsedWhile(Host& host, const std::function<void()>& work) {
+    uint64_t most = 0;
+    bool running = true;
+    sim_.Spawn("watcher", [&] {
+      while (running) {
+        most = std::max(most, host->Memory().used_bytes);
+        sim_.Sleep(std::chrono::microseconds(200));
+      }
+      running = true;
+    });
+    work();
+    running = false;
+    while (!running) sim_.Sleep(std::chrono::milliseconds(1));
+    return most;
+  }
+
+  std::unique_ptr<OpenFile> Reader(Host& host, std::string_view path) {
+    return *host->Open(host->Resolve(path)->inode, FileSystem::Access::kRead);
+  }
+
+  uint64_t Fetched(Host& host) { return host.cluster->stripes().counters().bytes_fetched; }
+};
+
+TEST_F(MemoryTest, WhatWasReadOnceIsNotReadFromDrivesAgain) {
+  const std::string bytes = Pattern(1, 5 * kTestBlock + 777);
+  Make("file", bytes);
+  Host host = NewHost();
+  EXPECT_TRUE(Contents("/file", host.fs.get()) == bytes);
+  const uint64_t once = Fetched(host);
+  EXPECT_GE(once, bytes.size());
+  EXPECT_TRUE(Contents("/file", host.fs.get()) == bytes);  // through another handle
+  EXPECT_EQ(Fetched(host), once);
+  EXPECT_GT(host->Memory().cache_hits, 0u);
+  EXPECT_GE(host->Memory().cached_bytes, bytes.size());
+}
+
+TEST_F(MemoryTest, WhatOthersCommittedSinceIsSeenByTheNextOpen) {
+  Make("file", Pattern(1, 3 * kTestBlock));
+  Host host = NewHost();
+  EXPECT_TRUE(Contents("/file", host.fs.get()) == Pattern(1, 3 * kTestBlock));
+  Make("file", Pattern(2, 3 * kTestBlock));
+  EXPECT_TRUE(Contents("/file", host.fs.get()) == Pattern(2, 3 * kTestBlock));
+}
+
+// One drive's answer serves all who wait for it.
+TEST_F(MemoryTest, ReadersOfOneCellAskForItOnce) {
+  const std::string bytes = Pattern(1, kTestBlock);
+  Make("file", bytes);
+  Host host = NewHost();
+  auto file = Reader(host, "/file");
+  for (DriveId id = 1; id <= 5; ++id) {
+    machines_.drive(id).Set({.most_latency = std::chrono::milliseconds(100)});
+  }
+  RunTogether(20, [&](int i) {
+    const uint64_t offset = static_cast<uint64_t>(i) * 100;
+    EXPECT_EQ(ReadAll(*file, offset, 1000), bytes.substr(offset, 1000));
+  });
+  EXPECT_EQ(Fetched(host), 64u << 10);
+  EXPECT_EQ(host->Memory().cache_misses, 1u);
+}
+
+// A read does not fail because whom it waited for could not read.
+TEST_F(MemoryTest, WhoWaitsForAnotherReaderInVainReadsHimself) {
+  const std::string bytes = Pattern(1, kTestBlock);
+  Make("file", bytes);
+  Host host = NewHost();
+  auto file = Reader(host, "/file");
+  for (DriveId id = 1; id <= 5; ++id) machines_.SetDown(id, true);
+  sim_.Spawn("power", [&] {
+    sim_.Sleep(std::chrono::milliseconds(3100));  // the first reader's patience is 3 s
+    for (DriveId id = 1; id <= 5; ++id) machines_.SetDown(id, false);
+  });
+  int good = 0;
+  RunTogether(2, [&](int i) {
+    sim_.Sleep(std::chrono::milliseconds(1000 * i));
+    std::string out(1000, '?');
+    const auto read = file->Read(0, std::as_writable_bytes(std::span(out)));
+    if (!read.has_value()) return;
+    EXPECT_EQ(out, bytes.substr(0, 1000));
+    ++good;
+  });
+  EXPECT_GE(good, 1);
+}
+
+TEST_F(MemoryTest, ManyReadsAreOne) {
+  const std::string bytes = Pattern(1, 4 * kTestBlock + 100);
+  Make("file", bytes);
+  Host host = NewHost();
+  auto file = Reader(host, "/file");
+  for (DriveId id = 1; id <= 5; ++id) {
+    machines_.drive(id).Set({.most_latency = std::chrono::milliseconds(100)});
+  }
+  std::vector<std::string> outs(12, std::string(1000, '?'));
+  std::vector<OpenFile::Part> parts;
+  for (size_t i = 0; i < outs.size(); ++i) {
+    parts.push_back({i * kTestBlock / 3, std::as_writable_bytes(std::span(outs[i]))});
+  }
+  parts.push_back(
+      {bytes.size() - 10, std::as_writable_bytes(std::span(outs.emplace_back(99, '?')))});
+  const Time before = sim_.Now();
+  ASSERT_OK(file->ReadParts(parts));
+  // In the time of one: what is later than 250 ms would be read from other drives.
+  EXPECT_LT(sim_.Now() - before, std::chrono::milliseconds(250));
+  for (size_t i = 0; i < 12; ++i) {
+    EXPECT_EQ(parts[i].length, 1000u);
+    EXPECT_EQ(outs[i], bytes.substr(i * kTestBlock / 3, 1000));
+  }
+  EXPECT_EQ(parts[12].length, 10u);
+  EXPECT_EQ(outs[12].substr(0, 10), bytes.substr(bytes.size() - 10));
+  EXPECT_LE(Fetched(host), 9u * (64 << 10));  // every cell once
+}
+
+TEST_F(MemoryTest, TheCacheFillsTheBudgetAndNoMore) {
+  for (int i = 0; i < 4; ++i) Make(fmt::format("file{}", i), Pattern(i, 4 * kTestBlock));
+  Host host = NewHost(1 << 20);
+  for (int round = 0; round < 2; ++round) {
+    for (int i = 0; i < 4; ++i) {
+      EXPECT_TRUE(Contents(fmt::format("/file{}", i), host.fs.get()) == Pattern(i, 4 * kTestBlock));
+      EXPECT_LE(host->Memory().used_bytes, 1u << 20);
+    }
+  }
+  EXPECT_GT(host->Memory().cached_bytes, 512u << 10);
+}
+
+TEST_F(MemoryTest, LessMemoryShrinksTheCacheAtOnceAndMoreLetsItGrow) {
+  const std::string bytes = Pattern(1, 16 * kTestBlock);
+  Make("file", bytes);
+  Host host = NewHost();
+  EXPECT_TRUE(Contents("/file", host.fs.get()) == bytes);
+  ASSERT_GE(host->Memory().cached_bytes, bytes.size());
+  host->SetMemory(512 << 10);
+  EXPECT_LE(host->Memory().used_bytes, 512u << 10);
+  EXPECT_TRUE(Contents("/file", host.fs.get()) == bytes);
+  EXPECT_LE(host->Memory().used_bytes, 512u << 10);
+  host->SetMemory(64 << 20);
+  EXPECT_TRUE(Contents("/file", host.fs.get()) == bytes);
+  const uint64_t fetched = Fetched(host);
+  EXPECT_TRUE(Contents("/file", host.fs.get()) == bytes);
+  EXPECT_EQ(Fetched(host), fetched);
+}
+
+TEST_F(MemoryTest, LessMemoryStoresWhatWasWritten) {
+  std::vector<std::unique_ptr<OpenFile>> files;
+  for (int i = 0; i < 10; ++i) {
+    files.push_back(*fs_->Create(kRootInode, fmt::format("file{}", i), {}));
+    ASSERT_OK(files.back()->Write(0, AsBytes(Pattern(i, kTestBlock - 1))));
+  }
+  EXPECT_EQ(fs_->Memory().used_bytes, 10 * kBlockMemory);
+  fs_->SetMemory(2 * kBlockMemory);
+  EXPECT_LE(fs_->Memory().used_bytes, 2 * kBlockMemory);
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_TRUE(ReadAll(*files[i]) == Pattern(i, kTestBlock - 1));
+    EXPECT_OK(files[i]->Close());
+  }
+}
+
+// Each writes a file in pieces, and none of them has more than a part of a block to itself.
+TEST_F(MemoryTest, TwoHundredWritersFinishInLittleMemory) {
+  constexpr int kWriters = 200;
+  constexpr size_t kPiece = 50'000;
+  constexpr uint64_t kBudget = 20 * kBlockMemory;
+  Host host = NewHost(kBudget);
+  for (DriveId id = 1; id <= 5; ++id) {
+    machines_.drive(id).Set({.most_latency = std::chrono::milliseconds(5)});
+  }
+  const uint64_t most = MostUsedWhile(host, [&] {
+    RunTogether(kWriters, [&](int i) {
+      const std::string bytes = Pattern(i, 2 * kTestBlock + 1000);
+      auto file = host->Create(kRootInode, fmt::format("file{}", i), {.publish_at_commit = true});
+      ASSERT_OK(file);
+      for (size_t done = 0; done < bytes.size(); done += kPiece) {
+        ASSERT_OK((*file)->Write(done, AsBytes(bytes.substr(done, kPiece))));
+      }
+      ASSERT_OK((*file)->Close());
+    });
+  });
+  EXPECT_GT(most, kBudget / 2);
+  EXPECT_LE(most, kBudget + kBudget / 10);
+  machines_.drive(1).Set({});
+  for (int i = 0; i < kWriters; i += 17) {
+    EXPECT_TRUE(Contents(fmt::format("/file{}", i)) == Pattern(i, 2 * kTestBlock + 1000));
+  }
+}
+
+// Everybody may still go on, alone.
+TEST_F(MemoryTest, AMemorySmallerThanABlockIsEnough) {
+  Host host = NewHost(1000);
+  RunTogether(10, [&](int i) {
+    const std::string bytes = Pattern(i, 3 * kTestBlock);
+    auto file = host->Create(kRootInode, fmt::format("file{}", i), {});
+    ASSERT_OK(file);
+    for (size_t done = 0; done < bytes.size(); done += 90'000) {
+      ASSERT_OK((*file)->Write(done, AsBytes(bytes.substr(done, 90'000))));
+      EXPECT_TRUE(ReadAll(**file) == bytes.substr(0, done + 90'000));
+    }
+    ASSERT_OK((*file)->Close());
+  });
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_TRUE(Contents(fmt::format("/file{}", i)) == Pattern(i, 3 * kTestBlock));
+  }
+}
+
+TEST_F(MemoryTest, MemoryChangesBothWaysUnderLoad) {
+  Host host = NewHost();
+  bool done = false;
+  bool stopped = false;
+  sim_.Spawn("administrator", [&] {
+    for (uint64_t i = 0; !done; ++i) {
+      host->SetMemory(i % 2 == 0 ? 2 * kBlockMemory : 64 << 20);
+      sim_.Sleep(sim_.Between(std::chrono::milliseconds(1), std::chrono::milliseconds(100)));
+    }
+    stopped = true;
+  });
+  RunTogether(20, [&](int i) {
+    for (int round = 0; round < 5; ++round) {
+      const std::string bytes = Pattern(i + round, 2 * kTestBlock + i * 1000);
+      auto file = host->Create(kRootInode, fmt::format("file{}", i), {.truncate = true});
+      ASSERT_OK(file);
+      ASSERT_OK((*file)->Write(0, AsBytes(bytes)));
+      ASSERT_OK((*file)->Sync());
+      EXPECT_TRUE(ReadAll(**file) == bytes);
+      ASSERT_OK((*file)->Close());
+    }
+  });
+  done = true;
+  while (!stopped) sim_.Sleep(std::chrono::milliseconds(10));
+}
+
+}  // namespace
+}  // namespace pinstripe
