@@ -5,8 +5,11 @@
 
 #include <XrdOuc/XrdOucEnv.hh>
 #include <XrdSfs/XrdSfsAio.hh>
+#include <algorithm>
 #include <cstring>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "base/answer.h"
 #include "base/try.h"
@@ -113,14 +116,21 @@ ssize_t OssFile::ReadRaw(void* out, off_t offset, size_t length) {
 }
 
 ssize_t OssFile::ReadV(XrdOucIOVec* parts, int count) {
-  ssize_t total = 0;
-  for (int i = 0; i < count; ++i) {
-    if (parts[i].size < 0) return -EINVAL;
-    const ssize_t read = Read(parts[i].data, parts[i].offset, static_cast<size_t>(parts[i].size));
-    if (read < 0) return read;
-    if (read < parts[i].size) return -ESPIPE;  // beyond the end; what clients are used to
-    total += read;
+  if (file_ == nullptr) return -EBADF;
+  std::vector<OpenFile::Part> wanted;
+  for (const XrdOucIOVec& part : std::span(parts, static_cast<size_t>(std::max(count, 0)))) {
+    if (part.size < 0 || part.offset < 0) return -EINVAL;
+    wanted.push_back({static_cast<uint64_t>(part.offset),
+                      {reinterpret_cast<std::byte*>(part.data), static_cast<size_t>(part.size)}});
   }
+  const Status read = file_->ReadParts(wanted);
+  if (!read.ok()) return AnswerFor(read, "read");
+  ssize_t total = 0;
+  for (const OpenFile::Part& part : wanted) {
+    if (part.length < part.out.size()) return -ESPIPE;  // beyond the end; what clients are used to
+    total += static_cast<ssize_t>(part.length);
+  }
+  oss_.counters().bytes_read += static_cast<uint64_t>(total);
   return total;
 }
 
