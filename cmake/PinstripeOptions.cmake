@@ -13,9 +13,11 @@ if(PINSTRIPE_WERROR)
 endif()
 if(PINSTRIPE_SANITIZE)
   target_compile_options(pinstripe_options INTERFACE
-    -fsanitize=${PINSTRIPE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all
+    -fsanitize=${PINSTRIPE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # GCC 12 sees through its own instrumentation badly: false alarms about std::optional.
-    -Wno-maybe-uninitialized)
+    target_compile_options(pinstripe_options INTERFACE -Wno-maybe-uninitialized)
+  endif()
   target_link_options(pinstripe_options INTERFACE -fsanitize=${PINSTRIPE_SANITIZE})
 endif()
 

@@ -352,8 +352,14 @@ Status LogStore::UndoTornEntries(LogLocation durable) {
   IndexScan scan(*index_, PlaceIndexKey(durable), "M");
   for (scan->SeekToFirst(); scan->Valid(); scan->Next()) {
     const auto [location, place] = TRY(PlaceAt(*scan));
-    const std::string bytes = TRY(LoadIndexRecord(place.key));
-    const IndexRecord record = TRY(DecodeIndexRecord(place.key, bytes));
+    const Result<std::string> bytes = LoadIndexRecord(place.key);
+    if (!bytes.has_value()) {
+      if (bytes.error().code() != ENOENT) return bytes.error();
+      return Fail(EBADMSG,
+                  "the index keeps {} for a record that is not there; see pinstriped --check",
+                  Where(location));
+    }
+    const IndexRecord record = TRY(DecodeIndexRecord(place.key, *bytes));
     const auto* logged = std::get_if<LoggedValue>(&record.place);
     if (logged == nullptr || logged->location != location) {
       return Fail(EBADMSG, "the index keeps {} for another record; see pinstriped --check",

@@ -1,0 +1,159 @@
+// Records of file systems.
+
+#include "base/checksum.h"
+#include "fs/inode.h"
+#include "tests/fuzz/inputs.h"
+
+namespace pinstripe {
+
+RecordKind EntryKind() {
+  const Entry plain{.inode = 5, .kind = FileKind::kRegular};
+  const Entry renamed{.inode = 6, .kind = FileKind::kDirectory, .nonce = Nonce{1, 2, 3}};
+  return {.name = "directory entry",
+          .examples = {plain.Encode(), renamed.Encode()},
+          .again = [](std::string_view bytes) {
+            return Entry::Decode(bytes).map([](const Entry& entry) { return entry.Encode(); });
+          }};
+}
+
+namespace {
+
+constexpr InodeId kId = 0x1234567890abcdef;
+constexpr StripeLayout kCoded{4, 2, 1 << 20};
+constexpr StripeLayout kCopied{1, 2, 4 << 20 >> 2};
+
+Inode PlainFile() {
+  Inode inode;
+  inode.mode = 0644;
+  inode.owner = {1000, 1000};
+  inode.modified = 5;
+  return inode;
+}
+
+Inode InlineFile() {
+  Inode inode = PlainFile();
+  inode.inline_data = "a few bytes";
+  inode.size = inode.inline_data.size();
+  inode.attributes = {{"user.a", "1"}, {"user.b", std::string(200, 'x')}};
+  return inode;
+}
+
+BlockPlace Place(uint8_t write, uint32_t stored) {
+  BlockPlace place;
+  place.object = kId;
+  place.write.fill(write);
+  place.layout = kCoded;
+  place.place.epoch = 1;
+  place.stored = place.valid = stored;
+  return place;
+}
+
+Inode StripedFile() {
+  const auto block = static_cast<uint32_t>(kCoded.block_bytes());
+  Inode inode = PlainFile();
+  inode.size = 7 * uint64_t{block} + 1000;
+  BlockMap map(kCoded);
+  map.Resize(inode.size);
+  for (uint64_t i = 0; i < 3; ++i) map.Set(i, Place(1, block));
+  BlockPlace moved = Place(2, block);
+  moved.place.moved = {{1, 9}, {5, 0}};
+  map.Set(4, moved);
+  BlockPlace other = Place(3, block);
+  other.object = 77;
+  map.Set(5, other);
+  BlockPlace last = Place(4, 1000);
+  last.layout = kCopied;
+  map.Set(7, last);
+  inode.map = map;
+  return inode;
+}
+
+Inode FileInPages() {
+  Inode inode = StripedFile();
+  const auto firsts = inode.map->Settle({.inline_bytes = 80, .page_bytes = 80});
+  for (const uint64_t first : firsts.value()) {
+    BlockPlace page = Place(static_cast<uint8_t>(10 + first), 90);
+    page.layout = kCopied;
+    inode.map->SetPage(first, page);
+  }
+  return inode;
+}
+
+Inode BusyDirectory() {
+  Inode inode;
+  inode.kind = FileKind::kDirectory;
+  inode.mode = 01777;
+  inode.links = 2;
+  inode.parent = 1;
+  inode.closing = DirectoryClosing{.mover = 9};
+  inode.intent = RenameIntent{.source = 1, .source_name = "old", .target = 2, .target_name = "new"};
+  inode.last_rename = RenameOutcome{.done = true};
+  inode.unknown = {{200, "from a later version"}};
+  return inode;
+}
+
+Inode Symlink() {
+  Inode inode;
+  inode.kind = FileKind::kSymlink;
+  inode.symlink = "../elsewhere";
+  return inode;
+}
+
+Inode Device() {
+  Inode inode;
+  inode.kind = FileKind::kBlockDevice;
+  inode.device = DeviceNumber{8, 1};
+  return inode;
+}
+
+}  // namespace
+
+std::string TryInode(Bytes bytes, InodeCount* count) {
+  const Result<Inode> inode = Inode::Decode(AsText(bytes), kId);
+  if (!inode.has_value()) {
+    ++count->refused;
+    return inode.error().code() == EBADMSG ? "" : std::string(inode.error().message());
+  }
+  const Result<Inode> again = Inode::Decode(inode->Encode(kId), kId);
+  if (!again.has_value()) {
+    return fmt::format("inode: {}: is not understood when written again: {}", Hex(bytes),
+                       again.error().message());
+  }
+  if (*again != *inode) return fmt::format("inode: {}: another one when written again", Hex(bytes));
+  if (inode->Describe(kId).inode != kId) return "inode: describes another one";
+  if (!inode->map) return "";
+  BlockMap map = *inode->map;
+  const BlockMap before = map;
+  if (map.FirstMissing(0, map.blocks())) {
+    ++count->in_pages;
+    map.Resize(inode->size + kCoded.block_bytes());
+    map.NotIn(before);
+    before.NotIn(map);
+    return "";
+  }
+  // Truncate, extend and overwrite whatever map came out of it.
+  ++count->with_map;
+  map.Resize(inode->size / 2);
+  map.Resize(inode->size);
+  if (map.blocks() > 0) {
+    BlockPlace place = Place(9, static_cast<uint32_t>(map.block_bytes()));
+    place.layout = map.layout();
+    const uint64_t block = Crc32c(bytes) % map.blocks();
+    map.Set(block, place);
+    if (map.Find(block) != place) return fmt::format("inode: {}: a block is lost", Hex(bytes));
+  }
+  map.NotIn(before);
+  before.NotIn(map);
+  return "";
+}
+
+Examples ExampleInodes() {
+  Examples examples;
+  for (const Inode& inode : {PlainFile(), InlineFile(), StripedFile(), FileInPages(),
+                             BusyDirectory(), Symlink(), Device()}) {
+    examples.push_back(inode.Encode(kId));
+  }
+  return examples;
+}
+
+}  // namespace pinstripe

@@ -1,0 +1,217 @@
+// Records of drives and stores.
+
+#include "base/checksum.h"
+#include "base/coding.h"
+#include "cluster/drive_map.h"
+#include "cluster/register_record.h"
+#include "cluster/shard.h"
+#include "drive/log_entry.h"
+#include "tests/fuzz/inputs.h"
+
+namespace pinstripe {
+namespace {
+
+template <typename T>
+Result<std::string> Again(const Result<T>& decoded) {
+  return decoded.map([](const T& value) { return value.Encode(); });
+}
+
+// --- Of a cluster
+
+RecordKind Superblocks() {
+  const Superblock small{"a", std::string(16, 'u'), 1, {1}, 0};
+  const Superblock large{"a-longer.name",
+                         std::string(16, '\0'),
+                         700,
+                         {1, 2, 3, 500, 65535},
+                         int64_t{1700000000} * 1000000000};
+  return {.name = "superblock",
+          .examples = {small.Encode(), large.Encode()},
+          .again = [](std::string_view bytes) { return Again(Superblock::Decode(bytes)); }};
+}
+
+RecordKind DriveMaps() {
+  const DriveMap small{1, 1, 1, {{1, 1, "", DriveState::kActive}}};
+  const DriveMap large{300,
+                       512,
+                       5,
+                       {{1, 1000, "rack 1", DriveState::kActive},
+                        {2, 1 << 20, "rack 2", DriveState::kDraining},
+                        {3, 1, "", DriveState::kActive},
+                        {4, 77, "rack 1", DriveState::kActive},
+                        {65535, 5, std::string(100, 'd'), DriveState::kActive}}};
+  return {.name = "drive map",
+          .examples = {small.Encode(), large.Encode()},
+          .again = [](std::string_view bytes) { return Again(DriveMap::Decode(bytes)); }};
+}
+
+RecordKind ShardDescriptors() {
+  const StripeLayout coded{4, 2, 1 << 20};
+  const StripeLayout copied{1, 2, 64 << 10};
+  const Buffer large = Buffer::Zeroed(3 * (64 << 10) + 64);
+  const Buffer small = Buffer::Zeroed(64);
+  return {.name = "shard descriptor",
+          .examples = {DescribeShard(coded, 4 * large.size() - 5, 3, large).Encode(),
+                       DescribeShard(coded, 200, 5, small).Encode(),
+                       DescribeShard(copied, 60, 0, small).Encode()},
+          .again = [](std::string_view bytes) { return Again(ShardDescriptor::Decode(bytes)); }};
+}
+
+// --- Of a drive's store
+
+constexpr std::string_view kKey = "key";
+constexpr LogLocation kHere{7, 0x123456789a};
+
+const StoredHead kSmall{.value_bytes = 5};
+const StoredHead kLarge{.version = std::string(300, 'v'),
+                        .tag = std::string(128, 't'),
+                        .algorithm = -1,
+                        .value_bytes = 1 << 20};
+
+RecordKind LogHeaders() {
+  return {.name = "log header",
+          .examples = {EncodeLogHeader("", kSmall, 0),
+                       EncodeLogHeader(std::string(500, 'k'), kLarge, 77)},
+          .again = [](std::string_view bytes) -> Result<std::string> {
+            return DecodeLogHeader(bytes).map([](const LogHeader& header) {
+              return EncodeLogHeader(header.key, header.head, header.value_crc);
+            });
+          },
+          .sealed_with = ""};
+}
+
+RecordKind IndexRecords() {
+  return {
+      .name = "index record",
+      .examples = {EncodeIndexRecord(
+                       kKey, {.head = kSmall, .value_crc = 7, .place = InlineValue{"world"}}),
+                   EncodeIndexRecord(
+                       kKey, {.head = kLarge, .value_crc = 8, .place = LoggedValue{kHere, 4000}})},
+      .again = [](std::string_view bytes) -> Result<std::string> {
+        return DecodeIndexRecord(kKey, bytes).map([](const IndexRecord& record) {
+          return EncodeIndexRecord(kKey, record);
+        });
+      },
+      .sealed_with = std::string(kKey)};
+}
+
+RecordKind PlaceRecords() {
+  return {.name = "place",
+          .examples = {EncodePlaceRecord(kHere, {1, ""}),
+                       EncodePlaceRecord(kHere, {uint64_t{1} << 40, std::string(4096, 'k')})},
+          .again = [](std::string_view bytes) -> Result<std::string> {
+            return DecodePlaceRecord(kHere, bytes).map([](const PlaceRecord& place) {
+              return EncodePlaceRecord(kHere, place);
+            });
+          },
+          .sealed_with = PlaceIndexKey(kHere)};
+}
+
+RecordKind Counts() {
+  return {.name = "count",
+          .examples = {EncodeCount(0), EncodeCount(UINT64_MAX)},
+          .again = [](std::string_view bytes) -> Result<std::string> {
+            return DecodeCount(bytes).map([](uint64_t count) { return EncodeCount(count); });
+          },
+          .sealed_with = ""};
+}
+
+RecordKind DurableMarks() {
+  return {.name = "durable mark",
+          .examples = {EncodeDurable({}), EncodeDurable(kHere)},
+          .again = [](std::string_view bytes) -> Result<std::string> {
+            return DecodeDurable(bytes).map([](LogLocation at) { return EncodeDurable(at); });
+          },
+          .sealed_with = DurableIndexKey()};
+}
+
+}  // namespace
+
+const std::vector<RecordKind>& RecordKinds() {
+  static const std::vector<RecordKind> kinds = {Superblocks(), DriveMaps(),    ShardDescriptors(),
+                                                LogHeaders(),  IndexRecords(), PlaceRecords(),
+                                                Counts(),      DurableMarks(), EntryKind()};
+  return kinds;
+}
+
+const RecordKind& KindOfRecord(std::string_view name) {
+  for (const RecordKind& kind : RecordKinds()) {
+    if (kind.name == name) return kind;
+  }
+  std::abort();
+}
+
+std::string TryRecord(const RecordKind& kind, Bytes bytes, bool* refused) {
+  const Result<std::string> again = kind.again(AsText(bytes));
+  *refused = !again.has_value();
+  if (again.has_value()) {
+    if (*again == AsText(bytes)) return "";
+    return fmt::format("{}: {} is accepted, but {} would be written", kind.name, Hex(bytes),
+                       Hex(AsBytes(*again)));
+  }
+  if (again.error().code() == EBADMSG) return "";
+  return fmt::format("{}: {}: {}", kind.name, Hex(bytes), again.error().message());
+}
+
+std::string Sealed(const RecordKind& kind, std::string_view bytes) {
+  if (!kind.sealed_with) return std::string(bytes);
+  const uint32_t crc = Crc32c(AsBytes(bytes), Crc32c(AsBytes(*kind.sealed_with)));
+  return Writer().Raw(bytes).U32(crc).Take();
+}
+
+// ------------------------------------------------------------------------------------------
+// registers
+
+namespace {
+
+constexpr std::string_view kRegisterKey = "\3atcRkey";
+
+// U8 format, U8 flags, nonce[16], U8 n, n x U64, then the sum of key and version (docs/format.md).
+std::string WithRightSum(std::string_view version, std::string value) {
+  constexpr size_t kCountAt = 18;
+  if (value.size() <= kCountAt) return value;
+  const size_t sum_at = kCountAt + 1 + 8 * static_cast<uint8_t>(value[kCountAt]);
+  const uint32_t sum = Crc32c(AsBytes(version), Crc32c(AsBytes(kRegisterKey)));
+  if (sum_at + 4 <= value.size()) value.replace(sum_at, 4, Writer().U32(sum).Take());
+  return value;
+}
+
+std::string ExampleRegister(Ballot promised, Ballot accepted, std::optional<std::string> value) {
+  auto proposal = std::make_shared<Proposal>();
+  proposal->nonce = {1, 2};
+  proposal->earlier = {9, 8, 7};
+  proposal->value = std::move(value);
+  const Drive::PutRequest put = EncodeRegisterPut(
+      std::string(kRegisterKey), "", {promised, accepted, proposal}, Durability::kWriteBack);
+  return Writer().Text(put.version).Raw(put.value.text()).Take();
+}
+
+}  // namespace
+
+std::string TryRegister(std::string_view bytes, bool* refused) {
+  const std::string key(kRegisterKey);
+  Reader reader(bytes);
+  Record record;
+  record.version = reader.Text();
+  const std::string value = WithRightSum(record.version, std::string(reader.Rest()));
+  record.tag = RecordTag(Crc32c(AsBytes(value)));
+  record.value = SharedBytes(value);
+  const auto state = DecodeRegister(key, record);
+  *refused = !state.has_value();
+  if (!state.has_value()) {
+    return state.error().code() == EBADMSG ? "" : std::string(state.error().message());
+  }
+  const Drive::PutRequest again = EncodeRegisterPut(key, "", *state, Durability::kWriteBack);
+  if (again.version == record.version && again.value.text() == value) return "";
+  return fmt::format("register: {} {} is accepted, but {} {} would be written",
+                     Hex(AsBytes(record.version)), Hex(AsBytes(value)), Hex(AsBytes(again.version)),
+                     Hex(again.value));
+}
+
+Examples ExampleRegisters() {
+  return {ExampleRegister(Ballot::Fast(1), Ballot::Fast(1), "value"),
+          ExampleRegister({7, 3, 0x1234567890}, {7, 2, 0x987654321}, std::string(300, 'v')),
+          ExampleRegister({2, 1, 5}, {2, 1, 5}, std::nullopt)};
+}
+
+}  // namespace pinstripe

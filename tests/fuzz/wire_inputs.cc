@@ -1,0 +1,145 @@
+// The wire of a drive.
+
+#include <algorithm>
+#include <set>
+
+#include "drive/drive.h"
+#include "drive/engine.h"
+#include "drive/frame.h"
+#include "drive/kinetic.pb.h"
+#include "drive/kinetic_service.h"
+#include "drive/memory_store.h"
+#include "drive/message.h"
+#include "tests/fuzz/inputs.h"
+#include "tests/golden/kinetic_vectors.h"
+#include "tests/support/unhex.h"
+
+namespace pinstripe {
+namespace {
+
+constexpr std::string_view kKey = "asdfasdf";
+
+std::string MessageOf(const std::string& frame) {
+  const Result<FrameHeader> header = DecodeFrameHeader(AsBytes(frame).first<kFrameHeaderBytes>());
+  return header.has_value() ? frame.substr(kFrameHeaderBytes, header->message_bytes) : "";
+}
+
+const std::set<std::string>& SignedCommands() {
+  static const auto commands = [] {
+    std::set<std::string> all;
+    for (const std::string& bytes : ExampleMessages()) {
+      kinetic::Message message;
+      if (ParseMessage(AsBytes(bytes), &message).ok()) all.insert(message.commandbytes());
+    }
+    return all;
+  }();
+  return commands;
+}
+
+}  // namespace
+
+std::string CutIntoFrames(Bytes stream, const std::function<uint64_t(uint64_t most)>& random,
+                          const std::function<std::string(Bytes message, Bytes value)>& take,
+                          StreamCount* count) {
+  FrameReader reader;
+  while (!stream.empty()) {
+    iovec space[2];
+    const int places = reader.Space(space);
+    const size_t room = space[0].iov_len + (places > 1 ? space[1].iov_len : 0);
+    if (room == 0) return "there is no room for more";
+    if (room > kMaxValueBytes + kMaxAcceptedMessageBytes + kLargeFrameStageBytes) {
+      return fmt::format("room for {} bytes", room);
+    }
+    const size_t piece = std::min<size_t>({stream.size(), room, random(300)});
+    const size_t first = std::min(piece, space[0].iov_len);
+    std::memcpy(space[0].iov_base, stream.data(), first);
+    if (piece > first) std::memcpy(space[1].iov_base, stream.data() + first, piece - first);
+    reader.Filled(piece);
+    stream = stream.subspan(piece);
+
+    Result<std::optional<Frame>> frame = reader.Next();
+    while (frame.has_value() && frame->has_value()) {
+      ++count->frames;
+      const Frame& got = **frame;
+      if (got.message.size() > kMaxAcceptedMessageBytes) return "the message is too long";
+      if (!got.value_dropped && got.value.size() != got.value_bytes) return "half a value";
+      if (got.value_dropped && got.value_bytes <= kMaxValueBytes) return "a value was dropped";
+      if (const std::string wrong = take(got.message, got.value); !wrong.empty()) return wrong;
+      frame = reader.Next();
+    }
+    if (frame.has_value()) continue;
+    if (frame.error().code() != EBADMSG) return std::string(frame.error().message());
+    count->refused = true;
+    break;
+  }
+  return "";
+}
+
+Examples ExampleStreams() {
+  Examples streams;
+  std::string everything;
+  for (const KineticVector& vector : kKineticVectors) {
+    streams.push_back(Unhex(vector.request) + Unhex(vector.response));
+    everything += Unhex(vector.request);
+  }
+  streams.push_back(everything);
+  return streams;
+}
+
+std::string TryMessage(Bytes bytes, bool* parsed) {
+  static const HmacKey key(kKey);
+  kinetic::Message message;
+  const Status status = ParseMessage(bytes, &message);
+  *parsed = status.ok();
+  if (!status.ok()) {
+    return status.code() == EBADMSG ? "" : fmt::format("refused with {}", status.message());
+  }
+  // Whatever was changed, what passes for signed was signed by somebody who has the key.
+  if (!Authentic(message, key) || SignedCommands().contains(message.commandbytes())) return "";
+  return "a signature that nobody made";
+}
+
+Examples ExampleMessages() {
+  Examples messages;
+  for (const KineticVector& vector : kKineticVectors) {
+    messages.push_back(MessageOf(Unhex(vector.request)));
+    messages.push_back(MessageOf(Unhex(vector.response)));
+  }
+  return messages;
+}
+
+struct ObedientDevice::Parts {
+  Engine engine{std::make_unique<MemoryStore>()};
+  DeviceSecurity security{{{1, FullAccess(std::string(kKey))}}};
+  KineticService service{{"serial", "name"}, security, engine};
+};
+
+ObedientDevice::ObedientDevice() : parts_(std::make_unique<Parts>()) {}
+ObedientDevice::~ObedientDevice() = default;
+
+std::string ObedientDevice::Execute(Bytes command, std::string value, bool tls, Count* count) {
+  kinetic::Command request;
+  if (!request.ParseFromArray(command.data(), static_cast<int>(command.size()))) return "";
+  kinetic::Command answer;
+  if (parts_->security.has_own_identities()) parts_->security.Reset();  // perhaps without rights
+  const KineticService::Caller caller{.identity = parts_->security.Find(1), .tls = tls};
+  const SharedBytes out =
+      parts_->service.Execute(caller, request, SharedBytes(std::move(value)), &answer).value;
+  if (!answer.status().has_code()) return "an answer without a status";
+  if (answer.ByteSizeLong() > kMaxMessageBytes) return "an answer that is too long to be sent";
+  if (out.size() > kMaxValueBytes) return "a value that is too long to be sent";
+  ++count->executed;
+  if (answer.status().code() == kinetic::Status::SUCCESS) ++count->succeeded;
+  return "";
+}
+
+Examples ExampleCommands() {
+  Examples commands;
+  for (const KineticVector& vector : kKineticVectors) {
+    commands.push_back(Unhex(vector.request_command));
+    commands.push_back(Unhex(vector.response_command));
+  }
+  return commands;
+}
+
+}  // namespace pinstripe
