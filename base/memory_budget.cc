@@ -78,6 +78,11 @@ void MemoryBudget::ReclaimExcess() {
   }
 }
 
+void MemoryBudget::NoteChange() {
+  const std::lock_guard lock(state_->mutex);
+  state_->WakeWatchers();
+}
+
 MemoryBudget::Watch::Watch(MemoryBudget& budget, std::shared_ptr<Signal> signal)
     : state_(budget.state_), signal_(std::move(signal)) {
   const std::lock_guard lock(state_->mutex);

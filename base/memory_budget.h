@@ -76,8 +76,12 @@ class MemoryBudget {
   void SetLimit(uint64_t limit);
   void ReclaimExcess();
 
-  // Sets a signal whenever bytes came back or the limit was raised, while it exists: TryTake(), and
-  // wait for the signal if that fails.
+  // What somebody holds can be had back from now on, by reclaiming it or by asking him: those who
+  // watch should look again.
+  void NoteChange();
+
+  // Sets a signal whenever bytes came back, the limit was raised, or there was a change as above,
+  // while it exists: TryTake(), and wait for the signal if that fails.
   class Watch {
    public:
     Watch(MemoryBudget& budget, std::shared_ptr<Signal> signal);

@@ -166,6 +166,7 @@ void BlockReader::Finish(const std::shared_ptr<Flight>& flight) {
     Forget(flight);
   }
   budget_.ReclaimExcess();
+  budget_.NoteChange();  // what was being read is in the cache, and can be evicted
 }
 
 // Its cells to the cache, and to those who wait for them.

@@ -405,7 +405,9 @@ Result<uint64_t> FileState::WriteAt(std::optional<uint64_t> where, Bytes data) {
       }
       needed = std::max(needed, MemoryToWrite(offset, data.size()));
       if (needed <= room.bytes()) {
-        TRY(WriteUnderTurn(offset, data, room));
+        const Status status = WriteUnderTurn(offset, data, room);
+        context_.budget.NoteChange();  // there are blocks to store that there were not
+        TRY(status);
         return offset;
       }
     }

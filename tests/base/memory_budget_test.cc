@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
+#include <utility>
 
 #include "base/real_runtime.h"
 
@@ -85,8 +87,22 @@ TEST(MemoryBudget, WhoWatchesIsWokenByWhatComesBack) {
 
   taken = budget.TryTake(10);
   std::thread administrator([&] { budget.SetLimit(20); });
-  while (!budget.TryTake(10)) signal->WaitUntil(Time::max());
+  while (!budget.TryTake(20)) {
+    signal->WaitUntil(Time::max());
+    taken.reset();
+  }
   administrator.join();
+
+  // What was in use may become something that is only kept.
+  taken = budget.TryTake(20);
+  std::atomic<bool> kept = false;
+  budget.SetReclaim([&](uint64_t) { return kept && std::exchange(taken, std::nullopt); });
+  std::thread user([&] {
+    kept = true;
+    budget.NoteChange();
+  });
+  while (!budget.TryTake(10)) signal->WaitUntil(Time::max());
+  user.join();
 }
 
 TEST(MemoryBudget, SharesMayOutliveIt) {

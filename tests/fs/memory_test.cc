@@ -214,6 +214,19 @@ TEST_F(MemoryTest, AMemorySmallerThanABlockIsEnough) {
   }
 }
 
+// Who waits for memory has blocks stored that came there while he was waiting, and whose writers
+// may never come back.
+TEST_F(MemoryTest, WhoWaitsDoesNotWaitForIdleWriters) {
+  Host host = NewHost(kBlockMemory);
+  std::vector<std::unique_ptr<OpenFile>> files(4);
+  RunTogether(4, [&](int i) {
+    files[i] = *host->Create(kRootInode, fmt::format("file{}", i), {});
+    ASSERT_OK(files[i]->Write(0, AsBytes(Pattern(i, 1000))));  // and is never closed, or only later
+    ASSERT_OK(files[i]->Write(kTestBlock, AsBytes(Pattern(i, 100'000))));
+  });
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(ReadAll(*files[i], 0, 1000), Pattern(i, 1000));
+}
+
 TEST_F(MemoryTest, MemoryChangesBothWaysUnderLoad) {
   Host host = NewHost();
   bool done = false;
