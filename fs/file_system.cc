@@ -13,6 +13,7 @@
 #include "fs/names.h"
 #include "fs/path.h"
 #include "fs/path_walk.h"
+#include "fs/read_pattern.h"
 
 namespace pinstripe {
 namespace {
@@ -203,7 +204,11 @@ class Use {
 class Handle final : public OpenFile {
  public:
   Handle(OpenFiles& files, std::shared_ptr<FileState> state, bool writes, bool durable_close)
-      : files_(files), state_(std::move(state)), writes_(writes), durable_close_(durable_close) {}
+      : files_(files),
+        state_(std::move(state)),
+        writes_(writes),
+        durable_close_(durable_close),
+        ahead_(std::make_unique<BlockReader::Ahead>(files.context().reader)) {}
 
   ~Handle() override { Release(); }
 
@@ -214,7 +219,12 @@ class Handle final : public OpenFile {
     TRY(ReadParts({&part, 1}));
     return part.length;
   }
-  Status ReadParts(std::span<Part> parts) override { return state_->Read(parts); }
+  Status ReadParts(std::span<Part> parts) override {
+    bool asked = false;
+    return state_->Read(parts, [&] {
+      if (!std::exchange(asked, true)) ReadAhead(parts);
+    });
+  }
   Status Write(uint64_t offset, Bytes data) override {
     TRY(CheckWritable());
     wrote_ = true;
@@ -253,7 +263,34 @@ class Handle final : public OpenFile {
     return Fail(EBADF, "inode {:016x} was opened for reading only", state_->id());
   }
   void Release() {
-    if (!released_.exchange(true)) files_.Release(state_->id());
+    if (released_.exchange(true)) return;
+    ahead_.reset();
+    files_.Release(state_->id());
+  }
+
+  void ReadAhead(std::span<const Part> parts) {
+    // A vector read counts where it leaves out next to nothing; what another one will be followed
+    // by nobody knows.
+    uint64_t begin = UINT64_MAX;
+    uint64_t end = 0;
+    uint64_t bytes = 0;
+    for (const Part& part : parts) {
+      begin = std::min(begin, part.offset);
+      end = std::max(end, part.offset + part.out.size());
+      bytes += part.out.size();
+    }
+    if (bytes == 0 || bytes < (end - begin) / 8 * 7) return;
+    std::vector<ReadPattern::Range> ranges;
+    {
+      const std::lock_guard lock(pattern_mutex_);
+      ranges = pattern_.Read(begin, end - begin);
+    }
+    for (const auto& [offset, size] : ranges) {
+      const uint64_t there = state_->ReadAhead(offset, size, *ahead_);
+      if (there == size) continue;
+      const std::lock_guard lock(pattern_mutex_);
+      return pattern_.Refused(offset + there);
+    }
   }
 
   OpenFiles& files_;
@@ -262,6 +299,9 @@ class Handle final : public OpenFile {
   const bool durable_close_;
   std::atomic<bool> wrote_ = false;
   std::atomic<bool> released_ = false;
+  std::mutex pattern_mutex_;
+  ReadPattern pattern_;                        // guarded by pattern_mutex_
+  std::unique_ptr<BlockReader::Ahead> ahead_;  // until it is released
 };
 
 class ClusterFileSystem final : public FileSystem {

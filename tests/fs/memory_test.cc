@@ -124,6 +124,81 @@ TEST_F(MemoryTest, ManyReadsAreOne) {
   EXPECT_LE(Fetched(host), 9u * (64 << 10));  // every cell once
 }
 
+// What a reader will want is asked for before, so that he waits for drives once and not each time.
+TEST_F(MemoryTest, WhoReadsOnDoesNotWaitForEachRead) {
+  const std::string bytes = Pattern(1, 4 << 20);
+  Make("file", bytes);
+  for (DriveId id = 1; id <= 5; ++id) {
+    machines_.drive(id).Set({.least_latency = std::chrono::milliseconds(10),
+                             .most_latency = std::chrono::milliseconds(10)});
+  }
+  Host host = NewHost();
+  auto file = Reader(host, "/file");
+  const Time before = sim_.Now();
+  for (size_t at = 0; at < bytes.size(); at += kTestBlock / 2) {
+    EXPECT_TRUE(ReadAll(*file, at, kTestBlock / 2) == bytes.substr(at, kTestBlock / 2));
+  }
+  // Without, 64 times 20 ms.
+  EXPECT_LT(sim_.Now() - before, std::chrono::milliseconds(300));
+  EXPECT_EQ(Fetched(host), bytes.size());
+  EXPECT_GT(host->Memory().read_ahead_cells, 50u);
+  EXPECT_LT(host->Memory().cache_misses, 10u);
+}
+
+TEST_F(MemoryTest, ReadsHereAndThereTakeNoMoreThanTheirCells) {
+  constexpr uint64_t kFile = 32 << 20;
+  constexpr uint64_t kReads = 300;
+  Make("file", Pattern(1, kFile));
+  for (const size_t size : {size_t{4} << 10, size_t{64} << 10}) {
+    Host host = NewHost(1 << 20);  // hardly anything is read from memory
+    auto file = Reader(host, "/file");
+    uint64_t cells = 0;
+    for (uint64_t i = 0; i < kReads; ++i) {
+      const uint64_t at = sim_.Below((kFile - size) / 4096) * 4096;
+      EXPECT_TRUE(ReadAll(*file, at, size) == Pattern(1, size, at));
+      cells += (at + size - 1) / kCellBytes - at / kCellBytes + 1;
+    }
+    EXPECT_LE(Fetched(host), cells * kCellBytes * 11 / 10) << size;
+  }
+}
+
+TEST_F(MemoryTest, WhatWasReadAheadIsForgottenWithItsHandle) {
+  const std::string bytes = Pattern(1, 4 << 20);
+  Make("file", bytes);
+  Host host = NewHost();
+  auto file = Reader(host, "/file");
+  for (size_t at = 0; at < 1 << 20; at += kTestBlock) {
+    EXPECT_TRUE(ReadAll(*file, at, kTestBlock) == bytes.substr(at, kTestBlock));
+  }
+  EXPECT_GT(host->Memory().used_bytes, 3u << 19);
+  ASSERT_OK(file->Close());
+  EXPECT_LT(host->Memory().used_bytes, host->Memory().cached_bytes * 102 / 100);
+  sim_.Sleep(std::chrono::seconds(10));
+  EXPECT_TRUE(Contents("/file", host.fs.get()) == bytes);
+}
+
+// Nothing is read ahead for which there is no memory, and what was goes where it is needed.
+TEST_F(MemoryTest, ReadAheadKeepsTheBudget) {
+  constexpr int kReaders = 30;
+  constexpr uint64_t kBudget = 2 << 20;
+  constexpr size_t kFile = 2 << 20;
+  for (int i = 0; i < kReaders; ++i) Make(fmt::format("file{}", i), Pattern(i, kFile));
+  for (DriveId id = 1; id <= 5; ++id) {
+    machines_.drive(id).Set({.most_latency = std::chrono::milliseconds(20)});
+  }
+  Host host = NewHost(kBudget);
+  const uint64_t most = MostUsedWhile(host, [&] {
+    RunTogether(kReaders, [&](int i) {
+      auto file = Reader(host, fmt::format("/file{}", i));
+      for (size_t at = 0; at < kFile; at += kTestBlock) {
+        EXPECT_TRUE(ReadAll(*file, at, kTestBlock) == Pattern(i, kTestBlock, at));
+      }
+    });
+  });
+  EXPECT_LE(most, kBudget);
+  EXPECT_LE(Fetched(host), kReaders * kFile * 11 / 10);
+}
+
 TEST_F(MemoryTest, TheCacheFillsTheBudgetAndNoMore) {
   for (int i = 0; i < 4; ++i) Make(fmt::format("file{}", i), Pattern(i, 4 * kTestBlock));
   Host host = NewHost(1 << 20);
