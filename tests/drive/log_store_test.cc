@@ -22,19 +22,12 @@
 #include "tests/drive/temporary_directory.h"
 #include "tests/fuzz/mutator.h"
 #include "tests/support/expect_ok.h"
+#include "tests/support/sanitized.h"
 
 namespace pinstripe {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Sanitizers make everything many times slower; what one thread does a thousand times they see the
-// first time.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 class LogStoreTest : public testing::Test {
  protected:
@@ -1105,7 +1098,7 @@ class KillTest : public PowerLossTest {
 
 TEST_F(KillTest, WhatWasAcknowledgedSurvivesAKill) {
   std::mt19937 random(5);
-  for (int round = 0; round < 24; ++round) {
+  for (int round = 0; round < (kSanitized ? 4 : 24); ++round) {
     for (const Note& note : KillAfter(20 + static_cast<int>(random() % 200))) {
       versions_[{note.writer, note.key}] = note.version;
       first_version_ = std::max(first_version_, std::abs(note.version) + 10);
@@ -1122,7 +1115,7 @@ TEST_F(KillTest, WhatWasAcknowledgedSurvivesAKill) {
 
 TEST_F(KillTest, ChangesThatAreAppliedTogetherSurviveAKillTogether) {
   std::mt19937 random(6);
-  for (int round = 0; round < 12; ++round) {
+  for (int round = 0; round < (kSanitized ? 4 : 12); ++round) {
     const auto heard = KillAfter(1 + static_cast<int>(random() % 60), "apply for ever");
     Open();
     const int number = AppliedNumber(*store_);
