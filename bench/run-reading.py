@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""How fast files are read, and how many bytes drives send for it: 4+2 on 8 drives, all on this machine.
+
+    bench/run-reading.py BUILD [OTHER_BUILD] [--mib 1024] [--rounds 3] [--memory '64 MiB']
+
+Through a mount and through an xrootd gateway of each build, in turn, on the same drives and the same file:
+all of it, all of it again, and here and there. The kernel's page cache is emptied of the file before each
+reading, and each mount and gateway starts with an empty memory. See bench/README.md.
+"""
+
+import argparse
+import json
+import mmap
+import os
+import random
+import re
+import shutil
+import socket
+import statistics
+import subprocess
+import tempfile
+import time
+
+MIB = 1 << 20
+
+
+def run(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def cpu_seconds(pid):
+    with open(f"/proc/{pid}/stat") as stat:
+        fields = stat.read().rsplit(") ", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def received(pid, ports):
+    """Bytes that came from the drives, by the counts of TCP."""
+    total, wanted = 0, False
+    for line in run("ss", "-tinpH").splitlines():
+        if not line.startswith((" ", "\t")):
+            peer = line.split()[4]
+            wanted = f"pid={pid}," in line and int(peer.rsplit(":", 1)[1]) in ports
+        elif wanted:
+            found = re.search(r"bytes_received:(\d+)", line)
+            total += int(found.group(1)) if found else 0
+    return total
+
+
+class Mount:
+    def __init__(self, build, config, work, size):
+        self.point, self.size = os.path.join(work, "mount"), size
+        os.makedirs(self.point, exist_ok=True)
+        self.process = subprocess.Popen([f"{build}/fuse/pinstripe-fuse", "-f", config, self.point],
+                                        stderr=subprocess.DEVNULL)
+        while not os.path.ismount(self.point):
+            time.sleep(0.05)
+            assert self.process.poll() is None, "the mount does not start"
+        self.pid = self.process.pid
+        self.path = os.path.join(self.point, "file")
+
+    def read_all(self):
+        file = os.open(self.path, os.O_RDONLY)
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        done, buffer = 0, bytearray(MIB)
+        while count := os.readv(file, [buffer]):
+            done += count
+        os.close(file)
+        assert done == self.size
+
+    def read_here_and_there(self, bytes_each, count):
+        file = os.open(self.path, os.O_RDONLY | os.O_DIRECT)
+        buffer = mmap.mmap(-1, bytes_each)
+        chance = random.Random(bytes_each)
+        for _ in range(count):
+            at = chance.randrange(self.size // bytes_each) * bytes_each
+            assert os.preadv(file, [buffer], at) == bytes_each
+        os.close(file)
+
+    def stop(self):
+        run("fusermount3", "-u", self.point)
+        self.process.wait()
+
+
+class Gateway:
+    """The development cluster's gateway over again, with the plugin of a build."""
+
+    def __init__(self, build, cluster, work, user):
+        place = tempfile.mkdtemp(dir=work)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        with open(f"{cluster}/gateway/xrootd.cfg") as config:
+            lines = config.read().splitlines()
+        lines = [line for line in lines
+                 if not line.startswith(("xrd.port", "all.adminpath", "all.pidpath"))]
+        lines = [re.sub(r"\S*libXrdOssPinstripe\S*", f"{build}/plugin/libXrdOssPinstripe.so", line)
+                 for line in lines]
+        lines += [f"xrd.port {port}", f"all.adminpath {place}", f"all.pidpath {place}"]
+        with open(f"{place}/cfg", "w") as config:
+            config.write("\n".join(lines) + "\n")
+        as_user = []
+        if os.getuid() == 0:
+            run("chown", "-R", f"{user}:", place)
+            group = run("id", "-g", user).strip()
+            as_user = ["setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups"]
+        self.log = open(f"{place}/log", "w")
+        self.process = subprocess.Popen([*as_user, "xrootd", "-c", f"{place}/cfg", "-I", "v4"],
+                                        cwd=place, stdout=self.log, stderr=self.log)
+        while "initialization completed" not in open(f"{place}/log").read():
+            time.sleep(0.05)
+            assert self.process.poll() is None, open(f"{place}/log").read()
+        self.pid = self.process.pid
+        self.url = f"root://127.0.0.1:{port}//file"
+
+    def read_all(self):
+        run("xrdcp", "--nopbar", "-f", self.url, "/dev/null")
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("builds", nargs="+")
+    parser.add_argument("--mib", type=int, default=1024)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--memory", help="`memory` in cluster.toml, such as '64 MiB'")
+    arguments = parser.parse_args()
+    builds = [os.path.realpath(build) for build in arguments.builds]
+    size = arguments.mib * MIB
+    work = tempfile.mkdtemp(prefix="pinstripe-bench.")
+    os.chmod(work, 0o755)
+    cluster = f"{work}/cluster"
+    pinstripe = f"{builds[0]}/tools/pinstripe"
+    results = {}
+    try:
+        run(pinstripe, "dev", "up", cluster, "--layout", "4+2", "--drives", "8")
+        config = f"{cluster}/cluster.toml"
+        if arguments.memory:
+            with open(config) as text:
+                lines = [line for line in text if not line.startswith("memory")]
+            limits = lines.index("[limits]\n") + 1 if "[limits]\n" in lines else None
+            new = [f'memory = "{arguments.memory}"\n']
+            with open(config, "w") as text:
+                text.writelines([*lines[:limits], *new, *lines[limits:]] if limits
+                                else [*lines, "\n[limits]\n", *new])
+        user = json.loads(run(pinstripe, "dev", "status", "--json", cluster))["gateway"]["user"]
+        with open(config) as text:
+            ports = {int(port) for port in re.findall(r'address = ".*:(\d+)"', text.read())}
+        mount = Mount(builds[0], config, work, size)
+        with open("/dev/urandom", "rb") as source, open(mount.path, "wb") as target:
+            for _ in range(arguments.mib):
+                target.write(source.read(MIB))
+        os.chmod(mount.path, 0o644)
+        mount.stop()
+
+        def measure(host, build, what, wanted, action):
+            came, cpu, begin = received(host.pid, ports), cpu_seconds(host.pid), time.monotonic()
+            action()
+            seconds = time.monotonic() - begin
+            results.setdefault((what, builds.index(build)), []).append(
+                (wanted / MIB / seconds, (received(host.pid, ports) - came) / wanted,
+                 (cpu_seconds(host.pid) - cpu) / (wanted / 1e9)))
+
+        for _ in range(arguments.rounds):
+            for build in builds:
+                mount = Mount(build, config, work, size)
+                measure(mount, build, "mount, all of it", size, mount.read_all)
+                measure(mount, build, "mount, again", size, mount.read_all)
+                mount.stop()
+                for each, count in ((4096, 2000), (65536, 1000)):
+                    mount = Mount(build, config, work, size)
+                    measure(mount, build, f"mount, {each >> 10} KiB here and there", each * count,
+                            lambda: mount.read_here_and_there(each, count))
+                    mount.stop()
+                gateway = Gateway(build, cluster, work, user)
+                measure(gateway, build, "xrdcp, all of it", size, gateway.read_all)
+                measure(gateway, build, "xrdcp, again", size, gateway.read_all)
+                gateway.stop()
+        print("| | build | MB/s | drive bytes per byte read | process CPU s/GB |\n|---|---|---|---|---|")
+        for (what, build), runs in sorted(results.items()):
+            speed, bytes_each, cpu = (statistics.median(column) for column in zip(*runs))
+            print(f"| {what} | {build + 1} | {speed * MIB / 1e6:.0f} | {bytes_each:.2f} | {cpu:.2f} |")
+    finally:
+        subprocess.run([pinstripe, "dev", "down", "--delete", cluster], capture_output=True)
+        shutil.rmtree(work, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
