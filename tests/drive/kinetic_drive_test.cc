@@ -407,6 +407,7 @@ TEST_F(KineticDriveTest, NoMoreIsInFlightThanTheDeviceAllowsAndTheRestWaitsItsTu
         outstanding.push_back(request);
         most = std::max(most, outstanding.size());
       }
+      if (outstanding.empty()) continue;  // on a busy machine the first one may take a while
       session.AnswerEntry(outstanding.front(), "v", "");
       outstanding.pop_front();
     }

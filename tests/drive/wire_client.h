@@ -21,6 +21,7 @@
 #include "drive/kinetic.pb.h"
 #include "drive/message.h"
 #include "tests/support/expect_ok.h"
+#include "tests/support/sanitized.h"
 
 namespace pinstripe {
 
@@ -37,7 +38,8 @@ inline testing::AssertionResult CanHaveConnections(size_t connections) {
          << ": raise the hard limit (ulimit -Hn, or nofile in /etc/security/limits.conf)";
 }
 
-// A blocking connection to a device. Nothing it reads may take longer than ten seconds.
+// A blocking connection to a device. Nothing it reads may take longer than ten seconds, or a minute
+// under a sanitizer.
 class WireClient {
  public:
   explicit WireClient(uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -45,7 +47,7 @@ class WireClient {
     address.sin_family = AF_INET;
     address.sin_port = htons(port);
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    timeval patience{.tv_sec = 10, .tv_usec = 0};
+    timeval patience{.tv_sec = kSanitized ? 60 : 10, .tv_usec = 0};
     setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     const int yes = 1;
