@@ -3,8 +3,10 @@
 same bytes costs a bare process: from a socket into files, and from files into a socket.
 
     bench/run-stores.py BUILD DIRECTORY [--rounds 3] [--seconds 2] [--values 1MiB,64KiB,4KiB,120B]
+    bench/run-stores.py BUILD DIRECTORY --before OTHER_BUILD ...
 
-DIRECTORY is on the disk to measure; everything is made in there and removed again. The table has medians over
+With --before it is not the stores that are compared, but ours in the daemon of another build (which may be a file
+pinstriped) and in that of this one. DIRECTORY is on the disk to measure; everything is made in there and removed again. The table has medians over
 the rounds; see README.md beside this file.
 """
 
@@ -37,7 +39,7 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def measure_store(build, directory, store, value, seconds, depth):
+def measure_store(build, daemon, directory, store, value, seconds, depth):
     work = pathlib.Path(tempfile.mkdtemp(prefix="run-stores.", dir=directory))
     port = free_port()
     number, unit = re.fullmatch(r"(\d+)(B|KiB|MiB)", value).groups()
@@ -46,7 +48,7 @@ def measure_store(build, directory, store, value, seconds, depth):
     config = work / "pinstriped.toml"
     config.write_text('[daemon]\nlisten = "127.0.0.1"\n'
                       f'[[drive]]\npath = "{work}/drive"\nport = {port}\nstore = "{store}"\n')
-    daemon = subprocess.Popen([build / "drive/pinstriped", "--config", config, "--log-level", "error"],
+    daemon = subprocess.Popen([daemon, "--config", config, "--log-level", "error"],
                               stdout=subprocess.PIPE, text=True)
     try:
         if daemon.stdout.readline() != "ready\n":
@@ -140,37 +142,44 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("directory", type=pathlib.Path)
+    parser.add_argument("--before", type=pathlib.Path)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--depth", type=int, default=32)
     parser.add_argument("--values", default="1MiB,64KiB,4KiB,120B")
     arguments = parser.parse_args()
 
-    measured = {}  # (value, operation, store): a result of each round
+    build = arguments.build.resolve()
+    now = build / "drive/pinstriped"
+    sides = {store: (now, store) for store in STORES}  # label: the daemon, and its store
+    if arguments.before:
+        before = arguments.before.resolve()
+        sides = {"before": (before if before.is_file() else before / "drive/pinstriped", "log"), "after": (now, "log")}
+    measured = {}  # (value, operation, side): a result of each round
     copies = []
     begin = time.monotonic()
     for number in range(arguments.rounds):
         copies.append(measure_copy(arguments.directory))
         for value in arguments.values.split(","):
-            for store in STORES:
-                results = measure_store(arguments.build.resolve(), arguments.directory, store, value,
+            for side, (daemon, store) in sides.items():
+                results = measure_store(build, daemon, arguments.directory, store, value,
                                         arguments.seconds, arguments.depth)
                 for operation, result in results.items():
-                    measured.setdefault((value, operation, store), []).append(result)
+                    measured.setdefault((value, operation, side), []).append(result)
         print(f"round {number + 1} of {arguments.rounds}: {time.monotonic() - begin:.0f} s",
               file=sys.stderr)
 
-    def median(value, operation, store, of):
-        return statistics.median(of(result) for result in measured[(value, operation, store)])
+    def median(value, operation, side, of):
+        return statistics.median(of(result) for result in measured[(value, operation, side)])
 
     widths = (6, 12, 30, 30, 22)
-    print(row(("value", "operation", "op/s: log, leveldb, rocksdb", "daemon CPU us per op", "written per byte"),
+    print(row(("value", "operation", "op/s: " + ", ".join(sides), "daemon CPU us per op", "written per byte"),
               widths))
     print("|---" * len(widths) + "|")
     for value in arguments.values.split(","):
         for operation in dict.fromkeys(operation for (v, operation, _) in measured if v == value):
             def cells(of, form):
-                return ", ".join(form.format(median(value, operation, store, of)) for store in STORES)
+                return ", ".join(form.format(median(value, operation, side, of)) for side in sides)
             puts = operation.startswith("put")
             print(row((value, operation,
                        cells(lambda r: r["operations"] / r["seconds"], "{:.0f}"),
