@@ -41,7 +41,9 @@ geometry() {  # LAYOUT DRIVES GROUPS "DEAD..." ONE_MORE "ALL DEAD DRIVES..."
   done
   check "$layout: files come back as they were" all_hold
   dev kill $dead
+  empty_gateway
   check "$layout: and with m drives dead" all_hold
+  empty_gateway
   dev kill "$more"
   check "$layout: with one more dead there is an error that names drives" fails_clearly $all
   dev start $dead "$more"

@@ -17,8 +17,9 @@ round() {  # NUMBER
     upload "$work/$size" "/round-$1/$size" || return 1
   done
 }
-everything_is_there() {
+everything_is_there() {  # on the drives
   local key
+  empty_gateway
   for key in "${!sums[@]}"; do holds "/round-${key%-*}/${key#*-}" "${sums[$key]}" || return 1; done
 }
 

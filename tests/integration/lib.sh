@@ -96,6 +96,11 @@ dev() {  # kill|start NAME...
   "$pinstripe" dev "$verb" "$cluster" "$@" >"$cluster.$verb" 2>&1 ||
     give_up "dev $verb $*: $(cat "$cluster.$verb")"
 }
+# A gateway that has nothing of what was read or written before in its memory.
+empty_gateway() {
+  dev kill gateway
+  dev start gateway
+}
 gateway_log() { echo "$cluster/gateway/log"; }
 
 # --- waiting ---
@@ -158,8 +163,9 @@ put() {  # NAME BYTES
   sums[$1]=$(sum_of "$work/file")
   upload "$work/file" "/$1" || give_up "upload of /$1: $(tail -n 1 "$work/xrdcp.err")"
 }
-all_hold() {
+all_hold() {  # on the drives
   local name
+  empty_gateway
   for name in "${!sums[@]}"; do holds "/$name" "${sums[$name]}" || return 1; done
 }
 # All of them, with each of these pairs of drives dead. A pair comes back whatever was found.
