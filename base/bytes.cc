@@ -17,7 +17,7 @@ namespace {
 class FreeMemory {
  public:
   static constexpr size_t kLeastBytes = 64 << 10;
-  static constexpr size_t kMostBytes = 2 << 20;
+  static constexpr size_t kMostBytes = 8 << 20;  // blocks with their parity, mostly
 
   static bool Keeps(size_t size) { return size >= kLeastBytes && size <= kMostBytes; }
 
@@ -53,7 +53,7 @@ class FreeMemory {
   }
 
   std::mutex mutex_;
-  std::array<std::vector<std::byte*>, 24> blocks_;  // by class; guarded by mutex_
+  std::array<std::vector<std::byte*>, 32> blocks_;  // by class; guarded by mutex_
   size_t bytes_ = 0;                                // of all; guarded by mutex_
 };
 

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <fuse3/fuse_lowlevel.h>
 #include <getopt.h>
+#include <malloc.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -325,7 +326,16 @@ int ServeInBackground(const Arguments& arguments) {
   return child == 0 ? ServeDetached(arguments, pipe[1]) : WaitForMount(arguments, child, pipe[0]);
 }
 
+// Memory that one thread takes and another one gives back, as the cache does, spreads over the
+// arenas and is kept by them: what the configuration allows was exceeded by four times. Large
+// buffers are for the kernel to take back; those that are needed all the time Buffer keeps itself.
+void KeepMemoryTogether() {
+  mallopt(M_ARENA_MAX, 2);
+  mallopt(M_MMAP_THRESHOLD, 512 << 10);
+}
+
 int Main(int argc, char** argv) {
+  KeepMemoryTogether();
   Arguments arguments = ParseArguments(argc, argv);
   if (const Status status = MakeAbsolute(arguments); !status.ok()) return Report(status);
   fuse_set_log_func(LogFuseMessage);
