@@ -230,7 +230,13 @@ Status Serve(const Arguments& arguments, const Ready& ready) {
   mount.Serve(nullptr);
   session.reset();  // nothing new comes in before what is open is committed
   const Status released = mount.ReleaseAll();
-  Log(LogLevel::kInfo, "unmounted", {{"on", arguments.mount_point}});
+  const MemoryCounters memory = file_system->Memory();
+  Log(LogLevel::kInfo, "unmounted",
+      {{"on", arguments.mount_point},
+       {"cells_found", memory.cache_hits},
+       {"cells_read", memory.cache_misses},
+       {"cells_shared", memory.shared_reads},
+       {"cells_ahead", memory.read_ahead_cells}});
   TRY(served);
   return released;
 }
