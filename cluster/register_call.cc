@@ -523,8 +523,7 @@ Status RegisterCall::MakeDurable() {
       if (settled.has_value() && settled->accepted_here) return {};
     }
     if (DrivesAreFull() || !BackOff(attempt)) {
-      return Error(nullptr).Context(
-          "applied, but it may have happened only until the next power loss");
+      return Error(nullptr);
     }
   }
 }

@@ -45,6 +45,7 @@ class RegisterStore::Impl {
   std::vector<Result<RegisterValue>> ReadMany(std::span<const RegisterName> names);
   Result<ChangeOutcome> Change(const RegisterName& name, const RegisterValue& seen,
                                std::optional<std::string> value, Durability durability);
+  Status MakeDurable(const RegisterName& name);
   Result<ScanPage> Scan(uint32_t group, const std::string& first, const std::string& last,
                         size_t max);
   Result<SweepReport> Sweep(uint32_t group, const Successor* successor,
@@ -193,9 +194,23 @@ Result<ChangeOutcome> RegisterStore::Impl::Conclude(RegisterCall& call, const Ow
                 call.Title(), settled.chosen.slot - own.slot);
   }
   if (!*applied) return ChangeOutcome{.now = ValueOf(settled.chosen)};
-  if (durability == Durability::kWriteThrough && !settled.accepted_here) TRY(call.MakeDurable());
+  if (durability == Durability::kWriteThrough && !settled.accepted_here) {
+    const Status durable = call.MakeDurable();
+    if (!durable.ok()) {
+      return Failed(
+          durable.Context("applied, but it may have happened only until the next power loss"));
+    }
+  }
   return ChangeOutcome{.applied = true,
                        .now = {own.slot, own.proposal->value, own.proposal->removed_at}};
+}
+
+Status RegisterStore::Impl::MakeDurable(const RegisterName& name) {
+  TRY(CheckName(name));
+  const auto call = NewCall(name, Durability::kWriteThrough);
+  if (TRY(call->Settle(nullptr)).chosen.slot == 0) return {};  // nothing was ever written
+  context_.cache->Forget(call->key());  // the replicas' states are about to change
+  return call->MakeDurable();
 }
 
 // ---- Scanning
@@ -291,6 +306,8 @@ Result<ChangeOutcome> RegisterStore::Change(const RegisterName& name, const Regi
                                             Durability durability) {
   return impl_->Change(name, seen, std::move(value), durability);
 }
+
+Status RegisterStore::MakeDurable(const RegisterName& name) { return impl_->MakeDurable(name); }
 
 Result<RegisterStore::ScanPage> RegisterStore::Scan(uint32_t group, const std::string& first,
                                                     const std::string& last, size_t max) {

@@ -126,6 +126,10 @@ class RegisterStore {
                                std::optional<std::string> value,
                                Durability durability = Durability::kWriteBack);
 
+  // What is chosen now, whoever changed it and however, is safe from power loss. 4 round trips.
+  // EIO when too few replicas could be heard.
+  Status MakeDurable(const RegisterName& name);
+
   struct ScanEntry {
     std::string key;
     RegisterValue value;  // present: removed registers are left out

@@ -246,7 +246,7 @@ Status FileState::CommitChanges(bool durably) {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     Inode out;
     TRY(StoreContents(out));
-    if (durably) TRY(MakeStripesDurable(out));
+    if (durably || Endangers(out)) TRY(MakeStripesDurable(out));
     if (TRY(ChangeInode(out, durability))) return {};
     {
       const std::lock_guard lock(mutex_);
@@ -256,6 +256,13 @@ Status FileState::CommitChanges(bool durably) {
   }
   return Fail(EIO, "commit inode {:016x}: other hosts changed it {} times in between; try again",
               id_, kMaxAttempts);
+}
+
+// Whether a loss of power that spares the inode's change, and not the data that it names, could
+// cost contents that were safe. Of those that are replaced as a whole nobody expects it.
+bool FileState::Endangers(const Inode& out) const {
+  const bool keeps_some = base_.size > 0 && cut_to_.value_or(UINT64_MAX) > 0;
+  return published_ && keeps_some && out.map.has_value();
 }
 
 // Stores what is in memory, and says what the inode is to become.
@@ -341,7 +348,7 @@ Result<bool> FileState::ChangeInode(const Inode& out, Durability durability) {
 void FileState::Committed(const StoredInode& stored, Durability durability) {
   Blocks blocks;  // go when the mutex is free
   const std::lock_guard lock(mutex_);
-  context_.reaper.AddDifference(id_, base_.map, stored.inode.map);
+  context_.reaper.AddDifference(id_, base_.map, stored.inode.map, durability);
   std::vector<BlockMap::Piece> unused;
   for (BlockMap::Piece& piece : superseded_) {
     const BlockPlace place = PlaceInRun(piece.run, 0, block_bytes());

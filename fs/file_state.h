@@ -159,6 +159,7 @@ class FileState {
   Status CommitUnderTurn(bool durably);
   Status CommitChanges(bool durably);
   Status StoreContents(Inode& out);
+  bool Endangers(const Inode& out) const;
   // Of the block map, as far as they are not stored yet.
   Status StorePages();
   // Reads pages of the block map: all that are missing for the bytes [first, end).

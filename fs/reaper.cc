@@ -2,14 +2,21 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 
 #include "base/log.h"
 #include "fs/map_pages.h"
 
 namespace pinstripe {
+namespace {
+
+constexpr size_t kMostAtOnce = 1000;  // inodes for one flush
+
+}  // namespace
 
 Reaper::Reaper(Cluster& cluster)
     : cluster_(cluster),
+      records_(cluster),
       work_(cluster.runtime().NewSignal()),
       idle_(cluster.runtime().NewSignal()) {
   cluster.runtime().Spawn("reaper", [this] { Run(); });
@@ -56,22 +63,75 @@ std::vector<Reaper::Item> Reaper::ItemsOf(InodeId inode, const BlockMap& gone,
 }
 
 void Reaper::AddDifference(InodeId inode, const std::optional<BlockMap>& gone,
-                           const std::optional<BlockMap>& kept) {
-  if (gone) AddItems(ItemsOf(inode, *gone, kept ? *kept : BlockMap()));
+                           const std::optional<BlockMap>& kept, Durability durability) {
+  if (!gone) return;
+  std::vector<Item> items = ItemsOf(inode, *gone, kept ? *kept : BlockMap());
+  if (items.empty()) return;
+  if (durability == Durability::kWriteThrough) return AddItems(std::move(items));
+  Wait(kGather, {inode, false, std::move(items)});
 }
 
 void Reaper::AddRemoved(InodeId inode, const std::optional<BlockMap>& map) {
-  if (!map) return;
-  std::vector<Item> items = ItemsOf(inode, *map, BlockMap());
+  if (map) Wait(kGrace, {inode, true, ItemsOf(inode, *map, BlockMap())});
+}
+
+void Reaper::Wait(Duration delay, Waiting waiting) {
   {
+    const Time now = cluster_.runtime().Now();
     const std::lock_guard lock(mutex_);
-    removed_.push_back({cluster_.runtime().Now() + kGrace, std::move(items)});
-    if (removed_.size() > kMaxQueue) {  // then there is no time to wait
-      AddItemsLocked(std::move(removed_.front().items));
-      removed_.pop_front();
+    if (waiting_.size() >= kMaxQueue) {  // then there is no time to wait
+      auto first = waiting_.extract(waiting_.begin());
+      first.key() = now;
+      waiting_.insert(std::move(first));
     }
+    waiting_.emplace(now + delay, std::move(waiting));
   }
   work_->Set();
+}
+
+// At the end, those that were replaced need not wait.
+std::vector<Reaper::Waiting> Reaper::TakeDueLocked(Time now) {
+  std::vector<Waiting> due;
+  for (auto at = waiting_.begin(); at != waiting_.end() && due.size() < kMostAtOnce;) {
+    if (at->first > now && !stopping_) break;
+    if (at->first > now && at->second.was_removed) {
+      ++at;
+      continue;
+    }
+    due.push_back(std::move(at->second));
+    at = waiting_.erase(at);
+  }
+  return due;
+}
+
+void Reaper::PutBackLocked(Waiting waiting) {
+  Log(LogLevel::kInfo, "garbage stays on the drives: it is not safe yet that it is garbage",
+      {{"inode", fmt::format("{:016x}", waiting.inode)}, {"pieces", waiting.items.size()}});
+  if (stopping_ || waiting_.size() >= kMaxQueue) return;
+  waiting_.emplace(cluster_.runtime().Now() + kGrace, std::move(waiting));
+}
+
+// A flush of all drives makes everything safe that was acknowledged. Where one cannot be flushed
+// that holds a replica of the inode, it takes the others' word.
+std::vector<Reaper::Item> Reaper::TakeSafe(std::vector<Waiting>& waiting) {
+  std::set<DriveId> drives;
+  for (const MappedDrive& drive : cluster_.map().drives) drives.insert(drive.id);
+  std::set<const Drive*> failed;
+  for (const DriveId id : cluster_.stripes().Flush(drives)) failed.insert(cluster_.FindDrive(id));
+  std::vector<Item> safe;
+  std::vector<Waiting> rest;
+  for (Waiting& each : waiting) {
+    const auto replicas = cluster_.Replicas(cluster_.GroupOfObject(each.inode));
+    const bool all_flushed = std::none_of(replicas.begin(), replicas.end(),
+                                          [&](Drive* drive) { return failed.contains(drive); });
+    if (all_flushed || records_.MakeInodeDurable(each.inode).ok()) {
+      std::move(each.items.begin(), each.items.end(), std::back_inserter(safe));
+    } else {
+      rest.push_back(std::move(each));
+    }
+  }
+  waiting = std::move(rest);
+  return safe;
 }
 
 void Reaper::AddItems(std::vector<Item> items) {
@@ -95,13 +155,18 @@ void Reaper::Run() {
   std::unique_lock lock(mutex_);
   while (true) {
     const Time now = cluster_.runtime().Now();
-    while (!removed_.empty() && removed_.front().due <= now) {
-      AddItemsLocked(std::move(removed_.front().items));
-      removed_.pop_front();
+    if (stopping_ && now >= end_by_) break;
+    if (std::vector<Waiting> due = TakeDueLocked(now); !due.empty()) {
+      lock.unlock();
+      std::vector<Item> safe = TakeSafe(due);
+      lock.lock();
+      AddItemsLocked(std::move(safe));
+      for (Waiting& each : due) PutBackLocked(std::move(each));
+      continue;
     }
-    if (stopping_ && (items_.empty() || now >= end_by_)) break;
     if (items_.empty()) {
-      const Time next = removed_.empty() ? Time::max() : removed_.front().due;
+      if (stopping_) break;
+      const Time next = waiting_.empty() ? Time::max() : waiting_.begin()->first;
       lock.unlock();
       work_->WaitUntil(next);
       lock.lock();
@@ -113,9 +178,9 @@ void Reaper::Run() {
     Delete(item);
     lock.lock();
   }
-  if (!items_.empty() || !removed_.empty()) {
+  if (!items_.empty() || !waiting_.empty()) {
     Log(LogLevel::kInfo, "garbage stays on the drives: no time left to delete it",
-        {{"pieces", items_.size()}, {"files removed just now", removed_.size()}});
+        {{"pieces", items_.size()}, {"files", waiting_.size()}});
   }
   ended_ = true;
   const std::shared_ptr<Signal> idle = idle_;  // *this is gone as soon as the lock is

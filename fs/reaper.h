@@ -2,12 +2,17 @@
 // it cannot delete (a drive is away, the queue is full, the process ends) stays as garbage, is
 // logged, and harms nobody.
 //
-// Thread-safe. Its thread ends within kDrainTime of the destructor being called.
+// Data that an inode named goes only when it is safe from power loss that it does so no more: else
+// the power could bring back the inode, and not the data.
+//
+// Thread-safe. Its thread ends within kDrainTime of the destructor being called, and what one
+// request takes.
 
 #pragma once
 
 #include <chrono>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -16,6 +21,7 @@
 #include "cluster/cluster.h"
 #include "fs/block_map.h"
 #include "fs/file_system.h"
+#include "fs/records.h"
 
 namespace pinstripe {
 
@@ -24,16 +30,19 @@ class Reaper {
   static constexpr size_t kMaxQueue = 100'000;
   // How long other hosts can go on reading a file that was removed.
   static constexpr Duration kGrace = std::chrono::minutes(1);
+  // Of what was replaced in place: so that one flush of the drives serves many changes.
+  static constexpr Duration kGather = std::chrono::seconds(5);
   static constexpr Duration kDrainTime = std::chrono::seconds(10);
 
   explicit Reaper(Cluster& cluster);
   ~Reaper();
 
+  // What no inode has named.
   void Add(const std::vector<BlockMap::Piece>& pieces, uint64_t block_bytes);
-  // What the map `gone` of an inode names and `kept` does not, pages included. Stripes of other
-  // inodes, which clones share, stay.
+  // What the map `gone` of an inode names and `kept`, by which it was replaced, does not, pages
+  // included. Stripes of other inodes, which clones share, stay.
   void AddDifference(InodeId inode, const std::optional<BlockMap>& gone,
-                     const std::optional<BlockMap>& kept);
+                     const std::optional<BlockMap>& kept, Durability durability);
   // Everything that the map of a removed inode names, kGrace from now on.
   void AddRemoved(InodeId inode, const std::optional<BlockMap>& map);
 
@@ -49,28 +58,35 @@ class Reaper {
     uint64_t block_bytes = 0;
     std::optional<Page> page;  // instead
   };
-  struct Removed {
-    Time due{};
+  struct Waiting {
+    InodeId inode = 0;
+    bool was_removed = false;  // else it has other contents
     std::vector<Item> items;
   };
   static std::vector<Item> ItemsOf(InodeId inode, const BlockMap& gone, const BlockMap& kept);
   void AddItems(std::vector<Item> items);
   void AddItemsLocked(std::vector<Item> items);
+  void Wait(Duration delay, Waiting waiting);
+  std::vector<Waiting> TakeDueLocked(Time now);
+  void PutBackLocked(Waiting waiting);
   void Run();
+  // Of which the inodes are safe; the others are left in it.
+  std::vector<Item> TakeSafe(std::vector<Waiting>& waiting);
   void Delete(const Item& item);
   void DeletePage(const Page& page);
   void DeletePiece(const BlockMap::Piece& piece, uint64_t block_bytes);
   bool MayGoOn();
 
   Cluster& cluster_;
+  Records records_;
   const std::shared_ptr<Signal> work_;
   const std::shared_ptr<Signal> idle_;
   std::mutex mutex_;
-  std::deque<Item> items_;       // guarded by mutex_
-  std::deque<Removed> removed_;  // in the order of time; guarded by mutex_
-  bool stopping_ = false;        // guarded by mutex_
-  bool ended_ = false;           // guarded by mutex_
-  Time end_by_ = Time::max();    // guarded by mutex_
+  std::deque<Item> items_;                // guarded by mutex_
+  std::multimap<Time, Waiting> waiting_;  // until then; guarded by mutex_
+  bool stopping_ = false;                 // guarded by mutex_
+  bool ended_ = false;                    // guarded by mutex_
+  Time end_by_ = Time::max();             // guarded by mutex_
 };
 
 }  // namespace pinstripe

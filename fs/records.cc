@@ -153,6 +153,10 @@ Result<Records::EntryChange> Records::ChangeEntry(InodeId directory, std::string
   return EntryChange{false, TRY(DecodeEntry(outcome.now, directory, name))};
 }
 
+Status Records::MakeInodeDurable(InodeId id) {
+  return cluster_.registers().MakeDurable(NameOf(id));
+}
+
 Result<std::pair<InodeId, StoredInode>> Records::CreateInode(const Inode& inode,
                                                              Durability durability) {
   while (true) {

@@ -71,6 +71,9 @@ class Records {
                                   const std::optional<Entry>& entry,
                                   Durability durability = Durability::kWriteBack);
 
+  // What the inode is now, or that it is gone, is safe from power loss.
+  Status MakeInodeDurable(InodeId id);
+
   // Writes an inode under a new id.
   Result<std::pair<InodeId, StoredInode>> CreateInode(const Inode& inode, Durability durability);
   InodeId NewInodeId();

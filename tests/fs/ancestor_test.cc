@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/fs/fs_test_base.h"
 
 namespace pinstripe {
@@ -39,7 +41,11 @@ class AncestorTest : public FsTest {
 TEST_F(AncestorTest, AnOverwriteThatDiesBetweenShardsLeavesTheOldContents) {
   const std::string old_bytes = Pattern(1, 3 * kBlock);
   Make("file", old_bytes);
+  // Of those that died in the middle of their commit it is not known whether it happened: it may
+  // take effect while the next one is at work.
+  std::vector<std::string> allowed = {old_bytes};
   for (uint64_t requests = 0; requests < 60; ++requests) {
+    allowed.push_back(Pattern(requests + 2, 3 * kBlock));
     auto life = std::make_shared<ClientLife>();
     auto cluster = machines_.Open(life);
     ASSERT_OK(cluster);
@@ -49,14 +55,14 @@ TEST_F(AncestorTest, AnOverwriteThatDiesBetweenShardsLeavesTheOldContents) {
       auto file = (*fs)->Open((*fs)->Resolve("/file")->inode, FileSystem::Access::kWrite);
       ASSERT_OK(file);
       life->CrashAfter(requests);
-      Status status = (*file)->Write(0, AsBytes(Pattern(requests + 2, 3 * kBlock)));
+      Status status = (*file)->Write(0, AsBytes(allowed.back()));
       if (status.ok()) status = (*file)->Close();
       if (status.ok()) break;  // all requests were made before the crash
       file->reset();
     }
     cluster->reset();
     const std::string now = Contents("/file");
-    ASSERT_TRUE(now == old_bytes || now == Pattern(requests + 2, 3 * kBlock))
+    ASSERT_TRUE(std::find(allowed.begin(), allowed.end(), now) != allowed.end())
         << "a mixture after " << requests << " requests";
     if (now != old_bytes) break;  // the commit itself got through
   }
@@ -240,7 +246,7 @@ TEST_F(AncestorTest, GarbageIsDeleted) {
     auto dropped = fs_->Create(kRootInode, "dropped", {.publish_at_commit = true});
     ASSERT_OK((*dropped)->Write(0, AsBytes(Pattern(9, 4 * kBlock))));
   }
-  sim_.Sleep(std::chrono::minutes(1));
+  sim_.Sleep(std::chrono::minutes(2));
   EXPECT_LT(used(), before + 64 * 1024) << "registers' tombstones, and no stripe";
 }
 

@@ -50,7 +50,8 @@ class RepairerTest : public FsTest {
       Gather<Status> gather(sim_);
       machines_.memory(drive).Delete(key, Expected::Any(), Durability::kWriteBack, Time::max(),
                                      gather.Ask(0));
-      ASSERT_OK(gather.Next(Time::max())->value);
+      const Status status = gather.Next(Time::max())->value;
+      ASSERT_TRUE(status.ok() || status.code() == ENOENT) << status.message();  // or a client did
     }
   }
   void Rot(DriveId drive, const std::string& key) {

@@ -54,7 +54,7 @@ TEST_F(SharingTest, AReaderElsewhereGoesOnWhenTheFileIsReplaced) {
   EXPECT_TRUE(ReadAll(*reader) == Pattern(1, 3 * kTestBlock));
   const std::string new_bytes = Pattern(2, 3 * kTestBlock);
   Make("file", new_bytes);
-  sim_.Sleep(std::chrono::seconds(5));  // the old stripes are deleted meanwhile
+  sim_.Sleep(std::chrono::seconds(10));  // the old stripes are deleted meanwhile
   EXPECT_TRUE(ReadAll(*reader) == Pattern(1, 3 * kTestBlock));  // from memory
   other->SetMemory(1);
   EXPECT_TRUE(ReadAll(*reader) == new_bytes);
