@@ -109,7 +109,8 @@ class GetOperation final : public Asking<Record> {
     if (!answer.capabilities.range_get && !range_.whole()) {
       const size_t offset = std::min<size_t>(range_.offset, record.value.size());
       const size_t length = std::min<size_t>(range_.length, record.value.size() - offset);
-      record.value = record.value.Slice(offset, length);
+      // A copy: who keeps the part should not keep the whole.
+      record.value = SharedBytes(Buffer::CopyOf(record.value.bytes().subspan(offset, length)));
     }
     return record;
   }

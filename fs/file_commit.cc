@@ -63,7 +63,10 @@ bool FileState::SameBelow(uint64_t block, const Inode& theirs) const {
   // A commit of ours of which we did not learn that it happened.
   if (there && ours && there->SameStripe(*ours)) return true;
   if (base_.map && base_.map->FirstMissing(block, block + 1)) return false;  // nobody can tell
-  if (there != PlaceIn(base_, block)) return false;
+  const auto before = PlaceIn(base_, block);
+  if (there.has_value() != before.has_value()) return false;
+  // A repair that has moved its shards has left its bytes as they were.
+  if (there && !(there->SameStripe(*before) && there->valid == before->valid)) return false;
   return block != 0 || theirs.inline_data == base_.inline_data;
 }
 
@@ -246,7 +249,11 @@ Status FileState::CommitChanges(bool durably) {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     Inode out;
     TRY(StoreContents(out));
-    if (durably || Endangers(out)) TRY(MakeStripesDurable(out));
+    if (durably) {
+      TRY(MakeStripesDurable(out));
+    } else if (Endangers(out)) {
+      TRY(FlushNewStripes(out));
+    }
     if (TRY(ChangeInode(out, durability))) return {};
     {
       const std::lock_guard lock(mutex_);
@@ -352,7 +359,10 @@ void FileState::Committed(const StoredInode& stored, Durability durability) {
   std::vector<BlockMap::Piece> unused;
   for (BlockMap::Piece& piece : superseded_) {
     const BlockPlace place = PlaceInRun(piece.run, 0, block_bytes());
-    if (!MayHold(stored.inode.map, piece.first, place)) unused.push_back(std::move(piece));
+    // What an inode has named, as one of a commit whose outcome was not known, waits with the rest.
+    const bool is_named =
+        MayHold(stored.inode.map, piece.first, place) || MayHold(base_.map, piece.first, place);
+    if (!is_named) unused.push_back(std::move(piece));
   }
   // Blocks that were stored and did not make it into the inode, as when a file became small again.
   for (BlockMap::Piece& piece : OwnPieces(now_.map, stored.inode.map, id_)) {
@@ -484,6 +494,21 @@ Status FileState::AddUnflushed(const BlockMap& map, Unflushed& unflushed) const 
     }
   }
   return {};
+}
+
+// Those that the inode does not name as it is committed. The others are no less safe than before.
+Status FileState::FlushNewStripes(const Inode& out) {
+  const BlockMap::Difference added = out.map->NotIn(base_.map ? *base_.map : BlockMap());
+  Unflushed unflushed(context_.cluster);
+  for (const auto* pieces : {&added.blocks, &added.pages}) {
+    for (const BlockMap::Piece& piece : *pieces) {
+      for (uint64_t i = 0; i < piece.run.count && !piece.run.hole; ++i) {
+        TRY(unflushed.Add(piece.first + i, PlaceInRun(piece.run, i, out.map->block_bytes())));
+      }
+    }
+  }
+  if (unflushed.drives().empty()) return {};
+  return unflushed.Check(id_, context_.cluster.stripes().Flush(unflushed.drives()));
 }
 
 Status FileState::MakeStripesDurable(Inode& inode) {

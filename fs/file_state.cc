@@ -104,7 +104,7 @@ struct FileState::ReadPlan {
     do {
       size_t end = done;
       for (uint64_t bytes = 0; end < requests.size(); ++end) {
-        bytes += requests[end].out.size();
+        bytes += requests[end].out.size() + 2 * kCellBytes;  // it takes whole cells
         if (end > done && bytes > most_bytes) break;
       }
       TRY(reader.Read(std::span(requests).subspan(done, end - done), reserve,
@@ -683,6 +683,11 @@ Status FileState::SendAll() {
 }
 
 // ---- Memory
+
+bool FileState::HasChanges() {
+  const std::lock_guard lock(mutex_);
+  return changed_;
+}
 
 std::optional<FileState::Holding> FileState::Oldest() {
   const std::lock_guard lock(mutex_);

@@ -106,6 +106,9 @@ class FileState {
   // No handle is left: what is not committed is forgotten, and what nobody refers to deleted.
   void Abandon();
 
+  // Something was written and is not committed.
+  bool HasChanges();
+
   // The blocks that it holds in memory: which of them to store first, to have room for others.
   struct Holding {
     bool sent = false;  // it is on its way already
@@ -168,6 +171,7 @@ class FileState {
   void Committed(const StoredInode& stored, Durability durability);
   Status GiveName(Durability durability);
   class Unflushed;
+  Status FlushNewStripes(const Inode& out);
   Status MakeStripesDurable(Inode& inode);
   Status FlushStripes(Inode& inode);
   Status AddUnflushed(const BlockMap& map, Unflushed& unflushed) const;

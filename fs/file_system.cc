@@ -105,7 +105,7 @@ class OpenFiles {
 
   bool IsChanging(InodeId id) {
     const auto state = Find(id);
-    return state != nullptr && state->Oldest().has_value();
+    return state != nullptr && state->HasChanges();
   }
 
   // Readers that have it open look where its shards are now. One that cannot does so when it misses

@@ -41,13 +41,25 @@ void Mender::Add(InodeId file) {
           {{"file", fmt::format("{:016x}", file)}});
       return;
     }
-    items_[file] = {.due = cluster_.runtime().Now() + kDelay, .drives_needed = {}};
+    const auto [at, is_new] = items_.try_emplace(file);
+    if (is_new) {
+      at->second.due = cluster_.runtime().Now() + kDelay;
+    } else {  // who commits all the time does not put it off
+      at->second.committed_again = true;
+      at->second.drives_needed.clear();
+    }
     if (!has_thread_) {
       has_thread_ = true;
       cluster_.runtime().Spawn("mender", [this] { Run(); });
     }
+    if (at->second.due >= wakes_at_) return;
   }
   wake_->Set();
+}
+
+bool Mender::IsStopping() {
+  const std::lock_guard lock(mutex_);
+  return stopping_;
 }
 
 size_t Mender::waiting() {
@@ -56,13 +68,13 @@ size_t Mender::waiting() {
 }
 
 void Mender::Run() {
-  for (;;) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (stopping_) break;
+  while (!IsStopping()) {
+    const Time begin = cluster_.runtime().Now();
+    for (const InodeId file : TakeDue(begin)) {
+      if (IsStopping()) break;
+      Mend(file);
     }
-    for (const InodeId file : TakeDue(cluster_.runtime().Now())) Mend(file);
-    wake_->WaitUntil(NextDue());
+    wake_->WaitUntil(NextDue(begin + kStep));
   }
   const std::lock_guard lock(mutex_);
   if (!items_.empty()) {
@@ -85,6 +97,7 @@ std::vector<InodeId> Mender::TakeDue(Time now) {
     if (item.due > now) continue;
     const auto& needed = item.drives_needed;
     if (needed.empty() || std::any_of(needed.begin(), needed.end(), is_up)) {
+      item.committed_again = false;
       due.push_back(file);
     } else {
       item.due = now + kLook;
@@ -93,16 +106,15 @@ std::vector<InodeId> Mender::TakeDue(Time now) {
   return due;
 }
 
-Time Mender::NextDue() {
+Time Mender::NextDue(Time not_before) {
   const std::lock_guard lock(mutex_);
-  if (stopping_) return cluster_.runtime().Now();
   Time next = Time::max();
   for (const auto& [file, item] : items_) next = std::min(next, item.due);
-  return next;
+  wakes_at_ = stopping_ ? Time::min() : std::max(next, not_before);
+  return wakes_at_;
 }
 
 void Mender::Mend(InodeId file) {
-  const Time begin = cluster_.runtime().Now();
   bool is_whole = false;
   bool tried = false;
   std::set<DriveId> needed;
@@ -122,15 +134,15 @@ void Mender::Mend(InodeId file) {
   }
   const std::lock_guard lock(mutex_);
   const auto found = items_.find(file);
-  if (found->second.due > begin) return;  // it was committed again meanwhile
-  if (is_whole) {
+  Item& item = found->second;
+  if (is_whole && !item.committed_again) {
     items_.erase(found);
     return;
   }
-  Item& item = found->second;
+  if (item.committed_again) needed.clear();
   item.drives_needed = std::move(needed);
   item.due = cluster_.runtime().Now() + item.delay;
-  if (tried) item.delay = std::min(2 * item.delay, kLongestDelay);
+  if (tried && !is_whole) item.delay = std::min(2 * item.delay, kLongestDelay);
 }
 
 }  // namespace pinstripe

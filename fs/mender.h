@@ -24,7 +24,8 @@ class Mender {
  public:
   // A drive that was only restarted is waited for before anybody looks.
   static constexpr Duration kDelay = std::chrono::seconds(10);
-  static constexpr Duration kLook = std::chrono::seconds(5);           // whether drives are up
+  static constexpr Duration kLook = std::chrono::seconds(5);  // whether drives are up
+  static constexpr Duration kStep = std::chrono::seconds(1);  // between two walks over the queue
   static constexpr Duration kLongestDelay = std::chrono::minutes(10);  // after failures
   static constexpr size_t kMaxQueue = 100'000;                         // files
 
@@ -46,11 +47,13 @@ class Mender {
     Time due{};
     Duration delay = kDelay;          // until the next attempt, after a failure
     std::set<DriveId> drives_needed;  // any of them; empty: it was not looked yet
+    bool committed_again = false;     // since it was begun with
   };
   void Run();
   // The items that are due and may be helped, at `now`.
   std::vector<InodeId> TakeDue(Time now);
-  Time NextDue();
+  Time NextDue(Time not_before);
+  bool IsStopping();
   void Mend(InodeId file);
 
   Cluster& cluster_;
@@ -60,6 +63,7 @@ class Mender {
   const std::shared_ptr<Signal> idle_;
   std::mutex mutex_;
   std::map<InodeId, Item> items_;  // guarded by mutex_
+  Time wakes_at_{};                // guarded by mutex_
   bool has_thread_ = false;        // guarded by mutex_
   bool stopping_ = false;          // guarded by mutex_
   bool ended_ = false;             // guarded by mutex_

@@ -10,7 +10,7 @@
 namespace pinstripe {
 namespace {
 
-constexpr size_t kMostAtOnce = 1000;  // inodes for one flush
+constexpr size_t kMostAtOnce = 10'000;  // inodes for one flush
 
 }  // namespace
 
@@ -77,24 +77,26 @@ void Reaper::AddRemoved(InodeId inode, const std::optional<BlockMap>& map) {
 
 void Reaper::Wait(Duration delay, Waiting waiting) {
   {
-    const Time now = cluster_.runtime().Now();
     const std::lock_guard lock(mutex_);
-    if (waiting_.size() >= kMaxQueue) {  // then there is no time to wait
-      auto first = waiting_.extract(waiting_.begin());
-      first.key() = now;
-      waiting_.insert(std::move(first));
+    if (waiting_.size() >= kMaxQueue) {
+      Log(LogLevel::kWarn, "garbage stays on the drives: too much at once",
+          {{"pieces", waiting.items.size()}});
+      return;
     }
-    waiting_.emplace(now + delay, std::move(waiting));
+    waiting_.emplace(cluster_.runtime().Now() + delay, std::move(waiting));
   }
   work_->Set();
 }
 
-// At the end, those that were replaced need not wait.
+// Once something is due, all that a flush can serve: what was replaced, and what was removed and is
+// about to be due. At the end, what was replaced need not wait.
 std::vector<Reaper::Waiting> Reaper::TakeDueLocked(Time now) {
   std::vector<Waiting> due;
+  const bool flush = stopping_ || (!waiting_.empty() && waiting_.begin()->first <= now);
+  if (!flush || (!stopping_ && now < next_flush_)) return due;
+  const Time removed_before = stopping_ ? now : now + kGather;
   for (auto at = waiting_.begin(); at != waiting_.end() && due.size() < kMostAtOnce;) {
-    if (at->first > now && !stopping_) break;
-    if (at->first > now && at->second.was_removed) {
+    if (at->second.was_removed && at->first > removed_before) {
       ++at;
       continue;
     }
@@ -120,11 +122,17 @@ std::vector<Reaper::Item> Reaper::TakeSafe(std::vector<Waiting>& waiting) {
   for (const DriveId id : cluster_.stripes().Flush(drives)) failed.insert(cluster_.FindDrive(id));
   std::vector<Item> safe;
   std::vector<Waiting> rest;
+  bool others_answer = true;  // else it makes no sense to ask them for each inode
   for (Waiting& each : waiting) {
     const auto replicas = cluster_.Replicas(cluster_.GroupOfObject(each.inode));
     const bool all_flushed = std::none_of(replicas.begin(), replicas.end(),
                                           [&](Drive* drive) { return failed.contains(drive); });
-    if (all_flushed || records_.MakeInodeDurable(each.inode).ok()) {
+    bool is_safe = all_flushed;
+    if (!is_safe && others_answer && MayGoOn()) {
+      is_safe = records_.MakeInodeDurable(each.inode).ok();
+      others_answer = is_safe;
+    }
+    if (is_safe) {
       std::move(each.items.begin(), each.items.end(), std::back_inserter(safe));
     } else {
       rest.push_back(std::move(each));
@@ -157,6 +165,7 @@ void Reaper::Run() {
     const Time now = cluster_.runtime().Now();
     if (stopping_ && now >= end_by_) break;
     if (std::vector<Waiting> due = TakeDueLocked(now); !due.empty()) {
+      next_flush_ = now + kGather;
       lock.unlock();
       std::vector<Item> safe = TakeSafe(due);
       lock.lock();
@@ -166,7 +175,8 @@ void Reaper::Run() {
     }
     if (items_.empty()) {
       if (stopping_) break;
-      const Time next = waiting_.empty() ? Time::max() : waiting_.begin()->first;
+      const Time next =
+          waiting_.empty() ? Time::max() : std::max(waiting_.begin()->first, next_flush_);
       lock.unlock();
       work_->WaitUntil(next);
       lock.lock();

@@ -86,6 +86,7 @@ class Reaper {
   std::multimap<Time, Waiting> waiting_;  // until then; guarded by mutex_
   bool stopping_ = false;                 // guarded by mutex_
   bool ended_ = false;                    // guarded by mutex_
+  Time next_flush_{};                     // of the reaper's thread
   Time end_by_ = Time::max();             // guarded by mutex_
 };
 

@@ -97,14 +97,15 @@ std::vector<Repairer::Task> Repairer::AllBlocks(const Checker& checker) {
     for (size_t i = 0; i < ids.size(); ++i) {
       // What cannot be read the check has told.
       if (!inodes[i].has_value() || !*inodes[i] || !(*inodes[i])->inode.map) continue;
-      AddBlocks(ids[i], (*inodes[i])->inode, wanted, tasks);
+      // What is in a page that cannot be read the check has told.
+      (void)AddBlocks(ids[i], (*inodes[i])->inode, wanted, tasks);
     }
   }
   return tasks;
 }
 
-void Repairer::AddBlocks(InodeId file, Inode inode, const Wanted& wanted,
-                         std::vector<Task>& tasks) {
+Status Repairer::AddBlocks(InodeId file, Inode inode, const Wanted& wanted,
+                           std::vector<Task>& tasks) {
   Task task{file, {}};
   const auto add = [&](uint64_t block, const BlockPlace& place) {
     if (!wanted(block, place)) return;
@@ -113,11 +114,15 @@ void Repairer::AddBlocks(InodeId file, Inode inode, const Wanted& wanted,
     tasks.push_back(std::move(task));
     task = {file, {}};
   };
+  Status unread;
   BlockMap& map = *inode.map;
   for (size_t i = 0; i < map.parts().size(); ++i) {
     const uint64_t begin = map.parts()[i].first;
-    // What is in a page that cannot be read the check has told.
-    if (!LoadPages(cluster_.stripes(), file, inode, begin, begin + 1).ok()) continue;
+    Status loaded = LoadPages(cluster_.stripes(), file, inode, begin, begin + 1);
+    if (!loaded.ok()) {
+      if (unread.ok()) unread = std::move(loaded);
+      continue;
+    }
     uint64_t first = begin;
     for (const BlockRun& run : map.parts()[i].stretch->runs) {
       for (uint64_t j = 0; j < run.count && !run.hole; ++j) {
@@ -129,6 +134,7 @@ void Repairer::AddBlocks(InodeId file, Inode inode, const Wanted& wanted,
     map.ForgetPages();
   }
   if (!task.blocks.empty()) tasks.push_back(std::move(task));
+  return unread;
 }
 
 bool Repairer::IsToMove(const BlockPlace& place, uint64_t block) {
@@ -166,15 +172,15 @@ Result<Repairer::Mended> Repairer::MendFile(InodeId file, std::set<DriveId>& dri
       drives_needed.insert(homes.begin(), homes.end());
       return std::any_of(homes.begin(), homes.end(), is_up);
     };
-    AddBlocks(file, stored->inode, wanted, tasks);
-    return {};
+    return AddBlocks(file, stored->inode, wanted, tasks);
   };
   TRY(look());
   if (tasks.empty()) return mended;
   const uint64_t before = report_.progress;
   const std::string path = fmt::format("inode {:016x}", file);
   for (const Task& task : std::exchange(tasks, {})) {
-    if (!cancelled_) TRY(RepairBlocks(task, path));
+    if (cancelled_) return Fail(ECANCELED, "the process ends");
+    TRY(RepairBlocks(task, path));
   }
   mended.lacking = 0;
   drives_needed.clear();

@@ -94,7 +94,8 @@ class Repairer {
   std::vector<Task> FindTasks(const Checker& checker);
   std::vector<Task> AllBlocks(const Checker& checker);
   using Wanted = std::function<bool(uint64_t block, const BlockPlace& place)>;
-  void AddBlocks(InodeId file, Inode inode, const Wanted& wanted, std::vector<Task>& tasks);
+  // The first reason why a page of its map could not be read; all others are looked at.
+  Status AddBlocks(InodeId file, Inode inode, const Wanted& wanted, std::vector<Task>& tasks);
   std::set<DriveId> HomesOfMoved(uint64_t block, const BlockPlace& place);
   bool IsToMove(const BlockPlace& place, uint64_t block);
   void Process(std::vector<Task> tasks, std::string_view phase, const Checker& checker);

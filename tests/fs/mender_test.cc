@@ -113,6 +113,21 @@ TEST_F(MenderTest, AFileThatIsBeingChangedIsLeftUntilItIsCommitted) {
   ExpectClean(Check());
 }
 
+// A log, say. Every commit finds that there is something to mend.
+TEST_F(MenderTest, WhoCommitsAllTheTimeDoesNotPutItOff) {
+  machines_.SetDown(1, true);
+  Write("file");
+  machines_.SetDown(1, false);
+  for (int i = 0; i < 30; ++i) {
+    auto writer = fs_->Open(fs_->Resolve("/file")->inode, FileSystem::Access::kWrite);
+    ASSERT_OK(writer);
+    ASSERT_OK((*writer)->Append(AsBytes("line\n")));
+    ASSERT_OK((*writer)->Close());
+    sim_.Sleep(seconds(2));
+  }
+  EXPECT_EQ(CountMoved("/file"), 0u);
+}
+
 TEST_F(MenderTest, AFileThatIsRemovedIsForgotten) {
   machines_.SetDown(1, true);
   Write("file");

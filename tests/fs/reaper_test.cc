@@ -72,6 +72,30 @@ TEST_F(ReaperTest, ADriveThatCannotBeFlushedIsNotWaitedFor) {
   EXPECT_GT(Requests().durable_put, before.durable_put);
 }
 
+TEST_F(ReaperTest, OneFlushServesManyFiles) {
+  for (int i = 0; i < 60; ++i) Make(fmt::format("f{}", i), Pattern(1, 2 * kTestBlock));
+  const DriveRequests before = Requests();
+  for (int i = 0; i < 60; ++i) {
+    ASSERT_OK(fs_->Unlink(kRootInode, fmt::format("f{}", i)));
+    sim_.Sleep(seconds(1));
+  }
+  sim_.Sleep(minutes(2));
+  EXPECT_GE(Requests().remove, before.remove + 60 * 2 * 3);
+  EXPECT_LE(Requests().flush - before.flush, 14 * machines_.size());
+}
+
+// A change in place flushes what it has written, and asks nothing of the blocks beside it.
+TEST_F(ReaperTest, AFileCanBeChangedInPlaceWhileADriveIsAway) {
+  const InodeId id = Make("file", Pattern(1, 20 * kTestBlock));
+  machines_.SetDown(2, true);
+  Host host = NewHost();  // one that has not written it
+  auto writer = host->Open(id, FileSystem::Access::kWrite);
+  ASSERT_OK(writer);
+  ASSERT_OK((*writer)->Append(AsBytes("!")));
+  EXPECT_OK((*writer)->Close());
+  EXPECT_EQ(Contents("/file"), Pattern(1, 20 * kTestBlock) + "!");
+}
+
 TEST_F(ReaperTest, WhatWasSyncedIsSafeAlready) {
   Make("file", Pattern(1, 2 * kTestBlock));
   auto file = fs_->Open(fs_->Resolve("/file")->inode, FileSystem::Access::kWrite, true);
