@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <utility>
 
@@ -472,12 +473,17 @@ class DevCluster::State {
     TRY_CONTEXT(CheckReadableBy(user, home),
                 "the gateway runs as user {}, to whom every directory above must be open",
                 user.name);
+    // The drives do not run yet, so that their ports still look free.
+    std::set<uint16_t> taken;
+    for (const DevDaemon& daemon : daemons) {
+      for (const DevDrive& drive : daemon.drives) taken.insert(drive.port);
+    }
     const GatewayText text{.plugin = TRY(ReachablePlugin(user)),
                            .cluster_file = In("cluster.toml"),
                            .directory = home,
                            .port = options.gateway_port != 0
                                        ? options.gateway_port
-                                       : TRY(PickFreePorts(runtime, 1)).front()};
+                                       : TRY(PickFreePorts(runtime, 1, taken)).front()};
     const std::string config = home + "/xrootd.cfg";
     TRY(WriteFile(config, GatewayConfigText(text), 0644));
     // IPv4 only: many containers have no IPv6, and names then resolve to what nobody listens on.

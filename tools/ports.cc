@@ -40,7 +40,8 @@ bool CanBind(uint16_t port) {
 
 }  // namespace
 
-Result<std::vector<uint16_t>> PickFreePorts(Runtime& runtime, size_t count) {
+Result<std::vector<uint16_t>> PickFreePorts(Runtime& runtime, size_t count,
+                                            const std::set<uint16_t>& except) {
   const uint32_t range = FirstEphemeralPort() - kFirstPort;
   std::set<uint16_t> tried;
   std::vector<uint16_t> ports;
@@ -50,7 +51,9 @@ Result<std::vector<uint16_t>> PickFreePorts(Runtime& runtime, size_t count) {
                   count, kFirstPort, kFirstPort + range);
     }
     const auto port = static_cast<uint16_t>(kFirstPort + runtime.Random() % range);
-    if (tried.insert(port).second && CanBind(port)) ports.push_back(port);
+    if (tried.insert(port).second && !except.contains(port) && CanBind(port)) {
+      ports.push_back(port);
+    }
   }
   return ports;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <vector>
 
 #include "base/runtime.h"
@@ -12,8 +13,10 @@ namespace pinstripe {
 
 // `count` different ports on which nobody listens, drawn at random from below the range that the
 // kernel gives to outgoing connections: so a server that is killed finds its port free when it
-// comes back. EADDRINUSE when there are not enough.
-Result<std::vector<uint16_t>> PickFreePorts(Runtime& runtime, size_t count);
+// comes back. None of `except`, which others are about to use. EADDRINUSE when there are not
+// enough.
+Result<std::vector<uint16_t>> PickFreePorts(Runtime& runtime, size_t count,
+                                            const std::set<uint16_t>& except = {});
 
 // Whether something accepts connections on 127.0.0.1 there.
 bool PortAnswers(uint16_t port);

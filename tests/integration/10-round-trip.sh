@@ -5,7 +5,6 @@
 
 names=(small medium odd big)
 sizes=(4096 1048576 67108865 1073741824)
-declare -A sums
 for i in "${!names[@]}"; do
   make_file "$work/${names[i]}" "${sizes[i]}"
   sums[${names[i]}]=$(sum_of "$work/${names[i]}")
@@ -54,6 +53,9 @@ geometry() {  # LAYOUT DRIVES GROUPS "DEAD..." ONE_MORE "ALL DEAD DRIVES..."
 }
 
 geometry 4+2 8 1,1,1,1,1,1,1,1 "2 5" 7 "2 5 7"
+# A GiB has been through it; blocks of the others are no larger.
+make_file "$work/big" 268435456
+sums[big]=$(sum_of "$work/big")
 geometry 10+2 12 2,1,9 1 3 "1 2 3"
 geometry 32+4 36 4,1,31 1 5 "1 2 3 4 5"
 

@@ -146,6 +146,16 @@ TEST(Ports, AreFreeAndDifferent) {
   for (const uint16_t port : *ports) EXPECT_FALSE(PortAnswers(port)) << port;
 }
 
+// A server that is about to be started listens nowhere yet.
+TEST(Ports, ThatOthersAreAboutToUseAreLeftAlone) {
+  RealRuntime runtime;
+  std::set<uint16_t> odd;
+  for (uint32_t port = 1; port < 65536; port += 2) odd.insert(static_cast<uint16_t>(port));
+  const auto ports = PickFreePorts(runtime, 40, odd);
+  ASSERT_TRUE(ports) << ports.error().message();
+  for (const uint16_t port : *ports) EXPECT_EQ(port % 2, 0) << port;
+}
+
 TEST(Ports, ThatAreMoreThanThereAreAreRefused) {
   RealRuntime runtime;
   EXPECT_EQ(PickFreePorts(runtime, 65536).error().code(), EADDRINUSE);
