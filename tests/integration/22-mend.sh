@@ -12,6 +12,6 @@ dev start 1 2
 wait_until_healthy
 check "shards lie on spares" says 0 "^[1-9][0-9]* blocks looked into" repair --dry-run "$config"
 check "the gateway brings them home" wait_until 60 nothing_to_repair
-check "and says so" grep -q "file is whole again" "$(gateway_log)"
+check "and says so" wait_until 20 grep -q "file is whole again" "$(gateway_log)"
 check "any two drives may be lost" any_two_may_die "1 2" "3 8"
 finish
