@@ -10,6 +10,8 @@ namespace {
 
 constexpr int kSharedAttempts = 2;  // after that, a reader asks for itself
 constexpr uint64_t kAheadPart = 4;  // of the budget, for what nobody wants yet
+// Whoever had this read ahead has stopped reading: it goes before anything that is of use.
+constexpr Duration kStaleAfter = std::chrono::seconds(5);
 
 // Adds a cell to what is to be read: neighbours are one part.
 void AddCell(const StripePart& whole, const StripeLayout::Cell& cell,
@@ -45,7 +47,9 @@ StripePart PartOf(const StripeReadRequest& request) {
 
 BlockReader::BlockReader(Runtime& runtime, StripeStore& stripes, MemoryBudget& budget)
     : runtime_(runtime), stripes_(stripes), budget_(budget), cache_(budget) {
-  budget_.SetReclaim([this](uint64_t bytes) { return cache_.Evict(bytes) || DropOldestAhead(); });
+  budget_.SetReclaim([this](uint64_t bytes) {
+    return DropAhead(runtime_.Now() - kStaleAfter) || cache_.Evict(bytes) || DropAhead(Time::max());
+  });
 }
 
 BlockReader::~BlockReader() { assert(flights_.empty() && ahead_.empty()); }
@@ -217,6 +221,9 @@ bool BlockReader::ReadAhead(const StripePart& part, Ahead& ahead) {
     at = cell.end;
   }
   uint64_t bytes = 0;
+  while (AheadIsFull(part.size)) {
+    if (!DropAhead(runtime_.Now() - kStaleAfter)) return false;
+  }
   {
     const std::lock_guard lock(mutex_);
     for (const StripeLayout::Cell& cell : cells) {
@@ -227,7 +234,6 @@ bool BlockReader::ReadAhead(const StripePart& part, Ahead& ahead) {
       bytes += cell.end - cell.begin + kCellOverhead;
     }
     if (flight->keys.empty()) return true;
-    if (ahead_bytes_ + bytes > budget_.limit() / kAheadPart) return false;
   }
   auto share = budget_.TryTake(bytes);
   if (!share) return false;
@@ -237,6 +243,7 @@ bool BlockReader::ReadAhead(const StripePart& part, Ahead& ahead) {
     // Whoever has asked for one of them in between brings it, too: that is rare, and harms nobody.
     for (const CellKey& key : flight->keys) flights_.try_emplace(key, flight);
     flight->ahead_bytes = bytes;
+    flight->asked_at = runtime_.Now();
     ahead_bytes_ += bytes;
     ahead_.push_back(flight);
     flight->in_ahead = std::prev(ahead_.end());
@@ -255,14 +262,18 @@ void BlockReader::NoLongerAhead(Flight& flight) {
   ahead_.erase(flight.in_ahead);
 }
 
-bool BlockReader::DropOldestAhead() {
-  std::shared_ptr<Flight> oldest;
-  {
-    const std::lock_guard lock(mutex_);
-    if (ahead_.empty()) return false;
-    oldest = ahead_.front();
-    Forget(oldest);
-  }
+bool BlockReader::AheadIsFull(uint64_t more) const {
+  const std::lock_guard lock(mutex_);
+  return ahead_bytes_ + more > budget_.limit() / kAheadPart;
+}
+
+// The oldest, if it was asked for by then.
+bool BlockReader::DropAhead(Time asked_by) {
+  std::shared_ptr<Flight> oldest;  // goes when the mutex is free
+  const std::lock_guard lock(mutex_);
+  if (ahead_.empty() || ahead_.front()->asked_at > asked_by) return false;
+  oldest = ahead_.front();
+  Forget(oldest);
   return true;
 }
 

@@ -100,6 +100,7 @@ class BlockReader {
     // Guarded by the reader's mutex_.
     std::vector<CellKey> keys;
     uint64_t ahead_bytes = 0;  // as long as nobody wants any of it
+    Time asked_at{};
     std::list<std::shared_ptr<Flight>>::iterator in_ahead;
   };
 
@@ -111,7 +112,8 @@ class BlockReader {
   // With mutex_ held.
   void Forget(const std::shared_ptr<Flight>& flight);
   void NoLongerAhead(Flight& flight);
-  bool DropOldestAhead();
+  bool AheadIsFull(uint64_t more) const;
+  bool DropAhead(Time asked_by);
   void Drop(const std::shared_ptr<Flight>& flight);
 
   Runtime& runtime_;
@@ -119,7 +121,7 @@ class BlockReader {
   MemoryBudget& budget_;
   CellCache cache_;
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   // All guarded by mutex_.
   std::unordered_map<CellKey, std::shared_ptr<Flight>, CellKeyHash> flights_;  // not done yet
   std::list<std::shared_ptr<Flight>> ahead_;  // those that nobody wants yet, the oldest first

@@ -704,6 +704,16 @@ std::optional<FileState::Holding> FileState::Oldest() {
 
 Status FileState::Relieve() {
   const Turn::Holder turn(turn_);
+  return RelieveUnderTurn();
+}
+
+std::optional<Status> FileState::TryRelieve() {
+  const Turn::Holder turn(turn_, std::try_to_lock);
+  if (!turn.holds()) return std::nullopt;
+  return RelieveUnderTurn();
+}
+
+Status FileState::RelieveUnderTurn() {
   failure_ = {};
   if (FinishOldest()) return failure_;
   std::optional<uint64_t> oldest;

@@ -121,6 +121,7 @@ class FileState {
   std::optional<Holding> Oldest();
   // Stores that block.
   Status Relieve();
+  std::optional<Status> TryRelieve();  // null: its turn is taken
 
  private:
   struct Sent {
@@ -146,6 +147,7 @@ class FileState {
 
   // All of these under the turn.
   uint64_t MemoryToWrite(uint64_t offset, size_t length) const;
+  Status RelieveUnderTurn();
   Status WriteUnderTurn(uint64_t offset, Bytes data, MemoryBudget::Share& room);
   void PutBytes(uint64_t block, uint64_t first, Bytes data, MemoryBudget::Share& room);
   Status Fill(uint64_t block);

@@ -154,10 +154,20 @@ class OpenFiles {
   Result<MemoryBudget::Share> WaitForRoom(uint64_t bytes) {
     const auto signal = context_.cluster.runtime().NewSignal();
     const MemoryBudget::Watch watch(context_.budget, signal);
+    Runtime& runtime = context_.cluster.runtime();
     std::map<InodeId, Status> failed;
+    // Files at work on something, a commit say, which takes as long as it takes: they give back
+    // what they can by themselves. Looked at again after a moment.
+    std::set<InodeId> busy;
     for (;;) {
       if (auto share = context_.budget.TryTake(bytes)) return *std::move(share);
-      const auto [file, holding] = OldestBlock([&](InodeId id) { return !failed.contains(id); });
+      const auto [file, holding] =
+          OldestBlock([&](InodeId id) { return !failed.contains(id) && !busy.contains(id); });
+      if (!file && !busy.empty()) {
+        signal->WaitUntil(runtime.Now() + kBlockIsIdleAfter);
+        busy.clear();
+        continue;
+      }
       if (!file && !failed.empty()) {
         return tl::unexpected(
             failed.begin()->second.Context("no memory left for what cannot be stored"));
@@ -168,10 +178,12 @@ class OpenFiles {
       const Time busy_until = holding.written_at + kBlockIsIdleAfter;
       if (!file) {
         signal->WaitUntil(Time::max());
-      } else if (!holding.sent && busy_until > context_.cluster.runtime().Now()) {
+      } else if (!holding.sent && busy_until > runtime.Now()) {
         signal->WaitUntil(busy_until);
-      } else if (const Status status = file->Relieve(); !status.ok()) {
-        failed.emplace(file->id(), status);
+      } else if (const auto status = file->TryRelieve(); !status) {
+        busy.insert(file->id());
+      } else if (!status->ok()) {
+        failed.emplace(file->id(), *status);
       }
     }
   }

@@ -90,9 +90,11 @@ std::vector<ReadPattern::Range> ReadPattern::Step(uint64_t offset, uint64_t size
                             std::max<uint64_t>(1, kMostAhead / each)});
   std::vector<Range> ranges;
   while (steps_.ahead < steps_.window) {
-    const auto far = static_cast<int64_t>(steps_.ahead + 1) * step;
-    const int64_t at = static_cast<int64_t>(offset) + far;
-    if (at < 0) break;
+    int64_t at = 0;  // beyond either end of what a file may be there is nothing to read
+    if (__builtin_mul_overflow(static_cast<int64_t>(steps_.ahead + 1), step, &at) ||
+        __builtin_add_overflow(at, static_cast<int64_t>(offset), &at) || at < 0) {
+      break;
+    }
     ranges.push_back({static_cast<uint64_t>(at), steps_.size});
     ++steps_.ahead;
   }

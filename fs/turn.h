@@ -10,6 +10,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "base/runtime.h"
 
@@ -22,12 +23,19 @@ class Turn {
   class Holder {
    public:
     explicit Holder(Turn& turn) : turn_(turn) { turn_.Take(); }
-    ~Holder() { turn_.Give(); }
+    // Without waiting.
+    Holder(Turn& turn, std::try_to_lock_t) : turn_(turn), holds_(turn.TryTake()) {}
+    ~Holder() {
+      if (holds_) turn_.Give();
+    }
     Holder(const Holder&) = delete;
     Holder& operator=(const Holder&) = delete;
 
+    bool holds() const { return holds_; }
+
    private:
     Turn& turn_;
+    const bool holds_ = true;
   };
 
  private:
@@ -35,6 +43,11 @@ class Turn {
     std::shared_ptr<Signal> signal;
     bool has_turn = false;
   };
+
+  bool TryTake() {
+    const std::lock_guard lock(mutex_);
+    return !std::exchange(taken_, true);
+  }
 
   void Take() {
     Waiter self;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/fs/fs_test_base.h"
 
 namespace pinstripe {
@@ -300,6 +302,57 @@ TEST_F(MemoryTest, WhoWaitsDoesNotWaitForIdleWriters) {
     ASSERT_OK(files[i]->Write(kTestBlock, AsBytes(Pattern(i, 100'000))));
   });
   for (int i = 0; i < 4; ++i) EXPECT_EQ(ReadAll(*files[i], 0, 1000), Pattern(i, 1000));
+}
+
+// A commit that does not get on has given back what it had in memory long before it ends.
+TEST_F(MemoryTest, WhoWaitsDoesNotWaitForACommit) {
+  Host host = NewHost(2 * kBlockMemory);
+  auto other = *host->Create(kRootInode, "other", {});
+  auto stuck = *host->Create(kRootInode, "stuck", {});
+  ASSERT_OK(stuck->Write(0, AsBytes(Pattern(1, kTestBlock - 1))));
+  ASSERT_OK(stuck->Write(kTestBlock, AsBytes(Pattern(2, kTestBlock - 1))));
+  ASSERT_EQ(host->Memory().used_bytes, 2 * kBlockMemory);
+  for (DriveId id = 1; id <= 5; ++id) {
+    machines_.drive(id).Set({.least_latency = std::chrono::milliseconds(30),
+                             .most_latency = std::chrono::milliseconds(40)});
+  }
+  // The majority of those that have the inode is away.
+  const auto replicas = host.cluster->Replicas(host.cluster->GroupOfObject(stuck->inode()));
+  for (DriveId id = 1, down = 0; id <= 5; ++id) {
+    const bool is_replica =
+        std::find(replicas.begin(), replicas.end(), host.cluster->FindDrive(id)) != replicas.end();
+    if (is_replica && ++down <= 2) machines_.SetDown(id, true);
+  }
+  bool ended = false;
+  sim_.Spawn("commit", [&] {
+    EXPECT_FAILS(stuck->Commit(), EIO);
+    ended = true;
+  });
+  sim_.Sleep(std::chrono::milliseconds(10));
+  const Time begin = sim_.Now();
+  EXPECT_OK(other->Write(0, AsBytes(Pattern(3, kTestBlock - 1))));
+  EXPECT_LT(sim_.Now() - begin, std::chrono::seconds(5));
+  EXPECT_FALSE(ended);
+  while (!ended) sim_.Sleep(std::chrono::seconds(1));
+}
+
+// Handles that read for a while and then do nothing.
+TEST_F(MemoryTest, WhatOthersHadReadAheadAndDoNotReadGivesWay) {
+  constexpr uint64_t kSize = 16 * kTestBlock;
+  Host host = NewHost(4 << 20);
+  std::vector<std::unique_ptr<OpenFile>> idle;
+  for (int i = 0; i < 9; ++i) Make(fmt::format("file{}", i), Pattern(i, kSize));
+  for (int i = 0; i < 8; ++i) {
+    idle.push_back(Reader(host, fmt::format("/file{}", i)));
+    for (uint64_t at = 0; at < kSize / 2; at += kTestBlock) ReadAll(*idle.back(), at, kTestBlock);
+  }
+  sim_.Sleep(std::chrono::seconds(10));
+  const uint64_t before = host->Memory().read_ahead_cells;
+  auto reader = Reader(host, "/file8");
+  for (uint64_t at = 0; at < kSize; at += kTestBlock) {
+    EXPECT_EQ(ReadAll(*reader, at, kTestBlock), Pattern(8, kTestBlock, at));
+  }
+  EXPECT_GT(host->Memory().read_ahead_cells - before, kSize / kCellBytes / 2);
 }
 
 TEST_F(MemoryTest, MemoryChangesBothWaysUnderLoad) {

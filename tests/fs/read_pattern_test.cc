@@ -121,6 +121,21 @@ TEST(ReadPattern, EqualStepsForwardAndBack) {
 
 // Here and there, in pieces of any size, in files of any size; also with some pages read in a row,
 // as in a file of records that are larger than the reader's buffer.
+// A file may be sparse, and end at 2^63 - 1.
+TEST(ReadPattern, StepsAreGuessedToTheEndsOfAFileAndNotBeyond) {
+  constexpr uint64_t kStep = uint64_t{1} << 60;
+  for (const bool forward : {true, false}) {
+    ReadPattern pattern;
+    for (uint64_t i = 0; i < 8; ++i) {
+      for (const auto& [offset, size] : pattern.Read((forward ? i : 7 - i) * kStep, 4096)) {
+        EXPECT_EQ(offset % kStep, 0u);
+        EXPECT_LT(offset, uint64_t{1} << 63);
+        EXPECT_EQ(size, 4096u);
+      }
+    }
+  }
+}
+
 TEST(ReadPattern, ReadsHereAndThereCostATenthMoreAtMost) {
   for (const uint64_t file : {4 * kMiB, 64 * kMiB, 4096 * kMiB}) {
     for (const uint64_t size : {4 * kKiB, 64 * kKiB, 300 * kKiB}) {
