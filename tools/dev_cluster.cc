@@ -269,18 +269,19 @@ class DevCluster::State {
                 const std::function<Result<bool>(const std::string& logged)>& ready) {
     if (process.Find()) return {};
     const uint64_t log_begin = SizeOf(process.log);
-    process.pid = TRY(SpawnDetached({.command = process.command,
-                                     .log = process.log,
-                                     .directory = work_directory,
-                                     .user = user,
-                                     .as_localhost = as_localhost}));
+    Process running = TRY(SpawnDetached({.command = process.command,
+                                         .log = process.log,
+                                         .directory = work_directory,
+                                         .user = user,
+                                         .as_localhost = as_localhost}));
+    process.pid = running.pid();
     started.push_back(&process);
     TRY(Save());
     const Status status = WaitUntil(runtime, kStartTimeout, [&]() -> Result<bool> {
       // In this order, so that what a process said before it ended is not overlooked.
-      const bool runs = process.Find().has_value();
+      const bool ended = running.WaitForEnd(Duration::zero());
       if (TRY(ready(TextFrom(process.log, log_begin)))) return true;
-      if (!runs) return Fail(EIO, "ended at once");
+      if (ended) return Fail(EIO, "ended at once, {}", running.HowItEnded());
       return false;
     });
     if (!status.ok()) {
@@ -330,9 +331,8 @@ class DevCluster::State {
     if (!mount || mount->process.Find() || !IsStale(mount->point)) return {};
     const std::string program = TRY(FindProgram("fusermount3", ""));
     const std::vector<std::string> command{program, "-u", "-z", mount->point};
-    const pid_t pid = TRY(SpawnDetached({.command = command, .log = mount->process.log}));
-    auto unmounting = Process::Find(pid, command);
-    const bool ended = !unmounting || unmounting->WaitForEnd(kStopPatience);
+    Process unmounting = TRY(SpawnDetached({.command = command, .log = mount->process.log}));
+    const bool ended = unmounting.WaitForEnd(kStopPatience);
     if (ended && !IsStale(mount->point)) return {};
     return Fail(EBUSY,
                 "{} is still mounted, but the process behind it is gone, and `{}` did not help; {} "

@@ -156,7 +156,7 @@ Status CheckReadableBy(const UnixUser& user, const std::string& path) {
   return {};
 }
 
-Result<pid_t> SpawnDetached(const SpawnRequest& request) {
+Result<Process> SpawnDetached(const SpawnRequest& request) {
   const std::string& program = request.command.front();
   ChildPlan plan{.request = &request};
   for (const std::string& word : request.command)
@@ -192,7 +192,15 @@ Result<pid_t> SpawnDetached(const SpawnRequest& request) {
     waitpid(child, nullptr, 0);
     return Fail(failure.code, "start {}: {}: {}", program, failure.step, ErrnoText(failure.code));
   }
-  return child;
+  // A child that nobody has waited for keeps its number.
+  const int pidfd = pidfd_open(child, 0);
+  if (pidfd < 0) {
+    const int code = errno;
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    return Fail(code, "start {}: pidfd_open: {}", program, ErrnoText(code));
+  }
+  return Process(child, pidfd);
 }
 
 std::vector<std::string> CommandLineOf(pid_t pid) {
@@ -213,11 +221,12 @@ std::optional<Process> Process::Find(pid_t pid, const std::vector<std::string>& 
 }
 
 Process::Process(Process&& other) noexcept
-    : pid_(other.pid_), pidfd_(std::exchange(other.pidfd_, -1)) {}
+    : pid_(other.pid_), pidfd_(std::exchange(other.pidfd_, -1)), outcome_(other.outcome_) {}
 
 Process& Process::operator=(Process&& other) noexcept {
   std::swap(pid_, other.pid_);
   std::swap(pidfd_, other.pidfd_);
+  std::swap(outcome_, other.outcome_);
   return *this;
 }
 
@@ -236,8 +245,18 @@ bool Process::WaitForEnd(Duration timeout) {
   int ended = 0;
   while ((ended = poll(&waiting, 1, static_cast<int>(left))) < 0 && errno == EINTR) {
   }
-  if (ended > 0) waitpid(pid_, nullptr, WNOHANG);  // no zombie, if it was a child of ours
+  int outcome = 0;
+  // No zombie, if it was a child of ours.
+  if (ended > 0 && !outcome_ && waitpid(pid_, &outcome, WNOHANG) == pid_) outcome_ = outcome;
   return ended > 0;
+}
+
+std::string Process::HowItEnded() const {
+  if (!outcome_) return "";
+  if (WIFEXITED(*outcome_)) return fmt::format("with exit code {}", WEXITSTATUS(*outcome_));
+  const char* name = sigabbrev_np(WTERMSIG(*outcome_));
+  return name != nullptr ? fmt::format("by SIG{}", name)
+                         : fmt::format("by signal {}", WTERMSIG(*outcome_));
 }
 
 Result<bool> EndProcess(Process& process, Duration patience) {

@@ -45,14 +45,11 @@ struct SpawnRequest {
   bool as_localhost = false;
 };
 
-// Starts a process in a session of its own. An error says at which step it failed, exec included.
-Result<pid_t> SpawnDetached(const SpawnRequest& request);
-
 // A process that was running when it was found, and no other.
 class Process {
  public:
   // Null when `pid` does not run, or is some other command, or has ended and was not yet waited
-  // for.
+  // for. Not for a child that was just started: for a moment it has no command line to know it by.
   static std::optional<Process> Find(pid_t pid, const std::vector<std::string>& command);
 
   Process(Process&& other) noexcept;
@@ -67,12 +64,21 @@ class Process {
   // True when it has ended; false when `timeout` passed first.
   bool WaitForEnd(Duration timeout);
 
+  // How a child of ours ended, once WaitForEnd() has said so: "with exit code 3", "by SIGSEGV".
+  // "" of others.
+  std::string HowItEnded() const;
+
  private:
+  friend Result<Process> SpawnDetached(const SpawnRequest& request);
   Process(pid_t pid, int pidfd) : pid_(pid), pidfd_(pidfd) {}
 
   pid_t pid_ = 0;
   int pidfd_ = -1;
+  std::optional<int> outcome_;  // as waitpid(2) tells it
 };
+
+// Starts a process in a session of its own. An error says at which step it failed, exec included.
+Result<Process> SpawnDetached(const SpawnRequest& request);
 
 // The command line of a running process; empty when there is none.
 std::vector<std::string> CommandLineOf(pid_t pid);

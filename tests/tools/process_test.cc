@@ -8,7 +8,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
+#include <vector>
 
 namespace pinstripe {
 namespace {
@@ -32,41 +34,47 @@ class ProcessTest : public testing::Test {
     return text.str();
   }
 
+  // A child that has become its program, which takes a moment in which it has no command line.
+  static std::optional<Process> FindSoon(Process& child, const std::vector<std::string>& command) {
+    while (!child.WaitForEnd(Duration::zero())) {
+      if (auto found = Process::Find(child.pid(), command)) return found;
+    }
+    return std::nullopt;
+  }
+
   std::string directory_;
   const std::vector<std::string> forever_{"/bin/sleep", "1000"};
 };
 
 TEST_F(ProcessTest, AProcessIsFoundByPidAndCommandAndEndsWhenTold) {
-  const Result<pid_t> pid = SpawnDetached({.command = forever_, .log = Log()});
-  ASSERT_TRUE(pid) << pid.error().message();
-  auto process = Process::Find(*pid, forever_);
+  Result<Process> started = SpawnDetached({.command = forever_, .log = Log()});
+  ASSERT_TRUE(started) << started.error().message();
+  EXPECT_FALSE(started->WaitForEnd(Duration::zero()));
+  auto process = FindSoon(*started, forever_);
   ASSERT_TRUE(process);
   EXPECT_FALSE(process->WaitForEnd(Duration::zero()));
 
   const Result<bool> killed = EndProcess(*process, seconds(10));
   ASSERT_TRUE(killed) << killed.error().message();
   EXPECT_FALSE(*killed) << "SIGTERM is enough for sleep";
-  EXPECT_FALSE(Process::Find(*pid, forever_));
+  EXPECT_FALSE(Process::Find(started->pid(), forever_));
 }
 
 TEST_F(ProcessTest, APidThatIsSomeOtherCommandIsNotTheProcess) {
-  const Result<pid_t> pid = SpawnDetached({.command = forever_, .log = Log()});
-  ASSERT_TRUE(pid);
-  EXPECT_FALSE(Process::Find(*pid, {"/bin/sleep", "999"}));
-  EXPECT_FALSE(Process::Find(*pid, {"/bin/sleep"}));
+  Result<Process> started = SpawnDetached({.command = forever_, .log = Log()});
+  ASSERT_TRUE(started);
+  EXPECT_TRUE(FindSoon(*started, forever_));
+  EXPECT_FALSE(Process::Find(started->pid(), {"/bin/sleep", "999"}));
+  EXPECT_FALSE(Process::Find(started->pid(), {"/bin/sleep"}));
   EXPECT_FALSE(Process::Find(0, forever_));
   EXPECT_FALSE(Process::Find(-1, forever_)) << "kill(-1) would mean everybody";
-  auto process = Process::Find(*pid, forever_);
-  ASSERT_TRUE(process);
-  EXPECT_TRUE(EndProcess(*process, seconds(10)));
+  EXPECT_TRUE(EndProcess(*started, seconds(10)));
 }
 
 TEST_F(ProcessTest, WhoIgnoresSigtermIsKilled) {
   const std::vector<std::string> stubborn{"/bin/sh", "-c",
                                           "trap '' TERM; echo deaf; while :; do sleep 1; done"};
-  const Result<pid_t> pid = SpawnDetached({.command = stubborn, .log = Log()});
-  ASSERT_TRUE(pid);
-  auto process = Process::Find(*pid, stubborn);
+  Result<Process> process = SpawnDetached({.command = stubborn, .log = Log()});
   ASSERT_TRUE(process);
   while (LogText().find("deaf") == std::string::npos && !process->WaitForEnd(Duration::zero())) {
     usleep(1000);
@@ -74,39 +82,47 @@ TEST_F(ProcessTest, WhoIgnoresSigtermIsKilled) {
   const Result<bool> killed = EndProcess(*process, std::chrono::milliseconds(50));
   ASSERT_TRUE(killed) << killed.error().message();
   EXPECT_TRUE(*killed);
+  EXPECT_EQ(process->HowItEnded(), "by SIGKILL");
+}
+
+TEST_F(ProcessTest, OneThatEndsAtOnceIsSeenToEndAndHow) {
+  const std::vector<std::string> command{"/bin/sh", "-c", "exit 3"};
+  Result<Process> process = SpawnDetached({.command = command, .log = Log()});
+  ASSERT_TRUE(process) << process.error().message();
+  ASSERT_TRUE(process->WaitForEnd(seconds(10)));
+  EXPECT_EQ(process->HowItEnded(), "with exit code 3");
+  EXPECT_TRUE(process->WaitForEnd(Duration::zero())) << "and is asked again";
+  EXPECT_EQ(process->HowItEnded(), "with exit code 3");
+  EXPECT_FALSE(Process::Find(process->pid(), command));
 }
 
 TEST_F(ProcessTest, WhatItPrintsIsAppendedToItsLog) {
   const std::vector<std::string> command{"/bin/sh", "-c", "echo out; echo err >&2; pwd"};
   for (int i = 0; i < 2; ++i) {
-    const Result<pid_t> pid =
+    Result<Process> process =
         SpawnDetached({.command = command, .log = Log(), .directory = directory_});
-    ASSERT_TRUE(pid);
-    if (auto process = Process::Find(*pid, command)) {
-      EXPECT_TRUE(process->WaitForEnd(seconds(10)));
-    }
+    ASSERT_TRUE(process);
+    EXPECT_TRUE(process->WaitForEnd(seconds(10)));
   }
   const std::string once = "out\nerr\n" + directory_ + "\n";
   EXPECT_EQ(LogText(), once + once);
 }
 
 TEST_F(ProcessTest, AProgramThatCannotBeStartedIsAnErrorOfTheCaller) {
-  const Result<pid_t> pid = SpawnDetached({.command = {"/no/such/program"}, .log = Log()});
-  ASSERT_FALSE(pid);
-  EXPECT_EQ(pid.error().code(), ENOENT);
-  EXPECT_THAT(std::string(pid.error().message()), HasSubstr("/no/such/program: exec"));
+  const Result<Process> none = SpawnDetached({.command = {"/no/such/program"}, .log = Log()});
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code(), ENOENT);
+  EXPECT_THAT(std::string(none.error().message()), HasSubstr("/no/such/program: exec"));
 }
 
 TEST_F(ProcessTest, AProcessCanHaveAHostNameThatResolves) {
   const std::vector<std::string> command{"/bin/hostname"};
-  const Result<pid_t> pid = SpawnDetached({.command = command, .log = Log(), .as_localhost = true});
-  if (!pid && (pid.error().code() == EPERM || pid.error().code() == ENOSPC)) {
-    GTEST_SKIP() << "this machine forbids it: " << pid.error().message();
+  Result<Process> process = SpawnDetached({.command = command, .log = Log(), .as_localhost = true});
+  if (!process && (process.error().code() == EPERM || process.error().code() == ENOSPC)) {
+    GTEST_SKIP() << "this machine forbids it: " << process.error().message();
   }
-  ASSERT_TRUE(pid) << pid.error().message();
-  if (auto process = Process::Find(*pid, command)) {
-    EXPECT_TRUE(process->WaitForEnd(seconds(10)));
-  }
+  ASSERT_TRUE(process) << process.error().message();
+  EXPECT_TRUE(process->WaitForEnd(seconds(10)));
   EXPECT_EQ(LogText(), "localhost\n");
 }
 
