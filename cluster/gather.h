@@ -8,12 +8,16 @@
 //     if (good == needed) break;                 // what comes later is dropped
 //   }
 //
+// Who needs several answers says so to Next, and is woken once, not for each: to wake a thread
+// costs more than most answers do.
+//
 // More may be asked at any time, for instance when an answer is late. Ask, Next and the destructor
 // belong to one thread; the callbacks that Ask returns may be called on any thread, also after the
 // Gather is gone: then the answer is dropped. A is Result<T> or Status.
 
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <deque>
 #include <functional>
@@ -33,7 +37,8 @@ class Gather {
     A value;
   };
 
-  explicit Gather(Runtime& runtime) : state_(std::make_shared<State>(runtime.NewSignal())) {}
+  explicit Gather(Runtime& runtime)
+      : runtime_(runtime), state_(std::make_shared<State>(runtime.NewSignal())) {}
 
   ~Gather() {
     std::deque<std::unique_ptr<Answer>> unwanted;  // goes after the lock
@@ -50,25 +55,28 @@ class Gather {
     ++outstanding_;
     return [state = state_, index](A value) {
       auto answer = std::make_unique<Answer>(Answer{index, std::move(value)});
-      const std::lock_guard lock(state->mutex);
-      if (state->closed) return;
-      state->arrived.push_back(std::move(answer));
-      state->signal->Set();
+      {
+        const std::lock_guard lock(state->mutex);
+        if (state->closed) return;
+        state->arrived.push_back(std::move(answer));
+        if (state->awaited == 0 || state->arrived.size() < state->awaited) return;
+        state->awaited = 0;
+      }
+      state->signal->Set();  // who wakes up finds the lock free
     };
   }
 
   // The next answer, in the order of arrival. Null when the deadline came first, or when nothing
-  // that was asked is unanswered.
-  std::unique_ptr<Answer> Next(Time deadline) {
+  // that was asked is unanswered. Until `patience` is over it waits for `together` answers, or for
+  // all that are left, before it returns the first of them.
+  std::unique_ptr<Answer> Next(Time deadline, size_t together = 1, Time patience = Time::max()) {
     while (outstanding_ > 0) {
-      if (auto answer = TakeArrived()) {
-        --outstanding_;
-        return answer;
-      }
-      if (!state_->signal->WaitUntil(deadline)) {
-        auto answer = TakeArrived();  // it may have come at the last moment
-        if (answer) --outstanding_;
-        return answer;
+      size_t awaited = std::min(together, outstanding_);
+      if (awaited > 1 && runtime_.Now() >= patience) awaited = 1;
+      if (auto answer = TakeArrived(awaited)) return answer;
+      const Time until = awaited > 1 ? std::min(deadline, patience) : deadline;
+      if (!state_->signal->WaitUntil(until) && until == deadline) {
+        return TakeArrived(1);  // it may have come at the last moment
       }
     }
     return nullptr;
@@ -84,16 +92,23 @@ class Gather {
     std::mutex mutex;
     std::deque<std::unique_ptr<Answer>> arrived;  // guarded by mutex
     bool closed = false;                          // guarded by mutex
+    // How many have to be there before the waiter is woken; 0: it does not wait. Guarded by mutex.
+    size_t awaited = 0;
   };
 
-  std::unique_ptr<Answer> TakeArrived() {
+  // Null unless `least` of them are there; then the next Set() comes when they are.
+  std::unique_ptr<Answer> TakeArrived(size_t least) {
     const std::lock_guard lock(state_->mutex);
-    if (state_->arrived.empty()) return nullptr;
+    state_->awaited = least;
+    if (state_->arrived.size() < least) return nullptr;
+    state_->awaited = 0;
     auto first = std::move(state_->arrived.front());
     state_->arrived.pop_front();
+    --outstanding_;
     return first;
   }
 
+  Runtime& runtime_;
   const std::shared_ptr<State> state_;  // shared with late answers
   size_t outstanding_ = 0;
 };

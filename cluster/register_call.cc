@@ -17,6 +17,10 @@ using namespace std::chrono_literals;
 constexpr size_t kMostReplicas = 256;  // of one register; numbers the questions of many calls
 constexpr Duration kLongestBackOff = 250ms;
 
+// For this part of the time in which a straggler may answer, answers are waited for together. After
+// that each is looked at when it comes: who is late need not be needed.
+constexpr int kTogether = 10;
+
 // Bytes that are no printable characters are shown in hexadecimal.
 std::string Readable(std::string_view key) {
   std::string text;
@@ -245,7 +249,8 @@ struct RegisterCall::Reading {
   RegisterCall* call;
   std::shared_ptr<LateAnswers> late;
   size_t outstanding = 0;
-  Time until;  // when waiting is no longer worth it
+  Time until;         // when waiting is no longer worth it
+  size_t wanted = 1;  // answers, before it is likely to be done
   bool done = false;
 
   void Reconsider(Time start) {
@@ -293,24 +298,48 @@ void RegisterCall::ReadUnknown(const RegisterContext& context, std::span<Registe
                 });
     }
     reading.Reconsider(start);
+    const size_t known = CountKnown(call->states_);
+    if (known < call->quorums_.fast) reading.wanted = call->quorums_.fast - known;
     readings.push_back(std::move(reading));
   }
 
-  for (;;) {
-    std::optional<Time> until;
+  size_t unfinished = 0;
+  size_t wanted = 0;         // by those that are not done
+  Time until = Time::max();  // no later than the first of them
+  const auto look = [&] {
+    unfinished = wanted = 0;
+    until = Time::max();
     for (const Reading& reading : readings) {
-      if (!reading.done) until = std::min(until.value_or(reading.until), reading.until);
+      if (reading.done) continue;
+      ++unfinished;
+      wanted += reading.wanted;
+      until = std::min(until, reading.until);
     }
-    if (!until.has_value()) break;
-    if (auto answer = gather.Next(*until)) {
+  };
+  look();
+  const Time together_until = start + context.options.straggler / kTogether;
+  while (unfinished > 0) {
+    if (auto answer = gather.Next(until, wanted, together_until)) {
       Reading& reading = readings[answer->index / kMostReplicas];
       --reading.outstanding;
       reading.call->Take(answer->index % kMostReplicas, std::move(answer->value));
-      if (!reading.done) reading.Reconsider(start);
+      if (reading.done) continue;
+      reading.Reconsider(start);
+      if (reading.done) {
+        --unfinished;
+        wanted -= reading.wanted;
+        continue;
+      }
+      if (reading.wanted > 1) {
+        --reading.wanted;
+        --wanted;
+      }
+      until = std::min(until, reading.until);
     } else {
       for (Reading& reading : readings) {
         reading.done = reading.done || gather.outstanding() == 0 || runtime.Now() >= reading.until;
       }
+      look();
     }
   }
   for (const Reading& reading : readings) {
@@ -352,7 +381,9 @@ size_t RegisterCall::SendPuts(const std::vector<Step>& steps, size_t needed, boo
     if (hurry && (hopeless || done >= quorums_.majority) && !until) {
       until = runtime.Now() + Patience(start);
     }
-    auto answer = gather.Next(until.value_or(deadline_));
+    const size_t together = hopeless ? 1 : needed - done;
+    auto answer = gather.Next(until.value_or(deadline_), together,
+                              start + context_.options.straggler / kTogether);
     if (answer == nullptr) break;
     const Step& step = steps[answer->index];
     Hear(step.replica, answer->value);

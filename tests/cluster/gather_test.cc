@@ -68,6 +68,41 @@ TEST_F(GatherTest, MoreMayBeAskedWhileOthersAreLate) {
   EXPECT_EQ(gather.Next(Time::max())->index, 1u);
 }
 
+TEST_F(GatherTest, WaitsForSeveralTogetherAndHandsThemOutOneByOne) {
+  Numbers gather(sim_);
+  for (int i = 0; i < 3; ++i) AnswerAfter((i + 1) * 1s, gather.Ask(static_cast<size_t>(i)), i);
+  const Time start = sim_.Now();
+  EXPECT_EQ(gather.Next(Time::max(), 2)->index, 0u);
+  EXPECT_GE(sim_.Now(), start + 2s);
+  EXPECT_EQ(gather.Next(start, 1)->index, 1u);  // it was there
+  EXPECT_LT(sim_.Now(), start + 3s);
+}
+
+TEST_F(GatherTest, NeverWaitsForMoreTogetherThanAreLeft) {
+  Numbers gather(sim_);
+  AnswerAfter(1s, gather.Ask(0), 1);
+  EXPECT_EQ(gather.Next(Time::max(), 5)->index, 0u);
+}
+
+TEST_F(GatherTest, TakesThemAsTheyComeOncePatienceIsOver) {
+  Numbers gather(sim_);
+  for (int i = 0; i < 3; ++i) AnswerAfter((i + 1) * 10s, gather.Ask(static_cast<size_t>(i)), i);
+  const Time start = sim_.Now();
+  EXPECT_EQ(gather.Next(Time::max(), 3, start + 5s)->index, 0u);  // came after it was over
+  EXPECT_LT(sim_.Now(), start + 11s);
+  EXPECT_EQ(gather.Next(Time::max(), 2, start + 25s)->index, 1u);  // came before
+  EXPECT_GE(sim_.Now(), start + 25s);
+}
+
+TEST_F(GatherTest, AtTheDeadlineWhatHasComeIsTakenAlthoughMoreWereWanted) {
+  Numbers gather(sim_);
+  for (int i = 0; i < 3; ++i) AnswerAfter((i + 1) * 10s, gather.Ask(static_cast<size_t>(i)), i);
+  const Time start = sim_.Now();
+  EXPECT_EQ(gather.Next(start + 15s, 3)->index, 0u);
+  EXPECT_FALSE(gather.Next(start + 15s, 2));
+  EXPECT_EQ(gather.outstanding(), 2u);
+}
+
 TEST_F(GatherTest, LateAnswersAreDropped) {
   auto held = std::make_shared<int>(0);
   using Held = Gather<Result<std::shared_ptr<int>>>;
@@ -90,7 +125,10 @@ TEST(Gather, AnswersComeFromManyThreads) {
       runtime.Spawn("answerer", [answer = gather.Ask(i), i] { answer(i); });
     }
     int sum = 0;
-    for (int i = 0; i < 5; ++i) sum += *gather.Next(Time::max())->value;
+    for (size_t i = 0; i < 5; ++i) {
+      const size_t together = round % 2 == 0 ? 1 : 5 - i;
+      sum += *gather.Next(Time::max(), together)->value;
+    }
     EXPECT_GE(sum, 0 + 1 + 2 + 3 + 4);
   }
 }
