@@ -31,12 +31,12 @@ enum Section : uint8_t {
   kNamed = 129,
 };
 
-void PutNonce(Writer& writer, const Nonce& nonce) {
+void PutRenameNonce(Writer& writer, const RenameNonce& nonce) {
   writer.Raw(Bytes(std::as_bytes(std::span(nonce))));
 }
 
-Nonce GetNonce(Reader& reader) {
-  Nonce nonce{};
+RenameNonce GetRenameNonce(Reader& reader) {
+  RenameNonce nonce{};
   const std::string_view bytes = reader.Raw(nonce.size());
   std::copy(bytes.begin(), bytes.end(), nonce.begin());
   return nonce;
@@ -44,7 +44,7 @@ Nonce GetNonce(Reader& reader) {
 
 std::string EncodeIntent(const RenameIntent& intent) {
   Writer writer;
-  PutNonce(writer, intent.nonce);
+  PutRenameNonce(writer, intent.nonce);
   writer.U64(intent.source).Text(intent.source_name).U64(intent.source_slot);
   writer.U64(intent.target).Text(intent.target_name).U64(intent.target_slot);
   writer.U64(intent.replaced).U64(intent.replaced_slot);
@@ -57,7 +57,7 @@ bool KnownKind(uint8_t kind) { return kind >= 1 && kind <= 7; }
 Result<RenameIntent> DecodeIntent(std::string_view bytes, bool exchange) {
   Reader reader(bytes);
   RenameIntent intent;
-  intent.nonce = GetNonce(reader);
+  intent.nonce = GetRenameNonce(reader);
   intent.source = reader.U64();
   intent.source_name = reader.Text();
   intent.source_slot = reader.U64();
@@ -97,7 +97,7 @@ Status DecodeSection(uint8_t tag, std::string_view body, InodeId id, Inode& inod
   switch (tag) {
     case kParent: inode.parent = reader.U64(); return reader.Finish("parent");
     case kClosing:
-      inode.closing = DirectoryClosing{reader.U64(), GetNonce(reader)};
+      inode.closing = DirectoryClosing{reader.U64(), GetRenameNonce(reader)};
       return reader.Finish("closing");
     case kIntent: inode.intent = TRY(DecodeIntent(body, false)); return {};
     case kExchange:
@@ -116,7 +116,7 @@ Status DecodeSection(uint8_t tag, std::string_view body, InodeId id, Inode& inod
       inode.named = GivenName{reader.U64(), std::string(reader.Text())};
       return reader.Finish("named");
     case kLastRename:
-      inode.last_rename = RenameOutcome{GetNonce(reader), reader.U8() != 0};
+      inode.last_rename = RenameOutcome{GetRenameNonce(reader), reader.U8() != 0};
       return reader.Finish("last rename");
     default:
       if (tag < kOptional) {
@@ -240,7 +240,7 @@ std::string Inode::Encode(InodeId id) const {
   if (closing) {
     Writer body;
     body.U64(closing->mover);
-    PutNonce(body, closing->nonce);
+    PutRenameNonce(body, closing->nonce);
     section(kClosing, body.bytes());
   }
   if (intent && !intent->exchange) section(kIntent, EncodeIntent(*intent));
@@ -259,7 +259,7 @@ std::string Inode::Encode(InodeId id) const {
   if (intent && intent->exchange) section(kExchange, EncodeIntent(*intent));
   if (last_rename) {
     Writer body;
-    PutNonce(body, last_rename->nonce);
+    PutRenameNonce(body, last_rename->nonce);
     section(kLastRename, body.U8(last_rename->done ? 1 : 0).bytes());
   }
   if (named) section(kNamed, Writer().U64(named->directory).Text(named->name).bytes());
@@ -274,7 +274,7 @@ Result<Inode> Inode::Decode(std::string_view bytes, InodeId id) {
 std::string Entry::Encode() const {
   Writer writer;
   writer.U8(kEntryFormat).U64(inode).U8(static_cast<uint8_t>(kind)).U8(nonce ? 1 : 0);
-  if (nonce) PutNonce(writer, *nonce);
+  if (nonce) PutRenameNonce(writer, *nonce);
   return writer.Take();
 }
 
@@ -289,7 +289,7 @@ Result<Entry> Entry::Decode(std::string_view bytes) {
   entry.inode = reader.U64();
   const uint8_t kind = reader.U8();
   const uint8_t flags = reader.U8();
-  if (flags == 1) entry.nonce = GetNonce(reader);
+  if (flags == 1) entry.nonce = GetRenameNonce(reader);
   TRY(reader.Finish("directory entry"));
   if (!KnownKind(kind) || flags > 1 || entry.inode == 0) {
     return Fail(EBADMSG, "a directory entry is damaged");

@@ -17,12 +17,13 @@
 
 namespace pinstripe {
 
-using Nonce = std::array<uint8_t, 16>;
+// Names one rename.
+using RenameNonce = std::array<uint8_t, 16>;
 
 // A rename under way, kept in the moved inode, so that whoever reads it can finish it
 // (fs/rename.h).
 struct RenameIntent {
-  Nonce nonce{};
+  RenameNonce nonce{};
   InodeId source = 0;  // directory, and the entry in it with its slot before the rename
   std::string source_name;
   uint64_t source_slot = 0;
@@ -43,13 +44,13 @@ struct RenameIntent {
 // meanwhile.
 struct DirectoryClosing {
   InodeId mover = 0;
-  Nonce nonce{};
+  RenameNonce nonce{};
   friend bool operator==(const DirectoryClosing&, const DirectoryClosing&) = default;
 };
 
 // How the last rename ended, for the one who began it and was overtaken by a helper.
 struct RenameOutcome {
-  Nonce nonce{};
+  RenameNonce nonce{};
   bool done = false;
   friend bool operator==(const RenameOutcome&, const RenameOutcome&) = default;
 };
@@ -110,7 +111,7 @@ std::string EncodeExtended(const ExtendedAttributes& attributes);
 struct Entry {
   InodeId inode = 0;
   FileKind kind = FileKind::kRegular;
-  std::optional<Nonce> nonce;  // of the rename that wrote it
+  std::optional<RenameNonce> nonce;  // of the rename that wrote it
 
   std::string Encode() const;
   static Result<Entry> Decode(std::string_view bytes);  // EBADMSG

@@ -19,6 +19,11 @@ Status CheckDirectory(InodeId id, const std::optional<StoredInode>& stored) {
   return {};
 }
 
+Status CheckFound(const Names::Place& place, InodeId directory, std::string_view name) {
+  if (place.found()) return {};
+  return Fail(ENOENT, "no '{}' in directory {:016x}", name, directory);
+}
+
 }  // namespace
 
 Result<std::optional<StoredInode>> Names::Find(InodeId id) {
@@ -37,9 +42,15 @@ Result<StoredInode> Names::Load(InodeId id) {
 }
 
 Result<Names::Place> Names::Look(InodeId directory, std::string_view name) {
+  return Look(directory, name, records_.Look({directory, name}));
+}
+
+Result<Names::Place> Names::Look(InodeId directory, std::string_view name,
+                                 Result<Records::Found> found) {
   uint64_t dangling_slot = UINT64_MAX;
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-    auto [parent, entry, guessed] = TRY(records_.Look(directory, name));
+    if (attempt > 0) found = records_.Look({directory, name});
+    auto [parent, entry, guessed] = TRY(std::move(found));
     TRY(CheckDirectory(directory, parent));
     Place place{.slot = entry.slot, .directory = *std::move(parent)};
     if (!entry.entry) return place;
@@ -71,8 +82,18 @@ Result<Names::Place> Names::Look(InodeId directory, std::string_view name) {
 
 Result<Names::Place> Names::LookUp(InodeId directory, std::string_view name) {
   Place place = TRY(Look(directory, name));
-  if (!place.found()) return Fail(ENOENT, "no '{}' in directory {:016x}", name, directory);
+  TRY(CheckFound(place, directory, name));
   return place;
+}
+
+Result<std::pair<Names::Place, Names::Place>> Names::LookForMove(const Wanted& wanted) {
+  const Records::Question questions[] = {{wanted.source, wanted.source_name},
+                                         {wanted.target, wanted.target_name}};
+  auto found = records_.Look(questions);
+  Place from = TRY(Look(wanted.source, wanted.source_name, std::move(found[0])));
+  TRY(CheckFound(from, wanted.source, wanted.source_name));
+  Place to = TRY(Look(wanted.target, wanted.target_name, std::move(found[1])));
+  return std::pair(std::move(from), std::move(to));
 }
 
 Result<InodeId> Names::ParentOf(InodeId directory) {

@@ -23,6 +23,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "fs/records.h"
 
@@ -102,6 +103,8 @@ class Names {
                   std::string_view target_name);
 
  private:
+  // With what was found at first.
+  Result<Place> Look(InodeId directory, std::string_view name, Result<Records::Found> found);
   Result<std::optional<NewName::Seen>> LookForPublish(const NewName& name, InodeId id,
                                                       StoredInode& own);
   // Takes a link away; the last one takes the inode along. `seen` is what it was found as, if that
@@ -120,11 +123,21 @@ class Names {
     bool no_replace = false;
     bool exchange = false;
   };
+  // What is to be moved, and what is where it is to be moved to.
+  Result<std::pair<Place, Place>> LookForMove(const Wanted& wanted);
+  // What was read before the intent was written: whoever has done so tries each step at once, where
+  // others look first whether it was done already.
+  struct Begun {
+    StoredInode source;  // directories
+    StoredInode target;
+  };
   // True: it happened. False: it did not, and never will. Null: somebody else ended it.
   using Ending = std::optional<bool>;
-  Result<Ending> Finish(InodeId id, const StoredInode& stored);
-  Result<bool> TakeSource(const RenameIntent& intent, const Entry& entry);
-  Result<bool> PlaceTarget(InodeId id, const RenameIntent& intent, const Entry& entry, bool taken);
+  Result<Ending> Finish(InodeId id, const StoredInode& stored,
+                        const std::optional<Begun>& begun = std::nullopt);
+  Result<bool> TakeSource(const RenameIntent& intent, const Entry& entry, bool begun);
+  Result<bool> PlaceTarget(InodeId id, const RenameIntent& intent, const Entry& entry, bool taken,
+                           const std::optional<Begun>& begun);
   Result<bool> CloseReplaced(InodeId id, const RenameIntent& intent);
   Status Unmark(const RenameIntent& intent, bool done);
   // Finishes the rename that has marked this inode, or takes the mark of one that ended away.

@@ -49,8 +49,8 @@ void PauseBeforeRetry(Runtime& runtime, int attempt) {
   runtime.NewSignal()->WaitUntil(runtime.Now() + pause);
 }
 
-Nonce Records::NewNonce() {
-  Nonce nonce{};
+RenameNonce Records::NewRenameNonce() {
+  RenameNonce nonce{};
   for (size_t i = 0; i < nonce.size(); i += 8) {
     const uint64_t bits = runtime().Random();
     std::memcpy(nonce.data() + i, &bits, 8);
@@ -87,23 +87,55 @@ Result<StoredEntry> Records::FindEntry(InodeId directory, std::string_view name)
   return DecodeEntry(cluster_.registers().Read(NameOf(directory, name)), directory, name);
 }
 
-Result<Records::Found> Records::Look(InodeId directory, std::string_view name) {
-  const InodeId guess = hints_.Find(directory, name);
-  std::vector<RegisterName> names{NameOf(directory), NameOf(directory, name)};
-  if (guess != 0) names.push_back(NameOf(guess));
-  const auto values = cluster_.registers().ReadMany(names);
+Result<Records::Found> Records::FoundIn(const Question& question,
+                                        const Result<RegisterValue>& directory,
+                                        const Result<RegisterValue>& entry, InodeId guess,
+                                        const Result<RegisterValue>* guessed) {
   Found found;
-  found.directory = TRY(DecodeInode(values[0], directory));
-  found.entry = TRY(DecodeEntry(values[1], directory, name));
+  found.directory = TRY(DecodeInode(directory, question.directory));
+  found.entry = TRY(DecodeEntry(entry, question.directory, question.name));
   if (!found.entry.entry) return found;
-  const Entry& entry = *found.entry.entry;
-  if (entry.inode != guess) {
-    hints_.Learn(directory, name, entry.inode);
-  } else if (!entry.nonce) {
-    auto inode = DecodeInode(values[2], guess);
+  const Entry& named = *found.entry.entry;
+  if (named.inode != guess) {
+    hints_.Learn(question.directory, question.name, named.inode);
+  } else if (!named.nonce) {
+    auto inode = DecodeInode(*guessed, guess);
     if (inode.has_value()) found.inode = *std::move(inode);
   }
   return found;
+}
+
+std::vector<Result<Records::Found>> Records::Look(std::span<const Question> questions) {
+  struct Asked {
+    size_t directory;  // which of `names` it is
+    size_t entry;
+    InodeId guess;  // 0: none; else it comes after the entry
+  };
+  std::vector<Asked> asked;
+  std::vector<RegisterName> names;
+  for (const Question& question : questions) {
+    size_t directory = names.size();
+    for (size_t i = 0; i < asked.size(); ++i) {
+      if (questions[i].directory == question.directory) directory = asked[i].directory;
+    }
+    if (directory == names.size()) names.push_back(NameOf(question.directory));
+    const InodeId guess = hints_.Find(question.directory, question.name);
+    asked.push_back({directory, names.size(), guess});
+    names.push_back(NameOf(question.directory, question.name));
+    if (guess != 0) names.push_back(NameOf(guess));
+  }
+  const auto values = cluster_.registers().ReadMany(names);
+  std::vector<Result<Found>> found;
+  for (size_t i = 0; i < questions.size(); ++i) {
+    const auto& [directory, entry, guess] = asked[i];
+    found.push_back(FoundIn(questions[i], values[directory], values[entry], guess,
+                            guess != 0 ? &values[entry + 1] : nullptr));
+  }
+  return found;
+}
+
+Result<Records::Found> Records::Look(const Question& question) {
+  return std::move(Look({&question, 1}).front());
 }
 
 std::vector<Result<std::optional<StoredInode>>> Records::FindInodes(

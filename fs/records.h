@@ -6,6 +6,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,7 +34,7 @@ class Records {
 
   Runtime& runtime() { return cluster_.runtime(); }
   int64_t WallClock() { return runtime().WallClock(); }
-  Nonce NewNonce();
+  RenameNonce NewRenameNonce();
 
   // Null: there is none.
   Result<std::optional<StoredInode>> FindInode(InodeId id);
@@ -53,7 +54,13 @@ class Records {
     StoredEntry entry;
     std::optional<StoredInode> inode;  // null: look for it
   };
-  Result<Found> Look(InodeId directory, std::string_view name);
+  struct Question {
+    InodeId directory = 0;
+    std::string_view name;
+  };
+  // Element i answers questions[i]; all at once, too.
+  std::vector<Result<Found>> Look(std::span<const Question> questions);
+  Result<Found> Look(const Question& question);
   std::vector<Result<std::optional<StoredInode>>> FindInodes(const std::vector<InodeId>& ids);
 
   // If `applied`, `now` is what was written; else what is there instead. Null removes.
@@ -99,6 +106,9 @@ class Records {
   Result<Page> List(InodeId directory, std::string_view first, size_t max);
 
  private:
+  Result<Found> FoundIn(const Question& question, const Result<RegisterValue>& directory,
+                        const Result<RegisterValue>& entry, InodeId guess,
+                        const Result<RegisterValue>* guessed);
   RegisterName NameOf(InodeId id) const;
   RegisterName NameOf(InodeId directory, std::string_view name) const;
 

@@ -34,8 +34,9 @@ bool WrittenBy(const RenameIntent& intent, const StoredEntry& stored, uint64_t s
 }  // namespace
 
 // True: the source's entry bears the nonce, or did before it was removed.
-Result<bool> Names::TakeSource(const RenameIntent& intent, const Entry& entry) {
-  StoredEntry found = TRY(records_.FindEntry(intent.source, intent.source_name));
+Result<bool> Names::TakeSource(const RenameIntent& intent, const Entry& entry, bool begun) {
+  StoredEntry found{.entry = std::nullopt, .slot = intent.source_slot};
+  if (!begun) found = TRY(records_.FindEntry(intent.source, intent.source_name));
   if (found.slot == intent.source_slot) {
     const auto change =
         TRY(records_.ChangeEntry(intent.source, intent.source_name, intent.source_slot, entry));
@@ -103,8 +104,10 @@ Status Names::FinishMark(InodeId id, const StoredInode& stored) {
 
 // True: the target's entry bears the nonce, and its directory is there.
 Result<bool> Names::PlaceTarget(InodeId id, const RenameIntent& intent, const Entry& entry,
-                                bool taken) {
-  StoredEntry found = TRY(records_.FindEntry(intent.target, intent.target_name));
+                                bool taken, const std::optional<Begun>& begun) {
+  StoredEntry found{.entry = std::nullopt, .slot = intent.target_slot};
+  // If the source is not there any more, others may have done all of it.
+  if (!begun || !taken) found = TRY(records_.FindEntry(intent.target, intent.target_name));
   if (!WrittenBy(intent, found, intent.target_slot + 1)) {
     if (!taken || found.slot != intent.target_slot) return false;
     if (TRY(CloseReplaced(id, intent))) {
@@ -117,7 +120,10 @@ Result<bool> Names::PlaceTarget(InodeId id, const RenameIntent& intent, const En
     }
     if (!WrittenBy(intent, found, intent.target_slot + 1)) return false;
   }
-  if (TRY(Touch(intent.target))) return true;
+  // Where the source's directory is the same one, an exchange has changed it just now.
+  std::optional<StoredInode> seen;
+  if (begun && !(intent.exchange && intent.source == intent.target)) seen = begun->target;
+  if (TRY(Touch(intent.target, std::move(seen)))) return true;
   TRY(records_.ChangeEntry(intent.target, intent.target_name, intent.target_slot + 1,
                            std::nullopt));
   return false;
@@ -139,19 +145,23 @@ Result<Names::Ending> Names::Conclude(InodeId id, StoredInode stored, bool done)
   }
 }
 
-Result<Names::Ending> Names::Finish(InodeId id, const StoredInode& stored) {
+Result<Names::Ending> Names::Finish(InodeId id, const StoredInode& stored,
+                                    const std::optional<Begun>& begun) {
   const RenameIntent& intent = *stored.inode.intent;
   const Entry entry{.inode = id, .kind = stored.inode.kind, .nonce = intent.nonce};
-  bool taken = TRY(TakeSource(intent, entry));
-  if (taken && intent.exchange) taken = TRY(Touch(intent.source));
-  const bool done = TRY(PlaceTarget(id, intent, entry, taken));
+  const auto source_seen = begun ? std::optional(begun->source) : std::nullopt;
+  bool taken = TRY(TakeSource(intent, entry, begun.has_value()));
+  if (taken && intent.exchange) taken = TRY(Touch(intent.source, source_seen));
+  const bool done = TRY(PlaceTarget(id, intent, entry, taken, begun));
   if (done) {
     std::optional<Entry> left;
     if (intent.exchange) {
       left = Entry{.inode = intent.replaced, .kind = *intent.exchange, .nonce = intent.nonce};
     }
     TRY(records_.ChangeEntry(intent.source, intent.source_name, intent.source_slot + 1, left));
-    if (intent.source != intent.target) TRY(Touch(intent.source));
+    if (intent.source != intent.target) {
+      TRY(Touch(intent.source, intent.exchange ? std::nullopt : source_seen));
+    }
   }
   if (!done || intent.exchange) TRY(Unmark(intent, done));
   const Ending ending = TRY(Conclude(id, stored, done));
@@ -221,7 +231,7 @@ Status Names::CheckNotBelow(InodeId id, InodeId target) {
 Result<bool> Names::MoveWithIntent(const Wanted& wanted, const Place& from, const Place& to) {
   const bool replaces_directory = to.found() && IsDirectory(to.inode.inode);
   Inode inode = from.inode.inode;
-  inode.intent = RenameIntent{.nonce = records_.NewNonce(),
+  inode.intent = RenameIntent{.nonce = records_.NewRenameNonce(),
                               .source = wanted.source,
                               .source_name = std::string(wanted.source_name),
                               .source_slot = from.slot,
@@ -235,10 +245,11 @@ Result<bool> Names::MoveWithIntent(const Wanted& wanted, const Place& from, cons
     inode.intent->replaced_slot = to.inode.slot;
     inode.intent->exchange = to.inode.inode.kind;
   }
-  const Nonce nonce = inode.intent->nonce;
+  const RenameNonce nonce = inode.intent->nonce;
   const auto change = TRY(records_.ChangeInode(from.id, from.inode.slot, inode));
   if (!change.applied) return false;
-  const Ending ending = TRY(Finish(from.id, *change.now));
+  const Ending ending =
+      TRY(Finish(from.id, *change.now, Begun{.source = from.directory, .target = to.directory}));
   if (ending) return *ending;
   const std::optional<StoredInode> after = TRY(records_.FindInode(from.id));
   if (after && after->inode.last_rename && after->inode.last_rename->nonce == nonce) {
@@ -249,8 +260,7 @@ Result<bool> Names::MoveWithIntent(const Wanted& wanted, const Place& from, cons
 }
 
 Result<bool> Names::TryRename(const Wanted& wanted) {
-  const Place from = TRY(LookUp(wanted.source, wanted.source_name));
-  const Place to = TRY(Look(wanted.target, wanted.target_name));
+  const auto [from, to] = TRY(LookForMove(wanted));
   if (to.found() && to.id == from.id) {
     if (wanted.no_replace) TRY(CheckReplacement(wanted, from, to));
     return true;
@@ -294,8 +304,10 @@ Result<bool> Names::Move(const Wanted& wanted, const Place& from, const Place& t
 }
 
 Result<bool> Names::TryExchange(Wanted wanted) {
-  Place from = TRY(LookUp(wanted.source, wanted.source_name));
-  Place to = TRY(LookUp(wanted.target, wanted.target_name));
+  auto [from, to] = TRY(LookForMove(wanted));
+  if (!to.found()) {
+    return Fail(ENOENT, "no '{}' in directory {:016x}", wanted.target_name, wanted.target);
+  }
   if (to.id == from.id) return true;
   // The intent is in a directory, if one of them is: the rename register names that one.
   if (!IsDirectory(from.inode.inode) && IsDirectory(to.inode.inode)) {

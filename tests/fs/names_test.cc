@@ -244,7 +244,7 @@ TEST_F(NamesTest, ARenameWhoseOwnerDiedIsFinishedByWhoeverMeetsIt) {
     auto stored = **records.FindInode(id);
     const auto source = *records.FindEntry(kRootInode, "a");
     const auto target = *records.FindEntry(kRootInode, "b");
-    stored.inode.intent = RenameIntent{.nonce = records.NewNonce(),
+    stored.inode.intent = RenameIntent{.nonce = records.NewRenameNonce(),
                                        .source = kRootInode,
                                        .source_name = "a",
                                        .source_slot = source.slot,

@@ -74,6 +74,12 @@ TEST_F(RoundTripsTest, UnlinkIsFour) {
   EXPECT_EQ(Count([&] { ASSERT_OK(fs_->Unlink(kRootInode, "file")); }), 4);
 }
 
+// Look both names up, then the steps of fs/rename.cc that concern a file and one directory.
+TEST_F(RoundTripsTest, ARenameInADirectoryIsSeven) {
+  Make("file", "x");
+  EXPECT_EQ(Count([&] { ASSERT_OK(fs_->Rename(kRootInode, "file", kRootInode, "new")); }), 7);
+}
+
 TEST_F(RoundTripsTest, MkdirIsFour) {
   EXPECT_EQ(Count([&] { ASSERT_OK(fs_->MakeDirectory(kRootInode, "d", 0755, {})); }), 4);
 }

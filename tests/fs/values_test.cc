@@ -390,7 +390,7 @@ TEST(EntryTest, BytesNeverChange) {
             "0000000000000005"
             "01"
             "00");
-  const Entry moved{.inode = 5, .kind = FileKind::kDirectory, .nonce = Nonce{9}};
+  const Entry moved{.inode = 5, .kind = FileKind::kDirectory, .nonce = RenameNonce{9}};
   EXPECT_EQ(Hex(AsBytes(moved.Encode())),
             "01"
             "0000000000000005"

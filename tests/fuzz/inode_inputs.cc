@@ -8,7 +8,7 @@ namespace pinstripe {
 
 RecordKind EntryKind() {
   const Entry plain{.inode = 5, .kind = FileKind::kRegular};
-  const Entry renamed{.inode = 6, .kind = FileKind::kDirectory, .nonce = Nonce{1, 2, 3}};
+  const Entry renamed{.inode = 6, .kind = FileKind::kDirectory, .nonce = RenameNonce{1, 2, 3}};
   return {.name = "directory entry",
           .examples = {plain.Encode(), renamed.Encode()},
           .again = [](std::string_view bytes) {
