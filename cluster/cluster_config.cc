@@ -18,7 +18,6 @@ namespace {
 
 constexpr int64_t kMaxDrives = 4096;
 constexpr uint32_t kMaxGroups = 1 << 16;
-constexpr uint32_t kMaxInlineBytes = 32 << 10;  // an inode is a register: 64 KiB with all it holds
 constexpr uint32_t kMaxWeight = 1 << 20;
 constexpr size_t kMaxDomainBytes = 255;
 
@@ -327,6 +326,25 @@ Status ClusterConfig::Check() const {
     if (drives[i - 1].id > drives[i].id) return Fail(EINVAL, "drives are not ascending by id");
   }
   return {};
+}
+
+Result<Geometry> ParseGeometry(std::string_view text) {
+  Geometry geometry;
+  const char* end = text.data() + text.size();
+  const auto data = std::from_chars(text.data(), end, geometry.data_shards);
+  if (data.ec == std::errc() && data.ptr != end && *data.ptr == '+') {
+    const auto parity = std::from_chars(data.ptr + 1, end, geometry.parity_shards);
+    const bool whole = parity.ec == std::errc() && parity.ptr == end;
+    if (whole && geometry.data_shards >= 1 && geometry.parity_shards >= 0 &&
+        geometry.data_shards <= kMaxShards && geometry.parity_shards <= kMaxShards &&
+        geometry.shards() <= kMaxShards) {
+      return geometry;
+    }
+  }
+  return Fail(EINVAL,
+              "\"{}\" is not a layout: write data shards + parity shards, such as 4+2, together at "
+              "most {}",
+              text, kMaxShards);
 }
 
 uint32_t DefaultShardBytes(int data_shards) {

@@ -21,6 +21,9 @@ struct DriveCredentials {
   std::string key = "asdfasdf";  // the Kinetic factory default
 };
 
+inline constexpr uint32_t kMaxInlineBytes =
+    32 << 10;  // of an inode, a register of 64 KiB with all it holds
+
 struct DriveTls {
   std::string ca_file;  // whose certificates are believed; empty: any certificate is accepted
 };
@@ -57,6 +60,9 @@ struct ClusterConfig {
   // The impossible combinations, for configurations made by hand. EINVAL.
   Status Check() const;
 };
+
+// "4+2": data shards + parity shards. EINVAL unless it is a geometry that the codec has.
+Result<Geometry> ParseGeometry(std::string_view text);
 
 // The default shard size for k: about 4 MiB / k, a multiple of 64 KiB, at most 1 MiB.
 uint32_t DefaultShardBytes(int data_shards);

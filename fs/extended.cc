@@ -35,6 +35,19 @@ Status CheckKind(const Inode& inode, std::string_view name) {
   return Fail(EPERM, "'{}': only files and directories have attributes of users", name);
 }
 
+// How the file is stored as far as it is, and else would be.
+FileLayout LayoutOf(const Inode& inode, const ClusterConfig& config) {
+  FileLayout layout = inode.layout.value_or(FileLayout::Default(config));
+  if (inode.map) layout.striped = inode.map->layout();
+  return layout;
+}
+
+Failed IsStored() {
+  return Fail(ENOTEMPTY,
+              "the layout of a file with contents cannot be changed; copy it to a new file in a "
+              "directory that has the layout wanted");
+}
+
 }  // namespace
 
 Status CheckExtendedName(std::string_view name) {
@@ -106,6 +119,40 @@ Status RemoveExtended(Inode& inode, std::string_view name) {
   if (!IsThere(inode, name)) return NotThere(name);
   inode.attributes.erase(Find(inode, name));
   return {};
+}
+
+Result<std::string> GetLayout(const Inode& inode, const ClusterConfig& config) {
+  if (!CheckKind(inode, kLayoutAttribute).ok()) return NotThere(kLayoutAttribute);
+  return LayoutOf(inode, config).Text();
+}
+
+Status SetLayout(Inode& inode, std::string_view text, FileSystem::ExtendedMode mode,
+                 const ClusterConfig& config) {
+  using Mode = FileSystem::ExtendedMode;
+  TRY(CheckKind(inode, kLayoutAttribute));
+  const FileLayout wanted = TRY(FileLayout::Parse(text, config));
+  if (inode.layout && mode == Mode::kCreate) {
+    return Fail(EEXIST, "there is an extended attribute '{}'", kLayoutAttribute);
+  }
+  if (!inode.layout && mode == Mode::kReplace) return NotThere(kLayoutAttribute);
+  if (inode.size > 0 && wanted != LayoutOf(inode, config)) return IsStored();
+  inode.layout = wanted;
+  return {};
+}
+
+Status RemoveLayout(Inode& inode) {
+  TRY(CheckKind(inode, kLayoutAttribute));
+  if (!inode.layout) return NotThere(kLayoutAttribute);
+  if (inode.size > 0) return IsStored();
+  inode.layout.reset();
+  return {};
+}
+
+std::vector<std::string> ListExtended(const Inode& inode) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : inode.attributes) names.push_back(name);
+  if (inode.layout && inode.kind == FileKind::kDirectory) names.emplace_back(kLayoutAttribute);
+  return names;
 }
 
 }  // namespace pinstripe

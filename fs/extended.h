@@ -31,4 +31,16 @@ Status SetExtended(InodeId id, Inode& inode, std::string_view name, std::string_
                    FileSystem::ExtendedMode mode);
 Status RemoveExtended(Inode& inode, std::string_view name);  // ENODATA
 
+// kLayoutAttribute, which stands for Inode::layout. Every file and directory has one to be read;
+// ENODATA: it is neither.
+Result<std::string> GetLayout(const Inode& inode, const ClusterConfig& config);
+// EEXIST and ENODATA by `mode`, where one of its own counts; EINVAL: `text`; ENOTEMPTY: a file that
+// is stored already, in another way; EPERM: neither file nor directory.
+Status SetLayout(Inode& inode, std::string_view text, FileSystem::ExtendedMode mode,
+                 const ClusterConfig& config);
+Status RemoveLayout(Inode& inode);  // ENODATA: has none of its own; ENOTEMPTY
+// All names, and kLayoutAttribute of a directory that has a layout of its own. Not of a file: who
+// copies a file with its attributes would ask the copy for a layout that its new place has not.
+std::vector<std::string> ListExtended(const Inode& inode);
+
 }  // namespace pinstripe

@@ -280,7 +280,7 @@ Status FileState::StoreContents(Inode& out) {
   };
   // Of an unwritten file the contents stay as they are kept.
   bool inline_form = false;
-  if (now_.size <= context_.inline_limit) {
+  if (now_.size <= layout().inline_limit) {
     inline_form = !now_.map || small_and_dirty();
     if (inline_form) TRY(Fill(0));
   }
@@ -317,9 +317,8 @@ Status FileState::StorePages() {
     inode.size = now_.size;
   }
   const Status status = pinstripe::StorePages(
-      context_.cluster.stripes(), id_, inode, context_.map_limits,
-      context_.small_layout.parity_shards, Durability::kWriteBack,
-      [this](uint64_t block) { return NextWriteId(block); }, stored_pages_);
+      context_.cluster.stripes(), id_, inode, context_.map_limits, layout().PageParity(),
+      Durability::kWriteBack, [this](uint64_t block) { return NextWriteId(block); }, stored_pages_);
   const std::lock_guard lock(mutex_);
   now_.map = inode.map;
   for (const BlockMap::Piece& page : stored_pages_) not_durable_.Add(page.first, page.first + 1);

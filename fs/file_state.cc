@@ -15,15 +15,6 @@ constexpr size_t kMaxInFlight = 4;  // stripes of one file on their way at once
 constexpr int kMaxReadAttempts = 8;
 constexpr uint64_t kMostReadAtOnce = 16 << 20;  // of one call
 
-StripeLayout SmallLayout(const ClusterConfig& config) {
-  const uint64_t wanted = std::max<uint64_t>(config.replicate_limit, 1);
-  const uint64_t cells = (wanted + kCellBytes - 1) / kCellBytes;
-  const uint64_t most = std::min<uint64_t>(kMaxShardBytes, config.layout.block_bytes());
-  return {.data_shards = 1,
-          .parity_shards = config.layout.parity_shards,
-          .shard_bytes = static_cast<uint32_t>(std::min(cells * kCellBytes, most))};
-}
-
 }  // namespace
 
 FileContext::FileContext(Cluster& cluster_in, const FileSystem::Options& options)
@@ -33,10 +24,7 @@ FileContext::FileContext(Cluster& cluster_in, const FileSystem::Options& options
       budget(options.memory_bytes),
       reader(cluster_in.runtime(), cluster_in.stripes(), budget),
       names(records, [this](InodeId id, const Inode& inode) { dispose(id, inode); }),
-      small_layout(SmallLayout(cluster_in.config())),
-      inline_limit(cluster_in.config().inline_limit),
-      replicate_limit(static_cast<uint32_t>(
-          std::min<uint64_t>(cluster_in.config().replicate_limit, small_layout.block_bytes()))),
+      layout(FileLayout::Default(cluster_in.config())),
       map_limits{options.inline_map_bytes, options.map_page_bytes} {}
 
 FileState::FileState(FileContext& context, InodeId id)
@@ -71,7 +59,19 @@ void FileState::Remember(Names::NewName name, uint64_t slot) {
 }
 
 uint64_t FileState::block_bytes() const {
-  return now_.map ? now_.map->block_bytes() : context_.cluster.config().layout.block_bytes();
+  return now_.map ? now_.map->block_bytes() : layout().striped.block_bytes();
+}
+
+// Another host may change the layout of a file that is empty there; the blocks that are in memory
+// here stay as they are.
+FileLayout FileState::layout() const {
+  if (!blocks_.empty()) return blocks_layout_;
+  return base_.layout ? *base_.layout : context_.layout;
+}
+
+FileState::OpenBlock& FileState::BlockAt(uint64_t block) {
+  if (blocks_.empty()) blocks_layout_ = layout();
+  return blocks_[block];
 }
 
 uint64_t FileState::LowerEnd(uint64_t block) const {
@@ -315,8 +315,9 @@ void FileState::ForgetPages() {
 // ---- Writing
 
 StripeLayout FileState::LayoutFor(uint64_t block, uint64_t end) const {
-  if (block == 0 && end <= context_.small_layout.block_bytes()) return context_.small_layout;
-  return now_.map ? now_.map->layout() : context_.cluster.config().layout;
+  const FileLayout layout = this->layout();
+  if (block == 0 && end <= layout.small().block_bytes()) return layout.small();
+  return now_.map ? now_.map->layout() : layout.striped;
 }
 
 std::shared_ptr<StripeBuffer> FileState::BufferFor(uint64_t block, uint64_t end,
@@ -341,7 +342,7 @@ void FileState::Touch(OpenBlock& open) {
 
 void FileState::PutBytes(uint64_t block, uint64_t first, Bytes data, MemoryBudget::Share& room) {
   const std::lock_guard lock(mutex_);
-  OpenBlock& open = blocks_[block];
+  OpenBlock& open = BlockAt(block);
   Touch(open);
   open.dirty = BufferFor(block, first + data.size(), open, &room);
   CopyBytes(open.dirty->data().subspan(first, data.size()), data);
@@ -537,7 +538,7 @@ void FileState::EnsureMap() {
   const std::lock_guard lock(mutex_);
   if (now_.map) return;
   LayUnderBlock0(AsBytes(now_.inline_data));
-  now_.map.emplace(context_.cluster.config().layout);
+  now_.map.emplace(layout().striped);
   now_.map->Resize(now_.size);
   now_.inline_data.clear();
 }
@@ -545,7 +546,7 @@ void FileState::EnsureMap() {
 // Inline data becomes a part of block 0, under what that has in memory. Called with mutex_ held.
 void FileState::LayUnderBlock0(Bytes data) {
   if (data.empty()) return;
-  OpenBlock& open = blocks_[0];
+  OpenBlock& open = BlockAt(0);
   if (!open.dirty) Touch(open);
   open.dirty = BufferFor(0, data.size(), open);
   for (const auto& gap : open.present.GapsWithin(0, data.size())) {
@@ -575,8 +576,9 @@ Status FileState::SendBlock(uint64_t block) {
   const auto found = blocks_.find(block);
   if (found == blocks_.end() || !found->second.dirty) return {};
   OpenBlock& open = found->second;
-  const bool small = block == 0 && now_.size <= context_.replicate_limit;
-  const StripeLayout& layout = small ? context_.small_layout : now_.map->layout();
+  const FileLayout whole = layout();
+  const bool small = block == 0 && now_.size <= whole.SmallLimit();
+  const StripeLayout layout = small ? whole.small() : now_.map->layout();
   const auto length = static_cast<uint32_t>(open.present.end());
   std::shared_ptr<StripeBuffer> buffer = open.dirty;
   if (buffer->layout() != layout) {

@@ -63,9 +63,7 @@ struct FileContext {
   std::function<void(InodeId)> mend;
   std::atomic<uint64_t> ages{0};
 
-  StripeLayout small_layout;  // of files that are kept as copies
-  uint32_t inline_limit;
-  uint32_t replicate_limit;
+  FileLayout layout;  // of files that have none of their own
   MapLimits map_limits;
 };
 
@@ -188,8 +186,10 @@ class FileState {
   Inode Merge(const Inode& theirs, const std::set<uint64_t>& different);
 
   // With mutex_ held, or under the turn.
+  FileLayout layout() const;
   StripeLayout LayoutFor(uint64_t block, uint64_t end) const;
   // With mutex_ held.
+  OpenBlock& BlockAt(uint64_t block);
   std::shared_ptr<StripeBuffer> BufferFor(uint64_t block, uint64_t end, const OpenBlock& open,
                                           MemoryBudget::Share* room = nullptr);
   void Touch(OpenBlock& block);
@@ -221,6 +221,7 @@ class FileState {
   uint64_t slot_ = 0;
   Inode now_;  // size and contents with everything that was written
   Blocks blocks_;
+  FileLayout blocks_layout_;        // of blocks_, while there are any
   bool changed_ = false;            // there is something to commit
   bool size_set_ = false;           // by a truncation since the last commit
   std::optional<uint64_t> cut_to_;  // the least size since the last commit

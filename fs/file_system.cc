@@ -362,27 +362,29 @@ class ClusterFileSystem final : public FileSystem {
     if (name == "security.capability") {
       if (const auto file = files_.Find(inode)) return pinstripe::GetExtended(file->Known(), name);
     }
-    return pinstripe::GetExtended(TRY(LoadEvenWithoutName(inode)), name);
+    const Inode about = TRY(LoadEvenWithoutName(inode));
+    if (name == kLayoutAttribute) return GetLayout(about, cluster_.config());
+    return pinstripe::GetExtended(about, name);
   }
 
   Status SetExtended(InodeId inode, std::string_view name, std::string_view value,
                      ExtendedMode mode) override {
     TRY(CheckExtendedName(name));
-    return Edit(inode,
-                [&](Inode& it) { return pinstripe::SetExtended(inode, it, name, value, mode); });
+    return Edit(inode, [&](Inode& it) {
+      if (name == kLayoutAttribute) return SetLayout(it, value, mode, cluster_.config());
+      return pinstripe::SetExtended(inode, it, name, value, mode);
+    });
   }
 
   Status RemoveExtended(InodeId inode, std::string_view name) override {
     TRY(CheckExtendedName(name));
-    return Edit(inode, [&](Inode& it) { return pinstripe::RemoveExtended(it, name); });
+    return Edit(inode, [&](Inode& it) {
+      return name == kLayoutAttribute ? RemoveLayout(it) : pinstripe::RemoveExtended(it, name);
+    });
   }
 
   Result<std::vector<std::string>> ListExtended(InodeId inode) override {
-    std::vector<std::string> names;
-    for (const auto& [name, value] : TRY(LoadEvenWithoutName(inode)).attributes) {
-      names.push_back(name);
-    }
-    return names;
+    return pinstripe::ListExtended(TRY(LoadEvenWithoutName(inode)));
   }
 
   Result<Attributes> MakeDirectory(InodeId directory, std::string_view name, uint32_t mode,
@@ -625,6 +627,8 @@ class ClusterFileSystem final : public FileSystem {
   // What a new inode has from its directory.
   static void Inherit(const Names::Place& place, Inode& inode) {
     constexpr uint32_t kSetGroup = 02000;
+    const bool has_layout = inode.kind == FileKind::kRegular || inode.kind == FileKind::kDirectory;
+    if (has_layout) inode.layout = place.directory.inode.layout;
     if ((place.directory.inode.mode & kSetGroup) == 0) return;
     inode.owner.group = place.directory.inode.owner.group;
     if (inode.kind == FileKind::kDirectory) inode.mode |= kSetGroup;

@@ -29,6 +29,7 @@ enum Section : uint8_t {
   kOptional = 128,
   kLastRename = 128,
   kNamed = 129,
+  kLayout = 130,
 };
 
 void PutRenameNonce(Writer& writer, const RenameNonce& nonce) {
@@ -115,6 +116,7 @@ Status DecodeSection(uint8_t tag, std::string_view body, InodeId id, Inode& inod
     case kNamed:
       inode.named = GivenName{reader.U64(), std::string(reader.Text())};
       return reader.Finish("named");
+    case kLayout: inode.layout = TRY(FileLayout::Decode(body)); return {};
     case kLastRename:
       inode.last_rename = RenameOutcome{GetRenameNonce(reader), reader.U8() != 0};
       return reader.Finish("last rename");
@@ -147,6 +149,9 @@ Status CheckContents(const Inode& inode) {
   if (IsDevice(inode.kind) != inode.device.has_value()) {
     return Fail(EBADMSG,
                 "a device number where there should be none, or none where there should be one");
+  }
+  if (inode.layout && !is_file && inode.kind != FileKind::kDirectory) {
+    return Fail(EBADMSG, "a layout in an inode that is neither file nor directory");
   }
   if (!is_file) return {};
   if (inode.size > kMaxFileBytes) return Fail(EBADMSG, "a file of {} bytes", inode.size);
@@ -263,6 +268,11 @@ std::string Inode::Encode(InodeId id) const {
     section(kLastRename, body.U8(last_rename->done ? 1 : 0).bytes());
   }
   if (named) section(kNamed, Writer().U64(named->directory).Text(named->name).bytes());
+  if (layout) {
+    Writer body;
+    layout->Encode(body);
+    section(kLayout, body.bytes());
+  }
   for (const auto& [tag, body] : unknown) section(tag, body);
   return writer.Take();
 }

@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "fs/block_map.h"
+#include "fs/file_layout.h"
 #include "fs/file_system.h"
 
 namespace pinstripe {
@@ -81,6 +82,8 @@ struct Inode {
   std::optional<RenameIntent> intent;
   std::optional<RenameOutcome> last_rename;
   ExtendedAttributes attributes;
+  std::optional<FileLayout>
+      layout;  // of a file, and of what is made in a directory; null: the default
   std::string symlink;
   std::optional<DeviceNumber> device;  // of a device
   // A file's contents: as many bytes as its size, or where the blocks are. Neither when it is

@@ -340,9 +340,10 @@ Status Repairer::StorePages(InodeId file, Inode& inode, std::vector<BlockMap::Pi
     return id;
   };
   const FileSystem::Options options;
+  const FileLayout layout = inode.layout.value_or(FileLayout::Default(cluster_.config()));
   const Status status = pinstripe::StorePages(
       cluster_.stripes(), file, inode, {options.inline_map_bytes, options.map_page_bytes},
-      cluster_.config().layout.parity_shards, Durability::kWriteThrough, write_id, pages);
+      layout.PageParity(), Durability::kWriteThrough, write_id, pages);
   if (!status.ok()) DeletePages(pages);
   return status;
 }

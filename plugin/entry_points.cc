@@ -6,13 +6,14 @@
 
 #include <XrdSys/XrdSysError.hh>
 #include <XrdVersion.hh>
+#include <atomic>
 #include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include "base/log.h"
 #include "base/try.h"
-#include "plugin/no_attributes.h"
+#include "plugin/file_attributes.h"
 #include "plugin/oss.h"
 
 namespace pinstripe {
@@ -45,6 +46,9 @@ Result<std::string> ConfigFileOf(const char* parameters) {
   return std::string(text);
 }
 
+// The one of this process, which the server keeps for ever; null before it has started.
+std::atomic<Oss*> the_oss = nullptr;
+
 Result<std::unique_ptr<Oss>> StartOss(const char* parameters) {
   const std::string file = TRY(ConfigFileOf(parameters));
   const char* program = getenv("XRDPROG");
@@ -67,7 +71,15 @@ XrdOss* GetStorageSystem(XrdSysLogger* logger, const char* parameters) {
     messages->Emsg("start", std::string(oss.error().message()).c_str());
     return nullptr;
   }
+  the_oss = oss->get();
   return oss->release();
+}
+
+XrdSysXAttr* GetAttributes() {
+  return new FileAttributes([]() -> FileSystem* {
+    Oss* const oss = the_oss;
+    return oss == nullptr ? nullptr : &oss->file_system();
+  });
 }
 
 }  // namespace
@@ -91,7 +103,7 @@ XrdOss* XrdOssGetStorageSystem(XrdOss*, XrdSysLogger* logger, const char*, const
 }
 
 XrdSysXAttr* XrdSysGetXAttrObject(XrdSysError*, const char*, const char*) {
-  return new pinstripe::NoAttributes;
+  return pinstripe::GetAttributes();
 }
 
 }  // extern "C"

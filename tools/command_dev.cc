@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/try.h"
+#include "cluster/cluster_config.h"
 #include "tools/commands.h"
 #include "tools/dev_cluster.h"
 
@@ -53,7 +54,7 @@ Result<int> Up(Runtime& runtime, UpOptions options) {
     if (!options.cluster.mount.empty()) TRY(cluster->AddMount(options.cluster.mount));
   } else {
     DevOptions& wanted = options.cluster;
-    wanted.layout = TRY(ParseLayout(options.layout));
+    wanted.layout = TRY(ParseGeometry(options.layout));
     if (wanted.layout.shards() > wanted.drives) {
       return Fail(EINVAL, "layout {} needs {} drives, but --drives is {}", options.layout,
                   wanted.layout.shards(), wanted.drives);

@@ -1,4 +1,4 @@
-// pinstripe repair, scrub and rebuild: make everything whole again.
+// pinstripe repair, scrub and rebuild make everything whole again; verify says whether it is.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -197,6 +197,16 @@ void AddRepairCommands(CLI::App& app, Action& chosen) {
   command->add_flag("--dry-run", scrub->dry_run, "Only say what is found");
   command->footer("Everything is compared with its checksums, and parity with data.\n" +
                   std::string(kExitCodes));
+
+  auto verify = std::make_shared<RepairCommand>();
+  verify->scrub = true;
+  verify->dry_run = true;
+  command = AddCommand(app, chosen, verify, "verify",
+                       "Read all shards of all files, and say whether everything is whole");
+  command->footer(
+      "Every name, every shard that a file should have, where it should be, its checksums, and\n"
+      "parity against data. Repairs nothing.\n" +
+      std::string(kExitCodes));
 
   auto rebuild = std::make_shared<RepairCommand>();
   command = AddCommand(app, chosen, rebuild, "rebuild",

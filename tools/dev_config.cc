@@ -66,20 +66,6 @@ std::string GatewayConfigText(const GatewayText& gateway) {
       gateway.port, gateway.directory, gateway.plugin, gateway.cluster_file);
 }
 
-Result<Geometry> ParseLayout(const std::string& text) {
-  const size_t plus = text.find('+');
-  const std::string_view all = text;
-  if (plus != std::string::npos) {
-    const auto k = ParseCount(all.substr(0, plus), 1);
-    const auto m = ParseCount(all.substr(plus + 1), 0);
-    if (k && m && *k + *m <= kMaxShards) return Geometry{*k, *m};
-  }
-  return Fail(EINVAL,
-              "\"{}\" is not a layout: write data shards + parity shards, such as 4+2, together at "
-              "most {}",
-              text, kMaxShards);
-}
-
 Result<std::vector<int>> ParseGroups(const std::string& text, int drives) {
   std::vector<int> groups;
   for (size_t begin = 0; begin <= text.size();) {

@@ -38,9 +38,6 @@ struct GatewayText {
 };
 std::string GatewayConfigText(const GatewayText& gateway);  // xrootd.cfg
 
-// "4+2". EINVAL unless it is a geometry that the codec has.
-Result<Geometry> ParseLayout(const std::string& text);
-
 // "8" or "4,1,31": how many drives each process serves. EINVAL unless they add up to `drives`.
 Result<std::vector<int>> ParseGroups(const std::string& text, int drives);
 

@@ -269,6 +269,20 @@ TEST_F(ClusterConfigTest, CheckFindsTheImpossibleCombinations) {
   EXPECT_TRUE(refuses([](ClusterConfig& config) { config.replicate_limit = 2 << 20; }));
 }
 
+TEST(ParseGeometry, ReadsDataPlusParity) {
+  EXPECT_EQ(*ParseGeometry("4+2"), (Geometry{4, 2}));
+  EXPECT_EQ(*ParseGeometry("32+4"), (Geometry{32, 4}));
+  EXPECT_EQ(*ParseGeometry("1+0"), (Geometry{1, 0}));
+  EXPECT_EQ(*ParseGeometry("60+4"), (Geometry{60, 4}));
+}
+
+TEST(ParseGeometry, RefusesWhatTheCodecDoesNotHave) {
+  for (const char* text : {"", "4", "4+", "+2", "0+2", "4+-1", "61+4", "4+2+1", "4 + 2", "a+b",
+                           "99999999999+1", "1+2147483647"}) {
+    EXPECT_EQ(ParseGeometry(text).error().code(), EINVAL) << text;
+  }
+}
+
 TEST(DefaultShardBytes, IsAboutFourMebibytesOverK) {
   EXPECT_EQ(DefaultShardBytes(1), 1u << 20);
   EXPECT_EQ(DefaultShardBytes(4), 1u << 20);

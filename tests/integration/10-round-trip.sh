@@ -57,6 +57,8 @@ geometry 4+2 8 1,1,1,1,1,1,1,1 "2 5" 7 "2 5 7"
 make_file "$work/big" 268435456
 sums[big]=$(sum_of "$work/big")
 geometry 10+2 12 2,1,9 1 3 "1 2 3"
+make_file "$work/big" 67108865
+sums[big]=$(sum_of "$work/big")
 geometry 32+4 36 4,1,31 1 5 "1 2 3 4 5"
 
 # All drives of the widest geometry in one process, which dies and comes back.

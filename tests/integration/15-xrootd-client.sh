@@ -7,6 +7,6 @@ cluster_up random --layout 4+2 --drives 8 --one-process
 xrdfs "$url" mkdir /random && xrdfs "$url" mkdir /operations || give_up "mkdir"
 seed=${SEED:-$RANDOM}
 check "random operations match plain bytes (SEED=$seed)" \
-  timeout 240 /usr/bin/python3 -B "$(dirname "$0")/xrootd_random.py" "$url/random" "$seed" "${OPERATIONS:-3000}"
+  timeout 240 /usr/bin/python3 -B "$(dirname "$0")/xrootd_random.py" "$url/random" "$seed" "${OPERATIONS:-1500}"
 check "clients find what they expect" timeout 240 /usr/bin/python3 -B "$(dirname "$0")/xrootd_operations.py" "$url/operations"
 finish

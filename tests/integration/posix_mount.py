@@ -290,6 +290,24 @@ def test_extended_attributes_are_kept():
     assert os.getxattr("copy", "user.empty") == b""
 
 
+def test_a_directory_hands_its_layout_on():
+    name = "user.pinstripe.layout"
+    os.mkdir("d")
+    assert b"4+2 " in os.getxattr("d", name) and os.listxattr("d") == []
+    os.setxattr("d", name, b"1+0 inline=0")
+    assert os.listxattr("d") == [name]
+    os.mkdir("d/e")
+    write("d/e/f", b"x" * 3_000_000)
+    assert os.getxattr("d/e/f", name) == b"1+0 shard=1MiB copies=1 inline=0 replicate=64KiB"
+    assert read("d/e/f") == b"x" * 3_000_000
+    fails_with(errno.ENOTEMPTY, os.setxattr, "d/e/f", name, b"4+2")
+    fails_with(errno.EINVAL, os.setxattr, "d", name, b"70+1")
+    subprocess.run(["cp", "-a", "d", "copy"], check=True)
+    assert read("copy/e/f") == b"x" * 3_000_000 and os.getxattr("copy", name) == os.getxattr("d", name)
+    os.removexattr("d", name)
+    assert b"4+2 " in os.getxattr("d", name)
+
+
 def test_who_may_run_a_file_as_another_is_cleared_by_who_writes_or_owns():
     if os.geteuid() != 0:
         return

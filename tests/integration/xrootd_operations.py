@@ -308,9 +308,36 @@ def test_the_servers_statistics_have_ours(place):
     assert re.search('<stats id="oss"[^>]*><opens>[0-9]+</opens>', answer), answer
 
 
-def test_extended_attributes_are_refused_and_not_put_elsewhere(place):
-    place.put("f", b"")
-    place.xrdfs("xattr", place.path("f"), "set", "a=b", code=54)
+def test_extended_attributes_are_kept(place):
+    place.put("f", b"contents")
+    place.xrdfs("mkdir", place.path("d"))
+    for name in ("f", "d"):
+        path = place.path(name)
+        place.xrdfs("xattr", path, "set", "colour=blue")
+        place.xrdfs("xattr", path, "set", "shape=round")
+        assert place.xrdfs("xattr", path, "get", "colour").strip().endswith('colour="blue"')
+        listed = place.xrdfs("xattr", path, "list")
+        assert 'colour="blue"' in listed and 'shape="round"' in listed, listed
+        place.xrdfs("xattr", path, "del", "colour")
+        assert "colour" not in place.xrdfs("xattr", path, "list")
+        place.xrdfs("xattr", path, "get", "colour", code=54)
+    long = "a-b;" * 10_000
+    place.xrdfs("xattr", place.path("f"), "set", f"long={long}", code=54)  # more than there may be
+    place.xrdfs("xattr", place.path("f"), "set", f"long={long[:20_000]}")
+    assert long[:20_000] in place.xrdfs("xattr", place.path("f"), "get", "long")
+    place.xrdfs("mv", place.path("f"), place.path("g"))
+    assert 'shape="round"' in place.xrdfs("xattr", place.path("g"), "list")
+    place.xrdfs("xattr", place.path("nothing"), "list", code=54)
+
+
+def test_a_directory_can_be_given_a_layout(place):
+    place.xrdfs("mkdir", place.path("copies"))
+    place.xrdfs("xattr", place.path("copies"), "set", "pinstripe.layout=1+2")
+    data = place.put("copies/f", random.randbytes(3_000_000))
+    assert '"1+2 ' in place.xrdfs("xattr", place.path("copies/f"), "get", "pinstripe.layout")
+    assert place.get("copies/f") == data
+    place.xrdfs("xattr", place.path("copies"), "set", "pinstripe.layout=99+1", code=54)
+    place.xrdfs("xattr", place.path("copies/f"), "set", "pinstripe.layout=4+2", code=54)
 
 
 def run(url, names):

@@ -21,19 +21,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-TEST(ParseLayout, ReadsDataPlusParity) {
-  EXPECT_EQ(*ParseLayout("4+2"), (Geometry{4, 2}));
-  EXPECT_EQ(*ParseLayout("32+4"), (Geometry{32, 4}));
-  EXPECT_EQ(*ParseLayout("1+0"), (Geometry{1, 0}));
-  EXPECT_EQ(*ParseLayout("60+4"), (Geometry{60, 4}));
-}
-
-TEST(ParseLayout, RefusesWhatTheCodecDoesNotHave) {
-  for (const char* text : {"", "4", "4+", "+2", "0+2", "4+-1", "61+4", "4+2+1", "4 + 2", "a+b"}) {
-    EXPECT_EQ(ParseLayout(text).error().code(), EINVAL) << text;
-  }
-}
-
 TEST(ParseGroups, AddsUpToTheDrives) {
   EXPECT_THAT(*ParseGroups("4,1,31", 36), ElementsAre(4, 1, 31));
   EXPECT_THAT(*ParseGroups("8", 8), ElementsAre(8));

@@ -1,0 +1,121 @@
+#include "plugin/file_attributes.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/answer.h"
+#include "base/try.h"
+
+namespace pinstripe {
+namespace {
+
+constexpr std::string_view kTheirs = "U.";
+constexpr std::string_view kOurs = "user.";
+
+// Null: no attribute of a client.
+std::optional<std::string> OurName(std::string_view theirs) {
+  if (!theirs.starts_with(kTheirs)) return std::nullopt;
+  return std::string(kOurs).append(theirs.substr(kTheirs.size()));
+}
+
+// A list's element has its name behind it, in one piece of memory.
+XrdSysXAttr::AList* NewElement(const std::string& name, int value_size, XrdSysXAttr::AList* next) {
+  void* memory = std::malloc(sizeof(XrdSysXAttr::AList) + name.size());
+  if (memory == nullptr) throw std::bad_alloc();
+  auto* element = new (memory) XrdSysXAttr::AList;
+  element->Next = next;
+  element->Vlen = value_size;
+  element->Nlen = static_cast<int>(name.size());
+  std::memcpy(element->Name, name.c_str(), name.size() + 1);
+  return element;
+}
+
+}  // namespace
+
+Result<InodeId> FileAttributes::Find(const char* path) const {
+  if (file_system_() == nullptr) return Fail(EAGAIN, "the file system is not open yet");
+  return TRY(file_system_()->Resolve(path)).inode;
+}
+
+int FileAttributes::Get(const char* name, void* value, int size, const char* path, int) {
+  const auto ours = OurName(name);
+  if (!ours) return -ENODATA;
+  const auto read = [&]() -> Result<std::string> {
+    const InodeId inode = TRY(Find(path));
+    return file_system_()->GetExtended(inode, *ours);
+  };
+  const Result<std::string> found = read();
+  if (!found.has_value()) {
+    return found.error().code() == ENODATA ? -ENODATA
+                                           : -Answer(found.error(), "get attribute of", path);
+  }
+  if (size <= 0) return static_cast<int>(found->size());
+  if (found->size() > static_cast<size_t>(size)) return -ERANGE;
+  found->copy(static_cast<char*>(value), found->size());
+  return static_cast<int>(found->size());
+}
+
+int FileAttributes::Set(const char* name, const void* value, int size, const char* path, int,
+                        int is_new) {
+  const auto ours = OurName(name);
+  if (!ours) return -ENOTSUP;
+  const auto set = [&]() -> Status {
+    const InodeId inode = TRY(Find(path));
+    const std::string_view bytes(static_cast<const char*>(value),
+                                 static_cast<size_t>(std::max(size, 0)));
+    using Mode = FileSystem::ExtendedMode;
+    return file_system_()->SetExtended(inode, *ours, bytes,
+                                       is_new != 0 ? Mode::kCreate : Mode::kSet);
+  };
+  return -Answer(set(), "set attribute of", path);
+}
+
+int FileAttributes::Del(const char* name, const char* path, int) {
+  const auto ours = OurName(name);
+  if (!ours) return 0;  // it is not there
+  const auto remove = [&]() -> Status {
+    const InodeId inode = TRY(Find(path));
+    return file_system_()->RemoveExtended(inode, *ours);
+  };
+  const Status status = remove();
+  return status.code() == ENODATA ? -ENODATA : -Answer(status, "remove attribute of", path);
+}
+
+int FileAttributes::List(AList** first, const char* path, int, int with_sizes) {
+  *first = nullptr;
+  const auto list = [&]() -> Result<std::vector<std::pair<std::string, int>>> {
+    const InodeId inode = TRY(Find(path));
+    std::vector<std::pair<std::string, int>> found;
+    for (const std::string& name : TRY(file_system_()->ListExtended(inode))) {
+      if (!name.starts_with(kOurs)) continue;
+      const auto value = file_system_()->GetExtended(inode, name);
+      // Removed since the list was made.
+      if (!value.has_value() && value.error().code() == ENODATA) continue;
+      if (!value.has_value()) return tl::unexpected(value.error());
+      found.emplace_back(std::string(kTheirs).append(name.substr(kOurs.size())),
+                         static_cast<int>(value->size()));
+    }
+    return found;
+  };
+  const auto found = list();
+  if (!found.has_value()) return -Answer(found.error(), "list attributes of", path);
+  int largest = 0;
+  for (auto at = found->rbegin(); at != found->rend(); ++at) {
+    *first = NewElement(at->first, at->second, *first);
+    largest = std::max(largest, at->second);
+  }
+  return with_sizes != 0 ? largest : 0;
+}
+
+void FileAttributes::Free(AList* first) {
+  while (first != nullptr) std::free(std::exchange(first, first->Next));
+}
+
+}  // namespace pinstripe

@@ -1,0 +1,39 @@
+// FileAttributes: extended attributes as XRootD asks for them (XrdSysXAttr).
+//
+// What a client calls "a" arrives as "U.a" and is what the mount calls "user.a"; any other
+// attribute of the file system is none of the clients' business. Everything else that XRootD asks
+// for is its own, such as "XrdCks.adler32", a checksum that it has computed and trusts as long as
+// the file's time, in seconds, is the same. A file can change twice in a second, so these are not
+// kept: there are none, and setting one is refused, upon which the server computes a checksum anew
+// each time it is asked for.
+
+#pragma once
+
+#include <XrdSys/XrdSysXAttr.hh>
+#include <functional>
+
+#include "fs/file_system.h"
+
+namespace pinstripe {
+
+class FileAttributes final : public XrdSysXAttr {
+ public:
+  // `file_system` is asked at each call, and is null before there is one (-EAGAIN).
+  explicit FileAttributes(std::function<FileSystem*()> file_system)
+      : file_system_(std::move(file_system)) {}
+
+  // All as XrdSysXAttr.hh says; `descriptor` is of no file of ours.
+  int Get(const char* name, void* value, int size, const char* path, int descriptor) override;
+  int Set(const char* name, const void* value, int size, const char* path, int descriptor,
+          int is_new) override;
+  int Del(const char* name, const char* path, int descriptor) override;
+  int List(AList** first, const char* path, int descriptor, int with_sizes) override;
+  void Free(AList* first) override;
+
+ private:
+  Result<InodeId> Find(const char* path) const;
+
+  const std::function<FileSystem*()> file_system_;
+};
+
+}  // namespace pinstripe
