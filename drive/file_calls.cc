@@ -29,6 +29,11 @@ int FileCalls::Punch(int fd, uint64_t begin, uint64_t end) {
 
 int FileCalls::Sync(int fd) { return fdatasync(fd); }
 
+int FileCalls::Allocate(int fd, uint64_t begin, uint64_t end) {
+  return fallocate(fd, FALLOC_FL_KEEP_SIZE, static_cast<off_t>(begin),
+                   static_cast<off_t>(end - begin));
+}
+
 Status FileCalls::SyncDirectory(const std::string& path) { return pinstripe::SyncDirectory(path); }
 
 Status FileCalls::SyncFileSystem(const std::string& path) {

@@ -27,6 +27,9 @@ class FileCalls {
   virtual int Punch(int fd, uint64_t begin, uint64_t end);
   virtual int Sync(int fd);  // fdatasync
 
+  // Space for what will be written between two offsets, beyond the file's end.
+  virtual int Allocate(int fd, uint64_t begin, uint64_t end);
+
   // Names in it survive power loss.
   virtual Status SyncDirectory(const std::string& path);
 

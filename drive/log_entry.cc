@@ -1,5 +1,7 @@
 #include "drive/log_entry.h"
 
+#include <algorithm>
+
 #include "base/checksum.h"
 #include "base/coding.h"
 #include "base/try.h"
@@ -48,6 +50,14 @@ std::optional<int32_t> AlgorithmFrom(uint8_t flags, Reader& reader) {
   if ((flags & kHasAlgorithm) != 0) return static_cast<int32_t>(bits);
   if (bits != 0) reader.MarkBad();
   return std::nullopt;
+}
+
+LogLocation ReadLocation(Reader& reader) {
+  LogLocation location;
+  location.segment = reader.U32();
+  location.offset = reader.U64();
+  if (location.offset > kMaxLogOffset) reader.MarkBad();
+  return location;
 }
 
 }  // namespace
@@ -118,8 +128,7 @@ Result<IndexRecord> DecodeIndexRecord(std::string_view key, std::string_view byt
   record.head.tag = reader.Text();
   if (flags & kInLog) {
     LoggedValue place;
-    place.location.segment = reader.U32();
-    place.location.offset = reader.U64();
+    place.location = ReadLocation(reader);
     place.header_bytes = reader.U32();
     record.place = place;
   } else {
@@ -141,6 +150,9 @@ Result<PlaceRecord> DecodePlaceRecord(LogLocation location, std::string_view byt
   TRY(CheckFormat(kWhat, reader.U8(), kIndexFormat));
   PlaceRecord record;
   record.entry_bytes = reader.U64();
+  if (record.entry_bytes > kMaxLogOffset - std::min(location.offset, kMaxLogOffset)) {
+    reader.MarkBad();
+  }
   record.key = reader.Rest();
   TRY(reader.Finish(kWhat));
   return record;
@@ -185,19 +197,15 @@ std::string EncodeDurable(LogLocation location) {
 Result<LogLocation> DecodeDurable(std::string_view bytes) {
   constexpr std::string_view kWhat = "the mark in the index";
   Reader reader(TRY(Unsealed(kWhat, DurableIndexKey(), bytes)));
-  LogLocation location;
-  location.segment = reader.U32();
-  location.offset = reader.U64();
+  const LogLocation location = ReadLocation(reader);
   TRY(reader.Finish(kWhat));
   return location;
 }
 
 Result<LogLocation> DecodePlaceIndexKey(std::string_view index_key) {
   Reader reader(index_key);
-  LogLocation location;
   if (reader.U8() != 'L') reader.MarkBad();
-  location.segment = reader.U32();
-  location.offset = reader.U64();
+  const LogLocation location = ReadLocation(reader);
   TRY(reader.Finish("the key of a place in the index"));
   return location;
 }

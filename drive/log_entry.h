@@ -23,6 +23,9 @@ struct LogLocation {
   auto operator<=>(const LogLocation&) const = default;
 };
 
+// No segment is as long; whatever names a place beyond it is damaged.
+inline constexpr uint64_t kMaxLogOffset = uint64_t{1} << 40;
+
 // What stands before a value in a segment. With it a segment can be read without any index.
 struct LogHeader {
   std::string key;

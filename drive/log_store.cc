@@ -236,31 +236,39 @@ Result<std::unique_ptr<LogStore>> LogStore::OpenIndex(StoreDirectory directory,
                                                       const LogStoreOptions& options,
                                                       StoreResources& resources, bool read_only) {
   std::unique_ptr<LogStore> store(new LogStore(std::move(directory), options, resources));
-  rocksdb::Options index_options = IndexOptions(resources.parts_->cache, resources.parts_->buffers);
-  if (options.index_env != nullptr) index_options.env = options.index_env;
+  if (options.open_index) {
+    store->index_.reset(options.open_index(std::make_shared<AddCounts>()));
+  } else {
+    TRY(store->OpenRocksDb(resources, read_only));
+  }
+  // RocksDB takes a damaged record in its write-ahead log for the end of that, as after a power
+  // loss.
+  const uint64_t there = store->index_->GetLatestSequenceNumber();
+  const uint64_t durable = TRY(store->directory_.ReadMark());
+  if (there < durable) {
+    return Fail(EBADMSG, "the index {} is damaged: it has lost {} changes that were durable",
+                store->directory_.index_path(), durable - there);
+  }
+  return store;
+}
+
+Status LogStore::OpenRocksDb(StoreResources& resources, bool read_only) {
+  rocksdb::Options options = IndexOptions(resources.parts_->cache, resources.parts_->buffers);
+  if (options_.index_env != nullptr) options.env = options_.index_env;
   // A store that has a segment had an index. To make a new one then would be to forget every
   // record.
-  index_options.create_if_missing = !read_only && TRY(store->files_.List()).empty();
-  const std::string path = store->directory_.index_path();
+  options.create_if_missing = !read_only && TRY(files_.List()).empty();
+  const std::string path = directory_.index_path();
   rocksdb::DB* index = nullptr;
-  const rocksdb::Status opened = read_only
-                                     ? rocksdb::DB::OpenForReadOnly(index_options, path, &index)
-                                     : rocksdb::DB::Open(index_options, path, &index);
+  const rocksdb::Status opened = read_only ? rocksdb::DB::OpenForReadOnly(options, path, &index)
+                                           : rocksdb::DB::Open(options, path, &index);
   const std::string what = fmt::format("cannot open the index {}", path);
   if (opened.IsInvalidArgument() || opened.IsPathNotFound()) {  // what must be there is not
     return Fail(EBADMSG, "{}: {}", what, opened.ToString());
   }
   if (!opened.ok()) return FailWithIndex(what, opened);
-  store->index_.reset(index);
-  // RocksDB takes a damaged record in its write-ahead log for the end of that, as after a power
-  // loss.
-  const uint64_t there = index->GetLatestSequenceNumber();
-  const uint64_t durable = TRY(store->directory_.ReadMark());
-  if (there < durable) {
-    return Fail(EBADMSG, "the index {} is damaged: it has lost {} changes that were durable", path,
-                durable - there);
-  }
-  return store;
+  index_.reset(index);
+  return {};
 }
 
 Result<std::unique_ptr<LogStore>> LogStore::Open(const LogStoreOptions& options,
@@ -361,7 +369,8 @@ Status LogStore::UndoTornEntries(LogLocation durable) {
     }
     const IndexRecord record = TRY(DecodeIndexRecord(place.key, *bytes));
     const auto* logged = std::get_if<LoggedValue>(&record.place);
-    if (logged == nullptr || logged->location != location) {
+    if (logged == nullptr || logged->location != location ||
+        EntryBytes(record, *logged) != place.entry_bytes) {
       return Fail(EBADMSG, "the index keeps {} for another record; see pinstriped --check",
                   Where(location));
     }
@@ -452,6 +461,7 @@ Status LogStore::FindCursor(LogLocation durable) {
   }
   const std::vector<uint32_t> files = TRY(files_.List());
   if (std::binary_search(files.begin(), files.end(), cursor_.segment)) return {};
+  if (cursor_.segment == UINT32_MAX) return Fail(EBADMSG, "the index names an impossible segment");
   cursor_ = {cursor_.segment + 1, 0};
   TRY(files_.Create(cursor_.segment));
   segments_[cursor_.segment];
@@ -462,7 +472,8 @@ Status LogStore::CutTails(LogLocation durable) {
   for (const uint32_t segment : TRY(files_.List())) {
     if (segment < durable.segment) continue;
     TRY(files_.Trim(segment));  // of what was asked for ahead
-    const uint64_t end = segment == cursor_.segment ? cursor_.offset : TRY(EndOfLastEntry(segment));
+    uint64_t end = segment == cursor_.segment ? cursor_.offset : TRY(EndOfLastEntry(segment));
+    if (segment == durable.segment) end = std::max(end, durable.offset);
     if (TRY(files_.Size(segment)) <= end) continue;
     TRY(files_.Truncate(segment, end));
     Log(LogLevel::kInfo, "unfinished entry cut off",
@@ -901,6 +912,7 @@ Result<LogLocation> LogStore::Reserve(uint64_t bytes, std::unique_lock<std::mute
       rolled_.wait(lock);
       continue;
     }
+    if (cursor_.segment == UINT32_MAX) return Fail(ENOSPC, "no segment can follow the last one");
     rolling_ = true;
     const uint32_t next = cursor_.segment + 1;
     lock.unlock();
@@ -1193,6 +1205,14 @@ Status LogStore::RemoveDeadSegments() {
     });
   }
   for (const uint32_t segment : gone) {
+    // Nothing brings it back, so that the count alone is not believed.
+    if (TRY(EndOfLastEntry(segment)) > 0) {
+      Log(LogLevel::kError, "segment counted as unused is used, and stays",
+          {{"store", directory_.path()},
+           {"segment", fmt::format("{:08x}", segment)},
+           {"do", "the index is damaged: count this drive as lost and replace it"}});
+      continue;
+    }
     const rocksdb::Status forgotten = index_->Delete({}, SegmentIndexKey(segment));
     if (!forgotten.ok()) return FailWithIndex("write the index", forgotten);
     TRY(files_.Remove(segment));

@@ -30,6 +30,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -51,6 +52,7 @@
 namespace rocksdb {
 class DB;
 class Env;
+class MergeOperator;
 class WriteBatch;
 }  // namespace rocksdb
 
@@ -80,9 +82,12 @@ struct LogStoreOptions {
   // Of the file system, in segments, that is neither used nor given back: so much, and a sixteenth
   // of what is used, is left alone. Beyond, Tidy() moves entries together.
   uint64_t slack_bytes = uint64_t{64} << 20;
-  // Seams for tests; both outlive the store.
+  // Seams for tests; what is pointed to outlives the store.
   FileCalls* calls = &FileCalls::Kernel();
   rocksdb::Env* index_env = nullptr;  // null: RocksDB's own
+  // Gives the index, which becomes the store's and adds up counts with that; null: RocksDB opens
+  // it.
+  std::function<rocksdb::DB*(std::shared_ptr<rocksdb::MergeOperator>)> open_index = nullptr;
 };
 
 class LogStore final : public Store, private CommitGroup::Member {
@@ -159,6 +164,7 @@ class LogStore final : public Store, private CommitGroup::Member {
   static Result<std::unique_ptr<LogStore>> OpenIndex(StoreDirectory directory,
                                                      const LogStoreOptions& options,
                                                      StoreResources& resources, bool read_only);
+  Status OpenRocksDb(StoreResources& resources, bool read_only);
 
   static Result<std::shared_ptr<CommitGroup>> GroupOf(const LogStore& store,
                                                       StoreResources& resources);

@@ -1,7 +1,6 @@
 #include "drive/segment_files.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -132,8 +131,7 @@ void SegmentFiles::AskAhead(File& file, uint64_t begin, uint64_t end) {
   const uint64_t to = end + std::clamp(end, kLeastAhead, kMostAhead);
   if (!file.asked_to.compare_exchange_strong(asked, to)) return;  // somebody else asks
   const uint64_t from = std::max(asked, begin);
-  (void)fallocate(file.fd.get(), FALLOC_FL_KEEP_SIZE, static_cast<off_t>(from),
-                  static_cast<off_t>(to - from));
+  (void)calls_.Allocate(file.fd.get(), from, to);
 }
 
 Status SegmentFiles::Write(uint32_t segment, uint64_t offset, std::span<iovec> pieces) {

@@ -71,7 +71,7 @@ class SegmentFiles {
   using OpenFile = std::shared_ptr<File>;
 
   Result<OpenFile> Open(uint32_t segment);
-  static void AskAhead(File& file, uint64_t begin, uint64_t end);
+  void AskAhead(File& file, uint64_t begin, uint64_t end);
   Failed Fault(const char* what, uint32_t segment) const;
 
   FileCalls& calls_;

@@ -425,7 +425,8 @@ void Checker::ConfirmBlocks() {
     }
   }
   for (const auto& [id, lacking] : files) {
-    const auto report = [&, id = id](Severity severity, std::string_view problem, uint64_t blocks) {
+    const auto report = [&, id = id, &lacking = lacking](
+                            Severity severity, std::string_view problem, uint64_t blocks) {
       if (blocks == 0) return;
       Report(severity, problem, PathOf(facts_, id),
              fmt::format("{} block{}; {}", blocks, blocks == 1 ? "" : "s", lacking.first));

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -94,7 +95,13 @@ Examples ExampleInodes();
 // The input says what is in the index and the segments of a store that is then opened, as after a
 // power loss. It is refused, or it serves every key that it lists or says that it is damaged, takes
 // changes, and is the same when it is opened again.
-std::string TryRecovery(Bytes input, bool* refused);
+enum class IndexKind { kRocksDb, kMap };         // a map does the same in a thousandth of the time
+enum class OpenAgain { kAlways, kOftenEnough };  // one input in four, as its checksum decides
+struct Recovered {
+  bool refused = false;
+  std::map<std::string, std::string> contents;  // "=" and the value, or "!" for a damaged one
+};
+std::string TryRecovery(Bytes input, IndexKind kind, OpenAgain again, Recovered* recovered);
 Examples ExampleRecoveries();
 Examples DamagedRecoveries();  // that were found, and must be refused
 

@@ -98,7 +98,8 @@ RecordKind IndexRecords() {
 RecordKind PlaceRecords() {
   return {.name = "place",
           .examples = {EncodePlaceRecord(kHere, {1, ""}),
-                       EncodePlaceRecord(kHere, {uint64_t{1} << 40, std::string(4096, 'k')})},
+                       EncodePlaceRecord(kHere,
+                                         {kMaxLogOffset - kHere.offset, std::string(4096, 'k')})},
           .again = [](std::string_view bytes) -> Result<std::string> {
             return DecodePlaceRecord(kHere, bytes).map([](const PlaceRecord& place) {
               return EncodePlaceRecord(kHere, place);

@@ -8,7 +8,8 @@ using namespace pinstripe;
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   SetLogLevel(LogLevel::kError);
-  bool refused = false;
-  Demand(TryRecovery(std::as_bytes(std::span(data, size)), &refused));
+  Recovered recovered;
+  Demand(TryRecovery(std::as_bytes(std::span(data, size)), IndexKind::kMap, OpenAgain::kOftenEnough,
+                     &recovered));
   return 0;
 }
