@@ -20,10 +20,10 @@ IndexCache::IndexCache(std::shared_ptr<rocksdb::Cache> memory)
     : memory_(std::move(memory)),
       prefix_(Writer().Raw(std::string_view("pinstripe")).U64(memory_->NewId()).Take()) {}
 
-std::string IndexCache::Name(std::string_view key) const {
-  std::string name;
-  name.reserve(prefix_.size() + key.size());
-  return name.append(prefix_).append(key);
+// Until this thread asks for another one.
+const std::string& IndexCache::Name(std::string_view key) const {
+  thread_local std::string name;
+  return name.assign(prefix_).append(key);
 }
 
 IndexCache::Shard& IndexCache::ShardOf(std::string_view key) const {
@@ -68,7 +68,7 @@ void IndexCache::AfterChange(std::string_view key, std::string_view after) {
 
 // With the shard's mutex held.
 void IndexCache::Insert(std::string_view key, std::string_view record) {
-  const std::string name = Name(key);
+  const std::string& name = Name(key);
   // It takes the record over whatever it answers.
   (void)memory_->Insert(name, new std::string(record), name.size() + record.size() + kOverhead,
                         &Delete);

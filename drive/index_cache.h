@@ -50,7 +50,7 @@ class IndexCache {
     uint64_t changing = 0;  // under way
   };
 
-  std::string Name(std::string_view key) const;
+  const std::string& Name(std::string_view key) const;
   Shard& ShardOf(std::string_view key) const;
   void Insert(std::string_view key, std::string_view record);
 

@@ -65,6 +65,9 @@ rocksdb::Options IndexOptions(const std::shared_ptr<rocksdb::Cache>& cache,
   options.compression = rocksdb::kNoCompression;
   options.write_buffer_size = 8 << 20;
   options.max_write_buffer_number = 3;
+  // Most puts are of new keys, which are looked for in all that is in memory: 16 bits for each key.
+  options.memtable_whole_key_filtering = true;
+  options.memtable_prefix_bloom_size_ratio = 0.02;
   options.write_buffer_manager = buffers;
   options.max_total_wal_size = 64 << 20;
   options.max_open_files = 256;
@@ -855,20 +858,25 @@ Status LogStore::Append(std::span<const Planned> plans, Change& change) {
              end - begin < kMostAtOnce);
     TRY(WriteEntries(std::span(logged).subspan(begin, end - begin), change.added[begin].location));
   }
+  // One kind of index key after the other, for each is put beside the one before it.
   for (size_t i = 0; i < logged.size(); ++i) {
     const Planned& plan = *logged[i];
-    const LogLocation location = change.added[i].location;
-    const LoggedValue place{location, static_cast<uint32_t>(plan.header.size())};
+    const LoggedValue place{change.added[i].location, static_cast<uint32_t>(plan.header.size())};
     std::string record = EncodeIndexRecord(
         plan.key, {.head = plan.head, .value_crc = plan.value_crc, .place = place});
     change.batch.Put(RecordIndexKey(plan.key), record);
     change.records.push_back({plan.key, std::move(record)});
+  }
+  for (size_t i = 0; i < logged.size(); ++i) {
+    const Planned& plan = *logged[i];
+    const LogLocation location = change.added[i].location;
     change.batch.Put(PlaceIndexKey(location),
                      EncodePlaceRecord(location, {plan.entry_bytes(), std::string(plan.key)}));
-    if (plan.old) {
-      change.batch.Put(PreviousIndexKey(location), *plan.old);
-      change.replacing.push_back(location);
-    }
+  }
+  for (size_t i = 0; i < logged.size(); ++i) {
+    if (!logged[i]->old) continue;
+    change.batch.Put(PreviousIndexKey(change.added[i].location), *logged[i]->old);
+    change.replacing.push_back(change.added[i].location);
   }
   return {};
 }

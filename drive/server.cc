@@ -42,6 +42,10 @@ constexpr int kReadsAtOnce = 16;               // of one socket before the other
 constexpr size_t kMostMessageKept = 16 << 10;  // of a connection, for the room in it
 constexpr size_t kAnswersAtOnce = 128;         // by the loop, likewise
 constexpr size_t kSendAtOnce = 64;
+constexpr size_t kSmallPutsBytes = 64 << 10;    // values of puts that wait for those before them
+constexpr size_t kMostPutsWaiting = 512 << 10;  // bytes of such values
+constexpr size_t kMostRequestReused = 512;      // bytes of a message whose memory is used again
+constexpr size_t kMostReused = 64;              // requests and answers, of a connection
 
 // A device's values can be 1 MiB: room for some of them in the kernel.
 constexpr int kSocketBufferBytes = 4 << 20;
@@ -420,7 +424,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
       case Header::GET:
         if (AnswerAtOnce(caller, *request, bytes)) return {};
         break;
-      case Header::PUT: AddPut(caller, request, std::move(frame.value)); return {};
+      case Header::PUT: AddPut(caller, request, std::move(frame)); return {};
       case Header::START_BATCH: {
         const Status started = batches_.Start(header.batchid());
         if (started.code() == EEXIST) return BrokenBatch(started.message());
@@ -496,8 +500,15 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
 
   // That of the request before, where nobody needs it any more: its strings have room already.
   const std::shared_ptr<Command>& SmallRequest() {
-    if (request_ == nullptr || request_.use_count() > 1) request_ = std::make_shared<Command>();
+    if (request_ == nullptr || request_.use_count() > 1) request_ = UsedOrNew();
     return request_;
+  }
+
+  std::shared_ptr<Command> UsedOrNew() {
+    if (used_.empty()) return std::make_shared<Command>();
+    std::shared_ptr<Command> command = std::move(used_.back());
+    used_.pop_back();
+    return command;
   }
 
   // Here and now, where nobody has to be waited for: that costs less than to hand it over. False:
@@ -525,7 +536,8 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     ready_.clear();
   }
 
-  // A PUT, which is executed together with the others that one read has brought.
+  // A PUT, which is executed together with the others that one read has brought, and that came
+  // while the ones before were executed.
   struct PendingPut {
     std::shared_ptr<Command> request;
     KineticService::Caller caller;
@@ -534,37 +546,81 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     Time received{};
     Time expiry{};
     bool after_flush = false;
-    Command answer;
+    bool reusable = false;  // the request
+    std::shared_ptr<Command> answer;
   };
   using PendingPuts = std::vector<PendingPut>;
 
   void AddPut(const KineticService::Caller& caller, const std::shared_ptr<Command>& request,
-              Buffer value) {
+              Frame frame) {
     const int priority = PriorityOf(request->header());
     if (priority != puts_priority_) HandPuts();
     puts_priority_ = priority;
     PendingPut& put = puts_.emplace_back();
     put.request = request;
     put.caller = caller;
-    put.bytes = value.size();
-    put.value = SharedBytes(std::move(value));
+    put.answer = UsedOrNew();
+    put.reusable = frame.message.size() <= kMostRequestReused;
+    put.bytes = frame.value.size();
+    put.value = SharedBytes(std::move(frame.value));
     put.received = loop_.runtime().Now();
     put.expiry = ExpiryOf(request->header());
   }
 
+  // To a worker. Small ones wait for those before them, for together they cost less, and nobody has
+  // to be woken for them.
   void HandPuts() {
     if (puts_.empty()) return;
+    size_t bytes = 0;
+    for (const PendingPut& put : puts_) bytes += put.bytes;
+    bool next_wait = false;
     {
       const std::lock_guard lock(mutex_);
       requests_under_way_ += puts_.size();
-      for (const PendingPut& put : puts_) bytes_under_way_ += put.bytes;
+      bytes_under_way_ += bytes;
+      if (used_.empty()) used_.swap(given_back_);
+      const bool small = bytes <= kSmallPutsBytes;
+      if (small && making_puts_ && puts_priority_ == making_priority_ &&
+          waiting_bytes_ + bytes <= kMostPutsWaiting) {
+        std::move(puts_.begin(), puts_.end(), std::back_inserter(waiting_puts_));
+        puts_.clear();
+        waiting_bytes_ += bytes;
+        return;
+      }
+      if (small && !making_puts_) {
+        next_wait = making_puts_ = true;
+        making_priority_ = puts_priority_;
+      }
     }
     const auto puts = std::make_shared<PendingPuts>(std::exchange(puts_, {}));
-    threads_.workers.Add([self = shared_from_this(), puts] { self->MakePuts(puts); },
-                         puts_priority_);
+    threads_.workers.Add(
+        [self = shared_from_this(), puts, next_wait] {
+          self->MakePuts(puts);
+          if (next_wait) self->MakeWaitingPuts();
+        },
+        puts_priority_);
   }
 
-  // Of a worker.
+  // Of a worker, like the next.
+  void MakeWaitingPuts() {
+    const auto puts = std::make_shared<PendingPuts>();
+    int priority = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      making_puts_ = !waiting_puts_.empty();
+      if (!making_puts_) return;
+      puts->swap(waiting_puts_);
+      waiting_bytes_ = 0;
+      priority = making_priority_;
+    }
+    threads_.workers.AddLast(
+        [self = shared_from_this(), puts] {
+          self->MakePuts(puts);
+          self->MakeWaitingPuts();
+        },
+        priority);
+  }
+
   void MakePuts(const std::shared_ptr<PendingPuts>& puts) {
     std::vector<KineticService::PutRequest> requests;
     std::vector<PendingPut*> executed;
@@ -572,12 +628,12 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     executed.reserve(puts->size());
     const Time now = loop_.runtime().Now();
     for (PendingPut& put : *puts) {
-      StartAnswer(*put.request, &put.answer);
+      StartAnswer(*put.request, put.answer.get());
       if (now >= put.expiry) {
-        KineticService::SetFailure(TooLate(), &put.answer);
+        KineticService::SetFailure(TooLate(), put.answer.get());
         continue;
       }
-      requests.push_back({put.caller, put.request.get(), std::move(put.value), &put.answer});
+      requests.push_back({put.caller, put.request.get(), std::move(put.value), put.answer.get()});
       executed.push_back(&put);
     }
     const std::vector<bool> after_flush = service_.ExecutePuts(requests);
@@ -591,22 +647,31 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     if (!any_later) return;
     shared_->flushes->Add([self = shared_from_this(), puts](const Status& flushed) {
       for (PendingPut& put : *puts) {
-        if (put.after_flush && !flushed.ok()) KineticService::SetFailure(flushed, &put.answer);
+        if (put.after_flush && !flushed.ok()) {
+          KineticService::SetFailure(flushed, put.answer.get());
+        }
       }
       self->SendPuts(*puts, /*after_flush=*/true);
     });
   }
 
-  // Answers those that wait for a flush, or those that do not.
-  void SendPuts(const PendingPuts& puts, bool after_flush) {
+  // Answers those that wait for a flush, or those that do not, and gives back what they used.
+  void SendPuts(PendingPuts& puts, bool after_flush) {
     std::vector<Outgoing> answers;
     answers.reserve(puts.size());
     for (const PendingPut& put : puts) {
       if (put.after_flush != after_flush) continue;
-      Note(Header::PUT, put.bytes, put.received, put.answer);
-      answers.push_back(AnswerOf(put.answer, put.caller.identity.get(), {}, put.bytes));
+      Note(Header::PUT, put.bytes, put.received, *put.answer);
+      answers.push_back(AnswerOf(*put.answer, put.caller.identity.get(), {}, put.bytes));
     }
     SendAll(answers);
+    const std::lock_guard lock(mutex_);
+    for (PendingPut& put : puts) {
+      if (put.after_flush != after_flush) continue;
+      if (given_back_.size() >= kMostReused) break;
+      if (put.reusable) given_back_.push_back(std::move(put.request));
+      given_back_.push_back(std::move(put.answer));
+    }
   }
 
   using Execute = std::function<KineticService::Outcome(Command* answer)>;
@@ -938,9 +1003,10 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   kinetic::Message message_;          // the last one, like the next; small
   std::shared_ptr<Command> request_;  // perhaps a worker's, too
   Command answer_;
-  std::vector<Outgoing> ready_;  // answers, since the last read
-  size_t at_once_ = 0;           // how many there were, since the socket was ready
-  PendingPuts puts_;             // since the last read
+  std::vector<Outgoing> ready_;                 // answers, since the last read
+  size_t at_once_ = 0;                          // how many there were, since the socket was ready
+  PendingPuts puts_;                            // since the last read
+  std::vector<std::shared_ptr<Command>> used_;  // nobody's: to be filled again
   int puts_priority_ = Workers::kNormal;
 
   std::atomic<uint64_t> own_erasure_ = 0;  // the last one that this client has made
@@ -956,6 +1022,11 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
       false;  // the loop does not read until IsFull() ends; whoever ends it tells the loop
   bool is_known_ = false;  // a request of it had a right signature
   bool gone_ = false;
+  bool making_puts_ = false;  // small ones, for which the next ones of their priority wait
+  int making_priority_ = Workers::kNormal;
+  PendingPuts waiting_puts_;
+  size_t waiting_bytes_ = 0;                          // of their values
+  std::vector<std::shared_ptr<Command>> given_back_;  // by workers, for the loop
 };
 
 Result<FileDescriptor> Bind(const std::string& host, uint16_t port) {

@@ -23,11 +23,21 @@ Workers::~Workers() {
 }
 
 void Workers::Add(Task task, int priority) {
-  assert(priority >= kLowest && priority <= kHighest);
   const std::lock_guard lock(mutex_);
+  Enqueue(std::move(task), priority);
+  if (idle_ > 0) added_.notify_one();
+}
+
+void Workers::AddLast(Task task, int priority) {
+  const std::lock_guard lock(mutex_);
+  Enqueue(std::move(task), priority);
+}
+
+// With mutex_ held.
+void Workers::Enqueue(Task task, int priority) {
+  assert(priority >= kLowest && priority <= kHighest);
   queues_[static_cast<size_t>(priority)].push_back({count_added_++, std::move(task)});
   ++waiting_;
-  if (idle_ > 0) added_.notify_one();
 }
 
 void Workers::Run() {

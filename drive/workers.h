@@ -35,6 +35,10 @@ class Workers {
 
   void Add(Task task, int priority = kNormal);
 
+  // The same, for a task of ours that ends with it: no other worker is woken, since this one will
+  // look for work in a moment.
+  void AddLast(Task task, int priority = kNormal);
+
  private:
   struct Waiting {
     uint64_t number;  // counts what was added
@@ -43,6 +47,7 @@ class Workers {
   using Queue = std::deque<Waiting>;
 
   void Run();
+  void Enqueue(Task task, int priority);
   Task Take();
   Queue& NextQueue();
 

@@ -467,6 +467,13 @@ class GatedStore final : public Store {
   Status Put(std::string_view key, const StoredRecord& record) override {
     return store_.Put(key, record);
   }
+  std::vector<Status> PutEach(std::span<const StoreChange> puts) override {
+    {
+      const std::lock_guard lock(mutex_);
+      put_together_.push_back(puts.size());
+    }
+    return store_.PutEach(puts);
+  }
   Status Delete(std::string_view key) override { return store_.Delete(key); }
   Status Apply(std::span<const StoreChange> changes) override { return store_.Apply(changes); }
   StoreUsage Usage() override { return store_.Usage(); }
@@ -497,15 +504,20 @@ class GatedStore final : public Store {
     const std::lock_guard lock(mutex_);
     return flushes_;
   }
+  std::vector<size_t> put_together() {
+    const std::lock_guard lock(mutex_);
+    return put_together_;
+  }
 
  private:
   MemoryStore store_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  int flushes_ = 0;    // guarded by mutex_
-  int held_ = 0;       // guarded by mutex_
-  bool open_ = false;  // guarded by mutex_
-  Status answer_;      // guarded by mutex_
+  int flushes_ = 0;                   // guarded by mutex_
+  int held_ = 0;                      // guarded by mutex_
+  bool open_ = false;                 // guarded by mutex_
+  std::vector<size_t> put_together_;  // guarded by mutex_
+  Status answer_;                     // guarded by mutex_
 };
 
 class DurabilityTest : public testing::Test {
@@ -640,6 +652,33 @@ TEST_F(QueueTest, ARequestWhoseTimeRunsOutInTheQueueIsNotExecuted) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(client_->ReceiveAnswer().code(), kinetic::Status::SUCCESS);
   EXPECT_FAILS(engine_.Head("1"), ENOENT);
   EXPECT_OK(engine_.Head("600000"));
+}
+
+TEST_F(QueueTest, SmallPutsThatComeWhileOthersWaitAreMadeTogether) {
+  int puts = 0;
+  const auto put = [&](int priority, size_t value_bytes) {
+    Command command;
+    command.mutable_header()->set_messagetype(Header::PUT);
+    command.mutable_header()->set_priority(priority);
+    command.mutable_body()->mutable_keyvalue()->set_key(fmt::format("{}", ++puts));
+    command.mutable_body()->mutable_keyvalue()->set_synchronization(kinetic::KeyValue::WRITEBACK);
+    EXPECT_TRUE(client_->SendCommand(command, std::string(value_bytes, 'v')));
+    AwaitRead();
+  };
+  put(5, 10);         // waits for the worker
+  put(5, 10);         // waits for the one before
+  put(9, 10);         // does not, for it is urgent
+  put(5, 100 << 10);  // this one is large
+  put(5, 10);
+  put(5, 10);
+  store_.OpenGate({});
+  EXPECT_EQ(client_->ReceiveAnswer().code(), kinetic::Status::NOT_FOUND);  // what held the worker
+  for (int i = 0; i < puts; ++i) {
+    EXPECT_EQ(client_->ReceiveAnswer().code(), kinetic::Status::SUCCESS);
+  }
+  for (int i = 1; i <= puts; ++i) EXPECT_OK(engine_.Head(std::to_string(i)));
+  // The urgent one first, beside the others; then the first, the large one, and all that waited.
+  EXPECT_EQ(store_.put_together(), (std::vector<size_t>{1, 1, 1, 3}));
 }
 
 // --- With our own client

@@ -63,5 +63,22 @@ TEST(Workers, TheLowestPriorityNeverStandsStill) {
   for (int i = 0; i < 6; ++i) EXPECT_EQ(ran[static_cast<size_t>(i)], i);
 }
 
+TEST(Workers, WhatATaskAddsLastRunsAfterItInItsTurn) {
+  RealRuntime runtime;
+  std::vector<int> names;
+  {
+    Workers workers(runtime, "test", 1);
+    std::promise<void> added;
+    workers.Add([&] {
+      added.get_future().wait();
+      names.push_back(1);
+      workers.AddLast([&] { names.push_back(3); });
+    });
+    workers.Add([&] { names.push_back(2); });
+    added.set_value();
+  }
+  EXPECT_EQ(names, (std::vector<int>{1, 2, 3}));
+}
+
 }  // namespace
 }  // namespace pinstripe
