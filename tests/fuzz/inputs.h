@@ -95,7 +95,7 @@ Examples ExampleInodes();
 // The input says what is in the index and the segments of a store that is then opened, as after a
 // power loss. It is refused, or it serves every key that it lists or says that it is damaged, takes
 // changes, and is the same when it is opened again.
-enum class IndexKind { kRocksDb, kMap };         // a map does the same in a thousandth of the time
+enum class IndexKind { kRocksDb, kMap };         // a map does the same, much faster
 enum class OpenAgain { kAlways, kOftenEnough };  // one input in four, as its checksum decides
 struct Recovered {
   bool refused = false;

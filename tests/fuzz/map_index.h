@@ -1,5 +1,5 @@
 // MapIndex: what a LogStore uses of a RocksDB, over a map that outlives it. Opening a RocksDB takes
-// a thousand times as long as recovering a small store does, and writes files; this takes nothing.
+// much longer than recovering a small store does; this takes nothing.
 //
 // As with RocksDB, an iterator sees what was there when it was made, a write is made wholly or not
 // at all, and counts that cannot be added up are found to be damaged by whoever reads them.
