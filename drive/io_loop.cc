@@ -160,13 +160,14 @@ void IoLoop::Run() {
                                  WaitMilliseconds());
     for (int i = 0; i < count; ++i) {
       const epoll_event& event = events[i];
-      if (event.data.u64 == kWakeId) {
+      const uint64_t id = event.data.u64;  // a copy: it is packed, so nothing may refer to it
+      if (id == kWakeId) {
         uint64_t wakes;
         [[maybe_unused]] const ssize_t got = read(wake_.get(), &wakes, sizeof wakes);
         continue;
       }
       // An earlier one of these events may have removed it. Kept while it is told.
-      const auto found = handlers_.find(event.data.u64);
+      const auto found = handlers_.find(id);
       if (found == handlers_.end()) continue;
       const std::shared_ptr<Handler> handler = found->second;
       handler->OnReady(event.events);
