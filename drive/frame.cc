@@ -70,7 +70,7 @@ void FrameReader::MakeRoom(size_t bytes) {
   // A stage that a long message made large is not kept: what a value brings along would be copied.
   if (stage_.size() < size || (stage_.size() > wanted_stage_ && kept <= wanted_stage_)) {
     Buffer stage(std::max(size, kept));
-    CopyBytes(stage, stage_.bytes().subspan(first, kept));
+    if (kept > 0) CopyBytes(stage, stage_.bytes().subspan(first, kept));  // else it may have none
     stage_ = std::move(stage);
   } else if (first > 0 && kept > 0) {
     std::memmove(stage_.data(), stage_.data() + first, kept);

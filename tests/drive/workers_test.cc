@@ -66,9 +66,9 @@ TEST(Workers, TheLowestPriorityNeverStandsStill) {
 TEST(Workers, WhatATaskAddsLastRunsAfterItInItsTurn) {
   RealRuntime runtime;
   std::vector<int> names;
+  std::promise<void> added;
   {
     Workers workers(runtime, "test", 1);
-    std::promise<void> added;
     workers.Add([&] {
       added.get_future().wait();
       names.push_back(1);
