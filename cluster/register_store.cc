@@ -9,6 +9,7 @@
 #include "base/try.h"
 #include "cluster/gather.h"
 #include "cluster/register_call.h"
+#include "cluster/register_eraser.h"
 #include "cluster/register_range.h"
 #include "cluster/register_sweep.h"
 
@@ -51,6 +52,9 @@ class RegisterStore::Impl {
   Result<SweepReport> Sweep(uint32_t group, const Successor* successor,
                             const SweepProgress& progress) {
     return RegisterSweep(context_, group, locator_.Replicas(group), successor).Run(progress);
+  }
+  Result<EraseReport> Erase(uint32_t group, const MayErase& may_erase) {
+    return RegisterEraser(context_, group, locator_.Replicas(group)).Run(may_erase);
   }
 
  private:
@@ -322,6 +326,10 @@ Result<SweepReport> RegisterStore::Restore(uint32_t group, size_t replica, Drive
                                            const SweepProgress& progress) {
   const Successor successor{replica, drive};
   return impl_->Sweep(group, &successor, progress);
+}
+
+Result<EraseReport> RegisterStore::Erase(uint32_t group, const MayErase& may_erase) {
+  return impl_->Erase(group, may_erase);
 }
 
 }  // namespace pinstripe

@@ -80,6 +80,19 @@ struct SweepReport {
   SweepReport& operator+=(const SweepReport& other);
 };
 
+// What is left of a removed register.
+struct Tombstone {
+  std::string key;  // within its group
+  uint64_t slot = 0;
+  int64_t removed_at = 0;  // by the clock of who removed it, nanoseconds since 1970
+};
+
+struct EraseReport {
+  uint64_t tombstones = 0;  // of which no replica has anything else
+  uint64_t erased = 0;      // of these
+  uint64_t failed = 0;      // not everywhere: these are for the next time
+};
+
 // Where the replicas of a group live; the drives outlive whoever asks. Null where a drive is not
 // known. The number of entries is r.
 class ReplicaLocator {
@@ -103,6 +116,7 @@ class RegisterStore {
     Quorums (*quorums)(size_t replicas) = nullptr;
     Duration answers_count = kAnswersCount;
     bool restore_promises = true;  // false: what must not be done, gives a successor values only
+    bool erase_unheard = false;    // true: what must not be done, erases where replicas are away
   };
 
   // `runtime` and `locator` outlive the store.
@@ -157,6 +171,14 @@ class RegisterStore {
   // Failures as of Sweep, and of `drive`.
   Result<SweepReport> Restore(uint32_t group, size_t replica, Drive& drive,
                               const SweepProgress& progress = nullptr);
+
+  // Erases removed registers of `group` of which no replica holds a value any more, and for which
+  // `may_erase` (element i about tombstones[i]) says so: they are as if they had never been
+  // written. Only for names to which nobody gives a value any more, and long enough after the
+  // removal that nothing is on its way which was sent before: such a request would bring a former
+  // value back. EHOSTUNREACH when not all replicas answer; what was erased by then stays so.
+  using MayErase = std::function<Result<std::vector<bool>>(std::span<const Tombstone> tombstones)>;
+  Result<EraseReport> Erase(uint32_t group, const MayErase& may_erase);
 
  private:
   class Impl;

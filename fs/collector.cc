@@ -4,6 +4,7 @@
 
 #include "base/coding.h"
 #include "base/try.h"
+#include "fs/file_state.h"
 #include "fs/map_pages.h"
 
 namespace pinstripe {
@@ -29,6 +30,8 @@ Collector::Collector(Cluster& cluster, Options options)
       records_(cluster),
       // The data of what is removed here is found as stripes that no file names, by the next run.
       names_(records_, [](InodeId, const Inode&) {}) {}
+
+static_assert(kLeastTombstoneAge >= 12 * kFirstWriteRetries, "whatever clocks do");
 
 // `time` comes from a drive and may be anything.
 bool Collector::OldEnough(int64_t time) const { return time <= now_ - options_.older_than.count(); }
@@ -73,6 +76,8 @@ const CollectReport& Collector::Run() {
     }
     if (!status.ok()) Keep(std::string(Describe(leftover.problem)), status);
   }
+  // While names are unknown, one of them may name what is to be erased.
+  if (report_.not_collected.empty() && checker.knows_all_names()) EraseTombstones();
   return report_;
 }
 
@@ -211,6 +216,51 @@ void Collector::DeleteAll(std::span<const ListedStripe> stripes) {
     }
     report_.shards += stripe.copies.size();
   }
+}
+
+// ---- Tombstones
+
+void Collector::EraseTombstones() {
+  const uint32_t groups = cluster_.map().groups;
+  for (uint32_t group = 0; group < groups; ++group) {
+    if (options_.progress) {
+      options_.progress("erasing what was removed", static_cast<double>(group) / groups);
+    }
+    const auto erased = cluster_.registers().Erase(
+        group, [this](std::span<const Tombstone> tombstones) { return MayErase(tombstones); });
+    // That a drive is away is no news of every group; they stay until it is back.
+    if (!erased.has_value()) return Keep("what removed files have left", erased.error());
+    if (!options_.dry_run) report_.tombstones += erased->erased;
+  }
+}
+
+// What never gets a value again: inodes, whose numbers are not used twice, and names in directories
+// that are gone. An inode that was removed without ever having been written is a fence against who
+// has not written it yet, and stays.
+Result<std::vector<bool>> Collector::MayErase(std::span<const Tombstone> tombstones) {
+  const Duration age = std::max(options_.older_than, kLeastTombstoneAge);
+  std::vector<bool> may_go(tombstones.size());
+  std::vector<InodeId> directories;  // of names
+  std::vector<size_t> numbers;
+  for (size_t i = 0; i < tombstones.size(); ++i) {
+    const Tombstone& tombstone = tombstones[i];
+    if (tombstone.removed_at > now_ - age.count()) continue;
+    if (InodeOfRegister(tombstone.key)) {
+      may_go[i] = tombstone.slot > 1;
+    } else if (const auto directory = DirectoryOfRegister(tombstone.key)) {
+      directories.push_back(*directory);
+      numbers.push_back(i);
+    }
+  }
+  const auto found = records_.FindInodes(directories);
+  for (size_t i = 0; i < found.size(); ++i) {
+    may_go[numbers[i]] = !TRY(found[i]).has_value();
+  }
+  if (options_.dry_run) {
+    report_.tombstones += static_cast<uint64_t>(std::count(may_go.begin(), may_go.end(), true));
+    may_go.assign(may_go.size(), false);
+  }
+  return may_go;
 }
 
 }  // namespace pinstripe

@@ -5,6 +5,9 @@
 // "Collecting", says why nothing is lost that way. Nothing younger than `older_than` is touched.
 // What cannot be decided, because a drive is away or something is damaged, stays.
 //
+// At the end it erases what removed inodes, and names in removed directories, have left: see
+// docs/format.md, "Erasing". Names in directories that are there keep theirs.
+//
 // Used by one thread.
 
 #pragma once
@@ -19,10 +22,16 @@
 
 namespace pinstripe {
 
+// A removed inode is not erased before this, however young what is collected may be: by then
+// whoever tried to write it first, and did not learn whether it did, has given up
+// (kFirstWriteRetries).
+inline constexpr Duration kLeastTombstoneAge = std::chrono::hours(24);
+
 struct CollectReport {
   uint64_t inodes = 0;  // removed, or to be removed if nothing is
   uint64_t entries = 0;
   uint64_t shards = 0;
+  uint64_t tombstones = 0;                 // erased, or to be erased
   uint64_t too_young = 0;                  // of all these, those that stay for now
   std::vector<std::string> not_collected;  // what stays for another reason
 };
@@ -55,6 +64,9 @@ class Collector {
   Status CollectUnnamed(InodeId object, StoredInode stored, std::span<const ListedStripe> stripes);
   Status CollectStrays(InodeId object, const ListedStripe& stripe);
   void DeleteAll(std::span<const ListedStripe> stripes);
+
+  void EraseTombstones();
+  Result<std::vector<bool>> MayErase(std::span<const Tombstone> tombstones);
 
   Cluster& cluster_;
   const Options options_;

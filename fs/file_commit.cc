@@ -327,6 +327,17 @@ Status FileState::StorePages() {
 
 // False: another host was faster, and ours is laid over what it did.
 Result<bool> FileState::ChangeInode(const Inode& out, Durability durability) {
+  if (!inode_written_) {
+    const Time now = context_.cluster.runtime().Now();
+    if (!first_write_) first_write_ = now;
+    // It may have been written then, collected since, and forgotten by all drives.
+    if (now - *first_write_ > kFirstWriteRetries) {
+      return Fail(ESTALE,
+                  "inode {:016x}: whether it was written cannot be found out any more, {} minutes "
+                  "after the first attempt; write the file anew",
+                  id_, std::chrono::floor<std::chrono::minutes>(now - *first_write_).count());
+    }
+  }
   const auto changed = context_.records.ChangeInode(id_, slot_, out, durability);
   if (!changed.has_value()) {
     if (changed.error().code() != EFBIG) uncertain_ = true;

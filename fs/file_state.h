@@ -43,6 +43,10 @@ namespace pinstripe {
 // Pages of its block map that a file keeps in memory while it has nothing to commit.
 inline constexpr size_t kMostPages = 64;
 
+// For how long after the first attempt an inode that may have been written is tried to be written
+// again: fs/collector.h, kLeastTombstoneAge.
+inline constexpr Duration kFirstWriteRetries = std::chrono::hours(1);
+
 // What all files of a FileSystem share.
 struct FileContext {
   FileContext(Cluster& cluster_in, const FileSystem::Options& options);
@@ -237,10 +241,11 @@ class FileState {
   std::vector<Sent> dropped_;  // to be destroyed when the mutex is not held
 
   // Under the turn alone.
-  Status failure_;          // of the last stripe that could not be stored
-  bool uncertain_ = false;  // a change may have happened
-  Status unpublishable_;    // why the file can have no name
-  uint32_t pass_ = 0;       // when the first stripe since the last commit was sent; 0: none was
+  Status failure_;                   // of the last stripe that could not be stored
+  std::optional<Time> first_write_;  // when the inode was first tried to be written
+  bool uncertain_ = false;           // a change may have happened
+  Status unpublishable_;             // why the file can have no name
+  uint32_t pass_ = 0;  // when the first stripe since the last commit was sent; 0: none was
   std::deque<uint64_t> in_flight_;        // blocks, in the order in which they were sent
   IntervalSet written_once_;              // blocks that have a stripe under write id 0
   std::map<uint64_t, uint32_t> written_;  // blocks written more often: how often

@@ -49,6 +49,22 @@ void PauseBeforeRetry(Runtime& runtime, int attempt) {
   runtime.NewSignal()->WaitUntil(runtime.Now() + pause);
 }
 
+std::optional<InodeId> InodeOfRegister(std::string_view key) {
+  Reader reader(key);
+  const bool is_inode = reader.Raw(1) == "I";
+  const InodeId id = reader.U64();
+  if (!is_inode || !reader.Finish("").ok()) return std::nullopt;
+  return id;
+}
+
+std::optional<InodeId> DirectoryOfRegister(std::string_view key) {
+  Reader reader(key);
+  const bool is_entry = reader.Raw(1) == "E";
+  const InodeId directory = reader.U64();
+  if (!is_entry || !reader.ok() || reader.left() == 0) return std::nullopt;
+  return directory;
+}
+
 RenameNonce Records::NewRenameNonce() {
   RenameNonce nonce{};
   for (size_t i = 0; i < nonce.size(); i += 8) {

@@ -116,6 +116,10 @@ class Records {
   NameHints hints_;
 };
 
+// What a register of the file system is, by its key: an inode, or an entry of that directory.
+std::optional<InodeId> InodeOfRegister(std::string_view key);
+std::optional<InodeId> DirectoryOfRegister(std::string_view key);
+
 // Waits a little, by chance and longer with each attempt, before something that others changed is
 // tried again.
 void PauseBeforeRetry(Runtime& runtime, int attempt);

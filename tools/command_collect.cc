@@ -48,6 +48,7 @@ std::string ReportJson(const CollectReport& report, bool dry_run) {
                                     {"inodes", report.inodes},
                                     {"entries", report.entries},
                                     {"shards", report.shards},
+                                    {"tombstones", report.tombstones},
                                     {"too_young", report.too_young},
                                     {"not_collected", report.not_collected}};
   return DumpJson(json);
@@ -57,8 +58,10 @@ std::string ReportText(const CollectReport& report, const CollectOptions& option
   std::string text;
   for (const std::string& what : report.not_collected) text += fmt::format("stays    {}\n", what);
   text += fmt::format(
-      "{} {} inodes without a name, {} entries that lead nowhere, {} unused shards\n",
-      options.dry_run ? "would remove" : "removed", report.inodes, report.entries, report.shards);
+      "{} {} inodes without a name, {} entries that lead nowhere, {} unused shards, and the last "
+      "traces of {} removed names and inodes\n",
+      options.dry_run ? "would remove" : "removed", report.inodes, report.entries, report.shards,
+      report.tombstones);
   if (report.too_young > 0) {
     text +=
         fmt::format("{} stay that are not older than {}\n", report.too_young, options.older_than);

@@ -27,6 +27,14 @@ class CollectorTest : public FsTest {
     return checker.Run();
   }
 
+  // Of an inode's register; 0: as if it had never been written.
+  uint64_t SlotOf(InodeId id) {
+    Records records(*host_.cluster);
+    const auto found = records.FindInodeRegister(id);
+    EXPECT_OK(found);
+    return found->slot;
+  }
+
   // A client that dies after so many requests of what it does.
   bool DiesAfter(uint64_t requests, const std::function<void(FileSystem&)>& body) {
     auto life = std::make_shared<ClientLife>();
@@ -161,6 +169,79 @@ TEST_F(CollectorTest, ACreateAndACollectionNeverBothSucceed) {
       ASSERT_EQ(Contents("/" + name), "contents");
     }
   }
+}
+
+TEST_F(CollectorTest, WhatRemovedFilesAndDirectoriesHaveLeftIsErased) {
+  const InodeId directory = fs_->MakeDirectory(kRootInode, "directory", 0755, {})->inode;
+  const InodeId file = Make("file", "x", directory);
+  Make("stays", "y");
+  ASSERT_OK(fs_->Unlink(directory, "file"));
+  ASSERT_OK(fs_->RemoveDirectory(kRootInode, "directory"));
+  sim_.Sleep(hours(23));
+  EXPECT_EQ(Collect().tombstones, 0u);  // younger than is safe
+  sim_.Sleep(hours(2));
+  EXPECT_EQ(Collect(seconds(0), /*dry_run=*/true).tombstones, 3u);
+  EXPECT_GT(SlotOf(file), 0u);
+  EXPECT_EQ(Collect(hours(48)).tombstones, 0u);
+  // Two inodes, and the name in the directory that is gone.
+  EXPECT_EQ(Collect().tombstones, 3u);
+  EXPECT_EQ(SlotOf(file), 0u);
+  EXPECT_EQ(SlotOf(directory), 0u);
+  Records records(*host_.cluster);
+  EXPECT_EQ(records.FindEntry(directory, "file")->slot, 0u);
+  // The name in the directory that is there may be used again, in a later slot.
+  EXPECT_GT(records.FindEntry(kRootInode, "directory")->slot, 0u);
+  EXPECT_FAILS(fs_->GetAttributes(file), ENOENT);
+  EXPECT_EQ(Contents("/stays"), "y");
+  ExpectClean(Check());
+  EXPECT_EQ(Collect().tombstones, 0u);
+}
+
+TEST_F(CollectorTest, NothingIsErasedWhileADriveIsAway) {
+  const InodeId file = Make("file", "x");
+  ASSERT_OK(fs_->Unlink(kRootInode, "file"));
+  sim_.Sleep(hours(25));
+  machines_.drive(1).Set({.down = true});
+  CollectReport report = Collect();
+  machines_.drive(1).Set({});
+  EXPECT_THAT(report.not_collected, testing::Not(IsEmpty()));
+  sim_.Sleep(seconds(30));
+  Collect();
+  EXPECT_EQ(SlotOf(file), 0u);
+}
+
+// The fence against whoever has the file open and has not written it yet.
+TEST_F(CollectorTest, AnUploadThatWasCollectedStaysSoHoweverLateItIs) {
+  auto upload = fs_->Create(kRootInode, "file", {.truncate = true, .publish_at_commit = true});
+  ASSERT_OK((*upload)->Write(0, AsBytes(Pattern(2, 4 * kTestBlock))));
+  sim_.Sleep(seconds(10));
+  EXPECT_GT(Collect().shards, 0u);
+  for (int day = 0; day < 3; ++day) {
+    sim_.Sleep(hours(48));
+    EXPECT_EQ(Collect().tombstones, 0u);
+  }
+  EXPECT_FALSE((*upload)->Close().ok());
+  EXPECT_FAILS(fs_->Resolve("/file"), ENOENT);
+}
+
+// Its first commit may have happened, for all it knows, and did; it is collected since, and erased.
+TEST_F(CollectorTest, WhoDoesNotKnowWhetherItWroteAnInodeGivesUpBeforeThatIsErased) {
+  auto upload = fs_->Create(kRootInode, "file", {.truncate = true, .publish_at_commit = true});
+  ASSERT_OK((*upload)->Write(0, AsBytes("inline, so that the inode is all there is to write")));
+  const InodeId inode = (*upload)->inode();
+  for (DriveId id = 1; id <= machines_.size(); ++id) machines_.drive(id).Set({.lose_answer = 1});
+  EXPECT_FALSE((*upload)->Sync().ok());
+  for (DriveId id = 1; id <= machines_.size(); ++id) machines_.drive(id).Set({});
+  uint64_t erased = 0;
+  for (int day = 0; day < 4; ++day) {
+    sim_.Sleep(hours(48));
+    erased += Collect().tombstones;
+  }
+  EXPECT_GT(erased, 0u);
+  EXPECT_EQ(SlotOf(inode), 0u);
+  const Status late = (*upload)->Sync();
+  EXPECT_EQ(late.code(), ESTALE) << late.message();
+  EXPECT_FAILS(fs_->Resolve("/file"), ENOENT);
 }
 
 TEST_F(CollectorTest, NothingGoesWhenNamesCannotBeRead) {
