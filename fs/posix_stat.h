@@ -55,13 +55,14 @@ inline timespec ToTimespec(int64_t nanoseconds) {
 }
 
 // A time that cannot be kept, before 1677 or after 2262, becomes the first or the last whole second
-// that can, as other file systems do it.
+// that can, as other file systems do it. Nanoseconds that are none become the nearest that are.
 inline int64_t ToNanoseconds(const timespec& time) {
   constexpr int64_t kSecond = 1'000'000'000;
   constexpr int64_t kMostSeconds = INT64_MAX / kSecond;
   const int64_t seconds = std::clamp<int64_t>(time.tv_sec, -kMostSeconds, kMostSeconds);
   const bool at_the_end = seconds == kMostSeconds || seconds == -kMostSeconds;
-  return seconds * kSecond + (at_the_end ? 0 : time.tv_nsec);
+  const int64_t nanoseconds = std::clamp<int64_t>(time.tv_nsec, 0, kSecond - 1);
+  return seconds * kSecond + (at_the_end ? 0 : nanoseconds);
 }
 
 inline struct stat ToStat(const Attributes& attributes) {
@@ -75,7 +76,8 @@ inline struct stat ToStat(const Attributes& attributes) {
   out.st_gid = attributes.owner.group;
   out.st_size = static_cast<off_t>(attributes.size);
   out.st_blksize = 1 << 20;  // what programs should read and write at a time
-  out.st_blocks = static_cast<blkcnt_t>((attributes.stored_bytes + 511) / 512);
+  const uint64_t begun = attributes.stored_bytes % 512 == 0 ? 0 : 1;
+  out.st_blocks = static_cast<blkcnt_t>(attributes.stored_bytes / 512 + begun);
   out.st_atim = ToTimespec(attributes.accessed);
   out.st_mtim = ToTimespec(attributes.modified);
   out.st_ctim = ToTimespec(attributes.changed);
