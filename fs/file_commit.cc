@@ -27,6 +27,7 @@ std::vector<BlockMap::Piece> OwnPieces(const std::optional<BlockMap>& map,
 }
 
 constexpr int kMaxLoads = 8;             // of the map of an inode that others change meanwhile
+constexpr int kMaxStores = 4;            // of blocks whose drives died before they were flushed
 constexpr uint64_t kManyBlocks = 10000;  // for whose drives nobody looks one by one
 
 }  // namespace
@@ -246,13 +247,20 @@ Status FileState::CommitUnderTurn(bool durably) {
 
 Status FileState::CommitChanges(bool durably) {
   const Durability durability = durably ? Durability::kWriteThrough : Durability::kWriteBack;
+  int stores = 0;
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     Inode out;
     TRY(StoreContents(out));
+    Unsafe unsafe;
     if (durably) {
-      TRY(MakeStripesDurable(out));
+      unsafe = TRY(MakeStripesDurable(out));
     } else if (Endangers(out)) {
-      TRY(FlushNewStripes(out));
+      unsafe = TRY(FlushNewStripes(out));
+    }
+    if (!unsafe.why.ok()) {
+      if (++stores > kMaxStores) return unsafe.why;
+      TRY(StoreAgain(unsafe));
+      continue;
     }
     if (TRY(ChangeInode(out, durability))) return {};
     {
@@ -263,6 +271,26 @@ Status FileState::CommitChanges(bool durably) {
   }
   return Fail(EIO, "commit inode {:016x}: other hosts changed it {} times in between; try again",
               id_, kMaxAttempts);
+}
+
+// Drives that died between a write and its flush took their shards along, and the others may be too
+// few to be safe with. What is left of such a block is enough to store it on drives that live.
+Status FileState::StoreAgain(const Unsafe& unsafe) {
+  for (const uint64_t block : unsafe.blocks) {
+    if ((block & kPageBlocks) != 0) return unsafe.why;
+    TRY(LoadBytes(block * block_bytes(), block * block_bytes() + 1));
+    {
+      const std::lock_guard lock(mutex_);
+      OpenBlock& open = BlockAt(block);
+      if (!open.dirty) {
+        Touch(open);
+        open.dirty = BufferFor(block, LowerEnd(block), open);
+      }
+    }
+    TRY(SendBlock(block));
+    if (in_flight_.size() > kMaxInFlight) FinishOldest();
+  }
+  return {};
 }
 
 // Whether a loss of power that spares the inode's change, and not the data that it names, could
@@ -461,17 +489,19 @@ class FileState::Unflushed {
 
   // Of all these drives; `failed` were not flushed.
   const std::set<DriveId>& drives() const { return drives_; }
-  Status Check(InodeId inode, const std::set<DriveId>& failed) const {
+  Unsafe Check(InodeId inode, const std::set<DriveId>& failed) const {
+    Unsafe unsafe;
     for (const Block& block : blocks_) {
       const auto safe = std::count_if(block.drives.begin(), block.drives.end(),
                                       [&](DriveId drive) { return !failed.contains(drive); });
       if (safe >= block.needed) continue;
-      return Fail(EIO,
-                  "sync inode {:016x}: of block {} only {} shards are safe from power loss, {} are "
-                  "needed; {} drives could not be flushed",
-                  inode, block.number, safe, block.needed, failed.size());
+      unsafe.blocks.push_back(block.number);
+      unsafe.why = Fail(EIO,
+                        "sync inode {:016x}: of block {} only {} shards are safe from power loss, "
+                        "{} are needed; {} drives could not be flushed",
+                        inode, block.number, safe, block.needed, failed.size());
     }
-    return {};
+    return unsafe;
   }
 
  private:
@@ -507,7 +537,7 @@ Status FileState::AddUnflushed(const BlockMap& map, Unflushed& unflushed) const 
 }
 
 // Those that the inode does not name as it is committed. The others are no less safe than before.
-Status FileState::FlushNewStripes(const Inode& out) {
+Result<FileState::Unsafe> FileState::FlushNewStripes(const Inode& out) {
   const BlockMap::Difference added = out.map->NotIn(base_.map ? *base_.map : BlockMap());
   Unflushed unflushed(context_.cluster);
   for (const auto* pieces : {&added.blocks, &added.pages}) {
@@ -517,17 +547,18 @@ Status FileState::FlushNewStripes(const Inode& out) {
       }
     }
   }
-  if (unflushed.drives().empty()) return {};
+  if (unflushed.drives().empty()) return Unsafe{};
   return unflushed.Check(id_, context_.cluster.stripes().Flush(unflushed.drives()));
 }
 
-Status FileState::MakeStripesDurable(Inode& inode) {
-  if (inode.map) TRY(FlushStripes(inode));
-  not_durable_ = {};
-  return {};
+Result<FileState::Unsafe> FileState::MakeStripesDurable(Inode& inode) {
+  Unsafe unsafe;
+  if (inode.map) unsafe = TRY(FlushStripes(inode));
+  if (unsafe.why.ok()) not_durable_ = {};
+  return unsafe;
 }
 
-Status FileState::FlushStripes(Inode& inode) {
+Result<FileState::Unsafe> FileState::FlushStripes(Inode& inode) {
   BlockMap& map = *inode.map;
   Cluster& cluster = context_.cluster;
   uint64_t blocks = 0;
@@ -538,7 +569,7 @@ Status FileState::FlushStripes(Inode& inode) {
     // So many that they are on all drives; where each is matters only if one of these fails.
     for (const MappedDrive& drive : cluster.map().drives) flushed.insert(drive.id);
     failed = cluster.stripes().Flush(flushed);
-    if (failed.empty()) return {};
+    if (failed.empty()) return Unsafe{};
     TRY(LoadPages(cluster.stripes(), id_, inode, 0, map.blocks()));
   }
   Unflushed unflushed(cluster);
@@ -614,7 +645,9 @@ Status FileState::Edit(const Names::Edit& edit) {
   }
   const StoredInode stored = TRY(context_.names.Update(id_, edit));
   const std::lock_guard lock(mutex_);
-  base_.attributes = stored.inode.attributes;  // the rest is taken over with the next commit
+  // The rest is taken over with the next commit.
+  base_.attributes = stored.inode.attributes;
+  base_.layout = stored.inode.layout;
   return {};
 }
 

@@ -11,7 +11,6 @@
 namespace pinstripe {
 namespace {
 
-constexpr size_t kMaxInFlight = 4;  // stripes of one file on their way at once
 constexpr int kMaxReadAttempts = 8;
 constexpr uint64_t kMostReadAtOnce = 16 << 20;  // of one call
 

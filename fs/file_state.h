@@ -47,6 +47,8 @@ inline constexpr size_t kMostPages = 64;
 // again: fs/collector.h, kLeastTombstoneAge.
 inline constexpr Duration kFirstWriteRetries = std::chrono::hours(1);
 
+inline constexpr size_t kMaxInFlight = 4;  // stripes of one file on their way at once
+
 // What all files of a FileSystem share.
 struct FileContext {
   FileContext(Cluster& cluster_in, const FileSystem::Options& options);
@@ -175,9 +177,15 @@ class FileState {
   void Committed(const StoredInode& stored, Durability durability);
   Status GiveName(Durability durability);
   class Unflushed;
-  Status FlushNewStripes(const Inode& out);
-  Status MakeStripesDurable(Inode& inode);
-  Status FlushStripes(Inode& inode);
+  // Blocks of which too few shards are on drives that could be flushed, and an error that says so.
+  struct Unsafe {
+    std::vector<uint64_t> blocks;
+    Status why;
+  };
+  Result<Unsafe> FlushNewStripes(const Inode& out);
+  Result<Unsafe> MakeStripesDurable(Inode& inode);
+  Result<Unsafe> FlushStripes(Inode& inode);
+  Status StoreAgain(const Unsafe& unsafe);
   Status AddUnflushed(const BlockMap& map, Unflushed& unflushed) const;
   Status MakeNameDurable();
 

@@ -45,9 +45,9 @@ class Mount:
         deadline = time.monotonic() + 60
         while True:
             subprocess.run(["fusermount3", "-u", "-q", "-z", self.directory], check=False)
-            self.process = subprocess.Popen(
-                [self.program, self.config, self.directory, "-f"],
-                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            with open(f"{self.directory}.log", "ab") as log:
+                self.process = subprocess.Popen([self.program, self.config, self.directory, "-f"],
+                                                stdout=log, stderr=log)
             while self.process.poll() is None:
                 if os.path.ismount(self.directory):
                     return

@@ -151,5 +151,44 @@ TEST_F(MenderTest, TheProcessEndsAtOnceWhateverWaits) {
   EXPECT_GT(CountMoved("/file"), 0u);
 }
 
+// Two drives die after they have taken shards and before these are safe from power loss.
+TEST_F(MenderTest, WhatDrivesTookThatDieBeforeTheirFlushIsStoredElsewhere) {
+  const auto write = [&](OpenFile& file, uint64_t seed) {
+    const std::string bytes = Pattern(seed, 10 * kTestBlock);
+    EXPECT_OK(file.Write(0, AsBytes(bytes)));
+    return bytes;
+  };
+  const auto expect_elsewhere = [&](InodeId id, const std::string& bytes) {
+    const Inode inode = InodeOf(id);
+    for (uint64_t block = 0; block < 10; ++block) {
+      const auto place = inode.map->Find(block);
+      ASSERT_TRUE(place);
+      const auto drives = host_.cluster->stripes().DrivesOf(place->IdOf(block), place->layout,
+                                                            place->place);
+      ASSERT_OK(drives);
+      // Without both it would be readable, and one more loss of power would be too many.
+      EXPECT_LE(drives->count(2) + drives->count(3), 1u) << block;
+    }
+    EXPECT_TRUE(Contents("/file") == bytes);
+  };
+  auto file = fs_->Create(kRootInode, "file", {});
+  ASSERT_OK(file);
+  const InodeId id = (*file)->inode();
+  std::string bytes = write(**file, 1);
+  machines_.SetDown(2, true);
+  machines_.SetDown(3, true);
+  ASSERT_OK((*file)->Sync());
+  expect_elsewhere(id, bytes);
+  machines_.SetDown(2, false);
+  machines_.SetDown(3, false);
+  sim_.Sleep(seconds(30));
+  // The same for what is changed in place, which is flushed without being asked for.
+  bytes = write(**file, 2);
+  machines_.SetDown(2, true);
+  machines_.SetDown(3, true);
+  ASSERT_OK((*file)->Close());
+  expect_elsewhere(id, bytes);
+}
+
 }  // namespace
 }  // namespace pinstripe

@@ -1,0 +1,535 @@
+#!/usr/bin/python3
+"""Tortures a development cluster: mounts that write, overwrite, cut, replace and read files of all sizes
+and layouts, while drives are killed, paused, rotted and replaced by empty ones, mounts are killed, and
+repairs run. Every byte that is read is compared with what must be there.
+
+What a mount wrote since the last fsync or close may be lost with it, and then all of it; if it was killed
+during one, the file is as before or as after. No more than `--away` drives lack something at any time: what
+rot or an empty drive took is restored before the next are harmed. Nothing that a program asks for fails
+meanwhile, as it may wait. Now and then the world stands still: everything is repaired, `pinstripe verify`
+must call it whole, and each file is read by every mount.
+
+usage: torture.py --build BUILD --cluster DIR [--time SECONDS] [--seed N] [--sabotage]
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import errno
+import glob
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from crash_meta import MAY_HAVE_HAPPENED, Mount, Violation
+
+FILES = 5             # of each client
+LARGEST = 24 << 20
+LAYOUTS = [None, "1+{m}", "2+{m} shard=64KiB replicate=1MiB", "{k}+{m} shard=64KiB inline=0"]
+
+
+# A process of its own starts all others: who forks with a file open commits it, as the child closes it.
+starter = None
+mounts = {}  # there: the directories' mounts
+
+
+def start_mount(build, config, directory):
+    if directory not in mounts:
+        mounts[directory] = Mount(build, config, directory)
+    mounts[directory].start()
+    return mounts[directory].process.pid
+
+
+def end_mount(directory, by_force):
+    if by_force:
+        mounts[directory].kill()
+        mounts[directory].wait_for_end()
+    else:
+        mounts[directory].stop()
+
+
+def run_command(words):
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def elsewhere(function, *arguments):
+    return starter.submit(function, *arguments).result()
+
+
+def first_difference(found, expected):
+    if len(found) != len(expected):
+        return f"{len(found)} bytes instead of {len(expected)}"
+    for at in range(0, len(found), 4096):
+        if found[at:at + 4096] != expected[at:at + 4096]:
+            byte = next(i for i in range(at, len(found)) if found[i] != expected[i])
+            return f"byte {byte} of {len(found)} is {found[byte]} instead of {expected[byte]}"
+    return "no difference"
+
+
+class File:
+    """What may be there: `committed`, and as long as a commit is not known to have happened or not, `maybe`."""
+
+    def __init__(self, name):
+        self.name = name
+        self.descriptor = None
+        self.life = 0               # of the mount, when it was opened
+        self.now = bytearray()      # what its own mount sees
+        self.committed = b""
+        self.maybe = []
+        self.history = collections.deque(maxlen=20)
+
+    def note(self, *words):
+        self.history.append(f"{time.monotonic():.2f} {' '.join(map(str, words))}, life {self.life}")
+
+    def allowed(self):
+        return [self.committed, *self.maybe]
+
+
+class Client(threading.Thread):
+    """Works through one mount on files of its own."""
+
+    def __init__(self, number, directory, options, turnstile):
+        super().__init__(daemon=True)
+        self.directory, self.turnstile = directory, turnstile
+        self.random = random.Random(f"{options.seed}-{number}")
+        self.noise = self.random.randbytes(4 << 20)
+        self.files = [File(f"d{i % len(LAYOUTS)}/c{number}-{i}") for i in range(FILES)]
+        self.dead = False
+        self.life = 0  # how often its mount was killed
+        self.bytes = self.operations = 0
+        self.violation = None
+
+    def path(self, file):
+        return os.path.join(self.directory, file.name)
+
+    def run(self):
+        while self.turnstile.pass_through(self):
+            try:
+                self.try_step(self.random.choice(self.files))
+                self.operations += 1
+            except Violation as violation:
+                self.violation = str(violation)
+                return
+            except OSError as error:
+                self.violation = f"{type(error).__name__} {error}"
+                return
+
+    def try_step(self, file):
+        life = self.life
+        try:
+            self.step(file)
+        except OSError as error:
+            if not self.may_be_gone(file, life, error):
+                raise
+            self.forget(file)
+
+    def may_be_gone(self, file, life, error):
+        """An error that is no wonder, as the mount was killed since; its directory may be empty then."""
+        killed = self.dead or self.life != life or file.life != self.life
+        return killed and error.errno in MAY_HAVE_HAPPENED | {errno.ENOENT, errno.EBADF}
+
+    def forget(self, file):
+        """What was not committed went with the mount."""
+        if file.descriptor is not None:
+            try:
+                os.close(file.descriptor)
+            except OSError:
+                pass
+        file.descriptor = None
+        found = None
+        while found is None and self.turnstile.wait_for_mount(self):
+            found = self.whole(file, self)
+        if found is not None:
+            file.committed, file.maybe = found, []
+            file.now = bytearray(found)
+            file.note("found", len(found), "after the mount was killed")
+
+    def whole(self, file, reader):
+        """What another client's mount has that opens the file now, which has to be what may be there. None: it
+        was killed meanwhile."""
+        life = reader.life
+        try:
+            with open(os.path.join(reader.directory, file.name), "rb", buffering=0) as opened:
+                os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                found = b"".join(iter(lambda: opened.read(1 << 20), b""))
+        except OSError as error:
+            if (reader.dead or reader.life != life) and error.errno in MAY_HAVE_HAPPENED | {errno.ENOENT}:
+                return None
+            if error.errno != errno.ENOENT:
+                raise
+            found = b""
+        if found not in file.allowed():
+            raise Violation(f"{file.name} through {reader.directory}: "
+                            f"{first_difference(found, file.committed)}; {len(file.maybe)} others were possible\n"
+                            f"at {time.monotonic():.2f} in life {reader.life}, after\n  " + "\n  ".join(file.history))
+        return found
+
+    def step(self, file):
+        if file.descriptor is None:
+            file.life = -1 if self.dead else self.life  # while it is being killed nobody knows which
+            file.descriptor = os.open(self.path(file), os.O_RDWR | os.O_CREAT, 0o644)
+        action = self.random.random()
+        if action < 0.5:
+            self.write(file)
+        elif action < 0.6:
+            self.truncate(file)
+        elif action < 0.8:
+            self.read(file)
+        elif action < 0.9:
+            self.commit(file, lambda: os.fsync(file.descriptor))
+        elif action < 0.97:
+            self.close(file)
+        else:
+            self.replace(file)
+
+    def write(self, file):
+        size = int(2 ** self.random.uniform(0, 22))
+        end = len(file.now)
+        at = self.random.choice([end, end, self.random.randrange(end + 1), self.random.randrange(LARGEST)])
+        size = min(size, LARGEST - at)
+        start = self.random.randrange(len(self.noise) - size + 1)
+        data = self.noise[start:start + size]
+        done = 0
+        while done < size:
+            done += os.pwrite(file.descriptor, data[done:], at + done)
+        if at > end:
+            file.now.extend(bytes(at - end))
+        file.now[at:at + size] = data
+        self.bytes += size
+        file.note("wrote", size, "at", at, "now", len(file.now))
+
+    def truncate(self, file):
+        size = self.random.choice([0, self.random.randrange(len(file.now) + 1), self.random.randrange(LARGEST)])
+        os.ftruncate(file.descriptor, size)
+        file.now = bytearray(file.now[:size].ljust(size, b"\0"))
+        file.note("truncated to", size)
+
+    def read(self, file):
+        os.posix_fadvise(file.descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        at = self.random.randrange(len(file.now) + 1)
+        size = int(2 ** self.random.uniform(0, 22))
+        expected = bytes(file.now[at:at + size])
+        found = b""
+        while len(found) < len(expected):
+            more = os.pread(file.descriptor, size - len(found), at + len(found))
+            if not more:
+                break
+            found += more
+        if found != expected:
+            raise Violation(f"{file.name} from {at}: {first_difference(found, expected)}")
+
+    def commit(self, file, how):
+        file.maybe.append(bytes(file.now))
+        file.note("commits", len(file.now))
+        how()
+        file.committed, file.maybe = bytes(file.now), []
+        file.note("committed", len(file.now))
+
+    def close(self, file):
+        def close():
+            descriptor, file.descriptor = file.descriptor, None
+            os.close(descriptor)
+        self.commit(file, close)
+        self.whole(file, self.random.choice(self.turnstile.clients))
+
+    def replace(self, file):
+        """As editors and rsync do it."""
+        start = self.random.randrange(1 << 20)
+        data = self.noise[start:start + int(2 ** self.random.uniform(0, 21))]
+        name = self.path(file)
+        if file.descriptor is not None:
+            self.commit(file, lambda: os.close(file.descriptor))
+            file.descriptor = None
+        with open(name + ".new", "wb", buffering=0) as new:
+            done = 0
+            while done < len(data):
+                done += new.write(data[done:])
+            os.fsync(new.fileno())
+        file.maybe.append(data)
+        os.rename(name + ".new", name)
+        file.committed, file.maybe = data, []
+        file.now = bytearray(data)
+        file.note("replaced by", len(data))
+
+
+class Turnstile:
+    """Lets all clients through, or none."""
+
+    def __init__(self):
+        self.condition = threading.Condition()
+        self.open, self.ended, self.inside = True, False, 0
+        self.clients = []
+
+    def pass_through(self, client):
+        with self.condition:
+            if getattr(client, "is_inside", False):
+                self.inside -= 1
+                client.is_inside = False
+                self.condition.notify_all()
+            self.condition.wait_for(lambda: self.open or self.ended)
+            if self.ended:
+                return False
+            client.is_inside = True
+            self.inside += 1
+            return True
+
+    def wait_for_mount(self, client):
+        with self.condition:
+            self.condition.wait_for(lambda: not client.dead or self.ended)
+            return not self.ended
+
+    def stop_all(self):
+        with self.condition:
+            self.open = False
+            self.condition.wait_for(
+                lambda: self.inside == sum(1 for one in self.clients if one.violation and one.is_inside), 300)
+
+    def go_on(self, ended=False):
+        with self.condition:
+            self.open, self.ended = True, self.ended or ended
+            self.condition.notify_all()
+
+
+class Campaign:
+    def __init__(self, options):
+        self.options = options
+        self.random = random.Random(options.seed)
+        self.pinstripe = os.path.join(options.build, "tools", "pinstripe")
+        self.config = os.path.join(options.cluster, "cluster.toml")
+        self.turnstile = Turnstile()
+        self.clients = [Client(number, f"{options.cluster}-torture-{number}", options, self.turnstile)
+                        for number in range(options.clients)]
+        self.mounted = []
+        self.turnstile.clients = self.clients
+        self.done = {}
+        self.looks = 0
+
+    def command(self, *words, codes=(0,)):
+        code, said, errors = elsewhere(run_command, [self.pinstripe, *map(str, words)])
+        if code not in codes:
+            raise Violation(f"pinstripe {' '.join(map(str, words))}: exit {code}\n{said[-3000:]}{errors[-2000:]}")
+        return code
+
+    def mount(self, client):
+        elsewhere(start_mount, self.options.build, self.config, client.directory)
+
+    def some_drives(self):
+        count = self.random.randint(1, self.options.away)
+        return self.random.sample(range(1, self.options.drives + 1), count)
+
+    def pid_of(self, drive):
+        with open(os.path.join(self.options.cluster, "dev.json"), encoding="utf-8") as file:
+            for daemon in json.load(file)["daemons"]:
+                if any(one["id"] == drive for one in daemon["drives"]):
+                    return daemon["process"]["pid"]
+        raise Violation(f"there is no drive {drive}")
+
+    def wait_until_healthy(self):
+        deadline = time.monotonic() + 60
+        while self.command("status", self.config, codes=range(256)) != 0:
+            if time.monotonic() > deadline:
+                self.command("status", self.config)
+            time.sleep(0.1)
+
+    # --- harm ---
+
+    def kill_drives(self):
+        drives = self.some_drives()
+        self.command("dev", "kill", self.options.cluster, *drives)
+        time.sleep(self.random.random() * self.random.choice([0.5, 8]))
+        self.command("dev", "start", self.options.cluster, *drives)
+        self.wait_until_healthy()
+
+    def pause_drives(self):
+        pids = [self.pid_of(drive) for drive in self.some_drives()]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(self.random.random() * self.random.choice([0.5, 8]))
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+        self.wait_until_healthy()
+
+    def kill_mount(self):
+        client = self.random.choice(self.clients)
+        with self.turnstile.condition:
+            client.dead = True
+            client.life += 1
+        elsewhere(end_mount, client.directory, True)
+        self.mount(client)
+        with self.turnstile.condition:
+            client.dead = False
+            self.turnstile.condition.notify_all()
+
+    def rot(self):
+        """Bits turn over on the disks of drives that run; a scrub has to find and mend them."""
+        for drive in self.some_drives():
+            for name in glob.glob(os.path.join(self.options.cluster, "drives", str(drive), "segments", "*.log")):
+                used = os.stat(name).st_blocks * 512
+                with open(name, "r+b") as file:
+                    for _ in range(20):
+                        at = self.random.randrange(max(used // 2, 1))
+                        file.seek(at)
+                        byte = file.read(1)
+                        if byte:
+                            file.seek(at)
+                            file.write(bytes([byte[0] ^ 1 << self.random.randrange(8)]))
+        self.until_whole("scrub")
+
+    def replace_drive(self):
+        drive = self.random.randint(1, self.options.drives)
+        self.command("dev", "kill", self.options.cluster, drive)
+        directory = os.path.join(self.options.cluster, "drives", str(drive))
+        shutil.rmtree(directory)
+        os.mkdir(directory)
+        self.command("dev", "start", self.options.cluster, drive)
+        self.command("rebuild", self.config, drive, codes=(0, 3))
+        self.until_whole("repair")
+
+    def repair(self):
+        self.command(self.random.choice(["repair", "scrub"]), self.config, codes=(0, 3))
+
+    def until_whole(self, how):
+        """Others write meanwhile, so that once may not be enough."""
+        self.wait_until_healthy()
+        for _ in range(5):
+            if self.command(how, self.config, codes=(0, 3)) == 0:
+                return
+        self.turnstile.stop_all()
+        self.command(how, self.config)
+        self.turnstile.go_on()
+
+    # --- looking ---
+
+    def look(self):
+        self.turnstile.stop_all()
+        self.see_violations()
+        self.wait_until_healthy()
+        for client in self.clients:  # what is dirty in a mount is nothing that drives could lack
+            for file in client.files:
+                if file.descriptor is not None:
+                    try:
+                        client.commit(file, lambda fd=file.descriptor: os.fsync(fd))
+                    except OSError as error:
+                        if not client.may_be_gone(file, client.life, error):
+                            raise Violation(f"fsync of {file.name}: {error}") from error
+                        client.forget(file)
+        self.command("repair", self.config)
+        if self.options.sabotage:
+            self.harm_too_much()
+        self.command("verify", self.config)
+        for client in self.clients:
+            for file in client.files:
+                for other in self.clients:
+                    client.whole(file, other)
+        if self.random.random() < 0.3:
+            self.command("collect", "--older-than", "1h", self.config)
+        self.looks += 1
+        self.turnstile.go_on()
+
+    def harm_too_much(self):
+        """One drive's records vanish, and nobody is told."""
+        self.command("dev", "kill", self.options.cluster, 1)
+        directory = os.path.join(self.options.cluster, "drives", "1")
+        segments = sorted(glob.glob(os.path.join(directory, "segments", "*.log")))
+        for name in segments:
+            with open(name, "r+b") as file:
+                size = os.path.getsize(name)
+                for at in range(4096, size, 1 << 16):
+                    file.seek(at)
+                    file.write(b"\xff" * 16)
+        self.command("dev", "start", self.options.cluster, 1)
+        self.wait_until_healthy()
+
+    def see_violations(self):
+        for client in self.clients:
+            if client.violation:
+                raise Violation(client.violation)
+
+    def run(self):
+        for client in self.clients:
+            self.mount(client)
+            self.mounted.append(client)
+        for number, layout in enumerate(LAYOUTS):
+            directory = os.path.join(self.clients[0].directory, f"d{number}")
+            os.mkdir(directory)
+            if layout:
+                text = layout.format(k=self.options.data, m=self.options.away)
+                os.setxattr(directory, "user.pinstripe.layout", text.encode())
+        for client in self.clients:
+            client.start()
+        harm = [self.kill_drives, self.kill_drives, self.pause_drives, self.kill_mount, self.kill_mount, self.rot,
+                self.replace_drive, self.repair]
+        end = time.monotonic() + self.options.time
+        next_word = 0
+        while time.monotonic() < end:
+            # Each kind before any comes again, in an order of its own.
+            for what in self.random.sample(harm, len(harm)):
+                time.sleep(self.random.random() * 2)  # work goes on for a while
+                what()
+                self.done[what.__name__] = self.done.get(what.__name__, 0) + 1
+                self.see_violations()
+                if time.monotonic() >= end:
+                    break
+            self.look()
+            if time.monotonic() >= next_word:
+                print(self.summary(), flush=True)
+                next_word = time.monotonic() + 60
+
+    def summary(self):
+        done = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in sorted(self.done.items()))
+        return (f"{sum(c.operations for c in self.clients)} operations, "
+                f"{sum(c.bytes for c in self.clients) >> 20} MiB written; {done}; {self.looks} looks at everything")
+
+    def stop(self):
+        self.turnstile.go_on(ended=True)
+        for client in self.clients:
+            if client.is_alive():
+                client.join(20)
+            for file in client.files:
+                if file.descriptor is not None:
+                    try:
+                        os.close(file.descriptor)
+                    except OSError:
+                        pass
+        for client in self.mounted:
+            elsewhere(end_mount, client.directory, False)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--cluster", required=True, help="an empty development cluster that runs")
+    parser.add_argument("--time", type=float, default=60, help="seconds")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    parser.add_argument("--clients", type=int, default=3)
+    parser.add_argument("--drives", type=int, default=8)
+    parser.add_argument("--data", type=int, default=4, help="k of the cluster's layout")
+    parser.add_argument("--away", type=int, default=2, help="drives that may be away at once: m")
+    parser.add_argument("--sabotage", action="store_true", help="ruin a drive unrepaired, which has to be noticed")
+    options = parser.parse_args()
+    print(f"seed {options.seed}", flush=True)
+    global starter
+    starter = concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("fork"))
+    elsewhere(os.getpid)  # it starts with the first that it is given
+    campaign = Campaign(options)
+    try:
+        campaign.run()
+    except Violation as violation:
+        print(f"VIOLATION: {violation}", file=sys.stderr)
+        return 1
+    finally:
+        campaign.stop()
+    print(campaign.summary())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,38 @@
+#!/bin/bash
+# Files of all sizes and layouts are written, changed and read through several mounts, for TORTURE_SECONDS
+# (20), while drives and mounts die, pause, rot and are replaced, and repairs run: no byte is wrong or lost.
+# `./dev torture TIME` does it for longer, on three clusters.
+. "$(dirname "$0")/lib.sh"
+
+if [ ! -e /dev/fuse ]; then
+  echo "$script: /dev/fuse is missing: this machine cannot mount"
+  exit 77
+fi
+k=${LAYOUT:-4+2}
+m=${k#*+} k=${k%+*}
+drives=${DRIVES:-$((k + m + 2))}
+unmount_at_exit() {
+  for one in "$work"/cluster-*-torture-?; do fusermount3 -u -q -z "$one"; done
+  clean_up
+}
+trap unmount_at_exit EXIT
+
+torture() {  # CLUSTER OPTIONS...
+  cluster_up "$1" --layout "$k+$m" --drives "$drives" --no-gateway
+  shift
+  local options=(--data "$k" --away "$m" --drives "$drives" --time "${TORTURE_SECONDS:-20}" "$@")
+  if [ -n "${SEED:-}" ]; then options+=(--seed "$SEED"); fi
+  /usr/bin/python3 "$project/tests/crash/torture.py" --build "$build" --cluster "$cluster" "${options[@]}"
+}
+check "$k+$m on $drives drives: no byte is wrong or lost" torture whole
+
+# A test of the test: records that vanish from a drive, and are not written again, are missed.
+sabotage() {
+  local said
+  said=$(torture ruined --time 1 --sabotage 2>&1)
+  grep -q '^VIOLATION: pinstripe verify .*: exit [123]' <<<"$said" && return 0
+  sed 's/^/  /' <<<"$said"
+  return 1
+}
+check "and records that vanish are noticed" sabotage
+finish
