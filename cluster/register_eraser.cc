@@ -107,17 +107,22 @@ void RegisterEraser::EraseAll(const std::vector<Grave>& graves, EraseReport& rep
   }
 }
 
+Result<RegisterRange> RegisterEraser::ReadPage(const std::string& first) {
+  const std::string last = prefix_ + std::string(kMaxRegisterKeyBytes, '\xff');
+  RegisterRange range = TRY(RegisterRange::Read(context_, group_, drives_,
+                                                {first, last, kPageRecords, /*patient=*/true}));
+  if (range.answers.size() < drives_.size() && !context_.options.erase_unheard) {
+    return Fail(EHOSTUNREACH, "group {}: {} of its {} drives answered, and all are needed", group_,
+                range.answers.size(), drives_.size());
+  }
+  return range;
+}
+
 Result<EraseReport> RegisterEraser::Run(const RegisterStore::MayErase& may_erase) {
   EraseReport report;
-  const std::string last = prefix_ + std::string(kMaxRegisterKeyBytes, '\xff');
   std::string first = prefix_ + '\0';
   for (;;) {
-    const RegisterRange range = TRY(RegisterRange::Read(
-        context_, group_, drives_, {first, last, kPageRecords, /*patient=*/true}));
-    if (range.answers.size() < drives_.size() && !context_.options.erase_unheard) {
-      return Fail(EHOSTUNREACH, "group {}: {} of its {} drives answered, and all are needed",
-                  group_, range.answers.size(), drives_.size());
-    }
+    const RegisterRange range = TRY(ReadPage(first));
     std::vector<Grave> graves = GravesOn(range);
     std::vector<Tombstone> tombstones;
     for (const Grave& grave : graves) tombstones.push_back(grave.tombstone);
@@ -129,6 +134,15 @@ Result<EraseReport> RegisterEraser::Run(const RegisterStore::MayErase& may_erase
     }
     if (!graves.empty()) {
       TRY(FlushAll());
+      // A replica may have lost its record before it was flushed, and its value is back: what is
+      // there now is safe.
+      const RegisterRange now = TRY(ReadPage(first));
+      const std::vector<Grave> there = GravesOn(now);
+      std::erase_if(graves, [&](const Grave& grave) {
+        return std::ranges::none_of(there, [&](const Grave& same) {
+          return same.tombstone.key == grave.tombstone.key && same.versions == grave.versions;
+        });
+      });
       EraseAll(graves, report);
     }
     if (!range.through.has_value()) return report;

@@ -29,6 +29,7 @@ class RegisterEraser {
     Tombstone tombstone;
     std::vector<std::string> versions;  // of its record, by drive; empty: there is none
   };
+  Result<RegisterRange> ReadPage(const std::string& first);
   std::vector<Grave> GravesOn(const RegisterRange& range) const;
   std::optional<Grave> GraveOf(const std::string& key,
                                const std::vector<const RangeRecord*>& records) const;

@@ -73,7 +73,7 @@ Result<Proposal> DecodeValue(std::string_view key, std::string_view version, Byt
     Reader time(payload);
     proposal.removed_at = static_cast<int64_t>(time.U64());
     TRY(time.Finish("time of removal"));
-    if (proposal.removed_at == 0) return Fail(EBADMSG, "register: impossible contents");
+    if (proposal.removed_at <= 0) return Fail(EBADMSG, "register: impossible contents");
   }
   return proposal;
 }

@@ -240,22 +240,23 @@ void Collector::EraseTombstones() {
 Result<std::vector<bool>> Collector::MayErase(std::span<const Tombstone> tombstones) {
   const Duration age = std::max(options_.older_than, kLeastTombstoneAge);
   std::vector<bool> may_go(tombstones.size());
-  std::vector<InodeId> directories;  // of names
-  std::vector<size_t> numbers;
+  std::vector<InodeId> directories;  // of names, of which nothing is known yet
+  std::vector<std::pair<size_t, InodeId>> numbers;
   for (size_t i = 0; i < tombstones.size(); ++i) {
     const Tombstone& tombstone = tombstones[i];
     if (tombstone.removed_at > now_ - age.count()) continue;
     if (InodeOfRegister(tombstone.key)) {
       may_go[i] = tombstone.slot > 1;
     } else if (const auto directory = DirectoryOfRegister(tombstone.key)) {
-      directories.push_back(*directory);
-      numbers.push_back(i);
+      numbers.emplace_back(i, *directory);
+      if (!gone_.contains(*directory)) directories.push_back(*directory);
     }
   }
+  std::ranges::sort(directories);
+  directories.erase(std::ranges::unique(directories).begin(), directories.end());
   const auto found = records_.FindInodes(directories);
-  for (size_t i = 0; i < found.size(); ++i) {
-    may_go[numbers[i]] = !TRY(found[i]).has_value();
-  }
+  for (size_t i = 0; i < found.size(); ++i) gone_[directories[i]] = !TRY(found[i]).has_value();
+  for (const auto& [i, directory] : numbers) may_go[i] = gone_.at(directory);
   if (options_.dry_run) {
     report_.tombstones += static_cast<uint64_t>(std::count(may_go.begin(), may_go.end(), true));
     may_go.assign(may_go.size(), false);

@@ -14,6 +14,7 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -74,6 +75,7 @@ class Collector {
   Records records_;
   Names names_;
   CollectReport report_;
+  std::map<InodeId, bool> gone_;  // directories that tombstones have asked for
 };
 
 }  // namespace pinstripe

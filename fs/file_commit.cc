@@ -248,7 +248,7 @@ Status FileState::CommitUnderTurn(bool durably) {
 Status FileState::CommitChanges(bool durably) {
   const Durability durability = durably ? Durability::kWriteThrough : Durability::kWriteBack;
   int stores = 0;
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+  for (int attempt = 0; attempt < kMaxAttempts;) {
     Inode out;
     TRY(StoreContents(out));
     Unsafe unsafe;
@@ -267,7 +267,7 @@ Status FileState::CommitChanges(bool durably) {
       const std::lock_guard lock(mutex_);
       if (removed_) return {};
     }
-    PauseBeforeRetry(context_.cluster.runtime(), attempt);
+    PauseBeforeRetry(context_.cluster.runtime(), attempt++);
   }
   return Fail(EIO, "commit inode {:016x}: other hosts changed it {} times in between; try again",
               id_, kMaxAttempts);
@@ -276,11 +276,17 @@ Status FileState::CommitChanges(bool durably) {
 // Drives that died between a write and its flush took their shards along, and the others may be too
 // few to be safe with. What is left of such a block is enough to store it on drives that live.
 Status FileState::StoreAgain(const Unsafe& unsafe) {
-  for (const uint64_t block : unsafe.blocks) {
-    if ((block & kPageBlocks) != 0) return unsafe.why;
+  for (uint64_t block : unsafe.blocks) {
+    // A page is stored anew when a block in it is.
+    const bool is_page = (block & kPageBlocks) != 0;
+    block &= ~kPageBlocks;
     TRY(LoadBytes(block * block_bytes(), block * block_bytes() + 1));
     {
       const std::lock_guard lock(mutex_);
+      if (is_page) block = FirstStoredFrom(block);
+      if (LowerEnd(block) == 0) continue;  // another host has changed it meanwhile
+      // From now on what is dirty is given up when another host commits, though nobody wrote it.
+      changed_ = true;
       OpenBlock& open = BlockAt(block);
       if (!open.dirty) {
         Touch(open);
@@ -291,6 +297,15 @@ Status FileState::StoreAgain(const Unsafe& unsafe) {
     if (in_flight_.size() > kMaxInFlight) FinishOldest();
   }
   return {};
+}
+
+// The first block from this one on that is no hole, of a page that begins with it and is loaded.
+uint64_t FileState::FirstStoredFrom(uint64_t block) const {
+  for (uint64_t at = block; now_.map && at < now_.map->blocks(); ++at) {
+    if (now_.map->FirstMissing(at, at + 1)) break;
+    if (now_.map->Find(at)) return at;
+  }
+  return block;
 }
 
 // Whether a loss of power that spares the inode's change, and not the data that it names, could
@@ -353,25 +368,37 @@ Status FileState::StorePages() {
   return status;
 }
 
+// It may have been written with the first attempt, collected since, and forgotten by all drives.
+// One clock stands still while the machine sleeps, and the other may be set.
+Status FileState::CheckFirstWrite() {
+  Runtime& runtime = context_.cluster.runtime();
+  if (!first_write_) first_write_ = FirstWrite{runtime.Now(), runtime.WallClock()};
+  const Duration passed =
+      std::max<Duration>(runtime.Now() - first_write_->at,
+                         std::chrono::nanoseconds(runtime.WallClock() - first_write_->wall_clock));
+  if (passed <= kFirstWriteRetries) return {};
+  return Fail(ESTALE,
+              "inode {:016x}: whether it was written cannot be found out any more, {} minutes "
+              "after the first attempt; write the file anew",
+              id_, std::chrono::floor<std::chrono::minutes>(passed).count());
+}
+
 // False: another host was faster, and ours is laid over what it did.
 Result<bool> FileState::ChangeInode(const Inode& out, Durability durability) {
-  if (!inode_written_) {
-    const Time now = context_.cluster.runtime().Now();
-    if (!first_write_) first_write_ = now;
-    // It may have been written then, collected since, and forgotten by all drives.
-    if (now - *first_write_ > kFirstWriteRetries) {
-      return Fail(ESTALE,
-                  "inode {:016x}: whether it was written cannot be found out any more, {} minutes "
-                  "after the first attempt; write the file anew",
-                  id_, std::chrono::floor<std::chrono::minutes>(now - *first_write_).count());
-    }
-  }
+  const bool again = !inode_written_ && first_write_.has_value();
+  if (!inode_written_) TRY(CheckFirstWrite());
   const auto changed = context_.records.ChangeInode(id_, slot_, out, durability);
   if (!changed.has_value()) {
     if (changed.error().code() != EFBIG) uncertain_ = true;
     return tl::unexpected(changed.error());
   }
   if (changed->applied) {
+    // The machine may have slept since it was looked at.
+    const Status in_time = again ? CheckFirstWrite() : Status();
+    if (!in_time.ok()) {
+      (void)context_.records.ChangeInode(id_, changed->now->slot, std::nullopt);
+      return Failed(in_time);
+    }
     Committed(*changed->now, durability);
     return true;
   }

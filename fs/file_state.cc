@@ -572,11 +572,13 @@ WriteId FileState::NextWriteId(uint64_t block) {
 Status FileState::SendBlock(uint64_t block) {
   EnsureMap();
   TRY(Fill(block));
+  EnsureMap();  // another host may have made it small meanwhile
   const auto found = blocks_.find(block);
   if (found == blocks_.end() || !found->second.dirty) return {};
   OpenBlock& open = found->second;
   const FileLayout whole = layout();
-  const bool small = block == 0 && now_.size <= whole.SmallLimit();
+  const bool small =
+      block == 0 && now_.size <= std::min<uint64_t>(whole.SmallLimit(), now_.map->block_bytes());
   const StripeLayout layout = small ? whole.small() : now_.map->layout();
   const auto length = static_cast<uint32_t>(open.present.end());
   std::shared_ptr<StripeBuffer> buffer = open.dirty;

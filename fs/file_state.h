@@ -173,6 +173,7 @@ class FileState {
   Status StorePages();
   // Reads pages of the block map: all that are missing for the bytes [first, end).
   Status LoadBytes(uint64_t first, uint64_t end);
+  Status CheckFirstWrite();
   Result<bool> ChangeInode(const Inode& out, Durability durability);
   void Committed(const StoredInode& stored, Durability durability);
   Status GiveName(Durability durability);
@@ -186,6 +187,7 @@ class FileState {
   Result<Unsafe> MakeStripesDurable(Inode& inode);
   Result<Unsafe> FlushStripes(Inode& inode);
   Status StoreAgain(const Unsafe& unsafe);
+  uint64_t FirstStoredFrom(uint64_t block) const;  // with mutex_ held
   Status AddUnflushed(const BlockMap& map, Unflushed& unflushed) const;
   Status MakeNameDurable();
 
@@ -249,10 +251,14 @@ class FileState {
   std::vector<Sent> dropped_;  // to be destroyed when the mutex is not held
 
   // Under the turn alone.
-  Status failure_;                   // of the last stripe that could not be stored
-  std::optional<Time> first_write_;  // when the inode was first tried to be written
-  bool uncertain_ = false;           // a change may have happened
-  Status unpublishable_;             // why the file can have no name
+  Status failure_;  // of the last stripe that could not be stored
+  struct FirstWrite {
+    Time at;
+    int64_t wall_clock = 0;
+  };
+  std::optional<FirstWrite> first_write_;  // when the inode was first tried to be written
+  bool uncertain_ = false;                 // a change may have happened
+  Status unpublishable_;                   // why the file can have no name
   uint32_t pass_ = 0;  // when the first stripe since the last commit was sent; 0: none was
   std::deque<uint64_t> in_flight_;        // blocks, in the order in which they were sent
   IntervalSet written_once_;              // blocks that have a stripe under write id 0

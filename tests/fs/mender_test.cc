@@ -163,8 +163,8 @@ TEST_F(MenderTest, WhatDrivesTookThatDieBeforeTheirFlushIsStoredElsewhere) {
     for (uint64_t block = 0; block < 10; ++block) {
       const auto place = inode.map->Find(block);
       ASSERT_TRUE(place);
-      const auto drives = host_.cluster->stripes().DrivesOf(place->IdOf(block), place->layout,
-                                                            place->place);
+      const auto drives =
+          host_.cluster->stripes().DrivesOf(place->IdOf(block), place->layout, place->place);
       ASSERT_OK(drives);
       // Without both it would be readable, and one more loss of power would be too many.
       EXPECT_LE(drives->count(2) + drives->count(3), 1u) << block;
@@ -188,6 +188,43 @@ TEST_F(MenderTest, WhatDrivesTookThatDieBeforeTheirFlushIsStoredElsewhere) {
   machines_.SetDown(3, true);
   ASSERT_OK((*file)->Close());
   expect_elsewhere(id, bytes);
+}
+
+// And what could not be stored elsewhere is nothing that this host has written: it does not come
+// back over what others write later.
+TEST_F(MenderTest, WhatCouldNotBeStoredAgainIsForgottenWhenOthersWrite) {
+  const auto set = [&](bool bad) {
+    for (DriveId id = 1; id <= 6; ++id) {
+      if (id == 2 || id == 3) {
+        machines_.SetDown(id, bad);
+      } else {
+        DriveFaults faults = machines_.drive(id).faults();
+        faults.full = bad;
+        machines_.drive(id).Set(faults);
+      }
+    }
+    sim_.Sleep(seconds(10));
+  };
+  for (const bool shorter : {false, true}) {
+    auto file = fs_->Create(kRootInode, "file", {.truncate = true});
+    ASSERT_OK(file);
+    ASSERT_OK((*file)->Write(0, AsBytes(contents_)));
+    ASSERT_OK((*file)->Commit());
+    set(true);
+    EXPECT_FALSE((*file)->Sync().ok());
+    set(false);
+    const std::string theirs = Pattern(3, shorter ? 1000 : contents_.size());
+    Host other = NewHost();
+    auto same = other->Open((*file)->inode(), FileSystem::Access::kWrite, /*truncate=*/true);
+    ASSERT_OK(same);
+    ASSERT_OK((*same)->Write(0, AsBytes(theirs)));
+    ASSERT_OK((*same)->Close());
+    ASSERT_OK(fs_->Open((*file)->inode(), FileSystem::Access::kRead)) << "it knows of it now";
+    EXPECT_TRUE(ReadAll(**file) == theirs);
+    EXPECT_OK((*file)->Sync());
+    EXPECT_OK((*file)->Close());
+    EXPECT_TRUE(Contents("/file", other.fs.get()) == theirs);
+  }
 }
 
 }  // namespace
