@@ -136,7 +136,7 @@ wait_until_readable() {  # PATH
 make_file() {  # FILE BYTES: random, so that no two pieces are alike
   head -c "$2" /dev/urandom >"$1"
 }
-sum_of() { sha256sum <"$1" | cut -d' ' -f1; }
+sum_of() { b2sum <"$1" | cut -d' ' -f1; }
 upload() { timeout 300 xrdcp --nopbar -f "$1" "$url$2" 2>"$work/xrdcp.err"; }
 download() { timeout 300 xrdcp --nopbar -f "$url$1" "$2" 2>"$work/xrdcp.err"; }
 
@@ -152,7 +152,7 @@ holds() {  # PATH SUM
   got=$(sum_of "$copy")
   rm -f "$copy"
   [ "$got" = "$2" ] && return 0
-  echo "  $1: sha256 is $got instead of $2"
+  echo "  $1: BLAKE2 is $got instead of $2"
   return 1
 }
 
