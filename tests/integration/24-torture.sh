@@ -1,6 +1,6 @@
 #!/bin/bash
 # Files of all sizes and layouts are written, changed and read through several mounts, for TORTURE_SECONDS
-# (20), while drives and mounts die, pause, rot and are replaced, and repairs run: no byte is wrong or lost.
+# (10), while drives and mounts die, pause, rot and are replaced, and repairs run: no byte is wrong or lost.
 # `./dev torture TIME` does it for longer, on three clusters.
 . "$(dirname "$0")/lib.sh"
 
@@ -20,7 +20,7 @@ trap unmount_at_exit EXIT
 torture() {  # CLUSTER OPTIONS...
   cluster_up "$1" --layout "$k+$m" --drives "$drives" --no-gateway
   shift
-  local options=(--data "$k" --away "$m" --drives "$drives" --time "${TORTURE_SECONDS:-20}" "$@")
+  local options=(--data "$k" --away "$m" --drives "$drives" --time "${TORTURE_SECONDS:-10}" "$@")
   if [ -n "${SEED:-}" ]; then options+=(--seed "$SEED"); fi
   /usr/bin/python3 "$project/tests/crash/torture.py" --build "$build" --cluster "$cluster" "${options[@]}"
 }
