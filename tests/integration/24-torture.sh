@@ -17,22 +17,23 @@ unmount_at_exit() {
 }
 trap unmount_at_exit EXIT
 
-torture() {  # CLUSTER OPTIONS...
-  cluster_up "$1" --layout "$k+$m" --drives "$drives" --no-gateway
-  shift
+campaign() {  # OPTIONS...
   local options=(--data "$k" --away "$m" --drives "$drives" --time "${TORTURE_SECONDS:-10}" "$@")
   if [ -n "${SEED:-}" ]; then options+=(--seed "$SEED"); fi
   /usr/bin/python3 "$project/tests/crash/torture.py" --build "$build" --cluster "$cluster" "${options[@]}"
 }
-check "$k+$m on $drives drives: no byte is wrong or lost" torture whole
+cluster_up whole --layout "$k+$m" --drives "$drives" --no-gateway
+check "$k+$m on $drives drives: no byte is wrong or lost" campaign
+cluster_down
 
 # A test of the test: records that vanish from a drive, and are not written again, are missed.
 sabotage() {
   local said
-  said=$(torture ruined --time 1 --sabotage 2>&1)
+  said=$(campaign --time 1 --sabotage 2>&1)
   grep -q '^VIOLATION: pinstripe verify .*: exit [123]' <<<"$said" && return 0
   sed 's/^/  /' <<<"$said"
   return 1
 }
+cluster_up ruined --layout "$k+$m" --drives "$drives" --no-gateway
 check "and records that vanish are noticed" sabotage
 finish
