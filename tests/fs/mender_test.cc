@@ -227,5 +227,49 @@ TEST_F(MenderTest, WhatCouldNotBeStoredAgainIsForgottenWhenOthersWrite) {
   }
 }
 
+class MenderPagesTest : public MenderTest {
+ protected:
+  MenderPagesTest() { options_ = kSmallPages; }
+};
+
+TEST_F(MenderPagesTest, PagesOfABlockMapAreStoredElsewhereAsWell) {
+  auto file = fs_->Create(kRootInode, "file", {});
+  ASSERT_OK(file);
+  const InodeId id = (*file)->inode();
+  std::string bytes;
+  for (uint64_t block = 0; block < 30; ++block) {  // each a run of its own
+    const std::string more = Pattern(block, kTestBlock);
+    ASSERT_OK((*file)->Write(bytes.size(), AsBytes(more)));
+    ASSERT_OK((*file)->Commit());
+    bytes += more;
+    sim_.Sleep(seconds(2));  // or they have the same write id
+  }
+  const auto drives_of_pages = [&] {
+    std::vector<std::set<DriveId>> all;
+    const Inode inode = InodeOf(id);
+    for (const BlockMap::Part& part : inode.map->parts()) {
+      if (!part.stretch->page) continue;
+      const BlockPlace& page = *part.stretch->page;
+      const auto drives = host_.cluster->stripes().DrivesOf(part.PageId(), page.layout, page.place);
+      EXPECT_OK(drives);
+      all.push_back(*drives);
+    }
+    return all;
+  };
+  // Two of the three drives that have the first page.
+  const auto before = drives_of_pages();
+  ASSERT_FALSE(before.empty());
+  ASSERT_EQ(before.front().size(), 3u);
+  const DriveId a = *before.front().begin();
+  const DriveId b = *before.front().rbegin();
+  machines_.SetDown(a, true);
+  machines_.SetDown(b, true);
+  ASSERT_OK((*file)->Sync());
+  for (const std::set<DriveId>& drives : drives_of_pages()) {
+    EXPECT_GE(drives.size() - drives.count(a) - drives.count(b), 2u);
+  }
+  EXPECT_TRUE(Contents("/file") == bytes);
+}
+
 }  // namespace
 }  // namespace pinstripe
