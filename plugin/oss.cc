@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <XrdOuc/XrdOucEnv.hh>
 #include <algorithm>
 #include <climits>
 #include <cstdio>
@@ -76,6 +77,8 @@ XrdOssDF* Oss::newFile(const char* tident) { return new OssFile(*this, tident); 
 // Only wrappers call this; Start() has done the work.
 int Oss::Init(XrdSysLogger*, const char*) { return 0; }
 
+void Oss::Disc(XrdOucEnv& env) { uploads_.SessionEnds(env.secEnv()); }
+
 // Own page checksums; checksums at rest; neither file descriptors for sendfile nor asynchronous
 // I/O, which would cut requests into 64 KiB.
 uint64_t Oss::Features() {
@@ -106,8 +109,10 @@ Result<FileSystem::Place> Oss::PlaceWithParents(const char* path) {
 
 // At most the parents are made here. The file is left to Open(), which then is told that it creates
 // (-ENOTSUP asks for that): so the name appears, or the old contents go, at Close and not now.
-int Oss::Create(const char* client, const char* path, mode_t, XrdOucEnv&, int options) {
-  const Status reserved = uploads_.Reserve(path, client == nullptr ? "" : client, runtime_.Now());
+int Oss::Create(const char* client, const char* path, mode_t, XrdOucEnv& env, int options) {
+  const char* copy_key = env.Get("pinstripe.tpc");
+  const Status reserved = uploads_.Reserve(path, client == nullptr ? "" : client, runtime_.Now(),
+                                           copy_key == nullptr ? "" : copy_key);
   if (!reserved.ok()) return -Answer(reserved, "create", path);
   if (options & XRDOSS_mkpath) {
     const auto place = PlaceWithParents(path);

@@ -47,6 +47,7 @@ class Oss final : public XrdOss {
   XrdOssDF* newFile(const char* tident) override;
 
   int Init(XrdSysLogger* logger, const char* config_file) override;
+  void Disc(XrdOucEnv& env) override;  // a client is gone; its files are closed after this
   uint64_t Features() override;
 
   int Chmod(const char* path, mode_t mode, XrdOucEnv* env) override;

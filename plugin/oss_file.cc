@@ -4,10 +4,12 @@
 #include <sys/time.h>
 
 #include <XrdOuc/XrdOucEnv.hh>
+#include <XrdSec/XrdSecEntity.hh>
 #include <XrdSfs/XrdSfsAio.hh>
 #include <algorithm>
 #include <cstring>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,6 +19,23 @@
 #include "plugin/page_checksums.h"
 
 namespace pinstripe {
+namespace {
+
+// The end of an HTTP session in the middle of an upload is the end of that upload.
+bool IsHttp(const XrdSecEntity* client) {
+  return client != nullptr && std::string_view(client->prot).starts_with("http");
+}
+
+Uploader UploaderOf(XrdOucEnv& env) {
+  Uploader uploader;
+  const char* copy_key = env.Get("tpc.key");
+  if (copy_key != nullptr && env.Get("tpc.src") != nullptr) uploader.copy_key = copy_key;
+  if (IsHttp(env.secEnv())) uploader.session = env.secEnv();
+  return uploader;
+}
+
+}  // namespace
+
 int OssFile::AnswerFor(const Status& status, const char* operation) const {
   return -Answer(status, operation, path_);
 }
@@ -61,7 +80,7 @@ int OssFile::Open(const char* path, int flags, mode_t mode, XrdOucEnv& env) {
                             "kept; upload the file again"),
                        "open");
     }
-    oss_.uploads().Begin(path_);
+    oss_.uploads().Begin(path_, UploaderOf(env));
     writes_ = true;
   }
   Result<std::unique_ptr<OpenFile>> file = OpenPath(path, flags, mode);
@@ -70,6 +89,7 @@ int OssFile::Open(const char* path, int flags, mode_t mode, XrdOucEnv& env) {
     return AnswerFor(file.error(), "open");
   }
   file_ = *std::move(file);
+  replaces_ = uploads;
   if (announced && uploads) upload_.emplace(*announced);
   ++oss_.counters().files_opened;
   return 0;
@@ -89,11 +109,22 @@ int OssFile::Close(long long* size) {
 }
 
 Status OssFile::CheckComplete() const {
+  if (writes_ && oss_.uploads().IsCutOff(path_)) {
+    return Fail(
+        ECANCELED,
+        "the client went away before its upload had ended; it is dropped, and what was there "
+        "before stays");
+  }
+  // The server closes a copy that failed as it does one that came, and then no size was announced.
+  const bool is_http_copy = tident == nullptr || *tident == '\0';  // it has no client
+  if (replaces_ && is_http_copy && !upload_ && !wrote_) {
+    return Fail(ECANCELED,
+                "nothing came of what was to be copied here; what was there before stays");
+  }
   if (!upload_ || upload_->Complete()) return {};
   return Fail(ECANCELED,
               "the upload ended before all of the {} bytes that were announced had come; it is "
-              "dropped, and "
-              "what was there before stays",
+              "dropped, and what was there before stays",
               upload_->expected());
 }
 
@@ -140,6 +171,7 @@ ssize_t OssFile::Write(const void* data, off_t offset, size_t length) {
   const Status written = file_->Write(static_cast<uint64_t>(offset),
                                       Bytes(static_cast<const std::byte*>(data), length));
   if (!written.ok()) return AnswerFor(written, "write");
+  wrote_ = true;
   oss_.counters().bytes_written += length;
   if (upload_) upload_->Add(static_cast<uint64_t>(offset), length);
   return static_cast<ssize_t>(length);

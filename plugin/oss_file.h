@@ -6,11 +6,13 @@
 //
 // The server closes the file of a client that has vanished as it does for one that has finished. A
 // client that uploads says how large the file will be, so an upload of which bytes are missing is
-// dropped at Close(), and the old contents stay.
+// dropped at Close(), and the old contents stay; so is one over HTTP whose connection has ended,
+// and a third-party copy over HTTP of which nothing ever came.
 
 #pragma once
 
 #include <XrdOss/XrdOss.hh>
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -68,7 +70,9 @@ class OssFile final : public XrdOssDF {
   Oss& oss_;
   std::string path_;  // for messages
   std::unique_ptr<OpenFile> file_;
-  bool writes_ = false;                // and counts among the uploads
+  bool writes_ = false;    // and counts among the uploads
+  bool replaces_ = false;  // all contents that there were
+  std::atomic<bool> wrote_ = false;
   std::optional<UploadParts> upload_;  // of an announced size
 };
 

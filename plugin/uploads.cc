@@ -2,16 +2,20 @@
 
 #include <charconv>
 #include <cstring>
+#include <utility>
 
 namespace pinstripe {
 
-Status Uploads::Reserve(const std::string& path, std::string_view client, Time now) {
+Status Uploads::Reserve(const std::string& path, std::string_view client, Time now,
+                        std::string_view copy_key) {
   const std::lock_guard lock(mutex_);
   // What was reserved and never opened. There are few entries: one per file that is being written.
   std::erase_if(entries_, [&](const auto& entry) {
     return entry.second.writers == 0 && entry.second.reserved_until <= now;
   });
   Entry& entry = entries_[path];
+  const std::string& copy = entry.uploader.copy_key;
+  if (entry.writers > 0 && !copy.empty() && copy == copy_key) return {};
   const bool reserved = entry.reserved_until > now && entry.client != client;
   if (entry.writers > 0 || reserved) {
     return Fail(ETXTBSY, "another client is writing it; try again when that has ended");
@@ -21,17 +25,32 @@ Status Uploads::Reserve(const std::string& path, std::string_view client, Time n
   return {};
 }
 
-void Uploads::Begin(const std::string& path) {
+void Uploads::Begin(const std::string& path, Uploader uploader) {
   const std::lock_guard lock(mutex_);
   Entry& entry = entries_[path];
   ++entry.writers;
   entry.reserved_until = {};
+  entry.uploader = std::move(uploader);
 }
 
 void Uploads::End(const std::string& path) {
   const std::lock_guard lock(mutex_);
   const auto entry = entries_.find(path);
   if (entry != entries_.end() && --entry->second.writers == 0) entries_.erase(entry);
+}
+
+void Uploads::SessionEnds(const void* session) {
+  if (session == nullptr) return;
+  const std::lock_guard lock(mutex_);
+  for (auto& [path, entry] : entries_) {
+    if (entry.uploader.session == session) entry.cut_off = true;
+  }
+}
+
+bool Uploads::IsCutOff(const std::string& path) {
+  const std::lock_guard lock(mutex_);
+  const auto entry = entries_.find(path);
+  return entry != entries_.end() && entry->second.cut_off;
 }
 
 void UploadParts::Add(uint64_t offset, uint64_t length) {

@@ -6,6 +6,13 @@
 // is where the second one is refused. Between a client's Create() and its Open() there is a
 // reservation; it ends by itself should the Open() never come.
 //
+// One second writer is let in: the program that fetches a third-party copy for the client that
+// asked for it. It proves that by naming the key of the copy, which only the three parties know.
+//
+// Of an upload over HTTP nothing tells how large it will be, but a connection has one request at a
+// time: a file that is still being written when its session ends was cut off. (A client of XRootD's
+// own protocol may come back and go on.)
+//
 // And UploadParts: which bytes of an announced size were written. A client that vanishes in the
 // middle is closed by the server like one that has finished; only this tells them apart.
 //
@@ -26,22 +33,37 @@
 
 namespace pinstripe {
 
+// What is known of who writes a file, besides its path.
+struct Uploader {
+  std::string copy_key;           // of the third-party copy that this is; empty: none
+  const void* session = nullptr;  // whose end cuts the upload off; null: no such
+};
+
 class Uploads {
  public:
   static constexpr Duration kReservation = std::chrono::seconds(10);
 
-  // `client` is about to create or replace `path`. ETXTBSY: another one is writing it.
-  Status Reserve(const std::string& path, std::string_view client, Time now);
+  // `client` is about to create or replace `path`. ETXTBSY: another one is writing it, and not for
+  // the third-party copy of this key.
+  Status Reserve(const std::string& path, std::string_view client, Time now,
+                 std::string_view copy_key = {});
 
   // Somebody writes `path` from now on, until End().
-  void Begin(const std::string& path);
+  void Begin(const std::string& path, Uploader uploader = {});
   void End(const std::string& path);
+
+  void SessionEnds(const void* session);
+
+  // Whether the session that writes `path` has ended.
+  bool IsCutOff(const std::string& path);
 
  private:
   struct Entry {
     int writers = 0;
     std::string client;  // with a reservation
     Time reserved_until{};
+    Uploader uploader;
+    bool cut_off = false;
   };
   std::mutex mutex_;
   std::map<std::string, Entry> entries_;  // guarded by mutex_

@@ -15,6 +15,7 @@ pinstripe=$build/tools/pinstripe
 script=$(basename "$0" .sh)
 failures=0
 clusters=()
+declare -A servers  # process ids of what `serve` has started
 
 if [ ! -x "$pinstripe" ]; then
   echo "$script: $pinstripe is not built; set PINSTRIPE_BUILD to a build directory" >&2
@@ -26,6 +27,7 @@ chmod 755 "$work"  # the gateway runs as somebody else
 
 clean_up() {
   trap - EXIT
+  for one in "${servers[@]}"; do kill "$one" 2>/dev/null; done
   for one in "${clusters[@]}"; do
     "$pinstripe" dev down --delete "$one" >/dev/null ||
       echo "$script: $one could not be cleared" >&2
@@ -102,6 +104,89 @@ empty_gateway() {
   dev start gateway
 }
 gateway_log() { echo "$cluster/gateway/log"; }
+
+# --- servers of XRootD, besides the cluster's gateway ---
+
+free_ports() {  # COUNT
+  /usr/bin/python3 - "$1" <<'END'
+import random, socket, sys
+with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
+    last = int(file.read().split()[0]) - 1  # beyond, the kernel takes ports for connections
+kept = []
+for port in random.sample(range(10000, last), 200):
+    one = socket.socket()
+    try:
+        one.bind(("", port))
+    except OSError:
+        continue
+    kept.append((one, port))
+    if len(kept) == int(sys.argv[1]):
+        break
+print(*[port for _, port in kept])
+END
+}
+
+# Configurations as they are in etc/, for this machine: with the cluster's files, the ports given, and
+# directories and further files in $work/NAME.
+sample() {  # NAME FILE [SED-EXPRESSION...]
+  local name=$1 home=$work/$1 plugin
+  local file=$home/$2
+  plugin=$(sed -n 's/^ofs.osslib.* \([^ ]*\)-[0-9]*\.so .*/\1.so/p' "$cluster/gateway/xrootd.cfg")
+  mkdir -p "$home/admin" "$home/run"
+  give_to_gateway "$home/admin" "$home/run"
+  sed -e "s,libXrdOssPinstripe.so,$plugin,; s,/etc/pinstripe/cluster.toml,$config,; s,/var/spool/xrootd,$home/admin,
+    s,/run/xrootd,$home/run,; s,/etc/xrootd/,$home/,g; s,/etc/grid-security/,$work/,g; s,/usr/libexec/pinstripe,$project/etc," \
+    "${@:3}" "$project/etc/$2" >"$file"
+  # Names of this machine may not resolve.
+  grep -q '^xrd.port\|^all.manager' "$file" && echo "xrd.network dnr norpipa" >>"$file"
+  chmod 644 "$file"
+}
+
+give_to_gateway() {  # FILE...: to the user that it runs as
+  [ "$(id -u)" -ne 0 ] || chown --reference "$cluster/gateway" "$@"
+}
+
+# Starts a server as the gateway's user; its log is $work/NAME/PROGRAM.log.
+serve() {  # NAME PROGRAM FILE
+  local home=$work/$1 log=$work/$1/$2.log command=("$2" -c "$work/$1/$3" -I v4) user
+  user=$(stat -c '--reuid=%u --regid=%g' "$cluster/gateway")
+  # shellcheck disable=SC2086
+  [ "$(id -u)" -ne 0 ] || command=(setpriv $user --clear-groups "${command[@]}")
+  if ! getent hosts "$(hostname)" >/dev/null; then
+    command=(unshare --uts $([ "$(id -u)" -eq 0 ] || echo --map-root-user) sh -c 'hostname localhost; exec "$@"' sh "${command[@]}")
+  fi
+  : >"$log"
+  (cd "$home" && exec "${command[@]}") >"$log" 2>&1 &
+  servers[$1-$2]=$!
+  wait_until 30 is_serving "$1" "$2" && grep -q '^------.*initialization completed' "$log" ||
+    give_up "$2 of $1 does not start: $(tail -n 3 "$log")"
+}
+is_serving() { grep -q '^------ [a-z]* [^ ]*@[^ ]* initialization \|^------.*initialization failed' "$work/$1/$2.log" || ! kill -0 "${servers[$1-$2]}"; }
+stop() {  # NAME PROGRAM
+  local pid=${servers[$1-$2]}
+  kill "$pid"
+  wait "$pid" 2>/dev/null
+  unset "servers[$1-$2]"
+}
+
+# --- certificates ---
+
+# An authority and a certificate of this machine, as XRootD wants to have them: $work/ca.pem,
+# $work/certificates, $work/hostcert.pem and $work/hostkey.pem.
+make_certificates() {
+  local names="subjectAltName=DNS:localhost,IP:127.0.0.1"
+  {
+    openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj "/CN=Authority of a test" -keyout "$work/ca.key" \
+      -out "$work/ca.pem" &&
+      openssl req -newkey rsa:2048 -nodes -subj "/CN=localhost" -keyout "$work/hostkey.pem" -out "$work/host.csr" &&
+      openssl x509 -req -in "$work/host.csr" -CA "$work/ca.pem" -CAkey "$work/ca.key" -CAcreateserial -days 30 \
+        -extfile <(echo "$names") -out "$work/hostcert.pem" &&
+      mkdir "$work/certificates" && cp "$work/ca.pem" "$work/certificates/" && openssl rehash "$work/certificates"
+  } >"$work/openssl" 2>&1 || give_up "no certificates: $(tail -n 3 "$work/openssl")"
+  chmod 400 "$work/hostkey.pem"
+  give_to_gateway "$work/hostkey.pem"
+  export X509_CERT_DIR=$work/certificates
+}
 
 # --- waiting ---
 

@@ -42,6 +42,36 @@ TEST(Uploads, AReservationThatIsNotUsedEndsByItself) {
   EXPECT_OK(uploads.Reserve("/file", "second", end));
 }
 
+TEST(Uploads, AThirdPartyCopyIsWrittenByWhoKnowsItsKey) {
+  Uploads uploads;
+  ASSERT_OK(uploads.Reserve("/file", "client", kNow));
+  uploads.Begin("/file", {.copy_key = "secret"});
+  EXPECT_FAILS(uploads.Reserve("/file", "other", kNow), ETXTBSY);
+  EXPECT_FAILS(uploads.Reserve("/file", "other", kNow, "wrong"), ETXTBSY);
+  EXPECT_OK(uploads.Reserve("/file", "program", kNow, "secret"));
+  uploads.End("/file");
+  ASSERT_OK(uploads.Reserve("/file", "client", kNow));
+  uploads.Begin("/file");
+  EXPECT_FAILS(uploads.Reserve("/file", "program", kNow, "secret"), ETXTBSY)
+      << "that was another copy";
+}
+
+TEST(Uploads, AreCutOffByTheEndOfTheirSessionOnly) {
+  Uploads uploads;
+  const int one = 0, two = 0;
+  uploads.Begin("/one", {.session = &one});
+  uploads.Begin("/two", {.session = &two});
+  uploads.Begin("/without");
+  uploads.SessionEnds(nullptr);
+  uploads.SessionEnds(&one);
+  EXPECT_TRUE(uploads.IsCutOff("/one"));
+  EXPECT_FALSE(uploads.IsCutOff("/two"));
+  EXPECT_FALSE(uploads.IsCutOff("/without"));
+  uploads.End("/one");
+  uploads.Begin("/one", {.session = &one});
+  EXPECT_FALSE(uploads.IsCutOff("/one")) << "the next upload is another one";
+}
+
 // Several pieces are under way at once, so the last one may come before others.
 TEST(UploadParts, CompleteWhenEveryByteWasWritten) {
   UploadParts parts(100);
