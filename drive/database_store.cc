@@ -79,7 +79,7 @@ Status DatabaseStore::Apply(std::span<const StoreChange> changes) {
   std::vector<Database::Change> made;
   uint64_t bytes = 0;
   for (size_t i = 0; i < changes.size(); ++i) {
-    const auto& [key, record] = changes[i];
+    const auto& [key, record, expected] = changes[i];
     if (record == nullptr) {
       made.push_back({RecordIndexKey(key), nullptr});
       continue;

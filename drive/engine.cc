@@ -1,7 +1,6 @@
 #include "drive/engine.h"
 
 #include <algorithm>
-#include <deque>
 #include <set>
 #include <unordered_map>
 
@@ -28,10 +27,11 @@ Status CheckRecord(const StoredRecord& record) {
   return CheckLimit("tag", record.head.tag.size(), kMaxTagBytes);
 }
 
-// For messages: versions are arbitrary bytes, and may be long.
-std::string Short(std::string_view version) {
-  if (version.empty()) return "none";
-  return Hex(AsBytes(version.substr(0, 32))) + (version.size() > 32 ? "..." : "");
+// Of a put.
+Status CheckLimits(std::string_view key, const StoredRecord& record, const Expected& expected) {
+  TRY(CheckKey(key));
+  TRY(CheckRecord(record));
+  return CheckExpected(expected);
 }
 
 }  // namespace
@@ -126,36 +126,24 @@ Result<RangeItems> Engine::Items(const KeyRange& range, const RangeLimits& limit
   return found;
 }
 
-Status Engine::CheckVersion(std::string_view key, const Expected& expected) {
-  if (!expected.version()) return {};
-  const Result<StoredHead> head = store_->Head(key);
-  if (!head.has_value() && head.error().code() != ENOENT) return head.error();
-  const std::string_view version = head.has_value() ? std::string_view(head->version) : "";
-  if (version == *expected.version()) return {};
-  return Fail(ESTALE, "its version is {}, not {}", Short(version), Short(*expected.version()));
-}
-
 Status Engine::CheckDeletion(std::string_view key, const Expected& expected) {
   const StoredHead head = TRY(store_->Head(key));
-  if (!expected.version() || head.version == *expected.version()) return {};
-  return Fail(ESTALE, "its version is {}, not {}", Short(head.version), Short(*expected.version()));
+  return CheckVersion(head.version, expected);
 }
 
 Status Engine::Put(std::string_view key, const StoredRecord& record, const Expected& expected) {
   CountAttempt(Operation::kPut);
-  TRY(CheckKey(key));
-  TRY(CheckRecord(record));
-  TRY(CheckExpected(expected));
+  TRY(CheckLimits(key, record, expected));
   const KeyLocks::Hold hold(locks_, key);
-  TRY(CheckVersion(key, expected));
-  TRY(store_->Put(key, record));
+  const StoreChange put{key, &record, &expected};
+  TRY(store_->PutEach({&put, 1})[0]);
   CountBytes(Operation::kPut, record.value.size());
   return {};
 }
 
 std::vector<Status> Engine::PutEach(std::span<const Change> puts) {
   std::vector<Status> statuses(puts.size());
-  std::vector<const Change*> chosen;
+  std::vector<StoreChange> chosen;
   std::vector<Status*> theirs;
   std::set<std::string_view> keys;
   const auto put_chosen = [&] {
@@ -166,15 +154,11 @@ std::vector<Status> Engine::PutEach(std::span<const Change> puts) {
   };
   for (size_t i = 0; i < puts.size(); ++i) {
     CountAttempt(Operation::kPut);
-    statuses[i] = [&]() -> Status {
-      TRY(CheckKey(puts[i].key));
-      TRY(CheckRecord(*puts[i].record));
-      return CheckExpected(puts[i].expected);
-    }();
+    statuses[i] = CheckLimits(puts[i].key, *puts[i].record, puts[i].expected);
     if (!statuses[i].ok()) continue;
     if (keys.contains(puts[i].key)) put_chosen();
     keys.insert(puts[i].key);
-    chosen.push_back(&puts[i]);
+    chosen.push_back({puts[i].key, &*puts[i].record, &puts[i].expected});
     theirs.push_back(&statuses[i]);
   }
   put_chosen();
@@ -182,28 +166,36 @@ std::vector<Status> Engine::PutEach(std::span<const Change> puts) {
 }
 
 // Each key once, and nothing over a limit.
-void Engine::PutDifferent(std::span<const Change* const> puts, std::span<Status* const> statuses) {
+void Engine::PutDifferent(std::span<const StoreChange> puts, std::span<Status* const> statuses) {
   std::vector<std::string_view> keys;
   keys.reserve(puts.size());
-  for (const Change* put : puts) keys.push_back(put->key);
-  std::sort(keys.begin(), keys.end());
-  std::deque<KeyLocks::Hold> holds;
-  for (const std::string_view key : keys) holds.emplace_back(locks_, key);
-  std::vector<StoreChange> made;
-  std::vector<size_t> numbers;
-  made.reserve(puts.size());
-  numbers.reserve(puts.size());
+  for (const StoreChange& put : puts) keys.push_back(put.key);
+  const KeyLocks::Hold hold(locks_, std::move(keys));
+  const std::vector<Status> results = store_->PutEach(puts);
   for (size_t i = 0; i < puts.size(); ++i) {
-    *statuses[i] = CheckVersion(puts[i]->key, puts[i]->expected);
-    if (!statuses[i]->ok()) continue;
-    made.push_back({puts[i]->key, &*puts[i]->record});
-    numbers.push_back(i);
+    *statuses[i] = results[i];
+    if (results[i].ok()) CountBytes(Operation::kPut, puts[i].record->value.size());
   }
-  const std::vector<Status> results = store_->PutEach(made);
-  for (size_t i = 0; i < made.size(); ++i) {
-    *statuses[numbers[i]] = results[i];
-    if (results[i].ok()) CountBytes(Operation::kPut, made[i].record->value.size());
+}
+
+bool Engine::PutAllAtOnce(std::span<const Change> puts) {
+  std::vector<StoreChange> changes;
+  std::vector<std::string_view> keys;
+  changes.reserve(puts.size());
+  keys.reserve(puts.size());
+  for (const Change& put : puts) {
+    if (!CheckLimits(put.key, *put.record, put.expected).ok()) return false;
+    if (std::find(keys.begin(), keys.end(), put.key) != keys.end()) return false;
+    keys.push_back(put.key);
+    changes.push_back({put.key, &*put.record, &put.expected});
   }
+  const KeyLocks::Hold hold(locks_, std::move(keys), KeyLocks::Wait::kMayNot);
+  if (!hold.holds() || !store_->PutAllAtOnce(changes)) return false;
+  for (const Change& put : puts) {
+    CountAttempt(Operation::kPut);
+    CountBytes(Operation::kPut, put.record->value.size());
+  }
+  return true;
 }
 
 Status Engine::Delete(std::string_view key, const Expected& expected) {
@@ -228,13 +220,11 @@ std::optional<Engine::BatchFailure> Engine::Apply(std::span<const Change> change
     if (!valid.ok()) return BatchFailure{valid, i};
     keys.insert(change.key);
   }
-  // In the order of the keys, so that two batches never wait for each other.
-  std::deque<KeyLocks::Hold> holds;
-  for (const std::string_view key : keys) holds.emplace_back(locks_, key);
+  const KeyLocks::Hold hold(locks_, std::vector(keys.begin(), keys.end()));
   std::unordered_map<std::string_view, size_t> last;
   for (size_t i = 0; i < changes.size(); ++i) {
     const Change& change = changes[i];
-    Status may = change.record ? CheckVersion(change.key, change.expected)
+    Status may = change.record ? store_->CheckThere(change.key, change.expected)
                                : CheckDeletion(change.key, change.expected);
     const bool gone_already = may.code() == ENOENT && !change.record && !change.expected.version();
     if (!may.ok() && !gone_already) return BatchFailure{std::move(may), i};

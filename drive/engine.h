@@ -88,6 +88,10 @@ class Engine {
   // Put() would have said of each.
   std::vector<Status> PutEach(std::span<const Change> puts);
 
+  // As PutEach(), by a thread that must not wait. False: nothing was changed, and PutEach() will
+  // tell why.
+  bool PutAllAtOnce(std::span<const Change> puts);
+
   // All of them are made, or on failure none, whatever fails. A change is refused for what Put()
   // and Delete() refuse it, except that a delete of any version may find nothing.
   std::optional<BatchFailure> Apply(std::span<const Change> changes);
@@ -119,8 +123,7 @@ class Engine {
   };
 
   Result<Neighbour> Find(const KeyRange& from, bool reverse, ValueRange range);
-  void PutDifferent(std::span<const Change* const> puts, std::span<Status* const> statuses);
-  Status CheckVersion(std::string_view key, const Expected& expected);
+  void PutDifferent(std::span<const StoreChange> puts, std::span<Status* const> statuses);
   Status CheckDeletion(std::string_view key, const Expected& expected);
   void CountAttempt(Operation operation);
   void CountBytes(Operation operation, uint64_t value_bytes);

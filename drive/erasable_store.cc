@@ -57,6 +57,11 @@ std::vector<Status> ErasableStore::PutEach(std::span<const StoreChange> puts) {
   return store_->PutEach(puts);
 }
 
+bool ErasableStore::PutAllAtOnce(std::span<const StoreChange> puts) {
+  const Gate::QuickVisit visit(gate_);
+  return visit.inside() && store_ != nullptr && store_->PutAllAtOnce(puts);
+}
+
 Status ErasableStore::Delete(std::string_view key) {
   return With([&](Store& store) { return store.Delete(key); });
 }

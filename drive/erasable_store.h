@@ -36,6 +36,7 @@ class ErasableStore final : public Store {
   Result<RangeItems> Items(const KeyRange& range, const RangeLimits& limits, bool reverse) override;
   Status Put(std::string_view key, const StoredRecord& record) override;
   std::vector<Status> PutEach(std::span<const StoreChange> puts) override;
+  bool PutAllAtOnce(std::span<const StoreChange> puts) override;
   Status Delete(std::string_view key) override;
   Status Apply(std::span<const StoreChange> changes) override;
   Status Flush() override;

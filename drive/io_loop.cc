@@ -160,6 +160,7 @@ void IoLoop::Run() {
                                  WaitMilliseconds());
     for (int i = 0; i < count; ++i) {
       const epoll_event& event = events[i];
+      events_left_ = count - i - 1;
       const uint64_t id = event.data.u64;  // a copy: it is packed, so nothing may refer to it
       if (id == kWakeId) {
         uint64_t wakes;

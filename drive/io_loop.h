@@ -86,6 +86,9 @@ class IoLoop {
   uint64_t Add(int fd, uint32_t epoll_events, std::shared_ptr<Handler> handler);
   void Remove(uint64_t id, int fd);
 
+  // Whether other handlers are known to be ready, and wait for their turn. Loop thread.
+  bool others_wait() const { return events_left_ > 0; }
+
   // Any thread; nothing happens when it has been removed. `fd` is still open.
   void Change(uint64_t id, int fd, uint32_t epoll_events);
 
@@ -108,6 +111,7 @@ class IoLoop {
   std::multimap<Time, Timer*> timers_;
   std::unordered_map<uint64_t, std::shared_ptr<Handler>> handlers_;
   uint64_t last_id_ = 0;
+  int events_left_ = 0;  // of those that epoll has told last
 
   std::thread thread_;
 };

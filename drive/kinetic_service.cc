@@ -46,6 +46,13 @@ StoredRecord RecordOf(const KeyValue& entry, SharedBytes value) {
   return record;
 }
 
+Engine::Change PutOf(const Command& request, SharedBytes value) {
+  const KeyValue& entry = request.body().keyvalue();
+  return {.key = entry.key(),
+          .record = RecordOf(entry, std::move(value)),
+          .expected = ExpectedBy(entry)};
+}
+
 ValueRange RangeOf(const KeyValue& entry) {
   if (entry.metadataonly()) return {0, 0};
   ValueRange range;
@@ -222,19 +229,13 @@ std::vector<bool> KineticService::ExecutePuts(std::span<const PutRequest> puts) 
   const Gate::Visit visit(executing_);
   for (size_t i = 0; i < puts.size(); ++i) {
     const PutRequest& put = puts[i];
-    const KeyValue& entry = put.request->body().keyvalue();
-    const Status may = [&]() -> Status {
-      TRY(CheckCurrent(put.caller));
-      TRY(Allow(put.caller, Permission::kWrite, entry.key()));
-      after_flush[i] = TRY(WantsFlush(entry));
-      return {};
-    }();
-    if (!may.ok()) {
-      Conclude(Header::PUT, may, put.answer);
+    const Result<bool> wants_flush = CheckPut(put);
+    if (!wants_flush.has_value()) {
+      Conclude(Header::PUT, wants_flush.error(), put.answer);
       continue;
     }
-    changes.push_back(
-        {.key = entry.key(), .record = RecordOf(entry, put.value), .expected = ExpectedBy(entry)});
+    after_flush[i] = *wants_flush;
+    changes.push_back(PutOf(*put.request, put.value));
     numbers.push_back(i);
   }
   const std::vector<Status> statuses = engine_.PutEach(changes);
@@ -243,6 +244,32 @@ std::vector<bool> KineticService::ExecutePuts(std::span<const PutRequest> puts) 
     Conclude(Header::PUT, statuses[i], puts[numbers[i]].answer);
   }
   return after_flush;
+}
+
+std::optional<std::vector<bool>> KineticService::ExecutePutsAtOnce(
+    std::span<const PutRequest> puts) {
+  const Gate::QuickVisit visit(executing_);
+  if (!visit.inside()) return std::nullopt;
+  std::vector<bool> after_flush;
+  std::vector<Engine::Change> changes;
+  changes.reserve(puts.size());
+  for (const PutRequest& put : puts) {
+    const Result<bool> wants_flush = CheckPut(put);
+    if (!wants_flush.has_value()) return std::nullopt;
+    after_flush.push_back(*wants_flush);
+    changes.push_back(PutOf(*put.request, put.value));
+  }
+  if (!engine_.PutAllAtOnce(changes)) return std::nullopt;
+  for (const PutRequest& put : puts) Conclude(Header::PUT, {}, put.answer);
+  return after_flush;
+}
+
+// Whether it may be made, and is to be durable before it is answered.
+Result<bool> KineticService::CheckPut(const PutRequest& put) const {
+  const KeyValue& entry = put.request->body().keyvalue();
+  TRY(CheckCurrent(put.caller));
+  TRY(Allow(put.caller, Permission::kWrite, entry.key()));
+  return WantsFlush(entry);
 }
 
 void KineticService::SetFailure(const Status& failure, Command* answer) {

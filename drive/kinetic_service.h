@@ -102,6 +102,9 @@ class KineticService {
   };
   // Says of each whether its answer is true only after a Flush().
   std::vector<bool> ExecutePuts(std::span<const PutRequest> puts);
+  // The same, by a thread that must not wait: none where ExecutePuts() has to, or where one of them
+  // fails. Then nothing was done.
+  std::optional<std::vector<bool>> ExecutePutsAtOnce(std::span<const PutRequest> puts);
 
   // PEER2PEERPUSH, MEDIASCAN and MEDIAOPTIMIZE take long: they are not executed but started.
   static bool TakesLong(const kinetic::Command& request);
@@ -144,6 +147,7 @@ class KineticService {
                     kinetic::Command* answer);
   Status GetNeighbour(const Caller& caller, const kinetic::Command& request,
                       kinetic::Command* answer, SharedBytes* value);
+  Result<bool> CheckPut(const PutRequest& put) const;
   // Whether the device was not erased since the caller was admitted.
   Status CheckCurrent(const Caller& caller) const;
   Status Erase(std::string_view pin, bool secure, const std::function<void(uint64_t)>& erased);

@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <array>
-#include <deque>
 #include <iterator>
 #include <optional>
 #include <utility>
@@ -164,8 +163,8 @@ Failed NoSuchKey() { return Fail(ENOENT, "no such key"); }
 
 iovec Piece(const void* data, size_t size) { return {const_cast<void*>(data), size}; }
 
-uint64_t InlineFootprint(std::string_view key, std::string_view record) {
-  return 1 + key.size() + record.size();
+uint64_t InlineFootprint(std::string_view key, size_t record_bytes) {
+  return 1 + key.size() + record_bytes;
 }
 
 }  // namespace
@@ -407,7 +406,7 @@ Status LogStore::UndoTornEntry(LogLocation location, const PlaceRecord& place,
                 EncodePlaceRecord(logged->location, {bytes, place.key}));
       batch.Merge(SegmentIndexKey(logged->location.segment), EncodeCount(bytes));
     } else {
-      batch.Merge(InlineBytesIndexKey(), EncodeCount(InlineFootprint(place.key, previous)));
+      batch.Merge(InlineBytesIndexKey(), EncodeCount(InlineFootprint(place.key, previous.size())));
     }
   }
   const rocksdb::Status undone = index_->Write({}, &batch);
@@ -750,6 +749,17 @@ std::vector<Status> LogStore::PutEach(std::span<const StoreChange> puts) {
   return Store::PutEach(puts);
 }
 
+// Only what goes into the index: to write the log may wait for others who write it, or for the file
+// system.
+bool LogStore::PutAllAtOnce(std::span<const StoreChange> puts) {
+  for (const StoreChange& put : puts) {
+    if (put.record->value.size() >= kLeastLoggedBytes) return false;
+  }
+  const std::shared_lock lock(syncing_index_, std::try_to_lock);
+  return lock.owns_lock() && FailedState().ok() &&
+         TryToMake(puts, Together::kEach, Wait::kMayNot).ok();
+}
+
 // The log first, then one write to the index.
 Status LogStore::Make(std::span<const StoreChange> changes, Together together) {
   TRY(FailedState());
@@ -758,18 +768,18 @@ Status LogStore::Make(std::span<const StoreChange> changes, Together together) {
   return made;
 }
 
-Status LogStore::TryToMake(std::span<const StoreChange> changes, Together together) {
+// EAGAIN: it would have to wait, and must not.
+Status LogStore::TryToMake(std::span<const StoreChange> changes, Together together, Wait wait) {
   std::vector<std::string_view> keys;
   keys.reserve(changes.size());
   for (const StoreChange& change : changes) keys.push_back(change.key);
-  std::sort(keys.begin(), keys.end());
-  std::deque<KeyLocks::Hold> holds;
-  for (const std::string_view key : keys) holds.emplace_back(key_locks_, key);
+  const KeyLocks::Hold hold(key_locks_, std::move(keys), wait);
+  if (!hold.holds()) return WouldWait();
   Change change;
   std::vector<Planned> plans(changes.size());
   uint64_t entry_bytes = 0;
   for (size_t i = 0; i < changes.size(); ++i) {
-    TRY(Plan(changes[i], plans[i], change));
+    TRY(Plan(changes[i], wait, plans[i], change));
     entry_bytes += plans[i].entry_bytes();
   }
   const uint64_t more =
@@ -785,20 +795,27 @@ Status LogStore::TryToMake(std::span<const StoreChange> changes, Together togeth
     Abandon(change);
     return appended;
   }
-  return Commit(change);
+  return Commit(change, wait);
 }
 
 // What the index is going to say, except for the places in the log.
-Status LogStore::Plan(const StoreChange& asked, Planned& plan, Change& change) {
-  Result<std::string> old = FindIndexRecord(asked.key);
-  // A damaged record may be replaced: that is how it is repaired.
-  const bool may_replace =
-      old.has_value() || old.error().code() == ENOENT || old.error().code() == EBADMSG;
-  if (!may_replace) return old.error();
-  if (old.has_value()) {
-    Forget(asked.key, *old, change);
-    plan.old = *std::move(old);
+Status LogStore::Plan(const StoreChange& asked, Wait wait, Planned& plan, Change& change) {
+  Result<std::string> found = FindIndexRecord(asked.key, wait);
+  Result<IndexRecord> old = NoSuchKey();
+  if (!found.has_value()) {
+    old = Failed(std::move(found).error());
+  } else {
+    old = DecodeIndexRecord(asked.key, *found);
   }
+  const int missing = old.has_value() ? 0 : old.error().code();
+  const bool conditional = asked.expected != nullptr && asked.expected->version();
+  // A damaged record may be replaced: that is how it is repaired. But it has no version.
+  if (missing != 0 && missing != ENOENT && (missing != EBADMSG || conditional)) return old.error();
+  if (conditional) {
+    TRY(CheckVersion(old.has_value() ? std::string_view(old->head.version) : "", *asked.expected));
+  }
+  if (old.has_value()) Forget(asked.key, *old, found->size(), change);
+  if (found.has_value()) plan.old = *std::move(found);
   plan.key = asked.key;
   if (asked.record == nullptr) {
     change.batch.Delete(RecordIndexKey(asked.key));
@@ -816,22 +833,21 @@ Status LogStore::Plan(const StoreChange& asked, Planned& plan, Change& change) {
   const std::string bytes = EncodeIndexRecord(
       asked.key,
       {.head = plan.head, .value_crc = plan.value_crc, .place = InlineValue{AsText(plan.value)}});
-  change.inline_added += InlineFootprint(asked.key, bytes);
+  change.inline_added += InlineFootprint(asked.key, bytes.size());
   change.records.push_back({asked.key, {}});
   change.batch.Put(RecordIndexKey(asked.key), bytes);
   return {};
 }
 
 // Takes the record that is there out of the index and its bytes out of the log.
-void LogStore::Forget(std::string_view key, std::string_view old_record, Change& change) {
-  const Result<IndexRecord> old = DecodeIndexRecord(key, old_record);
-  if (!old.has_value()) return;  // damaged: nothing is known about what it used
-  const auto* place = std::get_if<LoggedValue>(&old->place);
+void LogStore::Forget(std::string_view key, const IndexRecord& old, size_t record_bytes,
+                      Change& change) {
+  const auto* place = std::get_if<LoggedValue>(&old.place);
   if (place == nullptr) {
-    change.inline_removed += InlineFootprint(key, old_record);
+    change.inline_removed += InlineFootprint(key, record_bytes);
     return;
   }
-  change.removed.push_back({place->location, EntryBytes(*old, *place)});
+  change.removed.push_back({place->location, EntryBytes(old, *place)});
   change.batch.Delete(PlaceIndexKey(place->location));
 }
 
@@ -951,7 +967,7 @@ void LogStore::Abandon(const Change& change) {
 
 // What is to die is noted before the index forgets it, so that whoever looks for the free space
 // between two entries finds it in the one place or in the other.
-Status LogStore::Commit(Change& change) {
+Status LogStore::Commit(Change& change, Wait wait) {
   std::map<uint32_t, uint64_t> differences;  // of segments' counts; taken modulo 2^64
   for (const auto& [location, bytes] : change.added) differences[location.segment] += bytes;
   for (const auto& [location, bytes] : change.removed) differences[location.segment] -= bytes;
@@ -967,9 +983,15 @@ Status LogStore::Commit(Change& change) {
     for (const auto& [location, bytes] : change.removed) dying_[location] = bytes;
   }
   for (const auto& record : change.records) index_cache_.BeforeChange(record.key);
-  const rocksdb::Status written = index_->Write({}, &change.batch);
+  rocksdb::WriteOptions options;
+  options.no_slowdown = wait == Wait::kMayNot;
+  const rocksdb::Status written = index_->Write(options, &change.batch);
   for (const auto& record : change.records) {
     index_cache_.AfterChange(record.key, written.ok() ? record.after : std::string_view());
+  }
+  if (written.IsIncomplete() && options.no_slowdown) {  // not even begun
+    ForgetDying(change);
+    return WouldWait();
   }
   // Whether the record will be there after the next start is not known now, so nothing may be given
   // back or built upon it.
@@ -994,12 +1016,20 @@ Status LogStore::Commit(Change& change) {
   return {};
 }
 
+// Of a change that was not made after all.
+void LogStore::ForgetDying(const Change& change) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& entry : change.removed) dying_.erase(entry.location);
+}
+
 Status LogStore::Delete(std::string_view key) {
   TRY(FailedState());
   const KeyLocks::Hold hold(key_locks_, key);
-  const std::string old = TRY(FindIndexRecord(key));
+  const std::string bytes = TRY(FindIndexRecord(key));
   Change change;
-  Forget(key, old, change);
+  // Of a damaged one nothing is known of what it used.
+  const Result<IndexRecord> old = DecodeIndexRecord(key, bytes);
+  if (old.has_value()) Forget(key, *old, bytes.size(), change);
   change.batch.Delete(RecordIndexKey(key));
   change.records.push_back({key, {}});
   return Commit(change);
@@ -1060,6 +1090,8 @@ Status LogStore::MarkDurable(LogLocation mark, bool sync) {
     replacing_.erase(replacing_.begin(), beyond);
   }
   round_.sequence = index_->GetLatestSequenceNumber();
+  std::unique_lock lock(syncing_index_, std::defer_lock);
+  if (sync) lock.lock();
   rocksdb::WriteOptions options;
   options.sync = sync;
   const rocksdb::Status written = index_->Write(options, &batch);
@@ -1380,7 +1412,7 @@ Status LogStore::Move(LogLocation location, const PlaceRecord& place) {
                      .header = EncodeLogHeader(place.key, record.head, record.value_crc),
                      .old = old};
   Change change;
-  Forget(place.key, old, change);
+  Forget(place.key, record, old.size(), change);
   const Status appended = Append({&plan, 1}, change);
   if (!appended.ok()) {
     Abandon(change);
@@ -1433,7 +1465,7 @@ Status LogStore::CheckRecords(LogLocation durable, CheckReport& report) {
     report.value_bytes += record->head.value_bytes;
     const auto* place = std::get_if<LoggedValue>(&record->place);
     if (place == nullptr) {
-      inline_bytes += InlineFootprint(key, View(scan->value()));
+      inline_bytes += InlineFootprint(key, scan->value().size());
     } else {
       live[place->location.segment] += EntryBytes(*record, *place);
     }

@@ -36,6 +36,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <shared_mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -110,6 +111,7 @@ class LogStore final : public Store, private CommitGroup::Member {
   Result<RangeItems> Items(const KeyRange& range, const RangeLimits& limits, bool reverse) override;
   Status Put(std::string_view key, const StoredRecord& record) override;
   std::vector<Status> PutEach(std::span<const StoreChange> puts) override;
+  bool PutAllAtOnce(std::span<const StoreChange> puts) override;
   Status Delete(std::string_view key) override;
   Status Apply(std::span<const StoreChange> changes) override;
   Status Flush() override;
@@ -187,7 +189,7 @@ class LogStore final : public Store, private CommitGroup::Member {
 
   // Reading:
   Result<std::string> LoadIndexRecord(std::string_view key) const;
-  enum class Wait { kMay, kMayNot };
+  using Wait = KeyLocks::Wait;
   Result<std::string> FindIndexRecord(std::string_view key, Wait wait = Wait::kMay);
   Result<RangeItem> LoadItem(std::string key, std::string_view index_value,
                              const RangeCollector& collector);
@@ -199,13 +201,14 @@ class LogStore final : public Store, private CommitGroup::Member {
   // Writing:
   enum class Together { kAllOrNone, kEach };  // what power loss may do to several changes
   Status Make(std::span<const StoreChange> changes, Together together);
-  Status TryToMake(std::span<const StoreChange> changes, Together together);
-  Status Plan(const StoreChange& asked, Planned& plan, Change& change);
+  Status TryToMake(std::span<const StoreChange> changes, Together together, Wait wait = Wait::kMay);
+  Status Plan(const StoreChange& asked, Wait wait, Planned& plan, Change& change);
   Status Append(std::span<const Planned> plans, Change& change);
   Status WriteEntries(std::span<const Planned* const> plans, LogLocation begin);
   Status SyncAppended(const Change& change);
-  void Forget(std::string_view key, std::string_view old_record, Change& change);
-  Status Commit(Change& change);
+  void Forget(std::string_view key, const IndexRecord& old, size_t record_bytes, Change& change);
+  Status Commit(Change& change, Wait wait = Wait::kMay);
+  void ForgetDying(const Change& change);
   void Abandon(const Change& change);
   Status CheckSpace(uint64_t more);
   Result<bool> MakeRoom();
@@ -245,6 +248,10 @@ class LogStore final : public Store, private CommitGroup::Member {
   uint64_t torn_entries_ = 0;
 
   KeyLocks key_locks_;  // whose records are being changed or moved
+
+  // Held while the index is synced, for who writes to it meanwhile waits for the disk, and shared
+  // by those who must not.
+  std::shared_mutex syncing_index_;
 
   mutable std::mutex mutex_;
   std::condition_variable rolled_;

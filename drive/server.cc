@@ -44,8 +44,10 @@ constexpr size_t kAnswersAtOnce = 128;         // by the loop, likewise
 constexpr size_t kSendAtOnce = 64;
 constexpr size_t kSmallPutsBytes = 64 << 10;    // values of puts that wait for those before them
 constexpr size_t kMostPutsWaiting = 512 << 10;  // bytes of such values
-constexpr size_t kMostRequestReused = 512;      // bytes of a message whose memory is used again
-constexpr size_t kMostReused = 64;              // requests and answers, of a connection
+constexpr size_t kMostPutsAtOnce = 4;           // by the loop
+constexpr Duration kRestFromPuts = std::chrono::milliseconds(100);  // of the loop, after a long one
+constexpr size_t kMostRequestReused = 512;  // bytes of a message whose memory is used again
+constexpr size_t kMostReused = 64;          // requests and answers, of a connection
 
 // A device's values can be 1 MiB: room for some of them in the kernel.
 constexpr int kSocketBufferBytes = 4 << 20;
@@ -135,6 +137,7 @@ struct Shared {
   const std::shared_ptr<Flushes> flushes;
   Newcomers newcomers;
   std::atomic<uint32_t> connections = 0;
+  std::atomic<Time> no_puts_at_once{};  // by loops until then, since they took long
   Task erased;  // has all of them look whether they are still of this device; any thread
 };
 
@@ -567,12 +570,62 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     put.expiry = ExpiryOf(request->header());
   }
 
+  // A few small ones while nobody else wants anything, as AnswerAtOnce(): to hand over a single one
+  // costs more than to make it. Many are left to a worker, beside whom the next ones can be read.
+  // False: they were not made.
+  bool MakePutsAtOnce(size_t bytes) {
+    if (puts_.size() > kMostPutsAtOnce || bytes > kMaxBytesAtOnce || loop_.others_wait()) {
+      return false;
+    }
+    const Time begin = loop_.runtime().Now();
+    if (begin < shared_->no_puts_at_once.load(std::memory_order_relaxed)) return false;
+    {
+      const std::lock_guard lock(mutex_);
+      if (making_puts_) return false;
+    }
+    std::vector<KineticService::PutRequest> requests;
+    requests.reserve(puts_.size());
+    for (const PendingPut& put : puts_) {
+      StartAnswer(*put.request, put.answer.get());
+      requests.push_back({put.caller, put.request.get(), put.value, put.answer.get()});
+    }
+    const std::optional<std::vector<bool>> after_flush = service_.ExecutePutsAtOnce(requests);
+    const Time end = loop_.runtime().Now();
+    if (end - begin > options_.long_put) shared_->no_puts_at_once = end + kRestFromPuts;
+    if (!after_flush) return false;
+    const auto flushed = std::make_shared<PendingPuts>();
+    for (size_t i = 0; i < puts_.size(); ++i) {
+      PendingPut& put = puts_[i];
+      put.value = {};
+      put.after_flush = (*after_flush)[i];
+      if (put.after_flush) {
+        flushed->push_back(std::move(put));
+        continue;
+      }
+      Note(Header::PUT, put.bytes, put.received, *put.answer);
+      ready_.push_back(AnswerOf(*put.answer, put.caller.identity.get(), {}, 0));
+      if (used_.size() >= kMostReused) continue;
+      if (put.reusable) used_.push_back(std::move(put.request));
+      used_.push_back(std::move(put.answer));
+    }
+    puts_.clear();
+    if (flushed->empty()) return true;
+    {
+      const std::lock_guard lock(mutex_);
+      requests_under_way_ += flushed->size();
+      for (const PendingPut& put : *flushed) bytes_under_way_ += put.bytes;
+    }
+    SendAfterFlush(flushed);
+    return true;
+  }
+
   // To a worker. Small ones wait for those before them, for together they cost less, and nobody has
   // to be woken for them.
   void HandPuts() {
     if (puts_.empty()) return;
     size_t bytes = 0;
     for (const PendingPut& put : puts_) bytes += put.bytes;
+    if (MakePutsAtOnce(bytes)) return;
     bool next_wait = false;
     {
       const std::lock_guard lock(mutex_);
@@ -644,7 +697,11 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
       any_later = any_later || after_flush[i];
     }
     SendPuts(*puts, /*after_flush=*/false);
-    if (!any_later) return;
+    if (any_later) SendAfterFlush(puts);
+  }
+
+  // Those that wait for one.
+  void SendAfterFlush(const std::shared_ptr<PendingPuts>& puts) {
     shared_->flushes->Add([self = shared_from_this(), puts](const Status& flushed) {
       for (PendingPut& put : *puts) {
         if (put.after_flush && !flushed.ok()) {

@@ -2,9 +2,10 @@
 // port, with a few threads for all of them: loops that wait for sockets, cut frames and check
 // signatures, workers that execute requests and send the answers, and flushers that make durable
 // what has to be before it is answered, together what came together. What costs less to answer than
-// to hand over (gets of small values that are in memory) the loops answer themselves; puts that one
-// read has brought are handed over, executed and answered together. Operations that take long
-// (scans, pushes to peers) have threads of their own, and hold up nobody else.
+// to hand over (gets of small values that are in memory, a few small puts that come alone) the
+// loops execute themselves; many puts that one read has brought are handed over, executed and
+// answered together. Operations that take long (scans, pushes to peers) have threads of their own,
+// and hold up nobody else.
 //
 // A connection has a bounded number of requests and bytes under way; beyond, its socket is not
 // read, so that its peer feels back-pressure and nobody else does. Bytes that are not Kinetic end
@@ -42,6 +43,9 @@ class Server {
     Duration frame_timeout = std::chrono::seconds(60);
     // How long a connection without a rightly signed request keeps its place when others want it.
     Duration newcomer_time = std::chrono::seconds(10);
+    // A put that a loop makes itself and that takes longer had to wait after all: for a while
+    // workers make all of them.
+    Duration long_put = std::chrono::milliseconds(5);
   };
 
   Server(Runtime& runtime, Options options);

@@ -5,6 +5,20 @@
 #include "base/try.h"
 
 namespace pinstripe {
+namespace {
+
+// For messages: versions are arbitrary bytes, and may be long.
+std::string Short(std::string_view version) {
+  if (version.empty()) return "none";
+  return Hex(AsBytes(version.substr(0, 32))) + (version.size() > 32 ? "..." : "");
+}
+
+}  // namespace
+
+Status CheckVersion(std::string_view version, const Expected& expected) {
+  if (!expected.version() || version == *expected.version()) return {};
+  return Fail(ESTALE, "its version is {}, not {}", Short(version), Short(*expected.version()));
+}
 
 bool RangeCollector::WantsValue(const StoredHead& head) const {
   return head.value_bytes <= limits_.value_bytes;
@@ -30,10 +44,20 @@ Failed WouldWait() {
   return Failed(would_wait);
 }
 
+Status Store::CheckThere(std::string_view key, const Expected& expected) {
+  if (!expected.version()) return {};
+  const Result<StoredHead> head = Head(key);
+  if (!head.has_value() && head.error().code() != ENOENT) return head.error();
+  return CheckVersion(head.has_value() ? std::string_view(head->version) : "", expected);
+}
+
 std::vector<Status> Store::PutEach(std::span<const StoreChange> puts) {
   std::vector<Status> made;
   made.reserve(puts.size());
-  for (const StoreChange& put : puts) made.push_back(Put(put.key, *put.record));
+  for (const StoreChange& put : puts) {
+    Status may = put.expected == nullptr ? Status() : CheckThere(put.key, *put.expected);
+    made.push_back(may.ok() ? Put(put.key, *put.record) : std::move(may));
+  }
   return made;
 }
 

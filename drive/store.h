@@ -58,7 +58,13 @@ struct KeyRange {
 struct StoreChange {
   std::string_view key;
   const StoredRecord* record = nullptr;  // null: deletes it; a key that is not there stays so
+  // Of PutEach() and PutAllAtOnce(), which look for it: what has to be there. Null: anything.
+  const Expected* expected = nullptr;
 };
+
+// What the condition of a change says to the version that is there, which is empty where nothing
+// is: success or ESTALE.
+Status CheckVersion(std::string_view version, const Expected& expected);
 
 // An entry of a range.
 struct RangeItem {
@@ -97,7 +103,7 @@ struct StoreUsage {
 // thread.
 inline constexpr uint32_t kMaxBytesAtOnce = 32 << 10;
 
-// The EAGAIN of GetAtOnce(), which is common and has no sentence to tell.
+// The EAGAIN of who must not wait, which is common and has no sentence to tell.
 Failed WouldWait();
 
 class Store {
@@ -111,6 +117,9 @@ class Store {
   // disk, where somebody else is in the way, or where it is longer than kMaxBytesAtOnce.
   virtual Result<StoredRecord> GetAtOnce(std::string_view, ValueRange) { return WouldWait(); }
 
+  // Whether what is expected of a key is there. ESTALE: something else is.
+  Status CheckThere(std::string_view key, const Expected& expected);
+
   // Up to `max` keys, lowest first, or with `reverse` highest first.
   virtual Result<std::vector<std::string>> Keys(const KeyRange& range, size_t max,
                                                 bool reverse) = 0;
@@ -122,9 +131,14 @@ class Store {
   // Makes this the key's record. `head.value_bytes` is taken from the value.
   virtual Status Put(std::string_view key, const StoredRecord& record) = 0;
 
-  // Makes these records of their keys, each key once, and says of each what Put() would have said.
-  // None depends on another; that they come together saves work.
+  // Makes these records of their keys, each key once, and says of each what Put() would have said,
+  // or ESTALE where something else is there than was expected. None depends on another; that they
+  // come together saves work. Nobody else changes these keys meanwhile.
   virtual std::vector<Status> PutEach(std::span<const StoreChange> puts);
+
+  // As PutEach(), by a thread that must not wait. True: all were made. False: nothing was changed,
+  // for whatever reason, and PutEach() will tell.
+  virtual bool PutAllAtOnce(std::span<const StoreChange>) { return false; }
 
   virtual Status Delete(std::string_view key) = 0;
 

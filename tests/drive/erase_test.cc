@@ -15,6 +15,7 @@
 #include "drive/device_security.h"
 #include "drive/erasable_store.h"
 #include "drive/gate.h"
+#include "drive/key_locks.h"
 #include "drive/log_store.h"
 #include "drive/store_directory.h"
 #include "tests/drive/temporary_directory.h"
@@ -65,6 +66,45 @@ TEST(Gate, WhoClosesItIsAloneAndNobodyWaitsForEver) {
   stop = true;
   for (std::thread& visitor : visitors) visitor.join();
   EXPECT_EQ(guarded, 160);
+}
+
+// --- Locks of keys
+
+using Keys = std::vector<std::string_view>;
+
+TEST(KeyLocks, WhoMustNotWaitHasAllKeysOrNone) {
+  KeyLocks locks;
+  const auto try_to_hold = [&](Keys keys) {
+    return KeyLocks::Hold(locks, std::move(keys), KeyLocks::Wait::kMayNot).holds();
+  };
+  {
+    const KeyLocks::Hold hold(locks, Keys{"d", "b"});
+    EXPECT_TRUE(hold.holds());
+    EXPECT_FALSE(try_to_hold({"a", "b", "c"}));
+    EXPECT_FALSE(try_to_hold({"d"}));
+    EXPECT_TRUE(try_to_hold({"c", "a"})) << "the attempt before has left one behind";
+  }
+  EXPECT_TRUE(try_to_hold({"a", "b", "c", "d"}));
+}
+
+TEST(KeyLocks, OnlyOneAtATimeHasAKeyInWhateverOrderTheyAreAskedFor) {
+  KeyLocks locks;
+  int guarded[3] = {};  // each by the key of its number
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&, thread] {
+      const Keys names = {"0", "1", "2"};
+      for (int i = 0; i < 3'000; ++i) {
+        const int first = (i + thread) % 3;
+        const int second = (first + 1 + i % 2) % 3;
+        const KeyLocks::Hold hold(locks, Keys{names[first], names[second]});
+        ++guarded[first];
+        ++guarded[second];
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(guarded[0] + guarded[1] + guarded[2], 4 * 3'000 * 2);
 }
 
 // --- The directory

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <rocksdb/env.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -12,10 +13,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <random>
 #include <thread>
 
@@ -505,6 +508,107 @@ TEST_F(LogStoreTest, WhatIsInMemoryIsGivenAtOnce) {
   EXPECT_FAILS(store_->GetAtOnce("large", {}), EAGAIN) << "too long to be copied meanwhile";
   ASSERT_OK(store_->Delete("small"));
   EXPECT_FAILS(store_->GetAtOnce("small", {}), ENOENT);
+}
+
+TEST_F(LogStoreTest, SmallRecordsArePutAtOnce) {
+  Open();
+  const StoredRecord small{{.version = "1"}, SharedBytes(Pattern(100, 1))};
+  const StoredRecord large{{.version = "1"}, SharedBytes(Pattern(5'000, 2))};
+  const StoreChange one{"small", &small};
+  EXPECT_TRUE(store_->PutAllAtOnce({&one, 1}));
+  EXPECT_EQ(Value("small"), Pattern(100, 1));
+  const StoreChange both[] = {{"another", &small}, {"large", &large}};
+  EXPECT_FALSE(store_->PutAllAtOnce(both)) << "the log may have to be waited for";
+  EXPECT_FAILS(store_->Head("another"), ENOENT);
+  // What lies in the log may be replaced, and what it used is given back.
+  ASSERT_OK(Put("small", Pattern(5'000, 2)));
+  EXPECT_TRUE(store_->PutAllAtOnce({&one, 1}));
+  EXPECT_EQ(Value("small"), Pattern(100, 1));
+  ASSERT_OK(store_->Delete("small"));
+  TidyUp();
+  EXPECT_EQ(store_->Usage().used_bytes, 0u);
+}
+
+// A disk on which a sync of the index ends when the test says so.
+class HeldSyncs final : public rocksdb::EnvWrapper {
+ public:
+  HeldSyncs() : EnvWrapper(Env::Default()) {}
+
+  rocksdb::Status NewWritableFile(const std::string& path,
+                                  std::unique_ptr<rocksdb::WritableFile>* file,
+                                  const rocksdb::EnvOptions& options) override {
+    const rocksdb::Status opened = EnvWrapper::NewWritableFile(path, file, options);
+    if (opened.ok()) *file = std::make_unique<File>(*this, std::move(*file));
+    return opened;
+  }
+
+  void Hold() {
+    const std::lock_guard lock(mutex_);
+    hold_ = true;
+  }
+  void AwaitHeld() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return held_; });
+  }
+  void LetGo() {
+    const std::lock_guard lock(mutex_);
+    hold_ = false;
+    changed_.notify_all();
+  }
+
+ private:
+  class File final : public rocksdb::WritableFileWrapper {
+   public:
+    File(HeldSyncs& env, std::unique_ptr<rocksdb::WritableFile> file)
+        : WritableFileWrapper(file.get()), env_(env), file_(std::move(file)) {}
+    rocksdb::Status Sync() override {
+      env_.Wait();
+      return file_->Sync();
+    }
+    rocksdb::Status Fsync() override {
+      env_.Wait();
+      return file_->Fsync();
+    }
+
+   private:
+    HeldSyncs& env_;
+    const std::unique_ptr<rocksdb::WritableFile> file_;
+  };
+
+  void Wait() {
+    std::unique_lock lock(mutex_);
+    held_ = hold_;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return !hold_; });
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool hold_ = false;  // guarded by mutex_, like the next
+  bool held_ = false;
+};
+
+TEST_F(LogStoreTest, WhoMustNotWaitIsNotHeldUpByASync) {
+  HeldSyncs disk;
+  LogStoreOptions options = Options();
+  options.index_env = &disk;
+  auto opened = LogStore::Open(options, resources_);
+  ASSERT_OK(opened);
+  store_ = *std::move(opened);
+  ASSERT_OK(Put("before", Pattern(100, 1)));
+  disk.Hold();
+  std::thread flusher([&] { EXPECT_OK(store_->Flush()); });
+  disk.AwaitHeld();
+  const StoredRecord record{{}, SharedBytes(Pattern(100, 2))};
+  const StoreChange put{"meanwhile", &record};
+  EXPECT_FALSE(store_->PutAllAtOnce({&put, 1}));
+  EXPECT_EQ(Value("before"), Pattern(100, 1));
+  disk.LetGo();
+  flusher.join();
+  EXPECT_FAILS(store_->Head("meanwhile"), ENOENT);
+  EXPECT_TRUE(store_->PutAllAtOnce({&put, 1}));
+  EXPECT_EQ(Value("meanwhile"), Pattern(100, 2));
+  Close();
 }
 
 // Index records are remembered: none that was replaced may come back.

@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 
 #include "base/coding.h"
 #include "base/log.h"
@@ -474,6 +475,15 @@ class GatedStore final : public Store {
     }
     return store_.PutEach(puts);
   }
+  // As long as the gate is not open, and the test has said so.
+  bool PutAllAtOnce(std::span<const StoreChange> puts) override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!puts_at_once_ || open_) return false;
+    }
+    for (const Status& status : store_.PutEach(puts)) EXPECT_OK(status);
+    return true;
+  }
   Status Delete(std::string_view key) override { return store_.Delete(key); }
   Status Apply(std::span<const StoreChange> changes) override { return store_.Apply(changes); }
   StoreUsage Usage() override { return store_.Usage(); }
@@ -486,6 +496,10 @@ class GatedStore final : public Store {
     return answer_;
   }
 
+  void AllowPutsAtOnce() {
+    const std::lock_guard lock(mutex_);
+    puts_at_once_ = true;
+  }
   void AwaitFlush() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return flushes_ > 0; });
@@ -516,6 +530,7 @@ class GatedStore final : public Store {
   int flushes_ = 0;                   // guarded by mutex_
   int held_ = 0;                      // guarded by mutex_
   bool open_ = false;                 // guarded by mutex_
+  bool puts_at_once_ = false;         // guarded by mutex_
   std::vector<size_t> put_together_;  // guarded by mutex_
   Status answer_;                     // guarded by mutex_
 };
@@ -610,7 +625,7 @@ class QueueTest : public testing::Test {
   Engine engine_{std::unique_ptr<Store>(&store_)};
   DeviceSecurity security_{{{1, FullAccess("asdfasdf")}}};
   KineticService service_{{.serial_number = "SN1"}, security_, engine_};
-  Server server_{runtime_, {.workers = 1}};
+  Server server_{runtime_, {.workers = 1, .long_put = 1h}};  // however busy the machine is
   uint16_t port_ = 0;
   std::optional<Client> client_;
 };
@@ -679,6 +694,49 @@ TEST_F(QueueTest, SmallPutsThatComeWhileOthersWaitAreMadeTogether) {
   for (int i = 1; i <= puts; ++i) EXPECT_OK(engine_.Head(std::to_string(i)));
   // The urgent one first, beside the others; then the first, the large one, and all that waited.
   EXPECT_EQ(store_.put_together(), (std::vector<size_t>{1, 1, 1, 3}));
+}
+
+// While every worker is busy.
+TEST_F(QueueTest, AFewSmallPutsAreMadeWithoutAWorker) {
+  store_.AllowPutsAtOnce();
+  const auto put = [&](int number, size_t value_bytes, kinetic::KeyValue::Synchronization how) {
+    Command command;
+    command.mutable_header()->set_messagetype(Header::PUT);
+    command.mutable_body()->mutable_keyvalue()->set_key(fmt::format("{}", number));
+    command.mutable_body()->mutable_keyvalue()->set_newversion("1");
+    command.mutable_body()->mutable_keyvalue()->set_synchronization(how);
+    EXPECT_TRUE(client_->SendCommand(command, std::string(value_bytes, 'v')));
+    return client_->last_sequence();
+  };
+  for (int i = 0; i < 100; ++i) {
+    const uint64_t sequence = put(i, 10, kinetic::KeyValue::WRITEBACK);
+    const Client::Answer answer = client_->ReceiveAnswer();
+    EXPECT_EQ(answer.code(), kinetic::Status::SUCCESS);
+    EXPECT_EQ(answer.command.header().messagetype(), Header::PUT_RESPONSE);
+    EXPECT_EQ(answer.command.header().acksequence(), sequence);
+  }
+  // To be durable they still have to be flushed, and nobody holds up those who need not.
+  const uint64_t durable = put(100, 10, kinetic::KeyValue::WRITETHROUGH);
+  store_.AwaitFlush();
+  const uint64_t other = put(101, 10, kinetic::KeyValue::WRITEBACK);
+  EXPECT_EQ(client_->ReceiveAnswer().command.header().acksequence(), other);
+  // Large ones wait for a worker, and so do small ones when there may be something to tell.
+  put(102, 100 << 10, kinetic::KeyValue::WRITEBACK);
+  AwaitRead();
+  EXPECT_FAILS(engine_.Head("102"), ENOENT);
+  EXPECT_TRUE(store_.put_together().empty());
+  store_.OpenGate({});
+  std::set<uint64_t> answered;
+  for (int i = 0; i < 3; ++i) {
+    const Client::Answer answer = client_->ReceiveAnswer();
+    const bool held = answer.command.header().messagetype() == Header::GET_RESPONSE;
+    EXPECT_EQ(answer.code(), held ? kinetic::Status::NOT_FOUND : kinetic::Status::SUCCESS);
+    answered.insert(answer.command.header().acksequence());
+  }
+  EXPECT_TRUE(answered.contains(durable));
+  put(0, 10, kinetic::KeyValue::WRITEBACK);  // which is there already, and has a version
+  EXPECT_EQ(client_->ReceiveAnswer().code(), kinetic::Status::VERSION_MISMATCH);
+  for (int i = 0; i <= 102; ++i) EXPECT_OK(engine_.Head(std::to_string(i)));
 }
 
 // --- With our own client

@@ -363,6 +363,54 @@ TEST_P(StoreTest, OfPutsThatComeTogetherOnlyThoseFailThatMust) {
   }
 }
 
+TEST_P(StoreTest, APutThatExpectsSomethingElseChangesNothing) {
+  ASSERT_OK(Put("small", "old", "1"));
+  ASSERT_OK(Put("large", Pattern(5000, 1), "1"));
+  const StoredRecord small{{.version = "2"}, SharedBytes(std::string("new"))};
+  const StoredRecord large{{.version = "2"}, SharedBytes(Pattern(6000, 2))};
+  const Expected right = Expected::Version("1");
+  const Expected wrong = Expected::Version("0");
+  const Expected absent = Expected::Absent();
+  const StoreChange puts[] = {{"small", &large, &wrong},
+                              {"large", &small, &right},
+                              {"new", &small, &absent},
+                              {"other", &large, &right},
+                              {"another", &large}};
+  const std::vector<Status> statuses = store().PutEach(puts);
+  EXPECT_FAILS(statuses[0], ESTALE);
+  EXPECT_OK(statuses[1]);
+  EXPECT_OK(statuses[2]);
+  EXPECT_FAILS(statuses[3], ESTALE);
+  EXPECT_OK(statuses[4]);
+  EXPECT_EQ(Value("small"), "old");
+  EXPECT_EQ(Value("large"), "new");
+  EXPECT_EQ(Value("new"), "new");
+  EXPECT_FAILS(store().Head("other"), ENOENT);
+  EXPECT_EQ(Value("another"), Pattern(6000, 2));
+  const StoreChange again{"new", &large, &absent};
+  EXPECT_FAILS(store().PutEach({&again, 1})[0], ESTALE);
+}
+
+TEST_P(StoreTest, PutsAtOnceAreAllMadeOrNone) {
+  ASSERT_OK(Put("there", "old", "1"));
+  const StoredRecord record{{.version = "2"}, SharedBytes(std::string("new"))};
+  const Expected right = Expected::Version("1");
+  const Expected absent = Expected::Absent();
+  const StoreChange good[] = {{"there", &record, &right}, {"new", &record, &absent}};
+  const StoreChange bad[] = {{"new", &record, &absent}, {"there", &record, &absent}};
+  EXPECT_FALSE(store().PutAllAtOnce(bad));
+  EXPECT_EQ(Value("there"), "old");
+  EXPECT_FAILS(store().Head("new"), ENOENT);
+  if (!store().PutAllAtOnce(good)) {
+    EXPECT_EQ(Value("there"), "old");
+    EXPECT_FAILS(store().Head("new"), ENOENT);
+    return;
+  }
+  under_test_->Reopen();
+  EXPECT_EQ(Value("there"), "new");
+  EXPECT_EQ(Value("new"), "new");
+}
+
 TEST_P(StoreTest, WhatIsGivenAtOnceIsWhatGetGives) {
   for (const size_t size : {0, 10, 4096, 30'000, 100'000}) {
     const std::string key = fmt::format("{}", size);
