@@ -9,14 +9,17 @@
 namespace pinstripe {
 namespace {
 
-// Memory of large buffers that are gone, kept for the next ones. Fresh memory costs a page fault
-// for every 4 KiB, a third of what it costs to copy something into them, and malloc gives blocks of
-// a megabyte back to the kernel as soon as they are free.
+// Memory of buffers that are gone, kept for the next ones. Fresh memory costs a page fault for
+// every 4 KiB, a third of what it costs to copy something into them, and malloc gives blocks of a
+// megabyte back to the kernel as soon as they are free. Of a few pages it makes aligned blocks by
+// cutting up larger ones, which it puts together again when other threads free them.
 //
-// Sizes are rounded up to a quarter of a power of two, so at most a fifth is never used.
+// Sizes are rounded up to a quarter of a power of two, so at most a fifth is never used. Small ones
+// have a part of the room of their own, so that many of them leave the rest to the large ones.
 class FreeMemory {
  public:
-  static constexpr size_t kLeastBytes = 64 << 10;
+  static constexpr size_t kLeastBytes = 4 << 10;
+  static constexpr size_t kLeastLargeBytes = 64 << 10;
   static constexpr size_t kMostBytes = 8 << 20;  // blocks with their parity, mostly
 
   static bool Keeps(size_t size) { return size >= kLeastBytes && size <= kMostBytes; }
@@ -33,28 +36,34 @@ class FreeMemory {
     if (blocks.empty()) return nullptr;
     std::byte* const block = blocks.back();
     blocks.pop_back();
-    bytes_ -= size;
+    BytesOf(size) -= size;
     return block;
   }
 
   // False: there is enough already.
   bool Keep(std::byte* block, size_t size) {
     const std::lock_guard lock(mutex_);
-    if (bytes_ + size > kMaxFreeBufferBytes) return false;
+    constexpr size_t kMostOfSmall = kMaxFreeBufferBytes / 8;
+    const size_t most = size < kLeastLargeBytes ? kMostOfSmall : kMaxFreeBufferBytes - kMostOfSmall;
+    if (BytesOf(size) + size > most) return false;
     blocks_[ClassOf(size)].push_back(block);
-    bytes_ += size;
+    BytesOf(size) += size;
     return true;
   }
 
  private:
   static size_t ClassOf(size_t rounded) {
     const auto log = static_cast<size_t>(std::bit_width(rounded - 1) - 1);
-    return (log - 15) * 4 + (rounded - 1 - (size_t{1} << log)) / (size_t{1} << log >> 2);
+    return (log - 11) * 4 + (rounded - 1 - (size_t{1} << log)) / (size_t{1} << log >> 2);
   }
 
+  // Of all that are as small or as large. With mutex_ held.
+  size_t& BytesOf(size_t size) { return size < kLeastLargeBytes ? small_bytes_ : large_bytes_; }
+
   std::mutex mutex_;
-  std::array<std::vector<std::byte*>, 32> blocks_;  // by class; guarded by mutex_
-  size_t bytes_ = 0;                                // of all; guarded by mutex_
+  std::array<std::vector<std::byte*>, 48> blocks_;  // by class; guarded by mutex_
+  size_t small_bytes_ = 0;                          // guarded by mutex_
+  size_t large_bytes_ = 0;                          // guarded by mutex_
 };
 
 // Never destroyed: buffers that outlive main() come back to it.

@@ -710,13 +710,33 @@ Status LogStore::BreakOn(const Status& status) {
   return status;
 }
 
+// To look costs as much as a twentieth of a small put. While there is plenty, one look tells for a
+// few changes, which together take far less than is kept in reserve.
 Status LogStore::CheckSpace(uint64_t more) {
+  constexpr uint64_t kPlenty = uint64_t{64} << 20;
+  constexpr uint64_t kRoom = uint64_t{1} << 20;
+  constexpr int kChanges = 16;
+  if (options_.capacity_bytes == 0) {
+    const std::lock_guard lock(mutex_);
+    if (room_changes_ > 0 && more <= room_bytes_) {
+      --room_changes_;
+      room_bytes_ -= more;
+      return {};
+    }
+  }
   struct statvfs about;
   if (statvfs(directory_.path().c_str(), &about) != 0) {
     return Fail(EIO, "cannot look at {}: {}", directory_.path(), ErrnoText(errno));
   }
-  const bool has_room = uint64_t{about.f_bavail} * about.f_frsize >= options_.reserve_bytes + more;
-  if (has_room && options_.capacity_bytes == 0) return {};
+  const uint64_t free_bytes = uint64_t{about.f_bavail} * about.f_frsize;
+  const bool has_room = free_bytes >= options_.reserve_bytes + more;
+  if (has_room && options_.capacity_bytes == 0) {
+    const bool plenty = free_bytes >= options_.reserve_bytes + more + kPlenty;
+    const std::lock_guard lock(mutex_);
+    room_bytes_ = plenty ? kRoom : 0;
+    room_changes_ = plenty ? kChanges : 0;
+    return {};
+  }
   const StoreUsage usage = Usage();
   if (has_room && usage.used_bytes + more <= usage.capacity_bytes) return {};
   return Fail(ENOSPC, "full: {} of {} bytes are used", usage.used_bytes, usage.capacity_bytes);

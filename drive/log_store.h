@@ -277,6 +277,8 @@ class LogStore final : public Store, private CommitGroup::Member {
   uint64_t inline_bytes_ = 0;             // guarded by mutex_
   uint64_t inline_dead_bytes_ = 0;        // since deletions were pushed down; guarded by mutex_
   Status broken_;                         // guarded by mutex_
+  uint64_t room_bytes_ = 0;               // of which CheckSpace() knows; guarded by mutex_
+  int room_changes_ = 0;                  // likewise, how many may believe it; guarded by mutex_
 
   Round round_;  // that is under way; of the thread that runs it
 };

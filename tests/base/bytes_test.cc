@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <vector>
+
 namespace pinstripe {
 namespace {
 
@@ -71,8 +74,8 @@ TEST(SharedBytes, LiveAsLongAsAnyoneLooks) {
 }
 
 #ifndef __SANITIZE_ADDRESS__
-TEST(Buffer, TakesTheMemoryOfALargeOneThatIsGone) {
-  for (const size_t size : {64u << 10, (64u << 10) + 1, 1u << 20, (1u << 20) - 17, 2u << 20}) {
+TEST(Buffer, TakesTheMemoryOfOneThatIsGone) {
+  for (const size_t size : {4096u, 4097u, 20'000u, (64u << 10) - 1, 64u << 10, (64u << 10) + 1, 1u << 20, (1u << 20) - 17, 2u << 20}) {
     Buffer first(size);
     const std::byte* memory = first.data();
     first = Buffer();
@@ -84,6 +87,16 @@ TEST(Buffer, TakesTheMemoryOfALargeOneThatIsGone) {
     std::memset(third.data(), 3, size);
     EXPECT_EQ(second.data()[size - 1], std::byte{1});
   }
+}
+
+TEST(Buffer, ManySmallOnesThatAreGoneLeaveRoomForLargeOnes) {
+  std::vector<Buffer> small;
+  for (size_t bytes = 0; bytes < 2 * kMaxFreeBufferBytes; bytes += 4096) small.emplace_back(4096);
+  small.clear();
+  Buffer large(8 << 20);
+  const std::byte* memory = large.data();
+  large = Buffer();
+  EXPECT_EQ(Buffer(8 << 20).data(), memory);
 }
 #endif
 

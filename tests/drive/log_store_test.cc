@@ -641,7 +641,13 @@ TEST_F(LogStoreTest, NobodySeesARecordThatIsOlderThanOneSeenBefore) {
   }
   for (int i = 1; i <= 3'000; ++i) {
     const size_t size = i % 3 == 0 ? 10 : 4'500;
-    ASSERT_OK(Put("key", Pattern(size, static_cast<unsigned>(i)), fmt::format("{}", i)));
+    const StoredRecord record{{.version = fmt::format("{}", i)},
+                              SharedBytes(Pattern(size, static_cast<unsigned>(i)))};
+    const StoreChange put{"key", &record};
+    const bool at_once = store_->PutAllAtOnce({&put, 1});
+    if (!at_once) {
+      ASSERT_OK(store_->Put("key", record));
+    }
     const auto head = store_->Head("key");
     ASSERT_OK(head);
     ASSERT_EQ(head->version, fmt::format("{}", i));
