@@ -158,6 +158,14 @@ Status CheckDescriptor(const ShardDescriptor& descriptor, const StripeLayout& la
   return {};
 }
 
+Result<ShardDescriptor> CheckHead(const StripeLayout& layout, uint64_t length, int shard,
+                                  std::string_view version, std::string_view tag) {
+  ShardDescriptor descriptor = TRY(ShardDescriptor::Decode(version));
+  TRY(CheckDescriptor(descriptor, layout, length, shard));
+  if (tag == RecordTag(ShardSum(descriptor, layout.ShardBytesOf(length)))) return descriptor;
+  return Fail(EBADMSG, "its tag is not the checksum of its cells");
+}
+
 uint32_t CellCount(uint32_t shard_bytes) { return (shard_bytes + kCellBytes - 1) / kCellBytes; }
 
 uint32_t CellSize(uint32_t shard_bytes, uint32_t cell) {

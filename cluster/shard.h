@@ -54,6 +54,11 @@ uint32_t ShardSum(const ShardDescriptor& descriptor, uint32_t shard_bytes);
 Status CheckDescriptor(const ShardDescriptor& descriptor, const StripeLayout& layout,
                        uint64_t length, int shard);
 
+// The descriptor of a shard of such a block, of which only version and tag are known, when both
+// belong to it: EBADMSG.
+Result<ShardDescriptor> CheckHead(const StripeLayout& layout, uint64_t length, int shard,
+                                  std::string_view version, std::string_view tag);
+
 // Cells first..last of one shard, both included.
 struct CellRange {
   int shard = 0;

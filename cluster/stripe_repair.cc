@@ -108,15 +108,10 @@ class Repair {
       found_[shard] = CheckCells(request_.layout, request_.length, AllOf(shard), *record, good);
       if (found_[shard].ok()) values_[shard] = std::move(record->value);
     } else {
-      found_[shard] = CheckHead(static_cast<int>(shard), *record);
+      const auto head = CheckHead(request_.layout, request_.length, static_cast<int>(shard),
+                                  record->version, record->tag);
+      found_[shard] = head.has_value() ? Status() : head.error();
     }
-  }
-
-  Status CheckHead(int shard, const Record& record) const {
-    const ShardDescriptor descriptor = TRY(ShardDescriptor::Decode(record.version));
-    TRY(CheckDescriptor(descriptor, request_.layout, request_.length, shard));
-    if (record.tag == RecordTag(ShardSum(descriptor, shard_bytes_))) return {};
-    return Fail(EBADMSG, "its tag is not the checksum of its cells");
   }
 
   void CountWhatWasFound() {

@@ -11,6 +11,7 @@
 #include "cluster/stripe_context.h"
 #include "cluster/stripe_reading.h"
 #include "cluster/stripe_repair.h"
+#include "cluster/stripe_sums.h"
 #include "cluster/stripe_write.h"
 
 namespace pinstripe {
@@ -224,6 +225,10 @@ Status StripeStore::ReadMany(std::span<const StripeReadRequest> requests) {
 
 std::unique_ptr<StripeStore::PendingRead> StripeStore::StartRead(std::vector<StripePart> parts) {
   return std::make_unique<Impl::Reads>(*impl_, std::move(parts));
+}
+
+std::vector<Result<BlockSums>> StripeStore::SumUp(std::span<const StripePart> blocks) {
+  return SumUpStripes(*impl_, blocks);
 }
 
 Status StripeStore::Delete(const StripeId& id, const StripeLayout& layout,

@@ -140,6 +140,12 @@ struct ReadCell {
   SharedBytes bytes;
 };
 
+// Adler-32 and CRC32C of a block as it was written.
+struct BlockSums {
+  uint32_t adler32 = 1;
+  uint32_t crc32c = 0;
+};
+
 struct StripeRepairRequest {
   StripeId id;
   StripeLayout layout;
@@ -253,6 +259,12 @@ class StripeStore {
 
   // All at once, in the time of the slowest. The first failure is the answer.
   Status ReadMany(std::span<const StripeReadRequest> requests);
+
+  // The sums of whole blocks, put together from those in the descriptors of their data shards: no
+  // data is read. All are asked for at once, and each has an answer of its own. EINVAL: the block
+  // does not fill its shards, as the last one of a file may not. Any other failure: some data shard
+  // is away, missing or damaged, and the block is to be read.
+  std::vector<Result<BlockSums>> SumUp(std::span<const StripePart> blocks);
 
   // Removes the shards wherever they may be. EIO when some drive could not be asked: garbage stays
   // there, and nothing else is wrong.

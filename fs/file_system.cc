@@ -9,6 +9,7 @@
 #include "base/try.h"
 #include "fs/extended.h"
 #include "fs/file_state.h"
+#include "fs/file_sums.h"
 #include "fs/mender.h"
 #include "fs/names.h"
 #include "fs/path.h"
@@ -354,6 +355,15 @@ class ClusterFileSystem final : public FileSystem {
       return Status();
     }));
     return Describe(inode, stored.inode);
+  }
+
+  Result<FileSums> Checksums(InodeId inode) override {
+    const auto file = files_.Find(inode);
+    if (file && file->HasChanges()) {
+      return Fail(EBUSY, "inode {:016x} is being written", inode);
+    }
+    return SumUpFile(cluster_.stripes(), inode, TRY(names().Load(inode)).inode,
+                     files_.context().reserve);
   }
 
   Result<std::string> GetExtended(InodeId inode, std::string_view name) override {

@@ -78,6 +78,13 @@ struct AttributeChange {
   std::optional<int64_t> modified;
 };
 
+// Checksums of a file's contents, and the time of their last change.
+struct FileSums {
+  uint32_t adler32 = 1;
+  uint32_t crc32c = 0;
+  int64_t modified = 0;  // nanoseconds since 1970
+};
+
 struct DirectoryEntry {
   std::string name;
   InodeId inode = 0;
@@ -160,6 +167,11 @@ class FileSystem {
   virtual Result<Attributes> Lookup(InodeId directory, std::string_view name) = 0;
   virtual Result<Attributes> GetAttributes(InodeId inode) = 0;
   virtual Result<Attributes> SetAttributes(InodeId inode, const AttributeChange& change) = 0;
+
+  // Of what is committed, put together from the checksums of its stored parts: of a large file next
+  // to nothing is read. EBUSY: this process has written to the file and not committed it, so
+  // readers here see something else. EISDIR; EINVAL for what else is no file.
+  virtual Result<FileSums> Checksums(InodeId inode) = 0;
 
   // Extended attributes: names that begin with "user.", "trusted." or "security." (ENOTSUP:
   // others), 255 bytes at most (ERANGE), and values of any bytes, together up to 32 KiB per inode

@@ -1,5 +1,8 @@
 #include "plugin/file_attributes.h"
 
+#include <endian.h>
+
+#include <XrdCks/XrdCksData.hh>
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
@@ -12,17 +15,30 @@
 
 #include "base/answer.h"
 #include "base/try.h"
+#include "fs/posix_stat.h"
 
 namespace pinstripe {
 namespace {
 
 constexpr std::string_view kTheirs = "U.";
 constexpr std::string_view kOurs = "user.";
+constexpr std::string_view kChecksums = "XrdCks.";
 
 // Null: no attribute of a client.
 std::optional<std::string> OurName(std::string_view theirs) {
   if (!theirs.starts_with(kTheirs)) return std::nullopt;
   return std::string(kOurs).append(theirs.substr(kTheirs.size()));
+}
+
+// As XRootD's manager of checksums keeps one in an attribute: its numbers are big-endian. It
+// counts as long as the file's time is `modified`.
+XrdCksData StoredChecksum(std::string_view algorithm, uint32_t sum, int64_t modified) {
+  XrdCksData data;
+  data.Set(std::string(algorithm).c_str());
+  const uint32_t bytes = htobe32(sum);
+  data.Set(static_cast<const void*>(&bytes), sizeof bytes);
+  data.fmTime = static_cast<long long>(htobe64(static_cast<uint64_t>(ToTimespec(modified).tv_sec)));
+  return data;
 }
 
 // A list's element has its name behind it, in one piece of memory.
@@ -44,7 +60,31 @@ Result<InodeId> FileAttributes::Find(const char* path) const {
   return TRY(file_system_()->Resolve(path)).inode;
 }
 
+int FileAttributes::GetChecksum(std::string_view algorithm, void* value, int size,
+                                const char* path) const {
+  if (algorithm != "adler32" && algorithm != "crc32c") return -ENODATA;
+  constexpr auto kSize = static_cast<int>(sizeof(XrdCksData));
+  if (size <= 0) return kSize;
+  if (size < kSize) return -ERANGE;
+  const auto sum_up = [&]() -> Result<FileSums> {
+    const InodeId inode = TRY(Find(path));
+    return file_system_()->Checksums(inode);
+  };
+  const Result<FileSums> sums = sum_up();
+  if (!sums.has_value()) {
+    // Where reading the file may still bring it, the server tries that.
+    return sums.error().code() == ENOENT ? -ENOENT : -ENODATA;
+  }
+  const XrdCksData data = StoredChecksum(
+      algorithm, algorithm == "adler32" ? sums->adler32 : sums->crc32c, sums->modified);
+  std::memcpy(value, &data, sizeof data);
+  return kSize;
+}
+
 int FileAttributes::Get(const char* name, void* value, int size, const char* path, int) {
+  if (const std::string_view whole = name; whole.starts_with(kChecksums)) {
+    return GetChecksum(whole.substr(kChecksums.size()), value, size, path);
+  }
   const auto ours = OurName(name);
   if (!ours) return -ENODATA;
   const auto read = [&]() -> Result<std::string> {

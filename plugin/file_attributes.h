@@ -2,10 +2,11 @@
 //
 // What a client calls "a" arrives as "U.a" and is what the mount calls "user.a"; any other
 // attribute of the file system is none of the clients' business. Everything else that XRootD asks
-// for is its own, such as "XrdCks.adler32", a checksum that it has computed and trusts as long as
+// for is its own, such as "XrdCks.md5", a checksum that it has computed and trusts as long as
 // the file's time, in seconds, is the same. A file can change twice in a second, so these are not
-// kept: there are none, and setting one is refused, upon which the server computes a checksum anew
-// each time it is asked for.
+// kept: setting one is refused, and the server computes a checksum anew each time it is asked for.
+// But "XrdCks.adler32" and "XrdCks.crc32c" are always there, computed when they are asked for out
+// of the checksums that the file's stored parts have.
 
 #pragma once
 
@@ -32,6 +33,7 @@ class FileAttributes final : public XrdSysXAttr {
 
  private:
   Result<InodeId> Find(const char* path) const;
+  int GetChecksum(std::string_view algorithm, void* value, int size, const char* path) const;
 
   const std::function<FileSystem*()> file_system_;
 };

@@ -6,7 +6,6 @@
 #include <XrdOuc/XrdOucEnv.hh>
 #include <algorithm>
 #include <climits>
-#include <cstdio>
 
 #include "base/answer.h"
 #include "base/checksum.h"
@@ -168,16 +167,39 @@ int Oss::Stat(const char* path, struct stat* out, int, XrdOucEnv*) {
 }
 
 int Oss::Stats(char* out, int length) {
-  constexpr char kFormat[] =
-      "<stats id=\"oss\" v=\"pinstripe\"><opens>%llu</opens><in>%llu</in><out>%llu</out></stats>";
-  // Asked with a null pointer for the most that it may be.
-  constexpr int kMost = sizeof(kFormat) + 3 * 20;
+  // Asked with a null pointer for the most that it may be, whenever a client goes.
+  constexpr int kMost = 2048;
   if (out == nullptr) return kMost;
-  const int written = snprintf(out, static_cast<size_t>(length), kFormat,
-                               static_cast<unsigned long long>(counters_.files_opened.load()),
-                               static_cast<unsigned long long>(counters_.bytes_written.load()),
-                               static_cast<unsigned long long>(counters_.bytes_read.load()));
-  return written < length ? written : 0;
+  const std::string text = Statistics();
+  if (text.size() >= static_cast<size_t>(std::max(length, 0))) return 0;
+  text.copy(out, text.size());
+  out[text.size()] = '\0';
+  return static_cast<int>(text.size());
+}
+
+// docs/operations.md, "Watch a gateway", says what each number is.
+std::string Oss::Statistics() {
+  Cluster& cluster = connected_->cluster();
+  size_t up = 0;
+  for (const MappedDrive& one : cluster.map().drives) {
+    const Drive* drive = cluster.FindDrive(one.id);
+    if (drive != nullptr && drive->IsUp()) ++up;
+  }
+  const MemoryCounters memory = file_system_->Memory();
+  const StripeCounters stripes = cluster.stripes().counters();
+  return fmt::format(
+      "<stats id=\"oss\" v=\"pinstripe\"><opens>{}</opens><in>{}</in><out>{}</out>"
+      "<drives>{}</drives><up>{}</up>"
+      "<mem><limit>{}</limit><used>{}</used><cached>{}</cached></mem>"
+      "<cache><hits>{}</hits><misses>{}</misses><ahead>{}</ahead></cache>"
+      "<stripes><fetched>{}</fetched><degraded>{}</degraded><damaged>{}</damaged>"
+      "<missing>{}</missing><rewritten>{}</rewritten><spare>{}</spare><short>{}</short></stripes>"
+      "</stats>",
+      counters_.files_opened.load(), counters_.bytes_written.load(), counters_.bytes_read.load(),
+      cluster.map().drives.size(), up, memory.limit_bytes, memory.used_bytes, memory.cached_bytes,
+      memory.cache_hits, memory.cache_misses, memory.read_ahead_cells, stripes.bytes_fetched,
+      stripes.degraded_reads, stripes.damaged_shards, stripes.missing_shards,
+      stripes.rewritten_shards, stripes.spare_writes, stripes.short_writes);
 }
 
 int Oss::StatFS(const char* path, char* out, int& length, XrdOucEnv*) {

@@ -70,6 +70,8 @@ class Oss final : public XrdOss {
  private:
   Oss();
 
+  std::string Statistics();
+
   // Makes missing directories above `path`.
   Result<FileSystem::Place> PlaceWithParents(const char* path);
   Status RenamePath(const char* source, const char* target);

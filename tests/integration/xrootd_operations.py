@@ -5,12 +5,15 @@ must be true; it works in a directory of its own.
 usage: xrootd_operations.py root://HOST:PORT//DIRECTORY [TEST...]
 """
 
+import hashlib
 import os
+import queue
 import random
 import re
 import subprocess
 import sys
 import tempfile
+import time
 import zlib
 
 from XRootD import client
@@ -114,6 +117,64 @@ def test_checksums_are_those_of_the_contents(place):
     # Not what was computed before, even within the same second.
     data = place.put("f", b"other contents")
     assert place.xrdfs("query", "checksum", place.path("f")).split()[1] == f"{zlib.adler32(data):08x}"
+
+
+def checksum(place, name, kind):
+    return place.xrdfs("query", "checksum", place.path(f"{name}?cks.type={kind}")).split()
+
+
+def has_checksums_of(place, name, data):
+    with open(place.local + "/copy", "wb") as file:
+        file.write(data)
+    assert checksum(place, name, "adler32") == ["adler32", f"{zlib.adler32(data):08x}"], len(data)
+    assert checksum(place, name, "crc32c") == ["crc32c", place.run("xrdcrc32c", place.local + "/copy").decode().split()[0]]
+    assert checksum(place, name, "md5") == ["md5", hashlib.md5(data).hexdigest()]
+
+
+def test_checksums_follow_every_change(place):
+    data = bytearray(place.put("f", random.randbytes(9_000_001)))
+    has_checksums_of(place, "f", data)
+
+    def change(offset, piece, size=None):
+        with client.File() as file:
+            good(file.open(place.url("f"), OpenFlags.UPDATE))
+            if piece:
+                good(file.write(piece, offset, len(piece)))
+            if size is not None:
+                good(file.truncate(size))
+        if piece:
+            data[len(data):offset] = bytes(max(0, offset - len(data)))
+            data[offset:offset + len(piece)] = piece
+        if size is not None:
+            data[size:] = bytes(max(0, size - len(data)))
+        has_checksums_of(place, "f", data)
+
+    change(5_000_000, b"in the middle")
+    change(len(data), b"at the end")
+    change(0, b"", 4_500_000)
+    change(0, b"", 8_500_000)
+    change(12_000_000, b"behind a hole")
+    change(0, b"x", 3)
+    good(place.files.truncate(place.path("f"), 100_000))
+    has_checksums_of(place, "f", data + bytes(99_997))
+    other = place.put("other", random.randbytes(100_000))
+    good(place.files.mv(place.path("other"), place.path("f")))
+    has_checksums_of(place, "f", other)
+    for size in (0, 1, 4097, 70_000):
+        has_checksums_of(place, "f", place.put("f", random.randbytes(size)))
+
+
+def test_checksums_are_known_without_reading_the_file(place):
+    place.put("f", random.randbytes(20_000_000))
+    before = statistics(place)["opens"]
+    checksum(place, "f", "adler32")
+    checksum(place, "f", "crc32c")
+    assert statistics(place)["opens"] == before
+    checksum(place, "f", "md5")
+    assert statistics(place)["opens"] == before + 1
+    source = place.local + "/source"
+    place.run("xrdcp", "-s", "--cksum", "adler32:source", place.url("f"), source)
+    place.run("xrdcp", "-s", "--cksum", "crc32c:print", place.url("f"), source + "2")
 
 
 def test_old_contents_stay_until_the_new_ones_are_closed(place):
@@ -303,9 +364,22 @@ def test_space_is_told_in_the_right_units(place):
     assert "oss.type=f" in answer and "oss.used=" in answer
 
 
-def test_the_servers_statistics_have_ours(place):
+def statistics(place):
     answer = good(place.files.query(QueryCode.STATS, "a")).decode()
-    assert re.search('<stats id="oss"[^>]*><opens>[0-9]+</opens>', answer), answer
+    return {name: int(value) for name, value in
+            re.findall("<([a-z]+)>([0-9]+)</", re.search('<stats id="oss".*?</stats>', answer)[0])}
+
+
+def test_the_servers_statistics_have_ours(place):
+    before = statistics(place)
+    data = place.put("f", random.randbytes(5_000_000))
+    assert place.get("f") == data
+    now = statistics(place)
+    assert now["opens"] == before["opens"] + 2
+    assert now["in"] == before["in"] + len(data) and now["out"] == before["out"] + len(data)
+    assert now["drives"] == now["up"] > 0
+    assert 0 < now["used"] <= now["limit"] and now["misses"] + now["ahead"] > before["misses"] + before["ahead"]
+    assert now["damaged"] == now["missing"] == 0
 
 
 def test_extended_attributes_are_kept(place):
@@ -338,6 +412,45 @@ def test_a_directory_can_be_given_a_layout(place):
     assert place.get("copies/f") == data
     place.xrdfs("xattr", place.path("copies"), "set", "pinstripe.layout=99+1", code=54)
     place.xrdfs("xattr", place.path("copies/f"), "set", "pinstripe.layout=4+2", code=54)
+
+
+# What the FileIo layer of an EOS FST does to a file system under a root:// URL.
+def test_a_file_server_of_eos_finds_what_it_needs(place):
+    data = random.randbytes((9 << 20) + 77)
+    pieces = [(offset, data[offset:offset + (1 << 20)]) for offset in range(0, len(data), 1 << 20)]
+    random.Random(5).shuffle(pieces)
+    begun = time.time()
+    file = client.File()
+    good(file.open(place.url("00000001/fid"), OpenFlags.NEW | OpenFlags.UPDATE | OpenFlags.MAKEPATH, 0o644))
+    answers = queue.Queue()
+    for offset, piece in pieces:  # several on their way, in no order
+        assert file.write(piece, offset, len(piece), callback=lambda status, *_: answers.put(status)).ok
+    for _ in pieces:
+        status = answers.get(timeout=60)
+        assert status.ok, status.message
+    assert good(file.stat(True)).size == len(data)
+    assert good(file.read(3 << 20, 100)) == data[3 << 20:(3 << 20) + 100]
+    good(file.truncate(len(data) + 1000))
+    good(file.truncate(len(data) - 77))
+    good(file.sync())
+    good(file.close())
+    assert place.get("00000001/fid") == data[:-77]
+
+    sidecar = "00000001/.fid.xattr"  # its attributes, a file that is fetched, changed and put back
+    for text in (b"user.eos.checksum=1\n", b"user.eos.checksum=2\nuser.eos.blockcxerror=0\n"):
+        assert place.put(sidecar, text) == place.get(sidecar)
+
+    place.xrdfs("chmod", place.path("00000001/fid"), "rw-rw-r--")
+    info = place.stat("00000001/fid")
+    assert begun - 5 <= info.modtime <= time.time() + 5 and not info.flags & StatInfoFlags.OFFLINE
+    listed = {entry.name: entry.statinfo for entry in good(place.files.dirlist(place.path("00000001"), DirListFlags.STAT))}
+    assert set(listed) == {"fid", ".fid.xattr"}
+    assert listed["fid"].size == info.size and listed["fid"].modtime == info.modtime and listed["fid"].flags == info.flags
+    space = dict(part.split("=") for part in good(place.files.query(QueryCode.SPACE, "/")).decode().strip("\0").split("&"))
+    assert 0 < int(space["oss.free"]) <= int(space["oss.space"])
+    good(place.files.rm(place.path(sidecar)))
+    good(place.files.rm(place.path("00000001/fid")))
+    fails_with(NOT_FOUND, place.files.stat(place.path("00000001/fid")))
 
 
 def run(url, names):
