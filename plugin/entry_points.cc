@@ -1,15 +1,18 @@
 // What XRootD's plugin loader calls:
 //
-//   ofs.osslib +cksio +xattr libXrdOssPinstripe.so /etc/pinstripe/cluster.toml
+//   ofs.osslib +cksio +xattr libXrdOssPinstripe.so /etc/pinstripe/cluster.toml [/DIRECTORY]
 //
+// With a directory, clients see what is below it in the cluster as if it were everything.
 // A cluster that cannot be opened is one line in the server's log, and the server does not start.
 
 #include <XrdSys/XrdSysError.hh>
 #include <XrdVersion.hh>
 #include <atomic>
 #include <cstdlib>
+#include <sstream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/log.h"
 #include "base/try.h"
@@ -29,30 +32,44 @@ const char* LevelName(LogLevel level) {
   return "error";
 }
 
-// The rest of the configuration line, without the spaces around it.
-Result<std::string> ConfigFileOf(const char* parameters) {
-  std::string_view text = parameters == nullptr ? "" : parameters;
-  const size_t first = text.find_first_not_of(" \t");
-  if (first == text.npos) {
+struct Parameters {
+  std::string config_file;
+  std::string root;  // the directory that is exported; empty: everything
+};
+
+// The rest of the configuration line.
+Result<Parameters> Parse(const char* parameters) {
+  std::vector<std::string> words;
+  std::istringstream text(parameters == nullptr ? "" : parameters);
+  for (std::string word; text >> word;) words.push_back(word);
+  if (words.empty()) {
     return Fail(EINVAL,
                 "ofs.osslib names no configuration file: write `ofs.osslib +cksio +xattr "
                 "libXrdOssPinstripe.so /etc/pinstripe/cluster.toml`");
   }
-  text = text.substr(first, text.find_last_not_of(" \t") + 1 - first);
-  if (text.find_first_of(" \t") != text.npos) {
-    return Fail(EINVAL, "ofs.osslib takes one parameter, the path of cluster.toml, and not `{}`",
-                text);
+  if (words.size() > 2) {
+    return Fail(EINVAL,
+                "ofs.osslib takes the path of cluster.toml and, at most, the directory to be "
+                "exported, and not `{}`",
+                parameters);
   }
-  return std::string(text);
+  Parameters parsed{words[0], words.size() == 2 ? words[1] : ""};
+  if (!parsed.root.empty() && parsed.root[0] != '/') {
+    return Fail(EINVAL, "the directory to be exported is to begin with '/': `{}`", parsed.root);
+  }
+  parsed.root = TRY(ExportedPath("", parsed.root));
+  parsed.root.resize(parsed.root.find_last_not_of('/') + 1);
+  return parsed;
 }
 
 // The one of this process, which the server keeps for ever; null before it has started.
 std::atomic<Oss*> the_oss = nullptr;
 
 Result<std::unique_ptr<Oss>> StartOss(const char* parameters) {
-  const std::string file = TRY(ConfigFileOf(parameters));
+  const Parameters parsed = TRY(Parse(parameters));
   const char* program = getenv("XRDPROG");
-  return Oss::Start(file, program != nullptr && std::string_view(program) == "cmsd");
+  return Oss::Start(parsed.config_file, parsed.root,
+                    program != nullptr && std::string_view(program) == "cmsd");
 }
 
 XrdOss* GetStorageSystem(XrdSysLogger* logger, const char* parameters) {
@@ -76,10 +93,7 @@ XrdOss* GetStorageSystem(XrdSysLogger* logger, const char* parameters) {
 }
 
 XrdSysXAttr* GetAttributes() {
-  return new FileAttributes([]() -> FileSystem* {
-    Oss* const oss = the_oss;
-    return oss == nullptr ? nullptr : &oss->file_system();
-  });
+  return new FileAttributes([]() -> Oss* { return the_oss; });
 }
 
 }  // namespace

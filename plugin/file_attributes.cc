@@ -56,8 +56,8 @@ XrdSysXAttr::AList* NewElement(const std::string& name, int value_size, XrdSysXA
 }  // namespace
 
 Result<InodeId> FileAttributes::Find(const char* path) const {
-  if (file_system_() == nullptr) return Fail(EAGAIN, "the file system is not open yet");
-  return TRY(file_system_()->Resolve(path)).inode;
+  if (oss_() == nullptr) return Fail(EAGAIN, "the file system is not open yet");
+  return TRY(oss_()->Resolve(path)).inode;
 }
 
 int FileAttributes::GetChecksum(std::string_view algorithm, void* value, int size,
@@ -68,7 +68,7 @@ int FileAttributes::GetChecksum(std::string_view algorithm, void* value, int siz
   if (size < kSize) return -ERANGE;
   const auto sum_up = [&]() -> Result<FileSums> {
     const InodeId inode = TRY(Find(path));
-    return file_system_()->Checksums(inode);
+    return oss_()->file_system().Checksums(inode);
   };
   const Result<FileSums> sums = sum_up();
   if (!sums.has_value()) {
@@ -89,7 +89,7 @@ int FileAttributes::Get(const char* name, void* value, int size, const char* pat
   if (!ours) return -ENODATA;
   const auto read = [&]() -> Result<std::string> {
     const InodeId inode = TRY(Find(path));
-    return file_system_()->GetExtended(inode, *ours);
+    return oss_()->file_system().GetExtended(inode, *ours);
   };
   const Result<std::string> found = read();
   if (!found.has_value()) {
@@ -111,8 +111,8 @@ int FileAttributes::Set(const char* name, const void* value, int size, const cha
     const std::string_view bytes(static_cast<const char*>(value),
                                  static_cast<size_t>(std::max(size, 0)));
     using Mode = FileSystem::ExtendedMode;
-    return file_system_()->SetExtended(inode, *ours, bytes,
-                                       is_new != 0 ? Mode::kCreate : Mode::kSet);
+    return oss_()->file_system().SetExtended(inode, *ours, bytes,
+                                             is_new != 0 ? Mode::kCreate : Mode::kSet);
   };
   return -Answer(set(), "set attribute of", path);
 }
@@ -122,7 +122,7 @@ int FileAttributes::Del(const char* name, const char* path, int) {
   if (!ours) return 0;  // it is not there
   const auto remove = [&]() -> Status {
     const InodeId inode = TRY(Find(path));
-    return file_system_()->RemoveExtended(inode, *ours);
+    return oss_()->file_system().RemoveExtended(inode, *ours);
   };
   const Status status = remove();
   return status.code() == ENODATA ? -ENODATA : -Answer(status, "remove attribute of", path);
@@ -133,9 +133,9 @@ int FileAttributes::List(AList** first, const char* path, int, int with_sizes) {
   const auto list = [&]() -> Result<std::vector<std::pair<std::string, int>>> {
     const InodeId inode = TRY(Find(path));
     std::vector<std::pair<std::string, int>> found;
-    for (const std::string& name : TRY(file_system_()->ListExtended(inode))) {
+    for (const std::string& name : TRY(oss_()->file_system().ListExtended(inode))) {
       if (!name.starts_with(kOurs)) continue;
-      const auto value = file_system_()->GetExtended(inode, name);
+      const auto value = oss_()->file_system().GetExtended(inode, name);
       // Removed since the list was made.
       if (!value.has_value() && value.error().code() == ENODATA) continue;
       if (!value.has_value()) return tl::unexpected(value.error());

@@ -13,15 +13,14 @@
 #include <XrdSys/XrdSysXAttr.hh>
 #include <functional>
 
-#include "fs/file_system.h"
+#include "plugin/oss.h"
 
 namespace pinstripe {
 
 class FileAttributes final : public XrdSysXAttr {
  public:
-  // `file_system` is asked at each call, and is null before there is one (-EAGAIN).
-  explicit FileAttributes(std::function<FileSystem*()> file_system)
-      : file_system_(std::move(file_system)) {}
+  // `oss` is asked for at each call, and is null before there is one (-EAGAIN).
+  explicit FileAttributes(std::function<Oss*()> oss) : oss_(std::move(oss)) {}
 
   // All as XrdSysXAttr.hh says; `descriptor` is of no file of ours.
   int Get(const char* name, void* value, int size, const char* path, int descriptor) override;
@@ -35,7 +34,7 @@ class FileAttributes final : public XrdSysXAttr {
   Result<InodeId> Find(const char* path) const;
   int GetChecksum(std::string_view algorithm, void* value, int size, const char* path) const;
 
-  const std::function<FileSystem*()> file_system_;
+  const std::function<Oss*()> oss_;
 };
 
 }  // namespace pinstripe

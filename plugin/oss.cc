@@ -47,16 +47,21 @@ int64_t UsedPercent(const SpaceInfo& space) {
 
 }  // namespace
 
-Oss::Oss() : owner_{geteuid(), getegid()} {}
+Oss::Oss(std::string root) : root_(std::move(root)), owner_{geteuid(), getegid()} {}
 
-Result<std::unique_ptr<Oss>> Oss::Start(const std::string& config_file, bool light) {
-  std::unique_ptr<Oss> oss(new Oss);
+Result<std::unique_ptr<Oss>> Oss::Start(const std::string& config_file, const std::string& root,
+                                        bool light) {
+  std::unique_ptr<Oss> oss(new Oss(root));
   oss->connected_ = TRY(pinstripe::Connect(oss->runtime_, config_file));
   Cluster& cluster = oss->connected_->cluster();
   FileSystem::Options options;
   options.memory_bytes = light ? kLightMemoryBytes : cluster.config().memory_bytes;
   oss->file_system_ = TRY(FileSystem::Open(cluster, options));
-  TRY_CONTEXT(oss->file_system_->GetAttributes(kRootInode), "read the root directory");
+  const auto exported = oss->file_system_->Resolve(root.empty() ? "/" : root);
+  if (!exported.has_value()) return Failed(exported.error().Context("directory to be exported"));
+  if (exported->kind != FileKind::kDirectory) {
+    return Fail(ENOTDIR, "what is to be exported, {}, is no directory of the cluster", root);
+  }
   // Never 0, which would say that a file is offline.
   oss->device_ = Crc32c(AsBytes(cluster.uuid())) | 1;
   return oss;
@@ -85,7 +90,7 @@ uint64_t Oss::Features() {
 }
 
 Status Oss::ChangeAttributes(const char* path, const AttributeChange& change) {
-  const Attributes attributes = TRY(file_system_->Resolve(path));
+  const Attributes attributes = TRY(Resolve(path));
   TRY(file_system_->SetAttributes(attributes.inode, change));
   return {};
 }
@@ -99,7 +104,7 @@ int Oss::Truncate(const char* path, unsigned long long size, XrdOucEnv*) {
   return -Answer(ChangeAttributes(path, {.size = size}), "truncate", path);
 }
 
-Result<FileSystem::Place> Oss::PlaceWithParents(const char* path) {
+Result<FileSystem::Place> Oss::PlaceWithParents(const std::string& path) {
   Result<FileSystem::Place> place = file_system_->ResolveParent(path);
   if (place.has_value() || place.error().code() != ENOENT) return place;
   TRY(file_system_->MakePath(ParentPath(path), kImpliedDirectoryMode, owner_));
@@ -114,17 +119,22 @@ int Oss::Create(const char* client, const char* path, mode_t, XrdOucEnv& env, in
                                            copy_key == nullptr ? "" : copy_key);
   if (!reserved.ok()) return -Answer(reserved, "create", path);
   if (options & XRDOSS_mkpath) {
-    const auto place = PlaceWithParents(path);
-    if (!place.has_value()) return -Answer(place.error(), "create", path);
+    const auto make_parents = [&]() -> Status {
+      TRY(PlaceWithParents(TRY(Inside(path))));
+      return {};
+    };
+    const Status made = make_parents();
+    if (!made.ok()) return -Answer(made, "create", path);
   }
   return -ENOTSUP;
 }
 
 int Oss::Mkdir(const char* path, mode_t mode, int make_path, XrdOucEnv*) {
   const uint32_t bits = mode & 07777;
-  if (make_path) return -Answer(file_system_->MakePath(path, bits, owner_), "mkdir", path);
   const auto make = [&]() -> Status {
-    const FileSystem::Place place = TRY(file_system_->ResolveParent(path));
+    const std::string inside = TRY(Inside(path));
+    if (make_path) return file_system_->MakePath(inside, bits, owner_);
+    const FileSystem::Place place = TRY(file_system_->ResolveParent(inside));
     TRY(file_system_->MakeDirectory(place.directory, place.name, bits, owner_));
     return {};
   };
@@ -133,7 +143,7 @@ int Oss::Mkdir(const char* path, mode_t mode, int make_path, XrdOucEnv*) {
 
 int Oss::Remdir(const char* path, int, XrdOucEnv*) {
   const auto remove = [&]() -> Status {
-    const FileSystem::Place place = TRY(file_system_->ResolveParent(path));
+    const FileSystem::Place place = TRY(file_system_->ResolveParent(TRY(Inside(path))));
     return file_system_->RemoveDirectory(place.directory, place.name);
   };
   return -Answer(remove(), "rmdir", path);
@@ -141,7 +151,7 @@ int Oss::Remdir(const char* path, int, XrdOucEnv*) {
 
 int Oss::Unlink(const char* path, int, XrdOucEnv*) {
   const auto remove = [&]() -> Status {
-    const FileSystem::Place place = TRY(file_system_->ResolveParent(path));
+    const FileSystem::Place place = TRY(file_system_->ResolveParent(TRY(Inside(path))));
     return file_system_->Unlink(place.directory, place.name);
   };
   return -Answer(remove(), "unlink", path);
@@ -149,9 +159,9 @@ int Oss::Unlink(const char* path, int, XrdOucEnv*) {
 
 // Clients expect what XRootD's own storage does: missing parents of the target are made.
 Status Oss::RenamePath(const char* source, const char* target) {
-  const FileSystem::Place from = TRY(file_system_->ResolveParent(source));
+  const FileSystem::Place from = TRY(file_system_->ResolveParent(TRY(Inside(source))));
   TRY(file_system_->Lookup(from.directory, from.name));
-  const FileSystem::Place to = TRY(PlaceWithParents(target));
+  const FileSystem::Place to = TRY(PlaceWithParents(TRY(Inside(target))));
   return file_system_->Rename(from.directory, from.name, to.directory, to.name);
 }
 
@@ -159,8 +169,12 @@ int Oss::Rename(const char* source, const char* target, XrdOucEnv*, XrdOucEnv*) 
   return -Answer(RenamePath(source, target), "rename", fmt::format("{} to {}", source, target));
 }
 
+Result<Attributes> Oss::Resolve(const char* path) const {
+  return file_system_->Resolve(TRY(Inside(path)));
+}
+
 int Oss::Stat(const char* path, struct stat* out, int, XrdOucEnv*) {
-  const Result<Attributes> attributes = file_system_->Resolve(path);
+  const Result<Attributes> attributes = Resolve(path);
   if (!attributes.has_value()) return -Answer(attributes.error(), "stat", path);
   *out = StatOf(*attributes);
   return 0;
@@ -234,7 +248,7 @@ int Oss::StatVS(XrdOssVSInfo* out, const char* name, int) {
 }
 
 int Oss::StatXA(const char* path, char* out, int& length, XrdOucEnv*) {
-  const Result<Attributes> attributes = file_system_->Resolve(path);
+  const Result<Attributes> attributes = Resolve(path);
   if (!attributes.has_value()) return -Answer(attributes.error(), "query xattr", path);
   const struct stat stat = StatOf(*attributes);
   return HandOver(

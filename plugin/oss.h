@@ -16,6 +16,7 @@
 #include "base/real_runtime.h"
 #include "cluster/connect.h"
 #include "fs/file_system.h"
+#include "plugin/exported_path.h"
 #include "plugin/uploads.h"
 
 namespace pinstripe {
@@ -32,13 +33,20 @@ inline bool IsNegative(unsigned long long size) { return static_cast<long long>(
 
 class Oss final : public XrdOss {
  public:
-  // With `light`, the process answers questions about names and space only (cmsd).
-  static Result<std::unique_ptr<Oss>> Start(const std::string& config_file, bool light);
+  // Clients see what is below the directory `root` (empty: all of it; see exported_path.h). With
+  // `light`, the process answers questions about names and space only (cmsd).
+  static Result<std::unique_ptr<Oss>> Start(const std::string& config_file, const std::string& root,
+                                            bool light);
 
   FileSystem& file_system() { return *file_system_; }
   OssCounters& counters() { return counters_; }
   Uploads& uploads() { return uploads_; }
   Owner owner() const { return owner_; }
+
+  // Where a client's path leads: what to ask the file system for. EACCES.
+  Result<std::string> Inside(const char* path) const { return ExportedPath(root_, path); }
+
+  Result<Attributes> Resolve(const char* path) const;
 
   // What the server is told about a file; `st_dev` names the cluster.
   struct stat StatOf(const Attributes& attributes) const;
@@ -68,18 +76,19 @@ class Oss final : public XrdOss {
   int StatXA(const char* path, char* out, int& length, XrdOucEnv* env) override;
 
  private:
-  Oss();
+  explicit Oss(std::string root);
 
   std::string Statistics();
 
   // Makes missing directories above `path`.
-  Result<FileSystem::Place> PlaceWithParents(const char* path);
+  Result<FileSystem::Place> PlaceWithParents(const std::string& path);
   Status RenamePath(const char* source, const char* target);
   Status ChangeAttributes(const char* path, const AttributeChange& change);
 
   RealRuntime runtime_;
   std::unique_ptr<ConnectedCluster> connected_;
   std::unique_ptr<FileSystem> file_system_;
+  const std::string root_;
   const Owner owner_;
   uint32_t device_ = 1;
   OssCounters counters_;

@@ -13,7 +13,7 @@ constexpr size_t kBatch = 4096;  // entries fetched at once: few round trips for
 
 int OssDir::Opendir(const char* path, XrdOucEnv&) {
   path_ = path;
-  const Result<Attributes> found = oss_.file_system().Resolve(path);
+  const Result<Attributes> found = oss_.Resolve(path);
   if (!found.has_value()) return -Answer(found.error(), "opendir", path);
   if (found->kind != FileKind::kDirectory) return -ENOTDIR;
   directory_ = found->inode;
@@ -38,7 +38,7 @@ Result<bool> OssDir::Advance() {
 Result<std::optional<Attributes>> OssDir::AttributesOf(const DirectoryEntry& entry) {
   const bool is_link = entry.kind == FileKind::kSymlink;  // what it leads to is asked for
   if (entry.attributes.has_value() && !is_link) return entry.attributes;
-  Result<Attributes> attributes = is_link ? oss_.file_system().Resolve(path_ + "/" + entry.name)
+  Result<Attributes> attributes = is_link ? oss_.Resolve((path_ + "/" + entry.name).c_str())
                                           : oss_.file_system().GetAttributes(entry.inode);
   if (attributes.has_value()) return std::optional(*attributes);
   const int code = attributes.error().code();

@@ -42,6 +42,7 @@ int OssFile::AnswerFor(const Status& status, const char* operation) const {
 
 Result<std::unique_ptr<OpenFile>> OssFile::OpenPath(const char* path, int flags, mode_t mode) {
   FileSystem& fs = oss_.file_system();
+  const std::string inside = TRY(oss_.Inside(path));
   if (flags & O_CREAT) {
     const FileSystem::CreateOptions options{
         .mode = mode & 07777,  // the server leaves flags of its own above these bits
@@ -49,13 +50,13 @@ Result<std::unique_ptr<OpenFile>> OssFile::OpenPath(const char* path, int flags,
         .exclusive = (flags & O_EXCL) != 0,
         .truncate = (flags & O_TRUNC) != 0,
         .publish_at_commit = true};
-    const FileSystem::Place place = TRY(fs.ResolveParent(path));
+    const FileSystem::Place place = TRY(fs.ResolveParent(inside));
     auto created = fs.Create(place.directory, place.name, options);
     if (created.has_value() || created.error().code() != ELOOP) return created;
-    const FileSystem::Place target = TRY(fs.ResolveTarget(path));
+    const FileSystem::Place target = TRY(fs.ResolveTarget(inside));
     return fs.Create(target.directory, target.name, options);
   }
-  const Attributes found = TRY(fs.Resolve(path));
+  const Attributes found = TRY(fs.Resolve(inside));
   const bool writes = (flags & O_ACCMODE) != O_RDONLY;
   return fs.Open(found.inode, writes ? FileSystem::Access::kWrite : FileSystem::Access::kRead,
                  (flags & O_TRUNC) != 0);

@@ -147,6 +147,15 @@ failed_pull() {
     says_of "^failure" && comes_back "$http/kept" "$work/other"
 }
 check "a pull that fails leaves what was there" failed_pull
+# What a client may do goes by the beginning of the path.
+leads_up() {  # /new/../outside is not taken for a path below /new
+  ask --path-as-is -o "$work/answer" -X COPY -H "Source: $plain_https/source" "$https/new/../outside"
+  ! grep -q '^success' "$work/answer" && answers 404 -I "$http/outside"
+}
+check "COPY to a path with .. is refused" leads_up
+answers 200 -T "$work/file" "$http/outside" || flunk "upload"
+leaks() { ask --path-as-is -o "$work/answer" -X COPY -H "Destination: $plain_https/leaked" "$https/new/../outside" && ! [ -s "$work/plain/files/leaked" ]; }
+check "and from one" leaks
 third_party() { timeout 120 xrdcp --nopbar -s -f --tpc only "$@" 2>"$work/xrdcp.err" || { cat "$work/xrdcp.err"; return 1; }; }
 check "xrdcp --tpc only from the gateway" third_party "$door//source" "$plain//from-gateway"
 check "and it is the file there" copy_is from-gateway file

@@ -148,6 +148,9 @@ give_to_gateway() {  # FILE...: to the user that it runs as
 
 # Starts a server as the gateway's user; its log is $work/NAME/PROGRAM.log.
 serve() {  # NAME PROGRAM FILE
+  try_to_serve "$@" || give_up "$2 of $1 does not start: $(tail -n 3 "$work/$1/$2.log")"
+}
+try_to_serve() {
   local home=$work/$1 log=$work/$1/$2.log command=("$2" -c "$work/$1/$3" -I v4) user
   user=$(stat -c '--reuid=%u --regid=%g' "$cluster/gateway")
   # shellcheck disable=SC2086
@@ -158,8 +161,7 @@ serve() {  # NAME PROGRAM FILE
   : >"$log"
   (cd "$home" && exec "${command[@]}") >"$log" 2>&1 &
   servers[$1-$2]=$!
-  wait_until 30 is_serving "$1" "$2" && grep -q '^------.*initialization completed' "$log" ||
-    give_up "$2 of $1 does not start: $(tail -n 3 "$log")"
+  wait_until 30 is_serving "$1" "$2" && ! grep -q '^------.*initialization failed' "$log" && kill -0 "${servers[$1-$2]}"
 }
 is_serving() { grep -q '^------ [a-z]* [^ ]*@[^ ]* initialization \|^------.*initialization failed' "$work/$1/$2.log" || ! kill -0 "${servers[$1-$2]}"; }
 stop() {  # NAME PROGRAM
