@@ -7,7 +7,7 @@
 
 set -uo pipefail
 unset http_proxy https_proxy all_proxy
-export XRD_CONNECTIONRETRY=2 XRD_CONNECTIONWINDOW=5 XRD_STREAMERRORWINDOW=5 XRD_REQUESTTIMEOUT=60
+export XRD_NETWORKSTACK=IPv4 XRD_CONNECTIONRETRY=2 XRD_CONNECTIONWINDOW=5 XRD_STREAMERRORWINDOW=5 XRD_REQUESTTIMEOUT=60
 
 project=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 build=$(realpath "${PINSTRIPE_BUILD:-$project/build/release}")
@@ -156,7 +156,7 @@ try_to_serve() {
   # shellcheck disable=SC2086
   [ "$(id -u)" -ne 0 ] || command=(setpriv $user --clear-groups "${command[@]}")
   if ! getent hosts "$(hostname)" >/dev/null; then
-    command=(unshare --uts $([ "$(id -u)" -eq 0 ] || echo --map-root-user) sh -c 'hostname localhost; exec "$@"' sh "${command[@]}")
+    command=(unshare --uts $([ "$(id -u)" -eq 0 ] || echo "--user --map-current-user --keep-caps") sh -c 'hostname localhost; exec "$@"' sh "${command[@]}")
   fi
   : >"$log"
   (cd "$home" && exec "${command[@]}") >"$log" 2>&1 &
