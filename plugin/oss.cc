@@ -9,6 +9,7 @@
 
 #include "base/answer.h"
 #include "base/checksum.h"
+#include "base/log.h"
 #include "base/try.h"
 #include "fs/posix_stat.h"
 #include "plugin/oss_dir.h"
@@ -117,7 +118,12 @@ int Oss::Create(const char* client, const char* path, mode_t, XrdOucEnv& env, in
   const char* copy_key = env.Get("pinstripe.tpc");
   const Status reserved = uploads_.Reserve(path, client == nullptr ? "" : client, runtime_.Now(),
                                            copy_key == nullptr ? "" : copy_key);
-  if (!reserved.ok()) return -Answer(reserved, "create", path);
+  if (!reserved.ok()) {
+    // From Create() this is an answer (kXR_inProgress); from Open() the server would take it for a
+    // reason to have the client wait.
+    Log(LogLevel::kInfo, "upload refused", {{"path", path}, {"why", reserved}});
+    return -reserved.code();
+  }
   if (options & XRDOSS_mkpath) {
     const auto make_parents = [&]() -> Status {
       TRY(PlaceWithParents(TRY(Inside(path))));

@@ -47,6 +47,8 @@ a_second_one_is_refused() {  # PATH [-f]
   timeout 60 xrdcp --nopbar -s ${2:-} "$work/version1" "$url$1" 2>"$work/second.err" || code=$?
   wait $slow || { echo "  the first upload fails"; return 1; }
   [ $code -ne 0 ] || { echo "  the second upload reports success"; return 1; }
+  # When the first one is over by then, xrdcp itself refuses.
+  grep -q '\[3020\]\|file exists' "$work/second.err" || { echo "  not in progress: $(cat "$work/second.err")"; return 1; }
   holds "$1" "$sum"
 }
 check "an upload to a new name that is being written is refused" a_second_one_is_refused /busy
