@@ -479,6 +479,12 @@ Drive* Cluster::FindDrive(DriveId id) {
   return found == state_->drives.end() ? nullptr : found->second.get();
 }
 
+DriveLosses Cluster::CountLosses() const {
+  DriveLosses losses;
+  for (const auto& [id, drive] : state_->drives) losses[id] = drive->CountLosses();
+  return losses;
+}
+
 std::vector<Drive*> Cluster::Replicas(uint32_t group) {
   if (group == kMapGroup) return MapLocator(state_->drives, state_->map_drives).Replicas(group);
   const size_t replicas = map().replicas;

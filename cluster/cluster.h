@@ -95,6 +95,9 @@ class Cluster final : public ReplicaLocator, public DriveDirectory {
                                             Geometry geometry) override;
   Drive* FindDrive(DriveId id) override;
 
+  // Of all drives, now.
+  DriveLosses CountLosses() const;
+
   // For whoever rebuilds the drive: it is refused here from now on in any older incarnation.
   void ExpectIncarnation(DriveId drive, uint32_t incarnation);
 

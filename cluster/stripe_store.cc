@@ -349,7 +349,7 @@ Result<std::set<DriveId>> StripeStore::DrivesOf(const StripeId& id, const Stripe
   return drives;
 }
 
-std::set<DriveId> StripeStore::Flush(const std::set<DriveId>& drives) {
+std::set<DriveId> StripeStore::Flush(const std::set<DriveId>& drives, const DriveLosses& since) {
   std::set<DriveId> failed;
   Gather<Status> gather(impl_->runtime);
   const Time deadline = impl_->runtime.Now() + impl_->options.timeout;
@@ -364,6 +364,15 @@ std::set<DriveId> StripeStore::Flush(const std::set<DriveId>& drives) {
     if (answer->value.ok()) continue;
     failed.insert(static_cast<DriveId>(answer->index));
     Log(LogLevel::kWarn, "flush failed", {{"drive", answer->index}, {"why", answer->value}});
+  }
+  for (DriveId id : drives) {
+    const Drive* drive = impl_->drives.FindDrive(id);
+    const auto before = since.find(id);
+    const bool was_lost =
+        drive != nullptr && before != since.end() && drive->CountLosses() != before->second;
+    if (!was_lost || !failed.insert(id).second) continue;
+    Log(LogLevel::kWarn, "what this drive took before it was lost may not be safe from power loss",
+        {{"drive", drive->name()}});
   }
   return failed;
 }

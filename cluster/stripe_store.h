@@ -19,6 +19,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <set>
 #include <span>
@@ -178,6 +179,9 @@ struct StripeRepair {
   Status why;  // unless every shard is good: what keeps one of them from being so
 };
 
+// How often each drive was lost at some moment (Drive::CountLosses).
+using DriveLosses = std::map<DriveId, uint64_t>;
+
 // Finds drives and maps; implemented by Cluster.
 class DriveDirectory {
  public:
@@ -303,9 +307,10 @@ class StripeStore {
   Result<std::set<DriveId>> DrivesOf(const StripeId& id, const StripeLayout& layout,
                                      const StripePlace& place);
 
-  // Makes everything acknowledged by these drives safe from power loss; the answer is the set of
-  // drives that failed to.
-  std::set<DriveId> Flush(const std::set<DriveId>& drives);
+  // Makes everything safe from power loss that these drives have acknowledged since the losses were
+  // counted; the answer is the set of drives that failed to. One that was lost since then has: its
+  // power may have failed.
+  std::set<DriveId> Flush(const std::set<DriveId>& drives, const DriveLosses& since);
 
   // Waits until shards that were found bad are written again and unused ones erased, or failed to
   // be; false when the deadline comes first.

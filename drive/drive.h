@@ -140,6 +140,10 @@ class Drive {
   // Whether operations can be expected to reach it now. A hint: what it says may change at once.
   virtual bool IsUp() const = 0;
 
+  // How often it was lost so far. It may have lost its power then, and with it what it had
+  // acknowledged and not flushed: a Flush() after a loss says nothing about what was put before.
+  virtual uint64_t CountLosses() const = 0;
+
   // The record, or the part of its value in `range`. A drive without range_get is asked for all of
   // it and the part is cut out here.
   virtual void Get(std::string key, ValueRange range, Time deadline, Callback<Record> done) = 0;

@@ -52,6 +52,7 @@ class KineticDrive::Link final : public KineticConnection::Owner,
 
   std::string_view name() const { return name_; }
   bool IsUp() const;
+  uint64_t CountLosses() const;
   DriveCapabilities capabilities() const;
   IoLoop& loop() { return loop_; }
 
@@ -112,6 +113,7 @@ class KineticDrive::Link final : public KineticConnection::Owner,
   State state_ = State::kStarting;                 // guarded by mutex_
   std::shared_ptr<KineticConnection> connection_;  // guarded by mutex_; set while up
   DriveCapabilities capabilities_;                 // guarded by mutex_
+  uint64_t losses_ = 0;                            // guarded by mutex_; of connections that were up
   Status away_;                                    // guarded by mutex_; why, while down or stopped
   std::vector<KineticOperationPtr> early_;         // guarded by mutex_; while starting
 };
@@ -163,6 +165,11 @@ void KineticDrive::Link::Stop() {
 bool KineticDrive::Link::IsUp() const {
   const std::lock_guard lock(mutex_);
   return state_ == State::kUp;
+}
+
+uint64_t KineticDrive::Link::CountLosses() const {
+  const std::lock_guard lock(mutex_);
+  return losses_;
 }
 
 DriveCapabilities KineticDrive::Link::capabilities() const {
@@ -329,6 +336,7 @@ void KineticDrive::Link::OnLost(const Status& why) {
   {
     const std::lock_guard lock(mutex_);
     state_ = State::kDown;
+    ++losses_;
     away_ = Away(reason.message());
     connection_ = nullptr;
   }
@@ -404,6 +412,7 @@ KineticDrive::~KineticDrive() {
 std::string_view KineticDrive::name() const { return link_->name(); }
 DriveCapabilities KineticDrive::capabilities() const { return link_->capabilities(); }
 bool KineticDrive::IsUp() const { return link_->IsUp(); }
+uint64_t KineticDrive::CountLosses() const { return link_->CountLosses(); }
 
 void KineticDrive::Get(std::string key, ValueRange range, Time deadline, Callback<Record> done) {
   Status valid = CheckSize("a key", key.size(), 1, kMaxKeyBytes);

@@ -67,6 +67,7 @@ class KineticDrive final : public Drive {
   std::string_view name() const override;
   DriveCapabilities capabilities() const override;  // none until it was up once
   bool IsUp() const override;
+  uint64_t CountLosses() const override;
 
   void Get(std::string key, ValueRange range, Time deadline, Callback<Record> done) override;
   void Head(std::string key, Time deadline, Callback<RecordHead> done) override;

@@ -33,6 +33,7 @@ class MemoryDrive final : public Drive {
     return {.range_get = true, .range_records = true};
   }
   bool IsUp() const override { return true; }
+  uint64_t CountLosses() const override { return 0; }
   void Get(std::string key, ValueRange range, Time deadline, Callback<Record> done) override;
   void Head(std::string key, Time deadline, Callback<RecordHead> done) override;
   void Put(PutRequest request, Time deadline, StatusCallback done) override;

@@ -33,7 +33,7 @@ Checker::Checker(Cluster& cluster, Options options)
     : cluster_(cluster),
       options_(std::move(options)),
       records_(cluster),
-      names_(records_, [](InodeId, const Inode&) {}) {}
+      names_(records_, [](InodeId, const Inode&, uint64_t) {}) {}
 
 const CheckReport& Checker::Run() {
   ReadFacts();

@@ -29,7 +29,7 @@ Collector::Collector(Cluster& cluster, Options options)
       now_(cluster.runtime().WallClock()),
       records_(cluster),
       // The data of what is removed here is found as stripes that no file names, by the next run.
-      names_(records_, [](InodeId, const Inode&) {}) {}
+      names_(records_, [](InodeId, const Inode&, uint64_t) {}) {}
 
 static_assert(kLeastTombstoneAge >= 12 * kFirstWriteRetries, "whatever clocks do");
 

@@ -52,8 +52,20 @@ Result<bool> FileState::RefreshUnderTurn() {
     return Fail(code, "inode {:016x} is no file", id_);
   }
   if (loaded_ && stored.slot == slot_) return false;
+  (void)CheckRemembered(stored);  // reading goes on with what there is
   TRY(Rebase(stored));
   return true;
+}
+
+// Slots only grow, unless a majority of drives lost their power, and with it a change that nobody
+// had flushed. What was committed then is gone, and who asks whether it is safe has to be told.
+Status FileState::CheckRemembered(const StoredInode& stored) {
+  if (stored.slot >= slot_) return {};
+  forgotten_ = Fail(EIO,
+                    "inode {:016x}: drives have lost their power, and with it what was committed; "
+                    "write it again",
+                    id_);
+  return forgotten_;
 }
 
 // Whether the bytes below ours in this block are the same there as they were when we began.
@@ -238,6 +250,7 @@ Status FileState::CommitUnderTurn(bool durably) {
     const std::lock_guard lock(mutex_);
     if (removed_) return unpublishable_;
   }
+  TRY(forgotten_);
   if (changed_) TRY(CommitChanges(durably));
   if (durably && !inode_durable_) TRY(CommitChanges(true));
   if (!published_) TRY(GiveName(durably ? Durability::kWriteThrough : Durability::kWriteBack));
@@ -262,6 +275,7 @@ Status FileState::CommitChanges(bool durably) {
       TRY(StoreAgain(unsafe));
       continue;
     }
+    TRY(forgotten_);  // it may have been found so while stripes were read
     if (TRY(ChangeInode(out, durability))) return {};
     {
       const std::lock_guard lock(mutex_);
@@ -276,6 +290,7 @@ Status FileState::CommitChanges(bool durably) {
 // Drives that died between a write and its flush took their shards along, and the others may be too
 // few to be safe with. What is left of such a block is enough to store it on drives that live.
 Status FileState::StoreAgain(const Unsafe& unsafe) {
+  const DriveLosses losses = context_.cluster.CountLosses();
   for (uint64_t block : unsafe.blocks) {
     // A page is stored anew when a block in it is.
     const bool is_page = (block & kPageBlocks) != 0;
@@ -296,6 +311,7 @@ Status FileState::StoreAgain(const Unsafe& unsafe) {
     TRY(SendBlock(block));
     if (in_flight_.size() > kMaxInFlight) FinishOldest();
   }
+  losses_ = losses;  // all others are safe
   return {};
 }
 
@@ -359,6 +375,7 @@ Status FileState::StorePages() {
     inode.map = now_.map;
     inode.size = now_.size;
   }
+  NoteLosses();
   const Status status = pinstripe::StorePages(
       context_.cluster.stripes(), id_, inode, context_.map_limits, layout().PageParity(),
       Durability::kWriteBack, [this](uint64_t block) { return NextWriteId(block); }, stored_pages_);
@@ -399,7 +416,7 @@ Result<bool> FileState::ChangeInode(const Inode& out, Durability durability) {
       (void)context_.records.ChangeInode(id_, changed->now->slot, std::nullopt);
       return Failed(in_time);
     }
-    Committed(*changed->now, durability);
+    Committed(*changed->now, durability, changed->losses);
     return true;
   }
   {
@@ -413,14 +430,15 @@ Result<bool> FileState::ChangeInode(const Inode& out, Durability durability) {
     const std::lock_guard lock(mutex_);
     inode_written_ = true;
   }
+  TRY(CheckRemembered(*changed->now));
   TRY(Rebase(*changed->now));
   return false;
 }
 
-void FileState::Committed(const StoredInode& stored, Durability durability) {
+void FileState::Committed(const StoredInode& stored, Durability durability, uint64_t losses) {
   Blocks blocks;  // go when the mutex is free
   const std::lock_guard lock(mutex_);
-  context_.reaper.AddDifference(id_, base_.map, stored.inode.map, durability);
+  context_.reaper.AddDifference(id_, base_.map, stored.inode.map, durability, losses);
   std::vector<BlockMap::Piece> unused;
   for (BlockMap::Piece& piece : superseded_) {
     const BlockPlace place = PlaceInRun(piece.run, 0, block_bytes());
@@ -493,7 +511,7 @@ Status FileState::GiveName(Durability durability) {
     Log(LogLevel::kWarn, "an inode without a name stays behind",
         {{"inode", fmt::format("{:016x}", id_)}, {"why", removed.error()}});
   }
-  Removed(Known());
+  Removed(Known(), removed.has_value() ? removed->losses : 0);
   return slot.error();
 }
 
@@ -564,7 +582,7 @@ Status FileState::AddUnflushed(const BlockMap& map, Unflushed& unflushed) const 
 }
 
 // Those that the inode does not name as it is committed. The others are no less safe than before.
-Result<FileState::Unsafe> FileState::FlushNewStripes(const Inode& out) {
+Result<FileState::Unsafe> FileState::FlushNewStripes(Inode& out) {
   const BlockMap::Difference added = out.map->NotIn(base_.map ? *base_.map : BlockMap());
   Unflushed unflushed(context_.cluster);
   for (const auto* pieces : {&added.blocks, &added.pages}) {
@@ -575,13 +593,28 @@ Result<FileState::Unsafe> FileState::FlushNewStripes(const Inode& out) {
     }
   }
   if (unflushed.drives().empty()) return Unsafe{};
-  return unflushed.Check(id_, context_.cluster.stripes().Flush(unflushed.drives()));
+  Unsafe unsafe = unflushed.Check(id_, Flush(unflushed.drives()));
+  // Storing some again forgets what was lost since the others were sent, so all are looked at.
+  if (!unsafe.why.ok()) unsafe = TRY(MakeStripesDurable(out));
+  return unsafe;
+}
+
+// Before a stripe is sent. Which drives are lost between the first one and a flush is compared.
+void FileState::NoteLosses() {
+  if (!losses_) losses_ = context_.cluster.CountLosses();
+}
+
+std::set<DriveId> FileState::Flush(const std::set<DriveId>& drives) {
+  return context_.cluster.stripes().Flush(drives, losses_.value_or(DriveLosses()));
 }
 
 Result<FileState::Unsafe> FileState::MakeStripesDurable(Inode& inode) {
   Unsafe unsafe;
   if (inode.map) unsafe = TRY(FlushStripes(inode));
-  if (unsafe.why.ok()) not_durable_ = {};
+  if (unsafe.why.ok()) {
+    not_durable_ = {};
+    losses_.reset();
+  }
   return unsafe;
 }
 
@@ -595,7 +628,7 @@ Result<FileState::Unsafe> FileState::FlushStripes(Inode& inode) {
   if (blocks > kManyBlocks || map.FirstMissing(0, map.blocks())) {
     // So many that they are on all drives; where each is matters only if one of these fails.
     for (const MappedDrive& drive : cluster.map().drives) flushed.insert(drive.id);
-    failed = cluster.stripes().Flush(flushed);
+    failed = Flush(flushed);
     if (failed.empty()) return Unsafe{};
     TRY(LoadPages(cluster.stripes(), id_, inode, 0, map.blocks()));
   }
@@ -604,7 +637,7 @@ Result<FileState::Unsafe> FileState::FlushStripes(Inode& inode) {
   std::set<DriveId> rest;
   std::set_difference(unflushed.drives().begin(), unflushed.drives().end(), flushed.begin(),
                       flushed.end(), std::inserter(rest, rest.end()));
-  if (!rest.empty()) failed.merge(cluster.stripes().Flush(rest));
+  if (!rest.empty()) failed.merge(Flush(rest));
   return unflushed.Check(id_, failed);
 }
 
@@ -683,10 +716,11 @@ Inode FileState::Known() {
   return base_;
 }
 
-void FileState::Removed(const Inode& last) {
+void FileState::Removed(const Inode& last, uint64_t losses) {
   const std::lock_guard lock(mutex_);
   removed_ = true;
   removed_as_ = last;
+  removed_losses_ = losses;
 }
 
 void FileState::Abandon() {
@@ -694,7 +728,7 @@ void FileState::Abandon() {
   const Turn::Holder turn(turn_);
   if (!removed_ && !published_ && inode_written_ && !uncertain_) {
     const auto removed = context_.records.ChangeInode(id_, slot_, std::nullopt);
-    if (removed.has_value() && removed->applied) Removed(Known());
+    if (removed.has_value() && removed->applied) Removed(Known(), removed->losses);
   }
   const std::lock_guard lock(mutex_);
   blocks.swap(blocks_);
@@ -704,7 +738,7 @@ void FileState::Abandon() {
     return;
   }
   const Inode& kept = removed_ ? removed_as_ : base_;
-  if (removed_) context_.reaper.AddRemoved(id_, removed_as_.map);
+  if (removed_) context_.reaper.AddRemoved(id_, removed_as_.map, removed_losses_);
   context_.reaper.Add(OwnPieces(now_.map, kept.map, id_), block_bytes());
   context_.reaper.Add(superseded_, block_bytes());
   context_.reaper.Add(stored_pages_, block_bytes());

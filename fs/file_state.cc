@@ -22,7 +22,8 @@ FileContext::FileContext(Cluster& cluster_in, const FileSystem::Options& options
       reaper(cluster_in),
       budget(options.memory_bytes),
       reader(cluster_in.runtime(), cluster_in.stripes(), budget),
-      names(records, [this](InodeId id, const Inode& inode) { dispose(id, inode); }),
+      names(records, [this](InodeId id, const Inode& inode,
+                            uint64_t losses) { dispose(id, inode, losses); }),
       layout(FileLayout::Default(cluster_in.config())),
       map_limits{options.inline_map_bytes, options.map_page_bytes} {}
 
@@ -604,6 +605,7 @@ Status FileState::SendBlock(uint64_t block) {
     open.present = {};
   }
   dropped.clear();
+  NoteLosses();
   open.sent->pending = context_.cluster.stripes().StartWrite(id, std::move(buffer), length);
   in_flight_.push_back(block);
   return {};

@@ -60,7 +60,7 @@ struct FileContext {
   BlockMemory memory{budget};
   BlockReader reader;
   Names names;
-  std::function<void(InodeId, const Inode&)> dispose;  // what Names tells of removed inodes
+  Names::Disposer dispose;  // what Names tells of removed inodes
   // Takes a share of the budget: waits until there is room, and has dirty blocks stored to make
   // some. Never called with a turn, a mutex or another share held. EIO, ENOSPC and the like: there
   // is none, because what takes it cannot be stored.
@@ -106,7 +106,7 @@ class FileState {
   Status Commit(bool durably);
 
   // Its inode was removed by this FileSystem, as `last`: the data goes with the last handle.
-  void Removed(const Inode& last);
+  void Removed(const Inode& last, uint64_t losses);
   // No handle is left: what is not committed is forgotten, and what nobody refers to deleted.
   void Abandon();
 
@@ -175,7 +175,7 @@ class FileState {
   Status LoadBytes(uint64_t first, uint64_t end);
   Status CheckFirstWrite();
   Result<bool> ChangeInode(const Inode& out, Durability durability);
-  void Committed(const StoredInode& stored, Durability durability);
+  void Committed(const StoredInode& stored, Durability durability, uint64_t losses);
   Status GiveName(Durability durability);
   class Unflushed;
   // Blocks of which too few shards are on drives that could be flushed, and an error that says so.
@@ -183,16 +183,19 @@ class FileState {
     std::vector<uint64_t> blocks;
     Status why;
   };
-  Result<Unsafe> FlushNewStripes(const Inode& out);
+  Result<Unsafe> FlushNewStripes(Inode& out);
   Result<Unsafe> MakeStripesDurable(Inode& inode);
   Result<Unsafe> FlushStripes(Inode& inode);
   Status StoreAgain(const Unsafe& unsafe);
   uint64_t FirstStoredFrom(uint64_t block) const;  // with mutex_ held
   Status AddUnflushed(const BlockMap& map, Unflushed& unflushed) const;
+  void NoteLosses();
+  std::set<DriveId> Flush(const std::set<DriveId>& drives);
   Status MakeNameDurable();
 
   Result<bool> RefreshUnderTurn();  // true: something had changed
   Status Rebase(StoredInode theirs);
+  Status CheckRemembered(const StoredInode& stored);
   Status LoadForRebase(StoredInode& theirs);
   Status TakePlaces(const Inode& theirs);
   bool SameBelow(uint64_t block, const Inode& theirs) const;
@@ -243,6 +246,7 @@ class FileState {
   uint64_t generation_ = 0;  // raised when a byte's place may have changed
   bool removed_ = false;
   Inode removed_as_;
+  uint64_t removed_losses_ = 0;         // Records::CountLosses() before it was
   std::optional<Names::NewName> name_;  // that a new file has, or gets with its first commit
   bool published_ = true;
   uint64_t entry_slot_ = 0;
@@ -258,6 +262,7 @@ class FileState {
   };
   std::optional<FirstWrite> first_write_;  // when the inode was first tried to be written
   bool uncertain_ = false;                 // a change may have happened
+  Status forgotten_;                       // by the drives; until the file is opened anew
   Status unpublishable_;                   // why the file can have no name
   uint32_t pass_ = 0;  // when the first stripe since the last commit was sent; 0: none was
   std::deque<uint64_t> in_flight_;        // blocks, in the order in which they were sent
@@ -266,6 +271,7 @@ class FileState {
   std::vector<BlockMap::Piece> superseded_;
   std::vector<BlockMap::Piece> stored_pages_;  // since the last commit
   IntervalSet not_durable_;                    // blocks
+  std::optional<DriveLosses> losses_;          // before the first of them that we wrote was sent
   bool inode_durable_ = false;
 };
 

@@ -35,7 +35,9 @@ class OpenFiles {
     context_.mend = [this, mends = options.mends](InodeId id) {
       if (mends) mender_.Add(id);
     };
-    context_.dispose = [this](InodeId id, const Inode& inode) { Dispose(id, inode); };
+    context_.dispose = [this](InodeId id, const Inode& inode, uint64_t losses) {
+      Dispose(id, inode, losses);
+    };
     context_.reserve = [this](uint64_t bytes) { return Reserve(bytes); };
   }
 
@@ -95,13 +97,13 @@ class OpenFiles {
     int users = 0;
   };
 
-  void Dispose(InodeId id, const Inode& inode) {
+  void Dispose(InodeId id, const Inode& inode, uint64_t losses) {
     {
       const std::lock_guard lock(mutex_);
       const auto found = files_.find(id);
-      if (found != files_.end()) return found->second.state->Removed(inode);
+      if (found != files_.end()) return found->second.state->Removed(inode, losses);
     }
-    context_.reaper.AddRemoved(id, inode.map);
+    context_.reaper.AddRemoved(id, inode.map, losses);
   }
 
   bool IsChanging(InodeId id) {
@@ -528,7 +530,7 @@ class ClusterFileSystem final : public FileSystem {
     TRY(CheckDirectory(directory, TRY(names().Load(directory)).inode));
     std::set<DriveId> drives;
     for (const MappedDrive& drive : cluster_.map().drives) drives.insert(drive.id);
-    const std::set<DriveId> failed = cluster_.stripes().Flush(drives);
+    const std::set<DriveId> failed = cluster_.stripes().Flush(drives, {});
     const size_t spared = (cluster_.map().replicas - 1u) / 2;
     if (failed.size() <= spared) return {};
     return Fail(EIO,

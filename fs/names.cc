@@ -242,7 +242,7 @@ Status Names::DropLink(InodeId id, std::optional<StoredInode> seen) {
     }
     const auto change = TRY(records_.ChangeInode(id, stored->slot, after));
     if (change.applied) {
-      if (!after) dispose_(id, stored->inode);
+      if (!after) dispose_(id, stored->inode, change.losses);
       return {};
     }
     PauseBeforeRetry(runtime_, attempt);

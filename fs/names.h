@@ -31,8 +31,9 @@ namespace pinstripe {
 
 class Names {
  public:
-  // Told when an inode was removed, by the one who removed it, so that its data can go.
-  using Disposer = std::function<void(InodeId, const Inode&)>;
+  // Told when an inode was removed, by the one who removed it, so that its data can go: the inode
+  // as it was, and Records::CountLosses() before.
+  using Disposer = std::function<void(InodeId, const Inode&, uint64_t losses)>;
 
   Names(Records& records, Disposer dispose)
       : records_(records), runtime_(records.runtime()), dispose_(std::move(dispose)) {}

@@ -63,16 +63,17 @@ std::vector<Reaper::Item> Reaper::ItemsOf(InodeId inode, const BlockMap& gone,
 }
 
 void Reaper::AddDifference(InodeId inode, const std::optional<BlockMap>& gone,
-                           const std::optional<BlockMap>& kept, Durability durability) {
+                           const std::optional<BlockMap>& kept, Durability durability,
+                           uint64_t losses) {
   if (!gone) return;
   std::vector<Item> items = ItemsOf(inode, *gone, kept ? *kept : BlockMap());
   if (items.empty()) return;
   if (durability == Durability::kWriteThrough) return AddItems(std::move(items));
-  Wait(kGather, {inode, false, std::move(items)});
+  Wait(kGather, {inode, false, losses, std::move(items)});
 }
 
-void Reaper::AddRemoved(InodeId inode, const std::optional<BlockMap>& map) {
-  if (map) Wait(kGrace, {inode, true, ItemsOf(inode, *map, BlockMap())});
+void Reaper::AddRemoved(InodeId inode, const std::optional<BlockMap>& map, uint64_t losses) {
+  if (map) Wait(kGrace, {inode, true, losses, ItemsOf(inode, *map, BlockMap())});
 }
 
 void Reaper::Wait(Duration delay, Waiting waiting) {
@@ -114,12 +115,16 @@ void Reaper::PutBackLocked(Waiting waiting) {
 }
 
 // A flush of all drives makes everything safe that was acknowledged. Where one cannot be flushed
-// that holds a replica of the inode, it takes the others' word.
+// that holds a replica of the inode, it takes the others' word. One that was lost since the change
+// may have lost the change with its power, and so may the others with theirs: then the inode may
+// name the data again, and who cannot tell leaves it to the collector, which looks.
 std::vector<Reaper::Item> Reaper::TakeSafe(std::vector<Waiting>& waiting) {
   std::set<DriveId> drives;
   for (const MappedDrive& drive : cluster_.map().drives) drives.insert(drive.id);
   std::set<const Drive*> failed;
-  for (const DriveId id : cluster_.stripes().Flush(drives)) failed.insert(cluster_.FindDrive(id));
+  for (const DriveId id : cluster_.stripes().Flush(drives, {})) {
+    failed.insert(cluster_.FindDrive(id));
+  }
   std::vector<Item> safe;
   std::vector<Waiting> rest;
   bool others_answer = true;  // else it makes no sense to ask them for each inode
@@ -127,7 +132,14 @@ std::vector<Reaper::Item> Reaper::TakeSafe(std::vector<Waiting>& waiting) {
     const auto replicas = cluster_.Replicas(cluster_.GroupOfObject(each.inode));
     const bool all_flushed = std::none_of(replicas.begin(), replicas.end(),
                                           [&](Drive* drive) { return failed.contains(drive); });
-    bool is_safe = all_flushed;
+    const bool were_lost = records_.CountLosses(each.inode) != each.losses;
+    if (were_lost && !(each.was_removed && IsGoneForGood(each.inode))) {
+      Log(LogLevel::kInfo,
+          "garbage stays on the drives: some were lost before it was safe that it is",
+          {{"inode", fmt::format("{:016x}", each.inode)}, {"pieces", each.items.size()}});
+      continue;
+    }
+    bool is_safe = all_flushed || were_lost;
     if (!is_safe && others_answer && MayGoOn()) {
       is_safe = records_.MakeInodeDurable(each.inode).ok();
       others_answer = is_safe;
@@ -140,6 +152,12 @@ std::vector<Reaper::Item> Reaper::TakeSafe(std::vector<Waiting>& waiting) {
   }
   waiting = std::move(rest);
   return safe;
+}
+
+bool Reaper::IsGoneForGood(InodeId inode) {
+  if (!MayGoOn() || !records_.MakeInodeDurable(inode).ok()) return false;
+  const auto found = std::move(records_.FindInodes({inode}).front());
+  return found.has_value() && !found->has_value();
 }
 
 void Reaper::AddItems(std::vector<Item> items) {

@@ -40,11 +40,12 @@ class Reaper {
   // What no inode has named.
   void Add(const std::vector<BlockMap::Piece>& pieces, uint64_t block_bytes);
   // What the map `gone` of an inode names and `kept`, by which it was replaced, does not, pages
-  // included. Stripes of other inodes, which clones share, stay.
+  // included. Stripes of other inodes, which clones share, stay. `losses`: Records::CountLosses()
+  // before the inode was changed.
   void AddDifference(InodeId inode, const std::optional<BlockMap>& gone,
-                     const std::optional<BlockMap>& kept, Durability durability);
+                     const std::optional<BlockMap>& kept, Durability durability, uint64_t losses);
   // Everything that the map of a removed inode names, kGrace from now on.
-  void AddRemoved(InodeId inode, const std::optional<BlockMap>& map);
+  void AddRemoved(InodeId inode, const std::optional<BlockMap>& map, uint64_t losses);
 
  private:
   struct Page {  // with what it names
@@ -61,6 +62,7 @@ class Reaper {
   struct Waiting {
     InodeId inode = 0;
     bool was_removed = false;  // else it has other contents
+    uint64_t losses = 0;       // of drives that have the inode, before that
     std::vector<Item> items;
   };
   static std::vector<Item> ItemsOf(InodeId inode, const BlockMap& gone, const BlockMap& kept);
@@ -72,6 +74,7 @@ class Reaper {
   void Run();
   // Of which the inodes are safe; the others are left in it.
   std::vector<Item> TakeSafe(std::vector<Waiting>& waiting);
+  bool IsGoneForGood(InodeId inode);
   void Delete(const Item& item);
   void DeletePage(const Page& page);
   void DeletePiece(const BlockMap::Piece& piece, uint64_t block_bytes);

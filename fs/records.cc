@@ -176,13 +176,14 @@ Result<Records::InodeChange> Records::ChangeInode(InodeId id, uint64_t slot,
         "write it anew from its beginning to its end",
         id, value->size(), kMaxRegisterBytes);
   }
+  const uint64_t losses = CountLosses(id);
   const ChangeOutcome outcome =
       TRY_CONTEXT(cluster_.registers().Change(NameOf(id), {.slot = slot, .value = std::nullopt},
                                               std::move(value), durability),
                   "change inode {:016x}", id);
-  if (!outcome.applied) return InodeChange{false, TRY(DecodeInode(outcome.now, id))};
-  if (!inode) return InodeChange{true, std::nullopt};
-  return InodeChange{true, StoredInode{*inode, slot + 1}};
+  if (!outcome.applied) return InodeChange{false, TRY(DecodeInode(outcome.now, id)), losses};
+  if (!inode) return InodeChange{true, std::nullopt, losses};
+  return InodeChange{true, StoredInode{*inode, slot + 1}, losses};
 }
 
 Result<Records::EntryChange> Records::ChangeEntry(InodeId directory, std::string_view name,
@@ -203,6 +204,14 @@ Result<Records::EntryChange> Records::ChangeEntry(InodeId directory, std::string
 
 Status Records::MakeInodeDurable(InodeId id) {
   return cluster_.registers().MakeDurable(NameOf(id));
+}
+
+uint64_t Records::CountLosses(InodeId id) const {
+  uint64_t losses = 0;
+  for (const Drive* drive : cluster_.Replicas(cluster_.GroupOfObject(id))) {
+    if (drive != nullptr) losses += drive->CountLosses();
+  }
+  return losses;
 }
 
 Result<std::pair<InodeId, StoredInode>> Records::CreateInode(const Inode& inode,

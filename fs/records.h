@@ -67,6 +67,7 @@ class Records {
   struct InodeChange {
     bool applied = false;
     std::optional<StoredInode> now;
+    uint64_t losses = 0;  // CountLosses() of the inode before that
   };
   Result<InodeChange> ChangeInode(InodeId id, uint64_t slot, const std::optional<Inode>& inode,
                                   Durability durability = Durability::kWriteBack);
@@ -80,6 +81,9 @@ class Records {
 
   // What the inode is now, or that it is gone, is safe from power loss.
   Status MakeInodeDurable(InodeId id);
+  // How often drives were lost that have a replica of this inode. If there are more of them after a
+  // flush than before a change, the change may be lost.
+  uint64_t CountLosses(InodeId id) const;
 
   // Writes an inode under a new id.
   Result<std::pair<InodeId, StoredInode>> CreateInode(const Inode& inode, Durability durability);

@@ -34,7 +34,7 @@ Repairer::Repairer(Cluster& cluster, Options options)
     : cluster_(cluster),
       options_(std::move(options)),
       records_(cluster),
-      names_(records_, [](InodeId, const Inode&) {}),
+      names_(records_, [](InodeId, const Inode&, uint64_t) {}),
       bytes_per_second_(options_.bytes_per_second) {}
 
 const RepairReport& Repairer::Run() {

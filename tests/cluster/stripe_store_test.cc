@@ -649,8 +649,10 @@ TEST(StripeStoreThreads, ManyThreadsMayUseOneStore) {
 
 TEST_F(StripeStoreTest, FlushNamesTheDrivesThatFailed) {
   drives_.SetDown(3, true);
-  EXPECT_EQ(store_.Flush({1, 2, 3, 99}), (std::set<DriveId>{3, 99}));
-  EXPECT_TRUE(store_.Flush({1, 2}).empty());
+  EXPECT_EQ(store_.Flush({1, 2, 3, 99}, {}), (std::set<DriveId>{3, 99}));
+  EXPECT_TRUE(store_.Flush({1, 2}, {}).empty());
+  // And those that were lost since.
+  EXPECT_EQ(store_.Flush({1, 2}, {{1, 0}, {2, 7}}), (std::set<DriveId>{2}));
 }
 
 TEST_F(StripeStoreTest, AnEpochNobodyKnowsIsAFailure) {

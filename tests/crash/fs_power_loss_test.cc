@@ -52,6 +52,7 @@ class StoreDrive final : public Drive {
     return {.range_get = true, .range_records = true};
   }
   bool IsUp() const override { return true; }
+  uint64_t CountLosses() const override { return 0; }
 
   void Get(std::string key, ValueRange range, Time, Callback<Record> done) override {
     Answer(std::move(done), engine_.Get(key, range).map([](StoredRecord&& record) -> Record {

@@ -35,6 +35,16 @@ class MenderTest : public FsTest {
     Checker checker(*host_.cluster, {});
     return checker.Run();
   }
+  using AllDrives = std::map<DriveId, std::shared_ptr<MemoryDrive>>;
+  AllDrives CopyAll() {
+    AllDrives drives;
+    for (DriveId id = 1; id <= 6; ++id) drives[id] = machines_.CopyOf(id);
+    return drives;
+  }
+  // All lose their power at once; this host does not.
+  void PlugAll(const AllDrives& drives) {
+    for (const auto& [id, drive] : drives) machines_.Plug(id, drive);
+  }
   // Shards that are not where they belong.
   size_t CountMoved(std::string_view path) {
     const auto attributes = fs_->Resolve(path);
@@ -225,6 +235,92 @@ TEST_F(MenderTest, WhatCouldNotBeStoredAgainIsForgottenWhenOthersWrite) {
     EXPECT_OK((*file)->Close());
     EXPECT_TRUE(Contents("/file", other.fs.get()) == theirs);
   }
+}
+
+// Drives that lose their power, and with it what they have not flushed, and come back: they are up
+// all the time as far as the flush is concerned.
+TEST_F(MenderTest, WhatDrivesForgotWithTheirPowerIsStoredAgain) {
+  const std::string bytes = Pattern(7, 10 * kTestBlock);
+  auto file = fs_->Create(kRootInode, "file", {});
+  ASSERT_OK(file);
+  const auto second = machines_.CopyOf(2);
+  const auto third = machines_.CopyOf(3);
+  ASSERT_OK((*file)->Write(0, AsBytes(bytes)));
+  ASSERT_OK((*file)->Commit());
+  machines_.Plug(2, second);
+  machines_.Plug(3, third);
+  ASSERT_OK((*file)->Sync());
+  machines_.SetDown(1, true);  // one more than what was left could bear
+  EXPECT_TRUE(Contents("/file") == bytes);
+  machines_.SetDown(1, false);
+  // What is safe now is not stored each time.
+  const auto puts = [&] { return machines_.drive(4).requests().put; };
+  const uint64_t before = puts();
+  ASSERT_OK((*file)->Sync());
+  EXPECT_EQ(puts(), before);
+}
+
+// What all of them forgot is lost, and fsync does not say otherwise, however often it is asked, and
+// whether the file was looked at in between.
+TEST_F(MenderTest, WhatAllDrivesForgotIsNotCalledSafe) {
+  for (const bool looks : {false, true}) {
+    const std::string name = looks ? "a" : "b";
+    auto file = fs_->Create(kRootInode, name, {});
+    ASSERT_OK(file);
+    ASSERT_OK((*file)->Sync());
+    const AllDrives safe = CopyAll();
+    ASSERT_OK((*file)->Write(0, AsBytes(contents_)));
+    ASSERT_OK((*file)->Commit());
+    PlugAll(safe);
+    if (looks) Contents("/" + name);
+    EXPECT_FALSE((*file)->Sync().ok());
+    EXPECT_FALSE((*file)->Sync().ok());
+    // Who opens it anew goes on with what there is.
+    file->reset();
+    auto again = fs_->Open(fs_->Resolve("/" + name)->inode, FileSystem::Access::kWrite);
+    ASSERT_OK(again);
+    ASSERT_OK((*again)->Write(0, AsBytes(contents_)));
+    EXPECT_OK((*again)->Sync());
+    EXPECT_TRUE(Contents("/" + name) == contents_);
+  }
+}
+
+// Drives that go back to the inode as it was have to have what it names.
+TEST_F(MenderTest, WhatWasReplacedStaysWhenDrivesForgetThatItWas) {
+  Write("file");
+  sim_.Sleep(seconds(30));
+  const AllDrives safe = CopyAll();
+  {
+    auto file = fs_->Open(fs_->Resolve("/file")->inode, FileSystem::Access::kWrite);
+    ASSERT_OK(file);
+    ASSERT_OK((*file)->Write(0, AsBytes(Pattern(9, contents_.size()))));
+    ASSERT_OK((*file)->Close());
+  }
+  PlugAll(safe);
+  sim_.Sleep(minutes(10));
+  Host other = NewHost();
+  EXPECT_TRUE(Contents("/file", other.fs.get()) == contents_);
+}
+
+TEST_F(MenderTest, WhatWasRemovedStaysWhenDrivesForgetThatItWas) {
+  Write("file");
+  sim_.Sleep(seconds(30));
+  const AllDrives safe = CopyAll();
+  ASSERT_OK(fs_->Unlink(kRootInode, "file"));
+  PlugAll(safe);
+  sim_.Sleep(minutes(10));
+  Host other = NewHost();
+  EXPECT_TRUE(Contents("/file", other.fs.get()) == contents_);
+}
+
+TEST_F(MenderTest, WhatWasRemovedGoesThoughADriveWasAwayForAMoment) {
+  Write("file");
+  ASSERT_OK(fs_->Unlink(kRootInode, "file"));
+  machines_.SetDown(1, true);
+  sim_.Sleep(seconds(1));
+  machines_.SetDown(1, false);
+  sim_.Sleep(minutes(10));
+  ExpectClean(Check());
 }
 
 class MenderPagesTest : public MenderTest {

@@ -111,6 +111,7 @@ class FaultyDrive::Core : public std::enable_shared_from_this<Core> {
 
   void Set(const DriveFaults& faults) {
     const std::lock_guard lock(mutex_);
+    if (faults.down && !faults_.down) ++losses_;
     faults_ = faults;
   }
   DriveFaults faults() const {
@@ -119,6 +120,7 @@ class FaultyDrive::Core : public std::enable_shared_from_this<Core> {
   }
   void ReplaceBy(std::shared_ptr<Drive> drive) {
     const std::lock_guard lock(mutex_);
+    ++losses_;
     drive_.swap(drive);
   }
   std::shared_ptr<Drive> drive() const {
@@ -139,6 +141,12 @@ class FaultyDrive::Core : public std::enable_shared_from_this<Core> {
   }
   bool IsUp() const {
     return !faults().down && !(client_ != nullptr && client_->crashed()) && drive()->IsUp();
+  }
+
+  uint64_t CountLosses() const {
+    const std::shared_ptr<Drive> behind = drive();
+    const std::lock_guard lock(mutex_);
+    return losses_ + (behind != nullptr ? behind->CountLosses() : 0);
   }
 
  private:
@@ -241,6 +249,7 @@ class FaultyDrive::Core : public std::enable_shared_from_this<Core> {
   mutable std::mutex mutex_;
   std::shared_ptr<Drive> drive_;                         // guarded by mutex_; null once closed
   DriveFaults faults_;                                   // guarded by mutex_
+  uint64_t losses_ = 0;                                  // guarded by mutex_
   DriveRequests requests_;                               // guarded by mutex_
   uint64_t last_caller_ = kNobody;                       // guarded by mutex_
   std::map<uint64_t, std::shared_ptr<Caller>> callers_;  // guarded by mutex_
@@ -260,6 +269,7 @@ DriveRequests FaultyDrive::requests() const { return core_->requests(); }
 void FaultyDrive::ForgetRequests() { core_->ForgetRequests(); }
 DriveCapabilities FaultyDrive::capabilities() const { return core_->drive()->capabilities(); }
 bool FaultyDrive::IsUp() const { return core_->IsUp(); }
+uint64_t FaultyDrive::CountLosses() const { return core_->CountLosses(); }
 
 void FaultyDrive::Get(std::string key, ValueRange range, Time deadline, Callback<Record> done) {
   core_->Send<Result<Record>>(

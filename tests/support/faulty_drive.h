@@ -91,6 +91,7 @@ class FaultyDrive final : public Drive {
   std::string_view name() const override { return name_; }
   DriveCapabilities capabilities() const override;
   bool IsUp() const override;
+  uint64_t CountLosses() const override;  // one more whenever it goes down, or is replaced
   void Get(std::string key, ValueRange range, Time deadline, Callback<Record> done) override;
   void Head(std::string key, Time deadline, Callback<RecordHead> done) override;
   void Put(PutRequest request, Time deadline, StatusCallback done) override;

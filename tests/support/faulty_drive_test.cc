@@ -20,6 +20,7 @@ class OneValueDrive final : public Drive {
   std::string_view name() const override { return "drive 1 (nowhere)"; }
   DriveCapabilities capabilities() const override { return {}; }
   bool IsUp() const override { return true; }
+  uint64_t CountLosses() const override { return 0; }
   void Get(std::string, ValueRange, Time, Callback<Record> done) override {
     Answer(done, Result<Record>(Record{.version = "v", .value = SharedBytes(value)}));
   }

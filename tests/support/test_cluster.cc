@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cassert>
 #include <mutex>
 #include <utility>
 #include <vector>
+
+#include "cluster/gather.h"
 
 namespace pinstripe {
 
@@ -46,6 +49,10 @@ class IdentifiedDrive final : public Drive {
     return core_->Connect()->drive->capabilities();
   }
   bool IsUp() const override { return core_->Connect()->drive->IsUp(); }
+  uint64_t CountLosses() const override {
+    const auto connection = core_->Connect();
+    return (static_cast<uint64_t>(connection->generation) << 32) + connection->drive->CountLosses();
+  }
 
   void Get(std::string key, ValueRange range, Time deadline, Callback<Record> done) override {
     Checked<Result<Record>>(deadline, std::move(done), [=](Drive& drive, Callback<Record> then) {
@@ -239,6 +246,30 @@ std::shared_ptr<MemoryDrive> TestCluster::Plug(DriveId id, std::shared_ptr<Memor
 
 std::shared_ptr<MemoryDrive> TestCluster::Replace(DriveId id) {
   return Plug(id, std::make_shared<MemoryDrive>(runtime_, NameOf(id), options_.drive_bytes));
+}
+
+std::shared_ptr<MemoryDrive> TestCluster::CopyOf(DriveId id) {
+  auto copy = std::make_shared<MemoryDrive>(runtime_, NameOf(id), options_.drive_bytes);
+  std::string first(1, '\0');
+  for (bool more = true; more;) {
+    Gather<Result<RangeRecords>> lists(runtime_);
+    memory(id).ListRecords(first, std::string(kMaxKeyBytes, '\xff'), kMaxRangeRecords, false,
+                           kMaxValueBytes, Time::max(), lists.Ask(0));
+    RangeRecords part = lists.Next(Time::max())->value.value();
+    for (RangeRecord& each : part.records) {
+      first = each.key + '\0';
+      Gather<Status> puts(runtime_);
+      copy->Put({.key = std::move(each.key),
+                 .value = std::move(each.record.value),
+                 .version = std::move(each.record.version),
+                 .tag = std::move(each.record.tag)},
+                Time::max(), puts.Ask(0));
+      [[maybe_unused]] const Status status = puts.Next(Time::max())->value;
+      assert(each.has_value && status.ok());
+    }
+    more = part.more;
+  }
+  return copy;
 }
 
 }  // namespace pinstripe

@@ -10,6 +10,8 @@
 //   machines.SetDown(3, true);                             // for everybody
 //   auto old = machines.Replace(4);                        // an empty drive in its place
 //   machines.Plug(4, old);                                 // the old one again
+//   auto safe = machines.CopyOf(4);                        // what it has now
+//   machines.Plug(4, safe);                                // it has forgotten what came since
 //
 // Clusters are destroyed before their TestCluster, and that before the runtime.
 
@@ -60,6 +62,9 @@ class TestCluster {
   // new one who it is. Returns the one before.
   std::shared_ptr<MemoryDrive> Plug(DriveId id, std::shared_ptr<MemoryDrive> drive);
   std::shared_ptr<MemoryDrive> Replace(DriveId id);
+
+  // With what it holds. Plugged in later, it is the drive after a loss of power.
+  std::shared_ptr<MemoryDrive> CopyOf(DriveId id);
 
   class Socket;  // where a drive is plugged in
 
