@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <fuse3/fuse_lowlevel.h>
 #include <getopt.h>
-#include <malloc.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -26,6 +25,7 @@
 #include <memory>
 #include <string>
 
+#include "base/allocator.h"
 #include "base/log.h"
 #include "base/real_runtime.h"
 #include "base/try.h"
@@ -330,14 +330,6 @@ int ServeInBackground(const Arguments& arguments) {
   if (child < 0) return Report(Status(errno, "fork: " + ErrnoText(errno)));
   close(pipe[child == 0 ? 0 : 1]);
   return child == 0 ? ServeDetached(arguments, pipe[1]) : WaitForMount(arguments, child, pipe[0]);
-}
-
-// Memory that one thread takes and another one gives back, as the cache does, spreads over the
-// arenas and is kept by them: what the configuration allows was exceeded by four times. Large
-// buffers are for the kernel to take back; those that are needed all the time Buffer keeps itself.
-void KeepMemoryTogether() {
-  mallopt(M_ARENA_MAX, 2);
-  mallopt(M_MMAP_THRESHOLD, 512 << 10);
 }
 
 int Main(int argc, char** argv) {

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/allocator.h"
 #include "base/log.h"
 #include "base/try.h"
 #include "plugin/file_attributes.h"
@@ -78,6 +79,8 @@ XrdOss* GetStorageSystem(XrdSysLogger* logger, const char* parameters) {
   SetLogSink([](LogLevel level, std::string_view line) {
     messages->Emsg(LevelName(level), std::string(line).c_str());
   });
+
+  KeepMemoryTogether();
 
   // A file appears with its last byte, at Close: the server's own scheme for that would only leave
   // marks on files and refuse to start when one cannot be removed.
