@@ -159,9 +159,8 @@ check "and from one" leaks
 third_party() { timeout 120 xrdcp --nopbar -s -f --tpc only "$@" 2>"$work/xrdcp.err" || { cat "$work/xrdcp.err"; return 1; }; }
 check "xrdcp --tpc only from the gateway" third_party "$door//source" "$plain//from-gateway"
 check "and it is the file there" copy_is from-gateway file
-check "xrdcp --tpc only to the gateway" third_party "$plain//source" "$door//fetched"
-check "and it is the file" comes_back "$http/fetched" "$work/file"
-answers 200 -T "$work/other" "$plain_https/changed" || flunk "upload"
-check "xrdcp --tpc only over a file of the gateway" third_party "$plain//changed" "$door//fetched"
-check "and it is the new one" comes_back "$http/fetched" "$work/other"
+check "xrdcp --tpc only to the gateway, over a file that is there" third_party "$plain//source" "$door//cut"
+check "and it is the new one" comes_back "$http/cut" "$work/file"
+check "xrdcp --tpc only to a new name of the gateway" third_party "$plain//empty" "$door//fetched"
+check "which is there" comes_back "$http/fetched" "$work/empty"
 finish

@@ -15,8 +15,8 @@ declare -A ports=([one]=$one [two]=$two)
 for name in one two; do
   sample $name xrootd-pinstripe.cfg -e "s/1094/${ports[$name]}/"
   sample $name xrootd-pinstripe-member.cfg "${manager_of[@]}"
+  serve $name cmsd xrootd-pinstripe-member.cfg  # first: xrootd looks for it once in ten seconds
   serve $name xrootd xrootd-pinstripe-member.cfg
-  serve $name cmsd xrootd-pinstripe-member.cfg
 done
 door=root://localhost:$manager
 
