@@ -21,6 +21,7 @@ namespace {
 
 constexpr Duration kSpaceIsFresh = std::chrono::seconds(3);
 constexpr size_t kEpochsAtOnce = 4;
+constexpr Duration kLookForChanges = std::chrono::seconds(2);
 
 // "drive 3 (host:8103): connection refused; ...", not endlessly.
 std::string Listed(const std::vector<std::string>& reasons) {
@@ -35,8 +36,6 @@ std::string Listed(const std::vector<std::string>& reasons) {
 std::string Where(const DriveConfig& drive) {
   return fmt::format("drive {} ({})", drive.id, fmt::join(drive.addresses, ", "));
 }
-
-RegisterName EpochName(Epoch epoch) { return {kMapGroup, Writer().Raw("M").U32(epoch).Take()}; }
 
 Result<DriveSet> MakeDrives(const ClusterConfig& config, const DriveFactory& factory,
                             const std::function<IdentityCheck(DriveId)>& check) {
@@ -91,12 +90,12 @@ class MapLocator final : public ReplicaLocator {
   MapLocator(const DriveSet& drives, std::vector<DriveId> map_drives)
       : drives_(drives), map_drives_(std::move(map_drives)) {}
 
-  std::vector<Drive*> Replicas(uint32_t group) override {
+  GroupReplicas Replicas(uint32_t group) override {
     assert(group == kMapGroup);
-    std::vector<Drive*> replicas;
+    GroupReplicas replicas;
     for (DriveId id : map_drives_) {
       const auto found = drives_.find(id);
-      replicas.push_back(found == drives_.end() ? nullptr : found->second.get());
+      replicas.drives.push_back(found == drives_.end() ? nullptr : found->second.get());
     }
     return replicas;
   }
@@ -108,26 +107,82 @@ class MapLocator final : public ReplicaLocator {
 
 }  // namespace
 
-// Everything that Open() finds out. Immutable afterwards, but for the answer of Space().
+namespace {
+
+// The drive map as it is known at some time. Immutable.
+struct Epochs {
+  std::map<Epoch, std::shared_ptr<Placement>> all;
+  bool settled = true;         // the newest one
+  std::set<DriveId> draining;  // in the newest one
+
+  void Add(DriveMap map) {
+    draining.clear();
+    for (const MappedDrive& drive : map.drives) {
+      if (drive.state == DriveState::kDraining) draining.insert(drive.id);
+    }
+    const Epoch epoch = map.epoch;
+    auto before = all.empty() ? nullptr : all.rbegin()->second;
+    all.emplace(epoch, std::make_shared<Placement>(std::move(map), std::move(before)));
+  }
+  Placement& newest() const { return *all.rbegin()->second; }
+  Placement& before() const { return all.size() > 1 ? *std::next(all.rbegin())->second : newest(); }
+};
+
+}  // namespace
+
 class Cluster::State {
  public:
+  // Set by Open(), then constant:
   std::shared_ptr<DriveIdentities> identities;
-  DriveSet drives;
+  DriveFactory factory;
+  ConfigSource reload;
   std::string uuid;
   std::vector<DriveId> map_drives;
-  std::map<Epoch, std::unique_ptr<Placement>> epochs;
 
-  std::mutex mutex;
+  mutable std::mutex mutex;
+  DriveSet drives;                          // guarded by mutex; once open, only added to
+  std::vector<DriveConfig> configs;         // of these; guarded by mutex
+  std::shared_ptr<const Epochs> epochs;     // guarded by mutex
   std::map<DriveId, DriveInfo> last_infos;  // guarded by mutex
   std::optional<Time> last_asked;           // guarded by mutex
+  std::set<DriveId> missing;                // drives that were said to be; guarded by mutex
+  bool looking = false;                     // a thread looks for what is new; guarded by mutex
+  Time next_look{};                         // no sooner; guarded by mutex
+  bool closing = false;                     // guarded by mutex
+  std::shared_ptr<Signal> ended;            // of that thread
 
-  Placement& current() const { return *epochs.rbegin()->second; }
+  std::shared_ptr<const Epochs> Known() const {
+    const std::lock_guard lock(mutex);
+    return epochs;
+  }
+  // Drives of the newest epoch whose address is not known. Called under mutex.
+  std::vector<DriveId> Missing() const {
+    std::vector<DriveId> ids;
+    for (const MappedDrive& drive : epochs->newest().map().drives) {
+      // One that was drained may have been taken away.
+      if (drive.state == DriveState::kActive && !drives.contains(drive.id)) ids.push_back(drive.id);
+    }
+    return ids;
+  }
 };
 
 Cluster::Cluster(Runtime& runtime, ClusterConfig config)
-    : runtime_(runtime), config_(std::move(config)), state_(std::make_unique<State>()) {}
+    : runtime_(runtime), config_(std::move(config)), state_(std::make_unique<State>()) {
+  state_->ended = runtime.NewSignal();
+}
 
 Cluster::~Cluster() {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->closing = true;
+  }
+  for (;;) {
+    {
+      const std::lock_guard lock(state_->mutex);
+      if (!state_->looking) break;
+    }
+    state_->ended->WaitUntil(Time::max());
+  }
   stripes_.reset();
   registers_.reset();
 }
@@ -331,21 +386,31 @@ Status WhatTheyHold(Runtime& runtime, const ClusterConfig& config, const DriveFa
 
 // What the registers of the map group say.
 struct MapGroup {
-  std::vector<DriveMap> epochs;              // all, from the first to the newest
+  std::vector<DriveMap> epochs;              // from `first` to the newest; none if that is later
+  bool settled = true;                       // the newest of all
   std::map<DriveId, uint32_t> incarnations;  // of the drives in the configuration
 };
 
-Result<MapGroup> ReadMapGroup(RegisterStore& registers, const ClusterConfig& config) {
+// Whether the homes of registers in `epoch` have a say.
+Result<bool> ReadIsSettled(RegisterStore& registers, Epoch epoch) {
+  if (epoch <= 1) return true;
+  const RegisterValue value =
+      TRY_CONTEXT(registers.Read({kMapGroup, SettlementKey(epoch)}), "read the drive map");
+  if (value.value) TRY(Settlement::Decode(*value.value));
+  return value.value.has_value();
+}
+
+Result<MapGroup> ReadMapGroup(RegisterStore& registers, const ClusterConfig& config,
+                              Epoch first = 1) {
   MapGroup group;
   std::vector<DriveMap>& maps = group.epochs;
   for (;;) {
     std::vector<RegisterName> names;
-    const bool first_time = maps.empty();
     for (Epoch i = 0; i < kEpochsAtOnce; ++i) {
-      names.push_back(EpochName(static_cast<Epoch>(maps.size() + 1 + i)));
+      names.push_back({kMapGroup, EpochKey(static_cast<Epoch>(first + maps.size() + i))});
     }
     for (const DriveConfig& drive : config.drives) {
-      if (first_time) names.push_back({kMapGroup, IncarnationKey(drive.id)});
+      if (first == 1 && maps.empty()) names.push_back({kMapGroup, IncarnationKey(drive.id)});
     }
     const auto answers = registers.ReadMany(names);
     for (size_t i = kEpochsAtOnce; i < answers.size(); ++i) {
@@ -358,8 +423,11 @@ Result<MapGroup> ReadMapGroup(RegisterStore& registers, const ClusterConfig& con
     for (size_t i = 0; i < kEpochsAtOnce; ++i) {
       const RegisterValue value =
           TRY_CONTEXT(answers[i], "read the drive map of the cluster '{}'", config.name);
-      const auto epoch = static_cast<Epoch>(maps.size() + 1);
-      if (!value.value && epoch > 1) return group;
+      const auto epoch = static_cast<Epoch>(first + maps.size());
+      if (!value.value && epoch > 1) {
+        group.settled = TRY(ReadIsSettled(registers, epoch - 1));
+        return group;
+      }
       if (!value.value) {
         return Fail(ENOENT,
                     "the cluster '{}' has no drive map: formatting it was not finished. Run "
@@ -378,7 +446,8 @@ Status CheckMapAgainst(const ClusterConfig& config, const DriveMap& map) {
   std::set<DriveId> configured;
   for (const DriveConfig& drive : config.drives) configured.insert(drive.id);
   for (const MappedDrive& drive : map.drives) {
-    if (configured.erase(drive.id) == 0) {
+    // One that was drained may have been taken away.
+    if (configured.erase(drive.id) == 0 && drive.state == DriveState::kActive) {
       return Fail(EINVAL, "drive {} belongs to the cluster '{}', but {} does not list it", drive.id,
                   config.name, config.file);
     }
@@ -398,7 +467,7 @@ Status CheckMapAgainst(const ClusterConfig& config, const DriveMap& map) {
 }  // namespace
 
 Result<std::unique_ptr<Cluster>> Cluster::Open(Runtime& runtime, ClusterConfig config,
-                                               DriveFactory factory) {
+                                               DriveFactory factory, ConfigSource reload) {
   TRY(config.Check());
   TRY(ErasureSelfTest());
   std::unique_ptr<Cluster> cluster(new Cluster(runtime, std::move(config)));
@@ -406,23 +475,20 @@ Result<std::unique_ptr<Cluster>> Cluster::Open(Runtime& runtime, ClusterConfig c
   const ClusterConfig& settings = cluster->config_;
 
   state.identities = std::make_shared<DriveIdentities>(settings.name);
-  const auto check = [&state](DriveId id) -> IdentityCheck {
-    return [identities = state.identities, id](const Result<Record>& record) {
-      return identities->Judge(id, record);
-    };
-  };
-  state.drives = TRY(MakeDrives(settings, factory, check));
+  state.factory = std::move(factory);
+  state.reload = std::move(reload);
+  TRY(cluster->AddDrives(settings.drives));
   const Result<Consensus> found =
       Opening(runtime, settings, state.drives, *state.identities).FindConsensus();
   if (!found.has_value() && found.error().code() == ENOENT) {
-    return Failed(WhatTheyHold(runtime, settings, factory, found.error()));
+    return Failed(WhatTheyHold(runtime, settings, state.factory, found.error()));
   }
   const Consensus consensus = TRY(found);
   state.uuid = consensus.uuid;
   state.map_drives = consensus.map_drives;
   state.identities->ExpectUuid(consensus.uuid);
 
-  TRY(cluster->ReadTheMap(factory, check));
+  TRY(cluster->ReadTheMap());
   TRY(CheckMapAgainst(settings, cluster->map()));
   cluster->stripes_ = std::make_unique<StripeStore>(runtime, *cluster, StripeOptions(settings));
   Log(LogLevel::kInfo, "cluster open",
@@ -432,11 +498,32 @@ Result<std::unique_ptr<Cluster>> Cluster::Open(Runtime& runtime, ClusterConfig c
   return cluster;
 }
 
+// Connects to them.
+Status Cluster::AddDrives(const std::vector<DriveConfig>& configs) {
+  for (const DriveConfig& config : configs) {
+    const DriveId id = config.id;
+    auto drive = TRY_CONTEXT(
+        state_->factory(config, SuperblockKey(config_.name),
+                        [identities = state_->identities, id](const Result<Record>& record) {
+                          return identities->Judge(id, record);
+                        }),
+        "{}", Where(config));
+    const std::lock_guard lock(state_->mutex);
+    std::unique_ptr<Drive>& place = state_->drives[id];
+    if (place != nullptr) continue;  // somebody else was faster
+    place = std::move(drive);
+    const auto is_it = [id](const DriveConfig& other) { return other.id == id; };
+    if (std::none_of(state_->configs.begin(), state_->configs.end(), is_it)) {
+      state_->configs.push_back(config);
+    }
+  }
+  return {};
+}
+
 // Old drives that were plugged in again after they were replaced are found out here, and may have
 // had a say in what was read. One of them alone cannot hide that it was replaced, for that was
 // decided without it; so it is shut out, and everything is read once more.
-Status Cluster::ReadTheMap(const DriveFactory& factory,
-                           const std::function<IdentityCheck(DriveId)>& check) {
+Status Cluster::ReadTheMap() {
   MapGroup group;
   for (bool all_are_right = false; !all_are_right;) {
     registers_ = std::make_unique<RegisterStore>(runtime_, *this, RegisterOptions(config_));
@@ -449,20 +536,114 @@ Status Cluster::ReadTheMap(const DriveFactory& factory,
           {{"cluster", config_.name}, {"drive", Where(drive)}, {"incarnation", incarnation}});
       all_are_right = false;
       state_->drives[drive.id] = nullptr;
-      state_->drives[drive.id] = TRY_CONTEXT(
-          factory(drive, SuperblockKey(config_.name), check(drive.id)), "{}", Where(drive));
+      TRY(AddDrives({drive}));
     }
   }
-  for (DriveMap& map : group.epochs) {
-    const Epoch epoch = map.epoch;
-    state_->epochs.emplace(epoch, std::make_unique<Placement>(std::move(map)));
-  }
+  auto epochs = std::make_shared<Epochs>();
+  for (DriveMap& map : group.epochs) epochs->Add(std::move(map));
+  epochs->settled = group.settled;
+  state_->epochs = std::move(epochs);
   return {};
+}
+
+// Newer epochs -----------------------------------------------------------------------------------
+
+Status Cluster::Refresh() {
+  const std::shared_ptr<const Epochs> known = state_->Known();
+  const Epoch newest = known->newest().map().epoch;
+  MapGroup group = TRY(ReadMapGroup(*registers_, config_, newest + 1));
+  if (!group.epochs.empty() || group.settled != known->settled) {
+    const std::lock_guard lock(state_->mutex);
+    // Others may have read the same, or more.
+    auto epochs = std::make_shared<Epochs>(*state_->epochs);
+    const Epoch before = epochs->newest().map().epoch;
+    for (DriveMap& map : group.epochs) {
+      if (map.epoch == epochs->newest().map().epoch + 1) epochs->Add(std::move(map));
+    }
+    const Epoch now = epochs->newest().map().epoch;
+    const Epoch read = newest + static_cast<Epoch>(group.epochs.size());
+    if (now == read) epochs->settled = group.settled || (now == before && epochs->settled);
+    if (now > before) {
+      Log(LogLevel::kInfo, "the drive map has changed",
+          {{"cluster", config_.name}, {"epoch", now}});
+    }
+    state_->epochs = std::move(epochs);
+  }
+  AddMissingDrives();
+  return {};
+}
+
+// Those that an epoch has added are found where the configuration says by now.
+void Cluster::AddMissingDrives() {
+  std::vector<DriveId> missing;
+  {
+    const std::lock_guard lock(state_->mutex);
+    missing = state_->Missing();
+  }
+  if (missing.empty()) return;
+  Result<ClusterConfig> config = Fail(ENOTSUP, "the configuration is not read again");
+  if (state_->reload != nullptr) config = state_->reload();
+  for (const DriveId id : missing) {
+    Status why = Fail(ENOENT, "it does not list it");
+    if (!config.has_value()) {
+      why = config.error();
+    } else {
+      const auto found = std::find_if(config->drives.begin(), config->drives.end(),
+                                      [id](const DriveConfig& drive) { return drive.id == id; });
+      if (found != config->drives.end()) why = AddDrives({*found});
+    }
+    const std::lock_guard lock(state_->mutex);
+    const bool is_news = state_->missing.insert(id).second;
+    if (why.ok()) {
+      state_->missing.erase(id);
+      Log(LogLevel::kInfo, "drive added", {{"cluster", config_.name}, {"drive", id}});
+    } else if (is_news) {
+      Log(LogLevel::kError,
+          "drive counts as away: the drive map names it, and the configuration does not",
+          {{"cluster", config_.name}, {"drive", id}, {"file", config_.file}, {"why", why}});
+    }
+  }
+}
+
+// While new homes have no say yet, or drives are missing, somebody looks now and then: on the side,
+// and only in a process that does something.
+void Cluster::LookNowAndThen() {
+  {
+    const std::lock_guard lock(state_->mutex);
+    const Time now = runtime_.Now();
+    const bool complete = state_->epochs->settled && state_->Missing().empty();
+    if (complete || state_->closing || state_->looking || now < state_->next_look) return;
+    state_->next_look = now + kLookForChanges;
+    state_->looking = true;
+  }
+  runtime_.Spawn("epochs", [this] {
+    (void)Refresh();  // tried again
+    const std::lock_guard lock(state_->mutex);
+    state_->looking = false;
+    const std::shared_ptr<Signal> ended = state_->ended;  // *this is gone as soon as the lock is
+    ended->Set();
+  });
+}
+
+Status Cluster::CatchUp(const GroupReplicas& known) {
+  const auto is_later = [&] {
+    return known.cluster_version.has_value() &&
+           ClusterVersionOf(map().epoch) > *known.cluster_version;
+  };
+  if (is_later()) return {};
+  TRY_CONTEXT(Refresh(), "the drive map has changed, and cannot be read");
+  if (is_later()) return {};
+  return Fail(EIO,
+              "a drive has a later cluster version than {}, which is that of the newest epoch of "
+              "the drive map: was it used for something else?",
+              ClusterVersionOf(map().epoch));
 }
 
 // Looking up -------------------------------------------------------------------------------------
 
-const DriveMap& Cluster::map() const { return state_->current().map(); }
+const DriveMap& Cluster::map() const { return state_->Known()->newest().map(); }
+
+bool Cluster::IsSettled() const { return state_->Known()->settled; }
 
 const std::string& Cluster::uuid() const { return state_->uuid; }
 
@@ -475,38 +656,79 @@ void Cluster::ExpectIncarnation(DriveId drive, uint32_t incarnation) {
 uint32_t Cluster::GroupOfObject(uint64_t object) const { return GroupOf(map(), object, 0); }
 
 Drive* Cluster::FindDrive(DriveId id) {
+  const std::lock_guard lock(state_->mutex);
   const auto found = state_->drives.find(id);
   return found == state_->drives.end() ? nullptr : found->second.get();
 }
 
 DriveLosses Cluster::CountLosses() const {
   DriveLosses losses;
+  const std::lock_guard lock(state_->mutex);
   for (const auto& [id, drive] : state_->drives) losses[id] = drive->CountLosses();
   return losses;
 }
 
-std::vector<Drive*> Cluster::Replicas(uint32_t group) {
-  if (group == kMapGroup) return MapLocator(state_->drives, state_->map_drives).Replicas(group);
-  const size_t replicas = map().replicas;
-  const std::vector<DriveId>& order = state_->current().Order(group, replicas, (replicas - 1) / 2);
-  std::vector<Drive*> drives;
-  for (size_t i = 0; i < replicas; ++i) drives.push_back(FindDrive(order[i]));
-  return drives;
+std::shared_ptr<Placement> Cluster::NewestPlacement() const {
+  return state_->Known()->all.rbegin()->second;
+}
+
+std::shared_ptr<Placement> Cluster::FormerPlacement() const {
+  const std::shared_ptr<const Epochs> known = state_->Known();
+  return known->all.size() > 1 ? std::next(known->all.rbegin())->second
+                               : known->all.rbegin()->second;
+}
+
+std::vector<DriveId> Cluster::RegisterHomes(uint32_t group) const {
+  return group == kMapGroup ? state_->map_drives : NewestPlacement()->RegisterHomes(group);
+}
+
+GroupReplicas Cluster::Replicas(uint32_t group) {
+  GroupReplicas replicas;
+  if (group == kMapGroup) {
+    for (const DriveId id : state_->map_drives) replicas.drives.push_back(FindDrive(id));
+    return replicas;
+  }
+  LookNowAndThen();
+  const std::shared_ptr<const Epochs> known = state_->Known();
+  const std::vector<DriveId> homes = known->newest().RegisterHomes(group);
+  std::vector<DriveId> with_a_say = homes;
+  if (!known->settled) with_a_say = known->before().RegisterHomes(group);
+  for (const DriveId id : homes) {
+    const bool has_a_say = std::find(with_a_say.begin(), with_a_say.end(), id) != with_a_say.end();
+    replicas.drives.push_back(has_a_say ? FindDrive(id) : nullptr);
+  }
+  replicas.cluster_version = ClusterVersionOf(known->newest().map().epoch);
+  return replicas;
 }
 
 Epoch Cluster::CurrentEpoch() { return map().epoch; }
 
+Status Cluster::LookForEpochAfter(Epoch known) {
+  return CatchUp({.drives = {}, .cluster_version = ClusterVersionOf(known)});
+}
+
 Result<std::vector<DriveId>> Cluster::StripeDrives(Epoch epoch, uint64_t object, uint64_t block,
                                                    Geometry geometry) {
-  const auto found = state_->epochs.find(epoch);
-  if (found == state_->epochs.end()) {
+  std::shared_ptr<const Epochs> known = state_->Known();
+  if (epoch > known->newest().map().epoch) {  // somebody else has heard of it first
+    TRY_CONTEXT(Refresh(), "the drive map has changed, and cannot be read");
+    known = state_->Known();
+  }
+  const auto found = known->all.find(epoch);
+  if (found == known->all.end()) {
     return Fail(EIO, "epoch {} of the drive map is not known here (newest: {})", epoch,
                 map().epoch);
   }
   Placement& placement = *found->second;
-  return placement.Order(GroupOf(placement.map(), object, block),
-                         static_cast<size_t>(geometry.shards()),
-                         static_cast<size_t>(geometry.parity_shards));
+  const auto shards = static_cast<size_t>(geometry.shards());
+  std::vector<DriveId> order = placement.Order(GroupOf(placement.map(), object, block), shards,
+                                               static_cast<size_t>(geometry.parity_shards));
+  // Whatever the epoch says, nothing new goes to a drive that is to become empty.
+  const auto spares = order.begin() + static_cast<ptrdiff_t>(std::min(shards, order.size()));
+  order.erase(
+      std::remove_if(spares, order.end(), [&](DriveId id) { return known->draining.contains(id); }),
+      order.end());
+  return order;
 }
 
 // Status -----------------------------------------------------------------------------------------
@@ -515,7 +737,12 @@ std::vector<DriveStatus> Cluster::Drives(Duration timeout) {
   Gather<Result<DriveInfo>> gather(runtime_);
   std::vector<DriveStatus> statuses;
   const Time deadline = runtime_.Now() + timeout;
-  for (const DriveConfig& drive : config_.drives) {
+  std::vector<DriveConfig> configs;
+  {
+    const std::lock_guard lock(state_->mutex);
+    configs = state_->configs;
+  }
+  for (const DriveConfig& drive : configs) {
     statuses.push_back({drive.id, fmt::format("{}", fmt::join(drive.addresses, ", ")), drive.domain,
                         drive.weight, Fail(ETIMEDOUT, "no answer in time")});
     FindDrive(drive.id)->Info(deadline, gather.Ask(statuses.size() - 1));
@@ -547,10 +774,11 @@ Result<SpaceInfo> Cluster::Space() {
   }
 
   SpaceInfo space;
+  const std::shared_ptr<const Epochs> epochs = state_->Known();
   const std::lock_guard lock(state_->mutex);
-  for (const MappedDrive& drive : map().drives) {
+  for (const MappedDrive& drive : epochs->newest().map().drives) {
     const auto info = state_->last_infos.find(drive.id);
-    if (info == state_->last_infos.end()) continue;
+    if (info == state_->last_infos.end() || drive.state != DriveState::kActive) continue;
     const uint64_t capacity = info->second.capacity_bytes;
     const double portion = std::clamp(info->second.portion_full, 0.0, 1.0);
     space.raw_bytes += capacity;
@@ -614,6 +842,32 @@ class Formatting {
   // Removes what an earlier cluster of this name left behind.
   Status EraseOldRecords() {
     for (const auto& [id, drive] : drives_) TRY(EraseOldRecordsOf(*drive));
+    return {};
+  }
+
+  // Drives of a cluster whose drive map had changed begin anew, unless others use them, too: those
+  // would be let in again whom they have shut out. What was ours is erased by now.
+  Status ResetClusterVersions() {
+    for (const auto& [id, drive] : drives_) {
+      Gather<Result<RecordHead>> heads(runtime_);
+      drive->Head(SuperblockKey(config_.name), {Deadline(), ClusterVersionOf(1)}, heads.Ask(0));
+      const auto head = std::move(heads.Next(Time::max())->value);
+      if (head.has_value() || head.error().code() != EREMCHG) continue;
+      Gather<Result<std::vector<std::string>>> ranges(runtime_);
+      drive->Range(std::string(kLowestKey), std::string(kMaxKeyBytes, '\xff'), 1, false, Deadline(),
+                   ranges.Ask(0));
+      const auto keys = TRY(std::move(ranges.Next(Time::max())->value));
+      if (!keys.empty()) {
+        return Fail(
+            EEXIST,
+            "drive {} {}, whose drive map has changed: such a drive cannot be shared. Erase "
+            "it first",
+            id, Owner(keys.front()));
+      }
+      Gather<Status> gather(runtime_);
+      drive->SetClusterVersion(ClusterVersionOf(1), Deadline(), gather.Ask(0));
+      TRY_CONTEXT(gather.Next(Time::max())->value, "let drive {} begin anew", id);
+    }
     return {};
   }
 
@@ -728,13 +982,14 @@ Status Cluster::Format(Runtime& runtime, const ClusterConfig& config, DriveFacto
   TRY(formatting.RefuseOneDeviceTwice());
   if (!options.force) TRY(formatting.RefuseUsedDrives());
   TRY(formatting.EraseOldRecords());
+  TRY(formatting.ResetClusterVersions());
   TRY(formatting.WriteSuperblocks(map_drives));
 
   MapLocator locator(drives, map_drives);
   RegisterStore registers(runtime, locator, RegisterOptions(config));
-  const ChangeOutcome outcome =
-      TRY_CONTEXT(registers.Change(EpochName(1), {}, map.Encode(), Durability::kWriteThrough),
-                  "write the drive map");
+  const ChangeOutcome outcome = TRY_CONTEXT(
+      registers.Change({kMapGroup, EpochKey(1)}, {}, map.Encode(), Durability::kWriteThrough),
+      "write the drive map");
   if (!outcome.applied) {
     return Fail(EEXIST, "somebody else formats the cluster '{}' at this moment", config.name);
   }

@@ -20,6 +20,8 @@
 
 namespace pinstripe {
 
+class Placement;
+
 // How a drive is reached. Tests put memory drives behind it; programs KineticDrives.
 // The drive must refuse to work (EHOSTUNREACH) with a device whose superblock `check` refuses: it
 // reads `identity_key` after every connect and hands the record (or its failure) to `check`.
@@ -42,6 +44,13 @@ struct SpaceInfo {
   uint64_t usable_free_bytes = 0;
 };
 
+// Reads the configuration again. Asked when an epoch of the drive map names a drive that nobody has
+// told this process the address of.
+using ConfigSource = std::function<Result<ClusterConfig>()>;
+
+// While a cluster is open its drive map may change: an epoch may add drives, drain one, or change
+// weights. The cluster learns of that from the first drive that knows of it, and goes on with the
+// new epoch; what the block maps name of earlier ones stays known. Thread-safe.
 class Cluster final : public ReplicaLocator, public DriveDirectory {
  public:
   // Opens a formatted cluster. Fails within Config::open_timeout, with a sentence that says what to
@@ -54,9 +63,9 @@ class Cluster final : public ReplicaLocator, public DriveDirectory {
   // Drives that are merely away are left for later. So are, with an error in the log, drives that
   // are empty, being rebuilt, out of date (another one came in their place) or whose superblock is
   // damaged: they count as away until they were rebuilt (cluster/rebuild.h).
-  // `runtime` outlives the cluster.
+  // `runtime` outlives the cluster. Without `reload`, drives that are added later are away.
   static Result<std::unique_ptr<Cluster>> Open(Runtime& runtime, ClusterConfig config,
-                                               DriveFactory factory);
+                                               DriveFactory factory, ConfigSource reload = nullptr);
   ~Cluster() override;
 
   struct FormatOptions {
@@ -72,7 +81,7 @@ class Cluster final : public ReplicaLocator, public DriveDirectory {
 
   Runtime& runtime() { return runtime_; }
   const ClusterConfig& config() const { return config_; }
-  const DriveMap& map() const;
+  const DriveMap& map() const;                     // the newest epoch that is known here
   const std::string& uuid() const;                 // 16 bytes
   const std::vector<DriveId>& map_drives() const;  // of the registers of the map group
 
@@ -88,9 +97,25 @@ class Cluster final : public ReplicaLocator, public DriveDirectory {
   // From answers at most a few seconds old. EIO when no drive answers.
   Result<SpaceInfo> Space();
 
+  // Asks the drives for newer epochs. EIO: too few of those that keep the map answer.
+  Status Refresh();
+
+  // Whether the homes that the newest epoch has given to registers have a say.
+  bool IsSettled() const;
+
+  // The homes of a group's registers in the newest epoch, whether they have a say or not.
+  std::vector<DriveId> RegisterHomes(uint32_t group) const;
+
+  // For whoever changes the drive map: those of the newest epoch, and of the one before it (the
+  // same in the first).
+  std::shared_ptr<Placement> NewestPlacement() const;
+  std::shared_ptr<Placement> FormerPlacement() const;
+
   // ReplicaLocator, DriveDirectory
-  std::vector<Drive*> Replicas(uint32_t group) override;
+  GroupReplicas Replicas(uint32_t group) override;
+  Status CatchUp(const GroupReplicas& known) override;
   Epoch CurrentEpoch() override;
+  Status LookForEpochAfter(Epoch known) override;
   Result<std::vector<DriveId>> StripeDrives(Epoch epoch, uint64_t object, uint64_t block,
                                             Geometry geometry) override;
   Drive* FindDrive(DriveId id) override;
@@ -104,8 +129,10 @@ class Cluster final : public ReplicaLocator, public DriveDirectory {
  private:
   class State;
   Cluster(Runtime& runtime, ClusterConfig config);
-  Status ReadTheMap(const DriveFactory& factory,
-                    const std::function<IdentityCheck(DriveId)>& check);
+  Status ReadTheMap();
+  Status AddDrives(const std::vector<DriveConfig>& configs);
+  void AddMissingDrives();
+  void LookNowAndThen();
 
   Runtime& runtime_;
   ClusterConfig config_;

@@ -41,7 +41,8 @@ Result<std::unique_ptr<ConnectedCluster>> Connect(Runtime& runtime,
   const ClusterConfig config = TRY(ClusterConfig::Load(config_file));
   auto io = std::make_unique<KineticIo>(runtime);
   std::unique_ptr<Cluster> cluster =
-      TRY(Cluster::Open(runtime, config, KineticDriveFactory(*io, config.drive_timeout)));
+      TRY(Cluster::Open(runtime, config, KineticDriveFactory(*io, config.drive_timeout),
+                        [config_file] { return ClusterConfig::Load(config_file); }));
   return std::make_unique<ConnectedCluster>(std::move(io), std::move(cluster));
 }
 

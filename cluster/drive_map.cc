@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 
 #include "base/coding.h"
 #include "base/try.h"
@@ -12,6 +13,7 @@ namespace {
 constexpr uint8_t kMapFormat = 1;
 constexpr uint8_t kSuperblockFormat = 2;
 constexpr uint8_t kIncarnationFormat = 1;
+constexpr uint8_t kSettlementFormat = 1;
 constexpr size_t kMaxNameBytes = 32;
 constexpr size_t kMaxDomainBytes = 255;
 constexpr uint32_t kMaxWeight = 1 << 20;
@@ -137,6 +139,32 @@ Result<uint32_t> DecodeIncarnation(std::string_view bytes) {
   const uint32_t incarnation = in.U32();
   TRY(in.Finish("incarnation of a drive"));
   return incarnation;
+}
+
+std::string EpochKey(Epoch epoch) { return Writer().Raw("M").U32(epoch).Take(); }
+
+std::string SettlementKey(Epoch epoch) { return Writer().Raw("V").U32(epoch).Take(); }
+
+std::string Settlement::Encode() const {
+  Writer out;
+  out.U8(kSettlementFormat).Varint(to_clear.size());
+  for (const DriveId id : to_clear) out.U16(id);
+  return out.Take();
+}
+
+Result<Settlement> Settlement::Decode(std::string_view bytes) {
+  Reader in(bytes);
+  const uint8_t format = in.U8();
+  if (in.ok()) TRY(CheckFormat(format, kSettlementFormat, "settlement of an epoch"));
+  Settlement settlement;
+  const uint64_t count = in.Varint();
+  for (uint64_t i = 0; i < count && in.ok(); ++i) settlement.to_clear.push_back(in.U16());
+  TRY(in.Finish("settlement of an epoch"));
+  const auto& ids = settlement.to_clear;
+  if (std::adjacent_find(ids.begin(), ids.end(), std::greater_equal()) != ids.end()) {
+    return Fail(EBADMSG, "settlement of an epoch: its drives are not ascending");
+  }
+  return settlement;
 }
 
 Status CheckClusterName(std::string_view name) {

@@ -41,6 +41,24 @@ struct DriveMap {
   friend bool operator==(const DriveMap&, const DriveMap&) = default;
 };
 
+// The register of an epoch, in the group of the map.
+std::string EpochKey(Epoch epoch);  // "M" U32
+
+// What all drives carry that have heard of an epoch, as their Kinetic cluster version: whoever
+// decides anything in an earlier epoch is refused by them (docs/format.md, "Changing the drive
+// map").
+constexpr int64_t ClusterVersionOf(Epoch epoch) { return int64_t{epoch} - 1; }
+
+// The register that says that the homes which an epoch has given to registers have a say. Absent:
+// they have none yet. Its value: drives that still hold what they held as homes before.
+std::string SettlementKey(Epoch epoch);  // "V" U32
+struct Settlement {
+  std::vector<DriveId> to_clear;  // ascending
+
+  std::string Encode() const;
+  static Result<Settlement> Decode(std::string_view bytes);  // EBADMSG
+};
+
 enum class DriveService : uint8_t {
   kInService = 1,
   kBeingRebuilt = 2,  // what it holds of registers is not complete: nobody may count on it

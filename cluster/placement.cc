@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <set>
 #include <string_view>
 
 namespace pinstripe {
@@ -87,14 +88,45 @@ std::vector<DriveId> OrderDrives(const DriveMap& map, uint32_t group, size_t nee
   return homes;
 }
 
+std::vector<DriveId> KeepPlaces(const std::vector<DriveId>& before, std::vector<DriveId> order,
+                                size_t needed) {
+  needed = std::min(needed, order.size());
+  const auto end = order.begin() + static_cast<ptrdiff_t>(needed);
+  std::vector<DriveId> homes(needed, 0);
+  std::set<DriveId> kept;
+  for (size_t i = 0; i < std::min(needed, before.size()); ++i) {
+    if (std::find(order.begin(), end, before[i]) == end) continue;
+    homes[i] = before[i];
+    kept.insert(before[i]);
+  }
+  auto coming = order.begin();
+  for (DriveId& home : homes) {
+    if (home != 0) continue;
+    while (kept.contains(*coming)) ++coming;
+    home = *coming++;
+  }
+  std::copy(homes.begin(), homes.end(), order.begin());
+  return order;
+}
+
 const std::vector<DriveId>& Placement::Order(uint32_t group, size_t needed, size_t per_domain) {
   const std::lock_guard lock(mutex_);
   auto& order = orders_[{group, needed, per_domain}];
   if (!order) {
-    order =
-        std::make_unique<const std::vector<DriveId>>(OrderDrives(map_, group, needed, per_domain));
+    std::vector<DriveId> drives = OrderDrives(map_, group, needed, per_domain);
+    if (before_ != nullptr) {
+      drives = KeepPlaces(before_->Order(group, needed, per_domain), std::move(drives), needed);
+    }
+    order = std::make_unique<const std::vector<DriveId>>(std::move(drives));
   }
   return *order;
+}
+
+std::vector<DriveId> Placement::RegisterHomes(uint32_t group) {
+  const size_t replicas = map_.replicas;
+  std::vector<DriveId> homes = Order(group, replicas, (replicas - 1) / 2);
+  homes.resize(replicas);
+  return homes;
 }
 
 }  // namespace pinstripe

@@ -2,9 +2,9 @@
 //
 // Weighted rendezvous hashing. For each placement group every drive draws a score from (group,
 // drive id, weight); the drives in descending order of score are the group's list. Adding a drive
-// moves to it only what it wins; nothing moves between the others. All arithmetic is on integers,
-// so every machine computes the same list. docs/format.md, "Placement", has the definition and
-// golden values.
+// moves to it only what it wins; nothing moves between the others: homes that an epoch leaves in
+// place keep their piece. All arithmetic is on integers, so every machine computes the same list.
+// docs/format.md, "Placement", has the definition and golden values.
 
 #pragma once
 
@@ -32,18 +32,30 @@ uint32_t GroupOf(const DriveMap& map, uint64_t object, uint64_t block);
 std::vector<DriveId> OrderDrives(const DriveMap& map, uint32_t group, size_t needed,
                                  size_t per_domain);
 
-// The same, remembered. Thread-safe.
+// The homes of an epoch that were homes in the one before it, in their places of `before`: a piece
+// stays where it is as long as its drive is a home. Those that come take the places of those that
+// go, in the order of `order`, which is that of the epoch alone. The spares are as there.
+std::vector<DriveId> KeepPlaces(const std::vector<DriveId>& before, std::vector<DriveId> order,
+                                size_t needed);
+
+// The homes and spares of an epoch, remembered. Thread-safe.
 class Placement {
  public:
-  explicit Placement(DriveMap map) : map_(std::move(map)) {}
+  // `before`: of the epoch before; null for the first one.
+  explicit Placement(DriveMap map, std::shared_ptr<Placement> before = nullptr)
+      : map_(std::move(map)), before_(std::move(before)) {}
 
   const DriveMap& map() const { return map_; }
 
   // The reference stays good as long as this object.
   const std::vector<DriveId>& Order(uint32_t group, size_t needed, size_t per_domain);
 
+  // The homes of a group's registers: as many as these have replicas.
+  std::vector<DriveId> RegisterHomes(uint32_t group);
+
  private:
   const DriveMap map_;
+  const std::shared_ptr<Placement> before_;
   std::mutex mutex_;
   // guarded by mutex_
   std::map<std::tuple<uint32_t, size_t, size_t>, std::unique_ptr<const std::vector<DriveId>>>

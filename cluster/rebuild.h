@@ -14,20 +14,10 @@
 
 #include "base/status.h"
 #include "cluster/cluster.h"
+#include "cluster/group_work.h"
 #include "cluster/register_store.h"
 
 namespace pinstripe {
-
-struct SweepOptions {
-  // What is done, and which part of it (0..1) is behind us. On the calling thread.
-  std::function<void(std::string_view phase, double done)> progress;
-
-  double registers_per_second = 0;  // at most about so many; 0: as they come
-  int groups_at_once = 8;
-
-  // Whoever asked is told so with EINTR soon after this says so. Everything can be done again.
-  std::function<bool()> is_cancelled;
-};
 
 struct RebuildOptions : SweepOptions {
   bool force = false;  // use a drive that holds records of others, too; they stay

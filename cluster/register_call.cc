@@ -52,9 +52,11 @@ bool Refused(const Status& status) {
 // register.
 class LateAnswers {
  public:
-  LateAnswers(const RegisterContext& context, std::string key, bool catch_up)
+  LateAnswers(const RegisterContext& context, std::string key,
+              std::optional<int64_t> cluster_version, bool catch_up)
       : runtime_(context.runtime),
         drive_timeout_(context.options.drive_timeout),
+        cluster_version_(cluster_version),
         cache_(context.cache),
         key_(std::move(key)),
         catch_up_(catch_up) {}
@@ -79,7 +81,7 @@ class LateAnswers {
   void Bring(Drive& drive, const ReplicaState& state, const Chosen& chosen) {
     if (!catch_up_) return;
     if (auto request = CatchUp(key_, state, chosen)) {
-      drive.Put(*std::move(request), runtime_.Now() + drive_timeout_,
+      drive.Put(*std::move(request), {runtime_.Now() + drive_timeout_, cluster_version_},
                 [cache = cache_, key = key_](const Status&) { cache->Forget(key); });
     }
   }
@@ -92,6 +94,7 @@ class LateAnswers {
 
   Runtime& runtime_;
   const Duration drive_timeout_;
+  const std::optional<int64_t> cluster_version_;
   const std::shared_ptr<RegisterCache> cache_;
   const std::string key_;
   const bool catch_up_;
@@ -145,11 +148,12 @@ std::string RegisterRecordKey(const std::string& prefix, const RegisterName& nam
 }
 
 RegisterCall::RegisterCall(const RegisterContext& context, const RegisterName& name,
-                           std::vector<Drive*> drives, Durability durability)
+                           GroupReplicas replicas, Durability durability)
     : context_(context),
       name_(name),
       key_(RegisterRecordKey(context.options.prefix, name)),
-      drives_(std::move(drives)),
+      drives_(std::move(replicas.drives)),
+      cluster_version_(replicas.cluster_version),
       durability_(durability),
       quorums_(context.options.quorums != nullptr ? context.options.quorums(drives_.size())
                                                   : QuorumsOf(drives_.size())),
@@ -170,10 +174,14 @@ void RegisterCall::Begin() { deadline_ = context_.runtime.Now() + context_.optio
 
 std::string RegisterCall::Title() const { return TitleOf(name_); }
 
-Time RegisterCall::RequestDeadline() {
+Terms RegisterCall::RequestTerms() {
   const Time usual = context_.runtime.Now() + context_.options.drive_timeout;
   cut_short_ = deadline_ < usual;
-  return std::min(deadline_, usual);
+  return {std::min(deadline_, usual), cluster_version_};
+}
+
+void RegisterCall::NoteOutdated(const Status& answer) {
+  outdated_ = outdated_ || answer.code() == EREMCHG;
 }
 
 // How long after an answer that is enough for a classic round one more is waited for: at least as
@@ -233,6 +241,7 @@ void RegisterCall::Take(size_t replica, Result<Record> record) {
   } else {
     failures_[replica] = state.error();
   }
+  if (!state.has_value()) NoteOutdated(state.error());
   Hear(replica, state.has_value() ? Status() : state.error());
 }
 
@@ -282,7 +291,8 @@ void RegisterCall::ReadUnknown(const RegisterContext& context, std::span<Registe
   Gather<Result<Record>> gather(runtime);
   std::vector<Reading> readings;
   for (RegisterCall* call : calls) {
-    Reading reading{call, std::make_shared<LateAnswers>(context, call->key_, catch_up)};
+    Reading reading{
+        call, std::make_shared<LateAnswers>(context, call->key_, call->cluster_version_, catch_up)};
     reading.until = call->deadline_;
     call->stale_ = false;
     if (CountKnown(call->states_) == 0) {
@@ -349,7 +359,7 @@ void RegisterCall::ReadUnknown(const RegisterContext& context, std::span<Registe
 }
 
 void RegisterCall::Ask(size_t replica, Callback<Record> answer) {
-  drives_[replica]->Get(key_, {}, RequestDeadline(), std::move(answer));
+  drives_[replica]->Get(key_, {}, RequestTerms(), std::move(answer));
 }
 
 // Sends all steps and waits until `needed` replicas took theirs, or cannot any more. With `hurry`,
@@ -365,7 +375,7 @@ size_t RegisterCall::SendPuts(const std::vector<Step>& steps, size_t needed, boo
     expected_[step.replica] = Replica{step.next.promised, step.next.accepted};
     failures_[step.replica] = Status();
     drives_[step.replica]->Put(
-        step.request, RequestDeadline(),
+        step.request, RequestTerms(),
         [cache = context_.cache, key = key_,
          answer = gather.Ask(static_cast<size_t>(&step - steps.data()))](Status status) {
           if (!status.ok()) cache->Forget(key);
@@ -387,6 +397,7 @@ size_t RegisterCall::SendPuts(const std::vector<Step>& steps, size_t needed, boo
     if (answer == nullptr) break;
     const Step& step = steps[answer->index];
     Hear(step.replica, answer->value);
+    NoteOutdated(answer->value);
     if (answer->value.ok()) {
       states_[step.replica] = step.next;
       ++done;
@@ -539,7 +550,9 @@ Result<RegisterCall::Settled> RegisterCall::Settle(OwnChange* own) {
         if (settled.has_value() && !still_as_seen(settled->chosen)) return *settled;
       }
     }
-    if (DrivesAreFull() || !BackOff(attempt)) return tl::unexpected(Error(own));
+    // One drive alone may be at fault; the others decide without it.
+    const bool outdated = outdated_ && CountKnown(states_) < quorums_.majority;
+    if (outdated || DrivesAreFull() || !BackOff(attempt)) return tl::unexpected(Error(own));
     ForgetStates();
   }
 }
@@ -553,7 +566,8 @@ Status RegisterCall::MakeDurable() {
       const auto settled = ClassicRound(nullptr, 0, /*insist=*/true);
       if (settled.has_value() && settled->accepted_here) return {};
     }
-    if (DrivesAreFull() || !BackOff(attempt)) {
+    const bool outdated = outdated_ && CountKnown(states_) < quorums_.majority;
+    if (outdated || DrivesAreFull() || !BackOff(attempt)) {
       return Error(nullptr);
     }
   }
@@ -601,7 +615,8 @@ Status RegisterCall::Error(const OwnChange* own) const {
   } else {
     text += "others kept changing it, or answers were lost, until the time was up";
   }
-  return Status(DrivesAreFull() ? ENOSPC : EIO, text + reasons);
+  const int code = outdated_ ? EREMCHG : DrivesAreFull() ? ENOSPC : EIO;
+  return Status(code, text + reasons);
 }
 
 RememberedRegister RegisterCall::Known(const Chosen& chosen) const {

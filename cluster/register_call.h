@@ -47,7 +47,7 @@ struct OwnChange {
 
 class RegisterCall {
  public:
-  RegisterCall(const RegisterContext& context, const RegisterName& name, std::vector<Drive*> drives,
+  RegisterCall(const RegisterContext& context, const RegisterName& name, GroupReplicas replicas,
                Durability durability = Durability::kWriteBack);
 
   // Asks every replica whose state is not known, for all of `calls` at once, until each knows what
@@ -69,7 +69,8 @@ class RegisterCall {
   };
   // Without a change of its own: the current value. With one: the value in the change's slot or a
   // later one, or the current one if that is not what its caller has seen; nothing of use once
-  // own->applied is true.
+  // own->applied is true. EREMCHG: the replicas are others by now; `own` may be given to another
+  // call.
   Result<Settled> Settle(OwnChange* own);
 
   // Whether enough replicas are up and in a state for the fast round of the slot after the
@@ -126,12 +127,14 @@ class RegisterCall {
   bool DrivesAreFull() const;
   Status Error(const OwnChange* own) const;
   Duration Patience(Time start) const;
-  Time RequestDeadline();
+  Terms RequestTerms();
+  void NoteOutdated(const Status& answer);
 
   const RegisterContext& context_;
   const RegisterName name_;
   const std::string key_;  // of the record
   const std::vector<Drive*> drives_;
+  const std::optional<int64_t> cluster_version_;
   const Durability durability_;
   const Quorums quorums_;
   Time deadline_;
@@ -146,6 +149,7 @@ class RegisterCall {
   // What each replica answered last, for the message of a failed call; null: nothing yet.
   std::vector<std::optional<Status>> heard_;
   bool cut_short_ = false;  // what is asked now has less time than a drive may take
+  bool outdated_ = false;   // some replica has a later cluster version
   bool stale_ = false;      // some replica was in another state than expected
   Duration last_round_{};
 };

@@ -23,11 +23,12 @@ const RangeRecord* FindRecord(const std::vector<RangeRecord>& records, const std
 }  // namespace
 
 RegisterEraser::RegisterEraser(const RegisterContext& context, uint32_t group,
-                               std::vector<Drive*> drives)
+                               GroupReplicas replicas)
     : context_(context),
       group_(group),
       prefix_(RegisterRecordKey(context.options.prefix, {group, ""})),
-      drives_(std::move(drives)) {}
+      replicas_(std::move(replicas)),
+      drives_(replicas_.drives) {}
 
 // Null if any replica holds a value. One that has nothing, or has promised something only, may have
 // missed it all, or was erased by somebody who did not get any further.
@@ -70,7 +71,8 @@ Status RegisterEraser::FlushAll() {
   Gather<Status> gather(context_.runtime);
   const Time deadline = context_.runtime.Now() + context_.options.timeout;
   for (size_t i = 0; i < drives_.size(); ++i) {
-    if (drives_[i] != nullptr) drives_[i]->Flush(deadline, gather.Ask(i));
+    if (drives_[i] != nullptr)
+      drives_[i]->Flush({deadline, replicas_.cluster_version}, gather.Ask(i));
   }
   Status failed;
   while (auto answer = gather.Next(Time::max(), drives_.size())) {
@@ -92,9 +94,10 @@ void RegisterEraser::EraseAll(const std::vector<Grave>& graves, EraseReport& rep
       Drive* drive = drives_[sent % drives_.size()];
       const std::string& version = grave.versions[sent % drives_.size()];
       if (drive == nullptr || version.empty()) continue;
-      drive->Delete(prefix_ + grave.tombstone.key, Expected::Version(version),
-                    Durability::kWriteBack, context_.runtime.Now() + context_.options.drive_timeout,
-                    gather.Ask(sent / drives_.size()));
+      drive->Delete(
+          prefix_ + grave.tombstone.key, Expected::Version(version), Durability::kWriteBack,
+          {context_.runtime.Now() + context_.options.drive_timeout, replicas_.cluster_version},
+          gather.Ask(sent / drives_.size()));
     }
     const auto answer = gather.Next(Time::max());
     if (answer == nullptr) break;
@@ -109,7 +112,7 @@ void RegisterEraser::EraseAll(const std::vector<Grave>& graves, EraseReport& rep
 
 Result<RegisterRange> RegisterEraser::ReadPage(const std::string& first) {
   const std::string last = prefix_ + std::string(kMaxRegisterKeyBytes, '\xff');
-  RegisterRange range = TRY(RegisterRange::Read(context_, group_, drives_,
+  RegisterRange range = TRY(RegisterRange::Read(context_, group_, replicas_,
                                                 {first, last, kPageRecords, /*patient=*/true}));
   if (range.answers.size() < drives_.size() && !context_.options.erase_unheard) {
     return Fail(EHOSTUNREACH, "group {}: {} of its {} drives answered, and all are needed", group_,

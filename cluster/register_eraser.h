@@ -20,9 +20,11 @@ namespace pinstripe {
 
 class RegisterEraser {
  public:
-  RegisterEraser(const RegisterContext& context, uint32_t group, std::vector<Drive*> drives);
+  RegisterEraser(const RegisterContext& context, uint32_t group, GroupReplicas replicas);
 
   Result<EraseReport> Run(const RegisterStore::MayErase& may_erase);
+
+  RegisterEraser(const RegisterEraser&) = delete;
 
  private:
   struct Grave {
@@ -39,7 +41,8 @@ class RegisterEraser {
   const RegisterContext& context_;
   const uint32_t group_;
   const std::string prefix_;  // of the records' keys
-  const std::vector<Drive*> drives_;
+  const GroupReplicas replicas_;
+  const std::vector<Drive*>& drives_;  // of these
 };
 
 }  // namespace pinstripe

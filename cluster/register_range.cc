@@ -8,9 +8,10 @@ namespace pinstripe {
 namespace {
 
 // Null when no majority answered well.
-std::optional<RegisterRange> Ask(const RegisterContext& context, const std::vector<Drive*>& drives,
+std::optional<RegisterRange> Ask(const RegisterContext& context, const GroupReplicas& replicas,
                                  const RegisterRange::Question& question, Time deadline,
-                                 std::string& reasons) {
+                                 std::string& reasons, bool& outdated) {
+  const std::vector<Drive*>& drives = replicas.drives;
   Runtime& runtime = context.runtime;
   const size_t majority = drives.size() / 2 + 1;
   const Time start = runtime.Now();
@@ -20,7 +21,7 @@ std::optional<RegisterRange> Ask(const RegisterContext& context, const std::vect
   for (size_t i = 0; i < drives.size(); ++i) {
     if (drives[i] != nullptr && drives[i]->IsUp()) {
       drives[i]->ListRecords(question.first, question.last, question.max, /*reverse=*/false,
-                             kRangeValueBytes, until, gather.Ask(i));
+                             kRangeValueBytes, {until, replicas.cluster_version}, gather.Ask(i));
     } else {
       reasons += fmt::format("{}: away; ", drives[i] == nullptr ? "a drive" : drives[i]->name());
     }
@@ -34,6 +35,7 @@ std::optional<RegisterRange> Ask(const RegisterContext& context, const std::vect
     const Status status = answer->value.has_value() ? RegisterRange::Check(*answer->value, question)
                                                     : answer->value.error();
     if (!status.ok()) {
+      outdated = outdated || status.code() == EREMCHG;
       reasons += fmt::format("{}: {}; ", drives[answer->index]->name(), status.message());
       continue;
     }
@@ -83,16 +85,19 @@ Status RegisterRange::Check(const RangeRecords& range, const Question& question)
 }
 
 Result<RegisterRange> RegisterRange::Read(const RegisterContext& context, uint32_t group,
-                                          const std::vector<Drive*>& drives,
-                                          const Question& question) {
+                                          const GroupReplicas& replicas, const Question& question) {
   Runtime& runtime = context.runtime;
   const Time deadline = runtime.Now() + context.options.timeout;
   std::string reasons;
+  bool outdated = false;
   for (;;) {
-    if (auto page = Ask(context, drives, question, deadline, reasons)) return *std::move(page);
-    if (runtime.Now() >= deadline) {
-      return Fail(EIO, "list registers of group {}: {} of {} replicas needed: {}", group,
-                  drives.size() / 2 + 1, drives.size(), reasons);
+    if (auto page = Ask(context, replicas, question, deadline, reasons, outdated)) {
+      return *std::move(page);
+    }
+    if (outdated || runtime.Now() >= deadline) {
+      return Fail(outdated ? EREMCHG : EIO,
+                  "list registers of group {}: {} of {} replicas needed: {}", group,
+                  replicas.drives.size() / 2 + 1, replicas.drives.size(), reasons);
     }
     runtime.NewSignal()->WaitUntil(
         std::min(deadline, runtime.Now() + std::chrono::milliseconds(100)));

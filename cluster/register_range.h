@@ -33,9 +33,10 @@ struct RegisterRange {
     uint32_t max = 0;
     bool patient = false;  // waits for every drive that is up, instead of a while for some more
   };
-  // EIO when no majority answered in time, naming those that did not.
+  // EIO when no majority answered in time, naming those that did not. EREMCHG: the replicas are
+  // others by now.
   static Result<RegisterRange> Read(const RegisterContext& context, uint32_t group,
-                                    const std::vector<Drive*>& drives, const Question& question);
+                                    const GroupReplicas& replicas, const Question& question);
 
   // What one drive answered to the question, if it makes sense. EBADMSG.
   static Status Check(const RangeRecords& range, const Question& question);

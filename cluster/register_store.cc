@@ -49,22 +49,53 @@ class RegisterStore::Impl {
   Status MakeDurable(const RegisterName& name);
   Result<ScanPage> Scan(uint32_t group, const std::string& first, const std::string& last,
                         size_t max);
-  Result<SweepReport> Sweep(uint32_t group, const Successor* successor,
-                            const SweepProgress& progress) {
-    return RegisterSweep(context_, group, locator_.Replicas(group), successor).Run(progress);
+  Result<SweepReport> Sweep(uint32_t group, const SweepProgress& progress) {
+    return UnderNewestMap(group, [&](const GroupReplicas& replicas) {
+      return RegisterSweep(context_, group, replicas, nullptr).Run(progress);
+    });
+  }
+  // Not tried again with other replicas: whether this is the one to restore is decided above.
+  Result<SweepReport> Restore(uint32_t group, const Successor& successor,
+                              const SweepProgress& progress) {
+    return RegisterSweep(context_, group, locator_.Replicas(group), &successor).Run(progress);
   }
   Result<EraseReport> Erase(uint32_t group, const MayErase& may_erase) {
-    return RegisterEraser(context_, group, locator_.Replicas(group)).Run(may_erase);
+    return UnderNewestMap(group, [&](const GroupReplicas& replicas) {
+      return RegisterEraser(context_, group, replicas).Run(may_erase);
+    });
   }
 
  private:
-  std::vector<Result<RegisterValue>> ReadListed(const std::vector<RegisterName>& names,
+  Result<RegisterValue> ReadAgain(const RegisterName& name);
+  Result<ScanPage> TryScan(const GroupReplicas& replicas, uint32_t group, const std::string& first,
+                           const std::string& last, size_t max);
+  std::vector<Result<RegisterValue>> ReadListed(const GroupReplicas& replicas,
+                                                const std::vector<RegisterName>& names,
                                                 const RegisterRange& range);
   void Ask(std::span<RegisterCall* const> calls);
 
-  std::unique_ptr<RegisterCall> NewCall(const RegisterName& name,
-                                        Durability durability = Durability::kWriteBack);
+  // Does it with the group's replicas, and again with others when these turn out to be others by
+  // now. `operation` says so with EREMCHG.
+  template <typename Operation>
+  auto UnderNewestMap(uint32_t group, Operation operation) -> decltype(operation(GroupReplicas())) {
+    for (;;) {
+      const GroupReplicas replicas = locator_.Replicas(group);
+      auto result = operation(replicas);
+      if (CodeOf(result) != EREMCHG) return result;
+      const Status newer = locator_.CatchUp(replicas);
+      if (!newer.ok()) return Failed(newer.Context(fmt::format("group {}", group)));
+    }
+  }
+  template <typename T>
+  static int CodeOf(const Result<T>& result) {
+    return result.has_value() ? 0 : result.error().code();
+  }
+  static int CodeOf(const Status& status) { return status.code(); }
+
   Result<RegisterValue> Finish(RegisterCall& call);
+  Result<ChangeOutcome> TryChange(RegisterCall& call, const RegisterValue& seen,
+                                  std::optional<std::string>& value, OwnChange& own,
+                                  Durability durability);
   Result<ChangeOutcome> Conclude(RegisterCall& call, const OwnChange& own, const Settled& settled,
                                  Durability durability);
   void Remember(const RegisterCall& call, const Chosen& chosen);
@@ -76,11 +107,6 @@ class RegisterStore::Impl {
   ReplicaLocator& locator_;
   const RegisterContext context_;
 };
-
-std::unique_ptr<RegisterCall> RegisterStore::Impl::NewCall(const RegisterName& name,
-                                                           Durability durability) {
-  return std::make_unique<RegisterCall>(context_, name, locator_.Replicas(name.group), durability);
-}
 
 void RegisterStore::Impl::Remember(const RegisterCall& call, const Chosen& chosen) {
   if (chosen.slot > 0) context_.cache->Remember(call.key(), call.Known(chosen));
@@ -97,16 +123,26 @@ std::vector<Result<RegisterValue>> RegisterStore::Impl::ReadMany(
     std::vector<std::unique_ptr<RegisterCall>> calls;
     std::vector<RegisterCall*> asked;
     for (const RegisterName& name : batch) {
-      calls.push_back(NewCall(name));
+      calls.push_back(
+          std::make_unique<RegisterCall>(context_, name, locator_.Replicas(name.group)));
       if (CheckName(name).ok()) asked.push_back(calls.back().get());
     }
     Ask(asked);
     for (size_t i = 0; i < batch.size(); ++i) {
       const Status named_well = CheckName(batch[i]);
       values.push_back(named_well.ok() ? Finish(*calls[i]) : tl::unexpected(named_well));
+      if (CodeOf(values.back()) == EREMCHG) values.back() = ReadAgain(batch[i]);
     }
   }
   return values;
+}
+
+// One that was asked of replicas that are others by now.
+Result<RegisterValue> RegisterStore::Impl::ReadAgain(const RegisterName& name) {
+  return UnderNewestMap(name.group, [&](const GroupReplicas& replicas) {
+    RegisterCall call(context_, name, replicas);
+    return Finish(call);
+  });
 }
 
 void RegisterStore::Impl::Ask(std::span<RegisterCall* const> calls) {
@@ -159,32 +195,50 @@ Result<ChangeOutcome> RegisterStore::Impl::Change(const RegisterName& name,
   if (value.has_value() && value->size() > kMaxRegisterBytes) {
     return Fail(EFBIG, "a register holds up to {} bytes, not {}", kMaxRegisterBytes, value->size());
   }
-  const auto call = NewCall(name, durability);
-  auto remembered = Recall(*call, seen.slot, call->replicas());
-  if (remembered != nullptr && !call->CanGoFast(*remembered)) {
-    if (seen.slot == 0) {
-      call->SupposeNeverWritten();
-    } else {
-      remembered = nullptr;
-    }
-  }
-  if (remembered == nullptr) {
-    const Settled settled = TRY(call->Settle(nullptr));
-    Remember(*call, settled.chosen);
-    if (settled.chosen.slot != seen.slot) return ChangeOutcome{.now = ValueOf(settled.chosen)};
-    remembered = std::make_shared<const RememberedRegister>(call->Known(settled.chosen));
-  }
-
   OwnChange own{.seen_slot = seen.slot, .slot = seen.slot + 1};
-  own.proposal = std::make_shared<const Proposal>(NewProposal(*remembered, std::move(value)));
+  Result<ChangeOutcome> outcome = UnderNewestMap(name.group, [&](const GroupReplicas& replicas) {
+    RegisterCall call(context_, name, replicas, durability);
+    return TryChange(call, seen, value, own, durability);
+  });
+  if (outcome.has_value() || !own.sent || outcome.error().code() != EIO ||
+      outcome.error().message().find("may have happened") != std::string_view::npos) {
+    return outcome;
+  }
+  return Failed(outcome.error().Context("the change may have happened"));
+}
+
+// `own` and `value` are those of an earlier attempt, if replicas that are others by now were sent
+// the change already: some of them may have accepted it.
+Result<ChangeOutcome> RegisterStore::Impl::TryChange(RegisterCall& call, const RegisterValue& seen,
+                                                     std::optional<std::string>& value,
+                                                     OwnChange& own, Durability durability) {
   Settled settled;
-  if (call->CanGoFast(*remembered) && call->FastRound(own, *remembered)) {
+  bool is_chosen = false;
+  if (own.proposal == nullptr) {
+    auto remembered = Recall(call, seen.slot, call.replicas());
+    if (remembered != nullptr && !call.CanGoFast(*remembered)) {
+      if (seen.slot == 0) {
+        call.SupposeNeverWritten();
+      } else {
+        remembered = nullptr;
+      }
+    }
+    if (remembered == nullptr) {
+      const Settled before = TRY(call.Settle(nullptr));
+      Remember(call, before.chosen);
+      if (before.chosen.slot != seen.slot) return ChangeOutcome{.now = ValueOf(before.chosen)};
+      remembered = std::make_shared<const RememberedRegister>(call.Known(before.chosen));
+    }
+    own.proposal = std::make_shared<const Proposal>(NewProposal(*remembered, std::move(value)));
+    is_chosen = call.CanGoFast(*remembered) && call.FastRound(own, *remembered);
+  }
+  if (is_chosen) {
     settled = {{own.slot, Ballot::Fast(own.slot), own.proposal}, true};
   } else {
-    settled = TRY(call->Settle(&own));
+    settled = TRY(call.Settle(&own));
   }
-  if (own.applied != true) Remember(*call, settled.chosen);
-  return Conclude(*call, own, settled, durability);
+  if (own.applied != true) Remember(call, settled.chosen);
+  return Conclude(call, own, settled, durability);
 }
 
 Result<ChangeOutcome> RegisterStore::Impl::Conclude(RegisterCall& call, const OwnChange& own,
@@ -211,10 +265,12 @@ Result<ChangeOutcome> RegisterStore::Impl::Conclude(RegisterCall& call, const Ow
 
 Status RegisterStore::Impl::MakeDurable(const RegisterName& name) {
   TRY(CheckName(name));
-  const auto call = NewCall(name, Durability::kWriteThrough);
-  if (TRY(call->Settle(nullptr)).chosen.slot == 0) return {};  // nothing was ever written
-  context_.cache->Forget(call->key());  // the replicas' states are about to change
-  return call->MakeDurable();
+  return UnderNewestMap(name.group, [&](const GroupReplicas& replicas) -> Status {
+    RegisterCall call(context_, name, replicas, Durability::kWriteThrough);
+    if (TRY(call.Settle(nullptr)).chosen.slot == 0) return {};  // nothing was ever written
+    context_.cache->Forget(call.key());  // the replicas' states are about to change
+    return call.MakeDurable();
+  });
 }
 
 // ---- Scanning
@@ -222,13 +278,15 @@ Status RegisterStore::Impl::MakeDurable(const RegisterName& name) {
 // The registers `names`, in ascending order, of which the answers to a range tell most. Replicas
 // are asked about those alone on which the answers do not agree.
 std::vector<Result<RegisterValue>> RegisterStore::Impl::ReadListed(
-    const std::vector<RegisterName>& names, const RegisterRange& range) {
+    const GroupReplicas& replicas, const std::vector<RegisterName>& names,
+    const RegisterRange& range) {
   std::vector<std::unique_ptr<RegisterCall>> calls;
   std::vector<RegisterCall*> unclear;
   const std::vector<RegisterRange::Answer>& answers = range.answers;
   std::vector<size_t> at(answers.size());
   for (const RegisterName& name : names) {
-    RegisterCall& call = *calls.emplace_back(NewCall(name));
+    RegisterCall& call =
+        *calls.emplace_back(std::make_unique<RegisterCall>(context_, name, replicas));
     bool all_told = true;
     for (size_t i = 0; i < answers.size(); ++i) {
       const std::vector<RangeRecord>& records = answers[i].records;
@@ -248,17 +306,25 @@ std::vector<Result<RegisterValue>> RegisterStore::Impl::ReadListed(
 
 Result<RegisterStore::ScanPage> RegisterStore::Impl::Scan(uint32_t group, const std::string& first,
                                                           const std::string& last, size_t max) {
+  return UnderNewestMap(group, [&](const GroupReplicas& replicas) {
+    return TryScan(replicas, group, first, last, max);
+  });
+}
+
+Result<RegisterStore::ScanPage> RegisterStore::Impl::TryScan(const GroupReplicas& replicas,
+                                                             uint32_t group,
+                                                             const std::string& first,
+                                                             const std::string& last, size_t max) {
   const size_t wanted = std::max<size_t>(max, 1);
   const std::string prefix = RegisterRecordKey(context_.options.prefix, {group, ""});
   const auto asked =
       static_cast<uint32_t>(std::clamp<size_t>(wanted, kLeastScanRecords, kMaxRangeRecords));
-  const std::vector<Drive*> drives = locator_.Replicas(group);
   ScanPage page;
   page.next = first;
   while (page.next.has_value() && page.entries.empty()) {
     if (*page.next > last) return ScanPage{};
     const RegisterRange range = TRY(RegisterRange::Read(
-        context_, group, drives, {prefix + *page.next, prefix + last, asked, /*patient=*/false}));
+        context_, group, replicas, {prefix + *page.next, prefix + last, asked, /*patient=*/false}));
     const std::set<std::string> keys = range.Keys();
     std::vector<RegisterName> names;
     for (const std::string& key : keys) {
@@ -273,7 +339,7 @@ Result<RegisterStore::ScanPage> RegisterStore::Impl::Scan(uint32_t group, const 
     } else {
       page.next.reset();
     }
-    const auto values = ReadListed(names, range);
+    const auto values = ReadListed(replicas, names, range);
     for (size_t i = 0; i < names.size(); ++i) {
       const RegisterValue value = TRY(values[i]);
       if (value.value.has_value()) page.entries.push_back({names[i].key, value});
@@ -319,13 +385,12 @@ Result<RegisterStore::ScanPage> RegisterStore::Scan(uint32_t group, const std::s
 }
 
 Result<SweepReport> RegisterStore::Sweep(uint32_t group, const SweepProgress& progress) {
-  return impl_->Sweep(group, nullptr, progress);
+  return impl_->Sweep(group, progress);
 }
 
 Result<SweepReport> RegisterStore::Restore(uint32_t group, size_t replica, Drive& drive,
                                            const SweepProgress& progress) {
-  const Successor successor{replica, drive};
-  return impl_->Sweep(group, &successor, progress);
+  return impl_->Restore(group, {replica, drive}, progress);
 }
 
 Result<EraseReport> RegisterStore::Erase(uint32_t group, const MayErase& may_erase) {

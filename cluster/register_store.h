@@ -93,12 +93,26 @@ struct EraseReport {
   uint64_t failed = 0;      // not everywhere: these are for the next time
 };
 
-// Where the replicas of a group live; the drives outlive whoever asks. Null where a drive is not
-// known. The number of entries is r.
+// Where the replicas of a group live, as one epoch of the drive map says; the drives outlive
+// whoever asks.
+struct GroupReplicas {
+  std::vector<Drive*> drives;  // r; null: it is not known, or has no say (yet)
+  // That the drives must have, so that nobody decides anything with those of an earlier epoch.
+  // Null: the replicas never move.
+  std::optional<int64_t> cluster_version;
+};
+
 class ReplicaLocator {
  public:
   virtual ~ReplicaLocator() = default;
-  virtual std::vector<Drive*> Replicas(uint32_t group) = 0;
+  virtual GroupReplicas Replicas(uint32_t group) = 0;
+
+  // A drive has refused a request under `known`: finds out what the replicas are now. EIO: there is
+  // no later epoch, or it cannot be read.
+  virtual Status CatchUp(const GroupReplicas& known) {
+    return Fail(EIO, "a drive has a later cluster version than {}",
+                known.cluster_version.value_or(0));
+  }
 };
 
 // Thread-safe. Calls block until they can answer, at most Options::timeout.
@@ -168,7 +182,7 @@ class RegisterStore {
   // register of `group` as the lost one was, as far as the others need to know. Their answers alone
   // decide what is chosen. Everything is written through. The lost one has been gone for
   // kForgetting when this begins; `drive` may take part as soon as all its groups were restored.
-  // Failures as of Sweep, and of `drive`.
+  // Failures as of Sweep, and of `drive`; EREMCHG when the replicas are others by now.
   Result<SweepReport> Restore(uint32_t group, size_t replica, Drive& drive,
                               const SweepProgress& progress = nullptr);
 

@@ -34,8 +34,8 @@ std::optional<ReplicaState> Learnt(const ReplicaState& state, const Chosen& chos
 }  // namespace
 
 struct RegisterSweep::Register {
-  Register(const RegisterContext& context, RegisterName name_in, const std::vector<Drive*>& drives)
-      : name(std::move(name_in)), call(context, name, drives), answered(drives.size()) {}
+  Register(const RegisterContext& context, RegisterName name_in, const GroupReplicas& replicas)
+      : name(std::move(name_in)), call(context, name, replicas), answered(replicas.drives.size()) {}
 
   const RegisterName name;
   RegisterCall call;
@@ -52,27 +52,31 @@ struct RegisterSweep::Step {
   Status outcome;
 };
 
-RegisterSweep::RegisterSweep(const RegisterContext& context, uint32_t group,
-                             std::vector<Drive*> drives, const Successor* successor)
+RegisterSweep::RegisterSweep(const RegisterContext& context, uint32_t group, GroupReplicas replicas,
+                             const Successor* successor)
     : context_(context),
       group_(group),
       prefix_(RegisterRecordKey(context.options.prefix, {group, ""})),
-      drives_(std::move(drives)),
+      replicas_(std::move(replicas)),
+      drives_(replicas_.drives),
       successor_(successor) {
-  if (successor != nullptr) drives_[successor->replica] = nullptr;
+  if (successor != nullptr) replicas_.drives[successor->replica] = nullptr;
+}
+
+Terms RegisterSweep::RequestTerms() const {
+  return {context_.runtime.Now() + context_.options.drive_timeout, replicas_.cluster_version};
 }
 
 // What the replicas hold from `first` on and, of the same keys, the successor.
 Result<RegisterRange> RegisterSweep::ReadPage(const std::string& first, RangeRecords* theirs) {
   const std::string last = prefix_ + std::string(kMaxRegisterKeyBytes, '\xff');
-  RegisterRange range = TRY(RegisterRange::Read(context_, group_, drives_,
+  RegisterRange range = TRY(RegisterRange::Read(context_, group_, replicas_,
                                                 {first, last, kPageRecords, /*patient=*/true}));
   if (successor_ == nullptr) return range;
   Gather<Result<RangeRecords>> gather(context_.runtime);
   const RegisterRange::Question question{first, range.through.value_or(last), kMaxRangeRecords};
-  successor_->drive.ListRecords(
-      question.first, question.last, question.max, /*reverse=*/false, kRangeValueBytes,
-      context_.runtime.Now() + context_.options.drive_timeout, gather.Ask(0));
+  successor_->drive.ListRecords(question.first, question.last, question.max, /*reverse=*/false,
+                                kRangeValueBytes, RequestTerms(), gather.Ask(0));
   *theirs = TRY(std::move(gather.Next(Time::max())->value));
   TRY(RegisterRange::Check(*theirs, question));
   if (theirs->more) range.through = theirs->records.back().key;
@@ -117,18 +121,17 @@ void RegisterSweep::LearnFrom(const RegisterRange& range, const RangeRecords& th
 void RegisterSweep::AskOneByOne(Registers& registers) {
   Runtime& runtime = context_.runtime;
   const Time start = runtime.Now();
-  const Time deadline = start + context_.options.drive_timeout;
+  const Terms terms = RequestTerms();
   const size_t replicas = drives_.size();
   Gather<Result<Record>> gather(runtime);
   for (size_t i = 0; i < registers.size(); ++i) {
     Register& each = *registers[i];
     for (size_t j = 0; j < replicas; ++j) {
       if (each.answered[j] || drives_[j] == nullptr || !drives_[j]->IsUp()) continue;
-      drives_[j]->Get(each.call.key(), {}, deadline, gather.Ask(i * (replicas + 1) + j));
+      drives_[j]->Get(each.call.key(), {}, terms, gather.Ask(i * (replicas + 1) + j));
     }
     if (successor_ != nullptr && !each.successor.has_value()) {
-      successor_->drive.Get(each.call.key(), {}, deadline,
-                            gather.Ask(i * (replicas + 1) + replicas));
+      successor_->drive.Get(each.call.key(), {}, terms, gather.Ask(i * (replicas + 1) + replicas));
     }
   }
   while (auto answer = gather.Next(Time::max())) {
@@ -190,9 +193,7 @@ void RegisterSweep::Send(std::vector<Step>& steps) {
   size_t sent = 0;
   while (sent < steps.size() || gather.outstanding() > 0) {
     for (; sent < steps.size() && gather.outstanding() < kPutsAtOnce; ++sent) {
-      steps[sent].drive->Put(std::move(steps[sent].request),
-                             context_.runtime.Now() + context_.options.drive_timeout,
-                             gather.Ask(sent));
+      steps[sent].drive->Put(std::move(steps[sent].request), RequestTerms(), gather.Ask(sent));
     }
     auto answer = gather.Next(Time::max());
     steps[answer->index].outcome = std::move(answer->value);
@@ -222,7 +223,7 @@ Status RegisterSweep::LookAt(Registers& registers, bool last_time, SweepReport& 
   Registers again;
   for (auto& each : registers) {
     if (each->look_again && !last_time) {
-      again.push_back(std::make_unique<Register>(context_, each->name, drives_));
+      again.push_back(std::make_unique<Register>(context_, each->name, replicas_));
       continue;
     }
     if (each->look_again && successor_ != nullptr) {
@@ -247,7 +248,7 @@ Result<SweepReport> RegisterSweep::Run(const RegisterStore::SweepProgress& progr
     Registers registers;
     for (const std::string& key : range.Keys()) {
       registers.push_back(std::make_unique<Register>(
-          context_, RegisterName{group_, key.substr(prefix_.size())}, drives_));
+          context_, RegisterName{group_, key.substr(prefix_.size())}, replicas_));
     }
     const size_t found = registers.size();
     LearnFrom(range, theirs, registers);

@@ -30,7 +30,7 @@ struct Successor {
 class RegisterSweep {
  public:
   // `successor`: null where replicas are brought up to date that take part.
-  RegisterSweep(const RegisterContext& context, uint32_t group, std::vector<Drive*> drives,
+  RegisterSweep(const RegisterContext& context, uint32_t group, GroupReplicas replicas,
                 const Successor* successor);
 
   Result<SweepReport> Run(const RegisterStore::SweepProgress& progress);
@@ -50,8 +50,11 @@ class RegisterSweep {
 
   const RegisterContext& context_;
   const uint32_t group_;
-  const std::string prefix_;    // of the records' keys
-  std::vector<Drive*> drives_;  // null in the place of the successor
+  const std::string prefix_;  // of the records' keys
+  Terms RequestTerms() const;
+
+  GroupReplicas replicas_;             // null in the place of the successor
+  const std::vector<Drive*>& drives_;  // of these
   const Successor* const successor_;
 };
 

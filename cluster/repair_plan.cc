@@ -12,6 +12,19 @@ RepairPlan PlanRepair(int data_shards, const std::vector<DriveId>& order,
     return !policy.without.contains(drive) && policy.is_usable(drive);
   };
 
+  // Whether a home is taken by another shard that will not leave it. That happens where an epoch
+  // has made a home of what was a spare.
+  const auto is_taken = [&](DriveId drive, size_t by) {
+    for (size_t i = 0; i < shards.size(); ++i) {
+      const FoundShard& other = shards[i];
+      const bool there =
+          other.health == ShardHealth::kGood || other.health == ShardHealth::kUnknown;
+      if (i == by || other.drive != drive || !there) continue;
+      if (other.health == ShardHealth::kUnknown || !can_take(order[i])) return true;
+    }
+    return false;
+  };
+
   RepairPlan plan;
   plan.needed = data_shards;
   std::set<DriveId> taken;
@@ -29,10 +42,10 @@ RepairPlan PlanRepair(int data_shards, const std::vector<DriveId>& order,
 
     RepairPlan::Step step{.shard = static_cast<int>(i), .to = {}, .is_good = good};
     if (good && !left_behind) {
-      if (shard.drive == home || !can_take(home)) continue;
+      if (shard.drive == home || !can_take(home) || is_taken(home, i)) continue;
       step.to.push_back(home);
     } else {
-      if (can_take(home)) step.to.push_back(home);
+      if (can_take(home) && !is_taken(home, i)) step.to.push_back(home);
       if (shard.drive != home && can_take(shard.drive)) step.to.push_back(shard.drive);
       step.may_use_spare = true;
     }

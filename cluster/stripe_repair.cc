@@ -33,12 +33,18 @@ class Repair {
   Result<StripeRepair> Run() {
     places_ = TRY(LocateShards(context_, request_.id, request_.layout, *request_.place));
     TRY(CheckBlockLength(request_.id, request_.layout, request_.length));
-    order_ = TRY(context_.drives.StripeDrives(request_.place->epoch, request_.id.object,
-                                              request_.id.block, request_.layout.geometry()));
+    epoch_ = context_.drives.CurrentEpoch();
+    order_ = TRY(context_.drives.StripeDrives(epoch_, request_.id.object, request_.id.block,
+                                              request_.layout.geometry()));
+    if (order_.size() < places_.size()) {
+      return Fail(EIO, "repair {}: {} drives, but {} shards", DescribeStripe(request_.id),
+                  order_.size(), places_.size());
+    }
     for (const DriveId drive : places_) shards_.push_back({.drive = drive});
     for (const StripePlace::Moved& moved : request_.place->moved) {
       shards_[moved.shard].was_stored = moved.drive != 0;
     }
+    before_ = shards_;
     Examine();
     repair_.place = *request_.place;
     TRY(CheckParity());
@@ -178,7 +184,33 @@ class Repair {
     repair_.bytes_read +=
         shard_bytes_ * (only_copies ? plan.steps.size() : request_.layout.data_shards);
     size_t next_spare = 0;
-    for (const RepairPlan::Step& step : plan.steps) Restore(*read, plan, step, next_spare);
+    // A shard goes to a drive only when no other one of the stripe is there any more.
+    std::vector<RepairPlan::Step> waiting = plan.steps;
+    for (size_t before = 0; before != waiting.size();) {
+      before = waiting.size();
+      std::erase_if(waiting, [&](const RepairPlan::Step& step) {
+        if (IsOccupied(step)) return false;
+        Restore(*read, plan, step, next_spare);
+        return true;
+      });
+    }
+    for (RepairPlan::Step& step : waiting) {
+      if (step.is_good && !request_.without.contains(shards_[step.shard].drive)) continue;
+      step.to.erase(step.to.begin());  // what lacks a shard does not wait
+      Restore(*read, plan, step, next_spare);
+    }
+  }
+
+  // Whether the drive that the step would go to first holds another shard.
+  bool IsOccupied(const RepairPlan::Step& step) const {
+    for (size_t i = 0; i < shards_.size() && !step.to.empty(); ++i) {
+      const ShardHealth health = shards_[i].health;
+      const bool there = health == ShardHealth::kGood || health == ShardHealth::kUnknown;
+      if (there && static_cast<int>(i) != step.shard && shards_[i].drive == step.to.front()) {
+        return true;
+      }
+    }
+    return false;
   }
 
   // Tries one drive after the other.
@@ -191,8 +223,10 @@ class Repair {
         if (!step.may_use_spare || next_spare == plan.spares.size()) break;
         to.push_back(plan.spares[next_spare++]);
       }
-      const Status stored = StoreShard(context_, read, step.shard, to[i]);
+      const Status stored = StoreShard(context_, read, step.shard, to[i], epoch_);
       if (stored.ok()) return Stored(step, to[i]);
+      // The homes may be others by now: the next attempt goes by them.
+      if (stored.code() == EREMCHG) (void)context_.drives.LookForEpochAfter(epoch_);
       why = stored.Context(fmt::format("shard {}", step.shard));
       Log(LogLevel::kWarn, "shard could not be written",
           {{"stripe", DescribeStripe(request_.id)},
@@ -226,13 +260,16 @@ class Repair {
   // Where the shards are from now on.
   void Conclude(const RepairPlan& plan) {
     repair_.lost = repair_.good + repair_.away < plan.needed;
-    repair_.place.moved.clear();
+    StripePlace now{epoch_, {}};
+    bool changed = false;
     for (size_t i = 0; i < shards_.size(); ++i) {
       const FoundShard& shard = shards_[i];
       const bool stored = shard.was_stored || shard.health == ShardHealth::kGood;
+      changed = changed || stored != before_[i].was_stored || shard.drive != before_[i].drive;
       if (stored && shard.drive == order_[i]) continue;
-      repair_.place.moved.push_back({static_cast<uint8_t>(i), stored ? shard.drive : DriveId{0}});
+      now.moved.push_back({static_cast<uint8_t>(i), stored ? shard.drive : DriveId{0}});
     }
+    if (changed) repair_.place = std::move(now);
     if (repair_.why.ok()) repair_.why = WhyNotWhole();
   }
 
@@ -253,8 +290,10 @@ class Repair {
   const StripeRepairRequest& request_;
   const uint32_t shard_bytes_;
   std::vector<DriveId> places_;
-  std::vector<DriveId> order_;  // homes, then spares
+  Epoch epoch_ = 0;             // the newest
+  std::vector<DriveId> order_;  // homes in it, then spares
   std::vector<FoundShard> shards_;
+  std::vector<FoundShard> before_;     // as the block map says
   std::vector<Status> found_;          // of each shard: what is wrong with it
   std::vector<SharedBytes> values_;    // of good shards that were read
   std::vector<std::string> versions_;  // of records that are there
@@ -287,7 +326,7 @@ namespace {
 // Puts it whether the drive has one or not: what this writes has a number of its own, so that
 // whoever is about to remove an earlier copy leaves it alone.
 Status PutShard(StripeContext& context, Drive& drive, const std::string& key,
-                const SharedBytes& value, ShardDescriptor descriptor) {
+                const SharedBytes& value, ShardDescriptor descriptor, Epoch epoch) {
   while (descriptor.copy == 0) descriptor.copy = static_cast<uint32_t>(context.runtime.Random());
   Gather<Status> gather(context.runtime);
   const auto size = static_cast<uint32_t>(value.size());
@@ -297,7 +336,8 @@ Status PutShard(StripeContext& context, Drive& drive, const std::string& key,
              .tag = RecordTag(ShardSum(descriptor, size)),
              .expected = Expected::Any(),
              .durability = Durability::kWriteThrough},
-            context.runtime.Now() + context.options.drive_timeout, gather.Ask(0));
+            {context.runtime.Now() + context.options.drive_timeout, ClusterVersionOf(epoch)},
+            gather.Ask(0));
   return gather.Next(Time::max())->value;
 }
 
@@ -320,7 +360,8 @@ Status ReadShardBack(StripeContext& context, Drive& drive, const std::string& ke
 
 }  // namespace
 
-Status StoreShard(StripeContext& context, const PlannedRead& read, int shard, DriveId id) {
+Status StoreShard(StripeContext& context, const PlannedRead& read, int shard, DriveId id,
+                  Epoch epoch) {
   Drive* drive = context.drives.FindDrive(id);
   if (!drive) return Fail(EHOSTUNREACH, "drive {} is not known", id);
 
@@ -332,7 +373,7 @@ Status StoreShard(StripeContext& context, const PlannedRead& read, int shard, Dr
   }
   const ShardDescriptor descriptor = DescribeShard(read.layout, read.length, shard, bytes);
   const std::string key = ShardKey(context.options.prefix, read.id, shard);
-  TRY(PutShard(context, *drive, key, SharedBytes(std::move(bytes)), descriptor));
+  TRY(PutShard(context, *drive, key, SharedBytes(std::move(bytes)), descriptor, epoch));
   TRY(ReadShardBack(context, *drive, key, size, descriptor));
   ++context.counters.rewritten_shards;
   return {};

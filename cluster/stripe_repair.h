@@ -23,7 +23,9 @@ Result<PlannedRead> PlanShards(StripeContext& context, const StripeId& id,
                                const std::vector<int>& without);
 
 // Puts a shard that `read` has brought on a drive, in place of whatever is there, and reads it
-// back: when this succeeds it is known to be good there.
-Status StoreShard(StripeContext& context, const PlannedRead& read, int shard, DriveId drive);
+// back: when this succeeds it is known to be good there. `epoch`: the newest that was known when it
+// was decided that it belongs there. EREMCHG: the drive knows a later one.
+Status StoreShard(StripeContext& context, const PlannedRead& read, int shard, DriveId drive,
+                  Epoch epoch);
 
 }  // namespace pinstripe

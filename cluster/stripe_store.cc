@@ -41,7 +41,7 @@ class StripeStore::Impl : public StripeContext {
   Status Remove(const StripeId& id, std::span<const Removal> removals);
 
  private:
-  Status WriteAgain(PlannedRead& read, int shard);
+  Status WriteAgain(PlannedRead& read, int shard, Epoch epoch);
 };
 
 namespace {
@@ -157,10 +157,15 @@ class StripeStore::Impl::Reads final : public StripeStore::PendingRead {
 void StripeStore::Impl::RepairWhatWasFound(const PlannedRead& read) {
   if (read.plan.degraded()) ++counters.degraded_reads;
   if (read.status.code() == ENOENT) return;  // deleted: nothing is wrong
+  const Epoch epoch = drives.CurrentEpoch();
+  const auto homes = LocateShards(*this, read.id, read.layout, {epoch, {}});
   for (int shard = 0; shard < read.layout.geometry().shards(); ++shard) {
     const auto& failure = read.plan.failure(shard);
     if (!failure || (failure->code() != ENOENT && failure->code() != EBADMSG)) continue;
     const bool damaged = failure->code() == EBADMSG;
+    // It belongs elsewhere by now, and may have been brought there since the place was read.
+    const auto place = read.places[static_cast<size_t>(shard)];
+    if (!damaged && homes.has_value() && (*homes)[static_cast<size_t>(shard)] != place) continue;
     ++(damaged ? counters.damaged_shards : counters.missing_shards);
     Log(LogLevel::kWarn, damaged ? "shard damaged" : "shard missing",
         {{"stripe", DescribeStripe(read.id)},
@@ -173,26 +178,30 @@ void StripeStore::Impl::RepairWhatWasFound(const PlannedRead& read) {
         PlanShards(*this, read.id, read.layout, read.length, read.places, {shard}, {shard});
     if (!planned.has_value()) continue;  // it cannot fail: this stripe has just been read
     const auto again = std::make_shared<PlannedRead>(*std::move(planned));
-    janitor->Add("write again " + ShardKey(options.prefix, read.id, shard), [this, again, shard] {
-      const Status status = WriteAgain(*again, shard);
-      const auto drive = again->places[static_cast<size_t>(shard)];
-      const std::string stripe = DescribeStripe(again->id);
-      if (status.ok()) {
-        Log(LogLevel::kInfo, "shard written again",
-            {{"stripe", stripe}, {"shard", shard}, {"drive", drive}});
-      } else {
-        Log(LogLevel::kError, "shard could not be written again",
-            {{"stripe", stripe}, {"shard", shard}, {"drive", drive}, {"why", status}});
-      }
-    });
+    janitor->Add("write again " + ShardKey(options.prefix, read.id, shard),
+                 [this, again, shard, epoch] {
+                   const Status status = WriteAgain(*again, shard, epoch);
+                   const auto drive = again->places[static_cast<size_t>(shard)];
+                   const std::string stripe = DescribeStripe(again->id);
+                   if (status.code() == EREMCHG) {
+                     // It may belong elsewhere by now, and have been brought there.
+                     (void)drives.LookForEpochAfter(epoch);
+                   } else if (status.ok()) {
+                     Log(LogLevel::kInfo, "shard written again",
+                         {{"stripe", stripe}, {"shard", shard}, {"drive", drive}});
+                   } else {
+                     Log(LogLevel::kError, "shard could not be written again",
+                         {{"stripe", stripe}, {"shard", shard}, {"drive", drive}, {"why", status}});
+                   }
+                 });
   }
 }
 
 // Computes one shard from others and puts it where it belongs.
-Status StripeStore::Impl::WriteAgain(PlannedRead& read, int shard) {
+Status StripeStore::Impl::WriteAgain(PlannedRead& read, int shard, Epoch epoch) {
   RunReads(*this, {&read, 1});
   TRY(read.status);
-  return StoreShard(*this, read, shard, read.places[static_cast<size_t>(shard)]);
+  return StoreShard(*this, read, shard, read.places[static_cast<size_t>(shard)], epoch);
 }
 
 // The rest ---------------------------------------------------------------------------------------
@@ -305,6 +314,10 @@ Result<std::vector<KnownCopy>> StripeStore::Identify(const StripeId& id,
 Result<std::vector<DriveId>> StripeStore::PlacesOf(const StripeId& id, const StripeLayout& layout,
                                                    const StripePlace& place) {
   return LocateShards(*impl_, id, layout, place);
+}
+
+Result<std::vector<DriveId>> StripeStore::HomesOf(const StripeId& id, const StripeLayout& layout) {
+  return LocateShards(*impl_, id, layout, {impl_->drives.CurrentEpoch(), {}});
 }
 
 Result<StripeRepair> StripeStore::Repair(const StripeRepairRequest& request) {

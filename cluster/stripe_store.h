@@ -187,6 +187,10 @@ class DriveDirectory {
  public:
   virtual ~DriveDirectory() = default;
   virtual Epoch CurrentEpoch() = 0;
+  // A drive knows of a later epoch than `known`: finds out about it. EIO: it cannot be read.
+  virtual Status LookForEpochAfter(Epoch known) {
+    return Fail(EIO, "there is no epoch after {}", known);
+  }
   // Homes first, then spares, for a stripe in `group` under `epoch`. EIO when the epoch is unknown.
   virtual Result<std::vector<DriveId>> StripeDrives(Epoch epoch, uint64_t object, uint64_t block,
                                                     Geometry geometry) = 0;
@@ -279,9 +283,13 @@ class StripeStore {
   Result<std::vector<DriveId>> PlacesOf(const StripeId& id, const StripeLayout& layout,
                                         const StripePlace& place);
 
-  // Makes a stripe whole, as far as drives and what is left of it allow: PlanRepair() in
-  // repair_plan.h has the rules. What it wrote was read back; what cannot be helped is told, not an
-  // error. Any number may run at a time, beside readers and each other.
+  // Where its shards should be under the newest epoch.
+  Result<std::vector<DriveId>> HomesOf(const StripeId& id, const StripeLayout& layout);
+
+  // Makes a stripe whole, and brings it to its homes under the newest epoch, as far as drives and
+  // what is left of it allow: PlanRepair() in repair_plan.h has the rules. What it wrote was read
+  // back; what cannot be helped is told, not an error. Any number may run at a time, beside readers
+  // and each other.
   Result<StripeRepair> Repair(const StripeRepairRequest& request);
 
   // Asks the drives which shards of a stripe are where they should be.

@@ -118,6 +118,13 @@ class StripeWrite final : public StripeStore::PendingWrite {
     if (!status_.ok()) return Failed(status_);
     const Time deadline = context_.runtime.Now() + context_.options.timeout;
     for (;;) {
+      if (outdated_) {
+        status_ = StartAgain();
+        if (!status_.ok()) {
+          ledger_->Close([](DriveId, const std::string&) { return false; });
+          return Failed(status_);
+        }
+      }
       GiveToSpares();
       if (!conflict_.ok() || !CanImprove()) break;
       if (auto answer = gather_.Next(std::min(deadline, NextAlarm()))) {
@@ -135,19 +142,45 @@ class StripeWrite final : public StripeStore::PendingWrite {
   Status TryToStart() {
     TRY(layout_.Check());
     assert(length_ >= 1 && length_ <= layout_.block_bytes());
+    TRY(FindDrives());
+    const auto codec = TRY(context_.codecs.For(layout_.geometry()));
+    Encode(*codec);
+    for (size_t shard = 0; shard < shards_.size(); ++shard) Send(shard, order_[shard]);
+    GiveToSpares();
+    return {};
+  }
+
+  // Of the newest epoch.
+  Status FindDrives() {
     place_.epoch = context_.drives.CurrentEpoch();
     order_ = TRY_CONTEXT(
         context_.drives.StripeDrives(place_.epoch, id_.object, id_.block, layout_.geometry()),
         "write {}", DescribeStripe(id_));
-    const auto codec = TRY(context_.codecs.For(layout_.geometry()));
     next_spare_ = static_cast<size_t>(layout_.geometry().shards());
-    if (order_.size() < next_spare_) {
-      return Fail(EIO, "write {}: {} drives, but {} shards", DescribeStripe(id_), order_.size(),
-                  next_spare_);
+    if (order_.size() >= next_spare_) return {};
+    return Fail(EIO, "write {}: {} drives, but {} shards", DescribeStripe(id_), order_.size(),
+                next_spare_);
+  }
+
+  // A drive knows of a later epoch, in which the homes may be others. Shards that are stored where
+  // they belong then stay; what is stored elsewhere is erased in the end.
+  Status StartAgain() {
+    outdated_ = false;
+    const Status later = context_.drives.LookForEpochAfter(place_.epoch);
+    if (!later.ok()) {  // it is something with that drive: others take what it refuses
+      Log(LogLevel::kWarn, "a drive refuses the cluster version of the newest drive map",
+          {{"stripe", DescribeStripe(id_)}, {"why", later}});
+      newest_ = true;
+      return {};
     }
-    Encode(*codec);
-    for (size_t shard = 0; shard < shards_.size(); ++shard) Send(shard, order_[shard]);
-    GiveToSpares();
+    TRY(FindDrives());
+    for (Attempt& attempt : attempts_) attempt.abandoned = true;
+    for (size_t i = 0; i < shards_.size(); ++i) {
+      shards_[i].in_time = 0;
+      if (shards_[i].stored_on == order_[i]) continue;
+      shards_[i].stored_on = 0;
+      Send(i, order_[i]);
+    }
     return {};
   }
 
@@ -164,7 +197,8 @@ class StripeWrite final : public StripeStore::PendingWrite {
     Time sent_at;
     bool answered = false;
     bool late = false;
-    bool is_head = false;  // looks what it is that was there already
+    bool is_head = false;    // looks what it is that was there already
+    bool abandoned = false;  // of an epoch that is not the newest any more
     Status status;
   };
 
@@ -222,7 +256,9 @@ class StripeWrite final : public StripeStore::PendingWrite {
       ledger->Answered(entry, status);
       tell(std::move(status));
     };
-    drive->Put(std::move(put), Deadline(), std::move(done));
+    // So that whoever has not heard of an epoch stores nothing where nothing is looked for any
+    // more.
+    drive->Put(std::move(put), {Deadline(), ClusterVersionOf(place_.epoch)}, std::move(done));
   }
 
   // A put that found the key taken may have been executed before: then its own descriptor is there.
@@ -246,6 +282,8 @@ class StripeWrite final : public StripeStore::PendingWrite {
     Attempt& attempt = attempts_[index];
     attempt.answered = true;
     attempt.status = status;
+    if (attempt.abandoned) return;
+    outdated_ = outdated_ || (status.code() == EREMCHG && !newest_);
     Shard& shard = shards_[attempt.shard];
     if (!attempt.late) --shard.in_time;
     if (status.ok()) {
@@ -283,7 +321,7 @@ class StripeWrite final : public StripeStore::PendingWrite {
   bool CanImprove() const {
     const bool enough = Stored() >= Needed();
     return std::any_of(attempts_.begin(), attempts_.end(), [&](const Attempt& attempt) {
-      return !attempt.answered && shards_[attempt.shard].stored_on == 0 &&
+      return !attempt.answered && !attempt.abandoned && shards_[attempt.shard].stored_on == 0 &&
              (!attempt.late || !enough);
     });
   }
@@ -291,7 +329,7 @@ class StripeWrite final : public StripeStore::PendingWrite {
   Time NextAlarm() const {
     Time alarm = Time::max();
     for (const Attempt& attempt : attempts_) {
-      if (attempt.answered || attempt.late) continue;
+      if (attempt.answered || attempt.late || attempt.abandoned) continue;
       alarm = std::min(alarm, attempt.sent_at + context_.options.spare_after);
     }
     return alarm;
@@ -300,7 +338,7 @@ class StripeWrite final : public StripeStore::PendingWrite {
   void LookForLateAnswers() {
     const Time now = context_.runtime.Now();
     for (Attempt& attempt : attempts_) {
-      if (attempt.answered || attempt.late) continue;
+      if (attempt.answered || attempt.late || attempt.abandoned) continue;
       if (attempt.sent_at + context_.options.spare_after > now) continue;
       attempt.late = true;
       --shards_[attempt.shard].in_time;
@@ -344,7 +382,8 @@ class StripeWrite final : public StripeStore::PendingWrite {
       if (shards_[shard].stored_on != 0) continue;
       bool drive_is_full = false;
       for (const Attempt& attempt : attempts_) {
-        if (attempt.shard != shard || (attempt.answered && attempt.status.ok())) continue;
+        if (attempt.shard != shard || attempt.abandoned) continue;
+        if (attempt.answered && attempt.status.ok()) continue;
         drive_is_full |= attempt.status.code() == ENOSPC;
         reasons += fmt::format("; shard {}: {}", shard,
                                attempt.answered
@@ -369,8 +408,10 @@ class StripeWrite final : public StripeStore::PendingWrite {
   const std::shared_ptr<StripeBuffer> buffer_;
   Gather<Status> gather_;
   const std::shared_ptr<PutLedger> ledger_;
-  Status status_;    // why it could not be begun
-  Status conflict_;  // the write id was used before, for other bytes
+  Status status_;          // why it could not be begun
+  Status conflict_;        // the write id was used before, for other bytes
+  bool outdated_ = false;  // some drive knows of a later epoch
+  bool newest_ = false;    // there is none
   StripePlace place_;
   std::vector<DriveId> order_;  // homes, then spares
   size_t next_spare_ = 0;       // in order_; so no drive is given two shards

@@ -147,8 +147,12 @@ Status DeviceSecurity::ChangeLockPin(std::string_view old_pin, std::string_view 
       [&](SecurityState* state) { return ChangePin(old_pin, new_pin, &state->lock_pin); });
 }
 
-Status DeviceSecurity::SetClusterVersion(int64_t version) {
-  return Change([&](SecurityState* state) {
+Status DeviceSecurity::SetClusterVersion(int64_t version, std::optional<int64_t> required) {
+  return Change([&](SecurityState* state) -> Status {
+    if (required.has_value() && *required != state->cluster_version) {
+      return Fail(EREMCHG, "this device has cluster version {}, the request {}",
+                  state->cluster_version, *required);
+    }
     state->cluster_version = version;
     return Status();
   });

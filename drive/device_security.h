@@ -62,7 +62,8 @@ class DeviceSecurity {
   Status MergeIdentities(const Acls& changed);
   Status ChangeErasePin(std::string_view old_pin, std::string_view new_pin);
   Status ChangeLockPin(std::string_view old_pin, std::string_view new_pin);
-  Status SetClusterVersion(int64_t version);
+  // EREMCHG: it is not, or not any more, what was required.
+  Status SetClusterVersion(int64_t version, std::optional<int64_t> required = std::nullopt);
 
   // Lock and unlock until the process ends. EINVAL: no PIN was given. EACCES: the wrong one, or
   // none is set.

@@ -9,8 +9,8 @@
 // of at most 1 MiB, a version of at most 2048 bytes and a tag of at most 128. An entry that does
 // not exist has the empty version; so does one that was put with an empty version.
 //
-// Every operation takes a deadline and answers exactly once, with a result or a failure, on a
-// thread of the runtime or of the drive, never inside the call and never under a lock of the
+// Every operation takes a deadline (Terms) and answers exactly once, with a result or a failure, on
+// a thread of the runtime or of the drive, never inside the call and never under a lock of the
 // caller. A callback does little and never waits. Operations outstanding when a Drive is destroyed
 // are answered (EHOSTUNREACH) before its destructor returns. An operation that failed with
 // ETIMEDOUT or EHOSTUNREACH may have been executed, or may still be. One that answered ESTALE
@@ -19,8 +19,9 @@
 //
 // Failures: ENOENT no such key; ESTALE the version is another one; EBADMSG the drive found its
 // record damaged; ENOSPC full; EINVAL a size is over a limit; EACCES refused for this identity;
-// EHOSTUNREACH away (not connected; fails at once) or not the drive it should be; ETIMEDOUT;
-// ENOTSUP the drive lacks the capability; EIO anything else. The message names the drive.
+// EREMCHG it has a later cluster version; EHOSTUNREACH away (not connected; fails at once) or not
+// the drive it should be; ETIMEDOUT; ENOTSUP the drive lacks the capability; EIO anything else. The
+// message names the drive.
 //
 // Thread-safe.
 
@@ -124,6 +125,20 @@ struct DriveCapabilities {
   bool range_records = false;  // ListRecords() is one request
 };
 
+// What an operation is asked under: until when an answer is wanted and, if that matters, which
+// cluster version the drive must have. Drives keep that number, 0 at first, as a fence between
+// those who know of a change and those who do not (cluster/drive_map.h). A drive of a later version
+// refuses with EREMCHG, and has changed nothing; one of an earlier version is brought to this one
+// first.
+struct Terms {
+  Terms(Time deadline_in,  // NOLINT: most operations have nothing else
+        std::optional<int64_t> cluster_version_in = std::nullopt)
+      : deadline(deadline_in), cluster_version(cluster_version_in) {}
+
+  Time deadline;
+  std::optional<int64_t> cluster_version;  // null: whatever the drive has
+};
+
 template <typename T>
 using Callback = std::function<void(Result<T>)>;
 using StatusCallback = std::function<void(Status)>;
@@ -146,10 +161,10 @@ class Drive {
 
   // The record, or the part of its value in `range`. A drive without range_get is asked for all of
   // it and the part is cut out here.
-  virtual void Get(std::string key, ValueRange range, Time deadline, Callback<Record> done) = 0;
+  virtual void Get(std::string key, ValueRange range, Terms terms, Callback<Record> done) = 0;
 
   // Version and tag without the value.
-  virtual void Head(std::string key, Time deadline, Callback<RecordHead> done) = 0;
+  virtual void Head(std::string key, Terms terms, Callback<RecordHead> done) = 0;
 
   struct PutRequest {
     std::string key;
@@ -159,16 +174,16 @@ class Drive {
     Expected expected = Expected::Any();
     Durability durability = Durability::kWriteBack;
   };
-  virtual void Put(PutRequest request, Time deadline, StatusCallback done) = 0;
+  virtual void Put(PutRequest request, Terms terms, StatusCallback done) = 0;
 
   // ENOENT when there is no such key and a version was expected. With Any, success means that there
   // is none any more: a drive may not tell whether there was one.
-  virtual void Delete(std::string key, Expected expected, Durability durability, Time deadline,
+  virtual void Delete(std::string key, Expected expected, Durability durability, Terms terms,
                       StatusCallback done) = 0;
 
   // Keys from `first` to `last`, both included, at most `max` of them (1..kMaxRangeKeys), lowest
   // first, or with `reverse` highest first. Fewer than `max` means that there are no more.
-  virtual void Range(std::string first, std::string last, uint32_t max, bool reverse, Time deadline,
+  virtual void Range(std::string first, std::string last, uint32_t max, bool reverse, Terms terms,
                      Callback<std::vector<std::string>> done) = 0;
 
   // The entries whose keys Range() would give, at most `max` of them (1..kMaxRangeRecords), each
@@ -176,12 +191,16 @@ class Drive {
   // `max` where the answer would become too large; `more` tells. A drive without range_records is
   // asked for keys first, then for each entry, and tells of at most kMaxRangeKeys at a time.
   virtual void ListRecords(std::string first, std::string last, uint32_t max, bool reverse,
-                           uint32_t value_limit, Time deadline, Callback<RangeRecords> done) = 0;
+                           uint32_t value_limit, Terms terms, Callback<RangeRecords> done) = 0;
 
   // Everything acknowledged before is safe from power loss after.
-  virtual void Flush(Time deadline, StatusCallback done) = 0;
+  virtual void Flush(Terms terms, StatusCallback done) = 0;
 
-  virtual void Info(Time deadline, Callback<DriveInfo> done) = 0;
+  virtual void Info(Terms terms, Callback<DriveInfo> done) = 0;
+
+  // Sets the cluster version, durably, also to a lower one: for who makes a new cluster of drives
+  // that were another's. Everybody else raises it by asking for something under Terms.
+  virtual void SetClusterVersion(int64_t version, Terms terms, StatusCallback done) = 0;
 };
 
 }  // namespace pinstripe

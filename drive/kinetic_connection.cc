@@ -24,6 +24,7 @@ constexpr size_t kBatch = 32;         // operations encoded at a time, and sent 
 constexpr int kBatchesForOthers = 8;  // that a submitting thread sends before the loop takes over
 constexpr int kReadsAtOnce = 16;      // before the loop looks after other connections
 constexpr Duration kBusyDelay = std::chrono::milliseconds(20);
+constexpr Duration kBeforeRaisingAgain = std::chrono::seconds(1);
 constexpr uint32_t kEvents = EPOLLIN | EPOLLRDHUP;
 
 // A peer that vanishes without a word is noticed within some ten seconds, busy or idle.
@@ -184,7 +185,7 @@ KineticConnection::Outgoing KineticConnection::Encode(const Numbered& numbered) 
   kinetic::Command& command = encoded_->command;
   command.Clear();
   kinetic::Header* header = command.mutable_header();
-  header->set_clusterversion(cluster_version_);
+  header->set_clusterversion(operation.terms().cluster_version.value_or(cluster_version_));
   if (has_connection_id_) header->set_connectionid(connection_id_);
   header->set_sequence(numbered.sequence);
   header->set_messagetype(static_cast<kinetic::Header::MessageType>(operation.message_type()));
@@ -395,6 +396,11 @@ Status KineticConnection::HandleAnswer(Frame frame) {
     RetryLater(std::move(sent.operation));
     return {};
   }
+  if (command.status().code() == kinetic::Status::VERSION_FAILURE) {
+    if (header.has_clusterversion()) cluster_version_ = header.clusterversion();
+    HandleOtherVersion(std::move(sent.operation));
+    return {};
+  }
   const Status status = StatusOfAnswer(command.status());
   if (!status.ok()) {
     operation.Finish(tl::unexpected(status.Context(options_->drive)));
@@ -417,6 +423,45 @@ void KineticConnection::RetryLater(KineticOperationPtr operation) {
     wake_ = std::min(wake_, when);
   }
   ArmTimer();
+}
+
+// The device refused an operation because of its cluster version, and executed nothing of it.
+void KineticConnection::HandleOtherVersion(KineticOperationPtr operation) {
+  const std::optional<int64_t> wanted = operation->terms().cluster_version;
+  if (!wanted.has_value()) return RetryLater(std::move(operation));  // under what it has now
+  if (cluster_version_ > *wanted || operation->message_type() == kinetic::Header::SETUP) {
+    return operation->Finish(Fail(EREMCHG, "{}: it has cluster version {}, the request {}",
+                                  options_->drive, cluster_version_.load(), *wanted));
+  }
+  if (!cannot_raise_.ok() && loop_.runtime().Now() < ask_to_raise_again_) {
+    return operation->Finish(
+        Fail(EHOSTUNREACH, "{}: it has cluster version {} and cannot be brought to {}: {}",
+             options_->drive, cluster_version_.load(), *wanted, cannot_raise_.message()));
+  }
+  RaiseVersion(*wanted);
+  RetryLater(std::move(operation));
+}
+
+// Requires the version that the device has, so that whatever others do meanwhile it is never
+// lowered.
+void KineticConnection::RaiseVersion(int64_t version) {
+  if (raising_to_.has_value() && *raising_to_ >= version) return;
+  raising_to_ = version;
+  const Terms terms(loop_.runtime().Now() + options_->patience, cluster_version_.load());
+  Submit(NewSetClusterVersion(
+      version, terms, [weak = weak_from_this(), version](const Status& status) {
+        const auto self = weak.lock();
+        if (self == nullptr) return;
+        // A later one may have been asked for meanwhile.
+        if (self->raising_to_ == version) self->raising_to_.reset();
+        if (status.ok()) {
+          if (self->cluster_version_ < version) self->cluster_version_ = version;
+          self->cannot_raise_ = {};
+        } else if (status.code() == EACCES || status.code() == EINVAL || status.code() == ENOTSUP) {
+          self->cannot_raise_ = status;
+          self->ask_to_raise_again_ = self->loop_.runtime().Now() + kBeforeRaisingAgain;
+        }
+      }));
 }
 
 // --- Deadlines

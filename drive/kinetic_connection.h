@@ -16,6 +16,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -125,6 +126,8 @@ class KineticConnection final : public IoLoop::Handler,
   Status HandleAnswer(Frame frame);
   Status CheckSignature() const;
   void RetryLater(KineticOperationPtr operation);
+  void HandleOtherVersion(KineticOperationPtr operation);
+  void RaiseVersion(int64_t version);
 
   // Deadlines; loop thread.
   void OnTimer();
@@ -147,7 +150,13 @@ class KineticConnection final : public IoLoop::Handler,
   const std::shared_ptr<const Options> options_;
   Owner& owner_;
 
+  // The device's cluster version, as it said last.
+  std::atomic<int64_t> cluster_version_ = 0;
+
   // Of the loop thread:
+  std::optional<int64_t> raising_to_;  // the cluster version that the device was asked to take
+  Status cannot_raise_;                // why it did not; it is asked again later
+  Time ask_to_raise_again_{};
   Phase phase_ = Phase::kConnecting;
   bool receiving_ = false;  // in Receive(), which sends in the end
   FrameReader reader_;
@@ -158,7 +167,6 @@ class KineticConnection final : public IoLoop::Handler,
   uint64_t watch_id_ = 0;
   int64_t connection_id_ = 0;
   bool has_connection_id_ = false;
-  int64_t cluster_version_ = 0;
   uint32_t limits_[KineticOperation::kKinds] = {};
   DriveCapabilities capabilities_;
 

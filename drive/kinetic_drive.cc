@@ -414,41 +414,41 @@ DriveCapabilities KineticDrive::capabilities() const { return link_->capabilitie
 bool KineticDrive::IsUp() const { return link_->IsUp(); }
 uint64_t KineticDrive::CountLosses() const { return link_->CountLosses(); }
 
-void KineticDrive::Get(std::string key, ValueRange range, Time deadline, Callback<Record> done) {
+void KineticDrive::Get(std::string key, ValueRange range, Terms terms, Callback<Record> done) {
   Status valid = CheckSize("a key", key.size(), 1, kMaxKeyBytes);
-  link_->Submit(std::move(valid), NewGet(std::move(key), range, deadline, std::move(done)));
+  link_->Submit(std::move(valid), NewGet(std::move(key), range, terms, std::move(done)));
 }
 
-void KineticDrive::Head(std::string key, Time deadline, Callback<RecordHead> done) {
+void KineticDrive::Head(std::string key, Terms terms, Callback<RecordHead> done) {
   Status valid = CheckSize("a key", key.size(), 1, kMaxKeyBytes);
-  link_->Submit(std::move(valid), NewHead(std::move(key), deadline, std::move(done)));
+  link_->Submit(std::move(valid), NewHead(std::move(key), terms, std::move(done)));
 }
 
-void KineticDrive::Put(PutRequest request, Time deadline, StatusCallback done) {
+void KineticDrive::Put(PutRequest request, Terms terms, StatusCallback done) {
   Status valid = CheckPut(request);
-  link_->Submit(std::move(valid), NewPut(std::move(request), deadline, std::move(done)));
+  link_->Submit(std::move(valid), NewPut(std::move(request), terms, std::move(done)));
 }
 
-void KineticDrive::Delete(std::string key, Expected expected, Durability durability, Time deadline,
+void KineticDrive::Delete(std::string key, Expected expected, Durability durability, Terms terms,
                           StatusCallback done) {
   Status valid = CheckSize("a key", key.size(), 1, kMaxKeyBytes);
-  link_->Submit(std::move(valid), NewDelete(std::move(key), std::move(expected), durability,
-                                            deadline, std::move(done)));
+  link_->Submit(std::move(valid),
+                NewDelete(std::move(key), std::move(expected), durability, terms, std::move(done)));
 }
 
 void KineticDrive::Range(std::string first, std::string last, uint32_t max, bool reverse,
-                         Time deadline, Callback<std::vector<std::string>> done) {
+                         Terms terms, Callback<std::vector<std::string>> done) {
   Status valid = CheckSize("a first key", first.size(), 0, kMaxKeyBytes);
   if (valid.ok()) valid = CheckSize("a last key", last.size(), 0, kMaxKeyBytes);
   if (valid.ok() && (max < 1 || max > kMaxRangeKeys)) {
     valid = Fail(EINVAL, "a range of {} keys; allowed are 1 to {}", max, kMaxRangeKeys);
   }
-  link_->Submit(std::move(valid), NewRange(std::move(first), std::move(last), max, reverse,
-                                           deadline, std::move(done)));
+  link_->Submit(std::move(valid),
+                NewRange(std::move(first), std::move(last), max, reverse, terms, std::move(done)));
 }
 
 void KineticDrive::ListRecords(std::string first, std::string last, uint32_t max, bool reverse,
-                               uint32_t value_limit, Time deadline, Callback<RangeRecords> done) {
+                               uint32_t value_limit, Terms terms, Callback<RangeRecords> done) {
   Status valid = CheckSize("a first key", first.size(), 0, kMaxKeyBytes);
   if (valid.ok()) valid = CheckSize("a last key", last.size(), 0, kMaxKeyBytes);
   if (valid.ok() && (max < 1 || max > kMaxRangeRecords)) {
@@ -458,20 +458,24 @@ void KineticDrive::ListRecords(std::string first, std::string last, uint32_t max
     link->Submit(Status(), std::move(operation));
   };
   link_->Submit(std::move(valid), NewListRecords(std::move(first), std::move(last), max, reverse,
-                                                 value_limit, deadline, submit, std::move(done)));
+                                                 value_limit, terms, submit, std::move(done)));
 }
 
-void KineticDrive::Flush(Time deadline, StatusCallback done) {
-  link_->Submit(Status(), NewFlush(deadline, std::move(done)));
+void KineticDrive::Flush(Terms terms, StatusCallback done) {
+  link_->Submit(Status(), NewFlush(terms, std::move(done)));
 }
 
-void KineticDrive::Info(Time deadline, Callback<DriveInfo> done) {
-  link_->Submit(Status(), NewInfo(deadline, std::move(done)));
+void KineticDrive::Info(Terms terms, Callback<DriveInfo> done) {
+  link_->Submit(Status(), NewInfo(terms, std::move(done)));
 }
 
-void KineticDrive::GetNeighbour(std::string key, bool previous, Time deadline,
+void KineticDrive::GetNeighbour(std::string key, bool previous, Terms terms,
                                 Callback<KeyedRecord> done) {
-  link_->Submit(Status(), NewGetNeighbour(std::move(key), previous, deadline, std::move(done)));
+  link_->Submit(Status(), NewGetNeighbour(std::move(key), previous, terms, std::move(done)));
+}
+
+void KineticDrive::SetClusterVersion(int64_t version, Terms terms, StatusCallback done) {
+  link_->Submit(Status(), NewSetClusterVersion(version, terms, std::move(done)));
 }
 
 }  // namespace pinstripe

@@ -42,8 +42,8 @@ Status CheckKey(const std::string& asked, const kinetic::KeyValue& entry) {
 template <typename T>
 class Asking : public KineticOperation {
  public:
-  Asking(int message_type, Kind kind, Time deadline, Callback<T> done)
-      : KineticOperation(message_type, kind, deadline), done_(std::move(done)) {}
+  Asking(int message_type, Kind kind, Terms terms, Callback<T> done)
+      : KineticOperation(message_type, kind, terms), done_(std::move(done)) {}
 
   void Finish(Result<KineticAnswer> answer) final {
     // Moved out: what the callback holds on to must go with the answer, not with the operation,
@@ -67,8 +67,8 @@ class Asking : public KineticOperation {
 // An operation that is either done or not.
 class Doing : public KineticOperation {
  public:
-  Doing(int message_type, Kind kind, Time deadline, StatusCallback done)
-      : KineticOperation(message_type, kind, deadline), done_(std::move(done)) {}
+  Doing(int message_type, Kind kind, Terms terms, StatusCallback done)
+      : KineticOperation(message_type, kind, terms), done_(std::move(done)) {}
 
   void Finish(Result<KineticAnswer> answer) final {
     const StatusCallback done = std::exchange(done_, nullptr);
@@ -81,8 +81,8 @@ class Doing : public KineticOperation {
 
 class GetOperation final : public Asking<Record> {
  public:
-  GetOperation(std::string key, ValueRange range, Time deadline, Callback<Record> done)
-      : Asking(Header::GET, Kind::kRead, deadline, std::move(done)),
+  GetOperation(std::string key, ValueRange range, Terms terms, Callback<Record> done)
+      : Asking(Header::GET, Kind::kRead, terms, std::move(done)),
         key_(std::move(key)),
         range_(range) {}
 
@@ -122,8 +122,8 @@ class GetOperation final : public Asking<Record> {
 
 class HeadOperation final : public Asking<RecordHead> {
  public:
-  HeadOperation(std::string key, Time deadline, Callback<RecordHead> done)
-      : Asking(Header::GET, Kind::kRead, deadline, std::move(done)), key_(std::move(key)) {}
+  HeadOperation(std::string key, Terms terms, Callback<RecordHead> done)
+      : Asking(Header::GET, Kind::kRead, terms, std::move(done)), key_(std::move(key)) {}
 
   void Describe(DriveCapabilities, kinetic::Body* body) const override {
     body->mutable_keyvalue()->set_key(key_);
@@ -144,8 +144,8 @@ class HeadOperation final : public Asking<RecordHead> {
 
 class PutOperation final : public Doing {
  public:
-  PutOperation(Drive::PutRequest request, Time deadline, StatusCallback done)
-      : Doing(Header::PUT, Kind::kWrite, deadline, std::move(done)), request_(std::move(request)) {}
+  PutOperation(Drive::PutRequest request, Terms terms, StatusCallback done)
+      : Doing(Header::PUT, Kind::kWrite, terms, std::move(done)), request_(std::move(request)) {}
 
   void Describe(DriveCapabilities, kinetic::Body* body) const override {
     kinetic::KeyValue* entry = body->mutable_keyvalue();
@@ -167,9 +167,9 @@ class PutOperation final : public Doing {
 
 class DeleteOperation final : public Doing {
  public:
-  DeleteOperation(std::string key, Expected expected, Durability durability, Time deadline,
+  DeleteOperation(std::string key, Expected expected, Durability durability, Terms terms,
                   StatusCallback done)
-      : Doing(Header::DELETE, Kind::kWrite, deadline, std::move(done)),
+      : Doing(Header::DELETE, Kind::kWrite, terms, std::move(done)),
         key_(std::move(key)),
         expected_(std::move(expected)),
         durability_(durability) {}
@@ -189,9 +189,9 @@ class DeleteOperation final : public Doing {
 
 class RangeOperation final : public Asking<std::vector<std::string>> {
  public:
-  RangeOperation(std::string first, std::string last, uint32_t max, bool reverse, Time deadline,
+  RangeOperation(std::string first, std::string last, uint32_t max, bool reverse, Terms terms,
                  Callback<std::vector<std::string>> done)
-      : Asking(Header::GETKEYRANGE, Kind::kRead, deadline, std::move(done)),
+      : Asking(Header::GETKEYRANGE, Kind::kRead, terms, std::move(done)),
         first_(std::move(first)),
         last_(std::move(last)),
         max_(max),
@@ -233,8 +233,8 @@ class RangeOperation final : public Asking<std::vector<std::string>> {
 
 class NeighbourOperation final : public Asking<KeyedRecord> {
  public:
-  NeighbourOperation(std::string key, bool previous, Time deadline, Callback<KeyedRecord> done)
-      : Asking(previous ? Header::GETPREVIOUS : Header::GETNEXT, Kind::kRead, deadline,
+  NeighbourOperation(std::string key, bool previous, Terms terms, Callback<KeyedRecord> done)
+      : Asking(previous ? Header::GETPREVIOUS : Header::GETNEXT, Kind::kRead, terms,
                std::move(done)),
         key_(std::move(key)),
         previous_(previous) {}
@@ -271,14 +271,14 @@ class RecordsOneByOne final : public std::enable_shared_from_this<RecordsOneByOn
     found_.more = more;
   }
 
-  void Ask(std::vector<std::string> keys, Time deadline,
+  void Ask(std::vector<std::string> keys, Terms terms,
            const std::function<void(KineticOperationPtr)>& submit) {
     left_ = keys.size();
     found_.records.resize(keys.size());
     if (left_ == 0) return Finish();
     for (size_t i = 0; i < keys.size(); ++i) {
       found_.records[i].key = keys[i];
-      submit(NewGet(std::move(keys[i]), ValueRange(), deadline,
+      submit(NewGet(std::move(keys[i]), ValueRange(), terms,
                     [self = shared_from_this(), i](Result<Record> record) {
                       self->Take(i, std::move(record));
                     }));
@@ -318,9 +318,9 @@ class RecordsOneByOne final : public std::enable_shared_from_this<RecordsOneByOn
 class ListRecordsOperation final : public KineticOperation {
  public:
   ListRecordsOperation(std::string first, std::string last, uint32_t max, bool reverse,
-                       uint32_t value_limit, Time deadline,
+                       uint32_t value_limit, Terms terms,
                        std::function<void(KineticOperationPtr)> submit, Callback<RangeRecords> done)
-      : KineticOperation(Header::GETKEYRANGE, Kind::kRead, deadline),
+      : KineticOperation(Header::GETKEYRANGE, Kind::kRead, terms),
         first_(std::move(first)),
         last_(std::move(last)),
         max_(max),
@@ -355,7 +355,7 @@ class ListRecordsOperation final : public KineticOperation {
       std::vector<std::string> found(std::make_move_iterator(keys.begin()),
                                      std::make_move_iterator(keys.end()));
       std::make_shared<RecordsOneByOne>(value_limit_, more, done)
-          ->Ask(std::move(found), deadline(), submit);
+          ->Ask(std::move(found), terms(), submit);
       return;
     }
     Result<RangeRecords> records = Read(*std::move(answer));
@@ -421,16 +421,16 @@ class ListRecordsOperation final : public KineticOperation {
 
 class FlushOperation final : public Doing {
  public:
-  FlushOperation(Time deadline, StatusCallback done)
-      : Doing(Header::FLUSHALLDATA, Kind::kWrite, deadline, std::move(done)) {}
+  FlushOperation(Terms terms, StatusCallback done)
+      : Doing(Header::FLUSHALLDATA, Kind::kWrite, terms, std::move(done)) {}
 
   void Describe(DriveCapabilities, kinetic::Body*) const override {}
 };
 
 class InfoOperation final : public Asking<DriveInfo> {
  public:
-  InfoOperation(Time deadline, Callback<DriveInfo> done)
-      : Asking(Header::GETLOG, Kind::kRead, deadline, std::move(done)) {}
+  InfoOperation(Terms terms, Callback<DriveInfo> done)
+      : Asking(Header::GETLOG, Kind::kRead, terms, std::move(done)) {}
 
   void Describe(DriveCapabilities, kinetic::Body* body) const override {
     kinetic::GetLog* log = body->mutable_getlog();
@@ -460,10 +460,24 @@ class InfoOperation final : public Asking<DriveInfo> {
   }
 };
 
+class SetClusterVersionOperation final : public Doing {
+ public:
+  SetClusterVersionOperation(int64_t version, Terms terms, StatusCallback done)
+      : Doing(Header::SETUP, Kind::kWrite, terms, std::move(done)), version_(version) {}
+
+  void Describe(DriveCapabilities, kinetic::Body* body) const override {
+    body->mutable_setup()->set_setupoptype(kinetic::Setup::CLUSTER_VERSION_SETUPOP);
+    body->mutable_setup()->set_newclusterversion(version_);
+  }
+
+ private:
+  const int64_t version_;
+};
+
 class AskCapabilitiesOperation final : public Asking<DriveCapabilities> {
  public:
-  AskCapabilitiesOperation(Time deadline, Callback<DriveCapabilities> done)
-      : Asking(Header::GETLOG, Kind::kRead, deadline, std::move(done)) {}
+  AskCapabilitiesOperation(Terms terms, Callback<DriveCapabilities> done)
+      : Asking(Header::GETLOG, Kind::kRead, terms, std::move(done)) {}
 
   void Describe(DriveCapabilities, kinetic::Body* body) const override {
     body->mutable_getlog()->add_types(kinetic::GetLog::DEVICE);
@@ -496,55 +510,58 @@ class AskCapabilitiesOperation final : public Asking<DriveCapabilities> {
 
 }  // namespace
 
-KineticOperationPtr NewGet(std::string key, ValueRange range, Time deadline,
-                           Callback<Record> done) {
-  return std::make_shared<GetOperation>(std::move(key), range, deadline, std::move(done));
+KineticOperationPtr NewGet(std::string key, ValueRange range, Terms terms, Callback<Record> done) {
+  return std::make_shared<GetOperation>(std::move(key), range, terms, std::move(done));
 }
 
-KineticOperationPtr NewHead(std::string key, Time deadline, Callback<RecordHead> done) {
-  return std::make_shared<HeadOperation>(std::move(key), deadline, std::move(done));
+KineticOperationPtr NewHead(std::string key, Terms terms, Callback<RecordHead> done) {
+  return std::make_shared<HeadOperation>(std::move(key), terms, std::move(done));
 }
 
-KineticOperationPtr NewPut(Drive::PutRequest request, Time deadline, StatusCallback done) {
-  return std::make_shared<PutOperation>(std::move(request), deadline, std::move(done));
+KineticOperationPtr NewPut(Drive::PutRequest request, Terms terms, StatusCallback done) {
+  return std::make_shared<PutOperation>(std::move(request), terms, std::move(done));
 }
 
 KineticOperationPtr NewDelete(std::string key, Expected expected, Durability durability,
-                              Time deadline, StatusCallback done) {
-  return std::make_shared<DeleteOperation>(std::move(key), std::move(expected), durability,
-                                           deadline, std::move(done));
+                              Terms terms, StatusCallback done) {
+  return std::make_shared<DeleteOperation>(std::move(key), std::move(expected), durability, terms,
+                                           std::move(done));
 }
 
 KineticOperationPtr NewRange(std::string first, std::string last, uint32_t max, bool reverse,
-                             Time deadline, Callback<std::vector<std::string>> done) {
-  return std::make_shared<RangeOperation>(std::move(first), std::move(last), max, reverse, deadline,
+                             Terms terms, Callback<std::vector<std::string>> done) {
+  return std::make_shared<RangeOperation>(std::move(first), std::move(last), max, reverse, terms,
                                           std::move(done));
 }
 
-KineticOperationPtr NewGetNeighbour(std::string key, bool previous, Time deadline,
+KineticOperationPtr NewGetNeighbour(std::string key, bool previous, Terms terms,
                                     Callback<KeyedRecord> done) {
-  return std::make_shared<NeighbourOperation>(std::move(key), previous, deadline, std::move(done));
+  return std::make_shared<NeighbourOperation>(std::move(key), previous, terms, std::move(done));
 }
 
 KineticOperationPtr NewListRecords(std::string first, std::string last, uint32_t max, bool reverse,
-                                   uint32_t value_limit, Time deadline,
+                                   uint32_t value_limit, Terms terms,
                                    std::function<void(KineticOperationPtr)> submit,
                                    Callback<RangeRecords> done) {
   return std::make_shared<ListRecordsOperation>(std::move(first), std::move(last), max, reverse,
-                                                value_limit, deadline, std::move(submit),
+                                                value_limit, terms, std::move(submit),
                                                 std::move(done));
 }
 
-KineticOperationPtr NewFlush(Time deadline, StatusCallback done) {
-  return std::make_shared<FlushOperation>(deadline, std::move(done));
+KineticOperationPtr NewFlush(Terms terms, StatusCallback done) {
+  return std::make_shared<FlushOperation>(terms, std::move(done));
 }
 
-KineticOperationPtr NewInfo(Time deadline, Callback<DriveInfo> done) {
-  return std::make_shared<InfoOperation>(deadline, std::move(done));
+KineticOperationPtr NewInfo(Terms terms, Callback<DriveInfo> done) {
+  return std::make_shared<InfoOperation>(terms, std::move(done));
 }
 
-KineticOperationPtr NewAskCapabilities(Time deadline, Callback<DriveCapabilities> done) {
-  return std::make_shared<AskCapabilitiesOperation>(deadline, std::move(done));
+KineticOperationPtr NewSetClusterVersion(int64_t version, Terms terms, StatusCallback done) {
+  return std::make_shared<SetClusterVersionOperation>(version, terms, std::move(done));
+}
+
+KineticOperationPtr NewAskCapabilities(Terms terms, Callback<DriveCapabilities> done) {
+  return std::make_shared<AskCapabilitiesOperation>(terms, std::move(done));
 }
 
 }  // namespace pinstripe

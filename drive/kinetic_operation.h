@@ -39,13 +39,14 @@ class KineticOperation {
   enum class Kind { kRead, kWrite };
   static constexpr int kKinds = 2;
 
-  KineticOperation(int message_type, Kind kind, Time deadline)
-      : message_type_(message_type), kind_(kind), deadline_(deadline) {}
+  KineticOperation(int message_type, Kind kind, Terms terms)
+      : message_type_(message_type), kind_(kind), terms_(terms) {}
   virtual ~KineticOperation() = default;
 
   int message_type() const { return message_type_; }  // kinetic::Header::MessageType
   Kind kind() const { return kind_; }
-  Time deadline() const { return deadline_; }
+  Time deadline() const { return terms_.deadline; }
+  const Terms& terms() const { return terms_; }
 
   virtual void Describe(DriveCapabilities capabilities, kinetic::Body* body) const = 0;
   virtual SharedBytes value() const { return {}; }
@@ -54,30 +55,33 @@ class KineticOperation {
  private:
   const int message_type_;
   const Kind kind_;
-  const Time deadline_;
+  const Terms terms_;
 };
 
 // Shared by whoever sends it and whoever answers it.
 using KineticOperationPtr = std::shared_ptr<KineticOperation>;
 
-KineticOperationPtr NewGet(std::string key, ValueRange range, Time deadline, Callback<Record> done);
-KineticOperationPtr NewHead(std::string key, Time deadline, Callback<RecordHead> done);
-KineticOperationPtr NewPut(Drive::PutRequest request, Time deadline, StatusCallback done);
+KineticOperationPtr NewGet(std::string key, ValueRange range, Terms terms, Callback<Record> done);
+KineticOperationPtr NewHead(std::string key, Terms terms, Callback<RecordHead> done);
+KineticOperationPtr NewPut(Drive::PutRequest request, Terms terms, StatusCallback done);
 KineticOperationPtr NewDelete(std::string key, Expected expected, Durability durability,
-                              Time deadline, StatusCallback done);
+                              Terms terms, StatusCallback done);
 KineticOperationPtr NewRange(std::string first, std::string last, uint32_t max, bool reverse,
-                             Time deadline, Callback<std::vector<std::string>> done);
-KineticOperationPtr NewGetNeighbour(std::string key, bool previous, Time deadline,
+                             Terms terms, Callback<std::vector<std::string>> done);
+KineticOperationPtr NewGetNeighbour(std::string key, bool previous, Terms terms,
                                     Callback<KeyedRecord> done);
 // A device that cannot list records is asked for keys, and then for each record, by `submit`.
 KineticOperationPtr NewListRecords(std::string first, std::string last, uint32_t max, bool reverse,
-                                   uint32_t value_limit, Time deadline,
+                                   uint32_t value_limit, Terms terms,
                                    std::function<void(KineticOperationPtr)> submit,
                                    Callback<RangeRecords> done);
-KineticOperationPtr NewFlush(Time deadline, StatusCallback done);
-KineticOperationPtr NewInfo(Time deadline, Callback<DriveInfo> done);
+KineticOperationPtr NewFlush(Terms terms, StatusCallback done);
+KineticOperationPtr NewInfo(Terms terms, Callback<DriveInfo> done);
+
+// Sets the cluster version of a device.
+KineticOperationPtr NewSetClusterVersion(int64_t version, Terms terms, StatusCallback done);
 
 // What the device can do beyond the core; a device that has no such log can do nothing.
-KineticOperationPtr NewAskCapabilities(Time deadline, Callback<DriveCapabilities> done);
+KineticOperationPtr NewAskCapabilities(Terms terms, Callback<DriveCapabilities> done);
 
 }  // namespace pinstripe

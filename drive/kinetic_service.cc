@@ -591,7 +591,7 @@ Status KineticService::Security(const Caller& caller, const Command& request) {
 
 Status KineticService::Setup(const Caller& caller, const Command& request) {
   TRY(Allow(caller, Permission::kSetup, std::nullopt));
-  return ExecuteSetup(request.body().setup(), security_);
+  return ExecuteSetup(request.body().setup(), request.header().clusterversion(), security_);
 }
 
 void KineticService::FillConfiguration(kinetic::GetLog* log) const {

@@ -76,19 +76,53 @@ void MemoryDrive::Answer(std::function<void(R)> done, R result) {
   runtime_.RunAt(runtime_.Now(), [answers = answers_, number] { answers->Give(number); });
 }
 
-void MemoryDrive::Get(std::string key, ValueRange range, Time, Callback<Record> done) {
+int64_t MemoryDrive::cluster_version() const {
+  const std::lock_guard lock(mutex_);
+  return cluster_version_;
+}
+
+Status MemoryDrive::Admit(const Terms& terms) {
+  if (!terms.cluster_version.has_value()) return {};
+  const std::lock_guard lock(mutex_);
+  if (*terms.cluster_version < cluster_version_) {
+    return Fail(EREMCHG, "{}: it has cluster version {}, the request {}", name_, cluster_version_,
+                *terms.cluster_version);
+  }
+  cluster_version_ = *terms.cluster_version;
+  return {};
+}
+
+void MemoryDrive::SetClusterVersion(int64_t version, Terms terms, StatusCallback done) {
+  Status admitted = Admit(terms);
+  if (admitted.ok()) {
+    const std::lock_guard lock(mutex_);
+    cluster_version_ = version;
+  }
+  Answer(std::move(done), std::move(admitted));
+}
+
+void MemoryDrive::Get(std::string key, ValueRange range, Terms terms, Callback<Record> done) {
+  if (Status admitted = Admit(terms); !admitted.ok()) {
+    return Answer(std::move(done), Result<Record>(Failed(std::move(admitted))));
+  }
   Answer(std::move(done), Named(engine_.Get(key, range).map([](StoredRecord&& record) -> Record {
            return {std::move(record.head.version), std::move(record.head.tag), record.value};
          })));
 }
 
-void MemoryDrive::Head(std::string key, Time, Callback<RecordHead> done) {
+void MemoryDrive::Head(std::string key, Terms terms, Callback<RecordHead> done) {
+  if (Status admitted = Admit(terms); !admitted.ok()) {
+    return Answer(std::move(done), Result<RecordHead>(Failed(std::move(admitted))));
+  }
   Answer(std::move(done), Named(engine_.Head(key).map([](StoredHead&& head) -> RecordHead {
            return {std::move(head.version), std::move(head.tag)};
          })));
 }
 
-void MemoryDrive::Put(PutRequest request, Time, StatusCallback done) {
+void MemoryDrive::Put(PutRequest request, Terms terms, StatusCallback done) {
+  if (Status admitted = Admit(terms); !admitted.ok()) {
+    return Answer(std::move(done), std::move(admitted));
+  }
   constexpr int32_t kCrc32c = 4;  // Kinetic's number
   const StoredRecord record{.head = {.version = std::move(request.version),
                                      .tag = std::move(request.tag),
@@ -97,19 +131,28 @@ void MemoryDrive::Put(PutRequest request, Time, StatusCallback done) {
   Answer(std::move(done), Named(engine_.Put(request.key, record, request.expected)));
 }
 
-void MemoryDrive::Delete(std::string key, Expected expected, Durability, Time,
+void MemoryDrive::Delete(std::string key, Expected expected, Durability, Terms terms,
                          StatusCallback done) {
+  if (Status admitted = Admit(terms); !admitted.ok()) {
+    return Answer(std::move(done), std::move(admitted));
+  }
   Answer(std::move(done), Named(engine_.Delete(key, expected)));
 }
 
-void MemoryDrive::Range(std::string first, std::string last, uint32_t max, bool reverse, Time,
-                        Callback<std::vector<std::string>> done) {
+void MemoryDrive::Range(std::string first, std::string last, uint32_t max, bool reverse,
+                        Terms terms, Callback<std::vector<std::string>> done) {
+  if (Status admitted = Admit(terms); !admitted.ok()) {
+    return Answer(std::move(done), Result<std::vector<std::string>>(Failed(std::move(admitted))));
+  }
   const KeyRange range{.first = std::move(first), .last = std::move(last)};
   Answer(std::move(done), Named(engine_.Keys(range, max, reverse)));
 }
 
 void MemoryDrive::ListRecords(std::string first, std::string last, uint32_t max, bool reverse,
-                              uint32_t value_limit, Time, Callback<RangeRecords> done) {
+                              uint32_t value_limit, Terms terms, Callback<RangeRecords> done) {
+  if (Status admitted = Admit(terms); !admitted.ok()) {
+    return Answer(std::move(done), Result<RangeRecords>(Failed(std::move(admitted))));
+  }
   const KeyRange range{.first = std::move(first), .last = std::move(last)};
   const RangeLimits limits{.entries = max,
                            .value_bytes = value_limit,
@@ -128,11 +171,17 @@ void MemoryDrive::ListRecords(std::string first, std::string last, uint32_t max,
          })));
 }
 
-void MemoryDrive::Flush(Time, StatusCallback done) {
+void MemoryDrive::Flush(Terms terms, StatusCallback done) {
+  if (Status admitted = Admit(terms); !admitted.ok()) {
+    return Answer(std::move(done), std::move(admitted));
+  }
   Answer(std::move(done), Named(engine_.Flush()));
 }
 
-void MemoryDrive::Info(Time, Callback<DriveInfo> done) {
+void MemoryDrive::Info(Terms terms, Callback<DriveInfo> done) {
+  if (Status admitted = Admit(terms); !admitted.ok()) {
+    return Answer(std::move(done), Result<DriveInfo>(Failed(std::move(admitted))));
+  }
   const StoreUsage usage = engine_.Usage();
   const std::string_view failure = usage.failure.ok() ? "" : usage.failure.message();
   Answer(std::move(done), Result<DriveInfo>(DriveInfo{.capacity_bytes = usage.capacity_bytes,

@@ -34,17 +34,20 @@ class MemoryDrive final : public Drive {
   }
   bool IsUp() const override { return true; }
   uint64_t CountLosses() const override { return 0; }
-  void Get(std::string key, ValueRange range, Time deadline, Callback<Record> done) override;
-  void Head(std::string key, Time deadline, Callback<RecordHead> done) override;
-  void Put(PutRequest request, Time deadline, StatusCallback done) override;
-  void Delete(std::string key, Expected expected, Durability durability, Time deadline,
+  void Get(std::string key, ValueRange range, Terms terms, Callback<Record> done) override;
+  void Head(std::string key, Terms terms, Callback<RecordHead> done) override;
+  void Put(PutRequest request, Terms terms, StatusCallback done) override;
+  void Delete(std::string key, Expected expected, Durability durability, Terms terms,
               StatusCallback done) override;
-  void Range(std::string first, std::string last, uint32_t max, bool reverse, Time deadline,
+  void Range(std::string first, std::string last, uint32_t max, bool reverse, Terms terms,
              Callback<std::vector<std::string>> done) override;
   void ListRecords(std::string first, std::string last, uint32_t max, bool reverse,
-                   uint32_t value_limit, Time deadline, Callback<RangeRecords> done) override;
-  void Flush(Time deadline, StatusCallback done) override;
-  void Info(Time deadline, Callback<DriveInfo> done) override;
+                   uint32_t value_limit, Terms terms, Callback<RangeRecords> done) override;
+  void Flush(Terms terms, StatusCallback done) override;
+  void Info(Terms terms, Callback<DriveInfo> done) override;
+  void SetClusterVersion(int64_t version, Terms terms, StatusCallback done) override;
+
+  int64_t cluster_version() const;
 
  private:
   class Answers;
@@ -54,10 +57,14 @@ class MemoryDrive final : public Drive {
   Status Named(const Status& status) const;
   template <typename R>
   void Answer(std::function<void(R)> done, R result);
+  // EREMCHG.
+  Status Admit(const Terms& terms);
 
   Runtime& runtime_;
   const std::string name_;
   Engine engine_;
+  mutable std::mutex mutex_;
+  int64_t cluster_version_ = 0;             // guarded by mutex_
   const std::shared_ptr<Answers> answers_;  // shared with the tasks that give them
 };
 

@@ -142,6 +142,7 @@ int StatusCodeFor(const Status& status) {
     case EACCES: return Code::NOT_AUTHORIZED;
     case EPROTONOSUPPORT: return Code::NO_SUCH_HMAC_ALGORITHM;
     case EBUSY: return Code::SERVICE_BUSY;
+    case EREMCHG: return Code::VERSION_FAILURE;
     case ETIMEDOUT: return Code::EXPIRED;
     default: return Code::INTERNAL_ERROR;
   }

@@ -71,11 +71,13 @@ Status ExecuteSecurity(const Security& asked, DeviceSecurity& security) {
   return {};
 }
 
-Status ExecuteSetup(const Setup& asked, DeviceSecurity& security) {
+Status ExecuteSetup(const Setup& asked, int64_t required, DeviceSecurity& security) {
   if (asked.firmwaredownload() || asked.setupoptype() == Setup::FIRMWARE_SETUPOP) {
     return Fail(EINVAL, "this device takes no firmware: its software is updated on its host");
   }
-  if (asked.has_newclusterversion()) return security.SetClusterVersion(asked.newclusterversion());
+  if (asked.has_newclusterversion()) {
+    return security.SetClusterVersion(asked.newclusterversion(), required);
+  }
   if (asked.setupoptype() == Setup::CLUSTER_VERSION_SETUPOP) {
     return Fail(EINVAL, "no cluster version is given");
   }

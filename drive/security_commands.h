@@ -19,6 +19,7 @@ class Setup;
 Status ExecuteSecurity(const kinetic::Security& asked, DeviceSecurity& security);
 
 // Sets the cluster version. Firmware is refused (EINVAL).
-Status ExecuteSetup(const kinetic::Setup& asked, DeviceSecurity& security);
+// `required`: the cluster version that the request was made for.
+Status ExecuteSetup(const kinetic::Setup& asked, int64_t required, DeviceSecurity& security);
 
 }  // namespace pinstripe

@@ -257,7 +257,8 @@ void Checker::CheckData() {
     report_.not_checked.push_back(fmt::format("the shards of drive {}: {}", drive, why.message()));
   }
   for (const MappedDrive& drive : cluster_.map().drives) {
-    if (cluster_.FindDrive(drive.id)) continue;
+    // One that was drained may have been taken away. What blocks should have there they lack.
+    if (cluster_.FindDrive(drive.id) || drive.state != DriveState::kActive) continue;
     report_.not_checked.push_back(
         fmt::format("the shards of drive {}: it is not configured", drive.id));
   }
@@ -321,7 +322,10 @@ void Checker::CheckFile(InodeId id, StoredInode stored) {
 
 void Checker::CheckBlock(InodeId id, uint64_t block, const BlockPlace& place) {
   ++report_.blocks;
-  if (!place.place.moved.empty()) displaced_.emplace_back(id, block);
+  if (IsDisplaced(block, place)) {
+    displaced_.emplace_back(id, block);
+    ++report_.displaced_blocks;
+  }
   bool found = false;
   for (const ListedStripe* stripe = Peek(); stripe != nullptr; stripe = Peek()) {
     if (std::pair(stripe->id.object, stripe->id.block) > std::pair(place.object, block)) break;
@@ -336,6 +340,18 @@ void Checker::CheckBlock(InodeId id, uint64_t block, const BlockPlace& place) {
     ++at_;
   }
   if (!found) Suspect(id, block);
+}
+
+bool Checker::IsDisplaced(uint64_t block, const BlockPlace& place) {
+  const std::vector<StripePlace::Moved>& moved = place.place.moved;
+  if (moved.empty() && place.place.epoch == cluster_.map().epoch) return false;
+  for (const StripePlace::Moved& one : moved) {
+    if (one.drive == 0) return true;
+  }
+  StripeStore& stripes = cluster_.stripes();
+  const auto places = stripes.PlacesOf(place.IdOf(block), place.layout, place.place);
+  const auto homes = stripes.HomesOf(place.IdOf(block), place.layout);
+  return !places.has_value() || !homes.has_value() || *places != *homes;
 }
 
 // Of the blocks of a file up to `end` nobody knows which are used.
@@ -355,6 +371,7 @@ void Checker::Use(InodeId id, const ListedStripe& stripe, const BlockPlace& plac
   for (const ShardCopy& copy : stripe.copies) {
     if (copy.shard < places->size() && (*places)[copy.shard] == copy.drive) {
       ++at_home;
+      ++report_.shards_by_drive[copy.drive];
     } else {
       strays.push_back(copy);
     }
@@ -366,6 +383,7 @@ void Checker::Use(InodeId id, const ListedStripe& stripe, const BlockPlace& plac
 
 void Checker::Unused(const ListedStripe& stripe, std::vector<ShardCopy> copies) {
   report_.unused_shards += copies.size();
+  for (const ShardCopy& copy : copies) ++report_.unused_by_drive[copy.drive];
   unused_stripes_.push_back({stripe.id, std::move(copies)});
 }
 

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -44,6 +45,10 @@ struct CheckReport {
   uint64_t map_pages = 0;      // of block maps that are too large for an inode
   uint64_t shards = 0;         // found of these
   uint64_t unused_shards = 0;  // found of others
+  // Blocks with shards that are not at home under the newest epoch of the drive map, or not stored.
+  uint64_t displaced_blocks = 0;
+  std::map<DriveId, uint64_t> unused_by_drive;  // of the unused shards; no drive without any
+  std::map<DriveId, uint64_t> shards_by_drive;  // that files name, where the files say
   std::vector<Finding> findings;
   // What could not be looked at, and why. Unless it is empty, nothing can be said to be in order.
   std::vector<std::string> not_checked;
@@ -108,6 +113,7 @@ class Checker {
   void SkipBlocks(InodeId id, uint64_t end);
   // The next stripe on the drives; null at the end.
   const ListedStripe* Peek();
+  bool IsDisplaced(uint64_t block, const BlockPlace& place);
   void Use(InodeId id, const ListedStripe& stripe, const BlockPlace& place);
   void Unused(const ListedStripe& stripe, std::vector<ShardCopy> copies);
   void Suspect(InodeId id, uint64_t block);

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/try.h"
+#include "cluster/register_drives.h"
 #include "fs/extended.h"
 #include "fs/file_state.h"
 #include "fs/file_sums.h"
@@ -528,8 +529,7 @@ class ClusterFileSystem final : public FileSystem {
   // majority of each has what was acknowledged.
   Status SyncDirectory(InodeId directory) override {
     TRY(CheckDirectory(directory, TRY(names().Load(directory)).inode));
-    std::set<DriveId> drives;
-    for (const MappedDrive& drive : cluster_.map().drives) drives.insert(drive.id);
+    const std::set<DriveId> drives = DrivesOfRegisters(cluster_);
     const std::set<DriveId> failed = cluster_.stripes().Flush(drives, {});
     const size_t spared = (cluster_.map().replicas - 1u) / 2;
     if (failed.size() <= spared) return {};

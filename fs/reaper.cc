@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/log.h"
+#include "cluster/register_drives.h"
 #include "fs/map_pages.h"
 
 namespace pinstripe {
@@ -119,8 +120,7 @@ void Reaper::PutBackLocked(Waiting waiting) {
 // may have lost the change with its power, and so may the others with theirs: then the inode may
 // name the data again, and who cannot tell leaves it to the collector, which looks.
 std::vector<Reaper::Item> Reaper::TakeSafe(std::vector<Waiting>& waiting) {
-  std::set<DriveId> drives;
-  for (const MappedDrive& drive : cluster_.map().drives) drives.insert(drive.id);
+  const std::set<DriveId> drives = DrivesOfRegisters(cluster_);
   std::set<const Drive*> failed;
   for (const DriveId id : cluster_.stripes().Flush(drives, {})) {
     failed.insert(cluster_.FindDrive(id));
@@ -129,7 +129,7 @@ std::vector<Reaper::Item> Reaper::TakeSafe(std::vector<Waiting>& waiting) {
   std::vector<Waiting> rest;
   bool others_answer = true;  // else it makes no sense to ask them for each inode
   for (Waiting& each : waiting) {
-    const auto replicas = cluster_.Replicas(cluster_.GroupOfObject(each.inode));
+    const auto replicas = cluster_.Replicas(cluster_.GroupOfObject(each.inode)).drives;
     const bool all_flushed = std::none_of(replicas.begin(), replicas.end(),
                                           [&](Drive* drive) { return failed.contains(drive); });
     const bool were_lost = records_.CountLosses(each.inode) != each.losses;

@@ -208,7 +208,8 @@ Status Records::MakeInodeDurable(InodeId id) {
 
 uint64_t Records::CountLosses(InodeId id) const {
   uint64_t losses = 0;
-  for (const Drive* drive : cluster_.Replicas(cluster_.GroupOfObject(id))) {
+  const GroupReplicas replicas = cluster_.Replicas(cluster_.GroupOfObject(id));
+  for (const Drive* drive : replicas.drives) {
     if (drive != nullptr) losses += drive->CountLosses();
   }
   return losses;

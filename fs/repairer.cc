@@ -25,9 +25,23 @@ struct Repairer::Work {
   std::vector<std::string> paths;  // of the tasks
   std::shared_ptr<Signal> done;
   std::mutex mutex;
-  size_t next = 0;      // guarded by mutex
-  size_t finished = 0;  // guarded by mutex
-  int threads = 0;      // guarded by mutex
+  std::vector<bool> taken;  // of the tasks; guarded by mutex
+  size_t next = 0;          // before it, all are taken; guarded by mutex
+  std::set<InodeId> busy;   // files that somebody works on; guarded by mutex
+  size_t finished = 0;      // guarded by mutex
+
+  // Not two of one file at a time: they would change one inode, and what loses is done again. Null:
+  // nothing is left that could be begun now.
+  std::optional<size_t> Take() {
+    while (next < tasks.size() && taken[next]) ++next;
+    for (size_t i = next; i < tasks.size(); ++i) {
+      if (taken[i] || !busy.insert(tasks[i].file).second) continue;
+      taken[i] = true;
+      return i;
+    }
+    return std::nullopt;
+  }
+  int threads = 0;  // guarded by mutex
 };
 
 Repairer::Repairer(Cluster& cluster, Options options)
@@ -147,8 +161,7 @@ bool Repairer::IsToMove(const BlockPlace& place, uint64_t block) {
 // Of the shards that are not at home.
 std::set<DriveId> Repairer::HomesOfMoved(uint64_t block, const BlockPlace& place) {
   std::set<DriveId> homes;
-  const auto all =
-      cluster_.stripes().PlacesOf(place.IdOf(block), place.layout, {place.place.epoch, {}});
+  const auto all = cluster_.stripes().HomesOf(place.IdOf(block), place.layout);
   if (!all.has_value()) return homes;
   for (const StripePlace::Moved& moved : place.place.moved) homes.insert((*all)[moved.shard]);
   return homes;
@@ -197,6 +210,7 @@ void Repairer::Process(std::vector<Task> tasks, std::string_view phase, const Ch
   const auto work = std::make_shared<Work>();
   for (const Task& task : tasks) work->paths.push_back(checker.Path(task.file));
   work->tasks = std::move(tasks);
+  work->taken.resize(work->tasks.size());
   work->done = runtime.NewSignal();
   work->threads = static_cast<int>(
       std::min<size_t>(static_cast<size_t>(options_.blocks_at_once), work->tasks.size()));
@@ -226,12 +240,13 @@ void Repairer::Process(std::vector<Task> tasks, std::string_view phase, const Ch
 
 void Repairer::WorkOff(Work& work) {
   std::unique_lock lock(work.mutex);
-  while (work.next < work.tasks.size()) {
-    const size_t number = work.next++;
+  // Whoever works on a file takes the rest of its tasks, too.
+  while (const std::optional<size_t> number = work.Take()) {
     lock.unlock();
-    const Status status = RepairBlocks(work.tasks[number], work.paths[number]);
-    if (!status.ok()) NoteFailure(work.paths[number], status);
+    const Status status = RepairBlocks(work.tasks[*number], work.paths[*number]);
+    if (!status.ok()) NoteFailure(work.paths[*number], status);
     lock.lock();
+    work.busy.erase(work.tasks[*number].file);
     ++work.finished;
   }
   if (--work.threads == 0) work.done->Set();
@@ -291,6 +306,33 @@ Status Repairer::RepairBlock(const Task& task, const std::string& path, Inode& i
   return {};
 }
 
+// Names the newest epoch for the neighbours in their run, too, as far as their shards are at home
+// in it as well: blocks that were one run are one again when all of them have been moved.
+void Repairer::Relabel(Inode& inode, const std::vector<Moved>& moved) {
+  const Epoch newest = cluster_.map().epoch;
+  if (newest == 1) return;
+  StripeStore& stripes = cluster_.stripes();
+  BlockMap& map = *inode.map;
+  // False: it is a reason to go no further; a hole, above all.
+  const auto relabel = [&](uint64_t block) {
+    if (cancelled_ || block >= map.blocks() || map.FirstMissing(block, block + 1)) return false;
+    std::optional<BlockPlace> place = map.Find(block);
+    if (!place || place->place.epoch == newest || !place->place.moved.empty()) return false;
+    const StripeId id = place->IdOf(block);
+    const auto places = stripes.PlacesOf(id, place->layout, place->place);
+    const auto homes = stripes.PlacesOf(id, place->layout, {newest, {}});
+    if (!places.has_value() || !homes.has_value() || *places != *homes) return false;
+    place->place.epoch = newest;
+    map.Set(block, *place);
+    return true;
+  };
+  for (const Moved& one : moved) {
+    if (one.block >= kPageBlocks) continue;
+    for (uint64_t block = one.block; block > 0 && relabel(block - 1);) --block;
+    for (uint64_t block = one.block + 1; relabel(block);) ++block;
+  }
+}
+
 // Says in the block map where the shards are now, and has the copies removed that nobody looks for
 // any more. Durably, because these may be gone for ever before anything else of the file is
 // changed. False: the inode is another one than `stored`.
@@ -310,6 +352,7 @@ Result<bool> Repairer::Record(InodeId file, StoredInode stored, const std::vecto
     now.place = one.repair.place;
     map.SetPage(one.block & ~kPageBlocks, now);
   }
+  Relabel(stored.inode, moved);
   std::vector<BlockMap::Piece> pages;
   TRY(StorePages(file, stored.inode, pages));
   const auto change =

@@ -103,6 +103,7 @@ class Repairer {
   Status RepairBlocks(const Task& task, const std::string& path);
   Status RepairBlock(const Task& task, const std::string& path, Inode& inode, uint64_t block,
                      std::vector<Moved>& moved);
+  void Relabel(Inode& inode, const std::vector<Moved>& moved);
   Result<bool> Record(InodeId file, StoredInode stored, const std::vector<Moved>& moved);
   Status StorePages(InodeId file, Inode& inode, std::vector<BlockMap::Piece>& pages);
   void DeletePages(const std::vector<BlockMap::Piece>& pages);

@@ -201,7 +201,10 @@ int Oss::Stats(char* out, int length) {
 std::string Oss::Statistics() {
   Cluster& cluster = connected_->cluster();
   size_t up = 0;
+  size_t active = 0;
   for (const MappedDrive& one : cluster.map().drives) {
+    if (one.state != DriveState::kActive) continue;  // drained, and perhaps taken away
+    ++active;
     const Drive* drive = cluster.FindDrive(one.id);
     if (drive != nullptr && drive->IsUp()) ++up;
   }
@@ -216,10 +219,10 @@ std::string Oss::Statistics() {
       "<missing>{}</missing><rewritten>{}</rewritten><spare>{}</spare><short>{}</short></stripes>"
       "</stats>",
       counters_.files_opened.load(), counters_.bytes_written.load(), counters_.bytes_read.load(),
-      cluster.map().drives.size(), up, memory.limit_bytes, memory.used_bytes, memory.cached_bytes,
-      memory.cache_hits, memory.cache_misses, memory.read_ahead_cells, stripes.bytes_fetched,
-      stripes.degraded_reads, stripes.damaged_shards, stripes.missing_shards,
-      stripes.rewritten_shards, stripes.spare_writes, stripes.short_writes);
+      active, up, memory.limit_bytes, memory.used_bytes, memory.cached_bytes, memory.cache_hits,
+      memory.cache_misses, memory.read_ahead_cells, stripes.bytes_fetched, stripes.degraded_reads,
+      stripes.damaged_shards, stripes.missing_shards, stripes.rewritten_shards,
+      stripes.spare_writes, stripes.short_writes);
 }
 
 int Oss::StatFS(const char* path, char* out, int& length, XrdOucEnv*) {

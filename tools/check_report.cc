@@ -36,6 +36,7 @@ nlohmann::ordered_json CheckReportJson(const CheckReport& report) {
                               {"blocks", report.blocks},
                               {"shards", report.shards},
                               {"unused_shards", report.unused_shards},
+                              {"displaced_blocks", report.displaced_blocks},
                               {"errors", report.Count(Severity::kError)},
                               {"short", report.Count(Severity::kShort)},
                               {"leftovers", report.Count(Severity::kLeftover)},

@@ -1,14 +1,18 @@
-// pinstripe repair, scrub and rebuild make everything whole again; verify says whether it is.
+// pinstripe repair, scrub and rebuild make everything whole again; drain, expand and rebalance
+// change on which drives it is; verify says whether it is whole and where it should be.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "base/config.h"
 #include "base/try.h"
 #include "cluster/connect.h"
+#include "cluster/epoch_change.h"
 #include "cluster/rebuild.h"
 #include "fs/repairer.h"
 #include "tools/check_report.h"
@@ -19,8 +23,14 @@
 namespace pinstripe {
 namespace {
 
+// What is changed of the drive map before, if anything.
+enum class MapChange { kNone, kDrain, kExpand, kRebalance };
+
 struct RepairCommand {
   std::string config;
+  MapChange change = MapChange::kNone;
+  std::vector<DriveId> drives;     // that it is about; to expand: none means all that are new
+  bool wants_all_at_home = false;  // says so with its exit code
   std::optional<DriveId> rebuild;  // a drive that was replaced by an empty one
   bool force = false;              // though it holds records of others
   std::vector<DriveId> without;
@@ -51,7 +61,19 @@ Status CheckDrives(const DriveMap& map, const std::vector<DriveId>& drives) {
 struct Done {
   SweepReport registers;
   RepairReport files;
+  Epoch epoch = 0;
+  std::set<DriveId> not_cleared;               // former homes of registers
+  std::map<DriveId, DriveContents> drained;    // what is left on drained drives
+  std::vector<DriveId> drained_not_looked_at;  // as they are away
 };
+
+// Whether a change of the drive map has left something to do.
+bool IsUnfinished(const Done& done) {
+  if (!done.not_cleared.empty() || !done.drained_not_looked_at.empty()) return true;
+  return std::any_of(done.drained.begin(), done.drained.end(), [](const auto& drive) {
+    return drive.second.shards + drive.second.registers > 0;
+  });
+}
 
 std::string ReportJson(const Done& done, bool dry_run) {
   const RepairReport& report = done.files;
@@ -70,6 +92,18 @@ std::string ReportJson(const Done& done, bool dry_run) {
                               {"blocks_not_whole", report.not_whole.size()},
                               {"inconsistent", report.inconsistent},
                               {"failures", report.failures}};
+  if (done.epoch != 0) {
+    json["epoch"] = done.epoch;
+    json["former_homes_not_cleared"] = done.not_cleared;
+    json["drained"] = nlohmann::ordered_json::array();
+    for (const auto& [id, contents] : done.drained) {
+      json["drained"].push_back({{"drive", id},
+                                 {"shards", contents.shards},
+                                 {"registers", contents.registers},
+                                 {"map_registers", contents.map_registers}});
+    }
+    json["drained_not_looked_at"] = done.drained_not_looked_at;
+  }
   json["check"] = CheckReportJson(report.check);
   return DumpJson(json);
 }
@@ -100,6 +134,37 @@ std::string ReportText(const Done& done, bool dry_run) {
                     report.written, report.relocated, BytesText(report.bytes_read),
                     BytesText(report.bytes_written));
   }
+  for (const auto& [id, contents] : done.drained) {
+    if (contents.shards + contents.registers > 0) {
+      text += fmt::format(
+          "drive {} still holds {} shards and {} replicas of names and inodes: uploads under way, "
+          "or "
+          "what clients left that died (`pinstripe collect`)\n",
+          id, contents.shards, contents.registers);
+    } else if (contents.map_registers > 0) {
+      text += fmt::format(
+          "drive {} is empty but for its part of the drive map: it has to stay, as small as it "
+          "likes "
+          "to be\n",
+          id);
+    } else {
+      text += fmt::format("drive {} is empty: take it out of the configuration, then away\n", id);
+    }
+  }
+  for (const DriveId id : done.drained_not_looked_at) {
+    text += fmt::format("drive {} is away: what it holds could not be looked at\n", id);
+  }
+  for (const DriveId id : done.not_cleared) {
+    text += fmt::format(
+        "drive {} is away, and holds what it held of names and inodes before: `pinstripe "
+        "rebalance` "
+        "when it is back\n",
+        id);
+  }
+  if (report.check.displaced_blocks > 0) {
+    text +=
+        fmt::format("{} blocks have shards that are not at home\n", report.check.displaced_blocks);
+  }
   if (report.not_whole.empty() && report.inconsistent.empty()) {
     return text + VerdictText(report.check);
   }
@@ -116,6 +181,81 @@ int ExitCodeOf(const RepairReport& report) {
   return code == 0 && !report.not_whole.empty() ? kExitShort : code;
 }
 
+int ExitCodeOf(const RepairCommand& command, const Done& done) {
+  const int code = ExitCodeOf(done.files);
+  const bool at_home = done.files.check.displaced_blocks == 0 && !IsUnfinished(done);
+  return code == 0 && command.wants_all_at_home && !at_home ? kExitShort : code;
+}
+
+const MappedDrive* FindDrive(const DriveMap& map, DriveId id) {
+  const auto found = std::find_if(map.drives.begin(), map.drives.end(),
+                                  [id](const MappedDrive& drive) { return drive.id == id; });
+  return found == map.drives.end() ? nullptr : &*found;
+}
+
+// The drives as they are to be.
+Result<std::vector<MappedDrive>> PlanChange(const Cluster& cluster, const RepairCommand& command) {
+  std::vector<MappedDrive> wanted;
+  const DriveMap& map = cluster.map();
+  for (const DriveId id : command.drives) {
+    if (command.change != MapChange::kDrain) break;
+    const MappedDrive* drive = FindDrive(map, id);
+    if (drive == nullptr) return Fail(EINVAL, "the cluster has no drive {}", id);
+    wanted.push_back(*drive);
+    wanted.back().state = DriveState::kDraining;
+  }
+  if (command.change != MapChange::kExpand) return wanted;
+  const std::set<DriveId> named(command.drives.begin(), command.drives.end());
+  for (const DriveConfig& config : cluster.config().drives) {
+    const MappedDrive* known = FindDrive(map, config.id);
+    if (!named.empty() && !named.contains(config.id)) continue;
+    // One that was drained comes back only when it is named.
+    if (named.empty() && known != nullptr && known->state == DriveState::kDraining) continue;
+    const MappedDrive drive{config.id, config.weight, config.domain, DriveState::kActive};
+    if (known == nullptr || *known != drive) wanted.push_back(drive);
+  }
+  for (const DriveId id : named) {
+    const auto is_it = [id](const DriveConfig& config) { return config.id == id; };
+    const auto& configs = cluster.config().drives;
+    if (std::any_of(configs.begin(), configs.end(), is_it)) continue;
+    return Fail(EINVAL, "drive {} is not in {}: add it first, on every host", id,
+                cluster.config().file);
+  }
+  return wanted;
+}
+
+Status ChangeMap(ConnectedCluster& connected, const RepairCommand& command,
+                 const SweepOptions& sweep, Done& done) {
+  Cluster& cluster = connected.cluster();
+  EpochChangeOptions options;
+  static_cast<SweepOptions&>(options) = sweep;
+  const std::vector<MappedDrive> wanted = TRY(PlanChange(cluster, command));
+  done.registers += TRY(SettleEpoch(cluster, options));
+  done.not_cleared = TRY(ClearFormerHomes(cluster, options));
+  for (const MappedDrive& drive : wanted) {
+    const EpochChangeReport changed =
+        TRY(ChangeDrive(cluster, connected.drive_factory(), drive, options));
+    done.registers += changed.registers;
+    done.not_cleared = changed.not_cleared;
+  }
+  done.epoch = cluster.map().epoch;
+  return {};
+}
+
+// What is left on the drives that are to be empty.
+void LookAtDrained(Cluster& cluster, const RepairCommand& command, Done& done) {
+  if (command.change != MapChange::kDrain) return;
+  for (const DriveId id : command.drives) {
+    if (cluster.FindDrive(id) == nullptr) continue;  // taken away
+    const auto contents = ListDrive(cluster, id);
+    if (contents.has_value()) {
+      done.drained[id] = *contents;
+    } else {
+      done.drained_not_looked_at.push_back(id);
+    }
+  }
+}
+
 Result<int> RunRepair(Runtime& runtime, const RepairCommand& command) {
   const uint64_t rate = TRY(ParseRate(command.rate));
   const auto connected = TRY(Connect(runtime, command.config));
@@ -125,7 +265,16 @@ Result<int> RunRepair(Runtime& runtime, const RepairCommand& command) {
   Done done;
   SweepOptions sweep;
   sweep.progress = [&](std::string_view phase, double part) { progress.Show(phase, part); };
-  if (command.rebuild) {
+  std::set<DriveId> without(command.without.begin(), command.without.end());
+  if (command.change != MapChange::kNone) {
+    const Status changed = ChangeMap(*connected, command, sweep, done);
+    progress.Clear();
+    TRY(changed);
+    if (command.change == MapChange::kDrain) {
+      without.insert(command.drives.begin(), command.drives.end());
+    }
+    fmt::print(stderr, "epoch {} of the drive map; shards are moved next\n", done.epoch);
+  } else if (command.rebuild) {
     RebuildOptions rebuild;
     static_cast<SweepOptions&>(rebuild) = sweep;
     rebuild.force = command.force;
@@ -138,7 +287,7 @@ Result<int> RunRepair(Runtime& runtime, const RepairCommand& command) {
     done.registers = TRY(SweepRegisters(cluster, sweep));
   }
   Repairer repairer(cluster, {.read_all = command.scrub,
-                              .without = {command.without.begin(), command.without.end()},
+                              .without = without,
                               .dry_run = command.dry_run,
                               .bytes_per_second = rate,
                               .progress = [&](std::string_view phase, double part, uint64_t bytes) {
@@ -146,9 +295,10 @@ Result<int> RunRepair(Runtime& runtime, const RepairCommand& command) {
                               }});
   done.files = repairer.Run();
   progress.Clear();
+  LookAtDrained(cluster, command, done);
   fmt::print("{}",
              command.json ? ReportJson(done, command.dry_run) : ReportText(done, command.dry_run));
-  return ExitCodeOf(done.files);
+  return ExitCodeOf(command, done);
 }
 
 // What they all have.
@@ -201,6 +351,7 @@ void AddRepairCommands(CLI::App& app, Action& chosen) {
   auto verify = std::make_shared<RepairCommand>();
   verify->scrub = true;
   verify->dry_run = true;
+  verify->wants_all_at_home = true;
   command = AddCommand(app, chosen, verify, "verify",
                        "Read all shards of all files, and say whether everything is whole");
   command->footer(
@@ -218,6 +369,39 @@ void AddRepairCommands(CLI::App& app, Action& chosen) {
       "The empty drive answers at the address that the configuration gives for that id; the lost\n"
       "one is not running any more. First its part of names and inodes is restored, which takes a\n"
       "minute or more, then it is in service, then its shards are written again.\n" +
+      std::string(kExitCodes));
+
+  auto drain = std::make_shared<RepairCommand>();
+  drain->change = MapChange::kDrain;
+  drain->wants_all_at_home = true;
+  command = AddCommand(app, chosen, drain, "drain", "Move everything off drives");
+  command->add_option("DRIVE", drain->drives, "Their ids")->required();
+  command->footer(
+      "Nothing new goes to them, and names, inodes and shards move to the others. The drives may "
+      "be\n"
+      "lost already: what they held is made from the rest. Gateways and mounts go on.\n" +
+      std::string(kExitCodes));
+
+  auto expand = std::make_shared<RepairCommand>();
+  expand->change = MapChange::kExpand;
+  expand->wants_all_at_home = true;
+  command = AddCommand(app, chosen, expand, "expand", "Add drives, or give them other weights");
+  command->add_option("DRIVE", expand->drives,
+                      "Their ids; without, all that are new in cluster.toml or have another weight "
+                      "there");
+  command->footer(
+      "Add the drives to cluster.toml on every host first. They are empty. A drive that was "
+      "drained\n"
+      "comes back when it is named. Gateways and mounts go on, and read cluster.toml again.\n" +
+      std::string(kExitCodes));
+
+  auto rebalance = std::make_shared<RepairCommand>();
+  rebalance->change = MapChange::kRebalance;
+  rebalance->wants_all_at_home = true;
+  command = AddCommand(app, chosen, rebalance, "rebalance",
+                       "Finish changes of the drive map, and bring all shards home");
+  command->footer(
+      "What drain and expand do at their end: for when they were stopped, or drives were away.\n" +
       std::string(kExitCodes));
 }
 

@@ -185,6 +185,7 @@ Result<Survey> TakeSurvey(Runtime& runtime, const std::string& config_file) {
   Cluster& cluster = (*connected)->cluster();
   survey.uuid = cluster.uuid();
   survey.epoch = cluster.map().epoch;
+  survey.settled = cluster.IsSettled();
   for (DriveStatus& drive : cluster.Drives(survey.config.drive_timeout)) {
     survey.drives.push_back({.id = drive.id,
                              .address = drive.address,
@@ -223,7 +224,10 @@ std::string SurveyText(const Survey& survey) {
                              config.layout.parity_shards, config.drives.size(), config.replicas)}};
   if (survey.opened.ok()) {
     facts.push_back({"uuid", UuidText(survey.uuid)});
-    facts.push_back({"epoch", fmt::format("{}", survey.epoch)});
+    facts.push_back({"epoch", fmt::format("{}{}", survey.epoch,
+                                          survey.settled ? ""
+                                                         : ", not complete: `pinstripe rebalance` "
+                                                           "finishes it")});
   }
   if (survey.space) {
     const SpaceInfo& space = *survey.space;
@@ -260,6 +264,7 @@ std::string SurveyJson(const Survey& survey) {
   if (survey.opened.ok()) {
     json["cluster"]["uuid"] = UuidText(survey.uuid);
     json["cluster"]["epoch"] = survey.epoch;
+    if (!survey.settled) json["cluster"]["epoch_complete"] = false;
   } else {
     json["health"]["reason"] = std::string(survey.opened.message());
   }

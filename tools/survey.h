@@ -30,6 +30,7 @@ struct Survey {
   Status opened;  // why the cluster cannot be opened, if so; the next three are then empty
   std::string uuid;
   Epoch epoch = 0;
+  bool settled = true;  // whether the change of the drive map that made it is complete
   std::optional<SpaceInfo> space;
   std::vector<DriveReport> drives;  // ascending by id
 

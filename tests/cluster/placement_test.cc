@@ -175,5 +175,71 @@ TEST(Placement, RemembersWhatItComputed) {
   EXPECT_NE(&placement.Order(18, 6, 2), &order);
 }
 
+// ---- From one epoch to the next
+
+// 36 drives of three sizes and one more: what moves is what the new one holds in the end, and it
+// goes nowhere else.
+TEST(PlacementOverEpochs, GrowthMovesWhatTheNewDriveTakesAndNothingElse) {
+  DriveMap map;
+  map.epoch = 1;
+  map.groups = 4096;
+  map.replicas = 5;
+  for (DriveId id = 1; id <= 36; ++id) {
+    map.drives.push_back({id, 4000u << (id % 3), fmt::format("host {}", id % 12)});
+  }
+  const auto before = std::make_shared<Placement>(map);
+  ++map.epoch;
+  map.drives.push_back({37, 16000, "host 12"});
+  Placement after(map, before);
+  for (const auto& [n, m] : {std::pair<size_t, size_t>{6, 2}, {12, 2}, {36, 4}, {5, 2}}) {
+    size_t moved = 0;
+    size_t held = 0;
+    for (uint32_t group = 0; group < map.groups; ++group) {
+      const auto& old_homes = before->Order(group, n, m);
+      const auto& new_homes = after.Order(group, n, m);
+      for (size_t i = 0; i < n; ++i) {
+        held += new_homes[i] == 37;
+        moved += new_homes[i] != old_homes[i];
+      }
+      ASSERT_EQ(std::set<DriveId>(new_homes.begin(), new_homes.end()).size(), 37u);
+    }
+    EXPECT_GT(held, 0u);
+    EXPECT_LE(static_cast<double>(moved), 1.05 * static_cast<double>(held)) << n;
+  }
+}
+
+TEST(PlacementOverEpochs, WhoStaysKeepsItsPlaceThroughManyChanges) {
+  DriveMap map;
+  map.epoch = 1;
+  map.groups = 64;
+  map.replicas = 3;
+  for (DriveId id = 1; id <= 9; ++id) map.drives.push_back({id, 100});
+  auto before = std::make_shared<Placement>(map);
+  for (int change = 0; change < 30; ++change) {
+    MappedDrive& drive = map.drives[static_cast<size_t>(change * 5 % 9)];
+    drive.state = drive.state == DriveState::kActive ? DriveState::kDraining : DriveState::kActive;
+    drive.weight = 50 + static_cast<uint32_t>(change * 37 % 100);
+    ++map.epoch;
+    const auto after = std::make_shared<Placement>(map, before);
+    for (uint32_t group = 0; group < map.groups; ++group) {
+      const auto& old_homes = before->Order(group, 6, 2);
+      const auto& new_homes = after->Order(group, 6, 2);
+      size_t different = 0;
+      for (size_t i = 0; i < 6; ++i) different += new_homes[i] != old_homes[i];
+      EXPECT_LE(different, 1u) << change << " " << group;
+      std::vector<DriveId> chosen = OrderDrives(map, group, 6, 2);
+      chosen.resize(6);
+      EXPECT_TRUE(std::is_permutation(chosen.begin(), chosen.end(), new_homes.begin()));
+    }
+    before = after;
+  }
+}
+
+TEST(PlacementOverEpochs, PlacesNeverChange) {
+  EXPECT_EQ(KeepPlaces({4, 2, 9}, {7, 4, 9, 2, 1}, 3), (Ids{4, 7, 9, 2, 1}));
+  EXPECT_EQ(KeepPlaces({4, 2, 9}, {7, 8, 2, 4, 9}, 3), (Ids{7, 2, 8, 4, 9}));
+  EXPECT_EQ(KeepPlaces({4, 2}, {2, 8, 4}, 3), (Ids{4, 2, 8}));
+}
+
 }  // namespace
 }  // namespace pinstripe

@@ -297,7 +297,9 @@ TEST_F(RebuildTest, WhoDiesAnywhereLeavesItToTheNext) {
       }
     }
     if (died) {
-      const auto again = Rebuild(*client);
+      auto again = Rebuild(*client);
+      // What the dead one had sent may have come in between.
+      if (!again.has_value() && again.error().code() == EEXIST) again = Rebuild(*client);
       if (!again.has_value()) {
         EXPECT_FAILS(again, EEXIST);  // only the answer to the very last request was not heard
         ASSERT_EQ(SuperblockOf(kLost).service, DriveService::kInService);
@@ -409,7 +411,7 @@ TEST_F(RebuildTest, TheDriveMustAnswer) {
   machines_.SetDown(kLost, true);
   const Status status = Rebuild(*cluster).error();
   EXPECT_EQ(status.code(), EIO);
-  ExpectMessage(status, "drive 4 must answer to be rebuilt: down");
+  ExpectMessage(status, "drive 4 must answer: down");
 }
 
 TEST_F(RebuildTest, AnotherDriveOfTheClusterIsNotTakenForIt) {

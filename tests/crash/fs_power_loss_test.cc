@@ -54,17 +54,17 @@ class StoreDrive final : public Drive {
   bool IsUp() const override { return true; }
   uint64_t CountLosses() const override { return 0; }
 
-  void Get(std::string key, ValueRange range, Time, Callback<Record> done) override {
+  void Get(std::string key, ValueRange range, Terms, Callback<Record> done) override {
     Answer(std::move(done), engine_.Get(key, range).map([](StoredRecord&& record) -> Record {
       return {std::move(record.head.version), std::move(record.head.tag), record.value};
     }));
   }
-  void Head(std::string key, Time, Callback<RecordHead> done) override {
+  void Head(std::string key, Terms, Callback<RecordHead> done) override {
     Answer(std::move(done), engine_.Head(key).map([](StoredHead&& head) -> RecordHead {
       return {std::move(head.version), std::move(head.tag)};
     }));
   }
-  void Put(PutRequest request, Time, StatusCallback done) override {
+  void Put(PutRequest request, Terms, StatusCallback done) override {
     before_each_change_();
     const StoredRecord record{.head = {.version = std::move(request.version),
                                        .tag = std::move(request.tag),
@@ -73,18 +73,18 @@ class StoreDrive final : public Drive {
     Answer(std::move(done),
            Durably(engine_.Put(request.key, record, request.expected), request.durability));
   }
-  void Delete(std::string key, Expected expected, Durability durability, Time,
+  void Delete(std::string key, Expected expected, Durability durability, Terms,
               StatusCallback done) override {
     before_each_change_();
     Answer(std::move(done), Durably(engine_.Delete(key, expected), durability));
   }
-  void Range(std::string first, std::string last, uint32_t max, bool reverse, Time,
+  void Range(std::string first, std::string last, uint32_t max, bool reverse, Terms,
              Callback<std::vector<std::string>> done) override {
     Answer(std::move(done),
            engine_.Keys({.first = std::move(first), .last = std::move(last)}, max, reverse));
   }
   void ListRecords(std::string first, std::string last, uint32_t max, bool reverse,
-                   uint32_t value_limit, Time, Callback<RangeRecords> done) override {
+                   uint32_t value_limit, Terms, Callback<RangeRecords> done) override {
     const RangeLimits limits{.entries = max,
                              .value_bytes = value_limit,
                              .all_value_bytes = kMaxValueBytes,
@@ -104,12 +104,15 @@ class StoreDrive final : public Drive {
            engine_.Items({.first = std::move(first), .last = std::move(last)}, limits, reverse)
                .map(to_records));
   }
-  void Flush(Time, StatusCallback done) override {
+  void Flush(Terms, StatusCallback done) override {
     before_each_change_();
     Answer(std::move(done), engine_.Flush());
   }
-  void Info(Time, Callback<DriveInfo> done) override {
+  void Info(Terms, Callback<DriveInfo> done) override {
     Answer(std::move(done), Result<DriveInfo>(DriveInfo{.capacity_bytes = 1 << 30}));
+  }
+  void SetClusterVersion(int64_t, Terms, StatusCallback done) override {
+    Answer(std::move(done), Status());
   }
 
  private:

@@ -553,6 +553,46 @@ TEST_F(KineticDriveTest, ABusyDeviceIsAskedAgainUntilTheDeadline) {
   EXPECT_GT(asked, 4);
 }
 
+// The first one is not taken for the second.
+TEST_F(KineticDriveTest, ADeviceMayBeAskedToRaiseItsClusterVersionTwiceAtOnce) {
+  std::vector<Request> raises;
+  FakeDevice device([&](Session& session) {
+    session.Handshake();
+    while (raises.size() < 2) {
+      const Request request = session.Next();
+      if (request.command.header().messagetype() == kinetic::Header::SETUP) {
+        raises.push_back(request);
+      } else {
+        session.Answer(request, kinetic::Status::VERSION_FAILURE);
+      }
+    }
+    for (const Request& raise : raises) session.Answer(raise);
+    for (;;) {
+      const Request request = session.Next();
+      if (request.command.header().messagetype() == kinetic::Header::SETUP) {
+        session.Answer(request);
+      } else {
+        session.AnswerEntry(request, "v", "");
+      }
+    }
+  });
+  auto drive = DriveAt({device.address()});
+  Later<Result<Record>> one;
+  Later<Result<Record>> two;
+  drive->Get("one", {}, {Soon(), 1}, one.callback());
+  drive->Get("two", {}, {Soon(), 2}, two.callback());
+  EXPECT_OK(one.Wait());
+  EXPECT_OK(two.Wait());
+  drive.reset();
+  device.Stop();
+  ASSERT_EQ(raises.size(), 2u);
+  std::set<int64_t> versions;
+  for (const Request& raise : raises) {
+    versions.insert(raise.command.body().setup().newclusterversion());
+  }
+  EXPECT_EQ(versions, (std::set<int64_t>{1, 2}));
+}
+
 // --- Connecting
 
 TEST_F(KineticDriveTest, OperationsWaitForTheEndOfTheVeryFirstAttempt) {

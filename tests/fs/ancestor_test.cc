@@ -157,7 +157,7 @@ TEST_F(AncestorTest, ASmallReadFetchesOneCellAndASmallFileHasNoDataRecord) {
     ASSERT_OK((*writer)->Write(0, AsBytes("x")));
     ASSERT_OK((*writer)->Close());
   });
-  const size_t replicas = host_.cluster->Replicas(host_.cluster->GroupOfObject(tiny)).size();
+  const size_t replicas = host_.cluster->Replicas(host_.cluster->GroupOfObject(tiny)).drives.size();
   EXPECT_LE(write.put, replicas);  // the inode, and nothing else
   EXPECT_EQ(fs_->Resolve("/tiny")->size, 1u);
 }
@@ -211,15 +211,15 @@ TEST_F(AncestorTest, AWriteThatFailedForAWhileIsStoredInTheEnd) {
 
 // 4: a lost stripe read as zeros.
 TEST_F(AncestorTest, ALostStripeIsAnErrorNeverAHole) {
-  Make("file", Pattern(1, 2 * kBlock));
+  Make("file", Pattern(1, 12 * kBlock));
   const auto id = fs_->Resolve("/file");
   ASSERT_OK(id);
   auto file = fs_->Open(id->inode, FileSystem::Access::kRead);
   Break(1, 3, {.down = true});
-  std::string bytes(2 * kBlock, '?');
+  std::string bytes(12 * kBlock, '?');
   EXPECT_FAILS((*file)->Read(0, std::as_writable_bytes(std::span(bytes))), EIO);
   Break(1, 8, {});
-  EXPECT_TRUE(ReadAll(**file) == Pattern(1, 2 * kBlock));
+  EXPECT_TRUE(ReadAll(**file) == Pattern(1, 12 * kBlock));
 }
 
 TEST_F(AncestorTest, TwoDrivesMayBeLostForEver) {

@@ -317,7 +317,7 @@ TEST_F(MemoryTest, WhoWaitsDoesNotWaitForACommit) {
                              .most_latency = std::chrono::milliseconds(40)});
   }
   // The majority of those that have the inode is away.
-  const auto replicas = host.cluster->Replicas(host.cluster->GroupOfObject(stuck->inode()));
+  const auto replicas = host.cluster->Replicas(host.cluster->GroupOfObject(stuck->inode())).drives;
   for (DriveId id = 1, down = 0; id <= 5; ++id) {
     const bool is_replica =
         std::find(replicas.begin(), replicas.end(), host.cluster->FindDrive(id)) != replicas.end();

@@ -24,6 +24,7 @@
 
 #include "base/log.h"
 #include "cluster/drive_identity.h"
+#include "cluster/epoch_change.h"
 #include "cluster/gather.h"
 #include "cluster/rebuild.h"
 #include "cluster/register_rules.h"
@@ -361,6 +362,126 @@ class ReplacingStorm final : public Storm {
   bool given_up_ = false;
 };
 
+// Drives that are drained, taken back and given other weights, so that the registers' homes move
+// all the time, while those who change the map die, too.
+class MovingStorm final : public Storm {
+ public:
+  struct Rules {
+    Duration answers_count = 1s;
+    Duration forgetting = 2s;
+    bool restore = true;
+    bool fence = true;
+  };
+
+  MovingStorm(uint64_t seed, size_t replicas, const Rules& rules)
+      : Storm(seed),
+        rules_(rules),
+        machines_(sim_, {.drives = replicas + 3,
+                         .layout = {1, 0, 64 << 10},
+                         .groups = 1,
+                         .replicas = static_cast<int>(replicas)}) {
+    Check(machines_.Format());
+  }
+
+  size_t moved() const { return moved_; }
+  bool given_up() const { return given_up_; }
+
+ private:
+  // Lets its users decide with drives of whatever epoch.
+  class Unfenced final : public ReplicaLocator {
+   public:
+    explicit Unfenced(std::unique_ptr<Cluster> cluster) : cluster_(std::move(cluster)) {}
+    GroupReplicas Replicas(uint32_t group) override {
+      return {cluster_->Replicas(group).drives, std::nullopt};
+    }
+
+   private:
+    const std::unique_ptr<Cluster> cluster_;
+  };
+
+  std::unique_ptr<Process> NewProcess() override {
+    for (;;) {
+      auto process = std::make_unique<Process>();
+      process->life = std::make_shared<ClientLife>();
+      if (auto cluster = machines_.Open(process->life); cluster.has_value()) {
+        if (rules_.fence) {
+          process->view = *std::move(cluster);
+        } else {
+          process->view = std::make_unique<Unfenced>(*std::move(cluster));
+        }
+        process->store = NewStore(*process->view);
+        return process;
+      }
+      sim_.Sleep(100ms);
+    }
+  }
+  std::unique_ptr<RegisterStore> NewStore(ReplicaLocator& view) {
+    return std::make_unique<RegisterStore>(
+        sim_, view,
+        RegisterStore::Options{.prefix = ClusterPrefix("test"),
+                               .answers_count = rules_.answers_count});
+  }
+  std::vector<FaultyDrive*> Drives() override {
+    std::vector<FaultyDrive*> drives;
+    for (DriveId id = 1; id <= machines_.size(); ++id) drives.push_back(&machines_.drive(id));
+    return drives;
+  }
+  void SpawnMore() override {
+    sim_.Spawn("administrator", [this] {
+      while (clients_left_ > 0) {
+        sim_.Sleep(sim_.Between(0us, 1s));
+        MappedDrive wanted{.id = static_cast<DriveId>(1 + sim_.Below(machines_.size())),
+                           .weight = static_cast<uint32_t>(1 + sim_.Below(200))};
+        if (sim_.Chance(0.4)) wanted.state = DriveState::kDraining;
+        for (int attempt = 0; !Change(wanted); ++attempt) {
+          // With a weakened rule the registers may be such that it never ends.
+          if (attempt == 300) {
+            given_up_ = true;
+            return;
+          }
+          sim_.Sleep(sim_.Between(0us, 200ms));
+        }
+      }
+    });
+  }
+  Duration LongestPause() override { return 1s; }
+
+  // By somebody who may die.
+  bool Change(const MappedDrive& wanted) {
+    const auto life = std::make_shared<ClientLife>();
+    if (sim_.Chance(0.3)) life->CrashAfter(sim_.Below(150));
+    auto cluster = machines_.Open(life);
+    if (!cluster.has_value()) return false;
+    const auto store = NewStore(**cluster);
+    EpochChangeOptions options;
+    options.forgetting = rules_.forgetting;
+    options.restore = rules_.restore;
+    options.registers = store.get();
+    const Epoch before = (*cluster)->map().epoch;
+    const auto report = ChangeDrive(**cluster, machines_.Factory(life), wanted, options);
+    if (report.has_value()) {
+      moved_ += (*cluster)->map().epoch > before;
+      return true;
+    }
+    const int code = report.error().code();
+    if (code == EINVAL) return true;  // too few would be left
+    if (code != EIO && code != EBADMSG && code != EHOSTUNREACH && code != ETIMEDOUT &&
+        code != EBUSY && code != EREMCHG) {
+      Check(report.error());
+    }
+    return false;
+  }
+
+  void Check(const Status& status) {
+    if (!status.ok()) Complain(std::string(status.message()));
+  }
+
+  const Rules rules_;
+  TestCluster machines_;
+  size_t moved_ = 0;
+  bool given_up_ = false;
+};
+
 class RegisterSim : public testing::TestWithParam<size_t> {
  protected:
   RegisterSim() { SetLogLevel(LogLevel::kError); }  // damaged replicas are reported as warnings
@@ -411,6 +532,26 @@ TEST_P(RebuildSim, TheSameSeedIsTheSameStorm) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Replicas, RebuildSim, testing::Values(3, 5),
+                         testing::PrintToStringParamName());
+
+class MovingSim : public RegisterSim {};
+
+TEST_P(MovingSim, HistoriesAreLinearizableWhileTheHomesMove) {
+  const Seeds seeds = SeedsFromEnvironment(50);
+  size_t moved = 0;
+  for (uint64_t seed = seeds.first; seed < seeds.end; ++seed) {
+    MovingStorm storm(seed, GetParam(), {});
+    storm.Run();
+    ASSERT_EQ(storm.complaint(), "") << "reproduce with: SEED=" << seed << " and this filter";
+    ASSERT_GT(storm.certain(), 20u) << "seed " << seed << " tested next to nothing";
+    ASSERT_FALSE(storm.given_up()) << "a change of the map does not end in seed " << seed;
+    moved += storm.moved();
+  }
+  // In some storms the clients are done before a majority of the homes was well for long enough.
+  EXPECT_GE(2 * moved, seeds.end - seeds.first);
+}
+
+INSTANTIATE_TEST_SUITE_P(Replicas, MovingSim, testing::Values(3, 5),
                          testing::PrintToStringParamName());
 
 // ---- Tests of the test: with quorums that are too small it must find something.
@@ -466,6 +607,28 @@ bool FindsAFault(uint64_t first_seed, size_t replicas, const ReplacingStorm::Rul
 TEST(RebuildSimIsStrict, ADriveThatTakesPartBeforeItWasRestoredIsFound) {
   EXPECT_TRUE(FindsAFault(1, 3, {.sweep = false}));
   EXPECT_TRUE(FindsAFault(1, 5, {.sweep = false}));
+}
+
+bool FindsAFault(size_t replicas, const MovingStorm::Rules& rules) {
+  SetLogLevel(LogLevel::kError);
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    MovingStorm storm(seed, replicas, rules);
+    storm.Run();
+    if (!storm.complaint().empty() || storm.given_up()) {
+      testing::Test::RecordProperty("seed", static_cast<int>(seed));
+      testing::Test::RecordProperty("complaint", storm.complaint());
+      return true;
+    }
+  }
+  return false;
+}
+
+TEST(MovingSimIsStrict, WhoIsNotShutOutOfAnEarlierEpochIsFound) {
+  EXPECT_TRUE(FindsAFault(3, MovingStorm::Rules{.fence = false}));
+}
+
+TEST(MovingSimIsStrict, ANewHomeThatWasGivenNothingIsFound) {
+  EXPECT_TRUE(FindsAFault(3, MovingStorm::Rules{.restore = false}));
 }
 
 // What happens more seldom is in RestoreTest of tests/cluster/register_store_test.cc, step by step.

@@ -62,11 +62,12 @@ class FaultyDrive::Core : public std::enable_shared_from_this<Core> {
 
   // What is done to the drive behind; R is its answer.
   template <typename R>
-  using Operation = std::function<void(Drive&, Time deadline, std::function<void(R)>)>;
+  using Operation = std::function<void(Drive&, Terms terms, std::function<void(R)>)>;
 
   template <typename R>
-  void Send(uint64_t DriveRequests::*kind, Time deadline, Operation<R> operation,
+  void Send(uint64_t DriveRequests::*kind, const Terms& terms, Operation<R> operation,
             std::function<void(R)> done) {
+    const Time deadline = terms.deadline;
     uint64_t caller = 0;
     DriveFaults faults;
     {
@@ -90,7 +91,7 @@ class FaultyDrive::Core : public std::enable_shared_from_this<Core> {
       if (!heard) FailAt(deadline, caller, TimedOut());
       const bool repeated = Chance(faults.duplicate_request);
       if (executed) {
-        ExecuteAt<R>(arrival, deadline, heard ? caller : kNobody, operation,
+        ExecuteAt<R>(arrival, terms, heard ? caller : kNobody, operation,
                      repeated ? faults.duplicate_delay : Duration());
       }
     }
@@ -163,11 +164,10 @@ class FaultyDrive::Core : public std::enable_shared_from_this<Core> {
   // And once more within `again` after that, if that is not zero: the caller hears of the first
   // time.
   template <typename R>
-  void ExecuteAt(Time when, Time deadline, uint64_t caller, Operation<R> operation,
-                 Duration again) {
-    runtime_.RunAt(when, [core = shared_from_this(), deadline, caller, operation, again] {
+  void ExecuteAt(Time when, Terms terms, uint64_t caller, Operation<R> operation, Duration again) {
+    runtime_.RunAt(when, [core = shared_from_this(), terms, caller, operation, again] {
       if (again > Duration()) {
-        core->ExecuteAt<R>(core->runtime_.Now() + core->Between({}, again), deadline, kNobody,
+        core->ExecuteAt<R>(core->runtime_.Now() + core->Between({}, again), terms, kNobody,
                            operation, Duration());
       }
       const std::shared_ptr<Drive> drive = core->drive();
@@ -177,8 +177,9 @@ class FaultyDrive::Core : public std::enable_shared_from_this<Core> {
                      Status(EHOSTUNREACH, core->name_ + ": went down"));
         return;
       }
+      const Time deadline = terms.deadline;
       const Time patience = std::max(deadline, core->runtime_.Now() + std::chrono::seconds(1));
-      operation(*drive, patience, [core, deadline, caller](R result) {
+      operation(*drive, {patience, terms.cluster_version}, [core, deadline, caller](R result) {
         core->Return<R>(deadline, caller, std::move(result));
       });
     });
@@ -271,39 +272,39 @@ DriveCapabilities FaultyDrive::capabilities() const { return core_->drive()->cap
 bool FaultyDrive::IsUp() const { return core_->IsUp(); }
 uint64_t FaultyDrive::CountLosses() const { return core_->CountLosses(); }
 
-void FaultyDrive::Get(std::string key, ValueRange range, Time deadline, Callback<Record> done) {
+void FaultyDrive::Get(std::string key, ValueRange range, Terms terms, Callback<Record> done) {
   core_->Send<Result<Record>>(
-      &DriveRequests::get, deadline,
-      [key = std::move(key), range](Drive& drive, Time until, Callback<Record> then) {
+      &DriveRequests::get, terms,
+      [key = std::move(key), range](Drive& drive, Terms until, Callback<Record> then) {
         drive.Get(key, range, until, std::move(then));
       },
       std::move(done));
 }
 
-void FaultyDrive::Head(std::string key, Time deadline, Callback<RecordHead> done) {
+void FaultyDrive::Head(std::string key, Terms terms, Callback<RecordHead> done) {
   core_->Send<Result<RecordHead>>(
-      &DriveRequests::head, deadline,
-      [key = std::move(key)](Drive& drive, Time until, Callback<RecordHead> then) {
+      &DriveRequests::head, terms,
+      [key = std::move(key)](Drive& drive, Terms until, Callback<RecordHead> then) {
         drive.Head(key, until, std::move(then));
       },
       std::move(done));
 }
 
-void FaultyDrive::Put(PutRequest request, Time deadline, StatusCallback done) {
+void FaultyDrive::Put(PutRequest request, Terms terms, StatusCallback done) {
   if (request.durability == Durability::kWriteThrough) core_->CountDurablePut();
   core_->Send<Status>(
-      &DriveRequests::put, deadline,
-      [request = std::move(request)](Drive& drive, Time until, StatusCallback then) {
+      &DriveRequests::put, terms,
+      [request = std::move(request)](Drive& drive, Terms until, StatusCallback then) {
         drive.Put(request, until, std::move(then));
       },
       std::move(done));
 }
 
-void FaultyDrive::Delete(std::string key, Expected expected, Durability durability, Time deadline,
+void FaultyDrive::Delete(std::string key, Expected expected, Durability durability, Terms terms,
                          StatusCallback done) {
   core_->Send<Status>(
-      &DriveRequests::remove, deadline,
-      [key = std::move(key), expected = std::move(expected), durability](Drive& drive, Time until,
+      &DriveRequests::remove, terms,
+      [key = std::move(key), expected = std::move(expected), durability](Drive& drive, Terms until,
                                                                          StatusCallback then) {
         drive.Delete(key, expected, durability, until, std::move(then));
       },
@@ -311,39 +312,48 @@ void FaultyDrive::Delete(std::string key, Expected expected, Durability durabili
 }
 
 void FaultyDrive::Range(std::string first, std::string last, uint32_t max, bool reverse,
-                        Time deadline, Callback<std::vector<std::string>> done) {
+                        Terms terms, Callback<std::vector<std::string>> done) {
   core_->Send<Result<std::vector<std::string>>>(
-      &DriveRequests::range, deadline,
+      &DriveRequests::range, terms,
       [first = std::move(first), last = std::move(last), max, reverse](
-          Drive& drive, Time until, Callback<std::vector<std::string>> then) {
+          Drive& drive, Terms until, Callback<std::vector<std::string>> then) {
         drive.Range(first, last, max, reverse, until, std::move(then));
       },
       std::move(done));
 }
 
 void FaultyDrive::ListRecords(std::string first, std::string last, uint32_t max, bool reverse,
-                              uint32_t value_limit, Time deadline, Callback<RangeRecords> done) {
+                              uint32_t value_limit, Terms terms, Callback<RangeRecords> done) {
   core_->Send<Result<RangeRecords>>(
-      &DriveRequests::range, deadline,
+      &DriveRequests::range, terms,
       [first = std::move(first), last = std::move(last), max, reverse, value_limit](
-          Drive& drive, Time until, Callback<RangeRecords> then) {
+          Drive& drive, Terms until, Callback<RangeRecords> then) {
         drive.ListRecords(first, last, max, reverse, value_limit, until, std::move(then));
       },
       std::move(done));
 }
 
-void FaultyDrive::Flush(Time deadline, StatusCallback done) {
+void FaultyDrive::Flush(Terms terms, StatusCallback done) {
   core_->Send<Status>(
-      &DriveRequests::flush, deadline,
-      [](Drive& drive, Time until, StatusCallback then) { drive.Flush(until, std::move(then)); },
+      &DriveRequests::flush, terms,
+      [](Drive& drive, Terms until, StatusCallback then) { drive.Flush(until, std::move(then)); },
       std::move(done));
 }
 
-void FaultyDrive::Info(Time deadline, Callback<DriveInfo> done) {
+void FaultyDrive::Info(Terms terms, Callback<DriveInfo> done) {
   core_->Send<Result<DriveInfo>>(
-      &DriveRequests::info, deadline,
-      [](Drive& drive, Time until, Callback<DriveInfo> then) {
+      &DriveRequests::info, terms,
+      [](Drive& drive, Terms until, Callback<DriveInfo> then) {
         drive.Info(until, std::move(then));
+      },
+      std::move(done));
+}
+
+void FaultyDrive::SetClusterVersion(int64_t version, Terms terms, StatusCallback done) {
+  core_->Send<Status>(
+      &DriveRequests::put, terms,
+      [version](Drive& drive, Terms until, StatusCallback then) {
+        drive.SetClusterVersion(version, until, std::move(then));
       },
       std::move(done));
 }

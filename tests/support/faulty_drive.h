@@ -92,17 +92,18 @@ class FaultyDrive final : public Drive {
   DriveCapabilities capabilities() const override;
   bool IsUp() const override;
   uint64_t CountLosses() const override;  // one more whenever it goes down, or is replaced
-  void Get(std::string key, ValueRange range, Time deadline, Callback<Record> done) override;
-  void Head(std::string key, Time deadline, Callback<RecordHead> done) override;
-  void Put(PutRequest request, Time deadline, StatusCallback done) override;
-  void Delete(std::string key, Expected expected, Durability durability, Time deadline,
+  void Get(std::string key, ValueRange range, Terms terms, Callback<Record> done) override;
+  void Head(std::string key, Terms terms, Callback<RecordHead> done) override;
+  void Put(PutRequest request, Terms terms, StatusCallback done) override;
+  void Delete(std::string key, Expected expected, Durability durability, Terms terms,
               StatusCallback done) override;
-  void Range(std::string first, std::string last, uint32_t max, bool reverse, Time deadline,
+  void Range(std::string first, std::string last, uint32_t max, bool reverse, Terms terms,
              Callback<std::vector<std::string>> done) override;
   void ListRecords(std::string first, std::string last, uint32_t max, bool reverse,
-                   uint32_t value_limit, Time deadline, Callback<RangeRecords> done) override;
-  void Flush(Time deadline, StatusCallback done) override;
-  void Info(Time deadline, Callback<DriveInfo> done) override;
+                   uint32_t value_limit, Terms terms, Callback<RangeRecords> done) override;
+  void Flush(Terms terms, StatusCallback done) override;
+  void Info(Terms terms, Callback<DriveInfo> done) override;
+  void SetClusterVersion(int64_t version, Terms terms, StatusCallback done) override;
 
  private:
   class Core;

@@ -21,35 +21,36 @@ class OneValueDrive final : public Drive {
   DriveCapabilities capabilities() const override { return {}; }
   bool IsUp() const override { return true; }
   uint64_t CountLosses() const override { return 0; }
-  void Get(std::string, ValueRange, Time, Callback<Record> done) override {
+  void Get(std::string, ValueRange, Terms, Callback<Record> done) override {
     Answer(done, Result<Record>(Record{.version = "v", .value = SharedBytes(value)}));
   }
-  void Head(std::string, Time, Callback<RecordHead> done) override {
+  void Head(std::string, Terms, Callback<RecordHead> done) override {
     Answer(done, Result<RecordHead>(RecordHead{.version = "v"}));
   }
-  void Put(PutRequest request, Time, StatusCallback done) override {
+  void Put(PutRequest request, Terms, StatusCallback done) override {
     ++puts;
     value = request.value.text();
     Answer(done, Status());
   }
-  void Delete(std::string, Expected, Durability, Time, StatusCallback done) override {
+  void Delete(std::string, Expected, Durability, Terms, StatusCallback done) override {
     Answer(done, Status());
   }
-  void Range(std::string, std::string, uint32_t, bool, Time,
+  void Range(std::string, std::string, uint32_t, bool, Terms,
              Callback<std::vector<std::string>> done) override {
     Answer(done, Result<std::vector<std::string>>(std::vector<std::string>{"key"}));
   }
-  void ListRecords(std::string, std::string, uint32_t, bool, uint32_t, Time,
+  void ListRecords(std::string, std::string, uint32_t, bool, uint32_t, Terms,
                    Callback<RangeRecords> done) override {
     RangeRecords records;
     records.records.push_back(
         {.key = "key", .record = {.version = "v", .value = SharedBytes(value)}, .has_value = true});
     Answer(done, Result<RangeRecords>(std::move(records)));
   }
-  void Flush(Time, StatusCallback done) override { Answer(done, Status()); }
-  void Info(Time, Callback<DriveInfo> done) override {
+  void Flush(Terms, StatusCallback done) override { Answer(done, Status()); }
+  void Info(Terms, Callback<DriveInfo> done) override {
     Answer(done, Result<DriveInfo>(DriveInfo{}));
   }
+  void SetClusterVersion(int64_t, Terms, StatusCallback done) override { Answer(done, Status()); }
 
   std::string value = "hello";
   int puts = 0;

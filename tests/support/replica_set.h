@@ -57,9 +57,9 @@ class ReplicaClient final : public ReplicaLocator {
     }
   }
 
-  std::vector<Drive*> Replicas(uint32_t) override {
-    std::vector<Drive*> replicas;
-    for (const auto& drive : drives) replicas.push_back(drive.get());
+  GroupReplicas Replicas(uint32_t) override {
+    GroupReplicas replicas;
+    for (const auto& drive : drives) replicas.drives.push_back(drive.get());
     return replicas;
   }
 

@@ -54,51 +54,55 @@ class IdentifiedDrive final : public Drive {
     return (static_cast<uint64_t>(connection->generation) << 32) + connection->drive->CountLosses();
   }
 
-  void Get(std::string key, ValueRange range, Time deadline, Callback<Record> done) override {
-    Checked<Result<Record>>(deadline, std::move(done), [=](Drive& drive, Callback<Record> then) {
-      drive.Get(key, range, deadline, std::move(then));
+  void Get(std::string key, ValueRange range, Terms terms, Callback<Record> done) override {
+    Checked<Result<Record>>(terms, std::move(done), [=](Drive& drive, Callback<Record> then) {
+      drive.Get(key, range, terms, std::move(then));
     });
   }
-  void Head(std::string key, Time deadline, Callback<RecordHead> done) override {
-    Checked<Result<RecordHead>>(deadline, std::move(done),
-                                [=](Drive& drive, Callback<RecordHead> then) {
-                                  drive.Head(key, deadline, std::move(then));
-                                });
+  void Head(std::string key, Terms terms, Callback<RecordHead> done) override {
+    Checked<Result<RecordHead>>(
+        terms, std::move(done),
+        [=](Drive& drive, Callback<RecordHead> then) { drive.Head(key, terms, std::move(then)); });
   }
-  void Put(PutRequest request, Time deadline, StatusCallback done) override {
-    Checked<Status>(deadline, std::move(done), [=](Drive& drive, StatusCallback then) {
-      drive.Put(request, deadline, std::move(then));
+  void Put(PutRequest request, Terms terms, StatusCallback done) override {
+    Checked<Status>(terms, std::move(done), [=](Drive& drive, StatusCallback then) {
+      drive.Put(request, terms, std::move(then));
     });
   }
-  void Delete(std::string key, Expected expected, Durability durability, Time deadline,
+  void Delete(std::string key, Expected expected, Durability durability, Terms terms,
               StatusCallback done) override {
-    Checked<Status>(deadline, std::move(done), [=](Drive& drive, StatusCallback then) {
-      drive.Delete(key, expected, durability, deadline, std::move(then));
+    Checked<Status>(terms, std::move(done), [=](Drive& drive, StatusCallback then) {
+      drive.Delete(key, expected, durability, terms, std::move(then));
     });
   }
-  void Range(std::string first, std::string last, uint32_t max, bool reverse, Time deadline,
+  void Range(std::string first, std::string last, uint32_t max, bool reverse, Terms terms,
              Callback<std::vector<std::string>> done) override {
     using Keys = std::vector<std::string>;
-    Checked<Result<Keys>>(deadline, std::move(done), [=](Drive& drive, Callback<Keys> then) {
-      drive.Range(first, last, max, reverse, deadline, std::move(then));
+    Checked<Result<Keys>>(terms, std::move(done), [=](Drive& drive, Callback<Keys> then) {
+      drive.Range(first, last, max, reverse, terms, std::move(then));
     });
   }
   void ListRecords(std::string first, std::string last, uint32_t max, bool reverse,
-                   uint32_t value_limit, Time deadline, Callback<RangeRecords> done) override {
+                   uint32_t value_limit, Terms terms, Callback<RangeRecords> done) override {
     Checked<Result<RangeRecords>>(
-        deadline, std::move(done), [=](Drive& drive, Callback<RangeRecords> then) {
-          drive.ListRecords(first, last, max, reverse, value_limit, deadline, std::move(then));
+        terms, std::move(done), [=](Drive& drive, Callback<RangeRecords> then) {
+          drive.ListRecords(first, last, max, reverse, value_limit, terms, std::move(then));
         });
   }
-  void Flush(Time deadline, StatusCallback done) override {
-    Checked<Status>(deadline, std::move(done), [=](Drive& drive, StatusCallback then) {
-      drive.Flush(deadline, std::move(then));
+  void Flush(Terms terms, StatusCallback done) override {
+    Checked<Status>(terms, std::move(done), [=](Drive& drive, StatusCallback then) {
+      drive.Flush(terms, std::move(then));
     });
   }
-  void Info(Time deadline, Callback<DriveInfo> done) override {
-    Checked<Result<DriveInfo>>(
-        deadline, std::move(done),
-        [=](Drive& drive, Callback<DriveInfo> then) { drive.Info(deadline, std::move(then)); });
+  void Info(Terms terms, Callback<DriveInfo> done) override {
+    Checked<Result<DriveInfo>>(terms, std::move(done), [=](Drive& drive, Callback<DriveInfo> then) {
+      drive.Info(terms, std::move(then));
+    });
+  }
+  void SetClusterVersion(int64_t version, Terms terms, StatusCallback done) override {
+    Checked<Status>(terms, std::move(done), [=](Drive& drive, StatusCallback then) {
+      drive.SetClusterVersion(version, terms, std::move(then));
+    });
   }
 
  private:
@@ -153,12 +157,12 @@ class IdentifiedDrive final : public Drive {
 
   // Asks the drive who it is, unless that is known, and then `operation`.
   template <typename R>
-  void Checked(Time deadline, std::function<void(R)> done,
+  void Checked(const Terms& terms, std::function<void(R)> done,
                std::function<void(Drive&, std::function<void(R)>)> operation) {
     const auto connection = core_->Connect();
     if (connection->checked) return operation(*connection->drive, std::move(done));
     connection->drive->Get(
-        core_->key, {}, deadline,
+        core_->key, {}, terms.deadline,
         [core = core_, weak = std::weak_ptr(connection), done = std::move(done),
          operation = std::move(operation)](Result<Record> record) {
           const bool is_away = !record.has_value() && record.error().code() != ENOENT;
@@ -214,7 +218,8 @@ Status TestCluster::Format(Cluster::FormatOptions options) {
 }
 
 Result<std::unique_ptr<Cluster>> TestCluster::Open(std::shared_ptr<ClientLife> life) {
-  return Cluster::Open(runtime_, config_, Factory(std::move(life)));
+  return Cluster::Open(runtime_, config_, Factory(std::move(life)),
+                       [this]() -> Result<ClusterConfig> { return config_; });
 }
 
 DriveFactory TestCluster::Factory(std::shared_ptr<ClientLife> life) {

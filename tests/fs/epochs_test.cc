@@ -1,0 +1,413 @@
+// The drive map changes under files that are in use: nobody reads a wrong byte, and in the end
+// everything is where the newest epoch wants it.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cluster/epoch_change.h"
+#include "cluster/gather.h"
+#include "cluster/rebuild.h"
+#include "fs/repairer.h"
+#include "tests/fs/fs_test_base.h"
+
+namespace pinstripe {
+namespace {
+
+using testing::IsEmpty;
+
+constexpr DriveId kNew = 7;
+
+class EpochsTest : public FsTest {
+ protected:
+  // Six drives that are formatted, and one that is not.
+  EpochsTest() : FsTest({.drives = 7, .layout = {2, 1, 64 << 10}, .groups = 16, .replicas = 3}) {
+    SetLogLevel(LogLevel::kError);
+    options_ = kSmallPages;
+    new_drive_ = machines_.config().drives.back();
+    machines_.config().drives.pop_back();
+  }
+
+  void MakeFiles() {
+    for (const size_t size :
+         {size_t{10}, size_t{30'000}, size_t{kTestBlock}, size_t{23 * kTestBlock + 77}}) {
+      const std::string name = fmt::format("file{}", size);
+      files_[name] = Pattern(size, size);
+      Make(name, files_[name]);
+    }
+    std::string& pieces = files_["pieces"];  // its block map is in pages
+    auto file = fs_->Create(kRootInode, "pieces", {});
+    ASSERT_OK(file);
+    for (uint64_t block = 0; block < 12; ++block) {
+      const std::string bytes = Pattern(block, kTestBlock);
+      pieces += bytes;
+      ASSERT_OK((*file)->Write(block * kTestBlock, AsBytes(bytes)));
+      ASSERT_OK((*file)->Commit());
+    }
+    ASSERT_OK((*file)->Close());
+    sim_.Sleep(std::chrono::seconds(30));  // until the pages that were replaced are gone
+  }
+
+  void ExpectAllHolds(FileSystem* fs = nullptr) {
+    for (const auto& [name, contents] : files_) {
+      EXPECT_TRUE(Contents("/" + name, fs) == contents) << name;
+    }
+  }
+
+  // As somebody finds it who knows the newest epoch.
+  DriveContents On(DriveId drive) {
+    const auto cluster = machines_.Open();
+    EXPECT_OK(cluster);
+    const auto contents = ListDrive(**cluster, drive);
+    EXPECT_OK(contents);
+    return contents.value_or(DriveContents());
+  }
+
+  static MappedDrive Drained(DriveId id) {
+    return {.id = id, .weight = 100, .state = DriveState::kDraining};
+  }
+
+  // By somebody else than the host.
+  Status Change(const MappedDrive& drive, RepairReport* repaired = nullptr,
+                std::shared_ptr<ClientLife> life = nullptr) {
+    auto cluster = machines_.Open(life);
+    if (!cluster.has_value()) return cluster.error();
+    const auto changed = ChangeDrive(**cluster, machines_.Factory(life), drive);
+    if (!changed.has_value()) return changed.error();
+    Repairer::Options options;
+    if (drive.state == DriveState::kDraining) options.without = {drive.id};
+    Repairer repairer(**cluster, options);
+    const RepairReport& report = repairer.Run();
+    if (repaired != nullptr) *repaired = report;
+    return {};
+  }
+
+  static void ExpectAllAtHome(const RepairReport& report) {
+    EXPECT_THAT(report.check.not_checked, IsEmpty());
+    EXPECT_EQ(report.check.displaced_blocks, 0u);
+    EXPECT_THAT(report.failures, IsEmpty());
+    EXPECT_THAT(report.not_whole, IsEmpty());
+    for (const Finding& finding : report.check.findings) {
+      EXPECT_EQ(finding.severity, Severity::kLeftover) << finding.where << ": " << finding.what;
+    }
+  }
+
+  DriveConfig new_drive_;
+  std::map<std::string, std::string> files_;
+};
+
+TEST_F(EpochsTest, ADrainedDriveIsEmptyAndNobodyHasNoticed) {
+  MakeFiles();
+  const auto attributes = fs_->Resolve("/pieces");
+  ASSERT_OK(attributes);
+  auto open = fs_->Open(attributes->inode, FileSystem::Access::kRead);
+  ASSERT_OK(open);
+  ASSERT_GT(On(3).shards, 0u);
+
+  RepairReport report;
+  ASSERT_OK(Change(Drained(3), &report));
+  ExpectAllAtHome(report);
+  EXPECT_GT(report.relocated, 0u);
+  EXPECT_EQ(report.check.unused_by_drive.contains(3), false);
+  EXPECT_EQ(On(3).shards, 0u);
+  // What was one run is one again.
+  const auto large = fs_->Resolve(fmt::format("/file{}", 23 * kTestBlock + 77));
+  ASSERT_OK(large);
+  EXPECT_EQ(InodeOf(large->inode).map->runs().size(), 1u);
+  EXPECT_EQ(ReadAll(**open), files_["pieces"]);
+  ExpectAllHolds();
+  EXPECT_EQ(host_.cluster->map().epoch, 2u);
+
+  // What this host writes from now on goes elsewhere.
+  files_["later"] = Pattern(9, 5 * kTestBlock);
+  Make("later", files_["later"]);
+  EXPECT_EQ(On(3).shards, 0u);
+  EXPECT_EQ(On(3).registers, 0u);
+
+  // It is not needed any more, and one other drive may be lost besides.
+  Host host = NewHost();
+  machines_.SetDown(3, true);
+  for (const DriveId other : {DriveId{1}, DriveId{2}, DriveId{5}}) {
+    machines_.SetDown(other, true);
+    ExpectAllHolds(host.fs.get());
+    machines_.SetDown(other, false);
+  }
+}
+
+TEST_F(EpochsTest, ALostDriveCanBeDrained) {
+  MakeFiles();
+  machines_.SetDown(4, true);
+  RepairReport report;
+  ASSERT_OK(Change(Drained(4), &report));
+  EXPECT_EQ(report.check.displaced_blocks, 0u);
+  Host host = NewHost();
+  machines_.SetDown(2, true);
+  ExpectAllHolds(host.fs.get());
+}
+
+TEST_F(EpochsTest, ANewDriveTakesItsShareAndIsFoundByThoseWhoRun) {
+  MakeFiles();
+  machines_.config().drives.push_back(new_drive_);
+  RepairReport report;
+  ASSERT_OK(Change({.id = kNew, .weight = 100}, &report));
+  ExpectAllAtHome(report);
+  EXPECT_GT(On(kNew).shards, 0u);
+  EXPECT_GT(On(kNew).registers, 0u);
+
+  files_["later"] = Pattern(9, 20 * kTestBlock);
+  Make("later", files_["later"]);
+  EXPECT_EQ(host_.cluster->map().epoch, 2u);
+  ASSERT_NE(host_.cluster->FindDrive(kNew), nullptr);
+  for (const DriveId other : {DriveId{1}, kNew}) {
+    machines_.SetDown(other, true);
+    ExpectAllHolds();
+    machines_.SetDown(other, false);
+  }
+}
+
+TEST_F(EpochsTest, ADrainedDriveCanBeTakenBack) {
+  MakeFiles();
+  RepairReport report;
+  ASSERT_OK(Change(Drained(3)));
+  ASSERT_OK(Change({.id = 3, .weight = 150}, &report));
+  ExpectAllAtHome(report);
+  ExpectAllHolds();
+  Host host = NewHost();
+  machines_.SetDown(1, true);
+  ExpectAllHolds(host.fs.get());
+}
+
+// kill -9 after any number of requests; the next one goes on.
+TEST_F(EpochsTest, WhoDiesAnywhereLeavesItToTheNext) {
+  MakeFiles();
+  bool died = true;
+  bool drain = true;
+  for (uint64_t requests = 20; died; requests += 1 + requests / 3) {
+    SCOPED_TRACE(requests);
+    const MappedDrive wanted = drain ? Drained(3) : MappedDrive{.id = 3, .weight = 100};
+    drain = !drain;
+    const auto life = std::make_shared<ClientLife>();
+    life->CrashAfter(requests);
+    (void)Change(wanted, nullptr, life);
+    died = life->crashed();
+    ExpectAllHolds();
+    RepairReport report;
+    ASSERT_OK(Change(wanted, &report));
+    ExpectAllAtHome(report);
+    ExpectAllHolds(NewHost().fs.get());
+    EXPECT_EQ(On(3).shards == 0, wanted.state == DriveState::kDraining);
+  }
+}
+
+// Nobody could go on, nor back.
+TEST_F(EpochsTest, NoEpochIsMadeThatTooFewHomesWouldBeLeftFor) {
+  MakeFiles();
+  // A change that needs a drive only as a home that stays.
+  const std::shared_ptr<Placement> before = host_.cluster->NewestPlacement();
+  std::optional<MappedDrive> wanted;
+  DriveId needed = 0;
+  for (uint32_t weight = 95; weight > 20 && needed == 0; weight -= 5) {
+    for (DriveId id = 1; id <= 6 && needed == 0; ++id) {
+      wanted = MappedDrive{.id = id, .weight = weight};
+      Placement after(*NextEpoch(before->map(), *wanted), before);
+      const auto changes = CompareHomes(*before, after);
+      ASSERT_OK(changes);
+      for (const uint32_t group : changes->groups) {
+        for (const DriveId home : after.RegisterHomes(group)) {
+          if (home != id && !changes->gaining.contains(home)) needed = home;
+        }
+      }
+    }
+  }
+  ASSERT_NE(needed, 0);
+  machines_.SetDown(needed, true);
+  const Status status = Change(*wanted);
+  EXPECT_EQ(status.code(), EIO);
+  EXPECT_NE(status.message().find("Bring these drives back, or rebuild them, first"),
+            std::string::npos)
+      << status.message();
+  ASSERT_OK(host_.cluster->Refresh());
+  EXPECT_EQ(host_.cluster->map().epoch, 1u);
+  ExpectAllHolds();
+  machines_.SetDown(needed, false);
+  ASSERT_OK(Change(*wanted));
+}
+
+// A way to a drive for an identity without the permission SETUP.
+class WithoutSetup final : public Drive {
+ public:
+  explicit WithoutSetup(std::unique_ptr<Drive> drive) : drive_(std::move(drive)) {}
+
+  std::string_view name() const override { return drive_->name(); }
+  DriveCapabilities capabilities() const override { return drive_->capabilities(); }
+  bool IsUp() const override { return drive_->IsUp(); }
+  uint64_t CountLosses() const override { return drive_->CountLosses(); }
+  void Get(std::string key, ValueRange range, Terms terms, Callback<Record> done) override {
+    drive_->Get(std::move(key), range, terms, std::move(done));
+  }
+  void Head(std::string key, Terms terms, Callback<RecordHead> done) override {
+    drive_->Head(std::move(key), terms, std::move(done));
+  }
+  void Put(PutRequest request, Terms terms, StatusCallback done) override {
+    drive_->Put(std::move(request), terms, std::move(done));
+  }
+  void Delete(std::string key, Expected expected, Durability durability, Terms terms,
+              StatusCallback done) override {
+    drive_->Delete(std::move(key), std::move(expected), durability, terms, std::move(done));
+  }
+  void Range(std::string first, std::string last, uint32_t max, bool reverse, Terms terms,
+             Callback<std::vector<std::string>> done) override {
+    drive_->Range(std::move(first), std::move(last), max, reverse, terms, std::move(done));
+  }
+  void ListRecords(std::string first, std::string last, uint32_t max, bool reverse,
+                   uint32_t value_limit, Terms terms, Callback<RangeRecords> done) override {
+    drive_->ListRecords(std::move(first), std::move(last), max, reverse, value_limit, terms,
+                        std::move(done));
+  }
+  void Flush(Terms terms, StatusCallback done) override { drive_->Flush(terms, std::move(done)); }
+  void Info(Terms terms, Callback<DriveInfo> done) override {
+    drive_->Info(terms, std::move(done));
+  }
+  void SetClusterVersion(int64_t, Terms terms, StatusCallback done) override {
+    drive_->Flush(terms, [done = std::move(done)](const Status&) {
+      done(Fail(EACCES, "permission denied: setup"));
+    });
+  }
+
+ private:
+  const std::unique_ptr<Drive> drive_;
+};
+
+TEST_F(EpochsTest, NoEpochIsMadeByWhoMayNotShutOutTheEpochBefore) {
+  MakeFiles();
+  const DriveFactory factory = [inner = machines_.Factory()](
+                                   const DriveConfig& config, std::string key,
+                                   IdentityCheck check) -> Result<std::unique_ptr<Drive>> {
+    auto drive = inner(config, std::move(key), std::move(check));
+    if (!drive.has_value()) return drive;
+    return std::make_unique<WithoutSetup>(*std::move(drive));
+  };
+  auto cluster = Cluster::Open(sim_, machines_.config(), factory);
+  ASSERT_OK(cluster);
+  const auto changed = ChangeDrive(**cluster, factory, Drained(3));
+  EXPECT_FAILS(changed, EACCES);
+  EXPECT_NE(changed.error().message().find("needs the permission SETUP"), std::string::npos)
+      << changed.error().message();
+  ASSERT_OK((*cluster)->Refresh());
+  EXPECT_EQ((*cluster)->map().epoch, 1u);
+  ExpectAllHolds();
+}
+
+TEST_F(EpochsTest, DirectoriesAreSyncedWithoutTheDrivesThatWereTakenAway) {
+  MakeFiles();
+  const std::vector<DriveId> map_drives = host_.cluster->map_drives();
+  std::vector<DriveId> gone;
+  for (DriveId id = 1; id <= 6 && gone.size() < 2; ++id) {
+    if (std::find(map_drives.begin(), map_drives.end(), id) == map_drives.end()) gone.push_back(id);
+  }
+  ASSERT_EQ(gone.size(), 2u);  // more than may fail
+  for (const DriveId id : gone) {
+    ASSERT_OK(Change(Drained(id)));
+    machines_.SetDown(id, true);
+  }
+  ExpectAllHolds();
+  EXPECT_OK(fs_->SyncDirectory(kRootInode));  // of a host that ran before
+  std::erase_if(machines_.config().drives, [&](const DriveConfig& drive) {
+    return std::find(gone.begin(), gone.end(), drive.id) != gone.end();
+  });
+  Host host = NewHost();
+  EXPECT_OK(host->SyncDirectory(kRootInode));
+  ExpectAllHolds(host.fs.get());
+}
+
+// One clears a former home, slowly, while another one makes a home of it again.
+TEST_F(EpochsTest, WhoClearsLateClearsNothingThatCounts) {
+  MakeFiles();
+  machines_.SetDown(3, true);
+  ASSERT_OK(Change(Drained(3)));  // it could not be cleared
+  machines_.SetDown(3, false);
+  auto slow = machines_.Open();
+  ASSERT_OK(slow);
+  bool done = false;
+  EpochChangeOptions options;
+  options.progress = [&](std::string_view phase, double) {
+    if (phase != "clearing former homes" || std::exchange(done, true)) return;
+    ASSERT_OK(Change({.id = 3, .weight = 200}));
+    ASSERT_OK((*slow)->Refresh());
+  };
+  EXPECT_FAILS(ClearFormerHomes(**slow, options), EREMCHG);
+  EXPECT_TRUE(done);
+  EXPECT_GT(On(3).registers, 0u);
+  Host host = NewHost();
+  for (const DriveId other : {DriveId{1}, DriveId{5}}) {
+    machines_.SetDown(other, true);
+    ExpectAllHolds(host.fs.get());
+    machines_.SetDown(other, false);
+  }
+}
+
+TEST_F(EpochsTest, ADriveCanBeRebuiltUnderALaterEpoch) {
+  MakeFiles();
+  ASSERT_OK(Change(Drained(3)));
+  machines_.Replace(1);
+  ExpectAllHolds();
+  const auto cluster = machines_.Open();
+  ASSERT_OK(cluster);
+  ASSERT_OK(RebuildDrive(**cluster, machines_.Factory(), 1));
+  Repairer repairer(**cluster, {});
+  ExpectAllAtHome(repairer.Run());
+  Host host = NewHost();
+  machines_.SetDown(2, true);
+  ExpectAllHolds(host.fs.get());
+}
+
+// Whoever has done that: it is as if the drive were away, and nothing worse.
+TEST_F(EpochsTest, ADriveOfALaterClusterVersionThanThereAreEpochsIsAway) {
+  MakeFiles();
+  Gather<Status> gather(sim_);
+  machines_.memory(2).SetClusterVersion(7, Time::max(), gather.Ask(0));
+  ASSERT_OK(gather.Next(Time::max())->value);
+  files_["later"] = Pattern(9, 8 * kTestBlock);
+  Make("later", files_["later"]);
+  ExpectAllHolds();
+  ExpectAllHolds(NewHost().fs.get());
+}
+
+TEST_F(EpochsTest, DrivesOfAChangedMapCanBeFormattedAnew) {
+  MakeFiles();
+  ASSERT_OK(Change(Drained(3)));
+  EXPECT_EQ(machines_.memory(2).cluster_version(), 1);
+  host_.fs.reset();
+  EXPECT_FAILS(machines_.Format(), EEXIST);
+  ASSERT_OK(machines_.Format({.force = true}));
+  EXPECT_EQ(machines_.memory(2).cluster_version(), 0);
+  const auto cluster = machines_.Open();
+  ASSERT_OK(cluster);
+  EXPECT_EQ((*cluster)->map().epoch, 1u);
+}
+
+TEST_F(EpochsTest, WhatCannotBeIsRefusedAndChangesNothing) {
+  MakeFiles();
+  const auto refuses = [&](const MappedDrive& drive, int code, std::string_view part) {
+    const Status status = Change(drive);
+    EXPECT_EQ(status.code(), code) << status.message();
+    EXPECT_NE(status.message().find(part), std::string::npos) << status.message();
+  };
+  refuses({.id = 9, .weight = 100}, EINVAL, "is not in cluster.toml");
+  refuses({.id = 3, .weight = 0}, EINVAL, "a weight is not");
+  for (const DriveId id : {DriveId{1}, DriveId{2}, DriveId{5}}) ASSERT_OK(Change(Drained(id)));
+  refuses(Drained(6), EINVAL, "2 drives would be left");
+  EXPECT_EQ(host_.cluster->map().epoch, 1u);  // it has not asked anybody
+  ExpectAllHolds();
+  EXPECT_EQ(host_.cluster->map().epoch, 4u);
+}
+
+}  // namespace
+}  // namespace pinstripe

@@ -1,0 +1,53 @@
+#!/bin/bash
+# A drive is drained, and taken back, while clients write and read through a gateway: none of them
+# notices, also when the command is killed in the middle of it.
+. "$(dirname "$0")/lib.sh"
+
+cluster_up drain --layout 4+2 --drives 9
+
+put small 3000
+put copies 50000
+put large 60000001
+
+# Writes and reads until it is told that this is enough. What goes wrong is noted.
+traffic() {
+  local round=0 sum name
+  while [ ! -e "$work/enough" ]; do
+    round=$((round + 1))
+    name=/traffic-$((round % 5))
+    make_file "$work/sent" $((RANDOM * 30 + 5000))
+    sum=$(sum_of "$work/sent")
+    rm -f "$work/got"
+    upload "$work/sent" $name || echo "upload in round $round" >>"$work/wrong"
+    download $name "$work/got" || echo "download in round $round" >>"$work/wrong"
+    [ "$(sum_of "$work/got")" = "$sum" ] || echo "other bytes in round $round" >>"$work/wrong"
+    echo $round >"$work/rounds"
+  done
+}
+epoch_is() { "$pinstripe" status "$config" 2>/dev/null | grep -q "^epoch  *$1, not complete"; }
+
+check "a drive that is not there is not drained" says 1 "has no drive 77" drain "$config" 77
+traffic &
+traffic=$!
+
+# Killed while it waits for the former homes to be forgotten.
+"$pinstripe" drain "$config" 3 >"$work/killed" 2>&1 &
+drain=$!
+wait_until 30 epoch_is 2 || flunk "the drain does not begin"
+kill -9 $drain
+wait $drain 2>/dev/null
+check "half drained, a file can be read" holds /large "${sums[large]}"
+"$pinstripe" drain "$config" 3 >"$work/drained" 2>&1
+code=$?  # 3: it holds shards of uploads under way, or of files that were just replaced
+[ $code -eq 0 ] || [ $code -eq 3 ] || flunk "a drain that was killed goes on: $(cat "$work/drained")"
+check "a file can be read" holds /large "${sums[large]}"
+touch "$work/enough"
+wait $traffic
+is_empty() { "$pinstripe" drain "$config" 3 2>/dev/null | grep -q "^drive 3 is empty"; }
+check "when nobody writes the drive becomes empty" wait_until 60 is_empty
+check "the clients had something to do" test "$(cat "$work/rounds")" -gt 3
+check "and noticed nothing" test ! -e "$work/wrong"
+[ -e "$work/wrong" ] && sed 's/^/  /' "$work/wrong"
+check "all is whole and at home" says 0 "everything is in order" verify "$config"
+check "any two others may be lost" any_two_may_die "1 2" "4 5"
+finish
