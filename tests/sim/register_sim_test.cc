@@ -7,9 +7,9 @@
 //   - during the storm nothing fails in another way than EIO;
 //   - in the calm after it, every register can be read and changed.
 // The storm stays within what is promised: a minority of the drives misbehaves at any moment
-// (requests may be repeated anywhere), and none forgets what it acknowledged. In half of the storms
-// drives are lost for good, one after the other, and empty ones rebuilt in their places, while
-// those who rebuild die, too.
+// (requests may be repeated anywhere), and none forgets what it acknowledged. In some storms drives
+// are lost for good, one after the other, and empty ones rebuilt in their places; in others drives
+// are drained, taken back and weighted anew. Those who do that die, too.
 //
 //   SEED=42 register_sim_test        one seed, to look at
 //   SEEDS=100000 register_sim_test   as many as there is time for
@@ -17,6 +17,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <string>
@@ -256,9 +259,97 @@ class PlainStorm final : public Storm {
   Quorums (*const quorums_)(size_t);
 };
 
-// Drives that are lost, and empty ones that take their places. Answers are forgotten sooner than in
-// real life, so that much happens between one loss and the next.
-class ReplacingStorm final : public Storm {
+// On a whole cluster, to which something is done all the time, by somebody who may die. Answers are
+// forgotten sooner than in real life, so that much happens in between.
+class ClusterStorm : public Storm {
+ public:
+  bool given_up() const { return given_up_; }
+
+ protected:
+  ClusterStorm(uint64_t seed, size_t drives, size_t replicas, Duration answers_count)
+      : Storm(seed),
+        answers_count_(answers_count),
+        machines_(sim_, {.drives = drives,
+                         .layout = {1, 0, 64 << 10},
+                         .groups = 1,
+                         .replicas = static_cast<int>(replicas)}) {
+    Check(machines_.Format());
+  }
+
+  // Something to be done, and to be tried until it is.
+  virtual std::function<bool()> NextChange() = 0;
+  virtual std::unique_ptr<ReplicaLocator> ViewOf(std::unique_ptr<Cluster> cluster) {
+    return cluster;
+  }
+
+  std::unique_ptr<RegisterStore> NewStore(ReplicaLocator& view) {
+    return std::make_unique<RegisterStore>(
+        sim_, view,
+        RegisterStore::Options{.prefix = ClusterPrefix("test"), .answers_count = answers_count_});
+  }
+  // Of who may die before it has sent so many requests.
+  std::shared_ptr<ClientLife> NewLife(uint64_t requests) {
+    auto life = std::make_shared<ClientLife>();
+    if (sim_.Chance(0.3)) life->CrashAfter(sim_.Below(requests));
+    return life;
+  }
+  void Check(const Status& status) {
+    if (!status.ok()) Complain(std::string(status.message()));
+  }
+  // Unless it is what faults and other people bring about. EBADMSG: a superblock that came with
+  // flipped bits.
+  void CheckFailure(const Status& status, std::initializer_list<int> expected) {
+    for (const int code : {EIO, EBADMSG, EHOSTUNREACH, ETIMEDOUT}) {
+      if (status.code() == code) return;
+    }
+    if (std::find(expected.begin(), expected.end(), status.code()) == expected.end()) Check(status);
+  }
+
+ private:
+  std::unique_ptr<Process> NewProcess() override {
+    for (;;) {
+      auto process = std::make_unique<Process>();
+      process->life = std::make_shared<ClientLife>();
+      if (auto cluster = machines_.Open(process->life); cluster.has_value()) {
+        process->view = ViewOf(*std::move(cluster));
+        process->store = NewStore(*process->view);
+        return process;
+      }
+      sim_.Sleep(100ms);
+    }
+  }
+  std::vector<FaultyDrive*> Drives() override {
+    std::vector<FaultyDrive*> drives;
+    for (DriveId id = 1; id <= machines_.size(); ++id) drives.push_back(&machines_.drive(id));
+    return drives;
+  }
+  void SpawnMore() override {
+    sim_.Spawn("administrator", [this] {
+      while (clients_left_ > 0) {
+        sim_.Sleep(sim_.Between(0us, 1s));
+        const std::function<bool()> change = NextChange();
+        for (int attempt = 0; !change(); ++attempt) {
+          // With a weakened rule the registers may be such that it never ends.
+          if (attempt == 300) {
+            given_up_ = true;
+            return;
+          }
+          sim_.Sleep(sim_.Between(0us, 200ms));
+        }
+      }
+    });
+  }
+  Duration LongestPause() override { return 1s; }
+
+  const Duration answers_count_;
+  bool given_up_ = false;
+
+ protected:
+  TestCluster machines_;
+};
+
+// Drives that are lost, and empty ones that take their places.
+class ReplacingStorm final : public ClusterStorm {
  public:
   struct Rules {
     Duration answers_count = 1s;
@@ -267,66 +358,23 @@ class ReplacingStorm final : public Storm {
   };
 
   ReplacingStorm(uint64_t seed, size_t replicas, const Rules& rules)
-      : Storm(seed),
-        rules_(rules),
-        machines_(sim_, {.drives = replicas,
-                         .layout = {1, 0, 64 << 10},
-                         .groups = 1,
-                         .replicas = static_cast<int>(replicas)}) {
-    Check(machines_.Format());
-  }
+      : ClusterStorm(seed, replicas, replicas, rules.answers_count), rules_(rules) {}
 
   size_t rebuilt() const { return rebuilt_; }
-  bool given_up() const { return given_up_; }
 
  private:
-  std::unique_ptr<Process> NewProcess() override {
-    for (;;) {
-      auto process = std::make_unique<Process>();
-      process->life = std::make_shared<ClientLife>();
-      if (auto cluster = machines_.Open(process->life); cluster.has_value()) {
-        process->view = *std::move(cluster);
-        process->store = NewStore(*process->view);
-        return process;
-      }
-      sim_.Sleep(100ms);
-    }
+  std::function<bool()> NextChange() override {
+    const auto id = static_cast<DriveId>(1 + sim_.Below(machines_.size()));
+    machines_.Replace(id);
+    return [this, id] {
+      const bool done = Rebuild(id);
+      rebuilt_ += done;
+      return done;
+    };
   }
-  std::unique_ptr<RegisterStore> NewStore(ReplicaLocator& view) {
-    return std::make_unique<RegisterStore>(
-        sim_, view,
-        RegisterStore::Options{.prefix = ClusterPrefix("test"),
-                               .answers_count = rules_.answers_count});
-  }
-  std::vector<FaultyDrive*> Drives() override {
-    std::vector<FaultyDrive*> drives;
-    for (DriveId id = 1; id <= machines_.size(); ++id) drives.push_back(&machines_.drive(id));
-    return drives;
-  }
-  void SpawnMore() override {
-    sim_.Spawn("surgeon", [this] {
-      while (clients_left_ > 0) {
-        sim_.Sleep(sim_.Between(0us, 1s));
-        const auto id = static_cast<DriveId>(1 + sim_.Below(machines_.size()));
-        machines_.Replace(id);
-        for (int attempt = 0; !Rebuild(id); ++attempt) {
-          // With a weakened rule the registers may be such that it never ends.
-          if (attempt == 300) {
-            given_up_ = true;
-            return;
-          }
-          sim_.Sleep(sim_.Between(0us, 200ms));
-        }
-        ++rebuilt_;
-      }
-    });
-  }
-  Duration LongestPause() override { return 1s; }
 
-  // By somebody who may die.
   bool Rebuild(DriveId id) {
-    const auto life = std::make_shared<ClientLife>();
-    if (sim_.Chance(0.3)) life->CrashAfter(sim_.Below(120));
+    const auto life = NewLife(120);
     auto cluster = machines_.Open(life);
     if (!cluster.has_value()) return false;
     const auto store = NewStore(**cluster);
@@ -336,12 +384,7 @@ class ReplacingStorm final : public Storm {
     options.registers = store.get();
     const auto report = RebuildDrive(**cluster, machines_.Factory(life), id, options);
     if (report.has_value()) return true;
-    // EBADMSG: a superblock that came with flipped bits.
-    const int code = report.error().code();
-    if (code != EIO && code != EBADMSG && code != EHOSTUNREACH && code != ETIMEDOUT &&
-        code != EEXIST) {
-      Check(report.error());
-    }
+    CheckFailure(report.error(), {EEXIST});
     return IsInService(id);  // the answer to the last request of all may be lost
   }
 
@@ -352,19 +395,12 @@ class ReplacingStorm final : public Storm {
     return block.has_value() && block->service == DriveService::kInService;
   }
 
-  void Check(const Status& status) {
-    if (!status.ok()) Complain(std::string(status.message()));
-  }
-
   const Rules rules_;
-  TestCluster machines_;
   size_t rebuilt_ = 0;
-  bool given_up_ = false;
 };
 
-// Drives that are drained, taken back and given other weights, so that the registers' homes move
-// all the time, while those who change the map die, too.
-class MovingStorm final : public Storm {
+// Drives that are drained, taken back and given other weights, so that the registers' homes move.
+class MovingStorm final : public ClusterStorm {
  public:
   struct Rules {
     Duration answers_count = 1s;
@@ -374,17 +410,9 @@ class MovingStorm final : public Storm {
   };
 
   MovingStorm(uint64_t seed, size_t replicas, const Rules& rules)
-      : Storm(seed),
-        rules_(rules),
-        machines_(sim_, {.drives = replicas + 3,
-                         .layout = {1, 0, 64 << 10},
-                         .groups = 1,
-                         .replicas = static_cast<int>(replicas)}) {
-    Check(machines_.Format());
-  }
+      : ClusterStorm(seed, replicas + 3, replicas, rules.answers_count), rules_(rules) {}
 
   size_t moved() const { return moved_; }
-  bool given_up() const { return given_up_; }
 
  private:
   // Lets its users decide with drives of whatever epoch.
@@ -399,57 +427,19 @@ class MovingStorm final : public Storm {
     const std::unique_ptr<Cluster> cluster_;
   };
 
-  std::unique_ptr<Process> NewProcess() override {
-    for (;;) {
-      auto process = std::make_unique<Process>();
-      process->life = std::make_shared<ClientLife>();
-      if (auto cluster = machines_.Open(process->life); cluster.has_value()) {
-        if (rules_.fence) {
-          process->view = *std::move(cluster);
-        } else {
-          process->view = std::make_unique<Unfenced>(*std::move(cluster));
-        }
-        process->store = NewStore(*process->view);
-        return process;
-      }
-      sim_.Sleep(100ms);
-    }
+  std::unique_ptr<ReplicaLocator> ViewOf(std::unique_ptr<Cluster> cluster) override {
+    if (rules_.fence) return cluster;
+    return std::make_unique<Unfenced>(std::move(cluster));
   }
-  std::unique_ptr<RegisterStore> NewStore(ReplicaLocator& view) {
-    return std::make_unique<RegisterStore>(
-        sim_, view,
-        RegisterStore::Options{.prefix = ClusterPrefix("test"),
-                               .answers_count = rules_.answers_count});
+  std::function<bool()> NextChange() override {
+    MappedDrive wanted{.id = static_cast<DriveId>(1 + sim_.Below(machines_.size())),
+                       .weight = static_cast<uint32_t>(1 + sim_.Below(200))};
+    if (sim_.Chance(0.4)) wanted.state = DriveState::kDraining;
+    return [this, wanted] { return Change(wanted); };
   }
-  std::vector<FaultyDrive*> Drives() override {
-    std::vector<FaultyDrive*> drives;
-    for (DriveId id = 1; id <= machines_.size(); ++id) drives.push_back(&machines_.drive(id));
-    return drives;
-  }
-  void SpawnMore() override {
-    sim_.Spawn("administrator", [this] {
-      while (clients_left_ > 0) {
-        sim_.Sleep(sim_.Between(0us, 1s));
-        MappedDrive wanted{.id = static_cast<DriveId>(1 + sim_.Below(machines_.size())),
-                           .weight = static_cast<uint32_t>(1 + sim_.Below(200))};
-        if (sim_.Chance(0.4)) wanted.state = DriveState::kDraining;
-        for (int attempt = 0; !Change(wanted); ++attempt) {
-          // With a weakened rule the registers may be such that it never ends.
-          if (attempt == 300) {
-            given_up_ = true;
-            return;
-          }
-          sim_.Sleep(sim_.Between(0us, 200ms));
-        }
-      }
-    });
-  }
-  Duration LongestPause() override { return 1s; }
 
-  // By somebody who may die.
   bool Change(const MappedDrive& wanted) {
-    const auto life = std::make_shared<ClientLife>();
-    if (sim_.Chance(0.3)) life->CrashAfter(sim_.Below(150));
+    const auto life = NewLife(150);
     auto cluster = machines_.Open(life);
     if (!cluster.has_value()) return false;
     const auto store = NewStore(**cluster);
@@ -463,23 +453,13 @@ class MovingStorm final : public Storm {
       moved_ += (*cluster)->map().epoch > before;
       return true;
     }
-    const int code = report.error().code();
-    if (code == EINVAL) return true;  // too few would be left
-    if (code != EIO && code != EBADMSG && code != EHOSTUNREACH && code != ETIMEDOUT &&
-        code != EBUSY && code != EREMCHG) {
-      Check(report.error());
-    }
+    if (report.error().code() == EINVAL) return true;  // too few would be left
+    CheckFailure(report.error(), {EBUSY, EREMCHG});
     return false;
   }
 
-  void Check(const Status& status) {
-    if (!status.ok()) Complain(std::string(status.message()));
-  }
-
   const Rules rules_;
-  TestCluster machines_;
   size_t moved_ = 0;
-  bool given_up_ = false;
 };
 
 class RegisterSim : public testing::TestWithParam<size_t> {
