@@ -75,7 +75,8 @@ TEST(SharedBytes, LiveAsLongAsAnyoneLooks) {
 
 #ifndef __SANITIZE_ADDRESS__
 TEST(Buffer, TakesTheMemoryOfOneThatIsGone) {
-  for (const size_t size : {4096u, 4097u, 20'000u, (64u << 10) - 1, 64u << 10, (64u << 10) + 1, 1u << 20, (1u << 20) - 17, 2u << 20}) {
+  for (const size_t size : {4096u, 4097u, 20'000u, (64u << 10) - 1, 64u << 10, (64u << 10) + 1,
+                            1u << 20, (1u << 20) - 17, 2u << 20}) {
     Buffer first(size);
     const std::byte* memory = first.data();
     first = Buffer();
