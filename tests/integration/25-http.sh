@@ -97,7 +97,8 @@ check "davix puts, lists, moves, gets and removes" with_davix
 cut_off() {  # URL CURL-ARGUMENT...: more bytes are promised than ever come
   local before size=3000000
   before=$(grep -c 'went away before' "$work/door/xrootd.log")
-  (head -c $size "$work/other"; exec sleep 60) >"$work/pipe" &
+  # The pipe stays open, with nothing more in it, until the client is gone, or this script.
+  (head -c $size "$work/other"; exec tail --pid=$$ -f /dev/null) >"$work/pipe" &
   local feeder=$!
   curl -sS --cacert "$work/ca.pem" -T - -H "Transfer-Encoding:" -H "Content-Length: 9000001" "$@" <"$work/pipe" &
   local client=$!
