@@ -42,17 +42,7 @@ class EpochsTest : public FsTest {
       files_[name] = Pattern(size, size);
       Make(name, files_[name]);
     }
-    std::string& pieces = files_["pieces"];  // its block map is in pages
-    auto file = fs_->Create(kRootInode, "pieces", {});
-    ASSERT_OK(file);
-    for (uint64_t block = 0; block < 12; ++block) {
-      const std::string bytes = Pattern(block, kTestBlock);
-      pieces += bytes;
-      ASSERT_OK((*file)->Write(block * kTestBlock, AsBytes(bytes)));
-      ASSERT_OK((*file)->Commit());
-    }
-    ASSERT_OK((*file)->Close());
-    sim_.Sleep(std::chrono::seconds(30));  // until the pages that were replaced are gone
+    files_["pieces"] = MakeInPieces("pieces");
   }
 
   void ExpectAllHolds(FileSystem* fs = nullptr) {

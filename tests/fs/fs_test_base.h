@@ -102,6 +102,23 @@ class FsTest : public testing::Test {
     return id;
   }
 
+  // A file of 12 blocks, each committed by itself, so that its block map is in pages where these
+  // are small (kSmallPages). Its contents.
+  std::string MakeInPieces(std::string_view name) {
+    std::string contents;
+    auto file = fs_->Create(kRootInode, name, {});
+    EXPECT_OK(file);
+    for (uint64_t block = 0; block < 12; ++block) {
+      const std::string bytes = Pattern(block, kTestBlock);
+      contents += bytes;
+      EXPECT_OK((*file)->Write(block * kTestBlock, AsBytes(bytes)));
+      EXPECT_OK((*file)->Commit());
+    }
+    EXPECT_OK((*file)->Close());
+    sim_.Sleep(std::chrono::seconds(30));  // until the pages that were replaced are gone
+    return contents;
+  }
+
   // As it is on the drives.
   Inode InodeOf(InodeId id) {
     Records records(*host_.cluster);
