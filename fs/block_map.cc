@@ -279,6 +279,18 @@ std::optional<BlockPlace> BlockMap::Find(uint64_t block) const {
   return std::nullopt;
 }
 
+BlockMap::Span BlockMap::SpanAt(uint64_t block) const {
+  const Part& part = *PartOf(block);
+  if (part.stretch->stored_bytes == 0) return {true, part.end()};
+  assert(part.stretch->loaded());
+  uint64_t end = part.first;
+  for (const BlockRun& run : part.stretch->runs) {
+    end += run.count;
+    if (block < end) return {run.hole, end};
+  }
+  return {true, end};
+}
+
 std::optional<BlockPlace> BlockMap::FindPage(uint64_t page_block) const {
   const Part* part = PartOf(page_block & ~kPageBlocks);
   if (!part || (part->first | kPageBlocks) != page_block) return std::nullopt;
@@ -337,7 +349,27 @@ void BlockMap::Replace(uint64_t block, BlockRun run) {
 
 void BlockMap::Set(uint64_t block, const BlockPlace& place) { Replace(block, RunOf(place)); }
 
-void BlockMap::SetHole(uint64_t block) { Replace(block, {.count = 1}); }
+// What lies between the two ends is dropped as it is, loaded or not.
+void BlockMap::SetHoles(uint64_t first, uint64_t end) {
+  end = std::min(end, blocks_);
+  if (first >= end) return;
+  const size_t first_part = IndexOf(first);
+  const size_t last_part = IndexOf(end - 1);
+  const Part head = parts_[first_part];
+  const Part tail = parts_[last_part];
+  assert(head.stretch->loaded() && tail.stretch->loaded());
+  Runs runs = head.stretch->runs;
+  runs.resize(SplitAt(runs, first - head.first, block_bytes()));
+  AppendRun(runs, {.count = end - first}, block_bytes());
+  Runs rest = tail.stretch->runs;
+  for (size_t i = SplitAt(rest, end - tail.first, block_bytes()); i < rest.size(); ++i) {
+    AppendRun(runs, rest[i], block_bytes());
+  }
+  std::vector<Part> parts(parts_.begin(), parts_.begin() + static_cast<ptrdiff_t>(first_part));
+  Append(parts, std::move(runs), kStretchBytes);
+  parts.insert(parts.end(), parts_.begin() + static_cast<ptrdiff_t>(last_part) + 1, parts_.end());
+  parts_ = std::move(parts);
+}
 
 void BlockMap::Resize(uint64_t size) {
   const bool shrinks = size < size_;

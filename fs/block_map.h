@@ -118,9 +118,18 @@ class BlockMap {
   // The part that has the block; null beyond the end.
   const Part* PartOf(uint64_t block) const;
 
+  // Blocks that are all holes, or none of them is.
+  struct Span {
+    bool hole = false;
+    uint64_t end = 0;
+  };
+  // From `block` on, which exists; its part is loaded, or stores nothing.
+  Span SpanAt(uint64_t block) const;
+
   // The block exists (Resize), and is loaded.
   void Set(uint64_t block, const BlockPlace& place);
-  void SetHole(uint64_t block);
+  // The blocks [first, end), as far as they exist; the first and the last of them are loaded.
+  void SetHoles(uint64_t first, uint64_t end);
 
   // For stripes that both maps name: takes over where `other` says that their shards are, and keeps
   // no page that it does not name. Everything is loaded.

@@ -47,6 +47,20 @@ TEST(BlockMapTest, AFileWrittenOnceIsOneRunHoweverLong) {
 // The contents as a vector of blocks: what a BlockMap is compared with.
 using Model = std::vector<std::optional<BlockPlace>>;
 
+void ClearModel(Model& model, uint64_t first, uint64_t end) {
+  for (uint64_t i = first; i < std::min<uint64_t>(end, model.size()); ++i) model[i].reset();
+}
+
+// As far as it is loaded.
+void ExpectSpans(const BlockMap& map, const Model& model) {
+  for (uint64_t block = 0; block < model.size();) {
+    const BlockMap::Span span = map.SpanAt(block);
+    ASSERT_GT(span.end, block);
+    ASSERT_LE(span.end, model.size());
+    for (; block < span.end; ++block) ASSERT_EQ(span.hole, !model[block].has_value()) << block;
+  }
+}
+
 void ResizeModel(Model& model, uint64_t size) {
   const uint64_t blocks = (size + kBlock - 1) / kBlock;
   if (blocks <= model.size() && blocks > 0 && model[blocks - 1]) {
@@ -75,8 +89,9 @@ TEST(BlockMapTest, AgreesWithAVectorOfBlocks) {
             static_cast<uint32_t>(random() % 2 ? room : 1 + random() % room);
         if (random() % 5 == 0) place.place.moved = {{1, 7}, {2, 0}};
         if (random() % 6 == 0) {
-          map.SetHole(block);
-          model[block].reset();
+          const uint64_t end = block + random() % 4;
+          map.SetHoles(block, end);
+          ClearModel(model, block, end);
         } else {
           map.Set(block, place);
           model[block] = place;
@@ -85,6 +100,7 @@ TEST(BlockMapTest, AgreesWithAVectorOfBlocks) {
       ASSERT_EQ(map.blocks(), model.size());
       for (uint64_t i = 0; i < model.size(); ++i) ASSERT_EQ(map.Find(i), model[i]);
       ASSERT_EQ(map.Find(model.size()), std::nullopt);
+      ExpectSpans(map, model);
       const auto decoded = BlockMap::Decode(Encoded(map), 5, size);
       ASSERT_OK(decoded);
       ASSERT_EQ(*decoded, map);
@@ -324,6 +340,13 @@ TEST(BlockMapPagesTest, AgreeWithAVectorOfBlocks) {
         size = wanted;
         map.Resize(size);
         ResizeModel(model, size);
+      } else if (dice == 1) {
+        const uint64_t first = random() % model.size();
+        const uint64_t end = std::min<uint64_t>(first + 1 + random() % 20, model.size());
+        pages.Load(map, first, first + 1);
+        pages.Load(map, end - 1, end);
+        map.SetHoles(first, end);
+        ClearModel(model, first, end);
       } else if (dice < 9) {
         const uint64_t block = random() % model.size();
         pages.Load(map, block, block + 1);
@@ -380,6 +403,7 @@ TEST(BlockMapPagesTest, AgreeWithAVectorOfBlocks) {
     pages.set_size(size);
     pages.Load(map, 0, map.blocks());
     for (uint64_t i = 0; i < model.size(); ++i) ASSERT_EQ(map.Find(i), model[i]);
+    ExpectSpans(map, model);
   }
   EXPECT_GT(stored_pages, 5u) << "nothing was tested";
 }
