@@ -71,6 +71,7 @@ Status FileState::CheckRemembered(const StoredInode& stored) {
 // Whether the bytes below ours in this block are the same there as they were when we began.
 bool FileState::SameBelow(uint64_t block, const Inode& theirs) const {
   if (cut_to_ && *cut_to_ <= block * block_bytes()) return true;  // none of them are left
+  if (cleared_.Contains(block)) return true;
   const auto there = PlaceIn(theirs, block);
   const auto ours = PlaceIn(now_, block);
   // A commit of ours of which we did not learn that it happened.
@@ -109,7 +110,7 @@ Status FileState::KeepOurs(uint64_t block) {
 // Their inode with our truncations and our blocks; in the blocks in `different`, ours is in memory.
 Inode FileState::Merge(const Inode& theirs, const std::set<uint64_t>& different) {
   Inode merged = theirs;
-  uint64_t written_end = 0;
+  uint64_t written_end = grown_to_;
   bool stored_blocks = now_.map.has_value() && !merged.map && !blocks_.empty();
   for (const auto& [block, open] : blocks_) {
     if (!open.ours.empty()) {
@@ -119,6 +120,7 @@ Inode FileState::Merge(const Inode& theirs, const std::set<uint64_t>& different)
   merged.size = size_set_ ? now_.size : std::max(theirs.size, written_end);
   const uint64_t cut = std::min(cut_to_.value_or(UINT64_MAX), theirs.size);
   if (merged.inline_data.size() > cut) merged.inline_data.resize(cut);
+  if (cleared_.Contains(0)) merged.inline_data.clear();
   if (merged.map) {
     if (cut < theirs.size) merged.map->Resize(cut);
   } else if (stored_blocks) {
@@ -130,10 +132,14 @@ Inode FileState::Merge(const Inode& theirs, const std::set<uint64_t>& different)
   }
   if (!merged.map) return merged;
   merged.map->Resize(merged.size);
+  for (const auto& [first, end] : cleared_.Within(0, UINT64_MAX)) merged.map->SetHoles(first, end);
   for (const auto& [block, open] : blocks_) {
     if (different.contains(block) || open.ours.empty()) continue;
     auto place = PlaceIn(now_, block);
-    if (!place) continue;
+    if (!place) {
+      merged.map->SetHoles(block, block + 1);
+      continue;
+    }
     // It may have been committed without our knowing it, and a repair have moved its shards since.
     const auto there = PlaceIn(theirs, block);
     if (there && there->SameStripe(*place)) place->place = there->place;
@@ -150,6 +156,10 @@ Status FileState::LoadForRebase(StoredInode& theirs) {
     const uint64_t bytes = theirs.inode.map->block_bytes();
     for (const auto& [block, open] : blocks_) {
       TRY(LoadPages(stripes, id_, theirs.inode, block, block + 1));
+    }
+    for (const auto& [first, end] : cleared_.Within(0, theirs.inode.map->blocks())) {
+      TRY(LoadPages(stripes, id_, theirs.inode, first, first + 1));
+      TRY(LoadPages(stripes, id_, theirs.inode, end - 1, end));
     }
     const uint64_t cut = cut_to_.value_or(UINT64_MAX);
     if (cut == 0 || cut >= theirs.inode.size) return {};
@@ -197,8 +207,8 @@ Status FileState::Rebase(StoredInode theirs) {
         id_);
   }
   if (changed_ && cut_to_ != 0) {
-    const bool other_blocks =
-        theirs.inode.map && !blocks_.empty() && theirs.inode.map->block_bytes() != block_bytes();
+    const bool other_blocks = theirs.inode.map && !(blocks_.empty() && cleared_.empty()) &&
+                              theirs.inode.map->block_bytes() != block_bytes();
     if (other_blocks) {
       return Fail(EIO,
                   "inode {:016x} was written by another host at the same time, with another block "
@@ -471,6 +481,8 @@ void FileState::Committed(const StoredInode& stored, Durability durability, uint
   in_flight_.clear();
   changed_ = size_set_ = uncertain_ = false;
   cut_to_.reset();
+  cleared_ = {};
+  grown_to_ = 0;
   modified_.reset();
   inode_written_ = true;
   inode_durable_ = durability == Durability::kWriteThrough;

@@ -340,18 +340,24 @@ void FileState::Touch(OpenBlock& open) {
   open.written_at = context_.cluster.runtime().Now();
 }
 
-void FileState::PutBytes(uint64_t block, uint64_t first, Bytes data, MemoryBudget::Share& room) {
-  const std::lock_guard lock(mutex_);
+// Where these bytes, which are ours from now on, are to be put. Called with mutex_ held.
+MutableBytes FileState::RoomFor(uint64_t block, uint64_t first, uint64_t end,
+                                MemoryBudget::Share& room) {
   OpenBlock& open = BlockAt(block);
   Touch(open);
-  open.dirty = BufferFor(block, first + data.size(), open, &room);
-  CopyBytes(open.dirty->data().subspan(first, data.size()), data);
-  open.present.Add(first, first + data.size());
-  open.ours.Add(first, first + data.size());
-  const uint64_t end = block * block_bytes() + first + data.size();
-  if (end > now_.size) ResizeTo(end);
+  open.dirty = BufferFor(block, end, open, &room);
+  open.present.Add(first, end);
+  open.ours.Add(first, end);
+  const uint64_t end_in_file = block * block_bytes() + end;
+  if (end_in_file > now_.size) ResizeTo(end_in_file);
   changed_ = true;
   modified_ = context_.records.WallClock();
+  return open.dirty->data().subspan(first, end - first);
+}
+
+void FileState::PutBytes(uint64_t block, uint64_t first, Bytes data, MemoryBudget::Share& room) {
+  const std::lock_guard lock(mutex_);
+  CopyBytes(RoomFor(block, first, first + data.size(), room), data);
 }
 
 // What a write needs of memory beyond what the file has already. Full blocks are sent as they come,
@@ -393,28 +399,41 @@ Status FileState::WriteUnderTurn(uint64_t offset, Bytes data, MemoryBudget::Shar
   return {};
 }
 
-Result<uint64_t> FileState::WriteAt(std::optional<uint64_t> where, Bytes data) {
+// The blocks that a change goes to may be stored, and their buffers gone, before it has its turn:
+// then it needs more room than it found it would.
+template <typename Needed, typename Change>
+Status FileState::ChangeWithRoom(const Needed& needed, const Change& change) {
   MemoryBudget::Share room;
-  // The blocks that a write goes to may be stored, and their buffers gone, before it has its turn:
-  // then it needs more room than it found it would.
-  for (uint64_t needed = 0;;) {
+  for (uint64_t bytes = 0;;) {
     {
       const Turn::Holder turn(turn_);
-      const uint64_t offset = where.value_or(now_.size);
-      if (offset > kMaxFileBytes || data.size() > kMaxFileBytes - offset) {
-        return Fail(EFBIG, "a file has at most {} bytes", kMaxFileBytes);
-      }
-      needed = std::max(needed, MemoryToWrite(offset, data.size()));
-      if (needed <= room.bytes()) {
-        const Status status = WriteUnderTurn(offset, data, room);
+      bytes = std::max<uint64_t>(bytes, needed());
+      if (bytes <= room.bytes()) {
+        const Status status = change(room);
         context_.budget.NoteChange();  // there are blocks to store that there were not
-        TRY(status);
-        return offset;
+        return status;
       }
     }
     room.Return();
-    room = TRY(context_.reserve(needed));
+    room = TRY(context_.reserve(bytes));
   }
+}
+
+Result<uint64_t> FileState::WriteAt(std::optional<uint64_t> where, Bytes data) {
+  uint64_t offset = 0;
+  const auto fits = [&] {
+    return offset <= kMaxFileBytes && data.size() <= kMaxFileBytes - offset;
+  };
+  TRY(ChangeWithRoom(
+      [&] {
+        offset = where.value_or(now_.size);
+        return fits() ? MemoryToWrite(offset, data.size()) : 0;
+      },
+      [&](MemoryBudget::Share& room) -> Status {
+        if (fits()) return WriteUnderTurn(offset, data, room);
+        return Fail(EFBIG, "a file has at most {} bytes", kMaxFileBytes);
+      }));
+  return offset;
 }
 
 Status FileState::Write(uint64_t offset, Bytes data) {
@@ -474,6 +493,196 @@ void FileState::ResizeTo(uint64_t size) {
   const BlockMap before = *now_.map;
   now_.map->Resize(size);
   Supersede(before.NotIn(*now_.map).blocks);
+}
+
+// ---- Holes
+
+Status FileState::Zero(uint64_t offset, uint64_t length, OpenFile::Size size) {
+  if (offset > kMaxFileBytes || length > kMaxFileBytes - offset) {
+    if (size == OpenFile::Size::kGrows) {
+      return Fail(EFBIG, "a file has at most {} bytes", kMaxFileBytes);
+    }
+    length = kMaxFileBytes - std::min(offset, kMaxFileBytes);
+  }
+  const auto end = [&] {
+    const uint64_t wanted = offset + length;
+    return size == OpenFile::Size::kGrows ? wanted : std::min(wanted, now_.size);
+  };
+  const auto needed = [&]() -> uint64_t {
+    if (offset >= end()) return 0;
+    const uint64_t last = end() - 1;
+    const uint64_t both = offset / block_bytes() == last / block_bytes() ? 0 : 1;
+    return MemoryToWrite(offset, 1) + both * MemoryToWrite(last, 1);
+  };
+  return ChangeWithRoom(needed, [&](MemoryBudget::Share& room) -> Status {
+    if (offset >= end()) return {};
+    const uint64_t until = end();
+    if (until > now_.size) GrowTo(until);
+    return ZeroUnderTurn(offset, until, room);
+  });
+}
+
+// What others have meanwhile beyond its end is not cut, as it is by a truncation.
+void FileState::GrowTo(uint64_t size) {
+  const std::lock_guard lock(mutex_);
+  ResizeTo(size);
+  grown_to_ = std::max(grown_to_, size);
+  changed_ = true;
+  modified_ = context_.records.WallClock();
+}
+
+Status FileState::ZeroUnderTurn(uint64_t offset, uint64_t end, MemoryBudget::Share& room) {
+  // Nothing more is taken while what was taken before cannot be stored.
+  if (!failure_.ok()) TRY(SendAll());
+  while (offset < end) {
+    const uint64_t block = offset / block_bytes();
+    const uint64_t first = offset % block_bytes();
+    const uint64_t whole_end = end / block_bytes();
+    if (first == 0 && block < whole_end) {
+      TRY(ClearBlocks(block, whole_end));
+      offset = whole_end * block_bytes();
+      continue;
+    }
+    const uint64_t length = std::min(end - offset, block_bytes() - first);
+    TRY(ZeroInBlock(block, first, first + length, room));
+    offset += length;
+  }
+  return {};
+}
+
+// Zeros are only written where something else is. What is beyond that is ours all the same.
+Status FileState::ZeroInBlock(uint64_t block, uint64_t first, uint64_t end,
+                              MemoryBudget::Share& room) {
+  TRY(LoadBytes(block * block_bytes() + first, block * block_bytes() + first + 1));
+  std::vector<Sent> dropped;
+  const std::lock_guard lock(mutex_);
+  OpenBlock& open = BlockAt(block);
+  const uint64_t lower_end = LowerEnd(block);
+  const bool is_all = (lower_end == 0 || (first == 0 && lower_end <= end)) &&
+                      open.present.Within(0, first).empty() && open.present.end() <= end;
+  const uint64_t written_end = std::min(end, std::max(lower_end, open.present.end()));
+  if (is_all && now_.map) {
+    MakeHoles(block, block + 1);
+    DropSent(open);
+    open.dirty.reset();
+    open.present = {};
+  } else if (written_end > first) {
+    ZeroBytes(RoomFor(block, first, written_end, room));
+  }
+  open.ours.Add(first, end);
+  grown_to_ = std::max(grown_to_, std::min(now_.size, block * block_bytes() + end));
+  changed_ = true;
+  modified_ = context_.records.WallClock();
+  ++generation_;
+  dropped.swap(dropped_);
+  return {};
+}
+
+Status FileState::ClearBlocks(uint64_t first, uint64_t end) {
+  EnsureMap();
+  const auto missing = [&](uint64_t block) {
+    const std::lock_guard lock(mutex_);
+    return now_.map->FirstMissing(block, block + 1).has_value();
+  };
+  do {  // loading one may find that another host has changed the file, and the other be away again
+    TRY(LoadBytes(first * block_bytes(), first * block_bytes() + 1));
+    TRY(LoadBytes(end * block_bytes() - 1, end * block_bytes()));
+    EnsureMap();
+  } while (missing(first) || missing(end - 1));
+  std::vector<Sent> dropped;
+  const std::lock_guard lock(mutex_);
+  MakeHoles(first, end);
+  for (auto at = blocks_.lower_bound(first); at != blocks_.end() && at->first < end;) {
+    DropSent(at->second);
+    at = blocks_.erase(at);
+  }
+  cleared_.Add(first, end);
+  grown_to_ = std::max(grown_to_, std::min(now_.size, end * block_bytes()));
+  changed_ = true;
+  modified_ = context_.records.WallClock();
+  ++generation_;
+  dropped.swap(dropped_);
+  return {};
+}
+
+// In the map, which there is. Called with mutex_ held.
+void FileState::MakeHoles(uint64_t first, uint64_t end) {
+  const BlockMap before = *now_.map;
+  now_.map->SetHoles(first, end);
+  Supersede(before.NotIn(*now_.map).blocks);
+}
+
+Result<FileState::Extent> FileState::ExtentAt(uint64_t offset) {
+  const uint64_t bytes = block_bytes();
+  const uint64_t block = offset / bytes;
+  const uint64_t first = offset % bytes;
+  const bool stores_something = [&] {
+    const std::lock_guard lock(mutex_);
+    const auto missing =
+        now_.map ? now_.map->FirstMissing(block, block + 1) : std::optional<BlockMap::Part>();
+    return missing && missing->stretch->stored_bytes > 0;
+  }();
+  if (stores_something) TRY(LoadBytes(offset, offset + 1));
+  const std::lock_guard lock(mutex_);
+  const auto open = blocks_.lower_bound(block);
+  if (open != blocks_.end() && open->first == block) {
+    const uint64_t lower_end = LowerEnd(block);
+    if (first < lower_end) return Extent{true, block * bytes + lower_end};
+    const auto parts = open->second.present.Within(first, bytes);
+    if (parts.empty()) return Extent{false, (block + 1) * bytes};
+    const bool here = parts.front().first == first;
+    return Extent{here, block * bytes + (here ? parts.front().end : parts.front().first)};
+  }
+  const uint64_t next_open = open == blocks_.end() ? UINT64_MAX / bytes : open->first;
+  if (!now_.map) {
+    const uint64_t there = now_.inline_data.size();
+    return offset < there ? Extent{true, there} : Extent{false, next_open * bytes};
+  }
+  if (block >= now_.map->blocks()) return Extent{false, next_open * bytes};
+  const BlockMap::Span span = now_.map->SpanAt(block);
+  const uint64_t end = std::min(span.end, next_open);
+  if (span.hole) return Extent{false, end * bytes};
+  if (block + 1 < end) return Extent{true, (end - 1) * bytes};  // all but the last are full
+  const uint64_t valid = LowerEnd(block);
+  return first < valid ? Extent{true, block * bytes + valid} : Extent{false, end * bytes};
+}
+
+Result<uint64_t> FileState::Seek(uint64_t offset, OpenFile::Contents contents) {
+  const Turn::Holder turn(turn_);
+  for (uint64_t at = offset; at < now_.size;) {
+    const Extent extent = TRY(ExtentAt(at));
+    if (extent.data == (contents == OpenFile::Contents::kData)) return at;
+    at = extent.end;
+  }
+  if (offset < now_.size && contents == OpenFile::Contents::kHole) return now_.size;
+  return Fail(ENXIO, "inode {:016x}: there is nothing more from {} on", id_, offset);
+}
+
+Result<uint64_t> FileState::CountHoleBytes(uint64_t offset, uint64_t end) {
+  uint64_t bytes = end - std::clamp(now_.size, offset, end);
+  for (uint64_t at = offset; at < std::min(end, now_.size);) {
+    const Extent extent = TRY(ExtentAt(at));
+    const uint64_t until = std::min({extent.end, end, now_.size});
+    if (!extent.data) bytes += until - at;
+    at = until;
+  }
+  return bytes;
+}
+
+Status FileState::Allocate(uint64_t offset, uint64_t length, OpenFile::Size size) {
+  if (offset > kMaxFileBytes || length > kMaxFileBytes - offset) {
+    return Fail(EFBIG, "a file has at most {} bytes", kMaxFileBytes);
+  }
+  if (length == 0) return {};
+  const SpaceInfo space = TRY(context_.cluster.Space());
+  const Turn::Holder turn(turn_);
+  const uint64_t needed = TRY(CountHoleBytes(offset, offset + length));
+  if (needed > space.usable_free_bytes) {
+    return Fail(ENOSPC, "inode {:016x}: {} bytes more do not fit into the {} that are free", id_,
+                needed, space.usable_free_bytes);
+  }
+  if (size == OpenFile::Size::kGrows && offset + length > now_.size) GrowTo(offset + length);
+  return {};
 }
 
 void FileState::Supersede(const std::vector<BlockMap::Piece>& pieces) {

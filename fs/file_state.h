@@ -10,6 +10,8 @@
 // Pages of the map (fs/block_map.h) are read when they are needed: those of all blocks in `blocks_`
 // are there.
 //
+// Blocks that are cleared as a whole become holes of the map at once.
+//
 // Changes take the file's turn, one after the other; a commit holds it from its first stripe to the
 // inode's change, so it is all that was written before and nothing that was written after. Reads do
 // not take it. For a commit that finds the inode changed by another host (Rebase), it is remembered
@@ -94,6 +96,9 @@ class FileState {
   Status Write(uint64_t offset, Bytes data);
   Result<uint64_t> Append(Bytes data);
   Status Truncate(uint64_t size);
+  Status Zero(uint64_t offset, uint64_t length, OpenFile::Size size);
+  Status Allocate(uint64_t offset, uint64_t length, OpenFile::Size size);
+  Result<uint64_t> Seek(uint64_t offset, OpenFile::Contents contents);
   Status SetAttributes(const AttributeChange& change);
   // Changes anything but size and contents, at once.
   Status Edit(const Names::Edit& edit);
@@ -154,6 +159,20 @@ class FileState {
   Status RelieveUnderTurn();
   Status WriteUnderTurn(uint64_t offset, Bytes data, MemoryBudget::Share& room);
   void PutBytes(uint64_t block, uint64_t first, Bytes data, MemoryBudget::Share& room);
+  MutableBytes RoomFor(uint64_t block, uint64_t first, uint64_t end, MemoryBudget::Share& room);
+  template <typename Needed, typename Change>
+  Status ChangeWithRoom(const Needed& needed, const Change& change);
+  Status ZeroUnderTurn(uint64_t offset, uint64_t end, MemoryBudget::Share& room);
+  Status ZeroInBlock(uint64_t block, uint64_t first, uint64_t end, MemoryBudget::Share& room);
+  Status ClearBlocks(uint64_t first, uint64_t end);
+  void GrowTo(uint64_t size);
+  // Bytes from some place to `end` that are there, or are not: a hole.
+  struct Extent {
+    bool data = false;
+    uint64_t end = 0;
+  };
+  Result<Extent> ExtentAt(uint64_t offset);
+  Result<uint64_t> CountHoleBytes(uint64_t offset, uint64_t end);
   Status Fill(uint64_t block);
   Status ReadLower(uint64_t block, uint64_t first, MutableBytes out);
   void EnsureMap();
@@ -215,6 +234,7 @@ class FileState {
   void Supersede(const std::vector<BlockMap::Piece>& pieces);
   uint64_t block_bytes() const;
   uint64_t LowerEnd(uint64_t block) const;
+  void MakeHoles(uint64_t first, uint64_t end);
 
   struct ReadPlan;
   void PlanRead(std::span<OpenFile::Part> parts, ReadPlan& plan);
@@ -242,6 +262,9 @@ class FileState {
   bool changed_ = false;            // there is something to commit
   bool size_set_ = false;           // by a truncation since the last commit
   std::optional<uint64_t> cut_to_;  // the least size since the last commit
+  // Blocks that were cleared since, as a whole: nothing of what others have there is left.
+  IntervalSet cleared_;
+  uint64_t grown_to_ = 0;  // the size that it has had since without being written to
   std::optional<int64_t> modified_;
   uint64_t generation_ = 0;  // raised when a byte's place may have changed
   bool removed_ = false;

@@ -256,6 +256,19 @@ class Handle final : public OpenFile {
     wrote_ = true;
     return state_->Truncate(size);
   }
+  Status Zero(uint64_t offset, uint64_t length, Size size) override {
+    TRY(CheckWritable());
+    wrote_ = true;
+    return state_->Zero(offset, length, size);
+  }
+  Status Allocate(uint64_t offset, uint64_t length, Size size) override {
+    TRY(CheckWritable());
+    wrote_ = true;
+    return state_->Allocate(offset, length, size);
+  }
+  Result<uint64_t> Seek(uint64_t offset, Contents contents) override {
+    return state_->Seek(offset, contents);
+  }
   Status SetAttributes(const AttributeChange& change) override {
     if (change.size) {
       TRY(CheckWritable());

@@ -134,6 +134,21 @@ class OpenFile {
   virtual Result<uint64_t> Append(Bytes data) = 0;
 
   virtual Status Truncate(uint64_t size) = 0;
+
+  enum class Size { kStays, kGrows };  // kGrows: to the end of what is asked for, if that is beyond
+
+  // As if zeros were written there: with kStays, up to the end of the file. Blocks of which nothing
+  // else is left become holes, which take no space.
+  virtual Status Zero(uint64_t offset, uint64_t length, Size size) = 0;
+
+  // Nothing is reserved: only if there is no room for the holes in this range now, it is ENOSPC.
+  virtual Status Allocate(uint64_t offset, uint64_t length, Size size) = 0;
+
+  // Where there is data (which may be zeros), or a hole, next, from `offset` on; behind the file is
+  // a hole. ENXIO: nowhere, or `offset` is not within the file.
+  enum class Contents { kData, kHole };
+  virtual Result<uint64_t> Seek(uint64_t offset, Contents contents) = 0;
+
   virtual Status SetAttributes(const AttributeChange& change) = 0;
   virtual Result<Attributes> Stat() = 0;  // with uncommitted size and times
 

@@ -1,10 +1,10 @@
 // Random operations on two hosts and on a model of what a file system is, from a seed: they agree.
 //
-// Goal: no sequence of creating, opening, writing, truncating, syncing, closing, dropping, renaming
-// and removing gives anything but what a plain tree of strings would. Method: a small alphabet of
-// names, so that operations meet; sizes around all the borders there are (inline, copies, cells,
-// shards, blocks). The two hosts take turns file by file: a file that one has open is left to it
-// until it is closed.
+// Goal: no sequence of creating, opening, writing, punching holes, copying, truncating, syncing,
+// closing, dropping, renaming and removing gives anything but what a plain tree of strings would.
+// Method: a small alphabet of names, so that operations meet; sizes around all the borders there
+// are (inline, copies, cells, shards, blocks). The two hosts take turns file by file: a file that
+// one has open is left to it until it is closed.
 //
 //   SEED=7 fs_test --gtest_filter='Model*'
 
@@ -15,6 +15,7 @@
 #include <memory>
 #include <set>
 
+#include "fs/copy_range.h"
 #include "tests/fs/fs_test_base.h"
 #include "tests/support/seeds.h"
 
@@ -185,6 +186,10 @@ class Model {
       const std::string expected = offset < now.size() ? now.substr(offset, length) : "";
       ASSERT_EQ(ReadAll(*open.file, offset, length) == expected, true)
           << "read " << length << " at " << offset << " of " << now.size();
+    } else if (dice < 36) {
+      Zero(open);
+    } else if (dice < 40) {
+      ASSERT_NO_FATAL_FAILURE(Copy(open));
     } else if (dice < 75) {
       const uint64_t offset = sim_.Chance(0.4) ? now.size() : Size();
       const std::string data = Pattern(sim_.Below(1u << 30), Size());
@@ -217,6 +222,67 @@ class Model {
     const auto attributes = open.file->Stat();
     ASSERT_OK(attributes);
     ASSERT_EQ(attributes->size, now.size());
+    if (sim_.Chance(0.1)) Seek(open);
+  }
+
+  void Zero(OpenNode& open) {
+    std::string& now = open.node->now;
+    const uint64_t offset = Size();
+    const uint64_t length = Size();
+    const auto size = sim_.Chance(0.5) ? OpenFile::Size::kGrows : OpenFile::Size::kStays;
+    const bool only_allocates = sim_.Chance(0.2);
+    ASSERT_OK(only_allocates ? open.file->Allocate(offset, length, size)
+                             : open.file->Zero(offset, length, size));
+    open.wrote = true;
+    if (length == 0) return;
+    if (size == OpenFile::Size::kGrows) now.resize(std::max(now.size(), offset + length));
+    if (only_allocates || offset >= now.size()) return;
+    const uint64_t there = std::min(length, now.size() - offset);
+    now.replace(offset, there, there, '\0');
+  }
+
+  void Copy(OpenNode& target) {
+    OpenNode& source = open_[sim_.Below(open_.size())];
+    const std::string from = source.node->now;
+    std::string& to = target.node->now;
+    const uint64_t offset = Size();
+    const uint64_t target_offset = Size();
+    uint64_t length = Size();
+    if (source.node->host != target.node->host) return;  // it is of one file system
+    const auto copied = CopyRange(*source.file, offset, *target.file, target_offset, length);
+    length = offset < from.size() ? std::min(length, from.size() - offset) : 0;
+    const bool overlap = offset < target_offset + length && target_offset < offset + length;
+    if (source.node == target.node && length > 0 && overlap) return Expect(copied, EINVAL);
+    ASSERT_OK(copied);
+    ASSERT_EQ(*copied, length);
+    if (length == 0) return;
+    target.wrote = true;
+    to.resize(std::max(to.size(), target_offset + length));
+    to.replace(target_offset, length, from, offset, length);
+  }
+
+  // All that lies in a hole is zeros; data and holes take turns up to the end of the file.
+  void Seek(OpenNode& open) {
+    const std::string& now = open.node->now;
+    bool data = sim_.Chance(0.5);
+    for (uint64_t at = sim_.Below(now.size() + 1); at < now.size(); data = !data) {
+      const auto kind = data ? OpenFile::Contents::kData : OpenFile::Contents::kHole;
+      const auto found = open.file->Seek(at, kind);
+      const uint64_t end = found.value_or(now.size());
+      if (data && !found.has_value()) {
+        Expect(found, ENXIO);
+      } else {
+        ASSERT_OK(found);
+      }
+      ASSERT_GE(end, at);
+      ASSERT_LE(end, now.size());
+      if (data) {
+        ASSERT_EQ(now.find_first_not_of('\0', at) >= end, true)
+            << "there is something between " << at << " and " << end;
+      }
+      at = end;
+    }
+    Expect(open.file->Seek(now.size(), OpenFile::Contents::kHole), ENXIO);
   }
 
   void Close(size_t which) {

@@ -1,6 +1,6 @@
-// Clients write, overwrite, append, truncate, read, move and remove files while drives come and go,
-// lose and repeat requests and answer rotten bytes, one burns down, and clients die between any two
-// of their requests and come back as new ones.
+// Clients write, overwrite, append, clear, truncate, read, move and remove files while drives come
+// and go, lose and repeat requests and answer rotten bytes, one burns down, and clients die between
+// any two of their requests and come back as new ones.
 //
 // What must hold, whatever happens (docs/semantics.md):
 //   - a commit that was acknowledged is there until another one replaces it; one whose outcome
@@ -301,6 +301,14 @@ class Storm {
       return file.Truncate(size);
     }
     const size_t offset = sim_.Chance(0.3) ? content.size() : sim_.Below(content.size() + 70'000);
+    if (sim_.Chance(0.2)) {
+      const size_t length = 1 + sim_.Below(600'000);
+      const bool grows = sim_.Chance(0.3);
+      if (grows) content.resize(std::max(content.size(), offset + length), '\0');
+      const size_t there = std::min(length, content.size() - std::min(content.size(), offset));
+      if (there > 0) content.replace(offset, there, there, '\0');
+      return file.Zero(offset, length, grows ? OpenFile::Size::kGrows : OpenFile::Size::kStays);
+    }
     const std::string part = NewContent().substr(0, 1 + sim_.Below(150'000));
     if (part.empty()) return {};
     if (content.size() < offset + part.size()) content.resize(offset + part.size(), '\0');
