@@ -49,8 +49,9 @@ constexpr Duration kRestFromPuts = std::chrono::milliseconds(100);  // of the lo
 constexpr size_t kMostRequestReused = 512;  // bytes of a message whose memory is used again
 constexpr size_t kMostReused = 64;          // requests and answers, of a connection
 
-// A device's values can be 1 MiB: room for some of them in the kernel.
-constexpr int kSocketBufferBytes = 4 << 20;
+// Answers that the peer has not taken, beyond which nothing more is read for it: they are sent
+// while they are in a processor's cache.
+constexpr size_t kMostUnsent = 1 << 20;
 
 // Answers of one device that wait to be durable. One flush serves all that came before it; while it
 // runs the next ones gather. Flushes have threads of their own, so that a slow disk holds up only
@@ -193,10 +194,12 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
 
   // Loop thread. What is still being executed finishes, and its answer is dropped.
   void Close() {
+    std::deque<HandedPtr> dropped;
     {
       const std::lock_guard lock(mutex_);
       // What is going out right now is still being read by its sender: it goes with the session.
       if (std::exchange(gone_, true)) return;
+      dropped.swap(held_back_);
     }
     shared_->newcomers.Remove(newcomer_);
     timer_.Cancel();
@@ -733,6 +736,17 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
 
   using Execute = std::function<KineticService::Outcome(Command* answer)>;
 
+  // A request that was read and is not executed yet.
+  struct Handed {
+    std::shared_ptr<Command> request;
+    DeviceSecurity::IdentityPtr identity;
+    size_t bytes = 0;  // of its value
+    Time received{};
+    Time expiry{};
+    Execute execute;
+  };
+  using HandedPtr = std::shared_ptr<Handed>;
+
   // Lets a worker execute the request, whose value has `bytes`.
   void Hand(std::shared_ptr<Command> request, DeviceSecurity::IdentityPtr identity, size_t bytes,
             Execute execute) {
@@ -741,35 +755,65 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
       ++requests_under_way_;
       bytes_under_way_ += bytes;
     }
-    const Header& header = request->header();
-    const int priority = PriorityOf(header);
-    const Time received = loop_.runtime().Now();
-    const Time expiry = ExpiryOf(header);
+    const auto handed = std::make_shared<Handed>();
+    handed->received = loop_.runtime().Now();
+    handed->expiry = ExpiryOf(request->header());
+    handed->request = std::move(request);
+    handed->identity = std::move(identity);
+    handed->bytes = bytes;
+    handed->execute = std::move(execute);
+    Enqueue(handed);
+  }
+
+  void Enqueue(const HandedPtr& handed) {
     threads_.workers.Add(
-        [self = shared_from_this(), request = std::move(request), execute = std::move(execute),
-         identity = std::move(identity), bytes, received, expiry] {
-          auto answer = std::make_shared<Command>(self->AnswerTo(*request));
-          KineticService::Outcome outcome;
-          if (expiry != Time::max() && self->loop_.runtime().Now() >= expiry) {
-            KineticService::SetFailure(TooLate(), answer.get());
-          } else {
-            outcome = execute(answer.get());
-          }
-          const int type = request->header().messagetype();
-          const size_t moved = bytes + outcome.value.size();
-          if (!outcome.after_flush) {
-            self->Note(type, moved, received, *answer);
-            self->Answer(*answer, identity.get(), std::move(outcome.value), bytes);
-            return;
-          }
-          self->shared_->flushes->Add(
-              [self, answer, identity, bytes, type, received](const Status& flushed) {
-                if (!flushed.ok()) KineticService::SetFailure(flushed, answer.get());
-                self->Note(type, bytes, received, *answer);
-                self->Answer(*answer, identity.get(), {}, bytes);
-              });
+        [self = shared_from_this(), handed] {
+          if (!self->HoldBack(handed)) self->Do(*handed);
         },
-        priority);
+        PriorityOf(handed->request->header()));
+  }
+
+  // While the peer does not take the answers that there are, no more values are read for it: they
+  // would only leave the cache again, and take memory.
+  bool HoldBack(const HandedPtr& handed) {
+    if (!ReadsValues(handed->request->header().messagetype())) return false;
+    const std::lock_guard lock(mutex_);
+    if (gone_ || unsent_bytes_ < kMostUnsent) return false;
+    held_back_.push_back(handed);
+    return true;
+  }
+
+  static bool ReadsValues(Header::MessageType type) {
+    switch (type) {
+      case Header::GET:
+      case Header::GETNEXT:
+      case Header::GETPREVIOUS:
+      case Header::GETKEYRANGE: return true;
+      default: return false;
+    }
+  }
+
+  void Do(const Handed& handed) {
+    auto answer = std::make_shared<Command>(AnswerTo(*handed.request));
+    KineticService::Outcome outcome;
+    if (handed.expiry != Time::max() && loop_.runtime().Now() >= handed.expiry) {
+      KineticService::SetFailure(TooLate(), answer.get());
+    } else {
+      outcome = handed.execute(answer.get());
+    }
+    const int type = handed.request->header().messagetype();
+    const size_t bytes = handed.bytes;
+    if (!outcome.after_flush) {
+      Note(type, bytes + outcome.value.size(), handed.received, *answer);
+      Answer(*answer, handed.identity.get(), std::move(outcome.value), bytes);
+      return;
+    }
+    shared_->flushes->Add([self = shared_from_this(), answer, identity = handed.identity, bytes,
+                           type, received = handed.received](const Status& flushed) {
+      if (!flushed.ok()) KineticService::SetFailure(flushed, answer.get());
+      self->Note(type, bytes, received, *answer);
+      self->Answer(*answer, identity.get(), {}, bytes);
+    });
   }
 
   static Status TooLate() { return Fail(EBUSY, "its time ran out before its turn came"); }
@@ -915,6 +959,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     if (gone_ || out.empty()) return;
     for (Outgoing& each : out) {
       bytes_under_way_ += each.size();
+      unsent_bytes_ += each.size();
       outgoing_.push_back(std::move(each));
     }
     if (blocked_ || sending_) return;  // whoever waits or sends takes it along
@@ -943,7 +988,9 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     }
     sending_ = false;
     const bool watch = blocked_ || (paused_ && !IsFull());
+    const std::vector<HandedPtr> next = TakeHeldBack();
     lock.unlock();
+    for (const HandedPtr& handed : next) Enqueue(handed);
     // The loop's thread looks after the rest, for nobody else may touch what it reads.
     if (ended) {
       loop_.Post([self = shared_from_this()] { self->Close(); });
@@ -977,6 +1024,16 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     return count;
   }
 
+  // What need not be held back any more: all when the peer waits for answers, else one. With mutex_
+  // held.
+  std::vector<HandedPtr> TakeHeldBack() {
+    if (unsent_bytes_ >= kMostUnsent || held_back_.empty()) return {};
+    const auto end = outgoing_.empty() ? held_back_.end() : held_back_.begin() + 1;
+    std::vector<HandedPtr> taken(held_back_.begin(), end);
+    held_back_.erase(held_back_.begin(), end);
+    return taken;
+  }
+
   // With mutex_ held. True: the last words are out.
   bool Consume(size_t bytes) {
     if (gone_) return false;
@@ -985,6 +1042,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
       const Outgoing& first = outgoing_.front();
       sent_of_first_ -= first.size();
       bytes_under_way_ -= first.size() + first.request_bytes;
+      unsent_bytes_ -= first.size();
       if (first.answers) --requests_under_way_;
       const bool last = first.last;
       outgoing_.pop_front();
@@ -1073,6 +1131,8 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   size_t sent_of_first_ = 0;       // bytes of outgoing_.front()
   size_t requests_under_way_ = 0;
   size_t bytes_under_way_ = 0;
+  size_t unsent_bytes_ = 0;  // in outgoing_
+  std::deque<HandedPtr> held_back_;
   bool sending_ = false;  // a thread is in Flush()
   bool blocked_ = false;  // the socket is full; the loop waits for it
   bool paused_ =
@@ -1109,9 +1169,6 @@ Result<FileDescriptor> Bind(const std::string& host, uint16_t port) {
   if (socket.get() < 0) return Fail(errno, "no socket: {}", ErrnoText(errno));
   const int yes = 1;
   setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  // Taken over by the connections that it accepts. A smaller buffer costs speed only.
-  setsockopt(socket.get(), SOL_SOCKET, SO_SNDBUF, &kSocketBufferBytes, sizeof kSocketBufferBytes);
-  setsockopt(socket.get(), SOL_SOCKET, SO_RCVBUF, &kSocketBufferBytes, sizeof kSocketBufferBytes);
   if (bind(socket.get(), address, length) != 0 || listen(socket.get(), SOMAXCONN) != 0) {
     const int error = errno;
     return Fail(error, "cannot listen at {} port {}: {}{}", host, port, ErrnoText(error),

@@ -23,9 +23,13 @@ Workers::~Workers() {
 }
 
 void Workers::Add(Task task, int priority) {
-  const std::lock_guard lock(mutex_);
-  Enqueue(std::move(task), priority);
-  if (idle_ > 0) added_.notify_one();
+  bool wake;
+  {
+    const std::lock_guard lock(mutex_);
+    Enqueue(std::move(task), priority);
+    wake = idle_ > 0;
+  }
+  if (wake) added_.notify_one();  // who wakes finds the mutex free
 }
 
 void Workers::AddLast(Task task, int priority) {

@@ -410,8 +410,9 @@ TEST_F(ServerTest, APeerThatNeverReadsHoldsUpOnlyItself) {
   ASSERT_TRUE(other.Request(Header::GET, get));
   EXPECT_EQ(other.ReceiveAnswer().value.size(), kMaxValueBytes);
 
+  // What the sockets hold, and 1 MiB and an answer for each worker beside them.
   const uint64_t executed = engine_.CountOf(Engine::Operation::kGet).operations;
-  EXPECT_LT(executed, 400u) << "requests beyond the bound were executed";
+  EXPECT_LT(executed, 30u) << "values were read that nobody takes";
   for (int i = 0; i < 500; ++i) {
     ASSERT_EQ(greedy.ReceiveAnswer().value.size(), kMaxValueBytes) << i;
   }
