@@ -22,6 +22,7 @@ bool IsEveryday(int code) {
     case ENOTDIR:
     case ENOTEMPTY:
     case ENOTSUP:
+    case ENXIO:
     case EPERM:
     case ERANGE:
     case ESPIPE: return true;

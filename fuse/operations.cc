@@ -12,6 +12,7 @@
 
 #include "base/answer.h"
 #include "base/try.h"
+#include "fs/copy_range.h"
 #include "fs/posix_stat.h"
 #include "fuse/directory_positions.h"
 
@@ -61,6 +62,7 @@ void Mount::ForgetAttributes(InodeId inode) {
 namespace {
 
 constexpr unsigned kMaxWriteBytes = 1 << 20;
+constexpr size_t kMostCopiedAtOnce = 64 << 20;  // of one copy_file_range(2)
 constexpr unsigned kRequestsInBackground = 64;  // read-ahead that the kernel keeps under way
 constexpr double kCacheSeconds = std::chrono::duration<double>(kCacheAge).count();
 constexpr uint64_t kStatBlockBytes = 4096;
@@ -375,6 +377,55 @@ void Write(fuse_req_t request, fuse_ino_t inode, const char* data, size_t length
   fuse_reply_write(request, length);
 }
 
+Status ChangeRange(OpenFile& file, int mode, uint64_t offset, uint64_t length) {
+  const auto size =
+      (mode & FALLOC_FL_KEEP_SIZE) != 0 ? OpenFile::Size::kStays : OpenFile::Size::kGrows;
+  switch (mode & ~FALLOC_FL_KEEP_SIZE) {
+    case 0: return file.Allocate(offset, length, size);
+    case FALLOC_FL_ZERO_RANGE: return file.Zero(offset, length, size);
+    case FALLOC_FL_PUNCH_HOLE:
+      if (size == OpenFile::Size::kStays) return file.Zero(offset, length, size);
+  }
+  return Fail(EOPNOTSUPP, "fallocate with mode {:#x}", mode);
+}
+
+void Allocate(fuse_req_t request, fuse_ino_t inode, int mode, off_t offset, off_t length,
+              fuse_file_info* info) {
+  ReplyStatus(request,
+              ChangeRange(*HandleOf(info).file, mode, static_cast<uint64_t>(offset),
+                          static_cast<uint64_t>(length)),
+              "fallocate", Subject(inode));
+}
+
+// The kernel answers the other kinds of lseek(2) itself.
+void Seek(fuse_req_t request, fuse_ino_t inode, off_t offset, int whence, fuse_file_info* info) {
+  if (offset < 0 || (whence != SEEK_DATA && whence != SEEK_HOLE)) {
+    fuse_reply_err(request, offset < 0 ? ENXIO : EINVAL);
+    return;
+  }
+  const Result<uint64_t> found = HandleOf(info).file->Seek(
+      static_cast<uint64_t>(offset),
+      whence == SEEK_DATA ? OpenFile::Contents::kData : OpenFile::Contents::kHole);
+  if (found.has_value()) {
+    fuse_reply_lseek(request, static_cast<off_t>(*found));
+  } else {
+    ReplyStatus(request, found.error(), "lseek", Subject(inode));
+  }
+}
+
+// So much at a time that a signal does not wait for long.
+void CopyRange(fuse_req_t request, fuse_ino_t inode, off_t offset, fuse_file_info* info, fuse_ino_t,
+               off_t target_offset, fuse_file_info* target_info, size_t length, int) {
+  const Result<uint64_t> copied =
+      CopyRange(*HandleOf(info).file, static_cast<uint64_t>(offset), *HandleOf(target_info).file,
+                static_cast<uint64_t>(target_offset), std::min(length, kMostCopiedAtOnce));
+  if (copied.has_value()) {
+    fuse_reply_write(request, *copied);
+  } else {
+    ReplyStatus(request, copied.error(), "copy_file_range", Subject(inode));
+  }
+}
+
 // At every close(2), which reports what this says.
 void Flush(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) {
   FileHandle& handle = HandleOf(info);
@@ -588,6 +639,9 @@ fuse_lowlevel_ops MakeOperations() {
   operations.create = Create;
   operations.read = Read;
   operations.write = Write;
+  operations.fallocate = Allocate;
+  operations.lseek = Seek;
+  operations.copy_file_range = CopyRange;
   operations.flush = Flush;
   operations.release = Release;
   operations.fsync = Sync;

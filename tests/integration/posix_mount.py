@@ -7,11 +7,14 @@ usage: posix_mount.py MOUNTPOINT [TEST...]
 
 import ctypes
 import errno
+import fcntl
 import mmap
 import os
 import random
+import select
 import shutil
 import socket
+import sqlite3
 import stat
 import struct
 import subprocess
@@ -20,6 +23,7 @@ import tempfile
 import threading
 
 RENAME_NOREPLACE, RENAME_EXCHANGE = 1, 2
+KEEP_SIZE, PUNCH_HOLE, COLLAPSE_RANGE, ZERO_RANGE, INSERT_RANGE = 1, 2, 8, 16, 32
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -45,6 +49,25 @@ def read(path):
 def rename2(source, target, flags):
     if libc.renameat2(-100, source.encode(), -100, target.encode(), flags) != 0:
         raise OSError(ctypes.get_errno(), "renameat2")
+
+
+def fallocate(file, mode, offset, length):
+    if libc.fallocate(file, mode, ctypes.c_long(offset), ctypes.c_long(length)) != 0:
+        raise OSError(ctypes.get_errno(), "fallocate")
+
+
+def child(function, *arguments):
+    """Whether it says so in another process."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os._exit(0 if function(*arguments) else 1)
+        except BaseException as error:  # whatever it is, this process ends here
+            print(error, file=sys.stderr)
+            os._exit(2)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert code in (0, 1), code
+    return code == 0
 
 
 # --- files ---
@@ -162,6 +185,237 @@ def test_shared_memory_maps_are_the_file():
         memory[5_000:5_003] = b"xyz"
         memory.flush()
     assert read("f")[4_999:5_004] == b"axyza"
+
+
+def test_private_memory_maps_leave_the_file_alone():
+    write("f", b"a" * 20_000)
+    with open("f", "r+b") as file, mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE) as memory:
+        memory[5_000:5_003] = b"xyz"
+        assert memory[4_999:5_004] == b"axyza"
+    assert read("f") == b"a" * 20_000
+
+
+def test_direct_and_ordinary_handles_see_the_same():
+    data = mmap.mmap(-1, 1 << 20)  # aligned memory
+    data.write(random.randbytes(1 << 20))
+    direct = os.open("f", os.O_CREAT | os.O_RDWR | os.O_DIRECT)
+    ordinary = os.open("f", os.O_RDWR)
+    assert os.pwritev(direct, [data], 4096) == 1 << 20
+    assert os.pread(ordinary, 2 << 20, 0) == bytes(4096) + data[:]
+    os.pwrite(ordinary, b"ordinary", 8192 + 5)
+    back = mmap.mmap(-1, 8192)
+    assert os.preadv(direct, [back], 8192) == 8192
+    assert back[5:13] == b"ordinary" and back[13:] == data[4096 + 13:4096 + 8192]
+    os.ftruncate(direct, 10_000)
+    assert os.preadv(direct, [back], 8192) == 10_000 - 8192
+    os.close(direct)
+    os.close(ordinary)
+
+
+def test_synchronous_writes_work():
+    for flag in (os.O_SYNC, os.O_DSYNC):
+        file = os.open("f", os.O_CREAT | os.O_WRONLY | os.O_APPEND | flag)
+        assert os.write(file, b"safe ") == 5
+        os.close(file)
+    assert read("f") == b"safe safe "
+
+
+def test_holes_are_punched_and_ranges_zeroed():
+    data = bytearray(random.randbytes(20 << 20))
+    write("f", data)
+    blocks = os.stat("f").st_blocks
+    with open("f", "r+b", buffering=0) as file:
+        def change(mode, offset, length):
+            fallocate(file.fileno(), mode, offset, length)
+            until = offset + length if not mode & KEEP_SIZE else min(offset + length, len(data))
+            data.extend(bytes(max(0, until - len(data))))
+            data[offset:until] = bytes(max(0, until - offset))
+            assert file.seek(0, os.SEEK_END) == len(data) and read("f") == data
+        change(PUNCH_HOLE | KEEP_SIZE, 100, 5_000)
+        change(PUNCH_HOLE | KEEP_SIZE, 1 << 20, 10 << 20)
+        change(ZERO_RANGE | KEEP_SIZE, 11_999_999, 1_000_001)
+        change(PUNCH_HOLE | KEEP_SIZE, 19 << 20, 5 << 20)
+        change(ZERO_RANGE, (20 << 20) - 7, 500)
+        fails_with(errno.EOPNOTSUPP, fallocate, file.fileno(), PUNCH_HOLE, 0, 4096)
+        fails_with(errno.EOPNOTSUPP, fallocate, file.fileno(), COLLAPSE_RANGE, 0, 4096)
+        fails_with(errno.EOPNOTSUPP, fallocate, file.fileno(), INSERT_RANGE, 0, 4096)
+        fails_with(errno.EINVAL, fallocate, file.fileno(), 0, 0, 0)
+    assert os.stat("f").st_blocks * 512 < blocks * 512 - (3 << 20), "a hole takes space"
+    assert read("f") == data
+    with open("f", "rb") as file:
+        fails_with(errno.EBADF, fallocate, file.fileno(), 0, 0, 4096)
+
+
+def test_allocating_makes_a_file_longer_as_far_as_there_is_room():
+    write("f", b"some")
+    with open("f", "r+b", buffering=0) as file:
+        os.posix_fallocate(file.fileno(), 0, 5_000_000)
+        assert os.stat("f").st_size == 5_000_000 and read("f") == b"some" + bytes(4_999_996)
+        fallocate(file.fileno(), KEEP_SIZE, 0, 9_000_000)
+        assert os.stat("f").st_size == 5_000_000
+        room = os.statvfs(".").f_bavail * 4096
+        fails_with(errno.ENOSPC, os.posix_fallocate, file.fileno(), 0, 2 * room + (1 << 40))
+    assert os.stat("f").st_size == 5_000_000
+
+
+def test_seeking_finds_data_and_holes():
+    with open("f", "w+b", buffering=0) as file:
+        fails_with(errno.ENXIO, file.seek, 0, os.SEEK_DATA)
+        os.pwrite(file.fileno(), b"x" * 100, 12 << 20)
+        os.ftruncate(file.fileno(), 40 << 20)
+        for committed in (False, True):
+            data = file.seek(0, os.SEEK_DATA)
+            hole = file.seek(12 << 20, os.SEEK_HOLE)
+            assert 0 < data <= 12 << 20 and (12 << 20) + 100 <= hole < 40 << 20, (data, hole)
+            assert file.seek(5, os.SEEK_HOLE) == 5 and file.seek(hole, os.SEEK_HOLE) == hole
+            fails_with(errno.ENXIO, file.seek, hole, os.SEEK_DATA)
+            fails_with(errno.ENXIO, file.seek, 40 << 20, os.SEEK_HOLE)
+            os.fsync(file.fileno())
+    write("full", b"x" * 10)
+    with open("full", "rb") as file:
+        assert file.seek(3, os.SEEK_DATA) == 3 and file.seek(3, os.SEEK_HOLE) == 10
+
+
+def test_ranges_are_copied_from_file_to_file():
+    data = random.randbytes(9_000_000)
+    write("f", data)
+    write("g", b"-" * 100)
+    def copy(source, target, *arguments):
+        with open(source, "rb") as one, open(target, "r+b") as other:
+            return os.copy_file_range(one.fileno(), other.fileno(), *arguments)
+    assert copy("f", "g", 10**7, 1_000, 50) == len(data) - 1_000
+    assert read("g") == b"-" * 50 + data[1_000:]
+    assert copy("f", "g", 100, len(data), 0) == 0
+    assert copy("g", "g", 50, 0, 50) == 50
+    assert read("g") == b"-" * 100 + data[1_050:]
+    fails_with(errno.EINVAL, copy, "g", "g", 100, 0, 99)
+
+
+def test_sparse_files_stay_sparse_in_copies_and_archives():
+    with open("f", "wb") as file:
+        file.write(b"begin")
+        file.seek(30 << 20)
+        file.write(b"end")
+    os.truncate("f", 50 << 20)
+    stored = os.stat("f").st_blocks * 512
+    assert stored < 10 << 20
+    copies = {
+        "auto": ["cp", "--sparse=auto", "f", "auto"],
+        "always": ["cp", "--sparse=always", "f", "always"],
+        "reflink": ["cp", "--reflink=auto", "f", "reflink"],
+        "rsync": ["rsync", "-aS", "f", "rsync"],
+        "tar": ["sh", "-c", "mkdir d && tar -Scf t f && tar -xf t -C d && mv d/f tar"],
+        "dug": ["sh", "-c", "cp --sparse=never f dug && fallocate -d dug"],
+    }
+    for name, command in copies.items():
+        subprocess.check_call(command)
+        subprocess.check_call(["cmp", "f", name])
+        takes = os.stat(name).st_blocks * 512
+        assert takes <= (8 << 20 if name == "dug" else stored), f"{name} takes {takes} bytes, the file {stored}"
+    assert subprocess.run(["cp", "--reflink=always", "f", "shared"], stderr=subprocess.DEVNULL).returncode != 0
+
+
+def test_locks_hold_among_the_processes_of_a_mount():
+    write("f", b"x" * 100)
+    def gets(lock, kind, *arguments):
+        with open("f", "r+b") as file:
+            try:
+                lock(file, kind | fcntl.LOCK_NB, *arguments)
+                return True
+            except BlockingIOError:
+                return False
+    for lock in (fcntl.flock, fcntl.lockf):
+        with open("f", "r+b") as file:
+            lock(file, fcntl.LOCK_EX)
+            assert not child(gets, lock, fcntl.LOCK_EX) and not child(gets, lock, fcntl.LOCK_SH)
+            lock(file, fcntl.LOCK_SH)
+            assert not child(gets, lock, fcntl.LOCK_EX) and child(gets, lock, fcntl.LOCK_SH)
+            lock(file, fcntl.LOCK_UN)
+            assert child(gets, lock, fcntl.LOCK_EX)
+    with open("f", "r+b") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX, 10, 20)
+        assert not child(gets, fcntl.lockf, fcntl.LOCK_EX, 5, 25)
+        assert child(gets, fcntl.lockf, fcntl.LOCK_EX, 20, 0) and child(gets, fcntl.lockf, fcntl.LOCK_EX, 5, 30)
+    assert child(gets, fcntl.lockf, fcntl.LOCK_EX)  # it went with the handle
+
+
+def test_poll_and_ioctl_answer_as_for_any_file():
+    write("f", b"some")
+    with open("f", "r+b", buffering=0) as file:
+        poll = select.poll()
+        poll.register(file, select.POLLIN | select.POLLOUT)
+        assert poll.poll(10_000) == [(file.fileno(), select.POLLIN | select.POLLOUT)]
+        fails_with(errno.ENOTTY, fcntl.ioctl, file.fileno(), 0x5401, bytes(64))  # TCGETS
+        fails_with(errno.ENOTTY, fcntl.ioctl, file.fileno(), 0x80086601, bytes(8))  # FS_IOC_GETFLAGS
+
+
+def test_who_may_do_what_goes_by_mode_and_owner():
+    write("f", b"x")
+    os.chmod("f", 0o640)
+    assert os.access("f", os.R_OK | os.W_OK) and not os.access("f", os.X_OK)
+    if os.geteuid() != 0:
+        return
+    os.chmod(".", 0o755)
+    os.chown("f", 1234, 4321)
+    def may(user, groups, what):
+        return subprocess.run(["setpriv", f"--reuid={user}", "--regid=99", groups, "test", what, "f"]).returncode == 0
+    if not may(1234, "--clear-groups", "-e"):
+        return  # mounted without allow_other
+    assert may(1234, "--clear-groups", "-w") and not may(1234, "--clear-groups", "-x")
+    assert may(77, "--groups=4321", "-r") and not may(77, "--groups=4321", "-w")
+    assert not may(77, "--clear-groups", "-r")
+
+
+def test_a_temporary_file_without_a_name_is_refused_so_that_programs_give_it_one():
+    fails_with(errno.EOPNOTSUPP, os.open, ".", os.O_TMPFILE | os.O_RDWR)
+    with tempfile.TemporaryFile(dir=".") as file:
+        file.write(b"x")
+        assert os.listdir(".") == []
+
+
+def test_a_database_with_a_write_ahead_log_works_among_processes():
+    def open_it():
+        database = sqlite3.connect("db", timeout=60, isolation_level=None)
+        assert database.execute("PRAGMA journal_mode=WAL").fetchone() == ("wal",)
+        return database
+    database = open_it()
+    database.execute("CREATE TABLE t (who INTEGER, n INTEGER)")
+    def fill(who):
+        mine = open_it()
+        for n in range(25):
+            mine.execute("BEGIN IMMEDIATE")
+            mine.execute("INSERT INTO t SELECT ?, count(*) FROM t", (who,))
+            mine.execute("COMMIT")
+        return True
+    threads = [threading.Thread(target=lambda who=who: child(fill, who)) for who in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(n for (n,) in database.execute("SELECT n FROM t")) == list(range(75))
+    assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    database.close()
+    assert os.listdir(".") == ["db"]
+
+
+def test_a_repository_of_git_works():
+    def git(*arguments):
+        subprocess.run(["git", "-c", "user.name=x", "-c", "user.email=x", "-c", "init.defaultBranch=main", "-C", "r",
+                        *arguments], check=True, capture_output=True)
+    os.makedirs("r/d")
+    git("init")
+    for i in range(30):
+        write(f"r/d/f{i}", random.randbytes(3_000))
+        if i % 10 == 9:
+            git("add", ".")
+            git("commit", "-m", str(i))
+    git("gc", "--prune=now")
+    git("fsck", "--strict")
+    subprocess.run(["git", "clone", "-q", "r", "s"], check=True)
+    subprocess.check_call(["diff", "-r", "r/d", "s/d"])
+    git("checkout", "-q", "HEAD~2")
+    assert len(os.listdir("r/d")) == 10
 
 
 def test_a_program_on_the_mount_can_be_run():
@@ -556,6 +810,17 @@ def test_a_tree_survives_copy_and_comparison():
     with tempfile.TemporaryDirectory() as local:
         subprocess.check_call(["cp", "-r", "source", local])
         subprocess.check_call(["diff", "-r", local + "/source", "copy"])
+        subprocess.check_call(["rsync", "-a", local + "/source/", "synced"])
+        subprocess.check_call(["diff", "-r", local + "/source", "synced"])
+        changes = subprocess.check_output(["rsync", "-anci", "--delete", local + "/source/", "synced"])
+        assert changes == b"", changes
+    subprocess.check_call(["tar", "-cf", "all.tar", "source"])
+    os.mkdir("unpacked")
+    subprocess.check_call(["tar", "-xpf", "all.tar", "-C", "unpacked"])
+    subprocess.check_call(["tar", "-df", "all.tar", "-C", "unpacked"])
+    subprocess.check_call(["diff", "-r", "unpacked/source", "copy"])
+    for name in ("all.tar", "unpacked", "synced"):
+        subprocess.check_call(["rm", "-r", name])
     shutil.rmtree("source")
     assert os.listdir(".") == ["copy"]
 
