@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+
+#include "base/config.h"
+#include "base/try.h"
 
 namespace pinstripe {
 namespace {
 
-// default_permissions: the kernel checks modes and owners, so that nobody else has to.
-constexpr std::string_view kOurs = "default_permissions,fsname=pinstripe,subtype=pinstripe";
+constexpr uint64_t kLeastCacheBytes = 1 << 20;
+constexpr double kMostSeconds = 24 * 3600;
 
 bool IsForFstab(std::string_view option) {
   constexpr std::array<std::string_view, 8> kNames = {"_netdev", "auto",   "defaults", "noauto",
@@ -15,19 +19,87 @@ bool IsForFstab(std::string_view option) {
   return option.starts_with("x-") || std::ranges::find(kNames, option) != kNames.end();
 }
 
+Result<uint64_t> CacheBytes(std::string_view name, std::string_view value) {
+  const auto bytes = ParseByteCount(value);
+  if (bytes && *bytes >= kLeastCacheBytes) return *bytes;
+  return Fail(EINVAL, "mount option {}={}: a number of bytes is needed, like 512MiB; at least {}",
+              name, value, kLeastCacheBytes);
+}
+
+template <typename Number>
+std::optional<Number> ParseNumber(std::string_view text) {
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+Result<Duration> Seconds(std::string_view name, std::string_view value) {
+  const auto seconds = ParseNumber<double>(value);
+  if (seconds && *seconds >= 0 && *seconds <= kMostSeconds) {
+    return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(*seconds));
+  }
+  return Fail(EINVAL, "mount option {}={}: a number of seconds is needed, like 1 or 0.5", name,
+              value);
+}
+
+Result<uint32_t> Id(std::string_view name, std::string_view value) {
+  const auto id = ParseNumber<uint32_t>(value);
+  if (id && *id != UINT32_MAX) return *id;
+  return Fail(EINVAL, "mount option {}={}: a number is needed, as `id` says it", name, value);
+}
+
+// False: it is not for us.
+Result<bool> Take(std::string_view option, MountOptions& options) {
+  const size_t equals = std::min(option.find('='), option.size());
+  const std::string_view name = option.substr(0, equals);
+  const std::string_view value = option.substr(std::min(equals + 1, option.size()));
+  if (name == "subdir") {
+    options.subdirectory = fmt::format("/{}", value);
+  } else if (name == "cache_size") {
+    options.cache_bytes = TRY(CacheBytes(name, value));
+  } else if (name == "entry_timeout") {
+    options.name_age = TRY(Seconds(name, value));
+  } else if (name == "attr_timeout") {
+    options.attribute_age = TRY(Seconds(name, value));
+  } else if (name == "uid") {
+    options.user = TRY(Id(name, value));
+  } else if (name == "gid") {
+    options.group = TRY(Id(name, value));
+  } else if (option == "writeback") {
+    return Fail(EINVAL,
+                "mount option writeback: the kernel would go by sizes and times of its own, and "
+                "not see what other hosts commit; leave it out");
+  } else if (option == "remount") {
+    return Fail(EINVAL, "mount option remount: unmount it, and mount it with the new options");
+  } else {
+    return option == "writethrough";  // what it does anyway
+  }
+  return true;
+}
+
 }  // namespace
 
-std::string MountOptions(std::string_view options) {
-  std::string result(kOurs);
+Result<MountOptions> ParseMountOptions(std::string_view options, std::string_view source) {
+  MountOptions result;
+  // default_permissions: the kernel checks modes and owners, so that nobody else has to. With the
+  // name in fstab, `mount -a` finds that it is mounted already.
+  const bool can_be_told = source.find_first_of(",\\") == std::string_view::npos;
+  result.kernel = fmt::format("default_permissions,subtype=pinstripe,fsname={}",
+                              can_be_told ? source : "pinstripe");
   while (!options.empty()) {
     const size_t comma = std::min(options.find(','), options.size());
     const std::string_view option = options.substr(0, comma);
     options.remove_prefix(std::min(comma + 1, options.size()));
-    if (option.empty() || IsForFstab(option)) continue;
-    result += ',';
-    result += option;
+    if (option.empty() || IsForFstab(option) || TRY(Take(option, result))) continue;
+    result.kernel += ',';
+    result.kernel += option;
   }
   return result;
+}
+
+bool IsMountHelper(std::string_view program) {
+  return program.substr(program.rfind('/') + 1).starts_with("mount.");
 }
 
 }  // namespace pinstripe

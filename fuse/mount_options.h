@@ -1,14 +1,40 @@
-// The options of `-o`, as mount(8) and fstab hand them over. Pure.
+// The options of `-o`, as mount(8) and fstab hand them over; docs/man/pinstripe-fuse.8 has them.
+// Pure.
 
 #pragma once
 
+#include <chrono>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "base/runtime.h"
+#include "base/status.h"
+
 namespace pinstripe {
 
-// What the kernel and libfuse are to be given for `options`: ours, then the user's without those
-// that only mean something in fstab ("nofail", "_netdev", "x-systemd.requires=...", "noauto").
-std::string MountOptions(std::string_view options);
+struct MountOptions {
+  // What the kernel and libfuse are to be given: ours, then the user's without those that are for
+  // us or only mean something in fstab ("nofail", "_netdev", "x-systemd.requires=...", "noauto").
+  std::string kernel;
+
+  std::string subdirectory = "/";       // the directory of the file system that is mounted
+  std::optional<uint64_t> cache_bytes;  // FileSystem::Options::memory_bytes
+  // How long the kernel may use names, and attributes, without asking again.
+  Duration name_age = std::chrono::seconds(1);
+  Duration attribute_age = std::chrono::seconds(1);
+  // To whom everything seems to belong, and what is made does.
+  std::optional<uint32_t> user;
+  std::optional<uint32_t> group;
+};
+
+// `source` is what is mounted, as mount(8) and df(1) shall call it. EINVAL: says which option, and
+// what it takes.
+Result<MountOptions> ParseMountOptions(std::string_view options, std::string_view source);
+
+// How mount(8) calls a helper (`mount.fuse.pinstripe SOURCE TARGET [-sfnv] [-o OPTIONS] ...`), in
+// which -f is to do everything but mount.
+bool IsMountHelper(std::string_view program);
 
 }  // namespace pinstripe

@@ -52,9 +52,8 @@ Status Mount::ReleaseAll() {
 void Mount::ForgetAttributes(InodeId inode) {
   fuse_session* session = session_;
   const Time listed = listed_at_;
-  if (session == nullptr || listed == Time::min() || runtime_.Now() - listed > 2 * kCacheAge) {
-    return;
-  }
+  const Duration most_age = 2 * options_.attribute_age;  // it may be on its way for as long
+  if (session == nullptr || listed == Time::min() || runtime_.Now() - listed > most_age) return;
   constexpr off_t kAttributesOnly = -1;
   fuse_lowlevel_notify_inval_inode(session, inode, kAttributesOnly, 0);
 }
@@ -64,7 +63,6 @@ namespace {
 constexpr unsigned kMaxWriteBytes = 1 << 20;
 constexpr size_t kMostCopiedAtOnce = 64 << 20;  // of one copy_file_range(2)
 constexpr unsigned kRequestsInBackground = 64;  // read-ahead that the kernel keeps under way
-constexpr double kCacheSeconds = std::chrono::duration<double>(kCacheAge).count();
 constexpr uint64_t kStatBlockBytes = 4096;
 
 // A directory that is being listed. The kernel may read one through several threads.
@@ -82,9 +80,11 @@ DirectoryHandle& DirectoryOf(const fuse_file_info* info) {
   return *reinterpret_cast<DirectoryHandle*>(info->fh);
 }
 
+// To whom what the caller makes belongs.
 Owner CallerOf(fuse_req_t request) {
   const fuse_ctx* caller = fuse_req_ctx(request);
-  return {caller->uid, caller->gid};
+  const MountOptions& options = MountOf(request).options();
+  return {options.user.value_or(caller->uid), options.group.value_or(caller->gid)};
 }
 
 std::string Subject(InodeId inode) { return fmt::format("inode {}", inode); }
@@ -104,15 +104,25 @@ void ReplyInodeStatus(fuse_req_t request, const Status& status, std::string_view
   fuse_reply_err(request, code == ENOENT ? ESTALE : code);
 }
 
-// How long the kernel may use attributes without asking again. A directory's are asked for with
-// every path that leads through it.
-double CacheSecondsOf(FileKind kind) { return kind == FileKind::kDirectory ? kCacheSeconds : 0; }
+struct stat StatOf(const Mount& mount, const Attributes& attributes) {
+  struct stat stat = ToStat(attributes);
+  stat.st_uid = mount.options().user.value_or(stat.st_uid);
+  stat.st_gid = mount.options().group.value_or(stat.st_gid);
+  return stat;
+}
 
-fuse_entry_param EntryOf(const Attributes& attributes) {
+// How long the kernel may use what it is told of such a one without asking again. A directory's
+// names and attributes are asked for with every path that leads through it.
+double SecondsOf(FileKind kind, Duration age) {
+  return kind == FileKind::kDirectory ? std::chrono::duration<double>(age).count() : 0;
+}
+
+fuse_entry_param EntryOf(const Mount& mount, const Attributes& attributes) {
   fuse_entry_param entry{};
   entry.ino = attributes.inode;
-  entry.attr = ToStat(attributes);
-  entry.entry_timeout = entry.attr_timeout = CacheSecondsOf(attributes.kind);
+  entry.attr = StatOf(mount, attributes);
+  entry.entry_timeout = SecondsOf(attributes.kind, mount.options().name_age);
+  entry.attr_timeout = SecondsOf(attributes.kind, mount.options().attribute_age);
   return entry;
 }
 
@@ -122,7 +132,7 @@ void ReplyEntry(fuse_req_t request, const Result<Attributes>& attributes,
     ReplyStatus(request, attributes.error(), operation, Subject(directory, name));
     return;
   }
-  const fuse_entry_param entry = EntryOf(*attributes);
+  const fuse_entry_param entry = EntryOf(MountOf(request), *attributes);
   fuse_reply_entry(request, &entry);
 }
 
@@ -132,8 +142,9 @@ void ReplyAttributes(fuse_req_t request, const Result<Attributes>& attributes,
     ReplyInodeStatus(request, attributes.error(), operation, inode);
     return;
   }
-  const struct stat stat = ToStat(*attributes);
-  fuse_reply_attr(request, &stat, CacheSecondsOf(attributes->kind));
+  const Mount& mount = MountOf(request);
+  const struct stat stat = StatOf(mount, *attributes);
+  fuse_reply_attr(request, &stat, SecondsOf(attributes->kind, mount.options().attribute_age));
 }
 
 void Init(void*, fuse_conn_info* connection) {
@@ -182,9 +193,23 @@ Result<Attributes> Change(OpenFile& file, const AttributeChange& change) {
   return file.Stat();
 }
 
+// Where everything seems to belong to somebody, it can be given to nobody else, and who asks for
+// what is so already changes nothing.
+bool DropSeeming(const std::optional<uint32_t>& seeming, std::optional<uint32_t>& wanted) {
+  if (!seeming) return true;
+  if (wanted.value_or(*seeming) != *seeming) return false;
+  wanted.reset();
+  return true;
+}
+
 void SetAttributes(fuse_req_t request, fuse_ino_t inode, struct stat* wanted, int which,
                    fuse_file_info* info) {
-  const AttributeChange change = ChangeOf(*wanted, which, MountOf(request).runtime().WallClock());
+  const MountOptions& options = MountOf(request).options();
+  AttributeChange change = ChangeOf(*wanted, which, MountOf(request).runtime().WallClock());
+  if (!DropSeeming(options.user, change.user) || !DropSeeming(options.group, change.group)) {
+    fuse_reply_err(request, EPERM);
+    return;
+  }
   ReplyAttributes(request,
                   info != nullptr ? Change(*HandleOf(info).file, change)
                                   : FileSystemOf(request).SetAttributes(inode, change),
@@ -227,7 +252,7 @@ void RemoveExtended(fuse_req_t request, fuse_ino_t inode, const char* name) {
 }
 
 // "trusted." is nobody's business but root's.
-Result<std::string> ListExtended(FileSystem& fs, InodeId inode, bool for_root) {
+Result<std::string> NamesOfExtended(FileSystem& fs, InodeId inode, bool for_root) {
   std::string list;
   for (const std::string& name : TRY(fs.ListExtended(inode))) {
     if (for_root || !name.starts_with("trusted.")) list.append(name).push_back('\0');
@@ -237,7 +262,7 @@ Result<std::string> ListExtended(FileSystem& fs, InodeId inode, bool for_root) {
 
 void ListExtended(fuse_req_t request, fuse_ino_t inode, size_t room) {
   const bool for_root = fuse_req_ctx(request)->uid == 0;
-  ReplyExtended(request, ListExtended(FileSystemOf(request), inode, for_root), room, "listxattr",
+  ReplyExtended(request, NamesOfExtended(FileSystemOf(request), inode, for_root), room, "listxattr",
                 inode);
 }
 
@@ -350,7 +375,7 @@ void Create(fuse_req_t request, fuse_ino_t directory, const char* name, mode_t m
     ReplyStatus(request, attributes.error(), "create", Subject(directory, name));
     return;
   }
-  const fuse_entry_param entry = EntryOf(*attributes);
+  const fuse_entry_param entry = EntryOf(MountOf(request), *attributes);
   HandOver(request, *std::move(file), /*writes=*/true, info,
            [&] { return fuse_reply_create(request, &entry, info); });
 }
@@ -414,8 +439,9 @@ void Seek(fuse_req_t request, fuse_ino_t inode, off_t offset, int whence, fuse_f
 }
 
 // So much at a time that a signal does not wait for long.
-void CopyRange(fuse_req_t request, fuse_ino_t inode, off_t offset, fuse_file_info* info, fuse_ino_t,
-               off_t target_offset, fuse_file_info* target_info, size_t length, int) {
+void CopyFileRange(fuse_req_t request, fuse_ino_t inode, off_t offset, fuse_file_info* info,
+                   fuse_ino_t, off_t target_offset, fuse_file_info* target_info, size_t length,
+                   int) {
   const Result<uint64_t> copied =
       CopyRange(*HandleOf(info).file, static_cast<uint64_t>(offset), *HandleOf(target_info).file,
                 static_cast<uint64_t>(target_offset), std::min(length, kMostCopiedAtOnce));
@@ -460,7 +486,10 @@ void ReleaseDirectory(fuse_req_t request, fuse_ino_t, fuse_file_info* info) {
 class Listing {
  public:
   Listing(fuse_req_t request, size_t size, bool with_attributes)
-      : request_(request), buffer_(size), with_attributes_(with_attributes) {}
+      : mount_(MountOf(request)),
+        request_(request),
+        buffer_(size),
+        with_attributes_(with_attributes) {}
 
   // How many entries are worth fetching: about what will fit.
   size_t room() const {
@@ -478,8 +507,12 @@ class Listing {
     // Without attributes, or for "." and "..", the node stays 0: the kernel then learns a name
     // only.
     fuse_entry_param param{};
-    if (entry.attributes.has_value()) param = EntryOf(*entry.attributes);
-    if (entry.attributes.has_value()) param.entry_timeout = param.attr_timeout = kCacheSeconds;
+    if (entry.attributes.has_value()) {
+      const MountOptions& options = mount_.options();
+      param = EntryOf(mount_, *entry.attributes);
+      param.entry_timeout = SecondsOf(FileKind::kDirectory, options.name_age);
+      param.attr_timeout = SecondsOf(FileKind::kDirectory, options.attribute_age);
+    }
     param.attr.st_ino = entry.inode;
     param.attr.st_mode |= TypeBits(entry.kind);
     const size_t needed =
@@ -497,6 +530,7 @@ class Listing {
   void Reply() { fuse_reply_buf(request_, reinterpret_cast<const char*>(buffer_.data()), used_); }
 
  private:
+  const Mount& mount_;
   const fuse_req_t request_;
   Buffer buffer_;
   const bool with_attributes_;
@@ -504,7 +538,7 @@ class Listing {
 };
 
 // "." and "..", from whichever of them `position` says; false when the listing is full.
-Result<bool> AddDots(FileSystem& fs, InodeId directory, uint64_t& position, Listing& listing) {
+Result<bool> AddDots(Mount& mount, InodeId directory, uint64_t& position, Listing& listing) {
   if (position == DirectoryPositions::kStart) {
     if (!listing.Add({".", directory, FileKind::kDirectory, {}}, DirectoryPositions::kAfterDot)) {
       return false;
@@ -512,7 +546,9 @@ Result<bool> AddDots(FileSystem& fs, InodeId directory, uint64_t& position, List
     position = DirectoryPositions::kAfterDot;
   }
   if (position == DirectoryPositions::kAfterDot) {
-    const InodeId parent = TRY(fs.ParentOf(directory));
+    // Nothing leads out of what is mounted.
+    const InodeId parent =
+        directory == mount.root() ? directory : TRY(mount.file_system().ParentOf(directory));
     if (!listing.Add({"..", parent, FileKind::kDirectory, {}}, DirectoryPositions::kAfterDotDot)) {
       return false;
     }
@@ -545,8 +581,9 @@ Result<std::string> FindPlace(FileSystem& fs, InodeId directory,
   }
 }
 
-Status List(FileSystem& fs, InodeId directory, uint64_t position, bool with_attributes,
+Status List(Mount& mount, InodeId directory, uint64_t position, bool with_attributes,
             DirectoryHandle& handle, Listing& listing) {
+  FileSystem& fs = mount.file_system();
   DirectoryPositions::Resume resume;
   {
     const std::lock_guard lock(handle.mutex);
@@ -557,7 +594,7 @@ Status List(FileSystem& fs, InodeId directory, uint64_t position, bool with_attr
     resume = handle.positions.At(position);
   }
   std::string after = TRY(FindPlace(fs, directory, resume));
-  if (!TRY(AddDots(fs, directory, position, listing))) return {};
+  if (!TRY(AddDots(mount, directory, position, listing))) return {};
   for (;;) {
     // Attributes are fetched for what this answer has room for only: older ones would mislead the
     // kernel about files that are being written.
@@ -578,7 +615,7 @@ Status List(FileSystem& fs, InodeId directory, uint64_t position, bool with_attr
 void ReplyListing(fuse_req_t request, InodeId directory, size_t size, off_t offset,
                   const fuse_file_info* info, bool with_attributes) {
   Listing listing(request, size, with_attributes);
-  const Status listed = List(FileSystemOf(request), directory, static_cast<uint64_t>(offset),
+  const Status listed = List(MountOf(request), directory, static_cast<uint64_t>(offset),
                              with_attributes, DirectoryOf(info), listing);
   // What was found before a failure is handed out first; the next request will meet it again.
   if (!listed.ok() && listing.empty()) {
@@ -615,42 +652,67 @@ void StatFileSystem(fuse_req_t request, fuse_ino_t) {
   fuse_reply_statfs(request, &out);
 }
 
+// The function, which gets the file system's inode numbers instead of the kernel's.
+InodeId InodeOf(fuse_req_t request, fuse_ino_t node) {
+  return node == FUSE_ROOT_ID ? MountOf(request).root() : node;
+}
+template <auto function>
+struct OfNode;
+template <typename... Rest, void (*function)(fuse_req_t, fuse_ino_t, Rest...)>
+struct OfNode<function> {
+  static void Call(fuse_req_t request, fuse_ino_t node, Rest... rest) {
+    function(request, InodeOf(request, node), rest...);
+  }
+};
+
+void MakeSymlinkIn(fuse_req_t request, const char* target, fuse_ino_t directory, const char* name) {
+  MakeSymlink(request, target, InodeOf(request, directory), name);
+}
+void LinkIn(fuse_req_t request, fuse_ino_t inode, fuse_ino_t directory, const char* name) {
+  Link(request, inode, InodeOf(request, directory), name);
+}
+void RenameIn(fuse_req_t request, fuse_ino_t directory, const char* name, fuse_ino_t new_directory,
+              const char* new_name, unsigned flags) {
+  Rename(request, InodeOf(request, directory), name, InodeOf(request, new_directory), new_name,
+         flags);
+}
+
 fuse_lowlevel_ops MakeOperations() {
   fuse_lowlevel_ops operations{};
   operations.init = Init;
-  operations.lookup = Lookup;
+  operations.lookup = OfNode<Lookup>::Call;
   operations.forget = Forget;
   operations.forget_multi = ForgetMany;
-  operations.getattr = GetAttributes;
-  operations.setattr = SetAttributes;
-  operations.getxattr = GetExtended;
-  operations.setxattr = SetExtended;
-  operations.removexattr = RemoveExtended;
-  operations.listxattr = ListExtended;
-  operations.mkdir = MakeDirectory;
-  operations.mknod = MakeNode;
-  operations.symlink = MakeSymlink;
-  operations.readlink = ReadSymlink;
-  operations.link = Link;
-  operations.unlink = Unlink;
-  operations.rmdir = RemoveDirectory;
-  operations.rename = Rename;
-  operations.open = Open;
-  operations.create = Create;
-  operations.read = Read;
-  operations.write = Write;
-  operations.fallocate = Allocate;
-  operations.lseek = Seek;
-  operations.copy_file_range = CopyRange;
-  operations.flush = Flush;
-  operations.release = Release;
-  operations.fsync = Sync;
-  operations.fsyncdir = SyncDirectory;
-  operations.opendir = OpenDirectory;
-  operations.readdir = ReadDirectory;
-  operations.readdirplus = ReadDirectoryPlus;
-  operations.releasedir = ReleaseDirectory;
-  operations.statfs = StatFileSystem;
+  operations.getattr = OfNode<GetAttributes>::Call;
+  operations.setattr = OfNode<SetAttributes>::Call;
+  operations.getxattr = OfNode<GetExtended>::Call;
+  operations.setxattr = OfNode<SetExtended>::Call;
+  operations.removexattr = OfNode<RemoveExtended>::Call;
+  operations.listxattr = OfNode<ListExtended>::Call;
+  operations.mkdir = OfNode<MakeDirectory>::Call;
+  operations.mknod = OfNode<MakeNode>::Call;
+  operations.symlink = MakeSymlinkIn;
+  operations.readlink = OfNode<ReadSymlink>::Call;
+  operations.link = LinkIn;
+  operations.unlink = OfNode<Unlink>::Call;
+  operations.rmdir = OfNode<RemoveDirectory>::Call;
+  operations.rename = RenameIn;
+  operations.open = OfNode<Open>::Call;
+  operations.create = OfNode<Create>::Call;
+  operations.read = OfNode<Read>::Call;
+  operations.write = OfNode<Write>::Call;
+  operations.fallocate = OfNode<Allocate>::Call;
+  operations.lseek = OfNode<Seek>::Call;
+  operations.copy_file_range = OfNode<CopyFileRange>::Call;
+  operations.flush = OfNode<Flush>::Call;
+  operations.release = OfNode<Release>::Call;
+  operations.fsync = OfNode<Sync>::Call;
+  operations.fsyncdir = OfNode<SyncDirectory>::Call;
+  operations.opendir = OfNode<OpenDirectory>::Call;
+  operations.readdir = OfNode<ReadDirectory>::Call;
+  operations.readdirplus = OfNode<ReadDirectoryPlus>::Call;
+  operations.releasedir = OfNode<ReleaseDirectory>::Call;
+  operations.statfs = OfNode<StatFileSystem>::Call;
   return operations;
 }
 

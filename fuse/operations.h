@@ -1,12 +1,14 @@
 // The kernel's requests, translated into calls of a FileSystem: one function per request, which
 // calls and replies. Inode numbers are the file system's own, so nothing has to be remembered for a
-// name that the kernel knows, and a forget is nothing to do.
+// name that the kernel knows, and a forget is nothing to do. Only the root's is always 1, whichever
+// directory it is.
 //
-// The kernel keeps directories, and what a listing with attributes brought, for kCacheAge: so `ls
-// -l` asks once for each directory, not for each file. Other names and attributes it does not keep.
-// It keeps a file's pages from one open to the next only if the file has not changed: what other
-// hosts committed is seen by the next open, and mmap works. An inode that is gone is answered with
-// ESTALE, so that the kernel looks the name up anew.
+// The kernel keeps directories, and what a listing with attributes brought, for a second, or as
+// long as it is told when it is mounted: so `ls -l` asks once for each directory, not for each
+// file. Other names and attributes it does not keep. It keeps a file's pages from one open to the
+// next only if the file has not changed: what other hosts committed is seen by the next open, and
+// mmap works. An inode that is gone is answered with ESTALE, so that the kernel looks the name up
+// anew.
 
 #pragma once
 
@@ -19,14 +21,12 @@
 #include "base/runtime.h"
 #include "base/status.h"
 #include "fs/file_system.h"
+#include "fuse/mount_options.h"
 
 struct fuse_lowlevel_ops;
 struct fuse_session;
 
 namespace pinstripe {
-
-// How long the kernel may use a name and attributes without asking again.
-inline constexpr Duration kCacheAge = std::chrono::seconds(1);
 
 struct FileHandle {
   std::unique_ptr<OpenFile> file;
@@ -36,10 +36,14 @@ struct FileHandle {
 // What the requests of one session work on: its user data. Thread-safe.
 class Mount {
  public:
-  Mount(Runtime& runtime, FileSystem& file_system) : runtime_(runtime), file_system_(file_system) {}
+  // `root` is the directory that is mounted.
+  Mount(Runtime& runtime, FileSystem& file_system, const MountOptions& options, InodeId root)
+      : runtime_(runtime), file_system_(file_system), options_(options), root_(root) {}
 
   Runtime& runtime() { return runtime_; }
   FileSystem& file_system() { return file_system_; }
+  const MountOptions& options() const { return options_; }
+  InodeId root() const { return root_; }
 
   // The session that requests come from, once there is one.
   void Serve(fuse_session* session) { session_ = session; }
@@ -58,6 +62,8 @@ class Mount {
  private:
   Runtime& runtime_;
   FileSystem& file_system_;
+  const MountOptions options_;
+  const InodeId root_;
   std::atomic<fuse_session*> session_ = nullptr;
   std::atomic<Time> listed_at_ = Time::min();
   std::mutex mutex_;

@@ -44,11 +44,15 @@ directory MOUNTPOINT. Returns when the mount works.
 
   -f, --foreground   stay in the foreground, log to standard error
   -o OPTIONS         mount options, separated by commas: ro, allow_other, nodev,
-                     nosuid, noatime and what else fuse(8) knows
+                     nosuid, noatime and what else fuse(8) knows, and
+                     subdir=PATH, cache_size=BYTES, uid=N, gid=N,
+                     entry_timeout=SECONDS, attr_timeout=SECONDS
   -h, --help         print this
   -V, --version      print the version
 
 Unmount with `fusermount3 -u MOUNTPOINT` or `umount MOUNTPOINT`.
+
+As mount.fuse.pinstripe it is what mount(8) runs for the type fuse.pinstripe.
 )";
 
 constexpr int kExitUsage = 2;
@@ -62,10 +66,12 @@ struct Arguments {
   std::string mount_point;
   std::string options;
   bool foreground = false;
+  bool fake = false;  // everything but mounting
+  MountOptions mount;
 };
 
-// Told once, when requests are about to be served.
-using Ready = std::function<void()>;
+// Told once, when requests are about to be served, with the inode of the mounted directory.
+using Ready = std::function<void(InodeId root)>;
 
 // --- What is asked for ---
 
@@ -105,10 +111,17 @@ Arguments ParseArguments(int argc, char** argv) {
                                     {"help", no_argument, nullptr, 'h'},
                                     {"version", no_argument, nullptr, 'V'},
                                     {nullptr, 0, nullptr, 0}};
+  const bool is_helper = IsMountHelper(argv[0]);
+  const char* letters = is_helper ? "fhnN:o:st:vV" : "fho:V";
   Arguments arguments;
-  for (int letter; (letter = getopt_long(argc, argv, "fho:V", kOptions, nullptr)) != -1;) {
+  for (int letter; (letter = getopt_long(argc, argv, letters, kOptions, nullptr)) != -1;) {
     switch (letter) {
-      case 'f': arguments.foreground = true; break;
+      case 'f': (is_helper ? arguments.fake : arguments.foreground) = true; break;
+      case 'n':  // of mount(8), which there is nothing to do for
+      case 'N':
+      case 's':
+      case 't':
+      case 'v': break;
       case 'o':
         arguments.options += arguments.options.empty() ? "" : ",";
         arguments.options += optarg;
@@ -125,8 +138,9 @@ Arguments ParseArguments(int argc, char** argv) {
 }
 
 // The background process does not stay in the directory it was started from.
-Status MakeAbsolute(Arguments& arguments) {
+Status CheckArguments(Arguments& arguments) {
   arguments.config_file = TRY(AbsolutePath(arguments.config_file.c_str()));
+  arguments.mount = TRY(ParseMountOptions(arguments.options, arguments.config_file));
   arguments.mount_point = TRY(CheckMountPoint(arguments.mount_point.c_str()));
   return {};
 }
@@ -153,7 +167,7 @@ class Session {
  public:
   static Result<std::unique_ptr<Session>> Start(const Arguments& arguments, Mount& mount) {
     std::unique_ptr<Session> session(new Session);
-    const std::string options = MountOptions(arguments.options);
+    const std::string& options = arguments.mount.kernel;
     fuse_args args = FUSE_ARGS_INIT(0, nullptr);
     for (const char* argument : {"pinstripe-fuse", "-o", options.c_str()}) {
       if (fuse_opt_add_arg(&args, argument) != 0) return Fail(ENOMEM, "out of memory");
@@ -216,15 +230,19 @@ Status Serve(const Arguments& arguments, const Ready& ready) {
   RealRuntime runtime;
   const auto connected = TRY(Connect(runtime, arguments.config_file));
   Cluster& cluster = connected->cluster();
-  const auto file_system =
-      TRY(FileSystem::Open(cluster, {.memory_bytes = cluster.config().memory_bytes}));
-  TRY_CONTEXT(file_system->GetAttributes(kRootInode), "read the root directory");
+  const uint64_t memory_bytes = arguments.mount.cache_bytes.value_or(cluster.config().memory_bytes);
+  const auto file_system = TRY(FileSystem::Open(cluster, {.memory_bytes = memory_bytes}));
+  const std::string& subdirectory = arguments.mount.subdirectory;
+  const Attributes root = TRY_CONTEXT(file_system->Resolve(subdirectory), "the directory to mount");
+  if (root.kind != FileKind::kDirectory) {
+    return Fail(ENOTDIR, "{} is no directory in the file system", subdirectory);
+  }
 
-  Mount mount(runtime, *file_system);
+  Mount mount(runtime, *file_system, arguments.mount, root.inode);
   std::unique_ptr<Session> session = TRY(Session::Start(arguments, mount));
   Log(LogLevel::kInfo, "mounted",
       {{"cluster", cluster.config().name}, {"on", arguments.mount_point}});
-  ready();
+  ready(root.inode);
   end_signals.Allow();
   const Status served = session->Run();
   mount.Serve(nullptr);
@@ -284,16 +302,17 @@ class BackgroundLog {
   std::atomic<bool> on_terminal_ = true;
 };
 
-// The background process: says one byte into the pipe when it is ready.
+// The background process: says which inode its root is into the pipe when it is ready.
 int ServeDetached(const Arguments& arguments, int pipe) {
   setsid();
   if (chdir("/") != 0) return Report(Status(errno, "chdir /: " + ErrnoText(errno)));
   BackgroundLog log;
   bool ready = false;
-  const Status served = Serve(arguments, [&] {
+  const Status served = Serve(arguments, [&](InodeId root) {
     log.LeaveTerminal();
-    const char byte = 1;
-    if (write(pipe, &byte, 1) != 1) Log(LogLevel::kWarn, "nobody waits for the mount");
+    if (write(pipe, &root, sizeof(root)) != sizeof(root)) {
+      Log(LogLevel::kWarn, "nobody waits for the mount");
+    }
     close(pipe);
     ready = true;
   });
@@ -303,17 +322,17 @@ int ServeDetached(const Arguments& arguments, int pipe) {
 
 // The caller's process: waits until the child is ready, then tries the mount itself.
 int WaitForMount(const Arguments& arguments, pid_t child, int pipe) {
-  char byte = 0;
+  InodeId inode = 0;
   ssize_t got = 0;
-  while ((got = read(pipe, &byte, 1)) < 0 && errno == EINTR) {
+  while ((got = read(pipe, &inode, sizeof(inode))) < 0 && errno == EINTR) {
   }
-  if (got != 1) {  // the child has said why
+  if (got != sizeof(inode)) {  // the child has said why
     int status = 0;
     waitpid(child, &status, 0);
     return WIFEXITED(status) && WEXITSTATUS(status) != 0 ? WEXITSTATUS(status) : EXIT_FAILURE;
   }
   struct stat root {};
-  if (stat(arguments.mount_point.c_str(), &root) == 0 && root.st_ino == kRootInode) {
+  if (stat(arguments.mount_point.c_str(), &root) == 0 && root.st_ino == inode) {
     return EXIT_SUCCESS;
   }
   const int error = errno;
@@ -335,9 +354,11 @@ int ServeInBackground(const Arguments& arguments) {
 int Main(int argc, char** argv) {
   KeepMemoryTogether();
   Arguments arguments = ParseArguments(argc, argv);
-  if (const Status status = MakeAbsolute(arguments); !status.ok()) return Report(status);
+  if (const Status status = CheckArguments(arguments); !status.ok()) return Report(status);
+  if (arguments.fake) return EXIT_SUCCESS;
   fuse_set_log_func(LogFuseMessage);
-  return arguments.foreground ? Report(Serve(arguments, [] {})) : ServeInBackground(arguments);
+  return arguments.foreground ? Report(Serve(arguments, [](InodeId) {}))
+                              : ServeInBackground(arguments);
 }
 
 }  // namespace

@@ -2,24 +2,68 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/expect_ok.h"
+
 namespace pinstripe {
 namespace {
 
+using std::chrono::milliseconds;
+
+MountOptions Parse(std::string_view options, std::string_view source = "/etc/c.toml") {
+  auto parsed = ParseMountOptions(options, source);
+  EXPECT_OK(parsed);
+  return parsed.value_or(MountOptions());
+}
+
 TEST(MountOptions, TheKernelAlwaysChecksPermissions) {
-  EXPECT_EQ(MountOptions(""), "default_permissions,fsname=pinstripe,subtype=pinstripe");
+  EXPECT_EQ(Parse("").kernel, "default_permissions,subtype=pinstripe,fsname=/etc/c.toml");
+}
+
+TEST(MountOptions, ASourceThatCannotBeToldIsNot) {
+  EXPECT_EQ(Parse("", "/a,b").kernel, "default_permissions,subtype=pinstripe,fsname=pinstripe");
 }
 
 TEST(MountOptions, TheUsersComeAfterOurs) {
-  EXPECT_EQ(MountOptions("ro,allow_other,fsname=data"),
-            MountOptions("") + ",ro,allow_other,fsname=data");
+  EXPECT_EQ(Parse("ro,allow_other,fsname=data").kernel,
+            Parse("").kernel + ",ro,allow_other,fsname=data");
 }
 
 TEST(MountOptions, WhatIsMeantForFstabStaysThere) {
-  EXPECT_EQ(MountOptions("_netdev,nofail,x-systemd.requires=a.service,noauto,noatime"),
-            MountOptions("noatime"));
+  EXPECT_EQ(Parse("_netdev,nofail,x-systemd.requires=a.service,noauto,noatime").kernel,
+            Parse("noatime").kernel);
 }
 
-TEST(MountOptions, EmptyOnesDoNotMatter) { EXPECT_EQ(MountOptions(",ro,,"), MountOptions("ro")); }
+TEST(MountOptions, EmptyOnesDoNotMatter) { EXPECT_EQ(Parse(",ro,,").kernel, Parse("ro").kernel); }
+
+TEST(MountOptions, WhatIsForUsIsNotToldToTheKernel) {
+  const MountOptions options = Parse(
+      "subdir=a/b,cache_size=64MiB,ro,entry_timeout=0.5,attr_timeout=0,uid=5,gid=6,"
+      "writethrough");
+  EXPECT_EQ(options.kernel, Parse("ro").kernel);
+  EXPECT_EQ(options.subdirectory, "/a/b");
+  EXPECT_EQ(options.cache_bytes, 64u << 20);
+  EXPECT_EQ(options.name_age, milliseconds(500));
+  EXPECT_EQ(options.attribute_age, milliseconds(0));
+  EXPECT_EQ(options.user, 5u);
+  EXPECT_EQ(options.group, 6u);
+}
+
+TEST(MountOptions, WhatCannotBeMeantIsRefused) {
+  for (const char* options :
+       {"cache_size=", "cache_size=many", "cache_size=1", "entry_timeout=soon", "attr_timeout=-1",
+        "entry_timeout=nan", "entry_timeout=1s", "uid=root", "gid=-1", "uid=4294967295",
+        "writeback", "remount,ro"}) {
+    const auto parsed = ParseMountOptions(options, "");
+    EXPECT_FAILS(parsed, EINVAL) << options;
+  }
+}
+
+TEST(MountOptions, AHelperOfMountIsKnownByItsName) {
+  EXPECT_TRUE(IsMountHelper("/sbin/mount.fuse.pinstripe"));
+  EXPECT_TRUE(IsMountHelper("mount.pinstripe"));
+  EXPECT_FALSE(IsMountHelper("/usr/bin/pinstripe-fuse"));
+  EXPECT_FALSE(IsMountHelper("/mount.d/pinstripe-fuse"));
+}
 
 }  // namespace
 }  // namespace pinstripe

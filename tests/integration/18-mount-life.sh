@@ -40,6 +40,60 @@ check "none of that mounted anything" is_unmounted
 check "the command mounts" "$fuse" "$config" "$mount" -o noatime,_netdev
 check "and the mount works at once" touch "$mount/first"
 
+# --- options ---
+
+fusermount3 -u "$mount" || flunk "unmounting"
+ln -s "$fuse" "$work/mount.fuse.pinstripe"
+helper=$work/mount.fuse.pinstripe
+check "a helper of mount(8) that is only to pretend mounts nothing" "$helper" "$config" "$mount" -sfnv -o rw,nofail -t fuse.pinstripe
+check "really nothing" is_unmounted
+check "an option that cannot be meant is refused with what it takes" fails_saying "like 512MiB" "$helper" "$config" "$mount" -o cache_size=much
+check "and one that would show old sizes with the reason" fails_saying "other hosts" "$helper" "$config" "$mount" -o writeback
+check "a directory that is not there is refused" fails_saying "none" "$helper" "$config" "$mount" -o subdir=none
+check "a file cannot be mounted" fails_saying "no directory" "$helper" "$config" "$mount" -o subdir=first
+check "a helper that is not mounts" "$helper" "$config" "$mount" -n -o rw,_netdev,cache_size=64MiB,entry_timeout=0,attr_timeout=0.5
+mkdir -p "$mount/part/below" && echo "in part" >"$mount/part/file" || flunk "making directories"
+check "what is mounted is named as in fstab" grep -q "^$config $mount fuse.pinstripe " /proc/mounts
+fusermount3 -u "$mount" || flunk "unmounting"
+
+check "a directory of the file system can be mounted" "$fuse" "$config" "$mount" -o subdir=part,uid=4321,gid=1234
+is_part_of_it() {
+  [ "$(ls -A "$mount")" = "below
+file" ] &&
+    mv "$mount/file" "$mount/below/" && ln -s below/file "$mount/link" && grep -q "in part" "$mount/link" &&
+    ln "$mount/below/file" "$mount/second" && rm "$mount/link" && mv "$mount/second" "$mount/file" &&
+    cd "$mount/below/.." && [ "$(pwd -P)" = "$mount" ] && cd /
+}
+check "which is a root like another" is_part_of_it
+belongs_to_one() {
+  mkdir "$mount/made" && echo x >"$mount/made/x" && chown 4321:1234 "$mount/made/x" &&
+    [ "$(stat -c %u:%g "$mount/made/x" "$mount/made" "$mount/file" | uniq)" = 4321:1234 ] &&
+    fails_saying "not permitted" chown 5 "$mount/file"
+}
+check "and in which everything belongs to whom it is to seem to" belongs_to_one
+fusermount3 -u "$mount" || flunk "unmounting"
+"$fuse" "$config" "$mount" || flunk "mounting"
+check "what was made there does" [ "$(stat -c %u:%g "$mount/part/made/x")" = 4321:1234 ]
+check "and what was there before does not" [ "$(stat -c %u:%g "$mount/part/below")" = "$(id -u):$(id -g)" ]
+rm -r "$mount/part"
+
+# As root, with the helper where mount(8) looks for it, in a namespace of our own.
+mounted_from_fstab() {
+  mkdir "$work/sbin" "$work/other" && ln -s "$fuse" "$work/sbin/mount.fuse.pinstripe" &&
+    echo "$config $work/other fuse.pinstripe allow_other,_netdev,nofail 0 0" >"$work/fstab" &&
+    unshare --mount sh -eu -c '
+      mount -t overlay overlay -o "lowerdir=$1/sbin:/usr/sbin" /usr/sbin
+      mount -a -T "$1/fstab"
+      mount -a -T "$1/fstab"
+      [ "$(grep -c " $1/other fuse.pinstripe " /proc/mounts)" -eq 1 ]
+      [ -e "$1/other/first" ]
+      umount "$1/other"
+      mount -t fuse.pinstripe -o ro "$2" "$1/other"
+      ! touch "$1/other/second" 2>/dev/null
+      umount "$1/other"' sh "$work" "$config"
+}
+if [ "$(id -u)" -eq 0 ]; then check "mount(8) mounts it, and what is in fstab once" mounted_from_fstab; fi
+
 # --- unmounting ---
 
 make_file "$work/file" 9000001
