@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""The curves that Minglani et al. measured of Kinetic drives, of a `pinstriped`: throughput by the number of
-connections, the time that a key takes that is not there, GETPREVIOUS against gets in reverse order, and pushes from
-drive to drive.
+"""The curves that Minglani et al. measured of Kinetic drives, of a `pinstriped`: puts and gets by the size of values and
+the order of keys, write modes, throughput by the number of connections, the time that a key takes that is not there,
+GETPREVIOUS against gets in reverse order, and pushes from drive to drive.
 
     bench/run-curves.py BUILD DIRECTORY [--seconds 2]
 
@@ -22,7 +22,15 @@ import sys
 import tempfile
 import time
 
-SIZES = {"1MiB": 1 << 20, "64KiB": 64 << 10, "4KiB": 4 << 10, "120B": 120}
+
+def size_of(value):
+    number = value.rstrip("BKiM")
+    return int(number) << {"B": 0, "KiB": 10, "MiB": 20}[value[len(number):]]
+
+
+SIZES = {value: size_of(value) for value in ("1MiB", "64KiB", "4KiB", "120B")}
+CURVE = ("120B", "1KiB", "4KiB", "16KiB", "64KiB", "256KiB", "1MiB")
+MODES = {"WRITEBACK": 2, "WRITETHROUGH": 1, "FLUSH": 3}
 PUSH_BYTES = 256 << 20
 MAX_PUSHED = 4000
 OPERATIONS_PER_PUSH = 200
@@ -128,6 +136,22 @@ def measure_push(source, target, size):
     return len(keys) / seconds, len(keys) * size / seconds
 
 
+def measure_modes(port, size, seconds):
+    """Puts a second in each mode, one at a time."""
+    connection = Connection(port)
+    value = os.urandom(size)
+    rates = []
+    for number in MODES.values():
+        count = 0
+        begin = time.monotonic()
+        while time.monotonic() - begin < seconds:
+            key = b"curves/mode/%d" % (count % 64)
+            connection.ask(PUT, field(1, field(3, key) + field(8, 1) + field(9, number)), value)
+            count += 1
+        rates.append(count / (time.monotonic() - begin))
+    return rates
+
+
 class Daemon:
     """One process with two drives."""
 
@@ -169,7 +193,22 @@ def main():
                 for result in json.loads(done.stdout)]
 
     try:
-        print("| value | connections | puts/s | gets/s |\n|---|---|---|---|")
+        print("8 operations under way, write-back:\n\n"
+              "| value | keys | puts/s | MB/s | us: median, p99 | gets/s | MB/s | us: median, p99 |\n"
+              "|---|---|---|---|---|---|---|---|")
+        for value in CURVE:
+            size = size_of(value)
+            for order in ("seq", "rand"):
+                results = bench("--op", "put,get", "--value", value, "--keys", order, "--depth", "8",
+                                "--records", str(min(10000, PUSH_BYTES // size)))
+                cells = " | ".join(f"{rate:.0f} | {rate * size / 1e6:.1f} | {median:.0f}, {p99:.0f}"
+                                   for rate, median, p99 in results)
+                print(f"| {value} | {order} | {cells} |", flush=True)
+        print("\nOne put at a time, puts/s:\n\n| value | " + " | ".join(MODES) + " |" + "\n" + "|---" * 4 + "|")
+        for value, size in SIZES.items():
+            rates = measure_modes(daemon.ports[0], size, arguments.seconds)
+            print(f"| {value} | " + " | ".join(f"{rate:.0f}" for rate in rates) + " |", flush=True)
+        print("\n| value | connections | puts/s | gets/s |\n|---|---|---|---|")
         for value, records in (("1MiB", 256), ("4KiB", 10000)):
             for connections in (1, 2, 4, 8):
                 put, get = bench("--op", "put,get", "--value", value, "--keys", "rand", "--depth", "8",

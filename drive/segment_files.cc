@@ -138,6 +138,7 @@ Status SegmentFiles::Write(uint32_t segment, uint64_t offset, std::span<iovec> p
   const OpenFile file = TRY(Open(segment));
   uint64_t end = offset;
   for (const iovec& piece : pieces) end += piece.iov_len;
+  const FileTurns::Write turn(file->turns);
   AskAhead(*file, offset, end);
   for (pieces = Advance(pieces, 0); !pieces.empty();) {
     const ssize_t wrote =
@@ -190,6 +191,7 @@ Status SegmentFiles::Punch(uint32_t segment, uint64_t begin, uint64_t end) {
   end = end / kPage * kPage;
   if (begin >= end) return {};
   const OpenFile file = TRY(Open(segment));
+  file->turns.AwaitWrites();
   const int failed = calls_.Punch(file->fd.get(), begin, end);
   if (failed == 0 || errno == EOPNOTSUPP) return {};
   return Fault("give space back in", segment);

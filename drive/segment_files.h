@@ -23,6 +23,7 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "drive/file_calls.h"
+#include "drive/file_turns.h"
 #include "drive/io_loop.h"
 
 namespace pinstripe {
@@ -58,7 +59,8 @@ class SegmentFiles {
   Status Sync(uint32_t segment);
 
   // Gives the whole 4 KiB pages between two offsets back to the file system; they read as zeros
-  // then. Where a file system cannot do that nothing happens.
+  // then. Where a file system cannot do that nothing happens. Who writes the segment already comes
+  // first.
   Status Punch(uint32_t segment, uint64_t begin, uint64_t end);
 
  private:
@@ -66,6 +68,7 @@ class SegmentFiles {
   struct File {
     explicit File(int descriptor) : fd(descriptor) {}
     const FileDescriptor fd;
+    FileTurns turns;
     std::atomic<uint64_t> asked_to = 0;  // up to where space was asked for since it was opened
   };
   using OpenFile = std::shared_ptr<File>;

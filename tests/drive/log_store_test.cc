@@ -22,6 +22,7 @@
 #include <random>
 #include <thread>
 
+#include "drive/file_turns.h"
 #include "tests/drive/temporary_directory.h"
 #include "tests/fuzz/mutator.h"
 #include "tests/support/expect_ok.h"
@@ -283,6 +284,26 @@ TEST_F(LogStoreTest, SmallEntriesLeaveNothingBehindBetweenThem) {
   EXPECT_LE(AllocatedBytes(), 16u * 1024);
   Open();
   EXPECT_EQ(Value("199"), Pattern(4096, 1));
+}
+
+// Otherwise puts stand still for seconds while space is given back.
+TEST(FileTurns, WhoPunchesLetsThoseWhoWriteAlreadyPass) {
+  FileTurns turns;
+  turns.AwaitWrites();  // nobody writes
+  auto one = std::make_unique<FileTurns::Write>(turns);
+  auto another = std::make_unique<FileTurns::Write>(turns);
+  std::atomic<int> ended = 0;
+  std::thread puncher([&] {
+    turns.AwaitWrites();
+    EXPECT_EQ(ended, 2);
+  });
+  while (turns.waiting() == 0) std::this_thread::yield();
+  const FileTurns::Write later(turns);  // is not waited for
+  ++ended;
+  one.reset();
+  ++ended;
+  another.reset();
+  puncher.join();
 }
 
 // What a store may take of the file system: a tenth more than what is in it, and what its options
