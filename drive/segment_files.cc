@@ -18,6 +18,7 @@ constexpr std::string_view kSuffix = ".log";
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kLeastAhead = 1 << 20;
 constexpr uint64_t kMostAhead = 32 << 20;
+constexpr uint64_t kMostPunched = 8 << 20;  // at once, for the file's writers wait meanwhile
 
 // Drops the first `count` bytes.
 std::span<iovec> Advance(std::span<iovec> pieces, size_t count) {
@@ -191,10 +192,14 @@ Status SegmentFiles::Punch(uint32_t segment, uint64_t begin, uint64_t end) {
   end = end / kPage * kPage;
   if (begin >= end) return {};
   const OpenFile file = TRY(Open(segment));
-  file->turns.AwaitWrites();
-  const int failed = calls_.Punch(file->fd.get(), begin, end);
-  if (failed == 0 || errno == EOPNOTSUPP) return {};
-  return Fault("give space back in", segment);
+  for (uint64_t next = begin; begin < end; begin = next) {
+    next = std::min(end, begin + kMostPunched);
+    file->turns.AwaitWrites();
+    if (calls_.Punch(file->fd.get(), begin, next) == 0) continue;
+    if (errno == EOPNOTSUPP) return {};
+    return Fault("give space back in", segment);
+  }
+  return {};
 }
 
 }  // namespace pinstripe
