@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """The curves that Minglani et al. measured of Kinetic drives, of a `pinstriped`: puts and gets by the size of values and
 the order of keys, write modes, throughput by the number of connections, the time that a key takes that is not there,
-GETPREVIOUS against gets in reverse order, and pushes from drive to drive.
+GETPREVIOUS against gets in reverse order, and pushes from drive to drive. Then what many drives in one process take.
 
     bench/run-curves.py BUILD DIRECTORY [--seconds 2]
 
@@ -16,10 +16,12 @@ import os
 import pathlib
 import shutil
 import socket
+import statistics
 import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 
@@ -153,14 +155,16 @@ def measure_modes(port, size, seconds):
 
 
 class Daemon:
-    """One process with two drives."""
+    """One process with some drives."""
 
-    def __init__(self, build, directory):
+    def __init__(self, build, directory, drives=2):
         self.work = pathlib.Path(tempfile.mkdtemp(prefix="run-curves.", dir=directory))
-        with socket.socket() as one, socket.socket() as two:
-            one.bind(("127.0.0.1", 0))
-            two.bind(("127.0.0.1", 0))
-            self.ports = one.getsockname()[1], two.getsockname()[1]
+        probes = [socket.socket() for _ in range(drives)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        self.ports = [probe.getsockname()[1] for probe in probes]
+        for probe in probes:
+            probe.close()
         config = self.work / "pinstriped.toml"
         config.write_text('[daemon]\nlisten = "127.0.0.1"\n' + "".join(
             f'[[drive]]\npath = "{self.work}/{port}"\nport = {port}\n' for port in self.ports))
@@ -169,10 +173,47 @@ class Daemon:
         if self.process.stdout.readline() != "ready\n":
             sys.exit("run-curves: the daemon did not start")
 
+    def status(self, name):
+        """A number of /proc/PID/status: of threads, or of KiB."""
+        text = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(next(line for line in text.splitlines() if line.startswith(name + ":")).split()[1])
+
     def close(self):
         self.process.terminate()
         self.process.wait()
         shutil.rmtree(self.work)
+
+
+def time_of_puts(connections):
+    """Milliseconds until a WRITETHROUGH put of 4 KiB on each of them, all at once, is answered; the median of 15."""
+    times = []
+    for number in range(15):
+        begin = time.monotonic()
+        puts = [threading.Thread(target=connection.ask, args=(
+            PUT, field(1, field(3, b"curves/many/%d" % number) + field(8, 1) + field(9, 1)), bytes(4096)))
+            for connection in connections]
+        for put in puts:
+            put.start()
+        for put in puts:
+            put.join()
+        times.append(time.monotonic() - begin)
+    return statistics.median(times) * 1e3
+
+
+def measure_many(build, directory, drives, bench):
+    """A row: threads, memory without load and the most of it under load, and what durable puts take."""
+    daemon = Daemon(build, directory, drives)
+    try:
+        idle = daemon.status("VmRSS")
+        for port in daemon.ports:
+            bench(port, "--op", "put,get,next", "--value", "1KiB", "--keys", "rand", "--depth", "32", "--records",
+                  "20000", "--seconds", "0.5")
+        one = time_of_puts([Connection(daemon.ports[0])])
+        every = time_of_puts([Connection(port) for port in daemon.ports])
+        return (drives, daemon.status("Threads"), f"{idle / 1024:.0f}", f"{daemon.status('VmHWM') / 1024:.0f}",
+                f"{one:.1f}", f"{every:.1f}")
+    finally:
+        daemon.close()
 
 
 def main():
@@ -184,13 +225,15 @@ def main():
     build = arguments.build.resolve()
     daemon = Daemon(build, arguments.directory)
 
-    def bench(*options):
+    def bench_port(port, *options):
         done = subprocess.run(
-            [build / "tools/pinstripe", "bench", "drive", "--url", f"127.0.0.1:{daemon.ports[0]}",
-             "--seconds", str(arguments.seconds), "--json", *options],
+            [build / "tools/pinstripe", "bench", "drive", "--url", f"127.0.0.1:{port}", "--json", *options],
             stdout=subprocess.PIPE, text=True, check=True)
         return [(result["operations"] / result["seconds"], result["latency_us"]["p50"], result["latency_us"]["p99"])
                 for result in json.loads(done.stdout)]
+
+    def bench(*options):
+        return bench_port(daemon.ports[0], "--seconds", str(arguments.seconds), *options)
 
     try:
         print("8 operations under way, write-back:\n\n"
@@ -226,6 +269,11 @@ def main():
             print(f"| {value} | {records:.0f} | {moved / 1e6:.1f} |", flush=True)
     finally:
         daemon.close()
+    print("\n| drives in the process | threads | MiB at the start | MiB at most | one durable put, ms | "
+          "one on each drive at once, ms |" + "\n" + "|---" * 6 + "|")
+    for drives in (1, 36):
+        row = measure_many(build, arguments.directory, drives, bench_port)
+        print("| " + " | ".join(str(cell) for cell in row) + " |", flush=True)
 
 
 main()
