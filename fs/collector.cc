@@ -253,7 +253,7 @@ Result<std::vector<bool>> Collector::MayErase(std::span<const Tombstone> tombsto
     }
   }
   std::ranges::sort(directories);
-  directories.erase(std::ranges::unique(directories).begin(), directories.end());
+  directories.erase(std::unique(directories.begin(), directories.end()), directories.end());
   const auto found = records_.FindInodes(directories);
   for (size_t i = 0; i < found.size(); ++i) gone_[directories[i]] = !TRY(found[i]).has_value();
   for (const auto& [i, directory] : numbers) may_go[i] = gone_.at(directory);
