@@ -5,7 +5,9 @@
 #include <iterator>
 #include <limits>
 #include <optional>
+#include <set>
 #include <span>
+#include <utility>
 
 #include "base/try.h"
 
@@ -17,6 +19,7 @@ constexpr uint8_t kData = 1;     // flags of a run
 constexpr uint8_t kOtherObject = 2;
 constexpr uint8_t kMovedShards = 4;
 constexpr uint8_t kPage = 8;
+constexpr uint8_t kPatches = 16;
 constexpr uint8_t kPageFormat = 1;
 
 // What a change copies, about. Stretches that are to be stored are put together again.
@@ -35,11 +38,28 @@ size_t VarintBytes(uint64_t value) {
   return bytes;
 }
 
+constexpr size_t kMovedBytes = 5;  // what a shard that is not at home takes, about
+
+size_t BytesOf(const BlockPatch& patch) {
+  size_t bytes = 3 + 1 + patch.write.size() + 4 + 1 + VarintBytes(patch.stored) +
+                 kMovedBytes * patch.place.moved.size() + 1;
+  uint32_t end = 0;
+  for (const BlockPatch::Extent& extent : patch.extents) {
+    bytes += VarintBytes(extent.first - end) + VarintBytes(extent.length);
+    end = extent.end();
+  }
+  return bytes;
+}
+
 // About what a run takes when it is written.
 size_t BytesOf(const BlockRun& run) {
   if (run.hole) return 1 + VarintBytes(run.count);
-  return 1 + VarintBytes(run.count) + run.write.size() + 4 + 1 + VarintBytes(run.last_stored) +
-         VarintBytes(run.last_valid) + (run.moved.empty() ? 0 : 2) + 5 * run.moved.size();
+  size_t bytes = 1 + VarintBytes(run.count) + run.write.size() + 4 + 1 +
+                 VarintBytes(run.last_stored) + VarintBytes(run.last_valid) +
+                 (run.moved.empty() ? 0 : 2) + kMovedBytes * run.moved.size() +
+                 (run.patches.empty() ? 0 : 2);
+  for (const BlockRun::Patched& patched : run.patches) bytes += BytesOf(patched.patch);
+  return bytes;
 }
 
 size_t BytesOf(const Runs& runs) {
@@ -54,12 +74,13 @@ BlockRun Cut(const BlockRun& run, uint64_t first, uint64_t count, uint32_t block
   part.count = count;
   if (run.hole) return part;
   if (first + count < run.count) part.last_stored = part.last_valid = block_bytes;
-  part.moved.clear();
-  for (BlockRun::Moved moved : run.moved) {
-    if (moved.index < first || moved.index >= first + count) continue;
-    moved.index -= first;
-    part.moved.push_back(moved);
-  }
+  const auto keep = [&](auto& list) {
+    std::erase_if(list,
+                  [&](const auto& one) { return one.index < first || one.index >= first + count; });
+    for (auto& one : list) one.index -= first;
+  };
+  keep(part.moved);
+  keep(part.patches);
   return part;
 }
 
@@ -73,6 +94,10 @@ void Join(BlockRun& before, const BlockRun& after) {
   for (BlockRun::Moved moved : after.moved) {
     moved.index += before.count;
     before.moved.push_back(moved);
+  }
+  for (BlockRun::Patched patched : after.patches) {
+    patched.index += before.count;
+    before.patches.push_back(std::move(patched));
   }
   before.count += after.count;
   before.last_stored = after.last_stored;
@@ -110,6 +135,26 @@ void MergeAround(Runs& runs, size_t run, uint64_t block_bytes) {
   }
 }
 
+// How many of a run's blocks, one at least, have shards elsewhere and patches of about so many
+// bytes together. All: they have less.
+uint64_t BlocksWithNotes(const BlockRun& run, size_t bytes) {
+  size_t sum = 0;
+  auto patched = run.patches.begin();
+  const auto take_patches = [&](uint64_t until) {  // true: it is enough
+    for (; patched != run.patches.end() && patched->index < until && sum <= bytes; ++patched) {
+      sum += BytesOf(patched->patch);
+    }
+    return sum > bytes;
+  };
+  const auto before = [&](const auto& note) { return std::max<uint64_t>(note.index, 1); };
+  for (const BlockRun::Moved& moved : run.moved) {
+    if (take_patches(moved.index)) return before(*std::prev(patched));
+    sum += kMovedBytes;
+    if (sum > bytes) return before(moved);
+  }
+  return take_patches(run.count) ? before(*std::prev(patched)) : run.count;
+}
+
 // Runs in portions of about equal size, none above `most` bytes unless it is one block's.
 std::vector<Runs> Divide(Runs runs, size_t most, uint32_t block_bytes) {
   const size_t total = BytesOf(runs);
@@ -128,14 +173,13 @@ std::vector<Runs> Divide(Runs runs, size_t most, uint32_t block_bytes) {
         portions.emplace_back();
         taken = 0;
       }
-      // A run may be large because of the shards that are not at home.
-      const size_t fits = goal / 8 + 1;
-      if (bytes <= goal || run.count == 1 || run.moved.size() <= fits) {
+      // A run may be large because of the shards that are not at home, and of patches.
+      const uint64_t cut = bytes <= goal ? run.count : BlocksWithNotes(run, goal / 8 * 5 + 5);
+      if (cut == run.count) {
         taken += bytes;
         portions.back().push_back(std::move(run));
         break;
       }
-      const uint64_t cut = std::max<uint64_t>(run.moved[fits].index, 1);
       portions.back().push_back(Cut(run, 0, cut, block_bytes));
       taken += BytesOf(portions.back().back());
       run = Cut(run, cut, run.count - cut, block_bytes);
@@ -168,12 +212,129 @@ bool SamePage(const BlockMap::Part& a, const BlockMap::Part& b) {
 
 }  // namespace
 
-bool MayHold(const std::optional<BlockMap>& map, uint64_t block, const BlockPlace& place) {
+// ---- One block
+
+namespace {
+
+BlockPlace AsPlace(const BlockPatch& patch) {
+  return {.object = patch.object,
+          .write = patch.write,
+          .layout = patch.layout,
+          .place = patch.place,
+          .stored = patch.stored,
+          .valid = patch.stored};
+}
+
+}  // namespace
+
+bool BlockPlace::SameStripes(const BlockPlace& other) const {
+  return SameStripe(other) &&
+         std::ranges::equal(patches, other.patches, [](const auto& a, const auto& b) {
+           return a.object == b.object && a.write == b.write;
+         });
+}
+
+bool BlockPlace::SameBytes(const BlockPlace& other) const {
+  return SameStripes(other) && valid == other.valid &&
+         std::ranges::equal(patches, other.patches, {}, &BlockPatch::extents, &BlockPatch::extents);
+}
+
+bool BlockPlace::Names(const StripeId& stripe) const {
+  const auto is_it = [&](const auto& one) {
+    return one.object == stripe.object && one.write == stripe.write;
+  };
+  return is_it(*this) || std::ranges::any_of(patches, is_it);
+}
+
+bool BlockPlace::Names(const BlockPlace& stripe) const { return Names(stripe.IdOf(0)); }
+
+std::vector<BlockPlace> BlockPlace::Stripes() const {
+  std::vector<BlockPlace> stripes;
+  stripes.push_back(*this);
+  stripes.front().patches.clear();
+  for (const BlockPatch& patch : patches) stripes.push_back(AsPlace(patch));
+  return stripes;
+}
+
+void BlockPlace::TakePlaces(const BlockPlace& other) {
+  for (const BlockPlace& there : other.Stripes()) {
+    if (SameStripe(there)) place = there.place;
+    for (BlockPatch& patch : patches) {
+      if (patch.object == there.object && patch.write == there.write) patch.place = there.place;
+    }
+  }
+}
+
+void BlockPlace::CutTo(uint32_t valid_bytes) {
+  valid = std::min(valid, valid_bytes);
+  for (BlockPatch& patch : patches) {
+    std::erase_if(patch.extents, [&](const auto& extent) { return extent.first >= valid_bytes; });
+    if (patch.extents.empty()) continue;
+    BlockPatch::Extent& last = patch.extents.back();
+    last.length = std::min(last.length, valid_bytes - last.first);
+  }
+  std::erase_if(patches, [](const BlockPatch& patch) { return patch.extents.empty(); });
+}
+
+void BlockPlace::Lay(BlockPatch patch) {
+  IntervalSet over;
+  for (const BlockPatch::Extent& extent : patch.extents) over.Add(extent.first, extent.end());
+  std::erase_if(patches, [&](const BlockPatch& below) {
+    return std::ranges::all_of(below.extents, [&](const BlockPatch::Extent& extent) {
+      return over.Covers(extent.first, extent.end());
+    });
+  });
+  patches.push_back(std::move(patch));
+}
+
+std::vector<BlockPart> PartsOf(const BlockPlace& place, uint64_t first, uint64_t end,
+                               IntervalSet covered) {
+  std::vector<BlockPart> parts;
+  const std::vector<BlockPlace> stripes = place.Stripes();
+  // From above: what one patch has nobody below is asked for.
+  for (size_t i = place.patches.size(); i-- > 0;) {
+    uint64_t offset = 0;
+    for (const BlockPatch::Extent& extent : place.patches[i].extents) {
+      const uint64_t from = std::max<uint64_t>(first, extent.first);
+      const uint64_t to = std::min<uint64_t>(end, extent.end());
+      for (const auto& gap : covered.GapsWithin(from, to)) {
+        parts.push_back(
+            {gap.first, gap.end - gap.first, stripes[i + 1], offset + gap.first - extent.first});
+        covered.Add(gap.first, gap.end);
+      }
+      offset += extent.length;
+    }
+  }
+  for (const auto& gap : covered.GapsWithin(first, end)) {
+    parts.push_back({gap.first, gap.end - gap.first, stripes.front(), gap.first});
+  }
+  return parts;
+}
+
+StripeLayout CopiesOf(uint64_t bytes, int parity_shards) {
+  const uint64_t cells = (bytes + kCellBytes - 1) / kCellBytes;
+  return {.data_shards = 1,
+          .parity_shards = static_cast<uint8_t>(parity_shards),
+          .shard_bytes = static_cast<uint32_t>(cells * kCellBytes)};
+}
+
+bool MayHold(const std::optional<BlockMap>& map, uint64_t block, const BlockPlace& stripe) {
   if (!map) return false;
   if (map->FirstMissing(block, block + 1)) return true;
   const auto there = map->Find(block);
-  return there && there->SameStripe(place);
+  return there && there->Names(stripe);
 }
+
+namespace {
+
+// The notes of block `index` in a list that ascends by it.
+template <typename Note>
+std::span<const Note> NotesOf(const std::vector<Note>& notes, uint64_t index) {
+  const auto found = std::ranges::equal_range(notes, index, {}, &Note::index);
+  return {found.begin(), found.end()};
+}
+
+}  // namespace
 
 BlockPlace PlaceInRun(const BlockRun& run, uint64_t index, uint64_t block_bytes) {
   BlockPlace place{.object = run.object,
@@ -186,12 +347,8 @@ BlockPlace PlaceInRun(const BlockRun& run, uint64_t index, uint64_t block_bytes)
     place.stored = run.last_stored;
     place.valid = run.last_valid;
   }
-  const auto first = std::lower_bound(
-      run.moved.begin(), run.moved.end(), index,
-      [](const BlockRun::Moved& moved, uint64_t wanted) { return moved.index < wanted; });
-  for (auto moved = first; moved != run.moved.end() && moved->index == index; ++moved) {
-    place.place.moved.push_back(moved->shard);
-  }
+  for (const auto& moved : NotesOf(run.moved, index)) place.place.moved.push_back(moved.shard);
+  for (const auto& patched : NotesOf(run.patches, index)) place.patches.push_back(patched.patch);
   return place;
 }
 
@@ -205,9 +362,9 @@ BlockRun RunOf(const BlockPlace& place) {
                .epoch = place.place.epoch,
                .layout = place.layout,
                .last_stored = place.stored,
-               .last_valid = place.valid,
-               .moved = {}};
+               .last_valid = place.valid};
   for (const StripePlace::Moved& shard : place.place.moved) run.moved.push_back({0, shard});
+  for (const BlockPatch& patch : place.patches) run.patches.push_back({0, patch});
   return run;
 }
 
@@ -298,11 +455,15 @@ std::optional<BlockPlace> BlockMap::FindPage(uint64_t page_block) const {
 }
 
 bool BlockMap::HasMovedShards() const {
-  return std::ranges::any_of(parts_, [](const Part& part) {
+  const auto has_moved = [](const BlockRun& run) {
+    return !run.moved.empty() || std::ranges::any_of(run.patches, [](const auto& patched) {
+      return !patched.patch.place.moved.empty();
+    });
+  };
+  return std::ranges::any_of(parts_, [&](const Part& part) {
     const Stretch& stretch = *part.stretch;
     return (stretch.page && !stretch.page->place.moved.empty()) ||
-           std::ranges::any_of(stretch.runs,
-                               [](const BlockRun& run) { return !run.moved.empty(); });
+           std::ranges::any_of(stretch.runs, has_moved);
   });
 }
 
@@ -393,7 +554,7 @@ void BlockMap::Resize(uint64_t size) {
   const std::optional<BlockPlace> last = Find(wanted - 1);
   if (!last || last->valid <= in_last) return;
   BlockPlace cut = *last;
-  cut.valid = in_last;
+  cut.CutTo(in_last);
   Set(wanted - 1, cut);
 }
 
@@ -420,9 +581,13 @@ struct Cursor {
   size_t run = 0;
   uint64_t first = 0;  // block of the run
 };
-void PiecesOf(const BlockRun& run, uint64_t first, uint32_t bytes,
-              const std::vector<BlockMap::Part>& parts, Cursor& at,
-              std::vector<BlockMap::Piece>& pieces) {
+BlockMap::Piece PieceOf(uint64_t block, const BlockPatch& patch) {
+  return {block, RunOf(AsPlace(patch))};
+}
+
+void AddPieces(const BlockRun& run, uint64_t first, uint32_t bytes,
+               const std::vector<BlockMap::Part>& parts, Cursor& at,
+               std::vector<BlockMap::Piece>& pieces) {
   const uint64_t end = first + run.count;
   for (uint64_t block = first; block < end;) {
     while (at.part < parts.size() && parts[at.part].end() <= block) {
@@ -441,13 +606,37 @@ void PiecesOf(const BlockRun& run, uint64_t first, uint32_t bytes,
       const BlockRun& there = runs[at.run];
       until = std::min(end, at.first + there.count);
       kept = !there.hole && there.object == run.object && there.write == run.write;
+      for (const BlockRun::Patched& patched : run.patches) {
+        const uint64_t patched_block = first + patched.index;
+        if (patched_block < block || patched_block >= until) continue;
+        const bool is_there = std::ranges::any_of(
+            NotesOf(there.patches, patched_block - at.first), [&](const auto& theirs) {
+              return theirs.patch.object == patched.patch.object &&
+                     theirs.patch.write == patched.patch.write;
+            });
+        if (!is_there) pieces.push_back(PieceOf(patched_block, patched.patch));
+      }
+    } else {
+      for (const BlockRun::Patched& patched : run.patches) {
+        if (first + patched.index < block) continue;
+        pieces.push_back(PieceOf(first + patched.index, patched.patch));
+      }
     }
-    if (!kept) pieces.push_back({block, Cut(run, block - first, until - block, bytes)});
+    if (!kept) {
+      pieces.push_back({block, Cut(run, block - first, until - block, bytes)});
+      pieces.back().run.patches.clear();
+    }
     block = until;
   }
 }
 
 }  // namespace
+
+std::vector<BlockMap::Piece> BlockMap::PiecesOf(uint64_t block, const BlockPlace& place) {
+  std::vector<Piece> pieces;
+  for (const BlockPlace& stripe : place.Stripes()) pieces.push_back({block, RunOf(stripe)});
+  return pieces;
+}
 
 BlockMap::Piece BlockMap::PieceOf(const Part& page) {
   return {kPageBlocks | page.first, RunOf(*page.stretch->page)};
@@ -470,7 +659,7 @@ BlockMap::Difference BlockMap::NotIn(const BlockMap& other) const {
     if (part.stretch->page) difference.pages.push_back(PieceOf(part));
     uint64_t first = part.first;
     for (const BlockRun& run : part.stretch->runs) {
-      if (!run.hole) PiecesOf(run, first, bytes, other.parts_, at, difference.blocks);
+      if (!run.hole) AddPieces(run, first, bytes, other.parts_, at, difference.blocks);
       first += run.count;
     }
   }
@@ -574,9 +763,10 @@ void BlockMap::TakePlaces(const BlockMap& other) {
   for (uint64_t block = 0; block < std::min(blocks_, other.blocks_); ++block) {
     const auto theirs = other.Find(block);
     auto ours = theirs ? Find(block) : std::nullopt;
-    if (!ours || !ours->SameStripe(*theirs) || ours->place == theirs->place) continue;
-    ours->place = theirs->place;
-    Set(block, *ours);
+    if (!ours) continue;
+    const BlockPlace before = *ours;
+    ours->TakePlaces(*theirs);
+    if (*ours != before) Set(block, *ours);
   }
 }
 
@@ -612,6 +802,24 @@ class LayoutTable {
   std::vector<StripeLayout> layouts_;
 };
 
+void EncodePatch(Writer& writer, const BlockPatch& patch, uint64_t inode, LayoutTable& layouts) {
+  writer.U8(static_cast<uint8_t>((patch.object != inode ? kOtherObject : 0) |
+                                 (patch.place.moved.empty() ? 0 : kMovedShards)));
+  writer.Raw(Bytes(std::as_bytes(std::span(patch.write))));
+  if (patch.object != inode) writer.U64(patch.object);
+  writer.U32(patch.place.epoch).Varint(layouts.IndexOf(patch.layout)).Varint(patch.stored);
+  if (!patch.place.moved.empty()) writer.Varint(patch.place.moved.size());
+  for (const StripePlace::Moved& moved : patch.place.moved) {
+    writer.U8(moved.shard).U16(moved.drive);
+  }
+  writer.Varint(patch.extents.size());
+  uint32_t end = 0;
+  for (const BlockPatch::Extent& extent : patch.extents) {
+    writer.Varint(extent.first - end).Varint(extent.length);
+    end = extent.end();
+  }
+}
+
 // `valid`: of a page what its blocks store, of other runs as in the run.
 void EncodeRun(Writer& writer, const BlockRun& run, uint8_t kind, uint64_t valid, uint64_t inode,
                LayoutTable& layouts) {
@@ -620,15 +828,20 @@ void EncodeRun(Writer& writer, const BlockRun& run, uint8_t kind, uint64_t valid
     return;
   }
   writer.U8(static_cast<uint8_t>(kData | kind | (run.object != inode ? kOtherObject : 0) |
-                                 (run.moved.empty() ? 0 : kMovedShards)));
+                                 (run.moved.empty() ? 0 : kMovedShards) |
+                                 (run.patches.empty() ? 0 : kPatches)));
   writer.Varint(run.count).Raw(Bytes(std::as_bytes(std::span(run.write))));
   if (run.object != inode) writer.U64(run.object);
   writer.U32(run.epoch).Varint(layouts.IndexOf(run.layout)).Varint(run.last_stored);
   writer.Varint(valid);
-  if (run.moved.empty()) return;
-  writer.Varint(run.moved.size());
+  if (!run.moved.empty()) writer.Varint(run.moved.size());
   for (const BlockRun::Moved& moved : run.moved) {
     writer.Varint(moved.index).U8(moved.shard.shard).U16(moved.shard.drive);
+  }
+  if (!run.patches.empty()) writer.Varint(run.patches.size());
+  for (const BlockRun::Patched& patched : run.patches) {
+    writer.Varint(patched.index);
+    EncodePatch(writer, patched.patch, inode, layouts);
   }
 }
 
@@ -652,6 +865,48 @@ Status CheckLayouts(const std::vector<StripeLayout>& layouts) {
   return {};
 }
 
+WriteId DecodeWriteId(Reader& reader) {
+  WriteId id{};
+  const std::string_view bytes = reader.Raw(id.size());
+  std::copy(bytes.begin(), bytes.end(), id.begin());
+  return id;
+}
+
+BlockPatch DecodePatch(Reader& reader, uint64_t inode, const std::vector<StripeLayout>& layouts) {
+  BlockPatch patch;
+  const uint8_t flags = reader.U8();
+  if ((flags & ~(kOtherObject | kMovedShards)) != 0) reader.MarkBad();
+  patch.write = DecodeWriteId(reader);
+  patch.object = (flags & kOtherObject) != 0 ? reader.U64() : inode;
+  patch.place.epoch = reader.U32();
+  const uint64_t layout = reader.Varint();
+  const uint64_t stored = reader.Varint();
+  if (layout >= layouts.size() || stored > kMaxPatchBytes) {
+    reader.MarkBad();
+    return patch;
+  }
+  patch.layout = layouts[layout];
+  patch.stored = static_cast<uint32_t>(stored);
+  const uint64_t moved = (flags & kMovedShards) != 0 ? reader.Varint() : 0;
+  for (uint64_t i = 0; i < moved && reader.ok(); ++i) {
+    const uint8_t shard = reader.U8();
+    patch.place.moved.push_back({shard, reader.U16()});
+  }
+  const uint64_t extents = reader.Varint();
+  uint64_t end = 0;
+  for (uint64_t i = 0; i < extents && reader.ok(); ++i) {
+    const uint64_t gap = reader.Varint();
+    const uint64_t length = reader.Varint();
+    if (gap > UINT32_MAX || length > UINT32_MAX || end + gap + length > UINT32_MAX) {
+      reader.MarkBad();
+      return patch;
+    }
+    patch.extents.push_back({static_cast<uint32_t>(end + gap), static_cast<uint32_t>(length)});
+    end += gap + length;
+  }
+  return patch;
+}
+
 struct DecodedRun {
   BlockRun run;
   bool page = false;
@@ -667,10 +922,9 @@ DecodedRun DecodeRun(Reader& reader, uint64_t inode, const std::vector<StripeLay
   run.hole = flags == 0;
   if (run.hole) return decoded;
   decoded.page = may_be_page && (flags & kPage) != 0;
-  const int known = kData | kOtherObject | kMovedShards | (may_be_page ? kPage : 0);
+  const int known = kData | kOtherObject | kMovedShards | (decoded.page ? kPage : kPatches);
   if ((flags & kData) == 0 || (flags & ~known) != 0) reader.MarkBad();
-  const std::string_view write = reader.Raw(run.write.size());
-  std::copy(write.begin(), write.end(), run.write.begin());
+  run.write = DecodeWriteId(reader);
   run.object = (flags & kOtherObject) != 0 ? reader.U64() : inode;
   run.epoch = reader.U32();
   const uint64_t layout = reader.Varint();
@@ -692,6 +946,12 @@ DecodedRun DecodeRun(Reader& reader, uint64_t inode, const std::vector<StripeLay
     one.shard.drive = reader.U16();
     run.moved.push_back(one);
   }
+  const uint64_t patches = (flags & kPatches) != 0 ? reader.Varint() : 0;
+  for (uint64_t i = 0; i < patches && reader.ok(); ++i) {
+    const uint64_t index = reader.Varint();
+    run.patches.push_back({index, DecodePatch(reader, inode, layouts)});
+  }
+  if ((flags & kPatches) != 0 && patches == 0) reader.MarkBad();
   return decoded;
 }
 
@@ -710,6 +970,49 @@ Status CheckMoved(const BlockRun& run, uint64_t blocks) {
     }
   }
   if (!Ascending(run.moved)) return Fail(EBADMSG, "a block map has its moved shards out of order");
+  return {};
+}
+
+// One that is laid over a block of which `valid` bytes count.
+bool IsPossible(const BlockPatch& patch, uint32_t valid) {
+  const auto descends = [](const auto& a, const auto& b) { return a.shard >= b.shard; };
+  const std::vector<StripePlace::Moved>& moved = patch.place.moved;
+  if (std::ranges::adjacent_find(moved, descends) != moved.end()) return false;
+  if (!moved.empty() && moved.back().shard >= patch.layout.geometry().shards()) return false;
+  if (patch.layout.data_shards != 1 || patch.stored > patch.layout.block_bytes()) return false;
+  uint64_t bytes = 0;
+  for (const BlockPatch::Extent& extent : patch.extents) {
+    if (extent.length == 0 || extent.end() > valid) return false;
+    bytes += extent.length;
+  }
+  return bytes > 0 && bytes <= patch.stored;
+}
+
+Status CheckPatches(const BlockRun& run, uint32_t block_bytes) {
+  const auto descends = [](const auto& a, const auto& b) { return a.index > b.index; };
+  if (std::ranges::adjacent_find(run.patches, descends) != run.patches.end()) {
+    return Fail(EBADMSG, "a block map has its patches out of order");
+  }
+  for (size_t i = 0; i < run.patches.size();) {
+    const uint64_t index = run.patches[i].index;
+    if (index >= run.count) return Fail(EBADMSG, "a block map has a patch of no block");
+    const uint32_t valid = index + 1 == run.count ? run.last_valid : block_bytes;
+    std::set<std::pair<uint64_t, WriteId>> ids = {{run.object, run.write}};
+    size_t extents = 0;
+    uint64_t bytes = 0;
+    for (; i < run.patches.size() && run.patches[i].index == index; ++i) {
+      const BlockPatch& patch = run.patches[i].patch;
+      extents += patch.extents.size();
+      bytes += patch.stored;
+      if (!IsPossible(patch, valid) || !ids.emplace(patch.object, patch.write).second) {
+        return Fail(EBADMSG, "a block map has an impossible patch");
+      }
+    }
+    if (ids.size() > kMaxPatches + 1 || extents > kMaxPatchExtents || bytes > kMaxPatchBytes) {
+      return Fail(EBADMSG, "a block map has {} patches of {} bytes in {} parts over one block",
+                  ids.size() - 1, bytes, extents);
+    }
+  }
   return {};
 }
 
@@ -732,7 +1035,8 @@ Status BlockMap::CheckRun(const BlockRun& run, uint64_t first, uint64_t size) co
     return Fail(EBADMSG, "a block map's run from block {} on has blocks of impossible length",
                 first);
   }
-  return CheckMoved(run, run.count);
+  TRY(CheckMoved(run, run.count));
+  return CheckPatches(run, static_cast<uint32_t>(block_bytes()));
 }
 
 namespace {

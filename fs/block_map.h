@@ -25,8 +25,33 @@
 #include "base/coding.h"
 #include "base/status.h"
 #include "cluster/stripe_store.h"
+#include "fs/interval_set.h"
 
 namespace pinstripe {
+
+// Bytes of a block that were written since its stripe was: a record with copies, to be laid over
+// it. It has the block's number, and a write id of its own.
+struct BlockPatch {
+  struct Extent {
+    uint32_t first = 0;  // in the block
+    uint32_t length = 0;
+    uint32_t end() const { return first + length; }
+    friend bool operator==(const Extent&, const Extent&) = default;
+  };
+  uint64_t object = 0;  // as of a block
+  WriteId write{};
+  StripeLayout layout;  // k = 1
+  StripePlace place;
+  uint32_t stored = 0;          // length of the record: what the extents had when it was written
+  std::vector<Extent> extents;  // ascending, disjoint; a truncation takes some away at the end
+  friend bool operator==(const BlockPatch&, const BlockPatch&) = default;
+};
+
+// How much there may be of patches over one block. Of one that would have more, all is written
+// anew.
+inline constexpr size_t kMaxPatches = 8;
+inline constexpr size_t kMaxPatchExtents = 64;              // of all of them
+inline constexpr uint32_t kMaxPatchBytes = 4 * kCellBytes;  // of all of them, as they are stored
 
 // A block that is stored. Bytes from `valid` to the end of the block read as zeros.
 struct BlockPlace {
@@ -34,15 +59,47 @@ struct BlockPlace {
   WriteId write{};
   StripeLayout layout;
   StripePlace place;
-  uint32_t stored = 0;  // length of the block as it was written
-  uint32_t valid = 0;   // how much of that still counts: less after a truncation
+  uint32_t stored = 0;                   // length of the block as it was written
+  uint32_t valid = 0;                    // how much of that still counts: less after a truncation
+  std::vector<BlockPatch> patches = {};  // in the order in which they are laid over it
 
+  // Says nothing of patches.
   bool SameStripe(const BlockPlace& other) const {
     return object == other.object && write == other.write;
   }
+  // The same stripe, and the same patches over it, wherever they are.
+  bool SameStripes(const BlockPlace& other) const;
+  // And as much of them counts: so the contents are the same.
+  bool SameBytes(const BlockPlace& other) const;
+  // Whether `stripe` is its own or one of the patches.
+  bool Names(const BlockPlace& stripe) const;
+  bool Names(const StripeId& stripe) const;
+  // Its own stripe, without patches; then each of these, as a place of its own.
+  std::vector<BlockPlace> Stripes() const;
+  // For the stripes that both name: takes over where `other` says that their shards are.
+  void TakePlaces(const BlockPlace& other);
+  // What is beyond counts no more.
+  void CutTo(uint32_t valid_bytes);
+  // A patch over all others; those that are nowhere seen any more go.
+  void Lay(BlockPatch patch);
+
   StripeId IdOf(uint64_t block) const { return {object, block, write}; }
   friend bool operator==(const BlockPlace&, const BlockPlace&) = default;
 };
+
+// Bytes of a block, and where they are stored.
+struct BlockPart {
+  uint64_t first = 0;  // in the block
+  uint64_t size = 0;
+  BlockPlace stripe;    // of BlockPlace::Stripes()
+  uint64_t offset = 0;  // in that
+};
+// Of [first, end), which is valid, what is not `covered`. The parts are disjoint.
+std::vector<BlockPart> PartsOf(const BlockPlace& place, uint64_t first, uint64_t end,
+                               IntervalSet covered = {});
+
+// A record with so many more copies, and room for `bytes`.
+StripeLayout CopiesOf(uint64_t bytes, int parity_shards);
 
 // Consecutive blocks. All but the last are stored, and valid, in full.
 struct BlockRun {
@@ -50,6 +107,11 @@ struct BlockRun {
     uint64_t index = 0;  // of the block in the run
     StripePlace::Moved shard;
     friend bool operator==(const Moved&, const Moved&) = default;
+  };
+  struct Patched {
+    uint64_t index = 0;  // of the block in the run
+    BlockPatch patch;
+    friend bool operator==(const Patched&, const Patched&) = default;
   };
   uint64_t count = 0;
   bool hole = true;
@@ -60,7 +122,8 @@ struct BlockRun {
   StripeLayout layout;
   uint32_t last_stored = 0;
   uint32_t last_valid = 0;
-  std::vector<Moved> moved;  // ascending by index, then shard
+  std::vector<Moved> moved = {};      // ascending by index, then shard
+  std::vector<Patched> patches = {};  // ascending by index; those of a block in their order
   friend bool operator==(const BlockRun&, const BlockRun&) = default;
 };
 
@@ -131,7 +194,7 @@ class BlockMap {
   // The blocks [first, end), as far as they exist; the first and the last of them are loaded.
   void SetHoles(uint64_t first, uint64_t end);
 
-  // For stripes that both maps name: takes over where `other` says that their shards are, and keeps
+  // For stripes that both maps name, as BlockPlace::TakePlaces; and keeps
   // no page that it does not name. Everything is loaded.
   void TakePlaces(const BlockMap& other);
 
@@ -143,8 +206,9 @@ class BlockMap {
   // Of a block or page that is loaded, shards are not at home.
   bool HasMovedShards() const;
 
-  // The stripes that are in `*this` and not in `other`, as runs with their first block. Of what is
-  // not loaded in `other`, everything may be there: then they are left out.
+  // The stripes that are in `*this` and not in `other`, as runs with their first block, patches
+  // each by itself. Of what is not loaded in `other`, everything may be there: then they are left
+  // out.
   struct Piece {
     uint64_t first = 0;
     BlockRun run;
@@ -158,6 +222,8 @@ class BlockMap {
   // Of one part, which is loaded.
   std::vector<Piece> NotIn(const Part& part, const BlockMap& other) const;
   static Piece PieceOf(const Part& page);
+  // The stripes that a block consists of.
+  static std::vector<Piece> PiecesOf(uint64_t block, const BlockPlace& place);
 
   // Brings the map into the form in which it is to be stored, and says which parts (by their first
   // blocks) are to become pages; null: everything is to be loaded first.
@@ -191,8 +257,8 @@ class BlockMap {
   std::vector<Part> parts_;  // ascending; no gaps
 };
 
-// False: that stripe is certainly not the one that the map names for the block.
-bool MayHold(const std::optional<BlockMap>& map, uint64_t block, const BlockPlace& place);
+// False: that stripe is certainly none of those that the map names for the block.
+bool MayHold(const std::optional<BlockMap>& map, uint64_t block, const BlockPlace& stripe);
 
 // Block `index` of a run.
 BlockPlace PlaceInRun(const BlockRun& run, uint64_t index, uint64_t block_bytes);

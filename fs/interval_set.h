@@ -22,6 +22,12 @@ class IntervalSet {
 
   bool empty() const { return intervals_.empty(); }
   uint64_t end() const { return empty() ? 0 : std::prev(intervals_.end())->second; }
+  // How many numbers there are in it.
+  uint64_t Count() const {
+    uint64_t count = 0;
+    for (const auto& [first, end] : intervals_) count += end - first;
+    return count;
+  }
 
   void Add(uint64_t first, uint64_t end) {
     assert(first <= end);

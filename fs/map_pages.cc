@@ -10,13 +10,6 @@ namespace {
 
 constexpr size_t kPagesAtOnce = 16;  // on their way to the drives
 
-StripeLayout LayoutOf(size_t bytes, int parity_shards) {
-  const size_t cells = (bytes + kCellBytes - 1) / kCellBytes;
-  return {.data_shards = 1,
-          .parity_shards = static_cast<uint8_t>(parity_shards),
-          .shard_bytes = static_cast<uint32_t>(cells * kCellBytes)};
-}
-
 }  // namespace
 
 Result<std::shared_ptr<const BlockMap::Stretch>> LoadPage(StripeStore& stripes, InodeId inode,
@@ -81,7 +74,7 @@ Status StorePages(StripeStore& stripes, InodeId id, Inode& inode, const MapLimit
       page.first = part.first;
       page.place.object = id;
       page.place.write = write_id(kPageBlocks | part.first);
-      page.place.layout = LayoutOf(bytes.size(), parity_shards);
+      page.place.layout = CopiesOf(bytes.size(), parity_shards);
       page.place.stored = page.place.valid = static_cast<uint32_t>(bytes.size());
       const auto buffer = std::make_shared<StripeBuffer>(page.place.layout);
       CopyBytes(buffer->data().first(bytes.size()), AsBytes(bytes));

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <random>
 #include <set>
@@ -29,6 +30,24 @@ std::string Encoded(const BlockMap& map) {
   Writer writer;
   map.Encode(writer, 5);
   return writer.Take();
+}
+
+// A patch of some bytes of a block of which `valid` count.
+BlockPatch PatchOf(uint64_t number, uint32_t valid, std::mt19937_64& random) {
+  BlockPatch patch{.object = random() % 8 == 0 ? 6u : 5u, .place = {.epoch = 1}};
+  const std::string id = Writer().U64(3).U64(number).Take();
+  std::copy(id.begin(), id.end(), patch.write.begin());
+  for (uint32_t at = 0; patch.extents.size() < 3;) {
+    const auto first = static_cast<uint32_t>(at + random() % (valid - at));
+    const auto length = static_cast<uint32_t>(1 + random() % std::min(valid - first, 5000u));
+    patch.extents.push_back({first, length});
+    patch.stored += length;
+    at = first + length + 1;
+    if (at >= valid) break;
+  }
+  patch.layout = CopiesOf(patch.stored, 1);
+  if (random() % 5 == 0) patch.place.moved = {{0, 7}, {1, 0}};
+  return patch;
 }
 
 TEST(BlockMapTest, AFileWrittenOnceIsOneRunHoweverLong) {
@@ -64,14 +83,14 @@ void ExpectSpans(const BlockMap& map, const Model& model) {
 void ResizeModel(Model& model, uint64_t size) {
   const uint64_t blocks = (size + kBlock - 1) / kBlock;
   if (blocks <= model.size() && blocks > 0 && model[blocks - 1]) {
-    auto& last = *model[blocks - 1];
-    last.valid = std::min(last.valid, static_cast<uint32_t>(size - (blocks - 1) * kBlock));
+    model[blocks - 1]->CutTo(static_cast<uint32_t>(size - (blocks - 1) * kBlock));
   }
   model.resize(blocks);
 }
 
 TEST(BlockMapTest, AgreesWithAVectorOfBlocks) {
   std::mt19937_64 random(2);
+  uint64_t patches = 0;
   for (int round = 0; round < 100; ++round) {
     BlockMap map(kLayout);
     Model model;
@@ -88,6 +107,9 @@ TEST(BlockMapTest, AgreesWithAVectorOfBlocks) {
         place.stored = place.valid =
             static_cast<uint32_t>(random() % 2 ? room : 1 + random() % room);
         if (random() % 5 == 0) place.place.moved = {{1, 7}, {2, 0}};
+        if (model[block] && random() % 2 == 0) place = *model[block];
+        const bool patched = random() % 3 == 0 && place.patches.size() < kMaxPatches;
+        if (patched) place.Lay(PatchOf(++patches, place.valid, random));
         if (random() % 6 == 0) {
           const uint64_t end = block + random() % 4;
           map.SetHoles(block, end);
@@ -124,6 +146,112 @@ TEST(BlockMapTest, KnowsWhatAnotherLacks) {
   EXPECT_TRUE(before.NotIn(before).blocks.empty());
 }
 
+TEST(BlockMapTest, KnowsWhichPatchesAnotherLacks) {
+  std::mt19937_64 random(3);
+  BlockMap plain(kLayout);
+  plain.Resize(6 * kBlock);
+  for (uint64_t block = 0; block < 6; ++block) plain.Set(block, PlaceOf(1));
+  BlockMap before = plain;
+  const auto lay = [&](BlockMap& map, uint64_t block, uint64_t number) {
+    BlockPlace place = *map.Find(block);
+    BlockPatch patch = PatchOf(number, kBlock, random);
+    patch.object = 5;
+    place.Lay(patch);
+    map.Set(block, place);
+    return patch.write;
+  };
+  const WriteId first = lay(before, 2, 1);
+  const WriteId second = lay(before, 2, 2);
+  const WriteId other = lay(before, 5, 3);
+  ASSERT_EQ(before.runs().size(), 1u) << "patches divide no run";
+  BlockMap after = before;
+  const WriteId third = lay(after, 2, 4);
+  BlockPlace place = *after.Find(2);
+  std::erase_if(place.patches, [&](const auto& patch) { return patch.write == first; });
+  after.Set(2, place);
+  after.Set(5, PlaceOf(2));
+
+  const auto stripes = [](const BlockMap::Difference& difference) {
+    std::set<std::pair<uint64_t, WriteId>> ids;
+    for (const BlockMap::Piece& piece : difference.blocks) {
+      EXPECT_TRUE(piece.run.patches.empty());
+      for (uint64_t i = 0; i < piece.run.count; ++i) ids.emplace(piece.first + i, piece.run.write);
+    }
+    return ids;
+  };
+  using Ids = std::set<std::pair<uint64_t, WriteId>>;
+  EXPECT_EQ(stripes(before.NotIn(plain)), (Ids{{2, first}, {2, second}, {5, other}}));
+  EXPECT_EQ(stripes(plain.NotIn(before)), Ids{});
+  EXPECT_EQ(stripes(before.NotIn(after)), (Ids{{2, first}, {5, other}, {5, PlaceOf(1).write}}));
+  EXPECT_EQ(stripes(after.NotIn(before)), (Ids{{2, third}, {5, PlaceOf(2).write}}));
+  EXPECT_EQ(before.NotIn(BlockMap()).blocks.size(), 4u);
+  for (const WriteId& id : {first, second}) {
+    BlockPlace stripe = PlaceOf(0);
+    stripe.write = id;
+    EXPECT_EQ(MayHold(after, 2, stripe), id == second);
+    EXPECT_TRUE(MayHold(before, 2, stripe));
+    EXPECT_FALSE(MayHold(before, 3, stripe));
+  }
+}
+
+TEST(BlockMapTest, ImpossiblePatchesAreDamage) {
+  const auto encoded = [](const std::function<void(BlockPlace&)>& change) {
+    BlockMap map(kLayout);
+    map.Resize(2 * kBlock + 1000);
+    map.Set(0, PlaceOf(1));
+    map.Set(1, PlaceOf(1));
+    map.Set(2, PlaceOf(1, 1000));
+    BlockPlace place = *map.Find(2);
+    BlockPatch patch{.object = 5, .layout = kCopies, .place = {.epoch = 1}, .stored = 100};
+    patch.extents = {{0, 50}, {950, 50}};
+    place.patches = {patch};
+    change(place);
+    map.Set(2, place);
+    return Encoded(map);
+  };
+  const auto decode = [](const std::string& bytes) {
+    return BlockMap::Decode(bytes, 5, 2 * kBlock + 1000);
+  };
+  const auto patch = [](BlockPlace& place) -> BlockPatch& { return place.patches[0]; };
+  const auto copies = [&](size_t count, uint32_t stored, size_t extents) {
+    return [=](BlockPlace& place) {
+      place.patches[0].stored = stored;
+      place.patches[0].layout = CopiesOf(stored, 1);
+      place.patches[0].extents.clear();
+      for (uint32_t i = 0; i < extents; ++i) place.patches[0].extents.push_back({2 * i, 1});
+      place.patches.resize(count, place.patches[0]);
+      for (uint8_t i = 0; i < count; ++i) place.patches[i].write.fill(100 + i);
+    };
+  };
+  EXPECT_OK(decode(encoded([](BlockPlace&) {})));
+  EXPECT_OK(decode(encoded(copies(kMaxPatches, 100, 1))));
+  EXPECT_OK(decode(encoded(copies(4, kMaxPatchBytes / 4, kMaxPatchExtents / 4))));
+  const std::function<void(BlockPlace&)> impossible[] = {
+      copies(kMaxPatches + 1, 100, 1),
+      copies(4, kMaxPatchBytes / 4 + 1, 1),
+      copies(4, 100, kMaxPatchExtents / 4 + 1),
+      [&](BlockPlace& place) { patch(place).extents.clear(); },
+      [&](BlockPlace& place) { patch(place).extents[1].length = 51; },  // beyond the block
+      [&](BlockPlace& place) { patch(place).extents[1].length = 0; },
+      [&](BlockPlace& place) { patch(place).stored = 99; },              // more than it has
+      [&](BlockPlace& place) { patch(place).extents[0].length = 951; },  // one over the other
+      [&](BlockPlace& place) { patch(place).layout = kLayout; },
+      [&](BlockPlace& place) { patch(place).write = place.write; },
+      [&](BlockPlace& place) { place.patches.push_back(patch(place)); },
+      [&](BlockPlace& place) {
+        patch(place).place.moved = {{2, 7}};
+      },
+      [&](BlockPlace& place) {
+        patch(place).place.moved = {{1, 7}, {0, 8}};
+      },
+  };
+  int number = 0;
+  for (const auto& change : impossible) {
+    SCOPED_TRACE(number++);
+    EXPECT_FAILS(decode(encoded(change)), EBADMSG);
+  }
+}
+
 TEST(BlockMapTest, BytesNeverChange) {
   BlockMap map(kLayout);
   map.Resize(kBlock + 1);
@@ -144,6 +272,34 @@ TEST(BlockMapTest, BytesNeverChange) {
             "00"
             "01"
             "01");
+  BlockPlace head = *map.Find(0);
+  BlockPatch four{.object = 5, .layout = kCopies, .place = {.epoch = 1}, .stored = 4};
+  four.write.fill(2);
+  four.extents = {{4096, 4}};
+  head.Lay(four);
+  map.Set(0, head);
+  EXPECT_EQ(Hex(AsBytes(Encoded(map))),
+            "00"
+            "02"
+            "020100010000"
+            "010100010000"
+            "01"
+            "11"
+            "02"
+            "0102030405060708090a0b0c0d0e0f10"
+            "00000001"
+            "00"
+            "01"
+            "01"
+            "01"
+            "00"
+            "00"
+            "02020202020202020202020202020202"
+            "00000001"
+            "01"
+            "04"
+            "01"
+            "802004");
 
   BlockMap all(kLayout);
   all.Resize(5 * kBlock);
@@ -181,6 +337,59 @@ TEST(BlockMapTest, BytesNeverChange) {
             "02"
             "00010009"
             "00020000");
+
+  BlockMap patched(kLayout);
+  patched.Resize(3 * kBlock);
+  for (uint64_t block = 0; block < 3; ++block) patched.Set(block, PlaceOf(1));
+  BlockPlace under = PlaceOf(1);
+  under.place.moved = {{1, 9}};
+  BlockPatch patch{.object = 5, .layout = kCopies, .place = {.epoch = 2}, .stored = 7};
+  patch.write.fill(2);
+  patch.extents = {{4096, 4}, {5000, 3}};
+  under.Lay(patch);
+  patch.write.fill(3);
+  patch.object = 6;
+  patch.place.moved = {{0, 8}, {1, 0}};
+  patch.extents = {{131071, 1}};
+  under.Lay(patch);
+  patched.Set(1, under);
+  EXPECT_EQ(Hex(AsBytes(Encoded(patched))),
+            "00"
+            "02"
+            "020100010000"
+            "010100010000"
+            "01"
+            "15"
+            "03"
+            "01010101010101010101010101010101"
+            "00000001"
+            "00"
+            "808008"
+            "808008"
+            "01"
+            "01010009"
+            "02"
+            "01"
+            "00"
+            "02020202020202020202020202020202"
+            "00000002"
+            "01"
+            "07"
+            "02"
+            "802004"
+            "840703"
+            "01"
+            "06"
+            "03030303030303030303030303030303"
+            "0000000000000006"
+            "00000002"
+            "01"
+            "07"
+            "02"
+            "000008"
+            "010000"
+            "01"
+            "ffff0701");
 }
 
 TEST(BlockMapTest, AMapThatDoesNotCoverItsFileIsDamageNotAHole) {
@@ -277,8 +486,14 @@ TEST(BlockMapPagesTest, TakeOverWhereOthersHavePutWhatTheyName) {
   ASSERT_FALSE(PagesNamedBy(ours).empty());
   BlockMap theirs = ours;
   pages.Load(theirs, 0, 40);
-  BlockPlace moved = *theirs.Find(7);
+  BlockPlace patched = *ours.Find(7);
+  std::mt19937_64 random(7);
+  patched.Lay(PatchOf(200, kBlock, random));
+  ours.Set(7, patched);
+  theirs.Set(7, patched);
+  BlockPlace moved = patched;
   moved.place.moved = {{1, 9}};
+  moved.patches[0].place.moved = {{1, 8}};
   theirs.Set(7, moved);
   theirs.Set(8, Written(100));  // another stripe: none of ours
   pages.Store(theirs);
@@ -297,7 +512,7 @@ TEST(BlockMapPagesTest, TakeOverWhereOthersHavePutWhatTheyName) {
   pages.Load(ours, 0, 40);
   pages.Load(theirs, 0, 40);
   ours.TakePlaces(theirs);
-  EXPECT_EQ(ours.Find(7)->place, moved.place);
+  EXPECT_EQ(*ours.Find(7), moved);
   EXPECT_EQ(*ours.Find(8), Written(8));
   EXPECT_EQ(*ours.Find(9), Written(9));
   const std::set<WriteId> named = PagesNamedBy(theirs);
@@ -353,6 +568,10 @@ TEST(BlockMapPagesTest, AgreeWithAVectorOfBlocks) {
         const auto room = static_cast<uint32_t>(std::min(kBlock, size - block * kBlock));
         BlockPlace place = Written(++writes, room);
         if (random() % 4 == 0) place.place.moved = {{1, 7}, {2, 0}};
+        const bool patched = model[block] && random() % 2 == 0;
+        if (patched) place = *model[block];
+        if (patched && place.patches.size() == kMaxPatches) place.patches.clear();
+        if (patched) place.Lay(PatchOf(++writes, place.valid, random));
         map.Set(block, place);
         model[block] = place;
       } else {
@@ -370,9 +589,10 @@ TEST(BlockMapPagesTest, AgreeWithAVectorOfBlocks) {
         }
         std::set<WriteId> expected;
         for (size_t i = 0; i < model_committed.size(); ++i) {
-          const auto& before = model_committed[i];
-          if (before && (i >= model.size() || !model[i] || model[i]->write != before->write)) {
-            expected.insert(before->write);
+          if (!model_committed[i]) continue;
+          for (const BlockPlace& stripe : model_committed[i]->Stripes()) {
+            const bool named = i < model.size() && model[i] && model[i]->Names(stripe);
+            if (!named) expected.insert(stripe.write);
           }
         }
         ASSERT_EQ(stripes, expected);
@@ -487,6 +707,29 @@ TEST(BlockMapPagesTest, SplitARunWhoseShardsAreElsewhere) {
   ASSERT_OK(other);
   pages.Load(*other, 0, other->blocks());
   for (uint64_t block = 0; block < 100'000; block += 77) ASSERT_EQ(other->Find(block), place);
+}
+
+TEST(BlockMapPagesTest, SplitARunWithManyPatches) {
+  std::mt19937_64 random(8);
+  Pages pages(kReal);
+  BlockMap map(kLayout);
+  map.Resize(3000 * kBlock);
+  pages.set_size(3000 * kBlock);
+  Model model(3000, PlaceOf(1));
+  for (uint64_t block = 0; block < 3000; ++block) {
+    if (block % 3 == 0) model[block]->place.moved = {{1, 7}};
+    for (uint64_t i = random() % kMaxPatches; i > 0; --i) {
+      model[block]->Lay(PatchOf(10 * block + i, kBlock, random));
+    }
+    map.Set(block, *model[block]);
+  }
+  const std::string root = pages.Store(map);
+  EXPECT_LT(root.size(), kReal.inline_bytes);
+  EXPECT_GT(pages.writes(), 10u);
+  auto other = BlockMap::Decode(root, 5, 3000 * kBlock);
+  ASSERT_OK(other);
+  pages.Load(*other, 0, other->blocks());
+  for (uint64_t block = 0; block < 3000; ++block) ASSERT_EQ(other->Find(block), model[block]);
 }
 
 // What was in pieces and is written anew in one go is one piece again, and needs no page.

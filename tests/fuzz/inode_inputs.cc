@@ -1,5 +1,7 @@
 // Records of file systems.
 
+#include <algorithm>
+
 #include "base/checksum.h"
 #include "fs/inode.h"
 #include "tests/fuzz/inputs.h"
@@ -57,6 +59,15 @@ Inode StripedFile() {
   for (uint64_t i = 0; i < 3; ++i) map.Set(i, Place(1, block));
   BlockPlace moved = Place(2, block);
   moved.place.moved = {{1, 9}, {5, 0}};
+  BlockPatch patch{.object = kId, .layout = kCopied, .place = {.epoch = 1}, .stored = 30};
+  patch.write.fill(5);
+  patch.extents = {{10, 10}, {1000, 20}};
+  moved.Lay(patch);
+  patch.write.fill(6);
+  patch.object = 77;
+  patch.place.moved = {{0, 9}, {1, 0}};
+  patch.extents = {{15, 30}};
+  moved.Lay(patch);
   map.Set(4, moved);
   BlockPlace other = Place(3, block);
   other.object = 77;
@@ -131,8 +142,20 @@ std::string TryInode(Bytes bytes, InodeCount* count) {
     before.NotIn(map);
     return "";
   }
-  // Truncate, extend and overwrite whatever map came out of it.
+  // Read, truncate, extend and overwrite whatever map came out of it.
   ++count->with_map;
+  for (uint64_t block = 0; block < std::min<uint64_t>(map.blocks(), 20); ++block) {
+    const auto place = map.Find(block);
+    if (!place) continue;
+    uint64_t read = 0;
+    for (const BlockPart& part : PartsOf(*place, 0, place->valid)) {
+      read += part.size;
+      if (part.offset + part.size > part.stripe.stored) {
+        return fmt::format("inode: {}: more is read than there is", Hex(bytes));
+      }
+    }
+    if (read != place->valid) return fmt::format("inode: {}: not all is read", Hex(bytes));
+  }
   map.Resize(inode->size / 2);
   map.Resize(inode->size);
   if (map.blocks() > 0) {
