@@ -322,26 +322,29 @@ void Checker::CheckFile(InodeId id, StoredInode stored) {
 
 void Checker::CheckBlock(InodeId id, uint64_t block, const BlockPlace& place) {
   ++report_.blocks;
-  if (IsDisplaced(block, place)) {
+  std::vector<BlockPlace> expected = place.Stripes();
+  report_.patches += expected.size() - 1;
+  if (std::ranges::any_of(expected, [&](const auto& each) { return IsDisplaced(block, each); })) {
     displaced_.emplace_back(id, block);
     ++report_.displaced_blocks;
   }
-  bool found = false;
   for (const ListedStripe* stripe = Peek(); stripe != nullptr; stripe = Peek()) {
     if (std::pair(stripe->id.object, stripe->id.block) > std::pair(place.object, block)) break;
-    const bool is_this = stripe->id.object == place.object && stripe->id.block == block &&
-                         stripe->id.write == place.write;
-    if (is_this) {
-      Use(id, *stripe, place);
-      found = true;
+    const auto found = std::ranges::find_if(expected, [&](const BlockPlace& each) {
+      return stripe->id.block == block && each.Names(stripe->id);
+    });
+    if (found != expected.end()) {
+      Use(id, *stripe, *found);
+      expected.erase(found);
     } else {
       Unused(*stripe, stripe->copies);
     }
     ++at_;
   }
-  if (!found) Suspect(id, block);
+  if (!expected.empty()) Suspect(id, block);
 }
 
+// Of one stripe.
 bool Checker::IsDisplaced(uint64_t block, const BlockPlace& place) {
   const std::vector<StripePlace::Moved>& moved = place.place.moved;
   if (moved.empty() && place.place.epoch == cluster_.map().epoch) return false;
@@ -387,7 +390,32 @@ void Checker::Unused(const ListedStripe& stripe, std::vector<ShardCopy> copies) 
   unused_stripes_.push_back({stripe.id, std::move(copies)});
 }
 
-void Checker::Suspect(InodeId id, uint64_t block) { suspects_.emplace_back(id, block); }
+void Checker::Suspect(InodeId id, uint64_t block) {
+  const std::pair suspect(id, block);
+  if (suspects_.empty() || suspects_.back() != suspect) suspects_.push_back(suspect);
+}
+
+// Asks for each shard of a block, and of its patches. The worst of these counts, as each of them
+// is needed.
+Result<LackingBlock> Checker::Probe(InodeId id, uint64_t block, const BlockPlace& place) {
+  LackingBlock lacking{.file = id, .block = block};
+  for (const BlockPlace& stripe : place.Stripes()) {
+    const auto presence =
+        TRY(cluster_.stripes().Probe(stripe.IdOf(block), stripe.layout, stripe.place));
+    const int all = stripe.layout.geometry().shards();
+    if (presence.present == all) continue;
+    const int k = stripe.layout.data_shards;
+    const bool is_first = lacking.all == 0;
+    lacking.missing += presence.missing;
+    lacking.lost |= presence.present + presence.unknown < k;
+    if (is_first || presence.present - k < lacking.present - lacking.needed) {
+      lacking.present = presence.present;
+      lacking.needed = k;
+      lacking.all = all;
+    }
+  }
+  return lacking;
+}
 
 // Asks for each shard of what seemed to lack some, where the file has them now.
 void Checker::ConfirmBlocks() {
@@ -421,24 +449,20 @@ void Checker::ConfirmBlocks() {
     }
     const std::optional<BlockPlace>& place = *found;
     if (!place) continue;
-    const auto presence = cluster_.stripes().Probe(place->IdOf(block), place->layout, place->place);
+    const Result<LackingBlock> probed = Probe(id, block, *place);
     Lacking& lacking = files[id];
-    const int k = place->layout.data_shards;
-    const int all = place->layout.geometry().shards();
-    if (presence.has_value() && presence->present == all) continue;
-    if (presence.has_value()) {
-      lacking_.push_back({id, block, presence->present, presence->missing, k});
-    }
+    if (probed.has_value() && probed->all == 0) continue;
+    if (probed.has_value()) lacking_.push_back(*probed);
     const std::string which = block < kPageBlocks
                                   ? fmt::format("block {}", block)
                                   : fmt::format("map page of block {}", block & ~kPageBlocks);
-    std::string what = presence.has_value() ? fmt::format("{}: {} of {} shards are there", which,
-                                                          presence->present, all)
-                                            : std::string(presence.error().message());
+    std::string what = probed.has_value() ? fmt::format("{}: {} of {} shards are there", which,
+                                                        probed->present, probed->all)
+                                          : std::string(probed.error().message());
     if (lacking.first.empty()) lacking.first = std::move(what);
-    if (!presence.has_value() || presence->present + presence->unknown < k) {
+    if (!probed.has_value() || probed->lost) {
       ++lacking.lost_blocks;
-    } else if (presence->missing > 0) {
+    } else if (probed->missing > 0) {
       ++lacking.short_blocks;
     }
   }

@@ -43,6 +43,7 @@ struct CheckReport {
   uint64_t entries = 0;
   uint64_t blocks = 0;         // that files name, map_pages included
   uint64_t map_pages = 0;      // of block maps that are too large for an inode
+  uint64_t patches = 0;        // over these blocks
   uint64_t shards = 0;         // found of these
   uint64_t unused_shards = 0;  // found of others
   // Blocks with shards that are not at home under the newest epoch of the drive map, or not stored.
@@ -56,13 +57,16 @@ struct CheckReport {
   size_t Count(Severity severity) const;
 };
 
-// A block of which not all shards are where they should be.
+// A block of which not all shards are where they should be, or not all of its patches'.
 struct LackingBlock {
   InodeId file = 0;
   uint64_t block = 0;
+  int missing = 0;    // not there, by their drives; the others' drives do not answer
+  bool lost = false;  // too few to read it
+  // Of the block or the patch that can lose the fewest further ones:
   int present = 0;
-  int missing = 0;  // not there, by their drives; the others' drives do not answer
-  int needed = 0;   // to read it
+  int needed = 0;  // to read it
+  int all = 0;     // that there should be
 };
 
 class Checker {
@@ -117,6 +121,7 @@ class Checker {
   void Use(InodeId id, const ListedStripe& stripe, const BlockPlace& place);
   void Unused(const ListedStripe& stripe, std::vector<ShardCopy> copies);
   void Suspect(InodeId id, uint64_t block);
+  Result<LackingBlock> Probe(InodeId id, uint64_t block, const BlockPlace& place);
   void ConfirmBlocks();
 
   Cluster& cluster_;

@@ -155,7 +155,7 @@ Status Collector::CollectUnnamed(InodeId object, StoredInode stored,
   uint32_t youngest = 0;
   for (const ListedStripe& stripe : stripes) {
     const auto place = TRY(FindStripe(cluster_.stripes(), object, stored.inode, stripe.id.block));
-    const bool named = place && place->object == object && place->write == stripe.id.write;
+    const bool named = place && place->Names(stripe.id);
     const uint32_t time = TimeOf(stripe.id.write);
     if (named) {
       TRY(CollectStrays(object, stripe));
@@ -185,8 +185,12 @@ Status Collector::CollectStrays(InodeId object, const ListedStripe& stripe) {
   std::vector<KnownCopy> copies = TRY(stripes.Identify(stripe.id, stripe.copies));
   std::optional<StoredInode> stored = TRY(records_.FindInode(object));
   if (!stored) return {};
-  const auto place = TRY(FindStripe(stripes, object, stored->inode, stripe.id.block));
-  if (!place || place->object != object || place->write != stripe.id.write) return {};
+  const auto block = TRY(FindStripe(stripes, object, stored->inode, stripe.id.block));
+  if (!block) return {};
+  const std::vector<BlockPlace> named = block->Stripes();
+  const auto place =
+      std::ranges::find_if(named, [&](const BlockPlace& each) { return each.Names(stripe.id); });
+  if (place == named.end()) return {};
   const auto presence = TRY(stripes.Probe(stripe.id, place->layout, place->place));
   if (presence.present < place->layout.geometry().shards()) return {};
   const auto places = TRY(stripes.PlacesOf(stripe.id, place->layout, place->place));

@@ -75,12 +75,12 @@ bool FileState::SameBelow(uint64_t block, const Inode& theirs) const {
   const auto there = PlaceIn(theirs, block);
   const auto ours = PlaceIn(now_, block);
   // A commit of ours of which we did not learn that it happened.
-  if (there && ours && there->SameStripe(*ours)) return true;
+  if (there && ours && there->SameStripes(*ours) && there->valid >= ours->valid) return true;
   if (base_.map && base_.map->FirstMissing(block, block + 1)) return false;  // nobody can tell
   const auto before = PlaceIn(base_, block);
   if (there.has_value() != before.has_value()) return false;
   // A repair that has moved its shards has left its bytes as they were.
-  if (there && !(there->SameStripe(*before) && there->valid == before->valid)) return false;
+  if (there && !there->SameBytes(*before)) return false;
   return block != 0 || theirs.inline_data == base_.inline_data;
 }
 
@@ -94,11 +94,11 @@ Status FileState::KeepOurs(uint64_t block) {
       open.dirty = BufferFor(block, open.ours.end(), open);
     }
   }
+  std::vector<IntervalSet::Interval> gaps;
   for (const auto& part : open.ours.Within(0, UINT64_MAX)) {
-    for (const auto& gap : open.present.GapsWithin(part.first, part.end)) {
-      TRY(ReadLower(block, gap.first, open.dirty->data().subspan(gap.first, gap.end - gap.first)));
-    }
+    std::ranges::copy(open.present.GapsWithin(part.first, part.end), std::back_inserter(gaps));
   }
+  if (!gaps.empty()) TRY(ReadLower(block, gaps, *open.dirty));
   std::vector<Sent> dropped;
   const std::lock_guard lock(mutex_);
   DropSent(open);
@@ -142,7 +142,7 @@ Inode FileState::Merge(const Inode& theirs, const std::set<uint64_t>& different)
     }
     // It may have been committed without our knowing it, and a repair have moved its shards since.
     const auto there = PlaceIn(theirs, block);
-    if (there && there->SameStripe(*place)) place->place = there->place;
+    if (there) place->TakePlaces(*there);
     merged.map->Set(block, *place);
   }
   return merged;
@@ -226,12 +226,7 @@ Status FileState::Rebase(StoredInode theirs) {
     const std::lock_guard lock(mutex_);
     for (const uint64_t block : different) {
       const auto stored = PlaceIn(now_, block);
-      if (stored) {
-        BlockMap single(now_.map->layout());
-        single.Resize(block_bytes());
-        single.Set(0, *stored);
-        Supersede({{block, single.runs().front()}});
-      }
+      if (stored) Supersede(BlockMap::PiecesOf(block, *stored));
     }
     std::erase_if(blocks_, [](const auto& entry) { return entry.second.ours.empty(); });
     now_ = Merge(theirs.inode, different);
@@ -318,7 +313,7 @@ Status FileState::StoreAgain(const Unsafe& unsafe) {
         open.dirty = BufferFor(block, LowerEnd(block), open);
       }
     }
-    TRY(SendBlock(block));
+    TRY(SendBlock(block, Form::kWhole));
     if (in_flight_.size() > kMaxInFlight) FinishOldest();
   }
   losses_ = losses;  // all others are safe
@@ -351,7 +346,7 @@ Status FileState::StoreContents(Inode& out) {
   bool inline_form = false;
   if (now_.size <= layout().inline_limit) {
     inline_form = !now_.map || small_and_dirty();
-    if (inline_form) TRY(Fill(0));
+    if (inline_form) TRY(Fill(0, Form::kWhole));
   }
   if (!inline_form && now_.size > 0) {
     TRY(SendAll());
@@ -584,7 +579,8 @@ Status FileState::AddUnflushed(const BlockMap& map, Unflushed& unflushed) const 
       for (const auto& there : not_durable_.Within(first, first + run.count)) {
         if (run.hole) break;
         for (uint64_t block = there.first; block < there.end; ++block) {
-          TRY(unflushed.Add(block, PlaceInRun(run, block - first, map.block_bytes())));
+          const BlockPlace place = PlaceInRun(run, block - first, map.block_bytes());
+          for (const BlockPlace& stripe : place.Stripes()) TRY(unflushed.Add(block, stripe));
         }
       }
       first += run.count;

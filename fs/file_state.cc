@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cassert>
+#include <iterator>
 
 #include "base/coding.h"
 #include "base/log.h"
 #include "base/try.h"
 #include "fs/map_pages.h"
+#include "fs/patch_plan.h"
 
 namespace pinstripe {
 namespace {
@@ -76,7 +78,9 @@ FileState::OpenBlock& FileState::BlockAt(uint64_t block) {
 
 uint64_t FileState::LowerEnd(uint64_t block) const {
   const auto open = blocks_.find(block);
-  if (open != blocks_.end() && open->second.sent) return open->second.sent->valid;
+  if (open != blocks_.end() && open->second.sent && !open->second.sent->is_patch()) {
+    return open->second.sent->valid;
+  }
   if (!now_.map) return block == 0 ? now_.inline_data.size() : 0;
   const auto place = now_.map->Find(block);
   return place ? place->valid : 0;
@@ -122,20 +126,25 @@ void FileState::PlanLower(uint64_t block, uint64_t first, MutableBytes out, Read
   const size_t there = valid > first ? std::min<uint64_t>(valid - first, out.size()) : 0;
   ZeroBytes(out.subspan(there));
   if (there == 0) return;
-  const MutableBytes part = out.first(there);
+  const IntervalSet::Interval wanted{first, first + there};
   const auto open = blocks_.find(block);
+  IntervalSet covered;  // by what is in memory
   if (open != blocks_.end() && open->second.sent) {
-    CopyBytes(part, open->second.sent->buffer->data().subspan(first, there));
-  } else if (!now_.map) {
-    CopyBytes(part, AsBytes(now_.inline_data).subspan(first, there));
-  } else {
-    const BlockPlace& place = plan.places.emplace_back(*now_.map->Find(block));
-    plan.requests.push_back({.id = place.IdOf(block),
-                             .layout = place.layout,
-                             .length = place.stored,
-                             .place = &place.place,
-                             .offset = first,
-                             .out = part});
+    open->second.sent->CopyTo(wanted, first, out);
+    covered = open->second.sent->Bytes();
+  }
+  if (covered.Covers(wanted.first, wanted.end)) return;
+  if (!now_.map) {
+    return CopyBytes(out, AsBytes(now_.inline_data).subspan(first, there));
+  }
+  for (BlockPart& part : PartsOf(*now_.map->Find(block), wanted.first, wanted.end, covered)) {
+    const BlockPlace& stripe = plan.places.emplace_back(std::move(part.stripe));
+    plan.requests.push_back({.id = stripe.IdOf(block),
+                             .layout = stripe.layout,
+                             .length = stripe.stored,
+                             .place = &stripe.place,
+                             .offset = part.offset,
+                             .out = out.subspan(part.first - first, part.size)});
   }
 }
 
@@ -243,9 +252,8 @@ Status FileState::Read(std::span<OpenFile::Part> parts, const std::function<void
 
 uint64_t FileState::ReadAhead(uint64_t offset, uint64_t size, BlockReader::Ahead& ahead) {
   for (uint64_t done = 0; done < size;) {
-    StripePart part;
+    std::vector<StripePart> parts;
     uint64_t length = 0;
-    bool stored = false;
     {
       const std::lock_guard lock(mutex_);
       const uint64_t at = offset + done;
@@ -255,14 +263,18 @@ uint64_t FileState::ReadAhead(uint64_t offset, uint64_t size, BlockReader::Ahead
       if (now_.map->FirstMissing(block, block + 1)) return done;
       length = std::min({size - done, block_bytes() - first, now_.size - at});
       const auto place = now_.map->Find(block);
-      stored = place && first < place->valid && !blocks_.contains(block);
-      if (stored) {
-        part = {
-            place->IdOf(block), place->layout, place->stored,
-            place->place,       first,         std::min<uint64_t>(length, place->valid - first)};
+      if (place && first < place->valid && !blocks_.contains(block)) {
+        const uint64_t end = std::min<uint64_t>(first + length, place->valid);
+        for (const BlockPart& part : PartsOf(*place, first, end)) {
+          const BlockPlace& stripe = part.stripe;
+          parts.push_back({stripe.IdOf(block), stripe.layout, stripe.stored, stripe.place,
+                           part.offset, part.size});
+        }
       }
     }
-    if (stored && !context_.reader.ReadAhead(part, ahead)) return done;
+    for (const StripePart& part : parts) {
+      if (!context_.reader.ReadAhead(part, ahead)) return done;
+    }
     done += length;
   }
   return size;
@@ -459,6 +471,39 @@ Status FileState::Truncate(uint64_t size) {
   return {};
 }
 
+// ---- What is on its way
+
+IntervalSet FileState::Sent::Bytes() const {
+  IntervalSet bytes;
+  if (!is_patch()) bytes.Add(0, valid);
+  for (const BlockPatch::Extent& extent : extents) bytes.Add(extent.first, extent.end());
+  return bytes;
+}
+
+void FileState::Sent::CopyTo(const IntervalSet::Interval& part, uint64_t first,
+                             MutableBytes out) const {
+  const auto copy = [&](uint64_t begin, uint64_t end, uint64_t offset) {
+    const uint64_t from = std::max(begin, part.first);
+    const uint64_t to = std::min(end, part.end);
+    if (from >= to) return;
+    CopyBytes(out.subspan(from - first, to - from),
+              buffer->data().subspan(offset + from - begin, to - from));
+  };
+  if (!is_patch()) return copy(0, valid, 0);
+  uint64_t offset = 0;
+  for (const BlockPatch::Extent& extent : extents) {
+    copy(extent.first, extent.end(), offset);
+    offset += extent.length;
+  }
+}
+
+void FileState::Sent::CutTo(uint32_t bytes) {
+  valid = std::min(valid, bytes);
+  if (!is_patch()) return;
+  std::erase_if(extents, [&](const auto& extent) { return extent.first >= bytes; });
+  extents.back().length = std::min(extents.back().length, bytes - extents.back().first);
+}
+
 void FileState::DropSent(OpenBlock& block) {
   if (!block.sent) return;
   dropped_.push_back(*std::move(block.sent));
@@ -478,9 +523,10 @@ void FileState::ResizeTo(uint64_t size) {
         open.ours.CutFrom(in_last);
         open.present.CutFrom(in_last);
         if (open.present.empty()) open.dirty.reset();
-        if (open.sent) {
-          open.sent->valid = std::min(open.sent->valid, static_cast<uint32_t>(in_last));
+        if (open.sent && open.sent->is_patch() && open.sent->extents.front().first >= in_last) {
+          DropSent(open);
         }
+        if (open.sent) open.sent->CutTo(static_cast<uint32_t>(in_last));
         ++at;
       } else {
         DropSent(open);
@@ -690,48 +736,60 @@ void FileState::Supersede(const std::vector<BlockMap::Piece>& pieces) {
     for (uint64_t i = 0; i < piece.run.count; ++i) {
       const BlockPlace place = PlaceInRun(piece.run, i, block_bytes());
       if (MayHold(base_.map, piece.first + i, place)) continue;
-      BlockMap single(now_.map->layout());
-      single.Resize(block_bytes());
-      single.Set(0, place);
-      superseded_.push_back({piece.first + i, single.runs().front()});
+      superseded_.push_back(BlockMap::PiecesOf(piece.first + i, place).front());
     }
   }
 }
 
 // ---- Sending
 
-Status FileState::ReadLower(uint64_t block, uint64_t first, MutableBytes out) {
+// Reads parts of a block to where they belong in `buffer`.
+Status FileState::ReadLower(uint64_t block, const std::vector<IntervalSet::Interval>& parts,
+                            StripeBuffer& buffer) {
   ReadPlan plan;
   {
     const std::lock_guard lock(mutex_);
-    PlanLower(block, first, out, plan);
+    for (const auto& part : parts) {
+      PlanLower(block, part.first, buffer.data().subspan(part.first, part.end - part.first), plan);
+    }
   }
   return plan.Execute(context_.reader, UINT64_MAX,
                       [this](uint64_t bytes) { return ReserveToRead(bytes, false); }, {});
 }
 
-// Completes a dirty block from what is below it.
-Status FileState::Fill(uint64_t block) {
-  for (int attempt = 0; attempt < kMaxReadAttempts; ++attempt) {
+std::optional<IntervalSet> FileState::PatchFor(uint64_t block, const OpenBlock& open) const {
+  if (!now_.map || open.sent) return std::nullopt;
+  const auto place = now_.map->Find(block);
+  if (!place || place->layout != LayoutToSend(block)) return std::nullopt;
+  return PlanPatch(*place, open.present);
+}
+
+// Completes a dirty block from what is below it, or what is to be sent of it.
+Status FileState::Fill(uint64_t block, Form form) {
+  for (int attempt = 0; attempt < kMaxReadAttempts;) {
     const auto found = blocks_.find(block);
     if (found == blocks_.end() || !found->second.dirty) return {};
     OpenBlock& open = found->second;
-    uint64_t end = 0;
+    std::vector<IntervalSet::Interval> gaps;
     {
       const std::lock_guard lock(mutex_);
-      end = std::max(open.present.end(), LowerEnd(block));
-      open.dirty = BufferFor(block, end, open);
+      std::optional<IntervalSet> wanted;
+      if (form == Form::kPatchIfSmall) wanted = PatchFor(block, open);
+      if (!wanted) wanted.emplace().Add(0, std::max(open.present.end(), LowerEnd(block)));
+      open.dirty = BufferFor(block, wanted->end(), open);
+      for (const auto& part : wanted->Within(0, UINT64_MAX)) {
+        std::ranges::copy(open.present.GapsWithin(part.first, part.end), std::back_inserter(gaps));
+      }
     }
-    Status status;
-    for (const auto& gap : open.present.GapsWithin(0, end)) {
-      // Nobody looks at bytes that are not present, so no lock is needed to bring them in.
-      status =
-          ReadLower(block, gap.first, open.dirty->data().subspan(gap.first, gap.end - gap.first));
-      if (!status.ok()) break;
+    if (gaps.empty()) return {};
+    // Nobody looks at bytes that are not present, so no lock is needed to bring them in.
+    const Status status = ReadLower(block, gaps, *open.dirty);
+    if (status.ok()) {
       const std::lock_guard lock(mutex_);
-      open.present.Add(gap.first, gap.end);
+      for (const auto& gap : gaps) open.present.Add(gap.first, gap.end);
+      continue;
     }
-    if (status.ok()) return {};
+    ++attempt;
     // What was below may be gone, or going, because another host committed.
     const bool may_have_moved = status.code() == ENOENT || status.code() == EIO;
     if (may_have_moved && TRY(RefreshUnderTurn())) continue;
@@ -779,31 +837,55 @@ WriteId FileState::NextWriteId(uint64_t block) {
   return id;
 }
 
-Status FileState::SendBlock(uint64_t block) {
+// Of a block that is stored.
+StripeLayout FileState::LayoutToSend(uint64_t block) const {
+  const FileLayout whole = layout();
+  const bool small =
+      block == 0 && now_.size <= std::min<uint64_t>(whole.SmallLimit(), now_.map->block_bytes());
+  return small ? whole.small() : now_.map->layout();
+}
+
+// What is dirty of the block, which Fill() has completed in this form.
+FileState::Sent FileState::MakeSent(uint64_t block, const OpenBlock& open, Form form) {
+  Sent sent{.age = open.age, .written_at = open.written_at};
+  sent.write = NextWriteId(block);
+  StripeLayout layout = LayoutToSend(block);
+  bool patch = false;
+  if (form == Form::kPatchIfSmall) {
+    const std::lock_guard lock(mutex_);
+    patch = PatchFor(block, open).has_value();
+    if (patch) layout = CopiesOf(open.present.Count(), layout.parity_shards);
+  }
+  const MutableBytes dirty = open.dirty->data();
+  if (!patch) {
+    sent.stored = sent.valid = static_cast<uint32_t>(open.present.end());
+    sent.buffer = open.dirty;
+    if (sent.buffer->layout() == layout) return sent;
+    sent.buffer = context_.memory.Allocate(layout);
+    CopyBytes(sent.buffer->data(), dirty.first(sent.stored));
+    return sent;
+  }
+  sent.buffer = context_.memory.Allocate(layout);
+  for (const auto& part : open.present.Within(0, UINT64_MAX)) {
+    const auto length = static_cast<uint32_t>(part.end - part.first);
+    sent.extents.push_back({static_cast<uint32_t>(part.first), length});
+    CopyBytes(sent.buffer->data().subspan(sent.stored, length), dirty.subspan(part.first, length));
+    sent.stored += length;
+  }
+  return sent;
+}
+
+Status FileState::SendBlock(uint64_t block, Form form) {
   EnsureMap();
-  TRY(Fill(block));
+  TRY(Fill(block, form));
   EnsureMap();  // another host may have made it small meanwhile
   const auto found = blocks_.find(block);
   if (found == blocks_.end() || !found->second.dirty) return {};
   OpenBlock& open = found->second;
-  const FileLayout whole = layout();
-  const bool small =
-      block == 0 && now_.size <= std::min<uint64_t>(whole.SmallLimit(), now_.map->block_bytes());
-  const StripeLayout layout = small ? whole.small() : now_.map->layout();
-  const auto length = static_cast<uint32_t>(open.present.end());
-  std::shared_ptr<StripeBuffer> buffer = open.dirty;
-  if (buffer->layout() != layout) {
-    buffer = context_.memory.Allocate(layout);
-    CopyBytes(buffer->data(), open.dirty->data().first(length));
-  }
-  Sent sent{.write = NextWriteId(block),
-            .buffer = buffer,
-            .stored = length,
-            .valid = length,
-            .pending = nullptr,
-            .age = open.age,
-            .written_at = open.written_at};
+  Sent sent = MakeSent(block, open, form);
   const StripeId id{id_, block, sent.write};
+  const std::shared_ptr<StripeBuffer> buffer = sent.buffer;
+  const uint32_t length = sent.stored;
   std::vector<Sent> dropped;
   {
     const std::lock_guard lock(mutex_);
@@ -815,18 +897,21 @@ Status FileState::SendBlock(uint64_t block) {
   }
   dropped.clear();
   NoteLosses();
-  open.sent->pending = context_.cluster.stripes().StartWrite(id, std::move(buffer), length);
+  open.sent->pending = context_.cluster.stripes().StartWrite(id, buffer, length);
   in_flight_.push_back(block);
   return {};
 }
 
 // What could not be stored is dirty again, in a fresh buffer: a slow drive may still be sending
 // from the old one.
-void FileState::TakeBack(OpenBlock& open, Sent sent) {
-  const StripeLayout& sent_layout = sent.buffer->layout();
-  const bool bigger = open.dirty && open.dirty->layout().block_bytes() > sent_layout.block_bytes();
-  auto whole = context_.memory.Allocate(bigger ? open.dirty->layout() : sent_layout);
-  CopyBytes(whole->data(), sent.buffer->data().first(sent.valid));
+void FileState::TakeBack(uint64_t number, OpenBlock& open, Sent sent) {
+  const IntervalSet taken = sent.Bytes();
+  StripeLayout layout = sent.is_patch() ? LayoutFor(number, taken.end()) : sent.buffer->layout();
+  if (open.dirty && open.dirty->layout().block_bytes() > layout.block_bytes()) {
+    layout = open.dirty->layout();
+  }
+  auto whole = context_.memory.Allocate(layout);
+  sent.CopyTo({0, taken.end()}, 0, whole->data());
   for (const auto& part : open.present.Within(0, UINT64_MAX)) {
     const size_t length = part.end - part.first;
     CopyBytes(whole->data().subspan(part.first, length),
@@ -835,7 +920,7 @@ void FileState::TakeBack(OpenBlock& open, Sent sent) {
   if (!open.dirty) open.age = sent.age;
   if (!open.dirty) open.written_at = sent.written_at;
   open.dirty = std::move(whole);
-  open.present.Add(0, sent.valid);
+  open.present.Add(taken);
 }
 
 void FileState::FinishBlock(uint64_t block) {
@@ -849,20 +934,34 @@ void FileState::FinishBlock(uint64_t block) {
   ++generation_;
   if (!stored.has_value()) {
     failure_ = stored.error();
-    return TakeBack(open, *std::move(sent));
+    return TakeBack(block, open, *std::move(sent));
   }
-  if (const auto before = now_.map->Find(block)) {
-    BlockMap old(now_.map->layout());
-    old.Resize(block_bytes());
-    old.Set(0, *before);
-    Supersede({{block, old.runs().front()}});
+  const std::optional<BlockPlace> before = now_.map->Find(block);
+  BlockPlace now;
+  if (sent->is_patch()) {
+    now = *before;
+    now.Lay({.object = id_,
+             .write = sent->write,
+             .layout = sent->buffer->layout(),
+             .place = *std::move(stored),
+             .stored = sent->stored,
+             .extents = std::move(sent->extents)});
+  } else {
+    now = {.object = id_,
+           .write = sent->write,
+           .layout = sent->buffer->layout(),
+           .place = *std::move(stored),
+           .stored = sent->stored,
+           .valid = sent->valid};
   }
-  now_.map->Set(block, {.object = id_,
-                        .write = sent->write,
-                        .layout = sent->buffer->layout(),
-                        .place = *std::move(stored),
-                        .stored = sent->stored,
-                        .valid = sent->valid});
+  if (before) {
+    std::vector<BlockMap::Piece> gone = BlockMap::PiecesOf(block, *before);
+    std::erase_if(gone, [&](const BlockMap::Piece& piece) {
+      return now.Names(StripeId{piece.run.object, block, piece.run.write});
+    });
+    Supersede(gone);
+  }
+  now_.map->Set(block, now);
   not_durable_.Add(block, block + 1);
   // Of a file whose old contents are gone anyway nothing has to be remembered.
   if (cut_to_ == 0 && !open.dirty) blocks_.erase(found);

@@ -3,8 +3,8 @@
 //
 // A block's bytes come from the uppermost layer that has them:
 //   dirty     written since, in memory; knows which bytes
-//   sent      a stripe on its way to the drives; the whole block as it was then
-//   the map   stripes that are stored, committed or not; or the inline data
+//   sent      a stripe on its way to the drives: the whole block as it was then, or a patch
+//   the map   stripes that are stored, with their patches, committed or not; or the inline data
 //   zeros     beyond what was ever written
 //
 // Pages of the map (fs/block_map.h) are read when they are needed: those of all blocks in `blocks_`
@@ -137,10 +137,17 @@ class FileState {
     WriteId write{};
     std::shared_ptr<StripeBuffer> buffer;
     uint32_t stored = 0;
-    uint32_t valid = 0;
+    uint32_t valid = 0;                                  // of a block
+    std::vector<BlockPatch::Extent> extents;             // of a patch; none: it is the whole block
     std::unique_ptr<StripeStore::PendingWrite> pending;  // touched under the turn alone
     uint64_t age = 0;
     Time written_at{};
+
+    bool is_patch() const { return !extents.empty(); }
+    IntervalSet Bytes() const;  // that it has of the block
+    // Copies of these bytes what is in `part` to `out`, which begins with byte `first`.
+    void CopyTo(const IntervalSet::Interval& part, uint64_t first, MutableBytes out) const;
+    void CutTo(uint32_t bytes);  // not to nothing
   };
   struct OpenBlock {
     IntervalSet ours;  // written since the last commit, in this block, whatever layer it is in
@@ -173,13 +180,17 @@ class FileState {
   };
   Result<Extent> ExtentAt(uint64_t offset);
   Result<uint64_t> CountHoleBytes(uint64_t offset, uint64_t end);
-  Status Fill(uint64_t block);
-  Status ReadLower(uint64_t block, uint64_t first, MutableBytes out);
+  // How much of a dirty block is to be there before it is sent.
+  enum class Form { kWhole, kPatchIfSmall };
+  Status Fill(uint64_t block, Form form);
+  Status ReadLower(uint64_t block, const std::vector<IntervalSet::Interval>& parts,
+                   StripeBuffer& buffer);
   void EnsureMap();
   void LayUnderBlock0(Bytes data);
-  Status SendBlock(uint64_t block);
+  Sent MakeSent(uint64_t block, const OpenBlock& open, Form form);
+  Status SendBlock(uint64_t block, Form form = Form::kPatchIfSmall);
   void FinishBlock(uint64_t block);
-  void TakeBack(OpenBlock& block, Sent sent);
+  void TakeBack(uint64_t number, OpenBlock& block, Sent sent);
   bool FinishOldest();
   Status SendAll();
   WriteId NextWriteId(uint64_t block);
@@ -224,7 +235,10 @@ class FileState {
   // With mutex_ held, or under the turn.
   FileLayout layout() const;
   StripeLayout LayoutFor(uint64_t block, uint64_t end) const;
+  StripeLayout LayoutToSend(uint64_t block) const;
   // With mutex_ held.
+  // The bytes of a patch by which what is dirty of the block can be stored; null: by none.
+  std::optional<IntervalSet> PatchFor(uint64_t block, const OpenBlock& open) const;
   OpenBlock& BlockAt(uint64_t block);
   std::shared_ptr<StripeBuffer> BufferFor(uint64_t block, uint64_t end, const OpenBlock& open,
                                           MemoryBudget::Share* room = nullptr);

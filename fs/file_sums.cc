@@ -54,18 +54,24 @@ class Summing {
   };
 
   Status TakeStored() {
+    // What was cut, or has patches, is read.
+    const auto is_as_written = [](const BlockPlace& place) {
+      return place.valid == place.stored && place.patches.empty();
+    };
     std::vector<StripePart> parts;
     for (const Stored& one : stored_) {
+      if (!is_as_written(one.place)) continue;
       parts.push_back({.id = one.place.IdOf(one.block),
                        .layout = one.place.layout,
                        .length = one.place.stored,
                        .place = one.place.place});
     }
     const std::vector<Result<BlockSums>> answers = stripes_.SumUp(parts);
+    size_t next = 0;
     for (size_t i = 0; i < stored_.size(); ++i) {
       const BlockPlace& place = stored_[i].place;
-      const bool counts = answers[i].has_value() && place.valid == place.stored;
-      const BlockSums sums = counts ? *answers[i] : TRY(Read(stored_[i]));
+      const bool counts = is_as_written(place) && answers[next++].has_value();
+      const BlockSums sums = counts ? *answers[next - 1] : TRY(Read(stored_[i]));
       sums_ = Append(sums_, sums, place.valid);
       // A block that was cut, in a file that was made longer again.
       const uint64_t in_file = std::min(block_bytes_, size_ - stored_[i].block * block_bytes_);
@@ -78,12 +84,17 @@ class Summing {
   Result<BlockSums> Read(const Stored& one) {
     const auto share = TRY(reserve_(one.place.valid));
     Buffer bytes(one.place.valid);
-    TRY(stripes_.Read({.id = one.place.IdOf(one.block),
-                       .layout = one.place.layout,
-                       .length = one.place.stored,
-                       .place = &one.place.place,
-                       .offset = 0,
-                       .out = bytes.mutable_bytes()}));
+    const std::vector<BlockPart> parts = PartsOf(one.place, 0, one.place.valid);
+    std::vector<StripeReadRequest> requests;
+    for (const BlockPart& part : parts) {
+      requests.push_back({.id = part.stripe.IdOf(one.block),
+                          .layout = part.stripe.layout,
+                          .length = part.stripe.stored,
+                          .place = &part.stripe.place,
+                          .offset = part.offset,
+                          .out = bytes.mutable_bytes().subspan(part.first, part.size)});
+    }
+    TRY(stripes_.ReadMany(requests));
     return SumsOf(bytes);
   }
 

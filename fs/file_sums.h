@@ -16,7 +16,7 @@ namespace pinstripe {
 BlockSums SumsOfZeros(uint64_t length);
 
 // The sums of the contents of a regular file. Data is read only of blocks that are not full, were
-// cut, or have a data shard that is not to be had; `reserve` gives the memory for it.
+// cut, have patches, or have a data shard that is not to be had; `reserve` gives the memory for it.
 Result<FileSums> SumUpFile(
     StripeStore& stripes, InodeId id, Inode inode,
     const std::function<Result<MemoryBudget::Share>(uint64_t bytes)>& reserve);

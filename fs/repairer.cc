@@ -152,18 +152,23 @@ Status Repairer::AddBlocks(InodeId file, Inode inode, const Wanted& wanted,
 }
 
 bool Repairer::IsToMove(const BlockPlace& place, uint64_t block) {
-  const auto drives = cluster_.stripes().PlacesOf(place.IdOf(block), place.layout, place.place);
-  return drives.has_value() && std::any_of(drives->begin(), drives->end(), [this](DriveId id) {
-           return options_.without.contains(id);
-         });
+  return std::ranges::any_of(place.Stripes(), [&](const BlockPlace& stripe) {
+    const auto drives =
+        cluster_.stripes().PlacesOf(stripe.IdOf(block), stripe.layout, stripe.place);
+    return drives.has_value() && std::ranges::any_of(*drives, [this](DriveId id) {
+             return options_.without.contains(id);
+           });
+  });
 }
 
 // Of the shards that are not at home.
 std::set<DriveId> Repairer::HomesOfMoved(uint64_t block, const BlockPlace& place) {
   std::set<DriveId> homes;
-  const auto all = cluster_.stripes().HomesOf(place.IdOf(block), place.layout);
-  if (!all.has_value()) return homes;
-  for (const StripePlace::Moved& moved : place.place.moved) homes.insert((*all)[moved.shard]);
+  for (const BlockPlace& stripe : place.Stripes()) {
+    const auto all = cluster_.stripes().HomesOf(stripe.IdOf(block), stripe.layout);
+    if (!all.has_value()) continue;
+    for (const StripePlace::Moved& moved : stripe.place.moved) homes.insert((*all)[moved.shard]);
+  }
   return homes;
 }
 
@@ -179,7 +184,9 @@ Result<Repairer::Mended> Repairer::MendFile(InodeId file, std::set<DriveId>& dri
       return drive != nullptr && drive->IsUp();
     };
     const Wanted wanted = [&](uint64_t block, const BlockPlace& place) {
-      if (place.place.moved.empty()) return false;
+      const bool is_elsewhere = std::ranges::any_of(
+          place.Stripes(), [](const BlockPlace& stripe) { return !stripe.place.moved.empty(); });
+      if (!is_elsewhere) return false;
       ++mended.lacking;
       const std::set<DriveId> homes = HomesOfMoved(block, place);
       drives_needed.insert(homes.begin(), homes.end());
@@ -267,7 +274,9 @@ Status Repairer::RepairBlocks(const Task& task, const std::string& path) {
     }
     if (moved.empty() || TRY(Record(task.file, *std::move(stored), moved))) return {};
     left.blocks.clear();
-    for (const Moved& one : moved) left.blocks.push_back(one.block);
+    for (const Moved& one : moved) {  // a block may be there more than once, with its patches
+      if (left.blocks.empty() || left.blocks.back() != one.block) left.blocks.push_back(one.block);
+    }
     PauseBeforeRetry(cluster_.runtime(), attempt);
   }
   return Fail(EIO, "its inode was changed {} times in between", kMostAttempts);
@@ -277,10 +286,28 @@ Status Repairer::RepairBlock(const Task& task, const std::string& path, Inode& i
                              uint64_t block, std::vector<Moved>& moved) {
   const auto place = TRY(FindStripe(cluster_.stripes(), task.file, inode, block));
   if (!place) return {};  // there is no such block any more
-  const StripeRepair repair = TRY(cluster_.stripes().Repair({.id = place->IdOf(block),
-                                                             .layout = place->layout,
-                                                             .length = place->stored,
-                                                             .place = &place->place,
+  Status why;
+  for (const BlockPlace& stripe : place->Stripes()) {
+    const Status status = RepairStripe(path, block, stripe, moved);
+    if (why.ok()) why = status;
+  }
+  const std::lock_guard lock(mutex_);
+  ++report_.blocks;
+  if (why.ok()) {
+    report_.not_whole.erase({task.file, block});
+  } else {
+    report_.not_whole.emplace(task.file, block);
+  }
+  return why;
+}
+
+// A block's own, or a patch. The error says why it is not whole.
+Status Repairer::RepairStripe(const std::string& path, uint64_t block, const BlockPlace& place,
+                              std::vector<Moved>& moved) {
+  const StripeRepair repair = TRY(cluster_.stripes().Repair({.id = place.IdOf(block),
+                                                             .layout = place.layout,
+                                                             .length = place.stored,
+                                                             .place = &place.place,
                                                              .read_all = options_.read_all,
                                                              .without = options_.without,
                                                              .dry_run = options_.dry_run}));
@@ -289,21 +316,13 @@ Status Repairer::RepairBlock(const Task& task, const std::string& path, Inode& i
     const std::lock_guard lock(mutex_);
     report_.inconsistent.push_back(fmt::format("{}: block {}", path, block));
   }
+  if (repair.place != place.place && !options_.dry_run) moved.push_back({block, place, repair});
+  Throttle(repair.bytes_read + repair.bytes_written);
   // What is away is told by the check.
   const bool whole =
-      repair.good + repair.away >= place->layout.geometry().shards() && repair.stranded == 0;
-  if (!whole) NoteFailure(path, repair.why.Context(fmt::format("block {}", block)));
-  {
-    const std::lock_guard lock(mutex_);
-    if (whole) {
-      report_.not_whole.erase({task.file, block});
-    } else {
-      report_.not_whole.emplace(task.file, block);
-    }
-  }
-  if (repair.place != place->place && !options_.dry_run) moved.push_back({block, *place, repair});
-  Throttle(repair.bytes_read + repair.bytes_written);
-  return {};
+      repair.good + repair.away >= place.layout.geometry().shards() && repair.stranded == 0;
+  if (whole) return {};
+  return repair.why.Context(fmt::format("block {}", block));
 }
 
 // Names the newest epoch for the neighbours in their run, too, as far as their shards are at home
@@ -341,8 +360,10 @@ Result<bool> Repairer::Record(InodeId file, StoredInode stored, const std::vecto
   const BlockMap before = map;
   for (const Moved& one : moved) {
     if (one.block >= kPageBlocks) continue;
-    BlockPlace now = one.before;
-    now.place = one.repair.place;
+    BlockPlace stripe = one.before;
+    stripe.place = one.repair.place;
+    BlockPlace now = *map.Find(one.block);
+    now.TakePlaces(stripe);
     map.Set(one.block, now);
   }
   // Pages last: one that a block has just left is made anew anyway.
@@ -403,7 +424,6 @@ void Repairer::DeletePages(const std::vector<BlockMap::Piece>& pages) {
 
 void Repairer::Note(const StripeRepair& repair) {
   const std::lock_guard lock(mutex_);
-  ++report_.blocks;
   report_.damaged += static_cast<uint64_t>(repair.damaged);
   report_.missing += static_cast<uint64_t>(repair.missing);
   report_.written += static_cast<uint64_t>(repair.written);

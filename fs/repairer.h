@@ -83,10 +83,10 @@ class Repairer {
     InodeId file = 0;
     std::vector<uint64_t> blocks;
   };
-  // What a block was found to be, and where its shards are now.
+  // What a stripe of a block was found to be, and where its shards are now.
   struct Moved {
     uint64_t block = 0;
-    BlockPlace before;
+    BlockPlace before;  // of BlockPlace::Stripes()
     StripeRepair repair;
   };
   struct Work;
@@ -103,6 +103,8 @@ class Repairer {
   Status RepairBlocks(const Task& task, const std::string& path);
   Status RepairBlock(const Task& task, const std::string& path, Inode& inode, uint64_t block,
                      std::vector<Moved>& moved);
+  Status RepairStripe(const std::string& path, uint64_t block, const BlockPlace& place,
+                      std::vector<Moved>& moved);
   void Relabel(Inode& inode, const std::vector<Moved>& moved);
   Result<bool> Record(InodeId file, StoredInode stored, const std::vector<Moved>& moved);
   Status StorePages(InodeId file, Inode& inode, std::vector<BlockMap::Piece>& pages);

@@ -96,6 +96,7 @@ class Storm {
   uint64_t collected() const { return collected_; }
   uint64_t repaired() const { return repaired_; }
   int crashes() const { return crashes_; }
+  uint64_t patches() const { return patches_; }
   uint64_t trace_hash() const { return sim_.trace_hash(); }
 
  private:
@@ -283,10 +284,12 @@ class Storm {
     if (!files_[name].Allows(*now))
       return Complain(name + " is open with a content it cannot have");
     std::string content = *now;
-    for (uint64_t edits = 1 + sim_.Below(3); edits > 0; --edits) {
-      const Status edited = Edit(**file, content);
+    // Small overwrites of one block become patches, and many of them one.
+    const bool small = sim_.Chance(0.5);
+    for (uint64_t edits = 1 + sim_.Below(small ? 12 : 3); edits > 0; --edits) {
+      const Status edited = small ? Touch(**file, content) : Edit(**file, content);
       if (!edited.ok()) return RequireHonest(edited, "edit " + name);
-      if (!sim_.Chance(0.2)) continue;
+      if (!sim_.Chance(small ? 0.7 : 0.2)) continue;
       const Status synced = Attempt(name, content, [&] { return (*file)->Sync(); });
       if (!synced.ok()) return RequireHonest(synced, "sync " + name);
     }
@@ -314,6 +317,15 @@ class Storm {
     if (content.size() < offset + part.size()) content.resize(offset + part.size(), '\0');
     content.replace(offset, part.size(), part);
     return WriteAll(file, offset, part);
+  }
+
+  // Overwrites a little of what is there.
+  Status Touch(OpenFile& file, std::string& content) {
+    if (content.empty()) return {};
+    const size_t offset = sim_.Below(std::min<size_t>(content.size(), 300'000));
+    const size_t size = std::min<size_t>(1 + sim_.Below(3000), content.size() - offset);
+    for (size_t i = 0; i < size; ++i) content[offset + i] = static_cast<char>(sim_.Random());
+    return file.Write(offset, AsBytes(content).subspan(offset, size));
   }
 
   void Move(Life& life, const std::string& name) {
@@ -427,7 +439,9 @@ class Storm {
 
   void InspectEverything(Life& life) {
     Checker checker(*life.cluster, {});
-    for (const Finding& finding : checker.Run().findings) {
+    const CheckReport& report = checker.Run();
+    patches_ = report.patches;
+    for (const Finding& finding : report.findings) {
       if (finding.severity != Severity::kError) continue;
       Complain(fmt::format("check: {} {}: {}", finding.problem, finding.where, finding.what));
     }
@@ -509,6 +523,7 @@ class Storm {
   int crashes_ = 0;
   uint64_t collected_ = 0;
   uint64_t repaired_ = 0;
+  uint64_t patches_ = 0;  // that there are in the end
   std::string complaint_;
 };
 
@@ -524,6 +539,7 @@ TEST_F(FileContentsSim, FilesSurviveTheStorm) {
   int acknowledged = 0;
   uint64_t collected = 0;
   uint64_t repaired = 0;
+  uint64_t patches = 0;
   for (uint64_t seed = seeds.first; seed < seeds.end; ++seed) {
     Storm storm(seed, /*min_redundancy=*/1);
     storm.Run();
@@ -532,12 +548,14 @@ TEST_F(FileContentsSim, FilesSurviveTheStorm) {
     acknowledged += storm.acknowledged();
     collected += storm.collected();
     repaired += storm.repaired();
+    patches += storm.patches();
   }
   EXPECT_GT(acknowledged, 0) << "nothing was tested";
   if (seeds.end - seeds.first > 10) {
     EXPECT_GT(crashes, 0) << "no client ever died";
     EXPECT_GT(collected, 0u) << "nothing was ever collected";
     EXPECT_GT(repaired, 0u) << "nothing was ever repaired";
+    EXPECT_GT(patches, seeds.end - seeds.first) << "little was patched";
   }
 }
 

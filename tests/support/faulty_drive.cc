@@ -132,9 +132,10 @@ class FaultyDrive::Core : public std::enable_shared_from_this<Core> {
     const std::lock_guard lock(mutex_);
     return requests_;
   }
-  void CountDurablePut() {
+  void CountPut(const PutRequest& put) {
     const std::lock_guard lock(mutex_);
-    ++requests_.durable_put;
+    if (put.durability == Durability::kWriteThrough) ++requests_.durable_put;
+    requests_.put_bytes += put.key.size() + put.version.size() + put.tag.size() + put.value.size();
   }
   void ForgetRequests() {
     const std::lock_guard lock(mutex_);
@@ -291,7 +292,7 @@ void FaultyDrive::Head(std::string key, Terms terms, Callback<RecordHead> done) 
 }
 
 void FaultyDrive::Put(PutRequest request, Terms terms, StatusCallback done) {
-  if (request.durability == Durability::kWriteThrough) core_->CountDurablePut();
+  core_->CountPut(request);
   core_->Send<Status>(
       &DriveRequests::put, terms,
       [request = std::move(request)](Drive& drive, Terms until, StatusCallback then) {

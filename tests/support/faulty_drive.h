@@ -70,6 +70,7 @@ struct DriveRequests {
   uint64_t flush = 0;
   uint64_t info = 0;
   uint64_t durable_put = 0;  // of the puts, those that write through
+  uint64_t put_bytes = 0;    // of the puts: keys, versions, tags and values
   uint64_t total() const { return get + head + put + remove + range + flush + info; }
 };
 
