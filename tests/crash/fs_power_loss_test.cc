@@ -214,7 +214,8 @@ class Client {
     SyncDirectory();
   }
   void ChangeInPlace() {
-    Overwrite(fmt::format("f{}", sim_.Below(kFiles)), /*syncs=*/false);
+    const std::string name = fmt::format("f{}", sim_.Below(kFiles));
+    sim_.Chance(0.5) ? Touch(name, /*syncs=*/false) : Overwrite(name, /*syncs=*/false);
     if (sim_.Chance(0.5)) sim_.Sleep(std::chrono::seconds(7));  // what was replaced goes
   }
 
@@ -222,7 +223,7 @@ class Client {
     // Now and then what was replaced, or removed, goes.
     if (sim_.Chance(0.3)) sim_.Sleep(std::chrono::seconds(sim_.Chance(0.3) ? 70 : 7));
     const std::string name = fmt::format("f{}", sim_.Below(kFiles));
-    switch (sim_.Below(8)) {
+    switch (sim_.Below(11)) {
       case 0:
       case 1: return Replace(name, /*syncs=*/true);
       case 2: return Replace(name, /*syncs=*/false);
@@ -230,6 +231,9 @@ class Client {
       case 4: return Overwrite(name, /*syncs=*/true);
       case 5: return Overwrite(name, /*syncs=*/false);
       case 6: return Remove(name);
+      case 7:
+      case 8: return Touch(name, /*syncs=*/true);
+      case 9: return Touch(name, /*syncs=*/false);
       default: return SaveAs(name);
     }
   }
@@ -285,6 +289,28 @@ class Client {
     auto file = fs_.Open(found->inode, FileSystem::Access::kWrite);
     ASSERT_OK(file);
     Write(**file, content, syncs);
+    if (syncs) model_[name].Safe(content);
+  }
+
+  // A few bytes, which become a patch of a stored block where that is large enough.
+  void Touch(const std::string& name, bool syncs) {
+    const auto found = fs_.Lookup(kRootInode, name);
+    if (!found.has_value()) return;
+    SyncDirectory();
+    auto file = fs_.Open(found->inode, FileSystem::Access::kWrite);
+    ASSERT_OK(file);
+    std::string content(found->size, '\0');
+    ASSERT_OK((*file)->Read(0, std::as_writable_bytes(std::span(content))));
+    const size_t at = sim_.Below(content.size() - 8);
+    const std::string bytes = fmt::format("{:08}", ++version_);
+    content.replace(at, bytes.size(), bytes);
+    model_[name].Possible(content);
+    ASSERT_OK((*file)->Write(at, AsBytes(bytes)));
+    if (syncs && !lies_) {
+      ASSERT_OK((*file)->Sync());
+    } else {
+      ASSERT_OK((*file)->Commit());
+    }
     if (syncs) model_[name].Safe(content);
   }
 
