@@ -8,7 +8,8 @@
 // and hold up nobody else.
 //
 // A connection has a bounded number of requests and bytes under way; beyond, its socket is not
-// read, so that its peer feels back-pressure and nobody else does. Bytes that are not Kinetic end
+// read, so that its peer feels back-pressure and nobody else does. Values are read from the store
+// as fast as the peer takes them, and no faster. Bytes that are not Kinetic end
 // the connection, and only that one. Requests of one connection may be answered in any order.
 //
 // Who has not yet sent a request with a right signature costs little: at most the one frame that it
