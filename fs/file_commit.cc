@@ -42,6 +42,12 @@ Status FileState::Refresh() {
   return {};
 }
 
+Status FileState::TakeOver(const StoredInode& stored) {
+  const Turn::Holder turn(turn_);
+  if (removed_ || (loaded_ && stored.slot <= slot_)) return {};
+  return Rebase(stored);
+}
+
 Result<bool> FileState::RefreshUnderTurn() {
   if (removed_ || !inode_written_) return false;
   const StoredInode stored = TRY(context_.names.Load(id_));

@@ -85,6 +85,8 @@ class FileState {
 
   // Takes over what other hosts committed since. ENOENT, EISDIR.
   Status Refresh();
+  // What was just written, so that it need not be read.
+  Status TakeOver(const StoredInode& stored);
   // The entry that was just made for the file: Sync() makes it durable, too.
   void Remember(Names::NewName name, uint64_t slot);
 

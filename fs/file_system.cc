@@ -277,6 +277,11 @@ class Handle final : public OpenFile {
     return state_->SetAttributes(change);
   }
   Result<Attributes> Stat() override { return state_->Stat(); }
+  Attributes Known() override {
+    Attributes attributes = state_->Known().Describe(state_->id());
+    state_->Overlay(attributes);
+    return attributes;
+  }
   Status Sync() override { return state_->Commit(true); }
   Status Commit() override { return wrote_ ? state_->Commit(false) : Status(); }
   Status Close() override {
@@ -481,7 +486,7 @@ class ClusterFileSystem final : public FileSystem {
     TRY(CheckName(name));
     Inode inode = NewInode(FileKind::kRegular, options.mode, options.owner);
     for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-      const Names::Place place = TRY(names().Look(directory, name));
+      const Names::Place place = TRY(names().Recall(directory, name, Names::IsFree));
       Inherit(place, inode);
       const bool replaces = options.truncate && options.publish_at_commit && place.found() &&
                             place.inode.inode.kind == FileKind::kRegular && !options.exclusive;
@@ -505,9 +510,10 @@ class ClusterFileSystem final : public FileSystem {
       }
       const auto made = TRY(names().Make(directory, name, place, inode));
       if (!made) continue;
-      auto handle = NewHandle(files_.Take(made->id), true);
-      TRY(Refresh(*handle));
-      files_.Find(made->id)->Remember(entry, made->entry_slot);
+      const auto state = files_.Take(made->id);
+      auto handle = NewHandle(state, true);
+      TRY(state->TakeOver(made->inode));
+      state->Remember(entry, made->entry_slot);
       return handle;
     }
     return TooBusy(directory, name);
@@ -694,7 +700,7 @@ class ClusterFileSystem final : public FileSystem {
   // A name for an inode that nobody knows yet.
   Result<Attributes> Make(InodeId directory, std::string_view name, Inode inode) {
     for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-      const Names::Place place = TRY(names().Look(directory, name));
+      const Names::Place place = TRY(names().Recall(directory, name, Names::IsFree));
       if (place.found()) return Exists(directory, name);
       Inherit(place, inode);
       const auto made = TRY(names().Make(directory, name, place, inode));

@@ -151,6 +151,8 @@ class OpenFile {
 
   virtual Status SetAttributes(const AttributeChange& change) = 0;
   virtual Result<Attributes> Stat() = 0;  // with uncommitted size and times
+  // As this process last saw them, when it opened the file say: nobody is asked.
+  virtual Attributes Known() = 0;
 
   virtual Status Sync() = 0;    // commit, durably
   virtual Status Commit() = 0;  // commit: what close does; the handle stays open

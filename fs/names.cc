@@ -1,5 +1,7 @@
 #include "fs/names.h"
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "base/try.h"
 
@@ -81,9 +83,38 @@ Result<Names::Place> Names::Look(InodeId directory, std::string_view name,
 }
 
 Result<Names::Place> Names::LookUp(InodeId directory, std::string_view name) {
+  const uint64_t updates = updates_;
+  const Time now = runtime_.Now();
   Place place = TRY(Look(directory, name));
+  Remember(directory, name, updates, now, place);
   TRY(CheckFound(place, directory, name));
   return place;
+}
+
+void Names::Remember(InodeId directory, std::string_view name, uint64_t updates, Time at,
+                     const Place& place) {
+  const std::lock_guard lock(recent_mutex_);
+  std::erase_if(recent_, [&](const Recent& recent) {
+    return recent.directory == directory && recent.name == name;
+  });
+  if (recent_.size() == kMostRecent) recent_.pop_front();
+  recent_.push_back({directory, std::string(name), updates, at, place});
+}
+
+Result<Names::Place> Names::Recall(InodeId directory, std::string_view name,
+                                   bool (*serves)(const Place&)) {
+  {
+    const std::lock_guard lock(recent_mutex_);
+    const auto recent = std::ranges::find_if(
+        recent_, [&](const Recent& it) { return it.directory == directory && it.name == name; });
+    if (recent != recent_.end()) {
+      const Recent it = std::move(*recent);
+      recent_.erase(recent);
+      const bool is_recent = it.updates == updates_ && runtime_.Now() - it.at < kIsRecent;
+      if (is_recent && serves(it.place)) return it.place;
+    }
+  }
+  return Look(directory, name);
 }
 
 Result<std::pair<Names::Place, Names::Place>> Names::LookForMove(const Wanted& wanted) {
@@ -113,6 +144,7 @@ Result<StoredInode> Names::Update(InodeId id, const Edit& edit, Durability durab
     Inode inode = stored.inode;
     TRY(edit(inode));
     Records::InodeChange change = TRY(records_.ChangeInode(id, stored.slot, inode, durability));
+    ++updates_;
     if (change.applied) return *std::move(change.now);
     PauseBeforeRetry(runtime_, attempt);
   }
@@ -252,7 +284,7 @@ Status Names::DropLink(InodeId id, std::optional<StoredInode> seen) {
 
 Result<StoredInode> Names::Link(InodeId id, InodeId directory, std::string_view name) {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-    const Place place = TRY(Look(directory, name));
+    const Place place = TRY(Recall(directory, name, IsFree));
     if (place.found()) return Fail(EEXIST, "'{}' exists in directory {:016x}", name, directory);
     const StoredInode linked = TRY(Update(id, [&](Inode& inode) -> Status {
       if (IsDirectory(inode)) return Fail(EPERM, "directory {:016x} can have one name only", id);
@@ -283,7 +315,10 @@ Result<StoredInode> Names::Link(InodeId id, InodeId directory, std::string_view 
 
 Status Names::Unlink(InodeId directory, std::string_view name) {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-    const Place place = TRY(LookUp(directory, name));
+    const Place place = TRY(Recall(directory, name, [](const Place& recalled) {
+      return recalled.found() && !IsDirectory(recalled.inode.inode);
+    }));
+    TRY(CheckFound(place, directory, name));
     if (IsDirectory(place.inode.inode)) {
       return Fail(EISDIR, "'{}' in directory {:016x} is a directory", name, directory);
     }
@@ -313,7 +348,8 @@ Result<bool> Names::IsEmpty(InodeId directory) {
 
 Status Names::RemoveDirectory(InodeId directory, std::string_view name) {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-    const Place place = TRY(LookUp(directory, name));
+    const Place place = TRY(Look(directory, name));
+    TRY(CheckFound(place, directory, name));
     if (!IsDirectory(place.inode.inode)) {
       return Fail(ENOTDIR, "'{}' in directory {:016x} is no directory", name, directory);
     }

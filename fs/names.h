@@ -19,7 +19,11 @@
 
 #pragma once
 
+#include <atomic>
+#include <chrono>
+#include <deque>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -51,8 +55,13 @@ class Names {
     bool found() const { return id != 0; }
   };
   Result<Place> Look(InodeId directory, std::string_view name);
-  Result<Place> LookUp(InodeId directory,
-                       std::string_view name);  // ENOENT when there is no such name
+  // ENOENT when there is no such name.
+  Result<Place> LookUp(InodeId directory, std::string_view name);
+  // What LookUp() found less than a second ago, once, if that serves; else what Look() finds. For
+  // who goes by it in conditional changes alone, and looks when they fail, as the kernel looks up
+  // each name just before it is made or removed.
+  Result<Place> Recall(InodeId directory, std::string_view name, bool (*serves)(const Place&));
+  static bool IsFree(const Place& place) { return !place.found(); }
 
   // ENOENT, ENOTDIR. The root is its own parent.
   Result<InodeId> ParentOf(InodeId directory);
@@ -106,6 +115,8 @@ class Names {
  private:
   // With what was found at first.
   Result<Place> Look(InodeId directory, std::string_view name, Result<Records::Found> found);
+  void Remember(InodeId directory, std::string_view name, uint64_t updates, Time at,
+                const Place& place);
   Result<std::optional<NewName::Seen>> LookForPublish(const NewName& name, InodeId id,
                                                       StoredInode& own);
   // Takes a link away; the last one takes the inode along. `seen` is what it was found as, if that
@@ -157,6 +168,19 @@ class Names {
   Records& records_;
   Runtime& runtime_;
   Disposer dispose_;
+
+  struct Recent {
+    InodeId directory = 0;
+    std::string name;
+    uint64_t updates = 0;  // of us, before it was looked up
+    Time at{};
+    Place place;
+  };
+  static constexpr size_t kMostRecent = 64;
+  static constexpr Duration kIsRecent = std::chrono::seconds(1);
+  std::atomic<uint64_t> updates_ = 0;  // an inode was changed here, and what is recent is not
+  std::mutex recent_mutex_;
+  std::deque<Recent> recent_;  // guarded by recent_mutex_
 };
 
 // No operation is tried again more often than this because others were faster.

@@ -369,13 +369,11 @@ void Create(fuse_req_t request, fuse_ino_t directory, const char* name, mode_t m
                                     .owner = CallerOf(request),
                                     .exclusive = (info->flags & O_EXCL) != 0,
                                     .truncate = (info->flags & O_TRUNC) != 0});
-  const Result<Attributes> attributes =
-      file.has_value() ? (*file)->Stat() : Result<Attributes>(tl::unexpected(file.error()));
-  if (!attributes.has_value()) {
-    ReplyStatus(request, attributes.error(), "create", Subject(directory, name));
+  if (!file.has_value()) {
+    ReplyStatus(request, file.error(), "create", Subject(directory, name));
     return;
   }
-  const fuse_entry_param entry = EntryOf(MountOf(request), *attributes);
+  const fuse_entry_param entry = EntryOf(MountOf(request), (*file)->Known());
   HandOver(request, *std::move(file), /*writes=*/true, info,
            [&] { return fuse_reply_create(request, &entry, info); });
 }

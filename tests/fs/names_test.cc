@@ -467,5 +467,47 @@ TEST_F(NamesTest, AnExclusiveCreateHasOneWinner) {
   EXPECT_EQ(winners, 1);
 }
 
+// What was looked up a moment ago saves a look, and never decides anything.
+TEST_F(NamesTest, WhatOthersDidSinceANameWasLookedUpCounts) {
+  Host other = NewHost();
+  EXPECT_FAILS(fs_->Lookup(kRootInode, "a"), ENOENT);
+  auto theirs = other->Create(kRootInode, "a", {});
+  ASSERT_OK(theirs);
+  EXPECT_FAILS(fs_->Create(kRootInode, "a", {.exclusive = true}), EEXIST);
+  EXPECT_FAILS(fs_->Lookup(kRootInode, "b"), ENOENT);
+  ASSERT_OK(other->Rename(kRootInode, "a", kRootInode, "b"));
+  auto file = fs_->Create(kRootInode, "b", {});
+  ASSERT_OK(file);
+  EXPECT_EQ((*file)->inode(), (*theirs)->inode());
+
+  ASSERT_OK(fs_->Lookup(kRootInode, "b"));
+  ASSERT_OK(other->Unlink(kRootInode, "b"));
+  EXPECT_FAILS(fs_->Unlink(kRootInode, "b"), ENOENT);
+  Make("c", "ours");
+  ASSERT_OK(fs_->Lookup(kRootInode, "c"));
+  ASSERT_OK(other->Rename(kRootInode, "c", kRootInode, "d"));
+  ASSERT_OK(other->MakeDirectory(kRootInode, "c", 0755, {}));
+  EXPECT_FAILS(fs_->Unlink(kRootInode, "c"), EISDIR);
+  EXPECT_EQ(List(), (Names_{"c", "d"}));
+  EXPECT_EQ(Contents("/d"), "ours");
+
+  ASSERT_OK(fs_->Lookup(kRootInode, "c"));
+  const InodeId c = fs_->Lookup(kRootInode, "c")->inode;
+  ASSERT_OK(other->MakeDirectory(c, "inside", 0755, {}));
+  EXPECT_FAILS(fs_->RemoveDirectory(kRootInode, "c"), ENOTEMPTY);
+  EXPECT_FAILS(fs_->Lookup(c, "new"), ENOENT);
+  ASSERT_OK(other->RemoveDirectory(c, "inside"));
+  ASSERT_OK(other->RemoveDirectory(kRootInode, "c"));
+  EXPECT_FAILS(fs_->Create(c, "new", {}), ENOENT);
+  EXPECT_FAILS(fs_->Link(fs_->Lookup(kRootInode, "d")->inode, c, "new"), ENOENT);
+}
+
+TEST_F(NamesTest, WhatWeDidSinceANameWasLookedUpCounts) {
+  const InodeId directory = fs_->MakeDirectory(kRootInode, "d", 0755, {3, 4})->inode;
+  EXPECT_FAILS(fs_->Lookup(directory, "file"), ENOENT);
+  ASSERT_OK(fs_->SetAttributes(directory, {.mode = 02755}));
+  EXPECT_EQ((*fs_->Create(directory, "file", {}))->Known().owner.group, 4u);
+}
+
 }  // namespace
 }  // namespace pinstripe
