@@ -15,6 +15,7 @@
 #include "fs/copy_range.h"
 #include "fs/posix_stat.h"
 #include "fuse/directory_positions.h"
+#include "fuse/virtual_files.h"
 
 namespace pinstripe {
 
@@ -94,13 +95,16 @@ std::string Subject(InodeId directory, std::string_view name) {
 
 void ReplyStatus(fuse_req_t request, const Status& status, std::string_view operation,
                  std::string_view subject) {
-  fuse_reply_err(request, Answer(status, operation, subject));
+  const int code = Answer(status, operation, subject);
+  if (code == EIO) MountOf(request).counters().CountError();
+  fuse_reply_err(request, code);
 }
 
 // Of what is asked for by its number: when that is gone, the kernel shall look the name up again.
 void ReplyInodeStatus(fuse_req_t request, const Status& status, std::string_view operation,
                       InodeId inode) {
   const int code = Answer(status, operation, Subject(inode));
+  if (code == EIO) MountOf(request).counters().CountError();
   fuse_reply_err(request, code == ENOENT ? ESTALE : code);
 }
 
@@ -161,7 +165,10 @@ void Init(void*, fuse_conn_info* connection) {
 }
 
 void Lookup(fuse_req_t request, fuse_ino_t directory, const char* name) {
-  ReplyEntry(request, FileSystemOf(request).Lookup(directory, name), "lookup", directory, name);
+  const auto ours = FindVirtual(MountOf(request).root(), directory, name);
+  ReplyEntry(request,
+             ours ? Result<Attributes>(*ours) : FileSystemOf(request).Lookup(directory, name),
+             "lookup", directory, name);
 }
 
 void Forget(fuse_req_t request, fuse_ino_t, uint64_t) { fuse_reply_none(request); }
@@ -169,6 +176,9 @@ void Forget(fuse_req_t request, fuse_ino_t, uint64_t) { fuse_reply_none(request)
 void ForgetMany(fuse_req_t request, size_t, fuse_forget_data*) { fuse_reply_none(request); }
 
 void GetAttributes(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) {
+  if (IsVirtual(inode)) {
+    return ReplyAttributes(request, VirtualAttributes(inode), "getattr", inode);
+  }
   ReplyAttributes(
       request,
       info != nullptr ? HandleOf(info).file->Stat() : FileSystemOf(request).GetAttributes(inode),
@@ -204,6 +214,10 @@ bool DropSeeming(const std::optional<uint32_t>& seeming, std::optional<uint32_t>
 
 void SetAttributes(fuse_req_t request, fuse_ino_t inode, struct stat* wanted, int which,
                    fuse_file_info* info) {
+  if (IsVirtual(inode)) {
+    fuse_reply_err(request, EPERM);
+    return;
+  }
   const MountOptions& options = MountOf(request).options();
   AttributeChange change = ChangeOf(*wanted, which, MountOf(request).runtime().WallClock());
   if (!DropSeeming(options.user, change.user) || !DropSeeming(options.group, change.group)) {
@@ -231,6 +245,10 @@ void ReplyExtended(fuse_req_t request, const Result<std::string>& answer, size_t
 }
 
 void GetExtended(fuse_req_t request, fuse_ino_t inode, const char* name, size_t room) {
+  if (IsVirtual(inode)) {
+    fuse_reply_err(request, ENODATA);
+    return;
+  }
   ReplyExtended(request, FileSystemOf(request).GetExtended(inode, name), room, "getxattr", inode);
 }
 
@@ -254,6 +272,7 @@ void RemoveExtended(fuse_req_t request, fuse_ino_t inode, const char* name) {
 // "trusted." is nobody's business but root's.
 Result<std::string> NamesOfExtended(FileSystem& fs, InodeId inode, bool for_root) {
   std::string list;
+  if (IsVirtual(inode)) return list;
   for (const std::string& name : TRY(fs.ListExtended(inode))) {
     if (for_root || !name.starts_with("trusted.")) list.append(name).push_back('\0');
   }
@@ -348,8 +367,22 @@ void HandOver(fuse_req_t request, std::unique_ptr<OpenFile> file, bool writes, f
   if (reply() == -ENOENT) Answer(mount.Release(handle), "close", Subject(inode));
 }
 
+void OpenText(fuse_req_t request, InodeId inode, fuse_file_info* info) {
+  Mount& mount = MountOf(request);
+  std::string text = inode == kStatsFile ? mount.counters().Text(mount.file_system().Memory())
+                                         : mount.description();
+  info->direct_io = 1;  // its size is told by reading it
+  HandOver(request, OpenVirtual(inode, std::move(text)), /*writes=*/false, info,
+           [&] { return fuse_reply_open(request, info); });
+}
+
 void Open(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) {
   const bool writes = (info->flags & O_ACCMODE) != O_RDONLY;
+  if (IsVirtual(inode)) {
+    if (!writes) return OpenText(request, inode, info);
+    fuse_reply_err(request, EACCES);
+    return;
+  }
   Result<std::unique_ptr<OpenFile>> file = FileSystemOf(request).Open(
       inode, writes ? FileSystem::Access::kWrite : FileSystem::Access::kRead,
       (info->flags & O_TRUNC) != 0);
@@ -385,6 +418,7 @@ void Read(fuse_req_t request, fuse_ino_t inode, size_t length, off_t offset, fus
     ReplyStatus(request, read.error(), "read", Subject(inode));
     return;
   }
+  MountOf(request).counters().CountRead(*read);
   fuse_reply_buf(request, reinterpret_cast<const char*>(buffer.data()), *read);
 }
 
@@ -397,6 +431,7 @@ void Write(fuse_req_t request, fuse_ino_t inode, const char* data, size_t length
     ReplyStatus(request, written, "write", Subject(inode));
     return;
   }
+  MountOf(request).counters().CountWritten(length);
   fuse_reply_write(request, length);
 }
 
@@ -545,8 +580,10 @@ Result<bool> AddDots(Mount& mount, InodeId directory, uint64_t& position, Listin
   }
   if (position == DirectoryPositions::kAfterDot) {
     // Nothing leads out of what is mounted.
-    const InodeId parent =
-        directory == mount.root() ? directory : TRY(mount.file_system().ParentOf(directory));
+    InodeId parent = mount.root();
+    if (directory != mount.root() && !IsVirtual(directory)) {
+      parent = TRY(mount.file_system().ParentOf(directory));
+    }
     if (!listing.Add({"..", parent, FileKind::kDirectory, {}}, DirectoryPositions::kAfterDotDot)) {
       return false;
     }
@@ -597,7 +634,9 @@ Status List(Mount& mount, InodeId directory, uint64_t position, bool with_attrib
     // Attributes are fetched for what this answer has room for only: older ones would mislead the
     // kernel about files that are being written.
     const std::vector<DirectoryEntry> entries =
-        TRY(fs.ReadDirectory(directory, after, listing.room(), with_attributes));
+        IsVirtual(directory)
+            ? ListVirtual(after)
+            : TRY(fs.ReadDirectory(directory, after, listing.room(), with_attributes));
     if (entries.empty()) return {};
     const std::lock_guard lock(handle.mutex);
     for (const DirectoryEntry& entry : entries) {
@@ -654,23 +693,44 @@ void StatFileSystem(fuse_req_t request, fuse_ino_t) {
 InodeId InodeOf(fuse_req_t request, fuse_ino_t node) {
   return node == FUSE_ROOT_ID ? MountOf(request).root() : node;
 }
-template <auto function>
+// Counts the request, and how long it takes to answer it.
+class Counted {
+ public:
+  Counted(fuse_req_t request, RequestCounters::Kind kind)
+      : mount_(MountOf(request)), kind_(kind), start_(mount_.runtime().Now()) {}
+  ~Counted() { mount_.counters().Count(kind_, mount_.runtime().Now() - start_); }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+ private:
+  Mount& mount_;  // the request is gone after the reply
+  const RequestCounters::Kind kind_;
+  const Time start_;
+};
+
+using Kind = RequestCounters::Kind;
+
+template <auto function, Kind kind>
 struct OfNode;
-template <typename... Rest, void (*function)(fuse_req_t, fuse_ino_t, Rest...)>
-struct OfNode<function> {
+template <Kind kind, typename... Rest, void (*function)(fuse_req_t, fuse_ino_t, Rest...)>
+struct OfNode<function, kind> {
   static void Call(fuse_req_t request, fuse_ino_t node, Rest... rest) {
+    const Counted counted(request, kind);
     function(request, InodeOf(request, node), rest...);
   }
 };
 
 void MakeSymlinkIn(fuse_req_t request, const char* target, fuse_ino_t directory, const char* name) {
+  const Counted counted(request, Kind::kMake);
   MakeSymlink(request, target, InodeOf(request, directory), name);
 }
 void LinkIn(fuse_req_t request, fuse_ino_t inode, fuse_ino_t directory, const char* name) {
+  const Counted counted(request, Kind::kMake);
   Link(request, inode, InodeOf(request, directory), name);
 }
 void RenameIn(fuse_req_t request, fuse_ino_t directory, const char* name, fuse_ino_t new_directory,
               const char* new_name, unsigned flags) {
+  const Counted counted(request, Kind::kRename);
   Rename(request, InodeOf(request, directory), name, InodeOf(request, new_directory), new_name,
          flags);
 }
@@ -678,39 +738,39 @@ void RenameIn(fuse_req_t request, fuse_ino_t directory, const char* name, fuse_i
 fuse_lowlevel_ops MakeOperations() {
   fuse_lowlevel_ops operations{};
   operations.init = Init;
-  operations.lookup = OfNode<Lookup>::Call;
+  operations.lookup = OfNode<Lookup, Kind::kLookup>::Call;
   operations.forget = Forget;
   operations.forget_multi = ForgetMany;
-  operations.getattr = OfNode<GetAttributes>::Call;
-  operations.setattr = OfNode<SetAttributes>::Call;
-  operations.getxattr = OfNode<GetExtended>::Call;
-  operations.setxattr = OfNode<SetExtended>::Call;
-  operations.removexattr = OfNode<RemoveExtended>::Call;
-  operations.listxattr = OfNode<ListExtended>::Call;
-  operations.mkdir = OfNode<MakeDirectory>::Call;
-  operations.mknod = OfNode<MakeNode>::Call;
+  operations.getattr = OfNode<GetAttributes, Kind::kGetAttributes>::Call;
+  operations.setattr = OfNode<SetAttributes, Kind::kSetAttributes>::Call;
+  operations.getxattr = OfNode<GetExtended, Kind::kExtended>::Call;
+  operations.setxattr = OfNode<SetExtended, Kind::kExtended>::Call;
+  operations.removexattr = OfNode<RemoveExtended, Kind::kExtended>::Call;
+  operations.listxattr = OfNode<ListExtended, Kind::kExtended>::Call;
+  operations.mkdir = OfNode<MakeDirectory, Kind::kMake>::Call;
+  operations.mknod = OfNode<MakeNode, Kind::kMake>::Call;
   operations.symlink = MakeSymlinkIn;
-  operations.readlink = OfNode<ReadSymlink>::Call;
+  operations.readlink = OfNode<ReadSymlink, Kind::kGetAttributes>::Call;
   operations.link = LinkIn;
-  operations.unlink = OfNode<Unlink>::Call;
-  operations.rmdir = OfNode<RemoveDirectory>::Call;
+  operations.unlink = OfNode<Unlink, Kind::kRemove>::Call;
+  operations.rmdir = OfNode<RemoveDirectory, Kind::kRemove>::Call;
   operations.rename = RenameIn;
-  operations.open = OfNode<Open>::Call;
-  operations.create = OfNode<Create>::Call;
-  operations.read = OfNode<Read>::Call;
-  operations.write = OfNode<Write>::Call;
-  operations.fallocate = OfNode<Allocate>::Call;
-  operations.lseek = OfNode<Seek>::Call;
-  operations.copy_file_range = OfNode<CopyFileRange>::Call;
-  operations.flush = OfNode<Flush>::Call;
-  operations.release = OfNode<Release>::Call;
-  operations.fsync = OfNode<Sync>::Call;
-  operations.fsyncdir = OfNode<SyncDirectory>::Call;
-  operations.opendir = OfNode<OpenDirectory>::Call;
-  operations.readdir = OfNode<ReadDirectory>::Call;
-  operations.readdirplus = OfNode<ReadDirectoryPlus>::Call;
-  operations.releasedir = OfNode<ReleaseDirectory>::Call;
-  operations.statfs = OfNode<StatFileSystem>::Call;
+  operations.open = OfNode<Open, Kind::kOpen>::Call;
+  operations.create = OfNode<Create, Kind::kCreate>::Call;
+  operations.read = OfNode<Read, Kind::kRead>::Call;
+  operations.write = OfNode<Write, Kind::kWrite>::Call;
+  operations.fallocate = OfNode<Allocate, Kind::kAllocate>::Call;
+  operations.lseek = OfNode<Seek, Kind::kSeek>::Call;
+  operations.copy_file_range = OfNode<CopyFileRange, Kind::kCopy>::Call;
+  operations.flush = OfNode<Flush, Kind::kClose>::Call;
+  operations.release = OfNode<Release, Kind::kClose>::Call;
+  operations.fsync = OfNode<Sync, Kind::kSync>::Call;
+  operations.fsyncdir = OfNode<SyncDirectory, Kind::kSync>::Call;
+  operations.opendir = OfNode<OpenDirectory, Kind::kList>::Call;
+  operations.readdir = OfNode<ReadDirectory, Kind::kList>::Call;
+  operations.readdirplus = OfNode<ReadDirectoryPlus, Kind::kList>::Call;
+  operations.releasedir = OfNode<ReleaseDirectory, Kind::kList>::Call;
+  operations.statfs = OfNode<StatFileSystem, Kind::kStatFileSystem>::Call;
   return operations;
 }
 

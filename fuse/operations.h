@@ -16,12 +16,14 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <unordered_set>
 
 #include "base/runtime.h"
 #include "base/status.h"
 #include "fs/file_system.h"
 #include "fuse/mount_options.h"
+#include "fuse/request_counters.h"
 
 struct fuse_lowlevel_ops;
 struct fuse_session;
@@ -36,14 +38,21 @@ struct FileHandle {
 // What the requests of one session work on: its user data. Thread-safe.
 class Mount {
  public:
-  // `root` is the directory that is mounted.
-  Mount(Runtime& runtime, FileSystem& file_system, const MountOptions& options, InodeId root)
-      : runtime_(runtime), file_system_(file_system), options_(options), root_(root) {}
+  // `root` is the directory that is mounted, and `description` says for people what is mounted how.
+  Mount(Runtime& runtime, FileSystem& file_system, const MountOptions& options, InodeId root,
+        std::string description)
+      : runtime_(runtime),
+        file_system_(file_system),
+        options_(options),
+        root_(root),
+        description_(std::move(description)) {}
 
   Runtime& runtime() { return runtime_; }
   FileSystem& file_system() { return file_system_; }
   const MountOptions& options() const { return options_; }
   InodeId root() const { return root_; }
+  const std::string& description() const { return description_; }
+  RequestCounters& counters() { return counters_; }
 
   // The session that requests come from, once there is one.
   void Serve(fuse_session* session) { session_ = session; }
@@ -64,6 +73,8 @@ class Mount {
   FileSystem& file_system_;
   const MountOptions options_;
   const InodeId root_;
+  const std::string description_;
+  RequestCounters counters_;
   std::atomic<fuse_session*> session_ = nullptr;
   std::atomic<Time> listed_at_ = Time::min();
   std::mutex mutex_;

@@ -238,7 +238,11 @@ Status Serve(const Arguments& arguments, const Ready& ready) {
     return Fail(ENOTDIR, "{} is no directory in the file system", subdirectory);
   }
 
-  Mount mount(runtime, *file_system, arguments.mount, root.inode);
+  Mount mount(runtime, *file_system, arguments.mount, root.inode,
+              fmt::format("version      {}\ncluster      {}\nconfig       {}\ndirectory    {}\n"
+                          "mount point  {}\noptions      {}\n",
+                          PINSTRIPE_VERSION, cluster.config().name, arguments.config_file,
+                          subdirectory, arguments.mount_point, arguments.options));
   std::unique_ptr<Session> session = TRY(Session::Start(arguments, mount));
   Log(LogLevel::kInfo, "mounted",
       {{"cluster", cluster.config().name}, {"on", arguments.mount_point}});

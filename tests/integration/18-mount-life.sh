@@ -53,6 +53,19 @@ check "a directory that is not there is refused" fails_saying "none" "$helper" "
 check "a file cannot be mounted" fails_saying "no directory" "$helper" "$config" "$mount" -o subdir=first
 check "a helper that is not mounts" "$helper" "$config" "$mount" -n -o rw,_netdev,cache_size=64MiB,entry_timeout=0,attr_timeout=0.5
 mkdir -p "$mount/part/below" && echo "in part" >"$mount/part/file" || flunk "making directories"
+tells_about_itself() {
+  local before after
+  ! ls -A "$mount" | grep -q pinstripe && [ "$(ls "$mount/.pinstripe" | tr '\n' ' ')" = "config stats " ] || return 1
+  ls -l "$mount/.pinstripe" >/dev/null || return 1
+  grep -q "^config *$config$" "$mount/.pinstripe/config" && grep -q "^options.*cache_size=64MiB" "$mount/.pinstripe/config" || return 1
+  grep -q "^pinstripe_mount_memory_limit_bytes 67108864$" "$mount/.pinstripe/stats" || return 1
+  before=$(sed -n 's/^pinstripe_mount_requests_total{request="make"} //p' "$mount/.pinstripe/stats")
+  mkdir "$mount/part/one" "$mount/part/two" && rmdir "$mount/part/one" "$mount/part/two" || return 1
+  after=$(sed -n 's/^pinstripe_mount_requests_total{request="make"} //p' "$mount/.pinstripe/stats")
+  [ "$after" -eq $((before + 2)) ] && ! touch "$mount/.pinstripe/stats" 2>/dev/null &&
+    ! echo x 2>/dev/null >"$mount/.pinstripe/config" && ! mkdir "$mount/.pinstripe/new" 2>/dev/null
+}
+check "it tells what it is and does in .pinstripe" tells_about_itself
 check "what is mounted is named as in fstab" grep -q "^$config $mount fuse.pinstripe " /proc/mounts
 fusermount3 -u "$mount" || flunk "unmounting"
 

@@ -1,0 +1,66 @@
+#include "fuse/request_counters.h"
+
+#include <fmt/format.h>
+
+namespace pinstripe {
+namespace {
+
+constexpr std::array<const char*, RequestCounters::kKinds> kNames = {
+    "lookup", "getattr", "setattr", "xattr", "make",      "remove", "rename",
+    "open",   "create",  "read",    "write", "fallocate", "lseek",  "copy_file_range",
+    "close",  "fsync",   "readdir", "statfs"};
+
+class Page {
+ public:
+  void Metric(const char* name, const char* type, const char* help) {
+    name_ = name;
+    text_ += fmt::format("# HELP pinstripe_mount_{} {}\n# TYPE pinstripe_mount_{} {}\n", name, help,
+                         name, type);
+  }
+  template <typename Number>
+  void Value(Number value, const char* request = nullptr) {
+    const std::string label = request ? fmt::format("{{request=\"{}\"}}", request) : "";
+    text_ += fmt::format("pinstripe_mount_{}{} {}\n", name_, label, value);
+  }
+  template <typename Number>
+  void Single(const char* name, const char* type, const char* help, Number value) {
+    Metric(name, type, help);
+    Value(value);
+  }
+  std::string Take() { return std::move(text_); }
+
+ private:
+  const char* name_ = "";
+  std::string text_;
+};
+
+}  // namespace
+
+std::string RequestCounters::Text(const MemoryCounters& memory) const {
+  Page page;
+  page.Metric("requests_total", "counter", "Requests of the kernel that were answered.");
+  for (size_t i = 0; i < kKinds; ++i) page.Value(of_[i].requests.load(), kNames[i]);
+  page.Metric("request_seconds_total", "counter", "How long they took, together.");
+  for (size_t i = 0; i < kKinds; ++i) {
+    page.Value(static_cast<double>(of_[i].nanoseconds.load()) / 1e9, kNames[i]);
+  }
+  page.Single("errors_total", "counter", "Answers that were EIO.", errors_.load());
+  page.Single("read_bytes_total", "counter", "Bytes that were read.", read_.load());
+  page.Single("written_bytes_total", "counter", "Bytes that were written.", written_.load());
+  page.Single("memory_limit_bytes", "gauge", "What contents of files may take.",
+              memory.limit_bytes);
+  page.Single("memory_used_bytes", "gauge", "What they take.", memory.used_bytes);
+  page.Single("cached_bytes", "gauge", "Of that, cells that were read and are kept.",
+              memory.cached_bytes);
+  page.Single("cache_hits_total", "counter", "Cells of up to 64 KiB that reads found.",
+              memory.cache_hits);
+  page.Single("cache_misses_total", "counter", "Cells that were read from drives for them.",
+              memory.cache_misses);
+  page.Single("shared_reads_total", "counter", "Cells that somebody else was reading already.",
+              memory.shared_reads);
+  page.Single("read_ahead_cells_total", "counter",
+              "Cells that were asked for before anybody wanted them.", memory.read_ahead_cells);
+  return page.Take();
+}
+
+}  // namespace pinstripe
