@@ -344,6 +344,15 @@ bool FileState::Endangers(const Inode& out) const {
 
 // Stores what is in memory, and says what the inode is to become.
 Status FileState::StoreContents(Inode& out) {
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    if (TRY(TryStoreContents(out))) return {};
+  }
+  return Fail(EIO, "commit inode {:016x}: other hosts changed it {} times in between; try again",
+              id_, kMaxAttempts);
+}
+
+// False: another host's commit was found meanwhile, so that there is more to store.
+Result<bool> FileState::TryStoreContents(Inode& out) {
   const auto small_and_dirty = [&] {
     const auto first = blocks_.find(0);
     return first != blocks_.end() && first->second.dirty != nullptr;
@@ -359,15 +368,17 @@ Status FileState::StoreContents(Inode& out) {
     TRY(StorePages());
   }
   const std::lock_guard lock(mutex_);
+  // What the inode does not name when it has changed is forgotten, whoever has written it.
+  if (!inline_form && now_.size > 0 && !IsAllStored()) return false;
   out = base_;
   out.size = now_.size;
   out.inline_data.clear();
   out.map.reset();
   if (modified_) out.modified = out.changed = *modified_;
-  if (now_.size == 0) return {};
+  if (now_.size == 0) return true;
   if (!inline_form) {
     out.map = now_.map;
-    return {};
+    return true;
   }
   out.inline_data = now_.inline_data;
   if (const auto first = blocks_.find(0); first != blocks_.end() && first->second.dirty) {
@@ -375,7 +386,7 @@ Status FileState::StoreContents(Inode& out) {
     out.inline_data = AsText(open.dirty->data().first(open.present.end()));
   }
   out.inline_data.resize(out.size);
-  return {};
+  return true;
 }
 
 Status FileState::StorePages() {

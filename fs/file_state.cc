@@ -979,20 +979,33 @@ bool FileState::FinishOldest() {
   return false;
 }
 
+// Until nothing is dirty: a block that has to be completed may find that another host has
+// committed, and what was sent before is then dirty again, to be laid over that.
 Status FileState::SendAll() {
   failure_ = {};
-  EnsureMap();
-  std::vector<uint64_t> dirty;
-  for (const auto& [block, open] : blocks_) {
-    if (open.dirty) dirty.push_back(block);
+  for (int attempt = 0; attempt < kMaxReadAttempts; ++attempt) {
+    EnsureMap();
+    std::vector<uint64_t> dirty;
+    for (const auto& [block, open] : blocks_) {
+      if (open.dirty) dirty.push_back(block);
+    }
+    for (const uint64_t block : dirty) {
+      TRY(SendBlock(block));
+      if (in_flight_.size() > kMaxInFlight) FinishOldest();
+    }
+    while (FinishOldest()) {
+    }
+    TRY(failure_);
+    if (IsAllStored()) return {};
   }
-  for (const uint64_t block : dirty) {
-    TRY(SendBlock(block));
-    if (in_flight_.size() > kMaxInFlight) FinishOldest();
-  }
-  while (FinishOldest()) {
-  }
-  return failure_;
+  return Fail(EIO, "inode {:016x}: other hosts changed it {} times in between; try again", id_,
+              kMaxReadAttempts);
+}
+
+bool FileState::IsAllStored() const {
+  return now_.map && std::ranges::none_of(blocks_, [](const auto& entry) {
+           return entry.second.dirty || entry.second.sent;
+         });
 }
 
 // ---- Memory

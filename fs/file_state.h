@@ -195,11 +195,13 @@ class FileState {
   void TakeBack(uint64_t number, OpenBlock& block, Sent sent);
   bool FinishOldest();
   Status SendAll();
+  bool IsAllStored() const;  // in the map, whatever was written
   WriteId NextWriteId(uint64_t block);
 
   Status CommitUnderTurn(bool durably);
   Status CommitChanges(bool durably);
   Status StoreContents(Inode& out);
+  Result<bool> TryStoreContents(Inode& out);
   bool Endangers(const Inode& out) const;
   // Of the block map, as far as they are not stored yet.
   Status StorePages();

@@ -408,6 +408,67 @@ TEST_F(PatchesTest, OfTwoHostsAreLaidOneOverTheOther) {
   ExpectClean(Check());
 }
 
+// While one host stores what it wrote, what lies below a block that it has to complete is gone,
+// because another host has committed: what it has stored of other blocks by then has to be stored
+// over that, and again if need be.
+TEST_F(PatchesTest, WhatWasStoredBeforeAnotherHostsCommitIsFoundIsNotLost) {
+  const std::string before = Pattern(1, 6 * kTestBlock);
+  Make("file", before);
+  std::string expected = before;
+  Host other = NewHost();
+  auto one = Open("/file", other);
+  auto two = Open("/file", host_);
+  const auto write = [&](OpenFile& file, uint64_t offset, size_t length) {
+    const std::string bytes = Pattern(++seed_, length);
+    ASSERT_OK(file.Write(offset, AsBytes(bytes)));
+    expected.replace(offset, length, bytes);
+  };
+  write(*two, 2000, 10);
+  write(*two, 5 * kTestBlock, kTestBlock);
+  write(*one, 1000, 4096);
+  write(*one, 5 * kTestBlock + 1000, kTestBlock / 8);  // not by a patch
+  ASSERT_OK(two->Close());
+  sim_.Sleep(seconds(30));  // what it replaced is gone
+  ASSERT_OK(one->Sync());
+  // Ours were committed later, so they are above.
+  ExpectContents("/file", expected);
+  ASSERT_OK(one->Close());
+  sim_.Sleep(seconds(30));
+  ExpectClean(Check());
+}
+
+// As above, and the other has made the file so small that it is kept in its inode.
+TEST_F(PatchesTest, WhatAnotherHostHasMadeSmallIsNotLost) {
+  for (const bool first_too : {false, true}) {
+    SCOPED_TRACE(first_too);
+    Make("file", Pattern(1, 6 * kTestBlock));
+    Host other = NewHost();
+    auto one = Open("/file", other);
+    auto two = Open("/file", host_);
+    const std::string small = Pattern(2, 100);
+    ASSERT_OK(two->Truncate(0));
+    ASSERT_OK(two->Write(0, AsBytes(small)));
+    const std::string large = Pattern(3, kTestBlock / 8);
+    const std::string patch = Pattern(4, 50);
+    if (first_too) {
+      ASSERT_OK(one->Write(80, AsBytes(patch)));
+    }
+    ASSERT_OK(one->Write(5 * kTestBlock + 1000, AsBytes(large)));
+    ASSERT_OK(two->Close());
+    ASSERT_TRUE(Contents("/file") == small);
+    sim_.Sleep(seconds(30));
+    ASSERT_OK(one->Sync());
+    std::string expected = small;
+    expected.resize(5 * kTestBlock + 1000);
+    expected += large;
+    if (first_too) expected.replace(80, patch.size(), patch);
+    ExpectContents("/file", expected);
+    ASSERT_OK(one->Close());
+    sim_.Sleep(seconds(30));
+    ExpectClean(Check());
+  }
+}
+
 TEST_F(PatchesTest, AReaderElsewhereGoesOnWhenTheyAreReplaced) {
   std::string contents = Pattern(1, 2 * kTestBlock);
   Make("file", contents);
