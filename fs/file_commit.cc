@@ -361,7 +361,9 @@ Result<bool> FileState::TryStoreContents(Inode& out) {
   bool inline_form = false;
   if (now_.size <= layout().inline_limit) {
     inline_form = !now_.map || small_and_dirty();
+    const uint64_t slot = slot_;
     if (inline_form) TRY(Fill(0, Form::kWhole));
+    if (slot_ != slot) return false;  // and it may be large now
   }
   if (!inline_form && now_.size > 0) {
     TRY(SendAll());

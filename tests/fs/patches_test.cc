@@ -469,6 +469,32 @@ TEST_F(PatchesTest, WhatAnotherHostHasMadeSmallIsNotLost) {
   }
 }
 
+// A small file is completed to be kept in its inode, and another host has made it large.
+TEST_F(PatchesTest, WhatAnotherHostHasMadeLargeIsNotKeptInTheInode) {
+  const InodeId id = Make("file", Pattern(1, kTestBlock));
+  {
+    auto file = Open("/file", host_);
+    ASSERT_OK(file->Truncate(100));
+    ASSERT_OK(file->Close());
+  }
+  ASSERT_TRUE(InodeOf(id).map) << "it has no block to be completed from";
+  Host other = NewHost();
+  auto one = Open("/file", other);
+  auto two = Open("/file", host_);
+  std::string expected = Pattern(2, 3 * kTestBlock);
+  ASSERT_OK(two->Write(0, AsBytes(expected)));
+  const std::string bytes = Pattern(3, 10);
+  ASSERT_OK(one->Write(50, AsBytes(bytes)));
+  ASSERT_OK(two->Close());
+  sim_.Sleep(seconds(30));
+  ASSERT_OK(one->Sync());
+  expected.replace(50, bytes.size(), bytes);
+  ExpectContents("/file", expected);
+  ASSERT_OK(one->Close());
+  sim_.Sleep(seconds(30));
+  ExpectClean(Check());
+}
+
 TEST_F(PatchesTest, AReaderElsewhereGoesOnWhenTheyAreReplaced) {
   std::string contents = Pattern(1, 2 * kTestBlock);
   Make("file", contents);
