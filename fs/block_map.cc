@@ -5,6 +5,7 @@
 #include <iterator>
 #include <limits>
 #include <optional>
+#include <ranges>
 #include <set>
 #include <span>
 #include <utility>
@@ -589,6 +590,13 @@ void AddPieces(const BlockRun& run, uint64_t first, uint32_t bytes,
                const std::vector<BlockMap::Part>& parts, Cursor& at,
                std::vector<BlockMap::Piece>& pieces) {
   const uint64_t end = first + run.count;
+  const auto patches_of = [&](uint64_t from, uint64_t until) {
+    using Patched = BlockRun::Patched;
+    const auto begin = std::ranges::lower_bound(run.patches, from - first, {}, &Patched::index);
+    return std::ranges::subrange(
+        begin,
+        std::ranges::lower_bound(begin, run.patches.end(), until - first, {}, &Patched::index));
+  };
   for (uint64_t block = first; block < end;) {
     while (at.part < parts.size() && parts[at.part].end() <= block) {
       ++at.part;
@@ -606,9 +614,8 @@ void AddPieces(const BlockRun& run, uint64_t first, uint32_t bytes,
       const BlockRun& there = runs[at.run];
       until = std::min(end, at.first + there.count);
       kept = !there.hole && there.object == run.object && there.write == run.write;
-      for (const BlockRun::Patched& patched : run.patches) {
+      for (const BlockRun::Patched& patched : patches_of(block, until)) {
         const uint64_t patched_block = first + patched.index;
-        if (patched_block < block || patched_block >= until) continue;
         const bool is_there = std::ranges::any_of(
             NotesOf(there.patches, patched_block - at.first), [&](const auto& theirs) {
               return theirs.patch.object == patched.patch.object &&
@@ -617,8 +624,7 @@ void AddPieces(const BlockRun& run, uint64_t first, uint32_t bytes,
         if (!is_there) pieces.push_back(PieceOf(patched_block, patched.patch));
       }
     } else {
-      for (const BlockRun::Patched& patched : run.patches) {
-        if (first + patched.index < block) continue;
+      for (const BlockRun::Patched& patched : patches_of(block, end)) {
         pieces.push_back(PieceOf(first + patched.index, patched.patch));
       }
     }
