@@ -96,10 +96,7 @@ class EpochChange {
         registers_(options.registers != nullptr ? *options.registers : cluster.registers()) {}
 
   Result<EpochChangeReport> Run(const DriveFactory& factory, const MappedDrive& drive) {
-    EpochChangeReport report;
-    TRY(cluster_.Refresh());
-    report.registers = TRY(Settle());
-    report.not_cleared = TRY(Clear());
+    EpochChangeReport report = TRY(SettleAndClear());
     const MappedDrive* now = FindIn(cluster_.map(), drive.id);
     if (now != nullptr && *now == drive) return report;
 
@@ -108,6 +105,30 @@ class EpochChange {
     TRY(CheckHomes(next, report.not_cleared));
     TRY(RefuseIfShared());
     if (now == nullptr) TRY(BringIn(factory, drive.id));
+    return Begin(next, std::move(report));
+  }
+
+  Result<EpochChangeReport> Renew() {
+    EpochChangeReport report = TRY(SettleAndClear());
+    DriveMap next = cluster_.map();
+    ++next.epoch;
+    TRY(RefuseIfShared());
+    return Begin(next, std::move(report));
+  }
+
+  Result<SweepReport> Settle();
+  Result<std::set<DriveId>> Clear();
+
+ private:
+  Result<EpochChangeReport> SettleAndClear() {
+    EpochChangeReport report;
+    TRY(cluster_.Refresh());
+    report.registers = TRY(Settle());
+    report.not_cleared = TRY(Clear());
+    return report;
+  }
+
+  Result<EpochChangeReport> Begin(const DriveMap& next, EpochChangeReport report) {
     TRY(CheckTheyAnswer(next));
     TRY(Create(next));
     report.registers += TRY(Settle());
@@ -115,10 +136,6 @@ class EpochChange {
     return report;
   }
 
-  Result<SweepReport> Settle();
-  Result<std::set<DriveId>> Clear();
-
- private:
   // ---- Whether it can be done
 
   Status CheckDrivesLeft(const DriveMap& next) const {
@@ -525,6 +542,10 @@ Result<DriveContents> ListDrive(Cluster& cluster, DriveId id) {
 Result<EpochChangeReport> ChangeDrive(Cluster& cluster, const DriveFactory& factory,
                                       const MappedDrive& drive, const EpochChangeOptions& options) {
   return EpochChange(cluster, options).Run(factory, drive);
+}
+
+Result<EpochChangeReport> RenewEpoch(Cluster& cluster, const EpochChangeOptions& options) {
+  return EpochChange(cluster, options).Renew();
 }
 
 Result<SweepReport> SettleEpoch(Cluster& cluster, const EpochChangeOptions& options) {

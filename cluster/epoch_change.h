@@ -60,6 +60,11 @@ Result<EpochChangeReport> ChangeDrive(Cluster& cluster, const DriveFactory& fact
                                       const MappedDrive& drive,
                                       const EpochChangeOptions& options = {});
 
+// Makes an epoch of the same drives, once the epoch before it is settled: whoever has not heard of
+// it decides nothing any more with drives that have. Removed registers of reusable names can be
+// erased then (RegisterStore::Erase). Failures as of ChangeDrive.
+Result<EpochChangeReport> RenewEpoch(Cluster& cluster, const EpochChangeOptions& options = {});
+
 // Settles the newest epoch: registers are given to their new homes, which takes kForgetting and as
 // long as reading them does, and these have a say from then on. Nothing happens where they have it.
 Result<SweepReport> SettleEpoch(Cluster& cluster, const EpochChangeOptions& options = {});

@@ -26,6 +26,8 @@ struct RememberedRegister {
     Ballot accepted;
   };
   uint64_t slot = 0;  // that is known to be chosen, with the nonces of its value
+  bool absent = true;
+  uint64_t floor = 0;  // under which it is: of the epoch in which a majority said so
   Nonce nonce;
   std::vector<uint64_t> earlier;
   std::vector<std::optional<Replica>> replicas;  // null where it was not known

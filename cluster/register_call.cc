@@ -126,9 +126,16 @@ std::optional<Drive::PutRequest> CatchUp(const std::string& key, const ReplicaSt
                            {chosen.ballot, chosen.ballot, chosen.proposal}, Durability::kWriteBack);
 }
 
-void OwnChange::MoveTo(uint64_t new_slot) {
+bool OwnChange::Replaces(const Chosen& chosen) const {
+  if (seen_slot == 0) return chosen.slot == 0;
+  return VisibleSlot(chosen, floor) == seen_slot;
+}
+
+void OwnChange::MoveTo(uint64_t new_slot, uint64_t present_floor) {
   if (slot == new_slot) return;
+  const bool first_of_epoch = new_slot == present_floor + 1;
   slot = new_slot;
+  if (first_of_epoch) return;
   Proposal moved = *proposal;
   moved.earlier.clear();
   proposal = std::make_shared<const Proposal>(std::move(moved));
@@ -138,8 +145,7 @@ void OwnChange::LearnFrom(const ReplicaStates& states) {
   for (const auto& state : states) {
     if (applied.has_value()) return;
     if (!state.has_value() || state->accepted.slot <= slot) continue;
-    applied =
-        WasChosen({state->accepted.slot, state->accepted, state->proposal}, slot, proposal->nonce);
+    applied = WasChosenBefore(*state->proposal, state->accepted.slot, slot, *proposal);
   }
 }
 
@@ -154,6 +160,7 @@ RegisterCall::RegisterCall(const RegisterContext& context, const RegisterName& n
       key_(RegisterRecordKey(context.options.prefix, name)),
       drives_(std::move(replicas.drives)),
       cluster_version_(replicas.cluster_version),
+      floor_(IsReusable(name.key) ? SlotFloor(replicas.cluster_version) : 0),
       durability_(durability),
       quorums_(context.options.quorums != nullptr ? context.options.quorums(drives_.size())
                                                   : QuorumsOf(drives_.size())),
@@ -421,7 +428,7 @@ bool RegisterCall::MayAcceptFast(size_t replica, const RememberedRegister& remem
 bool RegisterCall::CanGoFast(const RememberedRegister& remembered) {
   size_t ready = 0;
   for (size_t i = 0; i < drives_.size(); ++i) {
-    if (MayAcceptFast(i, remembered, remembered.slot + 1)) ++ready;
+    if (MayAcceptFast(i, remembered, SlotAfter(remembered.slot))) ++ready;
   }
   return ready >= quorums_.fast;
 }
@@ -505,20 +512,23 @@ std::optional<RegisterCall::Settled> RegisterCall::ClassicRound(OwnChange* own, 
   ProposalPtr proposal;
   if (finding.chosen.has_value()) {
     const Chosen& chosen = *finding.chosen;
-    if (own != nullptr && chosen.slot == own->seen_slot && ballot.slot > chosen.slot) {
-      own->MoveTo(ballot.slot);
+    const bool is_next = ballot.slot > chosen.slot;
+    if (own != nullptr && own->Replaces(chosen) && is_next) {
+      own->MoveTo(ballot.slot, floor_);
       proposal = own->proposal;
-    } else if (insist && chosen.slot == ballot.slot) {
+    } else if (insist && chosen.slot > 0 && (!is_next || ballot.slot == floor_ + 1)) {
       proposal = chosen.proposal;
     } else {
       return Settled{chosen};
     }
   } else {
-    // Something was accepted in the ballot's slot, or all those promises would show what is chosen.
-    proposal = MayBeChosen(quorums_, *promised, ballot.slot);
-    const bool own_slot = own != nullptr && own->slot == ballot.slot;
+    // Something was accepted in the ballot's slot, or in an earlier epoch, from which it is taken
+    // over; or all those promises would show what is chosen.
+    const uint64_t slot = HighestAcceptedSlot(*promised);
+    proposal = MayBeChosen(quorums_, *promised, slot);
+    const bool own_slot = own != nullptr && own->slot == slot && slot == ballot.slot;
     if (proposal == nullptr && own_slot) proposal = own->proposal;
-    if (proposal == nullptr) proposal = MostAccepted(*promised, ballot.slot);
+    if (proposal == nullptr) proposal = MostAccepted(*promised, slot);
   }
   if (own != nullptr && proposal == own->proposal) own->sent = true;
   if (!Accept(ballot, proposal, before)) return std::nullopt;
@@ -527,7 +537,7 @@ std::optional<RegisterCall::Settled> RegisterCall::ClassicRound(OwnChange* own, 
 
 Result<RegisterCall::Settled> RegisterCall::Settle(OwnChange* own) {
   const auto still_as_seen = [&own](const Chosen& chosen) {
-    return own != nullptr && chosen.slot == own->seen_slot;
+    return own != nullptr && own->Replaces(chosen);
   };
   RegisterCall* const self = this;
   for (int attempt = 0;; ++attempt) {
@@ -545,7 +555,7 @@ Result<RegisterCall::Settled> RegisterCall::Settle(OwnChange* own) {
       if (finding.chosen && !still_as_seen(*finding.chosen)) return Settled{*finding.chosen};
       // A reader that comes upon a change lets it finish before it interferes.
       if (own != nullptr || finding.quiet || attempt > 0) {
-        const uint64_t least_slot = finding.chosen ? finding.chosen->slot + 1 : 0;
+        const uint64_t least_slot = SlotAfter(finding.chosen ? finding.chosen->slot : 0);
         const auto settled = ClassicRound(own, least_slot, /*insist=*/false);
         if (settled.has_value() && !still_as_seen(settled->chosen)) return *settled;
       }
@@ -563,7 +573,7 @@ Status RegisterCall::MakeDurable() {
     ForgetStates();
     ReadUnknown(context_, {&self, 1}, /*catch_up=*/false);
     if (CountKnown(states_) >= quorums_.majority) {
-      const auto settled = ClassicRound(nullptr, 0, /*insist=*/true);
+      const auto settled = ClassicRound(nullptr, SlotAfter(0), /*insist=*/true);
       if (settled.has_value() && settled->accepted_here) return {};
     }
     const bool outdated = outdated_ && CountKnown(states_) < quorums_.majority;
@@ -621,6 +631,8 @@ Status RegisterCall::Error(const OwnChange* own) const {
 
 RememberedRegister RegisterCall::Known(const Chosen& chosen) const {
   return {.slot = chosen.slot,
+          .absent = !chosen.proposal->value.has_value(),
+          .floor = floor_,
           .nonce = chosen.proposal->nonce,
           .earlier = chosen.proposal->earlier,
           .replicas = expected_};

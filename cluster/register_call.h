@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -30,16 +31,21 @@ struct RegisterContext {
   std::shared_ptr<RegisterCache> cache;
 };
 
-// A change that this call wants, in the slot after the one that its caller has seen.
+// A change that this call wants, of what its caller has seen.
 struct OwnChange {
-  uint64_t seen_slot = 0;
-  uint64_t slot = 0;
+  uint64_t seen_slot = 0;  // 0: it was never written
+  uint64_t floor = 0;      // of the epoch in which it was begun, and seen
+  uint64_t slot = 0;       // in which it was proposed last
   ProposalPtr proposal;
   bool sent = false;            // some replica may have accepted it
   std::optional<bool> applied;  // once that is known from what came after it
 
-  // To another slot than the next one: only where replicas forgot the slots between.
-  void MoveTo(uint64_t new_slot);
+  // To another slot than the next one: the first of a later epoch; or replicas forgot the slots
+  // between.
+  void MoveTo(uint64_t new_slot, uint64_t present_floor);
+
+  // Whether `chosen` is what the caller has seen.
+  bool Replaces(const Chosen& chosen) const;
 
   // Any value proposed for a later slot names what was chosen before it.
   void LearnFrom(const ReplicaStates& states);
@@ -100,6 +106,7 @@ class RegisterCall {
 
   const std::string& key() const { return key_; }
   size_t replicas() const { return drives_.size(); }
+  uint64_t floor() const { return floor_; }
   std::string Title() const;  // "register 17/E..."
 
  private:
@@ -110,6 +117,9 @@ class RegisterCall {
     ReplicaState next;
   };
   struct Reading;
+
+  // The first in which something may be proposed where `slot` is chosen.
+  uint64_t SlotAfter(uint64_t slot) const { return std::max(slot, floor_) + 1; }
 
   size_t SendPuts(const std::vector<Step>& steps, size_t needed, bool hurry);
   std::optional<Settled> ClassicRound(OwnChange* own, uint64_t least_slot, bool insist);
@@ -135,6 +145,7 @@ class RegisterCall {
   const std::string key_;  // of the record
   const std::vector<Drive*> drives_;
   const std::optional<int64_t> cluster_version_;
+  const uint64_t floor_;  // no slot up to here is proposed for
   const Durability durability_;
   const Quorums quorums_;
   Time deadline_;

@@ -36,6 +36,8 @@ std::optional<RegisterEraser::Grave> RegisterEraser::GraveOf(
     const std::string& key, const std::vector<const RangeRecord*>& records) const {
   Grave grave{{key.substr(prefix_.size())}, std::vector<std::string>(drives_.size())};
   Tombstone& tombstone = grave.tombstone;
+  const uint64_t floor = SlotFloor(replicas_.cluster_version);
+  tombstone.of_former_epoch = IsReusable(tombstone.key);
   for (size_t i = 0; i < drives_.size(); ++i) {
     if (records[i] == nullptr) continue;
     if (!records[i]->has_value) return std::nullopt;
@@ -48,6 +50,8 @@ std::optional<RegisterEraser::Grave> RegisterEraser::GraveOf(
     grave.versions[i] = EncodeRegisterVersion(state->promised, state->accepted);
     tombstone.slot = std::max(tombstone.slot, state->accepted.slot);
     tombstone.removed_at = std::max(tombstone.removed_at, state->proposal->removed_at);
+    // Who was promised something in this epoch relies on it.
+    if (state->promised.slot > floor) tombstone.of_former_epoch = false;
   }
   if (tombstone.slot == 0) return std::nullopt;
   return grave;

@@ -58,19 +58,20 @@ const Party* Largest(const std::vector<Party>& parties) {
   return largest == parties.end() ? nullptr : &*largest;
 }
 
-uint64_t HighestAcceptedSlot(const ReplicaStates& states) {
-  uint64_t slot = 0;
-  for (const auto& state : states) {
-    if (state.has_value()) slot = std::max(slot, state->accepted.slot);
-  }
-  return slot;
-}
+constexpr int kSlotBits = 32;  // of a slot, that number those of one epoch
 
-// The replicas that will accept nothing more in `slot`, because they promised a later one.
+// Of slots that are not 0.
+bool InOneEpoch(uint64_t a, uint64_t b) { return (a - 1) >> kSlotBits == (b - 1) >> kSlotBits; }
+
+// The replicas that will accept nothing more in `slot`, because they promised a later one to
+// somebody who knew what was chosen in it. Promises for slots of later epochs are asked for by
+// those who do not know, too.
 ReplicaStates Beyond(const ReplicaStates& states, uint64_t slot) {
   ReplicaStates beyond = states;
   for (auto& state : beyond) {
-    if (state.has_value() && state->promised.slot <= slot) state.reset();
+    if (!state.has_value()) continue;
+    const uint64_t promised = state->promised.slot;
+    if (promised <= slot || !InOneEpoch(promised, slot)) state.reset();
   }
   return beyond;
 }
@@ -98,6 +99,27 @@ std::optional<Chosen> ChosenBehind(const Quorums& quorums, const ReplicaStates& 
 
 Quorums QuorumsOf(size_t replicas) {
   return {.replicas = replicas, .majority = replicas / 2 + 1, .fast = (3 * replicas + 3) / 4};
+}
+
+uint64_t SlotFloor(std::optional<int64_t> cluster_version) {
+  const int64_t version = cluster_version.value_or(0);
+  return version <= 0 ? 0 : static_cast<uint64_t>(version) << kSlotBits;
+}
+
+uint64_t VisibleSlot(uint64_t slot, bool absent, uint64_t floor) {
+  return absent ? std::max(slot, floor) : slot;
+}
+
+uint64_t VisibleSlot(const Chosen& chosen, uint64_t floor) {
+  return VisibleSlot(chosen.slot, !chosen.proposal->value.has_value(), floor);
+}
+
+uint64_t HighestAcceptedSlot(const ReplicaStates& states) {
+  uint64_t slot = 0;
+  for (const auto& state : states) {
+    if (state.has_value()) slot = std::max(slot, state->accepted.slot);
+  }
+  return slot;
 }
 
 size_t CountKnown(const ReplicaStates& states) {
@@ -149,13 +171,37 @@ std::vector<uint64_t> EarlierNonces(const Nonce& nonce, std::vector<uint64_t> ea
   return earlier;
 }
 
-std::optional<bool> WasChosen(const Chosen& chosen, uint64_t slot, const Nonce& nonce) {
+std::optional<bool> WasChosenBefore(const Proposal& later, uint64_t later_slot, uint64_t slot,
+                                    const Proposal& own) {
+  const std::vector<uint64_t>& earlier = later.earlier;
+  const auto own_place = std::find(earlier.begin(), earlier.end(), own.nonce.high);
+  if (own_place != earlier.end()) return true;
+  if (InOneEpoch(later_slot, slot)) {
+    const uint64_t back = later_slot - slot - 1;
+    if (back < std::min(earlier.size(), kRecentNonces)) return false;
+    if (slot == 1 && !earlier.empty()) return false;
+    return std::nullopt;
+  }
+  // What came after that which it would have replaced was another one.
+  if (own.earlier.empty()) return std::nullopt;
+  const auto replaced = std::find(earlier.begin(), earlier.end(), own.earlier.front());
+  const bool is_recent = replaced - earlier.begin() < static_cast<ptrdiff_t>(kRecentNonces);
+  if (replaced != earlier.end() && replaced != earlier.begin() && is_recent) return false;
+  return std::nullopt;
+}
+
+std::optional<bool> WasChosen(const Chosen& chosen, uint64_t slot, const Proposal& own) {
   if (chosen.slot < slot) return false;
-  if (chosen.slot == slot) return chosen.proposal->nonce == nonce;
+  if (chosen.proposal->nonce == own.nonce) return true;
+  if (chosen.slot == slot) return false;
+  const auto before = WasChosenBefore(*chosen.proposal, chosen.slot, slot, own);
+  if (before.has_value()) return before;
+  if (own.earlier.empty()) return std::nullopt;
+  // What it would have replaced is there still, or was replaced by this.
+  const uint64_t replaced = own.earlier.front();
   const std::vector<uint64_t>& earlier = chosen.proposal->earlier;
-  const uint64_t back = chosen.slot - slot - 1;
-  if (back < std::min(earlier.size(), kRecentNonces)) return earlier[back] == nonce.high;
-  if (slot == 1 && !earlier.empty()) return earlier.back() == nonce.high;
+  if (chosen.proposal->nonce.high == replaced) return false;
+  if (!earlier.empty() && earlier.front() == replaced) return false;
   return std::nullopt;
 }
 

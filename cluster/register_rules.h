@@ -9,6 +9,12 @@
 //     in common, so that of two values at most one can look as if a fast quorum had accepted it.
 //   - Whoever proposes for slot s+1, or asks for promises in it, knows that slot s is chosen. So a
 //     majority that has promised slot s+1 and accepted nothing in it shows what was chosen in s.
+//   - Of a register that may be erased and used again, each epoch of the drive map has slots of its
+//     own, behind all of the epochs before it, and in it nobody proposes for others. Who proposes
+//     for the first knows from a majority that has shut out the epochs before what is chosen in
+//     them. If that cannot be known, a classic round in the first slot takes over what may be. So
+//     all that go on from there want the same slot, those who find that a removed register was
+//     erased and those who find what it left.
 
 #pragma once
 
@@ -28,6 +34,10 @@ struct Quorums {
 };
 Quorums QuorumsOf(size_t replicas);
 
+// The slot before the first of the epoch that has this cluster version (null: there are no epochs).
+// A register changes less than 2^32 times in an epoch.
+uint64_t SlotFloor(std::optional<int64_t> cluster_version);
+
 // One per replica; null where it is not known.
 using ReplicaStates = std::vector<std::optional<ReplicaState>>;
 
@@ -41,12 +51,21 @@ struct Chosen {
   ProposalPtr proposal;
 };
 
+// The slot by which the users of a register know what is chosen. All that is absent, never written
+// or removed, in an earlier epoch is in one and the same slot: it does not matter whether what it
+// left was erased.
+uint64_t VisibleSlot(uint64_t slot, bool absent, uint64_t floor);
+uint64_t VisibleSlot(const Chosen& chosen, uint64_t floor);
+
 struct Finding {
   std::optional<Chosen> chosen;
   bool more_may_help = false;  // states of further replicas could show that something is chosen
   bool quiet = false;          // all known replicas agree: nobody seems to be changing the register
 };
 Finding Judge(const Quorums& quorums, const ReplicaStates& states);
+
+// The highest slot in which any of `states` accepted something; 0: none did.
+uint64_t HighestAcceptedSlot(const ReplicaStates& states);
 
 // What may have been chosen in `slot`, the highest in which any of `states` accepted something,
 // where these are a majority that promised never to accept anything older than what is tried now.
@@ -57,14 +76,19 @@ ProposalPtr MayBeChosen(const Quorums& quorums, const ReplicaStates& states, uin
 ProposalPtr MostAccepted(const ReplicaStates& states, uint64_t slot);
 
 // A classic ballot above all that `states` promised, in the slot that has to be finished, or in
-// `least_slot` if that is higher.
+// `least_slot` if that is higher, as is the first one of the epoch.
 Ballot NextBallot(const ReplicaStates& states, uint64_t least_slot, uint64_t proposer);
 
 // What a proposal that replaces `chosen` names as its predecessors.
 std::vector<uint64_t> EarlierNonces(const Nonce& nonce, std::vector<uint64_t> earlier);
 
-// Whether the change `nonce`, proposed for `slot`, is the one that was chosen there, as far as
-// `chosen` can tell: null when that is too long ago.
-std::optional<bool> WasChosen(const Chosen& chosen, uint64_t slot, const Nonce& nonce);
+// Whether the change `own`, proposed for `slot`, was chosen, there or in the first slot of a later
+// epoch, as far as what is chosen can tell: null when that is too long ago.
+std::optional<bool> WasChosen(const Chosen& chosen, uint64_t slot, const Proposal& own);
+
+// The same from what was proposed by somebody for a later slot, and need not be chosen: only what
+// it names as its predecessors counts.
+std::optional<bool> WasChosenBefore(const Proposal& later, uint64_t later_slot, uint64_t slot,
+                                    const Proposal& own);
 
 }  // namespace pinstripe

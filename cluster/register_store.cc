@@ -22,8 +22,8 @@ constexpr size_t kMaxRegisterKeyBytes = 1024;
 constexpr size_t kReadAtOnce = 2048;  // registers, so that a large directory takes few round trips
 constexpr uint32_t kLeastScanRecords = 32;  // asked for at once: removed registers are among them
 
-RegisterValue ValueOf(const Chosen& chosen) {
-  return {chosen.slot, chosen.proposal->value, chosen.proposal->removed_at};
+RegisterValue ValueOf(const RegisterCall& call, const Chosen& chosen) {
+  return {VisibleSlot(chosen, call.floor()), chosen.proposal->value, chosen.proposal->removed_at};
 }
 
 Status CheckName(const RegisterName& name) {
@@ -96,6 +96,7 @@ class RegisterStore::Impl {
   Result<ChangeOutcome> TryChange(RegisterCall& call, const RegisterValue& seen,
                                   std::optional<std::string>& value, OwnChange& own,
                                   Durability durability);
+  Result<ChangeOutcome> Refuse(RegisterCall& call, const Chosen& chosen);
   Result<ChangeOutcome> Conclude(RegisterCall& call, const OwnChange& own, const Settled& settled,
                                  Durability durability);
   void Remember(const RegisterCall& call, const Chosen& chosen);
@@ -158,7 +159,7 @@ Result<RegisterValue> RegisterStore::Impl::Finish(RegisterCall& call) {
   call.Restart();
   const Settled settled = TRY(call.Settle(nullptr));
   Remember(call, settled.chosen);
-  return ValueOf(settled.chosen);
+  return ValueOf(call, settled.chosen);
 }
 
 // ---- Changing
@@ -166,12 +167,15 @@ Result<RegisterValue> RegisterStore::Impl::Finish(RegisterCall& call) {
 std::shared_ptr<const RememberedRegister> RegisterStore::Impl::Recall(const RegisterCall& call,
                                                                       uint64_t slot,
                                                                       size_t replicas) {
+  const uint64_t floor = call.floor();
   auto remembered = context_.cache->Find(call.key());
-  if (remembered != nullptr && remembered->slot == slot &&
-      remembered->replicas.size() == replicas) {
-    return remembered;
+  if (remembered != nullptr && remembered->replicas.size() == replicas &&
+      remembered->floor == floor) {
+    const uint64_t visible = VisibleSlot(remembered->slot, remembered->absent, floor);
+    if (slot == 0 ? remembered->slot == 0 : visible == slot) return remembered;
   }
-  if (slot > 0) return nullptr;
+  // What is absent in the slot before the first of this epoch was read in this epoch.
+  if (slot != floor) return nullptr;
   RememberedRegister never_written;
   never_written.replicas.resize(replicas, RememberedRegister::Replica());
   return std::make_shared<const RememberedRegister>(std::move(never_written));
@@ -195,9 +199,11 @@ Result<ChangeOutcome> RegisterStore::Impl::Change(const RegisterName& name,
   if (value.has_value() && value->size() > kMaxRegisterBytes) {
     return Fail(EFBIG, "a register holds up to {} bytes, not {}", kMaxRegisterBytes, value->size());
   }
-  OwnChange own{.seen_slot = seen.slot, .slot = seen.slot + 1};
+  OwnChange own{.seen_slot = seen.slot};
+  bool begun = false;
   Result<ChangeOutcome> outcome = UnderNewestMap(name.group, [&](const GroupReplicas& replicas) {
     RegisterCall call(context_, name, replicas, durability);
+    if (!std::exchange(begun, true)) own.floor = call.floor();
     return TryChange(call, seen, value, own, durability);
   });
   if (outcome.has_value() || !own.sent || outcome.error().code() != EIO ||
@@ -205,6 +211,27 @@ Result<ChangeOutcome> RegisterStore::Impl::Change(const RegisterName& name,
     return outcome;
   }
   return Failed(outcome.error().Context("the change may have happened"));
+}
+
+// What is chosen is not what the caller has seen. It may be so only because an epoch has begun
+// since: then somebody may take over into this epoch what was proposed in the one before. Whoever
+// is refused must be able to rely on it that nothing that he or others proposed for what he has
+// seen takes effect any more. So it is removed once more.
+Result<ChangeOutcome> RegisterStore::Impl::Refuse(RegisterCall& call, const Chosen& chosen) {
+  const bool nothing_happened_yet =
+      !chosen.proposal->value.has_value() && chosen.slot <= call.floor() && call.floor() > 0;
+  if (!nothing_happened_yet) return ChangeOutcome{.now = ValueOf(call, chosen)};
+  const auto remembered = call.Known(chosen);
+  Proposal removal = NewProposal(remembered, std::nullopt);
+  if (chosen.proposal->removed_at != 0) removal.removed_at = chosen.proposal->removed_at;
+  OwnChange closing{.seen_slot = VisibleSlot(chosen, call.floor()),
+                    .floor = call.floor(),
+                    .slot = call.floor() + 1,
+                    .proposal = std::make_shared<const Proposal>(std::move(removal))};
+  Settled settled = TRY(call.Settle(&closing));
+  if (closing.applied == true) settled = TRY(call.Settle(nullptr));
+  Remember(call, settled.chosen);
+  return ChangeOutcome{.now = ValueOf(call, settled.chosen)};
 }
 
 // `own` and `value` are those of an earlier attempt, if replicas that are others by now were sent
@@ -217,7 +244,7 @@ Result<ChangeOutcome> RegisterStore::Impl::TryChange(RegisterCall& call, const R
   if (own.proposal == nullptr) {
     auto remembered = Recall(call, seen.slot, call.replicas());
     if (remembered != nullptr && !call.CanGoFast(*remembered)) {
-      if (seen.slot == 0) {
+      if (remembered->slot == 0) {
         call.SupposeNeverWritten();
       } else {
         remembered = nullptr;
@@ -226,9 +253,10 @@ Result<ChangeOutcome> RegisterStore::Impl::TryChange(RegisterCall& call, const R
     if (remembered == nullptr) {
       const Settled before = TRY(call.Settle(nullptr));
       Remember(call, before.chosen);
-      if (before.chosen.slot != seen.slot) return ChangeOutcome{.now = ValueOf(before.chosen)};
+      if (!own.Replaces(before.chosen)) return Refuse(call, before.chosen);
       remembered = std::make_shared<const RememberedRegister>(call.Known(before.chosen));
     }
+    own.slot = std::max(remembered->slot, call.floor()) + 1;
     own.proposal = std::make_shared<const Proposal>(NewProposal(*remembered, std::move(value)));
     is_chosen = call.CanGoFast(*remembered) && call.FastRound(own, *remembered);
   }
@@ -245,13 +273,12 @@ Result<ChangeOutcome> RegisterStore::Impl::Conclude(RegisterCall& call, const Ow
                                                     const Settled& settled, Durability durability) {
   std::optional<bool> applied = own.applied;
   if (!own.sent) applied = false;
-  if (!applied.has_value()) applied = WasChosen(settled.chosen, own.slot, own.proposal->nonce);
+  if (!applied.has_value()) applied = WasChosen(settled.chosen, own.slot, *own.proposal);
   if (!applied.has_value()) {
-    return Fail(EIO,
-                "{}: the change may have happened: {} others came before that could be found out",
-                call.Title(), settled.chosen.slot - own.slot);
+    return Fail(EIO, "{}: the change may have happened: others came before that could be found out",
+                call.Title());
   }
-  if (!*applied) return ChangeOutcome{.now = ValueOf(settled.chosen)};
+  if (!*applied) return ChangeOutcome{.now = ValueOf(call, settled.chosen)};
   if (durability == Durability::kWriteThrough && !settled.accepted_here) {
     const Status durable = call.MakeDurable();
     if (!durable.ok()) {
@@ -259,8 +286,12 @@ Result<ChangeOutcome> RegisterStore::Impl::Conclude(RegisterCall& call, const Ow
           durable.Context("applied, but it may have happened only until the next power loss"));
     }
   }
+  // It may have been taken over into the first slot of a later epoch.
+  const bool is_chosen_now =
+      own.applied != true && settled.chosen.proposal->nonce == own.proposal->nonce;
   return ChangeOutcome{.applied = true,
-                       .now = {own.slot, own.proposal->value, own.proposal->removed_at}};
+                       .now = {is_chosen_now ? settled.chosen.slot : own.slot, own.proposal->value,
+                               own.proposal->removed_at}};
 }
 
 Status RegisterStore::Impl::MakeDurable(const RegisterName& name) {

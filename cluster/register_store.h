@@ -1,8 +1,8 @@
 // Registers: small replicated values with conditional change. All metadata is kept in them.
 //
 // A register has a name and lives in a placement group, on the first r = 2f+1 drives of the group.
-// Its value is at most kMaxRegisterBytes, or absent. Each change raises its slot by one, so (name,
-// slot) names one value for ever.
+// Its value is at most kMaxRegisterBytes, or absent. Each change raises its slot, so (name, slot)
+// names one value for ever.
 //
 // The promises, with any number of clients, no leader, no clock and no lease, while a majority of
 // the r drives answers (requests lost, late, repeated or reordered; clients dying anywhere):
@@ -58,6 +58,10 @@ struct RegisterName {
   friend bool operator==(const RegisterName&, const RegisterName&) = default;
 };
 
+// Whether a register of this key may be given a value again after it was erased. Such registers
+// begin a new sequence of slots in each epoch of the drive map.
+inline bool IsReusable(std::string_view key) { return key.starts_with('E'); }
+
 struct RegisterValue {
   uint64_t slot = 0;                 // 0: never written
   std::optional<std::string> value;  // null: absent (never written, or removed)
@@ -85,6 +89,9 @@ struct Tombstone {
   std::string key;  // within its group
   uint64_t slot = 0;
   int64_t removed_at = 0;  // by the clock of who removed it, nanoseconds since 1970
+  // It is reusable, and nothing was done with it in this epoch: nobody can tell whether it is
+  // there.
+  bool of_former_epoch = false;
 };
 
 struct EraseReport {
@@ -147,7 +154,8 @@ class RegisterStore {
 
   // Replaces `seen` by `value` (null removes it) if `seen` is still current; only its slot matters.
   // A register known to be new may be given as RegisterValue{}: then no read is needed at all. One
-  // that was removed is still there, absent, in the slot after its last value.
+  // that was removed is still there, absent, in a later slot than its last value; reusable ones
+  // that are absent, whether they were ever written or not, go to another slot with each epoch.
   // ENOSPC when too many drives are full. EFBIG when the value is too large. EIO "... may have
   // happened" as above.
   Result<ChangeOutcome> Change(const RegisterName& name, const RegisterValue& seen,
@@ -188,9 +196,10 @@ class RegisterStore {
 
   // Erases removed registers of `group` of which no replica holds a value any more, and for which
   // `may_erase` (element i about tombstones[i]) says so: they are as if they had never been
-  // written. Only for names to which nobody gives a value any more, and long enough after the
-  // removal that nothing is on its way which was sent before: such a request would bring a former
-  // value back. EHOSTUNREACH when not all replicas answer; what was erased by then stays so.
+  // written. Those of a former epoch may always go. Others only if nobody gives a value to their
+  // names any more, and long enough after the removal that nothing is on its way which was sent
+  // before: such a request would bring a former value back. EHOSTUNREACH when not all replicas
+  // answer; what was erased by then stays so.
   using MayErase = std::function<Result<std::vector<bool>>(std::span<const Tombstone> tombstones)>;
   Result<EraseReport> Erase(uint32_t group, const MayErase& may_erase);
 

@@ -4,6 +4,7 @@
 
 #include "base/coding.h"
 #include "base/try.h"
+#include "cluster/epoch_change.h"
 #include "fs/file_state.h"
 #include "fs/map_pages.h"
 
@@ -225,6 +226,21 @@ void Collector::DeleteAll(std::span<const ListedStripe> stripes) {
 // ---- Tombstones
 
 void Collector::EraseTombstones() {
+  if (!EraseInAllGroups()) return;
+  if (options_.dry_run || report_.waiting < options_.renew_epoch_for) return;
+  const auto renewed = RenewEpoch(cluster_);
+  if (!renewed.has_value()) {
+    Keep(fmt::format("what {} removed names have left, which needs a new epoch of the drive map",
+                     report_.waiting),
+         renewed.error());
+    return;
+  }
+  report_.waiting = 0;
+  EraseInAllGroups();
+}
+
+// False: not in all of them.
+bool Collector::EraseInAllGroups() {
   const uint32_t groups = cluster_.map().groups;
   for (uint32_t group = 0; group < groups; ++group) {
     if (options_.progress) {
@@ -233,34 +249,52 @@ void Collector::EraseTombstones() {
     const auto erased = cluster_.registers().Erase(
         group, [this](std::span<const Tombstone> tombstones) { return MayErase(tombstones); });
     // That a drive is away is no news of every group; they stay until it is back.
-    if (!erased.has_value()) return Keep("what removed files have left", erased.error());
+    if (!erased.has_value()) {
+      Keep("what removed files have left", erased.error());
+      return false;
+    }
     if (!options_.dry_run) report_.tombstones += erased->erased;
   }
+  return true;
 }
 
-// What never gets a value again: inodes, whose numbers are not used twice, and names in directories
-// that are gone. An inode that was removed without ever having been written is a fence against who
-// has not written it yet, and stays.
+// Names that were removed in an earlier epoch; and what never gets a value again: inodes, whose
+// numbers are not used twice, and names in directories that are gone. An inode that was removed
+// without ever having been written is a fence against who has not written it yet, and stays.
 Result<std::vector<bool>> Collector::MayErase(std::span<const Tombstone> tombstones) {
-  const Duration age = std::max(options_.older_than, kLeastTombstoneAge);
+  const auto removed_before = [this](Duration least) {
+    return now_ - std::max(options_.older_than, least).count();
+  };
+  const int64_t old_name = removed_before(options_.least_age_of_names);
+  const int64_t old_inode = removed_before(kLeastTombstoneAge);
   std::vector<bool> may_go(tombstones.size());
   std::vector<InodeId> directories;  // of names, of which nothing is known yet
   std::vector<std::pair<size_t, InodeId>> numbers;
   for (size_t i = 0; i < tombstones.size(); ++i) {
     const Tombstone& tombstone = tombstones[i];
-    if (tombstone.removed_at > now_ - age.count()) continue;
     if (InodeOfRegister(tombstone.key)) {
-      may_go[i] = tombstone.slot > 1;
-    } else if (const auto directory = DirectoryOfRegister(tombstone.key)) {
+      may_go[i] = tombstone.removed_at <= old_inode && tombstone.slot > 1;
+      continue;
+    }
+    const auto directory = DirectoryOfRegister(tombstone.key);
+    if (!directory || tombstone.removed_at > old_name) continue;
+    if (tombstone.of_former_epoch) {
+      may_go[i] = true;
+    } else if (tombstone.removed_at > old_inode) {
+      ++report_.waiting;
+    } else {
       numbers.emplace_back(i, *directory);
       if (!gone_.contains(*directory)) directories.push_back(*directory);
     }
   }
-  std::ranges::sort(directories);
+  std::sort(directories.begin(), directories.end());
   directories.erase(std::unique(directories.begin(), directories.end()), directories.end());
   const auto found = records_.FindInodes(directories);
   for (size_t i = 0; i < found.size(); ++i) gone_[directories[i]] = !TRY(found[i]).has_value();
-  for (const auto& [i, directory] : numbers) may_go[i] = gone_.at(directory);
+  for (const auto& [i, directory] : numbers) {
+    may_go[i] = gone_.at(directory);
+    if (!may_go[i]) ++report_.waiting;
+  }
   if (options_.dry_run) {
     report_.tombstones += static_cast<uint64_t>(std::count(may_go.begin(), may_go.end(), true));
     may_go.assign(may_go.size(), false);

@@ -5,8 +5,9 @@
 // "Collecting", says why nothing is lost that way. Nothing younger than `older_than` is touched.
 // What cannot be decided, because a drive is away or something is damaged, stays.
 //
-// At the end it erases what removed inodes, and names in removed directories, have left: see
-// docs/format.md, "Erasing". Names in directories that are there keep theirs.
+// At the end it erases what removed inodes and names have left: see docs/format.md, "Erasing". What
+// names in directories that are there have left can go only in a later epoch of the drive map, so
+// where that is much a new epoch is made, of the same drives.
 //
 // Used by one thread.
 
@@ -23,9 +24,9 @@
 
 namespace pinstripe {
 
-// A removed inode is not erased before this, however young what is collected may be: by then
-// whoever tried to write it first, and did not learn whether it did, has given up
-// (kFirstWriteRetries).
+// Nothing that was removed is erased before this, however young what is collected may be: by then
+// whoever was changing it has ended; and whoever tried to write an inode first, and did not learn
+// whether it did, has given up (kFirstWriteRetries).
 inline constexpr Duration kLeastTombstoneAge = std::chrono::hours(24);
 
 struct CollectReport {
@@ -33,6 +34,7 @@ struct CollectReport {
   uint64_t entries = 0;
   uint64_t shards = 0;
   uint64_t tombstones = 0;                 // erased, or to be erased
+  uint64_t waiting = 0;                    // tombstones that may go in the next epoch
   uint64_t too_young = 0;                  // of all these, those that stay for now
   std::vector<std::string> not_collected;  // what stays for another reason
 };
@@ -42,6 +44,10 @@ class Collector {
   struct Options {
     Duration older_than = std::chrono::hours(7 * 24);
     bool dry_run = false;  // says what it would do
+    // How many names' tombstones are worth a new epoch, of which every process has to hear.
+    uint64_t renew_epoch_for = 1000;
+    // For storms that do not last for days: of names in directories that are there.
+    Duration least_age_of_names = kLeastTombstoneAge;
     std::function<void(std::string_view phase, double done)> progress;
     bool fences = true;  // false is for tests of the tests: whoever is late loses what was there
   };
@@ -67,6 +73,7 @@ class Collector {
   void DeleteAll(std::span<const ListedStripe> stripes);
 
   void EraseTombstones();
+  bool EraseInAllGroups();
   Result<std::vector<bool>> MayErase(std::span<const Tombstone> tombstones);
 
   Cluster& cluster_;

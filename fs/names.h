@@ -147,7 +147,8 @@ class Names {
   using Ending = std::optional<bool>;
   Result<Ending> Finish(InodeId id, const StoredInode& stored,
                         const std::optional<Begun>& begun = std::nullopt);
-  Result<bool> TakeSource(const RenameIntent& intent, const Entry& entry, bool begun);
+  Result<std::optional<uint64_t>> TakeSource(const RenameIntent& intent, const Entry& entry,
+                                             bool begun);
   Result<bool> PlaceTarget(InodeId id, const RenameIntent& intent, const Entry& entry, bool taken,
                            const std::optional<Begun>& begun);
   Result<bool> CloseReplaced(InodeId id, const RenameIntent& intent);

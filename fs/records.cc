@@ -197,7 +197,7 @@ Result<Records::EntryChange> Records::ChangeEntry(InodeId directory, std::string
       "change entry '{}' of directory {:016x}", name, directory);
   if (outcome.applied) {
     if (entry) hints_.Learn(directory, name, entry->inode);
-    return EntryChange{true, {entry, slot + 1}};
+    return EntryChange{true, {entry, outcome.now.slot}};
   }
   return EntryChange{false, TRY(DecodeEntry(outcome.now, directory, name))};
 }

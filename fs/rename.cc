@@ -13,10 +13,10 @@
 // directory that will be replaced; and before step 4 the source's directory is changed, as in step
 // 5, because something new comes into it.
 //
-// Every step is one change of a register that requires the slot which the intent names, so doing it
-// twice, or late, does nothing. A rename that became impossible (its source was taken away before
-// step 2, its target changed before step 4) stays impossible for ever, because slots never come
-// back.
+// Every step is one change of a register that requires the slot which the intent names, or what an
+// earlier step has made of it, known by the nonce; so doing it twice, or late, does nothing. A
+// rename that became impossible (its source was taken away before step 2, its target changed before
+// step 4) stays impossible for ever, because slots never come back.
 
 #include "base/log.h"
 #include "base/try.h"
@@ -27,14 +27,16 @@ namespace {
 
 bool IsDirectory(const Inode& inode) { return inode.kind == FileKind::kDirectory; }
 
-bool WrittenBy(const RenameIntent& intent, const StoredEntry& stored, uint64_t slot) {
-  return stored.slot == slot && stored.entry && stored.entry->nonce == intent.nonce;
+// Whether the entry names `id` since that rename. (An exchange gives its nonce to both.)
+bool WrittenBy(const RenameIntent& intent, const StoredEntry& stored, InodeId id) {
+  return stored.entry && stored.entry->nonce == intent.nonce && stored.entry->inode == id;
 }
 
 }  // namespace
 
-// True: the source's entry bears the nonce, or did before it was removed.
-Result<bool> Names::TakeSource(const RenameIntent& intent, const Entry& entry, bool begun) {
+// The slot in which the source's entry bears the nonce; null if it does not (any more).
+Result<std::optional<uint64_t>> Names::TakeSource(const RenameIntent& intent, const Entry& entry,
+                                                  bool begun) {
   StoredEntry found{.entry = std::nullopt, .slot = intent.source_slot};
   if (!begun) found = TRY(records_.FindEntry(intent.source, intent.source_name));
   if (found.slot == intent.source_slot) {
@@ -42,7 +44,8 @@ Result<bool> Names::TakeSource(const RenameIntent& intent, const Entry& entry, b
         TRY(records_.ChangeEntry(intent.source, intent.source_name, intent.source_slot, entry));
     found = change.now;
   }
-  return WrittenBy(intent, found, intent.source_slot + 1);
+  if (!WrittenBy(intent, found, entry.inode)) return std::optional<uint64_t>();
+  return std::optional(found.slot);
 }
 
 Result<bool> Names::CloseReplaced(InodeId id, const RenameIntent& intent) {
@@ -108,8 +111,10 @@ Result<bool> Names::PlaceTarget(InodeId id, const RenameIntent& intent, const En
   StoredEntry found{.entry = std::nullopt, .slot = intent.target_slot};
   // If the source is not there any more, others may have done all of it.
   if (!begun || !taken) found = TRY(records_.FindEntry(intent.target, intent.target_name));
-  if (!WrittenBy(intent, found, intent.target_slot + 1)) {
-    if (!taken || found.slot != intent.target_slot) return false;
+  if (!WrittenBy(intent, found, id)) {
+    // An absent entry is in another slot since an epoch has begun, though nothing has come of what
+    // others may have sent before: the change is refused then, and nothing comes of it any more.
+    if (!taken || (found.entry && found.slot != intent.target_slot)) return false;
     if (TRY(CloseReplaced(id, intent))) {
       found =
           TRY(records_.ChangeEntry(intent.target, intent.target_name, intent.target_slot, entry))
@@ -118,14 +123,13 @@ Result<bool> Names::PlaceTarget(InodeId id, const RenameIntent& intent, const En
       // Too late for the mark; or others have done this, and taken the mark of an exchange away.
       found = TRY(records_.FindEntry(intent.target, intent.target_name));
     }
-    if (!WrittenBy(intent, found, intent.target_slot + 1)) return false;
+    if (!WrittenBy(intent, found, id)) return false;
   }
   // Where the source's directory is the same one, an exchange has changed it just now.
   std::optional<StoredInode> seen;
   if (begun && !(intent.exchange && intent.source == intent.target)) seen = begun->target;
   if (TRY(Touch(intent.target, std::move(seen)))) return true;
-  TRY(records_.ChangeEntry(intent.target, intent.target_name, intent.target_slot + 1,
-                           std::nullopt));
+  TRY(records_.ChangeEntry(intent.target, intent.target_name, found.slot, std::nullopt));
   return false;
 }
 
@@ -150,18 +154,19 @@ Result<Names::Ending> Names::Finish(InodeId id, const StoredInode& stored,
   const RenameIntent& intent = *stored.inode.intent;
   const Entry entry{.inode = id, .kind = stored.inode.kind, .nonce = intent.nonce};
   const auto source_seen = begun ? std::optional(begun->source) : std::nullopt;
-  bool taken = TRY(TakeSource(intent, entry, begun.has_value()));
+  const std::optional<uint64_t> source_slot = TRY(TakeSource(intent, entry, begun.has_value()));
+  bool taken = source_slot.has_value();
   if (taken && intent.exchange) taken = TRY(Touch(intent.source, source_seen));
   const bool done = TRY(PlaceTarget(id, intent, entry, taken, begun));
-  if (done) {
+  if (done && source_slot) {
     std::optional<Entry> left;
     if (intent.exchange) {
       left = Entry{.inode = intent.replaced, .kind = *intent.exchange, .nonce = intent.nonce};
     }
-    TRY(records_.ChangeEntry(intent.source, intent.source_name, intent.source_slot + 1, left));
-    if (intent.source != intent.target) {
-      TRY(Touch(intent.source, intent.exchange ? std::nullopt : source_seen));
-    }
+    TRY(records_.ChangeEntry(intent.source, intent.source_name, *source_slot, left));
+  }
+  if (done && intent.source != intent.target) {
+    TRY(Touch(intent.source, intent.exchange ? std::nullopt : source_seen));
   }
   if (!done || intent.exchange) TRY(Unmark(intent, done));
   const Ending ending = TRY(Conclude(id, stored, done));

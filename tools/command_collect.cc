@@ -49,6 +49,7 @@ std::string ReportJson(const CollectReport& report, bool dry_run) {
                                     {"entries", report.entries},
                                     {"shards", report.shards},
                                     {"tombstones", report.tombstones},
+                                    {"waiting", report.waiting},
                                     {"too_young", report.too_young},
                                     {"not_collected", report.not_collected}};
   return DumpJson(json);
@@ -62,6 +63,10 @@ std::string ReportText(const CollectReport& report, const CollectOptions& option
       "traces of {} removed names and inodes\n",
       options.dry_run ? "would remove" : "removed", report.inodes, report.entries, report.shards,
       report.tombstones);
+  if (report.waiting > 0) {
+    text += fmt::format("the traces of {} removed names stay until there is a next epoch\n",
+                        report.waiting);
+  }
   if (report.too_young > 0) {
     text +=
         fmt::format("{} stay that are not older than {}\n", report.too_young, options.older_than);

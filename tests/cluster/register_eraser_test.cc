@@ -166,6 +166,146 @@ TEST_F(RegisterEraserTest, WhatWentOnlyHereAndThereGoesNextTime) {
   EXPECT_EQ(Records(), 0u);
 }
 
+// ---- Names that are used again
+
+constexpr uint64_t kSecondEpoch = uint64_t{1} << 32;  // the slot before its first
+constexpr uint64_t kThirdEpoch = uint64_t{2} << 32;
+
+class ReusableTest : public RegisterEraserTest {
+ protected:
+  ReusableTest() { client_.cluster_version = ClusterVersionOf(1); }
+
+  void BeginEpoch(Epoch epoch) {
+    sim_.Sleep(1s);  // what is on its way arrives
+    client_.cluster_version = ClusterVersionOf(epoch);
+  }
+  EraseReport EraseFormer() {
+    const auto report = store_.Erase(kGroup, [](std::span<const Tombstone> tombstones) {
+      std::vector<bool> may_go;
+      for (const Tombstone& each : tombstones) may_go.push_back(each.of_former_epoch);
+      return may_go;
+    });
+    EXPECT_OK(report);
+    return *report;
+  }
+  RegisterValue Read(const std::string& key) {
+    const auto value = store_.Read({kGroup, key});
+    EXPECT_OK(value);
+    return *value;
+  }
+};
+
+TEST_F(ReusableTest, AnEpochBeginsSlotsOfItsOwn) {
+  const RegisterValue value = Set("Entry", {}, "a");
+  const RegisterValue other = Set("other", {}, "a");
+  EXPECT_EQ(value.slot, 1u);
+  BeginEpoch(2);
+  EXPECT_EQ(Read("Entry").slot, 1u);
+  EXPECT_EQ(Set("Entry", value, "b").slot, kSecondEpoch + 1);
+  EXPECT_EQ(Set("other", other, "b").slot, 2u);
+}
+
+TEST_F(ReusableTest, WhatIsAbsentIsInOneSlotErasedOrNot) {
+  Removed("Entry 1");
+  Removed("Entry 2");
+  BeginEpoch(2);
+  const auto report = store_.Erase(kGroup, [](std::span<const Tombstone> tombstones) {
+    return std::vector{tombstones[0].of_former_epoch, false};
+  });
+  ASSERT_OK(report);
+  EXPECT_EQ(report->erased, 1u);
+  for (const char* key : {"Entry 1", "Entry 2", "Entry 3"}) {
+    EXPECT_EQ(Read(key).slot, kSecondEpoch) << key;
+    EXPECT_EQ(Set(key, Read(key), "again").slot, kSecondEpoch + 1) << key;
+    EXPECT_EQ(Read(key).value, "again") << key;
+  }
+}
+
+TEST_F(ReusableTest, OnlyWhatRestsSinceAFormerEpochMayGo) {
+  Removed("Entry");
+  Removed("other");
+  sim_.Sleep(1s);
+  EXPECT_EQ(EraseFormer().erased, 0u);
+  BeginEpoch(2);
+  const RegisterValue seen = Read("Entry");
+  Removed("Entry of now");
+  sim_.Sleep(1s);
+  const size_t records = Records();
+  EXPECT_EQ(EraseFormer().erased, 1u);
+  EXPECT_EQ(Records(), records - 3);
+  EXPECT_EQ(Set("Entry", seen, std::nullopt).slot, kSecondEpoch + 1);
+  sim_.Sleep(1s);
+  EXPECT_EQ(EraseFormer().erased, 0u);
+  BeginEpoch(3);
+  EXPECT_EQ(EraseFormer().erased, 2u);
+}
+
+// A promise of this epoch is what somebody relies on.
+TEST_F(ReusableTest, WhatSomebodyIsAtWorkOnStays) {
+  Removed("Entry");
+  BeginEpoch(2);
+  const std::string key = RegisterRecordKey("\1c", {kGroup, "Entry"});
+  Gather<Result<Record>> gather(sim_);
+  set_.memory[0]->Get(key, {}, Time::max(), gather.Ask(0));
+  const auto state = DecodeRegister(key, *gather.Next(Time::max())->value);
+  ASSERT_OK(state);
+  ReplicaState promised = *state;
+  promised.promised = {kSecondEpoch + 1, 1, 42};
+  Gather<Status> put(sim_);
+  set_.memory[0]->Put(
+      EncodeRegisterPut(key, EncodeRegisterVersion(state->promised, state->accepted), promised,
+                        Durability::kWriteBack),
+      Time::max(), put.Ask(0));
+  ASSERT_OK(put.Next(Time::max())->value);
+  EXPECT_EQ(EraseFormer().erased, 0u);
+  BeginEpoch(3);
+  EXPECT_EQ(EraseFormer().erased, 1u);
+}
+
+// An erasure that ended in the middle, or a drive that was switched off.
+TEST_F(ReusableTest, ANameThatIsUsedAgainIsNotLostToATraceOfItsFormerUse) {
+  const RegisterValue removed = Removed("Entry");
+  ASSERT_EQ(removed.slot, 2u);
+  BeginEpoch(2);
+  const std::string key = RegisterRecordKey("\1c", {kGroup, "Entry"});
+  Gather<Status> gather(sim_);
+  for (const size_t i : {1u, 2u}) {
+    set_.memory[i]->Delete(key, Expected::Any(), Durability::kWriteBack, Time::max(),
+                           gather.Ask(i));
+  }
+  while (gather.Next(Time::max()) != nullptr) {
+  }
+  client_.drives[0]->Set({.down = true});
+  Set("Entry", Read("Entry"), "again");
+  client_.drives[0]->Set({});
+  for (size_t away = 0; away < 3; ++away) {
+    sim_.Sleep(1s);
+    client_.drives[away]->Set({.down = true});
+    EXPECT_EQ(Read("Entry").value, "again") << "without drive " << away;
+    client_.drives[away]->Set({});
+  }
+}
+
+TEST_F(ReusableTest, WhoIsRefusedInANewEpochIsRefusedForGood) {
+  BeginEpoch(2);
+  const RegisterValue seen = Read("Entry");
+  // Somebody's change reaches one drive, and nobody learns of it.
+  ReplicaClient dying(sim_, set_);
+  dying.cluster_version = ClusterVersionOf(2);
+  for (const size_t i : {1u, 2u}) dying.drives[i]->Set({.lose_request = 1});
+  RegisterStore store(sim_, dying, {.prefix = "\1c", .timeout = 1s});
+  EXPECT_FAILS(store.Change({kGroup, "Entry"}, seen, "late"), EIO);
+  BeginEpoch(3);
+  client_.drives[0]->Set({.down = true});
+  const auto refused = store_.Change({kGroup, "Entry"}, seen, "mine");
+  ASSERT_OK(refused);
+  EXPECT_FALSE(refused->applied);
+  EXPECT_EQ(refused->now.value, std::nullopt);
+  client_.drives[0]->Set({});
+  EXPECT_EQ(Read("Entry").value, std::nullopt);
+  EXPECT_EQ(Read("Entry").slot, refused->now.slot);
+}
+
 // ---- A storm
 
 // Each register is written by one client, changed and removed by others, who may die, while drives

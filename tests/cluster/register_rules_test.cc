@@ -9,6 +9,7 @@
 #include <set>
 #include <vector>
 
+#include "cluster/drive_map.h"
 #include "tests/support/gen.h"
 
 namespace pinstripe {
@@ -312,6 +313,39 @@ TEST(RegisterRules, PromisesOfALaterSlotShowWhatWasChosen) {
   EXPECT_FALSE(Judge(kThree, {behind, Accepted({4, 0, 0}, 1), {}}).chosen.has_value());
 }
 
+// Who asks for the first slot of an epoch need not know what was chosen in the one before.
+TEST(RegisterRules, PromisesOfALaterEpochShowNothing) {
+  const uint64_t floor = SlotFloor(ClusterVersionOf(2));
+  EXPECT_EQ(floor, uint64_t{1} << 32);
+  EXPECT_EQ(SlotFloor(ClusterVersionOf(1)), 0u);
+  const ReplicaState of_slot = Promised({5, 1, 9}, Accepted({4, 0, 0}, 1));
+  const ReplicaState of_epoch = Promised({floor + 1, 1, 9}, Accepted({4, 0, 0}, 1));
+  EXPECT_TRUE(Judge(kThree, {of_slot, of_slot, {}}).chosen.has_value());
+  EXPECT_FALSE(Judge(kThree, {of_slot, of_epoch, {}}).chosen.has_value());
+  EXPECT_FALSE(Judge(kThree, {of_epoch, of_epoch, {}}).chosen.has_value());
+  EXPECT_TRUE(Judge(kThree, {of_epoch, of_epoch, of_epoch}).chosen.has_value());
+}
+
+TEST(RegisterRules, AChangeIsFoundThatWasTakenOverIntoALaterEpoch) {
+  const uint64_t first = SlotFloor(ClusterVersionOf(3)) + 1;
+  const Proposal own{.nonce = {5, 5}, .earlier = {4, 3}};
+  const auto chosen = [&](uint64_t nonce, std::vector<uint64_t> earlier) {
+    return Chosen{first, Ballot::Fast(first),
+                  std::make_shared<const Proposal>(
+                      Proposal{.nonce = {nonce, 5}, .earlier = std::move(earlier)})};
+  };
+  EXPECT_EQ(WasChosen(chosen(5, {4, 3}), 7, own), true);
+  EXPECT_EQ(WasChosen(chosen(6, {5, 4, 3}), 7, own), true);
+  EXPECT_EQ(WasChosen(chosen(4, {3}), 7, own), false);  // what it would have replaced
+  EXPECT_EQ(WasChosen(chosen(6, {4, 3}), 7, own), false);
+  EXPECT_EQ(WasChosen(chosen(8, {6, 4, 3}), 7, own), false);
+  EXPECT_EQ(WasChosen(chosen(8, {7, 6}), 7, own), std::nullopt);
+  // The first of them may not be chosen itself.
+  EXPECT_EQ(WasChosenBefore({.nonce = {6, 5}, .earlier = {4, 3}}, first, 7, own), std::nullopt);
+  EXPECT_EQ(WasChosenBefore({.nonce = {5, 5}, .earlier = {4, 3}}, first, 7, own), std::nullopt);
+  EXPECT_EQ(WasChosenBefore({.nonce = {8, 5}, .earlier = {6, 4}}, first, 7, own), false);
+}
+
 // Only a power loss of all replicas at once leaves this behind. The register must not be stuck.
 TEST(RegisterRules, ReplicasThatForgotAgreeOnWhatMostOfThemKept) {
   const Ballot later{9, 1, 9};
@@ -341,8 +375,8 @@ TEST(RegisterRules, AValueNamesItsPredecessors) {
     auto proposal = std::make_shared<const Proposal>(Proposal{.nonce = nonce, .earlier = earlier});
     const Chosen chosen{slot, Ballot::Fast(slot), proposal};
     for (uint64_t asked = 1; asked <= slot; ++asked) {
-      const auto known = WasChosen(chosen, asked, {1000 + asked, 5});
-      const auto other = WasChosen(chosen, asked, {7, 5});
+      const auto known = WasChosen(chosen, asked, {.nonce = {1000 + asked, 5}});
+      const auto other = WasChosen(chosen, asked, {.nonce = {7, 5}});
       if (slot - asked <= kRecentNonces || asked == 1) {
         EXPECT_EQ(known, true) << asked << " of " << slot;
         EXPECT_EQ(other, false) << asked << " of " << slot;
@@ -350,7 +384,7 @@ TEST(RegisterRules, AValueNamesItsPredecessors) {
         EXPECT_EQ(known, std::nullopt) << asked << " of " << slot;
       }
     }
-    EXPECT_EQ(WasChosen(chosen, slot + 1, nonce), false);
+    EXPECT_EQ(WasChosen(chosen, slot + 1, {.nonce = {7, 5}}), false);
     earlier = EarlierNonces(nonce, earlier);
     EXPECT_LE(earlier.size(), kEarlierNonces);
   }

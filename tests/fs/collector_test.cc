@@ -197,6 +197,48 @@ TEST_F(CollectorTest, WhatRemovedFilesAndDirectoriesHaveLeftIsErased) {
   EXPECT_EQ(Collect().tombstones, 0u);
 }
 
+// In a directory where files come and go under names that are never used again.
+TEST_F(CollectorTest, NamesThatCameAndWentAreErasedInANewEpoch) {
+  const auto other = machines_.Open(std::make_shared<ClientLife>());
+  ASSERT_OK(other);
+  const auto other_fs = FileSystem::Open(**other, kTinyPages);
+  ASSERT_OK(other_fs);
+  for (int i = 0; i < 20; ++i) {
+    const std::string name = fmt::format("name {}", i);
+    Make(name, "x");
+    ASSERT_OK(fs_->Unlink(kRootInode, name));
+  }
+  Make("stays", "y");
+  const auto collect = [&](uint64_t names) {
+    return Collector(*host_.cluster, {.older_than = seconds(0), .renew_epoch_for = names}).Run();
+  };
+  EXPECT_EQ(collect(20).tombstones, 0u);  // younger than is safe
+  sim_.Sleep(hours(25));
+  CollectReport report = collect(21);
+  EXPECT_EQ(report.tombstones, 20u) << "the inodes";
+  EXPECT_EQ(report.waiting, 20u);
+  EXPECT_EQ(host_.cluster->map().epoch, 1u);
+  report = collect(20);
+  EXPECT_THAT(report.not_collected, IsEmpty());
+  EXPECT_EQ(report.tombstones, 20u) << "the names";
+  EXPECT_EQ(report.waiting, 0u);
+  EXPECT_EQ(host_.cluster->map().epoch, 2u);
+  ExpectClean(Check());
+
+  // A host that has not heard of the epoch uses one of the names again.
+  auto file = (*other_fs)->Create(kRootInode, "name 7", {});
+  ASSERT_OK(file);
+  ASSERT_OK((*file)->Write(0, AsBytes("again")));
+  ASSERT_OK((*file)->Close());
+  EXPECT_EQ(Contents("/name 7"), "again");
+  EXPECT_EQ(Contents("/stays"), "y");
+  ASSERT_OK(fs_->Rename(kRootInode, "stays", kRootInode, "name 8"));
+  ASSERT_OK((*other_fs)->Unlink(kRootInode, "name 8"));
+  EXPECT_FAILS(fs_->Resolve("/name 8"), ENOENT);
+  EXPECT_EQ(collect(20).waiting, 0u);  // what was removed now is too young
+  ExpectClean(Check());
+}
+
 TEST_F(CollectorTest, NothingIsErasedWhileADriveIsAway) {
   const InodeId file = Make("file", "x");
   ASSERT_OK(fs_->Unlink(kRootInode, "file"));

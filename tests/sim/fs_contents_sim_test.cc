@@ -184,8 +184,10 @@ class Storm {
     while (clients_done_ < kClients) {
       const std::unique_ptr<Life> life = Resurrect();
       while (clients_done_ < kClients && !life->crashed()) {
-        Collector collector(*life->cluster,
-                            {.older_than = -std::chrono::hours(1), .fences = fences_});
+        Collector collector(*life->cluster, {.older_than = -std::chrono::hours(1),
+                                             .renew_epoch_for = sim_.Chance(0.3) ? 1u : 1000u,
+                                             .least_age_of_names = std::chrono::seconds(40),
+                                             .fences = fences_});
         const CollectReport& report = collector.Run();
         collected_ += report.inodes + report.entries + report.shards;
         sim_.Sleep(sim_.Between(milliseconds(1), milliseconds(500)));

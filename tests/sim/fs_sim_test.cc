@@ -512,7 +512,11 @@ class Storm {
       const auto cluster = machines_.Open(life);
       if (sim_.Chance(0.5)) life->CrashAfter(sim_.Below(3000));
       while (cluster.has_value() && hosts_done_ < kHosts && !life->crashed()) {
-        Collector(**cluster, {.older_than = -std::chrono::hours(1)}).Run();
+        // A new epoch for every name, sometimes, so that all that was removed is erased.
+        Collector(**cluster, {.older_than = -std::chrono::hours(1),
+                              .renew_epoch_for = sim_.Chance(0.3) ? 1u : 1000u,
+                              .least_age_of_names = std::chrono::seconds(40)})
+            .Run();
         sim_.Sleep(sim_.Between(std::chrono::milliseconds(1), std::chrono::milliseconds(200)));
       }
       sim_.Sleep(std::chrono::milliseconds(200));

@@ -48,7 +48,6 @@ using Kind = RegisterOperation::Kind;
 constexpr uint32_t kGroup = 0;
 constexpr int kRegisters = 3;
 constexpr int kClients = 5;
-constexpr int kStepsPerClient = 24;
 
 class Storm {
  public:
@@ -86,7 +85,10 @@ class Storm {
   virtual std::unique_ptr<Process> NewProcess() = 0;
   virtual std::vector<FaultyDrive*> Drives() = 0;
   virtual void SpawnMore() {}
+  virtual int Steps() { return 24; }  // of a client
   virtual Duration LongestPause() { return 200ms; }
+  // Names of registers that may be used again after they were erased begin with an E.
+  virtual bool IsErasable(uint64_t) { return false; }
 
   static DriveFaults Calm() { return {.duplicate_request = 0.05}; }
   void SetAll(const DriveFaults& faults) {
@@ -105,9 +107,9 @@ class Storm {
 
   void Client(int number) {
     std::unique_ptr<Process> process = NewProcess();
-    for (int step = 0; step < kStepsPerClient; ++step) {
+    for (int step = 0; step < Steps(); ++step) {
       if (sim_.Chance(0.03)) process->life->CrashAfter(sim_.Below(30));
-      const std::string key = fmt::format("register {}", sim_.Below(kRegisters));
+      const std::string key = Key(sim_.Below(kRegisters));
       const std::string who = fmt::format("{}.{}", number, step);
       if (sim_.Chance(0.1)) {
         Scan(*process, who);
@@ -124,6 +126,10 @@ class Storm {
     }
     graveyard_.push_back(std::move(process));
     --clients_left_;
+  }
+
+  std::string Key(uint64_t number) {
+    return fmt::format("{} {}", IsErasable(number) ? "Erasable" : "Register", number);
   }
 
   void Read(Process& process, const std::string& key, const std::string& who) {
@@ -152,10 +158,10 @@ class Storm {
 
   void Scan(Process& process, const std::string& who) {
     const uint64_t called = ++clock_;
-    const auto page = process.store->Scan(kGroup, "register", "register ~", 100);
+    const auto page = process.store->Scan(kGroup, "E", "S", 100);
     if (!Certain(page)) return;
     for (int i = 0; i < kRegisters; ++i) {
-      const std::string key = fmt::format("register {}", i);
+      const std::string key = Key(i);
       RegisterOperation operation{.kind = Kind::kSawNothing, .called = called, .who = who};
       for (const auto& entry : page->entries) {
         if (entry.key != key) continue;
@@ -216,7 +222,7 @@ class Storm {
     Process& process = *inspector;
     last_failure_.clear();
     for (int i = 0; i < kRegisters; ++i) {
-      const std::string key = fmt::format("register {}", i);
+      const std::string key = Key(i);
       const Time start = sim_.Now();
       Read(process, key, "inspector");
       Change(process, key, "inspector");
@@ -278,14 +284,16 @@ class ClusterStorm : public Storm {
 
   // Something to be done, and to be tried until it is.
   virtual std::function<bool()> NextChange() = 0;
+  virtual Duration CallTimeout() { return 15s; }
   virtual std::unique_ptr<ReplicaLocator> ViewOf(std::unique_ptr<Cluster> cluster) {
     return cluster;
   }
 
   std::unique_ptr<RegisterStore> NewStore(ReplicaLocator& view) {
-    return std::make_unique<RegisterStore>(
-        sim_, view,
-        RegisterStore::Options{.prefix = ClusterPrefix("test"), .answers_count = answers_count_});
+    return std::make_unique<RegisterStore>(sim_, view,
+                                           RegisterStore::Options{.prefix = ClusterPrefix("test"),
+                                                                  .timeout = CallTimeout(),
+                                                                  .answers_count = answers_count_});
   }
   // Of who may die before it has sent so many requests.
   std::shared_ptr<ClientLife> NewLife(uint64_t requests) {
@@ -407,12 +415,14 @@ class MovingStorm final : public ClusterStorm {
     Duration forgetting = 2s;
     bool restore = true;
     bool fence = true;
+    bool former_epochs_only = true;  // else whatever was removed is erased
   };
 
   MovingStorm(uint64_t seed, size_t replicas, const Rules& rules)
       : ClusterStorm(seed, replicas + 3, replicas, rules.answers_count), rules_(rules) {}
 
   size_t moved() const { return moved_; }
+  uint64_t erased() const { return erased_; }
 
  private:
   // Lets its users decide with drives of whatever epoch.
@@ -431,7 +441,12 @@ class MovingStorm final : public ClusterStorm {
     if (rules_.fence) return cluster;
     return std::make_unique<Unfenced>(std::move(cluster));
   }
+  bool IsErasable(uint64_t number) override { return number > 0; }
+  int Steps() override { return 40; }
+  Duration LongestPause() override { return 4s; }
+  Duration CallTimeout() override { return 1s; }
   std::function<bool()> NextChange() override {
+    if (sim_.Chance(0.5)) return [this] { return RenewAndErase(); };
     MappedDrive wanted{.id = static_cast<DriveId>(1 + sim_.Below(machines_.size())),
                        .weight = static_cast<uint32_t>(1 + sim_.Below(200))};
     if (sim_.Chance(0.4)) wanted.state = DriveState::kDraining;
@@ -458,8 +473,46 @@ class MovingStorm final : public ClusterStorm {
     return false;
   }
 
+  // A new epoch of the same drives, sometimes, and what was removed before it goes.
+  bool RenewAndErase() {
+    const auto life = NewLife(60);
+    auto cluster = machines_.Open(life);
+    if (!cluster.has_value()) return false;
+    if (sim_.Chance(0.7)) {
+      const auto store = NewStore(**cluster);
+      EpochChangeOptions options;
+      options.forgetting = rules_.forgetting;
+      options.registers = store.get();
+      const auto renewed = RenewEpoch(**cluster, options);
+      if (!renewed.has_value()) {
+        CheckFailure(renewed.error(), {EBUSY, EREMCHG});
+        return true;
+      }
+    }
+    const auto view = ViewOf(*std::move(cluster));
+    const auto store = NewStore(*view);
+    const auto erased = store->Erase(kGroup, [&](std::span<const Tombstone> tombstones) {
+      std::vector<bool> may_go;
+      for (const Tombstone& tombstone : tombstones) {
+        const bool erasable = tombstone.key.starts_with("Erasable");
+        // Nobody is at it any more who was when it was removed.
+        const bool old = tombstone.removed_at <= sim_.WallClock() - (5s / 1ns);
+        may_go.push_back(erasable && old &&
+                         (tombstone.of_former_epoch || !rules_.former_epochs_only));
+      }
+      return may_go;
+    });
+    if (erased.has_value()) {
+      erased_ += erased->erased;
+    } else {
+      CheckFailure(erased.error(), {});
+    }
+    return true;
+  }
+
   const Rules rules_;
   size_t moved_ = 0;
+  uint64_t erased_ = 0;
 };
 
 class RegisterSim : public testing::TestWithParam<size_t> {
@@ -519,6 +572,7 @@ class MovingSim : public RegisterSim {};
 TEST_P(MovingSim, HistoriesAreLinearizableWhileTheHomesMove) {
   const Seeds seeds = SeedsFromEnvironment(50);
   size_t moved = 0;
+  uint64_t erased = 0;
   for (uint64_t seed = seeds.first; seed < seeds.end; ++seed) {
     MovingStorm storm(seed, GetParam(), {});
     storm.Run();
@@ -526,9 +580,11 @@ TEST_P(MovingSim, HistoriesAreLinearizableWhileTheHomesMove) {
     ASSERT_GT(storm.certain(), 20u) << "seed " << seed << " tested next to nothing";
     ASSERT_FALSE(storm.given_up()) << "a change of the map does not end in seed " << seed;
     moved += storm.moved();
+    erased += storm.erased();
   }
   // In some storms the clients are done before a majority of the homes was well for long enough.
-  EXPECT_GE(2 * moved, seeds.end - seeds.first);
+  EXPECT_GE(4 * moved, seeds.end - seeds.first);
+  EXPECT_GE(20 * erased, seeds.end - seeds.first);
 }
 
 INSTANTIATE_TEST_SUITE_P(Replicas, MovingSim, testing::Values(3, 5),
@@ -609,6 +665,10 @@ TEST(MovingSimIsStrict, WhoIsNotShutOutOfAnEarlierEpochIsFound) {
 
 TEST(MovingSimIsStrict, ANewHomeThatWasGivenNothingIsFound) {
   EXPECT_TRUE(FindsAFault(3, MovingStorm::Rules{.restore = false}));
+}
+
+TEST(MovingSimIsStrict, WhatIsErasedInTheEpochInWhichItWasRemovedIsFound) {
+  EXPECT_TRUE(FindsAFault(3, MovingStorm::Rules{.former_epochs_only = false}));
 }
 
 // What happens more seldom is in RestoreTest of tests/cluster/register_store_test.cc, step by step.

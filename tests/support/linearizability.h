@@ -22,7 +22,7 @@ struct RegisterOperation {
   enum class Kind {
     kRead,        // the value was `result`
     kSawNothing,  // it was absent
-    kApplied,     // replaced `seen_slot` by `value`
+    kApplied,     // replaced `seen_slot` by `value`, in the slot of `result` if that is not 0
     kRefused,     // would have, but the value was `result`, in another slot
     kUnknown,     // may have replaced `seen_slot` by `value`
   };
@@ -36,6 +36,10 @@ struct RegisterOperation {
 };
 
 // Empty if the history is linearizable. Else it, in words. A register starts in slot 0, absent.
+//
+// Slots of 2^32 and more are of later epochs of the drive map. From one epoch to the next the slot
+// of a reusable register may rise although nobody changes it, to the last before the first of the
+// epoch or to that one; and one that is absent may be found as if it had never been written.
 std::string WhyNotLinearizable(std::vector<RegisterOperation> history);
 
 }  // namespace pinstripe

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,8 +61,11 @@ class ReplicaClient final : public ReplicaLocator {
   GroupReplicas Replicas(uint32_t) override {
     GroupReplicas replicas;
     for (const auto& drive : drives) replicas.drives.push_back(drive.get());
+    replicas.cluster_version = cluster_version;
     return replicas;
   }
+
+  std::optional<int64_t> cluster_version;  // of the epoch that this client knows
 
   const std::shared_ptr<ClientLife> life = std::make_shared<ClientLife>();
   std::vector<std::shared_ptr<FaultyDrive>> drives;  // in front of the set's
