@@ -230,6 +230,9 @@ void Collector::EraseTombstones() {
   if (options_.dry_run || report_.waiting < options_.renew_epoch_for) return;
   const auto renewed = RenewEpoch(cluster_);
   if (!renewed.has_value()) {
+    // The drives are shared with other clusters, or somebody else makes an epoch: they go another
+    // time, if ever.
+    if (renewed.error().code() == EBUSY) return;
     Keep(fmt::format("what {} removed names have left, which needs a new epoch of the drive map",
                      report_.waiting),
          renewed.error());
