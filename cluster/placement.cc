@@ -109,6 +109,11 @@ std::vector<DriveId> KeepPlaces(const std::vector<DriveId>& before, std::vector<
   return order;
 }
 
+Placement::Placement(DriveMap map, std::shared_ptr<Placement> before)
+    : map_(std::move(map)),
+      before_(before != nullptr && before->map_.drives == map_.drives ? before->before_
+                                                                      : std::move(before)) {}
+
 const std::vector<DriveId>& Placement::Order(uint32_t group, size_t needed, size_t per_domain) {
   const std::lock_guard lock(mutex_);
   auto& order = orders_[{group, needed, per_domain}];

@@ -42,8 +42,7 @@ std::vector<DriveId> KeepPlaces(const std::vector<DriveId>& before, std::vector<
 class Placement {
  public:
   // `before`: of the epoch before; null for the first one.
-  explicit Placement(DriveMap map, std::shared_ptr<Placement> before = nullptr)
-      : map_(std::move(map)), before_(std::move(before)) {}
+  explicit Placement(DriveMap map, std::shared_ptr<Placement> before = nullptr);
 
   const DriveMap& map() const { return map_; }
 
@@ -55,7 +54,7 @@ class Placement {
 
  private:
   const DriveMap map_;
-  const std::shared_ptr<Placement> before_;
+  const std::shared_ptr<Placement> before_;  // of the latest epoch before that has other drives
   std::mutex mutex_;
   // guarded by mutex_
   std::map<std::tuple<uint32_t, size_t, size_t>, std::unique_ptr<const std::vector<DriveId>>>

@@ -25,9 +25,9 @@ struct RememberedRegister {
     Ballot promised;
     Ballot accepted;
   };
-  uint64_t slot = 0;  // that is known to be chosen, with the nonces of its value
-  bool absent = true;
-  uint64_t floor = 0;  // under which it is: of the epoch in which a majority said so
+  uint64_t slot = 0;          // that is known to be chosen, with the nonces of its value
+  uint64_t visible_slot = 0;  // by which the register's users know it
+  uint64_t floor = 0;         // of the epoch in which a majority said so
   Nonce nonce;
   std::vector<uint64_t> earlier;
   std::vector<std::optional<Replica>> replicas;  // null where it was not known

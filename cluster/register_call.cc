@@ -127,7 +127,6 @@ std::optional<Drive::PutRequest> CatchUp(const std::string& key, const ReplicaSt
 }
 
 bool OwnChange::Replaces(const Chosen& chosen) const {
-  if (seen_slot == 0) return chosen.slot == 0;
   return VisibleSlot(chosen, floor) == seen_slot;
 }
 
@@ -517,7 +516,7 @@ std::optional<RegisterCall::Settled> RegisterCall::ClassicRound(OwnChange* own, 
       own->MoveTo(ballot.slot, floor_);
       proposal = own->proposal;
     } else if (insist && chosen.slot > 0 && (!is_next || ballot.slot == floor_ + 1)) {
-      proposal = chosen.proposal;
+      proposal = TakenOver(chosen.proposal, chosen.slot, ballot.slot);
     } else {
       return Settled{chosen};
     }
@@ -529,6 +528,7 @@ std::optional<RegisterCall::Settled> RegisterCall::ClassicRound(OwnChange* own, 
     const bool own_slot = own != nullptr && own->slot == slot && slot == ballot.slot;
     if (proposal == nullptr && own_slot) proposal = own->proposal;
     if (proposal == nullptr) proposal = MostAccepted(*promised, slot);
+    proposal = TakenOver(proposal, slot, ballot.slot);
   }
   if (own != nullptr && proposal == own->proposal) own->sent = true;
   if (!Accept(ballot, proposal, before)) return std::nullopt;
@@ -631,7 +631,7 @@ Status RegisterCall::Error(const OwnChange* own) const {
 
 RememberedRegister RegisterCall::Known(const Chosen& chosen) const {
   return {.slot = chosen.slot,
-          .absent = !chosen.proposal->value.has_value(),
+          .visible_slot = VisibleSlot(chosen, floor_),
           .floor = floor_,
           .nonce = chosen.proposal->nonce,
           .earlier = chosen.proposal->earlier,

@@ -33,9 +33,9 @@ struct RegisterContext {
 
 // A change that this call wants, of what its caller has seen.
 struct OwnChange {
-  uint64_t seen_slot = 0;  // 0: it was never written
-  uint64_t floor = 0;      // of the epoch in which it was begun, and seen
-  uint64_t slot = 0;       // in which it was proposed last
+  uint64_t seen_slot = 0;
+  uint64_t floor = 0;  // of the epoch in which it was begun, and seen
+  uint64_t slot = 0;   // in which it was proposed last
   ProposalPtr proposal;
   bool sent = false;            // some replica may have accepted it
   std::optional<bool> applied;  // once that is known from what came after it

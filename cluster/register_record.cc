@@ -10,8 +10,9 @@ namespace pinstripe {
 namespace {
 
 constexpr uint8_t kFormat = 1;
-constexpr uint8_t kPresent = 1;  // flags, of which a value has at most one
+constexpr uint8_t kPresent = 1;  // flags; of the first two a value has at most one
 constexpr uint8_t kRemoved = 2;
+constexpr uint8_t kTakenOver = 4;
 
 void PutBallot(Writer& writer, const Ballot& ballot) {
   writer.U64(ballot.slot).U32(ballot.round).U64(ballot.proposer);
@@ -37,10 +38,13 @@ std::string EncodeTag(std::string_view value) {
 std::string EncodeValue(std::string_view key, std::string_view version, const Proposal& proposal) {
   Writer writer;
   const bool removed = !proposal.value.has_value() && proposal.removed_at != 0;
-  writer.U8(kFormat).U8(proposal.value.has_value() ? kPresent : removed ? kRemoved : 0);
+  uint8_t flags = proposal.value.has_value() ? kPresent : removed ? kRemoved : 0;
+  if (proposal.former_slot != 0) flags |= kTakenOver;
+  writer.U8(kFormat).U8(flags);
   writer.U64(proposal.nonce.high).U64(proposal.nonce.low);
   writer.U8(static_cast<uint8_t>(proposal.earlier.size()));
   for (const uint64_t nonce : proposal.earlier) writer.U64(nonce);
+  if (proposal.former_slot != 0) writer.U64(proposal.former_slot);
   writer.U32(PlaceSum(key, version));
   if (proposal.value.has_value()) writer.Raw(*proposal.value);
   if (removed) writer.U64(static_cast<uint64_t>(proposal.removed_at));
@@ -53,16 +57,20 @@ Result<Proposal> DecodeValue(std::string_view key, std::string_view version, Byt
   if (reader.ok() && format != kFormat) {
     return Fail(EBADMSG, "register of unknown format {}", format);
   }
-  const uint8_t flags = reader.U8();
+  uint8_t flags = reader.U8();
+  const bool taken_over = (flags & kTakenOver) != 0;
+  flags &= static_cast<uint8_t>(~kTakenOver);
   Proposal proposal;
   proposal.nonce.high = reader.U64();
   proposal.nonce.low = reader.U64();
   const uint8_t earlier = reader.U8();
   for (int i = 0; i < earlier && reader.ok(); ++i) proposal.earlier.push_back(reader.U64());
+  if (taken_over) proposal.former_slot = reader.U64();
   const uint32_t place_sum = reader.U32();
   const std::string_view payload = reader.Rest();
   TRY(reader.Finish("register"));
-  if (flags > kRemoved || earlier > kEarlierNonces || (flags == 0 && !payload.empty())) {
+  if (flags > kRemoved || earlier > kEarlierNonces || (flags == 0 && !payload.empty()) ||
+      taken_over != (proposal.former_slot != 0)) {
     return Fail(EBADMSG, "register: impossible contents");
   }
   if (place_sum != PlaceSum(key, version)) {
@@ -120,6 +128,10 @@ Result<ReplicaState> DecodeRegister(std::string_view key, const Record& record) 
   }
   state.proposal =
       std::make_shared<const Proposal>(TRY(DecodeValue(key, record.version, record.value)));
+  if (state.proposal->former_slot != 0 && state.proposal->former_slot >= state.accepted.slot) {
+    return Fail(EBADMSG, "register: it was taken over from slot {} into slot {}",
+                state.proposal->former_slot, state.accepted.slot);
+  }
   return state;
 }
 

@@ -106,12 +106,17 @@ uint64_t SlotFloor(std::optional<int64_t> cluster_version) {
   return version <= 0 ? 0 : static_cast<uint64_t>(version) << kSlotBits;
 }
 
-uint64_t VisibleSlot(uint64_t slot, bool absent, uint64_t floor) {
-  return absent ? std::max(slot, floor) : slot;
+uint64_t VisibleSlot(const Chosen& chosen, uint64_t floor) {
+  const Proposal& proposal = *chosen.proposal;
+  const uint64_t slot = proposal.former_slot != 0 ? proposal.former_slot : chosen.slot;
+  return proposal.value.has_value() ? slot : std::max(slot, floor);
 }
 
-uint64_t VisibleSlot(const Chosen& chosen, uint64_t floor) {
-  return VisibleSlot(chosen.slot, !chosen.proposal->value.has_value(), floor);
+ProposalPtr TakenOver(const ProposalPtr& proposal, uint64_t former_slot, uint64_t slot) {
+  if (former_slot == slot || proposal->former_slot != 0) return proposal;
+  Proposal taken_over = *proposal;
+  taken_over.former_slot = former_slot;
+  return std::make_shared<const Proposal>(std::move(taken_over));
 }
 
 uint64_t HighestAcceptedSlot(const ReplicaStates& states) {
@@ -182,8 +187,11 @@ std::optional<bool> WasChosenBefore(const Proposal& later, uint64_t later_slot, 
     if (slot == 1 && !earlier.empty()) return false;
     return std::nullopt;
   }
-  // What came after that which it would have replaced was another one.
+  // It would have been the first of all.
+  const bool all_told = earlier.size() < kEarlierNonces;
+  if (own.earlier.empty() && all_told && !earlier.empty()) return false;
   if (own.earlier.empty()) return std::nullopt;
+  // What came after that which it would have replaced was another one.
   const auto replaced = std::find(earlier.begin(), earlier.end(), own.earlier.front());
   const bool is_recent = replaced - earlier.begin() < static_cast<ptrdiff_t>(kRecentNonces);
   if (replaced != earlier.end() && replaced != earlier.begin() && is_recent) return false;
@@ -196,10 +204,10 @@ std::optional<bool> WasChosen(const Chosen& chosen, uint64_t slot, const Proposa
   if (chosen.slot == slot) return false;
   const auto before = WasChosenBefore(*chosen.proposal, chosen.slot, slot, own);
   if (before.has_value()) return before;
-  if (own.earlier.empty()) return std::nullopt;
+  const std::vector<uint64_t>& earlier = chosen.proposal->earlier;
+  if (own.earlier.empty()) return earlier.empty() ? std::optional(false) : std::nullopt;
   // What it would have replaced is there still, or was replaced by this.
   const uint64_t replaced = own.earlier.front();
-  const std::vector<uint64_t>& earlier = chosen.proposal->earlier;
   if (chosen.proposal->nonce.high == replaced) return false;
   if (!earlier.empty() && earlier.front() == replaced) return false;
   return std::nullopt;

@@ -19,6 +19,10 @@ namespace {
 using Settled = RegisterCall::Settled;
 
 constexpr size_t kMaxRegisterKeyBytes = 1024;
+
+// How long after it was begun a change still goes on in another epoch: long before what it has seen
+// as removed, or never written, can be so again after it was written, removed and erased.
+constexpr Duration kCarriedOver = std::chrono::hours(1);
 constexpr size_t kReadAtOnce = 2048;  // registers, so that a large directory takes few round trips
 constexpr uint32_t kLeastScanRecords = 32;  // asked for at once: removed registers are among them
 
@@ -110,7 +114,7 @@ class RegisterStore::Impl {
 };
 
 void RegisterStore::Impl::Remember(const RegisterCall& call, const Chosen& chosen) {
-  if (chosen.slot > 0) context_.cache->Remember(call.key(), call.Known(chosen));
+  if (chosen.slot > 0 || call.floor() > 0) context_.cache->Remember(call.key(), call.Known(chosen));
 }
 
 // ---- Reading
@@ -170,12 +174,10 @@ std::shared_ptr<const RememberedRegister> RegisterStore::Impl::Recall(const Regi
   const uint64_t floor = call.floor();
   auto remembered = context_.cache->Find(call.key());
   if (remembered != nullptr && remembered->replicas.size() == replicas &&
-      remembered->floor == floor) {
-    const uint64_t visible = VisibleSlot(remembered->slot, remembered->absent, floor);
-    if (slot == 0 ? remembered->slot == 0 : visible == slot) return remembered;
+      remembered->floor == floor && remembered->visible_slot == slot) {
+    return remembered;
   }
-  // What is absent in the slot before the first of this epoch was read in this epoch.
-  if (slot != floor) return nullptr;
+  if (slot > 0 || floor > 0) return nullptr;
   RememberedRegister never_written;
   never_written.replicas.resize(replicas, RememberedRegister::Replica());
   return std::make_shared<const RememberedRegister>(std::move(never_written));
@@ -200,10 +202,18 @@ Result<ChangeOutcome> RegisterStore::Impl::Change(const RegisterName& name,
     return Fail(EFBIG, "a register holds up to {} bytes, not {}", kMaxRegisterBytes, value->size());
   }
   OwnChange own{.seen_slot = seen.slot};
-  bool begun = false;
-  Result<ChangeOutcome> outcome = UnderNewestMap(name.group, [&](const GroupReplicas& replicas) {
+  std::optional<int64_t> begun;
+  using Outcome = Result<ChangeOutcome>;
+  Outcome outcome = UnderNewestMap(name.group, [&](const GroupReplicas& replicas) -> Outcome {
     RegisterCall call(context_, name, replicas, durability);
-    if (!std::exchange(begun, true)) own.floor = call.floor();
+    const int64_t now = runtime_.WallClock();
+    const bool too_late = begun.has_value() && now - *begun > kCarriedOver.count();
+    if (too_late && own.sent) {
+      return Fail(EIO, "{}: the change may have happened: an epoch began meanwhile, long ago",
+                  call.Title());
+    }
+    if (!begun.has_value() || too_late) own.floor = call.floor();
+    if (!begun.has_value()) begun = now;
     return TryChange(call, seen, value, own, durability);
   });
   if (outcome.has_value() || !own.sent || outcome.error().code() != EIO ||
@@ -290,8 +300,8 @@ Result<ChangeOutcome> RegisterStore::Impl::Conclude(RegisterCall& call, const Ow
   const bool is_chosen_now =
       own.applied != true && settled.chosen.proposal->nonce == own.proposal->nonce;
   return ChangeOutcome{.applied = true,
-                       .now = {is_chosen_now ? settled.chosen.slot : own.slot, own.proposal->value,
-                               own.proposal->removed_at}};
+                       .now = {is_chosen_now ? VisibleSlot(settled.chosen, call.floor()) : own.slot,
+                               own.proposal->value, own.proposal->removed_at}};
 }
 
 Status RegisterStore::Impl::MakeDurable(const RegisterName& name) {

@@ -671,13 +671,18 @@ Result<FileState::Unsafe> FileState::FlushStripes(Inode& inode) {
 Status FileState::MakeNameDurable() {
   if (!name_ || entry_durable_) return {};
   const Entry entry{.inode = id_, .kind = FileKind::kRegular, .nonce = std::nullopt};
-  const auto change = TRY(context_.records.ChangeEntry(name_->directory, name_->name, entry_slot_,
-                                                       entry, Durability::kWriteThrough));
-  const std::lock_guard lock(mutex_);
-  // If others changed the entry meanwhile, it is no longer the one that this file was made with.
-  entry_slot_ = change.now.slot;
-  entry_durable_ = true;
-  return {};
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    const auto change = TRY(context_.records.ChangeEntry(name_->directory, name_->name, entry_slot_,
+                                                         entry, Durability::kWriteThrough));
+    const std::lock_guard lock(mutex_);
+    entry_slot_ = change.now.slot;
+    // If others changed the entry meanwhile, it is no longer the one that this file was made with;
+    // unless they wrote the same anew.
+    entry_durable_ = change.applied || !change.now.entry || change.now.entry->inode != id_;
+    if (entry_durable_) return {};
+  }
+  return Fail(EIO, "make '{}' safe in directory {:016x}: it was written anew {} times in between",
+              name_->name, name_->directory, kMaxAttempts);
 }
 
 // ---- Attributes and the end

@@ -154,7 +154,7 @@ Result<Names::Ending> Names::Finish(InodeId id, const StoredInode& stored,
   const RenameIntent& intent = *stored.inode.intent;
   const Entry entry{.inode = id, .kind = stored.inode.kind, .nonce = intent.nonce};
   const auto source_seen = begun ? std::optional(begun->source) : std::nullopt;
-  const std::optional<uint64_t> source_slot = TRY(TakeSource(intent, entry, begun.has_value()));
+  std::optional<uint64_t> source_slot = TRY(TakeSource(intent, entry, begun.has_value()));
   bool taken = source_slot.has_value();
   if (taken && intent.exchange) taken = TRY(Touch(intent.source, source_seen));
   const bool done = TRY(PlaceTarget(id, intent, entry, taken, begun));
@@ -163,7 +163,13 @@ Result<Names::Ending> Names::Finish(InodeId id, const StoredInode& stored,
     if (intent.exchange) {
       left = Entry{.inode = intent.replaced, .kind = *intent.exchange, .nonce = intent.nonce};
     }
-    TRY(records_.ChangeEntry(intent.source, intent.source_name, *source_slot, left));
+    bool again = true;
+    while (again) {
+      const auto change =
+          TRY(records_.ChangeEntry(intent.source, intent.source_name, *source_slot, left));
+      again = !change.applied && WrittenBy(intent, change.now, id);  // it was written anew
+      source_slot = change.now.slot;
+    }
   }
   if (done && intent.source != intent.target) {
     TRY(Touch(intent.source, intent.exchange ? std::nullopt : source_seen));

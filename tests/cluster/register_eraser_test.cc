@@ -43,7 +43,7 @@ class RegisterEraserTest : public testing::Test {
     return outcome->now;
   }
   RegisterValue Removed(const std::string& key) {
-    return Set(key, Set(key, {}, "value"), std::nullopt);
+    return Set(key, Set(key, *store_.Read({kGroup, key}), "value"), std::nullopt);
   }
 
   // Of all drives.
@@ -284,6 +284,24 @@ TEST_F(ReusableTest, ANameThatIsUsedAgainIsNotLostToATraceOfItsFormerUse) {
     EXPECT_EQ(Read("Entry").value, "again") << "without drive " << away;
     client_.drives[away]->Set({});
   }
+}
+
+// A drive that answers late, or is away, makes it uncertain what is chosen in the epoch before. It
+// is taken over into the new one, and nobody who knows it by its slot notices.
+TEST_F(ReusableTest, WhatIsTakenOverIntoAnEpochStaysWhatItWas) {
+  const RegisterValue value = Set("Entry", {}, "a");
+  BeginEpoch(2);
+  client_.drives[2]->Set({.down = true});
+  const RegisterValue read = Read("Entry");
+  EXPECT_EQ(read.slot, value.slot);
+  EXPECT_EQ(read.value, "a");
+  const RegisterValue changed = Set("Entry", value, "b");
+  EXPECT_EQ(changed.slot, kSecondEpoch + 2) << "after what was taken over";
+  BeginEpoch(3);
+  EXPECT_EQ(Set("Entry", Read("Entry"), "c").slot, kThirdEpoch + 1) << "two say that they took b";
+  client_.drives[2]->Set({});
+  sim_.Sleep(10s);
+  EXPECT_EQ(Read("Entry").value, "c");
 }
 
 TEST_F(ReusableTest, WhoIsRefusedInANewEpochIsRefusedForGood) {

@@ -71,6 +71,23 @@ TEST(RegisterRecord, ARemovalSaysWhenItWas) {
   EXPECT_EQ(read->proposal->removed_at, 0x1112131415161718);
 }
 
+TEST(RegisterRecord, WhatWasTakenOverSaysFromWhere) {
+  ReplicaState state = SomeState();
+  state.proposal =
+      std::make_shared<const Proposal>(Proposal{.nonce = {1, 2}, .value = "x", .former_slot = 2});
+  Record record = RecordOf(state);
+  EXPECT_EQ(Hex(record.value).substr(0, 4), "0105");
+  EXPECT_EQ(Hex(record.value).substr(2 * (1 + 1 + 16 + 1), 16), "0000000000000002");
+  const Result<ReplicaState> read = DecodeRegister(kKey, record);
+  ASSERT_OK(read);
+  EXPECT_EQ(read->proposal->former_slot, 2u);
+  EXPECT_EQ(read->proposal->value, "x");
+  // Not from where it is.
+  state.proposal =
+      std::make_shared<const Proposal>(Proposal{.nonce = {1, 2}, .value = "x", .former_slot = 3});
+  EXPECT_FAILS(DecodeRegister(kKey, RecordOf(state)), EBADMSG);
+}
+
 TEST(RegisterRecord, ReadsBackWhatWasWritten) {
   for (const auto& value : {std::optional<std::string>("hello"), std::optional<std::string>(""),
                             std::optional<std::string>()}) {

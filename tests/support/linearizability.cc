@@ -19,16 +19,20 @@ struct State {
   uint64_t changed_in = 0;  // the slot in which it got the value
 };
 
-// Whether a register in slot `from` may be in `slot` by now, though nobody has changed it.
-bool MayBeIn(uint64_t slot, uint64_t from) {
+// Whether a register in slot `from` may be in `slot` by now, though nobody has changed its value.
+bool MayBeIn(uint64_t slot, uint64_t from, bool absent) {
   if (slot == from) return true;
-  const bool is_first = (slot & UINT32_MAX) <= 1;  // of its epoch, or the one before
+  if (!absent) return false;
+  // The first of its epoch or one beside that: it may be removed once more, by who refuses a
+  // change, after the removal was taken over.
+  const bool is_first = (slot & UINT32_MAX) <= 2;
   const bool was_before_first = from > 0 && (from & UINT32_MAX) == 0;
-  return is_first && (EpochOf(slot) > EpochOf(from) || (was_before_first && slot == from + 1));
+  return is_first && (EpochOf(slot) > EpochOf(from) || (was_before_first && slot <= from + 2));
 }
 
 std::optional<State> Renumbered(const State& state, const RegisterValue& seen) {
-  if (state.value != seen.value || !MayBeIn(seen.slot, state.slot)) return std::nullopt;
+  const bool absent = !state.value.has_value();
+  if (state.value != seen.value || !MayBeIn(seen.slot, state.slot, absent)) return std::nullopt;
   return State{seen.slot, state.value, state.changed_in};
 }
 
@@ -40,10 +44,10 @@ std::vector<State> After(const State& state, const RegisterOperation& operation,
     return next ? std::vector{*std::move(next)} : std::vector<State>();
   };
   const uint64_t seen = operation.seen_slot;
-  const bool as_if_never_written = seen == 0 && !state.value.has_value() && epochs.size() > 1;
+  const bool absent = !state.value.has_value();
   // It may have been proposed before others saw the register in a slot of a later epoch.
-  const bool was_current = seen < state.slot && MayBeIn(seen, state.changed_in);
-  const bool current = MayBeIn(seen, state.slot) || was_current || as_if_never_written;
+  const bool was_current = seen < state.slot && MayBeIn(seen, state.changed_in, absent);
+  const bool current = MayBeIn(seen, state.slot, absent) || was_current;
   switch (operation.kind) {
     case Kind::kRead: return none_or(Renumbered(state, operation.result));
     case Kind::kSawNothing:
@@ -55,11 +59,17 @@ std::vector<State> After(const State& state, const RegisterOperation& operation,
     case Kind::kUnknown: break;  // where it changes nothing it is as if it never happened
   }
   if (!current) return {};
+  // The first of an epoch, or the one after it, if something was taken over into the first.
   std::set<uint64_t> slots;
+  const auto add_first_of = [&](uint64_t epoch) {
+    slots.insert((epoch << 32) + 1);
+    slots.insert((epoch << 32) + 2);
+  };
   if (seen >= state.slot) slots.insert(seen + 1);
-  if (was_current || as_if_never_written) slots.insert((EpochOf(state.slot) << 32) + 1);
+  const uint64_t epoch_now = EpochOf(std::max(seen, state.slot));
+  if (was_current || (seen > 0 && (seen & UINT32_MAX) == 0)) add_first_of(epoch_now);
   for (const uint64_t epoch : epochs) {
-    if (epoch > EpochOf(std::max(seen, state.slot))) slots.insert((epoch << 32) + 1);
+    if (epoch > epoch_now) add_first_of(epoch);
   }
   std::vector<State> next;
   for (const uint64_t slot : slots) {
@@ -73,9 +83,9 @@ std::vector<State> After(const State& state, const RegisterOperation& operation,
 
 class Search {
  public:
-  explicit Search(const std::vector<RegisterOperation>& history)
-      : history_(history), happened_(history.size(), false) {
-    for (const auto& operation : history) {
+  explicit Search(std::vector<RegisterOperation> history)
+      : history_(std::move(history)), happened_(history_.size(), false) {
+    for (const auto& operation : history_) {
       left_ += operation.kind != Kind::kUnknown;
       epochs_.insert(EpochOf(operation.result.slot));
       epochs_.insert(EpochOf(operation.seen_slot));
@@ -111,7 +121,7 @@ class Search {
     return first;
   }
 
-  const std::vector<RegisterOperation>& history_;  // in the order of the calls
+  const std::vector<RegisterOperation> history_;  // in the order of the calls
   std::vector<bool> happened_;
   std::set<uint64_t> epochs_;
   size_t left_ = 0;  // that did not happen and must
@@ -147,6 +157,12 @@ std::string WhyNotLinearizable(std::vector<RegisterOperation> history) {
     }
   }
   if (Search(history).CanGoOn({})) return "";
+  // What comes later says nothing about why.
+  size_t enough = 1;
+  while (Search({history.begin(), history.begin() + static_cast<ptrdiff_t>(enough)}).CanGoOn({})) {
+    ++enough;
+  }
+  history.resize(enough);
   std::string text = "no order explains this history (called..returned):\n";
   for (const auto& operation : history) {
     text +=

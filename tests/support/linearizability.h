@@ -38,8 +38,7 @@ struct RegisterOperation {
 // Empty if the history is linearizable. Else it, in words. A register starts in slot 0, absent.
 //
 // Slots of 2^32 and more are of later epochs of the drive map. From one epoch to the next the slot
-// of a reusable register may rise although nobody changes it, to the last before the first of the
-// epoch or to that one; and one that is absent may be found as if it had never been written.
+// of an absent register may rise, to the last before the first of the epoch or a little beyond.
 std::string WhyNotLinearizable(std::vector<RegisterOperation> history);
 
 }  // namespace pinstripe
