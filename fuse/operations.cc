@@ -377,15 +377,16 @@ void OpenText(fuse_req_t request, InodeId inode, fuse_file_info* info) {
 }
 
 void Open(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) {
-  const bool writes = (info->flags & O_ACCMODE) != O_RDONLY;
+  // Linux empties a file that is opened for reading and truncation, too.
+  const bool truncates = (info->flags & O_TRUNC) != 0;
+  const bool writes = truncates || (info->flags & O_ACCMODE) != O_RDONLY;
   if (IsVirtual(inode)) {
     if (!writes) return OpenText(request, inode, info);
     fuse_reply_err(request, EACCES);
     return;
   }
   Result<std::unique_ptr<OpenFile>> file = FileSystemOf(request).Open(
-      inode, writes ? FileSystem::Access::kWrite : FileSystem::Access::kRead,
-      (info->flags & O_TRUNC) != 0);
+      inode, writes ? FileSystem::Access::kWrite : FileSystem::Access::kRead, truncates);
   if (!file.has_value()) {
     ReplyInodeStatus(request, file.error(), "open", inode);
     return;
