@@ -20,8 +20,10 @@ using Settled = RegisterCall::Settled;
 
 constexpr size_t kMaxRegisterKeyBytes = 1024;
 
-// How long after it was begun a change still goes on in another epoch: long before what it has seen
-// as removed, or never written, can be so again after it was written, removed and erased.
+// How long after it was begun a change that some replica has accepted still goes on in another
+// epoch: long before what it has seen as removed, or never written, can be so again after it was
+// written, removed and erased. (Nothing is erased in an epoch before all replicas refuse the ones
+// before it.)
 constexpr Duration kCarriedOver = std::chrono::hours(1);
 constexpr size_t kReadAtOnce = 2048;  // registers, so that a large directory takes few round trips
 constexpr uint32_t kLeastScanRecords = 32;  // asked for at once: removed registers are among them
@@ -207,13 +209,15 @@ Result<ChangeOutcome> RegisterStore::Impl::Change(const RegisterName& name,
   Outcome outcome = UnderNewestMap(name.group, [&](const GroupReplicas& replicas) -> Outcome {
     RegisterCall call(context_, name, replicas, durability);
     const int64_t now = runtime_.WallClock();
-    const bool too_late = begun.has_value() && now - *begun > kCarriedOver.count();
-    if (too_late && own.sent) {
+    if (!begun.has_value()) begun = now;
+    if (!own.sent) {
+      // What the caller has seen he may have seen long before the epoch began.
+      own.floor = call.floor();
+      if (own.proposal != nullptr) value = std::exchange(own.proposal, nullptr)->value;
+    } else if (now - *begun > kCarriedOver.count()) {
       return Fail(EIO, "{}: the change may have happened: an epoch began meanwhile, long ago",
                   call.Title());
     }
-    if (!begun.has_value() || too_late) own.floor = call.floor();
-    if (!begun.has_value()) begun = now;
     return TryChange(call, seen, value, own, durability);
   });
   if (outcome.has_value() || !own.sent || outcome.error().code() != EIO ||

@@ -202,6 +202,10 @@ Result<Records::EntryChange> Records::ChangeEntry(InodeId directory, std::string
   return EntryChange{false, TRY(DecodeEntry(outcome.now, directory, name))};
 }
 
+Status Records::MakeEntryDurable(InodeId directory, std::string_view name) {
+  return cluster_.registers().MakeDurable(NameOf(directory, name));
+}
+
 Status Records::MakeInodeDurable(InodeId id) {
   return cluster_.registers().MakeDurable(NameOf(id));
 }

@@ -79,6 +79,9 @@ class Records {
                                   const std::optional<Entry>& entry,
                                   Durability durability = Durability::kWriteBack);
 
+  // What the entry is now, or that it is gone, is safe from power loss.
+  Status MakeEntryDurable(InodeId directory, std::string_view name);
+
   // What the inode is now, or that it is gone, is safe from power loss.
   Status MakeInodeDurable(InodeId id);
   // How often drives were lost that have a replica of this inode. If there are more of them after a

@@ -109,6 +109,11 @@ Status Names::FinishMark(InodeId id, const StoredInode& stored) {
 Result<bool> Names::PlaceTarget(InodeId id, const RenameIntent& intent, const Entry& entry,
                                 bool taken, const std::optional<Begun>& begun) {
   StoredEntry found{.entry = std::nullopt, .slot = intent.target_slot};
+  // What is replaced goes when this is done, and so does the old name, which is on other drives where
+  // the directory is another one. A loss of power must not undo this alone then.
+  const bool replaces = intent.replaced != 0 && !intent.exchange;
+  const bool must_last = replaces || intent.source != intent.target;
+  bool lasts = false;
   // If the source is not there any more, others may have done all of it.
   if (!begun || !taken) found = TRY(records_.FindEntry(intent.target, intent.target_name));
   if (!WrittenBy(intent, found, id)) {
@@ -116,15 +121,18 @@ Result<bool> Names::PlaceTarget(InodeId id, const RenameIntent& intent, const En
     // others may have sent before: the change is refused then, and nothing comes of it any more.
     if (!taken || (found.entry && found.slot != intent.target_slot)) return false;
     if (TRY(CloseReplaced(id, intent))) {
-      found =
-          TRY(records_.ChangeEntry(intent.target, intent.target_name, intent.target_slot, entry))
-              .now;
+      const auto change = TRY(records_.ChangeEntry(
+          intent.target, intent.target_name, intent.target_slot, entry,
+          must_last ? Durability::kWriteThrough : Durability::kWriteBack));
+      lasts = change.applied;
+      found = change.now;
     } else {
       // Too late for the mark; or others have done this, and taken the mark of an exchange away.
       found = TRY(records_.FindEntry(intent.target, intent.target_name));
     }
     if (!WrittenBy(intent, found, id)) return false;
   }
+  if (must_last && !lasts) TRY(records_.MakeEntryDurable(intent.target, intent.target_name));
   // Where the source's directory is the same one, an exchange has changed it just now.
   std::optional<StoredInode> seen;
   if (begun && !(intent.exchange && intent.source == intent.target)) seen = begun->target;
