@@ -34,7 +34,7 @@ struct RegisterContext {
 // A change that this call wants, of what its caller has seen.
 struct OwnChange {
   uint64_t seen_slot = 0;
-  uint64_t floor = 0;  // of the epoch in which it was begun, and seen
+  uint64_t floor = 0;  // of the epoch in which it is tried
   uint64_t slot = 0;   // in which it was proposed last
   ProposalPtr proposal;
   bool sent = false;            // some replica may have accepted it

@@ -20,11 +20,6 @@ using Settled = RegisterCall::Settled;
 
 constexpr size_t kMaxRegisterKeyBytes = 1024;
 
-// How long after it was begun a change that some replica has accepted still goes on in another
-// epoch: long before what it has seen as removed, or never written, can be so again after it was
-// written, removed and erased. (Nothing is erased in an epoch before all replicas refuse the ones
-// before it.)
-constexpr Duration kCarriedOver = std::chrono::hours(1);
 constexpr size_t kReadAtOnce = 2048;  // registers, so that a large directory takes few round trips
 constexpr uint32_t kLeastScanRecords = 32;  // asked for at once: removed registers are among them
 
@@ -102,7 +97,7 @@ class RegisterStore::Impl {
   Result<ChangeOutcome> TryChange(RegisterCall& call, const RegisterValue& seen,
                                   std::optional<std::string>& value, OwnChange& own,
                                   Durability durability);
-  Result<ChangeOutcome> Refuse(RegisterCall& call, const Chosen& chosen);
+  Result<Settled> MakeFinal(RegisterCall& call, Settled settled);
   Result<ChangeOutcome> Conclude(RegisterCall& call, const OwnChange& own, const Settled& settled,
                                  Durability durability);
   void Remember(const RegisterCall& call, const Chosen& chosen);
@@ -204,19 +199,12 @@ Result<ChangeOutcome> RegisterStore::Impl::Change(const RegisterName& name,
     return Fail(EFBIG, "a register holds up to {} bytes, not {}", kMaxRegisterBytes, value->size());
   }
   OwnChange own{.seen_slot = seen.slot};
-  std::optional<int64_t> begun;
   using Outcome = Result<ChangeOutcome>;
   Outcome outcome = UnderNewestMap(name.group, [&](const GroupReplicas& replicas) -> Outcome {
     RegisterCall call(context_, name, replicas, durability);
-    const int64_t now = runtime_.WallClock();
-    if (!begun.has_value()) begun = now;
-    if (!own.sent) {
-      // What the caller has seen he may have seen long before the epoch began.
-      own.floor = call.floor();
-      if (own.proposal != nullptr) value = std::exchange(own.proposal, nullptr)->value;
-    } else if (now - *begun > kCarriedOver.count()) {
-      return Fail(EIO, "{}: the change may have happened: an epoch began meanwhile, long ago",
-                  call.Title());
+    own.floor = call.floor();
+    if (own.proposal != nullptr && !own.sent) {
+      value = std::exchange(own.proposal, nullptr)->value;
     }
     return TryChange(call, seen, value, own, durability);
   });
@@ -230,22 +218,20 @@ Result<ChangeOutcome> RegisterStore::Impl::Change(const RegisterName& name,
 // What is chosen is not what the caller has seen. It may be so only because an epoch has begun
 // since: then somebody may take over into this epoch what was proposed in the one before. Whoever
 // is refused must be able to rely on it that nothing that he or others proposed for what he has
-// seen takes effect any more. So it is removed once more.
-Result<ChangeOutcome> RegisterStore::Impl::Refuse(RegisterCall& call, const Chosen& chosen) {
-  const bool nothing_happened_yet =
-      !chosen.proposal->value.has_value() && chosen.slot <= call.floor() && call.floor() > 0;
-  if (!nothing_happened_yet) return ChangeOutcome{.now = ValueOf(call, chosen)};
-  const auto remembered = call.Known(chosen);
-  Proposal removal = NewProposal(remembered, std::nullopt);
+// seen takes effect any more. So where nothing has happened in this epoch it is removed once more.
+Result<Settled> RegisterStore::Impl::MakeFinal(RegisterCall& call, Settled settled) {
+  const Chosen& chosen = settled.chosen;
+  const bool has_value = chosen.proposal->value.has_value();
+  if (has_value || chosen.slot > call.floor() || call.floor() == 0) return settled;
+  Proposal removal = NewProposal(call.Known(chosen), std::nullopt);
   if (chosen.proposal->removed_at != 0) removal.removed_at = chosen.proposal->removed_at;
   OwnChange closing{.seen_slot = VisibleSlot(chosen, call.floor()),
                     .floor = call.floor(),
                     .slot = call.floor() + 1,
                     .proposal = std::make_shared<const Proposal>(std::move(removal))};
-  Settled settled = TRY(call.Settle(&closing));
+  settled = TRY(call.Settle(&closing));
   if (closing.applied == true) settled = TRY(call.Settle(nullptr));
-  Remember(call, settled.chosen);
-  return ChangeOutcome{.now = ValueOf(call, settled.chosen)};
+  return settled;
 }
 
 // `own` and `value` are those of an earlier attempt, if replicas that are others by now were sent
@@ -267,7 +253,11 @@ Result<ChangeOutcome> RegisterStore::Impl::TryChange(RegisterCall& call, const R
     if (remembered == nullptr) {
       const Settled before = TRY(call.Settle(nullptr));
       Remember(call, before.chosen);
-      if (!own.Replaces(before.chosen)) return Refuse(call, before.chosen);
+      if (!own.Replaces(before.chosen)) {
+        const Settled last = TRY(MakeFinal(call, before));
+        Remember(call, last.chosen);
+        return ChangeOutcome{.now = ValueOf(call, last.chosen)};
+      }
       remembered = std::make_shared<const RememberedRegister>(call.Known(before.chosen));
     }
     own.slot = std::max(remembered->slot, call.floor()) + 1;
@@ -278,6 +268,7 @@ Result<ChangeOutcome> RegisterStore::Impl::TryChange(RegisterCall& call, const R
     settled = {{own.slot, Ballot::Fast(own.slot), own.proposal}, true};
   } else {
     settled = TRY(call.Settle(&own));
+    if (own.applied != true) settled = TRY(MakeFinal(call, settled));
   }
   if (own.applied != true) Remember(call, settled.chosen);
   return Conclude(call, own, settled, durability);

@@ -109,8 +109,8 @@ Status Names::FinishMark(InodeId id, const StoredInode& stored) {
 Result<bool> Names::PlaceTarget(InodeId id, const RenameIntent& intent, const Entry& entry,
                                 bool taken, const std::optional<Begun>& begun) {
   StoredEntry found{.entry = std::nullopt, .slot = intent.target_slot};
-  // What is replaced goes when this is done, and so does the old name, which is on other drives where
-  // the directory is another one. A loss of power must not undo this alone then.
+  // What is replaced goes when this is done, and so does the old name, which is on other drives
+  // where the directory is another one. A loss of power must not undo this alone then.
   const bool replaces = intent.replaced != 0 && !intent.exchange;
   const bool must_last = replaces || intent.source != intent.target;
   bool lasts = false;
@@ -121,9 +121,9 @@ Result<bool> Names::PlaceTarget(InodeId id, const RenameIntent& intent, const En
     // others may have sent before: the change is refused then, and nothing comes of it any more.
     if (!taken || (found.entry && found.slot != intent.target_slot)) return false;
     if (TRY(CloseReplaced(id, intent))) {
-      const auto change = TRY(records_.ChangeEntry(
-          intent.target, intent.target_name, intent.target_slot, entry,
-          must_last ? Durability::kWriteThrough : Durability::kWriteBack));
+      const auto change =
+          TRY(records_.ChangeEntry(intent.target, intent.target_name, intent.target_slot, entry,
+                                   must_last ? Durability::kWriteThrough : Durability::kWriteBack));
       lasts = change.applied;
       found = change.now;
     } else {

@@ -75,6 +75,8 @@ std::vector<State> After(const State& state, const RegisterOperation& operation,
   for (const uint64_t slot : slots) {
     if (slot > state.slot) next.push_back({slot, operation.value, slot});
   }
+  // What was proposed in an earlier epoch is known by its slot there.
+  if (was_current) next.push_back({seen + 1, operation.value, seen + 1});
   if (const uint64_t told = operation.result.slot; operation.kind == Kind::kApplied && told != 0) {
     std::erase_if(next, [&](const State& one) { return one.slot != told; });
   }
