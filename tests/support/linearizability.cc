@@ -62,6 +62,7 @@ std::vector<State> After(const State& state, const RegisterOperation& operation,
   // The first of an epoch, or the one after it, if something was taken over into the first.
   std::set<uint64_t> slots;
   const auto add_first_of = [&](uint64_t epoch) {
+    if (!operation.value.has_value()) slots.insert(epoch << 32);  // it was removed before that
     slots.insert((epoch << 32) + 1);
     slots.insert((epoch << 32) + 2);
   };
