@@ -50,6 +50,22 @@ TEST_F(ReaperTest, WhatWasReplacedGoesOnceItIsSafeThatItWas) {
   EXPECT_GE(sim_.Now() - begin, Reaper::kGather - seconds(1));
 }
 
+// Or a loss of power could leave the name with neither of the two: the replaced inode, and the old
+// name in another directory, are on other drives than the new name.
+TEST_F(ReaperTest, ARenameIsSafeBeforeWhatItReplacesOrLeavesGoes) {
+  Make("a", "1");
+  Make("b", "2");
+  const InodeId directory = fs_->MakeDirectory(kRootInode, "d", 0755, {})->inode;
+  const auto written_through = [&](InodeId target, std::string_view from, std::string_view to) {
+    const uint64_t before = Requests().durable_put;
+    EXPECT_OK(fs_->Rename(kRootInode, from, target, to));
+    return Requests().durable_put - before;
+  };
+  EXPECT_EQ(written_through(kRootInode, "a", "c"), 0u);
+  EXPECT_EQ(written_through(kRootInode, "c", "b"), 3u);
+  EXPECT_EQ(written_through(directory, "b", "e"), 3u);
+}
+
 TEST_F(ReaperTest, WhatWasRemovedGoesAfterAWhileAndOnceThatIsSafe) {
   Make("file", Pattern(1, 2 * kTestBlock));
   ASSERT_OK(fs_->Unlink(kRootInode, "file"));
