@@ -172,7 +172,13 @@ std::shared_ptr<const RememberedRegister> RegisterStore::Impl::Recall(const Regi
   auto remembered = context_.cache->Find(call.key());
   if (remembered != nullptr && remembered->replicas.size() == replicas &&
       remembered->floor == floor && remembered->visible_slot == slot) {
-    return remembered;
+    if (remembered->slot > 0) return remembered;
+    // A majority has nothing. The others will have nothing either; their puts find out.
+    RememberedRegister absent = *remembered;
+    for (auto& replica : absent.replicas) {
+      if (!replica.has_value()) replica.emplace();
+    }
+    return std::make_shared<const RememberedRegister>(std::move(absent));
   }
   if (slot > 0 || floor > 0) return nullptr;
   RememberedRegister never_written;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cluster/epoch_change.h"
 #include "tests/fs/fs_test_base.h"
 
 namespace pinstripe {
@@ -95,6 +96,35 @@ TEST_F(RoundTripsTest, UnlinkIsFour) {
 TEST_F(RoundTripsTest, ARenameInADirectoryIsSeven) {
   Make("file", "x");
   EXPECT_EQ(Count([&] { ASSERT_OK(fs_->Rename(kRootInode, "file", kRootInode, "new")); }), 7);
+}
+
+// Names begin new slots there, whether they are new, were removed before, or are there.
+TEST_F(RoundTripsTest, InALaterEpochTheyAreAsMany) {
+  const auto prepare = [&](const std::string& mark) {
+    Make("there" + mark, "x");
+    Make("removed" + mark, "x");
+    ASSERT_OK(fs_->Unlink(kRootInode, "removed" + mark));
+  };
+  const auto measure = [&](const std::string& mark) {
+    std::vector<int64_t> counts;
+    const auto rename = [&](const std::string& from, const std::string& to) {
+      counts.push_back(Count([&] { ASSERT_OK(fs_->Rename(kRootInode, from, kRootInode, to)); }));
+    };
+    for (const std::string& name : {"new" + mark, "removed" + mark}) {
+      counts.push_back(Count([&] { Write(name, 1000, /*publish_at_commit=*/true); }));
+    }
+    rename("there" + mark, "moved" + mark);
+    rename("moved" + mark, "there" + mark);
+    for (const std::string& name : {"new" + mark, "removed" + mark, "there" + mark}) {
+      counts.push_back(Count([&] { ASSERT_OK(fs_->Unlink(kRootInode, name)); }));
+    }
+    return counts;
+  };
+  prepare(" 1");
+  prepare(" 2");
+  const std::vector<int64_t> first = measure(" 1");
+  ASSERT_OK(RenewEpoch(*host_.cluster));
+  EXPECT_EQ(measure(" 2"), first);
 }
 
 TEST_F(RoundTripsTest, MkdirIsFour) {
