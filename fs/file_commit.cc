@@ -695,22 +695,23 @@ Result<Attributes> FileState::Stat() {
   }
   std::optional<StoredInode> stored;
   if (on_drives) stored = TRY(context_.names.Find(id_));
-  Attributes attributes;
-  {
-    const std::lock_guard lock(mutex_);
-    attributes = (stored ? stored->inode : base_).Describe(id_);
-    if (removed_ || (on_drives && !stored)) attributes.links = 0;
-  }
-  Overlay(attributes);
+  Attributes attributes = Describe(stored ? *stored : StoredInode());
+  const std::lock_guard lock(mutex_);
+  if (removed_ || (on_drives && !stored)) attributes.links = 0;
   return attributes;
 }
 
-void FileState::Overlay(Attributes& attributes) {
+// What was read before we committed (the last handle that is closed commits what was written
+// through another one meanwhile) is not what is there.
+Attributes FileState::Describe(const StoredInode& stored) {
   const std::lock_guard lock(mutex_);
-  if (!changed_) return;
+  const bool is_known_better = stored.slot == 0 || (loaded_ && slot_ > stored.slot);
+  Attributes attributes = (is_known_better ? base_ : stored.inode).Describe(id_);
+  if (!changed_) return attributes;
   attributes.size = now_.size;
   attributes.stored_bytes = now_.Describe(id_).stored_bytes;
   if (modified_) attributes.modified = attributes.changed = *modified_;
+  return attributes;
 }
 
 Status FileState::SetAttributes(const AttributeChange& change) {

@@ -107,8 +107,8 @@ class FileState {
   // The inode as this file last saw it.
   Inode Known();
   Result<Attributes> Stat();
-  // What is not committed yet, laid over committed attributes.
-  void Overlay(Attributes& attributes);
+  // The attributes, where `stored` was read some time ago; slot 0: it was not.
+  Attributes Describe(const StoredInode& stored);
 
   Status Commit(bool durably);
 

@@ -277,11 +277,7 @@ class Handle final : public OpenFile {
     return state_->SetAttributes(change);
   }
   Result<Attributes> Stat() override { return state_->Stat(); }
-  Attributes Known() override {
-    Attributes attributes = state_->Known().Describe(state_->id());
-    state_->Overlay(attributes);
-    return attributes;
-  }
+  Attributes Known() override { return state_->Describe({}); }
   Status Sync() override { return state_->Commit(true); }
   Status Commit() override { return wrote_ ? state_->Commit(false) : Status(); }
   Status Close() override {
@@ -346,12 +342,12 @@ class ClusterFileSystem final : public FileSystem {
   Result<Attributes> Lookup(InodeId directory, std::string_view name) override {
     TRY(CheckName(name));
     const Names::Place place = TRY(names().LookUp(directory, name));
-    return Describe(place.id, place.inode.inode);
+    return Describe(place.id, place.inode);
   }
 
   Result<Attributes> GetAttributes(InodeId inode) override {
     const auto stored = names().Load(inode);
-    if (stored.has_value()) return Describe(inode, stored->inode);
+    if (stored.has_value()) return Describe(inode, *stored);
     // Without a name, but still open.
     const auto file = stored.error().code() == ENOENT ? files_.Find(inode) : nullptr;
     return file ? file->Stat() : Result<Attributes>(tl::unexpected(stored.error()));
@@ -375,7 +371,7 @@ class ClusterFileSystem final : public FileSystem {
       it.Apply(rest, now);
       return Status();
     }));
-    return Describe(inode, stored.inode);
+    return Describe(inode, stored);
   }
 
   Result<FileSums> Checksums(InodeId inode) override {
@@ -454,7 +450,7 @@ class ClusterFileSystem final : public FileSystem {
 
   Result<Attributes> Link(InodeId inode, InodeId directory, std::string_view name) override {
     TRY(CheckName(name));
-    return Describe(inode, TRY(names().Link(inode, directory, name)).inode);
+    return Describe(inode, TRY(names().Link(inode, directory, name)));
   }
 
   Status Unlink(InodeId directory, std::string_view name) override {
@@ -565,7 +561,7 @@ class ClusterFileSystem final : public FileSystem {
     PathWalk walk(names());
     TRY(walk.EnterAllButLast(components));
     const PathWalk::End end = TRY(walk.Follow(components.back()));
-    if (end.place.found()) return Describe(end.place.id, end.place.inode.inode);
+    if (end.place.found()) return Describe(end.place.id, end.place.inode);
     return Fail(ENOENT, "no '{}' in directory {:016x}", end.name, end.directory);
   }
 
@@ -672,10 +668,9 @@ class ClusterFileSystem final : public FileSystem {
 
   Status Refresh(Handle& handle) { return files_.Find(handle.inode())->Refresh(); }
 
-  Attributes Describe(InodeId id, const Inode& inode) {
-    Attributes attributes = inode.Describe(id);
-    if (const auto file = files_.Find(id)) file->Overlay(attributes);
-    return attributes;
+  Attributes Describe(InodeId id, const StoredInode& stored) {
+    const auto file = files_.Find(id);
+    return file ? file->Describe(stored) : stored.inode.Describe(id);
   }
 
   std::vector<DirectoryEntry> Describe(const std::vector<std::pair<std::string, Entry>>& names,
@@ -690,7 +685,7 @@ class ClusterFileSystem final : public FileSystem {
       DirectoryEntry listed{name, entry.inode, entry.kind, std::nullopt};
       if (with_attributes && inodes[i].has_value()) {
         if (!*inodes[i]) continue;  // removed, or about to be
-        listed.attributes = Describe(entry.inode, (*inodes[i])->inode);
+        listed.attributes = Describe(entry.inode, **inodes[i]);
       }
       entries.push_back(std::move(listed));
     }

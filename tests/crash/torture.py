@@ -224,7 +224,8 @@ class Client(threading.Thread):
                 break
             found += more
         if found != expected:
-            raise Violation(f"{file.name} from {at}: {first_difference(found, expected)}")
+            raise Violation(f"{file.name} from {at} of {len(file.now)}: {first_difference(found, expected)}\n"
+                            f"at {time.monotonic():.2f} in life {self.life}, after\n  " + "\n  ".join(file.history))
 
     def commit(self, file, how):
         file.maybe.append(bytes(file.now))

@@ -32,6 +32,31 @@ TEST_F(SharingTest, AllHandlesOfAHostSeeEachWriteAtOnce) {
   EXPECT_EQ(ReadAll(*reader), "oNEW");
 }
 
+// The kernel tells of a close when all is over for whoever closed the file, and may be writing it
+// through another handle already. Who asks for the size while that close commits is not to hear of
+// the size before.
+TEST_F(SharingTest, AFileNeverShrinksForWhoLooksWhileItIsCommitted) {
+  Make("file", "x");
+  for (int round = 0; round < 100; ++round) {
+    auto closed = OpenAt(fs_, "/file");
+    auto file = OpenAt(fs_, "/file");
+    ASSERT_OK(closed->Write(0, AsBytes("y")));
+    const uint64_t size = 100 + static_cast<uint64_t>(round);
+    ASSERT_OK(file->Write(size - 1, AsBytes("z")));
+    RunTogether(2, [&](int client) {
+      sim_.Sleep(std::chrono::microseconds(sim_.Below(1000)));
+      if (client == 0) {
+        EXPECT_OK(closed->Close());
+        return;
+      }
+      EXPECT_EQ(fs_->GetAttributes(file->inode())->size, size);
+      EXPECT_EQ(file->Stat()->size, size);
+    });
+    ASSERT_OK(file->Close());
+    ASSERT_FALSE(HasFailure()) << "round " << round;
+  }
+}
+
 TEST_F(SharingTest, AnotherHostSeesACommitAndNothingBefore) {
   Host other = NewHost();
   const std::string old_bytes = Pattern(1, 3 * kTestBlock);
