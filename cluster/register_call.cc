@@ -130,13 +130,17 @@ bool OwnChange::Replaces(const Chosen& chosen) const {
   return VisibleSlot(chosen, floor) == seen_slot;
 }
 
-void OwnChange::MoveTo(uint64_t new_slot, uint64_t present_floor) {
+void OwnChange::MoveTo(uint64_t new_slot, const Chosen& chosen) {
   if (slot == new_slot) return;
-  const bool first_of_epoch = new_slot == present_floor + 1;
   slot = new_slot;
-  if (first_of_epoch) return;
   Proposal moved = *proposal;
   moved.earlier.clear();
+  // Those who look for their own change must find it named, whatever slot it was taken over into.
+  // Where slots were forgotten nobody knows what was in them.
+  const bool is_next = new_slot == std::max(chosen.slot, floor) + 1;
+  if (is_next && chosen.slot > 0) {
+    moved.earlier = EarlierNonces(chosen.proposal->nonce, chosen.proposal->earlier);
+  }
   proposal = std::make_shared<const Proposal>(std::move(moved));
 }
 
@@ -513,7 +517,7 @@ std::optional<RegisterCall::Settled> RegisterCall::ClassicRound(OwnChange* own, 
     const Chosen& chosen = *finding.chosen;
     const bool is_next = ballot.slot > chosen.slot;
     if (own != nullptr && own->Replaces(chosen) && is_next) {
-      own->MoveTo(ballot.slot, floor_);
+      own->MoveTo(ballot.slot, chosen);
       proposal = own->proposal;
     } else if (insist && chosen.slot > 0 && (!is_next || ballot.slot == floor_ + 1)) {
       proposal = TakenOver(chosen.proposal, chosen.slot, ballot.slot);

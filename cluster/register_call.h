@@ -40,9 +40,10 @@ struct OwnChange {
   bool sent = false;            // some replica may have accepted it
   std::optional<bool> applied;  // once that is known from what came after it
 
-  // To another slot than the next one: the first of a later epoch; or replicas forgot the slots
-  // between.
-  void MoveTo(uint64_t new_slot, uint64_t present_floor);
+  // To a later slot than that for which it was proposed, to replace `chosen` there: the first of a
+  // later epoch, or the one after it, if what it replaces was taken over into that; or replicas
+  // forgot the slots between.
+  void MoveTo(uint64_t new_slot, const Chosen& chosen);
 
   // Whether `chosen` is what the caller has seen.
   bool Replaces(const Chosen& chosen) const;

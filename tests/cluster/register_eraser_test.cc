@@ -324,6 +324,32 @@ TEST_F(ReusableTest, WhoIsRefusedInANewEpochIsRefusedForGood) {
   EXPECT_EQ(Read("Entry").slot, refused->now.slot);
 }
 
+// What it created is taken over into the new epoch, and replaced there by who had seen it before
+// that. It is found all the same.
+TEST_F(ReusableTest, WhoseChangeWasTakenOverAndReplacedStillKnowsIt) {
+  ReplicaClient slow(sim_, set_);
+  slow.cluster_version = ClusterVersionOf(1);
+  slow.next_cluster_version = ClusterVersionOf(2);
+  RegisterStore store(sim_, slow, {.prefix = "\1c"});
+  for (auto& drive : slow.drives) drive->Set({.lose_answer = 1});
+  sim_.Spawn("others", [&] {
+    BeginEpoch(2);
+    const RegisterValue seen = Read("Entry");
+    EXPECT_EQ(seen.value, "mine");
+    EXPECT_EQ(seen.slot, 1u);
+    ReplicaClient other(sim_, set_);
+    other.cluster_version = ClusterVersionOf(2);
+    EXPECT_OK(RegisterStore(sim_, other, {.prefix = "\1c"}).MakeDurable({kGroup, "Entry"}));
+    EXPECT_EQ(Set("Entry", seen, std::nullopt).slot, kSecondEpoch + 2)
+        << "after what was taken over";
+    for (auto& drive : slow.drives) drive->Set({});
+  });
+  const auto outcome = store.Change({kGroup, "Entry"}, {}, "mine");
+  ASSERT_OK(outcome);
+  EXPECT_TRUE(outcome->applied);
+  EXPECT_EQ(Read("Entry").value, std::nullopt);
+}
+
 // ---- A storm
 
 // Each register is written by one client, changed and removed by others, who may die, while drives

@@ -22,7 +22,7 @@ struct State {
 // Whether a register in slot `from` may be in `slot` by now, though nobody has changed its value.
 bool MayBeIn(uint64_t slot, uint64_t from, bool absent) {
   if (slot == from) return true;
-  if (!absent) return false;
+  if (!absent || slot < from) return false;
   // The first of its epoch or one beside that: it may be removed once more, by who refuses a
   // change, after the removal was taken over.
   const bool is_first = (slot & UINT32_MAX) <= 2;

@@ -84,6 +84,47 @@ TEST(Linearizability, AChangeAppliedTwiceIsFound) {
                              Change(Kind::kApplied, {3, 4}, 1, "b"), Read({5, 6}, 3, "a")}));
 }
 
+// The first slot of the second epoch comes after this one.
+constexpr uint64_t kSecond = uint64_t{1} << 32;
+
+TEST(Linearizability, AnAbsentRegisterMayBeRenumberedInALaterEpoch) {
+  const auto removed = Change(Kind::kApplied, {1, 2}, 0, std::nullopt);
+  for (const uint64_t slot : {kSecond, kSecond + 1, kSecond + 2, 3 * kSecond}) {
+    EXPECT_TRUE(Linearizable({removed, Read({3, 4}, slot, std::nullopt)})) << slot;
+    EXPECT_FALSE(Linearizable({Read({1, 2}, slot, std::nullopt), Read({3, 4}, 0, std::nullopt)}));
+  }
+  for (const uint64_t slot : {uint64_t{2}, kSecond - 1, kSecond + 3}) {
+    EXPECT_FALSE(Linearizable({removed, Read({3, 4}, slot, std::nullopt)})) << slot;
+  }
+}
+
+TEST(Linearizability, AValueKeepsItsSlotWhateverTheEpoch) {
+  const auto change = Change(Kind::kApplied, {1, 2}, 0, "a", {1, "a"});
+  EXPECT_TRUE(Linearizable({change, Read({3, 4}, 1, "a")}));
+  for (const uint64_t slot : {kSecond, kSecond + 1, kSecond + 2}) {
+    EXPECT_FALSE(Linearizable({change, Read({3, 4}, slot, "a")})) << slot;
+  }
+}
+
+TEST(Linearizability, AChangeMayBeAmongTheFirstOfALaterEpoch) {
+  const auto change = Change(Kind::kApplied, {1, 2}, 0, "a");
+  for (const uint64_t slot : {uint64_t{1}, kSecond + 1, kSecond + 2}) {
+    EXPECT_TRUE(Linearizable({change, Read({3, 4}, slot, "a")})) << slot;
+  }
+  EXPECT_FALSE(Linearizable({change, Read({3, 4}, kSecond, "a")})) << "only what is absent";
+  EXPECT_FALSE(Linearizable({change, Read({3, 4}, kSecond + 3, "a")}));
+  const auto told = Change(Kind::kApplied, {1, 2}, 0, "a", {kSecond + 1, "a"});
+  EXPECT_TRUE(Linearizable({told, Read({3, 4}, kSecond + 1, "a")}));
+  EXPECT_FALSE(Linearizable({told, Read({3, 4}, kSecond + 2, "a")}));
+}
+
+TEST(Linearizability, WhatWasRefusedInALaterEpochHappensNeither) {
+  const auto renumbered = Read({1, 2}, kSecond, std::nullopt);
+  const auto refused = Change(Kind::kRefused, {3, 4}, 0, "a", {kSecond, std::nullopt});
+  EXPECT_TRUE(Linearizable({renumbered, refused, Read({5, 6}, kSecond, std::nullopt)}));
+  EXPECT_FALSE(Linearizable({renumbered, refused, Read({5, 6}, kSecond + 1, "a")}));
+}
+
 // Eight writers at once, again and again: enough to hang a search that forgets where it was.
 TEST(Linearizability, ALongHistoryWithManyAtOnceTakesNoTime) {
   std::vector<RegisterOperation> history;

@@ -65,7 +65,14 @@ class ReplicaClient final : public ReplicaLocator {
     return replicas;
   }
 
-  std::optional<int64_t> cluster_version;  // of the epoch that this client knows
+  Status CatchUp(const GroupReplicas& known) override {
+    if (!next_cluster_version) return ReplicaLocator::CatchUp(known);
+    cluster_version = next_cluster_version;
+    return {};
+  }
+
+  std::optional<int64_t> cluster_version;       // of the epoch that this client knows
+  std::optional<int64_t> next_cluster_version;  // that it learns of when it is refused
 
   const std::shared_ptr<ClientLife> life = std::make_shared<ClientLife>();
   std::vector<std::shared_ptr<FaultyDrive>> drives;  // in front of the set's
