@@ -175,9 +175,13 @@ KineticService::Outcome KineticService::Execute(const Caller& caller, const Comm
     outcome.after_flush = ExecutePuts({&put, 1})[0];
     return outcome;
   }
+  if (type == Header::SETUP) {
+    Conclude(type, Setup(caller, request, answer), answer);
+    return outcome;
+  }
   const Gate::Visit visit(executing_);
   const Status status = [&]() -> Status {
-    TRY(CheckCurrent(caller));
+    TRY(CheckAdmitted(caller, answer));
     switch (type) {
       case Header::NOOP: return {};
       case Header::GET: return Get(caller, request, answer, &outcome.value);
@@ -189,7 +193,6 @@ KineticService::Outcome KineticService::Execute(const Caller& caller, const Comm
       case Header::FLUSHALLDATA: outcome.after_flush = true; return {};
       case Header::GETLOG: return GetLog(caller, request, answer, &outcome.value);
       case Header::SECURITY: return Security(caller, request);
-      case Header::SETUP: return Setup(caller, request);
       case Header::PINOP: return Fail(EINVAL, "a PIN operation is authorised by a PIN");
       default:
         return Fail(EINVAL, "this device does not support message type {}", static_cast<int>(type));
@@ -208,7 +211,7 @@ std::optional<KineticService::Outcome> KineticService::ExecuteAtOnce(const Calle
   Outcome outcome;
   const KeyValue& entry = request.body().keyvalue();
   const Status status = [&]() -> Status {
-    TRY(CheckCurrent(caller));
+    TRY(CheckAdmitted(caller, answer));
     TRY(Allow(caller, Permission::kRead, entry.key()));
     StoredRecord record = TRY(engine_.GetAtOnce(entry.key(), RangeOf(entry)));
     Describe(entry.key(), record.head, answer);
@@ -267,7 +270,7 @@ std::optional<std::vector<bool>> KineticService::ExecutePutsAtOnce(
 // Whether it may be made, and is to be durable before it is answered.
 Result<bool> KineticService::CheckPut(const PutRequest& put) const {
   const KeyValue& entry = put.request->body().keyvalue();
-  TRY(CheckCurrent(put.caller));
+  TRY(CheckAdmitted(put.caller, put.answer));
   TRY(Allow(put.caller, Permission::kWrite, entry.key()));
   return WantsFlush(entry);
 }
@@ -478,8 +481,8 @@ Result<Engine::Change> KineticService::ChangeOf(const Caller& caller, const Comm
 KineticService::Outcome KineticService::EndBatch(const Caller& caller, const Batch& batch,
                                                  Command* answer) {
   const Gate::Visit visit(executing_);
-  if (const Status current = CheckCurrent(caller); !current.ok()) {
-    SetFailure(current, answer);
+  if (const Status admitted = CheckAdmitted(caller, answer); !admitted.ok()) {
+    SetFailure(admitted, answer);
     return {};
   }
   kinetic::Batch* ended = answer->mutable_body()->mutable_batch();
@@ -551,6 +554,15 @@ Status KineticService::CheckCurrent(const Caller& caller) const {
   return Fail(EACCES, "permission denied: the device was erased");
 }
 
+Status KineticService::CheckAdmitted(const Caller& caller, Command* answer) const {
+  TRY(CheckCurrent(caller));
+  const int64_t now = security_.cluster_version();
+  if (now == caller.cluster_version) return {};
+  answer->mutable_header()->set_clusterversion(now);
+  return Fail(EREMCHG, "this device has cluster version {}, the request {}", now,
+              caller.cluster_version);
+}
+
 void KineticService::ExecutePin(const Command& request, std::string_view pin, Command* answer,
                                 const std::function<void(uint64_t erasures)>& erased) {
   using Pin = kinetic::PinOperation;
@@ -589,7 +601,11 @@ Status KineticService::Security(const Caller& caller, const Command& request) {
   return ExecuteSecurity(request.body().security(), security_);
 }
 
-Status KineticService::Setup(const Caller& caller, const Command& request) {
+// Nobody is served meanwhile: what was admitted under the former cluster version is done before, or
+// finds out.
+Status KineticService::Setup(const Caller& caller, const Command& request, Command* answer) {
+  const Gate::Closure alone(executing_);
+  TRY(CheckAdmitted(caller, answer));
   TRY(Allow(caller, Permission::kSetup, std::nullopt));
   return ExecuteSetup(request.body().setup(), request.header().clusterversion(), security_);
 }

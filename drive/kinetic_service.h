@@ -64,6 +64,7 @@ class KineticService {
   struct Caller {
     DeviceSecurity::IdentityPtr identity;
     bool tls = false;
+    int64_t cluster_version = 0;  // that the request named; the device's, when it came
   };
 
   // `security` and `engine` outlive the service.
@@ -85,7 +86,9 @@ class KineticService {
     bool after_flush = false;  // the answer is true only after a Flush() that begins now or later
   };
   // Executes a request whose signature, sequence and cluster version were checked, while the device
-  // was not locked. Fills body and status of the answer.
+  // was not locked. Fills body and status of the answer. A request that waited while the cluster
+  // version changed is refused: who has changed it, and been told so, meets nothing any more that
+  // goes by the former one.
   Outcome Execute(const Caller& caller, const kinetic::Command& request, SharedBytes value,
                   kinetic::Command* answer);
 
@@ -150,11 +153,13 @@ class KineticService {
   Result<bool> CheckPut(const PutRequest& put) const;
   // Whether the device was not erased since the caller was admitted.
   Status CheckCurrent(const Caller& caller) const;
+  // Nor has got another cluster version (EREMCHG, and the answer says which).
+  Status CheckAdmitted(const Caller& caller, kinetic::Command* answer) const;
   Status Erase(std::string_view pin, bool secure, const std::function<void(uint64_t)>& erased);
   Status ListAllowed(const Caller& caller, const KeyRange& range, uint32_t max, bool reverse,
                      kinetic::Range* found);
   Status Security(const Caller& caller, const kinetic::Command& request);
-  Status Setup(const Caller& caller, const kinetic::Command& request);
+  Status Setup(const Caller& caller, const kinetic::Command& request, kinetic::Command* answer);
   Status GetKeyRange(const Caller& caller, const kinetic::Command& request,
                      kinetic::Command* answer, SharedBytes* values);
   Status ListRecords(const Caller& caller, const kinetic::Range& asked, kinetic::Range* found,
@@ -173,7 +178,8 @@ class KineticService {
   DeviceSecurity& security_;
   Engine& engine_;
   BatchBudget batch_budget_;
-  Gate executing_;  // visited by whoever executes a request, closed while the device is erased
+  // Visited by whoever executes a request, closed while the device is erased or set up.
+  Gate executing_;
   OperationStatistics statistics_;
   DeviceEvents events_;
   HostReadings host_;

@@ -420,7 +420,8 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
                     fmt::format("permission denied: priority {}, and {} is this identity's highest",
                                 header.priority(), identity->acl.max_priority));
     }
-    const KineticService::Caller caller{.identity = identity, .tls = tls_ != nullptr};
+    const KineticService::Caller caller{
+        .identity = identity, .tls = tls_ != nullptr, .cluster_version = cluster_version};
     if (TRY(AddToBatch(caller, *request, frame))) return {};
     if (frame.value_dropped) {
       return refuse(kinetic::Status::INVALID_REQUEST, LongValue(frame).message());

@@ -290,12 +290,15 @@ class SecuredService : public testing::Test {
              const std::function<void(kinetic::Body*)>& fill = nullptr, bool tls = false) {
     Command request;
     request.mutable_header()->set_messagetype(type);
+    request.mutable_header()->set_clusterversion(security_.cluster_version());
     if (fill) fill(request.mutable_body());
+    const KineticService::Caller caller{.identity = security_.Find(identity),
+                                        .tls = tls,
+                                        .cluster_version = security_.cluster_version()};
     Answer answer;
-    answer.value = service_
-                       .Execute({.identity = security_.Find(identity), .tls = tls}, request,
-                                SharedBytes(std::string("new")), &answer.command)
-                       .value.text();
+    answer.value =
+        service_.Execute(caller, request, SharedBytes(std::string("new")), &answer.command)
+            .value.text();
     return answer;
   }
   Answer AskKey(int64_t identity, Header::MessageType type, std::string_view key,

@@ -608,17 +608,23 @@ class QueueTest : public testing::Test {
   }
   ~QueueTest() override { store_.OpenGate({}); }
 
-  uint64_t Say(Header::MessageType type, const std::function<void(Header*)>& fill) {
+  uint64_t Say(Header::MessageType type, const std::function<void(Header*)>& fill,
+               const std::function<void(kinetic::Body*)>& fill_body = nullptr) {
     Command command;
     command.mutable_header()->set_messagetype(type);
     fill(command.mutable_header());
+    if (fill_body) fill_body(command.mutable_body());
     EXPECT_TRUE(client_->SendCommand(command));
     return client_->last_sequence();
   }
-  // The server has read what was said before: a wrong priority is refused without a worker.
+  // The server has read what was said before, and handed it on: a wrong priority is refused without
+  // a worker. Twice, because the first may come in one read with what was said before, and be
+  // answered before that is handed on.
   void AwaitRead() {
-    Say(Header::NOOP, [](Header* header) { header->set_priority(10); });
-    EXPECT_EQ(client_->ReceiveAnswer().code(), kinetic::Status::INVALID_REQUEST);
+    for (int i = 0; i < 2; ++i) {
+      Say(Header::NOOP, [](Header* header) { header->set_priority(10); });
+      EXPECT_EQ(client_->ReceiveAnswer().code(), kinetic::Status::INVALID_REQUEST);
+    }
   }
 
   RealRuntime runtime_;
@@ -695,6 +701,58 @@ TEST_F(QueueTest, SmallPutsThatComeWhileOthersWaitAreMadeTogether) {
   for (int i = 1; i <= puts; ++i) EXPECT_OK(engine_.Head(std::to_string(i)));
   // The urgent one first, beside the others; then the first, the large one, and all that waited.
   EXPECT_EQ(store_.put_together(), (std::vector<size_t>{1, 1, 1, 3}));
+}
+
+// Whoever has raised the cluster version goes by what he reads after that: nothing of those who did
+// not know of it may come later.
+TEST_F(QueueTest, WhatWaitedWhileTheClusterVersionChangedIsRefused) {
+  const auto change = [&](Header::MessageType type, const std::string& key) {
+    return Say(
+        type, [](Header*) {},
+        [&](kinetic::Body* body) {
+          body->mutable_keyvalue()->set_key(key);
+          body->mutable_keyvalue()->set_force(true);
+          body->mutable_keyvalue()->set_synchronization(kinetic::KeyValue::WRITEBACK);
+        });
+  };
+  ASSERT_OK(engine_.Put("old", {}, Expected::Any()));
+  std::set<uint64_t> refused;
+  refused.insert(change(Header::PUT, "new"));
+  refused.insert(change(Header::DELETE, "old"));
+  refused.insert(change(Header::GET, "old"));
+  const auto in_batch = [](Header* header) { header->set_batchid(1); };
+  const uint64_t begun = Say(Header::START_BATCH, in_batch);
+  Say(Header::PUT, in_batch, [](kinetic::Body* body) {
+    body->mutable_keyvalue()->set_key("of a batch");
+    body->mutable_keyvalue()->set_synchronization(kinetic::KeyValue::WRITEBACK);
+  });
+  refused.insert(Say(Header::END_BATCH, in_batch));
+  // Two who want to raise it, of whom one comes too late.
+  const auto raise = [&](int64_t version, int priority) {
+    return Say(
+        Header::SETUP, [&](Header* header) { header->set_priority(priority); },
+        [&](kinetic::Body* body) { body->mutable_setup()->set_newclusterversion(version); });
+  };
+  const uint64_t raised = raise(7, 9);
+  refused.insert(raise(8, 1));
+  AwaitRead();
+  store_.OpenGate({});
+  EXPECT_EQ(client_->ReceiveAnswer().code(), kinetic::Status::NOT_FOUND);  // what held the worker
+  for (size_t i = 0; i < refused.size() + 2; ++i) {
+    const Client::Answer answer = client_->ReceiveAnswer();
+    const uint64_t sequence = answer.command.header().acksequence();
+    if (sequence == raised || sequence == begun) {
+      EXPECT_EQ(answer.code(), kinetic::Status::SUCCESS) << sequence;
+      continue;
+    }
+    EXPECT_TRUE(refused.contains(sequence));
+    EXPECT_EQ(answer.code(), kinetic::Status::VERSION_FAILURE) << sequence;
+    EXPECT_EQ(answer.command.header().clusterversion(), 7) << sequence;
+  }
+  EXPECT_EQ(security_.cluster_version(), 7);
+  EXPECT_FAILS(engine_.Head("new"), ENOENT);
+  EXPECT_FAILS(engine_.Head("of a batch"), ENOENT);
+  EXPECT_OK(engine_.Head("old"));
 }
 
 // While every worker is busy.
