@@ -675,10 +675,13 @@ Status FileState::MakeNameDurable() {
     const auto change = TRY(context_.records.ChangeEntry(name_->directory, name_->name, entry_slot_,
                                                          entry, Durability::kWriteThrough));
     const std::lock_guard lock(mutex_);
+    const bool is_ours = change.now.entry && change.now.entry->inode == id_;
+    // Drives that lost their power one after the other have forgotten it: it is made again.
+    const bool is_forgotten = !change.applied && change.now.slot < entry_slot_;
     entry_slot_ = change.now.slot;
     // If others changed the entry meanwhile, it is no longer the one that this file was made with;
     // unless they wrote the same anew.
-    entry_durable_ = change.applied || !change.now.entry || change.now.entry->inode != id_;
+    entry_durable_ = change.applied || (!is_ours && !is_forgotten);
     if (entry_durable_) return {};
   }
   return Fail(EIO, "make '{}' safe in directory {:016x}: it was written anew {} times in between",

@@ -164,6 +164,17 @@ std::vector<Result<std::optional<StoredInode>>> Records::FindInodes(
   return inodes;
 }
 
+Result<ChangeOutcome> Records::Change(const RegisterName& name, uint64_t slot,
+                                      std::optional<std::string> value, Durability durability) {
+  const RegisterValue seen{.slot = slot, .value = std::nullopt};
+  const bool is_safe = durability == Durability::kWriteThrough;
+  const auto begun = is_safe ? nullptr : unsynced_.Begin();
+  ChangeOutcome outcome =
+      TRY(cluster_.registers().Change(name, seen, std::move(value), durability));
+  if (!is_safe && outcome.applied) unsynced_.Add(begun, name, outcome.now);
+  return outcome;
+}
+
 Result<Records::InodeChange> Records::ChangeInode(InodeId id, uint64_t slot,
                                                   const std::optional<Inode>& inode,
                                                   Durability durability) {
@@ -177,10 +188,8 @@ Result<Records::InodeChange> Records::ChangeInode(InodeId id, uint64_t slot,
         id, value->size(), kMaxRegisterBytes);
   }
   const uint64_t losses = CountLosses(id);
-  const ChangeOutcome outcome =
-      TRY_CONTEXT(cluster_.registers().Change(NameOf(id), {.slot = slot, .value = std::nullopt},
-                                              std::move(value), durability),
-                  "change inode {:016x}", id);
+  const ChangeOutcome outcome = TRY_CONTEXT(Change(NameOf(id), slot, std::move(value), durability),
+                                            "change inode {:016x}", id);
   if (!outcome.applied) return InodeChange{false, TRY(DecodeInode(outcome.now, id)), losses};
   if (!inode) return InodeChange{true, std::nullopt, losses};
   return InodeChange{true, StoredInode{*inode, slot + 1}, losses};
@@ -191,10 +200,9 @@ Result<Records::EntryChange> Records::ChangeEntry(InodeId directory, std::string
                                                   Durability durability) {
   std::optional<std::string> value;
   if (entry) value = entry->Encode();
-  const ChangeOutcome outcome = TRY_CONTEXT(
-      cluster_.registers().Change(NameOf(directory, name), {.slot = slot, .value = std::nullopt},
-                                  std::move(value), durability),
-      "change entry '{}' of directory {:016x}", name, directory);
+  const ChangeOutcome outcome =
+      TRY_CONTEXT(Change(NameOf(directory, name), slot, std::move(value), durability),
+                  "change entry '{}' of directory {:016x}", name, directory);
   if (outcome.applied) {
     if (entry) hints_.Learn(directory, name, entry->inode);
     return EntryChange{true, {entry, outcome.now.slot}};

@@ -15,6 +15,7 @@
 #include "cluster/cluster.h"
 #include "fs/inode.h"
 #include "fs/name_hints.h"
+#include "fs/unsynced_changes.h"
 
 namespace pinstripe {
 
@@ -30,7 +31,7 @@ struct StoredEntry {
 
 class Records {
  public:
-  explicit Records(Cluster& cluster) : cluster_(cluster) {}
+  explicit Records(Cluster& cluster) : cluster_(cluster), unsynced_(cluster) {}
 
   Runtime& runtime() { return cluster_.runtime(); }
   int64_t WallClock() { return runtime().WallClock(); }
@@ -88,6 +89,10 @@ class Records {
   // flush than before a change, the change may be lost.
   uint64_t CountLosses(InodeId id) const;
 
+  // All that was changed here, and what others have changed before, is safe from power loss. EIO:
+  // it is not.
+  Status SyncChanges() { return unsynced_.Sync(); }
+
   // Writes an inode under a new id.
   Result<std::pair<InodeId, StoredInode>> CreateInode(const Inode& inode, Durability durability);
   InodeId NewInodeId();
@@ -113,6 +118,8 @@ class Records {
   Result<Page> List(InodeId directory, std::string_view first, size_t max);
 
  private:
+  Result<ChangeOutcome> Change(const RegisterName& name, uint64_t slot,
+                               std::optional<std::string> value, Durability durability);
   Result<Found> FoundIn(const Question& question, const Result<RegisterValue>& directory,
                         const Result<RegisterValue>& entry, InodeId guess,
                         const Result<RegisterValue>* guessed);
@@ -121,6 +128,7 @@ class Records {
 
   Cluster& cluster_;
   NameHints hints_;
+  UnsyncedChanges unsynced_;
 };
 
 // What a register of the file system is, by its key: an inode, or an entry of that directory.

@@ -1,0 +1,71 @@
+// UnsyncedChanges: what this process has changed in registers, was told to have happened, and does
+// not know to be safe from power loss. Drives answer such changes before they are on their disks,
+// and one that loses its power forgets them. If that happens to one drive after the other nobody
+// notices: each time a majority is there, and after it a majority has forgotten.
+//
+// So each change is remembered here until a flush of all drives has made it safe. Where a drive was
+// lost between the change and the flush, the change is looked for, and made again if it is gone. In
+// the ordinary case that costs nothing but the flush.
+//
+// Thread-safe. Remembers up to about kMost registers, 1 KiB each: who changes one more flushes.
+
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "base/status.h"
+#include "cluster/cluster.h"
+#include "fs/turn.h"
+
+namespace pinstripe {
+
+class UnsyncedChanges {
+ public:
+  static constexpr size_t kMost = 1024;
+
+  explicit UnsyncedChanges(Cluster& cluster) : cluster_(cluster), turn_(cluster.runtime()) {}
+
+  // How the drives were at some moment.
+  struct Moment {
+    DriveLosses losses;
+    std::set<DriveId> away;
+  };
+  using MomentPtr = std::shared_ptr<const Moment>;
+
+  // To be called before a change is sent, and its answer given to Add() when it was applied.
+  MomentPtr Begin();
+  // May flush. That this fails changes nothing for who made the change.
+  void Add(const MomentPtr& begun, const RegisterName& name, const RegisterValue& now);
+
+  // All that was added before is safe from power loss, and enough drives were flushed for all that
+  // others have changed before. EIO: not so; what was added is remembered.
+  Status Sync();
+
+ private:
+  // By group and key. What is large is not remembered itself: then nobody can make it again.
+  struct Change {
+    uint64_t slot = 0;
+    bool has_value = false;
+    std::optional<std::string> value;  // null, if has_value: it was removed
+  };
+  using Changes = std::map<std::pair<uint32_t, std::string>, Change>;
+
+  Status Flush(const Changes& changes, const Moment& since);
+  Status MakeSafe(const RegisterName& name, Change change);
+
+  Cluster& cluster_;
+  Turn turn_;  // of who syncs
+  std::mutex mutex_;
+  MomentPtr since_;          // before all of changes_; null: there are none; guarded by mutex_
+  Changes changes_;          // guarded by mutex_
+  size_t flush_at_ = kMost;  // guarded by mutex_
+};
+
+}  // namespace pinstripe

@@ -1,0 +1,163 @@
+// fsync of directories, and of new files, while drives lose their power and what they have not
+// flushed, one after the other, so that each loss alone would be none.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cluster/placement.h"
+#include "fs/unsynced_changes.h"
+#include "tests/fs/fs_test_base.h"
+
+namespace pinstripe {
+namespace {
+
+using namespace std::chrono_literals;
+
+class SyncDirectoryTest : public FsTest {
+ protected:
+  static constexpr int kNames = 30;  // so that of their inodes some are on any two drives
+  using Drives = std::vector<std::shared_ptr<MemoryDrive>>;
+
+  Drives CopyAll() {
+    Drives copies;
+    for (DriveId id = 1; id <= machines_.size(); ++id) copies.push_back(machines_.CopyOf(id));
+    return copies;
+  }
+  // These drives go back to what they held, one after the other.
+  void LosePower(const Drives& before, std::span<const DriveId> drives) {
+    for (const DriveId id : drives) {
+      machines_.Plug(id, before[id - 1]);
+      sim_.Sleep(1s);
+    }
+  }
+  // Those that have the entries of the root, and then the others.
+  std::vector<DriveId> RootHomesFirst() {
+    std::vector<DriveId> drives =
+        host_.cluster->NewestPlacement()->RegisterHomes(host_.cluster->GroupOfObject(kRootInode));
+    for (DriveId id = 1; id <= machines_.size(); ++id) {
+      if (std::ranges::find(drives, id) == drives.end()) drives.push_back(id);
+    }
+    return drives;
+  }
+
+  static std::string Name(const std::string& kind, int number) {
+    return kind + std::to_string(number);
+  }
+  bool IsThere(FileSystem& fs, const std::string& name) {
+    const auto found = fs.Resolve("/" + name);
+    EXPECT_TRUE(found.has_value() || found.error().code() == ENOENT) << name;
+    return found.has_value();
+  }
+  // For any other host, whichever drive is away.
+  void ExpectNames(const std::string& kind, bool there) {
+    for (DriveId away = 1; away <= machines_.size(); ++away) {
+      machines_.SetDown(away, true);
+      Host other = NewHost();
+      for (int i = 0; i < kNames; ++i) {
+        EXPECT_EQ(IsThere(*other.fs, Name(kind, i)), there) << Name(kind, i) << " without " << away;
+      }
+      other = {};
+      machines_.SetDown(away, false);
+      sim_.Sleep(1s);
+    }
+  }
+
+  uint64_t DurablePuts() {
+    uint64_t puts = 0;
+    for (DriveId id = 1; id <= machines_.size(); ++id) {
+      puts += machines_.drive(id).requests().durable_put;
+    }
+    return puts;
+  }
+};
+
+TEST_F(SyncDirectoryTest, WhatDrivesForgotOneAfterTheOtherIsMadeAgain) {
+  for (int i = 0; i < kNames; ++i) {
+    Make(Name("old", i), "x");
+    Make(Name("from", i), "x");
+  }
+  ASSERT_OK(fs_->SyncDirectory(kRootInode));
+  sim_.Sleep(1s);
+  const std::vector<DriveId> homes = RootHomesFirst();
+  for (const size_t count : {2u, 5u}) {
+    SCOPED_TRACE(count);
+    const std::string round = std::to_string(count) + "-";
+    const Drives before = CopyAll();
+    for (int i = 0; i < kNames; ++i) {
+      Make(Name("new" + round, i), "x");
+      ASSERT_OK(fs_->MakeDirectory(kRootInode, Name("dir" + round, i), 0755, {}));
+      if (count == 2) {
+        ASSERT_OK(fs_->Unlink(kRootInode, Name("old", i)));
+      }
+    }
+    sim_.Sleep(1s);
+    LosePower(before, std::span(homes).first(count));
+    ASSERT_OK(fs_->SyncDirectory(kRootInode));
+    ExpectNames("new" + round, true);
+    ExpectNames("dir" + round, true);
+    ExpectNames("old", false);
+  }
+}
+
+TEST_F(SyncDirectoryTest, ANewFileThatIsSafeHasItsName) {
+  const Drives before = CopyAll();
+  std::vector<std::unique_ptr<OpenFile>> files;
+  for (int i = 0; i < kNames; ++i) {
+    auto file = fs_->Create(kRootInode, Name("f", i), {});
+    ASSERT_OK(file);
+    ASSERT_OK((*file)->Write(0, AsBytes("contents")));
+    ASSERT_OK((*file)->Commit());
+    files.push_back(*std::move(file));
+  }
+  sim_.Sleep(1s);
+  const std::vector<DriveId> homes = RootHomesFirst();
+  LosePower(before, std::span(homes).first(2));
+  machines_.SetDown(homes[2], true);  // which alone knows the names
+  std::vector<int> safe;
+  for (int i = 0; i < kNames; ++i) {
+    if (files[static_cast<size_t>(i)]->Sync().ok()) safe.push_back(i);
+  }
+  EXPECT_GT(safe.size(), 3u);  // of the others the inode was forgotten
+  Host other = NewHost();
+  for (const int i : safe) EXPECT_TRUE(IsThere(*other.fs, Name("f", i))) << i;
+}
+
+// It has taken nothing, and forgets nothing.
+TEST_F(SyncDirectoryTest, ADriveThatIsAwayAllTheTimeCostsNothing) {
+  machines_.SetDown(1, true);
+  for (int i = 0; i < kNames; ++i) Make(Name("f", i), "x");
+  const uint64_t before = DurablePuts();
+  ASSERT_OK(fs_->SyncDirectory(kRootInode));
+  EXPECT_EQ(DurablePuts(), before);
+}
+
+// One that goes away after it has taken something may have been one of just enough.
+TEST_F(SyncDirectoryTest, WhatADriveThatWentAwayHadTakenIsStoredOnEnoughOthers) {
+  for (int i = 0; i < kNames; ++i) Make(Name("f", i), "x");
+  machines_.SetDown(1, true);
+  const uint64_t before = DurablePuts();
+  ASSERT_OK(fs_->SyncDirectory(kRootInode));
+  const uint64_t after = DurablePuts();
+  EXPECT_GT(after, before);
+  ASSERT_OK(fs_->SyncDirectory(kRootInode));
+  EXPECT_EQ(DurablePuts(), after) << "it is safe";
+}
+
+TEST_F(SyncDirectoryTest, WhatIsNeverSyncedIsNotRememberedForEver) {
+  const auto flushes = [&] { return machines_.drive(1).requests().flush; };
+  const uint64_t before = flushes();
+  const auto some = static_cast<int>(UnsyncedChanges::kMost) / 4;
+  for (int i = 0; i < some; ++i) Make(Name("f", i), "x");
+  EXPECT_EQ(flushes(), before);
+  for (int i = some; i < 4 * some; ++i) Make(Name("f", i), "x");
+  EXPECT_GE(flushes(), before + 1);
+  EXPECT_LE(flushes(), before + 4);
+}
+
+}  // namespace
+}  // namespace pinstripe
