@@ -135,7 +135,8 @@ class Cluster::State {
   // Set by Open(), then constant:
   std::shared_ptr<DriveIdentities> identities;
   DriveFactory factory;
-  ConfigSource reload;
+  ConfigSource source;
+  DriveRedirect redirect;
   std::string uuid;
   std::vector<DriveId> map_drives;
 
@@ -149,6 +150,7 @@ class Cluster::State {
   bool looking = false;                     // a thread looks for what is new; guarded by mutex
   Time next_look{};                         // no sooner; guarded by mutex
   bool closing = false;                     // guarded by mutex
+  std::mutex reloading;                     // held by Reload(); before `mutex`
   std::shared_ptr<Signal> ended;            // of that thread
 
   std::shared_ptr<const Epochs> Known() const {
@@ -467,7 +469,8 @@ Status CheckMapAgainst(const ClusterConfig& config, const DriveMap& map) {
 }  // namespace
 
 Result<std::unique_ptr<Cluster>> Cluster::Open(Runtime& runtime, ClusterConfig config,
-                                               DriveFactory factory, ConfigSource reload) {
+                                               DriveFactory factory, ConfigSource source,
+                                               DriveRedirect redirect) {
   TRY(config.Check());
   TRY(ErasureSelfTest());
   std::unique_ptr<Cluster> cluster(new Cluster(runtime, std::move(config)));
@@ -476,7 +479,8 @@ Result<std::unique_ptr<Cluster>> Cluster::Open(Runtime& runtime, ClusterConfig c
 
   state.identities = std::make_shared<DriveIdentities>(settings.name);
   state.factory = std::move(factory);
-  state.reload = std::move(reload);
+  state.source = std::move(source);
+  state.redirect = std::move(redirect);
   TRY(cluster->AddDrives(settings.drives));
   const Result<Consensus> found =
       Opening(runtime, settings, state.drives, *state.identities).FindConsensus();
@@ -582,7 +586,7 @@ void Cluster::AddMissingDrives() {
   }
   if (missing.empty()) return;
   Result<ClusterConfig> config = Fail(ENOTSUP, "the configuration is not read again");
-  if (state_->reload != nullptr) config = state_->reload();
+  if (state_->source != nullptr) config = state_->source();
   for (const DriveId id : missing) {
     Status why = Fail(ENOENT, "it does not list it");
     if (!config.has_value()) {
@@ -603,6 +607,37 @@ void Cluster::AddMissingDrives() {
           {{"cluster", config_.name}, {"drive", id}, {"file", config_.file}, {"why", why}});
     }
   }
+}
+
+Result<ClusterConfig> Cluster::Reload() {
+  if (state_->source == nullptr || state_->redirect == nullptr) {
+    return Fail(ENOTSUP, "the configuration is not read again");
+  }
+  const std::lock_guard one_at_a_time(state_->reloading);
+  ClusterConfig config = TRY(state_->source());
+  TRY(config.Check());
+  if (config.name != config_.name) {
+    return Fail(EINVAL, "{} is that of the cluster '{}' now, and '{}' is in use", config.file,
+                config.name, config_.name);
+  }
+  std::vector<DriveConfig> added;
+  for (const DriveConfig& drive : config.drives) {
+    std::unique_lock lock(state_->mutex);
+    const auto known = std::find_if(state_->configs.begin(), state_->configs.end(),
+                                    [&](const DriveConfig& each) { return each.id == drive.id; });
+    if (known == state_->configs.end()) {
+      added.push_back(drive);
+      continue;
+    }
+    if (known->SameWay(drive)) continue;
+    TRY_CONTEXT(state_->redirect(*state_->drives.at(drive.id), drive), "{}", Where(drive));
+    *known = drive;
+    lock.unlock();
+    Log(LogLevel::kInfo, "drive has another address or other credentials by now",
+        {{"cluster", config_.name}, {"drive", Where(drive)}});
+  }
+  TRY(AddDrives(added));
+  return config;
 }
 
 // While new homes have no say yet, or drives are missing, somebody looks now and then: on the side,

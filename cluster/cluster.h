@@ -45,8 +45,12 @@ struct SpaceInfo {
 };
 
 // Reads the configuration again. Asked when an epoch of the drive map names a drive that nobody has
-// told this process the address of.
+// told this process the address of, and by Cluster::Reload().
 using ConfigSource = std::function<Result<ClusterConfig>()>;
+
+// Has a drive of the DriveFactory go on where the configuration says now, with the credentials that
+// it gives. What is under way on it fails, and CountLosses() counts that as a loss.
+using DriveRedirect = std::function<Status(Drive&, const DriveConfig&)>;
 
 // While a cluster is open its drive map may change: an epoch may add drives, drain one, or change
 // weights. The cluster learns of that from the first drive that knows of it, and goes on with the
@@ -63,9 +67,11 @@ class Cluster final : public ReplicaLocator, public DriveDirectory {
   // Drives that are merely away are left for later. So are, with an error in the log, drives that
   // are empty, being rebuilt, out of date (another one came in their place) or whose superblock is
   // damaged: they count as away until they were rebuilt (cluster/rebuild.h).
-  // `runtime` outlives the cluster. Without `reload`, drives that are added later are away.
+  // `runtime` outlives the cluster. Without `source`, drives that are added later are away; without
+  // that or `redirect`, Reload() fails.
   static Result<std::unique_ptr<Cluster>> Open(Runtime& runtime, ClusterConfig config,
-                                               DriveFactory factory, ConfigSource reload = nullptr);
+                                               DriveFactory factory, ConfigSource source = nullptr,
+                                               DriveRedirect redirect = nullptr);
   ~Cluster() override;
 
   struct FormatOptions {
@@ -96,6 +102,13 @@ class Cluster final : public ReplicaLocator, public DriveDirectory {
 
   // From answers at most a few seconds old. EIO when no drive answers.
   Result<SpaceInfo> Space();
+
+  // Reads the configuration again, and goes by what it says of the ways to the drives: addresses,
+  // TLS, credentials, and drives that it did not have before. A drive that it has no more stays.
+  // Answers all that it says; config() keeps saying what it said at first. EINVAL and others as
+  // ClusterConfig::Load: it cannot be used, or is that of another cluster, and nothing has changed.
+  // A drive whose TLS files cannot be used fails it, too, and is left as it was.
+  Result<ClusterConfig> Reload();
 
   // Asks the drives for newer epochs. EIO: too few of those that keep the map answer.
   Status Refresh();

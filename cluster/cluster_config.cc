@@ -241,6 +241,12 @@ void ReadLimits(ConfigTable& table, ClusterConfig& config) {
   } else if (config.memory_bytes < (16 << 20)) {
     table.Refuse("memory", "less than 16 MiB is not enough to work with");
   }
+  config.cache_directory = table.Text("cache_dir", "");
+  if (!config.cache_directory.empty() && !config.cache_directory.starts_with('/')) {
+    table.Refuse("cache_dir", "an absolute path is needed");
+  }
+  config.cache_directory_bytes = table.ByteCount("cache_dir_size", config.cache_directory_bytes,
+                                                 kLeastDiskCacheBytes, UINT64_C(1) << 50);
   config.drive_timeout =
       table.Time("drive_timeout", config.drive_timeout, milliseconds(10), minutes(10));
   config.open_timeout =
@@ -326,6 +332,27 @@ Status ClusterConfig::Check() const {
     if (drives[i - 1].id > drives[i].id) return Fail(EINVAL, "drives are not ascending by id");
   }
   return {};
+}
+
+bool DriveConfig::SameWay(const DriveConfig& other) const {
+  return addresses == other.addresses && tls == other.tls && credentials == other.credentials;
+}
+
+std::vector<std::string> ClusterConfig::FixedSettingsThatDiffer(const ClusterConfig& other) const {
+  std::vector<std::string> names;
+  const auto compare = [&](bool equal, const char* name) {
+    if (!equal) names.emplace_back(name);
+  };
+  compare(layout == other.layout, "layout.data_shards, parity_shards or shard_size");
+  compare(inline_limit == other.inline_limit, "layout.inline_limit");
+  compare(replicate_limit == other.replicate_limit, "layout.replicate_limit");
+  compare(min_redundancy == other.min_redundancy, "layout.min_redundancy");
+  compare(drive_timeout == other.drive_timeout, "limits.drive_timeout");
+  compare(open_timeout == other.open_timeout, "limits.open_timeout");
+  compare(cache_directory == other.cache_directory, "limits.cache_dir");
+  compare(cache_directory_bytes == other.cache_directory_bytes, "limits.cache_dir_size");
+  compare(durable_close == other.durable_close, "files.close");
+  return names;
 }
 
 Result<Geometry> ParseGeometry(std::string_view text) {

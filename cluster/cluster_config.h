@@ -19,13 +19,19 @@ namespace pinstripe {
 struct DriveCredentials {
   int64_t identity = 1;
   std::string key = "asdfasdf";  // the Kinetic factory default
+  friend bool operator==(const DriveCredentials&, const DriveCredentials&) = default;
 };
 
 inline constexpr uint32_t kMaxInlineBytes =
     32 << 10;  // of an inode, a register of 64 KiB with all it holds
 
+// Of the cache of what was read on a local disk.
+inline constexpr uint64_t kLeastDiskCacheBytes = 16 << 20;
+inline constexpr uint64_t kUsualDiskCacheBytes = UINT64_C(10) << 30;
+
 struct DriveTls {
   std::string ca_file;  // whose certificates are believed; empty: any certificate is accepted
+  friend bool operator==(const DriveTls&, const DriveTls&) = default;
 };
 
 struct DriveConfig {
@@ -35,6 +41,9 @@ struct DriveConfig {
   uint32_t weight = 100;
   std::optional<DriveTls> tls;  // none: without TLS
   DriveCredentials credentials;
+
+  // Whether the other is reached in the same manner: address, TLS, credentials.
+  bool SameWay(const DriveConfig& other) const;
 };
 
 struct ClusterConfig {
@@ -46,7 +55,10 @@ struct ClusterConfig {
   int min_redundancy = 1;
   int replicas = 0;  // of registers; 0 in the file: 2 m + 1, or the largest odd number of drives
   uint32_t groups = 512;
-  uint64_t memory_bytes = 0;   // budget of the process; 0 in the file: a quarter of the machine
+  uint64_t memory_bytes = 0;  // budget of the process; 0 in the file: a quarter of the machine
+  // A second level of the cache of what was read, on a disk of the machine; empty: none.
+  std::string cache_directory;
+  uint64_t cache_directory_bytes = kUsualDiskCacheBytes;
   bool durable_close = false;  // close = "durable"
   Duration drive_timeout = std::chrono::seconds(5);
   Duration open_timeout = std::chrono::seconds(10);
@@ -59,6 +71,10 @@ struct ClusterConfig {
 
   // The impossible combinations, for configurations made by hand. EINVAL.
   Status Check() const;
+
+  // The settings, by their names in the file, in which the other differs and which a process goes
+  // by as they were when it started.
+  std::vector<std::string> FixedSettingsThatDiffer(const ClusterConfig& other) const;
 };
 
 // "4+2": data shards + parity shards. EINVAL unless it is a geometry that the codec has.

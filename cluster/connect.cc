@@ -9,17 +9,33 @@
 
 namespace pinstripe {
 
+namespace {
+
+// What the configuration says of the way to a drive.
+Result<KineticDrive::Options> WayTo(const DriveConfig& config) {
+  KineticDrive::Options options;
+  options.name = fmt::format("drive {}", config.id);
+  options.addresses = config.addresses;
+  options.identity = config.credentials.identity;
+  options.key = config.credentials.key;
+  if (config.tls) {
+    options.tls = TRY_CONTEXT(TlsClient::Create(config.tls->ca_file), "drive {}", config.id);
+  }
+  return options;
+}
+
+// Of the drives that the factory below has made.
+Status Redirect(Drive& drive, const DriveConfig& config) {
+  static_cast<KineticDrive&>(drive).Redirect(TRY(WayTo(config)));
+  return {};
+}
+
+}  // namespace
+
 DriveFactory KineticDriveFactory(KineticIo& io, Duration connect_timeout) {
   return [&io, connect_timeout](const DriveConfig& config, std::string identity_key,
                                 IdentityCheck check) -> Result<std::unique_ptr<Drive>> {
-    KineticDrive::Options options;
-    options.name = fmt::format("drive {}", config.id);
-    options.addresses = config.addresses;
-    options.identity = config.credentials.identity;
-    options.key = config.credentials.key;
-    if (config.tls) {
-      options.tls = TRY_CONTEXT(TlsClient::Create(config.tls->ca_file), "drive {}", config.id);
-    }
+    KineticDrive::Options options = TRY(WayTo(config));
     options.identity_key = std::move(identity_key);
     options.check_identity = std::move(check);
     options.connect_timeout = connect_timeout;
@@ -40,9 +56,9 @@ Result<std::unique_ptr<ConnectedCluster>> Connect(Runtime& runtime,
                                                   const std::string& config_file) {
   const ClusterConfig config = TRY(ClusterConfig::Load(config_file));
   auto io = std::make_unique<KineticIo>(runtime);
-  std::unique_ptr<Cluster> cluster =
-      TRY(Cluster::Open(runtime, config, KineticDriveFactory(*io, config.drive_timeout),
-                        [config_file] { return ClusterConfig::Load(config_file); }));
+  std::unique_ptr<Cluster> cluster = TRY(Cluster::Open(
+      runtime, config, KineticDriveFactory(*io, config.drive_timeout),
+      [config_file] { return ClusterConfig::Load(config_file); }, Redirect));
   return std::make_unique<ConnectedCluster>(std::move(io), std::move(cluster));
 }
 

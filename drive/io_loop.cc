@@ -26,15 +26,6 @@ int CheckedDescriptor(int fd, const char* what) {
 
 }  // namespace
 
-FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
-FileDescriptor::~FileDescriptor() {
-  if (fd_ >= 0) close(fd_);
-}
-
 void IoLoop::Timer::Arm(Time when) {
   Cancel();
   place_ = loop_.timers_.emplace(when, this);

@@ -19,24 +19,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "base/runtime.h"
 
 namespace pinstripe {
-
-// Owns a file descriptor.
-class FileDescriptor {
- public:
-  FileDescriptor() = default;
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept;
-  ~FileDescriptor();
-
-  int get() const { return fd_; }
-
- private:
-  int fd_ = -1;
-};
 
 class IoLoop {
  public:

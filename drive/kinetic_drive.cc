@@ -45,11 +45,12 @@ class KineticDrive::Link final : public KineticConnection::Owner,
   Link(KineticIo& io, Options options);
 
   void Start();
-  void Stop();
+  void Stop(std::string_view why);  // on the loop's thread
 
   // Any thread. `valid`: a failure is answered instead.
   void Submit(Status valid, KineticOperationPtr operation);
 
+  const Options& options() const { return options_; }
   std::string_view name() const { return name_; }
   bool IsUp() const;
   uint64_t CountLosses() const;
@@ -141,8 +142,8 @@ void KineticDrive::Link::Start() {
   loop_.Post([self = shared_from_this()] { self->Attempt(); });
 }
 
-void KineticDrive::Link::Stop() {
-  const Status why = Away("the drive is being shut down");
+void KineticDrive::Link::Stop(std::string_view text) {
+  const Status why = Away(text);
   std::shared_ptr<KineticConnection> connection;
   std::vector<KineticOperationPtr> early;
   {
@@ -156,7 +157,7 @@ void KineticDrive::Link::Stop() {
   attempt_timer_.Cancel();
   connect_timer_.Cancel();
   early_timer_.Cancel();
-  const Status reason = Fail(EHOSTUNREACH, "the drive is being shut down");
+  const Status reason = Fail(EHOSTUNREACH, "{}", text);
   if (trying_) std::exchange(trying_, nullptr)->Close(reason);
   if (connection) connection->Close(reason);
   FinishEarly(std::move(early), why);
@@ -401,39 +402,72 @@ void KineticDrive::Link::FinishEarly(std::vector<KineticOperationPtr> operations
 // --- The drive
 
 KineticDrive::KineticDrive(KineticIo& io, Options options)
-    : link_(std::make_shared<Link>(io, std::move(options))) {
+    : io_(io), link_(std::make_shared<Link>(io, std::move(options))) {
   link_->Start();
 }
 
 KineticDrive::~KineticDrive() {
-  link_->loop().PostAndWait([this] { link_->Stop(); });
+  // Those before it have nothing under way, but may have been told to stop only just now.
+  std::vector<std::shared_ptr<Link>> links = former_;
+  links.push_back(link_);
+  for (const auto& link : links) {
+    link->loop().PostAndWait([&link] { link->Stop("the drive is being shut down"); });
+  }
 }
 
-std::string_view KineticDrive::name() const { return link_->name(); }
-DriveCapabilities KineticDrive::capabilities() const { return link_->capabilities(); }
-bool KineticDrive::IsUp() const { return link_->IsUp(); }
-uint64_t KineticDrive::CountLosses() const { return link_->CountLosses(); }
+void KineticDrive::Redirect(const Options& way) {
+  std::shared_ptr<Link> former;
+  {
+    const std::lock_guard lock(mutex_);
+    Options options = link_->options();
+    options.addresses = way.addresses;
+    options.identity = way.identity;
+    options.key = way.key;
+    options.tls = way.tls;
+    former = std::exchange(link_, std::make_shared<Link>(io_, std::move(options)));
+    former_.push_back(former);
+    link_->Start();
+  }
+  former->loop().Post([former] { former->Stop("the configuration has another address or key"); });
+}
+
+std::shared_ptr<KineticDrive::Link> KineticDrive::link() const {
+  const std::lock_guard lock(mutex_);
+  return link_;
+}
+
+std::string_view KineticDrive::name() const { return link()->name(); }
+DriveCapabilities KineticDrive::capabilities() const { return link()->capabilities(); }
+bool KineticDrive::IsUp() const { return link()->IsUp(); }
+
+// Each link that was left counts once more.
+uint64_t KineticDrive::CountLosses() const {
+  const std::lock_guard lock(mutex_);
+  uint64_t losses = link_->CountLosses();
+  for (const auto& former : former_) losses += former->CountLosses() + 1;
+  return losses;
+}
 
 void KineticDrive::Get(std::string key, ValueRange range, Terms terms, Callback<Record> done) {
   Status valid = CheckSize("a key", key.size(), 1, kMaxKeyBytes);
-  link_->Submit(std::move(valid), NewGet(std::move(key), range, terms, std::move(done)));
+  link()->Submit(std::move(valid), NewGet(std::move(key), range, terms, std::move(done)));
 }
 
 void KineticDrive::Head(std::string key, Terms terms, Callback<RecordHead> done) {
   Status valid = CheckSize("a key", key.size(), 1, kMaxKeyBytes);
-  link_->Submit(std::move(valid), NewHead(std::move(key), terms, std::move(done)));
+  link()->Submit(std::move(valid), NewHead(std::move(key), terms, std::move(done)));
 }
 
 void KineticDrive::Put(PutRequest request, Terms terms, StatusCallback done) {
   Status valid = CheckPut(request);
-  link_->Submit(std::move(valid), NewPut(std::move(request), terms, std::move(done)));
+  link()->Submit(std::move(valid), NewPut(std::move(request), terms, std::move(done)));
 }
 
 void KineticDrive::Delete(std::string key, Expected expected, Durability durability, Terms terms,
                           StatusCallback done) {
   Status valid = CheckSize("a key", key.size(), 1, kMaxKeyBytes);
-  link_->Submit(std::move(valid),
-                NewDelete(std::move(key), std::move(expected), durability, terms, std::move(done)));
+  link()->Submit(std::move(valid), NewDelete(std::move(key), std::move(expected), durability, terms,
+                                             std::move(done)));
 }
 
 void KineticDrive::Range(std::string first, std::string last, uint32_t max, bool reverse,
@@ -443,8 +477,8 @@ void KineticDrive::Range(std::string first, std::string last, uint32_t max, bool
   if (valid.ok() && (max < 1 || max > kMaxRangeKeys)) {
     valid = Fail(EINVAL, "a range of {} keys; allowed are 1 to {}", max, kMaxRangeKeys);
   }
-  link_->Submit(std::move(valid),
-                NewRange(std::move(first), std::move(last), max, reverse, terms, std::move(done)));
+  link()->Submit(std::move(valid),
+                 NewRange(std::move(first), std::move(last), max, reverse, terms, std::move(done)));
 }
 
 void KineticDrive::ListRecords(std::string first, std::string last, uint32_t max, bool reverse,
@@ -454,28 +488,28 @@ void KineticDrive::ListRecords(std::string first, std::string last, uint32_t max
   if (valid.ok() && (max < 1 || max > kMaxRangeRecords)) {
     valid = Fail(EINVAL, "a list of {} records; allowed are 1 to {}", max, kMaxRangeRecords);
   }
-  const auto submit = [link = link_](KineticOperationPtr operation) {
+  const auto submit = [link = link()](KineticOperationPtr operation) {
     link->Submit(Status(), std::move(operation));
   };
-  link_->Submit(std::move(valid), NewListRecords(std::move(first), std::move(last), max, reverse,
-                                                 value_limit, terms, submit, std::move(done)));
+  link()->Submit(std::move(valid), NewListRecords(std::move(first), std::move(last), max, reverse,
+                                                  value_limit, terms, submit, std::move(done)));
 }
 
 void KineticDrive::Flush(Terms terms, StatusCallback done) {
-  link_->Submit(Status(), NewFlush(terms, std::move(done)));
+  link()->Submit(Status(), NewFlush(terms, std::move(done)));
 }
 
 void KineticDrive::Info(Terms terms, Callback<DriveInfo> done) {
-  link_->Submit(Status(), NewInfo(terms, std::move(done)));
+  link()->Submit(Status(), NewInfo(terms, std::move(done)));
 }
 
 void KineticDrive::GetNeighbour(std::string key, bool previous, Terms terms,
                                 Callback<KeyedRecord> done) {
-  link_->Submit(Status(), NewGetNeighbour(std::move(key), previous, terms, std::move(done)));
+  link()->Submit(Status(), NewGetNeighbour(std::move(key), previous, terms, std::move(done)));
 }
 
 void KineticDrive::SetClusterVersion(int64_t version, Terms terms, StatusCallback done) {
-  link_->Submit(Status(), NewSetClusterVersion(version, terms, std::move(done)));
+  link()->Submit(Status(), NewSetClusterVersion(version, terms, std::move(done)));
 }
 
 }  // namespace pinstripe

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -64,6 +65,11 @@ class KineticDrive final : public Drive {
   // Not inside a callback of a drive.
   ~KineticDrive() override;
 
+  // Goes on with other addresses, credentials and TLS; of `way` nothing else counts. What is under
+  // way fails as if the connection was lost, which CountLosses() counts; what comes then waits for
+  // the first attempt, as at the beginning. Any thread.
+  void Redirect(const Options& way);
+
   std::string_view name() const override;
   DriveCapabilities capabilities() const override;  // none until it was up once
   bool IsUp() const override;
@@ -88,7 +94,12 @@ class KineticDrive final : public Drive {
 
  private:
   class Link;
-  const std::shared_ptr<Link> link_;
+  std::shared_ptr<Link> link() const;
+
+  KineticIo& io_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<Link> link_;                 // guarded by mutex_
+  std::vector<std::shared_ptr<Link>> former_;  // stopped; what name() has shown; guarded by mutex_
 };
 
 }  // namespace pinstripe

@@ -45,8 +45,13 @@ StripePart PartOf(const StripeReadRequest& request) {
 
 }  // namespace
 
-BlockReader::BlockReader(Runtime& runtime, StripeStore& stripes, MemoryBudget& budget)
-    : runtime_(runtime), stripes_(stripes), budget_(budget), cache_(budget) {
+BlockReader::BlockReader(Runtime& runtime, StripeStore& stripes, MemoryBudget& budget,
+                         std::unique_ptr<DiskCache> disk)
+    : runtime_(runtime),
+      stripes_(stripes),
+      budget_(budget),
+      cache_(budget),
+      disk_(std::move(disk)) {
   budget_.SetReclaim([this](uint64_t bytes) {
     return DropAhead(runtime_.Now() - kStaleAfter) || cache_.Evict(bytes) || DropAhead(Time::max());
   });
@@ -94,10 +99,19 @@ bool BlockReader::Join(std::vector<Want>& wants, const std::shared_ptr<Flight>& 
     }
     want.flight = own;
     if (is_new) own->keys.push_back(want.key);
-    AddCell(PartOf(*want.request), {want.key.offset, want.end}, own->parts);
+    if (IsOnDisk(want.key, want.end)) {
+      own->on_disk.push_back({want.key, want.end - want.key.offset});
+    } else {
+      AddCell(PartOf(*want.request), {want.key.offset, want.end}, own->parts);
+      ++misses_;
+    }
   }
   shared_ += shared;
-  return !own->parts.empty();
+  return !own->parts.empty() || !own->on_disk.empty();
+}
+
+bool BlockReader::IsOnDisk(const CellKey& key, uint64_t end) const {
+  return disk_ != nullptr && disk_->Has(key, end - key.offset);
 }
 
 Status BlockReader::Read(std::span<const StripeReadRequest> requests, const Reserve& reserve,
@@ -116,9 +130,7 @@ Status BlockReader::Read(std::span<const StripeReadRequest> requests, const Rese
       uint64_t own_bytes = 0;
       if (Join(wants, own, attempt < kSharedAttempts)) {
         for (const Want& want : wants) {
-          if (want.flight != own) continue;
-          own_bytes += want.memory_bytes();
-          ++misses_;
+          if (want.flight == own) own_bytes += want.memory_bytes();
         }
         own->share = room.Split(own_bytes);
         room.Return();
@@ -155,13 +167,18 @@ Status BlockReader::Read(std::span<const StripeReadRequest> requests, const Rese
 
 // ---- Flights
 
-void BlockReader::Start(Flight& flight) { flight.pending = stripes_.StartRead(flight.parts); }
+void BlockReader::Start(Flight& flight) {
+  if (!flight.parts.empty()) flight.pending = stripes_.StartRead(flight.parts);
+}
 
 // Under its turn.
 void BlockReader::Finish(const std::shared_ptr<Flight>& flight) {
   if (flight->done) return;
-  flight->status = flight->pending ? flight->pending->Wait() : Status(ECANCELED, "dropped");
-  if (flight->status.ok()) Keep(*flight);
+  ReadFromDisk(*flight);  // while the drives are at work
+  if (flight->pending) {
+    flight->status = flight->pending->Wait();
+    if (flight->status.ok()) Keep(*flight);
+  }
   flight->pending.reset();
   flight->share.Return();
   flight->done = true;
@@ -191,13 +208,37 @@ void BlockReader::Keep(Flight& flight) {
       const bool alone = together.size() == 1;
       // (A cell that is wanted twice is read, and counted, once.)
       AttachShare(together, flight.share.Split(std::min(bytes, flight.share.bytes())));
+      std::vector<DiskCache::Cell> for_disk;
       for (const SharedBytes& cell : together) {
         const CellKey key{part.id, static_cast<uint32_t>(cells[first++].offset)};
         cache_.Insert(key, cell, alone);
         flight.cells.emplace(key, cell);
+        if (disk_) for_disk.push_back({key, cell});
       }
+      if (disk_) disk_->Offer(std::move(for_disk));
     }
   }
+}
+
+// What is not there any more, or damaged, is left to the next attempt of who wants it.
+void BlockReader::ReadFromDisk(Flight& flight) {
+  for (const Flight::OnDisk& wanted : flight.on_disk) {
+    auto found = disk_->Find(wanted.key, wanted.bytes);
+    if (!found) continue;
+    SharedBytes cell(std::move(found->bytes));
+    const uint64_t bytes = cell.size() + kCellOverhead;
+    AttachShare({&cell, 1}, flight.share.Split(std::min(bytes, flight.share.bytes())));
+    cache_.Insert(wanted.key, cell, /*alone=*/true);
+    if (found->leaves_soon) disk_->Offer({{wanted.key, cell}});
+    flight.cells.emplace(wanted.key, std::move(cell));
+  }
+}
+
+DiskCacheCounters BlockReader::disk() const {
+  if (!disk_) return {};
+  DiskCacheCounters counters = disk_->counters();
+  counters.cells_missed = misses_ + read_ahead_;
+  return counters;
 }
 
 void BlockReader::Forget(const std::shared_ptr<Flight>& flight) {
@@ -217,7 +258,8 @@ bool BlockReader::ReadAhead(const StripePart& part, Ahead& ahead) {
   std::vector<StripeLayout::Cell> cells;
   for (uint64_t at = part.offset; at < part.offset + part.size;) {
     const StripeLayout::Cell cell = part.layout.CellAt(part.length, at);
-    if (!cache_.Has({part.id, static_cast<uint32_t>(cell.begin)})) cells.push_back(cell);
+    const CellKey key{part.id, static_cast<uint32_t>(cell.begin)};
+    if (!cache_.Has(key) && !IsOnDisk(key, cell.end)) cells.push_back(cell);
     at = cell.end;
   }
   uint64_t bytes = 0;

@@ -6,6 +6,9 @@
 // wants one of the cells, and then all that came together goes to the cache. What nobody has
 // wanted yet is dropped when memory is short.
 //
+// What is not in memory is looked for in the cache on a local disk, if there is one, and what came
+// from drives is offered to that.
+//
 // Thread-safe. Only for what files are read from: who wants to know what drives really have
 // (repair, check) asks StripeStore.
 
@@ -26,6 +29,7 @@
 #include "base/runtime.h"
 #include "cluster/stripe_store.h"
 #include "fs/cell_cache.h"
+#include "fs/disk_cache.h"
 #include "fs/turn.h"
 
 namespace pinstripe {
@@ -35,7 +39,8 @@ class BlockReader {
 
  public:
   // Sets what `budget` reclaims.
-  BlockReader(Runtime& runtime, StripeStore& stripes, MemoryBudget& budget);
+  BlockReader(Runtime& runtime, StripeStore& stripes, MemoryBudget& budget,
+              std::unique_ptr<DiskCache> disk);
   ~BlockReader();
 
   // Gives a share for data under way. May wait.
@@ -73,6 +78,7 @@ class BlockReader {
   };
   Counters counters() const;
   uint64_t cached_bytes() const { return cache_.bytes(); }
+  DiskCacheCounters disk() const;
 
  private:
   // A cell that is wanted for a request.
@@ -88,12 +94,17 @@ class BlockReader {
   // Cells that were asked for together. Who holds a flight's turn waits for drives alone, so it may
   // be taken while another turn is held; of two flights', one is free.
   struct Flight {
+    struct OnDisk {
+      CellKey key;
+      uint64_t bytes = 0;
+    };
     explicit Flight(Runtime& runtime) : turn(runtime) {}
     Turn turn;
     // Under the turn.
     bool done = false;
     Status status;
-    std::vector<StripePart> parts;
+    std::vector<StripePart> parts;  // from drives
+    std::vector<OnDisk> on_disk;    // from the local one
     MemoryBudget::Share share;
     std::unique_ptr<StripeStore::PendingRead> pending;
     std::unordered_map<CellKey, SharedBytes, CellKeyHash> cells;
@@ -109,6 +120,8 @@ class BlockReader {
   void Start(Flight& flight);
   void Finish(const std::shared_ptr<Flight>& flight);
   void Keep(Flight& flight);
+  void ReadFromDisk(Flight& flight);
+  bool IsOnDisk(const CellKey& key, uint64_t end) const;
   // With mutex_ held.
   void Forget(const std::shared_ptr<Flight>& flight);
   void NoLongerAhead(Flight& flight);
@@ -120,6 +133,7 @@ class BlockReader {
   StripeStore& stripes_;
   MemoryBudget& budget_;
   CellCache cache_;
+  const std::unique_ptr<DiskCache> disk_;  // null: there is none
 
   mutable std::mutex mutex_;
   // All guarded by mutex_.

@@ -16,6 +16,22 @@ namespace {
 constexpr int kMaxReadAttempts = 8;
 constexpr uint64_t kMostReadAtOnce = 16 << 20;  // of one call
 
+// For cells that wait to be written.
+constexpr uint64_t kMostQueueBytes = 16 << 20;
+constexpr uint64_t kQueuePart = 8;  // of the memory
+
+std::unique_ptr<DiskCache> OpenDiskCache(Cluster& cluster, const FileSystem::Options& options) {
+  if (options.disk_cache_directory.empty()) return nullptr;
+  return std::make_unique<DiskCache>(
+      cluster.runtime(),
+      LocalCacheDirectory(options.disk_cache_directory,
+                          "pinstripe-" + Hex(AsBytes(cluster.uuid()))),
+      DiskCache::Options{
+          .cluster = cluster.uuid(),
+          .bytes = options.disk_cache_bytes,
+          .queue_bytes = std::min(kMostQueueBytes, options.memory_bytes / kQueuePart)});
+}
+
 }  // namespace
 
 FileContext::FileContext(Cluster& cluster_in, const FileSystem::Options& options)
@@ -23,7 +39,8 @@ FileContext::FileContext(Cluster& cluster_in, const FileSystem::Options& options
       records(cluster_in),
       reaper(cluster_in),
       budget(options.memory_bytes),
-      reader(cluster_in.runtime(), cluster_in.stripes(), budget),
+      reader(cluster_in.runtime(), cluster_in.stripes(), budget,
+             OpenDiskCache(cluster_in, options)),
       names(records, [this](InodeId id, const Inode& inode,
                             uint64_t losses) { dispose(id, inode, losses); }),
       layout(FileLayout::Default(cluster_in.config())),

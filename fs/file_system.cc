@@ -7,7 +7,6 @@
 
 #include "base/log.h"
 #include "base/try.h"
-#include "cluster/register_drives.h"
 #include "fs/extended.h"
 #include "fs/file_state.h"
 #include "fs/file_sums.h"
@@ -337,7 +336,9 @@ class Handle final : public OpenFile {
 class ClusterFileSystem final : public FileSystem {
  public:
   ClusterFileSystem(Cluster& cluster, const Options& options)
-      : cluster_(cluster), files_(cluster, options) {}
+      : cluster_(cluster),
+        memory_is_configured_(options.memory_is_configured),
+        files_(cluster, options) {}
 
   Result<Attributes> Lookup(InodeId directory, std::string_view name) override {
     TRY(CheckName(name));
@@ -540,17 +541,10 @@ class ClusterFileSystem final : public FileSystem {
     return entries;
   }
 
-  // Entries, inodes and renames are registers in several groups: everything is flushed, so that a
-  // majority of each has what was acknowledged.
   Status SyncDirectory(InodeId directory) override {
     TRY(CheckDirectory(directory, TRY(names().Load(directory)).inode));
-    const std::set<DriveId> drives = DrivesOfRegisters(cluster_);
-    const std::set<DriveId> failed = cluster_.stripes().Flush(drives, {});
-    const size_t spared = (cluster_.map().replicas - 1u) / 2;
-    if (failed.size() <= spared) return {};
-    return Fail(EIO,
-                "sync directory {:016x}: {} of {} drives could not be flushed, at most {} may fail",
-                directory, failed.size(), drives.size(), spared);
+    TRY_CONTEXT(records().SyncChanges(), "sync directory {:016x}", directory);
+    return {};
   }
 
   Result<InodeId> ParentOf(InodeId directory) override { return names().ParentOf(directory); }
@@ -597,6 +591,22 @@ class ClusterFileSystem final : public FileSystem {
     files_.StoreExcess();
   }
 
+  Status Reload() override {
+    const Result<ClusterConfig> config = cluster_.Reload();
+    if (!config.has_value()) {
+      Log(LogLevel::kError, "configuration not read again; what was used before is used on",
+          {{"cluster", cluster_.config().name}, {"why", config.error()}});
+      return config.error();
+    }
+    if (memory_is_configured_) SetMemory(config->memory_bytes);
+    const auto fixed = cluster_.config().FixedSettingsThatDiffer(*config);
+    Log(LogLevel::kInfo, "configuration read again",
+        {{"cluster", config->name},
+         {"memory", Memory().limit_bytes},
+         {"after_a_restart", fmt::format("{}", fmt::join(fixed, ", "))}});
+    return {};
+  }
+
   MemoryCounters Memory() override {
     FileContext& context = files_.context();
     const BlockReader::Counters reads = context.reader.counters();
@@ -606,7 +616,8 @@ class ClusterFileSystem final : public FileSystem {
             .cache_hits = reads.hits,
             .cache_misses = reads.misses,
             .shared_reads = reads.shared,
-            .read_ahead_cells = reads.ahead};
+            .read_ahead_cells = reads.ahead,
+            .disk = context.reader.disk()};
   }
 
  private:
@@ -715,6 +726,7 @@ class ClusterFileSystem final : public FileSystem {
   }
 
   Cluster& cluster_;
+  const bool memory_is_configured_;
   OpenFiles files_;
 };
 

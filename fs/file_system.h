@@ -92,6 +92,20 @@ struct DirectoryEntry {
   std::optional<Attributes> attributes;  // when they were asked for and could be had
 };
 
+// The cache of what was read on a local disk (fs/disk_cache.h), since the FileSystem was opened.
+struct DiskCacheCounters {
+  uint64_t limit_bytes = 0;  // 0: there is none
+  bool ready = false;        // the directory is there, ours, and was looked at
+  uint64_t used_bytes = 0;   // of its files
+  uint64_t cells = 0;        // that can be found
+  uint64_t cells_found = 0;
+  uint64_t cells_missed = 0;  // that were wanted, or guessed to be, and asked of drives
+  uint64_t cells_written = 0;
+  uint64_t cells_dropped = 0;  // not written: the disk is too slow, full or away
+  uint64_t cells_evicted = 0;
+  uint64_t cells_damaged = 0;  // found so, and read from drives
+};
+
 // Memory of a FileSystem, and how its cache of what was read fares. Cells are up to 64 KiB.
 struct MemoryCounters {
   uint64_t limit_bytes = 0;
@@ -101,6 +115,7 @@ struct MemoryCounters {
   uint64_t cache_misses = 0;      // and that were read from drives for them
   uint64_t shared_reads = 0;      // cells that somebody else was reading already
   uint64_t read_ahead_cells = 0;  // that were asked for before anybody wanted them
+  DiskCacheCounters disk;
 };
 
 // An open file. Any number of threads may use one, and any number of handles may be open on a file;
@@ -169,6 +184,12 @@ class FileSystem {
     // How much of a file's block map is kept in its inode, and how much in a page: docs/format.md.
     size_t inline_map_bytes = 24 << 10;
     size_t map_page_bytes = 32 << 10;
+    // Cells that come from drives are also kept on a local disk, in a directory of the cluster's
+    // own in this one, up to so many bytes. Empty: they are not.
+    std::string disk_cache_directory;
+    uint64_t disk_cache_bytes = kUsualDiskCacheBytes;
+    // Whether Reload() changes memory_bytes.
+    bool memory_is_configured = true;
     // Has files made whole that were committed here while drives were away (fs/mender.h).
     bool mends = true;
   };
@@ -278,6 +299,11 @@ class FileSystem {
   // once; what was written goes to the drives before this returns, unless it cannot be stored or
   // new writes take its place; and who wants more waits.
   virtual void SetMemory(uint64_t bytes) = 0;
+
+  // Reads cluster.toml again, and goes by what it says of the ways to the drives, and of memory.
+  // What else has changed in it is told in the log, with whether that worked: it takes effect when
+  // the process starts again. Fails as Cluster::Reload().
+  virtual Status Reload() = 0;
   virtual MemoryCounters Memory() = 0;
 };
 

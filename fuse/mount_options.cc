@@ -6,6 +6,7 @@
 
 #include "base/config.h"
 #include "base/try.h"
+#include "fs/file_system.h"
 
 namespace pinstripe {
 namespace {
@@ -19,11 +20,11 @@ bool IsForFstab(std::string_view option) {
   return option.starts_with("x-") || std::ranges::find(kNames, option) != kNames.end();
 }
 
-Result<uint64_t> CacheBytes(std::string_view name, std::string_view value) {
+Result<uint64_t> CacheBytes(std::string_view name, std::string_view value, uint64_t least) {
   const auto bytes = ParseByteCount(value);
-  if (bytes && *bytes >= kLeastCacheBytes) return *bytes;
+  if (bytes && *bytes >= least) return *bytes;
   return Fail(EINVAL, "mount option {}={}: a number of bytes is needed, like 512MiB; at least {}",
-              name, value, kLeastCacheBytes);
+              name, value, least);
 }
 
 template <typename Number>
@@ -57,7 +58,19 @@ Result<bool> Take(std::string_view option, MountOptions& options) {
   if (name == "subdir") {
     options.subdirectory = fmt::format("/{}", value);
   } else if (name == "cache_size") {
-    options.cache_bytes = TRY(CacheBytes(name, value));
+    options.cache_bytes = TRY(CacheBytes(name, value, kLeastCacheBytes));
+  } else if (name == "cache_dir") {
+    options.cache_directory = value;
+  } else if (name == "cache_dir_size") {
+    options.cache_directory_bytes = TRY(CacheBytes(name, value, kLeastDiskCacheBytes));
+  } else if (name == "locks") {
+    if (value != "local" && value != "none") {
+      return Fail(EINVAL,
+                  "mount option locks={}: it can be local (they hold among the processes of this "
+                  "mount) or none (they are refused); between mounts there are none",
+                  value);
+    }
+    options.locks = value == "local";
   } else if (name == "entry_timeout") {
     options.name_age = TRY(Seconds(name, value));
   } else if (name == "attr_timeout") {

@@ -21,9 +21,16 @@ struct MountOptions {
 
   std::string subdirectory = "/";       // the directory of the file system that is mounted
   std::optional<uint64_t> cache_bytes;  // FileSystem::Options::memory_bytes
+  // A second level of the cache: FileSystem::Options::disk_cache_directory. Not given: as the
+  // cluster's configuration says.
+  std::optional<std::string> cache_directory;
+  std::optional<uint64_t> cache_directory_bytes;
   // How long the kernel may use names, and attributes, without asking again.
   Duration name_age = std::chrono::seconds(1);
   Duration attribute_age = std::chrono::seconds(1);
+  // Whether flock(2) and the locks of fcntl(2) can be had, among the processes of this mount; else
+  // they are refused (ENOLCK), for who must not believe that others respect them.
+  bool locks = true;
   // To whom everything seems to belong, and what is made does.
   std::optional<uint32_t> user;
   std::optional<uint32_t> group;

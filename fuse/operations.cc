@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <fuse3/fuse_lowlevel.h>
 #include <linux/fs.h>
+#include <sys/file.h>
 #include <sys/statvfs.h>
 #include <sys/xattr.h>
 
@@ -151,7 +152,11 @@ void ReplyAttributes(fuse_req_t request, const Result<Attributes>& attributes,
   fuse_reply_attr(request, &stat, SecondsOf(attributes->kind, mount.options().attribute_age));
 }
 
-void Init(void*, fuse_conn_info* connection) {
+void Init(void* mount, fuse_conn_info* connection) {
+  // Unless it asks us for each lock, the kernel keeps them itself.
+  if (static_cast<Mount*>(mount)->options().locks) {
+    connection->want &= ~unsigned{FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS};
+  }
   // O_TRUNC comes with the open, so that a file keeps its old contents until the new ones are
   // there.
   connection->want |= connection->capable & FUSE_CAP_ATOMIC_O_TRUNC;
@@ -694,6 +699,7 @@ void StatFileSystem(fuse_req_t request, fuse_ino_t) {
 InodeId InodeOf(fuse_req_t request, fuse_ino_t node) {
   return node == FUSE_ROOT_ID ? MountOf(request).root() : node;
 }
+
 // Counts the request, and how long it takes to answer it.
 class Counted {
  public:
@@ -736,6 +742,19 @@ void RenameIn(fuse_req_t request, fuse_ino_t directory, const char* name, fuse_i
          flags);
 }
 
+// Asked only where there shall be no locks. To give up what nobody can have is no mistake.
+void TellLock(fuse_req_t request, fuse_ino_t, fuse_file_info*, struct flock*) {
+  fuse_reply_err(request, ENOLCK);
+}
+
+void SetLock(fuse_req_t request, fuse_ino_t, fuse_file_info*, struct flock* lock, int) {
+  fuse_reply_err(request, lock->l_type == F_UNLCK ? 0 : ENOLCK);
+}
+
+void LockFile(fuse_req_t request, fuse_ino_t, fuse_file_info*, int operation) {
+  fuse_reply_err(request, (operation & LOCK_UN) != 0 ? 0 : ENOLCK);
+}
+
 fuse_lowlevel_ops MakeOperations() {
   fuse_lowlevel_ops operations{};
   operations.init = Init;
@@ -761,6 +780,9 @@ fuse_lowlevel_ops MakeOperations() {
   operations.read = OfNode<Read, Kind::kRead>::Call;
   operations.write = OfNode<Write, Kind::kWrite>::Call;
   operations.fallocate = OfNode<Allocate, Kind::kAllocate>::Call;
+  operations.getlk = TellLock;
+  operations.setlk = SetLock;
+  operations.flock = LockFile;
   operations.lseek = OfNode<Seek, Kind::kSeek>::Call;
   operations.copy_file_range = OfNode<CopyFileRange, Kind::kCopy>::Call;
   operations.flush = OfNode<Flush, Kind::kClose>::Call;

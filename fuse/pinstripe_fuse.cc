@@ -28,6 +28,7 @@
 #include "base/allocator.h"
 #include "base/log.h"
 #include "base/real_runtime.h"
+#include "base/signal_watch.h"
 #include "base/try.h"
 #include "cluster/connect.h"
 #include "fs/file_system.h"
@@ -45,7 +46,8 @@ directory MOUNTPOINT. Returns when the mount works.
   -f, --foreground   stay in the foreground, log to standard error
   -o OPTIONS         mount options, separated by commas: ro, allow_other, nodev,
                      nosuid, noatime and what else fuse(8) knows, and
-                     subdir=PATH, cache_size=BYTES, uid=N, gid=N,
+                     subdir=PATH, cache_size=BYTES, cache_dir=DIRECTORY,
+                     cache_dir_size=BYTES, uid=N, gid=N, locks=local|none,
                      entry_timeout=SECONDS, attr_timeout=SECONDS
   -h, --help         print this
   -V, --version      print the version
@@ -101,6 +103,14 @@ Result<std::string> CheckMountPoint(const char* path) {
   return AbsolutePath(path);
 }
 
+Result<std::string> CheckCacheDirectory(const char* path) {
+  std::string absolute = TRY_CONTEXT(AbsolutePath(path), "mount option cache_dir");
+  if (access(absolute.c_str(), R_OK | W_OK | X_OK) != 0) {
+    return Fail(errno, "mount option cache_dir={}: {}", path, ErrnoText(errno));
+  }
+  return absolute;
+}
+
 [[noreturn]] void ExitWithUsage(FILE* out, int code) {
   fputs(kUsage, out);
   exit(code);
@@ -141,6 +151,9 @@ Arguments ParseArguments(int argc, char** argv) {
 Status CheckArguments(Arguments& arguments) {
   arguments.config_file = TRY(AbsolutePath(arguments.config_file.c_str()));
   arguments.mount = TRY(ParseMountOptions(arguments.options, arguments.config_file));
+  if (std::optional<std::string>& cache = arguments.mount.cache_directory; cache && *cache != "") {
+    cache = TRY(CheckCacheDirectory(cache->c_str()));
+  }
   arguments.mount_point = TRY(CheckMountPoint(arguments.mount_point.c_str()));
   return {};
 }
@@ -231,7 +244,16 @@ Status Serve(const Arguments& arguments, const Ready& ready) {
   const auto connected = TRY(Connect(runtime, arguments.config_file));
   Cluster& cluster = connected->cluster();
   const uint64_t memory_bytes = arguments.mount.cache_bytes.value_or(cluster.config().memory_bytes);
-  const auto file_system = TRY(FileSystem::Open(cluster, {.memory_bytes = memory_bytes}));
+  const ClusterConfig& config = cluster.config();
+  FileSystem::Options options{.memory_bytes = memory_bytes};
+  options.memory_is_configured = !arguments.mount.cache_bytes.has_value();
+  options.disk_cache_directory = arguments.mount.cache_directory.value_or(config.cache_directory);
+  options.disk_cache_bytes =
+      arguments.mount.cache_directory_bytes.value_or(config.cache_directory_bytes);
+  const auto file_system = TRY(FileSystem::Open(cluster, options));
+  const auto reload = TRY(SignalWatch::Start(SIGUSR1, [&file_system] {
+    (void)file_system->Reload();  // it has told the log
+  }));
   const std::string& subdirectory = arguments.mount.subdirectory;
   const Attributes root = TRY_CONTEXT(file_system->Resolve(subdirectory), "the directory to mount");
   if (root.kind != FileKind::kDirectory) {
@@ -258,7 +280,8 @@ Status Serve(const Arguments& arguments, const Ready& ready) {
        {"cells_found", memory.cache_hits},
        {"cells_read", memory.cache_misses},
        {"cells_shared", memory.shared_reads},
-       {"cells_ahead", memory.read_ahead_cells}});
+       {"cells_ahead", memory.read_ahead_cells},
+       {"cells_found_on_disk", memory.disk.cells_found}});
   TRY(served);
   return released;
 }

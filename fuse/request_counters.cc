@@ -60,6 +60,26 @@ std::string RequestCounters::Text(const MemoryCounters& memory) const {
               memory.shared_reads);
   page.Single("read_ahead_cells_total", "counter",
               "Cells that were asked for before anybody wanted them.", memory.read_ahead_cells);
+  const DiskCacheCounters& disk = memory.disk;
+  if (disk.limit_bytes == 0) return page.Take();
+  page.Single("disk_cache_ready", "gauge", "1 when its directory was looked at and is used.",
+              disk.ready ? 1 : 0);
+  page.Single("disk_cache_limit_bytes", "gauge", "What its files may take.", disk.limit_bytes);
+  page.Single("disk_cache_bytes", "gauge", "What they take.", disk.used_bytes);
+  page.Single("disk_cache_cells", "gauge", "Cells of up to 64 KiB that can be found there.",
+              disk.cells);
+  page.Single("disk_cache_hits_total", "counter", "Cells that reads found there.",
+              disk.cells_found);
+  page.Single("disk_cache_misses_total", "counter",
+              "Cells that were not there, and were asked of drives.", disk.cells_missed);
+  page.Single("disk_cache_written_cells_total", "counter", "Cells that were written there.",
+              disk.cells_written);
+  page.Single("disk_cache_dropped_cells_total", "counter",
+              "Cells that were not: the disk is slow, full or away.", disk.cells_dropped);
+  page.Single("disk_cache_evicted_cells_total", "counter", "Cells that went for others.",
+              disk.cells_evicted);
+  page.Single("disk_cache_damaged_cells_total", "counter",
+              "Cells that were found damaged there, and read from drives.", disk.cells_damaged);
   return page.Take();
 }
 

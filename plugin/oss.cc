@@ -6,10 +6,12 @@
 #include <XrdOuc/XrdOucEnv.hh>
 #include <algorithm>
 #include <climits>
+#include <csignal>
 
 #include "base/answer.h"
 #include "base/checksum.h"
 #include "base/log.h"
+#include "base/signal_watch.h"
 #include "base/try.h"
 #include "fs/posix_stat.h"
 #include "plugin/oss_dir.h"
@@ -56,12 +58,25 @@ Result<std::unique_ptr<Oss>> Oss::Start(const std::string& config_file, const st
   oss->connected_ = TRY(pinstripe::Connect(oss->runtime_, config_file));
   Cluster& cluster = oss->connected_->cluster();
   FileSystem::Options options;
+  options.memory_is_configured = !light;
   options.memory_bytes = light ? kLightMemoryBytes : cluster.config().memory_bytes;
+  if (!light) {
+    options.disk_cache_directory = cluster.config().cache_directory;
+    options.disk_cache_bytes = cluster.config().cache_directory_bytes;
+  }
   oss->file_system_ = TRY(FileSystem::Open(cluster, options));
   const auto exported = oss->file_system_->Resolve(root.empty() ? "/" : root);
   if (!exported.has_value()) return Failed(exported.error().Context("directory to be exported"));
   if (exported->kind != FileKind::kDirectory) {
     return Fail(ENOTDIR, "what is to be exported, {}, is no directory of the cluster", root);
+  }
+  auto reload = SignalWatch::Start(SIGUSR1, [fs = oss->file_system_.get()] {
+    (void)fs->Reload();  // it has told the log
+  });
+  if (reload.has_value()) {
+    oss->reload_ = *std::move(reload);
+  } else {
+    Log(LogLevel::kWarn, "cluster.toml will not be read again", {{"why", reload.error()}});
   }
   // Never 0, which would say that a file is offline.
   oss->device_ = Crc32c(AsBytes(cluster.uuid())) | 1;
@@ -215,12 +230,16 @@ std::string Oss::Statistics() {
       "<drives>{}</drives><up>{}</up>"
       "<mem><limit>{}</limit><used>{}</used><cached>{}</cached></mem>"
       "<cache><hits>{}</hits><misses>{}</misses><ahead>{}</ahead></cache>"
+      "<disk><limit>{}</limit><used>{}</used><hits>{}</hits><misses>{}</misses>"
+      "<evicted>{}</evicted><damaged>{}</damaged></disk>"
       "<stripes><fetched>{}</fetched><degraded>{}</degraded><damaged>{}</damaged>"
       "<missing>{}</missing><rewritten>{}</rewritten><spare>{}</spare><short>{}</short></stripes>"
       "</stats>",
       counters_.files_opened.load(), counters_.bytes_written.load(), counters_.bytes_read.load(),
       active, up, memory.limit_bytes, memory.used_bytes, memory.cached_bytes, memory.cache_hits,
-      memory.cache_misses, memory.read_ahead_cells, stripes.bytes_fetched, stripes.degraded_reads,
+      memory.cache_misses, memory.read_ahead_cells, memory.disk.limit_bytes, memory.disk.used_bytes,
+      memory.disk.cells_found, memory.disk.cells_missed, memory.disk.cells_evicted,
+      memory.disk.cells_damaged, stripes.bytes_fetched, stripes.degraded_reads,
       stripes.damaged_shards, stripes.missing_shards, stripes.rewritten_shards,
       stripes.spare_writes, stripes.short_writes);
 }

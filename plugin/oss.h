@@ -14,6 +14,7 @@
 #include <string>
 
 #include "base/real_runtime.h"
+#include "base/signal_watch.h"
 #include "cluster/connect.h"
 #include "fs/file_system.h"
 #include "plugin/exported_path.h"
@@ -93,6 +94,7 @@ class Oss final : public XrdOss {
   uint32_t device_ = 1;
   OssCounters counters_;
   Uploads uploads_;
+  std::unique_ptr<SignalWatch> reload_;  // SIGUSR1; the last member: it uses the others
 };
 
 }  // namespace pinstripe

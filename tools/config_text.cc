@@ -62,14 +62,17 @@ std::string ConfigText(const ClusterConfig& config) {
       "groups = {}\n\n"
       "[limits]\n"
       "memory = {}\n"
+      "cache_dir = {}\n"
+      "cache_dir_size = {}\n"
       "drive_timeout = {}\n"
       "open_timeout = {}\n\n"
       "[files]\n"
       "close = \"{}\"\n",
       config.file, Quoted(config.name), config.layout.data_shards, config.layout.parity_shards,
       config.layout.shard_bytes, config.inline_limit, config.replicate_limit, config.min_redundancy,
-      config.replicas, config.groups, config.memory_bytes, TimeText(config.drive_timeout),
-      TimeText(config.open_timeout), config.durable_close ? "durable" : "commit");
+      config.replicas, config.groups, config.memory_bytes, Quoted(config.cache_directory),
+      config.cache_directory_bytes, TimeText(config.drive_timeout), TimeText(config.open_timeout),
+      config.durable_close ? "durable" : "commit");
   for (const DriveConfig& drive : config.drives) text += DriveText(drive);
   return text;
 }

@@ -15,6 +15,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/file_descriptor.h"
 #include "base/try.h"
 
 extern "C" {
@@ -23,23 +24,6 @@ extern "C" {
 
 namespace pinstripe {
 namespace {
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() { Close(); }
-
-  int get() const { return fd_; }
-  void Close() {
-    if (fd_ >= 0) close(fd_);
-    fd_ = -1;
-  }
-
- private:
-  int fd_;
-};
 
 Result<UnixUser> UserOf(const passwd& entry) {
   UnixUser user{.name = entry.pw_name, .user = entry.pw_uid, .group = entry.pw_gid};
@@ -166,14 +150,15 @@ Result<Process> SpawnDetached(const SpawnRequest& request) {
   plan.uid_map = fmt::format("{0} {0} 1", geteuid());
   plan.gid_map = fmt::format("{0} {0} 1", getegid());
 
-  const Descriptor log(open(request.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  const FileDescriptor log(
+      open(request.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (log.get() < 0) return Fail(errno, "{}: {}", request.log, ErrnoText(errno));
-  const Descriptor null(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const FileDescriptor null(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (null.get() < 0) return Fail(errno, "/dev/null: {}", ErrnoText(errno));
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return Fail(errno, "pipe: {}", ErrnoText(errno));
-  const Descriptor failure_in(ends[0]);
-  Descriptor failure_out(ends[1]);
+  const FileDescriptor failure_in(ends[0]);
+  FileDescriptor failure_out(ends[1]);
   plan.log = log.get();
   plan.null = null.get();
   plan.failure = failure_out.get();
@@ -183,7 +168,7 @@ Result<Process> SpawnDetached(const SpawnRequest& request) {
   if (child == 0) ChildMain(plan);
 
   // The pipe closes by itself when exec succeeds.
-  failure_out.Close();
+  failure_out = FileDescriptor();
   ChildFailure failure{};
   ssize_t got = 0;
   while ((got = read(failure_in.get(), &failure, sizeof failure)) < 0 && errno == EINTR) {

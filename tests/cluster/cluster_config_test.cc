@@ -99,7 +99,8 @@ TEST_F(ClusterConfigTest, EverythingCanBeSaid) {
       "[layout]\ndata_shards = 1\nparity_shards = 1\nshard_size = '128 KiB'\ninline_limit = 0\n"
       "replicate_limit = '1 MiB'\nmin_redundancy = 0\n"
       "[registers]\nreplicas = 1\ngroups = 64\n"
-      "[limits]\nmemory = '64 MiB'\ndrive_timeout = '250 ms'\nopen_timeout = '1 s'\n"
+      "[limits]\nmemory = '64 MiB'\ncache_dir = '/c'\ncache_dir_size = '1 GiB'\ndrive_timeout = "
+      "'250 ms'\nopen_timeout = '1 s'\n"
       "[files]\nclose = 'durable'\n"
       "[[drive]]\nid = 2\naddresses = ['[::1]:1', 'h:2']\ndomain = 'rack'\nweight = 5\n"
       "[[drive]]\nid = 1\naddress = 'h:1'\n");
@@ -111,6 +112,8 @@ TEST_F(ClusterConfigTest, EverythingCanBeSaid) {
   EXPECT_EQ(config->replicas, 1);
   EXPECT_EQ(config->groups, 64u);
   EXPECT_EQ(config->memory_bytes, 64u << 20);
+  EXPECT_EQ(config->cache_directory, "/c");
+  EXPECT_EQ(config->cache_directory_bytes, 1u << 30);
   EXPECT_EQ(config->drive_timeout, milliseconds(250));
   EXPECT_TRUE(config->durable_close);
   EXPECT_EQ(config->drives[0].id, 1);

@@ -209,6 +209,63 @@ TEST_F(ClusterTest, SwappedDrivesAreRefused) {
   ExpectMessage(status, "drive 3 (memory:6): it is drive 6 of the cluster, not drive 3");
 }
 
+TEST_F(ClusterTest, DrivesThatHaveMovedAreFoundWhenTheConfigurationIsReadAgain) {
+  ASSERT_OK(machines_.Format());
+  auto cluster = machines_.Open();
+  ASSERT_OK(cluster);
+  ExpectWorks(**cluster, 1);
+  // Two drives change places.
+  auto third = machines_.Replace(3);
+  auto sixth = machines_.Plug(6, third);
+  machines_.Plug(3, sixth);
+  const auto count_up = [&] {
+    const auto statuses = (*cluster)->Drives(seconds(1));
+    return std::count_if(statuses.begin(), statuses.end(),
+                         [](const DriveStatus& status) { return status.info.has_value(); });
+  };
+  EXPECT_EQ(count_up(), 6);
+  const DriveLosses before = (*cluster)->CountLosses();
+  std::swap(machines_.config().drives[2].addresses, machines_.config().drives[5].addresses);
+  ASSERT_OK((*cluster)->Reload());
+  EXPECT_EQ(count_up(), 8);
+  ExpectWorks(**cluster, 2);
+  const DriveLosses after = (*cluster)->CountLosses();
+  for (DriveId id = 1; id <= machines_.size(); ++id) {
+    EXPECT_EQ(after.at(id) > before.at(id), id == 3 || id == 6) << id;
+  }
+}
+
+TEST_F(ClusterTest, AConfigurationThatCannotBeUsedChangesNothing) {
+  ASSERT_OK(machines_.Format());
+  auto cluster = machines_.Open();
+  ASSERT_OK(cluster);
+  const ClusterConfig good = machines_.config();
+  machines_.config().name = "other";
+  machines_.config().drives[0].addresses = machines_.config().drives[1].addresses;
+  EXPECT_FAILS((*cluster)->Reload(), EINVAL);
+  ExpectWorks(**cluster, 1);
+  machines_.config() = good;
+  machines_.config().layout.data_shards = 0;
+  EXPECT_FAILS((*cluster)->Reload(), EINVAL);
+  machines_.config() = good;
+  machines_.config().drives.pop_back();  // is in use, and stays
+  EXPECT_OK((*cluster)->Reload());
+  ExpectWorks(**cluster, 2);
+  EXPECT_NE((*cluster)->FindDrive(8), nullptr);
+}
+
+TEST_F(ClusterTest, SettingsThatNeedARestartAreTold) {
+  const ClusterConfig before = machines_.config();
+  ClusterConfig after = before;
+  after.memory_bytes += 1;
+  after.drives.clear();
+  EXPECT_TRUE(before.FixedSettingsThatDiffer(after).empty());
+  after.durable_close = !after.durable_close;
+  after.inline_limit += 1;
+  EXPECT_EQ(before.FixedSettingsThatDiffer(after),
+            (std::vector<std::string>{"layout.inline_limit", "files.close"}));
+}
+
 TEST_F(ClusterTest, ADriveOfAnotherClusterOfThisNameIsRefused) {
   ASSERT_OK(machines_.Format());
   Superblock block = SuperblockOf(3);

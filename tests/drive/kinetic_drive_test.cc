@@ -680,6 +680,35 @@ TEST_F(KineticDriveTest, ALostConnectionFailsWhatIsInFlightAndIsMadeAgain) {
   EXPECT_EQ(back->value.text(), "back");
 }
 
+TEST_F(KineticDriveTest, ADriveThatHasMovedIsGoneOnWithWhereItIsNow) {
+  std::promise<void> asked;
+  FakeDevice before([&](Session& session) {
+    session.Handshake();
+    session.Next();
+    asked.set_value();
+    session.WaitForEnd();
+  });
+  FakeDevice after([](Session& session) {
+    session.Handshake();
+    session.AnswerEntry(session.Next(), "v", "here");
+    session.WaitForEnd();
+  });
+  auto drive = DriveAt({before.address()});
+  const std::string_view name_before = drive->name();
+  Later<Result<Record>> under_way;
+  drive->Get("k", {}, Soon(), under_way.callback());
+  asked.get_future().wait();
+  const uint64_t losses = drive->CountLosses();
+  drive->Redirect(OptionsFor({after.address()}));
+  EXPECT_GT(drive->CountLosses(), losses);
+  const Result<Record> record = Get(*drive, "k");  // waits for the connection
+  ASSERT_OK(record);
+  EXPECT_EQ(record->value.text(), "here");
+  EXPECT_FAILS(under_way.Wait(), EHOSTUNREACH);
+  EXPECT_THAT(std::string(drive->name()), HasSubstr(after.address()));
+  EXPECT_THAT(std::string(name_before), HasSubstr(before.address())) << "whoever keeps it may";
+}
+
 TEST_F(KineticDriveTest, AConnectionCutInTheMiddleOfAValueLosesOnlyThatAnswer) {
   FakeDevice device([](Session& session) {
     session.Handshake();

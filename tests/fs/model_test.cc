@@ -16,6 +16,7 @@
 #include <set>
 
 #include "fs/copy_range.h"
+#include "tests/drive/temporary_directory.h"
 #include "tests/fs/fs_test_base.h"
 #include "tests/support/seeds.h"
 
@@ -66,6 +67,8 @@ class Model {
     while (!open_.empty()) Close(open_.size() - 1);
     for (Host& host : hosts_) CompareTree(host, kRootInode, *root_);
   }
+
+  uint64_t cells_found_on_disk() { return hosts_[0]->Memory().disk.cells_found; }
 
  private:
   void Step() {
@@ -423,6 +426,22 @@ TEST(ModelTest, AndSoTheyDoWithHardlyAnyMemory) {
     Model model(seed, {.drives = 5, .layout = {2, 1, 64 << 10}}, {.memory_bytes = 1});
     model.Run();
     ASSERT_FALSE(testing::Test::HasFailure()) << "reproduce with SEED=" << seed;
+  }
+}
+
+// Both in one directory, of which only the first has the use. With little memory, or nothing would
+// be read from it.
+TEST(ModelTest, AndSoTheyDoWithACacheOnALocalDisk) {
+  const Seeds seeds = SeedsFromEnvironment(10);
+  for (uint64_t seed = seeds.first; seed < seeds.end; ++seed) {
+    TemporaryDirectory directory;
+    FileSystem::Options options{.memory_bytes = 1 << 20};
+    options.disk_cache_directory = directory.path();
+    options.disk_cache_bytes = kLeastDiskCacheBytes;
+    Model model(seed, {.drives = 5, .layout = {2, 1, 64 << 10}}, options);
+    model.Run();
+    ASSERT_FALSE(testing::Test::HasFailure()) << "reproduce with SEED=" << seed;
+    ASSERT_GT(model.cells_found_on_disk(), 0u) << "seed " << seed << " tested nothing";
   }
 }
 

@@ -544,15 +544,8 @@ TEST_F(PatchesTest, ACommitOfWhichNobodyLearnedIsNotLaidTwice) {
 
 TEST_F(PatchesTest, AreMovedAndRepairedLikeOtherStripes) {
   for (const FileSystem::Options& options : {FileSystem::Options{}, kSmallPages}) {
-    Host host;
-    {
-      auto cluster = machines_.Open();
-      ASSERT_OK(cluster);
-      host.cluster = *std::move(cluster);
-      auto fs = FileSystem::Open(*host.cluster, options);
-      ASSERT_OK(fs);
-      host.fs = *std::move(fs);
-    }
+    options_ = options;
+    Host host = NewHost();
     std::string contents = MakeInPieces("file");
     {
       machines_.SetDown(1, true);  // so that some are on spares

@@ -38,21 +38,30 @@ TEST(MountOptions, EmptyOnesDoNotMatter) { EXPECT_EQ(Parse(",ro,,").kernel, Pars
 TEST(MountOptions, WhatIsForUsIsNotToldToTheKernel) {
   const MountOptions options = Parse(
       "subdir=a/b,cache_size=64MiB,ro,entry_timeout=0.5,attr_timeout=0,uid=5,gid=6,"
-      "writethrough");
+      "writethrough,cache_dir=/var/cache/x,cache_dir_size=1GiB");
   EXPECT_EQ(options.kernel, Parse("ro").kernel);
   EXPECT_EQ(options.subdirectory, "/a/b");
   EXPECT_EQ(options.cache_bytes, 64u << 20);
+  EXPECT_EQ(options.cache_directory, "/var/cache/x");
+  EXPECT_EQ(options.cache_directory_bytes, 1u << 30);
   EXPECT_EQ(options.name_age, milliseconds(500));
   EXPECT_EQ(options.attribute_age, milliseconds(0));
   EXPECT_EQ(options.user, 5u);
   EXPECT_EQ(options.group, 6u);
 }
 
+TEST(MountOptions, LocksAreTheKernelsOrThereAreNone) {
+  EXPECT_TRUE(Parse("ro").locks);
+  EXPECT_TRUE(Parse("locks=local").locks);
+  EXPECT_FALSE(Parse("locks=none").locks);
+  EXPECT_EQ(Parse("ro,locks=none").kernel, Parse("ro").kernel);
+}
+
 TEST(MountOptions, WhatCannotBeMeantIsRefused) {
   for (const char* options :
        {"cache_size=", "cache_size=many", "cache_size=1", "entry_timeout=soon", "attr_timeout=-1",
-        "entry_timeout=nan", "entry_timeout=1s", "uid=root", "gid=-1", "uid=4294967295",
-        "writeback", "remount,ro"}) {
+        "entry_timeout=nan", "cache_dir_size=1MiB", "locks=", "locks=global", "entry_timeout=1s",
+        "uid=root", "gid=-1", "uid=4294967295", "writeback", "remount,ro"}) {
     const auto parsed = ParseMountOptions(options, "");
     EXPECT_FAILS(parsed, EINVAL) << options;
   }

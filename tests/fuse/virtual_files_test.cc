@@ -56,6 +56,11 @@ TEST(RequestCounters, AreToldAsPrometheusReadsThem) {
   EXPECT_THAT(text, HasSubstr("\npinstripe_mount_read_bytes_total 4096\n"));
   EXPECT_THAT(text, HasSubstr("\npinstripe_mount_memory_limit_bytes 1000\n"));
   EXPECT_THAT(text, HasSubstr("\npinstripe_mount_cache_hits_total 7\n"));
+  EXPECT_THAT(text, Not(HasSubstr("disk_cache"))) << "where there is none";
+  const std::string with_disk =
+      counters.Text({.disk = {.limit_bytes = 5000, .ready = true, .cells_found = 11}});
+  EXPECT_THAT(with_disk, HasSubstr("\npinstripe_mount_disk_cache_ready 1\n"));
+  EXPECT_THAT(with_disk, HasSubstr("\npinstripe_mount_disk_cache_hits_total 11\n"));
 }
 
 }  // namespace

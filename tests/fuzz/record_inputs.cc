@@ -6,6 +6,7 @@
 #include "cluster/register_record.h"
 #include "cluster/shard.h"
 #include "drive/log_entry.h"
+#include "fs/disk_cache_format.h"
 #include "tests/fuzz/inputs.h"
 
 namespace pinstripe {
@@ -126,12 +127,46 @@ RecordKind DurableMarks() {
           .sealed_with = DurableIndexKey()};
 }
 
+// --- Of the cache on a local disk
+
+const CacheSegmentHeader kSegment{
+    .cluster = std::string(16, 'u'), .number = 0x123456789, .slots = 64};
+
+RecordKind CacheSegmentHeaders() {
+  const CacheSegmentHeader large{.cluster = std::string(16, '\0'),
+                                 .number = UINT64_MAX,
+                                 .slots = CacheSegmentHeader::kMostSlots};
+  return {.name = "cache segment header",
+          .examples = {kSegment.Encode(), large.Encode()},
+          .again = [](std::string_view bytes) { return Again(CacheSegmentHeader::Decode(bytes)); },
+          .sealed_with = ""};
+}
+
+RecordKind CacheSlots() {
+  const std::string header = kSegment.Encode();
+  CellKey key;
+  key.stripe = {.object = 7, .block = 1, .write = {1, 2, 3}};
+  const CacheSlot small{.key = key, .bytes = 1, .position = 8192, .crc = 5};
+  key.offset = 15 << 16;
+  const CacheSlot large{
+      .key = key, .bytes = kCellBytes, .position = CacheSlot::kMostPosition, .crc = UINT32_MAX};
+  return {.name = "cache slot",
+          .examples = {small.Encode(header), large.Encode(header)},
+          .again = [header](std::string_view bytes) -> Result<std::string> {
+            return CacheSlot::Decode(bytes, header).map([&](const CacheSlot& slot) {
+              return slot.Encode(header);
+            });
+          },
+          .sealed_with = header};
+}
+
 }  // namespace
 
 const std::vector<RecordKind>& RecordKinds() {
-  static const std::vector<RecordKind> kinds = {Superblocks(), DriveMaps(),    ShardDescriptors(),
-                                                LogHeaders(),  IndexRecords(), PlaceRecords(),
-                                                Counts(),      DurableMarks(), EntryKind()};
+  static const std::vector<RecordKind> kinds = {
+      Superblocks(),         DriveMaps(),    ShardDescriptors(), LogHeaders(),
+      IndexRecords(),        PlaceRecords(), Counts(),           DurableMarks(),
+      CacheSegmentHeaders(), CacheSlots(),   EntryKind()};
   return kinds;
 }
 

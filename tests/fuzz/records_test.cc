@@ -51,6 +51,11 @@ TEST(HostileStore, HasNoCountAndNoMark) {
   Bombard(KindOfRecord("durable mark"));
 }
 
+TEST(HostileDiskCache, HasNoSegmentAndNoSlot) {
+  Bombard(KindOfRecord("cache segment header"));
+  Bombard(KindOfRecord("cache slot"));
+}
+
 TEST(HostileBytes, AreNoRegisterEvenWithRightSums) {
   const Examples examples = ExampleRegisters();
   for (const std::string& example : examples) {

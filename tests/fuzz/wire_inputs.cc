@@ -122,7 +122,9 @@ std::string ObedientDevice::Execute(Bytes command, std::string value, bool tls, 
   if (!request.ParseFromArray(command.data(), static_cast<int>(command.size()))) return "";
   kinetic::Command answer;
   if (parts_->security.has_own_identities()) parts_->security.Reset();  // perhaps without rights
-  const KineticService::Caller caller{.identity = parts_->security.Find(1), .tls = tls};
+  const KineticService::Caller caller{.identity = parts_->security.Find(1),
+                                      .tls = tls,
+                                      .cluster_version = parts_->security.cluster_version()};
   const SharedBytes out =
       parts_->service.Execute(caller, request, SharedBytes(std::move(value)), &answer).value;
   if (!answer.status().has_code()) return "an answer without a status";

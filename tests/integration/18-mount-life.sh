@@ -69,6 +69,16 @@ check "it tells what it is and does in .pinstripe" tells_about_itself
 check "what is mounted is named as in fstab" grep -q "^$config $mount fuse.pinstripe " /proc/mounts
 fusermount3 -u "$mount" || flunk "unmounting"
 
+check "it can be mounted without locks" "$fuse" "$config" "$mount" -o locks=none
+locks_are_refused() {
+  fails_saying "No locks available" flock -n "$mount/first" true &&
+    fails_saying "No locks available" /usr/bin/python3 -c 'import fcntl, sys
+file = open(sys.argv[1], "r+")
+fcntl.lockf(file, fcntl.LOCK_UN)
+fcntl.lockf(file, fcntl.LOCK_EX)' "$mount/first" && echo "still works" >"$mount/first"
+}
+check "then they are refused" locks_are_refused
+fusermount3 -u "$mount" || flunk "unmounting"
 check "a directory of the file system can be mounted" "$fuse" "$config" "$mount" -o subdir=part,uid=4321,gid=1234
 is_part_of_it() {
   [ "$(ls -A "$mount")" = "below

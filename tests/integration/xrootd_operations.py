@@ -365,9 +365,13 @@ def test_space_is_told_in_the_right_units(place):
 
 
 def statistics(place):
+    """By name; those of the cache on a local disk begin with `disk.`."""
     answer = good(place.files.query(QueryCode.STATS, "a")).decode()
-    return {name: int(value) for name, value in
-            re.findall("<([a-z]+)>([0-9]+)</", re.search('<stats id="oss".*?</stats>', answer)[0])}
+    ours = re.search('<stats id="oss".*?</stats>', answer)[0]
+    numbers = "<([a-z]+)>([0-9]+)</"
+    disk = re.search("<disk>.*?</disk>", ours)[0]
+    return ({name: int(value) for name, value in re.findall(numbers, ours.replace(disk, ""))}
+            | {f"disk.{name}": int(value) for name, value in re.findall(numbers, disk)})
 
 
 def test_the_servers_statistics_have_ours(place):
@@ -380,6 +384,7 @@ def test_the_servers_statistics_have_ours(place):
     assert now["drives"] == now["up"] > 0
     assert 0 < now["used"] <= now["limit"] and now["misses"] + now["ahead"] > before["misses"] + before["ahead"]
     assert now["damaged"] == now["missing"] == 0
+    assert now["disk.limit"] == now["disk.hits"] == 0  # there is none here
 
 
 def test_extended_attributes_are_kept(place):

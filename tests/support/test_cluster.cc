@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/try.h"
 #include "cluster/gather.h"
 
 namespace pinstripe {
@@ -43,6 +44,8 @@ class IdentifiedDrive final : public Drive {
                                      std::move(identity_key), std::move(check))),
         name_(core_->Connect()->drive->name()) {}
   ~IdentifiedDrive() override { core_->Close(); }
+
+  void Redirect(std::shared_ptr<TestCluster::Socket> socket) { core_->Redirect(std::move(socket)); }
 
   std::string_view name() const override { return name_; }
   DriveCapabilities capabilities() const override {
@@ -120,18 +123,25 @@ class IdentifiedDrive final : public Drive {
         : key(std::move(key_in)),
           check(std::move(check_in)),
           runtime_(runtime),
-          socket_(std::move(socket)),
-          life_(std::move(life)) {}
+          life_(std::move(life)),
+          socket_(std::move(socket)) {}
 
     std::shared_ptr<Connection> Connect() {
-      const auto plugged = socket_->Now();
       const std::lock_guard lock(mutex_);
-      if (connections_.empty() || connections_.back()->generation != plugged.generation) {
+      const auto plugged = socket_->Now();
+      const int generation = former_generations_ + plugged.generation;
+      if (connections_.empty() || connections_.back()->generation != generation) {
         connections_.push_back(std::make_shared<Connection>());
         connections_.back()->drive = std::make_unique<FaultyDrive>(runtime_, plugged.drive, life_);
-        connections_.back()->generation = plugged.generation;
+        connections_.back()->generation = generation;
       }
       return connections_.back();
+    }
+
+    void Redirect(std::shared_ptr<TestCluster::Socket> socket) {
+      const std::lock_guard lock(mutex_);
+      former_generations_ += socket_->Now().generation;
+      socket_ = std::move(socket);
     }
 
     void Close() {
@@ -148,9 +158,10 @@ class IdentifiedDrive final : public Drive {
 
    private:
     Runtime& runtime_;
-    const std::shared_ptr<TestCluster::Socket> socket_;
     const std::shared_ptr<ClientLife> life_;
     std::mutex mutex_;
+    std::shared_ptr<TestCluster::Socket> socket_;  // guarded by mutex_
+    int former_generations_ = 0;                   // of sockets before it; guarded by mutex_
     // The last is the present one; answers may be on their way from the others. Guarded by mutex_.
     std::vector<std::shared_ptr<Connection>> connections_;
   };
@@ -218,18 +229,29 @@ Status TestCluster::Format(Cluster::FormatOptions options) {
 }
 
 Result<std::unique_ptr<Cluster>> TestCluster::Open(std::shared_ptr<ClientLife> life) {
-  return Cluster::Open(runtime_, config_, Factory(std::move(life)),
-                       [this]() -> Result<ClusterConfig> { return config_; });
+  return Cluster::Open(
+      runtime_, config_, Factory(std::move(life)),
+      [this]() -> Result<ClusterConfig> { return config_; },
+      [this](Drive& drive, const DriveConfig& config) -> Status {
+        const Machine& machine = *TRY(FindMachine(config));
+        static_cast<IdentifiedDrive&>(drive).Redirect(machine.socket);
+        return {};
+      });
 }
 
 DriveFactory TestCluster::Factory(std::shared_ptr<ClientLife> life) {
   return [this, life](const DriveConfig& config, std::string identity_key,
                       IdentityCheck check) -> Result<std::unique_ptr<Drive>> {
-    const auto machine = machines_.find(config.addresses.front());
-    if (machine == machines_.end()) return Fail(EINVAL, "no drive at {}", config.addresses.front());
-    return std::make_unique<IdentifiedDrive>(runtime_, machine->second.socket, life,
+    const Machine& machine = *TRY(FindMachine(config));
+    return std::make_unique<IdentifiedDrive>(runtime_, machine.socket, life,
                                              std::move(identity_key), std::move(check));
   };
+}
+
+Result<TestCluster::Machine*> TestCluster::FindMachine(const DriveConfig& config) {
+  const auto machine = machines_.find(config.addresses.front());
+  if (machine == machines_.end()) return Fail(EINVAL, "no drive at {}", config.addresses.front());
+  return &machine->second;
 }
 
 void TestCluster::SetDown(DriveId id, bool down) {

@@ -74,6 +74,7 @@ class TestCluster {
     std::shared_ptr<FaultyDrive> faulty;
     std::shared_ptr<Socket> socket;  // holds `faulty` for the clients
   };
+  Result<Machine*> FindMachine(const DriveConfig& config);
   Machine& MachineOf(DriveId id) { return machines_.at(AddressOf(id)); }
   static std::string AddressOf(DriveId id) { return fmt::format("memory:{}", id); }
   // As the drives of a real cluster are named in messages.
