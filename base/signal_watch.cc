@@ -48,11 +48,10 @@ Result<std::unique_ptr<SignalWatch>> SignalWatch::Start(int signal, std::functio
   const bool is_free = (before.sa_flags & SA_SIGINFO) == 0 &&
                        (before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN);
   if (!is_free) return Fail(EBUSY, "signal {} has another use in this process", signal);
-  FileDescriptor event_fd(eventfd(0, EFD_CLOEXEC));
-  if (event_fd.get() < 0) return Fail(errno, "eventfd: {}", ErrnoText(errno));
-  EventFds()[static_cast<size_t>(signal)] = event_fd.get();
-  std::unique_ptr<SignalWatch> watch(
-      new SignalWatch(signal, std::move(event_fd), std::move(react)));
+  const int event_fd = eventfd(0, EFD_CLOEXEC);
+  if (event_fd < 0) return Fail(errno, "eventfd: {}", ErrnoText(errno));
+  EventFds()[static_cast<size_t>(signal)] = event_fd;
+  std::unique_ptr<SignalWatch> watch(new SignalWatch(signal, event_fd, std::move(react)));
   struct sigaction action {};
   action.sa_handler = NoteSignal;
   action.sa_flags = SA_RESTART;
@@ -62,9 +61,9 @@ Result<std::unique_ptr<SignalWatch>> SignalWatch::Start(int signal, std::functio
   return watch;
 }
 
-SignalWatch::SignalWatch(int signal, FileDescriptor event_fd, std::function<void()> react)
+SignalWatch::SignalWatch(int signal, int event_fd, std::function<void()> react)
     : signal_(signal),
-      event_fd_(std::move(event_fd)),
+      event_fd_(event_fd),
       react_(std::move(react)),
       thread_([this] { Run(); }) {}
 
@@ -73,14 +72,14 @@ SignalWatch::~SignalWatch() {
   action.sa_handler = SIG_DFL;
   sigaction(signal_, &action, nullptr);
   EventFds()[static_cast<size_t>(signal_)] = -1;
-  Add(event_fd_.get(), kEnd);
+  Add(event_fd_, kEnd);
   thread_.join();
 }
 
 void SignalWatch::Run() {
   for (;;) {
     uint64_t count = 0;
-    if (read(event_fd_.get(), &count, sizeof(count)) < 0) continue;  // EINTR
+    if (read(event_fd_, &count, sizeof(count)) < 0) continue;  // EINTR
     if (count >= kEnd) return;
     react_();
   }

@@ -10,7 +10,6 @@
 #include <memory>
 #include <thread>
 
-#include "base/file_descriptor.h"
 #include "base/status.h"
 
 namespace pinstripe {
@@ -25,11 +24,12 @@ class SignalWatch {
   ~SignalWatch();
 
  private:
-  SignalWatch(int signal, FileDescriptor event_fd, std::function<void()> react);
+  SignalWatch(int signal, int event_fd, std::function<void()> react);
   void Run();
 
   const int signal_;
-  const FileDescriptor event_fd_;  // counts the signals
+  // Counts the signals. Never closed: in another thread the handler may be about to write to it.
+  const int event_fd_;
   const std::function<void()> react_;
   std::thread thread_;
 };

@@ -388,7 +388,8 @@ Status DiskCache::BeginSegment() {
   auto segment = std::make_shared<Segment>();
   CacheSegmentHeader header{.cluster = options_.cluster,
                             .number = 1,
-                            .slots = static_cast<uint32_t>(segment_bytes_ / kBytesPerSlot)};
+                            .slots = static_cast<uint32_t>(std::min<uint64_t>(
+                                segment_bytes_ / kBytesPerSlot, CacheSegmentHeader::kMostSlots))};
   {
     const std::lock_guard lock(mutex_);
     if (!segments_.empty()) header.number = segments_.back()->number + 1;

@@ -167,16 +167,24 @@ Result<bool> Names::Touch(InodeId directory, std::optional<StoredInode> seen) {
     }
     Inode inode = stored->inode;
     inode.modified = inode.changed = records_.WallClock();
-    const auto change = TRY(records_.ChangeInode(directory, stored->slot, inode));
-    if (change.applied) return true;
-    if (!change.now) return false;
+    auto change = records_.ChangeInode(directory, stored->slot, inode);
+    std::optional<StoredInode> now;
+    if (change.has_value()) {
+      if (change->applied) return true;
+      now = std::move(change->now);
+    } else {
+      // Where many change it, none of them may find out whether his change was among them. If it
+      // did change, somebody's was.
+      now = TRY(records_.FindInode(directory));
+      if (now && now->slot == stored->slot) return Failed(change.error());
+    }
+    if (!now) return false;
     // Who has moved its time since we read it has done what this is for.
-    if (read_after && !change.now->inode.closing &&
-        change.now->inode.modified != stored->inode.modified) {
+    if (read_after && !now->inode.closing && now->inode.modified != stored->inode.modified) {
       return true;
     }
     read_after = true;
-    stored = change.now;
+    stored = std::move(now);
     if (attempt > 0) PauseBeforeRetry(runtime_, attempt);
   }
   return TooBusy(fmt::format("change directory {:016x}", directory));

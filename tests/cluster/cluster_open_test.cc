@@ -254,6 +254,26 @@ TEST_F(ClusterTest, AConfigurationThatCannotBeUsedChangesNothing) {
   EXPECT_NE((*cluster)->FindDrive(8), nullptr);
 }
 
+TEST_F(ClusterTest, ADriveWhoseNewWayCannotBeUsedIsLeftAsItWas) {
+  ASSERT_OK(machines_.Format());
+  auto cluster = machines_.Open();
+  ASSERT_OK(cluster);
+  machines_.config().drives[2].addresses = {"memory:99"};
+  const Result<ClusterConfig> reloaded = (*cluster)->Reload();
+  EXPECT_FAILS(reloaded, EINVAL);
+  ExpectMessage(reloaded.error(), "drive 3 (memory:99): no drive at memory:99");
+  EXPECT_TRUE((*cluster)->FindDrive(3)->IsUp());
+  ExpectWorks(**cluster, 1);
+}
+
+TEST_F(ClusterTest, WithoutASourceNothingIsReadAgain) {
+  ASSERT_OK(machines_.Format());
+  auto cluster = Cluster::Open(sim_, machines_.config(), machines_.Factory());
+  ASSERT_OK(cluster);
+  EXPECT_FAILS((*cluster)->Reload(), ENOTSUP);
+  ExpectWorks(**cluster, 1);
+}
+
 TEST_F(ClusterTest, SettingsThatNeedARestartAreTold) {
   const ClusterConfig before = machines_.config();
   ClusterConfig after = before;

@@ -56,6 +56,14 @@ inline void ExpectClean(const CheckReport& report) {
 
 // One host: its own way to the drives, and a file system.
 struct Host {
+  Host() = default;
+  Host(Host&&) = default;
+  Host& operator=(Host&& other) noexcept {  // the file system needs its cluster to the last
+    fs = std::move(other.fs);
+    cluster = std::move(other.cluster);
+    return *this;
+  }
+
   std::unique_ptr<Cluster> cluster;
   std::unique_ptr<FileSystem> fs;
 

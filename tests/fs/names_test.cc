@@ -468,6 +468,27 @@ TEST_F(NamesTest, AnExclusiveCreateHasOneWinner) {
 }
 
 // What was looked up a moment ago saves a look, and never decides anything.
+// All of them change the directory's time, so whether one's change of it has happened is soon not to
+// be told any more. That somebody's has is enough.
+TEST_F(NamesTest, ManyHostsMayCrowdADirectory) {
+  constexpr int kHosts = 24;
+  std::vector<Host> hosts;
+  for (int i = 0; i < kHosts; ++i) hosts.push_back(NewHost());
+  for (DriveId id = 1; id <= 5; ++id) machines_.drive(id).Set({.lose_answer = 0.01});
+  RunTogether(kHosts, [&](int i) {
+    Host& host = hosts[static_cast<size_t>(i)];
+    for (int round = 0; round < 20; ++round) {
+      const std::string name = fmt::format("{}-{}", i, round);
+      auto file = host->Create(kRootInode, name, {});
+      ASSERT_OK(file);
+      ASSERT_OK((*file)->Close());
+      ASSERT_OK(host->Unlink(kRootInode, name));
+    }
+  });
+  for (DriveId id = 1; id <= 5; ++id) machines_.drive(id).Set({});
+  EXPECT_EQ(List(), Names_());
+}
+
 TEST_F(NamesTest, WhatOthersDidSinceANameWasLookedUpCounts) {
   Host other = NewHost();
   EXPECT_FAILS(fs_->Lookup(kRootInode, "a"), ENOENT);

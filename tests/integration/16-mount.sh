@@ -2,10 +2,7 @@
 # The mount behaves as programs expect of a directory, and shows the same files as the gateway.
 . "$(dirname "$0")/lib.sh"
 
-if [ ! -e /dev/fuse ]; then
-  echo "SKIP $script: /dev/fuse is missing: this machine cannot mount"
-  exit 77
-fi
+needs_fuse
 mount=$work/mount
 cluster_up mount --layout 4+2 --drives 8 --one-process --mount "$mount"
 

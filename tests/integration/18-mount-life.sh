@@ -3,16 +3,11 @@
 # lost when it ends, and a mount that died or a cluster that is away is said, not waited for.
 . "$(dirname "$0")/lib.sh"
 
-if [ ! -e /dev/fuse ]; then give_up "/dev/fuse is missing: this machine cannot mount"; fi
+needs_fuse
 fuse=$build/fuse/pinstripe-fuse
 cluster_up life --layout 4+2 --drives 8 --no-gateway
 mount=$work/mount
 mkdir "$mount"
-unmount_at_exit() {
-  fusermount3 -u -q -z "$mount"
-  clean_up
-}
-trap unmount_at_exit EXIT
 
 is_mounted() { mountpoint -q "$mount"; }
 is_unmounted() { ! is_mounted; }

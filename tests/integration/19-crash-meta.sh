@@ -3,16 +3,8 @@
 # acknowledged is there, and everything fits together. `./dev crash-meta TIME` does it for longer.
 . "$(dirname "$0")/lib.sh"
 
-if [ ! -e /dev/fuse ]; then
-  echo "$script: /dev/fuse is missing: this machine cannot mount"
-  exit 77
-fi
+needs_fuse
 cluster_up meta --layout 4+2 --drives 8 --no-gateway
-unmount_at_exit() {
-  for one in "$cluster"-mount-*; do fusermount3 -u -q -z "$one"; done
-  clean_up
-}
-trap unmount_at_exit EXIT
 
 campaign=(/usr/bin/python3 "$project/tests/crash/crash_meta.py" --build "$build" --cluster "$cluster"
   --time "${CRASH_SECONDS:-30}" --drives 8 --away 2)

@@ -2,13 +2,8 @@
 # Two mounts change the same files: the outcomes are those of docs/semantics.md, "Two writers".
 . "$(dirname "$0")/lib.sh"
 
-if [ ! -e /dev/fuse ]; then give_up "/dev/fuse is missing: this machine cannot mount"; fi
+needs_fuse
 cluster_up two --layout 4+2 --drives 8 --no-gateway
-unmount_at_exit() {
-  for one in "$work"/mount-*; do fusermount3 -u -q -z "$one"; done
-  clean_up
-}
-trap unmount_at_exit EXIT
 for name in a b; do
   mkdir "$work/mount-$name"
   "$build/fuse/pinstripe-fuse" "$config" "$work/mount-$name" || give_up "cannot mount"

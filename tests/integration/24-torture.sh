@@ -4,18 +4,10 @@
 # `./dev torture TIME` does it for longer, on three clusters.
 . "$(dirname "$0")/lib.sh"
 
-if [ ! -e /dev/fuse ]; then
-  echo "$script: /dev/fuse is missing: this machine cannot mount"
-  exit 77
-fi
+needs_fuse
 k=${LAYOUT:-4+2}
 m=${k#*+} k=${k%+*}
 drives=${DRIVES:-$((k + m + 2))}
-unmount_at_exit() {
-  for one in "$work"/cluster-*-torture-?; do fusermount3 -u -q -z "$one"; done
-  clean_up
-}
-trap unmount_at_exit EXIT
 
 campaign() {  # OPTIONS...
   local options=(--data "$k" --away "$m" --drives "$drives" --time "${TORTURE_SECONDS:-10}" "$@")

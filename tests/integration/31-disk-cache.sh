@@ -3,20 +3,12 @@
 # happens to the cache's files, readers get the right bytes.
 . "$(dirname "$0")/lib.sh"
 
-if [ ! -e /dev/fuse ]; then
-  echo "SKIP $script: /dev/fuse is missing: this machine cannot mount"
-  exit 77
-fi
+needs_fuse
 fuse=$build/fuse/pinstripe-fuse
 cluster_up cache --layout 4+2 --drives 8 --no-gateway
 mount=$work/mount
 cache=$work/local
 mkdir "$mount" "$cache"
-unmount_at_exit() {
-  fusermount3 -u -q -z "$mount"
-  clean_up
-}
-trap unmount_at_exit EXIT
 
 counter() { sed -n "s/^pinstripe_mount_$1 //p" "$mount/.pinstripe/stats"; }
 is_ready() { [ "$(counter disk_cache_ready)" = 1 ]; }

@@ -4,15 +4,7 @@
 # one round of one process.
 . "$(dirname "$0")/lib.sh"
 
-if [ ! -e /dev/fuse ]; then
-  echo "$script: /dev/fuse is missing: this machine cannot mount"
-  exit 77
-fi
-unmount_at_exit() {
-  fusermount3 -u -q -z "$cluster-stress"
-  clean_up
-}
-trap unmount_at_exit EXIT
+needs_fuse
 
 stress() {  # OPTIONS...
   local options=(--time "${STRESS_SECONDS:-20}" "$@")

@@ -2,19 +2,11 @@
 # fio writes in every way that it knows, reads back, and verifies every block: FIO_MEGABYTES (24) for each way.
 . "$(dirname "$0")/lib.sh"
 
-if [ ! -e /dev/fuse ]; then
-  echo "SKIP $script: /dev/fuse is missing: this machine cannot mount"
-  exit 77
-fi
+needs_fuse
 fuse=$build/fuse/pinstripe-fuse
 cluster_up fio --layout 4+2 --drives 8 --no-gateway
 mount=$work/mount
 mkdir "$mount"
-unmount_at_exit() {
-  fusermount3 -u -q -z "$mount"
-  clean_up
-}
-trap unmount_at_exit EXIT
 "$fuse" "$config" "$mount" || give_up "mounting"
 
 verified() {  # NAME OPTIONS...

@@ -3,14 +3,9 @@
 # moved are found, the memory is as large as it says, and a file that cannot be used changes nothing.
 . "$(dirname "$0")/lib.sh"
 
-if [ ! -e /dev/fuse ]; then give_up "/dev/fuse is missing: this machine cannot mount"; fi
+needs_fuse
 cluster_up reload --layout 4+2 --drives 8
 mount=$work/mount
-unmount_at_exit() {
-  fusermount3 -u -q -z "$mount"
-  clean_up
-}
-trap unmount_at_exit EXIT
 mkdir "$mount"
 "$build/fuse/pinstripe-fuse" -f "$config" "$mount" >"$work/mount.log" 2>&1 &
 mount_pid=$!

@@ -25,9 +25,13 @@ fi
 work=$(mktemp -d "${TMPDIR:-/tmp}/pinstripe-$script.XXXXXX")
 chmod 755 "$work"  # the gateway runs as somebody else
 
+# Of file systems, the dead ones, too.
+mounts_in_work() { awk -v below="$work/" 'index($5, below) == 1 {print $5}' /proc/self/mountinfo; }
+
 clean_up() {
   trap - EXIT
   for one in "${servers[@]}"; do kill "$one" 2>/dev/null; done
+  for one in $(mounts_in_work); do fusermount3 -u -q -z "$one"; done
   for one in "${clusters[@]}"; do
     "$pinstripe" dev down --delete "$one" >/dev/null ||
       echo "$script: $one could not be cleared" >&2
@@ -46,6 +50,11 @@ give_up() {
     tail -n 3 "$one"/pinstriped-*.log 2>/dev/null | sed 's/^/  /'
   done
   exit 1
+}
+needs_fuse() {
+  [ ! -e /dev/fuse ] || return 0
+  echo "SKIP $script: /dev/fuse is missing: this machine cannot mount"
+  exit 77
 }
 # For `check`: what the administrator's command says and how it ends. Its words stay in $work/said.
 says() {  # EXIT-CODE WORDS COMMAND...
