@@ -62,10 +62,7 @@ Result<std::unique_ptr<SignalWatch>> SignalWatch::Start(int signal, std::functio
 }
 
 SignalWatch::SignalWatch(int signal, int event_fd, std::function<void()> react)
-    : signal_(signal),
-      event_fd_(event_fd),
-      react_(std::move(react)),
-      thread_([this] { Run(); }) {}
+    : signal_(signal), event_fd_(event_fd), react_(std::move(react)), thread_([this] { Run(); }) {}
 
 SignalWatch::~SignalWatch() {
   struct sigaction action {};

@@ -1,9 +1,17 @@
 #include "fuse/request_counters.h"
 
 #include <fmt/format.h>
+#include <prometheus/text_serializer.h>
+
+#include <vector>
 
 namespace pinstripe {
 namespace {
+
+using prometheus::MetricType;
+
+constexpr auto kCounter = MetricType::Counter;
+constexpr auto kGauge = MetricType::Gauge;
 
 constexpr std::array<const char*, RequestCounters::kKinds> kNames = {
     "lookup", "getattr", "setattr", "xattr", "make",      "remove", "rename",
@@ -12,75 +20,75 @@ constexpr std::array<const char*, RequestCounters::kKinds> kNames = {
 
 class Page {
  public:
-  void Metric(const char* name, const char* type, const char* help) {
-    name_ = name;
-    text_ += fmt::format("# HELP pinstripe_mount_{} {}\n# TYPE pinstripe_mount_{} {}\n", name, help,
-                         name, type);
+  void Metric(const char* name, MetricType type, const char* help) {
+    families_.push_back({.name = fmt::format("pinstripe_mount_{}", name),
+                         .help = help,
+                         .type = type,
+                         .metric = {}});
   }
   template <typename Number>
   void Value(Number value, const char* request = nullptr) {
-    const std::string label = request ? fmt::format("{{request=\"{}\"}}", request) : "";
-    text_ += fmt::format("pinstripe_mount_{}{} {}\n", name_, label, value);
+    prometheus::ClientMetric& metric = families_.back().metric.emplace_back();
+    if (request) metric.label.push_back({.name = "request", .value = request});
+    const bool is_counter = families_.back().type == MetricType::Counter;
+    (is_counter ? metric.counter.value : metric.gauge.value) = static_cast<double>(value);
   }
   template <typename Number>
-  void Single(const char* name, const char* type, const char* help, Number value) {
+  void Single(const char* name, MetricType type, const char* help, Number value) {
     Metric(name, type, help);
     Value(value);
   }
-  std::string Take() { return std::move(text_); }
+  std::string Text() const { return prometheus::TextSerializer().Serialize(families_); }
 
  private:
-  const char* name_ = "";
-  std::string text_;
+  std::vector<prometheus::MetricFamily> families_;
 };
 
 }  // namespace
 
 std::string RequestCounters::Text(const MemoryCounters& memory) const {
   Page page;
-  page.Metric("requests_total", "counter", "Requests of the kernel that were answered.");
+  page.Metric("requests_total", kCounter, "Requests of the kernel that were answered.");
   for (size_t i = 0; i < kKinds; ++i) page.Value(of_[i].requests.load(), kNames[i]);
-  page.Metric("request_seconds_total", "counter", "How long they took, together.");
+  page.Metric("request_seconds_total", kCounter, "How long they took, together.");
   for (size_t i = 0; i < kKinds; ++i) {
     page.Value(static_cast<double>(of_[i].nanoseconds.load()) / 1e9, kNames[i]);
   }
-  page.Single("errors_total", "counter", "Answers that were EIO.", errors_.load());
-  page.Single("read_bytes_total", "counter", "Bytes that were read.", read_.load());
-  page.Single("written_bytes_total", "counter", "Bytes that were written.", written_.load());
-  page.Single("memory_limit_bytes", "gauge", "What contents of files may take.",
-              memory.limit_bytes);
-  page.Single("memory_used_bytes", "gauge", "What they take.", memory.used_bytes);
-  page.Single("cached_bytes", "gauge", "Of that, cells that were read and are kept.",
+  page.Single("errors_total", kCounter, "Answers that were EIO.", errors_.load());
+  page.Single("read_bytes_total", kCounter, "Bytes that were read.", read_.load());
+  page.Single("written_bytes_total", kCounter, "Bytes that were written.", written_.load());
+  page.Single("memory_limit_bytes", kGauge, "What contents of files may take.", memory.limit_bytes);
+  page.Single("memory_used_bytes", kGauge, "What they take.", memory.used_bytes);
+  page.Single("cached_bytes", kGauge, "Of that, cells that were read and are kept.",
               memory.cached_bytes);
-  page.Single("cache_hits_total", "counter", "Cells of up to 64 KiB that reads found.",
+  page.Single("cache_hits_total", kCounter, "Cells of up to 64 KiB that reads found.",
               memory.cache_hits);
-  page.Single("cache_misses_total", "counter", "Cells that were read from drives for them.",
+  page.Single("cache_misses_total", kCounter, "Cells that were read from drives for them.",
               memory.cache_misses);
-  page.Single("shared_reads_total", "counter", "Cells that somebody else was reading already.",
+  page.Single("shared_reads_total", kCounter, "Cells that somebody else was reading already.",
               memory.shared_reads);
-  page.Single("read_ahead_cells_total", "counter",
+  page.Single("read_ahead_cells_total", kCounter,
               "Cells that were asked for before anybody wanted them.", memory.read_ahead_cells);
   const DiskCacheCounters& disk = memory.disk;
-  if (disk.limit_bytes == 0) return page.Take();
-  page.Single("disk_cache_ready", "gauge", "1 when its directory was looked at and is used.",
+  if (disk.limit_bytes == 0) return page.Text();
+  page.Single("disk_cache_ready", kGauge, "1 when its directory was looked at and is used.",
               disk.ready ? 1 : 0);
-  page.Single("disk_cache_limit_bytes", "gauge", "What its files may take.", disk.limit_bytes);
-  page.Single("disk_cache_bytes", "gauge", "What they take.", disk.used_bytes);
-  page.Single("disk_cache_cells", "gauge", "Cells of up to 64 KiB that can be found there.",
+  page.Single("disk_cache_limit_bytes", kGauge, "What its files may take.", disk.limit_bytes);
+  page.Single("disk_cache_bytes", kGauge, "What they take.", disk.used_bytes);
+  page.Single("disk_cache_cells", kGauge, "Cells of up to 64 KiB that can be found there.",
               disk.cells);
-  page.Single("disk_cache_hits_total", "counter", "Cells that reads found there.",
-              disk.cells_found);
-  page.Single("disk_cache_misses_total", "counter",
+  page.Single("disk_cache_hits_total", kCounter, "Cells that reads found there.", disk.cells_found);
+  page.Single("disk_cache_misses_total", kCounter,
               "Cells that were not there, and were asked of drives.", disk.cells_missed);
-  page.Single("disk_cache_written_cells_total", "counter", "Cells that were written there.",
+  page.Single("disk_cache_written_cells_total", kCounter, "Cells that were written there.",
               disk.cells_written);
-  page.Single("disk_cache_dropped_cells_total", "counter",
+  page.Single("disk_cache_dropped_cells_total", kCounter,
               "Cells that were not: the disk is slow, full or away.", disk.cells_dropped);
-  page.Single("disk_cache_evicted_cells_total", "counter", "Cells that went for others.",
+  page.Single("disk_cache_evicted_cells_total", kCounter, "Cells that went for others.",
               disk.cells_evicted);
-  page.Single("disk_cache_damaged_cells_total", "counter",
+  page.Single("disk_cache_damaged_cells_total", kCounter,
               "Cells that were found damaged there, and read from drives.", disk.cells_damaged);
-  return page.Take();
+  return page.Text();
 }
 
 }  // namespace pinstripe

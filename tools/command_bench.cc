@@ -12,6 +12,7 @@
 #include "tools/drive_load.h"
 #include "tools/names_load.h"
 #include "tools/process_use.h"
+#include "tools/progress.h"
 
 namespace pinstripe {
 namespace {
@@ -213,7 +214,9 @@ Result<int> BenchNames(Runtime& runtime, const NamesBenchOptions& options) {
                "client us/op", "drives us/op");
   }
   Json rows = Json::array();
-  TRY(RunNamesLoad(runtime, options.load, [&](const NamesLoadResult& result) {
+  Progress progress(runtime);
+  const auto tell = [&](const NamesLoadResult& result) {
+    progress.Clear();
     if (options.json) return rows.push_back(ResultJson(result));
     const auto operations = static_cast<double>(result.operations);
     fmt::print("{:<8} {:>7} {:>10.0f} {:>10.3f} {:>14.0f} {:>14.0f}\n", result.op, result.clients,
@@ -221,8 +224,15 @@ Result<int> BenchNames(Runtime& runtime, const NamesBenchOptions& options) {
                1e6 * result.client_cpu_seconds / operations,
                1e6 * result.drives_cpu_seconds / operations);
     std::fflush(stdout);
-  }));
-  if (options.json) fmt::print("{}\n", rows.dump(2));
+  };
+  const std::string directory =
+      TRY(RunNamesLoad(runtime, options.load,
+                       {tell, [&](std::string_view op, double done) { progress.Show(op, done); }}));
+  if (options.json) {
+    fmt::print("{}\n", rows.dump(2));
+  } else if (options.load.keep) {
+    fmt::print("/{} is still there\n", directory);
+  }
   return 0;
 }
 
@@ -241,8 +251,15 @@ void AddNames(CLI::App& bench, Action& chosen) {
   names->add_option("--file-bytes", options->load.file_bytes, "In each file")
       ->capture_default_str();
   names->add_flag("--shared", options->load.shared, "All in one directory");
+  names
+      ->add_option("--fill", options->load.fill,
+                   "Empty files that are in that directory before, and are measured as well")
+      ->capture_default_str();
+  names->add_flag("--keep", options->load.keep, "Do not remove what was made");
   names->add_flag("--json", options->json, "Print the results as JSON");
-  names->footer("Works in a directory of its own below the root, and removes it at the end.");
+  names->footer(
+      "Works in a directory of its own below the root, and removes it at the end, if it is not to "
+      "be kept.");
   names->callback([options, &chosen] {
     chosen = [options](Runtime& runtime) { return BenchNames(runtime, *options); };
   });

@@ -17,6 +17,7 @@ namespace pinstripe {
 namespace {
 
 constexpr size_t kListAtOnce = 1000;
+constexpr Duration kBetweenProgress = std::chrono::milliseconds(200);
 
 struct Host {
   std::unique_ptr<ConnectedCluster> cluster;
@@ -42,20 +43,28 @@ double CpuSecondsOf(const std::set<pid_t>& daemons) {
 class Run {
  public:
   Run(Runtime& runtime, const NamesLoad& load, std::set<pid_t> daemons, std::vector<Host>& hosts,
-      const std::function<void(const NamesLoadResult&)>& tell)
+      const NamesLoadTold& tell)
       : runtime_(runtime), load_(load), daemons_(std::move(daemons)), hosts_(hosts), tell_(tell) {}
 
   Status All() {
-    TRY(Measure("create", load_.files,
-                [this](Host& host, int client) { return Create(host, client); }));
-    TRY(Measure("stat", load_.files,
-                [this](Host& host, int client) { return Stat(host, client); }));
-    const uint64_t listed = uint64_t{load_.files} * (load_.shared ? hosts_.size() : 1);
-    TRY(Measure("list", listed, [listed](Host& host, int) { return List(host, listed); }));
-    TRY(Measure("rename", load_.files,
-                [this](Host& host, int client) { return Rename(host, client); }));
-    return Measure("delete", load_.files,
-                   [this](Host& host, int client) { return Delete(host, client); });
+    const uint64_t all = load_.files * hosts_.size();
+    if (load_.fill > 0) {
+      TRY(Measure("fill", load_.fill, [this](Host& host, int client) {
+        return ForItsFill(client, [&](const std::string& name) { return Make(host, name, ""); });
+      }));
+    }
+    TRY(Measure("create", all, [this](Host& host, int client) { return Create(host, client); }));
+    TRY(Measure("stat", all, [this](Host& host, int client) { return Stat(host, client); }));
+    TRY(Measure("list", all + load_.fill,
+                [this](Host& host, int client) { return List(host, client); }));
+    TRY(Measure("rename", all, [this](Host& host, int client) { return Rename(host, client); }));
+    if (load_.keep) return {};
+    TRY(Measure("delete", all, [this](Host& host, int client) { return Delete(host, client); }));
+    if (load_.fill == 0) return {};
+    return Measure("clear", load_.fill, [this](Host& host, int client) {
+      return ForItsFill(
+          client, [&](const std::string& name) { return host.fs->Unlink(host.directory, name); });
+    });
   }
 
  private:
@@ -66,52 +75,70 @@ class Run {
     return fmt::format("c{}-r{:06}", client, file);
   }
 
+  Status Make(Host& host, const std::string& name, std::string_view contents) {
+    const auto file =
+        TRY(host.fs->Create(host.directory, name, {.truncate = true, .publish_at_commit = true}));
+    TRY(file->Write(0, AsBytes(contents)));
+    return file->Close();
+  }
+
+  // The clients take turns with the names that fill the directory.
+  Status ForItsFill(int client, const std::function<Status(const std::string&)>& body) {
+    for (auto i = static_cast<uint64_t>(client); i < load_.fill; i += hosts_.size()) {
+      TRY(body(fmt::format("fill-{:08}", i)));
+      ++done_;
+    }
+    return {};
+  }
+
   Status Create(Host& host, int client) {
     const std::string contents(load_.file_bytes, 'x');
-    for (uint32_t i = 0; i < load_.files; ++i) {
-      const auto file = TRY(host.fs->Create(host.directory, NameOf(client, i),
-                                            {.truncate = true, .publish_at_commit = true}));
-      TRY(file->Write(0, AsBytes(contents)));
-      TRY(file->Close());
+    for (uint32_t i = 0; i < load_.files; ++i, ++done_) {
+      TRY(Make(host, NameOf(client, i), contents));
     }
     return {};
   }
   Status Stat(Host& host, int client) {
-    for (uint32_t i = 0; i < load_.files; ++i) {
+    for (uint32_t i = 0; i < load_.files; ++i, ++done_) {
       TRY(host.fs->Lookup(host.directory, NameOf(client, i)));
     }
     return {};
   }
-  static Status List(Host& host, uint64_t expected) {
+  Status List(Host& host, int client) {
+    if (load_.shared && client > 0) return {};
+    const uint64_t expected =
+        load_.shared ? load_.files * hosts_.size() + load_.fill : uint64_t{load_.files};
     uint64_t listed = 0;
     for (std::string after;;) {
       const auto page = TRY(host.fs->ReadDirectory(host.directory, after, kListAtOnce, true));
       if (page.empty()) break;
       listed += page.size();
+      done_ += page.size();
       after = page.back().name;
     }
     if (listed == expected) return {};
     return Fail(EIO, "{} names are listed instead of {}", listed, expected);
   }
   Status Rename(Host& host, int client) {
-    for (uint32_t i = 0; i < load_.files; ++i) {
+    for (uint32_t i = 0; i < load_.files; ++i, ++done_) {
       TRY(host.fs->Rename(host.directory, NameOf(client, i), host.directory, NewNameOf(client, i)));
     }
     return {};
   }
   Status Delete(Host& host, int client) {
-    for (uint32_t i = 0; i < load_.files; ++i) {
+    for (uint32_t i = 0; i < load_.files; ++i, ++done_) {
       TRY(host.fs->Unlink(host.directory, NewNameOf(client, i)));
     }
     return {};
   }
 
   // All clients at once; until the last one is done.
-  Status Measure(std::string_view op, uint64_t operations_each,
+  Status Measure(std::string_view op, uint64_t operations,
                  const std::function<Status(Host&, int)>& body) {
     const Time start = runtime_.Now();
     const double client_cpu = OwnCpuSeconds();
     const double drives_cpu = CpuSecondsOf(daemons_);
+    done_ = 0;
     const auto done = runtime_.NewSignal();
     std::mutex mutex;
     Status first_failure;
@@ -124,15 +151,18 @@ class Run {
         if (--left == 0) done->Set();
       });
     }
-    done->WaitUntil(Time::max());
+    while (!done->WaitUntil(runtime_.Now() + kBetweenProgress)) {
+      tell_.progress(op, static_cast<double>(done_) / static_cast<double>(operations));
+    }
     const std::lock_guard lock(mutex);  // the last one has let go of it
     TRY(first_failure);
-    tell_({.op = op,
-           .clients = static_cast<int>(hosts_.size()),
-           .operations = operations_each * hosts_.size(),
-           .seconds = std::chrono::duration<double>(runtime_.Now() - start).count(),
-           .client_cpu_seconds = OwnCpuSeconds() - client_cpu,
-           .drives_cpu_seconds = CpuSecondsOf(daemons_) - drives_cpu});
+    const bool by_one = op == "list" && load_.shared;
+    tell_.result({.op = op,
+                  .clients = by_one ? 1 : static_cast<int>(hosts_.size()),
+                  .operations = operations,
+                  .seconds = std::chrono::duration<double>(runtime_.Now() - start).count(),
+                  .client_cpu_seconds = OwnCpuSeconds() - client_cpu,
+                  .drives_cpu_seconds = CpuSecondsOf(daemons_) - drives_cpu});
     return {};
   }
 
@@ -140,11 +170,12 @@ class Run {
   const NamesLoad& load_;
   const std::set<pid_t> daemons_;
   std::vector<Host>& hosts_;
-  const std::function<void(const NamesLoadResult&)>& tell_;
+  const NamesLoadTold& tell_;
+  std::atomic<uint64_t> done_ = 0;  // of what is measured now
 };
 
-Status RunWith(Runtime& runtime, const NamesLoad& load, int clients,
-               const std::function<void(const NamesLoadResult&)>& tell) {
+Result<std::string> RunWith(Runtime& runtime, const NamesLoad& load, int clients,
+                            const NamesLoadTold& tell) {
   std::vector<Host> hosts;
   for (int i = 0; i < clients; ++i) {
     Host host;
@@ -161,23 +192,31 @@ Status RunWith(Runtime& runtime, const NamesLoad& load, int clients,
   }
   const Status status =
       Run(runtime, load, DaemonsOf(hosts.front().cluster->cluster().config()), hosts, tell).All();
-  if (!status.ok()) return status.Context(fmt::format("what was made stays in /{}", name));
+  if (!status.ok()) {
+    return Failed(status.Context(fmt::format("what was made stays in /{}", name)));
+  }
+  if (load.keep) return name;
   for (int i = 0; i < clients && !load.shared; ++i) {
     TRY(fs.RemoveDirectory(top, fmt::format("c{}", i)));
   }
-  return fs.RemoveDirectory(kRootInode, name);
+  TRY(fs.RemoveDirectory(kRootInode, name));
+  return name;
 }
 
 }  // namespace
 
-Status RunNamesLoad(Runtime& runtime, const NamesLoad& load,
-                    const std::function<void(const NamesLoadResult&)>& tell) {
+Result<std::string> RunNamesLoad(Runtime& runtime, const NamesLoad& load,
+                                 const NamesLoadTold& tell) {
   for (const int clients : load.clients) {
     if (clients < 1 || clients > 64) return Fail(EINVAL, "{} clients: 1 to 64 can be", clients);
   }
   if (load.files < 1) return Fail(EINVAL, "0 files: at least one is needed");
-  for (const int clients : load.clients) TRY(RunWith(runtime, load, clients, tell));
-  return {};
+  if (load.fill > 0 && !load.shared) {
+    return Fail(EINVAL, "only a directory that all clients share is filled before");
+  }
+  std::string name;
+  for (const int clients : load.clients) name = TRY(RunWith(runtime, load, clients, tell));
+  return name;
 }
 
 }  // namespace pinstripe

@@ -20,10 +20,16 @@ struct NamesLoad {
   uint32_t files = 1000;               // that each client makes
   uint32_t file_bytes = 1024;
   bool shared = false;  // all in one directory, instead of one for each client
+  // Only if it is shared: empty files that are there before, made by all clients together. To be
+  // left there at the end, for they take as long to go.
+  uint64_t fill = 0;
+  bool keep = false;
 };
 
 struct NamesLoadResult {
-  std::string_view op;  // create, stat, list (a name listed with its attributes), rename, delete
+  // fill, create, stat, list (a name listed with its attributes; one client lists what is shared),
+  // rename, delete, clear (what was filled)
+  std::string_view op;
   int clients = 0;
   uint64_t operations = 0;
   double seconds = 0;
@@ -31,9 +37,14 @@ struct NamesLoadResult {
   double drives_cpu_seconds = 0;  // of those that run on this machine
 };
 
-// Works in a new directory below the root, which it removes at the end, and tells each result as it
-// comes.
-Status RunNamesLoad(Runtime& runtime, const NamesLoad& load,
-                    const std::function<void(const NamesLoadResult&)>& tell);
+struct NamesLoadTold {
+  std::function<void(const NamesLoadResult&)> result;              // of each operation, as it comes
+  std::function<void(std::string_view op, double done)> progress;  // a few times a second
+};
+
+// Works in a new directory below the root, whose name it returns, and which it removes at the end
+// unless it is to be kept. EINVAL: such a load is not possible.
+Result<std::string> RunNamesLoad(Runtime& runtime, const NamesLoad& load,
+                                 const NamesLoadTold& tell);
 
 }  // namespace pinstripe

@@ -468,8 +468,8 @@ TEST_F(NamesTest, AnExclusiveCreateHasOneWinner) {
 }
 
 // What was looked up a moment ago saves a look, and never decides anything.
-// All of them change the directory's time, so whether one's change of it has happened is soon not to
-// be told any more. That somebody's has is enough.
+// All of them change the directory's time, so whether one's change of it has happened is soon not
+// to be told any more. That somebody's has is enough.
 TEST_F(NamesTest, ManyHostsMayCrowdADirectory) {
   constexpr int kHosts = 24;
   std::vector<Host> hosts;

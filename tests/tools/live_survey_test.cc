@@ -23,6 +23,7 @@
 namespace pinstripe {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 // Says, when told to, that it takes no changes any more.
@@ -183,18 +184,27 @@ TEST_F(LiveSurvey, NamesAreMeasuredAndGoneAfterwards) {
   ASSERT_OK(FileSystem::Format((*connected)->cluster(), {}, 0755));
   for (const bool shared : {false, true}) {
     std::vector<std::string> done;
-    ASSERT_OK(RunNamesLoad(runtime_,
-                           {.config = ConfigFile(), .clients = {2}, .files = 5, .shared = shared},
-                           [&](const NamesLoadResult& result) {
-                             done.push_back(fmt::format("{} {}", result.op, result.operations));
-                           }));
-    EXPECT_THAT(done, testing::ElementsAre("create 10", "stat 10", shared ? "list 20" : "list 10",
-                                           "rename 10", "delete 10"));
+    const NamesLoadTold tell{[&](const NamesLoadResult& result) {
+                               done.push_back(fmt::format("{} {}", result.op, result.operations));
+                             },
+                             [](std::string_view, double) {}};
+    NamesLoad load{.config = ConfigFile(), .clients = {2}, .files = 5, .shared = shared};
+    ASSERT_OK(RunNamesLoad(runtime_, load, tell));
+    EXPECT_THAT(done, ElementsAre("create 10", "stat 10", "list 10", "rename 10", "delete 10"));
+    done.clear();
+    load.fill = 7;
+    if (!shared) {
+      EXPECT_FAILS(RunNamesLoad(runtime_, load, tell), EINVAL);
+      continue;
+    }
+    ASSERT_OK(RunNamesLoad(runtime_, load, tell));
+    EXPECT_THAT(done, ElementsAre("fill 7", "create 10", "stat 10", "list 17", "rename 10",
+                                  "delete 10", "clear 7"));
   }
   const auto fs = FileSystem::Open((*connected)->cluster(), {});
   ASSERT_OK(fs);
   EXPECT_TRUE((*fs)->ReadDirectory(kRootInode, "", 10, false)->empty());
-  EXPECT_FAILS(RunNamesLoad(runtime_, {.config = ConfigFile(), .clients = {0}}, nullptr), EINVAL);
+  EXPECT_FAILS(RunNamesLoad(runtime_, {.config = ConfigFile(), .clients = {0}}, {}), EINVAL);
 }
 
 TEST_F(LiveSurvey, SaysThatDrivesWereNeverFormatted) {
