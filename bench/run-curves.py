@@ -24,10 +24,7 @@ import tempfile
 import threading
 import time
 
-
-def size_of(value):
-    number = value.rstrip("BKiM")
-    return int(number) << {"B": 0, "KiB": 10, "MiB": 20}[value[len(number):]]
+from common import size_of
 
 
 SIZES = {value: size_of(value) for value in ("1MiB", "64KiB", "4KiB", "120B")}

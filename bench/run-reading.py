@@ -9,29 +9,17 @@ reading, and each mount and gateway starts with an empty memory. See bench/READM
 """
 
 import argparse
-import json
 import mmap
 import os
 import random
 import re
 import shutil
-import socket
 import statistics
 import subprocess
 import tempfile
 import time
 
-MIB = 1 << 20
-
-
-def run(*command):
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-
-def cpu_seconds(pid):
-    with open(f"/proc/{pid}/stat") as stat:
-        fields = stat.read().rsplit(") ", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+from common import MIB, Cluster, XrootdServer, cpu_seconds, run, set_memory
 
 
 def received(pid, ports):
@@ -82,43 +70,15 @@ class Mount:
         self.process.wait()
 
 
-class Gateway:
+class Gateway(XrootdServer):
     """The development cluster's gateway over again, with the plugin of a build."""
 
-    def __init__(self, build, cluster, work, user):
-        place = tempfile.mkdtemp(dir=work)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        with open(f"{cluster}/gateway/xrootd.cfg") as config:
-            lines = config.read().splitlines()
-        lines = [line for line in lines
-                 if not line.startswith(("xrd.port", "all.adminpath", "all.pidpath"))]
-        lines = [re.sub(r"\S*libXrdOssPinstripe\S*", f"{build}/plugin/libXrdOssPinstripe.so", line)
-                 for line in lines]
-        lines += [f"xrd.port {port}", f"all.adminpath {place}", f"all.pidpath {place}"]
-        with open(f"{place}/cfg", "w") as config:
-            config.write("\n".join(lines) + "\n")
-        as_user = []
-        if os.getuid() == 0:
-            run("chown", "-R", f"{user}:", place)
-            group = run("id", "-g", user).strip()
-            as_user = ["setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups"]
-        self.log = open(f"{place}/log", "w")
-        self.process = subprocess.Popen([*as_user, "xrootd", "-c", f"{place}/cfg", "-I", "v4"],
-                                        cwd=place, stdout=self.log, stderr=self.log)
-        while "initialization completed" not in open(f"{place}/log").read():
-            time.sleep(0.05)
-            assert self.process.poll() is None, open(f"{place}/log").read()
-        self.pid = self.process.pid
-        self.url = f"root://127.0.0.1:{port}//file"
+    def __init__(self, build, cluster, work):
+        plugin = f"{build}/plugin/libXrdOssPinstripe.so"
+        super().__init__(cluster, work, change=lambda line: re.sub(r"\S*libXrdOssPinstripe\S*", plugin, line))
 
     def read_all(self):
-        run("xrdcp", "--nopbar", "-f", self.url, "/dev/null")
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait()
+        run("xrdcp", "--nopbar", "-f", f"{self.url}/file", "/dev/null")
 
 
 def main():
@@ -132,21 +92,12 @@ def main():
     size = arguments.mib * MIB
     work = tempfile.mkdtemp(prefix="pinstripe-bench.")
     os.chmod(work, 0o755)
-    cluster = f"{work}/cluster"
-    pinstripe = f"{builds[0]}/tools/pinstripe"
-    results = {}
+    cluster, results = None, {}
     try:
-        run(pinstripe, "dev", "up", cluster, "--layout", "4+2", "--drives", "8")
-        config = f"{cluster}/cluster.toml"
+        cluster = Cluster(builds[0], f"{work}/cluster", "--layout", "4+2", "--drives", "8")
         if arguments.memory:
-            with open(config) as text:
-                lines = [line for line in text if not line.startswith("memory")]
-            limits = lines.index("[limits]\n") + 1 if "[limits]\n" in lines else None
-            new = [f'memory = "{arguments.memory}"\n']
-            with open(config, "w") as text:
-                text.writelines([*lines[:limits], *new, *lines[limits:]] if limits
-                                else [*lines, "\n[limits]\n", *new])
-        user = json.loads(run(pinstripe, "dev", "status", "--json", cluster))["gateway"]["user"]
+            set_memory(cluster.config, arguments.memory)
+        config = cluster.config
         with open(config) as text:
             ports = {int(port) for port in re.findall(r'address = ".*:(\d+)"', text.read())}
         mount = Mount(builds[0], config, work, size)
@@ -175,7 +126,7 @@ def main():
                     measure(mount, build, f"mount, {each >> 10} KiB here and there", each * count,
                             lambda: mount.read_here_and_there(each, count))
                     mount.stop()
-                gateway = Gateway(build, cluster, work, user)
+                gateway = Gateway(build, cluster, work)
                 measure(gateway, build, "xrdcp, all of it", size, gateway.read_all)
                 measure(gateway, build, "xrdcp, again", size, gateway.read_all)
                 gateway.stop()
@@ -184,7 +135,8 @@ def main():
             speed, bytes_each, cpu = (statistics.median(column) for column in zip(*runs))
             print(f"| {what} | {build + 1} | {speed * MIB / 1e6:.0f} | {bytes_each:.2f} | {cpu:.2f} |")
     finally:
-        subprocess.run([pinstripe, "dev", "down", "--delete", cluster], capture_output=True)
+        if cluster:
+            cluster.down()
         shutil.rmtree(work, ignore_errors=True)
 
 

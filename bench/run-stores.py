@@ -24,6 +24,8 @@ import tempfile
 import threading
 import time
 
+from common import free_port, size_of
+
 STORES = ("log", "leveldb", "rocksdb")
 # What is measured, in this order: the operations of one run, and the order of their keys.
 RUNS = ((("put", "get", "missing", "next", "previous"), "seq"), (("put", "get"), "rand"))
@@ -33,17 +35,10 @@ COPY_BYTES = 1 << 30
 CHUNK = 1 << 20
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def measure_store(build, daemon, directory, store, value, seconds, depth):
     work = pathlib.Path(tempfile.mkdtemp(prefix="run-stores.", dir=directory))
     port = free_port()
-    number, unit = re.fullmatch(r"(\d+)(B|KiB|MiB)", value).groups()
-    value_bytes = int(number) << {"B": 0, "KiB": 10, "MiB": 20}[unit]
+    value_bytes = size_of(value)
     records = min(RECORD_BYTES // value_bytes, MAX_RECORDS)
     config = work / "pinstriped.toml"
     config.write_text('[daemon]\nlisten = "127.0.0.1"\n'
