@@ -9,6 +9,7 @@
 #include "cluster/cluster_config.h"
 #include "drive/kinetic_io.h"
 #include "tools/commands.h"
+#include "tools/data_load.h"
 #include "tools/drive_load.h"
 #include "tools/names_load.h"
 #include "tools/process_use.h"
@@ -265,6 +266,82 @@ void AddNames(CLI::App& bench, Action& chosen) {
   });
 }
 
+struct DataBenchOptions {
+  DataLoad load;
+  bool json = false;
+};
+
+Json ResultJson(const DataLoadResult& result) {
+  return {{"pattern", result.pattern},
+          {"operations", result.operations},
+          {"bytes", result.bytes},
+          {"cell_bytes", result.cell_bytes},
+          {"received_bytes", result.received_bytes},
+          {"sent_bytes", result.sent_bytes},
+          {"daemons_written_bytes", result.daemons_written_bytes},
+          {"read_requests", result.read_requests},
+          {"hedged_reads", result.hedged_reads},
+          {"seconds", result.seconds},
+          {"latency_us", {{"p50", result.p50}, {"p99", result.p99}}},
+          {"client_cpu_seconds", result.client_cpu_seconds},
+          {"daemons_cpu_seconds", result.daemons_cpu_seconds}};
+}
+
+Result<int> BenchData(Runtime& runtime, const DataBenchOptions& options) {
+  if (!options.json) {
+    fmt::print("{:<12} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9} {:>6} {:>6} {:>7} {:>7}\n",
+               "PATTERN", "OPS", "MB/S", "RECEIVED", "OF CELLS", "SENT", "WRITTEN", "P50 us",
+               "P99 us", "GETS", "HEDGED", "CLIENT", "DAEMONS");
+    fmt::print("{:<12} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9} {:>6} {:>6} {:>7} {:>7}\n",
+               "", "", "", "/byte", "/byte", "/byte", "/byte", "", "", "", "", "s/GB", "s/GB");
+  }
+  Json rows = Json::array();
+  TRY(RunDataLoad(runtime, options.load, [&](const DataLoadResult& result) {
+    if (options.json) return rows.push_back(ResultJson(result));
+    const auto per = [](double number, uint64_t bytes) {
+      return Number(number / static_cast<double>(bytes), 3);
+    };
+    const auto received = static_cast<double>(result.received_bytes);
+    const auto gigabytes = static_cast<double>(result.bytes) / 1e9;
+    fmt::print(
+        "{:<12} {:>6} {:>8.1f} {:>8} {:>8} {:>8} {:>8} {:>9.0f} {:>9.0f} {:>6} {:>6} {:>7.2f} "
+        "{:>7.2f}\n",
+        result.pattern, result.operations, 1e3 * gigabytes / result.seconds,
+        per(received, result.bytes), per(received, result.cell_bytes),
+        per(static_cast<double>(result.sent_bytes), result.bytes),
+        per(static_cast<double>(result.daemons_written_bytes), result.bytes), result.p50,
+        result.p99, result.read_requests, result.hedged_reads,
+        result.client_cpu_seconds / gigabytes, result.daemons_cpu_seconds / gigabytes);
+    std::fflush(stdout);
+  }));
+  if (options.json) fmt::print("{}\n", rows.dump(2));
+  return 0;
+}
+
+void AddData(CLI::App& bench, Action& chosen) {
+  auto options = std::make_shared<DataBenchOptions>();
+  CLI::App* data = bench.add_subcommand(
+      "data", "Contents of a cluster's files: bytes moved for each byte, latencies, CPU");
+  data->add_option("CONFIG", options->load.config, "cluster.toml")->required();
+  data->add_option("--pattern", options->load.patterns,
+                   "read,read-1m,read-64k,read-4k,vector,overwrite-4k,small-4k")
+      ->delimiter(',')
+      ->capture_default_str();
+  data->add_option("--file-bytes", options->load.file_bytes, "Of the file that is read and written")
+      ->capture_default_str();
+  data->add_option("--operations", options->load.operations, "Of each pattern, at most")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  data->add_flag("--json", options->json, "Print the results as JSON");
+  data->footer(
+      "Uploads a file into a directory of its own below the root, which is a measurement by "
+      "itself,\n"
+      "and removes both at the end. Bytes are those of the connections to the drives.");
+  data->callback([options, &chosen] {
+    chosen = [options](Runtime& runtime) { return BenchData(runtime, *options); };
+  });
+}
+
 }  // namespace
 
 void AddBenchCommand(CLI::App& app, Action& chosen) {
@@ -272,6 +349,7 @@ void AddBenchCommand(CLI::App& app, Action& chosen) {
   bench->require_subcommand(1);
   AddDrive(*bench, chosen);
   AddNames(*bench, chosen);
+  AddData(*bench, chosen);
 }
 
 }  // namespace pinstripe

@@ -1,7 +1,10 @@
 #include "tools/process_use.h"
 
 #include <fmt/format.h>
+#include <linux/tcp.h>  // glibc's tcp_info does not count bytes
+#include <netinet/in.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -79,6 +82,22 @@ double OwnCpuSeconds() {
     return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
   };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+SocketBytes OwnSocketBytes() {
+  SocketBytes all;
+  std::error_code error;
+  for (const fs::directory_entry& file : fs::directory_iterator("/proc/self/fd", error)) {
+    const std::string name = file.path().filename().string();
+    int fd = -1;
+    std::from_chars(name.data(), name.data() + name.size(), fd);
+    tcp_info info{};
+    socklen_t size = sizeof(info);
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) continue;  // something else
+    all.sent += info.tcpi_bytes_sent - info.tcpi_bytes_retrans;
+    all.received += info.tcpi_bytes_received;
+  }
+  return all;
 }
 
 std::optional<pid_t> ListenerOn(uint16_t port) {

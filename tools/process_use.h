@@ -7,6 +7,7 @@
 
 #include <sys/types.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -28,6 +29,18 @@ std::optional<ProcessUse> UseOf(pid_t pid);
 
 // CPU seconds of this process, more finely than /proc tells.
 double OwnCpuSeconds();
+
+// What the TCP connections that this process has now have carried so far, headers of TCP excluded.
+// One that was closed does not count any more.
+struct SocketBytes {
+  uint64_t sent = 0;
+  uint64_t received = 0;
+
+  SocketBytes operator-(const SocketBytes& before) const {
+    return {sent - std::min(sent, before.sent), received - std::min(received, before.received)};
+  }
+};
+SocketBytes OwnSocketBytes();
 
 // Who listens on a TCP port of this machine, if we may know.
 std::optional<pid_t> ListenerOn(uint16_t port);
