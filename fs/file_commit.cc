@@ -42,6 +42,17 @@ Status FileState::Refresh() {
   return {};
 }
 
+Status FileState::Refresh(const StoredInode& seen) {
+  {
+    const Turn::Holder turn(turn_);
+    const bool usable = !removed_ && inode_written_ && seen.inode.kind == FileKind::kRegular;
+    if (usable && loaded_ && seen.slot == slot_) return {};
+    if (usable && (!loaded_ || seen.slot > slot_)) return Rebase(seen);
+  }
+  // Somebody here has committed since it was read, or drives have forgotten: only they know which.
+  return Refresh();
+}
+
 Status FileState::TakeOver(const StoredInode& stored) {
   const Turn::Holder turn(turn_);
   if (removed_ || (loaded_ && stored.slot <= slot_)) return {};

@@ -85,6 +85,8 @@ class FileState {
 
   // Takes over what other hosts committed since. ENOENT, EISDIR.
   Status Refresh();
+  // The same with what this host has just read, so that it need not be read again.
+  Status Refresh(const StoredInode& seen);
   // What was just written, so that it need not be read.
   Status TakeOver(const StoredInode& stored);
   // The entry that was just made for the file: Sync() makes it durable, too.

@@ -552,11 +552,20 @@ class ClusterFileSystem final : public FileSystem {
   Result<Attributes> Resolve(std::string_view path) override {
     const std::vector<std::string> components = TRY(SplitPath(path));
     if (components.empty()) return GetAttributes(kRootInode);
-    PathWalk walk(names());
-    TRY(walk.EnterAllButLast(components));
-    const PathWalk::End end = TRY(walk.Follow(components.back()));
-    if (end.place.found()) return Describe(end.place.id, end.place.inode);
-    return Fail(ENOENT, "no '{}' in directory {:016x}", end.name, end.directory);
+    const Names::Place place = TRY(Find(components));
+    return Describe(place.id, place.inode);
+  }
+
+  Result<std::unique_ptr<OpenFile>> OpenPath(std::string_view path, Access access,
+                                             bool truncate) override {
+    const std::vector<std::string> components = TRY(SplitPath(path));
+    if (components.empty()) return Open(kRootInode, access, truncate);
+    const Names::Place place = TRY(Find(components));
+    const auto state = files_.Take(place.id);
+    auto handle = NewHandle(state, access == Access::kWrite);
+    TRY(state->Refresh(place.inode));
+    if (truncate) TRY(handle->Truncate(0));
+    return handle;
   }
 
   Result<Place> ResolveParent(std::string_view path) override {
@@ -631,6 +640,15 @@ class ClusterFileSystem final : public FileSystem {
     return Fail(EIO,
                 "create '{}' in directory {:016x}: others changed the name {} times; try again",
                 name, directory, kMaxAttempts);
+  }
+
+  // What a path that is not the root's leads to.
+  Result<Names::Place> Find(const std::vector<std::string>& components) {
+    PathWalk walk(names());
+    TRY(walk.EnterAllButLast(components));
+    PathWalk::End end = TRY(walk.Follow(components.back()));
+    if (end.place.found()) return std::move(end.place);
+    return Fail(ENOENT, "no '{}' in directory {:016x}", end.name, end.directory);
   }
 
   Result<Inode> LoadEvenWithoutName(InodeId inode) {

@@ -292,6 +292,9 @@ class FileSystem {
   // Follows it: where the target is, or would be. EISDIR for the root and for ".." at the end.
   virtual Result<Place> ResolveTarget(std::string_view path) = 0;
   virtual Status MakePath(std::string_view path, uint32_t mode, Owner owner) = 0;  // mkdir -p
+  // Resolve() and Open() in one, which reads the inode once. EISDIR.
+  virtual Result<std::unique_ptr<OpenFile>> OpenPath(std::string_view path, Access access,
+                                                     bool truncate = false) = 0;
 
   virtual Result<SpaceInfo> Space() = 0;
 

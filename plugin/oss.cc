@@ -127,25 +127,20 @@ Result<FileSystem::Place> Oss::PlaceWithParents(const std::string& path) {
   return file_system_->ResolveParent(path);
 }
 
-// At most the parents are made here. The file is left to Open(), which then is told that it creates
-// (-ENOTSUP asks for that): so the name appears, or the old contents go, at Close and not now.
+// Nothing is made here. It is left to Open(), which then is told that it creates (-ENOTSUP asks for
+// that): so the name appears, or the old contents go, at Close and not now. Missing parents are
+// made by Open(), too, which has to look them up anyway.
 int Oss::Create(const char* client, const char* path, mode_t, XrdOucEnv& env, int options) {
   const char* copy_key = env.Get("pinstripe.tpc");
+  const auto parents =
+      (options & XRDOSS_mkpath) != 0 ? Uploads::Parents::kAreMade : Uploads::Parents::kMustExist;
   const Status reserved = uploads_.Reserve(path, client == nullptr ? "" : client, runtime_.Now(),
-                                           copy_key == nullptr ? "" : copy_key);
+                                           copy_key == nullptr ? "" : copy_key, parents);
   if (!reserved.ok()) {
     // From Create() this is an answer (kXR_inProgress); from Open() the server would take it for a
     // reason to have the client wait.
     Log(LogLevel::kInfo, "upload refused", {{"path", path}, {"why", reserved}});
     return -reserved.code();
-  }
-  if (options & XRDOSS_mkpath) {
-    const auto make_parents = [&]() -> Status {
-      TRY(PlaceWithParents(TRY(Inside(path))));
-      return {};
-    };
-    const Status made = make_parents();
-    if (!made.ok()) return -Answer(made, "create", path);
   }
   return -ENOTSUP;
 }

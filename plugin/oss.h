@@ -49,6 +49,9 @@ class Oss final : public XrdOss {
 
   Result<Attributes> Resolve(const char* path) const;
 
+  // Makes missing directories above `path`, which is one of the file system.
+  Result<FileSystem::Place> PlaceWithParents(const std::string& path);
+
   // What the server is told about a file; `st_dev` names the cluster.
   struct stat StatOf(const Attributes& attributes) const;
 
@@ -80,9 +83,6 @@ class Oss final : public XrdOss {
   explicit Oss(std::string root);
 
   std::string Statistics();
-
-  // Makes missing directories above `path`.
-  Result<FileSystem::Place> PlaceWithParents(const std::string& path);
   Status RenamePath(const char* source, const char* target);
   Status ChangeAttributes(const char* path, const AttributeChange& change);
 

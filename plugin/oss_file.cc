@@ -40,7 +40,8 @@ int OssFile::AnswerFor(const Status& status, const char* operation) const {
   return -Answer(status, operation, path_);
 }
 
-Result<std::unique_ptr<OpenFile>> OssFile::OpenPath(const char* path, int flags, mode_t mode) {
+Result<std::unique_ptr<OpenFile>> OssFile::OpenPath(const char* path, int flags, mode_t mode,
+                                                    Uploads::Parents parents) {
   FileSystem& fs = oss_.file_system();
   const std::string inside = TRY(oss_.Inside(path));
   if (flags & O_CREAT) {
@@ -50,16 +51,17 @@ Result<std::unique_ptr<OpenFile>> OssFile::OpenPath(const char* path, int flags,
         .exclusive = (flags & O_EXCL) != 0,
         .truncate = (flags & O_TRUNC) != 0,
         .publish_at_commit = true};
-    const FileSystem::Place place = TRY(fs.ResolveParent(inside));
+    const FileSystem::Place place = parents == Uploads::Parents::kAreMade
+                                        ? TRY(oss_.PlaceWithParents(inside))
+                                        : TRY(fs.ResolveParent(inside));
     auto created = fs.Create(place.directory, place.name, options);
     if (created.has_value() || created.error().code() != ELOOP) return created;
     const FileSystem::Place target = TRY(fs.ResolveTarget(inside));
     return fs.Create(target.directory, target.name, options);
   }
-  const Attributes found = TRY(fs.Resolve(inside));
   const bool writes = (flags & O_ACCMODE) != O_RDONLY;
-  return fs.Open(found.inode, writes ? FileSystem::Access::kWrite : FileSystem::Access::kRead,
-                 (flags & O_TRUNC) != 0);
+  return fs.OpenPath(inside, writes ? FileSystem::Access::kWrite : FileSystem::Access::kRead,
+                     (flags & O_TRUNC) != 0);
 }
 
 OssFile::~OssFile() {
@@ -71,6 +73,7 @@ int OssFile::Open(const char* path, int flags, mode_t mode, XrdOucEnv& env) {
   path_ = path;
   const bool uploads = (flags & (O_CREAT | O_TRUNC)) != 0;
   const std::optional<uint64_t> announced = AnnouncedSize(env.Get("oss.asize"));
+  auto parents = Uploads::Parents::kMustExist;
   if ((flags & O_ACCMODE) != O_RDONLY) {
     if (announced && !uploads) {
       // A client whose server went away in the middle opens the file again and goes on where it
@@ -81,10 +84,10 @@ int OssFile::Open(const char* path, int flags, mode_t mode, XrdOucEnv& env) {
                             "kept; upload the file again"),
                        "open");
     }
-    oss_.uploads().Begin(path_, UploaderOf(env));
+    parents = oss_.uploads().Begin(path_, UploaderOf(env));
     writes_ = true;
   }
-  Result<std::unique_ptr<OpenFile>> file = OpenPath(path, flags, mode);
+  Result<std::unique_ptr<OpenFile>> file = OpenPath(path, flags, mode, parents);
   if (!file.has_value()) {
     StopWriting();
     return AnswerFor(file.error(), "open");

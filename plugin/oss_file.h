@@ -60,7 +60,8 @@ class OssFile final : public XrdOssDF {
   int getFD() override { return -1; }
 
  private:
-  Result<std::unique_ptr<OpenFile>> OpenPath(const char* path, int flags, mode_t mode);
+  Result<std::unique_ptr<OpenFile>> OpenPath(const char* path, int flags, mode_t mode,
+                                             Uploads::Parents parents);
   Status CheckComplete() const;
   void StopWriting();
   Status SetTimes(int length, const char* arguments);

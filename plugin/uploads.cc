@@ -7,30 +7,35 @@
 namespace pinstripe {
 
 Status Uploads::Reserve(const std::string& path, std::string_view client, Time now,
-                        std::string_view copy_key) {
+                        std::string_view copy_key, Parents parents) {
   const std::lock_guard lock(mutex_);
   // What was reserved and never opened. There are few entries: one per file that is being written.
   std::erase_if(entries_, [&](const auto& entry) {
-    return entry.second.writers == 0 && entry.second.reserved_until <= now;
+    return entry.second.writers == 0 && entry.second.reserved_until + kForgotten <= now;
   });
   Entry& entry = entries_[path];
   const std::string& copy = entry.uploader.copy_key;
-  if (entry.writers > 0 && !copy.empty() && copy == copy_key) return {};
+  if (entry.writers > 0 && !copy.empty() && copy == copy_key) {
+    entry.parents = parents;
+    return {};
+  }
   const bool reserved = entry.reserved_until > now && entry.client != client;
   if (entry.writers > 0 || reserved) {
     return Fail(ETXTBSY, "another client is writing it; try again when that has ended");
   }
   entry.client = client;
+  entry.parents = parents;
   entry.reserved_until = now + kReservation;
   return {};
 }
 
-void Uploads::Begin(const std::string& path, Uploader uploader) {
+Uploads::Parents Uploads::Begin(const std::string& path, Uploader uploader) {
   const std::lock_guard lock(mutex_);
   Entry& entry = entries_[path];
   ++entry.writers;
   entry.reserved_until = {};
   entry.uploader = std::move(uploader);
+  return std::exchange(entry.parents, Parents::kMustExist);
 }
 
 void Uploads::End(const std::string& path) {

@@ -42,14 +42,18 @@ struct Uploader {
 class Uploads {
  public:
   static constexpr Duration kReservation = std::chrono::seconds(10);
+  // An Open() that is so late still finds what its Create() has said.
+  static constexpr Duration kForgotten = std::chrono::minutes(10);
+
+  enum class Parents { kMustExist, kAreMade };
 
   // `client` is about to create or replace `path`. ETXTBSY: another one is writing it, and not for
   // the third-party copy of this key.
   Status Reserve(const std::string& path, std::string_view client, Time now,
-                 std::string_view copy_key = {});
+                 std::string_view copy_key = {}, Parents parents = Parents::kMustExist);
 
-  // Somebody writes `path` from now on, until End().
-  void Begin(const std::string& path, Uploader uploader = {});
+  // Somebody writes `path` from now on, until End(). What the last Reserve() said of its parents.
+  Parents Begin(const std::string& path, Uploader uploader = {});
   void End(const std::string& path);
 
   void SessionEnds(const void* session);
@@ -64,6 +68,7 @@ class Uploads {
     Time reserved_until{};
     Uploader uploader;
     bool cut_off = false;
+    Parents parents = Parents::kMustExist;
   };
   std::mutex mutex_;
   std::map<std::string, Entry> entries_;  // guarded by mutex_

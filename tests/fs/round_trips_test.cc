@@ -60,6 +60,28 @@ TEST_F(RoundTripsTest, AStatOfANameThatWasGivenToAnotherFileIsTwo) {
   EXPECT_EQ(Count([&] { EXPECT_EQ(fs_->Lookup(kRootInode, "file")->inode, inode); }), 1);
 }
 
+// Entry and inode at once, as the name was seen before; the contents of a small file come along.
+TEST_F(RoundTripsTest, OpeningAPathIsOneAndSeesWhatOthersCommitted) {
+  Make("file", "before");
+  Host other = NewHost();
+  const auto opens = [&](std::string_view contents) {
+    const auto file = other->OpenPath("/file", FileSystem::Access::kRead);
+    ASSERT_OK(file);
+    EXPECT_EQ(ReadAll(**file), contents);
+  };
+  ASSERT_OK(other->Lookup(kRootInode, "file"));
+  EXPECT_EQ(Count([&] { opens("before"); }), 1);
+  auto handle = fs_->OpenPath("/file", FileSystem::Access::kWrite, /*truncate=*/true);
+  ASSERT_OK(handle);
+  ASSERT_OK((*handle)->Write(0, AsBytes("after")));
+  ASSERT_OK((*handle)->Close());
+  EXPECT_EQ(Count([&] { opens("after"); }), 1);
+  ASSERT_OK(fs_->MakeDirectory(kRootInode, "d", 0755, {}));
+  EXPECT_FAILS(other->OpenPath("/d", FileSystem::Access::kRead), EISDIR);
+  EXPECT_FAILS(other->OpenPath("/", FileSystem::Access::kRead), EISDIR);
+  EXPECT_FAILS(other->OpenPath("/none", FileSystem::Access::kRead), ENOENT);
+}
+
 // Look the name up, write inode and contents, the entry, the directory's time.
 TEST_F(RoundTripsTest, AnUploadOfASmallFileIsFour) {
   EXPECT_EQ(Count([&] { Write("new", 1000, /*publish_at_commit=*/true); }), 4);

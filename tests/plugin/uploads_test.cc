@@ -42,6 +42,17 @@ TEST(Uploads, AReservationThatIsNotUsedEndsByItself) {
   EXPECT_OK(uploads.Reserve("/file", "second", end));
 }
 
+TEST(Uploads, AnOpenIsToldWhetherParentsAreMade) {
+  Uploads uploads;
+  ASSERT_OK(uploads.Reserve("/file", "client", kNow, {}, Uploads::Parents::kAreMade));
+  ASSERT_OK(uploads.Reserve("/other", "client", kNow + Uploads::kReservation * 2));
+  EXPECT_EQ(uploads.Begin("/file"), Uploads::Parents::kAreMade) << "late as it is";
+  EXPECT_EQ(uploads.Begin("/file"), Uploads::Parents::kMustExist) << "which nobody has asked for";
+  ASSERT_OK(uploads.Reserve("/new", "client", kNow, {}, Uploads::Parents::kAreMade));
+  ASSERT_OK(uploads.Reserve("/new", "client", kNow));
+  EXPECT_EQ(uploads.Begin("/new"), Uploads::Parents::kMustExist) << "the last one counts";
+}
+
 TEST(Uploads, AThirdPartyCopyIsWrittenByWhoKnowsItsKey) {
   Uploads uploads;
   ASSERT_OK(uploads.Reserve("/file", "client", kNow));
