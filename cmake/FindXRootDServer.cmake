@@ -1,7 +1,10 @@
 # XRootD's server libraries, for plugins: XRootD::Server, and XRootDServer_PLUGIN_VERSION, the number
-# that the name of a plugin carries. XRootD's own package configuration has no targets.
+# that the name of a plugin carries. The package configuration of XRootD 5 has no targets.
 find_package(XRootD QUIET COMPONENTS UTILS SERVER)
 set(XRootDServer_PLUGIN_VERSION ${XROOTD_PLUGIN_VERSION})
+if(NOT XRootDServer_PLUGIN_VERSION)
+  set(XRootDServer_PLUGIN_VERSION ${XRootD_PLUGIN_VERSION})  # since XRootD 6
+endif()
 set(XRootDServer_INCLUDE_DIRS ${XROOTD_INCLUDE_DIRS})
 list(FILTER XRootDServer_INCLUDE_DIRS EXCLUDE REGEX "/private$")  # public headers are enough
 include(FindPackageHandleStandardArgs)
