@@ -328,11 +328,15 @@ bool MayHold(const std::optional<BlockMap>& map, uint64_t block, const BlockPlac
 
 namespace {
 
-// The notes of block `index` in a list that ascends by it.
+// The notes of blocks [first, end) in a list that ascends by them.
+template <typename Note>
+std::span<const Note> NotesOf(const std::vector<Note>& notes, uint64_t first, uint64_t end) {
+  const auto begin = std::ranges::lower_bound(notes, first, {}, &Note::index);
+  return {begin, std::ranges::lower_bound(begin, notes.end(), end, {}, &Note::index)};
+}
 template <typename Note>
 std::span<const Note> NotesOf(const std::vector<Note>& notes, uint64_t index) {
-  const auto found = std::ranges::equal_range(notes, index, {}, &Note::index);
-  return {found.begin(), found.end()};
+  return NotesOf(notes, index, index + 1);
 }
 
 }  // namespace
@@ -591,11 +595,7 @@ void AddPieces(const BlockRun& run, uint64_t first, uint32_t bytes,
                std::vector<BlockMap::Piece>& pieces) {
   const uint64_t end = first + run.count;
   const auto patches_of = [&](uint64_t from, uint64_t until) {
-    using Patched = BlockRun::Patched;
-    const auto begin = std::ranges::lower_bound(run.patches, from - first, {}, &Patched::index);
-    return std::ranges::subrange(
-        begin,
-        std::ranges::lower_bound(begin, run.patches.end(), until - first, {}, &Patched::index));
+    return NotesOf(run.patches, from - first, until - first);
   };
   for (uint64_t block = first; block < end;) {
     while (at.part < parts.size() && parts[at.part].end() <= block) {
