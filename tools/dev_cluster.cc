@@ -478,7 +478,7 @@ class DevCluster::State {
     for (const DevDaemon& daemon : daemons) {
       for (const DevDrive& drive : daemon.drives) taken.insert(drive.port);
     }
-    const GatewayText text{.plugin = TRY(ReachablePlugin(user)),
+    const GatewayText text{.plugin = PluginWithoutVersion(TRY(ReachablePlugin(user))),
                            .cluster_file = In("cluster.toml"),
                            .directory = home,
                            .port = options.gateway_port != 0

@@ -12,7 +12,9 @@
 namespace pinstripe {
 namespace {
 
-constexpr char kPluginFile[] = "libXrdOssPinstripe-5.so";
+// Between them is the major version of the XRootD that it is for.
+constexpr std::string_view kPlugin = "libXrdOssPinstripe";
+constexpr std::string_view kPluginEnd = ".so";
 
 void AddSearchPath(std::vector<std::string>& places) {
   const char* path = std::getenv("PATH");
@@ -24,13 +26,12 @@ void AddSearchPath(std::vector<std::string>& places) {
   for (const char* more : {"/usr/bin", "/usr/sbin", "/bin", "/sbin"}) places.push_back(more);
 }
 
-Result<std::string> FindIn(const std::vector<std::string>& places, const std::string& file,
-                           int access_mode) {
+Result<std::string> FindIn(const std::vector<std::string>& places, const std::string& file) {
   for (const std::string& place : places) {
     const std::filesystem::path candidate = std::filesystem::path(place) / file;
     std::error_code ignored;
     if (std::filesystem::is_regular_file(candidate, ignored) &&
-        access(candidate.c_str(), access_mode) == 0) {
+        access(candidate.c_str(), X_OK) == 0) {
       return std::filesystem::weakly_canonical(candidate, ignored).string();
     }
   }
@@ -53,13 +54,29 @@ Result<std::string> FindProgram(const std::string& name, const std::string& fold
     places = {own + "/../" + folder, own, own + "/../sbin"};
   }
   AddSearchPath(places);
-  return FindIn(places, name, X_OK);
+  return FindIn(places, name);
 }
 
 Result<std::string> FindPlugin() {
   const std::string own = TRY(OwnDirectory());
-  return FindIn({own + "/../plugin", PINSTRIPE_LIBRARY_DIRECTORY, "/usr/lib", "/usr/local/lib"},
-                kPluginFile, R_OK);
+  const std::vector<std::string> places = {own + "/../plugin", PINSTRIPE_LIBRARY_DIRECTORY,
+                                           "/usr/lib", "/usr/local/lib"};
+  for (const std::string& place : places) {
+    std::error_code ignored;
+    for (const auto& file : std::filesystem::directory_iterator(place, ignored)) {
+      const std::string name = file.path().filename();
+      if (!name.starts_with(fmt::format("{}-", kPlugin)) || !name.ends_with(kPluginEnd)) continue;
+      if (access(file.path().c_str(), R_OK) != 0) continue;
+      return std::filesystem::weakly_canonical(file.path(), ignored).string();
+    }
+  }
+  return Fail(ENOENT, "cannot find {}-5{}, or that for another XRootD; looked in {}", kPlugin,
+              kPluginEnd, fmt::join(places, ", "));
+}
+
+std::string PluginWithoutVersion(const std::string& file) {
+  const auto directory = std::filesystem::path(file).parent_path();
+  return fmt::format("{}/{}{}", directory.string(), kPlugin, kPluginEnd);
 }
 
 }  // namespace pinstripe

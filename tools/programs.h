@@ -16,7 +16,11 @@ Result<std::string> OwnDirectory();
 // system. ENOENT lists where it was looked for.
 Result<std::string> FindProgram(const std::string& name, const std::string& folder);
 
-// The XRootD plugin, as a path to the file.
+// The XRootD plugin, as a path to the file. Its name ends with the major version of the XRootD that
+// it is for.
 Result<std::string> FindPlugin();
+
+// As the configuration of a server names it, which inserts its version itself.
+std::string PluginWithoutVersion(const std::string& file);
 
 }  // namespace pinstripe

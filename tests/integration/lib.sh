@@ -140,7 +140,7 @@ END
 sample() {  # NAME FILE [SED-EXPRESSION...]
   local name=$1 home=$work/$1 plugin
   local file=$home/$2
-  plugin=$(sed -n 's/^ofs.osslib.* \([^ ]*\)-[0-9]*\.so .*/\1.so/p' "$cluster/gateway/xrootd.cfg")
+  plugin=$(sed -n 's/^ofs.osslib.* \([^ ]*libXrdOssPinstripe.so\) .*/\1/p' "$cluster/gateway/xrootd.cfg")
   mkdir -p "$home/admin" "$home/run"
   give_to_gateway "$home/admin" "$home/run"
   sed -e "s,libXrdOssPinstripe.so,$plugin,; s,/etc/pinstripe/cluster.toml,$config,; s,/var/spool/xrootd,$home/admin,
