@@ -18,16 +18,14 @@ import sys
 import tempfile
 import time
 
-MIB = 1 << 20
-TICK = os.sysconf("SC_CLK_TCK")
+import common
+from common import MIB, cpu_seconds
+
 TREE = "/usr/include"  # what is unpacked
 
 
 def run(*command):
-    done = subprocess.run([str(one) for one in command], capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"run-mount: {' '.join(map(str, command))}: {done.stderr or done.stdout}")
-    return done.stdout
+    return common.run(*(str(one) for one in command))
 
 
 def processes_below(words):
@@ -40,9 +38,7 @@ def processes_below(words):
             with open(f"/proc/{entry}/cmdline", "rb") as file:
                 line = file.read().decode(errors="replace")
             if any(word in line for word in words):
-                with open(f"/proc/{entry}/stat") as file:
-                    fields = file.read().rsplit(")", 1)[1].split()
-                found[int(entry)] = (int(fields[11]) + int(fields[12])) / TICK
+                found[int(entry)] = cpu_seconds(int(entry))
     return found
 
 

@@ -467,7 +467,6 @@ TEST_F(NamesTest, AnExclusiveCreateHasOneWinner) {
   EXPECT_EQ(winners, 1);
 }
 
-// What was looked up a moment ago saves a look, and never decides anything.
 // All of them change the directory's time, so whether one's change of it has happened is soon not
 // to be told any more. That somebody's has is enough.
 TEST_F(NamesTest, ManyHostsMayCrowdADirectory) {
@@ -489,6 +488,7 @@ TEST_F(NamesTest, ManyHostsMayCrowdADirectory) {
   EXPECT_EQ(List(), Names_());
 }
 
+// What was looked up a moment ago saves a look, and never decides anything.
 TEST_F(NamesTest, WhatOthersDidSinceANameWasLookedUpCounts) {
   Host other = NewHost();
   EXPECT_FAILS(fs_->Lookup(kRootInode, "a"), ENOENT);
