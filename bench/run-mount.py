@@ -102,19 +102,20 @@ class Gluster:
         self.mount, self.words = work / "mount", [str(work), "gluster"]
         self.mount.mkdir()
         self.daemon = None
-        if not processes_below(["glusterd"]):
+        if not processes_below(["/glusterd", "glusterd "]):
             self.daemon = subprocess.Popen(["glusterd", "--no-daemon"], stderr=subprocess.DEVNULL)
             while subprocess.run(["gluster", "volume", "info"], capture_output=True).returncode != 0:
                 if self.daemon.poll() is not None:
                     sys.exit("run-mount: glusterd does not start")
-        bricks = [f"127.0.0.1:{work}/brick{i}" for i in range(6)]
+        self.host = run("hostname", "-I").split()[0]  # it takes no loopback address
+        bricks = [f"{self.host}:{work}/brick{i}" for i in range(6)]
         run("gluster", "--mode=script", "volume", "create", self.VOLUME, "disperse", 6, "redundancy", 2, *bricks, "force")
         run("gluster", "--mode=script", "volume", "start", self.VOLUME)
 
     def up(self):
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:  # bricks may not listen yet
-            if subprocess.run(["mount", "-t", "glusterfs", f"127.0.0.1:/{self.VOLUME}", self.mount]).returncode == 0:
+            if subprocess.run(["mount", "-t", "glusterfs", f"{self.host}:/{self.VOLUME}", self.mount]).returncode == 0:
                 with contextlib.suppress(OSError):
                     probe = self.mount / "probe"
                     probe.write_text("x")
