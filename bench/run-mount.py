@@ -36,7 +36,7 @@ def processes_below(words):
             if not entry.isdigit() or int(entry) == os.getpid():
                 continue
             with open(f"/proc/{entry}/cmdline", "rb") as file:
-                line = file.read().decode(errors="replace")
+                line = file.read().decode(errors="replace").replace("\0", " ")
             if any(word in line for word in words):
                 found[int(entry)] = cpu_seconds(int(entry))
     return found
@@ -138,7 +138,9 @@ class Gluster:
         run("gluster", "--mode=script", "volume", "stop", self.VOLUME, "force")
         run("gluster", "--mode=script", "volume", "delete", self.VOLUME)
         if self.daemon:
-            subprocess.run(["pkill", "-x", "glusterfs|glusterfsd"], check=False)
+            for pid in processes_below([self.VOLUME]):  # bricks, and who mends them
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, 15)
             self.daemon.terminate()
             self.daemon.wait()
 

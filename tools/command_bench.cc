@@ -280,7 +280,7 @@ Json ResultJson(const DataLoadResult& result) {
           {"sent_bytes", result.sent_bytes},
           {"daemons_written_bytes", result.daemons_written_bytes},
           {"read_requests", result.read_requests},
-          {"hedged_reads", result.hedged_reads},
+          {"degraded_reads", result.degraded_reads},
           {"seconds", result.seconds},
           {"latency_us", {{"p50", result.p50}, {"p99", result.p99}}},
           {"client_cpu_seconds", result.client_cpu_seconds},
@@ -289,10 +289,10 @@ Json ResultJson(const DataLoadResult& result) {
 
 Result<int> BenchData(Runtime& runtime, const DataBenchOptions& options) {
   if (!options.json) {
-    fmt::print("{:<12} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9} {:>6} {:>6} {:>7} {:>7}\n",
+    fmt::print("{:<12} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9} {:>6} {:>8} {:>7} {:>7}\n",
                "PATTERN", "OPS", "MB/S", "RECEIVED", "OF CELLS", "SENT", "WRITTEN", "P50 us",
-               "P99 us", "GETS", "HEDGED", "CLIENT", "DAEMONS");
-    fmt::print("{:<12} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9} {:>6} {:>6} {:>7} {:>7}\n",
+               "P99 us", "GETS", "DEGRADED", "CLIENT", "DAEMONS");
+    fmt::print("{:<12} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9} {:>6} {:>8} {:>7} {:>7}\n",
                "", "", "", "/byte", "/byte", "/byte", "/byte", "", "", "", "", "s/GB", "s/GB");
   }
   Json rows = Json::array();
@@ -304,13 +304,13 @@ Result<int> BenchData(Runtime& runtime, const DataBenchOptions& options) {
     const auto received = static_cast<double>(result.received_bytes);
     const auto gigabytes = static_cast<double>(result.bytes) / 1e9;
     fmt::print(
-        "{:<12} {:>6} {:>8.1f} {:>8} {:>8} {:>8} {:>8} {:>9.0f} {:>9.0f} {:>6} {:>6} {:>7.2f} "
+        "{:<12} {:>6} {:>8.1f} {:>8} {:>8} {:>8} {:>8} {:>9.0f} {:>9.0f} {:>6} {:>8} {:>7.2f} "
         "{:>7.2f}\n",
         result.pattern, result.operations, 1e3 * gigabytes / result.seconds,
         per(received, result.bytes), per(received, result.cell_bytes),
         per(static_cast<double>(result.sent_bytes), result.bytes),
         per(static_cast<double>(result.daemons_written_bytes), result.bytes), result.p50,
-        result.p99, result.read_requests, result.hedged_reads,
+        result.p99, result.read_requests, result.degraded_reads,
         result.client_cpu_seconds / gigabytes, result.daemons_cpu_seconds / gigabytes);
     std::fflush(stdout);
   }));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <random>
 #include <set>
@@ -51,28 +52,30 @@ class Run {
       const std::function<void(const DataLoadResult&)>& tell)
       : runtime_(runtime), load_(load), directory_(directory), tell_(tell) {}
 
+  using Pattern = std::function<Status(Run&, const Host&)>;
+  static const std::map<std::string, Pattern>& Patterns() {
+    static const std::map<std::string, Pattern> patterns = {
+        {"read", &Run::ReadAll},
+        {"read-1m", [](Run& run, const Host& host) { return run.ReadRandom(host, kPiece); }},
+        {"read-64k", [](Run& run, const Host& host) { return run.ReadRandom(host, kCell); }},
+        {"read-4k", [](Run& run, const Host& host) { return run.ReadRandom(host, 4096); }},
+        {"vector", &Run::ReadVectors},
+        {"overwrite-4k", [](Run& run, const Host& host) { return run.Overwrite(host, 4096); }},
+        {"small-4k", [](Run& run, const Host& host) { return run.MakeSmallFiles(host, 4096); }}};
+    return patterns;
+  }
+
   Status All() {
     piece_.resize(kPiece);
     for (std::byte& byte : piece_) byte = static_cast<std::byte>(random_());
-    TRY(Measure("upload", [this](const Host& host) { return Upload(host); }));
+    TRY(Measure("upload", &Run::Upload));
     for (const std::string& pattern : load_.patterns) {
-      TRY(Measure(pattern, [&](const Host& host) { return Do(pattern, host); }));
+      TRY(Measure(pattern, Patterns().at(pattern)));
     }
     return {};
   }
 
  private:
-  Status Do(const std::string& pattern, const Host& host) {
-    if (pattern == "read") return ReadAll(host);
-    if (pattern == "read-1m") return ReadRandom(host, kPiece);
-    if (pattern == "read-64k") return ReadRandom(host, kCell);
-    if (pattern == "read-4k") return ReadRandom(host, 4096);
-    if (pattern == "vector") return ReadVectors(host);
-    if (pattern == "overwrite-4k") return Overwrite(host, 4096);
-    if (pattern == "small-4k") return MakeSmallFiles(host, 4096);
-    return Fail(EINVAL, "there is no pattern '{}'", pattern);
-  }
-
   // One operation, timed.
   template <typename Operation>
   Status Timed(uint64_t bytes, Operation operation) {
@@ -191,7 +194,7 @@ class Run {
     return all;
   }
 
-  Status Measure(const std::string& pattern, const std::function<Status(const Host&)>& body) {
+  Status Measure(const std::string& pattern, const Pattern& body) {
     const Host host = TRY(NewHost(runtime_, load_.config));
     Cluster& cluster = host.cluster->cluster();
     if (daemons_.empty()) {
@@ -207,7 +210,7 @@ class Run {
     const SocketBytes sockets_before = OwnSocketBytes();
     const double cpu_before = OwnCpuSeconds();
     const Time begin = runtime_.Now();
-    TRY(body(host));
+    TRY(body(*this, host));
     result_.seconds = std::chrono::duration<double>(runtime_.Now() - begin).count();
     result_.client_cpu_seconds = OwnCpuSeconds() - cpu_before;
     const SocketBytes sockets = OwnSocketBytes() - sockets_before;
@@ -218,7 +221,7 @@ class Run {
     result_.daemons_cpu_seconds = daemons.cpu_seconds;
     result_.daemons_written_bytes = daemons.written_bytes;
     result_.read_requests = stripes.read_requests - stripes_before.read_requests;
-    result_.hedged_reads = stripes.degraded_reads - stripes_before.degraded_reads;
+    result_.degraded_reads = stripes.degraded_reads - stripes_before.degraded_reads;
     result_.operations = microseconds_.size();
     std::sort(microseconds_.begin(), microseconds_.end());
     result_.p50 = Quantile(microseconds_, 0.5);
@@ -248,6 +251,10 @@ Status RunDataLoad(Runtime& runtime, const DataLoad& load,
   if (load.file_bytes < kLeastFile) {
     return Fail(EINVAL, "a file of {} bytes is too small: {} at least", load.file_bytes,
                 kLeastFile);
+  }
+  for (const std::string& pattern : load.patterns) {
+    if (Run::Patterns().contains(pattern)) continue;
+    return Fail(EINVAL, "there is no pattern '{}'", pattern);
   }
   const Host host = TRY(NewHost(runtime, load.config));
   FileSystem& fs = *host.fs;

@@ -31,7 +31,8 @@ struct DataLoadResult {
   uint64_t sent_bytes = 0;
   uint64_t daemons_written_bytes = 0;  // to the disks of this machine
   uint64_t read_requests = 0;          // for shards
-  uint64_t hedged_reads = 0;           // reads that asked for a shard more than they had at first
+  // Reads that needed a shard they had not asked for first: since one was slow, missing or damaged.
+  uint64_t degraded_reads = 0;
   double seconds = 0;
   double p50 = 0;  // microseconds
   double p99 = 0;
@@ -40,7 +41,8 @@ struct DataLoadResult {
 };
 
 // Works in a new directory below the root, which it removes at the end, and tells each result as it
-// comes. Each pattern begins with empty caches.
+// comes. Each pattern begins with empty caches. EINVAL, and nothing was made: there is no such
+// pattern, or the file is too small for them.
 Status RunDataLoad(Runtime& runtime, const DataLoad& load,
                    const std::function<void(const DataLoadResult&)>& tell);
 

@@ -63,7 +63,9 @@ Result<std::string> FindPlugin() {
                                            "/usr/lib", "/usr/local/lib"};
   for (const std::string& place : places) {
     std::error_code ignored;
-    for (const auto& file : std::filesystem::directory_iterator(place, ignored)) {
+    for (std::filesystem::directory_iterator at(place, ignored), end; !ignored && at != end;
+         at.increment(ignored)) {
+      const auto& file = *at;
       const std::string name = file.path().filename();
       if (!name.starts_with(fmt::format("{}-", kPlugin)) || !name.ends_with(kPluginEnd)) continue;
       if (access(file.path().c_str(), R_OK) != 0) continue;

@@ -28,5 +28,6 @@ check "an overwrite is stored three times" holds '3 <= sent("overwrite-4k") < 16
 check "a small file is stored three times at least" holds '3 <= sent("small-4k") < 16'
 check "an unknown pattern is refused" says 1 "no pattern 'sideways'" bench data "$config" \
   --file-bytes 16777216 --pattern sideways
+check "before anything is made" eval '! grep -q "what was made stays" "$work/said"'
 check "a file that is too small is refused" says 1 "too small" bench data "$config" --file-bytes 4096
 finish

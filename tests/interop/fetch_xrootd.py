@@ -14,8 +14,12 @@ import urllib.request
 
 
 def fetch(url):
-    with urllib.request.urlopen(url, timeout=120) as answer:
-        return answer.read()
+    address = getattr(url, "full_url", url)
+    try:
+        with urllib.request.urlopen(url, timeout=120) as answer:
+            return answer.read()
+    except OSError as why:
+        sys.exit(f"fetch_xrootd: {address} cannot be had: {why}. Is there a network?")
 
 
 def main():
