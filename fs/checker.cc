@@ -146,6 +146,12 @@ void Checker::Confirm(const Suspicion& suspicion) {
     if (damaged_.contains(entry.inode) || damaged_.contains(entry.directory)) return;
   }
   if (damaged_.contains(suspicion.inode.id)) return;
+  if (suspicion.problem == TreeProblem::kWrongCount && !knows_all_names_) return;
+  // Not to know the number of subdirectories is nothing wrong, but who collects finds it out.
+  if (suspicion.problem == TreeProblem::kWrongCount && suspicion.inode.links == 1) {
+    leftovers_.push_back(suspicion);
+    return;
+  }
   std::string where = suspicion.entries.empty() ? PathOf(facts_, suspicion.inode.id)
                                                 : PathOf(facts_, suspicion.entries.front());
   const Result<bool> still_so = IsStillSo(suspicion);
@@ -224,6 +230,13 @@ Result<bool> Checker::IsStillSo(const Suspicion& suspicion) {
       }
       return unchanged;  // whoever gives it another name changes it
     case TreeProblem::kTooManyLinks: return unchanged && same_names;
+    case TreeProblem::kWrongCount: {
+      if (!unchanged) return false;
+      const auto found = TRY(names_.FindSubdirectories(suspicion.inode.id));
+      inode = TRY(names_.Find(suspicion.inode.id));
+      return inode && inode->slot == suspicion.inode.slot &&
+             inode->inode.links != kLinksOfEmptyDirectory + *found;
+    }
   }
   return true;
 }

@@ -73,6 +73,7 @@ const CollectReport& Collector::Run() {
           status = CollectOrphan(leftover);
         }
         break;
+      case TreeProblem::kWrongCount: status = CollectCount(leftover.inode.id); break;
       default: continue;  // a link count too high goes with the inode
     }
     if (!status.ok()) Keep(std::string(Describe(leftover.problem)), status);
@@ -88,7 +89,20 @@ Status Collector::CollectEntry(const EntryFact& entry) {
   if (!stored.entry || stored.entry->inode != entry.inode) return {};
   ++report_.entries;
   if (options_.dry_run) return {};
-  TRY(records_.ChangeEntry(entry.directory, entry.name, stored.slot, std::nullopt));
+  const auto change =
+      TRY(records_.ChangeEntry(entry.directory, entry.name, stored.slot, std::nullopt));
+  if (change.applied && stored.entry->kind == FileKind::kDirectory) {
+    TRY(CollectCount(entry.directory));
+  }
+  return {};
+}
+
+Status Collector::CollectCount(InodeId directory) {
+  const std::optional<StoredInode> stored = TRY(names_.Find(directory));
+  if (!stored) return {};
+  ++report_.counts;
+  if (options_.dry_run) return {};
+  TRY(names_.CountSubdirectories(directory, *stored));
   return {};
 }
 

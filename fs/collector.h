@@ -33,6 +33,7 @@ struct CollectReport {
   uint64_t inodes = 0;  // removed, or to be removed if nothing is
   uint64_t entries = 0;
   uint64_t shards = 0;
+  uint64_t counts = 0;                     // of subdirectories, made right
   uint64_t tombstones = 0;                 // erased, or to be erased
   uint64_t waiting = 0;                    // tombstones that may go in the next epoch
   uint64_t too_young = 0;                  // of all these, those that stay for now
@@ -63,6 +64,7 @@ class Collector {
 
   Status CollectEntry(const EntryFact& entry);
   Status CollectOrphan(const Suspicion& suspicion);
+  Status CollectCount(InodeId directory);
   // Makes whoever is about to give the inode this name fail. False: it has the name.
   Result<bool> FenceName(InodeId id, const GivenName& name);
 

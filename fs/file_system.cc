@@ -343,12 +343,12 @@ class ClusterFileSystem final : public FileSystem {
   Result<Attributes> Lookup(InodeId directory, std::string_view name) override {
     TRY(CheckName(name));
     const Names::Place place = TRY(names().LookUp(directory, name));
-    return Describe(place.id, place.inode);
+    return Describe(place.id, Counted(place.id, place.inode));
   }
 
   Result<Attributes> GetAttributes(InodeId inode) override {
     const auto stored = names().Load(inode);
-    if (stored.has_value()) return Describe(inode, *stored);
+    if (stored.has_value()) return Describe(inode, Counted(inode, *stored));
     // Without a name, but still open.
     const auto file = stored.error().code() == ENOENT ? files_.Find(inode) : nullptr;
     return file ? file->Stat() : Result<Attributes>(tl::unexpected(stored.error()));
@@ -420,6 +420,7 @@ class ClusterFileSystem final : public FileSystem {
     TRY(CheckName(name));
     Inode inode = NewInode(FileKind::kDirectory, mode, owner);
     inode.parent = directory;
+    inode.links = kLinksOfEmptyDirectory;
     return Make(directory, name, inode);
   }
 
@@ -553,7 +554,7 @@ class ClusterFileSystem final : public FileSystem {
     const std::vector<std::string> components = TRY(SplitPath(path));
     if (components.empty()) return GetAttributes(kRootInode);
     const Names::Place place = TRY(Find(components));
-    return Describe(place.id, place.inode);
+    return Describe(place.id, Counted(place.id, place.inode));
   }
 
   Result<std::unique_ptr<OpenFile>> OpenPath(std::string_view path, Access access,
@@ -697,6 +698,13 @@ class ClusterFileSystem final : public FileSystem {
 
   Status Refresh(Handle& handle) { return files_.Find(handle.inode())->Refresh(); }
 
+  // With the number of subdirectories, where that has to be found out and costs next to nothing.
+  StoredInode Counted(InodeId id, const StoredInode& stored) {
+    constexpr uint64_t kMostEntries = 500;
+    if (!stored.inode.IsUncounted()) return stored;
+    return names().CountSubdirectories(id, stored, kMostEntries).value_or(stored);
+  }
+
   Attributes Describe(InodeId id, const StoredInode& stored) {
     const auto file = files_.Find(id);
     return file ? file->Describe(stored) : stored.inode.Describe(id);
@@ -767,6 +775,7 @@ Status FileSystem::Format(Cluster& cluster, Owner owner, uint32_t mode) {
   root.mode = mode & 07777;
   root.owner = owner;
   root.parent = kRootInode;
+  root.links = kLinksOfEmptyDirectory;
   root.accessed = root.modified = root.changed = records.WallClock();
   const auto change = TRY(records.ChangeInode(kRootInode, 0, root, Durability::kWriteThrough));
   if (!change.applied) return Fail(EEXIST, "the cluster has a root directory already");

@@ -58,8 +58,9 @@ struct Attributes {
   FileKind kind = FileKind::kRegular;
   uint32_t mode = 0;  // permission bits, 07777
   Owner owner;
-  uint32_t links = 1;  // names; a directory: always 1
-  uint64_t size = 0;   // a directory: 0
+  // Names; a directory: 2 and one for each subdirectory, or 1 when nobody has counted them.
+  uint32_t links = 1;
+  uint64_t size = 0;  // a directory: 0
   uint64_t stored_bytes =
       0;                 // what the file's data occupies, net of redundancy; holes take nothing
   int64_t accessed = 0;  // nanoseconds since 1970, like the next two

@@ -30,6 +30,7 @@ enum Section : uint8_t {
   kLastRename = 128,
   kNamed = 129,
   kLayout = 130,
+  kCounted = 131,
 };
 
 void PutRenameNonce(Writer& writer, const RenameNonce& nonce) {
@@ -117,6 +118,7 @@ Status DecodeSection(uint8_t tag, std::string_view body, InodeId id, Inode& inod
       inode.named = GivenName{reader.U64(), std::string(reader.Text())};
       return reader.Finish("named");
     case kLayout: inode.layout = TRY(FileLayout::Decode(body)); return {};
+    case kCounted: inode.counted = reader.U64(); return reader.Finish("counted");
     case kLastRename:
       inode.last_rename = RenameOutcome{GetRenameNonce(reader), reader.U8() != 0};
       return reader.Finish("last rename");
@@ -225,6 +227,17 @@ Attributes Inode::Describe(InodeId id) const {
   return attributes;
 }
 
+void Inode::Count(Subdirectories change) {
+  if (change == Subdirectories::kSame || IsUncounted()) return;
+  if (change == Subdirectories::kOneMore && links < std::numeric_limits<uint32_t>::max()) {
+    ++links;
+  } else if (change == Subdirectories::kOneLess && links > kLinksOfEmptyDirectory) {
+    --links;
+  } else {
+    links = 1;
+  }
+}
+
 void Inode::Apply(const AttributeChange& change, int64_t now) {
   if (change.mode) mode = *change.mode & 07777;
   if (change.user) owner.user = *change.user;
@@ -273,6 +286,7 @@ std::string Inode::Encode(InodeId id) const {
     layout->Encode(body);
     section(kLayout, body.bytes());
   }
+  if (counted != 0) section(kCounted, Writer().U64(counted).bytes());
   for (const auto& [tag, body] : unknown) section(tag, body);
   return writer.Take();
 }

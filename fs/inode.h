@@ -68,10 +68,18 @@ struct GivenName {
 // Of a time in nanoseconds since 1970; never 0, until 2106.
 uint32_t SecondsOf(int64_t wall_clock);
 
+// Of its own name and its ".". Each subdirectory has one more, its "..".
+inline constexpr uint32_t kLinksOfEmptyDirectory = 2;
+
+// What became of a directory's number of subdirectories.
+enum class Subdirectories { kSame, kOneMore, kOneLess, kUnknown };
+
 struct Inode {
   FileKind kind = FileKind::kRegular;
   uint32_t mode = 0;
   Owner owner;
+  // Names. A directory's: kLinksOfEmptyDirectory and one for each entry that names a directory; or
+  // 1, when nobody has counted these (again).
   uint32_t links = 1;
   uint64_t size = 0;
   int64_t accessed = 0;
@@ -95,10 +103,17 @@ struct Inode {
   // fs/collector.h; docs/format.md, "Collecting".
   std::optional<GivenName> named;
   uint32_t collected = 0;
+  // The slot in which a directory was before its subdirectories were counted last; 0: they were
+  // not, or from its beginning. Names::Touch() says what it is for.
+  uint64_t counted = 0;
   // Sections of a later version that this one may ignore, kept as they were read.
   std::vector<std::pair<uint8_t, std::string>> unknown;
 
   Attributes Describe(InodeId id) const;
+
+  bool IsUncounted() const { return kind == FileKind::kDirectory && links == 1; }
+  // The links of a directory, after its entries changed.
+  void Count(Subdirectories change);
 
   // Everything but the size, which is the contents' business.
   void Apply(const AttributeChange& change, int64_t now);

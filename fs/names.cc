@@ -69,7 +69,12 @@ Result<Names::Place> Names::Look(InodeId directory, std::string_view name,
       // it.
       const auto cleared = records_.ChangeEntry(directory, name, entry.slot, std::nullopt);
       if (cleared.has_value() && !cleared->applied) continue;
-      if (cleared.has_value()) place.slot = cleared->now.slot;
+      if (cleared.has_value()) {
+        place.slot = cleared->now.slot;
+        if (entry.entry->kind == FileKind::kDirectory) {
+          (void)Touch(directory, place.directory, Subdirectories::kOneLess);
+        }
+      }
       return place;
     }
     if (!stored->inode.intent) {
@@ -151,8 +156,13 @@ Result<StoredInode> Names::Update(InodeId id, const Edit& edit, Durability durab
   return TooBusy(fmt::format("change inode {:016x}", id));
 }
 
-Result<bool> Names::Touch(InodeId directory, std::optional<StoredInode> seen) {
+// Who counts subdirectories lists the entries and then replaces the inode as it was before. So
+// while the inode is what was seen before the entry changed, nobody who counted has met the change.
+// Later it may be in the number already, if they were counted since: then it is not known any more.
+Result<bool> Names::Touch(InodeId directory, std::optional<StoredInode> seen,
+                          Subdirectories change_of_count) {
   bool read_after = !seen;  // after the entry was changed
+  const uint64_t seen_slot = seen ? seen->slot : 0;
   std::optional<StoredInode> stored = std::move(seen);
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     if (!stored) {
@@ -167,6 +177,10 @@ Result<bool> Names::Touch(InodeId directory, std::optional<StoredInode> seen) {
     }
     Inode inode = stored->inode;
     inode.modified = inode.changed = records_.WallClock();
+    if (change_of_count != Subdirectories::kSame && inode.counted >= seen_slot) {
+      change_of_count = Subdirectories::kUnknown;
+    }
+    inode.Count(change_of_count);
     auto change = records_.ChangeInode(directory, stored->slot, inode);
     std::optional<StoredInode> now;
     if (change.has_value()) {
@@ -177,10 +191,13 @@ Result<bool> Names::Touch(InodeId directory, std::optional<StoredInode> seen) {
       // did change, somebody's was.
       now = TRY(records_.FindInode(directory));
       if (now && now->slot == stored->slot) return Failed(change.error());
+      if (change_of_count != Subdirectories::kSame) change_of_count = Subdirectories::kUnknown;
     }
     if (!now) return false;
     // Who has moved its time since we read it has done what this is for.
-    if (read_after && !now->inode.closing && now->inode.modified != stored->inode.modified) {
+    const bool is_counted = change_of_count == Subdirectories::kSame || now->inode.IsUncounted();
+    if (read_after && is_counted && !now->inode.closing &&
+        now->inode.modified != stored->inode.modified) {
       return true;
     }
     read_after = true;
@@ -201,7 +218,8 @@ Result<std::optional<Names::Made>> Names::Make(InodeId directory, std::string_vi
     TRY(records_.ChangeInode(id, stored.slot, std::nullopt));
     return std::optional<Made>();
   }
-  if (!TRY(Touch(directory, place.directory))) {
+  const auto count = IsDirectory(inode) ? Subdirectories::kOneMore : Subdirectories::kSame;
+  if (!TRY(Touch(directory, place.directory, count))) {
     TRY(records_.ChangeEntry(directory, name, change.now.slot, std::nullopt));
     TRY(records_.ChangeInode(id, stored.slot, std::nullopt));
     return Fail(ENOENT, "directory {:016x} was removed", directory);
@@ -275,7 +293,7 @@ Status Names::DropLink(InodeId id, std::optional<StoredInode> seen) {
         seen ? std::exchange(seen, std::nullopt) : TRY(Find(id));
     if (!stored) return {};
     std::optional<Inode> after;
-    if (stored->inode.links > 1) {
+    if (stored->inode.links > 1 && !IsDirectory(stored->inode)) {
       after = stored->inode;
       --after->links;
       after->changed = records_.WallClock();
@@ -375,12 +393,46 @@ Status Names::RemoveDirectory(InodeId directory, std::string_view name) {
       PauseBeforeRetry(runtime_, attempt);
       continue;
     }
-    // From here on the directory is gone; an entry that stays is no name any more.
-    TRY(records_.ChangeEntry(directory, name, place.slot, std::nullopt));
-    TRY(Touch(directory, place.directory));
+    // From here on the directory is gone; an entry that stays is no name any more, and goes with
+    // whoever finds it, who counts it then.
+    const auto removed = TRY(records_.ChangeEntry(directory, name, place.slot, std::nullopt));
+    TRY(Touch(directory, place.directory,
+              removed.applied ? Subdirectories::kOneLess : Subdirectories::kSame));
     return {};
   }
   return TooBusy(fmt::format("remove '{}' in directory {:016x}", name, directory));
+}
+
+Result<std::optional<uint32_t>> Names::FindSubdirectories(InodeId directory,
+                                                          uint64_t most_entries) {
+  constexpr uint64_t kAtOnce = 1000;
+  uint64_t listed = 0;
+  uint32_t found = 0;
+  for (std::string first;;) {
+    const Records::Page page =
+        TRY(records_.List(directory, first, std::min(most_entries - listed, kAtOnce)));
+    listed += page.entries.size();
+    for (const auto& [name, entry] : page.entries) {
+      if (entry.kind == FileKind::kDirectory) ++found;
+    }
+    if (!page.next) return std::optional(found);
+    if (listed >= most_entries) return std::optional<uint32_t>();
+    first = *page.next;
+  }
+}
+
+Result<StoredInode> Names::CountSubdirectories(InodeId directory, StoredInode stored,
+                                               uint64_t most_entries) {
+  TRY(CheckDirectory(directory, stored));
+  const std::optional<uint32_t> found = TRY(FindSubdirectories(directory, most_entries));
+  if (!found) return stored;
+  Inode counted = stored.inode;
+  counted.links = kLinksOfEmptyDirectory + *found;
+  counted.counted = stored.slot;
+  if (counted.links == stored.inode.links) return stored;
+  auto change = TRY(records_.ChangeInode(directory, stored.slot, counted));
+  if (!change.now) return Fail(ENOENT, "directory {:016x} was removed", directory);
+  return *std::move(change.now);
 }
 
 }  // namespace pinstripe

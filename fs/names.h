@@ -106,6 +106,13 @@ class Names {
   // Whether nothing that is there has a name in it.
   Result<bool> IsEmpty(InodeId directory);
   Status RemoveDirectory(InodeId directory, std::string_view name);
+  // How many entries name a directory; null if there are more entries than about so many.
+  Result<std::optional<uint32_t>> FindSubdirectories(InodeId directory,
+                                                     uint64_t most_entries = UINT64_MAX);
+  // Notes that number in the directory's inode, unless somebody changes that one meanwhile. What it
+  // is afterwards. ENOENT, ENOTDIR.
+  Result<StoredInode> CountSubdirectories(InodeId directory, StoredInode stored,
+                                          uint64_t most_entries = UINT64_MAX);
   Status Rename(InodeId source, std::string_view source_name, InodeId target,
                 std::string_view target_name, bool no_replace);
   // Each gets the other's name. ENOENT, EINVAL (one would become a part of itself).
@@ -122,9 +129,11 @@ class Names {
   // Takes a link away; the last one takes the inode along. `seen` is what it was found as, if that
   // is known.
   Status DropLink(InodeId id, std::optional<StoredInode> seen = std::nullopt);
-  // Notes in a directory that its entries changed, after they did. False when the directory is
-  // gone. `seen` is what it was found as before, if that is known: then no read is needed.
-  Result<bool> Touch(InodeId directory, std::optional<StoredInode> seen = std::nullopt);
+  // Notes in a directory that its entries changed, after they did, and what that did to its number
+  // of subdirectories. False when the directory is gone. `seen` is what it was found as before the
+  // entry changed, if that is known: then no read is needed, and the number stays known.
+  Result<bool> Touch(InodeId directory, std::optional<StoredInode> seen,
+                     Subdirectories change = Subdirectories::kSame);
 
   // Renames; all in rename.cc.
   struct Wanted {

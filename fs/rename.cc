@@ -32,6 +32,23 @@ bool WrittenBy(const RenameIntent& intent, const StoredEntry& stored, InodeId id
   return stored.entry && stored.entry->nonce == intent.nonce && stored.entry->inode == id;
 }
 
+Subdirectories CountOf(bool gains, bool loses) {
+  if (gains == loses) return Subdirectories::kSame;
+  return gains ? Subdirectories::kOneMore : Subdirectories::kOneLess;
+}
+
+// What it does to the number of subdirectories where a `moved` one goes, and where it comes from,
+// if that is another directory.
+Subdirectories CountInTarget(const RenameIntent& intent, FileKind moved) {
+  const bool crosses = intent.source != intent.target;
+  const bool loses = intent.exchange ? crosses && *intent.exchange == FileKind::kDirectory
+                                     : intent.replaced_slot != 0;
+  return CountOf(crosses && moved == FileKind::kDirectory, loses);
+}
+Subdirectories CountInSource(const RenameIntent& intent, FileKind moved) {
+  return CountOf(intent.exchange == FileKind::kDirectory, moved == FileKind::kDirectory);
+}
+
 }  // namespace
 
 // The slot in which the source's entry bears the nonce; null if it does not (any more).
@@ -136,7 +153,7 @@ Result<bool> Names::PlaceTarget(InodeId id, const RenameIntent& intent, const En
   // Where the source's directory is the same one, an exchange has changed it just now.
   std::optional<StoredInode> seen;
   if (begun && !(intent.exchange && intent.source == intent.target)) seen = begun->target;
-  if (TRY(Touch(intent.target, std::move(seen)))) return true;
+  if (TRY(Touch(intent.target, std::move(seen), CountInTarget(intent, entry.kind)))) return true;
   TRY(records_.ChangeEntry(intent.target, intent.target_name, found.slot, std::nullopt));
   return false;
 }
@@ -180,7 +197,8 @@ Result<Names::Ending> Names::Finish(InodeId id, const StoredInode& stored,
     }
   }
   if (done && intent.source != intent.target) {
-    TRY(Touch(intent.source, intent.exchange ? std::nullopt : source_seen));
+    TRY(Touch(intent.source, intent.exchange ? std::nullopt : source_seen,
+              CountInSource(intent, entry.kind)));
   }
   if (!done || intent.exchange) TRY(Unmark(intent, done));
   const Ending ending = TRY(Conclude(id, stored, done));

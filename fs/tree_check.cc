@@ -1,8 +1,11 @@
 #include "fs/tree_check.h"
 
 #include <algorithm>
+#include <set>
 #include <span>
 #include <tuple>
+
+#include "fs/inode.h"
 
 namespace pinstripe {
 namespace {
@@ -63,14 +66,18 @@ class Judge {
     for (const EntryFact& entry : facts_.entries) CheckEntry(entry);
     const std::vector<InodeId> reached = ReachableDirectories(facts_);
     std::vector<InodeId> filled;  // directories with something in them
+    std::vector<InodeId> above;   // the directory of each entry that names one
     for (const EntryFact& entry : facts_.entries) {
       if (Find(facts_.inodes, entry.inode)) filled.push_back(entry.directory);
+      if (entry.kind == FileKind::kDirectory) above.push_back(entry.directory);
     }
     std::sort(filled.begin(), filled.end());
+    std::sort(above.begin(), above.end());
     const auto is_in = [](const std::vector<InodeId>& all, InodeId id) {
       return std::binary_search(all.begin(), all.end(), id);
     };
     for (const InodeFact& inode : facts_.inodes) {
+      if (IsDirectory(&inode)) CheckCount(inode, above);
       if (inode.id == kRootInode) continue;
       if (inode.kind == FileKind::kDirectory) {
         CheckDirectory(inode, is_in(reached, inode.id), is_in(filled, inode.id));
@@ -116,6 +123,13 @@ class Judge {
     }
   }
 
+  void CheckCount(const InodeFact& inode, const std::vector<InodeId>& above) {
+    const auto [first, end] = std::equal_range(above.begin(), above.end(), inode.id);
+    if (inode.links != kLinksOfEmptyDirectory + static_cast<uint64_t>(end - first)) {
+      Suspect(TreeProblem::kWrongCount, inode, {});
+    }
+  }
+
   void CheckDirectory(const InodeFact& inode, bool reached, bool filled) {
     Entries names = GoodNames(inode.id);
     if (names.size() > 1) return Suspect(TreeProblem::kTwoNames, inode, std::move(names));
@@ -146,6 +160,7 @@ std::string_view NameOf(TreeProblem problem) {
     case TreeProblem::kEntryInNothing: return "entry-in-nothing";
     case TreeProblem::kOrphan: return "orphan";
     case TreeProblem::kTooManyLinks: return "too-many-links";
+    case TreeProblem::kWrongCount: return "wrong-number-of-subdirectories";
   }
   return "unknown";
 }
@@ -162,6 +177,7 @@ std::string_view Describe(TreeProblem problem) {
     case TreeProblem::kEntryInNothing: return "an entry of a directory that is gone";
     case TreeProblem::kOrphan: return "an inode without a name";
     case TreeProblem::kTooManyLinks: return "its inode counts more names than it has";
+    case TreeProblem::kWrongCount: return "its inode does not count its subdirectories right";
   }
   return "unknown";
 }
@@ -177,10 +193,12 @@ std::vector<Suspicion> CheckTree(TreeFacts& facts) {
 
 std::string PathOf(const TreeFacts& facts, InodeId inode) {
   std::string path;
-  constexpr int kDeepest = 4096;
-  for (int depth = 0; inode != kRootInode; ++depth) {
+  std::set<InodeId> seen;  // names may form a circle
+  while (inode != kRootInode) {
     const auto names = NamesOf(facts.entries, inode);
-    if (names.empty() || depth == kDeepest) return fmt::format("(inode {:016x}){}", inode, path);
+    if (names.empty() || !seen.insert(inode).second) {
+      return fmt::format("(inode {:016x}){}", inode, path);
+    }
     path = "/" + names.front().name + path;
     inode = names.front().directory;
   }

@@ -18,7 +18,7 @@ namespace pinstripe {
 struct InodeFact {
   InodeId id = 0;
   FileKind kind = FileKind::kRegular;
-  uint32_t links = 1;
+  uint32_t links = 1;  // see Inode
   InodeId parent = 0;  // of a directory
   uint64_t slot = 0;
 };
@@ -48,6 +48,7 @@ enum class TreeProblem {
   kEntryInNothing,  // its directory is gone
   kOrphan,          // an inode without a name
   kTooManyLinks,
+  kWrongCount,  // of subdirectories; or they were not counted
 };
 
 // Whether it is one of the second kind.

@@ -48,6 +48,7 @@ std::string ReportJson(const CollectReport& report, bool dry_run) {
                                     {"inodes", report.inodes},
                                     {"entries", report.entries},
                                     {"shards", report.shards},
+                                    {"counts", report.counts},
                                     {"tombstones", report.tombstones},
                                     {"waiting", report.waiting},
                                     {"too_young", report.too_young},
@@ -63,6 +64,10 @@ std::string ReportText(const CollectReport& report, const CollectOptions& option
       "traces of {} removed names and inodes\n",
       options.dry_run ? "would remove" : "removed", report.inodes, report.entries, report.shards,
       report.tombstones);
+  if (report.counts > 0) {
+    text += fmt::format("{} the subdirectories of {} directories\n",
+                        options.dry_run ? "would count" : "counted", report.counts);
+  }
   if (report.waiting > 0) {
     text += fmt::format("the traces of {} removed names stay until there is a next epoch\n",
                         report.waiting);

@@ -137,7 +137,8 @@ TEST_F(CheckerTest, NamesAndLinksThatDoNotAddUpAreFound) {
   EXPECT_THAT(Problems(Check()), IsEmpty());
 
   PutEntry(a, "second", Entry{file, FileKind::kDirectory, std::nullopt});
-  EXPECT_THAT(Problems(Check()), ElementsAre("wrong-kind /a/second"));
+  EXPECT_THAT(Problems(Check()),
+              ElementsAre("wrong-kind /a/second", "wrong-number-of-subdirectories /a"));
 }
 
 TEST_F(CheckerTest, DirectoriesThatDoNotFormATreeAreFound) {
@@ -145,7 +146,8 @@ TEST_F(CheckerTest, DirectoriesThatDoNotFormATreeAreFound) {
   const InodeId b = MakeDirectory("b");
   const InodeId below = MakeDirectory("below", a);
   PutEntry(b, "again", Entry{below, FileKind::kDirectory, std::nullopt});
-  EXPECT_THAT(Problems(Check()), ElementsAre(testing::StartsWith("directory-with-two-names /")));
+  EXPECT_THAT(Problems(Check()), ElementsAre(testing::StartsWith("directory-with-two-names /"),
+                                             "wrong-number-of-subdirectories /b"));
   PutEntry(b, "again", std::nullopt);
   ChangeInode(below, [&](Inode& inode) { inode.parent = b; });
   EXPECT_THAT(Problems(Check()), ElementsAre("wrong-parent /a/below"));
@@ -155,10 +157,23 @@ TEST_F(CheckerTest, DirectoriesThatDoNotFormATreeAreFound) {
   PutEntry(kRootInode, "a", std::nullopt);
   PutEntry(below, "up", Entry{a, FileKind::kDirectory, std::nullopt});
   ChangeInode(a, [&](Inode& inode) { inode.parent = below; });
-  const auto problems = Problems(Check());
-  ASSERT_EQ(problems.size(), 2u);
-  EXPECT_THAT(problems[0], HasSubstr("unreachable-directory"));
-  EXPECT_THAT(problems[1], HasSubstr("unreachable-directory"));
+  EXPECT_THAT(
+      Problems(Check()),
+      ElementsAre(fmt::format("unreachable-directory (inode {:016x})/below/up/below", a),
+                  fmt::format("unreachable-directory (inode {:016x})/up/below/up", below),
+                  fmt::format("wrong-number-of-subdirectories (inode {:016x})/up/below", below),
+                  "wrong-number-of-subdirectories /"));
+}
+
+TEST_F(CheckerTest, ANumberOfSubdirectoriesIsRightOrUnknown) {
+  const InodeId a = MakeDirectory("a");
+  MakeDirectory("b", a);
+  ChangeInode(a, [](Inode& inode) { inode.links = 2; });
+  const CheckReport report = Check();
+  ASSERT_THAT(Problems(report), ElementsAre("wrong-number-of-subdirectories /a"));
+  EXPECT_EQ(report.findings[0].severity, Severity::kLeftover);
+  ChangeInode(a, [](Inode& inode) { inode.links = 1; });
+  EXPECT_THAT(Problems(Check()), IsEmpty());
 }
 
 TEST_F(CheckerTest, WhatDeadClientsLeaveIsALeftover) {
@@ -184,8 +199,9 @@ TEST_F(CheckerTest, AFullDirectoryWithoutANameIsNoLeftover) {
   PutEntry(kRootInode, "directory", std::nullopt);
   const CheckReport report = Check();
   ASSERT_THAT(Problems(report),
-              ElementsAre(fmt::format("unreachable-directory (inode {:016x})", directory)));
-  EXPECT_EQ(report.findings[0].severity, Severity::kError);
+              ElementsAre(fmt::format("unreachable-directory (inode {:016x})", directory),
+                          "wrong-number-of-subdirectories /"));
+  EXPECT_EQ(report.Count(Severity::kError), 1u);
 }
 
 TEST_F(CheckerTest, MissingShardsAreShortAndTooManyOfThemAreLost) {

@@ -439,6 +439,10 @@ TEST_F(NamesTest, HostsThatFightOverNamesLeaveAWholeTree) {
     const InodeId directory = fs_->Resolve(path)->inode;
     const auto entries = fs_->ReadDirectory(directory, "", 100, false);
     ASSERT_OK(entries);
+    const auto is_directory = [](const auto& entry) { return entry.kind == FileKind::kDirectory; };
+    EXPECT_EQ(fs_->GetAttributes(directory)->links,
+              2 + std::ranges::count_if(*entries, is_directory))
+        << path;
     for (const auto& entry : *entries) {
       const auto attributes = fs_->Lookup(directory, entry.name);
       ASSERT_OK(attributes);
@@ -449,6 +453,74 @@ TEST_F(NamesTest, HostsThatFightOverNamesLeaveAWholeTree) {
       }
     }
   }
+}
+
+// The number is in the directory's inode and changes with its entries; nobody lists them to know
+// it.
+TEST_F(NamesTest, ADirectoryCountsItsSubdirectories) {
+  const auto links = [&](InodeId id) {
+    return Records(*host_.cluster).FindInode(id).value()->inode.links;
+  };
+  EXPECT_EQ(links(kRootInode), 2u);
+  const InodeId p = fs_->MakeDirectory(kRootInode, "p", 0755, {})->inode;
+  const InodeId q = fs_->MakeDirectory(kRootInode, "q", 0755, {})->inode;
+  EXPECT_EQ(links(kRootInode), 4u);
+  for (const char* name : {"a", "b", "c"}) ASSERT_OK(fs_->MakeDirectory(p, name, 0755, {}));
+  const InodeId file = Make("file", "x", p);
+  ASSERT_OK(fs_->MakeSymlink(p, "symlink", "a", {}));
+  EXPECT_EQ(links(p), 5u);
+  ASSERT_OK(fs_->RemoveDirectory(p, "a"));
+  ASSERT_OK(fs_->Unlink(p, "symlink"));
+  EXPECT_EQ(links(p), 4u);
+
+  ASSERT_OK(fs_->Rename(p, "b", p, "d"));
+  ASSERT_OK(fs_->Rename(p, "file", q, "file"));
+  EXPECT_EQ(links(p), 4u);
+  EXPECT_EQ(links(q), 2u);
+  ASSERT_OK(fs_->Rename(p, "d", q, "d"));
+  EXPECT_EQ(links(p), 3u);
+  EXPECT_EQ(links(q), 3u);
+  ASSERT_OK(fs_->Rename(p, "c", q, "d"));  // over an empty one
+  EXPECT_EQ(links(p), 2u);
+  EXPECT_EQ(links(q), 3u);
+  ASSERT_OK(fs_->MakeDirectory(q, "e", 0755, {}));
+  ASSERT_OK(fs_->Rename(q, "d", q, "e"));
+  EXPECT_EQ(links(q), 3u);
+
+  // A directory against a file is so rare that whoever asks next counts.
+  Make("f", "y", p);
+  ASSERT_OK(fs_->Exchange(p, "f", q, "e"));
+  EXPECT_EQ(fs_->GetAttributes(p)->links, 3u);
+  EXPECT_EQ(fs_->Lookup(kRootInode, "q")->links, 2u);
+  EXPECT_EQ(fs_->Resolve("/p")->links, 3u);
+  EXPECT_EQ(links(p), 3u);
+  EXPECT_EQ(fs_->GetAttributes(file)->links, 1u);
+}
+
+// Someone may have counted an entry whose writer comes to the number later.
+TEST_F(NamesTest, WhoCountsBetweenAnEntryAndItsNumberCountsItOnce) {
+  const auto count = [](Records& records, Names& names) {
+    return names.CountSubdirectories(kRootInode, **records.FindInode(kRootInode)).value();
+  };
+  Records records(*host_.cluster);
+  Names names(records, [](InodeId, const Inode&, uint64_t) {});
+  const Names::Place place = names.Look(kRootInode, "d").value();
+  StoredInode root = place.directory;
+  root.inode.links = 1;
+  ASSERT_TRUE(records.ChangeInode(kRootInode, root.slot, root.inode)->applied);
+  const Entry entry{.inode = 77, .kind = FileKind::kDirectory, .nonce = std::nullopt};
+  const auto written = records.ChangeEntry(kRootInode, "early", 0, entry);
+  ASSERT_TRUE(written->applied);
+  EXPECT_EQ(count(records, names).inode.links, 3u);
+  ASSERT_TRUE(records.ChangeEntry(kRootInode, "early", written->now.slot, std::nullopt)->applied);
+  // What was read before the count cannot say whether that has met the change.
+  Inode directory;
+  directory.kind = FileKind::kDirectory;
+  directory.parent = kRootInode;
+  directory.links = kLinksOfEmptyDirectory;
+  ASSERT_TRUE(names.Make(kRootInode, "d", place, directory)->has_value());
+  EXPECT_EQ(records.FindInode(kRootInode).value()->inode.links, 1u);
+  EXPECT_EQ(fs_->GetAttributes(kRootInode)->links, 3u);
 }
 
 // Of many who create one name exclusively, one succeeds.
@@ -482,10 +554,15 @@ TEST_F(NamesTest, ManyHostsMayCrowdADirectory) {
       ASSERT_OK(file);
       ASSERT_OK((*file)->Close());
       ASSERT_OK(host->Unlink(kRootInode, name));
+      ASSERT_OK(host->MakeDirectory(kRootInode, name, 0755, {}));
+      if (round % 4 != 0) {
+        ASSERT_OK(host->RemoveDirectory(kRootInode, name));
+      }
     }
   });
   for (DriveId id = 1; id <= 5; ++id) machines_.drive(id).Set({});
-  EXPECT_EQ(List(), Names_());
+  EXPECT_EQ(List().size(), 24u * 5);
+  EXPECT_EQ(fs_->GetAttributes(kRootInode)->links, 2u + 24 * 5);
 }
 
 // What was looked up a moment ago saves a look, and never decides anything.

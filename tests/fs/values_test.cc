@@ -124,7 +124,7 @@ Inode FullInode() {
   inode.kind = FileKind::kDirectory;
   inode.mode = 0755;
   inode.owner = {1, 2};
-  inode.links = 1;
+  inode.links = 5;
   inode.accessed = -1;
   inode.modified = 4;
   inode.changed = 5;
@@ -141,6 +141,7 @@ Inode FullInode() {
                               .replaced_slot = 7};
   inode.last_rename = RenameOutcome{{3}, true};
   inode.attributes = {{"user.a", "x"}, {"user.b", ""}};
+  inode.counted = 9;
   inode.unknown = {{200, "later"}};
   return inode;
 }
@@ -174,7 +175,7 @@ TEST(InodeTest, BytesNeverChange) {
             "01ed"
             "00000001"
             "00000002"
-            "00000001"
+            "00000005"
             "0000000000000000"
             "ffffffffffffffff"
             "0000000000000004"
@@ -208,9 +209,31 @@ TEST(InodeTest, BytesNeverChange) {
             "11"
             "03000000000000000000000000000000"
             "01"
+            "83"
+            "08"
+            "0000000000000009"
             "c8"
             "05"
             "6c61746572");
+}
+
+// More subdirectories than there can be, or fewer than none: then somebody has to count.
+TEST(InodeTest, LinksOfADirectoryAreRightOrUnknown) {
+  const auto counted = [](uint32_t links, Subdirectories change) {
+    Inode inode;
+    inode.kind = FileKind::kDirectory;
+    inode.links = links;
+    inode.Count(change);
+    return inode.links;
+  };
+  EXPECT_EQ(counted(2, Subdirectories::kOneMore), 3u);
+  EXPECT_EQ(counted(3, Subdirectories::kOneLess), 2u);
+  EXPECT_EQ(counted(3, Subdirectories::kSame), 3u);
+  EXPECT_EQ(counted(3, Subdirectories::kUnknown), 1u);
+  EXPECT_EQ(counted(2, Subdirectories::kOneLess), 1u);
+  EXPECT_EQ(counted(UINT32_MAX, Subdirectories::kOneMore), 1u);
+  EXPECT_EQ(counted(1, Subdirectories::kOneMore), 1u);
+  EXPECT_EQ(counted(1, Subdirectories::kOneLess), 1u);
 }
 
 TEST(InodeTest, BytesOfALinkNeverChange) {
