@@ -716,6 +716,23 @@ def test_symbolic_links_lead_where_they_say():
     assert sorted(os.listdir(".")) == ["a", "long", "loop", "none", "nothing"] and os.listdir("a/b") == ["f"]
 
 
+def test_directories_count_their_subdirectories():
+    def links(path):
+        return os.stat(path).st_nlink
+    before = links(".")
+    os.makedirs("a/b")
+    os.mkdir("a/c")
+    write("a/file", b"")
+    os.mkdir("d")
+    assert (links("."), links("a"), links("a/b"), links("d")) == (before + 2, 4, 2, 2)
+    os.rename("a/b", "d/b")
+    assert (links("a"), links("d")) == (3, 3)
+    os.rename("a/c", "d/b")
+    assert (links("a"), links("d")) == (2, 3)
+    os.rmdir("d/b")
+    assert (links("."), links("d")) == (before + 2, 2)
+
+
 def test_hard_links_are_names_of_one_file():
     write("a", b"x")
     os.mkdir("d")
