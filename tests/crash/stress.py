@@ -335,11 +335,13 @@ class Round:
         self.on_file("flock", fcntl.flock, self.random.choice([fcntl.LOCK_SH, fcntl.LOCK_EX, fcntl.LOCK_UN]) | fcntl.LOCK_NB)
         self.on_file("lockf", fcntl.lockf, fcntl.LOCK_UN, 10, self.random.randrange(100))
 
+    counts_directories = True  # their subdirectories, as the reference does
+
     @staticmethod
     def about(about):
         directory = stat.S_ISDIR(about.st_mode)
         return {"mode": oct(about.st_mode), "owner": (about.st_uid, about.st_gid),
-                "links": None if directory else about.st_nlink,
+                "links": None if directory and not Round.counts_directories else about.st_nlink,
                 "size": about.st_size if stat.S_ISREG(about.st_mode) or stat.S_ISLNK(about.st_mode) else None}
 
     STEPS = {open_file: 12, close_file: 6, write_at: 14, write_on: 4, write_vector: 3, read_at: 8, read_all: 4,
@@ -559,6 +561,7 @@ def main():
     parser.add_argument("--careful", action="store_true", help="compare after each step of the round")
     parser.add_argument("--sabotage", action="store_true", help="make a file behind the reference's back")
     options = parser.parse_args()
+    Round.counts_directories = os.stat(options.reference).st_nlink > 1  # Btrfs does not
     return one_round(options) if options.round else campaign(options)
 
 
