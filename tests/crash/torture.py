@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Tortures a development cluster: mounts that write, overwrite, cut, replace and read files of all sizes
-and layouts, while drives are killed, paused, rotted and replaced by empty ones, mounts are killed, and
-repairs run. Every byte that is read is compared with what must be there.
+and layouts and clone parts of them, while drives are killed, paused, slowed, rotted, replaced by empty ones, drained
+and taken back, mounts are killed, and repairs run. Every byte that is read is compared with what must be there.
 
 What a mount wrote since the last fsync or close may be lost with it, and then all of it; if it was killed
 during one, the file is as before or as after. No more than `--away` drives lack something at any time: what
@@ -37,6 +37,7 @@ LAYOUTS = [None, "1+{m}", "2+{m} shard=64KiB replicate=1MiB", "{k}+{m} shard=64K
 
 # A process of its own starts all others: who forks with a file open commits it, as the child closes it.
 starter = None
+background = None  # another one, for a command that takes its time
 mounts = {}  # there: the directories' mounts
 
 
@@ -177,8 +178,10 @@ class Client(threading.Thread):
             file.life = -1 if self.dead else self.life  # while it is being killed nobody knows which
             file.descriptor = os.open(self.path(file), os.O_RDWR | os.O_CREAT, 0o644)
         action = self.random.random()
-        if action < 0.5:
+        if action < 0.44:
             self.write(file)
+        elif action < 0.5:
+            self.clone(file)
         elif action < 0.6:
             self.truncate(file)
         elif action < 0.8:
@@ -205,6 +208,33 @@ class Client(threading.Thread):
         file.now[at:at + size] = data
         self.bytes += size
         file.note("wrote", size, "at", at, "now", len(file.now))
+
+    def clone(self, file):
+        """Of a part of another file, or of this one, into this one."""
+        sources = [one for one in self.files if one.descriptor is not None and one.life == file.life]
+        source = self.random.choice(sources)
+        begin = self.random.randrange(len(source.now) + 1)
+        size = min(int(2 ** self.random.uniform(0, 23)), len(source.now) - begin)
+        end = len(file.now)
+        at = self.random.choice([begin, end, self.random.randrange(end + 1)])
+        size = min(size, LARGEST - at)
+        if source is file and abs(at - begin) < size:
+            size = abs(at - begin)  # what overlaps is refused
+        done = 0
+        while done < size:
+            copied = os.copy_file_range(source.descriptor, file.descriptor, size - done, begin + done, at + done)
+            if copied == 0:
+                raise Violation(f"{source.name} ends at {begin + done} of {len(source.now)}, or cannot be cloned\n  "
+                                + "\n  ".join(source.history))
+            done += copied
+        if size == 0:
+            return
+        data = bytes(source.now[begin:begin + size])
+        if at > end:
+            file.now.extend(bytes(at - end))
+        file.now[at:at + size] = data
+        self.bytes += size
+        file.note("cloned", size, "at", at, "from", begin, "of", source.name, "now", len(file.now))
 
     def truncate(self, file):
         size = self.random.choice([0, self.random.randrange(len(file.now) + 1), self.random.randrange(LARGEST)])
@@ -358,6 +388,30 @@ class Campaign:
             os.kill(pid, signal.SIGCONT)
         self.wait_until_healthy()
 
+    def slow_drives(self):
+        """They answer at a twentieth of their speed."""
+        pids = [self.pid_of(drive) for drive in self.some_drives()]
+        end = time.monotonic() + self.random.random() * 5
+        while time.monotonic() < end:
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+            time.sleep(0.095)
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+            time.sleep(0.005)
+        self.wait_until_healthy()
+
+    def drain_and_expand(self):
+        """A drive is drained, by a command that dies at first, while a mount is killed; then it is taken back."""
+        drive = self.random.randint(1, self.options.drives)
+        words = ["timeout", "--signal=KILL", str(self.random.uniform(0.1, 10)), self.pinstripe, "drain", self.config, str(drive)]
+        begun = background.submit(run_command, words)
+        self.kill_mount()
+        begun.result()
+        self.command("drain", self.config, drive, codes=(0, 3))
+        self.command("expand", self.config, drive, codes=(0, 3))
+        self.until_whole("repair")
+
     def kill_mount(self):
         client = self.random.choice(self.clients)
         with self.turnstile.condition:
@@ -466,8 +520,10 @@ class Campaign:
                 os.setxattr(directory, "user.pinstripe.layout", text.encode())
         for client in self.clients:
             client.start()
-        harm = [self.kill_drives, self.kill_drives, self.pause_drives, self.kill_mount, self.kill_mount, self.rot,
-                self.replace_drive, self.repair]
+        harm = [self.kill_drives, self.kill_drives, self.pause_drives, self.slow_drives, self.kill_mount, self.kill_mount,
+                self.rot, self.replace_drive, self.repair]
+        if self.options.time >= 60:
+            harm.append(self.drain_and_expand)  # it takes its time
         end = time.monotonic() + self.options.time
         next_word = 0
         while time.monotonic() < end:
@@ -517,9 +573,11 @@ def main():
     parser.add_argument("--sabotage", action="store_true", help="ruin a drive unrepaired, which has to be noticed")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
-    global starter
-    starter = concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("fork"))
-    elsewhere(os.getpid)  # it starts with the first that it is given
+    global starter, background
+    starter, background = (concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("fork"))
+                           for _ in range(2))
+    for one in (starter, background):
+        one.submit(os.getpid).result()  # it starts with the first that it is given
     campaign = Campaign(options)
     try:
         campaign.run()
