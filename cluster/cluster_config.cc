@@ -12,12 +12,12 @@
 #include "base/config.h"
 #include "base/private_file.h"
 #include "base/try.h"
+#include "cluster/placement.h"
 
 namespace pinstripe {
 namespace {
 
 constexpr int64_t kMaxDrives = 4096;
-constexpr uint32_t kMaxGroups = 1 << 16;
 constexpr uint32_t kMaxWeight = 1 << 20;
 constexpr size_t kMaxDomainBytes = 255;
 
@@ -288,7 +288,7 @@ Result<ClusterConfig> ClusterConfig::Load(const std::string& path) {
 
   ConfigTable registers = root.Table("registers");
   config.replicas = static_cast<int>(registers.Integer("replicas", 0, 0, 63));
-  config.groups = static_cast<uint32_t>(registers.Integer("groups", config.groups, 1, kMaxGroups));
+  config.groups = static_cast<uint32_t>(registers.Integer("groups", 0, 0, kMaxGroups));
 
   ConfigTable limits = root.Table("limits");
   ReadLimits(limits, config);
@@ -311,6 +311,10 @@ Result<ClusterConfig> ClusterConfig::Load(const std::string& path) {
 
   if (config.replicas == 0) {
     config.replicas = DefaultReplicas(config.layout.parity_shards, config.drives.size());
+  }
+  if (config.groups == 0) {
+    const int shards = config.layout.data_shards + config.layout.parity_shards;
+    config.groups = EnoughGroups(config.drives.size(), static_cast<size_t>(std::max(1, shards)));
   }
   if (const auto mistake = FindMistake(config)) {
     Refuse(root, *mistake);

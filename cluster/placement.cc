@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numbers>
 #include <set>
 #include <string_view>
 
@@ -59,6 +60,20 @@ uint64_t MixBits(uint64_t x) {
 
 uint32_t GroupOf(const DriveMap& map, uint64_t object, uint64_t block) {
   return static_cast<uint32_t>((MixBits(object) + block) % map.groups);
+}
+
+// A drive is in a group's first `shards` with probability p = shards / drives, so it gets p P of P
+// groups, with a variance of P p (1 - p).
+uint32_t EnoughGroups(size_t drives, size_t shards) {
+  constexpr uint32_t kFewest = 512;
+  constexpr double kDeviation = 0.025;
+  const double others = static_cast<double>(drives) / static_cast<double>(shards) - 1;
+  uint32_t groups = kFewest;
+  // The nearest power of two, by its logarithm.
+  while (groups < kMaxGroups && std::numbers::sqrt2 * groups < others / (kDeviation * kDeviation)) {
+    groups *= 2;
+  }
+  return groups;
 }
 
 std::vector<DriveId> OrderDrives(const DriveMap& map, uint32_t group, size_t needed,

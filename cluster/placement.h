@@ -25,6 +25,11 @@ uint64_t MixBits(uint64_t x);
 // The group of block `block` of object `object`: (MixBits(object) + block) mod P.
 uint32_t GroupOf(const DriveMap& map, uint64_t object, uint64_t block);
 
+// As many placement groups as `drives` need for stripes of `shards` each, so that what each of them
+// gets differs by about 2.5 % (one standard deviation) from its part: a power of two, 512 to 65536.
+uint32_t EnoughGroups(size_t drives, size_t shards);
+inline constexpr uint32_t kMaxGroups = 1 << 16;
+
 // The drives of `map` in the order in which `group` wants them for `needed` pieces of which no more
 // than `per_domain` should share a failure domain. The first `needed` are the homes; the rest, in
 // order, are the spares. Draining drives come last. Where the domains are too few for the rule, the

@@ -91,6 +91,33 @@ TEST(Placement, ShardsSpreadEvenly) {
   }
 }
 
+// Small clusters keep their few groups; in the others no drive gets more than a twentieth above or
+// below its part, but for the luck of one in fifty.
+TEST(Placement, EnoughGroupsFillDrivesEvenly) {
+  EXPECT_EQ(EnoughGroups(6, 6), 512u);
+  EXPECT_EQ(EnoughGroups(8, 6), 512u);
+  EXPECT_EQ(EnoughGroups(4, 36), 512u);
+  EXPECT_EQ(EnoughGroups(36, 12), 4096u);
+  EXPECT_EQ(EnoughGroups(100, 6), 32768u);
+  EXPECT_EQ(EnoughGroups(65535, 2), kMaxGroups);
+  for (const auto& [drives, shards] :
+       {std::pair<size_t, size_t>{8, 6}, {14, 12}, {36, 12}, {37, 6}}) {
+    const DriveMap map = MapOf(drives, EnoughGroups(drives, shards));
+    std::map<DriveId, double> held;
+    for (uint32_t group = 0; group < map.groups; ++group) {
+      const Ids order = OrderDrives(map, group, shards, 2);
+      for (size_t i = 0; i < shards; ++i)
+        held[order[i]] += static_cast<double>(drives) / (map.groups * static_cast<double>(shards));
+    }
+    int far = 0;
+    for (const auto& [id, fill] : held) {
+      if (std::abs(fill - 1) > 0.05) ++far;
+      EXPECT_NEAR(fill, 1, 0.08) << drives << " drives, " << shards << " shards, drive " << id;
+    }
+    EXPECT_LE(far, 2) << drives << " drives, " << shards << " shards";
+  }
+}
+
 // The ancestor's ring moved 97 % of the shards when it grew from 36 to 37 drives.
 TEST(Placement, GrowingFrom36To37MovesAThirtySeventhAndOnlyToTheNewDrive) {
   constexpr uint32_t kGroups = 1 << 13;
