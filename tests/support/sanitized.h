@@ -1,6 +1,6 @@
 // Whether this program runs under AddressSanitizer or ThreadSanitizer, which make it many times
 // slower: most of all to start, so that a test that starts programs again and again does it less
-// often there.
+// often there. They take memory of their own, too.
 
 #pragma once
 
