@@ -700,7 +700,7 @@ class ClusterFileSystem final : public FileSystem {
 
   // With the number of subdirectories, where that has to be found out and costs next to nothing.
   StoredInode Counted(InodeId id, const StoredInode& stored) {
-    constexpr uint64_t kMostEntries = 500;
+    constexpr uint64_t kMostEntries = 200;
     if (!stored.inode.IsUncounted()) return stored;
     return names().CountSubdirectories(id, stored, kMostEntries).value_or(stored);
   }
