@@ -93,6 +93,11 @@ class File:
     def allowed(self):
         return [self.committed, *self.maybe]
 
+    def close(self):
+        """Whatever close(2) says, the number may be another file's afterwards."""
+        descriptor, self.descriptor = self.descriptor, None
+        os.close(descriptor)
+
 
 class Client(threading.Thread):
     """Works through one mount on files of its own."""
@@ -129,7 +134,7 @@ class Client(threading.Thread):
             self.step(file)
         except OSError as error:
             if not self.may_be_gone(file, life, error):
-                raise
+                raise Violation(f"{file.name}: {error}, in life {self.life}, after\n  " + "\n  ".join(file.history)) from error
             self.forget(file)
 
     def may_be_gone(self, file, life, error):
@@ -141,10 +146,9 @@ class Client(threading.Thread):
         """What was not committed went with the mount."""
         if file.descriptor is not None:
             try:
-                os.close(file.descriptor)
+                file.close()
             except OSError:
                 pass
-        file.descriptor = None
         found = None
         while found is None and self.turnstile.wait_for_mount(self):
             found = self.whole(file, self)
@@ -265,10 +269,7 @@ class Client(threading.Thread):
         file.note("committed", len(file.now))
 
     def close(self, file):
-        def close():
-            descriptor, file.descriptor = file.descriptor, None
-            os.close(descriptor)
-        self.commit(file, close)
+        self.commit(file, file.close)
         self.whole(file, self.random.choice(self.turnstile.clients))
 
     def replace(self, file):
@@ -277,8 +278,7 @@ class Client(threading.Thread):
         data = self.noise[start:start + int(2 ** self.random.uniform(0, 21))]
         name = self.path(file)
         if file.descriptor is not None:
-            self.commit(file, lambda: os.close(file.descriptor))
-            file.descriptor = None
+            self.commit(file, file.close)
         with open(name + ".new", "wb", buffering=0) as new:
             done = 0
             while done < len(data):
@@ -553,7 +553,7 @@ class Campaign:
             for file in client.files:
                 if file.descriptor is not None:
                     try:
-                        os.close(file.descriptor)
+                        file.close()
                     except OSError:
                         pass
         for client in self.mounted:
