@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Reads of 1 MiB while one drive answers ten times slower: 4+2 on 8 drives, all on this machine.
 
-    bench/run-slow-drive.py BUILD [--rounds 3] [--operations 500] [--file-mib 256] [--times 10]
+    bench/run-slow-drive.py BUILD [--rounds 3] [--operations 1000] [--file-mib 1024] [--times 10]
 
 Between the clients and drive 1 there is a proxy that can hold each answer back for a time. First it measures how
 long the drive takes for the reads of 64 KiB that come one by one, then reads are measured with answers that come at once and
@@ -75,8 +75,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("build")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--operations", type=int, default=500)
-    parser.add_argument("--file-mib", type=int, default=256)
+    parser.add_argument("--operations", type=int, default=1000)
+    parser.add_argument("--file-mib", type=int, default=1024)
     parser.add_argument("--times", type=float, default=10)
     options = parser.parse_args()
     work = tempfile.mkdtemp(prefix="pinstripe-slow.")

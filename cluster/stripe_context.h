@@ -11,6 +11,7 @@
 
 #include "base/runtime.h"
 #include "base/try.h"
+#include "cluster/answer_times.h"
 #include "cluster/janitor.h"
 #include "cluster/stripe_store.h"
 #include "erasure/codec.h"
@@ -48,42 +49,19 @@ class Codecs {
   std::map<std::pair<int, int>, std::shared_ptr<const Codec>> codecs_;  // guarded by mutex_
 };
 
-// How long good answers take of late: a smoothed mean and deviation, as TCP keeps them for its
-// retransmissions (Jacobson 1988). Thread-safe.
-class AnswerTimes {
- public:
-  void Note(Duration took) {
-    const std::lock_guard lock(mutex_);
-    const Duration error = took - mean_;
-    mean_ += error / 8;
-    deviation_ += ((error < Duration{} ? -error : error) - deviation_) / 4;
-  }
-
-  // What few answers exceed. Where all drives are busy it grows, so that late answers do not beget
-  // more requests and these more late answers.
-  Duration Late(Duration at_least) const {
-    const std::lock_guard lock(mutex_);
-    return std::max(at_least, mean_ + 4 * deviation_);
-  }
-
- private:
-  mutable std::mutex mutex_;
-  Duration mean_{};       // guarded by mutex_
-  Duration deviation_{};  // guarded by mutex_
-};
-
 struct StripeContext {
   StripeContext(Runtime& runtime_in, DriveDirectory& drives_in, StripeStore::Options options_in)
       : runtime(runtime_in),
         drives(drives_in),
         options(std::move(options_in)),
+        answer_times(std::make_shared<AnswerTimes>(options.hedge_at_first, options.hedge_at_least)),
         janitor(std::make_shared<Janitor>(runtime_in)) {}
 
   Runtime& runtime;
   DriveDirectory& drives;
   const StripeStore::Options options;
   AtomicStripeCounters counters;
-  AnswerTimes answer_times;
+  const std::shared_ptr<AnswerTimes> answer_times;  // answers may come when all else is gone
   Codecs codecs;
   const std::shared_ptr<Janitor> janitor;
 };

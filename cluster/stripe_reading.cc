@@ -45,7 +45,6 @@ class Reading final : public RunningReads {
       : context_(context),
         reads_(reads),
         deadline_(context.runtime.Now() + context.options.timeout),
-        late_after_(context.answer_times.Late(context.options.hedge_after)),
         gather_(context.runtime),
         open_(reads.size()) {}
 
@@ -72,14 +71,13 @@ class Reading final : public RunningReads {
   }
 
  private:
-  struct Arrival {
-    Result<Record> record;
-    Time at;  // which may be long before somebody looks at it
-  };
   struct Question {
     size_t read;
     CellRange cells;
+    DriveId drive;
+    uint64_t bytes;
     Time asked_at;
+    Time late_at;
     bool answered = false;
     bool late = false;
   };
@@ -118,25 +116,28 @@ class Reading final : public RunningReads {
     }
     ++context_.counters.read_requests;
     const Time now = context_.runtime.Now();
-    questions_.push_back({i, range, now});
+    const uint32_t bytes = RangeBytes(read.layout.ShardBytesOf(read.length), range);
+    const std::shared_ptr<AnswerTimes>& times = context_.answer_times;
+    questions_.push_back({i, range, id, bytes, now, now + times->Late(bytes)});
+    // It is asked all the same: it may be faster by now.
+    questions_.back().late = times->IsSlow(id, bytes);
     drive->Get(ShardKey(context_.options.prefix, read.id, range.shard),
-               {range.first * kCellBytes, RangeBytes(read.layout.ShardBytesOf(read.length), range)},
+               {range.first * kCellBytes, bytes},
                std::min(deadline_, now + context_.options.drive_timeout),
-               [runtime = &context_.runtime,
+               [runtime = &context_.runtime, times, id, bytes, now,
                 arrived = gather_.Ask(questions_.size() - 1)](Result<Record> record) {
-                 arrived({std::move(record), runtime->Now()});
+                 if (record.has_value()) times->Note(id, bytes, runtime->Now() - now);
+                 arrived(std::move(record));
                });
+    if (questions_.back().late) read.plan.Late(range);
   }
 
-  void TakeAnswer(Question& question, Arrival answer) {
+  void TakeAnswer(Question& question, Result<Record> record) {
     question.answered = true;
     PlannedRead& read = reads_[question.read];
-    if (answer.record.has_value()) {
-      context_.counters.bytes_fetched += answer.record->value.size();
-      context_.answer_times.Note(answer.at - question.asked_at);
-    }
+    if (record.has_value()) context_.counters.bytes_fetched += record->value.size();
     if (read.done) return;
-    read.plan.Answer(question.cells, std::move(answer.record));
+    read.plan.Answer(question.cells, std::move(record));
     Advance(question.read);
   }
 
@@ -144,7 +145,7 @@ class Reading final : public RunningReads {
     Time alarm = deadline_;
     for (const Question& question : questions_) {
       if (question.answered || question.late || reads_[question.read].done) continue;
-      alarm = std::min(alarm, question.asked_at + late_after_);
+      alarm = std::min(alarm, question.late_at);
     }
     return alarm;
   }
@@ -155,8 +156,10 @@ class Reading final : public RunningReads {
     for (size_t i = 0; i < asked; ++i) {
       Question& question = questions_[i];
       if (question.answered || question.late) continue;
-      if (question.asked_at + late_after_ > now) continue;
+      if (question.late_at > now) continue;
       question.late = true;
+      // One that never answers is slow, too.
+      context_.answer_times->Note(question.drive, question.bytes, now - question.asked_at);
       const size_t read = question.read;
       if (reads_[read].done) continue;
       reads_[read].plan.Late(question.cells);
@@ -167,8 +170,7 @@ class Reading final : public RunningReads {
   StripeContext& context_;
   const std::span<PlannedRead> reads_;
   const Time deadline_;
-  const Duration late_after_;
-  Gather<Arrival> gather_;
+  Gather<Result<Record>> gather_;
   std::vector<Question> questions_;
   size_t open_;  // reads that are not done
 };

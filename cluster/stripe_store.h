@@ -218,8 +218,9 @@ class StripeStore {
     Duration timeout = std::chrono::seconds(20);  // for a whole call
     Duration drive_timeout =
         std::chrono::seconds(5);  // for one request, before it counts as failed
-    // A shard this late is read from others; later where drives have been answering slowly.
-    Duration hedge_after = std::chrono::milliseconds(250);
+    // A shard is read from others when it is late: see cluster/answer_times.h.
+    Duration hedge_at_first = std::chrono::milliseconds(250);
+    Duration hedge_at_least = std::chrono::milliseconds(2);
     Duration spare_after = std::chrono::seconds(2);  // a put this late goes to a spare, too
     // How long a read that too many drives are away for waits for them to come back. Longer than a
     // drive that is up again may take to be noticed (KineticDrive::Options::most_backoff).

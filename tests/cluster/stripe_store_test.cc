@@ -142,7 +142,8 @@ TEST_F(StripeStoreTest, AnyPartOfAnyLengthUnderAnyGeometryReadsBack) {
       }
     }
   }
-  EXPECT_EQ(store_.counters().degraded_reads, 0u);
+  // Nothing is away, but one answer in a hundred is late.
+  EXPECT_LE(store_.counters().degraded_reads, store_.counters().read_requests / 100);
 }
 
 // Asked for now, looked at later: whole cells, which hold what is wanted.
@@ -537,6 +538,38 @@ TEST_F(StripeStoreTest, ALateAnswerIsReplacedByOthers) {
   EXPECT_LT(sim_.Now() - begin, milliseconds(500));
   WaitForRepairs();
   EXPECT_EQ(store_.counters().rewritten_shards, 0u);  // slow is not damaged
+}
+
+// Its part is asked of others at once, and of it, too, which tells when it is fast again.
+TEST_F(StripeStoreTest, NobodyWaitsForADriveThatIsKnownToBeSlow) {
+  const std::string data = RandomText(600 * kKiB);
+  const auto place = Write(id_, data);
+  ASSERT_OK(place);
+  const auto answer_after = [&](Duration slow) {
+    for (DriveId drive = 1; drive <= 8; ++drive) {
+      const Duration latency = drive == Order(id_)[0] ? slow : milliseconds(1);
+      drives_.faulty(drive).Set({.least_latency = latency, .most_latency = latency});
+    }
+  };
+  const auto longest_of = [&](int reads) {
+    Duration longest{};
+    for (int i = 0; i < reads; ++i) {
+      const Time begin = sim_.Now();
+      EXPECT_TRUE(*Read(id_, *place, data.size(), 0, data.size()) == data);
+      longest = std::max(longest, sim_.Now() - begin);
+    }
+    return longest;
+  };
+  answer_after(milliseconds(100));
+  longest_of(100);
+  EXPECT_LT(longest_of(200), milliseconds(20));
+  EXPECT_EQ(store_.counters().rewritten_shards, 0u);
+
+  answer_after(milliseconds(1));
+  longest_of(1000);
+  const uint64_t before = store_.counters().read_requests;
+  longest_of(100);
+  EXPECT_LE(store_.counters().read_requests - before, 100u * 4 + 4);
 }
 
 // Where every drive is busy, asking more of them only makes it worse.

@@ -569,7 +569,8 @@ class Storm {
     }
     for (const auto& [host, traveller] : travellers_) InspectTraveller(traveller);
     for (const auto& [host, traveller] : moving_directories_) InspectTraveller(traveller);
-    for (const Finding& finding : Checker(**cluster, {}).Run().findings) {
+    Checker checker(**cluster, {});
+    for (const Finding& finding : checker.Run().findings) {
       if (finding.severity != Severity::kError) continue;
       Complain(fmt::format("check: {} {}: {}", finding.problem, finding.where, finding.what));
     }
