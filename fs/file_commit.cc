@@ -763,6 +763,11 @@ Inode FileState::Known() {
   return base_;
 }
 
+uint64_t FileState::Version() {
+  const std::lock_guard lock(mutex_);
+  return slot_;
+}
+
 void FileState::Removed(const Inode& last, uint64_t losses) {
   const std::lock_guard lock(mutex_);
   removed_ = true;

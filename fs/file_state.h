@@ -106,8 +106,9 @@ class FileState {
   Status SetAttributes(const AttributeChange& change);
   // Changes anything but size and contents, at once.
   Status Edit(const Names::Edit& edit);
-  // The inode as this file last saw it.
+  // The inode as this file last saw it, and its slot.
   Inode Known();
+  uint64_t Version();
   Result<Attributes> Stat();
   // The attributes, where `stored` was read some time ago; slot 0: it was not.
   Attributes Describe(const StoredInode& stored);

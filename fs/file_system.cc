@@ -285,6 +285,7 @@ class Handle final : public OpenFile {
     return status;
   }
   InodeId inode() const override { return state_->id(); }
+  uint64_t Version() override { return state_->Version(); }
 
  private:
   Status CheckWritable() const {

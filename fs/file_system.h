@@ -175,6 +175,9 @@ class OpenFile {
   virtual Status Close() = 0;   // commit and end; call once. Durable if the cluster says so
 
   virtual InodeId inode() const = 0;
+  // Of what is committed, as reads find it: each change of the inode by anybody gives it another
+  // one, and none comes back. 0: nothing is committed yet.
+  virtual uint64_t Version() = 0;
 };
 
 class FileSystem {

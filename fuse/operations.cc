@@ -20,8 +20,9 @@
 
 namespace pinstripe {
 
-FileHandle* Mount::Add(std::unique_ptr<OpenFile> file, bool writes) {
-  auto* handle = new FileHandle{std::move(file), writes};
+FileHandle* Mount::Add(std::unique_ptr<OpenFile> file, bool writes, KeptPages::Opened opened) {
+  auto* handle = new FileHandle{.file = std::move(file), .writes = writes, .opened = opened};
+  if (writes) kept_pages_.OpenToWrite(handle->file->inode());
   const std::lock_guard lock(mutex_);
   handles_.insert(handle);
   return handle;
@@ -33,7 +34,9 @@ Status Mount::Release(FileHandle* handle) {
     handles_.erase(handle);
   }
   const std::unique_ptr<FileHandle> owned(handle);
-  return owned->file->Close();
+  const Status closed = handle->file->Close();
+  if (handle->writes) kept_pages_.CloseWritten(handle->file->inode());
+  return closed;
 }
 
 Status Mount::ReleaseAll() {
@@ -229,6 +232,8 @@ void SetAttributes(fuse_req_t request, fuse_ino_t inode, struct stat* wanted, in
     fuse_reply_err(request, EPERM);
     return;
   }
+  std::optional<KeptPages::Writing> writing;
+  if (change.size) writing.emplace(MountOf(request).kept_pages(), inode);
   ReplyAttributes(request,
                   info != nullptr ? Change(*HandleOf(info).file, change)
                                   : FileSystemOf(request).SetAttributes(inode, change),
@@ -364,11 +369,15 @@ void Rename(fuse_req_t request, fuse_ino_t directory, const char* name, fuse_ino
 template <typename Reply>
 void HandOver(fuse_req_t request, std::unique_ptr<OpenFile> file, bool writes, fuse_file_info* info,
               Reply reply) {
-  FileHandle* handle = MountOf(request).Add(std::move(file), writes);
-  info->fh = reinterpret_cast<uint64_t>(handle);
-  info->noflush = !writes;          // nothing to commit at close
   Mount& mount = MountOf(request);  // the request is gone after the reply
-  const InodeId inode = handle->file->inode();
+  const InodeId inode = file->inode();
+  const uint64_t version = writes ? 0 : file->Version();
+  KeptPages::Opened opened;
+  if (version != 0) opened = mount.kept_pages().OpenToRead(inode, version);
+  FileHandle* handle = mount.Add(std::move(file), writes, opened);
+  info->fh = reinterpret_cast<uint64_t>(handle);
+  info->noflush = !writes;  // nothing to commit at close
+  info->keep_cache = opened.keep;
   if (reply() == -ENOENT) Answer(mount.Release(handle), "close", Subject(inode));
 }
 
@@ -419,7 +428,11 @@ void Create(fuse_req_t request, fuse_ino_t directory, const char* name, mode_t m
 
 void Read(fuse_req_t request, fuse_ino_t inode, size_t length, off_t offset, fuse_file_info* info) {
   Buffer buffer(length);
-  const Result<size_t> read = HandleOf(info).file->Read(static_cast<uint64_t>(offset), buffer);
+  FileHandle& handle = HandleOf(info);
+  if (handle.opened.version != 0 && !handle.was_read.exchange(true)) {
+    MountOf(request).kept_pages().ReadBegins(inode, handle.opened);
+  }
+  const Result<size_t> read = handle.file->Read(static_cast<uint64_t>(offset), buffer);
   if (!read.has_value()) {
     ReplyStatus(request, read.error(), "read", Subject(inode));
     return;

@@ -6,9 +6,9 @@
 // The kernel keeps directories, and what a listing with attributes brought, for a second, or as
 // long as it is told when it is mounted: so `ls -l` asks once for each directory, not for each
 // file. Other names and attributes it does not keep. It keeps a file's pages from one open to the
-// next only if the file has not changed: what other hosts committed is seen by the next open, and
-// mmap works. An inode that is gone is answered with ESTALE, so that the kernel looks the name up
-// anew.
+// next only if the file has not changed (kept_pages.h): what other hosts committed is seen by the
+// next open, and mmap works. An inode that is gone is answered with ESTALE, so that the kernel
+// looks the name up anew.
 
 #pragma once
 
@@ -22,6 +22,7 @@
 #include "base/runtime.h"
 #include "base/status.h"
 #include "fs/file_system.h"
+#include "fuse/kept_pages.h"
 #include "fuse/mount_options.h"
 #include "fuse/request_counters.h"
 
@@ -33,6 +34,8 @@ namespace pinstripe {
 struct FileHandle {
   std::unique_ptr<OpenFile> file;
   bool writes = false;
+  KeptPages::Opened opened;  // if it only reads
+  std::atomic<bool> was_read = false;
 };
 
 // What the requests of one session work on: its user data. Thread-safe.
@@ -53,6 +56,7 @@ class Mount {
   InodeId root() const { return root_; }
   const std::string& description() const { return description_; }
   RequestCounters& counters() { return counters_; }
+  KeptPages& kept_pages() { return kept_pages_; }
 
   // The session that requests come from, once there is one.
   void Serve(fuse_session* session) { session_ = session; }
@@ -62,7 +66,7 @@ class Mount {
   void ForgetAttributes(InodeId inode);
 
   // Handles are the kernel's until it releases them.
-  FileHandle* Add(std::unique_ptr<OpenFile> file, bool writes);
+  FileHandle* Add(std::unique_ptr<OpenFile> file, bool writes, KeptPages::Opened opened = {});
   Status Release(FileHandle* handle);  // closes and forgets
 
   // Closes what the kernel has not released, when the session has ended: the first failure.
@@ -75,6 +79,7 @@ class Mount {
   const InodeId root_;
   const std::string description_;
   RequestCounters counters_;
+  KeptPages kept_pages_;
   std::atomic<fuse_session*> session_ = nullptr;
   std::atomic<Time> listed_at_ = Time::min();
   std::mutex mutex_;

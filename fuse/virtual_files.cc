@@ -43,6 +43,7 @@ class TextFile final : public OpenFile {
   Status Commit() override { return {}; }
   Status Close() override { return {}; }
   InodeId inode() const override { return inode_; }
+  uint64_t Version() override { return 0; }
 
  private:
   static Failed Unchangeable() { return Fail(EACCES, "what is in .pinstripe cannot be changed"); }

@@ -6,6 +6,7 @@ usage: two_mounts.py MOUNT OTHER-MOUNT
 
 import multiprocessing
 import os
+import re
 import struct
 import sys
 
@@ -127,6 +128,57 @@ def what_one_has_open_can_be_read_after_the_other_removed_it(one, two):
         raise AssertionError("the removed file is still there")
 
 
+def bytes_read(mount):
+    """By its kernel, before it read this; and with it."""
+    text = contents(mount + "/.pinstripe/stats")
+    before = int(re.search(rb"read_bytes_total (\d+)", text).group(1))
+    return before, before + len(text)
+
+
+def what_was_read_is_kept_until_somebody_changes_it(one, two):
+    data = bytearray(os.urandom(3_000_000))
+    put(two + "/kept", data)
+    old_reader = opened(one + "/kept", os.O_RDONLY)
+    expect(contents(one + "/kept"), data, "first")
+
+    def kept(when):
+        _, before = bytes_read(one)
+        expect(contents(one + "/kept"), data, when)
+        more = bytes_read(one)[0] - before
+        assert more == 0, f"{when}: {more} bytes were read again"
+
+    kept("read again")
+    kept("and again")
+    for at in (0, 2_500_000, 1_000_000):
+        file = opened(two + "/kept", os.O_WRONLY)
+        about = os.fstat(file)
+        os.pwrite(file, b"changed", at)
+        os.utime(file, ns=(about.st_atime_ns, about.st_mtime_ns))  # which is nothing to go by
+        os.close(file)
+        data[at:at + 7] = b"changed"
+        expect(contents(one + "/kept"), data, "changed elsewhere")
+        os.pread(old_reader, 100, at)
+        expect(contents(one + "/kept"), data, "beside an older reader")
+        kept("after a change")
+    file = opened(one + "/kept", os.O_RDWR)
+    os.pwrite(file, b"changed here", 5000)
+    data[5000:5012] = b"changed here"
+    expect(contents(one + "/kept"), data, "changed here and open")
+    os.close(file)
+    expect(contents(one + "/kept"), data, "changed here")
+    expect(contents(one + "/kept"), data, "changed here, again")
+    kept("after a change here")
+    os.truncate(one + "/kept", 2_000_000)
+    del data[2_000_000:]
+    expect(contents(one + "/kept"), data, "cut here")
+    os.truncate(two + "/kept", 1_000_000)
+    del data[1_000_000:]
+    expect(contents(one + "/kept"), data, "cut elsewhere")
+    expect(contents(one + "/kept"), data, "cut elsewhere, again")
+    kept("after a cut")
+    os.close(old_reader)
+
+
 def make_names(mount, made):
     won = 0
     for i in range(100):
@@ -157,6 +209,7 @@ def main():
     failed = 0
     for case in (appends_in_turn_follow_each_other, of_appends_at_once_the_later_commit_wins,
                  disjoint_bytes_of_one_block_are_both_there, two_processes_write_their_own_parts_of_one_file,
+                 what_was_read_is_kept_until_somebody_changes_it,
                  a_write_after_a_truncation_elsewhere_keeps_its_own_bytes,
                  a_truncation_after_a_write_elsewhere_cuts_it_off,
                  what_one_has_open_can_be_read_after_the_other_removed_it, each_name_is_made_by_one_of_both):
