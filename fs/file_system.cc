@@ -373,7 +373,7 @@ class ClusterFileSystem final : public FileSystem {
       it.Apply(rest, now);
       return Status();
     }));
-    return Describe(inode, stored);
+    return Describe(inode, Counted(inode, stored));
   }
 
   Result<FileSums> Checksums(InodeId inode) override {
@@ -703,7 +703,14 @@ class ClusterFileSystem final : public FileSystem {
   StoredInode Counted(InodeId id, const StoredInode& stored) {
     constexpr uint64_t kMostEntries = 200;
     if (!stored.inode.IsUncounted()) return stored;
-    return names().CountSubdirectories(id, stored, kMostEntries).value_or(stored);
+    const auto found = names().FindSubdirectories(id, kMostEntries).value_or(std::nullopt);
+    if (!found) return stored;
+    auto noted = names().NoteSubdirectories(id, stored, *found);
+    if (noted.has_value() && !noted->inode.IsUncounted()) return *std::move(noted);
+    // Somebody changes it all the time, or drives do not take it.
+    StoredInode counted = stored;
+    counted.inode.links = kLinksOfEmptyDirectory + *found;
+    return counted;
   }
 
   Attributes Describe(InodeId id, const StoredInode& stored) {
@@ -722,8 +729,10 @@ class ClusterFileSystem final : public FileSystem {
       const auto& [name, entry] = names[i];
       DirectoryEntry listed{name, entry.inode, entry.kind, std::nullopt};
       if (with_attributes && inodes[i].has_value()) {
-        if (!*inodes[i]) continue;  // removed, or about to be
-        listed.attributes = Describe(entry.inode, **inodes[i]);
+        const std::optional<StoredInode>& stored = *inodes[i];
+        if (!stored) continue;  // removed, or about to be
+        // Who wants to know an uncounted one asks for it alone.
+        if (!stored->inode.IsUncounted()) listed.attributes = Describe(entry.inode, *stored);
       }
       entries.push_back(std::move(listed));
     }

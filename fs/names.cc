@@ -421,18 +421,21 @@ Result<std::optional<uint32_t>> Names::FindSubdirectories(InodeId directory,
   }
 }
 
-Result<StoredInode> Names::CountSubdirectories(InodeId directory, StoredInode stored,
-                                               uint64_t most_entries) {
-  TRY(CheckDirectory(directory, stored));
-  const std::optional<uint32_t> found = TRY(FindSubdirectories(directory, most_entries));
-  if (!found) return stored;
+Result<StoredInode> Names::NoteSubdirectories(InodeId directory, const StoredInode& stored,
+                                              uint32_t found) {
   Inode counted = stored.inode;
-  counted.links = kLinksOfEmptyDirectory + *found;
+  counted.links = kLinksOfEmptyDirectory + found;
   counted.counted = stored.slot;
   if (counted.links == stored.inode.links) return stored;
   auto change = TRY(records_.ChangeInode(directory, stored.slot, counted));
   if (!change.now) return Fail(ENOENT, "directory {:016x} was removed", directory);
   return *std::move(change.now);
+}
+
+Result<StoredInode> Names::CountSubdirectories(InodeId directory, const StoredInode& stored) {
+  TRY(CheckDirectory(directory, stored));
+  const std::optional<uint32_t> found = TRY(FindSubdirectories(directory));
+  return NoteSubdirectories(directory, stored, found.value_or(0));
 }
 
 }  // namespace pinstripe

@@ -109,10 +109,12 @@ class Names {
   // How many entries name a directory; null if there are more entries than about so many.
   Result<std::optional<uint32_t>> FindSubdirectories(InodeId directory,
                                                      uint64_t most_entries = UINT64_MAX);
-  // Notes that number in the directory's inode, unless somebody changes that one meanwhile. What it
-  // is afterwards. ENOENT, ENOTDIR.
-  Result<StoredInode> CountSubdirectories(InodeId directory, StoredInode stored,
-                                          uint64_t most_entries = UINT64_MAX);
+  // Notes that number in the directory's inode, unless somebody has changed that one since `stored`
+  // was read, which was before they were counted. What it is afterwards. ENOENT.
+  Result<StoredInode> NoteSubdirectories(InodeId directory, const StoredInode& stored,
+                                         uint32_t found);
+  // Both. ENOENT, ENOTDIR.
+  Result<StoredInode> CountSubdirectories(InodeId directory, const StoredInode& stored);
   Status Rename(InodeId source, std::string_view source_name, InodeId target,
                 std::string_view target_name, bool no_replace);
   // Each gets the other's name. ENOENT, EINVAL (one would become a part of itself).

@@ -490,11 +490,35 @@ TEST_F(NamesTest, ADirectoryCountsItsSubdirectories) {
   // A directory against a file is so rare that whoever asks next counts.
   Make("f", "y", p);
   ASSERT_OK(fs_->Exchange(p, "f", q, "e"));
-  EXPECT_EQ(fs_->GetAttributes(p)->links, 3u);
   EXPECT_EQ(fs_->Lookup(kRootInode, "q")->links, 2u);
   EXPECT_EQ(fs_->Resolve("/p")->links, 3u);
   EXPECT_EQ(links(p), 3u);
   EXPECT_EQ(fs_->GetAttributes(file)->links, 1u);
+}
+
+TEST_F(NamesTest, AnUncountedDirectoryIsCountedByWhoeverDescribesIt) {
+  const InodeId id = fs_->MakeDirectory(kRootInode, "d", 0755, {})->inode;
+  ASSERT_OK(fs_->MakeDirectory(id, "below", 0755, {}));
+  Records records(*host_.cluster);
+  const auto forget = [&] {
+    StoredInode stored = **records.FindInode(id);
+    stored.inode.links = 1;
+    ASSERT_TRUE(records.ChangeInode(id, stored.slot, stored.inode)->applied);
+  };
+  forget();
+  const auto listed = fs_->ReadDirectory(kRootInode, "", 10, /*with_attributes=*/true);
+  ASSERT_OK(listed);
+  ASSERT_EQ(listed->size(), 1u);
+  EXPECT_FALSE(listed->front().attributes.has_value()) << "who wants them asks for them";
+  EXPECT_EQ(fs_->SetAttributes(id, {.mode = 0700})->links, 3u);
+  EXPECT_EQ(InodeOf(id).links, 3u);
+
+  forget();
+  for (const DriveConfig& drive : machines_.config().drives) {
+    machines_.drive(drive.id).Set({.full = true});
+  }
+  EXPECT_EQ(fs_->GetAttributes(id)->links, 3u) << "though that cannot be noted";
+  EXPECT_EQ(InodeOf(id).links, 1u);
 }
 
 // Someone may have counted an entry whose writer comes to the number later.
