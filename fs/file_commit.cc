@@ -765,7 +765,7 @@ Inode FileState::Known() {
 
 uint64_t FileState::Version() {
   const std::lock_guard lock(mutex_);
-  return slot_;
+  return changed_ ? 0 : slot_;
 }
 
 void FileState::Removed(const Inode& last, uint64_t losses) {

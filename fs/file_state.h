@@ -106,7 +106,7 @@ class FileState {
   Status SetAttributes(const AttributeChange& change);
   // Changes anything but size and contents, at once.
   Status Edit(const Names::Edit& edit);
-  // The inode as this file last saw it, and its slot.
+  // The inode as this file last saw it, and its slot; 0 while there is something to commit.
   Inode Known();
   uint64_t Version();
   Result<Attributes> Stat();

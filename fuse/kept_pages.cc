@@ -2,9 +2,14 @@
 
 namespace pinstripe {
 
-KeptPages::Opened KeptPages::OpenToRead(InodeId file, uint64_t version) {
+uint64_t KeptPages::Writers() {
   const std::lock_guard lock(mutex_);
-  Opened opened{.version = version, .writers = writers_};
+  return writers_;
+}
+
+KeptPages::Opened KeptPages::OpenToRead(InodeId file, uint64_t version, uint64_t writers) {
+  const std::lock_guard lock(mutex_);
+  Opened opened{.version = version, .writers = writers};
   const auto known = versions_.find(file);
   if (known == versions_.end()) return opened;
   opened.keep = known->second == version;
@@ -29,6 +34,7 @@ void KeptPages::OpenToWrite(InodeId file) {
 
 void KeptPages::CloseWritten(InodeId file) {
   const std::lock_guard lock(mutex_);
+  ++writers_;  // who opened beside it may have pages of what it wrote in vain
   const auto open = writing_.find(file);
   if (open != writing_.end() && --open->second == 0) writing_.erase(open);
 }

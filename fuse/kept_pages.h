@@ -6,12 +6,10 @@
 // open
 //
 //   - at which the kernel dropped all pages: what it has since then was read from the file as it
-//   was
-//     at that open or later, as reads under way hold on to their pages until they are answered, and
-//     are waited for; whoever asks for bytes with the handle of that open is past that point;
-//   - while nobody has the file open for writing here: the pages have what is not committed, too,
-//   and
-//     may never be.
+//     was at that open or later, as reads under way hold on to their pages until they are answered,
+//     and are waited for; whoever asks for bytes with the handle of that open is past that point;
+//   - while nobody has the file open for writing here, and nothing is left of one who failed to
+//     commit: the pages have what is not committed, too, and may never be.
 //
 // What was read later than that open may be of a later version. Then the next open finds another
 // slot than the one that is remembered, and all is dropped again.
@@ -35,10 +33,13 @@ class KeptPages {
   struct Opened {
     bool keep = false;     // what the kernel is to be told
     uint64_t version = 0;  // of the file
-    uint64_t writers = 0;  // that there were before
+    uint64_t writers = 0;  // that had come and gone before
   };
-  // For a handle that only reads, when it is made; `version` is of the file as its reads find it.
-  Opened OpenToRead(InodeId file, uint64_t version);
+  // How many have come and gone so far.
+  uint64_t Writers();
+  // For a handle that only reads, when it is made; `version` is of the file as its reads find it,
+  // and nothing that is not committed. It was asked for after `writers` was.
+  Opened OpenToRead(InodeId file, uint64_t version, uint64_t writers);
   // The first read through that handle.
   void ReadBegins(InodeId file, const Opened& opened);
 
@@ -65,7 +66,7 @@ class KeptPages {
   std::mutex mutex_;
   std::unordered_map<InodeId, uint64_t> versions_;  // of which all pages are; guarded by mutex_
   std::unordered_map<InodeId, uint64_t> writing_;   // handles; guarded by mutex_
-  uint64_t writers_ = 0;                            // handles ever; guarded by mutex_
+  uint64_t writers_ = 0;  // handles that came, and went; guarded by mutex_
 };
 
 }  // namespace pinstripe

@@ -371,9 +371,10 @@ void HandOver(fuse_req_t request, std::unique_ptr<OpenFile> file, bool writes, f
               Reply reply) {
   Mount& mount = MountOf(request);  // the request is gone after the reply
   const InodeId inode = file->inode();
+  const uint64_t writers = mount.kept_pages().Writers();
   const uint64_t version = writes ? 0 : file->Version();
   KeptPages::Opened opened;
-  if (version != 0) opened = mount.kept_pages().OpenToRead(inode, version);
+  if (version != 0) opened = mount.kept_pages().OpenToRead(inode, version, writers);
   FileHandle* handle = mount.Add(std::move(file), writes, opened);
   info->fh = reinterpret_cast<uint64_t>(handle);
   info->noflush = !writes;  // nothing to commit at close

@@ -117,6 +117,29 @@ TEST_F(SharingTest, AnUploadThatMeetsItsNameReplacesItOrFails) {
   }
 }
 
+// A reader beside a writer whose commit failed has what nobody else will ever see.
+TEST_F(SharingTest, WhatIsNotCommittedHasNoVersion) {
+  const InodeId id = Make("a", "before");
+  auto reader = fs_->Open(id, FileSystem::Access::kRead);
+  ASSERT_OK(reader);
+  const uint64_t before = (*reader)->Version();
+  EXPECT_NE(before, 0u);
+  auto writer = fs_->Open(id, FileSystem::Access::kWrite);
+  ASSERT_OK(writer);
+  EXPECT_EQ((*writer)->Version(), before);
+  ASSERT_OK((*writer)->Write(0, AsBytes("behind")));
+  EXPECT_EQ((*reader)->Version(), 0u);
+  for (const DriveConfig& drive : machines_.config().drives) {
+    machines_.drive(drive.id).Set({.full = true});
+  }
+  EXPECT_FAILS((*writer)->Close(), ENOSPC);
+  EXPECT_EQ(ReadAll(**reader), "behind");
+  EXPECT_EQ((*reader)->Version(), 0u);
+  for (const DriveConfig& drive : machines_.config().drives) machines_.drive(drive.id).Set({});
+  ASSERT_OK((*reader)->Sync());
+  EXPECT_GT((*reader)->Version(), before);
+}
+
 TEST_F(SharingTest, AnUploadIntoARemovedDirectoryFails) {
   const InodeId directory = fs_->MakeDirectory(kRootInode, "d", 0755, {})->inode;
   auto file = fs_->Create(directory, "upload", {.publish_at_commit = true});
