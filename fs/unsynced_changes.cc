@@ -11,10 +11,16 @@
 namespace pinstripe {
 namespace {
 
-constexpr size_t kMostValueBytes = 1 << 10;
 constexpr int kMaxAttempts = 10;
 
 }  // namespace
+
+void UnsyncedChanges::Keep(const Changes::key_type& name, Change change) {
+  Change& known = changes_[name];
+  if (known.slot > change.slot) return;
+  bytes_ += change.Bytes() - known.Bytes();
+  known = std::move(change);
+}
 
 UnsyncedChanges::MomentPtr UnsyncedChanges::Begin() {
   {
@@ -34,19 +40,18 @@ UnsyncedChanges::MomentPtr UnsyncedChanges::Begin() {
 
 void UnsyncedChanges::Add(const MomentPtr& begun, const RegisterName& name,
                           const RegisterValue& now) {
-  const bool is_large = now.value.has_value() && now.value->size() > kMostValueBytes;
-  Change change{.slot = now.slot, .has_value = !is_large};
-  if (!is_large) change.value = now.value;
   bool too_many = false;
   {
     const std::lock_guard lock(mutex_);
     // Somebody may have flushed since it was begun, and missed it. What was so at an earlier moment
     // counts for those that were added later, too.
     if (since_ == nullptr || begun->losses < since_->losses) since_ = begun;
-    Change& known = changes_[{name.group, name.key}];
-    if (known.slot <= change.slot) known = std::move(change);
-    too_many = changes_.size() >= flush_at_;
-    if (too_many) flush_at_ = changes_.size() + kMost;
+    Keep({name.group, name.key}, {.slot = now.slot, .value = now.value});
+    too_many = changes_.size() >= flush_at_ || bytes_ >= flush_at_bytes_;
+    if (too_many) {
+      flush_at_ = changes_.size() + kMost;
+      flush_at_bytes_ = bytes_ + kMostBytes;
+    }
   }
   if (!too_many) return;
   const Status synced = Sync();
@@ -61,19 +66,18 @@ Status UnsyncedChanges::Sync() {
     const std::lock_guard lock(mutex_);
     since = std::exchange(since_, nullptr);
     changes = std::exchange(changes_, {});
+    bytes_ = 0;
   }
   if (since == nullptr) since = std::make_shared<Moment>();
   Status safe = Flush(changes, *since);
   const std::lock_guard lock(mutex_);
   if (safe.ok()) {
-    flush_at_ = std::max(kMost, changes_.size() + 1);
+    flush_at_ = kMost;
+    flush_at_bytes_ = kMostBytes;
     return safe;
   }
   since_ = since;
-  for (auto& [name, change] : changes) {
-    const auto [newer, is_new] = changes_.try_emplace(name, change);
-    if (!is_new && newer->second.slot < change.slot) newer->second = std::move(change);
-  }
+  for (auto& [name, change] : changes) Keep(name, std::move(change));
   return safe;
 }
 
@@ -114,13 +118,9 @@ Status UnsyncedChanges::MakeSafe(const RegisterName& name, Change change) {
     if (now.slot >= change.slot) {
       // In a later epoch what was never written is in a later slot, too.
       const bool was_never = !now.value.has_value() && now.removed_at == 0;
-      const bool is_other =
-          now.slot == change.slot && change.has_value && now.value != change.value;
+      const bool is_other = now.slot == change.slot && now.value != change.value;
       if (!was_never && !is_other) return {};
       return Fail(EIO, "drives lost their power, and with it a change that others have replaced");
-    }
-    if (!change.has_value) {
-      return Fail(EIO, "drives lost their power, and with it a change of an inode");
     }
     const ChangeOutcome outcome =
         TRY(registers.Change(name, now, change.value, Durability::kWriteThrough));

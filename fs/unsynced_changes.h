@@ -7,7 +7,8 @@
 // lost between the change and the flush, the change is looked for, and made again if it is gone. In
 // the ordinary case that costs nothing but the flush.
 //
-// Thread-safe. Remembers up to about kMost registers, 1 KiB each: who changes one more flushes.
+// Thread-safe. Remembers up to about kMost registers or kMostBytes of their values: who changes one
+// more flushes.
 
 #pragma once
 
@@ -29,6 +30,7 @@ namespace pinstripe {
 class UnsyncedChanges {
  public:
   static constexpr size_t kMost = 1024;
+  static constexpr size_t kMostBytes = 8 << 20;
 
   explicit UnsyncedChanges(Cluster& cluster) : cluster_(cluster), turn_(cluster.runtime()) {}
 
@@ -49,14 +51,15 @@ class UnsyncedChanges {
   Status Sync();
 
  private:
-  // By group and key. What is large is not remembered itself: then nobody can make it again.
   struct Change {
     uint64_t slot = 0;
-    bool has_value = false;
-    std::optional<std::string> value;  // null, if has_value: it was removed
-  };
-  using Changes = std::map<std::pair<uint32_t, std::string>, Change>;
+    std::optional<std::string> value;  // null: it was removed
 
+    size_t Bytes() const { return value ? value->size() : 0; }
+  };
+  using Changes = std::map<std::pair<uint32_t, std::string>, Change>;  // by group and key
+
+  void Keep(const Changes::key_type& name, Change change);  // under mutex_, if it is the newest
   Status Flush(const Changes& changes, const Moment& since);
   Status MakeSafe(const RegisterName& name, Change change);
 
@@ -65,7 +68,9 @@ class UnsyncedChanges {
   std::mutex mutex_;
   MomentPtr since_;          // before all of changes_; null: there are none; guarded by mutex_
   Changes changes_;          // guarded by mutex_
-  size_t flush_at_ = kMost;  // guarded by mutex_
+  size_t bytes_ = 0;         // of their values; guarded by mutex_
+  size_t flush_at_ = kMost;  // of changes_; guarded by mutex_
+  size_t flush_at_bytes_ = kMostBytes;  // guarded by mutex_
 };
 
 }  // namespace pinstripe

@@ -89,7 +89,7 @@ TEST_F(SyncDirectoryTest, WhatDrivesForgotOneAfterTheOtherIsMadeAgain) {
     const std::string round = std::to_string(count) + "-";
     const Drives before = CopyAll();
     for (int i = 0; i < kNames; ++i) {
-      Make(Name("new" + round, i), "x");
+      Make(Name("new" + round, i), i % 2 == 0 ? "x" : Pattern(1, 3000));  // within the inode
       ASSERT_OK(fs_->MakeDirectory(kRootInode, Name("dir" + round, i), 0755, {}));
       if (count == 2) {
         ASSERT_OK(fs_->Unlink(kRootInode, Name("old", i)));
@@ -157,6 +157,24 @@ TEST_F(SyncDirectoryTest, WhatIsNeverSyncedIsNotRememberedForEver) {
   for (int i = some; i < 4 * some; ++i) Make(Name("f", i), "x");
   EXPECT_GE(flushes(), before + 1);
   EXPECT_LE(flushes(), before + 4);
+}
+
+TEST_F(SyncDirectoryTest, NorAreManyLargeValues) {
+  UnsyncedChanges changes(*host_.cluster);
+  const auto flushes = [&] { return machines_.drive(1).requests().flush; };
+  const auto add = [&](size_t number, uint64_t slot) {
+    RegisterValue value{.slot = slot, .value = std::string(32 << 10, 'x')};
+    changes.Add(changes.Begin(), {1, std::to_string(number)}, value);
+  };
+  constexpr size_t kFit = UnsyncedChanges::kMostBytes / (32 << 10);
+  const uint64_t before = flushes();
+  for (size_t i = 1; i < kFit; ++i) add(i, 1);
+  for (size_t i = 1; i < kFit; ++i) add(i, 2);  // instead of the former
+  EXPECT_EQ(flushes(), before);
+  add(kFit, 1);
+  EXPECT_EQ(flushes(), before + 1);
+  for (size_t i = 1; i < kFit; ++i) add(i, 3);
+  EXPECT_EQ(flushes(), before + 1);
 }
 
 }  // namespace
