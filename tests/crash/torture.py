@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Tortures a development cluster: mounts that write, overwrite, cut, replace and read files of all sizes
-and layouts and clone parts of them, while drives are killed, paused, slowed, rotted, replaced by empty ones, drained
-and taken back, mounts are killed, and repairs run. Every byte that is read is compared with what must be there.
+and layouts and clone parts of them, while drives are killed, paused, slowed, filled, rotted, replaced by empty ones,
+drained and taken back, mounts are killed, and repairs run. Every byte that is read is compared with what must be there.
 
 What a mount wrote since the last fsync or close may be lost with it, and then all of it; if it was killed
 during one, the file is as before or as after. No more than `--away` drives lack something at any time: what
@@ -21,6 +21,7 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -401,6 +402,27 @@ class Campaign:
             time.sleep(0.005)
         self.wait_until_healthy()
 
+    def fill_drives(self):
+        """They have no room for anything new, until their owner gives them some."""
+        drives = self.some_drives()
+        limits = [self.set_capacity(drive, 16 << 20) for drive in drives]
+        time.sleep(self.random.random() * self.random.choice([0.5, 8]))
+        for drive, limit in zip(drives, limits):
+            self.set_capacity(drive, limit)
+        self.until_whole("repair")
+
+    def set_capacity(self, drive, limit):
+        """Returns what it was before."""
+        name = os.path.join(self.options.cluster, f"pinstriped-{drive}.toml")
+        with open(name, encoding="utf-8") as file:
+            text = file.read()
+        before = re.search(r"capacity = (\d+)", text)[1]
+        self.command("dev", "kill", self.options.cluster, drive)
+        with open(name, "w", encoding="utf-8") as file:
+            file.write(text.replace(f"capacity = {before}", f"capacity = {limit}"))
+        self.command("dev", "start", self.options.cluster, drive)
+        return before
+
     def drain_and_expand(self):
         """A drive is drained, by a command that dies at first, while a mount is killed; then it is taken back."""
         drive = self.random.randint(1, self.options.drives)
@@ -520,8 +542,8 @@ class Campaign:
                 os.setxattr(directory, "user.pinstripe.layout", text.encode())
         for client in self.clients:
             client.start()
-        harm = [self.kill_drives, self.kill_drives, self.pause_drives, self.slow_drives, self.kill_mount, self.kill_mount,
-                self.rot, self.replace_drive, self.repair]
+        harm = [self.kill_drives, self.kill_drives, self.pause_drives, self.slow_drives, self.fill_drives, self.kill_mount,
+                self.kill_mount, self.rot, self.replace_drive, self.repair]
         if self.options.time >= 60:
             harm.append(self.drain_and_expand)  # it takes its time
         end = time.monotonic() + self.options.time
