@@ -11,6 +11,7 @@
 #include "base/try.h"
 #include "cluster/ask_drives.h"
 #include "cluster/drive_identity.h"
+#include "cluster/drive_pulls.h"
 #include "cluster/gather.h"
 #include "cluster/placement.h"
 #include "cluster/shard.h"
@@ -73,6 +74,9 @@ DriveMap FirstEpoch(const ClusterConfig& config) {
   for (const DriveConfig& drive : config.drives) {
     map.drives.push_back({drive.id, drive.weight, drive.domain, DriveState::kActive});
   }
+  const Geometry stripes = config.layout.geometry();
+  BalanceDrives(map, static_cast<size_t>(stripes.shards()),
+                static_cast<size_t>(stripes.parity_shards));
   return map;
 }
 

@@ -11,6 +11,7 @@ namespace pinstripe {
 namespace {
 
 constexpr uint8_t kMapFormat = 1;
+constexpr uint8_t kMapFormatWithPulls = 2;
 constexpr uint8_t kSuperblockFormat = 2;
 constexpr uint8_t kIncarnationFormat = 1;
 constexpr uint8_t kSettlementFormat = 1;
@@ -51,10 +52,13 @@ Status CheckMap(const DriveMap& map) {
 }  // namespace
 
 std::string DriveMap::Encode() const {
+  const bool with_pulls = !drives.empty() && drives.front().pull != 0;
   Writer out;
-  out.U8(kMapFormat).U32(epoch).U32(groups).U8(replicas).Varint(drives.size());
+  out.U8(with_pulls ? kMapFormatWithPulls : kMapFormat);
+  out.U32(epoch).U32(groups).U8(replicas).Varint(drives.size());
   for (const MappedDrive& drive : drives) {
     out.U16(drive.id).U32(drive.weight).U8(static_cast<uint8_t>(drive.state)).Text(drive.domain);
+    if (with_pulls) out.U32(drive.pull);
   }
   return out.Take();
 }
@@ -62,7 +66,8 @@ std::string DriveMap::Encode() const {
 Result<DriveMap> DriveMap::Decode(std::string_view bytes) {
   Reader in(bytes);
   const uint8_t format = in.U8();
-  if (in.ok()) TRY(CheckFormat(format, kMapFormat, "drive map"));
+  const bool with_pulls = format == kMapFormatWithPulls;
+  if (in.ok() && !with_pulls) TRY(CheckFormat(format, kMapFormat, "drive map"));
 
   DriveMap map;
   map.epoch = in.U32();
@@ -75,6 +80,10 @@ Result<DriveMap> DriveMap::Decode(std::string_view bytes) {
     drive.weight = in.U32();
     drive.state = static_cast<DriveState>(in.U8());
     drive.domain = in.Text();
+    if (with_pulls) {
+      drive.pull = in.U32();
+      if (in.ok() && drive.pull == 0) return Fail(EBADMSG, "drive map: a drive has no pull");
+    }
     map.drives.push_back(std::move(drive));
   }
   TRY(in.Finish("drive map"));

@@ -27,6 +27,11 @@ struct MappedDrive {
   uint32_t weight = 0;  // relative capacity, 1..2^20; by custom, GiB
   std::string domain;   // what fails together: a host or a rack; may be empty: its own domain
   DriveState state = DriveState::kActive;
+  // What placement goes by: with what it gets its part by its weight (cluster/drive_pulls.h). Of
+  // all drives of a map, or 0 of all: then they pull as they weigh.
+  uint32_t pull = 0;
+
+  uint32_t Pull() const { return pull != 0 ? pull : weight; }
   friend bool operator==(const MappedDrive&, const MappedDrive&) = default;
 };
 

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/try.h"
 #include "cluster/drive_identity.h"
+#include "cluster/drive_pulls.h"
 #include "cluster/gather.h"
 #include "cluster/newcomer.h"
 #include "cluster/shard.h"
@@ -27,17 +28,32 @@ const MappedDrive* FindIn(const DriveMap& map, DriveId id) {
   return found == map.drives.end() ? nullptr : &*found;
 }
 
+// Whatever it pulls with.
+bool IsAs(const MappedDrive& drive, MappedDrive wanted) {
+  wanted.pull = drive.pull;
+  return drive == wanted;
+}
+
 }  // namespace
 
-Result<DriveMap> NextEpoch(const DriveMap& map, const MappedDrive& wanted) {
+Result<DriveMap> NextEpoch(const DriveMap& map, const MappedDrive& wanted, Geometry stripes) {
   DriveMap next = map;
   ++next.epoch;
+  MappedDrive drive = wanted;
+  drive.pull = 0;
   auto place = std::find_if(next.drives.begin(), next.drives.end(),
-                            [&](const MappedDrive& drive) { return drive.id >= wanted.id; });
+                            [&](const MappedDrive& one) { return one.id >= wanted.id; });
+  bool takes_another_part = true;
   if (place != next.drives.end() && place->id == wanted.id) {
-    *place = wanted;
+    takes_another_part = place->weight != wanted.weight || place->domain != wanted.domain;
+    if (!takes_another_part) drive.pull = place->pull;
+    *place = drive;
   } else {
-    next.drives.insert(place, wanted);
+    next.drives.insert(place, drive);
+  }
+  if (takes_another_part) {
+    BalanceDrive(next, drive.id, static_cast<size_t>(stripes.shards()),
+                 static_cast<size_t>(stripes.parity_shards));
   }
   const auto active = static_cast<size_t>(
       std::count_if(next.drives.begin(), next.drives.end(),
@@ -98,9 +114,9 @@ class EpochChange {
   Result<EpochChangeReport> Run(const DriveFactory& factory, const MappedDrive& drive) {
     EpochChangeReport report = TRY(SettleAndClear());
     const MappedDrive* now = FindIn(cluster_.map(), drive.id);
-    if (now != nullptr && *now == drive) return report;
+    if (now != nullptr && IsAs(*now, drive)) return report;
 
-    const DriveMap next = TRY(NextEpoch(cluster_.map(), drive));
+    const DriveMap next = TRY(NextEpoch(cluster_.map(), drive, config_.layout.geometry()));
     TRY(CheckDrivesLeft(next));
     TRY(CheckHomes(next, report.not_cleared));
     TRY(RefuseIfShared());

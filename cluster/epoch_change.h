@@ -23,8 +23,9 @@
 namespace pinstripe {
 
 // The map that follows `map`, in which one drive is `wanted`: a new one, or one of other weight,
-// state or domain. EINVAL: it would be no map that can be used.
-Result<DriveMap> NextEpoch(const DriveMap& map, const MappedDrive& wanted);
+// state or domain; its pull is found out, for such stripes. EINVAL: it would be no map that can be
+// used.
+Result<DriveMap> NextEpoch(const DriveMap& map, const MappedDrive& wanted, Geometry stripes);
 
 // What becomes of the homes of registers from one epoch to the next.
 struct HomeChanges {

@@ -27,22 +27,15 @@ uint64_t FixedLog2(uint64_t x) {
   return (static_cast<uint64_t>(whole) << 32) + fraction;
 }
 
-// The lot a drive draws in a group, before its weight: 1..2^38, smaller is better.
-uint64_t DrawLot(uint32_t group, DriveId drive) {
-  const uint64_t u =
-      MixBits(MixBits(group + 0x9e3779b97f4a7c15u) ^ MixBits(drive + 0x632be59bd9b4e019u));
-  return (uint64_t{64} << 32) - FixedLog2(u | 1);
-}
-
 struct Candidate {
   const MappedDrive* drive;
   uint64_t lot;
 
-  // Cheaper first; lot / weight is compared without dividing.
+  // Cheaper first; lot / pull is compared without dividing.
   bool Before(const Candidate& other) const {
     if (drive->state != other.drive->state) return drive->state == DriveState::kActive;
-    const Wide mine = static_cast<Wide>(lot) * other.drive->weight;
-    const Wide theirs = static_cast<Wide>(other.lot) * drive->weight;
+    const Wide mine = static_cast<Wide>(lot) * other.drive->Pull();
+    const Wide theirs = static_cast<Wide>(other.lot) * drive->Pull();
     return mine != theirs ? mine < theirs : drive->id < other.drive->id;
   }
 };
@@ -56,6 +49,12 @@ uint64_t MixBits(uint64_t x) {
   x *= 0x94d049bb133111ebu;
   x ^= x >> 31;
   return x;
+}
+
+uint64_t DrawLot(uint32_t group, DriveId drive) {
+  const uint64_t u =
+      MixBits(MixBits(group + 0x9e3779b97f4a7c15u) ^ MixBits(drive + 0x632be59bd9b4e019u));
+  return (uint64_t{64} << 32) - FixedLog2(u | 1);
 }
 
 uint32_t GroupOf(const DriveMap& map, uint64_t object, uint64_t block) {

@@ -1,7 +1,7 @@
 // Placement: which drives hold what, computed and never looked up.
 //
 // Weighted rendezvous hashing. For each placement group every drive draws a score from (group,
-// drive id, weight); the drives in descending order of score are the group's list. Adding a drive
+// drive id, pull); the drives in descending order of score are the group's list. Adding a drive
 // moves to it only what it wins; nothing moves between the others: homes that an epoch leaves in
 // place keep their piece. All arithmetic is on integers, so every machine computes the same list.
 // docs/format.md, "Placement", has the definition and golden values.
@@ -24,6 +24,10 @@ uint64_t MixBits(uint64_t x);
 
 // The group of block `block` of object `object`: (MixBits(object) + block) mod P.
 uint32_t GroupOf(const DriveMap& map, uint64_t object, uint64_t block);
+
+// The lot a drive draws in a group: 1..2^38. The smaller it is for the pull of the drive, the
+// earlier it comes.
+uint64_t DrawLot(uint32_t group, DriveId drive);
 
 // As many placement groups as `drives` need for stripes of `shards` each, so that what each of them
 // gets differs by about 2.5 % (one standard deviation) from its part: a power of two, 512 to 65536.

@@ -211,7 +211,8 @@ Result<std::vector<MappedDrive>> PlanChange(const Cluster& cluster, const Repair
     if (!named.empty() && !named.contains(config.id)) continue;
     // One that was drained comes back only when it is named.
     if (named.empty() && known != nullptr && known->state == DriveState::kDraining) continue;
-    const MappedDrive drive{config.id, config.weight, config.domain, DriveState::kActive};
+    MappedDrive drive{config.id, config.weight, config.domain, DriveState::kActive};
+    if (known != nullptr) drive.pull = known->pull;
     if (known == nullptr || *known != drive) wanted.push_back(drive);
   }
   for (const DriveId id : named) {

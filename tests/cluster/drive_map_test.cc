@@ -50,6 +50,32 @@ TEST(DriveMap, ItsBytesNeverChange) {
             "00");
 }
 
+TEST(DriveMap, ItsBytesWithPullsNeverChange) {
+  DriveMap map = SmallMap();
+  map.drives[0].pull = 1700;
+  map.drives[1].pull = 0x01000000;
+  EXPECT_EQ(Hex(AsBytes(map.Encode())),
+            "02"
+            "00000003"
+            "00000200"
+            "01"
+            "02"
+            "0001"
+            "00000064"
+            "01"
+            "06"
+            "7261636b2d61"
+            "000006a4"
+            "0007"
+            "00100000"
+            "02"
+            "00"
+            "01000000");
+  EXPECT_EQ(DriveMap::Decode(map.Encode()), map);
+  map.drives[1].pull = 0;
+  EXPECT_FAILS(DriveMap::Decode(map.Encode()), EBADMSG);
+}
+
 TEST(Superblock, ItsBytesNeverChange) {
   EXPECT_EQ(Hex(AsBytes(SmallSuperblock().Encode())),
             "02"

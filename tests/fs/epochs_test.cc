@@ -206,7 +206,8 @@ TEST_F(EpochsTest, NoEpochIsMadeThatTooFewHomesWouldBeLeftFor) {
   for (uint32_t weight = 95; weight > 20 && needed == 0; weight -= 5) {
     for (DriveId id = 1; id <= 6 && needed == 0; ++id) {
       wanted = MappedDrive{.id = id, .weight = weight};
-      Placement after(*NextEpoch(before->map(), *wanted), before);
+      Placement after(*NextEpoch(before->map(), *wanted, host_.cluster->config().layout.geometry()),
+                      before);
       const auto changes = CompareHomes(*before, after);
       ASSERT_OK(changes);
       for (const uint32_t group : changes->groups) {
