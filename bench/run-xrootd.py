@@ -141,7 +141,7 @@ class Bench:
         self.cluster.kill(*DEAD)
         self.restart_gateway()
         self.in_turn("dead", ("pinstripe",))
-        size = max(size for size in self.sizes if size <= 64 * MIB)
+        size = max((size for size in self.sizes if size <= 64 * MIB), default=min(self.sizes))
         copy(self.url(self.names(size)[0]), f"{self.work}/back")
         assert filecmp.cmp(f"{self.work}/back", self.source(size), shallow=False), "wrong bytes came back"
         self.cluster.start(*DEAD)
