@@ -173,6 +173,7 @@ Json ToJson(const DevProcess& process) {
   return {{"name", process.name},
           {"command", process.command},
           {"log", process.log},
+          {"preload", process.preload},
           {"pid", process.pid}};
 }
 
@@ -180,6 +181,7 @@ DevProcess ProcessFrom(const Json& json) {
   return {.name = json.at("name"),
           .command = json.at("command"),
           .log = json.at("log"),
+          .preload = json.value("preload", ""),
           .pid = json.at("pid")};
 }
 
@@ -272,6 +274,7 @@ class DevCluster::State {
     Process running = TRY(SpawnDetached({.command = process.command,
                                          .log = process.log,
                                          .directory = work_directory,
+                                         .preload = process.preload,
                                          .user = user,
                                          .as_localhost = as_localhost}));
     process.pid = running.pid();
@@ -446,13 +449,12 @@ class DevCluster::State {
   }
 
   // A library the gateway's user cannot reach (a build below /root) is copied to where it can.
-  Result<std::string> ReachablePlugin(const UnixUser& user) {
-    const std::string plugin = TRY(FindPlugin());
-    if (CheckReadableBy(user, plugin).ok()) return plugin;
-    const std::string copy = In("gateway/" + fs::path(plugin).filename().string());
+  Result<std::string> Reachable(const UnixUser& user, const std::string& library) {
+    if (CheckReadableBy(user, library).ok()) return library;
+    const std::string copy = In("gateway/" + fs::path(library).filename().string());
     std::error_code error;
-    fs::copy_file(plugin, copy, fs::copy_options::overwrite_existing, error);
-    if (error) return Fail(error.value(), "copy {} to {}: {}", plugin, copy, error.message());
+    fs::copy_file(library, copy, fs::copy_options::overwrite_existing, error);
+    if (error) return Fail(error.value(), "copy {} to {}: {}", library, copy, error.message());
     return copy;
   }
 
@@ -478,7 +480,8 @@ class DevCluster::State {
     for (const DevDaemon& daemon : daemons) {
       for (const DevDrive& drive : daemon.drives) taken.insert(drive.port);
     }
-    const GatewayText text{.plugin = PluginWithoutVersion(TRY(ReachablePlugin(user))),
+    const std::string plugin = TRY(FindPlugin());
+    const GatewayText text{.plugin = PluginWithoutVersion(TRY(Reachable(user, plugin))),
                            .cluster_file = In("cluster.toml"),
                            .directory = home,
                            .port = options.gateway_port != 0
@@ -489,7 +492,8 @@ class DevCluster::State {
     // IPv4 only: many containers have no IPv6, and names then resolve to what nobody listens on.
     gateway = DevGateway{.process = {.name = "gateway",
                                      .command = {program, "-c", config, "-I", "v4"},
-                                     .log = home + "/log"},
+                                     .log = home + "/log",
+                                     .preload = TRY(Reachable(user, TRY(FindCrc32cLibrary())))},
                          .user = user.name,
                          .port = text.port};
     return {};

@@ -47,6 +47,7 @@ struct DevProcess {
   std::string name;  // "drive 3", "drives 1-4", "gateway", "mount"
   std::vector<std::string> command;
   std::string log;
+  std::string preload;  // a library that is loaded before all others; empty: none
   pid_t pid = 0;
 
   std::optional<Process> Find() const { return Process::Find(pid, command); }

@@ -63,6 +63,7 @@ bool BecomeUser(const UnixUser& user) {
 
 struct ChildPlan {
   std::vector<char*> argv;
+  std::vector<char*> environment;
   const SpawnRequest* request = nullptr;
   int log = -1;
   int null = -1;
@@ -92,7 +93,7 @@ const char* FirstStepThatFails(const ChildPlan& plan) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  execv(plan.argv[0], plan.argv.data());
+  execve(plan.argv[0], plan.argv.data(), plan.environment.data());
   return "exec";
 }
 
@@ -146,6 +147,18 @@ Result<Process> SpawnDetached(const SpawnRequest& request) {
   for (const std::string& word : request.command)
     plan.argv.push_back(const_cast<char*>(word.c_str()));
   plan.argv.push_back(nullptr);
+  constexpr std::string_view kPreload = "LD_PRELOAD=";
+  std::string preload(kPreload);  // what is there comes first, a sanitizer above all
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (!request.preload.empty() && std::string_view(*variable).starts_with(kPreload)) {
+      preload = fmt::format("{}:", *variable);
+    } else {
+      plan.environment.push_back(*variable);
+    }
+  }
+  preload += request.preload;
+  if (!request.preload.empty()) plan.environment.push_back(preload.data());
+  plan.environment.push_back(nullptr);
   plan.user_namespace = geteuid() != 0;
   plan.uid_map = fmt::format("{0} {0} 1", geteuid());
   plan.gid_map = fmt::format("{0} {0} 1", getegid());

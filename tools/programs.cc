@@ -76,6 +76,13 @@ Result<std::string> FindPlugin() {
               kPluginEnd, fmt::join(places, ", "));
 }
 
+Result<std::string> FindCrc32cLibrary() {
+  const auto beside = std::filesystem::path(TRY(FindPlugin())).parent_path();
+  const std::string library = beside / "libPinstripeCrc32c.so";
+  if (access(library.c_str(), R_OK) == 0) return library;
+  return Fail(errno, "{}: {}", library, ErrnoText(errno));
+}
+
 std::string PluginWithoutVersion(const std::string& file) {
   const auto directory = std::filesystem::path(file).parent_path();
   return fmt::format("{}/{}{}", directory.string(), kPlugin, kPluginEnd);

@@ -20,6 +20,9 @@ Result<std::string> FindProgram(const std::string& name, const std::string& fold
 // it is for.
 Result<std::string> FindPlugin();
 
+// libPinstripeCrc32c.so, which stands beside the plugin.
+Result<std::string> FindCrc32cLibrary();
+
 // As the configuration of a server names it, which inserts its version itself.
 std::string PluginWithoutVersion(const std::string& file);
 

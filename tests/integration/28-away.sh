@@ -15,8 +15,7 @@ up_are() {  # COUNT drives, as the server's statistics tell
 }
 tells_why() { grep -q 'pinstripe_error: .*on=/file .*drive' "$(gateway_log)"; }
 
-pid_of_gateway() { "$pinstripe" dev status --json "$cluster" | /usr/bin/python3 -c "import json, sys; print(json.load(sys.stdin)['gateway']['pid'])"; }
-before=$(pid_of_gateway)
+before=$(gateway_pid)
 check "all drives are up" wait_until 30 up_are 8
 dev kill 1
 check "when they are killed the statistics say so" wait_until 30 up_are 0
@@ -49,7 +48,7 @@ wait "${asked[upload]}" && check "the upload that waited is there" holds /other 
 check "uploads work" upload "$work/other" /other
 check "as do names" ask mkdir /made
 check "and what was uploaded is there" holds /other "$(sum_of "$work/other")"
-check "the gateway is the same process" [ "$before" = "$(pid_of_gateway)" ]
+check "the gateway is the same process" [ "$before" = "$(gateway_pid)" ]
 is_in_order() { "$pinstripe" check "$config" >"$work/said" 2>&1 || { cat "$work/said"; return 1; }; }
 check "nothing is wrong in the cluster" is_in_order
 finish

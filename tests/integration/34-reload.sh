@@ -10,7 +10,6 @@ mkdir "$mount"
 "$build/fuse/pinstripe-fuse" -f "$config" "$mount" >"$work/mount.log" 2>&1 &
 mount_pid=$!
 wait_until 30 mountpoint -q "$mount" || give_up "cannot mount: $(cat "$work/mount.log")"
-gateway_pid() { "$pinstripe" dev status --json "$cluster" | /usr/bin/python3 -c "import json, sys; print(json.load(sys.stdin)['gateway']['pid'])"; }
 gateway=$(gateway_pid)
 make_file "$work/file" 30000001
 sum=$(sum_of "$work/file")

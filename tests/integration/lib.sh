@@ -113,6 +113,7 @@ empty_gateway() {
   dev start gateway
 }
 gateway_log() { echo "$cluster/gateway/log"; }
+gateway_pid() { "$pinstripe" dev status --json "$cluster" | /usr/bin/python3 -c "import json, sys; print(json.load(sys.stdin)['gateway']['pid'])"; }
 
 # --- servers of XRootD, besides the cluster's gateway ---
 
