@@ -575,7 +575,7 @@ class ClusterFileSystem final : public FileSystem {
     if (components.empty()) return Fail(EINVAL, "the root directory has no name");
     if (components.back() == "..") return Fail(EINVAL, "'..' is no name of a directory");
     PathWalk walk(names());
-    TRY(walk.EnterAllButLast(components));
+    TRY(walk.EnterParentOf(components));
     return Place{walk.at(), components.back()};
   }
 

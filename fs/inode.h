@@ -123,6 +123,12 @@ struct Inode {
   friend bool operator==(const Inode&, const Inode&) = default;
 };
 
+// As it is in its register.
+struct StoredInode {
+  Inode inode;
+  uint64_t slot = 0;
+};
+
 std::string EncodeExtended(const ExtendedAttributes& attributes);
 
 // A directory entry: what a name stands for.

@@ -14,6 +14,10 @@ Failed TooBusy(std::string_view what) {
 
 bool IsDirectory(const Inode& inode) { return inode.kind == FileKind::kDirectory; }
 
+Records::Question QuestionAbout(InodeId directory, std::string_view name) {
+  return {.directory = directory, .name = name, .recently = true};
+}
+
 // ENOENT, ENOTDIR.
 Status CheckDirectory(InodeId id, const std::optional<StoredInode>& stored) {
   if (!stored) return Fail(ENOENT, "there is no directory {:016x}", id);
@@ -44,14 +48,40 @@ Result<StoredInode> Names::Load(InodeId id) {
 }
 
 Result<Names::Place> Names::Look(InodeId directory, std::string_view name) {
-  return Look(directory, name, records_.Look({directory, name}));
+  return Look(directory, name, records_.Look(QuestionAbout(directory, name)));
+}
+
+std::deque<Names::Foreseen> Names::Foresee(InodeId directory, std::span<const std::string> names) {
+  constexpr size_t kMost = 16;
+  std::vector<Records::Question> questions;
+  for (const std::string& name : names.first(std::min(names.size(), kMost))) {
+    if (directory == 0 || name == "..") break;
+    questions.push_back(QuestionAbout(directory, name));
+    directory = records_.Guess(directory, name);
+  }
+  const uint64_t updates = updates_;
+  const Time now = runtime_.Now();
+  auto found = records_.Look(questions);
+  std::deque<Foreseen> foreseen;
+  for (size_t i = 0; i < questions.size(); ++i) {
+    foreseen.push_back({.directory = questions[i].directory,
+                        .name = names[i],
+                        .found = std::move(found[i]),
+                        .updates = updates,
+                        .at = now});
+  }
+  return foreseen;
+}
+
+Result<Names::Place> Names::Look(Foreseen foreseen) {
+  return Look(foreseen.directory, foreseen.name, std::move(foreseen.found));
 }
 
 Result<Names::Place> Names::Look(InodeId directory, std::string_view name,
                                  Result<Records::Found> found) {
   uint64_t dangling_slot = UINT64_MAX;
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-    if (attempt > 0) found = records_.Look({directory, name});
+    if (attempt > 0) found = records_.Look(QuestionAbout(directory, name));
     auto [parent, entry, guessed] = TRY(std::move(found));
     TRY(CheckDirectory(directory, parent));
     Place place{.slot = entry.slot, .directory = *std::move(parent)};
@@ -88,11 +118,14 @@ Result<Names::Place> Names::Look(InodeId directory, std::string_view name,
 }
 
 Result<Names::Place> Names::LookUp(InodeId directory, std::string_view name) {
-  const uint64_t updates = updates_;
-  const Time now = runtime_.Now();
-  Place place = TRY(Look(directory, name));
-  Remember(directory, name, updates, now, place);
-  TRY(CheckFound(place, directory, name));
+  const std::string names[] = {std::string(name)};
+  return LookUp(std::move(Foresee(directory, names).front()));
+}
+
+Result<Names::Place> Names::LookUp(Foreseen foreseen) {
+  const Place place = TRY(Look(foreseen.directory, foreseen.name, std::move(foreseen.found)));
+  Remember(foreseen.directory, foreseen.name, foreseen.updates, foreseen.at, place);
+  TRY(CheckFound(place, foreseen.directory, foreseen.name));
   return place;
 }
 
@@ -156,55 +189,91 @@ Result<StoredInode> Names::Update(InodeId id, const Edit& edit, Durability durab
   return TooBusy(fmt::format("change inode {:016x}", id));
 }
 
+// Who comes while others note a change of the same directory finds it noted by one that began after
+// his own change, or goes on from what the last one has left: so many files that are made at once
+// take two changes of their directory, and nobody is in anybody's way.
+std::shared_ptr<Names::Noting> Names::TakePart(InodeId directory) {
+  const std::lock_guard lock(notings_mutex_);
+  std::erase_if(notings_, [](const auto& it) { return it.second.expired(); });
+  std::shared_ptr<Noting> noting = notings_[directory].lock();
+  if (noting == nullptr) {
+    noting = std::make_shared<Noting>(runtime_);
+    notings_[directory] = noting;
+  }
+  return noting;
+}
+
+Result<bool> Names::Touch(InodeId directory, std::optional<StoredInode> seen,
+                          Subdirectories change_of_count) {
+  const std::shared_ptr<Noting> noting = TakePart(directory);
+  const uint64_t before_us = noting->begun;
+  Touching touching{.directory = directory,
+                    .read_after = !seen,
+                    .seen_slot = seen ? seen->slot : 0,
+                    .change_of_count = change_of_count,
+                    .stored = std::move(seen)};
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    std::optional<bool> ended;
+    {
+      const Turn::Holder turn(noting->turn);
+      const bool is_noted = noting->done > before_us;
+      if (is_noted && change_of_count == Subdirectories::kSame) return true;
+      const uint64_t number = ++noting->begun;
+      ended = TRY(TryTouch(touching));
+      if (ended.value_or(false)) noting->done = number;
+    }
+    if (ended) return *ended;
+    if (touching.stored && touching.stored->inode.closing) {
+      // Somebody is replacing it; then it is gone, or stays.
+      TRY(FinishMark(directory, *std::exchange(touching.stored, std::nullopt)));
+      PauseBeforeRetry(runtime_, attempt);
+    } else if (attempt > 0) {
+      PauseBeforeRetry(runtime_, attempt);
+    }
+  }
+  return TooBusy(fmt::format("change directory {:016x}", directory));
+}
+
 // Who counts subdirectories lists the entries and then replaces the inode as it was before. So
 // while the inode is what was seen before the entry changed, nobody who counted has met the change.
 // Later it may be in the number already, if they were counted since: then it is not known any more.
-Result<bool> Names::Touch(InodeId directory, std::optional<StoredInode> seen,
-                          Subdirectories change_of_count) {
-  bool read_after = !seen;  // after the entry was changed
-  const uint64_t seen_slot = seen ? seen->slot : 0;
-  std::optional<StoredInode> stored = std::move(seen);
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-    if (!stored) {
-      stored = TRY(records_.FindInode(directory));
-      if (!stored) return false;
-    }
-    if (stored->inode.closing) {  // somebody is replacing it; then it is gone, or stays
-      TRY(FinishMark(directory, *stored));
-      stored.reset();
-      PauseBeforeRetry(runtime_, attempt);
-      continue;
-    }
-    Inode inode = stored->inode;
-    inode.modified = inode.changed = records_.WallClock();
-    if (change_of_count != Subdirectories::kSame && inode.counted >= seen_slot) {
-      change_of_count = Subdirectories::kUnknown;
-    }
-    inode.Count(change_of_count);
-    auto change = records_.ChangeInode(directory, stored->slot, inode);
-    std::optional<StoredInode> now;
-    if (change.has_value()) {
-      if (change->applied) return true;
-      now = std::move(change->now);
-    } else {
-      // Where many change it, none of them may find out whether his change was among them. If it
-      // did change, somebody's was.
-      now = TRY(records_.FindInode(directory));
-      if (now && now->slot == stored->slot) return Failed(change.error());
-      if (change_of_count != Subdirectories::kSame) change_of_count = Subdirectories::kUnknown;
-    }
-    if (!now) return false;
-    // Who has moved its time since we read it has done what this is for.
-    const bool is_counted = change_of_count == Subdirectories::kSame || now->inode.IsUncounted();
-    if (read_after && is_counted && !now->inode.closing &&
-        now->inode.modified != stored->inode.modified) {
-      return true;
-    }
-    read_after = true;
-    stored = std::move(now);
-    if (attempt > 0) PauseBeforeRetry(runtime_, attempt);
+Result<std::optional<bool>> Names::TryTouch(Touching& touching) {
+  auto& [directory, read_after, seen_slot, change_of_count, stored] = touching;
+  if (!stored) stored = TRY(records_.FindInode(directory));
+  if (!stored) return std::optional(false);
+  if (const auto recent = records_.FindRecent(directory); recent && recent->slot > stored->slot) {
+    stored = recent;
+    read_after = false;
   }
-  return TooBusy(fmt::format("change directory {:016x}", directory));
+  if (stored->inode.closing) return std::optional<bool>();
+  Inode inode = stored->inode;
+  inode.modified = inode.changed = records_.WallClock();
+  if (change_of_count != Subdirectories::kSame && inode.counted >= seen_slot) {
+    change_of_count = Subdirectories::kUnknown;
+  }
+  inode.Count(change_of_count);
+  auto change = records_.ChangeInode(directory, stored->slot, inode);
+  std::optional<StoredInode> now;
+  if (change.has_value()) {
+    if (change->applied) return std::optional(true);
+    now = std::move(change->now);
+  } else {
+    // Where many change it, none of them may find out whether his change was among them. If it
+    // did change, somebody's was.
+    now = TRY(records_.FindInode(directory));
+    if (now && now->slot == stored->slot) return Failed(change.error());
+    if (change_of_count != Subdirectories::kSame) change_of_count = Subdirectories::kUnknown;
+  }
+  if (!now) return std::optional(false);
+  // Who has moved its time since we read it has done what this is for.
+  const bool is_counted = change_of_count == Subdirectories::kSame || now->inode.IsUncounted();
+  if (read_after && is_counted && !now->inode.closing &&
+      now->inode.modified != stored->inode.modified) {
+    return std::optional(true);
+  }
+  read_after = true;
+  stored = std::move(now);
+  return std::optional<bool>();
 }
 
 Result<std::optional<Names::Made>> Names::Make(InodeId directory, std::string_view name,

@@ -15,7 +15,8 @@
 //   - A directory that moves to another parent is named in the rename register meanwhile, so there
 //     is one such move at a time, and no directory can get below itself.
 //
-// Thread-safe; no state of its own.
+// Thread-safe. Of its own it has only memory that it need not have: what was looked up a moment
+// ago.
 
 #pragma once
 
@@ -23,13 +24,17 @@
 #include <chrono>
 #include <deque>
 #include <functional>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "fs/records.h"
+#include "fs/turn.h"
 
 namespace pinstripe {
 
@@ -62,6 +67,20 @@ class Names {
   // each name just before it is made or removed.
   Result<Place> Recall(InodeId directory, std::string_view name, bool (*serves)(const Place&));
   static bool IsFree(const Place& place) { return !place.found(); }
+
+  // What a way through the tree, from this directory on, asks for, as far as it can be guessed and
+  // none of the names is "..": all at once, at least the first. To be used soon, in that order.
+  struct Foreseen {
+    InodeId directory = 0;
+    std::string name;
+    Result<Records::Found> found;
+    uint64_t updates = 0;
+    Time at{};  // before it was asked for
+  };
+  std::deque<Foreseen> Foresee(InodeId directory, std::span<const std::string> names);
+  // These go by that.
+  Result<Place> Look(Foreseen foreseen);
+  Result<Place> LookUp(Foreseen foreseen);
 
   // ENOENT, ENOTDIR. The root is its own parent.
   Result<InodeId> ParentOf(InodeId directory);
@@ -136,6 +155,23 @@ class Names {
   // entry changed, if that is known: then no read is needed, and the number stays known.
   Result<bool> Touch(InodeId directory, std::optional<StoredInode> seen,
                      Subdirectories change = Subdirectories::kSame);
+  // One attempt at that, in its directory's turn; null: another one is needed.
+  struct Touching {
+    InodeId directory = 0;
+    bool read_after = false;  // `stored` was, after the entry was changed
+    uint64_t seen_slot = 0;   // before the entry was changed; 0: not known
+    Subdirectories change_of_count;
+    std::optional<StoredInode> stored;  // null: to be read
+  };
+  Result<std::optional<bool>> TryTouch(Touching& touching);
+  // The changes of a directory's inode that this process is about to make.
+  struct Noting {
+    explicit Noting(Runtime& runtime) : turn(runtime) {}
+    Turn turn;  // may be taken while a file's is held
+    std::atomic<uint64_t> begun = 0;
+    uint64_t done = 0;  // the last one that was, of those begun; under the turn
+  };
+  std::shared_ptr<Noting> TakePart(InodeId directory);
 
   // Renames; all in rename.cc.
   struct Wanted {
@@ -193,6 +229,9 @@ class Names {
   std::atomic<uint64_t> updates_ = 0;  // an inode was changed here, and what is recent is not
   std::mutex recent_mutex_;
   std::deque<Recent> recent_;  // guarded by recent_mutex_
+
+  std::mutex notings_mutex_;
+  std::map<InodeId, std::weak_ptr<Noting>> notings_;  // guarded by notings_mutex_
 };
 
 // No operation is tried again more often than this because others were faster.

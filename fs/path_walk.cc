@@ -22,8 +22,34 @@ Status PathWalk::Enter(std::string_view name) {
 }
 
 Status PathWalk::EnterAllButLast(const std::vector<std::string>& names) {
-  for (size_t i = 0; i + 1 < names.size(); ++i) TRY(Enter(names[i]));
+  for (size_t i = 0; i + 1 < names.size(); ++i) {
+    coming_ = std::span(names).subspan(i);
+    const Status entered = Enter(names[i]);
+    coming_ = {};
+    TRY(entered);
+  }
   return {};
+}
+
+Status PathWalk::EnterParentOf(const std::vector<std::string>& names) {
+  TRY(EnterAllButLast(names));
+  // Nobody has asked for it yet: if it fails, it fails again.
+  if (IsForeseen(names.back())) (void)names_.LookUp(std::move(foreseen_.front()));
+  return {};
+}
+
+bool PathWalk::IsForeseen(std::string_view name) const {
+  return !foreseen_.empty() && foreseen_.front().directory == at_ && foreseen_.front().name == name;
+}
+
+Result<Names::Place> PathWalk::Look(const std::string& name) {
+  if (!IsForeseen(name)) {
+    const bool knows_more = !coming_.empty() && coming_.front() == name;
+    foreseen_ = names_.Foresee(at_, knows_more ? coming_ : std::span(&name, 1));
+  }
+  Names::Foreseen next = std::move(foreseen_.front());
+  foreseen_.pop_front();
+  return names_.Look(std::move(next));
 }
 
 Result<PathWalk::End> PathWalk::Follow(std::string_view name) {
@@ -33,7 +59,7 @@ Result<PathWalk::End> PathWalk::Follow(std::string_view name) {
       next.clear();
     }
     if (next.empty()) return End{at_, "", {.id = at_, .inode = TRY(names_.Load(at_))}};
-    Names::Place place = TRY(names_.Look(at_, next));
+    Names::Place place = TRY(Look(next));
     if (!place.found() || place.inode.inode.kind != FileKind::kSymlink) {
       return End{at_, std::move(next), std::move(place)};
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 
 #include "base/coding.h"
 #include "base/try.h"
@@ -103,49 +104,67 @@ Result<StoredEntry> Records::FindEntry(InodeId directory, std::string_view name)
   return DecodeEntry(cluster_.registers().Read(NameOf(directory, name)), directory, name);
 }
 
+Result<std::optional<StoredInode>> Records::Learn(const Result<RegisterValue>& read, InodeId id,
+                                                  Time at) {
+  auto stored = TRY(DecodeInode(read, id));
+  stored ? recent_.Learn(id, *stored, at) : recent_.Forget(id);
+  return stored;
+}
+
 Result<Records::Found> Records::FoundIn(const Question& question,
-                                        const Result<RegisterValue>& directory,
+                                        std::optional<StoredInode> directory,
                                         const Result<RegisterValue>& entry, InodeId guess,
-                                        const Result<RegisterValue>* guessed) {
+                                        const Result<std::optional<StoredInode>>* guessed) {
   Found found;
-  found.directory = TRY(DecodeInode(directory, question.directory));
+  found.directory = std::move(directory);
   found.entry = TRY(DecodeEntry(entry, question.directory, question.name));
   if (!found.entry.entry) return found;
   const Entry& named = *found.entry.entry;
   if (named.inode != guess) {
     hints_.Learn(question.directory, question.name, named.inode);
-  } else if (!named.nonce) {
-    auto inode = DecodeInode(*guessed, guess);
-    if (inode.has_value()) found.inode = *std::move(inode);
+  } else if (!named.nonce && guessed->has_value()) {
+    found.inode = **guessed;
   }
   return found;
 }
 
 std::vector<Result<Records::Found>> Records::Look(std::span<const Question> questions) {
+  std::vector<RegisterName> names;
+  std::map<InodeId, size_t> inodes;  // that are read, and which of `names` they are
+  const auto read_inode = [&](InodeId id) {
+    if (inodes.try_emplace(id, names.size()).second) names.push_back(NameOf(id));
+  };
   struct Asked {
-    size_t directory;  // which of `names` it is
-    size_t entry;
-    InodeId guess;  // 0: none; else it comes after the entry
+    std::optional<StoredInode> recent;  // directory, which then is not read
+    InodeId guess = 0;                  // 0: none
+    size_t entry = 0;                   // which of `names` it is
   };
   std::vector<Asked> asked;
-  std::vector<RegisterName> names;
   for (const Question& question : questions) {
-    size_t directory = names.size();
-    for (size_t i = 0; i < asked.size(); ++i) {
-      if (questions[i].directory == question.directory) directory = asked[i].directory;
-    }
-    if (directory == names.size()) names.push_back(NameOf(question.directory));
-    const InodeId guess = hints_.Find(question.directory, question.name);
-    asked.push_back({directory, names.size(), guess});
+    Asked& it = asked.emplace_back();
+    if (question.recently) it.recent = recent_.Find(question.directory);
+    if (!it.recent) read_inode(question.directory);
+    it.guess = hints_.Find(question.directory, question.name);
+    if (it.guess != 0) read_inode(it.guess);
+    it.entry = names.size();
     names.push_back(NameOf(question.directory, question.name));
-    if (guess != 0) names.push_back(NameOf(guess));
   }
+  const Time at = runtime().Now();
   const auto values = cluster_.registers().ReadMany(names);
+  std::map<InodeId, Result<std::optional<StoredInode>>> read;
+  for (const auto& [id, which] : inodes) read.emplace(id, Learn(values[which], id, at));
+
   std::vector<Result<Found>> found;
   for (size_t i = 0; i < questions.size(); ++i) {
-    const auto& [directory, entry, guess] = asked[i];
-    found.push_back(FoundIn(questions[i], values[directory], values[entry], guess,
-                            guess != 0 ? &values[entry + 1] : nullptr));
+    auto& [recent, guess, entry] = asked[i];
+    Result<std::optional<StoredInode>> directory = std::move(recent);
+    if (!*directory) directory = read.at(questions[i].directory);
+    if (!directory.has_value()) {
+      found.push_back(tl::unexpected(directory.error()));
+      continue;
+    }
+    found.push_back(FoundIn(questions[i], *std::move(directory), values[entry], guess,
+                            guess != 0 ? &read.at(guess) : nullptr));
   }
   return found;
 }
@@ -188,11 +207,18 @@ Result<Records::InodeChange> Records::ChangeInode(InodeId id, uint64_t slot,
         id, value->size(), kMaxRegisterBytes);
   }
   const uint64_t losses = CountLosses(id);
-  const ChangeOutcome outcome = TRY_CONTEXT(Change(NameOf(id), slot, std::move(value), durability),
-                                            "change inode {:016x}", id);
-  if (!outcome.applied) return InodeChange{false, TRY(DecodeInode(outcome.now, id)), losses};
+  const Time at = runtime().Now();
+  const auto changed = Change(NameOf(id), slot, std::move(value), durability);
+  if (!changed.has_value() || !inode) recent_.Forget(id);
+  const ChangeOutcome outcome = TRY_CONTEXT(changed, "change inode {:016x}", id);
+  if (!outcome.applied) {
+    if (inode && inode->kind == FileKind::kDirectory) recent_.NoteOthers(id);
+    return InodeChange{false, TRY(DecodeInode(outcome.now, id)), losses};
+  }
   if (!inode) return InodeChange{true, std::nullopt, losses};
-  return InodeChange{true, StoredInode{*inode, slot + 1}, losses};
+  StoredInode now{*inode, slot + 1};
+  recent_.Learn(id, now, at);
+  return InodeChange{true, std::move(now), losses};
 }
 
 Result<Records::EntryChange> Records::ChangeEntry(InodeId directory, std::string_view name,

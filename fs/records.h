@@ -15,14 +15,10 @@
 #include "cluster/cluster.h"
 #include "fs/inode.h"
 #include "fs/name_hints.h"
+#include "fs/recent_directories.h"
 #include "fs/unsynced_changes.h"
 
 namespace pinstripe {
-
-struct StoredInode {
-  Inode inode;
-  uint64_t slot = 0;
-};
 
 struct StoredEntry {
   std::optional<Entry> entry;  // null: no such name
@@ -31,7 +27,8 @@ struct StoredEntry {
 
 class Records {
  public:
-  explicit Records(Cluster& cluster) : cluster_(cluster), unsynced_(cluster) {}
+  explicit Records(Cluster& cluster)
+      : cluster_(cluster), recent_(cluster.runtime()), unsynced_(cluster) {}
 
   Runtime& runtime() { return cluster_.runtime(); }
   int64_t WallClock() { return runtime().WallClock(); }
@@ -58,10 +55,17 @@ class Records {
   struct Question {
     InodeId directory = 0;
     std::string_view name;
+    bool recently = false;  // the directory's inode may be as it was less than a second ago
   };
   // Element i answers questions[i]; all at once, too.
   std::vector<Result<Found>> Look(std::span<const Question> questions);
   Result<Found> Look(const Question& question);
+  // Which inode that entry named when it was seen last; 0: nobody knows.
+  InodeId Guess(InodeId directory, std::string_view name) const {
+    return hints_.Find(directory, name);
+  }
+  // What the directory was less than a second ago, where that is known.
+  std::optional<StoredInode> FindRecent(InodeId directory) { return recent_.Find(directory); }
   std::vector<Result<std::optional<StoredInode>>> FindInodes(const std::vector<InodeId>& ids);
 
   // If `applied`, `now` is what was written; else what is there instead. Null removes.
@@ -120,14 +124,16 @@ class Records {
  private:
   Result<ChangeOutcome> Change(const RegisterName& name, uint64_t slot,
                                std::optional<std::string> value, Durability durability);
-  Result<Found> FoundIn(const Question& question, const Result<RegisterValue>& directory,
+  Result<std::optional<StoredInode>> Learn(const Result<RegisterValue>& read, InodeId id, Time at);
+  Result<Found> FoundIn(const Question& question, std::optional<StoredInode> directory,
                         const Result<RegisterValue>& entry, InodeId guess,
-                        const Result<RegisterValue>* guessed);
+                        const Result<std::optional<StoredInode>>* guessed);
   RegisterName NameOf(InodeId id) const;
   RegisterName NameOf(InodeId directory, std::string_view name) const;
 
   Cluster& cluster_;
   NameHints hints_;
+  RecentDirectories recent_;
   UnsyncedChanges unsynced_;
 };
 

@@ -622,6 +622,19 @@ TEST_F(NamesTest, WhatOthersDidSinceANameWasLookedUpCounts) {
   ASSERT_OK(other->RemoveDirectory(kRootInode, "c"));
   EXPECT_FAILS(fs_->Create(c, "new", {}), ENOENT);
   EXPECT_FAILS(fs_->Link(fs_->Lookup(kRootInode, "d")->inode, c, "new"), ENOENT);
+
+  // The directory was seen, and nothing of its names.
+  const InodeId e = fs_->MakeDirectory(kRootInode, "e", 0755, {})->inode;
+  ASSERT_OK(fs_->Lookup(kRootInode, "e"));
+  ASSERT_OK(other->RemoveDirectory(kRootInode, "e"));
+  EXPECT_FAILS(fs_->Lookup(e, "new"), ENOENT);
+  auto upload = fs_->Create(e, "new", {.publish_at_commit = true});
+  if (upload.has_value()) {
+    EXPECT_FAILS((*upload)->Close(), ENOENT);
+  } else {
+    EXPECT_FAILS(upload, ENOENT);
+  }
+  EXPECT_FAILS(fs_->MakeDirectory(e, "below", 0755, {}), ENOENT);
 }
 
 TEST_F(NamesTest, WhatWeDidSinceANameWasLookedUpCounts) {

@@ -27,6 +27,21 @@ class RoundTripsTest : public FsTest {
     return (sim_.Now() - start) / (2 * kOneWay);
   }
 
+  // How many requests that takes; answers that nobody waited for included.
+  uint64_t CountRequests(const std::function<void()>& body) {
+    const auto all = [&] {
+      uint64_t requests = 0;
+      for (size_t id = 1; id <= machines_.size(); ++id) {
+        requests += machines_.drive(static_cast<DriveId>(id)).requests().total();
+      }
+      return requests;
+    };
+    const uint64_t before = all();
+    body();
+    sim_.Sleep(2 * kOneWay);
+    return all() - before;
+  }
+
   void Write(std::string_view name, size_t size, bool publish_at_commit) {
     auto file =
         fs_->Create(kRootInode, name, {.truncate = true, .publish_at_commit = publish_at_commit});
@@ -82,6 +97,60 @@ TEST_F(RoundTripsTest, OpeningAPathIsOneAndSeesWhatOthersCommitted) {
   EXPECT_FAILS(other->OpenPath("/none", FileSystem::Access::kRead), ENOENT);
 }
 
+// A directory that was seen less than a second ago is not read again for what is in it.
+TEST_F(RoundTripsTest, AStatInAKnownDirectoryAsksForEntryAndInode) {
+  constexpr uint64_t kReplicas = 3;
+  Make("file", "x");
+  Host other = NewHost();
+  ASSERT_OK(other->Lookup(kRootInode, "file"));
+  const auto stat = [&] { ASSERT_OK(other->Lookup(kRootInode, "file")); };
+  EXPECT_EQ(CountRequests(stat), 2 * kReplicas);
+  EXPECT_EQ(CountRequests([&] { EXPECT_FAILS(other->Lookup(kRootInode, "no"), ENOENT); }),
+            kReplicas);
+  sim_.Sleep(std::chrono::seconds(1));
+  EXPECT_EQ(CountRequests(stat), 3 * kReplicas);
+}
+
+// However deep a file lies, if the way was gone before.
+TEST_F(RoundTripsTest, TheWholeWayIsAskedForAtOnce) {
+  ASSERT_OK(fs_->MakePath("/a/b/c", 0755, {}));
+  ASSERT_OK(fs_->MakeSymlink(kRootInode, "short", "a/b", {}));
+  const InodeId directory = fs_->Resolve("/a/b/c")->inode;
+  Make("file", "x", directory);
+  Host other = NewHost();
+  const auto resolve = [&](std::string_view path) {
+    return Count([&] { ASSERT_OK(other->Resolve(path)); });
+  };
+  EXPECT_EQ(resolve("/a/b/c/file"), 8);
+  EXPECT_EQ(resolve("/a/b/c/file"), 1);
+  EXPECT_EQ(resolve("/a/./b//c/../c/file"), 3);
+  EXPECT_EQ(resolve("/short/c/file"), 4);
+  EXPECT_EQ(resolve("/short/c/file"), 3);  // up to the link; where it leads; what is there
+
+  const auto upload = [&] {
+    const auto place = other->ResolveParent("/a/b/c/new");
+    ASSERT_OK(place);
+    auto file = other->Create(place->directory, place->name, {.publish_at_commit = true});
+    ASSERT_OK(file);
+    ASSERT_OK((*file)->Close());
+  };
+  EXPECT_EQ(Count(upload), 4);
+  const auto remove = [&] {
+    const auto place = other->ResolveParent("/a/b/c/new");
+    ASSERT_OK(place);
+    ASSERT_OK(other->Unlink(place->directory, place->name));
+  };
+  EXPECT_EQ(Count(remove), 4);
+  EXPECT_EQ(Count([&] { EXPECT_FAILS(other->Resolve("/a/b/none/file"), ENOENT); }), 1);
+
+  // What another one has done to the way is seen.
+  ASSERT_OK(fs_->Rename(kRootInode, "a", kRootInode, "z"));
+  EXPECT_FAILS(other->Resolve("/a/b/c/file"), ENOENT);
+  ASSERT_OK(other->Resolve("/z/b/c/file"));
+  ASSERT_OK(fs_->MakePath("/a/b/c", 0755, {}));
+  EXPECT_FAILS(other->Resolve("/a/b/c/file"), ENOENT);
+}
+
 // Look the name up, write inode and contents, the entry, the directory's time.
 TEST_F(RoundTripsTest, AnUploadOfASmallFileIsFour) {
   EXPECT_EQ(Count([&] { Write("new", 1000, /*publish_at_commit=*/true); }), 4);
@@ -90,6 +159,46 @@ TEST_F(RoundTripsTest, AnUploadOfASmallFileIsFour) {
 // The name appears at once, and the contents with the close.
 TEST_F(RoundTripsTest, ASmallFileThatAppearsAtOnceIsOneMore) {
   EXPECT_EQ(Count([&] { Write("new", 1000, /*publish_at_commit=*/false); }), 5);
+}
+
+// Each alone takes four. They do not change the directory's time one after the other: who comes
+// while that is being done finds it done, or does it for all who have come meanwhile.
+TEST_F(RoundTripsTest, ManyUploadsAtOnceNoteTheirDirectoryTogether) {
+  constexpr int kUploads = 16;
+  const auto upload_all = [&] {
+    int left = kUploads;
+    const auto done = sim_.NewSignal();
+    for (int i = 0; i < kUploads; ++i) {
+      sim_.Spawn(fmt::format("upload {}", i), [&, i] {
+        sim_.Sleep(i * kOneWay / 10);
+        Write(fmt::format("file {}", i), 1000, /*publish_at_commit=*/true);
+        if (--left == 0) done->Set();
+      });
+    }
+    while (left > 0) done->WaitUntil(Time::max());
+  };
+  EXPECT_FAILS(fs_->Lookup(kRootInode, "file"), ENOENT);
+  const Time start = sim_.Now();
+  const uint64_t requests = CountRequests([&] { EXPECT_LE(Count(upload_all), 6); });
+  EXPECT_LE(requests, kUploads * 3 * 3u + 3 * 3u);  // entry twice, inode; and the time three times
+  EXPECT_EQ(List().size(), 16u);
+  // It was noted after the last of them had its name.
+  const auto passed = std::chrono::nanoseconds(
+      fs_->GetAttributes(kRootInode)->modified -
+      fs_->GetAttributes(fs_->Lookup(kRootInode, "file 15")->inode)->modified);
+  EXPECT_GE(passed, 2 * 2 * kOneWay);
+  EXPECT_LE(passed, sim_.Now() - start);
+}
+
+// Where others make files, too, what was seen of the directory is stale. That costs once.
+TEST_F(RoundTripsTest, ADirectoryThatOthersChangeIsReadAgain) {
+  Host other = NewHost();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_LE(Count([&] { Write(fmt::format("ours {}", i), 1000, true); }), i == 1 ? 6 : 4);
+    auto theirs = other->Create(kRootInode, fmt::format("theirs {}", i), {});
+    ASSERT_OK(theirs);
+    ASSERT_OK((*theirs)->Close());
+  }
 }
 
 // As a mount does it: the kernel looks up each name just before.

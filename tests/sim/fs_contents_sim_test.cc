@@ -357,16 +357,17 @@ class Storm {
     }
   }
 
-  // All of it in one call, so that it is as of one moment.
+  // All of it in one call, so that it is as of one moment; which need not be that of the size,
+  // since others may have committed between the opening and that.
   Result<std::string> ReadAll(OpenFile& file) {
     const Result<Attributes> attributes = file.Stat();
     if (!attributes.has_value()) return tl::unexpected(attributes.error());
-    std::string content(attributes->size + 1, '?');
-    const Result<size_t> got =
-        file.Read(0, {reinterpret_cast<std::byte*>(content.data()), content.size()});
-    if (!got.has_value()) return tl::unexpected(got.error());
-    content.resize(*got);
-    return content;
+    for (std::string content(attributes->size + 1, '?');; content.resize(2 * content.size())) {
+      const Result<size_t> got =
+          file.Read(0, {reinterpret_cast<std::byte*>(content.data()), content.size()});
+      if (!got.has_value()) return tl::unexpected(got.error());
+      if (*got < content.size()) return content.substr(0, *got);
+    }
   }
 
   Result<std::string> ReadByName(Life& life, InodeId directory, const std::string& name) {
