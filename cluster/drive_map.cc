@@ -66,8 +66,8 @@ std::string DriveMap::Encode() const {
 Result<DriveMap> DriveMap::Decode(std::string_view bytes) {
   Reader in(bytes);
   const uint8_t format = in.U8();
-  const bool with_pulls = format == kMapFormatWithPulls;
-  if (in.ok() && !with_pulls) TRY(CheckFormat(format, kMapFormat, "drive map"));
+  const bool with_pulls = format != kMapFormat;
+  if (in.ok() && with_pulls) TRY(CheckFormat(format, kMapFormatWithPulls, "drive map"));
 
   DriveMap map;
   map.epoch = in.U32();

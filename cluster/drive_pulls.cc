@@ -6,7 +6,6 @@
 #include <functional>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,8 +18,9 @@ namespace {
 constexpr uint64_t kMostLots = 1 << 24;
 constexpr int kMostRounds = 30;
 constexpr double kCloseEnough = 0.005;
-constexpr double kFarthest = 16;       // from its weight
-constexpr double kHeaviest = 1 << 24;  // about the largest pull at first: they are fine enough
+constexpr double kClearlyBetter = 0.95;  // of how far off it was; else luck decides
+constexpr double kFarthest = 16;         // from its weight
+constexpr double kHeaviest = 1 << 24;    // about the largest pull at first: they are fine enough
 
 uint32_t ToPull(double pull) {
   return static_cast<uint32_t>(std::clamp(std::round(pull), 1.0, double{UINT32_MAX}));
@@ -51,20 +51,36 @@ class Draw {
 
   const std::vector<const MappedDrive*>& drives() const { return drives_; }
 
-  // How many groups each is to be in: by its weight, but no more than there are.
+  // How many groups each is to be in: by its weight, but no more than there are, and no more of a
+  // domain than it may have. (Where there are too few domains for that, placement fills up with any
+  // drive, and so the domains do not count.)
   std::vector<double> Wanted() const {
-    const auto weight = [this](size_t i) -> double { return drives_[i]->weight; };
-    std::vector<size_t> heaviest_first(drives_.size());
-    std::iota(heaviest_first.begin(), heaviest_first.end(), 0);
-    std::ranges::sort(heaviest_first, std::greater(), weight);
-    double pieces = static_cast<double>(groups_) * static_cast<double>(shards_);
-    double weights = 0;
-    for (const size_t i : heaviest_first) weights += weight(i);
+    std::vector<std::vector<size_t>> members(taken_.size());
+    for (size_t i = 0; i < drives_.size(); ++i) members[domains_[i]].push_back(i);
+    const auto at = [this](size_t i, double rate) {
+      return std::min<double>(groups_, rate * drives_[i]->weight);
+    };
+    const auto all_at = [&](const std::vector<size_t>& drives, double rate) {
+      double pieces = 0;
+      for (const size_t i : drives) pieces += at(i, rate);
+      return pieces;
+    };
+    double most_of_domain = static_cast<double>(groups_) * static_cast<double>(per_domain_);
+    const auto all_domains_at = [&](double rate) {
+      double pieces = 0;
+      for (const auto& drives : members) pieces += std::min(most_of_domain, all_at(drives, rate));
+      return pieces;
+    };
+    const double pieces = static_cast<double>(groups_) * static_cast<double>(shards_);
+    if (all_domains_at(groups_) < pieces) most_of_domain = pieces;
+
+    const double rate = RateFor(pieces, all_domains_at);
     std::vector<double> wanted(drives_.size(), 0);
-    for (const size_t i : heaviest_first) {
-      wanted[i] = std::min<double>(groups_, pieces * weight(i) / weights);
-      pieces -= wanted[i];
-      weights -= weight(i);
+    for (const auto& drives : members) {
+      const auto own_at = [&](double own_rate) { return all_at(drives, own_rate); };
+      const bool is_full = own_at(rate) > most_of_domain;
+      const double own_rate = is_full ? RateFor(most_of_domain, own_at) : rate;
+      for (const size_t i : drives) wanted[i] = at(i, own_rate);
     }
     return wanted;
   }
@@ -96,6 +112,19 @@ class Draw {
   }
 
  private:
+  // How many pieces for each unit of weight make so many. At one group for each unit every drive is
+  // in all groups.
+  template <typename PiecesAt>
+  double RateFor(double pieces, const PiecesAt& pieces_at) const {
+    double low = 0;
+    double high = groups_;
+    for (int halving = 0; halving < 100; ++halving) {
+      const double middle = (low + high) / 2;
+      (pieces_at(middle) < pieces ? low : high) = middle;
+    }
+    return high;
+  }
+
   const uint32_t groups_;
   size_t shards_;
   const size_t per_domain_;
@@ -150,7 +179,7 @@ void Balance(DriveMap& map, size_t shards, size_t per_domain,
       const double step = std::clamp(wanted[i] / std::max(got[i], 1.0), 0.5, 2.0);
       next[i] = std::clamp(pulls[i] * step, first[i] / kFarthest, first[i] * kFarthest);
     }
-    if (most < least) {
+    if (most < kClearlyBetter * least) {
       least = most;
       best = pulls;
     }

@@ -102,6 +102,45 @@ TEST(DrivePulls, NobodyGetsMoreThanOneShardOfEachStripe) {
   EXPECT_NEAR(pieces[6], 2 * 512 / 3.0, 20);
 }
 
+// Of three hosts each has two of six shards, whatever it weighs. The new drives of one host come
+// first, when it weighs far more than it may have: they are to have their part of that, and not of
+// all.
+TEST(DrivePulls, HostsThatGrowOneAfterTheOtherFillEvenlyInTheEnd) {
+  DriveMap map = MapOf(std::vector<uint32_t>(12, 1000), 512);
+  for (MappedDrive& drive : map.drives) drive.domain = fmt::format("host {}", (drive.id - 1) / 4);
+  BalanceDrives(map, 6, 2);
+  auto placement = std::make_shared<Placement>(map);
+  for (DriveId id = 13; id <= 24; ++id) {
+    const auto next = NextEpoch(
+        placement->map(),
+        {.id = id, .weight = 1000, .domain = fmt::format("host {}", (id - 13) / 4)}, {4, 2});
+    ASSERT_OK(next);
+    placement = std::make_shared<Placement>(*next, placement);
+  }
+  ExpectFill(*placement, 6, 2, 0.85, 1.15);
+}
+
+// A host that is larger than it can use does not pull the more for that: stripes of other widths
+// and hosts that come later would suffer from it.
+TEST(DrivePulls, AHostThatCannotHaveItsPartDoesNotPullForIt) {
+  DriveMap map = MapOf(std::vector<uint32_t>(13, 1000), 4096);
+  for (MappedDrive& drive : map.drives) {
+    drive.domain = drive.id <= 5 ? "large" : fmt::format("host {}", (drive.id - 6) / 4);
+  }
+  BalanceDrives(map, 6, 2);
+  Placement three(map);
+  ExpectFill(three, 3, 2, 0.9, 1.1);
+  auto placement = std::make_shared<Placement>(map);
+  for (DriveId id = 14; id <= 25; ++id) {
+    const auto next = NextEpoch(
+        placement->map(),
+        {.id = id, .weight = 1000, .domain = fmt::format("late {}", (id - 14) / 4)}, {4, 2});
+    ASSERT_OK(next);
+    placement = std::make_shared<Placement>(*next, placement);
+  }
+  ExpectFill(*placement, 6, 2, 0.8, 1.1);
+}
+
 // What moves is what the new drive takes, and the drives fill as evenly as before.
 TEST(DrivePulls, GrowthKeepsThemEven) {
   DriveMap map = MapOf(ThreeSizes(), 8192);
