@@ -16,10 +16,18 @@ constexpr int kMaxAttempts = 10;
 }  // namespace
 
 void UnsyncedChanges::Keep(const Changes::key_type& name, Change change) {
-  Change& known = changes_[name];
-  if (known.slot > change.slot) return;
-  bytes_ += change.Bytes() - known.Bytes();
-  known = std::move(change);
+  const auto known = changes_.find(name);
+  if (known != changes_.end()) {
+    if (known->second.slot > change.slot) return;
+    bytes_ -= known->second.Bytes();
+    changes_.erase(known);
+  }
+  if (changes_.size() >= kMostAtAll || bytes_ + change.Bytes() > kMostBytesAtAll) {
+    others_ = true;
+    return;
+  }
+  bytes_ += change.Bytes();
+  changes_.emplace(name, std::move(change));
 }
 
 UnsyncedChanges::MomentPtr UnsyncedChanges::Begin() {
@@ -62,36 +70,56 @@ Status UnsyncedChanges::Sync() {
   const Turn::Holder turn(turn_);
   MomentPtr since;
   Changes changes;
+  bool others = false;
   {
     const std::lock_guard lock(mutex_);
     since = std::exchange(since_, nullptr);
     changes = std::exchange(changes_, {});
+    others = std::exchange(others_, false);
     bytes_ = 0;
   }
   if (since == nullptr) since = std::make_shared<Moment>();
-  Status safe = Flush(changes, *since);
+  Status safe = Flush(changes, others, *since);
   const std::lock_guard lock(mutex_);
   if (safe.ok()) {
     flush_at_ = kMost;
     flush_at_bytes_ = kMostBytes;
     return safe;
   }
+  if (changes.empty() && !others) return safe;  // it was told, and nothing is left to be done
   since_ = since;
+  others_ |= others;
   for (auto& [name, change] : changes) Keep(name, std::move(change));
   return safe;
 }
 
-// Entries, inodes and renames are registers in several groups: everything is flushed, so that a
-// majority of each has what was acknowledged.
-Status UnsyncedChanges::Flush(const Changes& changes, const Moment& since) {
+// Entries, inodes and renames are registers in several groups: everything is flushed, and of each
+// group that may have some enough drives have to be, so that a majority has what was acknowledged.
+Status UnsyncedChanges::CheckFlushed(const std::set<DriveId>& failed) const {
   const std::shared_ptr<Placement> placement = cluster_.NewestPlacement();
-  const std::set<DriveId> drives = DrivesOfRegisters(cluster_);
-  std::set<DriveId> suspects = cluster_.stripes().Flush(drives, {});
   const size_t spared = (placement->map().replicas - 1u) / 2;
-  if (suspects.size() > spared) {
-    return Fail(EIO, "{} of {} drives could not be flushed, at most {} may fail", suspects.size(),
-                drives.size(), spared);
+  if (failed.size() <= spared) return {};
+  // While replicas move, some of them have no say, and so none can be spared for each group alone.
+  const uint32_t groups = cluster_.IsSettled() ? placement->map().groups : 1;
+  for (uint32_t group = 0; group < groups; ++group) {
+    const auto is_failed = [&](DriveId id) { return failed.contains(id); };
+    const auto unsafe = static_cast<size_t>(
+        cluster_.IsSettled() ? std::ranges::count_if(placement->RegisterHomes(group), is_failed)
+                             : failed.size());
+    if (unsafe > spared) {
+      return Fail(EIO,
+                  "{} drives could not be flushed, {} of them with the same names and inodes; at "
+                  "most {} may fail",
+                  failed.size(), unsafe, spared);
+    }
   }
+  return {};
+}
+
+Status UnsyncedChanges::Flush(Changes& changes, bool& others, const Moment& since) {
+  const std::shared_ptr<Placement> placement = cluster_.NewestPlacement();
+  std::set<DriveId> suspects = cluster_.stripes().Flush(DrivesOfRegisters(cluster_), {});
+  TRY(CheckFlushed(suspects));
   // One that was away all the time has said nothing that counts.
   for (const auto& [id, losses] : cluster_.CountLosses()) {
     const auto before = since.losses.find(id);
@@ -99,18 +127,33 @@ Status UnsyncedChanges::Flush(const Changes& changes, const Moment& since) {
     if (was_lost) suspects.insert(id);
     if (!was_lost && since.away.contains(id)) suspects.erase(id);
   }
-  if (suspects.empty()) return {};
-  for (const auto& [name, change] : changes) {
-    const auto& [group, key] = name;
+  Status result;
+  const auto note = [&](Status status) {
+    if (result.ok()) result = std::move(status);
+  };
+  for (auto it = changes.begin(); it != changes.end();) {
+    const auto& [group, key] = it->first;
     const std::vector<DriveId> homes = placement->RegisterHomes(group);
-    if (std::ranges::none_of(homes, [&](DriveId id) { return suspects.contains(id); })) continue;
-    TRY(MakeSafe({group, key}, change));
+    const bool is_suspect =
+        std::ranges::any_of(homes, [&](DriveId id) { return suspects.contains(id); });
+    const Result<bool> safe = is_suspect ? MakeSafe({group, key}, it->second) : true;
+    if (!safe.has_value()) note(safe.error());
+    if (safe.has_value() && !*safe) {
+      note(Fail(EIO, "drives lost their power, and with it a change that others have replaced"));
+    }
+    it = safe.has_value() ? changes.erase(it) : std::next(it);
   }
-  return {};
+  if (std::exchange(others, false) && !suspects.empty()) {
+    note(Fail(EIO,
+              "drives were lost before they could be flushed, after more changes than are "
+              "remembered ({})",
+              kMostAtAll));
+  }
+  return result;
 }
 
 // Some of its drives may have forgotten it.
-Status UnsyncedChanges::MakeSafe(const RegisterName& name, Change change) {
+Result<bool> UnsyncedChanges::MakeSafe(const RegisterName& name, const Change& change) {
   RegisterStore& registers = cluster_.registers();
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     TRY(registers.MakeDurable(name));
@@ -119,15 +162,14 @@ Status UnsyncedChanges::MakeSafe(const RegisterName& name, Change change) {
       // In a later epoch what was never written is in a later slot, too.
       const bool was_never = !now.value.has_value() && now.removed_at == 0;
       const bool is_other = now.slot == change.slot && now.value != change.value;
-      if (!was_never && !is_other) return {};
-      return Fail(EIO, "drives lost their power, and with it a change that others have replaced");
+      return !was_never && !is_other;
     }
     const ChangeOutcome outcome =
         TRY(registers.Change(name, now, change.value, Durability::kWriteThrough));
     if (outcome.applied) {
       Log(LogLevel::kInfo, "a change that drives had forgotten was made again",
           {{"group", name.group}, {"slot", outcome.now.slot}});
-      return {};
+      return true;
     }
   }
   return Fail(EIO,

@@ -8,7 +8,8 @@
 // the ordinary case that costs nothing but the flush.
 //
 // Thread-safe. Remembers up to about kMost registers or kMostBytes of their values: who changes one
-// more flushes.
+// more flushes. While that fails more are remembered, up to kMostAtAll and kMostBytesAtAll, and of
+// those that come then only that there were others.
 
 #pragma once
 
@@ -31,6 +32,8 @@ class UnsyncedChanges {
  public:
   static constexpr size_t kMost = 1024;
   static constexpr size_t kMostBytes = 8 << 20;
+  static constexpr size_t kMostAtAll = 64 * kMost;
+  static constexpr size_t kMostBytesAtAll = 4 * kMostBytes;
 
   explicit UnsyncedChanges(Cluster& cluster) : cluster_(cluster), turn_(cluster.runtime()) {}
 
@@ -47,7 +50,8 @@ class UnsyncedChanges {
   void Add(const MomentPtr& begun, const RegisterName& name, const RegisterValue& now);
 
   // All that was added before is safe from power loss, and enough drives were flushed for all that
-  // others have changed before. EIO: not so; what was added is remembered.
+  // others have changed before. EIO: not so. What was added, and may be made safe the next time, is
+  // remembered; what is lost for good is told once.
   Status Sync();
 
  private:
@@ -59,9 +63,13 @@ class UnsyncedChanges {
   };
   using Changes = std::map<std::pair<uint32_t, std::string>, Change>;  // by group and key
 
-  void Keep(const Changes::key_type& name, Change change);  // under mutex_, if it is the newest
-  Status Flush(const Changes& changes, const Moment& since);
-  Status MakeSafe(const RegisterName& name, Change change);
+  // Under mutex_, if it is the newest, and there is room.
+  void Keep(const Changes::key_type& name, Change change);
+  // Leaves in `changes` what has to be remembered on, and in `others` whether there were more.
+  Status Flush(Changes& changes, bool& others, const Moment& since);
+  Status CheckFlushed(const std::set<DriveId>& failed) const;
+  // False: it is lost, and others have replaced it.
+  Result<bool> MakeSafe(const RegisterName& name, const Change& change);
 
   Cluster& cluster_;
   Turn turn_;  // of who syncs
@@ -69,6 +77,7 @@ class UnsyncedChanges {
   MomentPtr since_;          // before all of changes_; null: there are none; guarded by mutex_
   Changes changes_;          // guarded by mutex_
   size_t bytes_ = 0;         // of their values; guarded by mutex_
+  bool others_ = false;      // there were more, which had no room; guarded by mutex_
   size_t flush_at_ = kMost;  // of changes_; guarded by mutex_
   size_t flush_at_bytes_ = kMostBytes;  // guarded by mutex_
 };

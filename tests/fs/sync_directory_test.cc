@@ -177,5 +177,63 @@ TEST_F(SyncDirectoryTest, NorAreManyLargeValues) {
   EXPECT_EQ(flushes(), before + 1);
 }
 
+// Nor for as long as drives cannot be flushed. Of what was too much it is known that it was there.
+TEST_F(SyncDirectoryTest, WhatCannotBeSyncedIsBoundedToo) {
+  UnsyncedChanges changes(*host_.cluster);
+  constexpr size_t kFit = UnsyncedChanges::kMostBytesAtAll / (32 << 10);
+  const auto add = [&](size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+      RegisterValue value{.slot = 1, .value = std::string(32 << 10, 'x')};
+      changes.Add(changes.Begin(), {1, std::to_string(i)}, value);
+    }
+  };
+  add(1);
+  for (const DriveId id : {1, 2}) machines_.SetDown(id, true);
+  EXPECT_FAILS(changes.Sync(), EIO);
+  add(2 * kFit);
+  EXPECT_FAILS(changes.Sync(), EIO);
+  for (const DriveId id : {1, 2}) machines_.SetDown(id, false);
+  sim_.Sleep(5s);
+  EXPECT_FAILS(changes.Sync(), EIO) << "more were made than are known";
+  ASSERT_OK(changes.Sync());
+}
+
+// It can be told, and not mended: so it is told once, and the others are safe.
+TEST_F(SyncDirectoryTest, WhatIsLostForGoodIsToldOnce) {
+  Make("file", "x");
+  ASSERT_OK(fs_->SyncDirectory(kRootInode));
+  const InodeId file = fs_->Lookup(kRootInode, "file")->inode;
+  sim_.Sleep(1s);
+  const Drives before = CopyAll();
+  ASSERT_OK(fs_->SetAttributes(file, {.mode = 0700}));
+  for (int i = 0; i < kNames; ++i) Make(Name("new", i), "x");
+  sim_.Sleep(1s);
+  const std::vector<DriveId> all = RootHomesFirst();
+  LosePower(before, all);
+  Host other = NewHost();
+  ASSERT_OK(other->SetAttributes(file, {.mode = 0711}));  // in the slot of ours
+  EXPECT_FAILS(fs_->SyncDirectory(kRootInode), EIO);
+  ASSERT_OK(fs_->SyncDirectory(kRootInode));
+  ExpectNames("new", true);
+}
+
+// Three hosts with up to two drives; no register has two replicas on one host.
+class HostsTest : public SyncDirectoryTest {
+ protected:
+  HostsTest() {
+    for (size_t i = 0; i < machines_.config().drives.size(); ++i) {
+      machines_.config().drives[i].domain = fmt::format("host {}", i / 2);
+    }
+  }
+};
+
+TEST_F(HostsTest, AHostThatIsAwayStopsNobody) {
+  for (const DriveId id : {3, 4}) machines_.SetDown(id, true);
+  for (int i = 0; i < kNames; ++i) Make(Name("f", i), "x");
+  ASSERT_OK(fs_->SyncDirectory(kRootInode));
+  machines_.SetDown(1, true);
+  EXPECT_FAILS(fs_->SyncDirectory(kRootInode), EIO);
+}
+
 }  // namespace
 }  // namespace pinstripe
