@@ -196,14 +196,21 @@ std::string Look(LogStore& store, std::map<std::string, std::string>* contents) 
   return "";
 }
 
-// Every record in the log has its place in the index. One without is not known to use its segment,
-// which may go.
+// Every record in the log has its place in the index, for as long as it is. The segment of one
+// without is not known to be used, and may go; and an entry that is not as its place says is taken
+// for one that was torn by a loss of power.
 bool HasAllPlaces(const Image& image) {
   return std::all_of(image.index.begin(), image.index.end(), [&](const auto& entry) {
     if (!entry.first.starts_with('K')) return true;
-    const auto record = DecodeIndexRecord(entry.first.substr(1), entry.second);
+    const std::string key = entry.first.substr(1);
+    const auto record = DecodeIndexRecord(key, entry.second);
     const auto* logged = record.has_value() ? std::get_if<LoggedValue>(&record->place) : nullptr;
-    return logged == nullptr || image.index.contains(PlaceIndexKey(logged->location));
+    if (logged == nullptr) return true;
+    const auto place = image.index.find(PlaceIndexKey(logged->location));
+    if (place == image.index.end()) return false;
+    const auto decoded = DecodePlaceRecord(logged->location, place->second);
+    return decoded.has_value() && decoded->key == key &&
+           decoded->entry_bytes == EntryBytes(*record, *logged);
   });
 }
 
