@@ -20,6 +20,8 @@ class CacheFile {
   virtual ~CacheFile() = default;
   virtual Status Write(uint64_t position, Bytes bytes) = 0;
   virtual Result<size_t> Read(uint64_t position, MutableBytes out) = 0;  // less: it ends there
+  // All of it, if the kernel has it in memory: never waits for the disk.
+  virtual bool ReadFromMemory(uint64_t position, MutableBytes out) = 0;
   virtual Result<uint64_t> Size() = 0;
   virtual bool IsRemoved() = 0;  // from its directory, by anybody
 };

@@ -24,7 +24,7 @@ constexpr size_t kOldPart = 4;
 constexpr Duration kLook = seconds(5);           // at what others did to the directory
 constexpr Duration kRetry = seconds(1);          // until another process has left it
 constexpr Duration kWithout = seconds(60);       // after a write failed
-constexpr Duration kSlow = milliseconds(100);    // for a cell
+constexpr Duration kSlow = milliseconds(100);    // a cell is not waited for any longer
 constexpr Duration kWithoutReads = seconds(10);  // after that
 
 constexpr std::string_view kNamePrefix = "cells-";
@@ -59,6 +59,7 @@ Result<std::string> ReadText(CacheFile& file, uint64_t position, size_t bytes) {
 DiskCache::DiskCache(Runtime& runtime, std::unique_ptr<CacheDirectory> directory,
                      const Options& options)
     : runtime_(runtime),
+      reader_(runtime),
       directory_(std::move(directory)),
       options_(options),
       segment_bytes_(SegmentBytes(options.bytes)),
@@ -117,17 +118,19 @@ std::optional<DiskCache::Found> DiskCache::Find(const CellKey& key, uint64_t byt
     slot = segment->cells[place->cell];
     found.leaves_soon = segment->number < old_before_;
   }
-  found.bytes = Buffer(bytes);
-  const Result<size_t> got = segment->file->Read(slot.position, found.bytes);
-  const Duration took = runtime_.Now() - begin;
-  if (took > kSlow) {
-    reads_at_ = runtime_.Now() + kWithoutReads;
-    Log(LogLevel::kWarn, "disk cache is slow: drives are asked instead for a while",
-        {{"directory", directory_->path()},
-         {"milliseconds", std::chrono::duration_cast<milliseconds>(took).count()}});
+  std::optional<Result<Buffer>> read(Buffer{bytes});
+  if (!segment->file->ReadFromMemory(slot.position, **read)) {
+    read = reader_.Read(segment->file, slot.position, bytes, begin + kSlow);
   }
-  const bool good = got.has_value() && *got == bytes && Crc32c(found.bytes) == slot.crc;
-  if (good) {
+  if (!read) {
+    if (reads_at_.exchange(runtime_.Now() + kWithoutReads) <= begin) {
+      Log(LogLevel::kWarn, "disk cache is slow: drives are asked instead for a while",
+          {{"directory", directory_->path()}});
+    }
+    return std::nullopt;
+  }
+  if (read->has_value() && (*read)->size() == bytes && Crc32c(**read) == slot.crc) {
+    found.bytes = std::move(**read);
     ++found_;
     return found;
   }
@@ -139,8 +142,8 @@ std::optional<DiskCache::Found> DiskCache::Find(const CellKey& key, uint64_t byt
   Log(LogLevel::kWarn, "cell in the disk cache is damaged: it is read from drives",
       {{"directory", directory_->path()},
        {"file", NameOf(segment->number)},
-       {"why", got.has_value() ? Status(EBADMSG, "its checksum is wrong, or it is cut")
-                               : Status(got.error())}});
+       {"why", read->has_value() ? Status(EBADMSG, "its checksum is wrong, or it is cut")
+                                 : Status(read->error())}});
   return std::nullopt;
 }
 

@@ -11,9 +11,10 @@
 //
 // Nobody waits for its writes: they have a thread of their own and a queue, and what does not fit
 // into that is not kept. When the disk is full or fails, the cache goes without for a while, says
-// so once, and tries again. When a read was slow it is not asked for some seconds. Everything may
-// be removed from the directory at any time; another process that has claimed the directory is
-// waited for. Only reading a cell waits for the disk.
+// so once, and tries again. A read that takes long is not waited for, and no other one is begun for
+// some seconds. Everything may be removed from the directory at any time; another process that has
+// claimed the directory is waited for. So a disk that hangs stops nobody, until the process is to
+// end.
 //
 // Thread-safe.
 
@@ -36,6 +37,7 @@
 #include "fs/cell_cache.h"
 #include "fs/disk_cache_format.h"
 #include "fs/file_system.h"
+#include "fs/patient_reader.h"
 
 namespace pinstripe {
 
@@ -78,7 +80,7 @@ class DiskCache {
     uint64_t number = 0;
     std::string header;  // encoded
     uint32_t slots = 0;
-    std::unique_ptr<CacheFile> file;
+    std::shared_ptr<CacheFile> file;
     uint64_t end = 0;              // of its file; guarded by mutex_
     std::vector<CacheSlot> cells;  // guarded by mutex_
   };
@@ -109,6 +111,7 @@ class DiskCache {
   void Say(const Status& why);
 
   Runtime& runtime_;
+  PatientReader reader_;
   const std::unique_ptr<CacheDirectory> directory_;
   const Options options_;
   const uint64_t segment_bytes_;

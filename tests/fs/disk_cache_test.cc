@@ -50,6 +50,7 @@ struct Trouble {
   int read_error = 0;
   Duration write_takes{};
   Duration read_takes{};
+  bool in_memory = false;  // nothing that is read waits for the disk
 };
 class TroubledFile final : public CacheFile {
  public:
@@ -67,6 +68,9 @@ class TroubledFile final : public CacheFile {
     if (trouble_.read_takes > Duration(0)) sim_.Sleep(trouble_.read_takes);
     if (trouble_.read_error != 0) return Fail(trouble_.read_error, "planted");
     return file_->Read(position, out);
+  }
+  bool ReadFromMemory(uint64_t position, MutableBytes out) override {
+    return trouble_.in_memory && file_->Read(position, out).value_or(0) == out.size();
   }
   Result<uint64_t> Size() override { return file_->Size(); }
   bool IsRemoved() override { return file_->IsRemoved(); }
@@ -391,17 +395,49 @@ TEST_F(DiskCacheTest, NobodyWaitsForSlowWrites) {
   trouble_.write_takes = {};
 }
 
-TEST_F(DiskCacheTest, ASlowDiskIsNotAskedForAWhile) {
+TEST_F(DiskCacheTest, ASlowDiskIsNotWaitedForNorAskedForAWhile) {
   auto cache = Open();
   Keep(*cache, Key(1), Contents(1));
   trouble_.read_takes = milliseconds(300);
-  EXPECT_EQ(Get(*cache, Key(1)), Pattern(1, kCellBytes));
+  const Time begin = sim_.Now();
+  EXPECT_EQ(Get(*cache, Key(1)), "");
+  EXPECT_LE(sim_.Now() - begin, milliseconds(110));
   EXPECT_FALSE(cache->Has(Key(1), kCellBytes));
   EXPECT_EQ(warnings_.size(), 1u);
   sim_.Sleep(seconds(11));
   trouble_.read_takes = {};
   EXPECT_EQ(Get(*cache, Key(1)), Pattern(1, kCellBytes));
   EXPECT_TRUE(cache->Has(Key(1), kCellBytes));
+  EXPECT_EQ(cache->counters().cells_damaged, 0u);
+}
+
+// Each time that it is tried again it keeps some of our threads, and then no more.
+TEST_F(DiskCacheTest, ADiskThatHangsStopsNobody) {
+  auto cache = Open();
+  for (uint64_t i = 0; i < 4; ++i) Keep(*cache, Key(i), Contents(i));
+  trouble_.read_takes = seconds(100'000);
+  for (int again = 0; again < 10; ++again) {
+    int left = 4;
+    const auto done = sim_.NewSignal();
+    const Time begin = sim_.Now();
+    for (uint64_t i = 0; i < 4; ++i) {
+      sim_.Spawn("reader", [&, i] {
+        EXPECT_EQ(Get(*cache, Key(i)), "");
+        if (--left == 0) done->Set();
+      });
+    }
+    while (left > 0) done->WaitUntil(Time::max());
+    EXPECT_LE(sim_.Now() - begin, milliseconds(110));
+    sim_.Sleep(seconds(11));
+  }
+  EXPECT_EQ(warnings_.size(), 10u);
+  // What the kernel has in its memory is read all the same.
+  trouble_.in_memory = true;
+  EXPECT_EQ(Get(*cache, Key(1)), Pattern(1, kCellBytes));
+  trouble_.in_memory = false;
+  sim_.Sleep(seconds(100'000));
+  trouble_.read_takes = {};
+  EXPECT_EQ(Get(*cache, Key(2)), Pattern(2, kCellBytes));
 }
 
 TEST_F(DiskCacheTest, MayBeRemovedWhileItIsUsed) {
@@ -420,6 +456,23 @@ TEST_F(DiskCacheTest, MayBeRemovedWhileItIsUsed) {
   Keep(*cache, Key(2), Contents(2));
   EXPECT_EQ(Get(*cache, Key(2)), Pattern(2, kCellBytes));
   EXPECT_EQ(Segments().size(), 1u);
+}
+
+// On file systems that cannot tell, nothing is.
+TEST_F(DiskCacheTest, WhatIsInTheKernelsMemoryIsReadWithoutWaiting) {
+  const auto directory = LocalCacheDirectory(Home().parent_path(), "of this test");
+  ASSERT_OK(directory->Claim());
+  const auto file = directory->Create("file");
+  ASSERT_OK(file);
+  ASSERT_OK((*file)->Write(0, AsBytes(Pattern(1, 3 * kCellBytes))));
+  std::string read(kCellBytes, '?');
+  const auto in_memory = [&](uint64_t position) {
+    return (*file)->ReadFromMemory(position, std::as_writable_bytes(std::span(read)));
+  };
+  if (in_memory(kCellBytes)) {
+    EXPECT_EQ(read, Pattern(1, 3 * kCellBytes).substr(kCellBytes, kCellBytes));
+  }
+  EXPECT_FALSE(in_memory(2 * kCellBytes + 1)) << "it ends before that";
 }
 
 TEST_F(DiskCacheTest, TwoDoNotUseOneDirectory) {
