@@ -8,6 +8,7 @@
 #include "base/coding.h"
 #include "base/log.h"
 #include "base/try.h"
+#include "drive/send_together.h"
 
 namespace pinstripe {
 namespace {
@@ -300,6 +301,7 @@ void RegisterCall::ReadUnknown(const RegisterContext& context, std::span<Registe
   const Time start = runtime.Now();
   Gather<Result<Record>> gather(runtime);
   std::vector<Reading> readings;
+  std::optional<SendTogether> together(std::in_place);
   for (RegisterCall* call : calls) {
     Reading reading{
         call, std::make_shared<LateAnswers>(context, call->key_, call->cluster_version_, catch_up)};
@@ -322,6 +324,7 @@ void RegisterCall::ReadUnknown(const RegisterContext& context, std::span<Registe
     if (known < call->quorums_.fast) reading.wanted = call->quorums_.fast - known;
     readings.push_back(std::move(reading));
   }
+  together.reset();
 
   size_t unfinished = 0;
   size_t wanted = 0;         // by those that are not done

@@ -5,6 +5,7 @@
 #include "base/try.h"
 #include "cluster/gather.h"
 #include "cluster/shard.h"
+#include "drive/send_together.h"
 
 namespace pinstripe {
 
@@ -49,6 +50,7 @@ class Reading final : public RunningReads {
         open_(reads.size()) {}
 
   void Start() {
+    const SendTogether together;
     for (size_t i = 0; i < reads_.size(); ++i) Advance(i);
   }
 

@@ -114,7 +114,7 @@ void KineticConnection::Submit(KineticOperationPtr operation) {
   if (rearm) loop_.Post([self = shared_from_this()] { self->ArmTimer(); });
   // Answers that ask for more are followed by one call for all that they asked.
   if (loop_.on_loop_thread() && receiving_) return;
-  Pump();
+  if (!SendTogether::Defers(shared_from_this())) Pump();
 }
 
 // Sends what may be sent, unless somebody is doing that already.

@@ -3,7 +3,8 @@
 // deadlines. Once lost it stays lost; KineticDrive makes another one.
 //
 // Sending happens on the thread that submits, unless another one is sending at that moment: then
-// that one takes ours along. What the socket does not take at once the loop's thread sends later.
+// that one takes ours along; or a SendTogether of this thread has it wait for others. What the
+// socket does not take at once the loop's thread sends later.
 // Answers and failures are delivered on the loop's thread, without a lock.
 //
 // No answer is believed that is not signed, that acknowledges nothing we asked, or that has another
@@ -31,11 +32,13 @@
 #include "drive/io_loop.h"
 #include "drive/kinetic_io.h"
 #include "drive/kinetic_operation.h"
+#include "drive/send_together.h"
 #include "drive/tls.h"
 
 namespace pinstripe {
 
 class KineticConnection final : public IoLoop::Handler,
+                                public SendTogether::Sender,
                                 public std::enable_shared_from_this<KineticConnection> {
  public:
   // Who uses the connection; told on the loop's thread, and not any more after Close().
@@ -84,6 +87,7 @@ class KineticConnection final : public IoLoop::Handler,
   void Close(const Status& why);
 
   void OnReady(uint32_t epoll_events) override;
+  void SendWaiting() override { Pump(); }
 
  private:
   struct Sent {

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/real_runtime.h"
 #include "drive/message.h"
+#include "drive/send_together.h"
 #include "tests/drive/fake_device.h"
 #include "tests/golden/kinetic_vectors.h"
 #include "tests/support/expect_ok.h"
@@ -383,6 +384,37 @@ TEST_F(KineticDriveTest, AnswersMayComeInAnyOrder) {
   std::vector<Later<Result<Record>>> later(5);
   for (int i = 0; i < 5; ++i) {
     drive->Get(fmt::format("k{}", i), {}, Soon(), later[i].callback());
+  }
+  for (int i = 0; i < 5; ++i) {
+    const Result<Record> record = later[i].Wait();
+    ASSERT_OK(record);
+    EXPECT_EQ(record->value.text(), fmt::format("value of k{}", i));
+  }
+}
+
+// What is asked for together goes out at the end, whatever others send at the same time.
+TEST_F(KineticDriveTest, WhatIsSentTogetherIsAnsweredLikeTheRest) {
+  FakeDevice device([](Session& session) {
+    session.Handshake();
+    for (int i = 0; i < 6; ++i) {
+      const Request get = session.Next();
+      session.AnswerEntry(get, "v", "value of " + get.command.body().keyvalue().key());
+    }
+    session.WaitForEnd();
+  });
+  auto drive = DriveAt({device.address()});
+  WaitUntilUp(*drive);
+  std::vector<Later<Result<Record>>> later(5);
+  {
+    const SendTogether together;
+    for (int i = 0; i < 4; ++i) {
+      drive->Get(fmt::format("k{}", i), {}, Soon(), later[i].callback());
+    }
+    for (int i = 0; i < 4; ++i) EXPECT_FALSE(later[i].IsThere());
+    Later<Result<Record>> of_another_thread;
+    std::jthread([&] { drive->Get("other", {}, Soon(), of_another_thread.callback()); });
+    ASSERT_OK(of_another_thread.Wait());
+    drive->Get("k4", {}, Soon(), later[4].callback());
   }
   for (int i = 0; i < 5; ++i) {
     const Result<Record> record = later[i].Wait();

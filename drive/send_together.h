@@ -1,0 +1,42 @@
+// SendTogether: what this thread asks drives for while one of these exists goes out at its end, to
+// each drive in one piece: one call of the kernel here and one wake-up there instead of one for
+// each request. For who asks for several things, and waits for none of them before the end.
+//
+//   {
+//     const SendTogether together;
+//     for (...) drive->Get(...);
+//   }
+//   wait for the answers
+//
+// Of one thread; they may be nested, and each sends its own.
+
+#pragma once
+
+#include <memory>
+#include <vector>
+
+namespace pinstripe {
+
+class SendTogether {
+ public:
+  // Has something to send, and can be told to.
+  class Sender {
+   public:
+    virtual ~Sender() = default;
+    virtual void SendWaiting() = 0;
+  };
+
+  SendTogether();
+  ~SendTogether();
+  SendTogether(const SendTogether&) = delete;
+  SendTogether& operator=(const SendTogether&) = delete;
+
+  // True: it will be told later.
+  static bool Defers(const std::shared_ptr<Sender>& sender);
+
+ private:
+  SendTogether* const outer_;
+  std::vector<std::shared_ptr<Sender>> senders_;
+};
+
+}  // namespace pinstripe
