@@ -159,10 +159,11 @@ Result<bool> UnsyncedChanges::MakeSafe(const RegisterName& name, const Change& c
     TRY(registers.MakeDurable(name));
     const RegisterValue now = TRY(registers.Read(name));
     if (now.slot >= change.slot) {
-      // In a later epoch what was never written is in a later slot, too.
+      // In a later epoch what was never written is in a later slot, too. That a removal was
+      // forgotten together with what it removed does no harm.
       const bool was_never = !now.value.has_value() && now.removed_at == 0;
-      const bool is_other = now.slot == change.slot && now.value != change.value;
-      return !was_never && !is_other;
+      if (was_never) return !change.value.has_value();
+      return now.slot > change.slot || now.value == change.value;
     }
     const ChangeOutcome outcome =
         TRY(registers.Change(name, now, change.value, Durability::kWriteThrough));

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cluster/epoch_change.h"
 #include "cluster/placement.h"
 #include "fs/unsynced_changes.h"
 #include "tests/fs/fs_test_base.h"
@@ -196,6 +197,29 @@ TEST_F(SyncDirectoryTest, WhatCannotBeSyncedIsBoundedToo) {
   sim_.Sleep(5s);
   EXPECT_FAILS(changes.Sync(), EIO) << "more were made than are known";
   ASSERT_OK(changes.Sync());
+}
+
+// In a later epoch a name that was never used is in a later slot than what was done with it before.
+// Of what was made and removed nothing is to be there, and of what was made nothing is.
+TEST_F(SyncDirectoryTest, WhatWasForgottenBeforeAnEpochIsToldWhereItMatters) {
+  for (const bool removed : {false, true}) {
+    const std::string name = removed ? "made and removed" : "made";
+    SCOPED_TRACE(name);
+    ASSERT_OK(fs_->SyncDirectory(kRootInode));
+    sim_.Sleep(1s);
+    const Drives before = CopyAll();
+    Make(name, "x");
+    if (removed) {
+      ASSERT_OK(fs_->Unlink(kRootInode, name));
+    }
+    sim_.Sleep(1s);
+    LosePower(before, RootHomesFirst());
+    ASSERT_OK(RenewEpoch(*NewHost().cluster));
+    EXPECT_FALSE(IsThere(*NewHost().fs, name)) << "after which it is used in this epoch";
+    const Status synced = fs_->SyncDirectory(kRootInode);
+    EXPECT_EQ(synced.ok(), removed) << synced.message();
+    EXPECT_FALSE(IsThere(*NewHost().fs, name));
+  }
 }
 
 // It can be told, and not mended: so it is told once, and the others are safe.
