@@ -220,7 +220,8 @@ Result<bool> Names::Touch(InodeId directory, std::optional<StoredInode> seen,
       if (is_noted && change_of_count == Subdirectories::kSame) return true;
       const uint64_t number = ++noting->begun;
       ended = TRY(TryTouch(touching));
-      if (ended.value_or(false)) noting->done = number;
+      // What others did may have been before somebody's entry who goes by this.
+      if (touching.applied) noting->done = number;
     }
     if (ended) return *ended;
     if (touching.stored && touching.stored->inode.closing) {
@@ -238,7 +239,7 @@ Result<bool> Names::Touch(InodeId directory, std::optional<StoredInode> seen,
 // while the inode is what was seen before the entry changed, nobody who counted has met the change.
 // Later it may be in the number already, if they were counted since: then it is not known any more.
 Result<std::optional<bool>> Names::TryTouch(Touching& touching) {
-  auto& [directory, read_after, seen_slot, change_of_count, stored] = touching;
+  auto& [directory, read_after, seen_slot, change_of_count, stored, applied] = touching;
   if (!stored) stored = TRY(records_.FindInode(directory));
   if (!stored) return std::optional(false);
   if (const auto recent = records_.FindRecent(directory); recent && recent->slot > stored->slot) {
@@ -255,7 +256,8 @@ Result<std::optional<bool>> Names::TryTouch(Touching& touching) {
   auto change = records_.ChangeInode(directory, stored->slot, inode);
   std::optional<StoredInode> now;
   if (change.has_value()) {
-    if (change->applied) return std::optional(true);
+    applied = change->applied;
+    if (applied) return std::optional(true);
     now = std::move(change->now);
   } else {
     // Where many change it, none of them may find out whether his change was among them. If it

@@ -162,6 +162,7 @@ class Names {
     uint64_t seen_slot = 0;   // before the entry was changed; 0: not known
     Subdirectories change_of_count;
     std::optional<StoredInode> stored;  // null: to be read
+    bool applied = false;               // the change was ours, made since the attempt began
   };
   Result<std::optional<bool>> TryTouch(Touching& touching);
   // The changes of a directory's inode that this process is about to make.

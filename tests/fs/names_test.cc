@@ -589,6 +589,51 @@ TEST_F(NamesTest, ManyHostsMayCrowdADirectory) {
   EXPECT_EQ(fs_->GetAttributes(kRootInode)->links, 2u + 24 * 5);
 }
 
+// A file that was made in a directory keeps that from being removed: those whose change of the
+// directory is made by somebody else with them, too.
+TEST_F(NamesTest, NobodyRemovesADirectoryInWhichAFileWasMade) {
+  constexpr int kMakers = 4;
+  for (DriveId id = 1; id <= machines_.size(); ++id) {
+    machines_.drive(id).Set({.least_latency = std::chrono::milliseconds(1),
+                             .most_latency = std::chrono::milliseconds(6)});
+  }
+  Host remover = NewHost();
+  Host others[] = {NewHost(), NewHost()};  // that change the directory's time, too
+  InodeId directory = 0;
+  int made = 0;
+  int removed = 0;
+  int busy = kMakers;
+  RunTogether(kMakers + 3, [&](int i) {
+    if (i > kMakers) {
+      while (busy > 0) {
+        (void)others[i - kMakers - 1]->SetAttributes(directory, {.modified = sim_.WallClock()});
+      }
+      return;
+    }
+    if (i == kMakers) {
+      while (busy > 0) {
+        const auto it = remover->MakeDirectory(kRootInode, "d", 0755, {});
+        if (it.has_value()) directory = it->inode;
+        sim_.Sleep(sim_.Between(std::chrono::milliseconds(0), std::chrono::milliseconds(100)));
+        if (remover->RemoveDirectory(kRootInode, "d").ok()) ++removed;
+      }
+      return;
+    }
+    for (int round = 0; round < 300; ++round) {
+      const std::string name = fmt::format("{}", i);
+      const InodeId in = directory;
+      sim_.Sleep(sim_.Between(std::chrono::milliseconds(0), std::chrono::milliseconds(60)));
+      if (in == 0 || !fs_->Create(in, name, {}).has_value()) continue;
+      ++made;
+      ASSERT_OK(fs_->GetAttributes(in)) << "it is gone, with " << name << " in it";
+      ASSERT_OK(fs_->Unlink(in, name));
+    }
+    --busy;
+  });
+  EXPECT_GT(made, 50);
+  EXPECT_GT(removed, 5);
+}
+
 // What was looked up a moment ago saves a look, and never decides anything.
 TEST_F(NamesTest, WhatOthersDidSinceANameWasLookedUpCounts) {
   Host other = NewHost();
