@@ -28,6 +28,19 @@ def cpu_seconds(*pids):
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def received(pid, ports):
+    """Bytes that came to a process from these ports, by the counts of TCP."""
+    total, wanted = 0, False
+    for line in run("ss", "-tinpH").splitlines():
+        if not line.startswith((" ", "\t")):
+            peer = line.split()[4]
+            wanted = f"pid={pid}," in line and int(peer.rsplit(":", 1)[1]) in ports
+        elif wanted:
+            found = re.search(r"bytes_received:(\d+)", line)
+            total += int(found.group(1)) if found else 0
+    return total
+
+
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -66,6 +79,10 @@ class Cluster:
         said = subprocess.run([self.pinstripe, "dev", "status", "--json", self.directory],
                               capture_output=True, text=True)
         return json.loads(said.stdout)
+
+    def drive_ports(self):
+        with open(self.config) as text:
+            return {int(port) for port in re.findall(r'address = ".*:(\d+)"', text.read())}
 
     def kill(self, *names):
         run(self.pinstripe, "dev", "kill", self.directory, *names)

@@ -19,20 +19,7 @@ import subprocess
 import tempfile
 import time
 
-from common import MIB, Cluster, XrootdServer, cpu_seconds, run, set_memory
-
-
-def received(pid, ports):
-    """Bytes that came from the drives, by the counts of TCP."""
-    total, wanted = 0, False
-    for line in run("ss", "-tinpH").splitlines():
-        if not line.startswith((" ", "\t")):
-            peer = line.split()[4]
-            wanted = f"pid={pid}," in line and int(peer.rsplit(":", 1)[1]) in ports
-        elif wanted:
-            found = re.search(r"bytes_received:(\d+)", line)
-            total += int(found.group(1)) if found else 0
-    return total
+from common import MIB, Cluster, XrootdServer, cpu_seconds, received, run, set_memory
 
 
 class Mount:
@@ -98,8 +85,7 @@ def main():
         if arguments.memory:
             set_memory(cluster.config, arguments.memory)
         config = cluster.config
-        with open(config) as text:
-            ports = {int(port) for port in re.findall(r'address = ".*:(\d+)"', text.read())}
+        ports = cluster.drive_ports()
         mount = Mount(builds[0], config, work, size)
         with open("/dev/urandom", "rb") as source, open(mount.path, "wb") as target:
             for _ in range(arguments.mib):
