@@ -720,7 +720,7 @@ Result<Attributes> FileState::Stat() {
 Attributes FileState::Describe(const StoredInode& stored) {
   const std::lock_guard lock(mutex_);
   const bool is_known_better = stored.slot == 0 || (loaded_ && slot_ > stored.slot);
-  Attributes attributes = (is_known_better ? base_ : stored.inode).Describe(id_);
+  Attributes attributes = (is_known_better ? LastKnown() : stored.inode).Describe(id_);
   if (!changed_) return attributes;
   attributes.size = now_.size;
   attributes.stored_bytes = now_.Describe(id_).stored_bytes;
@@ -746,9 +746,10 @@ Status FileState::SetAttributes(const AttributeChange& change) {
 
 Status FileState::Edit(const Names::Edit& edit) {
   const Turn::Holder turn(turn_);
-  if (!inode_written_ || removed_) {
+  {
     const std::lock_guard lock(mutex_);
-    return edit(base_);
+    if (removed_) return edit(removed_as_);
+    if (!inode_written_) return edit(base_);
   }
   const StoredInode stored = TRY(context_.names.Update(id_, edit));
   const std::lock_guard lock(mutex_);
@@ -760,7 +761,20 @@ Status FileState::Edit(const Names::Edit& edit) {
 
 Inode FileState::Known() {
   const std::lock_guard lock(mutex_);
-  return base_;
+  return LastKnown();
+}
+
+// Of a file that was removed its attributes then, which others may have changed since it was
+// opened, with the contents that are still read here.
+Inode FileState::LastKnown() const {
+  if (!removed_) return base_;
+  Inode inode = removed_as_;
+  if (loaded_) {
+    inode.size = base_.size;
+    inode.inline_data = base_.inline_data;
+    inode.map = base_.map;
+  }
+  return inode;
 }
 
 uint64_t FileState::Version() {

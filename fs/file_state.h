@@ -244,6 +244,7 @@ class FileState {
   StripeLayout LayoutFor(uint64_t block, uint64_t end) const;
   StripeLayout LayoutToSend(uint64_t block) const;
   // With mutex_ held.
+  Inode LastKnown() const;
   // The bytes of a patch by which what is dirty of the block can be stored; null: by none.
   std::optional<IntervalSet> PatchFor(uint64_t block, const OpenBlock& open) const;
   OpenBlock& BlockAt(uint64_t block);

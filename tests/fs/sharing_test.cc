@@ -236,6 +236,40 @@ TEST_F(SharingTest, ARenameOfAnOpenFileDisturbsNothing) {
   }
 }
 
+// Whoever has set them, before it was opened or after, until it was unlinked; and then its owner
+// alone.
+TEST_F(SharingTest, AnUnlinkedFileKeepsItsAttributes) {
+  auto file = fs_->Create(kRootInode, "file", {.mode = 0644, .owner = {1, 2}});
+  ASSERT_OK(file);
+  ASSERT_OK((*file)->Write(0, AsBytes("contents")));
+  ASSERT_OK((*file)->Commit());
+  const InodeId id = (*file)->inode();
+  ASSERT_OK(fs_->SetAttributes(id, {.mode = 0711}));
+  Host other = NewHost();
+  ASSERT_OK(other->SetAttributes(id, {.group = 77, .modified = 12345}));
+  ASSERT_OK(fs_->Unlink(kRootInode, "file"));
+  const auto unlinked = fs_->GetAttributes(id);
+  ASSERT_OK(unlinked);
+  EXPECT_EQ(unlinked->links, 0u);
+  EXPECT_EQ(unlinked->mode & 07777u, 0711u);
+  EXPECT_EQ(unlinked->owner.user, 1u);
+  EXPECT_EQ(unlinked->owner.group, 77u);
+  EXPECT_EQ(unlinked->modified, 12345);
+  EXPECT_EQ(unlinked->size, 8u);
+
+  ASSERT_OK(fs_->SetAttributes(id, {.mode = 0600, .user = 5}));
+  ASSERT_OK((*file)->Write(8, AsBytes(" and more")));
+  ASSERT_OK((*file)->Commit());
+  const auto later = (*file)->Stat();
+  ASSERT_OK(later);
+  EXPECT_EQ(later->mode & 07777u, 0600u);
+  EXPECT_EQ(later->owner.user, 5u);
+  EXPECT_EQ(later->owner.group, 77u);
+  EXPECT_EQ(later->size, 17u);
+  EXPECT_GT(later->modified, 12345);
+  EXPECT_EQ(ReadAll(**file), "contents and more");
+}
+
 TEST_F(SharingTest, AnUnlinkedFileLivesUntilItsLastHandleHereIsClosed) {
   const std::string bytes = Pattern(1, 3 * kTestBlock);
   Make("file", bytes);
