@@ -1,6 +1,8 @@
 #include "fs/file_system.h"
 
 #include <algorithm>
+#include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
@@ -91,6 +93,20 @@ class OpenFiles {
     return found == files_.end() ? nullptr : found->second.state;
   }
 
+  // What is left of a directory that was removed here, one of the last, for who has it open still,
+  // or is in it. It may be changed by that. Null: it was none of them.
+  std::optional<Attributes> DescribeRemoved(InodeId id,
+                                            const std::function<void(Inode&)>& change = {}) {
+    const std::lock_guard lock(mutex_);
+    const auto found =
+        std::ranges::find(removed_directories_, id, &std::pair<InodeId, Inode>::first);
+    if (found == removed_directories_.end()) return std::nullopt;
+    if (change) change(found->second);
+    Attributes attributes = found->second.Describe(id);
+    attributes.links = 0;
+    return attributes;
+  }
+
  private:
   struct Open {
     std::shared_ptr<FileState> state;
@@ -102,9 +118,17 @@ class OpenFiles {
       const std::lock_guard lock(mutex_);
       const auto found = files_.find(id);
       if (found != files_.end()) return found->second.state->Removed(inode, losses);
+      if (inode.kind == FileKind::kDirectory) {
+        if (removed_directories_.size() == kMostRemovedDirectories) {
+          removed_directories_.pop_front();
+        }
+        removed_directories_.emplace_back(id, inode);
+      }
     }
     context_.reaper.AddRemoved(id, inode.map, losses);
   }
+
+  static constexpr size_t kMostRemovedDirectories = 256;
 
   bool IsChanging(InodeId id) {
     const auto state = Find(id);
@@ -197,8 +221,9 @@ class OpenFiles {
   Turn reserving_;  // held while files' turns are taken, and never taken while one is held
   std::atomic<int> waiting_ = 0;
   std::mutex mutex_;
-  std::map<InodeId, Open> files_;  // guarded by mutex_
-  Mender mender_;                  // goes first: its thread looks at the files
+  std::map<InodeId, Open> files_;                              // guarded by mutex_
+  std::deque<std::pair<InodeId, Inode>> removed_directories_;  // the last ones; guarded by mutex_
+  Mender mender_;  // goes first: its thread looks at the files
 };
 
 // A user of a file for the time of one call.
@@ -351,8 +376,10 @@ class ClusterFileSystem final : public FileSystem {
     const auto stored = names().Load(inode);
     if (stored.has_value()) return Describe(inode, Counted(inode, *stored));
     // Without a name, but still open.
-    const auto file = stored.error().code() == ENOENT ? files_.Find(inode) : nullptr;
-    return file ? file->Stat() : Result<Attributes>(tl::unexpected(stored.error()));
+    if (stored.error().code() != ENOENT) return tl::unexpected(stored.error());
+    if (const auto file = files_.Find(inode)) return file->Stat();
+    if (const auto directory = files_.DescribeRemoved(inode)) return *directory;
+    return tl::unexpected(stored.error());
   }
 
   Result<Attributes> SetAttributes(InodeId inode, const AttributeChange& change) override {
@@ -369,11 +396,16 @@ class ClusterFileSystem final : public FileSystem {
       return GetAttributes(inode);
     }
     const int64_t now = records().WallClock();
-    const StoredInode stored = TRY(names().Update(inode, [&](Inode& it) {
+    const auto stored = names().Update(inode, [&](Inode& it) {
       it.Apply(rest, now);
       return Status();
-    }));
-    return Describe(inode, Counted(inode, stored));
+    });
+    if (stored.has_value()) return Describe(inode, Counted(inode, *stored));
+    if (stored.error().code() == ENOENT) {
+      const auto removed = files_.DescribeRemoved(inode, [&](Inode& it) { it.Apply(rest, now); });
+      if (removed) return *removed;
+    }
+    return tl::unexpected(stored.error());
   }
 
   Result<FileSums> Checksums(InodeId inode) override {

@@ -236,6 +236,31 @@ TEST_F(SharingTest, ARenameOfAnOpenFileDisturbsNothing) {
   }
 }
 
+// For who is in it, or has it open.
+TEST_F(SharingTest, ARemovedDirectoryKeepsItsAttributes) {
+  const InodeId d = fs_->MakeDirectory(kRootInode, "d", 0751, {3, 4})->inode;
+  const InodeId e = fs_->MakeDirectory(kRootInode, "e", 0700, {5, 6})->inode;
+  ASSERT_OK(fs_->MakeDirectory(kRootInode, "f", 0755, {}));
+  ASSERT_OK(fs_->RemoveDirectory(kRootInode, "d"));
+  ASSERT_OK(fs_->Rename(kRootInode, "f", kRootInode, "e"));  // which it replaces
+  const auto removed = fs_->GetAttributes(d);
+  ASSERT_OK(removed);
+  EXPECT_EQ(removed->links, 0u);
+  EXPECT_EQ(removed->mode & 07777u, 0751u);
+  EXPECT_EQ(removed->owner.group, 4u);
+  ASSERT_OK(fs_->GetAttributes(e));
+  EXPECT_EQ(fs_->GetAttributes(e)->owner.user, 5u);
+  ASSERT_OK(fs_->SetAttributes(d, {.mode = 0711}));
+  EXPECT_EQ(fs_->GetAttributes(d)->mode & 07777u, 0711u);
+
+  // It is remembered that it was there, and it is not.
+  EXPECT_FAILS(fs_->Lookup(kRootInode, "d"), ENOENT);
+  EXPECT_FAILS(fs_->Lookup(d, "x"), ENOENT);
+  EXPECT_FAILS(fs_->Create(d, "x", {}), ENOENT);
+  EXPECT_FAILS(fs_->ReadDirectory(d, "", 10, false), ENOENT);
+  EXPECT_FAILS(NewHost()->GetAttributes(d), ENOENT);
+}
+
 // Whoever has set them, before it was opened or after, until it was unlinked; and then its owner
 // alone.
 TEST_F(SharingTest, AnUnlinkedFileKeepsItsAttributes) {
