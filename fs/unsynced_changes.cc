@@ -62,11 +62,23 @@ void UnsyncedChanges::Add(const MomentPtr& begun, const RegisterName& name,
     }
   }
   if (!too_many) return;
-  const Status synced = Sync();
-  if (!synced.ok()) Log(LogLevel::kWarn, "changes of names are not safe yet", {{"why", synced}});
+  bool told = false;
+  const Status synced = SyncAll(told);
+  if (synced.ok()) return;
+  Log(LogLevel::kWarn, "changes of names are not safe yet", {{"why", synced}});
+  const std::lock_guard lock(mutex_);
+  if (told) untold_ = synced;  // for who asks
 }
 
 Status UnsyncedChanges::Sync() {
+  bool told = false;
+  Status synced = SyncAll(told);
+  const std::lock_guard lock(mutex_);
+  const Status before = std::exchange(untold_, Status());
+  return synced.ok() ? before : synced;
+}
+
+Status UnsyncedChanges::SyncAll(bool& told) {
   const Turn::Holder turn(turn_);
   MomentPtr since;
   Changes changes;
@@ -79,7 +91,10 @@ Status UnsyncedChanges::Sync() {
     bytes_ = 0;
   }
   if (since == nullptr) since = std::make_shared<Moment>();
+  const bool there_were_others = others;
+  const size_t count = changes.size();
   Status safe = Flush(changes, others, *since);
+  told = !safe.ok() && (changes.size() < count || others != there_were_others);
   const std::lock_guard lock(mutex_);
   if (safe.ok()) {
     flush_at_ = kMost;
@@ -87,7 +102,7 @@ Status UnsyncedChanges::Sync() {
     return safe;
   }
   if (changes.empty() && !others) return safe;  // it was told, and nothing is left to be done
-  since_ = since;
+  if (since_ == nullptr || since->losses < since_->losses) since_ = since;
   others_ |= others;
   for (auto& [name, change] : changes) Keep(name, std::move(change));
   return safe;
@@ -100,12 +115,13 @@ Status UnsyncedChanges::CheckFlushed(const std::set<DriveId>& failed) const {
   const size_t spared = (placement->map().replicas - 1u) / 2;
   if (failed.size() <= spared) return {};
   // While replicas move, some of them have no say, and so none can be spared for each group alone.
-  const uint32_t groups = cluster_.IsSettled() ? placement->map().groups : 1;
+  const bool is_settled = cluster_.IsSettled();
+  const uint32_t groups = is_settled ? placement->map().groups : 1;
   for (uint32_t group = 0; group < groups; ++group) {
     const auto is_failed = [&](DriveId id) { return failed.contains(id); };
     const auto unsafe = static_cast<size_t>(
-        cluster_.IsSettled() ? std::ranges::count_if(placement->RegisterHomes(group), is_failed)
-                             : failed.size());
+        is_settled ? std::ranges::count_if(placement->RegisterHomes(group), is_failed)
+                   : static_cast<ptrdiff_t>(failed.size()));
     if (unsafe > spared) {
       return Fail(EIO,
                   "{} drives could not be flushed, {} of them with the same names and inodes; at "
@@ -125,7 +141,9 @@ Status UnsyncedChanges::Flush(Changes& changes, bool& others, const Moment& sinc
     const auto before = since.losses.find(id);
     const bool was_lost = before == since.losses.end() || before->second != losses;
     if (was_lost) suspects.insert(id);
-    if (!was_lost && since.away.contains(id)) suspects.erase(id);
+    const Drive* drive = cluster_.FindDrive(id);
+    const bool is_away = drive == nullptr || !drive->IsUp();
+    if (!was_lost && is_away && since.away.contains(id)) suspects.erase(id);
   }
   Status result;
   const auto note = [&](Status status) {

@@ -67,6 +67,8 @@ class UnsyncedChanges {
   void Keep(const Changes::key_type& name, Change change);
   // Leaves in `changes` what has to be remembered on, and in `others` whether there were more.
   Status Flush(Changes& changes, bool& others, const Moment& since);
+  // `told`: the failure says of something that it is lost, and that is remembered no more.
+  Status SyncAll(bool& told);
   Status CheckFlushed(const std::set<DriveId>& failed) const;
   // False: it is lost, and others have replaced it.
   Result<bool> MakeSafe(const RegisterName& name, const Change& change);
@@ -77,6 +79,7 @@ class UnsyncedChanges {
   MomentPtr since_;          // before all of changes_; null: there are none; guarded by mutex_
   Changes changes_;          // guarded by mutex_
   size_t bytes_ = 0;         // of their values; guarded by mutex_
+  Status untold_;            // what was found lost while nobody asked; guarded by mutex_
   bool others_ = false;      // there were more, which had no room; guarded by mutex_
   size_t flush_at_ = kMost;  // of changes_; guarded by mutex_
   size_t flush_at_bytes_ = kMostBytes;  // guarded by mutex_
