@@ -22,6 +22,7 @@
 #include "base/coding.h"
 #include "base/log.h"
 #include "base/try.h"
+#include "drive/index_files.h"
 
 namespace pinstripe {
 namespace {
@@ -260,7 +261,7 @@ Result<std::unique_ptr<LogStore>> LogStore::OpenIndex(StoreDirectory directory,
 
 Status LogStore::OpenRocksDb(StoreResources& resources, bool read_only) {
   rocksdb::Options options = IndexOptions(resources.parts_->cache, resources.parts_->buffers);
-  if (options_.index_env != nullptr) options.env = options_.index_env;
+  options.env = options_.index_env != nullptr ? options_.index_env : IndexFiles::Env();
   // A store that has a segment had an index. To make a new one then would be to forget every
   // record.
   options.create_if_missing = !read_only && TRY(files_.List()).empty();
@@ -529,16 +530,17 @@ Result<std::string> LogStore::LoadIndexRecord(std::string_view key) const {
   return FailWithIndex("read the index", got);
 }
 
-// As LoadIndexRecord(), mostly without RocksDB. EAGAIN, without waiting: it would have to be read.
+// As LoadIndexRecord(), mostly without RocksDB. EAGAIN, without waiting: the kernel would have to
+// read it.
 Result<std::string> LogStore::FindIndexRecord(std::string_view key, Wait wait) {
   if (auto remembered = index_cache_.Find(key)) return *std::move(remembered);
   const uint64_t ticket = index_cache_.Begin(key);
-  rocksdb::ReadOptions options;
-  if (wait == Wait::kMayNot) options.read_tier = rocksdb::kBlockCacheTier;
+  std::optional<IndexFiles::NoWait> no_wait;
+  if (wait == Wait::kMayNot) no_wait.emplace();
   std::string bytes;
-  const rocksdb::Status got = index_->Get(options, RecordIndexKey(key), &bytes);
+  const rocksdb::Status got = index_->Get({}, RecordIndexKey(key), &bytes);
   if (got.IsNotFound()) return NoSuchKey();
-  if (got.IsIncomplete()) return WouldWait();
+  if (!got.ok() && wait == Wait::kMayNot) return WouldWait();  // who may wait finds out what it is
   if (!got.ok()) return FailWithIndex("read the index", got);
   index_cache_.Remember(key, bytes, ticket);
   return bytes;
