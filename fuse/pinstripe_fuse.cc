@@ -25,7 +25,6 @@
 #include <memory>
 #include <string>
 
-#include "base/allocator.h"
 #include "base/log.h"
 #include "base/real_runtime.h"
 #include "base/signal_watch.h"
@@ -379,7 +378,6 @@ int ServeInBackground(const Arguments& arguments) {
 }
 
 int Main(int argc, char** argv) {
-  KeepMemoryTogether();
   Arguments arguments = ParseArguments(argc, argv);
   if (const Status status = CheckArguments(arguments); !status.ok()) return Report(status);
   if (arguments.fake) return EXIT_SUCCESS;

@@ -80,7 +80,7 @@ XrdOss* GetStorageSystem(XrdSysLogger* logger, const char* parameters) {
     messages->Emsg(LevelName(level), std::string(line).c_str());
   });
 
-  KeepMemoryTogether();
+  TuneGlibcAllocator();
 
   // A file appears with its last byte, at Close: the server's own scheme for that would only leave
   // marks on files and refuse to start when one cannot be removed.

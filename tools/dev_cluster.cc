@@ -18,6 +18,7 @@
 #include <sstream>
 #include <utility>
 
+#include "base/allocator.h"
 #include "base/try.h"
 #include "tools/format_cluster.h"
 #include "tools/ports.h"
@@ -170,11 +171,8 @@ Status WaitUntil(Runtime& runtime, Duration timeout, const std::function<Result<
 // --- dev.json ---
 
 Json ToJson(const DevProcess& process) {
-  return {{"name", process.name},
-          {"command", process.command},
-          {"log", process.log},
-          {"preload", process.preload},
-          {"pid", process.pid}};
+  return {{"name", process.name},       {"command", process.command},         {"log", process.log},
+          {"preload", process.preload}, {"environment", process.environment}, {"pid", process.pid}};
 }
 
 DevProcess ProcessFrom(const Json& json) {
@@ -182,6 +180,7 @@ DevProcess ProcessFrom(const Json& json) {
           .command = json.at("command"),
           .log = json.at("log"),
           .preload = json.value("preload", ""),
+          .environment = json.value("environment", std::vector<std::string>()),
           .pid = json.at("pid")};
 }
 
@@ -275,6 +274,7 @@ class DevCluster::State {
                                          .log = process.log,
                                          .directory = work_directory,
                                          .preload = process.preload,
+                                         .environment = process.environment,
                                          .user = user,
                                          .as_localhost = as_localhost}));
     process.pid = running.pid();
@@ -487,13 +487,20 @@ class DevCluster::State {
                            .port = options.gateway_port != 0
                                        ? options.gateway_port
                                        : TRY(PickFreePorts(runtime, 1, taken)).front()};
+    std::string preload = TRY(Reachable(user, TRY(FindCrc32cLibrary())));
+    std::vector<std::string> environment;
+    if (RunsWithJemalloc()) {
+      preload = fmt::format("{}:{}", kJemalloc, preload);
+      environment.push_back(fmt::format("MALLOC_CONF={}", kJemallocOptions));
+    }
     const std::string config = home + "/xrootd.cfg";
     TRY(WriteFile(config, GatewayConfigText(text), 0644));
     // IPv4 only: many containers have no IPv6, and names then resolve to what nobody listens on.
     gateway = DevGateway{.process = {.name = "gateway",
                                      .command = {program, "-c", config, "-I", "v4"},
                                      .log = home + "/log",
-                                     .preload = TRY(Reachable(user, TRY(FindCrc32cLibrary())))},
+                                     .preload = std::move(preload),
+                                     .environment = std::move(environment)},
                          .user = user.name,
                          .port = text.port};
     return {};

@@ -47,7 +47,8 @@ struct DevProcess {
   std::string name;  // "drive 3", "drives 1-4", "gateway", "mount"
   std::vector<std::string> command;
   std::string log;
-  std::string preload;  // a library that is loaded before all others; empty: none
+  std::string preload;  // as SpawnRequest has them
+  std::vector<std::string> environment;
   pid_t pid = 0;
 
   std::optional<Process> Find() const { return Process::Find(pid, command); }

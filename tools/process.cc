@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -158,6 +159,11 @@ Result<Process> SpawnDetached(const SpawnRequest& request) {
   }
   preload += request.preload;
   if (!request.preload.empty()) plan.environment.push_back(preload.data());
+  for (const std::string& variable : request.environment) {
+    const std::string name = variable.substr(0, variable.find('='));
+    if (getenv(name.c_str()) != nullptr) continue;
+    plan.environment.push_back(const_cast<char*>(variable.c_str()));
+  }
   plan.environment.push_back(nullptr);
   plan.user_namespace = geteuid() != 0;
   plan.uid_map = fmt::format("{0} {0} 1", geteuid());

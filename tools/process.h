@@ -39,8 +39,9 @@ struct SpawnRequest {
   std::vector<std::string> command;  // the program first, as a path
   std::string log;                   // standard output and error are appended here
   std::string directory = "/";       // to work in
-  std::string preload;               // a library for LD_PRELOAD, besides what is there
-  std::optional<UnixUser> user;      // to become, if it is not the caller; needs root
+  std::string preload;  // libraries for LD_PRELOAD, with colons between, besides what is there
+  std::vector<std::string> environment;  // "NAME=VALUE"; what is there already stays
+  std::optional<UnixUser> user;          // to become, if it is not the caller; needs root
   // Give the process a host name of its own, "localhost", which always resolves. Without root this
   // takes a user namespace, which some machines forbid (EPERM).
   bool as_localhost = false;

@@ -13,6 +13,16 @@ is_taken() {
   grep -q "libXrdUtils.* to .*libPinstripeCrc32c.so .*symbol .*crc32c" "$work/bindings"
 }
 check "checksums of uploads are computed by libPinstripeCrc32c" is_taken
+has_jemalloc() {
+  grep -q '/.*libjemalloc.so.2' "/proc/$(gateway_pid)/maps" || return 1
+  # The options are those that etc/ has.
+  local options
+  options=$(sed -n 's/^Environment=MALLOC_CONF=//p' "$project/etc/xrootd-pinstripe.conf")
+  [ -n "$options" ] && tr '\0' '\n' <"/proc/$(gateway_pid)/environ" | grep -qx "MALLOC_CONF=$options"
+}
+if ldd "$pinstripe" | grep -q libjemalloc; then  # and no sanitizer
+  check "the gateway has the allocator that the sample gives it" has_jemalloc
+fi
 xrdfs "$url" mkdir /random && xrdfs "$url" mkdir /operations || give_up "mkdir"
 seed=${SEED:-$RANDOM}
 check "random operations match plain bytes (SEED=$seed)" \

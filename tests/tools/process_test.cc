@@ -108,6 +108,20 @@ TEST_F(ProcessTest, WhatItPrintsIsAppendedToItsLog) {
   EXPECT_EQ(LogText(), once + once);
 }
 
+TEST_F(ProcessTest, ItHasTheVariablesThatAreAskedForUnlessTheyAreSetAlready) {
+  ASSERT_EQ(setenv("PINSTRIPE_TEST_SET", "before", 1), 0);
+  ASSERT_EQ(unsetenv("PINSTRIPE_TEST_NEW"), 0);
+  const std::vector<std::string> command{"/bin/sh", "-c",
+                                         "echo $PINSTRIPE_TEST_SET $PINSTRIPE_TEST_NEW"};
+  Result<Process> process =
+      SpawnDetached({.command = command,
+                     .log = Log(),
+                     .environment = {"PINSTRIPE_TEST_SET=other", "PINSTRIPE_TEST_NEW=a=b"}});
+  ASSERT_TRUE(process) << process.error().message();
+  EXPECT_TRUE(process->WaitForEnd(seconds(10)));
+  EXPECT_EQ(LogText(), "before a=b\n");
+}
+
 TEST_F(ProcessTest, AProgramThatCannotBeStartedIsAnErrorOfTheCaller) {
   const Result<Process> none = SpawnDetached({.command = {"/no/such/program"}, .log = Log()});
   ASSERT_FALSE(none);

@@ -1,0 +1,8 @@
+// What jemalloc, which this is linked with, looks for at its start (jemalloc(3), "TUNING").
+
+#include "base/allocator.h"
+
+extern "C" {
+[[gnu::visibility("default")]] extern const char* malloc_conf;
+const char* malloc_conf = pinstripe::kJemallocOptions;
+}
