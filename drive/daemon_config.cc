@@ -176,6 +176,8 @@ Result<DaemonConfig> DaemonConfig::Load(const std::string& path) {
   config.loops = static_cast<int>(daemon.Integer("loops", config.loops, 1, 64));
   config.workers = static_cast<int>(daemon.Integer("workers", config.workers, 1, 256));
   config.flushers = static_cast<int>(daemon.Integer("flushers", config.flushers, 1, 256));
+  config.index_cache_bytes = daemon.ByteCount("index_cache", config.index_cache_bytes,
+                                              uint64_t{1} << 20, uint64_t{1} << 40);
   const std::string credentials = daemon.Text("credentials", "");
   config.tls = ReadTls(path, daemon);
   for (ConfigTable& table : root.Tables("drive")) ReadDrive(path, table, config);

@@ -28,6 +28,9 @@ struct DaemonConfig {
   int loops = 1;     // threads that wait for sockets
   int workers = 4;   // threads that execute requests
   int flushers = 4;  // threads that wait for disks to sync
+  // Of memory, for what was read of the indexes of all drives. Where these do not fit, the kernel's
+  // page cache is asked.
+  uint64_t index_cache_bytes = uint64_t{64} << 20;
   // Who may use a drive whose own identities nobody has set; the Kinetic factory default.
   Acls identities{{1, FullAccess("asdfasdf")}};
   std::optional<TlsFiles> tls;  // there when a drive has a TLS port

@@ -189,7 +189,7 @@ Status Serve(const std::string& config_file) {
   RealRuntime runtime;
   std::shared_ptr<TlsServer> tls;
   if (config.tls) tls = TRY(TlsServer::Load(*config.tls));
-  StoreResources resources;
+  StoreResources resources(config.index_cache_bytes);
   const auto devices = TRY(OpenDevices(config, resources));
   {
     Server server(runtime,

@@ -17,6 +17,7 @@
 #include "fs/path.h"
 #include "fs/path_walk.h"
 #include "fs/read_pattern.h"
+#include "fs/whereabouts.h"
 
 namespace pinstripe {
 namespace {
@@ -24,6 +25,11 @@ namespace {
 Status CheckDirectory(InodeId id, const Inode& inode) {
   if (inode.kind == FileKind::kDirectory) return {};
   return Fail(ENOTDIR, "inode {:016x} is no directory", id);
+}
+
+Status CheckSettable(std::string_view name) {
+  if (name != kWhyAttribute) return {};
+  return Fail(EPERM, "'{}' tells on which drives a file is, and cannot be changed", name);
 }
 
 // Which files are open, and what they share.
@@ -425,12 +431,16 @@ class ClusterFileSystem final : public FileSystem {
     }
     const Inode about = TRY(LoadEvenWithoutName(inode));
     if (name == kLayoutAttribute) return GetLayout(about, cluster_.config());
+    if (name == kWhyAttribute) {
+      return WhereaboutsText(TRY(pinstripe::FindWhereabouts(cluster_, inode, about)));
+    }
     return pinstripe::GetExtended(about, name);
   }
 
   Status SetExtended(InodeId inode, std::string_view name, std::string_view value,
                      ExtendedMode mode) override {
     TRY(CheckExtendedName(name));
+    TRY(CheckSettable(name));
     return Edit(inode, [&](Inode& it) {
       if (name == kLayoutAttribute) return SetLayout(it, value, mode, cluster_.config());
       return pinstripe::SetExtended(inode, it, name, value, mode);
@@ -439,9 +449,14 @@ class ClusterFileSystem final : public FileSystem {
 
   Status RemoveExtended(InodeId inode, std::string_view name) override {
     TRY(CheckExtendedName(name));
+    TRY(CheckSettable(name));
     return Edit(inode, [&](Inode& it) {
       return name == kLayoutAttribute ? RemoveLayout(it) : pinstripe::RemoveExtended(it, name);
     });
+  }
+
+  Result<Whereabouts> FindWhereabouts(InodeId inode) override {
+    return pinstripe::FindWhereabouts(cluster_, inode, TRY(LoadEvenWithoutName(inode)));
   }
 
   Result<std::vector<std::string>> ListExtended(InodeId inode) override {

@@ -41,6 +41,8 @@ enum class FileKind : uint8_t {
   kBlockDevice = 7,
 };
 
+struct Whereabouts;
+
 struct DeviceNumber {
   uint32_t major_number = 0;
   uint32_t minor_number = 0;
@@ -225,6 +227,10 @@ class FileSystem {
                              ExtendedMode mode = ExtendedMode::kSet) = 0;
   virtual Status RemoveExtended(InodeId inode, std::string_view name) = 0;
   virtual Result<std::vector<std::string>> ListExtended(InodeId inode) = 0;
+
+  // On which drives it is, as it is committed (fs/whereabouts.h). For people, as the extended
+  // attribute kWhyAttribute.
+  virtual Result<Whereabouts> FindWhereabouts(InodeId inode) = 0;
 
   // What is made in a directory with the set-group-id bit (02000) gets its group, and a directory
   // that bit, too.

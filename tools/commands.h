@@ -23,6 +23,7 @@ using Action = std::function<Result<int>(Runtime&)>;
 
 void AddFormatCommand(CLI::App& app, Action& chosen);
 void AddStatusCommand(CLI::App& app, Action& chosen);
+void AddWhyCommand(CLI::App& app, Action& chosen);
 void AddCheckCommand(CLI::App& app, Action& chosen);
 void AddCollectCommand(CLI::App& app, Action& chosen);
 void AddRepairCommands(CLI::App& app, Action& chosen);  // repair, scrub, rebuild

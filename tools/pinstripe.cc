@@ -21,6 +21,7 @@ int Main(int argc, char** argv) {
   Action chosen;
   AddFormatCommand(app, chosen);
   AddStatusCommand(app, chosen);
+  AddWhyCommand(app, chosen);
   AddCheckCommand(app, chosen);
   AddCollectCommand(app, chosen);
   AddRepairCommands(app, chosen);

@@ -39,6 +39,7 @@ TEST_F(DaemonConfigTest, ReadsWhatIsServedAndPathsFromWhereItIs) {
 [daemon]
 listen = "127.0.0.1"
 workers = 2
+index_cache = "256 MiB"
 [[drive]]
 path = "d1"
 port = 8101
@@ -52,6 +53,7 @@ store = "leveldb"
   ASSERT_OK(config);
   EXPECT_EQ(config->listen, "127.0.0.1");
   EXPECT_EQ(config->workers, 2);
+  EXPECT_EQ(config->index_cache_bytes, uint64_t{256} << 20);
   ASSERT_EQ(config->drives.size(), 2u);
   EXPECT_EQ(config->drives[0].path, directory_ + "/d1");
   EXPECT_EQ(config->drives[0].capacity_bytes, uint64_t{1} << 30);

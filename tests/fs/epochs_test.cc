@@ -16,6 +16,7 @@
 #include "cluster/gather.h"
 #include "cluster/rebuild.h"
 #include "fs/repairer.h"
+#include "fs/whereabouts.h"
 #include "tests/fs/fs_test_base.h"
 
 namespace pinstripe {
@@ -129,6 +130,32 @@ TEST_F(EpochsTest, ADrainedDriveIsEmptyAndNobodyHasNoticed) {
     ExpectAllHolds(host.fs.get());
     machines_.SetDown(other, false);
   }
+}
+
+// While registers move, a new home has no say until it has been given what the others know.
+TEST_F(EpochsTest, WhereaboutsCountHomesThatHaveASayAlone) {
+  MakeFiles();
+  std::vector<InodeId> files;
+  for (const auto& [name, contents] : files_) {
+    const auto attributes = fs_->Resolve("/" + name);
+    ASSERT_OK(attributes);
+    files.push_back(attributes->inode);
+  }
+  machines_.config().drives.push_back(new_drive_);
+  bool was_short = false;
+  for (uint64_t requests = 0; !was_short && requests < 2000; requests += 20) {
+    const auto life = std::make_shared<ClientLife>();
+    life->CrashAfter(requests);
+    (void)Change({.id = kNew, .weight = 100}, nullptr, life);
+    const Host host = NewHost();
+    for (const InodeId file : files) {
+      const auto found = host.fs->FindWhereabouts(file);
+      ASSERT_OK(found);
+      ASSERT_NE(found->state(), Whereabouts::State::kUnreadable);
+      was_short |= found->state() == Whereabouts::State::kShort;
+    }
+  }
+  EXPECT_TRUE(was_short) << "no moment was found at which a home had no say";
 }
 
 TEST_F(EpochsTest, ALostDriveCanBeDrained) {

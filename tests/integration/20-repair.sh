@@ -10,6 +10,10 @@ put copies 50000
 put large 60000001
 check "what is whole is left alone" says 0 "^0 blocks looked into" repair "$config"
 
+check "each file is told to be whole, and where it is" says 0 "whole; any 2 of its drives may be lost" why "$config" /large
+check "for programs, too" says 0 '"state": "whole"' why "$config" /small --json
+check "what is not there is not found" says 1 "no 'none'" why "$config" /none
+
 # Two spares for two drives that are away; the third drive's shards have no place.
 dev kill 1 2 3
 if upload "$work/file" /refused; then flunk "an upload with too few drives was accepted"; fi
@@ -51,6 +55,12 @@ check "and any two drives may be lost again" any_two_may_die "3 8" "5 6"
 
 # A drive is given up: what it had goes to the others, and it may be taken away.
 dev kill 5
+why_away() {  # a part of it may have been on the dead drive alone, or none
+  local code=0
+  "$pinstripe" why "$config" /large >"$work/said" 2>&1 || code=$?
+  if grep -q "drive 5 is away" "$work/said"; then [ $code = 3 ]; else [ $code = 0 ]; fi
+}
+check "it is told what is on a drive that is away" why_away
 check "what a dead drive had goes to others" says 2 "shards written again" repair "$config" --without 5
 dev kill 7  # names are on five drives each, of which three must answer
 check "and then another one may be lost" all_hold

@@ -1,0 +1,198 @@
+#include "fs/whereabouts.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/try.h"
+#include "fs/map_pages.h"
+
+namespace pinstripe {
+namespace {
+
+constexpr uint64_t kBlocksAtOnce = 100'000;  // whose pages are in memory together
+
+std::string_view NameOf(FileKind kind) {
+  switch (kind) {
+    case FileKind::kRegular: return "file";
+    case FileKind::kDirectory: return "directory";
+    case FileKind::kSymlink: return "symbolic link";
+    default: return "special file";
+  }
+}
+
+std::string FormOf(const StripeLayout& layout) {
+  const Geometry geometry = layout.geometry();
+  if (geometry.data_shards == 1) return fmt::format("{} copies", geometry.shards());
+  return fmt::format("{}+{}", geometry.data_shards, geometry.parity_shards);
+}
+
+class Finder {
+ public:
+  Finder(Cluster& cluster, InodeId id) : cluster_(cluster), id_(id) {}
+
+  Result<Whereabouts> Find(Inode inode) {
+    for (const DriveStatus& status : cluster_.Drives(cluster_.config().drive_timeout)) {
+      if (status.info.has_value()) up_.insert(status.id);
+    }
+    found_.kind = inode.kind;
+    found_.size = inode.size;
+    found_.inline_bytes = inode.inline_data.size();
+    if (inode.named) AddRegister("name", cluster_.GroupOfObject(inode.named->directory));
+    AddRegister("inode", cluster_.GroupOfObject(id_));
+    if (inode.map) TRY(AddMap(inode));
+    return std::move(found_);
+  }
+
+ private:
+  Whereabouts::Part& PartOf(std::string_view what, const std::string& form, int shards,
+                            int needed) {
+    const auto known = std::ranges::find_if(found_.parts, [&](const Whereabouts::Part& part) {
+      return part.what == what && part.form == form && part.needed == needed;
+    });
+    if (known != found_.parts.end()) return *known;
+    return found_.parts.emplace_back(Whereabouts::Part{
+        .what = std::string(what), .form = form, .shards = shards, .needed = needed});
+  }
+
+  // False: what should be there cannot be had.
+  bool NoteShard(Whereabouts::Part& part, DriveId drive) {
+    ++part.on_drive[drive];
+    if (up_.contains(drive)) return true;
+    found_.away.insert(drive);
+    return false;
+  }
+
+  // Homes that have no say yet, or are not known, count as missing: nothing is decided with them.
+  void AddRegister(std::string_view what, uint32_t group) {
+    const std::vector<Drive*> homes = cluster_.Replicas(group).drives;
+    const auto replicas = static_cast<int>(homes.size());
+    Whereabouts::Part& part =
+        PartOf(what, fmt::format("{} copies", replicas), replicas, replicas / 2 + 1);
+    int lacking = 0;
+    for (const Drive* home : homes) {
+      const auto drive = std::ranges::find_if(cluster_.map().drives, [&](const MappedDrive& it) {
+        return home != nullptr && cluster_.FindDrive(it.id) == home;
+      });
+      const bool has_say = drive != cluster_.map().drives.end();
+      if (!has_say || !NoteShard(part, drive->id)) ++lacking;
+    }
+    ++part.count;
+    ++part.lacking[lacking];
+  }
+
+  Status AddMap(Inode& inode) {
+    StripeStore& stripes = cluster_.stripes();
+    const uint64_t blocks = inode.map->blocks();
+    for (uint64_t first = 0; first < blocks; first += kBlocksAtOnce) {
+      const uint64_t end = std::min(blocks, first + kBlocksAtOnce);
+      TRY(LoadPages(stripes, id_, inode, first, end));
+      for (uint64_t block = first; block < end;) {
+        const BlockMap::Span span = inode.map->SpanAt(block);
+        for (const uint64_t until = std::min(span.end, end); block < until; ++block) {
+          if (span.hole) continue;
+          TRY(AddBlock(block, *inode.map->Find(block)));
+        }
+      }
+      if (end < blocks) inode.map->ForgetPages();
+    }
+    for (const BlockMap::Part& part : inode.map->parts()) {
+      const auto& page = part.stretch->page;
+      if (page) TRY(AddStripe("map pages", kPageBlocks | part.first, *page));
+    }
+    return {};
+  }
+
+  Status AddBlock(uint64_t block, const BlockPlace& place) {
+    std::string_view what = "blocks";
+    for (const BlockPlace& stripe : place.Stripes()) {
+      TRY(AddStripe(std::exchange(what, "patches"), block, stripe));
+    }
+    return {};
+  }
+
+  Status AddStripe(std::string_view what, uint64_t block, const BlockPlace& stripe) {
+    const Geometry geometry = stripe.layout.geometry();
+    const std::vector<DriveId> drives =
+        TRY(cluster_.stripes().PlacesOf(stripe.IdOf(block), stripe.layout, stripe.place));
+    Whereabouts::Part& part =
+        PartOf(what, FormOf(stripe.layout), geometry.shards(), geometry.data_shards);
+    int lacking = 0;
+    for (size_t shard = 0; shard < drives.size(); ++shard) {
+      const auto moved = std::ranges::find(stripe.place.moved, shard, &StripePlace::Moved::shard);
+      const bool is_home = moved == stripe.place.moved.end();
+      const bool is_nowhere = !is_home && moved->drive == 0;
+      if (!is_home && !is_nowhere) ++part.spares;
+      if (is_nowhere || !NoteShard(part, drives[shard])) ++lacking;
+    }
+    ++part.count;
+    ++part.lacking[lacking];
+    part.bytes += stripe.stored;
+    return {};
+  }
+
+  Cluster& cluster_;
+  const InodeId id_;
+  std::set<DriveId> up_;
+  Whereabouts found_;
+};
+
+std::string StateText(const Whereabouts& whereabouts) {
+  const int margin = whereabouts.Margin();
+  switch (whereabouts.state()) {
+    case Whereabouts::State::kWhole:
+      return fmt::format("whole; any {} of its drives may be lost", margin);
+    case Whereabouts::State::kShort:
+      return fmt::format("can be read, but not all of it is there; any {} drives more may be lost",
+                         margin);
+    case Whereabouts::State::kUnreadable: break;
+  }
+  return fmt::format("CANNOT BE READ until {} of its drives come back", -margin);
+}
+
+}  // namespace
+
+int Whereabouts::Part::Margin() const {
+  const int most_lacking = lacking.empty() ? 0 : lacking.rbegin()->first;
+  return shards - most_lacking - needed;
+}
+
+int Whereabouts::Margin() const {
+  int margin = parts.empty() ? 0 : parts.front().Margin();
+  for (const Part& part : parts) margin = std::min(margin, part.Margin());
+  return margin;
+}
+
+Whereabouts::State Whereabouts::state() const {
+  if (Margin() < 0) return State::kUnreadable;
+  const bool is_whole = std::ranges::all_of(
+      parts, [](const Part& part) { return part.lacking.rbegin()->first == 0; });
+  return is_whole ? State::kWhole : State::kShort;
+}
+
+Result<Whereabouts> FindWhereabouts(Cluster& cluster, InodeId id, Inode inode) {
+  return Finder(cluster, id).Find(std::move(inode));
+}
+
+std::string WhereaboutsText(const Whereabouts& whereabouts) {
+  std::string text = fmt::format("{} of {} bytes: {}\n", NameOf(whereabouts.kind), whereabouts.size,
+                                 StateText(whereabouts));
+  if (whereabouts.inline_bytes > 0) {
+    text += fmt::format("{} bytes of contents are in the inode\n", whereabouts.inline_bytes);
+  }
+  for (const Whereabouts::Part& part : whereabouts.parts) {
+    std::vector<DriveId> drives;
+    for (const auto& [drive, shards] : part.on_drive) drives.push_back(drive);
+    const std::string count = part.count == 1 ? "" : fmt::format("{} of ", part.count);
+    text += fmt::format("{:<9} {}{}, {} needed, on the drives {}\n", part.what, count, part.form,
+                        part.needed, fmt::join(drives, ", "));
+    for (const auto& [lacking, records] : part.lacking) {
+      if (lacking == 0) continue;
+      text += fmt::format("{:<9} {} of {} lack {}\n", "", records, part.count, lacking);
+    }
+    if (part.spares > 0) text += fmt::format("{:<9} {} on spares\n", "", part.spares);
+  }
+  for (const DriveId drive : whereabouts.away) text += fmt::format("drive {} is away\n", drive);
+  return text;
+}
+
+}  // namespace pinstripe

@@ -1,0 +1,93 @@
+// pinstripe why: on which drives a file is, and whether it can be read.
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/try.h"
+#include "cluster/connect.h"
+#include "fs/file_system.h"
+#include "fs/whereabouts.h"
+#include "tools/check_report.h"
+#include "tools/commands.h"
+
+namespace pinstripe {
+namespace {
+
+struct WhyOptions {
+  std::string config;
+  std::string path;
+  bool json = false;
+};
+
+constexpr int kExitShort = 3;
+
+std::string_view StateName(Whereabouts::State state) {
+  switch (state) {
+    case Whereabouts::State::kWhole: return "whole";
+    case Whereabouts::State::kShort: return "short";
+    case Whereabouts::State::kUnreadable: break;
+  }
+  return "unreadable";
+}
+
+std::string ReportJson(const Whereabouts& whereabouts) {
+  nlohmann::ordered_json json{{"state", StateName(whereabouts.state())},
+                              {"margin", whereabouts.Margin()},
+                              {"size", whereabouts.size},
+                              {"inline_bytes", whereabouts.inline_bytes},
+                              {"away", whereabouts.away},
+                              {"parts", nlohmann::ordered_json::array()}};
+  for (const Whereabouts::Part& part : whereabouts.parts) {
+    nlohmann::ordered_json drives = nlohmann::ordered_json::object();
+    for (const auto& [drive, shards] : part.on_drive) drives[fmt::format("{}", drive)] = shards;
+    nlohmann::ordered_json lacking = nlohmann::ordered_json::object();
+    for (const auto& [missing, records] : part.lacking) {
+      lacking[fmt::format("{}", missing)] = records;
+    }
+    json["parts"].push_back({{"what", part.what},
+                             {"form", part.form},
+                             {"count", part.count},
+                             {"bytes", part.bytes},
+                             {"shards", part.shards},
+                             {"needed", part.needed},
+                             {"spares", part.spares},
+                             {"records_by_lacking_shards", lacking},
+                             {"shards_by_drive", drives}});
+  }
+  return DumpJson(json);
+}
+
+Result<int> RunWhy(Runtime& runtime, const WhyOptions& options) {
+  const auto connected = TRY(Connect(runtime, options.config));
+  const auto fs = TRY(FileSystem::Open(connected->cluster(), {}));
+  const Attributes attributes = TRY_CONTEXT(fs->Resolve(options.path), "{}", options.path);
+  const Whereabouts found = TRY_CONTEXT(fs->FindWhereabouts(attributes.inode), "{}", options.path);
+  fmt::print("{}", options.json ? ReportJson(found) : WhereaboutsText(found));
+  switch (found.state()) {
+    case Whereabouts::State::kWhole: return 0;
+    case Whereabouts::State::kShort: return kExitShort;
+    case Whereabouts::State::kUnreadable: break;
+  }
+  return kExitFailed;
+}
+
+}  // namespace
+
+void AddWhyCommand(CLI::App& app, Action& chosen) {
+  auto options = std::make_shared<WhyOptions>();
+  CLI::App* command =
+      app.add_subcommand("why", "Show on which drives a file is, and why it can(not) be read");
+  command->add_option("CONFIG", options->config, "cluster.toml")->required();
+  command->add_option("PATH", options->path, "In the cluster, from its root on")->required();
+  command->add_flag("--json", options->json, "Print it as JSON");
+  command->footer(
+      "Goes by the maps and by which drives answer, and reads no data. Exit code: 0 all of it is\n"
+      "there; 1 it cannot be read now, or is not found; 3 it can be read, but drives with a part\n"
+      "of it are away.");
+  command->callback([options, &chosen] {
+    chosen = [options](Runtime& runtime) { return RunWhy(runtime, *options); };
+  });
+}
+
+}  // namespace pinstripe
