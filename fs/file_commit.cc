@@ -271,6 +271,7 @@ Status FileState::CommitUnderTurn(bool durably) {
   {
     const std::lock_guard lock(mutex_);
     if (removed_) return unpublishable_;
+    if (is_nameless()) return {};
   }
   TRY(forgotten_);
   if (changed_) TRY(CommitChanges(durably));
@@ -552,6 +553,42 @@ Status FileState::GiveName(Durability durability) {
   return slot.error();
 }
 
+bool FileState::IsNameless() {
+  const std::lock_guard lock(mutex_);
+  return !removed_ && is_nameless();
+}
+
+Status FileState::GiveFirstName(const Names::NewName& name) {
+  const Turn::Holder turn(turn_);
+  {
+    const std::lock_guard lock(mutex_);
+    if (!is_nameless()) return Fail(EEXIST, "inode {:016x} has a name by now", id_);
+    base_.named = now_.named = GivenName{name.directory, name.name};
+    changed_ = true;
+  }
+  TRY(CommitChanges(/*durably=*/false));
+  StoredInode own;
+  {
+    const std::lock_guard lock(mutex_);
+    own = {base_, slot_};
+  }
+  const auto slot = context_.names.Publish(name, id_, own, Durability::kWriteBack);
+  const std::lock_guard lock(mutex_);
+  slot_ = own.slot;
+  base_ = now_ = own.inode;
+  if (!slot.has_value()) {
+    // Nobody knows whether it has happened: whoever commits next finds out.
+    uncertain_ = HostErrno(slot.error()) == EIO;
+    if (uncertain_) name_ = name;
+    return slot.error();
+  }
+  name_ = name;
+  published_ = true;
+  entry_slot_ = *slot;
+  entry_durable_ = false;
+  return {};
+}
+
 // ---- Durability
 
 // Stripes whose drives are to be flushed, and what of them must be safe then.
@@ -721,6 +758,7 @@ Attributes FileState::Describe(const StoredInode& stored) {
   const std::lock_guard lock(mutex_);
   const bool is_known_better = stored.slot == 0 || (loaded_ && slot_ > stored.slot);
   Attributes attributes = (is_known_better ? LastKnown() : stored.inode).Describe(id_);
+  if (is_nameless()) attributes.links = 0;
   if (!changed_) return attributes;
   attributes.size = now_.size;
   attributes.stored_bytes = now_.Describe(id_).stored_bytes;

@@ -54,7 +54,8 @@ FileState::FileState(FileContext& context, InodeId id)
   not_durable_.Add(0, UINT64_MAX);
 }
 
-FileState::FileState(FileContext& context, InodeId id, const Inode& inode, Names::NewName name)
+FileState::FileState(FileContext& context, InodeId id, const Inode& inode,
+                     std::optional<Names::NewName> name)
     : context_(context),
       id_(id),
       writer_(context.cluster.runtime().Random()),
@@ -67,7 +68,7 @@ FileState::FileState(FileContext& context, InodeId id, const Inode& inode, Names
       name_(std::move(name)),
       published_(false),
       inode_written_(false) {
-  base_.named = now_.named = GivenName{name_->directory, name_->name};
+  if (name_) base_.named = now_.named = GivenName{name_->directory, name_->name};
 }
 
 void FileState::Remember(Names::NewName name, uint64_t slot) {

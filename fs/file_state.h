@@ -78,8 +78,9 @@ struct FileContext {
 class FileState {
  public:
   FileState(FileContext& context, InodeId id);
-  // A file that is on no drive yet.
-  FileState(FileContext& context, InodeId id, const Inode& inode, Names::NewName name);
+  // A file that is on no drive yet. Without a name nothing of it is committed (GiveFirstName).
+  FileState(FileContext& context, InodeId id, const Inode& inode,
+            std::optional<Names::NewName> name);
 
   InodeId id() const { return id_; }
 
@@ -91,6 +92,10 @@ class FileState {
   Status TakeOver(const StoredInode& stored);
   // The entry that was just made for the file: Sync() makes it durable, too.
   void Remember(Names::NewName name, uint64_t slot);
+
+  bool IsNameless();
+  // Commits it, and names it. EEXIST, ENOENT (no such directory any more): it has no name still.
+  Status GiveFirstName(const Names::NewName& name);
 
   // All of one moment. `meanwhile` is called before anybody waits for drives, if anybody does.
   Status Read(std::span<OpenFile::Part> parts, const std::function<void()>& meanwhile = {});
@@ -244,6 +249,7 @@ class FileState {
   StripeLayout LayoutFor(uint64_t block, uint64_t end) const;
   StripeLayout LayoutToSend(uint64_t block) const;
   // With mutex_ held.
+  bool is_nameless() const { return !published_ && !name_; }
   Inode LastKnown() const;
   // The bytes of a patch by which what is dirty of the block can be stored; null: by none.
   std::optional<IntervalSet> PatchFor(uint64_t block, const OpenBlock& open) const;
@@ -291,8 +297,9 @@ class FileState {
   uint64_t generation_ = 0;  // raised when a byte's place may have changed
   bool removed_ = false;
   Inode removed_as_;
-  uint64_t removed_losses_ = 0;         // Records::CountLosses() before it was
-  std::optional<Names::NewName> name_;  // that a new file has, or gets with its first commit
+  uint64_t removed_losses_ = 0;  // Records::CountLosses() before it was
+  // That a new file has, or gets with its first commit. Null: it was found with one, or has none.
+  std::optional<Names::NewName> name_;
   bool published_ = true;
   uint64_t entry_slot_ = 0;
   bool entry_durable_ = true;

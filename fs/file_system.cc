@@ -60,7 +60,7 @@ class OpenFiles {
     return open.state;
   }
 
-  std::shared_ptr<FileState> TakeNew(const Inode& inode, Names::NewName name) {
+  std::shared_ptr<FileState> TakeNew(const Inode& inode, std::optional<Names::NewName> name) {
     const std::lock_guard lock(mutex_);
     InodeId id = 0;
     do id = context_.records.NewInodeId();
@@ -500,6 +500,10 @@ class ClusterFileSystem final : public FileSystem {
 
   Result<Attributes> Link(InodeId inode, InodeId directory, std::string_view name) override {
     TRY(CheckName(name));
+    if (const auto file = files_.Find(inode); file != nullptr && file->IsNameless()) {
+      TRY(file->GiveFirstName({directory, std::string(name), /*exclusive=*/true, std::nullopt}));
+      return file->Known().Describe(inode);
+    }
     return Describe(inode, TRY(names().Link(inode, directory, name)));
   }
 
@@ -533,7 +537,7 @@ class ClusterFileSystem final : public FileSystem {
     Inode inode = NewInode(FileKind::kRegular, options.mode, options.owner);
     for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
       const Names::Place place = TRY(names().Recall(directory, name, Names::IsFree));
-      Inherit(place, inode);
+      Inherit(place.directory.inode, inode);
       const bool replaces = options.truncate && options.publish_at_commit && place.found() &&
                             place.inode.inode.kind == FileKind::kRegular && !options.exclusive;
       if (replaces) {
@@ -563,6 +567,17 @@ class ClusterFileSystem final : public FileSystem {
       return handle;
     }
     return TooBusy(directory, name);
+  }
+
+  Result<std::unique_ptr<OpenFile>> CreateUnnamed(InodeId directory, uint32_t mode,
+                                                  Owner owner) override {
+    const StoredInode in = TRY(names().Load(directory));
+    TRY(CheckDirectory(directory, in.inode));
+    Inode inode = NewInode(FileKind::kRegular, mode, owner);
+    Inherit(in.inode, inode);
+    auto handle = NewHandle(files_.TakeNew(inode, std::nullopt), true);
+    handle->MarkWritten();
+    return handle;
   }
 
   Result<std::unique_ptr<OpenFile>> Open(InodeId inode, Access access, bool truncate) override {
@@ -730,12 +745,12 @@ class ClusterFileSystem final : public FileSystem {
   }
 
   // What a new inode has from its directory.
-  static void Inherit(const Names::Place& place, Inode& inode) {
+  static void Inherit(const Inode& directory, Inode& inode) {
     constexpr uint32_t kSetGroup = 02000;
     const bool has_layout = inode.kind == FileKind::kRegular || inode.kind == FileKind::kDirectory;
-    if (has_layout) inode.layout = place.directory.inode.layout;
-    if ((place.directory.inode.mode & kSetGroup) == 0) return;
-    inode.owner.group = place.directory.inode.owner.group;
+    if (has_layout) inode.layout = directory.layout;
+    if ((directory.mode & kSetGroup) == 0) return;
+    inode.owner.group = directory.owner.group;
     if (inode.kind == FileKind::kDirectory) inode.mode |= kSetGroup;
   }
 
@@ -791,7 +806,7 @@ class ClusterFileSystem final : public FileSystem {
     for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
       const Names::Place place = TRY(names().Recall(directory, name, Names::IsFree));
       if (place.found()) return Exists(directory, name);
-      Inherit(place, inode);
+      Inherit(place.directory.inode, inode);
       const auto made = TRY(names().Make(directory, name, place, inode));
       if (made) return made->inode.inode.Describe(made->id);
     }

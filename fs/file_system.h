@@ -276,6 +276,11 @@ class FileSystem {
   // ELOOP: the name is a symbolic link. The host follows it.
   virtual Result<std::unique_ptr<OpenFile>> Create(InodeId directory, std::string_view name,
                                                    const CreateOptions& options) = 0;
+  // A file without a name, made as if in that directory, which is gone with its last handle (and
+  // with this process) unless Link() gives it a name before. Until then nobody else sees it, and
+  // nothing of it is committed: commits of it do nothing.
+  virtual Result<std::unique_ptr<OpenFile>> CreateUnnamed(InodeId directory, uint32_t mode,
+                                                          Owner owner) = 0;
   virtual Result<std::unique_ptr<OpenFile>> Open(InodeId inode, Access access,
                                                  bool truncate = false) = 0;
 

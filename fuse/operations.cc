@@ -5,9 +5,12 @@
 #include <fcntl.h>
 #include <fuse3/fuse_lowlevel.h>
 #include <linux/fs.h>
+#include <linux/fuse.h>
 #include <sys/file.h>
 #include <sys/statvfs.h>
+#include <sys/uio.h>
 #include <sys/xattr.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -65,6 +68,7 @@ void Mount::ForgetAttributes(InodeId inode) {
 
 namespace {
 
+constexpr std::string_view kNoName = "/";
 constexpr unsigned kMaxWriteBytes = 1 << 20;
 constexpr size_t kMostCopiedAtOnce = 64 << 20;  // of one copy_file_range(2)
 constexpr unsigned kRequestsInBackground = 64;  // read-ahead that the kernel keeps under way
@@ -410,14 +414,17 @@ void Open(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) {
   HandOver(request, *std::move(file), writes, info, [&] { return fuse_reply_open(request, info); });
 }
 
+// Also what the kernel asks for with O_TMPFILE, under a name that no file can have.
 void Create(fuse_req_t request, fuse_ino_t directory, const char* name, mode_t mode,
             fuse_file_info* info) {
+  FileSystem& fs = FileSystemOf(request);
   Result<std::unique_ptr<OpenFile>> file =
-      FileSystemOf(request).Create(directory, name,
-                                   {.mode = mode & 07777,
-                                    .owner = CallerOf(request),
-                                    .exclusive = (info->flags & O_EXCL) != 0,
-                                    .truncate = (info->flags & O_TRUNC) != 0});
+      name == kNoName ? fs.CreateUnnamed(directory, mode & 07777, CallerOf(request))
+                      : fs.Create(directory, name,
+                                  {.mode = mode & 07777,
+                                   .owner = CallerOf(request),
+                                   .exclusive = (info->flags & O_EXCL) != 0,
+                                   .truncate = (info->flags & O_TRUNC) != 0});
   if (!file.has_value()) {
     ReplyStatus(request, file.error(), "create", Subject(directory, name));
     return;
@@ -812,6 +819,19 @@ fuse_lowlevel_ops MakeOperations() {
 }
 
 }  // namespace
+
+ssize_t ReadRequest(int fd, void* buffer, size_t size, void*) {
+  const ssize_t got = read(fd, buffer, size);
+  // libfuse knows no request of that kind, so it would be refused. It is the same as a FUSE_CREATE
+  // in all but its number and the name, and is answered in the same way (linux/fuse.h).
+  auto* const header = static_cast<fuse_in_header*>(buffer);
+  if (got >= static_cast<ssize_t>(sizeof(*header)) && header->opcode == FUSE_TMPFILE) {
+    header->opcode = FUSE_CREATE;
+  }
+  return got;
+}
+
+ssize_t WriteAnswer(int fd, iovec* pieces, int count, void*) { return writev(fd, pieces, count); }
 
 const fuse_lowlevel_ops& Operations() {
   static const fuse_lowlevel_ops operations = MakeOperations();

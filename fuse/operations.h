@@ -28,6 +28,7 @@
 
 struct fuse_lowlevel_ops;
 struct fuse_session;
+struct iovec;
 
 namespace pinstripe {
 
@@ -88,5 +89,9 @@ class Mount {
 
 // For fuse_session_new, with a Mount as user data.
 const fuse_lowlevel_ops& Operations();
+
+// For fuse_session_custom_io: as libfuse itself does it, and with files that have no name.
+ssize_t ReadRequest(int fd, void* buffer, size_t size, void* mount);
+ssize_t WriteAnswer(int fd, iovec* pieces, int count, void* mount);
 
 }  // namespace pinstripe

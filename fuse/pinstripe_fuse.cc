@@ -197,6 +197,10 @@ class Session {
       return Fail(EIO, "mounting on {} failed (see above)", arguments.mount_point);
     }
     session->mounted_ = true;
+    const fuse_custom_io io{.writev = WriteAnswer, .read = ReadRequest};
+    const int refused =
+        fuse_session_custom_io(session->session_, &io, fuse_session_fd(session->session_));
+    if (refused != 0) return Fail(-refused, "libfuse: {}", ErrnoText(-refused));
     mount.Serve(session->session_);
     return session;
   }

@@ -261,6 +261,25 @@ class Round:
         self.both(f"copy_file_range {self.open.index(source)} {start} {self.open.index(target)} {to} {size}",
                   whole, lambda place: (source.fds[place], target.fds[place]))
 
+    def temporary(self):
+        """A file without a name, which may get one."""
+        directory, path, data = self.random.choice(DIRECTORIES), self.path(), self.data()
+        named, size = self.random.random() < 0.5, self.size()
+
+        def use(directory, path):
+            fd = os.open(directory, os.O_TMPFILE | os.O_RDWR, 0o640)
+            try:
+                os.write(fd, data)
+                os.ftruncate(fd, size)
+                if named:
+                    posix.link_open(fd, path)
+                    os.pwrite(fd, b"named", 3)
+                return os.fstat(fd).st_nlink, os.pread(fd, len(data), 0)
+            finally:
+                os.close(fd)
+        self.both(f"O_TMPFILE in {directory!r}{f', named {path!r}' if named else ''} {len(data)} {size}", use,
+                  lambda place: (self.at(place, directory) or ".", self.at(place, path)))
+
     def make_directory(self):
         if self.random.random() < 0.6:
             path = self.random.choice(DIRECTORIES[1:])
@@ -347,7 +366,7 @@ class Round:
                 "size": about.st_size if stat.S_ISREG(about.st_mode) or stat.S_ISLNK(about.st_mode) else None}
 
     STEPS = {open_file: 12, close_file: 6, write_at: 14, write_on: 4, write_vector: 3, read_at: 8, read_all: 4,
-             replace: 4, truncate: 3, truncate_open: 4, sync: 2, allocate: 6, seek: 4, map: 6, copy: 4,
+             replace: 4, truncate: 3, truncate_open: 4, sync: 2, allocate: 6, seek: 4, map: 6, copy: 4, temporary: 3,
              make_directory: 4, make_node: 1, remove_directory: 2, remove: 4, rename: 6, rename_otherwise: 4,
              link: 3, symlink: 3, attribute: 4, change_mode: 2, change_owner: 1, set_times: 2, look: 4,
              look_at_open: 3, list: 3, locks: 1}

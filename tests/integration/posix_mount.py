@@ -366,11 +366,38 @@ def test_who_may_do_what_goes_by_mode_and_owner():
     assert not may(77, "--clear-groups", "-r")
 
 
-def test_a_temporary_file_without_a_name_is_refused_so_that_programs_give_it_one():
-    fails_with(errno.EOPNOTSUPP, os.open, ".", os.O_TMPFILE | os.O_RDWR)
-    with tempfile.TemporaryFile(dir=".") as file:
-        file.write(b"x")
-        assert os.listdir(".") == []
+def link_open(fd, name):
+    """Gives the open file that name. (Only with a descriptor Python follows the link in /proc.)"""
+    root = os.open("/", os.O_RDONLY)
+    try:
+        os.link(f"/proc/self/fd/{fd}", os.path.abspath(name), src_dir_fd=root)
+    finally:
+        os.close(root)
+
+
+def test_a_file_without_a_name_is_gone_when_it_is_closed_or_gets_one():
+    os.mkdir("unnamed")
+    fd = os.open("unnamed", os.O_TMPFILE | os.O_RDWR, 0o640)
+    os.write(fd, b"x" * 300000)
+    os.fsync(fd)
+    assert os.fstat(fd).st_nlink == 0 and os.fstat(fd).st_size == 300000
+    assert os.listdir("unnamed") == []
+    os.fchmod(fd, 0o600)
+    write("unnamed/taken", b"by another")
+    fails_with(errno.EEXIST, link_open, fd, "unnamed/taken")
+    link_open(fd, "unnamed/named")
+    assert os.fstat(fd).st_nlink == 1 and stat.S_IMODE(os.stat("unnamed/named").st_mode) == 0o600
+    os.pwrite(fd, b"later", 5)
+    os.close(fd)
+    assert read("unnamed/named") == b"xxxxxlater" + b"x" * 299990
+    for flags in (os.O_TMPFILE | os.O_RDWR, os.O_TMPFILE | os.O_WRONLY | os.O_EXCL):
+        fd = os.open("unnamed", flags, 0o600)
+        os.write(fd, b"y" * 5000000)
+        if flags & os.O_EXCL:
+            fails_with(errno.ENOENT, link_open, fd, "unnamed/never")
+        os.close(fd)
+    assert sorted(os.listdir("unnamed")) == ["named", "taken"]
+    assert read("unnamed/taken") == b"by another"
 
 
 def test_a_database_with_a_write_ahead_log_works_among_processes():
