@@ -11,7 +11,8 @@ namespace pinstripe {
 
 // Our programs have jemalloc (base/program_memory.cc), and so has a gateway that loads kJemalloc
 // before all else, with these options in MALLOC_CONF. One arena, which small blocks seldom reach,
-// as each thread keeps some; a large block goes back at once, what is free for 0.2 s then.
+// as each thread keeps some; a large block goes back at once, and what is free for 0.2 s with the
+// next calls, so that a process that falls idle keeps it.
 inline constexpr const char kJemallocOptions[] =
     "narenas:1,tcache_max:8192,dirty_decay_ms:200,muzzy_decay_ms:0,oversize_threshold:524288";
 inline constexpr const char kJemalloc[] = "libjemalloc.so.2";

@@ -6,6 +6,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <memory>
 #include <string>
@@ -20,6 +21,8 @@ namespace {
 using rocksdb::IOStatus;
 
 thread_local bool may_wait = true;
+thread_local int* opened_for_question = nullptr;
+std::atomic<int> opened_for_questions = 0;
 
 IOStatus WouldWait() { return IOStatus::Busy("the kernel has it not in memory"); }
 
@@ -96,6 +99,10 @@ class Files final : public rocksdb::FileSystemWrapper {
                                rocksdb::IODebugContext* context) override {
     // A table whose filter cannot be read when it is opened would be without one for good.
     if (!may_wait) return WouldWait();
+    if (opened_for_question != nullptr) {
+      ++*opened_for_question;
+      ++opened_for_questions;
+    }
     if (options.use_direct_reads || options.use_mmap_reads) {
       return FileSystemWrapper::NewRandomAccessFile(path, options, file, context);
     }
@@ -119,5 +126,13 @@ rocksdb::Env* IndexFiles::Env() {
 
 IndexFiles::NoWait::NoWait() { may_wait = false; }
 IndexFiles::NoWait::~NoWait() { may_wait = true; }
+
+IndexFiles::Wait::Wait() { opened_for_question = &opened_; }
+IndexFiles::Wait::~Wait() {
+  opened_for_questions -= opened_;
+  opened_for_question = nullptr;
+}
+
+bool IndexFiles::IsOpening() { return opened_for_questions > 0; }
 
 }  // namespace pinstripe

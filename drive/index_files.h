@@ -27,6 +27,22 @@ class IndexFiles {
     NoWait(const NoWait&) = delete;
     NoWait& operator=(const NoWait&) = delete;
   };
+
+  // Around a question of who may wait. RocksDB opens a table under a lock that others come to who
+  // ask for one nearby: while one is being opened for such a question, who must not wait had better
+  // ask nothing, since the disk may hang. Not both of them at once in a thread.
+  class Wait {
+   public:
+    Wait();
+    ~Wait();
+    Wait(const Wait&) = delete;
+    Wait& operator=(const Wait&) = delete;
+
+   private:
+    friend class IndexFiles;
+    int opened_ = 0;
+  };
+  static bool IsOpening();
 };
 
 }  // namespace pinstripe

@@ -535,10 +535,17 @@ Result<std::string> LogStore::LoadIndexRecord(std::string_view key) const {
 Result<std::string> LogStore::FindIndexRecord(std::string_view key, Wait wait) {
   if (auto remembered = index_cache_.Find(key)) return *std::move(remembered);
   const uint64_t ticket = index_cache_.Begin(key);
-  std::optional<IndexFiles::NoWait> no_wait;
-  if (wait == Wait::kMayNot) no_wait.emplace();
   std::string bytes;
-  const rocksdb::Status got = index_->Get({}, RecordIndexKey(key), &bytes);
+  const auto ask = [&] { return index_->Get({}, RecordIndexKey(key), &bytes); };
+  rocksdb::Status got;
+  if (wait == Wait::kMayNot) {
+    if (IndexFiles::IsOpening()) return WouldWait();
+    const IndexFiles::NoWait no_wait;
+    got = ask();
+  } else {
+    const IndexFiles::Wait may_wait;
+    got = ask();
+  }
   if (got.IsNotFound()) return NoSuchKey();
   if (!got.ok() && wait == Wait::kMayNot) return WouldWait();  // who may wait finds out what it is
   if (!got.ok()) return FailWithIndex("read the index", got);

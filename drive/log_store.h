@@ -85,7 +85,7 @@ struct LogStoreOptions {
   uint64_t slack_bytes = uint64_t{64} << 20;
   // Seams for tests; what is pointed to outlives the store.
   FileCalls* calls = &FileCalls::Kernel();
-  rocksdb::Env* index_env = nullptr;  // null: RocksDB's own
+  rocksdb::Env* index_env = nullptr;  // null: IndexFiles::Env()
   // Gives the index, which becomes the store's and adds up counts with that; null: RocksDB opens
   // it.
   std::function<rocksdb::DB*(std::shared_ptr<rocksdb::MergeOperator>)> open_index = nullptr;

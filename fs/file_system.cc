@@ -429,11 +429,9 @@ class ClusterFileSystem final : public FileSystem {
     if (name == "security.capability") {
       if (const auto file = files_.Find(inode)) return pinstripe::GetExtended(file->Known(), name);
     }
+    if (name == kWhyAttribute) return Why(inode);
     const Inode about = TRY(LoadEvenWithoutName(inode));
     if (name == kLayoutAttribute) return GetLayout(about, cluster_.config());
-    if (name == kWhyAttribute) {
-      return WhereaboutsText(TRY(pinstripe::FindWhereabouts(cluster_, inode, about)));
-    }
     return pinstripe::GetExtended(about, name);
   }
 
@@ -455,8 +453,9 @@ class ClusterFileSystem final : public FileSystem {
     });
   }
 
-  Result<Whereabouts> FindWhereabouts(InodeId inode) override {
-    return pinstripe::FindWhereabouts(cluster_, inode, TRY(LoadEvenWithoutName(inode)));
+  Result<Whereabouts> FindWhereabouts(InodeId inode, InodeId directory) override {
+    const StoredInode stored = TRY(names().Load(inode));
+    return pinstripe::FindWhereabouts(cluster_, inode, stored.inode, {.directory = directory});
   }
 
   Result<std::vector<std::string>> ListExtended(InodeId inode) override {
@@ -713,6 +712,18 @@ class ClusterFileSystem final : public FileSystem {
     PathWalk::End end = TRY(walk.Follow(components.back()));
     if (end.place.found()) return std::move(end.place);
     return Fail(ENOENT, "no '{}' in directory {:016x}", end.name, end.directory);
+  }
+
+  // What has no name is on no drive that it could be said of.
+  Result<std::string> Why(InodeId inode) {
+    const auto stored = names().Load(inode);
+    if (!stored.has_value() && stored.error().code() == ENOENT) {
+      return Fail(ENODATA, "inode {:016x} has no name", inode);
+    }
+    TRY(stored);
+    const WhereaboutsOptions options{.most_blocks = kMostBlocksOfAttribute};
+    return WhereaboutsText(
+        TRY(pinstripe::FindWhereabouts(cluster_, inode, stored->inode, options)));
   }
 
   Result<Inode> LoadEvenWithoutName(InodeId inode) {

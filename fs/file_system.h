@@ -228,9 +228,9 @@ class FileSystem {
   virtual Status RemoveExtended(InodeId inode, std::string_view name) = 0;
   virtual Result<std::vector<std::string>> ListExtended(InodeId inode) = 0;
 
-  // On which drives it is, as it is committed (fs/whereabouts.h). For people, as the extended
-  // attribute kWhyAttribute.
-  virtual Result<Whereabouts> FindWhereabouts(InodeId inode) = 0;
+  // On which drives it is, as it is committed (fs/whereabouts.h), and its name in that directory;
+  // 0: whichever is known. For people, as the extended attribute kWhyAttribute. ENOENT.
+  virtual Result<Whereabouts> FindWhereabouts(InodeId inode, InodeId directory = 0) = 0;
 
   // What is made in a directory with the set-group-id bit (02000) gets its group, and a directory
   // that bit, too.

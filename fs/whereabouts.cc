@@ -5,11 +5,10 @@
 
 #include "base/try.h"
 #include "fs/map_pages.h"
+#include "fs/records.h"
 
 namespace pinstripe {
 namespace {
-
-constexpr uint64_t kBlocksAtOnce = 100'000;  // whose pages are in memory together
 
 std::string_view NameOf(FileKind kind) {
   switch (kind) {
@@ -28,22 +27,38 @@ std::string FormOf(const StripeLayout& layout) {
 
 class Finder {
  public:
-  Finder(Cluster& cluster, InodeId id) : cluster_(cluster), id_(id) {}
+  Finder(Cluster& cluster, InodeId id, const WhereaboutsOptions& options)
+      : cluster_(cluster), id_(id), options_(options) {}
 
   Result<Whereabouts> Find(Inode inode) {
     for (const DriveStatus& status : cluster_.Drives(cluster_.config().drive_timeout)) {
-      if (status.info.has_value()) up_.insert(status.id);
+      if (!status.info.has_value()) continue;
+      up_.insert(status.id);
+      if (!status.info->failure.empty()) damaged_.insert(status.id);
     }
     found_.kind = inode.kind;
     found_.size = inode.size;
     found_.inline_bytes = inode.inline_data.size();
-    if (inode.named) AddRegister("name", cluster_.GroupOfObject(inode.named->directory));
+    if (const InodeId directory = DirectoryOf(inode); directory != 0) {
+      AddRegister("name", cluster_.GroupOfObject(directory));
+    }
     AddRegister("inode", cluster_.GroupOfObject(id_));
-    if (inode.map) TRY(AddMap(inode));
+    if (inode.map) TRY(AddMap(*inode.map, inode));
     return std::move(found_);
   }
 
  private:
+  // An inode knows its directory if it is one, and else under which name it came to be.
+  InodeId DirectoryOf(const Inode& inode) {
+    if (options_.directory != 0) return options_.directory;
+    if (inode.kind == FileKind::kDirectory) return id_ == kRootInode ? 0 : inode.parent;
+    if (!inode.named) return 0;
+    Records records(cluster_);
+    const auto entry = records.FindEntry(inode.named->directory, inode.named->name);
+    const bool is_its_name = entry.has_value() && entry->entry && entry->entry->inode == id_;
+    return is_its_name ? inode.named->directory : 0;
+  }
+
   Whereabouts::Part& PartOf(std::string_view what, const std::string& form, int shards,
                             int needed) {
     const auto known = std::ranges::find_if(found_.parts, [&](const Whereabouts::Part& part) {
@@ -57,6 +72,7 @@ class Finder {
   // False: what should be there cannot be had.
   bool NoteShard(Whereabouts::Part& part, DriveId drive) {
     ++part.on_drive[drive];
+    if (damaged_.contains(drive)) found_.damaged.insert(drive);
     if (up_.contains(drive)) return true;
     found_.away.insert(drive);
     return false;
@@ -80,24 +96,37 @@ class Finder {
     ++part.lacking[lacking];
   }
 
-  Status AddMap(Inode& inode) {
-    StripeStore& stripes = cluster_.stripes();
-    const uint64_t blocks = inode.map->blocks();
-    for (uint64_t first = 0; first < blocks; first += kBlocksAtOnce) {
-      const uint64_t end = std::min(blocks, first + kBlocksAtOnce);
-      TRY(LoadPages(stripes, id_, inode, first, end));
-      for (uint64_t block = first; block < end;) {
-        const BlockMap::Span span = inode.map->SpanAt(block);
-        for (const uint64_t until = std::min(span.end, end); block < until; ++block) {
-          if (span.hole) continue;
-          TRY(AddBlock(block, *inode.map->Find(block)));
-        }
-      }
-      if (end < blocks) inode.map->ForgetPages();
-    }
-    for (const BlockMap::Part& part : inode.map->parts()) {
+  Status AddMap(BlockMap& map, Inode& inode) {
+    for (const BlockMap::Part& part : map.parts()) {
       const auto& page = part.stretch->page;
       if (page) TRY(AddStripe("map pages", kPageBlocks | part.first, *page));
+    }
+    for (uint64_t block = 0; block < map.blocks();) {
+      const uint64_t end = map.PartOf(block)->end();
+      if (map.PartOf(block)->stretch->stored_bytes > 0) {
+        if (LoadPages(cluster_.stripes(), id_, inode, block, block + 1).ok()) {
+          TRY(AddRuns(block, *map.PartOf(block)->stretch, map.block_bytes()));
+        } else {
+          found_.unknown_blocks += end - block;
+        }
+        map.ForgetPages();
+      }
+      block = end;
+    }
+    return {};
+  }
+
+  Status AddRuns(uint64_t first, const BlockMap::Stretch& stretch, uint64_t block_bytes) {
+    for (const BlockRun& run : stretch.runs) {
+      blocks_ += run.hole ? 0 : run.count;
+      if (blocks_ > options_.most_blocks) {
+        return Fail(EFBIG, "inode {:016x} has more than {} blocks: ask `pinstripe why`", id_,
+                    options_.most_blocks);
+      }
+      for (uint64_t i = 0; i < run.count && !run.hole; ++i) {
+        TRY(AddBlock(first + i, PlaceInRun(run, i, block_bytes)));
+      }
+      first += run.count;
     }
     return {};
   }
@@ -132,7 +161,10 @@ class Finder {
 
   Cluster& cluster_;
   const InodeId id_;
+  const WhereaboutsOptions& options_;
   std::set<DriveId> up_;
+  std::set<DriveId> damaged_;
+  uint64_t blocks_ = 0;  // that were looked at
   Whereabouts found_;
 };
 
@@ -146,7 +178,8 @@ std::string StateText(const Whereabouts& whereabouts) {
                          margin);
     case Whereabouts::State::kUnreadable: break;
   }
-  return fmt::format("CANNOT BE READ until {} of its drives come back", -margin);
+  if (margin >= 0) return "CANNOT BE READ, as its block map cannot";
+  return fmt::format("CANNOT BE READ until {} or more of its drives come back", -margin);
 }
 
 }  // namespace
@@ -163,14 +196,16 @@ int Whereabouts::Margin() const {
 }
 
 Whereabouts::State Whereabouts::state() const {
-  if (Margin() < 0) return State::kUnreadable;
-  const bool is_whole = std::ranges::all_of(
-      parts, [](const Part& part) { return part.lacking.rbegin()->first == 0; });
+  if (Margin() < 0 || unknown_blocks > 0) return State::kUnreadable;
+  const bool is_whole = damaged.empty() && std::ranges::all_of(parts, [](const Part& part) {
+                          return part.lacking.rbegin()->first == 0;
+                        });
   return is_whole ? State::kWhole : State::kShort;
 }
 
-Result<Whereabouts> FindWhereabouts(Cluster& cluster, InodeId id, Inode inode) {
-  return Finder(cluster, id).Find(std::move(inode));
+Result<Whereabouts> FindWhereabouts(Cluster& cluster, InodeId id, Inode inode,
+                                    const WhereaboutsOptions& options) {
+  return Finder(cluster, id, options).Find(std::move(inode));
 }
 
 std::string WhereaboutsText(const Whereabouts& whereabouts) {
@@ -191,7 +226,14 @@ std::string WhereaboutsText(const Whereabouts& whereabouts) {
     }
     if (part.spares > 0) text += fmt::format("{:<9} {} on spares\n", "", part.spares);
   }
+  if (whereabouts.unknown_blocks > 0) {
+    text += fmt::format("{} blocks are in pages of the block map that cannot be read\n",
+                        whereabouts.unknown_blocks);
+  }
   for (const DriveId drive : whereabouts.away) text += fmt::format("drive {} is away\n", drive);
+  for (const DriveId drive : whereabouts.damaged) {
+    text += fmt::format("drive {} is damaged: count it as lost, and replace it\n", drive);
+  }
   return text;
 }
 

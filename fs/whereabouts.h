@@ -1,7 +1,8 @@
 // Whereabouts: on which drives a file is, or whatever else has an inode, what of it cannot be had
 // at the moment, and how many drives more it survives. Changes nothing and reads no data: it goes
 // by the inode, the block map and the drive map, and asks each drive whether it answers. Whether
-// shards are really there and sound is for the check and the scrub.
+// shards are really there and sound is for the check and the scrub; the directories on the way to
+// it, and what the cluster needs to be opened, are things of their own.
 
 #pragma once
 
@@ -18,8 +19,10 @@
 
 namespace pinstripe {
 
-// Can be read, never set, and is not listed: WhereaboutsText() of the file.
+// Can be read, never set, and is not listed: WhereaboutsText() of what has an inode on the drives,
+// and up to so many blocks (EFBIG).
 inline constexpr std::string_view kWhyAttribute = "user.pinstripe.why";
+inline constexpr uint64_t kMostBlocksOfAttribute = 100'000;
 
 struct Whereabouts {
   // Records that have the same purpose and form.
@@ -40,18 +43,27 @@ struct Whereabouts {
 
   FileKind kind = FileKind::kRegular;
   uint64_t size = 0;
-  uint64_t inline_bytes = 0;  // in the inode
-  std::vector<Part> parts;    // none is without records
-  std::set<DriveId> away;     // of the drives of all parts
+  uint64_t inline_bytes = 0;    // in the inode
+  std::vector<Part> parts;      // none is without records
+  std::set<DriveId> away;       // of the drives of all parts: they do not answer
+  std::set<DriveId> damaged;    // and these only serve reads
+  uint64_t unknown_blocks = 0;  // whose page of the block map cannot be read
 
   enum class State { kWhole, kShort, kUnreadable };
   State state() const;
-  // Drives that may be lost besides, whichever they are; negative: so many would have to come back.
+  // Drives that may be lost besides, whichever they are; negative: so many, at least, would have to
+  // come back.
   int Margin() const;
 };
 
-// As it was when `inode` was read. EIO, EBADMSG: a page of its block map cannot be read.
-Result<Whereabouts> FindWhereabouts(Cluster& cluster, InodeId id, Inode inode);
+struct WhereaboutsOptions {
+  // Where the name that is meant is; 0: where the inode was named last, if that is its name still.
+  InodeId directory = 0;
+  uint64_t most_blocks = UINT64_MAX;  // EFBIG: it has more
+};
+// As it was when `inode` was read.
+Result<Whereabouts> FindWhereabouts(Cluster& cluster, InodeId id, Inode inode,
+                                    const WhereaboutsOptions& options = {});
 
 // For people, in some lines.
 std::string WhereaboutsText(const Whereabouts& whereabouts);

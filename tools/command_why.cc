@@ -37,6 +37,8 @@ std::string ReportJson(const Whereabouts& whereabouts) {
                               {"size", whereabouts.size},
                               {"inline_bytes", whereabouts.inline_bytes},
                               {"away", whereabouts.away},
+                              {"damaged", whereabouts.damaged},
+                              {"unknown_blocks", whereabouts.unknown_blocks},
                               {"parts", nlohmann::ordered_json::array()}};
   for (const Whereabouts::Part& part : whereabouts.parts) {
     nlohmann::ordered_json drives = nlohmann::ordered_json::object();
@@ -62,7 +64,10 @@ Result<int> RunWhy(Runtime& runtime, const WhyOptions& options) {
   const auto connected = TRY(Connect(runtime, options.config));
   const auto fs = TRY(FileSystem::Open(connected->cluster(), {}));
   const Attributes attributes = TRY_CONTEXT(fs->Resolve(options.path), "{}", options.path);
-  const Whereabouts found = TRY_CONTEXT(fs->FindWhereabouts(attributes.inode), "{}", options.path);
+  const auto place = fs->ResolveTarget(options.path);  // of the root there is none
+  const InodeId directory = place.has_value() ? place->directory : 0;
+  const Whereabouts found =
+      TRY_CONTEXT(fs->FindWhereabouts(attributes.inode, directory), "{}", options.path);
   fmt::print("{}", options.json ? ReportJson(found) : WhereaboutsText(found));
   switch (found.state()) {
     case Whereabouts::State::kWhole: return 0;
@@ -83,8 +88,9 @@ void AddWhyCommand(CLI::App& app, Action& chosen) {
   command->add_flag("--json", options->json, "Print it as JSON");
   command->footer(
       "Goes by the maps and by which drives answer, and reads no data. Exit code: 0 all of it is\n"
-      "there; 1 it cannot be read now, or is not found; 3 it can be read, but drives with a part\n"
-      "of it are away.");
+      "there; 1 it cannot be read now, or is not found; 3 it can be read, but a part of it is "
+      "away,\n"
+      "was not stored yet, or is on a damaged drive.");
   command->callback([options, &chosen] {
     chosen = [options](Runtime& runtime) { return RunWhy(runtime, *options); };
   });

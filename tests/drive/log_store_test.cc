@@ -25,6 +25,7 @@
 
 #include "base/file_descriptor.h"
 #include "drive/file_turns.h"
+#include "drive/index_files.h"
 #include "tests/drive/temporary_directory.h"
 #include "tests/fuzz/mutator.h"
 #include "tests/support/expect_ok.h"
@@ -617,6 +618,34 @@ TEST_F(ManyTablesTest, WhatTheKernelHasOfTheIndexIsGivenAtOnce) {
   }
   EXPECT_GT(given, asked * 2 / 3);
   Close();
+}
+
+// RocksDB opens a table under a lock. A disk that hangs then holds up who may wait, and nobody
+// else.
+TEST_F(LogStoreTest, WhoMustNotWaitAsksNothingWhileATableIsOpened) {
+  Open();
+  ASSERT_OK(Put("key", "value"));
+  Close();
+  Open();
+  const std::string table = directory_ / "table";
+  std::ofstream(table) << "x";
+  const auto open_table = [&] {
+    std::unique_ptr<rocksdb::RandomAccessFile> file;
+    return IndexFiles::Env()->NewRandomAccessFile(table, &file, rocksdb::EnvOptions());
+  };
+  ASSERT_TRUE(open_table().ok());
+  EXPECT_FALSE(IndexFiles::IsOpening()) << "not for a question";
+  {
+    const IndexFiles::Wait question;
+    EXPECT_FALSE(IndexFiles::IsOpening());
+    ASSERT_TRUE(open_table().ok());
+    EXPECT_TRUE(IndexFiles::IsOpening());
+    EXPECT_FAILS(store_->GetAtOnce("key", {}), EAGAIN);
+  }
+  EXPECT_FALSE(IndexFiles::IsOpening());
+  EXPECT_OK(store_->GetAtOnce("key", {}));
+  const IndexFiles::NoWait no_wait;
+  EXPECT_TRUE(open_table().IsBusy());
 }
 
 TEST_F(LogStoreTest, SmallRecordsArePutAtOnce) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <set>
 #include <string>
 
 #include "tests/fs/fs_test_base.h"
@@ -106,6 +107,57 @@ TEST_F(WhereaboutsTest, HolesAreNowhere) {
   EXPECT_EQ(PartOf(found, "blocks").count, 1u);
 }
 
+TEST_F(WhereaboutsTest, HolesCostNothingHoweverLongTheyAre) {
+  auto file = fs_->Create(kRootInode, "vast", {});
+  ASSERT_OK(file);
+  ASSERT_OK((*file)->Truncate(kMaxFileBytes));
+  ASSERT_OK((*file)->Write(uint64_t{1} << 62, AsBytes("in the middle")));
+  const InodeId id = (*file)->inode();
+  ASSERT_OK((*file)->Close());
+  const Whereabouts found = Find(id);
+  EXPECT_EQ(PartOf(found, "blocks").count, 1u);
+  EXPECT_OK(fs_->GetExtended(id, kWhyAttribute));
+}
+
+TEST_F(WhereaboutsTest, TheAttributeIsForFilesThatAreNotTooLarge) {
+  const InodeId id = Make("file", Pattern(1, 3 * kTestBlock));
+  const Inode inode = InodeOf(id);
+  EXPECT_OK(FindWhereabouts(*host_.cluster, id, inode, {.most_blocks = 3}));
+  EXPECT_FAILS(FindWhereabouts(*host_.cluster, id, inode, {.most_blocks = 2}), EFBIG);
+}
+
+// The name is where the file is found, not where it was made.
+TEST_F(WhereaboutsTest, AFileThatWasMovedHasItsNameElsewhere) {
+  ASSERT_OK(fs_->MakeDirectory(kRootInode, "from", 0755, {}));
+  ASSERT_OK(fs_->MakeDirectory(kRootInode, "to", 0755, {}));
+  const InodeId from = fs_->Resolve("/from")->inode;
+  const InodeId to = fs_->Resolve("/to")->inode;
+  const InodeId id = Make("file", "x", from);
+  ASSERT_OK(fs_->Rename(from, "file", to, "file"));
+  const auto known = fs_->FindWhereabouts(id, to);
+  ASSERT_OK(known);
+  std::set<DriveId> homes;
+  for (const Drive* drive : host_.cluster->Replicas(host_.cluster->GroupOfObject(to)).drives) {
+    for (DriveId each = 1; each <= 5; ++each) {
+      if (host_.cluster->FindDrive(each) == drive) homes.insert(each);
+    }
+  }
+  for (const auto& [drive, shards] : PartOf(*known, "name").on_drive) {
+    EXPECT_TRUE(homes.contains(drive));
+  }
+  for (const Whereabouts::Part& part : Find(id).parts) {
+    EXPECT_NE(part.what, "name") << "who asks by the inode alone does not know it";
+  }
+}
+
+TEST_F(WhereaboutsTest, WhatHasNoNameIsNotFound) {
+  auto file = fs_->Open(Make("file", "x"), FileSystem::Access::kRead);
+  ASSERT_OK(file);
+  ASSERT_OK(fs_->Unlink(kRootInode, "file"));
+  EXPECT_FAILS(fs_->GetExtended((*file)->inode(), kWhyAttribute), ENODATA);
+  EXPECT_FAILS(fs_->FindWhereabouts((*file)->inode()), ENOENT);
+}
+
 TEST_F(WhereaboutsTest, PatchesAreRecordsOfTheirOwn) {
   const InodeId id = Make("patched", Pattern(1, 2 * kTestBlock));
   auto file = fs_->Open(id, FileSystem::Access::kWrite);
@@ -167,6 +219,17 @@ TEST_F(WhereaboutsOfPagesTest, PagesOfTheMapAreRecordsOfTheirOwn) {
   ASSERT_GT(pages, 0u);
   EXPECT_EQ(PartOf(found, "map pages").count, pages);
   EXPECT_EQ(found.state(), State::kWhole);
+
+  // With its page the file is lost, and the rest is told all the same.
+  for (const auto& [drive, shards] : PartOf(found, "map pages").on_drive) {
+    machines_.SetDown(drive, true);
+  }
+  const auto lost = FindWhereabouts(*host_.cluster, id, inode);
+  ASSERT_OK(lost);
+  EXPECT_EQ(lost->state(), State::kUnreadable);
+  EXPECT_GT(lost->unknown_blocks, 0u);
+  EXPECT_GT(PartOf(*lost, "map pages").count, 0u);
+  EXPECT_THAT(WhereaboutsText(*lost), HasSubstr("cannot be read"));
 }
 
 }  // namespace
