@@ -6,18 +6,35 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <set>
 
 namespace pinstripe {
 namespace {
 
-constexpr uint32_t kFirstPort = 10000;
+struct PortRange {
+  uint32_t first = 10000;
+  uint32_t end = 32768;  // not included
+};
 
-uint32_t FirstEphemeralPort() {
+// Those of PINSTRIPE_PORTS, if that is set as FIRST-LAST: who runs clusters side by side keeps them
+// apart, for a port whose drive is down looks free. Else below those that the kernel gives to
+// connections.
+PortRange Range() {
+  PortRange range;
+  if (const char* const wanted = getenv("PINSTRIPE_PORTS"); wanted != nullptr) {
+    unsigned first = 0;
+    unsigned last = 0;
+    if (sscanf(wanted, "%u-%u", &first, &last) == 2 && first > 0 && first < last && last < 65536) {
+      return {first, last + 1};
+    }
+  }
   std::ifstream file("/proc/sys/net/ipv4/ip_local_port_range");
   uint32_t first = 0;
-  return file >> first && first > kFirstPort + 1000 ? first : 32768;
+  if (file >> first && first > range.first + 1000) range.end = first;
+  return range;
 }
 
 sockaddr_in Loopback(uint16_t port) {
@@ -42,15 +59,16 @@ bool CanBind(uint16_t port) {
 
 Result<std::vector<uint16_t>> PickFreePorts(Runtime& runtime, size_t count,
                                             const std::set<uint16_t>& except) {
-  const uint32_t range = FirstEphemeralPort() - kFirstPort;
+  const PortRange range = Range();
+  const uint32_t size = range.end - range.first;
   std::set<uint16_t> tried;
   std::vector<uint16_t> ports;
   while (ports.size() < count) {
-    if (tried.size() >= range / 2) {
+    if (tried.size() >= size / 2) {
       return Fail(EADDRINUSE, "only {} of {} free TCP ports found between {} and {}", ports.size(),
-                  count, kFirstPort, kFirstPort + range);
+                  count, range.first, range.end);
     }
-    const auto port = static_cast<uint16_t>(kFirstPort + runtime.Random() % range);
+    const auto port = static_cast<uint16_t>(range.first + runtime.Random() % size);
     if (tried.insert(port).second && !except.contains(port) && CanBind(port)) {
       ports.push_back(port);
     }

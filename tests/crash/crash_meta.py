@@ -86,6 +86,7 @@ class Client(threading.Thread):
         self.expected = {}  # relative path -> set of what may be there; absent: {ABSENT}
         self.acknowledged = self.uncertain = 0
         self.dead = False   # its mount was killed; whoever did that starts it again
+        self.lives = 1
         self.violation = None
 
     def path(self, name):
@@ -107,10 +108,13 @@ class Client(threading.Thread):
         before = {name: set(self.may_be(name)) for name in changes}
         for name, value in changes.items():
             self.expected[name] = before[name] | {value}
+        life = self.lives
         try:
             operation()
         except OSError as error:
-            if error.errno in MAY_HAVE_HAPPENED:
+            # Between two mounts there is an empty directory.
+            is_between = error.errno == errno.ENOENT and (self.dead or self.lives != life)
+            if error.errno in MAY_HAVE_HAPPENED or is_between:
                 self.uncertain += 1
                 return False
             self.expected.update(before)  # it says that nothing happened
@@ -327,8 +331,9 @@ class Campaign:
     def kill_some(self):
         if self.random.random() < 0.6:
             client = self.random.choice(self.clients)
-            client.mount.kill()
             client.dead = True
+            client.lives += 1
+            client.mount.kill()
             client.mount.wait_for_end()
             client.mount.start()
             with self.pause.condition:
@@ -400,7 +405,8 @@ class Campaign:
         end = time.monotonic() + self.options.time
         next_word = 0
         # What is to be noticed has to happen first, however slow the machine is.
-        while time.monotonic() < end or (self.options.sabotage and not self.sabotaged):
+        while (time.monotonic() < end or (self.options.sabotage and not self.sabotaged)
+               or min(self.kills_of_clients, self.kills_of_drives) == 0):
             for _ in range(self.random.randint(1, 6)):
                 time.sleep(self.random.random() * 0.4)  # work goes on for a while
                 self.kill_some()

@@ -31,6 +31,7 @@
 #include "tests/support/expect_ok.h"
 #include "tests/support/free_ports.h"
 #include "tests/support/linearizability.h"
+#include "tests/support/seeds.h"
 
 namespace pinstripe {
 namespace {
@@ -255,7 +256,7 @@ class LinearizableTest : public testing::Test {
   int killed_ = 0;
   int stopped_ = 0;
   int clients_killed_ = 0;
-  std::mt19937_64 random_{std::random_device()()};
+  std::mt19937_64 random_{SeedsFromEnvironment(1).first};
 };
 
 TEST_F(LinearizableTest, WhateverIsKilledOrStopped) {

@@ -194,7 +194,7 @@ TEST_F(MediaTest, AChecksumScanLeavesTagsAloneAndSaysWhatItRead) {
 
 TEST_F(MediaTest, AScanThatIsOutOfTimeSaysWhereItIs) {
   for (int i = 0; i < 30; ++i) Put(fmt::format("k{:02}", i), Tagged("value"));
-  static constexpr auto kTimeout = 500ms;
+  static constexpr auto kTimeout = 2000ms;
   gate_->CloseAt("k10", 2 * kTimeout);
   const auto cut = Scan(0, [](Command* command) {
     command->mutable_header()->set_timeout(kTimeout.count());
@@ -451,7 +451,7 @@ TEST_F(PushTest, APeerIsReachedOverTlsWhereItIsSaidSo) {
   Put(a_, "k", Tagged(std::string(500'000, 'x')));
   P2POperation push = To(*port);
   Add(push, "k");
-  EXPECT_EQ(Push(push, 300).code(), Code::REMOTE_CONNECTION_ERROR) << "without TLS";
+  EXPECT_EQ(Push(push, 3000).code(), Code::REMOTE_CONNECTION_ERROR) << "without TLS";
   push.mutable_peer()->set_tls(true);
   EXPECT_TRUE(Push(push).command.body().p2poperation().allchildoperationssucceeded());
   EXPECT_EQ(b_.engine.Get("k")->value.size(), 500'000u);
@@ -476,7 +476,7 @@ TEST_F(PushTest, PeersThatNeverAnswerHoldUpOnlyTheirPushes) {
   Add(push, "k");
   Command command;
   command.mutable_header()->set_messagetype(Header::PEER2PEERPUSH);
-  command.mutable_header()->set_timeout(100);
+  command.mutable_header()->set_timeout(1000);
   *command.mutable_body()->mutable_p2poperation() = push;
   constexpr int kPushes = 12;
   for (int i = 0; i < kPushes; ++i) ASSERT_TRUE(client_.SendCommand(command));
@@ -539,7 +539,7 @@ TEST(Background, JobsTakeTurnsAndEndWhenTheirTimeIsUp) {
     };
     start(1, 3, Time::max());
     start(2, 3, Time::max());
-    start(3, -1, runtime.Now() + 20ms);  // for ever
+    start(3, -1, runtime.Now() + 500ms);  // for ever
     while (left > 0) all_done->WaitUntil(runtime.Now() + 10s);
   }
   EXPECT_EQ(std::count(order.begin(), order.end(), 1), 3);

@@ -6,8 +6,10 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -15,9 +17,13 @@ namespace pinstripe {
 
 class TemporaryDirectory {
  public:
+  static constexpr uint64_t kLeastSpace = uint64_t{2} << 30;  // containers often have 64 MiB
+
   TemporaryDirectory() {
     const char* const chosen = getenv("STORE_TEST_DIRECTORY");
-    const bool memory = access("/dev/shm", W_OK) == 0;
+    struct statvfs space {};
+    const bool memory = access("/dev/shm", W_OK) == 0 && statvfs("/dev/shm", &space) == 0 &&
+                        space.f_bavail * space.f_frsize >= kLeastSpace;
     std::string name = chosen != nullptr ? std::string(chosen) + "/"
                        : memory          ? "/dev/shm/"
                                          : testing::TempDir();

@@ -24,7 +24,7 @@ if ldd "$pinstripe" | grep -q libjemalloc; then  # and no sanitizer
   check "the gateway has the allocator that the sample gives it" has_jemalloc
 fi
 xrdfs "$url" mkdir /random && xrdfs "$url" mkdir /operations || give_up "mkdir"
-seed=${SEED:-$RANDOM}
+seed=$(seed_of)
 check "random operations match plain bytes (SEED=$seed)" \
   timeout 240 /usr/bin/python3 -B "$(dirname "$0")/xrootd_random.py" "$url/random" "$seed" "${OPERATIONS:-1500}"
 check "clients find what they expect" timeout 240 /usr/bin/python3 -B "$(dirname "$0")/xrootd_operations.py" "$url/operations"

@@ -40,9 +40,9 @@ check "of four uploads to one name at once, one is there as a whole" many_writer
 # One is slow, the other one comes in the middle of it: with and without -f, on a name that exists and on a new one.
 a_second_one_is_refused() {  # PATH [-f]
   local slow code=0
-  timeout 120 xrdcp --nopbar -f -s --xrate 10m "$work/file" "$url$1" &
+  timeout 120 xrdcp --nopbar -f -s --xrate 3m "$work/file" "$url$1" &
   slow=$!
-  wait_until 60 has_read $slow 10000000 || { echo "  the first upload does not begin"; return 1; }
+  wait_until 60 has_read $slow 3000000 || { echo "  the first upload does not begin"; return 1; }
   # shellcheck disable=SC2086
   timeout 60 xrdcp --nopbar -s ${2:-} "$work/version1" "$url$1" 2>"$work/second.err" || code=$?
   wait $slow || { echo "  the first upload fails"; return 1; }

@@ -14,7 +14,7 @@ is_unmounted() { ! is_mounted; }
 fails_saying() {  # WORD COMMAND...: soon, and with a reason
   local word=$1 said code=0
   shift
-  said=$(timeout 30 "$@" 2>&1) || code=$?
+  said=$(timeout 90 "$@" 2>&1) || code=$?
   if [ $code -eq 0 ] || [ $code -ge 124 ]; then
     echo "  $* ended with $code: $said"
     return 1

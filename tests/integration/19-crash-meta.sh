@@ -8,7 +8,7 @@ cluster_up meta --layout 4+2 --drives 8 --no-gateway
 
 campaign=(/usr/bin/python3 "$project/tests/crash/crash_meta.py" --build "$build" --cluster "$cluster"
   --time "${CRASH_SECONDS:-30}" --drives 8 --away 2)
-if [ -n "${SEED:-}" ]; then campaign+=(--seed "$SEED"); fi
+campaign+=(--seed "$(seed_of "${CRASH_SECONDS:-}")")
 check "names survive kills of mounts and drives" "${campaign[@]}"
 
 # A test of the test: a file that is removed behind the campaign's back is missed.

@@ -15,10 +15,10 @@ check "for programs, too" says 0 '"state": "whole"' why "$config" /small --json
 check "what is not there is not found" says 1 "no 'none'" why "$config" /none
 
 # Two spares for two drives that are away; the third drive's shards have no place.
-dev kill 1 2 3
+dev kill 1 2 3 4
 if upload "$work/file" /refused; then flunk "an upload with too few drives was accepted"; fi
-dev start 3
-wait_until 30 eval '! "$pinstripe" status "$config" | grep -q "drive *3.*down"'
+dev start 3 4
+wait_until 30 eval '! "$pinstripe" status "$config" | grep -q "^ *[34] .*DOWN"'
 put spare-small 3000
 put spare-large 30000001
 check "a repair says what is away" says 2 "drive 1" repair "$config"

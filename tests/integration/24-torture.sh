@@ -11,7 +11,7 @@ drives=${DRIVES:-$((k + m + 2))}
 
 campaign() {  # OPTIONS...
   local options=(--data "$k" --away "$m" --drives "$drives" --time "${TORTURE_SECONDS:-10}" "$@")
-  if [ -n "${SEED:-}" ]; then options+=(--seed "$SEED"); fi
+  options+=(--seed "$(seed_of "${TORTURE_SECONDS:-}")")
   /usr/bin/python3 "$project/tests/crash/torture.py" --build "$build" --cluster "$cluster" "${options[@]}"
 }
 cluster_up whole --layout "$k+$m" --drives "$drives" --no-gateway

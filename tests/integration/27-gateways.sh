@@ -69,7 +69,7 @@ give_to_gateway "$work/cache/data"
 serve cache xrootd xrootd-xcache.cfg
 check "a file is read through the cache" comes_back "root://localhost:$cache//made/file"
 is_kept() { [ "$(stat -c %s "$work/cache/data/made/file")" = 9000001 ]; }
-check "which keeps it" is_kept
+check "which keeps it" wait_until 30 is_kept
 cache_refuses_writes() { ! copy "$work/later" "root://localhost:$cache//made/new"; }
 check "and takes no uploads" cache_refuses_writes
 stop one xrootd

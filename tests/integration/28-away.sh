@@ -19,10 +19,11 @@ before=$(gateway_pid)
 check "all drives are up" wait_until 30 up_are 8
 dev kill 1
 check "when they are killed the statistics say so" wait_until 30 up_are 0
-# All at once, as each takes its time: within a minute, and with an answer of the server.
+# All at once, as each takes its time: within two minutes, and with an answer of the server.
+export XRD_REQUESTTIMEOUT=120
 declare -A asked
 begin() {  # NAME COMMAND...
-  timeout 60 "${@:2}" >"$work/$1.said" 2>&1 &
+  timeout 120 "${@:2}" >"$work/$1.said" 2>&1 &
   asked[$1]=$!
 }
 has_failed() {  # NAME

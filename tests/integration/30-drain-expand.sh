@@ -44,7 +44,7 @@ check "a file can be read" holds /large "${sums[large]}"
 touch "$work/enough"
 wait $traffic
 is_empty() { "$pinstripe" drain "$config" 3 2>/dev/null | grep -q "^drive 3 is empty"; }
-check "when nobody writes the drive becomes empty" wait_until 60 is_empty
+check "when nobody writes the drive becomes empty" wait_until 150 is_empty
 check "the clients had something to do" test "$(cat "$work/rounds")" -gt 3
 check "and noticed nothing" test ! -e "$work/wrong"
 [ -e "$work/wrong" ] && sed 's/^/  /' "$work/wrong"

@@ -5,10 +5,15 @@
 . "$(dirname "$0")/lib.sh"
 
 needs_fuse
+# What a local disk does: a file system in memory lacks some of it.
+if [ "$(stat -f -c %T "$work")" = tmpfs ]; then
+  echo "SKIP $script: $work is in memory; set TMPDIR to a directory on a disk"
+  exit 77
+fi
 
 stress() {  # OPTIONS...
   local options=(--time "${STRESS_SECONDS:-20}" "$@")
-  if [ -n "${SEED:-}" ]; then options+=(--seed "$SEED"); fi
+  options+=(--seed "$(seed_of "${STRESS_SECONDS:-}")")
   rm -rf "$work/reference"
   mkdir "$work/reference"
   /usr/bin/python3 "$project/tests/crash/stress.py" --build "$build" --cluster "$cluster" --reference "$work/reference" "${options[@]}"

@@ -56,6 +56,11 @@ needs_fuse() {
   echo "SKIP $script: /dev/fuse is missing: this machine cannot mount"
   exit 77
 }
+# Chance: SEED; else another one each time in a campaign, which somebody has given a time; and else the same for everybody,
+# so that a failure is the fault of the change at hand.
+seed_of() {  # [TIME]
+  if [ -n "${SEED:-}" ]; then echo "$SEED"; elif [ -n "${1:-}" ]; then echo $((RANDOM * 32768 + RANDOM)); else echo 1; fi
+}
 # For `check`: what the administrator's command says and how it ends. Its words stay in $work/said.
 says() {  # EXIT-CODE WORDS COMMAND...
   local expected=$1 words=$2
@@ -119,11 +124,15 @@ gateway_pid() { "$pinstripe" dev status --json "$cluster" | /usr/bin/python3 -c 
 
 free_ports() {  # COUNT
   /usr/bin/python3 - "$1" <<'END'
-import random, socket, sys
+import os, random, socket, sys
 with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
-    last = int(file.read().split()[0]) - 1  # beyond, the kernel takes ports for connections
+    end = int(file.read().split()[0])  # from here on the kernel takes ports for connections
+ports = range(10000, end if end > 11000 else 32768)
+if "PINSTRIPE_PORTS" in os.environ:
+    first, last = os.environ["PINSTRIPE_PORTS"].split("-")
+    ports = range(int(first), int(last) + 1)
 kept = []
-for port in random.sample(range(10000, last), 200):
+for port in random.sample(ports, 200):
     one = socket.socket()
     try:
         one.bind(("", port))

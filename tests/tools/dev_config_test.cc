@@ -148,5 +148,19 @@ TEST(Ports, ThatAreMoreThanThereAreAreRefused) {
   EXPECT_EQ(PickFreePorts(runtime, 65536).error().code(), EADDRINUSE);
 }
 
+TEST(Ports, AreThoseOfTheEnvironmentWhereItNamesSome) {
+  RealRuntime runtime;
+  ASSERT_EQ(setenv("PINSTRIPE_PORTS", "21000-21999", 1), 0);
+  const auto ports = PickFreePorts(runtime, 20);
+  ASSERT_TRUE(ports) << ports.error().message();
+  for (const uint16_t port : *ports) {
+    EXPECT_GE(port, 21000);
+    EXPECT_LE(port, 21999);
+  }
+  ASSERT_EQ(setenv("PINSTRIPE_PORTS", "all", 1), 0);
+  EXPECT_TRUE(PickFreePorts(runtime, 20)) << "what cannot be read says nothing";
+  ASSERT_EQ(unsetenv("PINSTRIPE_PORTS"), 0);
+}
+
 }  // namespace
 }  // namespace pinstripe
