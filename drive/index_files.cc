@@ -61,7 +61,8 @@ class Table final : public rocksdb::FSRandomAccessFile {
                     rocksdb::IODebugContext*) override {
     if (!may_wait) return WouldWait();
     if (readahead(fd_.get(), static_cast<off_t>(offset), size) == 0) return IOStatus::OK();
-    return errno == EINVAL ? IOStatus::NotSupported() : Failure("read ahead in", path_);
+    if (errno == EINVAL) return IOStatus::NotSupported();
+    return Failure("read ahead in", path_);
   }
 
   void Hint(AccessPattern pattern) override {

@@ -271,7 +271,10 @@ Status FileState::CommitUnderTurn(bool durably) {
   {
     const std::lock_guard lock(mutex_);
     if (removed_) return unpublishable_;
-    if (is_nameless()) return {};
+    if (is_nameless()) {
+      sync_asked_ |= durably;
+      return limbo_;
+    }
   }
   TRY(forgotten_);
   if (changed_) TRY(CommitChanges(durably));
@@ -560,13 +563,16 @@ bool FileState::IsNameless() {
 
 Status FileState::GiveFirstName(const Names::NewName& name) {
   const Turn::Holder turn(turn_);
+  TRY(limbo_);
   {
     const std::lock_guard lock(mutex_);
+    if (removed_) return Fail(ENOENT, "inode {:016x} was removed", id_);
     if (!is_nameless()) return Fail(EEXIST, "inode {:016x} has a name by now", id_);
     base_.named = now_.named = GivenName{name.directory, name.name};
+    base_.changed = now_.changed = context_.records.WallClock();
     changed_ = true;
   }
-  TRY(CommitChanges(/*durably=*/false));
+  TRY(CommitChanges(sync_asked_));
   StoredInode own;
   {
     const std::lock_guard lock(mutex_);
@@ -577,9 +583,13 @@ Status FileState::GiveFirstName(const Names::NewName& name) {
   slot_ = own.slot;
   base_ = now_ = own.inode;
   if (!slot.has_value()) {
-    // Nobody knows whether it has happened: whoever commits next finds out.
-    uncertain_ = HostErrno(slot.error()) == EIO;
-    if (uncertain_) name_ = name;
+    if (HostErrno(slot.error()) != EIO) return slot.error();
+    // A second attempt could give it two names that count as one, and the first may yet appear.
+    uncertain_ = true;
+    limbo_ = Fail(EIO,
+                  "whether inode {:016x} was named '{}' in directory {:016x} cannot be found out; "
+                  "look there, and copy it to a new file if it is not",
+                  id_, name.name, name.directory);
     return slot.error();
   }
   name_ = name;
@@ -830,9 +840,18 @@ void FileState::Removed(const Inode& last, uint64_t losses) {
 void FileState::Abandon() {
   Blocks blocks;
   const Turn::Holder turn(turn_);
-  if (!removed_ && !published_ && inode_written_ && !uncertain_) {
+  // Whoever changed its attributes, or moved its shards, has changed the inode.
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    if (removed_ || published_ || !inode_written_ || uncertain_) break;
     const auto removed = context_.records.ChangeInode(id_, slot_, std::nullopt);
-    if (removed.has_value() && removed->applied) Removed(Known(), removed->losses);
+    if (!removed.has_value() || (!removed->applied && !removed->now)) break;
+    if (removed->applied) {
+      Removed(Known(), removed->losses);
+      break;
+    }
+    const std::lock_guard lock(mutex_);
+    base_ = removed->now->inode;
+    slot_ = removed->now->slot;
   }
   const std::lock_guard lock(mutex_);
   blocks.swap(blocks_);

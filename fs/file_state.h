@@ -94,7 +94,8 @@ class FileState {
   void Remember(Names::NewName name, uint64_t slot);
 
   bool IsNameless();
-  // Commits it, and names it. EEXIST, ENOENT (no such directory any more): it has no name still.
+  // Commits it, safely if it was asked to sync before, and names it. EEXIST, ENOENT (no such
+  // directory any more): it has no name still. EIO: nobody knows, and it cannot be used any more.
   Status GiveFirstName(const Names::NewName& name);
 
   // All of one moment. `meanwhile` is called before anybody waits for drives, if anybody does.
@@ -316,6 +317,8 @@ class FileState {
   bool uncertain_ = false;                 // a change may have happened
   Status forgotten_;                       // by the drives; until the file is opened anew
   Status unpublishable_;                   // why the file can have no name
+  Status limbo_;                           // whether it got its first name cannot be found out
+  bool sync_asked_ = false;                // while it had no name
   uint32_t pass_ = 0;  // when the first stripe since the last commit was sent; 0: none was
   std::deque<uint64_t> in_flight_;        // blocks, in the order in which they were sent
   IntervalSet written_once_;              // blocks that have a stripe under write id 0

@@ -92,6 +92,15 @@ class OpenFiles {
     }
   }
 
+  // Null when it is not open; else as Take().
+  std::shared_ptr<FileState> TakeIfOpen(InodeId id) {
+    const std::lock_guard lock(mutex_);
+    const auto found = files_.find(id);
+    if (found == files_.end()) return nullptr;
+    ++found->second.users;
+    return found->second.state;
+  }
+
   // Null when it is not open.
   std::shared_ptr<FileState> Find(InodeId id) {
     const std::lock_guard lock(mutex_);
@@ -235,13 +244,20 @@ class OpenFiles {
 // A user of a file for the time of one call.
 class Use {
  public:
-  Use(OpenFiles& files, InodeId id) : files_(files), id_(id), state_(files.Take(id)) {}
-  ~Use() { files_.Release(id_); }
+  Use(OpenFiles& files, InodeId id) : Use(files, id, files.Take(id)) {}
+  static Use IfOpen(OpenFiles& files, InodeId id) { return {files, id, files.TakeIfOpen(id)}; }
+  ~Use() {
+    if (state_ != nullptr) files_.Release(id_);
+  }
   Use(const Use&) = delete;
   Use& operator=(const Use&) = delete;
+  explicit operator bool() const { return state_ != nullptr; }
   FileState* operator->() { return state_.get(); }
 
  private:
+  Use(OpenFiles& files, InodeId id, std::shared_ptr<FileState> state)
+      : files_(files), id_(id), state_(std::move(state)) {}
+
   OpenFiles& files_;
   const InodeId id_;
   const std::shared_ptr<FileState> state_;
@@ -499,7 +515,7 @@ class ClusterFileSystem final : public FileSystem {
 
   Result<Attributes> Link(InodeId inode, InodeId directory, std::string_view name) override {
     TRY(CheckName(name));
-    if (const auto file = files_.Find(inode); file != nullptr && file->IsNameless()) {
+    if (Use file = Use::IfOpen(files_, inode); file && file->IsNameless()) {
       TRY(file->GiveFirstName({directory, std::string(name), /*exclusive=*/true, std::nullopt}));
       return file->Known().Describe(inode);
     }

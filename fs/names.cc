@@ -313,6 +313,7 @@ Result<std::optional<Names::NewName::Seen>> Names::LookForPublish(const NewName&
       return Fail(EISDIR, "'{}' in directory {:016x} is a directory by now", name.name,
                   name.directory);
     }
+    own.inode.named = GivenName{name.directory, name.name};  // for who collects
     const auto change = TRY(records_.ChangeInode(id, own.slot, own.inode));
     if (!change.now) {
       return Fail(ESTALE, "inode {:016x} was collected before it had a name", id);
