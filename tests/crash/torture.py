@@ -32,6 +32,7 @@ import time
 from crash_meta import MAY_HAVE_HAPPENED, Mount, Violation
 
 FILES = 5             # of each client
+SABOTAGED_BYTES = 64 << 20  # that are written before anything is ruined
 LARGEST = 24 << 20
 LAYOUTS = [None, "1+{m}", "2+{m} shard=64KiB replicate=1MiB", "{k}+{m} shard=64KiB inline=0"]
 
@@ -499,7 +500,7 @@ class Campaign:
                             raise Violation(f"fsync of {file.name}: {error}") from error
                         client.forget(file)
         self.command("repair", self.config)
-        if self.options.sabotage:
+        if self.options.sabotage and self.is_enough():
             self.harm_too_much()
         self.command("verify", self.config)
         for client in self.clients:
@@ -525,6 +526,11 @@ class Campaign:
         self.command("dev", "start", self.options.cluster, 1)
         self.wait_until_healthy()
 
+    def is_enough(self):
+        """What is to be noticed has to be there first, however slow the machine is."""
+        written = sum(client.bytes for client in self.clients)
+        return time.monotonic() >= self.end and (not self.options.sabotage or written >= SABOTAGED_BYTES)
+
     def see_violations(self):
         for client in self.clients:
             if client.violation:
@@ -546,16 +552,16 @@ class Campaign:
                 self.kill_mount, self.rot, self.replace_drive, self.repair]
         if self.options.time >= 60:
             harm.append(self.drain_and_expand)  # it takes its time
-        end = time.monotonic() + self.options.time
+        self.end = time.monotonic() + self.options.time
         next_word = 0
-        while time.monotonic() < end:
+        while not self.is_enough():
             # Each kind before any comes again, in an order of its own.
             for what in self.random.sample(harm, len(harm)):
                 time.sleep(self.random.random() * 2)  # work goes on for a while
                 what()
                 self.done[what.__name__] = self.done.get(what.__name__, 0) + 1
                 self.see_violations()
-                if time.monotonic() >= end:
+                if self.is_enough():
                     break
             self.look()
             if time.monotonic() >= next_word:
