@@ -33,11 +33,13 @@ std::string_view ParentPath(std::string_view path) {
   return path.empty() ? "/" : path;
 }
 
-// Hands `text` to a caller who gave a buffer of `length`, in the manner of snprintf.
+// Hands `text` to a caller who gave a buffer of `length`, in the manner of snprintf. XRootD writes
+// more behind it and sends a byte beyond that, so what follows is zeros and nobody's memory.
 int HandOver(const std::string& text, char* out, int& length) {
-  if (static_cast<size_t>(std::max(length, 0)) <= text.size()) return -ENOBUFS;
+  const auto room = static_cast<size_t>(std::max(length, 0));
+  if (room <= text.size()) return -ENOBUFS;
   text.copy(out, text.size());
-  out[text.size()] = '\0';
+  std::fill(out + text.size(), out + room, '\0');
   length = static_cast<int>(text.size());
   return 0;
 }
