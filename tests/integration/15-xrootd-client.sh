@@ -20,7 +20,8 @@ has_jemalloc() {
   options=$(sed -n 's/^Environment=MALLOC_CONF=//p' "$project/etc/xrootd-pinstripe.conf")
   [ -n "$options" ] && tr '\0' '\n' <"/proc/$(gateway_pid)/environ" | grep -qx "MALLOC_CONF=$options"
 }
-if ldd "$pinstripe" | grep -q libjemalloc; then  # and no sanitizer
+# No sanitizer, and nobody who has other wishes.
+if ldd "$pinstripe" | grep -q libjemalloc && [ -z "${MALLOC_CONF:-}" ]; then
   check "the gateway has the allocator that the sample gives it" has_jemalloc
 fi
 xrdfs "$url" mkdir /random && xrdfs "$url" mkdir /operations || give_up "mkdir"
