@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cassert>
 #include <cerrno>
 #include <memory>
 #include <string>
@@ -125,10 +126,16 @@ rocksdb::Env* IndexFiles::Env() {
   return env;
 }
 
-IndexFiles::NoWait::NoWait() { may_wait = false; }
+IndexFiles::NoWait::NoWait() {
+  assert(may_wait && opened_for_question == nullptr);
+  may_wait = false;
+}
 IndexFiles::NoWait::~NoWait() { may_wait = true; }
 
-IndexFiles::Wait::Wait() { opened_for_question = &opened_; }
+IndexFiles::Wait::Wait() {
+  assert(may_wait && opened_for_question == nullptr);
+  opened_for_question = &opened_;
+}
 IndexFiles::Wait::~Wait() {
   opened_for_questions -= opened_;
   opened_for_question = nullptr;

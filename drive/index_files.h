@@ -30,7 +30,8 @@ class IndexFiles {
 
   // Around a question of who may wait. RocksDB opens a table under a lock that others come to who
   // ask for one nearby: while one is being opened for such a question, who must not wait had better
-  // ask nothing, since the disk may hang. Not both of them at once in a thread.
+  // ask nothing, since the disk may hang. One of these two at a time in a thread. What scans and
+  // compactions open is not counted.
   class Wait {
    public:
     Wait();

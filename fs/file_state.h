@@ -95,7 +95,7 @@ class FileState {
 
   bool IsNameless();
   // Commits it, safely if it was asked to sync before, and names it. EEXIST, ENOENT (no such
-  // directory any more): it has no name still. EIO: nobody knows, and it cannot be used any more.
+  // directory any more): it has no name still. EIO: so, too; or nobody knows, and all commits fail.
   Status GiveFirstName(const Names::NewName& name);
 
   // All of one moment. `meanwhile` is called before anybody waits for drives, if anybody does.

@@ -279,7 +279,7 @@ class FileSystem {
   // A file without a name, made as if in that directory, which is gone with its last handle (and
   // with this process) unless Link() gives it a name before. Until then nobody else sees it, and
   // nothing of it is committed: commits of it do nothing, but that Sync() is made up for by Link().
-  // EIO of Link(): nobody knows whether it has the name, and all that is asked of it fails.
+  // EIO of Link(): it could not be stored; or nobody knows whether it is named: all commits fail.
   virtual Result<std::unique_ptr<OpenFile>> CreateUnnamed(InodeId directory, uint32_t mode,
                                                           Owner owner) = 0;
   virtual Result<std::unique_ptr<OpenFile>> Open(InodeId inode, Access access,

@@ -25,6 +25,9 @@ std::string FormOf(const StripeLayout& layout) {
   return fmt::format("{}+{}", geometry.data_shards, geometry.parity_shards);
 }
 
+// Each may take as long as drives are waited for; of further ones nothing else is to be expected.
+constexpr int kMostUnreadPages = 8;
+
 class Finder {
  public:
   Finder(Cluster& cluster, InodeId id, const WhereaboutsOptions& options)
@@ -104,9 +107,13 @@ class Finder {
     for (uint64_t block = 0; block < map.blocks();) {
       const uint64_t end = map.PartOf(block)->end();
       if (map.PartOf(block)->stretch->stored_bytes > 0) {
-        if (LoadPages(cluster_.stripes(), id_, inode, block, block + 1).ok()) {
+        const bool is_known = map.PartOf(block)->stretch->loaded() ||
+                              (unread_pages_ < kMostUnreadPages &&
+                               LoadPages(cluster_.stripes(), id_, inode, block, block + 1).ok());
+        if (is_known) {
           TRY(AddRuns(block, *map.PartOf(block)->stretch, map.block_bytes()));
         } else {
+          ++unread_pages_;
           found_.unknown_blocks += end - block;
         }
         map.ForgetPages();
@@ -165,6 +172,7 @@ class Finder {
   std::set<DriveId> up_;
   std::set<DriveId> damaged_;
   uint64_t blocks_ = 0;  // that were looked at
+  int unread_pages_ = 0;
   Whereabouts found_;
 };
 

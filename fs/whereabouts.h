@@ -47,7 +47,7 @@ struct Whereabouts {
   std::vector<Part> parts;      // none is without records
   std::set<DriveId> away;       // of the drives of all parts: they do not answer
   std::set<DriveId> damaged;    // and these only serve reads
-  uint64_t unknown_blocks = 0;  // whose page of the block map cannot be read
+  uint64_t unknown_blocks = 0;  // whose page of the block map cannot be read, holes included
 
   enum class State { kWhole, kShort, kUnreadable };
   State state() const;

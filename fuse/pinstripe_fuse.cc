@@ -200,7 +200,8 @@ class Session {
     const fuse_custom_io io{.writev = WriteAnswer, .read = ReadRequest};
     const int refused =
         fuse_session_custom_io(session->session_, &io, fuse_session_fd(session->session_));
-    if (refused != 0) return Fail(-refused, "libfuse: {}", ErrnoText(-refused));
+    if (refused != 0)
+      return Fail(-refused, "libfuse reads no requests with our calls: {}", ErrnoText(-refused));
     mount.Serve(session->session_);
     return session;
   }

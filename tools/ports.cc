@@ -11,6 +11,8 @@
 #include <fstream>
 #include <set>
 
+#include "base/try.h"
+
 namespace pinstripe {
 namespace {
 
@@ -19,17 +21,15 @@ struct PortRange {
   uint32_t end = 32768;  // not included
 };
 
-// Those of PINSTRIPE_PORTS, if that is set as FIRST-LAST: who runs clusters side by side keeps them
-// apart, for a port whose drive is down looks free. Else below those that the kernel gives to
-// connections.
-PortRange Range() {
+Result<PortRange> Range() {
   PortRange range;
   if (const char* const wanted = getenv("PINSTRIPE_PORTS"); wanted != nullptr) {
     unsigned first = 0;
     unsigned last = 0;
-    if (sscanf(wanted, "%u-%u", &first, &last) == 2 && first > 0 && first < last && last < 65536) {
-      return {first, last + 1};
-    }
+    int end = 0;
+    const bool is_range = sscanf(wanted, "%5u-%5u%n", &first, &last, &end) == 2 && wanted[end] == 0;
+    if (is_range && first > 0 && first < last && last < 65536) return PortRange{first, last + 1};
+    return Fail(EINVAL, "PINSTRIPE_PORTS={}: a range of ports is needed, like 20000-20999", wanted);
   }
   std::ifstream file("/proc/sys/net/ipv4/ip_local_port_range");
   uint32_t first = 0;
@@ -59,7 +59,7 @@ bool CanBind(uint16_t port) {
 
 Result<std::vector<uint16_t>> PickFreePorts(Runtime& runtime, size_t count,
                                             const std::set<uint16_t>& except) {
-  const PortRange range = Range();
+  const PortRange range = TRY(Range());
   const uint32_t size = range.end - range.first;
   std::set<uint16_t> tried;
   std::vector<uint16_t> ports;

@@ -579,7 +579,7 @@ TEST_F(DurabilityTest, ManyShareOneFlushAndHoldUpNobodyElse) {
     EXPECT_EQ(answer.command.header().messagetype(), Header::PUT_RESPONSE);
     EXPECT_EQ(answer.command.status().code(), kinetic::Status::SUCCESS);
   }
-  EXPECT_LE(store_.flushes(), 10);
+  EXPECT_LE(store_.flushes(), 5);
 }
 
 TEST_F(DurabilityTest, AFlushThatFailsFailsWhatWaitedForIt) {

@@ -549,6 +549,8 @@ def test_extended_attributes_are_kept():
     value = bytes(range(256)) * 100
     os.setxattr("f", "user.a", value)
     os.setxattr("f", "user.empty", b"")
+    assert b"needed, on the drives" in os.getxattr("f", "user.pinstripe.why")
+    fails_with(errno.EPERM, os.setxattr, "f", "user.pinstripe.why", b"x")
     assert os.getxattr("f", "user.a") == value and os.getxattr("f", "user.empty") == b""
     assert sorted(os.listxattr("f")) == ["user.a", "user.empty"]
     fails_with(errno.EEXIST, os.setxattr, "f", "user.a", b"1", os.XATTR_CREATE)

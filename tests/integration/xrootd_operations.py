@@ -402,6 +402,8 @@ def test_extended_attributes_are_kept(place):
         place.xrdfs("xattr", path, "del", "colour")
         assert "colour" not in place.xrdfs("xattr", path, "list")
         place.xrdfs("xattr", path, "get", "colour", code=54)
+    assert "needed, on the drives" in place.xrdfs("xattr", place.path("f"), "get", "pinstripe.why")
+    place.xrdfs("xattr", place.path("f"), "set", "pinstripe.why=x", code=54)
     long = "a-b;" * 10_000
     place.xrdfs("xattr", place.path("f"), "set", f"long={long}", code=54)  # more than there may be
     place.xrdfs("xattr", place.path("f"), "set", f"long={long[:20_000]}")

@@ -157,8 +157,14 @@ TEST(Ports, AreThoseOfTheEnvironmentWhereItNamesSome) {
     EXPECT_GE(port, 21000);
     EXPECT_LE(port, 21999);
   }
-  ASSERT_EQ(setenv("PINSTRIPE_PORTS", "all", 1), 0);
-  EXPECT_TRUE(PickFreePorts(runtime, 20)) << "what cannot be read says nothing";
+  for (const char* const mistake :
+       {"", "all", "21000", "21000-", "21999-21000", "0-9", "1-65536", "21000-21999x"}) {
+    ASSERT_EQ(setenv("PINSTRIPE_PORTS", mistake, 1), 0);
+    const auto refused = PickFreePorts(runtime, 20);
+    ASSERT_FALSE(refused) << mistake;
+    EXPECT_EQ(refused.error().code(), EINVAL);
+    EXPECT_THAT(std::string(refused.error().message()), HasSubstr("PINSTRIPE_PORTS="));
+  }
   ASSERT_EQ(unsetenv("PINSTRIPE_PORTS"), 0);
 }
 
