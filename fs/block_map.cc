@@ -21,6 +21,7 @@ constexpr uint8_t kOtherObject = 2;
 constexpr uint8_t kMovedShards = 4;
 constexpr uint8_t kPage = 8;
 constexpr uint8_t kPatches = 16;
+constexpr uint8_t kShared = 32;
 constexpr uint8_t kPageFormat = 1;
 
 // What a change copies, about. Stretches that are to be stored are put together again.
@@ -55,6 +56,10 @@ size_t BytesOf(const BlockPatch& patch) {
 // About what a run takes when it is written.
 size_t BytesOf(const BlockRun& run) {
   if (run.hole) return 1 + VarintBytes(run.count);
+  if (run.shared) {
+    return 1 + VarintBytes(run.count) + sizeof(run.object) + VarintBytes(run.shift) +
+           VarintBytes(run.last_valid);
+  }
   size_t bytes = 1 + VarintBytes(run.count) + run.write.size() + 4 + 1 +
                  VarintBytes(run.last_stored) + VarintBytes(run.last_valid) +
                  (run.moved.empty() ? 0 : 2) + kMovedBytes * run.moved.size() +
@@ -87,8 +92,9 @@ BlockRun Cut(const BlockRun& run, uint64_t first, uint64_t count, uint32_t block
 
 bool CanFollow(const BlockRun& a, const BlockRun& b, uint64_t block_bytes) {
   if (a.hole || b.hole) return a.hole && b.hole;
-  return a.object == b.object && a.write == b.write && a.epoch == b.epoch && a.layout == b.layout &&
-         a.last_stored == block_bytes && a.last_valid == block_bytes;
+  return a.shared == b.shared && a.object == b.object && a.shift == b.shift && a.write == b.write &&
+         a.epoch == b.epoch && a.layout == b.layout && a.last_stored == block_bytes &&
+         a.last_valid == block_bytes;
 }
 
 void Join(BlockRun& before, const BlockRun& after) {
@@ -253,7 +259,10 @@ std::vector<BlockPlace> BlockPlace::Stripes() const {
   std::vector<BlockPlace> stripes;
   stripes.push_back(*this);
   stripes.front().patches.clear();
-  for (const BlockPatch& patch : patches) stripes.push_back(AsPlace(patch));
+  for (const BlockPatch& patch : patches) {
+    stripes.push_back(AsPlace(patch));
+    stripes.back().shift = shift;
+  }
   return stripes;
 }
 
@@ -268,6 +277,7 @@ void BlockPlace::TakePlaces(const BlockPlace& other) {
 
 void BlockPlace::CutTo(uint32_t valid_bytes) {
   valid = std::min(valid, valid_bytes);
+  if (shared) stored = valid;
   for (BlockPatch& patch : patches) {
     std::erase_if(patch.extents, [&](const auto& extent) { return extent.first >= valid_bytes; });
     if (patch.extents.empty()) continue;
@@ -312,6 +322,17 @@ std::vector<BlockPart> PartsOf(const BlockPlace& place, uint64_t first, uint64_t
   return parts;
 }
 
+BlockPlace SharedPlace(uint64_t keeper, uint64_t shift, uint32_t valid) {
+  return {.shared = true,
+          .object = keeper,
+          .shift = shift,
+          .write = {},
+          .layout = {},
+          .place = {},
+          .stored = valid,
+          .valid = valid};
+}
+
 StripeLayout CopiesOf(uint64_t bytes, int parity_shards) {
   const uint64_t cells = (bytes + kCellBytes - 1) / kCellBytes;
   return {.data_shards = 1,
@@ -342,7 +363,9 @@ std::span<const Note> NotesOf(const std::vector<Note>& notes, uint64_t index) {
 }  // namespace
 
 BlockPlace PlaceInRun(const BlockRun& run, uint64_t index, uint64_t block_bytes) {
-  BlockPlace place{.object = run.object,
+  BlockPlace place{.shared = run.shared,
+                   .object = run.object,
+                   .shift = run.shift,
                    .write = run.write,
                    .layout = run.layout,
                    .place = {.epoch = run.epoch, .moved = {}},
@@ -362,7 +385,9 @@ namespace {
 BlockRun RunOf(const BlockPlace& place) {
   BlockRun run{.count = 1,
                .hole = false,
+               .shared = place.shared,
                .object = place.object,
+               .shift = place.shared ? place.shift : 0,
                .write = place.write,
                .epoch = place.place.epoch,
                .layout = place.layout,
@@ -470,6 +495,16 @@ bool BlockMap::HasMovedShards() const {
     return (stretch.page && !stretch.page->place.moved.empty()) ||
            std::ranges::any_of(stretch.runs, has_moved);
   });
+}
+
+std::set<uint64_t> BlockMap::Keepers() const {
+  std::set<uint64_t> keepers;
+  for (const Part& part : parts_) {
+    for (const BlockRun& run : part.stretch->runs) {
+      if (run.shared) keepers.insert(run.object);
+    }
+  }
+  return keepers;
 }
 
 uint64_t BlockMap::StoredBytes() const {
@@ -613,7 +648,8 @@ void AddPieces(const BlockRun& run, uint64_t first, uint32_t bytes,
       while (at.first + runs[at.run].count <= block) at.first += runs[at.run++].count;
       const BlockRun& there = runs[at.run];
       until = std::min(end, at.first + there.count);
-      kept = !there.hole && there.object == run.object && there.write == run.write;
+      kept = !there.hole && there.shared == run.shared && there.object == run.object &&
+             there.shift == run.shift && there.write == run.write;
       for (const BlockRun::Patched& patched : patches_of(block, until)) {
         const uint64_t patched_block = first + patched.index;
         const bool is_there = std::ranges::any_of(
@@ -833,6 +869,11 @@ void EncodeRun(Writer& writer, const BlockRun& run, uint8_t kind, uint64_t valid
     writer.U8(0).Varint(run.count);
     return;
   }
+  if (run.shared) {
+    writer.U8(kData | kShared).Varint(run.count).U64(run.object).Varint(run.shift);
+    writer.Varint(run.last_valid);
+    return;
+  }
   writer.U8(static_cast<uint8_t>(kData | kind | (run.object != inode ? kOtherObject : 0) |
                                  (run.moved.empty() ? 0 : kMovedShards) |
                                  (run.patches.empty() ? 0 : kPatches)));
@@ -927,6 +968,15 @@ DecodedRun DecodeRun(Reader& reader, uint64_t inode, const std::vector<StripeLay
   run.count = reader.Varint();
   run.hole = flags == 0;
   if (run.hole) return decoded;
+  if (flags == (kData | kShared)) {
+    run.shared = true;
+    run.object = reader.U64();
+    run.shift = reader.Varint();
+    const uint64_t valid = reader.Varint();
+    if (valid > UINT32_MAX || run.object == inode) reader.MarkBad();
+    run.last_stored = run.last_valid = static_cast<uint32_t>(valid);
+    return decoded;
+  }
   decoded.page = may_be_page && (flags & kPage) != 0;
   const int known = kData | kOtherObject | kMovedShards | (decoded.page ? kPage : kPatches);
   if ((flags & kData) == 0 || (flags & ~known) != 0) reader.MarkBad();
@@ -1032,10 +1082,11 @@ Status BlockMap::CheckRun(const BlockRun& run, uint64_t first, uint64_t size) co
                 run.count, first);
   }
   if (run.hole) return {};
-  const uint64_t room = std::min(block_bytes(), run.layout.block_bytes());
   // Bytes beyond the file would come to light when it grows.
   const uint64_t limit =
       first + run.count == blocks ? size - (blocks - 1) * block_bytes() : block_bytes();
+  if (run.shared && run.last_valid <= limit) return {};
+  const uint64_t room = std::min(block_bytes(), run.layout.block_bytes());
   if (run.last_stored == 0 || run.last_stored > room || run.last_valid > limit ||
       (run.count > 1 && run.layout.block_bytes() < block_bytes())) {
     return Fail(EBADMSG, "a block map's run from block {} on has blocks of impossible length",

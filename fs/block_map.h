@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,8 +55,16 @@ inline constexpr size_t kMaxPatchExtents = 64;              // of all of them
 inline constexpr uint32_t kMaxPatchBytes = 4 * kCellBytes;  // of all of them, as they are stored
 
 // A block that is stored. Bytes from `valid` to the end of the block read as zeros.
+//
+// A shared one is stored where the map of a keeper says, of another inode than this (fs/shares.h):
+// `object` is the keeper then, and nothing is known here but `valid`.
 struct BlockPlace {
-  uint64_t object = 0;  // in the shards' keys: the inode that the block was written for
+  bool shared = false;
+  // In the shards' keys: the inode that the block was written for.
+  uint64_t object = 0;
+  // What is to be added to the block's number in this file, modulo 2^64, to get that in the shards'
+  // keys, or in the keeper's map.
+  uint64_t shift = 0;
   WriteId write{};
   StripeLayout layout;
   StripePlace place;
@@ -65,7 +74,8 @@ struct BlockPlace {
 
   // Says nothing of patches.
   bool SameStripe(const BlockPlace& other) const {
-    return object == other.object && write == other.write;
+    return shared == other.shared && object == other.object && shift == other.shift &&
+           write == other.write;
   }
   // The same stripe, and the same patches over it, wherever they are.
   bool SameStripes(const BlockPlace& other) const;
@@ -83,7 +93,7 @@ struct BlockPlace {
   // A patch over all others; those that are nowhere seen any more go.
   void Lay(BlockPatch patch);
 
-  StripeId IdOf(uint64_t block) const { return {object, block, write}; }
+  StripeId IdOf(uint64_t block) const { return {object, block + shift, write}; }
   friend bool operator==(const BlockPlace&, const BlockPlace&) = default;
 };
 
@@ -101,6 +111,9 @@ std::vector<BlockPart> PartsOf(const BlockPlace& place, uint64_t first, uint64_t
 // A record with so many more copies, and room for `bytes`.
 StripeLayout CopiesOf(uint64_t bytes, int parity_shards);
 
+// A block of which the first `valid` bytes are those of a block of the keeper's, shift further on.
+BlockPlace SharedPlace(uint64_t keeper, uint64_t shift, uint32_t valid);
+
 // Consecutive blocks. All but the last are stored, and valid, in full.
 struct BlockRun {
   struct Moved {
@@ -115,9 +128,12 @@ struct BlockRun {
   };
   uint64_t count = 0;
   bool hole = true;
-  // of a run with data:
+  // of a run with data, as in BlockPlace:
+  bool shared = false;
   uint64_t object = 0;
-  WriteId write{};
+  uint64_t shift = 0;  // 0 unless shared
+  WriteId write{};     // this and what follows: of one that is not shared, but for last_valid
+
   Epoch epoch = 0;
   StripeLayout layout;
   uint32_t last_stored = 0;
@@ -203,6 +219,8 @@ class BlockMap {
   void Resize(uint64_t size);
 
   uint64_t StoredBytes() const;  // valid bytes of all blocks
+  // That the runs name which are loaded.
+  std::set<uint64_t> Keepers() const;
   // Of a block or page that is loaded, shards are not at home.
   bool HasMovedShards() const;
 
@@ -257,7 +275,7 @@ class BlockMap {
   std::vector<Part> parts_;  // ascending; no gaps
 };
 
-// False: that stripe is certainly none of those that the map names for the block.
+// False: that stripe is certainly none of those that the map itself names for the block.
 bool MayHold(const std::optional<BlockMap>& map, uint64_t block, const BlockPlace& stripe);
 
 // Block `index` of a run.

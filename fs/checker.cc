@@ -12,6 +12,8 @@ namespace pinstripe {
 namespace {
 
 constexpr size_t kInodesAtOnce = 64;
+constexpr uint64_t kBlocksAtOnce = 4096;
+constexpr int kMostLoads = 8;  // of the map of an inode that others change meanwhile
 
 std::map<DriveId, Drive*> AllDrives(Cluster& cluster) {
   std::map<DriveId, Drive*> drives;
@@ -42,6 +44,7 @@ const CheckReport& Checker::Run() {
     Tell("looking again", static_cast<double>(i) / static_cast<double>(suspicions.size()));
     Confirm(suspicions[i]);
   }
+  CheckKeepers();
   if (options_.data) CheckData();
   return report_;
 }
@@ -134,6 +137,11 @@ void Checker::TakeInode(InodeId id, const RegisterValue& value) {
     stored = **std::move(finished);
   }
   const Inode& inode = stored.inode;
+  for (const InodeId keeper : inode.keepers) sharing_.emplace_back(id, keeper);
+  if (inode.keeping) {
+    keepers_.emplace(id, *inode.keeping);
+    return;
+  }
   facts_.inodes.push_back({id, inode.kind, inode.links, inode.parent, stored.slot});
   ++(inode.kind == FileKind::kDirectory ? report_.directories : report_.files);
   if (inode.map) with_data_.push_back(id);
@@ -247,18 +255,43 @@ void Checker::CheckData() {
   listing_.emplace(cluster_.runtime(), AllDrives(cluster_), ClusterPrefix(cluster_.config().name),
                    cluster_.config().drive_timeout);
   std::sort(with_data_.begin(), with_data_.end());
-  for (size_t first = 0; first < with_data_.size(); first += kInodesAtOnce) {
-    Tell("looking for shards", static_cast<double>(first) / static_cast<double>(with_data_.size()));
-    const size_t end = std::min(first + kInodesAtOnce, with_data_.size());
-    const std::vector<InodeId> ids(with_data_.begin() + static_cast<ptrdiff_t>(first),
-                                   with_data_.begin() + static_cast<ptrdiff_t>(end));
+  std::vector<InodeId> objects = with_data_;  // an object may be gone, and its stripes shared
+  for (const auto& [object, keepers] : keepers_of_) objects.push_back(object);
+  std::sort(objects.begin(), objects.end());
+  objects.erase(std::unique(objects.begin(), objects.end()), objects.end());
+  for (size_t first = 0; first < objects.size(); first += kInodesAtOnce) {
+    Tell("looking for shards", static_cast<double>(first) / static_cast<double>(objects.size()));
+    const size_t end = std::min(first + kInodesAtOnce, objects.size());
+    const std::vector<InodeId> ids(objects.begin() + static_cast<ptrdiff_t>(first),
+                                   objects.begin() + static_cast<ptrdiff_t>(end));
     const auto inodes = records_.FindInodes(ids);
     for (size_t i = 0; i < ids.size(); ++i) {
+      std::vector<Owner> owners;
       if (!inodes[i].has_value()) {
         report_.not_checked.push_back(
             fmt::format("{}: {}", PathOf(facts_, ids[i]), inodes[i].error().message()));
       } else if (*inodes[i] && (*inodes[i])->inode.map) {
-        CheckFile(ids[i], **inodes[i]);
+        owners.push_back({ids[i], **inodes[i]});
+      }
+      const auto keepers = keepers_of_.find(ids[i]);
+      for (const InodeId keeper :
+           keepers == keepers_of_.end() ? std::vector<InodeId>() : keepers->second) {
+        const auto stored = records_.FindInode(keeper);
+        if (!stored.has_value()) {
+          report_.not_checked.push_back(
+              fmt::format("{}: {}", PathOf(facts_, keeper), stored.error().message()));
+        } else if (*stored && (*stored)->inode.map) {
+          owners.push_back({keeper, **stored});
+        }
+      }
+      if (owners.empty()) continue;
+      if (owners.front().stored.inode.keeping && owners.front().id == ids[i]) {
+        CheckPages(ids[i],
+                   owners.front().stored.inode);  // its blocks are looked at with its object
+      } else if (owners.size() == 1 && owners.front().id == ids[i]) {
+        CheckFile(ids[i], std::move(owners.front().stored));
+      } else {
+        CheckObject(ids[i], std::move(owners));
       }
     }
   }
@@ -316,45 +349,214 @@ void Checker::CheckFile(InodeId id, StoredInode stored) {
     const BlockMap::Part here = *stored.inode.map->PartOf(block);
     uint64_t first = here.first;
     for (const BlockRun& run : here.stretch->runs) {
+      const uint64_t block_bytes = stored.inode.map->block_bytes();
       for (uint64_t i = 0; i < run.count && !run.hole; ++i) {
         if (first + i < block) continue;  // it was looked at in an older map
-        CheckBlock(id, first + i, PlaceInRun(run, i, stored.inode.map->block_bytes()));
+        const OwnedBlock owned{id, first + i, PlaceInRun(run, i, block_bytes)};
+        if (run.shared) {
+          CheckSharedBlock(id, owned.block, owned.place);
+        } else {
+          CheckBlock({&owned, 1});
+        }
       }
       first += run.count;
     }
     block = here.end();
     stored.inode.map->ForgetPages();
+    keeper_maps_.ForgetPages();
   }
-  if (!stored.inode.map) return;
-  for (const BlockMap::Part& part : stored.inode.map->parts()) {
+  CheckPages(id, stored.inode);
+  keeper_maps_.Forget();
+}
+
+void Checker::CheckPages(InodeId id, const Inode& inode) {
+  if (!inode.map) return;
+  for (const BlockMap::Part& part : inode.map->parts()) {
     if (!part.stretch->page) continue;
     ++report_.map_pages;
-    CheckBlock(id, kPageBlocks | part.first, *part.stretch->page);
+    const OwnedBlock owned{id, kPageBlocks | part.first, *part.stretch->page};
+    CheckBlock({&owned, 1});
   }
 }
 
-void Checker::CheckBlock(InodeId id, uint64_t block, const BlockPlace& place) {
-  ++report_.blocks;
-  std::vector<BlockPlace> expected = place.Stripes();
-  report_.patches += expected.size() - 1;
-  if (std::ranges::any_of(expected, [&](const auto& each) { return IsDisplaced(block, each); })) {
-    displaced_.emplace_back(id, block);
-    ++report_.displaced_blocks;
+void Checker::CheckBlock(std::span<const OwnedBlock> owned) {
+  const uint64_t block = owned.front().block;
+  const uint64_t object = owned.front().place.object;
+  std::vector<std::pair<InodeId, BlockPlace>> expected;
+  for (const OwnedBlock& one : owned) {
+    ++report_.blocks;
+    const std::vector<BlockPlace> stripes = one.place.Stripes();
+    report_.patches += stripes.size() - 1;
+    if (std::ranges::any_of(stripes, [&](const auto& each) { return IsDisplaced(block, each); })) {
+      displaced_.emplace_back(one.id, block);
+      ++report_.displaced_blocks;
+    }
+    for (const BlockPlace& stripe : stripes) expected.emplace_back(one.id, stripe);
   }
   for (const ListedStripe* stripe = Peek(); stripe != nullptr; stripe = Peek()) {
-    if (std::pair(stripe->id.object, stripe->id.block) > std::pair(place.object, block)) break;
-    const auto found = std::ranges::find_if(expected, [&](const BlockPlace& each) {
-      return stripe->id.block == block && each.Names(stripe->id);
+    if (std::pair(stripe->id.object, stripe->id.block) > std::pair(object, block)) break;
+    const auto found = std::ranges::find_if(expected, [&](const auto& each) {
+      return stripe->id.block == block && each.second.Names(stripe->id);
     });
     if (found != expected.end()) {
-      Use(id, *stripe, *found);
+      Use(found->first, *stripe, found->second);
       expected.erase(found);
     } else {
       Unused(*stripe, stripe->copies);
     }
     ++at_;
   }
-  if (!expected.empty()) Suspect(id, block);
+  for (const auto& [id, stripe] : expected) Suspect(id, block);
+}
+
+// ---- What several files share
+
+// Those that are not settled, and that their objects do not name, keep nothing.
+void Checker::CheckKeepers() {
+  for (const auto& [id, keeping] : keepers_) {
+    bool keeps = keeping.settled;
+    if (!keeps) {
+      const auto object = records_.FindInode(keeping.object);
+      keeps =
+          object.has_value() && *object && std::ranges::binary_search((*object)->inode.keepers, id);
+    }
+    if (!keeps) continue;
+    keepers_of_[keeping.object].push_back(id);
+    with_data_.push_back(id);
+  }
+  for (const auto& [file, keeper] : sharing_) {
+    const auto found = keepers_.find(keeper);
+    if (found != keepers_.end() && std::ranges::binary_search(found->second.files, file)) continue;
+    const Status status = ConfirmShare(file, keeper);
+    if (!status.ok()) {
+      Report(Severity::kError, "lost-shared-blocks", PathOf(facts_, file),
+             std::string(status.message()));
+    }
+  }
+}
+
+// It may have come to share them while all was read.
+Status Checker::ConfirmShare(InodeId file, InodeId keeper) {
+  const auto stored = TRY(records_.FindInode(keeper));
+  const bool is_listed = stored && stored->inode.keeping &&
+                         std::ranges::binary_search(stored->inode.keeping->files, file);
+  if (is_listed) return {};
+  auto sharer = TRY(records_.FindInode(file));
+  if (!sharer || !sharer->inode.map) return {};
+  TRY(LoadPages(cluster_.stripes(), file, sharer->inode, 0, sharer->inode.map->blocks()));
+  if (!sharer->inode.map->Keepers().contains(keeper)) return {};
+  if (!stored) return Fail(EIO, "inode {:016x}, which kept shared blocks, is gone", keeper);
+  return Fail(EIO, "inode {:016x}, which keeps shared blocks, does not know of it", keeper);
+}
+
+void Checker::CheckSharedBlock(InodeId id, uint64_t block, const BlockPlace& place) {
+  ++report_.blocks;
+  if (told_.contains(id) || keeper_maps_.Resolve(place, block).has_value()) return;
+  // A page may be another one by now.
+  keeper_maps_.Forget();
+  const auto again = keeper_maps_.Resolve(place, block);
+  if (again.has_value()) return;
+  // And the file, too.
+  auto stored = records_.FindInode(id);
+  if (!stored.has_value() || !*stored) return;
+  const auto now = FindStripe(cluster_.stripes(), id, (*stored)->inode, block);
+  if (!now.has_value() || !*now || !(**now).SameStripe(place)) return;
+  told_.insert(id);
+  Report(Severity::kError, "lost-shared-blocks", PathOf(facts_, id),
+         fmt::format("block {}: {}", block, again.error().message()));
+}
+
+Status Checker::LoadOwner(Owner& owner, uint64_t first, uint64_t end) {
+  for (int attempt = 0;; ++attempt) {
+    const Status loaded = LoadPages(cluster_.stripes(), owner.id, owner.stored.inode, first, end);
+    if (loaded.ok() || attempt == kMostLoads) return loaded;
+    auto newer = records_.FindInode(owner.id);
+    if (!newer.has_value()) return newer.error();
+    if (!*newer) {
+      owner.stored.inode.map.reset();
+      return {};
+    }
+    if ((*newer)->slot == owner.stored.slot) return loaded;
+    owner.stored = **std::move(newer);
+  }
+}
+
+// As CheckFile, for stripes that more than one inode names: its own, where it is there, and
+// keepers.
+void Checker::CheckObject(InodeId object, std::vector<Owner> owners) {
+  for (uint64_t block = 0;;) {
+    uint64_t end = block + kBlocksAtOnce;
+    uint64_t holes = UINT64_MAX;  // up to there, all have holes
+    bool any = false;
+    bool lost = false;
+    for (Owner& owner : owners) {
+      const auto part_of = [&] {
+        const auto& map = owner.stored.inode.map;
+        return map ? map->PartOf(block) : nullptr;
+      };
+      if (part_of() == nullptr) continue;
+      any = true;
+      end = std::min(end, part_of()->end());
+      const Status loaded = LoadOwner(owner, block, block + 1);
+      if (!loaded.ok()) {
+        lost = true;
+        Report(Severity::kError, "lost-map-page", PathOf(facts_, owner.id),
+               fmt::format("where the blocks from {} on are: {}", block, loaded.message()));
+        continue;
+      }
+      if (part_of() == nullptr) continue;
+      end = std::min(end, part_of()->end());
+      const BlockMap::Span span = owner.stored.inode.map->SpanAt(block);
+      holes = std::min(holes, span.hole ? span.end : block);
+    }
+    if (!any) break;
+    if (lost) {
+      SkipBlocks(object, end);
+      block = end;
+      continue;
+    }
+    if (holes != UINT64_MAX && holes > block) {
+      block = holes;
+      continue;
+    }
+    std::vector<OwnedBlock> owned;
+    for (const Owner& owner : owners) {
+      const BlockMap::Part* part =
+          owner.stored.inode.map ? owner.stored.inode.map->PartOf(block) : nullptr;
+      if (part == nullptr) continue;
+      uint64_t first = part->first;
+      for (const BlockRun& run : part->stretch->runs) {
+        const uint64_t from = std::max(first, block);
+        const uint64_t until = std::min(first + run.count, end);
+        const uint64_t bytes = owner.stored.inode.map->block_bytes();
+        for (uint64_t at = from; at < until && !run.hole; ++at) {
+          const BlockPlace place = PlaceInRun(run, at - first, bytes);
+          if (run.shared) {
+            CheckSharedBlock(owner.id, at, place);
+          } else {
+            owned.push_back({owner.id, at, place});
+          }
+        }
+        first += run.count;
+      }
+    }
+    std::ranges::stable_sort(owned, {}, &OwnedBlock::block);
+    for (size_t i = 0; i < owned.size();) {
+      size_t next = i + 1;
+      while (next < owned.size() && owned[next].block == owned[i].block) ++next;
+      CheckBlock(std::span(owned).subspan(i, next - i));
+      i = next;
+    }
+    for (Owner& owner : owners) {
+      if (owner.stored.inode.map) owner.stored.inode.map->ForgetPages();
+    }
+    keeper_maps_.ForgetPages();
+    block = end;
+  }
+  keeper_maps_.Forget();
+  for (const Owner& owner : owners) {
+    if (owner.id == object) CheckPages(object, owner.stored.inode);
+  }
 }
 
 // Of one stripe.
@@ -461,7 +663,7 @@ void Checker::ConfirmBlocks() {
       continue;
     }
     const std::optional<BlockPlace>& place = *found;
-    if (!place) continue;
+    if (!place || place->shared) continue;
     const Result<LackingBlock> probed = Probe(id, block, *place);
     Lacking& lacking = files[id];
     if (probed.has_value() && probed->all == 0) continue;

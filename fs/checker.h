@@ -19,6 +19,7 @@
 
 #include "cluster/cluster.h"
 #include "cluster/stripe_listing.h"
+#include "fs/keepers.h"
 #include "fs/names.h"
 #include "fs/tree_check.h"
 
@@ -91,6 +92,9 @@ class Checker {
   // For whoever repairs them: files that have blocks, and blocks that lack shards or have some that
   // are not at home.
   const std::vector<InodeId>& files_with_data() const { return with_data_; }
+  // Inodes that keep what several files share, old and settled or not, with the files that may
+  // name them.
+  const std::map<InodeId, Keeping>& keepers() const { return keepers_; }
   const std::vector<LackingBlock>& lacking_blocks() const { return lacking_; }
   const std::vector<std::pair<InodeId, uint64_t>>& displaced_blocks() const { return displaced_; }
   std::string Path(InodeId id) const { return PathOf(facts_, id); }
@@ -113,7 +117,23 @@ class Checker {
 
   void CheckData();
   void CheckFile(InodeId id, StoredInode stored);
-  void CheckBlock(InodeId id, uint64_t block, const BlockPlace& place);
+  void CheckSharedBlock(InodeId id, uint64_t block, const BlockPlace& place);
+  // What names stripes of one object: the inode it is, and keepers.
+  struct Owner {
+    InodeId id = 0;
+    StoredInode stored;
+  };
+  void CheckObject(InodeId object, std::vector<Owner> owners);
+  Status LoadOwner(Owner& owner, uint64_t first, uint64_t end);
+  void CheckPages(InodeId id, const Inode& inode);
+  struct OwnedBlock {
+    InodeId id = 0;
+    uint64_t block = 0;
+    BlockPlace place;
+  };
+  void CheckBlock(std::span<const OwnedBlock> owned);  // all of one object and number
+  void CheckKeepers();
+  Status ConfirmShare(InodeId file, InodeId keeper);
   void SkipBlocks(InodeId id, uint64_t end);
   // The next stripe on the drives; null at the end.
   const ListedStripe* Peek();
@@ -133,6 +153,11 @@ class Checker {
   TreeFacts facts_;
   std::vector<InodeId> with_data_;
   std::set<InodeId> damaged_;  // inodes that cannot be understood
+  std::map<InodeId, Keeping> keepers_;
+  std::map<InodeId, std::vector<InodeId>> keepers_of_;  // by their objects
+  std::vector<std::pair<InodeId, InodeId>> sharing_;    // files, and the keepers that they name
+  std::set<InodeId> told_;                              // files of which that was said
+  KeeperMaps keeper_maps_{cluster_, records_};
   std::vector<Suspicion> leftovers_;
   std::vector<ListedStripe> unused_stripes_;
 

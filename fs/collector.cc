@@ -1,6 +1,7 @@
 #include "fs/collector.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/coding.h"
 #include "base/try.h"
@@ -59,6 +60,8 @@ const CollectReport& Collector::Run() {
       Keep(fmt::format("shards of object {:016x}", unused[first].id.object), status);
     first = end;
   }
+  DeleteUnnamed();
+  CollectKeepers(checker.keepers());
 
   for (const Suspicion& leftover : checker.leftovers()) {
     Status status;
@@ -159,7 +162,7 @@ Status Collector::CollectStripes(std::span<const ListedStripe> stripes) {
     const auto change = TRY(records_.ChangeInode(object, 0, std::nullopt));
     if (!change.applied) return {};  // it was written just now: it is for the next run
   }
-  DeleteAll(stripes);
+  unnamed_.emplace_back(stripes.begin(), stripes.end());
   return {};
 }
 
@@ -170,7 +173,7 @@ Status Collector::CollectUnnamed(InodeId object, StoredInode stored,
   uint32_t youngest = 0;
   for (const ListedStripe& stripe : stripes) {
     const auto place = TRY(FindStripe(cluster_.stripes(), object, stored.inode, stripe.id.block));
-    const bool named = place && place->Names(stripe.id);
+    const bool named = place && !place->shared && place->Names(stripe.id);
     const uint32_t time = TimeOf(stripe.id.write);
     if (named) {
       TRY(CollectStrays(object, stripe));
@@ -189,7 +192,77 @@ Status Collector::CollectUnnamed(InodeId object, StoredInode stored,
     const auto change = TRY(records_.ChangeInode(object, stored.slot, fenced));
     if (!change.applied) return {};  // it may name them now
   }
-  DeleteAll(unnamed);
+  unnamed_.push_back(std::move(unnamed));
+  return {};
+}
+
+// Keepers are looked for when all objects are fenced: one that came to keep stripes of an object
+// before that is there to be found, and no other one can.
+void Collector::DeleteUnnamed() {
+  if (unnamed_.empty()) return;
+  std::set<InodeId> objects;
+  for (const auto& stripes : unnamed_) objects.insert(stripes.front().id.object);
+  auto keepers = Keepers::FindAll(cluster_, &objects);
+  if (!keepers.has_value()) {
+    Keep("shards that files may share", keepers.error());
+    return;
+  }
+  for (const std::vector<ListedStripe>& stripes : unnamed_) {
+    const Status status = DeleteUnkept(stripes, *keepers);
+    if (!status.ok()) Keep(fmt::format("shards of object {:016x}", stripes[0].id.object), status);
+  }
+  unnamed_.clear();
+}
+
+Status Collector::DeleteUnkept(std::span<const ListedStripe> stripes, Keepers::ByObject& keepers) {
+  const auto found = keepers.find(stripes.front().id.object);
+  if (found == keepers.end()) {
+    DeleteAll(stripes);
+    return {};
+  }
+  std::vector<ListedStripe> unkept;
+  for (const ListedStripe& stripe : stripes) {
+    bool is_kept = false;
+    for (auto& [keeper, stored] : found->second) {
+      const auto place = TRY(FindStripe(cluster_.stripes(), keeper, stored.inode, stripe.id.block));
+      if (!place || !place->Names(stripe.id)) continue;
+      is_kept = true;
+      if (stored.inode.keeping->settled) TRY(CollectStrays(keeper, stripe));
+    }
+    if (!is_kept) unkept.push_back(stripe);
+  }
+  for (auto& [keeper, stored] : found->second) stored.inode.map->ForgetPages();
+  DeleteAll(unkept);
+  return {};
+}
+
+// Takes those files out of their lists that do not name them; the stripes of one that is left by
+// all are found as unnamed by the next run.
+void Collector::CollectKeepers(const std::map<InodeId, Keeping>& keepers) {
+  if (options_.dry_run) return;
+  for (const auto& [keeper, keeping] : keepers) {
+    const auto stored = records_.FindInode(keeper);
+    if (!stored.has_value()) {
+      Keep(fmt::format("inode {:016x}, which keeps shared blocks", keeper), stored.error());
+      continue;
+    }
+    if (!*stored || !OldEnough((*stored)->inode.changed)) continue;
+    std::vector<InodeId> files = keeping.files;
+    if (!keeping.settled) files = {keeping.object};
+    for (const InodeId file : files) {
+      const Status status = CollectShare(keeper, file);
+      if (status.ok()) continue;
+      Keep(fmt::format("inode {:016x}, which keeps shared blocks", keeper), status);
+      break;
+    }
+  }
+}
+
+Status Collector::CollectShare(InodeId keeper, InodeId file) {
+  const Records::InodeRegister found = TRY(records_.FindInodeRegister(file));
+  // Who has a removed file open reads it for a while.
+  if (!found.stored && !OldEnough(found.removed_at)) return {};
+  if (TRY(keepers_.Leave(keeper, file)).removed) ++report_.inodes;
   return {};
 }
 
@@ -201,7 +274,7 @@ Status Collector::CollectStrays(InodeId object, const ListedStripe& stripe) {
   std::optional<StoredInode> stored = TRY(records_.FindInode(object));
   if (!stored) return {};
   const auto block = TRY(FindStripe(stripes, object, stored->inode, stripe.id.block));
-  if (!block) return {};
+  if (!block || block->shared) return {};
   const std::vector<BlockPlace> named = block->Stripes();
   const auto place =
       std::ranges::find_if(named, [&](const BlockPlace& each) { return each.Names(stripe.id); });

@@ -73,6 +73,11 @@ class Collector {
   Status CollectUnnamed(InodeId object, StoredInode stored, std::span<const ListedStripe> stripes);
   Status CollectStrays(InodeId object, const ListedStripe& stripe);
   void DeleteAll(std::span<const ListedStripe> stripes);
+  // Those that keepers do not name either.
+  void DeleteUnnamed();
+  Status DeleteUnkept(std::span<const ListedStripe> stripes, Keepers::ByObject& keepers);
+  void CollectKeepers(const std::map<InodeId, Keeping>& keepers);
+  Status CollectShare(InodeId keeper, InodeId file);
 
   void EraseTombstones();
   bool EraseInAllGroups();
@@ -83,8 +88,10 @@ class Collector {
   const int64_t now_;
   Records records_;
   Names names_;
+  Keepers keepers_{cluster_, records_};
   CollectReport report_;
-  std::map<InodeId, bool> gone_;  // directories that tombstones have asked for
+  std::vector<std::vector<ListedStripe>> unnamed_;  // of an object each; fenced
+  std::map<InodeId, bool> gone_;                    // directories that tombstones have asked for
 };
 
 }  // namespace pinstripe

@@ -34,7 +34,7 @@ Result<uint64_t> CopySome(OpenFile& source, uint64_t offset, OpenFile& target,
 }  // namespace
 
 Result<uint64_t> CopyRange(OpenFile& source, uint64_t offset, OpenFile& target,
-                           uint64_t target_offset, uint64_t length) {
+                           uint64_t target_offset, uint64_t length, uint64_t most_copied) {
   if (source.inode() == target.inode()) {
     const uint64_t size = TRY(source.Stat()).size;
     length = std::min(length, size - std::min(size, offset));
@@ -44,6 +44,9 @@ Result<uint64_t> CopyRange(OpenFile& source, uint64_t offset, OpenFile& target,
                   target_offset);
     }
   }
+  const uint64_t shared = TRY(source.ShareBlocks(offset, length, target, target_offset));
+  if (shared > 0) return shared;
+  length = std::min(length, most_copied);
   Buffer buffer;
   for (uint64_t done = 0; done < length;) {
     const auto copied =

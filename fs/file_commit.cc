@@ -16,13 +16,14 @@ std::optional<BlockPlace> PlaceIn(const Inode& inode, uint64_t block) {
   return inode.map ? inode.map->Find(block) : std::nullopt;
 }
 
-// Of the blocks that are loaded. Garbage is what was written for this file: a clone's stripes
-// belong to another one as well.
+// Of the blocks that are loaded. Garbage is what was written for this file, and no keeper has.
 std::vector<BlockMap::Piece> OwnPieces(const std::optional<BlockMap>& map,
                                        const std::optional<BlockMap>& except, InodeId id) {
   if (!map) return {};
   std::vector<BlockMap::Piece> pieces = map->NotIn(except ? *except : BlockMap()).blocks;
-  std::erase_if(pieces, [id](const BlockMap::Piece& piece) { return piece.run.object != id; });
+  std::erase_if(pieces, [id](const BlockMap::Piece& piece) {
+    return piece.run.shared || piece.run.object != id;
+  });
   return pieces;
 }
 
@@ -85,6 +86,38 @@ Status FileState::CheckRemembered(const StoredInode& stored) {
   return forgotten_;
 }
 
+// Of the blocks that we have, where those are that others have come to share.
+Status FileState::ResolveTheirs(const Inode& theirs) {
+  resolved_.clear();
+  KeeperMaps keepers(context_.cluster, context_.records);
+  for (const auto& [block, open] : blocks_) {
+    const auto there = PlaceIn(theirs, block);
+    if (!there || !there->shared) continue;
+    const auto place = keepers.Resolve(*there, block);
+    if (place.has_value()) resolved_.emplace(block, *place);
+    keepers.ForgetPages();
+  }
+  return {};
+}
+
+// Stripes of ours that a commit has named of which nobody knows whether it happened, and that
+// theirs does not name: if it had happened, they may be shared, or garbage, by now. So they are
+// stored anew before anything names them again. Both maps are loaded. Called with mutex_ held.
+void FileState::SuspectBlocks(const Inode& theirs) {
+  if (maybe_named_.empty()) return;
+  for (const BlockMap::Piece& piece : OwnPieces(now_.map, theirs.map, id_)) {
+    for (uint64_t i = 0; i < piece.run.count; ++i) {
+      const uint64_t block = piece.first + i;
+      if (MayBeNamed(block, PlaceInRun(piece.run, i, block_bytes()))) suspected_.insert(block);
+    }
+  }
+}
+
+bool FileState::MayBeNamed(uint64_t block, const BlockPlace& stripe) const {
+  return std::ranges::any_of(maybe_named_,
+                             [&](const BlockMap& map) { return MayHold(map, block, stripe); });
+}
+
 // Whether the bytes below ours in this block are the same there as they were when we began.
 bool FileState::SameBelow(uint64_t block, const Inode& theirs) const {
   if (cut_to_ && *cut_to_ <= block * block_bytes()) return true;  // none of them are left
@@ -96,6 +129,13 @@ bool FileState::SameBelow(uint64_t block, const Inode& theirs) const {
   if (base_.map && base_.map->FirstMissing(block, block + 1)) return false;  // nobody can tell
   const auto before = PlaceIn(base_, block);
   if (there.has_value() != before.has_value()) return false;
+  if (there && there->shared && !before->shared) {
+    // Others have come to share what was there: its bytes are the same. But it is not to be named
+    // as ours any more: so only what was stored anew as a whole counts.
+    const auto resolved = resolved_.find(block);
+    return ours && resolved != resolved_.end() && resolved->second.SameBytes(*before) &&
+           !ours->Names(*before) && ours->patches.empty();
+  }
   // A repair that has moved its shards has left its bytes as they were.
   if (there && !there->SameBytes(*before)) return false;
   return block != 0 || theirs.inline_data == base_.inline_data;
@@ -171,6 +211,9 @@ Status FileState::LoadForRebase(StoredInode& theirs) {
   const auto load = [&]() -> Status {
     if (!theirs.inode.map) return {};
     const uint64_t bytes = theirs.inode.map->block_bytes();
+    if (!maybe_named_.empty()) {
+      TRY(LoadPages(stripes, id_, theirs.inode, 0, theirs.inode.map->blocks()));
+    }
     for (const auto& [block, open] : blocks_) {
       TRY(LoadPages(stripes, id_, theirs.inode, block, block + 1));
     }
@@ -216,6 +259,7 @@ Status FileState::TakePlaces(const Inode& theirs) {
 
 Status FileState::Rebase(StoredInode theirs) {
   if (changed_) TRY(LoadForRebase(theirs));
+  if (changed_) TRY(ResolveTheirs(theirs.inode));
   if (changed_ && pass_ != 0 && pass_ < theirs.inode.collected) {
     return Fail(
         EIO,
@@ -251,6 +295,7 @@ Status FileState::Rebase(StoredInode theirs) {
   if (changed_ && cut_to_ == 0) TRY(TakePlaces(theirs.inode));
   const std::lock_guard lock(mutex_);
   if (!changed_) now_ = theirs.inode;
+  if (changed_) SuspectBlocks(theirs.inode);
   base_ = theirs.inode;
   slot_ = theirs.slot;
   loaded_ = true;
@@ -290,6 +335,15 @@ Status FileState::CommitChanges(bool durably) {
   for (int attempt = 0; attempt < kMaxAttempts;) {
     Inode out;
     TRY(StoreContents(out));
+    if (out.map && !suspected_.empty()) {
+      if (++stores > kMaxStores) {
+        return Fail(EIO,
+                    "commit inode {:016x}: other hosts changed it {} times in between; try again",
+                    id_, stores);
+      }
+      TRY(StoreSuspected());
+      continue;
+    }
     Unsafe unsafe;
     if (durably) {
       unsafe = TRY(MakeStripesDurable(out));
@@ -317,7 +371,25 @@ Status FileState::CommitChanges(bool durably) {
 // few to be safe with. What is left of such a block is enough to store it on drives that live.
 Status FileState::StoreAgain(const Unsafe& unsafe) {
   const DriveLosses losses = context_.cluster.CountLosses();
-  for (uint64_t block : unsafe.blocks) {
+  TRY(StoreAnew(unsafe.blocks));
+  losses_ = losses;  // all others are safe
+  return {};
+}
+
+Status FileState::StoreSuspected() {
+  while (!suspected_.empty()) {
+    const uint64_t block = *suspected_.begin();
+    failure_ = {};
+    TRY(StoreAnew({block}));
+    FinishBlock(block);
+    TRY(failure_);
+    suspected_.erase(block);
+  }
+  return {};
+}
+
+Status FileState::StoreAnew(const std::vector<uint64_t>& blocks) {
+  for (uint64_t block : blocks) {
     // A page is stored anew when a block in it is.
     const bool is_page = (block & kPageBlocks) != 0;
     block &= ~kPageBlocks;
@@ -337,7 +409,6 @@ Status FileState::StoreAgain(const Unsafe& unsafe) {
     TRY(SendBlock(block, Form::kWhole));
     if (in_flight_.size() > kMaxInFlight) FinishOldest();
   }
-  losses_ = losses;  // all others are safe
   return {};
 }
 
@@ -445,7 +516,13 @@ Result<bool> FileState::ChangeInode(const Inode& out, Durability durability) {
   if (!inode_written_) TRY(CheckFirstWrite());
   const auto changed = context_.records.ChangeInode(id_, slot_, out, durability);
   if (!changed.has_value()) {
-    if (changed.error().code() != EFBIG) uncertain_ = true;
+    if (changed.error().code() != EFBIG) {
+      uncertain_ = true;
+      // Once for as many attempts as name the same.
+      const bool is_known =
+          out.map && !maybe_named_.empty() && out.map->NotIn(maybe_named_.back()).blocks.empty();
+      if (out.map && !is_known) maybe_named_.push_back(*out.map);
+    }
     return tl::unexpected(changed.error());
   }
   if (changed->applied) {
@@ -477,7 +554,7 @@ Result<bool> FileState::ChangeInode(const Inode& out, Durability durability) {
 void FileState::Committed(const StoredInode& stored, Durability durability, uint64_t losses) {
   Blocks blocks;  // go when the mutex is free
   const std::lock_guard lock(mutex_);
-  context_.reaper.AddDifference(id_, base_.map, stored.inode.map, durability, losses);
+  context_.reaper.AddDifference(id_, base_, stored.inode, durability, losses);
   std::vector<BlockMap::Piece> unused;
   for (BlockMap::Piece& piece : superseded_) {
     const BlockPlace place = PlaceInRun(piece.run, 0, block_bytes());
@@ -496,7 +573,16 @@ void FileState::Committed(const StoredInode& stored, Durability durability, uint
     if (named && named->write == page.run.write) continue;
     unused.push_back(std::move(page));
   }
+  // If a commit had happened of which nobody knew, and another host was faster with the next one,
+  // its stripes may be shared by now: that is for a collection to find out.
+  std::erase_if(unused, [this](const BlockMap::Piece& piece) {
+    return MayBeNamed(piece.first, PlaceInRun(piece.run, 0, block_bytes()));
+  });
   context_.reaper.Add(unused, block_bytes());
+  maybe_named_.clear();
+  suspected_.clear();
+  resolved_.clear();
+  keepers_.clear();
   superseded_.clear();
   stored_pages_.clear();
   pass_ = 0;
@@ -654,7 +740,7 @@ Status FileState::AddUnflushed(const BlockMap& map, Unflushed& unflushed) const 
     uint64_t first = part.first;
     for (const BlockRun& run : part.stretch->runs) {
       for (const auto& there : not_durable_.Within(first, first + run.count)) {
-        if (run.hole) break;
+        if (run.hole || run.shared) break;
         for (uint64_t block = there.first; block < there.end; ++block) {
           const BlockPlace place = PlaceInRun(run, block - first, map.block_bytes());
           for (const BlockPlace& stripe : place.Stripes()) TRY(unflushed.Add(block, stripe));
@@ -668,10 +754,16 @@ Status FileState::AddUnflushed(const BlockMap& map, Unflushed& unflushed) const 
 
 // Those that the inode does not name as it is committed. The others are no less safe than before.
 Result<FileState::Unsafe> FileState::FlushNewStripes(Inode& out) {
-  const BlockMap::Difference added = out.map->NotIn(base_.map ? *base_.map : BlockMap());
+  BlockMap before;
+  {
+    const std::lock_guard lock(mutex_);
+    if (base_.map) before = *base_.map;
+  }
+  const BlockMap::Difference added = out.map->NotIn(before);
   Unflushed unflushed(context_.cluster);
   for (const auto* pieces : {&added.blocks, &added.pages}) {
     for (const BlockMap::Piece& piece : *pieces) {
+      if (piece.run.shared) continue;  // it was safe before anybody shared it
       for (uint64_t i = 0; i < piece.run.count && !piece.run.hole; ++i) {
         TRY(unflushed.Add(piece.first + i, PlaceInRun(piece.run, i, out.map->block_bytes())));
       }
@@ -860,9 +952,17 @@ void FileState::Abandon() {
         {{"inode", fmt::format("{:016x}", id_)}});
     return;
   }
-  const Inode& kept = removed_ ? removed_as_ : base_;
-  if (removed_) context_.reaper.AddRemoved(id_, removed_as_.map, removed_losses_);
-  context_.reaper.Add(OwnPieces(now_.map, kept.map, id_), block_bytes());
+  // What an inode has named is the business of who removed it, or wrote it anew: others may share
+  // it.
+  std::vector<BlockMap::Piece> unused = OwnPieces(now_.map, base_.map, id_);
+  if (removed_) {
+    context_.reaper.AddRemoved(id_, removed_as_, removed_losses_);
+    std::erase_if(unused, [this](const BlockMap::Piece& piece) {
+      const BlockPlace place = PlaceInRun(piece.run, 0, block_bytes());
+      return MayHold(removed_as_.map, piece.first, place);
+    });
+  }
+  context_.reaper.Add(unused, block_bytes());
   context_.reaper.Add(superseded_, block_bytes());
   context_.reaper.Add(stored_pages_, block_bytes());
 }

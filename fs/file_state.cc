@@ -14,6 +14,7 @@ namespace pinstripe {
 namespace {
 
 constexpr int kMaxReadAttempts = 8;
+constexpr size_t kMostKeepersKnown = 16;
 constexpr uint64_t kMostReadAtOnce = 16 << 20;  // of one call
 
 // For cells that wait to be written.
@@ -44,7 +45,8 @@ FileContext::FileContext(Cluster& cluster_in, const FileSystem::Options& options
       names(records, [this](InodeId id, const Inode& inode,
                             uint64_t losses) { dispose(id, inode, losses); }),
       layout(FileLayout::Default(cluster_in.config())),
-      map_limits{options.inline_map_bytes, options.map_page_bytes} {}
+      map_limits{options.inline_map_bytes, options.map_page_bytes},
+      least_shared_bytes(options.least_shared_bytes) {}
 
 FileState::FileState(FileContext& context, InodeId id)
     : context_(context),
@@ -113,6 +115,8 @@ struct FileState::ReadPlan {
   };
   uint64_t generation = 0;
   std::optional<BlockMap::Part> missing;  // of the map: to be loaded before anything can be planned
+  std::optional<KeptBlock> missing_kept;  // the same
+  Status damage;                          // why it cannot be read
   uint64_t size = 0;                      // of the file, and
   StripeLayout layout;                    // the map's, then
   std::deque<BlockPlace> places;          // what the requests point to
@@ -155,7 +159,10 @@ void FileState::PlanLower(uint64_t block, uint64_t first, MutableBytes out, Read
   if (!now_.map) {
     return CopyBytes(out, AsBytes(now_.inline_data).subspan(first, there));
   }
-  for (BlockPart& part : PartsOf(*now_.map->Find(block), wanted.first, wanted.end, covered)) {
+  auto place = Resolve(*now_.map->Find(block), block, plan.missing_kept);
+  if (!place.has_value()) plan.damage = place.error();
+  if (!place.has_value() || !*place) return;
+  for (BlockPart& part : PartsOf(**place, wanted.first, wanted.end, covered)) {
     const BlockPlace& stripe = plan.places.emplace_back(std::move(part.stripe));
     plan.requests.push_back({.id = stripe.IdOf(block),
                              .layout = stripe.layout,
@@ -234,10 +241,13 @@ Status FileState::Read(std::span<OpenFile::Part> parts, const std::function<void
   for (int attempt = 0;; ++attempt) {
     ReadPlan plan;
     PlanRead(parts, plan);
-    const Status status = plan.missing
-                              ? LoadPart(*plan.missing, plan.size, plan.layout)
+    const bool is_planned = !plan.missing && !plan.missing_kept;
+    const Status status = plan.missing        ? LoadPart(*plan.missing, plan.size, plan.layout)
+                          : plan.missing_kept ? LoadKeeper(*plan.missing_kept)
+                          : !plan.damage.ok()
+                              ? plan.damage
                               : plan.Execute(context_.reader, most_bytes, reserve, meanwhile);
-    if (status.ok() && !plan.missing) {
+    if (status.ok() && is_planned) {
       ForgetPages();
       return {};
     }
@@ -246,6 +256,8 @@ Status FileState::Read(std::span<OpenFile::Part> parts, const std::function<void
       continue;
     }
     const bool may_have_moved = status.code() == ENOENT || status.code() == EIO;
+    // A repair may have moved what is shared.
+    if (may_have_moved && attempt < kMaxReadAttempts && RefreshKeepers().value_or(false)) continue;
     if (!may_have_moved || attempt == kMaxReadAttempts) {
       return Fail(EIO, "read inode {:016x}: {}", id_, status.message());
     }
@@ -280,8 +292,11 @@ uint64_t FileState::ReadAhead(uint64_t offset, uint64_t size, BlockReader::Ahead
       const uint64_t first = at % block_bytes();
       if (now_.map->FirstMissing(block, block + 1)) return done;
       length = std::min({size - done, block_bytes() - first, now_.size - at});
-      const auto place = now_.map->Find(block);
+      auto place = now_.map->Find(block);
       if (place && first < place->valid && !blocks_.contains(block)) {
+        std::optional<KeptBlock> missing;
+        place = Resolve(*place, block, missing).value_or(std::nullopt);
+        if (!place) return done;
         const uint64_t end = std::min<uint64_t>(first + length, place->valid);
         for (const BlockPart& part : PartsOf(*place, first, end)) {
           const BlockPlace& stripe = part.stripe;
@@ -306,6 +321,58 @@ Status FileState::LoadPart(const BlockMap::Part& part, uint64_t size, const Stri
   if (now_.map) now_.map->Install(part, loaded);
   if (base_.map) base_.map->Install(part, loaded);
   return {};
+}
+
+Status FileState::LoadKeeper(const KeptBlock& kept) {
+  std::shared_ptr<const StoredInode> known;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto at = keepers_.find(kept.keeper); at != keepers_.end()) known = at->second;
+  }
+  auto keeper = std::make_shared<StoredInode>();
+  if (known) {
+    *keeper = *known;
+  } else {
+    const auto found = TRY(context_.records.FindInode(kept.keeper));
+    if (!found)
+      return Fail(ENOENT, "inode {:016x}, which kept shared blocks, is gone", kept.keeper);
+    *keeper = *found;
+  }
+  TRY(LoadPages(context_.cluster.stripes(), kept.keeper, keeper->inode, kept.block,
+                kept.block + 1));
+  const std::lock_guard lock(mutex_);
+  keepers_[kept.keeper] = std::move(keeper);
+  return {};
+}
+
+Result<bool> FileState::RefreshKeepers() {
+  decltype(keepers_) known;
+  {
+    const std::lock_guard lock(mutex_);
+    known = keepers_;
+  }
+  bool changed = false;
+  for (const auto& [id, keeper] : known) {
+    const auto found = TRY(context_.records.FindInode(id));
+    if (found && found->slot == keeper->slot) continue;
+    changed = true;
+    const std::lock_guard lock(mutex_);
+    keepers_.erase(id);
+  }
+  return changed;
+}
+
+Result<std::optional<BlockPlace>> FileState::Resolve(const BlockPlace& place, uint64_t block,
+                                                     std::optional<KeptBlock>& missing) const {
+  if (!place.shared) return std::optional(place);
+  const auto known = keepers_.find(place.object);
+  const Inode* keeper = known == keepers_.end() ? nullptr : &known->second->inode;
+  const uint64_t there = block + place.shift;
+  if (!keeper || (keeper->map && keeper->map->FirstMissing(there, there + 1))) {
+    missing = KeptBlock{place.object, there};
+    return std::optional<BlockPlace>();
+  }
+  return std::optional(TRY(ResolveShared(place, block, place.object, *keeper)));
 }
 
 Status FileState::LoadBytes(uint64_t first, uint64_t end) {
@@ -333,6 +400,11 @@ void FileState::ForgetPages() {
   const auto idle = [this] { return blocks_.empty() && !changed_; };
   {
     const std::lock_guard lock(mutex_);
+    if (keepers_.size() > kMostKeepersKnown) keepers_.clear();
+    std::erase_if(keepers_, [](const auto& known) {
+      const std::optional<BlockMap>& map = known.second->inode.map;
+      return map && map->CountLoadedPages() > kMostPages;
+    });
     if (!now_.map || !idle() || now_.map->CountLoadedPages() <= kMostPages) return;
   }
   const Turn::Holder turn(turn_);  // whoever has it needs what it has loaded
@@ -751,6 +823,7 @@ Status FileState::Allocate(uint64_t offset, uint64_t length, OpenFile::Size size
 
 void FileState::Supersede(const std::vector<BlockMap::Piece>& pieces) {
   for (const BlockMap::Piece& piece : pieces) {
+    if (piece.run.shared || piece.run.object != id_) continue;
     for (uint64_t i = 0; i < piece.run.count; ++i) {
       const BlockPlace place = PlaceInRun(piece.run, i, block_bytes());
       if (MayHold(base_.map, piece.first + i, place)) continue;
@@ -765,11 +838,18 @@ void FileState::Supersede(const std::vector<BlockMap::Piece>& pieces) {
 Status FileState::ReadLower(uint64_t block, const std::vector<IntervalSet::Interval>& parts,
                             StripeBuffer& buffer) {
   ReadPlan plan;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& part : parts) {
-      PlanLower(block, part.first, buffer.data().subspan(part.first, part.end - part.first), plan);
+  for (bool planned = false; !planned;) {
+    plan = ReadPlan();
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& part : parts) {
+        PlanLower(block, part.first, buffer.data().subspan(part.first, part.end - part.first),
+                  plan);
+      }
     }
+    TRY(plan.damage);
+    planned = !plan.missing_kept;
+    if (!planned) TRY(LoadKeeper(*plan.missing_kept));
   }
   return plan.Execute(context_.reader, UINT64_MAX,
                       [this](uint64_t bytes) { return ReserveToRead(bytes, false); }, {});
@@ -778,7 +858,7 @@ Status FileState::ReadLower(uint64_t block, const std::vector<IntervalSet::Inter
 std::optional<IntervalSet> FileState::PatchFor(uint64_t block, const OpenBlock& open) const {
   if (!now_.map || open.sent) return std::nullopt;
   const auto place = now_.map->Find(block);
-  if (!place || place->layout != LayoutToSend(block)) return std::nullopt;
+  if (!place || place->shared || place->layout != LayoutToSend(block)) return std::nullopt;
   return PlanPatch(*place, open.present);
 }
 
@@ -810,6 +890,7 @@ Status FileState::Fill(uint64_t block, Form form) {
     ++attempt;
     // What was below may be gone, or going, because another host committed.
     const bool may_have_moved = status.code() == ENOENT || status.code() == EIO;
+    if (may_have_moved && TRY(RefreshKeepers())) continue;
     if (may_have_moved && TRY(RefreshUnderTurn())) continue;
     return Fail(status.code() == ENOENT ? EIO : status.code(),
                 "inode {:016x}, complete an overwritten block: {}", id_, status.message());

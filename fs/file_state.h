@@ -36,6 +36,7 @@
 #include "fs/block_memory.h"
 #include "fs/block_reader.h"
 #include "fs/interval_set.h"
+#include "fs/keepers.h"
 #include "fs/names.h"
 #include "fs/reaper.h"
 #include "fs/turn.h"
@@ -63,6 +64,7 @@ struct FileContext {
   BlockReader reader;
   Names names;
   Names::Disposer dispose;  // what Names tells of removed inodes
+  Keepers keepers{cluster, records};
   // Takes a share of the budget: waits until there is room, and has dirty blocks stored to make
   // some. Never called with a turn, a mutex or another share held. EIO, ENOSPC and the like: there
   // is none, because what takes it cannot be stored.
@@ -73,6 +75,7 @@ struct FileContext {
 
   FileLayout layout;  // of files that have none of their own
   MapLimits map_limits;
+  const uint64_t least_shared_bytes;
 };
 
 class FileState {
@@ -109,6 +112,26 @@ class FileState {
   Status Zero(uint64_t offset, uint64_t length, OpenFile::Size size);
   Status Allocate(uint64_t offset, uint64_t length, OpenFile::Size size);
   Result<uint64_t> Seek(uint64_t offset, OpenFile::Contents contents);
+  // Blocks of another file, or of this one, for Adopt(); counted from the first of them.
+  struct SharedBlocks {
+    StripeLayout layout;  // of the map that they come from
+    struct Piece {
+      uint64_t first = 0;
+      uint64_t count = 0;
+      BlockPlace last;  // shared, as its last block; the others are valid in full. Else a hole
+      bool hole = false;
+    };
+    std::vector<Piece> pieces;
+    uint64_t bytes = 0;  // to the end of the last one
+  };
+  // Commits, and has those blocks kept for more than this file that begin at `offset` and are
+  // within `length` bytes, or end with the file; null: there are none, or they cannot be shared.
+  Result<std::optional<SharedBlocks>> Share(uint64_t offset, uint64_t length);
+  // Commits, and puts them instead of what was there from block `first` on, at once. False: they
+  // cannot be put there. EIO: or nobody knows.
+  Result<bool> Adopt(uint64_t first, const SharedBlocks& blocks);
+  StripeLayout BlockLayout();  // of blocks that are written to it
+  uint64_t Size();             // with what is not committed
   Status SetAttributes(const AttributeChange& change);
   // Changes anything but size and contents, at once.
   Status Edit(const Names::Edit& edit);
@@ -230,7 +253,9 @@ class FileState {
   Result<Unsafe> MakeStripesDurable(Inode& inode);
   Result<Unsafe> FlushStripes(Inode& inode);
   Status StoreAgain(const Unsafe& unsafe);
-  uint64_t FirstStoredFrom(uint64_t block) const;  // with mutex_ held
+  Status StoreSuspected();
+  Status StoreAnew(const std::vector<uint64_t>& blocks);  // in the map, or pages of it
+  uint64_t FirstStoredFrom(uint64_t block) const;         // with mutex_ held
   Status AddUnflushed(const BlockMap& map, Unflushed& unflushed) const;
   void NoteLosses();
   std::set<DriveId> Flush(const std::set<DriveId>& drives);
@@ -241,6 +266,9 @@ class FileState {
   Status CheckRemembered(const StoredInode& stored);
   Status LoadForRebase(StoredInode& theirs);
   Status TakePlaces(const Inode& theirs);
+  Status ResolveTheirs(const Inode& theirs);
+  void SuspectBlocks(const Inode& theirs);
+  bool MayBeNamed(uint64_t block, const BlockPlace& stripe) const;
   bool SameBelow(uint64_t block, const Inode& theirs) const;
   Status KeepOurs(uint64_t block);
   Inode Merge(const Inode& theirs, const std::set<uint64_t>& different);
@@ -270,6 +298,23 @@ class FileState {
   void PlanPart(OpenFile::Part& part, ReadPlan& plan);
   MemoryBudget::Share ReserveToRead(uint64_t bytes, bool may_wait);
   Status LoadPart(const BlockMap::Part& part, uint64_t size, const StripeLayout& layout);
+  // A block of a keeper's map, which is to be loaded.
+  struct KeptBlock {
+    InodeId keeper = 0;
+    uint64_t block = 0;
+  };
+  Status LoadKeeper(const KeptBlock& kept);
+  Result<bool> RefreshKeepers();  // true: one of those that are known had changed
+  // With mutex_ held. Of one that is not shared, as it is; null: `missing` is to be loaded first.
+  Result<std::optional<BlockPlace>> Resolve(const BlockPlace& place, uint64_t block,
+                                            std::optional<KeptBlock>& missing) const;
+  bool MayShare() const;
+  bool HasOwnBlocks(uint64_t first, uint64_t end) const;
+  void ListShared(const BlockMap& map, uint64_t first, uint64_t end, SharedBlocks& shared) const;
+  Result<bool> TryShare(uint64_t first, uint64_t end, uint64_t kept_end, SharedBlocks& shared);
+  Result<bool> TryAdopt(uint64_t first, const SharedBlocks& blocks, std::vector<InodeId> keepers);
+  enum class Garbage { kAll, kPages };  // of what is not named any more
+  Result<bool> ChangeBlocks(Inode out, Durability durability, Garbage garbage);
   void ForgetPages();
   void PlanBlock(uint64_t block, uint64_t first, MutableBytes out, ReadPlan& plan);
   void PlanLower(uint64_t block, uint64_t first, MutableBytes out, ReadPlan& plan) const;
@@ -296,6 +341,7 @@ class FileState {
   uint64_t grown_to_ = 0;  // the size that it has had since without being written to
   std::optional<int64_t> modified_;
   uint64_t generation_ = 0;  // raised when a byte's place may have changed
+  std::map<InodeId, std::shared_ptr<const StoredInode>> keepers_;  // whose blocks were read
   bool removed_ = false;
   Inode removed_as_;
   uint64_t removed_losses_ = 0;  // Records::CountLosses() before it was
@@ -313,12 +359,15 @@ class FileState {
     Time at;
     int64_t wall_clock = 0;
   };
-  std::optional<FirstWrite> first_write_;  // when the inode was first tried to be written
-  bool uncertain_ = false;                 // a change may have happened
-  Status forgotten_;                       // by the drives; until the file is opened anew
-  Status unpublishable_;                   // why the file can have no name
-  Status limbo_;                           // whether it got its first name cannot be found out
-  bool sync_asked_ = false;                // while it had no name
+  std::optional<FirstWrite> first_write_;    // when the inode was first tried to be written
+  bool uncertain_ = false;                   // a change may have happened
+  std::vector<BlockMap> maybe_named_;        // by the changes that may have happened
+  std::set<uint64_t> suspected_;             // blocks whose stripes are to be stored anew therefore
+  std::map<uint64_t, BlockPlace> resolved_;  // what others share of our blocks, while we rebase
+  Status forgotten_;                         // by the drives; until the file is opened anew
+  Status unpublishable_;                     // why the file can have no name
+  Status limbo_;                             // whether it got its first name cannot be found out
+  bool sync_asked_ = false;                  // while it had no name
   uint32_t pass_ = 0;  // when the first stripe since the last commit was sent; 0: none was
   std::deque<uint64_t> in_flight_;        // blocks, in the order in which they were sent
   IntervalSet written_once_;              // blocks that have a stripe under write id 0

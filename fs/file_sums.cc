@@ -22,9 +22,13 @@ BlockSums Append(const BlockSums& before, const BlockSums& next, uint64_t length
 
 class Summing {
  public:
-  Summing(StripeStore& stripes, uint64_t size, uint64_t block_bytes,
+  Summing(StripeStore& stripes, KeeperMaps& keepers, uint64_t size, uint64_t block_bytes,
           const std::function<Result<MemoryBudget::Share>(uint64_t bytes)>& reserve)
-      : stripes_(stripes), size_(size), block_bytes_(block_bytes), reserve_(reserve) {}
+      : stripes_(stripes),
+        keepers_(keepers),
+        size_(size),
+        block_bytes_(block_bytes),
+        reserve_(reserve) {}
 
   Status AddRun(const BlockRun& run, uint64_t first) {
     if (run.hole) {
@@ -36,7 +40,8 @@ class Summing {
       return {};
     }
     for (uint64_t i = 0; i < run.count; ++i) {
-      stored_.push_back({first + i, PlaceInRun(run, i, block_bytes_)});
+      const BlockPlace place = PlaceInRun(run, i, block_bytes_);
+      stored_.push_back({first + i, TRY(keepers_.Resolve(place, first + i))});
       if (stored_.size() == kBlocksAtOnce) TRY(TakeStored());
     }
     return {};
@@ -99,6 +104,7 @@ class Summing {
   }
 
   StripeStore& stripes_;
+  KeeperMaps& keepers_;
   const uint64_t size_;
   const uint64_t block_bytes_;
   const std::function<Result<MemoryBudget::Share>(uint64_t bytes)>& reserve_;
@@ -120,7 +126,7 @@ BlockSums SumsOfZeros(uint64_t length) {
 }
 
 Result<FileSums> SumUpFile(
-    StripeStore& stripes, InodeId id, Inode inode,
+    StripeStore& stripes, KeeperMaps& keepers, InodeId id, Inode inode,
     const std::function<Result<MemoryBudget::Share>(uint64_t bytes)>& reserve) {
   if (inode.kind != FileKind::kRegular) {
     return Fail(inode.kind == FileKind::kDirectory ? EISDIR : EINVAL, "inode {:016x} is no file",
@@ -128,7 +134,7 @@ Result<FileSums> SumUpFile(
   }
   BlockSums sums = SumsOf(AsBytes(inode.inline_data));
   if (inode.map) {
-    Summing summing(stripes, inode.size, inode.map->block_bytes(), reserve);
+    Summing summing(stripes, keepers, inode.size, inode.map->block_bytes(), reserve);
     for (uint64_t block = 0; block < inode.map->blocks();) {
       TRY(LoadPages(stripes, id, inode, block, block + 1));
       const BlockMap::Part part = *inode.map->PartOf(block);

@@ -9,6 +9,7 @@
 #include "cluster/stripe_store.h"
 #include "fs/file_system.h"
 #include "fs/inode.h"
+#include "fs/keepers.h"
 
 namespace pinstripe {
 
@@ -18,7 +19,7 @@ BlockSums SumsOfZeros(uint64_t length);
 // The sums of the contents of a regular file. Data is read only of blocks that are not full, were
 // cut, have patches, or have a data shard that is not to be had; `reserve` gives the memory for it.
 Result<FileSums> SumUpFile(
-    StripeStore& stripes, InodeId id, Inode inode,
+    StripeStore& stripes, KeeperMaps& keepers, InodeId id, Inode inode,
     const std::function<Result<MemoryBudget::Share>(uint64_t bytes)>& reserve);
 
 }  // namespace pinstripe

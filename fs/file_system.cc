@@ -140,7 +140,7 @@ class OpenFiles {
         removed_directories_.emplace_back(id, inode);
       }
     }
-    context_.reaper.AddRemoved(id, inode.map, losses);
+    context_.reaper.AddRemoved(id, inode, losses);
   }
 
   static constexpr size_t kMostRemovedDirectories = 256;
@@ -315,6 +315,33 @@ class Handle final : public OpenFile {
   Result<uint64_t> Seek(uint64_t offset, Contents contents) override {
     return state_->Seek(offset, contents);
   }
+  Result<uint64_t> ShareBlocks(uint64_t offset, uint64_t length, OpenFile& target,
+                               uint64_t target_offset) override {
+    auto* const other = dynamic_cast<Handle*>(&target);
+    if (other == nullptr || &other->files_ != &files_) return 0;
+    TRY(other->CheckWritable());
+    const StripeLayout layout = state_->BlockLayout();
+    const uint64_t block_bytes = layout.block_bytes();
+    const uint64_t size = state_->Size();
+    if (other->state_->BlockLayout() != layout || offset % block_bytes != 0 ||
+        target_offset % block_bytes != 0 || offset >= size || target_offset > kMaxFileBytes) {
+      return 0;
+    }
+    length = std::min({length, size - offset, kMaxFileBytes - target_offset});
+    const bool to_the_end = length == size - offset;
+    const uint64_t shareable = to_the_end ? length : length / block_bytes * block_bytes;
+    const uint64_t least = files_.context().least_shared_bytes;
+    if (shareable == 0 || shareable < least) return 0;
+    // What Adopt() would refuse is not made ready for it.
+    const bool ends_within =
+        to_the_end && size % block_bytes != 0 && other->state_->Size() > target_offset + length;
+    if (ends_within || !other->state_->Known().inline_data.empty()) return 0;
+    const auto shared = TRY(state_->Share(offset, length));
+    if (!shared) return 0;
+    other->wrote_ = true;
+    const bool adopted = TRY(other->state_->Adopt(target_offset / block_bytes, *shared));
+    return adopted ? shared->bytes : 0;
+  }
   Status SetAttributes(const AttributeChange& change) override {
     if (change.size) {
       TRY(CheckWritable());
@@ -435,7 +462,8 @@ class ClusterFileSystem final : public FileSystem {
     if (file && file->HasChanges()) {
       return Fail(EBUSY, "inode {:016x} is being written", inode);
     }
-    return SumUpFile(cluster_.stripes(), inode, TRY(names().Load(inode)).inode,
+    KeeperMaps keepers(cluster_, records());
+    return SumUpFile(cluster_.stripes(), keepers, inode, TRY(names().Load(inode)).inode,
                      files_.context().reserve);
   }
 

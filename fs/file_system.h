@@ -167,6 +167,13 @@ class OpenFile {
   enum class Contents { kData, kHole };
   virtual Result<uint64_t> Seek(uint64_t offset, Contents contents) = 0;
 
+  // Has `target` share blocks with this file, from these places on, instead of copying them, and
+  // commits both: the number of bytes, which may be less than `length`; 0: they are to be copied.
+  // Blocks can be shared when both places begin one, in files of the same layout, the range has a
+  // whole block or goes to the end of both files, and it is worth it.
+  virtual Result<uint64_t> ShareBlocks(uint64_t offset, uint64_t length, OpenFile& target,
+                                       uint64_t target_offset) = 0;
+
   virtual Status SetAttributes(const AttributeChange& change) = 0;
   virtual Result<Attributes> Stat() = 0;  // with uncommitted size and times
   // As this process last saw them, when it opened the file say: nobody is asked.
@@ -199,6 +206,9 @@ class FileSystem {
     bool memory_is_configured = true;
     // Has files made whole that were committed here while drives were away (fs/mender.h).
     bool mends = true;
+    // What is less is copied, not shared: to share it takes some changes of inodes, which are to be
+    // safe from power loss.
+    uint64_t least_shared_bytes = 1 << 20;
   };
 
   static Result<std::unique_ptr<FileSystem>> Open(Cluster& cluster, Options options);

@@ -1,6 +1,7 @@
 #include "fs/inode.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <span>
 
@@ -26,6 +27,8 @@ enum Section : uint8_t {
   kDevice = 8,
   kCollected = 9,
   kExchange = 10,
+  kKeepers = 11,
+  kKeeping = 12,
   kOptional = 128,
   kLastRename = 128,
   kNamed = 129,
@@ -78,6 +81,22 @@ Result<RenameIntent> DecodeIntent(std::string_view bytes, bool exchange) {
   return intent;
 }
 
+void EncodeIds(Writer& writer, const std::vector<InodeId>& ids) {
+  writer.Varint(ids.size());
+  for (const InodeId id : ids) writer.U64(id);
+}
+
+Result<std::vector<InodeId>> DecodeIds(Reader& reader, size_t most) {
+  const uint64_t count = reader.Varint();
+  if (count > most) return Fail(EBADMSG, "{} inodes share stripes; {} may", count, most);
+  std::vector<InodeId> ids;
+  for (uint64_t i = 0; i < count && reader.ok(); ++i) ids.push_back(reader.U64());
+  if (std::ranges::adjacent_find(ids, std::greater_equal()) != ids.end()) {
+    return Fail(EBADMSG, "inodes that share stripes are out of order");
+  }
+  return ids;
+}
+
 Status DecodeExtended(std::string_view bytes, Inode& inode) {
   Reader reader(bytes);
   const uint64_t count = reader.Varint();
@@ -117,6 +136,16 @@ Status DecodeSection(uint8_t tag, std::string_view body, InodeId id, Inode& inod
     case kNamed:
       inode.named = GivenName{reader.U64(), std::string(reader.Text())};
       return reader.Finish("named");
+    case kKeepers:
+      inode.keepers = TRY(DecodeIds(reader, kMostKeepersOfFile));
+      return reader.Finish("keepers");
+    case kKeeping: {
+      Keeping& keeping = inode.keeping.emplace();
+      keeping.settled = reader.U8() != 0;
+      keeping.object = reader.U64();
+      keeping.files = TRY(DecodeIds(reader, kMostFilesOfKeeper));
+      return reader.Finish("keeping");
+    }
     case kLayout: inode.layout = TRY(FileLayout::Decode(body)); return {};
     case kCounted: inode.counted = reader.U64(); return reader.Finish("counted");
     case kLastRename:
@@ -154,6 +183,9 @@ Status CheckContents(const Inode& inode) {
   }
   if (inode.layout && !is_file && inode.kind != FileKind::kDirectory) {
     return Fail(EBADMSG, "a layout in an inode that is neither file nor directory");
+  }
+  if (!is_file && (!inode.keepers.empty() || inode.keeping)) {
+    return Fail(EBADMSG, "shared stripes in an inode that is no file");
   }
   if (!is_file) return {};
   if (inode.size > kMaxFileBytes) return Fail(EBADMSG, "a file of {} bytes", inode.size);
@@ -275,6 +307,17 @@ std::string Inode::Encode(InodeId id) const {
   }
   if (collected != 0) section(kCollected, Writer().U32(collected).bytes());
   if (intent && intent->exchange) section(kExchange, EncodeIntent(*intent));
+  if (!keepers.empty()) {
+    Writer body;
+    EncodeIds(body, keepers);
+    section(kKeepers, body.bytes());
+  }
+  if (keeping) {
+    Writer body;
+    body.U8(keeping->settled ? 1 : 0).U64(keeping->object);
+    EncodeIds(body, keeping->files);
+    section(kKeeping, body.bytes());
+  }
   if (last_rename) {
     Writer body;
     PutRenameNonce(body, last_rename->nonce);

@@ -65,6 +65,20 @@ struct GivenName {
   friend bool operator==(const GivenName&, const GivenName&) = default;
 };
 
+// Of an inode without a name, which keeps stripes that several files name: a keeper (fs/shares.h).
+struct Keeping {
+  // The inode that the stripes were written for, which is in the keys of their shards. While it is
+  // not `settled` they may still be that one's own.
+  InodeId object = 0;
+  bool settled = false;
+  std::vector<InodeId> files;  // that may name the keeper; ascending
+  friend bool operator==(const Keeping&, const Keeping&) = default;
+};
+
+// So many files share the stripes of one keeper, and so many keepers have stripes of one file.
+inline constexpr size_t kMostFilesOfKeeper = 2000;
+inline constexpr size_t kMostKeepersOfFile = 500;
+
 // Of a time in nanoseconds since 1970; never 0, until 2106.
 uint32_t SecondsOf(int64_t wall_clock);
 
@@ -98,6 +112,8 @@ struct Inode {
   // empty.
   std::string inline_data;
   std::optional<BlockMap> map;
+  std::vector<InodeId> keepers;  // that the map names, and maybe others; ascending
+  std::optional<Keeping> keeping;
   // The last that was given by who made or linked it, and the time, in seconds since 1970, before
   // which write ids are those of stripes that were collected unless the map names them. For
   // fs/collector.h; docs/format.md, "Collecting".

@@ -18,6 +18,7 @@ constexpr size_t kMostAtOnce = 10'000;  // inodes for one flush
 Reaper::Reaper(Cluster& cluster)
     : cluster_(cluster),
       records_(cluster),
+      keepers_(cluster, records_),
       work_(cluster.runtime().NewSignal()),
       idle_(cluster.runtime().NewSignal()) {
   cluster.runtime().Spawn("reaper", [this] { Run(); });
@@ -42,39 +43,63 @@ Reaper::~Reaper() {
 void Reaper::Add(const std::vector<BlockMap::Piece>& pieces, uint64_t block_bytes) {
   std::vector<Item> items;
   for (const BlockMap::Piece& piece : pieces) {
-    if (!piece.run.hole) items.push_back({piece, block_bytes, std::nullopt});
+    if (!piece.run.hole) items.push_back({piece, block_bytes, {}, {}});
   }
   AddItems(std::move(items));
 }
 
-std::vector<Reaper::Item> Reaper::ItemsOf(InodeId inode, const BlockMap& gone,
+std::vector<Reaper::Item> Reaper::ItemsOf(InodeId inode, InodeId object, const BlockMap& gone,
                                           const BlockMap& kept) {
   const BlockMap::Difference difference = gone.NotIn(kept);
   std::vector<Item> items;
-  for (const auto* pieces : {&difference.blocks, &difference.pages}) {
-    for (const BlockMap::Piece& piece : *pieces) {
-      if (piece.run.object != inode) continue;
-      items.push_back({piece, gone.block_bytes(), std::nullopt});
+  std::optional<std::set<InodeId>> stay;  // keepers that are not left, or are already
+  for (const BlockMap::Piece& piece : difference.blocks) {
+    if (piece.run.shared) {
+      if (!stay) stay = kept.Keepers();
+      if (!stay->insert(piece.run.object).second) continue;
+      items.push_back({{}, 0, {}, Departure{piece.run.object, inode}});
+    } else if (piece.run.object == object) {
+      items.push_back({piece, gone.block_bytes(), {}, {}});
     }
   }
+  for (const BlockMap::Piece& page : difference.pages) {
+    if (page.run.object == inode) items.push_back({page, gone.block_bytes(), {}, {}});
+  }
   for (const BlockMap::Part& part : difference.missing) {
-    items.push_back({{}, gone.block_bytes(), Page{inode, part, gone.layout(), kept}});
+    items.push_back({{}, gone.block_bytes(), Page{inode, object, part, gone.layout(), kept}, {}});
   }
   return items;
 }
 
-void Reaper::AddDifference(InodeId inode, const std::optional<BlockMap>& gone,
-                           const std::optional<BlockMap>& kept, Durability durability,
+void Reaper::AddDifference(InodeId id, const Inode& gone, const Inode& kept, Durability durability,
                            uint64_t losses) {
-  if (!gone) return;
-  std::vector<Item> items = ItemsOf(inode, *gone, kept ? *kept : BlockMap());
+  if (!gone.map) return;
+  std::vector<Item> items = ItemsOf(id, id, *gone.map, kept.map ? *kept.map : BlockMap());
+  // What a page that is not loaded shared, nobody knows here: whoever leaves the keeper looks.
+  const bool some_unknown =
+      std::ranges::any_of(items, [](const Item& item) { return item.page.has_value(); });
+  if (some_unknown) {
+    const std::set<InodeId> named = kept.map ? kept.map->Keepers() : std::set<InodeId>();
+    std::erase_if(items, [](const Item& item) { return item.departure.has_value(); });
+    for (const InodeId keeper : kept.keepers) {
+      if (!named.contains(keeper)) items.push_back({{}, 0, {}, Departure{keeper, id}});
+    }
+  }
   if (items.empty()) return;
   if (durability == Durability::kWriteThrough) return AddItems(std::move(items));
-  Wait(kGather, {inode, false, losses, std::move(items)});
+  Wait(kGather, {id, false, losses, std::move(items)});
 }
 
-void Reaper::AddRemoved(InodeId inode, const std::optional<BlockMap>& map, uint64_t losses) {
-  if (map) Wait(kGrace, {inode, true, losses, ItemsOf(inode, *map, BlockMap())});
+void Reaper::AddRemoved(InodeId id, const Inode& inode, uint64_t losses) {
+  if (!inode.map && inode.keepers.empty()) return;
+  std::vector<Item> items;
+  if (inode.map) {
+    const InodeId object = inode.keeping ? inode.keeping->object : id;
+    items = ItemsOf(id, object, *inode.map, BlockMap());
+    std::erase_if(items, [](const Item& item) { return item.departure.has_value(); });
+  }
+  for (const InodeId keeper : inode.keepers) items.push_back({{}, 0, {}, Departure{keeper, id}});
+  Wait(kGrace, {id, true, losses, std::move(items)});
 }
 
 void Reaper::Wait(Duration delay, Waiting waiting) {
@@ -222,6 +247,7 @@ bool Reaper::MayGoOn() {
 
 void Reaper::Delete(const Item& item) {
   if (item.page) return DeletePage(*item.page);
+  if (item.departure) return Depart(*item.departure);
   DeletePiece(item.piece, item.block_bytes);
 }
 
@@ -236,9 +262,20 @@ void Reaper::DeletePage(const Page& page) {
   const uint64_t block_bytes = page.layout.block_bytes();
   for (const BlockMap::Piece& piece :
        BlockMap(page.layout).NotIn({page.part.first, *loaded}, page.kept)) {
-    if (piece.run.object == page.inode) DeletePiece(piece, block_bytes);
+    const bool is_own = !piece.run.shared && piece.run.object == page.object;
+    if (is_own) DeletePiece(piece, block_bytes);
   }
   DeletePiece(BlockMap::PieceOf(page.part), block_bytes);
+}
+
+void Reaper::Depart(const Departure& departure) {
+  if (!MayGoOn()) return;
+  auto left = keepers_.Leave(departure.keeper, departure.file);
+  if (!left.has_value()) {
+    Log(LogLevel::kInfo, "shared blocks stay on the drives", {{"why", left.error()}});
+  } else if (left->removed) {
+    AddRemoved(departure.keeper, *left->removed, left->losses);
+  }
 }
 
 void Reaper::DeletePiece(const BlockMap::Piece& piece, uint64_t block_bytes) {

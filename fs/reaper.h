@@ -21,6 +21,7 @@
 #include "cluster/cluster.h"
 #include "fs/block_map.h"
 #include "fs/file_system.h"
+#include "fs/keepers.h"
 #include "fs/records.h"
 
 namespace pinstripe {
@@ -39,25 +40,32 @@ class Reaper {
 
   // What no inode has named.
   void Add(const std::vector<BlockMap::Piece>& pieces, uint64_t block_bytes);
-  // What the map `gone` of an inode names and `kept`, by which it was replaced, does not, pages
-  // included. Stripes of other inodes, which clones share, stay. `losses`: Records::CountLosses()
-  // before the inode was changed.
-  void AddDifference(InodeId inode, const std::optional<BlockMap>& gone,
-                     const std::optional<BlockMap>& kept, Durability durability, uint64_t losses);
-  // Everything that the map of a removed inode names, kGrace from now on.
-  void AddRemoved(InodeId inode, const std::optional<BlockMap>& map, uint64_t losses);
+  // What the map of `gone` names and that of `kept`, by which it was replaced, does not, pages
+  // included. A keeper that `kept` does not seem to name any more is left, and its stripes go if it
+  // was the last file (fs/keepers.h). `losses`: Records::CountLosses() before the inode was
+  // changed.
+  void AddDifference(InodeId id, const Inode& gone, const Inode& kept, Durability durability,
+                     uint64_t losses);
+  // Everything that the map of a removed inode names, kGrace from now on, keepers as above.
+  void AddRemoved(InodeId id, const Inode& inode, uint64_t losses);
 
  private:
   struct Page {  // with what it names
     InodeId inode = 0;
+    InodeId object = 0;  // of what it names
     BlockMap::Part part;
     StripeLayout layout;
     BlockMap kept;
   };
+  struct Departure {
+    InodeId keeper = 0;
+    InodeId file = 0;
+  };
   struct Item {
     BlockMap::Piece piece;
     uint64_t block_bytes = 0;
-    std::optional<Page> page;  // instead
+    std::optional<Page> page;            // instead
+    std::optional<Departure> departure;  // or this
   };
   struct Waiting {
     InodeId inode = 0;
@@ -65,7 +73,9 @@ class Reaper {
     uint64_t losses = 0;       // of drives that have the inode, before that
     std::vector<Item> items;
   };
-  static std::vector<Item> ItemsOf(InodeId inode, const BlockMap& gone, const BlockMap& kept);
+  // `object`: of the stripes that may go.
+  static std::vector<Item> ItemsOf(InodeId inode, InodeId object, const BlockMap& gone,
+                                   const BlockMap& kept);
   void AddItems(std::vector<Item> items);
   void AddItemsLocked(std::vector<Item> items);
   void Wait(Duration delay, Waiting waiting);
@@ -77,11 +87,13 @@ class Reaper {
   bool IsGoneForGood(InodeId inode);
   void Delete(const Item& item);
   void DeletePage(const Page& page);
+  void Depart(const Departure& departure);
   void DeletePiece(const BlockMap::Piece& piece, uint64_t block_bytes);
   bool MayGoOn();
 
   Cluster& cluster_;
   Records records_;
+  Keepers keepers_;
   const std::shared_ptr<Signal> work_;
   const std::shared_ptr<Signal> idle_;
   std::mutex mutex_;

@@ -139,7 +139,8 @@ Status Repairer::AddBlocks(InodeId file, Inode inode, const Wanted& wanted,
     }
     uint64_t first = begin;
     for (const BlockRun& run : map.parts()[i].stretch->runs) {
-      for (uint64_t j = 0; j < run.count && !run.hole; ++j) {
+      // What is shared is its keeper's to repair.
+      for (uint64_t j = 0; j < run.count && !run.hole && !run.shared; ++j) {
         add(first + j, PlaceInRun(run, j, map.block_bytes()));
       }
       first += run.count;
@@ -285,7 +286,7 @@ Status Repairer::RepairBlocks(const Task& task, const std::string& path) {
 Status Repairer::RepairBlock(const Task& task, const std::string& path, Inode& inode,
                              uint64_t block, std::vector<Moved>& moved) {
   const auto place = TRY(FindStripe(cluster_.stripes(), task.file, inode, block));
-  if (!place) return {};  // there is no such block any more
+  if (!place || place->shared) return {};  // there is no such block any more
   Status why;
   for (const BlockPlace& stripe : place->Stripes()) {
     const Status status = RepairStripe(path, block, stripe, moved);
@@ -336,7 +337,8 @@ void Repairer::Relabel(Inode& inode, const std::vector<Moved>& moved) {
   const auto relabel = [&](uint64_t block) {
     if (cancelled_ || block >= map.blocks() || map.FirstMissing(block, block + 1)) return false;
     std::optional<BlockPlace> place = map.Find(block);
-    if (!place || place->place.epoch == newest || !place->place.moved.empty()) return false;
+    if (!place || place->shared || place->place.epoch == newest || !place->place.moved.empty())
+      return false;
     const StripeId id = place->IdOf(block);
     const auto places = stripes.PlacesOf(id, place->layout, place->place);
     const auto homes = stripes.PlacesOf(id, place->layout, {newest, {}});

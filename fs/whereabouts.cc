@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "fs/keepers.h"
 #include "fs/map_pages.h"
 #include "fs/records.h"
 
@@ -31,7 +32,7 @@ constexpr int kMostUnreadPages = 8;
 class Finder {
  public:
   Finder(Cluster& cluster, InodeId id, const WhereaboutsOptions& options)
-      : cluster_(cluster), id_(id), options_(options) {}
+      : cluster_(cluster), id_(id), options_(options), records_(cluster) {}
 
   Result<Whereabouts> Find(Inode inode) {
     for (const DriveStatus& status : cluster_.Drives(cluster_.config().drive_timeout)) {
@@ -46,6 +47,9 @@ class Finder {
       AddRegister("name", cluster_.GroupOfObject(directory));
     }
     AddRegister("inode", cluster_.GroupOfObject(id_));
+    for (const InodeId keeper : inode.keepers) {
+      AddRegister("inode of shared blocks", cluster_.GroupOfObject(keeper));
+    }
     if (inode.map) TRY(AddMap(*inode.map, inode));
     return std::move(found_);
   }
@@ -56,8 +60,7 @@ class Finder {
     if (options_.directory != 0) return options_.directory;
     if (inode.kind == FileKind::kDirectory) return id_ == kRootInode ? 0 : inode.parent;
     if (!inode.named) return 0;
-    Records records(cluster_);
-    const auto entry = records.FindEntry(inode.named->directory, inode.named->name);
+    const auto entry = records_.FindEntry(inode.named->directory, inode.named->name);
     const bool is_its_name = entry.has_value() && entry->entry && entry->entry->inode == id_;
     return is_its_name ? inode.named->directory : 0;
   }
@@ -131,7 +134,20 @@ class Finder {
                     options_.most_blocks);
       }
       for (uint64_t i = 0; i < run.count && !run.hole; ++i) {
-        TRY(AddBlock(first + i, PlaceInRun(run, i, block_bytes)));
+        const BlockPlace place = PlaceInRun(run, i, block_bytes);
+        if (!place.shared) {
+          TRY(AddBlock(first + i, place));
+          continue;
+        }
+        if (unread_pages_ < kMostUnreadPages) {
+          const auto kept = keepers_.Resolve(place, first + i);
+          if (kept.has_value()) {
+            TRY(AddBlock(first + i, *kept));
+            continue;
+          }
+          ++unread_pages_;
+        }
+        ++found_.unknown_blocks;
       }
       first += run.count;
     }
@@ -169,6 +185,8 @@ class Finder {
   Cluster& cluster_;
   const InodeId id_;
   const WhereaboutsOptions& options_;
+  Records records_;
+  KeeperMaps keepers_{cluster_, records_};
   std::set<DriveId> up_;
   std::set<DriveId> damaged_;
   uint64_t blocks_ = 0;  // that were looked at

@@ -504,7 +504,7 @@ void CopyFileRange(fuse_req_t request, fuse_ino_t inode, off_t offset, fuse_file
                    int) {
   const Result<uint64_t> copied =
       CopyRange(*HandleOf(info).file, static_cast<uint64_t>(offset), *HandleOf(target_info).file,
-                static_cast<uint64_t>(target_offset), std::min(length, kMostCopiedAtOnce));
+                static_cast<uint64_t>(target_offset), length, kMostCopiedAtOnce);
   if (copied.has_value()) {
     fuse_reply_write(request, *copied);
   } else {

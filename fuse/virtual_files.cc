@@ -36,6 +36,7 @@ class TextFile final : public OpenFile {
   Status Truncate(uint64_t) override { return Unchangeable(); }
   Status Zero(uint64_t, uint64_t, Size) override { return Unchangeable(); }
   Status Allocate(uint64_t, uint64_t, Size) override { return Unchangeable(); }
+  Result<uint64_t> ShareBlocks(uint64_t, uint64_t, OpenFile&, uint64_t) override { return 0; }
   Status SetAttributes(const AttributeChange&) override { return Unchangeable(); }
   Result<Attributes> Stat() override { return VirtualAttributes(inode_); }
   Attributes Known() override { return VirtualAttributes(inode_); }

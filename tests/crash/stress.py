@@ -247,6 +247,8 @@ class Round:
             return self.open_file()
         source, target = self.random.choice(self.open), self.random.choice(self.open)
         size, start, to = self.size(), self.offset(), self.offset()
+        if self.random.random() < 0.4:  # the whole, whose blocks may be shared
+            size, start, to = MOST_BYTES, 0, 0
 
         def whole(source_fd, target_fd):
             done = 0

@@ -77,6 +77,20 @@ def first_difference(found, expected):
     return "no difference"
 
 
+def block_bytes(layout):
+    """Of the user.pinstripe.layout of a file, such as "4+2 shard=1MiB copies=3"."""
+    data, shard = re.match(r"([0-9]+)\+[0-9]+ shard=([0-9]+[KM])iB", layout).groups()
+    return int(data) * int(shard[:-1]) << (20 if shard[-1] == "M" else 10)
+
+
+def put(contents, at, data):
+    """Of a bytearray: as a write changes it."""
+    if data and at > len(contents):
+        contents.extend(bytes(at - len(contents)))
+    contents[at:at + len(data)] = data
+    return contents
+
+
 class File:
     """What may be there: `committed`, and as long as a commit is not known to have happened or not, `maybe`."""
 
@@ -183,6 +197,7 @@ class Client(threading.Thread):
         if file.descriptor is None:
             file.life = -1 if self.dead else self.life  # while it is being killed nobody knows which
             file.descriptor = os.open(self.path(file), os.O_RDWR | os.O_CREAT, 0o644)
+            file.block = block_bytes(os.getxattr(file.descriptor, "user.pinstripe.layout").decode())
         action = self.random.random()
         if action < 0.44:
             self.write(file)
@@ -218,27 +233,38 @@ class Client(threading.Thread):
     def clone(self, file):
         """Of a part of another file, or of this one, into this one."""
         sources = [one for one in self.files if one.descriptor is not None and one.life == file.life]
+        whole_blocks = self.random.random() < 0.6  # which are shared within a layout
+        if whole_blocks:
+            sources = [one for one in sources if one.block == file.block]
         source = self.random.choice(sources)
         begin = self.random.randrange(len(source.now) + 1)
         size = min(int(2 ** self.random.uniform(0, 23)), len(source.now) - begin)
         end = len(file.now)
         at = self.random.choice([begin, end, self.random.randrange(end + 1)])
+        if whole_blocks:
+            begin, at = (offset - offset % file.block for offset in (begin, min(at, end)))
+            size = len(source.now) - begin
         size = min(size, LARGEST - at)
         if source is file and abs(at - begin) < size:
             size = abs(at - begin)  # what overlaps is refused
+        data = bytes(source.now[begin:begin + size])
+        # What shares blocks commits both files, before and after.
+        source.maybe.append(bytes(source.now))
+        file.maybe.append(bytes(file.now))
         done = 0
         while done < size:
+            file.maybe.append(bytes(put(bytearray(file.now), at + done, data[done:])))
+            shared = (size - done) // file.block * file.block
+            file.maybe.append(bytes(put(bytearray(file.now), at + done, data[done:done + shared])))
             copied = os.copy_file_range(source.descriptor, file.descriptor, size - done, begin + done, at + done)
             if copied == 0:
                 raise Violation(f"{source.name} ends at {begin + done} of {len(source.now)}, or cannot be cloned\n  "
                                 + "\n  ".join(source.history))
+            put(file.now, at + done, data[done:done + copied])
             done += copied
+            file.maybe.append(bytes(file.now))
         if size == 0:
             return
-        data = bytes(source.now[begin:begin + size])
-        if at > end:
-            file.now.extend(bytes(at - end))
-        file.now[at:at + size] = data
         self.bytes += size
         file.note("cloned", size, "at", at, "from", begin, "of", source.name, "now", len(file.now))
 

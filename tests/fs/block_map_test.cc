@@ -63,6 +63,43 @@ TEST(BlockMapTest, AFileWrittenOnceIsOneRunHoweverLong) {
   EXPECT_LT(Encoded(map).size(), 50u);
 }
 
+TEST(BlockMapTest, SharedBlocksNameTheirKeeper) {
+  BlockMap map(kLayout);
+  map.Resize(4 * kBlock + 1);
+  for (uint64_t block = 0; block < 3; ++block) map.Set(block, SharedPlace(9, 4, kBlock));
+  map.Set(3, SharedPlace(9, uint64_t{0} - 3, kBlock));
+  map.Set(4, SharedPlace(9, uint64_t{0} - 3, 1));
+  EXPECT_EQ(map.runs().size(), 2u);
+  EXPECT_EQ(map.StoredBytes(), 4 * kBlock + 1);
+  EXPECT_EQ(map.Keepers(), std::set<uint64_t>{9});
+  const std::string bytes = Encoded(map);
+  EXPECT_EQ(Hex(AsBytes(bytes)),
+            "000102010001000002"
+            "2103000000000000000904808008"
+            "21020000000000000009fdffffffffffffffff0101");
+  const auto again = BlockMap::Decode(bytes, 5, 4 * kBlock + 1);
+  ASSERT_OK(again);
+  EXPECT_EQ(*again, map);
+  EXPECT_EQ(again->Find(2)->IdOf(2).block, 6u);
+  EXPECT_EQ(again->Find(4)->IdOf(4).block, 1u);
+  // The keeper cannot be the inode itself, and nothing counts beyond the file.
+  EXPECT_FAILS(BlockMap::Decode(bytes, 9, 4 * kBlock + 1), EBADMSG);
+  std::string longer = bytes;
+  longer.back() = 2;
+  EXPECT_FAILS(BlockMap::Decode(longer, 5, 4 * kBlock + 1), EBADMSG);
+  // What is overwritten in the middle leaves its neighbours as they were.
+  map.Set(1, PlaceOf(1));
+  EXPECT_EQ(map.runs().size(), 4u);
+  EXPECT_EQ(map.Find(2)->IdOf(2).block, 6u);
+  EXPECT_EQ(map.NotIn(*again).blocks.size(), 1u);
+  ASSERT_EQ(again->NotIn(map).blocks.size(), 1u);
+  EXPECT_TRUE(again->NotIn(map).blocks.front().run.shared);
+  // A truncation counts less of the last one.
+  map.Resize(3 * kBlock + 100);
+  EXPECT_EQ(map.Find(3)->valid, 100u);
+  EXPECT_OK(BlockMap::Decode(Encoded(map), 5, 3 * kBlock + 100));
+}
+
 // The contents as a vector of blocks: what a BlockMap is compared with.
 using Model = std::vector<std::optional<BlockPlace>>;
 

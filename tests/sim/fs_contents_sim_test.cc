@@ -1,6 +1,6 @@
-// Clients write, overwrite, append, clear, truncate, read, move and remove files while drives come
-// and go, lose and repeat requests and answer rotten bytes, one burns down, and clients die between
-// any two of their requests and come back as new ones.
+// Clients write, overwrite, append, clear, truncate, clone, read, move and remove files while
+// drives come and go, lose and repeat requests and answer rotten bytes, one burns down, and clients
+// die between any two of their requests and come back as new ones.
 //
 // What must hold, whatever happens (docs/semantics.md):
 //   - a commit that was acknowledged is there until another one replaces it; one whose outcome
@@ -43,6 +43,8 @@ constexpr int kStepsPerClient = 25;
 constexpr int kFilesPerClient = 3;
 constexpr DriveId kDrives = 8;
 
+constexpr size_t kBlock = 4 * 65536;
+
 // Inline, replicated, a short stripe, a full block, several blocks; and the borders between them.
 constexpr size_t kSizes[] = {0,      1,      4096,   4097,    65536,  65537,
                              100000, 262144, 262145, 700'000, 1 << 20};
@@ -83,7 +85,7 @@ class Storm {
         sim_.Spawn(fmt::format("client {}", client), [this, client] { Client(client); });
       }
       sim_.Spawn("weather", [this] { Weather(); });
-      if (sim_.Chance(0.4)) sim_.Spawn("collector", [this] { CollectAllTheTime(); });
+      if (!fences_ || sim_.Chance(0.4)) sim_.Spawn("collector", [this] { CollectAllTheTime(); });
       if (sim_.Chance(0.4)) sim_.Spawn("repairer", [this] { RepairAllTheTime(); });
     });
     sim_.Run();
@@ -97,6 +99,7 @@ class Storm {
   uint64_t repaired() const { return repaired_; }
   int crashes() const { return crashes_; }
   uint64_t patches() const { return patches_; }
+  uint64_t clones() const { return clones_; }
   uint64_t trace_hash() const { return sim_.trace_hash(); }
 
  private:
@@ -129,7 +132,8 @@ class Storm {
     auto cluster = machines_.Open(life->life);
     if (!cluster.has_value()) return nullptr;
     life->cluster = *std::move(cluster);
-    FileSystem::Options options{.memory_bytes = 8 << 20, .mends = mends_};
+    FileSystem::Options options{
+        .memory_bytes = 8 << 20, .mends = mends_, .least_shared_bytes = kBlock};
     if (sim_.Chance(0.7)) {  // block maps in pages as soon as there are two runs, or some more
       const bool tiny = sim_.Chance(0.5);
       options.inline_map_bytes = tiny ? 40 : 150;
@@ -162,13 +166,17 @@ class Storm {
       if (sim_.Chance(0.3)) sim_.Sleep(sim_.Between(milliseconds(1), milliseconds(500)));
       const std::string name = fmt::format("c{}-{}", client, sim_.Below(kFilesPerClient));
       if (unsure_.contains(name)) continue;  // nobody knows where it is: left for the inspection
-      switch (sim_.Below(8)) {
+      switch (sim_.Below(10)) {
         case 0:
         case 1: Replace(*life, name); break;
         case 2:
         case 3: Modify(*life, name); break;
         case 4: Move(*life, name); break;
         case 5: Remove(*life, name); break;
+        case 6:
+        case 7:
+          Clone(*life, name, fmt::format("c{}-{}", client, sim_.Below(kFilesPerClient)));
+          break;
         default:
           CheckFile(*life, fmt::format("c{}-{}", sim_.Below(kClients), sim_.Below(kFilesPerClient)),
                     /*calm=*/false);
@@ -289,6 +297,11 @@ class Storm {
     // Small overwrites of one block become patches, and many of them one.
     const bool small = sim_.Chance(0.5);
     for (uint64_t edits = 1 + sim_.Below(small ? 12 : 3); edits > 0; --edits) {
+      if (sim_.Chance(0.1)) {
+        const Status cloned = CloneWithin(**file, name, content);
+        if (!cloned.ok()) return RequireHonest(cloned, "clone within " + name);
+        continue;
+      }
       const Status edited = small ? Touch(**file, content) : Edit(**file, content);
       if (!edited.ok()) return RequireHonest(edited, "edit " + name);
       if (!sim_.Chance(small ? 0.7 : 0.2)) continue;
@@ -296,6 +309,67 @@ class Storm {
       if (!synced.ok()) return RequireHonest(synced, "sync " + name);
     }
     RequireHonest(Attempt(name, content, [&] { return (*file)->Close(); }), "close " + name);
+  }
+
+  // Another file of the same client gets the same blocks, at once.
+  void Clone(Life& life, const std::string& name, const std::string& from) {
+    if (name == from || unsure_.contains(from) || files_[from].contents.size() != 1) return;
+    const std::optional<std::string> content = files_[from].contents.front();
+    if (!content || content->size() < kBlock) return;
+    const auto found = life.fs->Lookup(HomeOf(from), from);
+    if (!found.has_value()) return CheckAbsence(found.error(), from);
+    auto source = life.fs->Open(found->inode, FileSystem::Access::kRead);
+    if (!source.has_value()) return RequireHonest(source.error(), "open " + from);
+    files_[name].Possible("");
+    auto target = life.fs->Create(HomeOf(name), name, {.truncate = true});
+    if (!target.has_value()) return RequireHonest(target.error(), "create " + name);
+    RequireHonest(Attempt(name, content,
+                          [&]() -> Status {
+                            const auto shared =
+                                (*source)->ShareBlocks(0, content->size(), **target, 0);
+                            if (!shared.has_value()) return shared.error();
+                            if (*shared == content->size()) ++clones_;
+                            if (*shared != 0 && *shared != content->size()) {
+                              Complain(fmt::format("{} bytes of {} were cloned", *shared, from));
+                            }
+                            if (*shared == 0) {
+                              const Status written = WriteAll(**target, 0, *content);
+                              if (!written.ok()) return written;
+                            }
+                            return (*target)->Close();
+                          }),
+                  fmt::format("clone {} to {}", from, name));
+  }
+
+  // Some of its blocks come to lie elsewhere in it, too.
+  Status CloneWithin(OpenFile& file, const std::string& name, std::string& content) {
+    const size_t blocks = content.size() / kBlock;
+    if (blocks == 0) return {};
+    const size_t from = sim_.Below(blocks);
+    const size_t count = 1 + sim_.Below(blocks - from);
+    const size_t to = sim_.Below(blocks + 1);
+    if (from < to + count && to < from + count) return {};
+    if (to * kBlock > content.size()) return {};
+    std::string cloned = content;
+    cloned.resize(std::max(cloned.size(), (to + count) * kBlock));
+    cloned.replace(to * kBlock, count * kBlock, content, from * kBlock, count * kBlock);
+    files_[name].Possible(content);  // it is committed first, as it is
+    bool shared = false;
+    const Status status = Attempt(name, cloned, [&]() -> Status {
+      const auto bytes = file.ShareBlocks(from * kBlock, count * kBlock, file, to * kBlock);
+      if (!bytes.has_value()) return bytes.error();
+      if (*bytes == 0) {
+        const Status written =
+            WriteAll(file, to * kBlock, cloned.substr(to * kBlock, count * kBlock));
+        if (!written.ok()) return written;
+        return file.Commit();
+      }
+      shared = true;
+      return {};
+    });
+    if (status.ok()) content = cloned;
+    if (shared) ++clones_;
+    return status;
   }
 
   Status Edit(OpenFile& file, std::string& content) {
@@ -527,6 +601,7 @@ class Storm {
   uint64_t collected_ = 0;
   uint64_t repaired_ = 0;
   uint64_t patches_ = 0;  // that there are in the end
+  uint64_t clones_ = 0;
   std::string complaint_;
 };
 
@@ -543,6 +618,7 @@ TEST_F(FileContentsSim, FilesSurviveTheStorm) {
   uint64_t collected = 0;
   uint64_t repaired = 0;
   uint64_t patches = 0;
+  uint64_t clones = 0;
   for (uint64_t seed = seeds.first; seed < seeds.end; ++seed) {
     Storm storm(seed, /*min_redundancy=*/1);
     storm.Run();
@@ -552,6 +628,7 @@ TEST_F(FileContentsSim, FilesSurviveTheStorm) {
     collected += storm.collected();
     repaired += storm.repaired();
     patches += storm.patches();
+    clones += storm.clones();
   }
   EXPECT_GT(acknowledged, 0) << "nothing was tested";
   if (seeds.end - seeds.first > 10) {
@@ -559,6 +636,7 @@ TEST_F(FileContentsSim, FilesSurviveTheStorm) {
     EXPECT_GT(collected, 0u) << "nothing was ever collected";
     EXPECT_GT(repaired, 0u) << "nothing was ever repaired";
     EXPECT_GT(patches, seeds.end - seeds.first) << "little was patched";
+    EXPECT_GT(clones, seeds.end - seeds.first) << "little was cloned";
   }
 }
 
