@@ -56,7 +56,7 @@ inline constexpr uint32_t kMaxPatchBytes = 4 * kCellBytes;  // of all of them, a
 
 // A block that is stored. Bytes from `valid` to the end of the block read as zeros.
 //
-// A shared one is stored where the map of a keeper says, of another inode than this (fs/shares.h):
+// A shared one is stored where the map of a keeper says, of another inode than this (fs/keepers.h):
 // `object` is the keeper then, and nothing is known here but `valid`.
 struct BlockPlace {
   bool shared = false;

@@ -278,8 +278,7 @@ void Checker::CheckData() {
            keepers == keepers_of_.end() ? std::vector<InodeId>() : keepers->second) {
         const auto stored = records_.FindInode(keeper);
         if (!stored.has_value()) {
-          report_.not_checked.push_back(
-              fmt::format("{}: {}", PathOf(facts_, keeper), stored.error().message()));
+          NotChecked(keeper, stored.error());
         } else if (*stored && (*stored)->inode.map) {
           owners.push_back({keeper, **stored});
         }
@@ -411,12 +410,17 @@ void Checker::CheckBlock(std::span<const OwnedBlock> owned) {
 
 // ---- What several files share
 
+void Checker::NotChecked(InodeId id, const Status& why) {
+  report_.not_checked.push_back(fmt::format("{}: {}", PathOf(facts_, id), why.message()));
+}
+
 // Those that are not settled, and that their objects do not name, keep nothing.
 void Checker::CheckKeepers() {
   for (const auto& [id, keeping] : keepers_) {
     bool keeps = keeping.settled;
     if (!keeps) {
       const auto object = records_.FindInode(keeping.object);
+      if (!object.has_value()) NotChecked(id, object.error());
       keeps =
           object.has_value() && *object && std::ranges::binary_search((*object)->inode.keepers, id);
     }
@@ -427,26 +431,28 @@ void Checker::CheckKeepers() {
   for (const auto& [file, keeper] : sharing_) {
     const auto found = keepers_.find(keeper);
     if (found != keepers_.end() && std::ranges::binary_search(found->second.files, file)) continue;
-    const Status status = ConfirmShare(file, keeper);
-    if (!status.ok()) {
+    const Result<bool> listed = IsListed(file, keeper);
+    if (!listed.has_value()) {
+      NotChecked(file, listed.error());
+    } else if (!*listed && told_.insert(file).second) {
       Report(Severity::kError, "lost-shared-blocks", PathOf(facts_, file),
-             std::string(status.message()));
+             fmt::format("inode {:016x}, which should keep blocks that it shares, is gone, or does "
+                         "not know of it",
+                         keeper));
     }
   }
 }
 
-// It may have come to share them while all was read.
-Status Checker::ConfirmShare(InodeId file, InodeId keeper) {
+// Or it does not share its blocks, as it may have come to do or not while all was read.
+Result<bool> Checker::IsListed(InodeId file, InodeId keeper) {
   const auto stored = TRY(records_.FindInode(keeper));
   const bool is_listed = stored && stored->inode.keeping &&
                          std::ranges::binary_search(stored->inode.keeping->files, file);
-  if (is_listed) return {};
+  if (is_listed) return true;
   auto sharer = TRY(records_.FindInode(file));
-  if (!sharer || !sharer->inode.map) return {};
+  if (!sharer || !sharer->inode.map) return true;
   TRY(LoadPages(cluster_.stripes(), file, sharer->inode, 0, sharer->inode.map->blocks()));
-  if (!sharer->inode.map->Keepers().contains(keeper)) return {};
-  if (!stored) return Fail(EIO, "inode {:016x}, which kept shared blocks, is gone", keeper);
-  return Fail(EIO, "inode {:016x}, which keeps shared blocks, does not know of it", keeper);
+  return !sharer->inode.map->Keepers().contains(keeper);
 }
 
 void Checker::CheckSharedBlock(InodeId id, uint64_t block, const BlockPlace& place) {
@@ -462,6 +468,9 @@ void Checker::CheckSharedBlock(InodeId id, uint64_t block, const BlockPlace& pla
   const auto now = FindStripe(cluster_.stripes(), id, (*stored)->inode, block);
   if (!now.has_value() || !*now || !(**now).SameStripe(place)) return;
   told_.insert(id);
+  if (const auto keeper = records_.FindInode(place.object); !keeper.has_value()) {
+    return NotChecked(id, keeper.error());
+  }
   Report(Severity::kError, "lost-shared-blocks", PathOf(facts_, id),
          fmt::format("block {}: {}", block, again.error().message()));
 }

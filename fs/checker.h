@@ -133,7 +133,8 @@ class Checker {
   };
   void CheckBlock(std::span<const OwnedBlock> owned);  // all of one object and number
   void CheckKeepers();
-  Status ConfirmShare(InodeId file, InodeId keeper);
+  Result<bool> IsListed(InodeId file, InodeId keeper);
+  void NotChecked(InodeId id, const Status& why);
   void SkipBlocks(InodeId id, uint64_t end);
   // The next stripe on the drives; null at the end.
   const ListedStripe* Peek();

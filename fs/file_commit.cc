@@ -87,7 +87,7 @@ Status FileState::CheckRemembered(const StoredInode& stored) {
 }
 
 // Of the blocks that we have, where those are that others have come to share.
-Status FileState::ResolveTheirs(const Inode& theirs) {
+void FileState::ResolveTheirs(const Inode& theirs) {
   resolved_.clear();
   KeeperMaps keepers(context_.cluster, context_.records);
   for (const auto& [block, open] : blocks_) {
@@ -97,7 +97,6 @@ Status FileState::ResolveTheirs(const Inode& theirs) {
     if (place.has_value()) resolved_.emplace(block, *place);
     keepers.ForgetPages();
   }
-  return {};
 }
 
 // Stripes of ours that a commit has named of which nobody knows whether it happened, and that
@@ -259,7 +258,7 @@ Status FileState::TakePlaces(const Inode& theirs) {
 
 Status FileState::Rebase(StoredInode theirs) {
   if (changed_) TRY(LoadForRebase(theirs));
-  if (changed_) TRY(ResolveTheirs(theirs.inode));
+  if (changed_) ResolveTheirs(theirs.inode);
   if (changed_ && pass_ != 0 && pass_ < theirs.inode.collected) {
     return Fail(
         EIO,

@@ -147,19 +147,19 @@ void FileState::ListShared(const BlockMap& map, uint64_t first, uint64_t end,
   for (uint64_t block = first; block < end;) {
     const uint64_t stored = NextStored(map, block, end);
     if (stored > block) {
-      pieces.push_back({.first = block - first, .count = stored - block, .last = {}, .hole = true});
+      pieces.push_back({.first = block - first, .count = stored - block, .last = {}});
       block = stored;
       continue;
     }
     const BlockPlace place = *map.Find(block);
-    const bool follows = !pieces.empty() && !pieces.back().hole &&
-                         pieces.back().last.object == place.object &&
-                         pieces.back().last.shift == place.shift + first &&
-                         pieces.back().last.valid == block_bytes();
-    if (!follows) pieces.push_back({.first = block - first, .count = 0, .last = {}, .hole = false});
-    ++pieces.back().count;
     // Counted from the first of them, for whom the blocks have other numbers.
-    pieces.back().last = SharedPlace(place.object, place.shift + first, place.valid);
+    const BlockPlace shared_place = SharedPlace(place.object, place.shift + first, place.valid);
+    const bool follows = !pieces.empty() && pieces.back().last &&
+                         pieces.back().last->SameStripe(shared_place) &&
+                         pieces.back().last->valid == block_bytes();
+    if (!follows) pieces.push_back({.first = block - first, .count = 0, .last = {}});
+    ++pieces.back().count;
+    pieces.back().last = shared_place;
     ++block;
   }
   shared.bytes = std::min(end * block_bytes(), now_.size) - first * block_bytes();
@@ -193,7 +193,7 @@ Result<bool> FileState::Adopt(uint64_t first, const SharedBlocks& blocks) {
     }
     std::set<InodeId> keepers;
     for (const auto& piece : blocks.pieces) {
-      if (!piece.hole) keepers.insert(piece.last.object);
+      if (piece.last) keepers.insert(piece.last->object);
     }
     for (const InodeId keeper : keepers) {
       const Status joined = context_.keepers.Join(keeper, id_);
@@ -225,14 +225,14 @@ Result<bool> FileState::TryAdopt(uint64_t first, const SharedBlocks& blocks,
   map.Resize(size);
   for (const auto& piece : blocks.pieces) {
     const uint64_t from = first + piece.first;
-    if (piece.hole) {
+    if (!piece.last) {
       map.SetHoles(from, from + piece.count);
       continue;
     }
     for (uint64_t i = 0; i < piece.count; ++i) {
       const bool last = i + 1 == piece.count;
-      const auto valid = last ? piece.last.valid : static_cast<uint32_t>(bytes);
-      map.Set(from + i, SharedPlace(piece.last.object, piece.last.shift - first, valid));
+      const auto valid = last ? piece.last->valid : static_cast<uint32_t>(bytes);
+      map.Set(from + i, SharedPlace(piece.last->object, piece.last->shift - first, valid));
     }
   }
   {

@@ -118,8 +118,8 @@ class FileState {
     struct Piece {
       uint64_t first = 0;
       uint64_t count = 0;
-      BlockPlace last;  // shared, as its last block; the others are valid in full. Else a hole
-      bool hole = false;
+      // Of its last block, the others are valid in full; null: a hole.
+      std::optional<BlockPlace> last;
     };
     std::vector<Piece> pieces;
     uint64_t bytes = 0;  // to the end of the last one
@@ -266,7 +266,7 @@ class FileState {
   Status CheckRemembered(const StoredInode& stored);
   Status LoadForRebase(StoredInode& theirs);
   Status TakePlaces(const Inode& theirs);
-  Status ResolveTheirs(const Inode& theirs);
+  void ResolveTheirs(const Inode& theirs);
   void SuspectBlocks(const Inode& theirs);
   bool MayBeNamed(uint64_t block, const BlockPlace& stripe) const;
   bool SameBelow(uint64_t block, const Inode& theirs) const;

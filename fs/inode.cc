@@ -141,9 +141,12 @@ Status DecodeSection(uint8_t tag, std::string_view body, InodeId id, Inode& inod
       return reader.Finish("keepers");
     case kKeeping: {
       Keeping& keeping = inode.keeping.emplace();
-      keeping.settled = reader.U8() != 0;
+      const uint8_t settled = reader.U8();
+      if (settled > 1) reader.MarkBad();
+      keeping.settled = settled == 1;
       keeping.object = reader.U64();
       keeping.files = TRY(DecodeIds(reader, kMostFilesOfKeeper));
+      if (keeping.object == 0 || keeping.object == id) return Fail(EBADMSG, "a keeper of itself");
       return reader.Finish("keeping");
     }
     case kLayout: inode.layout = TRY(FileLayout::Decode(body)); return {};
@@ -186,6 +189,10 @@ Status CheckContents(const Inode& inode) {
   }
   if (!is_file && (!inode.keepers.empty() || inode.keeping)) {
     return Fail(EBADMSG, "shared stripes in an inode that is no file");
+  }
+  const bool shares = !inode.keepers.empty() || (inode.map && !inode.map->Keepers().empty());
+  if (inode.keeping && (!inode.map || shares)) {
+    return Fail(EBADMSG, "a keeper without a map, or with keepers of its own");
   }
   if (!is_file) return {};
   if (inode.size > kMaxFileBytes) return Fail(EBADMSG, "a file of {} bytes", inode.size);

@@ -1,5 +1,5 @@
 // Inode: everything about a file or directory except its names. One register each; a pure value
-// here. docs/format.md, "Inode", has the bytes; tests/fs/inode_test.cc pins them.
+// here. docs/format.md, "Inode", has the bytes; tests/fs/values_test.cc pins them.
 
 #pragma once
 
@@ -65,7 +65,7 @@ struct GivenName {
   friend bool operator==(const GivenName&, const GivenName&) = default;
 };
 
-// Of an inode without a name, which keeps stripes that several files name: a keeper (fs/shares.h).
+// Of an inode without a name, which keeps stripes that several files name: a keeper (fs/keepers.h).
 struct Keeping {
   // The inode that the stripes were written for, which is in the keys of their shards. While it is
   // not `settled` they may still be that one's own.

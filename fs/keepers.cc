@@ -17,6 +17,11 @@ void Insert(std::vector<InodeId>& ids, InodeId id) {
   if (at == ids.end() || *at != id) ids.insert(at, id);
 }
 
+Status ChangedTooOften(InodeId keeper) {
+  return Fail(EIO, "inode {:016x}, which keeps shared blocks, was changed {} times in between",
+              keeper, kMaxAttempts);
+}
+
 Result<StoredInode> FindKeeper(Records& records, InodeId id) {
   std::optional<StoredInode> stored = TRY(records.FindInode(id));
   if (!stored) return Fail(ENOENT, "inode {:016x}, which kept shared blocks, is gone", id);
@@ -85,18 +90,23 @@ Result<std::pair<InodeId, StoredInode>> Keepers::Create(InodeId object, const Bl
   return std::pair(id, *change.now);
 }
 
-Status Keepers::Settle(InodeId keeper) {
+// Durably: what says that somebody may name it must be there when that one's inode is.
+Status Keepers::Change(InodeId keeper, const std::function<Result<bool>(Keeping&)>& edit) {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     StoredInode stored = TRY(FindKeeper(records_, keeper));
-    if (stored.inode.keeping->settled) return {};
-    stored.inode.keeping->settled = true;
+    if (!TRY(edit(*stored.inode.keeping))) return {};
     const auto change =
         TRY(records_.ChangeInode(keeper, stored.slot, stored.inode, Durability::kWriteThrough));
     if (change.applied) return {};
     PauseBeforeRetry(cluster_.runtime(), attempt);
   }
-  return Fail(EIO, "inode {:016x}, which keeps shared blocks, was changed {} times in between",
-              keeper, kMaxAttempts);
+  return ChangedTooOften(keeper);
+}
+
+Status Keepers::Settle(InodeId keeper) {
+  return Change(keeper, [](Keeping& keeping) -> Result<bool> {
+    return !std::exchange(keeping.settled, true);
+  });
 }
 
 void Keepers::Discard(InodeId keeper, const StoredInode& stored) {
@@ -104,24 +114,16 @@ void Keepers::Discard(InodeId keeper, const StoredInode& stored) {
 }
 
 Status Keepers::Join(InodeId keeper, InodeId file) {
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-    StoredInode stored = TRY(FindKeeper(records_, keeper));
-    Keeping& keeping = *stored.inode.keeping;
+  return Change(keeper, [&](Keeping& keeping) -> Result<bool> {
     // Only what is settled is named by anybody but the object.
     if (!keeping.settled) return Fail(ENOENT, "inode {:016x} keeps no shared blocks yet", keeper);
     Insert(keeping.files, file);
     if (keeping.files.size() > kMostFilesOfKeeper) {
-      return Fail(EMLINK, "{} files share blocks: at most that many can", kMostFilesOfKeeper);
+      return Fail(EMLINK, "inode {:016x} keeps blocks of {} files: no more may share them", keeper,
+                  kMostFilesOfKeeper);
     }
-    // It is written also where the file is in the list: the slot is what counts. Durably, because
-    // what is in the list must be there when the file's inode is.
-    const auto change =
-        TRY(records_.ChangeInode(keeper, stored.slot, stored.inode, Durability::kWriteThrough));
-    if (change.applied) return {};
-    PauseBeforeRetry(cluster_.runtime(), attempt);
-  }
-  return Fail(EIO, "inode {:016x}, which keeps shared blocks, was changed {} times in between",
-              keeper, kMaxAttempts);
+    return true;  // also where the file is in the list: the slot is what counts
+  });
 }
 
 // ---- The end
@@ -176,8 +178,7 @@ Result<Keepers::Departure> Keepers::Leave(InodeId keeper, InodeId file) {
     if (last && keeping.settled) departure.removed = std::move(stored->inode);
     return departure;
   }
-  return Fail(EIO, "inode {:016x}, which keeps shared blocks, was changed {} times in between",
-              keeper, kMaxAttempts);
+  return Failed(ChangedTooOften(keeper));
 }
 
 Result<Keepers::ByObject> Keepers::FindAll(Cluster& cluster, const std::set<InodeId>* objects) {

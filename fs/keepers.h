@@ -15,6 +15,7 @@
 
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -57,7 +58,7 @@ class Keepers {
   Result<std::pair<InodeId, StoredInode>> Create(InodeId object, const BlockMap& map, uint64_t size,
                                                  const MapLimits& limits, int parity);
   // After the inode of the object was changed to name it: from now on the stripes are the keeper's.
-  Status Settle(InodeId keeper);
+  Status Settle(InodeId keeper);  // ENOENT: it is gone
   // Of one that was not settled and that the object does certainly not name: as if there had been
   // none. What cannot be removed is collected.
   void Discard(InodeId keeper, const StoredInode& stored);
@@ -82,6 +83,8 @@ class Keepers {
   static Result<ByObject> FindAll(Cluster& cluster, const std::set<InodeId>* objects = nullptr);
 
  private:
+  // Conditionally, until nobody is faster. `edit` says whether there is anything to write.
+  Status Change(InodeId keeper, const std::function<Result<bool>(Keeping&)>& edit);
   // What Leave() is to do next.
   enum class Step { kAgain, kStays, kGone };
   Result<Step> TakeOutOfFile(InodeId keeper, const StoredInode& kept, InodeId file);

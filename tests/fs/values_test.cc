@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <limits>
 #include <random>
 #include <set>
@@ -290,6 +291,76 @@ TEST(InodeTest, BytesOfAnExchangeNeverChange) {
   EXPECT_EQ(*decoded, file);
   file.intent->replaced_slot = 0;
   EXPECT_FAILS(Inode::Decode(file.Encode(9), 9), EBADMSG);
+}
+
+TEST(InodeTest, BytesOfAFileThatSharesNeverChange) {
+  Inode file;
+  file.keepers = {7, 8};
+  EXPECT_EQ(Hex(AsBytes(file.Encode(9))).substr(2 * (4 + 12 + 32)),
+            "0b"
+            "11"
+            "02"
+            "0000000000000007"
+            "0000000000000008");
+  EXPECT_EQ(*Inode::Decode(file.Encode(9), 9), file);
+}
+
+Inode KeeperOfOneBlock() {
+  Inode keeper;
+  keeper.size = 1;
+  keeper.map.emplace(StripeLayout{2, 1, 64 << 10});
+  keeper.map->Resize(1);
+  keeper.keeping = Keeping{.object = 5, .settled = true, .files = {3, 5}};
+  return keeper;
+}
+
+TEST(InodeTest, BytesOfAKeeperNeverChange) {
+  const Inode keeper = KeeperOfOneBlock();
+  EXPECT_EQ(Hex(AsBytes(keeper.Encode(9))).substr(2 * (4 + 12 + 32)),
+            "07"
+            "0b"
+            "0001020100010000010001"
+            "0c"
+            "1a"
+            "01"
+            "0000000000000005"
+            "02"
+            "0000000000000003"
+            "0000000000000005");
+  EXPECT_EQ(*Inode::Decode(keeper.Encode(9), 9), keeper);
+}
+
+// Out of order, too many, of nothing, of itself, with keepers of its own; and no file.
+TEST(InodeTest, KeepersThatCannotBeAreRefused) {
+  const std::vector<std::function<void(Inode&)>> damages = {
+      [](Inode& inode) { inode.keeping->files = {5, 3}; },
+      [](Inode& inode) { inode.keeping->files = {5, 5}; },
+      [](Inode& inode) { inode.keeping->files.assign(kMostFilesOfKeeper + 1, 1); },
+      [](Inode& inode) { inode.keeping->object = 0; },
+      [](Inode& inode) { inode.keeping->object = 9; },
+      [](Inode& inode) { inode.keepers = {7}; },
+      [](Inode& inode) { inode.map->Set(0, SharedPlace(7, 0, 1)); },
+      [](Inode& inode) {
+        inode.map.reset();
+        inode.size = 0;
+      },
+      [](Inode& inode) {
+        inode.keeping.reset();
+        inode.map.reset();
+        inode.size = 0;
+        inode.keepers = {7};
+        inode.kind = FileKind::kFifo;
+      },
+      [](Inode& inode) {
+        inode.keeping.reset();
+        for (InodeId id = 1; id <= kMostKeepersOfFile + 1; ++id) inode.keepers.push_back(id);
+      },
+  };
+  for (size_t i = 0; i < damages.size(); ++i) {
+    Inode damaged = KeeperOfOneBlock();
+    damages[i](damaged);
+    EXPECT_FAILS(Inode::Decode(damaged.Encode(9), 9), EBADMSG) << i;
+  }
 }
 
 TEST(InodeTest, BytesOfADeviceNeverChange) {

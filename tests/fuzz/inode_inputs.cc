@@ -90,6 +90,23 @@ Inode FileInPages() {
   return inode;
 }
 
+Inode SharingFile() {
+  const auto block = static_cast<uint32_t>(kCoded.block_bytes());
+  Inode inode = StripedFile();
+  inode.map->Set(1, SharedPlace(88, 4, block));
+  inode.map->Set(2, SharedPlace(88, 4, block));
+  inode.map->Set(7, SharedPlace(89, uint64_t{0} - 3, 1000));
+  inode.keepers = {88, 89};
+  return inode;
+}
+
+Inode Keeper() {
+  Inode inode = StripedFile();
+  inode.links = 0;
+  inode.keeping = Keeping{.object = 77, .settled = true, .files = {5, 77}};
+  return inode;
+}
+
 Inode BusyDirectory() {
   Inode inode;
   inode.kind = FileKind::kDirectory;
@@ -172,8 +189,8 @@ std::string TryInode(Bytes bytes, InodeCount* count) {
 
 Examples ExampleInodes() {
   Examples examples;
-  for (const Inode& inode : {PlainFile(), InlineFile(), StripedFile(), FileInPages(),
-                             BusyDirectory(), Symlink(), Device()}) {
+  for (const Inode& inode : {PlainFile(), InlineFile(), StripedFile(), FileInPages(), SharingFile(),
+                             Keeper(), BusyDirectory(), Symlink(), Device()}) {
     examples.push_back(inode.Encode(kId));
   }
   return examples;

@@ -73,7 +73,8 @@ class Storm {
       : sim_(seed),
         machines_(sim_, {.drives = kDrives}),
         fences_(fences),
-        mends_(fences && min_redundancy > 0) {
+        mends_(fences && min_redundancy > 0),
+        clones_at_all_(min_redundancy > 0) {
     machines_.config().min_redundancy = min_redundancy;
     machines_.config().drive_timeout = seconds(2);
   }
@@ -166,15 +167,15 @@ class Storm {
       if (sim_.Chance(0.3)) sim_.Sleep(sim_.Between(milliseconds(1), milliseconds(500)));
       const std::string name = fmt::format("c{}-{}", client, sim_.Below(kFilesPerClient));
       if (unsure_.contains(name)) continue;  // nobody knows where it is: left for the inspection
-      switch (sim_.Below(10)) {
+      switch (sim_.Below(clones_at_all_ ? 10 : 8)) {
         case 0:
         case 1: Replace(*life, name); break;
         case 2:
         case 3: Modify(*life, name); break;
         case 4: Move(*life, name); break;
         case 5: Remove(*life, name); break;
-        case 6:
-        case 7:
+        case 8:
+        case 9:
           Clone(*life, name, fmt::format("c{}-{}", client, sim_.Below(kFilesPerClient)));
           break;
         default:
@@ -297,7 +298,7 @@ class Storm {
     // Small overwrites of one block become patches, and many of them one.
     const bool small = sim_.Chance(0.5);
     for (uint64_t edits = 1 + sim_.Below(small ? 12 : 3); edits > 0; --edits) {
-      if (sim_.Chance(0.1)) {
+      if (clones_at_all_ && sim_.Chance(0.1)) {
         const Status cloned = CloneWithin(**file, name, content);
         if (!cloned.ok()) return RequireHonest(cloned, "clone within " + name);
         continue;
@@ -589,6 +590,7 @@ class Storm {
   TestCluster machines_;
   const bool fences_;  // of the collector
   const bool mends_;   // not where a weakness is to be found that would be mended
+  const bool clones_at_all_;  // nor where it is in what is written
   std::vector<InodeId> directories_;
   // Threads take turns, so none of this needs a lock.
   std::map<std::string, Expectation> files_;
