@@ -139,8 +139,9 @@ class Gluster:
         run("gluster", "--mode=script", "volume", "delete", self.VOLUME)
         if self.daemon:
             for pid in processes_below([self.VOLUME]):  # bricks, and who mends them
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, 15)
+                with contextlib.suppress(OSError):
+                    if pathlib.Path(f"/proc/{pid}/comm").read_text().startswith("gluster"):
+                        os.kill(pid, 15)
             self.daemon.terminate()
             self.daemon.wait()
 

@@ -839,14 +839,15 @@ Status FileState::MakeNameDurable() {
 
 // ---- Attributes and the end
 
-Result<Attributes> FileState::Stat() {
+Result<Attributes> FileState::Stat(Duration age) {
   bool on_drives = false;
   {
     const std::lock_guard lock(mutex_);
     on_drives = inode_written_ && !removed_;
   }
   std::optional<StoredInode> stored;
-  if (on_drives) stored = TRY(context_.names.Find(id_));
+  if (on_drives) stored = context_.records.FindRecent(id_, age);
+  if (on_drives && !stored) stored = TRY(context_.names.Find(id_));
   Attributes attributes = Describe(stored ? *stored : StoredInode());
   const std::lock_guard lock(mutex_);
   if (removed_ || (on_drives && !stored)) attributes.links = 0;

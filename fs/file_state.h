@@ -138,7 +138,7 @@ class FileState {
   // The inode as this file last saw it, and its slot; 0 while there is something to commit.
   Inode Known();
   uint64_t Version();
-  Result<Attributes> Stat();
+  Result<Attributes> Stat(Duration age);
   // The attributes, where `stored` was read some time ago; slot 0: it was not.
   Attributes Describe(const StoredInode& stored);
 

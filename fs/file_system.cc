@@ -349,7 +349,7 @@ class Handle final : public OpenFile {
     }
     return state_->SetAttributes(change);
   }
-  Result<Attributes> Stat() override { return state_->Stat(); }
+  Result<Attributes> Stat(Duration age) override { return state_->Stat(age); }
   Attributes Known() override { return state_->Describe({}); }
   Status Sync() override { return state_->Commit(true); }
   Status Commit() override { return wrote_ ? state_->Commit(false) : Status(); }
@@ -421,12 +421,15 @@ class ClusterFileSystem final : public FileSystem {
     return Describe(place.id, Counted(place.id, place.inode));
   }
 
-  Result<Attributes> GetAttributes(InodeId inode) override {
+  Result<Attributes> GetAttributes(InodeId inode, Duration age) override {
+    if (const auto recent = records().FindRecent(inode, age)) {
+      return Describe(inode, Counted(inode, *recent));
+    }
     const auto stored = names().Load(inode);
     if (stored.has_value()) return Describe(inode, Counted(inode, *stored));
     // Without a name, but still open.
     if (stored.error().code() != ENOENT) return tl::unexpected(stored.error());
-    if (const auto file = files_.Find(inode)) return file->Stat();
+    if (const auto file = files_.Find(inode)) return file->Stat({});
     if (const auto directory = files_.DescribeRemoved(inode)) return *directory;
     return tl::unexpected(stored.error());
   }
@@ -442,7 +445,7 @@ class ClusterFileSystem final : public FileSystem {
     rest.size.reset();
     if (const auto file = files_.Find(inode)) {
       TRY(file->SetAttributes(rest));
-      return GetAttributes(inode);
+      return GetAttributes(inode, {});
     }
     const int64_t now = records().WallClock();
     const auto stored = names().Update(inode, [&](Inode& it) {
@@ -589,7 +592,7 @@ class ClusterFileSystem final : public FileSystem {
       }
       if (place.found() && !replaces) {
         if (options.exclusive) return Exists(directory, name);
-        auto opened = Open(place.id, Access::kWrite, options.truncate);
+        auto opened = Open(place.id, Access::kWrite, options.truncate, Freshness::kNow);
         // Removed since it was looked up: then the name may be free.
         if (!opened.has_value() && opened.error().code() == ENOENT) continue;
         return opened;
@@ -623,9 +626,13 @@ class ClusterFileSystem final : public FileSystem {
     return handle;
   }
 
-  Result<std::unique_ptr<OpenFile>> Open(InodeId inode, Access access, bool truncate) override {
-    auto handle = NewHandle(files_.Take(inode), access == Access::kWrite);
-    TRY(Refresh(*handle));
+  Result<std::unique_ptr<OpenFile>> Open(InodeId inode, Access access, bool truncate,
+                                         Freshness freshness) override {
+    std::optional<StoredInode> seen;
+    if (freshness == Freshness::kAsLookedUp) seen = records().FindRecent(inode);
+    const auto state = files_.Take(inode);
+    auto handle = NewHandle(state, access == Access::kWrite);
+    TRY(seen ? state->Refresh(*seen) : state->Refresh());
     if (truncate) TRY(handle->Truncate(0));
     return handle;
   }
@@ -658,7 +665,7 @@ class ClusterFileSystem final : public FileSystem {
 
   Result<Attributes> Resolve(std::string_view path) override {
     const std::vector<std::string> components = TRY(SplitPath(path));
-    if (components.empty()) return GetAttributes(kRootInode);
+    if (components.empty()) return GetAttributes(kRootInode, {});
     const Names::Place place = TRY(Find(components));
     return Describe(place.id, Counted(place.id, place.inode));
   }
@@ -666,7 +673,7 @@ class ClusterFileSystem final : public FileSystem {
   Result<std::unique_ptr<OpenFile>> OpenPath(std::string_view path, Access access,
                                              bool truncate) override {
     const std::vector<std::string> components = TRY(SplitPath(path));
-    if (components.empty()) return Open(kRootInode, access, truncate);
+    if (components.empty()) return Open(kRootInode, access, truncate, Freshness::kNow);
     const Names::Place place = TRY(Find(components));
     const auto state = files_.Take(place.id);
     auto handle = NewHandle(state, access == Access::kWrite);
@@ -814,8 +821,6 @@ class ClusterFileSystem final : public FileSystem {
                                     cluster_.config().durable_close);
   }
 
-  Status Refresh(Handle& handle) { return files_.Find(handle.inode())->Refresh(); }
-
   // With the number of subdirectories, where that has to be found out and costs next to nothing.
   StoredInode Counted(InodeId id, const StoredInode& stored) {
     constexpr uint64_t kMostEntries = 200;
@@ -887,7 +892,7 @@ class ClusterFileSystem final : public FileSystem {
 
 Result<std::unique_ptr<FileSystem>> FileSystem::Open(Cluster& cluster, Options options) {
   auto file_system = std::make_unique<ClusterFileSystem>(cluster, options);
-  const auto root = file_system->GetAttributes(kRootInode);
+  const auto root = file_system->GetAttributes(kRootInode, {});
   if (!root.has_value()) {
     if (root.error().code() != ENOENT) return tl::unexpected(root.error().Context("open the root"));
     return Fail(ENOENT, "the cluster has no root directory; make one with `pinstripe format`");

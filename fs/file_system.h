@@ -175,7 +175,8 @@ class OpenFile {
                                        uint64_t target_offset) = 0;
 
   virtual Status SetAttributes(const AttributeChange& change) = 0;
-  virtual Result<Attributes> Stat() = 0;  // with uncommitted size and times
+  // With uncommitted size and times. `age` as for FileSystem::GetAttributes().
+  virtual Result<Attributes> Stat(Duration age = {}) = 0;
   // As this process last saw them, when it opened the file say: nobody is asked.
   virtual Attributes Known() = 0;
 
@@ -220,7 +221,9 @@ class FileSystem {
   // By name within a directory, for the kernel. ENOENT, ENOTDIR, ENAMETOOLONG, EINVAL (a name with
   // '/' or NUL, or empty).
   virtual Result<Attributes> Lookup(InodeId directory, std::string_view name) = 0;
-  virtual Result<Attributes> GetAttributes(InodeId inode) = 0;
+  // As they are, or were at most so long ago; of what is no directory, 10 ms (fs/recent_inodes.h).
+  // What this process has done since is in them.
+  virtual Result<Attributes> GetAttributes(InodeId inode, Duration age = {}) = 0;
   virtual Result<Attributes> SetAttributes(InodeId inode, const AttributeChange& change) = 0;
 
   // Of what is committed, put together from the checksums of its stored parts: of a large file next
@@ -292,8 +295,11 @@ class FileSystem {
   // EIO of Link(): it could not be stored; or nobody knows whether it is named: all commits fail.
   virtual Result<std::unique_ptr<OpenFile>> CreateUnnamed(InodeId directory, uint32_t mode,
                                                           Owner owner) = 0;
+  // kAsLookedUp: it may be what it was up to 10 ms ago, when its name was looked up for this.
+  enum class Freshness { kNow, kAsLookedUp };
   virtual Result<std::unique_ptr<OpenFile>> Open(InodeId inode, Access access,
-                                                 bool truncate = false) = 0;
+                                                 bool truncate = false,
+                                                 Freshness freshness = Freshness::kNow) = 0;
 
   // Entries whose names follow `after` (empty: from the start) in byte order, at most `max`; none
   // left means the end. Without "." and "..". An entry that is there all the time appears exactly

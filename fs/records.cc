@@ -91,7 +91,8 @@ RegisterName Records::NameOf(InodeId directory, std::string_view name) const {
 }
 
 Result<std::optional<StoredInode>> Records::FindInode(InodeId id) {
-  return DecodeInode(cluster_.registers().Read(NameOf(id)), id);
+  const Time at = runtime().Now();
+  return Learn(cluster_.registers().Read(NameOf(id)), id, at);
 }
 
 Result<Records::InodeRegister> Records::FindInodeRegister(InodeId id) {
@@ -107,7 +108,11 @@ Result<StoredEntry> Records::FindEntry(InodeId directory, std::string_view name)
 Result<std::optional<StoredInode>> Records::Learn(const Result<RegisterValue>& read, InodeId id,
                                                   Time at) {
   auto stored = TRY(DecodeInode(read, id));
-  stored ? recent_.Learn(id, *stored, at) : recent_.Forget(id);
+  if (stored) {
+    recent_.Learn(id, *stored, read->value->size(), at);
+  } else {
+    recent_.Forget(id);
+  }
   return stored;
 }
 
@@ -142,7 +147,7 @@ std::vector<Result<Records::Found>> Records::Look(std::span<const Question> ques
   std::vector<Asked> asked;
   for (const Question& question : questions) {
     Asked& it = asked.emplace_back();
-    if (question.recently) it.recent = recent_.Find(question.directory);
+    if (question.recently) it.recent = recent_.FindDirectory(question.directory);
     if (!it.recent) read_inode(question.directory);
     it.guess = hints_.Find(question.directory, question.name);
     if (it.guess != 0) read_inode(it.guess);
@@ -212,12 +217,16 @@ Result<Records::InodeChange> Records::ChangeInode(InodeId id, uint64_t slot,
   if (!changed.has_value() || !inode) recent_.Forget(id);
   const ChangeOutcome outcome = TRY_CONTEXT(changed, "change inode {:016x}", id);
   if (!outcome.applied) {
-    if (inode && inode->kind == FileKind::kDirectory) recent_.NoteOthers(id);
+    if (inode && inode->kind == FileKind::kDirectory) {
+      recent_.NoteOthers(id);
+    } else {
+      recent_.Forget(id);
+    }
     return InodeChange{false, TRY(DecodeInode(outcome.now, id)), losses};
   }
   if (!inode) return InodeChange{true, std::nullopt, losses};
   StoredInode now{*inode, slot + 1};
-  recent_.Learn(id, now, at);
+  recent_.LearnOwn(id, now, at);
   return InodeChange{true, std::move(now), losses};
 }
 

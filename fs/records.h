@@ -15,7 +15,7 @@
 #include "cluster/cluster.h"
 #include "fs/inode.h"
 #include "fs/name_hints.h"
-#include "fs/recent_directories.h"
+#include "fs/recent_inodes.h"
 #include "fs/unsynced_changes.h"
 
 namespace pinstripe {
@@ -64,8 +64,10 @@ class Records {
   InodeId Guess(InodeId directory, std::string_view name) const {
     return hints_.Find(directory, name);
   }
-  // What the directory was less than a second ago, where that is known.
-  std::optional<StoredInode> FindRecent(InodeId directory) { return recent_.Find(directory); }
+  // What it was so long ago, or less, where that is known (fs/recent_inodes.h).
+  std::optional<StoredInode> FindRecent(InodeId id, Duration age = Duration::max()) {
+    return recent_.Find(id, age);
+  }
   std::vector<Result<std::optional<StoredInode>>> FindInodes(const std::vector<InodeId>& ids);
 
   // If `applied`, `now` is what was written; else what is there instead. Null removes.
@@ -133,7 +135,7 @@ class Records {
 
   Cluster& cluster_;
   NameHints hints_;
-  RecentDirectories recent_;
+  RecentInodes recent_;
   UnsyncedChanges unsynced_;
 };
 

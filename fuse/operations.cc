@@ -123,18 +123,29 @@ struct stat StatOf(const Mount& mount, const Attributes& attributes) {
   return stat;
 }
 
-// How long the kernel may use what it is told of such a one without asking again. A directory's
-// names and attributes are asked for with every path that leads through it.
-double SecondsOf(FileKind kind, Duration age) {
-  return kind == FileKind::kDirectory ? std::chrono::duration<double>(age).count() : 0;
+double SecondsOf(Duration age) { return std::chrono::duration<double>(age).count(); }
+
+// How long the kernel may use the attributes of such a one without asking again. A directory's are
+// asked for with every path that leads through it. A file's come with each look at its name, for
+// what is done with it just after: opening it, and the kernel's own question before each read and
+// write.
+Duration AgeOfAttributes(const Mount& mount, FileKind kind) {
+  constexpr Duration kOfFiles = std::chrono::milliseconds(50);
+  const Duration age = mount.options().attribute_age;
+  return kind == FileKind::kDirectory ? age : std::min(age, kOfFiles);
+}
+
+// And how long a name: a file's is looked up with each path.
+Duration AgeOfName(const Mount& mount, FileKind kind) {
+  return kind == FileKind::kDirectory ? mount.options().name_age : Duration::zero();
 }
 
 fuse_entry_param EntryOf(const Mount& mount, const Attributes& attributes) {
   fuse_entry_param entry{};
   entry.ino = attributes.inode;
   entry.attr = StatOf(mount, attributes);
-  entry.entry_timeout = SecondsOf(attributes.kind, mount.options().name_age);
-  entry.attr_timeout = SecondsOf(attributes.kind, mount.options().attribute_age);
+  entry.entry_timeout = SecondsOf(AgeOfName(mount, attributes.kind));
+  entry.attr_timeout = SecondsOf(AgeOfAttributes(mount, attributes.kind));
   return entry;
 }
 
@@ -156,7 +167,8 @@ void ReplyAttributes(fuse_req_t request, const Result<Attributes>& attributes,
   }
   const Mount& mount = MountOf(request);
   const struct stat stat = StatOf(mount, *attributes);
-  fuse_reply_attr(request, &stat, SecondsOf(attributes->kind, mount.options().attribute_age));
+  // Half of the time here, as they may have been that old when they were asked for.
+  fuse_reply_attr(request, &stat, SecondsOf(AgeOfAttributes(mount, attributes->kind) / 2));
 }
 
 void Init(void* mount, fuse_conn_info* connection) {
@@ -191,10 +203,11 @@ void GetAttributes(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) {
   if (IsVirtual(inode)) {
     return ReplyAttributes(request, VirtualAttributes(inode), "getattr", inode);
   }
-  ReplyAttributes(
-      request,
-      info != nullptr ? HandleOf(info).file->Stat() : FileSystemOf(request).GetAttributes(inode),
-      "getattr", inode);
+  const Duration age = MountOf(request).options().attribute_age / 2;
+  ReplyAttributes(request,
+                  info != nullptr ? HandleOf(info).file->Stat(age)
+                                  : FileSystemOf(request).GetAttributes(inode, age),
+                  "getattr", inode);
 }
 
 AttributeChange ChangeOf(const struct stat& wanted, int which, int64_t now) {
@@ -405,7 +418,8 @@ void Open(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) {
     return;
   }
   Result<std::unique_ptr<OpenFile>> file = FileSystemOf(request).Open(
-      inode, writes ? FileSystem::Access::kWrite : FileSystem::Access::kRead, truncates);
+      inode, writes ? FileSystem::Access::kWrite : FileSystem::Access::kRead, truncates,
+      FileSystem::Freshness::kAsLookedUp);
   if (!file.has_value()) {
     ReplyInodeStatus(request, file.error(), "open", inode);
     return;
@@ -570,8 +584,8 @@ class Listing {
     if (entry.attributes.has_value()) {
       const MountOptions& options = mount_.options();
       param = EntryOf(mount_, *entry.attributes);
-      param.entry_timeout = SecondsOf(FileKind::kDirectory, options.name_age);
-      param.attr_timeout = SecondsOf(FileKind::kDirectory, options.attribute_age);
+      param.entry_timeout = SecondsOf(options.name_age);
+      param.attr_timeout = SecondsOf(options.attribute_age);
     }
     param.attr.st_ino = entry.inode;
     param.attr.st_mode |= TypeBits(entry.kind);

@@ -38,7 +38,7 @@ class TextFile final : public OpenFile {
   Status Allocate(uint64_t, uint64_t, Size) override { return Unchangeable(); }
   Result<uint64_t> ShareBlocks(uint64_t, uint64_t, OpenFile&, uint64_t) override { return 0; }
   Status SetAttributes(const AttributeChange&) override { return Unchangeable(); }
-  Result<Attributes> Stat() override { return VirtualAttributes(inode_); }
+  Result<Attributes> Stat(Duration) override { return VirtualAttributes(inode_); }
   Attributes Known() override { return VirtualAttributes(inode_); }
   Status Sync() override { return {}; }
   Status Commit() override { return {}; }

@@ -523,12 +523,14 @@ TEST_F(ClonesTest, WhatMayHaveBeenCommittedIsNotNamedTwice) {
     EXPECT_OK((*file)->Write(0, AsBytes(bytes)));
     fs_->SetMemory(1);  // it is stored now, as far as it is not named yet
     fs_->SetMemory(64 << 20);
+    bool is_set = false;
     sim_.Spawn("fault", [&, answers_until] {
       sim_.Sleep(answers_until);
       set_all({.lose_answer = 1});
+      is_set = true;
     });
     const Status committed = (*file)->Commit();
-    sim_.Sleep(answers_until);
+    while (!is_set) sim_.Sleep(std::chrono::milliseconds(1));
     set_all({});
     Host other = NewHost();
     const bool happened = Contents("/a", other.fs.get()) == bytes;

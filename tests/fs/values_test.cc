@@ -333,8 +333,12 @@ TEST(InodeTest, BytesOfAKeeperNeverChange) {
 // Out of order, too many, of nothing, of itself, with keepers of its own; and no file.
 TEST(InodeTest, KeepersThatCannotBeAreRefused) {
   const std::vector<std::function<void(Inode&)>> damages = {
-      [](Inode& inode) { inode.keeping->files = {5, 3}; },
-      [](Inode& inode) { inode.keeping->files = {5, 5}; },
+      [](Inode& inode) {
+        inode.keeping->files = {5, 3};
+      },
+      [](Inode& inode) {
+        inode.keeping->files = {5, 5};
+      },
       [](Inode& inode) { inode.keeping->files.assign(kMostFilesOfKeeper + 1, 1); },
       [](Inode& inode) { inode.keeping->object = 0; },
       [](Inode& inode) { inode.keeping->object = 9; },

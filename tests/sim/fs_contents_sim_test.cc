@@ -588,8 +588,8 @@ class Storm {
 
   SimRuntime sim_;
   TestCluster machines_;
-  const bool fences_;  // of the collector
-  const bool mends_;   // not where a weakness is to be found that would be mended
+  const bool fences_;         // of the collector
+  const bool mends_;          // not where a weakness is to be found that would be mended
   const bool clones_at_all_;  // nor where it is in what is written
   std::vector<InodeId> directories_;
   // Threads take turns, so none of this needs a lock.
