@@ -628,10 +628,11 @@ class ClusterFileSystem final : public FileSystem {
 
   Result<std::unique_ptr<OpenFile>> Open(InodeId inode, Access access, bool truncate,
                                          Freshness freshness) override {
-    std::optional<StoredInode> seen;
-    if (freshness == Freshness::kAsLookedUp) seen = records().FindRecent(inode);
     const auto state = files_.Take(inode);
     auto handle = NewHandle(state, access == Access::kWrite);
+    // Not before: whoever changes or removes it from now on finds that it is open.
+    std::optional<StoredInode> seen;
+    if (freshness == Freshness::kAsLookedUp) seen = records().FindRecent(inode);
     TRY(seen ? state->Refresh(*seen) : state->Refresh());
     if (truncate) TRY(handle->Truncate(0));
     return handle;
@@ -674,10 +675,13 @@ class ClusterFileSystem final : public FileSystem {
                                              bool truncate) override {
     const std::vector<std::string> components = TRY(SplitPath(path));
     if (components.empty()) return Open(kRootInode, access, truncate, Freshness::kNow);
+    const Time begun = records().runtime().Now();
     const Names::Place place = TRY(Find(components));
     const auto state = files_.Take(place.id);
     auto handle = NewHandle(state, access == Access::kWrite);
-    TRY(state->Refresh(place.inode));
+    // Who changed it here before it was known to be open may be gone, and what was seen older.
+    const bool is_changed = records().ChangedSince(place.id, begun);
+    TRY(is_changed ? state->Refresh() : state->Refresh(place.inode));
     if (truncate) TRY(handle->Truncate(0));
     return handle;
   }

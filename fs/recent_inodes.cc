@@ -29,20 +29,25 @@ std::optional<StoredInode> RecentInodes::FindIn(Slots& slots, InodeId id, Durati
 
 void RecentInodes::Learn(InodeId id, const StoredInode& stored, size_t bytes, Time at) {
   const bool is_directory = stored.inode.kind == FileKind::kDirectory;
-  if (!is_directory && bytes > kMostBytes) return;
   const std::lock_guard lock(mutex_);
   Slot& slot = SlotOf(SlotsFor(stored.inode.kind), id);
-  if (at <= slot.changed_at) return;
+  const bool is_kept =
+      (is_directory || bytes <= kMostBytes) && IsAtRest(stored.inode) && at > slot.changed_at;
   if (slot.id != id) {
+    if (!is_kept) return;
     slot.id = id;
     slot.stored.reset();
     slot.alone_from = Time::min();
   }
-  const bool is_older = slot.stored && (slot.stored->slot > stored.slot || slot.at > at);
-  if (is_older && at - slot.at < kRecentDirectory) return;
-  slot.stored.reset();
+  if (slot.stored) {
+    const uint64_t known = slot.stored->slot;
+    const bool is_newer = stored.slot > known || (stored.slot == known && at >= slot.at);
+    if (!is_newer && at - slot.at < kRecentDirectory) return;
+  }
+  slot.stored.reset();  // also by what is not kept: it is not that any more
+  if (!is_kept) return;
   slot.at = at;
-  if (IsAtRest(stored.inode)) slot.stored = stored;
+  slot.stored = stored;
 }
 
 void RecentInodes::LearnOwn(InodeId id, const StoredInode& stored, Time at) {
@@ -70,6 +75,11 @@ void RecentInodes::Forget(InodeId id) {
     slot.changed_at = std::max(slot.changed_at, now);
     if (slot.id == id) slot.stored.reset();
   }
+}
+
+bool RecentInodes::ChangedSince(InodeId id, Time at) {
+  const std::lock_guard lock(mutex_);
+  return at <= SlotOf(directories_, id).changed_at || at <= SlotOf(others_, id).changed_at;
 }
 
 void RecentInodes::NoteOthers(InodeId directory) {

@@ -42,6 +42,8 @@ class RecentInodes {
   void LearnOwn(InodeId id, const StoredInode& stored, Time at);
   // It is gone, or nobody knows what it is.
   void Forget(InodeId id);
+  // Whether it may have been changed here since then.
+  bool ChangedSince(InodeId id, Time at);
   // Somebody else has changed it, between our reading and our change.
   void NoteOthers(InodeId directory);
 

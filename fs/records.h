@@ -68,6 +68,8 @@ class Records {
   std::optional<StoredInode> FindRecent(InodeId id, Duration age = Duration::max()) {
     return recent_.Find(id, age);
   }
+  // Whether this process may have changed it since then.
+  bool ChangedSince(InodeId id, Time at) { return recent_.ChangedSince(id, at); }
   std::vector<Result<std::optional<StoredInode>>> FindInodes(const std::vector<InodeId>& ids);
 
   // If `applied`, `now` is what was written; else what is there instead. Null removes.

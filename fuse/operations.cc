@@ -59,11 +59,17 @@ Status Mount::ReleaseAll() {
 
 void Mount::ForgetAttributes(InodeId inode) {
   fuse_session* session = session_;
-  const Time listed = listed_at_;
-  const Duration most_age = 2 * options_.attribute_age;  // it may be on its way for as long
-  if (session == nullptr || listed == Time::min() || runtime_.Now() - listed > most_age) return;
+  if (session == nullptr) return;
   constexpr off_t kAttributesOnly = -1;
   fuse_lowlevel_notify_inval_inode(session, inode, kAttributesOnly, 0);
+}
+
+bool Mount::LooksNamesUp() const {
+  if (options_.attribute_age == Duration::zero())
+    return false;  // nothing is to be older than it is
+  const Duration longest = std::max(options_.name_age, options_.attribute_age);
+  const Time listed = listed_at_;
+  return listed == Time::min() || runtime_.Now() - listed > 2 * longest;  // it may be on its way
 }
 
 namespace {
@@ -352,7 +358,10 @@ void Link(fuse_req_t request, fuse_ino_t inode, fuse_ino_t directory, const char
     ReplyInodeStatus(request, linked.error(), "link", inode);
     return;
   }
-  ReplyEntry(request, linked, "link", directory, name);
+  // The kernel believes this even where it has learned something newer meanwhile.
+  fuse_entry_param entry = EntryOf(MountOf(request), *linked);
+  entry.attr_timeout = 0;
+  fuse_reply_entry(request, &entry);
 }
 
 void Unlink(fuse_req_t request, fuse_ino_t directory, const char* name) {
@@ -417,9 +426,10 @@ void Open(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) {
     fuse_reply_err(request, EACCES);
     return;
   }
+  using Freshness = FileSystem::Freshness;
   Result<std::unique_ptr<OpenFile>> file = FileSystemOf(request).Open(
       inode, writes ? FileSystem::Access::kWrite : FileSystem::Access::kRead, truncates,
-      FileSystem::Freshness::kAsLookedUp);
+      MountOf(request).LooksNamesUp() ? Freshness::kAsLookedUp : Freshness::kNow);
   if (!file.has_value()) {
     ReplyInodeStatus(request, file.error(), "open", inode);
     return;

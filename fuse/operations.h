@@ -61,10 +61,12 @@ class Mount {
 
   // The session that requests come from, once there is one.
   void Serve(fuse_session* session) { session_ = session; }
-  // Noted when a listing gives the kernel attributes to keep.
+  // Noted when a listing gives the kernel names and attributes to keep.
   void AttributesWereListed() { listed_at_ = runtime_.Now(); }
-  // Takes back what the kernel may keep of a file since a listing.
+  // Takes back what the kernel may keep of a file, of which an older answer may be on its way.
   void ForgetAttributes(InodeId inode);
+  // Whether the kernel asks for a file's name before it opens it, because none was listed lately.
+  bool LooksNamesUp() const;
 
   // Handles are the kernel's until it releases them.
   FileHandle* Add(std::unique_ptr<OpenFile> file, bool writes, KeptPages::Opened opened = {});

@@ -89,6 +89,39 @@ TEST_F(RecentInodesTest, WhatIsLongOrNotAtRestIsNotKept) {
   EXPECT_EQ(SlotOf(7), 0u);
 }
 
+// What is not kept says all the same that what was known is old.
+TEST_F(RecentInodesTest, NothingIsKnownOfWhatWasFoundNewerAndIsNotKept) {
+  Learn(7, File(1));
+  sim_.Sleep(milliseconds(1));
+  recent_.Learn(7, File(2), RecentInodes::kMostBytes + 1, sim_.Now());
+  EXPECT_EQ(SlotOf(7), 0u);
+  // The read began before something else in the same place was changed.
+  Learn(7, File(2));
+  const Time begun = sim_.Now();
+  recent_.Forget(7 + 64);
+  recent_.Learn(7, File(3), kBytes, begun);
+  EXPECT_EQ(SlotOf(7), 0u);
+  // It began before the one that is known, and ended later.
+  sim_.Sleep(milliseconds(1));
+  const Time earlier = sim_.Now();
+  Learn(7, File(3));
+  recent_.Learn(7, File(4), kBytes, earlier);
+  EXPECT_EQ(SlotOf(7), 4u);
+}
+
+TEST_F(RecentInodesTest, WhatWasChangedHereIsRemembered) {
+  sim_.Sleep(milliseconds(1));
+  const Time begun = sim_.Now();
+  sim_.Sleep(milliseconds(1));
+  EXPECT_FALSE(recent_.ChangedSince(7, begun));
+  recent_.LearnOwn(7, File(1), begun);
+  recent_.Forget(8);
+  EXPECT_TRUE(recent_.ChangedSince(7, begun));
+  EXPECT_TRUE(recent_.ChangedSince(8, begun));
+  sim_.Sleep(milliseconds(1));
+  EXPECT_FALSE(recent_.ChangedSince(7, sim_.Now()));
+}
+
 TEST_F(RecentInodesTest, ADirectoryThatOthersChangeIsLeftOut) {
   Learn(8, Directory(1));
   recent_.NoteOthers(8);

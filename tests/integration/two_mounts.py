@@ -128,6 +128,27 @@ def what_one_has_open_can_be_read_after_the_other_removed_it(one, two):
         raise AssertionError("the removed file is still there")
 
 
+def who_opens_sees_what_the_other_has_closed(one, two):
+    """However short a time ago the same was opened, looked at or listed, and however much larger it is now."""
+    def look(_):
+        pass
+
+    def stat(name):
+        os.stat(two + name)
+
+    def list_all(_):
+        for entry in os.scandir(two):
+            entry.stat()
+
+    for what, before in (("nothing", look), ("a stat", stat), ("a listing", list_all)):
+        for i in range(150):
+            name = f"/seen{i % 3}"
+            wanted = f"{what} {i} ".encode() * (i % 7 + 1) * (500 if i % 10 == 0 else 1)
+            put(one + name, wanted)
+            expect(contents(two + name), wanted, f"what is opened after {what}, {i}")
+            before(name)
+
+
 def bytes_read(mount):
     """By its kernel, before it read this; and with it."""
     text = contents(mount + "/.pinstripe/stats")
@@ -209,7 +230,7 @@ def main():
     failed = 0
     for case in (appends_in_turn_follow_each_other, of_appends_at_once_the_later_commit_wins,
                  disjoint_bytes_of_one_block_are_both_there, two_processes_write_their_own_parts_of_one_file,
-                 what_was_read_is_kept_until_somebody_changes_it,
+                 what_was_read_is_kept_until_somebody_changes_it, who_opens_sees_what_the_other_has_closed,
                  a_write_after_a_truncation_elsewhere_keeps_its_own_bytes,
                  a_truncation_after_a_write_elsewhere_cuts_it_off,
                  what_one_has_open_can_be_read_after_the_other_removed_it, each_name_is_made_by_one_of_both):
