@@ -5,6 +5,7 @@
 
 #include "base/try.h"
 #include "cluster/register_store.h"
+#include "fs/acl.h"
 
 namespace pinstripe {
 namespace {
@@ -35,6 +36,52 @@ Status CheckKind(const Inode& inode, std::string_view name) {
   return Fail(EPERM, "'{}': only files and directories have attributes of users", name);
 }
 
+void Erase(Inode& inode, std::string_view name) {
+  if (IsThere(inode, name)) inode.attributes.erase(Find(inode, name));
+}
+
+void Put(Inode& inode, std::string_view name, std::string_view value) {
+  Erase(inode, name);
+  inode.attributes.emplace(Find(inode, name), name, value);
+}
+
+// Puts it, if there is room for it.
+Status PutWithinLimits(InodeId id, Inode& inode, std::string_view name, std::string_view value) {
+  Inode after = inode;
+  Put(after, name, value);
+  const size_t bytes = EncodeExtended(after.attributes).size();
+  if (bytes > kMaxExtendedBytes) {
+    return Fail(
+        ENOSPC,
+        "with '{}' the extended attributes of inode {:016x} would take {} bytes, at most {} fit",
+        name, id, bytes, kMaxExtendedBytes);
+  }
+  const size_t whole = after.Encode(id).size();
+  if (whole > kMaxRegisterBytes - kIntentBytes) {
+    return Fail(ENOSPC,
+                "with '{}' inode {:016x} would take {} bytes, at most {} fit: the file is in many "
+                "pieces; write it anew from its beginning to its end",
+                name, id, whole, kMaxRegisterBytes - kIntentBytes);
+  }
+  inode = std::move(after);
+  return {};
+}
+
+Status SetAcl(InodeId id, Inode& inode, std::string_view name, const Acl& acl) {
+  if (inode.kind == FileKind::kSymlink) return Fail(EOPNOTSUPP, "symbolic links have no ACLs");
+  const bool is_default = name == kDefaultAcl;
+  if (is_default && !acl.empty() && inode.kind != FileKind::kDirectory) {
+    return Fail(EACCES, "only directories have default ACLs");
+  }
+  if (is_default ? acl.empty() : !SaysMoreThanMode(acl)) {
+    Erase(inode, name);
+  } else {
+    TRY(PutWithinLimits(id, inode, name, EncodeAcl(acl)));
+  }
+  if (!is_default) inode.mode = ModeOf(acl, inode.mode);
+  return {};
+}
+
 // How the file is stored as far as it is, and else would be.
 FileLayout LayoutOf(const Inode& inode, const ClusterConfig& config) {
   FileLayout layout = inode.layout.value_or(FileLayout::Default(config));
@@ -61,6 +108,7 @@ Status CheckExtendedName(std::string_view name) {
   }
   // A mount's labels are the policy's. To say so, and not that a file has none, spares a question
   // for each file: who asks for every file in a listing then stops.
+  if (IsAcl(name)) return {};
   if (name == "security.selinux") return Fail(ENOTSUP, "labels of SELinux are not kept");
   for (const std::string_view space : kSpaces) {
     if (!name.starts_with(space)) continue;
@@ -79,6 +127,7 @@ Result<std::string> GetExtended(const Inode& inode, std::string_view name) {
 Status SetExtended(InodeId id, Inode& inode, std::string_view name, std::string_view value,
                    FileSystem::ExtendedMode mode) {
   using Mode = FileSystem::ExtendedMode;
+  if (IsAcl(name)) return SetAcl(id, inode, name, TRY(ParseAcl(value)));
   TRY(CheckKind(inode, name));
   if (value.size() > kMaxExtendedValueBytes) {
     return Fail(E2BIG, "'{}' would have {} bytes: at most {} are allowed", name, value.size(),
@@ -89,36 +138,38 @@ Status SetExtended(InodeId id, Inode& inode, std::string_view name, std::string_
     return Fail(EEXIST, "there is an extended attribute '{}'", name);
   }
   if (!is_there && mode == Mode::kReplace) return NotThere(name);
-  Inode after = inode;
-  const auto at = after.attributes.begin() + (Find(inode, name) - inode.attributes.begin());
-  if (is_there) {
-    at->second = value;
-  } else {
-    after.attributes.emplace(at, name, value);
-  }
-  const size_t bytes = EncodeExtended(after.attributes).size();
-  if (bytes > kMaxExtendedBytes) {
-    return Fail(
-        ENOSPC,
-        "with '{}' the extended attributes of inode {:016x} would take {} bytes, at most {} fit",
-        name, id, bytes, kMaxExtendedBytes);
-  }
-  const size_t whole = after.Encode(id).size();
-  if (whole > kMaxRegisterBytes - kIntentBytes) {
-    return Fail(ENOSPC,
-                "with '{}' inode {:016x} would take {} bytes, at most {} fit: the file is in many "
-                "pieces; write it anew from its beginning to its end",
-                name, id, whole, kMaxRegisterBytes - kIntentBytes);
-  }
-  inode = std::move(after);
+  return PutWithinLimits(id, inode, name, value);
+}
+
+Status RemoveExtended(InodeId id, Inode& inode, std::string_view name) {
+  if (IsAcl(name)) return SetAcl(id, inode, name, {});
+  TRY(CheckKind(inode, name));
+  if (!IsThere(inode, name)) return NotThere(name);
+  Erase(inode, name);
   return {};
 }
 
-Status RemoveExtended(Inode& inode, std::string_view name) {
-  TRY(CheckKind(inode, name));
-  if (!IsThere(inode, name)) return NotThere(name);
-  inode.attributes.erase(Find(inode, name));
-  return {};
+void InheritAcl(const Inode& directory, uint32_t umask, Inode& inode) {
+  if (inode.kind == FileKind::kSymlink) return;
+  Acl acl;
+  if (IsThere(directory, kDefaultAcl)) {
+    acl = ParseAcl(Find(directory, kDefaultAcl)->second).value_or(Acl());
+  }
+  if (acl.empty()) {
+    inode.mode &= ~(umask & 0777);
+    return;
+  }
+  if (inode.kind == FileKind::kDirectory) Put(inode, kDefaultAcl, EncodeAcl(acl));
+  acl = InheritAcl(acl, inode.mode);
+  inode.mode = ModeOf(acl, inode.mode);
+  if (SaysMoreThanMode(acl)) Put(inode, kAccessAcl, EncodeAcl(acl));
+}
+
+void TakePermissions(const Inode& from, Inode& inode) {
+  inode.mode = from.mode;
+  inode.owner = from.owner;
+  Erase(inode, kAccessAcl);
+  if (IsThere(from, kAccessAcl)) Put(inode, kAccessAcl, Find(from, kAccessAcl)->second);
 }
 
 Result<std::string> GetLayout(const Inode& inode, const ClusterConfig& config) {

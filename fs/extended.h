@@ -2,7 +2,8 @@
 //
 // A name is "user.", "trusted." or "security." (but not "security.selinux") and 1 byte or more
 // behind it, 255 in all, any but NUL; a value 0 to 65536 bytes of any kind. Names and values of one
-// inode together are kept in its register, so they take up to kMaxExtendedBytes in all.
+// inode together are kept in its register, so they take up to kMaxExtendedBytes in all. Two more
+// are ACLs (fs/acl.h), which mode bits go with.
 
 #pragma once
 
@@ -27,9 +28,20 @@ Result<std::string> GetExtended(const Inode& inode, std::string_view name);
 
 // EEXIST and ENODATA by `mode`; E2BIG: the value; ENOSPC: all together, or the inode with them;
 // EPERM: "user." of something that is neither file nor directory.
+//
+// An ACL is put in place of another whatever `mode` says, and its permissions become those of the
+// inode. One that says no more than these is not kept, and one without entries is removed, as Linux
+// does. EINVAL: it is none; EOPNOTSUPP: of a symbolic link; EACCES: kDefaultAcl of no directory.
 Status SetExtended(InodeId id, Inode& inode, std::string_view name, std::string_view value,
                    FileSystem::ExtendedMode mode);
-Status RemoveExtended(Inode& inode, std::string_view name);  // ENODATA
+// ENODATA; but an ACL need not be there.
+Status RemoveExtended(InodeId id, Inode& inode, std::string_view name);
+
+// What is made in a directory gets of its default ACL what `inode.mode` asks for, and a directory
+// that list, too. Where there is none, the bits of `umask` go from the mode.
+void InheritAcl(const Inode& directory, uint32_t umask, Inode& inode);
+// Mode, owner and access ACL of another inode, instead of its own.
+void TakePermissions(const Inode& from, Inode& inode);
 
 // kLayoutAttribute, which stands for Inode::layout. Every file and directory has one to be read;
 // ENODATA: it is neither.

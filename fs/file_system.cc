@@ -22,6 +22,8 @@
 namespace pinstripe {
 namespace {
 
+constexpr uint32_t kSetGroup = 02000;  // of a mode
+
 Status CheckDirectory(InodeId id, const Inode& inode) {
   if (inode.kind == FileKind::kDirectory) return {};
   return Fail(ENOTDIR, "inode {:016x} is no directory", id);
@@ -470,25 +472,27 @@ class ClusterFileSystem final : public FileSystem {
                      files_.context().reserve);
   }
 
-  Result<std::string> GetExtended(InodeId inode, std::string_view name) override {
+  Result<std::string> GetExtended(InodeId inode, std::string_view name, Duration age) override {
     TRY(CheckExtendedName(name));
     // The kernel asks for this one before each write.
     if (name == "security.capability") {
       if (const auto file = files_.Find(inode)) return pinstripe::GetExtended(file->Known(), name);
     }
     if (name == kWhyAttribute) return Why(inode);
-    const Inode about = TRY(LoadEvenWithoutName(inode));
+    const Inode about = TRY(LoadEvenWithoutName(inode, age));
     if (name == kLayoutAttribute) return GetLayout(about, cluster_.config());
     return pinstripe::GetExtended(about, name);
   }
 
   Status SetExtended(InodeId inode, std::string_view name, std::string_view value,
-                     ExtendedMode mode) override {
+                     ExtendedMode mode, SetGroupBit set_group) override {
     TRY(CheckExtendedName(name));
     TRY(CheckSettable(name));
-    return Edit(inode, [&](Inode& it) {
+    return Edit(inode, [&](Inode& it) -> Status {
       if (name == kLayoutAttribute) return SetLayout(it, value, mode, cluster_.config());
-      return pinstripe::SetExtended(inode, it, name, value, mode);
+      TRY(pinstripe::SetExtended(inode, it, name, value, mode));
+      if (set_group == SetGroupBit::kGoes) it.mode &= ~kSetGroup;
+      return Status();
     });
   }
 
@@ -496,7 +500,8 @@ class ClusterFileSystem final : public FileSystem {
     TRY(CheckExtendedName(name));
     TRY(CheckSettable(name));
     return Edit(inode, [&](Inode& it) {
-      return name == kLayoutAttribute ? RemoveLayout(it) : pinstripe::RemoveExtended(it, name);
+      if (name == kLayoutAttribute) return RemoveLayout(it);
+      return pinstripe::RemoveExtended(inode, it, name);
     });
   }
 
@@ -506,16 +511,16 @@ class ClusterFileSystem final : public FileSystem {
   }
 
   Result<std::vector<std::string>> ListExtended(InodeId inode) override {
-    return pinstripe::ListExtended(TRY(LoadEvenWithoutName(inode)));
+    return pinstripe::ListExtended(TRY(LoadEvenWithoutName(inode, {})));
   }
 
   Result<Attributes> MakeDirectory(InodeId directory, std::string_view name, uint32_t mode,
-                                   Owner owner) override {
+                                   Owner owner, uint32_t umask) override {
     TRY(CheckName(name));
     Inode inode = NewInode(FileKind::kDirectory, mode, owner);
     inode.parent = directory;
     inode.links = kLinksOfEmptyDirectory;
-    return Make(directory, name, inode);
+    return Make(directory, name, inode, umask);
   }
 
   Result<Attributes> MakeSymlink(InodeId directory, std::string_view name, std::string_view target,
@@ -524,18 +529,19 @@ class ClusterFileSystem final : public FileSystem {
     TRY(CheckSymlinkTarget(target));
     Inode inode = NewInode(FileKind::kSymlink, 0777, owner);
     inode.symlink = target;
-    return Make(directory, name, inode);
+    return Make(directory, name, inode, 0);
   }
 
   Result<Attributes> MakeNode(InodeId directory, std::string_view name, FileKind kind,
-                              uint32_t mode, Owner owner, DeviceNumber device) override {
+                              uint32_t mode, Owner owner, DeviceNumber device,
+                              uint32_t umask) override {
     TRY(CheckName(name));
     if (kind == FileKind::kDirectory || kind == FileKind::kSymlink) {
       return Fail(EINVAL, "'{}': directories and symbolic links are made in other ways", name);
     }
     Inode inode = NewInode(kind, mode, owner);
     if (kind == FileKind::kCharacterDevice || kind == FileKind::kBlockDevice) inode.device = device;
-    return Make(directory, name, inode);
+    return Make(directory, name, inode, umask);
   }
 
   Result<std::string> ReadSymlink(InodeId inode) override {
@@ -580,16 +586,13 @@ class ClusterFileSystem final : public FileSystem {
   Result<std::unique_ptr<OpenFile>> Create(InodeId directory, std::string_view name,
                                            const CreateOptions& options) override {
     TRY(CheckName(name));
-    Inode inode = NewInode(FileKind::kRegular, options.mode, options.owner);
+    const Inode wanted = NewInode(FileKind::kRegular, options.mode, options.owner);
     for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
       const Names::Place place = TRY(names().Recall(directory, name, Names::IsFree));
-      Inherit(place.directory.inode, inode);
+      Inode inode = Inherit(place.directory.inode, wanted, options.umask);
       const bool replaces = options.truncate && options.publish_at_commit && place.found() &&
                             place.inode.inode.kind == FileKind::kRegular && !options.exclusive;
-      if (replaces) {
-        inode.mode = place.inode.inode.mode;
-        inode.owner = place.inode.inode.owner;
-      }
+      if (replaces) TakePermissions(place.inode.inode, inode);
       if (place.found() && !replaces) {
         if (options.exclusive) return Exists(directory, name);
         auto opened = Open(place.id, Access::kWrite, options.truncate, Freshness::kNow);
@@ -615,12 +618,11 @@ class ClusterFileSystem final : public FileSystem {
     return TooBusy(directory, name);
   }
 
-  Result<std::unique_ptr<OpenFile>> CreateUnnamed(InodeId directory, uint32_t mode,
-                                                  Owner owner) override {
+  Result<std::unique_ptr<OpenFile>> CreateUnnamed(InodeId directory, uint32_t mode, Owner owner,
+                                                  uint32_t umask) override {
     const StoredInode in = TRY(names().Load(directory));
     TRY(CheckDirectory(directory, in.inode));
-    Inode inode = NewInode(FileKind::kRegular, mode, owner);
-    Inherit(in.inode, inode);
+    const Inode inode = Inherit(in.inode, NewInode(FileKind::kRegular, mode, owner), umask);
     auto handle = NewHandle(files_.TakeNew(inode, std::nullopt), true);
     handle->MarkWritten();
     return handle;
@@ -781,7 +783,8 @@ class ClusterFileSystem final : public FileSystem {
         TRY(pinstripe::FindWhereabouts(cluster_, inode, stored->inode, options)));
   }
 
-  Result<Inode> LoadEvenWithoutName(InodeId inode) {
+  Result<Inode> LoadEvenWithoutName(InodeId inode, Duration age) {
+    if (const auto recent = records().FindRecent(inode, age)) return recent->inode;
     const auto stored = names().Load(inode);
     if (stored.has_value()) return stored->inode;
     const auto file = stored.error().code() == ENOENT ? files_.Find(inode) : nullptr;
@@ -811,13 +814,14 @@ class ClusterFileSystem final : public FileSystem {
   }
 
   // What a new inode has from its directory.
-  static void Inherit(const Inode& directory, Inode& inode) {
-    constexpr uint32_t kSetGroup = 02000;
+  static Inode Inherit(const Inode& directory, Inode inode, uint32_t umask) {
+    InheritAcl(directory, umask, inode);
     const bool has_layout = inode.kind == FileKind::kRegular || inode.kind == FileKind::kDirectory;
     if (has_layout) inode.layout = directory.layout;
-    if ((directory.mode & kSetGroup) == 0) return;
+    if ((directory.mode & kSetGroup) == 0) return inode;
     inode.owner.group = directory.owner.group;
     if (inode.kind == FileKind::kDirectory) inode.mode |= kSetGroup;
+    return inode;
   }
 
   std::unique_ptr<Handle> NewHandle(std::shared_ptr<FileState> state, bool writes) {
@@ -866,11 +870,12 @@ class ClusterFileSystem final : public FileSystem {
   }
 
   // A name for an inode that nobody knows yet.
-  Result<Attributes> Make(InodeId directory, std::string_view name, Inode inode) {
+  Result<Attributes> Make(InodeId directory, std::string_view name, const Inode& wanted,
+                          uint32_t umask) {
     for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
       const Names::Place place = TRY(names().Recall(directory, name, Names::IsFree));
       if (place.found()) return Exists(directory, name);
-      Inherit(place.directory.inode, inode);
+      const Inode inode = Inherit(place.directory.inode, wanted, umask);
       const auto made = TRY(names().Make(directory, name, place, inode));
       if (made) return made->inode.inode.Describe(made->id);
     }
@@ -879,7 +884,7 @@ class ClusterFileSystem final : public FileSystem {
 
   Status MakeStep(PathWalk& walk, const std::string& name, uint32_t mode, Owner owner) {
     if (name == "..") return walk.Enter(name);
-    const auto made = MakeDirectory(walk.at(), name, mode, owner);
+    const auto made = MakeDirectory(walk.at(), name, mode, owner, 0);
     if (!made.has_value()) {
       return made.error().code() == EEXIST ? walk.Enter(name) : made.error();
     }

@@ -233,11 +233,17 @@ class FileSystem {
 
   // Extended attributes: names that begin with "user.", "trusted." or "security." (ENOTSUP:
   // others), 255 bytes at most (ERANGE), and values of any bytes, together up to 32 KiB per inode
-  // (ENOSPC; E2BIG for a value beyond 64 KiB). ENODATA: there is none of that name.
+  // (ENOSPC; E2BIG for a value beyond 64 KiB). ENODATA: there is none of that name. And ACLs, which
+  // change mode bits, and are changed with them (fs/extended.h).
   enum class ExtendedMode { kSet, kCreate, kReplace };  // kCreate: EEXIST, kReplace: ENODATA
-  virtual Result<std::string> GetExtended(InodeId inode, std::string_view name) = 0;
+  // kGoes: the inode loses the bit, in the same change.
+  enum class SetGroupBit { kStays, kGoes };
+  // `age` as for GetAttributes().
+  virtual Result<std::string> GetExtended(InodeId inode, std::string_view name,
+                                          Duration age = {}) = 0;
   virtual Status SetExtended(InodeId inode, std::string_view name, std::string_view value,
-                             ExtendedMode mode = ExtendedMode::kSet) = 0;
+                             ExtendedMode mode = ExtendedMode::kSet,
+                             SetGroupBit set_group = SetGroupBit::kStays) = 0;
   virtual Status RemoveExtended(InodeId inode, std::string_view name) = 0;
   virtual Result<std::vector<std::string>> ListExtended(InodeId inode) = 0;
 
@@ -246,12 +252,14 @@ class FileSystem {
   virtual Result<Whereabouts> FindWhereabouts(InodeId inode, InodeId directory = 0) = 0;
 
   // What is made in a directory with the set-group-id bit (02000) gets its group, and a directory
-  // that bit, too.
+  // that bit, too. In one with a default ACL that list and the mode say who may do what; elsewhere
+  // the mode without the bits of `umask`.
   virtual Result<Attributes> MakeDirectory(InodeId directory, std::string_view name, uint32_t mode,
-                                           Owner owner) = 0;
+                                           Owner owner, uint32_t umask = 0) = 0;
   // Anything but a directory and a symbolic link (EINVAL); an empty file among them.
   virtual Result<Attributes> MakeNode(InodeId directory, std::string_view name, FileKind kind,
-                                      uint32_t mode, Owner owner, DeviceNumber device) = 0;
+                                      uint32_t mode, Owner owner, DeviceNumber device,
+                                      uint32_t umask = 0) = 0;
   // Its target is 1 to kMaxSymlinkBytes bytes, any but NUL, and need not exist. ENOENT (empty),
   // ENAMETOOLONG, EINVAL.
   virtual Result<Attributes> MakeSymlink(InodeId directory, std::string_view name,
@@ -277,6 +285,7 @@ class FileSystem {
   enum class Access { kRead, kWrite };  // kWrite: reads too
   struct CreateOptions {
     uint32_t mode = 0644;
+    uint32_t umask = 0;
     Owner owner;
     bool exclusive = false;  // EEXIST if the name is taken
     bool truncate = false;   // an existing file is emptied, visibly so at the next commit
@@ -294,7 +303,7 @@ class FileSystem {
   // nothing of it is committed: commits of it do nothing, but that Sync() is made up for by Link().
   // EIO of Link(): it could not be stored; or nobody knows whether it is named: all commits fail.
   virtual Result<std::unique_ptr<OpenFile>> CreateUnnamed(InodeId directory, uint32_t mode,
-                                                          Owner owner) = 0;
+                                                          Owner owner, uint32_t umask = 0) = 0;
   // kAsLookedUp: it may be what it was up to 10 ms ago, when its name was looked up for this.
   enum class Freshness { kNow, kAsLookedUp };
   virtual Result<std::unique_ptr<OpenFile>> Open(InodeId inode, Access access,

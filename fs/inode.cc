@@ -7,6 +7,7 @@
 
 #include "base/coding.h"
 #include "base/try.h"
+#include "fs/acl.h"
 #include "fs/path.h"
 
 namespace pinstripe {
@@ -163,6 +164,15 @@ Status DecodeSection(uint8_t tag, std::string_view body, InodeId id, Inode& inod
   }
 }
 
+void ChangeMode(Inode& inode, uint32_t mode) {
+  inode.mode = mode;
+  for (auto& [name, value] : inode.attributes) {
+    if (name != kAccessAcl) continue;
+    const Result<Acl> acl = ParseAcl(value);
+    if (acl.has_value()) value = EncodeAcl(Chmod(*acl, mode));
+  }
+}
+
 bool IsDevice(FileKind kind) {
   return kind == FileKind::kCharacterDevice || kind == FileKind::kBlockDevice;
 }
@@ -278,7 +288,7 @@ void Inode::Count(Subdirectories change) {
 }
 
 void Inode::Apply(const AttributeChange& change, int64_t now) {
-  if (change.mode) mode = *change.mode & 07777;
+  if (change.mode) ChangeMode(*this, *change.mode & 07777);
   if (change.user) owner.user = *change.user;
   if (change.group) owner.group = *change.group;
   if (change.accessed) accessed = *change.accessed;

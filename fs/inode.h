@@ -131,7 +131,7 @@ struct Inode {
   // The links of a directory, after its entries changed.
   void Count(Subdirectories change);
 
-  // Everything but the size, which is the contents' business.
+  // Everything but the size, which is the contents' business. An access ACL goes with the mode.
   void Apply(const AttributeChange& change, int64_t now);
 
   std::string Encode(InodeId id) const;

@@ -71,6 +71,8 @@ Result<bool> Take(std::string_view option, MountOptions& options) {
                   value);
     }
     options.locks = value == "local";
+  } else if (option == "acl" || option == "noacl") {
+    options.acls = option == "acl";
   } else if (name == "entry_timeout") {
     options.name_age = TRY(Seconds(name, value));
   } else if (name == "attr_timeout") {

@@ -31,6 +31,8 @@ struct MountOptions {
   // Whether flock(2) and the locks of fcntl(2) can be had, among the processes of this mount; else
   // they are refused (ENOLCK), for who must not believe that others respect them.
   bool locks = true;
+  // Whether the kernel goes by ACLs, where it can; else they can be neither seen nor set.
+  bool acls = true;
   // To whom everything seems to belong, and what is made does.
   std::optional<uint32_t> user;
   std::optional<uint32_t> group;

@@ -16,6 +16,7 @@
 
 #include "base/answer.h"
 #include "base/try.h"
+#include "fs/acl.h"
 #include "fs/copy_range.h"
 #include "fs/posix_stat.h"
 #include "fuse/directory_positions.h"
@@ -102,6 +103,12 @@ Owner CallerOf(fuse_req_t request) {
   return {options.user.value_or(caller->uid), options.group.value_or(caller->gid)};
 }
 
+// What has to go from the mode of what the caller makes, unless an ACL says what is to go. Without
+// ACLs the kernel has done it.
+uint32_t UmaskOf(fuse_req_t request) {
+  return MountOf(request).has_acls() ? fuse_req_ctx(request)->umask : 0;
+}
+
 std::string Subject(InodeId inode) { return fmt::format("inode {}", inode); }
 std::string Subject(InodeId directory, std::string_view name) {
   return fmt::format("{} in directory {}", name, directory);
@@ -177,10 +184,18 @@ void ReplyAttributes(fuse_req_t request, const Result<Attributes>& attributes,
   fuse_reply_attr(request, &stat, SecondsOf(AgeOfAttributes(mount, attributes->kind) / 2));
 }
 
-void Init(void* mount, fuse_conn_info* connection) {
+void Init(void* user_data, fuse_conn_info* connection) {
+  Mount& mount = *static_cast<Mount*>(user_data);
   // Unless it asks us for each lock, the kernel keeps them itself.
-  if (static_cast<Mount*>(mount)->options().locks) {
+  if (mount.options().locks) {
     connection->want &= ~unsigned{FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS};
+  }
+  // The kernel asks for ACLs and goes by them. It leaves the umask to us then, who know whether a
+  // directory has a default ACL.
+  constexpr unsigned kForAcls = FUSE_CAP_POSIX_ACL | FUSE_CAP_DONT_MASK;
+  if (mount.options().acls && (connection->capable & kForAcls) == kForAcls) {
+    connection->want |= kForAcls;
+    mount.HaveAcls();
   }
   // O_TRUNC comes with the open, so that a file keeps its old contents until the new ones are
   // there.
@@ -277,50 +292,96 @@ void ReplyExtended(fuse_req_t request, const Result<std::string>& answer, size_t
   }
 }
 
+// Who does not go by ACLs shall not believe that they hold.
+bool RefuseAcl(fuse_req_t request, std::string_view name) {
+  if (!IsAcl(name) || MountOf(request).has_acls()) return false;
+  fuse_reply_err(request, EOPNOTSUPP);
+  return true;
+}
+
 void GetExtended(fuse_req_t request, fuse_ino_t inode, const char* name, size_t room) {
+  if (RefuseAcl(request, name)) return;
   if (IsVirtual(inode)) {
     fuse_reply_err(request, ENODATA);
     return;
   }
-  ReplyExtended(request, FileSystemOf(request).GetExtended(inode, name), room, "getxattr", inode);
+  // The kernel asks for ACLs whenever it has asked for attributes, and keeps them as long.
+  const Duration age = IsAcl(name) ? MountOf(request).options().attribute_age / 2 : Duration();
+  ReplyExtended(request, FileSystemOf(request).GetExtended(inode, name, age), room, "getxattr",
+                inode);
+}
+
+// Null: they cannot be known, as those of who is in another namespace of processes.
+std::optional<std::vector<gid_t>> OtherGroupsOf(fuse_req_t request) {
+  std::vector<gid_t> groups(64);
+  for (;;) {
+    const int count = fuse_req_getgroups(request, static_cast<int>(groups.size()), groups.data());
+    if (count < 0) return std::nullopt;
+    const bool all = static_cast<size_t>(count) <= groups.size();
+    groups.resize(static_cast<size_t>(count));
+    if (all) return groups;
+  }
+}
+
+// Who is not in the group of a file has nobody run it as that group, also by an ACL. The kernel
+// would tell so, but libfuse 3.14 does not let it.
+FileSystem::SetGroupBit SetGroupBitAfterAcl(fuse_req_t request, InodeId inode) {
+  using Bit = FileSystem::SetGroupBit;
+  constexpr uint32_t kSetGroup = 02000;
+  const fuse_ctx* caller = fuse_req_ctx(request);
+  if (caller->uid == 0) return Bit::kStays;
+  const auto attributes = FileSystemOf(request).GetAttributes(inode);
+  if (!attributes.has_value() || (attributes->mode & kSetGroup) == 0) return Bit::kStays;
+  const gid_t group = MountOf(request).options().group.value_or(attributes->owner.group);
+  if (caller->gid == group) return Bit::kStays;
+  const auto others = OtherGroupsOf(request);
+  const bool is_in = !others || std::ranges::find(*others, group) != others->end();
+  return is_in ? Bit::kStays : Bit::kGoes;
 }
 
 void SetExtended(fuse_req_t request, fuse_ino_t inode, const char* name, const char* value,
                  size_t length, int flags) {
   using Mode = FileSystem::ExtendedMode;
+  if (RefuseAcl(request, name)) return;
   const Mode mode = (flags & XATTR_CREATE) != 0    ? Mode::kCreate
                     : (flags & XATTR_REPLACE) != 0 ? Mode::kReplace
                                                    : Mode::kSet;
-  ReplyInodeStatus(
-      request,
-      FileSystemOf(request).SetExtended(inode, name, std::string_view(value, length), mode),
-      "setxattr", inode);
+  const auto set_group =
+      name == kAccessAcl ? SetGroupBitAfterAcl(request, inode) : FileSystem::SetGroupBit::kStays;
+  ReplyInodeStatus(request,
+                   FileSystemOf(request).SetExtended(inode, name, std::string_view(value, length),
+                                                     mode, set_group),
+                   "setxattr", inode);
 }
 
 void RemoveExtended(fuse_req_t request, fuse_ino_t inode, const char* name) {
+  if (RefuseAcl(request, name)) return;
   ReplyInodeStatus(request, FileSystemOf(request).RemoveExtended(inode, name), "removexattr",
                    inode);
 }
 
 // "trusted." is nobody's business but root's.
-Result<std::string> NamesOfExtended(FileSystem& fs, InodeId inode, bool for_root) {
+Result<std::string> NamesOfExtended(Mount& mount, InodeId inode, bool for_root) {
   std::string list;
   if (IsVirtual(inode)) return list;
-  for (const std::string& name : TRY(fs.ListExtended(inode))) {
-    if (for_root || !name.starts_with("trusted.")) list.append(name).push_back('\0');
+  for (const std::string& name : TRY(mount.file_system().ListExtended(inode))) {
+    if (!for_root && name.starts_with("trusted.")) continue;
+    if (!mount.has_acls() && IsAcl(name)) continue;
+    list.append(name).push_back('\0');
   }
   return list;
 }
 
 void ListExtended(fuse_req_t request, fuse_ino_t inode, size_t room) {
   const bool for_root = fuse_req_ctx(request)->uid == 0;
-  ReplyExtended(request, NamesOfExtended(FileSystemOf(request), inode, for_root), room, "listxattr",
+  ReplyExtended(request, NamesOfExtended(MountOf(request), inode, for_root), room, "listxattr",
                 inode);
 }
 
 void MakeDirectory(fuse_req_t request, fuse_ino_t directory, const char* name, mode_t mode) {
   ReplyEntry(request,
-             FileSystemOf(request).MakeDirectory(directory, name, mode & 07777, CallerOf(request)),
+             FileSystemOf(request).MakeDirectory(directory, name, mode & 07777, CallerOf(request),
+                                                 UmaskOf(request)),
              "mkdir", directory, name);
 }
 
@@ -334,7 +395,7 @@ void MakeNode(fuse_req_t request, fuse_ino_t directory, const char* name, mode_t
   ReplyEntry(request,
              FileSystemOf(request).MakeNode(
                  directory, name, *kind, mode & 07777, CallerOf(request),
-                 {.major_number = major(device), .minor_number = minor(device)}),
+                 {.major_number = major(device), .minor_number = minor(device)}, UmaskOf(request)),
              "mknod", directory, name);
 }
 
@@ -443,12 +504,14 @@ void Create(fuse_req_t request, fuse_ino_t directory, const char* name, mode_t m
             fuse_file_info* info) {
   FileSystem& fs = FileSystemOf(request);
   Result<std::unique_ptr<OpenFile>> file =
-      name == kNoName ? fs.CreateUnnamed(directory, mode & 07777, CallerOf(request))
-                      : fs.Create(directory, name,
-                                  {.mode = mode & 07777,
-                                   .owner = CallerOf(request),
-                                   .exclusive = (info->flags & O_EXCL) != 0,
-                                   .truncate = (info->flags & O_TRUNC) != 0});
+      name == kNoName
+          ? fs.CreateUnnamed(directory, mode & 07777, CallerOf(request), UmaskOf(request))
+          : fs.Create(directory, name,
+                      {.mode = mode & 07777,
+                       .umask = UmaskOf(request),
+                       .owner = CallerOf(request),
+                       .exclusive = (info->flags & O_EXCL) != 0,
+                       .truncate = (info->flags & O_TRUNC) != 0});
   if (!file.has_value()) {
     ReplyStatus(request, file.error(), "create", Subject(directory, name));
     return;

@@ -59,6 +59,10 @@ class Mount {
   RequestCounters& counters() { return counters_; }
   KeptPages& kept_pages() { return kept_pages_; }
 
+  // Whether the kernel goes by ACLs. Told before the first request.
+  bool has_acls() const { return has_acls_; }
+  void HaveAcls() { has_acls_ = true; }
+
   // The session that requests come from, once there is one.
   void Serve(fuse_session* session) { session_ = session; }
   // Noted when a listing gives the kernel names and attributes to keep.
@@ -83,6 +87,7 @@ class Mount {
   const std::string description_;
   RequestCounters counters_;
   KeptPages kept_pages_;
+  std::atomic<bool> has_acls_ = false;
   std::atomic<fuse_session*> session_ = nullptr;
   std::atomic<Time> listed_at_ = Time::min();
   std::mutex mutex_;

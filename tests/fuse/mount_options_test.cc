@@ -57,6 +57,13 @@ TEST(MountOptions, LocksAreTheKernelsOrThereAreNone) {
   EXPECT_EQ(Parse("ro,locks=none").kernel, Parse("ro").kernel);
 }
 
+TEST(MountOptions, AclsAreTheKernelsBusinessUnlessTheyAreTurnedOff) {
+  EXPECT_TRUE(Parse("ro").acls);
+  EXPECT_TRUE(Parse("noacl,acl").acls);
+  EXPECT_FALSE(Parse("noacl").acls);
+  EXPECT_EQ(Parse("ro,acl,noacl").kernel, Parse("ro").kernel);
+}
+
 TEST(MountOptions, WhatCannotBeMeantIsRefused) {
   for (const char* options :
        {"cache_size=", "cache_size=many", "cache_size=1", "entry_timeout=soon", "attr_timeout=-1",

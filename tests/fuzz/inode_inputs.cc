@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/checksum.h"
+#include "fs/acl.h"
+#include "fs/extended.h"
 #include "fs/inode.h"
 #include "tests/fuzz/inputs.h"
 
@@ -24,6 +26,12 @@ constexpr InodeId kId = 0x1234567890abcdef;
 constexpr StripeLayout kCoded{4, 2, 1 << 20};
 constexpr StripeLayout kCopied{1, 2, 4 << 20 >> 2};
 
+const Acl kSomeAcl = {{AclTag::kOwner, 6},
+                      {AclTag::kUser, 4, 1000},
+                      {AclTag::kOwningGroup, 4},
+                      {AclTag::kMask, 4},
+                      {AclTag::kOther, 0}};
+
 Inode PlainFile() {
   Inode inode;
   inode.mode = 0644;
@@ -36,7 +44,9 @@ Inode InlineFile() {
   Inode inode = PlainFile();
   inode.inline_data = "a few bytes";
   inode.size = inode.inline_data.size();
-  inode.attributes = {{"user.a", "1"}, {"user.b", std::string(200, 'x')}};
+  inode.attributes = {{std::string(kAccessAcl), EncodeAcl(kSomeAcl)},
+                      {"user.a", "1"},
+                      {"user.b", std::string(200, 'x')}};
   return inode;
 }
 
@@ -149,6 +159,11 @@ std::string TryInode(Bytes bytes, InodeCount* count) {
   }
   if (*again != *inode) return fmt::format("inode: {}: another one when written again", Hex(bytes));
   if (inode->Describe(kId).inode != kId) return "inode: describes another one";
+  // Whatever lists it has.
+  Inode changed = *inode;
+  changed.Apply({.mode = 0640}, 1);
+  Inode made = PlainFile();
+  InheritAcl(*inode, 022, made);
   if (!inode->map) return "";
   BlockMap map = *inode->map;
   const BlockMap before = map;
