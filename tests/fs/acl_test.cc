@@ -358,6 +358,20 @@ TEST_F(AclsTest, ModeAndListNeverDiffer) {
   EXPECT_EQ(ModeOf(*acl, 0), ModeOfInode(file));
 }
 
+// The kernel asks for the list of what it has just looked up, to see who may open it.
+TEST_F(AclsTest, OfWhatWasLookedUpJustNowNobodyIsAsked) {
+  const InodeId file = Make("file", "x");
+  const InodeId d = MakeSharedDirectory(kNamed);
+  ASSERT_OK(fs_->SetExtended(file, kAccessAcl, EncodeAcl(kNamed)));
+  Host other = NewHost();
+  ASSERT_OK(other->Lookup(kRootInode, "file"));
+  ASSERT_OK(other->Lookup(kRootInode, "d"));
+  for (DriveId id = 1; id <= machines_.size(); ++id) machines_.SetDown(id, true);
+  EXPECT_EQ(*other->GetExtended(file, kAccessAcl, std::chrono::seconds(1)), EncodeAcl(kNamed));
+  EXPECT_FAILS(other->GetExtended(d, kAccessAcl, std::chrono::seconds(1)), ENODATA);
+  for (DriveId id = 1; id <= machines_.size(); ++id) machines_.SetDown(id, false);
+}
+
 TEST_F(AclsTest, AFullInodeTakesNone) {
   const InodeId file = Make("file", "x");
   ASSERT_OK(fs_->SetExtended(file, "user.big", std::string(32'700, 'x')));

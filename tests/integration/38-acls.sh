@@ -21,6 +21,14 @@ show() {
     getfattr -h --absolute-names -m - -d -e hex "$one" | grep -v '^#' | grep -v '^security.selinux'
   done
 }
+link_unnamed() {  # FILE: made without a name, and then given that one
+  /usr/bin/python3 - "$1" <<'END'
+import os, sys
+root = os.open("/", os.O_RDONLY)
+fd = os.open(os.path.dirname(sys.argv[1]), os.O_TMPFILE | os.O_RDWR, 0o664)
+os.link(f"/proc/self/fd/{fd}", os.path.abspath(sys.argv[1]), src_dir_fd=root)
+END
+}
 # The same commands wherever they are done.
 lists() (
   cd "$1" && umask 027
@@ -48,18 +56,16 @@ inheritance() (
   mkdir d && setfacl -d -m u:77:rwx,g:5:r-x d && show d
   mkdir d/e && mkdir -m 705 d/e/f && echo x >d/e/f/file && mkfifo d/fifo && mkfifo -m 640 d/other && ln -s x d/link
   show d/e d/e/f d/e/f/file d/fifo d/other
-  python3 - <<'END'
+  /usr/bin/python3 - <<'END'
 import os, socket
 os.close(os.open("d/executable", os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o751))
 socket.socket(socket.AF_UNIX).bind("d/socket")
 os.mknod("d/plain", 0o100666)
-root = os.open("/", os.O_RDONLY)
-fd = os.open("d", os.O_TMPFILE | os.O_RDWR, 0o664)
-os.link(f"/proc/self/fd/{fd}", os.path.abspath("d/unnamed"), src_dir_fd=root)
 END
+  link_unnamed d/unnamed
   show d/executable d/socket d/plain d/unnamed
   mv d/plain . && show plain
-  setfacl -k d && show d && mkdir d/g && echo x >d/h && show d/g d/h
+  setfacl -k d && show d && mkdir d/g && echo x >d/h && mkfifo d/i && link_unnamed d/j && show d/g d/h d/i d/j
   mkdir simple && setfacl -d -m u::rwx,g::rx,o::- simple && echo x >simple/file && mkdir simple/d && show simple/file simple/d
   mkdir group && chown 0:5 group && chmod 2775 group && setfacl -d -m g:6:rwx group && mkdir group/d && show group/d
 )
