@@ -141,7 +141,7 @@ if [ "$(id -u)" = 0 ] && others_may_come "$beside"; then
   without() {
     ! may_read "$other/shared" && ! setfacl -m u:78:r "$other/shared" 2>"$work/said" && grep -q "not supported" "$work/said" &&
       [ "$(getfattr -m - -d "$other/shared" | wc -l)" = 0 ] && chmod 640 "$other/shared" &&
-      getfacl -n "$mount/shared" | grep -q '^user:77:r--'
+      getfacl -pn "$mount/shared" | grep -q '^user:77:r--'
   }
   check "with noacl they are neither seen nor set, and do not count" without
   fusermount3 -u "$other"
@@ -150,9 +150,9 @@ fi
 make_file "$work/file" 100000
 uploads_inherit() {
   mkdir "$mount/uploads" && setfacl -m u::rwx,g::rwx,o::rwx -d -m u:77:rw "$mount/uploads" && chmod 777 "$mount/uploads" &&
-    upload "$work/file" /uploads/file && getfacl -n "$mount/uploads/file" >"$work/said" &&
+    upload "$work/file" /uploads/file && getfacl -pn "$mount/uploads/file" >"$work/said" &&
     grep -q '^user:77:rw-' "$work/said" && setfacl -m u:78:r "$mount/uploads/file" &&
-    upload "$work/file" /uploads/file && getfacl -n "$mount/uploads/file" | grep -q '^user:78:r--'
+    upload "$work/file" /uploads/file && getfacl -pn "$mount/uploads/file" | grep -q '^user:78:r--'
 }
 check "uploads inherit, and replace files with their lists" uploads_inherit
 finish
