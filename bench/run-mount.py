@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A mount beside others on the same disk: GlusterFS, disperse 4+2, and bindfs, which passes everything through FUSE to a directory.
 
-    bench/run-mount.py BUILD DIRECTORY [--mib 2048] [--files 10000] [--rounds 1] [--systems pinstripe,bindfs,gluster]
+    bench/run-mount.py BUILD DIRECTORY [--mib 2048] [--files 10000] [--rounds 1] [--systems "pinstripe;bindfs;gluster"]
 
 As root: the kernel's caches are dropped, and GlusterFS wants it. Everything is made in DIRECTORY and removed again.
 What is not installed is left out, and that is said. Prints a table, rounds side by side; see bench/README.md.
@@ -48,11 +48,13 @@ def drop_caches():
 
 
 class Pinstripe:
+    HOW = ()
+
     def __init__(self, build, work):
         self.pinstripe, self.fuse = build / "tools/pinstripe", build / "fuse/pinstripe-fuse"
         self.cluster, self.mount = work / "cluster", work / "mount"
         self.words = [str(work)]
-        run(self.pinstripe, "dev", "up", self.cluster, "--layout", "4+2", "--drives", "6", "--no-gateway")
+        run(self.pinstripe, "dev", "up", self.cluster, "--layout", "4+2", "--drives", "6", "--no-gateway", *self.HOW)
         self.mount.mkdir()
 
     def up(self):
@@ -70,6 +72,13 @@ class Pinstripe:
     @staticmethod
     def lacks():
         return None
+
+
+class PinstripeInOne(Pinstripe):
+    """All drives in one pinstriped, as in one box."""
+
+    HOW = ("--one-process",)
+    lose_two = None
 
 
 class Bindfs:
@@ -150,7 +159,7 @@ class Gluster:
         return None if shutil.which("glusterd") else "glusterfs-server"
 
 
-SYSTEMS = {"pinstripe": Pinstripe, "bindfs": Bindfs, "gluster": Gluster}
+SYSTEMS = {"pinstripe": Pinstripe, "pinstripe, one process": PinstripeInOne, "bindfs": Bindfs, "gluster": Gluster}
 
 
 def write_file(path, mib):
@@ -203,7 +212,7 @@ def remove_files(directory, count):
 def measure_system(name, options, archive, members):
     """A row for each operation: (what, unit, amount for each second, CPU seconds for each unit's thousand)."""
     rows = {}
-    work = pathlib.Path(tempfile.mkdtemp(prefix=f"run-mount-{name}.", dir=options.directory))
+    work = pathlib.Path(tempfile.mkdtemp(prefix=f"run-mount-{name.split(',')[0]}.", dir=options.directory))
     system = SYSTEMS[name](options.build, work)
 
     def measure(what, amount, unit, function):
@@ -258,11 +267,11 @@ def main():
     parser.add_argument("--mib", type=int, default=2048)
     parser.add_argument("--files", type=int, default=10000)
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--systems", default=",".join(SYSTEMS))
+    parser.add_argument("--systems", default=";".join(SYSTEMS))
     options = parser.parse_args()
     options.build = options.build.resolve()
     wanted = []
-    for name in options.systems.split(","):
+    for name in options.systems.split(";"):
         lacks = SYSTEMS[name].lacks()
         if lacks:
             print(f"run-mount: {name} is left out: {lacks} is not installed", file=sys.stderr)

@@ -129,10 +129,11 @@ if [ "$(id -u)" = 0 ] && others_may_come "$beside"; then
   may_read() { setpriv --reuid=77 --regid=99 --clear-groups -- cat "$1" >/dev/null 2>&1; }
   allowed_there() {
     may_read "$other/shared" && return 1
-    setfacl -m u:77:r "$mount/shared" && sleep 0.2 && may_read "$other/shared" && may_read "$mount/shared"
+    setfacl -m u:77:r "$mount/shared" && wait_until 5 may_read "$other/shared" && may_read "$mount/shared"
   }
   check "another mount goes by a list that was set here" allowed_there
-  refused_there() { setfacl -b "$mount/shared" && sleep 0.2 && ! may_read "$other/shared"; }
+  may_not_read() { ! may_read "$1"; }
+  refused_there() { setfacl -b "$mount/shared" && wait_until 5 may_not_read "$other/shared"; }
   check "and by its end" refused_there
   setfacl -m u:77:r "$mount/shared"
   fusermount3 -u "$other"
