@@ -113,6 +113,10 @@ std::string EncodeAcl(const Acl& acl) {
   return bytes;
 }
 
+Acl AclOf(uint32_t mode) {
+  return Chmod({{AclTag::kOwner}, {AclTag::kOwningGroup}, {AclTag::kOther}}, mode);
+}
+
 bool SaysMoreThanMode(const Acl& acl) {
   return std::ranges::any_of(
       acl, [](AclTag tag) { return HasName(tag) || tag == AclTag::kMask; }, &AclEntry::tag);

@@ -46,6 +46,8 @@ using Acl = std::vector<AclEntry>;
 Result<Acl> ParseAcl(std::string_view bytes);  // EINVAL
 std::string EncodeAcl(const Acl& acl);
 
+// That says what the mode bits say.
+Acl AclOf(uint32_t mode);
 // Whether there is anything in it that the mode bits do not say.
 bool SaysMoreThanMode(const Acl& acl);
 // `mode` with the permissions of the list. Those of the group are the mask's, where there is one.

@@ -112,14 +112,19 @@ class OpenFiles {
 
   // What is left of a directory that was removed here, one of the last, for who has it open still,
   // or is in it. It may be changed by that. Null: it was none of them.
-  std::optional<Attributes> DescribeRemoved(InodeId id,
-                                            const std::function<void(Inode&)>& change = {}) {
+  std::optional<Inode> FindRemoved(InodeId id, const std::function<void(Inode&)>& change = {}) {
     const std::lock_guard lock(mutex_);
     const auto found =
         std::ranges::find(removed_directories_, id, &std::pair<InodeId, Inode>::first);
     if (found == removed_directories_.end()) return std::nullopt;
     if (change) change(found->second);
-    Attributes attributes = found->second.Describe(id);
+    return found->second;
+  }
+  std::optional<Attributes> DescribeRemoved(InodeId id,
+                                            const std::function<void(Inode&)>& change = {}) {
+    const std::optional<Inode> removed = FindRemoved(id, change);
+    if (!removed) return std::nullopt;
+    Attributes attributes = removed->Describe(id);
     attributes.links = 0;
     return attributes;
   }
@@ -787,8 +792,11 @@ class ClusterFileSystem final : public FileSystem {
     if (const auto recent = records().FindRecent(inode, age)) return recent->inode;
     const auto stored = names().Load(inode);
     if (stored.has_value()) return stored->inode;
-    const auto file = stored.error().code() == ENOENT ? files_.Find(inode) : nullptr;
-    return file ? file->Known() : Result<Inode>(tl::unexpected(stored.error()));
+    if (stored.error().code() == ENOENT) {
+      if (const auto file = files_.Find(inode)) return file->Known();
+      if (auto directory = files_.FindRemoved(inode)) return *std::move(directory);
+    }
+    return tl::unexpected(stored.error());
   }
 
   // Changes an inode, with its ctime, whether it is open or not.

@@ -335,7 +335,7 @@ FileSystem::SetGroupBit SetGroupBitAfterAcl(fuse_req_t request, InodeId inode) {
   const gid_t group = MountOf(request).options().group.value_or(attributes->owner.group);
   if (caller->gid == group) return Bit::kStays;
   const auto others = OtherGroupsOf(request);
-  const bool is_in = !others || std::ranges::find(*others, group) != others->end();
+  const bool is_in = others && std::ranges::find(*others, group) != others->end();
   return is_in ? Bit::kStays : Bit::kGoes;
 }
 
@@ -500,6 +500,9 @@ void Open(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) {
 }
 
 // Also what the kernel asks for with O_TMPFILE, under a name that no file can have.
+//
+// The kernel has found no such name, and lets the caller do what he wants with what is made. Where
+// somebody else has made it meanwhile, ESTALE has the kernel look again, and see who may open it.
 void Create(fuse_req_t request, fuse_ino_t directory, const char* name, mode_t mode,
             fuse_file_info* info) {
   FileSystem& fs = FileSystemOf(request);
@@ -510,8 +513,12 @@ void Create(fuse_req_t request, fuse_ino_t directory, const char* name, mode_t m
                       {.mode = mode & 07777,
                        .umask = UmaskOf(request),
                        .owner = CallerOf(request),
-                       .exclusive = (info->flags & O_EXCL) != 0,
-                       .truncate = (info->flags & O_TRUNC) != 0});
+                       .exclusive = true});
+  const bool is_taken = !file.has_value() && file.error().code() == EEXIST;
+  if (is_taken && (info->flags & O_EXCL) == 0) {
+    fuse_reply_err(request, ESTALE);
+    return;
+  }
   if (!file.has_value()) {
     ReplyStatus(request, file.error(), "create", Subject(directory, name));
     return;

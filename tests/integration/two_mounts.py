@@ -224,6 +224,64 @@ def each_name_is_made_by_one_of_both(one, two):
         raise AssertionError(f"of 100 names {total} were made, {len(os.listdir(two + '/race'))} are there")
 
 
+def open_names(mount, opened_inodes):
+    inodes = []
+    for i in range(100):
+        file = os.open(f"{mount}/opened/n{i}", os.O_CREAT | os.O_RDWR, 0o644)
+        inodes.append(os.fstat(file).st_ino)
+        os.close(file)
+    opened_inodes.put(inodes)
+
+
+def who_comes_second_opens_what_the_first_has_made(one, two):
+    os.mkdir(one + "/opened")
+    found = multiprocessing.Queue()
+    workers = [multiprocessing.Process(target=open_names, args=(mount, found)) for mount in (one, two)]
+    for worker in workers:
+        worker.start()
+    first, second = found.get(timeout=100), found.get(timeout=100)
+    for worker in workers:
+        worker.join()
+    if first != second:
+        raise AssertionError(f"of 100 files that both made or opened {sum(f != s for f, s in zip(first, second))} are others")
+
+
+def nobody_opens_what_he_may_not_because_it_was_just_made(one, two):
+    """Who asks for a name to be made that another one makes meanwhile is let in only if he may."""
+    if os.getuid() != 0:
+        return
+    os.mkdir(one + "/guarded")
+    os.chmod(one + "/guarded", 0o777)
+    found = multiprocessing.Queue()
+
+    def stranger():
+        directory = os.open(two + "/guarded", os.O_RDONLY)  # the way there may be closed to him
+        os.setgid(65534)
+        os.setuid(65534)
+        got_in = []
+        for i in range(200):
+            try:
+                file = os.open(f"n{i}", os.O_CREAT | os.O_RDWR, 0o644, dir_fd=directory)
+                if os.fstat(file).st_uid != 65534:
+                    got_in.append(i)
+                os.close(file)
+            except PermissionError:
+                pass
+        found.put(got_in)
+
+    worker = multiprocessing.Process(target=stranger)
+    worker.start()
+    for i in range(200):
+        try:
+            os.close(os.open(f"{one}/guarded/n{i}", os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except FileExistsError:
+            pass
+    got_in = found.get(timeout=100)
+    worker.join()
+    if got_in:
+        raise AssertionError(f"a stranger opened {len(got_in)} files of others")
+
+
 def main():
     if len(sys.argv) != 3:
         sys.exit(__doc__)
@@ -233,7 +291,8 @@ def main():
                  what_was_read_is_kept_until_somebody_changes_it, who_opens_sees_what_the_other_has_closed,
                  a_write_after_a_truncation_elsewhere_keeps_its_own_bytes,
                  a_truncation_after_a_write_elsewhere_cuts_it_off,
-                 what_one_has_open_can_be_read_after_the_other_removed_it, each_name_is_made_by_one_of_both):
+                 what_one_has_open_can_be_read_after_the_other_removed_it, each_name_is_made_by_one_of_both,
+                 who_comes_second_opens_what_the_first_has_made, nobody_opens_what_he_may_not_because_it_was_just_made):
         try:
             case(sys.argv[1], sys.argv[2])
             print(f"  ok: {case.__name__.replace('_', ' ')}")
