@@ -66,8 +66,7 @@ void Mount::ForgetAttributes(InodeId inode) {
 }
 
 bool Mount::LooksNamesUp() const {
-  if (options_.attribute_age == Duration::zero())
-    return false;  // nothing is to be older than it is
+  if (options_.attribute_age == Duration::zero()) return false;  // all is to be asked for
   const Duration longest = std::max(options_.name_age, options_.attribute_age);
   const Time listed = listed_at_;
   return listed == Time::min() || runtime_.Now() - listed > 2 * longest;  // it may be on its way

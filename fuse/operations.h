@@ -5,10 +5,11 @@
 //
 // The kernel keeps directories, and what a listing with attributes brought, for a second, or as
 // long as it is told when it is mounted: so `ls -l` asks once for each directory, not for each
-// file. Other names and attributes it does not keep. It keeps a file's pages from one open to the
-// next only if the file has not changed (kept_pages.h): what other hosts committed is seen by the
-// next open, and mmap works. An inode that is gone is answered with ESTALE, so that the kernel
-// looks the name up anew.
+// file. Other names it does not keep, and other attributes for 50 ms, which is for the rest of the
+// call that has looked the name up; an open takes them back. It keeps a file's pages from one open
+// to the next only if the file has not changed (kept_pages.h): what other hosts committed is seen
+// by the next open, and mmap works. An inode that is gone is answered with ESTALE, so that the
+// kernel looks the name up anew.
 
 #pragma once
 
