@@ -1026,10 +1026,10 @@ Status Cluster::Format(Runtime& runtime, const ClusterConfig& config, DriveFacto
 
   MapLocator locator(drives, map_drives);
   RegisterStore registers(runtime, locator, RegisterOptions(config));
-  const ChangeOutcome outcome = TRY_CONTEXT(
-      registers.Change({kMapGroup, EpochKey(1)}, {}, map.Encode(), Durability::kWriteThrough),
-      "write the drive map");
-  if (!outcome.applied) {
+  const ChangeOutcome outcome =
+      registers.Change({kMapGroup, EpochKey(1)}, {}, map.Encode(), Durability::kWriteThrough);
+  TRY_CONTEXT(outcome.why, "write the drive map");
+  if (!outcome.applied()) {
     return Fail(EEXIST, "somebody else formats the cluster '{}' at this moment", config.name);
   }
   Log(LogLevel::kInfo, "cluster formatted", {{"cluster", config.name}, {"drives", drives.size()}});

@@ -326,11 +326,10 @@ class EpochChange {
   }
 
   Status Create(const DriveMap& next) {
-    const auto outcome =
-        TRY_CONTEXT(cluster_.registers().Change({kMapGroup, EpochKey(next.epoch)}, {},
-                                                next.Encode(), Durability::kWriteThrough),
-                    "make epoch {}", next.epoch);
-    if (!outcome.applied && outcome.now.value != next.Encode()) {
+    const ChangeOutcome outcome = cluster_.registers().Change(
+        {kMapGroup, EpochKey(next.epoch)}, {}, next.Encode(), Durability::kWriteThrough);
+    TRY_CONTEXT(outcome.why, "make epoch {}", next.epoch);
+    if (!outcome.applied() && outcome.now.value != next.Encode()) {
       return Fail(EBUSY, "somebody else changes the drive map at this moment");
     }
     Log(LogLevel::kInfo, "epoch made", {{"cluster", config_.name}, {"epoch", next.epoch}});
@@ -428,8 +427,10 @@ Result<SweepReport> EpochChange::Settle() {
   }
   const Settlement settlement{{changes.losing.begin(), changes.losing.end()}};
   // Who finds it there was only slower.
-  TRY_CONTEXT(cluster_.registers().Change({kMapGroup, SettlementKey(epoch)}, {},
-                                          settlement.Encode(), Durability::kWriteThrough),
+  TRY_CONTEXT(cluster_.registers()
+                  .Change({kMapGroup, SettlementKey(epoch)}, {}, settlement.Encode(),
+                          Durability::kWriteThrough)
+                  .why,
               "settle epoch {} of the drive map", epoch);
   Log(LogLevel::kInfo, "epoch settled",
       {{"cluster", config_.name}, {"epoch", epoch}, {"registers", report.registers}});
@@ -476,8 +477,10 @@ Result<std::set<DriveId>> EpochChange::Clear() {
     }
     if (now.to_clear == entry.settlement.to_clear) continue;
     // Who was faster has cleared as much.
-    TRY(cluster_.registers().Change({kMapGroup, SettlementKey(entry.epoch)}, entry.seen,
-                                    now.Encode(), Durability::kWriteThrough));
+    TRY(cluster_.registers()
+            .Change({kMapGroup, SettlementKey(entry.epoch)}, entry.seen, now.Encode(),
+                    Durability::kWriteThrough)
+            .why);
   }
   return left;
 }

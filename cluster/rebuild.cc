@@ -149,11 +149,11 @@ class Rebuilding {
   // From here on the lost drive is refused, and this one is known as its successor.
   Status Enrol() {
     const auto [known, seen] = TRY(ReadIncarnation());
-    const auto outcome =
-        TRY_CONTEXT(registers_.Change({kMapGroup, IncarnationKey(id_)}, seen,
-                                      EncodeIncarnation(known + 1), Durability::kWriteThrough),
-                    "rebuild drive {}", id_);
-    if (!outcome.applied) {
+    const ChangeOutcome outcome =
+        registers_.Change({kMapGroup, IncarnationKey(id_)}, seen, EncodeIncarnation(known + 1),
+                          Durability::kWriteThrough);
+    TRY_CONTEXT(outcome.why, "rebuild drive {}", id_);
+    if (!outcome.applied()) {
       return Fail(EEXIST, "somebody else begins to rebuild drive {} at this moment", id_);
     }
     block_ = Superblock{.cluster_name = config_.name,

@@ -569,7 +569,7 @@ Result<RegisterCall::Settled> RegisterCall::Settle(OwnChange* own) {
     }
     // One drive alone may be at fault; the others decide without it.
     const bool outdated = outdated_ && CountKnown(states_) < quorums_.majority;
-    if (outdated || DrivesAreFull() || !BackOff(attempt)) return tl::unexpected(Error(own));
+    if (outdated || DrivesAreFull() || !BackOff(attempt)) return tl::unexpected(Error());
     ForgetStates();
   }
 }
@@ -585,7 +585,7 @@ Status RegisterCall::MakeDurable() {
     }
     const bool outdated = outdated_ && CountKnown(states_) < quorums_.majority;
     if (outdated || DrivesAreFull() || !BackOff(attempt)) {
-      return Error(nullptr);
+      return Error();
     }
   }
 }
@@ -607,7 +607,7 @@ bool RegisterCall::DrivesAreFull() const {
   return static_cast<size_t>(full) + quorums_.majority > quorums_.replicas;
 }
 
-Status RegisterCall::Error(const OwnChange* own) const {
+Status RegisterCall::Error() const {
   std::string reasons;
   size_t well = 0;
   for (size_t i = 0; i < drives_.size(); ++i) {
@@ -623,7 +623,6 @@ Status RegisterCall::Error(const OwnChange* own) const {
                                     drives_[i] == nullptr ? "a drive" : drives_[i]->name());
   }
   std::string text = fmt::format("{}: ", Title());
-  if (own != nullptr && own->sent) text += "the change may have happened: ";
   if (DrivesAreFull()) {
     text += "its drives are full";
   } else if (well < quorums_.majority) {

@@ -136,7 +136,7 @@ class RegisterCall {
   bool StatesCount() const;
   bool BackOff(int attempt);
   bool DrivesAreFull() const;
-  Status Error(const OwnChange* own) const;
+  Status Error() const;
   Duration Patience(Time start) const;
   Terms RequestTerms();
   void NoteOutdated(const Status& answer);

@@ -45,8 +45,8 @@ class RegisterStore::Impl {
         context_{runtime, options, std::make_shared<RegisterCache>(options.remembered)} {}
 
   std::vector<Result<RegisterValue>> ReadMany(std::span<const RegisterName> names);
-  Result<ChangeOutcome> Change(const RegisterName& name, const RegisterValue& seen,
-                               std::optional<std::string> value, Durability durability);
+  ChangeOutcome Change(const RegisterName& name, const RegisterValue& seen,
+                       std::optional<std::string> value, Durability durability);
   Status MakeDurable(const RegisterName& name);
   Result<ScanPage> Scan(uint32_t group, const std::string& first, const std::string& last,
                         size_t max);
@@ -196,14 +196,14 @@ Proposal RegisterStore::Impl::NewProposal(const RememberedRegister& replaced,
   return proposal;
 }
 
-Result<ChangeOutcome> RegisterStore::Impl::Change(const RegisterName& name,
-                                                  const RegisterValue& seen,
-                                                  std::optional<std::string> value,
-                                                  Durability durability) {
-  TRY(CheckName(name));
-  if (value.has_value() && value->size() > kMaxRegisterBytes) {
-    return Fail(EFBIG, "a register holds up to {} bytes, not {}", kMaxRegisterBytes, value->size());
+ChangeOutcome RegisterStore::Impl::Change(const RegisterName& name, const RegisterValue& seen,
+                                          std::optional<std::string> value, Durability durability) {
+  Status impossible = CheckName(name);
+  if (impossible.ok() && value.has_value() && value->size() > kMaxRegisterBytes) {
+    impossible =
+        Fail(EFBIG, "a register holds up to {} bytes, not {}", kMaxRegisterBytes, value->size());
   }
+  if (!impossible.ok()) return {{.effect = Effect::kRefused, .why = impossible}, {}};
   OwnChange own{.seen_slot = seen.slot};
   using Outcome = Result<ChangeOutcome>;
   Outcome outcome = UnderNewestMap(name.group, [&](const GroupReplicas& replicas) -> Outcome {
@@ -214,11 +214,12 @@ Result<ChangeOutcome> RegisterStore::Impl::Change(const RegisterName& name,
     }
     return TryChange(call, seen, value, own, durability);
   });
-  if (outcome.has_value() || !own.sent || outcome.error().code() != EIO ||
-      outcome.error().message().find("may have happened") != std::string_view::npos) {
-    return outcome;
-  }
-  return Failed(outcome.error().Context("the change may have happened"));
+  if (outcome.has_value()) return *std::move(outcome);
+  const Status& why = outcome.error();
+  if (!own.sent) return {{.effect = Effect::kRefused, .why = why}, {}};
+  return {{.effect = Effect::kUnknown,
+           .why = Fail(EIO, "the change may have happened: {}", why.message())},
+          {}};
 }
 
 // What is chosen is not what the caller has seen. It may be so only because an epoch has begun
@@ -262,7 +263,7 @@ Result<ChangeOutcome> RegisterStore::Impl::TryChange(RegisterCall& call, const R
       if (!own.Replaces(before.chosen)) {
         const Settled last = TRY(MakeFinal(call, before));
         Remember(call, last.chosen);
-        return ChangeOutcome{.now = ValueOf(call, last.chosen)};
+        return ChangeOutcome{{.effect = Effect::kRefused, .why = {}}, ValueOf(call, last.chosen)};
       }
       remembered = std::make_shared<const RememberedRegister>(call.Known(before.chosen));
     }
@@ -286,23 +287,23 @@ Result<ChangeOutcome> RegisterStore::Impl::Conclude(RegisterCall& call, const Ow
   if (!own.sent) applied = false;
   if (!applied.has_value()) applied = WasChosen(settled.chosen, own.slot, *own.proposal);
   if (!applied.has_value()) {
-    return Fail(EIO, "{}: the change may have happened: others came before that could be found out",
-                call.Title());
+    return Fail(EIO, "{}: others came before that could be found out", call.Title());
   }
-  if (!*applied) return ChangeOutcome{.now = ValueOf(call, settled.chosen)};
+  if (!*applied) {
+    return ChangeOutcome{{.effect = Effect::kRefused, .why = {}}, ValueOf(call, settled.chosen)};
+  }
   if (durability == Durability::kWriteThrough && !settled.accepted_here) {
     const Status durable = call.MakeDurable();
     if (!durable.ok()) {
-      return Failed(
-          durable.Context("applied, but it may have happened only until the next power loss"));
+      return Failed(durable.Context("it happened, but may be lost with the next loss of power"));
     }
   }
   // It may have been taken over into the first slot of a later epoch.
   const bool is_chosen_now =
       own.applied != true && settled.chosen.proposal->nonce == own.proposal->nonce;
-  return ChangeOutcome{.applied = true,
-                       .now = {is_chosen_now ? VisibleSlot(settled.chosen, call.floor()) : own.slot,
-                               own.proposal->value, own.proposal->removed_at}};
+  return ChangeOutcome{{.effect = Effect::kApplied, .why = {}},
+                       {is_chosen_now ? VisibleSlot(settled.chosen, call.floor()) : own.slot,
+                        own.proposal->value, own.proposal->removed_at}};
 }
 
 Status RegisterStore::Impl::MakeDurable(const RegisterName& name) {
@@ -413,9 +414,8 @@ std::vector<Result<RegisterValue>> RegisterStore::ReadMany(std::span<const Regis
   return impl_->ReadMany(names);
 }
 
-Result<ChangeOutcome> RegisterStore::Change(const RegisterName& name, const RegisterValue& seen,
-                                            std::optional<std::string> value,
-                                            Durability durability) {
+ChangeOutcome RegisterStore::Change(const RegisterName& name, const RegisterValue& seen,
+                                    std::optional<std::string> value, Durability durability) {
   return impl_->Change(name, seen, std::move(value), durability);
 }
 

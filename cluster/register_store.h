@@ -8,8 +8,8 @@
 // the r drives answers (requests lost, late, repeated or reordered; clients dying anywhere):
 //   - Reads and changes of one register are linearizable.
 //   - A change is applied once or not at all, and its outcome is known before it is reported. The
-//     only exception says so: EIO "... may have happened", when too few drives answered to find
-//     out, or did so only after 16 more changes by others.
+//     only exception says so: Effect::kUnknown, when too few drives answered to find out, or did so
+//     only after 16 more changes by others.
 //   - A drive that was replaced by an empty one does not count: it has no superblock, so Cluster
 //     treats it as away until it was rebuilt (cluster/rebuild.h). An empty replica never votes.
 //     Here alone time counts: nobody may conclude anything from an answer of the lost drive once
@@ -70,9 +70,27 @@ struct RegisterValue {
   int64_t removed_at = 0;
 };
 
-struct ChangeOutcome {
-  bool applied = false;
-  RegisterValue now;  // what was applied or, if not, the value that was there instead
+// What became of a conditional change. Decisions go by this alone, never by an errno.
+enum class Effect {
+  kApplied,  // it happened
+  kRefused,  // it did not happen, and never will
+  kUnknown,  // nobody can tell: it may have happened, or may still happen
+};
+
+// The part that the outcomes of all conditional changes have in common.
+struct Changed {
+  Effect effect = Effect::kRefused;
+  // Success when it was applied, or refused because something else is there. Else the reason; of
+  // an unknown one always EIO.
+  Status why;
+
+  bool applied() const { return effect == Effect::kApplied; }
+  bool unknown() const { return effect == Effect::kUnknown; }
+};
+
+struct ChangeOutcome : Changed {
+  // What was applied, or what was there instead; of no meaning where `why` is a failure.
+  RegisterValue now;
 };
 
 struct SweepReport {
@@ -156,11 +174,13 @@ class RegisterStore {
   // A register known to be new may be given as RegisterValue{}: then no read is needed at all. One
   // that was removed is still there, absent, in a later slot than its last value; reusable ones
   // that are absent, whether they were ever written or not, go to another slot with each epoch.
-  // ENOSPC when too many drives are full. EFBIG when the value is too large. EIO "... may have
-  // happened" as above.
-  Result<ChangeOutcome> Change(const RegisterName& name, const RegisterValue& seen,
-                               std::optional<std::string> value,
-                               Durability durability = Durability::kWriteBack);
+  //
+  // Refused for a reason: ENOSPC too many drives are full, EFBIG the value is too large, EINVAL the
+  // name is no register's, EIO too few replicas answered. One that was to be durable, and is not
+  // known to be, is unknown.
+  ChangeOutcome Change(const RegisterName& name, const RegisterValue& seen,
+                       std::optional<std::string> value,
+                       Durability durability = Durability::kWriteBack);
 
   // What is chosen now, whoever changed it and however, is safe from power loss. 4 round trips.
   // EIO when too few replicas could be heard.

@@ -92,9 +92,9 @@ Status Collector::CollectEntry(const EntryFact& entry) {
   if (!stored.entry || stored.entry->inode != entry.inode) return {};
   ++report_.entries;
   if (options_.dry_run) return {};
-  const auto change =
-      TRY(records_.ChangeEntry(entry.directory, entry.name, stored.slot, std::nullopt));
-  if (change.applied && stored.entry->kind == FileKind::kDirectory) {
+  const auto change = records_.ChangeEntry(entry.directory, entry.name, stored.slot, std::nullopt);
+  TRY(change.why);
+  if (change.applied() && stored.entry->kind == FileKind::kDirectory) {
     TRY(CollectCount(entry.directory));
   }
   return {};
@@ -115,9 +115,9 @@ Result<bool> Collector::FenceName(InodeId id, const GivenName& name) {
     if (stored.entry && stored.entry->inode == id) return false;
     // A rename that has written this entry must find it as it left it, so it is finished first.
     if (stored.entry && stored.entry->nonce) TRY(names_.Find(stored.entry->inode));
-    const auto change =
-        TRY(records_.ChangeEntry(name.directory, name.name, stored.slot, stored.entry));
-    if (change.applied) return true;
+    const auto change = records_.ChangeEntry(name.directory, name.name, stored.slot, stored.entry);
+    TRY(change.why);
+    if (change.applied()) return true;
     PauseBeforeRetry(cluster_.runtime(), attempt);
   }
   return Fail(EIO, "the name that it should have was changed {} times in between", kMaxAttempts);
@@ -138,8 +138,9 @@ Status Collector::CollectOrphan(const Suspicion& suspicion) {
   if (options_.fences && stored->inode.named && !TRY(FenceName(id, *stored->inode.named)))
     return {};
   if (stored->inode.kind == FileKind::kDirectory && !TRY(names_.IsEmpty(id))) return {};
-  const auto change = TRY(records_.ChangeInode(id, stored->slot, std::nullopt));
-  if (change.applied) ++report_.inodes;
+  const auto change = records_.ChangeInode(id, stored->slot, std::nullopt);
+  TRY(change.why);
+  if (change.applied()) ++report_.inodes;
   return {};
 }
 
@@ -159,8 +160,9 @@ Status Collector::CollectStripes(std::span<const ListedStripe> stripes) {
   }
   if (!options_.dry_run && options_.fences && inode.slot == 0) {
     // Whoever is about to write it finds it taken.
-    const auto change = TRY(records_.ChangeInode(object, 0, std::nullopt));
-    if (!change.applied) return {};  // it was written just now: it is for the next run
+    const auto change = records_.ChangeInode(object, 0, std::nullopt);
+    TRY(change.why);
+    if (!change.applied()) return {};  // it was written just now: it is for the next run
   }
   unnamed_.emplace_back(stripes.begin(), stripes.end());
   return {};
@@ -189,8 +191,9 @@ Status Collector::CollectUnnamed(InodeId object, StoredInode stored,
     // A writer that has not committed them yet finds the inode changed, and that it comes too late.
     Inode fenced = stored.inode;
     fenced.collected = std::max(fenced.collected, youngest + 1);
-    const auto change = TRY(records_.ChangeInode(object, stored.slot, fenced));
-    if (!change.applied) return {};  // it may name them now
+    const auto change = records_.ChangeInode(object, stored.slot, fenced);
+    TRY(change.why);
+    if (!change.applied()) return {};  // it may name them now
   }
   unnamed_.push_back(std::move(unnamed));
   return {};
@@ -289,8 +292,9 @@ Status Collector::CollectStrays(InodeId object, const ListedStripe& stripe) {
   if (!options_.dry_run && options_.fences) {
     // A repair that has written one of them, and not yet said so in the inode, fails to, and writes
     // them again.
-    const auto change = TRY(records_.ChangeInode(object, stored->slot, stored->inode));
-    if (!change.applied) return {};
+    const auto change = records_.ChangeInode(object, stored->slot, stored->inode);
+    TRY(change.why);
+    if (!change.applied()) return {};
   }
   report_.shards += copies.size();
   if (options_.dry_run) return {};

@@ -514,39 +514,37 @@ Result<bool> FileState::ChangeInode(const Inode& out, Durability durability) {
   const bool again = !inode_written_ && first_write_.has_value();
   if (!inode_written_) TRY(CheckFirstWrite());
   const auto changed = context_.records.ChangeInode(id_, slot_, out, durability);
-  if (!changed.has_value()) {
-    if (changed.error().code() != EFBIG) {
-      uncertain_ = true;
-      // Once for as many attempts as name the same.
-      const bool is_known =
-          out.map && !maybe_named_.empty() && out.map->NotIn(maybe_named_.back()).blocks.empty();
-      if (out.map && !is_known) maybe_named_.push_back(*out.map);
-    }
-    return tl::unexpected(changed.error());
+  if (changed.unknown()) {
+    uncertain_ = true;
+    // Once for as many attempts as name the same.
+    const bool is_known =
+        out.map && !maybe_named_.empty() && out.map->NotIn(maybe_named_.back()).blocks.empty();
+    if (out.map && !is_known) maybe_named_.push_back(*out.map);
   }
-  if (changed->applied) {
+  TRY(changed.why);
+  if (changed.applied()) {
     // The machine may have slept since it was looked at.
     const Status in_time = again ? CheckFirstWrite() : Status();
     if (!in_time.ok()) {
-      (void)context_.records.ChangeInode(id_, changed->now->slot, std::nullopt);
+      (void)context_.records.ChangeInode(id_, changed.now->slot, std::nullopt);
       return Failed(in_time);
     }
-    Committed(*changed->now, durability, changed->losses);
+    Committed(*changed.now, durability, changed.losses);
     return true;
   }
   {
     const std::lock_guard lock(mutex_);
     if (removed_) return false;
   }
-  if (!changed->now) {
+  if (!changed.now) {
     return Fail(ESTALE, "inode {:016x} was removed by another host while it was open", id_);
   }
   if (!inode_written_) {  // an attempt whose outcome we could not learn had written it
     const std::lock_guard lock(mutex_);
     inode_written_ = true;
   }
-  TRY(CheckRemembered(*changed->now));
-  TRY(Rebase(*changed->now));
+  TRY(CheckRemembered(*changed.now));
+  TRY(Rebase(*changed.now));
   return false;
 }
 
@@ -613,32 +611,31 @@ Status FileState::GiveName(Durability durability) {
     name_->seen.reset();  // good for one attempt
     own = {base_, slot_};
   }
-  const auto slot = context_.names.Publish(name, id_, own, durability);
+  const Names::Publication published = context_.names.Publish(name, id_, own, durability);
   {
     const std::lock_guard lock(mutex_);
     slot_ = own.slot;
     if (!changed_) base_ = now_ = own.inode;
   }
-  if (slot.has_value()) {
+  if (published.applied()) {
     const std::lock_guard lock(mutex_);
     published_ = true;
-    entry_slot_ = *slot;
-    entry_durable_ = durability == Durability::kWriteThrough;
+    entry_slot_ = published.slot;
+    entry_durable_ = published.slot == 0 || durability == Durability::kWriteThrough;
     return {};
   }
-  if (HostErrno(slot.error()) == EIO) {
-    uncertain_ = true;
-    return slot.error();
-  }
+  if (published.unknown()) maybe_has_name_ = true;
+  // Without a name it goes with its last handle, unless another attempt gives it one.
+  if (!published.is_final || maybe_has_name_) return published.why;
   // It can have no name: nothing of it stays.
-  unpublishable_ = slot.error();
+  unpublishable_ = published.why;
   const auto removed = context_.records.ChangeInode(id_, slot_, std::nullopt);
-  if (!removed.has_value()) {
+  if (!removed.applied()) {
     Log(LogLevel::kWarn, "an inode without a name stays behind",
-        {{"inode", fmt::format("{:016x}", id_)}, {"why", removed.error()}});
+        {{"inode", fmt::format("{:016x}", id_)}, {"why", removed.why}});
   }
-  Removed(Known(), removed.has_value() ? removed->losses : 0);
-  return slot.error();
+  Removed(Known(), removed.losses);
+  return published.why;
 }
 
 bool FileState::IsNameless() {
@@ -663,24 +660,25 @@ Status FileState::GiveFirstName(const Names::NewName& name) {
     const std::lock_guard lock(mutex_);
     own = {base_, slot_};
   }
-  const auto slot = context_.names.Publish(name, id_, own, Durability::kWriteBack);
+  const Names::Publication published =
+      context_.names.Publish(name, id_, own, Durability::kWriteBack);
   const std::lock_guard lock(mutex_);
   slot_ = own.slot;
   base_ = now_ = own.inode;
-  if (!slot.has_value()) {
-    if (HostErrno(slot.error()) != EIO) return slot.error();
+  if (published.effect == Effect::kRefused) return published.why;
+  if (published.unknown()) {
     // A second attempt could give it two names that count as one, and the first may yet appear.
-    uncertain_ = true;
+    maybe_has_name_ = true;
     limbo_ = Fail(EIO,
                   "whether inode {:016x} was named '{}' in directory {:016x} cannot be found out; "
                   "look there, and copy it to a new file if it is not",
                   id_, name.name, name.directory);
-    return slot.error();
+    return published.why;
   }
   name_ = name;
   published_ = true;
-  entry_slot_ = *slot;
-  entry_durable_ = false;
+  entry_slot_ = published.slot;
+  entry_durable_ = published.slot == 0;
   return {};
 }
 
@@ -821,16 +819,17 @@ Status FileState::MakeNameDurable() {
   if (!name_ || entry_durable_) return {};
   const Entry entry{.inode = id_, .kind = FileKind::kRegular, .nonce = std::nullopt};
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-    const auto change = TRY(context_.records.ChangeEntry(name_->directory, name_->name, entry_slot_,
-                                                         entry, Durability::kWriteThrough));
+    const auto change = context_.records.ChangeEntry(name_->directory, name_->name, entry_slot_,
+                                                     entry, Durability::kWriteThrough);
+    TRY(change.why);
     const std::lock_guard lock(mutex_);
     const bool is_ours = change.now.entry && change.now.entry->inode == id_;
     // Drives that lost their power one after the other have forgotten it: it is made again.
-    const bool is_forgotten = !change.applied && change.now.slot < entry_slot_;
+    const bool is_forgotten = !change.applied() && change.now.slot < entry_slot_;
     entry_slot_ = change.now.slot;
     // If others changed the entry meanwhile, it is no longer the one that this file was made with;
     // unless they wrote the same anew.
-    entry_durable_ = change.applied || (!is_ours && !is_forgotten);
+    entry_durable_ = change.applied() || (!is_ours && !is_forgotten);
     if (entry_durable_) return {};
   }
   return Fail(EIO, "make '{}' safe in directory {:016x}: it was written anew {} times in between",
@@ -934,20 +933,20 @@ void FileState::Abandon() {
   const Turn::Holder turn(turn_);
   // Whoever changed its attributes, or moved its shards, has changed the inode.
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-    if (removed_ || published_ || !inode_written_ || uncertain_) break;
+    if (removed_ || published_ || !inode_written_ || uncertain_ || maybe_has_name_) break;
     const auto removed = context_.records.ChangeInode(id_, slot_, std::nullopt);
-    if (!removed.has_value() || (!removed->applied && !removed->now)) break;
-    if (removed->applied) {
-      Removed(Known(), removed->losses);
+    if (removed.applied()) {
+      Removed(Known(), removed.losses);
       break;
     }
+    if (!removed.why.ok() || !removed.now) break;
     const std::lock_guard lock(mutex_);
-    base_ = removed->now->inode;
-    slot_ = removed->now->slot;
+    base_ = removed.now->inode;
+    slot_ = removed.now->slot;
   }
   const std::lock_guard lock(mutex_);
   blocks.swap(blocks_);
-  if (uncertain_) {
+  if (uncertain_ || maybe_has_name_) {
     Log(LogLevel::kWarn, "what was written stays as garbage: it may have been committed",
         {{"inode", fmt::format("{:016x}", id_)}});
     return;

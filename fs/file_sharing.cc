@@ -273,22 +273,22 @@ Result<bool> FileState::ChangeBlocks(Inode out, Durability durability, Garbage g
     return Failed(stored);
   }
   const auto changed = context_.records.ChangeInode(id_, slot_, out, durability);
-  if (!changed.has_value()) {
+  if (!changed.why.ok()) {
     take_back();
     const std::lock_guard lock(mutex_);
-    if (changed.error().code() != EFBIG) {
+    if (changed.unknown()) {
       stored_pages_.clear();  // they may be named: if they are not, they are collected
       uncertain_ = true;
     }
-    return tl::unexpected(changed.error());
+    return Failed(changed.why);
   }
-  if (!changed->applied) {
+  if (!changed.applied()) {
     take_back();
-    if (!changed->now) {
+    if (!changed.now) {
       return Fail(ESTALE, "inode {:016x} was removed by another host while it was open", id_);
     }
-    TRY(CheckRemembered(*changed->now));
-    TRY(Rebase(*changed->now));
+    TRY(CheckRemembered(*changed.now));
+    TRY(Rebase(*changed.now));
     return false;
   }
   std::vector<BlockMap::Piece> pages;
@@ -298,7 +298,7 @@ Result<bool> FileState::ChangeBlocks(Inode out, Durability durability, Garbage g
     pages = base_.map->NotIn(*out.map).pages;
     base_.map = out.map;
   }
-  Committed(*changed->now, durability, changed->losses);
+  Committed(*changed.now, durability, changed.losses);
   context_.reaper.Add(pages, block_bytes());
   return true;
 }

@@ -361,6 +361,7 @@ class FileState {
   };
   std::optional<FirstWrite> first_write_;    // when the inode was first tried to be written
   bool uncertain_ = false;                   // a change may have happened
+  bool maybe_has_name_ = false;              // that it was given may have been seen by others
   std::vector<BlockMap> maybe_named_;        // by the changes that may have happened
   std::set<uint64_t> suspected_;             // blocks whose stripes are to be stored anew therefore
   std::map<uint64_t, BlockPlace> resolved_;  // what others share of our blocks, while we rebase

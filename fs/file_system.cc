@@ -606,7 +606,7 @@ class ClusterFileSystem final : public FileSystem {
         return opened;
       }
       const Names::NewName entry{directory, std::string(name), options.exclusive,
-                                 Names::NewName::Seen{place.slot, place.id, place.directory}};
+                                 Names::NewName::Seen(place)};
       if (options.publish_at_commit) {
         auto handle = NewHandle(files_.TakeNew(inode, entry), true);
         handle->MarkWritten();
@@ -926,8 +926,9 @@ Status FileSystem::Format(Cluster& cluster, Owner owner, uint32_t mode) {
   root.parent = kRootInode;
   root.links = kLinksOfEmptyDirectory;
   root.accessed = root.modified = root.changed = records.WallClock();
-  const auto change = TRY(records.ChangeInode(kRootInode, 0, root, Durability::kWriteThrough));
-  if (!change.applied) return Fail(EEXIST, "the cluster has a root directory already");
+  const auto change = records.ChangeInode(kRootInode, 0, root, Durability::kWriteThrough);
+  TRY(change.why);
+  if (!change.applied()) return Fail(EEXIST, "the cluster has a root directory already");
   return {};
 }
 

@@ -85,8 +85,9 @@ Result<std::pair<InodeId, StoredInode>> Keepers::Create(InodeId object, const Bl
   std::vector<BlockMap::Piece> pages;  // of which nobody knows if this fails: they are collected
   TRY(StorePages(cluster_.stripes(), id, inode, limits, parity, Durability::kWriteThrough, write_id,
                  pages));
-  const auto change = TRY(records_.ChangeInode(id, 0, inode, Durability::kWriteThrough));
-  if (!change.applied) return Fail(EIO, "inode {:016x}: the number is taken; try again", id);
+  const auto change = records_.ChangeInode(id, 0, inode, Durability::kWriteThrough);
+  TRY(change.why);
+  if (!change.applied()) return Fail(EIO, "inode {:016x}: the number is taken; try again", id);
   return std::pair(id, *change.now);
 }
 
@@ -96,8 +97,9 @@ Status Keepers::Change(InodeId keeper, const std::function<Result<bool>(Keeping&
     StoredInode stored = TRY(FindKeeper(records_, keeper));
     if (!TRY(edit(*stored.inode.keeping))) return {};
     const auto change =
-        TRY(records_.ChangeInode(keeper, stored.slot, stored.inode, Durability::kWriteThrough));
-    if (change.applied) return {};
+        records_.ChangeInode(keeper, stored.slot, stored.inode, Durability::kWriteThrough);
+    TRY(change.why);
+    if (change.applied()) return {};
     PauseBeforeRetry(cluster_.runtime(), attempt);
   }
   return ChangedTooOften(keeper);
@@ -150,9 +152,9 @@ Result<Keepers::Step> Keepers::TakeOutOfFile(InodeId keeper, const StoredInode& 
     }
     inode.keepers.erase(listed);
   }
-  const auto change =
-      TRY(records_.ChangeInode(file, stored->slot, inode, Durability::kWriteThrough));
-  return change.applied ? Step::kGone : Step::kAgain;
+  const auto change = records_.ChangeInode(file, stored->slot, inode, Durability::kWriteThrough);
+  TRY(change.why);
+  return change.applied() ? Step::kGone : Step::kAgain;
 }
 
 Result<Keepers::Departure> Keepers::Leave(InodeId keeper, InodeId file) {
@@ -171,9 +173,10 @@ Result<Keepers::Departure> Keepers::Leave(InodeId keeper, InodeId file) {
     }
     std::erase(keeping.files, leaving);
     const bool last = !keeping.settled || keeping.files.empty();
-    const auto change = TRY(records_.ChangeInode(
-        keeper, stored->slot, last ? std::nullopt : std::optional(stored->inode)));
-    if (!change.applied) continue;
+    const auto change = records_.ChangeInode(keeper, stored->slot,
+                                             last ? std::nullopt : std::optional(stored->inode));
+    TRY(change.why);
+    if (!change.applied()) continue;
     Departure departure{.losses = change.losses};
     if (last && keeping.settled) departure.removed = std::move(stored->inode);
     return departure;

@@ -32,6 +32,10 @@ Status CheckFound(const Names::Place& place, InodeId directory, std::string_view
 
 }  // namespace
 
+Names::NewName::Seen::Seen(const Place& place) : slot(place.slot), directory(place.directory) {
+  if (place.found()) entry = Entry{.inode = place.id, .kind = place.inode.inode.kind, .nonce = {}};
+}
+
 Result<std::optional<StoredInode>> Names::Find(InodeId id) {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     std::optional<StoredInode> stored = TRY(records_.FindInode(id));
@@ -98,9 +102,9 @@ Result<Names::Place> Names::Look(InodeId directory, std::string_view name,
       // What is gone never comes back, so its name can go, too. If that fails, nothing depends on
       // it.
       const auto cleared = records_.ChangeEntry(directory, name, entry.slot, std::nullopt);
-      if (cleared.has_value() && !cleared->applied) continue;
-      if (cleared.has_value()) {
-        place.slot = cleared->now.slot;
+      if (cleared.why.ok() && !cleared.applied()) continue;
+      if (cleared.applied()) {
+        place.slot = cleared.now.slot;
         if (entry.entry->kind == FileKind::kDirectory) {
           (void)Touch(directory, place.directory, Subdirectories::kOneLess);
         }
@@ -181,9 +185,10 @@ Result<StoredInode> Names::Update(InodeId id, const Edit& edit, Durability durab
     const StoredInode stored = TRY(Load(id));
     Inode inode = stored.inode;
     TRY(edit(inode));
-    Records::InodeChange change = TRY(records_.ChangeInode(id, stored.slot, inode, durability));
+    Records::InodeChange change = records_.ChangeInode(id, stored.slot, inode, durability);
     ++updates_;
-    if (change.applied) return *std::move(change.now);
+    TRY(change.why);
+    if (change.applied()) return *std::move(change.now);
     PauseBeforeRetry(runtime_, attempt);
   }
   return TooBusy(fmt::format("change inode {:016x}", id));
@@ -255,15 +260,15 @@ Result<std::optional<bool>> Names::TryTouch(Touching& touching) {
   inode.Count(change_of_count);
   auto change = records_.ChangeInode(directory, stored->slot, inode);
   std::optional<StoredInode> now;
-  if (change.has_value()) {
-    applied = change->applied;
+  if (change.why.ok()) {
+    applied = change.applied();
     if (applied) return std::optional(true);
-    now = std::move(change->now);
+    now = std::move(change.now);
   } else {
     // Where many change it, none of them may find out whether his change was among them. If it
     // did change, somebody's was.
     now = TRY(records_.FindInode(directory));
-    if (now && now->slot == stored->slot) return Failed(change.error());
+    if (now && now->slot == stored->slot) return Failed(change.why);
     if (change_of_count != Subdirectories::kSame) change_of_count = Subdirectories::kUnknown;
   }
   if (!now) return std::optional(false);
@@ -278,85 +283,144 @@ Result<std::optional<bool>> Names::TryTouch(Touching& touching) {
   return std::optional<bool>();
 }
 
+// Nothing names the inode, which was made here. What cannot be removed is collected some day.
+void Names::Discard(InodeId id, uint64_t slot) {
+  const Status discarded = records_.ChangeInode(id, slot, std::nullopt).why;
+  if (discarded.ok()) return;
+  Log(LogLevel::kWarn, "an inode without a name stays behind",
+      {{"inode", fmt::format("{:016x}", id)}, {"why", discarded}});
+}
+
+// A name was given, and then its directory could not be told: `touched` says why, or that it is
+// gone. Has the name stand for `former` again, as if it had not been given.
+Changed Names::TakeBack(const NewName& name, uint64_t slot, const std::optional<Entry>& former,
+                        const Result<bool>& touched) {
+  if (touched.has_value()) {
+    // Nobody finds a name in a directory that is gone.
+    (void)records_.ChangeEntry(name.directory, name.name, slot, std::nullopt);
+    return {.effect = Effect::kRefused,
+            .why = Fail(ENOENT, "directory {:016x} was removed", name.directory)};
+  }
+  const auto taken = records_.ChangeEntry(name.directory, name.name, slot, former);
+  if (taken.applied()) return {.effect = Effect::kRefused, .why = touched.error()};
+  return {.effect = Effect::kUnknown,
+          .why = Fail(EIO,
+                      "whether '{}' has its name in directory {:016x} is not certain: {}; it could "
+                      "not be taken back: {}",
+                      name.name, name.directory, touched.error().message(),
+                      taken.why.ok() ? "others have changed it" : taken.why.message())};
+}
+
 Result<std::optional<Names::Made>> Names::Make(InodeId directory, std::string_view name,
                                                const Place& place, const Inode& inode) {
   Inode named = inode;
   named.named = GivenName{directory, std::string(name)};
   const auto [id, stored] = TRY(records_.CreateInode(named, Durability::kWriteBack));
   const Entry entry{.inode = id, .kind = inode.kind, .nonce = std::nullopt};
-  const auto change = TRY(records_.ChangeEntry(directory, name, place.slot, entry));
-  if (!change.applied) {
-    TRY(records_.ChangeInode(id, stored.slot, std::nullopt));
+  const auto change = records_.ChangeEntry(directory, name, place.slot, entry);
+  if (change.unknown()) return Failed(change.why);  // it may name the inode
+  if (!change.applied()) {
+    Discard(id, stored.slot);
+    TRY(change.why);
     return std::optional<Made>();
   }
   const auto count = IsDirectory(inode) ? Subdirectories::kOneMore : Subdirectories::kSame;
-  if (!TRY(Touch(directory, place.directory, count))) {
-    TRY(records_.ChangeEntry(directory, name, change.now.slot, std::nullopt));
-    TRY(records_.ChangeInode(id, stored.slot, std::nullopt));
-    return Fail(ENOENT, "directory {:016x} was removed", directory);
-  }
-  return std::optional(Made{id, stored, change.now.slot});
+  const Result<bool> touched = Touch(directory, place.directory, count);
+  if (touched.has_value() && *touched) return std::optional(Made{id, stored, change.now.slot});
+  const Changed taken = TakeBack({.directory = directory, .name = std::string(name), .seen = {}},
+                                 change.now.slot, std::nullopt, touched);
+  if (!taken.unknown()) Discard(id, stored.slot);
+  return Failed(taken.why);
 }
 
-// What stands in the way of a name, or null when it is `id` that has it. After that the inode is
-// written once more, so that who collects it because it has no name yet comes too late, or was
-// first: docs/format.md, "Collecting".
-Result<std::optional<Names::NewName::Seen>> Names::LookForPublish(const NewName& name, InodeId id,
-                                                                  StoredInode& own) {
+// By an earlier attempt whose outcome could not be learnt the inode may have the name, or have had
+// it. Where it has not, it is written once more, so that who collects it because it has no name yet
+// comes too late, or was first: docs/format.md, "Collecting".
+Result<Names::Obstacle> Names::LookForPublish(const NewName& name, InodeId id, StoredInode& own) {
+  using Kind = Obstacle::Kind;
+  const auto never = [](Status why) { return Obstacle{Kind::kFinal, {}, std::move(why)}; };
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     const Place place = TRY(Look(name.directory, name.name));
-    if (place.id == id) return std::optional<NewName::Seen>();
+    const NewName::Seen seen(place);
+    if (place.id == id) return Obstacle{Kind::kOwn, seen, {}};
     if (place.found() && name.exclusive) {
-      return Fail(EEXIST, "'{}' exists in directory {:016x} by now", name.name, name.directory);
+      return never(
+          Fail(EEXIST, "'{}' exists in directory {:016x} by now", name.name, name.directory));
     }
     if (place.found() && IsDirectory(place.inode.inode)) {
-      return Fail(EISDIR, "'{}' in directory {:016x} is a directory by now", name.name,
-                  name.directory);
+      return never(Fail(EISDIR, "'{}' in directory {:016x} is a directory by now", name.name,
+                        name.directory));
     }
     own.inode.named = GivenName{name.directory, name.name};  // for who collects
-    const auto change = TRY(records_.ChangeInode(id, own.slot, own.inode));
+    const auto change = records_.ChangeInode(id, own.slot, own.inode);
+    TRY(change.why);
     if (!change.now) {
-      return Fail(ESTALE, "inode {:016x} was collected before it had a name", id);
+      return never(Fail(ESTALE, "inode {:016x} was collected before it had a name", id));
     }
+    // Who renames it, or gives it one more name, has found it by the name that it was to have.
+    const bool was_found = change.now->inode.links != own.inode.links || change.now->inode.intent ||
+                           change.now->inode.last_rename;
     own = *change.now;
-    if (change.applied) return std::optional(NewName::Seen{place.slot, place.id, place.directory});
+    if (change.applied()) return Obstacle{Kind::kNone, seen, {}};
+    if (was_found) return Obstacle{Kind::kLeft, seen, {}};
   }
   return TooBusy(fmt::format("publish '{}' in directory {:016x}", name.name, name.directory));
 }
 
-Result<uint64_t> Names::Publish(const NewName& name, InodeId id, StoredInode& own,
-                                Durability durability) {
+Names::Publication Names::Publish(const NewName& name, InodeId id, StoredInode& own,
+                                  Durability durability) {
+  const auto applied = [](uint64_t slot) {
+    return Publication{{.effect = Effect::kApplied, .why = {}}, slot};
+  };
+  const auto refused = [](Status why, bool is_final) {
+    return Publication{{.effect = Effect::kRefused, .why = std::move(why)}, 0, is_final};
+  };
+  const auto take_back = [&](uint64_t slot, const std::optional<Entry>& former,
+                             const Result<bool>& touched) {
+    return Publication{TakeBack(name, slot, former, touched), 0, touched.has_value()};
+  };
   const Entry entry{.inode = id, .kind = own.inode.kind, .nonce = std::nullopt};
   std::optional<NewName::Seen> seen = name.seen;
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     if (!seen) {
-      seen = TRY(LookForPublish(name, id, own));
-      if (!seen) {  // an earlier attempt that could not learn its outcome
-        return TRY(records_.FindEntry(name.directory, name.name)).slot;
+      auto obstacle = LookForPublish(name, id, own);
+      if (!obstacle.has_value()) return refused(obstacle.error(), /*is_final=*/false);
+      seen = std::move(obstacle->seen);
+      switch (obstacle->kind) {
+        case Obstacle::Kind::kNone: break;
+        case Obstacle::Kind::kLeft: return applied(0);
+        case Obstacle::Kind::kFinal: return refused(obstacle->why, /*is_final=*/true);
+        case Obstacle::Kind::kOwn:
+          const Result<bool> touched = Touch(name.directory, seen->directory);
+          if (touched.has_value() && *touched) return applied(seen->slot);
+          return take_back(seen->slot, std::nullopt, touched);
       }
     }
-    const InodeId replaced = seen->id;
     const auto change =
-        TRY(records_.ChangeEntry(name.directory, name.name, seen->slot, entry, durability));
-    if (!change.applied) {
+        records_.ChangeEntry(name.directory, name.name, seen->slot, entry, durability);
+    if (change.unknown()) return {change};
+    if (!change.applied()) {
+      if (!change.why.ok()) return refused(change.why, /*is_final=*/false);
       seen.reset();
       PauseBeforeRetry(runtime_, attempt);
       continue;
     }
-    if (!TRY(Touch(name.directory, seen->directory))) {
-      TRY(records_.ChangeEntry(name.directory, name.name, change.now.slot, std::nullopt));
-      return Fail(ENOENT, "directory {:016x} was removed", name.directory);
+    const Result<bool> touched = Touch(name.directory, seen->directory);
+    if (!touched.has_value() || !*touched) {
+      return take_back(change.now.slot, seen->entry, touched);
     }
-    if (replaced != 0) {
-      const Status dropped = DropLink(replaced);
+    if (seen->entry) {
+      const Status dropped = DropLink(seen->entry->inode);
       if (!dropped.ok()) {
         Log(LogLevel::kWarn, "a replaced file stays behind",
-            {{"inode", fmt::format("{:016x}", replaced)}, {"why", dropped}});
+            {{"inode", fmt::format("{:016x}", seen->entry->inode)}, {"why", dropped}});
       }
     }
-    return change.now.slot;
+    return applied(change.now.slot);
   }
-  return TooBusy(fmt::format("publish '{}' in directory {:016x}", name.name, name.directory));
+  return refused(
+      TooBusy(fmt::format("publish '{}' in directory {:016x}", name.name, name.directory)),
+      /*is_final=*/false);
 }
 
 Status Names::DropLink(InodeId id, std::optional<StoredInode> seen) {
@@ -370,8 +434,9 @@ Status Names::DropLink(InodeId id, std::optional<StoredInode> seen) {
       --after->links;
       after->changed = records_.WallClock();
     }
-    const auto change = TRY(records_.ChangeInode(id, stored->slot, after));
-    if (change.applied) {
+    const auto change = records_.ChangeInode(id, stored->slot, after);
+    TRY(change.why);
+    if (change.applied()) {
       if (!after) dispose_(id, stored->inode, change.losses);
       return {};
     }
@@ -396,19 +461,31 @@ Result<StoredInode> Names::Link(InodeId id, InodeId directory, std::string_view 
       return {};
     }));
     const Entry entry{.inode = id, .kind = linked.inode.kind, .nonce = std::nullopt};
+    const auto change = records_.ChangeEntry(directory, name, place.slot, entry);
     // If nobody can tell whether this happened, the count stays: it may be too high, never too low.
-    const auto change = TRY(records_.ChangeEntry(directory, name, place.slot, entry));
-    if (!change.applied) {
+    if (change.unknown()) return Failed(change.why);
+    if (!change.applied()) {
       TRY(DropLink(id));
+      TRY(change.why);
       PauseBeforeRetry(runtime_, attempt);
       continue;
     }
-    if (TRY(Touch(directory, place.directory))) return linked;
-    const auto removed = TRY(records_.ChangeEntry(directory, name, change.now.slot, std::nullopt));
-    if (removed.applied) TRY(DropLink(id));
-    return Fail(ENOENT, "directory {:016x} was removed", directory);
+    const Result<bool> touched = Touch(directory, place.directory);
+    if (touched.has_value() && *touched) return linked;
+    const Changed taken = TakeBack({.directory = directory, .name = std::string(name), .seen = {}},
+                                   change.now.slot, std::nullopt, touched);
+    if (!taken.unknown()) TRY(DropLink(id));
+    return Failed(taken.why);
   }
   return TooBusy(fmt::format("link '{}' in directory {:016x}", name, directory));
+}
+
+// A name of the directory is gone. Its time, or its number of subdirectories, may stay what it was.
+void Names::NoteRemoval(InodeId directory, const StoredInode& seen, Subdirectories change) {
+  const Result<bool> touched = Touch(directory, seen, change);
+  if (touched.has_value()) return;
+  Log(LogLevel::kWarn, "a directory keeps the time that it had before a name in it was removed",
+      {{"directory", fmt::format("{:016x}", directory)}, {"why", touched.error()}});
 }
 
 Status Names::Unlink(InodeId directory, std::string_view name) {
@@ -420,14 +497,19 @@ Status Names::Unlink(InodeId directory, std::string_view name) {
     if (IsDirectory(place.inode.inode)) {
       return Fail(EISDIR, "'{}' in directory {:016x} is a directory", name, directory);
     }
-    const auto change = TRY(records_.ChangeEntry(directory, name, place.slot, std::nullopt));
-    if (!change.applied) {
+    const auto change = records_.ChangeEntry(directory, name, place.slot, std::nullopt);
+    TRY(change.why);
+    if (!change.applied()) {
       PauseBeforeRetry(runtime_, attempt);
       continue;
     }
-    const auto touched = Touch(directory, place.directory);
-    TRY(DropLink(place.id, place.inode));
-    TRY(touched);
+    // The name is gone: what fails from here on leaves something behind, and undoes nothing.
+    NoteRemoval(directory, place.directory, Subdirectories::kSame);
+    const Status dropped = DropLink(place.id, place.inode);
+    if (!dropped.ok()) {
+      Log(LogLevel::kWarn, "a file whose name was removed stays behind",
+          {{"inode", fmt::format("{:016x}", place.id)}, {"why", dropped}});
+    }
     return {};
   }
   return TooBusy(fmt::format("unlink '{}' in directory {:016x}", name, directory));
@@ -460,17 +542,20 @@ Status Names::RemoveDirectory(InodeId directory, std::string_view name) {
       return Fail(ENOTEMPTY, "'{}' in directory {:016x} is not empty", name, directory);
     }
     // Who added an entry since has changed the inode, or will find it gone.
-    const auto change = TRY(records_.ChangeInode(place.id, place.inode.slot, std::nullopt));
-    if (!change.applied) {
+    const auto change = records_.ChangeInode(place.id, place.inode.slot, std::nullopt);
+    TRY(change.why);
+    if (!change.applied()) {
       PauseBeforeRetry(runtime_, attempt);
       continue;
     }
     dispose_(place.id, place.inode.inode, change.losses);
     // From here on the directory is gone; an entry that stays is no name any more, and goes with
     // whoever finds it, who counts it then.
-    const auto removed = TRY(records_.ChangeEntry(directory, name, place.slot, std::nullopt));
-    TRY(Touch(directory, place.directory,
-              removed.applied ? Subdirectories::kOneLess : Subdirectories::kSame));
+    const auto removed = records_.ChangeEntry(directory, name, place.slot, std::nullopt);
+    const auto count = removed.applied()   ? Subdirectories::kOneLess
+                       : removed.unknown() ? Subdirectories::kUnknown
+                                           : Subdirectories::kSame;
+    NoteRemoval(directory, place.directory, count);
     return {};
   }
   return TooBusy(fmt::format("remove '{}' in directory {:016x}", name, directory));
@@ -500,7 +585,8 @@ Result<StoredInode> Names::NoteSubdirectories(InodeId directory, const StoredIno
   counted.links = kLinksOfEmptyDirectory + found;
   counted.counted = stored.slot;
   if (counted.links == stored.inode.links) return stored;
-  auto change = TRY(records_.ChangeInode(directory, stored.slot, counted));
+  auto change = records_.ChangeInode(directory, stored.slot, counted);
+  TRY(change.why);
   if (!change.now) return Fail(ENOENT, "directory {:016x} was removed", directory);
   return *std::move(change.now);
 }

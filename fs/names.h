@@ -100,23 +100,29 @@ class Names {
   Result<std::optional<Made>> Make(InodeId directory, std::string_view name, const Place& place,
                                    const Inode& inode);
 
-  // Gives a written inode a name; over a file that has it, unless `exclusive` (EEXIST). Nothing was
-  // done when it fails, unless it says that it may have happened. ESTALE: the inode was removed.
+  // Gives a written inode a name; over a file that has it, unless `exclusive` (EEXIST).
   struct NewName {
     InodeId directory = 0;
     std::string name;
     bool exclusive = false;
     // What the name stood for when it was looked up, if that was before `own` was written.
     struct Seen {
+      explicit Seen(const Place& place);
       uint64_t slot = 0;
-      InodeId id = 0;  // of a file; 0: none
+      std::optional<Entry> entry;  // of a file; null: none
       StoredInode directory;
     };
     std::optional<Seen> seen;
   };
-  // `own` is the inode as it was written last; kept up to date. The answer is the entry's slot.
-  Result<uint64_t> Publish(const NewName& name, InodeId id, StoredInode& own,
-                           Durability durability);
+  struct Publication : Changed {
+    uint64_t slot = 0;      // of the entry; 0: others have changed it since
+    bool is_final = false;  // of one that was refused: it would be again, however often it is tried
+  };
+  // `own` is the inode as it was written last; kept up to date. After an unknown outcome it may be
+  // called again, without `seen`: the inode will not have two names, whatever others have done with
+  // the first one. Final: EEXIST, EISDIR, ENOENT (the directory was removed), ESTALE (the inode
+  // was).
+  Publication Publish(const NewName& name, InodeId id, StoredInode& own, Durability durability);
 
   // One more name for a file or symbolic link. EPERM (a directory), EEXIST, EMLINK.
   Result<StoredInode> Link(InodeId id, InodeId directory, std::string_view name);
@@ -145,8 +151,23 @@ class Names {
   Result<Place> Look(InodeId directory, std::string_view name, Result<Records::Found> found);
   void Remember(InodeId directory, std::string_view name, uint64_t updates, Time at,
                 const Place& place);
-  Result<std::optional<NewName::Seen>> LookForPublish(const NewName& name, InodeId id,
-                                                      StoredInode& own);
+  // What is in the way of a name that an inode is to have.
+  struct Obstacle {
+    enum class Kind {
+      kNone,   // `seen` may be replaced
+      kOwn,    // it stands for the inode already
+      kLeft,   // it did, and others have renamed the inode since
+      kFinal,  // it cannot have the name: `why`
+    };
+    Kind kind = Kind::kNone;
+    std::optional<NewName::Seen> seen;
+    Status why;
+  };
+  Result<Obstacle> LookForPublish(const NewName& name, InodeId id, StoredInode& own);
+  Changed TakeBack(const NewName& name, uint64_t slot, const std::optional<Entry>& former,
+                   const Result<bool>& touched);
+  void Discard(InodeId id, uint64_t slot);
+  void NoteRemoval(InodeId directory, const StoredInode& seen, Subdirectories change);
   // Takes a link away; the last one takes the inode along. `seen` is what it was found as, if that
   // is known.
   Status DropLink(InodeId id, std::optional<StoredInode> seen = std::nullopt);

@@ -188,61 +188,79 @@ std::vector<Result<std::optional<StoredInode>>> Records::FindInodes(
   return inodes;
 }
 
-Result<ChangeOutcome> Records::Change(const RegisterName& name, uint64_t slot,
-                                      std::optional<std::string> value, Durability durability) {
+ChangeOutcome Records::Change(const RegisterName& name, uint64_t slot,
+                              std::optional<std::string> value, Durability durability) {
   const RegisterValue seen{.slot = slot, .value = std::nullopt};
   const bool is_safe = durability == Durability::kWriteThrough;
   const auto begun = is_safe ? nullptr : unsynced_.Begin();
-  ChangeOutcome outcome =
-      TRY(cluster_.registers().Change(name, seen, std::move(value), durability));
-  if (!is_safe && outcome.applied) unsynced_.Add(begun, name, outcome.now);
+  ChangeOutcome outcome = cluster_.registers().Change(name, seen, std::move(value), durability);
+  if (!is_safe && outcome.applied()) unsynced_.Add(begun, name, outcome.now);
   return outcome;
 }
 
-Result<Records::InodeChange> Records::ChangeInode(InodeId id, uint64_t slot,
-                                                  const std::optional<Inode>& inode,
-                                                  Durability durability) {
+Records::InodeChange Records::ChangeInode(InodeId id, uint64_t slot,
+                                          const std::optional<Inode>& inode,
+                                          Durability durability) {
   std::optional<std::string> value;
   if (inode) value = inode->Encode(id);
   if (value && value->size() > kMaxRegisterBytes) {
-    return Fail(
-        EFBIG,
-        "inode {:016x} would take {} bytes, at most {} fit: the file is in too many pieces; "
-        "write it anew from its beginning to its end",
-        id, value->size(), kMaxRegisterBytes);
+    return {{.effect = Effect::kRefused,
+             .why = Fail(EFBIG,
+                         "inode {:016x} would take {} bytes, at most {} fit: the file is in too "
+                         "many pieces; write it anew from its beginning to its end",
+                         id, value->size(), kMaxRegisterBytes)}};
   }
   const uint64_t losses = CountLosses(id);
   const Time at = runtime().Now();
-  const auto changed = Change(NameOf(id), slot, std::move(value), durability);
-  if (!changed.has_value() || !inode) recent_.Forget(id);
-  const ChangeOutcome outcome = TRY_CONTEXT(changed, "change inode {:016x}", id);
-  if (!outcome.applied) {
+  const ChangeOutcome outcome = Change(NameOf(id), slot, std::move(value), durability);
+  InodeChange change{{outcome.effect, outcome.why.Context(fmt::format("change inode {:016x}", id))},
+                     std::nullopt,
+                     losses};
+  if (!outcome.why.ok()) {
+    recent_.Forget(id);
+  } else if (outcome.applied() && inode) {
+    change.now = StoredInode{*inode, slot + 1};
+    recent_.LearnOwn(id, *change.now, at);
+  } else if (outcome.applied()) {
+    recent_.Forget(id);
+  } else {
     if (inode && inode->kind == FileKind::kDirectory) {
       recent_.NoteOthers(id);
     } else {
       recent_.Forget(id);
     }
-    return InodeChange{false, TRY(DecodeInode(outcome.now, id)), losses};
+    auto there = DecodeInode(outcome.now, id);
+    if (there.has_value()) {
+      change.now = *std::move(there);
+    } else {
+      change.why = there.error();
+    }
   }
-  if (!inode) return InodeChange{true, std::nullopt, losses};
-  StoredInode now{*inode, slot + 1};
-  recent_.LearnOwn(id, now, at);
-  return InodeChange{true, std::move(now), losses};
+  return change;
 }
 
-Result<Records::EntryChange> Records::ChangeEntry(InodeId directory, std::string_view name,
-                                                  uint64_t slot, const std::optional<Entry>& entry,
-                                                  Durability durability) {
+Records::EntryChange Records::ChangeEntry(InodeId directory, std::string_view name, uint64_t slot,
+                                          const std::optional<Entry>& entry,
+                                          Durability durability) {
   std::optional<std::string> value;
   if (entry) value = entry->Encode();
-  const ChangeOutcome outcome =
-      TRY_CONTEXT(Change(NameOf(directory, name), slot, std::move(value), durability),
-                  "change entry '{}' of directory {:016x}", name, directory);
-  if (outcome.applied) {
+  const ChangeOutcome outcome = Change(NameOf(directory, name), slot, std::move(value), durability);
+  EntryChange change{
+      {outcome.effect,
+       outcome.why.Context(fmt::format("change entry '{}' of directory {:016x}", name, directory))},
+      {}};
+  if (outcome.applied()) {
     if (entry) hints_.Learn(directory, name, entry->inode);
-    return EntryChange{true, {entry, outcome.now.slot}};
+    change.now = {entry, outcome.now.slot};
+  } else if (outcome.why.ok()) {
+    auto there = DecodeEntry(outcome.now, directory, name);
+    if (there.has_value()) {
+      change.now = *std::move(there);
+    } else {
+      change.why = there.error();
+    }
   }
-  return EntryChange{false, TRY(DecodeEntry(outcome.now, directory, name))};
+  return change;
 }
 
 Status Records::MakeEntryDurable(InodeId directory, std::string_view name) {
@@ -266,8 +284,9 @@ Result<std::pair<InodeId, StoredInode>> Records::CreateInode(const Inode& inode,
                                                              Durability durability) {
   while (true) {
     const InodeId id = NewInodeId();
-    InodeChange change = TRY(ChangeInode(id, 0, inode, durability));
-    if (change.applied) return std::pair(id, *std::move(change.now));
+    InodeChange change = ChangeInode(id, 0, inode, durability);
+    TRY(change.why);
+    if (change.applied()) return std::pair(id, *std::move(change.now));
   }
 }
 
@@ -282,15 +301,24 @@ Result<Records::Mover> Records::FindMover() {
   return DecodeMover(TRY_CONTEXT(cluster_.registers().Read(name), "rename register"));
 }
 
-Result<Records::MoverChange> Records::ChangeMover(uint64_t slot, InodeId directory) {
+Records::MoverChange Records::ChangeMover(uint64_t slot, InodeId directory) {
   std::optional<std::string> value;
   if (directory != 0) value = Writer().U8(kMoverFormat).U64(directory).Take();
   const RegisterName name{cluster_.GroupOfObject(kRootInode), kMoverKey};
-  const ChangeOutcome outcome = TRY_CONTEXT(
-      cluster_.registers().Change(name, {.slot = slot, .value = std::nullopt}, std::move(value)),
-      "change the rename register");
-  if (outcome.applied) return MoverChange{true, {directory, slot + 1}};
-  return MoverChange{false, TRY(DecodeMover(outcome.now))};
+  const ChangeOutcome outcome =
+      cluster_.registers().Change(name, {.slot = slot, .value = std::nullopt}, std::move(value));
+  MoverChange change{{outcome.effect, outcome.why.Context("change the rename register")}, {}};
+  if (outcome.applied()) {
+    change.now = {directory, slot + 1};
+  } else if (outcome.why.ok()) {
+    const auto there = DecodeMover(outcome.now);
+    if (there.has_value()) {
+      change.now = *there;
+    } else {
+      change.why = there.error();
+    }
+  }
+  return change;
 }
 
 Result<Records::Page> Records::List(InodeId directory, std::string_view first, size_t max) {

@@ -72,21 +72,20 @@ class Records {
   bool ChangedSince(InodeId id, Time at) { return recent_.ChangedSince(id, at); }
   std::vector<Result<std::optional<StoredInode>>> FindInodes(const std::vector<InodeId>& ids);
 
-  // If `applied`, `now` is what was written; else what is there instead. Null removes.
-  struct InodeChange {
-    bool applied = false;
+  // `now` is what was written, or what is there instead; of no meaning where `why` is a failure.
+  // Null removes.
+  struct InodeChange : Changed {
     std::optional<StoredInode> now;
     uint64_t losses = 0;  // CountLosses() of the inode before that
   };
-  Result<InodeChange> ChangeInode(InodeId id, uint64_t slot, const std::optional<Inode>& inode,
-                                  Durability durability = Durability::kWriteBack);
-  struct EntryChange {
-    bool applied = false;
+  InodeChange ChangeInode(InodeId id, uint64_t slot, const std::optional<Inode>& inode,
+                          Durability durability = Durability::kWriteBack);
+  struct EntryChange : Changed {
     StoredEntry now;
   };
-  Result<EntryChange> ChangeEntry(InodeId directory, std::string_view name, uint64_t slot,
-                                  const std::optional<Entry>& entry,
-                                  Durability durability = Durability::kWriteBack);
+  EntryChange ChangeEntry(InodeId directory, std::string_view name, uint64_t slot,
+                          const std::optional<Entry>& entry,
+                          Durability durability = Durability::kWriteBack);
 
   // What the entry is now, or that it is gone, is safe from power loss.
   Status MakeEntryDurable(InodeId directory, std::string_view name);
@@ -111,11 +110,10 @@ class Records {
     uint64_t slot = 0;
   };
   Result<Mover> FindMover();
-  struct MoverChange {
-    bool applied = false;
+  struct MoverChange : Changed {
     Mover now;
   };
-  Result<MoverChange> ChangeMover(uint64_t slot, InodeId directory);
+  MoverChange ChangeMover(uint64_t slot, InodeId directory);
 
   // Entries with names from `first` on, at least one and about `max` at most, unless there are
   // none.
@@ -126,8 +124,8 @@ class Records {
   Result<Page> List(InodeId directory, std::string_view first, size_t max);
 
  private:
-  Result<ChangeOutcome> Change(const RegisterName& name, uint64_t slot,
-                               std::optional<std::string> value, Durability durability);
+  ChangeOutcome Change(const RegisterName& name, uint64_t slot, std::optional<std::string> value,
+                       Durability durability);
   Result<std::optional<StoredInode>> Learn(const Result<RegisterValue>& read, InodeId id, Time at);
   Result<Found> FoundIn(const Question& question, std::optional<StoredInode> directory,
                         const Result<RegisterValue>& entry, InodeId guess,

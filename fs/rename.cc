@@ -58,7 +58,8 @@ Result<std::optional<uint64_t>> Names::TakeSource(const RenameIntent& intent, co
   if (!begun) found = TRY(records_.FindEntry(intent.source, intent.source_name));
   if (found.slot == intent.source_slot) {
     const auto change =
-        TRY(records_.ChangeEntry(intent.source, intent.source_name, intent.source_slot, entry));
+        records_.ChangeEntry(intent.source, intent.source_name, intent.source_slot, entry);
+    TRY(change.why);
     found = change.now;
   }
   if (!WrittenBy(intent, found, entry.inode)) return std::optional<uint64_t>();
@@ -77,7 +78,8 @@ Result<bool> Names::CloseReplaced(InodeId id, const RenameIntent& intent) {
   if (stored->slot != intent.replaced_slot) return false;
   Inode closed = stored->inode;
   closed.closing = mark;
-  const auto change = TRY(records_.ChangeInode(intent.replaced, intent.replaced_slot, closed));
+  const auto change = records_.ChangeInode(intent.replaced, intent.replaced_slot, closed);
+  TRY(change.why);
   return closed_by_us(change.now);
 }
 
@@ -95,7 +97,9 @@ Status Names::Unmark(const RenameIntent& intent, bool done) {
       open.changed = records_.WallClock();
       if (IsDirectory(open)) open.parent = intent.source;
     }
-    if (TRY(records_.ChangeInode(intent.replaced, stored->slot, open)).applied) return {};
+    const auto change = records_.ChangeInode(intent.replaced, stored->slot, open);
+    TRY(change.why);
+    if (change.applied()) return {};
     PauseBeforeRetry(runtime_, attempt);
   }
   return Fail(EIO, "exchange inode {:016x}: others changed it {} times in between; try again",
@@ -118,8 +122,7 @@ Status Names::FinishMark(InodeId id, const StoredInode& stored) {
   if (IsDirectory(stored.inode) && !failed()) return {};
   Inode open = stored.inode;
   open.closing.reset();
-  TRY(records_.ChangeInode(id, stored.slot, open));
-  return {};
+  return records_.ChangeInode(id, stored.slot, open).why;
 }
 
 // True: the target's entry bears the nonce, and its directory is there.
@@ -139,9 +142,10 @@ Result<bool> Names::PlaceTarget(InodeId id, const RenameIntent& intent, const En
     if (!taken || (found.entry && found.slot != intent.target_slot)) return false;
     if (TRY(CloseReplaced(id, intent))) {
       const auto change =
-          TRY(records_.ChangeEntry(intent.target, intent.target_name, intent.target_slot, entry,
-                                   must_last ? Durability::kWriteThrough : Durability::kWriteBack));
-      lasts = change.applied;
+          records_.ChangeEntry(intent.target, intent.target_name, intent.target_slot, entry,
+                               must_last ? Durability::kWriteThrough : Durability::kWriteBack);
+      TRY(change.why);
+      lasts = change.applied();
       found = change.now;
     } else {
       // Too late for the mark; or others have done this, and taken the mark of an exchange away.
@@ -154,7 +158,7 @@ Result<bool> Names::PlaceTarget(InodeId id, const RenameIntent& intent, const En
   std::optional<StoredInode> seen;
   if (begun && !(intent.exchange && intent.source == intent.target)) seen = begun->target;
   if (TRY(Touch(intent.target, std::move(seen), CountInTarget(intent, entry.kind)))) return true;
-  TRY(records_.ChangeEntry(intent.target, intent.target_name, found.slot, std::nullopt));
+  TRY(records_.ChangeEntry(intent.target, intent.target_name, found.slot, std::nullopt).why);
   return false;
 }
 
@@ -166,8 +170,9 @@ Result<Names::Ending> Names::Conclude(InodeId id, StoredInode stored, bool done)
     inode.last_rename = RenameOutcome{intent.nonce, done};
     if (done) inode.changed = records_.WallClock();
     if (done && IsDirectory(inode)) inode.parent = intent.target;
-    auto change = TRY(records_.ChangeInode(id, stored.slot, inode));
-    if (change.applied) return Ending(done);
+    auto change = records_.ChangeInode(id, stored.slot, inode);
+    TRY(change.why);
+    if (change.applied()) return Ending(done);
     // A commit of the file may have changed the inode and left the intent as it was.
     if (!change.now || change.now->inode.intent != intent) return Ending();
     stored = *std::move(change.now);
@@ -191,8 +196,9 @@ Result<Names::Ending> Names::Finish(InodeId id, const StoredInode& stored,
     bool again = true;
     while (again) {
       const auto change =
-          TRY(records_.ChangeEntry(intent.source, intent.source_name, *source_slot, left));
-      again = !change.applied && WrittenBy(intent, change.now, id);  // it was written anew
+          records_.ChangeEntry(intent.source, intent.source_name, *source_slot, left);
+      TRY(change.why);
+      again = !change.applied() && WrittenBy(intent, change.now, id);  // it was written anew
       source_slot = change.now.slot;
     }
   }
@@ -237,8 +243,9 @@ Status Names::CheckReplacement(const Wanted& wanted, const Place& from, const Pl
 Result<std::optional<uint64_t>> Names::BeginMove(InodeId id) {
   const Records::Mover mover = TRY(records_.FindMover());
   if (mover.directory == 0) {
-    const auto change = TRY(records_.ChangeMover(mover.slot, id));
-    if (change.applied) return std::optional(change.now.slot);
+    const auto change = records_.ChangeMover(mover.slot, id);
+    TRY(change.why);
+    if (change.applied()) return std::optional(change.now.slot);
     return std::optional<uint64_t>();
   }
   // Somebody else's move is finished first. If its intent is not there (yet), changing the inode
@@ -246,10 +253,11 @@ Result<std::optional<uint64_t>> Names::BeginMove(InodeId id) {
   // taken.
   const std::optional<StoredInode> other = TRY(Find(mover.directory));
   if (other) {
-    const auto change = TRY(records_.ChangeInode(mover.directory, other->slot, other->inode));
-    if (!change.applied) return std::optional<uint64_t>();
+    const auto change = records_.ChangeInode(mover.directory, other->slot, other->inode);
+    TRY(change.why);
+    if (!change.applied()) return std::optional<uint64_t>();
   }
-  TRY(records_.ChangeMover(mover.slot, 0));
+  TRY(records_.ChangeMover(mover.slot, 0).why);
   return std::optional<uint64_t>();
 }
 
@@ -283,11 +291,16 @@ Result<bool> Names::MoveWithIntent(const Wanted& wanted, const Place& from, cons
     inode.intent->exchange = to.inode.inode.kind;
   }
   const RenameNonce nonce = inode.intent->nonce;
-  const auto change = TRY(records_.ChangeInode(from.id, from.inode.slot, inode));
-  if (!change.applied) return false;
-  const Ending ending =
-      TRY(Finish(from.id, *change.now, Begun{.source = from.directory, .target = to.directory}));
-  if (ending) return *ending;
+  const auto change = records_.ChangeInode(from.id, from.inode.slot, inode);
+  TRY(change.why);
+  if (!change.applied()) return false;
+  const auto ending =
+      Finish(from.id, *change.now, Begun{.source = from.directory, .target = to.directory});
+  if (!ending.has_value()) {
+    return Fail(EIO, "rename '{}' to '{}' may have happened, or may yet: {}", wanted.source_name,
+                wanted.target_name, ending.error().message());
+  }
+  if (*ending) return **ending;
   const std::optional<StoredInode> after = TRY(records_.FindInode(from.id));
   if (after && after->inode.last_rename && after->inode.last_rename->nonce == nonce) {
     return after->inode.last_rename->done;
@@ -331,10 +344,10 @@ Result<bool> Names::Move(const Wanted& wanted, const Place& from, const Place& t
     moved = tl::unexpected(check);
   }
   if (mover_slot) {
-    const auto left = records_.ChangeMover(*mover_slot, 0);
-    if (!left.has_value()) {
+    const Status left = records_.ChangeMover(*mover_slot, 0).why;
+    if (!left.ok()) {
       Log(LogLevel::kWarn, "the rename register stays taken; the next one will free it",
-          {{"why", left.error()}});
+          {{"why", left}});
     }
   }
   return moved;

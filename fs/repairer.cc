@@ -379,9 +379,11 @@ Result<bool> Repairer::Record(InodeId file, StoredInode stored, const std::vecto
   std::vector<BlockMap::Piece> pages;
   TRY(StorePages(file, stored.inode, pages));
   const auto change =
-      TRY(records_.ChangeInode(file, stored.slot, stored.inode, Durability::kWriteThrough));
-  if (!change.applied) {
+      records_.ChangeInode(file, stored.slot, stored.inode, Durability::kWriteThrough);
+  if (change.unknown()) return Failed(change.why);  // it may name them
+  if (!change.applied()) {
     DeletePages(pages);
+    TRY(change.why);
     return false;
   }
   BlockMap::Difference gone = before.NotIn(*stored.inode.map);

@@ -134,7 +134,10 @@ class Judge {
     Entries names = GoodNames(inode.id);
     if (names.size() > 1) return Suspect(TreeProblem::kTwoNames, inode, std::move(names));
     if (names.empty() && !filled) return Suspect(TreeProblem::kOrphan, inode, {});
-    if (!reached) return Suspect(TreeProblem::kUnreachable, inode, std::move(names));
+    // Where the root could not be read, what is in it has no name that leads anywhere.
+    if (!reached || names.empty()) {
+      return Suspect(TreeProblem::kUnreachable, inode, std::move(names));
+    }
     if (names.front().directory != inode.parent) {
       Suspect(TreeProblem::kWrongParent, inode, std::move(names));
     }

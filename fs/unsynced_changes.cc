@@ -184,8 +184,9 @@ Result<bool> UnsyncedChanges::MakeSafe(const RegisterName& name, const Change& c
       return now.slot > change.slot || now.value == change.value;
     }
     const ChangeOutcome outcome =
-        TRY(registers.Change(name, now, change.value, Durability::kWriteThrough));
-    if (outcome.applied) {
+        registers.Change(name, now, change.value, Durability::kWriteThrough);
+    TRY(outcome.why);
+    if (outcome.applied()) {
       Log(LogLevel::kInfo, "a change that drives had forgotten was made again",
           {{"group", name.group}, {"slot", outcome.now.slot}});
       return true;

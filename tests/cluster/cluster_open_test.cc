@@ -29,7 +29,7 @@ class ClusterTest : public testing::Test {
     const RegisterName name{cluster.GroupOfObject(object), "I" + std::to_string(object)};
     const auto outcome = cluster.registers().Change(name, {}, "an inode");
     ASSERT_OK(outcome);
-    EXPECT_TRUE(outcome->applied);
+    EXPECT_TRUE(outcome.applied());
     const auto value = cluster.registers().Read(name);
     ASSERT_OK(value);
     EXPECT_EQ(value->value, "an inode");

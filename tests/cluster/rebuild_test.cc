@@ -58,7 +58,7 @@ class RebuildTest : public testing::Test {
     ASSERT_OK(seen);
     const auto outcome = cluster.registers().Change(name, *seen, value);
     ASSERT_OK(outcome);
-    ASSERT_TRUE(outcome->applied);
+    ASSERT_TRUE(outcome.applied());
     if (value.has_value()) {
       expected_[key] = *value;
     } else {

@@ -39,8 +39,8 @@ class RegisterEraserTest : public testing::Test {
                     std::optional<std::string> to) {
     const auto outcome = store_.Change({kGroup, key}, seen, std::move(to));
     EXPECT_OK(outcome);
-    EXPECT_TRUE(outcome->applied);
-    return outcome->now;
+    EXPECT_TRUE(outcome.applied());
+    return outcome.now;
   }
   RegisterValue Removed(const std::string& key) {
     return Set(key, Set(key, *store_.Read({kGroup, key}), "value"), std::nullopt);
@@ -317,11 +317,11 @@ TEST_F(ReusableTest, WhoIsRefusedInANewEpochIsRefusedForGood) {
   client_.drives[0]->Set({.down = true});
   const auto refused = store_.Change({kGroup, "Entry"}, seen, "mine");
   ASSERT_OK(refused);
-  EXPECT_FALSE(refused->applied);
-  EXPECT_EQ(refused->now.value, std::nullopt);
+  EXPECT_FALSE(refused.applied());
+  EXPECT_EQ(refused.now.value, std::nullopt);
   client_.drives[0]->Set({});
   EXPECT_EQ(Read("Entry").value, std::nullopt);
-  EXPECT_EQ(Read("Entry").slot, refused->now.slot);
+  EXPECT_EQ(Read("Entry").slot, refused.now.slot);
 }
 
 // What it created is taken over into the new epoch, and replaced there by who had seen it before
@@ -346,7 +346,7 @@ TEST_F(ReusableTest, WhoseChangeWasTakenOverAndReplacedStillKnowsIt) {
   });
   const auto outcome = store.Change({kGroup, "Entry"}, {}, "mine");
   ASSERT_OK(outcome);
-  EXPECT_TRUE(outcome->applied);
+  EXPECT_TRUE(outcome.applied());
   EXPECT_EQ(Read("Entry").value, std::nullopt);
 }
 
@@ -419,7 +419,7 @@ class Storm {
         const std::string key = fmt::format("{}.{}", number, step);
         registers_[key];
         const auto outcome = process->store->Change({kGroup, key}, {}, key);
-        if (outcome.has_value()) registers_[key].written = true;
+        if (outcome.why.ok()) registers_[key].written = true;
       } else {
         auto at = std::next(registers_.begin(), static_cast<long>(sim_.Below(registers_.size())));
         Use(*process, at->first, at->second);
@@ -447,9 +447,9 @@ class Storm {
     if (remove) known.being_removed = true;
     const auto outcome =
         process.store->Change({kGroup, key}, *value, remove ? std::nullopt : std::optional(key));
-    if (!outcome.has_value()) return;
-    if (was_removed && outcome->applied) Complain(key + " was changed after its removal");
-    if (remove && outcome->applied) known.removed = true;
+    if (!outcome.why.ok()) return;
+    if (was_removed && outcome.applied()) Complain(key + " was changed after its removal");
+    if (remove && outcome.applied()) known.removed = true;
   }
 
   void EraseAllTheTime() {

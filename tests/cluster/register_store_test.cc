@@ -59,10 +59,10 @@ class RegisterStoreTest : public testing::Test {
  protected:
   RegisterValue Set(RegisterStore& store, const RegisterValue& seen,
                     std::optional<std::string> to) {
-    const Result<ChangeOutcome> outcome = store.Change(kName, seen, std::move(to));
+    const ChangeOutcome outcome = store.Change(kName, seen, std::move(to));
     EXPECT_OK(outcome);
-    EXPECT_TRUE(outcome->applied);
-    return outcome->now;
+    EXPECT_TRUE(outcome.applied());
+    return outcome.now;
   }
 
   Replicas three_{3};
@@ -91,19 +91,19 @@ TEST_F(RegisterStoreTest, EveryChangeRaisesTheSlotByOne) {
 TEST_F(RegisterStoreTest, AChangeOfWhatIsNoLongerCurrentIsRefusedWithTheValueThatIs) {
   const RegisterValue first = Set(*store_, {}, "a");
   Set(*other_, first, "b");
-  const Result<ChangeOutcome> late = store_->Change(kName, first, "c");
+  const ChangeOutcome late = store_->Change(kName, first, "c");
   ASSERT_OK(late);
-  EXPECT_FALSE(late->applied);
-  EXPECT_EQ(late->now.slot, 2u);
-  EXPECT_EQ(late->now.value, "b");
+  EXPECT_FALSE(late.applied());
+  EXPECT_EQ(late.now.slot, 2u);
+  EXPECT_EQ(late.now.value, "b");
 }
 
 TEST_F(RegisterStoreTest, OfTwoWhoCreateItOneLoses) {
   Set(*store_, {}, "mine");
-  const Result<ChangeOutcome> second = other_->Change(kName, {}, "yours");
+  const ChangeOutcome second = other_->Change(kName, {}, "yours");
   ASSERT_OK(second);
-  EXPECT_FALSE(second->applied);
-  EXPECT_EQ(second->now.value, "mine");
+  EXPECT_FALSE(second.applied());
+  EXPECT_EQ(second.now.value, "mine");
 }
 
 TEST_F(RegisterStoreTest, ARemovedOneIsAbsentAndMayBeWrittenAgain) {
@@ -159,10 +159,10 @@ class RegisterCostTest : public testing::TestWithParam<size_t> {
 
   RegisterValue Set(RegisterStore& store, const RegisterValue& seen,
                     std::optional<std::string> to) {
-    const Result<ChangeOutcome> outcome = store.Change(kName, seen, std::move(to));
+    const ChangeOutcome outcome = store.Change(kName, seen, std::move(to));
     EXPECT_OK(outcome);
-    EXPECT_TRUE(outcome->applied);
-    return outcome->now;
+    EXPECT_TRUE(outcome.applied());
+    return outcome.now;
   }
 
   // One request to each replica in the last round trip of a change: a put in the fast round, or, to
@@ -244,7 +244,7 @@ TEST_P(RegisterCostTest, AConflict) {
   const Cost cost = CostOf([&] {
     const auto outcome = store_->Change(kName, first, "c");
     ASSERT_OK(outcome);
-    EXPECT_FALSE(outcome->applied);
+    EXPECT_FALSE(outcome.applied());
   });
   EXPECT_EQ(cost.round_trips, 2);
   EXPECT_EQ(cost.puts, r_);
@@ -298,10 +298,10 @@ TEST(RegisterStore, FiveReplicasGoFastWithADriveAway) {
   auto store = five.NewStore();
   five.set.drives[0]->Set(Replicas::Down());
   five.Settle();
-  const Result<ChangeOutcome> created = store->Change(kName, {}, "a");
+  const ChangeOutcome created = store->Change(kName, {}, "a");
   ASSERT_OK(created);
   EXPECT_EQ(five.RoundTrips(), 1);
-  ASSERT_OK(store->Change(kName, created->now, "b"));
+  ASSERT_OK(store->Change(kName, created.now, "b"));
   EXPECT_EQ(five.RoundTrips(), 2);
   ASSERT_OK(five.NewStore()->Read(kName));
   EXPECT_EQ(five.RoundTrips(), 3);
@@ -311,12 +311,12 @@ TEST(RegisterStore, OneReplicaIsAConditionalPut) {
   Replicas one(1);
   auto store = one.NewStore();
   auto other = one.NewStore();
-  const Result<ChangeOutcome> created = store->Change(kName, {}, "a");
+  const ChangeOutcome created = store->Change(kName, {}, "a");
   ASSERT_OK(created);
-  EXPECT_TRUE(created->applied);
-  EXPECT_FALSE(other->Change(kName, {}, "b")->applied);
+  EXPECT_TRUE(created.applied());
+  EXPECT_FALSE(other->Change(kName, {}, "b").applied());
   EXPECT_EQ(other->Read(kName)->value, "a");
-  EXPECT_TRUE(other->Change(kName, created->now, "c")->applied);
+  EXPECT_TRUE(other->Change(kName, created.now, "c").applied());
   EXPECT_EQ(store->Read(kName)->value, "c");
 }
 
@@ -376,7 +376,7 @@ TEST_F(RegisterStoreTest, WithoutAMajorityAChangeThatWasNotSentSaysSo) {
   three_.set.drives[2]->Set(Replicas::Down());
   const auto outcome = store_->Change(kName, {}, "a");
   EXPECT_FAILS(outcome, EIO);
-  EXPECT_THAT(std::string(outcome.error().message()), Not(HasSubstr("may have happened")));
+  EXPECT_THAT(std::string(outcome.why.message()), Not(HasSubstr("may have happened")));
   three_.set.SetAll(Replicas::Healthy());
   EXPECT_EQ(other_->Read(kName)->slot, 0u);
 }
@@ -385,7 +385,7 @@ TEST_F(RegisterStoreTest, AChangeWhoseAnswersAreLostMayHaveHappened) {
   three_.set.SetAll({.lose_answer = 1});
   const auto outcome = store_->Change(kName, {}, "a");
   EXPECT_FAILS(outcome, EIO);
-  EXPECT_THAT(std::string(outcome.error().message()), HasSubstr("may have happened"));
+  EXPECT_THAT(std::string(outcome.why.message()), HasSubstr("may have happened"));
   three_.set.SetAll(Replicas::Healthy());
   EXPECT_EQ(other_->Read(kName)->value, "a");
 }
@@ -395,7 +395,7 @@ TEST_F(RegisterStoreTest, AChangeWhoseFirstAnswersWereLostFindsOutThatItWasAppli
   three_.sim.RunAt(three_.sim.Now() + 2s, [&] { three_.set.SetAll(Replicas::Healthy()); });
   const auto outcome = store_->Change(kName, {}, "a");
   ASSERT_OK(outcome);
-  EXPECT_TRUE(outcome->applied);
+  EXPECT_TRUE(outcome.applied());
   EXPECT_EQ(other_->Read(kName)->slot, 1u);
 }
 
@@ -412,8 +412,8 @@ TEST_F(RegisterStoreTest, AChangeThatWasAppliedAndReplacedMeanwhileStillKnowsIt)
   });
   const auto outcome = store_->Change(kName, {}, "mine");
   ASSERT_OK(outcome);
-  EXPECT_TRUE(outcome->applied);
-  EXPECT_EQ(outcome->now.slot, 1u);
+  EXPECT_TRUE(outcome.applied());
+  EXPECT_EQ(outcome.now.slot, 1u);
   EXPECT_EQ(store_->Read(kName)->slot, 6u);
 }
 
@@ -437,7 +437,7 @@ TEST_F(RegisterStoreTest, ADurableChangeThatOthersFinishedIsAcceptedOnceMoreDura
   });
   const auto outcome = store_->Change(kName, {}, "a", Durability::kWriteThrough);
   ASSERT_OK(outcome);
-  EXPECT_TRUE(outcome->applied);
+  EXPECT_TRUE(outcome.applied());
   // What stands for it now is the value that came after it.
   EXPECT_GE(three_.set.requests().durable_put, 2u);
   EXPECT_EQ(other_->Read(kName)->value, "b");
@@ -448,7 +448,7 @@ class LongAgoTest : public RegisterStoreTest {
  protected:
   // What a change of `seen` answers whose puts arrive, but whose answers do not until another
   // client has made twenty more.
-  Result<ChangeOutcome> ChangeLongAgo(const RegisterValue& seen) {
+  ChangeOutcome ChangeLongAgo(const RegisterValue& seen) {
     for (auto& drive : three_.clients[0]->drives) drive->Set({.lose_answer = 1});
     three_.sim.Spawn("other", [this] {
       three_.sim.Sleep(1s);
@@ -464,13 +464,15 @@ class LongAgoTest : public RegisterStoreTest {
 TEST_F(LongAgoTest, AChangeAdmitsThatItMayHaveHappened) {
   const auto outcome = ChangeLongAgo(Set(*store_, {}, "a"));
   EXPECT_FAILS(outcome, EIO);
-  EXPECT_THAT(std::string(outcome.error().message()), HasSubstr("may have happened: others"));
+  EXPECT_EQ(outcome.effect, Effect::kUnknown);
+  EXPECT_THAT(std::string(outcome.why.message()),
+              testing::AllOf(HasSubstr("may have happened"), HasSubstr("others came before")));
 }
 
 TEST_F(LongAgoTest, WhoCreatedTheRegisterIsNeverForgotten) {
   const auto outcome = ChangeLongAgo({});
   ASSERT_OK(outcome);
-  EXPECT_TRUE(outcome->applied);
+  EXPECT_TRUE(outcome.applied());
 }
 
 TEST_F(LongAgoTest, AChangeThatWasRefusedEverywhereIsKnownNotToHaveHappened) {
@@ -479,13 +481,27 @@ TEST_F(LongAgoTest, AChangeThatWasRefusedEverywhereIsKnownNotToHaveHappened) {
   for (int i = 0; i < 30; ++i) value = Set(*other_, value, "c");
   const auto outcome = store_->Change(kName, stale, "d");
   ASSERT_OK(outcome);
-  EXPECT_FALSE(outcome->applied);
-  EXPECT_EQ(outcome->now.slot, value.slot);
+  EXPECT_FALSE(outcome.applied());
+  EXPECT_EQ(outcome.now.slot, value.slot);
 }
 
 TEST_F(RegisterStoreTest, FullDrivesAreToldApart) {
   for (auto& drive : three_.set.drives) drive->Set({.full = true});
-  EXPECT_FAILS(store_->Change(kName, {}, "a"), ENOSPC);
+  const ChangeOutcome outcome = store_->Change(kName, {}, "a");
+  EXPECT_FAILS(outcome, ENOSPC);
+  EXPECT_EQ(outcome.effect, Effect::kRefused);
+}
+
+// One of three has taken it, and may yet make it the value: no errno tells that apart from a change
+// that nobody has taken.
+TEST_F(RegisterStoreTest, AChangeThatAMinorityOfNearlyFullDrivesTookIsUnknown) {
+  for (size_t i : {0, 1}) three_.set.drives[i]->Set({.full = true});
+  const ChangeOutcome outcome = store_->Change(kName, {}, "a");
+  EXPECT_EQ(outcome.effect, Effect::kUnknown);
+  EXPECT_FAILS(outcome, EIO);
+  EXPECT_THAT(std::string(outcome.why.message()), HasSubstr("its drives are full"));
+  three_.set.SetAll(Replicas::Healthy());
+  EXPECT_EQ(other_->Read(kName)->value, "a");
 }
 
 TEST_F(RegisterStoreTest, ADamagedReplicaIsNoAnswerAndNeverEmpty) {
@@ -580,14 +596,14 @@ TEST_F(OldAnswersTest, AChangeThatTookTooLongMayHaveHappened) {
   AnswerAfter(kAnswersCount + 1s);
   const auto outcome = patient_->Change(kName, one, "two");
   ASSERT_FAILS(outcome, EIO);
-  EXPECT_THAT(std::string(outcome.error().message()), HasSubstr("may have happened"));
+  EXPECT_THAT(std::string(outcome.why.message()), HasSubstr("may have happened"));
 }
 
 // One that waits for its turn among many asks again.
 TEST_F(OldAnswersTest, OneOfManyThatHadToWaitLooksAgain) {
   const RegisterName other{7, "other"};
   Set(*store_, {}, "one");
-  ASSERT_TRUE(store_->Change(other, {}, "one")->applied);
+  ASSERT_TRUE(store_->Change(other, {}, "one").applied());
   // With a drive away both have to be confirmed, one after the other.
   three_.Settle();
   three_.set.drives[2]->Set(Replicas::Down());
@@ -636,9 +652,9 @@ TEST_F(SweepTest, NothingIsBehindWhereNothingIs) {
 TEST_F(SweepTest, GivesAReplicaThatWasAwayWhatItMissed) {
   three_.set.drives[1]->Set(Replicas::Down());
   const std::string large(kMaxRegisterBytes, 'x');
-  ASSERT_TRUE(store_->Change({7, "large"}, {}, large)->applied);
-  RegisterValue removed = store_->Change({7, "removed"}, {}, "x")->now;
-  ASSERT_TRUE(store_->Change({7, "removed"}, removed, std::nullopt)->applied);
+  ASSERT_TRUE(store_->Change({7, "large"}, {}, large).applied());
+  RegisterValue removed = store_->Change({7, "removed"}, {}, "x").now;
+  ASSERT_TRUE(store_->Change({7, "removed"}, removed, std::nullopt).applied());
   three_.set.drives[1]->Set(Replicas::Healthy());
   three_.Settle();
   const auto report = store_->Sweep(7);
@@ -780,7 +796,7 @@ class RestoreTest : public SweepTest {
     int created = 0;
     three_.sim.Spawn("one", [&] {
       const auto outcome = one.store->Change(kName, {}, "one");
-      created += outcome.has_value() && outcome->applied ? 1 : 0;
+      created += outcome.why.ok() && outcome.applied() ? 1 : 0;
     });
     three_.sim.Sleep(replaced);
     Replace(*two.store);
@@ -788,7 +804,7 @@ class RestoreTest : public SweepTest {
     two.view->drives[1]->Set({.down = true});
     const auto outcome = two.store->Change(kName, {}, "two");
     EXPECT_OK(outcome);
-    created += outcome->applied ? 1 : 0;
+    created += outcome.applied() ? 1 : 0;
     three_.sim.Run();
     return created;
   }

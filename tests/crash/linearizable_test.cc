@@ -87,10 +87,10 @@ void Pause(milliseconds time) { std::this_thread::sleep_for(time); }
     const auto outcome = (*cluster)->registers().Change(
         name, before, removes ? std::nullopt : std::optional(who),
         random() % 4 == 0 ? Durability::kWriteThrough : Durability::kWriteBack);
-    if (!outcome.has_value()) continue;  // nobody knows
-    seen[key] = outcome->now;
-    out << fmt::format("{} {} {} {} {} {}\n", outcome->applied ? "applied" : "refused", key, who,
-                       Nanoseconds(), outcome->now.slot, outcome->now.value.value_or("-"))
+    if (!outcome.why.ok()) continue;  // it did not happen, or nobody knows
+    seen[key] = outcome.now;
+    out << fmt::format("{} {} {} {} {} {}\n", outcome.applied() ? "applied" : "refused", key, who,
+                       Nanoseconds(), outcome.now.slot, outcome.now.value.value_or("-"))
         << std::flush;
   }
 }

@@ -49,22 +49,22 @@ class CheckerTest : public FsTest {
     ASSERT_OK(stored);
     Inode inode = (*stored)->inode;
     change(inode);
-    EXPECT_TRUE(records.ChangeInode(id, (*stored)->slot, inode)->applied);
+    EXPECT_TRUE(records.ChangeInode(id, (*stored)->slot, inode).applied());
   }
   void RemoveInode(InodeId id) {
     Records records(*host_.cluster);
     const auto stored = records.FindInode(id);
-    EXPECT_TRUE(records.ChangeInode(id, (*stored)->slot, std::nullopt)->applied);
+    EXPECT_TRUE(records.ChangeInode(id, (*stored)->slot, std::nullopt).applied());
   }
   void PutEntry(InodeId directory, std::string_view name, std::optional<Entry> entry) {
     Records records(*host_.cluster);
     const auto stored = records.FindEntry(directory, name);
-    EXPECT_TRUE(records.ChangeEntry(directory, name, stored->slot, entry)->applied);
+    EXPECT_TRUE(records.ChangeEntry(directory, name, stored->slot, entry).applied());
   }
   void PutRegister(InodeId of, const std::string& key, const std::string& value) {
     const RegisterName name{host_.cluster->GroupOfObject(of), key};
     const auto seen = host_.cluster->registers().Read(name);
-    EXPECT_TRUE(host_.cluster->registers().Change(name, *seen, value)->applied);
+    EXPECT_TRUE(host_.cluster->registers().Change(name, *seen, value).applied());
   }
 
   // The keys of shards that a drive holds.
@@ -191,6 +191,13 @@ TEST_F(CheckerTest, WhatDeadClientsLeaveIsALeftover) {
                                             fmt::format("orphan (inode {:016x})", orphan),
                                             testing::StartsWith("orphan /directory/inside")));
   EXPECT_EQ(report.Count(Severity::kLeftover), report.findings.size());
+}
+
+TEST_F(CheckerTest, ATreeWithoutItsRootIsToldOf) {
+  const InodeId directory = MakeDirectory("directory");
+  Make("inside", "x", directory);
+  RemoveInode(kRootInode);
+  EXPECT_THAT(Problems(Check()), testing::Contains(testing::StartsWith("no-root")));
 }
 
 TEST_F(CheckerTest, AFullDirectoryWithoutANameIsNoLeftover) {

@@ -293,7 +293,7 @@ TEST_F(CollectorTest, NothingGoesWhenNamesCannotBeRead) {
   const RegisterName name{host_.cluster->GroupOfObject(directory),
                           Writer().Raw("E").U64(directory).Take() + "file"};
   const auto seen = host_.cluster->registers().Read(name);
-  ASSERT_TRUE(host_.cluster->registers().Change(name, *seen, "from the future")->applied);
+  ASSERT_TRUE(host_.cluster->registers().Change(name, *seen, "from the future").applied());
   const CollectReport report = Collect();
   EXPECT_EQ(report.inodes, 0u);
   EXPECT_THAT(report.not_collected, testing::Contains(testing::HasSubstr("not all names")));

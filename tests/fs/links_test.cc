@@ -236,7 +236,7 @@ TEST_F(HardLinkTest, ThereIsALimit) {
   Records records(*host_.cluster);
   StoredInode stored = **records.FindInode(file);
   stored.inode.links = kMaxLinks - 1;
-  ASSERT_TRUE(records.ChangeInode(file, stored.slot, stored.inode)->applied);
+  ASSERT_TRUE(records.ChangeInode(file, stored.slot, stored.inode).applied());
   ASSERT_OK(fs_->Link(file, kRootInode, "b"));
   EXPECT_FAILS(fs_->Link(file, kRootInode, "c"), EMLINK);
   EXPECT_EQ(Links(file), kMaxLinks);

@@ -270,7 +270,7 @@ TEST_F(NamesTest, AMoveOfADirectoryWhoseOwnerDiedDoesNotStopTheNextOne) {
   Records records(*host_.cluster);
   const InodeId a = fs_->Resolve("/a")->inode;
   const InodeId b = fs_->Resolve("/b")->inode;
-  ASSERT_TRUE(records.ChangeMover(0, b)->applied);
+  ASSERT_TRUE(records.ChangeMover(0, b).applied());
   ASSERT_OK(fs_->Rename(a, "x", b, "x"));
   EXPECT_EQ(records.FindMover()->directory, 0u);
   EXPECT_OK(fs_->Resolve("/b/x"));
@@ -503,7 +503,7 @@ TEST_F(NamesTest, AnUncountedDirectoryIsCountedByWhoeverDescribesIt) {
   const auto forget = [&] {
     StoredInode stored = **records.FindInode(id);
     stored.inode.links = 1;
-    ASSERT_TRUE(records.ChangeInode(id, stored.slot, stored.inode)->applied);
+    ASSERT_TRUE(records.ChangeInode(id, stored.slot, stored.inode).applied());
   };
   forget();
   const auto listed = fs_->ReadDirectory(kRootInode, "", 10, /*with_attributes=*/true);
@@ -531,12 +531,12 @@ TEST_F(NamesTest, WhoCountsBetweenAnEntryAndItsNumberCountsItOnce) {
   const Names::Place place = names.Look(kRootInode, "d").value();
   StoredInode root = place.directory;
   root.inode.links = 1;
-  ASSERT_TRUE(records.ChangeInode(kRootInode, root.slot, root.inode)->applied);
+  ASSERT_TRUE(records.ChangeInode(kRootInode, root.slot, root.inode).applied());
   const Entry entry{.inode = 77, .kind = FileKind::kDirectory, .nonce = std::nullopt};
   const auto written = records.ChangeEntry(kRootInode, "early", 0, entry);
-  ASSERT_TRUE(written->applied);
+  ASSERT_TRUE(written.applied());
   EXPECT_EQ(count(records, names).inode.links, 3u);
-  ASSERT_TRUE(records.ChangeEntry(kRootInode, "early", written->now.slot, std::nullopt)->applied);
+  ASSERT_TRUE(records.ChangeEntry(kRootInode, "early", written.now.slot, std::nullopt).applied());
   // What was read before the count cannot say whether that has met the change.
   Inode directory;
   directory.kind = FileKind::kDirectory;

@@ -14,8 +14,8 @@
 //   - in the calm after the storm every entry has its inode, no inode has more names than it
 //     counts, every directory knows its parent and every symbolic link its target, and everything
 //     can be read although one drive is gone for good.
-// During the storm, anything may fail with EIO. The storm is larger than what registers and stripes
-// promise to survive: beyond that they must be honest.
+// During the storm, anything may fail with EIO, or with ENOSPC where drives are full. The storm is
+// larger than what registers and stripes promise to survive: beyond that they must be honest.
 //
 //   SEED=42 fs_sim_test        one seed, to look at
 //   SEEDS=10000 fs_sim_test    as many as there is time for
@@ -382,7 +382,8 @@ class Storm {
       traveller.places.insert(to);
       const Status status =
           fs.Rename(DirectoryOf(from), from.substr(3), DirectoryOf(to), to.substr(3));
-      if (status.ok()) traveller.places = {to};
+      // What changes nothing settles nothing: an earlier move may still come about.
+      if (status.ok() && to != from) traveller.places = {to};
       if (certain && status.code() == ENOENT) {
         Complain(fmt::format("{} is lost: {}", from, status.message()));
       }
@@ -400,6 +401,8 @@ class Storm {
     if (status.ok()) {
       if (before) pair.exchanged = !*before;
       ++acknowledged_;
+    } else if (status.code() == ENOSPC) {
+      pair.exchanged = before;  // nothing has happened
     } else if (status.code() != EIO) {
       Complain(fmt::format("{} and {}: {}", one, other, status.message()));
     }
@@ -418,8 +421,15 @@ class Storm {
 
   static std::string TargetOf(int host) { return fmt::format("../where/{}", host); }
 
+  // What is done while drives are ill may leave the count too high: a name that was removed is
+  // gone, whatever becomes of the rest.
   void ChangeLinks(FileSystem& fs, Linked& linked) {
-    for (int i = 0; i < 6; ++i) ChangeOneLink(fs, linked);
+    for (int i = 0; i < 6; ++i) {
+      const int changes_before = weather_changes_;
+      const bool was_calm = is_calm_;
+      ChangeOneLink(fs, linked);
+      if (!was_calm || weather_changes_ != changes_before) linked.exact = false;
+    }
   }
 
   // Gives the file another name, takes one away, or renames one of them onto another.
@@ -523,10 +533,23 @@ class Storm {
     }
   }
 
+  // All of them become full, after some puts more.
+  void FillUp(std::set<DriveId>& ill) {
+    const auto room = std::make_shared<std::atomic<int64_t>>(sim_.Below(60));
+    for (DriveId id = 1; id <= machines_.size(); ++id) {
+      if (sim_.Chance(0.1)) continue;
+      machines_.drive(id).Set({.room = room});
+      ill.insert(id);
+    }
+  }
+
   void Weather() {
     while (hosts_done_ < kHosts) {
       std::set<DriveId> ill;
       const bool two_away = sim_.Chance(0.4);
+      is_calm_ = false;
+      ++weather_changes_;
+      if (sim_.Chance(0.1)) FillUp(ill);
       for (uint64_t n = two_away ? 2 : 1 + sim_.Below(2); n > 0; --n) {
         const auto id = static_cast<DriveId>(1 + sim_.Below(machines_.size()));
         DriveFaults faults;
@@ -542,6 +565,7 @@ class Storm {
       }
       sim_.Sleep(sim_.Between(std::chrono::milliseconds(1), std::chrono::seconds(1)));
       for (const DriveId id : ill) machines_.drive(id).Set({});
+      is_calm_ = true;
       sim_.Sleep(sim_.Between(std::chrono::milliseconds(1), std::chrono::milliseconds(300)));
     }
   }
@@ -700,6 +724,8 @@ class Storm {
   std::map<int, std::vector<Pair>> pairs_;
   std::multimap<InodeId, std::string> places_;
   uint64_t last_version_ = 0;
+  bool is_calm_ = true;      // no drive is ill
+  int weather_changes_ = 0;  // how often some became ill
   int hosts_done_ = 0;
   int acknowledged_ = 0;
   int touched_ = 0;

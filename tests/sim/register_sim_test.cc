@@ -150,11 +150,15 @@ class Storm {
     RegisterOperation operation{
         .called = ++clock_, .seen_slot = seen.slot, .value = value, .who = who};
     const auto outcome = process.store->Change({kGroup, key}, seen, value, durability);
-    if (!Certain(outcome)) {
+    // What was refused for a reason is not in the history: nobody may ever see it.
+    if (!outcome.why.ok()) NoteFailure(outcome.why);
+    if (!outcome.why.ok() && !outcome.unknown()) return;
+    if (outcome.unknown()) {
       operation.kind = Kind::kUnknown;
     } else {
-      operation.kind = outcome->applied ? Kind::kApplied : Kind::kRefused;
-      operation.result = process.seen[key] = outcome->now;
+      ++certain_;
+      operation.kind = outcome.applied() ? Kind::kApplied : Kind::kRefused;
+      operation.result = process.seen[key] = outcome.now;
     }
     Record(key, operation);
   }
@@ -181,9 +185,13 @@ class Storm {
       ++certain_;
       return true;
     }
-    last_failure_ = result.error().message();
-    if (result.error().code() != EIO) Complain(last_failure_);
+    NoteFailure(result.error());
     return false;
+  }
+
+  void NoteFailure(const Status& why) {
+    last_failure_ = why.message();
+    if (why.code() != EIO && why.code() != ENOSPC) Complain(last_failure_);
   }
 
   void Record(const std::string& key, RegisterOperation operation) {
@@ -200,9 +208,21 @@ class Storm {
       const std::vector<FaultyDrive*> drives = Drives();
       size_t ill = sim_.Below((drives.size() - 1) / 2 + 1);
       for (; ill > 0; --ill) drives[sim_.Below(drives.size())]->Set(Illness());
+      if (sim_.Chance(0.1)) FillUp(drives);
       sim_.Sleep(sim_.Between(1ms, sim_.Chance(0.2) ? Duration(10s) : Duration(300ms)));
     }
     SetAll(Calm());
+  }
+
+  // All of them become full, or some, after some puts more.
+  void FillUp(const std::vector<FaultyDrive*>& drives) {
+    const auto room = std::make_shared<std::atomic<int64_t>>(sim_.Below(20));
+    for (FaultyDrive* drive : drives) {
+      if (sim_.Chance(0.2)) continue;
+      DriveFaults faults = drive->faults();
+      faults.room = room;
+      drive->Set(faults);
+    }
   }
 
   DriveFaults Illness() {
@@ -308,7 +328,7 @@ class ClusterStorm : public Storm {
   // Unless it is what faults and other people bring about. EBADMSG: a superblock that came with
   // flipped bits.
   void CheckFailure(const Status& status, std::initializer_list<int> expected) {
-    for (const int code : {EIO, EBADMSG, EHOSTUNREACH, ETIMEDOUT}) {
+    for (const int code : {EIO, EBADMSG, EHOSTUNREACH, ETIMEDOUT, ENOSPC}) {
       if (status.code() == code) return;
     }
     if (std::find(expected.begin(), expected.end(), status.code()) == expected.end()) Check(status);

@@ -82,7 +82,7 @@ class FaultyDrive::Core : public std::enable_shared_from_this<Core> {
       FailAt(now, caller, Status(EHOSTUNREACH, name_ + ": this client crashed"));
     } else if (faults.down) {
       FailAt(now, caller, Status(EHOSTUNREACH, name_ + ": down"));
-    } else if (faults.full && kind == &DriveRequests::put) {
+    } else if (kind == &DriveRequests::put && IsFull(faults)) {
       FailAt(now + Latency(faults), caller, Status(ENOSPC, name_ + ": full"));
     } else {
       const Time arrival = now + Latency(faults);
@@ -153,6 +153,10 @@ class FaultyDrive::Core : public std::enable_shared_from_this<Core> {
 
  private:
   static constexpr uint64_t kNobody = 0;
+
+  static bool IsFull(const DriveFaults& faults) {
+    return faults.full || (faults.room != nullptr && faults.room->fetch_sub(1) <= 0);
+  }
 
   Status TimedOut() const { return Status(ETIMEDOUT, name_ + ": no answer in time"); }
 
@@ -352,7 +356,7 @@ void FaultyDrive::Info(Terms terms, Callback<DriveInfo> done) {
 
 void FaultyDrive::SetClusterVersion(int64_t version, Terms terms, StatusCallback done) {
   core_->Send<Status>(
-      &DriveRequests::put, terms,
+      &DriveRequests::setup, terms,
       [version](Drive& drive, Terms until, StatusCallback then) {
         drive.SetClusterVersion(version, until, std::move(then));
       },

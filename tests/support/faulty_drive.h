@@ -16,6 +16,7 @@
 
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -42,6 +43,8 @@ struct DriveFaults {
   Duration duplicate_delay = std::chrono::seconds(2);
   bool down = false;  // EHOSTUNREACH at once
   bool full = false;  // puts fail with ENOSPC
+  // How many puts still fit before they fail so; several drives may share it. Null: any number.
+  std::shared_ptr<std::atomic<int64_t>> room;
 };
 
 // Shared by the drives of one client.
@@ -69,9 +72,10 @@ struct DriveRequests {
   uint64_t range = 0;
   uint64_t flush = 0;
   uint64_t info = 0;
+  uint64_t setup = 0;
   uint64_t durable_put = 0;  // of the puts, those that write through
   uint64_t put_bytes = 0;    // of the puts: keys, versions, tags and values
-  uint64_t total() const { return get + head + put + remove + range + flush + info; }
+  uint64_t total() const { return get + head + put + remove + range + flush + info + setup; }
 };
 
 class FaultyDrive final : public Drive {
