@@ -51,9 +51,13 @@ class MemoryDrive::Answers {
 };
 
 MemoryDrive::MemoryDrive(Runtime& runtime, std::string name, uint64_t capacity_bytes)
+    : MemoryDrive(runtime, std::move(name), std::make_unique<MemoryStore>(capacity_bytes)) {}
+
+MemoryDrive::MemoryDrive(Runtime& runtime, std::string name, std::unique_ptr<MemoryStore> store)
     : runtime_(runtime),
       name_(std::move(name)),
-      engine_(std::make_unique<MemoryStore>(capacity_bytes)),
+      store_(*store),
+      engine_(std::move(store)),
       answers_(std::make_shared<Answers>()) {}
 
 MemoryDrive::~MemoryDrive() { answers_->GiveAll(); }
@@ -128,15 +132,20 @@ void MemoryDrive::Put(PutRequest request, Terms terms, StatusCallback done) {
                                      .tag = std::move(request.tag),
                                      .algorithm = kCrc32c},
                             .value = std::move(request.value)};
-  Answer(std::move(done), Named(engine_.Put(request.key, record, request.expected)));
+  const Status put = engine_.Put(request.key, record, request.expected);
+  Answer(std::move(done), Named(Durably(put, request.durability)));
 }
 
-void MemoryDrive::Delete(std::string key, Expected expected, Durability, Terms terms,
+Status MemoryDrive::Durably(Status status, Durability durability) {
+  return status.ok() && durability == Durability::kWriteThrough ? engine_.Flush() : status;
+}
+
+void MemoryDrive::Delete(std::string key, Expected expected, Durability durability, Terms terms,
                          StatusCallback done) {
   if (Status admitted = Admit(terms); !admitted.ok()) {
     return Answer(std::move(done), std::move(admitted));
   }
-  Answer(std::move(done), Named(engine_.Delete(key, expected)));
+  Answer(std::move(done), Named(Durably(engine_.Delete(key, expected), durability)));
 }
 
 void MemoryDrive::Range(std::string first, std::string last, uint32_t max, bool reverse,

@@ -49,6 +49,11 @@ class MemoryDrive final : public Drive {
 
   int64_t cluster_version() const;
 
+  // As of MemoryStore.
+  void RememberUnsynced() { store_.RememberUnsynced(); }
+  size_t CountUnsynced() const { return store_.CountUnsynced(); }
+  void LosePower(size_t kept) { store_.LosePower(kept); }
+
  private:
   class Answers;
 
@@ -61,7 +66,12 @@ class MemoryDrive final : public Drive {
   Status Admit(const Terms& terms);
 
   Runtime& runtime_;
+  MemoryDrive(Runtime& runtime, std::string name, std::unique_ptr<MemoryStore> store);
+  // Makes what a change that succeeded has done safe, if it is to be.
+  Status Durably(Status status, Durability durability);
+
   const std::string name_;
+  MemoryStore& store_;  // of the engine
   Engine engine_;
   mutable std::mutex mutex_;
   int64_t cluster_version_ = 0;             // guarded by mutex_

@@ -61,6 +61,8 @@ Status MemoryStore::Delete(std::string_view key) {
   const std::unique_lock lock(mutex_);
   const auto found = records_.find(key);
   if (found == records_.end()) return NoSuchKey();
+  const StoreChange change{key, nullptr};
+  Remember({&change, 1});
   used_ -= Footprint(key, found->second);
   records_.erase(found);
   return {};
@@ -85,6 +87,7 @@ Status MemoryStore::Apply(std::span<const StoreChange> changes) {
   if (used > capacity_ && used > used_) {
     return Fail(ENOSPC, "full: {} of {} bytes are used", used_, capacity_);
   }
+  Remember(changes);
   used_ = used;
   for (size_t i = 0; i < changes.size(); ++i) {
     const auto found = records_.find(changes[i].key);
@@ -99,8 +102,55 @@ Status MemoryStore::Apply(std::span<const StoreChange> changes) {
   return {};
 }
 
+void MemoryStore::Remember(std::span<const StoreChange> changes) {
+  if (!remembers_) return;
+  Former& former = unsynced_.emplace_back();
+  for (const StoreChange& change : changes) {
+    const auto found = records_.find(change.key);
+    std::optional<StoredRecord> record;
+    if (found != records_.end()) record = found->second;
+    former.emplace_back(change.key, std::move(record));
+  }
+}
+
+void MemoryStore::Set(const std::string& key, std::optional<StoredRecord> record) {
+  if (const auto found = records_.find(key); found != records_.end()) {
+    used_ -= Footprint(key, found->second);
+    records_.erase(found);
+  }
+  if (!record) return;
+  used_ += Footprint(key, *record);
+  records_.emplace(key, *std::move(record));
+}
+
+Status MemoryStore::Flush() {
+  const std::unique_lock lock(mutex_);
+  unsynced_.clear();
+  return {};
+}
+
+void MemoryStore::RememberUnsynced() {
+  const std::unique_lock lock(mutex_);
+  remembers_ = true;
+}
+
+size_t MemoryStore::CountUnsynced() {
+  const std::shared_lock lock(mutex_);
+  return unsynced_.size();
+}
+
+void MemoryStore::LosePower(size_t kept) {
+  const std::unique_lock lock(mutex_);
+  while (unsynced_.size() > kept) {
+    for (auto& [key, record] : unsynced_.back()) Set(key, std::move(record));
+    unsynced_.pop_back();
+  }
+  unsynced_.clear();  // what was read back from the disk is on it
+}
+
 Status MemoryStore::Erase() {
   const std::unique_lock lock(mutex_);
+  unsynced_.clear();
   records_.clear();
   used_ = 0;
   return {};

@@ -4,7 +4,12 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <shared_mutex>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "drive/store.h"
 
@@ -22,17 +27,30 @@ class MemoryStore : public Store {
   Status Put(std::string_view key, const StoredRecord& record) override;
   Status Delete(std::string_view key) override;
   Status Apply(std::span<const StoreChange> changes) override;
-  Status Flush() override { return {}; }
+  Status Flush() override;
   StoreUsage Usage() override;
   Status Erase() override;
 
+  // For tests of what a loss of power leaves. From the first call of RememberUnsynced() on, all
+  // changes since the last Flush() are remembered, and can be forgotten but for the first `kept`.
+  void RememberUnsynced();
+  size_t CountUnsynced();
+  void LosePower(size_t kept);
+
  private:
   using Records = std::map<std::string, StoredRecord, std::less<>>;
+  // What the keys of one change had before it.
+  using Former = std::vector<std::pair<std::string, std::optional<StoredRecord>>>;
+
+  void Remember(std::span<const StoreChange> changes);  // under the mutex
+  void Set(const std::string& key, std::optional<StoredRecord> record);
 
   const uint64_t capacity_;
   std::shared_mutex mutex_;
-  Records records_;    // guarded by mutex_
-  uint64_t used_ = 0;  // guarded by mutex_
+  Records records_;               // guarded by mutex_
+  uint64_t used_ = 0;             // guarded by mutex_
+  bool remembers_ = false;        // guarded by mutex_
+  std::vector<Former> unsynced_;  // in their order; guarded by mutex_
 };
 
 }  // namespace pinstripe

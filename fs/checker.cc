@@ -201,7 +201,7 @@ Result<bool> Checker::IsBelowRoot(InodeId directory) {
     if (!seen.insert(directory).second) return false;
     const auto stored = TRY(names_.Find(directory));
     if (!stored || stored->inode.kind != FileKind::kDirectory) return false;
-    if (stored->inode.closing) return true;  // somebody is about to give it another name
+    if (stored->inode.mark) return true;  // somebody is about to give it another name
     if (!TRY(HasAName(directory, stored->inode))) return false;
     directory = stored->inode.parent;
   }
@@ -222,7 +222,7 @@ Result<bool> Checker::IsStillSo(const Suspicion& suspicion) {
     case TreeProblem::kTooFewLinks: return inode && names > inode->inode.links;
     case TreeProblem::kTwoNames: return inode && names > 1;
     case TreeProblem::kWrongParent:
-      return inode && same_names && !inode->inode.closing &&
+      return inode && same_names && !inode->inode.mark &&
              inode->inode.parent != suspicion.entries.front().directory;
     case TreeProblem::kUnreachable: return inode && !TRY(IsBelowRoot(suspicion.inode.id));
     case TreeProblem::kEntryOfNothing:
@@ -231,7 +231,7 @@ Result<bool> Checker::IsStillSo(const Suspicion& suspicion) {
       return same_names && !TRY(records_.FindInode(suspicion.entries.front().directory));
     case TreeProblem::kOrphan:
       // What bears the mark of an exchange is about to get a name.
-      if (!inode || inode->inode.closing) return false;
+      if (!inode || inode->inode.mark) return false;
       // A directory changes with what is in it, and knows where its name should be.
       if (inode->inode.kind == FileKind::kDirectory) {
         return !TRY(HasAName(suspicion.inode.id, inode->inode));

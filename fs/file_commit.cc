@@ -321,8 +321,10 @@ Status FileState::CommitUnderTurn(bool durably) {
     }
   }
   TRY(forgotten_);
-  if (changed_) TRY(CommitChanges(durably));
-  if (durably && !inode_durable_) TRY(CommitChanges(true));
+  // What it takes the name from goes.
+  const bool replaces = !published_ && name_->seen && name_->seen->entry;
+  if (changed_) TRY(CommitChanges(durably || replaces));
+  if ((durably || replaces) && !inode_durable_) TRY(CommitChanges(true));
   if (!published_) TRY(GiveName(durably ? Durability::kWriteThrough : Durability::kWriteBack));
   if (durably) TRY(MakeNameDurable());
   return {};
@@ -355,7 +357,7 @@ Status FileState::CommitChanges(bool durably) {
       continue;
     }
     TRY(forgotten_);  // it may have been found so while stripes were read
-    if (TRY(ChangeInode(out, durability))) return {};
+    if (TRY(ChangeInode(std::move(out), durability))) return {};
     {
       const std::lock_guard lock(mutex_);
       if (removed_) return {};
@@ -509,8 +511,17 @@ Status FileState::CheckFirstWrite() {
               id_, std::chrono::floor<std::chrono::minutes>(passed).count());
 }
 
+// A rename that was about to replace this file, as it was, does not happen.
+Status FileState::TakeMarkOff(Inode& out) {
+  if (!out.mark) return {};
+  TRY(context_.names.GiveWay(id_, {out, slot_}));
+  out.mark.reset();
+  return {};
+}
+
 // False: another host was faster, and ours is laid over what it did.
-Result<bool> FileState::ChangeInode(const Inode& out, Durability durability) {
+Result<bool> FileState::ChangeInode(Inode out, Durability durability) {
+  TRY(TakeMarkOff(out));
   const bool again = !inode_written_ && first_write_.has_value();
   if (!inode_written_) TRY(CheckFirstWrite());
   const auto changed = context_.records.ChangeInode(id_, slot_, out, durability);
@@ -604,24 +615,26 @@ void FileState::Committed(const StoredInode& stored, Durability durability, uint
 }
 
 Status FileState::GiveName(Durability durability) {
-  Names::NewName name = *name_;
-  StoredInode own;
-  {
-    const std::lock_guard lock(mutex_);
-    name_->seen.reset();  // good for one attempt
-    own = {base_, slot_};
-  }
-  const Names::Publication published = context_.names.Publish(name, id_, own, durability);
-  {
+  Names::Publication published;
+  do {
+    if (published.wants_safe) TRY(CommitChanges(true));  // others have made the name meanwhile
+    Names::NewName name = *name_;
+    StoredInode own;
+    {
+      const std::lock_guard lock(mutex_);
+      name_->seen.reset();  // good for one attempt
+      own = {base_, slot_};
+    }
+    published = context_.names.Publish(name, id_, own, inode_durable_, durability);
     const std::lock_guard lock(mutex_);
     slot_ = own.slot;
     if (!changed_) base_ = now_ = own.inode;
-  }
+  } while (published.wants_safe);
   if (published.applied()) {
     const std::lock_guard lock(mutex_);
     published_ = true;
     entry_slot_ = published.slot;
-    entry_durable_ = published.slot == 0 || durability == Durability::kWriteThrough;
+    entry_durable_ = published.slot == 0 || published.lasts;
     return {};
   }
   if (published.unknown()) maybe_has_name_ = true;
@@ -661,7 +674,7 @@ Status FileState::GiveFirstName(const Names::NewName& name) {
     own = {base_, slot_};
   }
   const Names::Publication published =
-      context_.names.Publish(name, id_, own, Durability::kWriteBack);
+      context_.names.Publish(name, id_, own, /*is_safe=*/false, Durability::kWriteBack);
   const std::lock_guard lock(mutex_);
   slot_ = own.slot;
   base_ = now_ = own.inode;

@@ -272,6 +272,10 @@ Result<bool> FileState::ChangeBlocks(Inode out, Durability durability, Garbage g
     take_back();
     return Failed(stored);
   }
+  if (const Status off = TakeMarkOff(out); !off.ok()) {
+    take_back();
+    return Failed(off);
+  }
   const auto changed = context_.records.ChangeInode(id_, slot_, out, durability);
   if (!changed.why.ok()) {
     take_back();

@@ -240,7 +240,8 @@ class FileState {
   // Reads pages of the block map: all that are missing for the bytes [first, end).
   Status LoadBytes(uint64_t first, uint64_t end);
   Status CheckFirstWrite();
-  Result<bool> ChangeInode(const Inode& out, Durability durability);
+  Status TakeMarkOff(Inode& out);
+  Result<bool> ChangeInode(Inode out, Durability durability);
   void Committed(const StoredInode& stored, Durability durability, uint64_t losses);
   Status GiveName(Durability durability);
   class Unflushed;

@@ -19,7 +19,7 @@ constexpr uint8_t kEntryFormat = 1;
 // Sections in ascending order. From kOptional on a reader may pass over what it does not know.
 enum Section : uint8_t {
   kParent = 1,
-  kClosing = 2,
+  kMark = 2,
   kIntent = 3,
   kSymlinkTarget = 4,
   kExtended = 5,
@@ -118,9 +118,13 @@ Status DecodeSection(uint8_t tag, std::string_view body, InodeId id, Inode& inod
   Reader reader(body);
   switch (tag) {
     case kParent: inode.parent = reader.U64(); return reader.Finish("parent");
-    case kClosing:
-      inode.closing = DirectoryClosing{reader.U64(), GetRenameNonce(reader)};
-      return reader.Finish("closing");
+    case kMark:
+      inode.mark = ReplacementMark{reader.U64(), GetRenameNonce(reader), {}};
+      if (reader.left() > 0) {
+        inode.mark->place.directory = reader.U64();
+        inode.mark->place.name = reader.Text();
+      }
+      return reader.Finish("replacement mark");
     case kIntent: inode.intent = TRY(DecodeIntent(body, false)); return {};
     case kExchange:
       if (inode.intent) return Fail(EBADMSG, "two renames at once");
@@ -304,11 +308,12 @@ std::string Inode::Encode(InodeId id) const {
   writer.U64(static_cast<uint64_t>(changed));
   const auto section = [&](uint8_t tag, std::string_view body) { writer.U8(tag).Text(body); };
   if (parent != 0) section(kParent, Writer().U64(parent).bytes());
-  if (closing) {
+  if (mark) {
     Writer body;
-    body.U64(closing->mover);
-    PutRenameNonce(body, closing->nonce);
-    section(kClosing, body.bytes());
+    body.U64(mark->mover);
+    PutRenameNonce(body, mark->nonce);
+    if (mark->place.directory != 0) body.U64(mark->place.directory).Text(mark->place.name);
+    section(kMark, body.bytes());
   }
   if (intent && !intent->exchange) section(kIntent, EncodeIntent(*intent));
   if (!symlink.empty()) section(kSymlinkTarget, symlink);

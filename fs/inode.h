@@ -32,21 +32,29 @@ struct RenameIntent {
   std::string target_name;
   uint64_t target_slot = 0;
   InodeId replaced = 0;  // what the target's entry names; 0: nothing that exists
-  // Of a directory's inode, seen before it was found empty; of the other one in an exchange; else
-  // 0.
+  // In which `replaced` was seen; of a directory, before it was found empty. 0: an earlier version
+  // began this, and took no account of it.
   uint64_t replaced_slot = 0;
   // Null, or the kind of `replaced`, which gets the source's name.
   std::optional<FileKind> exchange;
   friend bool operator==(const RenameIntent&, const RenameIntent&) = default;
 };
 
-// An empty directory that a rename is about to replace takes no new entries; who meets that
-// finishes the rename of `mover` first. What an exchange gives another name bears the same mark
-// meanwhile.
-struct DirectoryClosing {
+// A name that was given to an inode, or was about to be.
+struct GivenName {
+  InodeId directory = 0;
+  std::string name;
+  friend bool operator==(const GivenName&, const GivenName&) = default;
+};
+
+// What a rename is about to replace, or to give another name, bears this mark meanwhile. Who wants
+// to change a marked inode takes the rename back first, or finishes it where it has come too far
+// for that (Names::GiveWay). So nothing is replaced that was changed since it was looked at.
+struct ReplacementMark {
   InodeId mover = 0;
   RenameNonce nonce{};
-  friend bool operator==(const DirectoryClosing&, const DirectoryClosing&) = default;
+  GivenName place;  // that the mover is to have; none: marked by an earlier version
+  friend bool operator==(const ReplacementMark&, const ReplacementMark&) = default;
 };
 
 // How the last rename ended, for the one who began it and was overtaken by a helper.
@@ -57,13 +65,6 @@ struct RenameOutcome {
 };
 
 using ExtendedAttributes = std::vector<std::pair<std::string, std::string>>;  // ascending by name
-
-// A name that was given to an inode, or was about to be.
-struct GivenName {
-  InodeId directory = 0;
-  std::string name;
-  friend bool operator==(const GivenName&, const GivenName&) = default;
-};
 
 // Of an inode without a name, which keeps stripes that several files name: a keeper (fs/keepers.h).
 struct Keeping {
@@ -99,8 +100,8 @@ struct Inode {
   int64_t accessed = 0;
   int64_t modified = 0;
   int64_t changed = 0;
-  InodeId parent = 0;                       // of a directory
-  std::optional<DirectoryClosing> closing;  // a directory
+  InodeId parent = 0;  // of a directory
+  std::optional<ReplacementMark> mark;
   std::optional<RenameIntent> intent;
   std::optional<RenameOutcome> last_rename;
   ExtendedAttributes attributes;

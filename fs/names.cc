@@ -174,7 +174,7 @@ Result<InodeId> Names::ParentOf(InodeId directory) {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     const auto stored = TRY(Find(directory));
     TRY(CheckDirectory(directory, stored));
-    if (!stored->inode.closing || attempt > 0) return stored->inode.parent;
+    if (!stored->inode.mark || attempt > 0) return stored->inode.parent;
     TRY(FinishMark(directory, *stored));  // it may be about to get another parent
   }
   return TooBusy(fmt::format("directory {:016x}", directory));
@@ -182,7 +182,8 @@ Result<InodeId> Names::ParentOf(InodeId directory) {
 
 Result<StoredInode> Names::Update(InodeId id, const Edit& edit, Durability durability) {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-    const StoredInode stored = TRY(Load(id));
+    StoredInode stored = TRY(Load(id));
+    if (!TRY(TakeMarkOff(id, stored))) return Fail(ENOENT, "inode {:016x} was replaced", id);
     Inode inode = stored.inode;
     TRY(edit(inode));
     Records::InodeChange change = records_.ChangeInode(id, stored.slot, inode, durability);
@@ -229,10 +230,9 @@ Result<bool> Names::Touch(InodeId directory, std::optional<StoredInode> seen,
       if (touching.applied) noting->done = number;
     }
     if (ended) return *ended;
-    if (touching.stored && touching.stored->inode.closing) {
-      // Somebody is replacing it; then it is gone, or stays.
-      TRY(FinishMark(directory, *std::exchange(touching.stored, std::nullopt)));
-      PauseBeforeRetry(runtime_, attempt);
+    if (touching.stored && touching.stored->inode.mark) {
+      // Somebody is replacing it, who looked when there was nothing in it.
+      if (!TRY(TakeMarkOff(directory, *touching.stored))) return false;
     } else if (attempt > 0) {
       PauseBeforeRetry(runtime_, attempt);
     }
@@ -251,7 +251,7 @@ Result<std::optional<bool>> Names::TryTouch(Touching& touching) {
     stored = recent;
     read_after = false;
   }
-  if (stored->inode.closing) return std::optional<bool>();
+  if (stored->inode.mark) return std::optional<bool>();
   Inode inode = stored->inode;
   inode.modified = inode.changed = records_.WallClock();
   if (change_of_count != Subdirectories::kSame && inode.counted >= seen_slot) {
@@ -274,7 +274,7 @@ Result<std::optional<bool>> Names::TryTouch(Touching& touching) {
   if (!now) return std::optional(false);
   // Who has moved its time since we read it has done what this is for.
   const bool is_counted = change_of_count == Subdirectories::kSame || now->inode.IsUncounted();
-  if (read_after && is_counted && !now->inode.closing &&
+  if (read_after && is_counted && !now->inode.mark &&
       now->inode.modified != stored->inode.modified) {
     return std::optional(true);
   }
@@ -367,17 +367,22 @@ Result<Names::Obstacle> Names::LookForPublish(const NewName& name, InodeId id, S
   return TooBusy(fmt::format("publish '{}' in directory {:016x}", name.name, name.directory));
 }
 
-Names::Publication Names::Publish(const NewName& name, InodeId id, StoredInode& own,
+Names::Publication Names::Publish(const NewName& name, InodeId id, StoredInode& own, bool is_safe,
                                   Durability durability) {
-  const auto applied = [](uint64_t slot) {
-    return Publication{{.effect = Effect::kApplied, .why = {}}, slot};
+  bool lasts = false;
+  const auto applied = [&](uint64_t slot) {
+    return Publication{{.effect = Effect::kApplied, .why = {}}, slot, lasts};
   };
   const auto refused = [](Status why, bool is_final) {
-    return Publication{{.effect = Effect::kRefused, .why = std::move(why)}, 0, is_final};
+    Publication publication{{.effect = Effect::kRefused, .why = std::move(why)}};
+    publication.is_final = is_final;
+    return publication;
   };
   const auto take_back = [&](uint64_t slot, const std::optional<Entry>& former,
                              const Result<bool>& touched) {
-    return Publication{TakeBack(name, slot, former, touched), 0, touched.has_value()};
+    Publication publication{TakeBack(name, slot, former, touched)};
+    publication.is_final = touched.has_value();
+    return publication;
   };
   const Entry entry{.inode = id, .kind = own.inode.kind, .nonce = std::nullopt};
   std::optional<NewName::Seen> seen = name.seen;
@@ -396,9 +401,17 @@ Names::Publication Names::Publish(const NewName& name, InodeId id, StoredInode& 
           return take_back(seen->slot, std::nullopt, touched);
       }
     }
+    if (seen->entry && !is_safe) {
+      Publication publication = refused(
+          Fail(EIO, "'{}' exists, and its new contents are not safe yet", name.name), false);
+      publication.wants_safe = true;
+      return publication;
+    }
+    if (seen->entry) durability = Durability::kWriteThrough;
     const auto change =
         records_.ChangeEntry(name.directory, name.name, seen->slot, entry, durability);
     if (change.unknown()) return {change};
+    lasts = change.applied() && durability == Durability::kWriteThrough;
     if (!change.applied()) {
       if (!change.why.ok()) return refused(change.why, /*is_final=*/false);
       seen.reset();
@@ -423,13 +436,17 @@ Names::Publication Names::Publish(const NewName& name, InodeId id, StoredInode& 
       /*is_final=*/false);
 }
 
-Status Names::DropLink(InodeId id, std::optional<StoredInode> seen) {
+Status Names::DropLink(InodeId id, std::optional<StoredInode> seen,
+                       const std::optional<GivenName>& removed) {
+  bool lasts = !removed.has_value();
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-    const std::optional<StoredInode> stored =
-        seen ? std::exchange(seen, std::nullopt) : TRY(Find(id));
+    std::optional<StoredInode> stored = seen ? std::exchange(seen, std::nullopt) : TRY(Find(id));
     if (!stored) return {};
     std::optional<Inode> after;
     if (stored->inode.links > 1 && !IsDirectory(stored->inode)) {
+      if (!lasts) TRY(records_.MakeEntryDurable(removed->directory, removed->name));
+      lasts = true;
+      TRY(TakeMarkOff(id, *stored));
       after = stored->inode;
       --after->links;
       after->changed = records_.WallClock();
@@ -449,17 +466,21 @@ Result<StoredInode> Names::Link(InodeId id, InodeId directory, std::string_view 
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     const Place place = TRY(Recall(directory, name, IsFree));
     if (place.found()) return Fail(EEXIST, "'{}' exists in directory {:016x}", name, directory);
-    const StoredInode linked = TRY(Update(id, [&](Inode& inode) -> Status {
-      if (IsDirectory(inode)) return Fail(EPERM, "directory {:016x} can have one name only", id);
-      if (inode.links >= kMaxLinks) {
-        return Fail(EMLINK, "inode {:016x} has {} names: at most {} are allowed", id, inode.links,
-                    kMaxLinks);
-      }
-      ++inode.links;
-      inode.named = GivenName{directory, std::string(name)};
-      inode.changed = records_.WallClock();
-      return {};
-    }));
+    const StoredInode linked = TRY(Update(
+        id,
+        [&](Inode& inode) -> Status {
+          if (IsDirectory(inode))
+            return Fail(EPERM, "directory {:016x} can have one name only", id);
+          if (inode.links >= kMaxLinks) {
+            return Fail(EMLINK, "inode {:016x} has {} names: at most {} are allowed", id,
+                        inode.links, kMaxLinks);
+          }
+          ++inode.links;
+          inode.named = GivenName{directory, std::string(name)};
+          inode.changed = records_.WallClock();
+          return {};
+        },
+        Durability::kWriteThrough));
     const Entry entry{.inode = id, .kind = linked.inode.kind, .nonce = std::nullopt};
     const auto change = records_.ChangeEntry(directory, name, place.slot, entry);
     // If nobody can tell whether this happened, the count stays: it may be too high, never too low.
@@ -474,7 +495,7 @@ Result<StoredInode> Names::Link(InodeId id, InodeId directory, std::string_view 
     if (touched.has_value() && *touched) return linked;
     const Changed taken = TakeBack({.directory = directory, .name = std::string(name), .seen = {}},
                                    change.now.slot, std::nullopt, touched);
-    if (!taken.unknown()) TRY(DropLink(id));
+    if (!taken.unknown()) TRY(DropLink(id, {}, GivenName{directory, std::string(name)}));
     return Failed(taken.why);
   }
   return TooBusy(fmt::format("link '{}' in directory {:016x}", name, directory));
@@ -497,15 +518,21 @@ Status Names::Unlink(InodeId directory, std::string_view name) {
     if (IsDirectory(place.inode.inode)) {
       return Fail(EISDIR, "'{}' in directory {:016x} is a directory", name, directory);
     }
-    const auto change = records_.ChangeEntry(directory, name, place.slot, std::nullopt);
+    // Where it has other names its count must not go down before this one is gone for good.
+    const bool has_others = place.inode.inode.links > 1;
+    const auto change =
+        records_.ChangeEntry(directory, name, place.slot, std::nullopt,
+                             has_others ? Durability::kWriteThrough : Durability::kWriteBack);
     TRY(change.why);
     if (!change.applied()) {
       PauseBeforeRetry(runtime_, attempt);
       continue;
     }
+    std::optional<GivenName> removed;
+    if (!has_others) removed = GivenName{directory, std::string(name)};
     // The name is gone: what fails from here on leaves something behind, and undoes nothing.
     NoteRemoval(directory, place.directory, Subdirectories::kSame);
-    const Status dropped = DropLink(place.id, place.inode);
+    const Status dropped = DropLink(place.id, place.inode, removed);
     if (!dropped.ok()) {
       Log(LogLevel::kWarn, "a file whose name was removed stays behind",
           {{"inode", fmt::format("{:016x}", place.id)}, {"why", dropped}});
@@ -533,7 +560,7 @@ Status Names::RemoveDirectory(InodeId directory, std::string_view name) {
     if (!IsDirectory(place.inode.inode)) {
       return Fail(ENOTDIR, "'{}' in directory {:016x} is no directory", name, directory);
     }
-    if (place.inode.inode.closing) {
+    if (place.inode.inode.mark) {
       TRY(FinishMark(place.id, place.inode));
       PauseBeforeRetry(runtime_, attempt);
       continue;
@@ -541,8 +568,11 @@ Status Names::RemoveDirectory(InodeId directory, std::string_view name) {
     if (!TRY(IsEmpty(place.id))) {
       return Fail(ENOTEMPTY, "'{}' in directory {:016x} is not empty", name, directory);
     }
-    // Who added an entry since has changed the inode, or will find it gone.
-    const auto change = records_.ChangeInode(place.id, place.inode.slot, std::nullopt);
+    // Who added an entry since has changed the inode, or will find it gone. It is gone for good
+    // before its name is: what was removed from it may come back with a loss of power, and must not
+    // be found in a directory without a name.
+    const auto change =
+        records_.ChangeInode(place.id, place.inode.slot, std::nullopt, Durability::kWriteThrough);
     TRY(change.why);
     if (!change.applied()) {
       PauseBeforeRetry(runtime_, attempt);

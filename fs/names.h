@@ -11,7 +11,12 @@
 //   - A rename is an intent in the moved inode, then single conditional steps that anybody can do
 //     for the one who began it. Everyone who looks an inode up finishes its rename first. Before
 //     anything else, a rename rewrites the source's entry, so that who looked before the intent was
-//     there can change it no more. docs/format.md, "Rename", has the steps.
+//     there can change it no more. Before it takes a name from another inode it marks that one, as
+//     it was looked at; who wants to change what is marked takes the rename back, which then can
+//     never happen. docs/format.md, "Rename", has the steps.
+//   - A loss of power takes nothing that was flushed, and of a change of several registers no part
+//     that the others rest on: docs/format.md, "What a loss of power leaves", says what is written
+//     through therefore.
 //   - A directory that moves to another parent is named in the rename register meanwhile, so there
 //     is one such move at a time, and no directory can get below itself.
 //
@@ -115,14 +120,18 @@ class Names {
     std::optional<Seen> seen;
   };
   struct Publication : Changed {
-    uint64_t slot = 0;      // of the entry; 0: others have changed it since
+    uint64_t slot = 0;        // of the entry; 0: others have changed it since
+    bool lasts = false;       // the name is safe from power loss
+    bool wants_safe = false;  // of one that was refused: it would replace something, see below
     bool is_final = false;  // of one that was refused: it would be again, however often it is tried
   };
   // `own` is the inode as it was written last; kept up to date. After an unknown outcome it may be
   // called again, without `seen`: the inode will not have two names, whatever others have done with
   // the first one. Final: EEXIST, EISDIR, ENOENT (the directory was removed), ESTALE (the inode
-  // was).
-  Publication Publish(const NewName& name, InodeId id, StoredInode& own, Durability durability);
+  // was). What is replaced goes, so the inode and its contents must be `is_safe` from power loss
+  // before that; the name itself is then, too.
+  Publication Publish(const NewName& name, InodeId id, StoredInode& own, bool is_safe,
+                      Durability durability);
 
   // One more name for a file or symbolic link. EPERM (a directory), EEXIST, EMLINK.
   Result<StoredInode> Link(InodeId id, InodeId directory, std::string_view name);
@@ -142,6 +151,11 @@ class Names {
   Result<StoredInode> CountSubdirectories(InodeId directory, const StoredInode& stored);
   Status Rename(InodeId source, std::string_view source_name, InodeId target,
                 std::string_view target_name, bool no_replace);
+  // For whoever is about to change an inode that bears a mark, which he then takes off: the rename
+  // that has set it can take nothing from it any more. It is taken back, or finished if the name is
+  // taken already; then `stored` may have changed. False: it is a directory that was replaced, and
+  // is about to be removed.
+  Result<bool> GiveWay(InodeId id, const StoredInode& stored);
   // Each gets the other's name. ENOENT, EINVAL (one would become a part of itself).
   Status Exchange(InodeId source, std::string_view source_name, InodeId target,
                   std::string_view target_name);
@@ -169,8 +183,10 @@ class Names {
   void Discard(InodeId id, uint64_t slot);
   void NoteRemoval(InodeId directory, const StoredInode& seen, Subdirectories change);
   // Takes a link away; the last one takes the inode along. `seen` is what it was found as, if that
-  // is known.
-  Status DropLink(InodeId id, std::optional<StoredInode> seen = std::nullopt);
+  // is known; `removed` the name that went, if it may come back with a loss of power: then it is
+  // made safe that it is gone before the count goes down.
+  Status DropLink(InodeId id, std::optional<StoredInode> seen = std::nullopt,
+                  const std::optional<GivenName>& removed = std::nullopt);
   // Notes in a directory that its entries changed, after they did, and what that did to its number
   // of subdirectories. False when the directory is gone. `seen` is what it was found as before the
   // entry changed, if that is known: then no read is needed, and the number stays known.
@@ -218,13 +234,25 @@ class Names {
                         const std::optional<Begun>& begun = std::nullopt);
   Result<std::optional<uint64_t>> TakeSource(const RenameIntent& intent, const Entry& entry,
                                              bool begun);
-  Result<bool> PlaceTarget(InodeId id, const RenameIntent& intent, const Entry& entry, bool taken,
-                           const std::optional<Begun>& begun);
-  Result<bool> CloseReplaced(InodeId id, const RenameIntent& intent);
+  // What became of the target's entry.
+  struct Placed {
+    bool is_there = false;                // it bears the nonce, and its directory is there
+    std::optional<StoredInode> replaced;  // as it was marked, if that was done here
+  };
+  Result<Placed> PlaceTarget(InodeId id, const RenameIntent& intent, const Entry& entry, bool taken,
+                             const std::optional<Begun>& begun);
+  Result<std::optional<StoredInode>> MarkReplaced(InodeId id, const RenameIntent& intent);
+  Status FenceTarget(const RenameIntent& intent, InodeId id);
+  Status ReleaseSource(InodeId id, const RenameIntent& intent, std::optional<uint64_t> slot);
   Status Unmark(const RenameIntent& intent, bool done);
   // Finishes the rename that has marked this inode, or takes the mark of one that ended away.
   Status FinishMark(InodeId id, const StoredInode& stored);
-  Result<Ending> Conclude(InodeId id, StoredInode stored, bool done);
+  // Whether the inode has the name still that its mark is about.
+  Result<bool> HasMarkedName(InodeId id, const ReplacementMark& mark);
+  // For whoever is about to change `stored` conditionally: takes its mark off. False as of
+  // GiveWay().
+  Result<bool> TakeMarkOff(InodeId id, StoredInode& stored);
+  Result<Ending> Conclude(InodeId id, StoredInode stored, bool done, Durability durability);
 
   // False: what it went by has changed; try again.
   Result<bool> TryRename(const Wanted& wanted);

@@ -5,7 +5,7 @@
 namespace pinstripe {
 namespace {
 
-bool IsAtRest(const Inode& inode) { return !inode.intent && !inode.closing; }
+bool IsAtRest(const Inode& inode) { return !inode.intent && !inode.mark; }
 
 }  // namespace
 

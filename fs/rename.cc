@@ -2,21 +2,24 @@
 //
 //   1  the intent is set in the moved inode                          (one who wants the rename)
 //   2  the source's entry is rewritten with the rename's nonce       (anybody, from here on)
-//   3  an empty directory that will be replaced is closed
+//   3  what will be replaced is marked, as it was when it was looked at
 //   4  the target's entry is written with the nonce
 //   5  the target's directory is changed, which fails if it is gone
 //   6  the source's entry is removed
 //   7  the intent is cleared and the outcome noted
 //
 // An exchange is a rename that, in step 6, gives the source's name to what it has replaced. That
-// has no name between the steps 4 and 6, so it is marked from step 3 to step 7, as is an empty
-// directory that will be replaced; and before step 4 the source's directory is changed, as in step
-// 5, because something new comes into it.
+// has no name between the steps 4 and 6, so its mark stays until step 7; and before step 4 the
+// source's directory is changed, as in step 5, because something new comes into it.
 //
 // Every step is one change of a register that requires the slot which the intent names, or what an
 // earlier step has made of it, known by the nonce; so doing it twice, or late, does nothing. A
-// rename that became impossible (its source was taken away before step 2, its target changed before
-// step 4) stays impossible for ever, because slots never come back.
+// rename that became impossible (its source was taken away before step 2, its target or what that
+// names was changed before step 4) stays impossible for ever, because slots never come back.
+//
+// Power may be lost between any two steps. The intent is written through before anything rests on
+// it, the target's entry before the source's goes, and that before the intent does; what else was
+// forgotten is done again.
 
 #include "base/log.h"
 #include "base/try.h"
@@ -41,8 +44,10 @@ Subdirectories CountOf(bool gains, bool loses) {
 // if that is another directory.
 Subdirectories CountInTarget(const RenameIntent& intent, FileKind moved) {
   const bool crosses = intent.source != intent.target;
-  const bool loses = intent.exchange ? crosses && *intent.exchange == FileKind::kDirectory
-                                     : intent.replaced_slot != 0;
+  // A directory takes the place of a directory alone.
+  const FileKind replaced = intent.exchange.value_or(moved);
+  const bool loses =
+      replaced == FileKind::kDirectory && (intent.exchange ? crosses : intent.replaced != 0);
   return CountOf(crosses && moved == FileKind::kDirectory, loses);
 }
 Subdirectories CountInSource(const RenameIntent& intent, FileKind moved) {
@@ -56,7 +61,8 @@ Result<std::optional<uint64_t>> Names::TakeSource(const RenameIntent& intent, co
                                                   bool begun) {
   StoredEntry found{.entry = std::nullopt, .slot = intent.source_slot};
   if (!begun) found = TRY(records_.FindEntry(intent.source, intent.source_name));
-  if (found.slot == intent.source_slot) {
+  const bool is_as_seen = begun || (found.entry && found.entry->inode == entry.inode);
+  if (is_as_seen && found.slot == intent.source_slot) {
     const auto change =
         records_.ChangeEntry(intent.source, intent.source_name, intent.source_slot, entry);
     TRY(change.why);
@@ -66,38 +72,52 @@ Result<std::optional<uint64_t>> Names::TakeSource(const RenameIntent& intent, co
   return std::optional(found.slot);
 }
 
-Result<bool> Names::CloseReplaced(InodeId id, const RenameIntent& intent) {
-  if (intent.replaced_slot == 0) return true;
-  const DirectoryClosing mark{id, intent.nonce};
-  const auto closed_by_us = [&](const std::optional<StoredInode>& stored) {
-    return stored && stored->inode.closing == mark;
+// As it is with the mark; null: it has changed since it was looked at, and cannot be replaced.
+Result<std::optional<StoredInode>> Names::MarkReplaced(InodeId id, const RenameIntent& intent) {
+  const ReplacementMark mark{id, intent.nonce, {intent.target, intent.target_name}};
+  const auto is_marked = [&](const std::optional<StoredInode>& stored) {
+    return stored && stored->inode.mark && stored->inode.mark->nonce == mark.nonce;
   };
   std::optional<StoredInode> stored = TRY(records_.FindInode(intent.replaced));
-  if (!stored) return false;
-  if (closed_by_us(stored)) return true;
-  if (stored->slot != intent.replaced_slot) return false;
-  Inode closed = stored->inode;
-  closed.closing = mark;
-  const auto change = records_.ChangeInode(intent.replaced, intent.replaced_slot, closed);
+  if (is_marked(stored)) return stored;
+  if (!stored || stored->slot != intent.replaced_slot) return std::optional<StoredInode>();
+  Inode marked = stored->inode;
+  marked.mark = mark;
+  const auto change = records_.ChangeInode(intent.replaced, intent.replaced_slot, marked);
   TRY(change.why);
-  return closed_by_us(change.now);
+  return is_marked(change.now) ? change.now : std::nullopt;
 }
 
-// The mark has done its work: the rename is about to be over.
+// Nobody writes the target's entry any more, however late, if that has not happened yet.
+Status Names::FenceTarget(const RenameIntent& intent, InodeId id) {
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    const StoredEntry found = TRY(records_.FindEntry(intent.target, intent.target_name));
+    if (WrittenBy(intent, found, id) || found.slot != intent.target_slot) return {};
+    const auto change =
+        records_.ChangeEntry(intent.target, intent.target_name, found.slot, found.entry);
+    TRY(change.why);
+    if (change.applied()) return {};
+    PauseBeforeRetry(runtime_, attempt);
+  }
+  return Fail(EIO, "take a rename to '{}' back: others changed the name {} times in between",
+              intent.target_name, kMaxAttempts);
+}
+
+// The mark has done its work: the rename is about to be over. That of an exchange may not come back
+// once nobody can tell any more what it was.
 Status Names::Unmark(const RenameIntent& intent, bool done) {
-  if (intent.replaced_slot == 0) return {};
+  if (intent.replaced == 0) return {};
+  const auto durability = intent.exchange ? Durability::kWriteThrough : Durability::kWriteBack;
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     const std::optional<StoredInode> stored = TRY(records_.FindInode(intent.replaced));
-    if (!stored || !stored->inode.closing || stored->inode.closing->nonce != intent.nonce) {
-      return {};
-    }
+    if (!stored || !stored->inode.mark || stored->inode.mark->nonce != intent.nonce) return {};
     Inode open = stored->inode;
-    open.closing.reset();
+    open.mark.reset();
     if (done) {
       open.changed = records_.WallClock();
       if (IsDirectory(open)) open.parent = intent.source;
     }
-    const auto change = records_.ChangeInode(intent.replaced, stored->slot, open);
+    const auto change = records_.ChangeInode(intent.replaced, stored->slot, open, durability);
     TRY(change.why);
     if (change.applied()) return {};
     PauseBeforeRetry(runtime_, attempt);
@@ -106,8 +126,15 @@ Status Names::Unmark(const RenameIntent& intent, bool done) {
               intent.replaced, kMaxAttempts);
 }
 
+Result<bool> Names::HasMarkedName(InodeId id, const ReplacementMark& mark) {
+  const GivenName& place = mark.place;
+  if (place.directory == 0) return false;
+  const StoredEntry found = TRY(records_.FindEntry(place.directory, place.name));
+  return found.entry && found.entry->inode == id;
+}
+
 Status Names::FinishMark(InodeId id, const StoredInode& stored) {
-  const DirectoryClosing mark = *stored.inode.closing;
+  const ReplacementMark& mark = *stored.inode.mark;
   const std::optional<StoredInode> mover = TRY(records_.FindInode(mark.mover));
   if (mover && mover->inode.intent && mover->inode.intent->nonce == mark.nonce) {
     TRY(Finish(mark.mover, *mover));
@@ -115,54 +142,108 @@ Status Names::FinishMark(InodeId id, const StoredInode& stored) {
   }
   // Of a rename that ended, by somebody who was late. But a directory that was replaced stays
   // closed: it is about to be removed.
-  const auto failed = [&] {
-    const auto& last = mover ? mover->inode.last_rename : std::nullopt;
-    return last && last->nonce == mark.nonce && !last->done;
-  };
-  if (IsDirectory(stored.inode) && !failed()) return {};
+  if (IsDirectory(stored.inode) && !TRY(HasMarkedName(id, mark))) return {};
   Inode open = stored.inode;
-  open.closing.reset();
+  open.mark.reset();
   return records_.ChangeInode(id, stored.slot, open).why;
 }
 
-// True: the target's entry bears the nonce, and its directory is there.
-Result<bool> Names::PlaceTarget(InodeId id, const RenameIntent& intent, const Entry& entry,
-                                bool taken, const std::optional<Begun>& begun) {
+// The target's entry is what decides. Once it is written anew as it is, the rename cannot happen.
+Result<bool> Names::GiveWay(InodeId id, const StoredInode& stored) {
+  const ReplacementMark& mark = *stored.inode.mark;
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    const std::optional<StoredInode> mover = TRY(records_.FindInode(mark.mover));
+    if (!mover || !mover->inode.intent || mover->inode.intent->nonce != mark.nonce) {
+      return !IsDirectory(stored.inode) || TRY(HasMarkedName(id, mark));
+    }
+    const RenameIntent& intent = *mover->inode.intent;
+    const StoredEntry found = TRY(records_.FindEntry(intent.target, intent.target_name));
+    if (WrittenBy(intent, found, mark.mover)) {
+      TRY(Finish(mark.mover, *mover));
+      continue;
+    }
+    const auto change =
+        records_.ChangeEntry(intent.target, intent.target_name, found.slot, found.entry);
+    TRY(change.why);
+    if (change.applied()) return true;
+    PauseBeforeRetry(runtime_, attempt);
+  }
+  return Fail(EIO, "take a rename over inode {:016x} back: others changed it {} times in between",
+              id, kMaxAttempts);
+}
+
+Result<bool> Names::TakeMarkOff(InodeId id, StoredInode& stored) {
+  if (!stored.inode.mark) return true;
+  if (!TRY(GiveWay(id, stored))) return false;
+  stored.inode.mark.reset();
+  return true;
+}
+
+Result<Names::Placed> Names::PlaceTarget(InodeId id, const RenameIntent& intent, const Entry& entry,
+                                         bool taken, const std::optional<Begun>& begun) {
   StoredEntry found{.entry = std::nullopt, .slot = intent.target_slot};
-  // What is replaced goes when this is done, and so does the old name, which is on other drives
-  // where the directory is another one. A loss of power must not undo this alone then.
-  const bool replaces = intent.replaced != 0 && !intent.exchange;
-  const bool must_last = replaces || intent.source != intent.target;
+  Placed placed;
   bool lasts = false;
   // If the source is not there any more, others may have done all of it.
-  if (!begun || !taken) found = TRY(records_.FindEntry(intent.target, intent.target_name));
+  const bool looks = !begun || !taken;
+  if (looks) found = TRY(records_.FindEntry(intent.target, intent.target_name));
   if (!WrittenBy(intent, found, id)) {
     // An absent entry is in another slot since an epoch has begun, though nothing has come of what
     // others may have sent before: the change is refused then, and nothing comes of it any more.
-    if (!taken || (found.entry && found.slot != intent.target_slot)) return false;
-    if (TRY(CloseReplaced(id, intent))) {
-      const auto change =
-          records_.ChangeEntry(intent.target, intent.target_name, intent.target_slot, entry,
-                               must_last ? Durability::kWriteThrough : Durability::kWriteBack);
+    if (!taken || (found.entry && found.slot != intent.target_slot)) return Placed();
+    const InodeId named = found.entry ? found.entry->inode : 0;
+    bool is_as_seen = !looks || named == intent.replaced;
+    if (is_as_seen && intent.replaced != 0) {
+      placed.replaced = TRY(MarkReplaced(id, intent));
+      is_as_seen = placed.replaced.has_value();
+    }
+    if (is_as_seen) {
+      const auto change = records_.ChangeEntry(
+          intent.target, intent.target_name, intent.target_slot, entry, Durability::kWriteThrough);
       TRY(change.why);
       lasts = change.applied();
       found = change.now;
     } else {
-      // Too late for the mark; or others have done this, and taken the mark of an exchange away.
+      // Too late; or others have done this, and taken the mark of an exchange away.
+      TRY(FenceTarget(intent, id));
       found = TRY(records_.FindEntry(intent.target, intent.target_name));
     }
-    if (!WrittenBy(intent, found, id)) return false;
+    if (!WrittenBy(intent, found, id)) return Placed();
   }
-  if (must_last && !lasts) TRY(records_.MakeEntryDurable(intent.target, intent.target_name));
+  // The old name goes when this is done, and so does what is replaced: a loss of power must not
+  // undo this alone then.
+  if (!lasts) TRY(records_.MakeEntryDurable(intent.target, intent.target_name));
   // Where the source's directory is the same one, an exchange has changed it just now.
   std::optional<StoredInode> seen;
   if (begun && !(intent.exchange && intent.source == intent.target)) seen = begun->target;
-  if (TRY(Touch(intent.target, std::move(seen), CountInTarget(intent, entry.kind)))) return true;
+  placed.is_there = TRY(Touch(intent.target, std::move(seen), CountInTarget(intent, entry.kind)));
+  if (placed.is_there) return placed;
   TRY(records_.ChangeEntry(intent.target, intent.target_name, found.slot, std::nullopt).why);
-  return false;
+  return Placed();
 }
 
-Result<Names::Ending> Names::Conclude(InodeId id, StoredInode stored, bool done) {
+// The source's entry goes, or names what was exchanged for it; safe from power loss.
+Status Names::ReleaseSource(InodeId id, const RenameIntent& intent, std::optional<uint64_t> slot) {
+  if (!slot) return records_.MakeEntryDurable(intent.source, intent.source_name);  // others did it
+  std::optional<Entry> left;
+  if (intent.exchange) {
+    left = Entry{.inode = intent.replaced, .kind = *intent.exchange, .nonce = intent.nonce};
+  }
+  for (bool again = true; again;) {
+    const auto change = records_.ChangeEntry(intent.source, intent.source_name, *slot, left,
+                                             Durability::kWriteThrough);
+    TRY(change.why);
+    again = !change.applied() && WrittenBy(intent, change.now, id);  // it was written anew
+    slot = change.now.slot;
+    if (!change.applied() && !again) {
+      return records_.MakeEntryDurable(intent.source, intent.source_name);
+    }
+  }
+  return {};
+}
+
+Result<Names::Ending> Names::Conclude(InodeId id, StoredInode stored, bool done,
+                                      Durability durability) {
   const RenameIntent intent = *stored.inode.intent;
   while (true) {
     Inode inode = stored.inode;
@@ -170,7 +251,7 @@ Result<Names::Ending> Names::Conclude(InodeId id, StoredInode stored, bool done)
     inode.last_rename = RenameOutcome{intent.nonce, done};
     if (done) inode.changed = records_.WallClock();
     if (done && IsDirectory(inode)) inode.parent = intent.target;
-    auto change = records_.ChangeInode(id, stored.slot, inode);
+    auto change = records_.ChangeInode(id, stored.slot, inode, durability);
     TRY(change.why);
     if (change.applied()) return Ending(done);
     // A commit of the file may have changed the inode and left the intent as it was.
@@ -184,33 +265,26 @@ Result<Names::Ending> Names::Finish(InodeId id, const StoredInode& stored,
   const RenameIntent& intent = *stored.inode.intent;
   const Entry entry{.inode = id, .kind = stored.inode.kind, .nonce = intent.nonce};
   const auto source_seen = begun ? std::optional(begun->source) : std::nullopt;
-  std::optional<uint64_t> source_slot = TRY(TakeSource(intent, entry, begun.has_value()));
+  const std::optional<uint64_t> source_slot = TRY(TakeSource(intent, entry, begun.has_value()));
   bool taken = source_slot.has_value();
   if (taken && intent.exchange) taken = TRY(Touch(intent.source, source_seen));
-  const bool done = TRY(PlaceTarget(id, intent, entry, taken, begun));
-  if (done && source_slot) {
-    std::optional<Entry> left;
-    if (intent.exchange) {
-      left = Entry{.inode = intent.replaced, .kind = *intent.exchange, .nonce = intent.nonce};
-    }
-    bool again = true;
-    while (again) {
-      const auto change =
-          records_.ChangeEntry(intent.source, intent.source_name, *source_slot, left);
-      TRY(change.why);
-      again = !change.applied() && WrittenBy(intent, change.now, id);  // it was written anew
-      source_slot = change.now.slot;
-    }
-  }
+  Placed placed = TRY(PlaceTarget(id, intent, entry, taken, begun));
+  const bool done = placed.is_there;
+  if (done) TRY(ReleaseSource(id, intent, source_slot));
   if (done && intent.source != intent.target) {
     TRY(Touch(intent.source, intent.exchange ? std::nullopt : source_seen,
               CountInSource(intent, entry.kind)));
   }
   if (!done || intent.exchange) TRY(Unmark(intent, done));
-  const Ending ending = TRY(Conclude(id, stored, done));
+  const bool replaces = done && intent.replaced != 0 && !intent.exchange;
+  // Who finds the intent again would take another link away.
+  const bool counts_down = replaces && (!placed.replaced || placed.replaced->inode.links > 1);
+  const Ending ending = TRY(
+      Conclude(id, stored, done, counts_down ? Durability::kWriteThrough : Durability::kWriteBack));
   // Only one ends it, so the replaced inode loses one link.
-  if (ending == true && intent.replaced != 0 && !intent.exchange) {
-    const Status dropped = DropLink(intent.replaced);
+  if (ending == true && replaces) {
+    if (placed.replaced) placed.replaced->inode.mark.reset();
+    const Status dropped = DropLink(intent.replaced, std::move(placed.replaced));
     if (!dropped.ok()) {
       Log(LogLevel::kWarn, "a replaced file stays behind",
           {{"inode", fmt::format("{:016x}", intent.replaced)}, {"why", dropped}});
@@ -274,8 +348,9 @@ Status Names::CheckNotBelow(InodeId id, InodeId target) {
 }
 
 Result<bool> Names::MoveWithIntent(const Wanted& wanted, const Place& from, const Place& to) {
-  const bool replaces_directory = to.found() && IsDirectory(to.inode.inode);
-  Inode inode = from.inode.inode;
+  StoredInode moved = from.inode;
+  if (!TRY(TakeMarkOff(from.id, moved))) return false;
+  Inode& inode = moved.inode;
   inode.intent = RenameIntent{.nonce = records_.NewRenameNonce(),
                               .source = wanted.source,
                               .source_name = std::string(wanted.source_name),
@@ -284,14 +359,11 @@ Result<bool> Names::MoveWithIntent(const Wanted& wanted, const Place& from, cons
                               .target_name = std::string(wanted.target_name),
                               .target_slot = to.slot,
                               .replaced = to.id,
-                              .replaced_slot = replaces_directory ? to.inode.slot : 0,
+                              .replaced_slot = to.found() ? to.inode.slot : 0,
                               .exchange = std::nullopt};
-  if (wanted.exchange) {
-    inode.intent->replaced_slot = to.inode.slot;
-    inode.intent->exchange = to.inode.inode.kind;
-  }
+  if (wanted.exchange) inode.intent->exchange = to.inode.inode.kind;
   const RenameNonce nonce = inode.intent->nonce;
-  const auto change = records_.ChangeInode(from.id, from.inode.slot, inode);
+  const auto change = records_.ChangeInode(from.id, moved.slot, inode, Durability::kWriteThrough);
   TRY(change.why);
   if (!change.applied()) return false;
   const auto ending =
@@ -315,7 +387,7 @@ Result<bool> Names::TryRename(const Wanted& wanted) {
     if (wanted.no_replace) TRY(CheckReplacement(wanted, from, to));
     return true;
   }
-  if (to.found() && to.inode.inode.closing) {
+  if (to.found() && to.inode.inode.mark) {
     TRY(FinishMark(to.id, to.inode));
     return false;
   }
@@ -365,7 +437,7 @@ Result<bool> Names::TryExchange(Wanted wanted) {
     std::swap(wanted.source, wanted.target);
     std::swap(wanted.source_name, wanted.target_name);
   }
-  if (to.inode.inode.closing) {
+  if (to.inode.inode.mark) {
     TRY(FinishMark(to.id, to.inode));
     return false;
   }

@@ -366,7 +366,7 @@ TEST_F(NamesTest, AnExchangeWhoseOwnerDiedHappensOrDoesNot) {
       Records records(*host_.cluster);
       const auto stored = records.FindInode(id);
       ASSERT_FALSE((*stored)->inode.intent);
-      ASSERT_FALSE((*stored)->inode.closing);
+      ASSERT_FALSE((*stored)->inode.mark);
       ASSERT_OK(fs_->MakeDirectory(id, "new", 0755, {}));
     }
     (exchanged ? happened : remained) = true;

@@ -50,8 +50,8 @@ TEST_F(ReaperTest, WhatWasReplacedGoesOnceItIsSafeThatItWas) {
   EXPECT_GE(sim_.Now() - begin, Reaper::kGather - seconds(1));
 }
 
-// Or a loss of power could leave the name with neither of the two: the replaced inode, and the old
-// name in another directory, are on other drives than the new name.
+// Three of its steps are safe from power loss before the next one: that it is under way, the new
+// name, and that the old one is gone. docs/format.md, "What a loss of power leaves", says why.
 TEST_F(ReaperTest, ARenameIsSafeBeforeWhatItReplacesOrLeavesGoes) {
   Make("a", "1");
   Make("b", "2");
@@ -61,9 +61,10 @@ TEST_F(ReaperTest, ARenameIsSafeBeforeWhatItReplacesOrLeavesGoes) {
     EXPECT_OK(fs_->Rename(kRootInode, from, target, to));
     return Requests().durable_put - before;
   };
-  EXPECT_EQ(written_through(kRootInode, "a", "c"), 0u);
-  EXPECT_EQ(written_through(kRootInode, "c", "b"), 3u);
-  EXPECT_EQ(written_through(directory, "b", "e"), 3u);
+  constexpr uint64_t kReplicas = 3;
+  EXPECT_EQ(written_through(kRootInode, "a", "c"), 3 * kReplicas);
+  EXPECT_EQ(written_through(kRootInode, "c", "b"), 3 * kReplicas);
+  EXPECT_EQ(written_through(directory, "b", "e"), 3 * kReplicas);
 }
 
 TEST_F(ReaperTest, WhatWasRemovedGoesAfterAWhileAndOnceThatIsSafe) {

@@ -130,7 +130,7 @@ Inode FullInode() {
   inode.modified = 4;
   inode.changed = 5;
   inode.parent = 7;
-  inode.closing = DirectoryClosing{8, {1}};
+  inode.mark = ReplacementMark{8, {1}};
   inode.intent = RenameIntent{.nonce = {2},
                               .source = 1,
                               .source_name = "a",

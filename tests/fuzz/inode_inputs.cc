@@ -123,7 +123,7 @@ Inode BusyDirectory() {
   inode.mode = 01777;
   inode.links = 2;
   inode.parent = 1;
-  inode.closing = DirectoryClosing{.mover = 9};
+  inode.mark = ReplacementMark{.mover = 9};
   inode.intent = RenameIntent{.source = 1, .source_name = "old", .target = 2, .target_name = "new"};
   inode.last_rename = RenameOutcome{.done = true};
   inode.unknown = {{200, "from a later version"}};

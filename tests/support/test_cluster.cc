@@ -218,6 +218,7 @@ TestCluster::TestCluster(Runtime& runtime, const Options& options)
     config_.drives.push_back(std::move(drive));
     Machine& machine = machines_[AddressOf(id)];
     machine.memory = std::make_shared<MemoryDrive>(runtime, NameOf(id), options.drive_bytes);
+    if (options.loses_power) machine.memory->RememberUnsynced();
     machine.faulty = std::make_shared<FaultyDrive>(runtime, machine.memory);
     machine.socket = std::make_shared<Socket>();
     machine.socket->Plug(machine.faulty);
@@ -273,6 +274,12 @@ std::shared_ptr<MemoryDrive> TestCluster::Plug(DriveId id, std::shared_ptr<Memor
 
 std::shared_ptr<MemoryDrive> TestCluster::Replace(DriveId id) {
   return Plug(id, std::make_shared<MemoryDrive>(runtime_, NameOf(id), options_.drive_bytes));
+}
+
+void TestCluster::LosePower(DriveId id, size_t kept) {
+  std::shared_ptr<MemoryDrive> drive = MachineOf(id).memory;
+  drive->LosePower(kept);
+  Plug(id, std::move(drive));
 }
 
 std::shared_ptr<MemoryDrive> TestCluster::CopyOf(DriveId id) {

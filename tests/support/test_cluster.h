@@ -37,6 +37,7 @@ class TestCluster {
     uint32_t groups = 64;
     int replicas = 0;  // 0: 2 m + 1, as far as there are drives
     uint64_t drive_bytes = MemoryStore::kDefaultCapacity;
+    bool loses_power = false;  // drives remember what was not synced: see LosePower()
   };
 
   TestCluster(Runtime& runtime, const Options& options);
@@ -62,6 +63,11 @@ class TestCluster {
   // new one who it is. Returns the one before.
   std::shared_ptr<MemoryDrive> Plug(DriveId id, std::shared_ptr<MemoryDrive> drive);
   std::shared_ptr<MemoryDrive> Replace(DriveId id);
+
+  // The machines of these drives lose their power and have it again at once. Each drive has
+  // forgotten what it did since it was last synced, but for the first `kept` changes of that; what
+  // was on its way is lost, and clients connect anew. `loses_power` must have been set.
+  void LosePower(DriveId id, size_t kept);
 
   // With what it holds. Plugged in later, it is the drive after a loss of power.
   std::shared_ptr<MemoryDrive> CopyOf(DriveId id);
