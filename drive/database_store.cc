@@ -34,6 +34,7 @@ Result<std::unique_ptr<DatabaseStore>> DatabaseStore::Open(StoreKind kind, const
   const std::string path = PlaceOfStore(directory.path(), kind);
   std::unique_ptr<Database> database =
       TRY(kind == StoreKind::kLevelDb ? OpenLevelDb(path) : OpenRocksDb(path));
+  TRY(directory.starts().Begin(""));
   return std::unique_ptr<DatabaseStore>(
       new DatabaseStore(std::move(directory), options, std::move(database)));
 }
@@ -99,7 +100,14 @@ Status DatabaseStore::Apply(std::span<const StoreChange> changes) {
 Status DatabaseStore::Flush() {
   const std::string nothing;
   const Database::Change change{kFlushKey, &nothing};
-  return database_->Write({&change, 1}, /*sync=*/true);
+  const Status synced = database_->Write({&change, 1}, /*sync=*/true);
+  if (!synced.ok()) directory_.starts().NoteFailedSync();
+  return synced;
+}
+
+Status DatabaseStore::EndCleanly() {
+  TRY(Flush());
+  return directory_.starts().End();
 }
 
 StoreUsage DatabaseStore::Usage() {

@@ -73,6 +73,8 @@ class DatabaseStore final : public Store {
   Status Apply(std::span<const StoreChange> changes) override;
   Status Flush() override;
   StoreUsage Usage() override;
+  StoreStarts Starts() override { return directory_.starts().starts(); }
+  Status EndCleanly() override;
 
  private:
   DatabaseStore(StoreDirectory directory, Options options, std::unique_ptr<Database> database)

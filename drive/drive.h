@@ -105,6 +105,16 @@ struct RangeRecords {
   bool more = false;  // there may be further ones in the range
 };
 
+// A start of what serves a drive. A drive may forget, with the machine's power or by a disk that
+// fails, changes that it has answered and not flushed; after a clean start it has not.
+struct DriveStart {
+  uint64_t id = 0;  // by chance, never 0; another one for each start
+  bool clean = false;
+
+  friend bool operator==(const DriveStart&, const DriveStart&) = default;
+};
+inline constexpr size_t kMaxDriveStarts = 64;
+
 struct DriveInfo {
   uint64_t capacity_bytes = 0;
   double portion_full = 0;  // 0..1
@@ -117,6 +127,18 @@ struct DriveInfo {
   std::string protocol_version;
   std::string
       failure;  // why it takes no changes any more and only serves reads; empty: it does not say
+
+  // Its last starts, newest first, at most kMaxDriveStarts and all different; empty: it does not
+  // say. Who knows the drive by the id of one of them knows what it may have forgotten since: where
+  // all that are newer are clean, nothing; where one is not, or that id is not there any more (it
+  // goes on from a copy, was erased, or was started very often), whatever was not flushed.
+  std::vector<DriveStart> starts;
+  uint64_t start_count =
+      0;  // of all, since it was made or erased; no less than there are in `starts`
+  // What an unclean start among them has forgotten was answered longer ago than this. As a rule it
+  // is for how long the machine is up; less after a start that was unclean though the machine had
+  // not gone down. Null: it does not say.
+  std::optional<Duration> up;
 };
 
 // What a drive can do beyond the Kinetic core. Asked for, never assumed.

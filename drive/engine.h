@@ -103,6 +103,8 @@ class Engine {
   Status RemoveErased() { return store_->RemoveErased(); }
 
   StoreUsage Usage() { return store_->Usage(); }
+  StoreStarts Starts() { return store_->Starts(); }
+  Status EndCleanly() { return store_->EndCleanly(); }
 
   // As of Store.
   Status Compact(const KeyRange& range, std::atomic<bool>& cancelled);

@@ -82,6 +82,15 @@ StoreUsage ErasableStore::Usage() {
   return usage;
 }
 
+StoreStarts ErasableStore::Starts() {
+  const Gate::Visit visit(gate_);
+  return store_ == nullptr ? StoreStarts() : store_->Starts();
+}
+
+Status ErasableStore::EndCleanly() {
+  return With([&](Store& store) { return store.EndCleanly(); });
+}
+
 Result<bool> ErasableStore::Tidy() {
   return With([&](Store& store) -> Result<bool> {
     const bool erased_remain = TRY(RemoveErasedFiles(path_, kFilesAtOnce));

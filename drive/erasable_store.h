@@ -41,6 +41,8 @@ class ErasableStore final : public Store {
   Status Apply(std::span<const StoreChange> changes) override;
   Status Flush() override;
   StoreUsage Usage() override;
+  StoreStarts Starts() override;
+  Status EndCleanly() override;
   Result<bool> Tidy() override;
   Status CompactRange(const KeyRange& range, std::atomic<bool>& cancelled) override;
   Status Erase() override;

@@ -1,7 +1,9 @@
 #include "drive/kinetic_operation.h"
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
+#include <set>
 #include <utility>
 
 #include "base/try.h"
@@ -15,7 +17,8 @@ using Kind = KineticOperation::Kind;
 using kinetic::Header;
 
 constexpr int32_t kAlgorithmCrc32c = 4;
-constexpr size_t kMaxFailureBytes = 1024;  // of what a device says about itself
+constexpr size_t kMaxFailureBytes = 1024;                     // of what a device says about itself
+constexpr uint64_t kTooManyMilliseconds = uint64_t{1} << 42;  // more than a hundred years
 
 // The version an entry must have, for a change of it.
 void SetExpected(const Expected& expected, kinetic::KeyValue* entry) {
@@ -456,7 +459,28 @@ class InfoOperation final : public Asking<DriveInfo> {
     info.software_version = configuration.version();
     info.protocol_version = configuration.protocolversion();
     info.failure = log.storefailure().substr(0, kMaxFailureBytes);
+    TRY(ReadStarts(log, &info));
     return info;
+  }
+
+ private:
+  // A list that cannot be is not one to go by, and neither is that there is none.
+  static Status ReadStarts(const kinetic::GetLog& log, DriveInfo* info) {
+    const auto impossible = [](std::string_view what) {
+      return Fail(EIO, "what it says of its starts cannot be: {}", what);
+    };
+    if (log.starts_size() > static_cast<int>(kMaxDriveStarts)) return impossible("too many");
+    std::set<uint64_t> ids;
+    for (const kinetic::GetLog::Start& start : log.starts()) {
+      if (start.id() == 0 || !ids.insert(start.id()).second) return impossible("an id twice, or 0");
+      info->starts.push_back({start.id(), start.clean()});
+    }
+    info->start_count = log.startcount();
+    if (info->start_count < ids.size()) return impossible("more than there were");
+    if (!log.has_upmilliseconds()) return {};
+    if (log.upmilliseconds() >= kTooManyMilliseconds) return impossible("up for too long");
+    info->up = std::chrono::milliseconds(log.upmilliseconds());
+    return {};
   }
 };
 

@@ -530,6 +530,7 @@ Status KineticService::GetLog(const Caller& caller, const Command& request, Comm
         log->mutable_capacity()->set_nominalcapacityinbytes(usage.capacity_bytes);
         log->mutable_capacity()->set_portionfull(static_cast<float>(usage.portion_full()));
         if (!usage.failure.ok()) log->set_storefailure(std::string(usage.failure.message()));
+        FillStarts(log);
         break;
       case Log::CONFIGURATION: FillConfiguration(log); break;
       case Log::STATISTICS: FillStatistics(log); break;
@@ -653,6 +654,21 @@ void KineticService::FillTemperatures(kinetic::GetLog* log) const {
   };
   fill("HDA", host_.DiskTemperature());
   if (const auto cpu = host_.CpuTemperature()) fill("CPU", cpu);
+}
+
+void KineticService::FillStarts(kinetic::GetLog* log) {
+  const StoreStarts known = engine_.Starts();
+  if (known.starts.empty()) return;
+  log->clear_starts();  // a type may be asked for twice
+  for (const DriveStart& start : known.starts) {
+    kinetic::GetLog::Start* entry = log->add_starts();
+    entry->set_id(start.id);
+    entry->set_clean(start.clean);
+  }
+  log->set_startcount(known.count);
+  if (!known.up) return;
+  const auto up = std::chrono::floor<std::chrono::milliseconds>(*known.up);
+  log->set_upmilliseconds(static_cast<uint64_t>(up.count()));
 }
 
 void KineticService::FillStatistics(kinetic::GetLog* log) const {

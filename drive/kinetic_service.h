@@ -169,6 +169,7 @@ class KineticService {
                 SharedBytes* value);
   void FillUtilizations(kinetic::GetLog* log);
   void FillTemperatures(kinetic::GetLog* log) const;
+  void FillStarts(kinetic::GetLog* log);
   void FillStatistics(kinetic::GetLog* log) const;
   void FillConfiguration(kinetic::GetLog* log) const;
 

@@ -226,7 +226,7 @@ LogStore::LogStore(StoreDirectory directory, const LogStoreOptions& options,
 
 LogStore::~LogStore() {
   if (group_ == nullptr) return;
-  Status flushed = Flush();
+  Status flushed = ended_ ? Status() : Flush();
   group_->Leave(*this);
   if (flushed.ok()) flushed = ReturnSpace();
   if (flushed.ok()) flushed = files_.Trim(cursor_.segment);
@@ -300,7 +300,15 @@ Result<std::unique_ptr<LogStore>> LogStore::OpenAndRecover(const LogStoreOptions
   // What a kill left in the kernel's hands becomes durable now, so that the next power loss has
   // less to take and the next opening less to verify.
   TRY(store->Flush());
+  TRY(store->BeginStart());
   return store;
+}
+
+// What power loss has torn was not durable, and may have been answered. A kill tears nothing.
+Status LogStore::BeginStart() {
+  if (torn_entries_ == 0) return directory_.starts().Begin("");
+  return directory_.starts().Begin(
+      fmt::format("values that it had taken are not on its disk: {}", torn_entries_));
 }
 
 Status LogStore::Recover() {
@@ -715,11 +723,14 @@ Status LogStore::BreakOn(const Status& status) {
                        : "start pinstriped again; if it fails once more, replace the disk";
   Log(LogLevel::kError, "store failed; it serves reads only",
       {{"path", directory_.path()}, {"why", status}, {"do", way_out}});
-  const std::lock_guard lock(mutex_);
-  if (broken_.ok()) {
-    broken_ =
-        Fail(EIO, "changes are refused since the store failed: {} ({})", status.message(), way_out);
+  {
+    const std::lock_guard lock(mutex_);
+    if (broken_.ok()) {
+      broken_ = Fail(EIO, "changes are refused since the store failed: {} ({})", status.message(),
+                     way_out);
+    }
   }
+  directory_.starts().NoteFailedSync();
   return status;
 }
 
@@ -1074,6 +1085,17 @@ Status LogStore::Delete(std::string_view key) {
 Status LogStore::Flush() {
   TRY(FailedState());
   return group_->Flush(*this);
+}
+
+Status LogStore::EndCleanly() {
+  TRY(Flush());
+  {
+    const std::lock_guard lock(mutex_);
+    if (broken_.ok()) broken_ = Fail(EIO, "changes are refused since the store was ended");
+  }
+  TRY(directory_.starts().End());
+  ended_ = true;
+  return {};
 }
 
 bool LogStore::HasChanges() {

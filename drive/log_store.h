@@ -116,6 +116,8 @@ class LogStore final : public Store, private CommitGroup::Member {
   Status Apply(std::span<const StoreChange> changes) override;
   Status Flush() override;
   StoreUsage Usage() override;
+  StoreStarts Starts() override { return directory_.starts().starts(); }
+  Status EndCleanly() override;
   Result<bool> Tidy() override;
   Status CompactRange(const KeyRange& range, std::atomic<bool>& cancelled) override;
 
@@ -167,6 +169,7 @@ class LogStore final : public Store, private CommitGroup::Member {
                                                      const LogStoreOptions& options,
                                                      StoreResources& resources, bool read_only);
   Status OpenRocksDb(StoreResources& resources, bool read_only);
+  Status BeginStart();
 
   static Result<std::shared_ptr<CommitGroup>> GroupOf(const LogStore& store,
                                                       StoreResources& resources);
@@ -246,6 +249,7 @@ class LogStore final : public Store, private CommitGroup::Member {
   std::unique_ptr<rocksdb::DB> index_;
   IndexCache index_cache_;  // of records; not used while opening
   uint64_t torn_entries_ = 0;
+  bool ended_ = false;  // cleanly; of the thread that destroys it
 
   KeyLocks key_locks_;  // whose records are being changed or moved
 

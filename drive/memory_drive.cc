@@ -193,12 +193,27 @@ void MemoryDrive::Info(Terms terms, Callback<DriveInfo> done) {
   }
   const StoreUsage usage = engine_.Usage();
   const std::string_view failure = usage.failure.ok() ? "" : usage.failure.message();
-  Answer(std::move(done), Result<DriveInfo>(DriveInfo{.capacity_bytes = usage.capacity_bytes,
-                                                      .portion_full = usage.portion_full(),
-                                                      .vendor = "Pinstripe",
-                                                      .model = "memory",
-                                                      .serial_number = name_,
-                                                      .failure = std::string(failure)}));
+  DriveInfo info{.capacity_bytes = usage.capacity_bytes,
+                 .portion_full = usage.portion_full(),
+                 .vendor = "Pinstripe",
+                 .model = "memory",
+                 .serial_number = name_,
+                 .failure = std::string(failure)};
+  {
+    const std::lock_guard lock(mutex_);
+    info.starts = starts_;
+    info.start_count = start_count_;
+    info.up = up_;
+  }
+  Answer(std::move(done), Result<DriveInfo>(std::move(info)));
+}
+
+void MemoryDrive::SetStarts(std::vector<DriveStart> starts, std::optional<Duration> up,
+                            uint64_t start_count) {
+  const std::lock_guard lock(mutex_);
+  start_count_ = start_count == 0 ? starts.size() : start_count;
+  starts_ = std::move(starts);
+  up_ = up;
 }
 
 }  // namespace pinstripe

@@ -13,7 +13,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "base/runtime.h"
 #include "drive/drive.h"
@@ -54,6 +56,11 @@ class MemoryDrive final : public Drive {
   size_t CountUnsynced() const { return store_.CountUnsynced(); }
   void LosePower(size_t kept) { store_.LosePower(kept); }
 
+  // What Info() says of its starts from now on; at first it does not say. `start_count` 0: as many
+  // as these.
+  void SetStarts(std::vector<DriveStart> starts, std::optional<Duration> up = std::nullopt,
+                 uint64_t start_count = 0);
+
  private:
   class Answers;
 
@@ -75,6 +82,9 @@ class MemoryDrive final : public Drive {
   Engine engine_;
   mutable std::mutex mutex_;
   int64_t cluster_version_ = 0;             // guarded by mutex_
+  std::vector<DriveStart> starts_;          // guarded by mutex_
+  uint64_t start_count_ = 0;                // guarded by mutex_
+  std::optional<Duration> up_;              // guarded by mutex_
   const std::shared_ptr<Answers> answers_;  // shared with the tasks that give them
 };
 

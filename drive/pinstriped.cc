@@ -181,6 +181,17 @@ void Reload(TlsServer* tls) {
   }
 }
 
+// One that cannot keeps none of the others from it.
+Status EndCleanly(const DaemonConfig& config, const std::vector<std::unique_ptr<Device>>& devices) {
+  Status first_failure;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const Status ended =
+        devices[i]->engine.EndCleanly().Context(fmt::format("drive in {}", config.drives[i].path));
+    if (first_failure.ok()) first_failure = ended;
+  }
+  return first_failure;
+}
+
 Status Serve(const std::string& config_file) {
   const sigset_t signals = BlockSignals();
   RaiseDescriptorLimit();
@@ -211,8 +222,7 @@ Status Serve(const std::string& config_file) {
     while (sigwait(&signals, &number) == 0 && number == SIGHUP) Reload(tls.get());
     Log(LogLevel::kInfo, "stopping", {{"signal", strsignal(number)}});
   }
-  for (const auto& device : devices) TRY(device->engine.Flush());
-  return {};
+  return EndCleanly(config, devices);
 }
 
 // The exit code says the same as what is printed.

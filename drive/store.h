@@ -29,6 +29,7 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "drive/drive.h"
+#include "drive/starts.h"
 
 namespace pinstripe {
 
@@ -151,6 +152,15 @@ class Store {
   virtual Status Flush() = 0;
 
   virtual StoreUsage Usage() = 0;
+
+  // What it knows of its starts, and so whether it may have forgotten anything. Nothing for a store
+  // in memory, which is forgotten as a whole.
+  virtual StoreStarts Starts() { return {}; }
+
+  // Flushes, and notes durably that the store needs nothing that only the kernel has, so that its
+  // next start is clean whatever happens to the machine. Nobody calls anything else meanwhile or
+  // after. A failure: it is as if it had not been called.
+  virtual Status EndCleanly() { return Flush(); }
 
   // Does a bounded piece of what nobody waits for: gives back space, and makes durable what has
   // become much. True: there may be more to do. To be called now and then, by one thread at a time.

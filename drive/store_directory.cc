@@ -110,7 +110,8 @@ Result<std::string> StrangeName(const std::string& path) {
   for (std::string& name : TRY(NamesIn(path))) {
     // What a creation that was interrupted has left is ours.
     const bool expected = name == "lock" || name == "superblock.new" || name == "durable.new" ||
-                          name == "index" || name == "segments" || name == "durable";
+                          name == "index" || name == "segments" || name == "durable" ||
+                          name == "starts" || name == "starts.new";
     if (!expected) return std::move(name);
   }
   return std::string();
@@ -166,13 +167,14 @@ Result<StoreDirectory> StoreDirectory::Open(const std::string& path,
   StoreDirectory directory = TRY(Lock(path));
   if (!TRY(directory.ReadSuperblock())) {
     TRY(directory.Create(serial_number));
-    return directory;
+  } else if (TRY(directory.IsMarkedErased())) {
+    TRY(directory.FinishErase());
   }
-  if (TRY(directory.IsMarkedErased())) TRY(directory.FinishErase());
   if (!serial_number.empty() && directory.identity_.serial_number != serial_number) {
     return Fail(EINVAL, "{} holds the device with serial number \"{}\", not \"{}\"", path,
                 directory.identity_.serial_number, serial_number);
   }
+  directory.starts_ = TRY(StartsFile::Open(path));
   return directory;
 }
 
@@ -255,6 +257,7 @@ Status StoreDirectory::Create(const std::string& serial_number) {
 Status StoreDirectory::MakeLayout() {
   TRY(MakeDirectory(index_path()));
   TRY(MakeDirectory(segments_path()));
+  TRY(StartsFile::Create(path_));
   return ReplaceFileDurably(path_ + kMarkName, EncodeMark(0), 0640);
 }
 

@@ -6,12 +6,14 @@
 
 #include <sys/types.h>
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "base/status.h"
 #include "drive/io_loop.h"
+#include "drive/starts_file.h"
 
 namespace pinstripe {
 
@@ -43,6 +45,9 @@ class StoreDirectory {
   std::string segments_path() const { return path_ + "/segments"; }
   const DeviceIdentity& identity() const { return identity_; }
 
+  // Of a store that was opened to be served, by Open(): who opened it begins the start and ends it.
+  StartsFile& starts() { return *starts_; }
+
   // A number that only grows: how much of the index is durable, kept beside it, so that an index
   // that has lost some of that can be told from one whose last changes power loss took. Writing
   // does not wait for the disk. 0 without one. EBADMSG: it is damaged. One thread at a time.
@@ -63,6 +68,7 @@ class StoreDirectory {
   FileDescriptor lock_;
   FileDescriptor mark_;  // open since it was first written
   DeviceIdentity identity_;
+  std::unique_ptr<StartsFile> starts_;
 };
 
 // Removes files of erased stores in a store's directory, at most so many. True: there may be more.

@@ -8,11 +8,7 @@
 //
 //   CRASH_SECONDS=600 kill_test    for so long, thousands of rounds
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -23,6 +19,7 @@
 #include "base/log.h"
 #include "base/real_runtime.h"
 #include "drive/kinetic_drive.h"
+#include "tests/crash/daemon.h"
 #include "tests/crash/operation_log.h"
 #include "tests/drive/temporary_directory.h"
 #include "tests/support/expect_ok.h"
@@ -36,49 +33,6 @@ constexpr int kKeysOfClient = 16;
 constexpr int kFewRounds = 10;  // of an ordinary run
 constexpr int kRoundsBetweenChecks = 50;
 constexpr int kMostLoadMs = 150;
-
-// A process of pinstriped, with `arguments`.
-class Daemon {
- public:
-  explicit Daemon(const std::vector<std::string>& arguments) {
-    int ends[2];
-    EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
-    output_ = FileDescriptor(ends[0]);
-    const FileDescriptor input(ends[1]);
-    std::vector<char*> argv = {const_cast<char*>(PINSTRIPED)};
-    for (const std::string& argument : arguments)
-      argv.push_back(const_cast<char*>(argument.c_str()));
-    argv.push_back(nullptr);
-    pid_ = fork();
-    if (pid_ != 0) return;
-    dup2(input.get(), STDOUT_FILENO);
-    execv(PINSTRIPED, argv.data());
-    _exit(127);
-  }
-  ~Daemon() {
-    if (pid_ > 0) Kill();
-  }
-
-  bool IsReady() {
-    std::string said;
-    char byte = 0;
-    while (read(output_.get(), &byte, 1) == 1 && byte != '\n') said += byte;
-    return said == "ready";
-  }
-  void Kill() {
-    EXPECT_EQ(kill(pid_, SIGKILL), 0);
-    Wait();
-  }
-  int Wait() {
-    int status = 0;
-    EXPECT_EQ(waitpid(std::exchange(pid_, 0), &status, 0) > 0, true);
-    return status;
-  }
-
- private:
-  FileDescriptor output_;
-  pid_t pid_ = 0;
-};
 
 class KillTest : public testing::Test {
  protected:

@@ -147,7 +147,7 @@ TEST_F(EraseTest, WhereverItIsInterruptedItIsFinishedWhenTheStoreIsOpened) {
   };
   fill();
   const DeviceIdentity identity = StoreDirectory::Open(path, "")->identity();
-  const std::vector<std::string> names = {"index", "segments", "durable", "security"};
+  const std::vector<std::string> names = {"index", "segments", "durable", "security", "starts"};
   // How many names were put aside; beyond: the new layout was made in part, or wholly.
   for (size_t moved = 0; moved <= names.size() + 2; ++moved) {
     SCOPED_TRACE(moved);
@@ -176,6 +176,22 @@ TEST_F(EraseTest, WhereverItIsInterruptedItIsFinishedWhenTheStoreIsOpened) {
   ASSERT_OK(store->RemoveErased());
   EXPECT_FALSE(fs::exists(path + "/erased"));
   EXPECT_EQ(Count(*store), static_cast<size_t>(kRecords));
+}
+
+// It is another drive for those who knew it: what it holds it was given after.
+TEST_F(EraseTest, AnErasedStoreHasNoStartButThatOfItsErase) {
+  const std::string path = Path("store");
+  OpenErasable(path, resources_);
+  OpenErasable(path, resources_);
+  const auto store = OpenErasable(path, resources_);
+  const StoreStarts before = store->Starts();
+  ASSERT_EQ(before.starts.size(), 3u);
+  ASSERT_OK(store->Erase());
+  const StoreStarts after = store->Starts();
+  ASSERT_EQ(after.starts.size(), 1u);
+  EXPECT_EQ(after.count, 1u);
+  EXPECT_TRUE(after.starts[0].clean);
+  for (const DriveStart& start : before.starts) EXPECT_NE(start.id, after.starts[0].id);
 }
 
 TEST_F(EraseTest, AnUnfinishedOneIsNotCheckedButNamed) {

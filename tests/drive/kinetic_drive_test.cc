@@ -225,6 +225,74 @@ TEST_F(KineticDriveTest, RangeFlushInfoAndDeleteAskAndUnderstandWhatTheyShould) 
   EXPECT_EQ(asked[3].command.body().keyvalue().dbversion(), "v1");
 }
 
+// --- What a device says of its starts
+
+class KineticDriveStarts : public KineticDriveTest {
+ protected:
+  // What the drive makes of such an answer.
+  Result<DriveInfo> Info(const std::function<void(kinetic::GetLog*)>& fill) {
+    FakeDevice device([&](Session& session) {
+      session.Handshake();
+      session.Answer(session.Next(), [&](kinetic::Body* body) { fill(body->mutable_getlog()); });
+      session.WaitForEnd();
+    });
+    const auto drive = DriveAt({device.address()});
+    Later<Result<DriveInfo>> info;
+    drive->Info(Soon(), info.callback());
+    return info.Wait();
+  }
+  static void Add(kinetic::GetLog* log, uint64_t id, bool clean) {
+    log->add_starts()->set_id(id);
+    log->mutable_starts(log->starts_size() - 1)->set_clean(clean);
+    log->set_startcount(log->startcount() + 1);
+  }
+};
+
+TEST_F(KineticDriveStarts, AreAskedForWithEverythingElse) {
+  const Result<DriveInfo> info = Info([](kinetic::GetLog* log) {
+    Add(log, UINT64_MAX, false);
+    Add(log, 1, true);
+    log->set_startcount(1000);
+    log->set_upmilliseconds(1500);
+  });
+  ASSERT_OK(info);
+  EXPECT_THAT(info->starts,
+              testing::ElementsAre(DriveStart{UINT64_MAX, false}, DriveStart{1, true}));
+  EXPECT_EQ(info->start_count, 1000u);
+  EXPECT_EQ(info->up, 1500ms);
+}
+
+TEST_F(KineticDriveStarts, OfADeviceThatDoesNotKnowThemThereAreNone) {
+  const Result<DriveInfo> info = Info([](kinetic::GetLog*) {});
+  ASSERT_OK(info);
+  EXPECT_THAT(info->starts, testing::IsEmpty());
+  EXPECT_EQ(info->start_count, 0u);
+  EXPECT_EQ(info->up, std::nullopt);
+}
+
+TEST_F(KineticDriveStarts, ThatCannotBeAreNotGoneBy) {
+  const std::function<void(kinetic::GetLog*)> impossible[] = {
+      [](kinetic::GetLog* log) { Add(log, 0, true); },
+      [](kinetic::GetLog* log) { log->set_startcount(1), log->add_starts(); },
+      [](kinetic::GetLog* log) { Add(log, 5, true), Add(log, 5, true); },
+      [](kinetic::GetLog* log) { Add(log, 5, true), log->set_startcount(0); },
+      [](kinetic::GetLog* log) { log->set_upmilliseconds(UINT64_MAX); },
+      [](kinetic::GetLog* log) {
+        for (uint64_t id = 1; id <= kMaxDriveStarts + 1; ++id) Add(log, id, true);
+      },
+  };
+  for (const auto& fill : impossible) {
+    const Result<DriveInfo> info = Info(fill);
+    ASSERT_FAILS(info, EIO);
+    EXPECT_THAT(std::string(info.error().message()), HasSubstr("its starts cannot be"));
+  }
+  const Result<DriveInfo> most = Info([](kinetic::GetLog* log) {
+    for (uint64_t id = 1; id <= kMaxDriveStarts; ++id) Add(log, id, true);
+  });
+  ASSERT_OK(most);
+  EXPECT_EQ(most->starts.size(), kMaxDriveStarts);
+}
+
 TEST_F(KineticDriveTest, APartIsAskedForWhereTheDeviceCanAndCutOutWhereItCannot) {
   for (const bool range_get : {true, false}) {
     std::vector<Request> gets;

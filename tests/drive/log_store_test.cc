@@ -26,6 +26,7 @@
 #include "base/file_descriptor.h"
 #include "drive/file_turns.h"
 #include "drive/index_files.h"
+#include "tests/drive/pretended_machine.h"
 #include "tests/drive/temporary_directory.h"
 #include "tests/fuzz/mutator.h"
 #include "tests/support/expect_ok.h"
@@ -242,6 +243,86 @@ TEST_F(LogStoreTest, AStoreThatCouldNotSyncServesReadsOnlyAndSaysWhy) {
   const std::string why(store->Usage().failure.message());
   EXPECT_NE(why.find("Input/output error"), std::string::npos) << why;
   EXPECT_NE(why.find("start pinstriped again"), std::string::npos) << why;
+}
+
+// --- Whether it may have forgotten something (starts_test.cc has all cases)
+
+bool LastStartWasClean(LogStore& store) { return store.Starts().starts.at(0).clean; }
+
+TEST_F(LogStoreTest, AStoreThatIsDroppedHasForgottenNothingUnlessTheMachineWentDown) {
+  PretendedMachine machine("boot 1");
+  Open();
+  EXPECT_TRUE(LastStartWasClean(*store_));
+  const uint64_t first = store_->Starts().starts.at(0).id;
+  ASSERT_OK(Put("key", Pattern(10'000, 1)));
+  Close();
+  Open();
+  EXPECT_TRUE(LastStartWasClean(*store_)) << "the kernel has what it was given";
+  ASSERT_OK(Put("key", Pattern(10'000, 2)));
+  Close();
+  machine.Restart("boot 2");
+  Open();
+  const StoreStarts starts = store_->Starts();
+  ASSERT_EQ(starts.starts.size(), 3u);
+  EXPECT_EQ(starts.count, 3u);
+  EXPECT_FALSE(starts.starts[0].clean);
+  EXPECT_EQ(starts.starts[2], (DriveStart{first, true}));
+}
+
+TEST_F(LogStoreTest, AStoreThatEndsCleanlyStartsCleanlyOnAnyMachine) {
+  PretendedMachine machine("boot 1");
+  Open();
+  ASSERT_OK(Put("key", Pattern(10'000, 1)));
+  ASSERT_OK(Put("small", "value"));
+  ASSERT_OK(store_->EndCleanly());
+  EXPECT_FAILS(Put("key", "later"), EIO);
+  Close();
+  machine.Restart("boot 2");
+  Open();
+  EXPECT_TRUE(LastStartWasClean(*store_));
+  EXPECT_EQ(Value("key"), Pattern(10'000, 1));
+  EXPECT_EQ(Value("small"), "value");
+  ASSERT_OK(Put("key", Pattern(10'000, 2)));
+}
+
+TEST_F(LogStoreTest, AStoreThatCannotSyncDoesNotEndCleanlyAndItsNextStartIsUnclean) {
+  PretendedMachine machine("boot 1");
+  FailingCalls calls;
+  LogStoreOptions options = Options();
+  options.calls = &calls;
+  {
+    auto opened = LogStore::Open(options, resources_);
+    ASSERT_OK(opened);
+    ASSERT_OK((*opened)->Put("key", {{}, SharedBytes(Pattern(10'000, 1))}));
+    calls.fails = true;
+    EXPECT_FAILS((*opened)->EndCleanly(), EIO);
+    calls.fails = false;
+    EXPECT_FAILS((*opened)->EndCleanly(), EIO) << "whatever the disk does from now on";
+  }
+  Open();
+  EXPECT_FALSE(LastStartWasClean(*store_));
+  Close();
+  Open();
+  EXPECT_TRUE(LastStartWasClean(*store_)) << "that was told once";
+}
+
+// A kill leaves none: the log is written before the index.
+TEST_F(LogStoreTest, AStoreThatFindsATornEntryHasForgottenIt) {
+  PretendedMachine machine("boot 1");
+  Open();
+  ASSERT_OK(Put("key", Pattern(10'000, 1)));
+  const fs::path segment = Segments().at(0);
+  const fs::path index = path_ + "/index";
+  const fs::path copy = directory_ / "copy";
+  fs::copy(path_, copy, fs::copy_options::recursive);
+  fs::resize_file(copy / "segments" / segment.filename(), 5'000);
+  Close();
+  LogStoreOptions options = Options();
+  options.path = copy;
+  const auto opened = LogStore::Open(options, resources_);
+  ASSERT_OK(opened);
+  EXPECT_EQ((*opened)->torn_entries(), 1u);
+  EXPECT_FALSE(LastStartWasClean(**opened));
 }
 
 TEST(SharedCommit, AFlushOfManyStoresOfAFileSystemIsOneSync) {

@@ -75,6 +75,23 @@ TEST_F(MemoryDriveTest, KeysComeInTheOrderOfTheirBytes) {
   EXPECT_EQ(*keys, (std::vector<std::string>{"b", "a\xff", "a"}));
 }
 
+TEST_F(MemoryDriveTest, SaysOfItsStartsWhatItIsTold) {
+  const auto info = [&] {
+    return *Await<Result<DriveInfo>>(
+        [&](auto done) { drive_.Info(sim_.Now() + 1s, std::move(done)); });
+  };
+  EXPECT_EQ(info().starts, std::vector<DriveStart>());
+  EXPECT_EQ(info().start_count, 0u);
+  EXPECT_EQ(info().up, std::nullopt);
+  const std::vector<DriveStart> starts = {{2, false}, {1, true}};
+  drive_.SetStarts(starts, 60s);
+  EXPECT_EQ(info().starts, starts);
+  EXPECT_EQ(info().start_count, 2u);
+  EXPECT_EQ(info().up, 60s);
+  drive_.SetStarts(starts, std::nullopt, 100);
+  EXPECT_EQ(info().start_count, 100u);
+}
+
 TEST(MemoryDriveEnd, OperationsOutstandingWhenItIsDestroyedAreAnsweredBefore) {
   SimRuntime sim(1);
   std::optional<Result<DriveInfo>> answer;

@@ -6,6 +6,7 @@
 #include "cluster/register_record.h"
 #include "cluster/shard.h"
 #include "drive/log_entry.h"
+#include "drive/starts.h"
 #include "fs/disk_cache_format.h"
 #include "tests/fuzz/inputs.h"
 
@@ -127,6 +128,22 @@ RecordKind DurableMarks() {
           .sealed_with = DurableIndexKey()};
 }
 
+// That of a newer program is refused otherwise.
+RecordKind ListsOfStarts() {
+  Starts starts{.boot_id = "5b1a7c9e-0c57-4f0e-8f3e-0d6a4c3b2a19"};
+  const std::string few = EncodeStarts(starts);
+  for (uint64_t id = 1; id <= 70; ++id) starts = NextStart(starts, {.new_id = id << 40});
+  return {.name = "list of starts",
+          .examples = {few, EncodeStarts(starts)},
+          .again = [](std::string_view bytes) -> Result<std::string> {
+            const Result<Starts> read = DecodeStarts(bytes);
+            if (read.has_value()) return EncodeStarts(*read);
+            if (read.error().code() != ENOTSUP) return Failed(read.error());
+            return Fail(EBADMSG, "{}", read.error().message());
+          },
+          .sealed_with = ""};
+}
+
 // --- Of the cache on a local disk
 
 const CacheSegmentHeader kSegment{
@@ -166,7 +183,7 @@ const std::vector<RecordKind>& RecordKinds() {
   static const std::vector<RecordKind> kinds = {
       Superblocks(),         DriveMaps(),    ShardDescriptors(), LogHeaders(),
       IndexRecords(),        PlaceRecords(), Counts(),           DurableMarks(),
-      CacheSegmentHeaders(), CacheSlots(),   EntryKind()};
+      CacheSegmentHeaders(), CacheSlots(),   EntryKind(),        ListsOfStarts()};
   return kinds;
 }
 

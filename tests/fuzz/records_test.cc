@@ -51,6 +51,8 @@ TEST(HostileStore, HasNoCountAndNoMark) {
   Bombard(KindOfRecord("durable mark"));
 }
 
+TEST(HostileStore, HasNoListOfStarts) { Bombard(KindOfRecord("list of starts")); }
+
 TEST(HostileDiskCache, HasNoSegmentAndNoSlot) {
   Bombard(KindOfRecord("cache segment header"));
   Bombard(KindOfRecord("cache slot"));

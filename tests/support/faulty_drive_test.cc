@@ -48,7 +48,7 @@ class OneValueDrive final : public Drive {
   }
   void Flush(Terms, StatusCallback done) override { Answer(done, Status()); }
   void Info(Terms, Callback<DriveInfo> done) override {
-    Answer(done, Result<DriveInfo>(DriveInfo{}));
+    Answer(done, Result<DriveInfo>(DriveInfo{.starts = {{7, false}}, .start_count = 1, .up = 5s}));
   }
   void SetClusterVersion(int64_t, Terms, StatusCallback done) override { Answer(done, Status()); }
 
@@ -102,6 +102,16 @@ TEST_F(FaultyDriveTest, AHealthyOnePassesEverythingOn) {
   EXPECT_EQ(record->value.text(), "new");
   EXPECT_EQ(drive_.requests().put, 1u);
   EXPECT_EQ(drive_.requests().total(), 2u);
+  std::optional<Result<DriveInfo>> info;
+  const auto signal = sim_.NewSignal();
+  drive_.Info(sim_.Now() + 1s, [&](Result<DriveInfo> got) {
+    info = std::move(got);
+    signal->Set();
+  });
+  while (!info) signal->WaitUntil(Time::max());
+  ASSERT_OK(*info);
+  EXPECT_EQ((*info)->starts, (std::vector<DriveStart>{{7, false}}));
+  EXPECT_EQ((*info)->up, 5s);
 }
 
 TEST_F(FaultyDriveTest, ALostRequestIsNotExecutedAndTimesOutAtItsDeadline) {

@@ -1,0 +1,138 @@
+// Whether a drive says that it may have forgotten something. Real processes of pinstriped, which
+// are stopped, or killed, on a machine that is restarted in between, as far as they can tell.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <filesystem>
+#include <fstream>
+#include <future>
+
+#include "base/log.h"
+#include "base/real_runtime.h"
+#include "drive/kinetic_drive.h"
+#include "tests/crash/daemon.h"
+#include "tests/drive/temporary_directory.h"
+#include "tests/support/expect_ok.h"
+#include "tests/support/free_ports.h"
+
+namespace pinstripe {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+using testing::Not;
+
+class ForgetTest : public testing::Test {
+ protected:
+  ForgetTest() { SetLogLevel(LogLevel::kError); }
+
+  std::unique_ptr<Daemon> Start(const std::string& boot_id, const std::string& store = "store") {
+    const std::string config = directory_ / (store + ".toml");
+    std::ofstream(config) << fmt::format(
+        "[daemon]\nlisten = \"127.0.0.1\"\n[[drive]]\npath = \"{}\"\nport = {}\n",
+        directory_ / store, port_);
+    auto daemon = std::make_unique<Daemon>(
+        std::vector<std::string>{"--config", config},
+        std::map<std::string, std::string>{{"PINSTRIPE_BOOT_ID", boot_id},
+                                           {"PINSTRIPE_UPTIME_SECONDS", "1000"}});
+    EXPECT_TRUE(daemon->IsReady()) << daemon->Messages();
+    return daemon;
+  }
+
+  template <typename Answer, typename Ask>
+  Answer Await(Ask ask) {
+    std::promise<Answer> answer;
+    ask([&](Answer got) { answer.set_value(std::move(got)); });
+    return answer.get_future().get();
+  }
+  std::unique_ptr<KineticDrive> Connect() {
+    return std::make_unique<KineticDrive>(
+        io_, KineticDrive::Options{.name = "drive",
+                                   .addresses = {fmt::format("127.0.0.1:{}", port_)},
+                                   .key = "asdfasdf",
+                                   .least_backoff = 1ms});
+  }
+  Time Deadline() { return runtime_.Now() + 20s; }
+  DriveInfo Info() {
+    const auto drive = Connect();
+    const Result<DriveInfo> info =
+        Await<Result<DriveInfo>>([&](auto done) { drive->Info(Deadline(), done); });
+    EXPECT_OK(info);
+    return info.value_or(DriveInfo());
+  }
+  void Put(const std::string& key) {
+    const auto drive = Connect();
+    EXPECT_OK(Await<Status>([&](auto done) {
+      drive->Put({.key = key, .value = SharedBytes(std::string(10'000, 'v'))}, Deadline(), done);
+    }));
+  }
+
+  TemporaryDirectory directory_;
+  const uint16_t port_ = FreePorts(1)[0];
+  RealRuntime runtime_;
+  KineticIo io_{runtime_};
+};
+
+constexpr char kWarning[] = "may have forgotten changes";
+
+TEST_F(ForgetTest, OneThatIsStoppedStartsCleanly) {
+  {
+    const auto daemon = Start("boot 1");
+    Put("key");
+    EXPECT_EQ(daemon->Stop(), 0) << daemon->Messages();
+  }
+  const auto daemon = Start("boot 2");
+  const DriveInfo info = Info();
+  ASSERT_EQ(info.starts.size(), 2u);
+  EXPECT_EQ(info.start_count, 2u);
+  EXPECT_TRUE(info.starts[0].clean && info.starts[1].clean);
+  EXPECT_NE(info.starts[0].id, info.starts[1].id);
+  EXPECT_GE(info.up, 1000s);
+  EXPECT_LT(info.up, 2000s);
+  EXPECT_THAT(daemon->Messages(), Not(HasSubstr(kWarning)));
+}
+
+TEST_F(ForgetTest, OneThatIsKilledHasForgottenNothing) {
+  Start("boot 1")->Kill();
+  const auto daemon = Start("boot 1");
+  const DriveInfo info = Info();
+  ASSERT_EQ(info.starts.size(), 2u);
+  EXPECT_TRUE(info.starts[0].clean);
+  EXPECT_THAT(daemon->Messages(), Not(HasSubstr(kWarning)));
+}
+
+TEST_F(ForgetTest, OneWhoseMachineWentDownMayHaveForgottenAndSaysSo) {
+  Start("boot 1")->Kill();
+  const auto daemon = Start("boot 2");
+  const DriveInfo info = Info();
+  ASSERT_EQ(info.starts.size(), 2u);
+  EXPECT_FALSE(info.starts[0].clean);
+  EXPECT_TRUE(info.starts[1].clean);
+  EXPECT_GE(info.up, 1000s) << "what it has forgotten is older than the machine";
+  EXPECT_THAT(daemon->Messages(), HasSubstr(kWarning));
+  EXPECT_THAT(daemon->Messages(), HasSubstr("the machine went down without stopping it"));
+}
+
+TEST_F(ForgetTest, TheCopyOfADirectoryIsToldByItsStarts) {
+  Start("boot 1")->Stop();
+  std::filesystem::copy(directory_ / "store", directory_ / "copy",
+                        std::filesystem::copy_options::recursive);
+  const auto starts_of = [&](const std::string& store) {
+    const auto daemon = Start("boot 1", store);
+    const DriveInfo info = Info();
+    daemon->Stop();
+    return info.starts;
+  };
+  const std::vector<DriveStart> original = starts_of("store");
+  starts_of("copy");
+  const std::vector<DriveStart> copy = starts_of("copy");
+  ASSERT_EQ(original.size(), 2u);
+  ASSERT_EQ(copy.size(), 3u);
+  EXPECT_EQ(original[1], copy[2]) << "what they have in common";
+  EXPECT_THAT(copy, Not(testing::Contains(original[0])));
+}
+
+}  // namespace
+}  // namespace pinstripe
