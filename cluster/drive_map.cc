@@ -137,6 +137,8 @@ std::string Superblock::Version() const {
 
 std::string IncarnationKey(DriveId drive) { return Writer().Raw("D").U16(drive).Take(); }
 
+std::string GivenIncarnationKey(DriveId drive) { return Writer().Raw("N").U16(drive).Take(); }
+
 std::string EncodeIncarnation(uint32_t incarnation) {
   return Writer().U8(kIncarnationFormat).U32(incarnation).Take();
 }

@@ -87,6 +87,9 @@ struct Superblock {
 
 // The register of a drive's incarnation, in the group of the map: its key and its value. Absent: 0.
 std::string IncarnationKey(DriveId drive);  // "D" U16
+// That of the highest incarnation that anybody was given for a device of that name, whether it came
+// into use or not. Its value is of the same form.
+std::string GivenIncarnationKey(DriveId drive);  // "N" U16
 std::string EncodeIncarnation(uint32_t incarnation);
 Result<uint32_t> DecodeIncarnation(std::string_view bytes);  // EBADMSG
 

@@ -37,8 +37,9 @@ class Rebuilding {
     TRY(FindOutWhatItIs());
     TRY(RefuseIfTheLostOneAnswers());
     const Time gone_since = runtime_.Now();
-    if (!block_.has_value()) TRY(Enrol());
+    if (!block_.has_value()) TRY(Mark());
     newcomer_.Expect(*block_);
+    TRY(Enrol());
     cluster_.ExpectIncarnation(id_, block_->incarnation);
     Log(LogLevel::kInfo, "rebuilding a drive",
         {{"cluster", config_.name}, {"drive", id_}, {"incarnation", block_->incarnation}});
@@ -78,7 +79,7 @@ class Rebuilding {
   Status FindOutWhatItIs() {
     const Result<Record> record = newcomer_.ReadItsSuperblock();
     const Result<Superblock> block = ReadSuperblock(record, config_.name, id_);
-    const uint32_t incarnation = TRY(ReadIncarnation()).first;
+    const uint32_t incarnation = TRY(ReadIncarnation(IncarnationKey(id_))).first;
     if (block.has_value()) {
       TRY(CheckOurs(*block, incarnation));
       block_ = *block;
@@ -113,7 +114,12 @@ class Rebuilding {
     Gather<Result<Record>> gather(runtime_);
     cluster_.FindDrive(id_)->Get(SuperblockKey(config_.name), {},
                                  runtime_.Now() + config_.drive_timeout, gather.Ask(0));
-    if (!gather.Next(Time::max())->value.has_value()) return {};
+    const auto answer = std::move(gather.Next(Time::max())->value);
+    if (!answer.has_value()) return {};
+    const auto block = ReadSuperblock(answer, config_.name, id_);
+    if (block_.has_value() && block.has_value() && block->incarnation == block_->incarnation) {
+      return Fail(EEXIST, "drive {} was put in service by somebody else just now", id_);
+    }
     return Fail(
         EEXIST,
         "drive {} still answers, besides the one that is to take its place: stop one of them", id_);
@@ -137,33 +143,58 @@ class Rebuilding {
     return {};
   }
 
-  // As it is known, and the register.
-  Result<std::pair<uint32_t, RegisterValue>> ReadIncarnation() {
+  using Incarnation = std::pair<uint32_t, RegisterValue>;  // and the register that says so
+  Result<Incarnation> ReadIncarnation(const std::string& key) {
     const RegisterValue value =
-        TRY_CONTEXT(registers_.Read({kMapGroup, IncarnationKey(id_)}), "rebuild drive {}", id_);
-    if (!value.value.has_value()) return std::pair(uint32_t{0}, value);
-    const uint32_t known = TRY_CONTEXT(DecodeIncarnation(*value.value), "drive {}", id_);
-    return std::pair(known, value);
+        TRY_CONTEXT(registers_.Read({kMapGroup, key}), "rebuild drive {}", id_);
+    if (!value.value.has_value()) return Incarnation(0, value);
+    return Incarnation(TRY_CONTEXT(DecodeIncarnation(*value.value), "drive {}", id_), value);
   }
 
-  // From here on the lost drive is refused, and this one is known as its successor.
-  Status Enrol() {
-    const auto [known, seen] = TRY(ReadIncarnation());
-    const ChangeOutcome outcome =
-        registers_.Change({kMapGroup, IncarnationKey(id_)}, seen, EncodeIncarnation(known + 1),
-                          Durability::kWriteThrough);
+  // False: it was changed since it was seen.
+  Result<bool> WriteIncarnation(const std::string& key, const RegisterValue& seen,
+                                uint32_t incarnation) {
+    const ChangeOutcome outcome = registers_.Change(
+        {kMapGroup, key}, seen, EncodeIncarnation(incarnation), Durability::kWriteThrough);
     TRY_CONTEXT(outcome.why, "rebuild drive {}", id_);
-    if (!outcome.applied()) {
-      return Fail(EEXIST, "somebody else begins to rebuild drive {} at this moment", id_);
+    return outcome.applied();
+  }
+
+  // One that no other device has, or will be given, whoever rebuilds at the same time.
+  Result<uint32_t> TakeIncarnation() {
+    for (;;) {
+      const uint32_t known = TRY(ReadIncarnation(IncarnationKey(id_))).first;
+      const auto [given, seen] = TRY(ReadIncarnation(GivenIncarnationKey(id_)));
+      if (!options_.take_numbers) return known + 1;
+      const uint32_t next = std::max(known, given) + 1;
+      if (next == 0) return Fail(EOVERFLOW, "drive {} was replaced too often", id_);
+      if (TRY(WriteIncarnation(GivenIncarnationKey(id_), seen, next))) return next;
     }
+  }
+
+  // The device is ours to rebuild from here on, or somebody else's.
+  Status Mark() {
+    const uint32_t incarnation = TRY(TakeIncarnation());
     block_ = Superblock{.cluster_name = config_.name,
                         .cluster_uuid = cluster_.uuid(),
                         .drive = id_,
                         .map_drives = cluster_.map_drives(),
                         .formatted_at = runtime_.WallClock(),
-                        .incarnation = known + 1,
+                        .incarnation = incarnation,
                         .service = DriveService::kBeingRebuilt};
     return newcomer_.WriteSuperblock(*block_, Expected::Absent());
+  }
+
+  // From here on the lost drive is refused, and this one is known as its successor. Only an
+  // incarnation that a device bears already is made known: whoever dies in between has shut nobody
+  // out.
+  Status Enrol() {
+    for (;;) {
+      const auto [known, seen] = TRY(ReadIncarnation(IncarnationKey(id_)));
+      TRY(CheckOurs(*block_, known));
+      if (known == block_->incarnation) return {};
+      if (TRY(WriteIncarnation(IncarnationKey(id_), seen, block_->incarnation))) return {};
+    }
   }
 
   Result<SweepReport> RestoreRegisters() {

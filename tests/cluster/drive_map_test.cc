@@ -95,6 +95,7 @@ TEST(Superblock, ItsBytesNeverChange) {
 
 TEST(Incarnation, ItsBytesNeverChange) {
   EXPECT_EQ(Hex(AsBytes(IncarnationKey(258))), "440102");
+  EXPECT_EQ(Hex(AsBytes(GivenIncarnationKey(258))), "4e0102");
   EXPECT_EQ(Hex(AsBytes(EncodeIncarnation(5))), "0100000005");
   EXPECT_EQ(DecodeIncarnation(EncodeIncarnation(5)), 5u);
 }

@@ -313,6 +313,7 @@ TEST_F(RebuildTest, WhoDiesAnywhereLeavesItToTheNext) {
   }
 }
 
+// tests/sim/rebuild_sim_test.cc does so in all orders, and has them die.
 TEST_F(RebuildTest, TwoAtOnceDoNoHarm) {
   ASSERT_OK(machines_.Format());
   const auto one = Open();
@@ -331,9 +332,7 @@ TEST_F(RebuildTest, TwoAtOnceDoNoHarm) {
     });
   }
   sim_.Run();
-  if (done == 0) {
-    ASSERT_OK(Rebuild(*one));  // each got in the other's way
-  }
+  EXPECT_GE(done, 1);
   machines_.SetDown(1, true);
   machines_.SetDown(2, true);
   ExpectAllIsThere(*one);
