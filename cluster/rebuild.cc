@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/try.h"
+#include "cluster/drive_claim.h"
 #include "cluster/drive_identity.h"
 #include "cluster/epoch_change.h"
 #include "cluster/gather.h"
@@ -29,12 +30,26 @@ class Rebuilding {
         id_(id),
         options_(options),
         registers_(options.registers != nullptr ? *options.registers : cluster.registers()),
-        newcomer_(cluster, id, "rebuild") {}
+        newcomer_(cluster, id, "rebuild"),
+        claim_(cluster, id, DriveWork::kRebuild) {
+    options_.is_cancelled = [this, &options] { return claim_.IsLost() || IsCancelled(options); };
+  }
 
   Result<RebuildReport> Run(const DriveFactory& factory) {
+    auto report = BringIn(factory);
+    if (!report.has_value()) TRY(claim_.Check());  // that is why
+    return report;
+  }
+
+ private:
+  Result<RebuildReport> BringIn(const DriveFactory& factory) {
     TRY(RefuseWhatCannotBe());
     TRY(newcomer_.Connect(factory));
     TRY(FindOutWhatItIs());
+    if (options_.claim) {
+      TRY(claim_.Take(options_.waiting));
+      TRY(FindOutWhatItIs());  // by now
+    }
     TRY(RefuseIfTheLostOneAnswers());
     const Time gone_since = runtime_.Now();
     if (!block_.has_value()) TRY(Mark());
@@ -49,6 +64,7 @@ class Rebuilding {
                     "waiting until the lost drive is forgotten", options_));
     RebuildReport report{.incarnation = block_->incarnation};
     if (options_.sweep) report.registers = TRY(RestoreRegisters());
+    TRY(claim_.Check());
     TRY(PutInService());
     Log(LogLevel::kInfo, "drive rebuilt",
         {{"cluster", config_.name},
@@ -59,7 +75,6 @@ class Rebuilding {
     return report;
   }
 
- private:
   Status RefuseWhatCannotBe() const {
     const auto& drives = cluster_.map().drives;
     if (std::none_of(drives.begin(), drives.end(),
@@ -77,6 +92,7 @@ class Rebuilding {
 
   // Sets block_ if somebody has begun to rebuild it.
   Status FindOutWhatItIs() {
+    block_.reset();
     const Result<Record> record = newcomer_.ReadItsSuperblock();
     const Result<Superblock> block = ReadSuperblock(record, config_.name, id_);
     const uint32_t incarnation = TRY(ReadIncarnation(IncarnationKey(id_))).first;
@@ -262,9 +278,10 @@ class Rebuilding {
   Runtime& runtime_;
   const ClusterConfig& config_;
   const DriveId id_;
-  const RebuildOptions& options_;
+  RebuildOptions options_;
   RegisterStore& registers_;
   Newcomer newcomer_;
+  DriveClaim claim_;
   std::optional<Superblock> block_;  // that the drive has now
 };
 

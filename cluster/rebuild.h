@@ -21,10 +21,13 @@ namespace pinstripe {
 
 struct RebuildOptions : SweepOptions {
   bool force = false;  // use a drive that holds records of others, too; they stay
+  // Called when somebody else has begun who may have died, and is waited for: who it is.
+  std::function<void(const Status& who)> waiting;
 
   // For tests of the tests.
   Duration forgetting = kForgetting;
   bool sweep = true;
+  bool claim = true;         // say that it is worked on, and leave it to others who do (DriveClaim)
   bool take_numbers = true;  // false: what must not be done, two devices may get one incarnation
   RegisterStore* registers = nullptr;  // null: those of the cluster
 };
@@ -47,6 +50,7 @@ struct RebuildReport {
 //   EINVAL  there is no such drive in the cluster, or it is another drive: another one of this
 //           cluster, of another cluster, or an old one that was replaced already (erase it)
 //   EEXIST  it is in service, so that there is nothing to rebuild; or it is not empty
+//   EBUSY   somebody else works on it; the message says who
 //   EBADMSG its superblock is damaged (erase it)
 //   ENOTSUP registers have one replica only, so that what the lost drive held is nowhere else
 //   EIO     it does not answer, or too few of the other drives do; others as of the drive

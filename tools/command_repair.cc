@@ -257,6 +257,16 @@ void LookAtDrained(Cluster& cluster, const RepairCommand& command, Done& done) {
   }
 }
 
+void SayWhoIsWaitedFor(const Status& who) {
+  fmt::print(stderr, "{}; looking for half a minute whether it still works\n", who.message());
+}
+
+int SayBusy(const Status& who) {
+  fmt::print(stderr, "pinstripe: {}. Leave it to them, or stop them and try again\n",
+             who.message());
+  return kExitBusy;
+}
+
 Result<int> RunRepair(Runtime& runtime, const RepairCommand& command) {
   const uint64_t rate = TRY(ParseRate(command.rate));
   const auto connected = TRY(Connect(runtime, command.config));
@@ -279,9 +289,11 @@ Result<int> RunRepair(Runtime& runtime, const RepairCommand& command) {
     RebuildOptions rebuild;
     static_cast<SweepOptions&>(rebuild) = sweep;
     rebuild.force = command.force;
+    rebuild.waiting = SayWhoIsWaitedFor;
     const auto rebuilt =
         RebuildDrive(cluster, connected->drive_factory(), *command.rebuild, rebuild);
     progress.Clear();
+    if (!rebuilt.has_value() && rebuilt.error().code() == EBUSY) return SayBusy(rebuilt.error());
     done.registers = TRY(rebuilt).registers;
     fmt::print(stderr, "drive {} is in service; its shards come next\n", *command.rebuild);
   } else if (!command.dry_run) {
@@ -321,7 +333,11 @@ constexpr std::string_view kExitCodes =
     "what\n"
     "is so at the end: 0 in order; 1 something is lost or contradicts itself, or the command "
     "failed;\n"
-    "2 not everything could be looked at; 3 everything can be read, but shards are missing.";
+    "2 not everything could be looked at; 3 everything can be read, but shards are missing.\n";
+
+constexpr std::string_view kBusyCode =
+    "4 somebody else is at work on the drive; the message says who. Whoever was killed counts as\n"
+    "at work for half a minute, which is waited for.";
 
 }  // namespace
 
@@ -370,7 +386,7 @@ void AddRepairCommands(CLI::App& app, Action& chosen) {
       "The empty drive answers at the address that the configuration gives for that id; the lost\n"
       "one is not running any more. First its part of names and inodes is restored, which takes a\n"
       "minute or more, then it is in service, then its shards are written again.\n" +
-      std::string(kExitCodes));
+      std::string(kExitCodes) + std::string(kBusyCode));
 
   auto drain = std::make_shared<RepairCommand>();
   drain->change = MapChange::kDrain;

@@ -17,6 +17,8 @@ namespace pinstripe {
 // Exit codes: 0 done, 1 failed, 2 wrong usage. `status` has its own, see its help.
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;
+// Of those that work on drives: somebody else does.
+inline constexpr int kExitBusy = 4;
 
 // Done by main() after the command line was understood. A failure is printed there.
 using Action = std::function<Result<int>(Runtime&)>;

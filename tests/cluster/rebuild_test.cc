@@ -4,6 +4,7 @@
 #include "cluster/rebuild.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <map>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "base/checksum.h"
 #include "base/coding.h"
 #include "base/log.h"
+#include "cluster/drive_claim.h"
 #include "cluster/drive_identity.h"
 #include "cluster/gather.h"
 #include "cluster/register_record.h"
@@ -323,7 +325,7 @@ TEST_F(RebuildTest, TwoAtOnceDoNoHarm) {
   int done = 0;
   for (Cluster* cluster : {one.get(), two.get()}) {
     sim_.Spawn("rebuild", [&, cluster] {
-      const auto report = Rebuild(*cluster);
+      const auto report = Rebuild(*cluster, {.claim = false});
       if (report.has_value()) {
         ++done;
       } else {
@@ -336,6 +338,59 @@ TEST_F(RebuildTest, TwoAtOnceDoNoHarm) {
   machines_.SetDown(1, true);
   machines_.SetDown(2, true);
   ExpectAllIsThere(*one);
+}
+
+TEST_F(RebuildTest, TheSecondOfTwoIsToldWhoIsAtWork) {
+  ASSERT_OK(machines_.Format());
+  const auto one = Open();
+  Fill(*one);
+  const auto two = Open();
+  machines_.Replace(kLost);
+  std::optional<Status> second;
+  RebuildOptions options;
+  options.progress = [&](std::string_view, double) {
+    if (second.has_value()) return;
+    second = Status();
+    const Time begin = sim_.Now();
+    const auto report = Rebuild(*two);
+    second = report.has_value() ? Status() : report.error();
+    EXPECT_LT(sim_.Now() - begin, seconds(10));
+  };
+  ASSERT_OK(Rebuild(*one, options));
+  ASSERT_TRUE(second.has_value());
+  EXPECT_EQ(second->code(), EBUSY);
+  ExpectMessage(*second, fmt::format("drive 4 is being rebuilt by process {} on ", getpid()));
+  ExpectMessage(*second, " since ");
+  EXPECT_TRUE(IsMet(*two));
+}
+
+// A process that is stopped for long enough is taken for dead; when it goes on it fails cleanly.
+TEST_F(RebuildTest, WhoWasTakenForDeadFailsWhenItGoesOn) {
+  ASSERT_OK(machines_.Format());
+  const auto one = Open();
+  Fill(*one);
+  const auto two = Open();
+  machines_.Replace(kLost);
+  bool done = false;
+  RebuildOptions options;
+  options.progress = [&](std::string_view phase, double) {
+    if (phase != "restoring registers" || std::exchange(done, true)) return;
+    // As if it had not been renewed all the time.
+    const RegisterName name{kMapGroup, DriveClaimKey(kLost)};
+    const auto seen = two->registers().Read(name);
+    ASSERT_OK(seen);
+    ASSERT_OK(two->registers().Change(name, *seen, std::nullopt));
+    ASSERT_OK(Rebuild(*two));
+    sim_.Sleep(seconds(10));
+  };
+  const auto report = Rebuild(*one, options);
+  EXPECT_TRUE(done);
+  ASSERT_FAILS(report, EBUSY);
+  ExpectMessage(report.error(), "this process stood still, and somebody else took over");
+  EXPECT_TRUE(IsMet(*Open()));
+  machines_.SetDown(1, true);
+  machines_.SetDown(2, true);
+  ExpectAllIsThere(*Open());
 }
 
 // The old drive again -----------------------------------------------------------------------------

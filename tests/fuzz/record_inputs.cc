@@ -2,6 +2,7 @@
 
 #include "base/checksum.h"
 #include "base/coding.h"
+#include "cluster/drive_claim.h"
 #include "cluster/drive_map.h"
 #include "cluster/register_record.h"
 #include "cluster/shard.h"
@@ -45,6 +46,19 @@ RecordKind DriveMaps() {
   return {.name = "drive map",
           .examples = {small.Encode(), large.Encode()},
           .again = [](std::string_view bytes) { return Again(DriveMap::Decode(bytes)); }};
+}
+
+RecordKind DriveClaims() {
+  const DriveClaimRecord small{.host = "h"};
+  const DriveClaimRecord large{.work = DriveWork::kCompare,
+                               .host = std::string(255, '~'),
+                               .process = UINT32_MAX,
+                               .run = {1, 2, 3},
+                               .since = int64_t{1700000000} * 1000000000,
+                               .renewals = UINT64_MAX};
+  return {.name = "drive claim",
+          .examples = {small.Encode(), large.Encode()},
+          .again = [](std::string_view bytes) { return Again(DriveClaimRecord::Decode(bytes)); }};
 }
 
 RecordKind ShardDescriptors() {
@@ -183,7 +197,8 @@ const std::vector<RecordKind>& RecordKinds() {
   static const std::vector<RecordKind> kinds = {
       Superblocks(),         DriveMaps(),    ShardDescriptors(), LogHeaders(),
       IndexRecords(),        PlaceRecords(), Counts(),           DurableMarks(),
-      CacheSegmentHeaders(), CacheSlots(),   EntryKind(),        ListsOfStarts()};
+      CacheSegmentHeaders(), CacheSlots(),   EntryKind(),        ListsOfStarts(),
+      DriveClaims()};
   return kinds;
 }
 

@@ -409,6 +409,7 @@ class ReplacingStorm final : public ClusterStorm {
     RebuildOptions options;
     options.forgetting = rules_.forgetting;
     options.sweep = rules_.sweep;
+    options.claim = false;  // who died is not waited for
     options.registers = store.get();
     const auto report = RebuildDrive(**cluster, machines_.Factory(life), id, options);
     if (report.has_value()) return true;
