@@ -42,11 +42,11 @@ enum class DriveWork : uint8_t {
 // The value of the register.
 struct DriveClaimRecord {
   DriveWork work = DriveWork::kRebuild;
-  std::string host;                // 1 to 255 printable characters of ASCII
-  uint32_t process = 0;            // there
-  std::array<uint8_t, 16> run{};   // at random, for each claim: not taken for another of one process
-  int64_t since = 0;               // by the clock of the host, nanoseconds since 1970
-  uint64_t renewals = 0;           // since then
+  std::string host;               // 1 to 255 printable characters of ASCII
+  uint32_t process = 0;           // there
+  std::array<uint8_t, 16> run{};  // at random, for each claim: not taken for another of one process
+  int64_t since = 0;              // by the clock of the host, nanoseconds since 1970
+  uint64_t renewals = 0;          // since then
 
   std::string Encode() const;
   static Result<DriveClaimRecord> Decode(std::string_view bytes);  // EBADMSG

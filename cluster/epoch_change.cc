@@ -28,6 +28,19 @@ const MappedDrive* FindIn(const DriveMap& map, DriveId id) {
   return found == map.drives.end() ? nullptr : &*found;
 }
 
+size_t CountActive(const DriveMap& map) {
+  return static_cast<size_t>(
+      std::count_if(map.drives.begin(), map.drives.end(),
+                    [](const MappedDrive& drive) { return drive.state == DriveState::kActive; }));
+}
+
+Status CheckReplicasLeft(const DriveMap& next) {
+  if (CountActive(next) >= next.replicas) return {};
+  return Fail(EINVAL,
+              "{} drives would be left to take something, and each name and inode is kept on {}",
+              CountActive(next), next.replicas);
+}
+
 // Whatever it pulls with.
 bool IsAs(const MappedDrive& drive, MappedDrive wanted) {
   wanted.pull = drive.pull;
@@ -55,14 +68,7 @@ Result<DriveMap> NextEpoch(const DriveMap& map, const MappedDrive& wanted, Geome
     BalanceDrive(next, drive.id, static_cast<size_t>(stripes.shards()),
                  static_cast<size_t>(stripes.parity_shards));
   }
-  const auto active = static_cast<size_t>(
-      std::count_if(next.drives.begin(), next.drives.end(),
-                    [](const MappedDrive& drive) { return drive.state == DriveState::kActive; }));
-  if (active < next.replicas) {
-    return Fail(EINVAL,
-                "{} drives would be left to take something, and each name and inode is kept on {}",
-                active, next.replicas);
-  }
+  TRY(CheckReplicasLeft(next));
   const auto readable = DriveMap::Decode(next.Encode());
   if (!readable.has_value()) {
     return Fail(EINVAL, "drive {}: {}", wanted.id, readable.error().message());
@@ -111,17 +117,26 @@ class EpochChange {
         options_(options),
         registers_(options.registers != nullptr ? *options.registers : cluster.registers()) {}
 
-  Result<EpochChangeReport> Run(const DriveFactory& factory, const MappedDrive& drive) {
+  Result<EpochChangeReport> Run(const DriveFactory& factory,
+                                const std::vector<MappedDrive>& drives) {
+    TRY(cluster_.Refresh());
+    const Status verdict = Judge(factory, drives);
+    if (!verdict.ok()) {
+      return Fail(verdict.code(), "{}. Nothing was changed", verdict.message());
+    }
     EpochChangeReport report = TRY(SettleAndClear());
-    const MappedDrive* now = FindIn(cluster_.map(), drive.id);
-    if (now != nullptr && IsAs(*now, drive)) return report;
-
-    const DriveMap next = TRY(NextEpoch(cluster_.map(), drive, config_.layout.geometry()));
-    TRY(CheckDrivesLeft(next));
-    TRY(CheckHomes(next, report.not_cleared));
-    TRY(RefuseIfShared());
-    if (now == nullptr) TRY(BringIn(factory, drive.id));
-    return Begin(next, std::move(report));
+    for (const MappedDrive& drive : drives) {
+      const MappedDrive* now = FindIn(cluster_.map(), drive.id);
+      if (now != nullptr && IsAs(*now, drive)) continue;
+      const bool is_new = now == nullptr;
+      const DriveMap next = TRY(NextEpoch(cluster_.map(), drive, config_.layout.geometry()));
+      TRY(CheckDrivesLeft(next));
+      TRY(CheckHomes(next, report.not_cleared));
+      TRY(RefuseIfShared());
+      if (is_new) TRY(BringIn(factory, drive.id));
+      report = TRY(Begin(next, std::move(report)));
+    }
+    return report;
   }
 
   Result<EpochChangeReport> Renew() {
@@ -154,14 +169,108 @@ class EpochChange {
 
   // ---- Whether it can be done
 
+  // One epoch after the other, as they would be made.
+  struct Step {
+    std::shared_ptr<Placement> before;
+    std::shared_ptr<Placement> after;
+    HomeChanges changes;
+  };
+  Result<std::vector<Step>> Plan(const std::vector<MappedDrive>& drives) const {
+    std::vector<Step> steps;
+    std::shared_ptr<Placement> placement = cluster_.NewestPlacement();
+    for (const MappedDrive& drive : drives) {
+      const MappedDrive* now = FindIn(placement->map(), drive.id);
+      if (now != nullptr && IsAs(*now, drive)) continue;
+      DriveMap next = TRY(NextEpoch(placement->map(), drive, config_.layout.geometry()));
+      Step step{placement, std::make_shared<Placement>(std::move(next), placement), {}};
+      step.changes = TRY_CONTEXT(CompareHomes(*step.before, *step.after), "drive {}", drive.id);
+      placement = step.after;
+      steps.push_back(std::move(step));
+    }
+    return steps;
+  }
+
+  // Drives that are being drained, and have a part all the same: where failure domains are too few
+  // for the others, the rule for these goes before.
+  std::set<DriveId> HomesThatDrain(Placement& placement) const {
+    std::set<DriveId> draining;
+    for (const MappedDrive& drive : placement.map().drives) {
+      if (drive.state == DriveState::kDraining) draining.insert(drive.id);
+    }
+    std::set<DriveId> homes;
+    const auto note = [&](const std::vector<DriveId>& order, size_t needed) {
+      for (size_t i = 0; i < std::min(needed, order.size()); ++i) {
+        if (draining.contains(order[i])) homes.insert(order[i]);
+      }
+    };
+    const Geometry striped = config_.layout.geometry();
+    for (uint32_t group = 0; group < placement.map().groups && !draining.empty(); ++group) {
+      note(placement.RegisterHomes(group), placement.map().replicas);
+      for (const Geometry stripe : {striped, Geometry{1, striped.parity_shards}}) {
+        const auto shards = static_cast<size_t>(stripe.shards());
+        note(placement.Order(group, shards, static_cast<size_t>(stripe.parity_shards)), shards);
+      }
+    }
+    return homes;
+  }
+
+  Status CheckTheyBecomeEmpty(const std::vector<MappedDrive>& drives, Placement& after) {
+    const std::set<DriveId> before = HomesThatDrain(*cluster_.NewestPlacement());
+    for (const DriveId id : HomesThatDrain(after)) {
+      const bool is_wanted = std::any_of(drives.begin(), drives.end(),
+                                         [id](const MappedDrive& drive) { return drive.id == id; });
+      if (before.contains(id) && !is_wanted) continue;
+      return Fail(EINVAL,
+                  "drive {} would have to keep a part of everything, though it is drained: the "
+                  "drives that are left are in too few failure domains to spread stripes of {}+{} "
+                  "and {} copies of names. Add drives of further domains first",
+                  id, config_.layout.data_shards, config_.layout.parity_shards,
+                  after.map().replicas);
+    }
+    return {};
+  }
+
+  // The map as it would be in the end.
+  DriveMap LastOf(const std::vector<MappedDrive>& drives) const {
+    std::map<DriveId, MappedDrive> by_id;
+    for (const MappedDrive& drive : cluster_.map().drives) by_id[drive.id] = drive;
+    for (const MappedDrive& drive : drives) by_id[drive.id] = drive;
+    DriveMap last = cluster_.map();
+    last.drives.clear();
+    for (auto& [id, drive] : by_id) last.drives.push_back(std::move(drive));
+    return last;
+  }
+
+  Status Judge(const DriveFactory& factory, const std::vector<MappedDrive>& drives) {
+    const auto is_so = [this](const MappedDrive& drive) {
+      const MappedDrive* now = FindIn(cluster_.map(), drive.id);
+      return now != nullptr && IsAs(*now, drive);
+    };
+    if (std::all_of(drives.begin(), drives.end(), is_so)) return {};
+    TRY(CheckDrivesLeft(LastOf(drives)));
+    const std::vector<Step> steps = TRY(Plan(drives));
+    TRY(CheckTheyBecomeEmpty(drives, *steps.back().after));
+    TRY(RefuseIfShared());
+    const int64_t version = ClusterVersionOf(cluster_.map().epoch);
+    std::map<DriveId, Status> failures;
+    std::set<DriveId> answering = WhoAnswers(cluster_.map(), version, failures);
+    TRY(CheckMayRaise(answering, version));
+    for (const MappedDrive& drive : drives) {
+      if (FindIn(cluster_.map(), drive.id) != nullptr) continue;
+      TRY(LookAtNewcomer(factory, drive.id));
+      answering.insert(drive.id);
+    }
+    for (const Step& step : steps) {
+      TRY(CheckWhoDecidesMeanwhile(step.changes, *step.before, *step.after, answering, failures));
+    }
+    return {};
+  }
+
   Status CheckDrivesLeft(const DriveMap& next) const {
     const auto shards = static_cast<size_t>(config_.layout.geometry().shards());
-    const auto active = static_cast<size_t>(
-        std::count_if(next.drives.begin(), next.drives.end(),
-                      [](const MappedDrive& drive) { return drive.state == DriveState::kActive; }));
-    if (active >= shards) return {};
+    if (CountActive(next) >= shards) return CheckReplicasLeft(next);
     return Fail(EINVAL, "{} drives would be left to take something, and the layout in {} needs {}",
-                active, config_.file, shards);
+                CountActive(next), config_.file, shards);
   }
 
   Status CheckHomes(const DriveMap& next, const std::set<DriveId>& not_cleared) {
@@ -299,28 +408,40 @@ class EpochChange {
 
   // ---- Making it
 
-  Status BringIn(const DriveFactory& factory, DriveId id) {
-    Newcomer newcomer(cluster_, id, "expand");
-    TRY(newcomer.Connect(factory));
-    Superblock block{.cluster_name = config_.name,
-                     .cluster_uuid = cluster_.uuid(),
-                     .drive = id,
-                     .map_drives = cluster_.map_drives(),
-                     .formatted_at = runtime_.WallClock()};
+  // Whether it has a superblock already, of this cluster. Fails if it cannot be brought in.
+  Result<bool> IsOurs(Newcomer& newcomer, DriveId id) {
     const Result<Record> record = newcomer.ReadItsSuperblock();
     const Result<Superblock> there = ReadSuperblock(record, config_.name, id);
-    if (!there.has_value()) {
-      if (there.error().code() == EINVAL || there.error().code() == EBADMSG) {
-        return Fail(EEXIST, "drive {}: {}", id, WithoutDriveName(there.error().message(), id));
-      }
-      if (there.error().code() != ENOENT) return newcomer.DoesNotAnswer(there.error());
-      TRY(newcomer.RefuseWhatIsNotEmpty(/*force=*/false));
-      TRY(newcomer.RefuseLaterVersion());
-      TRY(newcomer.WriteSuperblock(block, Expected::Absent()));
-    } else if (there->cluster_uuid != cluster_.uuid()) {
+    if (there.has_value()) {
+      if (there->cluster_uuid == cluster_.uuid()) return true;
       return Fail(EEXIST, "drive {}: it belongs to another cluster of the name '{}'", id,
                   config_.name);
     }
+    if (there.error().code() == EINVAL || there.error().code() == EBADMSG) {
+      return Fail(EEXIST, "drive {}: {}", id, WithoutDriveName(there.error().message(), id));
+    }
+    if (there.error().code() != ENOENT) return Failed(newcomer.DoesNotAnswer(there.error()));
+    TRY(newcomer.RefuseWhatIsNotEmpty(/*force=*/false));
+    TRY(newcomer.RefuseLaterVersion());
+    return false;
+  }
+
+  Status LookAtNewcomer(const DriveFactory& factory, DriveId id) {
+    Newcomer newcomer(cluster_, id, "expand");
+    TRY(newcomer.Connect(factory));
+    TRY(IsOurs(newcomer, id));
+    return {};
+  }
+
+  Status BringIn(const DriveFactory& factory, DriveId id) {
+    Newcomer newcomer(cluster_, id, "expand");
+    TRY(newcomer.Connect(factory));
+    const Superblock block{.cluster_name = config_.name,
+                           .cluster_uuid = cluster_.uuid(),
+                           .drive = id,
+                           .map_drives = cluster_.map_drives(),
+                           .formatted_at = runtime_.WallClock()};
+    if (!TRY(IsOurs(newcomer, id))) TRY(newcomer.WriteSuperblock(block, Expected::Absent()));
     newcomer.WaitUntilMet();
     return {};
   }
@@ -558,9 +679,10 @@ Result<DriveContents> ListDrive(Cluster& cluster, DriveId id) {
   }
 }
 
-Result<EpochChangeReport> ChangeDrive(Cluster& cluster, const DriveFactory& factory,
-                                      const MappedDrive& drive, const EpochChangeOptions& options) {
-  return EpochChange(cluster, options).Run(factory, drive);
+Result<EpochChangeReport> ChangeDrives(Cluster& cluster, const DriveFactory& factory,
+                                       const std::vector<MappedDrive>& drives,
+                                       const EpochChangeOptions& options) {
+  return EpochChange(cluster, options).Run(factory, drives);
 }
 
 Result<EpochChangeReport> RenewEpoch(Cluster& cluster, const EpochChangeOptions& options) {

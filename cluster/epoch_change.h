@@ -48,22 +48,23 @@ struct EpochChangeReport {
   std::set<DriveId> not_cleared;  // drives that still hold what they held as homes before
 };
 
-// Makes an epoch in which `drive` is as given, once the epoch before it is settled, and settles it.
-// Nothing happens when the drive is so already. A drive that the map does not have is brought in:
-// it is empty, and answers where the configuration says.
+// Makes the drives as given: an epoch for each that is not so already, in this order, once the
+// epoch before it is settled; and settles it. A drive that the map does not have is brought in: it
+// is empty, and answers where the configuration says. All of it is judged before any of it is done:
+// the drives that would be left, each step on the way there, and who has to answer.
 //
-//   EINVAL  the epoch would be none that can be used; the message says why
+//   EINVAL  an epoch would be none that can be used; the message says why
 //   EEXIST  a new drive is not empty
-//   EBUSY   somebody else changes the map at this moment; or the drive keeps records of another
+//   EBUSY   somebody else changes the map at this moment; or a drive keeps records of another
 //           cluster, whose clients would be shut out
 //   EIO     too few drives answer, or one of those that are to be new homes does not
-Result<EpochChangeReport> ChangeDrive(Cluster& cluster, const DriveFactory& factory,
-                                      const MappedDrive& drive,
-                                      const EpochChangeOptions& options = {});
+Result<EpochChangeReport> ChangeDrives(Cluster& cluster, const DriveFactory& factory,
+                                       const std::vector<MappedDrive>& drives,
+                                       const EpochChangeOptions& options = {});
 
 // Makes an epoch of the same drives, once the epoch before it is settled: whoever has not heard of
 // it decides nothing any more with drives that have. Removed registers of reusable names can be
-// erased then (RegisterStore::Erase). Failures as of ChangeDrive.
+// erased then (RegisterStore::Erase). Failures as of ChangeDrives.
 Result<EpochChangeReport> RenewEpoch(Cluster& cluster, const EpochChangeOptions& options = {});
 
 // Settles the newest epoch: registers are given to their new homes, which takes kForgetting and as

@@ -134,13 +134,13 @@ Result<int> Down(Runtime& runtime, const DevArguments& arguments) {
 
 Result<int> Kill(Runtime& runtime, const DevArguments& arguments) {
   const auto cluster = TRY(DevCluster::Open(runtime, arguments.directory, Say));
-  for (const std::string& name : arguments.names) TRY(cluster->Kill(name));
+  TRY(cluster->Kill(arguments.names));
   return 0;
 }
 
 Result<int> Start(Runtime& runtime, const DevArguments& arguments) {
   const auto cluster = TRY(DevCluster::Open(runtime, arguments.directory, Say));
-  for (const std::string& name : arguments.names) TRY(cluster->Start(name));
+  TRY(cluster->Start(arguments.names));
   return 0;
 }
 

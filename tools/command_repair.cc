@@ -17,6 +17,7 @@
 #include "fs/repairer.h"
 #include "tools/check_report.h"
 #include "tools/commands.h"
+#include "tools/drain_room.h"
 #include "tools/progress.h"
 #include "tools/survey.h"
 
@@ -32,7 +33,7 @@ struct RepairCommand {
   std::vector<DriveId> drives;     // that it is about; to expand: none means all that are new
   bool wants_all_at_home = false;  // says so with its exit code
   std::optional<DriveId> rebuild;  // a drive that was replaced by an empty one
-  bool force = false;              // though it holds records of others
+  bool force = false;  // though it holds records of others; though what is moved does not fit
   std::vector<DriveId> without;
   std::string rate;
   bool scrub = false;
@@ -231,14 +232,19 @@ Status ChangeMap(ConnectedCluster& connected, const RepairCommand& command,
   EpochChangeOptions options;
   static_cast<SweepOptions&>(options) = sweep;
   const std::vector<MappedDrive> wanted = TRY(PlanChange(cluster, command));
-  done.registers += TRY(SettleEpoch(cluster, options));
-  done.not_cleared = TRY(ClearFormerHomes(cluster, options));
-  for (const MappedDrive& drive : wanted) {
-    const EpochChangeReport changed =
-        TRY(ChangeDrive(cluster, connected.drive_factory(), drive, options));
-    done.registers += changed.registers;
-    done.not_cleared = changed.not_cleared;
+  const auto is_new = [&](const MappedDrive& drive) {
+    const MappedDrive* now = FindDrive(cluster.map(), drive.id);
+    return now == nullptr || now->state != drive.state;
+  };
+  if (command.change == MapChange::kDrain && !command.force &&
+      std::any_of(wanted.begin(), wanted.end(), is_new)) {
+    TRY(CheckRoomWithout(cluster.map(), cluster.Drives(cluster.config().drive_timeout),
+                         {command.drives.begin(), command.drives.end()}));
   }
+  const EpochChangeReport changed =
+      TRY(ChangeDrives(cluster, connected.drive_factory(), wanted, options));
+  done.registers += changed.registers;
+  done.not_cleared = changed.not_cleared;
   done.epoch = cluster.map().epoch;
   return {};
 }
@@ -393,10 +399,13 @@ void AddRepairCommands(CLI::App& app, Action& chosen) {
   drain->wants_all_at_home = true;
   command = AddCommand(app, chosen, drain, "drain", "Move everything off drives");
   command->add_option("DRIVE", drain->drives, "Their ids")->required();
+  command->add_flag("--force", drain->force,
+                    "Though what they hold seems not to fit on the others");
   command->footer(
       "Nothing new goes to them, and names, inodes and shards move to the others. The drives may "
       "be\n"
-      "lost already: what they held is made from the rest. Gateways and mounts go on.\n" +
+      "lost already: what they held is made from the rest. Gateways and mounts go on. All of the\n"
+      "drives are drained, or none when one of them cannot be.\n" +
       std::string(kExitCodes));
 
   auto expand = std::make_shared<RepairCommand>();
@@ -409,7 +418,9 @@ void AddRepairCommands(CLI::App& app, Action& chosen) {
   command->footer(
       "Add the drives to cluster.toml on every host first. They are empty. A drive that was "
       "drained\n"
-      "comes back when it is named. Gateways and mounts go on, and read cluster.toml again.\n" +
+      "comes back when it is named. Gateways and mounts go on, and read cluster.toml again. All "
+      "of\n"
+      "the drives are added, or none when one of them cannot be.\n" +
       std::string(kExitCodes));
 
   auto rebalance = std::make_shared<RepairCommand>();

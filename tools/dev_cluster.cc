@@ -628,26 +628,40 @@ Status DevCluster::Delete() {
   return {};
 }
 
-Status DevCluster::Kill(const std::string& what) {
-  DevProcess* process = TRY(state_->ProcessOf(what));
-  auto found = process->Find();
-  if (!found) return Fail(ESRCH, "{} does not run", process->name);
-  TRY(found->Signal(SIGKILL));
-  if (!found->WaitForEnd(kStopPatience)) {
-    return Fail(EBUSY, "{} (process {}) does not end, even by SIGKILL", process->name,
-                found->pid());
+Status DevCluster::Kill(const std::vector<std::string>& what) {
+  std::vector<DevProcess*> processes;  // drives may share one
+  for (const std::string& name : what) {
+    DevProcess* process = TRY(state_->ProcessOf(name));
+    if (!process->Find()) return Fail(ESRCH, "{} does not run", process->name);
+    if (std::ranges::find(processes, process) == processes.end()) processes.push_back(process);
   }
-  process->pid = 0;
-  TRY(state_->Save());
-  state_->say(fmt::format("killed {}", process->name));
+  for (DevProcess* process : processes) {
+    auto found = process->Find();
+    if (!found) return Fail(ESRCH, "{} does not run", process->name);
+    TRY(found->Signal(SIGKILL));
+    if (!found->WaitForEnd(kStopPatience)) {
+      return Fail(EBUSY, "{} (process {}) does not end, even by SIGKILL", process->name,
+                  found->pid());
+    }
+    process->pid = 0;
+    TRY(state_->Save());
+    state_->say(fmt::format("killed {}", process->name));
+  }
   return {};
 }
 
-Status DevCluster::Start(const std::string& what) {
-  TRY(state_->ProcessOf(what));  // says what there is
-  if (what == "gateway") return state_->StartGateway();
-  if (what == "mount") return state_->StartMount();
-  return state_->StartDaemon(*state_->DaemonOf(what));
+Status DevCluster::Start(const std::vector<std::string>& what) {
+  for (const std::string& name : what) TRY(state_->ProcessOf(name));  // says what there is
+  for (const std::string& name : what) {
+    if (name == "gateway") {
+      TRY(state_->StartGateway());
+    } else if (name == "mount") {
+      TRY(state_->StartMount());
+    } else {
+      TRY(state_->StartDaemon(*state_->DaemonOf(name)));
+    }
+  }
+  return {};
 }
 
 Status DevCluster::AddMount(const std::string& point) {

@@ -96,10 +96,11 @@ class DevCluster {
   // Removes the directory. EBUSY while something runs.
   Status Delete();
 
-  // `what`: "gateway", "mount" or the number of a drive. Kill is SIGKILL, to the process that
-  // serves the drive.
-  Status Kill(const std::string& what);
-  Status Start(const std::string& what);
+  // Each of `what`: "gateway", "mount" or the number of a drive. Kill is SIGKILL, to the process
+  // that serves the drive. When one of them is none, or does not run, nothing is done. ENOENT,
+  // ESRCH.
+  Status Kill(const std::vector<std::string>& what);
+  Status Start(const std::vector<std::string>& what);
 
   // Adds a mount, or a gateway, to a cluster that has none. Started by Up().
   Status AddMount(const std::string& point);

@@ -242,7 +242,8 @@ TEST_F(DriveClaimTest, WhatCannotBeReadIsRespectedAndTakenOverWhenItStandsStill)
   DriveClaim claim(*cluster, kDrive, DriveWork::kRebuild);
   const Status status = claim.Try();
   EXPECT_EQ(status.code(), EBUSY);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("by somebody else: claim on a drive: format"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("by somebody else: claim on a drive: format"));
   EXPECT_OK(claim.Take());
 }
 

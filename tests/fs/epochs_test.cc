@@ -71,7 +71,7 @@ class EpochsTest : public FsTest {
                 std::shared_ptr<ClientLife> life = nullptr) {
     auto cluster = machines_.Open(life);
     if (!cluster.has_value()) return cluster.error();
-    const auto changed = ChangeDrive(**cluster, machines_.Factory(life), drive);
+    const auto changed = ChangeDrives(**cluster, machines_.Factory(life), {drive});
     if (!changed.has_value()) return changed.error();
     Repairer::Options options;
     if (drive.state == DriveState::kDraining) options.without = {drive.id};
@@ -79,6 +79,21 @@ class EpochsTest : public FsTest {
     const RepairReport& report = repairer.Run();
     if (repaired != nullptr) *repaired = report;
     return {};
+  }
+
+  Status ChangeAll(const std::vector<MappedDrive>& drives) {
+    auto cluster = machines_.Open();
+    if (!cluster.has_value()) return cluster.error();
+    const auto changed = ChangeDrives(**cluster, machines_.Factory(), drives);
+    return changed.has_value() ? Status() : changed.error();
+  }
+  void ExpectFirstEpoch() {
+    const auto cluster = machines_.Open();
+    ASSERT_OK(cluster);
+    EXPECT_EQ((*cluster)->map().epoch, 1u);
+    for (const MappedDrive& drive : (*cluster)->map().drives) {
+      EXPECT_EQ(drive.state, DriveState::kActive) << drive.id;
+    }
   }
 
   static void ExpectAllAtHome(const RepairReport& report) {
@@ -281,7 +296,7 @@ TEST_F(EpochsTest, NoEpochIsMadeByWhoMayNotShutOutTheEpochBefore) {
   };
   auto cluster = Cluster::Open(sim_, machines_.config(), factory);
   ASSERT_OK(cluster);
-  const auto changed = ChangeDrive(**cluster, factory, Drained(3));
+  const auto changed = ChangeDrives(**cluster, factory, {Drained(3)});
   EXPECT_FAILS(changed, EACCES);
   EXPECT_NE(changed.error().message().find("needs the permission SETUP"), std::string::npos)
       << changed.error().message();
@@ -376,6 +391,104 @@ TEST_F(EpochsTest, DrivesOfAChangedMapCanBeFormattedAnew) {
   const auto cluster = machines_.Open();
   ASSERT_OK(cluster);
   EXPECT_EQ((*cluster)->map().epoch, 1u);
+}
+
+// All of a command or nothing -------------------------------------------------------------------
+
+TEST_F(EpochsTest, ARefusedDrainOfSeveralDrivesDrainsNone) {
+  MakeFiles();
+  const Status status =
+      ChangeAll({Drained(1), Drained(2), Drained(5), Drained(6)});  // 2 of 6 would be left
+  EXPECT_EQ(status.code(), EINVAL);
+  EXPECT_NE(status.message().find("2 drives would be left to take something, and the layout in "
+                                  "cluster.toml needs 3. Nothing was changed"),
+            std::string::npos)
+      << status.message();
+  ExpectFirstEpoch();
+  ASSERT_OK(ChangeAll({Drained(1), Drained(2), Drained(5)}));
+  ASSERT_OK(host_.cluster->Refresh());
+  EXPECT_EQ(host_.cluster->map().epoch, 4u);
+  ExpectAllHolds();
+}
+
+// Where domains are too few, a drive that is drained stays a home of something. The first of the
+// two would be as good as any.
+TEST_F(EpochsTest, ADrainThatCannotEndIsRefusedAndTheOneBeforeItToo) {
+  TestCluster machines(sim_, {.drives = 6, .layout = {2, 1, 64 << 10}, .groups = 16});
+  for (const auto& [id, domain] :
+       std::map<size_t, std::string>{{1, "a"}, {2, "b"}, {3, "c"}, {4, "a"}, {5, "a"}, {6, "a"}}) {
+    machines.config().drives[id - 1].domain = domain;
+  }
+  ASSERT_OK(machines.Format());
+  const auto cluster = machines.Open();
+  ASSERT_OK(cluster);
+  const MappedDrive good{.id = 4, .weight = 100, .domain = "a", .state = DriveState::kDraining};
+  const MappedDrive bad{.id = 2, .weight = 100, .domain = "b", .state = DriveState::kDraining};
+  const auto changed = ChangeDrives(**cluster, machines.Factory(), {good, bad});
+  ASSERT_FAILS(changed, EINVAL);
+  EXPECT_NE(changed.error().message().find("drive 2 would have to keep a part of everything"),
+            std::string::npos)
+      << changed.error().message();
+  ASSERT_OK((*cluster)->Refresh());
+  EXPECT_EQ((*cluster)->map().epoch, 1u);
+  EXPECT_OK(ChangeDrives(**cluster, machines.Factory(), {good}));
+  EXPECT_EQ((*cluster)->map().epoch, 2u);
+  EXPECT_EQ(ListDrive(**cluster, 4)->registers, 0u);
+}
+
+TEST_F(EpochsTest, OfNewDrivesNoneIsAddedWhenOneCannotBe) {
+  TestCluster machines(sim_, {.drives = 8, .layout = {2, 1, 64 << 10}, .groups = 16});
+  ClusterConfig& config = machines.config();
+  const std::vector<DriveConfig> added(config.drives.begin() + 6, config.drives.end());
+  config.drives.resize(6);
+  ASSERT_OK(machines.Format());
+  config.drives.insert(config.drives.end(), added.begin(), added.end());
+  const auto cluster = machines.Open();
+  ASSERT_OK(cluster);
+  Gather<Status> put(sim_);
+  machines.memory(8).Put(
+      {.key = ClusterPrefix("photos") + "Dshard", .value = {}, .version = {}, .tag = {}},
+      Time::max(), put.Ask(0));
+  ASSERT_OK(put.Next(Time::max())->value);
+  const auto changed = ChangeDrives(**cluster, machines.Factory(),
+                                    {{.id = 7, .weight = 100}, {.id = 8, .weight = 100}});
+  ASSERT_FAILS(changed, EEXIST);
+  EXPECT_NE(changed.error().message().find("drive 8 holds records of the cluster 'photos'"),
+            std::string::npos)
+      << changed.error().message();
+  ASSERT_OK((*cluster)->Refresh());
+  EXPECT_EQ((*cluster)->map().epoch, 1u);
+  // The other one is as empty as it was.
+  Gather<Result<std::vector<std::string>>> gather(sim_);
+  machines.memory(7).Range(std::string(1, '\0'), "\xff", 1, false, Time::max(), gather.Ask(0));
+  EXPECT_TRUE(gather.Next(Time::max())->value->empty());
+}
+
+TEST_F(EpochsTest, WhoIsToTakeOverInALaterStepMustAnswerBeforeTheFirst) {
+  TestCluster machines(sim_, {.drives = 8, .layout = {2, 1, 64 << 10}, .groups = 1});
+  ASSERT_OK(machines.Format());
+  const auto cluster = machines.Open();
+  ASSERT_OK(cluster);
+  // A home of names is drained, and then the drive that takes its place.
+  const auto after_draining = [](const std::shared_ptr<Placement>& placement, DriveId id) {
+    return std::make_shared<Placement>(*NextEpoch(placement->map(), Drained(id), {2, 1}),
+                                       placement);
+  };
+  const std::shared_ptr<Placement> now = (*cluster)->NewestPlacement();
+  const DriveId first = now->RegisterHomes(0).front();
+  const auto then = after_draining(now, first);
+  const DriveId second = *CompareHomes(*now, *then)->gaining.begin();
+  const DriveId third = *CompareHomes(*then, *after_draining(then, second))->gaining.begin();
+  machines.SetDown(third, true);
+  const auto changed =
+      ChangeDrives(**cluster, machines.Factory(), {Drained(first), Drained(second)});
+  ASSERT_FAILS(changed, EIO);
+  EXPECT_NE(changed.error().message().find(fmt::format("drive {} must answer", third)),
+            std::string::npos)
+      << changed.error().message();
+  ASSERT_OK((*cluster)->Refresh());
+  EXPECT_EQ((*cluster)->map().epoch, 1u);
+  EXPECT_OK(ChangeDrives(**cluster, machines.Factory(), {Drained(first)}));  // that needs it not
 }
 
 TEST_F(EpochsTest, WhatCannotBeIsRefusedAndChangesNothing) {

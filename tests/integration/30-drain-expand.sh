@@ -27,6 +27,10 @@ traffic() {
 epoch_is() { "$pinstripe" status "$config" 2>/dev/null | grep -q "^epoch  *$1, not complete"; }
 
 check "a drive that is not there is not drained" says 1 "has no drive 77" drain "$config" 77
+epoch() { "$pinstripe" status "$config" 2>/dev/null | sed -n 's/^epoch  *//p'; }
+check "of too many drives none is drained" says 1 "5 drives would be left.*Nothing was changed" drain "$config" 1 2 3 4
+check "nor where one is none" says 1 "has no drive 77" drain "$config" 1 77
+check "and nothing has begun" test "$(epoch)" = 1
 traffic &
 traffic=$!
 

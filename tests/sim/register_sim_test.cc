@@ -484,7 +484,7 @@ class MovingStorm final : public ClusterStorm {
     options.restore = rules_.restore;
     options.registers = store.get();
     const Epoch before = (*cluster)->map().epoch;
-    const auto report = ChangeDrive(**cluster, machines_.Factory(life), wanted, options);
+    const auto report = ChangeDrives(**cluster, machines_.Factory(life), {wanted}, options);
     if (report.has_value()) {
       moved_ += (*cluster)->map().epoch > before;
       return true;
