@@ -119,11 +119,7 @@ class EpochChange {
 
   Result<EpochChangeReport> Run(const DriveFactory& factory,
                                 const std::vector<MappedDrive>& drives) {
-    TRY(cluster_.Refresh());
-    const Status verdict = Judge(factory, drives);
-    if (!verdict.ok()) {
-      return Fail(verdict.code(), "{}. Nothing was changed", verdict.message());
-    }
+    TRY(JudgeAll(factory, drives));
     EpochChangeReport report = TRY(SettleAndClear());
     for (const MappedDrive& drive : drives) {
       const MappedDrive* now = FindIn(cluster_.map(), drive.id);
@@ -137,6 +133,13 @@ class EpochChange {
       report = TRY(Begin(next, std::move(report)));
     }
     return report;
+  }
+
+  Status JudgeAll(const DriveFactory& factory, const std::vector<MappedDrive>& drives) {
+    TRY(cluster_.Refresh());
+    const Status verdict = Judge(factory, drives);
+    if (verdict.ok()) return {};
+    return Fail(verdict.code(), "{}. Nothing was changed", verdict.message());
   }
 
   Result<EpochChangeReport> Renew() {
@@ -306,7 +309,7 @@ class EpochChange {
         if (key.starts_with(prefix)) continue;
         const auto other = ClusterOfKey(key);
         return Fail(
-            EBUSY,
+            ENOTSUP,
             "drive {} holds records of {}, too. Whoever uses these would be shut out when "
             "the drive map of '{}' changes: clusters that share drives keep the drives that "
             "they have",
@@ -677,6 +680,11 @@ Result<DriveContents> ListDrive(Cluster& cluster, DriveId id) {
     if (keys.size() < kMaxRangeKeys) return contents;
     first = keys.back() + '\0';
   }
+}
+
+Status JudgeDrives(Cluster& cluster, const DriveFactory& factory,
+                   const std::vector<MappedDrive>& drives) {
+  return EpochChange(cluster, {}).JudgeAll(factory, drives);
 }
 
 Result<EpochChangeReport> ChangeDrives(Cluster& cluster, const DriveFactory& factory,

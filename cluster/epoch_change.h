@@ -55,12 +55,16 @@ struct EpochChangeReport {
 //
 //   EINVAL  an epoch would be none that can be used; the message says why
 //   EEXIST  a new drive is not empty
-//   EBUSY   somebody else changes the map at this moment; or a drive keeps records of another
-//           cluster, whose clients would be shut out
+//   EBUSY   somebody else changes the map at this moment
+//   ENOTSUP a drive keeps records of another cluster, whose clients would be shut out
 //   EIO     too few drives answer, or one of those that are to be new homes does not
 Result<EpochChangeReport> ChangeDrives(Cluster& cluster, const DriveFactory& factory,
                                        const std::vector<MappedDrive>& drives,
                                        const EpochChangeOptions& options = {});
+
+// Whether ChangeDrives() would begin, as things are now. Changes nothing.
+Status JudgeDrives(Cluster& cluster, const DriveFactory& factory,
+                   const std::vector<MappedDrive>& drives);
 
 // Makes an epoch of the same drives, once the epoch before it is settled: whoever has not heard of
 // it decides nothing any more with drives that have. Removed registers of reusable names can be

@@ -323,7 +323,7 @@ void Collector::EraseTombstones() {
   if (!renewed.has_value()) {
     // The drives are shared with other clusters, or somebody else makes an epoch: they go another
     // time, if ever.
-    if (renewed.error().code() == EBUSY) return;
+    if (renewed.error().code() == ENOTSUP || renewed.error().code() == EBUSY) return;
     Keep(fmt::format("what {} removed names have left, which needs a new epoch of the drive map",
                      report_.waiting),
          renewed.error());

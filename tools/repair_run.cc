@@ -1,0 +1,307 @@
+#include "tools/repair_run.h"
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/try.h"
+#include "cluster/drive_claim.h"
+#include "cluster/rebuild.h"
+#include "tools/check_report.h"
+#include "tools/commands.h"
+#include "tools/drain_room.h"
+#include "tools/survey.h"
+
+namespace pinstripe {
+namespace {
+
+// EINVAL: no drive of the cluster.
+Status CheckDrives(const DriveMap& map, const std::vector<DriveId>& drives) {
+  for (const DriveId id : drives) {
+    const bool known = std::any_of(map.drives.begin(), map.drives.end(),
+                                   [id](const MappedDrive& drive) { return drive.id == id; });
+    if (!known) return Fail(EINVAL, "--without {}: the cluster has no such drive", id);
+  }
+  return {};
+}
+
+const MappedDrive* FindDrive(const DriveMap& map, DriveId id) {
+  const auto found = std::find_if(map.drives.begin(), map.drives.end(),
+                                  [id](const MappedDrive& drive) { return drive.id == id; });
+  return found == map.drives.end() ? nullptr : &*found;
+}
+
+// The drives as they are to be.
+Result<std::vector<MappedDrive>> PlanChange(const Cluster& cluster, const RepairRequest& request) {
+  std::vector<MappedDrive> wanted;
+  const DriveMap& map = cluster.map();
+  for (const DriveId id : request.drives) {
+    if (request.change != MapChange::kDrain) break;
+    const MappedDrive* drive = FindDrive(map, id);
+    if (drive == nullptr) return Fail(EINVAL, "the cluster has no drive {}", id);
+    wanted.push_back(*drive);
+    wanted.back().state = DriveState::kDraining;
+  }
+  if (request.change != MapChange::kExpand) return wanted;
+  const std::set<DriveId> named(request.drives.begin(), request.drives.end());
+  for (const DriveConfig& config : cluster.config().drives) {
+    const MappedDrive* known = FindDrive(map, config.id);
+    if (!named.empty() && !named.contains(config.id)) continue;
+    // One that was drained comes back only when it is named.
+    if (named.empty() && known != nullptr && known->state == DriveState::kDraining) continue;
+    MappedDrive drive{config.id, config.weight, config.domain, DriveState::kActive};
+    if (known != nullptr) drive.pull = known->pull;
+    if (known == nullptr || *known != drive) wanted.push_back(drive);
+  }
+  for (const DriveId id : named) {
+    const auto is_it = [id](const DriveConfig& config) { return config.id == id; };
+    const auto& configs = cluster.config().drives;
+    if (std::any_of(configs.begin(), configs.end(), is_it)) continue;
+    return Fail(EINVAL, "drive {} is not in {}: add it first, on every host", id,
+                cluster.config().file);
+  }
+  return wanted;
+}
+
+// On all drives that a command is about, for as long as it is at work on them.
+class Claims {
+ public:
+  Claims(Cluster& cluster, const std::function<void(const std::string&)>& say)
+      : cluster_(cluster), say_(say) {}
+
+  // EBUSY: somebody else is at work on one of them.
+  Status Take(const std::vector<MappedDrive>& drives, DriveWork work) {
+    std::set<DriveId> ids;
+    for (const MappedDrive& drive : drives) ids.insert(drive.id);
+    for (const DriveId id : ids) {
+      claims_.push_back(std::make_unique<DriveClaim>(cluster_, id, work));
+      TRY(claims_.back()->Take([this](const Status& who) { SayWhoIsWaitedFor(who, say_); }));
+    }
+    return {};
+  }
+
+  Status Check() const {
+    for (const auto& claim : claims_) TRY(claim->Check());
+    return {};
+  }
+
+  static void SayWhoIsWaitedFor(const Status& who,
+                                const std::function<void(const std::string&)>& say) {
+    say(fmt::format("{}; looking for half a minute whether it still works", who.message()));
+  }
+
+ private:
+  Cluster& cluster_;
+  const std::function<void(const std::string&)>& say_;
+  std::vector<std::unique_ptr<DriveClaim>> claims_;
+};
+
+Status ChangeMap(Cluster& cluster, const DriveFactory& factory, const RepairRequest& request,
+                 const SweepOptions& sweep, Claims& claims, RepairOutcome& done) {
+  EpochChangeOptions options;
+  static_cast<SweepOptions&>(options) = sweep;
+  options.is_cancelled = [&claims] { return !claims.Check().ok(); };
+  const std::vector<MappedDrive> wanted = TRY(PlanChange(cluster, request));
+  TRY(JudgeDrives(cluster, factory, wanted));
+  const auto is_news = [&](const MappedDrive& drive) {
+    const MappedDrive* now = FindDrive(cluster.map(), drive.id);
+    return now == nullptr || now->state != drive.state;
+  };
+  const bool is_drain = request.change == MapChange::kDrain;
+  if (is_drain && !request.force && std::ranges::any_of(wanted, is_news)) {
+    TRY(CheckRoomWithout(cluster.map(), cluster.Drives(cluster.config().drive_timeout),
+                         {request.drives.begin(), request.drives.end()}));
+  }
+  TRY(claims.Take(wanted, is_drain ? DriveWork::kDrain : DriveWork::kExpand));
+  const auto changed = ChangeDrives(cluster, factory, wanted, options);
+  if (!changed.has_value()) {
+    TRY(claims.Check());  // that is why
+    return changed.error();
+  }
+  done.registers += changed->registers;
+  done.not_cleared = changed->not_cleared;
+  done.epoch = cluster.map().epoch;
+  return {};
+}
+
+// What is left on the drives that are to be empty.
+void LookAtDrained(Cluster& cluster, const RepairRequest& request, RepairOutcome& done) {
+  if (request.change != MapChange::kDrain) return;
+  for (const DriveId id : request.drives) {
+    if (cluster.FindDrive(id) == nullptr) continue;  // taken away
+    const auto contents = ListDrive(cluster, id);
+    if (contents.has_value()) {
+      done.drained[id] = *contents;
+    } else {
+      done.drained_not_looked_at.push_back(id);
+    }
+  }
+}
+
+}  // namespace
+
+Result<RepairOutcome> RunRepair(Cluster& cluster, const DriveFactory& factory,
+                                const RepairRequest& request, const RepairTold& told) {
+  TRY(CheckDrives(cluster.map(), request.without));
+  RepairOutcome done;
+  SweepOptions sweep;
+  sweep.progress = [&](std::string_view phase, double part) { told.progress(phase, part, 0); };
+  std::set<DriveId> without(request.without.begin(), request.without.end());
+  Claims claims(cluster, told.say);
+  if (request.change != MapChange::kNone) {
+    TRY(ChangeMap(cluster, factory, request, sweep, claims, done));
+    if (request.change == MapChange::kDrain) {
+      without.insert(request.drives.begin(), request.drives.end());
+    }
+    told.say(fmt::format("epoch {} of the drive map; shards are moved next", done.epoch));
+  } else if (request.rebuild) {
+    RebuildOptions rebuild;
+    static_cast<SweepOptions&>(rebuild) = sweep;
+    rebuild.force = request.force;
+    rebuild.waiting = [&](const Status& who) { Claims::SayWhoIsWaitedFor(who, told.say); };
+    done.registers = TRY(RebuildDrive(cluster, factory, *request.rebuild, rebuild)).registers;
+    told.say(fmt::format("drive {} is in service; its shards come next", *request.rebuild));
+  } else if (!request.dry_run) {
+    done.registers = TRY(SweepRegisters(cluster, sweep));
+  }
+  Repairer repairer(cluster, {.read_all = request.scrub,
+                              .without = without,
+                              .dry_run = request.dry_run,
+                              .bytes_per_second = request.bytes_per_second,
+                              .progress = told.progress});
+  done.files = repairer.Run();
+  LookAtDrained(cluster, request, done);
+  return done;
+}
+
+// Telling -----------------------------------------------------------------------------------------
+
+namespace {
+
+// Whether a change of the drive map has left something to do.
+bool IsUnfinished(const RepairOutcome& done) {
+  if (!done.not_cleared.empty() || !done.drained_not_looked_at.empty()) return true;
+  return std::any_of(done.drained.begin(), done.drained.end(), [](const auto& drive) {
+    return drive.second.shards + drive.second.registers > 0;
+  });
+}
+
+}  // namespace
+
+std::string RepairJson(const RepairRequest& request, const RepairOutcome& done) {
+  const RepairReport& report = done.files;
+  nlohmann::ordered_json json{{"dry_run", request.dry_run},
+                              {"registers", done.registers.registers},
+                              {"register_replicas_behind", done.registers.behind},
+                              {"register_replicas_failed", done.registers.failed},
+                              {"register_replicas_unheard", done.registers.unheard},
+                              {"blocks", report.blocks},
+                              {"damaged_shards", report.damaged},
+                              {"missing_shards", report.missing},
+                              {"written_shards", report.written},
+                              {"relocated_shards", report.relocated},
+                              {"bytes_read", report.bytes_read},
+                              {"bytes_written", report.bytes_written},
+                              {"blocks_not_whole", report.not_whole.size()},
+                              {"inconsistent", report.inconsistent},
+                              {"failures", report.failures}};
+  if (done.epoch != 0) {
+    json["epoch"] = done.epoch;
+    json["former_homes_not_cleared"] = done.not_cleared;
+    json["drained"] = nlohmann::ordered_json::array();
+    for (const auto& [id, contents] : done.drained) {
+      json["drained"].push_back({{"drive", id},
+                                 {"shards", contents.shards},
+                                 {"registers", contents.registers},
+                                 {"map_registers", contents.map_registers}});
+    }
+    json["drained_not_looked_at"] = done.drained_not_looked_at;
+  }
+  json["check"] = CheckReportJson(report.check);
+  return DumpJson(json);
+}
+
+std::string RepairText(const RepairRequest& request, const RepairOutcome& done) {
+  const RepairReport& report = done.files;
+  std::string text = FindingsText(report.check, /*all=*/false);
+  for (const std::string& where : report.inconsistent) {
+    text += fmt::format("error    {}: its parity is not that of its data (inconsistent)\n", where);
+  }
+  for (const std::string& what : report.failures) {
+    text += fmt::format("{:<8} {}\n", request.dry_run ? "found" : "failed", what);
+  }
+  if (!request.dry_run) {
+    text += fmt::format("{} registers: {} replicas were behind", done.registers.registers,
+                        done.registers.behind);
+    if (done.registers.failed > 0) text += fmt::format(", {} still are", done.registers.failed);
+    if (done.registers.unheard > 0) {
+      text += fmt::format(", {} did not answer", done.registers.unheard);
+    }
+    text += "\n";
+  }
+  text += fmt::format("{} blocks looked into: {} shards damaged, {} missing\n", report.blocks,
+                      report.damaged, report.missing);
+  if (!request.dry_run) {
+    text +=
+        fmt::format("{} shards written again, {} brought where they belong; {} read, {} written\n",
+                    report.written, report.relocated, BytesText(report.bytes_read),
+                    BytesText(report.bytes_written));
+  }
+  for (const auto& [id, contents] : done.drained) {
+    if (contents.shards + contents.registers > 0) {
+      text += fmt::format(
+          "drive {} still holds {} shards and {} replicas of names and inodes: uploads under way, "
+          "or "
+          "what clients left that died (`pinstripe collect`)\n",
+          id, contents.shards, contents.registers);
+    } else if (contents.map_registers > 0) {
+      text += fmt::format(
+          "drive {} is empty but for its part of the drive map: it has to stay, as small as it "
+          "likes "
+          "to be\n",
+          id);
+    } else {
+      text += fmt::format("drive {} is empty: take it out of the configuration, then away\n", id);
+    }
+  }
+  for (const DriveId id : done.drained_not_looked_at) {
+    text += fmt::format("drive {} is away: what it holds could not be looked at\n", id);
+  }
+  for (const DriveId id : done.not_cleared) {
+    text += fmt::format(
+        "drive {} is away, and holds what it held of names and inodes before: `pinstripe "
+        "rebalance` "
+        "when it is back\n",
+        id);
+  }
+  if (report.check.displaced_blocks > 0) {
+    text +=
+        fmt::format("{} blocks have shards that are not at home\n", report.check.displaced_blocks);
+  }
+  if (report.not_whole.empty() && report.inconsistent.empty()) {
+    return text + VerdictText(report.check);
+  }
+  if (!report.inconsistent.empty()) {
+    text += fmt::format("{} blocks contradict themselves\n", report.inconsistent.size());
+  }
+  return text + fmt::format("{} blocks are not whole\n", report.not_whole.size());
+}
+
+namespace {
+
+// Of a damaged shard that is still there the check knows nothing.
+int ExitCodeOf(const RepairReport& report) {
+  if (!report.inconsistent.empty()) return kExitFailed;
+  const int code = ExitCodeOf(report.check);
+  return code == 0 && !report.not_whole.empty() ? kExitShort : code;
+}
+
+}  // namespace
+
+int ExitCodeOf(const RepairRequest& request, const RepairOutcome& done) {
+  const int code = ExitCodeOf(done.files);
+  const bool at_home = done.files.check.displaced_blocks == 0 && !IsUnfinished(done);
+  return code == 0 && request.wants_all_at_home && !at_home ? kExitShort : code;
+}
+
+}  // namespace pinstripe

@@ -1,0 +1,59 @@
+// What the commands do that repair: repair, scrub, verify, rebuild, drain, expand and rebalance.
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "cluster/cluster.h"
+#include "cluster/epoch_change.h"
+#include "fs/repairer.h"
+
+namespace pinstripe {
+
+// What is changed of the drive map before, if anything.
+enum class MapChange { kNone, kDrain, kExpand, kRebalance };
+
+struct RepairRequest {
+  MapChange change = MapChange::kNone;
+  std::vector<DriveId> drives;     // that it is about; to expand: none means all that are new
+  bool wants_all_at_home = false;  // says so with its exit code
+  std::optional<DriveId> rebuild;  // a drive that was replaced by an empty one
+  bool force = false;  // though it holds records of others; though what is moved does not fit
+  std::vector<DriveId> without;
+  uint64_t bytes_per_second = 0;
+  bool scrub = false;
+  bool dry_run = false;
+};
+
+struct RepairOutcome {
+  SweepReport registers;  // in which names and inodes are kept
+  RepairReport files;
+  Epoch epoch = 0;                             // if the drive map was to be changed
+  std::set<DriveId> not_cleared;               // former homes of registers
+  std::map<DriveId, DriveContents> drained;    // what is left on drained drives
+  std::vector<DriveId> drained_not_looked_at;  // as they are away
+};
+
+struct RepairTold {
+  std::function<void(std::string_view phase, double part, uint64_t bytes)> progress;
+  std::function<void(const std::string& line)> say;  // what somebody may want to know meanwhile
+};
+
+// EBUSY: somebody else is at work on a drive; the message says who. Other failures as of
+// RebuildDrive, ChangeDrives and SweepRegisters.
+Result<RepairOutcome> RunRepair(Cluster& cluster, const DriveFactory& factory,
+                                const RepairRequest& request, const RepairTold& told);
+
+int ExitCodeOf(const RepairRequest& request, const RepairOutcome& outcome);
+std::string RepairText(const RepairRequest& request, const RepairOutcome& outcome);
+std::string RepairJson(const RepairRequest& request, const RepairOutcome& outcome);
+
+}  // namespace pinstripe
