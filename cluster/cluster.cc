@@ -10,11 +10,16 @@
 #include "base/log.h"
 #include "base/try.h"
 #include "cluster/ask_drives.h"
+#include "cluster/comparison.h"
 #include "cluster/drive_identity.h"
 #include "cluster/drive_pulls.h"
+#include "cluster/electorate.h"
 #include "cluster/gather.h"
 #include "cluster/placement.h"
+#include "cluster/register_call.h"
+#include "cluster/register_range.h"
 #include "cluster/shard.h"
+#include "cluster/voting_drive.h"
 #include "erasure/codec.h"
 
 namespace pinstripe {
@@ -134,10 +139,30 @@ struct Epochs {
 
 }  // namespace
 
+// Tells a cluster of drives that were connected to, as long as it is there.
+class Bell {
+ public:
+  explicit Bell(std::function<void()> ring) : ring_(std::move(ring)) {}
+  void Ring() {
+    const std::lock_guard lock(mutex_);
+    if (ring_) ring_();
+  }
+  void TakeDown() {
+    const std::lock_guard lock(mutex_);
+    ring_ = nullptr;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::function<void()> ring_;  // guarded by mutex_
+};
+
 class Cluster::State {
  public:
   // Set by Open(), then constant:
   std::shared_ptr<DriveIdentities> identities;
+  const std::shared_ptr<Electorate> electorate = std::make_shared<Electorate>();
+  std::shared_ptr<Bell> bell;
   DriveFactory factory;
   ConfigSource source;
   DriveRedirect redirect;
@@ -146,6 +171,8 @@ class Cluster::State {
 
   mutable std::mutex mutex;
   DriveSet drives;                          // guarded by mutex; once open, only added to
+  DriveSet voters;                          // these, as registers see them; guarded by mutex
+  DriveSet map_voters;                      // as those of the map's group do; guarded by mutex
   std::vector<DriveConfig> configs;         // of these; guarded by mutex
   std::shared_ptr<const Epochs> epochs;     // guarded by mutex
   std::map<DriveId, DriveInfo> last_infos;  // guarded by mutex
@@ -154,6 +181,10 @@ class Cluster::State {
   bool looking = false;                     // a thread looks for what is new; guarded by mutex
   Time next_look{};                         // no sooner; guarded by mutex
   bool closing = false;                     // guarded by mutex
+  bool opened = false;                      // guarded by mutex
+  bool electing = false;                    // a thread sees to who has a say; guarded by mutex
+  uint64_t elected_for = 0;                 // the news that it began with; guarded by mutex
+  std::map<DriveId, RegisterValue> starts;  // registers, as they were read; guarded by mutex
   std::mutex reloading;                     // held by Reload(); before `mutex`
   std::shared_ptr<Signal> ended;            // of that thread
 
@@ -182,10 +213,11 @@ Cluster::~Cluster() {
     const std::lock_guard lock(state_->mutex);
     state_->closing = true;
   }
+  if (state_->bell) state_->bell->TakeDown();
   for (;;) {
     {
       const std::lock_guard lock(state_->mutex);
-      if (!state_->looking) break;
+      if (!state_->looking && !state_->electing) break;
     }
     state_->ended->WaitUntil(Time::max());
   }
@@ -354,7 +386,7 @@ class Opening {
 
 // Makes drives whatever they are now, as long as they answer.
 IdentityCheck AnyDrive(DriveId) {
-  return [](const Result<Record>& record) {
+  return [](const Result<Record>& record, const Result<DriveInfo>&) {
     const bool answered = record.has_value() || record.error().code() == ENOENT;
     return answered ? Status() : record.error();
   };
@@ -474,7 +506,7 @@ Status CheckMapAgainst(const ClusterConfig& config, const DriveMap& map) {
 
 Result<std::unique_ptr<Cluster>> Cluster::Open(Runtime& runtime, ClusterConfig config,
                                                DriveFactory factory, ConfigSource source,
-                                               DriveRedirect redirect) {
+                                               DriveRedirect redirect, OpenSay say) {
   TRY(config.Check());
   TRY(ErasureSelfTest());
   std::unique_ptr<Cluster> cluster(new Cluster(runtime, std::move(config)));
@@ -485,6 +517,7 @@ Result<std::unique_ptr<Cluster>> Cluster::Open(Runtime& runtime, ClusterConfig c
   state.factory = std::move(factory);
   state.source = std::move(source);
   state.redirect = std::move(redirect);
+  state.bell = std::make_shared<Bell>([cluster = cluster.get()] { cluster->ElectOnTheSide(); });
   TRY(cluster->AddDrives(settings.drives));
   const Result<Consensus> found =
       Opening(runtime, settings, state.drives, *state.identities).FindConsensus();
@@ -498,6 +531,16 @@ Result<std::unique_ptr<Cluster>> Cluster::Open(Runtime& runtime, ClusterConfig c
 
   TRY(cluster->ReadTheMap());
   TRY(CheckMapAgainst(settings, cluster->map()));
+  const uint64_t news = state.electorate->news();
+  TRY(cluster->LearnStarts());
+  if (say == OpenSay::kEnough) TRY(cluster->WaitForSay());
+  {
+    const bool all_have_say = state.electorate->Doubtful().empty();
+    const std::lock_guard lock(state.mutex);
+    state.opened = true;
+    if (all_have_say) state.elected_for = news;
+  }
+  cluster->ElectOnTheSide();
   cluster->stripes_ = std::make_unique<StripeStore>(runtime, *cluster, StripeOptions(settings));
   Log(LogLevel::kInfo, "cluster open",
       {{"cluster", settings.name},
@@ -512,14 +555,25 @@ Status Cluster::AddDrives(const std::vector<DriveConfig>& configs) {
     const DriveId id = config.id;
     auto drive = TRY_CONTEXT(
         state_->factory(config, SuperblockKey(config_.name),
-                        [identities = state_->identities, id](const Result<Record>& record) {
-                          return identities->Judge(id, record);
+                        [this_runtime = &runtime_, identities = state_->identities,
+                         electorate = state_->electorate, bell = state_->bell, id](
+                            const Result<Record>& record, const Result<DriveInfo>& info) -> Status {
+                          TRY(identities->Judge(id, record));
+                          const uint64_t before = electorate->news();
+                          electorate->Meet(id, info, this_runtime->Now());
+                          if (electorate->news() != before) bell->Ring();
+                          return {};
                         }),
         "{}", Where(config));
     const std::lock_guard lock(state_->mutex);
     std::unique_ptr<Drive>& place = state_->drives[id];
     if (place != nullptr) continue;  // somebody else was faster
     place = std::move(drive);
+    const auto as_voter = [&](bool in_map) {
+      return std::make_unique<VotingDrive>(*place, id, state_->electorate, in_map);
+    };
+    state_->voters[id] = as_voter(false);
+    state_->map_voters[id] = as_voter(true);
     const auto is_it = [id](const DriveConfig& other) { return other.id == id; };
     if (std::none_of(state_->configs.begin(), state_->configs.end(), is_it)) {
       state_->configs.push_back(config);
@@ -543,6 +597,8 @@ Status Cluster::ReadTheMap() {
       Log(LogLevel::kError, "drive cannot be used: it is an old one, which was replaced",
           {{"cluster", config_.name}, {"drive", Where(drive)}, {"incarnation", incarnation}});
       all_are_right = false;
+      state_->voters.erase(drive.id);
+      state_->map_voters.erase(drive.id);
       state_->drives[drive.id] = nullptr;
       TRY(AddDrives({drive}));
     }
@@ -678,6 +734,208 @@ Status Cluster::CatchUp(const GroupReplicas& known) {
               ClusterVersionOf(map().epoch));
 }
 
+// Who has a say ----------------------------------------------------------------------------------
+
+namespace {
+
+struct Evidence {
+  uint64_t slot = 0;
+  uint64_t start = 0;
+};
+
+// What any of the drives that keep the map has heard of starts, whether it is chosen or not: where
+// a drive that goes on from a copy is among those that decide, it may hide that it is one, but not
+// from those who ask all the others.
+std::map<DriveId, Evidence> AskForStarts(Runtime& runtime, const ClusterConfig& config,
+                                         const std::vector<Drive*>& drives) {
+  const std::string prefix = RegisterRecordKey(ClusterPrefix(config.name), {kMapGroup, "T"});
+  const RegisterRange::Question question{prefix, prefix + std::string(2, '\xff'), kMaxRangeRecords};
+  Gather<Result<RangeRecords>> gather(runtime);
+  for (size_t i = 0; i < drives.size(); ++i) {
+    if (drives[i] == nullptr || !drives[i]->IsUp()) continue;
+    drives[i]->ListRecords(question.first, question.last, question.max, /*reverse=*/false,
+                           kRangeValueBytes, runtime.Now() + config.drive_timeout, gather.Ask(i));
+  }
+  std::map<DriveId, Evidence> heard;
+  while (const auto answer = gather.Next(Time::max())) {
+    if (!answer->value.has_value() || !RegisterRange::Check(*answer->value, question).ok())
+      continue;
+    for (const RangeRecord& each : answer->value->records) {
+      const auto state = StateFrom(each.key, *drives[answer->index], each.record);
+      if (!state.has_value() || !state->proposal->value) continue;
+      const auto start = DecodeStart(*state->proposal->value);
+      Reader reader(std::string_view(each.key).substr(prefix.size()));
+      const DriveId id = reader.U16();
+      if (!start.has_value() || !reader.Finish("start of a drive").ok()) continue;
+      Evidence& evidence = heard[id];
+      if (state->accepted.slot > evidence.slot) evidence = {state->accepted.slot, *start};
+    }
+  }
+  return heard;
+}
+
+}  // namespace
+
+Electorate& Cluster::electorate() { return *state_->electorate; }
+
+Status Cluster::LearnStarts() {
+  std::vector<DriveId> ids;
+  std::vector<Drive*> keepers;
+  {
+    const std::lock_guard lock(state_->mutex);
+    for (const auto& [id, drive] : state_->drives) ids.push_back(id);
+  }
+  for (const DriveId id : state_->map_drives) keepers.push_back(FindDrive(id));
+  std::vector<RegisterName> names;
+  for (const DriveId id : ids) names.push_back({kMapGroup, StartKey(id)});
+  const std::map<DriveId, Evidence> heard = AskForStarts(runtime_, config_, keepers);
+  const auto values = registers_->ReadMany(names);
+  std::map<DriveId, uint64_t> noted;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const RegisterValue value =
+        TRY_CONTEXT(values[i], "read which drives have a say in the cluster '{}'", config_.name);
+    if (value.value) noted[ids[i]] = TRY_CONTEXT(DecodeStart(*value.value), "drive {}", ids[i]);
+    // One that has heard of a later start than the drive knows of tells that the drive is a copy.
+    const auto evidence = heard.find(ids[i]);
+    const auto voter = state_->electorate->Find(ids[i]);
+    if (voter && evidence != heard.end() && evidence->second.slot > value.slot &&
+        std::ranges::find(voter->starts, evidence->second.start, &DriveStart::id) ==
+            voter->starts.end()) {
+      noted[ids[i]] = evidence->second.start;
+    }
+    const std::lock_guard lock(state_->mutex);
+    state_->starts[ids[i]] = value;
+  }
+  state_->electorate->Note(noted);
+  return NoteFollowers();
+}
+
+RegisterValue Cluster::NotedStart(DriveId drive) const {
+  const std::lock_guard lock(state_->mutex);
+  const auto found = state_->starts.find(drive);
+  return found != state_->starts.end() ? found->second : RegisterValue();
+}
+
+Result<bool> Cluster::NoteStart(DriveId drive, uint64_t start, const RegisterValue& seen) {
+  const ChangeOutcome outcome = registers_->Change({kMapGroup, StartKey(drive)}, seen,
+                                                   EncodeStart(start), Durability::kWriteThrough);
+  TRY_CONTEXT(outcome.why, "note the start of drive {}", drive);
+  const auto now = outcome.now.value ? DecodeStart(*outcome.now.value) : Result<uint64_t>(kNoStart);
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->starts[drive] = outcome.now;
+  }
+  state_->electorate->Note(drive, now.value_or(kNoStart));
+  return now.has_value() && *now == start;
+}
+
+Status Cluster::LeaveOut(DriveId drive) {
+  for (RegisterValue seen = NotedStart(drive);;) {
+    if (TRY(NoteStart(drive, kNoStart, seen))) return {};
+    seen = NotedStart(drive);
+  }
+}
+
+// Those that were started anew and have forgotten nothing.
+Status Cluster::NoteFollowers() {
+  for (const DriveId id : state_->electorate->Doubtful()) {
+    const RegisterValue seen = NotedStart(id);
+    const auto voter = state_->electorate->Find(id);
+    if (voter && voter->say == Say::kUnnoted) TRY(NoteStart(id, voter->start(), seen));
+  }
+  return {};
+}
+
+// Whether drives that have a say are enough to decide, or too few answer to do anything about that.
+bool Cluster::IsDecidable(uint32_t group) {
+  const std::vector<DriveId> homes = RegisterHomes(group);
+  size_t voters = 0;
+  size_t present = 0;
+  for (const DriveId id : homes) {
+    const Drive* drive = FindDrive(id);
+    if (drive == nullptr || !drive->IsUp()) continue;
+    ++present;
+    if (state_->electorate->HasSay(id)) ++voters;
+  }
+  const size_t majority = homes.size() / 2 + 1;
+  return voters >= majority || present < majority;
+}
+
+Status Cluster::WaitForSay() {
+  for (;;) {
+    if (state_->electorate->Doubtful().empty()) return {};
+    bool decidable = true;
+    for (uint32_t group = 0; group < map().groups && decidable; ++group) {
+      decidable = IsDecidable(group);
+    }
+    if (decidable) return {};
+    Log(LogLevel::kWarn,
+        "so many drives may have forgotten something that the cluster waits until they are "
+        "compared",
+        {{"cluster", config_.name}});
+    const ComparisonReport report = TRY(CompareDrives(*this, {}));
+    if (!report.compared.empty()) continue;
+    // Somebody else is at it.
+    runtime_.NewSignal()->WaitUntil(runtime_.Now() + kLookForChanges);
+    TRY(LearnStarts());
+  }
+}
+
+// Called when a drive was met that was started anew, by whichever thread.
+void Cluster::ElectOnTheSide() {
+  const uint64_t news = state_->electorate->news();
+  {
+    const std::lock_guard lock(state_->mutex);
+    if (!state_->opened || state_->closing || state_->electing || news == state_->elected_for) {
+      return;
+    }
+    state_->electing = true;
+  }
+  runtime_.Spawn("electorate", [this] { Elect(); });
+}
+
+void Cluster::Elect() {
+  const auto is_closing = [this] {
+    const std::lock_guard lock(state_->mutex);
+    return state_->closing;
+  };
+  // Who opens a cluster to have a look at it leaves this to others.
+  const auto pause = [&](Duration duration) {
+    for (const Time until = runtime_.Now() + duration; runtime_.Now() < until && !is_closing();) {
+      Sleep(runtime_, std::min(until, runtime_.Now() + std::chrono::milliseconds(50)));
+    }
+  };
+  for (bool first = true;; first = false) {
+    const uint64_t news = state_->electorate->news();
+    const Status learnt = is_closing() ? Status() : LearnStarts();
+    if (learnt.ok() && !first && !is_closing()) {
+      const auto compared = CompareDrives(*this, {{.is_cancelled = is_closing}});
+      if (!compared.has_value() && !is_closing()) {
+        Log(LogLevel::kWarn, "drives that may have forgotten something are not compared yet",
+            {{"cluster", config_.name}, {"why", compared.error()}});
+      }
+    }
+    // Those that are away ring when they come back.
+    const auto doubtful = state_->electorate->Doubtful();
+    const bool is_done = std::none_of(doubtful.begin(), doubtful.end(), [this](DriveId id) {
+      const Drive* drive = FindDrive(id);
+      return drive != nullptr && drive->IsUp();
+    });
+    {
+      const std::lock_guard lock(state_->mutex);
+      if (state_->closing || (is_done && state_->electorate->news() == news)) {
+        state_->elected_for = news;
+        state_->electing = false;
+        const std::shared_ptr<Signal> ended =
+            state_->ended;  // *this is gone as soon as the lock is
+        ended->Set();
+        return;
+      }
+    }
+    pause(kLookForChanges);
+  }
+}
+
 // Looking up -------------------------------------------------------------------------------------
 
 const DriveMap& Cluster::map() const { return state_->Known()->newest().map(); }
@@ -723,8 +981,15 @@ std::vector<DriveId> Cluster::RegisterHomes(uint32_t group) const {
 
 GroupReplicas Cluster::Replicas(uint32_t group) {
   GroupReplicas replicas;
+  const auto find = [&](const DriveSet& voters, DriveId id) -> Drive* {
+    const std::lock_guard lock(state_->mutex);
+    const auto found = voters.find(id);
+    return found == voters.end() ? nullptr : found->second.get();
+  };
   if (group == kMapGroup) {
-    for (const DriveId id : state_->map_drives) replicas.drives.push_back(FindDrive(id));
+    for (const DriveId id : state_->map_drives) {
+      replicas.drives.push_back(find(state_->map_voters, id));
+    }
     return replicas;
   }
   LookNowAndThen();
@@ -734,10 +999,22 @@ GroupReplicas Cluster::Replicas(uint32_t group) {
   if (!known->settled) with_a_say = known->before().RegisterHomes(group);
   for (const DriveId id : homes) {
     const bool has_a_say = std::find(with_a_say.begin(), with_a_say.end(), id) != with_a_say.end();
-    replicas.drives.push_back(has_a_say ? FindDrive(id) : nullptr);
+    replicas.drives.push_back(has_a_say ? find(state_->voters, id) : nullptr);
   }
   replicas.cluster_version = ClusterVersionOf(known->newest().map().epoch);
   return replicas;
+}
+
+std::vector<bool> Cluster::HomesThatCount(uint32_t group) const {
+  const std::vector<DriveId> homes = RegisterHomes(group);
+  const std::shared_ptr<const Epochs> known = state_->Known();
+  if (group == kMapGroup || known->settled) return std::vector<bool>(homes.size(), true);
+  const std::vector<DriveId> before = known->before().RegisterHomes(group);
+  std::vector<bool> count;
+  for (const DriveId id : homes) {
+    count.push_back(std::find(before.begin(), before.end(), id) != before.end());
+  }
+  return count;
 }
 
 Epoch Cluster::CurrentEpoch() { return map().epoch; }

@@ -20,12 +20,15 @@
 
 namespace pinstripe {
 
+class Electorate;
 class Placement;
 
 // How a drive is reached. Tests put memory drives behind it; programs KineticDrives.
 // The drive must refuse to work (EHOSTUNREACH) with a device whose superblock `check` refuses: it
-// reads `identity_key` after every connect and hands the record (or its failure) to `check`.
-using IdentityCheck = std::function<Status(Result<Record>)>;
+// reads `identity_key`, and asks for the device's Info(), after every connect, and hands both (or
+// their failures) to `check`.
+using IdentityCheck =
+    std::function<Status(const Result<Record>& superblock, const Result<DriveInfo>& info)>;
 using DriveFactory = std::function<Result<std::unique_ptr<Drive>>(
     const DriveConfig& config, std::string identity_key, IdentityCheck check)>;
 
@@ -69,9 +72,16 @@ class Cluster final : public ReplicaLocator, public DriveDirectory {
   // damaged: they count as away until they were rebuilt (cluster/rebuild.h).
   // `runtime` outlives the cluster. Without `source`, drives that are added later are away; without
   // that or `redirect`, Reload() fails.
+  //
+  // Drives that may have forgotten something, as after a loss of power, have no say in registers
+  // until they were compared with the others (cluster/comparison.h), which an open cluster does in
+  // the background. Where too few are left to go on with, Open() does so before it returns, unless
+  // `say` is kAsItIs: for those who only look.
+  enum class OpenSay { kEnough, kAsItIs };
   static Result<std::unique_ptr<Cluster>> Open(Runtime& runtime, ClusterConfig config,
                                                DriveFactory factory, ConfigSource source = nullptr,
-                                               DriveRedirect redirect = nullptr);
+                                               DriveRedirect redirect = nullptr,
+                                               OpenSay say = OpenSay::kEnough);
   ~Cluster() override;
 
   struct FormatOptions {
@@ -136,6 +146,21 @@ class Cluster final : public ReplicaLocator, public DriveDirectory {
   // Of all drives, now.
   DriveLosses CountLosses() const;
 
+  // Which drives have a say.
+  Electorate& electorate();
+  // Of the homes of a group's registers, those that count in this epoch, with a say or not.
+  std::vector<bool> HomesThatCount(uint32_t group) const;
+  // Reads which starts of drives are noted, and notes those that follow on them without a break.
+  // EIO: too few of the drives that keep the map answer.
+  Status LearnStarts();
+  // The register of the drive's start, as it was read last.
+  RegisterValue NotedStart(DriveId drive) const;
+  // Notes that the drive has all that counts since this start. False: somebody has changed the
+  // register since `seen`.
+  Result<bool> NoteStart(DriveId drive, uint64_t start, const RegisterValue& seen);
+  // Notes that others go on without the drive.
+  Status LeaveOut(DriveId drive);
+
   // For whoever rebuilds the drive: it is refused here from now on in any older incarnation.
   void ExpectIncarnation(DriveId drive, uint32_t incarnation);
 
@@ -146,6 +171,11 @@ class Cluster final : public ReplicaLocator, public DriveDirectory {
   Status AddDrives(const std::vector<DriveConfig>& configs);
   void AddMissingDrives();
   void LookNowAndThen();
+  Status NoteFollowers();
+  bool IsDecidable(uint32_t group);
+  Status WaitForSay();
+  void ElectOnTheSide();
+  void Elect();
 
   Runtime& runtime_;
   ClusterConfig config_;

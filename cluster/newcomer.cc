@@ -72,11 +72,12 @@ Status Newcomer::Connect(const DriveFactory& factory) {
   if (config == config_.drives.end()) {
     return Fail(EINVAL, "drive {} is not in {}: add it first", id_, config_.file);
   }
-  drive_ = TRY_CONTEXT(
-      factory(*config, SuperblockKey(config_.name),
-              [admission = admission_, name = config_.name, id = id_](
-                  const Result<Record>& record) { return admission->Judge(name, id, record); }),
-      "drive {}", id_);
+  drive_ = TRY_CONTEXT(factory(*config, SuperblockKey(config_.name),
+                               [admission = admission_, name = config_.name, id = id_](
+                                   const Result<Record>& record, const Result<DriveInfo>&) {
+                                 return admission->Judge(name, id, record);
+                               }),
+                       "drive {}", id_);
   return {};
 }
 

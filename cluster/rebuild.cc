@@ -12,6 +12,7 @@
 #include "base/try.h"
 #include "cluster/drive_claim.h"
 #include "cluster/drive_identity.h"
+#include "cluster/electorate.h"
 #include "cluster/epoch_change.h"
 #include "cluster/gather.h"
 #include "cluster/group_work.h"
@@ -62,10 +63,12 @@ class Rebuilding {
     // the others hold.
     TRY(WaitAndTell(runtime_, gone_since + options_.forgetting, options_.forgetting,
                     "waiting until the lost drive is forgotten", options_));
+    const uint64_t start = ReadStart();
     RebuildReport report{.incarnation = block_->incarnation};
     if (options_.sweep) report.registers = TRY(RestoreRegisters());
     TRY(claim_.Check());
     TRY(PutInService());
+    NoteStart(start);
     Log(LogLevel::kInfo, "drive rebuilt",
         {{"cluster", config_.name},
          {"drive", id_},
@@ -266,6 +269,29 @@ class Rebuilding {
         return Failed(report.error().Context(fmt::format("rebuild drive {}", id_)));
       }
     }
+  }
+
+  // In which what is restored is written.
+  uint64_t ReadStart() {
+    Gather<Result<DriveInfo>> gather(runtime_);
+    newcomer_.drive().Info(runtime_.Now() + config_.drive_timeout, gather.Ask(0));
+    const auto info = std::move(gather.Next(Time::max())->value);
+    return info.has_value() && !info->starts.empty() ? info->starts.front().id : kNoStart;
+  }
+
+  // What it says of its starts is another device's past for those who knew the lost one. If this
+  // fails, it is compared with the others once more.
+  void NoteStart(uint64_t start) {
+    if (start == kNoStart) return;
+    Status noted = cluster_.LearnStarts();
+    if (noted.ok()) noted = StatusOf(cluster_.NoteStart(id_, start, cluster_.NotedStart(id_)));
+    if (noted.ok()) return;
+    Log(LogLevel::kWarn, "the start of a rebuilt drive is not noted yet",
+        {{"drive", id_}, {"why", noted}});
+  }
+  template <typename T>
+  static Status StatusOf(const Result<T>& result) {
+    return result.has_value() ? Status() : result.error();
   }
 
   Status PutInService() {

@@ -205,9 +205,10 @@ Duration RegisterCall::Patience(Time start) const {
 bool RegisterCall::Usable(size_t replica) {
   const Drive* drive = drives_[replica];
   if (drive != nullptr && drive->IsUp()) return true;
-  failures_[replica] = drive == nullptr
-                           ? Status(EHOSTUNREACH, fmt::format("replica {}: no such drive", replica))
-                           : Status(EHOSTUNREACH, fmt::format("{}: away", drive->name()));
+  failures_[replica] =
+      drive == nullptr
+          ? Status(EHOSTUNREACH, fmt::format("replica {}: no such drive", replica))
+          : Status(EHOSTUNREACH, fmt::format("{}: {}", drive->name(), drive->WhyAway()));
   heard_[replica] = failures_[replica];
   return false;
 }

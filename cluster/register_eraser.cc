@@ -48,7 +48,8 @@ std::optional<RegisterEraser::Grave> RegisterEraser::GraveOf(
       return std::nullopt;
     }
     grave.versions[i] = EncodeRegisterVersion(state->promised, state->accepted);
-    tombstone.slot = std::max(tombstone.slot, state->accepted.slot);
+    const uint64_t former = state->proposal->former_slot;
+    tombstone.slot = std::max(tombstone.slot, former != 0 ? former : state->accepted.slot);
     tombstone.removed_at = std::max(tombstone.removed_at, state->proposal->removed_at);
     // Who was promised something in this epoch relies on it.
     if (state->promised.slot > floor) tombstone.of_former_epoch = false;

@@ -23,7 +23,9 @@ std::optional<RegisterRange> Ask(const RegisterContext& context, const GroupRepl
       drives[i]->ListRecords(question.first, question.last, question.max, /*reverse=*/false,
                              kRangeValueBytes, {until, replicas.cluster_version}, gather.Ask(i));
     } else {
-      reasons += fmt::format("{}: away; ", drives[i] == nullptr ? "a drive" : drives[i]->name());
+      reasons += drives[i] == nullptr
+                     ? std::string("a drive: away; ")
+                     : fmt::format("{}: {}; ", drives[i]->name(), drives[i]->WhyAway());
     }
   }
 

@@ -11,6 +11,7 @@
 #include "cluster/register_call.h"
 #include "cluster/register_eraser.h"
 #include "cluster/register_range.h"
+#include "cluster/register_recovery.h"
 #include "cluster/register_sweep.h"
 
 namespace pinstripe {
@@ -59,6 +60,14 @@ class RegisterStore::Impl {
   Result<SweepReport> Restore(uint32_t group, const Successor& successor,
                               const SweepProgress& progress) {
     return RegisterSweep(context_, group, locator_.Replicas(group), &successor).Run(progress);
+  }
+  Result<SweepReport> Compare(uint32_t group, const Successor& successor,
+                              const GroupReplicas& others, const SweepProgress& progress) {
+    return RegisterSweep(context_, group, others, &successor).Run(progress);
+  }
+  Result<SweepReport> Recover(uint32_t group, const GroupReplicas& replicas,
+                              const SweepProgress& progress) {
+    return RegisterRecovery(context_, group, replicas).Run(progress);
   }
   Result<EraseReport> Erase(uint32_t group, const MayErase& may_erase) {
     return UnderNewestMap(group, [&](const GroupReplicas& replicas) {
@@ -433,6 +442,17 @@ Result<SweepReport> RegisterStore::Sweep(uint32_t group, const SweepProgress& pr
 Result<SweepReport> RegisterStore::Restore(uint32_t group, size_t replica, Drive& drive,
                                            const SweepProgress& progress) {
   return impl_->Restore(group, {replica, drive}, progress);
+}
+
+Result<SweepReport> RegisterStore::Compare(uint32_t group, size_t replica, Drive& drive,
+                                           const GroupReplicas& others,
+                                           const SweepProgress& progress) {
+  return impl_->Compare(group, {replica, drive, /*remembers=*/true}, others, progress);
+}
+
+Result<SweepReport> RegisterStore::Recover(uint32_t group, const GroupReplicas& replicas,
+                                           const SweepProgress& progress) {
+  return impl_->Recover(group, replicas, progress);
 }
 
 Result<EraseReport> RegisterStore::Erase(uint32_t group, const MayErase& may_erase) {

@@ -214,6 +214,16 @@ class RegisterStore {
   Result<SweepReport> Restore(uint32_t group, size_t replica, Drive& drive,
                               const SweepProgress& progress = nullptr);
 
+  // The same for the replica itself, which may have forgotten something. `others`, those that are
+  // asked, are those of the locator unless they are given; null in the place of `replica`.
+  Result<SweepReport> Compare(uint32_t group, size_t replica, Drive& drive,
+                              const GroupReplicas& others, const SweepProgress& progress = nullptr);
+
+  // Decides all registers of `group` anew with these replicas alone, whether they have a say or
+  // not: cluster/register_recovery.h.
+  Result<SweepReport> Recover(uint32_t group, const GroupReplicas& replicas,
+                              const SweepProgress& progress = nullptr);
+
   // Erases removed registers of `group` of which no replica holds a value any more, and for which
   // `may_erase` (element i about tombstones[i]) says so: they are as if they had never been
   // written. Those of a former epoch may always go. Others only if nobody gives a value to their

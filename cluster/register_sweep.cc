@@ -167,8 +167,11 @@ void RegisterSweep::PlanSteps(Register& each, std::vector<Step>& steps) {
          {}});
   };
   if (successor_ != nullptr) {
-    // A later value than ours: somebody else restores it as well, and knows more.
-    if (!each.successor.has_value() || each.successor->accepted > each.chosen->ballot) {
+    // A later value than ours: somebody else restores it as well, and knows more. Or it voted for
+    // something that was not chosen, and still does.
+    const bool is_later =
+        each.successor.has_value() && each.successor->accepted > each.chosen->ballot;
+    if (!each.successor.has_value() || (is_later && !successor_->remembers)) {
       each.look_again = true;
       return;
     }

@@ -21,10 +21,12 @@
 
 namespace pinstripe {
 
-// The drive that takes the place of a lost replica. It has no say yet.
+// The drive that takes the place of a lost replica, or is that replica and may have forgotten
+// something. It has no say yet.
 struct Successor {
   size_t replica = 0;
   Drive& drive;
+  bool remembers = false;  // what it has it was told when it had a say
 };
 
 class RegisterSweep {

@@ -176,6 +176,8 @@ class Drive {
 
   // Whether operations can be expected to reach it now. A hint: what it says may change at once.
   virtual bool IsUp() const = 0;
+  // Why not, where more is known than that: for messages, after the drive's name.
+  virtual std::string WhyAway() const { return "away"; }
 
   // How often it was lost so far. It may have lost its power then, and with it what it had
   // acknowledged and not flushed: a Flush() after a loss says nothing about what was put before.

@@ -70,7 +70,7 @@ class KineticDrive::Link final : public KineticConnection::Owner,
   void TryAddress(const SocketAddress& address);
   void OnResolved(uint64_t attempt, Result<std::vector<SocketAddress>> found);
   void OnCapabilities(Result<DriveCapabilities> capabilities);
-  void OnIdentity(Result<Record> record);
+  void OnIdentity(Result<Record> record, const Result<DriveInfo>& info);
   void OnConnectTimeout();
   void Refuse(const Status& why);
   void TriedInVain(const Status& why);
@@ -265,15 +265,30 @@ void KineticDrive::Link::OnCapabilities(Result<DriveCapabilities> capabilities) 
     capabilities_ = *capabilities;
   }
   if (!options_.check_identity) return Up();
-  trying_->Submit(NewGet(options_.identity_key, ValueRange(), try_deadline_,
-                         [this, asked = trying_.get()](Result<Record> record) {
-                           if (trying_.get() == asked) OnIdentity(std::move(record));
-                         }));
+  // Both at once; the answers come on this thread.
+  auto info = std::make_shared<std::optional<Result<DriveInfo>>>();
+  auto record = std::make_shared<std::optional<Result<Record>>>();
+  const auto go_on = [this, asked = trying_.get(), info, record] {
+    const bool is_complete = info->has_value() && record->has_value();
+    if (is_complete && trying_.get() == asked) OnIdentity(std::move(**record), **info);
+  };
+  // The first answer may end the attempt.
+  const std::shared_ptr<KineticConnection> trying = trying_;
+  trying->Submit(NewGet(options_.identity_key, ValueRange(), try_deadline_,
+                        [record, go_on](Result<Record> answer) {
+                          *record = std::move(answer);
+                          go_on();
+                        }));
+  trying->Submit(NewInfo(try_deadline_, [info, go_on](Result<DriveInfo> answer) {
+    *info = std::move(answer);
+    go_on();
+  }));
 }
 
-void KineticDrive::Link::OnIdentity(Result<Record> record) {
+void KineticDrive::Link::OnIdentity(Result<Record> record, const Result<DriveInfo>& info) {
   if (!record && record.error().code() == ETIMEDOUT) return Refuse(record.error());
-  const Status right = options_.check_identity(std::move(record));
+  if (!info && info.error().code() == ETIMEDOUT) return Refuse(info.error());
+  const Status right = options_.check_identity(record, info);
   if (!right.ok()) return Refuse(right);
   Up();
 }

@@ -42,10 +42,11 @@ class KineticDrive final : public Drive {
 
     // Which record tells what drive this is, and whether it is the right one; its failure is the
     // reason that operations then give. The check is called on the I/O loop's thread for each new
-    // connection; it does not wait. ENOENT: the device has no such record. No check: any device
-    // will do.
+    // connection, with what Info() answers; it does not wait. ENOENT: the device has no such
+    // record. No check: any device will do.
     std::string identity_key;
-    std::function<Status(Result<Record>)> check_identity;
+    std::function<Status(const Result<Record>& record, const Result<DriveInfo>& info)>
+        check_identity;
 
     // For one address to connect, greet and prove itself.
     Duration connect_timeout = std::chrono::seconds(5);

@@ -34,10 +34,10 @@ struct Starts {
     kEnded = 1,       // cleanly: everything was durable
     kSyncFailed = 2,  // the disk did not take something
   };
-  std::string boot_id;          // of the machine in the run that is the last one; empty: not known
-  Run run = Run::kUnderWay;     // how far that has come
-  Duration forgot_at{};         // see UpOf(); whole milliseconds
-  uint64_t count = 0;           // of all starts
+  std::string boot_id;           // of the machine in the run that is the last one; empty: not known
+  Run run = Run::kUnderWay;      // how far that has come
+  Duration forgot_at{};          // see UpOf(); whole milliseconds
+  uint64_t count = 0;            // of all starts
   std::vector<DriveStart> list;  // newest first, min(count, kMaxDriveStarts) of them
 };
 
@@ -48,10 +48,10 @@ Result<Starts> DecodeStarts(std::string_view bytes);
 
 // What is known when a store is started.
 struct StartSituation {
-  std::string boot_id;               // of now; empty: not known
-  Duration uptime{};                 // of the machine
-  bool kernel_kept_pages = false;    // what the run before wrote to the file system, if it was killed
-  std::string lost;                  // what the store misses that it should have; empty: nothing
+  std::string boot_id;             // of now; empty: not known
+  Duration uptime{};               // of the machine
+  bool kernel_kept_pages = false;  // what the run before wrote to the file system, if it was killed
+  std::string lost;                // what the store misses that it should have; empty: nothing
   uint64_t new_id = 0;
 };
 

@@ -291,6 +291,19 @@ void Names::Discard(InodeId id, uint64_t slot) {
       {{"inode", fmt::format("{:016x}", id)}, {"why", discarded}});
 }
 
+Status Names::MakeReachable(InodeId directory) {
+  if (directory == kRootInode) return {};
+  {
+    const std::lock_guard lock(reachable_mutex_);
+    if (reachable_.contains(directory)) return {};
+  }
+  TRY_CONTEXT(records_.SyncChanges(), "make directory {:016x} safe", directory);
+  const std::lock_guard lock(reachable_mutex_);
+  if (reachable_.size() == kMostReachable) reachable_.clear();
+  reachable_.insert(directory);
+  return {};
+}
+
 // A name was given, and then its directory could not be told: `touched` says why, or that it is
 // gone. Has the name stand for `former` again, as if it had not been given.
 Changed Names::TakeBack(const NewName& name, uint64_t slot, const std::optional<Entry>& former,
@@ -466,6 +479,8 @@ Result<StoredInode> Names::Link(InodeId id, InodeId directory, std::string_view 
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     const Place place = TRY(Recall(directory, name, IsFree));
     if (place.found()) return Fail(EEXIST, "'{}' exists in directory {:016x}", name, directory);
+    // Who removes another name of it relies on this one.
+    TRY(MakeReachable(directory));
     const StoredInode linked = TRY(Update(
         id,
         [&](Inode& inode) -> Status {
@@ -482,7 +497,8 @@ Result<StoredInode> Names::Link(InodeId id, InodeId directory, std::string_view 
         },
         Durability::kWriteThrough));
     const Entry entry{.inode = id, .kind = linked.inode.kind, .nonce = std::nullopt};
-    const auto change = records_.ChangeEntry(directory, name, place.slot, entry);
+    const auto change =
+        records_.ChangeEntry(directory, name, place.slot, entry, Durability::kWriteThrough);
     // If nobody can tell whether this happened, the count stays: it may be too high, never too low.
     if (change.unknown()) return Failed(change.why);
     if (!change.applied()) {

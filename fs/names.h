@@ -33,6 +33,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -178,6 +179,9 @@ class Names {
     Status why;
   };
   Result<Obstacle> LookForPublish(const NewName& name, InodeId id, StoredInode& own);
+  // A name that is given in this directory stays reachable after a loss of power, as far as the
+  // directory and those above it go: flushes the drives, once for each directory.
+  Status MakeReachable(InodeId directory);
   Changed TakeBack(const NewName& name, uint64_t slot, const std::optional<Entry>& former,
                    const Result<bool>& touched);
   void Discard(InodeId id, uint64_t slot);
@@ -279,6 +283,10 @@ class Names {
   std::atomic<uint64_t> updates_ = 0;  // an inode was changed here, and what is recent is not
   std::mutex recent_mutex_;
   std::deque<Recent> recent_;  // guarded by recent_mutex_
+
+  static constexpr size_t kMostReachable = 4096;
+  std::mutex reachable_mutex_;
+  std::set<InodeId> reachable_;  // after a loss of power; guarded by reachable_mutex_
 
   std::mutex notings_mutex_;
   std::map<InodeId, std::weak_ptr<Noting>> notings_;  // guarded by notings_mutex_

@@ -146,17 +146,14 @@ void Reaper::PutBackLocked(Waiting waiting) {
 // name the data again, and who cannot tell leaves it to the collector, which looks.
 std::vector<Reaper::Item> Reaper::TakeSafe(std::vector<Waiting>& waiting) {
   const std::set<DriveId> drives = DrivesOfRegisters(cluster_);
-  std::set<const Drive*> failed;
-  for (const DriveId id : cluster_.stripes().Flush(drives, {})) {
-    failed.insert(cluster_.FindDrive(id));
-  }
+  const std::set<DriveId> failed = cluster_.stripes().Flush(drives, {});
   std::vector<Item> safe;
   std::vector<Waiting> rest;
   bool others_answer = true;  // else it makes no sense to ask them for each inode
   for (Waiting& each : waiting) {
-    const auto replicas = cluster_.Replicas(cluster_.GroupOfObject(each.inode)).drives;
-    const bool all_flushed = std::none_of(replicas.begin(), replicas.end(),
-                                          [&](Drive* drive) { return failed.contains(drive); });
+    const auto homes = cluster_.RegisterHomes(cluster_.GroupOfObject(each.inode));
+    const bool all_flushed =
+        std::ranges::none_of(homes, [&](DriveId id) { return failed.contains(id); });
     const bool were_lost = records_.CountLosses(each.inode) != each.losses;
     if (were_lost && !(each.was_removed && IsGoneForGood(each.inode))) {
       Log(LogLevel::kInfo,

@@ -219,7 +219,7 @@ Records::InodeChange Records::ChangeInode(InodeId id, uint64_t slot,
   if (!outcome.why.ok()) {
     recent_.Forget(id);
   } else if (outcome.applied() && inode) {
-    change.now = StoredInode{*inode, slot + 1};
+    change.now = StoredInode{*inode, outcome.now.slot};
     recent_.LearnOwn(id, *change.now, at);
   } else if (outcome.applied()) {
     recent_.Forget(id);
@@ -309,7 +309,7 @@ Records::MoverChange Records::ChangeMover(uint64_t slot, InodeId directory) {
       cluster_.registers().Change(name, {.slot = slot, .value = std::nullopt}, std::move(value));
   MoverChange change{{outcome.effect, outcome.why.Context("change the rename register")}, {}};
   if (outcome.applied()) {
-    change.now = {directory, slot + 1};
+    change.now = {directory, outcome.now.slot};
   } else if (outcome.why.ok()) {
     const auto there = DecodeMover(outcome.now);
     if (there.has_value()) {

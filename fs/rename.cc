@@ -348,6 +348,11 @@ Status Names::CheckNotBelow(InodeId id, InodeId target) {
 }
 
 Result<bool> Names::MoveWithIntent(const Wanted& wanted, const Place& from, const Place& to) {
+  // What had a name that was safe is to have one.
+  if (wanted.source != wanted.target) {
+    TRY(MakeReachable(wanted.target));
+    if (wanted.exchange) TRY(MakeReachable(wanted.source));
+  }
   StoredInode moved = from.inode;
   if (!TRY(TakeMarkOff(from.id, moved))) return false;
   Inode& inode = moved.inode;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "cluster/electorate.h"
 #include "fs/keepers.h"
 #include "fs/map_pages.h"
 #include "fs/records.h"
@@ -84,19 +85,18 @@ class Finder {
     return false;
   }
 
-  // Homes that have no say yet, or are not known, count as missing: nothing is decided with them.
+  // Homes that have no say (yet), or are not known, count as missing: nothing is decided with them.
   void AddRegister(std::string_view what, uint32_t group) {
-    const std::vector<Drive*> homes = cluster_.Replicas(group).drives;
+    const std::vector<DriveId> homes = cluster_.RegisterHomes(group);
+    const std::vector<bool> count = cluster_.HomesThatCount(group);
     const auto replicas = static_cast<int>(homes.size());
     Whereabouts::Part& part =
         PartOf(what, fmt::format("{} copies", replicas), replicas, replicas / 2 + 1);
     int lacking = 0;
-    for (const Drive* home : homes) {
-      const auto drive = std::ranges::find_if(cluster_.map().drives, [&](const MappedDrive& it) {
-        return home != nullptr && cluster_.FindDrive(it.id) == home;
-      });
-      const bool has_say = drive != cluster_.map().drives.end();
-      if (!has_say || !NoteShard(part, drive->id)) ++lacking;
+    for (size_t i = 0; i < homes.size(); ++i) {
+      const bool is_known = count[i] && cluster_.FindDrive(homes[i]) != nullptr;
+      const bool is_there = is_known && NoteShard(part, homes[i]);
+      if (!is_there || !cluster_.electorate().HasSay(homes[i])) ++lacking;
     }
     ++part.count;
     ++part.lacking[lacking];

@@ -72,7 +72,8 @@ constexpr std::string_view kExitCodes =
     "2 not everything could be looked at; 3 everything can be read, but shards are missing.\n";
 
 constexpr std::string_view kBusyCode =
-    "4 somebody else is at work on such a drive; the message says who. Whoever was killed counts as\n"
+    "4 somebody else is at work on such a drive; the message says who. Whoever was killed counts "
+    "as\n"
     "at work for half a minute, which is waited for.";
 
 }  // namespace

@@ -860,11 +860,12 @@ TEST_F(KineticDriveTest, OnlyTheDriveThatTheCheckAcceptsIsUp) {
     const Request identity = session.Next();
     EXPECT_EQ(identity.command.body().keyvalue().key(), "superblock");
     session.AnswerEntry(identity, "", right ? "drive 3" : "drive 4");
+    session.Answer(session.Next(), kinetic::Status::INVALID_REQUEST);  // its log
     for (;;) session.AnswerEntry(session.Next(), "v", "");
   });
   KineticDrive::Options options = OptionsFor({device.address()});
   options.identity_key = "superblock";
-  options.check_identity = [](Result<Record> record) -> Status {
+  options.check_identity = [](const Result<Record>& record, const Result<DriveInfo>&) -> Status {
     if (!record) return record.error();
     if (record->value.text() == "drive 3") return {};
     return Fail(EINVAL, "it is {} of cluster x; is a cable swapped?", record->value.text());
@@ -884,12 +885,15 @@ TEST_F(KineticDriveTest, TheCheckDecidesAboutADeviceWithoutAnIdentity) {
   FakeDevice device([](Session& session) {
     session.Handshake();
     session.Answer(session.Next(), kinetic::Status::NOT_FOUND);
+    session.Answer(session.Next(), kinetic::Status::INVALID_REQUEST);  // its log
     for (;;) session.AnswerEntry(session.Next(), "v", "");
   });
   KineticDrive::Options options = OptionsFor({device.address()});
   options.identity_key = "superblock";
-  options.check_identity = [](Result<Record> record) -> Status {
+  options.check_identity = [](const Result<Record>& record,
+                              const Result<DriveInfo>& info) -> Status {
     EXPECT_FAILS(record, ENOENT);
+    EXPECT_FALSE(info.has_value());
     return {};
   };
   KineticDrive drive(io_, options);

@@ -226,9 +226,10 @@ TEST_F(PinTest, AClientThatWasAtWorkMeetsTheEmptyDevice) {
                           .addresses = {fmt::format("127.0.0.1:{}", plain_port_)},
                           .key = "asdfasdf",
                           .identity_key = "superblock",
-                          .check_identity = [](Result<Record> record) -> pinstripe::Status {
+                          .check_identity = [](const Result<Record>& record,
+                                               const Result<DriveInfo>&) -> pinstripe::Status {
                             return record.has_value() ? pinstripe::Status()
-                                                      : Failed(std::move(record).error());
+                                                      : Failed(record.error());
                           },
                           .least_backoff = std::chrono::milliseconds(1)});
   const auto get = [&] {

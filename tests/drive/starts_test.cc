@@ -56,11 +56,10 @@ TEST(Starts, OneIsCleanOnlyWhereNothingCanHaveBeenForgotten) {
             const bool same_machine = std::string(before) == "boot 1" && before == std::string(now);
             const bool only_killed = run == LastRun::kUnderWay && same_machine && kept;
             const bool clean = (run == LastRun::kEnded || only_killed) && std::string(lost).empty();
-            EXPECT_EQ(IsClean(After(run, before), {.boot_id = now,
-                                                   .kernel_kept_pages = kept,
-                                                   .lost = lost,
-                                                   .new_id = 8}),
-                      clean)
+            EXPECT_EQ(
+                IsClean(After(run, before),
+                        {.boot_id = now, .kernel_kept_pages = kept, .lost = lost, .new_id = 8}),
+                clean)
                 << static_cast<int>(run) << " " << before << " " << now << " " << kept << lost;
           }
         }
@@ -71,7 +70,8 @@ TEST(Starts, OneIsCleanOnlyWhereNothingCanHaveBeenForgotten) {
 
 TEST(Starts, TheFirstOfANewStoreIsCleanAndTheFirstWithoutAListIsNot) {
   EXPECT_TRUE(IsClean(Starts(), {.boot_id = "boot 1", .new_id = 8}));
-  EXPECT_FALSE(IsClean(std::nullopt, {.boot_id = "boot 1", .kernel_kept_pages = true, .new_id = 8}));
+  EXPECT_FALSE(
+      IsClean(std::nullopt, {.boot_id = "boot 1", .kernel_kept_pages = true, .new_id = 8}));
 }
 
 TEST(Starts, TheLastSixtyFourAreKnownAndAllAreCounted) {

@@ -103,11 +103,14 @@ TEST_F(CollectorTest, WhateverAClientLeavesGoes) {
 }
 
 TEST_F(CollectorTest, WhatIsYoungStays) {
-  DiesAfter(12, [](FileSystem& fs) {
-    auto file = fs.Create(kRootInode, "new", {.truncate = true, .publish_at_commit = true});
-    (void)(*file)->Write(0, AsBytes(Pattern(2, 3 * kTestBlock)));
-    (void)(*file)->Close();
-  });
+  for (uint64_t requests = 10; Check().unused_shards == 0 && requests < 40; ++requests) {
+    DiesAfter(requests, [](FileSystem& fs) {
+      auto file = fs.Create(kRootInode, "new", {.truncate = true, .publish_at_commit = true});
+      if (!file.has_value()) return;
+      (void)(*file)->Write(0, AsBytes(Pattern(2, 3 * kTestBlock)));
+      (void)(*file)->Close();
+    });
+  }
   ASSERT_GT(Check().unused_shards, 0u);
   CollectReport report = Collect(hours(1));
   EXPECT_EQ(report.shards, 0u);

@@ -317,12 +317,8 @@ TEST_F(MemoryTest, WhoWaitsDoesNotWaitForACommit) {
                              .most_latency = std::chrono::milliseconds(40)});
   }
   // The majority of those that have the inode is away.
-  const auto replicas = host.cluster->Replicas(host.cluster->GroupOfObject(stuck->inode())).drives;
-  for (DriveId id = 1, down = 0; id <= 5; ++id) {
-    const bool is_replica =
-        std::find(replicas.begin(), replicas.end(), host.cluster->FindDrive(id)) != replicas.end();
-    if (is_replica && ++down <= 2) machines_.SetDown(id, true);
-  }
+  const auto homes = host.cluster->RegisterHomes(host.cluster->GroupOfObject(stuck->inode()));
+  for (size_t i = 0; i < 2; ++i) machines_.SetDown(homes[i], true);
   bool ended = false;
   sim_.Spawn("commit", [&] {
     EXPECT_FAILS(stuck->Commit(), EIO);

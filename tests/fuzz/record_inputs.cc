@@ -195,10 +195,9 @@ RecordKind CacheSlots() {
 
 const std::vector<RecordKind>& RecordKinds() {
   static const std::vector<RecordKind> kinds = {
-      Superblocks(),         DriveMaps(),    ShardDescriptors(), LogHeaders(),
-      IndexRecords(),        PlaceRecords(), Counts(),           DurableMarks(),
-      CacheSegmentHeaders(), CacheSlots(),   EntryKind(),        ListsOfStarts(),
-      DriveClaims()};
+      Superblocks(),  DriveMaps(),     ShardDescriptors(), LogHeaders(),          IndexRecords(),
+      PlaceRecords(), Counts(),        DurableMarks(),     CacheSegmentHeaders(), CacheSlots(),
+      EntryKind(),    ListsOfStarts(), DriveClaims()};
   return kinds;
 }
 

@@ -113,7 +113,7 @@ class TwoRebuilds {
     for (int i = 0; i < kRegisters; ++i) {
       const RegisterName name{static_cast<uint32_t>(i) % 2, KeyOf(i)};
       const auto outcome = (*cluster)->registers().Change(name, {}, fmt::format("value {}", i));
-      if (!outcome.has_value() || !outcome->applied) Complain("a register cannot be written");
+      if (!outcome.applied()) Complain("a register cannot be written");
     }
   }
 

@@ -34,8 +34,8 @@ class TestCluster::Socket {
 
 namespace {
 
-// One client's way to a drive. Refuses to work with a drive that is not the one it should be, as
-// KineticDrive does after connecting.
+// One client's way to a drive. Connects at once, and anew when another drive stands there: asks it
+// who it is, and refuses to work with one that is not the one it should be, as KineticDrive does.
 class IdentifiedDrive final : public Drive {
  public:
   IdentifiedDrive(Runtime& runtime, std::shared_ptr<TestCluster::Socket> socket,
@@ -51,59 +51,58 @@ class IdentifiedDrive final : public Drive {
   DriveCapabilities capabilities() const override {
     return core_->Connect()->drive->capabilities();
   }
-  bool IsUp() const override { return core_->Connect()->drive->IsUp(); }
+  bool IsUp() const override { return core_->IsUp(); }
   uint64_t CountLosses() const override {
     const auto connection = core_->Connect();
     return (static_cast<uint64_t>(connection->generation) << 32) + connection->drive->CountLosses();
   }
 
   void Get(std::string key, ValueRange range, Terms terms, Callback<Record> done) override {
-    Checked<Result<Record>>(terms, std::move(done), [=](Drive& drive, Callback<Record> then) {
+    Checked<Result<Record>>(std::move(done), [=](Drive& drive, Callback<Record> then) {
       drive.Get(key, range, terms, std::move(then));
     });
   }
   void Head(std::string key, Terms terms, Callback<RecordHead> done) override {
-    Checked<Result<RecordHead>>(
-        terms, std::move(done),
-        [=](Drive& drive, Callback<RecordHead> then) { drive.Head(key, terms, std::move(then)); });
+    Checked<Result<RecordHead>>(std::move(done), [=](Drive& drive, Callback<RecordHead> then) {
+      drive.Head(key, terms, std::move(then));
+    });
   }
   void Put(PutRequest request, Terms terms, StatusCallback done) override {
-    Checked<Status>(terms, std::move(done), [=](Drive& drive, StatusCallback then) {
+    Checked<Status>(std::move(done), [=](Drive& drive, StatusCallback then) {
       drive.Put(request, terms, std::move(then));
     });
   }
   void Delete(std::string key, Expected expected, Durability durability, Terms terms,
               StatusCallback done) override {
-    Checked<Status>(terms, std::move(done), [=](Drive& drive, StatusCallback then) {
+    Checked<Status>(std::move(done), [=](Drive& drive, StatusCallback then) {
       drive.Delete(key, expected, durability, terms, std::move(then));
     });
   }
   void Range(std::string first, std::string last, uint32_t max, bool reverse, Terms terms,
              Callback<std::vector<std::string>> done) override {
     using Keys = std::vector<std::string>;
-    Checked<Result<Keys>>(terms, std::move(done), [=](Drive& drive, Callback<Keys> then) {
+    Checked<Result<Keys>>(std::move(done), [=](Drive& drive, Callback<Keys> then) {
       drive.Range(first, last, max, reverse, terms, std::move(then));
     });
   }
   void ListRecords(std::string first, std::string last, uint32_t max, bool reverse,
                    uint32_t value_limit, Terms terms, Callback<RangeRecords> done) override {
-    Checked<Result<RangeRecords>>(
-        terms, std::move(done), [=](Drive& drive, Callback<RangeRecords> then) {
-          drive.ListRecords(first, last, max, reverse, value_limit, terms, std::move(then));
-        });
+    Checked<Result<RangeRecords>>(std::move(done), [=](Drive& drive, Callback<RangeRecords> then) {
+      drive.ListRecords(first, last, max, reverse, value_limit, terms, std::move(then));
+    });
   }
   void Flush(Terms terms, StatusCallback done) override {
-    Checked<Status>(terms, std::move(done), [=](Drive& drive, StatusCallback then) {
+    Checked<Status>(std::move(done), [=](Drive& drive, StatusCallback then) {
       drive.Flush(terms, std::move(then));
     });
   }
   void Info(Terms terms, Callback<DriveInfo> done) override {
-    Checked<Result<DriveInfo>>(terms, std::move(done), [=](Drive& drive, Callback<DriveInfo> then) {
+    Checked<Result<DriveInfo>>(std::move(done), [=](Drive& drive, Callback<DriveInfo> then) {
       drive.Info(terms, std::move(then));
     });
   }
   void SetClusterVersion(int64_t version, Terms terms, StatusCallback done) override {
-    Checked<Status>(terms, std::move(done), [=](Drive& drive, StatusCallback then) {
+    Checked<Status>(std::move(done), [=](Drive& drive, StatusCallback then) {
       drive.SetClusterVersion(version, terms, std::move(then));
     });
   }
@@ -111,31 +110,62 @@ class IdentifiedDrive final : public Drive {
  private:
   // To one drive that was found in the socket.
   struct Connection {
+    enum class State { kNew, kAsking, kUp, kRefused };
     std::unique_ptr<FaultyDrive> drive;
     int generation = 0;
-    std::atomic<bool> checked = false;
+    State state = State::kNew;  // guarded by the core's mutex, like all below
+    Time try_again{};           // when refused, or away
+    Status why;                 // it is not the one
+    std::vector<std::function<void(const Status&)>> waiting;  // for the answer
   };
+  using State = Connection::State;
 
-  class Core {
+  class Core : public std::enable_shared_from_this<Core> {
    public:
     Core(Runtime& runtime, std::shared_ptr<TestCluster::Socket> socket,
-         std::shared_ptr<ClientLife> life, std::string key_in, IdentityCheck check_in)
-        : key(std::move(key_in)),
-          check(std::move(check_in)),
+         std::shared_ptr<ClientLife> life, std::string key, IdentityCheck check)
+        : key_(std::move(key)),
+          check_(std::move(check)),
           runtime_(runtime),
           life_(std::move(life)),
           socket_(std::move(socket)) {}
 
     std::shared_ptr<Connection> Connect() {
       const std::lock_guard lock(mutex_);
-      const auto plugged = socket_->Now();
-      const int generation = former_generations_ + plugged.generation;
-      if (connections_.empty() || connections_.back()->generation != generation) {
-        connections_.push_back(std::make_shared<Connection>());
-        connections_.back()->drive = std::make_unique<FaultyDrive>(runtime_, plugged.drive, life_);
-        connections_.back()->generation = generation;
+      return ConnectLocked();
+    }
+
+    bool IsUp() {
+      const std::shared_ptr<Connection> connection = Connect();
+      if (!connection->drive->IsUp()) return false;
+      std::unique_lock lock(mutex_);
+      if (connection->state == State::kUp) return true;
+      const bool asks = MayAsk(*connection);
+      if (asks) connection->state = State::kAsking;
+      lock.unlock();
+      if (asks) Ask(connection);
+      return false;
+    }
+
+    // Calls `then` with the connection once it is known which drive this is.
+    void WhenKnown(std::function<void(const std::shared_ptr<Connection>&, const Status&)> then) {
+      const std::shared_ptr<Connection> connection = Connect();
+      std::unique_lock lock(mutex_);
+      if (connection->state == State::kUp) {
+        lock.unlock();
+        return then(connection, {});
       }
-      return connections_.back();
+      if (connection->state == State::kRefused && !MayAsk(*connection)) {
+        const Status why = connection->why;
+        lock.unlock();
+        return runtime_.RunAt(runtime_.Now(), [then, connection, why] { then(connection, why); });
+      }
+      connection->waiting.push_back(
+          [then = std::move(then), connection](const Status& why) { then(connection, why); });
+      const bool asks = MayAsk(*connection);
+      if (asks) connection->state = State::kAsking;
+      lock.unlock();
+      if (asks) Ask(connection);
     }
 
     void Redirect(std::shared_ptr<TestCluster::Socket> socket) {
@@ -148,47 +178,96 @@ class IdentifiedDrive final : public Drive {
       std::vector<std::shared_ptr<Connection>> connections;
       {
         const std::lock_guard lock(mutex_);
+        closed_ = true;
         connections.swap(connections_);
       }
       for (const auto& connection : connections) connection->drive.reset();
     }
 
-    const std::string key;
-    const IdentityCheck check;
-
    private:
+    std::shared_ptr<Connection> ConnectLocked() {
+      const auto plugged = socket_->Now();
+      const int generation = former_generations_ + plugged.generation;
+      if (connections_.empty() || connections_.back()->generation != generation) {
+        connections_.push_back(std::make_shared<Connection>());
+        connections_.back()->drive = std::make_unique<FaultyDrive>(runtime_, plugged.drive, life_);
+        connections_.back()->generation = generation;
+      }
+      return connections_.back();
+    }
+
+    bool MayAsk(const Connection& connection) const {
+      return connection.state == State::kNew ||
+             (connection.state == State::kRefused && runtime_.Now() >= connection.try_again);
+    }
+
+    void Ask(const std::shared_ptr<Connection>& connection) {
+      const auto weak = std::weak_ptr(connection);
+      const Time deadline = runtime_.Now() + kPatience;
+      auto info = std::make_shared<std::optional<Result<DriveInfo>>>();
+      auto record = std::make_shared<std::optional<Result<Record>>>();
+      const auto go_on = [self = shared_from_this(), weak, info, record] {
+        const std::shared_ptr<Connection> connection = weak.lock();
+        if (connection == nullptr || !info->has_value() || !record->has_value()) return;
+        self->Judge(*connection, **record, **info);
+      };
+      connection->drive->Get(key_, {}, deadline, [record, go_on](Result<Record> answer) {
+        *record = std::move(answer);
+        go_on();
+      });
+      connection->drive->Info(deadline, [info, go_on](Result<DriveInfo> answer) {
+        *info = std::move(answer);
+        go_on();
+      });
+    }
+
+    void Judge(Connection& connection, const Result<Record>& record,
+               const Result<DriveInfo>& info) {
+      Status why;
+      const bool is_away =
+          (!record.has_value() && record.error().code() != ENOENT) || !info.has_value();
+      if (is_away) {
+        why = record.has_value() ? info.error() : record.error();
+      } else if (const Status refused = check_(record, info); !refused.ok()) {
+        why = Fail(EHOSTUNREACH, "not the drive it should be: {}", refused.message());
+      }
+      std::vector<std::function<void(const Status&)>> waiting;
+      {
+        const std::lock_guard lock(mutex_);
+        connection.state = why.ok() ? State::kUp : State::kRefused;
+        connection.try_again = runtime_.Now() + (is_away ? Duration() : kBackOff);
+        connection.why = why;
+        waiting.swap(connection.waiting);
+      }
+      for (const auto& each : waiting) each(why);
+    }
+
+    static constexpr Duration kPatience = std::chrono::seconds(5);
+    static constexpr Duration kBackOff = std::chrono::milliseconds(10);
+
+    const std::string key_;
+    const IdentityCheck check_;
     Runtime& runtime_;
     const std::shared_ptr<ClientLife> life_;
     std::mutex mutex_;
     std::shared_ptr<TestCluster::Socket> socket_;  // guarded by mutex_
     int former_generations_ = 0;                   // of sockets before it; guarded by mutex_
+    bool closed_ = false;                          // guarded by mutex_
     // The last is the present one; answers may be on their way from the others. Guarded by mutex_.
     std::vector<std::shared_ptr<Connection>> connections_;
   };
 
-  // Asks the drive who it is, unless that is known, and then `operation`.
   template <typename R>
-  void Checked(const Terms& terms, std::function<void(R)> done,
+  void Checked(std::function<void(R)> done,
                std::function<void(Drive&, std::function<void(R)>)> operation) {
-    const auto connection = core_->Connect();
-    if (connection->checked) return operation(*connection->drive, std::move(done));
-    connection->drive->Get(
-        core_->key, {}, terms.deadline,
-        [core = core_, weak = std::weak_ptr(connection), done = std::move(done),
-         operation = std::move(operation)](Result<Record> record) {
-          const bool is_away = !record.has_value() && record.error().code() != ENOENT;
-          if (is_away) return done(R(Failed(record.error())));
-          const Status status = core->check(std::move(record));
-          if (!status.ok()) {
-            return done(R(Fail(EHOSTUNREACH, "not the drive it should be: {}", status.message())));
-          }
-          const auto connection = weak.lock();
-          if (connection == nullptr || connection->drive == nullptr) {
-            return done(R(Fail(EHOSTUNREACH, "closed before it answered")));
-          }
-          connection->checked = true;
-          operation(*connection->drive, done);
-        });
+    core_->WhenKnown([done = std::move(done), operation = std::move(operation)](
+                         const std::shared_ptr<Connection>& connection, const Status& why) {
+      if (!why.ok()) return done(R(Failed(why)));
+      if (connection->drive == nullptr) {
+        return done(R(Fail(EHOSTUNREACH, "closed before it answered")));
+      }
+      operation(*connection->drive, done);
+    });
   }
 
   const std::shared_ptr<Core> core_;
@@ -218,7 +297,11 @@ TestCluster::TestCluster(Runtime& runtime, const Options& options)
     config_.drives.push_back(std::move(drive));
     Machine& machine = machines_[AddressOf(id)];
     machine.memory = std::make_shared<MemoryDrive>(runtime, NameOf(id), options.drive_bytes);
-    if (options.loses_power) machine.memory->RememberUnsynced();
+    if (options.loses_power) {
+      machine.memory->RememberUnsynced();
+      machine.starts = {{runtime.Random() | 1, /*clean=*/true}};
+      machine.memory->SetStarts(machine.starts);
+    }
     machine.faulty = std::make_shared<FaultyDrive>(runtime, machine.memory);
     machine.socket = std::make_shared<Socket>();
     machine.socket->Plug(machine.faulty);
@@ -261,8 +344,10 @@ void TestCluster::SetDown(DriveId id, bool down) {
   drive(id).Set(faults);
 }
 
-std::shared_ptr<MemoryDrive> TestCluster::Plug(DriveId id, std::shared_ptr<MemoryDrive> drive) {
+std::shared_ptr<MemoryDrive> TestCluster::Plug(DriveId id, std::shared_ptr<MemoryDrive> drive,
+                                               std::vector<DriveStart> starts) {
   Machine& machine = MachineOf(id);
+  if (!starts.empty()) machine.starts = std::move(starts);
   const DriveFaults faults = machine.faulty->faults();
   machine.faulty->Set({.down = true});
   machine.memory.swap(drive);
@@ -277,9 +362,16 @@ std::shared_ptr<MemoryDrive> TestCluster::Replace(DriveId id) {
 }
 
 void TestCluster::LosePower(DriveId id, size_t kept) {
-  std::shared_ptr<MemoryDrive> drive = MachineOf(id).memory;
-  drive->LosePower(kept);
-  Plug(id, std::move(drive));
+  MachineOf(id).memory->LosePower(kept);
+  StartAnew(id, /*clean=*/false);
+}
+
+void TestCluster::StartAnew(DriveId id, bool clean) {
+  Machine& machine = MachineOf(id);
+  machine.starts.insert(machine.starts.begin(), {runtime_.Random() | 1, clean});
+  if (machine.starts.size() > kMaxDriveStarts) machine.starts.pop_back();
+  machine.memory->SetStarts(machine.starts, Duration());
+  Plug(id, machine.memory);
 }
 
 std::shared_ptr<MemoryDrive> TestCluster::CopyOf(DriveId id) {

@@ -20,6 +20,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/runtime.h"
 #include "cluster/cluster.h"
@@ -61,13 +62,18 @@ class TestCluster {
 
   // Another drive stands here. What was on its way to the one before is lost, and clients ask the
   // new one who it is. Returns the one before.
-  std::shared_ptr<MemoryDrive> Plug(DriveId id, std::shared_ptr<MemoryDrive> drive);
+  // `starts`: that it had so far.
+  std::shared_ptr<MemoryDrive> Plug(DriveId id, std::shared_ptr<MemoryDrive> drive,
+                                    std::vector<DriveStart> starts = {});
   std::shared_ptr<MemoryDrive> Replace(DriveId id);
 
   // The machines of these drives lose their power and have it again at once. Each drive has
   // forgotten what it did since it was last synced, but for the first `kept` changes of that; what
   // was on its way is lost, and clients connect anew. `loses_power` must have been set.
   void LosePower(DriveId id, size_t kept);
+  // Only its process is started anew.
+  void StartAnew(DriveId id, bool clean);
+  const std::vector<DriveStart>& StartsOf(DriveId id) { return MachineOf(id).starts; }
 
   // With what it holds. Plugged in later, it is the drive after a loss of power.
   std::shared_ptr<MemoryDrive> CopyOf(DriveId id);
@@ -77,6 +83,7 @@ class TestCluster {
  private:
   struct Machine {
     std::shared_ptr<MemoryDrive> memory;
+    std::vector<DriveStart> starts;  // of the memory; newest first
     std::shared_ptr<FaultyDrive> faulty;
     std::shared_ptr<Socket> socket;  // holds `faulty` for the clients
   };
