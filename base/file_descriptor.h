@@ -15,6 +15,7 @@ class FileDescriptor {
   ~FileDescriptor();
 
   int get() const { return fd_; }
+  int Release() { return std::exchange(fd_, -1); }  // who calls this closes it
 
  private:
   int fd_ = -1;

@@ -3,7 +3,24 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
+
 namespace pinstripe {
+
+Result<std::shared_ptr<CommitGroup>> CommitGroup::Open(FileCalls& calls, const std::string& path) {
+  FileDescriptor file_system(calls.OpenFileSystem(path));
+  if (file_system.get() < 0) {
+    return Fail(errno, "cannot open {}: {}", path, ErrnoText(errno));
+  }
+  std::shared_ptr<CommitGroup> group(new CommitGroup(calls, path, std::move(file_system)));
+  const Status before = group->SyncFileSystem();
+  group->had_failed_ = !before.ok();
+  if (group->had_failed_) {
+    Log(LogLevel::kWarn, "file system has lost what somebody wrote to it before",
+        {{"path", path}, {"why", before}});
+  }
+  return group;
+}
 
 void CommitGroup::Join(Member& member) {
   const std::lock_guard lock(mutex_);
@@ -29,8 +46,15 @@ Status CommitGroup::Flush(Member& member) {
     ++begun_;
     Statuses statuses = members_;
     lock.unlock();
-    RunRound(statuses);
+    const Status file_system = RunRound(statuses);
     lock.lock();
+    if (!file_system.ok()) {
+      // Those who have joined since included: what they wrote until now may be what was lost.
+      const Statuses members = members_;
+      lock.unlock();
+      for (const auto& [each, status] : members) each->LoseFaith(file_system);
+      lock.lock();
+    }
     for (auto& [each, status] : statuses) {
       if (const auto found = members_.find(each); found != members_.end()) {
         found->second = std::move(status);
@@ -42,26 +66,32 @@ Status CommitGroup::Flush(Member& member) {
   return members_.at(&member);
 }
 
-// Nobody leaves meanwhile.
-void CommitGroup::RunRound(Statuses& statuses) {
+Status CommitGroup::SyncFileSystem() {
+  if (calls_.SyncFileSystem(file_system_.get()) == 0) return {};
+  return Fail(errno, "cannot sync the file system of {}: {}", path_, ErrnoText(errno));
+}
+
+// How the file system has fared, if it was asked. Nobody leaves meanwhile.
+Status CommitGroup::RunRound(Statuses& statuses) {
   std::vector<Member*> members;
   for (const auto& [member, status] : statuses) {
     if (!member->HasChanges()) continue;
     member->BeginRound();
     members.push_back(member);
   }
-  if (members.empty()) return;
+  if (members.empty()) return {};
   if (members.size() == 1) {
     statuses[members[0]] = members[0]->EndRound(members[0]->SyncRound());
-    return;
+    return {};
   }
   std::map<Member*, Status> handed_over;
   for (Member* member : members) handed_over[member] = member->HandOverRound();
-  const Status synced = calls_.SyncFileSystem(path_);
+  const Status synced = SyncFileSystem();
   for (Member* member : members) {
     Status& status = handed_over[member];
     statuses[member] = member->EndRound(status.ok() ? synced : std::move(status));
   }
+  return synced;
 }
 
 }  // namespace pinstripe

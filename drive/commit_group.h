@@ -6,6 +6,10 @@
 // Flushes that come while a round is under way share the next one, and a store whose changes a
 // round has taken along needs none of its own.
 //
+// A syncfs() that fails does not say whose writes were lost, and the kernel will not say it again:
+// it may have been those of a store that was not in the round, as it had nothing to flush when that
+// began. So none of the group can be believed any more. A store joins before it writes anything.
+//
 // Thread-safe.
 
 #pragma once
@@ -13,9 +17,11 @@
 #include <condition_variable>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 
+#include "base/file_descriptor.h"
 #include "base/status.h"
 #include "drive/file_calls.h"
 
@@ -42,10 +48,18 @@ class CommitGroup {
 
     // The round is durable, or, with a failure, nobody knows. The answer is that of the flush.
     virtual Status EndRound(Status synced) = 0;
+
+    // The file system has lost something in a round that this one did not take part in. From the
+    // thread of that round.
+    virtual void LoseFaith(const Status& failure) = 0;
   };
 
-  // `path` is of the file system.
-  CommitGroup(FileCalls& calls, std::string path) : calls_(calls), path_(std::move(path)) {}
+  // Of the file system of `path`, from now on: it hears of each write there that fails. `calls`
+  // outlives it. Syncs it once, so that what has failed before is not taken for what fails later.
+  static Result<std::shared_ptr<CommitGroup>> Open(FileCalls& calls, const std::string& path);
+
+  // Whether something had failed before that nobody had been told of.
+  bool had_failed() const { return had_failed_; }
 
   void Join(Member& member);
   void Leave(Member& member);  // waits for the end of a round that is under way
@@ -55,10 +69,16 @@ class CommitGroup {
 
  private:
   using Statuses = std::map<Member*, Status>;
-  void RunRound(Statuses& statuses);
+
+  CommitGroup(FileCalls& calls, const std::string& path, FileDescriptor file_system)
+      : calls_(calls), path_(path), file_system_(std::move(file_system)) {}
+  Status RunRound(Statuses& statuses);
+  Status SyncFileSystem();
 
   FileCalls& calls_;
   const std::string path_;
+  const FileDescriptor file_system_;
+  bool had_failed_ = false;  // does not change
   std::mutex mutex_;
   std::condition_variable round_finished_;
   uint64_t begun_ = 0;     // rounds; guarded by mutex_

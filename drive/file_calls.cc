@@ -3,7 +3,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "drive/io_loop.h"
+#include <cerrno>
+#include <cstddef>
+
+#include "base/file_descriptor.h"
 #include "drive/store_directory.h"
 
 namespace pinstripe {
@@ -36,12 +39,29 @@ int FileCalls::Allocate(int fd, uint64_t begin, uint64_t end) {
 
 Status FileCalls::SyncDirectory(const std::string& path) { return pinstripe::SyncDirectory(path); }
 
-Status FileCalls::SyncFileSystem(const std::string& path) {
-  const FileDescriptor directory(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (directory.get() < 0) return Fail(errno, "cannot open {}: {}", path, ErrnoText(errno));
-  if (syncfs(directory.get()) == 0) return {};
-  return Fail(errno, "cannot sync the file system of {}: {}", path, ErrnoText(errno));
+// Where a file system cannot, it forgets what it may, which is all that nobody else uses.
+int FileCalls::OpenDirect(const std::string& path) {
+  FileDescriptor file(open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC));
+  const bool cannot = file.get() < 0 && errno == EINVAL;
+  if (file.get() < 0 && !cannot) return -1;
+  alignas(kDirectBlock) std::byte block[kDirectBlock];
+  if (!cannot && (pread(file.get(), block, sizeof block, 0) >= 0 || errno != EINVAL)) {
+    return file.Release();
+  }
+  file = FileDescriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() >= 0) (void)posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
+  return file.Release();
 }
+
+ssize_t FileCalls::ReadDirect(int fd, void* into, size_t size, uint64_t offset) {
+  return pread(fd, into, size, static_cast<off_t>(offset));
+}
+
+int FileCalls::OpenFileSystem(const std::string& path) {
+  return open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+int FileCalls::SyncFileSystem(int fd) { return syncfs(fd); }
 
 FileCalls& FileCalls::Kernel() {
   static FileCalls calls;

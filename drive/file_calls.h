@@ -33,8 +33,19 @@ class FileCalls {
   // Names in it survive power loss.
   virtual Status SyncDirectory(const std::string& path);
 
-  // Everything in the file system of `path` survives power loss.
-  virtual Status SyncFileSystem(const std::string& path);
+  // To read what is on the disk and not what the kernel remembers of the file, which was synced. By
+  // whole blocks of kDirectBlock bytes, also in memory; fewer only at the file's end.
+  static constexpr size_t kDirectBlock = 4096;
+  virtual int OpenDirect(const std::string& path);
+  virtual ssize_t ReadDirect(int fd, void* into, size_t size, uint64_t offset);
+
+  // A directory, to sync the file system that it is in.
+  virtual int OpenFileSystem(const std::string& path);
+
+  // Everything in it survives power loss (syncfs). The kernel tells each descriptor once of a write
+  // that has failed since the descriptor was opened; of what failed before, and was told to
+  // somebody else, it says nothing. So the descriptor must be older than what it is to vouch for.
+  virtual int SyncFileSystem(int fd);
 
   static FileCalls& Kernel();
 };

@@ -178,7 +178,8 @@ struct StoreResources::Parts {
   const std::shared_ptr<rocksdb::Cache> cache;
   const std::shared_ptr<rocksdb::WriteBufferManager> buffers;
   std::mutex mutex;
-  std::map<dev_t, std::shared_ptr<CommitGroup>> groups;  // by file system; guarded by mutex
+  // By file system, as long as there are stores on it; guarded by mutex.
+  std::map<dev_t, std::weak_ptr<CommitGroup>> groups;
 };
 
 StoreResources::StoreResources(uint64_t block_cache_bytes, uint64_t write_buffer_bytes)
@@ -196,6 +197,7 @@ struct LogStore::Change {
   rocksdb::WriteBatch batch;
   std::vector<Entry> added;
   std::vector<Entry> removed;
+  Written written;                     // where they were written to
   std::vector<LogLocation> replacing;  // those of `added` that have a previous record
   struct Record {
     std::string_view key;
@@ -226,8 +228,9 @@ LogStore::LogStore(StoreDirectory directory, const LogStoreOptions& options,
 
 LogStore::~LogStore() {
   if (group_ == nullptr) return;
-  Status flushed = ended_ ? Status() : Flush();
+  Status flushed = ended_ || !opened_ ? Status() : Flush();
   group_->Leave(*this);
+  if (!opened_) return;
   if (flushed.ok()) flushed = ReturnSpace();
   if (flushed.ok()) flushed = files_.Trim(cursor_.segment);
   if (!flushed.ok()) {
@@ -239,24 +242,21 @@ LogStore::~LogStore() {
 // ------------------------------------------------------------------------------------------
 // opening
 
-Result<std::unique_ptr<LogStore>> LogStore::OpenIndex(StoreDirectory directory,
-                                                      const LogStoreOptions& options,
-                                                      StoreResources& resources, bool read_only) {
-  std::unique_ptr<LogStore> store(new LogStore(std::move(directory), options, resources));
-  if (options.open_index) {
-    store->index_.reset(options.open_index(std::make_shared<AddCounts>()));
+// RocksDB puts all that it finds in its write-ahead log into a table that it syncs: what was only
+// in the kernel is durable then.
+Status LogStore::OpenIndex(StoreResources& resources, bool read_only) {
+  if (options_.open_index) {
+    index_.reset(options_.open_index(std::make_shared<AddCounts>()));
   } else {
-    TRY(store->OpenRocksDb(resources, read_only));
+    TRY(OpenRocksDb(resources, read_only));
   }
   // RocksDB takes a damaged record in its write-ahead log for the end of that, as after a power
   // loss.
-  const uint64_t there = store->index_->GetLatestSequenceNumber();
-  const uint64_t durable = TRY(store->directory_.ReadMark());
-  if (there < durable) {
-    return Fail(EBADMSG, "the index {} is damaged: it has lost {} changes that were durable",
-                store->directory_.index_path(), durable - there);
-  }
-  return store;
+  const uint64_t there = index_->GetLatestSequenceNumber();
+  const uint64_t durable = TRY(directory_.ReadMark());
+  if (there >= durable) return {};
+  return Fail(EBADMSG, "the index {} is damaged: it has lost {} changes that were durable",
+              directory_.index_path(), durable - there);
 }
 
 Status LogStore::OpenRocksDb(StoreResources& resources, bool read_only) {
@@ -292,15 +292,15 @@ Result<std::unique_ptr<LogStore>> LogStore::Open(const LogStoreOptions& options,
 Result<std::unique_ptr<LogStore>> LogStore::OpenAndRecover(const LogStoreOptions& options,
                                                            StoreResources& resources) {
   StoreDirectory directory = TRY(StoreDirectory::Open(options.path, options.serial_number));
-  std::unique_ptr<LogStore> store =
-      TRY(OpenIndex(std::move(directory), options, resources, /*read_only=*/false));
+  std::unique_ptr<LogStore> store(new LogStore(std::move(directory), options, resources));
+  TRY(store->JoinGroup(resources));
+  TRY(store->OpenIndex(resources, /*read_only=*/false));
   TRY_CONTEXT(store->Recover(), "open the store in {}", options.path);
-  store->group_ = TRY(GroupOf(*store, resources));
-  store->group_->Join(*store);
   // What a kill left in the kernel's hands becomes durable now, so that the next power loss has
   // less to take and the next opening less to verify.
   TRY(store->Flush());
   TRY(store->BeginStart());
+  store->opened_ = true;
   return store;
 }
 
@@ -313,29 +313,46 @@ Status LogStore::BeginStart() {
 
 Status LogStore::Recover() {
   const LogLocation durable = TRY(LoadDurable());
+  from_disk_ = directory_.starts().kernel_may_show_more();
+  if (from_disk_) TRY(SettleLog(durable));
   TRY(UndoTornEntries(durable));
+  from_disk_ = false;
+  files_.EndReadingFromDisk();
   TRY(ForgetPrevious());
   TRY(LoadCounts());
   TRY(FindCursor(durable));
   TRY(CutTails(durable));
   TRY(ReturnForgottenSpace());
-  durable_ = durable;
-  for (const auto& [number, segment] : segments_) {
-    if (number >= durable.segment) dirty_.insert(number);
+  Written written;
+  for (const uint32_t number : TRY(files_.List())) {
+    if (number < durable.segment) continue;
+    written.emplace(number, TRY(files_.Hold(number)));
   }
+  // From now on a round of others may take it along.
+  const std::lock_guard lock(mutex_);
+  durable_ = durable;
+  dirty_ = std::move(written);
   index_dirty_ = true;
   return {};
 }
 
-Result<std::shared_ptr<CommitGroup>> LogStore::GroupOf(const LogStore& store,
-                                                       StoreResources& resources) {
-  const std::string& path = store.directory_.path();
+// Before anything is written: of what the file system loses the group hears from now on.
+Status LogStore::JoinGroup(StoreResources& resources) {
+  const std::string& path = directory_.path();
   struct stat about;
   if (stat(path.c_str(), &about) != 0) return Fail(errno, "{}: {}", path, ErrnoText(errno));
-  const std::lock_guard lock(resources.parts_->mutex);
-  std::shared_ptr<CommitGroup>& group = resources.parts_->groups[about.st_dev];
-  if (group == nullptr) group = std::make_shared<CommitGroup>(*store.options_.calls, path);
-  return group;
+  {
+    const std::lock_guard lock(resources.parts_->mutex);
+    std::weak_ptr<CommitGroup>& group = resources.parts_->groups[about.st_dev];
+    group_ = group.lock();
+    if (group_ == nullptr) group = group_ = TRY(CommitGroup::Open(*options_.calls, path));
+  }
+  group_->Join(*this);
+  // Perhaps of this store.
+  if (group_->had_failed() && directory_.starts().kernel_may_show_more()) {
+    directory_.starts().NoteFailedSync();
+  }
+  return {};
 }
 
 Result<LogLocation> LogStore::LoadDurable() const {
@@ -370,6 +387,23 @@ Status LogStore::LoadCounts() {
   return {};
 }
 
+// After this the disk has what the kernel shows of the log, or will say that it has not. A sync
+// that fails may tell of what failed before this process began, but it may also be the end of it:
+// only one that succeeds has the disk put away what it was given.
+Status LogStore::SettleLog(LogLocation durable) {
+  for (const uint32_t segment : TRY(files_.List())) {
+    if (segment < durable.segment) continue;
+    const SegmentFiles::Held held = TRY(files_.Hold(segment));
+    const Status synced = files_.Sync(segment, held);
+    if (synced.ok()) continue;
+    directory_.starts().NoteFailedSync();
+    Log(LogLevel::kWarn, "store's files have lost something",
+        {{"store", directory_.path()}, {"why", synced}});
+    TRY(files_.Sync(segment, held));
+  }
+  return {};
+}
+
 // Newest first: what an entry has replaced may be torn as well.
 Status LogStore::UndoTornEntries(LogLocation durable) {
   IndexScan scan(*index_, PlaceIndexKey(durable), "M");
@@ -400,7 +434,7 @@ Status LogStore::UndoTornEntries(LogLocation durable) {
 Status LogStore::UndoTornEntry(LogLocation location, const PlaceRecord& place,
                                LogLocation durable) {
   const std::string previous = TRY(LastRecordBefore(location, place.key, durable));
-  Log(LogLevel::kWarn, "entry lost with the power, undone",
+  Log(LogLevel::kWarn, "entry is not on the disk, undone",
       {{"store", directory_.path()},
        {"where", Where(location)},
        {"key", ShortKey(place.key)},
@@ -583,6 +617,7 @@ Result<StoredRecord> LogStore::ReadRecord(std::string_view key, const IndexRecor
                                  Piece(value.data(), value.size())};
   const auto read = [&](uint64_t offset, std::span<iovec> into) -> Status {
     if (wait == Wait::kMayNot) return files_.ReadAtOnce(at.segment, offset, into);
+    if (from_disk_) return files_.ReadFromDisk(at.segment, offset, into).Context(Where(at));
     return files_.Read(at.segment, offset, into).Context(Where(at));
   };
   if (part.offset == 0) {
@@ -833,7 +868,9 @@ Status LogStore::TryToMake(std::span<const StoreChange> changes, Together togeth
     TRY(Append(plans, change));
     // An entry that power loss tears is undone by itself, and would leave the others of its batch.
     const bool sync = together == Together::kAllOrNone && changes.size() > 1;
-    return sync ? SyncAppended(change) : Status();
+    if (!sync) return {};
+    const Status synced = SyncAll(change.written);
+    return synced.ok() ? synced : BreakOn(synced);
   }();
   if (!appended.ok()) {
     Abandon(change);
@@ -916,7 +953,8 @@ Status LogStore::Append(std::span<const Planned> plans, Change& change) {
       next.offset += change.added[end++].bytes;
     } while (end < logged.size() && change.added[end].location == next &&
              end - begin < kMostAtOnce);
-    TRY(WriteEntries(std::span(logged).subspan(begin, end - begin), change.added[begin].location));
+    TRY(WriteEntries(std::span(logged).subspan(begin, end - begin), change.added[begin].location,
+                     change));
   }
   // One kind of index key after the other, for each is put beside the one before it.
   for (size_t i = 0; i < logged.size(); ++i) {
@@ -942,7 +980,8 @@ Status LogStore::Append(std::span<const Planned> plans, Change& change) {
 }
 
 // Entries that follow each other in one segment.
-Status LogStore::WriteEntries(std::span<const Planned* const> plans, LogLocation begin) {
+Status LogStore::WriteEntries(std::span<const Planned* const> plans, LogLocation begin,
+                              Change& change) {
   std::vector<iovec> pieces;
   pieces.reserve(2 * plans.size());
   uint64_t bytes = 0;
@@ -951,24 +990,21 @@ Status LogStore::WriteEntries(std::span<const Planned* const> plans, LogLocation
     pieces.push_back(Piece(plan->value.data(), plan->value.size()));
     bytes += plan->entry_bytes();
   }
-  const Status written = files_.Write(begin.segment, begin.offset, pieces);
-  if (!written.ok()) {
-    return written.code() == ENOSPC ? written : Fail(EIO, "{}", written.message());
+  const Result<SegmentFiles::Held> written = files_.Write(begin.segment, begin.offset, pieces);
+  if (!written.has_value()) {
+    if (written.error().code() == ENOSPC) return written.error();
+    return Fail(EIO, "{}", written.error().message());
   }
+  change.written.try_emplace(begin.segment, *written);
   const std::lock_guard lock(mutex_);
-  dirty_.insert(begin.segment);
+  dirty_.try_emplace(begin.segment, *written);
   unsynced_bytes_ += bytes;
   return {};
 }
 
-// The entries stay above the mark: others before them may not be durable.
-Status LogStore::SyncAppended(const Change& change) {
-  std::set<uint32_t> segments;
-  for (const auto& entry : change.added) segments.insert(entry.location.segment);
-  for (const uint32_t segment : segments) {
-    const Status synced = files_.Sync(segment);
-    if (!synced.ok()) return BreakOn(synced);
-  }
+// Entries stay above the mark: others before them may not be durable.
+Status LogStore::SyncAll(const Written& written) {
+  for (const auto& [segment, held] : written) TRY(files_.Sync(segment, held));
   return {};
 }
 
@@ -1084,7 +1120,8 @@ Status LogStore::Delete(std::string_view key) {
 
 Status LogStore::Flush() {
   TRY(FailedState());
-  return group_->Flush(*this);
+  TRY(group_->Flush(*this));
+  return FailedState();  // others of the group may have found out something meanwhile
 }
 
 Status LogStore::EndCleanly() {
@@ -1120,11 +1157,7 @@ void LogStore::BeginRound() {
 
 // The log before the index: what the mark says of the log must be true whenever it can be read.
 Status LogStore::SyncRound() {
-  for (const uint32_t segment : round_.segments) {
-    const Status synced = files_.Sync(segment);
-    // A segment may have died and gone since it was written.
-    if (!synced.ok() && synced.code() != ENOENT) return synced;
-  }
+  TRY(SyncAll(round_.segments));
   return MarkDurable(round_.durable, /*sync=*/true);
 }
 
@@ -1154,7 +1187,12 @@ Status LogStore::MarkDurable(LogLocation mark, bool sync) {
   return {};
 }
 
+void LogStore::LoseFaith(const Status& failure) {
+  if (FailedState().ok()) (void)BreakOn(failure);
+}
+
 Status LogStore::EndRound(Status synced) {
+  round_.segments.clear();
   if (synced.ok()) synced = directory_.WriteMark(round_.sequence);
   if (!synced.ok()) return BreakOn(synced);
   const std::lock_guard lock(mutex_);
@@ -1492,8 +1530,9 @@ void AddDamage(LogStore::CheckReport& report, std::string sentence) {
 
 Result<LogStore::CheckReport> LogStore::Check(const std::string& path, StoreResources& resources) {
   StoreDirectory directory = TRY(StoreDirectory::OpenExisting(path));
-  const std::unique_ptr<LogStore> store =
-      TRY(OpenIndex(std::move(directory), {.path = path}, resources, /*read_only=*/true));
+  const std::unique_ptr<LogStore> store(
+      new LogStore(std::move(directory), {.path = path}, resources));
+  TRY(store->OpenIndex(resources, /*read_only=*/true));
   const LogLocation durable = TRY(store->LoadDurable());
   CheckReport report;
   const rocksdb::Status index = store->index_->VerifyChecksum();

@@ -18,7 +18,11 @@
 //   move     compaction puts an entry that is there again, at the end of the log, where the space
 //            around it cannot be given back: a replacement by itself.
 //   open     entries beyond the mark are verified. Those that power loss tore were never durable,
-//            and are undone, as if never put; what follows the last entry is cut off.
+//            and are undone, as if never put; what follows the last entry is cut off. Where the
+//            kernel may show more than the disk has, since the process was killed or a sync failed,
+//            the disk itself is asked. (To write such entries again in their places does not help:
+//            after a failed write ext4 goes on to take space for written that it will read as
+//            zeros.)
 //   replace  the index keeps the record that an entry replaces until the entry is durable; where
 //            power loss tore the entry, what was there before comes back.
 //
@@ -150,10 +154,11 @@ class LogStore final : public Store, private CommitGroup::Member {
       return allocated_bytes > live_bytes ? allocated_bytes - live_bytes : 0;
     }
   };
-  using Ranges = std::map<LogLocation, uint64_t>;  // of the log: where, how many bytes
+  using Ranges = std::map<LogLocation, uint64_t>;          // of the log: where, how many bytes
+  using Written = std::map<uint32_t, SegmentFiles::Held>;  // segments, to be synced
   // One round of flushing: what was to be done when it began.
   struct Round {
-    std::set<uint32_t> segments;
+    Written segments;
     LogLocation durable;  // where the log will be so
     LogLocation durable_before;
     std::vector<uint32_t> full;  // segments that are not written any more
@@ -165,19 +170,17 @@ class LogStore final : public Store, private CommitGroup::Member {
   LogStore(StoreDirectory directory, const LogStoreOptions& options, StoreResources& resources);
   static Result<std::unique_ptr<LogStore>> OpenAndRecover(const LogStoreOptions& options,
                                                           StoreResources& resources);
-  static Result<std::unique_ptr<LogStore>> OpenIndex(StoreDirectory directory,
-                                                     const LogStoreOptions& options,
-                                                     StoreResources& resources, bool read_only);
+  Status OpenIndex(StoreResources& resources, bool read_only);
   Status OpenRocksDb(StoreResources& resources, bool read_only);
   Status BeginStart();
 
-  static Result<std::shared_ptr<CommitGroup>> GroupOf(const LogStore& store,
-                                                      StoreResources& resources);
+  Status JoinGroup(StoreResources& resources);
 
   // While opening, alone:
   Status Recover();
   Status LoadCounts();
   Status FindCursor(LogLocation durable);
+  Status SettleLog(LogLocation durable);
   Status UndoTornEntries(LogLocation durable);
   Status UndoTornEntry(LogLocation location, const PlaceRecord& place, LogLocation durable);
   Result<std::string> LastRecordBefore(LogLocation location, const std::string& key,
@@ -207,8 +210,8 @@ class LogStore final : public Store, private CommitGroup::Member {
   Status TryToMake(std::span<const StoreChange> changes, Together together, Wait wait = Wait::kMay);
   Status Plan(const StoreChange& asked, Wait wait, Planned& plan, Change& change);
   Status Append(std::span<const Planned> plans, Change& change);
-  Status WriteEntries(std::span<const Planned* const> plans, LogLocation begin);
-  Status SyncAppended(const Change& change);
+  Status WriteEntries(std::span<const Planned* const> plans, LogLocation begin, Change& change);
+  Status SyncAll(const Written& written);
   void Forget(std::string_view key, const IndexRecord& old, size_t record_bytes, Change& change);
   Status Commit(Change& change, Wait wait = Wait::kMay);
   void ForgetDying(const Change& change);
@@ -225,6 +228,7 @@ class LogStore final : public Store, private CommitGroup::Member {
   Status SyncRound() override;
   Status HandOverRound() override;
   Status EndRound(Status synced) override;
+  void LoseFaith(const Status& failure) override;
   Status MarkDurable(LogLocation mark, bool sync);
   Status ReturnSpace();
   struct Gap {
@@ -246,6 +250,8 @@ class LogStore final : public Store, private CommitGroup::Member {
   const LogStoreOptions options_;
   SegmentFiles files_;
   std::shared_ptr<CommitGroup> group_;  // null: not to be written
+  bool opened_ = false;                 // wholly
+  bool from_disk_ = false;              // while opening: the kernel is not believed
   std::unique_ptr<rocksdb::DB> index_;
   IndexCache index_cache_;  // of records; not used while opening
   uint64_t torn_entries_ = 0;
@@ -271,7 +277,7 @@ class LogStore final : public Store, private CommitGroup::Member {
   Ranges committing_;                     // whose end a round makes durable; guarded by mutex_
   Ranges free_;                           // and that is durable; guarded by mutex_
   std::set<LogLocation> replacing_;       // entries with a previous record; guarded by mutex_
-  std::set<uint32_t> dirty_;              // segments with data to sync; guarded by mutex_
+  Written dirty_;                         // segments with data to sync; guarded by mutex_
   std::set<uint32_t> full_;               // segments that ended; guarded by mutex_
   std::set<uint32_t> trimmable_;          // and that nobody writes; guarded by mutex_
   bool index_dirty_ = false;              // guarded by mutex_

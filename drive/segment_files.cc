@@ -135,7 +135,8 @@ void SegmentFiles::AskAhead(File& file, uint64_t begin, uint64_t end) {
   (void)calls_.Allocate(file.fd.get(), from, to);
 }
 
-Status SegmentFiles::Write(uint32_t segment, uint64_t offset, std::span<iovec> pieces) {
+Result<SegmentFiles::Held> SegmentFiles::Write(uint32_t segment, uint64_t offset,
+                                               std::span<iovec> pieces) {
   const OpenFile file = TRY(Open(segment));
   uint64_t end = offset;
   for (const iovec& piece : pieces) end += piece.iov_len;
@@ -149,7 +150,7 @@ Status SegmentFiles::Write(uint32_t segment, uint64_t offset, std::span<iovec> p
     offset += static_cast<uint64_t>(wrote);
     pieces = Advance(pieces, static_cast<size_t>(wrote));
   }
-  return {};
+  return Held(file);
 }
 
 Status SegmentFiles::Read(uint32_t segment, uint64_t offset, std::span<iovec> pieces) {
@@ -164,6 +165,24 @@ Status SegmentFiles::Read(uint32_t segment, uint64_t offset, std::span<iovec> pi
     pieces = Advance(pieces, static_cast<size_t>(got));
   }
   return {};
+}
+
+Status SegmentFiles::ReadFromDisk(uint32_t segment, uint64_t offset,
+                                  std::span<const iovec> pieces) {
+  if (disk_segment_ != segment) {
+    disk_reader_ = TRY(DiskReader::Open(calls_, PathOf(segment)));
+    disk_segment_ = segment;
+  }
+  for (const iovec& piece : pieces) {
+    TRY(disk_reader_->Read(offset, {static_cast<std::byte*>(piece.iov_base), piece.iov_len}));
+    offset += piece.iov_len;
+  }
+  return {};
+}
+
+void SegmentFiles::EndReadingFromDisk() {
+  disk_reader_.reset();
+  disk_segment_.reset();
 }
 
 Status SegmentFiles::ReadAtOnce(uint32_t segment, uint64_t offset, std::span<const iovec> pieces) {
@@ -181,9 +200,10 @@ Status SegmentFiles::ReadAtOnce(uint32_t segment, uint64_t offset, std::span<con
   return got == static_cast<ssize_t>(wanted) ? Status() : WouldWait();
 }
 
-Status SegmentFiles::Sync(uint32_t segment) {
-  const OpenFile file = TRY(Open(segment));
-  if (calls_.Sync(file->fd.get()) != 0) return Fault("sync", segment);
+Result<SegmentFiles::Held> SegmentFiles::Hold(uint32_t segment) { return Held(TRY(Open(segment))); }
+
+Status SegmentFiles::Sync(uint32_t segment, const Held& held) {
+  if (calls_.Sync(held->fd.get()) != 0) return Fault("sync", segment);
   return {};
 }
 

@@ -88,10 +88,9 @@ Result<Starts> DecodeStarts(std::string_view bytes) {
 
 std::string WhyUnclean(const std::optional<Starts>& before, const StartSituation& now) {
   if (!before) return "nothing says how its last run ended";
-  if (!now.lost.empty()) return now.lost;
-  if (before->count == 0) return "";  // new
+  if (before->count == 0) return now.lost;  // new
   switch (before->run) {
-    case Starts::Run::kEnded: return "";
+    case Starts::Run::kEnded: return now.lost;
     case Starts::Run::kSyncFailed: return "its disk had failed to take what was written";
     case Starts::Run::kUnderWay: break;
   }
@@ -99,7 +98,7 @@ std::string WhyUnclean(const std::optional<Starts>& before, const StartSituation
   if (!SameBoot(*before, now.boot_id)) {
     return "it was not stopped, and nothing says whether the machine went down since";
   }
-  if (now.kernel_kept_pages) return "";  // only the process was killed
+  if (now.kernel_kept_pages) return now.lost;  // only the process was killed
   return "it was not stopped, and the kernel has dropped what it kept of its file system since";
 }
 

@@ -21,9 +21,12 @@
 #include <map>
 #include <mutex>
 #include <random>
+#include <span>
 #include <thread>
+#include <utility>
 
 #include "base/file_descriptor.h"
+#include "drive/disk_reader.h"
 #include "drive/file_turns.h"
 #include "drive/index_files.h"
 #include "tests/drive/pretended_machine.h"
@@ -204,9 +207,9 @@ class CountingCalls final : public FileCalls {
     ++files;
     return FileCalls::Sync(fd);
   }
-  Status SyncFileSystem(const std::string& path) override {
+  int SyncFileSystem(int fd) override {
     ++file_systems;
-    return FileCalls::SyncFileSystem(path);
+    return FileCalls::SyncFileSystem(fd);
   }
   std::atomic<int> files = 0;
   std::atomic<int> file_systems = 0;
@@ -323,6 +326,284 @@ TEST_F(LogStoreTest, AStoreThatFindsATornEntryHasForgottenIt) {
   ASSERT_OK(opened);
   EXPECT_EQ((*opened)->torn_entries(), 1u);
   EXPECT_FALSE(LastStartWasClean(**opened));
+}
+
+// --- What the disk has not, though the kernel shows it
+
+// A disk that loses what it is told to. The kernel has it on, as long as it is not asked to look at
+// the disk.
+class LosingCalls final : public FileCalls {
+ public:
+  void LoseFrom(uint64_t offset) { lost_from_ = offset; }
+  ssize_t ReadDirect(int fd, void* into, size_t size, uint64_t offset) override {
+    ++looks;
+    const ssize_t got = FileCalls::ReadDirect(fd, into, size, offset);
+    for (ssize_t i = 0; i < got; ++i) {
+      if (offset + static_cast<uint64_t>(i) >= lost_from_) static_cast<char*>(into)[i] = 0;
+    }
+    return got;
+  }
+  int looks = 0;
+
+ private:
+  uint64_t lost_from_ = UINT64_MAX;
+};
+
+class LosingDiskTest : public LogStoreTest {
+ protected:
+  ~LosingDiskTest() override { Close(); }
+  void Open() {
+    LogStoreOptions options = Options();
+    options.calls = &calls_;
+    auto opened = LogStore::Open(options, resources_);
+    ASSERT_OK(opened);
+    store_ = *std::move(opened);
+    calls_.looks = 0;
+  }
+  // The directory as a kill leaves it, with one value that was flushed and then three that were
+  // not.
+  void PutAndDie() {
+    Open();
+    ASSERT_OK(Put("f", Pattern(10'000, 1)));
+    ASSERT_OK(store_->Flush());
+    end_of_flushed_ = fs::file_size(Segments().at(0));
+    for (const char* key : {"a", "b", "c"}) ASSERT_OK(Put(key, Pattern(10'000, 2)));
+    const std::string copy = directory_ / "copy";
+    fs::copy(path_, copy, fs::copy_options::recursive);
+    Close();
+    fs::remove_all(path_);
+    fs::rename(copy, path_);
+  }
+
+  PretendedMachine machine_{"boot 1"};
+  LosingCalls calls_;
+  uint64_t end_of_flushed_ = 0;
+};
+
+TEST_F(LosingDiskTest, AfterAKillTheDiskIsAskedAndNotTheKernel) {
+  PutAndDie();
+  const uint64_t entry = end_of_flushed_;
+  calls_.LoseFrom(end_of_flushed_ + entry + 5'000);  // the half of "b", and "c"
+  LogStoreOptions options = Options();
+  options.calls = &calls_;
+  auto opened = LogStore::Open(options, resources_);
+  ASSERT_OK(opened);
+  store_ = *std::move(opened);
+  EXPECT_GT(calls_.looks, 0);
+  EXPECT_EQ(store_->torn_entries(), 2u);
+  EXPECT_FALSE(LastStartWasClean(*store_)) << "a kill alone loses nothing";
+  EXPECT_EQ(Value("f"), Pattern(10'000, 1));
+  EXPECT_EQ(Value("a"), Pattern(10'000, 2));
+  EXPECT_FAILS(store_->Get("b", {}), ENOENT);
+  EXPECT_FAILS(store_->Get("c", {}), ENOENT);
+  EXPECT_EQ(fs::file_size(Segments().at(0)), 2 * entry) << "nor does the kernel have it any more";
+}
+
+TEST_F(LosingDiskTest, WhatWasDurableIsNotLookedAtAgain) {
+  PutAndDie();
+  Open();
+  EXPECT_EQ(Value("c"), Pattern(10'000, 2));
+  EXPECT_EQ(calls_.looks, 0) << "that was when it was opened";
+  ASSERT_OK(store_->EndCleanly());
+  Close();
+  calls_.LoseFrom(0);
+  LogStoreOptions options = Options();
+  options.calls = &calls_;
+  auto opened = LogStore::Open(options, resources_);
+  ASSERT_OK(opened);
+  store_ = *std::move(opened);
+  EXPECT_EQ(calls_.looks, 0);
+  EXPECT_EQ(store_->torn_entries(), 0u);
+}
+
+// Whoever reads a file whose size is not one of blocks gets the rest as it is.
+TEST_F(LosingDiskTest, APieceOfAFileIsReadFromTheDiskWhereverItIs) {
+  const std::string path = directory_ / "file";
+  const std::string bytes = Pattern((1 << 20) + 70'001, 1);
+  std::ofstream(path, std::ios::binary) << bytes;
+  Result<DiskReader> reader = DiskReader::Open(FileCalls::Kernel(), path);
+  ASSERT_OK(reader);
+  std::mt19937 random(1);
+  for (int i = 0; i < 200; ++i) {
+    const size_t begin = random() % bytes.size();
+    const size_t size = std::min<size_t>(random() % 200'000, bytes.size() - begin);
+    std::string into(size, '\0');
+    ASSERT_OK(reader->Read(begin, std::as_writable_bytes(std::span(into))));
+    ASSERT_EQ(into, bytes.substr(begin, size));
+  }
+  std::string beyond(10, '\0');
+  EXPECT_FAILS(reader->Read(bytes.size() - 9, std::as_writable_bytes(std::span(beyond))), EBADMSG);
+}
+
+// What is written to a file between two syncs, the descriptor must have been open for that is asked
+// for the second of them: the kernel tells no younger one what it could not write.
+class DescriptorCalls final : public FileCalls {
+ public:
+  int Create(const std::string& path) override { return Opened(FileCalls::Create(path)); }
+  int Open(const std::string& path) override { return Opened(FileCalls::Open(path)); }
+  ssize_t Write(int fd, const iovec* pieces, int count, uint64_t offset) override {
+    {
+      const std::lock_guard lock(mutex_);
+      unsynced_.try_emplace(FileOf(fd), ++now_);
+    }
+    return FileCalls::Write(fd, pieces, count, offset);
+  }
+  int Sync(int fd) override {
+    const std::lock_guard lock(mutex_);
+    ++syncs;
+    if (const auto found = unsynced_.find(FileOf(fd)); found != unsynced_.end()) {
+      EXPECT_LT(opened_.at(fd), found->second) << "this descriptor may not have heard of all";
+      unsynced_.erase(found);
+    }
+    return FileCalls::Sync(fd);
+  }
+  int syncs = 0;
+
+ private:
+  int Opened(int fd) {
+    const std::lock_guard lock(mutex_);
+    opened_[fd] = ++now_;
+    return fd;
+  }
+  static ino_t FileOf(int fd) {
+    struct stat about {};
+    EXPECT_EQ(fstat(fd, &about), 0);
+    return about.st_ino;
+  }
+  std::mutex mutex_;
+  uint64_t now_ = 0;                    // guarded by mutex_, like all below
+  std::map<int, uint64_t> opened_;      // when
+  std::map<ino_t, uint64_t> unsynced_;  // when it was first written since its last sync
+};
+
+TEST_F(LogStoreTest, ASegmentIsSyncedThroughADescriptorThatIsOlderThanWhatWasWritten) {
+  DescriptorCalls calls;
+  LogStoreOptions options = Options();
+  options.calls = &calls;
+  options.segment_bytes = 20'000;  // two values
+  const auto open = [&] { store_ = *LogStore::Open(options, resources_); };
+  const auto key = [](int i) { return fmt::format("{}", i); };
+  constexpr int kKeys = 199;  // in more segments than are kept open for reading
+  open();
+  for (int i = 0; i < kKeys; ++i) EXPECT_OK(Put(key(i), Pattern(8'000, 1)));
+  Close();
+  open();
+  for (int i = 2; i < kKeys; ++i) EXPECT_OK(store_->Delete(key(i)));
+  TidyUp();
+  EXPECT_EQ(Segments().size(), 2u) << "one that is not open, and the one that is written";
+  calls.syncs = 0;
+  for (int i = 2; i < kKeys; ++i) EXPECT_OK(Put(key(i), Pattern(8'000, 1)));
+  EXPECT_EQ(Value(key(0)), Pattern(8'000, 1));  // for which the oldest one is closed
+  EXPECT_OK(store_->Flush());
+  EXPECT_GE(calls.syncs, kKeys / 2);
+  Close();
+}
+
+// A file system as its kernel tells of it: each descriptor hears once of what was lost since it was
+// opened, and of what was lost before only where nobody has heard of that yet.
+class TellingCalls final : public FileCalls {
+ public:
+  void LoseSomething() { ++lost_; }
+  void TellSomebodyElse() { told_ = lost_.load(); }
+  int OpenFileSystem(const std::string& path) override {
+    const int fd = FileCalls::OpenFileSystem(path);
+    told_to_[fd] = told_;
+    return fd;
+  }
+  int SyncFileSystem(int fd) override {
+    if (during_sync) during_sync();
+    const int lost = lost_;
+    if (std::exchange(told_to_.at(fd), lost) == lost) return 0;
+    told_ = lost;
+    errno = EIO;
+    return -1;
+  }
+  std::function<void()> during_sync;
+
+ private:
+  std::atomic<int> lost_ = 0;
+  int told_ = 0;
+  std::map<int, int> told_to_;
+};
+
+class LosingFileSystemTest : public testing::Test {
+ protected:
+  std::unique_ptr<LogStore> Open(const std::string& name) {
+    auto opened = LogStore::Open({.path = directory_ / name, .reserve_bytes = 0, .calls = &calls_},
+                                 resources_);
+    EXPECT_OK(opened);
+    return opened.has_value() ? *std::move(opened) : nullptr;
+  }
+  static Status Put(LogStore& store) {
+    return store.Put("key", {{}, SharedBytes(Pattern(10'000, 1))});
+  }
+
+  PretendedMachine machine_{"boot 1"};
+  TemporaryDirectory directory_;
+  TellingCalls calls_;
+  StoreResources resources_;
+};
+
+TEST_F(LosingFileSystemTest, AFlushFailsAlsoWhenSomebodyElseWasToldWhatWasLost) {
+  const auto one = Open("one");
+  const auto other = Open("other");
+  ASSERT_OK(Put(*one));
+  ASSERT_OK(Put(*other));
+  calls_.LoseSomething();
+  calls_.TellSomebodyElse();
+  EXPECT_FAILS(one->Flush(), EIO);
+  EXPECT_FAILS(other->Flush(), EIO);
+}
+
+// The kernel tells of it once, and the third store would not hear of it when it flushes.
+TEST_F(LosingFileSystemTest, WhatIsWrittenWhileOthersCommitIsLostWithTheirs) {
+  const auto one = Open("one");
+  const auto other = Open("other");
+  const auto third = Open("third");
+  const auto idle = Open("idle");
+  ASSERT_OK(Put(*one));
+  ASSERT_OK(Put(*other));
+  calls_.during_sync = [&] {
+    EXPECT_OK(Put(*third));
+    calls_.LoseSomething();
+  };
+  EXPECT_FAILS(one->Flush(), EIO);
+  calls_.during_sync = nullptr;
+  EXPECT_FAILS(other->Flush(), EIO);
+  EXPECT_FAILS(third->Flush(), EIO);
+  EXPECT_FAILS(third->Usage().failure, EIO);
+  EXPECT_FAILS(Put(*idle), EIO) << "what it was to say next could not be believed either";
+}
+
+TEST_F(LosingFileSystemTest, WhoIsWaitingForTheNextRoundHearsThatThisOneFailed) {
+  const auto one = Open("one");
+  const auto other = Open("other");
+  const auto third = Open("third");
+  ASSERT_OK(Put(*one));
+  ASSERT_OK(Put(*other));
+  std::thread waiting;
+  calls_.during_sync = [&] {
+    EXPECT_OK(Put(*third));
+    waiting = std::thread([&] { EXPECT_FAILS(third->Flush(), EIO); });
+    calls_.LoseSomething();
+  };
+  EXPECT_FAILS(one->Flush(), EIO);
+  calls_.during_sync = nullptr;
+  waiting.join();
+}
+
+TEST_F(LosingFileSystemTest, WhatWasLostBeforeTheStartIsNoFailureOfThisRunButMayBeALossOfTheLast) {
+  ASSERT_NE(Open("killed"), nullptr);
+  ASSERT_OK(Open("ended")->EndCleanly());
+  calls_.LoseSomething();
+  const auto killed = Open("killed");
+  const auto ended = Open("ended");
+  EXPECT_FALSE(LastStartWasClean(*killed));
+  EXPECT_TRUE(LastStartWasClean(*ended));
+  ASSERT_OK(Put(*killed));
+  ASSERT_OK(Put(*ended));
+  EXPECT_OK(killed->Flush());
+  EXPECT_OK(ended->Flush());
 }
 
 TEST(SharedCommit, AFlushOfManyStoresOfAFileSystemIsOneSync) {

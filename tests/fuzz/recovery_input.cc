@@ -114,7 +114,7 @@ class HastyDisk final : public FileCalls {
   int Sync(int) override { return 0; }
   int Allocate(int, uint64_t, uint64_t) override { return 0; }
   Status SyncDirectory(const std::string&) override { return {}; }
-  Status SyncFileSystem(const std::string&) override { return {}; }
+  int SyncFileSystem(int) override { return 0; }
 };
 
 // The directory of a store that is made anew for each input. Its index is in memory.

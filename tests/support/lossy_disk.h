@@ -52,7 +52,7 @@ class LossyDisk final : public FileCalls {
   int Punch(int fd, uint64_t begin, uint64_t end) override;
   int Sync(int fd) override;
   Status SyncDirectory(const std::string& path) override;
-  Status SyncFileSystem(const std::string& path) override;
+  int SyncFileSystem(int fd) override;
 
  private:
   class FileSystem;
