@@ -111,6 +111,11 @@ DeviceSecurity::IdentityPtr DeviceSecurity::Find(int64_t identity) const {
   return found == identities_.end() ? nullptr : found->second;
 }
 
+Acls DeviceSecurity::identities() const {
+  const std::lock_guard lock(mutex_);
+  return state_.identities ? *state_.identities : configured_;
+}
+
 int64_t DeviceSecurity::cluster_version() const {
   const std::lock_guard lock(mutex_);
   return state_.cluster_version;

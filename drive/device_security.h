@@ -48,6 +48,9 @@ class DeviceSecurity {
   // Null: no such identity. What is handed out stays as it is whatever changes.
   IdentityPtr Find(int64_t identity) const;
 
+  // All of them.
+  Acls identities() const;
+
   int64_t cluster_version() const;
   bool locked() const;
   // Whether identities were changed, so that those of the configuration are not asked.

@@ -16,6 +16,9 @@ constexpr size_t kFilesAtOnce = 4;
 ErasableStore::ErasableStore(std::string path, std::unique_ptr<Store> store, Opener open)
     : path_(std::move(path)), open_(std::move(open)), store_(std::move(store)) {}
 
+ErasableStore::ErasableStore(std::string path, Status why)
+    : path_(std::move(path)), lost_(std::move(why)) {}
+
 template <typename Call>
 auto ErasableStore::With(Call call) -> decltype(call(std::declval<Store&>())) {
   const Gate::Visit visit(gate_);

@@ -29,6 +29,9 @@ class ErasableStore final : public Store {
   // closed.
   ErasableStore(std::string path, std::unique_ptr<Store> store, Opener open);
 
+  // One that could not be opened: every call says why.
+  ErasableStore(std::string path, Status why);
+
   Result<StoredRecord> Get(std::string_view key, ValueRange range) override;
   Result<StoredRecord> GetAtOnce(std::string_view key, ValueRange range) override;
   Result<StoredHead> Head(std::string_view key) override;

@@ -282,11 +282,11 @@ Result<std::unique_ptr<LogStore>> LogStore::Open(const LogStoreOptions& options,
                                                  StoreResources& resources) {
   auto opened = OpenAndRecover(options, resources);
   if (opened.has_value() || opened.error().code() != EBADMSG) return opened;
-  return Fail(EBADMSG,
-              "{}. This drive is lost: take it out of the configuration, so that the others are "
-              "served, and give it an empty directory when it is replaced; docs/operations.md, \"A "
-              "drive whose store is damaged\", says more",
-              opened.error().message());
+  return Fail(
+      EBADMSG,
+      "{}. This drive is lost: give it an empty directory, on a sound disk, and rebuild it; "
+      "docs/operations.md, \"A drive whose store is damaged\", says more",
+      opened.error().message());
 }
 
 Result<std::unique_ptr<LogStore>> LogStore::OpenAndRecover(const LogStoreOptions& options,

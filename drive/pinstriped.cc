@@ -9,6 +9,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
@@ -38,12 +39,14 @@ constexpr int kRoundsToFlush = 120;  // how many of them a change may stay unflu
 // One drive of this process.
 struct Device {
   Device(std::unique_ptr<ErasableStore> device_store, DeviceDescription description,
-         std::unique_ptr<DeviceSecurity> device_security)
-      : store(*device_store),
+         std::unique_ptr<DeviceSecurity> device_security, Status why_lost = {})
+      : lost(std::move(why_lost)),
+        store(*device_store),
         engine(std::move(device_store)),
         security(std::move(device_security)),
         service(std::move(description), *security, engine) {}
 
+  const Status lost;  // why it could not be opened: all it does is to say so; success: it was
   ErasableStore& store;
   Engine engine;
   const std::unique_ptr<DeviceSecurity> security;
@@ -90,6 +93,10 @@ Result<std::unique_ptr<Store>> OpenStore(const ServedDrive& drive, StoreResource
   return store;
 }
 
+std::string SecurityFileOf(const ServedDrive& drive) {
+  return fmt::format("{}/{}", drive.path, DeviceSecurity::kFileName);
+}
+
 Result<std::unique_ptr<Device>> OpenDevice(const ServedDrive& drive, StoreResources& resources,
                                            const Acls& identities) {
   DeviceIdentity identity;
@@ -99,8 +106,8 @@ Result<std::unique_ptr<Device>> OpenDevice(const ServedDrive& drive, StoreResour
         DeviceIdentity same;  // an erase leaves it
         return OpenStore(drive, resources, &same);
       });
-  const std::string file = fmt::format("{}/{}", drive.path, DeviceSecurity::kFileName);
-  std::unique_ptr<DeviceSecurity> security = TRY(DeviceSecurity::Open(identities, file));
+  std::unique_ptr<DeviceSecurity> security =
+      TRY(DeviceSecurity::Open(identities, SecurityFileOf(drive)));
   if (security->has_own_identities()) {
     Log(LogLevel::kInfo, "drive has identities of its own; the configuration's are not asked",
         {{"path", drive.path}});
@@ -113,13 +120,56 @@ Result<std::unique_ptr<Device>> OpenDevice(const ServedDrive& drive, StoreResour
                                   std::move(security));
 }
 
+// Who may use a drive that cannot be opened: whoever may use the drive, as far as that is known,
+// and for nothing that would outlive the process.
+Acls IdentitiesOfLost(const ServedDrive& drive, const Acls& configured) {
+  const auto security = DeviceSecurity::Open(configured, SecurityFileOf(drive));
+  Acls identities = security.has_value() ? (*security)->identities() : configured;
+  for (auto& [id, acl] : identities) {
+    for (Scope& scope : acl.scopes) {
+      const Permissions all = std::exchange(scope.permissions, {});
+      for (const Permission each : kAllPermissions) {
+        const bool lasts = each == Permission::kSetup || each == Permission::kSecurity;
+        if (all.Has(each) && !lasts) scope.permissions.Add(each);
+      }
+    }
+  }
+  return identities;
+}
+
+// In the place of a drive that cannot be opened: who connects to it hears why.
+std::unique_ptr<Device> LostDevice(const ServedDrive& drive, const Status& why,
+                                   const Acls& configured) {
+  const Status told =
+      Fail(EIO,
+           "pinstriped cannot serve the drive in {}: {}. When that is mended, start "
+           "pinstriped again",
+           drive.path, why.message());
+  return std::make_unique<Device>(
+      std::make_unique<ErasableStore>(drive.path, told),
+      DeviceDescription{.serial_number = drive.serial_number},
+      std::make_unique<DeviceSecurity>(IdentitiesOfLost(drive, configured)), told);
+}
+
+// In the order of the configuration. A drive that cannot be opened keeps none of the others away.
 Result<std::vector<std::unique_ptr<Device>>> OpenDevices(const DaemonConfig& config,
                                                          StoreResources& resources) {
   std::vector<std::unique_ptr<Device>> devices;
+  Status first_failure;
+  size_t lost = 0;
   for (const ServedDrive& drive : config.drives) {
-    devices.push_back(
-        TRY_CONTEXT(OpenDevice(drive, resources, config.identities), "drive in {}", drive.path));
+    Result<std::unique_ptr<Device>> opened = OpenDevice(drive, resources, config.identities);
+    if (opened.has_value()) {
+      devices.push_back(*std::move(opened));
+      continue;
+    }
+    const Status& why = opened.error();
+    if (first_failure.ok()) first_failure = why.Context(fmt::format("drive in {}", drive.path));
+    ++lost;
+    Log(LogLevel::kError, "drive cannot be served", {{"path", drive.path}, {"why", why}});
+    devices.push_back(LostDevice(drive, why, config.identities));
   }
+  if (lost == devices.size()) return Failed(first_failure);
   return devices;
 }
 
@@ -133,7 +183,9 @@ class Housekeeper {
         done_(runtime.NewSignal()) {
     runtime.Spawn("pin-keep", [this] {
       for (int round = 1; !stop_->WaitUntil(runtime_.Now() + kHousekeeping); ++round) {
-        for (const auto& device : devices_) Keep(*device, round % kRoundsToFlush == 0);
+        for (const auto& device : devices_) {
+          if (device->lost.ok()) Keep(*device, round % kRoundsToFlush == 0);
+        }
       }
       done_->Set();
     });
@@ -185,6 +237,7 @@ void Reload(TlsServer* tls) {
 Status EndCleanly(const DaemonConfig& config, const std::vector<std::unique_ptr<Device>>& devices) {
   Status first_failure;
   for (size_t i = 0; i < devices.size(); ++i) {
+    if (!devices[i]->lost.ok()) continue;
     const Status ended =
         devices[i]->engine.EndCleanly().Context(fmt::format("drive in {}", config.drives[i].path));
     if (first_failure.ok()) first_failure = ended;
@@ -207,8 +260,15 @@ Status Serve(const std::string& config_file) {
                   {.loops = config.loops, .workers = config.workers, .flushers = config.flushers});
     for (size_t i = 0; i < devices.size(); ++i) {
       KineticService& service = devices[i]->service;
-      TRY_CONTEXT(Listen(server, config, config.drives[i], tls, service), "drive in {}",
-                  config.drives[i].path);
+      const Status listening = Listen(server, config, config.drives[i], tls, service)
+                                   .Context(fmt::format("drive in {}", config.drives[i].path));
+      if (!devices[i]->lost.ok()) {
+        // Perhaps the one who has its port serves it.
+        service.events().Add(runtime.WallClock(), LogLevel::kError, "drive is not served",
+                             {{"why", listening.ok() ? devices[i]->lost : listening}});
+        continue;
+      }
+      TRY(listening);
       service.events().Add(runtime.WallClock(), LogLevel::kInfo, "drive is served",
                            {{"path", config.drives[i].path},
                             {"port", service.port()},

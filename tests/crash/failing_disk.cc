@@ -21,7 +21,7 @@ namespace pinstripe {
 namespace {
 
 constexpr int kMemoryMegabytes = 48;
-constexpr int kDiskMegabytes = 600;  // of which the memory has room for a part
+constexpr int kDiskMegabytes = 600;   // of which the memory has room for a part
 constexpr int kJournalMegabytes = 4;  // the least there can be
 constexpr int kInodes = 256;
 constexpr unsigned long kShutDown = _IOR('X', 125, uint32_t);  // of ext4, XFS and others
@@ -65,8 +65,7 @@ std::unique_ptr<FailingDisk> FailingDisk::Make(std::string* why) {
     *why = "only root can mount a file system that fails";
     return nullptr;
   }
-  if (unshare(CLONE_NEWNS) != 0 ||
-      mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
+  if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
     *why = std::string("no mounts of its own: ") + strerror(errno);
     return nullptr;
   }

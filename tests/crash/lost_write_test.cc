@@ -34,8 +34,8 @@ using testing::HasSubstr;
 
 constexpr int kDrives = 2;
 constexpr int kKeys = 6;
-// All of them within the space that a segment asks for at once: in more pieces the file system would
-// need another block to tell of them, and notice that the disk does not take it.
+// All of them within the space that a segment asks for at once: in more pieces the file system
+// would need another block to tell of them, and notice that the disk does not take it.
 constexpr size_t kValueBytes = 100'000;
 
 class LostWriteTest : public testing::Test {
@@ -52,7 +52,8 @@ class LostWriteTest : public testing::Test {
     std::ofstream config(config_);
     config << "[daemon]\nlisten = \"127.0.0.1\"\n";
     for (int i = 0; i < drives; ++i) {
-      config << fmt::format("[[drive]]\npath = \"{}/{}\"\nport = {}\n", disk_->path(), i, ports_[i]);
+      config << fmt::format("[[drive]]\npath = \"{}/{}\"\nport = {}\n", disk_->path(), i,
+                            ports_[i]);
       config << "capacity = \"100 MB\"\n";
     }
     config.close();
@@ -95,8 +96,8 @@ class LostWriteTest : public testing::Test {
   }
   // 0: it is there, as it was put. Else how it is not.
   int Look(int drive, const std::string& key) {
-    const auto record = Await<Result<Record>>(
-        [&](auto done) { drives_[drive]->Get(key, {}, Deadline(), done); });
+    const auto record =
+        Await<Result<Record>>([&](auto done) { drives_[drive]->Get(key, {}, Deadline(), done); });
     if (!record.has_value()) return record.error().code();
     EXPECT_EQ(record->value.text(), ValueOf(key)) << key;
     return 0;

@@ -1,0 +1,175 @@
+// Several drives in one process of pinstriped, of which one cannot be served: the others are.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <future>
+
+#include "base/log.h"
+#include "base/real_runtime.h"
+#include "drive/kinetic_drive.h"
+#include "tests/crash/daemon.h"
+#include "tests/drive/temporary_directory.h"
+#include "tests/support/expect_ok.h"
+#include "tests/support/free_ports.h"
+
+namespace pinstripe {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+constexpr int kDrives = 3;
+
+class ServeTest : public testing::Test {
+ protected:
+  ServeTest() { SetLogLevel(LogLevel::kError); }
+
+  std::string PathOf(int drive) const { return directory_ / fmt::format("{}", drive); }
+
+  std::unique_ptr<Daemon> Start() {
+    std::ofstream config(config_);
+    config << "[daemon]\nlisten = \"127.0.0.1\"\n";
+    for (int i = 0; i < kDrives; ++i) {
+      config << fmt::format("[[drive]]\npath = \"{}\"\nport = {}\n", PathOf(i), ports_[i]);
+    }
+    config.close();
+    return std::make_unique<Daemon>(std::vector<std::string>{"--config", config_});
+  }
+  // All drives are made, and stopped.
+  void Make() {
+    const auto daemon = Start();
+    ASSERT_TRUE(daemon->IsReady()) << daemon->Messages();
+    EXPECT_EQ(daemon->Stop(), 0);
+  }
+
+  template <typename Answer, typename Ask>
+  Answer Await(Ask ask) {
+    std::promise<Answer> answer;
+    ask([&](Answer got) { answer.set_value(std::move(got)); });
+    return answer.get_future().get();
+  }
+  std::unique_ptr<KineticDrive> Connect(int drive) {
+    return std::make_unique<KineticDrive>(
+        io_, KineticDrive::Options{.name = fmt::format("drive {}", drive),
+                                   .addresses = {fmt::format("127.0.0.1:{}", ports_[drive])},
+                                   .key = "asdfasdf",
+                                   .least_backoff = 1ms});
+  }
+  Time Deadline() { return runtime_.Now() + 20s; }
+  Status Put(Drive& drive) {
+    return Await<Status>([&](auto done) {
+      drive.Put({.key = "key", .value = SharedBytes(std::string("value"))}, Deadline(), done);
+    });
+  }
+  Result<DriveInfo> Info(Drive& drive) {
+    return Await<Result<DriveInfo>>([&](auto done) { drive.Info(Deadline(), done); });
+  }
+
+  TemporaryDirectory directory_;
+  const std::string config_ = directory_ / "config";
+  const std::vector<uint16_t> ports_ = FreePorts(kDrives);
+  RealRuntime runtime_;
+  KineticIo io_{runtime_};
+};
+
+// What may be wrong with the drive in a directory, and a word that then is told.
+struct Fault {
+  std::string name;
+  std::string word;
+  std::function<void(const std::string& path)> make;
+};
+
+class OneFaultTest : public ServeTest, public testing::WithParamInterface<Fault> {};
+
+TEST_P(OneFaultTest, KeepsNoOtherDriveAway) {
+  constexpr int kFaulty = 1;
+  Make();
+  GetParam().make(PathOf(kFaulty));
+  const auto daemon = Start();
+  ASSERT_TRUE(daemon->IsReady()) << daemon->Messages();
+  EXPECT_THAT(daemon->Messages(), HasSubstr("error drive cannot be served"));
+  for (int i = 0; i < kDrives; ++i) {
+    const auto drive = Connect(i);
+    const Result<DriveInfo> info = Info(*drive);
+    ASSERT_OK(info);
+    if (i != kFaulty) {
+      EXPECT_EQ(info->failure, "");
+      EXPECT_OK(Put(*drive));
+      continue;
+    }
+    EXPECT_THAT(info->failure, HasSubstr("cannot serve the drive in " + PathOf(i)));
+    EXPECT_THAT(info->failure, HasSubstr(GetParam().word));
+    EXPECT_TRUE(info->starts.empty());
+    const Status put = Put(*drive);
+    EXPECT_FAILS(put, EIO);
+    EXPECT_THAT(std::string(put.message()), HasSubstr("cannot serve the drive in " + PathOf(i)));
+    EXPECT_FAILS(Await<Status>([&](auto done) { drive->SetClusterVersion(7, Deadline(), done); }),
+                 EACCES);
+  }
+  EXPECT_EQ(daemon->Stop(), 0) << "what it serves it has ended cleanly";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    ADriveWith, OneFaultTest,
+    testing::Values(
+        Fault{"ADamagedSuperblock", "This drive is lost",
+              [](const std::string& path) { fs::resize_file(path + "/superblock", 20); }},
+        Fault{"NoIndex", "This drive is lost",
+              [](const std::string& path) {
+                fs::remove_all(path + "/index");
+                fs::create_directory(path + "/index");
+              }},
+        Fault{"NoDirectory", "No such file or directory",
+              [](const std::string& path) {
+                fs::remove_all(path);
+                fs::create_symlink("/proc/nothing", path);
+              }},
+        Fault{"SomebodyElsesFiles", "give a drive an empty directory",
+              [](const std::string& path) {
+                fs::remove_all(path);
+                fs::create_directory(path);
+                std::ofstream(path + "/letter") << "dear";
+              }},
+        Fault{"DamagedIdentities", "It says who may use the drive",
+              [](const std::string& path) {
+                std::ofstream(path + "/security") << "x";
+                fs::permissions(path + "/security",
+                                fs::perms::owner_read | fs::perms::owner_write);
+              }}),
+    [](const auto& info) { return info.param.name; });
+
+TEST_F(ServeTest, WithoutAnyDriveThatCanBeServedItFails) {
+  Make();
+  for (int i = 0; i < kDrives; ++i) fs::resize_file(PathOf(i) + "/superblock", 20);
+  const auto daemon = Start();
+  EXPECT_FALSE(daemon->IsReady());
+  EXPECT_EQ(WEXITSTATUS(daemon->Wait()), 1);
+  for (int i = 0; i < kDrives; ++i) {
+    EXPECT_THAT(daemon->Messages(), HasSubstr("path=" + PathOf(i)));
+  }
+}
+
+// One that another process serves stays there, whose port it is.
+TEST_F(ServeTest, ADriveThatSomebodyElseServesIsLeftToHim) {
+  Make();
+  const std::string other_config = directory_ / "other";
+  std::ofstream(other_config) << fmt::format(
+      "[daemon]\nlisten = \"127.0.0.1\"\n[[drive]]\npath = \"{}\"\nport = {}\n", PathOf(1),
+      ports_[1]);
+  Daemon other({"--config", other_config});
+  ASSERT_TRUE(other.IsReady());
+  const auto daemon = Start();
+  ASSERT_TRUE(daemon->IsReady()) << daemon->Messages();
+  for (int i = 0; i < kDrives; ++i) EXPECT_OK(Put(*Connect(i)));
+  EXPECT_EQ(daemon->Stop(), 0);
+  EXPECT_EQ(other.Stop(), 0);
+}
+
+}  // namespace
+}  // namespace pinstripe
