@@ -12,6 +12,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 
 #include <fstream>
 #include <future>
@@ -204,6 +205,23 @@ TEST_F(LostWriteTest, AFailureIsNotForgottenWhereItCouldNotBeWrittenDown) {
   disk_->Remount();
   Start(1);
   EXPECT_FALSE(Info(0).starts.at(0).clean);
+}
+
+TEST_F(LostWriteTest, ADriveThatIsStoppedAndCannotPutEverythingAwayDoesNotSayThatItHas) {
+  Start(1);
+  disk_->Fail();
+  for (int i = 0; i < kKeys; ++i) ASSERT_OK(Put(0, Key(i)));
+  drives_.clear();
+  const int status = daemon_->Stop();
+  EXPECT_EQ(WEXITSTATUS(status), 1) << daemon_->Messages();
+  disk_->Mend();
+  Start(1);
+  EXPECT_FALSE(Info(0).starts.at(0).clean);
+  drives_.clear();
+  EXPECT_EQ(daemon_->Stop(), 0);
+  disk_->Remount();
+  Start(1);
+  EXPECT_TRUE(Info(0).starts.at(0).clean);
 }
 
 // Nobody had been told yet.

@@ -115,34 +115,36 @@ TEST_P(OneFaultTest, KeepsNoOtherDriveAway) {
   EXPECT_EQ(daemon->Stop(), 0) << "what it serves it has ended cleanly";
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    ADriveWith, OneFaultTest,
-    testing::Values(
-        Fault{"ADamagedSuperblock", "This drive is lost",
-              [](const std::string& path) { fs::resize_file(path + "/superblock", 20); }},
-        Fault{"NoIndex", "This drive is lost",
-              [](const std::string& path) {
-                fs::remove_all(path + "/index");
-                fs::create_directory(path + "/index");
-              }},
-        Fault{"NoDirectory", "No such file or directory",
-              [](const std::string& path) {
-                fs::remove_all(path);
-                fs::create_symlink("/proc/nothing", path);
-              }},
-        Fault{"SomebodyElsesFiles", "give a drive an empty directory",
-              [](const std::string& path) {
-                fs::remove_all(path);
-                fs::create_directory(path);
-                std::ofstream(path + "/letter") << "dear";
-              }},
-        Fault{"DamagedIdentities", "It says who may use the drive",
-              [](const std::string& path) {
-                std::ofstream(path + "/security") << "x";
-                fs::permissions(path + "/security",
-                                fs::perms::owner_read | fs::perms::owner_write);
-              }}),
-    [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(ADriveWith, OneFaultTest,
+                         testing::Values(Fault{"ADamagedSuperblock", "This drive is lost",
+                                               [](const std::string& path) {
+                                                 fs::resize_file(path + "/superblock", 20);
+                                               }},
+                                         Fault{"NoIndex", "This drive is lost",
+                                               [](const std::string& path) {
+                                                 fs::remove_all(path + "/index");
+                                                 fs::create_directory(path + "/index");
+                                               }},
+                                         Fault{"NoDirectory", "No such file or directory",
+                                               [](const std::string& path) {
+                                                 fs::remove_all(path);
+                                                 fs::create_symlink("/proc/nothing", path);
+                                               }},
+                                         Fault{"SomebodyElsesFiles",
+                                               "give a drive an empty directory",
+                                               [](const std::string& path) {
+                                                 fs::remove_all(path);
+                                                 fs::create_directory(path);
+                                                 std::ofstream(path + "/letter") << "dear";
+                                               }},
+                                         Fault{"DamagedIdentities", "It says who may use the drive",
+                                               [](const std::string& path) {
+                                                 std::ofstream(path + "/security") << "x";
+                                                 fs::permissions(path + "/security",
+                                                                 fs::perms::owner_read |
+                                                                     fs::perms::owner_write);
+                                               }}),
+                         [](const auto& info) { return info.param.name; });
 
 TEST_F(ServeTest, WithoutAnyDriveThatCanBeServedItFails) {
   Make();

@@ -12,6 +12,7 @@
 #include "drive/erasable_store.h"
 #include "drive/log_store.h"
 #include "drive/memory_store.h"
+#include "tests/drive/pretended_machine.h"
 #include "tests/drive/temporary_directory.h"
 #include "tests/support/expect_ok.h"
 
@@ -567,6 +568,30 @@ TEST_P(StoreTest, AnErasedStoreIsEmptyAndGoesOn) {
     EXPECT_EQ(Value("new"), "value");
     ASSERT_OK(store().RemoveErased());
   }
+}
+
+TEST_P(StoreTest, TellsWhetherItMayHaveForgottenWhatItWasGiven) {
+  if (dynamic_cast<MemoryUnderTest*>(under_test_.get()) != nullptr) {
+    EXPECT_TRUE(store().Starts().starts.empty()) << "it is forgotten as a whole";
+    EXPECT_OK(store().EndCleanly());
+    return;
+  }
+  PretendedMachine machine("boot 1");
+  const auto last_was_clean = [&] { return store().Starts().starts.at(0).clean; };
+  under_test_->Reopen();
+  ASSERT_OK(Put("key", "value"));
+  under_test_->Reopen();
+  EXPECT_TRUE(last_was_clean());
+  machine.Restart("boot 2");
+  under_test_->Reopen();
+  EXPECT_FALSE(last_was_clean());
+  ASSERT_OK(Put("key", "later"));
+  ASSERT_OK(store().EndCleanly());
+  machine.Restart("boot 3");
+  under_test_->Reopen();
+  EXPECT_TRUE(last_was_clean());
+  EXPECT_EQ(Value("key"), "later");
+  EXPECT_EQ(store().Starts().count, store().Starts().starts.size());
 }
 
 TEST(StoreKind, ADirectoryStaysWhatItWasMadeAs) {
