@@ -25,6 +25,11 @@ bool OtherBoot(const Starts& before, const std::string& now) {
   return !before.boot_id.empty() && !now.empty() && before.boot_id != now;
 }
 
+// Of one that is not stopped and goes on, as far as this can tell.
+bool IsCopy(const Starts& before, const FileIdentity& file) {
+  return before.count > 0 && before.run != Starts::Run::kEnded && before.file != file;
+}
+
 bool AreDifferent(const std::vector<DriveStart>& starts) {
   std::vector<uint64_t> ids;
   for (const DriveStart& start : starts) ids.push_back(start.id);
@@ -38,6 +43,7 @@ std::string EncodeStarts(const Starts& starts) {
   const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(starts.forgot_at);
   Writer writer;
   writer.Raw(kMagic).U32(kFormat).Text(starts.boot_id).U8(static_cast<uint8_t>(starts.run));
+  writer.U64(starts.file.inode).U64(starts.file.born);
   writer.U64(static_cast<uint64_t>(milliseconds.count())).U64(starts.count);
   writer.Varint(starts.list.size());
   for (const DriveStart& start : starts.list) writer.U64(start.id).U8(start.clean ? kClean : 0);
@@ -68,6 +74,8 @@ Result<Starts> DecodeStarts(std::string_view bytes) {
   const uint8_t run = reader.U8();
   if (run > static_cast<uint8_t>(Starts::Run::kSyncFailed)) reader.MarkBad();
   starts.run = static_cast<Starts::Run>(run);
+  starts.file.inode = reader.U64();
+  starts.file.born = reader.U64();
   const uint64_t milliseconds = reader.U64();
   if (milliseconds >= kTooManyMilliseconds) reader.MarkBad();
   starts.forgot_at = std::chrono::milliseconds(static_cast<int64_t>(milliseconds));
@@ -89,6 +97,7 @@ Result<Starts> DecodeStarts(std::string_view bytes) {
 std::string WhyUnclean(const std::optional<Starts>& before, const StartSituation& now) {
   if (!before) return "nothing says how its last run ended";
   if (before->count == 0) return now.lost;  // new
+  if (IsCopy(*before, now.file)) return "it is a copy, made while the drive was served";
   switch (before->run) {
     case Starts::Run::kEnded: return now.lost;
     case Starts::Run::kSyncFailed: return "its disk had failed to take what was written";
@@ -110,7 +119,10 @@ Starts NextStart(const std::optional<Starts>& before, const StartSituation& now)
   const bool clean = WhyUnclean(before, now).empty();
   Starts next = before.value_or(Starts());
   const Duration uptime = std::chrono::ceil<std::chrono::milliseconds>(now.uptime);
-  if (before && OtherBoot(*before, now.boot_id)) {
+  // What a copy does not have may have been answered until now, wherever that was.
+  const bool older_than_machine =
+      before && OtherBoot(*before, now.boot_id) && !IsCopy(*before, now.file);
+  if (older_than_machine) {
     next.forgot_at = {};
   } else {
     next.forgot_at = clean ? std::min(next.forgot_at, uptime) : uptime;

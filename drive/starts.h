@@ -27,6 +27,14 @@ struct StoreStarts {
   std::optional<Duration> up;
 };
 
+// Which file it is: that of a copy is another one.
+struct FileIdentity {
+  uint64_t inode = 0;
+  uint64_t born = 0;  // nanoseconds since 1970; 0: its file system does not know
+
+  friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
+};
+
 // What the file says.
 struct Starts {
   enum class Run : uint8_t {
@@ -36,6 +44,7 @@ struct Starts {
   };
   std::string boot_id;           // of the machine in the run that is the last one; empty: not known
   Run run = Run::kUnderWay;      // how far that has come
+  FileIdentity file;             // that this was written into
   Duration forgot_at{};          // see UpOf(); whole milliseconds
   uint64_t count = 0;            // of all starts
   std::vector<DriveStart> list;  // newest first, min(count, kMaxDriveStarts) of them
@@ -49,6 +58,7 @@ Result<Starts> DecodeStarts(std::string_view bytes);
 // What is known when a store is started.
 struct StartSituation {
   std::string boot_id;             // of now; empty: not known
+  FileIdentity file;               // in which what the last run has left was found
   Duration uptime{};               // of the machine
   bool kernel_kept_pages = false;  // what the run before wrote to the file system, if it was killed
   std::string lost;                // what the store misses that it should have; empty: nothing

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,6 +25,17 @@ size_t PageBytes() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
 
 std::string PathIn(const std::string& directory) {
   return fmt::format("{}/{}", directory, StartsFile::kFileName);
+}
+
+FileIdentity IdentityOf(int fd) {
+  struct statx about {};
+  if (statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &about) != 0) return {};
+  FileIdentity identity{.inode = about.stx_ino};
+  if ((about.stx_mask & STATX_BTIME) != 0) {
+    identity.born =
+        static_cast<uint64_t>(about.stx_btime.tv_sec) * 1'000'000'000 + about.stx_btime.tv_nsec;
+  }
+  return identity;
 }
 
 uint64_t NewId(const std::optional<Starts>& before) {
@@ -77,6 +89,8 @@ Status StartsFile::Page::Overwrite(std::string_view bytes) const {
   return {};
 }
 
+FileIdentity StartsFile::Page::identity() const { return IdentityOf(file_.get()); }
+
 Status StartsFile::Page::Sync() const {
   if (fdatasync(file_.get()) == 0) return {};
   return Fail(errno, "cannot be synced: {}", ErrnoText(errno));
@@ -116,11 +130,20 @@ Result<std::shared_ptr<const StartsFile::Page>> StartsFile::OpenPage() const {
   return std::make_shared<const Page>(std::move(file));
 }
 
+Status StartsFile::Write(Starts starts) const {
+  const auto bytes = [&](int fd) -> Result<std::string> {
+    starts.file = IdentityOf(fd);
+    return EncodeStarts(starts);
+  };
+  return ReplaceFileDurably(path_, bytes, kMode);
+}
+
 Status StartsFile::Load() {
   const std::lock_guard lock(mutex_);
   page_ = TRY(OpenPage());
   if (page_ == nullptr) return {};
   kernel_kept_pages_ = page_->IsInMemory();  // before it is read
+  found_in_ = page_->identity();
   said_ = TRY(DecodeStarts(TRY(page_->Read())));
   return {};
 }
@@ -137,14 +160,16 @@ Status StartsFile::Begin(std::string lost) {
     before = said_;
   }
   const StartSituation situation{.boot_id = boot_id_,
+                                 .file = found_in_,
                                  .uptime = Uptime(),
                                  .kernel_kept_pages = kernel_kept_pages_,
                                  .lost = std::move(lost),
                                  .new_id = NewId(before)};
   Starts next = NextStart(before, situation);
-  TRY(ReplaceFileDurably(path_, EncodeStarts(next), kMode));
+  TRY(Write(next));
   const std::shared_ptr<const Page> page = TRY_CONTEXT(OpenPage(), "{}", path_);
   if (page == nullptr) return Fail(EIO, "{} was removed by somebody else", path_);
+  next.file = page->identity();
   page->StayInMemory();
   if (const std::string why = WhyUnclean(before, situation); !why.empty()) {
     Log(LogLevel::kWarn,
@@ -189,7 +214,7 @@ Status StartsFile::End() {
     said_->run = Starts::Run::kEnded;
     last = *said_;
   }
-  return ReplaceFileDurably(path_, EncodeStarts(last), kMode);
+  return Write(std::move(last));
 }
 
 StoreStarts StartsFile::starts() const {

@@ -62,6 +62,7 @@ class StartsFile {
     Page(const Page&) = delete;
     Page& operator=(const Page&) = delete;
     Result<std::string> Read() const;
+    FileIdentity identity() const;
     bool IsInMemory() const;  // false also where the file system cannot tell
     void StayInMemory() const;
     Status Overwrite(std::string_view bytes) const;  // as many as there are
@@ -75,11 +76,13 @@ class StartsFile {
 
   explicit StartsFile(const std::string& directory);
   Result<std::shared_ptr<const Page>> OpenPage() const;
+  Status Write(Starts starts) const;
   Status Load();
 
   const std::string path_;
   const std::string boot_id_;
   bool kernel_kept_pages_ = false;  // when it was opened
+  FileIdentity found_in_;           // the file then
   mutable std::mutex mutex_;
   std::optional<Starts> said_;        // what the file says; guarded by mutex_, like all below
   std::shared_ptr<const Page> page_;  // null: there is no file

@@ -133,16 +133,23 @@ Status SyncDirectory(const std::string& path) {
 }
 
 Status ReplaceFileDurably(const std::string& path, std::string_view bytes, mode_t mode) {
+  return ReplaceFileDurably(
+      path, [&](int) -> Result<std::string> { return std::string(bytes); }, mode);
+}
+
+Status ReplaceFileDurably(const std::string& path,
+                          const std::function<Result<std::string>(int fd)>& bytes, mode_t mode) {
   const std::string temporary = path + ".new";
   // One that a kill has left may have another mode.
   unlink(temporary.c_str());
   const FileDescriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
   if (file.get() < 0) return FailWithErrno("cannot create", temporary);
-  while (!bytes.empty()) {
-    const ssize_t written = write(file.get(), bytes.data(), bytes.size());
+  const std::string all = TRY(bytes(file.get()));
+  for (std::string_view left = all; !left.empty();) {
+    const ssize_t written = write(file.get(), left.data(), left.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) return FailWithErrno("cannot write", temporary);
-    bytes.remove_prefix(static_cast<size_t>(written));
+    left.remove_prefix(static_cast<size_t>(written));
   }
   if (fsync(file.get()) != 0) return FailWithErrno("cannot sync", temporary);
   if (rename(temporary.c_str(), path.c_str()) != 0) return FailWithErrno("cannot create", path);

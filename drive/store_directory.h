@@ -6,6 +6,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -80,5 +81,9 @@ Status SyncDirectory(const std::string& path);
 // Writes a file anew, or makes it. Whatever happens it is the old one or the new one, and when this
 // has succeeded the new one survives power loss.
 Status ReplaceFileDurably(const std::string& path, std::string_view bytes, mode_t mode);
+
+// The same, for a file that says something of itself: what is in it is made when it is there.
+Status ReplaceFileDurably(const std::string& path,
+                          const std::function<Result<std::string>(int fd)>& bytes, mode_t mode);
 
 }  // namespace pinstripe

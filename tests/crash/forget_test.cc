@@ -131,7 +131,21 @@ TEST_F(ForgetTest, TheCopyOfADirectoryIsToldByItsStarts) {
   ASSERT_EQ(original.size(), 2u);
   ASSERT_EQ(copy.size(), 3u);
   EXPECT_EQ(original[1], copy[2]) << "what they have in common";
+  EXPECT_TRUE(copy[1].clean) << "it has all that the other one had";
   EXPECT_THAT(copy, Not(testing::Contains(original[0])));
+}
+
+// The same machine, and the kernel has all of the copy.
+TEST_F(ForgetTest, TheCopyOfADriveThatIsServedMayHaveForgotten) {
+  const auto daemon = Start("boot 1");
+  Put("key");
+  std::filesystem::copy(directory_ / "store", directory_ / "copy",
+                        std::filesystem::copy_options::recursive);
+  Put("later");
+  daemon->Kill();
+  const auto copy = Start("boot 1", "copy");
+  EXPECT_FALSE(Info().starts.at(0).clean);
+  EXPECT_THAT(copy->Messages(), HasSubstr("it is a copy, made while the drive was served"));
 }
 
 }  // namespace

@@ -309,132 +309,6 @@ TEST_F(LogStoreTest, AStoreThatCannotSyncDoesNotEndCleanlyAndItsNextStartIsUncle
   EXPECT_TRUE(LastStartWasClean(*store_)) << "that was told once";
 }
 
-// A kill leaves none: the log is written before the index.
-TEST_F(LogStoreTest, AStoreThatFindsATornEntryHasForgottenIt) {
-  PretendedMachine machine("boot 1");
-  Open();
-  ASSERT_OK(Put("key", Pattern(10'000, 1)));
-  const fs::path segment = Segments().at(0);
-  const fs::path index = path_ + "/index";
-  const fs::path copy = directory_ / "copy";
-  fs::copy(path_, copy, fs::copy_options::recursive);
-  fs::resize_file(copy / "segments" / segment.filename(), 5'000);
-  Close();
-  LogStoreOptions options = Options();
-  options.path = copy;
-  const auto opened = LogStore::Open(options, resources_);
-  ASSERT_OK(opened);
-  EXPECT_EQ((*opened)->torn_entries(), 1u);
-  EXPECT_FALSE(LastStartWasClean(**opened));
-}
-
-// --- What the disk has not, though the kernel shows it
-
-// A disk that loses what it is told to. The kernel has it on, as long as it is not asked to look at
-// the disk.
-class LosingCalls final : public FileCalls {
- public:
-  void LoseFrom(uint64_t offset) { lost_from_ = offset; }
-  ssize_t ReadDirect(int fd, void* into, size_t size, uint64_t offset) override {
-    ++looks;
-    const ssize_t got = FileCalls::ReadDirect(fd, into, size, offset);
-    for (ssize_t i = 0; i < got; ++i) {
-      if (offset + static_cast<uint64_t>(i) >= lost_from_) static_cast<char*>(into)[i] = 0;
-    }
-    return got;
-  }
-  int looks = 0;
-
- private:
-  uint64_t lost_from_ = UINT64_MAX;
-};
-
-class LosingDiskTest : public LogStoreTest {
- protected:
-  ~LosingDiskTest() override { Close(); }
-  void Open() {
-    LogStoreOptions options = Options();
-    options.calls = &calls_;
-    auto opened = LogStore::Open(options, resources_);
-    ASSERT_OK(opened);
-    store_ = *std::move(opened);
-    calls_.looks = 0;
-  }
-  // The directory as a kill leaves it, with one value that was flushed and then three that were
-  // not.
-  void PutAndDie() {
-    Open();
-    ASSERT_OK(Put("f", Pattern(10'000, 1)));
-    ASSERT_OK(store_->Flush());
-    end_of_flushed_ = fs::file_size(Segments().at(0));
-    for (const char* key : {"a", "b", "c"}) ASSERT_OK(Put(key, Pattern(10'000, 2)));
-    const std::string copy = directory_ / "copy";
-    fs::copy(path_, copy, fs::copy_options::recursive);
-    Close();
-    fs::remove_all(path_);
-    fs::rename(copy, path_);
-  }
-
-  PretendedMachine machine_{"boot 1"};
-  LosingCalls calls_;
-  uint64_t end_of_flushed_ = 0;
-};
-
-TEST_F(LosingDiskTest, AfterAKillTheDiskIsAskedAndNotTheKernel) {
-  PutAndDie();
-  const uint64_t entry = end_of_flushed_;
-  calls_.LoseFrom(end_of_flushed_ + entry + 5'000);  // the half of "b", and "c"
-  LogStoreOptions options = Options();
-  options.calls = &calls_;
-  auto opened = LogStore::Open(options, resources_);
-  ASSERT_OK(opened);
-  store_ = *std::move(opened);
-  EXPECT_GT(calls_.looks, 0);
-  EXPECT_EQ(store_->torn_entries(), 2u);
-  EXPECT_FALSE(LastStartWasClean(*store_)) << "a kill alone loses nothing";
-  EXPECT_EQ(Value("f"), Pattern(10'000, 1));
-  EXPECT_EQ(Value("a"), Pattern(10'000, 2));
-  EXPECT_FAILS(store_->Get("b", {}), ENOENT);
-  EXPECT_FAILS(store_->Get("c", {}), ENOENT);
-  EXPECT_EQ(fs::file_size(Segments().at(0)), 2 * entry) << "nor does the kernel have it any more";
-}
-
-TEST_F(LosingDiskTest, WhatWasDurableIsNotLookedAtAgain) {
-  PutAndDie();
-  Open();
-  EXPECT_EQ(Value("c"), Pattern(10'000, 2));
-  EXPECT_EQ(calls_.looks, 0) << "that was when it was opened";
-  ASSERT_OK(store_->EndCleanly());
-  Close();
-  calls_.LoseFrom(0);
-  LogStoreOptions options = Options();
-  options.calls = &calls_;
-  auto opened = LogStore::Open(options, resources_);
-  ASSERT_OK(opened);
-  store_ = *std::move(opened);
-  EXPECT_EQ(calls_.looks, 0);
-  EXPECT_EQ(store_->torn_entries(), 0u);
-}
-
-// Whoever reads a file whose size is not one of blocks gets the rest as it is.
-TEST_F(LosingDiskTest, APieceOfAFileIsReadFromTheDiskWhereverItIs) {
-  const std::string path = directory_ / "file";
-  const std::string bytes = Pattern((1 << 20) + 70'001, 1);
-  std::ofstream(path, std::ios::binary) << bytes;
-  Result<DiskReader> reader = DiskReader::Open(FileCalls::Kernel(), path);
-  ASSERT_OK(reader);
-  std::mt19937 random(1);
-  for (int i = 0; i < 200; ++i) {
-    const size_t begin = random() % bytes.size();
-    const size_t size = std::min<size_t>(random() % 200'000, bytes.size() - begin);
-    std::string into(size, '\0');
-    ASSERT_OK(reader->Read(begin, std::as_writable_bytes(std::span(into))));
-    ASSERT_EQ(into, bytes.substr(begin, size));
-  }
-  std::string beyond(10, '\0');
-  EXPECT_FAILS(reader->Read(bytes.size() - 9, std::as_writable_bytes(std::span(beyond))), EBADMSG);
-}
-
 // What is written to a file between two syncs, the descriptor must have been open for that is asked
 // for the second of them: the kernel tells no younger one what it could not write.
 class DescriptorCalls final : public FileCalls {
@@ -1382,6 +1256,98 @@ class PowerLossTest : public LogStoreTest {
     ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
   }
 };
+
+TEST_F(PowerLossTest, AKillLeavesNothingTornAndAStoreThatFindsSomethingHasForgottenIt) {
+  InKilledProcess("flush one, put one");
+  Open();
+  EXPECT_EQ(store_->torn_entries(), 0u);
+  EXPECT_TRUE(LastStartWasClean(*store_));
+  Close();
+  fs::remove_all(path_);
+  InKilledProcess("flush one, put one");
+  fs::resize_file(Segments().at(0), fs::file_size(Segments().at(0)) - 1);
+  Open();
+  EXPECT_EQ(store_->torn_entries(), 1u);
+  EXPECT_FALSE(LastStartWasClean(*store_));
+}
+
+// A disk that does not have what it was given from some place on. The kernel has it, as long as it
+// is not asked to look at the disk.
+class LosingCalls final : public FileCalls {
+ public:
+  void LoseFrom(uint64_t offset) { lost_from_ = offset; }
+  ssize_t ReadDirect(int fd, void* into, size_t size, uint64_t offset) override {
+    ++looks;
+    const ssize_t got = FileCalls::ReadDirect(fd, into, size, offset);
+    for (ssize_t i = 0; i < got; ++i) {
+      if (offset + static_cast<uint64_t>(i) >= lost_from_) static_cast<char*>(into)[i] = 0;
+    }
+    return got;
+  }
+  int looks = 0;
+
+ private:
+  uint64_t lost_from_ = UINT64_MAX;
+};
+
+class LosingDiskTest : public PowerLossTest {
+ protected:
+  ~LosingDiskTest() override { Close(); }
+  void Open() {
+    LogStoreOptions options = Options();
+    options.calls = &calls_;
+    auto opened = LogStore::Open(options, resources_);
+    ASSERT_OK(opened);
+    store_ = *std::move(opened);
+  }
+
+  LosingCalls calls_;
+};
+
+TEST_F(LosingDiskTest, AfterAKillTheDiskIsAskedAndNotTheKernel) {
+  InKilledProcess("flush one, put one");
+  const uint64_t end = fs::file_size(Segments().at(0));
+  calls_.LoseFrom(end - 2'500);  // half of what was not flushed
+  Open();
+  EXPECT_GT(calls_.looks, 0);
+  EXPECT_EQ(store_->torn_entries(), 1u);
+  EXPECT_FALSE(LastStartWasClean(*store_)) << "a kill alone loses nothing";
+  EXPECT_EQ(Value("flushed"), Pattern(20'000, 1));
+  EXPECT_FAILS(store_->Get("unflushed", {}), ENOENT);
+  EXPECT_LT(fs::file_size(Segments().at(0)), end - 5'000) << "nor does the kernel have it any more";
+}
+
+TEST_F(LosingDiskTest, WhatTheDiskHasIsThereAfterAKillAndNotLookedAtAgain) {
+  InKilledProcess("flush one, put one");
+  Open();
+  EXPECT_GT(calls_.looks, 0);
+  EXPECT_TRUE(LastStartWasClean(*store_));
+  calls_.looks = 0;
+  EXPECT_EQ(Value("unflushed"), Pattern(5'000, 2));
+  ASSERT_OK(store_->EndCleanly());
+  Close();
+  Open();
+  EXPECT_EQ(calls_.looks, 0) << "all of it was durable";
+}
+
+// Whoever reads a file whose size is not one of blocks gets the rest as it is.
+TEST_F(LosingDiskTest, APieceOfAFileIsReadFromTheDiskWhereverItIs) {
+  const std::string path = directory_ / "file";
+  const std::string bytes = Pattern((1 << 20) + 70'001, 1);
+  std::ofstream(path, std::ios::binary) << bytes;
+  Result<DiskReader> reader = DiskReader::Open(FileCalls::Kernel(), path);
+  ASSERT_OK(reader);
+  std::mt19937 random(1);
+  for (int i = 0; i < 200; ++i) {
+    const size_t begin = random() % bytes.size();
+    const size_t size = std::min<size_t>(random() % 200'000, bytes.size() - begin);
+    std::string into(size, '\0');
+    ASSERT_OK(reader->Read(begin, std::as_writable_bytes(std::span(into))));
+    ASSERT_EQ(into, bytes.substr(begin, size));
+  }
+  std::string beyond(10, '\0');
+  EXPECT_FAILS(reader->Read(bytes.size() - 9, std::as_writable_bytes(std::span(beyond))), EBADMSG);
+}
 
 // Goal: a bit that rots anywhere in a store's files is never served. Method: flip one, open the
 // store, and read everything: each record comes as it was written, or is called damaged, or the

@@ -33,8 +33,11 @@ using LastRun = Starts::Run;
 
 // --- The rules
 
+constexpr FileIdentity kFile{12, 34};
+
 Starts After(LastRun run, std::string boot_id) {
-  return {.boot_id = std::move(boot_id), .run = run, .count = 1, .list = {{7, true}}};
+  return {
+      .boot_id = std::move(boot_id), .run = run, .file = kFile, .count = 1, .list = {{7, true}}};
 }
 
 bool IsClean(const std::optional<Starts>& before, const StartSituation& now) {
@@ -56,13 +59,31 @@ TEST(Starts, OneIsCleanOnlyWhereNothingCanHaveBeenForgotten) {
             const bool same_machine = std::string(before) == "boot 1" && before == std::string(now);
             const bool only_killed = run == LastRun::kUnderWay && same_machine && kept;
             const bool clean = (run == LastRun::kEnded || only_killed) && std::string(lost).empty();
-            EXPECT_EQ(
-                IsClean(After(run, before),
-                        {.boot_id = now, .kernel_kept_pages = kept, .lost = lost, .new_id = 8}),
-                clean)
+            const StartSituation situation{.boot_id = now,
+                                           .file = kFile,
+                                           .kernel_kept_pages = kept,
+                                           .lost = lost,
+                                           .new_id = 8};
+            EXPECT_EQ(IsClean(After(run, before), situation), clean)
                 << static_cast<int>(run) << " " << before << " " << now << " " << kept << lost;
           }
         }
+      }
+    }
+  }
+}
+
+TEST(Starts, ThatOfACopyIsCleanOnlyIfItIsOfADriveThatWasStopped) {
+  for (const FileIdentity& copy : {FileIdentity{13, 34}, FileIdentity{12, 35}}) {
+    const StartSituation now{
+        .boot_id = "boot 1", .file = copy, .uptime = 50s, .kernel_kept_pages = true, .new_id = 8};
+    EXPECT_TRUE(IsClean(After(LastRun::kEnded, "boot 1"), now));
+    for (const LastRun run : {LastRun::kUnderWay, LastRun::kSyncFailed}) {
+      for (const char* const before : {"", "boot 1", "boot 2"}) {
+        EXPECT_FALSE(IsClean(After(run, before), now));
+        EXPECT_THAT(WhyUnclean(After(run, before), now), HasSubstr("it is a copy"));
+        EXPECT_EQ(UpOf(NextStart(After(run, before), now), 60s), 10s)
+            << "the drive may have answered until now";
       }
     }
   }
@@ -77,7 +98,10 @@ TEST(Starts, TheFirstOfANewStoreIsCleanAndTheFirstWithoutAListIsNot) {
 TEST(Starts, TheLastSixtyFourAreKnownAndAllAreCounted) {
   Starts starts;
   for (uint64_t id = 1; id <= 100; ++id) {
-    starts = NextStart(starts, {.boot_id = "boot 1", .kernel_kept_pages = true, .new_id = id});
+    starts = NextStart(
+        starts,
+        {.boot_id = "boot 1", .file = starts.file, .kernel_kept_pages = true, .new_id = id});
+    EXPECT_TRUE(starts.list.front().clean);
     EXPECT_EQ(starts.count, id);
     EXPECT_EQ(starts.list.size(), std::min<uint64_t>(id, kMaxDriveStarts));
     EXPECT_EQ(starts.list.front().id, id);
@@ -91,7 +115,7 @@ TEST(Starts, TheLastSixtyFourAreKnownAndAllAreCounted) {
 // A drive is up for as long as the machine is, unless it forgot later than that.
 TEST(Starts, WhatWasForgottenIsOlderThanTheDriveSaysThatItIsUp) {
   const auto start = [](const std::optional<Starts>& before, const char* boot_id, Duration uptime) {
-    return NextStart(before, {.boot_id = boot_id, .uptime = uptime, .new_id = 8});
+    return NextStart(before, {.boot_id = boot_id, .file = kFile, .uptime = uptime, .new_id = 8});
   };
   // The power failed: what was lost is older than the machine's start.
   const Starts rebooted = start(After(LastRun::kUnderWay, "boot 1"), "boot 2", 50s);
@@ -117,21 +141,24 @@ TEST(StartsFileFormat, HasTheseBytes) {
   Starts starts;
   starts.boot_id = "boot";
   starts.run = LastRun::kSyncFailed;
+  starts.file = {0x1112, 0x2122};
   starts.forgot_at = 258ms;
   starts.count = 2;
   starts.list = {{0x0102030405060708, false}, {9, true}};
   EXPECT_EQ(Hex(AsBytes(EncodeStarts(starts))),
             "70696e7374726970652073746172"
-            "74730a"            // "pinstripe starts\n"
-            "00000001"          // format
-            "04626f6f74"        // boot id
-            "02"                // a sync failed
+            "74730a"      // "pinstripe starts\n"
+            "00000001"    // format
+            "04626f6f74"  // boot id
+            "02"          // a sync failed
+            "0000000000001112"
+            "0000000000002122"  // inode, born
             "0000000000000102"  // forgot at, milliseconds
             "0000000000000002"  // starts ever
             "02"                // those that follow
             "010203040506070800"
             "000000000000000901"
-            "f0cc0854");
+            "a1c34dad");
 }
 
 Starts Rich() {
@@ -273,7 +300,21 @@ TEST_F(StartsFileTest, TheCopyOfADirectoryGoesItsOwnWay) {
     const StoreStarts starts = (*file)->starts();
     EXPECT_EQ(starts.starts.back(), before.starts[0]) << "what they have in common";
     EXPECT_TRUE(ids.insert(starts.starts[0].id).second);
+    const bool first_of_copy = path == copy && starts.starts.size() == 2;
+    EXPECT_EQ(starts.starts[0].clean, !first_of_copy);
   }
+}
+
+// As who brings a drive to another disk.
+TEST_F(StartsFileTest, TheCopyOfOneThatWasStoppedStartsCleanly) {
+  EXPECT_OK(Start()->End());
+  const std::string copy = directory_ / "copy";
+  std::filesystem::create_directory(copy);
+  std::filesystem::copy_file(path_, copy + "/starts");
+  Result<std::unique_ptr<StartsFile>> file = StartsFile::Open(copy);
+  ASSERT_OK(file);
+  ASSERT_OK((*file)->Begin(""));
+  EXPECT_TRUE((*file)->starts().starts[0].clean);
 }
 
 TEST_F(StartsFileTest, NothingIsToldBeforeTheStartIsWrittenDown) {
