@@ -18,9 +18,10 @@
 // order.
 //
 // Failures: ENOENT no such key; ESTALE the version is another one; EBADMSG the drive found its
-// record damaged; ENOSPC full; EINVAL a size is over a limit; EACCES refused for this identity;
-// EREMCHG it has a later cluster version; EHOSTUNREACH away (not connected; fails at once) or not
-// the drive it should be; ETIMEDOUT; ENOTSUP the drive lacks the capability; EIO anything else. The
+// record damaged, or answered with another one; ENOSPC full; EINVAL a size is over a limit; EACCES
+// refused for this identity; EREMCHG it has a later cluster version; EHOSTUNREACH away (not
+// connected; fails at once), not the drive it should be, or it confirmed another change than the
+// one that was asked for; ETIMEDOUT; ENOTSUP the drive lacks the capability; EIO anything else. The
 // message names the drive.
 //
 // Thread-safe.

@@ -35,10 +35,40 @@ void SetDurability(Durability durability, kinetic::KeyValue* entry) {
                                  : kinetic::KeyValue::WRITEBACK);
 }
 
-// A device that mixes up its answers must not go unnoticed. Some leave the key out.
+// A device that mixes up its answers must not go unnoticed: what it says of a record it says with
+// the key.
 Status CheckKey(const std::string& asked, const kinetic::KeyValue& entry) {
-  if (!entry.has_key() || entry.key() == asked) return {};
+  if (!entry.has_key()) return Fail(EBADMSG, "it answered without the key that was asked for");
+  if (entry.key() == asked) return {};
   return Fail(EBADMSG, "it answered with another key than the one that was asked for");
+}
+
+// Devices confirm a change without its key, so nothing but the number of the request says of which
+// change they speak. One that names a key speaks of that; what became of ours nobody knows then.
+Status CheckChangedKey(const std::string& changed, const kinetic::KeyValue& entry) {
+  if (entry.key().empty() || entry.key() == changed) return {};
+  return Fail(EHOSTUNREACH,
+              "it confirmed a change of another key than the one that was to be changed, which may "
+              "have been changed or not");
+}
+
+// What it lists must be what was asked for, in the order that was asked for.
+Status CheckListed(const kinetic::Range& found, const std::string& first, const std::string& last,
+                   uint32_t max, bool reverse) {
+  if (static_cast<uint32_t>(found.keys_size()) > max) {
+    return Fail(EBADMSG, "it answered with {} keys where {} were asked for", found.keys_size(),
+                max);
+  }
+  for (int i = 0; i < found.keys_size(); ++i) {
+    const std::string& key = found.keys(i);
+    if (key < first || last < key) {
+      return Fail(EBADMSG, "it answered with a key outside of the range that was asked for");
+    }
+    if (i > 0 && (reverse ? key >= found.keys(i - 1) : key <= found.keys(i - 1))) {
+      return Fail(EBADMSG, "it answered with keys that are not in order");
+    }
+  }
+  return {};
 }
 
 // An operation whose answer is a T.
@@ -75,8 +105,14 @@ class Doing : public KineticOperation {
 
   void Finish(Result<KineticAnswer> answer) final {
     const StatusCallback done = std::exchange(done_, nullptr);
-    done(answer ? Status() : std::move(answer).error());
+    if (!answer) return done(std::move(answer).error());
+    const Status status = Check(*answer->body);
+    done(status.ok() ? status : status.Context(answer->drive));
   }
+
+ protected:
+  // Whether a success speaks of this operation, as far as it says.
+  virtual Status Check(const kinetic::Body&) const { return {}; }
 
  private:
   StatusCallback done_;
@@ -164,6 +200,11 @@ class PutOperation final : public Doing {
 
   SharedBytes value() const override { return request_.value; }
 
+ protected:
+  Status Check(const kinetic::Body& body) const override {
+    return CheckChangedKey(request_.key, body.keyvalue());
+  }
+
  private:
   const Drive::PutRequest request_;
 };
@@ -182,6 +223,11 @@ class DeleteOperation final : public Doing {
     entry->set_key(key_);
     SetExpected(expected_, entry);
     SetDurability(durability_, entry);
+  }
+
+ protected:
+  Status Check(const kinetic::Body& body) const override {
+    return CheckChangedKey(key_, body.keyvalue());
   }
 
  private:
@@ -212,19 +258,10 @@ class RangeOperation final : public Asking<std::vector<std::string>> {
 
  protected:
   Result<std::vector<std::string>> Read(KineticAnswer answer) override {
+    TRY(CheckListed(answer.body->range(), first_, last_, max_, reverse_));
     auto& found = *answer.body->mutable_range()->mutable_keys();
-    if (found.size() > static_cast<int>(max_)) {
-      return Fail(EBADMSG, "it answered with {} keys where {} were asked for", found.size(), max_);
-    }
-    std::vector<std::string> keys;
-    keys.reserve(found.size());
-    for (std::string& key : found) {
-      if (key < first_ || last_ < key) {
-        return Fail(EBADMSG, "it answered with a key outside of the range that was asked for");
-      }
-      keys.push_back(std::move(key));
-    }
-    return keys;
+    return std::vector<std::string>(std::make_move_iterator(found.begin()),
+                                    std::make_move_iterator(found.end()));
   }
 
  private:
@@ -249,6 +286,7 @@ class NeighbourOperation final : public Asking<KeyedRecord> {
  protected:
   Result<KeyedRecord> Read(KineticAnswer answer) override {
     kinetic::KeyValue* entry = answer.body->mutable_keyvalue();
+    if (entry->key().empty()) return Fail(EBADMSG, "it answered without a key");
     if (previous_ ? entry->key() >= key_ : entry->key() <= key_) {
       return Fail(EBADMSG, "it answered with a key on the wrong side of the one that was given");
     }
@@ -350,7 +388,7 @@ class ListRecordsOperation final : public KineticOperation {
     if (!answer.has_value()) return done(tl::unexpected(std::move(answer).error()));
     const std::string_view drive = answer->drive;
     const uint32_t most = AtMost(answer->capabilities);
-    const Status valid = Check(*answer->body->mutable_range(), most);
+    const Status valid = CheckListed(answer->body->range(), first_, last_, most, reverse_);
     if (!valid.ok()) return done(tl::unexpected(valid.Context(drive)));
     if (!answer->capabilities.range_records) {
       auto& keys = *answer->body->mutable_range()->mutable_keys();
@@ -369,18 +407,6 @@ class ListRecordsOperation final : public KineticOperation {
  private:
   uint32_t AtMost(DriveCapabilities capabilities) const {
     return capabilities.range_records ? max_ : std::min(max_, kMaxRangeKeys);
-  }
-
-  Status Check(const kinetic::Range& range, uint32_t most) const {
-    if (static_cast<uint32_t>(range.keys_size()) > most) {
-      return Fail(EBADMSG, "it answered with {} keys where {} were asked for", range.keys_size(),
-                  most);
-    }
-    for (const std::string& key : range.keys()) {
-      if (key >= first_ && key <= last_) continue;
-      return Fail(EBADMSG, "it answered with a key outside of the range that was asked for");
-    }
-    return {};
   }
 
   Result<RangeRecords> Read(KineticAnswer answer) const {

@@ -1025,28 +1025,122 @@ TEST_P(SpoiledAnswer, EndsTheConnectionAndFailsEverythingInFlight) {
 INSTANTIATE_TEST_SUITE_P(Each, SpoiledAnswer, testing::ValuesIn(kSpoiled),
                          [](const auto& info) { return std::string(info.param.name); });
 
+// --- Answers that are signed and numbered rightly, and speak of something else
+
+// One connection, on which the device answers everything in this way.
+class OddAnswers {
+ public:
+  explicit OddAnswers(std::function<void(kinetic::Body*)> fill, std::string value = {})
+      : device_([fill = std::move(fill), value = std::move(value)](Session& session) {
+          session.Handshake();
+          for (;;) session.Answer(session.Next(), fill, value);
+        }) {}
+  const std::string& address() const { return device_.address(); }
+
+ private:
+  FakeDevice device_;
+};
+
 TEST_F(KineticDriveTest, AnAnswerAboutAnotherKeyIsDamage) {
-  FakeDevice device([](Session& session) {
-    session.Handshake();
-    session.Answer(session.Next(),
-                   [](kinetic::Body* body) { body->mutable_keyvalue()->set_key("other"); });
-    session.Answer(session.Next(),
-                   [](kinetic::Body* body) { body->mutable_range()->add_keys("z"); });
-    for (int i = 0; i < 2; ++i) {
-      session.Answer(session.Next(),
-                     [](kinetic::Body* body) { body->mutable_keyvalue()->set_key("k"); });
-    }
-    session.WaitForEnd();
-  });
+  OddAnswers device([](kinetic::Body* body) { body->mutable_keyvalue()->set_key("other"); });
   auto drive = DriveAt({device.address()});
   EXPECT_FAILS(Get(*drive, "k"), EBADMSG);
-  Later<Result<std::vector<std::string>>> keys;
-  drive->Range("a", "k", 10, false, Soon(), keys.callback());
-  EXPECT_FAILS(keys.Wait(), EBADMSG);
+  EXPECT_FAILS(Head(*drive, "k"), EBADMSG);
+  EXPECT_OK(Get(*drive, "other"));
+}
+
+TEST_F(KineticDriveTest, AnAnswerWithoutAKeyIsDamage) {
+  OddAnswers device([](kinetic::Body* body) { body->mutable_keyvalue()->set_dbversion("v"); },
+                    "value");
+  auto drive = DriveAt({device.address()});
+  const auto record = Get(*drive, "k");
+  ASSERT_FAILS(record, EBADMSG);
+  EXPECT_THAT(std::string(record.error().message()), HasSubstr("drive 3 (" + device.address()));
+  EXPECT_FAILS(Get(*drive, "k", {.offset = 0, .length = 3}), EBADMSG);
+  EXPECT_FAILS(Head(*drive, "k"), EBADMSG);
   for (const bool previous : {false, true}) {
     Later<Result<KeyedRecord>> neighbour;
     drive->GetNeighbour("k", previous, Soon(), neighbour.callback());
-    EXPECT_FAILS(neighbour.Wait(), EBADMSG);
+    EXPECT_FAILS(neighbour.Wait(), EBADMSG) << previous;
+  }
+}
+
+TEST_F(KineticDriveTest, ANeighbourOnTheWrongSideIsDamage) {
+  OddAnswers device([](kinetic::Body* body) { body->mutable_keyvalue()->set_key("k"); });
+  auto drive = DriveAt({device.address()});
+  for (const auto& [key, previous, code] : {std::tuple("k", true, EBADMSG),
+                                            {"k", false, EBADMSG},
+                                            {"j", true, EBADMSG},
+                                            {"l", false, EBADMSG},
+                                            {"j", false, 0},
+                                            {"l", true, 0}}) {
+    Later<Result<KeyedRecord>> neighbour;
+    drive->GetNeighbour(key, previous, Soon(), neighbour.callback());
+    const auto found = neighbour.Wait();
+    EXPECT_EQ(found.has_value() ? 0 : found.error().code(), code) << key << previous;
+  }
+}
+
+// Devices confirm changes without a key, and that is enough. One that names another key may have
+// made our change or not: so nothing is said that is certain.
+TEST_F(KineticDriveTest, AConfirmationOfAChangeOfAnotherKeyConfirmsNothing) {
+  OddAnswers device([](kinetic::Body* body) { body->mutable_keyvalue()->set_key("other"); });
+  OddAnswers silent([](kinetic::Body* body) { body->mutable_keyvalue(); });
+  const auto remove = [&](Drive& drive, std::string key) {
+    Later<Status> later;
+    drive.Delete(std::move(key), Expected::Any(), Durability::kWriteBack, Soon(), later.callback());
+    return later.Wait();
+  };
+  auto drive = DriveAt({device.address()});
+  EXPECT_FAILS(Put(*drive, {.key = "k"}), EHOSTUNREACH);
+  EXPECT_FAILS(remove(*drive, "k"), EHOSTUNREACH);
+  EXPECT_OK(Put(*drive, {.key = "other"}));
+  EXPECT_OK(remove(*drive, "other"));
+  EXPECT_TRUE(drive->IsUp());
+  auto usual = DriveAt({silent.address()});
+  EXPECT_OK(Put(*usual, {.key = "k"}));
+  EXPECT_OK(remove(*usual, "k"));
+}
+
+TEST_F(KineticDriveTest, KeysThatWereNotAskedForOrAreOutOfOrderAreDamage) {
+  const std::vector<std::vector<std::string>> lists = {
+      {"a", "z"}, {"A", "b"}, {"b", "a"}, {"a", "a"}, {"a", "b", "c", "d"}, {"a", "b", "c"}};
+  for (const bool records : {false, true}) {
+    FakeDevice device([&](Session& session) {
+      session.Greet();
+      session.Answer(session.Next(), nullptr, records ? "range_records 1\n" : "other 1\n");
+      for (const auto& list : lists) {
+        session.Answer(session.Next(), [&](kinetic::Body* body) {
+          for (const std::string& key : list) {
+            body->mutable_range()->add_keys(key);
+            if (records) body->mutable_range()->add_records();
+          }
+        });
+      }
+      session.Answer(session.Next(), [&](kinetic::Body* body) {
+        for (const std::string& key : lists.back()) {
+          body->mutable_range()->add_keys(key);
+          if (records) body->mutable_range()->add_records();
+        }
+      });
+      session.WaitForEnd();
+    });
+    auto drive = DriveAt({device.address()});
+    const auto list = [&](bool reverse) -> int {
+      if (records) {
+        Later<Result<RangeRecords>> later;
+        drive->ListRecords("a", "k", 3, reverse, 0, Soon(), later.callback());
+        const auto found = later.Wait();
+        return found.has_value() ? 0 : found.error().code();
+      }
+      Later<Result<std::vector<std::string>>> later;
+      drive->Range("a", "k", 3, reverse, Soon(), later.callback());
+      const auto found = later.Wait();
+      return found.has_value() ? 0 : found.error().code();
+    };
+    for (size_t i = 0; i + 1 < lists.size(); ++i) EXPECT_EQ(list(false), EBADMSG) << i;
+    EXPECT_EQ(list(false), 0);
+    EXPECT_EQ(list(true), EBADMSG) << "the highest was to come first";
   }
 }
 
