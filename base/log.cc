@@ -144,6 +144,7 @@ void Log(LogLevel level, std::string_view event, std::initializer_list<LogField>
 void SetLogSink(LogSink sink) {
   const std::lock_guard lock(State().mutex);
   State().sink = std::move(sink);
+  State().repeats.clear();
 }
 
 void SetLogLevel(LogLevel level) { State().level = level; }

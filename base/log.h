@@ -51,7 +51,7 @@ std::string_view NameOf(LogLevel level);  // "warn"
 
 // Called with complete lines, without a newline, by one thread at a time. Must not log itself.
 using LogSink = std::function<void(LogLevel, std::string_view line)>;
-void SetLogSink(LogSink sink);  // null: back to standard error
+void SetLogSink(LogSink sink);  // null: back to standard error. It has heard nothing before.
 
 void SetLogLevel(LogLevel level);  // default kInfo
 bool LogEnabled(LogLevel level);

@@ -63,6 +63,14 @@ TEST_F(LogTest, LevelsBelowTheChosenOneAreNotPrinted) {
   EXPECT_THAT(lines_, ElementsAre("printed", "printed too"));
 }
 
+TEST_F(LogTest, ANewListenerIsToldWhatTheFormerHasHeardOftenEnough) {
+  for (int i = 0; i < kLogBurst + 1; ++i) Log(LogLevel::kWarn, "over and over");
+  std::vector<std::string> others;
+  SetLogSink([&](LogLevel, std::string_view line) { others.emplace_back(line); });
+  Log(LogLevel::kWarn, "over and over");
+  EXPECT_THAT(others, ElementsAre("over and over"));
+}
+
 TEST_F(LogTest, ALineThatRepeatsItselfIsPrintedOnlyTheFirstTimes) {
   for (int i = 0; i < kLogBurst + 100; ++i) Log(LogLevel::kWarn, "again and again", {{"i", i}});
   EXPECT_EQ(lines_.size(), static_cast<size_t>(kLogBurst));
