@@ -10,8 +10,10 @@
 namespace pinstripe {
 namespace {
 
-constexpr uint8_t kDescriptorFormat = 1;
-constexpr uint8_t kCopyFormat = 2;  // of a later copy
+constexpr uint8_t kUnnamedFormat = 1;
+constexpr uint8_t kUnnamedCopyFormat = 2;  // of a later copy
+constexpr uint8_t kFormat = 3;
+constexpr size_t kSumBytes = 4;  // at the end of a descriptor
 constexpr uint32_t kShardStep = 64;
 constexpr uint32_t kMaxCells = kMaxShardBytes / kCellBytes;
 
@@ -74,21 +76,35 @@ std::string DescribeStripe(const StripeId& id) {
   return fmt::format("block {} of object {:016x}", id.block, id.object);
 }
 
+std::string DescribeShardName(const StripeId& id, int shard) {
+  return fmt::format("shard {} of {}, write {}", shard, DescribeStripe(id),
+                     Hex(std::as_bytes(std::span(id.write))));
+}
+
 std::string RecordTag(uint32_t crc32c) { return Writer().U32(crc32c).Take(); }
 
 std::string ShardDescriptor::Encode() const {
   Writer out;
-  out.U8(copy == 0 ? kDescriptorFormat : kCopyFormat);
+  out.U8(id ? kFormat : copy == 0 ? kUnnamedFormat : kUnnamedCopyFormat);
   out.U8(data_shards).U8(parity_shards).U8(shard).U32(block_length).U32(adler32);
-  if (copy != 0) out.U32(copy);
+  if (id || copy != 0) out.U32(copy);
+  if (id) out.U64(id->object).U64(id->block).Raw(std::as_bytes(std::span(id->write)));
   for (uint32_t sum : cell_sums) out.U32(sum);
+  if (id) out.U32(Crc32c(AsBytes(out.bytes())));
   return out.Take();
 }
 
 Result<ShardDescriptor> ShardDescriptor::Decode(std::string_view bytes) {
+  if (!bytes.empty() && bytes.front() == kFormat && bytes.size() > kSumBytes) {
+    const std::string_view sum = bytes.substr(bytes.size() - kSumBytes);
+    bytes.remove_suffix(kSumBytes);
+    if (sum != Writer().U32(Crc32c(AsBytes(bytes))).bytes()) {
+      return Fail(EBADMSG, "shard descriptor: its checksum does not match");
+    }
+  }
   Reader in(bytes);
   const uint8_t format = in.U8();
-  if (in.ok() && format != kDescriptorFormat && format != kCopyFormat) {
+  if (in.ok() && format != kUnnamedFormat && format != kUnnamedCopyFormat && format != kFormat) {
     return Fail(EBADMSG, "shard descriptor: format {} is not known here", format);
   }
   ShardDescriptor descriptor;
@@ -97,11 +113,16 @@ Result<ShardDescriptor> ShardDescriptor::Decode(std::string_view bytes) {
   descriptor.shard = in.U8();
   descriptor.block_length = in.U32();
   descriptor.adler32 = in.U32();
-  if (format == kCopyFormat) {
-    descriptor.copy = in.U32();
-    if (in.ok() && descriptor.copy == 0) {
-      return Fail(EBADMSG, "shard descriptor: a later copy without its number");
-    }
+  if (format != kUnnamedFormat) descriptor.copy = in.U32();
+  if (in.ok() && format == kUnnamedCopyFormat && descriptor.copy == 0) {
+    return Fail(EBADMSG, "shard descriptor: a later copy without its number");
+  }
+  if (format == kFormat) {
+    StripeId& id = descriptor.id.emplace();
+    id.object = in.U64();
+    id.block = in.U64();
+    const std::string_view write = in.Raw(id.write.size());
+    std::copy(write.begin(), write.end(), id.write.begin());
   }
   while (in.ok() && in.left() > 0 && descriptor.cell_sums.size() <= kMaxCells) {
     descriptor.cell_sums.push_back(in.U32());
@@ -110,13 +131,14 @@ Result<ShardDescriptor> ShardDescriptor::Decode(std::string_view bytes) {
   return descriptor;
 }
 
-ShardDescriptor DescribeShard(const StripeLayout& layout, uint64_t length, int shard, Bytes bytes) {
+ShardDescriptor DescribeShard(const KnownStripe& stripe, int shard, Bytes bytes) {
   ShardDescriptor descriptor;
-  descriptor.data_shards = layout.data_shards;
-  descriptor.parity_shards = layout.parity_shards;
+  descriptor.data_shards = stripe.layout.data_shards;
+  descriptor.parity_shards = stripe.layout.parity_shards;
   descriptor.shard = static_cast<uint8_t>(shard);
-  descriptor.block_length = static_cast<uint32_t>(length);
-  descriptor.adler32 = Adler32(bytes.first(MeantBytes(layout, length, shard)));
+  descriptor.block_length = static_cast<uint32_t>(stripe.length);
+  descriptor.id = stripe.id;
+  descriptor.adler32 = Adler32(bytes.first(MeantBytes(stripe.layout, stripe.length, shard)));
   const auto size = static_cast<uint32_t>(bytes.size());
   for (uint32_t cell = 0; cell < CellCount(size); ++cell) {
     descriptor.cell_sums.push_back(
@@ -133,8 +155,22 @@ uint32_t ShardSum(const ShardDescriptor& descriptor, uint32_t shard_bytes) {
   return sum;
 }
 
-Status CheckDescriptor(const ShardDescriptor& descriptor, const StripeLayout& layout,
-                       uint64_t length, int shard) {
+Status CheckName(const ShardDescriptor& descriptor, const KnownStripe& stripe, int shard) {
+  if (!stripe.check_name) return {};
+  if (!descriptor.id) {
+    // Of a stripe from before there were names: nobody can tell.
+    if (!IsNamedInShards(stripe.id.write)) return {};
+    return Fail(EBADMSG, "it does not say whose shard it is, as all of {} do",
+                DescribeStripe(stripe.id));
+  }
+  if (*descriptor.id == stripe.id && descriptor.shard == shard) return {};
+  return Fail(EBADMSG, "it is {}, and not {}", DescribeShardName(*descriptor.id, descriptor.shard),
+              DescribeShardName(stripe.id, shard));
+}
+
+Status CheckDescriptor(const ShardDescriptor& descriptor, const KnownStripe& stripe, int shard) {
+  const StripeLayout& layout = stripe.layout;
+  TRY(CheckName(descriptor, stripe, shard));
   const auto differs = [](std::string_view what, uint64_t is, uint64_t should) {
     return Fail(EBADMSG, "the shard describes itself as another one: {} {} instead of {}", what, is,
                 should);
@@ -148,21 +184,22 @@ Status CheckDescriptor(const ShardDescriptor& descriptor, const StripeLayout& la
   if (descriptor.shard != shard) {
     return differs("index", descriptor.shard, static_cast<uint64_t>(shard));
   }
-  if (descriptor.block_length != length) {
-    return differs("block length", descriptor.block_length, length);
+  if (descriptor.block_length != stripe.length) {
+    return differs("block length", descriptor.block_length, stripe.length);
   }
-  const uint32_t cells = CellCount(layout.ShardBytesOf(length));
+  const uint32_t cells = CellCount(layout.ShardBytesOf(stripe.length));
   if (descriptor.cell_sums.size() != cells) {
     return differs("cells", descriptor.cell_sums.size(), cells);
   }
   return {};
 }
 
-Result<ShardDescriptor> CheckHead(const StripeLayout& layout, uint64_t length, int shard,
-                                  std::string_view version, std::string_view tag) {
+Result<ShardDescriptor> CheckHead(const KnownStripe& stripe, int shard, std::string_view version,
+                                  std::string_view tag) {
   ShardDescriptor descriptor = TRY(ShardDescriptor::Decode(version));
-  TRY(CheckDescriptor(descriptor, layout, length, shard));
-  if (tag == RecordTag(ShardSum(descriptor, layout.ShardBytesOf(length)))) return descriptor;
+  TRY(CheckDescriptor(descriptor, stripe, shard));
+  const uint32_t shard_bytes = stripe.layout.ShardBytesOf(stripe.length);
+  if (tag == RecordTag(ShardSum(descriptor, shard_bytes))) return descriptor;
   return Fail(EBADMSG, "its tag is not the checksum of its cells");
 }
 
@@ -176,11 +213,11 @@ uint32_t RangeBytes(uint32_t shard_bytes, const CellRange& range) {
   return std::min((range.last + 1) * kCellBytes, shard_bytes) - range.first * kCellBytes;
 }
 
-Status CheckCells(const StripeLayout& layout, uint64_t length, const CellRange& range,
-                  const Record& record, std::vector<bool>& good) {
+Status CheckCells(const KnownStripe& stripe, const CellRange& range, const Record& record,
+                  std::vector<bool>& good) {
   const ShardDescriptor descriptor = TRY(ShardDescriptor::Decode(record.version));
-  TRY(CheckDescriptor(descriptor, layout, length, range.shard));
-  const uint32_t shard_bytes = layout.ShardBytesOf(length);
+  TRY(CheckDescriptor(descriptor, stripe, range.shard));
+  const uint32_t shard_bytes = stripe.layout.ShardBytesOf(stripe.length);
   const uint32_t expected = RangeBytes(shard_bytes, range);
   if (record.value.size() != expected) {
     return Fail(EBADMSG, "the value has {} bytes instead of {}", record.value.size(), expected);

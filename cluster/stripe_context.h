@@ -7,12 +7,14 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 
 #include "base/runtime.h"
 #include "base/try.h"
 #include "cluster/answer_times.h"
 #include "cluster/janitor.h"
+#include "cluster/shard.h"
 #include "cluster/stripe_store.h"
 #include "erasure/codec.h"
 
@@ -56,6 +58,16 @@ struct StripeContext {
         options(std::move(options_in)),
         answer_times(std::make_shared<AnswerTimes>(options.hedge_at_first, options.hedge_at_least)),
         janitor(std::make_shared<Janitor>(runtime_in)) {}
+
+  KnownStripe Known(const StripeId& id, const StripeLayout& layout, uint64_t length) const {
+    return {id, layout, length, options.check_names};
+  }
+
+  // For messages: "drive 3 (127.0.0.1:8103)".
+  std::string NameOf(DriveId id) const {
+    const Drive* drive = drives.FindDrive(id);
+    return drive != nullptr ? std::string(drive->name()) : fmt::format("drive {}", id);
+  }
 
   Runtime& runtime;
   DriveDirectory& drives;

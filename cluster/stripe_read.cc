@@ -8,12 +8,11 @@
 
 namespace pinstripe {
 
-StripeRead::StripeRead(const StripeLayout& layout, uint64_t length, std::vector<CellRange> wanted,
+StripeRead::StripeRead(const KnownStripe& stripe, std::vector<CellRange> wanted,
                        const std::vector<int>& without)
-    : layout_(layout),
-      length_(length),
-      shards_(layout.geometry().shards()),
-      shard_bytes_(layout.ShardBytesOf(length)),
+    : stripe_(stripe),
+      shards_(stripe.layout.geometry().shards()),
+      shard_bytes_(stripe.layout.ShardBytesOf(stripe.length)),
       columns_(CellCount(shard_bytes_)),
       wanted_(std::move(wanted)),
       cells_(Index(shards_) * columns_),
@@ -45,7 +44,7 @@ bool StripeRead::Needs(uint32_t column) const {
 
 bool StripeRead::CanCompute(uint32_t column) const {
   return CountInColumn(column, {State::kUnasked, State::kAsked, State::kLate, State::kGood}) >=
-         layout_.data_shards;
+         stripe_.layout.data_shards;
 }
 
 bool StripeRead::IsLost(uint32_t column) const {
@@ -74,7 +73,7 @@ void StripeRead::ChooseCells(uint32_t column, std::vector<bool>& chosen) {
   const bool is_lost = IsLost(column);
   if (!is_lost && !CanCompute(column))
     return;  // what is late may still come, and nothing else helps
-  const int enough = is_lost ? shards_ : layout_.data_shards;
+  const int enough = is_lost ? shards_ : stripe_.layout.data_shards;
   for (int shard = 0; shard < shards_ && expected < enough; ++shard) {
     CellEntry& cell = At(shard, column);
     if (cell.state != State::kUnasked) continue;
@@ -116,10 +115,12 @@ std::vector<CellRange> StripeRead::TakeQuestions() {
   return questions;
 }
 
-void StripeRead::Answer(const CellRange& question, Result<Record> record) {
+void StripeRead::Answer(const CellRange& question, Result<Record> record,
+                        const std::function<std::string()>& drive) {
   std::vector<bool> good(question.last - question.first + 1);
-  const Status status = record.has_value() ? CheckCells(layout_, length_, question, *record, good)
-                                           : std::move(record).error();
+  Status status =
+      record.has_value() ? CheckCells(stripe_, question, *record, good) : std::move(record).error();
+  if (record.has_value() && !status.ok()) status = status.Context(drive());
   if (!status.ok()) failures_[Index(question.shard)] = status;
 
   for (uint32_t cell = question.first; cell <= question.last; ++cell) {
@@ -153,7 +154,8 @@ bool StripeRead::Succeeded() const {
       const CellEntry& cell = At(shard, column);
       complete &= !cell.wanted || cell.state == State::kGood;
     }
-    if (!complete && CountInColumn(column, {State::kGood}) < layout_.data_shards) return false;
+    if (!complete && CountInColumn(column, {State::kGood}) < stripe_.layout.data_shards)
+      return false;
   }
   return true;
 }
@@ -181,7 +183,7 @@ bool StripeRead::MayLaterSucceed() const {
       possible += At(shard, column).state == State::kLost && failure.has_value() &&
                   failure->code() == EHOSTUNREACH;
     }
-    if (possible < layout_.data_shards) return false;
+    if (possible < stripe_.layout.data_shards) return false;
   }
   return true;
 }
@@ -194,7 +196,7 @@ Status StripeRead::ComputeColumn(const Codec& codec, uint32_t column) {
   for (int shard = 0; shard < shards_; ++shard) {
     CellEntry& cell = At(shard, column);
     if (cell.state == State::kGood) {
-      if (present.size() == layout_.data_shards) continue;
+      if (present.size() == stripe_.layout.data_shards) continue;
       present.push_back(shard);
       from.push_back(cell.bytes);
     } else if (cell.wanted) {
@@ -242,7 +244,7 @@ Status StripeRead::Failure() const {
     }
   }
   return Fail(absent == shards_ ? ENOENT : EIO, "{} of {} shards needed can be read{}", readable,
-              int{layout_.data_shards}, reasons);
+              int{stripe_.layout.data_shards}, reasons);
 }
 
 }  // namespace pinstripe

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,9 +24,8 @@ namespace pinstripe {
 
 class StripeRead {
  public:
-  // `length` is that of the block. Cells of shards in `without` are taken for lost: they are to be
-  // computed from others.
-  StripeRead(const StripeLayout& layout, uint64_t length, std::vector<CellRange> wanted,
+  // Cells of shards in `without` are taken for lost: they are to be computed from others.
+  StripeRead(const KnownStripe& stripe, std::vector<CellRange> wanted,
              const std::vector<int>& without = {});
   StripeRead(StripeRead&&) noexcept = default;
   StripeRead& operator=(StripeRead&&) noexcept = default;
@@ -33,9 +33,10 @@ class StripeRead {
   // What to ask for now; the caller asks for all of it. Empty when there is nothing to ask.
   std::vector<CellRange> TakeQuestions();
 
-  // An answer to a question, checked here: a damaged record fails with EBADMSG. Each question is
-  // answered once.
-  void Answer(const CellRange& question, Result<Record> record);
+  // An answer to a question, checked here: a damaged record fails with EBADMSG, and so does that of
+  // another shard. Each question is answered once. `drive` tells the name of who answered it.
+  void Answer(const CellRange& question, Result<Record> record,
+              const std::function<std::string()>& drive);
   // Others should be asked instead; the answer may still come.
   void Late(const CellRange& question);
 
@@ -78,8 +79,7 @@ class StripeRead {
   void ChooseCells(uint32_t column, std::vector<bool>& chosen);
   Status ComputeColumn(const Codec& codec, uint32_t column);
 
-  StripeLayout layout_;
-  uint64_t length_;
+  KnownStripe stripe_;
   int shards_;
   uint32_t shard_bytes_;
   uint32_t columns_;

@@ -67,7 +67,7 @@ class Reading final : public RunningReads {
     for (PlannedRead& read : reads_) {
       if (read.status.ok()) read.status = read.plan.Complete(*read.codec);
       if (!read.status.ok()) {
-        read.status = read.status.Context(fmt::format("read {}", DescribeStripe(read.id)));
+        read.status = read.status.Context(fmt::format("read {}", DescribeStripe(read.stripe.id)));
       }
     }
   }
@@ -113,17 +113,17 @@ class Reading final : public RunningReads {
     const DriveId id = read.places[static_cast<size_t>(range.shard)];
     Drive* drive = context_.drives.FindDrive(id);
     if (!drive) {
-      read.plan.Answer(range, Fail(EHOSTUNREACH, "drive {} is not known", id));
+      read.plan.Answer(range, Fail(EHOSTUNREACH, "drive {} is not known", id), nullptr);
       return;
     }
     ++context_.counters.read_requests;
     const Time now = context_.runtime.Now();
-    const uint32_t bytes = RangeBytes(read.layout.ShardBytesOf(read.length), range);
+    const uint32_t bytes = RangeBytes(read.stripe.layout.ShardBytesOf(read.stripe.length), range);
     const std::shared_ptr<AnswerTimes>& times = context_.answer_times;
     questions_.push_back({i, range, id, bytes, now, now + times->Late(bytes)});
     // It is asked all the same: it may be faster by now.
     questions_.back().late = times->IsSlow(id, bytes);
-    drive->Get(ShardKey(context_.options.prefix, read.id, range.shard),
+    drive->Get(ShardKey(context_.options.prefix, read.stripe.id, range.shard),
                {range.first * kCellBytes, bytes},
                std::min(deadline_, now + context_.options.drive_timeout),
                [runtime = &context_.runtime, times, id, bytes, now,
@@ -139,7 +139,8 @@ class Reading final : public RunningReads {
     PlannedRead& read = reads_[question.read];
     if (record.has_value()) context_.counters.bytes_fetched += record->value.size();
     if (read.done) return;
-    read.plan.Answer(question.cells, std::move(record));
+    read.plan.Answer(question.cells, std::move(record),
+                     [this, drive = question.drive] { return context_.NameOf(drive); });
     Advance(question.read);
   }
 

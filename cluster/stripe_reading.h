@@ -19,9 +19,7 @@ namespace pinstripe {
 // A read that was prepared. It ends as Succeeded(), with every wanted cell there, or with a
 // failure.
 struct PlannedRead {
-  StripeId id;
-  StripeLayout layout;
-  uint64_t length = 0;          // of the block as it was written
+  KnownStripe stripe;
   std::vector<DriveId> places;  // by shard
   StripeRead plan;
   std::shared_ptr<const Codec> codec;

@@ -28,6 +28,7 @@ class Repair {
   Repair(StripeContext& context, const StripeRepairRequest& request)
       : context_(context),
         request_(request),
+        stripe_(context.Known(request.id, request.layout, request.length)),
         shard_bytes_(request.layout.ShardBytesOf(request.length)) {}
 
   Result<StripeRepair> Run() {
@@ -111,11 +112,10 @@ class Repair {
       context_.counters.bytes_fetched += record->value.size();
       repair_.bytes_read += record->value.size();
       std::vector<bool> good(CellCount(shard_bytes_));
-      found_[shard] = CheckCells(request_.layout, request_.length, AllOf(shard), *record, good);
+      found_[shard] = CheckCells(stripe_, AllOf(shard), *record, good);
       if (found_[shard].ok()) values_[shard] = std::move(record->value);
     } else {
-      const auto head = CheckHead(request_.layout, request_.length, static_cast<int>(shard),
-                                  record->version, record->tag);
+      const auto head = CheckHead(stripe_, static_cast<int>(shard), record->version, record->tag);
       found_[shard] = head.has_value() ? Status() : head.error();
     }
   }
@@ -130,7 +130,7 @@ class Repair {
       Log(LogLevel::kWarn, damaged ? "shard damaged" : "shard missing",
           {{"stripe", DescribeStripe(request_.id)},
            {"shard", i},
-           {"drive", shards_[i].drive},
+           {"drive", context_.NameOf(shards_[i].drive)},
            {"why", found_[i]}});
     }
   }
@@ -171,8 +171,7 @@ class Repair {
         without.push_back(static_cast<int>(i));
       }
     }
-    auto read = PlanShards(context_, request_.id, request_.layout, request_.length, places_, wanted,
-                           without);
+    auto read = PlanShards(context_, stripe_, places_, wanted, without);
     if (read.has_value()) RunReads(context_, {&*read, 1});
     const Status status = read.has_value() ? read->status : read.error();
     if (!status.ok()) {
@@ -231,7 +230,7 @@ class Repair {
       Log(LogLevel::kWarn, "shard could not be written",
           {{"stripe", DescribeStripe(request_.id)},
            {"shard", step.shard},
-           {"drive", to[i]},
+           {"drive", context_.NameOf(to[i])},
            {"why", stored}});
     }
     const bool must_leave = request_.without.contains(shards_[step.shard].drive);
@@ -288,6 +287,7 @@ class Repair {
 
   StripeContext& context_;
   const StripeRepairRequest& request_;
+  const KnownStripe stripe_;
   const uint32_t shard_bytes_;
   std::vector<DriveId> places_;
   Epoch epoch_ = 0;             // the newest
@@ -306,19 +306,15 @@ Result<StripeRepair> RepairStripe(StripeContext& context, const StripeRepairRequ
   return Repair(context, request).Run();
 }
 
-Result<PlannedRead> PlanShards(StripeContext& context, const StripeId& id,
-                               const StripeLayout& layout, uint64_t length,
+Result<PlannedRead> PlanShards(StripeContext& context, const KnownStripe& stripe,
                                std::vector<DriveId> places, const std::vector<int>& shards,
                                const std::vector<int>& without) {
   std::vector<CellRange> wanted;
-  const uint32_t cells = CellCount(layout.ShardBytesOf(length));
+  const uint32_t cells = CellCount(stripe.layout.ShardBytesOf(stripe.length));
   for (const int shard : shards) wanted.push_back({shard, 0, cells - 1});
-  return PlannedRead{id,
-                     layout,
-                     length,
-                     std::move(places),
-                     StripeRead(layout, length, std::move(wanted), without),
-                     TRY(context.codecs.For(layout.geometry()))};
+  auto codec = TRY(context.codecs.For(stripe.layout.geometry()));
+  return PlannedRead{stripe, std::move(places), StripeRead(stripe, std::move(wanted), without),
+                     std::move(codec)};
 }
 
 namespace {
@@ -365,14 +361,14 @@ Status StoreShard(StripeContext& context, const PlannedRead& read, int shard, Dr
   Drive* drive = context.drives.FindDrive(id);
   if (!drive) return Fail(EHOSTUNREACH, "drive {} is not known", id);
 
-  const uint32_t size = read.layout.ShardBytesOf(read.length);
+  const uint32_t size = read.stripe.layout.ShardBytesOf(read.stripe.length);
   Buffer bytes(size);
   for (uint32_t cell = 0; cell < CellCount(size); ++cell) {
     CopyBytes(bytes.mutable_bytes().subspan(size_t{cell} * kCellBytes),
               read.plan.Cell(shard, cell));
   }
-  const ShardDescriptor descriptor = DescribeShard(read.layout, read.length, shard, bytes);
-  const std::string key = ShardKey(context.options.prefix, read.id, shard);
+  const ShardDescriptor descriptor = DescribeShard(read.stripe, shard, bytes);
+  const std::string key = ShardKey(context.options.prefix, read.stripe.id, shard);
   TRY(PutShard(context, *drive, key, SharedBytes(std::move(bytes)), descriptor, epoch));
   TRY(ReadShardBack(context, *drive, key, size, descriptor));
   ++context.counters.rewritten_shards;

@@ -7,6 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "cluster/shard.h"
 #include "cluster/stripe_context.h"
 #include "cluster/stripe_reading.h"
 #include "cluster/stripe_store.h"
@@ -17,8 +18,7 @@ Result<StripeRepair> RepairStripe(StripeContext& context, const StripeRepairRequ
 
 // A read of whole shards, out of others or, where they can be read, themselves. Shards in `without`
 // are not asked for.
-Result<PlannedRead> PlanShards(StripeContext& context, const StripeId& id,
-                               const StripeLayout& layout, uint64_t length,
+Result<PlannedRead> PlanShards(StripeContext& context, const KnownStripe& stripe,
                                std::vector<DriveId> places, const std::vector<int>& shards,
                                const std::vector<int>& without);
 

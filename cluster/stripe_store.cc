@@ -76,10 +76,10 @@ Result<PlannedRead> StripeStore::Impl::Prepare(const StripePart& part) {
   assert(part.offset + part.size <= part.length);
   std::vector<DriveId> places = TRY(LocateShards(*this, part.id, part.layout, part.place));
   TRY(CheckBlockLength(part.id, part.layout, part.length));
-  StripeRead plan(part.layout, part.length,
-                  CellsOf(part.layout, part.length, part.offset, part.size));
-  return PlannedRead{part.id,           part.layout,     part.length,
-                     std::move(places), std::move(plan), TRY(codecs.For(part.layout.geometry()))};
+  const KnownStripe stripe = Known(part.id, part.layout, part.length);
+  StripeRead plan(stripe, CellsOf(part.layout, part.length, part.offset, part.size));
+  auto codec = TRY(codecs.For(part.layout.geometry()));
+  return PlannedRead{stripe, std::move(places), std::move(plan), std::move(codec)};
 }
 
 class StripeStore::Impl::Reads final : public StripeStore::PendingRead {
@@ -158,8 +158,9 @@ void StripeStore::Impl::RepairWhatWasFound(const PlannedRead& read) {
   if (read.plan.degraded()) ++counters.degraded_reads;
   if (read.status.code() == ENOENT) return;  // deleted: nothing is wrong
   const Epoch epoch = drives.CurrentEpoch();
-  const auto homes = LocateShards(*this, read.id, read.layout, {epoch, {}});
-  for (int shard = 0; shard < read.layout.geometry().shards(); ++shard) {
+  const StripeId& id = read.stripe.id;
+  const auto homes = LocateShards(*this, id, read.stripe.layout, {epoch, {}});
+  for (int shard = 0; shard < read.stripe.layout.geometry().shards(); ++shard) {
     const auto& failure = read.plan.failure(shard);
     if (!failure || (failure->code() != ENOENT && failure->code() != EBADMSG)) continue;
     const bool damaged = failure->code() == EBADMSG;
@@ -168,32 +169,30 @@ void StripeStore::Impl::RepairWhatWasFound(const PlannedRead& read) {
     if (!damaged && homes.has_value() && (*homes)[static_cast<size_t>(shard)] != place) continue;
     ++(damaged ? counters.damaged_shards : counters.missing_shards);
     Log(LogLevel::kWarn, damaged ? "shard damaged" : "shard missing",
-        {{"stripe", DescribeStripe(read.id)},
+        {{"stripe", DescribeStripe(id)},
          {"shard", shard},
-         {"drive", read.places[static_cast<size_t>(shard)]},
+         {"drive", NameOf(place)},
          {"why", *failure}});
     if (!read.status.ok()) continue;  // there is nothing to compute it from
 
-    auto planned =
-        PlanShards(*this, read.id, read.layout, read.length, read.places, {shard}, {shard});
+    auto planned = PlanShards(*this, read.stripe, read.places, {shard}, {shard});
     if (!planned.has_value()) continue;  // it cannot fail: this stripe has just been read
     const auto again = std::make_shared<PlannedRead>(*std::move(planned));
-    janitor->Add("write again " + ShardKey(options.prefix, read.id, shard),
-                 [this, again, shard, epoch] {
-                   const Status status = WriteAgain(*again, shard, epoch);
-                   const auto drive = again->places[static_cast<size_t>(shard)];
-                   const std::string stripe = DescribeStripe(again->id);
-                   if (status.code() == EREMCHG) {
-                     // It may belong elsewhere by now, and have been brought there.
-                     (void)drives.LookForEpochAfter(epoch);
-                   } else if (status.ok()) {
-                     Log(LogLevel::kInfo, "shard written again",
-                         {{"stripe", stripe}, {"shard", shard}, {"drive", drive}});
-                   } else {
-                     Log(LogLevel::kError, "shard could not be written again",
-                         {{"stripe", stripe}, {"shard", shard}, {"drive", drive}, {"why", status}});
-                   }
-                 });
+    janitor->Add("write again " + ShardKey(options.prefix, id, shard), [this, again, shard, epoch] {
+      const Status status = WriteAgain(*again, shard, epoch);
+      const std::string drive = NameOf(again->places[static_cast<size_t>(shard)]);
+      const std::string stripe = DescribeStripe(again->stripe.id);
+      if (status.code() == EREMCHG) {
+        // It may belong elsewhere by now, and have been brought there.
+        (void)drives.LookForEpochAfter(epoch);
+      } else if (status.ok()) {
+        Log(LogLevel::kInfo, "shard written again",
+            {{"stripe", stripe}, {"shard", shard}, {"drive", drive}});
+      } else {
+        Log(LogLevel::kError, "shard could not be written again",
+            {{"stripe", stripe}, {"shard", shard}, {"drive", drive}, {"why", status}});
+      }
+    });
   }
 }
 
@@ -325,8 +324,10 @@ Result<StripeRepair> StripeStore::Repair(const StripeRepairRequest& request) {
 }
 
 Result<StripeStore::Presence> StripeStore::Probe(const StripeId& id, const StripeLayout& layout,
-                                                 const StripePlace& place) {
+                                                 uint64_t length, const StripePlace& place) {
   const std::vector<DriveId> places = TRY(LocateShards(*impl_, id, layout, place));
+  TRY(CheckBlockLength(id, layout, length));
+  const KnownStripe stripe = impl_->Known(id, layout, length);
   Presence presence;
   Gather<Result<RecordHead>> gather(impl_->runtime);
   const Time deadline = impl_->runtime.Now() + impl_->options.drive_timeout;
@@ -340,13 +341,24 @@ Result<StripeStore::Presence> StripeStore::Probe(const StripeId& id, const Strip
                 gather.Ask(shard));
   }
   while (const auto answer = gather.Next(Time::max())) {
-    if (answer->value.has_value()) {
-      ++presence.present;
-    } else if (answer->value.error().code() == ENOENT) {
-      ++presence.missing;
-    } else {
-      ++presence.unknown;
+    const auto shard = static_cast<int>(answer->index);
+    const Result<RecordHead>& head = answer->value;
+    Status found = head.has_value() ? Status() : head.error();
+    if (head.has_value()) {
+      const auto descriptor = CheckHead(stripe, shard, head->version, head->tag);
+      if (!descriptor.has_value()) found = descriptor.error();
     }
+    switch (found.code()) {
+      case 0: ++presence.present; continue;
+      case ENOENT: ++presence.missing; continue;
+      case EBADMSG: ++presence.missing; break;
+      default: ++presence.unknown; continue;
+    }
+    Log(LogLevel::kWarn, "shard damaged",
+        {{"stripe", DescribeStripe(id)},
+         {"shard", shard},
+         {"drive", impl_->NameOf(places[answer->index])},
+         {"why", found}});
   }
   return presence;
 }

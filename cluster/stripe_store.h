@@ -8,8 +8,9 @@
 //   - A write is acknowledged when at least Options::min_redundancy + k shards (k+1 by default) are
 //     on distinct drives. A shard whose home is away goes to a spare first; the answer says where.
 //   - A read returns exactly the bytes that were written, or fails: every byte handed up was
-//     checked against the CRC32C of its cell. Only the cells that hold the wanted bytes are
-//     fetched. A missing, slow or damaged shard is replaced by any k others.
+//     checked against the CRC32C of its cell, and that against the name of the shard. Only the
+//     cells that hold the wanted bytes are fetched. A missing, slow or damaged shard, or one of
+//     another name that a drive has mixed up, is replaced by any k others.
 //   - An expected shard that is not there is a loss, never a hole: too many of them are EIO, and
 //     the message names drives and reasons. A shard found damaged or missing on a drive that
 //     answers is written again at once, counted and logged.
@@ -17,7 +18,6 @@
 
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -30,6 +30,7 @@
 #include "base/runtime.h"
 #include "base/status.h"
 #include "cluster/drive_map.h"
+#include "cluster/write_id.h"
 #include "drive/drive.h"
 #include "erasure/codec.h"
 
@@ -60,12 +61,11 @@ struct StripeLayout {
   friend bool operator==(const StripeLayout&, const StripeLayout&) = default;
 };
 
-using WriteId = std::array<uint8_t, 16>;
-
 struct StripeId {
   uint64_t object = 0;
   uint64_t block = 0;
   WriteId write{};
+  friend bool operator==(const StripeId&, const StripeId&) = default;
 };
 
 // Where a stripe lies, beyond what placement says: kept by whoever wrote it, in the block map.
@@ -225,6 +225,7 @@ class StripeStore {
     // How long a read that too many drives are away for waits for them to come back. Longer than a
     // drive that is up again may take to be noticed (KineticDrive::Options::most_backoff).
     Duration patience = std::chrono::seconds(3);
+    bool check_names = true;  // tests turn it off: shards of other stripes are taken as well
   };
 
   StripeStore(Runtime& runtime, DriveDirectory& drives, Options options);
@@ -293,13 +294,15 @@ class StripeStore {
   // and each other.
   Result<StripeRepair> Repair(const StripeRepairRequest& request);
 
-  // Asks the drives which shards of a stripe are where they should be.
+  // Asks the drives which shards of a stripe are where they should be, by their descriptors.
+  // `length`: of the block as it was written.
   struct Presence {
     int present = 0;
-    int missing = 0;
+    int missing = 0;  // or their drives have something else, or something damaged
     int unknown = 0;  // their drives do not answer
   };
-  Result<Presence> Probe(const StripeId& id, const StripeLayout& layout, const StripePlace& place);
+  Result<Presence> Probe(const StripeId& id, const StripeLayout& layout, uint64_t length,
+                         const StripePlace& place);
 
   // Removes these copies of shards, of a stripe that is not used any more. EIO when some drive
   // could not be asked, or refused.

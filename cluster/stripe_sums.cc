@@ -67,7 +67,9 @@ std::vector<Result<BlockSums>> SumUpStripes(StripeContext& context,
     const auto [index, shard] = questions[answer->index];
     const auto read = [&, shard = shard, index = index]() -> Result<ShardDescriptor> {
       const RecordHead head = TRY(std::move(answer->value));
-      return CheckHead(parts[index].layout, parts[index].length, shard, head.version, head.tag);
+      const StripePart& part = parts[index];
+      return CheckHead(context.Known(part.id, part.layout, part.length), shard, head.version,
+                       head.tag);
     };
     const Result<ShardDescriptor> descriptor = read();
     if (descriptor.has_value()) {

@@ -203,6 +203,7 @@ class StripeWrite final : public StripeStore::PendingWrite {
   };
 
   SharedBytes Slice(Bytes bytes) const { return {buffer_, bytes}; }
+  KnownStripe Stripe() const { return context_.Known(id_, layout_, length_); }
 
   // Zeros what is beyond the data, computes parity and sums.
   void Encode(const Codec& codec) {
@@ -227,7 +228,7 @@ class StripeWrite final : public StripeStore::PendingWrite {
     }
     for (int i = 0; i < n; ++i) {
       const Bytes bytes = shards[static_cast<size_t>(i)];
-      const ShardDescriptor descriptor = DescribeShard(layout_, length_, i, bytes);
+      const ShardDescriptor descriptor = DescribeShard(Stripe(), i, bytes);
       shards_.push_back(
           {Slice(bytes), descriptor.Encode(), RecordTag(ShardSum(descriptor, shard_bytes_))});
     }
@@ -271,9 +272,15 @@ class StripeWrite final : public StripeStore::PendingWrite {
     Drive* drive = context_.drives.FindDrive(put.drive);
     drive->Head(KeyOf(shard), Deadline(),
                 [version = shards_[shard].version, name = std::string(drive->name()),
+                 stripe = Stripe(), index = static_cast<int>(shard),
                  tell = gather_.Ask(attempts_.size() - 1)](Result<RecordHead> head) {
                   if (!head.has_value()) return tell(head.error());
                   if (head->version == version) return tell(Status());
+                  // What has another name speaks against the drive, not against the write id.
+                  const auto there = ShardDescriptor::Decode(head->version);
+                  Status status =
+                      there.has_value() ? CheckName(*there, stripe, index) : Status(there.error());
+                  if (!status.ok()) return tell(status.Context(name));
                   tell(Fail(EEXIST, "{}: another stripe has this write id", name));
                 });
   }

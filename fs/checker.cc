@@ -624,8 +624,8 @@ void Checker::Suspect(InodeId id, uint64_t block) {
 Result<LackingBlock> Checker::Probe(InodeId id, uint64_t block, const BlockPlace& place) {
   LackingBlock lacking{.file = id, .block = block};
   for (const BlockPlace& stripe : place.Stripes()) {
-    const auto presence =
-        TRY(cluster_.stripes().Probe(stripe.IdOf(block), stripe.layout, stripe.place));
+    const auto presence = TRY(
+        cluster_.stripes().Probe(stripe.IdOf(block), stripe.layout, stripe.stored, stripe.place));
     const int all = stripe.layout.geometry().shards();
     if (presence.present == all) continue;
     const int k = stripe.layout.data_shards;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <set>
 
-#include "base/coding.h"
 #include "base/try.h"
 #include "cluster/epoch_change.h"
 #include "fs/file_state.h"
@@ -11,11 +10,6 @@
 
 namespace pinstripe {
 namespace {
-
-// When the writer began what the stripe belongs to, in seconds since 1970.
-uint32_t TimeOf(const WriteId& write) {
-  return Reader(Bytes(std::as_bytes(std::span(write)))).U32();
-}
 
 uint64_t CountShards(std::span<const ListedStripe> stripes) {
   uint64_t count = 0;
@@ -282,7 +276,7 @@ Status Collector::CollectStrays(InodeId object, const ListedStripe& stripe) {
   const auto place =
       std::ranges::find_if(named, [&](const BlockPlace& each) { return each.Names(stripe.id); });
   if (place == named.end()) return {};
-  const auto presence = TRY(stripes.Probe(stripe.id, place->layout, place->place));
+  const auto presence = TRY(stripes.Probe(stripe.id, place->layout, place->stored, place->place));
   if (presence.present < place->layout.geometry().shards()) return {};
   const auto places = TRY(stripes.PlacesOf(stripe.id, place->layout, place->place));
   std::erase_if(copies, [&](const KnownCopy& known) {

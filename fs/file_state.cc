@@ -4,7 +4,6 @@
 #include <cassert>
 #include <iterator>
 
-#include "base/coding.h"
 #include "base/log.h"
 #include "base/try.h"
 #include "fs/map_pages.h"
@@ -930,10 +929,7 @@ WriteId FileState::NextWriteId(uint64_t block) {
   } else {
     written_once_.Add(block, block + 1);
   }
-  WriteId id{};
-  const std::string bytes = Writer().U32(pass_).U64(writer_).U32(count).Take();
-  std::copy(bytes.begin(), bytes.end(), id.begin());
-  return id;
+  return MakeWriteId(pass_, writer_, count);
 }
 
 // Of a block that is stored.

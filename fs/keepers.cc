@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/coding.h"
 #include "base/try.h"
 #include "fs/map_pages.h"
 #include "fs/names.h"
@@ -76,12 +75,7 @@ Result<std::pair<InodeId, StoredInode>> Keepers::Create(InodeId object, const Bl
   inode.keeping = Keeping{.object = object, .settled = false, .files = {object}};
   const InodeId id = records_.NewInodeId();
   Runtime& runtime = cluster_.runtime();
-  const auto write_id = [&](uint64_t) {
-    WriteId write{};
-    const std::string bytes = Writer().U32(SecondsOf(now)).U64(runtime.Random()).U32(0).Take();
-    std::copy(bytes.begin(), bytes.end(), write.begin());
-    return write;
-  };
+  const auto write_id = [&](uint64_t) { return MakeWriteId(SecondsOf(now), runtime.Random(), 0); };
   std::vector<BlockMap::Piece> pages;  // of which nobody knows if this fails: they are collected
   TRY(StorePages(cluster_.stripes(), id, inode, limits, parity, Durability::kWriteThrough, write_id,
                  pages));

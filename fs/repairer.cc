@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 
-#include "base/coding.h"
 #include "base/try.h"
 #include "fs/map_pages.h"
 
@@ -401,11 +400,7 @@ Result<bool> Repairer::Record(InodeId file, StoredInode stored, const std::vecto
 Status Repairer::StorePages(InodeId file, Inode& inode, std::vector<BlockMap::Piece>& pages) {
   Runtime& runtime = cluster_.runtime();
   const auto write_id = [&](uint64_t) {
-    WriteId id{};
-    const std::string bytes =
-        Writer().U32(SecondsOf(runtime.WallClock())).U64(runtime.Random()).U32(0).Take();
-    std::copy(bytes.begin(), bytes.end(), id.begin());
-    return id;
+    return MakeWriteId(SecondsOf(runtime.WallClock()), runtime.Random(), 0);
   };
   const FileSystem::Options options;
   const FileLayout layout = inode.layout.value_or(FileLayout::Default(cluster_.config()));

@@ -36,10 +36,12 @@ struct Stripe {
   Record Answer(const CellRange& range) const {
     const Buffer& shard = shards[static_cast<size_t>(range.shard)];
     const auto size = static_cast<uint32_t>(shard.size());
-    return {DescribeShard(layout, length, range.shard, shard).Encode(), "",
+    return {DescribeShard(known(), range.shard, shard).Encode(), "",
             SharedBytes(Buffer::CopyOf(
                 shard.bytes().subspan(size_t{range.first} * kCellBytes, RangeBytes(size, range))))};
   }
+
+  KnownStripe known() const { return {{1, 2, MakeWriteId(3, 4, 5)}, layout, length}; }
 
   StripeLayout layout;
   uint64_t length;
@@ -49,14 +51,18 @@ struct Stripe {
 
 using Ranges = std::vector<CellRange>;
 
+void Answer(StripeRead& read, const CellRange& question, Result<Record> record) {
+  read.Answer(question, std::move(record), [] { return std::string("drive 7"); });
+}
+
 TEST(StripeRead, AsksForWhatIsWantedAndThenForNothing) {
   const Stripe stripe(k21, k21.block_bytes());
-  StripeRead read(k21, stripe.length, {{0, 1, 1}, {1, 0, 0}});
+  StripeRead read(stripe.known(), {{0, 1, 1}, {1, 0, 0}});
   EXPECT_EQ(read.TakeQuestions(), (Ranges{{0, 1, 1}, {1, 0, 0}}));
   EXPECT_EQ(read.TakeQuestions(), Ranges{});
-  read.Answer({0, 1, 1}, stripe.Answer({0, 1, 1}));
+  Answer(read, {0, 1, 1}, stripe.Answer({0, 1, 1}));
   EXPECT_FALSE(read.Succeeded());
-  read.Answer({1, 0, 0}, stripe.Answer({1, 0, 0}));
+  Answer(read, {1, 0, 0}, stripe.Answer({1, 0, 0}));
   EXPECT_TRUE(read.Succeeded());
   EXPECT_FALSE(read.degraded());
   ASSERT_OK(read.Complete(*stripe.codec));
@@ -66,9 +72,9 @@ TEST(StripeRead, AsksForWhatIsWantedAndThenForNothing) {
 
 TEST(StripeRead, AFailureIsReplacedInItsOwnColumnOnly) {
   const Stripe stripe(k21, k21.block_bytes());
-  StripeRead read(k21, stripe.length, {{0, 0, 1}, {1, 0, 0}});
+  StripeRead read(stripe.known(), {{0, 0, 1}, {1, 0, 0}});
   (void)read.TakeQuestions();
-  read.Answer({1, 0, 0}, Fail(EHOSTUNREACH, "drive 2: away"));
+  Answer(read, {1, 0, 0}, Fail(EHOSTUNREACH, "drive 2: away"));
   // Column 0 lacks shard 1; shard 0 is under way there, so the parity is all that is missing.
   EXPECT_EQ(read.TakeQuestions(), (Ranges{{2, 0, 0}}));
   EXPECT_TRUE(read.degraded());
@@ -76,26 +82,26 @@ TEST(StripeRead, AFailureIsReplacedInItsOwnColumnOnly) {
 
 TEST(StripeRead, ALateAnswerIsNotWaitedForButWelcome) {
   const Stripe stripe(k21, k21.block_bytes());
-  StripeRead read(k21, stripe.length, {{0, 0, 0}});
+  StripeRead read(stripe.known(), {{0, 0, 0}});
   (void)read.TakeQuestions();
   read.Late({0, 0, 0});
   EXPECT_EQ(read.TakeQuestions(), (Ranges{{1, 0, 0}, {2, 0, 0}}));
   EXPECT_FALSE(read.Hopeless());
-  read.Answer({0, 0, 0}, stripe.Answer({0, 0, 0}));
+  Answer(read, {0, 0, 0}, stripe.Answer({0, 0, 0}));
   EXPECT_TRUE(read.Succeeded());
 }
 
 TEST(StripeRead, WhatIsLateIsStillHopedFor) {
   const Stripe stripe(k21, k21.block_bytes());
-  StripeRead read(k21, stripe.length, {{0, 0, 0}});
+  StripeRead read(stripe.known(), {{0, 0, 0}});
   (void)read.TakeQuestions();
   read.Late({0, 0, 0});
   (void)read.TakeQuestions();
-  read.Answer({1, 0, 0}, Fail(EHOSTUNREACH, "away"));
-  read.Answer({2, 0, 0}, Fail(EHOSTUNREACH, "away"));
+  Answer(read, {1, 0, 0}, Fail(EHOSTUNREACH, "away"));
+  Answer(read, {2, 0, 0}, Fail(EHOSTUNREACH, "away"));
   EXPECT_FALSE(read.Hopeless());  // the late cell alone will do
   EXPECT_EQ(read.TakeQuestions(), Ranges{});
-  read.Answer({0, 0, 0}, stripe.Answer({0, 0, 0}));
+  Answer(read, {0, 0, 0}, stripe.Answer({0, 0, 0}));
   EXPECT_TRUE(read.Succeeded());
 }
 
@@ -110,7 +116,7 @@ TEST(StripeRead, EndsWithTheRightBytesOrAnHonestFailure) {
     std::vector<int> kinds;
     for (int shard = 0; shard < 5; ++shard) kinds.push_back(gen.UpTo(kKinds - 1));
     const int last_first = gen.UpTo(1);
-    StripeRead read(k32, stripe.length, {{0, 0, 0}, {1, 0, 0}, {2, 0, 0}});
+    StripeRead read(stripe.known(), {{0, 0, 0}, {1, 0, 0}, {2, 0, 0}});
     Ranges open = read.TakeQuestions();
     Ranges late;
     while (!read.Succeeded() && !read.Hopeless()) {
@@ -121,19 +127,19 @@ TEST(StripeRead, EndsWithTheRightBytesOrAnHonestFailure) {
       Record record = stripe.Answer(range);
       int& kind = kinds[static_cast<size_t>(range.shard)];
       switch (kind) {
-        case kGood: read.Answer(range, record); break;
-        case kAbsent: read.Answer(range, Fail(ENOENT, "no such key")); break;
-        case kAway: read.Answer(range, Fail(EHOSTUNREACH, "away")); break;
+        case kGood: Answer(read, range, record); break;
+        case kAbsent: Answer(read, range, Fail(ENOENT, "no such key")); break;
+        case kAway: Answer(read, range, Fail(EHOSTUNREACH, "away")); break;
         case kRotten: {
           Buffer value = Buffer::CopyOf(record.value);
           value.data()[77] ^= std::byte{1};
           record.value = SharedBytes(std::move(value));
-          read.Answer(range, record);
+          Answer(read, range, record);
           break;
         }
         case kShort:
           record.value = record.value.Slice(0, 100);
-          read.Answer(range, record);
+          Answer(read, range, record);
           break;
         case kLateButGood:
           read.Late(range);
@@ -164,10 +170,10 @@ TEST(StripeRead, EndsWithTheRightBytesOrAnHonestFailure) {
 TEST(StripeRead, ComputesAShardWithoutAskingForIt) {
   const Stripe stripe(k32, k32.block_bytes());
   for (int lost = 0; lost < 5; ++lost) {
-    StripeRead read(k32, stripe.length, {{lost, 0, 0}}, {lost});
+    StripeRead read(stripe.known(), {{lost, 0, 0}}, {lost});
     for (const CellRange& range : read.TakeQuestions()) {
       ASSERT_NE(range.shard, lost);
-      read.Answer(range, stripe.Answer(range));
+      Answer(read, range, stripe.Answer(range));
     }
     ASSERT_TRUE(read.Succeeded());
     ASSERT_OK(read.Complete(*stripe.codec));

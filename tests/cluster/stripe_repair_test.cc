@@ -316,7 +316,7 @@ TEST_F(StripeRepairTest, AParityThatIsNotThatOfTheDataIsToldAndNotTouched) {
   Write();
   std::string parity(Stored(4, order_[4])->value.text());
   parity[5] ^= 1;
-  const ShardDescriptor descriptor = DescribeShard(k42, data_.size(), 4, AsBytes(parity));
+  const ShardDescriptor descriptor = DescribeShard({id_, k42, data_.size()}, 4, AsBytes(parity));
   Put(4, order_[4], parity, descriptor.Encode(), RecordTag(Crc32c(AsBytes(parity))));
   const StripeRepair repair = Repair(/*read_all=*/true);
   EXPECT_TRUE(repair.inconsistent);

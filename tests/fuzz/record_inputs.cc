@@ -61,16 +61,33 @@ RecordKind DriveClaims() {
           .again = [](std::string_view bytes) { return Again(DriveClaimRecord::Decode(bytes)); }};
 }
 
-RecordKind ShardDescriptors() {
+// With the names of their stripes, or as they were written before there were any.
+std::vector<ShardDescriptor> ExampleDescriptors(bool named) {
+  const StripeId id{7, 3, MakeWriteId(1'700'000'000, 0x1234, 5)};
   const StripeLayout coded{4, 2, 1 << 20};
   const StripeLayout copied{1, 2, 64 << 10};
   const Buffer large = Buffer::Zeroed(3 * (64 << 10) + 64);
   const Buffer small = Buffer::Zeroed(64);
-  return {.name = "shard descriptor",
-          .examples = {DescribeShard(coded, 4 * large.size() - 5, 3, large).Encode(),
-                       DescribeShard(coded, 200, 5, small).Encode(),
-                       DescribeShard(copied, 60, 0, small).Encode()},
-          .again = [](std::string_view bytes) { return Again(ShardDescriptor::Decode(bytes)); }};
+  std::vector<ShardDescriptor> examples = {
+      DescribeShard({id, coded, 4 * large.size() - 5}, 3, large),
+      DescribeShard({id, coded, 200}, 5, small), DescribeShard({id, copied, 60}, 0, small)};
+  examples.push_back(examples.front());
+  examples.back().copy = 77;
+  for (ShardDescriptor& each : examples) {
+    if (!named) each.id.reset();
+  }
+  return examples;
+}
+
+RecordKind ShardDescriptors(bool named) {
+  Examples examples;
+  for (const ShardDescriptor& each : ExampleDescriptors(named)) examples.push_back(each.Encode());
+  RecordKind kind{
+      .name = named ? "shard descriptor" : "shard descriptor without a name",
+      .examples = std::move(examples),
+      .again = [](std::string_view bytes) { return Again(ShardDescriptor::Decode(bytes)); }};
+  if (named) kind.sealed_with = "";
+  return kind;
 }
 
 // --- Of a drive's store
@@ -194,10 +211,20 @@ RecordKind CacheSlots() {
 }  // namespace
 
 const std::vector<RecordKind>& RecordKinds() {
-  static const std::vector<RecordKind> kinds = {
-      Superblocks(),  DriveMaps(),     ShardDescriptors(), LogHeaders(),          IndexRecords(),
-      PlaceRecords(), Counts(),        DurableMarks(),     CacheSegmentHeaders(), CacheSlots(),
-      EntryKind(),    ListsOfStarts(), DriveClaims()};
+  static const std::vector<RecordKind> kinds = {Superblocks(),
+                                                DriveMaps(),
+                                                 DriveClaims(),
+                                                 ListsOfStarts(),
+                                                ShardDescriptors(/*named=*/true),
+                                                ShardDescriptors(/*named=*/false),
+                                                LogHeaders(),
+                                                IndexRecords(),
+                                                PlaceRecords(),
+                                                Counts(),
+                                                DurableMarks(),
+                                                CacheSegmentHeaders(),
+                                                CacheSlots(),
+                                                EntryKind()};
   return kinds;
 }
 

@@ -42,7 +42,10 @@ void Bombard(const RecordKind& kind) {
 TEST(HostileBytes, AreNoSuperblock) { Bombard(KindOfRecord("superblock")); }
 TEST(HostileBytes, AreNoDriveMap) { Bombard(KindOfRecord("drive map")); }
 TEST(HostileBytes, AreNoClaimOnADrive) { Bombard(KindOfRecord("drive claim")); }
-TEST(HostileBytes, AreNoShardDescriptor) { Bombard(KindOfRecord("shard descriptor")); }
+TEST(HostileBytes, AreNoShardDescriptor) {
+  Bombard(KindOfRecord("shard descriptor"));
+  Bombard(KindOfRecord("shard descriptor without a name"));
+}
 TEST(HostileBytes, AreNoDirectoryEntry) { Bombard(KindOfRecord("directory entry")); }
 TEST(HostileStore, HasNoLogHeader) { Bombard(KindOfRecord("log header")); }
 TEST(HostileStore, HasNoIndexRecord) { Bombard(KindOfRecord("index record")); }
