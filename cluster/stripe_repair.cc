@@ -1,13 +1,16 @@
 #include "cluster/stripe_repair.h"
 
 #include <algorithm>
+#include <cassert>
 
 #include "base/checksum.h"
+#include "base/coding.h"
 #include "base/log.h"
 #include "base/try.h"
 #include "cluster/gather.h"
 #include "cluster/repair_plan.h"
 #include "cluster/shard.h"
+#include "erasure/agreement.h"
 
 namespace pinstripe {
 namespace {
@@ -47,8 +50,10 @@ class Repair {
     }
     before_ = shards_;
     Examine();
+    TRY(Compare());
+    for (size_t i = 0; i < shards_.size(); ++i) shards_[i].health = HealthOf(found_[i]);
+    CountWhatWasFound();
     repair_.place = *request_.place;
-    TRY(CheckParity());
 
     const RepairPlan plan =
         PlanRepair(request_.layout.data_shards, order_, shards_,
@@ -80,7 +85,7 @@ class Repair {
   // only when it was read.
   void Examine() {
     found_.resize(shards_.size(), Status(EHOSTUNREACH, "its drive is away"));
-    values_.resize(shards_.size());
+    evidence_.resize(shards_.size());
     versions_.resize(shards_.size());
     Gather<Result<Record>> gather(context_.runtime);
     const Time deadline = context_.runtime.Now() + context_.options.drive_timeout;
@@ -100,24 +105,39 @@ class Repair {
     while (const auto answer = gather.Next(Time::max())) {
       Take(answer->index, std::move(answer->value));
     }
-    for (size_t i = 0; i < shards_.size(); ++i) shards_[i].health = HealthOf(found_[i]);
-    CountWhatWasFound();
   }
 
   void Take(size_t shard, Result<Record> record) {
-    if (record.has_value()) versions_[shard] = record->version;
     if (!record.has_value()) {
       found_[shard] = record.error();
-    } else if (request_.read_all || !shards_[shard].was_stored) {
+      return;
+    }
+    versions_[shard] = record->version;
+    const bool was_read = request_.read_all || !shards_[shard].was_stored;
+    if (was_read) {
       context_.counters.bytes_fetched += record->value.size();
       repair_.bytes_read += record->value.size();
       std::vector<bool> good(CellCount(shard_bytes_));
       found_[shard] = CheckCells(stripe_, AllOf(shard), *record, good);
-      if (found_[shard].ok()) values_[shard] = std::move(record->value);
     } else {
       const auto head = CheckHead(stripe_, static_cast<int>(shard), record->version, record->tag);
       found_[shard] = head.has_value() ? Status() : head.error();
     }
+    if (!found_[shard].ok()) return;
+    // Copies have the same sums, so to compare them takes no reading.
+    if (request_.layout.data_shards == 1) {
+      evidence_[shard] = SharedBytes(SumsOf(record->version));
+    } else if (was_read) {
+      evidence_[shard] = std::move(record->value);
+    }
+  }
+
+  static std::string SumsOf(std::string_view version) {
+    Writer sums;
+    const auto descriptor = ShardDescriptor::Decode(version);
+    assert(descriptor.has_value());  // it was checked
+    for (const uint32_t sum : descriptor->cell_sums) sums.U32(sum);
+    return sums.Take();
   }
 
   void CountWhatWasFound() {
@@ -135,35 +155,36 @@ class Repair {
     }
   }
 
-  // With every checksum right, a parity that does not fit the data was computed wrongly, or of
-  // other data: nobody can say which shard is the wrong one.
-  Status CheckParity() {
-    if (!std::all_of(values_.begin(), values_.end(),
-                     [&](const SharedBytes& value) { return value.size() == shard_bytes_; })) {
-      return {};
-    }
+  // Shards whose checksums are right need not be those of one block: one may have been computed
+  // wrongly, or made up by its drive. Where nobody can say which, nothing is to be changed.
+  Status Compare() {
+    const std::vector<Bytes> shards(evidence_.begin(), evidence_.end());
     const auto codec = TRY(context_.codecs.For(request_.layout.geometry()));
-    const auto k = static_cast<size_t>(request_.layout.data_shards);
-    std::vector<Bytes> data;
-    std::vector<Buffer> computed;
-    std::vector<MutableBytes> parity;
-    for (size_t i = 0; i < k; ++i) data.push_back(values_[i].bytes());
-    for (size_t i = k; i < values_.size(); ++i) computed.emplace_back(shard_bytes_);
-    for (Buffer& buffer : computed) parity.push_back(buffer.mutable_bytes());
-    codec->Encode(data, parity);
-    for (size_t i = k; i < values_.size(); ++i) {
-      if (AsText(values_[i].bytes()) != AsText(computed[i - k])) repair_.inconsistent = true;
-    }
+    const Agreement agreement = TRY(CompareShards(*codec, shards));
+    repair_.inconsistent = !agreement.agrees && agreement.wrong.empty();
     if (repair_.inconsistent) {
-      Log(LogLevel::kError, "stripe inconsistent: its parity is not that of its data",
+      Log(LogLevel::kError, "stripe inconsistent: its shards contradict each other",
           {{"stripe", DescribeStripe(request_.id)}});
+    }
+    const auto at_hand = std::ranges::count_if(shards, [](Bytes bytes) { return !bytes.empty(); });
+    const size_t others = static_cast<size_t>(at_hand) - agreement.wrong.size();
+    for (const int shard : agreement.wrong) {
+      const auto index = static_cast<size_t>(shard);
+      found_[index] =
+          Fail(EBADMSG, "its checksums are right, but {} other shards contradict it", others);
+      contradicted_.push_back(shard);
+      const std::string drive = context_.NameOf(shards_[index].drive);
+      repair_.contradicted.push_back(fmt::format("shard {} on {}", shard, drive));
+      Log(LogLevel::kError,
+          "shard is not what the others say: its drive, or who wrote it, is wrong",
+          {{"stripe", DescribeStripe(request_.id)}, {"shard", shard}, {"drive", drive}});
     }
     return {};
   }
 
   void CarryOut(const RepairPlan& plan) {
     std::vector<int> wanted;
-    std::vector<int> without;  // what need not be asked for
+    std::vector<int> without;  // what need not be asked for, or must not be believed
     for (const RepairPlan::Step& step : plan.steps) wanted.push_back(step.shard);
     for (size_t i = 0; i < shards_.size(); ++i) {
       const ShardHealth health = shards_[i].health;
@@ -171,6 +192,7 @@ class Repair {
         without.push_back(static_cast<int>(i));
       }
     }
+    without.insert(without.end(), contradicted_.begin(), contradicted_.end());
     auto read = PlanShards(context_, stripe_, places_, wanted, without);
     if (read.has_value()) RunReads(context_, {&*read, 1});
     const Status status = read.has_value() ? read->status : read.error();
@@ -293,9 +315,12 @@ class Repair {
   Epoch epoch_ = 0;             // the newest
   std::vector<DriveId> order_;  // homes in it, then spares
   std::vector<FoundShard> shards_;
-  std::vector<FoundShard> before_;     // as the block map says
-  std::vector<Status> found_;          // of each shard: what is wrong with it
-  std::vector<SharedBytes> values_;    // of good shards that were read
+  std::vector<FoundShard> before_;  // as the block map says
+  std::vector<Status> found_;       // of each shard: what is wrong with it
+  // Of good shards: what they can be compared by. Their values, where these were read; of copies
+  // the sums of their cells.
+  std::vector<SharedBytes> evidence_;
+  std::vector<int> contradicted_;      // shards that the others show to be wrong
   std::vector<std::string> versions_;  // of records that are there
   StripeRepair repair_;
 };

@@ -172,7 +172,11 @@ struct StripeRepair {
   int relocated = 0;  // good ones, written where they belong
   int stranded = 0;   // still on drives that are to be left, as no other would take them
   bool lost = false;  // too few shards are left
-  // The parity is not that of the data, though every checksum is right; nothing was changed.
+  // Of the damaged: their checksums are right, but they are not what the others say. "shard 2 on
+  // drive 3 (127.0.0.1:8103)".
+  std::vector<std::string> contradicted;
+  // Shards contradict each other though every checksum is right, and nobody can tell which of them
+  // are wrong; nothing was changed.
   bool inconsistent = false;
   uint64_t bytes_read = 0;
   uint64_t bytes_written = 0;

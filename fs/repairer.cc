@@ -312,9 +312,13 @@ Status Repairer::RepairStripe(const std::string& path, uint64_t block, const Blo
                                                              .without = options_.without,
                                                              .dry_run = options_.dry_run}));
   Note(repair);
-  if (repair.inconsistent) {
+  if (repair.inconsistent || !repair.contradicted.empty()) {
+    const std::string where = fmt::format("{}: block {}", path, block);
     const std::lock_guard lock(mutex_);
-    report_.inconsistent.push_back(fmt::format("{}: block {}", path, block));
+    if (repair.inconsistent) report_.inconsistent.push_back(where);
+    for (const std::string& shard : repair.contradicted) {
+      report_.contradicted.push_back(fmt::format("{}: {}", where, shard));
+    }
   }
   if (repair.place != place.place && !options_.dry_run) moved.push_back({block, place, repair});
   Throttle(repair.bytes_read + repair.bytes_written);

@@ -38,7 +38,10 @@ struct RepairReport {
   uint64_t progress = 0;  // blocks of which something is better than before
   // Blocks that were found to lack shards, or to have damaged ones, and could not be helped.
   std::set<std::pair<InodeId, uint64_t>> not_whole;
-  // Blocks whose parity is not that of their data: "path: block 7".
+  // Of the damaged shards, those whose checksums are right, but that the others contradict: "path:
+  // block 7: shard 2 on drive 3 (127.0.0.1:8103)".
+  std::vector<std::string> contradicted;
+  // Blocks of which it is known that shards are wrong, and not which: "path: block 7".
   std::vector<std::string> inconsistent;
   // The first few reasons why a block is not whole; in a dry run, what was found.
   std::vector<std::string> failures;

@@ -99,8 +99,11 @@ void AddRepairCommands(CLI::App& app, Action& chosen) {
   command = AddCommand(app, chosen, scrub, "scrub",
                        "Read all shards of all files, and repair what is damaged");
   command->add_flag("--dry-run", scrub->dry_run, "Only say what is found");
-  command->footer("Everything is compared with its checksums, and parity with data.\n" +
-                  std::string(kExitCodes));
+  command->footer(
+      "Everything is compared with its name and its checksums, and the shards of a block with "
+      "each\n"
+      "other.\n" +
+      std::string(kExitCodes));
 
   auto verify = std::make_shared<RepairCommand>();
   verify->scrub = true;
@@ -109,8 +112,8 @@ void AddRepairCommands(CLI::App& app, Action& chosen) {
   command = AddCommand(app, chosen, verify, "verify",
                        "Read all shards of all files, and say whether everything is whole");
   command->footer(
-      "Every name, every shard that a file should have, where it should be, its checksums, and\n"
-      "parity against data. Repairs nothing.\n" +
+      "Every name, every shard that a file should have, where it should be, whose it is, its\n"
+      "checksums, and the shards of a block against each other. Repairs nothing.\n" +
       std::string(kExitCodes));
 
   auto rebuild = std::make_shared<RepairCommand>();

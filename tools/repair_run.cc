@@ -203,6 +203,7 @@ std::string RepairJson(const RepairRequest& request, const RepairOutcome& done) 
                               {"bytes_read", report.bytes_read},
                               {"bytes_written", report.bytes_written},
                               {"blocks_not_whole", report.not_whole.size()},
+                              {"contradicted", report.contradicted},
                               {"inconsistent", report.inconsistent},
                               {"failures", report.failures}};
   if (done.epoch != 0) {
@@ -225,7 +226,14 @@ std::string RepairText(const RepairRequest& request, const RepairOutcome& done) 
   const RepairReport& report = done.files;
   std::string text = FindingsText(report.check, /*all=*/false);
   for (const std::string& where : report.inconsistent) {
-    text += fmt::format("error    {}: its parity is not that of its data (inconsistent)\n", where);
+    text += fmt::format(
+        "error    {}: its shards contradict each other, and it cannot be told which are wrong "
+        "(inconsistent)\n",
+        where);
+  }
+  for (const std::string& where : report.contradicted) {
+    text += fmt::format(
+        "wrong    {}: its checksums are right, but the other shards contradict it\n", where);
   }
   for (const std::string& what : report.failures) {
     text += fmt::format("{:<8} {}\n", request.dry_run ? "found" : "failed", what);

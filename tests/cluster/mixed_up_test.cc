@@ -21,6 +21,7 @@ namespace pinstripe {
 namespace {
 
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 constexpr StripeLayout k42{4, 2, 128 << 10};
 constexpr StripeLayout kCopies{1, 2, 128 << 10};
@@ -229,6 +230,7 @@ TEST_P(MixedUpShard, IsMendedByAScrub) {
   EXPECT_EQ(repair.damaged, 1);
   EXPECT_EQ(repair.written, 1);
   EXPECT_FALSE(repair.inconsistent);
+  EXPECT_THAT(repair.contradicted, IsEmpty());
   ExpectMended();
   EXPECT_EQ(Repair(/*read_all=*/true).damaged, 0);
 }

@@ -102,6 +102,15 @@ class StripeRepairTest : public testing::Test {
     Put(shard, drive, value, record.version, record.tag);
   }
 
+  // As a drive might make it up, or a writer compute it wrongly: all sums are right.
+  void Forge(int shard, const StripeLayout& layout = k42, uint64_t length = 400'000) {
+    const DriveId drive = order_[static_cast<size_t>(shard)];
+    std::string value(Stored(shard, drive)->value.text());
+    value[5] ^= 1;
+    const ShardDescriptor descriptor = DescribeShard({id_, layout, length}, shard, AsBytes(value));
+    Put(shard, drive, value, descriptor.Encode(), RecordTag(Crc32c(AsBytes(value))));
+  }
+
   SimRuntime sim_;
   TestDrives drives_;
   StripeStore store_;
@@ -312,15 +321,83 @@ TEST_F(StripeRepairTest, MoreThanMShardsMayRotIfNotInTheSameCell) {
   EXPECT_TRUE(ReadsBack());
 }
 
-TEST_F(StripeRepairTest, AParityThatIsNotThatOfTheDataIsToldAndNotTouched) {
+// Of six shards whose sums are all right five say what the sixth has to be.
+TEST_F(StripeRepairTest, AShardThatAllOthersContradictIsFoundByReadingAndMended) {
+  for (int shard = 0; shard < kShards; ++shard) {
+    Write();
+    Forge(shard);
+    EXPECT_EQ(Repair(/*read_all=*/false).damaged, 0) << "nobody looked inside";
+    const StripeRepair repair = Repair(/*read_all=*/true);
+    EXPECT_FALSE(repair.inconsistent);
+    EXPECT_EQ(repair.damaged, 1);
+    EXPECT_EQ(repair.written, 1);
+    EXPECT_THAT(repair.contradicted, ElementsAre(fmt::format("shard {} on drive {}", shard,
+                                                             order_[static_cast<size_t>(shard)])));
+    EXPECT_EQ(Repair(/*read_all=*/true).damaged, 0);
+    ExpectAnyTwoMayBeAway();
+  }
+}
+
+TEST_F(StripeRepairTest, WhereNobodyCanTellWhichShardIsWrongNothingIsTouched) {
+  const auto expect_untouched = [&](int missing) {
+    const uint64_t puts = drives_.requests().put;
+    const StripeRepair repair = Repair(/*read_all=*/true);
+    EXPECT_TRUE(repair.inconsistent);
+    EXPECT_THAT(repair.contradicted, IsEmpty());
+    EXPECT_EQ(repair.damaged, 0);
+    EXPECT_EQ(repair.missing, missing);
+    EXPECT_EQ(repair.written, 0);
+    EXPECT_EQ(drives_.requests().put, puts);
+  };
   Write();
-  std::string parity(Stored(4, order_[4])->value.text());
-  parity[5] ^= 1;
-  const ShardDescriptor descriptor = DescribeShard({id_, k42, data_.size()}, 4, AsBytes(parity));
-  Put(4, order_[4], parity, descriptor.Encode(), RecordTag(Crc32c(AsBytes(parity))));
-  const StripeRepair repair = Repair(/*read_all=*/true);
-  EXPECT_TRUE(repair.inconsistent);
-  EXPECT_EQ(repair.written, 0);
+  Forge(1);
+  Forge(4);
+  expect_untouched(0);
+  // With five at hand it is known that one is wrong, and no more; what is computed from four of
+  // them might be wrong, too.
+  Write();
+  Forge(1);
+  drives_.Replace(order_[3]);
+  expect_untouched(1);
+}
+
+TEST_F(StripeRepairTest, ADryRunTellsWhichShardIsContradicted) {
+  Write();
+  Forge(2);
+  const auto repair = store_.Repair({.id = id_,
+                                     .layout = k42,
+                                     .length = data_.size(),
+                                     .place = &place_,
+                                     .read_all = true,
+                                     .dry_run = true});
+  ASSERT_OK(repair);
+  EXPECT_EQ(repair->contradicted.size(), 1u);
+  EXPECT_EQ(repair->written, 0);
+  EXPECT_EQ(repair->why.code(), EBADMSG);
+}
+
+// Of copies the descriptors say enough.
+TEST_F(StripeRepairTest, OfThreeCopiesTheOneThatDiffersIsMendedUnread) {
+  const StripeLayout copies{1, 2, 64 << 10};
+  const auto buffer = std::make_shared<StripeBuffer>(copies);
+  CopyBytes(buffer->data(), AsBytes("what was written"));
+  const Result<StripePlace> place = store_.StartWrite(id_, buffer, 16)->Wait();
+  ASSERT_OK(place);
+  order_ = *drives_.StripeDrives(1, id_.object, id_.block, copies.geometry());
+  const auto repair = [&] {
+    return *store_.Repair({.id = id_, .layout = copies, .length = 16, .place = &place.value()});
+  };
+  Forge(1, copies, 16);
+  StripeRepair found = repair();
+  EXPECT_THAT(found.contradicted, ElementsAre(fmt::format("shard 1 on drive {}", order_[1])));
+  EXPECT_EQ(found.written, 1);
+  EXPECT_EQ(Stored(1, order_[1])->value.text().substr(0, 16), "what was written");
+
+  drives_.SetDown(order_[0], true);
+  Forge(1, copies, 16);
+  found = repair();
+  EXPECT_TRUE(found.inconsistent) << "one copy against one";
+  EXPECT_EQ(found.written, 0);
 }
 
 TEST_F(StripeRepairTest, ADryRunChangesNothing) {
