@@ -514,6 +514,27 @@ TEST_F(RegisterStoreTest, ADamagedReplicaIsNoAnswerAndNeverEmpty) {
   EXPECT_THAT(std::string(read.error().message()), HasSubstr("does not match its checksum"));
 }
 
+// Two registers that a drive mixes up, or of which it puts the version of one to the value of the
+// other.
+TEST_F(RegisterStoreTest, ARecordOfAnotherRegisterIsNoAnswer) {
+  const RegisterName other_name{7, "game"};
+  Set(*store_, {}, "a");
+  ASSERT_TRUE(store_->Change(other_name, {}, "b")->applied);
+  DriveFaults faults = Replicas::Healthy();
+  faults.mix_up = 1;
+  three_.set.drives[0]->Set(faults);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(other_->Read(kName)->value, "a");
+    EXPECT_EQ(other_->Read(other_name)->value, "b");
+  }
+  three_.set.drives[1]->Set(faults);
+  three_.set.drives[2]->Set(faults);
+  for (int i = 0; i < 20; ++i) EXPECT_FAILS(other_->Read(kName), EIO);
+  three_.set.SetAll(Replicas::Healthy());
+  EXPECT_EQ(other_->Read(kName)->value, "a");
+  EXPECT_EQ(other_->Read(other_name)->value, "b");
+}
+
 // What drive `i` itself holds.
 std::optional<uint64_t> SlotOn(Replicas& replicas, size_t i) {
   replicas.sim.Sleep(1s);
@@ -664,6 +685,37 @@ TEST_F(SweepTest, GivesAReplicaThatWasAwayWhatItMissed) {
   EXPECT_EQ(report->failed + report->unheard, 0u);
   EXPECT_EQ(StateOf(*three_.set.memory[1], {7, "large"}).proposal->value, large);
   EXPECT_EQ(StateOf(*three_.set.memory[1], {7, "removed"}).accepted.slot, 2u);
+}
+
+// What a drive says of one register when it was asked for another is given to nobody, be it one of
+// the replicas or the one that takes the place of a lost one.
+TEST_F(SweepTest, ARecordOfAnotherRegisterIsGivenToNobody) {
+  const std::vector<RegisterName> names = {{7, "name"}, {7, "game"}, {7, "lame"}, {7, "same"}};
+  for (const RegisterName& name : names) {
+    ASSERT_TRUE(store_->Change(name, {}, "value of " + name.key)->applied);
+  }
+  three_.Settle();
+  DriveFaults faults = Replicas::Healthy();
+  faults.mix_up = 1;
+  three_.set.drives[0]->Set(faults);
+  const auto report = store_->Sweep(7);
+  ASSERT_OK(report);
+  EXPECT_EQ(report->registers, names.size());
+  for (const RegisterName& name : names) {
+    for (const auto& memory : three_.set.memory) {
+      EXPECT_EQ(StateOf(*memory, name).proposal->value, "value of " + name.key);
+    }
+  }
+  // With one of three replicas gone two are needed, and one of them mixes up.
+  three_.set.drives[1]->Set(Replicas::Down());
+  MemoryDrive successor(three_.sim, "successor");
+  EXPECT_FAILS(store_->Restore(7, 1, successor), EIO);
+  for (const RegisterName& name : names) {
+    const auto value = StateOf(successor, name).proposal->value;
+    if (value.has_value()) {
+      EXPECT_EQ(value, "value of " + name.key);
+    }
+  }
 }
 
 // Of a proposer that died: the replica is given what is chosen and keeps its promise.
@@ -898,6 +950,24 @@ TEST_F(ScanTest, LargeAndDamagedValuesAreReadOneByOne) {
     EXPECT_EQ(page->entries[static_cast<size_t>(i)].value.value,
               i < 4 ? large : fmt::format("{}", i));
   }
+}
+
+TEST_F(ScanTest, RecordsUnderOtherKeysAreNotBelieved) {
+  for (int i = 0; i < 8; ++i) Create(i);
+  DriveFaults faults = Replicas::Healthy();
+  faults.mix_up = 1;
+  three_.set.drives[0]->Set(faults);
+  for (int round = 0; round < 10; ++round) {
+    const auto page = three_.NewStore()->Scan(7, "E", "F", 100);
+    ASSERT_OK(page);
+    ASSERT_EQ(page->entries.size(), 8u);
+    for (size_t i = 0; i < 8; ++i) {
+      EXPECT_EQ(page->entries[i].key, Key(static_cast<int>(i)));
+      EXPECT_EQ(page->entries[i].value.value, fmt::format("{}", i));
+    }
+  }
+  three_.set.SetAll(faults);
+  EXPECT_FAILS(three_.NewStore()->Scan(7, "E", "F", 100), EIO);
 }
 
 TEST_F(ScanTest, AReplicaThatMissedAChangeCostsOneMoreRoundTripAndIsBroughtUpToDate) {

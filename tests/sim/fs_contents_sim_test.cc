@@ -1,6 +1,7 @@
 // Clients write, overwrite, append, clear, truncate, clone, read, move and remove files while
-// drives come and go, lose and repeat requests and answer rotten bytes, one burns down, and clients
-// die between any two of their requests and come back as new ones.
+// drives come and go, lose and repeat requests, answer rotten bytes or with other records than were
+// asked for, one burns down, and clients die between any two of their requests and come back as new
+// ones.
 //
 // What must hold, whatever happens (docs/semantics.md):
 //   - a commit that was acknowledged is there until another one replaces it; one whose outcome
@@ -214,6 +215,7 @@ class Storm {
         const RepairReport& report = repairer.Run();
         repaired_ += report.written + report.relocated;
         if (!report.inconsistent.empty()) Complain(report.inconsistent.front());
+        if (!report.contradicted.empty()) Complain(report.contradicted.front());
         sim_.Sleep(sim_.Between(milliseconds(1), seconds(2)));
       }
     }
@@ -563,13 +565,14 @@ class Storm {
 
   void FallIll(DriveId id) {
     DriveFaults faults;
-    switch (sim_.Below(6)) {
+    switch (sim_.Below(7)) {
       case 0: faults.down = true; break;
       case 1: faults.lose_request = 0.5; break;
       case 2: faults.lose_answer = 0.5; break;
       case 3: faults.flip_bit = 0.8; break;
       case 4: faults.duplicate_request = 0.5; break;
       case 5: faults.most_latency = seconds(1); break;
+      case 6: faults.mix_up = 0.7; break;
     }
     machines_.drive(id).Set(faults);
   }

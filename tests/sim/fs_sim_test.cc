@@ -553,12 +553,13 @@ class Storm {
       for (uint64_t n = two_away ? 2 : 1 + sim_.Below(2); n > 0; --n) {
         const auto id = static_cast<DriveId>(1 + sim_.Below(machines_.size()));
         DriveFaults faults;
-        switch (two_away ? 0 : sim_.Below(5)) {
+        switch (two_away ? 0 : sim_.Below(6)) {
           case 0: faults.down = true; break;
           case 1: faults.lose_request = 0.3; break;
           case 2: faults.lose_answer = 0.3; break;
           case 3: faults.duplicate_request = 0.3; break;
           case 4: faults.flip_bit = 0.5; break;
+          case 5: faults.mix_up = 0.5; break;
         }
         machines_.drive(id).Set(faults);
         ill.insert(id);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <set>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -132,8 +133,9 @@ class FaultyDrive::Core : public std::enable_shared_from_this<Core> {
     const std::lock_guard lock(mutex_);
     return requests_;
   }
-  void CountPut(const PutRequest& put) {
+  void NotePut(const PutRequest& put) {
     const std::lock_guard lock(mutex_);
+    keys_.insert(put.key);
     if (put.durability == Durability::kWriteThrough) ++requests_.durable_put;
     requests_.put_bytes += put.key.size() + put.version.size() + put.tag.size() + put.value.size();
   }
@@ -143,6 +145,33 @@ class FaultyDrive::Core : public std::enable_shared_from_this<Core> {
   }
   bool IsUp() const {
     return !faults().down && !(client_ != nullptr && client_->crashed()) && drive()->IsUp();
+  }
+
+  // Asks the drive behind for a record by `ask`, and now and then for another one as well.
+  template <typename T>
+  void AskFor(Drive& drive, const std::string& key,
+              std::function<void(Drive&, const std::string& key, Callback<T>)> ask,
+              Callback<T> then) {
+    const std::string other = Chance(faults().mix_up) ? AnotherKey(key) : "";
+    if (other.empty()) return ask(drive, key, std::move(then));
+    ask(drive, key, [core = shared_from_this(), ask, other, then](Result<T> right) {
+      const std::shared_ptr<Drive> behind = core->drive();
+      if (!right.has_value() || behind == nullptr) return then(std::move(right));
+      ask(*behind, other, [core, right = *right, then](Result<T> wrong) {
+        then(wrong.has_value() ? core->MixUp(right, *wrong) : right);
+      });
+    });
+  }
+
+  void MixUp(RangeRecords& range) {
+    std::vector<RangeRecord>& records = range.records;
+    for (RangeRecord& each : records) {
+      if (!Chance(faults().mix_up)) continue;
+      const RangeRecord& other = records[runtime_.Random() % records.size()];
+      if (&other == &each || other.has_value != each.has_value) continue;
+      if (other.damaged || each.damaged) continue;
+      each.record = MixUp(each.record, other.record);
+    }
   }
 
   uint64_t CountLosses() const {
@@ -205,6 +234,7 @@ class FaultyDrive::Core : public std::enable_shared_from_this<Core> {
       }
       if constexpr (std::is_same_v<R, Result<RangeRecords>>) {
         if (result.has_value()) {
+          MixUp(*result);
           for (RangeRecord& each : result->records) {
             if (Chance(faults.flip_bit)) FlipBit(each.record);
           }
@@ -227,6 +257,37 @@ class FaultyDrive::Core : public std::enable_shared_from_this<Core> {
     auto taken = std::move(found->second);
     callers_.erase(found);
     return taken;
+  }
+
+  // One of those that look alike: of the same length and, if there are some and chance will, with
+  // the same end, which is the index of a shard. Empty: there is none.
+  std::string AnotherKey(const std::string& key) {
+    std::vector<std::string> others;
+    std::vector<std::string> twins;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const std::string& each : keys_) {
+        if (each.size() != key.size() || each == key) continue;
+        others.push_back(each);
+        if (each.back() == key.back()) twins.push_back(each);
+      }
+    }
+    if (!twins.empty() && Chance(0.5)) others.swap(twins);
+    return others.empty() ? "" : others[runtime_.Random() % others.size()];
+  }
+
+  template <typename T>
+  T MixUp(const T& right, const T& wrong) {
+    T mixed = right;
+    const uint64_t how = runtime_.Random() % 3;
+    if (how != 0) {
+      mixed.version = wrong.version;
+      mixed.tag = wrong.tag;
+    }
+    if constexpr (std::is_same_v<T, Record>) {
+      if (how != 1) mixed.value = wrong.value;
+    }
+    return mixed;
   }
 
   void FlipBit(Record& record) {
@@ -257,6 +318,7 @@ class FaultyDrive::Core : public std::enable_shared_from_this<Core> {
   DriveFaults faults_;                                   // guarded by mutex_
   uint64_t losses_ = 0;                                  // guarded by mutex_
   DriveRequests requests_;                               // guarded by mutex_
+  std::set<std::string> keys_;                           // guarded by mutex_; of puts
   uint64_t last_caller_ = kNobody;                       // guarded by mutex_
   std::map<uint64_t, std::shared_ptr<Caller>> callers_;  // guarded by mutex_
 };
@@ -280,8 +342,14 @@ uint64_t FaultyDrive::CountLosses() const { return core_->CountLosses(); }
 void FaultyDrive::Get(std::string key, ValueRange range, Terms terms, Callback<Record> done) {
   core_->Send<Result<Record>>(
       &DriveRequests::get, terms,
-      [key = std::move(key), range](Drive& drive, Terms until, Callback<Record> then) {
-        drive.Get(key, range, until, std::move(then));
+      [core = core_.get(), key = std::move(key), range](Drive& drive, Terms until,
+                                                        Callback<Record> then) {
+        core->AskFor<Record>(
+            drive, key,
+            [range, until](Drive& behind, const std::string& of, Callback<Record> told) {
+              behind.Get(of, range, until, std::move(told));
+            },
+            std::move(then));
       },
       std::move(done));
 }
@@ -289,14 +357,20 @@ void FaultyDrive::Get(std::string key, ValueRange range, Terms terms, Callback<R
 void FaultyDrive::Head(std::string key, Terms terms, Callback<RecordHead> done) {
   core_->Send<Result<RecordHead>>(
       &DriveRequests::head, terms,
-      [key = std::move(key)](Drive& drive, Terms until, Callback<RecordHead> then) {
-        drive.Head(key, until, std::move(then));
+      [core = core_.get(), key = std::move(key)](Drive& drive, Terms until,
+                                                 Callback<RecordHead> then) {
+        core->AskFor<RecordHead>(
+            drive, key,
+            [until](Drive& behind, const std::string& of, Callback<RecordHead> told) {
+              behind.Head(of, until, std::move(told));
+            },
+            std::move(then));
       },
       std::move(done));
 }
 
 void FaultyDrive::Put(PutRequest request, Terms terms, StatusCallback done) {
-  core_->CountPut(request);
+  core_->NotePut(request);
   core_->Send<Status>(
       &DriveRequests::put, terms,
       [request = std::move(request)](Drive& drive, Terms until, StatusCallback then) {

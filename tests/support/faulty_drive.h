@@ -39,6 +39,10 @@ struct DriveFaults {
   double duplicate_request =
       0;                // executed, answered, and executed again up to duplicate_delay later
   double flip_bit = 0;  // of a returned value
+  // What is said of a record is another one's of which this drive has heard, or is put together of
+  // both: the version and tag of one and the value of the other. The key is the one that was asked
+  // for. Reading alone; and nothing is said to be there, or not to be, that is not so.
+  double mix_up = 0;
 
   Duration duplicate_delay = std::chrono::seconds(2);
   bool down = false;  // EHOSTUNREACH at once

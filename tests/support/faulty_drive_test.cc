@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <set>
+#include <string>
 
 #include "tests/support/expect_ok.h"
 #include "tests/support/sim_runtime.h"
@@ -13,7 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 
 // Holds one value and counts what reaches it.
-class OneValueDrive final : public Drive {
+class OneValueDrive : public Drive {
  public:
   explicit OneValueDrive(Runtime& runtime) : runtime_(runtime) {}
 
@@ -55,11 +57,13 @@ class OneValueDrive final : public Drive {
   std::string value = "hello";
   int puts = 0;
 
- private:
+ protected:
   template <typename Done, typename R>
   void Answer(Done done, R result) {
     runtime_.RunAt(runtime_.Now(), [done, result] { done(result); });
   }
+
+ private:
   Runtime& runtime_;
 };
 
@@ -165,6 +169,71 @@ TEST_F(FaultyDriveTest, ABitMayFlip) {
   EXPECT_NE(record->value.text(), "hello");
   EXPECT_EQ(record->value.size(), 5u);
   EXPECT_EQ(inner_->value, "hello");
+}
+
+// Has a record of each key, which tells whose it is.
+class RecordsDrive final : public OneValueDrive {
+ public:
+  using OneValueDrive::OneValueDrive;
+
+  static Record RecordOf(const std::string& key) {
+    return {"version of " + key, "tag of " + key, SharedBytes("value of " + key)};
+  }
+  void Get(std::string key, ValueRange, Terms, Callback<Record> done) override {
+    Answer(done, key == "gone" ? Result<Record>(Fail(ENOENT, "no such key"))
+                               : Result<Record>(RecordOf(key)));
+  }
+  void Head(std::string key, Terms, Callback<RecordHead> done) override {
+    const Record record = RecordOf(key);
+    Answer(done, Result<RecordHead>(RecordHead{record.version, record.tag}));
+  }
+  void ListRecords(std::string, std::string, uint32_t, bool, uint32_t, Terms,
+                   Callback<RangeRecords> done) override {
+    RangeRecords records;
+    for (const std::string key : {"key1", "key2", "key3"}) {
+      records.records.push_back({.key = key, .record = RecordOf(key), .has_value = true});
+    }
+    Answer(done, Result<RangeRecords>(std::move(records)));
+  }
+};
+
+// Of a record it says what another one is, wholly or in part; that there is one, or none, is true.
+TEST_F(FaultyDriveTest, ItMayMixUpItsAnswers) {
+  FaultyDrive drive(sim_, std::make_shared<RecordsDrive>(sim_));
+  auto signal = sim_.NewSignal();
+  for (const char* key : {"key1", "key2", "longer"}) {
+    drive.Put({.key = key}, sim_.Now() + 1s, [](const Status& status) { EXPECT_OK(status); });
+  }
+  drive.Set({.mix_up = 1});
+  std::set<std::string> seen;
+  for (int i = 0; i < 30; ++i) {
+    drive.Get("key1", {}, sim_.Now() + 1s, [&](const Result<Record>& record) {
+      ASSERT_OK(record);
+      seen.insert(fmt::format("{}, {}, {}", record->version, record->tag, record->value.text()));
+    });
+  }
+  drive.Head("key1", sim_.Now() + 1s, [&](const Result<RecordHead>& head) { ASSERT_OK(head); });
+  drive.Get("gone", {}, sim_.Now() + 1s,
+            [](const Result<Record>& record) { EXPECT_FAILS(record, ENOENT); });
+  drive.Get("longer", {}, sim_.Now() + 1s, [](const Result<Record>& record) {
+    ASSERT_OK(record);
+    EXPECT_EQ(record->value.text(), "value of longer") << "no other key is as long";
+  });
+  int mixed = 0;
+  drive.ListRecords("a", "z", 10, false, 100, sim_.Now() + 1s,
+                    [&](const Result<RangeRecords>& range) {
+                      ASSERT_TRUE(range.has_value());
+                      for (const RangeRecord& each : range->records) {
+                        const Record right = RecordsDrive::RecordOf(each.key);
+                        mixed += each.record.version != right.version ||
+                                 each.record.value.text() != right.value.text();
+                      }
+                    });
+  sim_.Sleep(2s);
+  EXPECT_EQ(seen, (std::set<std::string>{"version of key1, tag of key1, value of key2",
+                                         "version of key2, tag of key2, value of key1",
+                                         "version of key2, tag of key2, value of key2"}));
+  EXPECT_GT(mixed, 0);
 }
 
 TEST_F(FaultyDriveTest, AnotherDriveMayTakeItsPlace) {
