@@ -121,17 +121,37 @@ namespace {
 // The drive map as it is known at some time. Immutable.
 struct Epochs {
   std::map<Epoch, std::shared_ptr<Placement>> all;
-  bool settled = true;         // the newest one
-  std::set<DriveId> draining;  // in the newest one
+  bool settled = true;                   // the newest one
+  std::set<DriveId> draining;            // in the newest one
+  std::map<DriveId, MappedDrive> named;  // in any of them, as in the last that has it
+  std::map<DriveId, Epoch> retired;      // of those that are draining, as they were found
+
+  static std::set<DriveId> DrainingIn(const DriveMap& map) {
+    std::set<DriveId> ids;
+    for (const MappedDrive& drive : map.drives) {
+      if (drive.state == DriveState::kDraining) ids.insert(drive.id);
+    }
+    return ids;
+  }
 
   void Add(DriveMap map) {
-    draining.clear();
-    for (const MappedDrive& drive : map.drives) {
-      if (drive.state == DriveState::kDraining) draining.insert(drive.id);
-    }
+    draining = DrainingIn(map);
+    for (const MappedDrive& drive : map.drives) named[drive.id] = drive;
+    // One that was used again since is not retired any more.
+    std::erase_if(retired, [this](const auto& drive) { return !draining.contains(drive.first); });
     const Epoch epoch = map.epoch;
     auto before = all.empty() ? nullptr : all.rbegin()->second;
     all.emplace(epoch, std::make_shared<Placement>(std::move(map), std::move(before)));
+  }
+  bool WasDrainingSince(DriveId id, Epoch epoch) const {
+    if (!all.contains(epoch)) return false;
+    return std::all_of(all.find(epoch), all.end(), [id](const auto& each) {
+      return DrainingIn(each.second->map()).contains(id);
+    });
+  }
+  // Unless it was used since then.
+  void Retire(DriveId id, Epoch epoch) {
+    if (WasDrainingSince(id, epoch)) retired[id] = epoch;
   }
   Placement& newest() const { return *all.rbegin()->second; }
   Placement& before() const { return all.size() > 1 ? *std::next(all.rbegin())->second : newest(); }
@@ -156,6 +176,22 @@ class Bell {
   std::mutex mutex_;
   std::function<void()> ring_;  // guarded by mutex_
 };
+
+std::string MissingDrive::Text(const std::string& config_file) const {
+  std::string text = fmt::format("the drive map has it, and {} does not list it: ", config_file);
+  if (keeps_map) {
+    text +=
+        "it keeps a part of the drive map itself. List it again, or, if it is lost, list an "
+        "empty one in its place, and bring that in with `pinstripe rebuild`";
+  } else if (is_draining) {
+    text +=
+        "nobody has found yet that it is empty. List it again, if it is there; or "
+        "`pinstripe repair` writes again what it held";
+  } else {
+    text += "list it again, or, if it is lost, give it up with `pinstripe drain`";
+  }
+  return text;
+}
 
 class Cluster::State {
  public:
@@ -192,12 +228,12 @@ class Cluster::State {
     const std::lock_guard lock(mutex);
     return epochs;
   }
-  // Drives of the newest epoch whose address is not known. Called under mutex.
+  // Drives of the map whose address is not known, but for those that may be away. Called under
+  // mutex.
   std::vector<DriveId> Missing() const {
     std::vector<DriveId> ids;
-    for (const MappedDrive& drive : epochs->newest().map().drives) {
-      // One that was drained may have been taken away.
-      if (drive.state == DriveState::kActive && !drives.contains(drive.id)) ids.push_back(drive.id);
+    for (const auto& [id, drive] : epochs->named) {
+      if (!drives.contains(id) && !epochs->retired.contains(id)) ids.push_back(id);
     }
     return ids;
   }
@@ -480,16 +516,35 @@ Result<MapGroup> ReadMapGroup(RegisterStore& registers, const ClusterConfig& con
   }
 }
 
-Status CheckMapAgainst(const ClusterConfig& config, const DriveMap& map) {
-  std::set<DriveId> configured;
-  for (const DriveConfig& drive : config.drives) configured.insert(drive.id);
-  for (const MappedDrive& drive : map.drives) {
-    // One that was drained may have been taken away.
-    if (configured.erase(drive.id) == 0 && drive.state == DriveState::kActive) {
-      return Fail(EINVAL, "drive {} belongs to the cluster '{}', but {} does not list it", drive.id,
-                  config.name, config.file);
+// Which of these drives were found to be retired, and in which epoch.
+Result<std::map<DriveId, Epoch>> ReadRetirements(RegisterStore& registers,
+                                                 const std::set<DriveId>& drives) {
+  std::map<DriveId, Epoch> retired;
+  std::vector<RegisterName> names;
+  for (const DriveId id : drives) names.push_back({kMapGroup, RetirementKey(id)});
+  const auto answers = registers.ReadMany(names);
+  auto answer = answers.begin();
+  for (const DriveId id : drives) {
+    const RegisterValue value =
+        TRY_CONTEXT(*answer++, "read which drives of the drive map may be away");
+    if (!value.value.has_value()) continue;
+    const auto retirement = Retirement::Decode(*value.value);
+    if (retirement.has_value()) {
+      retired[id] = retirement->epoch;
+    } else {
+      Log(LogLevel::kError, "whether a drained drive may be away cannot be read",
+          {{"drive", id}, {"why", retirement.error()}});
     }
   }
+  return retired;
+}
+
+// `missing`: drives of the map that the configuration has not.
+Status CheckMapAgainst(const ClusterConfig& config, const DriveMap& map,
+                       const std::vector<MissingDrive>& missing) {
+  std::set<DriveId> configured;
+  for (const DriveConfig& drive : config.drives) configured.insert(drive.id);
+  for (const MappedDrive& drive : map.drives) configured.erase(drive.id);
   for (DriveId id : configured) {
     Log(LogLevel::kWarn, "drive not used: the cluster does not know it",
         {{"cluster", config.name}, {"drive", id}, {"epoch", map.epoch}});
@@ -498,6 +553,17 @@ Status CheckMapAgainst(const ClusterConfig& config, const DriveMap& map) {
   if (map.drives.size() < shards) {
     return Fail(EINVAL, "the layout in {} needs {} drives, but the cluster '{}' has {}",
                 config.file, shards, config.name, map.drives.size());
+  }
+  std::vector<DriveId> lacking;
+  for (const MissingDrive& drive : missing) {
+    if (!drive.is_draining) lacking.push_back(drive.id);
+  }
+  const size_t may_be_away = std::min<size_t>(config.layout.parity_shards, (map.replicas - 1u) / 2);
+  if (lacking.size() > may_be_away) {
+    return Fail(EINVAL,
+                "the drives {} belong to the cluster '{}', but {} does not list them, and no more "
+                "than {} may be away",
+                fmt::join(lacking, ", "), config.name, config.file, may_be_away);
   }
   return {};
 }
@@ -530,7 +596,8 @@ Result<std::unique_ptr<Cluster>> Cluster::Open(Runtime& runtime, ClusterConfig c
   state.identities->ExpectUuid(consensus.uuid);
 
   TRY(cluster->ReadTheMap());
-  TRY(CheckMapAgainst(settings, cluster->map()));
+  TRY(CheckMapAgainst(settings, cluster->map(), cluster->MissingDrives()));
+  cluster->AddMissingDrives();
   const uint64_t news = state.electorate->news();
   TRY(cluster->LearnStarts());
   if (say == OpenSay::kEnough) TRY(cluster->WaitForSay());
@@ -606,6 +673,9 @@ Status Cluster::ReadTheMap() {
   auto epochs = std::make_shared<Epochs>();
   for (DriveMap& map : group.epochs) epochs->Add(std::move(map));
   epochs->settled = group.settled;
+  for (const auto& [id, epoch] : TRY(ReadRetirements(*registers_, epochs->draining))) {
+    epochs->Retire(id, epoch);
+  }
   state_->epochs = std::move(epochs);
   return {};
 }
@@ -616,7 +686,12 @@ Status Cluster::Refresh() {
   const std::shared_ptr<const Epochs> known = state_->Known();
   const Epoch newest = known->newest().map().epoch;
   MapGroup group = TRY(ReadMapGroup(*registers_, config_, newest + 1));
-  if (!group.epochs.empty() || group.settled != known->settled) {
+  const bool is_newest = group.epochs.empty();
+  std::set<DriveId> in_question =
+      is_newest ? known->draining : Epochs::DrainingIn(group.epochs.back());
+  std::erase_if(in_question, [&](DriveId id) { return is_newest && known->retired.contains(id); });
+  const auto retired = TRY(ReadRetirements(*registers_, in_question));
+  if (!group.epochs.empty() || group.settled != known->settled || !retired.empty()) {
     const std::lock_guard lock(state_->mutex);
     // Others may have read the same, or more.
     auto epochs = std::make_shared<Epochs>(*state_->epochs);
@@ -627,6 +702,7 @@ Status Cluster::Refresh() {
     const Epoch now = epochs->newest().map().epoch;
     const Epoch read = newest + static_cast<Epoch>(group.epochs.size());
     if (now == read) epochs->settled = group.settled || (now == before && epochs->settled);
+    for (const auto& [id, epoch] : retired) epochs->Retire(id, epoch);
     if (now > before) {
       Log(LogLevel::kInfo, "the drive map has changed",
           {{"cluster", config_.name}, {"epoch", now}});
@@ -941,6 +1017,37 @@ void Cluster::Elect() {
 const DriveMap& Cluster::map() const { return state_->Known()->newest().map(); }
 
 bool Cluster::IsSettled() const { return state_->Known()->settled; }
+
+std::vector<MissingDrive> Cluster::MissingDrives() const {
+  const std::lock_guard lock(state_->mutex);
+  std::vector<MissingDrive> missing;
+  for (const DriveId id : state_->Missing()) {
+    const MappedDrive& drive = state_->epochs->named.at(id);
+    const auto& map = state_->map_drives;
+    missing.push_back({.id = id,
+                       .domain = drive.domain,
+                       .is_draining = drive.state == DriveState::kDraining,
+                       .keeps_map = std::find(map.begin(), map.end(), id) != map.end()});
+  }
+  return missing;
+}
+
+std::set<DriveId> Cluster::DrainingDrives() const { return state_->Known()->draining; }
+
+bool Cluster::IsRetired(DriveId drive) const { return state_->Known()->retired.contains(drive); }
+
+bool Cluster::WasDrainingSince(DriveId drive, Epoch epoch) const {
+  return state_->Known()->WasDrainingSince(drive, epoch);
+}
+
+std::set<DriveId> Cluster::DrivesLeftBehind() const {
+  const std::lock_guard lock(state_->mutex);
+  std::set<DriveId> left;
+  for (const DriveId id : state_->epochs->draining) {
+    if (!state_->drives.contains(id)) left.insert(id);
+  }
+  return left;
+}
 
 const std::string& Cluster::uuid() const { return state_->uuid; }
 
@@ -1287,7 +1394,7 @@ class Formatting {
 
 Status Cluster::Format(Runtime& runtime, const ClusterConfig& config, DriveFactory factory,
                        FormatOptions options) {
-  TRY(config.Check());
+  TRY(config.CheckForFormat());
   TRY(ErasureSelfTest());
   // Whatever the drives are now, they are to become this cluster's.
   const DriveSet drives = TRY(MakeDrives(config, factory, AnyDrive));

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,18 @@ struct DriveStatus {
   Result<DriveInfo> info;  // or why it does not answer
 };
 
+// A drive that the drive map has, in some epoch, and the configuration has not, though it is not
+// retired. It counts as away, and nobody can wait for it.
+struct MissingDrive {
+  DriveId id = 0;
+  std::string domain;
+  bool is_draining = false;  // it was to become empty
+  bool keeps_map = false;    // registers of the drive map, which do not move
+
+  // For people: what is wrong, and the way out.
+  std::string Text(const std::string& config_file) const;
+};
+
 struct SpaceInfo {
   uint64_t raw_bytes = 0;
   uint64_t raw_used_bytes = 0;
@@ -65,11 +78,12 @@ class Cluster final : public ReplicaLocator, public DriveDirectory {
   //   EIO     no drive answers, or no majority of those that keep the drive map;
   //   ENOENT  the drives that answer were never formatted, or formatting them was not finished;
   //   EINVAL  a drive is not the one that the configuration means, drives belong to different
-  //   clusters
-  //           of one name, or the configuration lacks a drive of the map.
+  //           clusters of one name, or the configuration lacks more drives of the map than may be
+  //           away.
   // Drives that are merely away are left for later. So are, with an error in the log, drives that
-  // are empty, being rebuilt, out of date (another one came in their place) or whose superblock is
-  // damaged: they count as away until they were rebuilt (cluster/rebuild.h).
+  // the configuration lacks (MissingDrives), and those that are empty, being rebuilt, out of date
+  // (another one came in their place) or whose superblock is damaged: they count as away until they
+  // were rebuilt (cluster/rebuild.h).
   // `runtime` outlives the cluster. Without `source`, drives that are added later are away; without
   // that or `redirect`, Reload() fails.
   //
@@ -125,6 +139,18 @@ class Cluster final : public ReplicaLocator, public DriveDirectory {
 
   // Whether the homes that the newest epoch has given to registers have a say.
   bool IsSettled() const;
+
+  // Drives of the map whose addresses nobody has told this process; ascending by id.
+  std::vector<MissingDrive> MissingDrives() const;
+
+  // Of the newest epoch: those that are drained. A retired one holds nothing that is needed, and
+  // may be taken out of the configuration, and away (RetireDrive).
+  std::set<DriveId> DrainingDrives() const;
+  bool IsRetired(DriveId drive) const;
+  bool WasDrainingSince(DriveId drive, Epoch epoch) const;  // in that one and all after it
+
+  // Drained ones that the configuration has no more: what they should hold is to be elsewhere.
+  std::set<DriveId> DrivesLeftBehind() const;
 
   // The homes of a group's registers in the newest epoch, whether they have a say or not.
   std::vector<DriveId> RegisterHomes(uint32_t group) const;

@@ -48,7 +48,9 @@ Status CheckAddress(std::string_view address) {
   return {};
 }
 
-std::optional<Mistake> FindMistakeInLayout(const ClusterConfig& config) {
+// What is there may be used while some of the drives are lost, and not listed any more; what is to
+// be formatted needs all of them.
+std::optional<Mistake> FindMistakeInLayout(const ClusterConfig& config, bool for_format) {
   const StripeLayout& layout = config.layout;
   const int n = layout.geometry().shards();
   if (const Status status = layout.Check(); !status.ok()) {
@@ -56,7 +58,8 @@ std::optional<Mistake> FindMistakeInLayout(const ClusterConfig& config) {
                       layout.shard_bytes > kMaxShardBytes;
     return Mistake{"layout", size ? "shard_size" : "data_shards", std::string(status.message())};
   }
-  if (static_cast<size_t>(n) > config.drives.size()) {
+  const bool can_work = config.drives.size() >= layout.data_shards;
+  if (!can_work || (for_format && config.drives.size() < static_cast<size_t>(n))) {
     return Mistake{
         "layout", "data_shards",
         fmt::format("{} data and {} parity shards need {} drives, but only {} are listed",
@@ -80,13 +83,14 @@ std::optional<Mistake> FindMistakeInLayout(const ClusterConfig& config) {
   return std::nullopt;
 }
 
-std::optional<Mistake> FindMistakeInRegisters(const ClusterConfig& config) {
+std::optional<Mistake> FindMistakeInRegisters(const ClusterConfig& config, bool for_format) {
   if (config.replicas < 1 || config.replicas % 2 == 0) {
     return Mistake{
         "registers", "replicas",
         fmt::format("replicas is {}, but a majority needs an odd number", config.replicas)};
   }
-  if (static_cast<size_t>(config.replicas) > config.drives.size()) {
+  const auto replicas = static_cast<size_t>(config.replicas);
+  if (config.drives.size() <= replicas / 2 || (for_format && config.drives.size() < replicas)) {
     return Mistake{"registers", "replicas",
                    fmt::format("{} replicas need as many drives, but only {} are listed",
                                config.replicas, config.drives.size())};
@@ -137,14 +141,14 @@ std::optional<Mistake> FindMistakeInDrives(const ClusterConfig& config) {
   return std::nullopt;
 }
 
-std::optional<Mistake> FindMistake(const ClusterConfig& config) {
+std::optional<Mistake> FindMistake(const ClusterConfig& config, bool for_format = false) {
   if (const Status status = CheckClusterName(config.name); !status.ok()) {
     return Mistake{"cluster", "name", std::string(status.message())};
   }
   if (config.drives.empty()) return Mistake{"", "drive", "no [[drive]] is listed"};
   if (auto mistake = FindMistakeInDrives(config)) return mistake;
-  if (auto mistake = FindMistakeInLayout(config)) return mistake;
-  return FindMistakeInRegisters(config);
+  if (auto mistake = FindMistakeInLayout(config, for_format)) return mistake;
+  return FindMistakeInRegisters(config, for_format);
 }
 
 int DefaultReplicas(int parity_shards, size_t drives) {
@@ -328,15 +332,25 @@ Result<ClusterConfig> ClusterConfig::Load(const std::string& path) {
   return config;
 }
 
-Status ClusterConfig::Check() const {
-  if (const auto mistake = FindMistake(*this)) {
-    return Fail(EINVAL, "{}{}", file.empty() ? "" : file + ": ", mistake->reason);
+namespace {
+
+Status CheckConfig(const ClusterConfig& config, bool for_format) {
+  if (const auto mistake = FindMistake(config, for_format)) {
+    return Fail(EINVAL, "{}{}", config.file.empty() ? "" : config.file + ": ", mistake->reason);
   }
-  for (size_t i = 1; i < drives.size(); ++i) {
-    if (drives[i - 1].id > drives[i].id) return Fail(EINVAL, "drives are not ascending by id");
+  for (size_t i = 1; i < config.drives.size(); ++i) {
+    if (config.drives[i - 1].id > config.drives[i].id) {
+      return Fail(EINVAL, "drives are not ascending by id");
+    }
   }
   return {};
 }
+
+}  // namespace
+
+Status ClusterConfig::Check() const { return CheckConfig(*this, /*for_format=*/false); }
+
+Status ClusterConfig::CheckForFormat() const { return CheckConfig(*this, /*for_format=*/true); }
 
 bool DriveConfig::SameWay(const DriveConfig& other) const {
   return addresses == other.addresses && tls == other.tls && credentials == other.credentials;

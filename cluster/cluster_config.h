@@ -72,6 +72,10 @@ struct ClusterConfig {
   // The impossible combinations, for configurations made by hand. EINVAL.
   Status Check() const;
 
+  // And whether as many drives are listed as layout and names need: a cluster that is there can be
+  // used while some of its drives are lost, and not listed any more. EINVAL.
+  Status CheckForFormat() const;
+
   // The settings, by their names in the file, in which the other differs and which a process goes
   // by as they were when it started.
   std::vector<std::string> FixedSettingsThatDiffer(const ClusterConfig& other) const;

@@ -221,7 +221,7 @@ class Comparing {
   Electorate& electorate_;
   const ComparisonOptions& options_;
   const Time begun_;
-  std::map<DriveId, uint64_t> drives_;  // that are compared, with their starts
+  std::map<DriveId, uint64_t> drives_;     // that are compared, with their starts
   std::map<DriveId, RegisterValue> seen_;  // the registers of their starts, when they were judged
   std::map<DriveId, Electorate::Voter> voters_;
   std::vector<std::unique_ptr<DriveClaim>> claims_;

@@ -1,7 +1,7 @@
-// Comparison: drives that may have forgotten registers get their say back. What they hold is compared
-// with what the others do, and brought up to date; where the others are too few, because most of
-// them lost their power as well, all registers of the group are decided anew with what is left of
-// them. docs/format.md, "Drives that have forgotten", says why that is safe.
+// Comparison: drives that may have forgotten registers get their say back. What they hold is
+// compared with what the others do, and brought up to date; where the others are too few, because
+// most of them lost their power as well, all registers of the group are decided anew with what is
+// left of them. docs/format.md, "Drives that have forgotten", says why that is safe.
 //
 // A cluster that is open does so by itself, in the background (Cluster::OpenOptions).
 

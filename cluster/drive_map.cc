@@ -15,6 +15,7 @@ constexpr uint8_t kMapFormatWithPulls = 2;
 constexpr uint8_t kSuperblockFormat = 2;
 constexpr uint8_t kIncarnationFormat = 1;
 constexpr uint8_t kSettlementFormat = 1;
+constexpr uint8_t kRetirementFormat = 1;
 constexpr size_t kMaxNameBytes = 32;
 constexpr size_t kMaxDomainBytes = 255;
 constexpr uint32_t kMaxWeight = 1 << 20;
@@ -176,6 +177,20 @@ Result<Settlement> Settlement::Decode(std::string_view bytes) {
     return Fail(EBADMSG, "settlement of an epoch: its drives are not ascending");
   }
   return settlement;
+}
+
+std::string RetirementKey(DriveId drive) { return Writer().Raw("G").U16(drive).Take(); }
+
+std::string Retirement::Encode() const { return Writer().U8(kRetirementFormat).U32(epoch).Take(); }
+
+Result<Retirement> Retirement::Decode(std::string_view bytes) {
+  Reader in(bytes);
+  const uint8_t format = in.U8();
+  if (in.ok()) TRY(CheckFormat(format, kRetirementFormat, "retirement of a drive"));
+  const Retirement retirement{in.U32()};
+  TRY(in.Finish("retirement of a drive"));
+  if (retirement.epoch == 0) return Fail(EBADMSG, "retirement of a drive: in epoch 0");
+  return retirement;
 }
 
 Status CheckClusterName(std::string_view name) {

@@ -64,6 +64,17 @@ struct Settlement {
   static Result<Settlement> Decode(std::string_view bytes);  // EBADMSG
 };
 
+// The register that says that a drive that was drained is retired: everything has left it, and
+// nothing says any more that it should be there, so it may be taken away. It counts as long as the
+// drive is drained in that epoch and in all after it.
+std::string RetirementKey(DriveId drive);  // "G" U16
+struct Retirement {
+  Epoch epoch = 0;  // the newest when that was found
+
+  std::string Encode() const;
+  static Result<Retirement> Decode(std::string_view bytes);  // EBADMSG
+};
+
 enum class DriveService : uint8_t {
   kInService = 1,
   kBeingRebuilt = 2,  // what it holds of registers is not complete: nobody may count on it

@@ -116,7 +116,8 @@ std::string Electorate::WhyNot(DriveId drive) const {
       return "it may have forgotten changes with its power, and what it holds of names and inodes "
              "is compared with the others' first";
     case Say::kStale:
-      return "it goes on from a copy or a backup of its disk, and what it holds of names and inodes "
+      return "it goes on from a copy or a backup of its disk, and what it holds of names and "
+             "inodes "
              "is compared with the others' first";
   }
   return "";

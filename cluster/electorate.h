@@ -1,7 +1,8 @@
 // Electorate: which drives have a say in registers. A drive that lost its power may have forgotten
 // what it had answered, and one that goes on from a copy of its disk certainly has; what such a
-// drive has was true once, but that it has nothing, or something older, means nothing. So it is left
-// out of all decisions until its registers were compared with the others' (cluster/comparison.h).
+// drive has was true once, but that it has nothing, or something older, means nothing. So it is
+// left out of all decisions until its registers were compared with the others'
+// (cluster/comparison.h).
 //
 // A drive tells its last starts, each with an id by chance, and which of them were clean
 // (DriveInfo::starts). The cluster knows by which start it knew the drive last: a register in the

@@ -106,6 +106,28 @@ Result<HomeChanges> CompareHomes(Placement& before, Placement& after) {
   return changes;
 }
 
+std::set<DriveId> DrainingHomes(Placement& placement, Geometry stripes) {
+  std::set<DriveId> draining;
+  for (const MappedDrive& drive : placement.map().drives) {
+    if (drive.state == DriveState::kDraining) draining.insert(drive.id);
+  }
+  std::set<DriveId> homes;
+  const auto note = [&](const std::vector<DriveId>& order, size_t needed) {
+    for (size_t i = 0; i < std::min(needed, order.size()); ++i) {
+      if (draining.contains(order[i])) homes.insert(order[i]);
+    }
+  };
+  for (uint32_t group = 0; group < placement.map().groups && !draining.empty(); ++group) {
+    note(placement.RegisterHomes(group), placement.map().replicas);
+    // Small files and pages of maps are copies.
+    for (const Geometry stripe : {stripes, Geometry{1, stripes.parity_shards}}) {
+      const auto shards = static_cast<size_t>(stripe.shards());
+      note(placement.Order(group, shards, static_cast<size_t>(stripe.parity_shards)), shards);
+    }
+  }
+  return homes;
+}
+
 namespace {
 
 class EpochChange {
@@ -193,33 +215,10 @@ class EpochChange {
     return steps;
   }
 
-  // Drives that are being drained, and have a part all the same: where failure domains are too few
-  // for the others, the rule for these goes before.
-  std::set<DriveId> HomesThatDrain(Placement& placement) const {
-    std::set<DriveId> draining;
-    for (const MappedDrive& drive : placement.map().drives) {
-      if (drive.state == DriveState::kDraining) draining.insert(drive.id);
-    }
-    std::set<DriveId> homes;
-    const auto note = [&](const std::vector<DriveId>& order, size_t needed) {
-      for (size_t i = 0; i < std::min(needed, order.size()); ++i) {
-        if (draining.contains(order[i])) homes.insert(order[i]);
-      }
-    };
-    const Geometry striped = config_.layout.geometry();
-    for (uint32_t group = 0; group < placement.map().groups && !draining.empty(); ++group) {
-      note(placement.RegisterHomes(group), placement.map().replicas);
-      for (const Geometry stripe : {striped, Geometry{1, striped.parity_shards}}) {
-        const auto shards = static_cast<size_t>(stripe.shards());
-        note(placement.Order(group, shards, static_cast<size_t>(stripe.parity_shards)), shards);
-      }
-    }
-    return homes;
-  }
-
   Status CheckTheyBecomeEmpty(const std::vector<MappedDrive>& drives, Placement& after) {
-    const std::set<DriveId> before = HomesThatDrain(*cluster_.NewestPlacement());
-    for (const DriveId id : HomesThatDrain(after)) {
+    const Geometry stripes = config_.layout.geometry();
+    const std::set<DriveId> before = DrainingHomes(*cluster_.NewestPlacement(), stripes);
+    for (const DriveId id : DrainingHomes(after, stripes)) {
       const bool is_wanted = std::any_of(drives.begin(), drives.end(),
                                          [id](const MappedDrive& drive) { return drive.id == id; });
       if (before.contains(id) && !is_wanted) continue;
@@ -680,6 +679,24 @@ Result<DriveContents> ListDrive(Cluster& cluster, DriveId id) {
     if (keys.size() < kMaxRangeKeys) return contents;
     first = keys.back() + '\0';
   }
+}
+
+Result<DriveContents> PeekIntoDrive(Cluster& cluster, DriveId id) {
+  Drive* drive = cluster.FindDrive(id);
+  if (drive == nullptr) return Fail(EHOSTUNREACH, "drive {} is not in the configuration", id);
+  const std::string prefix = ClusterPrefix(cluster.config().name);
+  const Time deadline = cluster.runtime().Now() + cluster.config().drive_timeout;
+  const std::string end(64, '\xff');
+  Gather<Result<std::vector<std::string>>> gather(cluster.runtime());
+  drive->Range(prefix + "D", prefix + "D" + end, kMaxRangeKeys, false, deadline, gather.Ask(0));
+  drive->Range(prefix + "R", prefix + "R" + Writer().U32(kMapGroup - 1).Take() + end, kMaxRangeKeys,
+               false, deadline, gather.Ask(1));
+  DriveContents contents;
+  while (const auto answer = gather.Next(Time::max())) {
+    const auto keys = TRY(std::move(answer->value));
+    (answer->index == 0 ? contents.shards : contents.registers) = keys.size();
+  }
+  return contents;
 }
 
 Status JudgeDrives(Cluster& cluster, const DriveFactory& factory,

@@ -36,6 +36,10 @@ struct HomeChanges {
 // EINVAL: in some group more than one home would change, or there is one replica only.
 Result<HomeChanges> CompareHomes(Placement& before, Placement& after);
 
+// Drives that are drained, and homes of something all the same, with such stripes: where failure
+// domains are too few for the other drives, the rule for these goes before.
+std::set<DriveId> DrainingHomes(Placement& placement, Geometry stripes);
+
 struct EpochChangeOptions : SweepOptions {
   // For tests of the tests.
   Duration forgetting = kForgetting;
@@ -92,5 +96,9 @@ struct DriveContents {
   uint64_t map_registers = 0;  // of the drive map, which do not move
 };
 Result<DriveContents> ListDrive(Cluster& cluster, DriveId drive);
+
+// The same, quickly: how many shards, and how many registers, up to kMaxRangeKeys of each; the
+// drive is asked twice. Nothing of the drive map.
+Result<DriveContents> PeekIntoDrive(Cluster& cluster, DriveId drive);
 
 }  // namespace pinstripe

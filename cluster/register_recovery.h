@@ -1,12 +1,12 @@
-// RegisterRecovery: decides all registers of a group anew, where so many replicas may have forgotten
-// what they had answered that those which have not are no majority: after a loss of power that
-// struck several machines at once. What was written through a majority still has. Of the rest the
-// newest value that any replica still has counts.
+// RegisterRecovery: decides all registers of a group anew, where so many replicas may have
+// forgotten what they had answered that those which have not are no majority: after a loss of power
+// that struck several machines at once. What was written through a majority still has. Of the rest
+// the newest value that any replica still has counts.
 //
-// Each register is taken over into a slot far behind all that was ever used, with the slot for which
-// its value was proposed, by which its users go on knowing it: so no slot comes back with another
-// value, and nothing that was sent before the loss has any effect. docs/format.md, "Drives that have
-// forgotten", says why this is safe, beside others who do the same, too.
+// Each register is taken over into a slot far behind all that was ever used, with the slot for
+// which its value was proposed, by which its users go on knowing it: so no slot comes back with
+// another value, and nothing that was sent before the loss has any effect. docs/format.md, "Drives
+// that have forgotten", says why this is safe, beside others who do the same, too.
 //
 // One thread. Holds a page of registers at a time.
 
@@ -49,7 +49,8 @@ class RegisterRecovery {
     Drive::PutRequest request;
   };
 
-  Result<std::vector<Register>> ReadPage(const std::string& first, std::optional<std::string>& next);
+  Result<std::vector<Register>> ReadPage(const std::string& first,
+                                         std::optional<std::string>& next);
   Status AskOneByOne(std::vector<Register>& registers);
   Status Decide(std::vector<Register*>& registers);
   bool HaveAllPromised(const Register& each) const;

@@ -37,8 +37,7 @@ void VotingDrive::Delete(std::string key, Expected expected, Durability durabili
 
 void VotingDrive::Range(std::string first, std::string last, uint32_t max, bool reverse,
                         Terms terms, Callback<std::vector<std::string>> done) {
-  drive_.Range(std::move(first), std::move(last), max, reverse, terms,
-               IfItHasSay(std::move(done)));
+  drive_.Range(std::move(first), std::move(last), max, reverse, terms, IfItHasSay(std::move(done)));
 }
 
 void VotingDrive::ListRecords(std::string first, std::string last, uint32_t max, bool reverse,

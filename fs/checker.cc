@@ -34,8 +34,13 @@ size_t CheckReport::Count(Severity severity) const {
 Checker::Checker(Cluster& cluster, Options options)
     : cluster_(cluster),
       options_(std::move(options)),
+      draining_(cluster.DrainingDrives()),
+      left_behind_(cluster.DrivesLeftBehind()),
       records_(cluster),
-      names_(records_, [](InodeId, const Inode&, uint64_t) {}) {}
+      names_(records_, [](InodeId, const Inode&, uint64_t) {}) {
+  report_.epoch = cluster.map().epoch;
+  report_.missing_drives = cluster.MissingDrives();
+}
 
 const CheckReport& Checker::Run() {
   ReadFacts();
@@ -46,6 +51,7 @@ const CheckReport& Checker::Run() {
   }
   CheckKeepers();
   if (options_.data) CheckData();
+  report_.knows_all_places &= options_.data && knows_all_names_;
   return report_;
 }
 
@@ -268,8 +274,7 @@ void Checker::CheckData() {
     for (size_t i = 0; i < ids.size(); ++i) {
       std::vector<Owner> owners;
       if (!inodes[i].has_value()) {
-        report_.not_checked.push_back(
-            fmt::format("{}: {}", PathOf(facts_, ids[i]), inodes[i].error().message()));
+        NotChecked(ids[i], inodes[i].error());
       } else if (*inodes[i] && (*inodes[i])->inode.map) {
         owners.push_back({ids[i], **inodes[i]});
       }
@@ -301,11 +306,10 @@ void Checker::CheckData() {
   for (const auto& [drive, why] : listing_->unlisted()) {
     report_.not_checked.push_back(fmt::format("the shards of drive {}: {}", drive, why.message()));
   }
-  for (const MappedDrive& drive : cluster_.map().drives) {
-    // One that was drained may have been taken away. What blocks should have there they lack.
-    if (cluster_.FindDrive(drive.id) || drive.state != DriveState::kActive) continue;
-    report_.not_checked.push_back(
-        fmt::format("the shards of drive {}: it is not configured", drive.id));
+  for (const MissingDrive& drive : report_.missing_drives) {
+    // What blocks should have on one that was drained they lack.
+    if (drive.is_draining) continue;
+    report_.not_checked.push_back(fmt::format("the shards of drive {}: it is missing", drive.id));
   }
   for (const auto& [drive, key] : listing_->strange_keys()) {
     Report(Severity::kError, "strange-key", fmt::format("drive {}", drive),
@@ -338,6 +342,7 @@ void Checker::CheckFile(InodeId id, StoredInode stored) {
         stored = **newer;
         continue;
       }
+      report_.knows_all_places = false;
       Report(Severity::kError, "lost-map-page", PathOf(facts_, id),
              fmt::format("where the blocks from {} to {} are: {}", part->first, part->end() - 1,
                          loaded.message()));
@@ -390,7 +395,10 @@ void Checker::CheckBlock(std::span<const OwnedBlock> owned) {
       displaced_.emplace_back(one.id, block);
       ++report_.displaced_blocks;
     }
-    for (const BlockPlace& stripe : stripes) expected.emplace_back(one.id, stripe);
+    for (const BlockPlace& stripe : stripes) {
+      NoteDraining(block, stripe);
+      expected.emplace_back(one.id, stripe);
+    }
   }
   for (const ListedStripe* stripe = Peek(); stripe != nullptr; stripe = Peek()) {
     if (std::pair(stripe->id.object, stripe->id.block) > std::pair(object, block)) break;
@@ -411,6 +419,7 @@ void Checker::CheckBlock(std::span<const OwnedBlock> owned) {
 // ---- What several files share
 
 void Checker::NotChecked(InodeId id, const Status& why) {
+  report_.knows_all_places = false;
   report_.not_checked.push_back(fmt::format("{}: {}", PathOf(facts_, id), why.message()));
 }
 
@@ -509,6 +518,7 @@ void Checker::CheckObject(InodeId object, std::vector<Owner> owners) {
       const Status loaded = LoadOwner(owner, block, block + 1);
       if (!loaded.ok()) {
         lost = true;
+        report_.knows_all_places = false;
         Report(Severity::kError, "lost-map-page", PathOf(facts_, owner.id),
                fmt::format("where the blocks from {} on are: {}", block, loaded.message()));
         continue;
@@ -581,6 +591,18 @@ bool Checker::IsDisplaced(uint64_t block, const BlockPlace& place) {
   return !places.has_value() || !homes.has_value() || *places != *homes;
 }
 
+void Checker::NoteDraining(uint64_t block, const BlockPlace& place) {
+  if (draining_.empty()) return;
+  const auto places = cluster_.stripes().PlacesOf(place.IdOf(block), place.layout, place.place);
+  if (!places.has_value()) {
+    report_.knows_all_places = false;
+    return;
+  }
+  for (const DriveId drive : *places) {
+    if (draining_.contains(drive)) ++report_.named_on_draining[drive];
+  }
+}
+
 // Of the blocks of a file up to `end` nobody knows which are used.
 void Checker::SkipBlocks(InodeId id, uint64_t end) {
   for (const ListedStripe* stripe = Peek(); stripe != nullptr; stripe = Peek()) {
@@ -630,8 +652,13 @@ Result<LackingBlock> Checker::Probe(InodeId id, uint64_t block, const BlockPlace
     if (presence.present == all) continue;
     const int k = stripe.layout.data_shards;
     const bool is_first = lacking.all == 0;
-    lacking.missing += presence.missing;
+    const auto places =
+        TRY(cluster_.stripes().PlacesOf(stripe.IdOf(block), stripe.layout, stripe.place));
+    const auto left_behind = static_cast<int>(std::ranges::count_if(
+        places, [this](DriveId drive) { return left_behind_.contains(drive); }));
+    lacking.missing += presence.missing + left_behind;
     lacking.lost |= presence.present + presence.unknown < k;
+    lacking.out_of_reach |= presence.present + presence.unknown - left_behind < k;
     if (is_first || presence.present - k < lacking.present - lacking.needed) {
       lacking.present = presence.present;
       lacking.needed = k;
@@ -646,6 +673,7 @@ void Checker::ConfirmBlocks() {
   struct Lacking {
     uint64_t short_blocks = 0;
     uint64_t lost_blocks = 0;
+    uint64_t blocks_out_of_reach = 0;
     std::string first;
   };
   std::map<InodeId, Lacking> files;
@@ -686,6 +714,8 @@ void Checker::ConfirmBlocks() {
     if (lacking.first.empty()) lacking.first = std::move(what);
     if (!probed.has_value() || probed->lost) {
       ++lacking.lost_blocks;
+    } else if (probed->out_of_reach) {
+      ++lacking.blocks_out_of_reach;
     } else if (probed->missing > 0) {
       ++lacking.short_blocks;
     }
@@ -698,6 +728,7 @@ void Checker::ConfirmBlocks() {
              fmt::format("{} block{}; {}", blocks, blocks == 1 ? "" : "s", lacking.first));
     };
     report(Severity::kError, "lost-data", lacking.lost_blocks);
+    report(Severity::kError, "out-of-reach", lacking.blocks_out_of_reach);
     report(Severity::kShort, "short-of-shards", lacking.short_blocks);
   }
 }

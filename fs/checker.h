@@ -51,6 +51,14 @@ struct CheckReport {
   uint64_t displaced_blocks = 0;
   std::map<DriveId, uint64_t> unused_by_drive;  // of the unused shards; no drive without any
   std::map<DriveId, uint64_t> shards_by_drive;  // that files name, where the files say
+  // Drives that the drive map has and the configuration lacks. What is on those that were drained
+  // counts as missing, what is on others as away.
+  std::vector<MissingDrive> missing_drives;
+  Epoch epoch = 0;  // the newest when all this was begun
+  // Shards that should be on drives that are drained, wherever they are. And whether these are all
+  // that there can be: no map of blocks could not be read.
+  std::map<DriveId, uint64_t> named_on_draining;
+  bool knows_all_places = true;
   std::vector<Finding> findings;
   // What could not be looked at, and why. Unless it is empty, nothing can be said to be in order.
   std::vector<std::string> not_checked;
@@ -62,8 +70,9 @@ struct CheckReport {
 struct LackingBlock {
   InodeId file = 0;
   uint64_t block = 0;
-  int missing = 0;    // not there, by their drives; the others' drives do not answer
+  int missing = 0;    // not there, by their drives, or on drives that were left; others may be back
   bool lost = false;  // too few to read it
+  bool out_of_reach = false;  // too few without the drives that the configuration lacks
   // Of the block or the patch that can lose the fewest further ones:
   int present = 0;
   int needed = 0;  // to read it
@@ -139,6 +148,7 @@ class Checker {
   // The next stripe on the drives; null at the end.
   const ListedStripe* Peek();
   bool IsDisplaced(uint64_t block, const BlockPlace& place);
+  void NoteDraining(uint64_t block, const BlockPlace& place);
   void Use(InodeId id, const ListedStripe& stripe, const BlockPlace& place);
   void Unused(const ListedStripe& stripe, std::vector<ShardCopy> copies);
   void Suspect(InodeId id, uint64_t block);
@@ -147,6 +157,8 @@ class Checker {
 
   Cluster& cluster_;
   const Options options_;
+  const std::set<DriveId> draining_;
+  const std::set<DriveId> left_behind_;
   Records records_;
   Names names_;
   CheckReport report_;

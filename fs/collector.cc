@@ -40,6 +40,10 @@ const CollectReport& Collector::Run() {
   Checker checker(cluster_, {.data = true, .progress = options_.progress});
   const CheckReport& found = checker.Run();
   for (const std::string& what : found.not_checked) report_.not_collected.push_back(what);
+  for (const MissingDrive& drive : found.missing_drives) {
+    report_.not_collected.push_back(
+        fmt::format("drive {}: {}", drive.id, drive.Text(cluster_.config().file)));
+  }
 
   const std::vector<ListedStripe>& unused = checker.unused_stripes();
   for (size_t first = 0; first < unused.size();) {

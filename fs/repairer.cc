@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/try.h"
+#include "cluster/retirement.h"
 #include "fs/map_pages.h"
 
 namespace pinstripe {
@@ -71,7 +72,26 @@ const RepairReport& Repairer::Run() {
     Process(std::move(tasks), "repairing", checker);
     if (options_.dry_run || report_.progress == before) break;
   }
+  if (!options_.dry_run) RetireDrained();
   return report_;
+}
+
+void Repairer::RetireDrained() {
+  const CheckReport& found = report_.check;
+  for (const DriveId id : cluster_.DrainingDrives()) {
+    if (cluster_.IsRetired(id)) continue;
+    const auto named = found.named_on_draining.find(id);
+    Status retired;
+    if (named != found.named_on_draining.end()) {
+      retired = Fail(ENOTEMPTY, "{} shards of files should be on it", named->second);
+    } else if (!found.knows_all_places) {
+      retired = Fail(EIO, "not everything could be looked at that may be on it");
+    } else {
+      retired = RetireDrive(cluster_, id, found.epoch);
+    }
+    if (!retired.ok()) report_.not_retired[id] = std::move(retired);
+  }
+  report_.check.missing_drives = cluster_.MissingDrives();
 }
 
 // ---- What there is to do
@@ -304,12 +324,14 @@ Status Repairer::RepairBlock(const Task& task, const std::string& path, Inode& i
 // A block's own, or a patch. The error says why it is not whole.
 Status Repairer::RepairStripe(const std::string& path, uint64_t block, const BlockPlace& place,
                               std::vector<Moved>& moved) {
+  std::set<DriveId> without = cluster_.DrivesLeftBehind();
+  without.insert(options_.without.begin(), options_.without.end());
   const StripeRepair repair = TRY(cluster_.stripes().Repair({.id = place.IdOf(block),
                                                              .layout = place.layout,
                                                              .length = place.stored,
                                                              .place = &place.place,
                                                              .read_all = options_.read_all,
-                                                             .without = options_.without,
+                                                             .without = std::move(without),
                                                              .dry_run = options_.dry_run}));
   Note(repair);
   if (repair.inconsistent || !repair.contradicted.empty()) {

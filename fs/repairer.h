@@ -5,7 +5,8 @@
 // have done. It may run beside clients, and beside other repairers, at any time, and be killed at
 // any time: shards are written and read back first, then the block map says where they are, and
 // only then copies go that are no longer needed. Nothing else is ever removed. What is most
-// endangered comes first.
+// endangered comes first. Drained drives that the configuration has no more are left, as if they
+// had been given up; those of which nothing is needed any more are retired.
 //
 // Used by one thread, but for SetRate(); it has threads of its own while it works.
 
@@ -14,6 +15,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -46,6 +48,8 @@ struct RepairReport {
   // The first few reasons why a block is not whole; in a dry run, what was found.
   std::vector<std::string> failures;
   CheckReport check;  // how things are now
+  // Drained drives that are not retired (cluster/retirement.h), and why. In a dry run: none.
+  std::map<DriveId, Status> not_retired;
 };
 
 class Repairer {
@@ -94,6 +98,7 @@ class Repairer {
   };
   struct Work;
 
+  void RetireDrained();
   std::vector<Task> FindTasks(const Checker& checker);
   std::vector<Task> AllBlocks(const Checker& checker);
   using Wanted = std::function<bool(uint64_t block, const BlockPlace& place)>;

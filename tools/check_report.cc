@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace pinstripe {
@@ -24,8 +25,10 @@ std::string_view NameOf(Severity severity) {
 
 int ExitCodeOf(const CheckReport& report) {
   if (report.Count(Severity::kError) > 0) return kExitWrong;
-  if (!report.not_checked.empty()) return kExitNotChecked;
-  if (report.Count(Severity::kShort) > 0) return kExitShort;
+  const auto is_active = [](const MissingDrive& drive) { return !drive.is_draining; };
+  const bool lacks_active = std::ranges::any_of(report.missing_drives, is_active);
+  if (!report.not_checked.empty() || lacks_active) return kExitNotChecked;
+  if (report.Count(Severity::kShort) > 0 || !report.missing_drives.empty()) return kExitShort;
   return kExitInOrder;
 }
 
@@ -40,8 +43,14 @@ nlohmann::ordered_json CheckReportJson(const CheckReport& report) {
                               {"errors", report.Count(Severity::kError)},
                               {"short", report.Count(Severity::kShort)},
                               {"leftovers", report.Count(Severity::kLeftover)},
+                              {"missing_drives", nlohmann::ordered_json::array()},
                               {"findings", nlohmann::ordered_json::array()},
                               {"not_checked", report.not_checked}};
+  for (const MissingDrive& drive : report.missing_drives) {
+    json["missing_drives"].push_back({{"drive", drive.id},
+                                      {"draining", drive.is_draining},
+                                      {"keeps_drive_map", drive.keeps_map}});
+  }
   for (const Finding& finding : report.findings) {
     json["findings"].push_back({{"severity", NameOf(finding.severity)},
                                 {"problem", finding.problem},
@@ -55,8 +64,11 @@ std::string DumpJson(const nlohmann::ordered_json& json) {
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-std::string FindingsText(const CheckReport& report, bool all) {
+std::string FindingsText(const CheckReport& report, const std::string& config_file, bool all) {
   std::string text;
+  for (const MissingDrive& drive : report.missing_drives) {
+    text += fmt::format("missing  drive {}: {}\n", drive.id, drive.Text(config_file));
+  }
   for (const Finding& finding : report.findings) {
     if (finding.severity == Severity::kLeftover && !all) continue;
     text += fmt::format("{:<8} {}: {} ({})\n", NameOf(finding.severity), finding.where,
@@ -66,15 +78,37 @@ std::string FindingsText(const CheckReport& report, bool all) {
   return text;
 }
 
+std::string CheckText(const CheckReport& report, const std::string& config_file, bool all,
+                      bool names_only) {
+  std::string text = FindingsText(report, config_file, all);
+  text += fmt::format("{} directories, {} files, {} names\n", report.directories, report.files,
+                      report.entries);
+  if (!names_only) {
+    text += fmt::format("{} blocks in {} shards; {} shards of uploads under way or given up\n",
+                        report.blocks, report.shards, report.unused_shards);
+  }
+  const size_t leftovers = report.Count(Severity::kLeftover);
+  if (leftovers > 0) {
+    text += fmt::format("{} leftovers of clients that died, which do no harm\n", leftovers);
+  }
+  return text + VerdictText(report);
+}
+
 std::string VerdictText(const CheckReport& report) {
   std::string text;
   const size_t errors = report.Count(Severity::kError);
   const size_t short_files = report.Count(Severity::kShort);
   if (errors > 0) text += fmt::format("{} errors\n", errors);
   if (short_files > 0) text += fmt::format("{} files with missing shards\n", short_files);
+  const size_t drives = report.missing_drives.size();
+  if (drives > 0) {
+    text += fmt::format("{} missing\n",
+                        drives == 1 ? "1 drive of the drive map is"
+                                    : fmt::format("{} drives of the drive map are", drives));
+  }
   if (!report.not_checked.empty()) {
     text += "not everything could be looked at\n";
-  } else if (errors + short_files == 0) {
+  } else if (errors + short_files + drives == 0) {
     text += "everything is in order\n";
   }
   return text;

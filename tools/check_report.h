@@ -10,17 +10,22 @@
 namespace pinstripe {
 
 // 0 in order; 1 errors; 2 no errors, but not everything could be looked at; 3 everything can be
-// read, but shards are missing.
+// read, but shards are missing, or drives that were drained are before they were found to be empty.
 inline constexpr int kExitShort = 3;
 int ExitCodeOf(const CheckReport& report);
 
 nlohmann::ordered_json CheckReportJson(const CheckReport& report);
 
-// One line for each finding (with `all`, of leftovers, too) and what could not be looked at.
-std::string FindingsText(const CheckReport& report, bool all);
+// One line for each finding (with `all`, of leftovers, too), each drive that is missing in
+// `config_file`, and what could not be looked at.
+std::string FindingsText(const CheckReport& report, const std::string& config_file, bool all);
 
 // The last lines: whether everything is in order.
 std::string VerdictText(const CheckReport& report);
+
+// All of it: what `pinstripe check` says. Names only, or data as well.
+std::string CheckText(const CheckReport& report, const std::string& config_file, bool all,
+                      bool names_only);
 
 // Names may be any bytes.
 std::string DumpJson(const nlohmann::ordered_json& json);

@@ -23,21 +23,6 @@ struct CheckOptions {
 
 constexpr int kExitNotChecked = 2;
 
-std::string ReportText(const CheckReport& report, const CheckOptions& options) {
-  std::string text = FindingsText(report, options.all);
-  text += fmt::format("{} directories, {} files, {} names\n", report.directories, report.files,
-                      report.entries);
-  if (!options.names_only) {
-    text += fmt::format("{} blocks in {} shards; {} shards of uploads under way or given up\n",
-                        report.blocks, report.shards, report.unused_shards);
-  }
-  const size_t leftovers = report.Count(Severity::kLeftover);
-  if (leftovers > 0) {
-    text += fmt::format("{} leftovers of clients that died, which do no harm\n", leftovers);
-  }
-  return text + VerdictText(report);
-}
-
 Result<int> RunCheck(Runtime& runtime, const CheckOptions& options) {
   auto connected = Connect(runtime, options.config);
   if (!connected) {
@@ -51,7 +36,9 @@ Result<int> RunCheck(Runtime& runtime, const CheckOptions& options) {
                                             }});
   const CheckReport& report = checker.Run();
   progress.Clear();
-  fmt::print("{}", options.json ? DumpJson(CheckReportJson(report)) : ReportText(report, options));
+  fmt::print("{}", options.json ? DumpJson(CheckReportJson(report))
+                                : CheckText(report, (*connected)->cluster().config().file,
+                                            options.all, options.names_only));
   return ExitCodeOf(report);
 }
 
@@ -67,8 +54,8 @@ void AddCheckCommand(CLI::App& app, Action& chosen) {
   command->add_flag("--json", options->json, "Print it as JSON");
   command->footer(
       "Changes nothing, and may run beside clients at any time. Exit code: 0 in order; 1 errors;\n"
-      "2 no errors, but not everything could be looked at; 3 everything can be read, but shards\n"
-      "are missing.");
+      "2 no errors, but not everything could be looked at, or CONFIG lacks a drive; 3 everything\n"
+      "can be read, but shards are missing, or a drive is that was not drained to the end.");
   command->callback([options, &chosen] {
     chosen = [options](Runtime& runtime) { return RunCheck(runtime, *options); };
   });

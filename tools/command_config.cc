@@ -29,6 +29,12 @@ void AddConfigCommand(CLI::App& app, Action& chosen) {
             "knows: give them one of their own (docs/operations.md, \"Who may use a drive\")\n",
             open_to_all, config.drives.size());
       }
+      if (const Status enough = config.CheckForFormat(); !enough.ok()) {
+        fmt::print(stderr,
+                   "pinstripe: warning: {}: enough for a cluster of which drives were lost, not to "
+                   "format one\n",
+                   enough.message());
+      }
       return 0;
     };
   });

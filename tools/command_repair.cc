@@ -46,7 +46,8 @@ Result<int> RunCommand(Runtime& runtime, RepairCommand& command) {
     return kExitBusy;
   }
   TRY(outcome);
-  fmt::print("{}", command.json ? RepairJson(command, *outcome) : RepairText(command, *outcome));
+  fmt::print("{}", command.json ? RepairJson(command, *outcome)
+                                : RepairText(command, *outcome, command.config));
   return ExitCodeOf(command, *outcome);
 }
 

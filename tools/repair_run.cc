@@ -126,9 +126,14 @@ Status ChangeMap(Cluster& cluster, const DriveFactory& factory, const RepairRequ
 
 // What is left on the drives that are to be empty.
 void LookAtDrained(Cluster& cluster, const RepairRequest& request, RepairOutcome& done) {
-  if (request.change != MapChange::kDrain) return;
-  for (const DriveId id : request.drives) {
-    if (cluster.FindDrive(id) == nullptr) continue;  // taken away
+  std::set<DriveId> drives;
+  if (request.change == MapChange::kDrain) drives = {request.drives.begin(), request.drives.end()};
+  if (request.change == MapChange::kRebalance) drives = cluster.DrainingDrives();
+  for (const DriveId id : drives) {
+    if (cluster.IsRetired(id)) {
+      done.retired.insert(id);
+      continue;
+    }
     const auto contents = ListDrive(cluster, id);
     if (contents.has_value()) {
       done.drained[id] = *contents;
@@ -136,6 +141,17 @@ void LookAtDrained(Cluster& cluster, const RepairRequest& request, RepairOutcome
       done.drained_not_looked_at.push_back(id);
     }
   }
+  std::erase_if(done.not_cleared, [&](DriveId id) { return cluster.IsRetired(id); });
+}
+
+// When a drive is missing that was drained, the homes that it had of names and inodes have to be
+// given to others, too, and whoever began that may not live any more.
+Status FinishDrains(Cluster& cluster, const SweepOptions& sweep, RepairOutcome& done) {
+  if (cluster.IsSettled() || cluster.DrivesLeftBehind().empty()) return {};
+  EpochChangeOptions options;
+  static_cast<SweepOptions&>(options) = sweep;
+  done.registers += TRY(SettleEpoch(cluster, options));
+  return {};
 }
 
 }  // namespace
@@ -162,7 +178,8 @@ Result<RepairOutcome> RunRepair(Cluster& cluster, const DriveFactory& factory,
     done.registers = TRY(RebuildDrive(cluster, factory, *request.rebuild, rebuild)).registers;
     told.say(fmt::format("drive {} is in service; its shards come next", *request.rebuild));
   } else if (!request.dry_run) {
-    done.registers = TRY(SweepRegisters(cluster, sweep));
+    done.unsettled = FinishDrains(cluster, sweep, done);
+    done.registers += TRY(SweepRegisters(cluster, sweep));
   }
   Repairer repairer(cluster, {.read_all = request.scrub,
                               .without = without,
@@ -182,7 +199,9 @@ namespace {
 bool IsUnfinished(const RepairOutcome& done) {
   if (!done.not_cleared.empty() || !done.drained_not_looked_at.empty()) return true;
   return std::any_of(done.drained.begin(), done.drained.end(), [](const auto& drive) {
-    return drive.second.shards + drive.second.registers > 0;
+    const DriveContents& contents = drive.second;
+    const bool stays = contents.map_registers > 0;  // and is no more to be emptied than it is
+    return contents.shards + contents.registers > 0 || !stays;
   });
 }
 
@@ -209,6 +228,7 @@ std::string RepairJson(const RepairRequest& request, const RepairOutcome& done) 
   if (done.epoch != 0) {
     json["epoch"] = done.epoch;
     json["former_homes_not_cleared"] = done.not_cleared;
+    json["retired"] = done.retired;
     json["drained"] = nlohmann::ordered_json::array();
     for (const auto& [id, contents] : done.drained) {
       json["drained"].push_back({{"drive", id},
@@ -222,9 +242,10 @@ std::string RepairJson(const RepairRequest& request, const RepairOutcome& done) 
   return DumpJson(json);
 }
 
-std::string RepairText(const RepairRequest& request, const RepairOutcome& done) {
+std::string RepairText(const RepairRequest& request, const RepairOutcome& done,
+                       const std::string& config_file) {
   const RepairReport& report = done.files;
-  std::string text = FindingsText(report.check, /*all=*/false);
+  std::string text = FindingsText(report.check, config_file, /*all=*/false);
   for (const std::string& where : report.inconsistent) {
     text += fmt::format(
         "error    {}: its shards contradict each other, and it cannot be told which are wrong "
@@ -255,25 +276,42 @@ std::string RepairText(const RepairRequest& request, const RepairOutcome& done) 
                     report.written, report.relocated, BytesText(report.bytes_read),
                     BytesText(report.bytes_written));
   }
+  if (!done.unsettled.ok()) {
+    text += fmt::format("failed   the change of the drive map is not complete: {}\n",
+                        done.unsettled.message());
+  }
+  for (const MissingDrive& drive : report.check.missing_drives) {
+    const auto why = report.not_retired.find(drive.id);
+    if (why == report.not_retired.end()) continue;
+    text += fmt::format("failed   drive {} cannot be done without: {}\n", drive.id,
+                        why->second.message());
+  }
+  for (const DriveId id : done.retired) {
+    text += fmt::format("drive {} is empty: take it out of the configuration, then away\n", id);
+  }
   for (const auto& [id, contents] : done.drained) {
+    const auto why = report.not_retired.find(id);
     if (contents.shards + contents.registers > 0) {
       text += fmt::format(
           "drive {} still holds {} shards and {} replicas of names and inodes: uploads under way, "
-          "or "
-          "what clients left that died (`pinstripe collect`)\n",
+          "or what clients left that died (`pinstripe collect`)\n",
           id, contents.shards, contents.registers);
     } else if (contents.map_registers > 0) {
       text += fmt::format(
           "drive {} is empty but for its part of the drive map: it has to stay, as small as it "
-          "likes "
-          "to be\n",
+          "likes to be\n",
           id);
     } else {
-      text += fmt::format("drive {} is empty: take it out of the configuration, then away\n", id);
+      text += fmt::format(
+          "drive {} is empty, and has to stay: {}\n", id,
+          why == report.not_retired.end() ? "look again" : std::string(why->second.message()));
     }
   }
   for (const DriveId id : done.drained_not_looked_at) {
-    text += fmt::format("drive {} is away: what it holds could not be looked at\n", id);
+    text += fmt::format(
+        "drive {} is away: what it holds could not be looked at. If it is lost, take it out of {}, "
+        "and run `pinstripe repair`\n",
+        id, config_file);
   }
   for (const DriveId id : done.not_cleared) {
     text += fmt::format(

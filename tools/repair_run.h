@@ -36,10 +36,14 @@ struct RepairRequest {
 struct RepairOutcome {
   SweepReport registers;  // in which names and inodes are kept
   RepairReport files;
-  Epoch epoch = 0;                             // if the drive map was to be changed
-  std::set<DriveId> not_cleared;               // former homes of registers
-  std::map<DriveId, DriveContents> drained;    // what is left on drained drives
+  Epoch epoch = 0;                // if the drive map was to be changed
+  std::set<DriveId> not_cleared;  // former homes of registers, that are not retired
+  // Of the drives that were to become empty:
+  std::set<DriveId> retired;                   // may go
+  std::map<DriveId, DriveContents> drained;    // what is left on the others
   std::vector<DriveId> drained_not_looked_at;  // as they are away
+  // Why a change of the drive map that had to be finished could not be.
+  Status unsettled;
 };
 
 struct RepairTold {
@@ -53,7 +57,8 @@ Result<RepairOutcome> RunRepair(Cluster& cluster, const DriveFactory& factory,
                                 const RepairRequest& request, const RepairTold& told);
 
 int ExitCodeOf(const RepairRequest& request, const RepairOutcome& outcome);
-std::string RepairText(const RepairRequest& request, const RepairOutcome& outcome);
+std::string RepairText(const RepairRequest& request, const RepairOutcome& outcome,
+                       const std::string& config_file);
 std::string RepairJson(const RepairRequest& request, const RepairOutcome& outcome);
 
 }  // namespace pinstripe

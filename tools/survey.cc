@@ -8,6 +8,7 @@
 #include "base/bytes.h"
 #include "base/try.h"
 #include "cluster/connect.h"
+#include "cluster/drive_claim.h"
 #include "cluster/drive_identity.h"
 #include "cluster/gather.h"
 #include "drive/kinetic_io.h"
@@ -106,7 +107,7 @@ std::string HealthText(const Survey& survey) {
       if (survey.DrivesDown() <= survey.Tolerated()) {
         return fmt::format("unavailable: {}", survey.opened.message());
       }
-      return fmt::format("unavailable: {} drives are down, of which {} can be tolerated",
+      return fmt::format("unavailable: {} drives are down or missing, of which {} can be tolerated",
                          survey.DrivesDown(), survey.Tolerated());
   }
   return "";
@@ -139,15 +140,39 @@ std::string_view Reason(const DriveReport& drive) {
   return WithoutDriveName(drive.info.error().message(), drive.id);
 }
 
+// What is left on a drive that is drained.
+std::string LeftText(const DrainReport& drain, const DriveReport& drive) {
+  if (drain.retired) return "drained: it may be taken out of the configuration, and away";
+  if (!drain.left) return "draining";
+  const DriveContents& left = *drain.left;
+  if (left.shards + left.registers == 0) {
+    return drain.keeps_map ? "drained: it keeps a part of the drive map, and has to stay"
+                           : "drained: `pinstripe rebalance` finds out whether it may go";
+  }
+  const auto count = [](uint64_t number) {
+    return fmt::format("{}{}", number, number >= kMaxRangeKeys ? " or more" : "");
+  };
+  return fmt::format("draining: {} are left: {} shards, {} names and inodes",
+                     drive.info ? BytesText(UsedBytes(*drive.info)) : "some", count(left.shards),
+                     count(left.registers));
+}
+
 std::vector<std::string> DriveRow(const DriveReport& drive) {
   const auto or_dash = [](const std::string& text) { return text.empty() ? "-" : text; };
   if (!drive.info) {
     return {
-        fmt::format("{}", drive.id),           drive.address, or_dash(drive.domain), "-", "-", "-",
-        fmt::format("DOWN: {}", Reason(drive))};
+        fmt::format("{}", drive.id),
+        or_dash(drive.address),
+        or_dash(drive.domain),
+        "-",
+        "-",
+        "-",
+        fmt::format("{}: {}{}", drive.IsMissing() ? "MISSING" : "DOWN", Reason(drive),
+                    drive.drain && !drive.IsMissing() ? "; " + LeftText(*drive.drain, drive) : "")};
   }
   const DriveInfo& info = *drive.info;
-  const std::string state = info.failure.empty() ? "up" : fmt::format("FAILED: {}", info.failure);
+  std::string state = info.failure.empty() ? "up" : fmt::format("FAILED: {}", info.failure);
+  if (drive.drain) state += ", " + LeftText(*drive.drain, drive);
   return {fmt::format("{}", drive.id),
           drive.address,
           or_dash(drive.domain),
@@ -161,7 +186,7 @@ std::vector<std::string> DriveRow(const DriveReport& drive) {
 
 size_t Survey::DrivesDown() const {
   return std::count_if(drives.begin(), drives.end(),
-                       [](const DriveReport& drive) { return !drive.IsUp(); });
+                       [](const DriveReport& drive) { return drive.CountsAsDown(); });
 }
 
 size_t Survey::Tolerated() const {
@@ -174,25 +199,73 @@ Health HealthOf(const Survey& survey) {
   return survey.DrivesDown() > 0 ? Health::kDegraded : Health::kHealthy;
 }
 
-Result<Survey> TakeSurvey(Runtime& runtime, const std::string& config_file) {
-  Survey survey{.config = TRY(ClusterConfig::Load(config_file))};
-  const auto connected = Connect(runtime, config_file);
-  if (!connected) {
-    survey.opened = connected.error();
-    survey.drives = AskEachDrive(runtime, survey.config);
-    return survey;
+int ExitCodeOf(Health health) {
+  // 1 means degraded here, so everything that keeps us from knowing is 2.
+  switch (health) {
+    case Health::kHealthy: return 0;
+    case Health::kDegraded: return 1;
+    case Health::kUnavailable: return 2;
   }
-  Cluster& cluster = (*connected)->cluster();
+  return 2;
+}
+
+namespace {
+
+std::optional<DrainReport> DrainOf(Cluster& cluster, const DriveReport& drive) {
+  if (!cluster.DrainingDrives().contains(drive.id)) return std::nullopt;
+  DrainReport drain{.retired = cluster.IsRetired(drive.id)};
+  drain.keeps_map = std::ranges::count(cluster.map_drives(), drive.id) > 0;
+  if (drain.retired || !drive.info) return drain;
+  const auto left = PeekIntoDrive(cluster, drive.id);
+  if (left) drain.left = *left;
+  return drain;
+}
+
+// Who works on it, where somebody may.
+std::string WorkOn(Cluster& cluster, const DriveReport& drive) {
+  const bool is_plain = drive.IsUp() && (!drive.drain || drive.drain->retired);
+  if (is_plain) return "";
+  const auto claim = FindDriveClaim(cluster, drive.id);
+  return claim ? claim->Text(drive.id) : "";
+}
+
+}  // namespace
+
+Survey SurveyOf(Cluster& cluster) {
+  Survey survey{.config = cluster.config()};
+  const DriveMap& map = cluster.map();
   survey.uuid = cluster.uuid();
-  survey.epoch = cluster.map().epoch;
+  survey.epoch = map.epoch;
   survey.settled = cluster.IsSettled();
+  survey.config.replicas = map.replicas;
+  survey.active = map.drives.size() - cluster.DrainingDrives().size();
   for (DriveStatus& drive : cluster.Drives(survey.config.drive_timeout)) {
     survey.drives.push_back({.id = drive.id,
                              .address = drive.address,
                              .domain = drive.domain,
                              .info = std::move(drive.info)});
   }
+  for (const MissingDrive& drive : cluster.MissingDrives()) {
+    survey.drives.push_back({.id = drive.id,
+                             .address = "",
+                             .domain = drive.domain,
+                             .info = Fail(ENODEV, "{}", drive.Text(survey.config.file))});
+  }
+  std::ranges::sort(survey.drives, {}, &DriveReport::id);
+  for (DriveReport& drive : survey.drives) {
+    drive.drain = DrainOf(cluster, drive);
+    drive.work = WorkOn(cluster, drive);
+  }
   if (const auto space = cluster.Space()) survey.space = *space;
+  return survey;
+}
+
+Result<Survey> TakeSurvey(Runtime& runtime, const std::string& config_file) {
+  Survey survey{.config = TRY(ClusterConfig::Load(config_file))};
+  const auto connected = Connect(runtime, config_file);
+  if (connected) return SurveyOf((*connected)->cluster());
+  survey.opened = connected.error();
+  survey.drives = AskEachDrive(runtime, survey.config);
   return survey;
 }
 
@@ -220,8 +293,10 @@ std::string SurveyText(const Survey& survey) {
   const ClusterConfig& config = survey.config;
   std::vector<std::vector<std::string>> facts{
       {"cluster", config.name},
-      {"layout", fmt::format("{}+{} on {} drives, names on {} of them", config.layout.data_shards,
-                             config.layout.parity_shards, config.drives.size(), config.replicas)}};
+      {"layout",
+       fmt::format("{}+{} on {} drives, names on {} of them", config.layout.data_shards,
+                   config.layout.parity_shards,
+                   survey.opened.ok() ? survey.active : config.drives.size(), config.replicas)}};
   if (survey.opened.ok()) {
     facts.push_back({"uuid", UuidText(survey.uuid)});
     facts.push_back({"epoch", fmt::format("{}{}", survey.epoch,
@@ -237,6 +312,18 @@ std::string SurveyText(const Survey& survey) {
                                            BytesText(space.usable_bytes))});
   }
   facts.push_back({"health", HealthText(survey)});
+  for (const DriveReport& drive : survey.drives) {
+    const bool is_under_way = drive.drain && drive.drain->left &&
+                              drive.drain->left->shards + drive.drain->left->registers > 0;
+    if (!drive.work.empty()) {
+      facts.push_back({"work", drive.work});
+    } else if (is_under_way) {
+      facts.push_back(
+          {"work", fmt::format("nobody drains drive {} now: `pinstripe drain` goes on with it, "
+                               "`pinstripe expand` takes it back",
+                               drive.id)});
+    }
+  }
 
   std::vector<std::vector<std::string>> rows{
       {"DRIVE", "ADDRESS", "DOMAIN", "USED", "CAPACITY", "TEMP", "STATE"}};
@@ -279,6 +366,19 @@ std::string SurveyJson(const Survey& survey) {
                {"address", drive.address},
                {"domain", drive.domain},
                {"up", drive.IsUp()}};
+    if (drive.IsMissing()) entry["missing"] = true;
+    if (!drive.work.empty()) entry["work"] = drive.work;
+    if (drive.drain) {
+      const DrainReport& drain = *drive.drain;
+      entry["drain"] = {{"finished", drain.retired}, {"keeps_drive_map", drain.keeps_map}};
+      if (drain.left) {
+        entry["drain"]["bytes_left"] = drive.info ? UsedBytes(*drive.info) : 0;
+        entry["drain"]["shards_left"] = drain.left->shards;
+        entry["drain"]["registers_left"] = drain.left->registers;
+        entry["drain"]["more_left"] =
+            std::max(drain.left->shards, drain.left->registers) >= kMaxRangeKeys;
+      }
+    }
     if (drive.info) {
       entry["capacity_bytes"] = drive.info->capacity_bytes;
       entry["used_bytes"] = UsedBytes(*drive.info);

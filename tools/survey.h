@@ -11,26 +11,42 @@
 #include "base/status.h"
 #include "cluster/cluster.h"
 #include "cluster/cluster_config.h"
+#include "cluster/epoch_change.h"
 
 namespace pinstripe {
 
+// Of a drive that is to become empty.
+struct DrainReport {
+  bool retired = false;    // it may be taken out of the configuration, and away
+  bool keeps_map = false;  // a part of the drive map, so that it has to stay
+  // What is left, up to kMaxRangeKeys of each; null: it does not say.
+  std::optional<DriveContents> left;
+};
+
 struct DriveReport {
   DriveId id = 0;
-  std::string address;
+  std::string address;  // empty: the configuration does not list it
   std::string domain;
   Result<DriveInfo> info;  // or why it does not serve
+  std::optional<DrainReport> drain;
+  std::string work;  // who rebuilds, drains, ... it, if anybody does
 
   // Whether it takes part in everything: one whose store has failed serves reads at best, and
   // cannot be written to.
   bool IsUp() const { return info.has_value() && info->failure.empty(); }
+  bool IsMissing() const { return address.empty(); }
+  // Whether redundancy is lacking because of it.
+  bool CountsAsDown() const { return !IsUp() && !(drain && drain->retired); }
 };
 
 struct Survey {
   ClusterConfig config;
-  Status opened;  // why the cluster cannot be opened, if so; the next three are then empty
+  Status opened;  // why the cluster cannot be opened, if so; what is from there to `space` is then
+                  // empty
   std::string uuid;
   Epoch epoch = 0;
   bool settled = true;  // whether the change of the drive map that made it is complete
+  size_t active = 0;    // drives of the map that take new data
   std::optional<SpaceInfo> space;
   std::vector<DriveReport> drives;  // ascending by id
 
@@ -41,6 +57,12 @@ struct Survey {
 
 enum class Health { kHealthy, kDegraded, kUnavailable };
 Health HealthOf(const Survey& survey);
+
+// 0 healthy, 1 degraded, 2 unavailable.
+int ExitCodeOf(Health health);
+
+// Of a cluster that is open.
+Survey SurveyOf(Cluster& cluster);
 
 // Fails only when the configuration is no good. Takes no longer than open_timeout and drive_timeout
 // of the configuration together.

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/support/expect_ok.h"
+
 namespace pinstripe {
 namespace {
 
@@ -153,8 +155,8 @@ TEST_F(ClusterConfigTest, EveryMistakeIsNamedByFileLineAndReason) {
       ".");
   EXPECT_EQ(Refusal(kSmall + "shard_sise = 1\n" + Drives(6)),
             "cluster.toml:6: 'shard_sise' in [layout] is not an option known here");
-  EXPECT_EQ(Refusal(kSmall + Drives(5)),
-            "cluster.toml:4: 4 data and 2 parity shards need 6 drives, but only 5 are listed");
+  EXPECT_EQ(Refusal(kSmall + Drives(3)),
+            "cluster.toml:4: 4 data and 2 parity shards need 6 drives, but only 3 are listed");
   EXPECT_EQ(
       Refusal(kSmall + "shard_size = '100 KiB'\n" + Drives(6)),
       "cluster.toml:6: a shard size of 102400 bytes: it must be a multiple of 65536 up to 1048576");
@@ -162,8 +164,8 @@ TEST_F(ClusterConfigTest, EveryMistakeIsNamedByFileLineAndReason) {
             "cluster.toml:6: min_redundancy is 3, but with 2 parity shards it must be 0 to 2");
   EXPECT_EQ(Refusal(kSmall + "[registers]\nreplicas = 4\n" + Drives(6)),
             "cluster.toml:7: replicas is 4, but a majority needs an odd number");
-  EXPECT_EQ(Refusal(kSmall + "[registers]\nreplicas = 7\n" + Drives(6)),
-            "cluster.toml:7: 7 replicas need as many drives, but only 6 are listed");
+  EXPECT_EQ(Refusal(kSmall + "[registers]\nreplicas = 9\n" + Drives(4)),
+            "cluster.toml:7: 9 replicas need as many drives, but only 4 are listed");
   EXPECT_EQ(Refusal(kSmall + "[registers]\ngroups = 100\n" + Drives(6)),
             "cluster.toml:7: groups is 100, but must be a power of two from 1 to 65536");
   EXPECT_EQ(Refusal(kSmall + "[files]\nclose = 'maybe'\n" + Drives(6)),
@@ -255,7 +257,7 @@ TEST_F(ClusterConfigTest, CheckFindsTheImpossibleCombinations) {
   };
   EXPECT_FALSE(refuses([](ClusterConfig&) {}));
   EXPECT_TRUE(refuses([](ClusterConfig& config) { config.name = "A"; }));
-  EXPECT_TRUE(refuses([](ClusterConfig& config) { config.drives.pop_back(); }));
+  EXPECT_TRUE(refuses([](ClusterConfig& config) { config.drives.resize(3); }));
   EXPECT_TRUE(refuses([](ClusterConfig& config) { config.drives.clear(); }));
   EXPECT_TRUE(refuses([](ClusterConfig& config) { config.drives[0].id = 0; }));
   EXPECT_TRUE(refuses([](ClusterConfig& config) { config.drives[0].id = 2; }));
@@ -270,6 +272,22 @@ TEST_F(ClusterConfigTest, CheckFindsTheImpossibleCombinations) {
   EXPECT_TRUE(refuses([](ClusterConfig& config) { config.groups = 3; }));
   EXPECT_TRUE(refuses([](ClusterConfig& config) { config.inline_limit = 64 << 10; }));
   EXPECT_TRUE(refuses([](ClusterConfig& config) { config.replicate_limit = 2 << 20; }));
+}
+
+// A cluster of which a drive is lost, and not listed any more, is used and repaired all the same.
+TEST_F(ClusterConfigTest, FewerDrivesThanAStripeHasAreEnoughToUseAClusterNotToFormatOne) {
+  for (size_t drives = 4; drives <= 6; ++drives) {
+    const auto config = Load(kSmall + Drives(drives));
+    ASSERT_TRUE(config.has_value()) << config.error().message();
+    EXPECT_OK(config->Check());
+    EXPECT_EQ(config->CheckForFormat().ok(), drives == 6);
+  }
+  const auto config = Load(kSmall + "[registers]\nreplicas = 7\n" + Drives(6));
+  ASSERT_TRUE(config.has_value()) << config.error().message();
+  const Status status = config->CheckForFormat();
+  EXPECT_EQ(status.code(), EINVAL);
+  EXPECT_EQ(WithoutFolder(status.message()),
+            "cluster.toml: 7 replicas need as many drives, but only 6 are listed");
 }
 
 TEST(ParseGeometry, ReadsDataPlusParity) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/checksum.h"
 #include "base/coding.h"
 #include "cluster/cluster.h"
@@ -310,12 +312,47 @@ TEST_F(ClusterTest, ADamagedSuperblockIsNotBelieved) {
   ASSERT_OK(machines_.Open());
 }
 
-TEST_F(ClusterTest, AMapThatNamesADriveTheConfigurationLacksIsRefused) {
+TEST_F(ClusterTest, DrivesThatTheConfigurationLacksCountAsAway) {
   ASSERT_OK(machines_.Format());
-  machines_.config().drives.pop_back();
+  std::vector<DriveConfig>& drives = machines_.config().drives;
+  const DriveConfig last = drives.back();
+  drives.erase(drives.begin() + 6, drives.end());  // two, as may be away: 6 are left for 4+2
+  auto cluster = machines_.Open();
+  ASSERT_OK(cluster);
+  ExpectWorks(**cluster, 1);
+  const std::vector<MissingDrive> missing = (*cluster)->MissingDrives();
+  ASSERT_EQ(missing.size(), 2u);
+  EXPECT_EQ(missing[0].id, 7);
+  EXPECT_EQ(missing[1].id, 8);
+  EXPECT_FALSE(missing[0].is_draining);
+  EXPECT_EQ(missing[1].keeps_map, std::ranges::count((*cluster)->map_drives(), 8) > 0);
+  EXPECT_EQ((MissingDrive{.id = 7}.Text("cluster.toml")),
+            "the drive map has it, and cluster.toml does not list it: list it again, or, if it is "
+            "lost, give it up with `pinstripe drain`");
+
+  // It is met as soon as it is listed again.
+  drives.push_back(last);
+  ASSERT_OK((*cluster)->Refresh());
+  EXPECT_EQ((*cluster)->MissingDrives().size(), 1u);
+  EXPECT_NE((*cluster)->FindDrive(8), nullptr);
+  ExpectWorks(**cluster, 2);
+}
+
+TEST_F(ClusterTest, AConfigurationThatLacksMoreDrivesThanMayBeAwayIsRefused) {
+  ASSERT_OK(machines_.Format());
+  machines_.config().drives.resize(5);
   const Status status = machines_.Open().error();
   EXPECT_EQ(status.code(), EINVAL);
-  ExpectMessage(status, "drive 8 belongs to the cluster 'test', but cluster.toml does not list it");
+  ExpectMessage(status,
+                "the drives 6, 7, 8 belong to the cluster 'test', but cluster.toml does not list "
+                "them, and no more than 2 may be away");
+}
+
+TEST_F(ClusterTest, WhatIsFormattedHasAsManyDrivesAsAStripe) {
+  machines_.config().drives.resize(5);
+  const Status status = machines_.Format();
+  EXPECT_EQ(status.code(), EINVAL);
+  ExpectMessage(status, "4 data and 2 parity shards need 6 drives, but only 5 are listed");
 }
 
 TEST_F(ClusterTest, AConfigurationThatCannotWorkIsRefusedBeforeAnyDriveIsAsked) {

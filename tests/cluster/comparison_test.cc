@@ -1,5 +1,5 @@
-// Drives that have forgotten what they had answered: after a loss of power, or because they go on from
-// a copy of their disk. Nobody goes by what they do not have any more, and they get it back.
+// Drives that have forgotten what they had answered: after a loss of power, or because they go on
+// from a copy of their disk. Nobody goes by what they do not have any more, and they get it back.
 
 #include "cluster/comparison.h"
 
@@ -30,11 +30,12 @@ class ComparisonTest : public testing::Test {
   static constexpr int kRegisters = 30;
 
   explicit ComparisonTest(size_t drives = 5, int replicas = 5)
-      : sim_(1), machines_(sim_, {.drives = drives,
-                                  .layout = {2, 1, 64 << 10},
-                                  .groups = 4,
-                                  .replicas = replicas,
-                                  .loses_power = true}) {
+      : sim_(1),
+        machines_(sim_, {.drives = drives,
+                         .layout = {2, 1, 64 << 10},
+                         .groups = 4,
+                         .replicas = replicas,
+                         .loses_power = true}) {
     SetLogLevel(LogLevel::kError);
   }
   ~ComparisonTest() override { SetLogLevel(LogLevel::kInfo); }
@@ -127,7 +128,8 @@ TEST_F(ComparisonTest, DrivesThatForgotDoNotMakeAReaderBelieveThatThereIsNothing
   Fill(*cluster_, "closed");
   for (const DriveId id : {1, 2, 3}) machines_.LosePower(id, 0);
   // They answer at once, and the others late.
-  for (const DriveId id : {4, 5}) machines_.drive(id).Set({.least_latency = 80ms, .most_latency = 90ms});
+  for (const DriveId id : {4, 5})
+    machines_.drive(id).Set({.least_latency = 80ms, .most_latency = 90ms});
   ASSERT_EQ(OnDrive(1, 0), "nothing");
   const auto reader = Open();
   EXPECT_EQ(Values(*reader), std::set<std::string>{"closed"});
@@ -166,7 +168,8 @@ TEST_F(ComparisonTest, AfterALossOfAllPowerWhatWasWrittenThroughIsThere) {
   }
   const auto values = Values(*Open());
   EXPECT_FALSE(values.contains("nothing"));
-  for (const std::string& value : values) EXPECT_TRUE(value == "safe" || value == "closed") << value;
+  for (const std::string& value : values)
+    EXPECT_TRUE(value == "safe" || value == "closed") << value;
   WaitUntilAllHaveASay(*cluster_);
   EXPECT_EQ(Values(*cluster_), values);
 }
@@ -240,8 +243,8 @@ TEST_F(ComparisonTest, ADriveThatIsStartedAnewWithoutALossIsCountedAtOnce) {
 
 class CopyTest : public ComparisonTest {
  protected:
-  // A copy of the disk of a drive that was stopped, which is started in the place of the drive after
-  // that has gone on.
+  // A copy of the disk of a drive that was stopped, which is started in the place of the drive
+  // after that has gone on.
   void PlugInACopy(DriveId id) {
     const std::vector<DriveStart> starts = machines_.StartsOf(id);
     const auto copy = machines_.CopyOf(id);

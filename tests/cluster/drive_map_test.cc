@@ -109,6 +109,22 @@ TEST(Incarnation, AnythingElseIsDamage) {
   EXPECT_FAILS(DecodeIncarnation("\x02" + good.substr(1)), EBADMSG);
 }
 
+TEST(Retirement, ItsBytesNeverChange) {
+  EXPECT_EQ(Hex(AsBytes(RetirementKey(258))), "470102");
+  EXPECT_EQ(Hex(AsBytes(Retirement{5}.Encode())), "0100000005");
+  EXPECT_EQ(Retirement::Decode(Retirement{5}.Encode())->epoch, 5u);
+}
+
+TEST(Retirement, AnythingElseIsDamage) {
+  const std::string good = Retirement{5}.Encode();
+  for (size_t size = 0; size < good.size(); ++size) {
+    EXPECT_FAILS(Retirement::Decode(good.substr(0, size)), EBADMSG);
+  }
+  EXPECT_FAILS(Retirement::Decode(good + '\0'), EBADMSG);
+  EXPECT_FAILS(Retirement::Decode("\x02" + good.substr(1)), EBADMSG);
+  EXPECT_FAILS(Retirement::Decode(Retirement{0}.Encode()), EBADMSG);
+}
+
 TEST(DriveMap, ReadsBackAsWritten) {
   const Result<DriveMap> map = DriveMap::Decode(SmallMap().Encode());
   ASSERT_TRUE(map.has_value()) << map.error().message();

@@ -61,6 +61,12 @@ RecordKind DriveClaims() {
           .again = [](std::string_view bytes) { return Again(DriveClaimRecord::Decode(bytes)); }};
 }
 
+RecordKind Retirements() {
+  return {.name = "retirement",
+          .examples = {Retirement{1}.Encode(), Retirement{UINT32_MAX}.Encode()},
+          .again = [](std::string_view bytes) { return Again(Retirement::Decode(bytes)); }};
+}
+
 // With the names of their stripes, or as they were written before there were any.
 std::vector<ShardDescriptor> ExampleDescriptors(bool named) {
   const StripeId id{7, 3, MakeWriteId(1'700'000'000, 0x1234, 5)};
@@ -213,8 +219,9 @@ RecordKind CacheSlots() {
 const std::vector<RecordKind>& RecordKinds() {
   static const std::vector<RecordKind> kinds = {Superblocks(),
                                                 DriveMaps(),
-                                                 DriveClaims(),
-                                                 ListsOfStarts(),
+                                                DriveClaims(),
+                                                Retirements(),
+                                                ListsOfStarts(),
                                                 ShardDescriptors(/*named=*/true),
                                                 ShardDescriptors(/*named=*/false),
                                                 LogHeaders(),

@@ -46,6 +46,7 @@ TEST(HostileBytes, AreNoShardDescriptor) {
   Bombard(KindOfRecord("shard descriptor"));
   Bombard(KindOfRecord("shard descriptor without a name"));
 }
+TEST(HostileBytes, AreNoRetirement) { Bombard(KindOfRecord("retirement")); }
 TEST(HostileBytes, AreNoDirectoryEntry) { Bombard(KindOfRecord("directory entry")); }
 TEST(HostileStore, HasNoLogHeader) { Bombard(KindOfRecord("log header")); }
 TEST(HostileStore, HasNoIndexRecord) { Bombard(KindOfRecord("index record")); }

@@ -1,6 +1,6 @@
 // The power of all machines fails at some step of an operation on names, and comes back. Each drive
-// has forgotten what it did since it was last synced, or the end of that, or nothing, each in its own
-// way.
+// has forgotten what it did since it was last synced, or the end of that, or nothing, each in its
+// own way.
 //
 // What must hold then, for whoever opens the cluster next (docs/semantics.md):
 //   - the operation has happened or it has not: the names, what they stand for and what is in that
@@ -49,8 +49,8 @@ using Tree = std::map<std::string, std::string>;
 struct Operation {
   const char* name;
   Tree before;
-  std::vector<Tree> after;    // of one, or in turn: each may be what is left
-  bool is_safe = false;       // once it was answered
+  std::vector<Tree> after;  // of one, or in turn: each may be what is left
+  bool is_safe = false;     // once it was answered
   std::vector<std::pair<std::string, std::string>> links;  // path -> another name of it, before
   std::function<Status(FileSystem&)> run;
 };
@@ -95,8 +95,8 @@ Status RemoveDirectory(FileSystem& fs, const std::string& path) {
 }
 Status Write(FileSystem& fs, const std::string& path, const std::string& contents, bool upload) {
   const Where where = TRY(Find(fs, path));
-  auto file = fs.Create(where.directory, where.name,
-                        {.truncate = true, .publish_at_commit = upload});
+  auto file =
+      fs.Create(where.directory, where.name, {.truncate = true, .publish_at_commit = upload});
   if (!file.has_value()) return file.error();
   const Status written = (*file)->Write(0, AsBytes(contents));
   return written.ok() ? (*file)->Close() : written;
@@ -118,106 +118,154 @@ std::vector<Operation> Operations() {
   std::vector<Operation> all;
   const auto add = [&](Operation operation) { all.push_back(std::move(operation)); };
 
-  add({.name = "create", .before = dirs, .after = {with({{"/p/a", ""}}), with({{"/p/a", "x"}})},
+  add({.name = "create",
+       .before = dirs,
+       .after = {with({{"/p/a", ""}}), with({{"/p/a", "x"}})},
        .run = [](FileSystem& fs) { return Write(fs, "/p/a", "x", false); }});
-  add({.name = "upload", .before = dirs, .after = {with({{"/p/a", "x"}})},
+  add({.name = "upload",
+       .before = dirs,
+       .after = {with({{"/p/a", "x"}})},
        .run = [](FileSystem& fs) { return Write(fs, "/p/a", "x", true); }});
-  add({.name = "upload over a file", .before = with({{"/p/a", "old"}}),
-       .after = {with({{"/p/a", "new"}})}, .is_safe = true,
+  add({.name = "upload over a file",
+       .before = with({{"/p/a", "old"}}),
+       .after = {with({{"/p/a", "new"}})},
+       .is_safe = true,
        .run = [](FileSystem& fs) { return Write(fs, "/p/a", "new", true); }});
-  add({.name = "upload of blocks over blocks", .before = with({{"/p/a", Large('o')}}),
-       .after = {with({{"/p/a", Large('n')}})}, .is_safe = true,
+  add({.name = "upload of blocks over blocks",
+       .before = with({{"/p/a", Large('o')}}),
+       .after = {with({{"/p/a", Large('n')}})},
+       .is_safe = true,
        .run = [](FileSystem& fs) { return Write(fs, "/p/a", Large('n'), true); }});
-  add({.name = "mkdir", .before = dirs, .after = {with({{"/p/d", "dir"}})},
+  add({.name = "mkdir",
+       .before = dirs,
+       .after = {with({{"/p/d", "dir"}})},
        .run = [](FileSystem& fs) { return MakeDirectory(fs, "/p/d"); }});
-  add({.name = "mkdir and create in it", .before = dirs,
+  add({.name = "mkdir and create in it",
+       .before = dirs,
        .after = {with({{"/p/d", "dir"}}), with({{"/p/d", "dir"}, {"/p/d/a", ""}}),
                  with({{"/p/d", "dir"}, {"/p/d/a", "x"}})},
        .run = [](FileSystem& fs) {
          return Both(MakeDirectory(fs, "/p/d"), [&] { return Write(fs, "/p/d/a", "x", false); });
        }});
-  add({.name = "rmdir", .before = with({{"/p/d", "dir"}}), .after = {dirs},
+  add({.name = "rmdir",
+       .before = with({{"/p/d", "dir"}}),
+       .after = {dirs},
        .run = [](FileSystem& fs) { return RemoveDirectory(fs, "/p/d"); }});
-  add({.name = "unlink and rmdir", .before = with({{"/p/d", "dir"}, {"/p/d/a", "x"}}),
+  add({.name = "unlink and rmdir",
+       .before = with({{"/p/d", "dir"}, {"/p/d/a", "x"}}),
        .after = {with({{"/p/d", "dir"}}), dirs},
        .run = [](FileSystem& fs) {
          return Both(Unlink(fs, "/p/d/a"), [&] { return RemoveDirectory(fs, "/p/d"); });
        }});
-  add({.name = "link", .before = with({{"/p/a", "x"}}),
+  add({.name = "link",
+       .before = with({{"/p/a", "x"}}),
        .after = {with({{"/p/a", "x"}, {"/q/b", "x"}})},
        .run = [](FileSystem& fs) { return Link(fs, "/p/a", "/q/b"); }});
-  add({.name = "unlink", .before = with({{"/p/a", "x"}}), .after = {dirs},
+  add({.name = "unlink",
+       .before = with({{"/p/a", "x"}}),
+       .after = {dirs},
        .run = [](FileSystem& fs) { return Unlink(fs, "/p/a"); }});
-  add({.name = "unlink of one of two", .before = with({{"/p/a", "x"}, {"/q/b", "x"}}),
-       .after = {with({{"/q/b", "x"}})}, .links = {{"/p/a", "/q/b"}},
+  add({.name = "unlink of one of two",
+       .before = with({{"/p/a", "x"}, {"/q/b", "x"}}),
+       .after = {with({{"/q/b", "x"}})},
+       .links = {{"/p/a", "/q/b"}},
        .run = [](FileSystem& fs) { return Unlink(fs, "/p/a"); }});
-  add({.name = "unlink of both", .before = with({{"/p/a", "x"}, {"/q/b", "x"}}),
-       .after = {with({{"/q/b", "x"}}), with({{"/p/a", "x"}}), dirs}, .links = {{"/p/a", "/q/b"}},
+  add({.name = "unlink of both",
+       .before = with({{"/p/a", "x"}, {"/q/b", "x"}}),
+       .after = {with({{"/q/b", "x"}}), with({{"/p/a", "x"}}), dirs},
+       .links = {{"/p/a", "/q/b"}},
        .run = [](FileSystem& fs) {
          return Both(Unlink(fs, "/p/a"), [&] { return Unlink(fs, "/q/b"); });
        }});
-  add({.name = "link and unlink of the old name", .before = with({{"/p/a", "x"}}),
+  add({.name = "link and unlink of the old name",
+       .before = with({{"/p/a", "x"}}),
        .after = {with({{"/p/a", "x"}, {"/q/b", "x"}}), with({{"/q/b", "x"}})},
        .run = [](FileSystem& fs) {
          return Both(Link(fs, "/p/a", "/q/b"), [&] { return Unlink(fs, "/p/a"); });
        }});
-  add({.name = "unlink and create", .before = with({{"/p/a", "old"}}),
+  add({.name = "unlink and create",
+       .before = with({{"/p/a", "old"}}),
        .after = {dirs, with({{"/p/a", ""}}), with({{"/p/a", "new"}})},
        .run = [](FileSystem& fs) {
          return Both(Unlink(fs, "/p/a"), [&] { return Write(fs, "/p/a", "new", false); });
        }});
 
-  add({.name = "rename", .before = with({{"/p/a", "x"}}), .after = {with({{"/p/b", "x"}})},
-       .is_safe = true, .run = [](FileSystem& fs) { return Rename(fs, "/p/a", "/p/b"); }});
-  add({.name = "rename over a file", .before = with({{"/p/a", "new"}, {"/p/b", "old"}}),
-       .after = {with({{"/p/b", "new"}})}, .is_safe = true,
+  add({.name = "rename",
+       .before = with({{"/p/a", "x"}}),
+       .after = {with({{"/p/b", "x"}})},
+       .is_safe = true,
        .run = [](FileSystem& fs) { return Rename(fs, "/p/a", "/p/b"); }});
-  add({.name = "rename to another directory", .before = with({{"/p/a", "x"}}),
-       .after = {with({{"/q/b", "x"}})}, .is_safe = true,
+  add({.name = "rename over a file",
+       .before = with({{"/p/a", "new"}, {"/p/b", "old"}}),
+       .after = {with({{"/p/b", "new"}})},
+       .is_safe = true,
+       .run = [](FileSystem& fs) { return Rename(fs, "/p/a", "/p/b"); }});
+  add({.name = "rename to another directory",
+       .before = with({{"/p/a", "x"}}),
+       .after = {with({{"/q/b", "x"}})},
+       .is_safe = true,
        .run = [](FileSystem& fs) { return Rename(fs, "/p/a", "/q/b"); }});
   add({.name = "rename over a file in another directory",
-       .before = with({{"/p/a", "new"}, {"/q/b", "old"}}), .after = {with({{"/q/b", "new"}})},
-       .is_safe = true, .run = [](FileSystem& fs) { return Rename(fs, "/p/a", "/q/b"); }});
+       .before = with({{"/p/a", "new"}, {"/q/b", "old"}}),
+       .after = {with({{"/q/b", "new"}})},
+       .is_safe = true,
+       .run = [](FileSystem& fs) { return Rename(fs, "/p/a", "/q/b"); }});
   add({.name = "rename over one of two names",
        .before = with({{"/p/a", "new"}, {"/p/b", "old"}, {"/q/c", "old"}}),
-       .after = {with({{"/p/b", "new"}, {"/q/c", "old"}})}, .is_safe = true,
+       .after = {with({{"/p/b", "new"}, {"/q/c", "old"}})},
+       .is_safe = true,
        .links = {{"/p/b", "/q/c"}},
        .run = [](FileSystem& fs) { return Rename(fs, "/p/a", "/p/b"); }});
-  add({.name = "rename of one of two names", .before = with({{"/p/a", "x"}, {"/q/c", "x"}}),
-       .after = {with({{"/q/b", "x"}, {"/q/c", "x"}})}, .is_safe = true, .links = {{"/p/a", "/q/c"}},
+  add({.name = "rename of one of two names",
+       .before = with({{"/p/a", "x"}, {"/q/c", "x"}}),
+       .after = {with({{"/q/b", "x"}, {"/q/c", "x"}})},
+       .is_safe = true,
+       .links = {{"/p/a", "/q/c"}},
        .run = [](FileSystem& fs) { return Rename(fs, "/p/a", "/q/b"); }});
-  add({.name = "rename twice", .before = with({{"/p/a", "x"}}),
-       .after = {with({{"/q/b", "x"}}), with({{"/p/c", "x"}})}, .is_safe = true,
+  add({.name = "rename twice",
+       .before = with({{"/p/a", "x"}}),
+       .after = {with({{"/q/b", "x"}}), with({{"/p/c", "x"}})},
+       .is_safe = true,
        .run = [](FileSystem& fs) {
          return Both(Rename(fs, "/p/a", "/q/b"), [&] { return Rename(fs, "/q/b", "/p/c"); });
        }});
-  add({.name = "rename and unlink", .before = with({{"/p/a", "x"}}),
+  add({.name = "rename and unlink",
+       .before = with({{"/p/a", "x"}}),
        .after = {with({{"/q/b", "x"}}), dirs},
        .run = [](FileSystem& fs) {
          return Both(Rename(fs, "/p/a", "/q/b"), [&] { return Unlink(fs, "/q/b"); });
        }});
-  add({.name = "rename and create in its place", .before = with({{"/p/a", "x"}}),
+  add({.name = "rename and create in its place",
+       .before = with({{"/p/a", "x"}}),
        .after = {with({{"/p/b", "x"}}), with({{"/p/a", ""}, {"/p/b", "x"}}),
                  with({{"/p/a", "y"}, {"/p/b", "x"}})},
        .run = [](FileSystem& fs) {
          return Both(Rename(fs, "/p/a", "/p/b"), [&] { return Write(fs, "/p/a", "y", false); });
        }});
-  add({.name = "rename of a directory", .before = with({{"/p/d", "dir"}, {"/p/d/a", "x"}}),
-       .after = {with({{"/p/e", "dir"}, {"/p/e/a", "x"}})}, .is_safe = true,
+  add({.name = "rename of a directory",
+       .before = with({{"/p/d", "dir"}, {"/p/d/a", "x"}}),
+       .after = {with({{"/p/e", "dir"}, {"/p/e/a", "x"}})},
+       .is_safe = true,
        .run = [](FileSystem& fs) { return Rename(fs, "/p/d", "/p/e"); }});
-  add({.name = "move of a directory", .before = with({{"/p/d", "dir"}, {"/p/d/a", "x"}}),
-       .after = {with({{"/q/e", "dir"}, {"/q/e/a", "x"}})}, .is_safe = true,
+  add({.name = "move of a directory",
+       .before = with({{"/p/d", "dir"}, {"/p/d/a", "x"}}),
+       .after = {with({{"/q/e", "dir"}, {"/q/e/a", "x"}})},
+       .is_safe = true,
        .run = [](FileSystem& fs) { return Rename(fs, "/p/d", "/q/e"); }});
   add({.name = "move of a directory over an empty one",
        .before = with({{"/p/d", "dir"}, {"/p/d/a", "x"}, {"/q/e", "dir"}}),
-       .after = {with({{"/q/e", "dir"}, {"/q/e/a", "x"}})}, .is_safe = true,
+       .after = {with({{"/q/e", "dir"}, {"/q/e/a", "x"}})},
+       .is_safe = true,
        .run = [](FileSystem& fs) { return Rename(fs, "/p/d", "/q/e"); }});
-  add({.name = "mkdir and move into it", .before = with({{"/p/a", "x"}}),
+  add({.name = "mkdir and move into it",
+       .before = with({{"/p/a", "x"}}),
        .after = {with({{"/p/a", "x"}, {"/q/d", "dir"}}), with({{"/q/d", "dir"}, {"/q/d/a", "x"}})},
-       .is_safe = true, .run = [](FileSystem& fs) {
+       .is_safe = true,
+       .run = [](FileSystem& fs) {
          return Both(MakeDirectory(fs, "/q/d"), [&] { return Rename(fs, "/p/a", "/q/d/a"); });
        }});
-  add({.name = "mkdir and link into it and unlink", .before = with({{"/p/a", "x"}}),
+  add({.name = "mkdir and link into it and unlink",
+       .before = with({{"/p/a", "x"}}),
        .after = {with({{"/p/a", "x"}, {"/q/d", "dir"}}),
                  with({{"/p/a", "x"}, {"/q/d", "dir"}, {"/q/d/a", "x"}}),
                  with({{"/q/d", "dir"}, {"/q/d/a", "x"}})},
@@ -226,19 +274,25 @@ std::vector<Operation> Operations() {
            return Both(Link(fs, "/p/a", "/q/d/a"), [&] { return Unlink(fs, "/p/a"); });
          });
        }});
-  add({.name = "exchange of files", .before = with({{"/p/a", "x"}, {"/q/b", "y"}}),
-       .after = {with({{"/p/a", "y"}, {"/q/b", "x"}})}, .is_safe = true,
+  add({.name = "exchange of files",
+       .before = with({{"/p/a", "x"}, {"/q/b", "y"}}),
+       .after = {with({{"/p/a", "y"}, {"/q/b", "x"}})},
+       .is_safe = true,
        .run = [](FileSystem& fs) { return Exchange(fs, "/p/a", "/q/b"); }});
-  add({.name = "exchange in a directory", .before = with({{"/p/a", "x"}, {"/p/b", "y"}}),
-       .after = {with({{"/p/a", "y"}, {"/p/b", "x"}})}, .is_safe = true,
+  add({.name = "exchange in a directory",
+       .before = with({{"/p/a", "x"}, {"/p/b", "y"}}),
+       .after = {with({{"/p/a", "y"}, {"/p/b", "x"}})},
+       .is_safe = true,
        .run = [](FileSystem& fs) { return Exchange(fs, "/p/a", "/p/b"); }});
   add({.name = "exchange of directories",
        .before = with({{"/p/d", "dir"}, {"/p/d/a", "x"}, {"/q/e", "dir"}, {"/q/e/b", "y"}}),
        .after = {with({{"/p/d", "dir"}, {"/p/d/b", "y"}, {"/q/e", "dir"}, {"/q/e/a", "x"}})},
-       .is_safe = true, .run = [](FileSystem& fs) { return Exchange(fs, "/p/d", "/q/e"); }});
+       .is_safe = true,
+       .run = [](FileSystem& fs) { return Exchange(fs, "/p/d", "/q/e"); }});
   add({.name = "exchange of a file and a directory",
        .before = with({{"/p/a", "x"}, {"/q/e", "dir"}, {"/q/e/b", "y"}}),
-       .after = {with({{"/p/a", "dir"}, {"/p/a/b", "y"}, {"/q/e", "x"}})}, .is_safe = true,
+       .after = {with({{"/p/a", "dir"}, {"/p/a/b", "y"}, {"/q/e", "x"}})},
+       .is_safe = true,
        .run = [](FileSystem& fs) { return Exchange(fs, "/p/a", "/q/e"); }});
   return all;
 }
@@ -259,7 +313,6 @@ class PowerCut {
                          .groups = 16,
                          .replicas = 3,
                          .loses_power = true}) {}
-
 
  protected:
   void Complain(const std::string& what) {
@@ -379,8 +432,8 @@ class PowerCut {
     Checker checker(**cluster, {});
     for (const Finding& finding : checker.Run().findings) {
       if (finding.severity != Severity::kError) continue;
-      Complain(fmt::format("check: {} {}: {}{}", finding.problem, finding.where, finding.what,
-                           story_));
+      Complain(
+          fmt::format("check: {} {}: {}{}", finding.problem, finding.where, finding.what, story_));
     }
     RemoveAll(**fs, tree);
     // And the cluster goes on.
@@ -401,8 +454,8 @@ class PowerCut {
         any = true;
         const Tree now = Look(fs);
         if (now != tree) {
-          Complain(fmt::format("without {} there is{}, where{} should be", path, Text(now),
-                               Text(tree)));
+          Complain(
+              fmt::format("without {} there is{}, where{} should be", path, Text(now), Text(tree)));
         }
       }
     }
@@ -444,8 +497,8 @@ class CutOperation final : public PowerCut {
   bool done_ = false;
 };
 
-std::string Describe(const Operation& operation, uint64_t requests,
-                     const std::vector<Keeps>& keeps, uint64_t seed) {
+std::string Describe(const Operation& operation, uint64_t requests, const std::vector<Keeps>& keeps,
+                     uint64_t seed) {
   std::string drives;
   for (const Keeps each : keeps) drives += "-+~"[static_cast<int>(each)];
   return fmt::format("{}, power cut after {} requests, drives {}, seed {}", operation.name,
@@ -485,9 +538,9 @@ TEST_P(PowerCutsAtEachStep, AnOperationHasHappenedOrNot) {
 
 // ---- Many operations, one after the other
 
-// Files that are safe at the beginning, and whatever a host does to their names until the power fails.
-// A file that has a name in all that the host has brought about, and would have one if what it was at
-// had happened, has one afterwards, with its contents.
+// Files that are safe at the beginning, and whatever a host does to their names until the power
+// fails. A file that has a name in all that the host has brought about, and would have one if what
+// it was at had happened, has one afterwards, with its contents.
 class CutStory final : public PowerCut {
  public:
   explicit CutStory(uint64_t seed) : PowerCut(std::vector<Keeps>(kDrives, Keeps::kSome), seed) {}
@@ -553,7 +606,7 @@ class CutStory final : public PowerCut {
     const auto is_file = [&](const std::string& it) {
       return tree_.contains(it) && tree_.at(it) != "dir";
     };
-    static constexpr const char* kWhat[] = {"upload", "link",   "link",     "unlink",
+    static constexpr const char* kWhat[] = {"upload", "link",  "link",     "unlink",
                                             "mkdir",  "rmdir", "exchange", "rename"};
     const uint64_t what = sim_.Below(8);
     switch (what) {

@@ -20,6 +20,7 @@ Survey EightDrives() {
   survey.config.drives.resize(8);
   survey.uuid = std::string(16, '\x5a');
   survey.epoch = 1;
+  survey.active = 8;
   survey.space = SpaceInfo{.raw_bytes = 8'000'000'000,
                            .raw_used_bytes = 80'000'000,
                            .usable_bytes = 5'333'333'333,

@@ -1,0 +1,488 @@
+// What the administrator's commands say of a cluster, and with which exit code they end, for the
+// states that a drive can be in. Above all: a drive of the drive map that cluster.toml does not
+// list is no drive less to ask for, unless it was found to be empty.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cluster/drive_claim.h"
+#include "cluster/epoch_change.h"
+#include "cluster/retirement.h"
+#include "fs/collector.h"
+#include "tests/fs/fs_test_base.h"
+#include "tools/check_report.h"
+#include "tools/repair_run.h"
+#include "tools/survey.h"
+
+namespace pinstripe {
+namespace {
+
+using std::chrono::seconds;
+using testing::HasSubstr;
+using testing::Not;
+
+struct Answer {
+  int exit_code = 0;
+  std::string text;
+};
+
+// What a command must end with, and say. No words: anything will do.
+struct Expected {
+  std::string command;
+  int exit_code = 0;
+  std::string words;
+};
+
+class StatesTest : public FsTest {
+ protected:
+  // 2+2, so that two drives may be lost, and names on five of nine drives: four keep nothing of the
+  // drive map.
+  StatesTest() : FsTest({.drives = 9, .layout = {2, 2, 64 << 10}, .groups = 16, .replicas = 5}) {
+    SetLogLevel(LogLevel::kError);
+  }
+  ~StatesTest() override { SetLogLevel(LogLevel::kInfo); }
+
+  void SetUp() override {
+    FsTest::SetUp();
+    SetLogLevel(LogLevel::kError);
+    for (const size_t size : {size_t{10}, size_t{30'000}, size_t{23 * kTestBlock + 77}}) {
+      const std::string name = fmt::format("file{}", size);
+      files_[name] = Pattern(size, size);
+      Make(name, files_[name]);
+    }
+    const std::vector<DriveId>& map_drives = host_.cluster->map_drives();
+    for (DriveId id = 1; id <= 9; ++id) {
+      if (std::ranges::count(map_drives, id) == 0) plain_.push_back(id);
+    }
+    ASSERT_GE(plain_.size(), 3u);
+    host_ = {};  // only administrators from here on
+  }
+
+  // ---- What is done to the drives
+
+  Status Drain(const std::vector<DriveId>& drives, std::shared_ptr<ClientLife> life = nullptr) {
+    auto cluster = machines_.Open(life);
+    if (!cluster.has_value()) return cluster.error();
+    const auto done = RunRepair(**cluster, machines_.Factory(life),
+                                {.change = MapChange::kDrain, .drives = drives}, Nobody());
+    return done.has_value() ? Status() : done.error();
+  }
+
+  // As if it had been killed as soon as the epoch is there: while it waits for the former homes to
+  // be forgotten.
+  void DrainAndDie(DriveId drive) {
+    auto cluster = machines_.Open();
+    ASSERT_OK(cluster);
+    const Epoch before = (*cluster)->map().epoch;
+    EpochChangeOptions options;
+    options.is_cancelled = [&] { return (*cluster)->map().epoch > before; };
+    MappedDrive wanted;
+    for (const MappedDrive& each : (*cluster)->map().drives) {
+      if (each.id == drive) wanted = each;
+    }
+    wanted.state = DriveState::kDraining;
+    EXPECT_FAILS(ChangeDrives(**cluster, machines_.Factory(), {wanted}, options), EINTR);
+    EXPECT_EQ((*cluster)->map().epoch, before + 1);
+    EXPECT_FALSE((*cluster)->IsSettled());
+  }
+
+  // Out of cluster.toml. Gives back what was there.
+  DriveConfig Unlist(DriveId drive) {
+    auto& drives = machines_.config().drives;
+    const auto found = std::ranges::find(drives, drive, &DriveConfig::id);
+    DriveConfig config = *found;
+    drives.erase(found);
+    return config;
+  }
+  void ListAgain(const DriveConfig& drive) {
+    auto& drives = machines_.config().drives;
+    drives.push_back(drive);
+    std::ranges::sort(drives, {}, &DriveConfig::id);
+  }
+
+  // ---- What the commands say
+
+  static RepairTold Nobody() {
+    return {.progress = [](std::string_view, double, uint64_t) {},
+            .say = [](const std::string&) {}};
+  }
+
+  Answer Run(const std::string& command) {
+    auto opened = machines_.Open();
+    if (!opened.has_value()) return {-1, std::string(opened.error().message())};
+    Cluster& cluster = **opened;
+    const std::string& file = cluster.config().file;
+    if (command == "status") {
+      const Survey survey = SurveyOf(cluster);
+      return {ExitCodeOf(HealthOf(survey)), SurveyText(survey) + SurveyJson(survey)};
+    }
+    if (command == "check") {
+      Checker checker(cluster, {});
+      const CheckReport& report = checker.Run();
+      return {ExitCodeOf(report), CheckText(report, file, false, false)};
+    }
+    if (command == "collect") {
+      Collector collector(cluster, {});
+      const CollectReport& report = collector.Run();
+      return {report.not_collected.empty() ? 0 : 1,
+              fmt::format("{}", fmt::join(report.not_collected, "\n"))};
+    }
+    static const std::map<std::string, RepairRequest> kRequests = {
+        {"repair", {}},
+        {"repair --dry-run", {.dry_run = true}},
+        {"scrub", {.scrub = true}},
+        {"scrub --dry-run", {.scrub = true, .dry_run = true}},
+        {"verify", {.wants_all_at_home = true, .scrub = true, .dry_run = true}},
+        {"rebalance", {.change = MapChange::kRebalance, .wants_all_at_home = true}},
+        {"expand", {.change = MapChange::kExpand, .wants_all_at_home = true}}};
+    const RepairRequest& request = kRequests.at(command);
+    const auto done = RunRepair(cluster, machines_.Factory(), request, Nobody());
+    if (!done.has_value()) return {1, std::string(done.error().message())};
+    return {ExitCodeOf(request, *done), RepairText(request, *done, file)};
+  }
+
+  void Expect(const std::vector<Expected>& table) {
+    for (const Expected& row : table) {
+      SCOPED_TRACE(row.command);
+      const Answer answer = Run(row.command);
+      EXPECT_EQ(answer.exit_code, row.exit_code) << answer.text;
+      EXPECT_THAT(answer.text, HasSubstr(row.words));
+    }
+  }
+  void ExpectAllIsWell() {
+    Expect({{"status", 0, "healthy"},
+            {"check", 0, "everything is in order"},
+            {"verify", 0, "everything is in order"},
+            {"scrub --dry-run", 0, "everything is in order"},
+            {"repair --dry-run", 0, "everything is in order"},
+            {"collect", 0, ""}});
+    EXPECT_THAT(Run("status").text, Not(HasSubstr("MISSING")));
+  }
+  // With the drives of whom this holds away, all can be read.
+  void ExpectAllHoldsWithout(const std::vector<DriveId>& away) {
+    for (const DriveId id : away) machines_.SetDown(id, true);
+    const Host host = NewHost();
+    for (const auto& [name, contents] : files_) {
+      EXPECT_TRUE(Contents("/" + name, host.fs.get()) == contents) << name;
+    }
+    for (const DriveId id : away) machines_.SetDown(id, false);
+  }
+
+  std::map<std::string, std::string> files_;
+  std::vector<DriveId> plain_;  // drives that keep nothing of the drive map
+};
+
+TEST_F(StatesTest, AHealthyClusterIsCalledSo) { ExpectAllIsWell(); }
+
+TEST_F(StatesTest, ADriveThatIsDownIsCalledDown) {
+  machines_.SetDown(plain_[0], true);
+  const std::string name = fmt::format("drive {}", plain_[0]);
+  Expect({{"status", 1, "degraded: 1 of 2 tolerated failures used"},
+          {"check", 2, name},
+          {"verify", 2, name},
+          {"repair", 2, name},
+          {"collect", 1, name}});
+}
+
+TEST_F(StatesTest, ADrainedDriveMayBeTakenAway) {
+  ASSERT_OK(Drain({plain_[0]}));
+  Expect({{"status", 0, "up, drained: it may be taken out of the configuration, and away"},
+          {"status", 0, "\"finished\": true"}});
+  ExpectAllIsWell();
+  // Switched off, and then not listed any more.
+  machines_.SetDown(plain_[0], true);
+  Expect({{"status", 0, "healthy"}});
+  Unlist(plain_[0]);
+  ExpectAllIsWell();
+  Expect({{"repair", 0, "everything is in order"},
+          {"rebalance", 0, "everything is in order"},
+          {"expand", 0, "everything is in order"}});
+  ExpectAllHoldsWithout({plain_[1], plain_[2]});
+}
+
+// The drain was killed when its epoch was made; then the drive was lost, and its lines were taken
+// out of cluster.toml.
+TEST_F(StatesTest, ADriveThatWasTakenOutTooEarlyIsMissingUntilItIsRepaired) {
+  DrainAndDie(plain_[0]);
+  machines_.SetDown(plain_[0], true);
+  Unlist(plain_[0]);
+  const std::string missing =
+      fmt::format("drive {}: the drive map has it, and cluster.toml does not list it", plain_[0]);
+  Expect({{"status", 1, "degraded: 1 of 2 tolerated failures used"},
+          {"status", 1, "MISSING: the drive map has it, and cluster.toml does not list it"},
+          {"status", 1, "\"missing\": true"},
+          {"check", 3, missing},
+          {"check", 3, "files with missing shards"},
+          {"check", 3, "1 drive of the drive map is missing"},
+          {"verify", 3, missing},
+          {"scrub --dry-run", 3, missing},
+          {"repair --dry-run", 3, missing},
+          {"collect", 1, missing}});
+  Expect({{"repair", 0, "everything is in order"}});
+  ExpectAllIsWell();
+  ExpectAllHoldsWithout({plain_[1], plain_[2]});
+  ExpectAllHoldsWithout({1, 2});
+}
+
+// Killed anywhere, and then lost and not listed any more: whenever the status is healthy all is
+// there, and whenever it is not a repair makes it so.
+TEST_F(StatesTest, WhereverADrainDiesItsDriveIsMissingOrNotNeeded) {
+  const DriveId drained = plain_[0];
+  bool died = true;
+  int missing = 0;
+  int retired = 0;
+  for (uint64_t requests = 20; died; requests += 1 + requests / 2) {
+    SCOPED_TRACE(requests);
+    const auto life = std::make_shared<ClientLife>();
+    life->CrashAfter(requests);
+    (void)Drain({drained}, life);
+    died = life->crashed();
+    machines_.SetDown(drained, true);
+    const DriveConfig config = Unlist(drained);
+    const Answer status = Run("status");
+    const bool is_needed = status.exit_code != 0;
+    missing += is_needed;
+    const auto cluster = machines_.Open();
+    const bool has_begun = cluster.has_value() && (*cluster)->map().epoch % 2 == 0;
+    if (!has_begun) {
+      EXPECT_EQ(status.exit_code, 1) << "it is needed as it always was\n" << status.text;
+    } else if (is_needed) {
+      EXPECT_THAT(status.text, HasSubstr("MISSING"));
+      Expect({{"repair", 0, "everything is in order"}});
+    } else {
+      ++retired;
+    }
+    if (has_begun) {
+      ExpectAllIsWell();
+      ExpectAllHoldsWithout({plain_[1], plain_[2]});
+    }
+    // Back it comes, as an empty one would; and takes part again.
+    machines_.SetDown(drained, false);
+    ListAgain(config);
+    auto admin = machines_.Open();
+    ASSERT_OK(admin);
+    if (has_begun) {
+      const auto back = RunRepair(**admin, machines_.Factory(),
+                                  {.change = MapChange::kExpand, .drives = {drained}}, Nobody());
+      ASSERT_OK(back);
+    }
+    ExpectAllIsWell();
+  }
+  EXPECT_GT(missing, 3);
+  EXPECT_GT(retired, 0);
+}
+
+TEST_F(StatesTest, AnInterruptedDrainIsShownAndGoneOnWith) {
+  const DriveId drained = plain_[0];
+  DrainAndDie(drained);
+  Expect({{"status", 0, "up, draining: "},
+          {"status", 0,
+           fmt::format("nobody drains drive {} now: `pinstripe drain` goes on with it", drained)},
+          {"status", 0, "\"shards_left\": "},
+          {"status", 0, "not complete"},
+          {"check", 0, "everything is in order"},
+          {"verify", 3, "blocks have shards that are not at home"}});
+  ASSERT_OK(Drain({drained}));
+  Expect({{"status", 0, "up, drained: it may be taken out of the configuration"}});
+  ExpectAllIsWell();
+}
+
+TEST_F(StatesTest, ARebalanceGoesOnWithItToo) {
+  DrainAndDie(plain_[0]);
+  Expect({{"rebalance", 0, fmt::format("drive {} is empty: take it out", plain_[0])}});
+  Unlist(plain_[0]);
+  ExpectAllIsWell();
+}
+
+TEST_F(StatesTest, AnInterruptedDrainCanBeTakenBack) {
+  const DriveId drained = plain_[0];
+  DrainAndDie(drained);
+  auto cluster = machines_.Open();
+  ASSERT_OK(cluster);
+  ASSERT_OK(RunRepair(**cluster, machines_.Factory(),
+                      {.change = MapChange::kExpand, .drives = {drained}}, Nobody()));
+  ExpectAllIsWell();
+  EXPECT_THAT(Run("status").text, Not(HasSubstr("drain")));
+  Expect({{"rebalance", 0, "everything is in order"}});
+}
+
+TEST_F(StatesTest, WhoIsAtWorkIsShown) {
+  auto cluster = machines_.Open();
+  ASSERT_OK(cluster);
+  DriveClaim claim(**cluster, plain_[0], DriveWork::kDrain, {.host = "box1", .process = 77});
+  ASSERT_OK(claim.Take());
+  DrainAndDie(plain_[0]);
+  Expect({{"status", 0,
+           fmt::format("drive {} is being drained by process 77 on box1 since ", plain_[0])}});
+  EXPECT_THAT(Run("status").text, Not(HasSubstr("nobody drains")));
+}
+
+// A lost drive that nobody has drained.
+TEST_F(StatesTest, AnActiveDriveThatIsNotListedIsMissingUntilItIsDrained) {
+  const DriveId lost = plain_[0];
+  machines_.SetDown(lost, true);
+  const DriveConfig config = Unlist(lost);
+  const std::string missing = fmt::format("drive {}: the drive map has it", lost);
+  Expect({{"status", 1, "degraded: 1 of 2 tolerated failures used"},
+          {"status", 1, "or, if it is lost, give it up with `pinstripe drain`"},
+          {"check", 2, missing},
+          {"verify", 2, missing},
+          {"scrub", 2, missing},
+          {"repair", 2, missing},
+          {"collect", 1, missing},
+          {"rebalance", 2, missing}});
+  // It may be a mistake: nothing was moved off it.
+  ListAgain(config);
+  machines_.SetDown(lost, false);
+  ExpectAllIsWell();
+  machines_.SetDown(lost, true);
+  Unlist(lost);
+  ASSERT_OK(Drain({lost}));
+  ExpectAllIsWell();
+  ExpectAllHoldsWithout({plain_[1], plain_[2]});
+}
+
+TEST_F(StatesTest, ALostDriveThatIsListedIsNotRetiredBeforeItIsNot) {
+  const DriveId lost = plain_[0];
+  machines_.SetDown(lost, true);
+  ASSERT_OK(Drain({lost}));
+  Expect({{"status", 1, "DOWN"},
+          {"rebalance", 2,
+           fmt::format("drive {} is away: what it holds could not be looked at. If "
+                       "it is lost, take it out of cluster.toml, and run "
+                       "`pinstripe repair`",
+                       lost)}});
+  Unlist(lost);
+  Expect({{"status", 1, "MISSING"}, {"repair", 0, "everything is in order"}});
+  ExpectAllIsWell();
+}
+
+TEST_F(StatesTest, ADriveOfTheDriveMapHasToStay) {
+  DriveId keeper = 1;
+  while (std::ranges::count(plain_, keeper) > 0) ++keeper;
+  ASSERT_OK(Drain({keeper}));
+  Expect({{"status", 0, "up, drained: it keeps a part of the drive map, and has to stay"},
+          {"status", 0, "\"keeps_drive_map\": true"},
+          {"rebalance", 0, "is empty but for its part of the drive map: it has to stay"}});
+  ExpectAllIsWell();
+  machines_.SetDown(keeper, true);
+  Unlist(keeper);
+  const std::string words = "it keeps a part of the drive map itself. List it again";
+  Expect({{"status", 1, words}, {"check", 3, words}, {"repair", 3, words}, {"verify", 3, words}});
+}
+
+TEST_F(StatesTest, WhatIsOutOfReachIsNotCalledLost) {
+  std::vector<DriveConfig> configs;
+  for (int i = 0; i < 3; ++i) DrainAndDie(plain_[static_cast<size_t>(i)]);
+  for (int i = 0; i < 3; ++i) {
+    machines_.SetDown(plain_[static_cast<size_t>(i)], true);
+    configs.push_back(Unlist(plain_[static_cast<size_t>(i)]));
+  }
+  Expect({{"status", 2, "unavailable: 3 drives are down or missing, of which 2 can be tolerated"},
+          {"check", 1, "(out-of-reach)"},
+          {"verify", 1, "(out-of-reach)"},
+          {"repair", 1, "(out-of-reach)"}});
+  EXPECT_THAT(Run("check").text, Not(HasSubstr("lost-data")));
+  for (const DriveConfig& config : configs) {
+    machines_.SetDown(config.id, false);
+    ListAgain(config);
+  }
+  // What was written again elsewhere is there twice.
+  Expect({{"rebalance", 3, "uploads under way, or what clients left that died"},
+          {"collect", 0, ""},
+          {"rebalance", 0, "everything is in order"}});
+  ExpectAllIsWell();
+}
+
+// What was found of it once does not count any more.
+TEST_F(StatesTest, ARetiredDriveThatWasUsedAgainIsNotRetired) {
+  const DriveId drive = plain_[0];
+  ASSERT_OK(Drain({drive}));
+  auto cluster = machines_.Open();
+  ASSERT_OK(cluster);
+  EXPECT_TRUE((*cluster)->IsRetired(drive));
+  ASSERT_OK(RunRepair(**cluster, machines_.Factory(),
+                      {.change = MapChange::kExpand, .drives = {drive}}, Nobody()));
+  EXPECT_FALSE((*cluster)->IsRetired(drive));
+  EXPECT_FALSE((*machines_.Open())->IsRetired(drive));
+  DrainAndDie(drive);
+  EXPECT_FALSE((*machines_.Open())->IsRetired(drive));
+  machines_.SetDown(drive, true);
+  Unlist(drive);
+  Expect({{"status", 1, "MISSING"}, {"repair", 0, "everything is in order"}});
+  ExpectAllIsWell();
+}
+
+// Before there were retirements, drives were drained, and taken away.
+TEST_F(StatesTest, ADriveThatWasTakenAwayLongAgoIsFoundNotToBeNeededByARepair) {
+  const DriveId drive = plain_[0];
+  ASSERT_OK(Drain({drive}));
+  {
+    auto cluster = machines_.Open();
+    ASSERT_OK(cluster);
+    const RegisterName name{kMapGroup, RetirementKey(drive)};
+    const auto seen = (*cluster)->registers().Read(name);
+    ASSERT_OK(seen);
+    ASSERT_OK((*cluster)->registers().Change(name, *seen, std::nullopt));
+  }
+  Unlist(drive);
+  Expect({{"status", 1, "MISSING"},
+          {"check", 3, "is missing"},
+          {"repair", 0, "0 blocks looked into"}});
+  ExpectAllIsWell();
+}
+
+TEST_F(StatesTest, WhatAnUploadHasOnADriveKeepsItFromBeingRetired) {
+  const DriveId drained = plain_[0];
+  Host host = NewHost();
+  const std::string contents = Pattern(7, 12 * kTestBlock);
+  auto file = host->Create(kRootInode, "upload", {.truncate = true});
+  ASSERT_OK(file);
+  ASSERT_OK((*file)->Write(0, AsBytes(contents)));
+  sim_.Sleep(seconds(5));
+  ASSERT_OK(Drain({drained}));
+  Expect({{"status", 0, "up, draining: "}});
+  EXPECT_FALSE((*machines_.Open())->IsRetired(drained));
+  ASSERT_OK((*file)->Close());
+  Expect({{"rebalance", 0, fmt::format("drive {} is empty: take it out", drained)}});
+  files_["upload"] = contents;
+  Unlist(drained);
+  ExpectAllIsWell();
+  ExpectAllHoldsWithout({plain_[1], plain_[2]});
+}
+
+// Of a drive that does not answer nobody can tell which uploads had something there. A check finds
+// those that were committed later, whatever was said before.
+TEST_F(StatesTest, AnUploadThatHadSomethingOnALostDriveIsFoundByACheck) {
+  const DriveId lost = plain_[0];
+  Host host = NewHost();
+  const std::string contents = Pattern(7, 12 * kTestBlock);
+  auto file = host->Create(kRootInode, "upload", {.truncate = true});
+  ASSERT_OK(file);
+  ASSERT_OK((*file)->Write(0, AsBytes(contents)));
+  sim_.Sleep(seconds(5));
+  machines_.SetDown(lost, true);
+  Unlist(lost);
+  ASSERT_OK(Drain({lost}));
+  ExpectAllIsWell();
+  ASSERT_OK((*file)->Close());
+  files_["upload"] = contents;
+  Expect({{"check", 3, "files with missing shards"},
+          {"verify", 3, "blocks are not whole"},
+          {"repair", 0, "everything is in order"}});
+  ExpectAllIsWell();
+  ExpectAllHoldsWithout({plain_[1], plain_[2]});
+}
+
+}  // namespace
+}  // namespace pinstripe
