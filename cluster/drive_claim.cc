@@ -39,11 +39,12 @@ std::string_view Doing(DriveWork work) {
   return "worked on";
 }
 
-std::string TimeText(int64_t nanoseconds) {
+// By `format`, which is one of fmt's for times.
+std::string TimeText(int64_t nanoseconds, const char* format) {
   constexpr int64_t kEndOf9999 = 253402300799;
   const int64_t seconds = nanoseconds / 1'000'000'000;
   if (seconds < 0 || seconds > kEndOf9999) return "an unknown time";
-  return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(static_cast<time_t>(seconds)));
+  return fmt::format(fmt::runtime(format), fmt::gmtime(static_cast<time_t>(seconds)));
 }
 
 }  // namespace
@@ -54,7 +55,7 @@ std::string DriveClaimRecord::Encode() const {
   Writer out;
   out.U8(kClaimFormat).U8(static_cast<uint8_t>(work)).Text(host).U32(process);
   out.Raw(AsText(std::as_bytes(std::span(run))));
-  out.U64(static_cast<uint64_t>(since)).U64(renewals);
+  out.U64(static_cast<uint64_t>(since)).U64(static_cast<uint64_t>(renewed));
   return out.Take();
 }
 
@@ -71,7 +72,7 @@ Result<DriveClaimRecord> DriveClaimRecord::Decode(std::string_view bytes) {
   record.process = in.U32();
   const std::string_view run = in.Raw(record.run.size());
   record.since = static_cast<int64_t>(in.U64());
-  record.renewals = in.U64();
+  record.renewed = static_cast<int64_t>(in.U64());
   TRY(in.Finish("claim on a drive"));
   std::copy(run.begin(), run.end(), record.run.begin());
   if (record.work < DriveWork::kRebuild || record.work > DriveWork::kCompare) {
@@ -85,8 +86,10 @@ Result<DriveClaimRecord> DriveClaimRecord::Decode(std::string_view bytes) {
 }
 
 std::string DriveClaimRecord::Text(DriveId drive) const {
-  return fmt::format("drive {} is being {} by process {} on {} since {}", drive, Doing(work),
-                     process, host, TimeText(since));
+  return fmt::format(
+      "drive {} is being {} by process {} on {} since {}, with a last sign of life at {}", drive,
+      Doing(work), process, host, TimeText(since, "{:%Y-%m-%d %H:%M:%S} UTC"),
+      TimeText(renewed, "{:%H:%M:%S}"));
 }
 
 std::optional<DriveClaimRecord> FindDriveClaim(Cluster& cluster, DriveId drive) {
@@ -148,7 +151,7 @@ Status DriveClaim::Claim(const RegisterValue& seen) {
     std::copy(random.begin(), random.end(), ours_.run.begin() + static_cast<ptrdiff_t>(i));
   }
   ours_.since = runtime_.WallClock();
-  ours_.renewals = 0;
+  ours_.renewed = ours_.since;
   const ChangeOutcome outcome = cluster_.registers().Change(name_, seen, ours_.Encode());
   TRY_CONTEXT(outcome.why, "say that drive {} is worked on", drive_);
   if (!outcome.applied()) {
@@ -215,7 +218,7 @@ void DriveClaim::KeepRenewing() {
 // False: it is lost.
 bool DriveClaim::Renew() {
   DriveClaimRecord next = ours_;
-  ++next.renewals;
+  next.renewed = runtime_.WallClock();
   const auto outcome = cluster_.registers().Change(name_, seen_, next.Encode());
   RegisterValue now;
   if (outcome.why.ok()) {
@@ -231,7 +234,6 @@ bool DriveClaim::Renew() {
     return false;
   }
   seen_ = now;
-  ours_.renewals = DriveClaimRecord::Decode(*now.value)->renewals;
   return true;
 }
 

@@ -46,12 +46,13 @@ struct DriveClaimRecord {
   uint32_t process = 0;           // there
   std::array<uint8_t, 16> run{};  // at random, for each claim: not taken for another of one process
   int64_t since = 0;              // by the clock of the host, nanoseconds since 1970
-  uint64_t renewals = 0;          // since then
+  int64_t renewed = 0;            // so, too: the last sign of life, for people
 
   std::string Encode() const;
   static Result<DriveClaimRecord> Decode(std::string_view bytes);  // EBADMSG
 
-  // "drive 4 is being rebuilt by process 123 on box1 since 2026-11-24 19:30:12 UTC"
+  // "drive 4 is being rebuilt by process 123 on box1 since 2026-11-24 19:30:12 UTC, with a last
+  // sign of life at 19:31:02"
   std::string Text(DriveId drive) const;
 };
 

@@ -131,7 +131,8 @@ void LookAtDrained(Cluster& cluster, const RepairRequest& request, RepairOutcome
   if (request.change == MapChange::kRebalance) drives = cluster.DrainingDrives();
   for (const DriveId id : drives) {
     if (cluster.IsRetired(id)) {
-      done.retired.insert(id);
+      const bool was_asked_for = request.change == MapChange::kDrain;
+      if (was_asked_for || cluster.FindDrive(id) != nullptr) done.retired.insert(id);
       continue;
     }
     const auto contents = ListDrive(cluster, id);

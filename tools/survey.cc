@@ -222,11 +222,14 @@ std::optional<DrainReport> DrainOf(Cluster& cluster, const DriveReport& drive) {
 }
 
 // Who works on it, where somebody may.
-std::string WorkOn(Cluster& cluster, const DriveReport& drive) {
+void FindWorkOn(Cluster& cluster, DriveReport& drive) {
   const bool is_plain = drive.IsUp() && (!drive.drain || drive.drain->retired);
-  if (is_plain) return "";
+  if (is_plain) return;
   const auto claim = FindDriveClaim(cluster, drive.id);
-  return claim ? claim->Text(drive.id) : "";
+  if (!claim) return;
+  drive.work = claim->Text(drive.id);
+  const int64_t silent = cluster.runtime().WallClock() - claim->renewed;
+  drive.is_work_alive = silent < DriveClaimOptions().given_up_after.count();
 }
 
 }  // namespace
@@ -254,7 +257,7 @@ Survey SurveyOf(Cluster& cluster) {
   std::ranges::sort(survey.drives, {}, &DriveReport::id);
   for (DriveReport& drive : survey.drives) {
     drive.drain = DrainOf(cluster, drive);
-    drive.work = WorkOn(cluster, drive);
+    FindWorkOn(cluster, drive);
   }
   if (const auto space = cluster.Space()) survey.space = *space;
   return survey;
@@ -315,9 +318,8 @@ std::string SurveyText(const Survey& survey) {
   for (const DriveReport& drive : survey.drives) {
     const bool is_under_way = drive.drain && drive.drain->left &&
                               drive.drain->left->shards + drive.drain->left->registers > 0;
-    if (!drive.work.empty()) {
-      facts.push_back({"work", drive.work});
-    } else if (is_under_way) {
+    if (!drive.work.empty()) facts.push_back({"work", drive.work});
+    if (is_under_way && !drive.is_work_alive) {
       facts.push_back(
           {"work", fmt::format("nobody drains drive {} now: `pinstripe drain` goes on with it, "
                                "`pinstripe expand` takes it back",
@@ -367,7 +369,9 @@ std::string SurveyJson(const Survey& survey) {
                {"domain", drive.domain},
                {"up", drive.IsUp()}};
     if (drive.IsMissing()) entry["missing"] = true;
-    if (!drive.work.empty()) entry["work"] = drive.work;
+    if (!drive.work.empty()) {
+      entry["work"] = {{"what", drive.work}, {"alive", drive.is_work_alive}};
+    }
     if (drive.drain) {
       const DrainReport& drain = *drive.drain;
       entry["drain"] = {{"finished", drain.retired}, {"keeps_drive_map", drain.keeps_map}};

@@ -29,7 +29,10 @@ struct DriveReport {
   std::string domain;
   Result<DriveInfo> info;  // or why it does not serve
   std::optional<DrainReport> drain;
-  std::string work;  // who rebuilds, drains, ... it, if anybody does
+  // Who rebuilds, drains, ... it, if anybody does; and whether that gives signs of life, as far as
+  // the clocks of two machines tell.
+  std::string work;
+  bool is_work_alive = false;
 
   // Whether it takes part in everything: one whose store has failed serves reads at best, and
   // cannot be written to.

@@ -31,7 +31,7 @@ DriveClaimRecord SmallRecord() {
   record.process = 258;
   for (size_t i = 0; i < record.run.size(); ++i) record.run[i] = static_cast<uint8_t>(i);
   record.since = 1'700'000'000'000'000'000;
-  record.renewals = 3;
+  record.renewed = record.since + 60'000'000'000;
   return record;
 }
 
@@ -47,7 +47,7 @@ TEST(DriveClaimRecord, ItsBytesNeverChange) {
             "00000102"
             "000102030405060708090a0b0c0d0e0f"
             "17979cfe362a0000"
-            "0000000000000003");
+            "17979d0c2e715800");
   const auto again = DriveClaimRecord::Decode(SmallRecord().Encode());
   ASSERT_OK(again);
   EXPECT_EQ(again->Encode(), SmallRecord().Encode());
@@ -75,10 +75,13 @@ TEST(DriveClaimRecord, AnythingElseIsDamage) {
 
 TEST(DriveClaimRecord, SaysWhoAndSinceWhen) {
   DriveClaimRecord record = SmallRecord();
-  EXPECT_EQ(record.Text(4),
-            "drive 4 is being drained by process 258 on box1 since 2023-11-14 22:13:20 UTC");
+  EXPECT_EQ(
+      record.Text(4),
+      "drive 4 is being drained by process 258 on box1 since 2023-11-14 22:13:20 UTC, with a last "
+      "sign of life at 22:14:20");
   for (const int64_t time : {INT64_MIN, int64_t{-1}, INT64_MAX}) {
     record.since = time;
+    record.renewed = time;
     EXPECT_THAT(record.Text(4), HasSubstr("by process 258 on box1 since "));
   }
 }
@@ -149,7 +152,10 @@ TEST_F(DriveClaimTest, ItIsRenewedAsLongAsItIsHeld) {
     sim_.Sleep(seconds(60));
   }
   EXPECT_FALSE(claim.IsLost());
-  EXPECT_GT(FindDriveClaim(*two, kDrive)->renewals, 600u);
+  const auto record = FindDriveClaim(*two, kDrive);
+  ASSERT_TRUE(record.has_value());
+  EXPECT_LE(record->since, sim_.WallClock() - seconds(3600) / std::chrono::nanoseconds(1));
+  EXPECT_GE(record->renewed, sim_.WallClock() - seconds(6) / std::chrono::nanoseconds(1));
 }
 
 TEST_F(DriveClaimTest, WhoDiedIsWaitedForAndSucceeded) {

@@ -55,7 +55,7 @@ RecordKind DriveClaims() {
                                .process = UINT32_MAX,
                                .run = {1, 2, 3},
                                .since = int64_t{1700000000} * 1000000000,
-                               .renewals = UINT64_MAX};
+                               .renewed = -1};
   return {.name = "drive claim",
           .examples = {small.Encode(), large.Encode()},
           .again = [](std::string_view bytes) { return Again(DriveClaimRecord::Decode(bytes)); }};

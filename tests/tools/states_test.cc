@@ -327,6 +327,23 @@ TEST_F(StatesTest, WhoIsAtWorkIsShown) {
   EXPECT_THAT(Run("status").text, Not(HasSubstr("nobody drains")));
 }
 
+TEST_F(StatesTest, WhoWasKilledIsShownToGiveNoSignOfLife) {
+  {
+    const auto life = std::make_shared<ClientLife>();
+    auto cluster = machines_.Open(life);
+    ASSERT_OK(cluster);
+    DriveClaim claim(**cluster, plain_[0], DriveWork::kDrain, {.host = "box1", .process = 77});
+    ASSERT_OK(claim.Take());
+    life->Crash();
+  }
+  DrainAndDie(plain_[0]);
+  sim_.Sleep(seconds(40));
+  Expect({{"status", 0, "process 77 on box1 since "},
+          {"status", 0, "with a last sign of life at "},
+          {"status", 0, "\"alive\": false"},
+          {"status", 0, "nobody drains"}});
+}
+
 // A lost drive that nobody has drained.
 TEST_F(StatesTest, AnActiveDriveThatIsNotListedIsMissingUntilItIsDrained) {
   const DriveId lost = plain_[0];
