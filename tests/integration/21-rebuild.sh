@@ -1,6 +1,6 @@
 #!/bin/bash
 # A drive's directory is gone; an empty one takes its place: names, inodes and shards come back, also
-# when the command is killed in the middle of it. And the old disk, plugged in again, is refused.
+# when the command is killed in the middle of it, and a second one is run meanwhile. And the old disk, plugged in again, is refused.
 . "$(dirname "$0")/lib.sh"
 
 cluster_up rebuild --layout 4+2 --drives 8
@@ -8,6 +8,12 @@ drive_says() {  # DRIVE WORDS: as `status` shows it
   local status
   status=$("$pinstripe" status "$config" 2>/dev/null)
   grep -Eq "^$1 .*$2" <<<"$status"
+}
+
+drive_work() {  # WORDS: of the lines of `status` about who works on a drive
+  local status
+  status=$("$pinstripe" status "$config" 2>/dev/null)
+  grep -q "^work .*$1" <<<"$status"
 }
 
 put small 3000
@@ -33,7 +39,17 @@ kill -9 $rebuild
 wait $rebuild 2>/dev/null
 check "half rebuilt it still has none" drive_says 3 "rebuil"
 check "and everything can be read" all_hold
-check "a rebuild that was killed goes on" says 0 "everything is in order" rebuild "$config" 3
+check "it is told who was at work" drive_work "process $rebuild "
+
+# What was killed counts as at work for half a minute; then the next one goes on.
+"$pinstripe" rebuild "$config" 3 >"$work/first" 2>&1 &
+first=$!
+wait_until 60 drive_work "process $first " || flunk "nobody goes on with the rebuild: $(cat "$work/first")"
+check "who comes second is told who is at work" says 4 "drive 3 is being rebuilt by process $first on " rebuild "$config" 3
+wait $first
+code=$?
+check "a rebuild that was killed goes on" test $code -eq 0
+check "to its end" grep -q "everything is in order" "$work/first"
 wait_until_healthy
 wait_until_readable /large
 check "a scrub finds nothing" says 0 " 0 shards damaged, 0 missing" scrub "$config"

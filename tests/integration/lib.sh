@@ -112,6 +112,15 @@ dev() {  # kill|start NAME...
   "$pinstripe" dev "$verb" "$cluster" "$@" >"$cluster.$verb" 2>&1 ||
     give_up "dev $verb $*: $(cat "$cluster.$verb")"
 }
+unlist() {  # DRIVE: takes it out of cluster.toml
+  /usr/bin/python3 - "$config" "$1" <<'END'
+import re, sys
+name, drive = sys.argv[1:]
+head, *drives = open(name).read().split("[[drive]]")
+left = [one for one in drives if not re.search(rf"^id = {drive}$", one, re.M)]
+open(name, "w").write("[[drive]]".join([head, *left]))
+END
+}
 # A gateway that has nothing of what was read or written before in its memory.
 empty_gateway() {
   dev kill gateway
