@@ -327,6 +327,44 @@ TEST_F(StatesTest, WhoIsAtWorkIsShown) {
   EXPECT_THAT(Run("status").text, Not(HasSubstr("nobody drains")));
 }
 
+TEST_F(StatesTest, WhatSomebodyElseIsAtWorkOnIsLeftToThem) {
+  auto cluster = machines_.Open();
+  ASSERT_OK(cluster);
+  DriveClaim claim(**cluster, plain_[1], DriveWork::kRebuild, {.host = "box1", .process = 77});
+  ASSERT_OK(claim.Take());
+  const Status status = Drain({plain_[0], plain_[1]});
+  EXPECT_EQ(status.code(), EBUSY);
+  EXPECT_THAT(
+      std::string(status.message()),
+      HasSubstr(fmt::format("drive {} is being rebuilt by process 77 on box1 since ", plain_[1])));
+  EXPECT_EQ((*machines_.Open())->map().epoch, 1u);
+  claim.GiveBack();
+  EXPECT_OK(Drain({plain_[0], plain_[1]}));
+}
+
+TEST_F(StatesTest, WhatIsMovedHasToFit) {
+  TestCluster small(
+      sim_, {.drives = 6, .layout = {2, 1, 64 << 10}, .groups = 16, .drive_bytes = 2 << 20});
+  ASSERT_OK(small.Format());
+  auto cluster = small.Open();
+  ASSERT_OK(cluster);
+  ASSERT_OK(FileSystem::Format(**cluster, {10, 20}, 0755));
+  auto fs = FileSystem::Open(**cluster, {});
+  ASSERT_OK(fs);
+  auto file = (*fs)->Create(kRootInode, "file", {});
+  ASSERT_OK(file);
+  ASSERT_OK((*file)->Write(0, AsBytes(Pattern(1, 6 << 20))));
+  ASSERT_OK((*file)->Close());
+  RepairRequest drain{.change = MapChange::kDrain, .drives = {1, 2, 3}};
+  const auto refused = RunRepair(**cluster, small.Factory(), drain, Nobody());
+  ASSERT_FAILS(refused, ENOSPC);
+  EXPECT_THAT(std::string(refused.error().message()), HasSubstr("Nothing was changed"));
+  EXPECT_EQ((*small.Open())->map().epoch, 1u);
+  drain.drives = {1};
+  EXPECT_OK(RunRepair(**cluster, small.Factory(), drain, Nobody()));
+  fs->reset();
+}
+
 TEST_F(StatesTest, WhoWasKilledIsShownToGiveNoSignOfLife) {
   {
     const auto life = std::make_shared<ClientLife>();
