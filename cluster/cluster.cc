@@ -673,9 +673,8 @@ Status Cluster::ReadTheMap() {
   auto epochs = std::make_shared<Epochs>();
   for (DriveMap& map : group.epochs) epochs->Add(std::move(map));
   epochs->settled = group.settled;
-  for (const auto& [id, epoch] : TRY(ReadRetirements(*registers_, epochs->draining))) {
-    epochs->Retire(id, epoch);
-  }
+  const auto retired = TRY(ReadRetirements(*registers_, epochs->draining));
+  for (const auto& [id, epoch] : retired) epochs->Retire(id, epoch);
   state_->epochs = std::move(epochs);
   return {};
 }
@@ -686,10 +685,14 @@ Status Cluster::Refresh() {
   const std::shared_ptr<const Epochs> known = state_->Known();
   const Epoch newest = known->newest().map().epoch;
   MapGroup group = TRY(ReadMapGroup(*registers_, config_, newest + 1));
-  const bool is_newest = group.epochs.empty();
-  std::set<DriveId> in_question =
-      is_newest ? known->draining : Epochs::DrainingIn(group.epochs.back());
-  std::erase_if(in_question, [&](DriveId id) { return is_newest && known->retired.contains(id); });
+  std::set<DriveId> in_question;
+  if (!group.epochs.empty()) {
+    in_question = Epochs::DrainingIn(group.epochs.back());
+  } else {
+    for (const DriveId id : known->draining) {
+      if (!known->retired.contains(id)) in_question.insert(id);
+    }
+  }
   const auto retired = TRY(ReadRetirements(*registers_, in_question));
   if (!group.epochs.empty() || group.settled != known->settled || !retired.empty()) {
     const std::lock_guard lock(state_->mutex);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "base/coding.h"
 #include "base/log.h"
@@ -92,12 +93,20 @@ std::string DriveClaimRecord::Text(DriveId drive) const {
       TimeText(renewed, "{:%H:%M:%S}"));
 }
 
-std::optional<DriveClaimRecord> FindDriveClaim(Cluster& cluster, DriveId drive) {
-  const auto value = cluster.registers().Read({kMapGroup, DriveClaimKey(drive)});
-  if (!value.has_value() || !value->value.has_value()) return std::nullopt;
-  const auto record = DriveClaimRecord::Decode(*value->value);
-  if (!record.has_value()) return std::nullopt;
-  return *record;
+std::map<DriveId, DriveClaimRecord> FindDriveClaims(Cluster& cluster,
+                                                    const std::set<DriveId>& drives) {
+  std::vector<RegisterName> names;
+  for (const DriveId id : drives) names.push_back({kMapGroup, DriveClaimKey(id)});
+  const auto values = cluster.registers().ReadMany(names);
+  std::map<DriveId, DriveClaimRecord> claims;
+  auto value = values.begin();
+  for (const DriveId id : drives) {
+    const auto& answer = *value++;
+    if (!answer.has_value() || !answer->value.has_value()) continue;
+    auto record = DriveClaimRecord::Decode(*answer->value);
+    if (record.has_value()) claims.emplace(id, *std::move(record));
+  }
+  return claims;
 }
 
 DriveClaim::DriveClaim(Cluster& cluster, DriveId drive, DriveWork work, DriveClaimOptions options)

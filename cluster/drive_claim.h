@@ -17,9 +17,11 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -59,8 +61,10 @@ struct DriveClaimRecord {
 // In the group of the map.
 std::string DriveClaimKey(DriveId drive);  // "W" U16
 
-// Who has a claim on a drive at this moment, alive or not. Null: nobody, or it cannot be read.
-std::optional<DriveClaimRecord> FindDriveClaim(Cluster& cluster, DriveId drive);
+// Who has claims on these drives at this moment, alive or not. Those that cannot be read are left
+// out.
+std::map<DriveId, DriveClaimRecord> FindDriveClaims(Cluster& cluster,
+                                                    const std::set<DriveId>& drives);
 
 struct DriveClaimOptions {
   Duration renewed_every = std::chrono::seconds(5);

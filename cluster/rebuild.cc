@@ -167,7 +167,8 @@ class Rebuilding {
     const RegisterValue value =
         TRY_CONTEXT(registers_.Read({kMapGroup, key}), "rebuild drive {}", id_);
     if (!value.value.has_value()) return Incarnation(0, value);
-    return Incarnation(TRY_CONTEXT(DecodeIncarnation(*value.value), "drive {}", id_), value);
+    const uint32_t known = TRY_CONTEXT(DecodeIncarnation(*value.value), "drive {}", id_);
+    return Incarnation(known, value);
   }
 
   // False: it was changed since it was seen.

@@ -15,6 +15,13 @@ constexpr size_t kInodesAtOnce = 64;
 constexpr uint64_t kBlocksAtOnce = 4096;
 constexpr int kMostLoads = 8;  // of the map of an inode that others change meanwhile
 
+// Those of which it is to be found out whether anything is needed.
+std::set<DriveId> NotRetired(const Cluster& cluster) {
+  std::set<DriveId> drives = cluster.DrainingDrives();
+  std::erase_if(drives, [&](DriveId id) { return cluster.IsRetired(id); });
+  return drives;
+}
+
 std::map<DriveId, Drive*> AllDrives(Cluster& cluster) {
   std::map<DriveId, Drive*> drives;
   for (const MappedDrive& drive : cluster.map().drives) {
@@ -34,7 +41,7 @@ size_t CheckReport::Count(Severity severity) const {
 Checker::Checker(Cluster& cluster, Options options)
     : cluster_(cluster),
       options_(std::move(options)),
-      draining_(cluster.DrainingDrives()),
+      draining_(NotRetired(cluster)),
       left_behind_(cluster.DrivesLeftBehind()),
       records_(cluster),
       names_(records_, [](InodeId, const Inode&, uint64_t) {}) {

@@ -55,8 +55,8 @@ struct CheckReport {
   // counts as missing, what is on others as away.
   std::vector<MissingDrive> missing_drives;
   Epoch epoch = 0;  // the newest when all this was begun
-  // Shards that should be on drives that are drained, wherever they are. And whether these are all
-  // that there can be: no map of blocks could not be read.
+  // Shards that should be on drives that are drained and not retired, wherever they are. And
+  // whether these are all that there can be: every map of blocks could be read.
   std::map<DriveId, uint64_t> named_on_draining;
   bool knows_all_places = true;
   std::vector<Finding> findings;

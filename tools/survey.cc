@@ -221,15 +221,22 @@ std::optional<DrainReport> DrainOf(Cluster& cluster, const DriveReport& drive) {
   return drain;
 }
 
-// Who works on it, where somebody may.
-void FindWorkOn(Cluster& cluster, DriveReport& drive) {
-  const bool is_plain = drive.IsUp() && (!drive.drain || drive.drain->retired);
-  if (is_plain) return;
-  const auto claim = FindDriveClaim(cluster, drive.id);
-  if (!claim) return;
-  drive.work = claim->Text(drive.id);
-  const int64_t silent = cluster.runtime().WallClock() - claim->renewed;
-  drive.is_work_alive = silent < DriveClaimOptions().given_up_after.count();
+// Who works on drives, where somebody may.
+void FindWork(Cluster& cluster, std::vector<DriveReport>& drives) {
+  std::set<DriveId> ids;
+  for (const DriveReport& drive : drives) {
+    const bool is_plain = drive.IsUp() && (!drive.drain || drive.drain->retired);
+    if (!is_plain) ids.insert(drive.id);
+  }
+  if (ids.empty()) return;
+  const auto claims = FindDriveClaims(cluster, ids);
+  for (DriveReport& drive : drives) {
+    const auto claim = claims.find(drive.id);
+    if (claim == claims.end()) continue;
+    drive.work = claim->second.Text(drive.id);
+    const int64_t silent = cluster.runtime().WallClock() - claim->second.renewed;
+    drive.is_work_alive = silent < DriveClaimOptions().given_up_after.count();
+  }
 }
 
 }  // namespace
@@ -255,10 +262,8 @@ Survey SurveyOf(Cluster& cluster) {
                              .info = Fail(ENODEV, "{}", drive.Text(survey.config.file))});
   }
   std::ranges::sort(survey.drives, {}, &DriveReport::id);
-  for (DriveReport& drive : survey.drives) {
-    drive.drain = DrainOf(cluster, drive);
-    FindWorkOn(cluster, drive);
-  }
+  for (DriveReport& drive : survey.drives) drive.drain = DrainOf(cluster, drive);
+  FindWork(cluster, survey.drives);
   if (const auto space = cluster.Space()) survey.space = *space;
   return survey;
 }

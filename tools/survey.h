@@ -68,7 +68,8 @@ int ExitCodeOf(Health health);
 Survey SurveyOf(Cluster& cluster);
 
 // Fails only when the configuration is no good. Takes no longer than open_timeout and drive_timeout
-// of the configuration together.
+// of the configuration together; and, when drives are drained or down, as long as these take to say
+// what is left on them, and registers of the drive map to be read.
 Result<Survey> TakeSurvey(Runtime& runtime, const std::string& config_file);
 
 // For people, and for programs.

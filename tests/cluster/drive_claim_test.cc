@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -101,6 +102,11 @@ class DriveClaimTest : public testing::Test {
   }
   static DriveClaimOptions From(const std::string& host) { return {.host = host, .process = 77}; }
 
+  static std::optional<DriveClaimRecord> ClaimOn(Cluster& cluster, DriveId drive) {
+    const auto claims = FindDriveClaims(cluster, {drive});
+    return claims.empty() ? std::nullopt : std::optional(claims.at(drive));
+  }
+
   SimRuntime sim_;
   TestCluster machines_;
 };
@@ -132,9 +138,9 @@ TEST_F(DriveClaimTest, WhatIsGivenBackIsFree) {
     DriveClaim first(*one, kDrive, DriveWork::kRebuild);
     ASSERT_OK(first.Take());
     EXPECT_OK(first.Take());  // it has it
-    EXPECT_TRUE(FindDriveClaim(*two, kDrive).has_value());
+    EXPECT_TRUE(ClaimOn(*two, kDrive).has_value());
   }
-  EXPECT_FALSE(FindDriveClaim(*two, kDrive).has_value());
+  EXPECT_FALSE(ClaimOn(*two, kDrive).has_value());
   DriveClaim second(*two, kDrive, DriveWork::kRebuild);
   const Time begin = sim_.Now();
   EXPECT_OK(second.Take());
@@ -152,7 +158,7 @@ TEST_F(DriveClaimTest, ItIsRenewedAsLongAsItIsHeld) {
     sim_.Sleep(seconds(60));
   }
   EXPECT_FALSE(claim.IsLost());
-  const auto record = FindDriveClaim(*two, kDrive);
+  const auto record = ClaimOn(*two, kDrive);
   ASSERT_TRUE(record.has_value());
   EXPECT_LE(record->since, sim_.WallClock() - seconds(3600) / std::chrono::nanoseconds(1));
   EXPECT_GE(record->renewed, sim_.WallClock() - seconds(6) / std::chrono::nanoseconds(1));
@@ -173,7 +179,7 @@ TEST_F(DriveClaimTest, WhoDiedIsWaitedForAndSucceeded) {
   EXPECT_LT(sim_.Now() - begin, seconds(40));
   ASSERT_EQ(told.size(), 1u);
   EXPECT_THAT(told.front(), HasSubstr("process 77 on box1"));
-  EXPECT_EQ(FindDriveClaim(*two, kDrive)->host, "box2");
+  EXPECT_EQ(ClaimOn(*two, kDrive)->host, "box2");
 }
 
 // Who only asks now and then, and never waits, learns the same.
@@ -214,7 +220,7 @@ TEST_F(DriveClaimTest, WhoStoodStillIsToldThatItIsLost) {
   EXPECT_FALSE(second.IsLost());
   // What it has lost it does not give back.
   first.GiveBack();
-  EXPECT_EQ(FindDriveClaim(*two, kDrive)->host, "box2");
+  EXPECT_EQ(ClaimOn(*two, kDrive)->host, "box2");
 }
 
 TEST_F(DriveClaimTest, OfManyWhoTryAtOnceOneHasIt) {
@@ -270,7 +276,7 @@ TEST_F(DriveClaimTest, SurvivesLostAnswersAndDrivesThatComeAndGo) {
   EXPECT_FALSE(claim.IsLost()) << claim.Check().message();
   for (DriveId id = 1; id <= machines_.size(); ++id) machines_.drive(id).Set({});
   claim.GiveBack();
-  EXPECT_FALSE(FindDriveClaim(*two, kDrive).has_value());
+  EXPECT_FALSE(ClaimOn(*two, kDrive).has_value());
 }
 
 TEST_F(DriveClaimTest, WithoutAMajorityOfTheMapNobodyHasIt) {
