@@ -89,7 +89,7 @@ Status CommitGroup::RunRound(Statuses& statuses) {
   const Status synced = SyncFileSystem();
   for (Member* member : members) {
     Status& status = handed_over[member];
-    statuses[member] = member->EndRound(status.ok() ? synced : std::move(status));
+    statuses[member] = member->EndRound(status.ok() ? synced : status);
   }
   return synced;
 }

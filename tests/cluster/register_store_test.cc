@@ -519,7 +519,7 @@ TEST_F(RegisterStoreTest, ADamagedReplicaIsNoAnswerAndNeverEmpty) {
 TEST_F(RegisterStoreTest, ARecordOfAnotherRegisterIsNoAnswer) {
   const RegisterName other_name{7, "game"};
   Set(*store_, {}, "a");
-  ASSERT_TRUE(store_->Change(other_name, {}, "b")->applied);
+  ASSERT_TRUE(store_->Change(other_name, {}, "b").applied());
   DriveFaults faults = Replicas::Healthy();
   faults.mix_up = 1;
   three_.set.drives[0]->Set(faults);
@@ -692,7 +692,7 @@ TEST_F(SweepTest, GivesAReplicaThatWasAwayWhatItMissed) {
 TEST_F(SweepTest, ARecordOfAnotherRegisterIsGivenToNobody) {
   const std::vector<RegisterName> names = {{7, "name"}, {7, "game"}, {7, "lame"}, {7, "same"}};
   for (const RegisterName& name : names) {
-    ASSERT_TRUE(store_->Change(name, {}, "value of " + name.key)->applied);
+    ASSERT_TRUE(store_->Change(name, {}, "value of " + name.key).applied());
   }
   three_.Settle();
   DriveFaults faults = Replicas::Healthy();
