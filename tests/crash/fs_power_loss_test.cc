@@ -109,13 +109,29 @@ class StoreDrive final : public Drive {
     Answer(std::move(done), engine_.Flush());
   }
   void Info(Terms, Callback<DriveInfo> done) override {
-    Answer(std::move(done), Result<DriveInfo>(DriveInfo{.capacity_bytes = 1 << 30}));
+    Answer(std::move(done), Result<DriveInfo>(Tell()));
   }
   void SetClusterVersion(int64_t, Terms, StatusCallback done) override {
     Answer(std::move(done), Status());
   }
 
+  // Who it is and what it may have forgotten, as every connect asks.
+  Status Identify(const std::string& identity_key, const IdentityCheck& check) {
+    const auto superblock =
+        engine_.Get(identity_key, {}).map([](StoredRecord&& record) -> Record {
+          return {std::move(record.head.version), std::move(record.head.tag), record.value};
+        });
+    return check(superblock, Tell());
+  }
+
  private:
+  DriveInfo Tell() {
+    const StoreStarts starts = engine_.Starts();
+    return {.capacity_bytes = 1 << 30,
+            .starts = starts.starts,
+            .start_count = starts.count,
+            .up = starts.up};
+  }
   Status Durably(Status status, Durability durability) {
     return status.ok() && durability != Durability::kWriteBack ? engine_.Flush() : status;
   }
@@ -172,9 +188,11 @@ class Machines {
 
  private:
   DriveFactory Factory() {
-    return [this](const DriveConfig& config, const std::string&,
-                  const IdentityCheck&) -> Result<std::unique_ptr<Drive>> {
-      return std::make_unique<FaultyDrive>(runtime_, drives_.at(config.addresses[0]));
+    return [this](const DriveConfig& config, const std::string& identity_key,
+                  const IdentityCheck& check) -> Result<std::unique_ptr<Drive>> {
+      const std::shared_ptr<StoreDrive> drive = drives_.at(config.addresses[0]);
+      if (Status refused = drive->Identify(identity_key, check); !refused.ok()) return Failed(refused);
+      return std::make_unique<FaultyDrive>(runtime_, drive);
     };
   }
 
@@ -182,7 +200,7 @@ class Machines {
   ClusterConfig config_;
   std::vector<std::unique_ptr<StoreResources>> resources_;  // stores on one disk share theirs
   std::vector<std::unique_ptr<LossyDisk>> disks_;
-  std::map<std::string, std::shared_ptr<Drive>> drives_;
+  std::map<std::string, std::shared_ptr<StoreDrive>> drives_;
 };
 
 // What a name may stand for after the power has failed. Null: nothing.
