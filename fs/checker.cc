@@ -170,7 +170,7 @@ void Checker::Confirm(const Suspicion& suspicion) {
   if (suspicion.problem == TreeProblem::kWrongCount && !knows_all_names_) return;
   // Not to know the number of subdirectories is nothing wrong, but who collects finds it out.
   if (suspicion.problem == TreeProblem::kWrongCount && suspicion.inode.links == 1) {
-    leftovers_.push_back(suspicion);
+    confirmed_.push_back(suspicion);
     return;
   }
   std::string where = suspicion.entries.empty() ? PathOf(facts_, suspicion.inode.id)
@@ -189,7 +189,7 @@ void Checker::Confirm(const Suspicion& suspicion) {
   }
   Report(leftover ? Severity::kLeftover : Severity::kError, NameOf(suspicion.problem),
          std::move(where), std::move(what));
-  if (leftover) leftovers_.push_back(suspicion);
+  confirmed_.push_back(suspicion);
 }
 
 Result<bool> Checker::StillNames(const EntryFact& entry) {

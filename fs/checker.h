@@ -94,8 +94,9 @@ class Checker {
   // Whether every register of the namespace could be read and understood.
   bool knows_all_names() const { return knows_all_names_; }
 
-  // For whoever removes them: leftovers of the tree, and stripes that no inode names.
-  const std::vector<Suspicion>& leftovers() const { return leftovers_; }
+  // For whoever removes or mends it: what is wrong with the tree, as it was found twice.
+  const std::vector<Suspicion>& confirmed() const { return confirmed_; }
+  // For whoever removes them: stripes that no inode names.
   const std::vector<ListedStripe>& unused_stripes() const { return unused_stripes_; }
 
   // For whoever repairs them: files that have blocks, and blocks that lack shards or have some that
@@ -171,7 +172,7 @@ class Checker {
   std::vector<std::pair<InodeId, InodeId>> sharing_;    // files, and the keepers that they name
   std::set<InodeId> told_;                              // files of which that was said
   KeeperMaps keeper_maps_{cluster_, records_};
-  std::vector<Suspicion> leftovers_;
+  std::vector<Suspicion> confirmed_;
   std::vector<ListedStripe> unused_stripes_;
 
   std::optional<StripeListing> listing_;

@@ -61,7 +61,7 @@ const CollectReport& Collector::Run() {
   DeleteUnnamed();
   CollectKeepers(checker.keepers());
 
-  for (const Suspicion& leftover : checker.leftovers()) {
+  for (const Suspicion& leftover : checker.confirmed()) {
     Status status;
     switch (leftover.problem) {
       case TreeProblem::kEntryOfNothing:
@@ -107,20 +107,6 @@ Status Collector::CollectCount(InodeId directory) {
   return {};
 }
 
-Result<bool> Collector::FenceName(InodeId id, const GivenName& name) {
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-    const StoredEntry stored = TRY(records_.FindEntry(name.directory, name.name));
-    if (stored.entry && stored.entry->inode == id) return false;
-    // A rename that has written this entry must find it as it left it, so it is finished first.
-    if (stored.entry && stored.entry->nonce) TRY(names_.Find(stored.entry->inode));
-    const auto change = records_.ChangeEntry(name.directory, name.name, stored.slot, stored.entry);
-    TRY(change.why);
-    if (change.applied()) return true;
-    PauseBeforeRetry(cluster_.runtime(), attempt);
-  }
-  return Fail(EIO, "the name that it should have was changed {} times in between", kMaxAttempts);
-}
-
 Status Collector::CollectOrphan(const Suspicion& suspicion) {
   const InodeId id = suspicion.inode.id;
   const std::optional<StoredInode> stored = TRY(names_.Find(id));
@@ -133,7 +119,7 @@ Status Collector::CollectOrphan(const Suspicion& suspicion) {
     ++report_.inodes;
     return {};
   }
-  if (options_.fences && stored->inode.named && !TRY(FenceName(id, *stored->inode.named)))
+  if (options_.fences && stored->inode.named && !TRY(names_.FenceName(id, *stored->inode.named)))
     return {};
   if (stored->inode.kind == FileKind::kDirectory && !TRY(names_.IsEmpty(id))) return {};
   const auto change = records_.ChangeInode(id, stored->slot, std::nullopt);

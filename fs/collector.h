@@ -65,8 +65,6 @@ class Collector {
   Status CollectEntry(const EntryFact& entry);
   Status CollectOrphan(const Suspicion& suspicion);
   Status CollectCount(InodeId directory);
-  // Makes whoever is about to give the inode this name fail. False: it has the name.
-  Result<bool> FenceName(InodeId id, const GivenName& name);
 
   // The stripes of one object, in the order of blocks.
   Status CollectStripes(std::span<const ListedStripe> stripes);

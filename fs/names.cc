@@ -643,4 +643,46 @@ Result<StoredInode> Names::CountSubdirectories(InodeId directory, const StoredIn
   return NoteSubdirectories(directory, stored, found.value_or(0));
 }
 
+Result<bool> Names::FenceName(InodeId id, const GivenName& name) {
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    const StoredEntry stored = TRY(records_.FindEntry(name.directory, name.name));
+    if (stored.entry && stored.entry->inode == id) return false;
+    // A rename that has written this entry must find it as it left it, so it is finished first.
+    if (stored.entry && stored.entry->nonce) TRY(Find(stored.entry->inode));
+    const auto change = records_.ChangeEntry(name.directory, name.name, stored.slot, stored.entry);
+    TRY(change.why);
+    if (change.applied()) return true;
+    PauseBeforeRetry(runtime_, attempt);
+  }
+  return Fail(EIO, "the name that it should have was changed {} times in between", kMaxAttempts);
+}
+
+// The inode says where its name will be before it is there. So of two that do this, to different
+// places, the second one fences the first one's.
+Result<bool> Names::Reattach(InodeId directory, const GivenName& place) {
+  const std::optional<StoredInode> stored = TRY(Find(directory));
+  TRY(CheckDirectory(directory, stored));
+  if (stored->inode.mark) return false;
+  if (stored->inode.named && !TRY(FenceName(directory, *stored->inode.named))) return false;
+  const StoredEntry there = TRY(records_.FindEntry(place.directory, place.name));
+  if (there.entry) return false;
+  Inode inode = stored->inode;
+  inode.named = place;
+  inode.parent = place.directory;
+  const auto told =
+      records_.ChangeInode(directory, stored->slot, inode, Durability::kWriteThrough);
+  TRY(told.why);
+  if (!told.applied()) return false;
+  const Entry entry{.inode = directory, .kind = FileKind::kDirectory, .nonce = std::nullopt};
+  const auto given = records_.ChangeEntry(place.directory, place.name, there.slot, entry,
+                                          Durability::kWriteThrough);
+  TRY(given.why);
+  if (!given.applied()) return false;
+  const Result<bool> touched = Touch(place.directory, std::nullopt, Subdirectories::kOneMore);
+  if (touched.has_value() && *touched) return true;
+  return Failed(TakeBack({.directory = place.directory, .name = place.name, .seen = {}},
+                         given.now.slot, std::nullopt, touched)
+                    .why);
+}
+
 }  // namespace pinstripe

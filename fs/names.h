@@ -157,6 +157,12 @@ class Names {
   // taken already; then `stored` may have changed. False: it is a directory that was replaced, and
   // is about to be removed.
   Result<bool> GiveWay(InodeId id, const StoredInode& stored);
+  // For whoever takes an inode for one without a name: whoever is about to give it this one fails,
+  // however late. False: it has the name.
+  Result<bool> FenceName(InodeId id, const GivenName& name);
+  // Gives a directory that has lost its name with the power this one, which is free. False: it has
+  // one, or the place is not free, or others were at it. Safe from power loss. ENOENT, ENOTDIR.
+  Result<bool> Reattach(InodeId directory, const GivenName& place);
   // Each gets the other's name. ENOENT, EINVAL (one would become a part of itself).
   Status Exchange(InodeId source, std::string_view source_name, InodeId target,
                   std::string_view target_name);

@@ -79,11 +79,19 @@ Result<std::optional<StoredInode>> Names::MarkReplaced(InodeId id, const RenameI
     return stored && stored->inode.mark && stored->inode.mark->nonce == mark.nonce;
   };
   std::optional<StoredInode> stored = TRY(records_.FindInode(intent.replaced));
-  if (is_marked(stored)) return stored;
+  // By the mark alone a directory is told to get another parent.
+  const bool reparents =
+      intent.exchange == FileKind::kDirectory && intent.source != intent.target;
+  if (is_marked(stored)) {
+    if (reparents) TRY(records_.MakeInodeDurable(intent.replaced));
+    return stored;
+  }
   if (!stored || stored->slot != intent.replaced_slot) return std::optional<StoredInode>();
   Inode marked = stored->inode;
   marked.mark = mark;
-  const auto change = records_.ChangeInode(intent.replaced, intent.replaced_slot, marked);
+  const auto change =
+      records_.ChangeInode(intent.replaced, intent.replaced_slot, marked,
+                           reparents ? Durability::kWriteThrough : Durability::kWriteBack);
   TRY(change.why);
   return is_marked(change.now) ? change.now : std::nullopt;
 }

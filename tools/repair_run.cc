@@ -155,6 +155,12 @@ Status FinishDrains(Cluster& cluster, const SweepOptions& sweep, RepairOutcome& 
   return {};
 }
 
+bool HasMendable(const CheckReport& report) {
+  return std::ranges::any_of(report.findings, [](const Finding& finding) {
+    return IsMendable(finding.problem);
+  });
+}
+
 }  // namespace
 
 Result<RepairOutcome> RunRepair(Cluster& cluster, const DriveFactory& factory,
@@ -182,12 +188,19 @@ Result<RepairOutcome> RunRepair(Cluster& cluster, const DriveFactory& factory,
     done.unsettled = FinishDrains(cluster, sweep, done);
     done.registers += TRY(SweepRegisters(cluster, sweep));
   }
-  Repairer repairer(cluster, {.read_all = request.scrub,
-                              .without = without,
-                              .dry_run = request.dry_run,
-                              .bytes_per_second = request.bytes_per_second,
-                              .progress = told.progress});
-  done.files = repairer.Run();
+  const Repairer::Options options{.read_all = request.scrub,
+                                  .without = without,
+                                  .dry_run = request.dry_run,
+                                  .bytes_per_second = request.bytes_per_second,
+                                  .progress = told.progress};
+  done.files = Repairer(cluster, options).Run();
+  const bool mends = request.change == MapChange::kNone && !request.rebuild && !request.dry_run;
+  if (mends && HasMendable(done.files.check)) {
+    done.tree = TreeMender(cluster, sweep.progress).Run();
+    Repairer::Options again = options;
+    again.read_all = false;
+    done.files.check = Repairer(cluster, again).Run().check;  // how things are now
+  }
   LookAtDrained(cluster, request, done);
   return done;
 }
@@ -225,7 +238,9 @@ std::string RepairJson(const RepairRequest& request, const RepairOutcome& done) 
                               {"blocks_not_whole", report.not_whole.size()},
                               {"contradicted", report.contradicted},
                               {"inconsistent", report.inconsistent},
-                              {"failures", report.failures}};
+                              {"failures", report.failures},
+                              {"names_mended", done.tree.mended},
+                              {"names_not_mended", done.tree.not_mended}};
   if (done.epoch != 0) {
     json["epoch"] = done.epoch;
     json["former_homes_not_cleared"] = done.not_cleared;
@@ -247,6 +262,8 @@ std::string RepairText(const RepairRequest& request, const RepairOutcome& done,
                        const std::string& config_file) {
   const RepairReport& report = done.files;
   std::string text = FindingsText(report.check, config_file, /*all=*/false);
+  for (const std::string& what : done.tree.mended) text += fmt::format("mended   {}\n", what);
+  for (const std::string& what : done.tree.not_mended) text += fmt::format("failed   {}\n", what);
   for (const std::string& where : report.inconsistent) {
     text += fmt::format(
         "error    {}: its shards contradict each other, and it cannot be told which are wrong "

@@ -35,32 +35,6 @@ class CheckerTest : public FsTest {
     return problems;
   }
 
-  InodeId MakeDirectory(std::string_view name, InodeId parent = kRootInode) {
-    const auto made = fs_->MakeDirectory(parent, name, 0755, {});
-    EXPECT_OK(made);
-    return made->inode;
-  }
-
-  // ---- Planting damage, past all rules
-
-  void ChangeInode(InodeId id, const std::function<void(Inode&)>& change) {
-    Records records(*host_.cluster);
-    const auto stored = records.FindInode(id);
-    ASSERT_OK(stored);
-    Inode inode = (*stored)->inode;
-    change(inode);
-    EXPECT_TRUE(records.ChangeInode(id, (*stored)->slot, inode).applied());
-  }
-  void RemoveInode(InodeId id) {
-    Records records(*host_.cluster);
-    const auto stored = records.FindInode(id);
-    EXPECT_TRUE(records.ChangeInode(id, (*stored)->slot, std::nullopt).applied());
-  }
-  void PutEntry(InodeId directory, std::string_view name, std::optional<Entry> entry) {
-    Records records(*host_.cluster);
-    const auto stored = records.FindEntry(directory, name);
-    EXPECT_TRUE(records.ChangeEntry(directory, name, stored->slot, entry).applied());
-  }
   void PutRegister(InodeId of, const std::string& key, const std::string& value) {
     const RegisterName name{host_.cluster->GroupOfObject(of), key};
     const auto seen = host_.cluster->registers().Read(name);

@@ -100,6 +100,12 @@ class FsTest : public testing::Test {
     return host;
   }
 
+  InodeId MakeDirectory(std::string_view name, InodeId parent = kRootInode) {
+    const auto made = fs_->MakeDirectory(parent, name, 0755, {});
+    EXPECT_OK(made);
+    return made->inode;
+  }
+
   // A committed file with these contents.
   InodeId Make(std::string_view name, std::string_view contents, InodeId directory = kRootInode) {
     auto file = fs_->Create(directory, name, {.truncate = true});
@@ -165,6 +171,27 @@ class FsTest : public testing::Test {
       });
     }
     while (running > 0) sim_.Sleep(std::chrono::milliseconds(10));
+  }
+
+  // ---- Planting damage, past all rules
+
+  void ChangeInode(InodeId id, const std::function<void(Inode&)>& change) {
+    Records records(*host_.cluster);
+    const auto stored = records.FindInode(id);
+    ASSERT_OK(stored);
+    Inode inode = (*stored)->inode;
+    change(inode);
+    EXPECT_TRUE(records.ChangeInode(id, (*stored)->slot, inode).applied());
+  }
+  void RemoveInode(InodeId id) {
+    Records records(*host_.cluster);
+    const auto stored = records.FindInode(id);
+    EXPECT_TRUE(records.ChangeInode(id, (*stored)->slot, std::nullopt).applied());
+  }
+  void PutEntry(InodeId directory, std::string_view name, std::optional<Entry> entry) {
+    Records records(*host_.cluster);
+    const auto stored = records.FindEntry(directory, name);
+    EXPECT_TRUE(records.ChangeEntry(directory, name, stored->slot, entry).applied());
   }
 
   SimRuntime sim_;
