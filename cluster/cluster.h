@@ -210,7 +210,4 @@ class Cluster final : public ReplicaLocator, public DriveDirectory {
   std::unique_ptr<StripeStore> stripes_;
 };
 
-// The group in which registers of the drive map live; their drives are named by the superblocks.
-inline constexpr uint32_t kMapGroup = UINT32_MAX;
-
 }  // namespace pinstripe

@@ -158,14 +158,14 @@ std::string RegisterRecordKey(const std::string& prefix, const RegisterName& nam
 }
 
 RegisterCall::RegisterCall(const RegisterContext& context, const RegisterName& name,
-                           GroupReplicas replicas, Durability durability)
+                           GroupReplicas replicas, ChangeTerms terms)
     : context_(context),
       name_(name),
       key_(RegisterRecordKey(context.options.prefix, name)),
       drives_(std::move(replicas.drives)),
       cluster_version_(replicas.cluster_version),
       floor_(IsReusable(name.key) ? SlotFloor(replicas.cluster_version) : 0),
-      durability_(durability),
+      terms_(terms),
       quorums_(context.options.quorums != nullptr ? context.options.quorums(drives_.size())
                                                   : QuorumsOf(drives_.size())),
       deadline_(context.runtime.Now() + context.options.timeout),
@@ -443,7 +443,8 @@ bool RegisterCall::CanGoFast(const RememberedRegister& remembered) {
 bool RegisterCall::FastRound(OwnChange& own, const RememberedRegister& remembered) {
   const Ballot ballot = Ballot::Fast(own.slot);
   const ReplicaState next{ballot, ballot, own.proposal};
-  const Drive::PutRequest request = EncodeRegisterPut(key_, {}, next, durability_);
+  const Drive::PutRequest request =
+      EncodeRegisterPut(key_, {}, next, terms_.durability, terms_.room);
   std::vector<Step> steps;
   for (size_t i = 0; i < drives_.size(); ++i) {
     if (!MayAcceptFast(i, remembered, own.slot)) continue;
@@ -493,7 +494,8 @@ std::optional<ReplicaStates> RegisterCall::Prepare(const Ballot& ballot,
 bool RegisterCall::Accept(const Ballot& ballot, const ProposalPtr& proposal,
                           const ReplicaStates& before) {
   const ReplicaState next{ballot, ballot, proposal};
-  const Drive::PutRequest request = EncodeRegisterPut(key_, {}, next, durability_);
+  const Drive::PutRequest request =
+      EncodeRegisterPut(key_, {}, next, terms_.durability, terms_.room);
   std::vector<Step> steps;
   for (size_t i = 0; i < before.size(); ++i) {
     if (!before[i].has_value() || !expected_[i].has_value() || !Usable(i)) continue;

@@ -55,7 +55,7 @@ struct OwnChange {
 class RegisterCall {
  public:
   RegisterCall(const RegisterContext& context, const RegisterName& name, GroupReplicas replicas,
-               Durability durability = Durability::kWriteBack);
+               ChangeTerms terms = {Durability::kWriteBack, Room::kFreeing});
 
   // Asks every replica whose state is not known, for all of `calls` at once, until each knows what
   // is chosen or cannot learn more without waiting long. With `catch_up`, replicas that are behind
@@ -147,7 +147,7 @@ class RegisterCall {
   const std::vector<Drive*> drives_;
   const std::optional<int64_t> cluster_version_;
   const uint64_t floor_;  // no slot up to here is proposed for
-  const Durability durability_;
+  const ChangeTerms terms_;
   const Quorums quorums_;
   Time deadline_;
 

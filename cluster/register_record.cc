@@ -102,7 +102,7 @@ std::string EncodeRegisterVersion(const Ballot& promised, const Ballot& accepted
 }
 
 Drive::PutRequest EncodeRegisterPut(const std::string& key, std::string expected,
-                                    const ReplicaState& next, Durability durability) {
+                                    const ReplicaState& next, Durability durability, Room room) {
   std::string version = EncodeRegisterVersion(next.promised, next.accepted);
   std::string value = EncodeValue(key, version, *next.proposal);
   std::string tag = EncodeTag(value);
@@ -111,7 +111,8 @@ Drive::PutRequest EncodeRegisterPut(const std::string& key, std::string expected
           .version = std::move(version),
           .tag = std::move(tag),
           .expected = Expected::Version(std::move(expected)),
-          .durability = durability};
+          .durability = durability,
+          .room = room};
 }
 
 Result<ReplicaState> DecodeRegister(std::string_view key, const Record& record) {

@@ -66,9 +66,12 @@ struct ReplicaState {
 // The version of a record, empty for a replica that was never written.
 std::string EncodeRegisterVersion(const Ballot& promised, const Ballot& accepted);
 
-// The versioned put that brings a replica from the state `expected` into the state `next`.
+// The versioned put that brings a replica from the state `expected` into the state `next`. What
+// finishes something that was begun, or brings a replica up to date, may take all the room there
+// is.
 Drive::PutRequest EncodeRegisterPut(const std::string& key, std::string expected,
-                                    const ReplicaState& next, Durability durability);
+                                    const ReplicaState& next, Durability durability,
+                                    Room room = Room::kFreeing);
 
 // EBADMSG when anything about the record is not as it was written: tag, version, key, format.
 Result<ReplicaState> DecodeRegister(std::string_view key, const Record& record);

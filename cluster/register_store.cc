@@ -47,7 +47,7 @@ class RegisterStore::Impl {
 
   std::vector<Result<RegisterValue>> ReadMany(std::span<const RegisterName> names);
   ChangeOutcome Change(const RegisterName& name, const RegisterValue& seen,
-                       std::optional<std::string> value, Durability durability);
+                       std::optional<std::string> value, ChangeTerms terms);
   Status MakeDurable(const RegisterName& name);
   Result<ScanPage> Scan(uint32_t group, const std::string& first, const std::string& last,
                         size_t max);
@@ -206,7 +206,8 @@ Proposal RegisterStore::Impl::NewProposal(const RememberedRegister& replaced,
 }
 
 ChangeOutcome RegisterStore::Impl::Change(const RegisterName& name, const RegisterValue& seen,
-                                          std::optional<std::string> value, Durability durability) {
+                                          std::optional<std::string> value, ChangeTerms terms) {
+  if (!value || name.group == kMapGroup) terms.room = Room::kFreeing;
   Status impossible = CheckName(name);
   if (impossible.ok() && value.has_value() && value->size() > kMaxRegisterBytes) {
     impossible =
@@ -216,12 +217,12 @@ ChangeOutcome RegisterStore::Impl::Change(const RegisterName& name, const Regist
   OwnChange own{.seen_slot = seen.slot};
   using Outcome = Result<ChangeOutcome>;
   Outcome outcome = UnderNewestMap(name.group, [&](const GroupReplicas& replicas) -> Outcome {
-    RegisterCall call(context_, name, replicas, durability);
+    RegisterCall call(context_, name, replicas, terms);
     own.floor = call.floor();
     if (own.proposal != nullptr && !own.sent) {
       value = std::exchange(own.proposal, nullptr)->value;
     }
-    return TryChange(call, seen, value, own, durability);
+    return TryChange(call, seen, value, own, terms.durability);
   });
   if (outcome.has_value()) return *std::move(outcome);
   const Status& why = outcome.error();
@@ -318,7 +319,7 @@ Result<ChangeOutcome> RegisterStore::Impl::Conclude(RegisterCall& call, const Ow
 Status RegisterStore::Impl::MakeDurable(const RegisterName& name) {
   TRY(CheckName(name));
   return UnderNewestMap(name.group, [&](const GroupReplicas& replicas) -> Status {
-    RegisterCall call(context_, name, replicas, Durability::kWriteThrough);
+    RegisterCall call(context_, name, replicas, {Durability::kWriteThrough, Room::kFreeing});
     if (TRY(call.Settle(nullptr)).chosen.slot == 0) return {};  // nothing was ever written
     context_.cache->Forget(call.key());  // the replicas' states are about to change
     return call.MakeDurable();
@@ -424,8 +425,8 @@ std::vector<Result<RegisterValue>> RegisterStore::ReadMany(std::span<const Regis
 }
 
 ChangeOutcome RegisterStore::Change(const RegisterName& name, const RegisterValue& seen,
-                                    std::optional<std::string> value, Durability durability) {
-  return impl_->Change(name, seen, std::move(value), durability);
+                                    std::optional<std::string> value, ChangeTerms terms) {
+  return impl_->Change(name, seen, std::move(value), terms);
 }
 
 Status RegisterStore::MakeDurable(const RegisterName& name) { return impl_->MakeDurable(name); }

@@ -52,6 +52,9 @@ inline constexpr Duration kAnswersCount = std::chrono::seconds(15);
 // any speed between half and twice that of ours are allowed for, and some more.
 inline constexpr Duration kForgetting = 2 * kAnswersCount + std::chrono::seconds(5);
 
+// The group in which registers of the drive map live; their drives are named by the superblocks.
+inline constexpr uint32_t kMapGroup = UINT32_MAX;
+
 struct RegisterName {
   uint32_t group = 0;
   std::string key;  // 1..1024 bytes, ordered within its group
@@ -68,6 +71,18 @@ struct RegisterValue {
   // Of a removed one: when, by the clock of who removed it, nanoseconds since 1970. 0: never
   // written.
   int64_t removed_at = 0;
+};
+
+// What a change is made under: when it must be safe from power loss, and how full its drives may
+// be. A removal, and what is in the group of the drive map, may always take all the room that there
+// is.
+struct ChangeTerms {
+  ChangeTerms(Durability durability_in = Durability::kWriteBack,  // NOLINT: most say no more
+              Room room_in = Room::kNames)
+      : durability(durability_in), room(room_in) {}
+
+  Durability durability;
+  Room room;
 };
 
 // What became of a conditional change. Decisions go by this alone, never by an errno.
@@ -179,8 +194,7 @@ class RegisterStore {
   // name is no register's, EIO too few replicas answered. One that was to be durable, and is not
   // known to be, is unknown.
   ChangeOutcome Change(const RegisterName& name, const RegisterValue& seen,
-                       std::optional<std::string> value,
-                       Durability durability = Durability::kWriteBack);
+                       std::optional<std::string> value, ChangeTerms terms = {});
 
   // What is chosen now, whoever changed it and however, is safe from power loss. 4 round trips.
   // EIO when too few replicas could be heard.

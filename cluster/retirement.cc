@@ -45,8 +45,8 @@ Status RetireDrive(Cluster& cluster, DriveId id, Epoch since) {
   const RegisterName name{kMapGroup, RetirementKey(id)};
   const RegisterValue seen = TRY(cluster.registers().Read(name));
   // Whoever is faster has found the same, or something newer.
-  const ChangeOutcome outcome = cluster.registers().Change(
-      name, seen, Retirement{since}.Encode(), Durability::kWriteThrough);
+  const ChangeOutcome outcome =
+      cluster.registers().Change(name, seen, Retirement{since}.Encode(), Durability::kWriteThrough);
   TRY(outcome.why);
   if (outcome.applied()) {
     Log(LogLevel::kInfo, "drive retired",

@@ -13,6 +13,7 @@
 #include "base/runtime.h"
 #include "base/try.h"
 #include "cluster/answer_times.h"
+#include "cluster/full_drives.h"
 #include "cluster/janitor.h"
 #include "cluster/shard.h"
 #include "cluster/stripe_store.h"
@@ -75,6 +76,7 @@ struct StripeContext {
   AtomicStripeCounters counters;
   const std::shared_ptr<AnswerTimes> answer_times;  // answers may come when all else is gone
   Codecs codecs;
+  FullDrives full;  // of data
   const std::shared_ptr<Janitor> janitor;
 };
 

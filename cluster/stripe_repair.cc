@@ -356,7 +356,8 @@ Status PutShard(StripeContext& context, Drive& drive, const std::string& key,
              .version = descriptor.Encode(),
              .tag = RecordTag(ShardSum(descriptor, size)),
              .expected = Expected::Any(),
-             .durability = Durability::kWriteThrough},
+             .durability = Durability::kWriteThrough,
+             .room = Room::kNames},
             {context.runtime.Now() + context.options.drive_timeout, ClusterVersionOf(epoch)},
             gather.Ask(0));
   return gather.Next(Time::max())->value;

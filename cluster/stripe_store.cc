@@ -35,10 +35,13 @@ class StripeStore::Impl : public StripeContext {
   class Reads;
 
   struct Removal {
+    size_t stripe = 0;  // which one of those that are named
     ShardCopy copy;
-    Expected expected;
+    Expected expected = Expected::Any();
   };
   Status Remove(const StripeId& id, std::span<const Removal> removals);
+  void Remove(std::span<const StripeId> ids, std::span<const Removal> removals,
+              std::span<Status> statuses);
 
  private:
   Status WriteAgain(PlannedRead& read, int shard, Epoch epoch);
@@ -212,8 +215,8 @@ StripeStore::~StripeStore() = default;
 
 std::unique_ptr<StripeStore::PendingWrite> StripeStore::StartWrite(
     const StripeId& id, std::shared_ptr<StripeBuffer> buffer, uint64_t length,
-    Durability durability) {
-  return StartStripeWrite(*impl_, id, std::move(buffer), length, durability);
+    Durability durability, Room room) {
+  return StartStripeWrite(*impl_, id, std::move(buffer), length, durability, room);
 }
 
 Status StripeStore::Read(const StripeReadRequest& request) { return ReadMany({&request, 1}); }
@@ -241,53 +244,84 @@ std::vector<Result<BlockSums>> StripeStore::SumUp(std::span<const StripePart> bl
 
 Status StripeStore::Delete(const StripeId& id, const StripeLayout& layout,
                            const StripePlace& place) {
-  const std::vector<DriveId> places = TRY(LocateShards(*impl_, id, layout, place));
-  const std::vector<DriveId> homes = TRY(LocateShards(*impl_, id, layout, {place.epoch, {}}));
-  std::vector<ShardCopy> copies;
-  for (size_t i = 0; i < places.size(); ++i) {
-    const auto shard = static_cast<uint8_t>(i);
-    copies.push_back({shard, places[i]});
-    // A slow drive may have stored the shard after it was given to a spare.
-    if (places[i] != homes[i]) copies.push_back({shard, homes[i]});
+  const Deletion deletion{id, layout, place};
+  return std::move(DeleteMany({&deletion, 1})[0]);
+}
+
+std::vector<Status> StripeStore::DeleteMany(std::span<const Deletion> deletions) {
+  std::vector<Status> statuses(deletions.size());
+  std::vector<Impl::Removal> removals;
+  for (size_t i = 0; i < deletions.size(); ++i) {
+    const auto& [id, layout, place] = deletions[i];
+    const auto places = LocateShards(*impl_, id, layout, place);
+    const auto homes = LocateShards(*impl_, id, layout, {place.epoch, {}});
+    if (!places.has_value() || !homes.has_value()) {
+      statuses[i] = places.has_value() ? homes.error() : places.error();
+      continue;
+    }
+    for (size_t shard = 0; shard < places->size(); ++shard) {
+      const auto index = static_cast<uint8_t>(shard);
+      removals.push_back({i, {index, (*places)[shard]}, Expected::Any()});
+      // A slow drive may have stored the shard after it was given to a spare.
+      if ((*places)[shard] != (*homes)[shard]) {
+        removals.push_back({i, {index, (*homes)[shard]}, Expected::Any()});
+      }
+    }
   }
-  return DeleteCopies(id, copies);
+  std::vector<StripeId> ids;
+  for (const Deletion& deletion : deletions) ids.push_back(deletion.id);
+  impl_->Remove(ids, removals, statuses);
+  return statuses;
 }
 
 Status StripeStore::DeleteCopies(const StripeId& id, std::span<const ShardCopy> copies) {
   std::vector<Impl::Removal> removals;
-  for (const ShardCopy& copy : copies) removals.push_back({copy, Expected::Any()});
+  for (const ShardCopy& copy : copies) removals.push_back({0, copy, Expected::Any()});
   return impl_->Remove(id, removals);
 }
 
 Status StripeStore::DeleteObsolete(const StripeId& id, std::span<const KnownCopy> copies) {
   std::vector<Impl::Removal> removals;
   for (const KnownCopy& known : copies) {
-    removals.push_back({known.copy, Expected::Version(known.version)});
+    removals.push_back({0, known.copy, Expected::Version(known.version)});
   }
   return impl_->Remove(id, removals);
 }
 
 Status StripeStore::Impl::Remove(const StripeId& id, std::span<const Removal> removals) {
+  Status status;
+  Remove({&id, 1}, removals, {&status, 1});
+  return status;
+}
+
+// All at once; a status for each of `ids`.
+void StripeStore::Impl::Remove(std::span<const StripeId> ids, std::span<const Removal> removals,
+                               std::span<Status> statuses) {
   Gather<Status> gather(runtime);
-  std::vector<std::string> reasons;
+  std::vector<std::vector<std::string>> reasons(ids.size());
   const Time deadline = runtime.Now() + std::min(options.drive_timeout, options.timeout);
-  for (const Removal& removal : removals) {
+  for (size_t i = 0; i < removals.size(); ++i) {
+    const Removal& removal = removals[i];
     Drive* drive = drives.FindDrive(removal.copy.drive);
     if (!drive) {
-      reasons.push_back(fmt::format("drive {} is not known", removal.copy.drive));
+      reasons[removal.stripe].push_back(fmt::format("drive {} is not known", removal.copy.drive));
       continue;
     }
-    drive->Delete(ShardKey(options.prefix, id, removal.copy.shard), removal.expected,
-                  Durability::kWriteBack, deadline, gather.Ask(removal.copy.shard));
+    drive->Delete(ShardKey(options.prefix, ids[removal.stripe], removal.copy.shard),
+                  removal.expected, Durability::kWriteBack, deadline, gather.Ask(i));
   }
   while (const auto answer = gather.Next(Time::max())) {
+    const Removal& removal = removals[answer->index];
     // ESTALE: it is another copy now, which is not to be removed.
     const int code = answer->value.code();
+    if (code == 0) full.Forget(removal.copy.drive);
     if (code == 0 || code == ENOENT || code == ESTALE) continue;
-    reasons.emplace_back(answer->value.message());
+    reasons[removal.stripe].emplace_back(answer->value.message());
   }
-  if (reasons.empty()) return {};
-  return Fail(EIO, "delete {}: {}", DescribeStripe(id), fmt::join(reasons, "; "));
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (reasons[i].empty()) continue;
+    statuses[i] = Fail(EIO, "delete {}: {}", DescribeStripe(ids[i]), fmt::join(reasons[i], "; "));
+  }
 }
 
 Result<std::vector<KnownCopy>> StripeStore::Identify(const StripeId& id,

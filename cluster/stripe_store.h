@@ -249,7 +249,8 @@ class StripeStore {
   // told by Wait(), and what was stored by then is removed again as far as drives can be reached.
   std::unique_ptr<PendingWrite> StartWrite(const StripeId& id, std::shared_ptr<StripeBuffer> buffer,
                                            uint64_t length,
-                                           Durability durability = Durability::kWriteBack);
+                                           Durability durability = Durability::kWriteBack,
+                                           Room room = Room::kData);
 
   // A read under way; does not outlive the store, and is used by one thread at a time. Destroying
   // it without Wait() is allowed: answers that are still to come are dropped.
@@ -283,6 +284,14 @@ class StripeStore {
   // Removes the shards wherever they may be. EIO when some drive could not be asked: garbage stays
   // there, and nothing else is wrong.
   Status Delete(const StripeId& id, const StripeLayout& layout, const StripePlace& place);
+
+  // Many at once, in the time of the slowest; an answer for each.
+  struct Deletion {
+    StripeId id;
+    StripeLayout layout;
+    StripePlace place;
+  };
+  std::vector<Status> DeleteMany(std::span<const Deletion> deletions);
 
   // Where each shard should be, by its index: at home, or where it was moved to. One that was not
   // stored belongs at home.

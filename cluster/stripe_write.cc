@@ -93,13 +93,14 @@ void EraseShard(StripeContext& context, DriveId id, const std::string& key,
 class StripeWrite final : public StripeStore::PendingWrite {
  public:
   StripeWrite(StripeContext& context, const StripeId& id, std::shared_ptr<StripeBuffer> buffer,
-              uint64_t length, Durability durability)
+              uint64_t length, Durability durability, Room room)
       : context_(context),
         id_(id),
         layout_(buffer->layout()),
         length_(length),
         shard_bytes_(layout_.ShardBytesOf(length)),
         durability_(durability),
+        room_(room),
         buffer_(std::move(buffer)),
         gather_(context.runtime),
         ledger_(std::make_shared<PutLedger>(
@@ -126,6 +127,7 @@ class StripeWrite final : public StripeStore::PendingWrite {
         }
       }
       GiveToSpares();
+      if (conflict_.ok() && !CanImprove() && Stored() < Needed() && AskFullOnes()) continue;
       if (!conflict_.ok() || !CanImprove()) break;
       if (auto answer = gather_.Next(std::min(deadline, NextAlarm()))) {
         TakeAnswer(answer->index, answer->value);
@@ -197,8 +199,9 @@ class StripeWrite final : public StripeStore::PendingWrite {
     Time sent_at;
     bool answered = false;
     bool late = false;
-    bool is_head = false;    // looks what it is that was there already
-    bool abandoned = false;  // of an epoch that is not the newest any more
+    bool is_head = false;      // looks what it is that was there already
+    bool abandoned = false;    // of an epoch that is not the newest any more
+    bool passed_over = false;  // as the drive was full a moment ago, and not asked
     Status status;
   };
 
@@ -234,7 +237,7 @@ class StripeWrite final : public StripeStore::PendingWrite {
     }
   }
 
-  void Send(size_t shard, DriveId id) {
+  void Send(size_t shard, DriveId id, bool even_if_full = false) {
     attempts_.push_back({shard, id, context_.runtime.Now()});
     Drive* drive = context_.drives.FindDrive(id);
     if (!drive || !drive->IsUp()) {
@@ -244,6 +247,12 @@ class StripeWrite final : public StripeStore::PendingWrite {
                 : Status(EHOSTUNREACH, fmt::format("drive {} is not known", id));
       return;
     }
+    const bool looks = room_ == Room::kData && !even_if_full;
+    if (looks && context_.full.IsFull(id, context_.runtime.Now())) {
+      attempts_.back().answered = attempts_.back().passed_over = true;
+      attempts_.back().status = Status(ENOSPC, fmt::format("{} was full just now", drive->name()));
+      return;
+    }
     ++shards_[shard].in_time;
     const std::string key = KeyOf(shard);
     Drive::PutRequest put{.key = key,
@@ -251,7 +260,8 @@ class StripeWrite final : public StripeStore::PendingWrite {
                           .version = shards_[shard].version,
                           .tag = shards_[shard].tag,
                           .expected = Expected::Absent(),
-                          .durability = durability_};
+                          .durability = durability_,
+                          .room = room_};
     auto done = [ledger = ledger_, entry = ledger_->Add(id, key, shards_[shard].version),
                  tell = gather_.Ask(attempts_.size() - 1)](Status status) {
       ledger->Answered(entry, status);
@@ -291,6 +301,11 @@ class StripeWrite final : public StripeStore::PendingWrite {
     attempt.status = status;
     if (attempt.abandoned) return;
     outdated_ = outdated_ || (status.code() == EREMCHG && !newest_);
+    if (room_ == Room::kData && status.code() == ENOSPC) {
+      context_.full.Note(attempt.drive, context_.runtime.Now());
+    } else if (status.ok() && !attempt.is_head) {
+      context_.full.Forget(attempt.drive);
+    }
     Shard& shard = shards_[attempt.shard];
     if (!attempt.late) --shard.in_time;
     if (status.ok()) {
@@ -310,6 +325,20 @@ class StripeWrite final : public StripeStore::PendingWrite {
         Send(shard, order_[next_spare_++]);
       }
     }
+  }
+
+  // Before a write fails those are asked, too, that were full a moment ago. False: all were.
+  bool AskFullOnes() {
+    bool any = false;
+    for (size_t i = 0, end = attempts_.size(); i < end; ++i) {
+      const auto [shard, drive] = std::pair(attempts_[i].shard, attempts_[i].drive);
+      const bool is_wanted = shards_[shard].stored_on == 0 && shards_[shard].in_time == 0;
+      if (!is_wanted || attempts_[i].abandoned || !attempts_[i].passed_over) continue;
+      attempts_[i].passed_over = false;
+      Send(shard, drive, /*even_if_full=*/true);
+      any = true;
+    }
+    return any;
   }
 
   size_t Stored() const {
@@ -412,6 +441,7 @@ class StripeWrite final : public StripeStore::PendingWrite {
   const uint64_t length_;
   const uint32_t shard_bytes_;
   const Durability durability_;
+  const Room room_;
   const std::shared_ptr<StripeBuffer> buffer_;
   Gather<Status> gather_;
   const std::shared_ptr<PutLedger> ledger_;
@@ -431,9 +461,10 @@ class StripeWrite final : public StripeStore::PendingWrite {
 std::unique_ptr<StripeStore::PendingWrite> StartStripeWrite(StripeContext& context,
                                                             const StripeId& id,
                                                             std::shared_ptr<StripeBuffer> buffer,
-                                                            uint64_t length,
-                                                            Durability durability) {
-  auto write = std::make_unique<StripeWrite>(context, id, std::move(buffer), length, durability);
+                                                            uint64_t length, Durability durability,
+                                                            Room room) {
+  auto write =
+      std::make_unique<StripeWrite>(context, id, std::move(buffer), length, durability, room);
   write->Start();
   return write;
 }

@@ -13,6 +13,7 @@ namespace pinstripe {
 std::unique_ptr<StripeStore::PendingWrite> StartStripeWrite(StripeContext& context,
                                                             const StripeId& id,
                                                             std::shared_ptr<StripeBuffer> buffer,
-                                                            uint64_t length, Durability durability);
+                                                            uint64_t length, Durability durability,
+                                                            Room room);
 
 }  // namespace pinstripe

@@ -7,6 +7,7 @@
 #include "base/checksum.h"
 #include "base/try.h"
 #include "drive/log_entry.h"
+#include "drive/space.h"
 
 namespace pinstripe {
 namespace {
@@ -64,8 +65,8 @@ Result<std::vector<std::string>> DatabaseStore::Keys(const KeyRange& range, size
   return keys;
 }
 
-Status DatabaseStore::Put(std::string_view key, const StoredRecord& record) {
-  const StoreChange change{key, &record};
+Status DatabaseStore::Put(std::string_view key, const StoredRecord& record, Room room) {
+  const StoreChange change{key, &record, nullptr, room};
   return Apply({&change, 1});
 }
 
@@ -79,8 +80,10 @@ Status DatabaseStore::Apply(std::span<const StoreChange> changes) {
   std::vector<std::string> values(changes.size());
   std::vector<Database::Change> made;
   uint64_t bytes = 0;
+  Room room = Room::kFreeing;  // what all of them may take
   for (size_t i = 0; i < changes.size(); ++i) {
-    const auto& [key, record, expected] = changes[i];
+    const auto& [key, record, expected, each_room] = changes[i];
+    if (record != nullptr) room = std::min(room, each_room);
     if (record == nullptr) {
       made.push_back({RecordIndexKey(key), nullptr});
       continue;
@@ -93,7 +96,7 @@ Status DatabaseStore::Apply(std::span<const StoreChange> changes) {
     bytes += values[i].size();
     made.push_back({RecordIndexKey(key), &values[i]});
   }
-  if (bytes > 0) TRY(CheckSpace(bytes));
+  if (bytes > 0) TRY(CheckSpace(bytes, room));
   return database_->Write(made, /*sync=*/false);
 }
 
@@ -113,7 +116,8 @@ Status DatabaseStore::EndCleanly() {
 StoreUsage DatabaseStore::Usage() {
   StoreUsage usage;
   usage.used_bytes = database_->ApproximateBytes();
-  usage.capacity_bytes = options_.capacity_bytes;
+  usage.capacity_bytes =
+      options_.capacity_bytes - ReserveOf(options_.capacity_bytes, options_.reserve_bytes);
   if (usage.capacity_bytes != 0) return usage;
   struct statvfs about;
   if (statvfs(directory_.path().c_str(), &about) != 0) return usage;
@@ -123,9 +127,14 @@ StoreUsage DatabaseStore::Usage() {
   return usage;
 }
 
-Status DatabaseStore::CheckSpace(uint64_t more) {
+Status DatabaseStore::CheckSpace(uint64_t more, Room room) {
   const StoreUsage usage = Usage();
-  if (usage.used_bytes + more <= usage.capacity_bytes) return {};
+  const uint64_t reserve = options_.capacity_bytes == 0
+                               ? options_.reserve_bytes
+                               : ReserveOf(options_.capacity_bytes, options_.reserve_bytes);
+  if (usage.used_bytes + more <= usage.capacity_bytes + reserve - KeptFree(room, reserve)) {
+    return {};
+  }
   return Fail(ENOSPC, "full: {} of {} bytes are used", usage.used_bytes, usage.capacity_bytes);
 }
 

@@ -68,7 +68,7 @@ class DatabaseStore final : public Store {
   Result<StoredRecord> Get(std::string_view key, ValueRange range) override;
   Result<StoredHead> Head(std::string_view key) override;
   Result<std::vector<std::string>> Keys(const KeyRange& range, size_t max, bool reverse) override;
-  Status Put(std::string_view key, const StoredRecord& record) override;
+  Status Put(std::string_view key, const StoredRecord& record, Room room = Room::kData) override;
   Status Delete(std::string_view key) override;
   Status Apply(std::span<const StoreChange> changes) override;
   Status Flush() override;
@@ -81,7 +81,7 @@ class DatabaseStore final : public Store {
       : directory_(std::move(directory)),
         options_(std::move(options)),
         database_(std::move(database)) {}
-  Status CheckSpace(uint64_t more);
+  Status CheckSpace(uint64_t more, Room room);
 
   StoreDirectory directory_;
   const Options options_;

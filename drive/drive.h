@@ -56,6 +56,16 @@ enum class Durability {
   kWriteThrough,  // before the answer
 };
 
+// Which part of a drive's space a put may take. What is held back for names is not taken by data,
+// and what is held back for what frees space is not taken by names: so a drive that is full of data
+// still takes what is needed to remove some. A drive that does not know of it has one kind of
+// space.
+enum class Room : uint8_t {
+  kData = 0,     // contents of files
+  kNames = 1,    // names, inodes, and what makes data whole again
+  kFreeing = 2,  // what removes something, finishes what was begun, or tells of the drives
+};
+
 // What a change requires of the entry as it is. An entry that is not there has the empty version.
 class Expected {
  public:
@@ -146,6 +156,7 @@ struct DriveInfo {
 struct DriveCapabilities {
   bool range_get = false;      // Get() of a part of a value moves only that part
   bool range_records = false;  // ListRecords() is one request
+  bool rooms = false;          // PutRequest::room counts
 };
 
 // What an operation is asked under: until when an answer is wanted and, if that matters, which
@@ -198,6 +209,7 @@ class Drive {
     std::string tag;
     Expected expected = Expected::Any();
     Durability durability = Durability::kWriteBack;
+    Room room = Room::kData;
   };
   virtual void Put(PutRequest request, Terms terms, StatusCallback done) = 0;
 

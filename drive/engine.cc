@@ -131,11 +131,12 @@ Status Engine::CheckDeletion(std::string_view key, const Expected& expected) {
   return CheckVersion(head.version, expected);
 }
 
-Status Engine::Put(std::string_view key, const StoredRecord& record, const Expected& expected) {
+Status Engine::Put(std::string_view key, const StoredRecord& record, const Expected& expected,
+                   Room room) {
   CountAttempt(Operation::kPut);
   TRY(CheckLimits(key, record, expected));
   const KeyLocks::Hold hold(locks_, key);
-  const StoreChange put{key, &record, &expected};
+  const StoreChange put{key, &record, &expected, room};
   TRY(store_->PutEach({&put, 1})[0]);
   CountBytes(Operation::kPut, record.value.size());
   return {};
@@ -158,7 +159,7 @@ std::vector<Status> Engine::PutEach(std::span<const Change> puts) {
     if (!statuses[i].ok()) continue;
     if (keys.contains(puts[i].key)) put_chosen();
     keys.insert(puts[i].key);
-    chosen.push_back({puts[i].key, &*puts[i].record, &puts[i].expected});
+    chosen.push_back({puts[i].key, &*puts[i].record, &puts[i].expected, puts[i].room});
     theirs.push_back(&statuses[i]);
   }
   put_chosen();
@@ -187,7 +188,7 @@ bool Engine::PutAllAtOnce(std::span<const Change> puts) {
     if (!CheckLimits(put.key, *put.record, put.expected).ok()) return false;
     if (std::find(keys.begin(), keys.end(), put.key) != keys.end()) return false;
     keys.push_back(put.key);
-    changes.push_back({put.key, &*put.record, &put.expected});
+    changes.push_back({put.key, &*put.record, &put.expected, put.room});
   }
   const KeyLocks::Hold hold(locks_, std::move(keys), KeyLocks::Wait::kMayNot);
   if (!hold.holds() || !store_->PutAllAtOnce(changes)) return false;
@@ -233,7 +234,8 @@ std::optional<Engine::BatchFailure> Engine::Apply(std::span<const Change> change
   std::vector<StoreChange> made;
   made.reserve(last.size());
   for (const auto& [key, i] : last) {
-    made.push_back({key, changes[i].record ? &*changes[i].record : nullptr});
+    made.push_back(
+        {key, changes[i].record ? &*changes[i].record : nullptr, nullptr, changes[i].room});
   }
   Status applied = store_->Apply(made);
   if (!applied.ok()) return BatchFailure{std::move(applied), std::nullopt};

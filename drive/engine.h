@@ -68,7 +68,8 @@ class Engine {
   Result<RangeItems> Items(const KeyRange& range, const RangeLimits& limits, bool reverse);
 
   // An entry that is not there has the empty version.
-  Status Put(std::string_view key, const StoredRecord& record, const Expected& expected);
+  Status Put(std::string_view key, const StoredRecord& record, const Expected& expected,
+             Room room = Room::kData);
 
   // ENOENT when there is no such key, whatever is expected.
   Status Delete(std::string_view key, const Expected& expected);
@@ -79,6 +80,7 @@ class Engine {
     std::string key;
     std::optional<StoredRecord> record;  // none: deletes it
     Expected expected = Expected::Any();
+    Room room = Room::kData;
   };
   struct BatchFailure {
     Status status;

@@ -50,8 +50,8 @@ Result<RangeItems> ErasableStore::Items(const KeyRange& range, const RangeLimits
   return With([&](Store& store) { return store.Items(range, limits, reverse); });
 }
 
-Status ErasableStore::Put(std::string_view key, const StoredRecord& record) {
-  return With([&](Store& store) { return store.Put(key, record); });
+Status ErasableStore::Put(std::string_view key, const StoredRecord& record, Room room) {
+  return With([&](Store& store) { return store.Put(key, record, room); });
 }
 
 std::vector<Status> ErasableStore::PutEach(std::span<const StoreChange> puts) {

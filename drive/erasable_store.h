@@ -37,7 +37,7 @@ class ErasableStore final : public Store {
   Result<StoredHead> Head(std::string_view key) override;
   Result<std::vector<std::string>> Keys(const KeyRange& range, size_t max, bool reverse) override;
   Result<RangeItems> Items(const KeyRange& range, const RangeLimits& limits, bool reverse) override;
-  Status Put(std::string_view key, const StoredRecord& record) override;
+  Status Put(std::string_view key, const StoredRecord& record, Room room = Room::kData) override;
   std::vector<Status> PutEach(std::span<const StoreChange> puts) override;
   bool PutAllAtOnce(std::span<const StoreChange> puts) override;
   Status Delete(std::string_view key) override;

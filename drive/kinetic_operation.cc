@@ -186,9 +186,12 @@ class PutOperation final : public Doing {
   PutOperation(Drive::PutRequest request, Terms terms, StatusCallback done)
       : Doing(Header::PUT, Kind::kWrite, terms, std::move(done)), request_(std::move(request)) {}
 
-  void Describe(DriveCapabilities, kinetic::Body* body) const override {
+  void Describe(DriveCapabilities capabilities, kinetic::Body* body) const override {
     kinetic::KeyValue* entry = body->mutable_keyvalue();
     entry->set_key(request_.key);
+    if (capabilities.rooms && request_.room != Room::kData) {
+      entry->set_room(static_cast<uint32_t>(request_.room));
+    }
     if (!request_.version.empty()) entry->set_newversion(request_.version);
     if (!request_.tag.empty()) {
       entry->set_tag(request_.tag);
@@ -543,6 +546,7 @@ class AskCapabilitiesOperation final : public Asking<DriveCapabilities> {
       left.remove_prefix(std::min(line.size() + 1, left.size()));
       if (line == kRangeGetCapability) capabilities.range_get = true;
       if (line == kRangeRecordsCapability) capabilities.range_records = true;
+      if (line == kRoomsCapability) capabilities.rooms = true;
     }
     return capabilities;
   }

@@ -46,11 +46,20 @@ StoredRecord RecordOf(const KeyValue& entry, SharedBytes value) {
   return record;
 }
 
+Room RoomOf(const KeyValue& entry) {
+  switch (entry.room()) {
+    case 1: return Room::kNames;
+    case 2: return Room::kFreeing;
+    default: return Room::kData;
+  }
+}
+
 Engine::Change PutOf(const Command& request, SharedBytes value) {
   const KeyValue& entry = request.body().keyvalue();
   return {.key = entry.key(),
           .record = RecordOf(entry, std::move(value)),
-          .expected = ExpectedBy(entry)};
+          .expected = ExpectedBy(entry),
+          .room = RoomOf(entry)};
 }
 
 ValueRange RangeOf(const KeyValue& entry) {
@@ -475,6 +484,7 @@ Result<Engine::Change> KineticService::ChangeOf(const Caller& caller, const Comm
   TRY(WantsFlush(entry));  // the end of the batch decides; but it must be a valid request
   Engine::Change change{.key = entry.key(), .expected = ExpectedBy(entry)};
   if (put) change.record = RecordOf(entry, std::move(value));
+  change.room = RoomOf(entry);
   return change;
 }
 
@@ -541,8 +551,9 @@ Status KineticService::GetLog(const Caller& caller, const Command& request, Comm
           return Fail(ENOENT, "no device log '{}'",
                       Hex(AsBytes(std::string_view(asked.device().name()).substr(0, 64))));
         }
-        *value = SharedBytes(fmt::format("{}\n{}\n{}\n", kRangeGetCapability,
-                                         kRangeRecordsCapability, kChecksumScanCapability));
+        *value = SharedBytes(fmt::format("{}\n{}\n{}\n{}\n", kRangeGetCapability,
+                                         kRangeRecordsCapability, kChecksumScanCapability,
+                                         kRoomsCapability));
         break;
       default: return Fail(EINVAL, "unknown log type {}", type);
     }

@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "base/try.h"
 #include "drive/index_files.h"
+#include "drive/space.h"
 
 namespace pinstripe {
 namespace {
@@ -731,7 +732,8 @@ StoreUsage LogStore::Usage() {
     usage.used_bytes = live_bytes_ + dead_bytes_ + inline_bytes_;
     usage.failure = broken_;
   }
-  usage.capacity_bytes = options_.capacity_bytes;
+  usage.capacity_bytes =
+      options_.capacity_bytes - ReserveOf(options_.capacity_bytes, options_.reserve_bytes);
   if (usage.capacity_bytes != 0) return usage;
   struct statvfs about;
   uint64_t free_bytes = 0;
@@ -771,7 +773,7 @@ Status LogStore::BreakOn(const Status& status) {
 
 // To look costs as much as a twentieth of a small put. While there is plenty, one look tells for a
 // few changes, which together take far less than is kept in reserve.
-Status LogStore::CheckSpace(uint64_t more) {
+Status LogStore::CheckSpace(uint64_t more, Room room) {
   constexpr uint64_t kPlenty = uint64_t{64} << 20;
   constexpr uint64_t kRoom = uint64_t{1} << 20;
   constexpr int kChanges = 16;
@@ -788,7 +790,8 @@ Status LogStore::CheckSpace(uint64_t more) {
     return Fail(EIO, "cannot look at {}: {}", directory_.path(), ErrnoText(errno));
   }
   const uint64_t free_bytes = uint64_t{about.f_bavail} * about.f_frsize;
-  const bool has_room = free_bytes >= options_.reserve_bytes + more;
+  const uint64_t kept_free = KeptFree(room, options_.reserve_bytes);
+  const bool has_room = free_bytes >= kept_free + more;
   if (has_room && options_.capacity_bytes == 0) {
     const bool plenty = free_bytes >= options_.reserve_bytes + more + kPlenty;
     const std::lock_guard lock(mutex_);
@@ -797,7 +800,10 @@ Status LogStore::CheckSpace(uint64_t more) {
     return {};
   }
   const StoreUsage usage = Usage();
-  if (has_room && usage.used_bytes + more <= usage.capacity_bytes) return {};
+  // Of a capacity that was given, not all is for data.
+  const uint64_t reserve = ReserveOf(options_.capacity_bytes, options_.reserve_bytes);
+  const uint64_t most = usage.capacity_bytes + reserve - KeptFree(room, reserve);
+  if (has_room && usage.used_bytes + more <= most) return {};
   return Fail(ENOSPC, "full: {} of {} bytes are used", usage.used_bytes, usage.capacity_bytes);
 }
 
@@ -812,8 +818,8 @@ Result<bool> LogStore::MakeRoom() {
   return true;
 }
 
-Status LogStore::Put(std::string_view key, const StoredRecord& record) {
-  const StoreChange change{key, &record};
+Status LogStore::Put(std::string_view key, const StoredRecord& record, Room room) {
+  const StoreChange change{key, &record, nullptr, room};
   return Make({&change, 1}, Together::kEach);
 }
 
@@ -847,6 +853,15 @@ Status LogStore::Make(std::span<const StoreChange> changes, Together together) {
   return made;
 }
 
+// Of puts that are made together, what all of them may take.
+Room LogStore::RoomOf(std::span<const StoreChange> changes) {
+  Room room = Room::kFreeing;
+  for (const StoreChange& change : changes) {
+    if (change.record != nullptr) room = std::min(room, change.room);
+  }
+  return room;
+}
+
 // EAGAIN: it would have to wait, and must not.
 Status LogStore::TryToMake(std::span<const StoreChange> changes, Together together, Wait wait) {
   std::vector<std::string_view> keys;
@@ -863,7 +878,7 @@ Status LogStore::TryToMake(std::span<const StoreChange> changes, Together togeth
   }
   const uint64_t more =
       entry_bytes + change.inline_added - std::min(change.inline_added, change.inline_removed);
-  if (more > 0) TRY(CheckSpace(more));
+  if (more > 0) TRY(CheckSpace(more, RoomOf(changes)));
   const Status appended = [&]() -> Status {
     TRY(Append(plans, change));
     // An entry that power loss tears is undone by itself, and would leave the others of its batch.

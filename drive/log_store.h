@@ -82,7 +82,8 @@ struct LogStoreOptions {
   std::string serial_number;    // of a new device: by chance when empty
   uint64_t capacity_bytes = 0;  // 0: what the file system has
   uint64_t segment_bytes = uint64_t{1} << 30;
-  // Of the file system, that puts leave free, so that deletions and the index always have room.
+  // Of the file system, and of the capacity, that puts leave free (drive/space.h), so that
+  // deletions and the index always have room.
   uint64_t reserve_bytes = uint64_t{256} << 20;
   // Of the file system, in segments, that is neither used nor given back: so much, and a sixteenth
   // of what is used, is left alone. Beyond, Tidy() moves entries together.
@@ -113,7 +114,7 @@ class LogStore final : public Store, private CommitGroup::Member {
   Result<StoredHead> Head(std::string_view key) override;
   Result<std::vector<std::string>> Keys(const KeyRange& range, size_t max, bool reverse) override;
   Result<RangeItems> Items(const KeyRange& range, const RangeLimits& limits, bool reverse) override;
-  Status Put(std::string_view key, const StoredRecord& record) override;
+  Status Put(std::string_view key, const StoredRecord& record, Room room = Room::kData) override;
   std::vector<Status> PutEach(std::span<const StoreChange> puts) override;
   bool PutAllAtOnce(std::span<const StoreChange> puts) override;
   Status Delete(std::string_view key) override;
@@ -216,7 +217,8 @@ class LogStore final : public Store, private CommitGroup::Member {
   Status Commit(Change& change, Wait wait = Wait::kMay);
   void ForgetDying(const Change& change);
   void Abandon(const Change& change);
-  Status CheckSpace(uint64_t more);
+  Status CheckSpace(uint64_t more, Room room);
+  static Room RoomOf(std::span<const StoreChange> changes);
   Result<bool> MakeRoom();
   Result<LogLocation> Reserve(uint64_t bytes, std::unique_lock<std::mutex>& lock);
   Status FailedState();

@@ -50,8 +50,10 @@ class MemoryDrive::Answers {
   std::map<uint64_t, std::function<void(bool)>> waiting_;  // guarded by mutex_
 };
 
-MemoryDrive::MemoryDrive(Runtime& runtime, std::string name, uint64_t capacity_bytes)
-    : MemoryDrive(runtime, std::move(name), std::make_unique<MemoryStore>(capacity_bytes)) {}
+MemoryDrive::MemoryDrive(Runtime& runtime, std::string name, uint64_t capacity_bytes,
+                         uint64_t reserve_bytes)
+    : MemoryDrive(runtime, std::move(name),
+                  std::make_unique<MemoryStore>(capacity_bytes, reserve_bytes)) {}
 
 MemoryDrive::MemoryDrive(Runtime& runtime, std::string name, std::unique_ptr<MemoryStore> store)
     : runtime_(runtime),
@@ -132,7 +134,7 @@ void MemoryDrive::Put(PutRequest request, Terms terms, StatusCallback done) {
                                      .tag = std::move(request.tag),
                                      .algorithm = kCrc32c},
                             .value = std::move(request.value)};
-  const Status put = engine_.Put(request.key, record, request.expected);
+  const Status put = engine_.Put(request.key, record, request.expected, request.room);
   Answer(std::move(done), Named(Durably(put, request.durability)));
 }
 

@@ -27,12 +27,12 @@ namespace pinstripe {
 class MemoryDrive final : public Drive {
  public:
   MemoryDrive(Runtime& runtime, std::string name,
-              uint64_t capacity_bytes = MemoryStore::kDefaultCapacity);
+              uint64_t capacity_bytes = MemoryStore::kDefaultCapacity, uint64_t reserve_bytes = 0);
   ~MemoryDrive() override;
 
   std::string_view name() const override { return name_; }
   DriveCapabilities capabilities() const override {
-    return {.range_get = true, .range_records = true};
+    return {.range_get = true, .range_records = true, .rooms = true};
   }
   bool IsUp() const override { return true; }
   uint64_t CountLosses() const override { return 0; }

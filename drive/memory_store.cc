@@ -1,7 +1,10 @@
 #include "drive/memory_store.h"
 
+#include <algorithm>
 #include <iterator>
 #include <mutex>
+
+#include "drive/space.h"
 
 namespace pinstripe {
 namespace {
@@ -52,8 +55,8 @@ Result<std::vector<std::string>> MemoryStore::Keys(const KeyRange& range, size_t
   return keys;
 }
 
-Status MemoryStore::Put(std::string_view key, const StoredRecord& record) {
-  const StoreChange change{key, &record};
+Status MemoryStore::Put(std::string_view key, const StoredRecord& record, Room room) {
+  const StoreChange change{key, &record, nullptr, room};
   return Apply({&change, 1});
 }
 
@@ -79,12 +82,15 @@ Status MemoryStore::Apply(std::span<const StoreChange> changes) {
   }
   const std::unique_lock lock(mutex_);
   uint64_t used = used_;
+  Room room = Room::kFreeing;  // what all of them may take
   for (size_t i = 0; i < changes.size(); ++i) {
     const auto found = records_.find(changes[i].key);
     if (found != records_.end()) used -= Footprint(changes[i].key, found->second);
-    if (changes[i].record != nullptr) used += Footprint(changes[i].key, kept[i]);
+    if (changes[i].record == nullptr) continue;
+    used += Footprint(changes[i].key, kept[i]);
+    room = std::min(room, changes[i].room);
   }
-  if (used > capacity_ && used > used_) {
+  if (used + KeptFree(room, reserve_) > capacity_ && used > used_) {
     return Fail(ENOSPC, "full: {} of {} bytes are used", used_, capacity_);
   }
   Remember(changes);

@@ -19,12 +19,14 @@ class MemoryStore : public Store {
  public:
   static constexpr uint64_t kDefaultCapacity = uint64_t{1} << 40;
 
-  explicit MemoryStore(uint64_t capacity_bytes = kDefaultCapacity) : capacity_(capacity_bytes) {}
+  // `reserve_bytes` of the capacity are held back, as drive/space.h says.
+  explicit MemoryStore(uint64_t capacity_bytes = kDefaultCapacity, uint64_t reserve_bytes = 0)
+      : capacity_(capacity_bytes), reserve_(reserve_bytes) {}
 
   Result<StoredRecord> Get(std::string_view key, ValueRange range) override;
   Result<StoredHead> Head(std::string_view key) override;
   Result<std::vector<std::string>> Keys(const KeyRange& range, size_t max, bool reverse) override;
-  Status Put(std::string_view key, const StoredRecord& record) override;
+  Status Put(std::string_view key, const StoredRecord& record, Room room = Room::kData) override;
   Status Delete(std::string_view key) override;
   Status Apply(std::span<const StoreChange> changes) override;
   Status Flush() override;
@@ -46,6 +48,7 @@ class MemoryStore : public Store {
   void Set(const std::string& key, std::optional<StoredRecord> record);
 
   const uint64_t capacity_;
+  const uint64_t reserve_;
   std::shared_mutex mutex_;
   Records records_;               // guarded by mutex_
   uint64_t used_ = 0;             // guarded by mutex_

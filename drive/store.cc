@@ -56,7 +56,7 @@ std::vector<Status> Store::PutEach(std::span<const StoreChange> puts) {
   made.reserve(puts.size());
   for (const StoreChange& put : puts) {
     Status may = put.expected == nullptr ? Status() : CheckThere(put.key, *put.expected);
-    made.push_back(may.ok() ? Put(put.key, *put.record) : std::move(may));
+    made.push_back(may.ok() ? Put(put.key, *put.record, put.room) : std::move(may));
   }
   return made;
 }

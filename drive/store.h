@@ -61,6 +61,7 @@ struct StoreChange {
   const StoredRecord* record = nullptr;  // null: deletes it; a key that is not there stays so
   // Of PutEach() and PutAllAtOnce(), which look for it: what has to be there. Null: anything.
   const Expected* expected = nullptr;
+  Room room = Room::kData;  // what a put may take
 };
 
 // What the condition of a change says to the version that is there, which is empty where nothing
@@ -130,7 +131,7 @@ class Store {
   virtual Result<RangeItems> Items(const KeyRange& range, const RangeLimits& limits, bool reverse);
 
   // Makes this the key's record. `head.value_bytes` is taken from the value.
-  virtual Status Put(std::string_view key, const StoredRecord& record) = 0;
+  virtual Status Put(std::string_view key, const StoredRecord& record, Room room = Room::kData) = 0;
 
   // Makes these records of their keys, each key once, and says of each what Put() would have said,
   // or ESTALE where something else is there than was expected. None depends on another; that they

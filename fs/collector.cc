@@ -175,7 +175,8 @@ Status Collector::CollectUnnamed(InodeId object, StoredInode stored,
     // A writer that has not committed them yet finds the inode changed, and that it comes too late.
     Inode fenced = stored.inode;
     fenced.collected = std::max(fenced.collected, youngest + 1);
-    const auto change = records_.ChangeInode(object, stored.slot, fenced);
+    const auto change =
+        records_.ChangeInode(object, stored.slot, fenced, {Durability::kWriteBack, Room::kFreeing});
     TRY(change.why);
     if (!change.applied()) return {};  // it may name them now
   }
@@ -276,7 +277,8 @@ Status Collector::CollectStrays(InodeId object, const ListedStripe& stripe) {
   if (!options_.dry_run && options_.fences) {
     // A repair that has written one of them, and not yet said so in the inode, fails to, and writes
     // them again.
-    const auto change = records_.ChangeInode(object, stored->slot, stored->inode);
+    const auto change = records_.ChangeInode(object, stored->slot, stored->inode,
+                                             {Durability::kWriteBack, Room::kFreeing});
     TRY(change.why);
     if (!change.applied()) return {};
   }

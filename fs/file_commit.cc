@@ -524,7 +524,8 @@ Result<bool> FileState::ChangeInode(Inode out, Durability durability) {
   TRY(TakeMarkOff(out));
   const bool again = !inode_written_ && first_write_.has_value();
   if (!inode_written_) TRY(CheckFirstWrite());
-  const auto changed = context_.records.ChangeInode(id_, slot_, out, durability);
+  const Room room = out.inline_data.empty() ? Room::kNames : Room::kData;
+  const auto changed = context_.records.ChangeInode(id_, slot_, out, {durability, room});
   if (changed.unknown()) {
     uncertain_ = true;
     // Once for as many attempts as name the same.
@@ -896,14 +897,14 @@ Status FileState::SetAttributes(const AttributeChange& change) {
   return {};
 }
 
-Status FileState::Edit(const Names::Edit& edit) {
+Status FileState::Edit(const Names::Edit& edit, Room room) {
   const Turn::Holder turn(turn_);
   {
     const std::lock_guard lock(mutex_);
     if (removed_) return edit(removed_as_);
     if (!inode_written_) return edit(base_);
   }
-  const StoredInode stored = TRY(context_.names.Update(id_, edit));
+  const StoredInode stored = TRY(context_.names.Update(id_, edit, {Durability::kWriteBack, room}));
   const std::lock_guard lock(mutex_);
   // The rest is taken over with the next commit.
   base_.attributes = stored.inode.attributes;

@@ -134,7 +134,7 @@ class FileState {
   uint64_t Size();             // with what is not committed
   Status SetAttributes(const AttributeChange& change);
   // Changes anything but size and contents, at once.
-  Status Edit(const Names::Edit& edit);
+  Status Edit(const Names::Edit& edit, Room room = Room::kNames);
   // The inode as this file last saw it, and its slot; 0 while there is something to commit.
   Inode Known();
   uint64_t Version();

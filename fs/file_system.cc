@@ -493,12 +493,13 @@ class ClusterFileSystem final : public FileSystem {
                      ExtendedMode mode, SetGroupBit set_group) override {
     TRY(CheckExtendedName(name));
     TRY(CheckSettable(name));
-    return Edit(inode, [&](Inode& it) -> Status {
+    const auto set = [&](Inode& it) -> Status {
       if (name == kLayoutAttribute) return SetLayout(it, value, mode, cluster_.config());
       TRY(pinstripe::SetExtended(inode, it, name, value, mode));
       if (set_group == SetGroupBit::kGoes) it.mode &= ~kSetGroup;
       return Status();
-    });
+    };
+    return Edit(inode, set, Room::kData);
   }
 
   Status RemoveExtended(InodeId inode, std::string_view name) override {
@@ -800,15 +801,15 @@ class ClusterFileSystem final : public FileSystem {
   }
 
   // Changes an inode, with its ctime, whether it is open or not.
-  Status Edit(InodeId inode, const Names::Edit& edit) {
+  Status Edit(InodeId inode, const Names::Edit& edit, Room room = Room::kNames) {
     const int64_t now = records().WallClock();
     const auto with_time = [&](Inode& it) -> Status {
       TRY(edit(it));
       it.changed = now;
       return {};
     };
-    if (const auto file = files_.Find(inode)) return file->Edit(with_time);
-    TRY(names().Update(inode, with_time));
+    if (const auto file = files_.Find(inode)) return file->Edit(with_time, room);
+    TRY(names().Update(inode, with_time, {Durability::kWriteBack, room}));
     return {};
   }
 

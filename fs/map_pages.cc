@@ -79,7 +79,7 @@ Status StorePages(StripeStore& stripes, InodeId id, Inode& inode, const MapLimit
       const auto buffer = std::make_shared<StripeBuffer>(page.place.layout);
       CopyBytes(buffer->data().first(bytes.size()), AsBytes(bytes));
       page.pending = stripes.StartWrite(page.place.IdOf(kPageBlocks | part.first), buffer,
-                                        bytes.size(), durability);
+                                        bytes.size(), durability, Room::kNames);
       pages.push_back(std::move(page));
     }
     Status status;

@@ -180,13 +180,13 @@ Result<InodeId> Names::ParentOf(InodeId directory) {
   return TooBusy(fmt::format("directory {:016x}", directory));
 }
 
-Result<StoredInode> Names::Update(InodeId id, const Edit& edit, Durability durability) {
+Result<StoredInode> Names::Update(InodeId id, const Edit& edit, ChangeTerms terms) {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     StoredInode stored = TRY(Load(id));
     if (!TRY(TakeMarkOff(id, stored))) return Fail(ENOENT, "inode {:016x} was replaced", id);
     Inode inode = stored.inode;
     TRY(edit(inode));
-    Records::InodeChange change = records_.ChangeInode(id, stored.slot, inode, durability);
+    Records::InodeChange change = records_.ChangeInode(id, stored.slot, inode, terms);
     ++updates_;
     TRY(change.why);
     if (change.applied()) return *std::move(change.now);
@@ -258,7 +258,9 @@ Result<std::optional<bool>> Names::TryTouch(Touching& touching) {
     change_of_count = Subdirectories::kUnknown;
   }
   inode.Count(change_of_count);
-  auto change = records_.ChangeInode(directory, stored->slot, inode);
+  // It takes as much as before; and a name may have gone, which must be possible on a full drive.
+  auto change = records_.ChangeInode(directory, stored->slot, inode,
+                                     {Durability::kWriteBack, Room::kFreeing});
   std::optional<StoredInode> now;
   if (change.why.ok()) {
     applied = change.applied();
@@ -314,7 +316,8 @@ Changed Names::TakeBack(const NewName& name, uint64_t slot, const std::optional<
     return {.effect = Effect::kRefused,
             .why = Fail(ENOENT, "directory {:016x} was removed", name.directory)};
   }
-  const auto taken = records_.ChangeEntry(name.directory, name.name, slot, former);
+  const auto taken = records_.ChangeEntry(name.directory, name.name, slot, former,
+                                          {Durability::kWriteBack, Room::kFreeing});
   if (taken.applied()) return {.effect = Effect::kRefused, .why = touched.error()};
   return {.effect = Effect::kUnknown,
           .why = Fail(EIO,
@@ -464,7 +467,8 @@ Status Names::DropLink(InodeId id, std::optional<StoredInode> seen,
       --after->links;
       after->changed = records_.WallClock();
     }
-    const auto change = records_.ChangeInode(id, stored->slot, after);
+    const auto change =
+        records_.ChangeInode(id, stored->slot, after, {Durability::kWriteBack, Room::kFreeing});
     TRY(change.why);
     if (change.applied()) {
       if (!after) dispose_(id, stored->inode, change.losses);
@@ -631,7 +635,8 @@ Result<StoredInode> Names::NoteSubdirectories(InodeId directory, const StoredIno
   counted.links = kLinksOfEmptyDirectory + found;
   counted.counted = stored.slot;
   if (counted.links == stored.inode.links) return stored;
-  auto change = records_.ChangeInode(directory, stored.slot, counted);
+  auto change = records_.ChangeInode(directory, stored.slot, counted,
+                                     {Durability::kWriteBack, Room::kFreeing});
   TRY(change.why);
   if (!change.now) return Fail(ENOENT, "directory {:016x} was removed", directory);
   return *std::move(change.now);
@@ -649,7 +654,8 @@ Result<bool> Names::FenceName(InodeId id, const GivenName& name) {
     if (stored.entry && stored.entry->inode == id) return false;
     // A rename that has written this entry must find it as it left it, so it is finished first.
     if (stored.entry && stored.entry->nonce) TRY(Find(stored.entry->inode));
-    const auto change = records_.ChangeEntry(name.directory, name.name, stored.slot, stored.entry);
+    const auto change = records_.ChangeEntry(name.directory, name.name, stored.slot, stored.entry,
+                                             {Durability::kWriteBack, Room::kFreeing});
     TRY(change.why);
     if (change.applied()) return true;
     PauseBeforeRetry(runtime_, attempt);
@@ -669,8 +675,7 @@ Result<bool> Names::Reattach(InodeId directory, const GivenName& place) {
   Inode inode = stored->inode;
   inode.named = place;
   inode.parent = place.directory;
-  const auto told =
-      records_.ChangeInode(directory, stored->slot, inode, Durability::kWriteThrough);
+  const auto told = records_.ChangeInode(directory, stored->slot, inode, Durability::kWriteThrough);
   TRY(told.why);
   if (!told.applied()) return false;
   const Entry entry{.inode = directory, .kind = FileKind::kDirectory, .nonce = std::nullopt};

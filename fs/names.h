@@ -93,8 +93,7 @@ class Names {
 
   // Changes an inode however often others do so at the same time.
   using Edit = std::function<Status(Inode&)>;
-  Result<StoredInode> Update(InodeId id, const Edit& edit,
-                             Durability durability = Durability::kWriteBack);
+  Result<StoredInode> Update(InodeId id, const Edit& edit, ChangeTerms terms = {});
 
   // Writes a new inode and its name where `place` was found without one, or, with `replace`, over
   // what is there. Null when somebody else was there first.

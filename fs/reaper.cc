@@ -12,6 +12,7 @@ namespace pinstripe {
 namespace {
 
 constexpr size_t kMostAtOnce = 10'000;  // inodes for one flush
+constexpr size_t kBatch = 64;           // stripes that are deleted at once
 
 }  // namespace
 
@@ -213,6 +214,12 @@ void Reaper::Run() {
       for (Waiting& each : due) PutBackLocked(std::move(each));
       continue;
     }
+    if (items_.empty() && !batch_.empty()) {
+      lock.unlock();
+      DeleteBatch();
+      lock.lock();
+      continue;
+    }
     if (items_.empty()) {
       if (stopping_) break;
       const Time next =
@@ -228,9 +235,9 @@ void Reaper::Run() {
     Delete(item);
     lock.lock();
   }
-  if (!items_.empty() || !waiting_.empty()) {
+  if (!items_.empty() || !waiting_.empty() || !batch_.empty()) {
     Log(LogLevel::kInfo, "garbage stays on the drives: no time left to delete it",
-        {{"pieces", items_.size()}, {"files", waiting_.size()}});
+        {{"stripes", batch_.size()}, {"pieces", items_.size()}, {"files", waiting_.size()}});
   }
   ended_ = true;
   const std::shared_ptr<Signal> idle = idle_;  // *this is gone as soon as the lock is
@@ -278,12 +285,18 @@ void Reaper::Depart(const Departure& departure) {
 void Reaper::DeletePiece(const BlockMap::Piece& piece, uint64_t block_bytes) {
   for (uint64_t i = 0; i < piece.run.count && MayGoOn(); ++i) {
     const BlockPlace place = PlaceInRun(piece.run, i, block_bytes);
-    const Status status =
-        cluster_.stripes().Delete(place.IdOf(piece.first + i), place.layout, place.place);
-    if (!status.ok()) {
-      Log(LogLevel::kInfo, "garbage stays on the drives", {{"why", status}});
-    }
+    batch_.push_back({place.IdOf(piece.first + i), place.layout, place.place});
+    if (batch_.size() >= kBatch) DeleteBatch();
   }
+}
+
+void Reaper::DeleteBatch() {
+  if (batch_.empty()) return;
+  for (const Status& status : cluster_.stripes().DeleteMany(batch_)) {
+    if (status.ok()) continue;
+    Log(LogLevel::kInfo, "garbage stays on the drives", {{"why", status}});
+  }
+  batch_.clear();
 }
 
 }  // namespace pinstripe

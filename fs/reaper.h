@@ -1,4 +1,4 @@
-// Reaper: deletes stripes that nothing refers to any more, in the background, one at a time. What
+// Reaper: deletes stripes that nothing refers to any more, in the background, many at once. What
 // it cannot delete (a drive is away, the queue is full, the process ends) stays as garbage, is
 // logged, and harms nobody.
 //
@@ -88,7 +88,9 @@ class Reaper {
   void Delete(const Item& item);
   void DeletePage(const Page& page);
   void Depart(const Departure& departure);
+  // With the next batch, which is deleted now if it is large enough.
   void DeletePiece(const BlockMap::Piece& piece, uint64_t block_bytes);
+  void DeleteBatch();
   bool MayGoOn();
 
   Cluster& cluster_;
@@ -97,12 +99,13 @@ class Reaper {
   const std::shared_ptr<Signal> work_;
   const std::shared_ptr<Signal> idle_;
   std::mutex mutex_;
-  std::deque<Item> items_;                // guarded by mutex_
-  std::multimap<Time, Waiting> waiting_;  // until then; guarded by mutex_
-  bool stopping_ = false;                 // guarded by mutex_
-  bool ended_ = false;                    // guarded by mutex_
-  Time next_flush_{};                     // of the reaper's thread
-  Time end_by_ = Time::max();             // guarded by mutex_
+  std::deque<Item> items_;                    // guarded by mutex_
+  std::multimap<Time, Waiting> waiting_;      // until then; guarded by mutex_
+  bool stopping_ = false;                     // guarded by mutex_
+  bool ended_ = false;                        // guarded by mutex_
+  Time next_flush_{};                         // of the reaper's thread
+  std::vector<StripeStore::Deletion> batch_;  // of the reaper's thread
+  Time end_by_ = Time::max();                 // guarded by mutex_
 };
 
 }  // namespace pinstripe

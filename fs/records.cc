@@ -189,18 +189,17 @@ std::vector<Result<std::optional<StoredInode>>> Records::FindInodes(
 }
 
 ChangeOutcome Records::Change(const RegisterName& name, uint64_t slot,
-                              std::optional<std::string> value, Durability durability) {
+                              std::optional<std::string> value, ChangeTerms terms) {
   const RegisterValue seen{.slot = slot, .value = std::nullopt};
-  const bool is_safe = durability == Durability::kWriteThrough;
+  const bool is_safe = terms.durability == Durability::kWriteThrough;
   const auto begun = is_safe ? nullptr : unsynced_.Begin();
-  ChangeOutcome outcome = cluster_.registers().Change(name, seen, std::move(value), durability);
+  ChangeOutcome outcome = cluster_.registers().Change(name, seen, std::move(value), terms);
   if (!is_safe && outcome.applied()) unsynced_.Add(begun, name, outcome.now);
   return outcome;
 }
 
 Records::InodeChange Records::ChangeInode(InodeId id, uint64_t slot,
-                                          const std::optional<Inode>& inode,
-                                          Durability durability) {
+                                          const std::optional<Inode>& inode, ChangeTerms terms) {
   std::optional<std::string> value;
   if (inode) value = inode->Encode(id);
   if (value && value->size() > kMaxRegisterBytes) {
@@ -212,7 +211,7 @@ Records::InodeChange Records::ChangeInode(InodeId id, uint64_t slot,
   }
   const uint64_t losses = CountLosses(id);
   const Time at = runtime().Now();
-  const ChangeOutcome outcome = Change(NameOf(id), slot, std::move(value), durability);
+  const ChangeOutcome outcome = Change(NameOf(id), slot, std::move(value), terms);
   InodeChange change{{outcome.effect, outcome.why.Context(fmt::format("change inode {:016x}", id))},
                      std::nullopt,
                      losses};
@@ -240,11 +239,10 @@ Records::InodeChange Records::ChangeInode(InodeId id, uint64_t slot,
 }
 
 Records::EntryChange Records::ChangeEntry(InodeId directory, std::string_view name, uint64_t slot,
-                                          const std::optional<Entry>& entry,
-                                          Durability durability) {
+                                          const std::optional<Entry>& entry, ChangeTerms terms) {
   std::optional<std::string> value;
   if (entry) value = entry->Encode();
-  const ChangeOutcome outcome = Change(NameOf(directory, name), slot, std::move(value), durability);
+  const ChangeOutcome outcome = Change(NameOf(directory, name), slot, std::move(value), terms);
   EntryChange change{
       {outcome.effect,
        outcome.why.Context(fmt::format("change entry '{}' of directory {:016x}", name, directory))},

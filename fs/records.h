@@ -73,19 +73,18 @@ class Records {
   std::vector<Result<std::optional<StoredInode>>> FindInodes(const std::vector<InodeId>& ids);
 
   // `now` is what was written, or what is there instead; of no meaning where `why` is a failure.
-  // Null removes.
+  // Null removes. Whoever puts contents into an inode asks for the room of data.
   struct InodeChange : Changed {
     std::optional<StoredInode> now;
     uint64_t losses = 0;  // CountLosses() of the inode before that
   };
   InodeChange ChangeInode(InodeId id, uint64_t slot, const std::optional<Inode>& inode,
-                          Durability durability = Durability::kWriteBack);
+                          ChangeTerms terms = {});
   struct EntryChange : Changed {
     StoredEntry now;
   };
   EntryChange ChangeEntry(InodeId directory, std::string_view name, uint64_t slot,
-                          const std::optional<Entry>& entry,
-                          Durability durability = Durability::kWriteBack);
+                          const std::optional<Entry>& entry, ChangeTerms terms = {});
 
   // What the entry is now, or that it is gone, is safe from power loss.
   Status MakeEntryDurable(InodeId directory, std::string_view name);
@@ -125,7 +124,7 @@ class Records {
 
  private:
   ChangeOutcome Change(const RegisterName& name, uint64_t slot, std::optional<std::string> value,
-                       Durability durability);
+                       ChangeTerms terms);
   Result<std::optional<StoredInode>> Learn(const Result<RegisterValue>& read, InodeId id, Time at);
   Result<Found> FoundIn(const Question& question, std::optional<StoredInode> directory,
                         const Result<RegisterValue>& entry, InodeId guess,

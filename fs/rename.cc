@@ -28,6 +28,10 @@
 namespace pinstripe {
 namespace {
 
+// What was begun can be finished, or taken back, however full the drives are.
+const ChangeTerms kFinishing{Durability::kWriteBack, Room::kFreeing};
+const ChangeTerms kFinishingSafely{Durability::kWriteThrough, Room::kFreeing};
+
 bool IsDirectory(const Inode& inode) { return inode.kind == FileKind::kDirectory; }
 
 // Whether the entry names `id` since that rename. (An exchange gives its nonce to both.)
@@ -63,8 +67,8 @@ Result<std::optional<uint64_t>> Names::TakeSource(const RenameIntent& intent, co
   if (!begun) found = TRY(records_.FindEntry(intent.source, intent.source_name));
   const bool is_as_seen = begun || (found.entry && found.entry->inode == entry.inode);
   if (is_as_seen && found.slot == intent.source_slot) {
-    const auto change =
-        records_.ChangeEntry(intent.source, intent.source_name, intent.source_slot, entry);
+    const auto change = records_.ChangeEntry(intent.source, intent.source_name, intent.source_slot,
+                                             entry, kFinishing);
     TRY(change.why);
     found = change.now;
   }
@@ -80,8 +84,7 @@ Result<std::optional<StoredInode>> Names::MarkReplaced(InodeId id, const RenameI
   };
   std::optional<StoredInode> stored = TRY(records_.FindInode(intent.replaced));
   // By the mark alone a directory is told to get another parent.
-  const bool reparents =
-      intent.exchange == FileKind::kDirectory && intent.source != intent.target;
+  const bool reparents = intent.exchange == FileKind::kDirectory && intent.source != intent.target;
   if (is_marked(stored)) {
     if (reparents) TRY(records_.MakeInodeDurable(intent.replaced));
     return stored;
@@ -89,9 +92,9 @@ Result<std::optional<StoredInode>> Names::MarkReplaced(InodeId id, const RenameI
   if (!stored || stored->slot != intent.replaced_slot) return std::optional<StoredInode>();
   Inode marked = stored->inode;
   marked.mark = mark;
-  const auto change =
-      records_.ChangeInode(intent.replaced, intent.replaced_slot, marked,
-                           reparents ? Durability::kWriteThrough : Durability::kWriteBack);
+  const auto change = records_.ChangeInode(
+      intent.replaced, intent.replaced_slot, marked,
+      {reparents ? Durability::kWriteThrough : Durability::kWriteBack, Room::kFreeing});
   TRY(change.why);
   return is_marked(change.now) ? change.now : std::nullopt;
 }
@@ -101,8 +104,8 @@ Status Names::FenceTarget(const RenameIntent& intent, InodeId id) {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     const StoredEntry found = TRY(records_.FindEntry(intent.target, intent.target_name));
     if (WrittenBy(intent, found, id) || found.slot != intent.target_slot) return {};
-    const auto change =
-        records_.ChangeEntry(intent.target, intent.target_name, found.slot, found.entry);
+    const auto change = records_.ChangeEntry(intent.target, intent.target_name, found.slot,
+                                             found.entry, kFinishing);
     TRY(change.why);
     if (change.applied()) return {};
     PauseBeforeRetry(runtime_, attempt);
@@ -125,7 +128,8 @@ Status Names::Unmark(const RenameIntent& intent, bool done) {
       open.changed = records_.WallClock();
       if (IsDirectory(open)) open.parent = intent.source;
     }
-    const auto change = records_.ChangeInode(intent.replaced, stored->slot, open, durability);
+    const auto change =
+        records_.ChangeInode(intent.replaced, stored->slot, open, {durability, Room::kFreeing});
     TRY(change.why);
     if (change.applied()) return {};
     PauseBeforeRetry(runtime_, attempt);
@@ -153,7 +157,7 @@ Status Names::FinishMark(InodeId id, const StoredInode& stored) {
   if (IsDirectory(stored.inode) && !TRY(HasMarkedName(id, mark))) return {};
   Inode open = stored.inode;
   open.mark.reset();
-  return records_.ChangeInode(id, stored.slot, open).why;
+  return records_.ChangeInode(id, stored.slot, open, kFinishing).why;
 }
 
 // The target's entry is what decides. Once it is written anew as it is, the rename cannot happen.
@@ -170,8 +174,8 @@ Result<bool> Names::GiveWay(InodeId id, const StoredInode& stored) {
       TRY(Finish(mark.mover, *mover));
       continue;
     }
-    const auto change =
-        records_.ChangeEntry(intent.target, intent.target_name, found.slot, found.entry);
+    const auto change = records_.ChangeEntry(intent.target, intent.target_name, found.slot,
+                                             found.entry, kFinishing);
     TRY(change.why);
     if (change.applied()) return true;
     PauseBeforeRetry(runtime_, attempt);
@@ -206,8 +210,8 @@ Result<Names::Placed> Names::PlaceTarget(InodeId id, const RenameIntent& intent,
       is_as_seen = placed.replaced.has_value();
     }
     if (is_as_seen) {
-      const auto change = records_.ChangeEntry(
-          intent.target, intent.target_name, intent.target_slot, entry, Durability::kWriteThrough);
+      const auto change = records_.ChangeEntry(intent.target, intent.target_name,
+                                               intent.target_slot, entry, kFinishingSafely);
       TRY(change.why);
       lasts = change.applied();
       found = change.now;
@@ -238,8 +242,8 @@ Status Names::ReleaseSource(InodeId id, const RenameIntent& intent, std::optiona
     left = Entry{.inode = intent.replaced, .kind = *intent.exchange, .nonce = intent.nonce};
   }
   for (bool again = true; again;) {
-    const auto change = records_.ChangeEntry(intent.source, intent.source_name, *slot, left,
-                                             Durability::kWriteThrough);
+    const auto change =
+        records_.ChangeEntry(intent.source, intent.source_name, *slot, left, kFinishingSafely);
     TRY(change.why);
     again = !change.applied() && WrittenBy(intent, change.now, id);  // it was written anew
     slot = change.now.slot;
@@ -259,7 +263,7 @@ Result<Names::Ending> Names::Conclude(InodeId id, StoredInode stored, bool done,
     inode.last_rename = RenameOutcome{intent.nonce, done};
     if (done) inode.changed = records_.WallClock();
     if (done && IsDirectory(inode)) inode.parent = intent.target;
-    auto change = records_.ChangeInode(id, stored.slot, inode, durability);
+    auto change = records_.ChangeInode(id, stored.slot, inode, {durability, Room::kFreeing});
     TRY(change.why);
     if (change.applied()) return Ending(done);
     // A commit of the file may have changed the inode and left the intent as it was.
@@ -335,7 +339,8 @@ Result<std::optional<uint64_t>> Names::BeginMove(InodeId id) {
   // taken.
   const std::optional<StoredInode> other = TRY(Find(mover.directory));
   if (other) {
-    const auto change = records_.ChangeInode(mover.directory, other->slot, other->inode);
+    const auto change =
+        records_.ChangeInode(mover.directory, other->slot, other->inode, kFinishing);
     TRY(change.why);
     if (!change.applied()) return std::optional<uint64_t>();
   }

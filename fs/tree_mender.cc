@@ -35,8 +35,7 @@ bool IsMendable(TreeProblem problem) {
 }
 
 bool IsMendable(std::string_view problem) {
-  return std::ranges::any_of(kMendable,
-                             [&](TreeProblem each) { return NameOf(each) == problem; });
+  return std::ranges::any_of(kMendable, [&](TreeProblem each) { return NameOf(each) == problem; });
 }
 
 TreeMender::TreeMender(Cluster& cluster, Progress progress)
@@ -73,9 +72,8 @@ Status TreeMender::Mend(const Checker& checker, const Suspicion& found) {
       if (!checker.knows_all_names()) return Fail(EIO, "not all names could be read");
       return GiveName(found.inode.id);
     case TreeProblem::kTooFewLinks:
-      TRY(Change(found, [&](Inode& inode) {
-        inode.links = static_cast<uint32_t>(found.entries.size());
-      }));
+      TRY(Change(found,
+                 [&](Inode& inode) { inode.links = static_cast<uint32_t>(found.entries.size()); }));
       report_.mended.push_back(
           fmt::format("{}: its inode counts its {} names", path, found.entries.size()));
       return {};
@@ -106,8 +104,9 @@ Status TreeMender::GiveName(InodeId id) {
   if (!place) place = GivenName{TRY(LostAndFound()), fmt::format("{:016x}", id)};
   if (!TRY(names_.Reattach(id, *place))) return ChangedMeanwhile();
   report_.mended.push_back(
-      is_former ? fmt::format("directory {:016x}: it has its name '{}' again", id, place->name)
-                : fmt::format("directory {:016x}: it is /{}/{} now", id, kLostAndFound, place->name));
+      is_former
+          ? fmt::format("directory {:016x}: it has its name '{}' again", id, place->name)
+          : fmt::format("directory {:016x}: it is /{}/{} now", id, kLostAndFound, place->name));
   return {};
 }
 

@@ -156,9 +156,8 @@ Status FinishDrains(Cluster& cluster, const SweepOptions& sweep, RepairOutcome& 
 }
 
 bool HasMendable(const CheckReport& report) {
-  return std::ranges::any_of(report.findings, [](const Finding& finding) {
-    return IsMendable(finding.problem);
-  });
+  return std::ranges::any_of(report.findings,
+                             [](const Finding& finding) { return IsMendable(finding.problem); });
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ struct RepairRequest {
 struct RepairOutcome {
   SweepReport registers;  // in which names and inodes are kept
   RepairReport files;
-  TreeMendReport tree;  // of `repair` and `scrub`
+  TreeMendReport tree;            // of `repair` and `scrub`
   Epoch epoch = 0;                // if the drive map was to be changed
   std::set<DriveId> not_cleared;  // former homes of registers, that are not retired
   // Of the drives that were to become empty:

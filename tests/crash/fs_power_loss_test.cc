@@ -117,10 +117,9 @@ class StoreDrive final : public Drive {
 
   // Who it is and what it may have forgotten, as every connect asks.
   Status Identify(const std::string& identity_key, const IdentityCheck& check) {
-    const auto superblock =
-        engine_.Get(identity_key, {}).map([](StoredRecord&& record) -> Record {
-          return {std::move(record.head.version), std::move(record.head.tag), record.value};
-        });
+    const auto superblock = engine_.Get(identity_key, {}).map([](StoredRecord&& record) -> Record {
+      return {std::move(record.head.version), std::move(record.head.tag), record.value};
+    });
     return check(superblock, Tell());
   }
 
@@ -191,7 +190,8 @@ class Machines {
     return [this](const DriveConfig& config, const std::string& identity_key,
                   const IdentityCheck& check) -> Result<std::unique_ptr<Drive>> {
       const std::shared_ptr<StoreDrive> drive = drives_.at(config.addresses[0]);
-      if (Status refused = drive->Identify(identity_key, check); !refused.ok()) return Failed(refused);
+      if (Status refused = drive->Identify(identity_key, check); !refused.ok())
+        return Failed(refused);
       return std::make_unique<FaultyDrive>(runtime_, drive);
     };
   }

@@ -269,13 +269,13 @@ class SlowStore final : public Store {
   Result<std::vector<std::string>> Keys(const KeyRange& range, size_t max, bool reverse) override {
     return store_.Keys(range, max, reverse);
   }
-  Status Put(std::string_view key, const StoredRecord& record) override {
+  Status Put(std::string_view key, const StoredRecord& record, Room room = Room::kData) override {
     if (key == "slow") {
       slow_put_came_ = true;
       slow_put_came_.notify_all();
       released_.wait(false);
     }
-    return store_.Put(key, record);
+    return store_.Put(key, record, room);
   }
   Status Delete(std::string_view key) override { return store_.Delete(key); }
   Status Apply(std::span<const StoreChange> changes) override { return store_.Apply(changes); }

@@ -274,7 +274,9 @@ TEST_F(PinTest, AStoreThatCannotBeErasedKeepsEverything) {
     Result<std::vector<std::string>> Keys(const KeyRange&, size_t, bool) override {
       return std::vector<std::string>();
     }
-    pinstripe::Status Put(std::string_view, const StoredRecord&) override { return {}; }
+    pinstripe::Status Put(std::string_view, const StoredRecord&, Room = Room::kData) override {
+      return {};
+    }
     pinstripe::Status Delete(std::string_view) override { return {}; }
     pinstripe::Status Apply(std::span<const StoreChange>) override { return {}; }
     pinstripe::Status Flush() override { return {}; }

@@ -466,8 +466,8 @@ class GatedStore final : public Store {
   Result<std::vector<std::string>> Keys(const KeyRange& range, size_t max, bool reverse) override {
     return store_.Keys(range, max, reverse);
   }
-  Status Put(std::string_view key, const StoredRecord& record) override {
-    return store_.Put(key, record);
+  Status Put(std::string_view key, const StoredRecord& record, Room room = Room::kData) override {
+    return store_.Put(key, record, room);
   }
   std::vector<Status> PutEach(std::span<const StoreChange> puts) override {
     {

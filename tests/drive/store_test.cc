@@ -2,6 +2,7 @@
 
 #include "drive/store.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -327,6 +328,53 @@ TEST_P(StoreTest, AFullStoreRefusesPutsAndGoesOnOtherwise) {
   ASSERT_OK(store().Delete("0"));
   EXPECT_OK(Put("one more", Pattern(kMaxValueBytes, 6)));
   EXPECT_EQ(Value("one more"), Pattern(kMaxValueBytes, 6));
+}
+
+// How many puts of 64 KiB fit, each under a key of its own.
+int Fill(Store& store, std::string_view prefix, Room room) {
+  const std::string value = Pattern(64 << 10, 7);
+  for (int i = 0;; ++i) {
+    const StoredRecord record{{}, SharedBytes(std::string(value))};
+    const std::string key = fmt::format("{}{}", prefix, i);
+    const StoreChange put{key, &record, nullptr, room};
+    const Status status = store.PutEach({&put, 1})[0];
+    if (status.ok()) continue;
+    EXPECT_FAILS(status, ENOSPC);
+    return i;
+  }
+}
+
+// A megabyte is held back: half of it for names alone, and but for an eighth the rest for what
+// frees space.
+void ExpectRooms(Store& store) {
+  EXPECT_GT(Fill(store, "data", Room::kData), 200);
+  EXPECT_THAT(Fill(store, "names", Room::kNames), testing::AllOf(testing::Ge(6), testing::Le(9)));
+  EXPECT_EQ(Fill(store, "more data", Room::kData), 0);
+  EXPECT_THAT(Fill(store, "freeing", Room::kFreeing),
+              testing::AllOf(testing::Ge(4), testing::Le(7)));
+  EXPECT_EQ(Fill(store, "more names", Room::kNames), 0);
+  // What is together takes what all may take.
+  const StoredRecord record{{}, SharedBytes(Pattern(64 << 10, 7))};
+  const StoreChange both[] = {{"one", &record, nullptr, Room::kFreeing},
+                              {"two", &record, nullptr, Room::kData}};
+  EXPECT_FAILS(store.Apply(both), ENOSPC);
+  for (int i = 0; i < 100; ++i) ASSERT_OK(store.Delete(fmt::format("data{}", i)));
+  EXPECT_GT(Fill(store, "data again", Room::kData), 50);
+}
+
+TEST(StoreSpace, WhatIsHeldBackIsForNamesAndForWhatFreesSpace) {
+  MemoryStore memory(32 << 20, 1 << 20);
+  ExpectRooms(memory);
+  const TemporaryDirectory directory;
+  StoreResources resources;
+  const auto log = LogStore::Open({.path = directory.path(),
+                                   .capacity_bytes = 32 << 20,
+                                   .segment_bytes = 1 << 20,
+                                   .reserve_bytes = 1 << 20},
+                                  resources);
+  ASSERT_OK(log);
+  EXPECT_EQ((*log)->Usage().capacity_bytes, 31u << 20) << "what data may take";
+  ExpectRooms(**log);
 }
 
 TEST_P(StoreTest, OfPutsThatComeTogetherOnlyThoseFailThatMust) {

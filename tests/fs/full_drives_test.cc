@@ -1,8 +1,13 @@
 // Drives that fill up at any moment: whatever an operation was about to do with names, it is done,
 // or it is not, and says which.
 
+#include "cluster/full_drives.h"
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "fs/reaper.h"
+#include "fs/repairer.h"
 #include "tests/fs/fs_test_base.h"
 
 namespace pinstripe {
@@ -121,6 +126,106 @@ TEST_F(FullDrivesTest, ANameIsRemovedOrNotAndTheAnswerSaysWhich) {
     }
   }
   Make("another", "x");
+}
+
+// ---- Drives that are really full, and hold something back for names and for what frees space
+
+class FullClusterTest : public FsTest {
+ protected:
+  FullClusterTest()
+      : FsTest({.drives = 5,
+                .layout = {2, 1, 64 << 10},
+                .drive_bytes = 8 << 20,
+                .reserve_bytes = 1 << 20}) {}
+
+  static std::string Name(int i) { return fmt::format("file{}", i); }
+
+  // With files of a few blocks each, until nothing fits any more. How many there are.
+  int Fill(int first = 0) {
+    for (int i = first;; ++i) {
+      const Status status = Write(Name(i), Pattern(static_cast<uint64_t>(i), 200'000));
+      if (status.ok()) continue;
+      EXPECT_EQ(status.code(), ENOSPC) << status.message();
+      (void)fs_->Unlink(kRootInode, Name(i));
+      return i;
+    }
+  }
+
+  Status Write(const std::string& name, std::string_view contents) {
+    auto file = fs_->Create(kRootInode, name, {.truncate = true});
+    if (!file.has_value()) return file.error();
+    const auto written = (*file)->Write(0, AsBytes(contents));
+    const Status closed = (*file)->Close();
+    return written.ok() ? closed : written;
+  }
+};
+
+TEST_F(FullClusterTest, NamesAreMadeMovedAndRemovedWhenNoDataFits) {
+  const int files = Fill();
+  ASSERT_GT(files, 40);
+  const auto directory = fs_->MakeDirectory(kRootInode, "directory", 0755, {});
+  ASSERT_OK(directory);
+  ASSERT_OK(fs_->Rename(kRootInode, Name(0), directory->inode, "moved"));
+  ASSERT_OK(fs_->Rename(kRootInode, Name(1), kRootInode, Name(2)));  // over another one
+  ASSERT_OK(fs_->Link(fs_->Lookup(kRootInode, Name(3))->inode, directory->inode, "linked"));
+  ASSERT_OK(fs_->Unlink(kRootInode, Name(3)));
+  EXPECT_EQ(Contents("/" + Name(2)), Pattern(1, 200'000));
+  EXPECT_EQ(Contents("/directory/moved"), Pattern(0, 200'000));
+  EXPECT_EQ(Contents("/directory/linked"), Pattern(3, 200'000));
+  ASSERT_OK(fs_->Unlink(directory->inode, "moved"));
+  ASSERT_OK(fs_->Unlink(directory->inode, "linked"));
+  ASSERT_OK(fs_->RemoveDirectory(kRootInode, "directory"));
+}
+
+// Names alone do not take what is kept for removing: these fail, and then everything can go.
+TEST_F(FullClusterTest, WhateverFillsItEverythingCanBeRemoved) {
+  const int files = Fill();
+  int names = 0;
+  while (Write(fmt::format("empty{}", names), "").ok()) ASSERT_LT(++names, 100'000);
+  EXPECT_GT(names, 100);
+  const auto listed = List();
+  ASSERT_GE(listed.size(), static_cast<size_t>(files + names));
+  for (const std::string& name : listed) ASSERT_OK(fs_->Unlink(kRootInode, name));
+  EXPECT_THAT(List(), testing::IsEmpty());
+}
+
+// And what was removed has made room.
+TEST_F(FullClusterTest, WhatIsRemovedMakesRoomForOthers) {
+  const int files = Fill();
+  int now = files;
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < now; ++i) ASSERT_OK(fs_->Unlink(kRootInode, Name(i)));
+    sim_.Sleep(Reaper::kGrace + std::chrono::seconds(30));
+    now = Fill();
+    EXPECT_GE(now, files - files / 8);
+  }
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(Contents("/" + Name(i)), Pattern(static_cast<uint64_t>(i), 200'000));
+  }
+}
+
+TEST_F(FullClusterTest, TruncatingAFileAndRepairingWork) {
+  const int files = Fill();
+  auto file = fs_->Open(fs_->Lookup(kRootInode, Name(0))->inode, FileSystem::Access::kWrite);
+  ASSERT_OK(file);
+  ASSERT_OK((*file)->Truncate(100'000));
+  ASSERT_OK((*file)->Close());
+  Repairer repairer(*host_.cluster, {});
+  EXPECT_THAT(repairer.Run().failures, testing::IsEmpty());
+  EXPECT_EQ(Contents("/" + Name(files - 1)), Pattern(static_cast<uint64_t>(files) - 1, 200'000));
+}
+
+// A drive that has just refused is left alone for a while: not every stripe is sent there in vain.
+TEST_F(FullClusterTest, AFullDriveIsNotAskedForEachStripe) {
+  FaultyDrive& drive = machines_.drive(1);
+  drive.Set({.full = true});
+  const uint64_t before = drive.requests().put_bytes;
+  for (int i = 0; i < 20; ++i) ASSERT_OK(Write(Name(i), Pattern(1, 200'000)));
+  EXPECT_LE(drive.requests().put_bytes - before, 4 * 70'000u);
+  drive.Set({});
+  sim_.Sleep(2 * FullDrives::kForgottenAfter);
+  for (int i = 0; i < 20; ++i) ASSERT_OK(Write(Name(i), Pattern(2, 200'000)));
+  EXPECT_GT(drive.requests().put_bytes - before, 10 * 70'000u);
 }
 
 }  // namespace

@@ -258,6 +258,85 @@ TEST_F(RoundTripsTest, InALaterEpochTheyAreAsMany) {
   EXPECT_EQ(measure(" 2"), first);
 }
 
+// What an operation costs on names: round trips, requests, and of the drives' puts those that have
+// to be durable before they are answered. (Flushes are in the requests.) docs/ARCHITECTURE.md has
+// the table; what is safe for it docs/format.md, "What a loss of power leaves".
+TEST_F(RoundTripsTest, WhatSafetyCosts) {
+  struct Cost {
+    int64_t trips = 0;
+    uint64_t requests = 0;
+    uint64_t durable = 0;
+    bool operator==(const Cost&) const = default;
+  };
+  const auto count_durable = [&] {
+    uint64_t durable = 0;
+    for (size_t id = 1; id <= machines_.size(); ++id) {
+      durable += machines_.drive(static_cast<DriveId>(id)).requests().durable_put;
+    }
+    return durable;
+  };
+  const auto measure = [&](const std::function<Status()>& body) {
+    Cost cost;
+    const uint64_t durable = count_durable();
+    cost.requests = CountRequests([&] { cost.trips = Count([&] { ASSERT_OK(body()); }); });
+    cost.durable = count_durable() - durable;
+    sim_.Sleep(std::chrono::seconds(30));  // what goes on in the background
+    return cost;
+  };
+  const InodeId a = fs_->MakeDirectory(kRootInode, "a", 0755, {})->inode;
+  const InodeId b = fs_->MakeDirectory(kRootInode, "b", 0755, {})->inode;
+  for (const char* name : {"1", "2", "3", "4", "5", "6", "7", "8", "linked"}) Make(name, "x", a);
+  for (const char* name : {"d1", "d2", "d3"}) ASSERT_OK(fs_->MakeDirectory(a, name, 0755, {}));
+  const InodeId linked = fs_->Lookup(a, "linked")->inode;
+  sim_.Sleep(std::chrono::minutes(2));
+  std::vector<std::pair<std::string, Cost>> costs;
+  const auto add = [&](const std::string& what, const std::function<Status()>& body) {
+    costs.emplace_back(what, measure(body));
+  };
+  add("create, close", [&] { return StatusOf(fs_->Create(a, "new", {})); });
+  add("upload", [&] {
+    auto file = fs_->Create(a, "uploaded", {.truncate = true, .publish_at_commit = true});
+    if (!file.has_value()) return file.error();
+    const auto written = (*file)->Write(0, AsBytes("x"));
+    return written.ok() ? (*file)->Close() : Status(written);
+  });
+  add("mkdir", [&] { return StatusOf(fs_->MakeDirectory(a, "made", 0755, {})); });
+  add("link", [&] { return StatusOf(fs_->Link(linked, a, "link")); });
+  add("unlink of one of two names", [&] { return fs_->Unlink(a, "link"); });
+  add("unlink", [&] { return fs_->Unlink(a, "1"); });
+  add("rmdir", [&] { return fs_->RemoveDirectory(a, "made"); });
+  add("rename", [&] { return fs_->Rename(a, "2", a, "renamed"); });
+  add("rename over a file", [&] { return fs_->Rename(a, "3", a, "4"); });
+  add("rename into another directory", [&] { return fs_->Rename(a, "5", b, "5"); });
+  add("the same once more", [&] { return fs_->Rename(a, "6", b, "6"); });
+  add("rename of a directory", [&] { return fs_->Rename(a, "d1", a, "d4"); });
+  add("rename of a directory into another", [&] { return fs_->Rename(a, "d2", b, "d2"); });
+  add("exchange", [&] { return fs_->Exchange(a, "7", a, "8"); });
+  const std::vector<std::pair<std::string, Cost>> expected = {
+      {"create, close", {4, 15, 0}},
+      {"upload", {4, 15, 0}},
+      {"mkdir", {4, 15, 0}},
+      {"link", {6, 23, 6}},  // one less once the directory was met
+      {"unlink of one of two names", {4, 18, 3}},
+      {"unlink", {4, 18, 0}},
+      {"rmdir", {5, 21, 3}},
+      {"rename", {7, 30, 9}},
+      {"rename over a file", {10, 42, 9}},
+      {"rename into another directory", {9, 41, 9}},
+      {"the same once more", {8, 36, 9}},
+      {"rename of a directory", {7, 30, 9}},
+      {"rename of a directory into another", {13, 51, 9}},
+      {"exchange", {13, 51, 12}}};
+  ASSERT_EQ(costs.size(), expected.size());
+  for (size_t i = 0; i < costs.size(); ++i) {
+    const auto& [what, cost] = costs[i];
+    EXPECT_EQ(what, expected[i].first);
+    EXPECT_EQ(cost.trips, expected[i].second.trips) << what;
+    EXPECT_EQ(cost.requests, expected[i].second.requests) << what;
+    EXPECT_EQ(cost.durable, expected[i].second.durable) << what;
+  }
+}
+
 TEST_F(RoundTripsTest, MkdirIsFour) {
   EXPECT_EQ(Count([&] { ASSERT_OK(fs_->MakeDirectory(kRootInode, "d", 0755, {})); }), 4);
 }

@@ -523,7 +523,8 @@ TEST_P(PowerCutsAtEachStep, AnOperationHasHappenedOrNot) {
   for (uint64_t requests = 1; !done; ++requests) {
     ASSERT_LT(requests, 400u);
     for (uint64_t pattern = 0; pattern < uint64_t{1} << kDrives; ++pattern) {
-      // Every way would take a quarter of an hour: a sixth of them for each step, others for the next.
+      // Every way would take a quarter of an hour: a sixth of them for each step, others for the
+      // next.
       if (is_short && (pattern + requests) % 6 != 0) continue;
       std::vector<Keeps> keeps;
       for (size_t i = 0; i < kDrives; ++i) {

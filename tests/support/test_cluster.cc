@@ -296,7 +296,8 @@ TestCluster::TestCluster(Runtime& runtime, const Options& options)
     drive.addresses = {AddressOf(id)};
     config_.drives.push_back(std::move(drive));
     Machine& machine = machines_[AddressOf(id)];
-    machine.memory = std::make_shared<MemoryDrive>(runtime, NameOf(id), options.drive_bytes);
+    machine.memory = std::make_shared<MemoryDrive>(runtime, NameOf(id), options.drive_bytes,
+                                                   options.reserve_bytes);
     if (options.loses_power) {
       machine.memory->RememberUnsynced();
       machine.starts = {{runtime.Random() | 1, /*clean=*/true}};
@@ -358,7 +359,8 @@ std::shared_ptr<MemoryDrive> TestCluster::Plug(DriveId id, std::shared_ptr<Memor
 }
 
 std::shared_ptr<MemoryDrive> TestCluster::Replace(DriveId id) {
-  return Plug(id, std::make_shared<MemoryDrive>(runtime_, NameOf(id), options_.drive_bytes));
+  return Plug(id, std::make_shared<MemoryDrive>(runtime_, NameOf(id), options_.drive_bytes,
+                                                options_.reserve_bytes));
 }
 
 void TestCluster::LosePower(DriveId id, size_t kept) {
@@ -375,7 +377,8 @@ void TestCluster::StartAnew(DriveId id, bool clean) {
 }
 
 std::shared_ptr<MemoryDrive> TestCluster::CopyOf(DriveId id) {
-  auto copy = std::make_shared<MemoryDrive>(runtime_, NameOf(id), options_.drive_bytes);
+  auto copy = std::make_shared<MemoryDrive>(runtime_, NameOf(id), options_.drive_bytes,
+                                            options_.reserve_bytes);
   std::string first(1, '\0');
   for (bool more = true; more;) {
     Gather<Result<RangeRecords>> lists(runtime_);

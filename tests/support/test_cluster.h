@@ -38,7 +38,8 @@ class TestCluster {
     uint32_t groups = 64;
     int replicas = 0;  // 0: 2 m + 1, as far as there are drives
     uint64_t drive_bytes = MemoryStore::kDefaultCapacity;
-    bool loses_power = false;  // drives remember what was not synced: see LosePower()
+    uint64_t reserve_bytes = 0;  // of these, that data does not get
+    bool loses_power = false;    // drives remember what was not synced: see LosePower()
   };
 
   TestCluster(Runtime& runtime, const Options& options);

@@ -37,8 +37,8 @@ class FailableStore final : public Store {
   Result<std::vector<std::string>> Keys(const KeyRange& range, size_t max, bool reverse) override {
     return store_.Keys(range, max, reverse);
   }
-  Status Put(std::string_view key, const StoredRecord& record) override {
-    return store_.Put(key, record);
+  Status Put(std::string_view key, const StoredRecord& record, Room room = Room::kData) override {
+    return store_.Put(key, record, room);
   }
   Status Delete(std::string_view key) override { return store_.Delete(key); }
   Status Apply(std::span<const StoreChange> changes) override { return store_.Apply(changes); }
