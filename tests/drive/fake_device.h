@@ -49,7 +49,8 @@ class FakeDevice {
     // The greeting; `limits` none means that the device does not say.
     void Greet(const kinetic::GetLog::Limits& limits = {});
 
-    // The greeting and the answer about capabilities: with, or without range_get.
+    // The greeting and the answer about capabilities: with, or without range_get and
+    // rooms.
     void Handshake(bool range_get = false, const kinetic::GetLog::Limits& limits = {});
 
     Request Next();

@@ -325,6 +325,34 @@ TEST_F(KineticDriveTest, APartIsAskedForWhereTheDeviceCanAndCutOutWhereItCannot)
   }
 }
 
+// A device that has one kind of space is told nothing that it does not know.
+TEST_F(KineticDriveTest, WhatAPutMayTakeIsSaidWhereTheDeviceKnowsOfIt) {
+  for (const bool rooms : {true, false}) {
+    std::vector<Request> puts;
+    FakeDevice device([&](Session& session) {
+      session.Handshake(rooms);
+      for (;;) {
+        puts.push_back(session.Next());
+        session.Answer(puts.back());
+      }
+    });
+    {
+      auto drive = DriveAt({device.address()});
+      for (const Room room : {Room::kData, Room::kNames, Room::kFreeing}) {
+        Later<Status> put;
+        drive->Put({.key = "k", .value = {}, .version = "v", .tag = {}, .room = room}, Soon(),
+                   put.callback());
+        EXPECT_OK(put.Wait());
+      }
+      EXPECT_EQ(drive->capabilities().rooms, rooms);
+    }
+    device.Stop();
+    EXPECT_FALSE(puts[0].command.body().keyvalue().has_room());
+    EXPECT_EQ(puts[1].command.body().keyvalue().room(), rooms ? 1u : 0u);
+    EXPECT_EQ(puts[2].command.body().keyvalue().room(), rooms ? 2u : 0u);
+  }
+}
+
 TEST_F(KineticDriveTest, RecordsAreAskedForOneByOneWhereTheDeviceCannotListThem) {
   FakeDevice device([&](Session& session) {
     session.Handshake();

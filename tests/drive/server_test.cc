@@ -96,6 +96,46 @@ TEST_F(ServerTest, AnswersAsOtherDevicesDoByteForByte) {
   EXPECT_EQ(compared, 11);
 }
 
+// A device that is full of data takes what its clients say frees some; from those that say nothing,
+// or something that nobody knows, it takes no more.
+TEST(ServerRooms, AFullDeviceTakesWhatIsSaidToFreeSpace) {
+  RealRuntime runtime;
+  Engine engine{std::make_unique<MemoryStore>(1 << 20, 1 << 18)};
+  DeviceSecurity security{{{1, FullAccess("asdfasdf")}}};
+  KineticService service{{.serial_number = "SN1", .world_wide_name = "WWN1"}, security, engine};
+  Server server(runtime, Server::Options{});
+  const Result<uint16_t> port = server.Listen("127.0.0.1", 0, service);
+  ASSERT_OK(port);
+  Client client(*port);
+  client.ReceiveFrame();
+  int keys = 0;
+  const auto put = [&](std::optional<uint32_t> room) {
+    const auto fill = [&](kinetic::Body* body) {
+      kinetic::KeyValue* entry = body->mutable_keyvalue();
+      entry->set_key(fmt::format("key {}", keys++));
+      entry->set_force(true);
+      entry->set_synchronization(kinetic::KeyValue::WRITEBACK);
+      if (room) entry->set_room(*room);
+    };
+    EXPECT_TRUE(client.Request(Header::PUT, fill, std::string(1 << 16, 'x')));
+    return client.ReceiveAnswer().code();
+  };
+  const auto fill_up = [&](std::optional<uint32_t> room) {
+    for (int count = 0;; ++count) {
+      const auto code = put(room);
+      if (code == kinetic::Status::SUCCESS) continue;
+      EXPECT_EQ(code, kinetic::Status::NO_SPACE);
+      return count;
+    }
+  };
+  EXPECT_GE(fill_up(std::nullopt), 10);
+  EXPECT_EQ(fill_up(0), 0);
+  EXPECT_EQ(fill_up(77), 0);
+  EXPECT_GE(fill_up(1), 1);
+  EXPECT_GE(fill_up(2), 1);
+  EXPECT_EQ(fill_up(1), 0);
+}
+
 TEST_F(ServerTest, RefusesAWrongSignatureAndGoesOn) {
   Client client(port_);
   client.ReceiveFrame();
@@ -927,6 +967,7 @@ TEST_F(ClientAndServerTest, ManyRecordsComeInOneAnswer) {
   EXPECT_EQ(next, kRecords);
   EXPECT_EQ(answers, 2) << "of at most 4096 records, and one more";
   EXPECT_TRUE(drive_->capabilities().range_records);
+  EXPECT_TRUE(drive_->capabilities().rooms);
 
   const auto last = list("", "dir0", 2, true, 0);
   ASSERT_OK(last);

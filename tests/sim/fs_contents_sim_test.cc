@@ -248,8 +248,11 @@ class Storm {
   // read meanwhile, and so from its end on if nobody knows what became of it.
   Status Attempt(const std::string& name, std::optional<std::string> content,
                  const std::function<Status()>& operation) {
+    const Expectation before = files_[name];
     files_[name].Possible(content);
     const Status status = operation();
+    // That there is no room is certain, and nothing has changed.
+    if (status.code() == ENOSPC) files_[name] = before;
     if (status.ok()) {
       files_[name].Known(std::move(content));
       if (late_unlinks_.contains(name)) files_[name].Possible(std::nullopt);
@@ -260,7 +263,7 @@ class Storm {
 
   // A failure may be EIO and its kin; whatever else it says must be true.
   void RequireHonest(const Status& status, const std::string& what) {
-    if (status.ok() || HostErrno(status) == EIO) return;
+    if (status.ok() || HostErrno(status) == EIO || status.code() == ENOSPC) return;
     Complain(fmt::format("{}: {}: {}", what, ErrnoText(status.code()), status.message()));
   }
 
@@ -539,7 +542,10 @@ class Storm {
   void Weather() {
     int lost = 0;
     while (clients_done_ < kClients) {
-      if (sim_.Chance(0.3)) {
+      if (sim_.Chance(0.1)) {
+        FillUp();
+        sim_.Sleep(sim_.Between(seconds(1), seconds(10)));
+      } else if (sim_.Chance(0.3)) {
         Outage();
         sim_.Sleep(sim_.Between(seconds(1), seconds(10)));
       } else {
@@ -561,6 +567,14 @@ class Storm {
     std::set<DriveId> down;
     for (const uint64_t count = 3 + sim_.Below(2); down.size() < count;) down.insert(AnyDrive());
     for (const DriveId id : down) machines_.drive(id).Set({.down = true});
+  }
+
+  // Most of them become full, after some puts more.
+  void FillUp() {
+    const auto room = std::make_shared<std::atomic<int64_t>>(sim_.Below(100));
+    for (DriveId id = 1; id <= kDrives; ++id) {
+      if (!sim_.Chance(0.1)) machines_.drive(id).Set({.room = room});
+    }
   }
 
   void FallIll(DriveId id) {
