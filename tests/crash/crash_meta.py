@@ -35,9 +35,10 @@ class Violation(Exception):
 class Mount:
     """One client: a pinstripe-fuse process and the directory that it serves."""
 
-    def __init__(self, build, config, directory):
+    def __init__(self, build, config, directory, environment=None):
         self.program = os.path.join(build, "fuse", "pinstripe-fuse")
         self.config, self.directory = config, directory
+        self.environment = {**os.environ, **(environment or {})}
         self.process = None
         os.makedirs(directory, exist_ok=True)
 
@@ -47,7 +48,7 @@ class Mount:
             subprocess.run(["fusermount3", "-u", "-q", "-z", self.directory], check=False)
             with open(f"{self.directory}.log", "ab") as log:
                 self.process = subprocess.Popen([self.program, self.config, self.directory, "-f"],
-                                                stdout=log, stderr=log)
+                                                stdout=log, stderr=log, env=self.environment)
             while self.process.poll() is None:
                 if os.path.ismount(self.directory):
                     return

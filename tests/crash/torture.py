@@ -43,9 +43,9 @@ background = None  # another one, for a command that takes its time
 mounts = {}  # there: the directories' mounts
 
 
-def start_mount(build, config, directory):
+def start_mount(build, config, directory, environment=None):
     if directory not in mounts:
-        mounts[directory] = Mount(build, config, directory)
+        mounts[directory] = Mount(build, config, directory, environment)
     mounts[directory].start()
     return mounts[directory].process.pid
 
@@ -58,9 +58,15 @@ def end_mount(directory, by_force):
         mounts[directory].stop()
 
 
-def run_command(words):
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+def run_command(words, environment=None):
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env={**os.environ, **(environment or {})})
     return done.returncode, done.stdout, done.stderr
+
+
+def new_starter():
+    one = concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("fork"))
+    one.submit(os.getpid).result()  # it starts with the first that it is given
+    return one
 
 
 def elsewhere(function, *arguments):
@@ -120,7 +126,7 @@ class Client(threading.Thread):
 
     def __init__(self, number, directory, options, turnstile):
         super().__init__(daemon=True)
-        self.directory, self.turnstile = directory, turnstile
+        self.number, self.directory, self.turnstile = number, directory, turnstile
         self.random = random.Random(f"{options.seed}-{number}")
         self.noise = self.random.randbytes(4 << 20)
         self.files = [File(f"d{i % len(LAYOUTS)}/c{number}-{i}") for i in range(FILES)]
@@ -139,9 +145,10 @@ class Client(threading.Thread):
                 self.operations += 1
             except Violation as violation:
                 self.violation = str(violation)
-                return
             except OSError as error:
                 self.violation = f"{type(error).__name__} {error}"
+            if self.violation:
+                self.turnstile.leave(self)
                 return
 
     def try_step(self, file):
@@ -324,21 +331,22 @@ class Turnstile:
 
     def __init__(self):
         self.condition = threading.Condition()
-        self.open, self.ended, self.inside = True, False, 0
+        self.open, self.ended, self.inside = True, False, set()
         self.clients = []
 
     def pass_through(self, client):
         with self.condition:
-            if getattr(client, "is_inside", False):
-                self.inside -= 1
-                client.is_inside = False
-                self.condition.notify_all()
+            self.leave(client)
             self.condition.wait_for(lambda: self.open or self.ended)
             if self.ended:
                 return False
-            client.is_inside = True
-            self.inside += 1
+            self.inside.add(client)
             return True
+
+    def leave(self, client):
+        with self.condition:
+            self.inside.discard(client)
+            self.condition.notify_all()
 
     def wait_for_mount(self, client):
         with self.condition:
@@ -348,8 +356,7 @@ class Turnstile:
     def stop_all(self):
         with self.condition:
             self.open = False
-            self.condition.wait_for(
-                lambda: self.inside == sum(1 for one in self.clients if one.violation and one.is_inside), 300)
+            self.condition.wait_for(lambda: not self.inside, 300)
 
     def go_on(self, ended=False):
         with self.condition:
@@ -371,8 +378,8 @@ class Campaign:
         self.done = {}
         self.looks = 0
 
-    def command(self, *words, codes=(0,)):
-        code, said, errors = elsewhere(run_command, [self.pinstripe, *map(str, words)])
+    def command(self, *words, codes=(0,), environment=None):
+        code, said, errors = elsewhere(run_command, [self.pinstripe, *map(str, words)], environment)
         if code not in codes:
             raise Violation(f"pinstripe {' '.join(map(str, words))}: exit {code}\n{said[-3000:]}{errors[-2000:]}")
         return code
@@ -417,9 +424,11 @@ class Campaign:
         self.wait_until_healthy()
 
     def slow_drives(self):
-        """They answer at a twentieth of their speed."""
-        pids = [self.pid_of(drive) for drive in self.some_drives()]
-        end = time.monotonic() + self.random.random() * 5
+        self.run_slowly([self.pid_of(drive) for drive in self.some_drives()], self.random.random() * 5)
+
+    def run_slowly(self, pids, seconds):
+        """At a twentieth of their speed."""
+        end = time.monotonic() + seconds
         while time.monotonic() < end:
             for pid in pids:
                 os.kill(pid, signal.SIGSTOP)
@@ -461,8 +470,8 @@ class Campaign:
         self.command("expand", self.config, drive, codes=(0, 3))
         self.until_whole("repair")
 
-    def kill_mount(self):
-        client = self.random.choice(self.clients)
+    def kill_mount(self, client=None):
+        client = client or self.random.choice(self.clients)
         with self.turnstile.condition:
             client.dead = True
             client.life += 1
@@ -513,6 +522,19 @@ class Campaign:
     # --- looking ---
 
     def look(self):
+        self.calm_down()
+        self.command("repair", self.config)
+        if self.options.sabotage and self.is_enough():
+            self.harm_too_much()
+        self.command("verify", self.config)
+        self.read_everything(self.clients)
+        if self.random.random() < 0.3:
+            self.command("collect", "--older-than", "1h", self.config)
+        self.looks += 1
+        self.turnstile.go_on()
+
+    def calm_down(self):
+        """Nobody does anything, and everything is committed."""
         self.turnstile.stop_all()
         self.see_violations()
         self.wait_until_healthy()
@@ -525,18 +547,12 @@ class Campaign:
                         if not client.may_be_gone(file, client.life, error):
                             raise Violation(f"fsync of {file.name}: {error}") from error
                         client.forget(file)
-        self.command("repair", self.config)
-        if self.options.sabotage and self.is_enough():
-            self.harm_too_much()
-        self.command("verify", self.config)
+
+    def read_everything(self, readers):
         for client in self.clients:
             for file in client.files:
-                for other in self.clients:
-                    client.whole(file, other)
-        if self.random.random() < 0.3:
-            self.command("collect", "--older-than", "1h", self.config)
-        self.looks += 1
-        self.turnstile.go_on()
+                for reader in readers:
+                    client.whole(file, reader)
 
     def harm_too_much(self):
         """One drive's records vanish, and nobody is told."""
@@ -628,10 +644,7 @@ def main():
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     global starter, background
-    starter, background = (concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("fork"))
-                           for _ in range(2))
-    for one in (starter, background):
-        one.submit(os.getpid).result()  # it starts with the first that it is given
+    starter, background = new_starter(), new_starter()
     campaign = Campaign(options)
     try:
         campaign.run()
