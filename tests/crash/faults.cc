@@ -30,13 +30,14 @@ struct Orders {
   std::atomic<int64_t> slowness;           // how many times as long a disk takes; 0: as it is
   std::atomic<int64_t> failing_reads;      // of 1000 reads of segments: EIO
   std::atomic<int64_t> failing_writes;     // of 1000 writes to segments: EIO
+  std::atomic<int64_t> failing_syncs;      // of 1000 syncs of segments: EIO
   std::atomic<int64_t> partial;            // of 1000 reads and writes of segments: only a part
   std::atomic<int64_t> clocks_changed;     // counts, from here on
   std::atomic<int64_t> slowed;
   std::atomic<int64_t> failed;
   std::atomic<int64_t> cut;
 };
-static_assert(sizeof(Orders) == 72);
+static_assert(sizeof(Orders) == 80);
 
 constexpr int64_t kBillion = 1'000'000'000;
 constexpr int64_t kQuickDisk = 100'000;  // nanoseconds: for what the page cache has answered
@@ -110,6 +111,17 @@ auto Slowly(int fd, Call call) {
   ++orders->slowed;
   errno = code;
   return result;
+}
+
+template <typename Call>
+int Synced(int fd, Call call) {
+  Orders* const orders = Given();
+  if (orders != nullptr && Happens(orders->failing_syncs) && IsBelow(fd, "/segments/")) {
+    ++orders->failed;
+    errno = EIO;
+    return -1;
+  }
+  return Slowly(fd, call);
 }
 
 // Of what is to be read or written in one call: all of it or a part; or it fails.
@@ -197,10 +209,10 @@ ssize_t pwritev(int fd, const iovec* pieces, int count, off_t offset) {
                  [&](const iovec* some, int n) { return REAL(pwritev)(fd, some, n, offset); });
 }
 int fdatasync(int fd) {
-  return Slowly(fd, [&] { return REAL(fdatasync)(fd); });
+  return Synced(fd, [&] { return REAL(fdatasync)(fd); });
 }
 int fsync(int fd) {
-  return Slowly(fd, [&] { return REAL(fsync)(fd); });
+  return Synced(fd, [&] { return REAL(fsync)(fd); });
 }
 
 // The same calls under the names that programs with large files use.
