@@ -24,6 +24,12 @@ std::string ContentsOf(const fs::path& path) {
   return std::move(contents).str();
 }
 
+// Whether a store makes this file through the disk.
+bool IsOfStore(const fs::path& file) {
+  const fs::path folder = file.parent_path().filename();
+  return folder == "index" || folder == "segments";
+}
+
 }  // namespace
 
 // ------------------------------------------------------------------------------ RocksDB's view of
@@ -166,8 +172,7 @@ LossyDisk::LossyDisk(std::string directory, bool lies)
       env_(rocksdb::NewCompositeEnv(std::make_shared<FileSystem>(*this))) {
   if (!fs::exists(directory_)) return;
   for (const auto& entry : fs::recursive_directory_iterator(directory_)) {
-    const fs::path folder = entry.path().parent_path().filename();
-    if (!entry.is_regular_file() || (folder != "index" && folder != "segments")) continue;
+    if (!entry.is_regular_file() || !IsOfStore(entry.path())) continue;
     auto node = std::make_shared<Node>();
     node->safe = ContentsOf(entry.path());
     names_[entry.path()] = std::move(node);
@@ -286,18 +291,36 @@ int LossyDisk::SyncFileSystem(int) {
 }
 
 void LossyDisk::TakeImage(const std::string& target, uint64_t seed) const {
+  const std::lock_guard lock(mutex_);
+  WriteImage(target, seed);
+}
+
+void LossyDisk::FailPower(const std::string& target, uint64_t seed) const {
+  std::unique_lock lock(mutex_);
+  lock.release();
+  WriteImage(target, seed);
+  std::vector<fs::path> folders;
+  for (const auto& entry : fs::recursive_directory_iterator(directory_)) {
+    if (IsOfStore(entry.path() / "file")) folders.push_back(entry.path());
+  }
+  for (const fs::path& folder : folders) {
+    fs::remove_all(folder);
+    fs::rename(target / fs::relative(folder, directory_), folder);
+  }
+  fs::remove_all(target);
+}
+
+void LossyDisk::WriteImage(const std::string& target, uint64_t seed) const {
   std::mt19937_64 random(seed);
   const auto chance = [&](double p) {
     return std::uniform_real_distribution<double>()(random) < p;
   };
-  const std::lock_guard lock(mutex_);
   fs::create_directories(target);
   for (const auto& entry : fs::recursive_directory_iterator(directory_)) {
     const fs::path copy = target / fs::relative(entry.path(), directory_);
     if (entry.is_directory()) {
       fs::create_directories(copy);
-    } else if (const fs::path folder = entry.path().parent_path().filename();
-               folder != "index" && folder != "segments") {
+    } else if (!IsOfStore(entry.path())) {
       fs::copy_file(entry.path(), copy);
     }
   }

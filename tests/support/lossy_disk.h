@@ -44,6 +44,11 @@ class LossyDisk final : public FileCalls {
   // Writes what might be left, as `seed` decides, to a directory that is made.
   void TakeImage(const std::string& target, uint64_t seed) const;
 
+  // The same, and the directory becomes what was left: files that came through it are replaced by
+  // those of the image, which is at `target` meanwhile, the others stay. Nothing comes to the disk
+  // any more: whoever calls it waits for ever, so the process has to be ended.
+  void FailPower(const std::string& target, uint64_t seed) const;
+
   int Create(const std::string& path) override;
   int Open(const std::string& path) override;
   int Unlink(const std::string& path) override;
@@ -86,6 +91,7 @@ class LossyDisk final : public FileCalls {
   static void Apply(const NameChange& change, Names& names);
   static void MakeSafe(Node& node);
   std::shared_ptr<Node> NodeOf(int fd);
+  void WriteImage(const std::string& target, uint64_t seed) const;
   void Rename(const std::string& gone, const std::string& come, std::shared_ptr<Node> node);
   void MakeNamesSafe();
 
