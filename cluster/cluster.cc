@@ -941,6 +941,7 @@ bool Cluster::IsDecidable(uint32_t group) {
 }
 
 Status Cluster::WaitForSay() {
+  WatchedClaims claims;
   for (;;) {
     if (state_->electorate->Doubtful().empty()) return {};
     bool decidable = true;
@@ -952,7 +953,9 @@ Status Cluster::WaitForSay() {
         "so many drives may have forgotten something that the cluster waits until they are "
         "compared",
         {{"cluster", config_.name}});
-    const ComparisonReport report = TRY(CompareDrives(*this, {}));
+    ComparisonOptions options;
+    options.watched = &claims;
+    const ComparisonReport report = TRY(CompareDrives(*this, options));
     if (!report.compared.empty()) continue;
     // Somebody else is at it.
     runtime_.NewSignal()->WaitUntil(runtime_.Now() + kLookForChanges);
@@ -984,11 +987,15 @@ void Cluster::Elect() {
       Sleep(runtime_, std::min(until, runtime_.Now() + std::chrono::milliseconds(50)));
     }
   };
+  WatchedClaims claims;
   for (bool first = true;; first = false) {
     const uint64_t news = state_->electorate->news();
     const Status learnt = is_closing() ? Status() : LearnStarts();
     if (learnt.ok() && !first && !is_closing()) {
-      const auto compared = CompareDrives(*this, {{.is_cancelled = is_closing}});
+      ComparisonOptions options;
+      options.is_cancelled = is_closing;
+      options.watched = &claims;
+      const auto compared = CompareDrives(*this, options);
       if (!compared.has_value() && !is_closing()) {
         Log(LogLevel::kWarn, "drives that may have forgotten something are not compared yet",
             {{"cluster", config_.name}, {"why", compared.error()}});
@@ -1005,6 +1012,7 @@ void Cluster::Elect() {
       if (state_->closing || (is_done && state_->electorate->news() == news)) {
         state_->elected_for = news;
         state_->electing = false;
+        claims.clear();
         const std::shared_ptr<Signal> ended =
             state_->ended;  // *this is gone as soon as the lock is
         ended->Set();

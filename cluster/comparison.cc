@@ -26,6 +26,7 @@ class Comparing {
         runtime_(cluster.runtime()),
         electorate_(cluster.electorate()),
         options_(options),
+        watched_(options.watched != nullptr ? *options.watched : unwatched_),
         begun_(runtime_.Now()) {}
 
   Result<ComparisonReport> Run() {
@@ -67,12 +68,16 @@ class Comparing {
       const bool can_be = voter && (voter->say == Say::kForgetful || voter->say == Say::kStale);
       if (!can_be || drive == nullptr || !drive->IsUp()) continue;
       if (options_.claim) {
-        auto claim = std::make_unique<DriveClaim>(cluster_, id, DriveWork::kCompare);
+        std::unique_ptr<DriveClaim>& claim = watched_[id];
+        if (claim == nullptr) {
+          claim = std::make_unique<DriveClaim>(cluster_, id, DriveWork::kCompare);
+        }
         if (!claim->Try().ok()) {
           report_.others.insert(id);
           continue;
         }
         claims_.push_back(std::move(claim));
+        watched_.erase(id);
       }
       Log(LogLevel::kWarn, "comparing what a drive holds of names and inodes with what others do",
           {{"cluster", cluster_.config().name}, {"drive", id}, {"why", electorate_.WhyNot(id)}});
@@ -220,6 +225,8 @@ class Comparing {
   Runtime& runtime_;
   Electorate& electorate_;
   const ComparisonOptions& options_;
+  WatchedClaims unwatched_;
+  WatchedClaims& watched_;
   const Time begun_;
   std::map<DriveId, uint64_t> drives_;     // that are compared, with their starts
   std::map<DriveId, RegisterValue> seen_;  // the registers of their starts, when they were judged

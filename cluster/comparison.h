@@ -8,20 +8,29 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <set>
 
 #include "base/status.h"
 #include "cluster/cluster.h"
+#include "cluster/drive_claim.h"
 #include "cluster/group_work.h"
 #include "cluster/register_store.h"
 
 namespace pinstripe {
+
+// Claims of others, as they were come across: for how long they have stood still.
+using WatchedClaims = std::map<DriveId, std::unique_ptr<DriveClaim>>;
 
 struct ComparisonOptions : SweepOptions {
   // How long drives that are away are waited for, where those that answer have a majority only with
   // those that may have forgotten something.
   Duration patience = std::chrono::seconds(60);
   bool claim = true;  // leave drives to others that are at it (cluster/drive_claim.h)
+  // Of who calls again and again: with it the claims of those who have died are taken over, which
+  // no single call waits for.
+  WatchedClaims* watched = nullptr;
 
   // For tests of the tests.
   Duration forgetting = kForgetting;

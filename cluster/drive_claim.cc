@@ -216,8 +216,11 @@ void DriveClaim::KeepRenewing() {
     const std::lock_guard lock(mutex_);
     give_back = lost_.ok();
   }
-  // Whoever cannot be told waits a little longer.
-  if (give_back) (void)cluster_.registers().Change(name_, seen_, std::nullopt);
+  // Whoever cannot be told waits a little longer. Written through, so that a loss of power does not
+  // bring it back.
+  if (give_back) {
+    (void)cluster_.registers().Change(name_, seen_, std::nullopt, Durability::kWriteThrough);
+  }
   const std::lock_guard lock(mutex_);
   renewing_ = false;
   const std::shared_ptr<Signal> ended = ended_;  // *this is gone as soon as the lock is

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "cluster/drive_claim.h"
 #include "cluster/electorate.h"
 #include "cluster/gather.h"
 #include "cluster/register_call.h"
@@ -308,6 +309,61 @@ TEST_F(ComparisonTest, WhoComparesThemMayDieAtAnyTime) {
     WaitUntilAllHaveASay(*cluster_);
     if (!died) break;
   }
+}
+
+// Nobody else is there to wait for: the claims that it leaves stand still.
+TEST_F(ComparisonTest, WhoOpensTheClusterTakesOverFromWhoDiedComparing) {
+  Fill(*cluster_, "closed");
+  const auto life = std::make_shared<ClientLife>();
+  auto dying = Open(life);
+  std::vector<std::unique_ptr<DriveClaim>> claims;
+  for (const DriveId id : {1, 2, 4}) {
+    claims.push_back(std::make_unique<DriveClaim>(*dying, id, DriveWork::kCompare));
+    ASSERT_OK(claims.back()->Try());
+  }
+  life->Crash();
+  claims.clear();
+  dying.reset();
+  cluster_.reset();
+  for (const DriveId id : {1, 2, 4}) machines_.LosePower(id, 0);
+  const auto opening = std::make_shared<ClientLife>();
+  std::unique_ptr<Cluster> opened;
+  bool done = false;
+  sim_.Spawn("opening", [&] {
+    auto cluster = machines_.Open(opening);
+    if (cluster.has_value()) opened = *std::move(cluster);
+    done = true;
+  });
+  for (const Time until = sim_.Now() + 3min; !done && sim_.Now() < until;) sim_.Sleep(1s);
+  EXPECT_TRUE(opened != nullptr) << "it waits for the dead";
+  if (opened != nullptr) {
+    EXPECT_EQ(Values(*opened), std::set<std::string>{"closed"});
+  }
+  if (!done) opening->Crash();
+  while (!done) sim_.Sleep(1s);
+}
+
+// The same in the background, where those that have a say are enough.
+TEST_F(ComparisonTest, WhoHasTheClusterOpenTakesOverFromWhoDiedComparing) {
+  Fill(*cluster_, "closed");
+  const auto life = std::make_shared<ClientLife>();
+  auto dying = Open(life);
+  DriveClaim claim(*dying, 2, DriveWork::kCompare);
+  ASSERT_OK(claim.Try());
+  life->Crash();
+  machines_.LosePower(2, 0);
+  WaitUntilItHasASay(*cluster_, 2);
+}
+
+// Or whoever opens the cluster next would wait for who has done the work.
+TEST_F(ComparisonTest, AClaimThatWasGivenBackDoesNotComeBackWithTheNextLossOfPower) {
+  {
+    DriveClaim claim(*cluster_, 2, DriveWork::kCompare);
+    ASSERT_OK(claim.Try());
+    ASSERT_OK(cluster_->registers().MakeDurable({kMapGroup, DriveClaimKey(2)}));
+  }
+  for (DriveId id = 1; id <= machines_.size(); ++id) machines_.LosePower(id, 0);
+  EXPECT_EQ(FindDriveClaims(*Open(), {2}).size(), 0u);
 }
 
 TEST_F(ComparisonTest, ManyMayCompareThemAtOnce) {

@@ -23,14 +23,13 @@ usage: cut_power.py --build BUILD --cluster DIR [--time SECONDS] [--cuts N] [--s
 """
 
 import argparse
+import collections
+import concurrent.futures
 import ctypes
 import errno
-import glob
 import json
 import os
 import random
-import re
-import shutil
 import signal
 import stat
 import subprocess
@@ -54,6 +53,19 @@ def exchange(first, second):
     if libc.renameat2(at_fdcwd, first.encode(), at_fdcwd, second.encode(), rename_exchange) != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code), first)
+
+
+TIMES = collections.Counter()
+
+
+def timed(function):
+    def call(*arguments, **named):
+        begin = time.monotonic()
+        try:
+            return function(*arguments, **named)
+        finally:
+            TIMES[function.__name__] += time.monotonic() - begin
+    return call
 
 
 class File:
@@ -193,6 +205,7 @@ class Client(threading.Thread):
         self.versions = 0
         self.names = {}
         self.pending = []
+        self.story = collections.deque(maxlen=60)  # the last changes, for who reads of a violation
         self.acknowledged = self.uncertain = self.syncs = self.failed_syncs = 0
         self.dead = False
         self.lives = 1
@@ -236,6 +249,9 @@ class Client(threading.Thread):
         """`changes`: of each name what it is after the operation. `safe`: it is so, once it is answered,
         also after a loss of power."""
         states = [key if isinstance(key, Name) else self.name(key) for key in changes]
+        words = ", ".join(f"{key if isinstance(key, str) else 'inside'} := {shown(value)}"
+                          for key, value in changes.items())
+        self.story.append(f"? {words}")
         self.pending = [one for one in self.pending if not set(map(id, one.names)) & set(map(id, states))]
         pending = Pending(states, states, list(changes.values()))
         before = [(set(state.now), set(state.after)) for state in states]
@@ -252,7 +268,9 @@ class Client(threading.Thread):
                 return False
             for state, (now, after) in zip(states, before):  # it says that nothing happened
                 state.now, state.after = now, after
+            self.story[-1] = f"no, {error}: {words}"
             raise
+        self.story[-1] = f"done {words}"
         for state, value in zip(states, changes.values()):
             state.has_become(value, safe)
         self.acknowledged += 1
@@ -264,6 +282,7 @@ class Client(threading.Thread):
         try:
             if not self.lies:
                 operation()
+            self.story.append("synced")
         except OSError as error:
             if not self.might_have_happened(error, life):
                 raise
@@ -323,13 +342,18 @@ class Client(threading.Thread):
         if self.attempt(lambda: os.symlink(link.content, self.path(temporary).encode()), {temporary: link}):
             self.rename_to(temporary, self.own(), link)
 
+    def may_be_directory(self, name):
+        return any(isinstance(value, Directory) for value in self.name(name).now)
+
     def rename_to(self, source, target, value):
+        if self.may_be_directory(target):
+            return
         self.attempt(lambda: os.rename(self.path(source), self.path(target)), {source: ABSENT, target: value},
                      safe=True)
 
     def remove(self):
         name = self.own()
-        if ABSENT not in self.name(name).now:
+        if ABSENT not in self.name(name).now and not self.may_be_directory(name):
             self.attempt(lambda: os.unlink(self.path(name)), {name: ABSENT})
 
     def move(self):
@@ -378,6 +402,7 @@ class Client(threading.Thread):
         if directory and source != target and self.is_gone(target):
             self.rename_to(source, target, directory)
 
+    @timed
     def sync_directory(self):
         def sync():
             descriptor = os.open(self.path(self.random.choice("pq")), os.O_RDONLY | os.O_DIRECTORY)
@@ -475,11 +500,13 @@ class Client(threading.Thread):
         raise Violation(f"{path} is something else each time")
 
     def lose_power(self):
+        self.story.append("power lost")
         for state in self.names.values():
             state.lose_power()
         for one in self.pending:
             one.lose_power()
 
+    @timed
     def look(self, what_is_known, everything_was_cut, repaired):
         """`what_is_known`: of each name that was certain what it stood for before the power failed."""
         for name in self.names:  # what was cut short is brought to its end
@@ -551,9 +578,8 @@ class Client(threading.Thread):
 class Host:
     """A process of lossy_daemon, with its drives on one disk."""
 
-    def __init__(self, program, config, directory, drives, lies):
-        self.program, self.config, self.directory, self.drives = program, config, directory, drives
-        self.lies = lies
+    def __init__(self, program, directory, drives, lies):
+        self.program, self.directory, self.drives, self.lies = program, directory, drives, lies
         self.log = f"{directory}.log"
         self.process = None
         self.forgetful = False  # not compared yet, and not to be for a while
@@ -564,7 +590,7 @@ class Host:
             self.logged = log.tell()
             self.process = subprocess.Popen(
                 [self.program, self.directory, str(seed), *(["--disk-lies"] if self.lies else []),
-                 "--config", self.config], env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
+                 "--config", f"{self.directory}.toml"], env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
 
     def wait_until_ready(self):
         said = self.process.stdout.readline()
@@ -600,30 +626,35 @@ class Campaign:
     # --- machines ---
 
     def take_over(self):
-        """The cluster's daemons end, and its drives become those of hosts with lossy disks."""
+        """The cluster's daemons end; hosts with lossy disks take their places, with a cluster of few
+        groups, so that there is little to compare."""
         with open(os.path.join(self.options.cluster, "dev.json"), encoding="utf-8") as file:
             daemons = json.load(file)["daemons"]
         for daemon in daemons:
-            drives = [drive["id"] for drive in daemon["drives"]]
-            done = subprocess.run([self.pinstripe, "dev", "kill", self.options.cluster, str(drives[0])],
-                                  capture_output=True, text=True, check=False)
-            if done.returncode != 0:
-                raise Violation(done.stderr)
-            directory = os.path.join(self.options.cluster, f"host-{drives[0]}")
-            os.makedirs(directory, exist_ok=True)
-            config = f"{directory}.toml"
+            drives = daemon["drives"]
+            self.must("dev", "kill", self.options.cluster, str(drives[0]["id"]))
+            directory = os.path.join(self.options.cluster, f"host-{drives[0]['id']}")
             with open(daemon["process"]["command"][2], encoding="utf-8") as file:
                 text = file.read()
-            for drive in daemon["drives"]:
+            for drive in drives:
                 place = os.path.join(directory, str(drive["id"]))
-                if os.path.exists(drive["path"]):
-                    os.rename(drive["path"], place)
+                os.makedirs(place)
                 text = text.replace(f'"{drive["path"]}"', f'"{place}"')
-            with open(config, "w", encoding="utf-8") as file:
+            with open(f"{directory}.toml", "w", encoding="utf-8") as file:
                 file.write(text)
-            self.hosts.append(Host(os.path.join(self.options.build, "tests", "crash", "lossy_daemon"), config,
+            self.hosts.append(Host(os.path.join(self.options.build, "tests", "crash", "lossy_daemon"),
                                    directory, len(drives), self.options.disk_lies))
+        with open(self.config, "a", encoding="utf-8") as file:
+            file.write("\n[registers]\ngroups = 32\n")
+        self.start_hosts(self.hosts, LONG_UP)
+        self.must("format", self.config)
 
+    def must(self, *arguments):
+        done = subprocess.run([self.pinstripe, *arguments], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise Violation(f"pinstripe {' '.join(arguments)}: {done.stderr.strip()}")
+
+    @timed
     def start_hosts(self, hosts, up):
         for host in hosts:
             self.boots += 1
@@ -632,6 +663,7 @@ class Campaign:
             host.wait_until_ready()
             host.forgetful = up == JUST_UP
 
+    @timed
     def cut(self, hosts, with_mounts):
         """At nearly the same moment, in any order."""
         victims = [host.cut_power for host in hosts]
@@ -650,22 +682,31 @@ class Campaign:
                 client.mount.wait_for_end()
         self.cuts += 1
 
+    @timed
     def start_mounts(self):
-        for client in self.clients:
-            client.mount.start()
+        # One after the other as a rule: who finds another one comparing the drives waits for 2 seconds.
+        if self.random.random() < 0.1:
+            with concurrent.futures.ThreadPoolExecutor() as together:
+                list(together.map(lambda client: client.mount.start(), self.clients))
+        else:
+            for client in self.clients:
+                client.mount.start()
         with self.pause.condition:
             for client in self.clients:
                 client.dead = False
             self.pause.condition.notify_all()
 
+    @timed
     def start_and_wait_for_names(self):
         self.start_mounts()
         deadline = time.monotonic() + 120
         for client in self.clients:
             for directory in "pq":
                 while True:
+                    # No listing: what one has brought is used for a second, and not looked up.
                     try:
-                        os.listdir(client.path(directory))
+                        os.lstat(client.path(f"{directory}/nothing"))
+                    except FileNotFoundError:
                         break
                     except OSError as error:
                         if error.errno not in MAY_HAVE_HAPPENED or time.monotonic() > deadline:
@@ -673,6 +714,7 @@ class Campaign:
 
     # --- rounds ---
 
+    @timed
     def work(self, longest):
         time.sleep(self.random.random() * longest)  # clients are at it meanwhile
 
@@ -702,6 +744,7 @@ class Campaign:
         forgets = not all_compared or sum(host.drives for host in hosts) > AWAY
         return everything, forgets
 
+    @timed
     def round(self, all_compared):
         """Whether all drives are compared at its end."""
         self.work(0.4)
@@ -742,7 +785,10 @@ class Campaign:
         for client, known in zip(self.clients, what_is_known):
             if client.violation:
                 raise Violation(client.violation)
-            client.look(known, everything, repaired)
+            try:
+                client.look(known, everything, repaired)
+            except Violation as violation:
+                raise Violation("\n".join([str(violation), *client.story])) from violation
         self.looks += 1
         if repaired:
             self.check()
@@ -756,6 +802,7 @@ class Campaign:
         return subprocess.run([self.pinstripe, *arguments, self.config], capture_output=True, text=True,
                               check=False, timeout=300)
 
+    @timed
     def repair(self):
         self.repairs += 1
         done = self.run_pinstripe("repair")
@@ -763,6 +810,7 @@ class Campaign:
             raise Violation(f"repair: exit {done.returncode}\n{done.stdout}{done.stderr}")
         self.repaired_with = done.stdout + done.stderr
 
+    @timed
     def check(self):
         done = self.run_pinstripe("check", "--names-only")
         if done.returncode != 0:
@@ -771,7 +819,6 @@ class Campaign:
 
     def run(self):
         self.take_over()
-        self.start_hosts(self.hosts, LONG_UP)
         for client in self.clients:
             client.mount.start()
         for directory in "pq":
@@ -819,15 +866,20 @@ def main():
     parser.add_argument("--disk-lies", action="store_true", help="disks only say that they have synced")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # not without ending what was started
+    import faulthandler; faulthandler.register(signal.SIGUSR2, all_threads=True)
     campaign = Campaign(options)
     try:
         campaign.run()
     except Violation as violation:
         print(f"{campaign.summary()}\nVIOLATION: {violation}", file=sys.stderr)
+        if os.environ.get("DEBUG_KEEP"):
+            time.sleep(float(os.environ["DEBUG_KEEP"]))
         return 1
     finally:
         campaign.stop()
     print(campaign.summary())
+    print(TIMES)
     return 0
 
 
