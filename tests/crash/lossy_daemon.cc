@@ -5,11 +5,13 @@
 // All drives that it serves are below DIRECTORY, as on one file system. At SIGUSR1 the power fails:
 // what was not synced is lost, as far as SEED has it, and the process ends at once, with SIGKILL.
 // DIRECTORY is what the disk has left. Whoever starts it again gives it another
-// PINSTRIPE_BOOT_ID, as the machine was down. Killed otherwise it has lost nothing.
+// PINSTRIPE_BOOT_ID, as the machine was down. Killed otherwise it has lost nothing. It ends with
+// the thread that has started it.
 //
 // With --disk-lies syncs keep nothing.
 
 #include <signal.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -34,6 +36,8 @@ int main(int argc, char** argv) {
   const int first = lies ? 4 : 3;
   std::vector<char*> arguments = {argv[0]};
   arguments.insert(arguments.end(), argv + first, argv + argc + 1);  // with the null at its end
+
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
 
   sigset_t power;  // blocked in all threads that are made from here on
   sigemptyset(&power);
