@@ -12,7 +12,8 @@ power fails of
   a part       some hosts, and the machines of the mounts
   a host       with no more drives than may be away; the mounts go on
 
-and sometimes once more while what was forgotten is decided anew. Then everything stands still and is
+and sometimes once more while what was forgotten is decided anew. In a campaign of five minutes or more the
+mounts also go on, now and then, when any hosts lose their power, until the drives are compared. Then everything stands still and is
 looked at. A client knows of each name what it may stand for: now, and after a loss of power. What was
 synced, renamed or exchanged has happened; of the rest each change has happened or has not, a rename
 with both its names; and what has a name that nobody removed is somewhere. `pinstripe repair` must leave
@@ -30,6 +31,7 @@ import errno
 import json
 import os
 import random
+import re
 import signal
 import stat
 import subprocess
@@ -499,8 +501,9 @@ class Client(threading.Thread):
         for one in self.pending:
             one.lose_power()
 
-    def look(self, what_is_known, everything_was_cut, repaired):
-        """`what_is_known`: of each name that was certain what it stood for before the power failed."""
+    def look(self, what_is_known, settled, repaired):
+        """`what_is_known`: of each name that was certain what it stood for before the power failed.
+        `settled`: no request from before is under way."""
         for name in self.names:  # what was cut short is brought to its end
             self.find(self.path(name))
         found = {name: self.find(self.path(name)) for name in self.names}
@@ -512,7 +515,7 @@ class Client(threading.Thread):
         self.look_for_lost(found, what_is_known)
         self.look_at_links(found)
         self.look_for_strangers()
-        if everything_was_cut:
+        if settled:
             self.settle(found, repaired)
 
     def look_at_pairs(self, found):
@@ -548,7 +551,7 @@ class Client(threading.Thread):
                     raise Violation(f"{name} is there; it was removed or never made")
 
     def settle(self, found, repaired):
-        """No request is under way any more, so what was found stays."""
+        """What was found stays."""
         self.pending = []
         for name, state in list(self.names.items()):
             fits = {value for value in state.now
@@ -571,10 +574,10 @@ class Host:
     """A process of lossy_daemon, with its drives on one disk."""
 
     def __init__(self, program, directory, drives, lies):
-        self.program, self.directory, self.drives, self.lies = program, directory, drives, lies
+        self.program, self.directory, self.drives, self.lies = program, directory, set(drives), lies
         self.log = f"{directory}.log"
         self.process = None
-        self.forgetful = False  # not compared yet, and not to be for a while
+        self.just_up = False  # since it lost its power: not compared for a while
 
     def start(self, seed, boot, up):
         environment = dict(os.environ, PINSTRIPE_BOOT_ID=boot, PINSTRIPE_UPTIME_SECONDS=str(up))
@@ -608,12 +611,16 @@ class Campaign:
         self.config = os.path.join(options.cluster, "cluster.toml")
         self.pause = Pause()
         self.boots = self.cuts = self.cuts_of_all = self.cuts_of_parts = self.cuts_of_hosts = 0
+        self.cuts_for_long = 0
         self.looks = self.repairs = self.mended = 0
         root = f"power-{time.time_ns()}"
         self.clients = [
             Client(n, Mount(options.build, self.config, f"{options.cluster}-power-{n}"), root, options, self.pause)
             for n in range(options.clients)]
         self.hosts = []
+        self.uncompared = set()  # drives that may have forgotten something, as far as is known
+        self.commands_log = f"{options.cluster}-commands.log"
+        self.logs = dict.fromkeys([self.commands_log, *(f"{c.mount.directory}.log" for c in self.clients)], 0)
 
     # --- machines ---
 
@@ -635,7 +642,7 @@ class Campaign:
             with open(f"{directory}.toml", "w", encoding="utf-8") as file:
                 file.write(text)
             self.hosts.append(Host(os.path.join(self.options.build, "tests", "crash", "lossy_daemon"),
-                                   directory, len(drives), self.options.disk_lies))
+                                   directory, [drive["id"] for drive in drives], self.options.disk_lies))
         with open(self.config, "a", encoding="utf-8") as file:
             file.write("\n[registers]\ngroups = 32\n")
         self.start_hosts(self.hosts, LONG_UP)
@@ -652,7 +659,7 @@ class Campaign:
             host.start(self.random.randrange(1 << 32), f"boot-{self.boots}", up)
         for host in hosts:
             host.wait_until_ready()
-            host.forgetful = up == JUST_UP
+            host.just_up = up == JUST_UP
 
     def cut(self, hosts, with_mounts):
         """At nearly the same moment, in any order."""
@@ -670,7 +677,21 @@ class Campaign:
         if with_mounts:
             for client in self.clients:
                 client.mount.wait_for_end()
+        self.all_are_compared()
+        self.uncompared.update(*(host.drives for host in hosts))
         self.cuts += 1
+
+    def all_are_compared(self):
+        """Whoever has compared a drive has said so."""
+        for log, known in self.logs.items():
+            if os.path.exists(log):
+                with open(log, "rb") as file:
+                    file.seek(known)
+                    text = file.read()
+                self.logs[log] += len(text)
+                for drive in re.findall(rb"forgotten changes has been compared .*drive=(\d+)", text):
+                    self.uncompared.discard(int(drive))
+        return not self.uncompared
 
     def start_mounts(self):
         # One after the other as a rule: who finds another one comparing the drives waits for 2 seconds.
@@ -685,8 +706,7 @@ class Campaign:
                 client.dead = False
             self.pause.condition.notify_all()
 
-    def start_and_wait_for_names(self):
-        self.start_mounts()
+    def wait_for_names(self):
         deadline = time.monotonic() + 120
         for client in self.clients:
             for directory in "pq":
@@ -707,8 +727,8 @@ class Campaign:
 
     def cut_host(self):
         """No more drives than may forget: everything goes on, and nothing is forgotten."""
-        forgetful = [host for host in self.hosts if host.forgetful]
-        hosts = forgetful or [self.random.choice([host for host in self.hosts if host.drives <= AWAY])]
+        forgetful = [host for host in self.hosts if host.just_up]
+        hosts = forgetful or [self.random.choice([host for host in self.hosts if len(host.drives) <= AWAY])]
         self.cut(hosts, with_mounts=False)
         self.cuts_of_hosts += 1
         if self.random.random() < 0.3:
@@ -720,7 +740,7 @@ class Campaign:
         hosts = list(self.hosts)
         if self.random.random() < 0.35:
             some = self.random.sample(hosts, self.random.randint(1, len(hosts) - 1))
-            hosts = [host for host in self.hosts if host in some or host.forgetful]
+            hosts = [host for host in self.hosts if host in some or host.just_up]
         everything = len(hosts) == len(self.hosts)
         self.cut(hosts, with_mounts=True)
         if everything:
@@ -728,21 +748,66 @@ class Campaign:
         else:
             self.cuts_of_parts += 1
         self.start_hosts(hosts, LONG_UP)
-        forgets = not all_compared or sum(host.drives for host in hosts) > AWAY
+        forgets = not all_compared or sum(len(host.drives) for host in hosts) > AWAY
         return everything, forgets
 
-    def round(self, all_compared):
-        """Whether all drives are compared at its end."""
+    def long_round(self):
+        """Drives lose their power, the mounts go on, and it is waited until the drives are compared: no
+        sooner than nobody counts what they had said before, 35 seconds."""
         self.work(0.4)
+        hosts = self.random.sample(self.hosts, self.random.randint(1, len(self.hosts)))
+        self.cut(hosts, with_mounts=False)
+        self.cuts_for_long += 1
+        self.start_hosts(hosts, JUST_UP)
+        forgets = sum(len(host.drives) for host in hosts) > AWAY
+        if forgets:
+            self.pause.stop_all(self.clients)
+            what_is_known = self.what_is_known()
+            for client in self.clients:
+                client.lose_power()
+        deadline = time.monotonic() + 180
+        while not self.all_are_compared():
+            if time.monotonic() > deadline:
+                raise Violation(f"drives {sorted(self.uncompared)} are not compared")
+            time.sleep(0.1)
+        for host in hosts:
+            host.just_up = False
+        self.repair()
+        if forgets:
+            self.wait_for_names()
+            self.look(what_is_known, settled=False, repaired=True)
+            self.check()
+            self.pause.go_on()
+
+    def what_is_known(self):
+        return [{name: state.value() for name, state in client.names.items() if state.is_certain()}
+                for client in self.clients]
+
+    def look(self, what_is_known, settled, repaired):
+        for client, known in zip(self.clients, what_is_known):
+            if client.violation:
+                raise Violation(client.violation)
+            try:
+                client.look(known, settled, repaired)
+            except Violation as violation:
+                raise Violation("\n".join([str(violation), *client.story])) from violation
+        self.looks += 1
+
+    def round(self):
+        self.work(0.4)
+        all_compared = self.all_are_compared()
         if all_compared:
             for _ in range(self.random.choice([0, 0, 1, 1, 2])):
                 self.cut_host()
                 self.work(0.3)
-        all_compared = all_compared and not any(host.forgetful for host in self.hosts)
+            if self.random.random() < 0.4:
+                self.pause.stop_all(self.clients)
+                self.look(self.what_is_known(), settled=False, repaired=False)
+                self.pause.go_on()
+        all_compared = self.all_are_compared()
         everything, forgets = self.cut_with_mounts(all_compared)
         self.pause.stop_all(self.clients)
-        what_is_known = [{name: state.value() for name, state in client.names.items() if state.is_certain()}
-                         for client in self.clients]
+        what_is_known = self.what_is_known()
         if forgets:
             for client in self.clients:
                 client.lose_power()
@@ -752,8 +817,9 @@ class Campaign:
                 self.start_mounts()
             else:
                 # Whatever opens the cluster compares its drives.
-                check = subprocess.Popen([self.pinstripe, "check", "--names-only", self.config],
-                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                with open(self.commands_log, "ab") as log:
+                    check = subprocess.Popen([self.pinstripe, "check", "--names-only", self.config],
+                                             stdout=subprocess.DEVNULL, stderr=log)
             self.work(0.6)
             if not with_mounts:
                 check.kill()
@@ -764,31 +830,27 @@ class Campaign:
                 for client in self.clients:
                     client.lose_power()
                 forgets = True
-        self.start_and_wait_for_names()
+        self.start_mounts()
+        self.wait_for_names()
         repaired = self.random.random() < 0.6
         if repaired:
             self.repair()
-        for client, known in zip(self.clients, what_is_known):
-            if client.violation:
-                raise Violation(client.violation)
-            try:
-                client.look(known, everything, repaired)
-            except Violation as violation:
-                raise Violation("\n".join([str(violation), *client.story])) from violation
-        self.looks += 1
+        self.look(what_is_known, everything, repaired)
         if repaired:
             self.check()
-            if self.random.random() < 0.15:
+            if self.random.random() < 0.15 and self.all_are_compared():
                 self.collect()
         if self.random.random() < 0.6:
             for client in self.clients:
                 client.sync_directory()
         self.pause.go_on()
-        return repaired
 
     def run_pinstripe(self, *arguments):
-        return subprocess.run([self.pinstripe, *arguments, self.config], capture_output=True, text=True,
+        done = subprocess.run([self.pinstripe, *arguments, self.config], capture_output=True, text=True,
                               check=False, timeout=300)
+        with open(self.commands_log, "a", encoding="utf-8") as log:
+            log.write(done.stderr)
+        return done
 
     def repair(self):
         self.repairs += 1
@@ -821,16 +883,17 @@ class Campaign:
             client.start()
         end = time.monotonic() + self.options.time
         next_word = 0
-        all_compared = False
         while time.monotonic() < end or self.cuts < self.options.cuts:
-            all_compared = self.round(all_compared)
+            if self.options.time >= 300 and self.random.random() < 0.02 and self.all_are_compared():
+                self.long_round()
+            self.round()
             if time.monotonic() >= next_word:
                 print(self.summary(), flush=True)
                 next_word = time.monotonic() + 30
 
     def summary(self):
         return (f"{self.cuts} power cuts: {self.cuts_of_all} of everything, {self.cuts_of_parts} of a part with "
-                f"all mounts, {self.cuts_of_hosts} of a host; "
+                f"all mounts, {self.cuts_of_hosts} of a host, {self.cuts_for_long} of any until it is compared; "
                 f"{sum(c.acknowledged for c in self.clients)} changes acknowledged, "
                 f"{sum(c.uncertain for c in self.clients)} uncertain; "
                 f"{sum(c.syncs for c in self.clients)} syncs, {sum(c.failed_syncs for c in self.clients)} failed; "
