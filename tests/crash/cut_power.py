@@ -884,7 +884,7 @@ class Campaign:
         end = time.monotonic() + self.options.time
         next_word = 0
         while time.monotonic() < end or self.cuts < self.options.cuts:
-            if self.options.time >= 300 and self.random.random() < 0.02 and self.all_are_compared():
+            if self.options.time >= 300 and self.random.random() < 0.01 and self.all_are_compared():
                 self.long_round()
             self.round()
             if time.monotonic() >= next_word:
