@@ -12,12 +12,12 @@ power fails of
   a part       some hosts, and the machines of the mounts
   a host       with no more drives than may be away; the mounts go on
 
-and sometimes once more while what was forgotten is decided anew. In a campaign of five minutes or more the
-mounts also go on, now and then, when any hosts lose their power, until the drives are compared. Then everything stands still and is
-looked at. A client knows of each name what it may stand for: now, and after a loss of power. What was
-synced, renamed or exchanged has happened; of the rest each change has happened or has not, a rename
-with both its names; and what has a name that nobody removed is somewhere. `pinstripe repair` must leave
-nothing that `pinstripe check` calls an error.
+and sometimes once more while what was forgotten is decided anew. In a campaign of five minutes or
+more the mounts also go on, now and then, when any hosts lose their power, until the drives are
+compared. Then everything stands still and is looked at. A client knows of each name what it may stand
+for: now, and after a loss of power. What was synced, renamed or exchanged has happened; of the rest
+each change has happened or has not, a rename with both its names; and what has a name that nobody
+removed is somewhere. `pinstripe repair` must leave nothing that `pinstripe check` calls an error.
 
 usage: cut_power.py --build BUILD --cluster DIR [--time SECONDS] [--cuts N] [--seed N] [--clients N]
                     [--lie | --disk-lies]
@@ -918,7 +918,8 @@ def main():
     parser.add_argument("--cuts", type=int, default=1, help="at least so many")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     parser.add_argument("--clients", type=int, default=2)
-    parser.add_argument("--lie", action="store_true", help="clients take everything for synced that was answered, and sync nothing")
+    parser.add_argument("--lie", action="store_true",
+                        help="clients take everything for synced that was answered, and sync nothing")
     parser.add_argument("--disk-lies", action="store_true", help="disks only say that they have synced")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
