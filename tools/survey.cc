@@ -9,6 +9,7 @@
 #include "base/try.h"
 #include "cluster/connect.h"
 #include "cluster/drive_claim.h"
+#include "cluster/electorate.h"
 #include "cluster/drive_identity.h"
 #include "cluster/gather.h"
 #include "drive/kinetic_io.h"
@@ -101,6 +102,10 @@ std::string HealthText(const Survey& survey) {
   switch (HealthOf(survey)) {
     case Health::kHealthy: return "healthy";
     case Health::kDegraded:
+      if (survey.DrivesDown() == 0) {
+        return fmt::format("degraded: drives that have no say in names and inodes yet: {}",
+                           survey.DrivesInDoubt());
+      }
       return fmt::format("degraded: {} of {} tolerated failures used", survey.DrivesDown(),
                          survey.Tolerated());
     case Health::kUnavailable:
@@ -189,6 +194,10 @@ size_t Survey::DrivesDown() const {
                        [](const DriveReport& drive) { return drive.CountsAsDown(); });
 }
 
+size_t Survey::DrivesInDoubt() const {
+  return std::ranges::count_if(drives, [](const DriveReport& drive) { return !drive.doubt.empty(); });
+}
+
 size_t Survey::Tolerated() const {
   const int names = (config.replicas - 1) / 2;
   return std::min<int>(config.layout.parity_shards, names);
@@ -196,7 +205,7 @@ size_t Survey::Tolerated() const {
 
 Health HealthOf(const Survey& survey) {
   if (!survey.opened.ok() || survey.DrivesDown() > survey.Tolerated()) return Health::kUnavailable;
-  return survey.DrivesDown() > 0 ? Health::kDegraded : Health::kHealthy;
+  return survey.DrivesDown() + survey.DrivesInDoubt() > 0 ? Health::kDegraded : Health::kHealthy;
 }
 
 int ExitCodeOf(Health health) {
@@ -264,6 +273,12 @@ Survey SurveyOf(Cluster& cluster) {
   std::ranges::sort(survey.drives, {}, &DriveReport::id);
   for (DriveReport& drive : survey.drives) drive.drain = DrainOf(cluster, drive);
   FindWork(cluster, survey.drives);
+  for (DriveReport& drive : survey.drives) {
+    const auto voter = cluster.electorate().Find(drive.id);
+    const bool may_have_forgotten =
+        voter && (voter->say == Say::kForgetful || voter->say == Say::kStale);
+    if (drive.IsUp() && may_have_forgotten) drive.doubt = cluster.electorate().WhyNot(drive.id);
+  }
   if (const auto space = cluster.Space()) survey.space = *space;
   return survey;
 }
@@ -324,6 +339,9 @@ std::string SurveyText(const Survey& survey) {
     const bool is_under_way = drive.drain && drive.drain->left &&
                               drive.drain->left->shards + drive.drain->left->registers > 0;
     if (!drive.work.empty()) facts.push_back({"work", drive.work});
+    if (!drive.doubt.empty()) {
+      facts.push_back({"no say", fmt::format("drive {}: {}", drive.id, drive.doubt)});
+    }
     if (is_under_way && !drive.is_work_alive) {
       facts.push_back(
           {"work", fmt::format("nobody drains drive {} now: `pinstripe drain` goes on with it, "
@@ -374,6 +392,7 @@ std::string SurveyJson(const Survey& survey) {
                {"domain", drive.domain},
                {"up", drive.IsUp()}};
     if (drive.IsMissing()) entry["missing"] = true;
+    if (!drive.doubt.empty()) entry["no_say"] = drive.doubt;
     if (!drive.work.empty()) {
       entry["work"] = {{"what", drive.work}, {"alive", drive.is_work_alive}};
     }

@@ -33,6 +33,8 @@ struct DriveReport {
   // the clocks of two machines tell.
   std::string work;
   bool is_work_alive = false;
+  // Why it has no say in names and inodes, though it is up; empty: it has.
+  std::string doubt;
 
   // Whether it takes part in everything: one whose store has failed serves reads at best, and
   // cannot be written to.
@@ -54,6 +56,7 @@ struct Survey {
   std::vector<DriveReport> drives;  // ascending by id
 
   size_t DrivesDown() const;
+  size_t DrivesInDoubt() const;
   // How many drives may be away, whichever they are, before something cannot be read.
   size_t Tolerated() const;
 };

@@ -194,6 +194,34 @@ TEST_F(StatesTest, ADriveThatIsDownIsCalledDown) {
           {"collect", 1, name}});
 }
 
+// A drive that may have forgotten something is up, and a failure is tolerated less for names until
+// it was compared.
+TEST(ForgetfulStates, ADriveWithoutASayIsShownUntilItWasCompared) {
+  SetLogLevel(LogLevel::kError);
+  SimRuntime sim(1);
+  TestCluster machines(
+      sim, {.drives = 5, .layout = {2, 1, 64 << 10}, .groups = 4, .loses_power = true});
+  ASSERT_OK(machines.Format());
+  const auto cluster = machines.Open();
+  ASSERT_OK(cluster);
+  ASSERT_OK(FileSystem::Format(**cluster, {}, 0755));
+  EXPECT_EQ(HealthOf(SurveyOf(**cluster)), Health::kHealthy);
+  machines.LosePower(1, 0);
+  Survey survey;
+  for (int i = 0; i < 100 && survey.DrivesInDoubt() == 0; ++i) survey = SurveyOf(**cluster);
+  EXPECT_EQ(survey.DrivesInDoubt(), 1u);
+  EXPECT_EQ(HealthOf(survey), Health::kDegraded);
+  EXPECT_THAT(SurveyText(survey), testing::HasSubstr("no say in names and inodes yet: 1"));
+  EXPECT_THAT(SurveyText(survey), testing::HasSubstr("drive 1: "));
+  EXPECT_THAT(SurveyJson(survey), testing::HasSubstr("no_say"));
+  for (int i = 0; i < 1000 && survey.DrivesInDoubt() > 0; ++i) {
+    sim.Sleep(std::chrono::seconds(1));
+    survey = SurveyOf(**cluster);
+  }
+  EXPECT_EQ(HealthOf(survey), Health::kHealthy);
+  SetLogLevel(LogLevel::kInfo);
+}
+
 TEST_F(StatesTest, ADrainedDriveMayBeTakenAway) {
   ASSERT_OK(Drain({plain_[0]}));
   Expect({{"status", 0, "up, drained: it may be taken out of the configuration, and away"},
