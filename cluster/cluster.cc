@@ -269,6 +269,7 @@ namespace {
 struct Consensus {
   std::string uuid;
   std::vector<DriveId> map_drives;
+  auto operator<=>(const Consensus&) const = default;
 };
 
 class Opening {
@@ -292,13 +293,16 @@ class Opening {
                const Status status = identities_.Judge(id, record);
                return status.ok() || identities_.VerdictOn(id).has_value();
              },
-         .is_enough = [this] { return HasMajorityOfTheMap(); }});
+         .is_enough = [this] { return !Majorities().empty(); }});
+    // What a minority says of itself keeps nobody from the rest: it counts as away.
+    const std::vector<Consensus> majorities = Majorities();
+    if (majorities.size() == 1) {
+      LogUnusable(majorities[0]);
+      return majorities[0];
+    }
     TRY(RefuseWrongDrives());
     TRY(RefuseIfNoneIsFormatted());
-    const Consensus consensus = TRY(Agree());
-    if (!HasMajorityOfTheMap()) return Failed(NoMajority(consensus));
-    LogUnusable();
-    return consensus;
+    return Failed(NoMajority(TRY(Agree())));
   }
 
  private:
@@ -308,15 +312,20 @@ class Opening {
     return **verdict;
   }
 
-  bool HasMajorityOfTheMap() const {
+  // What drives say that are enough to read the drive map: one, as a rule.
+  std::vector<Consensus> Majorities() const {
+    std::map<Consensus, std::set<DriveId>> claims;
     for (const DriveConfig& drive : config_.drives) {
       const auto block = BlockOf(drive.id);
-      if (!block) continue;
-      size_t there = 0;
-      for (DriveId id : block->map_drives) there += BlockOf(id).has_value();
-      if (there > block->map_drives.size() / 2) return true;
+      if (block) claims[{block->cluster_uuid, block->map_drives}].insert(drive.id);
     }
-    return false;
+    std::vector<Consensus> majorities;
+    for (const auto& [claim, drives] : claims) {
+      const auto there =
+          std::ranges::count_if(claim.map_drives, [&](DriveId id) { return drives.contains(id); });
+      if (static_cast<size_t>(there) > claim.map_drives.size() / 2) majorities.push_back(claim);
+    }
+    return majorities;
   }
 
   Status RefuseWrongDrives() const {
@@ -403,13 +412,17 @@ class Opening {
     return std::string(WithoutDriveName(answer->second.error().message(), id));
   }
 
-  void LogUnusable() const {
+  void LogUnusable(const Consensus& consensus) const {
     for (const DriveConfig& drive : config_.drives) {
-      if (BlockOf(drive.id)) continue;
+      const auto block = BlockOf(drive.id);
+      if (block && block->cluster_uuid == consensus.uuid) continue;
       const bool is_away = !identities_.VerdictOn(drive.id).has_value();
+      const std::string why =
+          block ? fmt::format("it belongs to another cluster of the name '{}'", config_.name)
+                : Reason(drive.id);
       Log(is_away ? LogLevel::kWarn : LogLevel::kError,
-          is_away ? "drive away" : "drive cannot be used",
-          {{"cluster", config_.name}, {"drive", Where(drive)}, {"why", Reason(drive.id)}});
+          is_away ? "drive away" : "drive cannot be used, and counts as away",
+          {{"cluster", config_.name}, {"drive", Where(drive)}, {"why", why}});
     }
   }
 
@@ -593,7 +606,9 @@ Result<std::unique_ptr<Cluster>> Cluster::Open(Runtime& runtime, ClusterConfig c
   const Consensus consensus = TRY(found);
   state.uuid = consensus.uuid;
   state.map_drives = consensus.map_drives;
-  state.identities->ExpectUuid(consensus.uuid);
+  for (const DriveId id : state.identities->ExpectUuid(consensus.uuid)) {
+    TRY(cluster->ConnectAnew(id));
+  }
 
   TRY(cluster->ReadTheMap());
   TRY(CheckMapAgainst(settings, cluster->map(), cluster->MissingDrives()));
@@ -614,6 +629,15 @@ Result<std::unique_ptr<Cluster>> Cluster::Open(Runtime& runtime, ClusterConfig c
        {"drives", cluster->map().drives.size()},
        {"epoch", cluster->map().epoch}});
   return cluster;
+}
+
+// While the cluster is opened: the drive is not what it was taken for.
+Status Cluster::ConnectAnew(DriveId id) {
+  const auto config = std::ranges::find(config_.drives, id, &DriveConfig::id);
+  state_->voters.erase(id);
+  state_->map_voters.erase(id);
+  state_->drives[id] = nullptr;
+  return AddDrives({*config});
 }
 
 // Connects to them.
@@ -664,10 +688,7 @@ Status Cluster::ReadTheMap() {
       Log(LogLevel::kError, "drive cannot be used: it is an old one, which was replaced",
           {{"cluster", config_.name}, {"drive", Where(drive)}, {"incarnation", incarnation}});
       all_are_right = false;
-      state_->voters.erase(drive.id);
-      state_->map_voters.erase(drive.id);
-      state_->drives[drive.id] = nullptr;
-      TRY(AddDrives({drive}));
+      TRY(ConnectAnew(drive.id));
     }
   }
   auto epochs = std::make_shared<Epochs>();

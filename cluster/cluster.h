@@ -194,6 +194,7 @@ class Cluster final : public ReplicaLocator, public DriveDirectory {
   class State;
   Cluster(Runtime& runtime, ClusterConfig config);
   Status ReadTheMap();
+  Status ConnectAnew(DriveId id);
   Status AddDrives(const std::vector<DriveConfig>& configs);
   void AddMissingDrives();
   void LookNowAndThen();

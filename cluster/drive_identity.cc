@@ -103,9 +103,15 @@ std::optional<Result<Superblock>> DriveIdentities::VerdictOn(DriveId drive) cons
   return found->second;
 }
 
-void DriveIdentities::ExpectUuid(std::string uuid) {
+std::vector<DriveId> DriveIdentities::ExpectUuid(std::string uuid) {
   const std::lock_guard lock(mutex_);
   uuid_ = std::move(uuid);
+  std::vector<DriveId> others;
+  for (const auto& [drive, verdict] : verdicts_) {
+    if (verdict.has_value() && verdict->cluster_uuid != uuid_) others.push_back(drive);
+  }
+  for (const DriveId drive : others) verdicts_.erase(drive);
+  return others;
 }
 
 bool DriveIdentities::ExpectIncarnation(DriveId drive, uint32_t incarnation) {

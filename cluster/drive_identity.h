@@ -52,7 +52,9 @@ class DriveIdentities {
   // The last verdict on a drive; null when it never answered.
   std::optional<Result<Superblock>> VerdictOn(DriveId drive) const;
 
-  void ExpectUuid(std::string uuid);
+  // Drives of other clusters are refused from now on. Those of which the last verdict was another
+  // one: whoever uses them has to connect to them anew.
+  std::vector<DriveId> ExpectUuid(std::string uuid);
 
   // Drives older than this are refused from now on. False: the last verdict was that such a one may
   // be used, so whoever uses it has to connect to it anew.

@@ -9,8 +9,8 @@
 #include "base/try.h"
 #include "cluster/connect.h"
 #include "cluster/drive_claim.h"
-#include "cluster/electorate.h"
 #include "cluster/drive_identity.h"
+#include "cluster/electorate.h"
 #include "cluster/gather.h"
 #include "drive/kinetic_io.h"
 
@@ -195,7 +195,8 @@ size_t Survey::DrivesDown() const {
 }
 
 size_t Survey::DrivesInDoubt() const {
-  return std::ranges::count_if(drives, [](const DriveReport& drive) { return !drive.doubt.empty(); });
+  return std::ranges::count_if(drives,
+                               [](const DriveReport& drive) { return !drive.doubt.empty(); });
 }
 
 size_t Survey::Tolerated() const {

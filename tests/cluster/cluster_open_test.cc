@@ -203,12 +203,29 @@ TEST_F(ClusterTest, AnEmptyReplacementCountsAsAway) {
   }
 }
 
-TEST_F(ClusterTest, SwappedDrivesAreRefused) {
+// They are away, and nothing is stored on them; all else goes on.
+TEST_F(ClusterTest, SwappedDrivesCountAsAway) {
   ASSERT_OK(machines_.Format());
   std::swap(machines_.config().drives[2].addresses, machines_.config().drives[5].addresses);
+  const auto cluster = machines_.Open();
+  ASSERT_OK(cluster);
+  ExpectWorks(**cluster, 1);
+  for (const DriveStatus& status : (*cluster)->Drives(std::chrono::seconds(1))) {
+    EXPECT_EQ(status.info.has_value(), status.id != 3 && status.id != 6) << status.id;
+    if (status.id != 3) continue;
+    ExpectMessage(status.info.error(), "it is drive 6 of the cluster, not drive 3");
+  }
+}
+
+// But where too few are left to know what the cluster is, the reason is named.
+TEST_F(ClusterTest, WhereMostDrivesAreWrongTheReasonIsNamed) {
+  ASSERT_OK(machines_.Format());
+  for (size_t i = 0; i + 1 < machines_.config().drives.size(); i += 2) {
+    std::swap(machines_.config().drives[i].addresses, machines_.config().drives[i + 1].addresses);
+  }
   const Status status = machines_.Open().error();
   EXPECT_EQ(status.code(), EINVAL);
-  ExpectMessage(status, "drive 3 (memory:6): it is drive 6 of the cluster, not drive 3");
+  ExpectMessage(status, "it is drive 2 of the cluster, not drive 1");
 }
 
 TEST_F(ClusterTest, DrivesThatHaveMovedAreFoundWhenTheConfigurationIsReadAgain) {
@@ -288,11 +305,29 @@ TEST_F(ClusterTest, SettingsThatNeedARestartAreTold) {
             (std::vector<std::string>{"layout.inline_limit", "files.close"}));
 }
 
-TEST_F(ClusterTest, ADriveOfAnotherClusterOfThisNameIsRefused) {
+TEST_F(ClusterTest, ADriveOfAnotherClusterOfThisNameCountsAsAway) {
   ASSERT_OK(machines_.Format());
   Superblock block = SuperblockOf(3);
   block.cluster_uuid = "another cluster!";
   Put(3, SuperblockKey("test"), block.Encode());
+  const auto cluster = machines_.Open();
+  ASSERT_OK(cluster);
+  for (uint64_t object = 1; object < 6; ++object) ExpectWorks(**cluster, object);
+  for (const DriveStatus& status : (*cluster)->Drives(std::chrono::seconds(1))) {
+    EXPECT_EQ(status.info.has_value(), status.id != 3) << status.id;
+    if (status.id != 3) continue;
+    ExpectMessage(status.info.error(), "it belongs to another cluster of the name 'test'");
+  }
+}
+
+// Nobody can tell which of two whole clusters of one name is meant.
+TEST_F(ClusterTest, WhereNoClusterHasAMajorityItIsRefused) {
+  ASSERT_OK(machines_.Format());
+  for (DriveId id = 1; id <= 8; ++id) {
+    Superblock block = SuperblockOf(id);
+    block.cluster_uuid = fmt::format("another clust {}!", id / 2);
+    Put(id, SuperblockKey("test"), block.Encode());
+  }
   const Status status = machines_.Open().error();
   EXPECT_EQ(status.code(), EINVAL);
   ExpectMessage(status, "the drives belong to different clusters of the name 'test'");

@@ -199,8 +199,8 @@ TEST_F(StatesTest, ADriveThatIsDownIsCalledDown) {
 TEST(ForgetfulStates, ADriveWithoutASayIsShownUntilItWasCompared) {
   SetLogLevel(LogLevel::kError);
   SimRuntime sim(1);
-  TestCluster machines(
-      sim, {.drives = 5, .layout = {2, 1, 64 << 10}, .groups = 4, .loses_power = true});
+  TestCluster machines(sim,
+                       {.drives = 5, .layout = {2, 1, 64 << 10}, .groups = 4, .loses_power = true});
   ASSERT_OK(machines.Format());
   const auto cluster = machines.Open();
   ASSERT_OK(cluster);
