@@ -334,9 +334,12 @@ Status Repairer::RepairStripe(const std::string& path, uint64_t block, const Blo
                                                              .without = std::move(without),
                                                              .dry_run = options_.dry_run}));
   Note(repair);
-  if (repair.inconsistent || !repair.contradicted.empty()) {
+  if (repair.lost || repair.inconsistent || !repair.contradicted.empty()) {
     const std::string where = fmt::format("{}: block {}", path, block);
     const std::lock_guard lock(mutex_);
+    if (repair.lost && std::ranges::find(report_.lost, where) == report_.lost.end()) {
+      report_.lost.push_back(where);
+    }
     if (repair.inconsistent) report_.inconsistent.push_back(where);
     for (const std::string& shard : repair.contradicted) {
       report_.contradicted.push_back(fmt::format("{}: {}", where, shard));

@@ -40,6 +40,9 @@ struct RepairReport {
   uint64_t progress = 0;  // blocks of which something is better than before
   // Blocks that were found to lack shards, or to have damaged ones, and could not be helped.
   std::set<std::pair<InodeId, uint64_t>> not_whole;
+  // Blocks that cannot be read, as too few of their shards are left, wherever drives that are away
+  // have others: "path: block 7".
+  std::vector<std::string> lost;
   // Of the damaged shards, those whose checksums are right, but that the others contradict: "path:
   // block 7: shard 2 on drive 3 (127.0.0.1:8103)".
   std::vector<std::string> contradicted;

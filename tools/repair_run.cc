@@ -236,6 +236,7 @@ std::string RepairJson(const RepairRequest& request, const RepairOutcome& done) 
                               {"bytes_written", report.bytes_written},
                               {"blocks_not_whole", report.not_whole.size()},
                               {"contradicted", report.contradicted},
+                              {"lost", report.lost},
                               {"inconsistent", report.inconsistent},
                               {"failures", report.failures},
                               {"names_mended", done.tree.mended},
@@ -263,6 +264,10 @@ std::string RepairText(const RepairRequest& request, const RepairOutcome& done,
   std::string text = FindingsText(report.check, config_file, /*all=*/false);
   for (const std::string& what : done.tree.mended) text += fmt::format("mended   {}\n", what);
   for (const std::string& what : done.tree.not_mended) text += fmt::format("failed   {}\n", what);
+  for (const std::string& where : report.lost) {
+    text += fmt::format(
+        "error    {}: cannot be read, as too few of its shards are left (lost)\n", where);
+  }
   for (const std::string& where : report.inconsistent) {
     text += fmt::format(
         "error    {}: its shards contradict each other, and it cannot be told which are wrong "
@@ -354,7 +359,7 @@ namespace {
 
 // Of a damaged shard that is still there the check knows nothing.
 int ExitCodeOf(const RepairReport& report) {
-  if (!report.inconsistent.empty()) return kExitFailed;
+  if (!report.inconsistent.empty() || !report.lost.empty()) return kExitFailed;
   const int code = ExitCodeOf(report.check);
   return code == 0 && !report.not_whole.empty() ? kExitShort : code;
 }

@@ -41,14 +41,6 @@ class CheckerTest : public FsTest {
     EXPECT_TRUE(host_.cluster->registers().Change(name, *seen, value).applied());
   }
 
-  // The keys of shards that a drive holds.
-  std::vector<std::string> ShardsOn(DriveId drive) {
-    const std::string prefix = ClusterPrefix("test") + "D";
-    Gather<Result<std::vector<std::string>>> gather(sim_);
-    machines_.memory(drive).Range(prefix, prefix + std::string(64, '\xff'), 200, false, Time::max(),
-                                  gather.Ask(0));
-    return *gather.Next(Time::max())->value;
-  }
   void Delete(DriveId drive, const std::string& key) {
     Gather<Status> gather(sim_);
     machines_.memory(drive).Delete(key, Expected::Any(), Durability::kWriteBack, Time::max(),

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "base/log.h"
+#include "cluster/gather.h"
+#include "cluster/shard.h"
 #include "fs/checker.h"
 #include "fs/file_system.h"
 #include "fs/records.h"
@@ -192,6 +194,34 @@ class FsTest : public testing::Test {
     Records records(*host_.cluster);
     const auto stored = records.FindEntry(directory, name);
     EXPECT_TRUE(records.ChangeEntry(directory, name, stored->slot, entry).applied());
+  }
+
+  // The keys of shards that a drive holds.
+  std::vector<std::string> ShardsOn(DriveId drive) {
+    const std::string prefix = ClusterPrefix("test") + "D";
+    std::vector<std::string> all;
+    for (std::string first = prefix;;) {
+      Gather<Result<std::vector<std::string>>> gather(sim_);
+      machines_.memory(drive).Range(first, prefix + std::string(64, '\xff'), 200, false,
+                                    Time::max(), gather.Ask(0));
+      const auto keys = *gather.Next(Time::max())->value;
+      all.insert(all.end(), keys.begin(), keys.end());
+      if (keys.size() < 200) return all;
+      first = all.back() + '\0';
+    }
+  }
+  // Turns a bit of the value over.
+  void Rot(DriveId drive, const std::string& key) {
+    Gather<Result<pinstripe::Record>> gets(sim_);
+    machines_.memory(drive).Get(key, {}, Time::max(), gets.Ask(0));
+    const auto record = *std::move(gets.Next(Time::max())->value);
+    std::string value(record.value.text());
+    value[value.size() / 2] ^= 1;
+    Gather<Status> puts(sim_);
+    machines_.memory(drive).Put(
+        {.key = key, .value = SharedBytes(value), .version = record.version, .tag = record.tag},
+        Time::max(), puts.Ask(0));
+    ASSERT_OK(puts.Next(Time::max())->value);
   }
 
   SimRuntime sim_;

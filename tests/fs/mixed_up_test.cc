@@ -111,19 +111,6 @@ class MixedUpFiles : public FsTest {
     host.cluster->stripes().WaitForRepairs(sim_.Now() + std::chrono::minutes(1));
   }
 
-  std::vector<std::string> ShardsOn(DriveId drive) {
-    const std::string prefix = ClusterPrefix("test") + "D";
-    std::vector<std::string> all;
-    for (std::string first = prefix;;) {
-      Gather<Result<std::vector<std::string>>> gather(sim_);
-      machines_.memory(drive).Range(first, prefix + std::string(64, '\xff'), 200, false,
-                                    Time::max(), gather.Ask(0));
-      const auto keys = *gather.Next(Time::max())->value;
-      all.insert(all.end(), keys.begin(), keys.end());
-      if (keys.size() < 200) return all;
-      first = all.back() + '\0';
-    }
-  }
   struct Place {
     DriveId drive = 0;
     std::string key;

@@ -38,13 +38,6 @@ class RepairerTest : public FsTest {
     EXPECT_THAT(report.not_whole, IsEmpty());
   }
 
-  std::vector<std::string> ShardsOn(DriveId drive) {
-    const std::string prefix = ClusterPrefix("test") + "D";
-    Gather<Result<std::vector<std::string>>> gather(sim_);
-    machines_.memory(drive).Range(prefix, prefix + std::string(64, '\xff'), 200, false, Time::max(),
-                                  gather.Ask(0));
-    return *gather.Next(Time::max())->value;
-  }
   void LoseShardsOf(DriveId drive) {
     for (const std::string& key : ShardsOn(drive)) {
       Gather<Status> gather(sim_);
@@ -54,19 +47,6 @@ class RepairerTest : public FsTest {
       ASSERT_TRUE(status.ok() || status.code() == ENOENT) << status.message();  // or a client did
     }
   }
-  void Rot(DriveId drive, const std::string& key) {
-    Gather<Result<pinstripe::Record>> gets(sim_);
-    machines_.memory(drive).Get(key, {}, Time::max(), gets.Ask(0));
-    const auto record = *std::move(gets.Next(Time::max())->value);
-    std::string value(record.value.text());
-    value[value.size() / 2] ^= 1;
-    Gather<Status> puts(sim_);
-    machines_.memory(drive).Put(
-        {.key = key, .value = SharedBytes(value), .version = record.version, .tag = record.tag},
-        Time::max(), puts.Ask(0));
-    ASSERT_OK(puts.Next(Time::max())->value);
-  }
-
   // Files of every form, and what is in them.
   void MakeFiles() {
     for (const size_t size :
@@ -195,6 +175,23 @@ TEST_F(RepairerTest, WhatIsLostIsToldAndWhatIsLeftOfItStays) {
   EXPECT_EQ(report.check.Count(Severity::kError), 1u);
   EXPECT_THAT(report.failures, testing::ElementsAre(HasSubstr("/file: block 0: ")));
   EXPECT_EQ(ShardsOn(holders[2]).size(), 1u);
+}
+
+// Every shard is there, and too many of them are rotten.
+TEST_F(RepairerTest, WhatHasRottedAwayIsCalledLost) {
+  Make("file", Pattern(1, kTestBlock));  // 2+1
+  int rotten = 0;
+  for (DriveId drive = 1; drive <= machines_.size() && rotten < 2; ++drive) {
+    for (const std::string& key : ShardsOn(drive)) {
+      Rot(drive, key);
+      ++rotten;
+    }
+  }
+  ASSERT_EQ(rotten, 2);
+  for (const bool dry_run : {true, false}) {
+    const RepairReport report = Repair({.read_all = true, .dry_run = dry_run});
+    EXPECT_THAT(report.lost, testing::ElementsAre("/file: block 0"));
+  }
 }
 
 TEST_F(RepairerTest, TheRateIsKept) {

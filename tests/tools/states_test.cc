@@ -222,6 +222,16 @@ TEST(ForgetfulStates, ADriveWithoutASayIsShownUntilItWasCompared) {
   SetLogLevel(LogLevel::kInfo);
 }
 
+// Every shard is there, and what is in them is not what was written.
+TEST_F(StatesTest, WhatHasRottedAwayIsCalledLost) {
+  for (DriveId drive = 1; drive <= 9; ++drive) {
+    for (const std::string& key : ShardsOn(drive)) Rot(drive, key);
+  }
+  Expect({{"verify", 1, "cannot be read, as too few of its shards are left (lost)"},
+          {"scrub --dry-run", 1, "(lost)"},
+          {"scrub", 1, "(lost)"}});
+}
+
 TEST_F(StatesTest, ADrainedDriveMayBeTakenAway) {
   ASSERT_OK(Drain({plain_[0]}));
   Expect({{"status", 0, "up, drained: it may be taken out of the configuration, and away"},
