@@ -64,9 +64,12 @@ void Electorate::Meet(DriveId drive, const Result<DriveInfo>& info, Time now) {
   if (const auto noted = notes_.find(drive); noted != notes_.end()) voter.noted = noted->second;
   Judge(voter);
   const auto known = voters_.find(drive);
-  const bool is_same = known != voters_.end() && known->second.start() == voter.start();
-  if (is_same) voter.met_at = known->second.met_at;
-  if (!is_same || voter.say != Say::kFull) ++news_;
+  if (known != voters_.end() && known->second.start() == voter.start()) {
+    // What both say together is since when it is up.
+    voter.met_at = known->second.met_at;
+    voter.up = known->second.up;
+  }
+  ++news_;  // also of one that is known: others may have gone on without it meanwhile
   voters_.insert_or_assign(drive, std::move(voter));
 }
 

@@ -83,7 +83,7 @@ class Electorate {
   std::optional<Voter> Find(DriveId drive) const;
   // Those that were met and have no say.
   std::vector<DriveId> Doubtful() const;
-  // Raised with each start that was not known before, and each connection to one without a say.
+  // Raised with each connection to one of them.
   uint64_t news() const;
 
  private:

@@ -124,7 +124,8 @@ std::optional<Drive::PutRequest> CatchUp(const std::string& key, const ReplicaSt
     return std::nullopt;
   }
   return EncodeRegisterPut(key, EncodeRegisterVersion(state.promised, state.accepted),
-                           {chosen.ballot, chosen.ballot, chosen.proposal}, Durability::kWriteBack);
+                           {chosen.ballot, chosen.ballot, chosen.proposal}, Durability::kWriteBack,
+                           chosen.proposal->value ? Room::kNames : Room::kFreeing);
 }
 
 bool OwnChange::Replaces(const Chosen& chosen) const {

@@ -159,12 +159,12 @@ void RegisterSweep::PlanSteps(Register& each, std::vector<Step>& steps) {
                         Durability durability) {
     const auto next = Learnt(state, *each.chosen, promise);
     if (!next.has_value()) return;
-    steps.push_back(
-        {&each,
-         drive,
-         EncodeRegisterPut(each.call.key(), EncodeRegisterVersion(state.promised, state.accepted),
-                           *next, durability),
-         {}});
+    steps.push_back({&each,
+                     drive,
+                     EncodeRegisterPut(
+                         each.call.key(), EncodeRegisterVersion(state.promised, state.accepted),
+                         *next, durability, next->proposal->value ? Room::kNames : Room::kFreeing),
+                     {}});
   };
   if (successor_ != nullptr) {
     // A later value than ours: somebody else restores it as well, and knows more. Or it voted for

@@ -357,7 +357,7 @@ Status PutShard(StripeContext& context, Drive& drive, const std::string& key,
              .tag = RecordTag(ShardSum(descriptor, size)),
              .expected = Expected::Any(),
              .durability = Durability::kWriteThrough,
-             .room = Room::kNames},
+             .room = Room::kRepair},
             {context.runtime.Now() + context.options.drive_timeout, ClusterVersionOf(epoch)},
             gather.Ask(0));
   return gather.Next(Time::max())->value;

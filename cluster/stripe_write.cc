@@ -14,6 +14,8 @@
 namespace pinstripe {
 namespace {
 
+constexpr Duration kLookForAway = std::chrono::milliseconds(20);
+
 // Every put of one write, so that in the end those that are in nobody's block map can be erased,
 // also when they are answered after that. Shared with the callbacks of the puts; thread-safe.
 class PutLedger {
@@ -127,7 +129,8 @@ class StripeWrite final : public StripeStore::PendingWrite {
         }
       }
       GiveToSpares();
-      if (conflict_.ok() && !CanImprove() && Stored() < Needed() && AskFullOnes()) continue;
+      const bool is_about_to_fail = conflict_.ok() && !CanImprove() && Stored() < Needed();
+      if (is_about_to_fail && (AskFullOnes() || AskThoseThatAreBack())) continue;
       if (!conflict_.ok() || !CanImprove()) break;
       if (auto answer = gather_.Next(std::min(deadline, NextAlarm()))) {
         TakeAnswer(answer->index, answer->value);
@@ -202,6 +205,7 @@ class StripeWrite final : public StripeStore::PendingWrite {
     bool is_head = false;      // looks what it is that was there already
     bool abandoned = false;    // of an epoch that is not the newest any more
     bool passed_over = false;  // as the drive was full a moment ago, and not asked
+    bool asked_again = false;  // as the drive had been away, and was back
     Status status;
   };
 
@@ -341,6 +345,33 @@ class StripeWrite final : public StripeStore::PendingWrite {
     return any;
   }
 
+  // Nor does a write fail because all connections were lost a moment ago, as when this process
+  // stood still: those that could not be reached are waited for. False: none has come back.
+  bool AskThoseThatAreBack() {
+    const Time now = context_.runtime.Now();
+    if (!give_up_at_) give_up_at_ = now + context_.options.patience;
+    for (;;) {
+      bool any = false;
+      bool any_away = false;
+      for (size_t i = 0, end = attempts_.size(); i < end; ++i) {
+        const auto [shard, id] = std::pair(attempts_[i].shard, attempts_[i].drive);
+        const bool is_wanted = shards_[shard].stored_on == 0 && shards_[shard].in_time == 0;
+        const bool was_away = attempts_[i].answered && attempts_[i].status.code() == EHOSTUNREACH;
+        if (!is_wanted || attempts_[i].abandoned || attempts_[i].asked_again || !was_away) continue;
+        const Drive* drive = context_.drives.FindDrive(id);
+        if (drive == nullptr) continue;
+        any_away = true;
+        if (!drive->IsUp()) continue;
+        attempts_[i].asked_again = true;
+        Send(shard, id);
+        any = true;
+      }
+      if (any || !any_away) return any;
+      if (context_.runtime.Now() >= *give_up_at_) return false;
+      context_.runtime.NewSignal()->WaitUntil(context_.runtime.Now() + kLookForAway);
+    }
+  }
+
   size_t Stored() const {
     return static_cast<size_t>(std::count_if(
         shards_.begin(), shards_.end(), [](const Shard& shard) { return shard.stored_on != 0; }));
@@ -445,10 +476,11 @@ class StripeWrite final : public StripeStore::PendingWrite {
   const std::shared_ptr<StripeBuffer> buffer_;
   Gather<Status> gather_;
   const std::shared_ptr<PutLedger> ledger_;
-  Status status_;          // why it could not be begun
-  Status conflict_;        // the write id was used before, for other bytes
-  bool outdated_ = false;  // some drive knows of a later epoch
-  bool newest_ = false;    // there is none
+  Status status_;                   // why it could not be begun
+  Status conflict_;                 // the write id was used before, for other bytes
+  std::optional<Time> give_up_at_;  // waiting for drives that are away
+  bool outdated_ = false;           // some drive knows of a later epoch
+  bool newest_ = false;             // there is none
   StripePlace place_;
   std::vector<DriveId> order_;  // homes, then spares
   size_t next_spare_ = 0;       // in order_; so no drive is given two shards

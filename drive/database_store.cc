@@ -129,9 +129,16 @@ StoreUsage DatabaseStore::Usage() {
 
 Status DatabaseStore::CheckSpace(uint64_t more, Room room) {
   const StoreUsage usage = Usage();
-  const uint64_t reserve = options_.capacity_bytes == 0
-                               ? options_.reserve_bytes
-                               : ReserveOf(options_.capacity_bytes, options_.reserve_bytes);
+  if (options_.capacity_bytes == 0) {
+    struct statvfs about;
+    if (statvfs(directory_.path().c_str(), &about) != 0) {
+      return Fail(EIO, "cannot look at {}: {}", directory_.path(), ErrnoText(errno));
+    }
+    const uint64_t free_bytes = uint64_t{about.f_bavail} * about.f_frsize;
+    if (free_bytes >= KeptFree(room, options_.reserve_bytes) + more) return {};
+    return Fail(ENOSPC, "full: {} of {} bytes are used", usage.used_bytes, usage.capacity_bytes);
+  }
+  const uint64_t reserve = ReserveOf(options_.capacity_bytes, options_.reserve_bytes);
   if (usage.used_bytes + more <= usage.capacity_bytes + reserve - KeptFree(room, reserve)) {
     return {};
   }

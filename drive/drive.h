@@ -62,8 +62,9 @@ enum class Durability {
 // space.
 enum class Room : uint8_t {
   kData = 0,     // contents of files
-  kNames = 1,    // names, inodes, and what makes data whole again
-  kFreeing = 2,  // what removes something, finishes what was begun, or tells of the drives
+  kRepair = 1,   // what makes data whole again
+  kNames = 2,    // names and inodes
+  kFreeing = 3,  // what removes something, finishes what was begun, or tells of the drives
 };
 
 // What a change requires of the entry as it is. An entry that is not there has the empty version.

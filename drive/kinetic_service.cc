@@ -48,8 +48,9 @@ StoredRecord RecordOf(const KeyValue& entry, SharedBytes value) {
 
 Room RoomOf(const KeyValue& entry) {
   switch (entry.room()) {
-    case 1: return Room::kNames;
-    case 2: return Room::kFreeing;
+    case 1: return Room::kRepair;
+    case 2: return Room::kNames;
+    case 3: return Room::kFreeing;
     default: return Room::kData;
   }
 }

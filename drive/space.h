@@ -13,6 +13,7 @@ namespace pinstripe {
 inline uint64_t KeptFree(Room room, uint64_t reserve) {
   switch (room) {
     case Room::kData: return reserve;
+    case Room::kRepair: return reserve - reserve / 4;
     case Room::kNames: return reserve / 2;
     case Room::kFreeing: return reserve / 8;
   }

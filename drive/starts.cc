@@ -26,8 +26,12 @@ bool OtherBoot(const Starts& before, const std::string& now) {
 }
 
 // Of one that is not stopped and goes on, as far as this can tell.
+bool HasEnded(const Starts& before) {
+  return before.run == Starts::Run::kEnded || before.run == Starts::Run::kEndedUntold;
+}
+
 bool IsCopy(const Starts& before, const FileIdentity& file) {
-  return before.count > 0 && before.run != Starts::Run::kEnded && before.file != file;
+  return before.count > 0 && !HasEnded(before) && before.file != file;
 }
 
 bool AreDifferent(const std::vector<DriveStart>& starts) {
@@ -72,7 +76,7 @@ Result<Starts> DecodeStarts(std::string_view bytes) {
   starts.boot_id = reader.Text();
   if (starts.boot_id.size() > kMaxBootIdBytes) reader.MarkBad();
   const uint8_t run = reader.U8();
-  if (run > static_cast<uint8_t>(Starts::Run::kSyncFailed)) reader.MarkBad();
+  if (run > static_cast<uint8_t>(Starts::Run::kEndedUntold)) reader.MarkBad();
   starts.run = static_cast<Starts::Run>(run);
   starts.file.inode = reader.U64();
   starts.file.born = reader.U64();
@@ -99,9 +103,11 @@ std::string WhyUnclean(const std::optional<Starts>& before, const StartSituation
   if (before->count == 0) return now.lost;  // new
   if (IsCopy(*before, now.file)) return "it is a copy, made while the drive was served";
   switch (before->run) {
-    case Starts::Run::kEnded: return now.lost;
+    case Starts::Run::kEnded:
+    case Starts::Run::kEndedUntold: return now.lost;
     case Starts::Run::kSyncFailed: return "its disk had failed to take what was written";
-    case Starts::Run::kUnderWay: break;
+    case Starts::Run::kUnderWay:
+    case Starts::Run::kUntold: break;
   }
   if (OtherBoot(*before, now.boot_id)) return "the machine went down without stopping it";
   if (!SameBoot(*before, now.boot_id)) {
@@ -112,7 +118,8 @@ std::string WhyUnclean(const std::optional<Starts>& before, const StartSituation
 }
 
 bool KernelMayShowMore(const std::optional<Starts>& before, const std::string& boot_id) {
-  return !before || (before->run != Starts::Run::kEnded && !OtherBoot(*before, boot_id));
+  if (!before) return true;
+  return !HasEnded(*before) && !OtherBoot(*before, boot_id);
 }
 
 Starts NextStart(const std::optional<Starts>& before, const StartSituation& now) {
@@ -128,7 +135,15 @@ Starts NextStart(const std::optional<Starts>& before, const StartSituation& now)
     next.forgot_at = clean ? std::min(next.forgot_at, uptime) : uptime;
   }
   next.boot_id = now.boot_id;
-  next.run = Starts::Run::kUnderWay;
+  next.run = Starts::Run::kUntold;
+  // What nobody was told of takes no place in the list: else a program that is started again and
+  // again, and never serves, would push out what others know the drive by.
+  const bool untold =
+      before && (before->run == Starts::Run::kUntold || before->run == Starts::Run::kEndedUntold);
+  if (untold && !next.list.empty()) {
+    next.list.front() = {now.new_id, clean && next.list.front().clean};
+    return next;
+  }
   ++next.count;
   next.list.insert(next.list.begin(), {now.new_id, clean});
   if (next.list.size() > kMaxDriveStarts) next.list.resize(kMaxDriveStarts);

@@ -38,9 +38,11 @@ struct FileIdentity {
 // What the file says.
 struct Starts {
   enum class Run : uint8_t {
-    kUnderWay = 0,    // or it ended without a word
-    kEnded = 1,       // cleanly: everything was durable
-    kSyncFailed = 2,  // the disk did not take something
+    kUnderWay = 0,     // or it ended without a word
+    kEnded = 1,        // cleanly: everything was durable
+    kSyncFailed = 2,   // the disk did not take something
+    kUntold = 3,       // as kUnderWay, and nobody was told of this start
+    kEndedUntold = 4,  // as kEnded, and nobody was
   };
   std::string boot_id;           // of the machine in the run that is the last one; empty: not known
   Run run = Run::kUnderWay;      // how far that has come

@@ -211,13 +211,35 @@ Status StartsFile::End() {
       return Fail(EIO, "a sync had failed: the next start will not be a clean one");
     }
     ended_ = true;
-    said_->run = Starts::Run::kEnded;
+    const bool untold = said_->run == Starts::Run::kUntold;
+    said_->run = untold ? Starts::Run::kEndedUntold : Starts::Run::kEnded;
     last = *said_;
   }
   return Write(std::move(last));
 }
 
-StoreStarts StartsFile::starts() const {
+// By whoever tells first; others wait for that.
+void StartsFile::NoteTold() {
+  const std::lock_guard telling(telling_);
+  std::shared_ptr<const Page> page;
+  std::string bytes;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!begun_ || ended_ || said_->run != Starts::Run::kUntold) return;
+    said_->run = Starts::Run::kUnderWay;
+    bytes = EncodeStarts(*said_);
+    page = page_;
+  }
+  Status noted = page->Overwrite(bytes);
+  if (noted.ok()) noted = page->Sync();
+  if (noted.ok()) return;
+  Log(LogLevel::kWarn, "that a drive has told of its start could not be written down",
+      {{"file", path_}, {"why", noted}});
+  NoteFailedSync();
+}
+
+StoreStarts StartsFile::starts() {
+  NoteTold();
   const std::lock_guard lock(mutex_);
   if (!begun_) return {};
   return {.starts = said_->list, .count = said_->count, .up = UpOf(*said_, Uptime())};

@@ -50,8 +50,9 @@ class StartsFile {
   // start is clean, whatever the machine does. EIO: a sync had failed.
   Status End();
 
-  // Those until now, of which the first is this run's. None before Begin().
-  StoreStarts starts() const;
+  // Those until now, of which the first is this run's. None before Begin(). The first call writes
+  // down that somebody was told.
+  StoreStarts starts();
 
  private:
   // The file, and its first page, which is all of it.
@@ -78,11 +79,13 @@ class StartsFile {
   Result<std::shared_ptr<const Page>> OpenPage() const;
   Status Write(Starts starts) const;
   Status Load();
+  void NoteTold();
 
   const std::string path_;
   const std::string boot_id_;
   bool kernel_kept_pages_ = false;  // when it was opened
   FileIdentity found_in_;           // the file then
+  std::mutex telling_;              // held while it is written down; taken before mutex_
   mutable std::mutex mutex_;
   std::optional<Starts> said_;        // what the file says; guarded by mutex_, like all below
   std::shared_ptr<const Page> page_;  // null: there is no file

@@ -197,17 +197,6 @@ Result<bool> Checker::StillNames(const EntryFact& entry) {
   return stored.entry && stored.entry->inode == entry.inode;
 }
 
-Result<bool> Checker::HasAName(InodeId directory, const Inode& inode) {
-  for (std::string first;;) {
-    const Records::Page page = TRY(records_.List(inode.parent, first, kMaxRangeKeys));
-    for (const auto& [name, entry] : page.entries) {
-      if (entry.inode == directory) return true;
-    }
-    if (!page.next) return false;
-    first = *page.next;
-  }
-}
-
 Result<bool> Checker::IsBelowRoot(InodeId directory) {
   std::set<InodeId> seen;
   while (directory != kRootInode) {
@@ -215,7 +204,7 @@ Result<bool> Checker::IsBelowRoot(InodeId directory) {
     const auto stored = TRY(names_.Find(directory));
     if (!stored || stored->inode.kind != FileKind::kDirectory) return false;
     if (stored->inode.mark) return true;  // somebody is about to give it another name
-    if (!TRY(HasAName(directory, stored->inode))) return false;
+    if (!TRY(names_.HasNameInParent(directory, stored->inode))) return false;
     directory = stored->inode.parent;
   }
   return true;
@@ -247,7 +236,7 @@ Result<bool> Checker::IsStillSo(const Suspicion& suspicion) {
       if (!inode || inode->inode.mark) return false;
       // A directory changes with what is in it, and knows where its name should be.
       if (inode->inode.kind == FileKind::kDirectory) {
-        return !TRY(HasAName(suspicion.inode.id, inode->inode));
+        return !TRY(names_.HasNameInParent(suspicion.inode.id, inode->inode));
       }
       return unchanged;  // whoever gives it another name changes it
     case TreeProblem::kTooManyLinks: return unchanged && same_names;

@@ -122,7 +122,6 @@ class Checker {
   // EIO and its kin when it cannot be found out.
   Result<bool> IsStillSo(const Suspicion& suspicion);
   Result<bool> StillNames(const EntryFact& entry);
-  Result<bool> HasAName(InodeId directory, const Inode& inode);
   Result<bool> IsBelowRoot(InodeId directory);
 
   void CheckData();

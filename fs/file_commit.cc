@@ -519,12 +519,19 @@ Status FileState::TakeMarkOff(Inode& out) {
   return {};
 }
 
+// What only cuts must be possible on full drives.
+Room FileState::RoomOf(const Inode& out) {
+  const std::lock_guard lock(mutex_);
+  if (inode_written_ && out.size < base_.size) return Room::kFreeing;
+  return out.inline_data.size() > base_.inline_data.size() ? Room::kData : Room::kNames;
+}
+
 // False: another host was faster, and ours is laid over what it did.
 Result<bool> FileState::ChangeInode(Inode out, Durability durability) {
   TRY(TakeMarkOff(out));
   const bool again = !inode_written_ && first_write_.has_value();
   if (!inode_written_) TRY(CheckFirstWrite());
-  const Room room = out.inline_data.empty() ? Room::kNames : Room::kData;
+  const Room room = RoomOf(out);
   const auto changed = context_.records.ChangeInode(id_, slot_, out, {durability, room});
   if (changed.unknown()) {
     uncertain_ = true;

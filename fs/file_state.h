@@ -241,6 +241,7 @@ class FileState {
   Status LoadBytes(uint64_t first, uint64_t end);
   Status CheckFirstWrite();
   Status TakeMarkOff(Inode& out);
+  Room RoomOf(const Inode& out);
   Result<bool> ChangeInode(Inode out, Durability durability);
   void Committed(const StoredInode& stored, Durability durability, uint64_t losses);
   Status GiveName(Durability durability);

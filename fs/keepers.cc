@@ -90,8 +90,8 @@ Status Keepers::Change(InodeId keeper, const std::function<Result<bool>(Keeping&
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     StoredInode stored = TRY(FindKeeper(records_, keeper));
     if (!TRY(edit(*stored.inode.keeping))) return {};
-    const auto change =
-        records_.ChangeInode(keeper, stored.slot, stored.inode, Durability::kWriteThrough);
+    const auto change = records_.ChangeInode(keeper, stored.slot, stored.inode,
+                                             {Durability::kWriteThrough, Room::kFreeing});
     TRY(change.why);
     if (change.applied()) return {};
     PauseBeforeRetry(cluster_.runtime(), attempt);
@@ -146,7 +146,8 @@ Result<Keepers::Step> Keepers::TakeOutOfFile(InodeId keeper, const StoredInode& 
     }
     inode.keepers.erase(listed);
   }
-  const auto change = records_.ChangeInode(file, stored->slot, inode, Durability::kWriteThrough);
+  const auto change =
+      records_.ChangeInode(file, stored->slot, inode, {Durability::kWriteThrough, Room::kFreeing});
   TRY(change.why);
   return change.applied() ? Step::kGone : Step::kAgain;
 }
@@ -168,7 +169,8 @@ Result<Keepers::Departure> Keepers::Leave(InodeId keeper, InodeId file) {
     std::erase(keeping.files, leaving);
     const bool last = !keeping.settled || keeping.files.empty();
     const auto change = records_.ChangeInode(keeper, stored->slot,
-                                             last ? std::nullopt : std::optional(stored->inode));
+                                             last ? std::nullopt : std::optional(stored->inode),
+                                             {Durability::kWriteBack, Room::kFreeing});
     TRY(change.why);
     if (!change.applied()) continue;
     Departure departure{.losses = change.losses};

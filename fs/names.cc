@@ -453,14 +453,14 @@ Names::Publication Names::Publish(const NewName& name, InodeId id, StoredInode& 
 }
 
 Status Names::DropLink(InodeId id, std::optional<StoredInode> seen,
-                       const std::optional<GivenName>& removed) {
-  bool lasts = !removed.has_value();
+                       const std::function<Status()>& make_safe) {
+  bool lasts = make_safe == nullptr;
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     std::optional<StoredInode> stored = seen ? std::exchange(seen, std::nullopt) : TRY(Find(id));
     if (!stored) return {};
     std::optional<Inode> after;
     if (stored->inode.links > 1 && !IsDirectory(stored->inode)) {
-      if (!lasts) TRY(records_.MakeEntryDurable(removed->directory, removed->name));
+      if (!lasts) TRY(make_safe());
       lasts = true;
       TRY(TakeMarkOff(id, *stored));
       after = stored->inode;
@@ -515,7 +515,9 @@ Result<StoredInode> Names::Link(InodeId id, InodeId directory, std::string_view 
     if (touched.has_value() && *touched) return linked;
     const Changed taken = TakeBack({.directory = directory, .name = std::string(name), .seen = {}},
                                    change.now.slot, std::nullopt, touched);
-    if (!taken.unknown()) TRY(DropLink(id, {}, GivenName{directory, std::string(name)}));
+    if (!taken.unknown()) {
+      TRY(DropLink(id, {}, [&] { return records_.MakeEntryDurable(directory, name); }));
+    }
     return Failed(taken.why);
   }
   return TooBusy(fmt::format("link '{}' in directory {:016x}", name, directory));
@@ -548,11 +550,11 @@ Status Names::Unlink(InodeId directory, std::string_view name) {
       PauseBeforeRetry(runtime_, attempt);
       continue;
     }
-    std::optional<GivenName> removed;
-    if (!has_others) removed = GivenName{directory, std::string(name)};
+    std::function<Status()> make_safe;
+    if (!has_others) make_safe = [&] { return records_.MakeEntryDurable(directory, name); };
     // The name is gone: what fails from here on leaves something behind, and undoes nothing.
     NoteRemoval(directory, place.directory, Subdirectories::kSame);
-    const Status dropped = DropLink(place.id, place.inode, removed);
+    const Status dropped = DropLink(place.id, place.inode, make_safe);
     if (!dropped.ok()) {
       Log(LogLevel::kWarn, "a file whose name was removed stays behind",
           {{"inode", fmt::format("{:016x}", place.id)}, {"why", dropped}});
@@ -663,13 +665,32 @@ Result<bool> Names::FenceName(InodeId id, const GivenName& name) {
   return Fail(EIO, "the name that it should have was changed {} times in between", kMaxAttempts);
 }
 
+Result<bool> Names::HasNameInParent(InodeId directory, const Inode& inode) {
+  for (std::string first;;) {
+    const Records::Page page = TRY(records_.List(inode.parent, first, kMaxRangeKeys));
+    for (const auto& [name, entry] : page.entries) {
+      if (entry.inode == directory) return true;
+    }
+    if (!page.next) return false;
+    first = *page.next;
+  }
+}
+
 // The inode says where its name will be before it is there. So of two that do this, to different
 // places, the second one fences the first one's.
 Result<bool> Names::Reattach(InodeId directory, const GivenName& place) {
   const std::optional<StoredInode> stored = TRY(Find(directory));
   TRY(CheckDirectory(directory, stored));
   if (stored->inode.mark) return false;
-  if (stored->inode.named && !TRY(FenceName(directory, *stored->inode.named))) return false;
+  // Whoever renames it from here on changes the inode, which then is not as it was found.
+  const bool has_parent = TRY(Find(stored->inode.parent)).has_value();
+  if (has_parent && TRY(HasNameInParent(directory, stored->inode))) return false;
+  if (const auto& named = stored->inode.named; named && !TRY(FenceName(directory, *named))) {
+    if (TRY(Find(named->directory)).has_value()) return false;
+    // It has the name still, in a directory that is gone for ever.
+    const StoredEntry left = TRY(records_.FindEntry(named->directory, named->name));
+    TRY(records_.ChangeEntry(named->directory, named->name, left.slot, std::nullopt).why);
+  }
   const StoredEntry there = TRY(records_.FindEntry(place.directory, place.name));
   if (there.entry) return false;
   Inode inode = stored->inode;

@@ -159,6 +159,8 @@ class Names {
   // For whoever takes an inode for one without a name: whoever is about to give it this one fails,
   // however late. False: it has the name.
   Result<bool> FenceName(InodeId id, const GivenName& name);
+  // Whether the directory's inode names the one that has its name.
+  Result<bool> HasNameInParent(InodeId directory, const Inode& inode);
   // Gives a directory that has lost its name with the power this one, which is free. False: it has
   // one, or the place is not free, or others were at it. Safe from power loss. ENOENT, ENOTDIR.
   Result<bool> Reattach(InodeId directory, const GivenName& place);
@@ -192,10 +194,10 @@ class Names {
   void Discard(InodeId id, uint64_t slot);
   void NoteRemoval(InodeId directory, const StoredInode& seen, Subdirectories change);
   // Takes a link away; the last one takes the inode along. `seen` is what it was found as, if that
-  // is known; `removed` the name that went, if it may come back with a loss of power: then it is
-  // made safe that it is gone before the count goes down.
+  // is known; `make_safe` makes safe that it is taken away once, where a loss of power might bring
+  // back what takes it away: that is done before the count goes down.
   Status DropLink(InodeId id, std::optional<StoredInode> seen = std::nullopt,
-                  const std::optional<GivenName>& removed = std::nullopt);
+                  const std::function<Status()>& make_safe = nullptr);
   // Notes in a directory that its entries changed, after they did, and what that did to its number
   // of subdirectories. False when the directory is gone. `seen` is what it was found as before the
   // entry changed, if that is known: then no read is needed, and the number stays known.

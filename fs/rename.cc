@@ -296,7 +296,9 @@ Result<Names::Ending> Names::Finish(InodeId id, const StoredInode& stored,
   // Only one ends it, so the replaced inode loses one link.
   if (ending == true && replaces) {
     if (placed.replaced) placed.replaced->inode.mark.reset();
-    const Status dropped = DropLink(intent.replaced, std::move(placed.replaced));
+    std::function<Status()> make_safe;  // that the intent is gone
+    if (!counts_down) make_safe = [&] { return records_.MakeInodeDurable(id); };
+    const Status dropped = DropLink(intent.replaced, std::move(placed.replaced), make_safe);
     if (!dropped.ok()) {
       Log(LogLevel::kWarn, "a replaced file stays behind",
           {{"inode", fmt::format("{:016x}", intent.replaced)}, {"why", dropped}});

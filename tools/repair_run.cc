@@ -265,8 +265,8 @@ std::string RepairText(const RepairRequest& request, const RepairOutcome& done,
   for (const std::string& what : done.tree.mended) text += fmt::format("mended   {}\n", what);
   for (const std::string& what : done.tree.not_mended) text += fmt::format("failed   {}\n", what);
   for (const std::string& where : report.lost) {
-    text += fmt::format(
-        "error    {}: cannot be read, as too few of its shards are left (lost)\n", where);
+    text += fmt::format("error    {}: cannot be read, as too few of its shards are left (lost)\n",
+                        where);
   }
   for (const std::string& where : report.inconsistent) {
     text += fmt::format(

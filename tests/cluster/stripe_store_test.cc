@@ -394,6 +394,23 @@ TEST_F(StripeStoreTest, ASlowDriveIsNotWaitedForWhenThereIsASpare) {
   EXPECT_EQ(ShardsStored(id_, 6), 6u);
 }
 
+// A process that stood still has lost all its connections at once, and has them back a moment
+// later.
+TEST_F(StripeStoreTest, AWriteWaitsForDrivesThatComeBackSoon) {
+  for (DriveId drive = 1; drive <= 8; ++drive) drives_.SetDown(drive, true);
+  sim_.Spawn("the way back", [&] {
+    sim_.Sleep(seconds(1));
+    for (DriveId drive = 1; drive <= 8; ++drive) drives_.SetDown(drive, false);
+  });
+  const auto place = Write(id_, "hello");
+  ASSERT_OK(place);
+  EXPECT_EQ(*Read(id_, *place, 5, 0, 5), "hello");
+  for (DriveId drive = 1; drive <= 8; ++drive) drives_.SetDown(drive, true);
+  const Time begin = sim_.Now();
+  EXPECT_FAILS(Write({9, 9, {}}, "hello"), EIO);
+  EXPECT_LE(sim_.Now() - begin, seconds(4)) << "and not for ever";
+}
+
 TEST_F(StripeStoreTest, FullDrivesAreNamedAsSuch) {
   for (DriveId drive = 1; drive <= 8; ++drive) drives_.faulty(drive).Set({.full = true});
   EXPECT_FAILS(Write(id_, "hello"), ENOSPC);

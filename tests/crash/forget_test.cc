@@ -80,6 +80,7 @@ constexpr char kWarning[] = "may have forgotten changes";
 TEST_F(ForgetTest, OneThatIsStoppedStartsCleanly) {
   {
     const auto daemon = Start("boot 1");
+    Info();
     Put("key");
     EXPECT_EQ(daemon->Stop(), 0) << daemon->Messages();
   }
@@ -95,7 +96,11 @@ TEST_F(ForgetTest, OneThatIsStoppedStartsCleanly) {
 }
 
 TEST_F(ForgetTest, OneThatIsKilledHasForgottenNothing) {
-  Start("boot 1")->Kill();
+  {
+    const auto first = Start("boot 1");
+    Info();  // so that somebody knows of it
+    first->Kill();
+  }
   const auto daemon = Start("boot 1");
   const DriveInfo info = Info();
   ASSERT_EQ(info.starts.size(), 2u);
@@ -104,7 +109,11 @@ TEST_F(ForgetTest, OneThatIsKilledHasForgottenNothing) {
 }
 
 TEST_F(ForgetTest, OneWhoseMachineWentDownMayHaveForgottenAndSaysSo) {
-  Start("boot 1")->Kill();
+  {
+    const auto first = Start("boot 1");
+    Info();  // so that somebody knows of it
+    first->Kill();
+  }
   const auto daemon = Start("boot 2");
   const DriveInfo info = Info();
   ASSERT_EQ(info.starts.size(), 2u);
@@ -116,7 +125,11 @@ TEST_F(ForgetTest, OneWhoseMachineWentDownMayHaveForgottenAndSaysSo) {
 }
 
 TEST_F(ForgetTest, TheCopyOfADirectoryIsToldByItsStarts) {
-  Start("boot 1")->Stop();
+  {
+    const auto first = Start("boot 1");
+    Info();
+    first->Stop();
+  }
   std::filesystem::copy(directory_ / "store", directory_ / "copy",
                         std::filesystem::copy_options::recursive);
   const auto starts_of = [&](const std::string& store) {

@@ -181,8 +181,8 @@ TEST_F(EraseTest, WhereverItIsInterruptedItIsFinishedWhenTheStoreIsOpened) {
 // It is another drive for those who knew it: what it holds it was given after.
 TEST_F(EraseTest, AnErasedStoreHasNoStartButThatOfItsErase) {
   const std::string path = Path("store");
-  OpenErasable(path, resources_);
-  OpenErasable(path, resources_);
+  OpenErasable(path, resources_)->Starts();
+  OpenErasable(path, resources_)->Starts();
   const auto store = OpenErasable(path, resources_);
   const StoreStarts before = store->Starts();
   ASSERT_EQ(before.starts.size(), 3u);

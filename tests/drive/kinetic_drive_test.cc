@@ -348,8 +348,8 @@ TEST_F(KineticDriveTest, WhatAPutMayTakeIsSaidWhereTheDeviceKnowsOfIt) {
     }
     device.Stop();
     EXPECT_FALSE(puts[0].command.body().keyvalue().has_room());
-    EXPECT_EQ(puts[1].command.body().keyvalue().room(), rooms ? 1u : 0u);
-    EXPECT_EQ(puts[2].command.body().keyvalue().room(), rooms ? 2u : 0u);
+    EXPECT_EQ(puts[1].command.body().keyvalue().room(), rooms ? 2u : 0u);
+    EXPECT_EQ(puts[2].command.body().keyvalue().room(), rooms ? 3u : 0u);
   }
 }
 

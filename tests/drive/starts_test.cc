@@ -45,7 +45,7 @@ bool IsClean(const std::optional<Starts>& before, const StartSituation& now) {
   EXPECT_EQ(next.list.at(0).id, now.new_id);
   EXPECT_EQ(next.list.at(0).clean, WhyUnclean(before, now).empty());
   EXPECT_EQ(next.boot_id, now.boot_id);
-  EXPECT_EQ(next.run, LastRun::kUnderWay);
+  EXPECT_EQ(next.run, LastRun::kUntold);
   return next.list.at(0).clean;
 }
 
@@ -109,6 +109,7 @@ TEST(Starts, TheLastSixtyFourAreKnownAndAllAreCounted) {
     const Result<Starts> read = DecodeStarts(EncodeStarts(starts));
     ASSERT_OK(read);
     EXPECT_EQ(read->list, starts.list);
+    starts.run = LastRun::kUnderWay;  // somebody was told
   }
 }
 
@@ -163,7 +164,10 @@ TEST(StartsFileFormat, HasTheseBytes) {
 
 Starts Rich() {
   Starts starts{.boot_id = std::string(kMaxBootIdBytes, 'b'), .forgot_at = 3s};
-  for (uint64_t id = 1; id <= 70; ++id) starts = NextStart(starts, {.boot_id = "x", .new_id = id});
+  for (uint64_t id = 1; id <= 70; ++id) {
+    starts = NextStart(starts, {.boot_id = "x", .new_id = id});
+    starts.run = LastRun::kUnderWay;  // somebody was told
+  }
   return starts;
 }
 
@@ -213,6 +217,7 @@ class StartsFileTest : public testing::Test {
     Result<std::unique_ptr<StartsFile>> file = StartsFile::Open(directory_.path());
     EXPECT_OK(file);
     EXPECT_OK((*file)->Begin(""));
+    (void)(*file)->starts();  // somebody was told
     return *std::move(file);
   }
   // A run of the store that ends without a word, and what it said.
@@ -223,6 +228,32 @@ class StartsFileTest : public testing::Test {
   TemporaryDirectory directory_;
   const std::string path_ = directory_ / "starts";
 };
+
+// A program that is started again and again, and ends before it serves, as its port is taken: the
+// list still has what others know the drive by.
+TEST(Starts, WhatNobodyWasToldOfTakesNoPlaceInTheList) {
+  for (const LastRun run : {LastRun::kUntold, LastRun::kEndedUntold}) {
+    Starts starts = After(LastRun::kEnded, "boot");
+    starts = NextStart(starts, {.boot_id = "boot", .file = kFile, .new_id = 8});
+    for (uint64_t id = 100; id < 300; ++id) {
+      starts.run = run;
+      starts = NextStart(
+          starts, {.boot_id = "boot", .file = kFile, .kernel_kept_pages = true, .new_id = id});
+    }
+    EXPECT_EQ(starts.count, 2u);
+    EXPECT_EQ(starts.list, (std::vector<DriveStart>{{299, true}, {7, true}}));
+  }
+}
+
+// But that one of them was not clean is not forgotten.
+TEST(Starts, AnUncleanStartThatNobodyWasToldOfCounts) {
+  Starts starts = After(LastRun::kUnderWay, "boot 1");
+  starts = NextStart(starts, {.boot_id = "boot 2", .file = kFile, .new_id = 8});
+  ASSERT_FALSE(starts.list.front().clean);
+  starts = NextStart(starts,
+                     {.boot_id = "boot 2", .file = kFile, .kernel_kept_pages = true, .new_id = 9});
+  EXPECT_EQ(starts.list, (std::vector<DriveStart>{{9, false}, {7, true}}));
+}
 
 TEST_F(StartsFileTest, AKillForgetsNothingAndThePowerDoes) {
   EXPECT_TRUE(StartsCleanly());
@@ -244,6 +275,22 @@ TEST_F(StartsFileTest, WhatEndedCleanlyStartsCleanlyWhateverHappensInBetween) {
   machine_.Restart("");
   EXPECT_OK(Start()->End());
   EXPECT_TRUE(StartsCleanly());
+}
+
+TEST_F(StartsFileTest, TheFirstWhoIsToldMakesItAStartThatCounts) {
+  const StoreStarts first = StartAndDie();
+  for (int i = 0; i < 100; ++i) {
+    Result<std::unique_ptr<StartsFile>> file = StartsFile::Open(directory_.path());
+    ASSERT_OK(file);
+    ASSERT_OK((*file)->Begin(""));
+    if (i % 2 == 0) {
+      ASSERT_OK((*file)->End());
+    }
+  }
+  const StoreStarts last = StartAndDie();
+  EXPECT_EQ(last.count, first.count + 1);
+  EXPECT_EQ(last.starts.at(1), first.starts.at(0));
+  EXPECT_EQ(StartAndDie().count, last.count + 1);
 }
 
 TEST_F(StartsFileTest, ASyncThatFailedIsRememberedUntilTheNextStart) {

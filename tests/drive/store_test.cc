@@ -627,6 +627,7 @@ TEST_P(StoreTest, TellsWhetherItMayHaveForgottenWhatItWasGiven) {
   PretendedMachine machine("boot 1");
   const auto last_was_clean = [&] { return store().Starts().starts.at(0).clean; };
   under_test_->Reopen();
+  EXPECT_FALSE(last_was_clean()) << "it was another machine's before";
   ASSERT_OK(Put("key", "value"));
   under_test_->Reopen();
   EXPECT_TRUE(last_was_clean());

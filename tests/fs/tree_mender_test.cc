@@ -90,6 +90,32 @@ TEST_F(TreeMenderTest, WhereItsPlaceIsTakenItComesToLostAndFound) {
   EXPECT_EQ(found->mode & 07777, 0700u);
 }
 
+// The directory that it is in is gone, and its name in that one is not.
+TEST_F(TreeMenderTest, WhatHasItsNameInADirectoryThatIsGoneComesToLostAndFound) {
+  const InodeId parent = MakeDirectory("parent");
+  const InodeId child = MakeDirectory("child", parent);
+  Make("file", "contents", child);
+  RemoveInode(parent);
+  LoseName(kRootInode, "parent");
+  EXPECT_THAT(Mend().not_mended, IsEmpty());
+  EXPECT_EQ(Contents(fmt::format("/lost+found/{:016x}/file", child)), "contents");
+  EXPECT_THAT(Problems(), IsEmpty());
+}
+
+// What was found may be so no more: somebody has moved it into a directory that is newer than that.
+TEST_F(TreeMenderTest, WhatHasANameByNowGetsNoSecondOne) {
+  const InodeId d = MakeDirectory("d");
+  Make("file", "contents", d);
+  const InodeId newer = MakeDirectory("newer");
+  ASSERT_OK(fs_->Rename(kRootInode, "d", newer, "d"));
+  Records records(*host_.cluster);
+  Names names(records, [](InodeId, const Inode&, uint64_t) {});
+  const auto given = names.Reattach(d, {kRootInode, "again"});
+  ASSERT_OK(given);
+  EXPECT_FALSE(*given);
+  EXPECT_THAT(Problems(), IsEmpty());
+}
+
 TEST_F(TreeMenderTest, ACircleIsBrokenOpen) {
   const InodeId a = MakeDirectory("a");
   const InodeId b = MakeDirectory("b", a);
