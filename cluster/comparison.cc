@@ -188,8 +188,9 @@ class Comparing {
       const DriveId id = part.homes[i];
       if (!drives_.contains(id) || (group == kMapGroup && !IsStale(id))) continue;
       Drive* drive = cluster_.FindDrive(id);
-      sum += TRY_CONTEXT(cluster_.registers().Compare(group, i, *drive, others, progress),
-                         "compare drive {}", id);
+      sum +=
+          TRY_CONTEXT(cluster_.registers().Compare(group, i, *drive, IsStale(id), others, progress),
+                      "compare drive {}", id);
     }
     return sum;
   }
@@ -216,7 +217,7 @@ class Comparing {
     for (size_t i = 0; i < part.homes.size(); ++i) {
       if (!IsStale(part.homes[i])) continue;
       sum += TRY(cluster_.registers().Compare(group, i, *cluster_.FindDrive(part.homes[i]),
-                                              part.all, progress));
+                                              /*is_copy=*/true, part.all, progress));
     }
     return sum;
   }

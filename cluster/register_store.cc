@@ -446,9 +446,9 @@ Result<SweepReport> RegisterStore::Restore(uint32_t group, size_t replica, Drive
 }
 
 Result<SweepReport> RegisterStore::Compare(uint32_t group, size_t replica, Drive& drive,
-                                           const GroupReplicas& others,
+                                           bool is_copy, const GroupReplicas& others,
                                            const SweepProgress& progress) {
-  return impl_->Compare(group, {replica, drive, /*remembers=*/true}, others, progress);
+  return impl_->Compare(group, {replica, drive, /*remembers=*/true, is_copy}, others, progress);
 }
 
 Result<SweepReport> RegisterStore::Recover(uint32_t group, const GroupReplicas& replicas,

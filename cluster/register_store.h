@@ -229,8 +229,9 @@ class RegisterStore {
                               const SweepProgress& progress = nullptr);
 
   // The same for the replica itself, which may have forgotten something. `others`, those that are
-  // asked, are those of the locator unless they are given; null in the place of `replica`.
-  Result<SweepReport> Compare(uint32_t group, size_t replica, Drive& drive,
+  // asked, are those of the locator unless they are given; null in the place of `replica`. Of one
+  // that goes on from a copy what none of them has is removed: it may have been erased.
+  Result<SweepReport> Compare(uint32_t group, size_t replica, Drive& drive, bool is_copy,
                               const GroupReplicas& others, const SweepProgress& progress = nullptr);
 
   // Decides all registers of `group` anew with these replicas alone, whether they have a say or

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <set>
 #include <utility>
 
 #include "base/try.h"
@@ -242,6 +243,24 @@ Status RegisterSweep::LookAt(Registers& registers, bool last_time, SweepReport& 
   return {};
 }
 
+// What none of the others has was never chosen, or was erased since the copy was made: it must not
+// come back when the drive has a say again.
+Status RegisterSweep::DropErased(const RegisterRange& range, const RangeRecords& theirs) {
+  const std::set<std::string> known = range.Keys();
+  Gather<Status> gather(context_.runtime);
+  for (size_t i = 0; i < theirs.records.size(); ++i) {
+    const RangeRecord& record = theirs.records[i];
+    if (known.contains(record.key)) continue;
+    successor_->drive.Delete(record.key, Expected::Version(record.record.version),
+                             Durability::kWriteThrough, RequestTerms(), gather.Ask(i));
+  }
+  while (const auto answer = gather.Next(Time::max())) {
+    const int code = answer->value.code();
+    if (code != 0 && code != ENOENT && code != ESTALE) return answer->value;
+  }
+  return {};
+}
+
 Result<SweepReport> RegisterSweep::Run(const RegisterStore::SweepProgress& progress) {
   SweepReport report;
   std::string first = prefix_ + '\0';
@@ -255,6 +274,7 @@ Result<SweepReport> RegisterSweep::Run(const RegisterStore::SweepProgress& progr
     }
     const size_t found = registers.size();
     LearnFrom(range, theirs, registers);
+    if (successor_ != nullptr && successor_->is_copy) TRY(DropErased(range, theirs));
     for (int look = 1; !registers.empty(); ++look) {
       AskOneByOne(registers);
       TRY(LookAt(registers, look == kLooks, report));

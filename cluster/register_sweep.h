@@ -27,6 +27,7 @@ struct Successor {
   size_t replica = 0;
   Drive& drive;
   bool remembers = false;  // what it has it was told when it had a say
+  bool is_copy = false;    // so that it may have what was erased since
 };
 
 class RegisterSweep {
@@ -54,6 +55,7 @@ class RegisterSweep {
   const uint32_t group_;
   const std::string prefix_;  // of the records' keys
   Terms RequestTerms() const;
+  Status DropErased(const RegisterRange& range, const RangeRecords& theirs);
 
   GroupReplicas replicas_;             // null in the place of the successor
   const std::vector<Drive*>& drives_;  // of these

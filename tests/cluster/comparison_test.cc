@@ -269,6 +269,32 @@ TEST_F(CopyTest, ADriveThatGoesOnFromACopyHasNoSay) {
   for (int i = 0; i < kRegisters; ++i) EXPECT_EQ(OnDrive(3, i), "since");
 }
 
+// The copy is older than an erasure: it has what none of the others has any more.
+TEST_F(CopyTest, WhatWasErasedDoesNotComeBackWithACopy) {
+  Fill(*cluster_, "before");
+  const std::vector<DriveStart> starts = machines_.StartsOf(3);
+  const auto copy = machines_.CopyOf(3);
+  machines_.StartAnew(3, /*clean=*/true);
+  WaitUntilAllHaveASay(*cluster_);
+  for (DriveId id = 1; id <= machines_.size(); ++id) {
+    for (int i = 0; i < kRegisters; ++i) {
+      Gather<Status> gather(sim_);
+      machines_.memory(id).Delete(RegisterRecordKey(ClusterPrefix("test"), NameOf(i)),
+                                  Expected::Any(), Durability::kWriteThrough, Time::max(),
+                                  gather.Ask(0));
+      ASSERT_OK(gather.Next(Time::max())->value);
+    }
+  }
+  machines_.Plug(3, copy, starts);
+  machines_.StartAnew(3, /*clean=*/true);
+  ASSERT_EQ(OnDrive(3, 0), "before");
+  const auto other = Open();
+  EXPECT_FALSE(other->electorate().HasSay(3));
+  WaitUntilAllHaveASay(*other);
+  EXPECT_EQ(Values(*other), std::set<std::string>{"nothing"});
+  for (int i = 0; i < kRegisters; ++i) EXPECT_EQ(OnDrive(3, i), "nothing");
+}
+
 // The one that keeps the map and is a copy alone with those that missed what was noted of it.
 TEST_F(CopyTest, ACopyIsFoundOutWhereTheOthersHaveNotHeardOfItsStart) {
   const std::vector<DriveId> map_drives = cluster_->map_drives();
