@@ -475,8 +475,8 @@ class Chaos(torture.Campaign):
         seconds = max(12, self.length)
         drive, killed = self.away
         client = self.random.choice(self.clients)
-        # What is on its way in a mount that stands still for longer than names are waited for may fail with EIO.
-        at_once = min(seconds, 12)
+        # What is on its way in a mount that stands still for longer than a request waits for a drive may fail with EIO.
+        at_once = min(seconds, 4)
         self.say(f"drive {drive} and the gateway stand still for {seconds:.0f} s, the mount {client.number} for {at_once:.0f} s; "
                  f"drive {killed} is killed now and then")
         # Who reads what another mount has would wait for it: nobody does any more, when all have begun with something else.
