@@ -356,7 +356,8 @@ class StripeWrite final : public StripeStore::PendingWrite {
       for (size_t i = 0, end = attempts_.size(); i < end; ++i) {
         const auto [shard, id] = std::pair(attempts_[i].shard, attempts_[i].drive);
         const bool is_wanted = shards_[shard].stored_on == 0 && shards_[shard].in_time == 0;
-        const bool was_away = attempts_[i].answered && attempts_[i].status.code() == EHOSTUNREACH;
+        const int code = attempts_[i].answered ? attempts_[i].status.code() : 0;
+        const bool was_away = code == EHOSTUNREACH || code == ETIMEDOUT;
         if (!is_wanted || attempts_[i].abandoned || attempts_[i].asked_again || !was_away) continue;
         const Drive* drive = context_.drives.FindDrive(id);
         if (drive == nullptr) continue;
