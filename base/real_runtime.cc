@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sys/random.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 
@@ -10,6 +11,15 @@ namespace pinstripe {
 namespace {
 
 using Steady = std::chrono::steady_clock;
+
+constexpr Duration kBeat = std::chrono::seconds(1);
+constexpr Duration kLate = 2 * kBeat;
+
+// Of a thread that was seen at work at `beat`, and comes round once in kBeat.
+Duration LostSince(Time beat, Time now) {
+  const Duration passed = now - beat;
+  return passed > kLate ? passed - kBeat : Duration();
+}
 
 Steady::time_point ToSteady(Time time) {
   return Steady::time_point(std::chrono::duration_cast<Steady::duration>(time.time_since_epoch()));
@@ -93,13 +103,21 @@ void RealRuntime::RunAt(Time when, Task task) {
   if (added == tasks_.begin()) tasks_changed_.notify_one();
 }
 
+// Who asks before the timer thread has come round finds the same.
+Duration RealRuntime::TimeLost() {
+  const Duration lost = lost_;
+  return lost + LostSince(beat_, Now());
+}
+
 void RealRuntime::RunTimers() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    if (tasks_.empty()) {
-      tasks_changed_.wait(lock);
-    } else if (tasks_.begin()->first > Now()) {
-      tasks_changed_.wait_until(lock, ToSteady(tasks_.begin()->first));
+    const Time now = Now();
+    lost_ = lost_.load() + LostSince(beat_, now);
+    beat_ = now;
+    if (tasks_.empty() || tasks_.begin()->first > now) {
+      const Time next = tasks_.empty() ? now + kBeat : tasks_.begin()->first;
+      tasks_changed_.wait_until(lock, ToSteady(std::min(next, now + kBeat)));
     } else {
       Task task = std::move(tasks_.begin()->second);
       tasks_.erase(tasks_.begin());

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <list>
 #include <map>
@@ -21,6 +22,7 @@ class RealRuntime final : public Runtime {
   ~RealRuntime() override;
 
   Time Now() override;
+  Duration TimeLost() override;
   int64_t WallClock() override;
   void RunAt(Time when, Task task) override;
   void Spawn(std::string name, Task body) override;
@@ -36,9 +38,12 @@ class RealRuntime final : public Runtime {
   std::condition_variable thread_ended_;
   std::multimap<Time, Task> tasks_;  // guarded by mutex_
   bool stopping_ = false;            // guarded by mutex_
-  std::list<std::thread> threads_;   // running; guarded by mutex_
-  std::list<std::thread> ended_;     // to be joined, which frees their stacks; guarded by mutex_
-  std::thread timer_thread_;         // the last member: it uses all the others
+  // When the timer thread was last seen at work, and what it found to be lost until then.
+  std::atomic<Time> beat_{Now()};
+  std::atomic<Duration> lost_{};
+  std::list<std::thread> threads_;  // running; guarded by mutex_
+  std::list<std::thread> ended_;    // to be joined, which frees their stacks; guarded by mutex_
+  std::thread timer_thread_;        // the last member: it uses all the others
 };
 
 }  // namespace pinstripe

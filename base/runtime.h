@@ -7,6 +7,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -48,6 +49,10 @@ class Runtime {
 
   virtual Time Now() = 0;
 
+  // How long this process has stood still so far, more than two seconds at a time: stopped by a
+  // signal, on a machine that slept, or without a processor. See TimeLimit.
+  virtual Duration TimeLost() { return {}; }
+
   // Nanoseconds since 1970, for the times that files carry. May jump.
   virtual int64_t WallClock() = 0;
 
@@ -62,6 +67,23 @@ class Runtime {
 
   // 64 bits that nobody can guess, or, in a simulation, that the seed decides.
   virtual uint64_t Random() = 0;
+};
+
+// The time at which something is given up. It does not come nearer while the process stands still:
+// what was asked before that is not to fail for what nobody could do meanwhile. (How old an answer
+// is, is another matter.)
+class TimeLimit {
+ public:
+  TimeLimit(Runtime& runtime, Duration patience)
+      : runtime_(runtime), time_(runtime.Now() + patience), lost_(runtime.TimeLost()) {}
+
+  Time time() const { return time_ + std::max(Duration(), runtime_.TimeLost() - lost_); }
+  bool has_passed() const { return runtime_.Now() >= time(); }
+
+ private:
+  Runtime& runtime_;
+  Time time_;
+  Duration lost_;
 };
 
 }  // namespace pinstripe

@@ -169,7 +169,7 @@ RegisterCall::RegisterCall(const RegisterContext& context, const RegisterName& n
       terms_(terms),
       quorums_(context.options.quorums != nullptr ? context.options.quorums(drives_.size())
                                                   : QuorumsOf(drives_.size())),
-      deadline_(context.runtime.Now() + context.options.timeout),
+      deadline_(std::in_place, context.runtime, context.options.timeout),
       states_(drives_.size()),
       states_count_until_(context.runtime.Now() + context.options.answers_count),
       expected_(drives_.size()),
@@ -182,14 +182,15 @@ void RegisterCall::Restart() {
   if (CountKnown(states_) >= quorums_.majority) Begin();
 }
 
-void RegisterCall::Begin() { deadline_ = context_.runtime.Now() + context_.options.timeout; }
+void RegisterCall::Begin() { deadline_.emplace(context_.runtime, context_.options.timeout); }
 
 std::string RegisterCall::Title() const { return TitleOf(name_); }
 
 Terms RegisterCall::RequestTerms() {
   const Time usual = context_.runtime.Now() + context_.options.drive_timeout;
-  cut_short_ = deadline_ < usual;
-  return {std::min(deadline_, usual), cluster_version_};
+  const Time deadline = deadline_->time();
+  cut_short_ = deadline < usual;
+  return {std::min(deadline, usual), cluster_version_};
 }
 
 void RegisterCall::NoteOutdated(const Status& answer) {
@@ -307,7 +308,7 @@ void RegisterCall::ReadUnknown(const RegisterContext& context, std::span<Registe
   for (RegisterCall* call : calls) {
     Reading reading{
         call, std::make_shared<LateAnswers>(context, call->key_, call->cluster_version_, catch_up)};
-    reading.until = call->deadline_;
+    reading.until = call->deadline_->time();
     call->stale_ = false;
     if (CountKnown(call->states_) == 0) {
       call->states_count_until_ = start + context.options.answers_count;
@@ -407,7 +408,7 @@ size_t RegisterCall::SendPuts(const std::vector<Step>& steps, size_t needed, boo
       until = runtime.Now() + Patience(start);
     }
     const size_t together = hopeless ? 1 : needed - done;
-    auto answer = gather.Next(until.value_or(deadline_), together,
+    auto answer = gather.Next(until.value_or(deadline_->time()), together,
                               start + context_.options.straggler / kTogether);
     if (answer == nullptr) break;
     const Step& step = steps[answer->index];
@@ -601,8 +602,8 @@ bool RegisterCall::BackOff(int attempt) {
   const Duration most = std::min(unit * (1 << std::min(attempt, 5)), kLongestBackOff);
   const Duration delay(context_.runtime.Random() % static_cast<uint64_t>(most.count()));
   const Time now = context_.runtime.Now();
-  context_.runtime.NewSignal()->WaitUntil(std::min(now + delay, deadline_));
-  return context_.runtime.Now() < deadline_;
+  context_.runtime.NewSignal()->WaitUntil(std::min(now + delay, deadline_->time()));
+  return !deadline_->has_passed();
 }
 
 bool RegisterCall::DrivesAreFull() const {

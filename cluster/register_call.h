@@ -149,7 +149,7 @@ class RegisterCall {
   const uint64_t floor_;  // no slot up to here is proposed for
   const ChangeTerms terms_;
   const Quorums quorums_;
-  Time deadline_;
+  std::optional<TimeLimit> deadline_;  // always there; begun anew with the call
 
   // Facts: each state is one that the replica was in during this call.
   ReplicaStates states_;

@@ -181,8 +181,8 @@ bool StripeRead::MayLaterSucceed() const {
     for (int shard = 0; shard < shards_; ++shard) {
       const auto& failure = failures_[Index(shard)];
       // One that did not answer in time may have, while this process stood still.
-      const bool was_away = failure.has_value() && (failure->code() == EHOSTUNREACH ||
-                                                    failure->code() == ETIMEDOUT);
+      const bool was_away =
+          failure.has_value() && (failure->code() == EHOSTUNREACH || failure->code() == ETIMEDOUT);
       possible += At(shard, column).state == State::kLost && was_away;
     }
     if (possible < stripe_.layout.data_shards) return false;

@@ -45,7 +45,7 @@ class Reading final : public RunningReads {
   Reading(StripeContext& context, std::span<PlannedRead> reads)
       : context_(context),
         reads_(reads),
-        deadline_(context.runtime.Now() + context.options.timeout),
+        deadline_(context.runtime, context.options.timeout),
         gather_(context.runtime),
         open_(reads.size()) {}
 
@@ -58,7 +58,7 @@ class Reading final : public RunningReads {
     while (open_ > 0) {
       if (auto answer = gather_.Next(NextAlarm())) {
         TakeAnswer(questions_[answer->index], std::move(answer->value));
-      } else if (gather_.outstanding() == 0 || context_.runtime.Now() >= deadline_) {
+      } else if (gather_.outstanding() == 0 || deadline_.has_passed()) {
         for (size_t i = 0; i < reads_.size(); ++i) GiveUp(i);
       } else {
         LookForLateAnswers();
@@ -125,7 +125,7 @@ class Reading final : public RunningReads {
     questions_.back().late = times->IsSlow(id, bytes);
     drive->Get(ShardKey(context_.options.prefix, read.stripe.id, range.shard),
                {range.first * kCellBytes, bytes},
-               std::min(deadline_, now + context_.options.drive_timeout),
+               std::min(deadline_.time(), now + context_.options.drive_timeout),
                [runtime = &context_.runtime, times, id, bytes, now,
                 arrived = gather_.Ask(questions_.size() - 1)](Result<Record> record) {
                  if (record.has_value()) times->Note(id, bytes, runtime->Now() - now);
@@ -145,7 +145,7 @@ class Reading final : public RunningReads {
   }
 
   Time NextAlarm() const {
-    Time alarm = deadline_;
+    Time alarm = deadline_.time();
     for (const Question& question : questions_) {
       if (question.answered || question.late || reads_[question.read].done) continue;
       alarm = std::min(alarm, question.late_at);
@@ -172,7 +172,7 @@ class Reading final : public RunningReads {
 
   StripeContext& context_;
   const std::span<PlannedRead> reads_;
-  const Time deadline_;
+  const TimeLimit deadline_;
   Gather<Result<Record>> gather_;
   std::vector<Question> questions_;
   size_t open_;  // reads that are not done

@@ -119,7 +119,7 @@ class StripeWrite final : public StripeStore::PendingWrite {
 
   Result<StripePlace> Wait() override {
     if (!status_.ok()) return Failed(status_);
-    const Time deadline = context_.runtime.Now() + context_.options.timeout;
+    const TimeLimit deadline(context_.runtime, context_.options.timeout);
     for (;;) {
       if (outdated_) {
         status_ = StartAgain();
@@ -132,10 +132,10 @@ class StripeWrite final : public StripeStore::PendingWrite {
       const bool is_about_to_fail = conflict_.ok() && !CanImprove() && Stored() < Needed();
       if (is_about_to_fail && (AskFullOnes() || AskThoseThatAreBack())) continue;
       if (!conflict_.ok() || !CanImprove()) break;
-      if (auto answer = gather_.Next(std::min(deadline, NextAlarm()))) {
+      if (auto answer = gather_.Next(std::min(deadline.time(), NextAlarm()))) {
         TakeAnswer(answer->index, answer->value);
       } else {
-        if (gather_.outstanding() == 0 || context_.runtime.Now() >= deadline) break;
+        if (gather_.outstanding() == 0 || deadline.has_passed()) break;
         LookForLateAnswers();
       }
     }

@@ -1,6 +1,8 @@
 #include "base/real_runtime.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -31,6 +33,34 @@ TEST(RealRuntime, TwoSignalsBeforeAWaitAreOne) {
   signal->Set();
   EXPECT_TRUE(signal->WaitUntil(kForever));
   EXPECT_FALSE(signal->WaitUntil(runtime.Now()));
+}
+
+TEST(RealRuntime, AProcessThatIsNotStoppedLosesNoTime) {
+  RealRuntime runtime;
+  const TimeLimit limit(runtime, milliseconds(5));
+  EXPECT_FALSE(limit.has_passed());
+  EXPECT_FALSE(runtime.NewSignal()->WaitUntil(limit.time()));
+  EXPECT_TRUE(limit.has_passed());
+  EXPECT_EQ(runtime.TimeLost(), Duration());
+}
+
+// What the time is for goes on where it was: whoever stopped the process took none of it.
+TEST(RealRuntime, ALimitDoesNotComeNearerWhileTheProcessIsStopped) {
+  RealRuntime runtime;
+  const TimeLimit limit(runtime, std::chrono::seconds(2));
+  const pid_t stopper = fork();
+  if (stopper == 0) {
+    kill(getppid(), SIGSTOP);
+    usleep(4'000'000);  // this is the stop
+    kill(getppid(), SIGCONT);
+    _exit(0);
+  }
+  ASSERT_GT(stopper, 0);
+  int status = 0;
+  ASSERT_EQ(waitpid(stopper, &status, 0), stopper);
+  EXPECT_FALSE(limit.has_passed());
+  EXPECT_GE(runtime.TimeLost(), milliseconds(2500));
+  EXPECT_LE(runtime.TimeLost(), std::chrono::seconds(60));
 }
 
 TEST(RealRuntime, AWaitEndsAtItsDeadline) {

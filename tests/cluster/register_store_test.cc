@@ -371,6 +371,22 @@ TEST(RegisterStore, WhoAnswersAgainIsNotNamedForFailuresOfBefore) {
               testing::EndsWith("2 answered well: drive 2: away; drive 3: away; drive 4: away"));
 }
 
+// All connections are lost when a process goes on that was stopped for long. What it was asked for
+// before that has its time then as if nothing had been.
+TEST_F(RegisterStoreTest, TimeInWhichTheProcessStoodStillDoesNotCount) {
+  Set(*store_, {}, "a");
+  three_.set.SetAll({.down = true});
+  three_.sim.Spawn("a stop", [&] {
+    three_.sim.Sleep(1s);
+    three_.sim.StandStill(60s);
+    three_.sim.Sleep(1s);
+    three_.set.SetAll(Replicas::Healthy());
+  });
+  const auto read = other_->Read(kName);
+  ASSERT_OK(read);
+  EXPECT_EQ(read->value, "a");
+}
+
 TEST_F(RegisterStoreTest, WithoutAMajorityAChangeThatWasNotSentSaysSo) {
   three_.set.drives[0]->Set(Replicas::Down());
   three_.set.drives[2]->Set(Replicas::Down());

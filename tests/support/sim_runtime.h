@@ -42,6 +42,7 @@ class SimRuntime final : public Runtime {
   ~SimRuntime() override;
 
   Time Now() override { return now_; }
+  Duration TimeLost() override { return time_lost_; }
   int64_t WallClock() override;
   void RunAt(Time when, Task task) override;
   void Spawn(std::string name, Task body) override;
@@ -53,6 +54,12 @@ class SimRuntime final : public Runtime {
 
   // Waits for this long.
   void Sleep(Duration duration);
+
+  // The process is stopped, and goes on after this long: whatever was due meanwhile is late.
+  void StandStill(Duration duration) {
+    now_ += duration;
+    time_lost_ += duration;
+  }
 
   // Chance for the test itself.
   uint64_t Below(uint64_t end) { return random_() % end; }
@@ -100,6 +107,7 @@ class SimRuntime final : public Runtime {
   const uint64_t seed_;
   std::mt19937_64 random_;
   Time now_{};
+  Duration time_lost_{};
   uint64_t trace_hash_ = 0;
   uint64_t events_added_ = 0;
   std::map<EventKey, Event> events_;
