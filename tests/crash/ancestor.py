@@ -178,12 +178,13 @@ def modes_times_and_space(world):
 
 
 def errors_in_the_background(world):
-    """15. (and 12.) What could not be stored with redundancy is told at the latest by close, and the file is as it was."""
+    """15. (and 12.) What could not be stored with redundancy is told at the latest by close, and no part of it is visible."""
     data = world.write("behind", 100000)
     drives = range(1, world.chaos.options.drives + 1)
     gone = list(drives)[:len(drives) - world.chaos.options.data]  # k are left: there would be no redundancy
     file = os.open(world.path("behind"), os.O_RDWR)
-    os.pwrite(file, bytes(5000000), 0)
+    written = bytes(5000000)
+    os.pwrite(file, written, 0)
     world.dev("kill", gone)
     try:
         os.close(file)
@@ -196,7 +197,11 @@ def errors_in_the_background(world):
     world.dev("start", gone)
     world.chaos.wait_until_healthy()
     if failed:
-        same("a file whose close has failed", read(world.second + "/behind"), data)
+        # The mount may have stored all of the data before the drives were killed. Then only the commit had too few
+        # drives, which "may have happened" (docs/semantics.md). Nothing but the old or the new file is right.
+        found = read(world.second + "/behind")
+        if found not in (data, written):
+            raise Violation(f"a file whose close has failed: {len(found)} bytes, neither what was there nor what was written")
     else:
         raise Violation("close has succeeded while no more than k drives were there")
 

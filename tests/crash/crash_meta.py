@@ -72,19 +72,14 @@ class Mount:
             subprocess.run(["fusermount3", "-u", "-q", "-z", self.directory], check=False)
 
 
-class Client(threading.Thread):
-    """Works through one mount, and knows what each of its names may stand for.
-
-    A name is changed as a whole, by renaming something new over it or by removing it, so that an
-    acknowledged change ends whatever was uncertain about it before."""
+class Worker(threading.Thread):
+    """Makes one step() after the other through one mount, and stands still when a Pause wants it."""
 
     def __init__(self, number, mount, root, seed, pause):
         super().__init__(daemon=True)
-        self.root = root
-        self.number, self.mount, self.pause = number, mount, pause
+        self.number, self.mount, self.root, self.pause = number, mount, root, pause
         self.random = random.Random(f"{seed}-{number}")
         self.versions = 0
-        self.expected = {}  # relative path -> set of what may be there; absent: {ABSENT}
         self.acknowledged = self.uncertain = 0
         self.dead = False   # its mount was killed; whoever did that starts it again
         self.lives = 1
@@ -92,6 +87,28 @@ class Client(threading.Thread):
 
     def path(self, name):
         return os.path.join(self.mount.directory, self.root, name)
+
+    def run(self):
+        while not self.pause.ended:
+            self.pause.wait_at_barrier(self)
+            if self.pause.ended:
+                return
+            try:
+                self.step()
+            except OSError as error:
+                self.violation = f"client {self.number}: {error}"
+                return
+
+
+class Client(Worker):
+    """Works through one mount, and knows what each of its names may stand for.
+
+    A name is changed as a whole, by renaming something new over it or by removing it, so that an
+    acknowledged change ends whatever was uncertain about it before."""
+
+    def __init__(self, number, mount, root, seed, pause):
+        super().__init__(number, mount, root, seed, pause)
+        self.expected = {}  # relative path -> set of what may be there; absent: {ABSENT}
 
     def own(self):
         directory = self.random.choice(["p", "q"])
@@ -235,17 +252,6 @@ class Client(threading.Thread):
                 other()
             except OSError:
                 pass  # others were faster, or it was killed
-
-    def run(self):
-        while not self.pause.ended:
-            self.pause.wait_at_barrier(self)
-            if self.pause.ended:
-                return
-            try:
-                self.step()
-            except OSError as error:
-                self.violation = f"client {self.number}: {error}"
-                return
 
     # --- looking ---
 

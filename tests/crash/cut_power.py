@@ -36,10 +36,9 @@ import signal
 import stat
 import subprocess
 import sys
-import threading
 import time
 
-from crash_meta import MAY_HAVE_HAPPENED, Mount, Pause, Violation
+from crash_meta import MAY_HAVE_HAPPENED, Mount, Pause, Violation, Worker
 
 AWAY = 2  # drives that may forget, and all that was answered is remembered
 LONG_UP, JUST_UP = 100, 0  # seconds that a machine says to be up
@@ -183,26 +182,17 @@ class Pending:
             all(any(fits(value, what) for value in values) for values, what in zip(self.before, found))
 
 
-class Client(threading.Thread):
+class Client(Worker):
     """Works through one mount."""
 
     def __init__(self, number, mount, root, options, pause):
-        super().__init__(daemon=True)
-        self.number, self.mount, self.root, self.pause = number, mount, root, pause
+        super().__init__(number, mount, root, options.seed, pause)
         self.lies = options.lie
-        self.random = random.Random(f"{options.seed}-{number}")
-        self.versions = 0
         self.names = {}
         self.pending = []
         self.story = collections.deque(maxlen=60)  # the last changes, for who reads of a violation
-        self.acknowledged = self.uncertain = self.syncs = self.failed_syncs = 0
+        self.syncs = self.failed_syncs = 0
         self.calm = False
-        self.dead = False
-        self.lives = 1
-        self.violation = None
-
-    def path(self, name):
-        return os.path.join(self.mount.directory, self.root, name)
 
     def name(self, name):
         return self.names.setdefault(name, Name())
@@ -454,17 +444,6 @@ class Client(threading.Thread):
                 self.brawl()
             except OSError:
                 pass  # others were faster, or the power has failed
-
-    def run(self):
-        while not self.pause.ended:
-            self.pause.wait_at_barrier(self)
-            if self.pause.ended:
-                return
-            try:
-                self.step()
-            except OSError as error:
-                self.violation = f"client {self.number}: {error}"
-                return
 
     # --- looking ---
 
