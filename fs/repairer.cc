@@ -287,29 +287,39 @@ Status Repairer::RepairBlocks(const Task& task, const std::string& path) {
     std::optional<StoredInode> stored = TRY(names_.Find(task.file));
     if (!stored || !stored->inode.map) return {};
     std::vector<Moved> moved;
+    std::vector<uint64_t> again;
     for (const uint64_t block : left.blocks) {
       if (cancelled_) break;
-      const Status done = RepairBlock(task, path, stored->inode, block, moved);
-      if (!done.ok()) NoteFailure(path, done);
+      const Result<bool> done = RepairBlock(task, path, stored->inode, block, moved);
+      if (!done.has_value()) {
+        NoteFailure(path, done.error());
+      } else if (!*done) {
+        again.push_back(block);
+      }
     }
-    if (moved.empty() || TRY(Record(task.file, *std::move(stored), moved))) return {};
-    left.blocks.clear();
-    for (const Moved& one : moved) {  // a block may be there more than once, with its patches
-      if (left.blocks.empty() || left.blocks.back() != one.block) left.blocks.push_back(one.block);
+    if (!moved.empty() && !TRY(Record(task.file, *std::move(stored), moved))) {
+      for (const Moved& one : moved) again.push_back(one.block);
+      std::ranges::sort(again);  // a block may be there more than once, with its patches
+      again.erase(std::unique(again.begin(), again.end()), again.end());
     }
+    if (again.empty()) return {};
+    left.blocks = std::move(again);
     PauseBeforeRetry(cluster_.runtime(), attempt);
   }
   return Fail(EIO, "its inode was changed {} times in between", kMostAttempts);
 }
 
-Status Repairer::RepairBlock(const Task& task, const std::string& path, Inode& inode,
-                             uint64_t block, std::vector<Moved>& moved) {
-  const auto place = TRY(FindStripe(cluster_.stripes(), task.file, inode, block));
-  if (!place || place->shared) return {};  // there is no such block any more
+Result<bool> Repairer::RepairBlock(const Task& task, const std::string& path, Inode& inode,
+                                   uint64_t block, std::vector<Moved>& moved) {
+  const auto found = FindStripe(cluster_.stripes(), task.file, inode, block);
+  if (!found.has_value() && !IsStillSo(task.file, block, nullptr)) return false;
+  const auto& place = TRY(found);
+  if (!place || place->shared) return true;  // there is no such block any more
   Status why;
   for (const BlockPlace& stripe : place->Stripes()) {
-    const Status status = RepairStripe(path, block, stripe, moved);
-    if (why.ok()) why = status;
+    const Result<bool> repaired = RepairStripe(task.file, path, block, stripe, moved);
+    if (repaired.has_value() && !*repaired) return false;
+    if (!repaired.has_value() && why.ok()) why = repaired.error();
   }
   const std::lock_guard lock(mutex_);
   ++report_.blocks;
@@ -318,12 +328,28 @@ Status Repairer::RepairBlock(const Task& task, const std::string& path, Inode& i
   } else {
     report_.not_whole.emplace(task.file, block);
   }
-  return why;
+  TRY(why);
+  return true;
 }
 
-// A block's own, or a patch. The error says why it is not whole.
-Status Repairer::RepairStripe(const std::string& path, uint64_t block, const BlockPlace& place,
-                              std::vector<Moved>& moved) {
+// Whether something bad that was found counts. It does not if the file was changed in between: what
+// it was made of before is deleted after a while, and lacks nothing. `stripe`: what it was found
+// of; null: the page of the map that names the block cannot be read.
+bool Repairer::IsStillSo(InodeId file, uint64_t block, const BlockPlace* stripe) {
+  auto stored = names_.Find(file);
+  if (!stored.has_value()) return true;
+  if (!*stored) return false;
+  const auto place = FindStripe(cluster_.stripes(), file, (*stored)->inode, block);
+  if (!place.has_value()) return true;
+  if (stripe == nullptr || !*place || (*place)->shared) return false;
+  return std::ranges::any_of((*place)->Stripes(), [&](const BlockPlace& now) {
+    return now.SameStripe(*stripe) && now.place == stripe->place;
+  });
+}
+
+// A block's own, or a patch. The error says why it is not whole; false as for RepairBlock().
+Result<bool> Repairer::RepairStripe(InodeId file, const std::string& path, uint64_t block,
+                                    const BlockPlace& place, std::vector<Moved>& moved) {
   std::set<DriveId> without = cluster_.DrivesLeftBehind();
   without.insert(options_.without.begin(), options_.without.end());
   const StripeRepair repair = TRY(cluster_.stripes().Repair({.id = place.IdOf(block),
@@ -333,8 +359,13 @@ Status Repairer::RepairStripe(const std::string& path, uint64_t block, const Blo
                                                              .read_all = options_.read_all,
                                                              .without = std::move(without),
                                                              .dry_run = options_.dry_run}));
+  // What is away is told by the check.
+  const bool whole =
+      repair.good + repair.away >= place.layout.geometry().shards() && repair.stranded == 0;
+  const bool contradicts = repair.inconsistent || !repair.contradicted.empty();
+  if ((!whole || contradicts) && !IsStillSo(file, block, &place)) return false;
   Note(repair);
-  if (repair.lost || repair.inconsistent || !repair.contradicted.empty()) {
+  if (repair.lost || contradicts) {
     const std::string where = fmt::format("{}: block {}", path, block);
     const std::lock_guard lock(mutex_);
     if (repair.lost && std::ranges::find(report_.lost, where) == report_.lost.end()) {
@@ -347,11 +378,8 @@ Status Repairer::RepairStripe(const std::string& path, uint64_t block, const Blo
   }
   if (repair.place != place.place && !options_.dry_run) moved.push_back({block, place, repair});
   Throttle(repair.bytes_read + repair.bytes_written);
-  // What is away is told by the check.
-  const bool whole =
-      repair.good + repair.away >= place.layout.geometry().shards() && repair.stranded == 0;
-  if (whole) return {};
-  return repair.why.Context(fmt::format("block {}", block));
+  if (whole) return true;
+  return tl::unexpected(repair.why.Context(fmt::format("block {}", block)));
 }
 
 // Names the newest epoch for the neighbours in their run, too, as far as their shards are at home

@@ -112,10 +112,12 @@ class Repairer {
   void Process(std::vector<Task> tasks, std::string_view phase, const Checker& checker);
   void WorkOff(Work& work);
   Status RepairBlocks(const Task& task, const std::string& path);
-  Status RepairBlock(const Task& task, const std::string& path, Inode& inode, uint64_t block,
-                     std::vector<Moved>& moved);
-  Status RepairStripe(const std::string& path, uint64_t block, const BlockPlace& place,
-                      std::vector<Moved>& moved);
+  // False: the block was replaced or moved in the meantime, and is to be looked at anew.
+  Result<bool> RepairBlock(const Task& task, const std::string& path, Inode& inode, uint64_t block,
+                           std::vector<Moved>& moved);
+  Result<bool> RepairStripe(InodeId file, const std::string& path, uint64_t block,
+                            const BlockPlace& place, std::vector<Moved>& moved);
+  bool IsStillSo(InodeId file, uint64_t block, const BlockPlace* stripe);
   void Relabel(Inode& inode, const std::vector<Moved>& moved);
   Result<bool> Record(InodeId file, StoredInode stored, const std::vector<Moved>& moved);
   Status StorePages(InodeId file, Inode& inode, std::vector<BlockMap::Piece>& pages);

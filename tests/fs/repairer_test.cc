@@ -257,5 +257,36 @@ TEST_F(RepairerTest, LiveClientsSeeNothingOfIt) {
   ExpectAllWell(Repair());
 }
 
+// What was replaced is deleted after some seconds. A slow scrub that began before comes upon it
+// later, and must not take for lost what nobody needs.
+TEST_F(RepairerTest, WhatIsReplacedDuringASlowScrubIsNotCalledLost) {
+  files_["pieces"] = MakeInPieces("pieces");
+  bool scrubbing = true;
+  RunTogether(2, [&](int client) {
+    if (client == 0) {
+      for (int i = 0; i < 10; ++i) {
+        const RepairReport report = Repair({.read_all = true, .bytes_per_second = 100'000});
+        EXPECT_THAT(report.lost, IsEmpty());
+        EXPECT_THAT(report.failures, IsEmpty());
+        EXPECT_THAT(report.not_whole, IsEmpty());
+        EXPECT_GE(report.blocks, 12u);
+      }
+      scrubbing = false;
+      return;
+    }
+    Host host = NewHost();
+    for (uint64_t i = 0; scrubbing; ++i) {
+      const auto attributes = host->Resolve("/pieces");
+      ASSERT_OK(attributes);
+      auto file = host->Open(attributes->inode, FileSystem::Access::kWrite);
+      ASSERT_OK(file);
+      ASSERT_OK((*file)->Write(i % 12 * kTestBlock, AsBytes(Pattern(100 + i, kTestBlock))));
+      ASSERT_OK((*file)->Close());
+      sim_.Sleep(std::chrono::milliseconds(700));
+    }
+  });
+  ExpectAllWell(Repair());
+}
+
 }  // namespace
 }  // namespace pinstripe
