@@ -2,7 +2,8 @@
 // decides what becomes of it; it can say anything to either side, and what it has heard on another
 // connection, too.
 //
-//   Attacker attacker(port, {.from_client = [](Attacker::Link& link, const Attacker::Heard& heard) {
+//   Attacker attacker(port, {.from_client = [](Attacker::Link& link, const Attacker::Heard& heard)
+//   {
 //                              if (!heard.Is(kinetic::Header::PUT)) link.ToDevice(heard.frame());
 //                            }});
 //

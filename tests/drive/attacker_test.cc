@@ -1,6 +1,6 @@
-// What somebody between a client and a drive can do who can hear, keep, repeat and change everything
-// and has no key: nothing but harm that is noticed. Each of these is a lie that once was believed, or
-// could be.
+// What somebody between a client and a drive can do who can hear, keep, repeat and change
+// everything and has no key: nothing but harm that is noticed. Each of these is a lie that once was
+// believed, or could be.
 
 #include "tests/drive/attacker.h"
 
@@ -107,31 +107,30 @@ TEST_P(AnswersHeardBefore, ConfirmNothing) {
   std::map<uint64_t, std::string> others;   // to what else it was asked
   std::atomic<bool> lies = false;
   std::atomic<int> greetings = 0;
-  Begin({.from_client =
-             [&](Link& link, const Heard& heard) {
-               const std::map<uint64_t, std::string>& said =
-                   heard.Is(Header::PUT) ? answers : others;
-               if (!lies || (GetParam() == Greeting::kTrue && !heard.Is(Header::PUT))) {
-                 return link.ToDevice(heard.frame());
-               }
-               // The drive never hears of it.
-               const auto same = said.find(heard.command.header().sequence());
-               link.ToClient(same != said.end() ? same->second : said.begin()->second);
-             },
-         .from_device =
-             [&](Link& link, const Heard& heard) {
-               const bool greets = !heard.command.header().has_acksequence();
-               if (greets && greeting.empty()) greeting = heard.frame();
-               if (greets) ++greetings;
-               if (!lies && !greets) {
-                 (heard.Is(Header::PUT_RESPONSE) ? answers
-                                                 : others)[heard.command.header().acksequence()] =
-                     heard.frame();
-               }
-               link.ToClient(lies && greets && GetParam() == Greeting::kHeardBefore
-                                 ? greeting
-                                 : heard.frame());
-             }});
+  Begin(
+      {.from_client =
+           [&](Link& link, const Heard& heard) {
+             const std::map<uint64_t, std::string>& said = heard.Is(Header::PUT) ? answers : others;
+             if (!lies || (GetParam() == Greeting::kTrue && !heard.Is(Header::PUT))) {
+               return link.ToDevice(heard.frame());
+             }
+             // The drive never hears of it.
+             const auto same = said.find(heard.command.header().sequence());
+             link.ToClient(same != said.end() ? same->second : said.begin()->second);
+           },
+       .from_device =
+           [&](Link& link, const Heard& heard) {
+             const bool greets = !heard.command.header().has_acksequence();
+             if (greets && greeting.empty()) greeting = heard.frame();
+             if (greets) ++greetings;
+             if (!lies && !greets) {
+               (heard.Is(Header::PUT_RESPONSE) ? answers
+                                               : others)[heard.command.header().acksequence()] =
+                   heard.frame();
+             }
+             link.ToClient(lies && greets && GetParam() == Greeting::kHeardBefore ? greeting
+                                                                                  : heard.frame());
+           }});
   for (int i = 0; i < kPuts; ++i) ASSERT_OK(Put(fmt::format("before {}", i), "value"));
   lies = true;
   attacker_->Cut();
@@ -162,8 +161,8 @@ INSTANTIATE_TEST_SUITE_P(With, AnswersHeardBefore,
 
 // --- Requests heard before
 
-// Whether the device ends the connection on which this is said, which is not the one on which it was
-// heard.
+// Whether the device ends the connection on which this is said, which is not the one on which it
+// was heard.
 bool EndsAConnectionThatSays(uint16_t port, std::string_view frame) {
   WireClient client(port);
   client.ReceiveFrame();
