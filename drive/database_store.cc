@@ -91,7 +91,7 @@ Status DatabaseStore::Apply(std::span<const StoreChange> changes) {
     StoredHead head = record->head;
     head.value_bytes = static_cast<uint32_t>(record->value.size());
     values[i] = EncodeIndexRecord(key, {.head = std::move(head),
-                                        .value_crc = Crc32c(record->value),
+                                        .value_crc = record->ValueCrc(),
                                         .place = InlineValue{AsText(record->value)}});
     bytes += values[i].size();
     made.push_back({RecordIndexKey(key), &values[i]});

@@ -18,11 +18,11 @@
 // order.
 //
 // Failures: ENOENT no such key; ESTALE the version is another one; EBADMSG the drive found its
-// record damaged, or answered with another one; ENOSPC full; EINVAL a size is over a limit; EACCES
-// refused for this identity; EREMCHG it has a later cluster version; EHOSTUNREACH away (not
-// connected; fails at once), not the drive it should be, or it confirmed another change than the
-// one that was asked for; ETIMEDOUT; ENOTSUP the drive lacks the capability; EIO anything else. The
-// message names the drive.
+// record damaged, or answered with another one, or got another value to put than was signed; ENOSPC
+// full; EINVAL a size is over a limit; EACCES refused for this identity; EREMCHG it has a later
+// cluster version; EHOSTUNREACH away (not connected; fails at once), not the drive it should be, or
+// it confirmed another change than the one that was asked for; ETIMEDOUT; ENOTSUP the drive lacks
+// the capability; EIO anything else. The message names the drive.
 //
 // Thread-safe.
 
@@ -158,6 +158,7 @@ struct DriveCapabilities {
   bool range_get = false;      // Get() of a part of a value moves only that part
   bool range_records = false;  // ListRecords() is one request
   bool rooms = false;          // PutRequest::room counts
+  bool bound = false;          // it refuses what was said elsewhere or before, and altered values
 };
 
 // What an operation is asked under: until when an answer is wanted and, if that matters, which
@@ -207,7 +208,7 @@ class Drive {
     std::string key;
     SharedBytes value;
     std::string version;  // the entry's version from now on
-    std::string tag;
+    std::string tag;      // as in Record; none: a drive behind a socket takes the sum itself
     Expected expected = Expected::Any();
     Durability durability = Durability::kWriteBack;
     Room room = Room::kData;

@@ -84,7 +84,8 @@ KineticConnection::KineticConnection(IoLoop& loop, FileDescriptor socket,
       owner_(owner),
       timer_(loop, [this] { OnTimer(); }),
       received_(std::make_unique<Scratch>()),
-      encoded_(std::make_unique<Scratch>()) {}
+      encoded_(std::make_unique<Scratch>()),
+      last_sequence_(loop.runtime().Random() >> 2) {}  // 2^62 more fit into a signed number
 
 KineticConnection::~KineticConnection() = default;
 
@@ -186,7 +187,8 @@ KineticConnection::Outgoing KineticConnection::Encode(const Numbered& numbered) 
   command.Clear();
   kinetic::Header* header = command.mutable_header();
   header->set_clusterversion(operation.terms().cluster_version.value_or(cluster_version_));
-  if (has_connection_id_) header->set_connectionid(connection_id_);
+  header->set_connectionid(connection_id_);
+  if (options_->bound) header->set_bound(true);
   header->set_sequence(numbered.sequence);
   header->set_messagetype(static_cast<kinetic::Header::MessageType>(operation.message_type()));
   operation.Describe(capabilities_, command.mutable_body());
@@ -340,8 +342,8 @@ Status KineticConnection::HandleGreeting() {
     return Fail(ENOTSUP, "it lists at most {} keys at a time; {} are needed",
                 limits.maxkeyrangecount(), kMaxRangeKeys);
   }
-  has_connection_id_ = command.header().has_connectionid();
   connection_id_ = command.header().connectionid();
+  if (connection_id_ == 0) return Fail(EBADMSG, "its greeting does not number the connection");
   cluster_version_ = command.header().clusterversion();
   limits_[static_cast<int>(Kind::kRead)] =
       Limit(limits.has_maxoutstandingreadrequests(), limits.maxoutstandingreadrequests(),
@@ -370,10 +372,20 @@ Status KineticConnection::CheckSignature() const {
   return {};
 }
 
+// A device that knows nothing of it may leave the number out.
+Status KineticConnection::CheckConnection(int64_t id) const {
+  if (id == connection_id_ || (id == 0 && !capabilities_.bound)) return {};
+  return Fail(EBADMSG,
+              "it answered on connection {:x} with what was said on connection {:x}; does somebody "
+              "between us and the drive repeat it?",
+              connection_id_, id);
+}
+
 Status KineticConnection::HandleAnswer(Frame frame) {
   TRY(CheckSignature());
   kinetic::Command& command = received_->command;
   const kinetic::Header& header = command.header();
+  TRY(CheckConnection(header.connectionid()));
   if (!header.has_acksequence()) return Fail(EBADMSG, "it answered without saying what");
   Sent sent;
   {

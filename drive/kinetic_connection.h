@@ -7,8 +7,10 @@
 // socket does not take at once the loop's thread sends later.
 // Answers and failures are delivered on the loop's thread, without a lock.
 //
-// No answer is believed that is not signed, that acknowledges nothing we asked, or that has another
-// type: after such a one the rest of the stream is worthless, and the connection is given up.
+// No answer is believed that is not signed, that is of another connection, that acknowledges
+// nothing we asked, or that has another type: after such a one the rest of the stream is worthless,
+// and the connection is given up. Requests are numbered from a number by chance, so that an answer
+// to an earlier one of anybody's acknowledges nothing here.
 
 #pragma once
 
@@ -59,6 +61,8 @@ class KineticConnection final : public IoLoop::Handler,
     HmacKey key;
     std::shared_ptr<const TlsClient> tls;  // null: without TLS
     uint32_t max_in_flight = 128;          // reads, and writes, whatever more the device allows
+    // Requests say that the tag of each value is its CRC32C (docs/protocol.md, "Bound requests").
+    bool bound = true;
     // How long an answer may be missing after its operation timed out until the connection is taken
     // for dead.
     Duration patience = std::chrono::seconds(30);
@@ -129,6 +133,7 @@ class KineticConnection final : public IoLoop::Handler,
   Status HandleGreeting();
   Status HandleAnswer(Frame frame);
   Status CheckSignature() const;
+  Status CheckConnection(int64_t id) const;
   void RetryLater(KineticOperationPtr operation);
   void HandleOtherVersion(KineticOperationPtr operation);
   void RaiseVersion(int64_t version);
@@ -169,8 +174,7 @@ class KineticConnection final : public IoLoop::Handler,
 
   // Set on the loop's thread before other threads submit anything, then constant:
   uint64_t watch_id_ = 0;
-  int64_t connection_id_ = 0;
-  bool has_connection_id_ = false;
+  int64_t connection_id_ = 0;  // as the device has greeted; not 0 then
   uint32_t limits_[KineticOperation::kKinds] = {};
   DriveCapabilities capabilities_;
 
@@ -185,7 +189,7 @@ class KineticConnection final : public IoLoop::Handler,
   Status closed_status_;  // for operations that come after
   bool sending_ = false;
   bool blocked_ = false;  // the loop goes on sending when the socket can take more
-  uint64_t last_sequence_ = 0;
+  uint64_t last_sequence_;
   std::deque<KineticOperationPtr> waiting_[KineticOperation::kKinds];
   std::vector<Delayed> delayed_;             // the drive was busy
   std::unordered_map<uint64_t, Sent> sent_;  // by sequence

@@ -9,6 +9,7 @@
 #include "base/try.h"
 #include "drive/kinetic_connection.h"
 #include "drive/kinetic_operation.h"
+#include "drive/tag_check.h"
 
 namespace pinstripe {
 namespace {
@@ -475,6 +476,8 @@ void KineticDrive::Head(std::string key, Terms terms, Callback<RecordHead> done)
 
 void KineticDrive::Put(PutRequest request, Terms terms, StatusCallback done) {
   Status valid = CheckPut(request);
+  // Nothing else that is signed says what the value is.
+  if (request.tag.empty() && !request.value.empty()) request.tag = CoveringTag(request.value);
   link()->Submit(std::move(valid), NewPut(std::move(request), terms, std::move(done)));
 }
 

@@ -540,13 +540,17 @@ class AskCapabilitiesOperation final : public Asking<DriveCapabilities> {
  protected:
   Result<DriveCapabilities> Read(KineticAnswer answer) override {
     DriveCapabilities capabilities;
-    std::string_view left = AsText(answer.value.bytes());
+    // The signature does not cover the value. Who can say the same where it does, says it there.
+    const kinetic::GetLog& log = answer.body->getlog();
+    std::string_view left =
+        log.has_capabilities() ? log.capabilities() : AsText(answer.value.bytes());
     while (!left.empty()) {
       const std::string_view line = left.substr(0, left.find('\n'));
       left.remove_prefix(std::min(line.size() + 1, left.size()));
       if (line == kRangeGetCapability) capabilities.range_get = true;
       if (line == kRangeRecordsCapability) capabilities.range_records = true;
       if (line == kRoomsCapability) capabilities.rooms = true;
+      if (line == kBoundCapability) capabilities.bound = true;
     }
     return capabilities;
   }

@@ -10,6 +10,7 @@
 #include "drive/message.h"
 #include "drive/peer_push.h"
 #include "drive/security_commands.h"
+#include "drive/tag_check.h"
 
 namespace pinstripe {
 namespace {
@@ -55,12 +56,13 @@ Room RoomOf(const KeyValue& entry) {
   }
 }
 
-Engine::Change PutOf(const Command& request, SharedBytes value) {
+// EBADMSG: its value is not the one of which the request speaks.
+Result<Engine::Change> PutOf(const Command& request, SharedBytes value) {
   const KeyValue& entry = request.body().keyvalue();
-  return {.key = entry.key(),
-          .record = RecordOf(entry, std::move(value)),
-          .expected = ExpectedBy(entry),
-          .room = RoomOf(entry)};
+  Engine::Change put{.key = entry.key(), .expected = ExpectedBy(entry), .room = RoomOf(entry)};
+  put.record = RecordOf(entry, std::move(value));
+  if (request.header().bound()) TRY(CheckCoveringTag(&*put.record));
+  return put;
 }
 
 ValueRange RangeOf(const KeyValue& entry) {
@@ -247,8 +249,13 @@ std::vector<bool> KineticService::ExecutePuts(std::span<const PutRequest> puts) 
       Conclude(Header::PUT, wants_flush.error(), put.answer);
       continue;
     }
+    Result<Engine::Change> change = PutOf(*put.request, put.value);
+    if (!change.has_value()) {
+      Conclude(Header::PUT, change.error(), put.answer);
+      continue;
+    }
     after_flush[i] = *wants_flush;
-    changes.push_back(PutOf(*put.request, put.value));
+    changes.push_back(*std::move(change));
     numbers.push_back(i);
   }
   const std::vector<Status> statuses = engine_.PutEach(changes);
@@ -269,8 +276,10 @@ std::optional<std::vector<bool>> KineticService::ExecutePutsAtOnce(
   for (const PutRequest& put : puts) {
     const Result<bool> wants_flush = CheckPut(put);
     if (!wants_flush.has_value()) return std::nullopt;
+    Result<Engine::Change> change = PutOf(*put.request, put.value);
+    if (!change.has_value()) return std::nullopt;
     after_flush.push_back(*wants_flush);
-    changes.push_back(PutOf(*put.request, put.value));
+    changes.push_back(*std::move(change));
   }
   if (!engine_.PutAllAtOnce(changes)) return std::nullopt;
   for (const PutRequest& put : puts) Conclude(Header::PUT, {}, put.answer);
@@ -483,10 +492,8 @@ Result<Engine::Change> KineticService::ChangeOf(const Caller& caller, const Comm
   const bool put = request.header().messagetype() == Header::PUT;
   TRY(Allow(caller, put ? Permission::kWrite : Permission::kDelete, entry.key()));
   TRY(WantsFlush(entry));  // the end of the batch decides; but it must be a valid request
-  Engine::Change change{.key = entry.key(), .expected = ExpectedBy(entry)};
-  if (put) change.record = RecordOf(entry, std::move(value));
-  change.room = RoomOf(entry);
-  return change;
+  if (put) return PutOf(request, std::move(value));
+  return Engine::Change{.key = entry.key(), .expected = ExpectedBy(entry), .room = RoomOf(entry)};
 }
 
 KineticService::Outcome KineticService::EndBatch(const Caller& caller, const Batch& batch,
@@ -552,9 +559,10 @@ Status KineticService::GetLog(const Caller& caller, const Command& request, Comm
           return Fail(ENOENT, "no device log '{}'",
                       Hex(AsBytes(std::string_view(asked.device().name()).substr(0, 64))));
         }
-        *value = SharedBytes(fmt::format("{}\n{}\n{}\n{}\n", kRangeGetCapability,
-                                         kRangeRecordsCapability, kChecksumScanCapability,
-                                         kRoomsCapability));
+        log->set_capabilities(fmt::format("{}\n{}\n{}\n{}\n{}\n", kRangeGetCapability,
+                                          kRangeRecordsCapability, kChecksumScanCapability,
+                                          kRoomsCapability, kBoundCapability));
+        *value = SharedBytes(log->capabilities());
         break;
       default: return Fail(EINVAL, "unknown log type {}", type);
     }

@@ -921,7 +921,7 @@ Status LogStore::Plan(const StoreChange& asked, Wait wait, Planned& plan, Change
   plan.value = asked.record->value;
   plan.head = asked.record->head;
   plan.head.value_bytes = static_cast<uint32_t>(plan.value.size());
-  plan.value_crc = Crc32c(plan.value);
+  plan.value_crc = asked.record->ValueCrc();
   if (plan.head.value_bytes >= kLeastLoggedBytes) {
     plan.header = EncodeLogHeader(asked.key, plan.head, plan.value_crc);
     return {};

@@ -171,7 +171,8 @@ class PeerPush::Link final : public KineticConnection::Owner,
     options_ = std::make_shared<KineticConnection::Options>(
         KineticConnection::Options{.drive = fmt::format("{} port {}", host_.host, host_.port),
                                    .identity = asked.identity,
-                                   .key = asked.key});
+                                   .key = asked.key,
+                                   .bound = false});  // other people's records have any tags
     // Devices have certificates of their own making: what proves a peer is its signature.
     if (peer.tls()) tls_ = TlsClient::Create(/*ca_file=*/"");
   }

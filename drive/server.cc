@@ -172,7 +172,11 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   // Loop thread.
   void Start() {
     erasures_ = service_.security().erasures();
-    connection_id_ = static_cast<int64_t>(loop_.runtime().Random() >> 2) + 1;
+    // By chance, and so never the same again: what was said on one connection is worth nothing on
+    // another. 0 is none.
+    while (connection_id_ == 0) {
+      connection_id_ = static_cast<int64_t>(loop_.runtime().Random() >> 1);
+    }
     watch_id_ = loop_.Add(socket_.get(), EPOLLIN, shared_from_this());
     const Time now = loop_.runtime().Now();
     newcomer_ = shared_->newcomers.Add(now, [weak = weak_from_this(), &loop = loop_] {
@@ -369,10 +373,22 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     };
     if (!request->has_header()) return refuse(kinetic::Status::HEADER_REQUIRED, "no header");
     const Header& header = request->header();
-    if (any_sequence_ && header.sequence() <= last_sequence_) {
-      return refuse(kinetic::Status::INVALID_REQUEST,
-                    fmt::format("Invalid Sequence Id: {}", header.sequence()));
-    }
+    // Only for those who have proved who they are: signed refusals of requests that others have
+    // made up would be believed by whoever waits for the answer to a true one.
+    const auto is_out_of_turn = [&]() -> Result<bool> {
+      TRY(CheckConnection(header, pin));
+      if (!any_sequence_ || header.sequence() > last_sequence_) {
+        any_sequence_ = true;
+        last_sequence_ = header.sequence();
+        return false;
+      }
+      // It may be the true one once more, and its first answer still be on its way.
+      if (bound_)
+        return Fail(EBADMSG, "request {} came after request {}", header.sequence(), last_sequence_);
+      TRY(refuse(kinetic::Status::INVALID_REQUEST,
+                 fmt::format("Invalid Sequence Id: {}", header.sequence())));
+      return true;
+    };
     if (pin && tls_ == nullptr) {
       return refuse(kinetic::Status::INVALID_REQUEST, "TLS channel is required for Pin operation");
     }
@@ -380,8 +396,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
       return refuse(kinetic::Status::INVALID_REQUEST, "a PIN is for PIN operations only");
     }
     if (pin) {
-      any_sequence_ = true;
-      last_sequence_ = header.sequence();
+      if (TRY(is_out_of_turn())) return {};
       Hand(request, nullptr, frame.value.size(),
            [this, request, pin = message.pinauth().pin()](Command* answer) {
              service_.ExecutePin(*request, pin, answer, [this](uint64_t erasures) {
@@ -396,10 +411,8 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     if (!Authentic(message, identity->key)) {
       return refuse(kinetic::Status::HMAC_FAILURE, "HMAC did not compare");
     }
+    if (TRY(is_out_of_turn())) return {};
     if (newcomer_ != 0) Welcome();
-    // Only now: a forged request must not make the true ones that follow it late.
-    any_sequence_ = true;
-    last_sequence_ = header.sequence();
     const int64_t cluster_version = security.cluster_version();
     if (header.clusterversion() != cluster_version) {
       return refuse(kinetic::Status::VERSION_FAILURE,
@@ -469,6 +482,19 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
       return service_.Execute(caller, *request, SharedBytes(value, look), answer);
     });
     return {};
+  }
+
+  // Whether the request was made for this connection. Who says nothing of connections may have what
+  // it said elsewhere repeated here; nobody else, and nobody who has said otherwise before. A PIN
+  // binds nothing.
+  Status CheckConnection(const Header& header, bool pin) {
+    bound_ = bound_ || (header.bound() && !pin);
+    const int64_t id = header.connectionid();
+    if (id == 0 && !bound_) return {};
+    if (id == connection_id_ && (pin || header.bound() == bound_)) return {};
+    return Fail(EBADMSG,
+                "a request of connection {:x} on connection {:x}; does somebody repeat it?", id,
+                connection_id_);
   }
 
   bool IsOfThisDevice(uint64_t erasures) const {
@@ -923,8 +949,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     Command& answer = *started;
     answer.Clear();
     Header* header = answer.mutable_header();
-    header->set_connectionid(request.header().has_connectionid() ? request.header().connectionid()
-                                                                 : connection_id_);
+    header->set_connectionid(connection_id_);
     header->set_acksequence(request.header().sequence());
     if (request.header().has_messagetype()) {
       const int type = request.header().messagetype() - 1;
@@ -1104,6 +1129,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   std::vector<std::weak_ptr<Cancellation>> long_operations_;
   int64_t connection_id_ = 0;
   uint64_t watch_id_ = 0;
+  bool bound_ = false;  // its requests say that they are of this connection, and only of it
   bool any_sequence_ = false;
   uint64_t last_sequence_ = 0;
   uint64_t erasures_ = 0;  // of the device, of which its client knows

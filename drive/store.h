@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/checksum.h"
 #include "base/status.h"
 #include "drive/drive.h"
 #include "drive/starts.h"
@@ -44,6 +45,10 @@ struct StoredHead {
 struct StoredRecord {
   StoredHead head;
   SharedBytes value;  // or the part that was asked for
+  // Of a put, where somebody has taken it already: the store need not take it once more.
+  std::optional<uint32_t> value_crc = {};
+
+  uint32_t ValueCrc() const { return value_crc ? *value_crc : Crc32c(value); }
 };
 
 // Keys between two ends. Without `last` there is no upper end; the lower end of all is the empty

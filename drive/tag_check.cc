@@ -42,4 +42,17 @@ TagVerdict CheckTag(const StoredHead& head, Bytes value) {
   return head.tag == right ? TagVerdict::kRight : TagVerdict::kWrong;
 }
 
+std::string CoveringTag(Bytes value) { return BigEndian(Crc32c(value)); }
+
+Status CheckCoveringTag(StoredRecord* record) {
+  const StoredHead& head = record->head;
+  if (record->value.empty() && head.tag.empty()) return {};
+  if (head.algorithm != kCrc32c) {
+    return Fail(EBADMSG, "a value without a tag that covers it: nobody has signed for it");
+  }
+  record->value_crc = Crc32c(record->value);
+  if (head.tag == BigEndian(*record->value_crc)) return {};
+  return Fail(EBADMSG, "the value is not the one that was signed for: its tag is that of another");
+}
+
 }  // namespace pinstripe

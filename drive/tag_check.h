@@ -3,7 +3,10 @@
 
 #pragma once
 
+#include <string>
+
 #include "base/bytes.h"
+#include "base/status.h"
 #include "drive/store.h"
 
 namespace pinstripe {
@@ -17,5 +20,13 @@ enum class TagVerdict {
 // SHA1 (1), SHA2 as SHA-256 (2), SHA3 as SHA3-256 (3): the digest. CRC32C (4), CRC32 (6): four
 // bytes, big-endian.
 TagVerdict CheckTag(const StoredHead& head, Bytes value);
+
+// For a put whose sender has said that its tag is the CRC32C of its value: EBADMSG where it is not,
+// which is to say that this is not the value that was signed for. Without value and tag there is
+// nothing to compare. The record remembers the sum.
+Status CheckCoveringTag(StoredRecord* record);
+
+// The tag that such a put of this value has, with algorithm CRC32C.
+std::string CoveringTag(Bytes value);
 
 }  // namespace pinstripe

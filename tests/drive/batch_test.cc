@@ -8,9 +8,9 @@
 #include <map>
 #include <random>
 
-#include "base/real_runtime.h"
 #include "drive/memory_store.h"
 #include "drive/server.h"
+#include "tests/drive/vector_runtime.h"
 #include "tests/drive/wire_client.h"
 #include "tests/golden/kinetic_vectors.h"
 #include "tests/support/unhex.h"
@@ -91,7 +91,7 @@ class BatchTest : public testing::Test {
                               : "(" + ErrnoText(record.error().code()) + ")";
   }
 
-  RealRuntime runtime_;
+  VectorRuntime runtime_;
   Engine engine_{std::make_unique<MemoryStore>(uint64_t{1} << 30)};
   DeviceSecurity security_{{{1, FullAccess("asdfasdf")}}};
   KineticService service_{{.serial_number = "SN1"}, security_, engine_};

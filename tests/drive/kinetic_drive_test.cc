@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/real_runtime.h"
+#include "drive/frame.h"
 #include "drive/message.h"
 #include "drive/send_together.h"
 #include "tests/drive/fake_device.h"
@@ -110,24 +111,29 @@ class KineticDriveTest : public testing::Test {
 TEST_F(KineticDriveTest, AGetIsByteForByteWhatKineticExpects) {
   std::string frame;
   FakeDevice device([&](Session& session) {
-    session.Handshake();                           // sequence 1
-    session.AnswerEntry(session.Next(), "v", "");  // 2
-    session.AnswerEntry(session.Next(), "v", "");  // 3
+    session.Handshake();
     const Request get = session.Next();
     frame = get.frame;
     session.AnswerEntry(get, "v1", "world");
     session.WaitForEnd();
   });
   auto drive = DriveAt({device.address()});
-  ASSERT_OK(Head(*drive, "a"));
-  ASSERT_OK(Head(*drive, "b"));
   const Result<Record> record = Get(*drive, "hello");
   ASSERT_OK(record);
   EXPECT_EQ(record->version, "v1");
   EXPECT_EQ(record->tag, "tag.");
   EXPECT_EQ(record->value.text(), "world");
   device.Stop();
-  EXPECT_EQ(Hex(AsBytes(frame)), kKineticVectors[3].request);
+  // But for what is ours alone, and for the number, which begins anywhere.
+  kinetic::Message message;
+  kinetic::Command command;
+  ASSERT_OK(ParseMessage(AsBytes(frame).subspan(kFrameHeaderBytes), &message));
+  ASSERT_OK(ParseCommand(message, &command));
+  EXPECT_TRUE(command.header().bound());
+  command.mutable_header()->clear_bound();
+  command.mutable_header()->set_sequence(4);
+  EXPECT_EQ(Hex(AsBytes(SignedFrame(command, FakeDevice::kIdentity, HmacKey(FakeDevice::kKey), 0))),
+            kKineticVectors[3].request);
 }
 
 TEST_F(KineticDriveTest, APutSaysWhatItRequiresAndHowDurableItMustBe) {
@@ -990,6 +996,13 @@ const Spoiled kSpoiled[] = {
        return Signed(command);
      },
      "what nobody had asked"},
+    {"OfAnotherConnection",
+     [](const Request& get) {
+       kinetic::Command command = GoodAnswer(get);
+       command.mutable_header()->set_connectionid(FakeDevice::kConnectionId + 1);
+       return Signed(command);
+     },
+     "on connection 3e8 with what was said on connection 3e9"},
     {"NoAcknowledgement",
      [](const Request& get) {
        kinetic::Command command = GoodAnswer(get);
@@ -1052,6 +1065,125 @@ TEST_P(SpoiledAnswer, EndsTheConnectionAndFailsEverythingInFlight) {
 
 INSTANTIATE_TEST_SUITE_P(Each, SpoiledAnswer, testing::ValuesIn(kSpoiled),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// --- Whose answer it is
+
+TEST_F(KineticDriveTest, EachConnectionIsNumberedFromAnotherNumberOn) {
+  std::mutex mutex;
+  std::vector<std::vector<uint64_t>> numbers;
+  FakeDevice device([&](Session& session) {
+    std::vector<uint64_t> said;
+    session.Greet();
+    for (int i = 0; i < 3; ++i) {
+      const Request request = session.Next();
+      said.push_back(request.command.header().sequence());
+      if (i == 0) {
+        session.Answer(request, kinetic::Status::NOT_FOUND);
+      } else {
+        session.AnswerEntry(request, "v", "");
+      }
+    }
+    const std::lock_guard lock(mutex);
+    numbers.push_back(said);
+  });
+  {
+    auto drive = DriveAt({device.address()});
+    while (true) {
+      GetOnceItIsBack(*drive, "k");
+      const std::lock_guard lock(mutex);
+      if (numbers.size() >= 3) break;
+    }
+  }
+  device.Stop();
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    SCOPED_TRACE(i);
+    ASSERT_EQ(numbers[i].size(), 3u);
+    EXPECT_EQ(numbers[i][1], numbers[i][0] + 1);
+    EXPECT_EQ(numbers[i][2], numbers[i][0] + 2);
+    EXPECT_LT(numbers[i][0], uint64_t{1} << 62) << "there is not enough room above";
+    for (size_t j = 0; j < i; ++j) {
+      const uint64_t a = std::max(numbers[i][0], numbers[j][0]);
+      const uint64_t b = std::min(numbers[i][0], numbers[j][0]);
+      EXPECT_GT(a - b, uint64_t{1} << 32) << "once in 2^29 times that is chance";
+    }
+  }
+}
+
+TEST_F(KineticDriveTest, ADeviceThatDoesNotNumberItsConnectionsIsAway) {
+  FakeDevice device([](Session& session) {
+    kinetic::Command command;
+    command.mutable_status()->set_code(kinetic::Status::SUCCESS);
+    session.Send(UnsignedFrame(Unsigned::kUnsolicited, command));
+    session.WaitForEnd();
+  });
+  auto drive = DriveAt({device.address()});
+  const Result<Record> record = Get(*drive, "k");
+  ASSERT_FAILS(record, EHOSTUNREACH);
+  EXPECT_THAT(std::string(record.error().message()), HasSubstr("does not number the connection"));
+}
+
+// The value of an answer is not signed. What a device can do it says where it is; another device,
+// which cannot, says it in the value only.
+TEST_F(KineticDriveTest, WhatADeviceCanDoIsReadWhereItIsSigned) {
+  FakeDevice device([](Session& session) {
+    session.Greet();
+    session.Answer(
+        session.Next(),
+        [](kinetic::Body* body) { body->mutable_getlog()->set_capabilities("rooms 1\nbound 1\n"); },
+        "range_get 1\n");
+    for (;;) session.AnswerEntry(session.Next(), "v", "");
+  });
+  auto drive = DriveAt({device.address()});
+  ASSERT_OK(Get(*drive, "k"));
+  EXPECT_TRUE(drive->capabilities().bound);
+  EXPECT_TRUE(drive->capabilities().rooms);
+  EXPECT_FALSE(drive->capabilities().range_get);
+}
+
+// Others may leave the number of the connection out of an answer, as some clients do of a request.
+TEST_F(KineticDriveTest, ADeviceThatBindsItsAnswersLeavesTheirConnectionOutOfNone) {
+  for (const bool binds : {false, true}) {
+    FakeDevice device([&](Session& session) {
+      session.Greet();
+      session.Answer(session.Next(), [&](kinetic::Body* body) {
+        body->mutable_getlog()->set_capabilities(binds ? "bound 1\n" : "");
+      });
+      const Request get = session.Next();
+      kinetic::Command answer = GoodAnswer(get);
+      answer.mutable_body()->mutable_keyvalue()->set_key("k");
+      session.Send(Signed(answer));
+      session.WaitForEnd();
+    });
+    auto drive = DriveAt({device.address()});
+    const Result<Record> record = Get(*drive, "k");
+    if (!binds) {
+      EXPECT_OK(record);
+      continue;
+    }
+    ASSERT_FAILS(record, EHOSTUNREACH);
+    EXPECT_THAT(std::string(record.error().message()), HasSubstr("said on connection 0"));
+  }
+}
+
+TEST_F(KineticDriveTest, AValueGoesOutWithTheTagThatCoversIt) {
+  std::vector<Request> puts;
+  FakeDevice device([&](Session& session) {
+    session.Handshake();
+    for (;;) {
+      puts.push_back(session.Next());
+      session.Answer(puts.back());
+    }
+  });
+  {
+    auto drive = DriveAt({device.address()});
+    EXPECT_OK(Put(*drive, {.key = "k", .value = std::string("123456789")}));
+    EXPECT_OK(Put(*drive, {.key = "k"}));
+  }
+  device.Stop();
+  EXPECT_EQ(puts[0].command.body().keyvalue().tag(), "\xe3\x06\x92\x83");
+  EXPECT_EQ(puts[0].command.body().keyvalue().algorithm(), 4);
+  EXPECT_FALSE(puts[1].command.body().keyvalue().has_tag());
+}
 
 // --- Answers that are signed and numbered rightly, and speak of something else
 

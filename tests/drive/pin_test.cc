@@ -3,13 +3,13 @@
 
 #include <gtest/gtest.h>
 
-#include "base/real_runtime.h"
 #include "drive/kinetic_drive.h"
 #include "drive/memory_store.h"
 #include "drive/server.h"
 #include "tests/drive/certificate.h"
 #include "tests/drive/temporary_directory.h"
 #include "tests/drive/tls_wire_client.h"
+#include "tests/drive/vector_runtime.h"
 #include "tests/golden/kinetic_vectors.h"
 #include "tests/support/unhex.h"
 
@@ -63,7 +63,7 @@ class PinTest : public testing::Test {
   bool KeyIsThere() { return engine_.Head("k").has_value(); }
 
   TemporaryDirectory directory_;
-  RealRuntime runtime_;
+  VectorRuntime runtime_;
   Engine engine_{std::make_unique<MemoryStore>()};
   DeviceSecurity security_{{{1, FullAccess("asdfasdf")}}};
   KineticService service_{{.serial_number = "SN1"}, security_, engine_};

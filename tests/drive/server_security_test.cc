@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include "base/real_runtime.h"
 #include "drive/kinetic.pb.h"
 #include "drive/memory_store.h"
 #include "drive/server.h"
+#include "tests/drive/vector_runtime.h"
 #include "tests/drive/wire_client.h"
 #include "tests/golden/kinetic_vectors.h"
 #include "tests/support/unhex.h"
@@ -29,7 +29,7 @@ class ServerSecurity : public testing::Test {
  protected:
   ServerSecurity() { port_ = *server_.Listen("127.0.0.1", 0, service_); }
 
-  RealRuntime runtime_;
+  VectorRuntime runtime_;
   Engine engine_{std::make_unique<MemoryStore>()};
   DeviceSecurity security_{{{1, FullAccess("asdfasdf")}}};
   KineticService service_{{.serial_number = "SN1"}, security_, engine_};

@@ -14,12 +14,13 @@
 
 #include "base/coding.h"
 #include "base/log.h"
-#include "base/real_runtime.h"
 #include "drive/frame.h"
 #include "drive/kinetic.pb.h"
 #include "drive/kinetic_drive.h"
 #include "drive/memory_store.h"
 #include "drive/message.h"
+#include "drive/tag_check.h"
+#include "tests/drive/vector_runtime.h"
 #include "tests/drive/wire_client.h"
 #include "tests/golden/kinetic_vectors.h"
 #include "tests/support/expect_ok.h"
@@ -41,7 +42,7 @@ class ServerTest : public testing::Test {
     port_ = *port;
   }
 
-  RealRuntime runtime_;
+  VectorRuntime runtime_;
   Engine engine_{std::make_unique<MemoryStore>(64 << 20)};
   DeviceSecurity security_{{{1, FullAccess("asdfasdf")}}};
   KineticService service_{{.serial_number = "SN1", .world_wide_name = "WWN1"}, security_, engine_};
@@ -185,6 +186,148 @@ TEST_F(ServerTest, ARepeatedSequenceNumberIsRefused) {
   EXPECT_EQ(std::min(a.code(), b.code()), kinetic::Status::SUCCESS);
   EXPECT_EQ(std::max(a.code(), b.code()), kinetic::Status::INVALID_REQUEST);
   EXPECT_TRUE(a.command.header().has_acksequence() && b.command.header().has_acksequence());
+}
+
+// A request as our own clients make them, and one as others do.
+Command Noop(int64_t connection, uint64_t sequence, bool bound) {
+  Command command;
+  command.mutable_header()->set_sequence(sequence);
+  command.mutable_header()->set_messagetype(Header::NOOP);
+  if (connection != 0) command.mutable_header()->set_connectionid(connection);
+  if (bound) command.mutable_header()->set_bound(true);
+  return command;
+}
+std::string NoopFrame(int64_t connection, uint64_t sequence, bool bound) {
+  return SignedFrame(Noop(connection, sequence, bound), 1, HmacKey("asdfasdf"), 0);
+}
+
+TEST_F(ServerTest, EachConnectionHasANumberOfItsOwnAndEveryAnswerHasIt) {
+  std::set<int64_t> numbers;
+  int long_ones = 0;
+  for (int i = 0; i < 100; ++i) {
+    Client client(port_);
+    const int64_t number = client.ReceiveAnswer().command.header().connectionid();
+    EXPECT_GT(number, 0);
+    EXPECT_TRUE(numbers.insert(number).second) << number;
+    if (number >> 61 != 0) ++long_ones;
+    for (const int64_t said : {number, int64_t{0}}) {
+      ASSERT_TRUE(client.Send(NoopFrame(said, said == 0 ? 2 : 1, /*bound=*/false)));
+      const Client::Answer answer = client.ReceiveAnswer();
+      EXPECT_EQ(answer.code(), kinetic::Status::SUCCESS);
+      EXPECT_EQ(answer.command.header().connectionid(), number);
+    }
+  }
+  EXPECT_GT(long_ones, 40) << "three of four begin within 2 bits; they are not by chance";
+}
+
+// Who says nothing of connections is served, as simulators serve it. Who says something says the
+// truth.
+TEST_F(ServerTest, ARequestOfAnotherConnectionEndsItsConnection) {
+  Client witness(port_);
+  const int64_t number = witness.ReceiveAnswer().command.header().connectionid();
+  for (const bool bound : {false, true}) {
+    Client client(port_);
+    client.ReceiveFrame();
+    ASSERT_TRUE(client.Send(NoopFrame(number, 1, bound)));
+    const Client::Answer last = client.ReceiveAnswer();
+    EXPECT_EQ(last.message.authtype(), kinetic::Message::UNSOLICITEDSTATUS);
+    EXPECT_EQ(last.code(), kinetic::Status::INVALID_REQUEST);
+    EXPECT_FALSE(last.command.header().has_acksequence());
+    EXPECT_TRUE(client.SeesTheEnd());
+  }
+  ASSERT_TRUE(witness.Send(NoopFrame(number, 1, true)));
+  EXPECT_EQ(witness.ReceiveAnswer().code(), kinetic::Status::SUCCESS);
+}
+
+TEST_F(ServerTest, AConnectionThatIsBoundEndsWithTheFirstRequestThatIsNot) {
+  struct Case {
+    std::string_view what;
+    bool of_it;  // the connection's number, else none
+    uint64_t sequence;
+    bool bound;
+  };
+  const Case cases[] = {{"without a connection", false, 11, true},
+                        {"not bound", true, 11, false},
+                        {"not bound and without a connection", false, 11, false},
+                        {"repeated", true, 10, true},
+                        {"late", true, 9, true}};
+  for (const Case& each : cases) {
+    SCOPED_TRACE(each.what);
+    Client client(port_);
+    const int64_t number = client.ReceiveAnswer().command.header().connectionid();
+    ASSERT_TRUE(client.Send(NoopFrame(number, 10, true)));
+    EXPECT_EQ(client.ReceiveAnswer().code(), kinetic::Status::SUCCESS);
+    ASSERT_TRUE(client.Send(NoopFrame(each.of_it ? number : 0, each.sequence, each.bound)));
+    const Client::Answer last = client.ReceiveAnswer();
+    EXPECT_EQ(last.message.authtype(), kinetic::Message::UNSOLICITEDSTATUS);
+    EXPECT_EQ(last.code(), kinetic::Status::INVALID_REQUEST);
+    EXPECT_TRUE(client.SeesTheEnd());
+  }
+}
+
+// A signed refusal is worth something to somebody who waits for the answer to a true request.
+TEST_F(ServerTest, ANumberIsLookedAtOnlyWhereTheSignatureIsRight) {
+  Client client(port_);
+  client.ReceiveFrame();
+  ASSERT_TRUE(client.Request(Header::NOOP));
+  EXPECT_EQ(client.ReceiveAnswer().code(), kinetic::Status::SUCCESS);
+  const std::string forged = SignedFrame(Noop(0, 1, false), 1, HmacKey("wrong key"), 0);
+  ASSERT_TRUE(client.Send(forged));
+  EXPECT_EQ(client.ReceiveAnswer().code(), kinetic::Status::HMAC_FAILURE);
+}
+
+// A bound put, alone and in a batch. Other people's tags may be anything, and so may ours without a
+// value.
+TEST_F(ServerTest, AValueWithoutItsTagIsStoredOnlyForThoseWhoDoNotPromiseOne) {
+  struct Case {
+    std::string_view value;
+    std::string_view tag;
+    std::optional<int> algorithm;
+    bool right;
+  };
+  const Case cases[] = {{"123456789", std::string_view("\xe3\x06\x92\x83", 4), 4, true},
+                        {"123456789", std::string_view("\xe3\x06\x92\x84", 4), 4, false},
+                        {"123456789", std::string_view("\xe3\x06\x92\x83", 4), 6, false},
+                        {"123456789", std::string_view("\xe3\x06\x92\x83", 4), {}, false},
+                        {"123456789", std::string_view("\xe3\x06\x92\x83\0", 5), 4, false},
+                        {"123456789", "", 4, false},
+                        {"123456789", "", {}, false},
+                        {"", "", {}, true},
+                        {"", std::string_view("\0\0\0\0", 4), 4, true},
+                        {"", std::string_view("\xe3\x06\x92\x83", 4), 4, false}};
+  for (const bool bound : {true, false}) {
+    for (const Case& each : cases) {
+      SCOPED_TRACE(
+          fmt::format("bound {}: '{}' with tag {}", bound, each.value, Hex(AsBytes(each.tag))));
+      Client client(port_);
+      Command put = Noop(client.ReceiveAnswer().command.header().connectionid(), 1, bound);
+      put.mutable_header()->set_messagetype(Header::PUT);
+      kinetic::KeyValue* entry = put.mutable_body()->mutable_keyvalue();
+      entry->set_key("k");
+      entry->set_force(true);
+      entry->set_tag(std::string(each.tag));
+      if (each.algorithm) entry->set_algorithm(*each.algorithm);
+      const bool taken = each.right || !bound;
+      ASSERT_TRUE(client.SendCommand(put, each.value));
+      const int code = client.ReceiveAnswer().code();
+      EXPECT_EQ(code, taken ? kinetic::Status::SUCCESS : kinetic::Status::PERM_DATA_ERROR);
+      EXPECT_EQ(engine_.Delete("k", Expected::Any()).ok(), taken);
+
+      Command batch = put;
+      batch.clear_body();
+      batch.mutable_header()->set_batchid(1);
+      batch.mutable_header()->set_messagetype(Header::START_BATCH);
+      ASSERT_TRUE(client.SendCommand(batch));
+      EXPECT_EQ(client.ReceiveAnswer().code(), kinetic::Status::SUCCESS);
+      put.mutable_header()->set_batchid(1);
+      ASSERT_TRUE(client.SendCommand(put, each.value));
+      batch.mutable_header()->set_messagetype(Header::END_BATCH);
+      ASSERT_TRUE(client.SendCommand(batch));
+      const Client::Answer ended = client.ReceiveAnswer();
+      EXPECT_EQ(ended.code(), taken ? kinetic::Status::SUCCESS : kinetic::Status::INVALID_BATCH);
+      EXPECT_EQ(engine_.Delete("k", Expected::Any()).ok(), taken);
+    }
+  }
 }
 
 TEST_F(ServerTest, OperationsItDoesNotKnowAreInvalid) {
@@ -864,7 +1007,7 @@ class ClientAndServerTest : public ServerTest {
       drive_->Put({.key = key,
                    .value = SharedBytes(value),
                    .version = version,
-                   .tag = "\1\2\3\4",
+                   .tag = CoveringTag(AsBytes(value)),
                    .expected = expected,
                    .durability = Durability::kWriteThrough},
                   Deadline(), std::move(done));
@@ -889,7 +1032,7 @@ TEST_F(ClientAndServerTest, ADriveBehindASocketIsADrive) {
   ASSERT_OK(record);
   EXPECT_EQ(record->value.text(), "world");
   EXPECT_EQ(record->version, "v2");
-  EXPECT_EQ(record->tag, "\1\2\3\4");
+  EXPECT_EQ(record->tag, CoveringTag(AsBytes("world")));
   EXPECT_TRUE(drive_->IsUp());
 
   const auto head =

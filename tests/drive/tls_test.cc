@@ -12,7 +12,6 @@
 #include <future>
 
 #include "base/log.h"
-#include "base/real_runtime.h"
 #include "drive/kinetic.pb.h"
 #include "drive/kinetic_drive.h"
 #include "drive/memory_store.h"
@@ -20,6 +19,7 @@
 #include "tests/drive/certificate.h"
 #include "tests/drive/temporary_directory.h"
 #include "tests/drive/tls_wire_client.h"
+#include "tests/drive/vector_runtime.h"
 #include "tests/golden/kinetic_vectors.h"
 #include "tests/support/unhex.h"
 
@@ -79,7 +79,7 @@ class TlsServerTest : public Certificates {
     port_ = *server_->Listen("127.0.0.1", 0, service_, tls_);
   }
 
-  RealRuntime runtime_;
+  VectorRuntime runtime_;
   Engine engine_{std::make_unique<MemoryStore>()};
   DeviceSecurity security_{{{1, FullAccess("asdfasdf")}}};
   KineticService service_{{.serial_number = "SN1"}, security_, engine_};

@@ -39,7 +39,7 @@ std::string TryMessage(Bytes bytes, bool* parsed);
 Examples ExampleMessages();
 
 // A device in memory that executes whatever command it is given, as if somebody had signed it:
-// there is one answer, and it can be sent.
+// there is one answer, and it can be sent. A bound put is stored with the value of its tag, or not.
 class ObedientDevice {
  public:
   ObedientDevice();
@@ -48,6 +48,7 @@ class ObedientDevice {
   struct Count {
     int executed = 0;
     int succeeded = 0;
+    int bound_puts = 0;  // of those
   };
   std::string Execute(Bytes command, std::string value, bool tls, Count* count);
 

@@ -10,6 +10,7 @@
 #include "drive/kinetic_service.h"
 #include "drive/memory_store.h"
 #include "drive/message.h"
+#include "drive/tag_check.h"
 #include "tests/fuzz/inputs.h"
 #include "tests/golden/kinetic_vectors.h"
 #include "tests/support/unhex.h"
@@ -125,14 +126,22 @@ std::string ObedientDevice::Execute(Bytes command, std::string value, bool tls, 
   const KineticService::Caller caller{.identity = parts_->security.Find(1),
                                       .tls = tls,
                                       .cluster_version = parts_->security.cluster_version()};
+  const std::string sent = value;
   const SharedBytes out =
       parts_->service.Execute(caller, request, SharedBytes(std::move(value)), &answer).value;
   if (!answer.status().has_code()) return "an answer without a status";
   if (answer.ByteSizeLong() > kMaxMessageBytes) return "an answer that is too long to be sent";
   if (out.size() > kMaxValueBytes) return "a value that is too long to be sent";
   ++count->executed;
-  if (answer.status().code() == kinetic::Status::SUCCESS) ++count->succeeded;
-  return "";
+  if (answer.status().code() != kinetic::Status::SUCCESS) return "";
+  ++count->succeeded;
+  const kinetic::Header& header = request.header();
+  if (!header.bound() || header.messagetype() != kinetic::Header::PUT) return "";
+  ++count->bound_puts;
+  const kinetic::KeyValue& entry = request.body().keyvalue();
+  const bool signed_for = sent.empty() && entry.tag().empty();
+  const bool covered = entry.algorithm() == 4 && entry.tag() == CoveringTag(AsBytes(sent));
+  return signed_for || covered ? "" : "a value was stored that nobody has signed for";
 }
 
 Examples ExampleCommands() {
@@ -140,6 +149,20 @@ Examples ExampleCommands() {
   for (const KineticVector& vector : kKineticVectors) {
     commands.push_back(Unhex(vector.request_command));
     commands.push_back(Unhex(vector.response_command));
+  }
+  // As our own client puts it.
+  kinetic::Command put;
+  put.mutable_header()->set_connectionid(1000);
+  put.mutable_header()->set_sequence(uint64_t{1} << 61);
+  put.mutable_header()->set_messagetype(kinetic::Header::PUT);
+  put.mutable_header()->set_bound(true);
+  put.mutable_body()->mutable_keyvalue()->set_key("k");
+  put.mutable_body()->mutable_keyvalue()->set_force(true);
+  put.mutable_body()->mutable_keyvalue()->set_algorithm(4);
+  for (const size_t size : {0, 1, 2, 3}) {
+    const std::string value(size, 'v');
+    put.mutable_body()->mutable_keyvalue()->set_tag(CoveringTag(AsBytes(value)));
+    commands.push_back(put.SerializeAsString());
   }
   return commands;
 }

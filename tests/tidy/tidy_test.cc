@@ -134,7 +134,49 @@ TEST(Tidy, EveryFolderWithSourcesIsInTheTable) {
   }
 }
 
+// All names of tests (`Suite.Name`) and of scripts (`12-what.sh`) in such a text.
+std::set<std::string> TestsNamedIn(const std::string& text) {
+  static const std::regex kName(R"(`([A-Z]\w*\.[A-Z]\w*|[0-9]{2}-[a-z0-9-]+\.sh)`)");
+  std::set<std::string> names;
+  for (std::sregex_iterator match(text.begin(), text.end(), kName), end; match != end; ++match) {
+    names.insert((*match)[1].str());
+  }
+  return names;
+}
+
+std::string ReadAll(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+// What is said to protect is shown by a test that is there.
+TEST(Tidy, NamesInTheSecurityPageAreThoseOfTests) {
+  static const std::regex kTest(R"(\bTEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\s*\))");
+  const std::filesystem::path root = PINSTRIPE_SOURCE_DIR;
+  std::set<std::string> there;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(root / "tests")) {
+    if (entry.path().extension() == ".sh") there.insert(entry.path().filename());
+    if (entry.path().extension() != ".cc") continue;
+    const std::string text = ReadAll(entry.path());
+    for (std::sregex_iterator match(text.begin(), text.end(), kTest), end; match != end; ++match) {
+      there.insert(fmt::format("{}.{}", (*match)[1].str(), (*match)[2].str()));
+    }
+  }
+  const std::set<std::string> named = TestsNamedIn(ReadAll(root / "SECURITY.md"));
+  EXPECT_GT(named.size(), 20u);
+  for (const std::string& name : named) EXPECT_TRUE(there.contains(name)) << "no test " << name;
+}
+
 // ---- Tests of the test ----
+
+TEST(Tidy, FindsTheNamesOfTestsInAText) {
+  EXPECT_THAT(
+      TestsNamedIn("it holds (`FrameTest.IsCut`, `29-exported-part.sh`), `ca` and `x.toml`; "
+                   "`drive/hmac.h`"),
+      testing::ElementsAre("29-exported-part.sh", "FrameTest.IsCut"));
+}
 
 TEST(Tidy, FindsAnIncludeThatGoesUp) {
   EXPECT_THAT(Complaints("cluster/x.cc", "\n#include \"fs/file_system.h\"\n"),
