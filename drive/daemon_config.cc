@@ -176,6 +176,13 @@ Result<DaemonConfig> DaemonConfig::Load(const std::string& path) {
   config.loops = static_cast<int>(daemon.Integer("loops", config.loops, 1, 64));
   config.workers = static_cast<int>(daemon.Integer("workers", config.workers, 1, 256));
   config.flushers = static_cast<int>(daemon.Integer("flushers", config.flushers, 1, 256));
+  const auto read_limit = [&daemon](const char* key) {
+    return static_cast<size_t>(daemon.Integer(key, 0, 1, 1 << 24));
+  };
+  config.connections = read_limit("connections");
+  config.connections_per_address = read_limit("connections_per_address");
+  config.strangers = read_limit("strangers");
+  config.strangers_per_address = read_limit("strangers_per_address");
   config.index_cache_bytes = daemon.ByteCount("index_cache", config.index_cache_bytes,
                                               uint64_t{1} << 20, uint64_t{1} << 40);
   const std::string credentials = daemon.Text("credentials", "");

@@ -28,6 +28,13 @@ struct DaemonConfig {
   int loops = 1;     // threads that wait for sockets
   int workers = 4;   // threads that execute requests
   int flushers = 4;  // threads that wait for disks to sync
+  // How many connections all drives may have together, how many of them may come from one address,
+  // and how many may be of strangers, together and from one address (places.h). 0: what the limit
+  // of descriptors allows for.
+  size_t connections = 0;
+  size_t connections_per_address = 0;
+  size_t strangers = 0;
+  size_t strangers_per_address = 0;
   // Of memory, for what was read of the indexes of all drives. Where these do not fit, the kernel's
   // page cache is asked.
   uint64_t index_cache_bytes = uint64_t{64} << 20;

@@ -5,7 +5,10 @@
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -17,10 +20,12 @@
 #include "base/try.h"
 #include "drive/daemon_config.h"
 #include "drive/database_store.h"
+#include "drive/descriptor_reserve.h"
 #include "drive/device_security.h"
 #include "drive/engine.h"
 #include "drive/erasable_store.h"
 #include "drive/log_store.h"
+#include "drive/places.h"
 #include "drive/server.h"
 #include "drive/tls.h"
 
@@ -35,6 +40,9 @@ constexpr int kExitUnknown = 3;  // a store could not be checked
 constexpr auto kHousekeeping = std::chrono::milliseconds(250);
 constexpr int kPiecesAtOnce = 1;     // of a drive's tidying before the others get their turn
 constexpr int kRoundsToFlush = 120;  // how many of them a change may stay unflushed
+
+// For the stores, where connections have not left any.
+size_t ReserveOf(uint64_t descriptors) { return std::min<uint64_t>(64, descriptors / 8); }
 
 // One drive of this process.
 struct Device {
@@ -64,12 +72,40 @@ sigset_t BlockSignals() {
   return signals;
 }
 
-// Segments, index files and connections of many drives are many descriptors.
-void RaiseDescriptorLimit() {
+// Segments, index files and connections of many drives are many descriptors. How many there are
+// now.
+uint64_t RaiseDescriptorLimit() {
   rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
+  rlimit raised = limit;
+  raised.rlim_cur = limit.rlim_max;
+  return setrlimit(RLIMIT_NOFILE, &raised) == 0 ? raised.rlim_cur : limit.rlim_cur;
+}
+
+uint64_t DescriptorsInUse() {
+  std::error_code error;
+  const std::filesystem::directory_iterator open("/proc/self/fd", error);
+  if (error) return 0;
+  return static_cast<uint64_t>(std::distance(begin(open), end(open)));
+}
+
+// The stores are open, and nobody has connected yet.
+Places::Limits PlacesFor(const DaemonConfig& config, uint64_t descriptors) {
+  Places::Limits limits = Places::LimitsFor(descriptors, DescriptorsInUse(), config.drives.size());
+  const auto choose = [](size_t configured, size_t* limit) {
+    if (configured != 0) *limit = configured;
+  };
+  choose(config.connections, &limits.connections);
+  choose(config.connections_per_address, &limits.per_address);
+  choose(config.strangers, &limits.strangers);
+  choose(config.strangers_per_address, &limits.strangers_per_address);
+  Log(LogLevel::kInfo, "connections are bounded",
+      {{"descriptors", descriptors},
+       {"connections", limits.connections},
+       {"per_address", limits.per_address},
+       {"strangers", limits.strangers},
+       {"strangers_per_address", limits.strangers_per_address}});
+  return limits;
 }
 
 // The store of a drive's configuration, and which device's it is.
@@ -176,12 +212,15 @@ Result<std::vector<std::unique_ptr<Device>>> OpenDevices(const DaemonConfig& con
   return devices;
 }
 
-// Gives back space and makes old changes durable though nobody asks, until the program ends.
+// Gives back space, makes old changes durable though nobody asks, and keeps descriptors for stores,
+// until the program ends.
 class Housekeeper {
  public:
-  Housekeeper(Runtime& runtime, const std::vector<std::unique_ptr<Device>>& devices)
+  Housekeeper(Runtime& runtime, const std::vector<std::unique_ptr<Device>>& devices,
+              size_t kept_descriptors)
       : runtime_(runtime),
         devices_(devices),
+        kept_descriptors_(kept_descriptors),
         stop_(runtime.NewSignal()),
         done_(runtime.NewSignal()) {
     runtime.Spawn("pin-keep", [this] {
@@ -189,6 +228,7 @@ class Housekeeper {
         for (const auto& device : devices_) {
           if (device->lost.ok()) Keep(*device, round % kRoundsToFlush == 0);
         }
+        DescriptorReserve::OfProcess().Keep(kept_descriptors_);
       }
       done_->Set();
     });
@@ -214,6 +254,7 @@ class Housekeeper {
 
   Runtime& runtime_;
   const std::vector<std::unique_ptr<Device>>& devices_;
+  const size_t kept_descriptors_;  // in the reserve, also after some were needed
   const std::shared_ptr<Signal> stop_;
   const std::shared_ptr<Signal> done_;
 };
@@ -250,7 +291,8 @@ Status EndCleanly(const DaemonConfig& config, const std::vector<std::unique_ptr<
 
 Status Serve(const std::string& config_file, const DaemonDisk& disk) {
   const sigset_t signals = BlockSignals();
-  RaiseDescriptorLimit();
+  const uint64_t descriptors = RaiseDescriptorLimit();
+  DescriptorReserve::OfProcess().Keep(ReserveOf(descriptors));
   const DaemonConfig config = TRY(DaemonConfig::Load(config_file));
 
   RealRuntime runtime;
@@ -259,8 +301,10 @@ Status Serve(const std::string& config_file, const DaemonDisk& disk) {
   StoreResources resources(config.index_cache_bytes);
   const auto devices = TRY(OpenDevices(config, disk, resources));
   {
-    Server server(runtime,
-                  {.loops = config.loops, .workers = config.workers, .flushers = config.flushers});
+    Server server(runtime, {.loops = config.loops,
+                            .workers = config.workers,
+                            .flushers = config.flushers,
+                            .places = PlacesFor(config, descriptors)});
     for (size_t i = 0; i < devices.size(); ++i) {
       KineticService& service = devices[i]->service;
       const Status listening = Listen(server, config, config.drives[i], tls, service)
@@ -277,7 +321,7 @@ Status Serve(const std::string& config_file, const DaemonDisk& disk) {
                             {"port", service.port()},
                             {"tls_port", service.tls_port()}});
     }
-    const Housekeeper housekeeper(runtime, devices);
+    const Housekeeper housekeeper(runtime, devices, ReserveOf(descriptors));
     // For whoever started us and waits until clients can come.
     std::printf("ready\n");
     std::fflush(stdout);

@@ -7,15 +7,16 @@
 #include <cstddef>
 
 #include "base/file_descriptor.h"
+#include "drive/descriptor_reserve.h"
 #include "drive/store_directory.h"
 
 namespace pinstripe {
 
 int FileCalls::Create(const std::string& path) {
-  return open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
+  return OpenFile(path, O_RDWR | O_CREAT | O_EXCL, 0640);
 }
 
-int FileCalls::Open(const std::string& path) { return open(path.c_str(), O_RDWR | O_CLOEXEC); }
+int FileCalls::Open(const std::string& path) { return OpenFile(path, O_RDWR); }
 
 int FileCalls::Unlink(const std::string& path) { return unlink(path.c_str()); }
 
@@ -41,14 +42,14 @@ Status FileCalls::SyncDirectory(const std::string& path) { return pinstripe::Syn
 
 // Where a file system cannot, it forgets what it may, which is all that nobody else uses.
 int FileCalls::OpenDirect(const std::string& path) {
-  FileDescriptor file(open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC));
+  FileDescriptor file(OpenFile(path, O_RDONLY | O_DIRECT));
   const bool cannot = file.get() < 0 && errno == EINVAL;
   if (file.get() < 0 && !cannot) return -1;
   alignas(kDirectBlock) std::byte block[kDirectBlock];
   if (!cannot && (pread(file.get(), block, sizeof block, 0) >= 0 || errno != EINVAL)) {
     return file.Release();
   }
-  file = FileDescriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  file = FileDescriptor(OpenFile(path, O_RDONLY));
   if (file.get() >= 0) (void)posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
   return file.Release();
 }
@@ -58,7 +59,7 @@ ssize_t FileCalls::ReadDirect(int fd, void* into, size_t size, uint64_t offset) 
 }
 
 int FileCalls::OpenFileSystem(const std::string& path) {
-  return open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  return OpenFile(path, O_RDONLY | O_DIRECTORY);
 }
 
 int FileCalls::SyncFileSystem(int fd) { return syncfs(fd); }

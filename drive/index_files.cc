@@ -12,9 +12,11 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/file_descriptor.h"
 #include "base/status.h"
+#include "drive/descriptor_reserve.h"
 
 namespace pinstripe {
 namespace {
@@ -90,7 +92,8 @@ class Table final : public rocksdb::FSRandomAccessFile {
   const std::string path_;
 };
 
-// Everything but reading tables is as RocksDB does it.
+// Everything but reading tables is as RocksDB does it, with a descriptor of the reserve where there
+// is no other.
 class Files final : public rocksdb::FileSystemWrapper {
  public:
   Files() : FileSystemWrapper(FileSystem::Default()) {}
@@ -109,12 +112,62 @@ class Files final : public rocksdb::FileSystemWrapper {
       return FileSystemWrapper::NewRandomAccessFile(path, options, file, context);
     }
     int fd = -1;
-    do fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    do fd = OpenFile(path, O_RDONLY);
     while (fd < 0 && errno == EINTR);
     if (fd < 0 && errno == ENOENT) return IOStatus::PathNotFound("open " + path, ErrnoText(errno));
     if (fd < 0) return Failure("open", path);
     *file = std::make_unique<Table>(FileDescriptor(fd), path);
     return IOStatus::OK();
+  }
+
+  IOStatus NewSequentialFile(const std::string& path, const rocksdb::FileOptions& options,
+                             std::unique_ptr<rocksdb::FSSequentialFile>* file,
+                             rocksdb::IODebugContext* context) override {
+    return Open([&] { return FileSystemWrapper::NewSequentialFile(path, options, file, context); });
+  }
+  IOStatus NewWritableFile(const std::string& path, const rocksdb::FileOptions& options,
+                           std::unique_ptr<rocksdb::FSWritableFile>* file,
+                           rocksdb::IODebugContext* context) override {
+    return Open([&] { return FileSystemWrapper::NewWritableFile(path, options, file, context); });
+  }
+  IOStatus ReopenWritableFile(const std::string& path, const rocksdb::FileOptions& options,
+                              std::unique_ptr<rocksdb::FSWritableFile>* file,
+                              rocksdb::IODebugContext* context) override {
+    return Open(
+        [&] { return FileSystemWrapper::ReopenWritableFile(path, options, file, context); });
+  }
+  IOStatus ReuseWritableFile(const std::string& path, const std::string& old_path,
+                             const rocksdb::FileOptions& options,
+                             std::unique_ptr<rocksdb::FSWritableFile>* file,
+                             rocksdb::IODebugContext* context) override {
+    return Open([&] {
+      return FileSystemWrapper::ReuseWritableFile(path, old_path, options, file, context);
+    });
+  }
+  IOStatus NewRandomRWFile(const std::string& path, const rocksdb::FileOptions& options,
+                           std::unique_ptr<rocksdb::FSRandomRWFile>* file,
+                           rocksdb::IODebugContext* context) override {
+    return Open([&] { return FileSystemWrapper::NewRandomRWFile(path, options, file, context); });
+  }
+  IOStatus NewDirectory(const std::string& path, const rocksdb::IOOptions& options,
+                        std::unique_ptr<rocksdb::FSDirectory>* directory,
+                        rocksdb::IODebugContext* context) override {
+    return Open([&] { return FileSystemWrapper::NewDirectory(path, options, directory, context); });
+  }
+  IOStatus GetChildren(const std::string& path, const rocksdb::IOOptions& options,
+                       std::vector<std::string>* names, rocksdb::IODebugContext* context) override {
+    return Open([&] { return FileSystemWrapper::GetChildren(path, options, names, context); });
+  }
+
+ private:
+  // RocksDB's own files leave errno as the call that has failed has set it.
+  template <typename Call>
+  static IOStatus Open(const Call& call) {
+    for (;;) {
+      errno = 0;
+      IOStatus status = call();
+      if (status.ok() || !DescriptorReserve::OfProcess().Yield(errno)) return status;
+    }
   }
 };
 

@@ -64,7 +64,10 @@ Status SegmentFiles::Create(uint32_t segment) {
   const int fd = calls_.Create(PathOf(segment));
   if (fd < 0) return Fault("create", segment);
   auto file = std::make_shared<File>(fd);
-  TRY(calls_.SyncDirectory(directory_));
+  if (const Status synced = calls_.SyncDirectory(directory_); !synced.ok()) {
+    (void)calls_.Unlink(PathOf(segment));  // or the next attempt would find it in its way
+    return synced;
+  }
   const std::lock_guard lock(mutex_);
   open_[segment] = std::move(file);
   return {};

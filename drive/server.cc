@@ -1,6 +1,7 @@
 #include "drive/server.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -93,51 +94,12 @@ class Flushes : public std::enable_shared_from_this<Flushes> {
   bool running_ = false;                                     // guarded by mutex_
 };
 
-// The connections of one device that have not shown yet that they are somebody's: no request of
-// theirs had a right signature. Thread-safe.
-class Newcomers {
- public:
-  // `end` may be called by any thread, once, and ends the connection soon.
-  uint64_t Add(Time since, Task end) {
-    const std::lock_guard lock(mutex_);
-    waiting_.emplace(++last_, Newcomer{since, std::move(end)});
-    return last_;
-  }
-  void Remove(uint64_t number) {
-    const std::lock_guard lock(mutex_);
-    waiting_.erase(number);
-  }
-  // Ends the oldest one if it is from before that time. False: there is none.
-  bool EndOldest(Time before) {
-    Task end;
-    {
-      const std::lock_guard lock(mutex_);
-      if (waiting_.empty() || waiting_.begin()->second.since > before) return false;
-      end = std::move(waiting_.begin()->second.end);
-      waiting_.erase(waiting_.begin());
-    }
-    end();
-    return true;
-  }
-
- private:
-  struct Newcomer {
-    Time since;
-    Task end;
-  };
-  std::mutex mutex_;
-  std::map<uint64_t, Newcomer> waiting_;  // in the order they came; guarded by mutex_
-  uint64_t last_ = 0;                     // guarded by mutex_
-};
-
 // What the connections of a device have in common, whichever port they came through.
 struct Shared {
   explicit Shared(Workers& flushers, KineticService& service)
       : flushes(std::make_shared<Flushes>(flushers, service)) {}
 
   const std::shared_ptr<Flushes> flushes;
-  Newcomers newcomers;
-  std::atomic<uint32_t> connections = 0;
   std::atomic<Time> no_puts_at_once{};  // by loops until then, since they took long
   Task erased;  // has all of them look whether they are still of this device; any thread
 };
@@ -156,12 +118,14 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
  public:
   // `tls`: of the socket; null without.
   Session(IoLoop& loop, const Threads& threads, std::shared_ptr<Shared> shared,
-          KineticService& service, FileDescriptor socket, std::unique_ptr<TlsStream> tls,
-          const Server::Options& options, std::function<void(std::shared_ptr<Session>)> closed)
+          KineticService& service, std::unique_ptr<Places::Place> place, FileDescriptor socket,
+          std::unique_ptr<TlsStream> tls, const Server::Options& options,
+          std::function<void(std::shared_ptr<Session>)> closed)
       : loop_(loop),
         threads_(threads),
         shared_(std::move(shared)),
         service_(service),
+        place_(std::move(place)),
         socket_(std::move(socket)),
         tls_(std::move(tls)),
         options_(options),
@@ -179,7 +143,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     }
     watch_id_ = loop_.Add(socket_.get(), EPOLLIN, shared_from_this());
     const Time now = loop_.runtime().Now();
-    newcomer_ = shared_->newcomers.Add(now, [weak = weak_from_this(), &loop = loop_] {
+    place_->OnEnd([weak = weak_from_this(), &loop = loop_] {
       loop.Post([weak] {
         if (const auto self = weak.lock()) self->Close();
       });
@@ -205,7 +169,6 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
       if (std::exchange(gone_, true)) return;
       dropped.swap(held_back_);
     }
-    shared_->newcomers.Remove(newcomer_);
     timer_.Cancel();
     batches_.Clear();
     for (const auto& operation : long_operations_) {
@@ -302,7 +265,8 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
 
   // The first request with a right signature.
   void Welcome() {
-    shared_->newcomers.Remove(std::exchange(newcomer_, 0));
+    place_->Welcome();
+    is_stranger_ = false;
     const std::lock_guard lock(mutex_);
     is_known_ = true;
   }
@@ -412,7 +376,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
       return refuse(kinetic::Status::HMAC_FAILURE, "HMAC did not compare");
     }
     if (TRY(is_out_of_turn())) return {};
-    if (newcomer_ != 0) Welcome();
+    if (is_stranger_) Welcome();
     const int64_t cluster_version = security.cluster_version();
     if (header.clusterversion() != cluster_version) {
       return refuse(kinetic::Status::VERSION_FAILURE,
@@ -1117,6 +1081,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   const Threads& threads_;
   const std::shared_ptr<Shared> shared_;  // of the device
   KineticService& service_;
+  const std::unique_ptr<Places::Place> place_;  // until the socket is closed
   const FileDescriptor socket_;
   const std::unique_ptr<TlsStream> tls_;  // null: without
   const Server::Options& options_;
@@ -1136,7 +1101,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   bool giving_up_ = false;
   bool shaking_hands_ = false;
   bool read_posted_ = false;
-  uint64_t newcomer_ = 0;             // its number among them; 0: it is none any more
+  bool is_stranger_ = true;           // no request had a right signature yet
   uint64_t frames_ = 0;               // that were read to their end
   uint64_t half_frame_ = UINT64_MAX;  // frames_ when a half one was last found
   Time half_since_{};                 // and when that was
@@ -1216,11 +1181,10 @@ Result<uint16_t> PortOf(int socket) {
 }
 
 // To one connection too many. It has not said anything yet, so it hears this.
-void Decline(int socket) {
+void Decline(int socket, const Status& why) {
   Command last;
   last.mutable_status()->set_code(kinetic::Status::SERVICE_BUSY);
-  last.mutable_status()->set_statusmessage(
-      fmt::format("this device has {} connections, as many as it may", kMaxConnections));
+  last.mutable_status()->set_statusmessage(std::string(why.message()));
   const std::string frame = UnsignedFrame(Unsigned::kUnsolicited, last);
   // When it does not fit, the end of the connection says enough.
   [[maybe_unused]] const ssize_t sent =
@@ -1231,7 +1195,8 @@ void Decline(int socket) {
 
 class Server::Impl {
  public:
-  Impl(Runtime& runtime, Options options) : options_(options) {
+  Impl(Runtime& runtime, Options options)
+      : options_(options), places_(LimitsOf(options)), spare_(Spare()) {
     for (int i = 0; i < options.loops; ++i) {
       loops_.push_back(std::make_unique<IoLoop>(runtime, fmt::format("pin-serve-{}", i)));
       sessions_.emplace_back();
@@ -1292,6 +1257,15 @@ class Server::Impl {
     }
   }
 
+  static Places::Limits LimitsOf(const Options& options) {
+    Places::Limits limits = options.places;
+    limits.per_device = kMaxConnections;
+    return limits;
+  }
+
+  // A descriptor to give up for that of somebody who is to be sent away. Null: there is none left.
+  static FileDescriptor Spare() { return FileDescriptor(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
   class Listener final : public IoLoop::Handler, public std::enable_shared_from_this<Listener> {
    public:
     Listener(Impl& server, KineticService& service, FileDescriptor socket,
@@ -1300,51 +1274,85 @@ class Server::Impl {
           service_(service),
           socket_(std::move(socket)),
           tls_(std::move(tls)),
-          shared_(std::move(shared)) {}
+          shared_(std::move(shared)),
+          again_(*server.loops_[0],
+                 [this] { server_.loops_[0]->Change(watch_id_, socket_.get(), EPOLLIN); }) {}
 
     void Start() { watch_id_ = server_.loops_[0]->Add(socket_.get(), EPOLLIN, shared_from_this()); }
-    void Stop() { server_.loops_[0]->Remove(watch_id_, socket_.get()); }
+    void Stop() {
+      again_.Cancel();
+      server_.loops_[0]->Remove(watch_id_, socket_.get());
+    }
 
+    // A few at a time: those that give way for them are closed in between.
     void OnReady(uint32_t) override {
-      while (true) {
-        FileDescriptor client(
-            accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      for (int i = 0; i < kAcceptedAtOnce; ++i) {
+        sockaddr_storage peer{};
+        socklen_t length = sizeof peer;
+        FileDescriptor client(accept4(socket_.get(), reinterpret_cast<sockaddr*>(&peer), &length,
+                                      SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (client.get() < 0) {
           if (errno == EINTR || errno == ECONNABORTED) continue;
-          if (errno != EAGAIN) {
-            Tell(LogLevel::kError, "cannot accept a connection",
-                 {{"port", Port()}, {"why", ErrnoText(errno)}});
-          }
+          if (errno != EAGAIN) CannotAccept(errno);
           return;
         }
         const int yes = 1;
         setsockopt(client.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-        Admit(std::move(client));
+        Admit(std::move(client), Places::AddressOf(peer));
       }
     }
 
    private:
+    static constexpr int kAcceptedAtOnce = 16;
+    static constexpr Duration kQuiet = std::chrono::seconds(10);
+
     uint16_t Port() const { return tls_ == nullptr ? service_.port() : service_.tls_port(); }
 
     void Tell(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) {
       service_.events().Add(server_.loops_[0]->runtime().WallClock(), level, event, fields);
     }
 
-    void Admit(FileDescriptor client) {
+    // The socket stays ready as long as somebody waits for it, so it is left alone for a moment;
+    // who has waited longest is sent away, as somebody who knows it can try another time.
+    void CannotAccept(int error) {
       const Time now = server_.loops_[0]->runtime().Now();
-      if (shared_->connections.fetch_add(1) >= kMaxConnections &&
-          !shared_->newcomers.EndOldest(now - server_.options_.newcomer_time)) {
-        --shared_->connections;
-        Tell(LogLevel::kWarn, "connection refused: too many",
-             {{"port", Port()}, {"limit", kMaxConnections}});
-        if (tls_ == nullptr) Decline(client.get());
-        return;
+      const bool short_of_descriptors = error == EMFILE || error == ENFILE;
+      if (short_of_descriptors && server_.spare_.get() >= 0) {
+        server_.spare_ = FileDescriptor();
+        const FileDescriptor client(
+            accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       }
+      if (server_.spare_.get() < 0) server_.spare_ = Spare();
+      if (now >= quiet_until_) {
+        quiet_until_ = now + kQuiet;
+        Tell(LogLevel::kError, "cannot accept connections",
+             {{"port", Port()},
+              {"why", ErrnoText(error)},
+              {"do", short_of_descriptors ? "raise the limit of descriptors (LimitNOFILE)"
+                                          : "see to the machine's memory"}});
+      }
+      server_.loops_[0]->Change(watch_id_, socket_.get(), 0);
+      again_.Arm(now + server_.options_.accept_pause);
+    }
+
+    void Refuse(int client, const Status& why) {
+      ++refused_;
+      const Time now = server_.loops_[0]->runtime().Now();
+      if (now >= quiet_until_) {
+        quiet_until_ = now + kQuiet;
+        Tell(LogLevel::kWarn, "connections refused: too many",
+             {{"port", Port()}, {"why", why}, {"refused", std::exchange(refused_, 0)}});
+      }
+      if (tls_ == nullptr) Decline(client, why);
+    }
+
+    void Admit(FileDescriptor client, const std::string& address) {
+      Result<std::unique_ptr<Places::Place>> place = server_.places_.Take(&service_, address);
+      if (!place.has_value()) return Refuse(client.get(), place.error());
       std::unique_ptr<TlsStream> stream;
       if (tls_ != nullptr) {
         Result<std::unique_ptr<TlsStream>> accepted = tls_->Accept(client.get());
         if (!accepted.has_value()) {
-          --shared_->connections;
           Tell(LogLevel::kError, "cannot accept a connection",
                {{"port", Port()}, {"why", accepted.error()}});
           return;
@@ -1353,13 +1361,12 @@ class Server::Impl {
       }
       const size_t i = server_.next_loop_++ % server_.loops_.size();
       IoLoop& loop = *server_.loops_[i];
-      auto session = std::make_shared<Session>(
-          loop, *server_.threads_, shared_, service_, std::move(client), std::move(stream),
-          server_.options_,
-          [&server = server_, i, shared = shared_](const std::shared_ptr<Session>& self) {
-            server.sessions_[i].erase(self);
-            --shared->connections;
-          });
+      auto session =
+          std::make_shared<Session>(loop, *server_.threads_, shared_, service_, *std::move(place),
+                                    std::move(client), std::move(stream), server_.options_,
+                                    [&server = server_, i](const std::shared_ptr<Session>& self) {
+                                      server.sessions_[i].erase(self);
+                                    });
       loop.Post([&server = server_, i, session = std::move(session)] {
         server.sessions_[i].insert(session);
         session->Start();
@@ -1371,10 +1378,15 @@ class Server::Impl {
     const FileDescriptor socket_;
     const std::shared_ptr<const TlsServer> tls_;  // null: a plain port
     const std::shared_ptr<Shared> shared_;
+    IoLoop::Timer again_;  // when accepting has failed
     uint64_t watch_id_ = 0;
+    Time quiet_until_{};    // nothing is told of who was refused
+    uint64_t refused_ = 0;  // and not told of
   };
 
   const Options options_;
+  Places places_;         // outlives the sessions, which workers may have until they end
+  FileDescriptor spare_;  // of the first loop's thread
   std::vector<std::unique_ptr<IoLoop>> loops_;
   std::vector<std::set<std::shared_ptr<Session>>> sessions_;  // of each loop, on its thread
   std::unique_ptr<Workers> workers_;

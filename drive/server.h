@@ -13,8 +13,9 @@
 // the connection, and only that one. Requests of one connection may be answered in any order.
 //
 // Who has not yet sent a request with a right signature costs little: at most the one frame that it
-// is sending, for a limited time, and a few refusals. When a device has as many connections as it
-// may, the next one takes the place of the oldest of those.
+// is sending, for a limited time, and a few refusals. When there are as many connections as there
+// may be, the next one takes the place of one of those (places.h). Where descriptors are short all
+// the same, who connects is sent away, or waits; nothing else does.
 
 #pragma once
 
@@ -26,6 +27,7 @@
 #include "base/runtime.h"
 #include "base/status.h"
 #include "drive/kinetic_service.h"
+#include "drive/places.h"
 #include "drive/tls.h"
 
 namespace pinstripe {
@@ -42,8 +44,10 @@ class Server {
     Duration handshake_timeout = std::chrono::seconds(10);
     // How long a frame may take from its first byte to its last.
     Duration frame_timeout = std::chrono::seconds(60);
-    // How long a connection without a rightly signed request keeps its place when others want it.
-    Duration newcomer_time = std::chrono::seconds(10);
+    // How many connections there may be. `per_device` is kMaxConnections, whatever it says.
+    Places::Limits places;
+    // How long nobody is accepted when that fails for want of descriptors or memory.
+    Duration accept_pause = std::chrono::milliseconds(100);
     // A put that a loop makes itself and that takes longer had to wait after all: for a while
     // workers make all of them.
     Duration long_put = std::chrono::milliseconds(5);

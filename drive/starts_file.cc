@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/try.h"
+#include "drive/descriptor_reserve.h"
 #include "drive/machine.h"
 #include "drive/store_directory.h"
 
@@ -124,7 +125,7 @@ Result<std::unique_ptr<StartsFile>> StartsFile::Open(const std::string& director
 
 // Null: there is no file.
 Result<std::shared_ptr<const StartsFile::Page>> StartsFile::OpenPage() const {
-  FileDescriptor file(open(path_.c_str(), O_RDWR | O_CLOEXEC));
+  FileDescriptor file(OpenFile(path_, O_RDWR));
   if (file.get() < 0 && errno == ENOENT) return std::shared_ptr<const Page>();
   if (file.get() < 0) return Fail(errno, "cannot be opened: {}", ErrnoText(errno));
   return std::make_shared<const Page>(std::move(file));

@@ -16,6 +16,7 @@
 #include "base/checksum.h"
 #include "base/coding.h"
 #include "base/try.h"
+#include "drive/descriptor_reserve.h"
 
 namespace pinstripe {
 namespace {
@@ -126,7 +127,7 @@ bool OutlivesErase(std::string_view name) {
 }  // namespace
 
 Status SyncDirectory(const std::string& path) {
-  const FileDescriptor directory(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const FileDescriptor directory(OpenFile(path, O_RDONLY | O_DIRECTORY));
   if (directory.get() < 0) return FailWithErrno("cannot open", path);
   if (fsync(directory.get()) != 0) return FailWithErrno("cannot sync", path);
   return {};
@@ -142,7 +143,7 @@ Status ReplaceFileDurably(const std::string& path,
   const std::string temporary = path + ".new";
   // One that a kill has left may have another mode.
   unlink(temporary.c_str());
-  const FileDescriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
+  const FileDescriptor file(OpenFile(temporary, O_WRONLY | O_CREAT | O_EXCL, mode));
   if (file.get() < 0) return FailWithErrno("cannot create", temporary);
   const std::string all = TRY(bytes(file.get()));
   for (std::string_view left = all; !left.empty();) {
@@ -159,7 +160,7 @@ Status ReplaceFileDurably(const std::string& path,
 
 Result<StoreDirectory> StoreDirectory::Lock(const std::string& path) {
   const std::string name = path + kLockName;
-  FileDescriptor lock(open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0640));
+  FileDescriptor lock(OpenFile(name, O_RDWR | O_CREAT, 0640));
   if (lock.get() < 0) return FailWithErrno("cannot open", name);
   if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return FailWithErrno("cannot lock", name);
@@ -200,7 +201,7 @@ Result<StoreDirectory> StoreDirectory::OpenExisting(const std::string& path) {
 // False when there is none.
 Result<bool> StoreDirectory::ReadSuperblock() {
   const std::string name = path_ + kSuperblockName;
-  const FileDescriptor file(open(name.c_str(), O_RDONLY | O_CLOEXEC));
+  const FileDescriptor file(OpenFile(name, O_RDONLY));
   if (file.get() < 0 && errno == ENOENT) return false;
   if (file.get() < 0) return FailWithErrno("cannot open", name);
   std::array<char, kMaxSuperblockBytes> bytes;
@@ -212,7 +213,7 @@ Result<bool> StoreDirectory::ReadSuperblock() {
 
 Result<uint64_t> StoreDirectory::ReadMark() const {
   const std::string name = path_ + kMarkName;
-  const FileDescriptor file(open(name.c_str(), O_RDONLY | O_CLOEXEC));
+  const FileDescriptor file(OpenFile(name, O_RDONLY));
   if (file.get() < 0 && errno == ENOENT) return 0;
   if (file.get() < 0) return FailWithErrno("cannot open", name);
   std::array<char, kMarkBytes + 1> bytes;
@@ -238,7 +239,7 @@ Status StoreDirectory::WriteMark(uint64_t mark) {
   const std::string name = path_ + kMarkName;
   if (mark_.get() < 0) {
     // It was removed where it was damaged: see ReadMark().
-    mark_ = FileDescriptor(open(name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0640));
+    mark_ = FileDescriptor(OpenFile(name, O_WRONLY | O_CREAT, 0640));
     if (mark_.get() < 0) return FailWithErrno("cannot open", name);
   }
   const ssize_t written = pwrite(mark_.get(), EncodeMark(mark).data(), kMarkBytes, 0);

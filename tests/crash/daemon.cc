@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,7 +14,7 @@
 namespace pinstripe {
 
 Daemon::Daemon(const std::vector<std::string>& arguments,
-               const std::map<std::string, std::string>& environment) {
+               const std::map<std::string, std::string>& environment, unsigned descriptors) {
   int ends[2];
   EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
   output_ = FileDescriptor(ends[0]);
@@ -35,6 +36,8 @@ Daemon::Daemon(const std::vector<std::string>& arguments,
   if (pid_ != 0) return;
   dup2(input.get(), STDOUT_FILENO);
   dup2(messages_.get(), STDERR_FILENO);
+  const rlimit limit{descriptors, descriptors};
+  if (descriptors != 0 && setrlimit(RLIMIT_NOFILE, &limit) != 0) _exit(126);
   execve(PINSTRIPED, argv.data(), envp.data());
   _exit(127);
 }

@@ -20,9 +20,11 @@ namespace pinstripe {
 
 class Daemon {
  public:
-  // `environment` is added to that of this process.
+  // `environment` is added to that of this process. `descriptors`: as many as it may ever have; 0:
+  // as this process.
   explicit Daemon(const std::vector<std::string>& arguments,
-                  const std::map<std::string, std::string>& environment = {});
+                  const std::map<std::string, std::string>& environment = {},
+                  unsigned descriptors = 0);
   ~Daemon();  // kills it
   Daemon(const Daemon&) = delete;
   Daemon& operator=(const Daemon&) = delete;
@@ -33,6 +35,8 @@ class Daemon {
   void Kill() { End(SIGKILL); }
   int Stop() { return End(SIGTERM); }  // what waitpid says
   int Wait();                          // the same, for one that ends by itself
+
+  pid_t pid() const { return pid_; }
 
   // What it has said on standard error, up to now; all of it once it has ended.
   std::string Messages() const;

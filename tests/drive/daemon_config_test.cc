@@ -39,6 +39,10 @@ TEST_F(DaemonConfigTest, ReadsWhatIsServedAndPathsFromWhereItIs) {
 [daemon]
 listen = "127.0.0.1"
 workers = 2
+connections = 5000
+connections_per_address = 500
+strangers = 50
+strangers_per_address = 5
 index_cache = "256 MiB"
 [[drive]]
 path = "d1"
@@ -53,6 +57,10 @@ store = "leveldb"
   ASSERT_OK(config);
   EXPECT_EQ(config->listen, "127.0.0.1");
   EXPECT_EQ(config->workers, 2);
+  EXPECT_EQ(config->connections, 5000u);
+  EXPECT_EQ(config->connections_per_address, 500u);
+  EXPECT_EQ(config->strangers, 50u);
+  EXPECT_EQ(config->strangers_per_address, 5u);
   EXPECT_EQ(config->index_cache_bytes, uint64_t{256} << 20);
   ASSERT_EQ(config->drives.size(), 2u);
   EXPECT_EQ(config->drives[0].path, directory_ + "/d1");

@@ -103,7 +103,7 @@ TEST_F(HostilePeers, AByteNowAndThenDoesNotKeepAFrameAlive) {
 
 TEST_F(HostilePeers, StrangersGiveWayWhenAllConnectionsAreTaken) {
   ASSERT_TRUE(CanHaveConnections(kMaxConnections));
-  Start({.newcomer_time = 0ms});
+  Start({});
   Client known = Friend();
   std::vector<Client> strangers;
   for (uint32_t i = 1; i < kMaxConnections; ++i) {
@@ -120,12 +120,53 @@ TEST_F(HostilePeers, StrangersGiveWayWhenAllConnectionsAreTaken) {
 
 TEST_F(HostilePeers, NobodyWhoIsKnownGivesWay) {
   ASSERT_TRUE(CanHaveConnections(kMaxConnections));
-  Start({.newcomer_time = 0ms});
+  Start({});
   std::vector<Client> clients;
   for (uint32_t i = 0; i < kMaxConnections; ++i) clients.push_back(Friend());
   Client one_too_many(port_);
   EXPECT_EQ(one_too_many.ReceiveAnswer().code(), kinetic::Status::SERVICE_BUSY);
   for (Client& client : clients) ExpectServed(client);
+}
+
+// The socket on which they wait stays ready, so a server that only tried again would do nothing
+// else.
+TEST_F(HostilePeers, WithoutDescriptorsWhoConnectsIsSentAwayAndLaterServed) {
+  Start({.accept_pause = 1ms});
+  Client known = Friend();
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit low{std::min<rlim_t>(512, limit.rlim_max), limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  std::vector<FileDescriptor> others;
+  const auto take_all = [&others] {
+    for (int fd = dup(STDERR_FILENO); fd >= 0; fd = dup(STDERR_FILENO)) others.emplace_back(fd);
+  };
+  take_all();
+  for (int i = 0; i < 2; ++i) {
+    others.pop_back();
+    {
+      Client one_too_many(port_);
+      EXPECT_TRUE(one_too_many.SeesTheEnd());
+    }
+    ExpectServed(known);
+    take_all();
+  }
+  others.clear();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  Friend();
+}
+
+TEST_F(HostilePeers, StrangersHaveABoundOfTheirOwn) {
+  Start({.places = {.strangers = 2}});
+  Client known = Friend();
+  Client first(port_);
+  first.ReceiveFrame();
+  Client second(port_);
+  second.ReceiveFrame();
+  Client third(port_);
+  third.ReceiveFrame();
+  EXPECT_TRUE(first.SeesTheEnd());
+  for (Client* client : {&known, &second, &third}) ExpectServed(*client);
 }
 
 TEST_F(HostilePeers, WhatIsAnnouncedIsNotYetHeld) {

@@ -7,6 +7,7 @@
 #include <rocksdb/env.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -26,6 +27,7 @@
 #include <utility>
 
 #include "base/file_descriptor.h"
+#include "drive/descriptor_reserve.h"
 #include "drive/disk_reader.h"
 #include "drive/file_turns.h"
 #include "drive/index_files.h"
@@ -125,6 +127,30 @@ TEST_F(LogStoreTest, IsOpenedByOneAtATime) {
   Open();
   EXPECT_FAILS(LogStore::Open(Options(), resources_), EBUSY);
   EXPECT_FAILS(LogStore::Check(path_, resources_), EBUSY);
+}
+
+// Nobody else has left any, as where connections have taken them all; a store that failed for that
+// would have failed for good.
+TEST_F(LogStoreTest, OpensFilesThoughDescriptorsHaveRunOut) {
+  Open();
+  DescriptorReserve::OfProcess().Keep(64);
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit low{std::min<rlim_t>(512, limit.rlim_max), limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  std::vector<FileDescriptor> others;
+  while (others.empty() || others.back().get() >= 0) others.emplace_back(dup(STDERR_FILENO));
+  // Tables of the index, from 8 MiB on, its journals, and segments.
+  for (int i = 0; i < 5000; ++i) ASSERT_OK(Put(fmt::format("small {}", i), std::string(3000, 's')));
+  for (int i = 0; i < 12; ++i) ASSERT_OK(Put(fmt::format("{}", i), Pattern(1 << 20, 1)));
+  ASSERT_OK(store_->Flush());
+  EXPECT_LT(DescriptorReserve::OfProcess().size(), 64u) << "it was needed";
+  others.clear();
+  DescriptorReserve::OfProcess().Keep(0);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  Close();
+  Open();
+  EXPECT_EQ(Value("small 4999"), std::string(3000, 's'));
 }
 
 TEST_F(LogStoreTest, DoesNotMoveIntoADirectoryOfSomebodyElse) {

@@ -154,6 +154,8 @@ TEST_F(ServerSecurity, ConnectionNumber1001IsToldWhyAndTheOthersAreServed) {
   for (uint32_t i = 0; i < kMaxConnections; ++i) {
     clients.emplace_back(i % 2 == 0 ? port_ : other_port);
     ASSERT_EQ(clients.back().ReceiveAnswer().code(), kinetic::Status::SUCCESS) << i;
+    clients.back().Request(Header::NOOP);  // a stranger would give way
+    ASSERT_EQ(clients.back().ReceiveAnswer().code(), kinetic::Status::SUCCESS) << i;
   }
   for (const uint16_t port : {port_, other_port}) {
     Client one_too_many(port);

@@ -1,0 +1,104 @@
+// Places: how many connections a process has, over all its devices, and who gives way to whom when
+// there are enough of them. So descriptors are left for the stores, whoever connects.
+//
+// A stranger is a connection on which no request had a right signature yet. Strangers have bounds
+// of their own, all together and from one address. Where a place is needed a stranger gives it up:
+// the oldest of the address from which most strangers come, so that somebody who opens a thousand
+// connections stands in the way of nobody but himself. Who has signed gives way to nobody.
+//
+// Thread-safe. Outlives the places that it gives.
+
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/runtime.h"
+#include "base/status.h"
+
+namespace pinstripe {
+
+class Places {
+ public:
+  struct Limits {
+    size_t connections = SIZE_MAX;            // of the process
+    size_t per_device = SIZE_MAX;             // of each device
+    size_t per_address = SIZE_MAX;            // from one address, at least 1
+    size_t strangers = SIZE_MAX;              // of the process, at least 1
+    size_t strangers_per_address = SIZE_MAX;  // at least 1
+  };
+
+  // For a process that may have so many descriptors, of which `in_use` are in use before anybody
+  // has connected: the stores of its drives may open as many as they ever do, and connections have
+  // what is left, or a quarter of all where that is more.
+  static Limits LimitsFor(uint64_t descriptors, uint64_t in_use, size_t drives);
+
+  // Of those that give way, so many may still be about to close, beyond `connections`.
+  static constexpr size_t kMostLeaving = 32;
+
+  // What counts as one of an address: IPv6 addresses by their first 64 bits, since a host may have
+  // all that begin so.
+  static std::string AddressOf(const sockaddr_storage& peer);
+
+  // The place of one connection, until it is gone. Any thread.
+  class Place {
+   public:
+    ~Place();
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
+
+    // `end` has the connection closed soon. Called once at most, on any thread, perhaps inside
+    // this.
+    void OnEnd(Task end);
+
+    // It is no stranger any more.
+    void Welcome();
+
+   private:
+    friend class Places;
+    Place(Places& places, const void* device, std::string address)
+        : places_(places), device_(device), address_(std::move(address)) {}
+    Places& places_;
+    const void* const device_;
+    const std::string address_;
+    uint64_t number_ = 0;
+    bool counts_ = true;  // for the device and the address: it was not told to end; guarded by
+                          // places_.mutex_, like the next
+    Task end_;
+  };
+
+  explicit Places(Limits limits) : limits_(limits) {}
+
+  const Limits& limits() const { return limits_; }
+
+  // EBUSY: there is none, and why. `device` tells devices from each other.
+  Result<std::unique_ptr<Place>> Take(const void* device, const std::string& address);
+
+ private:
+  struct Counts {
+    size_t all = 0;
+    size_t strangers = 0;
+  };
+  Place* Victim(const void* device, const std::string* address);
+  void EndOne(Place& victim, std::vector<Task>& ends);
+  void Uncount(Place& place);
+  void Forget(Place& place);
+
+  const Limits limits_;
+  std::mutex mutex_;
+  size_t open_ = 0;                           // guarded by mutex_, like all below
+  size_t staying_ = 0;                        // of them, without those that were told to end
+  std::map<uint64_t, Place*> strangers_;      // in the order they came
+  std::map<std::string, Counts> addresses_;   // of those that stay
+  std::map<const void*, size_t> of_devices_;  // of those that stay
+  uint64_t last_ = 0;
+};
+
+}  // namespace pinstripe
