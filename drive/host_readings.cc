@@ -30,13 +30,22 @@ std::string FirstLine(const fs::path& file) {
   return line;
 }
 
+template <typename Number>
+std::optional<Number> NumberIn(const fs::path& file) {
+  std::istringstream line(FirstLine(file));
+  Number number = 0;
+  if (!(line >> number)) return std::nullopt;
+  return number;
+}
+
 // The kernel's sensors count thousandths of a degree.
 std::optional<double> Degrees(const fs::path& file) {
-  std::istringstream line(FirstLine(file));
-  double thousandths = 0;
-  if (!(line >> thousandths)) return std::nullopt;
-  return thousandths / 1000;
+  const auto thousandths = NumberIn<double>(file);
+  if (!thousandths) return std::nullopt;
+  return *thousandths / 1000;
 }
+
+double PartOf(double busy, double all) { return std::clamp(busy / all, 0.0, 1.0); }
 
 std::optional<HostReadings::Temperature> ReadSensor(const fs::path& directory) {
   const std::optional<double> current = Degrees(directory / "temp1_input");
@@ -134,6 +143,29 @@ std::optional<double> HostReadings::DiskBusySeconds() const {
   return std::nullopt;
 }
 
+std::vector<HostReadings::Traffic> HostReadings::ReadTraffic() const {
+  constexpr int kLoopback = 772;  // ARPHRD_LOOPBACK
+  std::vector<fs::path> interfaces;
+  std::error_code ignored;  // what cannot be read is not counted
+  for (const auto& entry : fs::directory_iterator(roots_.sys + "/class/net", ignored)) {
+    if (FirstLine(entry.path() / "operstate") != "up") continue;
+    if (NumberIn<int>(entry.path() / "type") != kLoopback) interfaces.push_back(entry.path());
+  }
+  std::sort(interfaces.begin(), interfaces.end());
+  interfaces.resize(std::min(interfaces.size(), Load().network.size()));
+  std::vector<Traffic> found;
+  for (const fs::path& interface : interfaces) {
+    Traffic traffic{.interface = interface.filename()};
+    traffic.received = NumberIn<uint64_t>(interface / "statistics/rx_bytes").value_or(0);
+    traffic.sent = NumberIn<uint64_t>(interface / "statistics/tx_bytes").value_or(0);
+    // In millions of bits per second; -1 where there is no such thing.
+    const auto speed = NumberIn<double>(interface / "speed");
+    if (speed && *speed > 0) traffic.bytes_per_second = *speed * 1e6 / 8;
+    found.push_back(std::move(traffic));
+  }
+  return found;
+}
+
 HostReadings::Sample HostReadings::TakeSample() const {
   Sample sample;
   std::istringstream(FirstLine(roots_.proc + "/uptime")) >> sample.uptime;
@@ -148,6 +180,7 @@ HostReadings::Sample HostReadings::TakeSample() const {
     const bool waiting = field == 3 || field == 4;
     if (!waiting) sample.cpu_busy += ticks;
   }
+  sample.network = ReadTraffic();
   return sample;
 }
 
@@ -156,13 +189,20 @@ HostReadings::Load HostReadings::ReadLoad() {
   const std::lock_guard lock(mutex_);
   const double elapsed = now.uptime - last_.uptime;
   if (elapsed < kShortestInterval) return load_;
-  const auto part = [](double busy, double all) { return std::clamp(busy / all, 0.0, 1.0); };
   load_ = {};
   if (now.disk_busy && last_.disk_busy)
-    load_.disk = part(*now.disk_busy - *last_.disk_busy, elapsed);
+    load_.disk = PartOf(*now.disk_busy - *last_.disk_busy, elapsed);
   if (now.cpu_all > last_.cpu_all) {
-    load_.cpu = part(static_cast<double>(now.cpu_busy) - static_cast<double>(last_.cpu_busy),
-                     static_cast<double>(now.cpu_all - last_.cpu_all));
+    load_.cpu = PartOf(static_cast<double>(now.cpu_busy) - static_cast<double>(last_.cpu_busy),
+                       static_cast<double>(now.cpu_all - last_.cpu_all));
+  }
+  for (size_t i = 0; i < std::min(now.network.size(), last_.network.size()); ++i) {
+    const Traffic& traffic = now.network[i];
+    const Traffic& before = last_.network[i];
+    if (traffic.interface != before.interface || !traffic.bytes_per_second) continue;
+    const double moved = std::max(static_cast<double>(traffic.received - before.received),
+                                  static_cast<double>(traffic.sent - before.sent));
+    load_.network[i] = PartOf(moved, elapsed * *traffic.bytes_per_second);
   }
   last_ = now;
   return load_;

@@ -1,11 +1,12 @@
 // HostReadings: what can truly be measured about the machine and about the disk that holds one
-// drive: how busy they are, how warm, which network interfaces there are. From /proc and /sys; what
-// they do not say is left out, never made up.
+// drive: how busy they and its first network interfaces are, how warm, which interfaces there are.
+// From /proc and /sys; what they do not say is left out, never made up.
 //
 // Thread-safe. Reads small files of the kernel, which does not wait for a disk.
 
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -46,6 +47,10 @@ class HostReadings {
   struct Load {
     std::optional<double> disk;
     std::optional<double> cpu;
+    // Of the first interfaces by name that are up, but for the loopback: what moved, in the
+    // direction in which more did, as a part of what the interface's speed allows. None where the
+    // interface does not tell its speed, as virtual ones do not.
+    std::array<std::optional<double>, 2> network;
   };
   Load ReadLoad();
 
@@ -59,14 +64,22 @@ class HostReadings {
 
  private:
   // Counters of the kernel, since it started.
+  struct Traffic {
+    std::string interface;
+    uint64_t received = 0;                   // bytes
+    uint64_t sent = 0;                       // bytes
+    std::optional<double> bytes_per_second;  // its speed
+  };
   struct Sample {
     double uptime = 0;                // seconds
     std::optional<double> disk_busy;  // seconds
     uint64_t cpu_busy = 0;            // ticks
     uint64_t cpu_all = 0;
+    std::vector<Traffic> network;  // as in Load
   };
   Sample TakeSample() const;
   std::optional<double> DiskBusySeconds() const;
+  std::vector<Traffic> ReadTraffic() const;
 
   const Roots roots_;
   const std::string disk_;

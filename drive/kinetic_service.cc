@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "drive/build_stamp.h"
 #include "drive/frame.h"
 #include "drive/kinetic.pb.h"
 #include "drive/media_operations.h"
@@ -334,9 +335,14 @@ Status KineticService::GetKeyRange(const Caller& caller, const Command& request,
                                    SharedBytes* values) {
   const kinetic::Range& asked = request.body().range();
   TRY(Allow(caller, Permission::kRange, std::nullopt));
-  kinetic::Range* found = answer->mutable_body()->mutable_range();
-  if (asked.has_valuelimit()) return ListRecords(caller, asked, found, values);
-  return ListAllowed(caller, KeyRangeOf(asked), asked.maxreturned(), asked.reverse(), found);
+  if (asked.has_valuelimit()) {
+    return ListRecords(caller, asked, answer->mutable_body()->mutable_range(), values);
+  }
+  kinetic::Range found;
+  TRY(ListAllowed(caller, KeyRangeOf(asked), asked.maxreturned(), asked.reverse(), &found));
+  // Other devices say nothing at all where there is nothing, and some clients count on that.
+  if (found.keys_size() > 0) *answer->mutable_body()->mutable_range() = std::move(found);
+  return {};
 }
 
 // Our extension: the entries of a range that the caller may know of and read.
@@ -638,7 +644,11 @@ void KineticService::FillConfiguration(kinetic::GetLog* log) const {
   configuration->set_serialnumber(device_.serial_number);
   configuration->set_worldwidename(device_.world_wide_name);
   configuration->set_version(PINSTRIPE_VERSION);
+  configuration->set_compilationdate(kBuildDate);
+  configuration->set_sourcehash(kSourceHash);
   configuration->set_protocolversion(std::string(kProtocolVersion));
+  configuration->set_protocolcompilationdate(kProtocolBuildDate);
+  configuration->set_protocolsourcehash(kProtocolSourceHash);
   configuration->set_port(port_);
   configuration->set_tlsport(tls_port_);
   configuration->set_currentpowerlevel(kinetic::PowerManagement::OPERATIONAL);
@@ -651,15 +661,19 @@ void KineticService::FillConfiguration(kinetic::GetLog* log) const {
   }
 }
 
-// Peers know the names HDA and CPU, and expect them; what is not known has no value.
+// Peers know these names and take them by their place, so all are there; what is not known has no
+// value.
 void KineticService::FillUtilizations(kinetic::GetLog* log) {
   const HostReadings::Load load = host_.ReadLoad();
-  kinetic::GetLog::Utilization* disk = log->add_utilizations();
-  disk->set_name("HDA");
-  if (load.disk) disk->set_value(static_cast<float>(*load.disk));
-  kinetic::GetLog::Utilization* cpu = log->add_utilizations();
-  cpu->set_name("CPU");
-  if (load.cpu) cpu->set_value(static_cast<float>(*load.cpu));
+  const auto fill = [&](const char* name, std::optional<double> part) {
+    kinetic::GetLog::Utilization* entry = log->add_utilizations();
+    entry->set_name(name);
+    if (part) entry->set_value(static_cast<float>(*part));
+  };
+  fill("HDA", load.disk);
+  fill("EN0", load.network[0]);
+  fill("EN1", load.network[1]);
+  fill("CPU", load.cpu);
 }
 
 void KineticService::FillTemperatures(kinetic::GetLog* log) const {
@@ -673,7 +687,7 @@ void KineticService::FillTemperatures(kinetic::GetLog* log) const {
     if (temperature->maximum) entry->set_maximum(static_cast<float>(*temperature->maximum));
   };
   fill("HDA", host_.DiskTemperature());
-  if (const auto cpu = host_.CpuTemperature()) fill("CPU", cpu);
+  fill("CPU", host_.CpuTemperature());
 }
 
 void KineticService::FillStarts(kinetic::GetLog* log) {

@@ -57,13 +57,16 @@ Result<bool> MediaScan::Step() {
   }
   last_read_ = std::move(next_.front());
   next_.pop_front();
-  TRY(Look(last_read_));
-  if (static_cast<uint32_t>(found->keys_size()) < asked_.max_damaged) return false;
+  if (!TRY(IsDamaged(last_read_))) return false;
+  if (static_cast<uint32_t>(found->keys_size()) < asked_.max_damaged) {
+    found->add_keys(last_read_);
+    return false;
+  }
   Finish({}, /*complete=*/false);
   return true;
 }
 
-Status MediaScan::Look(const std::string& key) {
+Result<bool> MediaScan::IsDamaged(const std::string& key) {
   const Result<StoredRecord> record = engine_.Get(key);
   bool damaged = false;
   if (record.has_value()) {
@@ -72,11 +75,10 @@ Status MediaScan::Look(const std::string& key) {
   } else if (record.error().code() == EBADMSG || record.error().code() == EIO) {
     damaged = true;
   } else if (record.error().code() != ENOENT) {  // deleted since it was listed: nothing to say
-    return record.error();
+    return Failed(record.error());
   }
   ++records_;
-  if (damaged) answer_->mutable_body()->mutable_range()->add_keys(key);
-  return {};
+  return damaged;
 }
 
 void MediaScan::Finish(const Status& status, bool complete) {

@@ -24,19 +24,20 @@ class MediaScan final : public LongOperation {
  public:
   struct Asked {
     KeyRange range;
-    uint32_t max_damaged = 0;     // it ends when it has found so many; 1..kMaxRangeKeys
+    uint32_t max_damaged = 0;     // it names so many, and ends at the next; 1..kMaxRangeKeys
     bool checksums_only = false;  // tags are not looked at: our extension
   };
 
   // All outlive it. Fills `answer`: the damaged keys; endKey, which is the one of the question when
-  // all was read, else the last one that was; how much was read.
+  // all was read, else where it goes on: the first damaged key that is not named, or when time ran
+  // out the last key that was read; how much was read.
   MediaScan(Runtime& runtime, Engine& engine, Asked asked, kinetic::Command* answer);
 
   bool Work(Time until, Cancellation& cancellation) override;
 
  private:
   Result<bool> Step();
-  Status Look(const std::string& key);
+  Result<bool> IsDamaged(const std::string& key);
   void Finish(const Status& status, bool complete);
 
   Runtime& runtime_;

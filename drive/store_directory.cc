@@ -334,7 +334,11 @@ Result<bool> RemoveErasedFiles(const std::string& path, size_t most) {
     if (!fs::remove(file, error) && error) return fail(error);
   }
   if (files.size() == most) return true;
-  fs::remove_all(erased, error);
+  // What another thread removes first is reported as missing, and the rest is left: as long as
+  // there is a rest, somebody has removed something, and this ends.
+  do {
+    fs::remove_all(erased, error);
+  } while (error == std::errc::no_such_file_or_directory);
   if (error) return fail(error);
   TRY(SyncDirectory(path));
   return false;

@@ -220,6 +220,33 @@ TEST_F(EraseTest, TidyingRemovesWhatWasErasedPieceByPiece) {
   EXPECT_FALSE(fs::exists(path + "/erased"));
 }
 
+// A secure erase removes what the housekeeper removes as well, at the same time. Neither may fail
+// because of the other, and nothing is left when either says that nothing is.
+TEST_F(EraseTest, SeveralMayRemoveWhatWasErasedAtOnce) {
+  const std::string path = Path("store");
+  for (int round = 0; round < 100; ++round) {
+    for (int directory = 0; directory < 20; ++directory) {
+      const std::string name = fmt::format("{}/erased/{}/segments", path, directory);
+      fs::create_directories(name);
+      std::ofstream(name + "/1") << "a segment";
+    }
+    std::atomic<int> ready = 0;
+    const auto remove = [&](size_t most) {
+      ++ready;
+      while (ready < 3) std::this_thread::yield();
+      Result<bool> more = true;
+      while (more.has_value() && *more) more = RemoveErasedFiles(path, most);
+      EXPECT_OK(more);
+      EXPECT_FALSE(fs::exists(path + "/erased"));
+    };
+    std::thread housekeeper(remove, 4);
+    std::thread eraser(remove, SIZE_MAX);
+    remove(SIZE_MAX);
+    housekeeper.join();
+    eraser.join();
+  }
+}
+
 TEST_F(EraseTest, AStoreThatCannotBeOpenedAgainSaysSoAndTheNextStartFinishesIt) {
   const std::string path = Path("store");
   {

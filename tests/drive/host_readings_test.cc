@@ -53,10 +53,38 @@ TEST_F(HostReadingsTest, ALoadIsWhatWasBusySinceTheLastQuestion) {
   EXPECT_EQ(load.cpu.value(), 0.0);
 }
 
+TEST_F(HostReadingsTest, AnInterfaceIsAsBusyAsItsBusierDirection) {
+  const auto write = [&](const std::string& name, int type, const std::string& speed, int received,
+                         int sent) {
+    const std::string path = "sys/class/net/" + name;
+    Write(path + "/operstate", name == "eth0" ? "down\n" : "up\n");
+    Write(path + "/type", fmt::format("{}\n", type));
+    Write(path + "/speed", speed + "\n");
+    Write(path + "/statistics/rx_bytes", fmt::format("{}\n", received));
+    Write(path + "/statistics/tx_bytes", fmt::format("{}\n", sent));
+  };
+  const auto say = [&](double uptime, int received, int sent) {
+    Say(uptime, 0, 0, 0);
+    write("eth0", 1, "1000", 9 * received, 9 * sent);  // is down
+    write("eth1", 1, "8", received, sent);             // a million bytes a second
+    write("lo", 772, "8", received, sent);
+    write("veth", 1, "-1", received, sent);
+    write("wlan", 1, "8", 9 * received, 9 * sent);  // the third
+  };
+  say(100, 5'000'000, 7'000'000);
+  HostReadings host = Make();
+  EXPECT_FALSE(host.ReadLoad().network[0]) << "nothing was measured yet";
+  say(110, 5'100'000, 9'500'000);
+  const HostReadings::Load load = host.ReadLoad();
+  EXPECT_NEAR(load.network[0].value(), 0.25, 1e-6);
+  EXPECT_FALSE(load.network[1]) << "one without a speed is never busy";
+}
+
 TEST_F(HostReadingsTest, WhatTheKernelDoesNotSayIsLeftOut) {
   HostReadings host = Make();
   EXPECT_FALSE(host.ReadLoad().disk);
   EXPECT_FALSE(host.ReadLoad().cpu);
+  EXPECT_FALSE(host.ReadLoad().network[0]);
   EXPECT_FALSE(host.DiskTemperature());
   EXPECT_FALSE(host.CpuTemperature());
   HostReadings nowhere("");

@@ -172,7 +172,11 @@ TEST_F(MediaTest, AScanNamesTheKeysWhoseTagsDoNotFit) {
   EXPECT_EQ(bounded.command.body().range().endkey(), "k300") << "all of it was read";
   const auto stopped = Scan(2, {}, "", "z");
   EXPECT_EQ(KeysOf(stopped).size(), 2u);
-  EXPECT_EQ(stopped.command.body().range().endkey(), "k100") << "where it stopped";
+  EXPECT_EQ(stopped.command.body().range().endkey(), "k499") << "the first that is not named";
+  const auto rest = Scan(2, {}, "k499", "z");
+  EXPECT_EQ(KeysOf(rest), (std::vector<std::string>{"k499"})) << "and there it goes on";
+  EXPECT_EQ(rest.command.body().range().endkey(), "z");
+  EXPECT_EQ(Scan(3, {}, "", "z").command.body().range().endkey(), "z") << "no more is damaged";
   EXPECT_EQ(Scan(200, {}, "x", "z").command.body().range().endkey(), "z");
   EXPECT_EQ(Scan(201).code(), Code::INVALID_REQUEST);
   EXPECT_EQ(Scan(200).code(), Code::SUCCESS);

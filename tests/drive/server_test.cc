@@ -492,17 +492,32 @@ TEST_F(ServerTest, TellsAboutItselfWhatItIsAsked) {
   ASSERT_EQ(answer.code(), kinetic::Status::SUCCESS);
   const Log& log = answer.command.body().getlog();
   EXPECT_EQ(log.types_size(), 7) << "the types are said again";
-  ASSERT_EQ(log.utilizations_size(), 2);
-  EXPECT_EQ(log.utilizations(0).name() + log.utilizations(1).name(), "HDACPU");
-  EXPECT_GE(log.utilizations(1).value(), 0);
-  EXPECT_LE(log.utilizations(1).value(), 1);
-  EXPECT_EQ(log.temperatures(0).name(), "HDA");
+  std::string names;
+  for (const auto& each : log.utilizations()) {
+    names += each.name() + " ";
+    EXPECT_GE(each.value(), 0);
+    EXPECT_LE(each.value(), 1);
+  }
+  EXPECT_EQ(names, "HDA EN0 EN1 CPU ") << "clients take them by their place";
+  ASSERT_EQ(log.temperatures_size(), 2);
+  EXPECT_EQ(log.temperatures(0).name() + log.temperatures(1).name(), "HDACPU");
   EXPECT_EQ(log.capacity().nominalcapacityinbytes(), uint64_t{64} << 20);
   EXPECT_GT(log.capacity().portionfull(), 0);
   EXPECT_TRUE(std::any_of(log.configuration().interface().begin(),
                           log.configuration().interface().end(),
                           [](const auto& each) { return each.ipv4address() == "127.0.0.1"; }));
   EXPECT_EQ(log.configuration().currentpowerlevel(), kinetic::PowerManagement::OPERATIONAL);
+  const auto is_hash = [](std::string_view text) {
+    return text.size() == 40 && text.find_first_not_of("0123456789abcdef") == text.npos;
+  };
+  EXPECT_TRUE(is_hash(log.configuration().sourcehash()));
+  EXPECT_TRUE(is_hash(log.configuration().protocolsourcehash()));
+  EXPECT_NE(log.configuration().sourcehash(), log.configuration().protocolsourcehash());
+  tm date{};
+  for (const std::string& text :
+       {log.configuration().compilationdate(), log.configuration().protocolcompilationdate()}) {
+    EXPECT_NE(strptime(text.c_str(), "%a %b %d %H:%M:%S UTC %Y", &date), nullptr) << text;
+  }
   EXPECT_EQ(log.limits().maxoperationcountperbatch(), kMaxBatchOperations);
   std::map<int, const Log::Statistics*> statistics;
   for (const auto& each : log.statistics()) statistics[each.messagetype()] = &each;
@@ -514,6 +529,25 @@ TEST_F(ServerTest, TellsAboutItselfWhatItIsAsked) {
   EXPECT_LT(statistics.at(Header::GET)->maxlatency(), 10'000u);
   EXPECT_EQ(statistics.at(Header::DELETE)->count(), 0u);
   EXPECT_TRUE(statistics.contains(Header::PEER2PEERPUSH));
+}
+
+// Where there is no key there is no body either: a client that sees one takes it for a list.
+TEST_F(ServerTest, AnEmptyRangeHasNoBody) {
+  ASSERT_OK(engine_.Put("k", {}, Expected::Any()));
+  Client client(port_);
+  const Client::Answer greeting = client.ReceiveAnswer();
+  EXPECT_TRUE(greeting.command.body().getlog().configuration().has_sourcehash());
+  const auto ask = [&](const std::string& first) {
+    client.Request(Header::GETKEYRANGE, [&](kinetic::Body* body) {
+      body->mutable_range()->set_startkey(first);
+      body->mutable_range()->set_maxreturned(10);
+    });
+    return client.ReceiveAnswer();
+  };
+  EXPECT_EQ(ask("a").command.body().range().keys_size(), 1);
+  const Client::Answer none = ask("x");
+  EXPECT_EQ(none.code(), kinetic::Status::SUCCESS);
+  EXPECT_FALSE(none.command.has_body());
 }
 
 // A peer that does not know of our extensions sees nothing of them.
