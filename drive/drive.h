@@ -158,6 +158,7 @@ struct DriveCapabilities {
   bool range_get = false;      // Get() of a part of a value moves only that part
   bool range_records = false;  // ListRecords() is one request
   bool rooms = false;          // PutRequest::room counts
+  bool unerased = false;       // it answers nothing more to who knew it before it was erased
 };
 
 // What an operation is asked under: until when an answer is wanted and, if that matters, which

@@ -139,7 +139,6 @@ struct Shared {
   Newcomers newcomers;
   std::atomic<uint32_t> connections = 0;
   std::atomic<Time> no_puts_at_once{};  // by loops until then, since they took long
-  Task erased;  // has all of them look whether they are still of this device; any thread
 };
 
 // What all sessions of a server use. Long operations have threads of their own, those that wait for
@@ -171,7 +170,6 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
 
   // Loop thread.
   void Start() {
-    erasures_ = service_.security().erasures();
     connection_id_ = static_cast<int64_t>(loop_.runtime().Random() >> 2) + 1;
     watch_id_ = loop_.Add(socket_.get(), EPOLLIN, shared_from_this());
     const Time now = loop_.runtime().Now();
@@ -183,13 +181,6 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     if (tls_ == nullptr) return Greet();
     shaking_hands_ = true;
     timer_.Arm(now + options_.handshake_timeout);
-  }
-
-  // Loop thread. Whoever has opened this connection knows the device as it was then, unless it has
-  // erased it by itself. It has to find out that this is another one now, empty, and finds out
-  // when it connects again.
-  void CloseIfErased() {
-    if (!IsOfThisDevice(service_.security().erasures())) Close();
   }
 
   // Loop thread. What is still being executed finishes, and its answer is dropped.
@@ -246,6 +237,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   };
 
   void Greet() {
+    greeted_erasures_ = batches_erasures_ = service_.security().erasures();
     Command greeting = service_.Greeting();
     greeting.mutable_header()->set_connectionid(connection_id_);
     Send(UnsignedFrame(Unsigned::kUnsolicited, greeting));
@@ -350,10 +342,9 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
                   static_cast<int>(message.authtype()));
     }
     const DeviceSecurity& security = service_.security();
+    // Batches from before an erase are not for the device that it is now.
     const uint64_t erasures = security.erasures();
-    if (!IsOfThisDevice(erasures)) return Fail(ESTALE, "the device was erased");
-    // Batches from before that are not for the device that it is now.
-    if (std::exchange(erasures_, erasures) != erasures) batches_.Clear();
+    if (std::exchange(batches_erasures_, erasures) != erasures) batches_.Clear();
     const auto identity = pin ? nullptr : security.Find(message.hmacauth().identity());
     const auto refuse = [&](kinetic::Status::Code code, std::string_view why) {
       Command answer = AnswerTo(*request);
@@ -384,10 +375,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
       last_sequence_ = header.sequence();
       Hand(request, nullptr, frame.value.size(),
            [this, request, pin = message.pinauth().pin()](Command* answer) {
-             service_.ExecutePin(*request, pin, answer, [this](uint64_t erasures) {
-               own_erasure_ = erasures;
-               shared_->erased();
-             });
+             service_.ExecutePin(*request, pin, answer);
              return KineticService::Outcome();
            });
       return {};
@@ -400,6 +388,10 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     // Only now: a forged request must not make the true ones that follow it late.
     any_sequence_ = true;
     last_sequence_ = header.sequence();
+    if (header.unerased() && identity->erasures != greeted_erasures_) {
+      return refuse(kinetic::Status::CONNECTION_TERMINATED,
+                    "the device was erased since it greeted this connection");
+    }
     const int64_t cluster_version = security.cluster_version();
     if (header.clusterversion() != cluster_version) {
       return refuse(kinetic::Status::VERSION_FAILURE,
@@ -420,8 +412,10 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
                     fmt::format("permission denied: priority {}, and {} is this identity's highest",
                                 header.priority(), identity->acl.max_priority));
     }
-    const KineticService::Caller caller{
-        .identity = identity, .tls = tls_ != nullptr, .cluster_version = cluster_version};
+    const KineticService::Caller caller{.identity = identity,
+                                        .tls = tls_ != nullptr,
+                                        .cluster_version = cluster_version,
+                                        .unerased = header.unerased()};
     if (TRY(AddToBatch(caller, *request, frame))) return {};
     if (frame.value_dropped) {
       return refuse(kinetic::Status::INVALID_REQUEST, LongValue(frame).message());
@@ -469,10 +463,6 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
       return service_.Execute(caller, *request, SharedBytes(value, look), answer);
     });
     return {};
-  }
-
-  bool IsOfThisDevice(uint64_t erasures) const {
-    return erasures == erasures_ || erasures == own_erasure_;
   }
 
   static Status LongValue(const Frame& frame) {
@@ -1106,7 +1096,9 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   uint64_t watch_id_ = 0;
   bool any_sequence_ = false;
   uint64_t last_sequence_ = 0;
-  uint64_t erasures_ = 0;  // of the device, of which its client knows
+  // How often the device had been erased when it greeted its client, and when the batches began.
+  uint64_t greeted_erasures_ = 0;
+  uint64_t batches_erasures_ = 0;
   bool giving_up_ = false;
   bool shaking_hands_ = false;
   bool read_posted_ = false;
@@ -1124,8 +1116,6 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   PendingPuts puts_;                            // since the last read
   std::vector<std::shared_ptr<Command>> used_;  // nobody's: to be filled again
   int puts_priority_ = Workers::kNormal;
-
-  std::atomic<uint64_t> own_erasure_ = 0;  // the last one that this client has made
 
   std::mutex mutex_;
   std::deque<Outgoing> outgoing_;  // guarded by mutex_, like all below
@@ -1242,10 +1232,7 @@ class Server::Impl {
     const uint16_t bound = TRY(PortOf(socket.get()));
     tls == nullptr ? service.SetPort(bound) : service.SetTlsPort(bound);
     std::shared_ptr<Shared>& shared = shared_[&service];
-    if (shared == nullptr) {
-      shared = std::make_shared<Shared>(*flushers_, service);
-      shared->erased = [this, &service] { CloseErased(service); };
-    }
+    if (shared == nullptr) shared = std::make_shared<Shared>(*flushers_, service);
     auto listener =
         std::make_shared<Listener>(*this, service, std::move(socket), std::move(tls), shared);
     listeners_.push_back(listener);
@@ -1254,18 +1241,6 @@ class Server::Impl {
   }
 
  private:
-  // The connections of a device that was erased, but for the one that has done it.
-  void CloseErased(const KineticService& service) {
-    for (size_t i = 0; i < loops_.size(); ++i) {
-      loops_[i]->Post([this, i, &service] {
-        const auto sessions = sessions_[i];  // closing one takes it out of the set
-        for (const auto& session : sessions) {
-          if (&session->service() == &service) session->CloseIfErased();
-        }
-      });
-    }
-  }
-
   class Listener final : public IoLoop::Handler, public std::enable_shared_from_this<Listener> {
    public:
     Listener(Impl& server, KineticService& service, FileDescriptor socket,
