@@ -17,7 +17,7 @@ ABSENT = 'absent'
 # number of a list's elements is its field "#". A tuple of one client's names comes first where not all have it.
 # MAY: by chance both can say the same, so that it need not occur.
 MAY = object()
-ANY = '.*'
+ANY = '(?!absent$).*'
 ALL = ('wire', 'java', 'python')
 
 CONFIGURATION = r'(body\.getLog\.configuration|result\.configuration|result)\.'
@@ -30,7 +30,7 @@ STATISTICS = r'(body\.getLog\.statistics|result\.statistics|result)\.'
 
 TABLE = [
     # --- Words
-    (ALL, '.*', r'(.*\.)?(statusMessage|message)', ANY, ANY,
+    (ALL, '.*', r'(.*\.)?(statusMessage|message)', '.*', '.*',
      'Messages are for people, and each says what went wrong in its own words. Clients go by the code.'),
 
     # --- What a device says about itself
@@ -84,7 +84,9 @@ TABLE = [
 
 
 def flat(value, path=''):
-    if isinstance(value, dict):
+    if value == {}:
+        yield path, 'nothing in it'
+    elif isinstance(value, dict):
         for name, part in value.items():
             yield from flat(part, f'{path}.{name}' if path else name)
     elif isinstance(value, list):
@@ -147,6 +149,10 @@ def test():
     assert len(compare('wire', one(1), one(1, 'b'), [])) == 2, 'one is missing, another one too many'
     assert len(compare('wire', one([1, 2]), one([1]), [])) == 2, 'the number, and the element'
     assert len(compare('wire', one(1), [], [])) == 1, 'fewer calls'
+    assert len(compare('wire', one({}), one({}, 'b'), [])) == 2, 'something empty is something'
+    absent = [(('wire',), 'get', 'b', ABSENT, ANY, 'why')]
+    assert compare('wire', one(1), [{'call': 'get', 'answer': {'a': 1, 'b': 2}}], absent) == []
+    assert len(compare('wire', [{'call': 'get', 'answer': {'a': 1, 'b': 2}}], one(1), absent)) == 2, 'the wrong way round'
     assert all(len(entry) in (6, 7) and entry[5] for entry in TABLE), 'each difference has a reason'
 
 
