@@ -159,6 +159,7 @@ struct DriveCapabilities {
   bool range_records = false;  // ListRecords() is one request
   bool rooms = false;          // PutRequest::room counts
   bool bound = false;          // it refuses what was said elsewhere or before, and altered values
+  bool unerased = false;       // it answers nothing more to who knew it before it was erased
 };
 
 // What an operation is asked under: until when an answer is wanted and, if that matters, which

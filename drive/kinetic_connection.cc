@@ -53,6 +53,14 @@ struct KineticConnection::Scratch {
   kinetic::Command command;
 };
 
+// An answer that is not believed yet.
+struct KineticConnection::Unconfirmed {
+  KineticOperationPtr operation;
+  Status status;
+  kinetic::Body body;
+  Buffer value;
+};
+
 Result<std::shared_ptr<KineticConnection>> KineticConnection::Start(
     IoLoop& loop, const std::string& host, const SocketAddress& address,
     std::shared_ptr<const Options> options, Owner& owner) {
@@ -91,6 +99,11 @@ KineticConnection::~KineticConnection() = default;
 
 void KineticConnection::SetCapabilities(DriveCapabilities capabilities) {
   capabilities_ = capabilities;
+}
+
+void KineticConnection::SetIdentity(std::string key, RecordHead head) {
+  identity_key_ = std::move(key);
+  identity_head_ = std::move(head);
 }
 
 // --- Submitting and sending
@@ -189,6 +202,7 @@ KineticConnection::Outgoing KineticConnection::Encode(const Numbered& numbered) 
   header->set_clusterversion(operation.terms().cluster_version.value_or(cluster_version_));
   header->set_connectionid(connection_id_);
   if (options_->bound) header->set_bound(true);
+  if (capabilities_.unerased) header->set_unerased(true);
   header->set_sequence(numbered.sequence);
   header->set_messagetype(static_cast<kinetic::Header::MessageType>(operation.message_type()));
   operation.Describe(capabilities_, command.mutable_body());
@@ -414,6 +428,15 @@ Status KineticConnection::HandleAnswer(Frame frame) {
     return {};
   }
   const Status status = StatusOfAnswer(command.status());
+  if (command.status().code() == kinetic::Status::CONNECTION_TERMINATED) {
+    const Status why(EHOSTUNREACH, std::string(status.message()));
+    FailAll({sent.operation}, Away(why));
+    return why;
+  }
+  if (!capabilities_.unerased && !identity_key_.empty() && operation.MayBeOfEmptied(status)) {
+    FinishWhenConfirmed(std::move(sent.operation), status, std::move(frame.value));
+    return {};
+  }
   if (!status.ok()) {
     operation.Finish(tl::unexpected(status.Context(options_->drive)));
   } else {
@@ -423,6 +446,42 @@ Status KineticConnection::HandleAnswer(Frame frame) {
                                    .drive = options_->drive});
   }
   return {};
+}
+
+// Asks only now, since only what is asked after the answer says what the device was at that time.
+void KineticConnection::FinishWhenConfirmed(KineticOperationPtr operation, const Status& status,
+                                            Buffer value) {
+  const Terms terms(operation->deadline());
+  auto answer = std::make_shared<Unconfirmed>();
+  answer->operation = std::move(operation);
+  answer->status = status;
+  answer->body.Swap(received_->command.mutable_body());
+  answer->value = std::move(value);
+  Submit(NewHeadOfIdentity(identity_key_, terms,
+                           [self = shared_from_this(), answer](const Result<RecordHead>& identity) {
+                             self->Confirm(*answer, identity);
+                           }));
+}
+
+void KineticConnection::Confirm(Unconfirmed& answer, const Result<RecordHead>& identity) {
+  KineticOperation& operation = *answer.operation;
+  const int code = identity.has_value() ? 0 : identity.error().code();
+  const bool is_the_same = identity.has_value() && identity->version == identity_head_.version &&
+                           identity->tag == identity_head_.tag;
+  if (is_the_same && answer.status.ok()) {
+    operation.Finish(KineticAnswer{.body = &answer.body,
+                                   .value = std::move(answer.value),
+                                   .capabilities = capabilities_,
+                                   .drive = options_->drive});
+  } else if (is_the_same) {
+    operation.Finish(tl::unexpected(answer.status.Context(options_->drive)));
+  } else if (code != 0 && code != ENOENT) {
+    operation.Finish(tl::unexpected(identity.error()));
+  } else {
+    const Status why = Fail(EHOSTUNREACH, "it was erased or replaced while we were connected");
+    FailAll({answer.operation}, Away(why));
+    Lose(why);
+  }
 }
 
 void KineticConnection::RetryLater(KineticOperationPtr operation) {

@@ -87,6 +87,12 @@ class KineticConnection final : public IoLoop::Handler,
   // anything.
   void SetCapabilities(DriveCapabilities capabilities);
 
+  // The record that says which drive this is. Where the device cannot be asked to answer only if it
+  // was not erased (DriveCapabilities::unerased), whatever an emptied device could have answered as
+  // well is believed when this record was still the same after it; else the connection is lost. As
+  // SetCapabilities().
+  void SetIdentity(std::string key, RecordHead head);
+
   // Fails what is outstanding with EHOSTUNREACH and `why`. The owner is not told. Loop thread.
   void Close(const Status& why);
 
@@ -115,6 +121,7 @@ class KineticConnection final : public IoLoop::Handler,
   enum class Phase { kConnecting, kShakingHands, kGreeting, kOpen, kClosed };
   enum class Written { kAll, kBlocked, kFailed };
   struct Scratch;  // protobuf messages, kept for their memory
+  struct Unconfirmed;
 
   // Sending. Whoever sets sending_ owns outgoing_, and passes it on through blocked_.
   void Pump();
@@ -134,6 +141,8 @@ class KineticConnection final : public IoLoop::Handler,
   Status HandleAnswer(Frame frame);
   Status CheckSignature() const;
   Status CheckConnection(int64_t id) const;
+  void FinishWhenConfirmed(KineticOperationPtr operation, const Status& status, Buffer value);
+  void Confirm(Unconfirmed& answer, const Result<RecordHead>& identity);
   void RetryLater(KineticOperationPtr operation);
   void HandleOtherVersion(KineticOperationPtr operation);
   void RaiseVersion(int64_t version);
@@ -177,6 +186,8 @@ class KineticConnection final : public IoLoop::Handler,
   int64_t connection_id_ = 0;  // as the device has greeted; not 0 then
   uint32_t limits_[KineticOperation::kKinds] = {};
   DriveCapabilities capabilities_;
+  std::string identity_key_;  // empty: there is none
+  RecordHead identity_head_;
 
   // Of whoever is sending:
   std::deque<Outgoing> outgoing_;

@@ -291,6 +291,7 @@ void KineticDrive::Link::OnIdentity(Result<Record> record, const Result<DriveInf
   if (!info && info.error().code() == ETIMEDOUT) return Refuse(info.error());
   const Status right = options_.check_identity(record, info);
   if (!right.ok()) return Refuse(right);
+  if (record) trying_->SetIdentity(options_.identity_key, {record->version, record->tag});
   Up();
 }
 

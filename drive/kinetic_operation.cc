@@ -159,7 +159,7 @@ class GetOperation final : public Asking<Record> {
   const ValueRange range_;
 };
 
-class HeadOperation final : public Asking<RecordHead> {
+class HeadOperation : public Asking<RecordHead> {
  public:
   HeadOperation(std::string key, Terms terms, Callback<RecordHead> done)
       : Asking(Header::GET, Kind::kRead, terms, std::move(done)), key_(std::move(key)) {}
@@ -179,6 +179,12 @@ class HeadOperation final : public Asking<RecordHead> {
 
  private:
   const std::string key_;
+};
+
+class HeadOfIdentityOperation final : public HeadOperation {
+ public:
+  using HeadOperation::HeadOperation;
+  bool MayBeOfEmptied(const Status&) const override { return false; }
 };
 
 class PutOperation final : public Doing {
@@ -202,6 +208,10 @@ class PutOperation final : public Doing {
   }
 
   SharedBytes value() const override { return request_.value; }
+
+  bool MayBeOfEmptied(const Status& answered) const override {
+    return answered.ok() && request_.expected.version() && request_.expected.version()->empty();
+  }
 
  protected:
   Status Check(const kinetic::Body& body) const override {
@@ -259,6 +269,8 @@ class RangeOperation final : public Asking<std::vector<std::string>> {
     if (reverse_) range->set_reverse(true);
   }
 
+  bool MayBeOfEmptied(const Status& answered) const override { return answered.ok(); }
+
  protected:
   Result<std::vector<std::string>> Read(KineticAnswer answer) override {
     TRY(CheckListed(answer.body->range(), first_, last_, max_, reverse_));
@@ -284,6 +296,10 @@ class NeighbourOperation final : public Asking<KeyedRecord> {
 
   void Describe(DriveCapabilities, kinetic::Body* body) const override {
     body->mutable_keyvalue()->set_key(key_);
+  }
+
+  bool MayBeOfEmptied(const Status& answered) const override {
+    return answered.ok() || answered.code() == ENOENT;
   }
 
  protected:
@@ -383,6 +399,8 @@ class ListRecordsOperation final : public KineticOperation {
     if (reverse_) range->set_reverse(true);
     if (capabilities.range_records) range->set_valuelimit(value_limit_);
   }
+
+  bool MayBeOfEmptied(const Status& answered) const override { return answered.ok(); }
 
   void Finish(Result<KineticAnswer> answer) override {
     // Moved out, as with every operation: they must go with the answer.
@@ -551,6 +569,7 @@ class AskCapabilitiesOperation final : public Asking<DriveCapabilities> {
       if (line == kRangeRecordsCapability) capabilities.range_records = true;
       if (line == kRoomsCapability) capabilities.rooms = true;
       if (line == kBoundCapability) capabilities.bound = true;
+      if (line == kUnerasedCapability) capabilities.unerased = true;
     }
     return capabilities;
   }
@@ -574,6 +593,10 @@ KineticOperationPtr NewGet(std::string key, ValueRange range, Terms terms, Callb
 
 KineticOperationPtr NewHead(std::string key, Terms terms, Callback<RecordHead> done) {
   return std::make_shared<HeadOperation>(std::move(key), terms, std::move(done));
+}
+
+KineticOperationPtr NewHeadOfIdentity(std::string key, Terms terms, Callback<RecordHead> done) {
+  return std::make_shared<HeadOfIdentityOperation>(std::move(key), terms, std::move(done));
 }
 
 KineticOperationPtr NewPut(Drive::PutRequest request, Terms terms, StatusCallback done) {

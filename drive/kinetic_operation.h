@@ -7,6 +7,7 @@
 
 #pragma once
 
+#include <cerrno>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -50,6 +51,9 @@ class KineticOperation {
 
   virtual void Describe(DriveCapabilities capabilities, kinetic::Body* body) const = 0;
   virtual SharedBytes value() const { return {}; }
+  // Whether a device that was emptied could have answered the same, so that this means something
+  // only if it was not.
+  virtual bool MayBeOfEmptied(const Status& answered) const { return answered.code() == ENOENT; }
   virtual void Finish(Result<KineticAnswer> answer) = 0;
 
  private:
@@ -63,6 +67,8 @@ using KineticOperationPtr = std::shared_ptr<KineticOperation>;
 
 KineticOperationPtr NewGet(std::string key, ValueRange range, Terms terms, Callback<Record> done);
 KineticOperationPtr NewHead(std::string key, Terms terms, Callback<RecordHead> done);
+// The same, of a record by which it is looked whether a device was emptied.
+KineticOperationPtr NewHeadOfIdentity(std::string key, Terms terms, Callback<RecordHead> done);
 KineticOperationPtr NewPut(Drive::PutRequest request, Terms terms, StatusCallback done);
 KineticOperationPtr NewDelete(std::string key, Expected expected, Durability durability,
                               Terms terms, StatusCallback done);

@@ -565,9 +565,9 @@ Status KineticService::GetLog(const Caller& caller, const Command& request, Comm
           return Fail(ENOENT, "no device log '{}'",
                       Hex(AsBytes(std::string_view(asked.device().name()).substr(0, 64))));
         }
-        log->set_capabilities(fmt::format("{}\n{}\n{}\n{}\n{}\n", kRangeGetCapability,
+        log->set_capabilities(fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n", kRangeGetCapability,
                                           kRangeRecordsCapability, kChecksumScanCapability,
-                                          kRoomsCapability, kBoundCapability));
+                                          kRoomsCapability, kBoundCapability, kUnerasedCapability));
         *value = SharedBytes(log->capabilities());
         break;
       default: return Fail(EINVAL, "unknown log type {}", type);
@@ -578,7 +578,7 @@ Status KineticService::GetLog(const Caller& caller, const Command& request, Comm
 
 Status KineticService::CheckCurrent(const Caller& caller) const {
   if (security_.IsCurrent(*caller.identity)) return {};
-  return Fail(EACCES, "permission denied: the device was erased");
+  return Fail(caller.unerased ? ECONNABORTED : EACCES, "permission denied: the device was erased");
 }
 
 Status KineticService::CheckAdmitted(const Caller& caller, Command* answer) const {
@@ -590,8 +590,7 @@ Status KineticService::CheckAdmitted(const Caller& caller, Command* answer) cons
               caller.cluster_version);
 }
 
-void KineticService::ExecutePin(const Command& request, std::string_view pin, Command* answer,
-                                const std::function<void(uint64_t erasures)>& erased) {
+void KineticService::ExecutePin(const Command& request, std::string_view pin, Command* answer) {
   using Pin = kinetic::PinOperation;
   const auto type = request.body().pinop().has_pinoptype() ? request.body().pinop().pinoptype()
                                                            : Pin::INVALID_PINOP;
@@ -599,8 +598,8 @@ void KineticService::ExecutePin(const Command& request, std::string_view pin, Co
     switch (type) {
       case Pin::LOCK_PINOP: return security_.Lock(pin);
       case Pin::UNLOCK_PINOP: return security_.Unlock(pin);
-      case Pin::ERASE_PINOP: return Erase(pin, /*secure=*/false, erased);
-      case Pin::SECURE_ERASE_PINOP: return Erase(pin, /*secure=*/true, erased);
+      case Pin::ERASE_PINOP: return Erase(pin, /*secure=*/false);
+      case Pin::SECURE_ERASE_PINOP: return Erase(pin, /*secure=*/true);
       default: return Fail(EINVAL, "unknown PIN operation");
     }
   }();
@@ -609,14 +608,12 @@ void KineticService::ExecutePin(const Command& request, std::string_view pin, Co
 }
 
 // Nobody is served while the old records, identities and PINs go together.
-Status KineticService::Erase(std::string_view pin, bool secure,
-                             const std::function<void(uint64_t)>& erased) {
+Status KineticService::Erase(std::string_view pin, bool secure) {
   {
     const Gate::Closure alone(executing_);
     TRY(security_.CheckErasePin(pin));
     TRY(engine_.Erase());
     security_.Reset();
-    erased(security_.erasures());
   }
   return secure ? engine_.RemoveErased() : Status();
 }

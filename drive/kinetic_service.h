@@ -19,7 +19,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -65,6 +64,7 @@ class KineticService {
     DeviceSecurity::IdentityPtr identity;
     bool tls = false;
     int64_t cluster_version = 0;  // that the request named; the device's, when it came
+    bool unerased = false;        // and only if the device was not erased since
   };
 
   // `security` and `engine` outlive the service.
@@ -121,10 +121,8 @@ class KineticService {
                                                const kinetic::Command& request, Time expiry,
                                                kinetic::Command* answer);
 
-  // Executes a PIN operation that came over TLS with this PIN. When it has erased the device,
-  // `erased` is called, before anybody is served again: with security().erasures() as it is then.
-  void ExecutePin(const kinetic::Command& request, std::string_view pin, kinetic::Command* answer,
-                  const std::function<void(uint64_t erasures)>& erased);
+  // Executes a PIN operation that came over TLS with this PIN.
+  void ExecutePin(const kinetic::Command& request, std::string_view pin, kinetic::Command* answer);
 
   // The change that a PUT or DELETE asks for as a part of a batch. EINVAL: it cannot be done.
   // EACCES: the caller may not.
@@ -155,7 +153,7 @@ class KineticService {
   Status CheckCurrent(const Caller& caller) const;
   // Nor has got another cluster version (EREMCHG, and the answer says which).
   Status CheckAdmitted(const Caller& caller, kinetic::Command* answer) const;
-  Status Erase(std::string_view pin, bool secure, const std::function<void(uint64_t)>& erased);
+  Status Erase(std::string_view pin, bool secure);
   Status ListAllowed(const Caller& caller, const KeyRange& range, uint32_t max, bool reverse,
                      kinetic::Range* found);
   Status Security(const Caller& caller, const kinetic::Command& request);

@@ -143,6 +143,7 @@ int StatusCodeFor(const Status& status) {
     case EPROTONOSUPPORT: return Code::NO_SUCH_HMAC_ALGORITHM;
     case EBUSY: return Code::SERVICE_BUSY;
     case EREMCHG: return Code::VERSION_FAILURE;
+    case ECONNABORTED: return Code::CONNECTION_TERMINATED;
     case ETIMEDOUT: return Code::EXPIRED;
     default: return Code::INTERNAL_ERROR;
   }

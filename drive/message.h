@@ -27,6 +27,7 @@ inline constexpr std::string_view kCapabilitiesLog = "io.pinstripe.capabilities"
 inline constexpr std::string_view kRangeGetCapability = "range_get 1";
 inline constexpr std::string_view kRangeRecordsCapability = "range_records 1";
 inline constexpr std::string_view kRoomsCapability = "rooms 1";
+inline constexpr std::string_view kUnerasedCapability = "unerased 1";
 inline constexpr std::string_view kChecksumScanCapability = "checksum_scan 1";
 inline constexpr std::string_view kBoundCapability = "bound 1";
 

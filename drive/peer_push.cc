@@ -307,6 +307,8 @@ void PeerPush::PushAll(Cancellation& cancellation) {
   for (const P2POperation::Operation& each : request_.operation()) {
     P2POperation::Operation* operation = pushed->add_operation();
     operation->set_key(each.key());
+    if (each.has_version()) operation->set_version(each.version());
+    if (each.has_force()) operation->set_force(each.force());
     if (each.has_newkey()) operation->set_newkey(each.newkey());
     operation->mutable_status()->set_code(Code::NOT_ATTEMPTED);
   }

@@ -101,7 +101,6 @@ struct Shared {
 
   const std::shared_ptr<Flushes> flushes;
   std::atomic<Time> no_puts_at_once{};  // by loops until then, since they took long
-  Task erased;  // has all of them look whether they are still of this device; any thread
 };
 
 // What all sessions of a server use. Long operations have threads of their own, those that wait for
@@ -135,7 +134,6 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
 
   // Loop thread.
   void Start() {
-    erasures_ = service_.security().erasures();
     // By chance, and so never the same again: what was said on one connection is worth nothing on
     // another. 0 is none.
     while (connection_id_ == 0) {
@@ -151,13 +149,6 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     if (tls_ == nullptr) return Greet();
     shaking_hands_ = true;
     timer_.Arm(now + options_.handshake_timeout);
-  }
-
-  // Loop thread. Whoever has opened this connection knows the device as it was then, unless it has
-  // erased it by itself. It has to find out that this is another one now, empty, and finds out
-  // when it connects again.
-  void CloseIfErased() {
-    if (!IsOfThisDevice(service_.security().erasures())) Close();
   }
 
   // Loop thread. What is still being executed finishes, and its answer is dropped.
@@ -213,6 +204,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   };
 
   void Greet() {
+    greeted_erasures_ = batches_erasures_ = service_.security().erasures();
     Command greeting = service_.Greeting();
     greeting.mutable_header()->set_connectionid(connection_id_);
     Send(UnsignedFrame(Unsigned::kUnsolicited, greeting));
@@ -318,10 +310,9 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
                   static_cast<int>(message.authtype()));
     }
     const DeviceSecurity& security = service_.security();
+    // Batches from before an erase are not for the device that it is now.
     const uint64_t erasures = security.erasures();
-    if (!IsOfThisDevice(erasures)) return Fail(ESTALE, "the device was erased");
-    // Batches from before that are not for the device that it is now.
-    if (std::exchange(erasures_, erasures) != erasures) batches_.Clear();
+    if (std::exchange(batches_erasures_, erasures) != erasures) batches_.Clear();
     const auto identity = pin ? nullptr : security.Find(message.hmacauth().identity());
     const auto refuse = [&](kinetic::Status::Code code, std::string_view why) {
       Command answer = AnswerTo(*request);
@@ -363,10 +354,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
       if (TRY(is_out_of_turn())) return {};
       Hand(request, nullptr, frame.value.size(),
            [this, request, pin = message.pinauth().pin()](Command* answer) {
-             service_.ExecutePin(*request, pin, answer, [this](uint64_t erasures) {
-               own_erasure_ = erasures;
-               shared_->erased();
-             });
+             service_.ExecutePin(*request, pin, answer);
              return KineticService::Outcome();
            });
       return {};
@@ -377,6 +365,10 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     }
     if (TRY(is_out_of_turn())) return {};
     if (is_stranger_) Welcome();
+    if (header.unerased() && identity->erasures != greeted_erasures_) {
+      return refuse(kinetic::Status::CONNECTION_TERMINATED,
+                    "the device was erased since it greeted this connection");
+    }
     const int64_t cluster_version = security.cluster_version();
     if (header.clusterversion() != cluster_version) {
       return refuse(kinetic::Status::VERSION_FAILURE,
@@ -397,8 +389,10 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
                     fmt::format("permission denied: priority {}, and {} is this identity's highest",
                                 header.priority(), identity->acl.max_priority));
     }
-    const KineticService::Caller caller{
-        .identity = identity, .tls = tls_ != nullptr, .cluster_version = cluster_version};
+    const KineticService::Caller caller{.identity = identity,
+                                        .tls = tls_ != nullptr,
+                                        .cluster_version = cluster_version,
+                                        .unerased = header.unerased()};
     if (TRY(AddToBatch(caller, *request, frame))) return {};
     if (frame.value_dropped) {
       return refuse(kinetic::Status::INVALID_REQUEST, LongValue(frame).message());
@@ -459,10 +453,6 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     return Fail(EBADMSG,
                 "a request of connection {:x} on connection {:x}; does somebody repeat it?", id,
                 connection_id_);
-  }
-
-  bool IsOfThisDevice(uint64_t erasures) const {
-    return erasures == erasures_ || erasures == own_erasure_;
   }
 
   static Status LongValue(const Frame& frame) {
@@ -1097,7 +1087,9 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   bool bound_ = false;  // its requests say that they are of this connection, and only of it
   bool any_sequence_ = false;
   uint64_t last_sequence_ = 0;
-  uint64_t erasures_ = 0;  // of the device, of which its client knows
+  // How often the device had been erased when it greeted its client, and when the batches began.
+  uint64_t greeted_erasures_ = 0;
+  uint64_t batches_erasures_ = 0;
   bool giving_up_ = false;
   bool shaking_hands_ = false;
   bool read_posted_ = false;
@@ -1115,8 +1107,6 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   PendingPuts puts_;                            // since the last read
   std::vector<std::shared_ptr<Command>> used_;  // nobody's: to be filled again
   int puts_priority_ = Workers::kNormal;
-
-  std::atomic<uint64_t> own_erasure_ = 0;  // the last one that this client has made
 
   std::mutex mutex_;
   std::deque<Outgoing> outgoing_;  // guarded by mutex_, like all below
@@ -1233,10 +1223,7 @@ class Server::Impl {
     const uint16_t bound = TRY(PortOf(socket.get()));
     tls == nullptr ? service.SetPort(bound) : service.SetTlsPort(bound);
     std::shared_ptr<Shared>& shared = shared_[&service];
-    if (shared == nullptr) {
-      shared = std::make_shared<Shared>(*flushers_, service);
-      shared->erased = [this, &service] { CloseErased(service); };
-    }
+    if (shared == nullptr) shared = std::make_shared<Shared>(*flushers_, service);
     auto listener =
         std::make_shared<Listener>(*this, service, std::move(socket), std::move(tls), shared);
     listeners_.push_back(listener);
@@ -1245,18 +1232,6 @@ class Server::Impl {
   }
 
  private:
-  // The connections of a device that was erased, but for the one that has done it.
-  void CloseErased(const KineticService& service) {
-    for (size_t i = 0; i < loops_.size(); ++i) {
-      loops_[i]->Post([this, i, &service] {
-        const auto sessions = sessions_[i];  // closing one takes it out of the set
-        for (const auto& session : sessions) {
-          if (&session->service() == &service) session->CloseIfErased();
-        }
-      });
-    }
-  }
-
   static Places::Limits LimitsOf(const Options& options) {
     Places::Limits limits = options.places;
     limits.per_device = kMaxConnections;

@@ -106,6 +106,63 @@ class KineticDriveTest : public testing::Test {
   KineticIo io_{runtime_};
 };
 
+// --- Devices that are erased
+
+// Foreign ones keep the connection, and have no word for it: so what an empty one would say as well
+// is believed only when the superblock is still there after it.
+TEST_F(KineticDriveTest, WhatAForeignDeviceDoesNotHaveIsBelievedWhenItIsStillTheSameDrive) {
+  std::vector<std::string> asked;  // of the first connection
+  std::atomic<bool> emptied = false;
+  FakeDevice device([&](Session& session) {
+    session.Handshake();
+    for (;;) {
+      const Request request = session.Next();
+      const kinetic::Header::MessageType type = request.command.header().messagetype();
+      const std::string& key = request.command.body().keyvalue().key();
+      if (session.number() == 0) asked.push_back(key);
+      if (type == kinetic::Header::GET && key == "superblock" && !emptied) {
+        session.AnswerEntry(request, "1", "who I am");
+      } else if (type == kinetic::Header::GET || type == kinetic::Header::DELETE) {
+        session.Answer(request, kinetic::Status::NOT_FOUND);
+      } else {
+        session.Answer(request);
+      }
+    }
+  });
+  KineticDrive::Options options = OptionsFor({device.address()});
+  options.identity_key = "superblock";
+  options.check_identity = [](const Result<Record>& record, const Result<DriveInfo>&) {
+    return record.has_value() ? Status() : Status(record.error());
+  };
+  KineticDrive drive(io_, options);
+  const auto range = [&] {
+    Later<Result<std::vector<std::string>>> later;
+    drive.Range("a", "z", 10, false, Soon(), later.callback());
+    return later.Wait();
+  };
+  EXPECT_FAILS(Get(drive, "k"), ENOENT);
+  EXPECT_FAILS(Head(drive, "k"), ENOENT);
+  EXPECT_OK(range());
+  EXPECT_OK(Put(drive, {.key = "k", .expected = Expected::Absent()}));
+  EXPECT_OK(Put(drive, {.key = "k", .expected = Expected::Any()}));
+  emptied = true;
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_FAILS(Get(drive, "k"), EHOSTUNREACH);
+    EXPECT_FAILS(Head(drive, "k"), EHOSTUNREACH);
+    EXPECT_FAILS(range(), EHOSTUNREACH);
+    EXPECT_FAILS(Put(drive, {.key = "k", .expected = Expected::Absent()}), EHOSTUNREACH);
+  }
+  EXPECT_FALSE(drive.IsUp());
+  device.Stop();
+  const std::vector<std::string> expected = {
+      "superblock", "",                               // when it connected
+      "k",          "superblock", "k", "superblock",  // two reads
+      "",           "superblock", "k", "superblock",  // list and put
+      "k",                                            // a forced one
+      "k",          "superblock"};                    // emptied
+  EXPECT_EQ(asked, expected);
+}
+
 // --- Operations
 
 TEST_F(KineticDriveTest, AGetIsByteForByteWhatKineticExpects) {

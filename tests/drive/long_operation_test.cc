@@ -331,7 +331,9 @@ TEST_F(PushTest, ARecordArrivesWithEverythingThatItHas) {
   Put(a_, "k", RecordOf(std::string(300'000, 'x'), "the tag", 1234, "version"));
   Put(a_, "empty", RecordOf("", "", std::nullopt, ""));
   P2POperation push = To(b_.port);
-  Add(push, "k")->set_newkey("another key");
+  P2POperation::Operation* first = Add(push, "k");
+  first->set_newkey("another key");
+  first->set_force(true);
   Add(push, "empty");
   const auto pushed = Push(push);
   EXPECT_EQ(pushed.code(), Code::SUCCESS);
@@ -340,6 +342,8 @@ TEST_F(PushTest, ARecordArrivesWithEverythingThatItHas) {
   ASSERT_EQ(answer.operation_size(), 2);
   EXPECT_EQ(answer.operation(0).key(), "k");
   EXPECT_EQ(answer.operation(0).newkey(), "another key");
+  EXPECT_TRUE(answer.operation(0).force()) << "what was asked is said again";
+  EXPECT_FALSE(answer.operation(1).has_force());
   EXPECT_EQ(answer.operation(0).status().code(), Code::SUCCESS);
   const auto record = b_.engine.Get("another key");
   ASSERT_OK(record);

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
+#include "base/real_runtime.h"
 #include "drive/kinetic_drive.h"
 #include "drive/memory_store.h"
 #include "drive/server.h"
@@ -179,8 +182,8 @@ TEST_F(PinTest, ABatchFromBeforeAnEraseEndsItsConnection) {
   EXPECT_EQ(engine_.Keys({}, 10, false)->size(), 0u);
 }
 
-// They take the device for the one that it was; when they connect again they can find out.
-TEST_F(PinTest, AnEraseEndsTheConnectionsOfOthers) {
+// As other devices do: clients that know nothing of an erase go on with what is now an empty one.
+TEST_F(PinTest, AnEraseKeepsTheConnectionsOfOthers) {
   WireClient idle(plain_port_);
   WireClient in_batch(plain_port_);
   TlsWireClient secure(port_);
@@ -192,64 +195,152 @@ TEST_F(PinTest, AnEraseEndsTheConnectionsOfOthers) {
   EXPECT_EQ(in_batch.ReceiveAnswer().code(), Status::SUCCESS);
   SayInBatch(in_batch, Header::PUT);
   EXPECT_EQ(Noop(in_batch), Status::SUCCESS);
-  ASSERT_EQ(SetPin(/*erase=*/true, "", "e"), Status::SUCCESS);
-  EXPECT_EQ(Operate("wrong", Pin::ERASE_PINOP), Status::NOT_AUTHORIZED);
-  EXPECT_EQ(Noop(idle), Status::SUCCESS) << "nothing was erased";
-  EXPECT_EQ(Operate("e", Pin::ERASE_PINOP), Status::SUCCESS);
-  for (WireClient* each : {&idle, &in_batch, static_cast<WireClient*>(&secure)}) {
-    EXPECT_TRUE(each->SeesTheEnd());
+  for (const Pin::Type type : {Pin::ERASE_PINOP, Pin::SECURE_ERASE_PINOP}) {
+    ASSERT_OK(engine_.Put("k", {}, Expected::Any()));
+    EXPECT_EQ(Operate("", type), Status::SUCCESS);
+    for (WireClient* each :
+         {&idle, static_cast<WireClient*>(&secure), static_cast<WireClient*>(&*client_)}) {
+      each->Request(Header::GET,
+                    [](kinetic::Body* body) { body->mutable_keyvalue()->set_key("k"); });
+      EXPECT_EQ(each->ReceiveAnswer().code(), Status::NOT_FOUND);
+      EXPECT_EQ(Noop(*each), Status::SUCCESS);
+    }
   }
-  EXPECT_EQ(Noop(*client_), Status::SUCCESS);
+  SayInBatch(in_batch, Header::END_BATCH);
+  const WireClient::Answer last = in_batch.ReceiveAnswer();
+  EXPECT_EQ(last.message.authtype(), kinetic::Message::UNSOLICITEDSTATUS);
+  EXPECT_EQ(last.code(), Status::INVALID_BATCH);
+  EXPECT_TRUE(in_batch.SeesTheEnd());
+}
+
+// Our extension: who relies on what a device has said before says so in each request.
+TEST_F(PinTest, WhoAsksForADeviceThatWasNotErasedHearsOfTheErase) {
+  const auto put = [](WireClient& client) {
+    Command request;
+    request.mutable_header()->set_messagetype(Header::PUT);
+    request.mutable_header()->set_unerased(true);
+    request.mutable_body()->mutable_keyvalue()->set_key("put");
+    client.SendCommand(request);
+    return client.ReceiveAnswer().code();
+  };
+  EXPECT_EQ(put(*client_), Status::SUCCESS);
+  ASSERT_EQ(Operate("", Pin::ERASE_PINOP), Status::SUCCESS);
+  EXPECT_EQ(put(*client_), Status::CONNECTION_TERMINATED);
+  // Who knew another cluster version learns it as well, and changes nothing.
+  ASSERT_OK(security_.SetClusterVersion(7));
+  EXPECT_EQ(put(*client_), Status::CONNECTION_TERMINATED);
+  ASSERT_OK(security_.SetClusterVersion(0));
+  EXPECT_EQ(engine_.Keys({}, 10, false)->size(), 0u);
+  EXPECT_EQ(Noop(*client_), Status::SUCCESS) << "who does not say it goes on";
   WireClient next(plain_port_);
   next.ReceiveFrame();
-  EXPECT_EQ(Noop(next), Status::SUCCESS);
+  EXPECT_EQ(put(next), Status::SUCCESS);
 }
 
-TEST_F(PinTest, WhoErasedADeviceIsAStrangerAfterTheNextErase) {
-  TlsWireClient other(port_);
-  other.ReceiveFrame();
-  EXPECT_EQ(Operate("", Pin::ERASE_PINOP), Status::SUCCESS);
-  EXPECT_TRUE(other.SeesTheEnd());
-  TlsWireClient next(port_);
-  next.ReceiveFrame();
-  next.PinRequest("", Pin::ERASE_PINOP);
-  EXPECT_EQ(next.ReceiveAnswer().code(), Status::SUCCESS);
-  EXPECT_TRUE(client_->SeesTheEnd());
-  EXPECT_EQ(Noop(next), Status::SUCCESS);
-}
+// A client of a cluster, which has an open connection to a drive and takes it for the one that it
+// was. Its socket stays open; all that it may say of the erased drive is that it is away.
+class ClusterClientTest : public PinTest {
+ protected:
+  static constexpr int64_t kVersion = 5;
 
-// The client of a cluster asks for the superblock each time it connects.
-TEST_F(PinTest, AClientThatWasAtWorkMeetsTheEmptyDevice) {
-  ASSERT_OK(engine_.Put("superblock", {}, Expected::Any()));
-  KineticIo io(runtime_);
-  KineticDrive drive(io, {.name = "drive 3",
-                          .addresses = {fmt::format("127.0.0.1:{}", plain_port_)},
-                          .key = "asdfasdf",
-                          .identity_key = "superblock",
-                          .check_identity = [](const Result<Record>& record,
-                                               const Result<DriveInfo>&) -> pinstripe::Status {
-                            return record.has_value() ? pinstripe::Status()
-                                                      : Failed(record.error());
-                          },
-                          .least_backoff = std::chrono::milliseconds(1)});
-  const auto get = [&] {
+  ClusterClientTest() {
+    SetSuperblock("the first");
+    EXPECT_OK(security_.SetClusterVersion(kVersion));
+  }
+  void SetSuperblock(const std::string& text) {
+    EXPECT_OK(engine_.Put("superblock", {{.version = "1"}, SharedBytes(text)}, Expected::Any()));
+  }
+  template <typename Answer>
+  Answer Wait(const std::function<void(std::function<void(Answer)>)>& ask) {
     const auto answered = runtime_.NewSignal();
-    std::optional<Result<Record>> answer;
-    drive.Get("k", {}, runtime_.Now() + std::chrono::seconds(10), [&](Result<Record> record) {
-      answer = std::move(record);
+    std::optional<Answer> answer;
+    ask([&](Answer each) {
+      answer = std::move(each);
       answered->Set();
     });
     answered->WaitUntil(Time::max());
     return *std::move(answer);
-  };
-  ASSERT_OK(get());
-  ASSERT_EQ(Operate("", Pin::ERASE_PINOP), Status::SUCCESS);
-  for (int i = 0; i < 100; ++i) {
-    const Result<Record> record = get();
-    ASSERT_FALSE(record.has_value());
-    ASSERT_NE(record.error().code(), ENOENT) << "an empty device answers for the one that was";
   }
-  EXPECT_FALSE(drive.IsUp());
+  Time Soon() { return runtime_.Now() + std::chrono::seconds(20); }
+  // Each way in which a client may find that something is not there, under each kind of terms.
+  std::vector<std::pair<std::string, int>> AskAll() {
+    std::vector<std::pair<std::string, int>> codes;
+    for (const std::optional<int64_t> version : {std::optional<int64_t>(), {kVersion}}) {
+      const Terms terms(Soon(), version);
+      const auto add = [&](const char* what, int code) {
+        codes.emplace_back(fmt::format("{} {}", what, version.value_or(-1)), code);
+      };
+      const auto code = [](const auto& result) {
+        return result.has_value() ? 0 : result.error().code();
+      };
+      add("get", code(Wait<Result<Record>>([&](auto done) { drive_->Get("k", {}, terms, done); })));
+      add("head",
+          code(Wait<Result<RecordHead>>([&](auto done) { drive_->Head("k", terms, done); })));
+      add("range", code(Wait<Result<std::vector<std::string>>>(
+                       [&](auto done) { drive_->Range("a", "z", 10, false, terms, done); })));
+      add("list", code(Wait<Result<RangeRecords>>([&](auto done) {
+            drive_->ListRecords("a", "z", 10, false, 100, terms, done);
+          })));
+      add("put", Wait<pinstripe::Status>([&](auto done) {
+                   drive_->Put({.key = "new", .expected = Expected::Absent()}, terms, done);
+                 }).code());
+      add("delete", Wait<pinstripe::Status>([&](auto done) {
+                      drive_->Delete("k", Expected::Version("v"), Durability::kWriteBack, terms,
+                                     done);
+                    }).code());
+      add("flush", Wait<pinstripe::Status>([&](auto done) { drive_->Flush(terms, done); }).code());
+    }
+    return codes;
+  }
+
+  KineticIo io_{runtime_};
+  std::unique_ptr<KineticDrive> drive_ = std::make_unique<KineticDrive>(
+      io_,
+      KineticDrive::Options{.name = "drive 3",
+                            .addresses = {fmt::format("127.0.0.1:{}", plain_port_)},
+                            .key = "asdfasdf",
+                            .identity_key = "superblock",
+                            .check_identity = [](const Result<Record>& record,
+                                                 const Result<DriveInfo>&) -> pinstripe::Status {
+                              if (!record.has_value()) return Failed(record.error());
+                              if (record->value.text() == "the first") return {};
+                              return Fail(EINVAL, "it is another drive: {}", record->value.text());
+                            },
+                            .least_backoff = std::chrono::milliseconds(1),
+                            .most_backoff = std::chrono::milliseconds(10)});
+};
+
+TEST_F(ClusterClientTest, NeverTakesAnErasedDriveForTheOneThatItWas) {
+  EXPECT_EQ(AskAll()[0].second, 0);
+  ASSERT_EQ(Operate("", Pin::ERASE_PINOP), Status::SUCCESS);
+  for (int round = 0; round < 20; ++round) {
+    for (const auto& [what, code] : AskAll()) ASSERT_EQ(code, EHOSTUNREACH) << what;
+  }
+  EXPECT_FALSE(drive_->IsUp());
+  EXPECT_EQ(security_.cluster_version(), 0) << "an erased drive is not brought to any version";
+  EXPECT_EQ(engine_.Keys({}, 10, false)->size(), 0u);
+}
+
+// The client said nothing while all of that happened, so that its connection is as it was.
+TEST_F(ClusterClientTest, NeverTakesADriveThatWasFormattedAnewForTheOneThatItWas) {
+  EXPECT_EQ(AskAll()[0].second, 0);
+  ASSERT_EQ(Operate("", Pin::SECURE_ERASE_PINOP), Status::SUCCESS);
+  SetSuperblock("another");
+  ASSERT_OK(security_.SetClusterVersion(kVersion));
+  for (int round = 0; round < 20; ++round) {
+    for (const auto& [what, code] : AskAll()) ASSERT_EQ(code, EHOSTUNREACH) << what;
+  }
+  EXPECT_EQ(engine_.Keys({}, 10, false)->size(), 1u) << "nothing but the superblock";
+}
+
+TEST_F(ClusterClientTest, MeetsAnErasedDriveAgainThatIsTheRightOneNow) {
+  EXPECT_EQ(AskAll()[0].second, 0);
+  ASSERT_EQ(Operate("", Pin::ERASE_PINOP), Status::SUCCESS);
+  EXPECT_EQ(AskAll()[0].second, EHOSTUNREACH);
+  SetSuperblock("the first");
+  ASSERT_OK(engine_.Put("k", {}, Expected::Any()));
+  while (!drive_->IsUp()) std::this_thread::yield();
+  EXPECT_EQ(AskAll()[0].second, 0);
 }
 
 TEST_F(PinTest, WhoWasAdmittedBeforeAnEraseIsRefusedAfterIt) {
@@ -261,6 +352,8 @@ TEST_F(PinTest, WhoWasAdmittedBeforeAnEraseIsRefusedAfterIt) {
   Command answer;
   service_.Execute(before, put, {}, &answer);
   EXPECT_EQ(answer.status().code(), Status::NOT_AUTHORIZED);
+  service_.Execute({.identity = before.identity, .unerased = true}, put, {}, &answer);
+  EXPECT_EQ(answer.status().code(), Status::CONNECTION_TERMINATED);
   EXPECT_EQ(engine_.Keys({}, 10, false)->size(), 0u);
   service_.Execute({.identity = security_.Find(1)}, put, {}, &answer);
   EXPECT_EQ(answer.status().code(), Status::SUCCESS);
@@ -288,7 +381,7 @@ TEST_F(PinTest, AStoreThatCannotBeErasedKeepsEverything) {
   Command request;
   request.mutable_body()->mutable_pinop()->set_pinoptype(Pin::ERASE_PINOP);
   Command answer;
-  service.ExecutePin(request, "", &answer, [](uint64_t) { ADD_FAILURE() << "nothing was erased"; });
+  service.ExecutePin(request, "", &answer);
   EXPECT_EQ(answer.status().code(), Status::INTERNAL_ERROR);
   EXPECT_NE(security_.Find(2), nullptr);
 }
