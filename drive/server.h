@@ -9,8 +9,9 @@
 //
 // A connection has a bounded number of requests and bytes under way; beyond, its socket is not
 // read, so that its peer feels back-pressure and nobody else does. Values are read from the store
-// as fast as the peer takes them, and no faster. Bytes that are not Kinetic end
-// the connection, and only that one. Requests of one connection may be answered in any order.
+// as fast as the peer takes them, and no faster. Bytes that are not Kinetic end the connection, and
+// only that one; so does a request that was made for another connection. Requests of one connection
+// may be answered in any order.
 //
 // Who has not yet sent a request with a right signature costs little: at most the one frame that it
 // is sending, for a limited time, and a few refusals. When there are as many connections as there

@@ -7,6 +7,7 @@
 
 #include "drive/frame.h"
 #include "drive/kinetic.pb.h"
+#include "drive/tag_check.h"
 #include "tests/golden/kinetic_vectors.h"
 #include "tests/support/expect_ok.h"
 #include "tests/support/unhex.h"
@@ -80,6 +81,24 @@ TEST(Message, AGreetingIsReadAndWrittenAgain) {
   EXPECT_EQ(greeting.command.body().getlog().limits().maxoutstandingreadrequests(), UINT32_MAX);
   EXPECT_EQ(greeting.command.body().getlog().configuration().model(), "Simulator");
   EXPECT_EQ(UnsignedFrame(Unsigned::kUnsolicited, greeting.command), greeting.head);
+}
+
+TEST(Message, WhatBindsARequestIsInTheseBytes) {
+  kinetic::Command put;
+  put.mutable_header()->set_connectionid(1000);
+  put.mutable_header()->set_sequence(uint64_t{1} << 61);
+  put.mutable_header()->set_messagetype(kinetic::Header::PUT);
+  put.mutable_header()->set_bound(true);
+  put.mutable_body()->mutable_keyvalue()->set_key("k");
+  put.mutable_body()->mutable_keyvalue()->set_tag(CoveringTag(AsBytes("123456789")));
+  put.mutable_body()->mutable_keyvalue()->set_algorithm(4);
+  EXPECT_EQ(Hex(AsBytes(put.SerializeAsString())),
+            "0a1218e80720808080808080808020"
+            "3804a00601"
+            "120d0a0b1a016b2a04e30692833004");
+  kinetic::GetLog log;
+  log.set_capabilities("bound 1\n");
+  EXPECT_EQ(Hex(AsBytes(log.SerializeAsString())), "f20608626f756e6420310a");
 }
 
 TEST(Message, NumbersThatNobodyKnowsYetAreKept) {
