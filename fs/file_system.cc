@@ -417,9 +417,10 @@ class Handle final : public OpenFile {
 
 class ClusterFileSystem final : public FileSystem {
  public:
-  ClusterFileSystem(Cluster& cluster, const Options& options)
+  ClusterFileSystem(Cluster& cluster, const Options& options, std::vector<std::string> exported)
       : cluster_(cluster),
         memory_is_configured_(options.memory_is_configured),
+        exported_(std::move(exported)),
         files_(cluster, options) {}
 
   Result<Attributes> Lookup(InodeId directory, std::string_view name) override {
@@ -673,7 +674,7 @@ class ClusterFileSystem final : public FileSystem {
   Result<InodeId> ParentOf(InodeId directory) override { return names().ParentOf(directory); }
 
   Result<Attributes> Resolve(std::string_view path) override {
-    const std::vector<std::string> components = TRY(SplitPath(path));
+    const std::vector<std::string> components = TRY(WayTo(path));
     if (components.empty()) return GetAttributes(kRootInode, {});
     const Names::Place place = TRY(Find(components));
     return Describe(place.id, Counted(place.id, place.inode));
@@ -681,7 +682,7 @@ class ClusterFileSystem final : public FileSystem {
 
   Result<std::unique_ptr<OpenFile>> OpenPath(std::string_view path, Access access,
                                              bool truncate) override {
-    const std::vector<std::string> components = TRY(SplitPath(path));
+    const std::vector<std::string> components = TRY(WayTo(path));
     if (components.empty()) return Open(kRootInode, access, truncate, Freshness::kNow);
     const Time begun = records().runtime().Now();
     const Names::Place place = TRY(Find(components));
@@ -695,18 +696,19 @@ class ClusterFileSystem final : public FileSystem {
   }
 
   Result<Place> ResolveParent(std::string_view path) override {
-    const std::vector<std::string> components = TRY(SplitPath(path));
-    if (components.empty()) return Fail(EINVAL, "the root directory has no name");
+    const std::vector<std::string> components = TRY(WayTo(path));
+    if (components.size() == exported_.size())
+      return Fail(EINVAL, "the root directory has no name");
     if (components.back() == "..") return Fail(EINVAL, "'..' is no name of a directory");
-    PathWalk walk(names());
+    PathWalk walk = NewWalk();
     TRY(walk.EnterParentOf(components));
     return Place{walk.at(), components.back()};
   }
 
   Result<Place> ResolveTarget(std::string_view path) override {
-    const std::vector<std::string> components = TRY(SplitPath(path));
-    if (components.empty()) return Fail(EISDIR, "the root is a directory");
-    PathWalk walk(names());
+    const std::vector<std::string> components = TRY(WayTo(path));
+    if (components.size() == exported_.size()) return Fail(EISDIR, "the root is a directory");
+    PathWalk walk = NewWalk();
     TRY(walk.EnterAllButLast(components));
     PathWalk::End end = TRY(walk.Follow(components.back()));
     if (end.name.empty()) return Fail(EISDIR, "'{}' is a directory", path);
@@ -714,7 +716,8 @@ class ClusterFileSystem final : public FileSystem {
   }
 
   Status MakePath(std::string_view path, uint32_t mode, Owner owner) override {
-    PathWalk walk(names());
+    PathWalk walk = NewWalk();
+    for (const std::string& name : exported_) TRY(walk.Enter(name));
     for (const std::string& name : TRY(SplitPath(path))) TRY(MakeStep(walk, name, mode, owner));
     return {};
   }
@@ -768,9 +771,17 @@ class ClusterFileSystem final : public FileSystem {
                 name, directory, kMaxAttempts);
   }
 
-  // What a path that is not the root's leads to.
+  // The names from the cluster's root on, to be gone by a NewWalk().
+  Result<std::vector<std::string>> WayTo(std::string_view path) const {
+    std::vector<std::string> names = TRY(SplitPath(path));
+    names.insert(names.begin(), exported_.begin(), exported_.end());
+    return names;
+  }
+  PathWalk NewWalk() { return PathWalk(names(), exported_.size()); }
+
+  // What a path leads to that has names.
   Result<Names::Place> Find(const std::vector<std::string>& components) {
-    PathWalk walk(names());
+    PathWalk walk = NewWalk();
     TRY(walk.EnterAllButLast(components));
     PathWalk::End end = TRY(walk.Follow(components.back()));
     if (end.place.found()) return std::move(end.place);
@@ -903,17 +914,31 @@ class ClusterFileSystem final : public FileSystem {
 
   Cluster& cluster_;
   const bool memory_is_configured_;
+  const std::vector<std::string> exported_;  // the names that lead to what paths begin at
   OpenFiles files_;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<FileSystem>> FileSystem::Open(Cluster& cluster, Options options) {
-  auto file_system = std::make_unique<ClusterFileSystem>(cluster, options);
+  std::vector<std::string> exported =
+      TRY_CONTEXT(SplitPath(options.exported), "'{}'", options.exported);
+  if (std::ranges::find(exported, "..") != exported.end()) {
+    return Fail(EINVAL, "the directory to be exported is to be named without '..': {}",
+                options.exported);
+  }
+  const bool is_part = !exported.empty();
+  auto file_system = std::make_unique<ClusterFileSystem>(cluster, options, std::move(exported));
   const auto root = file_system->GetAttributes(kRootInode, {});
   if (!root.has_value()) {
     if (root.error().code() != ENOENT) return tl::unexpected(root.error().Context("open the root"));
     return Fail(ENOENT, "the cluster has no root directory; make one with `pinstripe format`");
+  }
+  if (!is_part) return file_system;
+  const Attributes seen =
+      TRY_CONTEXT(file_system->Resolve("/"), "the directory to be exported, {}", options.exported);
+  if (seen.kind != FileKind::kDirectory) {
+    return Fail(ENOTDIR, "what is to be exported, {}, is not a directory", options.exported);
   }
   return file_system;
 }

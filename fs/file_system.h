@@ -210,8 +210,12 @@ class FileSystem {
     // What is less is copied, not shared: to share it takes some changes of inodes, which are to be
     // safe from power loss.
     uint64_t least_shared_bytes = 1 << 20;
+    // The directory that paths begin at, and that none of them leaves, whatever symbolic links say.
+    // It is looked for with each path; the way to it has neither links (ELOOP) nor "..".
+    std::string exported = "/";
   };
 
+  // ENOENT, ENOTDIR, ELOOP: what is to be exported is no such directory.
   static Result<std::unique_ptr<FileSystem>> Open(Cluster& cluster, Options options);
   virtual ~FileSystem() = default;  // all handles are closed before
 
@@ -321,9 +325,9 @@ class FileSystem {
   // What happened to the names in it is safe from power loss.
   virtual Status SyncDirectory(InodeId directory) = 0;
 
-  // By path, for XRootD: absolute, '/' repeated or at the end does not matter. "/" is the root,
-  // ".." the parent of what was reached (of the root: the root). Symbolic links on the way are
-  // followed, absolute targets from the root; ELOOP beyond 40.
+  // By path, for XRootD: absolute, '/' repeated or at the end does not matter. "/" is the root, or
+  // the directory that is exported, ".." the directory that was come from (of "/": "/"). Symbolic
+  // links on the way are followed, absolute targets from "/"; ELOOP beyond 40.
   struct Place {
     InodeId directory = 0;
     std::string name;

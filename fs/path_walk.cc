@@ -7,7 +7,7 @@ namespace pinstripe {
 
 Status PathWalk::Enter(std::string_view name) {
   if (name == "..") {
-    at_ = TRY(names_.ParentOf(at_));
+    GoUp();
     return {};
   }
   const End end = TRY(Follow(name));
@@ -15,9 +15,9 @@ Status PathWalk::Enter(std::string_view name) {
     return Fail(ENOENT, "no '{}' in directory {:016x}", end.name, end.directory);
   }
   if (end.place.inode.inode.kind != FileKind::kDirectory) {
-    return Fail(ENOTDIR, "'{}' in directory {:016x} is no directory", end.name, end.directory);
+    return Fail(ENOTDIR, "'{}' in directory {:016x} is not a directory", end.name, end.directory);
   }
-  at_ = end.place.id;
+  Descend(end.place.id);
   return {};
 }
 
@@ -39,13 +39,14 @@ Status PathWalk::EnterParentOf(const std::vector<std::string>& names) {
 }
 
 bool PathWalk::IsForeseen(std::string_view name) const {
-  return !foreseen_.empty() && foreseen_.front().directory == at_ && foreseen_.front().name == name;
+  return !foreseen_.empty() && foreseen_.front().directory == at() &&
+         foreseen_.front().name == name;
 }
 
 Result<Names::Place> PathWalk::Look(const std::string& name) {
   if (!IsForeseen(name)) {
     const bool knows_more = !coming_.empty() && coming_.front() == name;
-    foreseen_ = names_.Foresee(at_, knows_more ? coming_ : std::span(&name, 1));
+    foreseen_ = names_.Foresee(at(), knows_more ? coming_ : std::span(&name, 1));
   }
   Names::Foreseen next = std::move(foreseen_.front());
   foreseen_.pop_front();
@@ -55,21 +56,27 @@ Result<Names::Place> PathWalk::Look(const std::string& name) {
 Result<PathWalk::End> PathWalk::Follow(std::string_view name) {
   for (std::string next(name);;) {
     if (next == "..") {
-      at_ = TRY(names_.ParentOf(at_));
+      GoUp();
       next.clear();
     }
-    if (next.empty()) return End{at_, "", {.id = at_, .inode = TRY(names_.Load(at_))}};
+    if (next.empty()) return End{at(), "", {.id = at(), .inode = TRY(names_.Load(at()))}};
     Names::Place place = TRY(Look(next));
     if (!place.found() || place.inode.inode.kind != FileKind::kSymlink) {
-      return End{at_, std::move(next), std::move(place)};
+      return End{at(), std::move(next), std::move(place)};
+    }
+    if (way_.size() <= above_) {
+      return Fail(ELOOP,
+                  "'{}' in directory {:016x}, on the way to the directory that is exported, is a "
+                  "symbolic link; name the directory that it leads to",
+                  next, at());
     }
     if (++links_ > kMaxSymlinks) {
       return Fail(ELOOP,
                   "'{}' in directory {:016x} is one of more than {} symbolic links on the way",
-                  next, at_, kMaxSymlinks);
+                  next, at(), kMaxSymlinks);
     }
     const std::string& target = place.inode.inode.symlink;
-    if (target.front() == '/') at_ = kRootInode;
+    if (target.front() == '/') GoToRoot();
     const std::vector<std::string> names = TRY(SplitNames(target));
     TRY(EnterAllButLast(names));
     next = names.empty() ? "" : names.back();

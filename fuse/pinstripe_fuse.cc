@@ -251,6 +251,7 @@ Status Serve(const Arguments& arguments, const Ready& ready) {
   const ClusterConfig& config = cluster.config();
   FileSystem::Options options{.memory_bytes = memory_bytes};
   options.memory_is_configured = !arguments.mount.cache_bytes.has_value();
+  options.exported = arguments.mount.subdirectory;
   options.disk_cache_directory = arguments.mount.cache_directory.value_or(config.cache_directory);
   options.disk_cache_bytes =
       arguments.mount.cache_directory_bytes.value_or(config.cache_directory_bytes);
@@ -258,17 +259,13 @@ Status Serve(const Arguments& arguments, const Ready& ready) {
   const auto reload = TRY(SignalWatch::Start(SIGUSR1, [&file_system] {
     (void)file_system->Reload();  // it has told the log
   }));
-  const std::string& subdirectory = arguments.mount.subdirectory;
-  const Attributes root = TRY_CONTEXT(file_system->Resolve(subdirectory), "the directory to mount");
-  if (root.kind != FileKind::kDirectory) {
-    return Fail(ENOTDIR, "{} is no directory in the file system", subdirectory);
-  }
+  const Attributes root = TRY(file_system->Resolve("/"));
 
   Mount mount(runtime, *file_system, arguments.mount, root.inode,
               fmt::format("version      {}\ncluster      {}\nconfig       {}\ndirectory    {}\n"
                           "mount point  {}\noptions      {}\n",
                           PINSTRIPE_VERSION, cluster.config().name, arguments.config_file,
-                          subdirectory, arguments.mount_point, arguments.options));
+                          options.exported, arguments.mount_point, arguments.options));
   std::unique_ptr<Session> session = TRY(Session::Start(arguments, mount));
   Log(LogLevel::kInfo, "mounted",
       {{"cluster", cluster.config().name}, {"on", arguments.mount_point}});

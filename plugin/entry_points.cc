@@ -35,7 +35,7 @@ const char* LevelName(LogLevel level) {
 
 struct Parameters {
   std::string config_file;
-  std::string root;  // the directory that is exported; empty: everything
+  std::string root;  // the directory that is exported
 };
 
 // The rest of the configuration line.
@@ -54,12 +54,10 @@ Result<Parameters> Parse(const char* parameters) {
                 "exported, and not `{}`",
                 parameters);
   }
-  Parameters parsed{words[0], words.size() == 2 ? words[1] : ""};
-  if (!parsed.root.empty() && parsed.root[0] != '/') {
+  Parameters parsed{words[0], words.size() == 2 ? words[1] : "/"};
+  if (parsed.root[0] != '/') {
     return Fail(EINVAL, "the directory to be exported is to begin with '/': `{}`", parsed.root);
   }
-  parsed.root = TRY(ExportedPath("", parsed.root));
-  parsed.root.resize(parsed.root.find_last_not_of('/') + 1);
   return parsed;
 }
 

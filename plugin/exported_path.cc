@@ -5,7 +5,7 @@
 
 namespace pinstripe {
 
-Result<std::string> ExportedPath(std::string_view root, std::string_view path) {
+Result<std::string> ExportedPath(std::string_view path) {
   for (size_t begin = 0; begin < path.size();) {
     const size_t end = std::min(path.find('/', begin), path.size());
     if (path.substr(begin, end - begin) == "..") {
@@ -13,7 +13,7 @@ Result<std::string> ExportedPath(std::string_view root, std::string_view path) {
     }
     begin = end + 1;
   }
-  return std::string(root).append(path);
+  return std::string(path);
 }
 
 }  // namespace pinstripe

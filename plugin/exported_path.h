@@ -1,4 +1,4 @@
-// ExportedPath: where in the file system a client's path leads. Pure.
+// ExportedPath: which paths are taken from clients. Pure.
 
 #pragma once
 
@@ -9,9 +9,9 @@
 
 namespace pinstripe {
 
-// `path`, as XRootD hands it on, below the directory that clients see as "/" (`root`: empty, or
-// absolute and without '/' at its end). EACCES for one with "..": the server has checked what a
-// client may do by the path's beginning, and not all of its protocols refuse these themselves.
-Result<std::string> ExportedPath(std::string_view root, std::string_view path);
+// `path`, as XRootD hands it on. EACCES for one with "..": the server has checked what a client may
+// do by the path's beginning, and not all of its protocols refuse these themselves. (What is
+// exported none leaves anyway: FileSystem::Options::exported.)
+Result<std::string> ExportedPath(std::string_view path);
 
 }  // namespace pinstripe

@@ -52,14 +52,15 @@ int64_t UsedPercent(const SpaceInfo& space) {
 
 }  // namespace
 
-Oss::Oss(std::string root) : root_(std::move(root)), owner_{geteuid(), getegid()} {}
+Oss::Oss() : owner_{geteuid(), getegid()} {}
 
 Result<std::unique_ptr<Oss>> Oss::Start(const std::string& config_file, const std::string& root,
                                         bool light) {
-  std::unique_ptr<Oss> oss(new Oss(root));
+  std::unique_ptr<Oss> oss(new Oss);
   oss->connected_ = TRY(pinstripe::Connect(oss->runtime_, config_file));
   Cluster& cluster = oss->connected_->cluster();
   FileSystem::Options options;
+  options.exported = root;
   options.memory_is_configured = !light;
   options.memory_bytes = light ? kLightMemoryBytes : cluster.config().memory_bytes;
   if (!light) {
@@ -67,11 +68,6 @@ Result<std::unique_ptr<Oss>> Oss::Start(const std::string& config_file, const st
     options.disk_cache_bytes = cluster.config().cache_directory_bytes;
   }
   oss->file_system_ = TRY(FileSystem::Open(cluster, options));
-  const auto exported = oss->file_system_->Resolve(root.empty() ? "/" : root);
-  if (!exported.has_value()) return Failed(exported.error().Context("directory to be exported"));
-  if (exported->kind != FileKind::kDirectory) {
-    return Fail(ENOTDIR, "what is to be exported, {}, is no directory of the cluster", root);
-  }
   auto reload = SignalWatch::Start(SIGUSR1, [fs = oss->file_system_.get()] {
     (void)fs->Reload();  // it has told the log
   });

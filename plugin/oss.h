@@ -34,7 +34,7 @@ inline bool IsNegative(unsigned long long size) { return static_cast<long long>(
 
 class Oss final : public XrdOss {
  public:
-  // Clients see what is below the directory `root` (empty: all of it; see exported_path.h). With
+  // Clients see what is below the directory `root`, as FileSystem::Options::exported. With
   // `light`, the process answers questions about names and space only (cmsd).
   static Result<std::unique_ptr<Oss>> Start(const std::string& config_file, const std::string& root,
                                             bool light);
@@ -44,8 +44,8 @@ class Oss final : public XrdOss {
   Uploads& uploads() { return uploads_; }
   Owner owner() const { return owner_; }
 
-  // Where a client's path leads: what to ask the file system for. EACCES.
-  Result<std::string> Inside(const char* path) const { return ExportedPath(root_, path); }
+  // What to ask the file system for where a client names this path. EACCES.
+  Result<std::string> Inside(const char* path) const { return ExportedPath(path); }
 
   Result<Attributes> Resolve(const char* path) const;
 
@@ -80,7 +80,7 @@ class Oss final : public XrdOss {
   int StatXA(const char* path, char* out, int& length, XrdOucEnv* env) override;
 
  private:
-  explicit Oss(std::string root);
+  Oss();
 
   std::string Statistics();
   Status RenamePath(const char* source, const char* target);
@@ -89,7 +89,6 @@ class Oss final : public XrdOss {
   RealRuntime runtime_;
   std::unique_ptr<ConnectedCluster> connected_;
   std::unique_ptr<FileSystem> file_system_;
-  const std::string root_;
   const Owner owner_;
   uint32_t device_ = 1;
   OssCounters counters_;

@@ -45,7 +45,7 @@ check "really nothing" is_unmounted
 check "an option that cannot be meant is refused with what it takes" fails_saying "like 512MiB" "$helper" "$config" "$mount" -o cache_size=much
 check "and one that would show old sizes with the reason" fails_saying "other hosts" "$helper" "$config" "$mount" -o writeback
 check "a directory that is not there is refused" fails_saying "none" "$helper" "$config" "$mount" -o subdir=none
-check "a file cannot be mounted" fails_saying "no directory" "$helper" "$config" "$mount" -o subdir=first
+check "a file cannot be mounted" fails_saying "not a directory" "$helper" "$config" "$mount" -o subdir=first
 check "a helper that is not mounts" "$helper" "$config" "$mount" -n -o rw,_netdev,cache_size=64MiB,entry_timeout=0,attr_timeout=0.5
 mkdir -p "$mount/part/below" && echo "in part" >"$mount/part/file" || flunk "making directories"
 tells_about_itself() {
