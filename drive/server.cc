@@ -394,9 +394,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
                                         .cluster_version = cluster_version,
                                         .unerased = header.unerased()};
     if (TRY(AddToBatch(caller, *request, frame))) return {};
-    if (frame.value_dropped) {
-      return refuse(kinetic::Status::INVALID_REQUEST, LongValue(frame).message());
-    }
+    if (frame.value_dropped) return RefuseLongValue(*request, *identity, frame);
     const size_t bytes = frame.value.size();
     switch (header.messagetype()) {
       case Header::GET:
@@ -453,6 +451,16 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     return Fail(EBADMSG,
                 "a request of connection {:x} on connection {:x}; does somebody repeat it?", id,
                 connection_id_);
+  }
+
+  // What any other PUT that fails is answered.
+  Status RefuseLongValue(const Command& request, const DeviceSecurity::Identity& identity,
+                         const Frame& frame) {
+    Command answer = AnswerTo(request);
+    if (request.header().messagetype() == Header::PUT) answer.mutable_body()->mutable_keyvalue();
+    KineticService::SetFailure(LongValue(frame), &answer);
+    Send(SignedFrame(answer, identity.id, identity.key, 0));
+    return {};
   }
 
   static Status LongValue(const Frame& frame) {

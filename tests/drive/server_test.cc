@@ -344,7 +344,9 @@ TEST_F(ServerTest, AValueOverTheLimitIsRefusedAndTheConnectionStays) {
   client.ReceiveFrame();
   const auto put = [](kinetic::Body* body) { body->mutable_keyvalue()->set_key("big"); };
   ASSERT_TRUE(client.Request(Header::PUT, put, std::string(kMaxValueBytes + 1, 'x')));
-  EXPECT_EQ(client.ReceiveAnswer().code(), kinetic::Status::INVALID_REQUEST);
+  const Client::Answer refused = client.ReceiveAnswer();
+  EXPECT_EQ(refused.code(), kinetic::Status::INVALID_REQUEST);
+  EXPECT_TRUE(refused.command.body().has_keyvalue()) << "as in the answer to any PUT";
   ASSERT_TRUE(client.Request(Header::PUT, put, std::string(kMaxValueBytes, 'x')));
   EXPECT_EQ(client.ReceiveAnswer().code(), kinetic::Status::SUCCESS);
 }
