@@ -239,13 +239,13 @@ TEST_F(PinTest, WhoAsksForADeviceThatWasNotErasedHearsOfTheErase) {
 
 // A client of a cluster, which has an open connection to a drive and takes it for the one that it
 // was. Its socket stays open; all that it may say of the erased drive is that it is away.
-class ClusterClientTest : public PinTest {
+class ClusterClientTest : public PinTest, public testing::WithParamInterface<int64_t> {
  protected:
-  static constexpr int64_t kVersion = 5;
+  const int64_t cluster_version_ = GetParam();  // that of an erased drive is 0
 
   ClusterClientTest() {
     SetSuperblock("the first");
-    EXPECT_OK(security_.SetClusterVersion(kVersion));
+    EXPECT_OK(security_.SetClusterVersion(cluster_version_));
   }
   void SetSuperblock(const std::string& text) {
     EXPECT_OK(engine_.Put("superblock", {{.version = "1"}, SharedBytes(text)}, Expected::Any()));
@@ -265,7 +265,7 @@ class ClusterClientTest : public PinTest {
   // Each way in which a client may find that something is not there, under each kind of terms.
   std::vector<std::pair<std::string, int>> AskAll() {
     std::vector<std::pair<std::string, int>> codes;
-    for (const std::optional<int64_t> version : {std::optional<int64_t>(), {kVersion}}) {
+    for (const std::optional<int64_t> version : {std::optional<int64_t>(), {cluster_version_}}) {
       const Terms terms(Soon(), version);
       const auto add = [&](const char* what, int code) {
         codes.emplace_back(fmt::format("{} {}", what, version.value_or(-1)), code);
@@ -310,7 +310,7 @@ class ClusterClientTest : public PinTest {
                             .most_backoff = std::chrono::milliseconds(10)});
 };
 
-TEST_F(ClusterClientTest, NeverTakesAnErasedDriveForTheOneThatItWas) {
+TEST_P(ClusterClientTest, NeverTakesAnErasedDriveForTheOneThatItWas) {
   EXPECT_EQ(AskAll()[0].second, 0);
   ASSERT_EQ(Operate("", Pin::ERASE_PINOP), Status::SUCCESS);
   for (int round = 0; round < 20; ++round) {
@@ -322,18 +322,18 @@ TEST_F(ClusterClientTest, NeverTakesAnErasedDriveForTheOneThatItWas) {
 }
 
 // The client said nothing while all of that happened, so that its connection is as it was.
-TEST_F(ClusterClientTest, NeverTakesADriveThatWasFormattedAnewForTheOneThatItWas) {
+TEST_P(ClusterClientTest, NeverTakesADriveThatWasFormattedAnewForTheOneThatItWas) {
   EXPECT_EQ(AskAll()[0].second, 0);
   ASSERT_EQ(Operate("", Pin::SECURE_ERASE_PINOP), Status::SUCCESS);
   SetSuperblock("another");
-  ASSERT_OK(security_.SetClusterVersion(kVersion));
+  ASSERT_OK(security_.SetClusterVersion(cluster_version_));
   for (int round = 0; round < 20; ++round) {
     for (const auto& [what, code] : AskAll()) ASSERT_EQ(code, EHOSTUNREACH) << what;
   }
   EXPECT_EQ(engine_.Keys({}, 10, false)->size(), 1u) << "nothing but the superblock";
 }
 
-TEST_F(ClusterClientTest, MeetsAnErasedDriveAgainThatIsTheRightOneNow) {
+TEST_P(ClusterClientTest, MeetsAnErasedDriveAgainThatIsTheRightOneNow) {
   EXPECT_EQ(AskAll()[0].second, 0);
   ASSERT_EQ(Operate("", Pin::ERASE_PINOP), Status::SUCCESS);
   EXPECT_EQ(AskAll()[0].second, EHOSTUNREACH);
@@ -342,6 +342,8 @@ TEST_F(ClusterClientTest, MeetsAnErasedDriveAgainThatIsTheRightOneNow) {
   while (!drive_->IsUp()) std::this_thread::yield();
   EXPECT_EQ(AskAll()[0].second, 0);
 }
+
+INSTANTIATE_TEST_SUITE_P(OfTheFirstEpochAndALaterOne, ClusterClientTest, testing::Values(0, 5));
 
 TEST_F(PinTest, WhoWasAdmittedBeforeAnEraseIsRefusedAfterIt) {
   const KineticService::Caller before{.identity = security_.Find(1)};
