@@ -446,7 +446,7 @@ class ClusterFileSystem final : public FileSystem {
       Use file(files_, inode);
       TRY(file->Refresh());
       TRY(file->Truncate(*change.size));
-      TRY(file->Commit(false));
+      if (!file->IsToAppear()) TRY(file->Commit(false));
     }
     AttributeChange rest = change;
     rest.size.reset();
@@ -622,6 +622,11 @@ class ClusterFileSystem final : public FileSystem {
       return handle;
     }
     return TooBusy(directory, name);
+  }
+
+  Result<bool> Discard(InodeId inode) override {
+    Use file = Use::IfOpen(files_, inode);
+    return file ? file->Discard() : false;
   }
 
   Result<std::unique_ptr<OpenFile>> CreateUnnamed(InodeId directory, uint32_t mode, Owner owner,
