@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -296,6 +297,10 @@ class FileSystem {
     // file is replaced by the first commit, wholly: until then the name has the old contents, and
     // who has them open keeps them.
     bool publish_at_commit = false;
+    // An extended attribute, and its value, that such a file gets before: who opens it while it is
+    // there, or finds it there later, can tell that it was to be replaced. Left out where it has no
+    // room for it.
+    std::optional<std::pair<std::string, std::string>> note_on_replaced;
   };
   // ELOOP: the name is a symbolic link. The host follows it.
   virtual Result<std::unique_ptr<OpenFile>> Create(InodeId directory, std::string_view name,

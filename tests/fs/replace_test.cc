@@ -103,6 +103,43 @@ TEST_F(ReplaceTest, OfTwoUploadsTheLastOneClosedIsThereAsAWhole) {
   EXPECT_EQ(Contents("/f"), "the first one");
 }
 
+// So that who comes back to go on with an upload that is gone can be told from others.
+TEST_F(ReplaceTest, WhatIsToBeReplacedIsNotedOnTheFileThatIsThere) {
+  const FileSystem::CreateOptions options{
+      .truncate = true, .publish_at_commit = true, .note_on_replaced = {{"trusted.note", "by me"}}};
+  auto first = fs_->Create(kRootInode, "f", options);
+  ASSERT_OK(first);
+  ASSERT_OK((*first)->Close());
+  const InodeId id = fs_->Resolve("/f")->inode;
+  EXPECT_FAILS(fs_->GetExtended(id, "trusted.note"), ENODATA) << "it has replaced nothing";
+
+  auto second = fs_->Create(kRootInode, "f", options);
+  ASSERT_OK(second);
+  EXPECT_EQ(*fs_->GetExtended(id, "trusted.note"), "by me");
+  second->reset();
+  EXPECT_EQ(*fs_->GetExtended(id, "trusted.note"), "by me");
+
+  auto third = fs_->Create(kRootInode, "f", options);
+  ASSERT_OK(third);
+  ASSERT_OK((*third)->Write(0, AsBytes("new")));
+  ASSERT_OK((*third)->Close());
+  EXPECT_EQ(Contents("/f"), "new");
+  EXPECT_FAILS(fs_->GetExtended(fs_->Resolve("/f")->inode, "trusted.note"), ENODATA);
+}
+
+TEST_F(ReplaceTest, AFileWithoutRoomForTheNoteIsReplacedAllTheSame) {
+  const InodeId id = Make("f", "old");
+  ASSERT_OK(fs_->SetExtended(id, "user.large", std::string(32'700, 'x')));
+  auto upload = fs_->Create(kRootInode, "f",
+                            {.truncate = true,
+                             .publish_at_commit = true,
+                             .note_on_replaced = {{"trusted.note", std::string(100, 'x')}}});
+  ASSERT_OK(upload);
+  ASSERT_OK((*upload)->Write(0, AsBytes("new")));
+  ASSERT_OK((*upload)->Close());
+  EXPECT_EQ(Contents("/f"), "new");
+}
+
 TEST_F(ReplaceTest, WhoHasTheOldContentsOpenKeepsThem) {
   const InodeId old = Make("f", Pattern(1, 2 * kTestBlock));
   auto reader = fs_->Open(old, FileSystem::Access::kRead);
