@@ -562,6 +562,27 @@ def test_names_are_not_only_letters(place):
     assert place.get("größe") == "größe".encode()
 
 
+# XRootD's server has no room for the last byte.
+@as_a_plain_server
+def test_xrdcp_does_not_leave_out_a_name_that_is_too_long_to_be_listed(place):
+    place.put("tree/short", b"short")
+    place.put("tree/" + "x" * 255, b"long")
+    assert place.get("tree/" + "x" * 255) == b"long"
+    names = {entry.name for entry in good(place.files.dirlist(place.path("tree")))}
+    assert names == {"short", "x" * 254}, names
+    os.mkdir(place.local + "/back")
+    place.run("xrdcp", "-s", "-r", place.url("tree"), place.local + "/back", code=54)
+
+
+def test_nor_where_another_name_is_its_beginning(place):
+    place.put("tree/" + "x" * 255, b"long")
+    place.put("tree/" + "x" * 254, b"its beginning")
+    names = [entry.name for entry in good(place.files.dirlist(place.path("tree"), DirListFlags.STAT))]
+    assert sorted(names) == ["x" * 254, "x" * 253 + "~"], names
+    os.mkdir(place.local + "/back")
+    place.run("xrdcp", "-s", "-r", "-f", place.url("tree"), place.local + "/back", code=54)
+
+
 # --- space and the like ---
 
 def test_space_is_told_in_the_right_units(place):
