@@ -664,6 +664,28 @@ bool FileState::IsNameless() {
   return !removed_ && is_nameless();
 }
 
+bool FileState::IsToAppear() {
+  const std::lock_guard lock(mutex_);
+  return !removed_ && !published_ && name_.has_value();
+}
+
+Result<bool> FileState::Discard() {
+  const Turn::Holder turn(turn_);
+  {
+    const std::lock_guard lock(mutex_);
+    if (removed_ || published_ || !name_) return false;
+  }
+  // An attempt to commit it has failed half way.
+  RemoveUnpublished();
+  if (removed_) return true;
+  if (inode_written_ || uncertain_ || maybe_has_name_) {
+    return Fail(EIO, "whether inode {:016x} was named '{}' in directory {:016x} is not known", id_,
+                name_->name, name_->directory);
+  }
+  Removed(Known(), context_.records.CountLosses(id_));
+  return true;
+}
+
 Status FileState::GiveFirstName(const Names::NewName& name) {
   const Turn::Holder turn(turn_);
   TRY(limbo_);
@@ -949,10 +971,9 @@ void FileState::Removed(const Inode& last, uint64_t losses) {
   removed_losses_ = losses;
 }
 
-void FileState::Abandon() {
-  Blocks blocks;
-  const Turn::Holder turn(turn_);
-  // Whoever changed its attributes, or moved its shards, has changed the inode.
+// Takes off the drives what a commit has left there that did not come to give the name. Whoever
+// changed its attributes, or moved its shards, has changed the inode.
+void FileState::RemoveUnpublished() {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     if (removed_ || published_ || !inode_written_ || uncertain_ || maybe_has_name_) break;
     const auto removed = context_.records.ChangeInode(id_, slot_, std::nullopt);
@@ -965,6 +986,12 @@ void FileState::Abandon() {
     base_ = removed.now->inode;
     slot_ = removed.now->slot;
   }
+}
+
+void FileState::Abandon() {
+  Blocks blocks;
+  const Turn::Holder turn(turn_);
+  RemoveUnpublished();
   const std::lock_guard lock(mutex_);
   blocks.swap(blocks_);
   if (uncertain_ || maybe_has_name_) {

@@ -97,6 +97,9 @@ class FileState {
   void Remember(Names::NewName name, uint64_t slot);
 
   bool IsNameless();
+  bool IsToAppear();  // with its first commit
+  // It is not to appear any more. False: it has. EIO: nobody knows.
+  Result<bool> Discard();
   // Commits it, safely if it was asked to sync before, and names it. EEXIST, ENOENT (no such
   // directory any more): it has no name still. EIO: so, too; or nobody knows, and all commits fail.
   Status GiveFirstName(const Names::NewName& name);
@@ -245,6 +248,7 @@ class FileState {
   Result<bool> ChangeInode(Inode out, Durability durability);
   void Committed(const StoredInode& stored, Durability durability, uint64_t losses);
   Status GiveName(Durability durability);
+  void RemoveUnpublished();
   class Unflushed;
   // Blocks of which too few shards are on drives that could be flushed, and an error that says so.
   struct Unsafe {

@@ -447,7 +447,7 @@ class ClusterFileSystem final : public FileSystem {
       Use file(files_, inode);
       TRY(file->Refresh());
       TRY(file->Truncate(*change.size));
-      TRY(file->Commit(false));
+      if (!file->IsToAppear()) TRY(file->Commit(false));
     }
     AttributeChange rest = change;
     rest.size.reset();
@@ -594,11 +594,16 @@ class ClusterFileSystem final : public FileSystem {
                                            const CreateOptions& options) override {
     TRY(CheckName(name));
     const Inode wanted = NewInode(FileKind::kRegular, options.mode, options.owner);
+    bool noted = false;
     for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
       const Names::Place place = TRY(names().Recall(directory, name, Names::IsFree));
       Inode inode = Inherit(place.directory.inode, wanted, options.umask);
       const bool replaces = options.truncate && options.publish_at_commit && place.found() &&
                             place.inode.inode.kind == FileKind::kRegular && !options.exclusive;
+      if (replaces && options.note_on_replaced && !std::exchange(noted, true)) {
+        TRY(NoteOnReplaced(place.id, *options.note_on_replaced));
+        continue;  // with the inode as it is now
+      }
       if (replaces) TakePermissions(place.inode.inode, inode);
       if (place.found() && !replaces) {
         if (options.exclusive) return Exists(directory, name);
@@ -623,6 +628,11 @@ class ClusterFileSystem final : public FileSystem {
       return handle;
     }
     return TooBusy(directory, name);
+  }
+
+  Result<bool> Discard(InodeId inode) override {
+    Use file = Use::IfOpen(files_, inode);
+    return file ? file->Discard() : false;
   }
 
   Result<std::unique_ptr<OpenFile>> CreateUnnamed(InodeId directory, uint32_t mode, Owner owner,
@@ -821,6 +831,16 @@ class ClusterFileSystem final : public FileSystem {
     };
     if (const auto file = files_.Find(inode)) return file->Edit(with_time, room);
     TRY(names().Update(inode, with_time, {Durability::kWriteBack, room}));
+    return {};
+  }
+
+  // It may have been removed meanwhile.
+  Status NoteOnReplaced(InodeId inode, const std::pair<std::string, std::string>& note) {
+    const Status status =
+        SetExtended(inode, note.first, note.second, ExtendedMode::kSet, SetGroupBit::kStays);
+    if (status.code() != ENOSPC) return status.code() == ENOENT ? Status() : status;
+    Log(LogLevel::kWarn, "no room to note on a file that it is about to be replaced",
+        {{"inode", fmt::format("{:016x}", inode)}, {"why", status}});
     return {};
   }
 

@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -228,6 +229,8 @@ class FileSystem {
   // As they are, or were at most so long ago; of what is no directory, 10 ms (fs/recent_inodes.h).
   // What this process has done since is in them.
   virtual Result<Attributes> GetAttributes(InodeId inode, Duration age = {}) = 0;
+  // A change of the size is committed at once, but of a file that is to appear with its first
+  // commit.
   virtual Result<Attributes> SetAttributes(InodeId inode, const AttributeChange& change) = 0;
 
   // Of what is committed, put together from the checksums of its stored parts: of a large file next
@@ -298,10 +301,18 @@ class FileSystem {
     // file is replaced by the first commit, wholly: until then the name has the old contents, and
     // who has them open keeps them.
     bool publish_at_commit = false;
+    // An extended attribute, and its value, that such a file gets before: who opens it while it is
+    // there, or finds it there later, can tell that it was to be replaced. Left out where it has no
+    // room for it.
+    std::optional<std::pair<std::string, std::string>> note_on_replaced;
   };
   // ELOOP: the name is a symbolic link. The host follows it.
   virtual Result<std::unique_ptr<OpenFile>> Create(InodeId directory, std::string_view name,
                                                    const CreateOptions& options) = 0;
+  // Of a file that is to appear with its first commit, and has not: it never does. It can be used
+  // on like one that was unlinked, commits of it do nothing, and what the name has stays. False: it
+  // has appeared, or is not open here. EIO: nobody knows.
+  virtual Result<bool> Discard(InodeId inode) = 0;
   // A file without a name, made as if in that directory, which is gone with its last handle (and
   // with this process) unless Link() gives it a name before. Until then nobody else sees it, and
   // nothing of it is committed: commits of it do nothing, but that Sync() is made up for by Link().

@@ -55,8 +55,9 @@ XrdSysXAttr::AList* NewElement(const std::string& name, int value_size, XrdSysXA
 
 }  // namespace
 
-Result<InodeId> FileAttributes::Find(const char* path) const {
+Result<InodeId> FileAttributes::Find(const char* path, Use use) const {
   if (oss_() == nullptr) return Fail(EAGAIN, "the file system is not open yet");
+  if (use == Use::kChange) return oss_()->ResolveForChange(path);
   return TRY(oss_()->Resolve(path)).inode;
 }
 
@@ -67,7 +68,7 @@ int FileAttributes::GetChecksum(std::string_view algorithm, void* value, int siz
   if (size <= 0) return kSize;
   if (size < kSize) return -ERANGE;
   const auto sum_up = [&]() -> Result<FileSums> {
-    const InodeId inode = TRY(Find(path));
+    const InodeId inode = TRY(Find(path, Use::kLook));
     return oss_()->file_system().Checksums(inode);
   };
   const Result<FileSums> sums = sum_up();
@@ -88,7 +89,7 @@ int FileAttributes::Get(const char* name, void* value, int size, const char* pat
   const auto ours = OurName(name);
   if (!ours) return -ENODATA;
   const auto read = [&]() -> Result<std::string> {
-    const InodeId inode = TRY(Find(path));
+    const InodeId inode = TRY(Find(path, Use::kLook));
     return oss_()->file_system().GetExtended(inode, *ours);
   };
   const Result<std::string> found = read();
@@ -107,7 +108,7 @@ int FileAttributes::Set(const char* name, const void* value, int size, const cha
   const auto ours = OurName(name);
   if (!ours) return -ENOTSUP;
   const auto set = [&]() -> Status {
-    const InodeId inode = TRY(Find(path));
+    const InodeId inode = TRY(Find(path, Use::kChange));
     const std::string_view bytes(static_cast<const char*>(value),
                                  static_cast<size_t>(std::max(size, 0)));
     using Mode = FileSystem::ExtendedMode;
@@ -121,7 +122,7 @@ int FileAttributes::Del(const char* name, const char* path, int) {
   const auto ours = OurName(name);
   if (!ours) return 0;  // it is not there
   const auto remove = [&]() -> Status {
-    const InodeId inode = TRY(Find(path));
+    const InodeId inode = TRY(Find(path, Use::kChange));
     return oss_()->file_system().RemoveExtended(inode, *ours);
   };
   const Status status = remove();
@@ -131,7 +132,7 @@ int FileAttributes::Del(const char* name, const char* path, int) {
 int FileAttributes::List(AList** first, const char* path, int, int with_sizes) {
   *first = nullptr;
   const auto list = [&]() -> Result<std::vector<std::pair<std::string, int>>> {
-    const InodeId inode = TRY(Find(path));
+    const InodeId inode = TRY(Find(path, Use::kLook));
     std::vector<std::pair<std::string, int>> found;
     for (const std::string& name : TRY(oss_()->file_system().ListExtended(inode))) {
       if (!name.starts_with(kOurs)) continue;

@@ -7,6 +7,9 @@
 // kept: setting one is refused, and the server computes a checksum anew each time it is asked for.
 // But "XrdCks.adler32" and "XrdCks.crc32c" are always there, computed when they are asked for out
 // of the checksums that the file's stored parts have.
+//
+// A client that names an open file is taken for one that names its path. So what is set while a
+// file is uploaded is set of the upload, and is there when that is closed.
 
 #pragma once
 
@@ -31,7 +34,8 @@ class FileAttributes final : public XrdSysXAttr {
   void Free(AList* first) override;
 
  private:
-  Result<InodeId> Find(const char* path) const;
+  enum class Use { kLook, kChange };
+  Result<InodeId> Find(const char* path, Use use) const;
   int GetChecksum(std::string_view algorithm, void* value, int size, const char* path) const;
 
   const std::function<Oss*()> oss_;

@@ -103,19 +103,28 @@ uint64_t Oss::Features() {
   return XRDOSS_HASPGRW | XRDOSS_HASFSCS | XRDOSS_HASNOSF | XRDOSS_HASNAIO;
 }
 
-Status Oss::ChangeAttributes(const char* path, const AttributeChange& change) {
-  const Attributes attributes = TRY(Resolve(path));
-  TRY(file_system_->SetAttributes(attributes.inode, change));
+// Of an upload and what it is to replace, whichever will be there in the end.
+Status Oss::ChangeMode(const char* path, uint32_t mode) {
+  const auto upload = uploads_.Find(path);
+  if (upload) TRY(file_system_->SetAttributes(*upload, {.mode = mode}));
+  const auto there = file_system_->Resolve(TRY(Inside(path)));
+  if (upload && !there.has_value() && there.error().code() == ENOENT) return {};
+  TRY(file_system_->SetAttributes(TRY(there).inode, {.mode = mode}));
   return {};
 }
 
 int Oss::Chmod(const char* path, mode_t mode, XrdOucEnv*) {
-  return -Answer(ChangeAttributes(path, {.mode = mode & 07777}), "chmod", path);
+  return -Answer(ChangeMode(path, mode & 07777), "chmod", path);
 }
 
 int Oss::Truncate(const char* path, unsigned long long size, XrdOucEnv*) {
   if (IsNegative(size)) return -EINVAL;
-  return -Answer(ChangeAttributes(path, {.size = size}), "truncate", path);
+  const auto truncate = [&]() -> Status {
+    const InodeId inode = TRY(ResolveForChange(path));
+    TRY(file_system_->SetAttributes(inode, {.size = size}));
+    return {};
+  };
+  return -Answer(truncate(), "truncate", path);
 }
 
 Result<FileSystem::Place> Oss::PlaceWithParents(const std::string& path) {
@@ -163,12 +172,27 @@ int Oss::Remdir(const char* path, int, XrdOucEnv*) {
   return -Answer(remove(), "rmdir", path);
 }
 
-int Oss::Unlink(const char* path, int, XrdOucEnv*) {
-  const auto remove = [&]() -> Status {
-    const FileSystem::Place place = TRY(file_system_->ResolveParent(TRY(Inside(path))));
+// With an upload to that name goes what it would replace. Of an upload that was dropped nothing is
+// left: who removes what he takes for its beginning has what he wants.
+Status Oss::UnlinkPath(const char* path) {
+  const std::string inside = TRY(Inside(path));
+  bool was_upload = false;
+  if (const auto upload = uploads_.Find(path)) {
+    was_upload = TRY(file_system_->Discard(*upload));
+    if (was_upload) uploads_.Remove(path, *upload);
+  }
+  const auto unlink = [&]() -> Status {
+    const FileSystem::Place place = TRY(file_system_->ResolveParent(inside));
     return file_system_->Unlink(place.directory, place.name);
   };
-  return -Answer(remove(), "unlink", path);
+  const Status unlinked = unlink();
+  if (!unlinked.ok() && unlinked.code() != ENOENT) return unlinked;
+  const bool was_dropped = uploads_.RemoveDropped(path, Now());
+  return was_upload || was_dropped ? Status() : unlinked;
+}
+
+int Oss::Unlink(const char* path, int, XrdOucEnv*) {
+  return -Answer(UnlinkPath(path), "unlink", path);
 }
 
 // Clients expect what XRootD's own storage does: missing parents of the target are made.
@@ -183,8 +207,16 @@ int Oss::Rename(const char* source, const char* target, XrdOucEnv*, XrdOucEnv*) 
   return -Answer(RenamePath(source, target), "rename", fmt::format("{} to {}", source, target));
 }
 
-Result<Attributes> Oss::Resolve(const char* path) const {
-  return file_system_->Resolve(TRY(Inside(path)));
+Result<Attributes> Oss::Resolve(const char* path) {
+  const auto upload = uploads_.Find(path);  // first: it may be closed before the other look
+  Result<Attributes> there = file_system_->Resolve(TRY(Inside(path)));
+  if (there.has_value() || there.error().code() != ENOENT || !upload) return there;
+  return file_system_->GetAttributes(*upload);
+}
+
+Result<InodeId> Oss::ResolveForChange(const char* path) {
+  if (const auto upload = uploads_.Find(path)) return *upload;
+  return TRY(file_system_->Resolve(TRY(Inside(path)))).inode;
 }
 
 int Oss::Stat(const char* path, struct stat* out, int, XrdOucEnv*) {

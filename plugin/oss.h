@@ -47,7 +47,11 @@ class Oss final : public XrdOss {
   // What to ask the file system for where a client names this path. EACCES.
   Result<std::string> Inside(const char* path) const { return ExportedPath(path); }
 
-  Result<Attributes> Resolve(const char* path) const;
+  // What is there, and else what is being uploaded to that name.
+  Result<Attributes> Resolve(const char* path);
+  // What a change by path is made to: an upload, and else what is there.
+  Result<InodeId> ResolveForChange(const char* path);
+  Time Now() { return runtime_.Now(); }
 
   // Makes missing directories above `path`, which is one of the file system.
   Result<FileSystem::Place> PlaceWithParents(const std::string& path);
@@ -84,7 +88,8 @@ class Oss final : public XrdOss {
 
   std::string Statistics();
   Status RenamePath(const char* source, const char* target);
-  Status ChangeAttributes(const char* path, const AttributeChange& change);
+  Status ChangeMode(const char* path, uint32_t mode);
+  Status UnlinkPath(const char* path);
 
   RealRuntime runtime_;
   std::unique_ptr<ConnectedCluster> connected_;

@@ -1,5 +1,8 @@
 #include "plugin/oss_dir.h"
 
+#include <algorithm>
+#include <cerrno>
+
 #include "base/answer.h"
 #include "base/log.h"
 #include "base/try.h"
@@ -47,6 +50,25 @@ Result<std::optional<Attributes>> OssDir::AttributesOf(const DirectoryEntry& ent
   return Failed(attributes.error().Context(entry.name));
 }
 
+// XRootD's server has room for 254 bytes, and takes an error here for the end of the listing. What
+// is longer is listed by its beginning, as its own storage does it, or, where that is another
+// entry's name, by something else that none has. Nobody finds it under that, and who copies or
+// removes a tree is told so. To leave it out would have him believe that he has it all.
+Result<std::string> OssDir::NameToShow(const DirectoryEntry& entry, int length) {
+  const auto room = static_cast<size_t>(std::max(length, 2)) - 1;
+  if (entry.name.size() <= room) return entry.name;
+  Log(LogLevel::kWarn, "name too long to be listed by XRootD as a whole",
+      {{"directory", path_}, {"name", entry.name}});
+  std::string shown = entry.name.substr(0, room);
+  for (const char last : std::string_view("~_-0123456789")) {
+    const auto other = oss_.file_system().Lookup(directory_, shown);
+    if (!other.has_value() && other.error().code() == ENOENT) return shown;
+    TRY(other);
+    shown.back() = last;
+  }
+  return Fail(ENAMETOOLONG, "there are too many names like '{}' to list it", entry.name);
+}
+
 int OssDir::Readdir(char* name, int length) {
   if (directory_ == 0) return -EBADF;
   for (;;) {
@@ -57,19 +79,16 @@ int OssDir::Readdir(char* name, int length) {
       return 0;
     }
     const DirectoryEntry& entry = batch_[next_++];
-    if (entry.name.size() >= static_cast<size_t>(length)) {
-      Log(LogLevel::kWarn, "name too long to be listed by XRootD",
-          {{"directory", path_}, {"name", entry.name}});
-      continue;
-    }
+    const Result<std::string> shown = NameToShow(entry, length);
+    if (!shown.has_value()) return -Answer(shown.error(), "readdir", path_);
     if (stat_ != nullptr) {
       const Result<std::optional<Attributes>> attributes = AttributesOf(entry);
       if (!attributes.has_value()) return -Answer(attributes.error(), "readdir", path_);
       if (!attributes->has_value()) continue;  // gone since it was listed, or a link to nothing
       *stat_ = oss_.StatOf(**attributes);
     }
-    entry.name.copy(name, entry.name.size());
-    name[entry.name.size()] = '\0';
+    shown->copy(name, shown->size());
+    name[shown->size()] = '\0';
     return 0;
   }
 }

@@ -25,6 +25,9 @@ class OssDir final : public XrdOssDF {
   // Makes batch_[next_] the next entry; false at the end.
   Result<bool> Advance();
 
+  // Its name, or where that does not fit one of which there is no entry.
+  Result<std::string> NameToShow(const DirectoryEntry& entry, int length);
+
   // The attributes of an entry that came without; none when it is gone.
   Result<std::optional<Attributes>> AttributesOf(const DirectoryEntry& entry);
 

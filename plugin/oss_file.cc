@@ -21,6 +21,10 @@
 namespace pinstripe {
 namespace {
 
+// Of the last who has begun to replace the file by an upload that he may come back to go on with:
+// his UploadClaim. Whoever opens the file to update it and claims the same has lost what he sent.
+constexpr std::string_view kUploadAttribute = "trusted.pinstripe.upload";
+
 // The end of an HTTP session in the middle of an upload is the end of that upload.
 bool IsHttp(const XrdSecEntity* client) {
   return client != nullptr && std::string_view(client->prot).starts_with("http");
@@ -40,18 +44,18 @@ int OssFile::AnswerFor(const Status& status, const char* operation) const {
   return -Answer(status, operation, path_);
 }
 
-Result<std::unique_ptr<OpenFile>> OssFile::OpenPath(const char* path, int flags, mode_t mode,
-                                                    Uploads::Parents parents) {
+Result<std::unique_ptr<OpenFile>> OssFile::OpenPath(const char* path, int flags, mode_t mode) {
   FileSystem& fs = oss_.file_system();
   const std::string inside = TRY(oss_.Inside(path));
   if (flags & O_CREAT) {
-    const FileSystem::CreateOptions options{
+    FileSystem::CreateOptions options{
         .mode = mode & 07777,  // the server leaves flags of its own above these bits
         .owner = oss_.owner(),
         .exclusive = (flags & O_EXCL) != 0,
         .truncate = (flags & O_TRUNC) != 0,
         .publish_at_commit = true};
-    const FileSystem::Place place = parents == Uploads::Parents::kAreMade
+    if (!claim_.client.empty()) options.note_on_replaced.emplace(kUploadAttribute, claim_.Text());
+    const FileSystem::Place place = writer_->parents == Uploads::Parents::kAreMade
                                         ? TRY(oss_.PlaceWithParents(inside))
                                         : TRY(fs.ResolveParent(inside));
     auto created = fs.Create(place.directory, place.name, options);
@@ -73,30 +77,40 @@ int OssFile::Open(const char* path, int flags, mode_t mode, XrdOucEnv& env) {
   path_ = path;
   const bool uploads = (flags & (O_CREAT | O_TRUNC)) != 0;
   const std::optional<uint64_t> announced = AnnouncedSize(env.Get("oss.asize"));
-  auto parents = Uploads::Parents::kMustExist;
-  if ((flags & O_ACCMODE) != O_RDONLY) {
-    if (announced && !uploads) {
-      // A client whose server went away in the middle opens the file again and goes on where it
-      // was; but what it sent before went with that server, and the file that is here is another
-      // one.
-      return AnswerFor(Fail(ECANCELED,
-                            "an upload that was cut off cannot be continued, nothing of it is "
-                            "kept; upload the file again"),
-                       "open");
-    }
-    parents = oss_.uploads().Begin(path_, UploaderOf(env));
-    writes_ = true;
+  const bool writes = (flags & O_ACCMODE) != O_RDONLY;
+  if (writes && announced && tident != nullptr && *tident != '\0' && !IsHttp(env.secEnv())) {
+    claim_ = {ClientProcess(tident), *announced};
   }
-  Result<std::unique_ptr<OpenFile>> file = OpenPath(path, flags, mode, parents);
-  if (!file.has_value()) {
+  if (writes) writer_ = oss_.uploads().Begin(path_, UploaderOf(env));
+  Result<std::unique_ptr<OpenFile>> file = OpenPath(path, flags, mode);
+  Status opened = file.has_value() ? Status() : file.error();
+  if (opened.ok()) file_ = *std::move(file);
+  if (opened.ok() && !uploads && !claim_.client.empty()) opened = CheckNotDropped();
+  if (!opened.ok()) {
+    file_.reset();
     StopWriting();
-    return AnswerFor(file.error(), "open");
+    return AnswerFor(opened, "open");
   }
-  file_ = *std::move(file);
+  if (writes && (flags & O_CREAT) != 0) {
+    oss_.uploads().Creates(*writer_, file_->inode(), claim_.client);
+  }
   replaces_ = uploads;
   if (announced && uploads) upload_.emplace(*announced);
   ++oss_.counters().files_opened;
   return 0;
+}
+
+// A client whose server or line went away in the middle of an upload opens the file again as if to
+// update it, and goes on where it was. But what it sent before is gone, and what is here is another
+// file.
+Status OssFile::CheckNotDropped() {
+  const auto noted = oss_.file_system().GetExtended(file_->inode(), kUploadAttribute);
+  if (!noted.has_value() && noted.error().code() != ENODATA) return noted.error();
+  const bool is_noted = noted.has_value() && *noted == claim_.Text();
+  if (!is_noted && !oss_.uploads().IsDropped(path_, claim_, oss_.Now())) return {};
+  return Fail(ECANCELED,
+              "an upload that was cut off cannot be continued, nothing of it is kept; upload the "
+              "file again");
 }
 
 int OssFile::Close(long long* size) {
@@ -106,14 +120,20 @@ int OssFile::Close(long long* size) {
     *size = attributes.has_value() ? static_cast<long long>(attributes->size) : 0;
   }
   Status closed = CheckComplete();
-  if (closed.ok()) closed = file_->Close();
+  if (closed.ok()) {
+    closed = file_->Close();
+  } else {
+    const bool may_come_back = !claim_.client.empty();
+    oss_.uploads().Drop(path_, oss_.Now(), may_come_back ? std::optional(claim_) : std::nullopt);
+  }
   file_.reset();
   StopWriting();
   return AnswerFor(closed, "close");
 }
 
 Status OssFile::CheckComplete() const {
-  if (writes_ && oss_.uploads().IsCutOff(path_)) {
+  if (!writer_ || oss_.uploads().WasRemoved(*writer_)) return {};  // that one can be closed
+  if (oss_.uploads().IsCutOff(*writer_)) {
     return Fail(
         ECANCELED,
         "the client went away before its upload had ended; it is dropped, and what was there "
@@ -133,7 +153,7 @@ Status OssFile::CheckComplete() const {
 }
 
 void OssFile::StopWriting() {
-  if (std::exchange(writes_, false)) oss_.uploads().End(path_);
+  if (const auto writer = std::exchange(writer_, std::nullopt)) oss_.uploads().End(*writer);
 }
 
 ssize_t OssFile::Read(void* out, off_t offset, size_t length) {

@@ -60,8 +60,8 @@ class OssFile final : public XrdOssDF {
   int getFD() override { return -1; }
 
  private:
-  Result<std::unique_ptr<OpenFile>> OpenPath(const char* path, int flags, mode_t mode,
-                                             Uploads::Parents parents);
+  Result<std::unique_ptr<OpenFile>> OpenPath(const char* path, int flags, mode_t mode);
+  Status CheckNotDropped();
   Status CheckComplete() const;
   void StopWriting();
   Status SetTimes(int length, const char* arguments);
@@ -71,10 +71,11 @@ class OssFile final : public XrdOssDF {
   Oss& oss_;
   std::string path_;  // for messages
   std::unique_ptr<OpenFile> file_;
-  bool writes_ = false;    // and counts among the uploads
+  std::optional<Uploads::Writer> writer_;
   bool replaces_ = false;  // all contents that there were
   std::atomic<bool> wrote_ = false;
   std::optional<UploadParts> upload_;  // of an announced size
+  UploadClaim claim_;                  // and of whom; no client: nobody comes back to go on
 };
 
 }  // namespace pinstripe

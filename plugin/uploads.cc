@@ -1,5 +1,8 @@
 #include "plugin/uploads.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <utility>
@@ -29,19 +32,81 @@ Status Uploads::Reserve(const std::string& path, std::string_view client, Time n
   return {};
 }
 
-Uploads::Parents Uploads::Begin(const std::string& path, Uploader uploader) {
+Uploads::Writer Uploads::Begin(const std::string& path, Uploader uploader) {
   const std::lock_guard lock(mutex_);
   Entry& entry = entries_[path];
-  ++entry.writers;
+  if (entry.writers++ == 0) entry.number = ++last_number_;
   entry.reserved_until = {};
   entry.uploader = std::move(uploader);
-  return std::exchange(entry.parents, Parents::kMustExist);
+  return {path, entry.number, std::exchange(entry.parents, Parents::kMustExist)};
 }
 
-void Uploads::End(const std::string& path) {
+Uploads::Entry* Uploads::FindLocked(const Writer& writer) {
+  const auto entry = entries_.find(writer.path);
+  const bool is_it = entry != entries_.end() && entry->second.number == writer.upload;
+  return is_it ? &entry->second : nullptr;
+}
+
+void Uploads::End(const Writer& writer) {
+  const std::lock_guard lock(mutex_);
+  Entry* const entry = FindLocked(writer);
+  if (entry != nullptr && --entry->writers == 0) entries_.erase(writer.path);
+}
+
+void Uploads::Creates(const Writer& writer, InodeId inode, std::string_view client) {
+  const std::lock_guard lock(mutex_);
+  if (Entry* const entry = FindLocked(writer)) entry->creates = inode;
+  const auto dropped = dropped_.find(writer.path);
+  if (dropped == dropped_.end()) return;
+  dropped->second.is_removed = true;
+  // Who begins anew does not go on with what was dropped.
+  if (dropped->second.claim && dropped->second.claim->client == client) dropped_.erase(dropped);
+}
+
+std::optional<InodeId> Uploads::Find(const std::string& path) {
   const std::lock_guard lock(mutex_);
   const auto entry = entries_.find(path);
-  if (entry != entries_.end() && --entry->second.writers == 0) entries_.erase(entry);
+  if (entry == entries_.end() || entry->second.creates == 0) return std::nullopt;
+  return entry->second.creates;
+}
+
+void Uploads::Remove(const std::string& path, InodeId inode) {
+  const std::lock_guard lock(mutex_);
+  const auto entry = entries_.find(path);
+  if (entry != entries_.end() && entry->second.creates == inode) entries_.erase(entry);
+}
+
+bool Uploads::WasRemoved(const Writer& writer) {
+  const std::lock_guard lock(mutex_);
+  return FindLocked(writer) == nullptr;
+}
+
+void Uploads::Drop(const std::string& path, Time now, std::optional<UploadClaim> claim) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(dropped_, [&](const auto& one) { return one.second.at + kDropped <= now; });
+  if (dropped_.size() >= kMostDropped) {
+    dropped_.erase(
+        std::ranges::min_element(dropped_, {}, [](const auto& one) { return one.second.at; }));
+  }
+  dropped_[path] = {now, false, std::move(claim)};
+}
+
+Uploads::Dropped* Uploads::FindDroppedLocked(const std::string& path, Time now) {
+  const auto dropped = dropped_.find(path);
+  const bool counts = dropped != dropped_.end() && dropped->second.at + kDropped > now;
+  return counts ? &dropped->second : nullptr;
+}
+
+bool Uploads::RemoveDropped(const std::string& path, Time now) {
+  const std::lock_guard lock(mutex_);
+  Dropped* const dropped = FindDroppedLocked(path, now);
+  return dropped != nullptr && !std::exchange(dropped->is_removed, true);
+}
+
+bool Uploads::IsDropped(const std::string& path, const UploadClaim& claim, Time now) {
+  const std::lock_guard lock(mutex_);
+  const Dropped* const dropped = FindDroppedLocked(path, now);
+  return dropped != nullptr && dropped->claim == claim;
 }
 
 void Uploads::SessionEnds(const void* session) {
@@ -52,11 +117,13 @@ void Uploads::SessionEnds(const void* session) {
   }
 }
 
-bool Uploads::IsCutOff(const std::string& path) {
+bool Uploads::IsCutOff(const Writer& writer) {
   const std::lock_guard lock(mutex_);
-  const auto entry = entries_.find(path);
-  return entry != entries_.end() && entry->second.cut_off;
+  const Entry* const entry = FindLocked(writer);
+  return entry != nullptr && entry->cut_off;
 }
+
+std::string UploadClaim::Text() const { return fmt::format("{} {}", client, announced); }
 
 void UploadParts::Add(uint64_t offset, uint64_t length) {
   const std::lock_guard lock(mutex_);
@@ -66,6 +133,10 @@ void UploadParts::Add(uint64_t offset, uint64_t length) {
 bool UploadParts::Complete() const {
   const std::lock_guard lock(mutex_);
   return written_.Covers(0, expected_);
+}
+
+std::string ClientProcess(std::string_view server_name) {
+  return std::string(server_name.substr(0, server_name.find(':')));
 }
 
 std::optional<uint64_t> AnnouncedSize(const char* text) {

@@ -13,6 +13,15 @@
 // time: a file that is still being written when its session ends was cut off. (A client of XRootD's
 // own protocol may come back and go on.)
 //
+// What is uploaded appears under its name when it is closed. Until then this tells which inode it
+// is, so that clients can ask for it, change it and remove it by its path. A name that was removed
+// is free at once, and who still writes to it is none of its writers any more.
+//
+// And which uploads were dropped in their middle, so that the name of one can be removed as that of
+// a file cut short could be elsewhere, and so that who comes back to go on with one is recognised:
+// a client that lost its connection opens the file again as if to update it, and would write the
+// rest of its file into what it finds there.
+//
 // And UploadParts: which bytes of an announced size were written. A client that vanishes in the
 // middle is closed by the server like one that has finished; only this tells them apart.
 //
@@ -29,6 +38,7 @@
 
 #include "base/runtime.h"
 #include "base/status.h"
+#include "fs/file_system.h"
 #include "fs/interval_set.h"
 
 namespace pinstripe {
@@ -39,30 +49,66 @@ struct Uploader {
   const void* session = nullptr;  // whose end cuts the upload off; null: no such
 };
 
+// Who uploads how much: what is the same when a client comes back to go on.
+struct UploadClaim {
+  std::string client;  // its process, as ClientProcess() says
+  uint64_t announced = 0;
+
+  std::string Text() const;
+  friend bool operator==(const UploadClaim&, const UploadClaim&) = default;
+};
+
 class Uploads {
  public:
   static constexpr Duration kReservation = std::chrono::seconds(10);
   // An Open() that is so late still finds what its Create() has said.
   static constexpr Duration kForgotten = std::chrono::minutes(10);
 
+  // What was dropped is remembered for so long, and of so many.
+  static constexpr Duration kDropped = std::chrono::hours(1);
+  static constexpr size_t kMostDropped = 10'000;
+
   enum class Parents { kMustExist, kAreMade };
+
+  // One who writes, until End().
+  struct Writer {
+    std::string path;
+    uint64_t upload = 0;
+    Parents parents = Parents::kMustExist;  // as the last Reserve() said
+  };
 
   // `client` is about to create or replace `path`. ETXTBSY: another one is writing it, and not for
   // the third-party copy of this key.
   Status Reserve(const std::string& path, std::string_view client, Time now,
                  std::string_view copy_key = {}, Parents parents = Parents::kMustExist);
 
-  // Somebody writes `path` from now on, until End(). What the last Reserve() said of its parents.
-  Parents Begin(const std::string& path, Uploader uploader = {});
-  void End(const std::string& path);
+  // Somebody writes `path` from now on, until End().
+  Writer Begin(const std::string& path, Uploader uploader = {});
+  void End(const Writer& writer);
 
   void SessionEnds(const void* session);
 
-  // Whether the session that writes `path` has ended.
-  bool IsCutOff(const std::string& path);
+  // Whether its session has ended.
+  bool IsCutOff(const Writer& writer);
+
+  // It writes this inode, which appears when it is closed; `client` as in UploadClaim.
+  void Creates(const Writer& writer, InodeId inode, std::string_view client = {});
+  // What is being created under this path; null: nothing.
+  std::optional<InodeId> Find(const std::string& path);
+  // Nothing is any more, if it was `inode`.
+  void Remove(const std::string& path, InodeId inode);
+  bool WasRemoved(const Writer& writer);
+
+  // An upload was dropped; with a claim, when its client may come back for the rest.
+  void Drop(const std::string& path, Time now, std::optional<UploadClaim> claim = {});
+  // Whether one was, and nobody has asked that or uploaded there since.
+  bool RemoveDropped(const std::string& path, Time now);
+  bool IsDropped(const std::string& path, const UploadClaim& claim, Time now);
 
  private:
   struct Entry {
+    uint64_t number = 0;  // of the upload, while there are writers
+    InodeId creates = 0;  // 0: nothing that is not there yet
     int writers = 0;
     std::string client;  // with a reservation
     Time reserved_until{};
@@ -70,8 +116,18 @@ class Uploads {
     bool cut_off = false;
     Parents parents = Parents::kMustExist;
   };
+  struct Dropped {
+    Time at{};
+    bool is_removed = false;
+    std::optional<UploadClaim> claim;
+  };
+  Entry* FindLocked(const Writer& writer);
+  Dropped* FindDroppedLocked(const std::string& path, Time now);
+
   std::mutex mutex_;
-  std::map<std::string, Entry> entries_;  // guarded by mutex_
+  std::map<std::string, Entry> entries_;    // guarded by mutex_
+  std::map<std::string, Dropped> dropped_;  // guarded by mutex_
+  uint64_t last_number_ = 0;                // guarded by mutex_
 };
 
 class UploadParts {
@@ -87,6 +143,10 @@ class UploadParts {
   mutable std::mutex mutex_;
   IntervalSet written_;  // guarded by mutex_
 };
+
+// The user and process of a client, as the server names it: "root.17" of "root.17:32@host". That
+// is the same for each of its connections, wherever they come from.
+std::string ClientProcess(std::string_view server_name);
 
 // The size that a client announces with an upload ("oss.asize"), or null: none, or not a number.
 std::optional<uint64_t> AnnouncedSize(const char* text);

@@ -39,6 +39,59 @@ TEST_F(ReplaceTest, AnUploadThatIsNotClosedChangesNothing) {
   EXPECT_EQ(Contents("/f"), "old");
 }
 
+// What is asked of a file by its number while it is uploaded is done to the upload.
+TEST_F(ReplaceTest, AnUploadIsChangedByItsNumberAndAppearsNoSoonerForIt) {
+  auto upload = Upload("f");
+  ASSERT_OK(upload->Write(0, AsBytes("new contents")));
+  const InodeId id = upload->inode();
+  ASSERT_OK(fs_->SetAttributes(id, {.mode = 0600, .size = 3}));
+  ASSERT_OK(fs_->SetExtended(id, "user.a", "b"));
+  const auto during = fs_->GetAttributes(id);
+  ASSERT_OK(during);
+  EXPECT_EQ(during->size, 3u);
+  EXPECT_EQ(during->mode, 0600u);
+  EXPECT_EQ(*fs_->GetExtended(id, "user.a"), "b");
+  EXPECT_EQ(List(), std::vector<std::string>{});
+
+  ASSERT_OK(upload->Close());
+  EXPECT_EQ(Contents("/f"), "new");
+  EXPECT_EQ(*fs_->GetExtended(id, "user.a"), "b");
+  EXPECT_EQ(fs_->Resolve("/f")->mode, 0600u);
+}
+
+TEST_F(ReplaceTest, AnUploadThatIsDiscardedGoesOnLikeAnUnlinkedFileAndNeverAppears) {
+  Make("f", "old");
+  const std::vector<std::string> shards = ShardsOn(1);
+  auto upload = Upload("f");
+  ASSERT_OK(upload->Write(0, AsBytes(Pattern(1, 3 * kTestBlock))));
+  const auto discarded = fs_->Discard(upload->inode());
+  ASSERT_OK(discarded);
+  EXPECT_TRUE(*discarded);
+  ASSERT_OK(upload->Write(3 * kTestBlock, AsBytes("more")));
+  EXPECT_EQ(upload->Stat()->size, 3 * kTestBlock + 4);
+  EXPECT_EQ(upload->Stat()->links, 0u);
+  EXPECT_EQ(ReadAll(*upload, 3 * kTestBlock), "more");
+  EXPECT_OK(upload->Sync());
+  EXPECT_OK(upload->Commit());
+  EXPECT_OK(upload->Close());
+  EXPECT_EQ(Contents("/f"), "old");
+  upload.reset();
+  sim_.Sleep(std::chrono::minutes(2));
+  EXPECT_EQ(ShardsOn(1), shards) << "nothing of it is left";
+}
+
+TEST_F(ReplaceTest, WhatHasAppearedIsNotDiscarded) {
+  auto upload = Upload("f");
+  ASSERT_OK(upload->Write(0, AsBytes("new")));
+  ASSERT_OK(upload->Sync());
+  EXPECT_EQ(*fs_->Discard(upload->inode()), false);
+  ASSERT_OK(upload->Close());
+  const InodeId id = upload->inode();
+  upload.reset();
+  EXPECT_EQ(*fs_->Discard(id), false) << "it is not open";
+  EXPECT_EQ(Contents("/f"), "new");
+}
+
 TEST_F(ReplaceTest, OfTwoUploadsTheLastOneClosedIsThereAsAWhole) {
   auto first = Upload("f");
   auto second = Upload("f");
@@ -48,6 +101,43 @@ TEST_F(ReplaceTest, OfTwoUploadsTheLastOneClosedIsThereAsAWhole) {
   EXPECT_EQ(Contents("/f"), "second");
   ASSERT_OK(first->Close());
   EXPECT_EQ(Contents("/f"), "the first one");
+}
+
+// So that who comes back to go on with an upload that is gone can be told from others.
+TEST_F(ReplaceTest, WhatIsToBeReplacedIsNotedOnTheFileThatIsThere) {
+  const FileSystem::CreateOptions options{
+      .truncate = true, .publish_at_commit = true, .note_on_replaced = {{"trusted.note", "by me"}}};
+  auto first = fs_->Create(kRootInode, "f", options);
+  ASSERT_OK(first);
+  ASSERT_OK((*first)->Close());
+  const InodeId id = fs_->Resolve("/f")->inode;
+  EXPECT_FAILS(fs_->GetExtended(id, "trusted.note"), ENODATA) << "it has replaced nothing";
+
+  auto second = fs_->Create(kRootInode, "f", options);
+  ASSERT_OK(second);
+  EXPECT_EQ(*fs_->GetExtended(id, "trusted.note"), "by me");
+  second->reset();
+  EXPECT_EQ(*fs_->GetExtended(id, "trusted.note"), "by me");
+
+  auto third = fs_->Create(kRootInode, "f", options);
+  ASSERT_OK(third);
+  ASSERT_OK((*third)->Write(0, AsBytes("new")));
+  ASSERT_OK((*third)->Close());
+  EXPECT_EQ(Contents("/f"), "new");
+  EXPECT_FAILS(fs_->GetExtended(fs_->Resolve("/f")->inode, "trusted.note"), ENODATA);
+}
+
+TEST_F(ReplaceTest, AFileWithoutRoomForTheNoteIsReplacedAllTheSame) {
+  const InodeId id = Make("f", "old");
+  ASSERT_OK(fs_->SetExtended(id, "user.large", std::string(32'700, 'x')));
+  auto upload = fs_->Create(kRootInode, "f",
+                            {.truncate = true,
+                             .publish_at_commit = true,
+                             .note_on_replaced = {{"trusted.note", std::string(100, 'x')}}});
+  ASSERT_OK(upload);
+  ASSERT_OK((*upload)->Write(0, AsBytes("new")));
+  ASSERT_OK((*upload)->Close());
+  EXPECT_EQ(Contents("/f"), "new");
 }
 
 TEST_F(ReplaceTest, WhoHasTheOldContentsOpenKeepsThem) {

@@ -97,5 +97,6 @@ dev kill gateway
 dev start gateway
 if wait $client; then flunk "a client that lost half of its upload reports success"; else
   pass "a client that lost half of its upload fails: $(tail -n 1 "$work/recovering.err")"; fi
+check "because it was recognised" grep -q 'an upload that was cut off cannot be continued' "$(gateway_log)"
 check "and the old contents are there" holds /recovered "$(sum_of "$work/same-size")"
 finish

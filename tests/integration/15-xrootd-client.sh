@@ -1,6 +1,7 @@
 #!/bin/bash
 # Random creates, writes, appends, truncates and reads through XRootD's Python binding match plain bytes, and
-# every operation of XRootD's clients does what they expect.
+# every operation of XRootD's clients does what they expect: where XRootD's own storage does the same, its
+# server passes the same tests.
 . "$(dirname "$0")/lib.sh"
 
 cluster_up random --layout 4+2 --drives 8 --one-process
@@ -29,4 +30,12 @@ seed=$(seed_of)
 check "random operations match plain bytes (SEED=$seed)" \
   timeout 240 /usr/bin/python3 -B "$(dirname "$0")/xrootd_random.py" "$url/random" "$seed" "${OPERATIONS:-1500}"
 check "clients find what they expect" timeout 240 /usr/bin/python3 -B "$(dirname "$0")/xrootd_operations.py" "$url/operations"
+
+read -r plain_port < <(free_ports 1)
+sample plain xrootd-pinstripe.cfg -e "s/1094/$plain_port/; s,^ofs.osslib.*,oss.localroot $work/plain/files,"
+mkdir "$work/plain/files"
+give_to_gateway "$work/plain/files"
+serve plain xrootd xrootd-pinstripe.cfg
+check "and what a plain server does as well" \
+  timeout 240 /usr/bin/python3 -B "$(dirname "$0")/xrootd_operations.py" --plain root://localhost:$plain_port//operations
 finish

@@ -168,4 +168,18 @@ check "xrdcp --tpc only to the gateway, over a file that is there" third_party "
 check "and it is the new one" comes_back "$http/cut" "$work/file"
 check "xrdcp --tpc only to a new name of the gateway" third_party "$plain//empty" "$door//fetched"
 check "which is there" comes_back "$http/fetched" "$work/empty"
+# As XRootD's own test ThirdPartyCopy.
+fetched_and_removed() {  # XRDCP-OPTION...
+  third_party "$@" "$plain//source" "$door//removed" && comes_back "$http/removed" "$work/file" && xrdfs "$door" rm /removed >/dev/null &&
+    ! xrdfs "$door" stat /removed >/dev/null 2>&1
+}
+check "with its checksum, and it can be removed" fetched_and_removed --cksum crc32c
+check "with whichever checksum there is" fetched_and_removed --cksum auto
+fetches_nothing() {  # TARGET
+  ! timeout 120 xrdcp --nopbar -s -f --tpc only "root://localhost:1//nothing" "$1" 2>/dev/null
+}
+check "from a server that does not answer it fails" fetches_nothing "$door//nothing"
+check "and makes no file" answers 404 -I "$http/nothing"
+check "nor does it replace one" fetches_nothing "$door//cut"
+check "that is there" comes_back "$http/cut" "$work/file"
 finish

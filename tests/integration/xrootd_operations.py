@@ -2,7 +2,9 @@
 """What XRootD's clients expect of a server, tried on one. Each test is a function whose name says what
 must be true; it works in a directory of its own.
 
-usage: xrootd_operations.py root://HOST:PORT//DIRECTORY [TEST...]
+usage: xrootd_operations.py [--plain] root://HOST:PORT//DIRECTORY [TEST...]
+
+With --plain: those tests alone that a server of XRootD's own storage passes, too.
 """
 
 import hashlib
@@ -72,6 +74,12 @@ def fails_with(code, answer):
     status, _ = answer
     assert not status.ok, f"succeeded instead of error {code}"
     assert status.errno == code, f"error {status.errno} instead of {code}: {status.message.strip()}"
+
+
+def as_a_plain_server(test):
+    """Marks a test that says what XRootD's own storage does as well."""
+    test.is_plain = True
+    return test
 
 
 # --- transfers ---
@@ -192,9 +200,214 @@ def test_a_new_file_appears_when_it_is_closed(place):
     file = client.File()
     good(file.open(place.url("f"), OpenFlags.NEW, 0o644))
     good(file.write(b"data", 0, 4))
-    fails_with(NOT_FOUND, place.files.stat(place.path("f")))
+    fails_with(NOT_FOUND, client.File().open(place.url("f"), OpenFlags.READ))
+    assert not list(good(place.files.dirlist(place.path(""))))
     good(file.close())
     assert place.get("f") == b"data"
+
+
+# --- uploads, and what is asked of their names meanwhile ---
+
+def begin(place, name, data, flags=OpenFlags.NEW):
+    """A file that was opened to be made, and has these bytes so far."""
+    file = client.File()
+    good(file.open(place.url(name), flags | OpenFlags.UPDATE, 0o644))
+    good(file.write(data, 0, len(data)))
+    return file
+
+
+def named_attributes(answer):
+    """Those of a file or path: name to value."""
+    found = {}
+    for name, value, status in good(answer):
+        assert status["ok"], status
+        found[name] = value
+    return found
+
+
+def all_good(answer):
+    for _, status in good(answer):
+        assert status["ok"], status
+
+
+@as_a_plain_server
+def test_an_upload_is_seen_and_changed_by_its_path(place):
+    for flags in (OpenFlags.NEW, OpenFlags.DELETE):
+        name = f"f{flags}"
+        file = begin(place, name, b"x" * 1000, flags)
+        assert place.stat(name).size == 1000
+        good(place.files.truncate(place.path(name), 10_000))
+        assert place.stat(name).size == 10_000 and good(file.stat(True)).size == 10_000
+        place.xrdfs("chmod", place.path(name), "rw-------")
+        assert "Mode:   0600" in place.xrdfs("stat", place.path(name))
+        assert b"oss.type=f" in good(place.files.query(QueryCode.XATTR, place.path(name)))
+        good(place.files.locate(place.path(name), OpenFlags.REFRESH))
+        good(file.write(b"y", 10_000, 1))
+        good(file.close())
+        assert place.get(name) == b"x" * 1000 + bytes(9_000) + b"y"
+        assert "Mode:   0600" in place.xrdfs("stat", place.path(name))
+
+
+@as_a_plain_server
+def test_an_upload_can_be_removed_by_its_path(place):
+    place.put("old", b"old contents")
+    for name, flags in (("new", OpenFlags.NEW), ("old", OpenFlags.DELETE)):
+        file = begin(place, name, b"x" * 1000, flags)
+        good(place.files.rm(place.path(name)))
+        fails_with(NOT_FOUND, place.files.stat(place.path(name)))
+        fails_with(NOT_FOUND, place.files.rm(place.path(name)))
+        good(file.write(b"more", 1000, 4))  # as to any file that has lost its name
+        good(file.sync())
+        assert good(file.stat(True)).size == 1004
+        second = begin(place, name, b"another one")  # the name is free
+        good(file.close())
+        assert place.stat(name).size == 11
+        good(second.close())
+        assert place.get(name) == b"another one"
+    # One that has announced more than came.
+    file = client.File()
+    good(file.open(place.url("announced?oss.asize=5000"), OpenFlags.NEW | OpenFlags.UPDATE, 0o644))
+    good(file.write(b"x" * 1000, 0, 1000))
+    good(place.files.rm(place.path("announced")))
+    good(file.close())
+    fails_with(NOT_FOUND, place.files.stat(place.path("announced")))
+
+
+# As XRootD's own test TruncateRm.
+@as_a_plain_server
+def test_a_file_that_was_just_opened_is_truncated_and_removed(place):
+    file = client.File()
+    good(file.open(place.url("f"), OpenFlags.UPDATE | OpenFlags.DELETE, 0o600))
+    good(place.files.truncate(place.path("f"), 10_000_000))
+    good(place.files.rm(place.path("f")))
+    del file
+    fails_with(NOT_FOUND, place.files.stat(place.path("f")))
+
+
+def test_what_an_upload_will_replace_is_seen_until_it_is_closed(place):
+    place.put("f", b"old contents")
+    file = begin(place, "f", b"new", OpenFlags.DELETE)
+    assert place.stat("f").size == 12  # as readers find it
+    place.xrdfs("chmod", place.path("f"), "rw-------")
+    assert "Mode:   0600" in place.xrdfs("stat", place.path("f"))
+    good(place.files.truncate(place.path("f"), 1))
+    assert place.get("f") == b"old contents"
+    good(file.close())
+    assert place.get("f") == b"n"
+    assert "Mode:   0600" in place.xrdfs("stat", place.path("f"))
+
+
+@as_a_plain_server
+def test_attributes_that_are_set_during_an_upload_are_there_afterwards(place):
+    place.put("old", b"old contents")
+    for name, flags in (("new", OpenFlags.NEW), ("old", OpenFlags.DELETE)):
+        file = begin(place, name, b"data", flags)
+        all_good(file.set_xattr([(b"of-the-handle", b"1"), (b"gone", b"2")]))
+        all_good(place.files.set_xattr(place.path(name), [(b"of-the-path", b"3")]))
+        all_good(file.del_xattr([b"gone"]))
+        good(file.close())
+        assert named_attributes(place.files.list_xattr(place.path(name))) == {"of-the-handle": "1", "of-the-path": "3"}
+    file = begin(place, "seen", b"data")
+    all_good(file.set_xattr([(b"a", b"b")]))
+    assert named_attributes(file.list_xattr()) == {"a": "b"}
+    good(file.close())
+
+
+@as_a_plain_server
+def test_xrdcp_brings_attributes_there_and_back(place):
+    source, back = place.local + "/source", place.local + "/back"
+    with open(source, "wb") as file:
+        file.write(random.randbytes(3_000_000))
+    os.setxattr(source, "user.colour", b"blue")
+    os.setxattr(source, "user.shape", b"round")
+    for force in ((), ("-f",)):  # to a new name, and over what is there
+        place.run("xrdcp", "-s", "--xattr", *force, source, place.url("f"))
+        assert named_attributes(place.files.list_xattr(place.path("f"))) == {"colour": "blue", "shape": "round"}
+    place.run("xrdcp", "-s", "--xattr", place.url("f"), back)
+    assert os.getxattr(back, "user.colour") == b"blue"
+
+
+@as_a_plain_server
+def test_an_update_may_announce_a_size(place):
+    data = bytearray(place.put("f", random.randbytes(100_000)))
+    for announced in (len(data), len(data) + 1000, 1, 1 << 60):
+        file = client.File()
+        good(file.open(place.url(f"f?oss.asize={announced}"), OpenFlags.UPDATE))
+        good(file.write(b"changed", 5000 + announced % 977, 7))
+        data[5000 + announced % 977:5007 + announced % 977] = b"changed"
+        good(file.close())
+        assert place.get("f") == data, announced
+
+
+@as_a_plain_server
+def test_a_copy_continues_a_file_that_is_there_in_part(place):
+    data = place.put("whole", random.randbytes(20_000_000))
+    place.put("f", data[:7_000_000])
+    status = copy(place, place.url("whole"), place.url("f"), cont=True)
+    assert status.ok, status.message
+    assert place.get("f") == data
+
+
+def copy(place, source, target, **how):
+    """What a program does that copies with XRootD's library: the status of one copy."""
+    process = client.CopyProcess()
+    process.add_job(source, target, **how)
+    good((process.prepare(), None))
+    status, _ = process.run()
+    return status
+
+
+# As XRootD's own test NormalCopy, but for archives and metalinks.
+@as_a_plain_server
+def test_copies_from_name_to_name(place):
+    data = place.put("source", random.randbytes(20_000_000))
+    source, target = place.url("source"), place.url("target")
+
+    def works(**how):
+        status = copy(place, source, target, **how)
+        assert status.ok, (how, status.message)
+        assert place.get("target") == data, how
+        good(place.files.rm(place.path("target")))
+        fails_with(NOT_FOUND, place.files.stat(place.path("target")))
+
+    works(checksummode="end2end", checksumtype="crc32c")
+    works(checksummode="end2end", checksumtype="auto")
+    works(xrate=32 << 20, xrateThreshold=1 << 20)
+    works(xrate=32 << 20, cptimeout=100, retry=1, rtrplc="continue")
+    status = copy(place, source, target, checksummode="end2end", checksumtype="adler32", checksumpreset="00000001", rmBadCksum=True)
+    assert not status.ok and "CheckSum" in status.message, status.message
+    fails_with(NOT_FOUND, place.files.stat(place.path("target")))
+
+    local = place.local + "/copy"
+    status = copy(place, source, "file://localhost" + local, checksummode="end2end", checksumtype="crc32c")
+    assert status.ok, status.message
+    os.setxattr(local, "user.foo", b"bar")
+    place.run("xrdcp", "-s", "--xattr", "--cksum", "crc32c", local, target)
+    assert named_attributes(place.files.list_xattr(place.path("target"))) == {"foo": "bar"}
+    good(place.files.rm(place.path("target")))
+
+
+def copy_for_too_long(place):
+    place.run("env", "XRD_CPTIMEOUT=2", "xrdcp", "-s", "-f", "--xrate", "1m", place.url("source"), place.url("target"), code=52)
+
+
+# What is left of it is elsewhere its beginning, which the client removes.
+@as_a_plain_server
+def test_the_name_of_a_copy_that_took_too_long_can_be_removed(place):
+    place.put("source", random.randbytes(20_000_000))
+    copy_for_too_long(place)
+    good(place.files.rm(place.path("target")))
+    fails_with(NOT_FOUND, place.files.stat(place.path("target")))
+    fails_with(NOT_FOUND, place.files.rm(place.path("target")))
+
+
+def test_what_a_copy_that_took_too_long_was_to_replace_stays(place):
+    place.put("source", random.randbytes(20_000_000))
+    place.put("target", b"old contents")
+    copy_for_too_long(place)
+    assert place.get("target") == b"old contents"
+    good(place.files.rm(place.path("target")))
+    fails_with(NOT_FOUND, place.files.rm(place.path("target")))
 
 
 # --- files ---
@@ -349,6 +562,27 @@ def test_names_are_not_only_letters(place):
     assert place.get("größe") == "größe".encode()
 
 
+# XRootD's server has no room for the last byte.
+@as_a_plain_server
+def test_xrdcp_does_not_leave_out_a_name_that_is_too_long_to_be_listed(place):
+    place.put("tree/short", b"short")
+    place.put("tree/" + "x" * 255, b"long")
+    assert place.get("tree/" + "x" * 255) == b"long"
+    names = {entry.name for entry in good(place.files.dirlist(place.path("tree")))}
+    assert names == {"short", "x" * 254}, names
+    os.mkdir(place.local + "/back")
+    place.run("xrdcp", "-s", "-r", place.url("tree"), place.local + "/back", code=54)
+
+
+def test_nor_where_another_name_is_its_beginning(place):
+    place.put("tree/" + "x" * 255, b"long")
+    place.put("tree/" + "x" * 254, b"its beginning")
+    names = [entry.name for entry in good(place.files.dirlist(place.path("tree"), DirListFlags.STAT))]
+    assert sorted(names) == ["x" * 254, "x" * 253 + "~"], names
+    os.mkdir(place.local + "/back")
+    place.run("xrdcp", "-s", "-r", "-f", place.url("tree"), place.local + "/back", code=54)
+
+
 # --- space and the like ---
 
 def test_space_is_told_in_the_right_units(place):
@@ -462,10 +696,11 @@ def test_a_file_server_of_eos_finds_what_it_needs(place):
     fails_with(NOT_FOUND, place.files.stat(place.path("00000001/fid")))
 
 
-def run(url, names):
+def run(url, names, only_plain):
     host, directory = url.removeprefix("root://").split("//", 1)
     server = "root://" + host
-    tests = {name: function for name, function in globals().items() if name.startswith("test_")}
+    tests = {name: function for name, function in globals().items()
+             if name.startswith("test_") and (not only_plain or hasattr(function, "is_plain"))}
     failed = []
     for name in names or tests:
         sentence = name.removeprefix("test_").replace("_", " ")
@@ -486,6 +721,10 @@ def run(url, names):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
+    arguments = sys.argv[1:]
+    plain = "--plain" in arguments
+    if plain:
+        arguments.remove("--plain")
+    if not arguments:
         sys.exit(__doc__)
-    sys.exit(run(sys.argv[1], sys.argv[2:]))
+    sys.exit(run(arguments[0], arguments[1:], plain))

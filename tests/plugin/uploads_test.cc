@@ -1,5 +1,6 @@
 #include "plugin/uploads.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "tests/support/expect_ok.h"
@@ -16,21 +17,21 @@ TEST(Uploads, OneClientAtATimeWritesAPath) {
   EXPECT_FAILS(uploads.Reserve("/file", "second", kNow), ETXTBSY);
   EXPECT_OK(uploads.Reserve("/file", "first", kNow)) << "the same client tries again";
   EXPECT_OK(uploads.Reserve("/other", "second", kNow));
-  uploads.Begin("/file");
+  const auto writer = uploads.Begin("/file");
   EXPECT_FAILS(uploads.Reserve("/file", "second", kNow + Uploads::kReservation * 2), ETXTBSY)
       << "it may take as long as it takes";
   EXPECT_FAILS(uploads.Reserve("/file", "first", kNow), ETXTBSY);
-  uploads.End("/file");
+  uploads.End(writer);
   EXPECT_OK(uploads.Reserve("/file", "second", kNow));
 }
 
 TEST(Uploads, WhoWritesInPlaceIsNotReplacedEither) {
   Uploads uploads;
-  uploads.Begin("/file");  // opened for an update: nothing was reserved
-  uploads.Begin("/file");
-  uploads.End("/file");
+  const auto first = uploads.Begin("/file");  // opened for an update: nothing was reserved
+  const auto second = uploads.Begin("/file");
+  uploads.End(second);
   EXPECT_FAILS(uploads.Reserve("/file", "client", kNow), ETXTBSY);
-  uploads.End("/file");
+  uploads.End(first);
   EXPECT_OK(uploads.Reserve("/file", "client", kNow));
 }
 
@@ -46,21 +47,22 @@ TEST(Uploads, AnOpenIsToldWhetherParentsAreMade) {
   Uploads uploads;
   ASSERT_OK(uploads.Reserve("/file", "client", kNow, {}, Uploads::Parents::kAreMade));
   ASSERT_OK(uploads.Reserve("/other", "client", kNow + Uploads::kReservation * 2));
-  EXPECT_EQ(uploads.Begin("/file"), Uploads::Parents::kAreMade) << "late as it is";
-  EXPECT_EQ(uploads.Begin("/file"), Uploads::Parents::kMustExist) << "which nobody has asked for";
+  EXPECT_EQ(uploads.Begin("/file").parents, Uploads::Parents::kAreMade) << "late as it is";
+  EXPECT_EQ(uploads.Begin("/file").parents, Uploads::Parents::kMustExist)
+      << "which nobody has asked for";
   ASSERT_OK(uploads.Reserve("/new", "client", kNow, {}, Uploads::Parents::kAreMade));
   ASSERT_OK(uploads.Reserve("/new", "client", kNow));
-  EXPECT_EQ(uploads.Begin("/new"), Uploads::Parents::kMustExist) << "the last one counts";
+  EXPECT_EQ(uploads.Begin("/new").parents, Uploads::Parents::kMustExist) << "the last one counts";
 }
 
 TEST(Uploads, AThirdPartyCopyIsWrittenByWhoKnowsItsKey) {
   Uploads uploads;
   ASSERT_OK(uploads.Reserve("/file", "client", kNow));
-  uploads.Begin("/file", {.copy_key = "secret"});
+  const auto copy = uploads.Begin("/file", {.copy_key = "secret"});
   EXPECT_FAILS(uploads.Reserve("/file", "other", kNow), ETXTBSY);
   EXPECT_FAILS(uploads.Reserve("/file", "other", kNow, "wrong"), ETXTBSY);
   EXPECT_OK(uploads.Reserve("/file", "program", kNow, "secret"));
-  uploads.End("/file");
+  uploads.End(copy);
   ASSERT_OK(uploads.Reserve("/file", "client", kNow));
   uploads.Begin("/file");
   EXPECT_FAILS(uploads.Reserve("/file", "program", kNow, "secret"), ETXTBSY)
@@ -70,17 +72,96 @@ TEST(Uploads, AThirdPartyCopyIsWrittenByWhoKnowsItsKey) {
 TEST(Uploads, AreCutOffByTheEndOfTheirSessionOnly) {
   Uploads uploads;
   const int one = 0, two = 0;
-  uploads.Begin("/one", {.session = &one});
-  uploads.Begin("/two", {.session = &two});
-  uploads.Begin("/without");
+  const auto first = uploads.Begin("/one", {.session = &one});
+  const auto second = uploads.Begin("/two", {.session = &two});
+  const auto without = uploads.Begin("/without");
   uploads.SessionEnds(nullptr);
   uploads.SessionEnds(&one);
-  EXPECT_TRUE(uploads.IsCutOff("/one"));
-  EXPECT_FALSE(uploads.IsCutOff("/two"));
-  EXPECT_FALSE(uploads.IsCutOff("/without"));
-  uploads.End("/one");
-  uploads.Begin("/one", {.session = &one});
-  EXPECT_FALSE(uploads.IsCutOff("/one")) << "the next upload is another one";
+  EXPECT_TRUE(uploads.IsCutOff(first));
+  EXPECT_FALSE(uploads.IsCutOff(second));
+  EXPECT_FALSE(uploads.IsCutOff(without));
+  uploads.End(first);
+  const auto next = uploads.Begin("/one", {.session = &one});
+  EXPECT_FALSE(uploads.IsCutOff(next)) << "the next upload is another one";
+}
+
+constexpr InodeId kInode = 17;
+
+TEST(Uploads, AreFoundByTheirPathUntilTheyEnd) {
+  Uploads uploads;
+  const auto writer = uploads.Begin("/file");
+  EXPECT_EQ(uploads.Find("/file"), std::nullopt) << "it may update what is there";
+  uploads.Creates(writer, kInode);
+  EXPECT_EQ(uploads.Find("/file"), kInode);
+  EXPECT_EQ(uploads.Find("/other"), std::nullopt);
+  uploads.End(writer);
+  EXPECT_EQ(uploads.Find("/file"), std::nullopt);
+}
+
+TEST(Uploads, ARemovedNameIsFreeWhileItsUploadGoesOn) {
+  Uploads uploads;
+  const auto removed = uploads.Begin("/file");
+  uploads.Creates(removed, kInode);
+  uploads.Remove("/file", kInode + 1);
+  EXPECT_FALSE(uploads.WasRemoved(removed)) << "that was another one";
+  uploads.Remove("/file", kInode);
+  EXPECT_TRUE(uploads.WasRemoved(removed));
+  EXPECT_EQ(uploads.Find("/file"), std::nullopt);
+
+  ASSERT_OK(uploads.Reserve("/file", "other", kNow));
+  const auto next = uploads.Begin("/file");
+  uploads.Creates(next, kInode + 1);
+  uploads.End(removed);
+  EXPECT_EQ(uploads.Find("/file"), kInode + 1) << "the end of the first is not that of the second";
+  EXPECT_FALSE(uploads.WasRemoved(next));
+}
+
+TEST(Uploads, TheNameOfADroppedOneCanBeRemovedOnce) {
+  Uploads uploads;
+  EXPECT_FALSE(uploads.RemoveDropped("/file", kNow));
+  uploads.Drop("/file", kNow);
+  EXPECT_FALSE(uploads.RemoveDropped("/other", kNow));
+  EXPECT_TRUE(uploads.RemoveDropped("/file", kNow));
+  EXPECT_FALSE(uploads.RemoveDropped("/file", kNow));
+  uploads.Drop("/file", kNow);
+  uploads.Creates(uploads.Begin("/file"), kInode);
+  EXPECT_FALSE(uploads.RemoveDropped("/file", kNow)) << "that one is another one";
+  uploads.Drop("/file", kNow);
+  EXPECT_FALSE(uploads.RemoveDropped("/file", kNow + Uploads::kDropped)) << "too late";
+}
+
+// It would write the rest of its file into whatever is there by now.
+TEST(Uploads, WhoComesBackForADroppedOneIsRecognised) {
+  Uploads uploads;
+  const UploadClaim claim{"root.17", 1000};
+  uploads.Drop("/file", kNow, claim);
+  EXPECT_TRUE(uploads.IsDropped("/file", claim, kNow));
+  EXPECT_FALSE(uploads.IsDropped("/other", claim, kNow));
+  EXPECT_FALSE(uploads.IsDropped("/file", {"root.18", 1000}, kNow)) << "another process";
+  EXPECT_FALSE(uploads.IsDropped("/file", {"root.17", 1001}, kNow)) << "another file of it";
+  EXPECT_FALSE(uploads.IsDropped("/file", claim, kNow + Uploads::kDropped));
+  EXPECT_TRUE(uploads.RemoveDropped("/file", kNow));
+  uploads.Creates(uploads.Begin("/file"), kInode, "root.18");
+  EXPECT_TRUE(uploads.IsDropped("/file", claim, kNow)) << "what others do there is not its own";
+  uploads.Creates(uploads.Begin("/file"), kInode, "root.17");
+  EXPECT_FALSE(uploads.IsDropped("/file", claim, kNow)) << "it has begun anew";
+}
+
+TEST(Uploads, OfDroppedOnesTheLastAreRemembered) {
+  Uploads uploads;
+  for (size_t i = 0; i <= Uploads::kMostDropped; ++i) {
+    uploads.Drop(fmt::format("/{}", i), kNow + kBlink * i);
+  }
+  const Time now = kNow + kBlink * Uploads::kMostDropped;
+  EXPECT_FALSE(uploads.RemoveDropped("/0", now));
+  EXPECT_TRUE(uploads.RemoveDropped("/1", now));
+  EXPECT_TRUE(uploads.RemoveDropped(fmt::format("/{}", Uploads::kMostDropped), now));
+}
+
+TEST(ClientProcess, IsTheSameForAllItsConnections) {
+  EXPECT_EQ(ClientProcess("root.17:32@localhost"), "root.17");
+  EXPECT_EQ(ClientProcess("root.17:33@host.example.org"), "root.17");
+  EXPECT_EQ(ClientProcess("odd"), "odd");
 }
 
 // Several pieces are under way at once, so the last one may come before others.
