@@ -6,20 +6,34 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdlib>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 namespace pinstripe {
 namespace {
 
+constexpr size_t kMostWaiting = 1000;  // lines
+
 // The one piece of global state of the project: a process has one log.
 struct LogState {
+  struct Line {
+    LogLevel level;
+    std::string text;
+  };
   std::mutex mutex;
-  LogSink sink;                                   // guarded by mutex
-  std::shared_ptr<spdlog::logger> stderr_logger;  // guarded by mutex
-  std::map<std::string, LogRepeats> repeats;      // guarded by mutex; by level and event
+  std::condition_variable written;            // and `writing` has ended
+  std::map<std::string, LogRepeats> repeats;  // guarded by mutex; by level and event
+  std::deque<Line> waiting;                   // guarded by mutex
+  uint64_t lost = 0;                          // lines, since one was kept; guarded by mutex
+  bool writing = false;                       // some thread does; guarded by mutex
+  // Changed with mutex held, and while nobody writes. Who writes uses them without it.
+  LogSink sink;
+  std::shared_ptr<spdlog::logger> stderr_logger;
   const bool journal = std::getenv("JOURNAL_STREAM") != nullptr;
   std::atomic<LogLevel> level{LogLevel::kInfo};
 };
@@ -63,6 +77,25 @@ void WriteToStderr(LogState& state, LogLevel level, std::string_view line) {
   } else {
     state.stderr_logger->log(ToSpdlog(level), "{}", line);
   }
+}
+
+// What is there, and what comes meanwhile. Who logs beside it leaves the line to it, and waits for
+// nobody.
+void WriteAll(LogState& state, std::unique_lock<std::mutex>& lock) {
+  state.writing = true;
+  while (!state.waiting.empty()) {
+    const LogState::Line line = std::move(state.waiting.front());
+    state.waiting.pop_front();
+    lock.unlock();
+    if (state.sink) {
+      state.sink(line.level, line.text);
+    } else {
+      WriteToStderr(state, line.level, line.text);
+    }
+    lock.lock();
+  }
+  state.writing = false;
+  state.written.notify_all();
 }
 
 bool IsControl(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
@@ -129,22 +162,29 @@ void Log(LogLevel level, std::string_view event, std::initializer_list<LogField>
   if (level < state.level.load(std::memory_order_relaxed)) return;
   std::string line = LogLine(event, fields);
 
-  const std::lock_guard lock(state.mutex);
+  std::unique_lock lock(state.mutex);
   const std::string identity = fmt::format("{}{}", static_cast<int>(level), event);
   const auto [print, suppressed] = state.repeats[identity].Count(Now());
   if (!print) return;
   if (suppressed > 0) line += fmt::format(" (and {} more like it before)", suppressed);
-  if (state.sink) {
-    state.sink(level, line);
-  } else {
-    WriteToStderr(state, level, line);
+  if (state.waiting.size() >= kMostWaiting) {
+    ++state.lost;
+    return;
   }
+  if (state.lost > 0) {
+    line += fmt::format(" ({} lines before it were lost, as the log is slow)",
+                        std::exchange(state.lost, 0));
+  }
+  state.waiting.push_back({level, std::move(line)});
+  if (!state.writing) WriteAll(state, lock);
 }
 
 void SetLogSink(LogSink sink) {
-  const std::lock_guard lock(State().mutex);
-  State().sink = std::move(sink);
-  State().repeats.clear();
+  LogState& state = State();
+  std::unique_lock lock(state.mutex);
+  state.written.wait(lock, [&state] { return !state.writing; });
+  state.sink = std::move(sink);
+  state.repeats.clear();
 }
 
 void SetLogLevel(LogLevel level) { State().level = level; }

@@ -7,6 +7,10 @@
 // repeats itself (same level and event) more than kLogBurst times within ten seconds is counted
 // instead, and the count is printed when the ten seconds are over and it comes again.
 //
+// Lines are written by one thread after the other, whichever finds nobody at it; the others leave
+// theirs and go on. Where the place they go to hangs, one thread waits, and what comes beyond a
+// thousand lines is counted and lost.
+//
 // The process decides once, at start, where lines go: standard error by default, with journald's
 // priority prefix when systemd is listening; XRootD's own logger in the plugin.
 
@@ -49,9 +53,11 @@ void Log(LogLevel level, std::string_view event, std::initializer_list<LogField>
 std::string LogLine(std::string_view event, std::initializer_list<LogField> fields);
 std::string_view NameOf(LogLevel level);  // "warn"
 
-// Called with complete lines, without a newline, by one thread at a time. Must not log itself.
+// Called with complete lines, without a newline, by one thread at a time, without a lock.
 using LogSink = std::function<void(LogLevel, std::string_view line)>;
-void SetLogSink(LogSink sink);  // null: back to standard error. It has heard nothing before.
+// Null: back to standard error. It has heard nothing before, and after this the one before it hears
+// nothing more. Not called by a sink.
+void SetLogSink(LogSink sink);
 
 void SetLogLevel(LogLevel level);  // default kInfo
 bool LogEnabled(LogLevel level);

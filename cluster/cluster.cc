@@ -221,8 +221,9 @@ class Cluster::State {
   bool electing = false;                    // a thread sees to who has a say; guarded by mutex
   uint64_t elected_for = 0;                 // the news that it began with; guarded by mutex
   std::map<DriveId, RegisterValue> starts;  // registers, as they were read; guarded by mutex
-  std::mutex reloading;                     // held by Reload(); before `mutex`
-  std::shared_ptr<Signal> ended;            // of that thread
+  bool reloading = false;                   // somebody does; guarded by mutex
+  std::shared_ptr<Signal> reloaded;         // and has ended
+  std::shared_ptr<Signal> ended;            // of the thread that looks
 
   std::shared_ptr<const Epochs> Known() const {
     const std::lock_guard lock(mutex);
@@ -242,6 +243,7 @@ class Cluster::State {
 Cluster::Cluster(Runtime& runtime, ClusterConfig config)
     : runtime_(runtime), config_(std::move(config)), state_(std::make_unique<State>()) {
   state_->ended = runtime.NewSignal();
+  state_->reloaded = runtime.NewSignal();
 }
 
 Cluster::~Cluster() {
@@ -716,7 +718,7 @@ Status Cluster::Refresh() {
   }
   const auto retired = TRY(ReadRetirements(*registers_, in_question));
   if (!group.epochs.empty() || group.settled != known->settled || !retired.empty()) {
-    const std::lock_guard lock(state_->mutex);
+    std::unique_lock lock(state_->mutex);
     // Others may have read the same, or more.
     auto epochs = std::make_shared<Epochs>(*state_->epochs);
     const Epoch before = epochs->newest().map().epoch;
@@ -727,11 +729,12 @@ Status Cluster::Refresh() {
     const Epoch read = newest + static_cast<Epoch>(group.epochs.size());
     if (now == read) epochs->settled = group.settled || (now == before && epochs->settled);
     for (const auto& [id, epoch] : retired) epochs->Retire(id, epoch);
+    state_->epochs = std::move(epochs);
+    lock.unlock();
     if (now > before) {
       Log(LogLevel::kInfo, "the drive map has changed",
           {{"cluster", config_.name}, {"epoch", now}});
     }
-    state_->epochs = std::move(epochs);
   }
   AddMissingDrives();
   return {};
@@ -756,10 +759,12 @@ void Cluster::AddMissingDrives() {
                                       [id](const DriveConfig& drive) { return drive.id == id; });
       if (found != config->drives.end()) why = AddDrives({*found});
     }
-    const std::lock_guard lock(state_->mutex);
-    const bool is_news = state_->missing.insert(id).second;
+    bool is_news = false;
+    {
+      const std::lock_guard lock(state_->mutex);
+      is_news = why.ok() ? state_->missing.erase(id) > 0 : state_->missing.insert(id).second;
+    }
     if (why.ok()) {
-      state_->missing.erase(id);
       Log(LogLevel::kInfo, "drive added", {{"cluster", config_.name}, {"drive", id}});
     } else if (is_news) {
       Log(LogLevel::kError,
@@ -773,31 +778,53 @@ Result<ClusterConfig> Cluster::Reload() {
   if (state_->source == nullptr || state_->redirect == nullptr) {
     return Fail(ENOTSUP, "the configuration is not read again");
   }
-  const std::lock_guard one_at_a_time(state_->reloading);
-  ClusterConfig config = TRY(state_->source());
-  TRY(config.Check());
-  if (config.name != config_.name) {
-    return Fail(EINVAL, "{} is that of the cluster '{}' now, and '{}' is in use", config.file,
-                config.name, config_.name);
-  }
-  std::vector<DriveConfig> added;
-  for (const DriveConfig& drive : config.drives) {
-    std::unique_lock lock(state_->mutex);
-    const auto known = std::find_if(state_->configs.begin(), state_->configs.end(),
-                                    [&](const DriveConfig& each) { return each.id == drive.id; });
-    if (known == state_->configs.end()) {
-      added.push_back(drive);
-      continue;
+  for (;;) {
+    {
+      const std::lock_guard lock(state_->mutex);
+      if (!std::exchange(state_->reloading, true)) break;
     }
-    if (known->SameWay(drive)) continue;
-    TRY_CONTEXT(state_->redirect(*state_->drives.at(drive.id), drive), "{}", Where(drive));
-    *known = drive;
-    lock.unlock();
-    Log(LogLevel::kInfo, "drive has another address or other credentials by now",
-        {{"cluster", config_.name}, {"drive", Where(drive)}});
+    state_->reloaded->WaitUntil(Time::max());
   }
-  TRY(AddDrives(added));
-  return config;
+  // Files are read for it, on disks that may hang: here, and where another way is taken to a drive.
+  Result<ClusterConfig> reloaded = [&]() -> Result<ClusterConfig> {
+    ClusterConfig config = TRY(state_->source());
+    TRY(config.Check());
+    if (config.name != config_.name) {
+      return Fail(EINVAL, "{} is that of the cluster '{}' now, and '{}' is in use", config.file,
+                  config.name, config_.name);
+    }
+    std::vector<DriveConfig> added;
+    for (const DriveConfig& drive : config.drives) {
+      const auto is_it = [&drive](const DriveConfig& each) { return each.id == drive.id; };
+      Drive* known = nullptr;  // stays
+      bool same_way = false;
+      {
+        const std::lock_guard lock(state_->mutex);
+        const auto found = std::find_if(state_->configs.begin(), state_->configs.end(), is_it);
+        if (found != state_->configs.end()) {
+          known = state_->drives.at(drive.id).get();
+          same_way = found->SameWay(drive);
+        }
+      }
+      if (known == nullptr) added.push_back(drive);
+      if (known == nullptr || same_way) continue;
+      TRY_CONTEXT(state_->redirect(*known, drive), "{}", Where(drive));
+      {
+        const std::lock_guard lock(state_->mutex);
+        *std::find_if(state_->configs.begin(), state_->configs.end(), is_it) = drive;
+      }
+      Log(LogLevel::kInfo, "drive has another address or other credentials by now",
+          {{"cluster", config_.name}, {"drive", Where(drive)}});
+    }
+    TRY(AddDrives(added));
+    return config;
+  }();
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->reloading = false;
+  }
+  state_->reloaded->Set();
+  return reloaded;
 }
 
 // While new homes have no say yet, or drives are missing, somebody looks now and then: on the side,

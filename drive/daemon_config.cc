@@ -183,6 +183,8 @@ Result<DaemonConfig> DaemonConfig::Load(const std::string& path) {
   config.connections_per_address = read_limit("connections_per_address");
   config.strangers = read_limit("strangers");
   config.strangers_per_address = read_limit("strangers_per_address");
+  config.value_bytes =
+      daemon.ByteCount("values_under_way", 0, uint64_t{16} << 20, uint64_t{1} << 40);
   config.index_cache_bytes = daemon.ByteCount("index_cache", config.index_cache_bytes,
                                               uint64_t{1} << 20, uint64_t{1} << 40);
   const std::string credentials = daemon.Text("credentials", "");

@@ -35,6 +35,8 @@ struct DaemonConfig {
   size_t connections_per_address = 0;
   size_t strangers = 0;
   size_t strangers_per_address = 0;
+  // Of memory, for values under way, over all connections. 0: an eighth of the machine's.
+  uint64_t value_bytes = 0;
   // Of memory, for what was read of the indexes of all drives. Where these do not fit, the kernel's
   // page cache is asked.
   uint64_t index_cache_bytes = uint64_t{64} << 20;

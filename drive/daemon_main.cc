@@ -3,6 +3,7 @@
 #include <malloc.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -24,6 +25,7 @@
 #include "drive/device_security.h"
 #include "drive/engine.h"
 #include "drive/erasable_store.h"
+#include "drive/housekeeper.h"
 #include "drive/log_store.h"
 #include "drive/places.h"
 #include "drive/server.h"
@@ -35,11 +37,6 @@ namespace {
 constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
 constexpr int kExitUnknown = 3;  // a store could not be checked
-// What comes between two rounds may be unflushed when the process is killed, and then the next
-// start has to verify it: at 1 GB/s that counts.
-constexpr auto kHousekeeping = std::chrono::milliseconds(250);
-constexpr int kPiecesAtOnce = 1;     // of a drive's tidying before the others get their turn
-constexpr int kRoundsToFlush = 120;  // how many of them a change may stay unflushed
 
 // For the stores, where connections have not left any.
 size_t ReserveOf(uint64_t descriptors) { return std::min<uint64_t>(64, descriptors / 8); }
@@ -212,52 +209,39 @@ Result<std::vector<std::unique_ptr<Device>>> OpenDevices(const DaemonConfig& con
   return devices;
 }
 
-// Gives back space, makes old changes durable though nobody asks, and keeps descriptors for stores,
-// until the program ends.
-class Housekeeper {
- public:
-  Housekeeper(Runtime& runtime, const std::vector<std::unique_ptr<Device>>& devices,
-              size_t kept_descriptors)
-      : runtime_(runtime),
-        devices_(devices),
-        kept_descriptors_(kept_descriptors),
-        stop_(runtime.NewSignal()),
-        done_(runtime.NewSignal()) {
-    runtime.Spawn("pin-keep", [this] {
-      for (int round = 1; !stop_->WaitUntil(runtime_.Now() + kHousekeeping); ++round) {
-        for (const auto& device : devices_) {
-          if (device->lost.ok()) Keep(*device, round % kRoundsToFlush == 0);
-        }
-        DescriptorReserve::OfProcess().Keep(kept_descriptors_);
-      }
-      done_->Set();
-    });
-  }
-  ~Housekeeper() {
-    stop_->Set();
-    done_->WaitUntil(Time::max());
-  }
+// Of values under way.
+uint64_t ValueBytes(const DaemonConfig& config) {
+  if (config.value_bytes != 0) return config.value_bytes;
+  const auto pages = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES));
+  const uint64_t memory = pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  return std::max(memory / 8, uint64_t{64} << 20);
+}
 
- private:
-  void Keep(Device& device, bool flush_all) {
-    const Status kept = [&]() -> Status {
-      if (flush_all) TRY(device.engine.Flush());
-      for (int piece = 0; piece < kPiecesAtOnce && TRY(device.store.Tidy()); ++piece) continue;
-      return {};
-    }();
-    if (!kept.ok()) {
-      device.service.events().Add(runtime_.WallClock(), LogLevel::kError,
-                                  "drive cannot flush or give back space",
-                                  {{"port", device.service.port()}, {"why", kept}});
-    }
+// One for each drive that is served. They keep descriptors for stores as well.
+std::vector<std::unique_ptr<Housekeeper>> Keep(Runtime& runtime,
+                                               const std::vector<std::unique_ptr<Device>>& devices,
+                                               size_t descriptors) {
+  std::vector<std::unique_ptr<Housekeeper>> keepers;
+  for (const auto& each : devices) {
+    if (!each->lost.ok()) continue;
+    Device& device = *each;
+    Housekeeper::Work work{.flush = [&device] { return device.engine.Flush(); },
+                           .tidy =
+                               [&device, descriptors] {
+                                 DescriptorReserve::OfProcess().Keep(descriptors);
+                                 return device.store.Tidy();
+                               },
+                           .complain =
+                               [&device, &runtime](const Status& why) {
+                                 device.service.events().Add(
+                                     runtime.WallClock(), LogLevel::kError,
+                                     "drive cannot flush or give back space",
+                                     {{"port", device.service.port()}, {"why", why}});
+                               }};
+    keepers.push_back(std::make_unique<Housekeeper>(runtime, std::move(work)));
   }
-
-  Runtime& runtime_;
-  const std::vector<std::unique_ptr<Device>>& devices_;
-  const size_t kept_descriptors_;  // in the reserve, also after some were needed
-  const std::shared_ptr<Signal> stop_;
-  const std::shared_ptr<Signal> done_;
-};
+  return keepers;
+}
 
 Status Listen(Server& server, const DaemonConfig& config, const ServedDrive& drive,
               const std::shared_ptr<const TlsServer>& tls, KineticService& service) {
@@ -304,6 +288,7 @@ Status Serve(const std::string& config_file, const DaemonDisk& disk) {
     Server server(runtime, {.loops = config.loops,
                             .workers = config.workers,
                             .flushers = config.flushers,
+                            .value_bytes = ValueBytes(config),
                             .places = PlacesFor(config, descriptors)});
     for (size_t i = 0; i < devices.size(); ++i) {
       KineticService& service = devices[i]->service;
@@ -321,7 +306,7 @@ Status Serve(const std::string& config_file, const DaemonDisk& disk) {
                             {"port", service.port()},
                             {"tls_port", service.tls_port()}});
     }
-    const Housekeeper housekeeper(runtime, devices, ReserveOf(descriptors));
+    const auto keepers = Keep(runtime, devices, ReserveOf(descriptors));
     // For whoever started us and waits until clients can come.
     std::printf("ready\n");
     std::fflush(stdout);

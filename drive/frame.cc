@@ -56,6 +56,13 @@ uint32_t FrameReader::value_left() const {
   return message_taken_ ? header_->value_bytes - value_filled_ : 0;
 }
 
+size_t FrameReader::announced() const {
+  if (!header_) return 0;
+  const size_t value =
+      header_->value_bytes > kMaxValueBytes ? kDrainBytes : size_t{header_->value_bytes};
+  return header_->message_bytes + value;
+}
+
 // Where the missing bytes of the value go; of a value nobody wants, into the same place repeatedly.
 MutableBytes FrameReader::ValueSpace() {
   if (!value_dropped_) return value_.mutable_bytes().subspan(value_filled_);

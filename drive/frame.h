@@ -75,6 +75,9 @@ class FrameReader {
   // any more.
   void Rest();
 
+  // How much will be kept of the frame that is being read; 0 between two frames.
+  size_t announced() const;
+
   // Whether the stream is between two frames: where a peer may end it without loss.
   bool idle() const { return !header_ && stage_begin_ == stage_end_; }
 

@@ -25,6 +25,7 @@
 #include "drive/io_loop.h"
 #include "drive/kinetic.pb.h"
 #include "drive/message.h"
+#include "drive/value_budget.h"
 #include "drive/workers.h"
 
 namespace pinstripe {
@@ -53,6 +54,9 @@ constexpr size_t kMostReused = 64;          // requests and answers, of a connec
 // Answers that the peer has not taken, beyond which nothing more is read for it: they are sent
 // while they are in a processor's cache.
 constexpr size_t kMostUnsent = 1 << 20;
+
+// A frame that is larger is received when there is room for it in the budget of the daemon.
+constexpr size_t kMostFrameWithoutRoom = 64 << 10;
 
 // Answers of one device that wait to be durable. One flush serves all that came before it; while it
 // runs the next ones gather. Flushes have threads of their own, so that a slow disk holds up only
@@ -112,16 +116,25 @@ struct Threads {
   KineticIo& peers;
 };
 
+// Of values, for all sessions of a server. What strangers receive has a small budget of its own, so
+// that they never hold up those who have signed.
+struct Budgets {
+  explicit Budgets(uint64_t limit) : values(limit), of_strangers(limit / 8) {}
+  ValueBudget values;
+  ValueBudget of_strangers;
+};
+
 // One client's connection to one device.
 class Session final : public IoLoop::Handler, public std::enable_shared_from_this<Session> {
  public:
   // `tls`: of the socket; null without.
-  Session(IoLoop& loop, const Threads& threads, std::shared_ptr<Shared> shared,
+  Session(IoLoop& loop, const Threads& threads, Budgets& budgets, std::shared_ptr<Shared> shared,
           KineticService& service, std::unique_ptr<Places::Place> place, FileDescriptor socket,
           std::unique_ptr<TlsStream> tls, const Server::Options& options,
           std::function<void(std::shared_ptr<Session>)> closed)
       : loop_(loop),
         threads_(threads),
+        budgets_(budgets),
         shared_(std::move(shared)),
         service_(service),
         place_(std::move(place)),
@@ -129,8 +142,12 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
         tls_(std::move(tls)),
         options_(options),
         timer_(loop, [this] { shaking_hands_ ? Close() : CheckHalfFrame(); }),
+        unsent_timer_(loop, [this] { CheckUnsent(); }),
         closed_(std::move(closed)),
         batches_(service.batch_budget()) {}
+
+  // What it has under way then, nobody will take any more.
+  ~Session() override { budgets_.values.Subtract(bytes_under_way_); }
 
   // Loop thread.
   void Start() {
@@ -161,6 +178,9 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
       dropped.swap(held_back_);
     }
     timer_.Cancel();
+    unsent_timer_.Cancel();
+    for (ValueBudget* budget : {&budgets_.values, &budgets_.of_strangers}) budget->Forget(this);
+    frame_room_.Return();
     batches_.Clear();
     for (const auto& operation : long_operations_) {
       if (const auto cancellation = operation.lock()) cancellation->Cancel();
@@ -278,6 +298,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     if (got == 0) return Fail(EHOSTUNREACH, "the client closed the connection");
     reader_.Filled(static_cast<size_t>(got));
     const Status handled = HandleAll();
+    if (handled.ok()) TakeRoomForFrame();
     // Before the words with which a broken stream ends.
     HandPuts();
     SendReady();
@@ -291,6 +312,38 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
       TRY(Handle(*std::move(frame)));
     }
     return {};
+  }
+
+  // For the frame that has begun. What was complete before counts as under way by now. While it
+  // waits nothing is read.
+  void TakeRoomForFrame() {
+    if (frame_with_room_ != frames_) {  // it is complete
+      frame_room_.Return();
+      frame_with_room_ = UINT64_MAX;
+    }
+    const size_t wanted = reader_.announced();
+    if (wanted <= kMostFrameWithoutRoom || frame_with_room_ == frames_) return;
+    frame_with_room_ = frames_;
+    ValueBudget& budget = is_stranger_ ? budgets_.of_strangers : budgets_.values;
+    waits_for_room_ = true;
+    frame_room_ = budget.TakeOrWait(
+        this, wanted,
+        [weak = weak_from_this(), &loop = loop_](std::shared_ptr<ValueBudget::Share> room) {
+          loop.Post([weak, room = std::move(room)] {
+            if (const auto self = weak.lock()) self->GoOnWith(std::move(*room));
+          });
+        });
+    if (frame_room_.bytes() > 0) waits_for_room_ = false;
+  }
+
+  void GoOnWith(ValueBudget::Share room) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (gone_) return;
+    }
+    waits_for_room_ = false;
+    frame_room_ = std::move(room);
+    OnReady(EPOLLIN);
   }
 
   // Checks what can be checked without the engine, in the protocol's order, and hands on the rest.
@@ -605,7 +658,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     {
       const std::lock_guard lock(mutex_);
       requests_under_way_ += flushed->size();
-      for (const PendingPut& put : *flushed) bytes_under_way_ += put.bytes;
+      for (const PendingPut& put : *flushed) AddUnderWay(put.bytes);
     }
     SendAfterFlush(flushed);
     return true;
@@ -622,7 +675,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     {
       const std::lock_guard lock(mutex_);
       requests_under_way_ += puts_.size();
-      bytes_under_way_ += bytes;
+      AddUnderWay(bytes);
       if (used_.empty()) used_.swap(given_back_);
       const bool small = bytes <= kSmallPutsBytes;
       if (small && making_puts_ && puts_priority_ == making_priority_ &&
@@ -742,7 +795,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     {
       const std::lock_guard lock(mutex_);
       ++requests_under_way_;
-      bytes_under_way_ += bytes;
+      AddUnderWay(bytes);
     }
     const auto handed = std::make_shared<Handed>();
     handed->received = loop_.runtime().Now();
@@ -813,7 +866,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     {
       const std::lock_guard lock(mutex_);
       ++requests_under_way_;
-      bytes_under_way_ += bytes;
+      AddUnderWay(bytes);
     }
     Runtime& runtime = loop_.runtime();
     const Header& header = request->header();
@@ -946,7 +999,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     std::unique_lock lock(mutex_);
     if (gone_ || out.empty()) return;
     for (Outgoing& each : out) {
-      bytes_under_way_ += each.size();
+      AddUnderWay(each.size());
       unsent_bytes_ += each.size();
       outgoing_.push_back(std::move(each));
     }
@@ -1026,10 +1079,13 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   bool Consume(size_t bytes) {
     if (gone_) return false;
     sent_of_first_ += bytes;
+    sent_bytes_ += bytes;
     while (!outgoing_.empty() && sent_of_first_ >= outgoing_.front().size()) {
       const Outgoing& first = outgoing_.front();
       sent_of_first_ -= first.size();
-      bytes_under_way_ -= first.size() + first.request_bytes;
+      const size_t done = first.size() + first.request_bytes;
+      bytes_under_way_ -= done;
+      budgets_.values.Subtract(done);
       unsent_bytes_ -= first.size();
       if (first.answers) --requests_under_way_;
       const bool last = first.last;
@@ -1039,27 +1095,65 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     return false;
   }
 
-  // With mutex_ held.
+  // With mutex_ held, like the next.
+  void AddUnderWay(size_t bytes) {
+    bytes_under_way_ += bytes;
+    budgets_.values.Add(bytes);
+  }
+
+  // Where the daemon has too much under way, one request of each connection after the other.
   bool IsFull() const {
     const size_t most = is_known_ ? kMaxBytesUnderWay : kMaxNewcomerBytesUnderWay;
-    return requests_under_way_ >= kMaxRequestsUnderWay || bytes_under_way_ >= most;
+    return requests_under_way_ >= kMaxRequestsUnderWay || bytes_under_way_ >= most ||
+           (bytes_under_way_ > 0 && budgets_.values.exhausted());
   }
 
   bool WantsMore() {
     const std::lock_guard lock(mutex_);
-    return !gone_ && !giving_up_ && !IsFull();
+    return !gone_ && !giving_up_ && !waits_for_room_ && !IsFull();
   }
 
-  // Tells the loop what is waited for. Loop thread.
+  // Somebody who does not take its answers holds room that others may want. Loop thread, like the
+  // next ones.
+  void WatchUnsent() {
+    if (std::exchange(watching_unsent_, true)) return;
+    {
+      const std::lock_guard lock(mutex_);
+      unsent_since_ = sent_bytes_;
+    }
+    unsent_timer_.Arm(loop_.runtime().Now() + options_.frame_timeout);
+  }
+
+  void CheckUnsent() {
+    watching_unsent_ = false;
+    bool blocked = false;
+    bool moves = false;
+    {
+      const std::lock_guard lock(mutex_);
+      blocked = blocked_;
+      moves = sent_bytes_ != unsent_since_;
+    }
+    if (!blocked) return;
+    if (!moves && (budgets_.values.is_wanted() || budgets_.values.exhausted())) {
+      Tell(
+          LogLevel::kWarn, "connection given up",
+          {{"port", service_.port()}, {"why", "answers were not taken, and their room is wanted"}});
+      return Close();
+    }
+    WatchUnsent();
+  }
+
+  // Tells the loop what is waited for.
   void Watch() {
     uint32_t events = 0;
     {
       const std::lock_guard lock(mutex_);
       if (gone_) return;
       paused_ = IsFull();
-      if (!giving_up_ && !paused_) events |= EPOLLIN;
+      if (!giving_up_ && !paused_ && !waits_for_room_) events |= EPOLLIN;
       if (blocked_) events |= EPOLLOUT;
     }
+    if (events & EPOLLOUT) WatchUnsent();
     if ((events & EPOLLIN) && tls_ != nullptr) {
       if (tls_->read_wants_write()) events |= EPOLLOUT;
       // What TLS has already taken from the socket, epoll does not tell.
@@ -1077,17 +1171,24 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
 
   IoLoop& loop_;
   const Threads& threads_;
+  Budgets& budgets_;
   const std::shared_ptr<Shared> shared_;  // of the device
   KineticService& service_;
   const std::unique_ptr<Places::Place> place_;  // until the socket is closed
   const FileDescriptor socket_;
   const std::unique_ptr<TlsStream> tls_;  // null: without
   const Server::Options& options_;
-  IoLoop::Timer timer_;  // of the handshake, then of frames
+  IoLoop::Timer timer_;         // of the handshake, then of frames
+  IoLoop::Timer unsent_timer_;  // of answers that the peer does not take
   const std::function<void(std::shared_ptr<Session>)> closed_;
 
   // Of the loop thread:
   FrameReader reader_;
+  ValueBudget::Share frame_room_;          // of the frame that is being read, where it is large
+  uint64_t frame_with_room_ = UINT64_MAX;  // frames_ when that was asked for
+  bool waits_for_room_ = false;            // in a budget
+  bool watching_unsent_ = false;           // the timer is armed
+  uint64_t unsent_since_ = 0;              // sent_bytes_ then
   OpenBatches batches_;
   std::vector<std::weak_ptr<Cancellation>> long_operations_;
   int64_t connection_id_ = 0;
@@ -1120,8 +1221,9 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   std::deque<Outgoing> outgoing_;  // guarded by mutex_, like all below
   size_t sent_of_first_ = 0;       // bytes of outgoing_.front()
   size_t requests_under_way_ = 0;
-  size_t bytes_under_way_ = 0;
-  size_t unsent_bytes_ = 0;  // in outgoing_
+  size_t bytes_under_way_ = 0;  // which the budget of the daemon knows
+  uint64_t sent_bytes_ = 0;     // so far
+  size_t unsent_bytes_ = 0;     // in outgoing_
   std::deque<HandedPtr> held_back_;
   bool sending_ = false;  // a thread is in Flush()
   bool blocked_ = false;  // the socket is full; the loop waits for it
@@ -1194,7 +1296,10 @@ void Decline(int socket, const Status& why) {
 class Server::Impl {
  public:
   Impl(Runtime& runtime, Options options)
-      : options_(options), places_(LimitsOf(options)), spare_(Spare()) {
+      : options_(options),
+        places_(LimitsOf(options)),
+        budgets_(options.value_bytes),
+        spare_(Spare()) {
     for (int i = 0; i < options.loops; ++i) {
       loops_.push_back(std::make_unique<IoLoop>(runtime, fmt::format("pin-serve-{}", i)));
       sessions_.emplace_back();
@@ -1344,12 +1449,12 @@ class Server::Impl {
       }
       const size_t i = server_.next_loop_++ % server_.loops_.size();
       IoLoop& loop = *server_.loops_[i];
-      auto session =
-          std::make_shared<Session>(loop, *server_.threads_, shared_, service_, *std::move(place),
-                                    std::move(client), std::move(stream), server_.options_,
-                                    [&server = server_, i](const std::shared_ptr<Session>& self) {
-                                      server.sessions_[i].erase(self);
-                                    });
+      auto session = std::make_shared<Session>(
+          loop, *server_.threads_, server_.budgets_, shared_, service_, *std::move(place),
+          std::move(client), std::move(stream), server_.options_,
+          [&server = server_, i](const std::shared_ptr<Session>& self) {
+            server.sessions_[i].erase(self);
+          });
       loop.Post([&server = server_, i, session = std::move(session)] {
         server.sessions_[i].insert(session);
         session->Start();
@@ -1369,6 +1474,7 @@ class Server::Impl {
 
   const Options options_;
   Places places_;         // outlives the sessions, which workers may have until they end
+  Budgets budgets_;       // likewise
   FileDescriptor spare_;  // of the first loop's thread
   std::vector<std::unique_ptr<IoLoop>> loops_;
   std::vector<std::set<std::shared_ptr<Session>>> sessions_;  // of each loop, on its thread

@@ -8,10 +8,12 @@
 // and hold up nobody else.
 //
 // A connection has a bounded number of requests and bytes under way; beyond, its socket is not
-// read, so that its peer feels back-pressure and nobody else does. Values are read from the store
-// as fast as the peer takes them, and no faster. Bytes that are not Kinetic end the connection, and
-// only that one; so does a request that was made for another connection. Requests of one connection
-// may be answered in any order.
+// read, so that its peer feels back-pressure and nobody else does. All connections together have
+// one budget (value_budget.h): a large frame is received when there is room for it. Who holds room
+// and stands still, with half a frame or answers that it does not take, is closed after a time.
+// Values are read from the store as fast as the peer takes them, and no faster. Bytes that are not
+// Kinetic end the connection, and only that one; so does a request that was made for another
+// connection. Requests of one connection may be answered in any order.
 //
 // Who has not yet sent a request with a right signature costs little: at most the one frame that it
 // is sending, for a limited time, and a few refusals. When there are as many connections as there
@@ -43,8 +45,12 @@ class Server {
     int pushers = 8;   // threads that wait for peers
     // How long a peer may take until TLS is agreed on.
     Duration handshake_timeout = std::chrono::seconds(10);
-    // How long a frame may take from its first byte to its last.
+    // How long a frame may take from its first byte to its last, and, where room is short, how long
+    // answers may lie without one byte of them being taken.
     Duration frame_timeout = std::chrono::seconds(60);
+    // Of all values under way, beyond which larger frames wait for their turn, and each connection
+    // has one request answered after the other.
+    uint64_t value_bytes = uint64_t{1} << 30;
     // How many connections there may be. `per_device` is kMaxConnections, whatever it says.
     Places::Limits places;
     // How long nobody is accepted when that fails for want of descriptors or memory.

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
 #include <vector>
 
 namespace pinstripe {
@@ -107,6 +108,37 @@ TEST(LogLevels, AreKnownByName) {
   const auto unknown = ParseLogLevel("loud");
   ASSERT_FALSE(unknown.has_value());
   EXPECT_EQ(unknown.error().message(), "log level 'loud' is none of debug, info, warn, error");
+}
+
+// As where lines go to a pipe that nobody reads any more.
+TEST_F(LogTest, AnOutputThatHangsHoldsUpOneThreadOnly) {
+  std::promise<void> begun;
+  std::promise<void> mend;
+  std::vector<std::string> lines;
+  SetLogSink([&, hang = mend.get_future().share()](LogLevel, std::string_view line) {
+    if (lines.empty()) {
+      begun.set_value();
+      hang.wait();
+    }
+    lines.emplace_back(line);
+  });
+  auto first = std::async(std::launch::async, [] { Log(LogLevel::kInfo, "hangs"); });
+  begun.get_future().wait();
+  auto others = std::async(std::launch::async, [] {
+    for (int i = 0; i < 1100; ++i) Log(LogLevel::kInfo, fmt::format("line {}", i));
+  });
+  const bool went_on = others.wait_for(seconds(10)) == std::future_status::ready;
+  EXPECT_TRUE(went_on);
+  mend.set_value();
+  first.wait();
+  others.wait();
+  Log(LogLevel::kInfo, "works");
+  SetLogSink(nullptr);
+  ASSERT_EQ(lines.size(), 1002u) << "with the first one and the last";
+  EXPECT_EQ(lines[0], "hangs");
+  EXPECT_EQ(lines[1], "line 0");
+  EXPECT_EQ(lines[1000], "line 999");
+  EXPECT_EQ(lines[1001], "works (100 lines before it were lost, as the log is slow)");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <future>
 
 #include "base/checksum.h"
 #include "base/coding.h"
@@ -252,6 +253,25 @@ TEST_F(ClusterTest, DrivesThatHaveMovedAreFoundWhenTheConfigurationIsReadAgain) 
   for (DriveId id = 1; id <= machines_.size(); ++id) {
     EXPECT_EQ(after.at(id) > before.at(id), id == 3 || id == 6) << id;
   }
+}
+
+// What the new way needs, as the certificates of those who are believed, lies in files.
+TEST_F(ClusterTest, ADiskThatHangsWhileTheConfigurationIsReadAgainHoldsUpNobodyElse) {
+  ASSERT_OK(machines_.Format());
+  auto cluster = machines_.Open();
+  ASSERT_OK(cluster);
+  auto third = machines_.Replace(3);
+  auto sixth = machines_.Plug(6, third);
+  machines_.Plug(3, sixth);
+  std::swap(machines_.config().drives[2].addresses, machines_.config().drives[5].addresses);
+  std::vector<std::future<Drive*>> others;
+  machines_.on_redirect = [&] {
+    others.push_back(std::async(std::launch::async, [&] { return (*cluster)->FindDrive(1); }));
+    EXPECT_EQ(others.back().wait_for(seconds(10)), std::future_status::ready);
+  };
+  ASSERT_OK((*cluster)->Reload());
+  EXPECT_EQ(others.size(), 2u);
+  machines_.on_redirect = nullptr;
 }
 
 TEST_F(ClusterTest, AConfigurationThatCannotBeUsedChangesNothing) {

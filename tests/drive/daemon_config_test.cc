@@ -43,6 +43,7 @@ connections = 5000
 connections_per_address = 500
 strangers = 50
 strangers_per_address = 5
+values_under_way = "1 GiB"
 index_cache = "256 MiB"
 [[drive]]
 path = "d1"
@@ -61,6 +62,7 @@ store = "leveldb"
   EXPECT_EQ(config->connections_per_address, 500u);
   EXPECT_EQ(config->strangers, 50u);
   EXPECT_EQ(config->strangers_per_address, 5u);
+  EXPECT_EQ(config->value_bytes, uint64_t{1} << 30);
   EXPECT_EQ(config->index_cache_bytes, uint64_t{256} << 20);
   ASSERT_EQ(config->drives.size(), 2u);
   EXPECT_EQ(config->drives[0].path, directory_ + "/d1");

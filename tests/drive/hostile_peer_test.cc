@@ -186,6 +186,125 @@ TEST_F(HostilePeers, WhatIsAnnouncedIsNotYetHeld) {
   EXPECT_LT(ResidentBytes(), before + (size_t{200} << 20)) << "2 MiB were announced by each";
 }
 
+// --- Values under way ---------------------------------------------------------------------------
+
+// One who sends as much as is taken, and does not wait.
+class Pusher : public Client {
+ public:
+  Pusher(uint16_t port, std::string bytes) : Client(port), bytes_(std::move(bytes)) {
+    ReceiveFrame();
+  }
+  void SignFirst() { ExpectServed(*this); }
+  // Whether anything was taken.
+  bool Push() {
+    const ssize_t sent = send(socket(), bytes_.data() + sent_, bytes_.size() - sent_,
+                              MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent > 0) sent_ += static_cast<size_t>(sent);
+    return sent > 0;
+  }
+
+ private:
+  static void ExpectServed(Client& client) {
+    ASSERT_TRUE(client.Request(Header::NOOP));
+    EXPECT_EQ(client.ReceiveAnswer().code(), kinetic::Status::SUCCESS);
+  }
+  const std::string bytes_;
+  size_t sent_ = 0;
+};
+
+class ValuesUnderWay : public HostilePeers {
+ protected:
+  static constexpr size_t kValue = 1 << 20;
+
+  // A put whose last byte is missing.
+  static std::string MostOfAPut() {
+    kinetic::Command command;
+    command.mutable_header()->set_messagetype(Header::PUT);
+    command.mutable_header()->set_sequence(2);
+    command.mutable_body()->mutable_keyvalue()->set_key("half");
+    return SignedFrame(command, 1, HmacKey("asdfasdf"), kValue) + std::string(kValue - 1, 'v');
+  }
+  // Until nobody has got rid of anything for a while.
+  void PushAll(std::vector<Pusher>& pushers) {
+    for (Time last = runtime_.Now(); runtime_.Now() < last + 300ms;) {
+      for (Pusher& each : pushers) {
+        if (each.Push()) last = runtime_.Now();
+      }
+    }
+  }
+  static void ExpectPut(Client& client) {
+    ASSERT_TRUE(client.Request(
+        Header::PUT, [](kinetic::Body* body) { body->mutable_keyvalue()->set_key("key"); },
+        std::string(kValue, 'v')));
+    EXPECT_EQ(client.ReceiveAnswer().code(), kinetic::Status::SUCCESS);
+  }
+};
+
+TEST_F(ValuesUnderWay, AreBoundedOverAllConnections) {
+  constexpr size_t kPeers = 200;
+  ASSERT_TRUE(CanHaveConnections(kPeers));
+  Start({.value_bytes = 16 << 20});
+  std::vector<Pusher> pushers;
+  for (size_t i = 0; i < kPeers; ++i) {
+    pushers.emplace_back(port_, MostOfAPut());
+    pushers.back().SignFirst();
+  }
+  const size_t before = ResidentBytes();
+  PushAll(pushers);
+  EXPECT_LT(ResidentBytes(), before + (size_t{kSanitized ? 140 : 70} << 20));
+}
+
+TEST_F(ValuesUnderWay, ThoseOfStrangersHoldUpNobodyWhoSigns) {
+  constexpr size_t kPeers = 50;
+  Start({.value_bytes = 8 << 20});
+  std::vector<Pusher> strangers;
+  for (size_t i = 0; i < kPeers; ++i) strangers.emplace_back(port_, MostOfAPut());
+  PushAll(strangers);
+  Client known = Friend();
+  ExpectPut(known);
+}
+
+TEST_F(ValuesUnderWay, WhoStallsDoesNotHoldRoomForEver) {
+  Start({.frame_timeout = 300ms, .value_bytes = kValue});
+  std::vector<Pusher> pushers;
+  for (int i = 0; i < 3; ++i) {
+    pushers.emplace_back(port_, MostOfAPut());
+    pushers.back().SignFirst();
+  }
+  PushAll(pushers);
+  Client known = Friend();
+  ExpectPut(known);
+}
+
+TEST_F(ValuesUnderWay, WhoDoesNotTakeAnswersDoesNotHoldRoomForEver) {
+  Start({.frame_timeout = 300ms, .value_bytes = kValue});
+  Client writer = Friend();
+  ExpectPut(writer);
+  Client silent = Friend();
+  for (int i = 0; i < 60; ++i) {
+    ASSERT_TRUE(silent.Request(
+        Header::GET, [](kinetic::Body* body) { body->mutable_keyvalue()->set_key("key"); }));
+  }
+  for (int i = 0; i < 3; ++i) ExpectPut(writer);
+  ExpectServed(writer);
+}
+
+TEST_F(ValuesUnderWay, AreMoreThanTheBudgetOnlyOneAtATime) {
+  Start({.value_bytes = 1000});
+  std::vector<Client> clients;
+  for (int i = 0; i < 5; ++i) clients.push_back(Friend());
+  for (int round = 0; round < 3; ++round) {
+    for (Client& client : clients) {
+      ASSERT_TRUE(client.Request(
+          Header::PUT, [](kinetic::Body* body) { body->mutable_keyvalue()->set_key("key"); },
+          std::string(kValue, 'v')));
+    }
+    for (Client& client : clients) {
+      EXPECT_EQ(client.ReceiveAnswer().code(), kinetic::Status::SUCCESS);
+    }
+  }
+}
+
 // More connections than there may be at a time (GARBAGE_CONNECTIONS in the environment asks for
 // more of them): each one's place and memory come back.
 TEST_F(HostilePeers, GarbageLeavesNothingBehind) {

@@ -319,6 +319,7 @@ Result<std::unique_ptr<Cluster>> TestCluster::Open(std::shared_ptr<ClientLife> l
       [this]() -> Result<ClusterConfig> { return config_; },
       [this](Drive& drive, const DriveConfig& config) -> Status {
         const Machine& machine = *TRY(FindMachine(config));
+        if (on_redirect) on_redirect();
         static_cast<IdentifiedDrive&>(drive).Redirect(machine.socket);
         return {};
       });

@@ -51,6 +51,8 @@ class TestCluster {
 
   // One more client; one with a life can crash.
   Result<std::unique_ptr<Cluster>> Open(std::shared_ptr<ClientLife> life = nullptr);
+  // Called, by a cluster that reads its configuration again, before it goes another way to a drive.
+  std::function<void()> on_redirect;
 
   // What Open() and Format() use. Drives are found by their first address, so a configuration with
   // the addresses of two drives swapped reaches the wrong ones, as in real life.
