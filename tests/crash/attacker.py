@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Stands between clients and drives, knows no key, and answers puts with answers that it has heard before.
+"""Stands between clients and drives, knows no key, and answers puts with answers that it has heard before, or exchanges values.
 
     attacker.py PORT...
 
@@ -9,6 +9,7 @@ answers each with what it has done so far:
     listen    cut all connections; pass everything on, and keep what drives answer to puts (as at first)
     lie       cut all connections; puts are answered with what was heard, where that has the right number, and drives never
               hear of them; the rest is passed on
+    swap      every third value of an answer is exchanged for the one of its length before it, of whatever drive
     pass      cut all connections; pass everything on
 
 Drives and connections are one to it: an answer of any is good for all.
@@ -21,7 +22,7 @@ import json
 import struct
 import sys
 
-PUT = 4
+GET, PUT, GETKEYRANGE = 2, 4, 12
 
 
 def fields(data):
@@ -58,7 +59,8 @@ class Attacker:
         self.mode = "listen"
         self.heard = {}  # answers to puts, by the number that they acknowledge
         self.writers = set()
-        self.lies = self.passed = 0
+        self.lies = self.passed = self.swaps = 0
+        self.values, self.seen = {}, 0  # the last one of each length
 
     async def accept(self, target, reader, writer):
         there = None
@@ -90,6 +92,12 @@ class Attacker:
             kind = header.get(7)
             if client is None and self.mode == "listen" and kind == PUT - 1:
                 self.heard[header[6]] = head + message
+            if client is None and self.mode == "swap" and value and kind in (GET - 1, GETKEYRANGE - 1):
+                before, self.values[value] = self.values.get(value), content
+                self.seen += 1
+                if before not in (None, content) and self.seen % 3 == 0:
+                    content = before
+                    self.swaps += 1
             if client is not None and self.mode == "lie" and kind == PUT:
                 answer = self.heard.get(header.get(4))
                 if answer is None and not self.lies:
@@ -112,12 +120,13 @@ class Attacker:
         orders = asyncio.StreamReader()
         await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
         while line := (await orders.readline()).decode().strip():
-            if line not in ("listen", "lie", "pass"):
+            if line not in ("listen", "lie", "swap", "pass"):
                 raise ValueError(f"no order {line}")
             self.mode = line
-            for writer in list(self.writers):
-                writer.transport.abort()
-            print(json.dumps({"heard": len(self.heard), "lies": self.lies, "passed": self.passed}), flush=True)
+            if line != "swap":
+                for writer in list(self.writers):
+                    writer.transport.abort()
+            print(json.dumps({"heard": len(self.heard), "lies": self.lies, "passed": self.passed, "swaps": self.swaps}), flush=True)
 
 
 if __name__ == "__main__":

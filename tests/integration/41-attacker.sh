@@ -1,6 +1,7 @@
 #!/bin/bash
 # Somebody between a mount and all drives, who knows no key, answers puts with answers that he has heard before (tests/crash/attacker.py).
-# Nothing that is confirmed then is missing afterwards; and when he has gone, the mount works as before.
+# Nothing that is confirmed then is missing afterwards; and when he has gone, the mount works as before. Then he exchanges values of what is
+# read: files read as they were written, or not at all.
 . "$(dirname "$0")/lib.sh"
 
 needs_fuse
@@ -72,15 +73,31 @@ check "when he has gone files are written again" until_written
 fusermount3 -u "$mount" || give_up "cannot unmount"
 
 "$fuse" "$config" "$mount" || give_up "cannot mount without him"
-missing=0
-while read -r name; do
-  number=${name##*-}
-  if ! cmp -s "$mount/$name" <(yes "${name%-*} $number" | head -n 8000); then
-    missing=$((missing + 1))
-    echo "  $name was confirmed and is not there"
-  fi
-done < <(cat "$work/before" "$work/during")
-check "all that fsync confirmed is there" test $missing = 0
+read_files() {  # sets `right`, `wrong` and `unread`
+  right=0 wrong=0 unread=0
+  local name
+  while read -r name; do
+    if ! timeout 60 cat "$mount/$name" >"$work/read" 2>"$work/why"; then
+      unread=$((unread + 1))
+    elif cmp -s "$work/read" <(yes "${name%-*} ${name##*-}" | head -n 8000); then
+      right=$((right + 1))
+    else
+      wrong=$((wrong + 1))
+      echo "  $name is not what was written"
+    fi
+  done < <(cat "$work/before" "$work/during")
+}
+read_files
+check "all that fsync confirmed is there" test "$wrong $unread" = "0 0"
+fusermount3 -u "$mount" || flunk "unmounting"
+
+"$fuse" "$attacked" "$mount" || give_up "cannot mount again"
+order swap
+read_files
+order pass
+echo "  what he did: $told; $right files were read, $unread were not"
+check "he has exchanged values" grep -q '"swaps": [0-9][0-9]' <<<"$told"
+check "nothing is read but what was written" test $wrong = 0
 fusermount3 -u "$mount" || flunk "unmounting"
 exec {attacker[1]}>&-
 finish
