@@ -168,6 +168,25 @@ class StatesTest : public FsTest {
             {"collect", 0, ""}});
     EXPECT_THAT(Run("status").text, Not(HasSubstr("MISSING")));
   }
+  // An upload of 12 blocks, of which some are on the drives, and nothing is committed.
+  struct Upload {
+    Host host;
+    std::string contents;
+    std::unique_ptr<OpenFile> file;
+  };
+  Upload BeginUpload() {
+    Upload upload{NewHost(), Pattern(7, 12 * kTestBlock), nullptr};
+    auto file = upload.host->Create(kRootInode, "upload", {.truncate = true});
+    EXPECT_OK(file);
+    EXPECT_OK((*file)->Write(0, AsBytes(upload.contents)));
+    upload.file = *std::move(file);
+    sim_.Sleep(seconds(5));
+    return upload;
+  }
+  void End(Upload& upload) {
+    EXPECT_OK(upload.file->Close());
+    files_["upload"] = upload.contents;
+  }
   // With the drives of whom this holds away, all can be read.
   void ExpectAllHoldsWithout(const std::vector<DriveId>& away) {
     for (const DriveId id : away) machines_.SetDown(id, true);
@@ -537,18 +556,12 @@ TEST_F(StatesTest, ADriveThatWasTakenAwayLongAgoIsFoundNotToBeNeededByARepair) {
 
 TEST_F(StatesTest, WhatAnUploadHasOnADriveKeepsItFromBeingRetired) {
   const DriveId drained = plain_[0];
-  Host host = NewHost();
-  const std::string contents = Pattern(7, 12 * kTestBlock);
-  auto file = host->Create(kRootInode, "upload", {.truncate = true});
-  ASSERT_OK(file);
-  ASSERT_OK((*file)->Write(0, AsBytes(contents)));
-  sim_.Sleep(seconds(5));
+  Upload upload = BeginUpload();
   ASSERT_OK(Drain({drained}));
   Expect({{"status", 0, "up, draining: "}});
   EXPECT_FALSE((*machines_.Open())->IsRetired(drained));
-  ASSERT_OK((*file)->Close());
+  End(upload);
   Expect({{"rebalance", 0, fmt::format("drive {} is empty: take it out", drained)}});
-  files_["upload"] = contents;
   Unlist(drained);
   ExpectAllIsWell();
   ExpectAllHoldsWithout({plain_[1], plain_[2]});
@@ -558,18 +571,12 @@ TEST_F(StatesTest, WhatAnUploadHasOnADriveKeepsItFromBeingRetired) {
 // those that were committed later, whatever was said before.
 TEST_F(StatesTest, AnUploadThatHadSomethingOnALostDriveIsFoundByACheck) {
   const DriveId lost = plain_[0];
-  Host host = NewHost();
-  const std::string contents = Pattern(7, 12 * kTestBlock);
-  auto file = host->Create(kRootInode, "upload", {.truncate = true});
-  ASSERT_OK(file);
-  ASSERT_OK((*file)->Write(0, AsBytes(contents)));
-  sim_.Sleep(seconds(5));
+  Upload upload = BeginUpload();
   machines_.SetDown(lost, true);
   Unlist(lost);
   ASSERT_OK(Drain({lost}));
   ExpectAllIsWell();
-  ASSERT_OK((*file)->Close());
-  files_["upload"] = contents;
+  End(upload);
   Expect({{"check", 3, "files with missing shards"},
           {"verify", 3, "blocks are not whole"},
           {"repair", 0, "everything is in order"}});
