@@ -43,6 +43,7 @@ nlohmann::ordered_json CheckReportJson(const CheckReport& report) {
                               {"errors", report.Count(Severity::kError)},
                               {"short", report.Count(Severity::kShort)},
                               {"leftovers", report.Count(Severity::kLeftover)},
+                              {"lost_inodes", report.lost_inodes},
                               {"missing_drives", nlohmann::ordered_json::array()},
                               {"findings", nlohmann::ordered_json::array()},
                               {"not_checked", report.not_checked}};
@@ -99,6 +100,12 @@ std::string VerdictText(const CheckReport& report) {
   const size_t errors = report.Count(Severity::kError);
   const size_t short_files = report.Count(Severity::kShort);
   if (errors > 0) text += fmt::format("{} errors\n", errors);
+  if (report.lost_inodes > 0) {
+    text += fmt::format(
+        "{} inodes are lost: what is left of them is kept. `pinstripe recover` brings it back, "
+        "`pinstripe collect --lost` removes it\n",
+        report.lost_inodes);
+  }
   if (short_files > 0) text += fmt::format("{} files with missing shards\n", short_files);
   const size_t drives = report.missing_drives.size();
   if (drives > 0) {
@@ -110,6 +117,67 @@ std::string VerdictText(const CheckReport& report) {
     text += "not everything could be looked at\n";
   } else if (errors + short_files + drives == 0) {
     text += "everything is in order\n";
+  }
+  return text;
+}
+
+// ---- Collections, and what was lost
+
+int ExitCodeOf(const CollectReport& report) {
+  return report.not_collected.empty() && report.lost.empty() ? kExitInOrder : kExitWrong;
+}
+
+nlohmann::ordered_json CollectReportJson(const CollectReport& report, bool dry_run) {
+  return {{"dry_run", dry_run},        {"inodes", report.inodes},
+          {"entries", report.entries}, {"shards", report.shards},
+          {"counts", report.counts},   {"tombstones", report.tombstones},
+          {"waiting", report.waiting}, {"too_young", report.too_young},
+          {"lost", report.lost},       {"not_collected", report.not_collected}};
+}
+
+std::string CollectText(const CollectReport& report, bool dry_run, const std::string& older_than) {
+  std::string text;
+  for (const std::string& what : report.lost) text += fmt::format("lost     {}\n", what);
+  for (const std::string& what : report.not_collected) text += fmt::format("stays    {}\n", what);
+  text += fmt::format(
+      "{} {} inodes without a name, {} entries that lead nowhere, {} unused shards, and the last "
+      "traces of {} removed names and inodes\n",
+      dry_run ? "would remove" : "removed", report.inodes, report.entries, report.shards,
+      report.tombstones);
+  if (report.counts > 0) {
+    text += fmt::format("{} the subdirectories of {} directories\n",
+                        dry_run ? "would count" : "counted", report.counts);
+  }
+  if (report.waiting > 0) {
+    text += fmt::format("the traces of {} removed names stay until there is a next epoch\n",
+                        report.waiting);
+  }
+  if (report.too_young > 0) {
+    text += fmt::format("{} stay that are not older than {}\n", report.too_young, older_than);
+  }
+  if (!report.lost.empty()) {
+    text += fmt::format(
+        "what is left of {} lost inodes stays: `pinstripe recover` brings it back, "
+        "`pinstripe collect --lost` removes it\n",
+        report.lost.size());
+  }
+  return text;
+}
+
+std::string RecoverText(const RecoverReport& report, const std::string& path) {
+  std::string text;
+  for (const std::string& what : report.lost) text += fmt::format("lost     {}\n", what);
+  if (report.is_directory) {
+    text +=
+        fmt::format("{} is there again, a directory with {} names in it\n", path, report.entries);
+  } else {
+    text +=
+        fmt::format("{} is there again: {} bytes, {} blocks\n", path, report.bytes, report.blocks);
+  }
+  if (!report.had_copy) {
+    text +=
+        "no copy of its inode was left: mode and owner are a guess, and so is what was written "
+        "last and committed\n";
   }
   return text;
 }

@@ -1,4 +1,4 @@
-// What a Checker found, for people and for programs.
+// What a Checker, a Collector or a recovery has found, for people and for programs.
 
 #pragma once
 
@@ -6,6 +6,8 @@
 #include <string>
 
 #include "fs/checker.h"
+#include "fs/collector.h"
+#include "fs/recovery.h"
 
 namespace pinstripe {
 
@@ -26,6 +28,13 @@ std::string VerdictText(const CheckReport& report);
 // All of it: what `pinstripe check` says. Names only, or data as well.
 std::string CheckText(const CheckReport& report, const std::string& config_file, bool all,
                       bool names_only);
+
+// 0 done; 1 something stays, because it could not be looked at or removed, or as it is lost.
+int ExitCodeOf(const CollectReport& report);
+nlohmann::ordered_json CollectReportJson(const CollectReport& report, bool dry_run);
+std::string CollectText(const CollectReport& report, bool dry_run, const std::string& older_than);
+
+std::string RecoverText(const RecoverReport& report, const std::string& path);
 
 // Names may be any bytes.
 std::string DumpJson(const nlohmann::ordered_json& json);
