@@ -60,6 +60,10 @@ const CheckReport& Checker::Run() {
   CheckKeepers();
   if (options_.data) CheckData();
   ReportLost();
+  for (const DriveStatus& drive : cluster_.Drives(cluster_.config().drive_timeout)) {
+    const bool is_full = drive.info.has_value() && drive.info->portion_full >= kFullPortion;
+    if (is_full) report_.full_drives.push_back(drive.id);
+  }
   report_.knows_all_places &= options_.data && knows_all_names_;
   return report_;
 }

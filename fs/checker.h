@@ -39,6 +39,9 @@ struct Finding {
   std::string what;     // a sentence
 };
 
+// A drive of which data has so much of its place takes hardly any more.
+inline constexpr double kFullPortion = 0.95;
+
 struct CheckReport {
   uint64_t directories = 0;
   uint64_t files = 0;  // and everything else that is no directory
@@ -55,6 +58,7 @@ struct CheckReport {
   // Drives that the drive map has and the configuration lacks. What is on those that were drained
   // counts as missing, what is on others as away.
   std::vector<MissingDrive> missing_drives;
+  std::vector<DriveId> full_drives;
   Epoch epoch = 0;  // the newest when all this was begun
   // Shards that should be on drives that are drained and not retired, wherever they are. And
   // whether these are all that there can be: every map of blocks could be read.

@@ -29,7 +29,20 @@ int ExitCodeOf(const CheckReport& report) {
   const bool lacks_active = std::ranges::any_of(report.missing_drives, is_active);
   if (!report.not_checked.empty() || lacks_active) return kExitNotChecked;
   if (report.Count(Severity::kShort) > 0 || !report.missing_drives.empty()) return kExitShort;
+  if (!report.named_on_draining.empty() || !report.full_drives.empty()) return kExitShort;
   return kExitInOrder;
+}
+
+LastLook LookOf(const CheckReport& report, int64_t now) {
+  return {.at = now,
+          .lost = report.Count(Severity::kError),
+          .lacking = report.Count(Severity::kShort),
+          .replicas_behind = 0,
+          .not_looked_at = report.not_checked.size()};
+}
+
+void NoteCheck(Cluster& cluster, const CheckReport& report) {
+  (void)NoteLastLook(cluster, LookKind::kListed, LookOf(report, cluster.runtime().WallClock()));
 }
 
 nlohmann::ordered_json CheckReportJson(const CheckReport& report) {
@@ -44,9 +57,14 @@ nlohmann::ordered_json CheckReportJson(const CheckReport& report) {
                               {"short", report.Count(Severity::kShort)},
                               {"leftovers", report.Count(Severity::kLeftover)},
                               {"lost_inodes", report.lost_inodes},
+                              {"full_drives", report.full_drives},
+                              {"shards_to_leave", nlohmann::ordered_json::object()},
                               {"missing_drives", nlohmann::ordered_json::array()},
                               {"findings", nlohmann::ordered_json::array()},
                               {"not_checked", report.not_checked}};
+  for (const auto& [drive, shards] : report.named_on_draining) {
+    json["shards_to_leave"][fmt::format("{}", drive)] = shards;
+  }
   for (const MissingDrive& drive : report.missing_drives) {
     json["missing_drives"].push_back({{"drive", drive.id},
                                       {"draining", drive.is_draining},
@@ -113,9 +131,16 @@ std::string VerdictText(const CheckReport& report) {
                         drives == 1 ? "1 drive of the drive map is"
                                     : fmt::format("{} drives of the drive map are", drives));
   }
+  for (const auto& [drive, shards] : report.named_on_draining) {
+    text += fmt::format("{} shards are to leave drive {}, which is being drained\n", shards, drive);
+  }
+  if (!report.full_drives.empty()) {
+    text += fmt::format("full: drive {}\n", fmt::join(report.full_drives, ", "));
+  }
+  const bool is_cramped = !report.named_on_draining.empty() || !report.full_drives.empty();
   if (!report.not_checked.empty()) {
     text += "not everything could be looked at\n";
-  } else if (errors + short_files + drives == 0) {
+  } else if (errors + short_files + drives == 0 && !is_cramped) {
     text += "everything is in order\n";
   }
   return text;

@@ -5,6 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "cluster/last_look.h"
 #include "fs/checker.h"
 #include "fs/collector.h"
 #include "fs/recovery.h"
@@ -12,9 +13,14 @@
 namespace pinstripe {
 
 // 0 in order; 1 errors; 2 no errors, but not everything could be looked at; 3 everything can be
-// read, but shards are missing, or drives that were drained are before they were found to be empty.
+// read, but shards are missing, or drives that were drained are before they were found to be empty,
+// files have shards on drives that are being drained, or drives are full.
 inline constexpr int kExitShort = 3;
 int ExitCodeOf(const CheckReport& report);
+
+// What it says, for `pinstripe status`, which can do without if it cannot be noted.
+LastLook LookOf(const CheckReport& report, int64_t now);
+void NoteCheck(Cluster& cluster, const CheckReport& report);
 
 nlohmann::ordered_json CheckReportJson(const CheckReport& report);
 

@@ -1,6 +1,7 @@
 // What the administrator's commands say of a cluster, and with which exit code they end, for the
-// states that a drive can be in. Above all: a drive of the drive map that cluster.toml does not
-// list is no drive less to ask for, unless it was found to be empty.
+// states that it can be in. Above all: nothing that is short, lost, forgotten, draining, full or
+// unknown is called healthy; and a drive of the drive map that cluster.toml does not list is no
+// drive less to ask for, unless it was found to be empty.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,7 +38,7 @@ struct Answer {
 };
 
 // What a command must end with, and say. No words: anything will do.
-struct Expected {
+struct Said {
   std::string command;
   int exit_code = 0;
   std::string words;
@@ -47,7 +48,12 @@ class StatesTest : public FsTest {
  protected:
   // 2+2, so that two drives may be lost, and names on five of nine drives: four keep nothing of the
   // drive map.
-  StatesTest() : FsTest({.drives = 9, .layout = {2, 2, 64 << 10}, .groups = 16, .replicas = 5}) {
+  StatesTest()
+      : FsTest({.drives = 9,
+                .layout = {2, 2, 64 << 10},
+                .groups = 16,
+                .replicas = 5,
+                .drive_bytes = 32 << 20}) {
     SetLogLevel(LogLevel::kError);
   }
   ~StatesTest() override { SetLogLevel(LogLevel::kInfo); }
@@ -129,13 +135,13 @@ class StatesTest : public FsTest {
     if (command == "check") {
       Checker checker(cluster, {});
       const CheckReport& report = checker.Run();
+      NoteCheck(cluster, report);
       return {ExitCodeOf(report), CheckText(report, file, false, false)};
     }
-    if (command == "collect") {
-      Collector collector(cluster, {});
+    if (command.starts_with("collect")) {
+      Collector collector(cluster, {.lost = command == "collect --lost"});
       const CollectReport& report = collector.Run();
-      return {report.not_collected.empty() ? 0 : 1,
-              fmt::format("{}", fmt::join(report.not_collected, "\n"))};
+      return {ExitCodeOf(report), CollectText(report, false, "7d")};
     }
     static const std::map<std::string, RepairRequest> kRequests = {
         {"repair", {}},
@@ -151,8 +157,8 @@ class StatesTest : public FsTest {
     return {ExitCodeOf(request, *done), RepairText(request, *done, file)};
   }
 
-  void Expect(const std::vector<Expected>& table) {
-    for (const Expected& row : table) {
+  void Expect(const std::vector<Said>& table) {
+    for (const Said& row : table) {
       SCOPED_TRACE(row.command);
       const Answer answer = Run(row.command);
       EXPECT_EQ(answer.exit_code, row.exit_code) << answer.text;
@@ -160,9 +166,9 @@ class StatesTest : public FsTest {
     }
   }
   void ExpectAllIsWell() {
-    Expect({{"status", 0, "healthy"},
+    Expect({{"verify", 0, "everything is in order"},  // so much is known from here on
+            {"status", 0, "healthy"},
             {"check", 0, "everything is in order"},
-            {"verify", 0, "everything is in order"},
             {"scrub --dry-run", 0, "everything is in order"},
             {"repair --dry-run", 0, "everything is in order"},
             {"collect", 0, ""}});
@@ -247,8 +253,34 @@ TEST_F(StatesTest, WhatHasRottedAwayIsCalledLost) {
     for (const std::string& key : ShardsOn(drive)) Rot(drive, key);
   }
   Expect({{"verify", 1, "cannot be read, as too few of its shards are left (lost)"},
+          {"status", 2, "damaged: something is lost"},
           {"scrub --dry-run", 1, "(lost)"},
-          {"scrub", 1, "(lost)"}});
+          {"scrub", 1, "(lost)"},
+          {"status", 2, "LOST or damaged, `pinstripe verify` names them"},
+          // A check does not see it, and takes nothing of it back.
+          {"check", 0, ""},
+          {"status", 2, "damaged: something is lost"}});
+}
+
+TEST_F(StatesTest, WhoRepairsIsShown) {
+  auto cluster = machines_.Open();
+  ASSERT_OK(cluster);
+  const DriveClaimOptions who{.host = "box1", .process = 77};
+  DriveClaim claim(**cluster, kWholeCluster, DriveWork::kRepair, who);
+  ASSERT_OK(claim.Take());
+  Expect({{"status", 0, "the cluster is being repaired by process 77 on box1 since "},
+          {"repair", 0, "everything is in order"}});  // nobody is kept from it
+  claim.GiveBack();
+  EXPECT_THAT(Run("status").text, Not(HasSubstr("is being repaired")));
+  // A repair itself says so while it is at work.
+  std::string seen;
+  RepairTold told = Nobody();
+  told.progress = [&](std::string_view, double, uint64_t) {
+    if (seen.empty()) seen = Run("status").text;
+  };
+  ASSERT_OK(RunRepair(**cluster, machines_.Factory(), {.scrub = true}, told));
+  EXPECT_THAT(seen, HasSubstr("the cluster is being scrubbed by process "));
+  EXPECT_THAT(Run("status").text, Not(HasSubstr("is being scrubbed")));
 }
 
 TEST_F(StatesTest, ADrainedDriveMayBeTakenAway) {
@@ -342,13 +374,15 @@ TEST_F(StatesTest, WhereverADrainDiesItsDriveIsMissingOrNotNeeded) {
 TEST_F(StatesTest, AnInterruptedDrainIsShownAndGoneOnWith) {
   const DriveId drained = plain_[0];
   DrainAndDie(drained);
-  Expect({{"status", 0, "up, draining: "},
-          {"status", 0,
-           fmt::format("nobody drains drive {} now: `pinstripe drain` goes on with it", drained)},
-          {"status", 0, "\"shards_left\": "},
-          {"status", 0, "not complete"},
-          {"check", 0, "everything is in order"},
-          {"verify", 3, "blocks have shards that are not at home"}});
+  Expect(
+      {{"status", 1, "up, draining: "},
+       {"status", 1, "degraded: drives that are being drained: 1"},
+       {"status", 1,
+        fmt::format("nobody drains drive {} now: `pinstripe drain` goes on with it", drained)},
+       {"status", 1, "\"shards_left\": "},
+       {"status", 1, "not complete"},
+       {"check", 3, fmt::format("shards are to leave drive {}, which is being drained", drained)},
+       {"verify", 3, "blocks have shards that are not at home"}});
   ASSERT_OK(Drain({drained}));
   Expect({{"status", 0, "up, drained: it may be taken out of the configuration"}});
   ExpectAllIsWell();
@@ -379,7 +413,7 @@ TEST_F(StatesTest, WhoIsAtWorkIsShown) {
   DriveClaim claim(**cluster, plain_[0], DriveWork::kDrain, {.host = "box1", .process = 77});
   ASSERT_OK(claim.Take());
   DrainAndDie(plain_[0]);
-  Expect({{"status", 0,
+  Expect({{"status", 1,
            fmt::format("drive {} is being drained by process 77 on box1 since ", plain_[0])}});
   EXPECT_THAT(Run("status").text, Not(HasSubstr("nobody drains")));
 }
@@ -433,10 +467,10 @@ TEST_F(StatesTest, WhoWasKilledIsShownToGiveNoSignOfLife) {
   }
   DrainAndDie(plain_[0]);
   sim_.Sleep(seconds(40));
-  Expect({{"status", 0, "process 77 on box1 since "},
-          {"status", 0, "with a last sign of life at "},
-          {"status", 0, "\"alive\": false"},
-          {"status", 0, "nobody drains"}});
+  Expect({{"status", 1, "process 77 on box1 since "},
+          {"status", 1, "with a last sign of life at "},
+          {"status", 1, "\"alive\": false"},
+          {"status", 1, "nobody drains"}});
 }
 
 // A lost drive that nobody has drained.
@@ -558,7 +592,7 @@ TEST_F(StatesTest, WhatAnUploadHasOnADriveKeepsItFromBeingRetired) {
   const DriveId drained = plain_[0];
   Upload upload = BeginUpload();
   ASSERT_OK(Drain({drained}));
-  Expect({{"status", 0, "up, draining: "}});
+  Expect({{"status", 1, "up, draining: "}});
   EXPECT_FALSE((*machines_.Open())->IsRetired(drained));
   End(upload);
   Expect({{"rebalance", 0, fmt::format("drive {} is empty: take it out", drained)}});
