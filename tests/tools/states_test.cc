@@ -12,10 +12,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/coding.h"
 #include "cluster/drive_claim.h"
 #include "cluster/epoch_change.h"
 #include "cluster/retirement.h"
@@ -617,6 +619,197 @@ TEST_F(StatesTest, AnUploadThatHadSomethingOnALostDriveIsFoundByACheck) {
   ExpectAllIsWell();
   ExpectAllHoldsWithout({plain_[1], plain_[2]});
 }
+
+// ---- Each state, and each command
+
+struct State {
+  std::string name;
+  std::function<void(class EveryState&)> make;
+  std::vector<Said> says;
+};
+void PrintTo(const State& state, std::ostream* out) { *out << state.name; }
+
+class EveryState : public StatesTest, public testing::WithParamInterface<State> {
+ public:
+  std::string PathOfRegister(uint64_t object, const std::string& key) {
+    const auto cluster = machines_.Open();
+    return Writer()
+        .Raw(ClusterPrefix("test"))
+        .Raw("R")
+        .U32((*cluster)->GroupOfObject(object))
+        .Raw(key)
+        .Take();
+  }
+  std::string RegisterOfInode(const std::string& path) {
+    const Host host = NewHost();
+    const InodeId id = host.fs->Resolve(path)->inode;
+    return PathOfRegister(id, Writer().Raw("I").U64(id).Take());
+  }
+  // On so many drives of those that have it.
+  void Remove(const std::string& key, size_t copies) {
+    for (DriveId drive = 1; drive <= 9 && copies > 0; ++drive) {
+      Gather<Status> gather(sim_);
+      machines_.memory(drive).Delete(key, Expected::Any(), Durability::kWriteBack, Time::max(),
+                                     gather.Ask(0));
+      if (gather.Next(Time::max())->value.ok()) --copies;
+    }
+  }
+  // So many shards of one block of a large file.
+  void RemoveShards(size_t count) {
+    const std::string large = fmt::format("/file{}", 23 * kTestBlock + 77);
+    const Host host = NewHost();
+    const InodeId id = host.fs->Resolve(large)->inode;
+    for (DriveId drive = 1; drive <= 9 && count > 0; ++drive) {
+      for (const std::string& key : ShardsOn(drive)) {
+        const auto shard = ParseShardKey(ClusterPrefix("test"), key);
+        if (shard->first.object != id || shard->first.block != 3 || count == 0) continue;
+        Remove(key, 1);
+        --count;
+      }
+    }
+  }
+  DriveId plain(size_t which) const { return plain_[which]; }
+  void Down(DriveId drive) { machines_.SetDown(drive, true); }
+  void BeginDrain(DriveId drive) { DrainAndDie(drive); }
+  void EndDrain(DriveId drive) { ASSERT_OK(Drain({drive})); }
+  void TakeOut(DriveId drive) { Unlist(drive); }
+  void Swap(DriveId a, DriveId b) {
+    auto& drives = machines_.config().drives;
+    std::swap(std::ranges::find(drives, a, &DriveConfig::id)->addresses,
+              std::ranges::find(drives, b, &DriveConfig::id)->addresses);
+  }
+  // What others keep there takes nearly all of it.
+  void Fill(DriveId drive) {
+    const std::string megabyte(1 << 20, 'x');
+    for (uint64_t i = 0; i < 31; ++i) {
+      Gather<Status> gather(sim_);
+      machines_.memory(drive).Put(
+          {.key = fmt::format("other {}", i), .value = SharedBytes(megabyte)}, Time::max(),
+          gather.Ask(0));
+      ASSERT_OK(gather.Next(Time::max())->value);
+    }
+  }
+  void CheckWhileDown(DriveId drive) {
+    machines_.SetDown(drive, true);
+    (void)Run("check");
+    machines_.SetDown(drive, false);
+  }
+};
+
+TEST_P(EveryState, IsCalledByItsName) {
+  GetParam().make(*this);
+  Expect(GetParam().says);
+}
+
+const std::string kInOrder = "everything is in order";
+
+// Of each state: what each command says of it. The last status comes after a check.
+const std::vector<State> kStates = {
+    {"healthy",
+     [](EveryState&) {},
+     {{"status", 0, "healthy"},
+      {"check", 0, kInOrder},
+      {"verify", 0, kInOrder},
+      {"scrub", 0, kInOrder},
+      {"repair --dry-run", 0, kInOrder},
+      {"repair", 0, kInOrder},
+      {"collect", 0, ""},
+      {"status", 0, "everything was in order"}}},
+    {"drive_away",
+     [](EveryState& test) { test.Down(test.plain(0)); },
+     {{"status", 1, "degraded: 1 of 2 tolerated failures used"},
+      {"check", 2, "not everything could be looked at"},
+      {"verify", 2, "not everything could be looked at"},
+      {"scrub", 2, "not everything could be looked at"},
+      {"repair --dry-run", 2, "not everything could be looked at"},
+      {"repair", 2, "not everything could be looked at"},
+      {"collect", 1, "stays"},
+      {"status", 1, "NOT KNOWN"}}},
+    {"wrong_identity",
+     [](EveryState& test) { test.Swap(test.plain(0), test.plain(1)); },
+     {{"status", 1, "degraded: 2 of 2 tolerated failures used"},
+      {"check", 2, "not everything could be looked at"},
+      {"verify", 2, "not everything could be looked at"},
+      {"repair", 2, "not everything could be looked at"},
+      {"collect", 1, "stays"},
+      {"status", 1, "NOT KNOWN"}}},
+    {"registers_short",
+     [](EveryState& test) {
+       test.Remove(test.RegisterOfInode("/file10"), 1);
+       test.Down(test.plain(0));
+     },
+     {{"repair", 2, "replicas were behind"},
+      {"status", 1, "degraded: "},
+      {"check", 2, "not everything could be looked at"}}},
+    {"data_short",
+     [](EveryState& test) { test.RemoveShards(2); },
+     {{"check", 3, "files with missing shards"},
+      {"status", 1, "degraded: files lack shards"},
+      {"repair --dry-run", 3, ""},
+      {"verify", 3, ""},
+      {"status", 1, "SHORT of shards"},
+      {"collect", 0, ""},
+      {"repair", 0, kInOrder},
+      {"verify", 0, kInOrder},
+      {"status", 0, "healthy"}}},
+    {"data_lost",
+     [](EveryState& test) { test.RemoveShards(3); },
+     {{"check", 1, "(lost-data)"},
+      {"status", 2, "damaged: something is lost"},
+      {"verify", 1, "(lost)"},
+      {"scrub", 1, "(lost)"},
+      {"repair --dry-run", 1, "(lost-data)"},
+      {"repair", 1, "(lost-data)"},
+      {"collect", 0, ""},
+      {"status", 2, "damaged: something is lost"}}},
+    {"inode_lost",
+     [](EveryState& test) {
+       test.Remove(test.RegisterOfInode(fmt::format("/file{}", 23 * kTestBlock + 77)), 5);
+     },
+     {{"check", 1, "1 inodes are lost"},
+      {"status", 2, "damaged: something is lost"},
+      {"verify", 1, "(lost-inode)"},
+      {"scrub", 1, "(lost-inode)"},
+      {"repair --dry-run", 1, "(lost-inode)"},
+      {"repair", 1, "(lost-inode)"},
+      {"collect", 1, "what is left of 1 lost inodes stays"},
+      {"status", 2, "LOST"}}},
+    {"draining",
+     [](EveryState& test) { test.BeginDrain(test.plain(0)); },
+     {{"status", 1, "degraded: drives that are being drained: 1"},
+      {"check", 3, "which is being drained"},
+      {"verify", 3, "which is being drained"},
+      {"repair --dry-run", 3, "which is being drained"},
+      {"collect", 1, "4 of its 5 drives answered"},  // the one that takes over has no say yet
+      {"rebalance", 0, kInOrder},
+      {"status", 0, "healthy"}}},
+    {"drained",
+     [](EveryState& test) {
+       test.EndDrain(test.plain(0));
+       test.TakeOut(test.plain(0));
+     },
+     {{"status", 0, "healthy"},
+      {"check", 0, kInOrder},
+      {"verify", 0, kInOrder},
+      {"repair", 0, kInOrder},
+      {"collect", 0, ""}}},
+    {"full",
+     [](EveryState& test) { test.Fill(test.plain(0)); },
+     {{"status", 1, "degraded: drives that are full: 1"},
+      {"check", 3, "full: drive "},
+      {"verify", 3, "full: drive "},
+      {"scrub", 3, "full: drive "},
+      {"repair", 3, "full: drive "},
+      {"collect", 0, ""}}},
+    {"unknown",
+     [](EveryState& test) { test.CheckWhileDown(test.plain(0)); },
+     {{"status", 1, "degraded: not everything could be looked at"},
+      {"check", 0, kInOrder},
+      {"status", 0, "healthy"}}},
+};
+
+INSTANTIATE_TEST_SUITE_P(Cluster, EveryState, testing::ValuesIn(kStates),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace pinstripe
