@@ -1,6 +1,5 @@
 #include "cluster/drive_claim.h"
 
-#include <fmt/chrono.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 
 #include "base/coding.h"
 #include "base/log.h"
+#include "base/time_text.h"
 #include "base/try.h"
 #include "cluster/group_work.h"
 
@@ -36,16 +36,15 @@ std::string_view Doing(DriveWork work) {
     case DriveWork::kDrain: return "drained";
     case DriveWork::kExpand: return "added or given another part";
     case DriveWork::kCompare: return "compared with the others";
+    case DriveWork::kRepair: return "repaired";
+    case DriveWork::kScrub: return "scrubbed";
   }
   return "worked on";
 }
 
-// By `format`, which is one of fmt's for times.
-std::string TimeText(int64_t nanoseconds, const char* format) {
-  constexpr int64_t kEndOf9999 = 253402300799;
-  const int64_t seconds = nanoseconds / 1'000'000'000;
-  if (seconds < 0 || seconds > kEndOf9999) return "an unknown time";
-  return fmt::format(fmt::runtime(format), fmt::gmtime(static_cast<time_t>(seconds)));
+// What a claim is on.
+std::string Subject(DriveId drive) {
+  return drive == kWholeCluster ? "the cluster" : fmt::format("drive {}", drive);
 }
 
 }  // namespace
@@ -76,7 +75,7 @@ Result<DriveClaimRecord> DriveClaimRecord::Decode(std::string_view bytes) {
   record.renewed = static_cast<int64_t>(in.U64());
   TRY(in.Finish("claim on a drive"));
   std::copy(run.begin(), run.end(), record.run.begin());
-  if (record.work < DriveWork::kRebuild || record.work > DriveWork::kCompare) {
+  if (record.work < DriveWork::kRebuild || record.work > DriveWork::kScrub) {
     return Fail(EBADMSG, "claim on a drive: what is done is not known here");
   }
   if (record.host.empty() || record.host.size() > kMaxHostBytes ||
@@ -87,10 +86,9 @@ Result<DriveClaimRecord> DriveClaimRecord::Decode(std::string_view bytes) {
 }
 
 std::string DriveClaimRecord::Text(DriveId drive) const {
-  return fmt::format(
-      "drive {} is being {} by process {} on {} since {}, with a last sign of life at {}", drive,
-      Doing(work), process, host, TimeText(since, "{:%Y-%m-%d %H:%M:%S} UTC"),
-      TimeText(renewed, "{:%H:%M:%S}"));
+  return fmt::format("{} is being {} by process {} on {} since {}, with a last sign of life at {}",
+                     Subject(drive), Doing(work), process, host, TimeText(since),
+                     TimeOfDayText(renewed));
 }
 
 std::map<DriveId, DriveClaimRecord> FindDriveClaims(Cluster& cluster,
@@ -132,7 +130,7 @@ Status DriveClaim::Try() {
     if (renewing_) return lost_;
   }
   const RegisterValue seen =
-      TRY_CONTEXT(cluster_.registers().Read(name_), "find out who works on drive {}", drive_);
+      TRY_CONTEXT(cluster_.registers().Read(name_), "find out who works on {}", Subject(drive_));
   if (!seen.value.has_value() || IsOurs(seen)) return Claim(seen);
   is_alive_ |= watched_slot_.has_value() && *watched_slot_ != seen.slot;
   if (watched_slot_ != seen.slot) {
@@ -162,7 +160,7 @@ Status DriveClaim::Claim(const RegisterValue& seen) {
   ours_.since = runtime_.WallClock();
   ours_.renewed = ours_.since;
   const ChangeOutcome outcome = cluster_.registers().Change(name_, seen, ours_.Encode());
-  TRY_CONTEXT(outcome.why, "say that drive {} is worked on", drive_);
+  TRY_CONTEXT(outcome.why, "say that {} is worked on", Subject(drive_));
   if (!outcome.applied()) {
     is_alive_ = true;
     return Busy(outcome.now);
@@ -184,11 +182,11 @@ Status DriveClaim::Claim(const RegisterValue& seen) {
 
 Status DriveClaim::Busy(const RegisterValue& seen) {
   if (!seen.value.has_value()) {
-    return Fail(EBUSY, "drive {} was worked on by somebody else just now", drive_);
+    return Fail(EBUSY, "{} was worked on by somebody else just now", Subject(drive_));
   }
   const auto record = DriveClaimRecord::Decode(*seen.value);
   if (!record.has_value()) {
-    return Fail(EBUSY, "drive {} is being worked on by somebody else: {}", drive_,
+    return Fail(EBUSY, "{} is being worked on by somebody else: {}", Subject(drive_),
                 record.error().message());
   }
   return Fail(EBUSY, "{}", record->Text(drive_));

@@ -39,7 +39,13 @@ enum class DriveWork : uint8_t {
   kDrain = 2,    // everything is moved off it
   kExpand = 3,   // it is added, taken back, or given another weight
   kCompare = 4,  // what it holds is compared with what others hold
+  kRepair = 5,   // of the whole cluster: what files lack is written again
+  kScrub = 6,    // of the whole cluster: everything is read, too
 };
+
+// No drive has this number. Who repairs a cluster says so under it, so that others know; several
+// may.
+inline constexpr DriveId kWholeCluster = 0;
 
 // The value of the register.
 struct DriveClaimRecord {

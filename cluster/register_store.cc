@@ -49,6 +49,7 @@ class RegisterStore::Impl {
   ChangeOutcome Change(const RegisterName& name, const RegisterValue& seen,
                        std::optional<std::string> value, ChangeTerms terms);
   Status MakeDurable(const RegisterName& name);
+  Result<RegisterTraces> FindTraces(const RegisterName& name);
   Result<ScanPage> Scan(uint32_t group, const std::string& first, const std::string& last,
                         size_t max);
   Result<SweepReport> Sweep(uint32_t group, const SweepProgress& progress) {
@@ -326,6 +327,39 @@ Status RegisterStore::Impl::MakeDurable(const RegisterName& name) {
   });
 }
 
+Result<RegisterTraces> RegisterStore::Impl::FindTraces(const RegisterName& name) {
+  TRY(CheckName(name));
+  const std::string key = RegisterRecordKey(context_.options.prefix, name);
+  return UnderNewestMap(name.group, [&](const GroupReplicas& replicas) -> Result<RegisterTraces> {
+    const std::vector<Drive*>& drives = replicas.drives;
+    RegisterTraces traces{.replicas = drives.size()};
+    Gather<Result<Record>> gather(runtime_);
+    const Terms terms{runtime_.Now() + context_.options.drive_timeout, replicas.cluster_version};
+    for (size_t i = 0; i < drives.size(); ++i) {
+      if (drives[i] != nullptr && drives[i]->IsUp()) drives[i]->Get(key, {}, terms, gather.Ask(i));
+    }
+    Ballot newest;
+    Status why = Fail(EIO, "a register of group {}: none of its drives is up", name.group);
+    while (const auto answer = gather.Next(Time::max())) {
+      const Result<ReplicaState> state = StateFrom(key, *drives[answer->index], answer->value);
+      if (!state.has_value() && state.error().code() == EREMCHG) return Failed(state.error());
+      if (!state.has_value()) {
+        why = state.error();
+        continue;
+      }
+      ++traces.answered;
+      if (state->accepted.slot == 0) continue;
+      ++traces.accepted;
+      if (!(newest < state->accepted)) continue;
+      newest = state->accepted;
+      traces.value = state->proposal->value;
+      traces.removed = !state->proposal->value.has_value();
+    }
+    if (traces.answered == 0) return Failed(why);
+    return traces;
+  });
+}
+
 // ---- Scanning
 
 // The registers `names`, in ascending order, of which the answers to a range tell most. Replicas
@@ -430,6 +464,10 @@ ChangeOutcome RegisterStore::Change(const RegisterName& name, const RegisterValu
 }
 
 Status RegisterStore::MakeDurable(const RegisterName& name) { return impl_->MakeDurable(name); }
+
+Result<RegisterTraces> RegisterStore::FindTraces(const RegisterName& name) {
+  return impl_->FindTraces(name);
+}
 
 Result<RegisterStore::ScanPage> RegisterStore::Scan(uint32_t group, const std::string& first,
                                                     const std::string& last, size_t max) {

@@ -133,6 +133,15 @@ struct EraseReport {
   uint64_t failed = 0;      // not everywhere: these are for the next time
 };
 
+// What the replicas have of a register, whatever that decides.
+struct RegisterTraces {
+  size_t replicas = 0;
+  size_t answered = 0;               // of these; each says what it has, or that it has nothing
+  size_t accepted = 0;               // of these, those that hold a value or a removal
+  bool removed = false;              // the newest that any of them holds is a removal
+  std::optional<std::string> value;  // the newest that any of them holds is this
+};
+
 // Where the replicas of a group live, as one epoch of the drive map says; the drives outlive
 // whoever asks.
 struct GroupReplicas {
@@ -199,6 +208,11 @@ class RegisterStore {
   // What is chosen now, whoever changed it and however, is safe from power loss. 4 round trips.
   // EIO when too few replicas could be heard.
   Status MakeDurable(const RegisterName& name);
+
+  // Asks every replica that is up, and decides nothing. A register that reads as never written was
+  // either never written, or has lost what was: then a few may still have it, and say so here. EIO:
+  // none answered.
+  Result<RegisterTraces> FindTraces(const RegisterName& name);
 
   struct ScanEntry {
     std::string key;

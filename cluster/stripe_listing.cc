@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "base/coding.h"
 #include "cluster/gather.h"
 #include "cluster/shard.h"
 
@@ -25,14 +26,13 @@ Status CheckKeys(const std::vector<std::string>& keys, const std::string& first,
 }  // namespace
 
 StripeListing::StripeListing(Runtime& runtime, const std::map<DriveId, Drive*>& drives,
-                             std::string prefix, Duration timeout)
+                             std::string prefix, Duration timeout, std::optional<uint64_t> object)
     : runtime_(runtime),
       prefix_(std::move(prefix)),
-      last_(prefix_ + "D" + std::string(64, '\xff')),
+      first_(prefix_ + "D" + (object ? Writer().U64(*object).Take() : "")),
+      last_(first_ + std::string(64, '\xff')),
       timeout_(timeout) {
-  for (const auto& [id, drive] : drives) {
-    cursors_[id] = {.drive = drive, .next = prefix_ + "D"};
-  }
+  for (const auto& [id, drive] : drives) cursors_[id] = {.drive = drive, .next = first_};
 }
 
 std::vector<ListedStripe> StripeListing::Next() {

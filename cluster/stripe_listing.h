@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,9 +29,9 @@ struct ListedStripe {
 class StripeListing {
  public:
   // `prefix` is that of all keys of the cluster; `timeout` is for one request, of which three are
-  // tried before a drive is given up.
+  // tried before a drive is given up. With an `object`, only the shards of that one.
   StripeListing(Runtime& runtime, const std::map<DriveId, Drive*>& drives, std::string prefix,
-                Duration timeout);
+                Duration timeout, std::optional<uint64_t> object = std::nullopt);
 
   // The next stripes in the order of object, block and write id, at least one unless there are no
   // more.
@@ -61,6 +62,7 @@ class StripeListing {
 
   Runtime& runtime_;
   const std::string prefix_;
+  const std::string first_;
   const std::string last_;
   const Duration timeout_;
   std::map<DriveId, Cursor> cursors_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <tuple>
 
 #include "base/checksum.h"
 #include "base/log.h"
@@ -50,6 +51,17 @@ class StripeStore::Impl : public StripeContext {
 namespace {
 
 constexpr Duration kPauseForDrives = std::chrono::milliseconds(100);
+
+// One of the layouts under which a block may have been coded so.
+StripeLayout SmallestLayout(const ShardDescriptor& shard) {
+  const uint32_t k = std::max<uint32_t>(shard.data_shards, 1);
+  const uint64_t bytes = (uint64_t{shard.block_length} + k - 1) / k;
+  const uint64_t cells = std::max<uint64_t>((bytes + kCellBytes - 1) / kCellBytes, 1);
+  return {
+      .data_shards = shard.data_shards,
+      .parity_shards = shard.parity_shards,
+      .shard_bytes = static_cast<uint32_t>(std::min<uint64_t>(cells * kCellBytes, kMaxShardBytes))};
+}
 
 // The one copy of a read: from the values that arrived to where the bytes are wanted.
 void CopyOut(const StripeRead& plan, const StripeReadRequest& request) {
@@ -342,6 +354,37 @@ Result<std::vector<KnownCopy>> StripeStore::Identify(const StripeId& id,
     }
   }
   return known;
+}
+
+Result<std::optional<StripeStore::Form>> StripeStore::Describe(const StripeId& id,
+                                                               std::span<const ShardCopy> copies) {
+  // By how it was coded: which copies say so.
+  std::map<std::tuple<uint8_t, uint8_t, uint32_t>, std::vector<ShardCopy>> forms;
+  for (const KnownCopy& known : TRY(Identify(id, copies))) {
+    const auto said = ShardDescriptor::Decode(known.version);
+    if (!said.has_value() || said->shard != known.copy.shard) continue;
+    const StripeLayout layout = SmallestLayout(*said);
+    if (!layout.Check().ok() || said->block_length > layout.block_bytes()) continue;
+    const KnownStripe stripe = impl_->Known(id, layout, said->block_length);
+    if (!CheckDescriptor(*said, stripe, known.copy.shard).ok()) continue;
+    forms[{said->data_shards, said->parity_shards, said->block_length}].push_back(known.copy);
+  }
+  if (forms.empty()) return std::optional<Form>();
+  const auto& [coded, found] =
+      *std::ranges::max_element(forms, {}, [](const auto& form) { return form.second.size(); });
+  const auto [k, m, length] = coded;
+  Form form{
+      .layout = SmallestLayout({.data_shards = k, .parity_shards = m, .block_length = length}),
+      .length = length,
+      .place = {.epoch = impl_->drives.CurrentEpoch(), .moved = {}}};
+  const std::vector<DriveId> homes = TRY(HomesOf(id, form.layout));
+  for (uint8_t shard = 0; shard < homes.size(); ++shard) {
+    const auto is_of = [&](const ShardCopy& copy) { return copy.shard == shard; };
+    const auto at = std::ranges::find_if(found, is_of);
+    const bool at_home = std::ranges::count(found, ShardCopy{shard, homes[shard]}) > 0;
+    if (at != found.end() && !at_home) form.place.moved.push_back({shard, at->drive});
+  }
+  return std::optional(std::move(form));
 }
 
 Result<std::vector<DriveId>> StripeStore::PlacesOf(const StripeId& id, const StripeLayout& layout,

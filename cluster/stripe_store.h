@@ -328,6 +328,16 @@ class StripeStore {
   Result<std::vector<KnownCopy>> Identify(const StripeId& id, std::span<const ShardCopy> copies);
   Status DeleteObsolete(const StripeId& id, std::span<const KnownCopy> copies);
 
+  // For a stripe of which nothing is known but where copies of its shards lie: how it was coded and
+  // how long it is, as most of them say of themselves, and the place from which they can be read.
+  // Null: none of them is there, or is what its name says.
+  struct Form {
+    StripeLayout layout;  // of the smallest shards that hold it
+    uint64_t length = 0;
+    StripePlace place;
+  };
+  Result<std::optional<Form>> Describe(const StripeId& id, std::span<const ShardCopy> copies);
+
   // The drives that hold the shards of a stripe written by Wait().
   Result<std::set<DriveId>> DrivesOf(const StripeId& id, const StripeLayout& layout,
                                      const StripePlace& place);

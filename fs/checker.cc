@@ -52,12 +52,18 @@ Checker::Checker(Cluster& cluster, Options options)
 const CheckReport& Checker::Run() {
   ReadFacts();
   const std::vector<Suspicion> suspicions = CheckTree(facts_);
+  FindLostByName();
   for (size_t i = 0; i < suspicions.size(); ++i) {
     Tell("looking again", static_cast<double>(i) / static_cast<double>(suspicions.size()));
     Confirm(suspicions[i]);
   }
   CheckKeepers();
   if (options_.data) CheckData();
+  ReportLost();
+  for (const DriveStatus& drive : cluster_.Drives(cluster_.config().drive_timeout)) {
+    const bool is_full = drive.info.has_value() && drive.info->portion_full >= kFullPortion;
+    if (is_full) report_.full_drives.push_back(drive.id);
+  }
   report_.knows_all_places &= options_.data && knows_all_names_;
   return report_;
 }
@@ -160,9 +166,123 @@ void Checker::TakeInode(InodeId id, const RegisterValue& value) {
   if (inode.map) with_data_.push_back(id);
 }
 
+// ---- What is lost
+
+bool Checker::Knows(InodeId id) const {
+  return keepers_.contains(id) || damaged_.contains(id) ||
+         std::ranges::binary_search(facts_.inodes, id, {}, &InodeFact::id);
+}
+
+// Those that entries or files name, or of which there are entries.
+void Checker::FindLostByName() {
+  std::map<InodeId, LostInode> candidates;
+  for (const EntryFact& entry : facts_.entries) {
+    if (!Knows(entry.inode)) candidates[entry.inode].names.push_back(entry);
+    if (!Knows(entry.directory)) candidates[entry.directory].contents.push_back(entry);
+  }
+  for (const auto& [file, keeper] : sharing_) {
+    if (!Knows(keeper)) candidates[keeper].is_keeper = true;
+  }
+  FindLost(std::move(candidates));
+}
+
+// Those of which there are shards that no inode names.
+void Checker::FindLostByShards() {
+  std::map<InodeId, LostInode> candidates;
+  for (const ListedStripe& stripe : unused_stripes_) {
+    const InodeId id = stripe.id.object;
+    if (!Knows(id) && !MayBeLost(id)) candidates[id];
+  }
+  FindLost(std::move(candidates));
+  for (size_t first = 0; first < unused_stripes_.size();) {
+    const InodeId id = unused_stripes_[first].id.object;
+    size_t end = first;
+    uint64_t shards = 0;
+    while (end < unused_stripes_.size() && unused_stripes_[end].id.object == id) {
+      shards += unused_stripes_[end++].copies.size();
+    }
+    if (const auto lost = lost_.find(id); lost != lost_.end()) {
+      const std::span all(unused_stripes_);
+      lost->second.shards = shards;
+      lost->second.bytes =
+          GuessSize(cluster_.stripes(), cluster_.config().layout, all.subspan(first, end - first));
+    }
+    first = end;
+  }
+}
+
+void Checker::FindLost(std::map<InodeId, LostInode> candidates) {
+  for (auto next = candidates.begin(); next != candidates.end();) {
+    std::vector<InodeId> ids;
+    for (auto at = next; at != candidates.end() && ids.size() < kInodesAtOnce; ++at) {
+      ids.push_back(at->first);
+    }
+    for (const Result<InodeFound>& found : FindFates(records_, ids)) {
+      const InodeId id = next->first;
+      LostInode& candidate = next++->second;
+      if (!found.has_value()) {
+        undecided_.emplace(id, found.error());
+        if (!candidate.IsNamed()) continue;  // of shards it is said that a drive was not listed
+        report_.not_checked.push_back(fmt::format("{}: whether its inode is lost: {}",
+                                                  PathOf(facts_, id), found.error().message()));
+        continue;
+      }
+      if (found->fate == InodeFate::kThere || found->fate == InodeFate::kRemoved) continue;
+      candidate.id = id;
+      candidate.copy = found->copy;
+      if (found->fate == InodeFate::kNoTrace && !IsStillNamed(candidate)) {
+        // As an upload that is under way, or died, has left it; unless a name that could not be
+        // read is its own.
+        if (!knows_all_names_) undecided_.emplace(id, Status(EIO, "not all names could be read"));
+        continue;
+      }
+      lost_.emplace(id, std::move(candidate));
+    }
+  }
+}
+
+// What names it was written after it, and is there yet, so it was written once.
+bool Checker::IsStillNamed(LostInode& candidate) {
+  const auto is_gone = [this](const EntryFact& entry) {
+    const Result<bool> names = StillNames(entry);
+    return names.has_value() && !*names;  // of one that cannot be read it is not known
+  };
+  std::erase_if(candidate.names, is_gone);
+  std::erase_if(candidate.contents, is_gone);
+  return candidate.IsNamed();
+}
+
+bool Checker::IsAboutWhatIsLost(const Suspicion& suspicion) const {
+  switch (suspicion.problem) {
+    case TreeProblem::kEntryOfNothing:
+    case TreeProblem::kEntryInNothing: {
+      const EntryFact& entry = suspicion.entries.front();
+      return MayBeLost(entry.inode) || MayBeLost(entry.directory);
+    }
+    case TreeProblem::kNoRoot: return MayBeLost(kRootInode);
+    case TreeProblem::kOrphan: {
+      const auto names =
+          std::ranges::equal_range(facts_.entries, suspicion.inode.id, {}, &EntryFact::inode);
+      return std::ranges::any_of(
+          names, [this](const EntryFact& entry) { return MayBeLost(entry.directory); });
+    }
+    default: return false;
+  }
+}
+
+void Checker::ReportLost() {
+  for (const auto& [id, lost] : lost_) {
+    ++report_.lost_inodes;
+    Report(Severity::kError, "lost-inode",
+           lost.names.empty() ? PathOf(facts_, id) : PathOf(facts_, lost.names.front()),
+           lost.Text());
+  }
+}
+
 // ---- Looking again
 
 void Checker::Confirm(const Suspicion& suspicion) {
+  if (IsAboutWhatIsLost(suspicion)) return;
   for (const EntryFact& entry : suspicion.entries) {
     if (damaged_.contains(entry.inode) || damaged_.contains(entry.directory)) return;
   }
@@ -307,6 +427,7 @@ void Checker::CheckData() {
     if (drive.is_draining) continue;
     report_.not_checked.push_back(fmt::format("the shards of drive {}: it is missing", drive.id));
   }
+  FindLostByShards();
   for (const auto& [drive, key] : listing_->strange_keys()) {
     Report(Severity::kError, "strange-key", fmt::format("drive {}", drive),
            fmt::format("the key {} is none of a shard", Hex(AsBytes(key))));

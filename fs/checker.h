@@ -20,6 +20,7 @@
 #include "cluster/cluster.h"
 #include "cluster/stripe_listing.h"
 #include "fs/keepers.h"
+#include "fs/lost_inodes.h"
 #include "fs/names.h"
 #include "fs/tree_check.h"
 
@@ -38,6 +39,9 @@ struct Finding {
   std::string what;     // a sentence
 };
 
+// A drive of which data has so much of its place takes hardly any more.
+inline constexpr double kFullPortion = 0.95;
+
 struct CheckReport {
   uint64_t directories = 0;
   uint64_t files = 0;  // and everything else that is no directory
@@ -54,12 +58,14 @@ struct CheckReport {
   // Drives that the drive map has and the configuration lacks. What is on those that were drained
   // counts as missing, what is on others as away.
   std::vector<MissingDrive> missing_drives;
+  std::vector<DriveId> full_drives;
   Epoch epoch = 0;  // the newest when all this was begun
   // Shards that should be on drives that are drained and not retired, wherever they are. And
   // whether these are all that there can be: every map of blocks could be read.
   std::map<DriveId, uint64_t> named_on_draining;
   bool knows_all_places = true;
   std::vector<Finding> findings;
+  uint64_t lost_inodes = 0;  // each is a finding, too
   // What could not be looked at, and why. Unless it is empty, nothing can be said to be in order.
   std::vector<std::string> not_checked;
 
@@ -99,6 +105,11 @@ class Checker {
   // For whoever removes them: stripes that no inode names.
   const std::vector<ListedStripe>& unused_stripes() const { return unused_stripes_; }
 
+  // For whoever keeps, removes or recovers what is left of them.
+  const std::map<InodeId, LostInode>& lost_inodes() const { return lost_; }
+  // Inodes that may be lost or never have been written, and why that cannot be told.
+  const std::map<InodeId, Status>& undecided_inodes() const { return undecided_; }
+
   // For whoever repairs them: files that have blocks, and blocks that lack shards or have some that
   // are not at home.
   const std::vector<InodeId>& files_with_data() const { return with_data_; }
@@ -108,6 +119,7 @@ class Checker {
   const std::vector<LackingBlock>& lacking_blocks() const { return lacking_; }
   const std::vector<std::pair<InodeId, uint64_t>>& displaced_blocks() const { return displaced_; }
   std::string Path(InodeId id) const { return PathOf(facts_, id); }
+  std::string Path(const EntryFact& entry) const { return PathOf(facts_, entry); }
 
  private:
   void Tell(std::string_view phase, double done) const;
@@ -117,6 +129,15 @@ class Checker {
   void ReadRange(uint32_t group, std::string first, const std::string& last);
   void TakeRegister(const std::string& key, const RegisterValue& value);
   void TakeInode(InodeId id, const RegisterValue& value);
+
+  bool Knows(InodeId id) const;
+  void FindLostByName();
+  void FindLostByShards();
+  void FindLost(std::map<InodeId, LostInode> candidates);
+  bool IsStillNamed(LostInode& candidate);
+  bool MayBeLost(InodeId id) const { return lost_.contains(id) || undecided_.contains(id); }
+  bool IsAboutWhatIsLost(const Suspicion& suspicion) const;
+  void ReportLost();
 
   void Confirm(const Suspicion& suspicion);
   // EIO and its kin when it cannot be found out.
@@ -166,6 +187,8 @@ class Checker {
   TreeFacts facts_;
   std::vector<InodeId> with_data_;
   std::set<InodeId> damaged_;  // inodes that cannot be understood
+  std::map<InodeId, LostInode> lost_;
+  std::map<InodeId, Status> undecided_;  // whether they are
   std::map<InodeId, Keeping> keepers_;
   std::map<InodeId, std::vector<InodeId>> keepers_of_;  // by their objects
   std::vector<std::pair<InodeId, InodeId>> sharing_;    // files, and the keepers that they name

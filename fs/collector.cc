@@ -53,12 +53,19 @@ const CollectReport& Collector::Run() {
     }
     size_t end = first + 1;
     while (end < unused.size() && unused[end].id.object == unused[first].id.object) ++end;
-    const Status status = CollectStripes(std::span(unused).subspan(first, end - first));
-    if (!status.ok())
-      Keep(fmt::format("shards of object {:016x}", unused[first].id.object), status);
+    const InodeId object = unused[first].id.object;
+    const auto undecided = checker.undecided_inodes().find(object);
+    Status status;
+    if (undecided != checker.undecided_inodes().end()) {
+      status = undecided->second;
+    } else if (options_.lost || !checker.lost_inodes().contains(object)) {
+      status = CollectStripes(std::span(unused).subspan(first, end - first));
+    }
+    if (!status.ok()) Keep(fmt::format("shards of object {:016x}", object), status);
     first = end;
   }
-  DeleteUnnamed();
+  DeleteUnnamed(CheckKeepers(checker));
+  CollectLost(checker);
   CollectKeepers(checker.keepers());
 
   for (const Suspicion& leftover : checker.confirmed()) {
@@ -71,7 +78,8 @@ const CollectReport& Collector::Run() {
         if (!checker.knows_all_names()) {
           status = Status(EIO, "not all names could be read");
         } else {
-          status = CollectOrphan(leftover);
+          status = CheckDirectories(checker);
+          if (status.ok()) status = CollectOrphan(leftover);
         }
         break;
       case TreeProblem::kWrongCount: status = CollectCount(leftover.inode.id); break;
@@ -82,6 +90,48 @@ const CollectReport& Collector::Run() {
   // While names are unknown, one of them may name what is to be erased.
   if (report_.not_collected.empty() && checker.knows_all_names()) EraseTombstones();
   return report_;
+}
+
+// Its names, and those in it, go last: they are what tells that it was there.
+void Collector::CollectLost(const Checker& checker) {
+  for (const auto& [id, lost] : checker.lost_inodes()) {
+    const std::string what = fmt::format("{}: {}", checker.Path(id), lost.Text());
+    if (!options_.lost) {
+      report_.lost.push_back(what);
+      continue;
+    }
+    for (const auto* entries : {&lost.names, &lost.contents}) {
+      for (const EntryFact& entry : *entries) {
+        const Status status = CollectEntry(entry);
+        if (!status.ok()) Keep(what, status);
+      }
+    }
+  }
+}
+
+// The entries of a directory lie where its inode does, and may be lost with it. So what has no name
+// may be what had one in it.
+Status Collector::CheckDirectories(const Checker& checker) const {
+  for (const auto& [id, lost] : checker.lost_inodes()) {
+    if (lost.IsDirectory() && !options_.lost) {
+      return Fail(EIO, "it may have been in the directory {}, whose inode is lost",
+                  checker.Path(id));
+    }
+  }
+  for (const auto& [id, why] : checker.undecided_inodes()) {
+    if (checker.Path(id).starts_with('/')) return why;  // something names it
+  }
+  return {};
+}
+
+// Which stripes it kept, of which objects, is lost with a keeper.
+Status Collector::CheckKeepers(const Checker& checker) const {
+  for (const auto& [id, lost] : checker.lost_inodes()) {
+    if (lost.is_keeper && !options_.lost) {
+      return Fail(EIO, "files may share them, which inode {:016x} said, and that is lost", id);
+    }
+  }
+  return {};
 }
 
 // Its inode, or its directory, is gone for ever.
@@ -186,8 +236,15 @@ Status Collector::CollectUnnamed(InodeId object, StoredInode stored,
 
 // Keepers are looked for when all objects are fenced: one that came to keep stripes of an object
 // before that is there to be found, and no other one can.
-void Collector::DeleteUnnamed() {
+void Collector::DeleteUnnamed(const Status& may_be_kept) {
   if (unnamed_.empty()) return;
+  if (!may_be_kept.ok()) {
+    for (const auto& stripes : unnamed_) {
+      Keep(fmt::format("shards of object {:016x}", stripes[0].id.object), may_be_kept);
+    }
+    unnamed_.clear();
+    return;
+  }
   std::set<InodeId> objects;
   for (const auto& stripes : unnamed_) objects.insert(stripes.front().id.object);
   auto keepers = Keepers::FindAll(cluster_, &objects);

@@ -3,7 +3,8 @@
 //
 // It may run beside clients, and beside other collectors, at any time: docs/format.md,
 // "Collecting", says why nothing is lost that way. Nothing younger than `older_than` is touched.
-// What cannot be decided, because a drive is away or something is damaged, stays.
+// What cannot be decided, because a drive is away or something is damaged, stays. So does what is
+// left of inodes that are lost (fs/lost_inodes.h), until somebody says that it is to go.
 //
 // At the end it erases what removed inodes and names have left: see docs/format.md, "Erasing". What
 // names in directories that are there have left can go only in a later epoch of the drive map, so
@@ -37,6 +38,7 @@ struct CollectReport {
   uint64_t tombstones = 0;                 // erased, or to be erased
   uint64_t waiting = 0;                    // tombstones that may go in the next epoch
   uint64_t too_young = 0;                  // of all these, those that stay for now
+  std::vector<std::string> lost;           // what stays because its inode is lost: "path: ..."
   std::vector<std::string> not_collected;  // what stays for another reason
 };
 
@@ -45,6 +47,7 @@ class Collector {
   struct Options {
     Duration older_than = std::chrono::hours(7 * 24);
     bool dry_run = false;  // says what it would do
+    bool lost = false;     // removes what is left of inodes that are lost, too
     // How many names' tombstones are worth a new epoch, of which every process has to hear.
     uint64_t renew_epoch_for = 1000;
     // For storms that do not last for days: of names in directories that are there.
@@ -62,6 +65,10 @@ class Collector {
   bool OldEnough(int64_t time) const;
   void Keep(std::string what, const Status& why);
 
+  void CollectLost(const Checker& checker);
+  // Why something may belong to an inode that is lost. Success: nothing does.
+  Status CheckDirectories(const Checker& checker) const;
+  Status CheckKeepers(const Checker& checker) const;
   Status CollectEntry(const EntryFact& entry);
   Status CollectOrphan(const Suspicion& suspicion);
   Status CollectCount(InodeId directory);
@@ -72,7 +79,7 @@ class Collector {
   Status CollectStrays(InodeId object, const ListedStripe& stripe);
   void DeleteAll(std::span<const ListedStripe> stripes);
   // Those that keepers do not name either.
-  void DeleteUnnamed();
+  void DeleteUnnamed(const Status& may_be_kept);
   Status DeleteUnkept(std::span<const ListedStripe> stripes, Keepers::ByObject& keepers);
   void CollectKeepers(const std::map<InodeId, Keeping>& keepers);
   Status CollectShare(InodeId keeper, InodeId file);

@@ -96,9 +96,28 @@ Result<std::optional<StoredInode>> Records::FindInode(InodeId id) {
 }
 
 Result<Records::InodeRegister> Records::FindInodeRegister(InodeId id) {
-  const auto read = cluster_.registers().Read(NameOf(id));
-  auto stored = TRY(DecodeInode(read, id));
-  return InodeRegister{std::move(stored), read->slot, read->removed_at};
+  return std::move(FindInodeRegisters({&id, 1}).front());
+}
+
+std::vector<Result<Records::InodeRegister>> Records::FindInodeRegisters(
+    std::span<const InodeId> ids) {
+  std::vector<RegisterName> names;
+  for (const InodeId id : ids) names.push_back(NameOf(id));
+  std::vector<Result<InodeRegister>> found;
+  const auto values = cluster_.registers().ReadMany(names);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    auto stored = DecodeInode(values[i], ids[i]);
+    if (stored.has_value()) {
+      found.push_back(InodeRegister{*std::move(stored), values[i]->slot, values[i]->removed_at});
+    } else {
+      found.push_back(tl::unexpected(std::move(stored.error())));
+    }
+  }
+  return found;
+}
+
+Result<RegisterTraces> Records::FindTraces(InodeId id) {
+  return cluster_.registers().FindTraces(NameOf(id));
 }
 
 Result<StoredEntry> Records::FindEntry(InodeId directory, std::string_view name) {

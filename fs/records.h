@@ -43,6 +43,9 @@ class Records {
     int64_t removed_at = 0;  // when it was removed, nanoseconds since 1970
   };
   Result<InodeRegister> FindInodeRegister(InodeId id);
+  std::vector<Result<InodeRegister>> FindInodeRegisters(std::span<const InodeId> ids);
+  // What the drives have of one that reads as never written (RegisterStore::FindTraces).
+  Result<RegisterTraces> FindTraces(InodeId id);
   Result<StoredEntry> FindEntry(InodeId directory, std::string_view name);
   // All at once: a directory's own inode, an entry in it and, where it could be guessed which one
   // that names, and no rename has touched the entry, its inode. That one may have been read before

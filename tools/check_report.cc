@@ -29,7 +29,20 @@ int ExitCodeOf(const CheckReport& report) {
   const bool lacks_active = std::ranges::any_of(report.missing_drives, is_active);
   if (!report.not_checked.empty() || lacks_active) return kExitNotChecked;
   if (report.Count(Severity::kShort) > 0 || !report.missing_drives.empty()) return kExitShort;
+  if (!report.named_on_draining.empty() || !report.full_drives.empty()) return kExitShort;
   return kExitInOrder;
+}
+
+LastLook LookOf(const CheckReport& report, int64_t now) {
+  return {.at = now,
+          .lost = report.Count(Severity::kError),
+          .lacking = report.Count(Severity::kShort),
+          .replicas_behind = 0,
+          .not_looked_at = report.not_checked.size()};
+}
+
+void NoteCheck(Cluster& cluster, const CheckReport& report) {
+  (void)NoteLastLook(cluster, LookKind::kListed, LookOf(report, cluster.runtime().WallClock()));
 }
 
 nlohmann::ordered_json CheckReportJson(const CheckReport& report) {
@@ -43,9 +56,15 @@ nlohmann::ordered_json CheckReportJson(const CheckReport& report) {
                               {"errors", report.Count(Severity::kError)},
                               {"short", report.Count(Severity::kShort)},
                               {"leftovers", report.Count(Severity::kLeftover)},
+                              {"lost_inodes", report.lost_inodes},
+                              {"full_drives", report.full_drives},
+                              {"shards_to_leave", nlohmann::ordered_json::object()},
                               {"missing_drives", nlohmann::ordered_json::array()},
                               {"findings", nlohmann::ordered_json::array()},
                               {"not_checked", report.not_checked}};
+  for (const auto& [drive, shards] : report.named_on_draining) {
+    json["shards_to_leave"][fmt::format("{}", drive)] = shards;
+  }
   for (const MissingDrive& drive : report.missing_drives) {
     json["missing_drives"].push_back({{"drive", drive.id},
                                       {"draining", drive.is_draining},
@@ -99,6 +118,12 @@ std::string VerdictText(const CheckReport& report) {
   const size_t errors = report.Count(Severity::kError);
   const size_t short_files = report.Count(Severity::kShort);
   if (errors > 0) text += fmt::format("{} errors\n", errors);
+  if (report.lost_inodes > 0) {
+    text += fmt::format(
+        "{} inodes are lost: what is left of them is kept. `pinstripe recover` brings it back, "
+        "`pinstripe collect --lost` removes it\n",
+        report.lost_inodes);
+  }
   if (short_files > 0) text += fmt::format("{} files with missing shards\n", short_files);
   const size_t drives = report.missing_drives.size();
   if (drives > 0) {
@@ -106,10 +131,78 @@ std::string VerdictText(const CheckReport& report) {
                         drives == 1 ? "1 drive of the drive map is"
                                     : fmt::format("{} drives of the drive map are", drives));
   }
+  for (const auto& [drive, shards] : report.named_on_draining) {
+    text += fmt::format("{} shards are to leave drive {}, which is being drained\n", shards, drive);
+  }
+  if (!report.full_drives.empty()) {
+    text += fmt::format("full: drive {}\n", fmt::join(report.full_drives, ", "));
+  }
+  const bool is_cramped = !report.named_on_draining.empty() || !report.full_drives.empty();
   if (!report.not_checked.empty()) {
     text += "not everything could be looked at\n";
-  } else if (errors + short_files + drives == 0) {
+  } else if (errors + short_files + drives == 0 && !is_cramped) {
     text += "everything is in order\n";
+  }
+  return text;
+}
+
+// ---- Collections, and what was lost
+
+int ExitCodeOf(const CollectReport& report) {
+  return report.not_collected.empty() && report.lost.empty() ? kExitInOrder : kExitWrong;
+}
+
+nlohmann::ordered_json CollectReportJson(const CollectReport& report, bool dry_run) {
+  return {{"dry_run", dry_run},        {"inodes", report.inodes},
+          {"entries", report.entries}, {"shards", report.shards},
+          {"counts", report.counts},   {"tombstones", report.tombstones},
+          {"waiting", report.waiting}, {"too_young", report.too_young},
+          {"lost", report.lost},       {"not_collected", report.not_collected}};
+}
+
+std::string CollectText(const CollectReport& report, bool dry_run, const std::string& older_than) {
+  std::string text;
+  for (const std::string& what : report.lost) text += fmt::format("lost     {}\n", what);
+  for (const std::string& what : report.not_collected) text += fmt::format("stays    {}\n", what);
+  text += fmt::format(
+      "{} {} inodes without a name, {} entries that lead nowhere, {} unused shards, and the last "
+      "traces of {} removed names and inodes\n",
+      dry_run ? "would remove" : "removed", report.inodes, report.entries, report.shards,
+      report.tombstones);
+  if (report.counts > 0) {
+    text += fmt::format("{} the subdirectories of {} directories\n",
+                        dry_run ? "would count" : "counted", report.counts);
+  }
+  if (report.waiting > 0) {
+    text += fmt::format("the traces of {} removed names stay until there is a next epoch\n",
+                        report.waiting);
+  }
+  if (report.too_young > 0) {
+    text += fmt::format("{} stay that are not older than {}\n", report.too_young, older_than);
+  }
+  if (!report.lost.empty()) {
+    text += fmt::format(
+        "what is left of {} lost inodes stays: `pinstripe recover` brings it back, "
+        "`pinstripe collect --lost` removes it\n",
+        report.lost.size());
+  }
+  return text;
+}
+
+std::string RecoverText(const RecoverReport& report, const std::string& path) {
+  std::string text;
+  for (const std::string& what : report.lost) text += fmt::format("lost     {}\n", what);
+  if (report.is_directory) {
+    text +=
+        fmt::format("{} is there again, a directory with {} names in it\n", path, report.entries);
+  } else {
+    text +=
+        fmt::format("{} is there again: {} bytes, {} blocks\n", path, report.bytes, report.blocks);
+  }
+  if (!report.had_copy) {
+    text +=
+        "no copy of its inode was left: mode and owner are a guess, and so is what was written "
+        "last and committed\n";
   }
   return text;
 }

@@ -1,18 +1,26 @@
-// What a Checker found, for people and for programs.
+// What a Checker, a Collector or a recovery has found, for people and for programs.
 
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "cluster/last_look.h"
 #include "fs/checker.h"
+#include "fs/collector.h"
+#include "fs/recovery.h"
 
 namespace pinstripe {
 
 // 0 in order; 1 errors; 2 no errors, but not everything could be looked at; 3 everything can be
-// read, but shards are missing, or drives that were drained are before they were found to be empty.
+// read, but shards are missing, or drives that were drained are before they were found to be empty,
+// files have shards on drives that are being drained, or drives are full.
 inline constexpr int kExitShort = 3;
 int ExitCodeOf(const CheckReport& report);
+
+// What it says, for `pinstripe status`, which can do without if it cannot be noted.
+LastLook LookOf(const CheckReport& report, int64_t now);
+void NoteCheck(Cluster& cluster, const CheckReport& report);
 
 nlohmann::ordered_json CheckReportJson(const CheckReport& report);
 
@@ -26,6 +34,13 @@ std::string VerdictText(const CheckReport& report);
 // All of it: what `pinstripe check` says. Names only, or data as well.
 std::string CheckText(const CheckReport& report, const std::string& config_file, bool all,
                       bool names_only);
+
+// 0 done; 1 something stays, because it could not be looked at or removed, or as it is lost.
+int ExitCodeOf(const CollectReport& report);
+nlohmann::ordered_json CollectReportJson(const CollectReport& report, bool dry_run);
+std::string CollectText(const CollectReport& report, bool dry_run, const std::string& older_than);
+
+std::string RecoverText(const RecoverReport& report, const std::string& path);
 
 // Names may be any bytes.
 std::string DumpJson(const nlohmann::ordered_json& json);

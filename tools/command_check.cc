@@ -36,6 +36,7 @@ Result<int> RunCheck(Runtime& runtime, const CheckOptions& options) {
                                             }});
   const CheckReport& report = checker.Run();
   progress.Clear();
+  if (!options.names_only) NoteCheck((*connected)->cluster(), report);
   fmt::print("{}", options.json ? DumpJson(CheckReportJson(report))
                                 : CheckText(report, (*connected)->cluster().config().file,
                                             options.all, options.names_only));
@@ -53,9 +54,12 @@ void AddCheckCommand(CLI::App& app, Action& chosen) {
   command->add_flag("--all", options->all, "Name what died clients left behind, too");
   command->add_flag("--json", options->json, "Print it as JSON");
   command->footer(
-      "Changes nothing, and may run beside clients at any time. Exit code: 0 in order; 1 errors;\n"
+      "Changes nothing but what `status` says of it, and may run beside clients at any time. Exit "
+      "code: 0 in order; 1 errors;\n"
       "2 no errors, but not everything could be looked at, or CONFIG lacks a drive; 3 everything\n"
-      "can be read, but shards are missing, or a drive is that was not drained to the end.");
+      "can be read, but shards are missing, a drive is that was not drained to the end, files "
+      "have\n"
+      "shards on a drive that is being drained, or a drive is full.");
   command->callback([options, &chosen] {
     chosen = [options](Runtime& runtime) { return RunCheck(runtime, *options); };
   });

@@ -32,9 +32,13 @@ void AddStatusCommand(CLI::App& app, Action& chosen) {
   command->add_option("CONFIG", options->config, "cluster.toml")->required();
   command->add_flag("--json", options->json, "Print it as JSON");
   command->footer(
-      "Exit code: 0 healthy; 1 degraded, some drives are down, or missing in CONFIG, but "
-      "everything\n"
-      "can be read; 2 unavailable, or the status could not be found out.");
+      "Tells what was found by who looked through the cluster last (check, repair, scrub, "
+      "verify).\n"
+      "Exit code: 0 healthy; 1 degraded: drives are down, missing in CONFIG, full or being "
+      "drained,\n"
+      "or something is short or not known, but all that is known can be read; 2 damaged, "
+      "something\n"
+      "is lost, or unavailable, or the status could not be found out.");
   command->callback([options, &chosen] {
     chosen = [options](Runtime& runtime) { return ShowStatus(runtime, *options); };
   });

@@ -28,6 +28,7 @@ void AddStatusCommand(CLI::App& app, Action& chosen);
 void AddWhyCommand(CLI::App& app, Action& chosen);
 void AddCheckCommand(CLI::App& app, Action& chosen);
 void AddCollectCommand(CLI::App& app, Action& chosen);
+void AddRecoverCommand(CLI::App& app, Action& chosen);
 void AddRepairCommands(CLI::App& app, Action& chosen);  // repair, scrub, rebuild
 void AddConfigCommand(CLI::App& app, Action& chosen);
 void AddBenchCommand(CLI::App& app, Action& chosen);

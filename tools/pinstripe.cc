@@ -24,6 +24,7 @@ int Main(int argc, char** argv) {
   AddWhyCommand(app, chosen);
   AddCheckCommand(app, chosen);
   AddCollectCommand(app, chosen);
+  AddRecoverCommand(app, chosen);
   AddRepairCommands(app, chosen);
   AddConfigCommand(app, chosen);
   AddBenchCommand(app, chosen);

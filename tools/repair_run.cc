@@ -155,6 +155,46 @@ Status FinishDrains(Cluster& cluster, const SweepOptions& sweep, RepairOutcome& 
   return {};
 }
 
+// Says that the cluster is repaired, as long as it is.
+class RepairSign {
+ public:
+  RepairSign(Cluster& cluster, const RepairRequest& request)
+      : runtime_(cluster.runtime()),
+        claim_(cluster, kWholeCluster, request.scrub ? DriveWork::kScrub : DriveWork::kRepair) {
+    if (!request.dry_run) Show();
+  }
+
+  // Now and then: somebody else who has said so may have died. It is news for others alone, and
+  // nobody is waited for.
+  void ShowAgain() {
+    if (next_ && runtime_.Now() >= *next_) Show();
+  }
+
+ private:
+  void Show() {
+    (void)claim_.Try();
+    next_ = runtime_.Now() + DriveClaimOptions().renewed_every;
+  }
+
+  Runtime& runtime_;
+  DriveClaim claim_;
+  std::optional<Time> next_;
+};
+
+// For `pinstripe status`, which can do without.
+void Note(Cluster& cluster, const RepairRequest& request, const RepairOutcome& done) {
+  const int64_t now = cluster.runtime().WallClock();
+  LastLook listed = LookOf(done.files.check, now);
+  listed.replicas_behind = done.registers.failed + done.registers.unheard;
+  (void)NoteLastLook(cluster, LookKind::kListed, listed);
+  if (!request.scrub) return;
+  LastLook read{.at = now};
+  read.lost = done.files.lost.size() + done.files.inconsistent.size();
+  read.lacking = done.files.not_whole.size();
+  read.not_looked_at = done.files.check.not_checked.size();
+  (void)NoteLastLook(cluster, LookKind::kRead, read);
+}
+
 bool HasMendable(const CheckReport& report) {
   return std::ranges::any_of(report.findings,
                              [](const Finding& finding) { return IsMendable(finding.problem); });
@@ -166,8 +206,13 @@ Result<RepairOutcome> RunRepair(Cluster& cluster, const DriveFactory& factory,
                                 const RepairRequest& request, const RepairTold& told) {
   TRY(CheckDrives(cluster.map(), request.without));
   RepairOutcome done;
+  RepairSign sign(cluster, request);
+  const auto progress = [&](std::string_view phase, double part, uint64_t bytes) {
+    sign.ShowAgain();
+    told.progress(phase, part, bytes);
+  };
   SweepOptions sweep;
-  sweep.progress = [&](std::string_view phase, double part) { told.progress(phase, part, 0); };
+  sweep.progress = [&](std::string_view phase, double part) { progress(phase, part, 0); };
   std::set<DriveId> without(request.without.begin(), request.without.end());
   Claims claims(cluster, told.say);
   if (request.change != MapChange::kNone) {
@@ -191,7 +236,7 @@ Result<RepairOutcome> RunRepair(Cluster& cluster, const DriveFactory& factory,
                                   .without = without,
                                   .dry_run = request.dry_run,
                                   .bytes_per_second = request.bytes_per_second,
-                                  .progress = told.progress};
+                                  .progress = progress};
   done.files = Repairer(cluster, options).Run();
   const bool mends = request.change == MapChange::kNone && !request.rebuild && !request.dry_run;
   if (mends && HasMendable(done.files.check)) {
@@ -201,6 +246,7 @@ Result<RepairOutcome> RunRepair(Cluster& cluster, const DriveFactory& factory,
     done.files.check = Repairer(cluster, again).Run().check;  // how things are now
   }
   LookAtDrained(cluster, request, done);
+  Note(cluster, request, done);
   return done;
 }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.h"
+#include "base/time_text.h"
 #include "base/try.h"
 #include "cluster/connect.h"
 #include "cluster/drive_claim.h"
@@ -93,21 +94,24 @@ std::string StateName(Health health) {
   switch (health) {
     case Health::kHealthy: return "healthy";
     case Health::kDegraded: return "degraded";
+    case Health::kDamaged: return "damaged";
     case Health::kUnavailable: return "unavailable";
   }
   return "";
 }
 
+std::string ShortcomingsText(const Survey& survey) {
+  return fmt::format("{}", fmt::join(survey.Shortcomings(), "; "));
+}
+
 std::string HealthText(const Survey& survey) {
   switch (HealthOf(survey)) {
     case Health::kHealthy: return "healthy";
-    case Health::kDegraded:
-      if (survey.DrivesDown() == 0) {
-        return fmt::format("degraded: drives that have no say in names and inodes yet: {}",
-                           survey.DrivesInDoubt());
-      }
-      return fmt::format("degraded: {} of {} tolerated failures used", survey.DrivesDown(),
-                         survey.Tolerated());
+    case Health::kDegraded: return fmt::format("degraded: {}", ShortcomingsText(survey));
+    case Health::kDamaged: {
+      const std::string others = ShortcomingsText(survey);
+      return fmt::format("damaged: something is lost{}{}", others.empty() ? "" : "; ", others);
+    }
     case Health::kUnavailable:
       if (survey.DrivesDown() <= survey.Tolerated()) {
         return fmt::format("unavailable: {}", survey.opened.message());
@@ -189,6 +193,40 @@ std::vector<std::string> DriveRow(const DriveReport& drive) {
 
 }  // namespace
 
+bool DriveReport::IsBeingDrained() const {
+  if (!drain || drain->retired) return false;
+  const bool is_empty = drain->left && drain->left->shards + drain->left->registers == 0;
+  return !(is_empty && drain->keeps_map);
+}
+
+std::vector<std::string> Survey::Shortcomings() const {
+  std::vector<std::string> all;
+  if (DrivesDown() > 0) {
+    all.push_back(fmt::format("{} of {} tolerated failures used", DrivesDown(), Tolerated()));
+  }
+  if (DrivesInDoubt() > 0) {
+    all.push_back(
+        fmt::format("drives that have no say in names and inodes yet: {}", DrivesInDoubt()));
+  }
+  const auto count = [this](auto is_so) {
+    return std::ranges::count_if(drives, [&](const auto& drive) { return is_so(drive); });
+  };
+  if (const auto full = count([](const DriveReport& drive) { return drive.IsFull(); })) {
+    all.push_back(fmt::format("drives that are full: {}", full));
+  }
+  if (const auto drained = count([](const DriveReport& drive) { return drive.IsBeingDrained(); })) {
+    all.push_back(fmt::format("drives that are being drained: {}", drained));
+  }
+  if (opened.ok() && !settled) all.push_back("the change of the drive map is not complete");
+  const auto any = [this](uint64_t LastLook::*what) {
+    return (listed && (*listed).*what > 0) || (read && (*read).*what > 0);
+  };
+  if (any(&LastLook::lacking)) all.push_back("files lack shards");
+  if (any(&LastLook::replicas_behind)) all.push_back("names and inodes lack copies");
+  if (any(&LastLook::not_looked_at)) all.push_back("not everything could be looked at");
+  return all;
+}
+
 size_t Survey::DrivesDown() const {
   return std::count_if(drives.begin(), drives.end(),
                        [](const DriveReport& drive) { return drive.CountsAsDown(); });
@@ -206,7 +244,8 @@ size_t Survey::Tolerated() const {
 
 Health HealthOf(const Survey& survey) {
   if (!survey.opened.ok() || survey.DrivesDown() > survey.Tolerated()) return Health::kUnavailable;
-  return survey.DrivesDown() + survey.DrivesInDoubt() > 0 ? Health::kDegraded : Health::kHealthy;
+  if (survey.IsLost()) return Health::kDamaged;
+  return survey.Shortcomings().empty() ? Health::kHealthy : Health::kDegraded;
 }
 
 int ExitCodeOf(Health health) {
@@ -214,6 +253,7 @@ int ExitCodeOf(Health health) {
   switch (health) {
     case Health::kHealthy: return 0;
     case Health::kDegraded: return 1;
+    case Health::kDamaged:
     case Health::kUnavailable: return 2;
   }
   return 2;
@@ -231,21 +271,28 @@ std::optional<DrainReport> DrainOf(Cluster& cluster, const DriveReport& drive) {
   return drain;
 }
 
-// Who works on drives, where somebody may.
-void FindWork(Cluster& cluster, std::vector<DriveReport>& drives) {
-  std::set<DriveId> ids;
-  for (const DriveReport& drive : drives) {
+bool IsAlive(Cluster& cluster, const DriveClaimRecord& claim) {
+  const int64_t silent = cluster.runtime().WallClock() - claim.renewed;
+  return silent < DriveClaimOptions().given_up_after.count();
+}
+
+// Who works on drives, where somebody may, or on all of it.
+void FindWork(Cluster& cluster, Survey& survey) {
+  std::set<DriveId> ids{kWholeCluster};
+  for (const DriveReport& drive : survey.drives) {
     const bool is_plain = drive.IsUp() && (!drive.drain || drive.drain->retired);
     if (!is_plain) ids.insert(drive.id);
   }
-  if (ids.empty()) return;
   const auto claims = FindDriveClaims(cluster, ids);
-  for (DriveReport& drive : drives) {
+  for (DriveReport& drive : survey.drives) {
     const auto claim = claims.find(drive.id);
     if (claim == claims.end()) continue;
     drive.work = claim->second.Text(drive.id);
-    const int64_t silent = cluster.runtime().WallClock() - claim->second.renewed;
-    drive.is_work_alive = silent < DriveClaimOptions().given_up_after.count();
+    drive.is_work_alive = IsAlive(cluster, claim->second);
+  }
+  if (const auto claim = claims.find(kWholeCluster); claim != claims.end()) {
+    survey.work = claim->second.Text(kWholeCluster);
+    survey.is_work_alive = IsAlive(cluster, claim->second);
   }
 }
 
@@ -273,7 +320,9 @@ Survey SurveyOf(Cluster& cluster) {
   }
   std::ranges::sort(survey.drives, {}, &DriveReport::id);
   for (DriveReport& drive : survey.drives) drive.drain = DrainOf(cluster, drive);
-  FindWork(cluster, survey.drives);
+  FindWork(cluster, survey);
+  survey.listed = FindLastLook(cluster, LookKind::kListed);
+  survey.read = FindLastLook(cluster, LookKind::kRead);
   for (DriveReport& drive : survey.drives) {
     const auto voter = cluster.electorate().Find(drive.id);
     const bool may_have_forgotten =
@@ -313,6 +362,41 @@ std::string BytesText(uint64_t bytes) {
   return fmt::format("{:.1f} {}", amount, kUnits[unit]);
 }
 
+namespace {
+
+// `again` finds out how things are now, `mend` mends what can be.
+std::string LookText(const std::optional<LastLook>& look, std::string_view again,
+                     std::string_view mend) {
+  if (!look) return fmt::format("never, as far as is known: `{}`", again);
+  std::string text = fmt::format("{}: ", TimeText(look->at));
+  if (look->AllIsWell()) return text + "everything was in order";
+  std::vector<std::string> found;
+  if (look->lost > 0)
+    found.push_back(fmt::format("{} LOST or damaged, `{}` names them", look->lost, again));
+  if (look->lacking > 0) {
+    found.push_back(fmt::format("{} SHORT of shards, for `{}`", look->lacking, mend));
+  }
+  if (look->replicas_behind > 0) {
+    found.push_back(
+        fmt::format("{} copies of names and inodes SHORT, for `{}`", look->replicas_behind, mend));
+  }
+  if (look->not_looked_at > 0) {
+    found.push_back(
+        fmt::format("{} NOT KNOWN, as they could not be looked at", look->not_looked_at));
+  }
+  return text + fmt::format("{}", fmt::join(found, "; "));
+}
+
+Json LookJson(const LastLook& look) {
+  return {{"at", look.at / 1'000'000'000},
+          {"lost", look.lost},
+          {"short", look.lacking},
+          {"register_replicas_short", look.replicas_behind},
+          {"not_looked_at", look.not_looked_at}};
+}
+
+}  // namespace
+
 std::string SurveyText(const Survey& survey) {
   const ClusterConfig& config = survey.config;
   std::vector<std::vector<std::string>> facts{
@@ -336,6 +420,11 @@ std::string SurveyText(const Survey& survey) {
                                            BytesText(space.usable_bytes))});
   }
   facts.push_back({"health", HealthText(survey)});
+  if (survey.opened.ok()) {
+    facts.push_back({"checked", LookText(survey.listed, "pinstripe check", "pinstripe repair")});
+    facts.push_back({"read", LookText(survey.read, "pinstripe verify", "pinstripe scrub")});
+  }
+  if (!survey.work.empty()) facts.push_back({"work", survey.work});
   for (const DriveReport& drive : survey.drives) {
     const bool is_under_way = drive.drain && drive.drain->left &&
                               drive.drain->left->shards + drive.drain->left->registers > 0;
@@ -378,6 +467,12 @@ std::string SurveyJson(const Survey& survey) {
     json["cluster"]["uuid"] = UuidText(survey.uuid);
     json["cluster"]["epoch"] = survey.epoch;
     if (!survey.settled) json["cluster"]["epoch_complete"] = false;
+    json["health"]["shortcomings"] = survey.Shortcomings();
+    if (survey.listed) json["checked"] = LookJson(*survey.listed);
+    if (survey.read) json["read"] = LookJson(*survey.read);
+    if (!survey.work.empty()) {
+      json["work"] = {{"what", survey.work}, {"alive", survey.is_work_alive}};
+    }
   } else {
     json["health"]["reason"] = std::string(survey.opened.message());
   }

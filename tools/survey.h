@@ -12,6 +12,8 @@
 #include "cluster/cluster.h"
 #include "cluster/cluster_config.h"
 #include "cluster/epoch_change.h"
+#include "cluster/last_look.h"
+#include "fs/checker.h"
 
 namespace pinstripe {
 
@@ -33,6 +35,10 @@ struct DriveReport {
   // the clocks of two machines tell.
   std::string work;
   bool is_work_alive = false;
+  // It takes hardly any data more.
+  bool IsFull() const { return info.has_value() && info->portion_full >= kFullPortion; }
+  // Something is to leave it yet, or it was not made sure of that nothing is.
+  bool IsBeingDrained() const;
   // Why it has no say in names and inodes, though it is up; empty: it has.
   std::string doubt;
 
@@ -54,6 +60,16 @@ struct Survey {
   size_t active = 0;    // drives of the map that take new data
   std::optional<SpaceInfo> space;
   std::vector<DriveReport> drives;  // ascending by id
+  // What was found by who looked through it last, by what drives list, and by reading all of it.
+  std::optional<LastLook> listed;
+  std::optional<LastLook> read;
+  // Who repairs or scrubs the cluster, as DriveReport::work.
+  std::string work;
+  bool is_work_alive = false;
+
+  bool IsLost() const { return (listed && listed->lost > 0) || (read && read->lost > 0); }
+  // What keeps it from being healthy though all can be read, for people; empty: nothing does.
+  std::vector<std::string> Shortcomings() const;
 
   size_t DrivesDown() const;
   size_t DrivesInDoubt() const;
@@ -61,10 +77,11 @@ struct Survey {
   size_t Tolerated() const;
 };
 
-enum class Health { kHealthy, kDegraded, kUnavailable };
+// kDamaged: all drives may be up, and something is lost.
+enum class Health { kHealthy, kDegraded, kDamaged, kUnavailable };
 Health HealthOf(const Survey& survey);
 
-// 0 healthy, 1 degraded, 2 unavailable.
+// 0 healthy, 1 degraded, 2 damaged or unavailable.
 int ExitCodeOf(Health health);
 
 // Of a cluster that is open.

@@ -68,7 +68,7 @@ TEST(DriveClaimRecord, AnythingElseIsDamage) {
   };
   EXPECT_FALSE(refuses([](DriveClaimRecord&) {}));
   EXPECT_TRUE(refuses([](DriveClaimRecord& record) { record.work = DriveWork{0}; }));
-  EXPECT_TRUE(refuses([](DriveClaimRecord& record) { record.work = DriveWork{5}; }));
+  EXPECT_TRUE(refuses([](DriveClaimRecord& record) { record.work = DriveWork{7}; }));
   EXPECT_TRUE(refuses([](DriveClaimRecord& record) { record.host = ""; }));
   EXPECT_TRUE(refuses([](DriveClaimRecord& record) { record.host = "red\x1b[31m"; }));
   EXPECT_TRUE(refuses([](DriveClaimRecord& record) { record.host = std::string(256, 'x'); }));

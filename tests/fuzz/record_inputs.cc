@@ -4,6 +4,7 @@
 #include "base/coding.h"
 #include "cluster/drive_claim.h"
 #include "cluster/drive_map.h"
+#include "cluster/last_look.h"
 #include "cluster/register_record.h"
 #include "cluster/shard.h"
 #include "drive/log_entry.h"
@@ -50,7 +51,7 @@ RecordKind DriveMaps() {
 
 RecordKind DriveClaims() {
   const DriveClaimRecord small{.host = "h"};
-  const DriveClaimRecord large{.work = DriveWork::kCompare,
+  const DriveClaimRecord large{.work = DriveWork::kScrub,
                                .host = std::string(255, '~'),
                                .process = UINT32_MAX,
                                .run = {1, 2, 3},
@@ -59,6 +60,13 @@ RecordKind DriveClaims() {
   return {.name = "drive claim",
           .examples = {small.Encode(), large.Encode()},
           .again = [](std::string_view bytes) { return Again(DriveClaimRecord::Decode(bytes)); }};
+}
+
+RecordKind LastLooks() {
+  const LastLook large{-1, UINT64_MAX, 1, 1 << 20, 300};
+  return {.name = "last look",
+          .examples = {LastLook().Encode(), large.Encode()},
+          .again = [](std::string_view bytes) { return Again(LastLook::Decode(bytes)); }};
 }
 
 RecordKind Retirements() {
@@ -221,6 +229,7 @@ const std::vector<RecordKind>& RecordKinds() {
                                                 DriveMaps(),
                                                 DriveClaims(),
                                                 Retirements(),
+                                                LastLooks(),
                                                 ListsOfStarts(),
                                                 ShardDescriptors(/*named=*/true),
                                                 ShardDescriptors(/*named=*/false),

@@ -46,6 +46,7 @@ TEST(HostileBytes, AreNoShardDescriptor) {
   Bombard(KindOfRecord("shard descriptor"));
   Bombard(KindOfRecord("shard descriptor without a name"));
 }
+TEST(HostileBytes, AreNoLastLook) { Bombard(KindOfRecord("last look")); }
 TEST(HostileBytes, AreNoRetirement) { Bombard(KindOfRecord("retirement")); }
 TEST(HostileBytes, AreNoDirectoryEntry) { Bombard(KindOfRecord("directory entry")); }
 TEST(HostileStore, HasNoLogHeader) { Bombard(KindOfRecord("log header")); }

@@ -235,7 +235,12 @@ has_read() {  # PID BYTES: a client, or the one it started, is in the middle of 
   done
   return 1
 }
-is_healthy() { "$pinstripe" status "$config" >/dev/null 2>&1; }
+# As far as the drives go: what is on them `status` knows from the last who looked.
+is_healthy() {
+  local status
+  status=$("$pinstripe" status --json "$config" 2>&1)
+  [[ $status == *'"drives_down": 0,'* && $status != *'"unavailable"'* && $status != *'"no_say"'* ]]
+}
 wait_until_healthy() { wait_until 30 is_healthy || give_up "the cluster does not become healthy: $("$pinstripe" status "$config" 2>&1)"; }
 
 # The gateway connects to its drives again in its own time, up to a second later than `status`. PATH is

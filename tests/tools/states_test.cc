@@ -1,6 +1,7 @@
 // What the administrator's commands say of a cluster, and with which exit code they end, for the
-// states that a drive can be in. Above all: a drive of the drive map that cluster.toml does not
-// list is no drive less to ask for, unless it was found to be empty.
+// states that it can be in. Above all: nothing that is short, lost, forgotten, draining, full or
+// unknown is called healthy; and a drive of the drive map that cluster.toml does not list is no
+// drive less to ask for, unless it was found to be empty.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,10 +12,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/coding.h"
 #include "cluster/drive_claim.h"
 #include "cluster/epoch_change.h"
 #include "cluster/retirement.h"
@@ -37,7 +40,7 @@ struct Answer {
 };
 
 // What a command must end with, and say. No words: anything will do.
-struct Expected {
+struct Said {
   std::string command;
   int exit_code = 0;
   std::string words;
@@ -47,7 +50,12 @@ class StatesTest : public FsTest {
  protected:
   // 2+2, so that two drives may be lost, and names on five of nine drives: four keep nothing of the
   // drive map.
-  StatesTest() : FsTest({.drives = 9, .layout = {2, 2, 64 << 10}, .groups = 16, .replicas = 5}) {
+  StatesTest()
+      : FsTest({.drives = 9,
+                .layout = {2, 2, 64 << 10},
+                .groups = 16,
+                .replicas = 5,
+                .drive_bytes = 32 << 20}) {
     SetLogLevel(LogLevel::kError);
   }
   ~StatesTest() override { SetLogLevel(LogLevel::kInfo); }
@@ -129,13 +137,13 @@ class StatesTest : public FsTest {
     if (command == "check") {
       Checker checker(cluster, {});
       const CheckReport& report = checker.Run();
+      NoteCheck(cluster, report);
       return {ExitCodeOf(report), CheckText(report, file, false, false)};
     }
-    if (command == "collect") {
-      Collector collector(cluster, {});
+    if (command.starts_with("collect")) {
+      Collector collector(cluster, {.lost = command == "collect --lost"});
       const CollectReport& report = collector.Run();
-      return {report.not_collected.empty() ? 0 : 1,
-              fmt::format("{}", fmt::join(report.not_collected, "\n"))};
+      return {ExitCodeOf(report), CollectText(report, false, "7d")};
     }
     static const std::map<std::string, RepairRequest> kRequests = {
         {"repair", {}},
@@ -151,8 +159,8 @@ class StatesTest : public FsTest {
     return {ExitCodeOf(request, *done), RepairText(request, *done, file)};
   }
 
-  void Expect(const std::vector<Expected>& table) {
-    for (const Expected& row : table) {
+  void Expect(const std::vector<Said>& table) {
+    for (const Said& row : table) {
       SCOPED_TRACE(row.command);
       const Answer answer = Run(row.command);
       EXPECT_EQ(answer.exit_code, row.exit_code) << answer.text;
@@ -160,13 +168,32 @@ class StatesTest : public FsTest {
     }
   }
   void ExpectAllIsWell() {
-    Expect({{"status", 0, "healthy"},
+    Expect({{"verify", 0, "everything is in order"},  // so much is known from here on
+            {"status", 0, "healthy"},
             {"check", 0, "everything is in order"},
-            {"verify", 0, "everything is in order"},
             {"scrub --dry-run", 0, "everything is in order"},
             {"repair --dry-run", 0, "everything is in order"},
             {"collect", 0, ""}});
     EXPECT_THAT(Run("status").text, Not(HasSubstr("MISSING")));
+  }
+  // An upload of 12 blocks, of which some are on the drives, and nothing is committed.
+  struct Upload {
+    Host host;
+    std::string contents;
+    std::unique_ptr<OpenFile> file;
+  };
+  Upload BeginUpload() {
+    Upload upload{NewHost(), Pattern(7, 12 * kTestBlock), nullptr};
+    auto file = upload.host->Create(kRootInode, "upload", {.truncate = true});
+    EXPECT_OK(file);
+    EXPECT_OK((*file)->Write(0, AsBytes(upload.contents)));
+    upload.file = *std::move(file);
+    sim_.Sleep(seconds(5));
+    return upload;
+  }
+  void End(Upload& upload) {
+    EXPECT_OK(upload.file->Close());
+    files_["upload"] = upload.contents;
   }
   // With the drives of whom this holds away, all can be read.
   void ExpectAllHoldsWithout(const std::vector<DriveId>& away) {
@@ -228,8 +255,34 @@ TEST_F(StatesTest, WhatHasRottedAwayIsCalledLost) {
     for (const std::string& key : ShardsOn(drive)) Rot(drive, key);
   }
   Expect({{"verify", 1, "cannot be read, as too few of its shards are left (lost)"},
+          {"status", 2, "damaged: something is lost"},
           {"scrub --dry-run", 1, "(lost)"},
-          {"scrub", 1, "(lost)"}});
+          {"scrub", 1, "(lost)"},
+          {"status", 2, "LOST or damaged, `pinstripe verify` names them"},
+          // A check does not see it, and takes nothing of it back.
+          {"check", 0, ""},
+          {"status", 2, "damaged: something is lost"}});
+}
+
+TEST_F(StatesTest, WhoRepairsIsShown) {
+  auto cluster = machines_.Open();
+  ASSERT_OK(cluster);
+  const DriveClaimOptions who{.host = "box1", .process = 77};
+  DriveClaim claim(**cluster, kWholeCluster, DriveWork::kRepair, who);
+  ASSERT_OK(claim.Take());
+  Expect({{"status", 0, "the cluster is being repaired by process 77 on box1 since "},
+          {"repair", 0, "everything is in order"}});  // nobody is kept from it
+  claim.GiveBack();
+  EXPECT_THAT(Run("status").text, Not(HasSubstr("is being repaired")));
+  // A repair itself says so while it is at work.
+  std::string seen;
+  RepairTold told = Nobody();
+  told.progress = [&](std::string_view, double, uint64_t) {
+    if (seen.empty()) seen = Run("status").text;
+  };
+  ASSERT_OK(RunRepair(**cluster, machines_.Factory(), {.scrub = true}, told));
+  EXPECT_THAT(seen, HasSubstr("the cluster is being scrubbed by process "));
+  EXPECT_THAT(Run("status").text, Not(HasSubstr("is being scrubbed")));
 }
 
 TEST_F(StatesTest, ADrainedDriveMayBeTakenAway) {
@@ -323,13 +376,15 @@ TEST_F(StatesTest, WhereverADrainDiesItsDriveIsMissingOrNotNeeded) {
 TEST_F(StatesTest, AnInterruptedDrainIsShownAndGoneOnWith) {
   const DriveId drained = plain_[0];
   DrainAndDie(drained);
-  Expect({{"status", 0, "up, draining: "},
-          {"status", 0,
-           fmt::format("nobody drains drive {} now: `pinstripe drain` goes on with it", drained)},
-          {"status", 0, "\"shards_left\": "},
-          {"status", 0, "not complete"},
-          {"check", 0, "everything is in order"},
-          {"verify", 3, "blocks have shards that are not at home"}});
+  Expect(
+      {{"status", 1, "up, draining: "},
+       {"status", 1, "degraded: drives that are being drained: 1"},
+       {"status", 1,
+        fmt::format("nobody drains drive {} now: `pinstripe drain` goes on with it", drained)},
+       {"status", 1, "\"shards_left\": "},
+       {"status", 1, "not complete"},
+       {"check", 3, fmt::format("shards are to leave drive {}, which is being drained", drained)},
+       {"verify", 3, "blocks have shards that are not at home"}});
   ASSERT_OK(Drain({drained}));
   Expect({{"status", 0, "up, drained: it may be taken out of the configuration"}});
   ExpectAllIsWell();
@@ -360,7 +415,7 @@ TEST_F(StatesTest, WhoIsAtWorkIsShown) {
   DriveClaim claim(**cluster, plain_[0], DriveWork::kDrain, {.host = "box1", .process = 77});
   ASSERT_OK(claim.Take());
   DrainAndDie(plain_[0]);
-  Expect({{"status", 0,
+  Expect({{"status", 1,
            fmt::format("drive {} is being drained by process 77 on box1 since ", plain_[0])}});
   EXPECT_THAT(Run("status").text, Not(HasSubstr("nobody drains")));
 }
@@ -414,10 +469,10 @@ TEST_F(StatesTest, WhoWasKilledIsShownToGiveNoSignOfLife) {
   }
   DrainAndDie(plain_[0]);
   sim_.Sleep(seconds(40));
-  Expect({{"status", 0, "process 77 on box1 since "},
-          {"status", 0, "with a last sign of life at "},
-          {"status", 0, "\"alive\": false"},
-          {"status", 0, "nobody drains"}});
+  Expect({{"status", 1, "process 77 on box1 since "},
+          {"status", 1, "with a last sign of life at "},
+          {"status", 1, "\"alive\": false"},
+          {"status", 1, "nobody drains"}});
 }
 
 // A lost drive that nobody has drained.
@@ -537,18 +592,12 @@ TEST_F(StatesTest, ADriveThatWasTakenAwayLongAgoIsFoundNotToBeNeededByARepair) {
 
 TEST_F(StatesTest, WhatAnUploadHasOnADriveKeepsItFromBeingRetired) {
   const DriveId drained = plain_[0];
-  Host host = NewHost();
-  const std::string contents = Pattern(7, 12 * kTestBlock);
-  auto file = host->Create(kRootInode, "upload", {.truncate = true});
-  ASSERT_OK(file);
-  ASSERT_OK((*file)->Write(0, AsBytes(contents)));
-  sim_.Sleep(seconds(5));
+  Upload upload = BeginUpload();
   ASSERT_OK(Drain({drained}));
-  Expect({{"status", 0, "up, draining: "}});
+  Expect({{"status", 1, "up, draining: "}});
   EXPECT_FALSE((*machines_.Open())->IsRetired(drained));
-  ASSERT_OK((*file)->Close());
+  End(upload);
   Expect({{"rebalance", 0, fmt::format("drive {} is empty: take it out", drained)}});
-  files_["upload"] = contents;
   Unlist(drained);
   ExpectAllIsWell();
   ExpectAllHoldsWithout({plain_[1], plain_[2]});
@@ -558,24 +607,209 @@ TEST_F(StatesTest, WhatAnUploadHasOnADriveKeepsItFromBeingRetired) {
 // those that were committed later, whatever was said before.
 TEST_F(StatesTest, AnUploadThatHadSomethingOnALostDriveIsFoundByACheck) {
   const DriveId lost = plain_[0];
-  Host host = NewHost();
-  const std::string contents = Pattern(7, 12 * kTestBlock);
-  auto file = host->Create(kRootInode, "upload", {.truncate = true});
-  ASSERT_OK(file);
-  ASSERT_OK((*file)->Write(0, AsBytes(contents)));
-  sim_.Sleep(seconds(5));
+  Upload upload = BeginUpload();
   machines_.SetDown(lost, true);
   Unlist(lost);
   ASSERT_OK(Drain({lost}));
   ExpectAllIsWell();
-  ASSERT_OK((*file)->Close());
-  files_["upload"] = contents;
+  End(upload);
   Expect({{"check", 3, "files with missing shards"},
           {"verify", 3, "blocks are not whole"},
           {"repair", 0, "everything is in order"}});
   ExpectAllIsWell();
   ExpectAllHoldsWithout({plain_[1], plain_[2]});
 }
+
+// ---- Each state, and each command
+
+struct State {
+  std::string name;
+  std::function<void(class EveryState&)> make;
+  std::vector<Said> says;
+};
+void PrintTo(const State& state, std::ostream* out) { *out << state.name; }
+
+class EveryState : public StatesTest, public testing::WithParamInterface<State> {
+ public:
+  std::string PathOfRegister(uint64_t object, const std::string& key) {
+    const auto cluster = machines_.Open();
+    return Writer()
+        .Raw(ClusterPrefix("test"))
+        .Raw("R")
+        .U32((*cluster)->GroupOfObject(object))
+        .Raw(key)
+        .Take();
+  }
+  std::string RegisterOfInode(const std::string& path) {
+    const Host host = NewHost();
+    const InodeId id = host.fs->Resolve(path)->inode;
+    return PathOfRegister(id, Writer().Raw("I").U64(id).Take());
+  }
+  // On so many drives of those that have it.
+  void Remove(const std::string& key, size_t copies) {
+    for (DriveId drive = 1; drive <= 9 && copies > 0; ++drive) {
+      Gather<Status> gather(sim_);
+      machines_.memory(drive).Delete(key, Expected::Any(), Durability::kWriteBack, Time::max(),
+                                     gather.Ask(0));
+      if (gather.Next(Time::max())->value.ok()) --copies;
+    }
+  }
+  // So many shards of one block of a large file.
+  void RemoveShards(size_t count) {
+    const std::string large = fmt::format("/file{}", 23 * kTestBlock + 77);
+    const Host host = NewHost();
+    const InodeId id = host.fs->Resolve(large)->inode;
+    for (DriveId drive = 1; drive <= 9 && count > 0; ++drive) {
+      for (const std::string& key : ShardsOn(drive)) {
+        const auto shard = ParseShardKey(ClusterPrefix("test"), key);
+        if (shard->first.object != id || shard->first.block != 3 || count == 0) continue;
+        Remove(key, 1);
+        --count;
+      }
+    }
+  }
+  DriveId plain(size_t which) const { return plain_[which]; }
+  void Down(DriveId drive) { machines_.SetDown(drive, true); }
+  void BeginDrain(DriveId drive) { DrainAndDie(drive); }
+  void EndDrain(DriveId drive) { ASSERT_OK(Drain({drive})); }
+  void TakeOut(DriveId drive) { Unlist(drive); }
+  void Swap(DriveId a, DriveId b) {
+    auto& drives = machines_.config().drives;
+    std::swap(std::ranges::find(drives, a, &DriveConfig::id)->addresses,
+              std::ranges::find(drives, b, &DriveConfig::id)->addresses);
+  }
+  // What others keep there takes nearly all of it.
+  void Fill(DriveId drive) {
+    const std::string megabyte(1 << 20, 'x');
+    for (uint64_t i = 0; i < 31; ++i) {
+      Gather<Status> gather(sim_);
+      machines_.memory(drive).Put(
+          {.key = fmt::format("other {}", i), .value = SharedBytes(megabyte)}, Time::max(),
+          gather.Ask(0));
+      ASSERT_OK(gather.Next(Time::max())->value);
+    }
+  }
+  void CheckWhileDown(DriveId drive) {
+    machines_.SetDown(drive, true);
+    (void)Run("check");
+    machines_.SetDown(drive, false);
+  }
+};
+
+TEST_P(EveryState, IsCalledByItsName) {
+  GetParam().make(*this);
+  Expect(GetParam().says);
+}
+
+const std::string kInOrder = "everything is in order";
+
+// Of each state: what each command says of it. The last status comes after a check.
+const std::vector<State> kStates = {
+    {"healthy",
+     [](EveryState&) {},
+     {{"status", 0, "healthy"},
+      {"check", 0, kInOrder},
+      {"verify", 0, kInOrder},
+      {"scrub", 0, kInOrder},
+      {"repair --dry-run", 0, kInOrder},
+      {"repair", 0, kInOrder},
+      {"collect", 0, ""},
+      {"status", 0, "everything was in order"}}},
+    {"drive_away",
+     [](EveryState& test) { test.Down(test.plain(0)); },
+     {{"status", 1, "degraded: 1 of 2 tolerated failures used"},
+      {"check", 2, "not everything could be looked at"},
+      {"verify", 2, "not everything could be looked at"},
+      {"scrub", 2, "not everything could be looked at"},
+      {"repair --dry-run", 2, "not everything could be looked at"},
+      {"repair", 2, "not everything could be looked at"},
+      {"collect", 1, "stays"},
+      {"status", 1, "NOT KNOWN"}}},
+    {"wrong_identity",
+     [](EveryState& test) { test.Swap(test.plain(0), test.plain(1)); },
+     {{"status", 1, "degraded: 2 of 2 tolerated failures used"},
+      {"check", 2, "not everything could be looked at"},
+      {"verify", 2, "not everything could be looked at"},
+      {"repair", 2, "not everything could be looked at"},
+      {"collect", 1, "stays"},
+      {"status", 1, "NOT KNOWN"}}},
+    {"registers_short",
+     [](EveryState& test) {
+       test.Remove(test.RegisterOfInode("/file10"), 1);
+       test.Down(test.plain(0));
+     },
+     {{"repair", 2, "replicas were behind"},
+      {"status", 1, "degraded: "},
+      {"check", 2, "not everything could be looked at"}}},
+    {"data_short",
+     [](EveryState& test) { test.RemoveShards(2); },
+     {{"check", 3, "files with missing shards"},
+      {"status", 1, "degraded: files lack shards"},
+      {"repair --dry-run", 3, ""},
+      {"verify", 3, ""},
+      {"status", 1, "SHORT of shards"},
+      {"collect", 0, ""},
+      {"repair", 0, kInOrder},
+      {"verify", 0, kInOrder},
+      {"status", 0, "healthy"}}},
+    {"data_lost",
+     [](EveryState& test) { test.RemoveShards(3); },
+     {{"check", 1, "(lost-data)"},
+      {"status", 2, "damaged: something is lost"},
+      {"verify", 1, "(lost)"},
+      {"scrub", 1, "(lost)"},
+      {"repair --dry-run", 1, "(lost-data)"},
+      {"repair", 1, "(lost-data)"},
+      {"collect", 0, ""},
+      {"status", 2, "damaged: something is lost"}}},
+    {"inode_lost",
+     [](EveryState& test) {
+       test.Remove(test.RegisterOfInode(fmt::format("/file{}", 23 * kTestBlock + 77)), 5);
+     },
+     {{"check", 1, "1 inodes are lost"},
+      {"status", 2, "damaged: something is lost"},
+      {"verify", 1, "(lost-inode)"},
+      {"scrub", 1, "(lost-inode)"},
+      {"repair --dry-run", 1, "(lost-inode)"},
+      {"repair", 1, "(lost-inode)"},
+      {"collect", 1, "what is left of 1 lost inodes stays"},
+      {"status", 2, "LOST"}}},
+    {"draining",
+     [](EveryState& test) { test.BeginDrain(test.plain(0)); },
+     {{"status", 1, "degraded: drives that are being drained: 1"},
+      {"check", 3, "which is being drained"},
+      {"verify", 3, "which is being drained"},
+      {"repair --dry-run", 3, "which is being drained"},
+      {"collect", 1, "4 of its 5 drives answered"},  // the one that takes over has no say yet
+      {"rebalance", 0, kInOrder},
+      {"status", 0, "healthy"}}},
+    {"drained",
+     [](EveryState& test) {
+       test.EndDrain(test.plain(0));
+       test.TakeOut(test.plain(0));
+     },
+     {{"status", 0, "healthy"},
+      {"check", 0, kInOrder},
+      {"verify", 0, kInOrder},
+      {"repair", 0, kInOrder},
+      {"collect", 0, ""}}},
+    {"full",
+     [](EveryState& test) { test.Fill(test.plain(0)); },
+     {{"status", 1, "degraded: drives that are full: 1"},
+      {"check", 3, "full: drive "},
+      {"verify", 3, "full: drive "},
+      {"scrub", 3, "full: drive "},
+      {"repair", 3, "full: drive "},
+      {"collect", 0, ""}}},
+    {"unknown",
+     [](EveryState& test) { test.CheckWhileDown(test.plain(0)); },
+     {{"status", 1, "degraded: not everything could be looked at"},
+      {"check", 0, kInOrder},
+      {"status", 0, "healthy"}}},
+};
+
+INSTANTIATE_TEST_SUITE_P(Cluster, EveryState, testing::ValuesIn(kStates),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace pinstripe

@@ -1,0 +1,47 @@
+// What those found who looked through a whole cluster last: the check of a `pinstripe check`, a
+// repair or a drain, which goes by what the drives list; and a scrub or verify, which has read
+// everything. So whoever asks how a cluster is need not look through all of it. Two registers in
+// the group of the drive map have it (docs/format.md, "Last looks").
+//
+// It is what was so at that time, and for people: nothing is safe because of it.
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "cluster/cluster.h"
+
+namespace pinstripe {
+
+// Part of the format.
+enum class LookKind : uint8_t {
+  kListed = 1,  // names, inodes and the keys of shards
+  kRead = 2,    // and the shards themselves
+};
+
+struct LastLook {
+  int64_t at = 0;        // by the clock of who looked, nanoseconds since 1970
+  uint64_t lost = 0;     // files, inodes, names, blocks: what is lost, damaged or contradictory
+  uint64_t lacking = 0;  // files or blocks that can be read, and lack shards or have damaged ones
+  uint64_t replicas_behind = 0;  // of names and inodes, that could not be brought up to date
+  uint64_t not_looked_at = 0;    // what could not be
+
+  bool AllIsWell() const { return lost + lacking + replicas_behind + not_looked_at == 0; }
+  std::string Encode() const;
+  static Result<LastLook> Decode(std::string_view bytes);  // EBADMSG
+  friend bool operator==(const LastLook&, const LastLook&) = default;
+};
+
+std::string LastLookKey(LookKind kind);  // "C" U8
+
+// Null: nobody has looked, or it cannot be read now.
+std::optional<LastLook> FindLastLook(Cluster& cluster, LookKind kind);
+
+// What is noted there already is replaced, unless somebody else does so at this moment.
+Status NoteLastLook(Cluster& cluster, LookKind kind, const LastLook& look);
+
+}  // namespace pinstripe
