@@ -17,6 +17,8 @@ using namespace std::chrono_literals;
 
 constexpr size_t kMostReplicas = 256;  // of one register; numbers the questions of many calls
 constexpr Duration kLongestBackOff = 250ms;
+constexpr int kMostTimeouts = 4;  // in which a call ends, while slow drives answer
+constexpr int kSlowPart = 5;      // of the time of a request: what takes longer is slow
 
 // For this part of the time in which a straggler may answer, answers are waited for together. After
 // that each is looked at when it comes: who is late need not be needed.
@@ -170,6 +172,7 @@ RegisterCall::RegisterCall(const RegisterContext& context, const RegisterName& n
       quorums_(context.options.quorums != nullptr ? context.options.quorums(drives_.size())
                                                   : QuorumsOf(drives_.size())),
       deadline_(std::in_place, context.runtime, context.options.timeout),
+      latest_(std::in_place, context.runtime, kMostTimeouts * context.options.timeout),
       states_(drives_.size()),
       states_count_until_(context.runtime.Now() + context.options.answers_count),
       expected_(drives_.size()),
@@ -182,7 +185,21 @@ void RegisterCall::Restart() {
   if (CountKnown(states_) >= quorums_.majority) Begin();
 }
 
-void RegisterCall::Begin() { deadline_.emplace(context_.runtime, context_.options.timeout); }
+void RegisterCall::Begin() {
+  deadline_.emplace(context_.runtime, context_.options.timeout);
+  latest_.emplace(context_.runtime, kMostTimeouts * context_.options.timeout);
+}
+
+// That answers are slow is not counted against the call: it goes on as long as something moves.
+// Time in which none came counts, so that drives which hang or are away are not waited for any
+// longer because others are there. `last_answer`: a good one's; `start`, when there was none.
+void RegisterCall::NoteRound(Time start, Time last_answer) {
+  const Time now = context_.runtime.Now();
+  last_round_ = now - start;
+  const Duration slow = last_answer - start;
+  if (slow < context_.options.drive_timeout / kSlowPart) return;
+  deadline_.emplace(context_.runtime, std::min(deadline_->time() + slow, latest_->time()) - now);
+}
 
 std::string RegisterCall::Title() const { return TitleOf(name_); }
 
@@ -275,6 +292,7 @@ struct RegisterCall::Reading {
   Time until;         // when waiting is no longer worth it
   size_t wanted = 1;  // answers, before it is likely to be done
   bool done = false;
+  Time last_answer{};  // that was good; or the start
 
   void Reconsider(Time start) {
     const Finding finding = call->Judge();
@@ -309,6 +327,7 @@ void RegisterCall::ReadUnknown(const RegisterContext& context, std::span<Registe
     Reading reading{
         call, std::make_shared<LateAnswers>(context, call->key_, call->cluster_version_, catch_up)};
     reading.until = call->deadline_->time();
+    reading.last_answer = start;
     call->stale_ = false;
     if (CountKnown(call->states_) == 0) {
       call->states_count_until_ = start + context.options.answers_count;
@@ -348,6 +367,7 @@ void RegisterCall::ReadUnknown(const RegisterContext& context, std::span<Registe
     if (auto answer = gather.Next(until, wanted, together_until)) {
       Reading& reading = readings[answer->index / kMostReplicas];
       --reading.outstanding;
+      if (answer->value.has_value()) reading.last_answer = runtime.Now();
       reading.call->Take(answer->index % kMostReplicas, std::move(answer->value));
       if (reading.done) continue;
       reading.Reconsider(start);
@@ -370,7 +390,7 @@ void RegisterCall::ReadUnknown(const RegisterContext& context, std::span<Registe
   }
   for (const Reading& reading : readings) {
     reading.CatchUpOthers();
-    reading.call->last_round_ = runtime.Now() - start;
+    reading.call->NoteRound(start, reading.last_answer);
   }
 }
 
@@ -400,6 +420,7 @@ size_t RegisterCall::SendPuts(const std::vector<Step>& steps, size_t needed, boo
   }
 
   size_t done = 0;
+  Time last_answer = start;
   std::optional<Time> until;
   while (done < needed) {
     const bool hopeless = done + gather.outstanding() < needed;
@@ -416,6 +437,7 @@ size_t RegisterCall::SendPuts(const std::vector<Step>& steps, size_t needed, boo
     NoteOutdated(answer->value);
     if (answer->value.ok()) {
       states_[step.replica] = step.next;
+      last_answer = runtime.Now();
       ++done;
     } else {
       expected_[step.replica].reset();
@@ -423,7 +445,7 @@ size_t RegisterCall::SendPuts(const std::vector<Step>& steps, size_t needed, boo
       stale_ = stale_ || answer->value.code() == ESTALE;
     }
   }
-  last_round_ = runtime.Now() - start;
+  NoteRound(start, last_answer);
   return last_round_ < context_.options.answers_count ? done : 0;
 }
 

@@ -131,6 +131,7 @@ class RegisterCall {
   void Ask(size_t replica, Callback<Record> answer);
   bool Usable(size_t replica);
   bool MayAcceptFast(size_t replica, const RememberedRegister& remembered, uint64_t slot);
+  void NoteRound(Time start, Time last_answer);
   void Hear(size_t replica, const Status& answer);
   void ForgetStates();
   bool StatesCount() const;
@@ -150,6 +151,7 @@ class RegisterCall {
   const ChangeTerms terms_;
   const Quorums quorums_;
   std::optional<TimeLimit> deadline_;  // always there; begun anew with the call
+  std::optional<TimeLimit> latest_;    // beyond which it is never put off
 
   // Facts: each state is one that the replica was in during this call.
   ReplicaStates states_;

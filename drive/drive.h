@@ -11,7 +11,8 @@
 //
 // Every operation takes a deadline (Terms) and answers exactly once, with a result or a failure, on
 // a thread of the runtime or of the drive, never inside the call and never under a lock of the
-// caller. A callback does little and never waits. Operations outstanding when a Drive is destroyed
+// caller. A drive that answers others meanwhile may take up to four times as long as it was given.
+// A callback does little and never waits. Operations outstanding when a Drive is destroyed
 // are answered (EHOSTUNREACH) before its destructor returns. An operation that failed with
 // ETIMEDOUT or EHOSTUNREACH may have been executed, or may still be. One that answered ESTALE
 // changed nothing: a drive never sends a request again by itself. Operations may be executed in any

@@ -24,6 +24,8 @@ constexpr size_t kBatch = 32;         // operations encoded at a time, and sent 
 constexpr int kBatchesForOthers = 8;  // that a submitting thread sends before the loop takes over
 constexpr int kReadsAtOnce = 16;      // before the loop looks after other connections
 constexpr Duration kBusyDelay = std::chrono::milliseconds(20);
+constexpr int kMostAllowances = 4;  // of an operation, while other answers come
+constexpr Duration kLongestAllowance = std::chrono::minutes(10);
 constexpr Duration kBeforeRaisingAgain = std::chrono::seconds(1);
 constexpr uint32_t kEvents = EPOLLIN | EPOLLRDHUP;
 
@@ -179,6 +181,7 @@ void KineticConnection::SendAll(std::unique_lock<std::mutex>& lock) {
 // Operations that the device's limits allow now, numbered, oldest first of each kind.
 std::vector<KineticConnection::Numbered> KineticConnection::TakeBatch() {
   std::vector<Numbered> batch;
+  const Time now = loop_.runtime().Now();
   for (const Kind kind : {Kind::kRead, Kind::kWrite}) {
     std::deque<KineticOperationPtr>& queue = waiting(kind);
     while (!queue.empty() && in_flight(kind) < limits_[static_cast<int>(kind)] &&
@@ -187,7 +190,10 @@ std::vector<KineticConnection::Numbered> KineticConnection::TakeBatch() {
       const uint64_t sequence = ++last_sequence_;
       KineticOperationPtr operation = std::move(queue.front());
       queue.pop_front();
-      sent_.emplace(sequence, Sent{operation, kind, operation->deadline()});
+      const Time deadline = operation->deadline();
+      const Duration allowance = std::min(deadline - now, kLongestAllowance);
+      const Time latest = now + kMostAllowances * allowance;
+      sent_.emplace(sequence, Sent{operation, kind, deadline, allowance, latest});
       batch.push_back({sequence, std::move(operation)});
     }
   }
@@ -327,6 +333,7 @@ Status KineticConnection::ReceiveSome(bool* more) {
   if (got == 0) return Fail(EHOSTUNREACH, "the drive closed the connection");
   *more = static_cast<size_t>(got) == room;
   reader_.Filled(static_cast<size_t>(got));
+  last_received_ = loop_.runtime().Now();
   while (std::optional<Frame> frame = TRY(reader_.Next())) {
     TRY(HandleFrame(*std::move(frame)));
     if (phase_ == Phase::kClosed) return {};
@@ -571,6 +578,11 @@ void KineticConnection::OnTimer() {
       return true;
     });
     for (auto& [sequence, each] : sent_) {
+      // As long as something comes from the device it is slow, and not silent.
+      if (each.operation && each.deadline <= now) {
+        each.deadline =
+            std::max(each.deadline, std::min(last_received_ + each.allowance, each.latest));
+      }
       // Once it has timed out, its place in the limits is taken until the answer comes.
       if (each.operation) expire(each.operation, each.deadline);
       if (each.operation) continue;

@@ -7,6 +7,10 @@
 // socket does not take at once the loop's thread sends later.
 // Answers and failures are delivered on the loop's thread, without a lock.
 //
+// What was sent times out when nothing at all came for as long as it was given from when it was
+// sent, or four times that has passed. So a device that is slow, as one on a starved machine, is
+// waited for as long as it answers something.
+//
 // No answer is believed that is not signed, that is of another connection, that acknowledges
 // nothing we asked, or that has another type: after such a one the rest of the stream is worthless,
 // and the connection is given up. Requests are numbered from a number by chance, so that an answer
@@ -105,6 +109,8 @@ class KineticConnection final : public IoLoop::Handler,
         operation;  // null once it has timed out: its answer is awaited, and ignored
     KineticOperation::Kind kind;
     Time deadline;
+    Duration allowance;  // from when it was sent
+    Time latest;         // to which the deadline is put off at most
   };
   struct Delayed {
     Time when;
@@ -172,6 +178,7 @@ class KineticConnection final : public IoLoop::Handler,
   std::atomic<int64_t> cluster_version_ = 0;
 
   // Of the loop thread:
+  Time last_received_{};               // when anything came
   std::optional<int64_t> raising_to_;  // the cluster version that the device was asked to take
   Status cannot_raise_;                // why it did not; it is asked again later
   Time ask_to_raise_again_{};

@@ -636,6 +636,32 @@ TEST_F(OldAnswersTest, AChangeThatTookTooLongMayHaveHappened) {
   EXPECT_THAT(std::string(outcome.why.message()), HasSubstr("may have happened"));
 }
 
+// Each answer takes nearly as long as it may, and there are three rounds, as a drive is away: more
+// than the whole call has. But the others answer.
+TEST_F(OldAnswersTest, SlowDrivesAreWaitedForAsLongAsTheyAnswer) {
+  RegisterStore store(three_.sim, *three_.clients.back(),
+                      {.prefix = "\1c", .timeout = 10s, .drive_timeout = 5s});
+  three_.set.drives[2]->Set(Replicas::Down());
+  for (int i : {0, 1}) three_.set.drives[i]->Set({.least_latency = 2s, .most_latency = 2s});
+  const Time begin = three_.sim.Now();
+  EXPECT_TRUE(store.Change(kName, {}, "one").applied());
+  const auto value = store.Read(kName);
+  ASSERT_OK(value);
+  EXPECT_TRUE(store.Change(kName, *value, "two").applied());
+  EXPECT_GT(three_.sim.Now() - begin, 20s);
+  EXPECT_EQ(store.Read(kName)->value, "two");
+}
+
+// Where too few are there, those that answer at once do not make it wait any longer.
+TEST_F(OldAnswersTest, DrivesThatAreAwayAreNotWaitedForLongerWhileOthersAnswer) {
+  RegisterStore store(three_.sim, *three_.clients.back(),
+                      {.prefix = "\1c", .timeout = 10s, .drive_timeout = 5s});
+  for (int i : {1, 2}) three_.set.drives[i]->Set(Replicas::Down());
+  const Time begin = three_.sim.Now();
+  EXPECT_FALSE(store.Change(kName, {}, "one").applied());
+  EXPECT_LE(three_.sim.Now() - begin, 16s);
+}
+
 // One that waits for its turn among many asks again.
 TEST_F(OldAnswersTest, OneOfManyThatHadToWaitLooksAgain) {
   const RegisterName other{7, "other"};

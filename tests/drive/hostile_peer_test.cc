@@ -197,8 +197,8 @@ class Pusher : public Client {
   void SignFirst() { ExpectServed(*this); }
   // Whether anything was taken.
   bool Push() {
-    const ssize_t sent = send(socket(), bytes_.data() + sent_, bytes_.size() - sent_,
-                              MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent =
+        send(socket(), bytes_.data() + sent_, bytes_.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent > 0) sent_ += static_cast<size_t>(sent);
     return sent > 0;
   }

@@ -701,6 +701,54 @@ TEST_F(KineticDriveTest, AnOperationWithoutAnAnswerTimesOutAndOthersAreNotAffect
   EXPECT_EQ(last->value.text(), "last");
 }
 
+// As on a machine without a processor to spare: its turn comes, and late.
+TEST_F(KineticDriveTest, ASlowAnswerIsWaitedForAsLongAsOthersCome) {
+  FakeDevice device([&](Session& session) {
+    session.Handshake();
+    const Request slow = session.Next();
+    for (int i = 0; i < 8; ++i) session.AnswerEntry(session.Next(), "v", "other");
+    session.AnswerEntry(slow, "v", "at last");
+    session.WaitForEnd();
+  });
+  auto drive = DriveAt({device.address()});
+  WaitUntilUp(*drive);
+  Later<Result<Record>> slow;
+  const Time begin = runtime_.Now();
+  drive->Get("slow", {}, In(300ms), slow.callback());
+  for (int i = 0; i < 8; ++i) {
+    runtime_.NewSignal()->WaitUntil(begin + i * 80ms);
+    ASSERT_OK(Get(*drive, "other"));
+  }
+  const Result<Record> answer = slow.Wait();
+  ASSERT_OK(answer);
+  EXPECT_EQ(answer->value.text(), "at last");
+  EXPECT_GT(runtime_.Now() - begin, 500ms);
+}
+
+TEST_F(KineticDriveTest, AnAnswerThatDoesNotComeIsNotWaitedForForEverWhileOthersDo) {
+  std::atomic<bool> ended = false;
+  FakeDevice device([&](Session& session) {
+    session.Handshake();
+    (void)session.Next();
+    while (!ended) session.AnswerEntry(session.Next(), "v", "other");
+    session.WaitForEnd();
+  });
+  auto drive = DriveAt({device.address()});
+  WaitUntilUp(*drive);
+  std::promise<Status> failed;
+  drive->Get("lost", {}, In(100ms),
+             [&](Result<Record> record) { failed.set_value(record.error()); });
+  auto failure = failed.get_future();
+  const Time begin = runtime_.Now();
+  while (failure.wait_for(0s) != std::future_status::ready && runtime_.Now() < begin + 10s) {
+    ASSERT_OK(Get(*drive, "other"));
+  }
+  EXPECT_GE(runtime_.Now() - begin, 350ms);
+  ended = true;
+  ASSERT_OK(Get(*drive, "last"));
+  EXPECT_FAILS(failure.get(), ETIMEDOUT);
+}
+
 TEST_F(KineticDriveTest, ADeviceThatTakesRequestsAndNeverAnswersIsLeftAndConnectedToAgain) {
   std::promise<void> connected_again;
   FakeDevice device([&](Session& session) {
