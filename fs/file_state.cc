@@ -637,7 +637,8 @@ Status FileState::Zero(uint64_t offset, uint64_t length, OpenFile::Size size) {
     if (size == OpenFile::Size::kGrows) {
       return Fail(EFBIG, "a file has at most {} bytes", kMaxFileBytes);
     }
-    length = kMaxFileBytes - std::min(offset, kMaxFileBytes);
+    offset = std::min(offset, kMaxKeptFileBytes);
+    length = std::min(length, kMaxKeptFileBytes - offset);
   }
   const auto end = [&] {
     const uint64_t wanted = offset + length;

@@ -29,7 +29,12 @@ inline constexpr size_t kMaxNameBytes = 255;
 inline constexpr size_t kMaxPathBytes = 4096;
 inline constexpr size_t kMaxSymlinkBytes = 4095;
 inline constexpr uint32_t kMaxLinks = 65000;  // names of one inode
-inline constexpr uint64_t kMaxFileBytes = INT64_MAX;
+// Nobody can fill a file as large as that, but zeros cost nothing, and a size that somebody made up
+// has others count and read for ever. Up to 2^53 each number of bytes is one that programs which
+// count in doubles have, too.
+inline constexpr uint64_t kMaxFileBytes = uint64_t{1} << 53;
+// Of files that were made when that was the limit: they can be read, cut and removed.
+inline constexpr uint64_t kMaxKeptFileBytes = INT64_MAX;
 
 enum class FileKind : uint8_t {
   kRegular = 1,

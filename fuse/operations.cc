@@ -542,9 +542,12 @@ void Read(fuse_req_t request, fuse_ino_t inode, size_t length, off_t offset, fus
   fuse_reply_buf(request, reinterpret_cast<const char*>(buffer.data()), *read);
 }
 
-// The kernel has put the data of O_APPEND at the end already, under its lock of the inode.
+// The kernel has put the data of O_APPEND at the end already, under its lock of the inode. A write
+// that goes beyond what a file may have ends there, as elsewhere; one that begins there fails.
 void Write(fuse_req_t request, fuse_ino_t inode, const char* data, size_t length, off_t offset,
            fuse_file_info* info) {
+  const uint64_t left = kMaxFileBytes - std::min(static_cast<uint64_t>(offset), kMaxFileBytes);
+  if (left > 0) length = std::min<uint64_t>(length, left);
   const Status written = HandleOf(info).file->Write(
       static_cast<uint64_t>(offset), Bytes(reinterpret_cast<const std::byte*>(data), length));
   if (!written.ok()) {
