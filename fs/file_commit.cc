@@ -924,6 +924,11 @@ Inode FileState::Known() {
   return LastKnown();
 }
 
+bool FileState::HasSeen() {
+  const std::lock_guard lock(mutex_);
+  return loaded_ || removed_;
+}
+
 // Of a file that was removed its attributes then, which others may have changed since it was
 // opened, with the contents that are still read here.
 Inode FileState::LastKnown() const {
