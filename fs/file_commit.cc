@@ -914,6 +914,7 @@ Status FileState::Edit(const Names::Edit& edit, Room room) {
   const StoredInode stored = TRY(context_.names.Update(id_, edit, {Durability::kWriteBack, room}));
   const std::lock_guard lock(mutex_);
   // The rest is taken over with the next commit.
+  base_.mode = stored.inode.mode;  // with its ACL
   base_.attributes = stored.inode.attributes;
   base_.layout = stored.inode.layout;
   return {};

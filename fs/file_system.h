@@ -73,7 +73,8 @@ struct Attributes {
   int64_t accessed = 0;  // nanoseconds since 1970, like the next two
   int64_t modified = 0;
   int64_t changed = 0;
-  DeviceNumber device;  // of a device
+  DeviceNumber device;   // of a device
+  bool has_acl = false;  // an access ACL: the group's bits of the mode are its mask
 };
 
 // What to set; the rest stays.

@@ -277,6 +277,8 @@ Attributes Inode::Describe(InodeId id) const {
                         .changed = changed};
   if (kind == FileKind::kSymlink) attributes.size = symlink.size();
   if (device) attributes.device = *device;
+  attributes.has_acl = std::ranges::any_of(
+      this->attributes, [](const auto& attribute) { return attribute.first == kAccessAcl; });
   return attributes;
 }
 
