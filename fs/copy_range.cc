@@ -44,6 +44,8 @@ Result<uint64_t> CopyRange(OpenFile& source, uint64_t offset, OpenFile& target,
                   target_offset);
     }
   }
+  // As far as the target can go; where it cannot go at all, that is for writing to say.
+  if (target_offset < kMaxFileBytes) length = std::min(length, kMaxFileBytes - target_offset);
   const uint64_t shared = TRY(source.ShareBlocks(offset, length, target, target_offset));
   if (shared > 0) return shared;
   length = std::min(length, most_copied);

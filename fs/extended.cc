@@ -120,8 +120,6 @@ Status CheckExtendedName(std::string_view name) {
 }
 
 Result<std::string> GetExtended(const Inode& inode, std::string_view name) {
-  const bool is_said_by_mode = name == kAccessAcl && inode.kind != FileKind::kSymlink;
-  if (is_said_by_mode && !IsThere(inode, name)) return EncodeAcl(AclOf(inode.mode));
   if (!IsThere(inode, name)) return NotThere(name);
   return Find(inode, name)->second;
 }

@@ -936,6 +936,7 @@ Status FileState::Edit(const Names::Edit& edit, Room room) {
   const StoredInode stored = TRY(context_.names.Update(id_, edit, {Durability::kWriteBack, room}));
   const std::lock_guard lock(mutex_);
   // The rest is taken over with the next commit.
+  base_.mode = stored.inode.mode;  // with its ACL
   base_.attributes = stored.inode.attributes;
   base_.layout = stored.inode.layout;
   return {};
@@ -944,6 +945,11 @@ Status FileState::Edit(const Names::Edit& edit, Room room) {
 Inode FileState::Known() {
   const std::lock_guard lock(mutex_);
   return LastKnown();
+}
+
+bool FileState::HasSeen() {
+  const std::lock_guard lock(mutex_);
+  return loaded_ || removed_;
 }
 
 // Of a file that was removed its attributes then, which others may have changed since it was

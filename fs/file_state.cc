@@ -20,6 +20,11 @@ constexpr uint64_t kMostReadAtOnce = 16 << 20;  // of one call
 constexpr uint64_t kMostQueueBytes = 16 << 20;
 constexpr uint64_t kQueuePart = 8;  // of the memory
 
+bool HasTooManyPages(const std::pair<const InodeId, std::shared_ptr<const StoredInode>>& keeper) {
+  const std::optional<BlockMap>& map = keeper.second->inode.map;
+  return map && map->CountLoadedPages() > kMostPages;
+}
+
 std::unique_ptr<DiskCache> OpenDiskCache(Cluster& cluster, const FileSystem::Options& options) {
   if (options.disk_cache_directory.empty()) return nullptr;
   return std::make_unique<DiskCache>(
@@ -113,7 +118,9 @@ struct FileState::ReadPlan {
     Buffer bytes;
   };
   uint64_t generation = 0;
-  std::optional<BlockMap::Part> missing;  // of the map: to be loaded before anything can be planned
+  size_t part = 0;                        // up to here it is planned: which one
+  size_t done = 0;                        // and how many bytes of it
+  std::optional<BlockMap::Part> missing;  // of the map: to be loaded before the next can be planned
   std::optional<KeptBlock> missing_kept;  // the same
   Status damage;                          // why it cannot be read
   uint64_t size = 0;                      // of the file, and
@@ -196,8 +203,10 @@ void FileState::PlanBlock(uint64_t block, uint64_t first, MutableBytes out, Read
 void FileState::PlanRead(std::span<OpenFile::Part> parts, ReadPlan& plan) {
   const std::lock_guard lock(mutex_);
   plan.generation = generation_;
-  for (OpenFile::Part& part : parts) {
-    if (!plan.missing) PlanPart(part, plan);
+  for (; plan.part < parts.size(); ++plan.part) {
+    PlanPart(parts[plan.part], plan);
+    if (plan.missing || plan.missing_kept || !plan.damage.ok()) return;
+    plan.done = 0;
   }
 }
 
@@ -206,18 +215,19 @@ void FileState::PlanPart(OpenFile::Part& part, ReadPlan& plan) {
   const uint64_t offset = part.offset;
   if (offset >= now_.size) return;
   const MutableBytes out = part.out.first(std::min<uint64_t>(part.out.size(), now_.size - offset));
-  if (now_.map && !out.empty()) {
-    plan.missing = now_.map->FirstMissing(offset / block_bytes(),
-                                          (offset + out.size() - 1) / block_bytes() + 1);
-    plan.size = now_.size;
-    plan.layout = now_.map->layout();
-    if (plan.missing) return;
-  }
-  for (size_t done = 0; done < out.size();) {
+  size_t& done = plan.done;
+  while (done < out.size()) {
     const uint64_t block = (offset + done) / block_bytes();
     const uint64_t first = (offset + done) % block_bytes();
     const size_t length = std::min<uint64_t>(out.size() - done, block_bytes() - first);
+    if (now_.map) {
+      plan.missing = now_.map->FirstMissing(block, block + 1);
+      plan.size = now_.size;
+      plan.layout = now_.map->layout();
+      if (plan.missing) return;
+    }
     PlanBlock(block, first, out.subspan(done, length), plan);
+    if (plan.missing_kept || !plan.damage.ok()) return;
     done += length;
   }
   part.length = out.size();
@@ -234,25 +244,52 @@ MemoryBudget::Share FileState::ReserveToRead(uint64_t bytes, bool may_wait) {
   return context_.budget.TakeAnyway(bytes);
 }
 
+Status FileState::LoadMissing(ReadPlan& plan) {
+  const auto missing = std::exchange(plan.missing, std::nullopt);
+  const auto missing_kept = std::exchange(plan.missing_kept, std::nullopt);
+  if (missing) return LoadPart(*missing, plan.size, plan.layout);
+  return missing_kept ? LoadKeeper(*missing_kept) : Status();
+}
+
+// The turn keeps others from forgetting what is loaded before it was used, and the file as it is
+// until all is planned. What was planned does not need its pages any more.
+Status FileState::PlanByPages(std::span<OpenFile::Part> parts, ReadPlan& plan) {
+  const Turn::Holder turn(turn_);
+  for (;;) {
+    PlanRead(parts, plan);
+    if (!plan.missing && !plan.missing_kept) return {};
+    ForgetUnderTurn();
+    TRY(LoadMissing(plan));
+  }
+}
+
+// All is planned at once, as soon as all pages that say where it is are there. Where they are more
+// than the file keeps, others who read may have them forgotten again and again.
 Status FileState::Read(std::span<OpenFile::Part> parts, const std::function<void()>& meanwhile) {
+  size_t loads = 0;
   const auto reserve = [this](uint64_t bytes) { return ReserveToRead(bytes, true); };
   const uint64_t most_bytes = std::min(kMostReadAtOnce, context_.budget.limit() / 4);
   for (int attempt = 0;; ++attempt) {
     ReadPlan plan;
-    PlanRead(parts, plan);
-    const bool is_planned = !plan.missing && !plan.missing_kept;
-    const Status status = plan.missing        ? LoadPart(*plan.missing, plan.size, plan.layout)
-                          : plan.missing_kept ? LoadKeeper(*plan.missing_kept)
-                          : !plan.damage.ok()
-                              ? plan.damage
-                              : plan.Execute(context_.reader, most_bytes, reserve, meanwhile);
-    if (status.ok() && is_planned) {
+    Status status;
+    if (loads < kMostPages) {
+      PlanRead(parts, plan);
+      if (plan.missing || plan.missing_kept) {
+        status = LoadMissing(plan);
+        if (status.ok()) {
+          ++loads;
+          --attempt;
+          continue;
+        }
+      }
+    } else {
+      status = PlanByPages(parts, plan);
+    }
+    if (status.ok()) status = plan.damage;
+    if (status.ok()) status = plan.Execute(context_.reader, most_bytes, reserve, meanwhile);
+    if (status.ok()) {
       ForgetPages();
       return {};
-    }
-    if (status.ok()) {
-      --attempt;
-      continue;
     }
     const bool may_have_moved = status.code() == ENOENT || status.code() == EIO;
     // A repair may have moved what is shared.
@@ -396,20 +433,29 @@ Status FileState::LoadBytes(uint64_t first, uint64_t end) {
 
 // Who only reads a file holds no more than some pages of its map.
 void FileState::ForgetPages() {
-  const auto idle = [this] { return blocks_.empty() && !changed_; };
   {
     const std::lock_guard lock(mutex_);
-    if (keepers_.size() > kMostKeepersKnown) keepers_.clear();
-    std::erase_if(keepers_, [](const auto& known) {
-      const std::optional<BlockMap>& map = known.second->inode.map;
-      return map && map->CountLoadedPages() > kMostPages;
-    });
-    if (!now_.map || !idle() || now_.map->CountLoadedPages() <= kMostPages) return;
+    const bool has_too_many_kept =
+        keepers_.size() > kMostKeepersKnown ||
+        std::ranges::any_of(keepers_, [](const auto& known) { return HasTooManyPages(known); });
+    if (!has_too_many_kept && !HoldsTooManyPages()) return;
   }
-  const Turn::Holder turn(turn_);  // whoever has it needs what it has loaded
+  // Whoever has it needs what it has loaded, and the next who reads comes here, too.
+  const Turn::Holder turn(turn_, std::try_to_lock);
+  if (turn.holds()) ForgetUnderTurn();
+}
+
+bool FileState::HoldsTooManyPages() const {
+  const bool is_idle = blocks_.empty() && !changed_;
+  return is_idle && now_.map && now_.map->CountLoadedPages() > kMostPages;
+}
+
+void FileState::ForgetUnderTurn() {
   const std::lock_guard lock(mutex_);
-  if (!idle()) return;
-  if (now_.map) now_.map->ForgetPages();
+  if (keepers_.size() > kMostKeepersKnown) keepers_.clear();
+  std::erase_if(keepers_, [](const auto& known) { return HasTooManyPages(known); });
+  if (!HoldsTooManyPages()) return;
+  now_.map->ForgetPages();
   if (base_.map) base_.map->ForgetPages();
 }
 
@@ -637,7 +683,8 @@ Status FileState::Zero(uint64_t offset, uint64_t length, OpenFile::Size size) {
     if (size == OpenFile::Size::kGrows) {
       return Fail(EFBIG, "a file has at most {} bytes", kMaxFileBytes);
     }
-    length = kMaxFileBytes - std::min(offset, kMaxFileBytes);
+    offset = std::min(offset, kMaxKeptFileBytes);
+    length = std::min(length, kMaxKeptFileBytes - offset);
   }
   const auto end = [&] {
     const uint64_t wanted = offset + length;

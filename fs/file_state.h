@@ -138,8 +138,10 @@ class FileState {
   Status SetAttributes(const AttributeChange& change);
   // Changes anything but size and contents, at once.
   Status Edit(const Names::Edit& edit, Room room = Room::kNames);
-  // The inode as this file last saw it, and its slot; 0 while there is something to commit.
+  // The inode as this file last saw it, if it has seen it, and its slot; 0 while there is something
+  // to commit.
   Inode Known();
+  bool HasSeen();
   uint64_t Version();
   Result<Attributes> Stat(Duration age);
   // The attributes, where `stored` was read some time ago; slot 0: it was not.
@@ -302,6 +304,8 @@ class FileState {
   struct ReadPlan;
   void PlanRead(std::span<OpenFile::Part> parts, ReadPlan& plan);
   void PlanPart(OpenFile::Part& part, ReadPlan& plan);
+  Status LoadMissing(ReadPlan& plan);
+  Status PlanByPages(std::span<OpenFile::Part> parts, ReadPlan& plan);
   MemoryBudget::Share ReserveToRead(uint64_t bytes, bool may_wait);
   Status LoadPart(const BlockMap::Part& part, uint64_t size, const StripeLayout& layout);
   // A block of a keeper's map, which is to be loaded.
@@ -322,6 +326,8 @@ class FileState {
   enum class Garbage { kAll, kPages };  // of what is not named any more
   Result<bool> ChangeBlocks(Inode out, Durability durability, Garbage garbage);
   void ForgetPages();
+  bool HoldsTooManyPages() const;  // with mutex_ held
+  void ForgetUnderTurn();
   void PlanBlock(uint64_t block, uint64_t first, MutableBytes out, ReadPlan& plan);
   void PlanLower(uint64_t block, uint64_t first, MutableBytes out, ReadPlan& plan) const;
 

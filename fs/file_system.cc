@@ -482,7 +482,8 @@ class ClusterFileSystem final : public FileSystem {
     TRY(CheckExtendedName(name));
     // The kernel asks for this one before each write.
     if (name == "security.capability") {
-      if (const auto file = files_.Find(inode)) return pinstripe::GetExtended(file->Known(), name);
+      const auto file = files_.Find(inode);
+      if (file && file->HasSeen()) return pinstripe::GetExtended(file->Known(), name);
     }
     if (name == kWhyAttribute) return Why(inode);
     const Inode about = TRY(LoadEvenWithoutName(inode, age));
@@ -815,7 +816,7 @@ class ClusterFileSystem final : public FileSystem {
     const auto stored = names().Load(inode);
     if (stored.has_value()) return stored->inode;
     if (stored.error().code() == ENOENT) {
-      if (const auto file = files_.Find(inode)) return file->Known();
+      if (const auto file = files_.Find(inode); file && file->HasSeen()) return file->Known();
       if (auto directory = files_.FindRemoved(inode)) return *std::move(directory);
     }
     return tl::unexpected(stored.error());

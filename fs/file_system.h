@@ -30,7 +30,12 @@ inline constexpr size_t kMaxNameBytes = 255;
 inline constexpr size_t kMaxPathBytes = 4096;
 inline constexpr size_t kMaxSymlinkBytes = 4095;
 inline constexpr uint32_t kMaxLinks = 65000;  // names of one inode
-inline constexpr uint64_t kMaxFileBytes = INT64_MAX;
+// Nobody can fill a file as large as that, but zeros cost nothing, and a size that somebody made up
+// has others count and read for ever. Up to 2^53 each number of bytes is one that programs which
+// count in doubles have, too.
+inline constexpr uint64_t kMaxFileBytes = uint64_t{1} << 53;
+// Of files that were made when that was the limit: they can be read, cut and removed.
+inline constexpr uint64_t kMaxKeptFileBytes = INT64_MAX;
 
 enum class FileKind : uint8_t {
   kRegular = 1,
@@ -69,7 +74,8 @@ struct Attributes {
   int64_t accessed = 0;  // nanoseconds since 1970, like the next two
   int64_t modified = 0;
   int64_t changed = 0;
-  DeviceNumber device;  // of a device
+  DeviceNumber device;   // of a device
+  bool has_acl = false;  // an access ACL: the group's bits of the mode are its mask
 };
 
 // What to set; the rest stays.

@@ -209,7 +209,7 @@ Status CheckContents(const Inode& inode) {
     return Fail(EBADMSG, "a keeper without a map, or with keepers of its own");
   }
   if (!is_file) return {};
-  if (inode.size > kMaxFileBytes) return Fail(EBADMSG, "a file of {} bytes", inode.size);
+  if (inode.size > kMaxKeptFileBytes) return Fail(EBADMSG, "a file of {} bytes", inode.size);
   const bool covered =
       inode.map ? inode.inline_data.empty() : inode.inline_data.size() == inode.size;
   if (!covered) {
@@ -277,6 +277,8 @@ Attributes Inode::Describe(InodeId id) const {
                         .changed = changed};
   if (kind == FileKind::kSymlink) attributes.size = symlink.size();
   if (device) attributes.device = *device;
+  attributes.has_acl = std::ranges::any_of(
+      this->attributes, [](const auto& attribute) { return attribute.first == kAccessAcl; });
   return attributes;
 }
 

@@ -258,7 +258,7 @@ void Reaper::Delete(const Item& item) {
 void Reaper::DeletePage(const Page& page) {
   if (page.part.stretch->page->object != page.inode) return;
   const auto loaded =
-      LoadPage(cluster_.stripes(), page.inode, kMaxFileBytes, page.layout, page.part);
+      LoadPage(cluster_.stripes(), page.inode, kMaxKeptFileBytes, page.layout, page.part);
   if (!loaded.has_value()) {
     Log(LogLevel::kInfo, "garbage stays on the drives", {{"why", loaded.error()}});
     return;

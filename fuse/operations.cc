@@ -65,6 +65,14 @@ void Mount::ForgetAttributes(InodeId inode) {
   fuse_lowlevel_notify_inval_inode(session, inode, kAttributesOnly, 0);
 }
 
+void Mount::NoteAcl(const Attributes& attributes) {
+  // How long an answer may be on its way, and he who has asked wait for the processor.
+  constexpr Duration kAnswered = std::chrono::seconds(5);
+  if (!has_acls_ || !attributes.has_acl) return;
+  const Time now = runtime_.Now();
+  told_acls_.Tell(attributes.inode, now, now + options_.attribute_age + kAnswered);
+}
+
 bool Mount::LooksNamesUp() const {
   if (options_.attribute_age == Duration::zero()) return false;  // all is to be asked for
   const Duration longest = std::max(options_.name_age, options_.attribute_age);
@@ -152,7 +160,8 @@ Duration AgeOfName(const Mount& mount, FileKind kind) {
   return kind == FileKind::kDirectory ? mount.options().name_age : Duration::zero();
 }
 
-fuse_entry_param EntryOf(const Mount& mount, const Attributes& attributes) {
+fuse_entry_param EntryOf(Mount& mount, const Attributes& attributes) {
+  mount.NoteAcl(attributes);
   fuse_entry_param entry{};
   entry.ino = attributes.inode;
   entry.attr = StatOf(mount, attributes);
@@ -177,7 +186,8 @@ void ReplyAttributes(fuse_req_t request, const Result<Attributes>& attributes,
     ReplyInodeStatus(request, attributes.error(), operation, inode);
     return;
   }
-  const Mount& mount = MountOf(request);
+  Mount& mount = MountOf(request);
+  mount.NoteAcl(*attributes);
   const struct stat stat = StatOf(mount, *attributes);
   // Half of the time here, as they may have been that old when they were asked for.
   fuse_reply_attr(request, &stat, SecondsOf(AgeOfAttributes(mount, attributes->kind) / 2));
@@ -298,16 +308,32 @@ bool RefuseAcl(fuse_req_t request, std::string_view name) {
   return true;
 }
 
+// What the kernel is to go by where there is no access ACL. If it may have bits of when there was
+// one, it is not told so, but what the bits say now.
+Result<std::string> GetAccessAcl(Mount& mount, InodeId inode, Duration age) {
+  FileSystem& fs = mount.file_system();
+  auto found = fs.GetExtended(inode, kAccessAcl, age);
+  const bool is_none = !found.has_value() && found.error().code() == ENODATA;
+  if (!is_none || !mount.MayGoByAcl(inode)) return found;
+  const Attributes attributes = TRY(fs.GetAttributes(inode, age));
+  // With one that was set in between its bits count as its list does, which is asked for anew.
+  if (attributes.has_acl) return fs.GetExtended(inode, kAccessAcl);
+  return EncodeAcl(AclOf(attributes.mode));
+}
+
 void GetExtended(fuse_req_t request, fuse_ino_t inode, const char* name, size_t room) {
   if (RefuseAcl(request, name)) return;
   if (IsVirtual(inode)) {
     fuse_reply_err(request, ENODATA);
     return;
   }
+  Mount& mount = MountOf(request);
   // The kernel asks for ACLs whenever it has asked for attributes, and keeps them as long.
-  const Duration age = IsAcl(name) ? MountOf(request).options().attribute_age / 2 : Duration();
-  ReplyExtended(request, FileSystemOf(request).GetExtended(inode, name, age), room, "getxattr",
-                inode);
+  const Duration age = IsAcl(name) ? mount.options().attribute_age / 2 : Duration();
+  ReplyExtended(request,
+                name == kAccessAcl ? GetAccessAcl(mount, inode, age)
+                                   : mount.file_system().GetExtended(inode, name, age),
+                room, "getxattr", inode);
 }
 
 // Null: they cannot be known, as those of who is in another namespace of processes.
@@ -542,9 +568,12 @@ void Read(fuse_req_t request, fuse_ino_t inode, size_t length, off_t offset, fus
   fuse_reply_buf(request, reinterpret_cast<const char*>(buffer.data()), *read);
 }
 
-// The kernel has put the data of O_APPEND at the end already, under its lock of the inode.
+// The kernel has put the data of O_APPEND at the end already, under its lock of the inode. A write
+// that goes beyond what a file may have ends there, as elsewhere; one that begins there fails.
 void Write(fuse_req_t request, fuse_ino_t inode, const char* data, size_t length, off_t offset,
            fuse_file_info* info) {
+  const uint64_t left = kMaxFileBytes - std::min(static_cast<uint64_t>(offset), kMaxFileBytes);
+  if (left > 0) length = std::min<uint64_t>(length, left);
   const Status written = HandleOf(info).file->Write(
       static_cast<uint64_t>(offset), Bytes(reinterpret_cast<const std::byte*>(data), length));
   if (!written.ok()) {
@@ -683,7 +712,7 @@ class Listing {
   void Reply() { fuse_reply_buf(request_, reinterpret_cast<const char*>(buffer_.data()), used_); }
 
  private:
-  const Mount& mount_;
+  Mount& mount_;
   const fuse_req_t request_;
   Buffer buffer_;
   const bool with_attributes_;

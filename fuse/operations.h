@@ -26,6 +26,7 @@
 #include "fuse/kept_pages.h"
 #include "fuse/mount_options.h"
 #include "fuse/request_counters.h"
+#include "fuse/told_acls.h"
 
 struct fuse_lowlevel_ops;
 struct fuse_session;
@@ -63,6 +64,10 @@ class Mount {
   // Whether the kernel goes by ACLs. Told before the first request.
   bool has_acls() const { return has_acls_; }
   void HaveAcls() { has_acls_ = true; }
+  // Told before these attributes are given to the kernel.
+  void NoteAcl(const Attributes& attributes);
+  // Whether the kernel may go by bits that come with an access ACL.
+  bool MayGoByAcl(InodeId inode) { return told_acls_.MayUse(inode, runtime_.Now()); }
 
   // The session that requests come from, once there is one.
   void Serve(fuse_session* session) { session_ = session; }
@@ -88,6 +93,7 @@ class Mount {
   const std::string description_;
   RequestCounters counters_;
   KeptPages kept_pages_;
+  ToldAcls told_acls_;
   std::atomic<bool> has_acls_ = false;
   std::atomic<fuse_session*> session_ = nullptr;
   std::atomic<Time> listed_at_ = Time::min();

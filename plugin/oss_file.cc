@@ -17,6 +17,7 @@
 #include "base/try.h"
 #include "fs/posix_stat.h"
 #include "plugin/page_checksums.h"
+#include "plugin/summable.h"
 
 namespace pinstripe {
 namespace {
@@ -29,6 +30,9 @@ constexpr std::string_view kUploadAttribute = "trusted.pinstripe.upload";
 bool IsHttp(const XrdSecEntity* client) {
   return client != nullptr && std::string_view(client->prot).starts_with("http");
 }
+
+// Who opens a file for the server's manager of checksums.
+constexpr std::string_view kSummer = "ckscalc";
 
 Uploader UploaderOf(XrdOucEnv& env) {
   Uploader uploader;
@@ -64,8 +68,11 @@ Result<std::unique_ptr<OpenFile>> OssFile::OpenPath(const char* path, int flags,
     return fs.Create(target.directory, target.name, options);
   }
   const bool writes = (flags & O_ACCMODE) != O_RDONLY;
-  return fs.OpenPath(inside, writes ? FileSystem::Access::kWrite : FileSystem::Access::kRead,
-                     (flags & O_TRUNC) != 0);
+  auto file =
+      TRY(fs.OpenPath(inside, writes ? FileSystem::Access::kWrite : FileSystem::Access::kRead,
+                      (flags & O_TRUNC) != 0));
+  if (tident != nullptr && tident == kSummer) TRY(CheckSummable(TRY(file->Stat())));
+  return file;
 }
 
 OssFile::~OssFile() {

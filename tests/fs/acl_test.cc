@@ -170,6 +170,11 @@ class AclsTest : public FsTest {
     const auto bytes = fs_->GetExtended(inode, kAccessAcl);
     ASSERT_OK(bytes);
     EXPECT_EQ(*bytes, EncodeAcl(acl));
+    EXPECT_TRUE(fs_->GetAttributes(inode)->has_acl);
+  }
+  void ExpectNoAcl(InodeId inode) {
+    EXPECT_FAILS(fs_->GetExtended(inode, kAccessAcl), ENODATA);
+    EXPECT_FALSE(fs_->GetAttributes(inode)->has_acl);
   }
 };
 
@@ -203,7 +208,7 @@ TEST_F(AclsTest, OneThatTheModeSaysIsNotKept) {
   const InodeId file = Make("file", "x");
   ASSERT_OK(fs_->SetExtended(file, kAccessAcl, EncodeAcl(kNamed)));
   ASSERT_OK(fs_->SetExtended(file, kAccessAcl, EncodeAcl(kPlain)));
-  ExpectAcl(file, kPlain);
+  ExpectNoAcl(file);
   EXPECT_EQ(ModeOfInode(file), 0640u);
   EXPECT_EQ(fs_->ListExtended(file)->size(), 0u);
 }
@@ -214,13 +219,44 @@ TEST_F(AclsTest, RemovedOrEmptyItLeavesTheMode) {
   for (const std::string& nothing : {""s, kHead}) {
     ASSERT_OK(fs_->SetExtended(file, kAccessAcl, EncodeAcl(kNamed)));
     ASSERT_OK(fs_->SetExtended(file, kAccessAcl, nothing));
-    ExpectAcl(file, AclOf(ModeOfInode(file)));
+    ExpectNoAcl(file);
+    EXPECT_EQ(ModeOfInode(file), 0671u);
     EXPECT_EQ(fs_->ListExtended(file)->size(), 0u);
   }
   ASSERT_OK(fs_->SetExtended(file, kAccessAcl, EncodeAcl(kNamed)));
   ASSERT_OK(fs_->RemoveExtended(file, kAccessAcl));
-  ExpectAcl(file, AclOf(ModeOfInode(file)));
+  ExpectNoAcl(file);
   EXPECT_EQ(ModeOfInode(file), 0671u);
+}
+
+// As ext4 says it, so that `ls -l` shows a "+" for those that have one, and for no others.
+TEST_F(AclsTest, ThereIsNoneWhereTheModeSaysAll) {
+  const InodeId file = Make("file", "x");
+  ExpectNoAcl(file);
+  ExpectNoAcl(kRootInode);
+  ExpectNoAcl(fs_->MakeDirectory(kRootInode, "d", 0755, {})->inode);
+  ExpectNoAcl(fs_->MakeNode(kRootInode, "fifo", FileKind::kFifo, 0666, {}, {})->inode);
+  ExpectNoAcl(fs_->MakeSymlink(kRootInode, "l", "x", {})->inode);
+}
+
+// Whoever has the file open is told what others are: that the bits are a list's, or are not.
+TEST_F(AclsTest, AnOpenFileTellsTheBitsWithTheirList) {
+  const InodeId file = Make("file", "x");
+  ASSERT_OK(fs_->SetAttributes(file, {.mode = 0640}));
+  auto open = fs_->Open(file, FileSystem::Access::kWrite);
+  ASSERT_OK(open);
+  ASSERT_OK((*open)->Write(0, AsBytes("y")));
+  ASSERT_OK(fs_->SetExtended(file, kAccessAcl, EncodeAcl(kNamed)));
+  for (const Attributes& told : {*(*open)->Stat(), (*open)->Known()}) {
+    EXPECT_TRUE(told.has_acl);
+    EXPECT_EQ(told.mode, 0671u);
+  }
+  ASSERT_OK(fs_->SetExtended(file, kAccessAcl, EncodeAcl(kPlain)));
+  for (const Attributes& told : {*(*open)->Stat(), (*open)->Known()}) {
+    EXPECT_FALSE(told.has_acl);
+    EXPECT_EQ(told.mode, 0640u);
+  }
+  ASSERT_OK((*open)->Close());
 }
 
 TEST_F(AclsTest, WhatIsNoneChangesNothing) {
@@ -320,11 +356,10 @@ TEST_F(AclsTest, AnUploadOverAFileKeepsItsAcl) {
     const Attributes after = *fs_->Resolve("/d/file");
     EXPECT_NE(after.inode, before.inode);
     EXPECT_EQ(after.mode, before.mode);
-    const auto kept = fs_->GetExtended(after.inode, kAccessAcl);
     if (acl == EncodeAcl(own)) {
-      EXPECT_EQ(*kept, acl);
+      ExpectAcl(after.inode, own);
     } else {
-      EXPECT_EQ(*kept, EncodeAcl(AclOf(after.mode)));
+      ExpectNoAcl(after.inode);
     }
   }
 }
@@ -369,7 +404,7 @@ TEST_F(AclsTest, OfWhatWasLookedUpJustNowNobodyIsAsked) {
   ASSERT_OK(other->Lookup(kRootInode, "d"));
   for (DriveId id = 1; id <= machines_.size(); ++id) machines_.SetDown(id, true);
   EXPECT_EQ(*other->GetExtended(file, kAccessAcl, std::chrono::seconds(1)), EncodeAcl(kNamed));
-  EXPECT_EQ(*other->GetExtended(d, kAccessAcl, std::chrono::seconds(1)), EncodeAcl(AclOf(0755)));
+  EXPECT_FAILS(other->GetExtended(d, kAccessAcl, std::chrono::seconds(1)), ENODATA);
   for (DriveId id = 1; id <= machines_.size(); ++id) machines_.SetDown(id, false);
 }
 

@@ -361,7 +361,7 @@ TEST_F(ClonesTest, ChecksumsAreThoseOfTheContents) {
 
 // However long the holes are.
 TEST_F(ClonesTest, ASparseFileIsClonedInNoTime) {
-  constexpr uint64_t kSize = uint64_t{1} << 60;
+  constexpr uint64_t kSize = kMaxFileBytes;
   Make("a", Pattern(1, 2 * kTestBlock));
   auto source = OpenAt(*fs_, "/a");
   ASSERT_OK((*source)->Truncate(kSize));

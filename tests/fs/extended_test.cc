@@ -147,5 +147,30 @@ TEST_F(ExtendedTest, SettersAtTheSameTimeLoseNothing) {
   EXPECT_EQ(fs_->ListExtended(file)->size(), 40u);
 }
 
+// The kernel asks for it before each write. While one opens the file, others have not seen yet what
+// it has, and what runs with it must keep it.
+TEST_F(ExtendedTest, ACapabilityIsNotMissedWhileAFileIsBeingOpened) {
+  const std::string name = "security.capability";
+  const InodeId file = Make("file", "x");
+  ASSERT_OK(fs_->SetExtended(file, name, "may bind"));
+  int asked = 0;
+  for (int round = 0; round < 20; ++round) {
+    Host other = NewHost();
+    bool opened = false;
+    RunTogether(2, [&](int client) {
+      if (client == 0) {
+        const auto open = other->Open(file, FileSystem::Access::kWrite);
+        opened = true;
+        EXPECT_OK(open);
+        return;
+      }
+      sim_.Sleep(std::chrono::microseconds(50) * round);
+      for (; !opened; ++asked)
+        EXPECT_EQ(other->GetExtended(file, name).value_or("none"), "may bind");
+    });
+  }
+  EXPECT_GT(asked, 0);
+}
+
 }  // namespace
 }  // namespace pinstripe

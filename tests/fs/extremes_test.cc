@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "fs/copy_range.h"
 #include "fs/posix_stat.h"
 #include "tests/fs/fs_test_base.h"
 
@@ -89,7 +90,7 @@ TEST_F(ExtremesTest, AFileMayBeAsLargeAsItsNumbersAndNoLarger) {
   const auto found = other->GetAttributes(id);
   ASSERT_OK(found);
   EXPECT_EQ(found->size, kMaxFileBytes);
-  EXPECT_EQ(ToStat(*found).st_size, INT64_MAX);
+  EXPECT_EQ(ToStat(*found).st_size, int64_t{1} << 53);
   auto again = other->Open(id, FileSystem::Access::kWrite);
   ASSERT_OK(again);
   EXPECT_EQ(ReadAll(**again, kMaxFileBytes - 2, 10), std::string("\0z", 2));
@@ -100,6 +101,73 @@ TEST_F(ExtremesTest, AFileMayBeAsLargeAsItsNumbersAndNoLarger) {
   ASSERT_OK((*again)->Truncate(1));
   ASSERT_OK((*again)->Close());
   EXPECT_EQ(Contents("/file"), "x");
+}
+
+// Zeros cost nothing, so nobody else may be made to go through more of them than that.
+TEST_F(ExtremesTest, NobodyMakesUpASizeThatIsBeyondAllMeasure) {
+  const InodeId id = Make("file", "x");
+  const InodeId other = Make("other", "four");
+  auto file = fs_->Open(id, FileSystem::Access::kWrite);
+  ASSERT_OK(file);
+  auto source = fs_->Open(other, FileSystem::Access::kRead);
+  ASSERT_OK(source);
+  using Size = OpenFile::Size;
+  for (const uint64_t far : {(uint64_t{1} << 53) + 1, uint64_t{1} << 62, uint64_t{INT64_MAX}}) {
+    EXPECT_FAILS((*file)->Write(far, AsBytes("y")), EFBIG) << far;
+    EXPECT_FAILS((*file)->Truncate(far), EFBIG) << far;
+    EXPECT_FAILS((*file)->SetAttributes({.size = far}), EFBIG) << far;
+    EXPECT_FAILS(fs_->SetAttributes(id, {.size = far}), EFBIG) << far;
+    EXPECT_FAILS((*file)->Zero(far - 1, 2, Size::kGrows), EFBIG) << far;
+    EXPECT_FAILS((*file)->Allocate(far - 1, 2, Size::kGrows), EFBIG) << far;
+    EXPECT_FAILS((*file)->Allocate(far - 1, 2, Size::kStays), EFBIG) << far;
+    EXPECT_FAILS(CopyRange(**source, 0, **file, far, 4), EFBIG) << far;
+  }
+  ASSERT_OK((*file)->Close());
+  EXPECT_EQ(Contents("/file"), "x");
+  // What fits of a copy is copied, as of a write on a mount.
+  auto again = fs_->Open(id, FileSystem::Access::kWrite);
+  ASSERT_OK(again);
+  EXPECT_EQ(*CopyRange(**source, 0, **again, kMaxFileBytes - 3, 4), 3u);
+  EXPECT_FAILS(CopyRange(**source, 0, **again, kMaxFileBytes, 4), EFBIG);
+  EXPECT_FAILS((*again)->Append(AsBytes("y")), EFBIG);
+  ASSERT_OK((*again)->Close());
+  EXPECT_EQ(NewHost()->GetAttributes(id)->size, kMaxFileBytes);
+}
+
+// As they could be before.
+TEST_F(ExtremesTest, AFileThatIsLargerAlreadyIsReadCutAndRemoved) {
+  for (const uint64_t size : {kMaxFileBytes + 1, uint64_t{1} << 62, uint64_t{INT64_MAX}}) {
+    auto made = fs_->Create(kRootInode, "file", {});
+    ASSERT_OK(made);
+    const std::string contents = Pattern(1, kTestBlock);
+    ASSERT_OK((*made)->Write(0, AsBytes(contents)));
+    ASSERT_OK((*made)->Write(3 * kTestBlock, AsBytes("in the middle")));
+    ASSERT_OK((*made)->Close());
+    const InodeId id = (*made)->inode();
+    ChangeInode(id, [&](Inode& inode) {
+      inode.size = size;
+      inode.map->Resize(size);
+    });
+    Host host = NewHost();
+    EXPECT_EQ(host->GetAttributes(id)->size, size);
+    EXPECT_OK(host->Checksums(id));
+    auto file = host->Open(id, FileSystem::Access::kWrite);
+    ASSERT_OK(file);
+    EXPECT_EQ(ReadAll(**file, 3 * kTestBlock, 5), "in th");
+    EXPECT_EQ(ReadAll(**file, size - 2, 5), std::string(2, '\0'));
+    EXPECT_FAILS((*file)->Append(AsBytes("y")), EFBIG);
+    EXPECT_FAILS((*file)->Truncate(size), EFBIG);
+    ASSERT_OK((*file)->Zero(3 * kTestBlock, size, OpenFile::Size::kStays));
+    ASSERT_OK((*file)->Write(10, AsBytes("new")));
+    ASSERT_OK((*file)->Commit());
+    EXPECT_EQ(NewHost()->GetAttributes(id)->size, size);
+    ASSERT_OK((*file)->Truncate(5 * kTestBlock));
+    ASSERT_OK((*file)->Close());
+    EXPECT_TRUE(Contents("/file").ends_with(std::string(2 * kTestBlock, '\0')));
+    ASSERT_OK(fs_->Unlink(kRootInode, "file"));
+  }
+  sim_.Sleep(std::chrono::minutes(2));  // until what was removed is gone
+  ExpectClean(Checker(*host_.cluster, {}).Run());
 }
 
 }  // namespace

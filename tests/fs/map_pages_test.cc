@@ -9,6 +9,7 @@
 
 #include "fs/checker.h"
 #include "fs/collector.h"
+#include "fs/file_state.h"
 #include "fs/records.h"
 #include "tests/fs/fs_test_base.h"
 
@@ -128,6 +129,51 @@ TEST_F(MapPagesTest, TwoHostsChangeOneFileInPages) {
   sim_.Sleep(seconds(30));
   const CheckReport report = Check();
   EXPECT_THAT(report.findings, IsEmpty());
+}
+
+class ManyMapPagesTest : public MapPagesTest {
+ protected:
+  ManyMapPagesTest() { options_ = {.inline_map_bytes = 12000, .map_page_bytes = 60}; }
+};
+
+// A file keeps 64 pages in memory while it is only read. Who reads bytes whose places are said by
+// more of them at once is not kept from it by others, whose reads have pages forgotten.
+TEST_F(ManyMapPagesTest, AVectorReadOfMorePagesThanAreKeptEnds) {
+  constexpr size_t kBlocks = 500;
+  std::string contents;
+  const InodeId id = Make("file", "");
+  WriteInPieces(id, contents, 1, kBlocks);
+  ASSERT_GT(CountPages(InodeOf(id)), kMostPages + 10);
+  Host other = NewHost();
+  auto file = other->Open(id, FileSystem::Access::kRead);
+  ASSERT_OK(file);
+  bool ended = false;
+  int others = 0;
+  RunTogether(3, [&](int client) {
+    if (client == 0) {
+      std::vector<std::string> bytes(kBlocks, std::string(1000, '?'));
+      std::vector<OpenFile::Part> parts;
+      for (size_t block = 0; block < kBlocks; ++block) {
+        const uint64_t offset = block * kTestBlock + 10 * block;
+        parts.push_back({offset, std::as_writable_bytes(std::span(bytes[block]))});
+      }
+      EXPECT_OK((*file)->ReadParts(parts));
+      ended = true;
+      for (size_t block = 0; block < kBlocks; ++block) {
+        EXPECT_EQ(parts[block].length, 1000u);
+        EXPECT_TRUE(bytes[block] == contents.substr(parts[block].offset, 1000)) << block;
+      }
+      return;
+    }
+    while (!ended && others < 5000) {
+      ++others;
+      EXPECT_EQ(ReadAll(**file, 10, 5), contents.substr(10, 5));
+      sim_.Sleep(std::chrono::microseconds(100));
+    }
+  });
+  EXPECT_LT(others, 5000) << "it ended when the others did";
+  // One part that goes over all of them, too.
+  EXPECT_TRUE(ReadAll(**file, 0, contents.size()) == contents);
 }
 
 TEST_F(MapPagesTest, AReaderFindsANewPageWhereItsOldOneIsGone) {

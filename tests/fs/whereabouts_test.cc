@@ -111,7 +111,7 @@ TEST_F(WhereaboutsTest, HolesCostNothingHoweverLongTheyAre) {
   auto file = fs_->Create(kRootInode, "vast", {});
   ASSERT_OK(file);
   ASSERT_OK((*file)->Truncate(kMaxFileBytes));
-  ASSERT_OK((*file)->Write(uint64_t{1} << 62, AsBytes("in the middle")));
+  ASSERT_OK((*file)->Write(kMaxFileBytes / 2, AsBytes("in the middle")));
   const InodeId id = (*file)->inode();
   ASSERT_OK((*file)->Close());
   const Whereabouts found = Find(id);

@@ -106,6 +106,23 @@ users() (
     show file
   done
 )
+# Who has a list is shown by a "+", and nobody else.
+marks() (
+  mkdir "$1/marks" && cd "$1/marks" && umask 022
+  echo x >marked && echo x >plain && mkdir room && mkfifo pipe && ln -s plain to
+  listing() { ls -l | awk 'NR > 1 {print $1, $9}'; }
+  listing
+  getfattr -n system.posix_acl_access plain 2>&1 | sed 's,^/.*/,,'
+  setfacl -m u:77:rw marked && setfacl -m d:u:77:rw room && listing
+  cp -a marked copied && chmod 600 marked && mkdir room/new && mv copied room && listing && ls -l room | awk 'NR > 1 {print $1, $9}'
+  getfattr --absolute-names -n system.posix_acl_access -e hex marked
+  getfacl -n plain marked room
+)
+# Once the kernel has forgotten what it was told of them with their lists.
+forgets_marks() {
+  setfacl -b "$mount/marks/marked" "$mount/marks/room" && wait_until 30 has_no_mark
+}
+has_no_mark() { [ "$(ls -l "$mount/marks" | grep -c '^[-drwxsp]*+')" = 0 ]; }
 the_same() {  # STORY
   "$1" "$beside" >"$work/$1.local" 2>&1
   "$1" "$mount" >"$work/$1.mount" 2>&1
@@ -114,6 +131,8 @@ the_same() {  # STORY
 check "lists are set, changed by modes, and removed, as elsewhere" the_same lists
 check "what is made in a directory inherits as elsewhere" the_same inheritance
 check "copies keep them as elsewhere" the_same copies
+check "a listing shows who has one, as elsewhere" the_same marks
+check "and a while after it was removed that there is none" forgets_marks
 
 others_may_come() { setpriv --reuid=77 --regid=99 --clear-groups -- test -d "$1"; }
 if [ "$(id -u)" = 0 ] && others_may_come "$beside"; then

@@ -291,6 +291,28 @@ def test_ranges_are_copied_from_file_to_file():
     fails_with(errno.EINVAL, copy, "g", "g", 100, 0, 99)
 
 
+def test_sizes_have_an_end():
+    most = 1 << 53
+    write("f", b"x")
+    write("source", b"four")
+    with open("f", "r+b", buffering=0) as file, open("source", "rb") as source:
+        fd = file.fileno()
+        for far in (most + 1, 1 << 62, (1 << 63) - 5):
+            fails_with(errno.EFBIG, os.pwrite, fd, b"y", far)
+            fails_with(errno.EFBIG, os.ftruncate, fd, far)
+            fails_with(errno.EFBIG, os.truncate, "f", far)
+            fails_with(errno.EFBIG, fallocate, fd, 0, far, 1)
+            fails_with(errno.EFBIG, fallocate, fd, ZERO_RANGE, far, 1)
+            fails_with(errno.EFBIG, os.copy_file_range, source.fileno(), fd, 4, 0, far)
+        assert os.stat("f").st_size == 1
+        # What fits is written, and the next byte is not.
+        assert os.pwrite(fd, b"ends", most - 2) == 2
+        fails_with(errno.EFBIG, os.pwrite, fd, b"ends", most)
+    assert os.stat("f").st_size == most
+    os.truncate("f", 1)
+    assert read("f") == b"x"
+
+
 def test_sparse_files_stay_sparse_in_copies_and_archives():
     with open("f", "wb") as file:
         file.write(b"begin")

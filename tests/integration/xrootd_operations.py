@@ -185,6 +185,29 @@ def test_checksums_are_known_without_reading_the_file(place):
     place.run("xrdcp", "-s", "--cksum", "crc32c:print", place.url("f"), source + "2")
 
 
+def test_nobody_has_the_gateway_count_zeros_without_end(place):
+    data = place.put("f", b"some bytes")
+    fails_with(FS_ERROR, place.files.truncate(place.path("f"), 1 << 62))
+    file = client.File()
+    good(file.open(place.url("f"), OpenFlags.UPDATE))
+    status, _ = file.write(b"x", 1 << 62)
+    assert not status.ok and "too large" in status.message, status.message
+    status, _ = file.truncate((1 << 53) + 1)
+    assert not status.ok and "too large" in status.message, status.message
+    good(file.truncate(1 << 53))
+    # While it is being written, too, when nothing of it is kept ready. It is the server that says so, and not a time that is up.
+    for kind in ("adler32", "crc32c", "md5"):
+        place.xrdfs("query", "checksum", place.path(f"f?cks.type={kind}"), code=54)
+    good(file.close())
+    assert place.stat("f").size == 1 << 53
+    for kind in ("adler32", "crc32c"):
+        assert checksum(place, "f", kind)[0] == kind
+    place.xrdfs("query", "checksum", place.path("f?cks.type=md5"), code=54)
+    good(place.files.truncate(place.path("f"), len(data)))
+    assert place.get("f") == data
+    has_checksums_of(place, "f", data)
+
+
 def test_old_contents_stay_until_the_new_ones_are_closed(place):
     place.put("f", b"old contents")
     file = client.File()

@@ -1,0 +1,36 @@
+// ToldAcls: of which inodes the kernel may hold permission bits that come with an access ACL.
+//
+// There the bits of the group are the ACL's mask. When the ACL is gone meanwhile, because another
+// host has removed it, the kernel must not be told that there is none: it would let the group do
+// what the mask says. It is told a list then that says what the bits say now. Everybody else is
+// told the truth, and `ls -l` shows no "+".
+//
+// Thread-safe.
+
+#pragma once
+
+#include <mutex>
+#include <unordered_map>
+
+#include "base/runtime.h"
+#include "fs/file_system.h"
+
+namespace pinstripe {
+
+class ToldAcls {
+ public:
+  explicit ToldAcls(size_t most_inodes = 100'000) : most_inodes_(most_inodes) {}
+
+  // The kernel is about to be told such bits, which it may use until `until`.
+  void Tell(InodeId inode, Time now, Time until);
+  // Whether it may use some. Of too many inodes at once it is said of all.
+  bool MayUse(InodeId inode, Time now);
+
+ private:
+  const size_t most_inodes_;
+  std::mutex mutex_;
+  std::unordered_map<InodeId, Time> until_;  // guarded by mutex_
+  Time all_until_ = Time::min();             // guarded by mutex_
+};
+
+}  // namespace pinstripe
