@@ -325,6 +325,8 @@ Result<bool> Repairer::RepairBlock(const Task& task, const std::string& path, In
   ++report_.blocks;
   if (why.ok()) {
     report_.not_whole.erase({task.file, block});
+    report_.damaged_blocks.erase({task.file, block});
+    report_.damaged_and_lost.erase({task.file, block});
   } else {
     report_.not_whole.emplace(task.file, block);
   }
@@ -379,6 +381,11 @@ Result<bool> Repairer::RepairStripe(InodeId file, const std::string& path, uint6
   if (repair.place != place.place && !options_.dry_run) moved.push_back({block, place, repair});
   Throttle(repair.bytes_read + repair.bytes_written);
   if (whole) return true;
+  if (repair.damaged > 0) {
+    const std::lock_guard lock(mutex_);
+    report_.damaged_blocks.emplace(file, block);
+    if (repair.lost) report_.damaged_and_lost.emplace(file, block);
+  }
   return tl::unexpected(repair.why.Context(fmt::format("block {}", block)));
 }
 

@@ -40,6 +40,10 @@ struct RepairReport {
   uint64_t progress = 0;  // blocks of which something is better than before
   // Blocks that were found to lack shards, or to have damaged ones, and could not be helped.
   std::set<std::pair<InodeId, uint64_t>> not_whole;
+  // Of these, those with damaged shards, which nobody finds who goes by what the drives list; and
+  // of them those that cannot be read any more.
+  std::set<std::pair<InodeId, uint64_t>> damaged_blocks;
+  std::set<std::pair<InodeId, uint64_t>> damaged_and_lost;
   // Blocks that cannot be read, as too few of their shards are left, wherever drives that are away
   // have others: "path: block 7".
   std::vector<std::string> lost;

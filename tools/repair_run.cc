@@ -189,8 +189,10 @@ void Note(Cluster& cluster, const RepairRequest& request, const RepairOutcome& d
   (void)NoteLastLook(cluster, LookKind::kListed, listed);
   if (!request.scrub) return;
   LastLook read{.at = now};
-  read.lost = done.files.lost.size() + done.files.inconsistent.size();
-  read.lacking = done.files.not_whole.size();
+  // What drives do not have the listing tells, and whoever repairs that takes it back.
+  const RepairReport& found = done.files;
+  read.lost = found.damaged_and_lost.size() + found.inconsistent.size();
+  read.lacking = found.damaged_blocks.size() - found.damaged_and_lost.size();
   read.not_looked_at = done.files.check.not_checked.size();
   (void)NoteLastLook(cluster, LookKind::kRead, read);
 }

@@ -24,7 +24,7 @@ traffic() {
     echo $round >"$work/rounds"
   done
 }
-epoch_is() { "$pinstripe" status "$config" 2>/dev/null | grep -q "^epoch  *$1, not complete"; }
+epoch_is() { { "$pinstripe" status "$config" 2>/dev/null || true; } | grep -q "^epoch  *$1, not complete"; }
 
 check "a drive that is not there is not drained" says 1 "has no drive 77" drain "$config" 77
 epoch() { "$pinstripe" status "$config" 2>/dev/null | sed -n 's/^epoch  *//p'; }

@@ -264,6 +264,19 @@ TEST_F(StatesTest, WhatHasRottedAwayIsCalledLost) {
           {"status", 2, "damaged: something is lost"}});
 }
 
+TEST_F(StatesTest, WhatAVerifyFoundToBeMissingARepairTakesBack) {
+  for (const std::string& key : ShardsOn(plain_[0])) {
+    Gather<Status> gather(sim_);
+    machines_.memory(plain_[0]).Delete(key, Expected::Any(), Durability::kWriteBack, Time::max(),
+                                       gather.Ask(0));
+    ASSERT_OK(gather.Next(Time::max())->value);
+  }
+  Expect({{"verify", 3, "blocks are not whole"},
+          {"status", 1, "degraded: files lack shards"},
+          {"repair", 0, "everything is in order"},
+          {"status", 0, "healthy"}});
+}
+
 TEST_F(StatesTest, WhoRepairsIsShown) {
   auto cluster = machines_.Open();
   ASSERT_OK(cluster);
