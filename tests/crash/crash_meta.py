@@ -22,6 +22,8 @@ import sys
 import threading
 import time
 
+from health import drives_are_well
+
 MAY_HAVE_HAPPENED = {errno.EIO, errno.ENOTCONN, errno.ECONNABORTED, errno.ENODEV, errno.EINTR,
                      errno.ETIMEDOUT, errno.ESTALE}
 ABSENT = None
@@ -387,8 +389,7 @@ class Campaign:
 
     def wait_until_healthy(self):
         deadline = time.monotonic() + 60
-        while subprocess.run([self.pinstripe, "status", self.config], capture_output=True,
-                             check=False).returncode != 0:
+        while not drives_are_well(self.pinstripe, self.config):
             if time.monotonic() > deadline:
                 raise Violation("the cluster does not become healthy")
         # Mounts connect again in their own time.

@@ -29,6 +29,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 sys.dont_write_bytecode = True
 import posix_mount as posix  # noqa: E402
 from crash_meta import Mount  # noqa: E402
+from health import drives_are_well  # noqa: E402
 
 STEPS = 250  # of a round
 NAMES = ["a", "b", "c", "d", "e", "long-" + "n" * 100, "ünïcode", " with blanks\n"]
@@ -484,8 +485,7 @@ class Drives(threading.Thread):
                 time.sleep(self.random.uniform(0.2, 3))
                 command("dev", "start", self.options.cluster, *map(str, drives))
                 deadline = time.monotonic() + 30
-                while subprocess.run([pinstripe, "status", os.path.join(self.options.cluster, "cluster.toml")],
-                                     capture_output=True, check=False).returncode != 0:
+                while not drives_are_well(pinstripe, os.path.join(self.options.cluster, "cluster.toml")):
                     if time.monotonic() > deadline:
                         raise Violation(f"the drives {drives} do not come back")
                     time.sleep(0.1)

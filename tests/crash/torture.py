@@ -30,6 +30,7 @@ import threading
 import time
 
 from crash_meta import MAY_HAVE_HAPPENED, Mount, Violation
+from health import drives_are_well
 
 FILES = 5             # of each client
 SABOTAGED_BYTES = 64 << 20  # that are written before anything is ruined
@@ -400,9 +401,10 @@ class Campaign:
 
     def wait_until_healthy(self):
         deadline = time.monotonic() + 60
-        while self.command("status", self.config, codes=range(256)) != 0:
+        while not elsewhere(drives_are_well, self.pinstripe, self.config):
             if time.monotonic() > deadline:
-                self.command("status", self.config)
+                _, said, _ = elsewhere(run_command, [self.pinstripe, "status", self.config])
+                raise Violation(f"the drives do not come back:\n{said}")
             time.sleep(0.1)
 
     # --- harm ---
