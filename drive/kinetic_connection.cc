@@ -486,8 +486,8 @@ void KineticConnection::Confirm(Unconfirmed& answer, const Result<RecordHead>& i
     operation.Finish(tl::unexpected(identity.error()));
   } else {
     const Status why = Fail(EHOSTUNREACH, "it was erased or replaced while we were connected");
+    Lose(why);  // first: who hears of it sends nothing more on this connection
     FailAll({answer.operation}, Away(why));
-    Lose(why);
   }
 }
 
