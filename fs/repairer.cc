@@ -59,6 +59,10 @@ const RepairReport& Repairer::Run() {
   for (int pass = 0; pass < kMostPasses; ++pass) {
     Checker checker(cluster_, {.data = true, .progress = look});
     report_.check = checker.Run();
+    listed_lacking_.clear();
+    for (const LackingBlock& lacking : checker.lacking_blocks()) {
+      if (lacking.missing > 0) listed_lacking_.emplace(lacking.file, lacking.block);
+    }
     if (first && (options_.read_all || !options_.without.empty())) {
       first = false;
       Process(AllBlocks(checker), options_.read_all ? "scrubbing" : "moving", checker);
@@ -325,8 +329,8 @@ Result<bool> Repairer::RepairBlock(const Task& task, const std::string& path, In
   ++report_.blocks;
   if (why.ok()) {
     report_.not_whole.erase({task.file, block});
-    report_.damaged_blocks.erase({task.file, block});
-    report_.damaged_and_lost.erase({task.file, block});
+    report_.found_by_reading.erase({task.file, block});
+    report_.lost_by_reading.erase({task.file, block});
   } else {
     report_.not_whole.emplace(task.file, block);
   }
@@ -381,10 +385,10 @@ Result<bool> Repairer::RepairStripe(InodeId file, const std::string& path, uint6
   if (repair.place != place.place && !options_.dry_run) moved.push_back({block, place, repair});
   Throttle(repair.bytes_read + repair.bytes_written);
   if (whole) return true;
-  if (repair.damaged > 0) {
+  if (repair.damaged > 0 || !listed_lacking_.contains({file, block})) {
     const std::lock_guard lock(mutex_);
-    report_.damaged_blocks.emplace(file, block);
-    if (repair.lost) report_.damaged_and_lost.emplace(file, block);
+    report_.found_by_reading.emplace(file, block);
+    if (repair.lost) report_.lost_by_reading.emplace(file, block);
   }
   return tl::unexpected(repair.why.Context(fmt::format("block {}", block)));
 }

@@ -40,10 +40,10 @@ struct RepairReport {
   uint64_t progress = 0;  // blocks of which something is better than before
   // Blocks that were found to lack shards, or to have damaged ones, and could not be helped.
   std::set<std::pair<InodeId, uint64_t>> not_whole;
-  // Of these, those with damaged shards, which nobody finds who goes by what the drives list; and
-  // of them those that cannot be read any more.
-  std::set<std::pair<InodeId, uint64_t>> damaged_blocks;
-  std::set<std::pair<InodeId, uint64_t>> damaged_and_lost;
+  // Those of them that nobody finds who goes by what the drives list: with damaged shards, or with
+  // some that a drive lists and does not have. And of these, those that cannot be read any more.
+  std::set<std::pair<InodeId, uint64_t>> found_by_reading;
+  std::set<std::pair<InodeId, uint64_t>> lost_by_reading;
   // Blocks that cannot be read, as too few of their shards are left, wherever drives that are away
   // have others: "path: block 7".
   std::vector<std::string> lost;
@@ -137,6 +137,9 @@ class Repairer {
   std::atomic<uint64_t> bytes_per_second_;
   std::atomic<bool> cancelled_{false};
   std::mutex mutex_;
+  // Blocks that lack shards as the last check has found, by what drives list. Constant while there
+  // are threads.
+  std::set<std::pair<InodeId, uint64_t>> listed_lacking_;
   RepairReport report_;  // guarded by mutex_ while there are threads
   Time next_allowed_{};  // guarded by mutex_
 };

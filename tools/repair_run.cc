@@ -189,10 +189,10 @@ void Note(Cluster& cluster, const RepairRequest& request, const RepairOutcome& d
   (void)NoteLastLook(cluster, LookKind::kListed, listed);
   if (!request.scrub) return;
   LastLook read{.at = now};
-  // What drives do not have the listing tells, and whoever repairs that takes it back.
+  // What the listing shows as well stands there alone, so that a repair takes it back.
   const RepairReport& found = done.files;
-  read.lost = found.damaged_and_lost.size() + found.inconsistent.size();
-  read.lacking = found.damaged_blocks.size() - found.damaged_and_lost.size();
+  read.lost = found.lost_by_reading.size() + found.inconsistent.size();
+  read.lacking = found.found_by_reading.size() - found.lost_by_reading.size();
   read.not_looked_at = done.files.check.not_checked.size();
   (void)NoteLastLook(cluster, LookKind::kRead, read);
 }

@@ -22,32 +22,9 @@ import json
 import struct
 import sys
 
+from flood import fields
+
 GET, PUT, GETKEYRANGE = 2, 4, 12
-
-
-def fields(data):
-    """The numbers and bytes of a message of Protocol Buffers, the last of each number."""
-    found, at = {}, 0
-
-    def number():
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = data[at]
-            at += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-    while at < len(data):
-        tag = number()
-        if tag & 7 == 0:
-            found[tag >> 3] = number()
-        else:
-            size = {1: 8, 5: 4}[tag & 7] if tag & 7 != 2 else number()
-            found[tag >> 3] = data[at:at + size]
-            at += size
-    return found
 
 
 def header_of(message):

@@ -23,6 +23,7 @@
 #include "cluster/retirement.h"
 #include "fs/collector.h"
 #include "tests/fs/fs_test_base.h"
+#include "tests/support/forwarding_drive.h"
 #include "tools/check_report.h"
 #include "tools/repair_run.h"
 #include "tools/survey.h"
@@ -275,6 +276,35 @@ TEST_F(StatesTest, WhatAVerifyFoundToBeMissingARepairTakesBack) {
           {"status", 1, "degraded: files lack shards"},
           {"repair", 0, "everything is in order"},
           {"status", 0, "healthy"}});
+}
+
+// It lists shards, and says that they are not there when they are asked for.
+class EmptyPromises final : public ForwardingDrive {
+ public:
+  EmptyPromises(std::unique_ptr<Drive> drive, std::string shards)
+      : ForwardingDrive(std::move(drive)), shards_(std::move(shards)) {}
+  void Get(std::string key, ValueRange range, Terms terms, Callback<Record> done) override {
+    if (key.starts_with(shards_)) return done(tl::unexpected(Fail(ENOENT, "no such key")));
+    ForwardingDrive::Get(std::move(key), range, terms, std::move(done));
+  }
+  void Head(std::string key, Terms terms, Callback<RecordHead> done) override {
+    if (key.starts_with(shards_)) return done(tl::unexpected(Fail(ENOENT, "no such key")));
+    ForwardingDrive::Head(std::move(key), terms, std::move(done));
+  }
+
+ private:
+  const std::string shards_;
+};
+
+TEST_F(StatesTest, WhatADriveListsAndDoesNotHaveIsFoundByReading) {
+  const DriveId liar = plain_[0];
+  machines_.drive(liar).ReplaceBy(std::make_shared<EmptyPromises>(
+      std::make_unique<FaultyDrive>(sim_, machines_.CopyOf(liar)), ClusterPrefix("test") + "D"));
+  Expect({{"check", 0, "everything is in order"},
+          {"verify", 3, "blocks are not whole"},
+          {"status", 1, "degraded: files lack shards"},
+          {"check", 0, "everything is in order"},  // it takes nothing of that back
+          {"status", 1, "degraded: files lack shards"}});
 }
 
 TEST_F(StatesTest, WhoRepairsIsShown) {
