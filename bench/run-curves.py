@@ -165,7 +165,7 @@ class Daemon:
         config = self.work / "pinstriped.toml"
         config.write_text('[daemon]\nlisten = "127.0.0.1"\n' + "".join(
             f'[[drive]]\npath = "{self.work}/{port}"\nport = {port}\n' for port in self.ports))
-        self.process = subprocess.Popen([build / "drive/pinstriped", "--config", config, "--log-level", "error"],
+        self.process = subprocess.Popen([build / "daemon/pinstriped", "--config", config, "--log-level", "error"],
                                         stdout=subprocess.PIPE, text=True)
         if self.process.stdout.readline() != "ready\n":
             sys.exit("run-curves: the daemon did not start")

@@ -145,11 +145,11 @@ def main():
     arguments = parser.parse_args()
 
     build = arguments.build.resolve()
-    now = build / "drive/pinstriped"
+    now = build / "daemon/pinstriped"
     sides = {store: (now, store) for store in STORES}  # label: the daemon, and its store
     if arguments.before:
         before = arguments.before.resolve()
-        sides = {"before": (before if before.is_file() else before / "drive/pinstriped", "log"), "after": (now, "log")}
+        sides = {"before": (before if before.is_file() else before / "daemon/pinstriped", "log"), "after": (now, "log")}
     measured = {}  # (value, operation, side): a result of each round
     copies = []
     begin = time.monotonic()

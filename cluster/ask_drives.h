@@ -11,8 +11,8 @@
 
 #include "base/runtime.h"
 #include "base/status.h"
-#include "cluster/drive_map.h"
 #include "cluster/gather.h"
+#include "cluster/map/drive_map.h"
 #include "drive/drive.h"
 
 namespace pinstripe {

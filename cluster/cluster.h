@@ -13,10 +13,10 @@
 
 #include "base/runtime.h"
 #include "base/status.h"
-#include "cluster/cluster_config.h"
-#include "cluster/drive_map.h"
-#include "cluster/register_store.h"
-#include "cluster/stripe_store.h"
+#include "cluster/config.h"
+#include "cluster/map/drive_map.h"
+#include "cluster/registers/store.h"
+#include "cluster/stripes/store.h"
 #include "drive/drive.h"
 
 namespace pinstripe {
@@ -83,14 +83,14 @@ class Cluster final : public ReplicaLocator, public DriveDirectory {
   // Drives that are merely away are left for later. So are, with an error in the log, drives that
   // the configuration lacks (MissingDrives), and those that are empty, being rebuilt, out of date
   // (another one came in their place) or whose superblock is damaged: they count as away until they
-  // were rebuilt (cluster/rebuild.h).
+  // were rebuilt (cluster/membership/rebuild.h).
   // `runtime` outlives the cluster. Without `source`, drives that are added later are away; without
   // that or `redirect`, Reload() fails.
   //
   // Drives that may have forgotten something, as after a loss of power, have no say in registers
-  // until they were compared with the others (cluster/comparison.h), which an open cluster does in
-  // the background. Where too few are left to go on with, Open() does so before it returns, unless
-  // `say` is kAsItIs: for those who only look.
+  // until they were compared with the others (cluster/membership/comparison.h), which an open
+  // cluster does in the background. Where too few are left to go on with, Open() does so before it
+  // returns, unless `say` is kAsItIs: for those who only look.
   enum class OpenSay { kEnough, kAsItIs };
   static Result<std::unique_ptr<Cluster>> Open(Runtime& runtime, ClusterConfig config,
                                                DriveFactory factory, ConfigSource source = nullptr,

@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "base/try.h"
-#include "drive/kinetic_drive.h"
-#include "drive/kinetic_io.h"
-#include "drive/tls.h"
+#include "kinetic/io.h"
+#include "kinetic/kinetic_drive.h"
+#include "kinetic/tls.h"
 
 namespace pinstripe {
 

@@ -13,7 +13,7 @@ else()
   endforeach()
   string(SHA1 hash "${hashes}")
 endif()
-file(WRITE ${OUTPUT} "#include \"drive/build_stamp.h\"
+file(WRITE ${OUTPUT} "#include \"daemon/build_stamp.h\"
 
 namespace pinstripe {
 

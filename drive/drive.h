@@ -165,9 +165,9 @@ struct DriveCapabilities {
 
 // What an operation is asked under: until when an answer is wanted and, if that matters, which
 // cluster version the drive must have. Drives keep that number, 0 at first, as a fence between
-// those who know of a change and those who do not (cluster/drive_map.h). A drive of a later version
-// refuses with EREMCHG, and has changed nothing; one of an earlier version is brought to this one
-// first.
+// those who know of a change and those who do not (cluster/map/drive_map.h). A drive of a later
+// version refuses with EREMCHG, and has changed nothing; one of an earlier version is brought to
+// this one first.
 struct Terms {
   Terms(Time deadline_in,  // NOLINT: most operations have nothing else
         std::optional<int64_t> cluster_version_in = std::nullopt)

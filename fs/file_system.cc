@@ -9,15 +9,13 @@
 
 #include "base/log.h"
 #include "base/try.h"
-#include "fs/extended.h"
-#include "fs/file_state.h"
-#include "fs/file_sums.h"
-#include "fs/mender.h"
-#include "fs/names.h"
-#include "fs/path.h"
-#include "fs/path_walk.h"
-#include "fs/read_pattern.h"
-#include "fs/whereabouts.h"
+#include "fs/files/read_pattern.h"
+#include "fs/files/state.h"
+#include "fs/files/sums.h"
+#include "fs/names/extended.h"
+#include "fs/names/names.h"
+#include "fs/names/path.h"
+#include "fs/names/path_walk.h"
 
 namespace pinstripe {
 namespace {
@@ -38,12 +36,14 @@ Status CheckSettable(std::string_view name) {
 class OpenFiles {
  public:
   OpenFiles(Cluster& cluster, const FileSystem::Options& options)
-      : context_(cluster, options),
-        reserving_(cluster.runtime()),
-        mender_(cluster, {.is_changing = [this](InodeId id) { return IsChanging(id); },
-                          .mended = [this](InodeId id) { Reload(id); }}) {
-    context_.mend = [this, mends = options.mends](InodeId id) {
-      if (mends) mender_.Add(id);
+      : context_(cluster, options), reserving_(cluster.runtime()) {
+    if (options.caretaker != nullptr) {
+      caretaker_ =
+          options.caretaker(cluster, {.is_changing = [this](InodeId id) { return IsChanging(id); },
+                                      .mended = [this](InodeId id) { Reload(id); }});
+    }
+    context_.committed_short = [this](InodeId id) {
+      if (caretaker_) caretaker_->CommittedShort(id);
     };
     context_.dispose = [this](InodeId id, const Inode& inode, uint64_t losses) {
       Dispose(id, inode, losses);
@@ -52,6 +52,7 @@ class OpenFiles {
   }
 
   FileContext& context() { return context_; }
+  Caretaker* caretaker() { return caretaker_.get(); }  // null: nobody looks after the files
 
   // Adds a user of the file. Each Take is followed by one Release.
   std::shared_ptr<FileState> Take(InodeId id) {
@@ -245,7 +246,7 @@ class OpenFiles {
   std::mutex mutex_;
   std::map<InodeId, Open> files_;                              // guarded by mutex_
   std::deque<std::pair<InodeId, Inode>> removed_directories_;  // the last ones; guarded by mutex_
-  Mender mender_;  // goes first: its thread looks at the files
+  std::unique_ptr<Caretaker> caretaker_;  // goes first: its threads look at the files
 };
 
 // A user of a file for the time of one call.
@@ -511,11 +512,6 @@ class ClusterFileSystem final : public FileSystem {
       if (name == kLayoutAttribute) return RemoveLayout(it);
       return pinstripe::RemoveExtended(inode, it, name);
     });
-  }
-
-  Result<Whereabouts> FindWhereabouts(InodeId inode, InodeId directory) override {
-    const StoredInode stored = TRY(names().Load(inode));
-    return pinstripe::FindWhereabouts(cluster_, inode, stored.inode, {.directory = directory});
   }
 
   Result<std::vector<std::string>> ListExtended(InodeId inode) override {
@@ -806,9 +802,10 @@ class ClusterFileSystem final : public FileSystem {
       return Fail(ENODATA, "inode {:016x} has no name", inode);
     }
     TRY(stored);
-    const WhereaboutsOptions options{.most_blocks = kMostBlocksOfAttribute};
-    return WhereaboutsText(
-        TRY(pinstripe::FindWhereabouts(cluster_, inode, stored->inode, options)));
+    if (files_.caretaker() == nullptr) {
+      return Fail(ENODATA, "nobody here can say where inode {:016x} is", inode);
+    }
+    return files_.caretaker()->Why(inode, stored->inode);
   }
 
   Result<Inode> LoadEvenWithoutName(InodeId inode, Duration age) {

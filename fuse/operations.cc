@@ -16,8 +16,8 @@
 
 #include "base/answer.h"
 #include "base/try.h"
-#include "fs/acl.h"
-#include "fs/copy_range.h"
+#include "fs/files/copy_range.h"
+#include "fs/names/acl.h"
 #include "fs/posix_stat.h"
 #include "fuse/directory_positions.h"
 #include "fuse/virtual_files.h"

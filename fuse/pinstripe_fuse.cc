@@ -33,6 +33,7 @@
 #include "fs/file_system.h"
 #include "fuse/mount_options.h"
 #include "fuse/operations.h"
+#include "upkeep/host_care.h"
 
 namespace pinstripe {
 namespace {
@@ -251,6 +252,7 @@ Status Serve(const Arguments& arguments, const Ready& ready) {
   const ClusterConfig& config = cluster.config();
   FileSystem::Options options{.memory_bytes = memory_bytes};
   options.memory_is_configured = !arguments.mount.cache_bytes.has_value();
+  options.caretaker = &MakeHostCare;
   options.exported = arguments.mount.subdirectory;
   options.disk_cache_directory = arguments.mount.cache_directory.value_or(config.cache_directory);
   options.disk_cache_bytes =

@@ -16,6 +16,7 @@
 #include "fs/posix_stat.h"
 #include "plugin/oss_dir.h"
 #include "plugin/oss_file.h"
+#include "upkeep/host_care.h"
 
 namespace pinstripe {
 namespace {
@@ -60,6 +61,7 @@ Result<std::unique_ptr<Oss>> Oss::Start(const std::string& config_file, const st
   oss->connected_ = TRY(pinstripe::Connect(oss->runtime_, config_file));
   Cluster& cluster = oss->connected_->cluster();
   FileSystem::Options options;
+  options.caretaker = &MakeHostCare;
   options.exported = root;
   options.memory_is_configured = !light;
   options.memory_bytes = light ? kLightMemoryBytes : cluster.config().memory_bytes;

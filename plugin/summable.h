@@ -1,6 +1,6 @@
 // CheckSummable: of which files the server may compute a checksum by reading them. Pure.
 //
-// A checksum that is not put together from those of the blocks (fs/file_sums.h) takes all bytes,
+// A checksum that is not put together from those of the blocks (fs/files/sums.h) takes all bytes,
 // the zeros of holes too, and XRootD tells nobody who computes it that its client has left. So what
 // costs nothing to make must not cost much to read.
 

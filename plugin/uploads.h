@@ -39,7 +39,7 @@
 #include "base/runtime.h"
 #include "base/status.h"
 #include "fs/file_system.h"
-#include "fs/interval_set.h"
+#include "fs/files/interval_set.h"
 
 namespace pinstripe {
 

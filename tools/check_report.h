@@ -5,10 +5,10 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "cluster/last_look.h"
-#include "fs/checker.h"
-#include "fs/collector.h"
-#include "fs/recovery.h"
+#include "upkeep/checker.h"
+#include "upkeep/collector.h"
+#include "upkeep/last_look.h"
+#include "upkeep/recovery.h"
 
 namespace pinstripe {
 

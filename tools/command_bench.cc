@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/try.h"
-#include "cluster/cluster_config.h"
-#include "drive/kinetic_io.h"
+#include "cluster/config.h"
+#include "kinetic/io.h"
 #include "tools/commands.h"
 #include "tools/data_load.h"
 #include "tools/drive_load.h"

@@ -6,10 +6,10 @@
 
 #include "base/try.h"
 #include "cluster/connect.h"
-#include "fs/checker.h"
 #include "tools/check_report.h"
 #include "tools/commands.h"
 #include "tools/progress.h"
+#include "upkeep/checker.h"
 
 namespace pinstripe {
 namespace {

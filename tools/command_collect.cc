@@ -7,10 +7,10 @@
 #include "base/config.h"
 #include "base/try.h"
 #include "cluster/connect.h"
-#include "fs/collector.h"
 #include "tools/check_report.h"
 #include "tools/commands.h"
 #include "tools/progress.h"
+#include "upkeep/collector.h"
 
 namespace pinstripe {
 namespace {

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/try.h"
-#include "cluster/cluster_config.h"
+#include "cluster/config.h"
 #include "tools/commands.h"
 #include "tools/dev_cluster.h"
 

@@ -7,10 +7,10 @@
 
 #include "base/try.h"
 #include "cluster/connect.h"
-#include "fs/recovery.h"
 #include "tools/check_report.h"
 #include "tools/commands.h"
 #include "tools/progress.h"
+#include "upkeep/recovery.h"
 
 namespace pinstripe {
 namespace {

@@ -7,9 +7,9 @@
 #include "base/try.h"
 #include "cluster/connect.h"
 #include "fs/file_system.h"
-#include "fs/whereabouts.h"
 #include "tools/check_report.h"
 #include "tools/commands.h"
+#include "upkeep/whereabouts.h"
 
 namespace pinstripe {
 namespace {
@@ -67,7 +67,8 @@ Result<int> RunWhy(Runtime& runtime, const WhyOptions& options) {
   const auto place = fs->ResolveTarget(options.path);  // of the root there is none
   const InodeId directory = place.has_value() ? place->directory : 0;
   const Whereabouts found =
-      TRY_CONTEXT(fs->FindWhereabouts(attributes.inode, directory), "{}", options.path);
+      TRY_CONTEXT(FindWhereabouts(connected->cluster(), attributes.inode, {.directory = directory}),
+                  "{}", options.path);
   fmt::print("{}", options.json ? ReportJson(found) : WhereaboutsText(found));
   switch (found.state()) {
     case Whereabouts::State::kWhole: return 0;

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "cluster/cluster_config.h"
+#include "cluster/config.h"
 
 namespace pinstripe {
 

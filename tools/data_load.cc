@@ -9,7 +9,7 @@
 #include <set>
 
 #include "base/try.h"
-#include "cluster/cluster_config.h"
+#include "cluster/config.h"
 #include "cluster/connect.h"
 #include "fs/file_system.h"
 #include "tools/process_use.h"

@@ -407,7 +407,7 @@ class DevCluster::State {
   }
 
   Status MakeDaemons(const DevOptions& options) {
-    const std::string program = TRY(FindProgram("pinstriped", "drive"));
+    const std::string program = TRY(FindProgram("pinstriped", "daemon"));
     std::vector<int> groups = options.groups;
     if (groups.empty()) groups.assign(options.drives, 1);
     const std::vector<uint16_t> ports = TRY(PickFreePorts(runtime, options.drives));

@@ -24,7 +24,7 @@
 
 #include "base/runtime.h"
 #include "base/status.h"
-#include "cluster/stripe_store.h"
+#include "cluster/stripes/store.h"
 #include "tools/dev_config.h"
 #include "tools/process.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "cluster/stripe_store.h"
+#include "cluster/stripes/store.h"
 
 namespace pinstripe {
 

@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 #include "cluster/cluster.h"
-#include "cluster/drive_map.h"
+#include "cluster/map/drive_map.h"
 
 namespace pinstripe {
 

@@ -14,7 +14,7 @@
 #include "base/checksum.h"
 #include "base/coding.h"
 #include "base/try.h"
-#include "drive/kinetic_io.h"
+#include "kinetic/io.h"
 #include "tools/process_use.h"
 
 namespace pinstripe {

@@ -15,7 +15,7 @@
 #include "base/runtime.h"
 #include "base/status.h"
 #include "drive/drive.h"
-#include "drive/kinetic_drive.h"
+#include "kinetic/kinetic_drive.h"
 
 namespace pinstripe {
 

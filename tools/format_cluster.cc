@@ -3,7 +3,7 @@
 #include "base/try.h"
 #include "cluster/cluster.h"
 #include "cluster/connect.h"
-#include "drive/kinetic_io.h"
+#include "kinetic/io.h"
 #include "tools/survey.h"
 
 namespace pinstripe {

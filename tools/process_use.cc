@@ -14,7 +14,7 @@
 #include <sstream>
 #include <string>
 
-#include "drive/kinetic_io.h"
+#include "kinetic/io.h"
 
 namespace pinstripe {
 namespace {

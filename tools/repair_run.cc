@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/try.h"
-#include "cluster/drive_claim.h"
-#include "cluster/rebuild.h"
+#include "cluster/membership/drive_claim.h"
+#include "cluster/membership/rebuild.h"
 #include "tools/check_report.h"
 #include "tools/commands.h"
 #include "tools/drain_room.h"

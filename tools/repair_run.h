@@ -13,9 +13,9 @@
 
 #include "base/status.h"
 #include "cluster/cluster.h"
-#include "cluster/epoch_change.h"
-#include "fs/repairer.h"
-#include "fs/tree_mender.h"
+#include "cluster/membership/epoch_change.h"
+#include "upkeep/repairer.h"
+#include "upkeep/tree_mender.h"
 
 namespace pinstripe {
 

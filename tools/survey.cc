@@ -9,11 +9,11 @@
 #include "base/time_text.h"
 #include "base/try.h"
 #include "cluster/connect.h"
-#include "cluster/drive_claim.h"
-#include "cluster/drive_identity.h"
-#include "cluster/electorate.h"
 #include "cluster/gather.h"
-#include "drive/kinetic_io.h"
+#include "cluster/map/electorate.h"
+#include "cluster/membership/drive_claim.h"
+#include "cluster/membership/drive_identity.h"
+#include "kinetic/io.h"
 
 namespace pinstripe {
 namespace {

@@ -10,10 +10,10 @@
 #include "base/runtime.h"
 #include "base/status.h"
 #include "cluster/cluster.h"
-#include "cluster/cluster_config.h"
-#include "cluster/epoch_change.h"
-#include "cluster/last_look.h"
-#include "fs/checker.h"
+#include "cluster/config.h"
+#include "cluster/membership/epoch_change.h"
+#include "upkeep/checker.h"
+#include "upkeep/last_look.h"
 
 namespace pinstripe {
 

@@ -11,11 +11,11 @@
 
 #include "base/log.h"
 #include "base/real_runtime.h"
-#include "drive/kinetic_drive.h"
+#include "kinetic/kinetic_drive.h"
 #include "tests/crash/daemon.h"
-#include "tests/drive/temporary_directory.h"
 #include "tests/support/expect_ok.h"
 #include "tests/support/free_ports.h"
+#include "tests/support/temporary_directory.h"
 
 namespace pinstripe {
 namespace {

@@ -19,16 +19,16 @@
 #include <set>
 
 #include "base/log.h"
-#include "drive/engine.h"
-#include "drive/log_store.h"
-#include "fs/checker.h"
+#include "daemon/engine.h"
 #include "fs/file_system.h"
-#include "tests/drive/temporary_directory.h"
+#include "store/log_store.h"
 #include "tests/support/expect_ok.h"
 #include "tests/support/faulty_drive.h"
 #include "tests/support/lossy_disk.h"
 #include "tests/support/seeds.h"
 #include "tests/support/sim_runtime.h"
+#include "tests/support/temporary_directory.h"
+#include "upkeep/checker.h"
 
 namespace pinstripe {
 namespace {

@@ -25,13 +25,13 @@
 #include "base/log.h"
 #include "base/real_runtime.h"
 #include "cluster/connect.h"
-#include "drive/io_loop.h"
-#include "drive/kinetic_drive.h"
-#include "tests/drive/temporary_directory.h"
+#include "kinetic/io_loop.h"
+#include "kinetic/kinetic_drive.h"
 #include "tests/support/expect_ok.h"
 #include "tests/support/free_ports.h"
 #include "tests/support/linearizability.h"
 #include "tests/support/seeds.h"
+#include "tests/support/temporary_directory.h"
 
 namespace pinstripe {
 namespace {

@@ -21,7 +21,7 @@
 #include <thread>
 #include <vector>
 
-#include "drive/daemon_main.h"
+#include "daemon/main.h"
 #include "tests/support/lossy_disk.h"
 
 int main(int argc, char** argv) {

@@ -8,7 +8,7 @@
 // the file system is mounted again, and everything is compared with what was said.
 //
 // Where nobody may mount, these are skipped; LogStoreTest and SharedCommit in
-// tests/drive/log_store_test.cc hold the store to the same with a disk in memory.
+// tests/store/log_store_test.cc hold the store to the same with a disk in memory.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,12 +20,12 @@
 
 #include "base/log.h"
 #include "base/real_runtime.h"
-#include "drive/kinetic_drive.h"
+#include "kinetic/kinetic_drive.h"
 #include "tests/crash/daemon.h"
 #include "tests/crash/failing_disk.h"
-#include "tests/drive/temporary_directory.h"
 #include "tests/support/expect_ok.h"
 #include "tests/support/free_ports.h"
+#include "tests/support/temporary_directory.h"
 
 namespace pinstripe {
 namespace {

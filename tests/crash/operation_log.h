@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "drive/store.h"
+#include "store/store.h"
 
 namespace pinstripe {
 

@@ -19,12 +19,12 @@
 #include <thread>
 
 #include "base/log.h"
-#include "drive/log_store.h"
+#include "store/log_store.h"
 #include "tests/crash/operation_log.h"
-#include "tests/drive/temporary_directory.h"
 #include "tests/support/expect_ok.h"
 #include "tests/support/lossy_disk.h"
 #include "tests/support/seeds.h"
+#include "tests/support/temporary_directory.h"
 
 namespace pinstripe {
 namespace {

@@ -14,11 +14,11 @@
 
 #include "base/log.h"
 #include "base/real_runtime.h"
-#include "drive/kinetic_drive.h"
+#include "kinetic/kinetic_drive.h"
 #include "tests/crash/daemon.h"
-#include "tests/drive/temporary_directory.h"
-#include "tests/drive/wire_client.h"
+#include "tests/daemon/wire_client.h"
 #include "tests/support/free_ports.h"
+#include "tests/support/temporary_directory.h"
 
 namespace pinstripe {
 namespace {

@@ -12,13 +12,14 @@
 
 #include "base/log.h"
 #include "cluster/gather.h"
-#include "cluster/shard.h"
-#include "fs/checker.h"
+#include "cluster/stripes/shard.h"
 #include "fs/file_system.h"
-#include "fs/records.h"
+#include "fs/names/records.h"
 #include "tests/support/expect_ok.h"
 #include "tests/support/sim_runtime.h"
 #include "tests/support/test_cluster.h"
+#include "upkeep/checker.h"
+#include "upkeep/host_care.h"
 
 namespace pinstripe {
 
@@ -92,6 +93,7 @@ class FsTest : public testing::Test {
   Host NewHost(uint64_t memory_bytes = 64 << 20) {
     FileSystem::Options options = options_;
     options.memory_bytes = memory_bytes;
+    options.caretaker = &MakeHostCare;
     Host host;
     auto cluster = machines_.Open();
     EXPECT_OK(cluster);

@@ -11,13 +11,13 @@
 
 #include "base/checksum.h"
 #include "cluster/gather.h"
-#include "cluster/shard.h"
-#include "fs/checker.h"
-#include "fs/collector.h"
-#include "fs/copy_range.h"
-#include "fs/map_pages.h"
-#include "fs/repairer.h"
+#include "cluster/stripes/shard.h"
+#include "fs/files/copy_range.h"
+#include "fs/files/map_pages.h"
 #include "tests/fs/fs_test_base.h"
+#include "upkeep/checker.h"
+#include "upkeep/collector.h"
+#include "upkeep/repairer.h"
 
 namespace pinstripe {
 namespace {

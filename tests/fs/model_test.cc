@@ -15,10 +15,11 @@
 #include <memory>
 #include <set>
 
-#include "fs/copy_range.h"
-#include "tests/drive/temporary_directory.h"
+#include "fs/files/copy_range.h"
 #include "tests/fs/fs_test_base.h"
 #include "tests/support/seeds.h"
+#include "tests/support/temporary_directory.h"
+#include "upkeep/host_care.h"
 
 namespace pinstripe {
 namespace {
@@ -54,6 +55,7 @@ class Model {
         EXPECT_OK(FileSystem::Format(*hosts_[0].cluster, {}, 0755));
       }
       FileSystem::Options all = fs_options;
+      all.caretaker = &MakeHostCare;
       all.least_shared_bytes = kTestBlock;
       hosts_[i].fs = *FileSystem::Open(*hosts_[i].cluster, all);
     }

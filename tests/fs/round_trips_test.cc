@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "cluster/epoch_change.h"
+#include "cluster/membership/epoch_change.h"
 #include "tests/fs/fs_test_base.h"
 
 namespace pinstripe {
@@ -223,7 +223,7 @@ TEST_F(RoundTripsTest, UnlinkIsFour) {
   EXPECT_EQ(Count([&] { ASSERT_OK(fs_->Unlink(kRootInode, "file")); }), 4);
 }
 
-// Look both names up, then the steps of fs/rename.cc that concern a file and one directory.
+// Look both names up, then the steps of fs/names/rename.cc that concern a file and one directory.
 TEST_F(RoundTripsTest, ARenameInADirectoryIsSeven) {
   Make("file", "x");
   EXPECT_EQ(Count([&] { ASSERT_OK(fs_->Rename(kRootInode, "file", kRootInode, "new")); }), 7);

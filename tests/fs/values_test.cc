@@ -8,10 +8,10 @@
 #include <random>
 #include <set>
 
-#include "fs/block_map.h"
-#include "fs/inode.h"
-#include "fs/interval_set.h"
-#include "fs/path.h"
+#include "fs/files/block_map.h"
+#include "fs/files/interval_set.h"
+#include "fs/names/inode.h"
+#include "fs/names/path.h"
 #include "fs/posix_stat.h"
 #include "tests/support/expect_ok.h"
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "base/checksum.h"
-#include "fs/acl.h"
-#include "fs/extended.h"
-#include "fs/inode.h"
+#include "fs/names/acl.h"
+#include "fs/names/extended.h"
+#include "fs/names/inode.h"
 #include "tests/fuzz/inputs.h"
 
 namespace pinstripe {

@@ -2,15 +2,15 @@
 
 #include "base/checksum.h"
 #include "base/coding.h"
-#include "cluster/drive_claim.h"
-#include "cluster/drive_map.h"
-#include "cluster/last_look.h"
-#include "cluster/register_record.h"
-#include "cluster/shard.h"
-#include "drive/log_entry.h"
-#include "drive/starts.h"
-#include "fs/disk_cache_format.h"
+#include "cluster/map/drive_map.h"
+#include "cluster/membership/drive_claim.h"
+#include "cluster/registers/record.h"
+#include "cluster/stripes/shard.h"
+#include "fs/cache/disk_cache_format.h"
+#include "store/log_entry.h"
+#include "store/starts.h"
 #include "tests/fuzz/inputs.h"
+#include "upkeep/last_look.h"
 
 namespace pinstripe {
 namespace {

@@ -23,11 +23,11 @@
 
 #include "base/checksum.h"
 #include "base/coding.h"
-#include "drive/log_entry.h"
-#include "drive/log_store.h"
-#include "tests/drive/temporary_directory.h"
+#include "store/log_entry.h"
+#include "store/log_store.h"
 #include "tests/fuzz/inputs.h"
 #include "tests/fuzz/map_index.h"
+#include "tests/support/temporary_directory.h"
 
 namespace pinstripe {
 namespace {

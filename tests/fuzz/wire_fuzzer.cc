@@ -2,8 +2,8 @@
 // executed as if they were signed.
 
 #include "base/log.h"
-#include "drive/kinetic.pb.h"
-#include "drive/message.h"
+#include "kinetic/kinetic.pb.h"
+#include "kinetic/message.h"
 #include "tests/fuzz/fuzzer.h"
 #include "tests/fuzz/inputs.h"
 

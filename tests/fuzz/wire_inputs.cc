@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <set>
 
+#include "daemon/engine.h"
+#include "daemon/kinetic_service.h"
 #include "drive/drive.h"
-#include "drive/engine.h"
-#include "drive/frame.h"
-#include "drive/kinetic.pb.h"
-#include "drive/kinetic_service.h"
-#include "drive/memory_store.h"
-#include "drive/message.h"
-#include "drive/tag_check.h"
+#include "kinetic/covering_tag.h"
+#include "kinetic/frame.h"
+#include "kinetic/kinetic.pb.h"
+#include "kinetic/message.h"
+#include "store/memory_store.h"
 #include "tests/fuzz/inputs.h"
 #include "tests/golden/kinetic_vectors.h"
 #include "tests/support/unhex.h"

@@ -29,7 +29,7 @@ tls_port = $secure
 path = "two"
 port = $second
 CONFIG
-"$build/drive/pinstriped" --config "$work/pinstriped.toml" >"$work/pinstriped.log" 2>&1 &
+"$build/daemon/pinstriped" --config "$work/pinstriped.toml" >"$work/pinstriped.log" 2>&1 &
 processes+=($!)
 free_port
 start_simulator "$port"

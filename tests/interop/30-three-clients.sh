@@ -34,7 +34,7 @@ tls_port = ${own[1]}
 path = "peer"
 port = $peer
 CONFIG
-  "$build/drive/pinstriped" --config "$work/$1/pinstriped.toml" >"$work/$1/pinstriped.log" 2>&1 &
+  "$build/daemon/pinstriped" --config "$work/$1/pinstriped.toml" >"$work/$1/pinstriped.log" 2>&1 &
   processes+=($!)
   free_port
   start_simulator "$port"

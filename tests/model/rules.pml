@@ -1,4 +1,4 @@
-/* What the models of registers share: quorums, ballots, and the rules of cluster/register_rules.cc, over what a
+/* What the models of registers share: quorums, ballots, and the rules of cluster/registers/rules.cc, over what a
  * proposer knows of the replicas (kp, ka, kv: promised, accepted, value). Before it is included, R is how many
  * replicas there are, NONCE(v) names the change of a value, and IN_ONE_EPOCH(s, t) says whether two slots are.
  */

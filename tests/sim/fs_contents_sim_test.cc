@@ -25,13 +25,14 @@
 #include <vector>
 
 #include "base/log.h"
-#include "fs/checker.h"
-#include "fs/collector.h"
 #include "fs/file_system.h"
-#include "fs/repairer.h"
 #include "tests/support/seeds.h"
 #include "tests/support/sim_runtime.h"
 #include "tests/support/test_cluster.h"
+#include "upkeep/checker.h"
+#include "upkeep/collector.h"
+#include "upkeep/host_care.h"
+#include "upkeep/repairer.h"
 
 namespace pinstripe {
 namespace {
@@ -134,8 +135,9 @@ class Storm {
     auto cluster = machines_.Open(life->life);
     if (!cluster.has_value()) return nullptr;
     life->cluster = *std::move(cluster);
-    FileSystem::Options options{
-        .memory_bytes = 8 << 20, .mends = mends_, .least_shared_bytes = kBlock};
+    FileSystem::Options options{.memory_bytes = 8 << 20,
+                                .caretaker = mends_ ? &MakeHostCare : nullptr,
+                                .least_shared_bytes = kBlock};
     if (sim_.Chance(0.7)) {  // block maps in pages as soon as there are two runs, or some more
       const bool tiny = sim_.Chance(0.5);
       options.inline_map_bytes = tiny ? 40 : 150;

@@ -29,13 +29,14 @@
 #include "base/checksum.h"
 #include "base/coding.h"
 #include "base/log.h"
-#include "fs/checker.h"
-#include "fs/collector.h"
 #include "fs/file_system.h"
 #include "tests/support/expect_ok.h"
 #include "tests/support/seeds.h"
 #include "tests/support/sim_runtime.h"
 #include "tests/support/test_cluster.h"
+#include "upkeep/checker.h"
+#include "upkeep/collector.h"
+#include "upkeep/host_care.h"
 
 namespace pinstripe {
 namespace {
@@ -208,7 +209,8 @@ class Storm {
         sim_.Sleep(std::chrono::milliseconds(200));
         continue;
       }
-      FileSystem::Options options{.memory_bytes = sim_.Chance(0.3) ? 1u : 64u << 20};
+      FileSystem::Options options{.memory_bytes = sim_.Chance(0.3) ? 1u : 64u << 20,
+                                  .caretaker = &MakeHostCare};
       if (sim_.Chance(0.7)) {  // block maps in pages as soon as there are two runs
         options.inline_map_bytes = 40;
         options.map_page_bytes = 100;

@@ -28,13 +28,14 @@
 #include "base/log.h"
 #include "base/try.h"
 #include "cluster/gather.h"
-#include "fs/checker.h"
 #include "fs/file_system.h"
-#include "fs/tree_mender.h"
 #include "tests/support/expect_ok.h"
 #include "tests/support/seeds.h"
 #include "tests/support/sim_runtime.h"
 #include "tests/support/test_cluster.h"
+#include "upkeep/checker.h"
+#include "upkeep/host_care.h"
+#include "upkeep/tree_mender.h"
 
 namespace pinstripe {
 namespace {
@@ -330,7 +331,7 @@ class PowerCut {
     auto cluster = machines_.Open();
     if (!Check(StatusOf(cluster))) return;
     if (!Check(FileSystem::Format(**cluster, {}, 0755))) return;
-    auto fs = FileSystem::Open(**cluster, {});
+    auto fs = FileSystem::Open(**cluster, {.caretaker = &MakeHostCare});
     if (!Check(StatusOf(fs))) return;
     for (const auto& [path, contents] : before) {
       const bool is_link = std::ranges::any_of(
@@ -355,7 +356,7 @@ class PowerCut {
     const auto life = std::make_shared<ClientLife>();
     auto cluster = machines_.Open(life);
     if (!Check(StatusOf(cluster))) return;
-    auto fs = FileSystem::Open(**cluster, {});
+    auto fs = FileSystem::Open(**cluster, {.caretaker = &MakeHostCare});
     if (!Check(StatusOf(fs))) return;
     life->CrashAfter(requests);
     work(**fs, *life);
@@ -425,7 +426,7 @@ class PowerCut {
     sim_.Sleep(1s);
     auto cluster = machines_.Open();
     if (!Check(StatusOf(cluster))) return;
-    auto fs = FileSystem::Open(**cluster, {});
+    auto fs = FileSystem::Open(**cluster, {.caretaker = &MakeHostCare});
     if (!Check(StatusOf(fs))) return;
     Look(**fs);  // who looks finishes what was begun
     const Tree tree = Look(**fs);

@@ -1,7 +1,7 @@
 // Two administrators rebuild one drive at once, in every interleaving that the seeds reach. Either
 // may die in front of any request. Requests are late, lost and repeated meanwhile.
 //
-// What must hold (the promises in cluster/rebuild.h):
+// What must hold (the promises in cluster/membership/rebuild.h):
 //   - whoever is told that the drive was rebuilt has a drive that everybody accepts from then on:
 //     two that get in each other's way never make an old drive of a good one;
 //   - whatever is left behind by those who died, the next rebuild goes on with it;
@@ -22,9 +22,9 @@
 #include <vector>
 
 #include "base/log.h"
-#include "cluster/drive_identity.h"
 #include "cluster/gather.h"
-#include "cluster/rebuild.h"
+#include "cluster/membership/drive_identity.h"
+#include "cluster/membership/rebuild.h"
 #include "tests/support/expect_ok.h"
 #include "tests/support/forwarding_drive.h"
 #include "tests/support/seeds.h"

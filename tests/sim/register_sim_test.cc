@@ -1,7 +1,7 @@
 // Clients read, change and list a few registers while drives go away, are slow, lose requests and
 // answers, repeat requests late and flip bits, and while clients die in the middle of anything.
 //
-// What must hold, whatever happens (the promises in cluster/register_store.h):
+// What must hold, whatever happens (the promises in cluster/registers/store.h):
 //   - the history of each register is linearizable; an operation that failed may have happened or
 //     not;
 //   - during the storm nothing fails in another way than EIO;
@@ -26,12 +26,12 @@
 #include <vector>
 
 #include "base/log.h"
-#include "cluster/drive_identity.h"
-#include "cluster/epoch_change.h"
 #include "cluster/gather.h"
-#include "cluster/rebuild.h"
-#include "cluster/register_rules.h"
-#include "cluster/register_store.h"
+#include "cluster/membership/drive_identity.h"
+#include "cluster/membership/epoch_change.h"
+#include "cluster/membership/rebuild.h"
+#include "cluster/registers/rules.h"
+#include "cluster/registers/store.h"
 #include "tests/support/expect_ok.h"
 #include "tests/support/linearizability.h"
 #include "tests/support/replica_set.h"
@@ -666,7 +666,8 @@ TEST(MovingSimIsStrict, WhatIsErasedInTheEpochInWhichItWasRemovedIsFound) {
   EXPECT_TRUE(FindsAFault<MovingStorm>(300, 3, MovingStorm::Rules{.former_epochs_only = false}));
 }
 
-// What happens more seldom is in RestoreTest of tests/cluster/register_store_test.cc, step by step.
+// What happens more seldom is in RestoreTest of tests/cluster/registers/store_test.cc, step by
+// step.
 
 }  // namespace
 }  // namespace pinstripe

@@ -2,7 +2,7 @@
 // requests, answer rotten bytes or with other records than were asked for, fill up, and burn down,
 // one after the other: the next one not before what the last one had was repaired.
 //
-// What must hold, whatever happens (the promises in cluster/stripe_store.h):
+// What must hold, whatever happens (the promises in cluster/stripes/store.h):
 //   - during the storm, a read of an acknowledged stripe returns what was written or EIO: never
 //     other bytes, and never ENOENT;
 //   - in the calm after it, every acknowledged stripe reads back as written, whole or in part.
@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "base/log.h"
-#include "cluster/stripe_store.h"
+#include "cluster/stripes/store.h"
 #include "tests/support/seeds.h"
 #include "tests/support/sim_runtime.h"
 #include "tests/support/test_drives.h"

@@ -18,7 +18,7 @@ template <typename T>
 Status StatusOf(const Result<T>& result) {
   return result.has_value() ? Status() : result.error();
 }
-// A conditional change (cluster/register_store.h): success also where something else was there.
+// A conditional change (cluster/registers/store.h): success also where something else was there.
 template <typename T>
 requires requires(const T& changed) { changed.effect; }
 Status StatusOf(const T& changed) { return changed.why; }

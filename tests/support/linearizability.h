@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "cluster/register_store.h"
+#include "cluster/registers/store.h"
 
 namespace pinstripe {
 

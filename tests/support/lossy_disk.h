@@ -29,7 +29,7 @@
 #include <variant>
 #include <vector>
 
-#include "drive/file_calls.h"
+#include "store/file_calls.h"
 
 namespace pinstripe {
 

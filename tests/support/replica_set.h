@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/runtime.h"
-#include "cluster/register_store.h"
-#include "drive/memory_drive.h"
+#include "cluster/registers/store.h"
+#include "daemon/memory_drive.h"
 #include "tests/support/faulty_drive.h"
 
 namespace pinstripe {

@@ -24,7 +24,7 @@
 
 #include "base/runtime.h"
 #include "cluster/cluster.h"
-#include "drive/memory_drive.h"
+#include "daemon/memory_drive.h"
 #include "tests/support/faulty_drive.h"
 
 namespace pinstripe {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/runtime.h"
-#include "cluster/placement.h"
-#include "cluster/stripe_store.h"
-#include "drive/memory_drive.h"
+#include "cluster/map/placement.h"
+#include "cluster/stripes/store.h"
+#include "daemon/memory_drive.h"
 #include "tests/support/faulty_drive.h"
 
 namespace pinstripe {

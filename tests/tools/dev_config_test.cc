@@ -10,8 +10,8 @@
 #include <set>
 
 #include "base/real_runtime.h"
-#include "cluster/cluster_config.h"
-#include "drive/daemon_config.h"
+#include "cluster/config.h"
+#include "daemon/config.h"
 #include "tools/config_text.h"
 #include "tools/ports.h"
 

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "base/real_runtime.h"
-#include "drive/memory_store.h"
-#include "drive/server.h"
+#include "daemon/server.h"
+#include "store/memory_store.h"
 #include "tests/support/expect_ok.h"
 #include "tools/process_use.h"
 

@@ -11,10 +11,10 @@
 
 #include "base/real_runtime.h"
 #include "cluster/connect.h"
-#include "drive/kinetic_io.h"
-#include "drive/memory_store.h"
-#include "drive/server.h"
+#include "daemon/server.h"
 #include "fs/file_system.h"
+#include "kinetic/io.h"
+#include "store/memory_store.h"
 #include "tests/support/expect_ok.h"
 #include "tools/dev_config.h"
 #include "tools/names_load.h"

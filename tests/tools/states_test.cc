@@ -18,15 +18,15 @@
 #include <vector>
 
 #include "base/coding.h"
-#include "cluster/drive_claim.h"
-#include "cluster/epoch_change.h"
-#include "cluster/retirement.h"
-#include "fs/collector.h"
+#include "cluster/membership/drive_claim.h"
+#include "cluster/membership/epoch_change.h"
+#include "cluster/membership/retirement.h"
 #include "tests/fs/fs_test_base.h"
 #include "tests/support/forwarding_drive.h"
 #include "tools/check_report.h"
 #include "tools/repair_run.h"
 #include "tools/survey.h"
+#include "upkeep/collector.h"
 
 namespace pinstripe {
 namespace {

@@ -1,0 +1,90 @@
+// cluster.toml and credentials.toml: what brings a process to the drives. etc/cluster.toml is the
+// commented sample. What belongs to the data (layouts, epochs) is stored with the data and only its
+// defaults are taken from here.
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/runtime.h"
+#include "base/status.h"
+#include "cluster/map/drive_map.h"
+#include "cluster/stripes/store.h"
+
+namespace pinstripe {
+
+struct DriveCredentials {
+  int64_t identity = 1;
+  std::string key = "asdfasdf";  // the Kinetic factory default
+  friend bool operator==(const DriveCredentials&, const DriveCredentials&) = default;
+};
+
+inline constexpr uint32_t kMaxInlineBytes =
+    32 << 10;  // of an inode, a register of 64 KiB with all it holds
+
+// Of the cache of what was read on a local disk.
+inline constexpr uint64_t kLeastDiskCacheBytes = 16 << 20;
+inline constexpr uint64_t kUsualDiskCacheBytes = UINT64_C(10) << 30;
+
+struct DriveTls {
+  std::string ca_file;  // whose certificates are believed; empty: any certificate is accepted
+  friend bool operator==(const DriveTls&, const DriveTls&) = default;
+};
+
+struct DriveConfig {
+  DriveId id = 0;
+  std::vector<std::string> addresses;  // "host:port", tried in turn
+  std::string domain;
+  uint32_t weight = 100;
+  std::optional<DriveTls> tls;  // none: without TLS
+  DriveCredentials credentials;
+
+  // Whether the other is reached in the same manner: address, TLS, credentials.
+  bool SameWay(const DriveConfig& other) const;
+};
+
+struct ClusterConfig {
+  std::string file;  // where it was read from, for messages
+  std::string name;
+  StripeLayout layout;                    // for files beyond replicate_limit
+  uint32_t inline_limit = 4096;           // files up to this live in their inode
+  uint32_t replicate_limit = kCellBytes;  // files up to this are m+1 copies of one record
+  int min_redundancy = 1;
+  int replicas = 0;  // of registers; 0 in the file: 2 m + 1, or the largest odd number of drives
+  uint32_t groups = 512;      // 0 in the file: EnoughGroups()
+  uint64_t memory_bytes = 0;  // budget of the process; 0 in the file: a quarter of the machine
+  // A second level of the cache of what was read, on a disk of the machine; empty: none.
+  std::string cache_directory;
+  uint64_t cache_directory_bytes = kUsualDiskCacheBytes;
+  bool durable_close = false;  // close = "durable"
+  Duration drive_timeout = std::chrono::seconds(5);
+  Duration open_timeout = std::chrono::seconds(10);
+  std::vector<DriveConfig> drives;  // ascending by id
+
+  // Reads and checks both files. Errors name file, line and reason (EINVAL), or why a file cannot
+  // be read. credentials.toml lies beside cluster.toml unless that says otherwise; it is refused
+  // (EACCES) when others may read it.
+  static Result<ClusterConfig> Load(const std::string& file);
+
+  // The impossible combinations, for configurations made by hand. EINVAL.
+  Status Check() const;
+
+  // And whether as many drives are listed as layout and names need: a cluster that is there can be
+  // used while some of its drives are lost, and not listed any more. EINVAL.
+  Status CheckForFormat() const;
+
+  // The settings, by their names in the file, in which the other differs and which a process goes
+  // by as they were when it started.
+  std::vector<std::string> FixedSettingsThatDiffer(const ClusterConfig& other) const;
+};
+
+// "4+2": data shards + parity shards. EINVAL unless it is a geometry that the codec has.
+Result<Geometry> ParseGeometry(std::string_view text);
+
+// The default shard size for k: about 4 MiB / k, a multiple of 64 KiB, at most 1 MiB.
+uint32_t DefaultShardBytes(int data_shards);
+
+}  // namespace pinstripe

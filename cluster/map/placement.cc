@@ -1,0 +1,151 @@
+#include "cluster/map/placement.h"
+
+#include <algorithm>
+#include <bit>
+#include <numbers>
+#include <set>
+#include <string_view>
+
+namespace pinstripe {
+namespace {
+
+__extension__ using Wide = unsigned __int128;
+
+// floor(2^32 log2(x)), x >= 1, as docs/format.md defines it. Squaring a number doubles its
+// logarithm, so whether the square of a mantissa in [1, 2) reaches 2 is the next binary digit of
+// its logarithm.
+uint64_t FixedLog2(uint64_t x) {
+  const int whole = 63 - std::countl_zero(x);
+  uint64_t mantissa = x << (63 - whole);  // 2^63 stands for 1
+  uint64_t fraction = 0;
+  for (int bit = 0; bit < 32; ++bit) {
+    const Wide square = static_cast<Wide>(mantissa) * mantissa;
+    const bool two_or_more = static_cast<uint64_t>(square >> 127) != 0;
+    fraction = fraction << 1 | static_cast<uint64_t>(two_or_more);
+    mantissa = static_cast<uint64_t>(square >> (two_or_more ? 64 : 63));
+  }
+  return (static_cast<uint64_t>(whole) << 32) + fraction;
+}
+
+struct Candidate {
+  const MappedDrive* drive;
+  uint64_t lot;
+
+  // Cheaper first; lot / pull is compared without dividing.
+  bool Before(const Candidate& other) const {
+    if (drive->state != other.drive->state) return drive->state == DriveState::kActive;
+    const Wide mine = static_cast<Wide>(lot) * other.drive->Pull();
+    const Wide theirs = static_cast<Wide>(other.lot) * drive->Pull();
+    return mine != theirs ? mine < theirs : drive->id < other.drive->id;
+  }
+};
+
+}  // namespace
+
+uint64_t MixBits(uint64_t x) {
+  x ^= x >> 30;
+  x *= 0xbf58476d1ce4e5b9u;
+  x ^= x >> 27;
+  x *= 0x94d049bb133111ebu;
+  x ^= x >> 31;
+  return x;
+}
+
+uint64_t DrawLot(uint32_t group, DriveId drive) {
+  const uint64_t u =
+      MixBits(MixBits(group + 0x9e3779b97f4a7c15u) ^ MixBits(drive + 0x632be59bd9b4e019u));
+  return (uint64_t{64} << 32) - FixedLog2(u | 1);
+}
+
+uint32_t GroupOf(const DriveMap& map, uint64_t object, uint64_t block) {
+  return static_cast<uint32_t>((MixBits(object) + block) % map.groups);
+}
+
+// A drive is in a group's first `shards` with probability p = shards / drives, so it gets p P of P
+// groups, with a variance of P p (1 - p).
+uint32_t EnoughGroups(size_t drives, size_t shards) {
+  constexpr uint32_t kFewest = 512;
+  constexpr double kDeviation = 0.025;
+  const double others = static_cast<double>(drives) / static_cast<double>(shards) - 1;
+  uint32_t groups = kFewest;
+  // The nearest power of two, by its logarithm.
+  while (groups < kMaxGroups && std::numbers::sqrt2 * groups < others / (kDeviation * kDeviation)) {
+    groups *= 2;
+  }
+  return groups;
+}
+
+std::vector<DriveId> OrderDrives(const DriveMap& map, uint32_t group, size_t needed,
+                                 size_t per_domain) {
+  std::vector<Candidate> candidates;
+  candidates.reserve(map.drives.size());
+  for (const MappedDrive& drive : map.drives)
+    candidates.push_back({&drive, DrawLot(group, drive.id)});
+  std::sort(candidates.begin(), candidates.end(),
+            [](const Candidate& a, const Candidate& b) { return a.Before(b); });
+
+  std::vector<DriveId> homes;
+  std::vector<DriveId> rest;
+  std::map<std::string_view, size_t> taken;  // from each named domain
+  for (const Candidate& candidate : candidates) {
+    const std::string& domain = candidate.drive->domain;
+    const size_t from_domain = domain.empty() ? 0 : taken[domain];
+    if (homes.size() < needed && from_domain < per_domain) {
+      homes.push_back(candidate.drive->id);
+      if (!domain.empty()) ++taken[domain];
+    } else {
+      rest.push_back(candidate.drive->id);
+    }
+  }
+  // Appending fills the homes up with those that were passed over, in order, where that is needed.
+  homes.insert(homes.end(), rest.begin(), rest.end());
+  return homes;
+}
+
+std::vector<DriveId> KeepPlaces(const std::vector<DriveId>& before, std::vector<DriveId> order,
+                                size_t needed) {
+  needed = std::min(needed, order.size());
+  const auto end = order.begin() + static_cast<ptrdiff_t>(needed);
+  std::vector<DriveId> homes(needed, 0);
+  std::set<DriveId> kept;
+  for (size_t i = 0; i < std::min(needed, before.size()); ++i) {
+    if (std::find(order.begin(), end, before[i]) == end) continue;
+    homes[i] = before[i];
+    kept.insert(before[i]);
+  }
+  auto coming = order.begin();
+  for (DriveId& home : homes) {
+    if (home != 0) continue;
+    while (kept.contains(*coming)) ++coming;
+    home = *coming++;
+  }
+  std::copy(homes.begin(), homes.end(), order.begin());
+  return order;
+}
+
+Placement::Placement(DriveMap map, std::shared_ptr<Placement> before)
+    : map_(std::move(map)),
+      before_(before != nullptr && before->map_.drives == map_.drives ? before->before_
+                                                                      : std::move(before)) {}
+
+const std::vector<DriveId>& Placement::Order(uint32_t group, size_t needed, size_t per_domain) {
+  const std::lock_guard lock(mutex_);
+  auto& order = orders_[{group, needed, per_domain}];
+  if (!order) {
+    std::vector<DriveId> drives = OrderDrives(map_, group, needed, per_domain);
+    if (before_ != nullptr) {
+      drives = KeepPlaces(before_->Order(group, needed, per_domain), std::move(drives), needed);
+    }
+    order = std::make_unique<const std::vector<DriveId>>(std::move(drives));
+  }
+  return *order;
+}
+
+std::vector<DriveId> Placement::RegisterHomes(uint32_t group) {
+  const size_t replicas = map_.replicas;
+  std::vector<DriveId> homes = Order(group, replicas, (replicas - 1) / 2);
+  homes.resize(replicas);
+  return homes;
+}
+
+}  // namespace pinstripe

@@ -1,0 +1,73 @@
+// Placement: which drives hold what, computed and never looked up.
+//
+// Weighted rendezvous hashing. For each placement group every drive draws a score from (group,
+// drive id, pull); the drives in descending order of score are the group's list. Adding a drive
+// moves to it only what it wins; nothing moves between the others: homes that an epoch leaves in
+// place keep their piece. All arithmetic is on integers, so every machine computes the same list.
+// docs/format.md, "Placement", has the definition and golden values.
+
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+#include <vector>
+
+#include "cluster/map/drive_map.h"
+
+namespace pinstripe {
+
+// Avalanche of 64 bits: the finaliser of SplitMix64 (Steele, Lea, Flood 2014). Part of the format.
+uint64_t MixBits(uint64_t x);
+
+// The group of block `block` of object `object`: (MixBits(object) + block) mod P.
+uint32_t GroupOf(const DriveMap& map, uint64_t object, uint64_t block);
+
+// The lot a drive draws in a group: 1..2^38. The smaller it is for the pull of the drive, the
+// earlier it comes.
+uint64_t DrawLot(uint32_t group, DriveId drive);
+
+// As many placement groups as `drives` need for stripes of `shards` each, so that what each of them
+// gets differs by about 2.5 % (one standard deviation) from its part: a power of two, 512 to 65536.
+uint32_t EnoughGroups(size_t drives, size_t shards);
+inline constexpr uint32_t kMaxGroups = 1 << 16;
+
+// The drives of `map` in the order in which `group` wants them for `needed` pieces of which no more
+// than `per_domain` should share a failure domain. The first `needed` are the homes; the rest, in
+// order, are the spares. Draining drives come last. Where the domains are too few for the rule, the
+// homes are filled up in order of score. Every drive appears exactly once.
+std::vector<DriveId> OrderDrives(const DriveMap& map, uint32_t group, size_t needed,
+                                 size_t per_domain);
+
+// The homes of an epoch that were homes in the one before it, in their places of `before`: a piece
+// stays where it is as long as its drive is a home. Those that come take the places of those that
+// go, in the order of `order`, which is that of the epoch alone. The spares are as there.
+std::vector<DriveId> KeepPlaces(const std::vector<DriveId>& before, std::vector<DriveId> order,
+                                size_t needed);
+
+// The homes and spares of an epoch, remembered. Thread-safe.
+class Placement {
+ public:
+  // `before`: of the epoch before; null for the first one.
+  explicit Placement(DriveMap map, std::shared_ptr<Placement> before = nullptr);
+
+  const DriveMap& map() const { return map_; }
+
+  // The reference stays good as long as this object.
+  const std::vector<DriveId>& Order(uint32_t group, size_t needed, size_t per_domain);
+
+  // The homes of a group's registers: as many as these have replicas.
+  std::vector<DriveId> RegisterHomes(uint32_t group);
+
+ private:
+  const DriveMap map_;
+  const std::shared_ptr<Placement> before_;  // of the latest epoch before that has other drives
+  std::mutex mutex_;
+  // guarded by mutex_
+  std::map<std::tuple<uint32_t, size_t, size_t>, std::unique_ptr<const std::vector<DriveId>>>
+      orders_;
+};
+
+}  // namespace pinstripe

@@ -1,0 +1,72 @@
+// Work on many groups of registers, a few at a time: what rebuilding, sweeping and moving have in
+// common.
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "base/runtime.h"
+#include "base/status.h"
+#include "cluster/registers/store.h"
+
+namespace pinstripe {
+
+struct SweepOptions {
+  // What is done, and which part of it (0..1) is behind us. On the calling thread.
+  std::function<void(std::string_view phase, double done)> progress;
+
+  double registers_per_second = 0;  // at most about so many; 0: as they come
+  int groups_at_once = 8;
+
+  // Whoever asked is told so with EINTR soon after this says so. Everything can be done again.
+  std::function<bool()> is_cancelled;
+};
+
+bool IsCancelled(const SweepOptions& options);
+Status Cancelled();  // EINTR
+void Report(const SweepOptions& options, std::string_view phase, double done);
+
+void Sleep(Runtime& runtime, Time until);
+
+// Until `until`. EINTR when it is cancelled.
+Status WaitAndTell(Runtime& runtime, Time until, Duration all, std::string_view phase,
+                   const SweepOptions& options);
+
+// Each group on a thread of its own. Stops at the first failure.
+class GroupWork {
+ public:
+  using Work = std::function<Result<SweepReport>(uint32_t group,
+                                                 const RegisterStore::SweepProgress& progress)>;
+
+  // `options` outlives it.
+  GroupWork(Runtime& runtime, std::vector<uint32_t> groups, Work work, const SweepOptions& options);
+
+  Result<SweepReport> Run(std::string_view phase);
+
+ private:
+  void Loop();
+  std::optional<uint32_t> Next();
+  void Finish(const Result<SweepReport>& result);
+  void Pace(size_t registers);
+
+  Runtime& runtime_;
+  const std::vector<uint32_t> groups_;
+  const Work work_;
+  const SweepOptions& options_;
+  const std::shared_ptr<Signal> done_;
+  std::mutex mutex_;
+  size_t next_ = 0;      // guarded by mutex_
+  size_t running_ = 0;   // workers; guarded by mutex_
+  size_t finished_ = 0;  // groups; guarded by mutex_
+  Time next_page_;       // when the next one may be begun; guarded by mutex_
+  SweepReport report_;   // guarded by mutex_
+  Status failure_;       // the first; guarded by mutex_
+};
+
+}  // namespace pinstripe

@@ -1,0 +1,674 @@
+#include "cluster/registers/call.h"
+
+#include <algorithm>
+#include <cassert>
+#include <mutex>
+#include <utility>
+
+#include "base/coding.h"
+#include "base/log.h"
+#include "base/try.h"
+#include "kinetic/send_together.h"
+
+namespace pinstripe {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr size_t kMostReplicas = 256;  // of one register; numbers the questions of many calls
+constexpr Duration kLongestBackOff = 250ms;
+constexpr int kMostTimeouts = 4;  // in which a call ends, while slow drives answer
+constexpr int kSlowPart = 5;      // of the time of a request: what takes longer is slow
+
+// For this part of the time in which a straggler may answer, answers are waited for together. After
+// that each is looked at when it comes: who is late need not be needed.
+constexpr int kTogether = 10;
+
+// Bytes that are no printable characters are shown in hexadecimal.
+std::string Readable(std::string_view key) {
+  std::string text;
+  for (const char c : key) {
+    const auto byte = static_cast<uint8_t>(c);
+    text +=
+        byte > ' ' && byte < 0x7f && c != '\\' ? std::string(1, c) : fmt::format("\\x{:02x}", byte);
+  }
+  return text;
+}
+
+std::string TitleOf(const RegisterName& name) {
+  return fmt::format("register {}/{}", name.group, Readable(name.key));
+}
+
+// Whether an operation that answered this certainly changed nothing.
+bool Refused(const Status& status) {
+  switch (status.code()) {
+    case 0:
+    case ETIMEDOUT:
+    case EHOSTUNREACH:
+    case EIO: return false;
+    default: return true;
+  }
+}
+
+// What becomes of answers that come when their call knows enough: they complete what is remembered,
+// and replicas that are behind are caught up. Shared by the requests of one reading of one
+// register.
+class LateAnswers {
+ public:
+  LateAnswers(const RegisterContext& context, std::string key,
+              std::optional<int64_t> cluster_version, bool catch_up)
+      : runtime_(context.runtime),
+        drive_timeout_(context.options.drive_timeout),
+        cluster_version_(cluster_version),
+        cache_(context.cache),
+        key_(std::move(key)),
+        catch_up_(catch_up) {}
+
+  // From now on answers are late.
+  void Know(const Chosen& chosen) {
+    const std::lock_guard lock(mutex_);
+    chosen_ = chosen;
+  }
+
+  // True if it came late, and was dealt with.
+  bool Take(size_t replica, Drive& drive, const Result<Record>& record) {
+    const std::optional<Chosen> chosen = this->chosen();
+    if (!chosen.has_value()) return false;
+    const Result<ReplicaState> state = StateFrom(key_, drive, record);
+    if (!state.has_value()) return true;
+    cache_->Learn(key_, replica, {state->promised, state->accepted});
+    Bring(drive, *state, *chosen);
+    return true;
+  }
+
+  void Bring(Drive& drive, const ReplicaState& state, const Chosen& chosen) {
+    if (!catch_up_) return;
+    if (auto request = CatchUp(key_, state, chosen)) {
+      drive.Put(*std::move(request), {runtime_.Now() + drive_timeout_, cluster_version_},
+                [cache = cache_, key = key_](const Status&) { cache->Forget(key); });
+    }
+  }
+
+ private:
+  std::optional<Chosen> chosen() {
+    const std::lock_guard lock(mutex_);
+    return chosen_;
+  }
+
+  Runtime& runtime_;
+  const Duration drive_timeout_;
+  const std::optional<int64_t> cluster_version_;
+  const std::shared_ptr<RegisterCache> cache_;
+  const std::string key_;
+  const bool catch_up_;
+  std::mutex mutex_;
+  std::optional<Chosen> chosen_;  // guarded by mutex_
+};
+
+}  // namespace
+
+Result<ReplicaState> StateFrom(const std::string& key, const Drive& drive,
+                               const Result<Record>& record) {
+  if (!record.has_value()) {
+    if (record.error().code() == ENOENT) return ReplicaState();
+    return tl::unexpected(record.error());
+  }
+  Result<ReplicaState> state = DecodeRegister(key, *record);
+  if (state.has_value()) return state;
+  const Status why = state.error().Context(drive.name());
+  Log(LogLevel::kWarn, "register replica damaged", {{"key", Readable(key)}, {"why", why}});
+  return tl::unexpected(why);
+}
+
+std::optional<Drive::PutRequest> CatchUp(const std::string& key, const ReplicaState& state,
+                                         const Chosen& chosen) {
+  if (chosen.slot == 0 || state.accepted >= chosen.ballot || state.promised > chosen.ballot) {
+    return std::nullopt;
+  }
+  return EncodeRegisterPut(key, EncodeRegisterVersion(state.promised, state.accepted),
+                           {chosen.ballot, chosen.ballot, chosen.proposal}, Durability::kWriteBack,
+                           chosen.proposal->value ? Room::kNames : Room::kFreeing);
+}
+
+bool OwnChange::Replaces(const Chosen& chosen) const {
+  return VisibleSlot(chosen, floor) == seen_slot;
+}
+
+void OwnChange::MoveTo(uint64_t new_slot, const Chosen& chosen) {
+  if (slot == new_slot) return;
+  slot = new_slot;
+  Proposal moved = *proposal;
+  moved.earlier.clear();
+  // Those who look for their own change must find it named, whatever slot it was taken over into.
+  // Where slots were forgotten nobody knows what was in them.
+  const bool is_next = new_slot == std::max(chosen.slot, floor) + 1;
+  if (is_next && chosen.slot > 0) {
+    moved.earlier = EarlierNonces(chosen.proposal->nonce, chosen.proposal->earlier);
+  }
+  proposal = std::make_shared<const Proposal>(std::move(moved));
+}
+
+void OwnChange::LearnFrom(const ReplicaStates& states) {
+  for (const auto& state : states) {
+    if (applied.has_value()) return;
+    if (!state.has_value() || state->accepted.slot <= slot) continue;
+    applied = WasChosenBefore(*state->proposal, state->accepted.slot, slot, *proposal);
+  }
+}
+
+std::string RegisterRecordKey(const std::string& prefix, const RegisterName& name) {
+  return Writer().Raw(prefix).Raw("R").U32(name.group).Raw(name.key).Take();
+}
+
+RegisterCall::RegisterCall(const RegisterContext& context, const RegisterName& name,
+                           GroupReplicas replicas, ChangeTerms terms)
+    : context_(context),
+      name_(name),
+      key_(RegisterRecordKey(context.options.prefix, name)),
+      drives_(std::move(replicas.drives)),
+      cluster_version_(replicas.cluster_version),
+      floor_(IsReusable(name.key) ? SlotFloor(replicas.cluster_version) : 0),
+      terms_(terms),
+      quorums_(context.options.quorums != nullptr ? context.options.quorums(drives_.size())
+                                                  : QuorumsOf(drives_.size())),
+      deadline_(std::in_place, context.runtime, context.options.timeout),
+      latest_(std::in_place, context.runtime, kMostTimeouts * context.options.timeout),
+      states_(drives_.size()),
+      states_count_until_(context.runtime.Now() + context.options.answers_count),
+      expected_(drives_.size()),
+      failures_(drives_.size()),
+      heard_(drives_.size()) {
+  assert(drives_.size() < kMostReplicas);
+}
+
+void RegisterCall::Restart() {
+  if (CountKnown(states_) >= quorums_.majority) Begin();
+}
+
+void RegisterCall::Begin() {
+  deadline_.emplace(context_.runtime, context_.options.timeout);
+  latest_.emplace(context_.runtime, kMostTimeouts * context_.options.timeout);
+}
+
+// That answers are slow is not counted against the call: it goes on as long as something moves.
+// Time in which none came counts, so that drives which hang or are away are not waited for any
+// longer because others are there. `last_answer`: a good one's; `start`, when there was none.
+void RegisterCall::NoteRound(Time start, Time last_answer) {
+  const Time now = context_.runtime.Now();
+  last_round_ = now - start;
+  const Duration slow = last_answer - start;
+  if (slow < context_.options.drive_timeout / kSlowPart) return;
+  deadline_.emplace(context_.runtime, std::min(deadline_->time() + slow, latest_->time()) - now);
+}
+
+std::string RegisterCall::Title() const { return TitleOf(name_); }
+
+Terms RegisterCall::RequestTerms() {
+  const Time usual = context_.runtime.Now() + context_.options.drive_timeout;
+  const Time deadline = deadline_->time();
+  cut_short_ = deadline < usual;
+  return {std::min(deadline, usual), cluster_version_};
+}
+
+void RegisterCall::NoteOutdated(const Status& answer) {
+  outdated_ = outdated_ || answer.code() == EREMCHG;
+}
+
+// How long after an answer that is enough for a classic round one more is waited for: at least as
+// long as the others took.
+Duration RegisterCall::Patience(Time start) const {
+  return std::max(context_.options.straggler, context_.runtime.Now() - start);
+}
+
+// Whether the replica's drive can be asked; if not, notes why.
+bool RegisterCall::Usable(size_t replica) {
+  const Drive* drive = drives_[replica];
+  if (drive != nullptr && drive->IsUp()) return true;
+  failures_[replica] =
+      drive == nullptr
+          ? Status(EHOSTUNREACH, fmt::format("replica {}: no such drive", replica))
+          : Status(EHOSTUNREACH, fmt::format("{}: {}", drive->name(), drive->WhyAway()));
+  heard_[replica] = failures_[replica];
+  return false;
+}
+
+// That an answer did not come says nothing about a replica when it was the call that ended first:
+// what the replica said before stands.
+void RegisterCall::Hear(size_t replica, const Status& answer) {
+  if (cut_short_ && answer.code() == ETIMEDOUT && heard_[replica].has_value()) return;
+  heard_[replica] = answer;
+}
+
+void RegisterCall::ForgetStates() {
+  states_count_until_ = context_.runtime.Now() + context_.options.answers_count;
+  std::fill(states_.begin(), states_.end(), std::nullopt);
+  std::fill(expected_.begin(), expected_.end(), std::nullopt);
+}
+
+bool RegisterCall::StatesCount() const { return context_.runtime.Now() < states_count_until_; }
+
+void RegisterCall::Learn(size_t replica, Time asked, Result<Record> record) {
+  states_count_until_ = std::min(states_count_until_, asked + context_.options.answers_count);
+  Take(replica, std::move(record));
+}
+
+Ballot RegisterCall::HighestPromise() const {
+  Ballot highest;
+  for (const auto& state : states_) {
+    if (state.has_value()) highest = std::max(highest, state->promised);
+  }
+  return highest;
+}
+
+void RegisterCall::SupposeNeverWritten() {
+  std::fill(states_.begin(), states_.end(), ReplicaState());
+}
+
+void RegisterCall::Take(size_t replica, Result<Record> record) {
+  const Result<ReplicaState> state = StateFrom(key_, *drives_[replica], record);
+  if (state.has_value()) {
+    states_[replica] = *state;
+    expected_[replica] = Replica{state->promised, state->accepted};
+  } else {
+    failures_[replica] = state.error();
+  }
+  if (!state.has_value()) NoteOutdated(state.error());
+  Hear(replica, state.has_value() ? Status() : state.error());
+}
+
+bool RegisterCall::KnowsEnough() const {
+  const Finding finding = Judge();
+  return finding.chosen.has_value() &&
+         std::all_of(states_.begin(), states_.end(), [&](const auto& state) {
+           return !state.has_value() || state->accepted == finding.chosen->ballot;
+         });
+}
+
+// The state of one call's reading while the answers come.
+struct RegisterCall::Reading {
+  RegisterCall* call;
+  std::shared_ptr<LateAnswers> late;
+  size_t outstanding = 0;
+  Time until;         // when waiting is no longer worth it
+  size_t wanted = 1;  // answers, before it is likely to be done
+  bool done = false;
+  Time last_answer{};  // that was good; or the start
+
+  void Reconsider(Time start) {
+    const Finding finding = call->Judge();
+    if (finding.chosen.has_value()) late->Know(*finding.chosen);
+    const bool classic_can_begin = CountKnown(call->states_) >= call->quorums_.majority;
+    if (classic_can_begin) {
+      until = std::min(until, call->context_.runtime.Now() + call->Patience(start));
+    }
+    done = finding.chosen.has_value() || outstanding == 0 ||
+           (classic_can_begin && !finding.more_may_help) || call->context_.runtime.Now() >= until;
+  }
+
+  void CatchUpOthers() const {
+    const Finding finding = call->Judge();
+    if (!finding.chosen.has_value()) return;
+    for (size_t i = 0; i < call->states_.size(); ++i) {
+      if (call->states_[i].has_value()) {
+        late->Bring(*call->drives_[i], *call->states_[i], *finding.chosen);
+      }
+    }
+  }
+};
+
+void RegisterCall::ReadUnknown(const RegisterContext& context, std::span<RegisterCall* const> calls,
+                               bool catch_up) {
+  Runtime& runtime = context.runtime;
+  const Time start = runtime.Now();
+  Gather<Result<Record>> gather(runtime);
+  std::vector<Reading> readings;
+  std::optional<SendTogether> together(std::in_place);
+  for (RegisterCall* call : calls) {
+    Reading reading{
+        call, std::make_shared<LateAnswers>(context, call->key_, call->cluster_version_, catch_up)};
+    reading.until = call->deadline_->time();
+    reading.last_answer = start;
+    call->stale_ = false;
+    if (CountKnown(call->states_) == 0) {
+      call->states_count_until_ = start + context.options.answers_count;
+    }
+    for (size_t i = 0; i < call->drives_.size(); ++i) {
+      if (call->states_[i].has_value() || !call->Usable(i)) continue;
+      ++reading.outstanding;
+      call->Ask(i,
+                [i, drive = call->drives_[i], late = reading.late,
+                 answer = gather.Ask(readings.size() * kMostReplicas + i)](Result<Record> record) {
+                  if (!late->Take(i, *drive, record)) answer(std::move(record));
+                });
+    }
+    reading.Reconsider(start);
+    const size_t known = CountKnown(call->states_);
+    if (known < call->quorums_.fast) reading.wanted = call->quorums_.fast - known;
+    readings.push_back(std::move(reading));
+  }
+  together.reset();
+
+  size_t unfinished = 0;
+  size_t wanted = 0;         // by those that are not done
+  Time until = Time::max();  // no later than the first of them
+  const auto look = [&] {
+    unfinished = wanted = 0;
+    until = Time::max();
+    for (const Reading& reading : readings) {
+      if (reading.done) continue;
+      ++unfinished;
+      wanted += reading.wanted;
+      until = std::min(until, reading.until);
+    }
+  };
+  look();
+  const Time together_until = start + context.options.straggler / kTogether;
+  while (unfinished > 0) {
+    if (auto answer = gather.Next(until, wanted, together_until)) {
+      Reading& reading = readings[answer->index / kMostReplicas];
+      --reading.outstanding;
+      if (answer->value.has_value()) reading.last_answer = runtime.Now();
+      reading.call->Take(answer->index % kMostReplicas, std::move(answer->value));
+      if (reading.done) continue;
+      reading.Reconsider(start);
+      if (reading.done) {
+        --unfinished;
+        wanted -= reading.wanted;
+        continue;
+      }
+      if (reading.wanted > 1) {
+        --reading.wanted;
+        --wanted;
+      }
+      until = std::min(until, reading.until);
+    } else {
+      for (Reading& reading : readings) {
+        reading.done = reading.done || gather.outstanding() == 0 || runtime.Now() >= reading.until;
+      }
+      look();
+    }
+  }
+  for (const Reading& reading : readings) {
+    reading.CatchUpOthers();
+    reading.call->NoteRound(start, reading.last_answer);
+  }
+}
+
+void RegisterCall::Ask(size_t replica, Callback<Record> answer) {
+  drives_[replica]->Get(key_, {}, RequestTerms(), std::move(answer));
+}
+
+// Sends all steps and waits until `needed` replicas took theirs, or cannot any more. With `hurry`,
+// no longer than patience says once a majority did, but while none took it, for the others to
+// refuse it too, so that it is known not to have happened. Returns how many took it; none if that
+// was so long ago that it does not count any more.
+size_t RegisterCall::SendPuts(const std::vector<Step>& steps, size_t needed, bool hurry) {
+  Runtime& runtime = context_.runtime;
+  const Time start = runtime.Now();
+  Gather<Status> gather(runtime);
+  for (const Step& step : steps) {
+    states_[step.replica].reset();  // until it answers
+    expected_[step.replica] = Replica{step.next.promised, step.next.accepted};
+    failures_[step.replica] = Status();
+    drives_[step.replica]->Put(
+        step.request, RequestTerms(),
+        [cache = context_.cache, key = key_,
+         answer = gather.Ask(static_cast<size_t>(&step - steps.data()))](Status status) {
+          if (!status.ok()) cache->Forget(key);
+          answer(std::move(status));
+        });
+  }
+
+  size_t done = 0;
+  Time last_answer = start;
+  std::optional<Time> until;
+  while (done < needed) {
+    const bool hopeless = done + gather.outstanding() < needed;
+    if (hopeless && !(hurry && done == 0)) break;
+    if (hurry && (hopeless || done >= quorums_.majority) && !until) {
+      until = runtime.Now() + Patience(start);
+    }
+    const size_t together = hopeless ? 1 : needed - done;
+    auto answer = gather.Next(until.value_or(deadline_->time()), together,
+                              start + context_.options.straggler / kTogether);
+    if (answer == nullptr) break;
+    const Step& step = steps[answer->index];
+    Hear(step.replica, answer->value);
+    NoteOutdated(answer->value);
+    if (answer->value.ok()) {
+      states_[step.replica] = step.next;
+      last_answer = runtime.Now();
+      ++done;
+    } else {
+      expected_[step.replica].reset();
+      failures_[step.replica] = answer->value;
+      stale_ = stale_ || answer->value.code() == ESTALE;
+    }
+  }
+  NoteRound(start, last_answer);
+  return last_round_ < context_.options.answers_count ? done : 0;
+}
+
+// A replica that accepted something in this very ballot must not accept another value in it.
+bool RegisterCall::MayAcceptFast(size_t replica, const RememberedRegister& remembered,
+                                 uint64_t slot) {
+  const auto& state = remembered.replicas[replica];
+  return state.has_value() && state->promised < Ballot::Fast(slot) && Usable(replica);
+}
+
+bool RegisterCall::CanGoFast(const RememberedRegister& remembered) {
+  size_t ready = 0;
+  for (size_t i = 0; i < drives_.size(); ++i) {
+    if (MayAcceptFast(i, remembered, SlotAfter(remembered.slot))) ++ready;
+  }
+  return ready >= quorums_.fast;
+}
+
+bool RegisterCall::FastRound(OwnChange& own, const RememberedRegister& remembered) {
+  const Ballot ballot = Ballot::Fast(own.slot);
+  const ReplicaState next{ballot, ballot, own.proposal};
+  const Drive::PutRequest request =
+      EncodeRegisterPut(key_, {}, next, terms_.durability, terms_.room);
+  std::vector<Step> steps;
+  for (size_t i = 0; i < drives_.size(); ++i) {
+    if (!MayAcceptFast(i, remembered, own.slot)) continue;
+    const auto& replica = remembered.replicas[i];
+    steps.push_back({i, request, next});
+    steps.back().request.expected =
+        Expected::Version(EncodeRegisterVersion(replica->promised, replica->accepted));
+  }
+  if (steps.size() < quorums_.fast) return false;
+  ForgetStates();
+  for (size_t i = 0; i < drives_.size(); ++i) {
+    if (remembered.replicas[i].has_value() || !Usable(i)) continue;
+    Ask(i,
+        [i, cache = context_.cache, key = key_, drive = drives_[i]](const Result<Record>& record) {
+          const Result<ReplicaState> state = StateFrom(key, *drive, record);
+          if (state.has_value()) cache->Learn(key, i, {state->promised, state->accepted});
+        });
+  }
+  const size_t accepted = SendPuts(steps, quorums_.fast, /*hurry=*/true);
+  for (const Step& step : steps) own.sent = own.sent || !Refused(failures_[step.replica]);
+  return accepted >= quorums_.fast;
+}
+
+// Null when no majority promised. Else the states of those that did.
+std::optional<ReplicaStates> RegisterCall::Prepare(const Ballot& ballot,
+                                                   const ReplicaStates& before) {
+  std::vector<Step> steps;
+  for (size_t i = 0; i < before.size(); ++i) {
+    if (!before[i].has_value() || !Usable(i)) continue;
+    const ReplicaState next{ballot, before[i]->accepted, before[i]->proposal};
+    steps.push_back(
+        {i,
+         EncodeRegisterPut(key_, EncodeRegisterVersion(before[i]->promised, before[i]->accepted),
+                           next, Durability::kWriteBack),
+         next});
+  }
+  if (SendPuts(steps, quorums_.majority, /*hurry=*/false) < quorums_.majority) return std::nullopt;
+  ReplicaStates promised = states_;
+  for (auto& state : promised) {
+    if (state.has_value() && state->promised != ballot) state.reset();
+  }
+  return promised;
+}
+
+// Also sent to those that have not answered whether they promise: the version that it requires
+// cannot come about in any other way.
+bool RegisterCall::Accept(const Ballot& ballot, const ProposalPtr& proposal,
+                          const ReplicaStates& before) {
+  const ReplicaState next{ballot, ballot, proposal};
+  const Drive::PutRequest request =
+      EncodeRegisterPut(key_, {}, next, terms_.durability, terms_.room);
+  std::vector<Step> steps;
+  for (size_t i = 0; i < before.size(); ++i) {
+    if (!before[i].has_value() || !expected_[i].has_value() || !Usable(i)) continue;
+    if (expected_[i]->promised != ballot) continue;
+    steps.push_back({i, request, next});
+    steps.back().request.expected =
+        Expected::Version(EncodeRegisterVersion(ballot, before[i]->accepted));
+  }
+  return SendPuts(steps, quorums_.majority, /*hurry=*/false) >= quorums_.majority;
+}
+
+// One attempt to find out, and where needed to decide, what is chosen. Null: somebody else was in
+// the way, or too few replicas answered. With `insist`, what is chosen already is accepted once
+// more.
+std::optional<RegisterCall::Settled> RegisterCall::ClassicRound(OwnChange* own, uint64_t least_slot,
+                                                                bool insist) {
+  const Ballot ballot = NextBallot(states_, least_slot, context_.runtime.Random());
+  const ReplicaStates before = states_;
+  const std::optional<ReplicaStates> promised = Prepare(ballot, before);
+  if (!promised.has_value()) return std::nullopt;
+
+  const Finding finding = pinstripe::Judge(quorums_, *promised);
+  ProposalPtr proposal;
+  if (finding.chosen.has_value()) {
+    const Chosen& chosen = *finding.chosen;
+    const bool is_next = ballot.slot > chosen.slot;
+    if (own != nullptr && own->Replaces(chosen) && is_next) {
+      own->MoveTo(ballot.slot, chosen);
+      proposal = own->proposal;
+    } else if (insist && chosen.slot > 0 && (!is_next || ballot.slot == floor_ + 1)) {
+      proposal = TakenOver(chosen.proposal, chosen.slot, ballot.slot);
+    } else {
+      return Settled{chosen};
+    }
+  } else {
+    // Something was accepted in the ballot's slot, or in an earlier epoch, from which it is taken
+    // over; or all those promises would show what is chosen.
+    const uint64_t slot = HighestAcceptedSlot(*promised);
+    proposal = MayBeChosen(quorums_, *promised, slot);
+    const bool own_slot = own != nullptr && own->slot == slot && slot == ballot.slot;
+    if (proposal == nullptr && own_slot) proposal = own->proposal;
+    if (proposal == nullptr) proposal = MostAccepted(*promised, slot);
+    proposal = TakenOver(proposal, slot, ballot.slot);
+  }
+  if (own != nullptr && proposal == own->proposal) own->sent = true;
+  if (!Accept(ballot, proposal, before)) return std::nullopt;
+  return Settled{{ballot.slot, ballot, proposal}, true};
+}
+
+Result<RegisterCall::Settled> RegisterCall::Settle(OwnChange* own) {
+  const auto still_as_seen = [&own](const Chosen& chosen) {
+    return own != nullptr && own->Replaces(chosen);
+  };
+  RegisterCall* const self = this;
+  for (int attempt = 0;; ++attempt) {
+    if (!StatesCount()) ForgetStates();
+    if (stale_ || CountKnown(states_) < quorums_.majority) {
+      ReadUnknown(context_, {&self, 1}, /*catch_up=*/own == nullptr);
+    }
+    if (own != nullptr && own->sent) {
+      own->LearnFrom(states_);
+      if (own->applied == true) return Settled();
+      if (own->applied == false) own = nullptr;  // what is left is to find out what came instead
+    }
+    const Finding finding = Judge();
+    if (CountKnown(states_) >= quorums_.majority && StatesCount()) {
+      if (finding.chosen && !still_as_seen(*finding.chosen)) return Settled{*finding.chosen};
+      // A reader that comes upon a change lets it finish before it interferes.
+      if (own != nullptr || finding.quiet || attempt > 0) {
+        const uint64_t least_slot = SlotAfter(finding.chosen ? finding.chosen->slot : 0);
+        const auto settled = ClassicRound(own, least_slot, /*insist=*/false);
+        if (settled.has_value() && !still_as_seen(settled->chosen)) return *settled;
+      }
+    }
+    // One drive alone may be at fault; the others decide without it.
+    const bool outdated = outdated_ && CountKnown(states_) < quorums_.majority;
+    if (outdated || DrivesAreFull() || !BackOff(attempt)) return tl::unexpected(Error());
+    ForgetStates();
+  }
+}
+
+Status RegisterCall::MakeDurable() {
+  RegisterCall* const self = this;
+  for (int attempt = 0;; ++attempt) {
+    ForgetStates();
+    ReadUnknown(context_, {&self, 1}, /*catch_up=*/false);
+    if (CountKnown(states_) >= quorums_.majority) {
+      const auto settled = ClassicRound(nullptr, SlotAfter(0), /*insist=*/true);
+      if (settled.has_value() && settled->accepted_here) return {};
+    }
+    const bool outdated = outdated_ && CountKnown(states_) < quorums_.majority;
+    if (outdated || DrivesAreFull() || !BackOff(attempt)) {
+      return Error();
+    }
+  }
+}
+
+// A pause before the next attempt. False when there is no time for one.
+bool RegisterCall::BackOff(int attempt) {
+  const bool too_few = CountKnown(states_) < quorums_.majority;
+  const Duration unit = std::max<Duration>(last_round_, too_few ? Duration(10ms) : Duration(100us));
+  const Duration most = std::min(unit * (1 << std::min(attempt, 5)), kLongestBackOff);
+  const Duration delay(context_.runtime.Random() % static_cast<uint64_t>(most.count()));
+  const Time now = context_.runtime.Now();
+  context_.runtime.NewSignal()->WaitUntil(std::min(now + delay, deadline_->time()));
+  return !deadline_->has_passed();
+}
+
+bool RegisterCall::DrivesAreFull() const {
+  const auto full = std::count_if(failures_.begin(), failures_.end(),
+                                  [](const Status& status) { return status.code() == ENOSPC; });
+  return static_cast<size_t>(full) + quorums_.majority > quorums_.replicas;
+}
+
+Status RegisterCall::Error() const {
+  std::string reasons;
+  size_t well = 0;
+  for (size_t i = 0; i < drives_.size(); ++i) {
+    const std::optional<Status>& answer = heard_[i];
+    // ESTALE: it answers, but somebody else's request was first.
+    if (answer && (answer->ok() || answer->code() == ESTALE)) {
+      ++well;
+      continue;
+    }
+    reasons += reasons.empty() ? ": " : "; ";
+    reasons += answer ? std::string(answer->message())
+                      : fmt::format("{}: no answer in time",
+                                    drives_[i] == nullptr ? "a drive" : drives_[i]->name());
+  }
+  std::string text = fmt::format("{}: ", Title());
+  if (DrivesAreFull()) {
+    text += "its drives are full";
+  } else if (well < quorums_.majority) {
+    text += fmt::format("{} of {} replicas needed, {} answered well", quorums_.majority,
+                        quorums_.replicas, well);
+  } else {
+    text += "others kept changing it, or answers were lost, until the time was up";
+  }
+  const int code = outdated_ ? EREMCHG : DrivesAreFull() ? ENOSPC : EIO;
+  return Status(code, text + reasons);
+}
+
+RememberedRegister RegisterCall::Known(const Chosen& chosen) const {
+  return {.slot = chosen.slot,
+          .visible_slot = VisibleSlot(chosen, floor_),
+          .floor = floor_,
+          .nonce = chosen.proposal->nonce,
+          .earlier = chosen.proposal->earlier,
+          .replicas = expected_};
+}
+
+}  // namespace pinstripe

@@ -1,0 +1,501 @@
+#include "cluster/registers/store.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "base/coding.h"
+#include "base/log.h"
+#include "base/try.h"
+#include "cluster/gather.h"
+#include "cluster/registers/call.h"
+#include "cluster/registers/eraser.h"
+#include "cluster/registers/range.h"
+#include "cluster/registers/recovery.h"
+#include "cluster/registers/sweep.h"
+
+namespace pinstripe {
+namespace {
+
+using Settled = RegisterCall::Settled;
+
+constexpr size_t kMaxRegisterKeyBytes = 1024;
+
+constexpr size_t kReadAtOnce = 2048;  // registers, so that a large directory takes few round trips
+constexpr uint32_t kLeastScanRecords = 32;  // asked for at once: removed registers are among them
+
+RegisterValue ValueOf(const RegisterCall& call, const Chosen& chosen) {
+  return {VisibleSlot(chosen, call.floor()), chosen.proposal->value, chosen.proposal->removed_at};
+}
+
+Status CheckName(const RegisterName& name) {
+  if (name.key.empty() || name.key.size() > kMaxRegisterKeyBytes) {
+    return Fail(EINVAL, "a register's key has 1..{} bytes, not {}", kMaxRegisterKeyBytes,
+                name.key.size());
+  }
+  return {};
+}
+
+}  // namespace
+
+class RegisterStore::Impl {
+ public:
+  Impl(Runtime& runtime, ReplicaLocator& locator, Options options)
+      : runtime_(runtime),
+        locator_(locator),
+        context_{runtime, options, std::make_shared<RegisterCache>(options.remembered)} {}
+
+  std::vector<Result<RegisterValue>> ReadMany(std::span<const RegisterName> names);
+  ChangeOutcome Change(const RegisterName& name, const RegisterValue& seen,
+                       std::optional<std::string> value, ChangeTerms terms);
+  Status MakeDurable(const RegisterName& name);
+  Result<RegisterTraces> FindTraces(const RegisterName& name);
+  Result<ScanPage> Scan(uint32_t group, const std::string& first, const std::string& last,
+                        size_t max);
+  Result<SweepReport> Sweep(uint32_t group, const SweepProgress& progress) {
+    return UnderNewestMap(group, [&](const GroupReplicas& replicas) {
+      return RegisterSweep(context_, group, replicas, nullptr).Run(progress);
+    });
+  }
+  // Not tried again with other replicas: whether this is the one to restore is decided above.
+  Result<SweepReport> Restore(uint32_t group, const Successor& successor,
+                              const SweepProgress& progress) {
+    return RegisterSweep(context_, group, locator_.Replicas(group), &successor).Run(progress);
+  }
+  Result<SweepReport> Compare(uint32_t group, const Successor& successor,
+                              const GroupReplicas& others, const SweepProgress& progress) {
+    return RegisterSweep(context_, group, others, &successor).Run(progress);
+  }
+  Result<SweepReport> Recover(uint32_t group, const GroupReplicas& replicas,
+                              const SweepProgress& progress) {
+    return RegisterRecovery(context_, group, replicas).Run(progress);
+  }
+  Result<EraseReport> Erase(uint32_t group, const MayErase& may_erase) {
+    return UnderNewestMap(group, [&](const GroupReplicas& replicas) {
+      return RegisterEraser(context_, group, replicas).Run(may_erase);
+    });
+  }
+
+ private:
+  Result<RegisterValue> ReadAgain(const RegisterName& name);
+  Result<ScanPage> TryScan(const GroupReplicas& replicas, uint32_t group, const std::string& first,
+                           const std::string& last, size_t max);
+  std::vector<Result<RegisterValue>> ReadListed(const GroupReplicas& replicas,
+                                                const std::vector<RegisterName>& names,
+                                                const RegisterRange& range);
+  void Ask(std::span<RegisterCall* const> calls);
+
+  // Does it with the group's replicas, and again with others when these turn out to be others by
+  // now. `operation` says so with EREMCHG.
+  template <typename Operation>
+  auto UnderNewestMap(uint32_t group, Operation operation) -> decltype(operation(GroupReplicas())) {
+    for (;;) {
+      const GroupReplicas replicas = locator_.Replicas(group);
+      auto result = operation(replicas);
+      if (CodeOf(result) != EREMCHG) return result;
+      const Status newer = locator_.CatchUp(replicas);
+      if (!newer.ok()) return Failed(newer.Context(fmt::format("group {}", group)));
+    }
+  }
+  template <typename T>
+  static int CodeOf(const Result<T>& result) {
+    return result.has_value() ? 0 : result.error().code();
+  }
+  static int CodeOf(const Status& status) { return status.code(); }
+
+  Result<RegisterValue> Finish(RegisterCall& call);
+  Result<ChangeOutcome> TryChange(RegisterCall& call, const RegisterValue& seen,
+                                  std::optional<std::string>& value, OwnChange& own,
+                                  Durability durability);
+  Result<Settled> MakeFinal(RegisterCall& call, Settled settled);
+  Result<ChangeOutcome> Conclude(RegisterCall& call, const OwnChange& own, const Settled& settled,
+                                 Durability durability);
+  void Remember(const RegisterCall& call, const Chosen& chosen);
+  std::shared_ptr<const RememberedRegister> Recall(const RegisterCall& call, uint64_t slot,
+                                                   size_t replicas);
+  Proposal NewProposal(const RememberedRegister& replaced, std::optional<std::string> value);
+
+  Runtime& runtime_;
+  ReplicaLocator& locator_;
+  const RegisterContext context_;
+};
+
+void RegisterStore::Impl::Remember(const RegisterCall& call, const Chosen& chosen) {
+  if (chosen.slot > 0 || call.floor() > 0) context_.cache->Remember(call.key(), call.Known(chosen));
+}
+
+// ---- Reading
+
+std::vector<Result<RegisterValue>> RegisterStore::Impl::ReadMany(
+    std::span<const RegisterName> names) {
+  std::vector<Result<RegisterValue>> values;
+  while (values.size() < names.size()) {
+    const auto batch =
+        names.subspan(values.size(), std::min(kReadAtOnce, names.size() - values.size()));
+    std::vector<std::unique_ptr<RegisterCall>> calls;
+    std::vector<RegisterCall*> asked;
+    for (const RegisterName& name : batch) {
+      calls.push_back(
+          std::make_unique<RegisterCall>(context_, name, locator_.Replicas(name.group)));
+      if (CheckName(name).ok()) asked.push_back(calls.back().get());
+    }
+    Ask(asked);
+    for (size_t i = 0; i < batch.size(); ++i) {
+      const Status named_well = CheckName(batch[i]);
+      values.push_back(named_well.ok() ? Finish(*calls[i]) : tl::unexpected(named_well));
+      if (CodeOf(values.back()) == EREMCHG) values.back() = ReadAgain(batch[i]);
+    }
+  }
+  return values;
+}
+
+// One that was asked of replicas that are others by now.
+Result<RegisterValue> RegisterStore::Impl::ReadAgain(const RegisterName& name) {
+  return UnderNewestMap(name.group, [&](const GroupReplicas& replicas) {
+    RegisterCall call(context_, name, replicas);
+    return Finish(call);
+  });
+}
+
+void RegisterStore::Impl::Ask(std::span<RegisterCall* const> calls) {
+  while (!calls.empty()) {
+    const auto batch = calls.first(std::min(kReadAtOnce, calls.size()));
+    RegisterCall::ReadUnknown(context_, batch, /*catch_up=*/true);
+    calls = calls.subspan(batch.size());
+  }
+}
+
+// After the replicas were asked once.
+Result<RegisterValue> RegisterStore::Impl::Finish(RegisterCall& call) {
+  call.Restart();
+  const Settled settled = TRY(call.Settle(nullptr));
+  Remember(call, settled.chosen);
+  return ValueOf(call, settled.chosen);
+}
+
+// ---- Changing
+
+std::shared_ptr<const RememberedRegister> RegisterStore::Impl::Recall(const RegisterCall& call,
+                                                                      uint64_t slot,
+                                                                      size_t replicas) {
+  const uint64_t floor = call.floor();
+  auto remembered = context_.cache->Find(call.key());
+  if (remembered != nullptr && remembered->replicas.size() == replicas &&
+      remembered->floor == floor && remembered->visible_slot == slot) {
+    if (remembered->slot > 0) return remembered;
+    // A majority has nothing. The others will have nothing either; their puts find out.
+    RememberedRegister absent = *remembered;
+    for (auto& replica : absent.replicas) {
+      if (!replica.has_value()) replica.emplace();
+    }
+    return std::make_shared<const RememberedRegister>(std::move(absent));
+  }
+  if (slot > 0 || floor > 0) return nullptr;
+  RememberedRegister never_written;
+  never_written.replicas.resize(replicas, RememberedRegister::Replica());
+  return std::make_shared<const RememberedRegister>(std::move(never_written));
+}
+
+Proposal RegisterStore::Impl::NewProposal(const RememberedRegister& replaced,
+                                          std::optional<std::string> value) {
+  Proposal proposal{.nonce = {runtime_.Random(), runtime_.Random()}, .value = std::move(value)};
+  if (!proposal.value.has_value()) {
+    proposal.removed_at = std::max<int64_t>(1, runtime_.WallClock());
+  }
+  if (replaced.slot > 0) proposal.earlier = EarlierNonces(replaced.nonce, replaced.earlier);
+  return proposal;
+}
+
+ChangeOutcome RegisterStore::Impl::Change(const RegisterName& name, const RegisterValue& seen,
+                                          std::optional<std::string> value, ChangeTerms terms) {
+  if (!value || name.group == kMapGroup) terms.room = Room::kFreeing;
+  Status impossible = CheckName(name);
+  if (impossible.ok() && value.has_value() && value->size() > kMaxRegisterBytes) {
+    impossible =
+        Fail(EFBIG, "a register holds up to {} bytes, not {}", kMaxRegisterBytes, value->size());
+  }
+  if (!impossible.ok()) return {{.effect = Effect::kRefused, .why = impossible}, {}};
+  OwnChange own{.seen_slot = seen.slot};
+  using Outcome = Result<ChangeOutcome>;
+  Outcome outcome = UnderNewestMap(name.group, [&](const GroupReplicas& replicas) -> Outcome {
+    RegisterCall call(context_, name, replicas, terms);
+    own.floor = call.floor();
+    if (own.proposal != nullptr && !own.sent) {
+      value = std::exchange(own.proposal, nullptr)->value;
+    }
+    return TryChange(call, seen, value, own, terms.durability);
+  });
+  if (outcome.has_value()) return *std::move(outcome);
+  const Status& why = outcome.error();
+  if (!own.sent) return {{.effect = Effect::kRefused, .why = why}, {}};
+  return {{.effect = Effect::kUnknown,
+           .why = Fail(EIO, "the change may have happened: {}", why.message())},
+          {}};
+}
+
+// What is chosen is not what the caller has seen. It may be so only because an epoch has begun
+// since: then somebody may take over into this epoch what was proposed in the one before. Whoever
+// is refused must be able to rely on it that nothing that he or others proposed for what he has
+// seen takes effect any more. So where nothing has happened in this epoch it is removed once more.
+Result<Settled> RegisterStore::Impl::MakeFinal(RegisterCall& call, Settled settled) {
+  const Chosen& chosen = settled.chosen;
+  const bool has_value = chosen.proposal->value.has_value();
+  if (has_value || chosen.slot > call.floor() || call.floor() == 0) return settled;
+  Proposal removal = NewProposal(call.Known(chosen), std::nullopt);
+  if (chosen.proposal->removed_at != 0) removal.removed_at = chosen.proposal->removed_at;
+  OwnChange closing{.seen_slot = VisibleSlot(chosen, call.floor()),
+                    .floor = call.floor(),
+                    .slot = call.floor() + 1,
+                    .proposal = std::make_shared<const Proposal>(std::move(removal))};
+  settled = TRY(call.Settle(&closing));
+  if (closing.applied == true) settled = TRY(call.Settle(nullptr));
+  return settled;
+}
+
+// `own` and `value` are those of an earlier attempt, if replicas that are others by now were sent
+// the change already: some of them may have accepted it.
+Result<ChangeOutcome> RegisterStore::Impl::TryChange(RegisterCall& call, const RegisterValue& seen,
+                                                     std::optional<std::string>& value,
+                                                     OwnChange& own, Durability durability) {
+  Settled settled;
+  bool is_chosen = false;
+  if (own.proposal == nullptr) {
+    auto remembered = Recall(call, seen.slot, call.replicas());
+    if (remembered != nullptr && !call.CanGoFast(*remembered)) {
+      if (remembered->slot == 0) {
+        call.SupposeNeverWritten();
+      } else {
+        remembered = nullptr;
+      }
+    }
+    if (remembered == nullptr) {
+      const Settled before = TRY(call.Settle(nullptr));
+      Remember(call, before.chosen);
+      if (!own.Replaces(before.chosen)) {
+        const Settled last = TRY(MakeFinal(call, before));
+        Remember(call, last.chosen);
+        return ChangeOutcome{{.effect = Effect::kRefused, .why = {}}, ValueOf(call, last.chosen)};
+      }
+      remembered = std::make_shared<const RememberedRegister>(call.Known(before.chosen));
+    }
+    own.slot = std::max(remembered->slot, call.floor()) + 1;
+    own.proposal = std::make_shared<const Proposal>(NewProposal(*remembered, std::move(value)));
+    is_chosen = call.CanGoFast(*remembered) && call.FastRound(own, *remembered);
+  }
+  if (is_chosen) {
+    settled = {{own.slot, Ballot::Fast(own.slot), own.proposal}, true};
+  } else {
+    settled = TRY(call.Settle(&own));
+    if (own.applied != true) settled = TRY(MakeFinal(call, settled));
+  }
+  if (own.applied != true) Remember(call, settled.chosen);
+  return Conclude(call, own, settled, durability);
+}
+
+Result<ChangeOutcome> RegisterStore::Impl::Conclude(RegisterCall& call, const OwnChange& own,
+                                                    const Settled& settled, Durability durability) {
+  std::optional<bool> applied = own.applied;
+  if (!own.sent) applied = false;
+  if (!applied.has_value()) applied = WasChosen(settled.chosen, own.slot, *own.proposal);
+  if (!applied.has_value()) {
+    return Fail(EIO, "{}: others came before that could be found out", call.Title());
+  }
+  if (!*applied) {
+    return ChangeOutcome{{.effect = Effect::kRefused, .why = {}}, ValueOf(call, settled.chosen)};
+  }
+  if (durability == Durability::kWriteThrough && !settled.accepted_here) {
+    const Status durable = call.MakeDurable();
+    if (!durable.ok()) {
+      return Failed(durable.Context("it happened, but may be lost with the next loss of power"));
+    }
+  }
+  // It may have been taken over into the first slot of a later epoch.
+  const bool is_chosen_now =
+      own.applied != true && settled.chosen.proposal->nonce == own.proposal->nonce;
+  return ChangeOutcome{{.effect = Effect::kApplied, .why = {}},
+                       {is_chosen_now ? VisibleSlot(settled.chosen, call.floor()) : own.slot,
+                        own.proposal->value, own.proposal->removed_at}};
+}
+
+Status RegisterStore::Impl::MakeDurable(const RegisterName& name) {
+  TRY(CheckName(name));
+  return UnderNewestMap(name.group, [&](const GroupReplicas& replicas) -> Status {
+    RegisterCall call(context_, name, replicas, {Durability::kWriteThrough, Room::kFreeing});
+    if (TRY(call.Settle(nullptr)).chosen.slot == 0) return {};  // nothing was ever written
+    context_.cache->Forget(call.key());  // the replicas' states are about to change
+    return call.MakeDurable();
+  });
+}
+
+Result<RegisterTraces> RegisterStore::Impl::FindTraces(const RegisterName& name) {
+  TRY(CheckName(name));
+  const std::string key = RegisterRecordKey(context_.options.prefix, name);
+  return UnderNewestMap(name.group, [&](const GroupReplicas& replicas) -> Result<RegisterTraces> {
+    const std::vector<Drive*>& drives = replicas.drives;
+    RegisterTraces traces{.replicas = drives.size()};
+    Gather<Result<Record>> gather(runtime_);
+    const Terms terms{runtime_.Now() + context_.options.drive_timeout, replicas.cluster_version};
+    for (size_t i = 0; i < drives.size(); ++i) {
+      if (drives[i] != nullptr && drives[i]->IsUp()) drives[i]->Get(key, {}, terms, gather.Ask(i));
+    }
+    Ballot newest;
+    Status why = Fail(EIO, "a register of group {}: none of its drives is up", name.group);
+    while (const auto answer = gather.Next(Time::max())) {
+      const Result<ReplicaState> state = StateFrom(key, *drives[answer->index], answer->value);
+      if (!state.has_value() && state.error().code() == EREMCHG) return Failed(state.error());
+      if (!state.has_value()) {
+        why = state.error();
+        continue;
+      }
+      ++traces.answered;
+      if (state->accepted.slot == 0) continue;
+      ++traces.accepted;
+      if (!(newest < state->accepted)) continue;
+      newest = state->accepted;
+      traces.value = state->proposal->value;
+      traces.removed = !state->proposal->value.has_value();
+    }
+    if (traces.answered == 0) return Failed(why);
+    return traces;
+  });
+}
+
+// ---- Scanning
+
+// The registers `names`, in ascending order, of which the answers to a range tell most. Replicas
+// are asked about those alone on which the answers do not agree.
+std::vector<Result<RegisterValue>> RegisterStore::Impl::ReadListed(
+    const GroupReplicas& replicas, const std::vector<RegisterName>& names,
+    const RegisterRange& range) {
+  std::vector<std::unique_ptr<RegisterCall>> calls;
+  std::vector<RegisterCall*> unclear;
+  const std::vector<RegisterRange::Answer>& answers = range.answers;
+  std::vector<size_t> at(answers.size());
+  for (const RegisterName& name : names) {
+    RegisterCall& call =
+        *calls.emplace_back(std::make_unique<RegisterCall>(context_, name, replicas));
+    bool all_told = true;
+    for (size_t i = 0; i < answers.size(); ++i) {
+      const std::vector<RangeRecord>& records = answers[i].records;
+      while (at[i] < records.size() && records[at[i]].key < call.key()) ++at[i];
+      const bool told =
+          at[i] < records.size() && records[at[i]].key == call.key() && records[at[i]].has_value;
+      if (told) call.Learn(answers[i].replica, range.asked, records[at[i]].record);
+      all_told = all_told && told;
+    }
+    if (!all_told || !call.KnowsEnough()) unclear.push_back(&call);
+  }
+  Ask(unclear);
+  std::vector<Result<RegisterValue>> values;
+  for (const auto& call : calls) values.push_back(Finish(*call));
+  return values;
+}
+
+Result<RegisterStore::ScanPage> RegisterStore::Impl::Scan(uint32_t group, const std::string& first,
+                                                          const std::string& last, size_t max) {
+  return UnderNewestMap(group, [&](const GroupReplicas& replicas) {
+    return TryScan(replicas, group, first, last, max);
+  });
+}
+
+Result<RegisterStore::ScanPage> RegisterStore::Impl::TryScan(const GroupReplicas& replicas,
+                                                             uint32_t group,
+                                                             const std::string& first,
+                                                             const std::string& last, size_t max) {
+  const size_t wanted = std::max<size_t>(max, 1);
+  const std::string prefix = RegisterRecordKey(context_.options.prefix, {group, ""});
+  const auto asked =
+      static_cast<uint32_t>(std::clamp<size_t>(wanted, kLeastScanRecords, kMaxRangeRecords));
+  ScanPage page;
+  page.next = first;
+  while (page.next.has_value() && page.entries.empty()) {
+    if (*page.next > last) return ScanPage{};
+    const RegisterRange range = TRY(RegisterRange::Read(
+        context_, group, replicas, {prefix + *page.next, prefix + last, asked, /*patient=*/false}));
+    const std::set<std::string> keys = range.Keys();
+    std::vector<RegisterName> names;
+    for (const std::string& key : keys) {
+      if (names.size() == wanted) break;
+      names.push_back({group, key.substr(prefix.size())});
+    }
+    // The lowest key after the one that was looked at last.
+    if (names.size() < keys.size()) {
+      page.next = names.back().key + '\0';
+    } else if (range.through.has_value()) {
+      page.next = range.through->substr(prefix.size()) + '\0';
+    } else {
+      page.next.reset();
+    }
+    const auto values = ReadListed(replicas, names, range);
+    for (size_t i = 0; i < names.size(); ++i) {
+      const RegisterValue value = TRY(values[i]);
+      if (value.value.has_value()) page.entries.push_back({names[i].key, value});
+    }
+  }
+  return page;
+}
+
+// ---- RegisterStore
+
+SweepReport& SweepReport::operator+=(const SweepReport& other) {
+  registers += other.registers;
+  behind += other.behind;
+  failed += other.failed;
+  unheard += other.unheard;
+  return *this;
+}
+
+RegisterStore::RegisterStore(Runtime& runtime, ReplicaLocator& locator, Options options)
+    : impl_(std::make_unique<Impl>(runtime, locator, std::move(options))) {}
+
+RegisterStore::~RegisterStore() = default;
+
+Result<RegisterValue> RegisterStore::Read(const RegisterName& name) {
+  return std::move(ReadMany({&name, 1}).front());
+}
+
+std::vector<Result<RegisterValue>> RegisterStore::ReadMany(std::span<const RegisterName> names) {
+  return impl_->ReadMany(names);
+}
+
+ChangeOutcome RegisterStore::Change(const RegisterName& name, const RegisterValue& seen,
+                                    std::optional<std::string> value, ChangeTerms terms) {
+  return impl_->Change(name, seen, std::move(value), terms);
+}
+
+Status RegisterStore::MakeDurable(const RegisterName& name) { return impl_->MakeDurable(name); }
+
+Result<RegisterTraces> RegisterStore::FindTraces(const RegisterName& name) {
+  return impl_->FindTraces(name);
+}
+
+Result<RegisterStore::ScanPage> RegisterStore::Scan(uint32_t group, const std::string& first,
+                                                    const std::string& last, size_t max) {
+  return impl_->Scan(group, first, last, max);
+}
+
+Result<SweepReport> RegisterStore::Sweep(uint32_t group, const SweepProgress& progress) {
+  return impl_->Sweep(group, progress);
+}
+
+Result<SweepReport> RegisterStore::Restore(uint32_t group, size_t replica, Drive& drive,
+                                           const SweepProgress& progress) {
+  return impl_->Restore(group, {replica, drive}, progress);
+}
+
+Result<SweepReport> RegisterStore::Compare(uint32_t group, size_t replica, Drive& drive,
+                                           bool is_copy, const GroupReplicas& others,
+                                           const SweepProgress& progress) {
+  return impl_->Compare(group, {replica, drive, /*remembers=*/true, is_copy}, others, progress);
+}
+
+Result<SweepReport> RegisterStore::Recover(uint32_t group, const GroupReplicas& replicas,
+                                           const SweepProgress& progress) {
+  return impl_->Recover(group, replicas, progress);
+}
+
+Result<EraseReport> RegisterStore::Erase(uint32_t group, const MayErase& may_erase) {
+  return impl_->Erase(group, may_erase);
+}
+
+}  // namespace pinstripe

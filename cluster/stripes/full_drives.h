@@ -1,0 +1,47 @@
+// FullDrives: which drives have just refused data because they are full, so that not every stripe
+// is sent to them for nothing. What is full may have room again at any time: a drive is passed over
+// for kForgottenAfter, and then one write looks whether it is full still. It is asked all the same
+// where a write would fail without it. Thread-safe.
+
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <mutex>
+
+#include "base/runtime.h"
+#include "cluster/map/drive_map.h"
+
+namespace pinstripe {
+
+class FullDrives {
+ public:
+  static constexpr Duration kForgottenAfter = std::chrono::seconds(2);
+
+  void Note(DriveId drive, Time now) {
+    const std::lock_guard lock(mutex_);
+    until_[drive] = now + kForgottenAfter;
+  }
+
+  // Something was removed from it, or stored there.
+  void Forget(DriveId drive) {
+    const std::lock_guard lock(mutex_);
+    until_.erase(drive);
+  }
+
+  // False for the one who is to look.
+  bool IsFull(DriveId drive, Time now) {
+    const std::lock_guard lock(mutex_);
+    const auto found = until_.find(drive);
+    if (found == until_.end()) return false;
+    if (now < found->second) return true;
+    found->second = now + kForgottenAfter;
+    return false;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<DriveId, Time> until_;  // guarded by mutex_
+};
+
+}  // namespace pinstripe

@@ -1,0 +1,19 @@
+// One stripe on its way to its drives: see StripeStore::StartWrite, whose promises these are.
+
+#pragma once
+
+#include <memory>
+
+#include "cluster/stripes/context.h"
+#include "cluster/stripes/store.h"
+
+namespace pinstripe {
+
+// `context` outlives the answer.
+std::unique_ptr<StripeStore::PendingWrite> StartStripeWrite(StripeContext& context,
+                                                            const StripeId& id,
+                                                            std::shared_ptr<StripeBuffer> buffer,
+                                                            uint64_t length, Durability durability,
+                                                            Room room);
+
+}  // namespace pinstripe

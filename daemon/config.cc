@@ -1,0 +1,199 @@
+#include "daemon/config.h"
+
+#include <arpa/inet.h>
+
+#include <charconv>
+#include <filesystem>
+#include <optional>
+
+#include "base/config.h"
+#include "base/private_file.h"
+#include "base/try.h"
+
+namespace pinstripe {
+namespace {
+
+bool IsAddress(const std::string& text) {
+  in6_addr address;
+  return inet_pton(AF_INET, text.c_str(), &address) == 1 ||
+         inet_pton(AF_INET6, text.c_str(), &address) == 1;
+}
+
+// Paths are taken from where the configuration is.
+std::string Beside(const std::string& config_file, const std::string& path) {
+  return (std::filesystem::path(config_file).parent_path() / path).lexically_normal().string();
+}
+
+std::optional<uint16_t> ReadPort(ConfigTable& table, const std::string& key) {
+  if (!table.Has(key)) return std::nullopt;
+  return static_cast<uint16_t>(table.Integer(key, std::nullopt, 0, UINT16_MAX));
+}
+
+// Those with a number of their own, by the names of their options.
+std::vector<std::pair<std::string, uint16_t>> Ports(const ServedDrive& drive) {
+  std::vector<std::pair<std::string, uint16_t>> ports;
+  if (drive.port.value_or(0) != 0) ports.emplace_back("port", *drive.port);
+  if (drive.tls_port.value_or(0) != 0) ports.emplace_back("tls_port", *drive.tls_port);
+  return ports;
+}
+
+std::optional<TlsFiles> ReadTls(const std::string& config_file, ConfigTable& table) {
+  const bool certificate = table.Has("tls_certificate");
+  if (certificate != table.Has("tls_key")) {
+    table.Refuse(certificate ? "tls_certificate" : "tls_key",
+                 "tls_certificate and tls_key are given together");
+  }
+  if (!certificate) return std::nullopt;
+  return TlsFiles{.certificate = Beside(config_file, table.Text("tls_certificate")),
+                  .key = Beside(config_file, table.Text("tls_key"))};
+}
+
+void ReadDrive(const std::string& config_file, ConfigTable& table, DaemonConfig& config) {
+  ServedDrive drive;
+  drive.path = Beside(config_file, table.Text("path"));
+  drive.port = ReadPort(table, "port");
+  drive.tls_port = ReadPort(table, "tls_port");
+  if (!drive.port && !drive.tls_port) {
+    table.Refuse("path", "the drive needs a port, a tls_port, or both");
+  }
+  if (drive.port && drive.port != 0 && drive.port == drive.tls_port) {
+    table.Refuse("tls_port", fmt::format("port {} is used twice", *drive.port));
+  }
+  if (drive.tls_port && !config.tls) {
+    table.Refuse(
+        "tls_port",
+        "TLS needs a certificate and its key: give tls_certificate and tls_key in [daemon]. "
+        "`openssl req -x509 -newkey rsa:2048 -nodes -days 3650 -subj /CN=$(hostname) "
+        "-addext subjectAltName=DNS:$(hostname) -keyout tls.key -out tls.crt` makes both");
+  }
+  drive.capacity_bytes = table.ByteCount("capacity", 0, uint64_t{16} << 20, uint64_t{1} << 60);
+  drive.serial_number = table.Text("serial", "");
+  const std::string store = table.Text("store", "log");
+  if (const std::optional<StoreKind> kind = StoreKindNamed(store)) {
+    drive.store = *kind;
+  } else {
+    table.Refuse("store", fmt::format("no store '{}'; there are log, leveldb and rocksdb", store));
+  }
+  for (const ServedDrive& other : config.drives) {
+    if (other.path == drive.path) {
+      table.Refuse("path", fmt::format("{} is served twice", drive.path));
+    }
+    for (const auto& [key, port] : Ports(drive)) {
+      for (const auto& [other_key, other_port] : Ports(other)) {
+        if (port == other_port) table.Refuse(key, fmt::format("port {} is used twice", port));
+      }
+    }
+  }
+  config.drives.push_back(std::move(drive));
+}
+
+std::optional<std::string> FromHex(std::string_view digits) {
+  if (digits.size() % 2 != 0) return std::nullopt;
+  std::string bytes;
+  for (; !digits.empty(); digits.remove_prefix(2)) {
+    uint8_t byte = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + 2, byte, 16);
+    if (error != std::errc() || end != digits.data() + 2) return std::nullopt;
+    bytes += static_cast<char>(byte);
+  }
+  return bytes;
+}
+
+// Bytes as text, or those that text cannot say as hexadecimal digits.
+std::string ReadValue(ConfigTable& table) {
+  if (!table.Has("value_hex")) return table.Text("value", "");
+  if (table.Has("value")) table.Refuse("value", "give value or value_hex, not both");
+  const std::string digits = table.Text("value_hex");
+  std::optional<std::string> bytes = FromHex(digits);
+  if (!bytes)
+    table.Refuse("value_hex", fmt::format("'{}' is not pairs of hexadecimal digits", digits));
+  return bytes.value_or("");
+}
+
+Scope ReadScope(ConfigTable& table) {
+  Scope scope;
+  for (const std::string& name : table.Texts("permissions")) {
+    if (name == "all") {
+      scope.permissions = Permissions::All();
+    } else if (const std::optional<Permission> permission = PermissionNamed(name)) {
+      scope.permissions.Add(*permission);
+    } else {
+      std::vector<std::string_view> known;
+      for (const Permission each : kAllPermissions) known.push_back(NameOf(each));
+      table.Refuse("permissions", fmt::format("no permission '{}'; there are all, {}", name,
+                                              fmt::join(known, ", ")));
+    }
+  }
+  scope.offset = static_cast<uint64_t>(table.Integer("offset", 0, 0, kMaxKeyBytes));
+  scope.value = ReadValue(table);
+  scope.tls_required = table.Flag("tls_required", false);
+  return scope;
+}
+
+void ReadIdentity(ConfigTable& table, Acls& identities) {
+  const int64_t id = table.Integer("id", std::nullopt, 1, INT64_MAX);
+  Acl acl = FullAccess(table.Text("key"));
+  acl.max_priority =
+      static_cast<int>(table.Integer("max_priority", kHighestPriority, 1, kHighestPriority));
+  std::vector<ConfigTable> scopes = table.Tables("scope");
+  if (!scopes.empty()) acl.scopes.clear();
+  for (ConfigTable& scope : scopes) acl.scopes.push_back(ReadScope(scope));
+  const Status valid = CheckAcl(id, acl);
+  if (!valid.ok()) table.Refuse("key", valid.message());
+  if (!identities.emplace(id, std::move(acl)).second) {
+    table.Refuse("id", fmt::format("identity {} is listed twice", id));
+  }
+}
+
+Status ReadIdentities(const std::string& path, DaemonConfig& config) {
+  TRY(CheckPrivateFile(path));
+  const ConfigFile file = TRY(ConfigFile::Load(path));
+  ConfigTable root = file.root();
+  config.identities.clear();
+  for (ConfigTable& table : root.Tables("identity")) ReadIdentity(table, config.identities);
+  TRY(file.Finish());
+  if (config.identities.empty())
+    return Fail(EINVAL, "{}: no [[identity]] may use the drives", path);
+  if (config.identities.size() > kMaxIdentities) {
+    return Fail(EINVAL, "{}: {} identities; the limit is {}", path, config.identities.size(),
+                kMaxIdentities);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<DaemonConfig> DaemonConfig::Load(const std::string& path) {
+  const ConfigFile file = TRY(ConfigFile::Load(path));
+  ConfigTable root = file.root();
+  DaemonConfig config;
+  ConfigTable daemon = root.Table("daemon");
+  config.listen = daemon.Text("listen", config.listen);
+  if (!IsAddress(config.listen)) {
+    daemon.Refuse("listen",
+                  fmt::format("'{}' is not an address, like 0.0.0.0 or ::", config.listen));
+  }
+  config.loops = static_cast<int>(daemon.Integer("loops", config.loops, 1, 64));
+  config.workers = static_cast<int>(daemon.Integer("workers", config.workers, 1, 256));
+  config.flushers = static_cast<int>(daemon.Integer("flushers", config.flushers, 1, 256));
+  const auto read_limit = [&daemon](const char* key) {
+    return static_cast<size_t>(daemon.Integer(key, 0, 1, 1 << 24));
+  };
+  config.connections = read_limit("connections");
+  config.connections_per_address = read_limit("connections_per_address");
+  config.strangers = read_limit("strangers");
+  config.strangers_per_address = read_limit("strangers_per_address");
+  config.value_bytes =
+      daemon.ByteCount("values_under_way", 0, uint64_t{16} << 20, uint64_t{1} << 40);
+  config.index_cache_bytes = daemon.ByteCount("index_cache", config.index_cache_bytes,
+                                              uint64_t{1} << 20, uint64_t{1} << 40);
+  const std::string credentials = daemon.Text("credentials", "");
+  config.tls = ReadTls(path, daemon);
+  for (ConfigTable& table : root.Tables("drive")) ReadDrive(path, table, config);
+  TRY(file.Finish());
+  if (config.drives.empty()) return Fail(EINVAL, "{}: no [[drive]] is to be served", path);
+  if (!credentials.empty()) TRY(ReadIdentities(Beside(path, credentials), config));
+  return config;
+}
+
+}  // namespace pinstripe

@@ -1,0 +1,53 @@
+// pinstriped.toml: which drives a daemon serves. etc/pinstriped.toml is the commented sample.
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "daemon/acl.h"
+#include "kinetic/tls.h"
+#include "store/kind.h"
+
+namespace pinstripe {
+
+struct ServedDrive {
+  std::string path;                  // its directory
+  std::optional<uint16_t> port;      // without TLS; 0: any free one; none: not served so
+  std::optional<uint16_t> tls_port;  // the same with TLS
+  uint64_t capacity_bytes = 0;       // 0: what the file system has
+  std::string serial_number;         // empty: made when the store is
+  StoreKind store = StoreKind::kLog;
+};
+
+struct DaemonConfig {
+  std::string listen = "0.0.0.0";
+  int loops = 1;     // threads that wait for sockets
+  int workers = 4;   // threads that execute requests
+  int flushers = 4;  // threads that wait for disks to sync
+  // How many connections all drives may have together, how many of them may come from one address,
+  // and how many may be of strangers, together and from one address (places.h). 0: what the limit
+  // of descriptors allows for.
+  size_t connections = 0;
+  size_t connections_per_address = 0;
+  size_t strangers = 0;
+  size_t strangers_per_address = 0;
+  // Of memory, for values under way, over all connections. 0: an eighth of the machine's.
+  uint64_t value_bytes = 0;
+  // Of memory, for what was read of the indexes of all drives. Where these do not fit, the kernel's
+  // page cache is asked.
+  uint64_t index_cache_bytes = uint64_t{64} << 20;
+  // Who may use a drive whose own identities nobody has set; the Kinetic factory default.
+  Acls identities{{1, FullAccess("asdfasdf")}};
+  std::optional<TlsFiles> tls;  // there when a drive has a TLS port
+  std::vector<ServedDrive> drives;
+
+  // Errors name file, line and reason (EINVAL), or why a file cannot be read. The credentials' file
+  // is refused (EACCES) when others may read it.
+  static Result<DaemonConfig> Load(const std::string& file);
+};
+
+}  // namespace pinstripe

@@ -1,0 +1,392 @@
+#include "daemon/main.h"
+
+#include <malloc.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "base/real_runtime.h"
+#include "base/try.h"
+#include "daemon/config.h"
+#include "daemon/device_security.h"
+#include "daemon/engine.h"
+#include "daemon/housekeeper.h"
+#include "daemon/places.h"
+#include "daemon/server.h"
+#include "kinetic/tls.h"
+#include "store/database_store.h"
+#include "store/descriptor_reserve.h"
+#include "store/erasable_store.h"
+#include "store/log_store.h"
+
+namespace pinstripe {
+namespace {
+
+constexpr int kExitFailure = 1;
+constexpr int kExitUsage = 2;
+constexpr int kExitUnknown = 3;  // a store could not be checked
+
+// For the stores, where connections have not left any.
+size_t ReserveOf(uint64_t descriptors) { return std::min<uint64_t>(64, descriptors / 8); }
+
+// One drive of this process.
+struct Device {
+  Device(std::unique_ptr<ErasableStore> device_store, DeviceDescription description,
+         std::unique_ptr<DeviceSecurity> device_security, Status why_lost = {})
+      : lost(std::move(why_lost)),
+        store(*device_store),
+        engine(std::move(device_store)),
+        security(std::move(device_security)),
+        service(std::move(description), *security, engine) {}
+
+  const Status lost;  // why it could not be opened: all it does is to say so; success: it was
+  ErasableStore& store;
+  Engine engine;
+  const std::unique_ptr<DeviceSecurity> security;
+  KineticService service;
+};
+
+// The signals that the program knows, taken by sigwait instead of a handler: so threads made after
+// this never see them.
+sigset_t BlockSignals() {
+  signal(SIGPIPE, SIG_IGN);
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, number);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  return signals;
+}
+
+// Segments, index files and connections of many drives are many descriptors. How many there are
+// now.
+uint64_t RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
+  rlimit raised = limit;
+  raised.rlim_cur = limit.rlim_max;
+  return setrlimit(RLIMIT_NOFILE, &raised) == 0 ? raised.rlim_cur : limit.rlim_cur;
+}
+
+uint64_t DescriptorsInUse() {
+  std::error_code error;
+  const std::filesystem::directory_iterator open("/proc/self/fd", error);
+  if (error) return 0;
+  return static_cast<uint64_t>(std::distance(begin(open), end(open)));
+}
+
+// The stores are open, and nobody has connected yet.
+Places::Limits PlacesFor(const DaemonConfig& config, uint64_t descriptors) {
+  Places::Limits limits = Places::LimitsFor(descriptors, DescriptorsInUse(), config.drives.size());
+  const auto choose = [](size_t configured, size_t* limit) {
+    if (configured != 0) *limit = configured;
+  };
+  choose(config.connections, &limits.connections);
+  choose(config.connections_per_address, &limits.per_address);
+  choose(config.strangers, &limits.strangers);
+  choose(config.strangers_per_address, &limits.strangers_per_address);
+  Log(LogLevel::kInfo, "connections are bounded",
+      {{"descriptors", descriptors},
+       {"connections", limits.connections},
+       {"per_address", limits.per_address},
+       {"strangers", limits.strangers},
+       {"strangers_per_address", limits.strangers_per_address}});
+  return limits;
+}
+
+// The store of a drive's configuration, and which device's it is.
+Result<std::unique_ptr<Store>> OpenStore(const ServedDrive& drive, const DaemonDisk& disk,
+                                         StoreResources& resources, DeviceIdentity* identity) {
+  TRY(CheckStoreKind(drive.path, drive.store));
+  if (drive.store == StoreKind::kLog) {
+    LogStoreOptions options;
+    options.path = drive.path;
+    options.serial_number = drive.serial_number;
+    options.capacity_bytes = drive.capacity_bytes;
+    options.calls = disk.calls;
+    options.index_env = disk.index_env;
+    std::unique_ptr<LogStore> store = TRY(LogStore::Open(options, resources));
+    *identity = store->identity();
+    return store;
+  }
+  std::unique_ptr<DatabaseStore> store =
+      TRY(DatabaseStore::Open(drive.store, {.path = drive.path,
+                                            .serial_number = drive.serial_number,
+                                            .capacity_bytes = drive.capacity_bytes}));
+  *identity = store->identity();
+  return store;
+}
+
+std::string SecurityFileOf(const ServedDrive& drive) {
+  return fmt::format("{}/{}", drive.path, DeviceSecurity::kFileName);
+}
+
+Result<std::unique_ptr<Device>> OpenDevice(const ServedDrive& drive, const DaemonDisk& disk,
+                                           StoreResources& resources, const Acls& identities) {
+  DeviceIdentity identity;
+  std::unique_ptr<Store> store = TRY(OpenStore(drive, disk, resources, &identity));
+  auto erasable =
+      std::make_unique<ErasableStore>(drive.path, std::move(store), [drive, disk, &resources] {
+        DeviceIdentity same;  // an erase leaves it
+        return OpenStore(drive, disk, resources, &same);
+      });
+  std::unique_ptr<DeviceSecurity> security =
+      TRY(DeviceSecurity::Open(identities, SecurityFileOf(drive)));
+  if (security->has_own_identities()) {
+    Log(LogLevel::kInfo, "drive has identities of its own; the configuration's are not asked",
+        {{"path", drive.path}});
+  }
+  if (security->locked()) Log(LogLevel::kWarn, "drive is locked", {{"path", drive.path}});
+  return std::make_unique<Device>(std::move(erasable),
+                                  DeviceDescription{.serial_number = identity.serial_number,
+                                                    .world_wide_name = identity.world_wide_name,
+                                                    .path = drive.path},
+                                  std::move(security));
+}
+
+// Who may use a drive that cannot be opened: whoever may use the drive, as far as that is known,
+// and for nothing that would outlive the process.
+Acls IdentitiesOfLost(const ServedDrive& drive, const Acls& configured) {
+  const auto security = DeviceSecurity::Open(configured, SecurityFileOf(drive));
+  Acls identities = security.has_value() ? (*security)->identities() : configured;
+  for (auto& [id, acl] : identities) {
+    for (Scope& scope : acl.scopes) {
+      const Permissions all = std::exchange(scope.permissions, {});
+      for (const Permission each : kAllPermissions) {
+        const bool lasts = each == Permission::kSetup || each == Permission::kSecurity;
+        if (all.Has(each) && !lasts) scope.permissions.Add(each);
+      }
+    }
+  }
+  return identities;
+}
+
+// In the place of a drive that cannot be opened: who connects to it hears why.
+std::unique_ptr<Device> LostDevice(const ServedDrive& drive, const Status& why,
+                                   const Acls& configured) {
+  const Status told =
+      Fail(EIO,
+           "pinstriped cannot serve the drive in {}: {}. When that is mended, start "
+           "pinstriped again",
+           drive.path, why.message());
+  return std::make_unique<Device>(
+      std::make_unique<ErasableStore>(drive.path, told),
+      DeviceDescription{.serial_number = drive.serial_number},
+      std::make_unique<DeviceSecurity>(IdentitiesOfLost(drive, configured)), told);
+}
+
+// In the order of the configuration. A drive that cannot be opened keeps none of the others away.
+Result<std::vector<std::unique_ptr<Device>>> OpenDevices(const DaemonConfig& config,
+                                                         const DaemonDisk& disk,
+                                                         StoreResources& resources) {
+  std::vector<std::unique_ptr<Device>> devices;
+  Status first_failure;
+  size_t lost = 0;
+  for (const ServedDrive& drive : config.drives) {
+    Result<std::unique_ptr<Device>> opened = OpenDevice(drive, disk, resources, config.identities);
+    if (opened.has_value()) {
+      devices.push_back(*std::move(opened));
+      continue;
+    }
+    const Status& why = opened.error();
+    if (first_failure.ok()) first_failure = why.Context(fmt::format("drive in {}", drive.path));
+    ++lost;
+    Log(LogLevel::kError, "drive cannot be served", {{"path", drive.path}, {"why", why}});
+    devices.push_back(LostDevice(drive, why, config.identities));
+  }
+  if (lost == devices.size()) return Failed(first_failure);
+  return devices;
+}
+
+// Of values under way.
+uint64_t ValueBytes(const DaemonConfig& config) {
+  if (config.value_bytes != 0) return config.value_bytes;
+  const auto pages = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES));
+  const uint64_t memory = pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  return std::max(memory / 8, uint64_t{64} << 20);
+}
+
+// One for each drive that is served. They keep descriptors for stores as well.
+std::vector<std::unique_ptr<Housekeeper>> Keep(Runtime& runtime,
+                                               const std::vector<std::unique_ptr<Device>>& devices,
+                                               size_t descriptors) {
+  std::vector<std::unique_ptr<Housekeeper>> keepers;
+  for (const auto& each : devices) {
+    if (!each->lost.ok()) continue;
+    Device& device = *each;
+    Housekeeper::Work work{.flush = [&device] { return device.engine.Flush(); },
+                           .tidy =
+                               [&device, descriptors] {
+                                 DescriptorReserve::OfProcess().Keep(descriptors);
+                                 return device.store.Tidy();
+                               },
+                           .complain =
+                               [&device, &runtime](const Status& why) {
+                                 device.service.events().Add(
+                                     runtime.WallClock(), LogLevel::kError,
+                                     "drive cannot flush or give back space",
+                                     {{"port", device.service.port()}, {"why", why}});
+                               }};
+    keepers.push_back(std::make_unique<Housekeeper>(runtime, std::move(work)));
+  }
+  return keepers;
+}
+
+Status Listen(Server& server, const DaemonConfig& config, const ServedDrive& drive,
+              const std::shared_ptr<const TlsServer>& tls, KineticService& service) {
+  if (drive.port) TRY(server.Listen(config.listen, *drive.port, service));
+  if (drive.tls_port) TRY(server.Listen(config.listen, *drive.tls_port, service, tls));
+  return {};
+}
+
+void Reload(TlsServer* tls) {
+  if (tls == nullptr) return Log(LogLevel::kInfo, "nothing to reload: no drive has a TLS port");
+  const Status reloaded = tls->Reload();
+  if (reloaded.ok()) {
+    Log(LogLevel::kInfo, "certificate reloaded", {{"file", tls->files().certificate}});
+  } else {
+    Log(LogLevel::kError, "certificate not reloaded; the one from before is used on",
+        {{"why", reloaded}});
+  }
+}
+
+// One that cannot keeps none of the others from it.
+Status EndCleanly(const DaemonConfig& config, const std::vector<std::unique_ptr<Device>>& devices) {
+  Status first_failure;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (!devices[i]->lost.ok()) continue;
+    const Status ended =
+        devices[i]->engine.EndCleanly().Context(fmt::format("drive in {}", config.drives[i].path));
+    if (first_failure.ok()) first_failure = ended;
+  }
+  return first_failure;
+}
+
+Status Serve(const std::string& config_file, const DaemonDisk& disk) {
+  const sigset_t signals = BlockSignals();
+  const uint64_t descriptors = RaiseDescriptorLimit();
+  DescriptorReserve::OfProcess().Keep(ReserveOf(descriptors));
+  const DaemonConfig config = TRY(DaemonConfig::Load(config_file));
+
+  RealRuntime runtime;
+  std::shared_ptr<TlsServer> tls;
+  if (config.tls) tls = TRY(TlsServer::Load(*config.tls));
+  StoreResources resources(config.index_cache_bytes);
+  const auto devices = TRY(OpenDevices(config, disk, resources));
+  {
+    Server server(runtime, {.loops = config.loops,
+                            .workers = config.workers,
+                            .flushers = config.flushers,
+                            .value_bytes = ValueBytes(config),
+                            .places = PlacesFor(config, descriptors)});
+    for (size_t i = 0; i < devices.size(); ++i) {
+      KineticService& service = devices[i]->service;
+      const Status listening = Listen(server, config, config.drives[i], tls, service)
+                                   .Context(fmt::format("drive in {}", config.drives[i].path));
+      if (!devices[i]->lost.ok()) {
+        // Perhaps the one who has its port serves it.
+        service.events().Add(runtime.WallClock(), LogLevel::kError, "drive is not served",
+                             {{"why", listening.ok() ? devices[i]->lost : listening}});
+        continue;
+      }
+      TRY(listening);
+      service.events().Add(runtime.WallClock(), LogLevel::kInfo, "drive is served",
+                           {{"path", config.drives[i].path},
+                            {"port", service.port()},
+                            {"tls_port", service.tls_port()}});
+    }
+    const auto keepers = Keep(runtime, devices, ReserveOf(descriptors));
+    // For whoever started us and waits until clients can come.
+    std::printf("ready\n");
+    std::fflush(stdout);
+    int number = 0;
+    while (sigwait(&signals, &number) == 0 && number == SIGHUP) Reload(tls.get());
+    Log(LogLevel::kInfo, "stopping", {{"signal", strsignal(number)}});
+  }
+  return EndCleanly(config, devices);
+}
+
+// The exit code says the same as what is printed.
+int Check(const std::string& directory, bool as_json) {
+  StoreResources resources;
+  const Result<LogStore::CheckReport> report = [&]() -> Result<LogStore::CheckReport> {
+    TRY(CheckStoreKind(directory, StoreKind::kLog));
+    return LogStore::Check(directory, resources);
+  }();
+  const bool is_sound = report.has_value() && report->damaged == 0;
+  const bool is_damaged = !is_sound && (report.has_value() || report.error().code() == EBADMSG);
+  if (as_json) {
+    nlohmann::json json;
+    json["path"] = directory;
+    json["state"] = is_sound ? "sound" : is_damaged ? "damaged" : "unknown";
+    if (report.has_value()) {
+      json["records"] = report->records;
+      json["value_bytes"] = report->value_bytes;
+      json["unfinished"] = report->unfinished;
+      json["damaged"] = report->damaged;
+      json["damages"] = report->sentences;
+    } else {
+      json["error"] = report.error().message();
+    }
+    std::printf("%s\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+  } else if (report.has_value()) {
+    fmt::print("{}: {} records, {} bytes of values; {} unfinished, {} damaged\n", directory,
+               report->records, report->value_bytes, report->unfinished, report->damaged);
+    for (const std::string& sentence : report->sentences) fmt::print("  {}\n", sentence);
+  } else {
+    fmt::print(stderr, "pinstriped: {}\n", report.error().message());
+  }
+  return is_sound ? 0 : is_damaged ? kExitFailure : kExitUnknown;
+}
+
+}  // namespace
+
+int DaemonMain(int argc, char** argv, const DaemonDisk& disk) {
+  CLI::App app{"Serves drives: key-value stores that speak the Kinetic protocol."};
+  std::string config_file;
+  std::string check_directory;
+  bool as_json = false;
+  std::string level = "info";
+  app.add_option("--config", config_file, "Which drives to serve")->type_name("FILE");
+  app.add_option("--check", check_directory, "Verify everything in a drive's directory, and end")
+      ->type_name("DIR")
+      ->excludes("--config");
+  app.add_flag("--json", as_json, "Report what --check finds as JSON")->needs("--check");
+  app.add_option("--log-level", level, "debug, info, warn or error")->capture_default_str();
+  app.set_version_flag("--version", "pinstriped " PINSTRIPE_VERSION);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kExitUsage;
+  }
+  const Result<LogLevel> log_level = ParseLogLevel(level);
+  if (!log_level.has_value() || config_file.empty() == check_directory.empty()) {
+    std::fprintf(stderr, "pinstriped: %s\nSee pinstriped --help.\n",
+                 log_level.has_value() ? "give --config FILE or --check DIR"
+                                       : std::string(log_level.error().message()).c_str());
+    return kExitUsage;
+  }
+  SetLogLevel(*log_level);
+  // Memory that one thread takes and another one gives back, as requests do, spreads over the
+  // arenas: with two, 36 drives under load need half of what they need with the eight per core of
+  // glibc.
+  mallopt(M_ARENA_MAX, 2);
+  if (!check_directory.empty()) return Check(check_directory, as_json);
+  const Status status = Serve(config_file, disk);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "pinstriped: %s\n", std::string(status.message()).c_str());
+  return kExitFailure;
+}
+
+}  // namespace pinstripe

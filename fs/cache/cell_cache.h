@@ -1,0 +1,107 @@
+// CellCache: cells of stripes that were read and verified, kept for whoever reads them next; one
+// for all files of a FileSystem. A cell is named by its stripe and where in the block it begins. As
+// a stripe never changes, what is found is never stale.
+//
+// It has no size of its own: it fills what the memory budget leaves, and gives back when asked
+// (Evict). Large files that are read once do not drive out what is used again and again. That is
+// 2Q (Johnson and Shasha, VLDB 1994): a new cell goes through a first-in-first-out queue, where
+// being found does not count, as somebody who reads in small pieces finds it many times; only one
+// that is asked for again after it has left, of which the cache remembers the name, comes among
+// the frequent ones. These are a FIFO as well, in which a cell that was found gets another round
+// (as in S3-FIFO, Yang et al., SOSP 2023): so to find something changes no list.
+//
+// Thread-safe. Cells of one block are in one of several parts, each with its own lock.
+
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/memory_budget.h"
+#include "cluster/stripes/store.h"
+
+namespace pinstripe {
+
+struct CellKey {
+  StripeId stripe;
+  uint32_t offset = 0;  // of the cell's first byte in the block
+
+  uint64_t Hash() const;
+  uint64_t BlockHash() const;
+  friend bool operator==(const CellKey& a, const CellKey& b) {
+    return a.offset == b.offset && a.stripe.object == b.stripe.object &&
+           a.stripe.block == b.stripe.block && a.stripe.write == b.stripe.write;
+  }
+};
+
+struct CellKeyHash {
+  size_t operator()(const CellKey& key) const { return key.Hash(); }
+};
+
+// What a cell costs beyond its bytes, about.
+inline constexpr uint64_t kCellOverhead = 256;
+
+class CellCache {
+ public:
+  explicit CellCache(MemoryBudget& budget) : budget_(budget) {}
+
+  std::optional<SharedBytes> Find(const CellKey& key);
+  // Without counting as a use.
+  bool Has(const CellKey& key);
+
+  // `bytes` keep their share of the budget with them; `alone` unless they are a part of something
+  // larger that they keep in memory, too.
+  void Insert(const CellKey& key, SharedBytes bytes, bool alone);
+
+  // Removes cells of about so many bytes; false when there are none. (What other cells of one
+  // answer, or readers, still use stays in memory until they are gone.)
+  bool Evict(uint64_t bytes);
+
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  struct Cell {
+    CellKey key;
+    SharedBytes bytes;
+    bool alone = false;
+    bool found = false;  // since it came, or its last round
+  };
+  using Queue = std::list<Cell>;
+  struct Part {
+    std::mutex mutex;
+    // All guarded by mutex.
+    Queue fresh;
+    Queue frequent;
+    uint64_t fresh_bytes = 0;
+    uint64_t frequent_bytes = 0;
+    std::unordered_map<CellKey, Queue::iterator, CellKeyHash> cells;
+    std::deque<uint64_t> left;  // hashes of the cells that left `fresh` lately, in that order
+    std::unordered_set<uint64_t> left_set;
+  };
+  static constexpr size_t kParts = 16;
+
+  Part& PartOf(const CellKey& key) { return parts_[key.BlockHash() % kParts]; }
+  uint64_t EvictFrom(Part& part, uint64_t bytes);
+  void GiveAnotherRound(Part& part);
+  static void Remember(Part& part, uint64_t hash);
+
+  MemoryBudget& budget_;
+  std::array<Part, kParts> parts_;
+  std::atomic<uint64_t> bytes_ = 0;
+  std::atomic<size_t> next_ = 0;  // where to evict from next
+};
+
+// Gives these bytes a share of the budget, together, for as long as anybody refers to any of them.
+void AttachShare(std::span<SharedBytes> together, MemoryBudget::Share share);
+
+}  // namespace pinstripe

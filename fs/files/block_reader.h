@@ -1,0 +1,150 @@
+// BlockReader: reads parts of stored blocks, through the cache of cells. What is not in the cache
+// is asked for all at once. Who wants a cell that somebody else has asked for already, to read it
+// or ahead of need, waits for that answer.
+//
+// What is read ahead is asked for and left: the answers are looked at by the first reader who
+// wants one of the cells, and then all that came together goes to the cache. What nobody has
+// wanted yet is dropped when memory is short.
+//
+// What is not in memory is looked for in the cache on a local disk, if there is one, and what came
+// from drives is offered to that.
+//
+// Thread-safe. Only for what files are read from: who wants to know what drives really have
+// (repair, check) asks StripeStore.
+
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "base/memory_budget.h"
+#include "base/runtime.h"
+#include "cluster/stripes/store.h"
+#include "fs/cache/cell_cache.h"
+#include "fs/cache/disk_cache.h"
+#include "fs/turn.h"
+
+namespace pinstripe {
+
+class BlockReader {
+  struct Flight;
+
+ public:
+  // Sets what `budget` reclaims.
+  BlockReader(Runtime& runtime, StripeStore& stripes, MemoryBudget& budget,
+              std::unique_ptr<DiskCache> disk);
+  ~BlockReader();
+
+  // Gives a share for data under way. May wait.
+  using Reserve = std::function<MemoryBudget::Share(uint64_t bytes)>;
+
+  // As StripeStore::ReadMany. `meanwhile` is called once, when everything has been asked for and
+  // before anybody waits.
+  Status Read(std::span<const StripeReadRequest> requests, const Reserve& reserve,
+              const std::function<void()>& meanwhile = {});
+
+  // What one reader has asked for ahead of need. Dropped with it, unless others want it by then.
+  class Ahead {
+   public:
+    explicit Ahead(BlockReader& reader) : reader_(reader) {}
+    ~Ahead();
+    Ahead(const Ahead&) = delete;
+    Ahead& operator=(const Ahead&) = delete;
+
+   private:
+    friend class BlockReader;
+    BlockReader& reader_;
+    std::mutex mutex_;
+    std::vector<std::weak_ptr<Flight>> flights_;  // guarded by mutex_
+  };
+
+  // Asks for the cells of `part` that are neither here nor asked for, and does not wait. False:
+  // there is no memory for it now.
+  bool ReadAhead(const StripePart& part, Ahead& ahead);
+
+  struct Counters {
+    uint64_t hits = 0;    // cells found in the cache
+    uint64_t misses = 0;  // cells read from drives because they were wanted
+    uint64_t shared = 0;  // wanted cells that were on their way already
+    uint64_t ahead = 0;   // cells asked for before
+  };
+  Counters counters() const;
+  uint64_t cached_bytes() const { return cache_.bytes(); }
+  DiskCacheCounters disk() const;
+
+ private:
+  // A cell that is wanted for a request.
+  struct Want {
+    CellKey key;
+    uint64_t end = 0;
+    const StripeReadRequest* request = nullptr;
+    std::shared_ptr<Flight> flight;
+    std::optional<SharedBytes> bytes;  // or the cell itself
+
+    uint64_t memory_bytes() const { return end - key.offset + kCellOverhead; }
+  };
+  // Cells that were asked for together. Who holds a flight's turn waits for drives alone, so it may
+  // be taken while another turn is held; of two flights', one is free.
+  struct Flight {
+    struct OnDisk {
+      CellKey key;
+      uint64_t bytes = 0;
+    };
+    explicit Flight(Runtime& runtime) : turn(runtime) {}
+    Turn turn;
+    // Under the turn.
+    bool done = false;
+    Status status;
+    std::vector<StripePart> parts;  // from drives
+    std::vector<OnDisk> on_disk;    // from the local one
+    MemoryBudget::Share share;
+    std::unique_ptr<StripeStore::PendingRead> pending;
+    std::unordered_map<CellKey, SharedBytes, CellKeyHash> cells;
+    // Guarded by the reader's mutex_.
+    std::vector<CellKey> keys;
+    uint64_t ahead_bytes = 0;  // as long as nobody wants any of it
+    Time asked_at{};
+    std::list<std::shared_ptr<Flight>>::iterator in_ahead;
+  };
+
+  std::vector<Want> LookUp(std::span<const StripeReadRequest> requests);
+  bool Join(std::vector<Want>& wants, const std::shared_ptr<Flight>& own, bool share);
+  void Start(Flight& flight);
+  void Finish(const std::shared_ptr<Flight>& flight);
+  void Keep(Flight& flight);
+  void ReadFromDisk(Flight& flight);
+  bool IsOnDisk(const CellKey& key, uint64_t end) const;
+  // With mutex_ held.
+  void Forget(const std::shared_ptr<Flight>& flight);
+  void NoLongerAhead(Flight& flight);
+  bool AheadIsFull(uint64_t more) const;
+  bool DropAhead(Time asked_by);
+  void Drop(const std::shared_ptr<Flight>& flight);
+
+  Runtime& runtime_;
+  StripeStore& stripes_;
+  MemoryBudget& budget_;
+  CellCache cache_;
+  const std::unique_ptr<DiskCache> disk_;  // null: there is none
+
+  mutable std::mutex mutex_;
+  // All guarded by mutex_.
+  std::unordered_map<CellKey, std::shared_ptr<Flight>, CellKeyHash> flights_;  // not done yet
+  std::list<std::shared_ptr<Flight>> ahead_;  // those that nobody wants yet, the oldest first
+  uint64_t ahead_bytes_ = 0;                  // of these
+
+  std::atomic<uint64_t> hits_ = 0;
+  std::atomic<uint64_t> misses_ = 0;
+  std::atomic<uint64_t> shared_ = 0;
+  std::atomic<uint64_t> read_ahead_ = 0;
+};
+
+}  // namespace pinstripe

@@ -1,0 +1,203 @@
+#include "fs/files/keepers.h"
+
+#include <algorithm>
+
+#include "base/try.h"
+#include "fs/files/map_pages.h"
+#include "fs/names/names.h"
+
+namespace pinstripe {
+namespace {
+
+constexpr size_t kMostLoadedPages = 16;
+
+void Insert(std::vector<InodeId>& ids, InodeId id) {
+  const auto at = std::ranges::lower_bound(ids, id);
+  if (at == ids.end() || *at != id) ids.insert(at, id);
+}
+
+Status ChangedTooOften(InodeId keeper) {
+  return Fail(EIO, "inode {:016x}, which keeps shared blocks, was changed {} times in between",
+              keeper, kMaxAttempts);
+}
+
+Result<StoredInode> FindKeeper(Records& records, InodeId id) {
+  std::optional<StoredInode> stored = TRY(records.FindInode(id));
+  if (!stored) return Fail(ENOENT, "inode {:016x}, which kept shared blocks, is gone", id);
+  if (!stored->inode.keeping || !stored->inode.map) {
+    return Fail(EIO, "inode {:016x} keeps no shared blocks, and should", id);
+  }
+  return *std::move(stored);
+}
+
+}  // namespace
+
+Result<BlockPlace> ResolveShared(const BlockPlace& shared, uint64_t block, InodeId id,
+                                 const Inode& keeper) {
+  std::optional<BlockPlace> place;
+  if (keeper.map) place = keeper.map->Find(block + shared.shift);
+  if (!place || place->shared || place->valid < shared.valid) {
+    return Fail(EIO, "inode {:016x}, which keeps shared blocks, does not have block {}", id,
+                block + shared.shift);
+  }
+  place->CutTo(shared.valid);
+  place->shift = shared.shift;
+  return *std::move(place);
+}
+
+Result<BlockPlace> KeeperMaps::Resolve(const BlockPlace& place, uint64_t block) {
+  if (!place.shared) return place;
+  auto at = keepers_.find(place.object);
+  if (at == keepers_.end()) {
+    const auto found = FindKeeper(records_, place.object);
+    if (!found.has_value()) return Fail(EIO, "{}", found.error().message());
+    at = keepers_.emplace(place.object, found->inode).first;
+  }
+  const uint64_t there = block + place.shift;
+  TRY(LoadPages(cluster_.stripes(), place.object, at->second, there, there + 1));
+  return ResolveShared(place, block, place.object, at->second);
+}
+
+void KeeperMaps::ForgetPages() {
+  for (auto& [id, keeper] : keepers_) {
+    if (keeper.map && keeper.map->CountLoadedPages() > kMostLoadedPages) keeper.map->ForgetPages();
+  }
+}
+
+// ---- Making one
+
+Result<std::pair<InodeId, StoredInode>> Keepers::Create(InodeId object, const BlockMap& map,
+                                                        uint64_t size, const MapLimits& limits,
+                                                        int parity) {
+  const int64_t now = records_.WallClock();
+  Inode inode{.links = 0, .size = size, .accessed = now, .modified = now, .changed = now};
+  inode.map = map;
+  inode.keeping = Keeping{.object = object, .settled = false, .files = {object}};
+  const InodeId id = records_.NewInodeId();
+  Runtime& runtime = cluster_.runtime();
+  const auto write_id = [&](uint64_t) { return MakeWriteId(SecondsOf(now), runtime.Random(), 0); };
+  std::vector<BlockMap::Piece> pages;  // of which nobody knows if this fails: they are collected
+  TRY(StorePages(cluster_.stripes(), id, inode, limits, parity, Durability::kWriteThrough, write_id,
+                 pages));
+  const auto change = records_.ChangeInode(id, 0, inode, Durability::kWriteThrough);
+  TRY(change.why);
+  if (!change.applied()) return Fail(EIO, "inode {:016x}: the number is taken; try again", id);
+  return std::pair(id, *change.now);
+}
+
+// Durably: what says that somebody may name it must be there when that one's inode is.
+Status Keepers::Change(InodeId keeper, const std::function<Result<bool>(Keeping&)>& edit) {
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    StoredInode stored = TRY(FindKeeper(records_, keeper));
+    if (!TRY(edit(*stored.inode.keeping))) return {};
+    const auto change = records_.ChangeInode(keeper, stored.slot, stored.inode,
+                                             {Durability::kWriteThrough, Room::kFreeing});
+    TRY(change.why);
+    if (change.applied()) return {};
+    PauseBeforeRetry(cluster_.runtime(), attempt);
+  }
+  return ChangedTooOften(keeper);
+}
+
+Status Keepers::Settle(InodeId keeper) {
+  return Change(keeper, [](Keeping& keeping) -> Result<bool> {
+    return !std::exchange(keeping.settled, true);
+  });
+}
+
+void Keepers::Discard(InodeId keeper, const StoredInode& stored) {
+  (void)records_.ChangeInode(keeper, stored.slot, std::nullopt);
+}
+
+Status Keepers::Join(InodeId keeper, InodeId file) {
+  return Change(keeper, [&](Keeping& keeping) -> Result<bool> {
+    // Only what is settled is named by anybody but the object.
+    if (!keeping.settled) return Fail(ENOENT, "inode {:016x} keeps no shared blocks yet", keeper);
+    Insert(keeping.files, file);
+    if (keeping.files.size() > kMostFilesOfKeeper) {
+      return Fail(EMLINK, "inode {:016x} keeps blocks of {} files: no more may share them", keeper,
+                  kMostFilesOfKeeper);
+    }
+    return true;  // also where the file is in the list: the slot is what counts
+  });
+}
+
+// ---- The end
+
+// Makes certain that the file does not name the keeper, and will not without a Join() that comes
+// after `kept` was read.
+Result<Keepers::Step> Keepers::TakeOutOfFile(InodeId keeper, const StoredInode& kept,
+                                             InodeId file) {
+  std::optional<StoredInode> stored = TRY(records_.FindInode(file));
+  if (!stored) {  // for ever: its number is never used again
+    TRY(records_.MakeInodeDurable(file));
+    return Step::kGone;
+  }
+  Inode& inode = stored->inode;
+  const auto listed = std::ranges::lower_bound(inode.keepers, keeper);
+  if (listed != inode.keepers.end() && *listed == keeper) {
+    if (!kept.inode.keeping->settled) {  // the one who made it died before he said so
+      TRY(Settle(keeper));
+      return Step::kAgain;
+    }
+    if (inode.map) {
+      TRY(LoadPages(cluster_.stripes(), file, inode, 0, inode.map->blocks()));
+      if (inode.map->Keepers().contains(keeper)) return Step::kStays;
+    }
+    inode.keepers.erase(listed);
+  }
+  const auto change =
+      records_.ChangeInode(file, stored->slot, inode, {Durability::kWriteThrough, Room::kFreeing});
+  TRY(change.why);
+  return change.applied() ? Step::kGone : Step::kAgain;
+}
+
+Result<Keepers::Departure> Keepers::Leave(InodeId keeper, InodeId file) {
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    if (attempt > 0) PauseBeforeRetry(cluster_.runtime(), attempt);
+    std::optional<StoredInode> stored = TRY(records_.FindInode(keeper));
+    if (!stored || !stored->inode.keeping) return Departure{};
+    Keeping& keeping = *stored->inode.keeping;
+    // Of one that is not settled the stripes are the object's, and nobody else names it. If that
+    // one does not, and will not, it goes by itself.
+    const InodeId leaving = keeping.settled ? file : keeping.object;
+    switch (TRY(TakeOutOfFile(keeper, *stored, leaving))) {
+      case Step::kAgain: continue;
+      case Step::kStays: return Departure{.stays = true, .removed = {}};
+      case Step::kGone: break;
+    }
+    std::erase(keeping.files, leaving);
+    const bool last = !keeping.settled || keeping.files.empty();
+    const auto change = records_.ChangeInode(keeper, stored->slot,
+                                             last ? std::nullopt : std::optional(stored->inode),
+                                             {Durability::kWriteBack, Room::kFreeing});
+    TRY(change.why);
+    if (!change.applied()) continue;
+    Departure departure{.losses = change.losses};
+    if (last && keeping.settled) departure.removed = std::move(stored->inode);
+    return departure;
+  }
+  return Failed(ChangedTooOften(keeper));
+}
+
+Result<Keepers::ByObject> Keepers::FindAll(Cluster& cluster, const std::set<InodeId>* objects) {
+  ByObject keepers;
+  const std::string last = "I" + std::string(sizeof(InodeId), '\xff');
+  for (uint32_t group = 0; group < cluster.map().groups; ++group) {
+    for (std::string first = "I";;) {
+      const auto page = TRY(cluster.registers().Scan(group, first, last, kMaxRangeKeys));
+      for (const auto& entry : page.entries) {
+        const auto id = InodeOfRegister(entry.key);
+        if (!id || !entry.value.value) continue;
+        const Inode inode = TRY(Inode::Decode(*entry.value.value, *id));
+        if (!inode.keeping || (objects && !objects->contains(inode.keeping->object))) continue;
+        keepers[inode.keeping->object].emplace_back(*id, StoredInode{inode, entry.value.slot});
+      }
+      if (!page.next) break;
+      first = *page.next;
+    }
+  }
+  return keepers;
+}
+
+}  // namespace pinstripe

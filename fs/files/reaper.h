@@ -1,0 +1,111 @@
+// Reaper: deletes stripes that nothing refers to any more, in the background, many at once. What
+// it cannot delete (a drive is away, the queue is full, the process ends) stays as garbage, is
+// logged, and harms nobody.
+//
+// Data that an inode named goes only when it is safe from power loss that it does so no more: else
+// the power could bring back the inode, and not the data.
+//
+// Thread-safe. Its thread ends within kDrainTime of the destructor being called, and what one
+// request takes.
+
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "cluster/cluster.h"
+#include "fs/files/block_map.h"
+#include "fs/files/keepers.h"
+#include "fs/names/records.h"
+#include "fs/types.h"
+
+namespace pinstripe {
+
+class Reaper {
+ public:
+  static constexpr size_t kMaxQueue = 100'000;
+  // How long other hosts can go on reading a file that was removed.
+  static constexpr Duration kGrace = std::chrono::minutes(1);
+  // Of what was replaced in place: so that one flush of the drives serves many changes.
+  static constexpr Duration kGather = std::chrono::seconds(5);
+  static constexpr Duration kDrainTime = std::chrono::seconds(10);
+
+  explicit Reaper(Cluster& cluster);
+  ~Reaper();
+
+  // What no inode has named.
+  void Add(const std::vector<BlockMap::Piece>& pieces, uint64_t block_bytes);
+  // What the map of `gone` names and that of `kept`, by which it was replaced, does not, pages
+  // included. A keeper that `kept` does not seem to name any more is left, and its stripes go if it
+  // was the last file (fs/files/keepers.h). `losses`: Records::CountLosses() before the inode was
+  // changed.
+  void AddDifference(InodeId id, const Inode& gone, const Inode& kept, Durability durability,
+                     uint64_t losses);
+  // Everything that the map of a removed inode names, kGrace from now on, keepers as above.
+  void AddRemoved(InodeId id, const Inode& inode, uint64_t losses);
+
+ private:
+  struct Page {  // with what it names
+    InodeId inode = 0;
+    InodeId object = 0;  // of what it names
+    BlockMap::Part part;
+    StripeLayout layout;
+    BlockMap kept;
+  };
+  struct Departure {
+    InodeId keeper = 0;
+    InodeId file = 0;
+  };
+  struct Item {
+    BlockMap::Piece piece;
+    uint64_t block_bytes = 0;
+    std::optional<Page> page;            // instead
+    std::optional<Departure> departure;  // or this
+  };
+  struct Waiting {
+    InodeId inode = 0;
+    bool was_removed = false;  // else it has other contents
+    uint64_t losses = 0;       // of drives that have the inode, before that
+    std::vector<Item> items;
+  };
+  // `object`: of the stripes that may go.
+  static std::vector<Item> ItemsOf(InodeId inode, InodeId object, const BlockMap& gone,
+                                   const BlockMap& kept);
+  void AddItems(std::vector<Item> items);
+  void AddItemsLocked(std::vector<Item> items);
+  void Wait(Duration delay, Waiting waiting);
+  std::vector<Waiting> TakeDueLocked(Time now);
+  void PutBackLocked(Waiting waiting);
+  void Run();
+  // Of which the inodes are safe; the others are left in it.
+  std::vector<Item> TakeSafe(std::vector<Waiting>& waiting);
+  bool IsGoneForGood(InodeId inode);
+  void Delete(const Item& item);
+  void DeletePage(const Page& page);
+  void Depart(const Departure& departure);
+  // With the next batch, which is deleted now if it is large enough.
+  void DeletePiece(const BlockMap::Piece& piece, uint64_t block_bytes);
+  void DeleteBatch();
+  bool MayGoOn();
+
+  Cluster& cluster_;
+  Records records_;
+  Keepers keepers_;
+  const std::shared_ptr<Signal> work_;
+  const std::shared_ptr<Signal> idle_;
+  std::mutex mutex_;
+  std::deque<Item> items_;                    // guarded by mutex_
+  std::multimap<Time, Waiting> waiting_;      // until then; guarded by mutex_
+  bool stopping_ = false;                     // guarded by mutex_
+  bool ended_ = false;                        // guarded by mutex_
+  Time next_flush_{};                         // of the reaper's thread
+  std::vector<StripeStore::Deletion> batch_;  // of the reaper's thread
+  Time end_by_ = Time::max();                 // guarded by mutex_
+};
+
+}  // namespace pinstripe

@@ -1,0 +1,73 @@
+// PathWalk: goes through the tree by names, from the root, as POSIX says: a symbolic link on the
+// way is followed, a target that begins with '/' starts at the root again, and ".." is the parent
+// of what was reached. More than kMaxSymlinks links on one way are a loop (ELOOP).
+//
+// Where only a part of the tree is exported, the first names of each way lead to that directory.
+// It is the root of the rest, as with RESOLVE_IN_ROOT of openat2(2): whatever the links say,
+// nothing leads out of it. The parent of a directory is the one that it was reached through, not
+// one that was asked for: so a directory that somebody moves out of the part while a walk is in it
+// takes nobody along, and ".." costs nothing.
+//
+// Where the way has been gone before, all of it is asked for at once.
+//
+// One walk is for one thread.
+
+#pragma once
+
+#include <algorithm>
+#include <deque>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fs/names/names.h"
+
+namespace pinstripe {
+
+inline constexpr int kMaxSymlinks = 40;
+
+class PathWalk {
+ public:
+  // The first `above` names that are entered lead to what is exported. They have to be directories
+  // themselves: a link among them, which somebody may have put there, is not followed (ELOOP).
+  explicit PathWalk(Names& names, size_t above = 0) : names_(names), above_(above) {}
+
+  // The directory that was reached.
+  InodeId at() const { return way_.back(); }
+
+  // Goes into a directory that is in it, or stands for one. ENOENT, ENOTDIR, ELOOP.
+  Status Enter(std::string_view name);
+  // Goes into one of these after the other, but not into the last.
+  Status EnterAllButLast(const std::vector<std::string>& names);
+  // The same; and if it costs no waiting, the last one is looked up for who is going to do that
+  // (Names::Recall).
+  Status EnterParentOf(const std::vector<std::string>& names);
+  // Goes into a directory that is known to be in it.
+  void Descend(InodeId directory) { way_.push_back(directory); }
+
+  // Where the name leads in the end: no symbolic link, and found or not.
+  struct End {
+    InodeId directory = 0;
+    std::string name;  // empty: a directory that the way led up to, the root or by ".."
+    Names::Place place;
+  };
+  Result<End> Follow(std::string_view name);
+
+ private:
+  Result<Names::Place> Look(const std::string& name);
+  bool IsForeseen(std::string_view name) const;
+  void GoToRoot() { way_.resize(std::min(way_.size(), above_ + 1)); }
+  void GoUp() {
+    if (way_.size() > above_ + 1) way_.pop_back();
+  }
+
+  Names& names_;
+  const size_t above_;
+  std::span<const std::string> coming_;  // what is asked for next, as far as that is known
+  std::deque<Names::Foreseen> foreseen_;
+  std::vector<InodeId> way_{kRootInode};  // from the cluster's root down to at()
+  int links_ = 0;
+};
+
+}  // namespace pinstripe

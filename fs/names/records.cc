@@ -1,0 +1,359 @@
+#include "fs/names/records.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+
+#include "base/coding.h"
+#include "base/try.h"
+
+namespace pinstripe {
+namespace {
+
+constexpr uint8_t kMoverFormat = 1;
+
+std::string EntryPrefix(InodeId directory) { return Writer().Raw("E").U64(directory).Take(); }
+
+Result<std::optional<StoredInode>> DecodeInode(const Result<RegisterValue>& read, InodeId id) {
+  const RegisterValue value = TRY_CONTEXT(read, "inode {:016x}", id);
+  if (!value.value) return std::optional<StoredInode>();
+  return std::optional(StoredInode{TRY(Inode::Decode(*value.value, id)), value.slot});
+}
+
+Result<StoredEntry> DecodeEntry(const Result<RegisterValue>& read, InodeId directory,
+                                std::string_view name) {
+  const RegisterValue value = TRY_CONTEXT(read, "entry '{}' of directory {:016x}", name, directory);
+  if (!value.value) return StoredEntry{std::nullopt, value.slot};
+  const Entry entry =
+      TRY_CONTEXT(Entry::Decode(*value.value), "'{}' in directory {:016x}", name, directory);
+  return StoredEntry{entry, value.slot};
+}
+
+Result<Records::Mover> DecodeMover(const RegisterValue& value) {
+  if (!value.value) return Records::Mover{0, value.slot};
+  Reader reader(*value.value);
+  const uint8_t format = reader.U8();
+  const InodeId directory = reader.U64();
+  TRY(reader.Finish("rename register"));
+  if (format != kMoverFormat) {
+    return Fail(EBADMSG, "the rename register has format {}; this version knows {}", format,
+                kMoverFormat);
+  }
+  return Records::Mover{directory, value.slot};
+}
+
+}  // namespace
+
+void PauseBeforeRetry(Runtime& runtime, int attempt) {
+  const int64_t most = int64_t{1'000'000} << std::min(attempt, 7);
+  const auto pause = std::chrono::nanoseconds(runtime.Random() % static_cast<uint64_t>(most));
+  runtime.NewSignal()->WaitUntil(runtime.Now() + pause);
+}
+
+std::optional<InodeId> InodeOfRegister(std::string_view key) {
+  Reader reader(key);
+  const bool is_inode = reader.Raw(1) == "I";
+  const InodeId id = reader.U64();
+  if (!is_inode || !reader.Finish("").ok()) return std::nullopt;
+  return id;
+}
+
+std::optional<InodeId> DirectoryOfRegister(std::string_view key) {
+  Reader reader(key);
+  const bool is_entry = reader.Raw(1) == "E";
+  const InodeId directory = reader.U64();
+  if (!is_entry || !reader.ok() || reader.left() == 0) return std::nullopt;
+  return directory;
+}
+
+RenameNonce Records::NewRenameNonce() {
+  RenameNonce nonce{};
+  for (size_t i = 0; i < nonce.size(); i += 8) {
+    const uint64_t bits = runtime().Random();
+    std::memcpy(nonce.data() + i, &bits, 8);
+  }
+  return nonce;
+}
+
+InodeId Records::NewInodeId() {
+  while (true) {
+    const InodeId id = runtime().Random();
+    if (id > kRootInode) return id;
+  }
+}
+
+RegisterName Records::NameOf(InodeId id) const {
+  return {cluster_.GroupOfObject(id), Writer().Raw("I").U64(id).Take()};
+}
+
+RegisterName Records::NameOf(InodeId directory, std::string_view name) const {
+  return {cluster_.GroupOfObject(directory), EntryPrefix(directory).append(name)};
+}
+
+Result<std::optional<StoredInode>> Records::FindInode(InodeId id) {
+  const Time at = runtime().Now();
+  return Learn(cluster_.registers().Read(NameOf(id)), id, at);
+}
+
+Result<Records::InodeRegister> Records::FindInodeRegister(InodeId id) {
+  return std::move(FindInodeRegisters({&id, 1}).front());
+}
+
+std::vector<Result<Records::InodeRegister>> Records::FindInodeRegisters(
+    std::span<const InodeId> ids) {
+  std::vector<RegisterName> names;
+  for (const InodeId id : ids) names.push_back(NameOf(id));
+  std::vector<Result<InodeRegister>> found;
+  const auto values = cluster_.registers().ReadMany(names);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    auto stored = DecodeInode(values[i], ids[i]);
+    if (stored.has_value()) {
+      found.push_back(InodeRegister{*std::move(stored), values[i]->slot, values[i]->removed_at});
+    } else {
+      found.push_back(tl::unexpected(std::move(stored.error())));
+    }
+  }
+  return found;
+}
+
+Result<RegisterTraces> Records::FindTraces(InodeId id) {
+  return cluster_.registers().FindTraces(NameOf(id));
+}
+
+Result<StoredEntry> Records::FindEntry(InodeId directory, std::string_view name) {
+  return DecodeEntry(cluster_.registers().Read(NameOf(directory, name)), directory, name);
+}
+
+Result<std::optional<StoredInode>> Records::Learn(const Result<RegisterValue>& read, InodeId id,
+                                                  Time at) {
+  auto stored = TRY(DecodeInode(read, id));
+  if (stored) {
+    recent_.Learn(id, *stored, read->value->size(), at);
+  } else {
+    recent_.Forget(id);
+  }
+  return stored;
+}
+
+Result<Records::Found> Records::FoundIn(const Question& question,
+                                        std::optional<StoredInode> directory,
+                                        const Result<RegisterValue>& entry, InodeId guess,
+                                        const Result<std::optional<StoredInode>>* guessed) {
+  Found found;
+  found.directory = std::move(directory);
+  found.entry = TRY(DecodeEntry(entry, question.directory, question.name));
+  if (!found.entry.entry) return found;
+  const Entry& named = *found.entry.entry;
+  if (named.inode != guess) {
+    hints_.Learn(question.directory, question.name, named.inode);
+  } else if (!named.nonce && guessed->has_value()) {
+    found.inode = **guessed;
+  }
+  return found;
+}
+
+std::vector<Result<Records::Found>> Records::Look(std::span<const Question> questions) {
+  std::vector<RegisterName> names;
+  std::map<InodeId, size_t> inodes;  // that are read, and which of `names` they are
+  const auto read_inode = [&](InodeId id) {
+    if (inodes.try_emplace(id, names.size()).second) names.push_back(NameOf(id));
+  };
+  struct Asked {
+    std::optional<StoredInode> recent;  // directory, which then is not read
+    InodeId guess = 0;                  // 0: none
+    size_t entry = 0;                   // which of `names` it is
+  };
+  std::vector<Asked> asked;
+  for (const Question& question : questions) {
+    Asked& it = asked.emplace_back();
+    if (question.recently) it.recent = recent_.FindDirectory(question.directory);
+    if (!it.recent) read_inode(question.directory);
+    it.guess = hints_.Find(question.directory, question.name);
+    if (it.guess != 0) read_inode(it.guess);
+    it.entry = names.size();
+    names.push_back(NameOf(question.directory, question.name));
+  }
+  const Time at = runtime().Now();
+  const auto values = cluster_.registers().ReadMany(names);
+  std::map<InodeId, Result<std::optional<StoredInode>>> read;
+  for (const auto& [id, which] : inodes) read.emplace(id, Learn(values[which], id, at));
+
+  std::vector<Result<Found>> found;
+  for (size_t i = 0; i < questions.size(); ++i) {
+    auto& [recent, guess, entry] = asked[i];
+    Result<std::optional<StoredInode>> directory = std::move(recent);
+    if (!*directory) directory = read.at(questions[i].directory);
+    if (!directory.has_value()) {
+      found.push_back(tl::unexpected(directory.error()));
+      continue;
+    }
+    found.push_back(FoundIn(questions[i], *std::move(directory), values[entry], guess,
+                            guess != 0 ? &read.at(guess) : nullptr));
+  }
+  return found;
+}
+
+Result<Records::Found> Records::Look(const Question& question) {
+  return std::move(Look({&question, 1}).front());
+}
+
+std::vector<Result<std::optional<StoredInode>>> Records::FindInodes(
+    const std::vector<InodeId>& ids) {
+  std::vector<RegisterName> names;
+  for (const InodeId id : ids) names.push_back(NameOf(id));
+  const auto values = cluster_.registers().ReadMany(names);
+  std::vector<Result<std::optional<StoredInode>>> inodes;
+  for (size_t i = 0; i < ids.size(); ++i) inodes.push_back(DecodeInode(values[i], ids[i]));
+  return inodes;
+}
+
+ChangeOutcome Records::Change(const RegisterName& name, uint64_t slot,
+                              std::optional<std::string> value, ChangeTerms terms) {
+  const RegisterValue seen{.slot = slot, .value = std::nullopt};
+  const bool is_safe = terms.durability == Durability::kWriteThrough;
+  const auto begun = is_safe ? nullptr : unsynced_.Begin();
+  ChangeOutcome outcome = cluster_.registers().Change(name, seen, std::move(value), terms);
+  if (!is_safe && outcome.applied()) unsynced_.Add(begun, name, outcome.now);
+  return outcome;
+}
+
+Records::InodeChange Records::ChangeInode(InodeId id, uint64_t slot,
+                                          const std::optional<Inode>& inode, ChangeTerms terms) {
+  std::optional<std::string> value;
+  if (inode) value = inode->Encode(id);
+  if (value && value->size() > kMaxRegisterBytes) {
+    return {{.effect = Effect::kRefused,
+             .why = Fail(EFBIG,
+                         "inode {:016x} would take {} bytes, at most {} fit: the file is in too "
+                         "many pieces; write it anew from its beginning to its end",
+                         id, value->size(), kMaxRegisterBytes)}};
+  }
+  const uint64_t losses = CountLosses(id);
+  const Time at = runtime().Now();
+  const ChangeOutcome outcome = Change(NameOf(id), slot, std::move(value), terms);
+  InodeChange change{{outcome.effect, outcome.why.Context(fmt::format("change inode {:016x}", id))},
+                     std::nullopt,
+                     losses};
+  if (!outcome.why.ok()) {
+    recent_.Forget(id);
+  } else if (outcome.applied() && inode) {
+    change.now = StoredInode{*inode, outcome.now.slot};
+    recent_.LearnOwn(id, *change.now, at);
+  } else if (outcome.applied()) {
+    recent_.Forget(id);
+  } else {
+    if (inode && inode->kind == FileKind::kDirectory) {
+      recent_.NoteOthers(id);
+    } else {
+      recent_.Forget(id);
+    }
+    auto there = DecodeInode(outcome.now, id);
+    if (there.has_value()) {
+      change.now = *std::move(there);
+    } else {
+      change.why = there.error();
+    }
+  }
+  return change;
+}
+
+Records::EntryChange Records::ChangeEntry(InodeId directory, std::string_view name, uint64_t slot,
+                                          const std::optional<Entry>& entry, ChangeTerms terms) {
+  std::optional<std::string> value;
+  if (entry) value = entry->Encode();
+  const ChangeOutcome outcome = Change(NameOf(directory, name), slot, std::move(value), terms);
+  EntryChange change{
+      {outcome.effect,
+       outcome.why.Context(fmt::format("change entry '{}' of directory {:016x}", name, directory))},
+      {}};
+  if (outcome.applied()) {
+    if (entry) hints_.Learn(directory, name, entry->inode);
+    change.now = {entry, outcome.now.slot};
+  } else if (outcome.why.ok()) {
+    auto there = DecodeEntry(outcome.now, directory, name);
+    if (there.has_value()) {
+      change.now = *std::move(there);
+    } else {
+      change.why = there.error();
+    }
+  }
+  return change;
+}
+
+Status Records::MakeEntryDurable(InodeId directory, std::string_view name) {
+  return cluster_.registers().MakeDurable(NameOf(directory, name));
+}
+
+Status Records::MakeInodeDurable(InodeId id) {
+  return cluster_.registers().MakeDurable(NameOf(id));
+}
+
+uint64_t Records::CountLosses(InodeId id) const {
+  uint64_t losses = 0;
+  const GroupReplicas replicas = cluster_.Replicas(cluster_.GroupOfObject(id));
+  for (const Drive* drive : replicas.drives) {
+    if (drive != nullptr) losses += drive->CountLosses();
+  }
+  return losses;
+}
+
+Result<std::pair<InodeId, StoredInode>> Records::CreateInode(const Inode& inode,
+                                                             Durability durability) {
+  while (true) {
+    const InodeId id = NewInodeId();
+    InodeChange change = ChangeInode(id, 0, inode, durability);
+    TRY(change.why);
+    if (change.applied()) return std::pair(id, *std::move(change.now));
+  }
+}
+
+namespace {
+
+const std::string kMoverKey = "X";
+
+}  // namespace
+
+Result<Records::Mover> Records::FindMover() {
+  const RegisterName name{cluster_.GroupOfObject(kRootInode), kMoverKey};
+  return DecodeMover(TRY_CONTEXT(cluster_.registers().Read(name), "rename register"));
+}
+
+Records::MoverChange Records::ChangeMover(uint64_t slot, InodeId directory) {
+  std::optional<std::string> value;
+  if (directory != 0) value = Writer().U8(kMoverFormat).U64(directory).Take();
+  const RegisterName name{cluster_.GroupOfObject(kRootInode), kMoverKey};
+  const ChangeOutcome outcome =
+      cluster_.registers().Change(name, {.slot = slot, .value = std::nullopt}, std::move(value));
+  MoverChange change{{outcome.effect, outcome.why.Context("change the rename register")}, {}};
+  if (outcome.applied()) {
+    change.now = {directory, outcome.now.slot};
+  } else if (outcome.why.ok()) {
+    const auto there = DecodeMover(outcome.now);
+    if (there.has_value()) {
+      change.now = *there;
+    } else {
+      change.why = there.error();
+    }
+  }
+  return change;
+}
+
+Result<Records::Page> Records::List(InodeId directory, std::string_view first, size_t max) {
+  const std::string prefix = EntryPrefix(directory);
+  const std::string last = prefix + std::string(kMaxNameBytes + 1, '\xff');  // no name exceeds it
+  const auto scan = TRY_CONTEXT(cluster_.registers().Scan(cluster_.GroupOfObject(directory),
+                                                          prefix + std::string(first), last, max),
+                                "list directory {:016x}", directory);
+  Page page;
+  for (const RegisterStore::ScanEntry& entry : scan.entries) {
+    if (!entry.value.value) continue;
+    const std::string name = entry.key.substr(prefix.size());
+    page.entries.emplace_back(name, TRY_CONTEXT(Entry::Decode(*entry.value.value),
+                                                "'{}' in directory {:016x}", name, directory));
+    hints_.Learn(directory, name, page.entries.back().second.inode);
+  }
+  if (scan.next) page.next = scan.next->substr(std::min(prefix.size(), scan.next->size()));
+  return page;
+}
+
+}  // namespace pinstripe

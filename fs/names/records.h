@@ -1,0 +1,152 @@
+// Records: the registers of the file system, typed. Inodes and entries as they are on the drives,
+// with the slots that conditional changes need. No rule of the namespace is here; see names.h.
+//
+// Thread-safe; every call blocks until the cluster answers.
+
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cluster/cluster.h"
+#include "fs/names/inode.h"
+#include "fs/names/name_hints.h"
+#include "fs/names/recent_inodes.h"
+#include "fs/names/unsynced_changes.h"
+
+namespace pinstripe {
+
+struct StoredEntry {
+  std::optional<Entry> entry;  // null: no such name
+  uint64_t slot = 0;
+};
+
+class Records {
+ public:
+  explicit Records(Cluster& cluster)
+      : cluster_(cluster), recent_(cluster.runtime()), unsynced_(cluster) {}
+
+  Runtime& runtime() { return cluster_.runtime(); }
+  int64_t WallClock() { return runtime().WallClock(); }
+  RenameNonce NewRenameNonce();
+
+  // Null: there is none.
+  Result<std::optional<StoredInode>> FindInode(InodeId id);
+  // With what is known of one that is not there.
+  struct InodeRegister {
+    std::optional<StoredInode> stored;
+    uint64_t slot = 0;       // 0: never written
+    int64_t removed_at = 0;  // when it was removed, nanoseconds since 1970
+  };
+  Result<InodeRegister> FindInodeRegister(InodeId id);
+  std::vector<Result<InodeRegister>> FindInodeRegisters(std::span<const InodeId> ids);
+  // What the drives have of one that reads as never written (RegisterStore::FindTraces).
+  Result<RegisterTraces> FindTraces(InodeId id);
+  Result<StoredEntry> FindEntry(InodeId directory, std::string_view name);
+  // All at once: a directory's own inode, an entry in it and, where it could be guessed which one
+  // that names, and no rename has touched the entry, its inode. That one may have been read before
+  // the entry was; who gives it a new name changes the entry before anything else.
+  struct Found {
+    std::optional<StoredInode> directory;
+    StoredEntry entry;
+    std::optional<StoredInode> inode;  // null: look for it
+  };
+  struct Question {
+    InodeId directory = 0;
+    std::string_view name;
+    bool recently = false;  // the directory's inode may be as it was less than a second ago
+  };
+  // Element i answers questions[i]; all at once, too.
+  std::vector<Result<Found>> Look(std::span<const Question> questions);
+  Result<Found> Look(const Question& question);
+  // Which inode that entry named when it was seen last; 0: nobody knows.
+  InodeId Guess(InodeId directory, std::string_view name) const {
+    return hints_.Find(directory, name);
+  }
+  // What it was so long ago, or less, where that is known (fs/names/recent_inodes.h).
+  std::optional<StoredInode> FindRecent(InodeId id, Duration age = Duration::max()) {
+    return recent_.Find(id, age);
+  }
+  // Whether this process may have changed it since then.
+  bool ChangedSince(InodeId id, Time at) { return recent_.ChangedSince(id, at); }
+  std::vector<Result<std::optional<StoredInode>>> FindInodes(const std::vector<InodeId>& ids);
+
+  // `now` is what was written, or what is there instead; of no meaning where `why` is a failure.
+  // Null removes. Whoever puts contents into an inode asks for the room of data.
+  struct InodeChange : Changed {
+    std::optional<StoredInode> now;
+    uint64_t losses = 0;  // CountLosses() of the inode before that
+  };
+  InodeChange ChangeInode(InodeId id, uint64_t slot, const std::optional<Inode>& inode,
+                          ChangeTerms terms = {});
+  struct EntryChange : Changed {
+    StoredEntry now;
+  };
+  EntryChange ChangeEntry(InodeId directory, std::string_view name, uint64_t slot,
+                          const std::optional<Entry>& entry, ChangeTerms terms = {});
+
+  // What the entry is now, or that it is gone, is safe from power loss.
+  Status MakeEntryDurable(InodeId directory, std::string_view name);
+
+  // What the inode is now, or that it is gone, is safe from power loss.
+  Status MakeInodeDurable(InodeId id);
+  // How often drives were lost that have a replica of this inode. If there are more of them after a
+  // flush than before a change, the change may be lost.
+  uint64_t CountLosses(InodeId id) const;
+
+  // All that was changed here, and what others have changed before, is safe from power loss. EIO:
+  // it is not.
+  Status SyncChanges() { return unsynced_.Sync(); }
+
+  // Writes an inode under a new id.
+  Result<std::pair<InodeId, StoredInode>> CreateInode(const Inode& inode, Durability durability);
+  InodeId NewInodeId();
+
+  // The directory whose move between parents is under way: see names.h.
+  struct Mover {
+    InodeId directory = 0;  // 0: none
+    uint64_t slot = 0;
+  };
+  Result<Mover> FindMover();
+  struct MoverChange : Changed {
+    Mover now;
+  };
+  MoverChange ChangeMover(uint64_t slot, InodeId directory);
+
+  // Entries with names from `first` on, at least one and about `max` at most, unless there are
+  // none.
+  struct Page {
+    std::vector<std::pair<std::string, Entry>> entries;  // ascending
+    std::optional<std::string> next;                     // where to go on; null at the end
+  };
+  Result<Page> List(InodeId directory, std::string_view first, size_t max);
+
+ private:
+  ChangeOutcome Change(const RegisterName& name, uint64_t slot, std::optional<std::string> value,
+                       ChangeTerms terms);
+  Result<std::optional<StoredInode>> Learn(const Result<RegisterValue>& read, InodeId id, Time at);
+  Result<Found> FoundIn(const Question& question, std::optional<StoredInode> directory,
+                        const Result<RegisterValue>& entry, InodeId guess,
+                        const Result<std::optional<StoredInode>>* guessed);
+  RegisterName NameOf(InodeId id) const;
+  RegisterName NameOf(InodeId directory, std::string_view name) const;
+
+  Cluster& cluster_;
+  NameHints hints_;
+  RecentInodes recent_;
+  UnsyncedChanges unsynced_;
+};
+
+// What a register of the file system is, by its key: an inode, or an entry of that directory.
+std::optional<InodeId> InodeOfRegister(std::string_view key);
+std::optional<InodeId> DirectoryOfRegister(std::string_view key);
+
+// Waits a little, by chance and longer with each attempt, before something that others changed is
+// tried again.
+void PauseBeforeRetry(Runtime& runtime, int attempt);
+
+}  // namespace pinstripe

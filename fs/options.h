@@ -1,0 +1,38 @@
+// FileSystemOptions: what a FileSystem is opened with (fs/file_system.h).
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "cluster/config.h"
+#include "fs/caretaker.h"
+#include "fs/types.h"
+
+namespace pinstripe {
+
+struct FileSystemOptions {
+  // For dirty blocks, data under way, the cache and read-ahead, together.
+  uint64_t memory_bytes = 256 << 20;
+  // How much of a file's block map is kept in its inode, and how much in a page: docs/format.md.
+  size_t inline_map_bytes = 24 << 10;
+  size_t map_page_bytes = 32 << 10;
+  // Cells that come from drives are also kept on a local disk, in a directory of the cluster's
+  // own in this one, up to so many bytes. Empty: they are not.
+  std::string disk_cache_directory;
+  uint64_t disk_cache_bytes = kUsualDiskCacheBytes;
+  // Whether Reload() changes memory_bytes.
+  bool memory_is_configured = true;
+  // Makes the one who looks after files that were committed here (fs/caretaker.h); none: nobody
+  // does. Programs give upkeep/host_care.h.
+  MakeCaretaker* caretaker = nullptr;
+  // What is less is copied, not shared: to share it takes some changes of inodes, which are to be
+  // safe from power loss.
+  uint64_t least_shared_bytes = 1 << 20;
+  // The directory that paths begin at, and that none of them leaves, whatever symbolic links say.
+  // It is looked for with each path; the way to it has neither links (ELOOP) nor "..".
+  std::string exported = "/";
+};
+
+}  // namespace pinstripe

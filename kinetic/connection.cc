@@ -1,0 +1,654 @@
+#include "kinetic/connection.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cerrno>
+#include <utility>
+
+#include "base/try.h"
+#include "kinetic/kinetic.pb.h"
+#include "kinetic/message.h"
+
+namespace pinstripe {
+namespace {
+
+using Kind = KineticOperation::Kind;
+
+constexpr size_t kBatch = 32;         // operations encoded at a time, and sent in one call
+constexpr int kBatchesForOthers = 8;  // that a submitting thread sends before the loop takes over
+constexpr int kReadsAtOnce = 16;      // before the loop looks after other connections
+constexpr Duration kBusyDelay = std::chrono::milliseconds(20);
+constexpr int kMostAllowances = 4;  // of an operation, while other answers come
+constexpr Duration kLongestAllowance = std::chrono::minutes(10);
+constexpr Duration kBeforeRaisingAgain = std::chrono::seconds(1);
+constexpr uint32_t kEvents = EPOLLIN | EPOLLRDHUP;
+
+// A peer that vanishes without a word is noticed within some ten seconds, busy or idle.
+void SetSocketOptions(int socket) {
+  const auto set = [socket](int level, int name, int value) {
+    // Without one of them the connection is slower, or notices less; it is still right.
+    setsockopt(socket, level, name, &value, sizeof value);
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 5);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 2);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 10000);
+  // Buffer sizes are left to the kernel: it lets them grow further than it lets us ask for.
+}
+
+uint32_t Limit(bool given, uint32_t limit, uint32_t ours) {
+  return given && limit > 0 ? std::min(limit, ours) : ours;
+}
+
+}  // namespace
+
+struct KineticConnection::Scratch {
+  kinetic::Message message;
+  kinetic::Command command;
+};
+
+// An answer that is not believed yet.
+struct KineticConnection::Unconfirmed {
+  KineticOperationPtr operation;
+  Status status;
+  kinetic::Body body;
+  Buffer value;
+};
+
+Result<std::shared_ptr<KineticConnection>> KineticConnection::Start(
+    IoLoop& loop, const std::string& host, const SocketAddress& address,
+    std::shared_ptr<const Options> options, Owner& owner) {
+  FileDescriptor socket(
+      ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (socket.get() < 0) return Fail(EHOSTUNREACH, "no socket: {}", ErrnoText(errno));
+  SetSocketOptions(socket.get());
+  const int connected =
+      connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.length);
+  if (connected != 0 && errno != EINPROGRESS) {
+    return Fail(EHOSTUNREACH, "cannot connect: {}", ErrnoText(errno));
+  }
+  const int fd = socket.get();
+  std::unique_ptr<TlsStream> tls;
+  if (options->tls != nullptr) tls = TRY(options->tls->Connect(fd, host));
+  auto connection = std::make_shared<KineticConnection>(loop, std::move(socket), std::move(tls),
+                                                        std::move(options), owner);
+  connection->watch_id_ = loop.Add(fd, EPOLLOUT, connection);
+  return connection;
+}
+
+KineticConnection::KineticConnection(IoLoop& loop, FileDescriptor socket,
+                                     std::unique_ptr<TlsStream> tls,
+                                     std::shared_ptr<const Options> options, Owner& owner)
+    : loop_(loop),
+      socket_(std::move(socket)),
+      tls_(std::move(tls)),
+      options_(std::move(options)),
+      owner_(owner),
+      timer_(loop, [this] { OnTimer(); }),
+      received_(std::make_unique<Scratch>()),
+      encoded_(std::make_unique<Scratch>()),
+      last_sequence_(loop.runtime().Random() >> 2) {}  // 2^62 more fit into a signed number
+
+KineticConnection::~KineticConnection() = default;
+
+void KineticConnection::SetCapabilities(DriveCapabilities capabilities) {
+  capabilities_ = capabilities;
+}
+
+void KineticConnection::SetIdentity(std::string key, RecordHead head) {
+  identity_key_ = std::move(key);
+  identity_head_ = std::move(head);
+}
+
+// --- Submitting and sending
+
+void KineticConnection::Submit(KineticOperationPtr operation) {
+  const Time deadline = operation->deadline();
+  bool rearm = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_) {
+      loop_.Post([operation = std::move(operation), why = closed_status_] {
+        operation->Finish(tl::unexpected(why));
+      });
+      return;
+    }
+    if (deadline < wake_) {
+      wake_ = deadline;
+      rearm = true;
+    }
+    waiting(operation->kind()).push_back(std::move(operation));
+  }
+  if (rearm) loop_.Post([self = shared_from_this()] { self->ArmTimer(); });
+  // Answers that ask for more are followed by one call for all that they asked.
+  if (loop_.on_loop_thread() && receiving_) return;
+  if (!SendTogether::Defers(shared_from_this())) Pump();
+}
+
+// Sends what may be sent, unless somebody is doing that already.
+void KineticConnection::Pump() {
+  std::unique_lock lock(mutex_);
+  if (sending_) return;
+  sending_ = true;
+  SendAll(lock);
+}
+
+// With sending_ set by the caller; when it returns, it has been cleared or passed on.
+void KineticConnection::SendAll(std::unique_lock<std::mutex>& lock) {
+  for (int batches = 0;; ++batches) {
+    if (closed_) {
+      sending_ = false;
+      return;
+    }
+    if (batches == kBatchesForOthers && !loop_.on_loop_thread()) {
+      lock.unlock();
+      return loop_.Post([self = shared_from_this()] {
+        std::unique_lock relock(self->mutex_);
+        self->SendAll(relock);
+      });
+    }
+    const std::vector<Numbered> batch = TakeBatch();
+    if (batch.empty() && outgoing_.empty()) {
+      sending_ = false;
+      return;
+    }
+    lock.unlock();
+    for (const Numbered& each : batch) outgoing_.push_back(Encode(each));
+    const Written written = Write();
+    lock.lock();
+    if (written == Written::kBlocked) {
+      blocked_ = true;
+      lock.unlock();
+      return loop_.Change(watch_id_, socket_.get(), kEvents | EPOLLOUT);
+    }
+    if (written == Written::kFailed) {
+      // The receiving side finds the end, after what the peer had still to say, and ends it all.
+      shutdown(socket_.get(), SHUT_RDWR);
+      sending_ = false;
+      return;
+    }
+  }
+}
+
+// Operations that the device's limits allow now, numbered, oldest first of each kind.
+std::vector<KineticConnection::Numbered> KineticConnection::TakeBatch() {
+  std::vector<Numbered> batch;
+  const Time now = loop_.runtime().Now();
+  for (const Kind kind : {Kind::kRead, Kind::kWrite}) {
+    std::deque<KineticOperationPtr>& queue = waiting(kind);
+    while (!queue.empty() && in_flight(kind) < limits_[static_cast<int>(kind)] &&
+           batch.size() < kBatch) {
+      ++in_flight(kind);
+      const uint64_t sequence = ++last_sequence_;
+      KineticOperationPtr operation = std::move(queue.front());
+      queue.pop_front();
+      const Time deadline = operation->deadline();
+      const Duration allowance = std::min(deadline - now, kLongestAllowance);
+      const Time latest = now + kMostAllowances * allowance;
+      sent_.emplace(sequence, Sent{operation, kind, deadline, allowance, latest});
+      batch.push_back({sequence, std::move(operation)});
+    }
+  }
+  return batch;
+}
+
+KineticConnection::Outgoing KineticConnection::Encode(const Numbered& numbered) {
+  const KineticOperation& operation = *numbered.operation;
+  kinetic::Command& command = encoded_->command;
+  command.Clear();
+  kinetic::Header* header = command.mutable_header();
+  header->set_clusterversion(operation.terms().cluster_version.value_or(cluster_version_));
+  header->set_connectionid(connection_id_);
+  if (options_->bound) header->set_bound(true);
+  if (capabilities_.unerased) header->set_unerased(true);
+  header->set_sequence(numbered.sequence);
+  header->set_messagetype(static_cast<kinetic::Header::MessageType>(operation.message_type()));
+  operation.Describe(capabilities_, command.mutable_body());
+  SharedBytes value = operation.value();
+  std::string head = SignedFrame(command, options_->identity, options_->key, value.size());
+  return {std::move(head), std::move(value)};
+}
+
+KineticConnection::Written KineticConnection::Write() {
+  while (!outgoing_.empty()) {
+    std::array<iovec, 2 * kBatch> parts;
+    size_t count = 0;
+    size_t skip = outgoing_done_;
+    const auto add = [&](Bytes bytes) {
+      const size_t skipped = std::min(skip, bytes.size());
+      skip -= skipped;
+      bytes = bytes.subspan(skipped);
+      if (!bytes.empty()) parts[count++] = {const_cast<std::byte*>(bytes.data()), bytes.size()};
+    };
+    for (size_t i = 0; i < std::min(outgoing_.size(), kBatch); ++i) {
+      add(AsBytes(outgoing_[i].head));
+      add(outgoing_[i].value);
+    }
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = count;
+    const ssize_t written = tls_ != nullptr
+                                ? tls_->Write(parts.data(), static_cast<int>(count))
+                                : sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (written >= 0) {
+      Consume(static_cast<size_t>(written));
+    } else if (errno == EAGAIN) {
+      return Written::kBlocked;
+    } else if (errno != EINTR) {
+      return Written::kFailed;
+    }
+  }
+  return Written::kAll;
+}
+
+void KineticConnection::Consume(size_t bytes) {
+  outgoing_done_ += bytes;
+  while (!outgoing_.empty()) {
+    const size_t size = outgoing_.front().head.size() + outgoing_.front().value.size();
+    if (outgoing_done_ < size) return;
+    outgoing_done_ -= size;
+    outgoing_.pop_front();
+  }
+}
+
+// --- Receiving
+
+void KineticConnection::OnReady(uint32_t epoll_events) {
+  if (phase_ == Phase::kClosed) return;
+  if (phase_ == Phase::kConnecting) return FinishConnecting();
+  if (phase_ == Phase::kShakingHands) return ShakeHands();
+  const bool tls_may_read = tls_ != nullptr && tls_->read_wants_write();
+  if (epoll_events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR) || tls_may_read) Receive();
+  if (!(epoll_events & EPOLLOUT) || phase_ == Phase::kClosed) return;
+  std::unique_lock lock(mutex_);
+  if (!std::exchange(blocked_, false)) return;
+  lock.unlock();
+  loop_.Change(watch_id_, socket_.get(), kEvents);
+  lock.lock();
+  SendAll(lock);
+}
+
+void KineticConnection::FinishConnecting() {
+  int error = 0;
+  socklen_t length = sizeof error;
+  if (getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
+  if (error != 0) return Lose(Fail(EHOSTUNREACH, "{}", ErrnoText(error)));
+  if (tls_ != nullptr) {
+    phase_ = Phase::kShakingHands;
+    return ShakeHands();
+  }
+  phase_ = Phase::kGreeting;
+  loop_.Change(watch_id_, socket_.get(), kEvents);
+}
+
+void KineticConnection::ShakeHands() {
+  const Result<TlsStream::Step> step = tls_->Handshake();
+  if (!step) return Lose(Fail(EHOSTUNREACH, "{}", step.error().message()));
+  switch (*step) {
+    case TlsStream::Step::kWantsRead: return loop_.Change(watch_id_, socket_.get(), kEvents);
+    case TlsStream::Step::kWantsWrite: return loop_.Change(watch_id_, socket_.get(), EPOLLOUT);
+    case TlsStream::Step::kDone: break;
+  }
+  phase_ = Phase::kGreeting;
+  loop_.Change(watch_id_, socket_.get(), kEvents);
+  Receive();  // the greeting may have come with the peer's last word of the handshake
+}
+
+void KineticConnection::Receive() {
+  bool more = true;
+  receiving_ = true;
+  for (int reads = 0; more && reads < kReadsAtOnce; ++reads) {
+    const Status status = ReceiveSome(&more);
+    if (phase_ == Phase::kClosed) return;
+    if (!status.ok()) return Lose(status);
+  }
+  receiving_ = false;
+  // What TLS has already taken from the socket, epoll does not tell.
+  if (more && tls_ != nullptr) {
+    loop_.Post([self = shared_from_this()] { self->OnReady(EPOLLIN); });
+  }
+  Pump();  // answers have made room for what waits
+}
+
+// One read, and the frames that it completed. `more`: there may be something left to read.
+Status KineticConnection::ReceiveSome(bool* more) {
+  iovec space[2];
+  const int spaces = reader_.Space(space);
+  const size_t room = space[0].iov_len + (spaces > 1 ? space[1].iov_len : 0);
+  const ssize_t got =
+      tls_ != nullptr ? tls_->Read(space, spaces) : readv(socket_.get(), space, spaces);
+  if (got < 0) {
+    *more = errno == EINTR;
+    if (errno == EINTR || errno == EAGAIN) return {};
+    return Fail(EHOSTUNREACH, "{}", ErrnoText(errno));
+  }
+  if (got == 0) return Fail(EHOSTUNREACH, "the drive closed the connection");
+  *more = static_cast<size_t>(got) == room;
+  reader_.Filled(static_cast<size_t>(got));
+  last_received_ = loop_.runtime().Now();
+  while (std::optional<Frame> frame = TRY(reader_.Next())) {
+    TRY(HandleFrame(*std::move(frame)));
+    if (phase_ == Phase::kClosed) return {};
+  }
+  return {};
+}
+
+Status KineticConnection::HandleFrame(Frame frame) {
+  if (frame.value_dropped) {
+    return Fail(EBADMSG, "it sent a value of {} bytes; the limit is {}", frame.value_bytes,
+                kMaxValueBytes);
+  }
+  TRY(ParseMessage(frame.message, &received_->message));
+  TRY(ParseCommand(received_->message, &received_->command));
+  if (phase_ == Phase::kGreeting) return HandleGreeting();
+  return HandleAnswer(std::move(frame));
+}
+
+Status KineticConnection::HandleGreeting() {
+  if (received_->message.authtype() != kinetic::Message::UNSOLICITEDSTATUS) {
+    return Fail(EBADMSG, "it began with something else than a greeting");
+  }
+  const kinetic::Command& command = received_->command;
+  if (command.has_status()) TRY(StatusOfAnswer(command.status()));
+  const kinetic::GetLog::Limits& limits = command.body().getlog().limits();
+  if (limits.has_maxkeyrangecount() && limits.maxkeyrangecount() < kMaxRangeKeys) {
+    return Fail(ENOTSUP, "it lists at most {} keys at a time; {} are needed",
+                limits.maxkeyrangecount(), kMaxRangeKeys);
+  }
+  connection_id_ = command.header().connectionid();
+  if (connection_id_ == 0) return Fail(EBADMSG, "its greeting does not number the connection");
+  cluster_version_ = command.header().clusterversion();
+  limits_[static_cast<int>(Kind::kRead)] =
+      Limit(limits.has_maxoutstandingreadrequests(), limits.maxoutstandingreadrequests(),
+            options_->max_in_flight);
+  limits_[static_cast<int>(Kind::kWrite)] =
+      Limit(limits.has_maxoutstandingwriterequests(), limits.maxoutstandingwriterequests(),
+            options_->max_in_flight);
+  phase_ = Phase::kOpen;
+  owner_.OnGreeting();
+  return {};
+}
+
+Status KineticConnection::CheckSignature() const {
+  const kinetic::Message& message = received_->message;
+  const kinetic::Status& status = received_->command.status();
+  if (message.authtype() == kinetic::Message::UNSOLICITEDSTATUS) {
+    const Status last_words = StatusOfAnswer(status);
+    if (!last_words.ok()) return Status(EHOSTUNREACH, std::string(last_words.message()));
+    return Fail(EHOSTUNREACH, "it ended the connection without saying why");
+  }
+  // Whether it is signed or not: without a common key nothing else can be said.
+  if (status.code() == kinetic::Status::HMAC_FAILURE) return StatusOfAnswer(status);
+  if (message.hmacauth().identity() != options_->identity || !Authentic(message, options_->key)) {
+    return Fail(EBADMSG, "its answer is not signed with our key");
+  }
+  return {};
+}
+
+// A device that knows nothing of it may leave the number out.
+Status KineticConnection::CheckConnection(int64_t id) const {
+  if (id == connection_id_ || (id == 0 && !capabilities_.bound)) return {};
+  return Fail(EBADMSG,
+              "it answered on connection {:x} with what was said on connection {:x}; does somebody "
+              "between us and the drive repeat it?",
+              connection_id_, id);
+}
+
+Status KineticConnection::HandleAnswer(Frame frame) {
+  TRY(CheckSignature());
+  kinetic::Command& command = received_->command;
+  const kinetic::Header& header = command.header();
+  TRY(CheckConnection(header.connectionid()));
+  if (!header.has_acksequence()) return Fail(EBADMSG, "it answered without saying what");
+  Sent sent;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = sent_.find(header.acksequence());
+    if (found == sent_.end()) return Fail(EBADMSG, "it answered what nobody had asked");
+    sent = std::move(found->second);
+    sent_.erase(found);
+    --in_flight(sent.kind);
+  }
+  if (!sent.operation) return {};
+  KineticOperation& operation = *sent.operation;
+  if (header.messagetype() != operation.message_type() - 1) {
+    const Status why = Fail(EBADMSG, "it answered a request of type {} with one of type {}",
+                            operation.message_type(), static_cast<int>(header.messagetype()));
+    FailAll({sent.operation}, Away(why));
+    return why;
+  }
+  if (command.status().code() == kinetic::Status::SERVICE_BUSY) {
+    RetryLater(std::move(sent.operation));
+    return {};
+  }
+  if (command.status().code() == kinetic::Status::VERSION_FAILURE) {
+    if (header.has_clusterversion()) cluster_version_ = header.clusterversion();
+    HandleOtherVersion(std::move(sent.operation));
+    return {};
+  }
+  const Status status = StatusOfAnswer(command.status());
+  if (command.status().code() == kinetic::Status::CONNECTION_TERMINATED) {
+    const Status why(EHOSTUNREACH, std::string(status.message()));
+    FailAll({sent.operation}, Away(why));
+    return why;
+  }
+  if (!capabilities_.unerased && !identity_key_.empty() && operation.MayBeOfEmptied(status)) {
+    FinishWhenConfirmed(std::move(sent.operation), status, std::move(frame.value));
+    return {};
+  }
+  if (!status.ok()) {
+    operation.Finish(tl::unexpected(status.Context(options_->drive)));
+  } else {
+    operation.Finish(KineticAnswer{.body = command.mutable_body(),
+                                   .value = std::move(frame.value),
+                                   .capabilities = capabilities_,
+                                   .drive = options_->drive});
+  }
+  return {};
+}
+
+// Asks only now, since only what is asked after the answer says what the device was at that time.
+void KineticConnection::FinishWhenConfirmed(KineticOperationPtr operation, const Status& status,
+                                            Buffer value) {
+  const Terms terms(operation->deadline());
+  auto answer = std::make_shared<Unconfirmed>();
+  answer->operation = std::move(operation);
+  answer->status = status;
+  answer->body.Swap(received_->command.mutable_body());
+  answer->value = std::move(value);
+  Submit(NewHeadOfIdentity(identity_key_, terms,
+                           [self = shared_from_this(), answer](const Result<RecordHead>& identity) {
+                             self->Confirm(*answer, identity);
+                           }));
+}
+
+void KineticConnection::Confirm(Unconfirmed& answer, const Result<RecordHead>& identity) {
+  KineticOperation& operation = *answer.operation;
+  const int code = identity.has_value() ? 0 : identity.error().code();
+  const bool is_the_same = identity.has_value() && identity->version == identity_head_.version &&
+                           identity->tag == identity_head_.tag;
+  if (is_the_same && answer.status.ok()) {
+    operation.Finish(KineticAnswer{.body = &answer.body,
+                                   .value = std::move(answer.value),
+                                   .capabilities = capabilities_,
+                                   .drive = options_->drive});
+  } else if (is_the_same) {
+    operation.Finish(tl::unexpected(answer.status.Context(options_->drive)));
+  } else if (code != 0 && code != ENOENT) {
+    operation.Finish(tl::unexpected(identity.error()));
+  } else {
+    const Status why = Fail(EHOSTUNREACH, "it was erased or replaced while we were connected");
+    Lose(why);  // first: who hears of it sends nothing more on this connection
+    FailAll({answer.operation}, Away(why));
+  }
+}
+
+void KineticConnection::RetryLater(KineticOperationPtr operation) {
+  Runtime& runtime = loop_.runtime();
+  const Duration jitter(runtime.Random() % kBusyDelay.count());
+  const Time when = std::min(runtime.Now() + kBusyDelay + jitter, operation->deadline());
+  {
+    const std::lock_guard lock(mutex_);
+    delayed_.push_back({when, std::move(operation)});
+    wake_ = std::min(wake_, when);
+  }
+  ArmTimer();
+}
+
+// The device refused an operation because of its cluster version, and executed nothing of it.
+void KineticConnection::HandleOtherVersion(KineticOperationPtr operation) {
+  const std::optional<int64_t> wanted = operation->terms().cluster_version;
+  if (!wanted.has_value()) return RetryLater(std::move(operation));  // under what it has now
+  if (cluster_version_ > *wanted || operation->message_type() == kinetic::Header::SETUP) {
+    return operation->Finish(Fail(EREMCHG, "{}: it has cluster version {}, the request {}",
+                                  options_->drive, cluster_version_.load(), *wanted));
+  }
+  if (!cannot_raise_.ok() && loop_.runtime().Now() < ask_to_raise_again_) {
+    return operation->Finish(
+        Fail(EHOSTUNREACH, "{}: it has cluster version {} and cannot be brought to {}: {}",
+             options_->drive, cluster_version_.load(), *wanted, cannot_raise_.message()));
+  }
+  RaiseVersion(*wanted);
+  RetryLater(std::move(operation));
+}
+
+// Requires the version that the device has, so that whatever others do meanwhile it is never
+// lowered.
+void KineticConnection::RaiseVersion(int64_t version) {
+  if (raising_to_.has_value() && *raising_to_ >= version) return;
+  raising_to_ = version;
+  const Terms terms(loop_.runtime().Now() + options_->patience, cluster_version_.load());
+  Submit(NewSetClusterVersion(
+      version, terms, [weak = weak_from_this(), version](const Status& status) {
+        const auto self = weak.lock();
+        if (self == nullptr) return;
+        // A later one may have been asked for meanwhile.
+        if (self->raising_to_ == version) self->raising_to_.reset();
+        if (status.ok()) {
+          if (self->cluster_version_ < version) self->cluster_version_ = version;
+          self->cannot_raise_ = {};
+        } else if (status.code() == EACCES || status.code() == EINVAL || status.code() == ENOTSUP) {
+          self->cannot_raise_ = status;
+          self->ask_to_raise_again_ = self->loop_.runtime().Now() + kBeforeRaisingAgain;
+        }
+      }));
+}
+
+// --- Deadlines
+
+void KineticConnection::ArmTimer() {
+  const std::lock_guard lock(mutex_);
+  if (!closed_ && wake_ != Time::max()) timer_.Arm(wake_);
+}
+
+// Looks through everything that is outstanding. That happens about once per deadline, not once per
+// operation, because wake_ is left alone when an operation is answered.
+void KineticConnection::OnTimer() {
+  const Time now = loop_.runtime().Now();
+  std::vector<KineticOperationPtr> expired;
+  bool dead = false;
+  {
+    const std::lock_guard lock(mutex_);
+    Time next = Time::max();
+    const auto expire = [&](KineticOperationPtr& operation, Time when) {
+      if (when > now) {
+        next = std::min(next, when);
+        return false;
+      }
+      if (operation->deadline() <= now) expired.push_back(std::move(operation));
+      return true;
+    };
+    for (auto& queue : waiting_) {
+      std::erase_if(queue, [&](auto& each) { return expire(each, each->deadline()); });
+    }
+    std::erase_if(delayed_, [&](Delayed& each) {
+      if (!expire(each.operation, each.when)) return false;
+      if (each.operation) {
+        next = std::min(next, each.operation->deadline());
+        waiting(each.operation->kind()).push_front(std::move(each.operation));
+      }
+      return true;
+    });
+    for (auto& [sequence, each] : sent_) {
+      // As long as something comes from the device it is slow, and not silent.
+      if (each.operation && each.deadline <= now) {
+        each.deadline =
+            std::max(each.deadline, std::min(last_received_ + each.allowance, each.latest));
+      }
+      // Once it has timed out, its place in the limits is taken until the answer comes.
+      if (each.operation) expire(each.operation, each.deadline);
+      if (each.operation) continue;
+      const Time patience_ends = each.deadline + options_->patience;
+      dead = dead || patience_ends <= now;
+      next = std::min(next, patience_ends);
+    }
+    wake_ = next;
+  }
+  ArmTimer();
+  for (KineticOperationPtr& each : expired) {
+    each->Finish(Fail(ETIMEDOUT, "{}: no answer in time", options_->drive));
+  }
+  if (phase_ == Phase::kClosed) return;
+  if (dead) return Lose(Fail(EHOSTUNREACH, "it accepts requests but does not answer them"));
+  Pump();
+}
+
+// --- The end
+
+void KineticConnection::Lose(const Status& why) {
+  if (phase_ == Phase::kClosed) return;
+  const auto self = shared_from_this();
+  const Status status = Away(why);
+  std::vector<KineticOperationPtr> operations = Shut(status);
+  owner_.OnLost(why);
+  FailAll(std::move(operations), status);
+}
+
+void KineticConnection::Close(const Status& why) {
+  if (phase_ == Phase::kClosed) return;
+  const auto self = shared_from_this();
+  const Status status = Away(why);
+  FailAll(Shut(status), status);
+}
+
+Status KineticConnection::Away(const Status& why) const {
+  return Fail(EHOSTUNREACH, "{}: {}", options_->drive, why.message());
+}
+
+// Whoever is sending still has the socket: it is shut down here, and closed when nobody uses it.
+std::vector<KineticOperationPtr> KineticConnection::Shut(const Status& status) {
+  phase_ = Phase::kClosed;
+  timer_.Cancel();
+  loop_.Remove(watch_id_, socket_.get());
+  if (tls_ != nullptr) tls_->SayGoodbye();
+  shutdown(socket_.get(), SHUT_RDWR);
+  std::vector<KineticOperationPtr> operations;
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
+  closed_status_ = status;
+  for (auto& [sequence, sent] : sent_) {
+    if (sent.operation) operations.push_back(std::move(sent.operation));
+  }
+  for (Delayed& each : delayed_) operations.push_back(std::move(each.operation));
+  for (auto& queue : waiting_) {
+    for (KineticOperationPtr& each : queue) operations.push_back(std::move(each));
+    queue.clear();
+  }
+  sent_.clear();
+  delayed_.clear();
+  return operations;
+}
+
+void KineticConnection::FailAll(std::vector<KineticOperationPtr> operations, const Status& status) {
+  for (KineticOperationPtr& each : operations) each->Finish(tl::unexpected(status));
+}
+
+}  // namespace pinstripe

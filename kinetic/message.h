@@ -1,0 +1,61 @@
+// Messages: the signed envelope around a command, and what Kinetic's status codes mean here.
+//
+// The generated classes stay behind forward declarations: only sources that build or read commands
+// include "kinetic/kinetic.pb.h".
+
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "kinetic/hmac.h"
+
+namespace pinstripe {
+
+namespace kinetic {
+class Command;
+class Message;
+class Status;
+}  // namespace kinetic
+
+// The vendor's log in which a drive names what it can do beyond the Kinetic core
+// (docs/protocol.md).
+inline constexpr std::string_view kCapabilitiesLog = "io.pinstripe.capabilities";
+inline constexpr std::string_view kRangeGetCapability = "range_get 1";
+inline constexpr std::string_view kRangeRecordsCapability = "range_records 1";
+inline constexpr std::string_view kRoomsCapability = "rooms 1";
+inline constexpr std::string_view kUnerasedCapability = "unerased 1";
+inline constexpr std::string_view kChecksumScanCapability = "checksum_scan 1";
+inline constexpr std::string_view kBoundCapability = "bound 1";
+
+// Complete frames except for the value, which is sent after them as it lies. The command's message
+// must not be longer than kMaxMessageBytes.
+std::string SignedFrame(const kinetic::Command& command, int64_t identity, const HmacKey& key,
+                        size_t value_bytes);
+// What only a device sends, and nobody can sign or check.
+enum class Unsigned {
+  kUnsolicited,      // its greeting, and its last words
+  kPinAnswer,        // the answer to a PIN operation
+  kUnknownIdentity,  // the answer to an identity it has no key for
+};
+std::string UnsignedFrame(Unsigned kind, const kinetic::Command& command);
+
+// EBADMSG: the bytes are not such a message.
+Status ParseMessage(Bytes bytes, kinetic::Message* message);
+Status ParseCommand(const kinetic::Message& message, kinetic::Command* command);
+
+// Whether the message carries a signature and it is right.
+bool Authentic(const kinetic::Message& message, const HmacKey& key);
+
+// A drive's answer, as drive.h says it: an errno and a sentence. Success when the code is SUCCESS.
+pinstripe::Status StatusOfAnswer(const kinetic::Status& answer);
+
+// The Kinetic code (kinetic::Status::Code) that tells a client about this failure.
+int StatusCodeFor(const pinstripe::Status& status);
+
+std::string_view StatusCodeName(int code);  // "NOT_FOUND"; "unknown status" for other numbers
+
+}  // namespace pinstripe

@@ -1,0 +1,27 @@
+#include "kinetic/send_together.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace pinstripe {
+namespace {
+
+thread_local SendTogether* innermost = nullptr;
+
+}  // namespace
+
+SendTogether::SendTogether() : outer_(std::exchange(innermost, this)) {}
+
+SendTogether::~SendTogether() {
+  innermost = outer_;
+  for (const auto& sender : senders_) sender->SendWaiting();
+}
+
+bool SendTogether::Defers(const std::shared_ptr<Sender>& sender) {
+  if (innermost == nullptr) return false;
+  auto& senders = innermost->senders_;
+  if (std::ranges::find(senders, sender) == senders.end()) senders.push_back(sender);
+  return true;
+}
+
+}  // namespace pinstripe

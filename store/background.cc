@@ -1,0 +1,68 @@
+#include "store/background.h"
+
+#include <utility>
+
+namespace pinstripe {
+namespace {
+
+// How long a job rests, as a multiple of the time it has worked.
+int RestFactor(int priority) {
+  switch (priority) {
+    case 1: return 9;
+    case 2: return 6;
+    case 3: return 4;
+    case 4: return 2;
+    case 5: return 1;
+    default: return 0;
+  }
+}
+
+}  // namespace
+
+Background::Background(Runtime& runtime, const std::string& name, int threads)
+    : runtime_(runtime), workers_(runtime, name, threads) {}
+
+Background::~Background() {
+  const std::lock_guard lock(mutex_);
+  stopping_ = true;
+  for (const JobPtr& job : jobs_) job->cancellation->Cancel();
+}
+
+void Background::Start(Job started) {
+  const auto job = std::make_shared<Job>(std::move(started));
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return;
+    jobs_.insert(job);
+  }
+  if (job->expiry != Time::max()) {
+    runtime_.RunAt(job->expiry, [cancellation = job->cancellation] { cancellation->Expire(); });
+  }
+  workers_.Add([this, job] { Run(job); }, job->priority);
+}
+
+// One piece of the job's work.
+void Background::Run(const JobPtr& job) {
+  const Time began = runtime_.Now();
+  const bool late = !std::exchange(job->begun, true) && job->cancellation->ended();
+  if (late && !job->cancellation->cancelled()) job->late();
+  if (!late && !job->cancellation->cancelled() &&
+      !job->operation->Work(began + job->quantum, *job->cancellation)) {
+    RestAfter(job, began);
+    // Whoever stops waits for the workers, which run what was added before.
+    return workers_.Add([this, job] { Run(job); }, job->priority);
+  }
+  if (!job->cancellation->cancelled()) job->done();
+  const std::lock_guard lock(mutex_);
+  jobs_.erase(job);
+}
+
+void Background::RestAfter(const JobPtr& job, Time began) {
+  const Time now = runtime_.Now();
+  const Time until = now + RestFactor(job->priority) * (now - began);
+  while (!job->cancellation->ended() && runtime_.Now() < until) {
+    job->cancellation->signal()->WaitUntil(until);
+  }
+}
+
+}  // namespace pinstripe

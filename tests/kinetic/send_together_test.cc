@@ -1,0 +1,63 @@
+// SendTogether: who has something to send is told once, at the end.
+
+#include "kinetic/send_together.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+namespace pinstripe {
+namespace {
+
+struct CountingSender : SendTogether::Sender {
+  int told = 0;
+  void SendWaiting() override { ++told; }
+};
+
+TEST(SendTogether, TellsEachSenderOnceAtItsEnd) {
+  const auto a = std::make_shared<CountingSender>();
+  const auto b = std::make_shared<CountingSender>();
+  EXPECT_FALSE(SendTogether::Defers(a)) << "nobody would tell it";
+  {
+    const SendTogether together;
+    EXPECT_TRUE(SendTogether::Defers(a));
+    EXPECT_TRUE(SendTogether::Defers(b));
+    EXPECT_TRUE(SendTogether::Defers(a));
+    EXPECT_EQ(a->told, 0);
+  }
+  EXPECT_EQ(a->told, 1);
+  EXPECT_EQ(b->told, 1);
+  EXPECT_FALSE(SendTogether::Defers(a));
+}
+
+TEST(SendTogether, AnInnerOneSendsItsOwn) {
+  const auto sender = std::make_shared<CountingSender>();
+  const auto outer_only = std::make_shared<CountingSender>();
+  const SendTogether outer;
+  EXPECT_TRUE(SendTogether::Defers(outer_only));
+  {
+    const SendTogether inner;
+    EXPECT_TRUE(SendTogether::Defers(sender));
+  }
+  EXPECT_EQ(sender->told, 1);
+  EXPECT_EQ(outer_only->told, 0);
+}
+
+// A sender that is told may ask for more, which goes out at once.
+TEST(SendTogether, EndsBeforeItTells) {
+  struct Asking : SendTogether::Sender {
+    bool deferred = true;
+    std::weak_ptr<Sender> self;
+    void SendWaiting() override { deferred = SendTogether::Defers(self.lock()); }
+  };
+  const auto sender = std::make_shared<Asking>();
+  sender->self = sender;
+  {
+    const SendTogether together;
+    EXPECT_TRUE(SendTogether::Defers(sender));
+  }
+  EXPECT_FALSE(sender->deferred);
+}
+
+}  // namespace
+}  // namespace pinstripe

@@ -1,0 +1,208 @@
+// Checker: reads a whole namespace, and which shards the drives hold, and says what does not fit
+// together. Changes nothing but what any reader would: it finishes renames that it meets, and
+// brings replicas of registers up to date.
+//
+// It may run beside clients at any time. What looks wrong is read once more before it is reported,
+// so that what only changed meanwhile is not. It keeps about 200 bytes per name in memory.
+//
+// Used by one thread.
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cluster/cluster.h"
+#include "cluster/stripes/listing.h"
+#include "fs/files/keepers.h"
+#include "fs/names/names.h"
+#include "upkeep/lost_inodes.h"
+#include "upkeep/tree_check.h"
+
+namespace pinstripe {
+
+enum class Severity {
+  kError,     // a promise is broken
+  kShort,     // all bytes are there, with less redundancy than they should have
+  kLeftover,  // takes space and does no harm; `pinstripe collect` removes it
+};
+
+struct Finding {
+  Severity severity = Severity::kError;
+  std::string problem;  // one word, such as "orphan"
+  std::string where;    // a path, or what comes nearest to it
+  std::string what;     // a sentence
+};
+
+// A drive of which data has so much of its place takes hardly any more.
+inline constexpr double kFullPortion = 0.95;
+
+struct CheckReport {
+  uint64_t directories = 0;
+  uint64_t files = 0;  // and everything else that is no directory
+  uint64_t entries = 0;
+  uint64_t blocks = 0;         // that files name, map_pages included
+  uint64_t map_pages = 0;      // of block maps that are too large for an inode
+  uint64_t patches = 0;        // over these blocks
+  uint64_t shards = 0;         // found of these
+  uint64_t unused_shards = 0;  // found of others
+  // Blocks with shards that are not at home under the newest epoch of the drive map, or not stored.
+  uint64_t displaced_blocks = 0;
+  std::map<DriveId, uint64_t> unused_by_drive;  // of the unused shards; no drive without any
+  std::map<DriveId, uint64_t> shards_by_drive;  // that files name, where the files say
+  // Drives that the drive map has and the configuration lacks. What is on those that were drained
+  // counts as missing, what is on others as away.
+  std::vector<MissingDrive> missing_drives;
+  std::vector<DriveId> full_drives;
+  Epoch epoch = 0;  // the newest when all this was begun
+  // Shards that should be on drives that are drained and not retired, wherever they are. And
+  // whether these are all that there can be: every map of blocks could be read.
+  std::map<DriveId, uint64_t> named_on_draining;
+  bool knows_all_places = true;
+  std::vector<Finding> findings;
+  uint64_t lost_inodes = 0;  // each is a finding, too
+  // What could not be looked at, and why. Unless it is empty, nothing can be said to be in order.
+  std::vector<std::string> not_checked;
+
+  size_t Count(Severity severity) const;
+};
+
+// A block of which not all shards are where they should be, or not all of its patches'.
+struct LackingBlock {
+  InodeId file = 0;
+  uint64_t block = 0;
+  int missing = 0;    // not there, by their drives, or on drives that were left; others may be back
+  bool lost = false;  // too few to read it
+  bool out_of_reach = false;  // too few without the drives that the configuration lacks
+  // Of the block or the patch that can lose the fewest further ones:
+  int present = 0;
+  int needed = 0;  // to read it
+  int all = 0;     // that there should be
+};
+
+class Checker {
+ public:
+  struct Options {
+    bool data = true;  // look for the shards, too
+    // Told now and then: what is being done, and how far it is (0..1).
+    std::function<void(std::string_view phase, double done)> progress;
+  };
+
+  Checker(Cluster& cluster, Options options);
+
+  const CheckReport& Run();
+
+  // Whether every register of the namespace could be read and understood.
+  bool knows_all_names() const { return knows_all_names_; }
+
+  // For whoever removes or mends it: what is wrong with the tree, as it was found twice.
+  const std::vector<Suspicion>& confirmed() const { return confirmed_; }
+  // For whoever removes them: stripes that no inode names.
+  const std::vector<ListedStripe>& unused_stripes() const { return unused_stripes_; }
+
+  // For whoever keeps, removes or recovers what is left of them.
+  const std::map<InodeId, LostInode>& lost_inodes() const { return lost_; }
+  // Inodes that may be lost or never have been written, and why that cannot be told.
+  const std::map<InodeId, Status>& undecided_inodes() const { return undecided_; }
+
+  // For whoever repairs them: files that have blocks, and blocks that lack shards or have some that
+  // are not at home.
+  const std::vector<InodeId>& files_with_data() const { return with_data_; }
+  // Inodes that keep what several files share, old and settled or not, with the files that may
+  // name them.
+  const std::map<InodeId, Keeping>& keepers() const { return keepers_; }
+  const std::vector<LackingBlock>& lacking_blocks() const { return lacking_; }
+  const std::vector<std::pair<InodeId, uint64_t>>& displaced_blocks() const { return displaced_; }
+  std::string Path(InodeId id) const { return PathOf(facts_, id); }
+  std::string Path(const EntryFact& entry) const { return PathOf(facts_, entry); }
+
+ private:
+  void Tell(std::string_view phase, double done) const;
+  void Report(Severity severity, std::string_view problem, std::string where, std::string what);
+
+  void ReadFacts();
+  void ReadRange(uint32_t group, std::string first, const std::string& last);
+  void TakeRegister(const std::string& key, const RegisterValue& value);
+  void TakeInode(InodeId id, const RegisterValue& value);
+
+  bool Knows(InodeId id) const;
+  void FindLostByName();
+  void FindLostByShards();
+  void FindLost(std::map<InodeId, LostInode> candidates);
+  bool IsStillNamed(LostInode& candidate);
+  bool MayBeLost(InodeId id) const { return lost_.contains(id) || undecided_.contains(id); }
+  bool IsAboutWhatIsLost(const Suspicion& suspicion) const;
+  void ReportLost();
+
+  void Confirm(const Suspicion& suspicion);
+  // EIO and its kin when it cannot be found out.
+  Result<bool> IsStillSo(const Suspicion& suspicion);
+  Result<bool> StillNames(const EntryFact& entry);
+  Result<bool> IsBelowRoot(InodeId directory);
+
+  void CheckData();
+  void CheckFile(InodeId id, StoredInode stored);
+  void CheckSharedBlock(InodeId id, uint64_t block, const BlockPlace& place);
+  // What names stripes of one object: the inode it is, and keepers.
+  struct Owner {
+    InodeId id = 0;
+    StoredInode stored;
+  };
+  void CheckObject(InodeId object, std::vector<Owner> owners);
+  Status LoadOwner(Owner& owner, uint64_t first, uint64_t end);
+  void CheckPages(InodeId id, const Inode& inode);
+  struct OwnedBlock {
+    InodeId id = 0;
+    uint64_t block = 0;
+    BlockPlace place;
+  };
+  void CheckBlock(std::span<const OwnedBlock> owned);  // all of one object and number
+  void CheckKeepers();
+  Result<bool> IsListed(InodeId file, InodeId keeper);
+  void NotChecked(InodeId id, const Status& why);
+  void SkipBlocks(InodeId id, uint64_t end);
+  // The next stripe on the drives; null at the end.
+  const ListedStripe* Peek();
+  bool IsDisplaced(uint64_t block, const BlockPlace& place);
+  void NoteDraining(uint64_t block, const BlockPlace& place);
+  void Use(InodeId id, const ListedStripe& stripe, const BlockPlace& place);
+  void Unused(const ListedStripe& stripe, std::vector<ShardCopy> copies);
+  void Suspect(InodeId id, uint64_t block);
+  Result<LackingBlock> Probe(InodeId id, uint64_t block, const BlockPlace& place);
+  void ConfirmBlocks();
+
+  Cluster& cluster_;
+  const Options options_;
+  const std::set<DriveId> draining_;
+  const std::set<DriveId> left_behind_;
+  Records records_;
+  Names names_;
+  CheckReport report_;
+  bool knows_all_names_ = true;
+  TreeFacts facts_;
+  std::vector<InodeId> with_data_;
+  std::set<InodeId> damaged_;  // inodes that cannot be understood
+  std::map<InodeId, LostInode> lost_;
+  std::map<InodeId, Status> undecided_;  // whether they are
+  std::map<InodeId, Keeping> keepers_;
+  std::map<InodeId, std::vector<InodeId>> keepers_of_;  // by their objects
+  std::vector<std::pair<InodeId, InodeId>> sharing_;    // files, and the keepers that they name
+  std::set<InodeId> told_;                              // files of which that was said
+  KeeperMaps keeper_maps_{cluster_, records_};
+  std::vector<Suspicion> confirmed_;
+  std::vector<ListedStripe> unused_stripes_;
+
+  std::optional<StripeListing> listing_;
+  std::vector<ListedStripe> page_;
+  size_t at_ = 0;                                       // in page_
+  std::vector<std::pair<InodeId, uint64_t>> suspects_;  // blocks that seem to lack shards
+  std::vector<std::pair<InodeId, uint64_t>> displaced_;
+  std::vector<LackingBlock> lacking_;  // of the suspects, those that do
+};
+
+}  // namespace pinstripe

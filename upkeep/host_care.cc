@@ -1,0 +1,38 @@
+#include "upkeep/host_care.h"
+
+#include <string>
+#include <utility>
+
+#include "base/try.h"
+#include "upkeep/mender.h"
+#include "upkeep/whereabouts.h"
+
+namespace pinstripe {
+namespace {
+
+// An attribute is read by programs that do not expect to wait.
+constexpr uint64_t kMostBlocks = 100'000;
+
+class HostCare final : public Caretaker {
+ public:
+  HostCare(Cluster& cluster, Hooks hooks) : cluster_(cluster), mender_(cluster, std::move(hooks)) {}
+
+  void CommittedShort(InodeId file) override { mender_.Add(file); }
+
+  Result<std::string> Why(InodeId id, const Inode& inode) override {
+    const WhereaboutsOptions options{.most_blocks = kMostBlocks};
+    return WhereaboutsText(TRY(FindWhereabouts(cluster_, id, inode, options)));
+  }
+
+ private:
+  Cluster& cluster_;
+  Mender mender_;
+};
+
+}  // namespace
+
+std::unique_ptr<Caretaker> MakeHostCare(Cluster& cluster, Caretaker::Hooks hooks) {
+  return std::make_unique<HostCare>(cluster, std::move(hooks));
+}
+
+}  // namespace pinstripe

@@ -1,0 +1,56 @@
+#include "upkeep/last_look.h"
+
+#include "base/coding.h"
+#include "base/try.h"
+#include "cluster/registers/store.h"
+
+namespace pinstripe {
+namespace {
+
+constexpr uint8_t kLookFormat = 1;
+
+RegisterName NameOf(LookKind kind) { return {kMapGroup, LastLookKey(kind)}; }
+
+}  // namespace
+
+std::string LastLookKey(LookKind kind) {
+  return Writer().Raw("C").U8(static_cast<uint8_t>(kind)).Take();
+}
+
+std::string LastLook::Encode() const {
+  Writer out;
+  out.U8(kLookFormat).U64(static_cast<uint64_t>(at));
+  out.Varint(lost).Varint(lacking).Varint(replicas_behind).Varint(not_looked_at);
+  return out.Take();
+}
+
+Result<LastLook> LastLook::Decode(std::string_view bytes) {
+  Reader in(bytes);
+  const uint8_t format = in.U8();
+  if (in.ok() && format != kLookFormat) {
+    return Fail(EBADMSG, "what was found last: format {} is not known here (known: {})", format,
+                kLookFormat);
+  }
+  LastLook look;
+  look.at = static_cast<int64_t>(in.U64());
+  look.lost = in.Varint();
+  look.lacking = in.Varint();
+  look.replicas_behind = in.Varint();
+  look.not_looked_at = in.Varint();
+  TRY(in.Finish("what was found last"));
+  return look;
+}
+
+std::optional<LastLook> FindLastLook(Cluster& cluster, LookKind kind) {
+  const auto value = cluster.registers().Read(NameOf(kind));
+  if (!value.has_value() || !value->value) return std::nullopt;
+  const auto look = LastLook::Decode(*value->value);
+  return look.has_value() ? std::optional(*look) : std::nullopt;
+}
+
+Status NoteLastLook(Cluster& cluster, LookKind kind, const LastLook& look) {
+  const RegisterValue seen = TRY(cluster.registers().Read(NameOf(kind)));
+  return cluster.registers().Change(NameOf(kind), seen, look.Encode()).why;
+}
+
+}  // namespace pinstripe

@@ -1,0 +1,94 @@
+#include "upkeep/lost_inodes.h"
+
+#include <algorithm>
+
+#include "base/try.h"
+#include "fs/files/block_map.h"
+
+namespace pinstripe {
+namespace {
+
+Result<InodeFound> FindFate(Records& records, InodeId id, const Records::InodeRegister& found) {
+  if (found.stored) return InodeFound{InodeFate::kThere, {}};
+  if (found.slot > 0) return InodeFound{InodeFate::kRemoved, {}};
+  const RegisterTraces traces = TRY(records.FindTraces(id));
+  if (traces.removed) return InodeFound{InodeFate::kRemoved, {}};
+  if (traces.value) {
+    InodeFound lost{InodeFate::kLost, {}};
+    const auto copy = Inode::Decode(*traces.value, id);
+    if (copy.has_value()) lost.copy = *copy;
+    return lost;
+  }
+  if (traces.answered < traces.replicas) {
+    return Fail(EHOSTUNREACH, "inode {:016x}: {} of its {} drives answered, and any may have it",
+                id, traces.answered, traces.replicas);
+  }
+  return InodeFound{InodeFate::kNoTrace, {}};
+}
+
+}  // namespace
+
+bool LostInode::IsDirectory() const {
+  const auto says_so = [](const EntryFact& entry) { return entry.kind == FileKind::kDirectory; };
+  if (copy) return copy->kind == FileKind::kDirectory;
+  return !contents.empty() || std::ranges::any_of(names, says_so);
+}
+
+std::string LostInode::Text() const {
+  std::string text = fmt::format("its inode is lost (inode {:016x})", id);
+  if (copy) text += "; a copy is left, on too few drives to be believed";
+  if (is_keeper) {
+    text += "; it kept blocks that files share";
+  } else if (IsDirectory()) {
+    text += fmt::format("; it was a directory, and {} names in it are left", contents.size());
+  } else if (shards > 0) {
+    text += fmt::format("; {} bytes of the file are left, in {} shards", bytes, shards);
+  }
+  const bool can_come_back = !is_keeper && (IsDirectory() || shards > 0 || copy);
+  return text + (can_come_back ? ": `pinstripe recover` brings it back" : "");
+}
+
+std::vector<Result<InodeFound>> FindFates(Records& records, std::span<const InodeId> ids) {
+  std::vector<Result<InodeFound>> fates;
+  const auto found = records.FindInodeRegisters(ids);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    fates.push_back(found[i].has_value() ? FindFate(records, ids[i], *found[i])
+                                         : tl::unexpected(found[i].error()));
+  }
+  return fates;
+}
+
+uint64_t GuessBlockBytes(const StripeLayout& usual, std::span<const StripeStore::Form> forms) {
+  const auto longest = std::ranges::max_element(forms, {}, &StripeStore::Form::length);
+  if (longest == forms.end()) return usual.block_bytes();
+  // Only a last block is shorter than the file's blocks are, or one that was the last.
+  const bool may_be_usual =
+      longest->layout.data_shards == usual.data_shards && longest->length <= usual.block_bytes();
+  const bool is_full = longest->length == longest->layout.block_bytes();
+  return may_be_usual && !is_full ? usual.block_bytes() : longest->layout.block_bytes();
+}
+
+uint64_t GuessSize(StripeStore& store, const StripeLayout& usual,
+                   std::span<const ListedStripe> stripes) {
+  const auto pages = std::ranges::lower_bound(
+      stripes, kPageBlocks, {}, [](const ListedStripe& stripe) { return stripe.id.block; });
+  stripes = stripes.first(static_cast<size_t>(pages - stripes.begin()));
+  if (stripes.empty()) return 0;
+  const uint64_t last_block = stripes.back().id.block;
+  uint64_t last_length = 0;
+  std::vector<StripeStore::Form> forms;
+  for (const ListedStripe& stripe : stripes) {
+    const uint64_t block = stripe.id.block;
+    if (block != stripes.front().id.block && block != last_block) continue;
+    const auto form = store.Describe(stripe.id, stripe.copies);
+    if (!form.has_value() || !*form) continue;
+    forms.push_back(**form);
+    if (block == last_block) last_length = std::max(last_length, (*form)->length);
+  }
+  if (last_block == 0) return last_length;
+  const uint64_t block_bytes = GuessBlockBytes(usual, forms);
+  if (last_block >= kMaxFileBytes / block_bytes) return kMaxFileBytes;
+  return last_block * block_bytes + last_length;
+}
+
+}  // namespace pinstripe

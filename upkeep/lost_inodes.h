@@ -1,0 +1,70 @@
+// Inodes that are lost: of so many copies that nobody can tell any more what they were. What is
+// left of them, names and shards, looks much like what died clients leave; these tell them apart:
+//
+//   - one that was removed has left a removal on its drives, until nothing names it any more;
+//   - one that was never written, as that of an upload that died, has left nothing on any of its
+//     drives, and neither an entry nor another inode names it: these are written after it;
+//   - any other one that reads as never written is lost.
+//
+// Checker finds them; Collector keeps what is left of them; upkeep/recovery.h brings it back.
+
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "cluster/stripes/listing.h"
+#include "fs/names/inode.h"
+#include "fs/names/records.h"
+#include "upkeep/tree_check.h"
+
+namespace pinstripe {
+
+struct LostInode {
+  InodeId id = 0;
+  std::vector<EntryFact> names;     // entries that name it
+  std::vector<EntryFact> contents;  // of a directory: its entries
+  bool is_keeper = false;           // files say that it keeps blocks which they share
+  // As the newest copy has it that is left; it may be older than the inode was.
+  std::optional<Inode> copy;
+  // Of its shards, as far as they tell:
+  uint64_t shards = 0;
+  uint64_t bytes = 0;  // size of the file
+
+  bool IsDirectory() const;
+  // Whether anything but shards says that there was such an inode.
+  bool IsNamed() const { return !names.empty() || !contents.empty() || is_keeper || copy; }
+  // In one sentence, for people.
+  std::string Text() const;
+};
+
+// What became of an inode.
+enum class InodeFate {
+  kThere,
+  kRemoved,
+  kNoTrace,  // of its drives, all of which answered, none has ever heard of it
+  kLost,     // a few drives have a copy, and too few to be believed
+};
+struct InodeFound {
+  InodeFate fate = InodeFate::kThere;
+  std::optional<Inode> copy;  // of a lost one
+};
+// Element i is about ids[i]. EHOSTUNREACH: not all of its drives answer, so it cannot be told; or
+// as of RegisterStore::Read, or EBADMSG as of Inode::Decode.
+std::vector<Result<InodeFound>> FindFates(Records& records, std::span<const InodeId> ids);
+
+// How large the blocks of a file may be that has stripes of these forms; `usual`: how files are
+// stored that nothing else is said of.
+uint64_t GuessBlockBytes(const StripeLayout& usual, std::span<const StripeStore::Form> forms);
+
+// How large a file is, as its stripes tell; they are all that is left of it, in the order of their
+// blocks. Asks for the descriptors of the first and the last block.
+uint64_t GuessSize(StripeStore& store, const StripeLayout& usual,
+                   std::span<const ListedStripe> stripes);
+
+}  // namespace pinstripe

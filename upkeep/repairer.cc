@@ -1,0 +1,526 @@
+#include "upkeep/repairer.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/try.h"
+#include "cluster/membership/retirement.h"
+#include "fs/files/map_pages.h"
+#include "fs/options.h"
+
+namespace pinstripe {
+namespace {
+
+constexpr int kMostPasses = 16;
+constexpr size_t kBlocksOfATask = 64;
+constexpr size_t kInodesAtOnce = 64;
+constexpr size_t kMostFailures = 20;
+constexpr int kMostAttempts = 16;
+constexpr Duration kProgressEvery = std::chrono::milliseconds(250);
+
+}  // namespace
+
+// Tasks, and the threads that take them.
+struct Repairer::Work {
+  std::vector<Task> tasks;
+  std::vector<std::string> paths;  // of the tasks
+  std::shared_ptr<Signal> done;
+  std::mutex mutex;
+  std::vector<bool> taken;  // of the tasks; guarded by mutex
+  size_t next = 0;          // before it, all are taken; guarded by mutex
+  std::set<InodeId> busy;   // files that somebody works on; guarded by mutex
+  size_t finished = 0;      // guarded by mutex
+
+  // Not two of one file at a time: they would change one inode, and what loses is done again. Null:
+  // nothing is left that could be begun now.
+  std::optional<size_t> Take() {
+    while (next < tasks.size() && taken[next]) ++next;
+    for (size_t i = next; i < tasks.size(); ++i) {
+      if (taken[i] || !busy.insert(tasks[i].file).second) continue;
+      taken[i] = true;
+      return i;
+    }
+    return std::nullopt;
+  }
+  int threads = 0;  // guarded by mutex
+};
+
+Repairer::Repairer(Cluster& cluster, Options options)
+    : cluster_(cluster),
+      options_(std::move(options)),
+      records_(cluster),
+      names_(records_, [](InodeId, const Inode&, uint64_t) {}),
+      bytes_per_second_(options_.bytes_per_second) {}
+
+const RepairReport& Repairer::Run() {
+  const auto look = [this](std::string_view phase, double done) {
+    if (options_.progress) options_.progress(phase, done, 0);
+  };
+  bool first = true;
+  for (int pass = 0; pass < kMostPasses; ++pass) {
+    Checker checker(cluster_, {.data = true, .progress = look});
+    report_.check = checker.Run();
+    listed_lacking_.clear();
+    for (const LackingBlock& lacking : checker.lacking_blocks()) {
+      if (lacking.missing > 0) listed_lacking_.emplace(lacking.file, lacking.block);
+    }
+    if (first && (options_.read_all || !options_.without.empty())) {
+      first = false;
+      Process(AllBlocks(checker), options_.read_all ? "scrubbing" : "moving", checker);
+      if (options_.dry_run) break;
+      continue;  // and look what there is now
+    }
+    first = false;
+    std::vector<Task> tasks = FindTasks(checker);
+    if (tasks.empty()) break;
+    const uint64_t before = report_.progress;
+    Process(std::move(tasks), "repairing", checker);
+    if (options_.dry_run || report_.progress == before) break;
+  }
+  if (!options_.dry_run) RetireDrained();
+  return report_;
+}
+
+void Repairer::RetireDrained() {
+  const CheckReport& found = report_.check;
+  for (const DriveId id : cluster_.DrainingDrives()) {
+    if (cluster_.IsRetired(id)) continue;
+    const auto named = found.named_on_draining.find(id);
+    Status retired;
+    if (named != found.named_on_draining.end()) {
+      retired = Fail(ENOTEMPTY, "{} shards of files should be on it", named->second);
+    } else if (!found.knows_all_places) {
+      retired = Fail(EIO, "not everything could be looked at that may be on it");
+    } else {
+      retired = RetireDrive(cluster_, id, found.epoch);
+    }
+    if (!retired.ok()) report_.not_retired[id] = std::move(retired);
+  }
+  report_.check.missing_drives = cluster_.MissingDrives();
+}
+
+// ---- What there is to do
+
+std::vector<Repairer::Task> Repairer::FindTasks(const Checker& checker) {
+  // Those come first that can lose the fewest further shards; those that are whole come last.
+  constexpr int kWhole = INT32_MAX;
+  std::map<std::tuple<int, InodeId, uint64_t>, std::vector<uint64_t>> by_danger;
+  std::set<std::pair<InodeId, uint64_t>> known;
+  const auto add = [&](int left, InodeId file, uint64_t block) {
+    if (!known.emplace(file, block).second) return;
+    by_danger[{left, file, block / kBlocksOfATask}].push_back(block);
+  };
+  for (const LackingBlock& lacking : checker.lacking_blocks()) {
+    if (lacking.missing == 0 && options_.without.empty()) continue;  // its drives may come back
+    add(lacking.present - lacking.needed, lacking.file, lacking.block);
+  }
+  for (const auto& [file, block] : checker.displaced_blocks()) add(kWhole, file, block);
+  std::vector<Task> tasks;
+  for (auto& [key, blocks] : by_danger) tasks.push_back({std::get<1>(key), std::move(blocks)});
+  return tasks;
+}
+
+std::vector<Repairer::Task> Repairer::AllBlocks(const Checker& checker) {
+  // For a scrub all of them, else those that have something on a drive that is to be left.
+  const Wanted wanted = [this](uint64_t block, const BlockPlace& place) {
+    return options_.read_all || IsToMove(place, block);
+  };
+  std::vector<Task> tasks;
+  const std::vector<InodeId>& files = checker.files_with_data();
+  for (size_t first = 0; first < files.size(); first += kInodesAtOnce) {
+    const size_t end = std::min(first + kInodesAtOnce, files.size());
+    const std::vector<InodeId> ids(files.begin() + static_cast<ptrdiff_t>(first),
+                                   files.begin() + static_cast<ptrdiff_t>(end));
+    const auto inodes = records_.FindInodes(ids);
+    for (size_t i = 0; i < ids.size(); ++i) {
+      // What cannot be read the check has told.
+      if (!inodes[i].has_value() || !*inodes[i] || !(*inodes[i])->inode.map) continue;
+      // What is in a page that cannot be read the check has told.
+      (void)AddBlocks(ids[i], (*inodes[i])->inode, wanted, tasks);
+    }
+  }
+  return tasks;
+}
+
+Status Repairer::AddBlocks(InodeId file, Inode inode, const Wanted& wanted,
+                           std::vector<Task>& tasks) {
+  Task task{file, {}};
+  const auto add = [&](uint64_t block, const BlockPlace& place) {
+    if (!wanted(block, place)) return;
+    task.blocks.push_back(block);
+    if (task.blocks.size() < kBlocksOfATask) return;
+    tasks.push_back(std::move(task));
+    task = {file, {}};
+  };
+  Status unread;
+  BlockMap& map = *inode.map;
+  for (size_t i = 0; i < map.parts().size(); ++i) {
+    const uint64_t begin = map.parts()[i].first;
+    Status loaded = LoadPages(cluster_.stripes(), file, inode, begin, begin + 1);
+    if (!loaded.ok()) {
+      if (unread.ok()) unread = std::move(loaded);
+      continue;
+    }
+    uint64_t first = begin;
+    for (const BlockRun& run : map.parts()[i].stretch->runs) {
+      // What is shared is its keeper's to repair.
+      for (uint64_t j = 0; j < run.count && !run.hole && !run.shared; ++j) {
+        add(first + j, PlaceInRun(run, j, map.block_bytes()));
+      }
+      first += run.count;
+    }
+    if (const auto& page = map.parts()[i].stretch->page) add(kPageBlocks | begin, *page);
+    map.ForgetPages();
+  }
+  if (!task.blocks.empty()) tasks.push_back(std::move(task));
+  return unread;
+}
+
+bool Repairer::IsToMove(const BlockPlace& place, uint64_t block) {
+  return std::ranges::any_of(place.Stripes(), [&](const BlockPlace& stripe) {
+    const auto drives =
+        cluster_.stripes().PlacesOf(stripe.IdOf(block), stripe.layout, stripe.place);
+    return drives.has_value() && std::ranges::any_of(*drives, [this](DriveId id) {
+             return options_.without.contains(id);
+           });
+  });
+}
+
+// Of the shards that are not at home.
+std::set<DriveId> Repairer::HomesOfMoved(uint64_t block, const BlockPlace& place) {
+  std::set<DriveId> homes;
+  for (const BlockPlace& stripe : place.Stripes()) {
+    const auto all = cluster_.stripes().HomesOf(stripe.IdOf(block), stripe.layout);
+    if (!all.has_value()) continue;
+    for (const StripePlace::Moved& moved : stripe.place.moved) homes.insert((*all)[moved.shard]);
+  }
+  return homes;
+}
+
+Result<Repairer::Mended> Repairer::MendFile(InodeId file, std::set<DriveId>& drives_needed) {
+  Mended mended;
+  std::vector<Task> tasks;
+  // Adds the blocks that have shards elsewhere: those that can be helped now to the tasks.
+  const auto look = [&]() -> Status {
+    const auto stored = TRY(names_.Find(file));
+    if (!stored || !stored->inode.map) return {};
+    const auto is_up = [this](DriveId id) {
+      const Drive* drive = cluster_.FindDrive(id);
+      return drive != nullptr && drive->IsUp();
+    };
+    const Wanted wanted = [&](uint64_t block, const BlockPlace& place) {
+      const bool is_elsewhere = std::ranges::any_of(
+          place.Stripes(), [](const BlockPlace& stripe) { return !stripe.place.moved.empty(); });
+      if (!is_elsewhere) return false;
+      ++mended.lacking;
+      const std::set<DriveId> homes = HomesOfMoved(block, place);
+      drives_needed.insert(homes.begin(), homes.end());
+      return std::any_of(homes.begin(), homes.end(), is_up);
+    };
+    return AddBlocks(file, stored->inode, wanted, tasks);
+  };
+  TRY(look());
+  if (tasks.empty()) return mended;
+  const uint64_t before = report_.progress;
+  const std::string path = fmt::format("inode {:016x}", file);
+  for (const Task& task : std::exchange(tasks, {})) {
+    if (cancelled_) return Fail(ECANCELED, "the process ends");
+    TRY(RepairBlocks(task, path));
+  }
+  mended.lacking = 0;
+  drives_needed.clear();
+  TRY(look());
+  mended.changed = report_.progress > before;
+  return mended;
+}
+
+// ---- Doing it
+
+void Repairer::Process(std::vector<Task> tasks, std::string_view phase, const Checker& checker) {
+  if (tasks.empty()) return;
+  Runtime& runtime = cluster_.runtime();
+  const auto work = std::make_shared<Work>();
+  for (const Task& task : tasks) work->paths.push_back(checker.Path(task.file));
+  work->tasks = std::move(tasks);
+  work->taken.resize(work->tasks.size());
+  work->done = runtime.NewSignal();
+  work->threads = static_cast<int>(
+      std::min<size_t>(static_cast<size_t>(options_.blocks_at_once), work->tasks.size()));
+  const int threads = work->threads;
+  for (int i = 0; i < threads; ++i) {
+    runtime.Spawn("repair", [this, work] { WorkOff(*work); });
+  }
+  for (;;) {
+    work->done->WaitUntil(runtime.Now() + kProgressEvery);
+    size_t finished = 0;
+    {
+      const std::lock_guard lock(work->mutex);
+      if (work->threads == 0) return;
+      finished = work->finished;
+    }
+    uint64_t bytes = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      bytes = report_.bytes_read + report_.bytes_written;
+    }
+    if (options_.progress) {
+      options_.progress(
+          phase, static_cast<double>(finished) / static_cast<double>(work->tasks.size()), bytes);
+    }
+  }
+}
+
+void Repairer::WorkOff(Work& work) {
+  std::unique_lock lock(work.mutex);
+  // Whoever works on a file takes the rest of its tasks, too.
+  while (const std::optional<size_t> number = work.Take()) {
+    lock.unlock();
+    const Status status = RepairBlocks(work.tasks[*number], work.paths[*number]);
+    if (!status.ok()) NoteFailure(work.paths[*number], status);
+    lock.lock();
+    work.busy.erase(work.tasks[*number].file);
+    ++work.finished;
+  }
+  if (--work.threads == 0) work.done->Set();
+}
+
+// The inode is changed only if it is as it was before any shard was written. So whoever changes it
+// in between, a collection that takes these copies for strays above all, has them written again.
+Status Repairer::RepairBlocks(const Task& task, const std::string& path) {
+  Task left = task;
+  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+    std::optional<StoredInode> stored = TRY(names_.Find(task.file));
+    if (!stored || !stored->inode.map) return {};
+    std::vector<Moved> moved;
+    std::vector<uint64_t> again;
+    for (const uint64_t block : left.blocks) {
+      if (cancelled_) break;
+      const Result<bool> done = RepairBlock(task, path, stored->inode, block, moved);
+      if (!done.has_value()) {
+        NoteFailure(path, done.error());
+      } else if (!*done) {
+        again.push_back(block);
+      }
+    }
+    if (!moved.empty() && !TRY(Record(task.file, *std::move(stored), moved))) {
+      for (const Moved& one : moved) again.push_back(one.block);
+      std::ranges::sort(again);  // a block may be there more than once, with its patches
+      again.erase(std::unique(again.begin(), again.end()), again.end());
+    }
+    if (again.empty()) return {};
+    left.blocks = std::move(again);
+    PauseBeforeRetry(cluster_.runtime(), attempt);
+  }
+  return Fail(EIO, "its inode was changed {} times in between", kMostAttempts);
+}
+
+Result<bool> Repairer::RepairBlock(const Task& task, const std::string& path, Inode& inode,
+                                   uint64_t block, std::vector<Moved>& moved) {
+  const auto found = FindStripe(cluster_.stripes(), task.file, inode, block);
+  if (!found.has_value() && !IsStillSo(task.file, block, nullptr)) return false;
+  const auto& place = TRY(found);
+  if (!place || place->shared) return true;  // there is no such block any more
+  Status why;
+  for (const BlockPlace& stripe : place->Stripes()) {
+    const Result<bool> repaired = RepairStripe(task.file, path, block, stripe, moved);
+    if (repaired.has_value() && !*repaired) return false;
+    if (!repaired.has_value() && why.ok()) why = repaired.error();
+  }
+  const std::lock_guard lock(mutex_);
+  ++report_.blocks;
+  if (why.ok()) {
+    report_.not_whole.erase({task.file, block});
+    report_.found_by_reading.erase({task.file, block});
+    report_.lost_by_reading.erase({task.file, block});
+  } else {
+    report_.not_whole.emplace(task.file, block);
+  }
+  TRY(why);
+  return true;
+}
+
+// Whether something bad that was found counts. It does not if the file was changed in between: what
+// it was made of before is deleted after a while, and lacks nothing. `stripe`: what it was found
+// of; null: the page of the map that names the block cannot be read.
+bool Repairer::IsStillSo(InodeId file, uint64_t block, const BlockPlace* stripe) {
+  auto stored = names_.Find(file);
+  if (!stored.has_value()) return true;
+  if (!*stored) return false;
+  const auto place = FindStripe(cluster_.stripes(), file, (*stored)->inode, block);
+  if (!place.has_value()) return true;
+  if (stripe == nullptr || !*place || (*place)->shared) return false;
+  return std::ranges::any_of((*place)->Stripes(), [&](const BlockPlace& now) {
+    return now.SameStripe(*stripe) && now.place == stripe->place;
+  });
+}
+
+// A block's own, or a patch. The error says why it is not whole; false as for RepairBlock().
+Result<bool> Repairer::RepairStripe(InodeId file, const std::string& path, uint64_t block,
+                                    const BlockPlace& place, std::vector<Moved>& moved) {
+  std::set<DriveId> without = cluster_.DrivesLeftBehind();
+  without.insert(options_.without.begin(), options_.without.end());
+  const StripeRepair repair = TRY(cluster_.stripes().Repair({.id = place.IdOf(block),
+                                                             .layout = place.layout,
+                                                             .length = place.stored,
+                                                             .place = &place.place,
+                                                             .read_all = options_.read_all,
+                                                             .without = std::move(without),
+                                                             .dry_run = options_.dry_run}));
+  // What is away is told by the check.
+  const bool whole =
+      repair.good + repair.away >= place.layout.geometry().shards() && repair.stranded == 0;
+  const bool contradicts = repair.inconsistent || !repair.contradicted.empty();
+  if ((!whole || contradicts) && !IsStillSo(file, block, &place)) return false;
+  Note(repair);
+  if (repair.lost || contradicts) {
+    const std::string where = fmt::format("{}: block {}", path, block);
+    const std::lock_guard lock(mutex_);
+    if (repair.lost && std::ranges::find(report_.lost, where) == report_.lost.end()) {
+      report_.lost.push_back(where);
+    }
+    if (repair.inconsistent) report_.inconsistent.push_back(where);
+    for (const std::string& shard : repair.contradicted) {
+      report_.contradicted.push_back(fmt::format("{}: {}", where, shard));
+    }
+  }
+  if (repair.place != place.place && !options_.dry_run) moved.push_back({block, place, repair});
+  Throttle(repair.bytes_read + repair.bytes_written);
+  if (whole) return true;
+  if (repair.damaged > 0 || !listed_lacking_.contains({file, block})) {
+    const std::lock_guard lock(mutex_);
+    report_.found_by_reading.emplace(file, block);
+    if (repair.lost) report_.lost_by_reading.emplace(file, block);
+  }
+  return tl::unexpected(repair.why.Context(fmt::format("block {}", block)));
+}
+
+// Names the newest epoch for the neighbours in their run, too, as far as their shards are at home
+// in it as well: blocks that were one run are one again when all of them have been moved.
+void Repairer::Relabel(Inode& inode, const std::vector<Moved>& moved) {
+  const Epoch newest = cluster_.map().epoch;
+  if (newest == 1) return;
+  StripeStore& stripes = cluster_.stripes();
+  BlockMap& map = *inode.map;
+  // False: it is a reason to go no further; a hole, above all.
+  const auto relabel = [&](uint64_t block) {
+    if (cancelled_ || block >= map.blocks() || map.FirstMissing(block, block + 1)) return false;
+    std::optional<BlockPlace> place = map.Find(block);
+    if (!place || place->shared || place->place.epoch == newest || !place->place.moved.empty())
+      return false;
+    const StripeId id = place->IdOf(block);
+    const auto places = stripes.PlacesOf(id, place->layout, place->place);
+    const auto homes = stripes.PlacesOf(id, place->layout, {newest, {}});
+    if (!places.has_value() || !homes.has_value() || *places != *homes) return false;
+    place->place.epoch = newest;
+    map.Set(block, *place);
+    return true;
+  };
+  for (const Moved& one : moved) {
+    if (one.block >= kPageBlocks) continue;
+    for (uint64_t block = one.block; block > 0 && relabel(block - 1);) --block;
+    for (uint64_t block = one.block + 1; relabel(block);) ++block;
+  }
+}
+
+// Says in the block map where the shards are now, and has the copies removed that nobody looks for
+// any more. Durably, because these may be gone for ever before anything else of the file is
+// changed. False: the inode is another one than `stored`.
+Result<bool> Repairer::Record(InodeId file, StoredInode stored, const std::vector<Moved>& moved) {
+  BlockMap& map = *stored.inode.map;
+  const BlockMap before = map;
+  for (const Moved& one : moved) {
+    if (one.block >= kPageBlocks) continue;
+    BlockPlace stripe = one.before;
+    stripe.place = one.repair.place;
+    BlockPlace now = *map.Find(one.block);
+    now.TakePlaces(stripe);
+    map.Set(one.block, now);
+  }
+  // Pages last: one that a block has just left is made anew anyway.
+  for (const Moved& one : moved) {
+    if (one.block < kPageBlocks || map.FindPage(one.block) != one.before) continue;
+    BlockPlace now = one.before;
+    now.place = one.repair.place;
+    map.SetPage(one.block & ~kPageBlocks, now);
+  }
+  Relabel(stored.inode, moved);
+  std::vector<BlockMap::Piece> pages;
+  TRY(StorePages(file, stored.inode, pages));
+  const auto change =
+      records_.ChangeInode(file, stored.slot, stored.inode, Durability::kWriteThrough);
+  if (change.unknown()) return Failed(change.why);  // it may name them
+  if (!change.applied()) {
+    DeletePages(pages);
+    TRY(change.why);
+    return false;
+  }
+  BlockMap::Difference gone = before.NotIn(*stored.inode.map);
+  for (const BlockMap::Part& page : gone.missing) gone.pages.push_back(BlockMap::PieceOf(page));
+  DeletePages(gone.pages);
+  for (const Moved& one : moved) {
+    // What cannot be removed now is collected.
+    (void)cluster_.stripes().DeleteObsolete(one.before.IdOf(one.block), one.repair.obsolete);
+  }
+  const std::lock_guard lock(mutex_);
+  report_.progress += moved.size();
+  return true;
+}
+
+Status Repairer::StorePages(InodeId file, Inode& inode, std::vector<BlockMap::Piece>& pages) {
+  Runtime& runtime = cluster_.runtime();
+  const auto write_id = [&](uint64_t) {
+    return MakeWriteId(SecondsOf(runtime.WallClock()), runtime.Random(), 0);
+  };
+  const FileSystemOptions options;
+  const FileLayout layout = inode.layout.value_or(FileLayout::Default(cluster_.config()));
+  const Status status = pinstripe::StorePages(
+      cluster_.stripes(), file, inode, {options.inline_map_bytes, options.map_page_bytes},
+      layout.PageParity(), Durability::kWriteThrough, write_id, pages);
+  if (!status.ok()) DeletePages(pages);
+  return status;
+}
+
+// What cannot be removed now is collected.
+void Repairer::DeletePages(const std::vector<BlockMap::Piece>& pages) {
+  for (const BlockMap::Piece& page : pages) {
+    const BlockPlace place = PlaceInRun(page.run, 0, 1);
+    (void)cluster_.stripes().Delete(place.IdOf(page.first), place.layout, place.place);
+  }
+}
+
+// ---- Telling
+
+void Repairer::Note(const StripeRepair& repair) {
+  const std::lock_guard lock(mutex_);
+  report_.damaged += static_cast<uint64_t>(repair.damaged);
+  report_.missing += static_cast<uint64_t>(repair.missing);
+  report_.written += static_cast<uint64_t>(repair.written);
+  report_.relocated += static_cast<uint64_t>(repair.relocated);
+  report_.bytes_read += repair.bytes_read;
+  report_.bytes_written += repair.bytes_written;
+  if (repair.written > 0) ++report_.progress;
+}
+
+void Repairer::NoteFailure(const std::string& path, const Status& why) {
+  const std::lock_guard lock(mutex_);
+  if (report_.failures.size() >= kMostFailures) return;
+  report_.failures.push_back(fmt::format("{}: {}", path, why.message()));
+}
+
+// Waits until so many bytes more may have been moved.
+void Repairer::Throttle(uint64_t bytes) {
+  const uint64_t rate = bytes_per_second_;
+  if (rate == 0) return;
+  Runtime& runtime = cluster_.runtime();
+  Time until;
+  {
+    const std::lock_guard lock(mutex_);
+    const double seconds = static_cast<double>(bytes) / static_cast<double>(rate);
+    next_allowed_ = std::max(next_allowed_, runtime.Now()) +
+                    std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
+    until = next_allowed_;
+  }
+  runtime.NewSignal()->WaitUntil(until);
+}
+
+}  // namespace pinstripe

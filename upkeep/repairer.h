@@ -1,0 +1,148 @@
+// Repairer: brings every block of every file back to all of its shards, and puts shards that lie on
+// spares where they belong.
+//
+// What it says at the end is what a Checker saw when it looked afterwards, not what it believes to
+// have done. It may run beside clients, and beside other repairers, at any time, and be killed at
+// any time: shards are written and read back first, then the block map says where they are, and
+// only then copies go that are no longer needed. Nothing else is ever removed. What is most
+// endangered comes first. Drained drives that the configuration has no more are left, as if they
+// had been given up; those of which nothing is needed any more are retired.
+//
+// Used by one thread, but for SetRate(); it has threads of its own while it works.
+
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cluster/cluster.h"
+#include "fs/names/names.h"
+#include "fs/names/records.h"
+#include "upkeep/checker.h"
+
+namespace pinstripe {
+
+struct RepairReport {
+  uint64_t blocks = 0;      // that were looked into
+  uint64_t damaged = 0;     // shards that were found so
+  uint64_t missing = 0;     // shards that were found so
+  uint64_t written = 0;     // shards written again
+  uint64_t relocated = 0;   // shards that were brought where they belong
+  uint64_t bytes_read = 0;  // from the drives, for all that
+  uint64_t bytes_written = 0;
+  uint64_t progress = 0;  // blocks of which something is better than before
+  // Blocks that were found to lack shards, or to have damaged ones, and could not be helped.
+  std::set<std::pair<InodeId, uint64_t>> not_whole;
+  // Those of them that nobody finds who goes by what the drives list: with damaged shards, or with
+  // some that a drive lists and does not have. And of these, those that cannot be read any more.
+  std::set<std::pair<InodeId, uint64_t>> found_by_reading;
+  std::set<std::pair<InodeId, uint64_t>> lost_by_reading;
+  // Blocks that cannot be read, as too few of their shards are left, wherever drives that are away
+  // have others: "path: block 7".
+  std::vector<std::string> lost;
+  // Of the damaged shards, those whose checksums are right, but that the others contradict: "path:
+  // block 7: shard 2 on drive 3 (127.0.0.1:8103)".
+  std::vector<std::string> contradicted;
+  // Blocks of which it is known that shards are wrong, and not which: "path: block 7".
+  std::vector<std::string> inconsistent;
+  // The first few reasons why a block is not whole; in a dry run, what was found.
+  std::vector<std::string> failures;
+  CheckReport check;  // how things are now
+  // Drained drives that are not retired (cluster/membership/retirement.h), and why. In a dry run:
+  // none.
+  std::map<DriveId, Status> not_retired;
+};
+
+class Repairer {
+ public:
+  struct Options {
+    bool read_all = false;          // reads every shard of every file: a scrub
+    std::set<DriveId> without;      // drives to be left: what they hold goes elsewhere
+    bool dry_run = false;           // says what it finds
+    uint64_t bytes_per_second = 0;  // read and written together, at most; 0: as fast as it goes
+    int blocks_at_once = 8;
+    // Told now and then, on the thread that called Run(): what is being done, how far it is (0..1),
+    // and how many bytes were moved since it began.
+    std::function<void(std::string_view phase, double done, uint64_t bytes)> progress;
+  };
+
+  Repairer(Cluster& cluster, Options options);
+
+  const RepairReport& Run();
+
+  // Brings the shards of one file home that its block map knows to be elsewhere, as far as the
+  // drives are up. One thread at a time, and not beside Run(). `drives_needed`: of those blocks
+  // that are still not whole, the drives that their shards belong on.
+  struct Mended {
+    bool changed = false;  // something is better than before
+    uint64_t lacking = 0;  // blocks that have shards elsewhere, or too few, still
+  };
+  Result<Mended> MendFile(InodeId file, std::set<DriveId>& drives_needed);
+
+  // MendFile() ends early, from now on. Any thread.
+  void Cancel() { cancelled_ = true; }
+
+  // While Run() is at work. Any thread.
+  void SetRate(uint64_t bytes_per_second) { bytes_per_second_ = bytes_per_second; }
+
+ private:
+  // Blocks of one file.
+  struct Task {
+    InodeId file = 0;
+    std::vector<uint64_t> blocks;
+  };
+  // What a stripe of a block was found to be, and where its shards are now.
+  struct Moved {
+    uint64_t block = 0;
+    BlockPlace before;  // of BlockPlace::Stripes()
+    StripeRepair repair;
+  };
+  struct Work;
+
+  void RetireDrained();
+  std::vector<Task> FindTasks(const Checker& checker);
+  std::vector<Task> AllBlocks(const Checker& checker);
+  using Wanted = std::function<bool(uint64_t block, const BlockPlace& place)>;
+  // The first reason why a page of its map could not be read; all others are looked at.
+  Status AddBlocks(InodeId file, Inode inode, const Wanted& wanted, std::vector<Task>& tasks);
+  std::set<DriveId> HomesOfMoved(uint64_t block, const BlockPlace& place);
+  bool IsToMove(const BlockPlace& place, uint64_t block);
+  void Process(std::vector<Task> tasks, std::string_view phase, const Checker& checker);
+  void WorkOff(Work& work);
+  Status RepairBlocks(const Task& task, const std::string& path);
+  // False: the block was replaced or moved in the meantime, and is to be looked at anew.
+  Result<bool> RepairBlock(const Task& task, const std::string& path, Inode& inode, uint64_t block,
+                           std::vector<Moved>& moved);
+  Result<bool> RepairStripe(InodeId file, const std::string& path, uint64_t block,
+                            const BlockPlace& place, std::vector<Moved>& moved);
+  bool IsStillSo(InodeId file, uint64_t block, const BlockPlace* stripe);
+  void Relabel(Inode& inode, const std::vector<Moved>& moved);
+  Result<bool> Record(InodeId file, StoredInode stored, const std::vector<Moved>& moved);
+  Status StorePages(InodeId file, Inode& inode, std::vector<BlockMap::Piece>& pages);
+  void DeletePages(const std::vector<BlockMap::Piece>& pages);
+  void Note(const StripeRepair& repair);
+  void NoteFailure(const std::string& path, const Status& why);
+  void Throttle(uint64_t bytes);
+
+  Cluster& cluster_;
+  const Options options_;
+  Records records_;
+  Names names_;
+  std::atomic<uint64_t> bytes_per_second_;
+  std::atomic<bool> cancelled_{false};
+  std::mutex mutex_;
+  // Blocks that lack shards as the last check has found, by what drives list. Constant while there
+  // are threads.
+  std::set<std::pair<InodeId, uint64_t>> listed_lacking_;
+  RepairReport report_;  // guarded by mutex_ while there are threads
+  Time next_allowed_{};  // guarded by mutex_
+};
+
+}  // namespace pinstripe

@@ -1,0 +1,74 @@
+// TreeCheck: from everything that a namespace consists of to what is wrong with it. A pure function
+// over facts that somebody has read (upkeep/checker.h).
+//
+// Facts that were read one after the other while clients work need not fit together, so what comes
+// out is a suspicion; whoever reports it reads the registers that it is about once more.
+
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "fs/types.h"
+
+namespace pinstripe {
+
+struct InodeFact {
+  InodeId id = 0;
+  FileKind kind = FileKind::kRegular;
+  uint32_t links = 1;  // see Inode
+  InodeId parent = 0;  // of a directory
+  uint64_t slot = 0;
+};
+
+struct EntryFact {
+  InodeId directory = 0;
+  std::string name;
+  InodeId inode = 0;
+  FileKind kind = FileKind::kRegular;
+};
+
+struct TreeFacts {
+  std::vector<InodeFact> inodes;
+  std::vector<EntryFact> entries;
+};
+
+enum class TreeProblem {
+  // What must not be, whoever died when.
+  kNoRoot,
+  kWrongKind,    // an entry calls its inode something else than it is
+  kTooFewLinks,  // more names than links: the data would go with one of them
+  kTwoNames,     // of a directory
+  kWrongParent,  // a directory's inode names another parent than the one that has its entry
+  kUnreachable,  // no way leads from the root to this directory, and it is not empty
+  // What a client that died leaves behind: it harms nobody, and can be collected.
+  kEntryOfNothing,  // its inode is gone
+  kEntryInNothing,  // its directory is gone
+  kOrphan,          // an inode without a name
+  kTooManyLinks,
+  kWrongCount,  // of subdirectories; or they were not counted
+};
+
+// Whether it is one of the second kind.
+bool IsLeftover(TreeProblem problem);
+// In a few words, for people; and as one word, for programs.
+std::string_view Describe(TreeProblem problem);
+std::string_view NameOf(TreeProblem problem);
+
+struct Suspicion {
+  TreeProblem problem;
+  InodeFact inode;                 // id 0: the entry's inode is gone
+  std::vector<EntryFact> entries;  // those that it is about
+};
+
+// Sorts the facts. Linear in their number but for that.
+std::vector<Suspicion> CheckTree(TreeFacts& facts);
+
+// Where in the tree something is, as far as the facts lead: "/a/b", or "(inode 00ab...)/b" below
+// what has no name. CheckTree() came before.
+std::string PathOf(const TreeFacts& facts, InodeId inode);
+std::string PathOf(const TreeFacts& facts, const EntryFact& entry);
+
+}  // namespace pinstripe
