@@ -12,78 +12,77 @@
 #include <mutex>
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/runtime.h"
 
 namespace pinstripe {
 
-class Turn {
+class CAPABILITY("turn") Turn {
  public:
   explicit Turn(Runtime& runtime) : runtime_(runtime) {}
 
-  class Holder {
+  class SCOPED_CAPABILITY Holder {
    public:
-    explicit Holder(Turn& turn) : turn_(turn) { turn_.Take(); }
-    // Without waiting.
-    Holder(Turn& turn, std::try_to_lock_t) : turn_(turn), holds_(turn.TryTake()) {}
-    ~Holder() {
-      if (holds_) turn_.Give();
-    }
+    explicit Holder(Turn& turn) ACQUIRE(turn) : turn_(turn) { turn_.Take(); }
+    // The caller has taken it.
+    Holder(Turn& turn, std::adopt_lock_t) REQUIRES(turn) : turn_(turn) {}
+    ~Holder() RELEASE() { turn_.Give(); }
     Holder(const Holder&) = delete;
     Holder& operator=(const Holder&) = delete;
 
-    bool holds() const { return holds_; }
-
    private:
     Turn& turn_;
-    const bool holds_ = true;
   };
+
+  // Holder is the usual way. TryTake() does not wait.
+  bool TryTake() TRY_ACQUIRE(true) {
+    const MutexLock lock(mutex_);
+    return !std::exchange(taken_, true);
+  }
+  void Take() ACQUIRE();
+  void Give() RELEASE();
 
  private:
   struct Waiter {
     std::shared_ptr<Signal> signal;
-    bool has_turn = false;
+    bool has_turn = false;  // guarded by mutex_
   };
 
-  bool TryTake() {
-    const std::lock_guard lock(mutex_);
-    return !std::exchange(taken_, true);
-  }
+  Runtime& runtime_;
+  Mutex mutex_;
+  bool taken_ GUARDED_BY(mutex_) = false;
+  std::deque<Waiter*> waiters_ GUARDED_BY(mutex_);
+};
 
-  void Take() {
-    Waiter self;
-    {
-      const std::lock_guard lock(mutex_);
-      if (!taken_) {
-        taken_ = true;
-        return;
-      }
-      self.signal = runtime_.NewSignal();
-      waiters_.push_back(&self);
-    }
-    while (true) {
-      self.signal->WaitUntil(Time::max());
-      const std::lock_guard lock(mutex_);
-      if (self.has_turn) return;
-    }
-  }
-
-  void Give() {
-    const std::lock_guard lock(mutex_);
-    if (waiters_.empty()) {
-      taken_ = false;
+inline void Turn::Take() {
+  Waiter self;
+  {
+    const MutexLock lock(mutex_);
+    if (!taken_) {
+      taken_ = true;
       return;
     }
-    Waiter& next = *waiters_.front();
-    waiters_.pop_front();
-    next.has_turn = true;
-    const std::shared_ptr<Signal> signal = next.signal;  // `next` ends as soon as its thread runs
-    signal->Set();
+    self.signal = runtime_.NewSignal();
+    waiters_.push_back(&self);
   }
+  while (true) {
+    self.signal->WaitUntil(Time::max());
+    const MutexLock lock(mutex_);
+    if (self.has_turn) return;
+  }
+}
 
-  Runtime& runtime_;
-  std::mutex mutex_;
-  bool taken_ = false;           // guarded by mutex_
-  std::deque<Waiter*> waiters_;  // guarded by mutex_
-};
+inline void Turn::Give() {
+  const MutexLock lock(mutex_);
+  if (waiters_.empty()) {
+    taken_ = false;
+    return;
+  }
+  Waiter& next = *waiters_.front();
+  waiters_.pop_front();
+  next.has_turn = true;
+  const std::shared_ptr<Signal> signal = next.signal;  // `next` ends as soon as its thread runs
+  signal->Set();
+}
 
 }  // namespace pinstripe

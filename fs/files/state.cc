@@ -441,8 +441,9 @@ void FileState::ForgetPages() {
     if (!has_too_many_kept && !HoldsTooManyPages()) return;
   }
   // Whoever has it needs what it has loaded, and the next who reads comes here, too.
-  const Turn::Holder turn(turn_, std::try_to_lock);
-  if (turn.holds()) ForgetUnderTurn();
+  if (!turn_.TryTake()) return;
+  const Turn::Holder turn(turn_, std::adopt_lock);
+  ForgetUnderTurn();
 }
 
 bool FileState::HoldsTooManyPages() const {
@@ -1176,8 +1177,8 @@ Status FileState::Relieve() {
 }
 
 std::optional<Status> FileState::TryRelieve() {
-  const Turn::Holder turn(turn_, std::try_to_lock);
-  if (!turn.holds()) return std::nullopt;
+  if (!turn_.TryTake()) return std::nullopt;
+  const Turn::Holder turn(turn_, std::adopt_lock);
   return RelieveUnderTurn();
 }
 

@@ -8,8 +8,8 @@ set -eu
 traces() {
   readelf --dynamic "$1" | grep -oE 'lib(rocksdb|leveldb)[^]]*' || true
   nm --demangle --defined-only "$1" | grep -m 1 -oE 'rocksdb::DB::Open' || true
-  nm --demangle --defined-only "$1" | grep -oE 'pinstripe::(Engine|LogStore|MemoryStore|StoreDirectory)::[A-Z][A-Za-z]*\(' |
-    sort -u | head -n 5 || true
+  nm --demangle --defined-only "$1" |
+    grep -oE 'pinstripe::(Engine|LogStore|MemoryStore|StoreDirectory)::' | sort -u || true
 }
 
 daemon=$1

@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""Has Clang check the annotations of base/mutex.h, as errors, in each file of the product that has
+locks or whose header has them:   thread_safety.py BUILD_DIRECTORY JOBS [FILE...]"""
+
+import json
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LOCKS = re.compile(r'#include "(base/mutex|fs/turn)\.h"')
+# What GCC knows and Clang does not, and what no other compilation warns of.
+FLAGS = ["-fsyntax-only", "-Wno-everything", "-Wthread-safety", "-Werror", "-Wno-error=#warnings"]
+
+
+def has_locks(source):
+    files = [source, source.with_suffix(".h")]
+    return any(file.exists() and LOCKS.search(file.read_text()) for file in files)
+
+
+def check(entry):
+    words = shlex.split(entry["command"])
+    if "ccache" in words[0]:
+        words = words[1:]
+    command = ["clang++-14"]
+    skip = False
+    for word in words[1:]:
+        if skip or word in ("-c", entry["file"]):
+            skip = False
+        elif word == "-o":
+            skip = True
+        elif not word.startswith(("-W", "-f", "-g", "-O")):
+            command.append(word)
+    done = subprocess.run(command + FLAGS + ["-x", "c++", entry["file"]], cwd=entry["directory"],
+                          capture_output=True, text=True)
+    return done.returncode == 0, done.stderr
+
+
+def main():
+    build, jobs, only = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+    entries = []
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        source = pathlib.Path(entry["directory"], entry["file"]).resolve()
+        if not source.is_relative_to(ROOT) or source.is_relative_to(build.resolve()):
+            continue
+        path = str(source.relative_to(ROOT))
+        if path.startswith("tests/") or not has_locks(source) or (only and path not in only):
+            continue
+        entries.append(entry)
+    failed = 0
+    with ThreadPoolExecutor(jobs) as pool:
+        for good, text in pool.map(check, entries):
+            sys.stderr.write(text)
+            failed += not good
+    print(f"{len(entries)} files with locks, {failed} of them with complaints")
+    if not entries or failed:
+        sys.exit(1)
+
+
+main()
