@@ -507,7 +507,8 @@ Status LogStore::FindCursor(LogLocation durable) {
   cursor_ = durable;
   if (!segments_.empty()) {
     const uint32_t last = segments_.rbegin()->first;
-    cursor_ = std::max(cursor_, {last, TRY(EndOfLastEntry(last))});
+    const auto end = TRY(EndOfLastEntry(last));
+    cursor_ = std::max(cursor_, {last, end});
   }
   const std::vector<uint32_t> files = TRY(files_.List());
   if (std::binary_search(files.begin(), files.end(), cursor_.segment)) return {};

@@ -48,9 +48,9 @@ Result<uint32_t> ParseMode(const std::string& text) {
 }
 
 Result<int> Format(Runtime& runtime, const FormatOptions& options) {
-  const FormatRequest request{.force = options.force,
-                              .owner = TRY(ParseOwner(options.owner)),
-                              .mode = TRY(ParseMode(options.mode))};
+  FormatRequest request{.force = options.force};
+  request.owner = TRY(ParseOwner(options.owner));
+  request.mode = TRY(ParseMode(options.mode));
   const FormatAnswer made = TRY(FormatCluster(runtime, options.config, request));
   if (options.json) {
     const nlohmann::json json{{"name", made.name}, {"uuid", made.uuid}, {"drives", made.drives}};

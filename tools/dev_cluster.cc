@@ -481,12 +481,13 @@ class DevCluster::State {
       for (const DevDrive& drive : daemon.drives) taken.insert(drive.port);
     }
     const std::string plugin = TRY(FindPlugin());
-    const GatewayText text{.plugin = PluginWithoutVersion(TRY(Reachable(user, plugin))),
+    const std::string reachable = TRY(Reachable(user, plugin));
+    uint16_t port = options.gateway_port;
+    if (port == 0) port = TRY(PickFreePorts(runtime, 1, taken)).front();
+    const GatewayText text{.plugin = PluginWithoutVersion(reachable),
                            .cluster_file = In("cluster.toml"),
                            .directory = home,
-                           .port = options.gateway_port != 0
-                                       ? options.gateway_port
-                                       : TRY(PickFreePorts(runtime, 1, taken)).front()};
+                           .port = port};
     std::string preload = TRY(Reachable(user, TRY(FindCrc32cLibrary())));
     std::vector<std::string> environment;
     if (RunsWithJemalloc()) {

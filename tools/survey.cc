@@ -334,7 +334,8 @@ Survey SurveyOf(Cluster& cluster) {
 }
 
 Result<Survey> TakeSurvey(Runtime& runtime, const std::string& config_file) {
-  Survey survey{.config = TRY(ClusterConfig::Load(config_file))};
+  Survey survey;
+  survey.config = TRY(ClusterConfig::Load(config_file));
   const auto connected = Connect(runtime, config_file);
   if (connected) return SurveyOf((*connected)->cluster());
   survey.opened = connected.error();

@@ -141,10 +141,9 @@ class Recovery {
     if (writes_.empty() && !has_contents && !(copy && copy->map)) {
       return Fail(ENOENT, "nothing is left of inode {:016x}", id_);
     }
-    FileSystem::CreateOptions options{.mode = kModeOfFile,
-                                      .owner = TRY(OwnerOf(place.directory)),
-                                      .exclusive = true,
-                                      .publish_at_commit = true};
+    FileSystem::CreateOptions options{
+        .mode = kModeOfFile, .exclusive = true, .publish_at_commit = true};
+    options.owner = TRY(OwnerOf(place.directory));
     if (copy) {
       options.mode = copy->mode;
       options.owner = copy->owner;

@@ -101,7 +101,10 @@ Status TreeMender::GiveName(InodeId id) {
   // An empty one that lost its name is wanted again, if something that lost its own was in it.
   if (place) TRY(GiveName(place->directory));
   const bool is_former = place.has_value();
-  if (!place) place = GivenName{TRY(LostAndFound()), fmt::format("{:016x}", id)};
+  if (!place) {
+    const InodeId directory = TRY(LostAndFound());
+    place = GivenName{directory, fmt::format("{:016x}", id)};
+  }
   if (!TRY(names_.Reattach(id, *place))) return ChangedMeanwhile();
   report_.mended.push_back(
       is_former

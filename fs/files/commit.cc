@@ -735,9 +735,8 @@ class FileState::Unflushed {
   Status Add(uint64_t block, const BlockPlace& place) {
     const Geometry geometry = place.layout.geometry();
     const int redundancy = std::min(cluster_.config().min_redundancy, geometry.parity_shards);
-    blocks_.push_back(
-        {block, geometry.data_shards + redundancy,
-         TRY(cluster_.stripes().DrivesOf(place.IdOf(block), place.layout, place.place))});
+    auto drives = TRY(cluster_.stripes().DrivesOf(place.IdOf(block), place.layout, place.place));
+    blocks_.push_back({block, geometry.data_shards + redundancy, std::move(drives)});
     drives_.insert(blocks_.back().drives.begin(), blocks_.back().drives.end());
     return {};
   }

@@ -40,8 +40,8 @@ class Summing {
       return {};
     }
     for (uint64_t i = 0; i < run.count; ++i) {
-      const BlockPlace place = PlaceInRun(run, i, block_bytes_);
-      stored_.push_back({first + i, TRY(keepers_.Resolve(place, first + i))});
+      BlockPlace place = TRY(keepers_.Resolve(PlaceInRun(run, i, block_bytes_), first + i));
+      stored_.push_back({first + i, std::move(place)});
       if (stored_.size() == kBlocksAtOnce) TRY(TakeStored());
     }
     return {};

@@ -59,7 +59,10 @@ Result<PathWalk::End> PathWalk::Follow(std::string_view name) {
       GoUp();
       next.clear();
     }
-    if (next.empty()) return End{at(), "", {.id = at(), .inode = TRY(names_.Load(at()))}};
+    if (next.empty()) {
+      StoredInode here = TRY(names_.Load(at()));
+      return End{at(), "", {.id = at(), .inode = std::move(here)}};
+    }
     Names::Place place = TRY(Look(next));
     if (!place.found() || place.inode.inode.kind != FileKind::kSymlink) {
       return End{at(), std::move(next), std::move(place)};

@@ -17,7 +17,8 @@ std::string EntryPrefix(InodeId directory) { return Writer().Raw("E").U64(direct
 Result<std::optional<StoredInode>> DecodeInode(const Result<RegisterValue>& read, InodeId id) {
   const RegisterValue value = TRY_CONTEXT(read, "inode {:016x}", id);
   if (!value.value) return std::optional<StoredInode>();
-  return std::optional(StoredInode{TRY(Inode::Decode(*value.value, id)), value.slot});
+  Inode inode = TRY(Inode::Decode(*value.value, id));
+  return std::optional(StoredInode{std::move(inode), value.slot});
 }
 
 Result<StoredEntry> DecodeEntry(const Result<RegisterValue>& read, InodeId directory,
