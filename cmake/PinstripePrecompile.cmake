@@ -6,30 +6,38 @@ set(precompiled_headers
   <string> <string_view> <thread> <utility> <vector>
   <fmt/format.h> <fmt/ranges.h> <tl/expected.hpp>)
 
-# pinstripe_precompile(name HEADER...): a target whose headers others reuse.
-function(pinstripe_precompile name)
-  file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/${name}.cc "")
-  add_library(${name} STATIC ${CMAKE_CURRENT_BINARY_DIR}/${name}.cc)
+# Libraries that define macros which change system headers, or take none that these headers need.
+set(not_precompiled pinstripe_kinetic_proto XrdOssPinstripe PinstripeCrc32c)
+
+# pinstripe_precompile(TYPE name HEADER...): a target whose headers others of its type reuse. GCC
+# compiles those of programs (-fPIE) and of libraries (-fPIC) apart.
+function(pinstripe_precompile type name)
+  set(source ${CMAKE_CURRENT_BINARY_DIR}/${name}.cc)
+  if(type STREQUAL "EXECUTABLE")
+    file(WRITE ${source} "int main() {}\n")
+    add_executable(${name} ${source})
+  else()
+    file(WRITE ${source} "")
+    add_library(${name} STATIC ${source})
+  endif()
   target_link_libraries(${name} PRIVATE pinstripe_options fmt::fmt tl::expected Threads::Threads)
   target_precompile_headers(${name} PRIVATE ${precompiled_headers} ${ARGN})
+
 endfunction()
 
-# Has all targets of a folder and those below it use them, but for those whose libraries define macros
-# that change system headers.
-function(pinstripe_reuse_precompiled name folder)
+# Has all such targets of a folder and those below it use them.
+function(pinstripe_reuse_precompiled type name folder)
   get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
   foreach(target IN LISTS targets)
-    get_target_property(type ${target} TYPE)
-    if(NOT type MATCHES "LIBRARY|EXECUTABLE" OR type STREQUAL "INTERFACE_LIBRARY")
-      continue()
+    get_target_property(its_type ${target} TYPE)
+    get_target_property(libraries ${target} LINK_LIBRARIES)
+    if(its_type STREQUAL ${type} AND NOT target STREQUAL ${name} AND NOT target IN_LIST not_precompiled
+       AND NOT libraries MATCHES "FUSE3|XRootD")
+      target_precompile_headers(${target} REUSE_FROM ${name})
     endif()
-    if(target MATCHES "^(XrdOssPinstripe|pinstripe-fuse|pinstripe_fuse_operations|pinstripe_plugin_oss|oss_test|operations_test|faults|${name})$")
-      continue()
-    endif()
-    target_precompile_headers(${target} REUSE_FROM ${name})
   endforeach()
   get_property(folders DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)
   foreach(below IN LISTS folders)
-    pinstripe_reuse_precompiled(${name} ${below})
+    pinstripe_reuse_precompiled(${type} ${name} ${below})
   endforeach()
 endfunction()

@@ -676,7 +676,7 @@ class CutStory final : public PowerCut {
 
 TEST(PowerCutsSim, WhatWasSafeAndNotRemovedIsThere) {
   SetLogLevel(LogLevel::kError);
-  const Seeds seeds = SeedsFromEnvironment(1000);
+  const Seeds seeds = SeedsFromEnvironment(500);
   for (uint64_t seed = seeds.first; seed < seeds.end; ++seed) {
     CutStory story(seed);
     ASSERT_EQ(story.Run(), "") << "reproduce with SEED=" << seed;
