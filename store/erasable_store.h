@@ -2,7 +2,7 @@
 // the place of the one that it holds; everybody else goes on with what they have of the interface.
 //
 // How a store in a directory is erased so that a kill at any moment leaves everything or nothing is
-// StoreDirectory's (store_directory.h): the store is marked, closed, and opened again. When that
+// StoreDirectory's (directory.h): the store is marked, closed, and opened again. When that
 // fails there is no store any more, and every call says why (EIO) until the process is started
 // again.
 

@@ -1,5 +1,5 @@
 // One call on one register: the rounds of the protocol, straight-line code over the register's
-// replicas. What the rules say is in register_rules.h; here they are carried out.
+// replicas. What the rules say is in rules.h; here they are carried out.
 //
 // One thread. Requests that are still on their way when a call ends keep what they need alive.
 

@@ -1,5 +1,5 @@
 // RepairPlan: what is to be done about one stripe, given what was found of its shards. A pure
-// function; stripe_repair.h carries it out.
+// function; repair.h carries it out.
 //
 // The rules:
 //   - What is missing or damaged is written again, at home if its home can be written to, else

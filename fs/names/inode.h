@@ -22,7 +22,7 @@ namespace pinstripe {
 using RenameNonce = std::array<uint8_t, 16>;
 
 // A rename under way, kept in the moved inode, so that whoever reads it can finish it
-// (fs/rename.h).
+// (fs/names/rename.cc).
 struct RenameIntent {
   RenameNonce nonce{};
   InodeId source = 0;  // directory, and the entry in it with its slot before the rename

@@ -1,4 +1,4 @@
-/* The protocol of registers, for Spin: what cluster/registers/rules.h, register_call.h and
+/* The protocol of registers, for Spin: what cluster/registers/rules.h, call.h and
  * register_store.h do to one register, transition by transition. ./dev model checks it in the bounds
  * that tests/model/run.sh states; docs/testing.md says what that proves and what not.
  *

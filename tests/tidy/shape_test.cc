@@ -146,8 +146,7 @@ int CountFunctions(std::string body) {
     // A field that is a function, or is initialised by one.
     const bool is_field = member.find("std::function<") < paren || member.find('=') < paren;
     const bool is_operator = member.find("operator") < paren;
-    if (paren != member.npos && (!is_field || is_operator) &&
-        !std::regex_search(member, kOther)) {
+    if (paren != member.npos && (!is_field || is_operator) && !std::regex_search(member, kOther)) {
       ++count;
     }
     member.clear();
@@ -167,11 +166,13 @@ int CountFunctions(std::string body) {
 
 // The classes of a file and how many functions each declares.
 std::map<std::string, int> ClassesIn(const std::string& code) {
-  static const std::regex kClass(R"(\b(class|struct)\s+(?:[A-Z_]+(?:\([^)]*\))?\s+)?([A-Z]\w*)[^;{}()]*\{)");
+  static const std::regex kClass(
+      R"(\b(class|struct)\s+(?:[A-Z_]+(?:\([^)]*\))?\s+)?([A-Z]\w*)[^;{}()]*\{)");
   std::map<std::string, int> classes;
   for (std::sregex_iterator match(code.begin(), code.end(), kClass), end; match != end; ++match) {
     const size_t brace = match->position() + match->length() - 1;
-    classes[(*match)[2].str()] = CountFunctions(code.substr(brace + 1, EndOf(code, brace) - brace - 1));
+    classes[(*match)[2].str()] =
+        CountFunctions(code.substr(brace + 1, EndOf(code, brace) - brace - 1));
   }
   return classes;
 }
@@ -218,7 +219,8 @@ TEST(Shape, NoClassHasMoreFunctionsThanAReaderCanHoldInMind) {
     for (const auto& [name, functions] : ClassesIn(OnlyCode(text))) {
       ++seen;
       if (kLargeClasses.contains(path + ": " + name)) {
-        EXPECT_GT(functions, kMostFunctions) << path << ": " << name << " is an exception without need";
+        EXPECT_GT(functions, kMostFunctions)
+            << path << ": " << name << " is an exception without need";
       } else {
         EXPECT_LE(functions, kMostFunctions) << path << ": " << name;
       }

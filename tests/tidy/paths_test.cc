@@ -1,0 +1,130 @@
+// The files that comments and documents name are there.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace pinstripe {
+namespace {
+
+const std::filesystem::path kRoot = PINSTRIPE_SOURCE_DIR;
+
+// Files that are named and are not ours: of other projects, of users, or made when something runs.
+const std::set<std::string> kNotOurs = {
+    "a.cc", "build_stamp.cc", "linux/fuse.h",
+};
+
+struct Tree {
+  std::set<std::string> paths;    // from the root
+  std::set<std::string> names;    // of files
+  std::set<std::string> folders;  // from the root
+};
+
+const Tree& OurTree() {
+  static const Tree tree = [] {
+    Tree tree;
+    std::filesystem::recursive_directory_iterator entry(kRoot);
+    for (; entry != std::filesystem::recursive_directory_iterator(); ++entry) {
+      const std::string path = entry->path().lexically_relative(kRoot);
+      if (path == "build" || path == ".git") entry.disable_recursion_pending();
+      if (entry->is_directory()) {
+        tree.folders.insert(path);
+      } else {
+        tree.paths.insert(path);
+        tree.names.insert(entry->path().filename());
+      }
+    }
+    tree.paths.insert("kinetic/kinetic.pb.h");
+    tree.names.insert("kinetic.pb.h");
+    return tree;
+  }();
+  return tree;
+}
+
+// Names of sources in a text, with or without folders. A path is looked for from the root and from
+// the folder of the file that names it.
+std::vector<std::string> PathsIn(const std::string& text) {
+  static const std::regex kPath(
+      R"((^|[^\w/.<*{}$~-])((?:[\w-]+/)*[\w-]+\.(?:h|cc|proto|pml|sh|py|cmake|md|svg))(?![\w/*(-]))");
+  std::vector<std::string> paths;
+  for (std::sregex_iterator match(text.begin(), text.end(), kPath), end; match != end; ++match) {
+    paths.push_back((*match)[2].str());
+  }
+  return paths;
+}
+
+bool IsThere(const std::string& path, const std::filesystem::path& from) {
+  const Tree& tree = OurTree();
+  if (path.find('/') == path.npos) return tree.names.contains(path) || kNotOurs.contains(path);
+  if (tree.paths.contains(path) || kNotOurs.contains(path)) return true;
+  return tree.paths.contains((from / path).lexically_normal());
+}
+
+std::string ReadAll(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+std::string CommentsOf(const std::string& path, const std::string& text) {
+  const bool is_script = path.ends_with(".sh") || path.ends_with(".py") ||
+                         path.ends_with(".txt") || path.ends_with(".cmake");
+  const std::string mark = is_script ? "#" : "//";
+  std::string comments;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t at = line.find(mark);
+    if (at != line.npos && line.find("#include") == line.npos) {
+      comments += line.substr(at + mark.size()) + "\n";
+    }
+  }
+  return comments;
+}
+
+std::vector<std::string> Missing(const std::string& path, const std::string& text) {
+  std::vector<std::string> missing;
+  for (const std::string& named : PathsIn(text)) {
+    if (!IsThere(named, std::filesystem::path(path).parent_path())) {
+      missing.push_back(path + " names " + named);
+    }
+  }
+  return missing;
+}
+
+TEST(Paths, FilesThatCommentsNameAreThere) {
+  int looked_at = 0;
+  for (const std::string& path : OurTree().paths) {
+    const bool is_source = path.ends_with(".h") || path.ends_with(".cc") || path.ends_with(".sh") ||
+                           path.ends_with(".py") || path.ends_with("CMakeLists.txt");
+    if (!is_source || path.ends_with("paths_test.cc") || path.ends_with("tidy_test.cc")) continue;
+    ++looked_at;
+    EXPECT_THAT(Missing(path, CommentsOf(path, ReadAll(kRoot / path))), testing::IsEmpty());
+  }
+  EXPECT_GT(looked_at, 300);
+}
+
+// ---- Tests of the test ----
+
+TEST(Paths, SeesWhatATextNames) {
+  EXPECT_THAT(PathsIn("see cluster/registers/call.h, `names.cc` and (fs/turn.h). <fuse.h> no"),
+              testing::ElementsAre("cluster/registers/call.h", "names.cc", "fs/turn.h"));
+  EXPECT_THAT(PathsIn("https://a.b/c.md ${x}.sh *.cc a.hidden"), testing::IsEmpty());
+  EXPECT_TRUE(IsThere("fs/turn.h", "docs"));
+  EXPECT_TRUE(IsThere("format.md", "docs"));
+  EXPECT_TRUE(IsThere("man/pinstripe.8", "docs"));
+  EXPECT_FALSE(IsThere("fs/register_call.h", "docs"));
+  EXPECT_FALSE(IsThere("register_call.h", "docs"));
+}
+
+}  // namespace
+}  // namespace pinstripe
