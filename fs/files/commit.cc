@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/try.h"
 #include "fs/files/map_pages.h"
+#include "fs/files/merge.h"
 #include "fs/files/state.h"
 
 namespace pinstripe {
@@ -117,29 +118,6 @@ bool FileState::MayBeNamed(uint64_t block, const BlockPlace& stripe) const {
                              [&](const BlockMap& map) { return MayHold(map, block, stripe); });
 }
 
-// Whether the bytes below ours in this block are the same there as they were when we began.
-bool FileState::SameBelow(uint64_t block, const Inode& theirs) const {
-  if (cut_to_ && *cut_to_ <= block * block_bytes()) return true;  // none of them are left
-  if (cleared_.Contains(block)) return true;
-  const auto there = PlaceIn(theirs, block);
-  const auto ours = PlaceIn(now_, block);
-  // A commit of ours of which we did not learn that it happened.
-  if (there && ours && there->SameStripes(*ours) && there->valid >= ours->valid) return true;
-  if (base_.map && base_.map->FirstMissing(block, block + 1)) return false;  // nobody can tell
-  const auto before = PlaceIn(base_, block);
-  if (there.has_value() != before.has_value()) return false;
-  if (there && there->shared && !before->shared) {
-    // Others have come to share what was there: its bytes are the same. But it is not to be named
-    // as ours any more: so only what was stored anew as a whole counts.
-    const auto resolved = resolved_.find(block);
-    return ours && resolved != resolved_.end() && resolved->second.SameBytes(*before) &&
-           !ours->Names(*before) && ours->patches.empty();
-  }
-  // A repair that has moved its shards has left its bytes as they were.
-  if (there && !there->SameBytes(*before)) return false;
-  return block != 0 || theirs.inline_data == base_.inline_data;
-}
-
 // Brings the bytes that we wrote into memory, and nothing else of the block.
 Status FileState::KeepOurs(uint64_t block) {
   OpenBlock& open = blocks_.at(block);
@@ -163,45 +141,47 @@ Status FileState::KeepOurs(uint64_t block) {
   return {};
 }
 
-// Their inode with our truncations and our blocks; in the blocks in `different`, ours is in memory.
-Inode FileState::Merge(const Inode& theirs, const std::set<uint64_t>& different) {
-  Inode merged = theirs;
-  uint64_t written_end = grown_to_;
-  bool stored_blocks = now_.map.has_value() && !merged.map && !blocks_.empty();
-  for (const auto& [block, open] : blocks_) {
-    if (!open.ours.empty()) {
-      written_end = std::max(written_end, block * block_bytes() + open.ours.end());
-    }
+LocalChanges FileState::OurChanges() const {
+  LocalChanges ours{.now = now_,
+                    .block_bytes = block_bytes(),
+                    .written_ends = {},
+                    .size_set = size_set_,
+                    .cut_to = cut_to_,
+                    .cleared = cleared_,
+                    .grown_to = grown_to_};
+  for (const auto& [block, open] : blocks_) ours.written_ends.emplace(block, open.ours.end());
+  return ours;
+}
+
+// Lays what we have over what another host has committed. Memory first gets what is ours alone of
+// the blocks that cannot be named as they were stored, for as long as the old map says where it is.
+Status FileState::MergeWith(const Inode& theirs) {
+  LocalChanges ours;
+  {
+    const std::lock_guard lock(mutex_);
+    ours = OurChanges();
   }
-  merged.size = size_set_ ? now_.size : std::max(theirs.size, written_end);
-  const uint64_t cut = std::min(cut_to_.value_or(UINT64_MAX), theirs.size);
-  if (merged.inline_data.size() > cut) merged.inline_data.resize(cut);
-  if (cleared_.Contains(0)) merged.inline_data.clear();
-  if (merged.map) {
-    if (cut < theirs.size) merged.map->Resize(cut);
-  } else if (stored_blocks) {
-    // Ours are blocks already, so theirs become a part of block 0, unless it has them.
-    const bool has_them = blocks_.contains(0) && !different.contains(0);
-    if (!has_them) LayUnderBlock0(AsBytes(merged.inline_data));
-    merged.inline_data.clear();
-    merged.map.emplace(now_.map->layout());
+  if (!CanMerge(ours, theirs)) {
+    return Fail(EIO,
+                "inode {:016x} was written by another host at the same time, with another block "
+                "size; give both hosts the same layout",
+                id_);
   }
-  if (!merged.map) return merged;
-  merged.map->Resize(merged.size);
-  for (const auto& [first, end] : cleared_.Within(0, UINT64_MAX)) merged.map->SetHoles(first, end);
-  for (const auto& [block, open] : blocks_) {
-    if (different.contains(block) || open.ours.empty()) continue;
-    auto place = PlaceIn(now_, block);
-    if (!place) {
-      merged.map->SetHoles(block, block + 1);
-      continue;
-    }
-    // It may have been committed without our knowing it, and a repair have moved its shards since.
-    const auto there = PlaceIn(theirs, block);
-    if (there) place->TakePlaces(*there);
-    merged.map->Set(block, *place);
+  Merged merged;
+  {
+    const std::lock_guard lock(mutex_);  // others may load pages of our map
+    merged = Merge(base_, ours, {theirs, resolved_});
   }
-  return merged;
+  for (const uint64_t block : merged.relaid) TRY(KeepOurs(block));
+  const std::lock_guard lock(mutex_);
+  for (const uint64_t block : merged.relaid) {
+    const auto stored = PlaceIn(now_, block);
+    if (stored) Supersede(BlockMap::PiecesOf(block, *stored));
+  }
+  std::erase_if(blocks_, [](const auto& entry) { return entry.second.ours.empty(); });
+  LayUnderBlock0(AsBytes(merged.under_block0));
+  now_ = std::move(merged.inode);
+  return {};
 }
 
 // What a merge looks at: the blocks that we have, and where we cut.
@@ -266,31 +246,7 @@ Status FileState::Rebase(StoredInode theirs) {
         "garbage, and is lost; commit (fsync) more often, or collect later",
         id_);
   }
-  if (changed_ && cut_to_ != 0) {
-    const bool other_blocks = theirs.inode.map && !(blocks_.empty() && cleared_.empty()) &&
-                              theirs.inode.map->block_bytes() != block_bytes();
-    if (other_blocks) {
-      return Fail(EIO,
-                  "inode {:016x} was written by another host at the same time, with another block "
-                  "size; give both hosts the same layout",
-                  id_);
-    }
-    std::set<uint64_t> different;
-    {
-      const std::lock_guard lock(mutex_);
-      for (const auto& [block, open] : blocks_) {
-        if (open.ours.empty() || !SameBelow(block, theirs.inode)) different.insert(block);
-      }
-    }
-    for (const uint64_t block : different) TRY(KeepOurs(block));
-    const std::lock_guard lock(mutex_);
-    for (const uint64_t block : different) {
-      const auto stored = PlaceIn(now_, block);
-      if (stored) Supersede(BlockMap::PiecesOf(block, *stored));
-    }
-    std::erase_if(blocks_, [](const auto& entry) { return entry.second.ours.empty(); });
-    now_ = Merge(theirs.inode, different);
-  }
+  if (changed_ && cut_to_ != 0) TRY(MergeWith(theirs.inode));
   if (changed_ && cut_to_ == 0) TRY(TakePlaces(theirs.inode));
   const std::lock_guard lock(mutex_);
   if (!changed_) now_ = theirs.inode;

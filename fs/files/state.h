@@ -37,6 +37,7 @@
 #include "fs/files/block_reader.h"
 #include "fs/files/interval_set.h"
 #include "fs/files/keepers.h"
+#include "fs/files/merge.h"
 #include "fs/files/reaper.h"
 #include "fs/names/names.h"
 #include "fs/open_file.h"
@@ -279,9 +280,9 @@ class FileState {
   void ResolveTheirs(const Inode& theirs);
   void SuspectBlocks(const Inode& theirs);
   bool MayBeNamed(uint64_t block, const BlockPlace& stripe) const;
-  bool SameBelow(uint64_t block, const Inode& theirs) const;
   Status KeepOurs(uint64_t block);
-  Inode Merge(const Inode& theirs, const std::set<uint64_t>& different);
+  Status MergeWith(const Inode& theirs);
+  LocalChanges OurChanges() const;  // with mutex_ held
 
   // With mutex_ held, or under the turn.
   FileLayout layout() const;
