@@ -91,7 +91,7 @@ Status FileState::CheckRemembered(const StoredInode& stored) {
 void FileState::ResolveTheirs(const Inode& theirs) {
   resolved_.clear();
   KeeperMaps keepers(context_.cluster, context_.records);
-  for (const auto& [block, open] : blocks_) {
+  for (const auto& [block, open] : blocks_.all()) {
     const auto there = PlaceIn(theirs, block);
     if (!there || !there->shared) continue;
     const auto place = keepers.Resolve(*there, block);
@@ -120,12 +120,12 @@ bool FileState::MayBeNamed(uint64_t block, const BlockPlace& stripe) const {
 
 // Brings the bytes that we wrote into memory, and nothing else of the block.
 Status FileState::KeepOurs(uint64_t block) {
-  OpenBlock& open = blocks_.at(block);
+  DirtyBlocks::Block& open = *blocks_.Find(block);
   {
     const std::lock_guard lock(mutex_);
     if (!open.ours.empty()) {
-      if (!open.dirty) Touch(open);
-      open.dirty = BufferFor(block, open.ours.end(), open);
+      if (!open.dirty) blocks_.Touch(open);
+      MakeRoom(block, open.ours.end(), open);
     }
   }
   std::vector<IntervalSet::Interval> gaps;
@@ -133,11 +133,10 @@ Status FileState::KeepOurs(uint64_t block) {
     std::ranges::copy(open.present.GapsWithin(part.first, part.end), std::back_inserter(gaps));
   }
   if (!gaps.empty()) TRY(ReadLower(block, gaps, *open.dirty));
-  std::vector<Sent> dropped;
+  std::vector<DirtyBlocks::Sent> dropped;
   const std::lock_guard lock(mutex_);
-  DropSent(open);
-  dropped.swap(dropped_);
-  open.present = open.ours;
+  blocks_.KeepOnlyOurs(open);
+  dropped = blocks_.TakeDropped();
   return {};
 }
 
@@ -149,7 +148,7 @@ LocalChanges FileState::OurChanges() const {
                     .cut_to = cut_to_,
                     .cleared = cleared_,
                     .grown_to = grown_to_};
-  for (const auto& [block, open] : blocks_) ours.written_ends.emplace(block, open.ours.end());
+  for (const auto& [block, open] : blocks_.all()) ours.written_ends.emplace(block, open.ours.end());
   return ours;
 }
 
@@ -178,7 +177,7 @@ Status FileState::MergeWith(const Inode& theirs) {
     const auto stored = PlaceIn(now_, block);
     if (stored) Supersede(BlockMap::PiecesOf(block, *stored));
   }
-  std::erase_if(blocks_, [](const auto& entry) { return entry.second.ours.empty(); });
+  blocks_.EraseUnwritten();
   LayUnderBlock0(AsBytes(merged.under_block0));
   now_ = std::move(merged.inode);
   return {};
@@ -193,7 +192,7 @@ Status FileState::LoadForRebase(StoredInode& theirs) {
     if (!maybe_named_.empty()) {
       TRY(LoadPages(stripes, id_, theirs.inode, 0, theirs.inode.map->blocks()));
     }
-    for (const auto& [block, open] : blocks_) {
+    for (const auto& [block, open] : blocks_.all()) {
       TRY(LoadPages(stripes, id_, theirs.inode, block, block + 1));
     }
     for (const auto& [first, end] : cleared_.Within(0, theirs.inode.map->blocks())) {
@@ -357,14 +356,14 @@ Status FileState::StoreAnew(const std::vector<uint64_t>& blocks) {
       if (LowerEnd(block) == 0) continue;  // another host has changed it meanwhile
       // From now on what is dirty is given up when another host commits, though nobody wrote it.
       changed_ = true;
-      OpenBlock& open = BlockAt(block);
+      DirtyBlocks::Block& open = BlockAt(block);
       if (!open.dirty) {
-        Touch(open);
-        open.dirty = BufferFor(block, LowerEnd(block), open);
+        blocks_.Touch(open);
+        MakeRoom(block, LowerEnd(block), open);
       }
     }
     TRY(SendBlock(block, Form::kWhole));
-    if (in_flight_.size() > kMaxInFlight) FinishOldest();
+    if (blocks_.CountInFlight() > kMaxInFlight) FinishOldest();
   }
   return {};
 }
@@ -397,8 +396,8 @@ Status FileState::StoreContents(Inode& out) {
 // False: another host's commit was found meanwhile, so that there is more to store.
 Result<bool> FileState::TryStoreContents(Inode& out) {
   const auto small_and_dirty = [&] {
-    const auto first = blocks_.find(0);
-    return first != blocks_.end() && first->second.dirty != nullptr;
+    const DirtyBlocks::Block* const first = blocks_.Find(0);
+    return first && first->dirty;
   };
   // Of an unwritten file the contents stay as they are kept.
   bool inline_form = false;
@@ -426,9 +425,8 @@ Result<bool> FileState::TryStoreContents(Inode& out) {
     return true;
   }
   out.inline_data = now_.inline_data;
-  if (const auto first = blocks_.find(0); first != blocks_.end() && first->second.dirty) {
-    const OpenBlock& open = first->second;
-    out.inline_data = AsText(open.dirty->data().first(open.present.end()));
+  if (const DirtyBlocks::Block* const first = blocks_.Find(0); first && first->dirty) {
+    out.inline_data = AsText(first->dirty->data().first(first->present.end()));
   }
   out.inline_data.resize(out.size);
   return true;
@@ -524,7 +522,7 @@ Result<bool> FileState::ChangeInode(Inode out, Durability durability) {
 }
 
 void FileState::Committed(const StoredInode& stored, Durability durability, uint64_t losses) {
-  Blocks blocks;  // go when the mutex is free
+  DirtyBlocks::Blocks blocks;  // go when the mutex is free
   const std::lock_guard lock(mutex_);
   context_.reaper.AddDifference(id_, base_, stored.inode, durability, losses);
   std::vector<BlockMap::Piece> unused;
@@ -564,8 +562,7 @@ void FileState::Committed(const StoredInode& stored, Durability durability, uint
     now_.map->ForgetPages();
   }
   slot_ = stored.slot;
-  blocks.swap(blocks_);
-  in_flight_.clear();
+  blocks = blocks_.TakeAll();
   changed_ = size_set_ = uncertain_ = false;
   cut_to_.reset();
   cleared_ = {};
@@ -951,11 +948,11 @@ void FileState::RemoveUnpublished() {
 }
 
 void FileState::Abandon() {
-  Blocks blocks;
+  DirtyBlocks::Blocks blocks;
   const Turn::Holder turn(turn_);
   RemoveUnpublished();
   const std::lock_guard lock(mutex_);
-  blocks.swap(blocks_);
+  blocks = blocks_.TakeAll();
   if (uncertain_ || maybe_has_name_) {
     Log(LogLevel::kWarn, "what was written stays as garbage: it may have been committed",
         {{"inode", fmt::format("{:016x}", id_)}});
