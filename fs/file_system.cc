@@ -173,7 +173,7 @@ class OpenFiles {
 
   struct OldBlock {
     std::shared_ptr<FileState> file;  // null: there is none
-    FileState::Holding holding;
+    DirtyBlocks::Holding holding;
   };
   template <typename Filter>
   OldBlock OldestBlock(const Filter& is_considered) {

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/try.h"
 #include "fs/files/map_pages.h"
+#include "fs/files/merge.h"
 #include "fs/files/state.h"
 
 namespace pinstripe {
@@ -90,7 +91,7 @@ Status FileState::CheckRemembered(const StoredInode& stored) {
 void FileState::ResolveTheirs(const Inode& theirs) {
   resolved_.clear();
   KeeperMaps keepers(context_.cluster, context_.records);
-  for (const auto& [block, open] : blocks_) {
+  for (const auto& [block, open] : blocks_.all()) {
     const auto there = PlaceIn(theirs, block);
     if (!there || !there->shared) continue;
     const auto place = keepers.Resolve(*there, block);
@@ -117,37 +118,14 @@ bool FileState::MayBeNamed(uint64_t block, const BlockPlace& stripe) const {
                              [&](const BlockMap& map) { return MayHold(map, block, stripe); });
 }
 
-// Whether the bytes below ours in this block are the same there as they were when we began.
-bool FileState::SameBelow(uint64_t block, const Inode& theirs) const {
-  if (cut_to_ && *cut_to_ <= block * block_bytes()) return true;  // none of them are left
-  if (cleared_.Contains(block)) return true;
-  const auto there = PlaceIn(theirs, block);
-  const auto ours = PlaceIn(now_, block);
-  // A commit of ours of which we did not learn that it happened.
-  if (there && ours && there->SameStripes(*ours) && there->valid >= ours->valid) return true;
-  if (base_.map && base_.map->FirstMissing(block, block + 1)) return false;  // nobody can tell
-  const auto before = PlaceIn(base_, block);
-  if (there.has_value() != before.has_value()) return false;
-  if (there && there->shared && !before->shared) {
-    // Others have come to share what was there: its bytes are the same. But it is not to be named
-    // as ours any more: so only what was stored anew as a whole counts.
-    const auto resolved = resolved_.find(block);
-    return ours && resolved != resolved_.end() && resolved->second.SameBytes(*before) &&
-           !ours->Names(*before) && ours->patches.empty();
-  }
-  // A repair that has moved its shards has left its bytes as they were.
-  if (there && !there->SameBytes(*before)) return false;
-  return block != 0 || theirs.inline_data == base_.inline_data;
-}
-
 // Brings the bytes that we wrote into memory, and nothing else of the block.
 Status FileState::KeepOurs(uint64_t block) {
-  OpenBlock& open = blocks_.at(block);
+  DirtyBlocks::Block& open = *blocks_.Find(block);
   {
     const std::lock_guard lock(mutex_);
     if (!open.ours.empty()) {
-      if (!open.dirty) Touch(open);
-      open.dirty = BufferFor(block, open.ours.end(), open);
+      if (!open.dirty) blocks_.Touch(open);
+      MakeRoom(block, open.ours.end(), open);
     }
   }
   std::vector<IntervalSet::Interval> gaps;
@@ -155,53 +133,54 @@ Status FileState::KeepOurs(uint64_t block) {
     std::ranges::copy(open.present.GapsWithin(part.first, part.end), std::back_inserter(gaps));
   }
   if (!gaps.empty()) TRY(ReadLower(block, gaps, *open.dirty));
-  std::vector<Sent> dropped;
+  std::vector<DirtyBlocks::Sent> dropped;
   const std::lock_guard lock(mutex_);
-  DropSent(open);
-  dropped.swap(dropped_);
-  open.present = open.ours;
+  blocks_.KeepOnlyOurs(open);
+  dropped = blocks_.TakeDropped();
   return {};
 }
 
-// Their inode with our truncations and our blocks; in the blocks in `different`, ours is in memory.
-Inode FileState::Merge(const Inode& theirs, const std::set<uint64_t>& different) {
-  Inode merged = theirs;
-  uint64_t written_end = grown_to_;
-  bool stored_blocks = now_.map.has_value() && !merged.map && !blocks_.empty();
-  for (const auto& [block, open] : blocks_) {
-    if (!open.ours.empty()) {
-      written_end = std::max(written_end, block * block_bytes() + open.ours.end());
-    }
+LocalChanges FileState::OurChanges() const {
+  LocalChanges ours{.now = now_,
+                    .block_bytes = block_bytes(),
+                    .written_ends = {},
+                    .size_set = size_set_,
+                    .cut_to = cut_to_,
+                    .cleared = cleared_,
+                    .grown_to = grown_to_};
+  for (const auto& [block, open] : blocks_.all()) ours.written_ends.emplace(block, open.ours.end());
+  return ours;
+}
+
+// Lays what we have over what another host has committed. Memory first gets what is ours alone of
+// the blocks that cannot be named as they were stored, for as long as the old map says where it is.
+Status FileState::MergeWith(const Inode& theirs) {
+  LocalChanges ours;
+  {
+    const std::lock_guard lock(mutex_);
+    ours = OurChanges();
   }
-  merged.size = size_set_ ? now_.size : std::max(theirs.size, written_end);
-  const uint64_t cut = std::min(cut_to_.value_or(UINT64_MAX), theirs.size);
-  if (merged.inline_data.size() > cut) merged.inline_data.resize(cut);
-  if (cleared_.Contains(0)) merged.inline_data.clear();
-  if (merged.map) {
-    if (cut < theirs.size) merged.map->Resize(cut);
-  } else if (stored_blocks) {
-    // Ours are blocks already, so theirs become a part of block 0, unless it has them.
-    const bool has_them = blocks_.contains(0) && !different.contains(0);
-    if (!has_them) LayUnderBlock0(AsBytes(merged.inline_data));
-    merged.inline_data.clear();
-    merged.map.emplace(now_.map->layout());
+  if (!CanMerge(ours, theirs)) {
+    return Fail(EIO,
+                "inode {:016x} was written by another host at the same time, with another block "
+                "size; give both hosts the same layout",
+                id_);
   }
-  if (!merged.map) return merged;
-  merged.map->Resize(merged.size);
-  for (const auto& [first, end] : cleared_.Within(0, UINT64_MAX)) merged.map->SetHoles(first, end);
-  for (const auto& [block, open] : blocks_) {
-    if (different.contains(block) || open.ours.empty()) continue;
-    auto place = PlaceIn(now_, block);
-    if (!place) {
-      merged.map->SetHoles(block, block + 1);
-      continue;
-    }
-    // It may have been committed without our knowing it, and a repair have moved its shards since.
-    const auto there = PlaceIn(theirs, block);
-    if (there) place->TakePlaces(*there);
-    merged.map->Set(block, *place);
+  Merged merged;
+  {
+    const std::lock_guard lock(mutex_);  // others may load pages of our map
+    merged = Merge(base_, ours, {theirs, resolved_});
   }
-  return merged;
+  for (const uint64_t block : merged.relaid) TRY(KeepOurs(block));
+  const std::lock_guard lock(mutex_);
+  for (const uint64_t block : merged.relaid) {
+    const auto stored = PlaceIn(now_, block);
+    if (stored) Supersede(BlockMap::PiecesOf(block, *stored));
+  }
+  blocks_.EraseUnwritten();
+  LayUnderBlock0(AsBytes(merged.under_block0));
+  now_ = std::move(merged.inode);
+  return {};
 }
 
 // What a merge looks at: the blocks that we have, and where we cut.
@@ -213,7 +192,7 @@ Status FileState::LoadForRebase(StoredInode& theirs) {
     if (!maybe_named_.empty()) {
       TRY(LoadPages(stripes, id_, theirs.inode, 0, theirs.inode.map->blocks()));
     }
-    for (const auto& [block, open] : blocks_) {
+    for (const auto& [block, open] : blocks_.all()) {
       TRY(LoadPages(stripes, id_, theirs.inode, block, block + 1));
     }
     for (const auto& [first, end] : cleared_.Within(0, theirs.inode.map->blocks())) {
@@ -266,31 +245,7 @@ Status FileState::Rebase(StoredInode theirs) {
         "garbage, and is lost; commit (fsync) more often, or collect later",
         id_);
   }
-  if (changed_ && cut_to_ != 0) {
-    const bool other_blocks = theirs.inode.map && !(blocks_.empty() && cleared_.empty()) &&
-                              theirs.inode.map->block_bytes() != block_bytes();
-    if (other_blocks) {
-      return Fail(EIO,
-                  "inode {:016x} was written by another host at the same time, with another block "
-                  "size; give both hosts the same layout",
-                  id_);
-    }
-    std::set<uint64_t> different;
-    {
-      const std::lock_guard lock(mutex_);
-      for (const auto& [block, open] : blocks_) {
-        if (open.ours.empty() || !SameBelow(block, theirs.inode)) different.insert(block);
-      }
-    }
-    for (const uint64_t block : different) TRY(KeepOurs(block));
-    const std::lock_guard lock(mutex_);
-    for (const uint64_t block : different) {
-      const auto stored = PlaceIn(now_, block);
-      if (stored) Supersede(BlockMap::PiecesOf(block, *stored));
-    }
-    std::erase_if(blocks_, [](const auto& entry) { return entry.second.ours.empty(); });
-    now_ = Merge(theirs.inode, different);
-  }
+  if (changed_ && cut_to_ != 0) TRY(MergeWith(theirs.inode));
   if (changed_ && cut_to_ == 0) TRY(TakePlaces(theirs.inode));
   const std::lock_guard lock(mutex_);
   if (!changed_) now_ = theirs.inode;
@@ -401,14 +356,14 @@ Status FileState::StoreAnew(const std::vector<uint64_t>& blocks) {
       if (LowerEnd(block) == 0) continue;  // another host has changed it meanwhile
       // From now on what is dirty is given up when another host commits, though nobody wrote it.
       changed_ = true;
-      OpenBlock& open = BlockAt(block);
+      DirtyBlocks::Block& open = BlockAt(block);
       if (!open.dirty) {
-        Touch(open);
-        open.dirty = BufferFor(block, LowerEnd(block), open);
+        blocks_.Touch(open);
+        MakeRoom(block, LowerEnd(block), open);
       }
     }
     TRY(SendBlock(block, Form::kWhole));
-    if (in_flight_.size() > kMaxInFlight) FinishOldest();
+    if (blocks_.CountInFlight() > kMaxInFlight) FinishOldest();
   }
   return {};
 }
@@ -441,8 +396,8 @@ Status FileState::StoreContents(Inode& out) {
 // False: another host's commit was found meanwhile, so that there is more to store.
 Result<bool> FileState::TryStoreContents(Inode& out) {
   const auto small_and_dirty = [&] {
-    const auto first = blocks_.find(0);
-    return first != blocks_.end() && first->second.dirty != nullptr;
+    const DirtyBlocks::Block* const first = blocks_.Find(0);
+    return first && first->dirty;
   };
   // Of an unwritten file the contents stay as they are kept.
   bool inline_form = false;
@@ -470,9 +425,8 @@ Result<bool> FileState::TryStoreContents(Inode& out) {
     return true;
   }
   out.inline_data = now_.inline_data;
-  if (const auto first = blocks_.find(0); first != blocks_.end() && first->second.dirty) {
-    const OpenBlock& open = first->second;
-    out.inline_data = AsText(open.dirty->data().first(open.present.end()));
+  if (const DirtyBlocks::Block* const first = blocks_.Find(0); first && first->dirty) {
+    out.inline_data = AsText(first->dirty->data().first(first->present.end()));
   }
   out.inline_data.resize(out.size);
   return true;
@@ -568,7 +522,7 @@ Result<bool> FileState::ChangeInode(Inode out, Durability durability) {
 }
 
 void FileState::Committed(const StoredInode& stored, Durability durability, uint64_t losses) {
-  Blocks blocks;  // go when the mutex is free
+  DirtyBlocks::Blocks blocks;  // go when the mutex is free
   const std::lock_guard lock(mutex_);
   context_.reaper.AddDifference(id_, base_, stored.inode, durability, losses);
   std::vector<BlockMap::Piece> unused;
@@ -608,8 +562,7 @@ void FileState::Committed(const StoredInode& stored, Durability durability, uint
     now_.map->ForgetPages();
   }
   slot_ = stored.slot;
-  blocks.swap(blocks_);
-  in_flight_.clear();
+  blocks = blocks_.TakeAll();
   changed_ = size_set_ = uncertain_ = false;
   cut_to_.reset();
   cleared_ = {};
@@ -994,11 +947,11 @@ void FileState::RemoveUnpublished() {
 }
 
 void FileState::Abandon() {
-  Blocks blocks;
+  DirtyBlocks::Blocks blocks;
   const Turn::Holder turn(turn_);
   RemoveUnpublished();
   const std::lock_guard lock(mutex_);
-  blocks.swap(blocks_);
+  blocks = blocks_.TakeAll();
   if (uncertain_ || maybe_has_name_) {
     Log(LogLevel::kWarn, "what was written stays as garbage: it may have been committed",
         {{"inode", fmt::format("{:016x}", id_)}});

@@ -56,7 +56,8 @@ FileState::FileState(FileContext& context, InodeId id)
     : context_(context),
       id_(id),
       writer_(context.cluster.runtime().Random()),
-      turn_(context.cluster.runtime()) {
+      turn_(context.cluster.runtime()),
+      blocks_(context.memory, context.ages, context.cluster.runtime()) {
   not_durable_.Add(0, UINT64_MAX);
 }
 
@@ -69,6 +70,7 @@ FileState::FileState(FileContext& context, InodeId id, const Inode& inode,
       loaded_(true),
       base_(inode),
       now_(inode),
+      blocks_(context.memory, context.ages, context.cluster.runtime()),
       changed_(true),
       cut_to_(0),
       name_(std::move(name)),
@@ -95,16 +97,14 @@ FileLayout FileState::layout() const {
   return base_.layout ? *base_.layout : context_.layout;
 }
 
-FileState::OpenBlock& FileState::BlockAt(uint64_t block) {
+DirtyBlocks::Block& FileState::BlockAt(uint64_t block) {
   if (blocks_.empty()) blocks_layout_ = layout();
-  return blocks_[block];
+  return blocks_.At(block);
 }
 
 uint64_t FileState::LowerEnd(uint64_t block) const {
-  const auto open = blocks_.find(block);
-  if (open != blocks_.end() && open->second.sent && !open->second.sent->is_patch()) {
-    return open->second.sent->valid;
-  }
+  const DirtyBlocks::Block* const open = blocks_.Find(block);
+  if (open && open->sent && !open->sent->is_patch()) return open->sent->valid;
   if (!now_.map) return block == 0 ? now_.inline_data.size() : 0;
   const auto place = now_.map->Find(block);
   return place ? place->valid : 0;
@@ -155,11 +155,11 @@ void FileState::PlanLower(uint64_t block, uint64_t first, MutableBytes out, Read
   ZeroBytes(out.subspan(there));
   if (there == 0) return;
   const IntervalSet::Interval wanted{first, first + there};
-  const auto open = blocks_.find(block);
+  const DirtyBlocks::Block* const open = blocks_.Find(block);
   IntervalSet covered;  // by what is in memory
-  if (open != blocks_.end() && open->second.sent) {
-    open->second.sent->CopyTo(wanted, first, out);
-    covered = open->second.sent->Bytes();
+  if (open && open->sent) {
+    open->sent->CopyTo(wanted, first, out);
+    covered = open->sent->Bytes();
   }
   if (covered.Covers(wanted.first, wanted.end)) return;
   if (!now_.map) {
@@ -181,9 +181,9 @@ void FileState::PlanLower(uint64_t block, uint64_t first, MutableBytes out, Read
 
 void FileState::PlanBlock(uint64_t block, uint64_t first, MutableBytes out, ReadPlan& plan) {
   const uint64_t end = first + out.size();
-  const auto found = blocks_.find(block);
-  if (found == blocks_.end() || !found->second.dirty) return PlanLower(block, first, out, plan);
-  const OpenBlock& open = found->second;
+  const DirtyBlocks::Block* const found = blocks_.Find(block);
+  if (!found || !found->dirty) return PlanLower(block, first, out, plan);
+  const DirtyBlocks::Block& open = *found;
   const auto gaps = open.present.GapsWithin(first, end);
   if (!gaps.empty()) {
     const uint64_t from = gaps.front().first;
@@ -329,7 +329,7 @@ uint64_t FileState::ReadAhead(uint64_t offset, uint64_t size, BlockReader::Ahead
       if (now_.map->FirstMissing(block, block + 1)) return done;
       length = std::min({size - done, block_bytes() - first, now_.size - at});
       auto place = now_.map->Find(block);
-      if (place && first < place->valid && !blocks_.contains(block)) {
+      if (place && first < place->valid && !blocks_.Contains(block)) {
         std::optional<KeptBlock> missing;
         place = Resolve(*place, block, missing).value_or(std::nullopt);
         if (!place) return done;
@@ -468,32 +468,17 @@ StripeLayout FileState::LayoutFor(uint64_t block, uint64_t end) const {
   return now_.map ? now_.map->layout() : layout.striped;
 }
 
-std::shared_ptr<StripeBuffer> FileState::BufferFor(uint64_t block, uint64_t end,
-                                                   const OpenBlock& open,
-                                                   MemoryBudget::Share* room) {
-  if (open.dirty && end <= open.dirty->layout().block_bytes()) return open.dirty;
-  const StripeLayout layout = LayoutFor(block, end);
-  auto buffer = room ? context_.memory.Allocate(layout, *room) : context_.memory.Allocate(layout);
-  if (!open.dirty) return buffer;
-  for (const auto& part : open.present.Within(0, UINT64_MAX)) {
-    const size_t length = part.end - part.first;
-    CopyBytes(buffer->data().subspan(part.first, length),
-              open.dirty->data().subspan(part.first, length));
-  }
-  return buffer;
-}
-
-void FileState::Touch(OpenBlock& open) {
-  open.age = ++context_.ages;
-  open.written_at = context_.cluster.runtime().Now();
+void FileState::MakeRoom(uint64_t block, uint64_t end, DirtyBlocks::Block& open,
+                         MemoryBudget::Share* room) {
+  if (!open.HasRoomFor(end)) blocks_.MakeRoom(open, end, LayoutFor(block, end), room);
 }
 
 // Where these bytes, which are ours from now on, are to be put. Called with mutex_ held.
 MutableBytes FileState::RoomFor(uint64_t block, uint64_t first, uint64_t end,
                                 MemoryBudget::Share& room) {
-  OpenBlock& open = BlockAt(block);
-  Touch(open);
-  open.dirty = BufferFor(block, end, open, &room);
+  DirtyBlocks::Block& open = BlockAt(block);
+  blocks_.Touch(open);
+  MakeRoom(block, end, open, &room);
   open.present.Add(first, end);
   open.ours.Add(first, end);
   const uint64_t end_in_file = block * block_bytes() + end;
@@ -517,10 +502,8 @@ uint64_t FileState::MemoryToWrite(uint64_t offset, size_t length) const {
   for (uint64_t block = offset / block_bytes();
        block * block_bytes() < end && buffers <= kMaxInFlight; ++block) {
     const uint64_t block_end = std::min(end - block * block_bytes(), block_bytes());
-    const auto open = blocks_.find(block);
-    const bool has_buffer = open != blocks_.end() && open->second.dirty &&
-                            block_end <= open->second.dirty->layout().block_bytes();
-    if (has_buffer) continue;
+    const DirtyBlocks::Block* const open = blocks_.Find(block);
+    if (open && open->HasRoomFor(block_end)) continue;
     bytes += StripeBuffer::MemoryBytes(LayoutFor(block, block_end));
     ++buffers;
   }
@@ -536,10 +519,10 @@ Status FileState::WriteUnderTurn(uint64_t offset, Bytes data, MemoryBudget::Shar
     const uint64_t first = offset % block_bytes();
     const size_t length = std::min<uint64_t>(data.size(), block_bytes() - first);
     PutBytes(block, first, data.first(length), room);
-    if (blocks_.at(block).present.Covers(0, block_bytes())) {
+    if (blocks_.Find(block)->present.Covers(0, block_bytes())) {
       const Status status = SendBlock(block);
       if (!status.ok()) failure_ = status;
-      if (in_flight_.size() > kMaxInFlight) FinishOldest();
+      if (blocks_.CountInFlight() > kMaxInFlight) FinishOldest();
     }
     offset += length;
     data = data.subspan(length);
@@ -596,80 +579,22 @@ Status FileState::Truncate(uint64_t size) {
   if (size > kMaxFileBytes) return Fail(EFBIG, "a file has at most {} bytes", kMaxFileBytes);
   const Turn::Holder turn(turn_);
   TRY(LoadBytes(size - (size > 0 ? 1 : 0), size + 1));
-  std::vector<Sent> dropped;
+  std::vector<DirtyBlocks::Sent> dropped;
   const std::lock_guard lock(mutex_);
   ResizeTo(size);
   size_set_ = changed_ = true;
   cut_to_ = std::min(cut_to_.value_or(UINT64_MAX), size);
   modified_ = context_.records.WallClock();
   ++generation_;
-  dropped.swap(dropped_);
+  dropped = blocks_.TakeDropped();
   return {};
-}
-
-// ---- What is on its way
-
-IntervalSet FileState::Sent::Bytes() const {
-  IntervalSet bytes;
-  if (!is_patch()) bytes.Add(0, valid);
-  for (const BlockPatch::Extent& extent : extents) bytes.Add(extent.first, extent.end());
-  return bytes;
-}
-
-void FileState::Sent::CopyTo(const IntervalSet::Interval& part, uint64_t first,
-                             MutableBytes out) const {
-  const auto copy = [&](uint64_t begin, uint64_t end, uint64_t offset) {
-    const uint64_t from = std::max(begin, part.first);
-    const uint64_t to = std::min(end, part.end);
-    if (from >= to) return;
-    CopyBytes(out.subspan(from - first, to - from),
-              buffer->data().subspan(offset + from - begin, to - from));
-  };
-  if (!is_patch()) return copy(0, valid, 0);
-  uint64_t offset = 0;
-  for (const BlockPatch::Extent& extent : extents) {
-    copy(extent.first, extent.end(), offset);
-    offset += extent.length;
-  }
-}
-
-void FileState::Sent::CutTo(uint32_t bytes) {
-  valid = std::min(valid, bytes);
-  if (!is_patch()) return;
-  std::erase_if(extents, [&](const auto& extent) { return extent.first >= bytes; });
-  extents.back().length = std::min(extents.back().length, bytes - extents.back().first);
-}
-
-void FileState::DropSent(OpenBlock& block) {
-  if (!block.sent) return;
-  dropped_.push_back(*std::move(block.sent));
-  block.sent.reset();
 }
 
 void FileState::ResizeTo(uint64_t size) {
   const bool shrinks = size < now_.size;
   now_.size = size;
   if (now_.inline_data.size() > size) now_.inline_data.resize(size);
-  if (shrinks) {
-    const uint64_t last = size / block_bytes();
-    const uint64_t in_last = size % block_bytes();
-    for (auto at = blocks_.lower_bound(last); at != blocks_.end();) {
-      OpenBlock& open = at->second;
-      if (at->first == last && in_last > 0) {
-        open.ours.CutFrom(in_last);
-        open.present.CutFrom(in_last);
-        if (open.present.empty()) open.dirty.reset();
-        if (open.sent && open.sent->is_patch() && open.sent->extents.front().first >= in_last) {
-          DropSent(open);
-        }
-        if (open.sent) open.sent->CutTo(static_cast<uint32_t>(in_last));
-        ++at;
-      } else {
-        DropSent(open);
-        at = blocks_.erase(at);
-      }
-    }
-  }
+  if (shrinks) blocks_.CutTo(size / block_bytes(), size % block_bytes());
   if (!now_.map) return;
   if (!shrinks) return now_.map->Resize(size);
   const BlockMap before = *now_.map;
@@ -737,18 +662,16 @@ Status FileState::ZeroUnderTurn(uint64_t offset, uint64_t end, MemoryBudget::Sha
 Status FileState::ZeroInBlock(uint64_t block, uint64_t first, uint64_t end,
                               MemoryBudget::Share& room) {
   TRY(LoadBytes(block * block_bytes() + first, block * block_bytes() + first + 1));
-  std::vector<Sent> dropped;
+  std::vector<DirtyBlocks::Sent> dropped;
   const std::lock_guard lock(mutex_);
-  OpenBlock& open = BlockAt(block);
+  DirtyBlocks::Block& open = BlockAt(block);
   const uint64_t lower_end = LowerEnd(block);
   const bool is_all = (lower_end == 0 || (first == 0 && lower_end <= end)) &&
                       open.present.Within(0, first).empty() && open.present.end() <= end;
   const uint64_t written_end = std::min(end, std::max(lower_end, open.present.end()));
   if (is_all && now_.map) {
     MakeHoles(block, block + 1);
-    DropSent(open);
-    open.dirty.reset();
-    open.present = {};
+    blocks_.Forget(open);
   } else if (written_end > first) {
     ZeroBytes(RoomFor(block, first, written_end, room));
   }
@@ -757,7 +680,7 @@ Status FileState::ZeroInBlock(uint64_t block, uint64_t first, uint64_t end,
   changed_ = true;
   modified_ = context_.records.WallClock();
   ++generation_;
-  dropped.swap(dropped_);
+  dropped = blocks_.TakeDropped();
   return {};
 }
 
@@ -772,19 +695,16 @@ Status FileState::ClearBlocks(uint64_t first, uint64_t end) {
     TRY(LoadBytes(end * block_bytes() - 1, end * block_bytes()));
     EnsureMap();
   } while (missing(first) || missing(end - 1));
-  std::vector<Sent> dropped;
+  std::vector<DirtyBlocks::Sent> dropped;
   const std::lock_guard lock(mutex_);
   MakeHoles(first, end);
-  for (auto at = blocks_.lower_bound(first); at != blocks_.end() && at->first < end;) {
-    DropSent(at->second);
-    at = blocks_.erase(at);
-  }
+  blocks_.Erase(first, end);
   cleared_.Add(first, end);
   grown_to_ = std::max(grown_to_, std::min(now_.size, end * block_bytes()));
   changed_ = true;
   modified_ = context_.records.WallClock();
   ++generation_;
-  dropped.swap(dropped_);
+  dropped = blocks_.TakeDropped();
   return {};
 }
 
@@ -807,8 +727,8 @@ Result<FileState::Extent> FileState::ExtentAt(uint64_t offset) {
   }();
   if (stores_something) TRY(LoadBytes(offset, offset + 1));
   const std::lock_guard lock(mutex_);
-  const auto open = blocks_.lower_bound(block);
-  if (open != blocks_.end() && open->first == block) {
+  const auto open = blocks_.all().lower_bound(block);
+  if (open != blocks_.all().end() && open->first == block) {
     const uint64_t lower_end = LowerEnd(block);
     if (first < lower_end) return Extent{true, block * bytes + lower_end};
     const auto parts = open->second.present.Within(first, bytes);
@@ -816,7 +736,7 @@ Result<FileState::Extent> FileState::ExtentAt(uint64_t offset) {
     const bool here = parts.front().first == first;
     return Extent{here, block * bytes + (here ? parts.front().end : parts.front().first)};
   }
-  const uint64_t next_open = open == blocks_.end() ? UINT64_MAX / bytes : open->first;
+  const uint64_t next_open = open == blocks_.all().end() ? UINT64_MAX / bytes : open->first;
   if (!now_.map) {
     const uint64_t there = now_.inline_data.size();
     return offset < there ? Extent{true, there} : Extent{false, next_open * bytes};
@@ -902,7 +822,8 @@ Status FileState::ReadLower(uint64_t block, const std::vector<IntervalSet::Inter
                       [this](uint64_t bytes) { return ReserveToRead(bytes, false); }, {});
 }
 
-std::optional<IntervalSet> FileState::PatchFor(uint64_t block, const OpenBlock& open) const {
+std::optional<IntervalSet> FileState::PatchFor(uint64_t block,
+                                               const DirtyBlocks::Block& open) const {
   if (!now_.map || open.sent) return std::nullopt;
   const auto place = now_.map->Find(block);
   if (!place || place->shared || place->layout != LayoutToSend(block)) return std::nullopt;
@@ -912,16 +833,16 @@ std::optional<IntervalSet> FileState::PatchFor(uint64_t block, const OpenBlock& 
 // Completes a dirty block from what is below it, or what is to be sent of it.
 Status FileState::Fill(uint64_t block, Form form) {
   for (int attempt = 0; attempt < kMaxReadAttempts;) {
-    const auto found = blocks_.find(block);
-    if (found == blocks_.end() || !found->second.dirty) return {};
-    OpenBlock& open = found->second;
+    DirtyBlocks::Block* const found = blocks_.Find(block);
+    if (!found || !found->dirty) return {};
+    DirtyBlocks::Block& open = *found;
     std::vector<IntervalSet::Interval> gaps;
     {
       const std::lock_guard lock(mutex_);
       std::optional<IntervalSet> wanted;
       if (form == Form::kPatchIfSmall) wanted = PatchFor(block, open);
       if (!wanted) wanted.emplace().Add(0, std::max(open.present.end(), LowerEnd(block)));
-      open.dirty = BufferFor(block, wanted->end(), open);
+      MakeRoom(block, wanted->end(), open);
       for (const auto& part : wanted->Within(0, UINT64_MAX)) {
         std::ranges::copy(open.present.GapsWithin(part.first, part.end), std::back_inserter(gaps));
       }
@@ -959,14 +880,10 @@ void FileState::EnsureMap() {
 // Inline data becomes a part of block 0, under what that has in memory. Called with mutex_ held.
 void FileState::LayUnderBlock0(Bytes data) {
   if (data.empty()) return;
-  OpenBlock& open = BlockAt(0);
-  if (!open.dirty) Touch(open);
-  open.dirty = BufferFor(0, data.size(), open);
-  for (const auto& gap : open.present.GapsWithin(0, data.size())) {
-    CopyBytes(open.dirty->data().subspan(gap.first, gap.end - gap.first),
-              data.subspan(gap.first, gap.end - gap.first));
-  }
-  open.present.Add(0, data.size());
+  DirtyBlocks::Block& open = BlockAt(0);
+  if (!open.dirty) blocks_.Touch(open);
+  MakeRoom(0, data.size(), open);
+  blocks_.LayUnder(open, data);
 }
 
 WriteId FileState::NextWriteId(uint64_t block) {
@@ -989,8 +906,8 @@ StripeLayout FileState::LayoutToSend(uint64_t block) const {
 }
 
 // What is dirty of the block, which Fill() has completed in this form.
-FileState::Sent FileState::MakeSent(uint64_t block, const OpenBlock& open, Form form) {
-  Sent sent{.age = open.age, .written_at = open.written_at};
+DirtyBlocks::Sent FileState::MakeSent(uint64_t block, const DirtyBlocks::Block& open, Form form) {
+  DirtyBlocks::Sent sent{.age = open.age, .written_at = open.written_at};
   sent.write = NextWriteId(block);
   StripeLayout layout = LayoutToSend(block);
   bool patch = false;
@@ -1022,80 +939,57 @@ Status FileState::SendBlock(uint64_t block, Form form) {
   EnsureMap();
   TRY(Fill(block, form));
   EnsureMap();  // another host may have made it small meanwhile
-  const auto found = blocks_.find(block);
-  if (found == blocks_.end() || !found->second.dirty) return {};
-  OpenBlock& open = found->second;
-  Sent sent = MakeSent(block, open, form);
-  const StripeId id{id_, block, sent.write};
-  const std::shared_ptr<StripeBuffer> buffer = sent.buffer;
-  const uint32_t length = sent.stored;
-  std::vector<Sent> dropped;
+  const DirtyBlocks::Block* const open = blocks_.Find(block);
+  if (!open || !open->dirty) return {};
+  DirtyBlocks::Sent made = MakeSent(block, *open, form);
+  const StripeId id{id_, block, made.write};
+  const std::shared_ptr<StripeBuffer> buffer = made.buffer;
+  const uint32_t length = made.stored;
+  DirtyBlocks::Sent* sent = nullptr;
+  std::vector<DirtyBlocks::Sent> dropped;
   {
     const std::lock_guard lock(mutex_);
-    DropSent(open);
-    dropped.swap(dropped_);
-    open.sent = std::move(sent);
-    open.dirty.reset();
-    open.present = {};
+    sent = &blocks_.Send(block, std::move(made));
+    dropped = blocks_.TakeDropped();
   }
   dropped.clear();
   NoteLosses();
-  open.sent->pending = context_.cluster.stripes().StartWrite(id, buffer, length);
-  in_flight_.push_back(block);
+  sent->pending = context_.cluster.stripes().StartWrite(id, buffer, length);
   return {};
 }
 
-// What could not be stored is dirty again, in a fresh buffer: a slow drive may still be sending
-// from the old one.
-void FileState::TakeBack(uint64_t number, OpenBlock& open, Sent sent) {
-  const IntervalSet taken = sent.Bytes();
-  StripeLayout layout = sent.is_patch() ? LayoutFor(number, taken.end()) : sent.buffer->layout();
-  if (open.dirty && open.dirty->layout().block_bytes() > layout.block_bytes()) {
-    layout = open.dirty->layout();
-  }
-  auto whole = context_.memory.Allocate(layout);
-  sent.CopyTo({0, taken.end()}, 0, whole->data());
-  for (const auto& part : open.present.Within(0, UINT64_MAX)) {
-    const size_t length = part.end - part.first;
-    CopyBytes(whole->data().subspan(part.first, length),
-              open.dirty->data().subspan(part.first, length));
-  }
-  if (!open.dirty) open.age = sent.age;
-  if (!open.dirty) open.written_at = sent.written_at;
-  open.dirty = std::move(whole);
-  open.present.Add(taken);
-}
-
 void FileState::FinishBlock(uint64_t block) {
-  const auto found = blocks_.find(block);
-  if (found == blocks_.end() || !found->second.sent) return;
-  OpenBlock& open = found->second;
+  DirtyBlocks::Block* const found = blocks_.Find(block);
+  if (!found || !found->sent) return;
+  DirtyBlocks::Block& open = *found;
   Result<StripePlace> stored = open.sent->pending->Wait();
-  std::optional<Sent> sent;  // goes when the mutex is free
+  DirtyBlocks::Sent sent;  // goes when the mutex is free
   const std::lock_guard lock(mutex_);
-  sent.swap(open.sent);
+  sent = blocks_.Finish(open);
   ++generation_;
   if (!stored.has_value()) {
     failure_ = stored.error();
-    return TakeBack(block, open, *std::move(sent));
+    const bool is_whole = !sent.is_patch();
+    return blocks_.TakeBack(
+        open, sent, is_whole ? sent.buffer->layout() : LayoutFor(block, sent.Bytes().end()));
   }
   const std::optional<BlockPlace> before = now_.map->Find(block);
   BlockPlace now;
-  if (sent->is_patch()) {
+  if (sent.is_patch()) {
     now = *before;
     now.Lay({.object = id_,
-             .write = sent->write,
-             .layout = sent->buffer->layout(),
+             .write = sent.write,
+             .layout = sent.buffer->layout(),
              .place = *std::move(stored),
-             .stored = sent->stored,
-             .extents = std::move(sent->extents)});
+             .stored = sent.stored,
+             .extents = std::move(sent.extents)});
   } else {
     now = {.object = id_,
-           .write = sent->write,
-           .layout = sent->buffer->layout(),
+           .write = sent.write,
+           .layout = sent.buffer->layout(),
            .place = *std::move(stored),
-           .stored = sent->stored,
-           .valid = sent->valid};
+           .stored = sent.stored,
+           .valid = sent.valid};
   }
   if (before) {
     std::vector<BlockMap::Piece> gone = BlockMap::PiecesOf(block, *before);
@@ -1107,19 +1001,13 @@ void FileState::FinishBlock(uint64_t block) {
   now_.map->Set(block, now);
   not_durable_.Add(block, block + 1);
   // Of a file whose old contents are gone anyway nothing has to be remembered.
-  if (cut_to_ == 0 && !open.dirty) blocks_.erase(found);
+  if (cut_to_ == 0 && !open.dirty) blocks_.Erase(block, block + 1);
 }
 
 bool FileState::FinishOldest() {
-  while (!in_flight_.empty()) {
-    const uint64_t block = in_flight_.front();
-    in_flight_.pop_front();
-    const auto found = blocks_.find(block);
-    if (found == blocks_.end() || !found->second.sent) continue;
-    FinishBlock(block);
-    return true;
-  }
-  return false;
+  const std::optional<uint64_t> block = blocks_.TakeFirstInFlight();
+  if (block) FinishBlock(*block);
+  return block.has_value();
 }
 
 // Until nothing is dirty: a block that has to be completed may find that another host has
@@ -1128,13 +1016,9 @@ Status FileState::SendAll() {
   failure_ = {};
   for (int attempt = 0; attempt < kMaxReadAttempts; ++attempt) {
     EnsureMap();
-    std::vector<uint64_t> dirty;
-    for (const auto& [block, open] : blocks_) {
-      if (open.dirty) dirty.push_back(block);
-    }
-    for (const uint64_t block : dirty) {
+    for (const uint64_t block : blocks_.AllDirty()) {
       TRY(SendBlock(block));
-      if (in_flight_.size() > kMaxInFlight) FinishOldest();
+      if (blocks_.CountInFlight() > kMaxInFlight) FinishOldest();
     }
     while (FinishOldest()) {
     }
@@ -1145,11 +1029,7 @@ Status FileState::SendAll() {
               kMaxReadAttempts);
 }
 
-bool FileState::IsAllStored() const {
-  return now_.map && std::ranges::none_of(blocks_, [](const auto& entry) {
-           return entry.second.dirty || entry.second.sent;
-         });
-}
+bool FileState::IsAllStored() const { return now_.map && blocks_.IsAllStored(); }
 
 // ---- Memory
 
@@ -1158,17 +1038,9 @@ bool FileState::HasChanges() {
   return changed_;
 }
 
-std::optional<FileState::Holding> FileState::Oldest() {
+std::optional<DirtyBlocks::Holding> FileState::Oldest() {
   const std::lock_guard lock(mutex_);
-  std::optional<Holding> oldest;
-  for (const auto& [block, open] : blocks_) {
-    for (const Holding& holding : {Holding{true, open.sent ? open.sent->age : 0, {}},
-                                   Holding{false, open.age, open.written_at}}) {
-      if (holding.sent ? !open.sent : !open.dirty) continue;
-      if (!oldest || holding.GoesBefore(*oldest)) oldest = holding;
-    }
-  }
-  return oldest;
+  return blocks_.Oldest();
 }
 
 Status FileState::Relieve() {
@@ -1185,10 +1057,7 @@ std::optional<Status> FileState::TryRelieve() {
 Status FileState::RelieveUnderTurn() {
   failure_ = {};
   if (FinishOldest()) return failure_;
-  std::optional<uint64_t> oldest;
-  for (const auto& [block, open] : blocks_) {
-    if (open.dirty && (!oldest || open.age < blocks_.at(*oldest).age)) oldest = block;
-  }
+  const std::optional<uint64_t> oldest = blocks_.OldestDirty();
   if (!oldest) return {};
   const Status status = SendBlock(*oldest);
   if (status.ok()) FinishBlock(*oldest);

@@ -35,8 +35,10 @@
 #include "cluster/cluster.h"
 #include "fs/files/block_memory.h"
 #include "fs/files/block_reader.h"
+#include "fs/files/dirty_blocks.h"
 #include "fs/files/interval_set.h"
 #include "fs/files/keepers.h"
+#include "fs/files/merge.h"
 #include "fs/files/reaper.h"
 #include "fs/names/names.h"
 #include "fs/open_file.h"
@@ -159,47 +161,13 @@ class FileState {
   // Something was written and is not committed.
   bool HasChanges();
 
-  // The blocks that it holds in memory: which of them to store first, to have room for others.
-  struct Holding {
-    bool sent = false;  // it is on its way already
-    uint64_t age = 0;   // the least is to go first
-    Time written_at{};  // when it was last written to
-    bool GoesBefore(const Holding& other) const {
-      return sent == other.sent ? age < other.age : sent;
-    }
-  };
-  std::optional<Holding> Oldest();
+  // Of the blocks that it holds in memory the one to store first, to have room for others.
+  std::optional<DirtyBlocks::Holding> Oldest();
   // Stores that block.
   Status Relieve();
   std::optional<Status> TryRelieve();  // null: its turn is taken
 
  private:
-  struct Sent {
-    WriteId write{};
-    std::shared_ptr<StripeBuffer> buffer;
-    uint32_t stored = 0;
-    uint32_t valid = 0;                                  // of a block
-    std::vector<BlockPatch::Extent> extents;             // of a patch; none: it is the whole block
-    std::unique_ptr<StripeStore::PendingWrite> pending;  // touched under the turn alone
-    uint64_t age = 0;
-    Time written_at{};
-
-    bool is_patch() const { return !extents.empty(); }
-    IntervalSet Bytes() const;  // that it has of the block
-    // Copies of these bytes what is in `part` to `out`, which begins with byte `first`.
-    void CopyTo(const IntervalSet::Interval& part, uint64_t first, MutableBytes out) const;
-    void CutTo(uint32_t bytes);  // not to nothing
-  };
-  struct OpenBlock {
-    IntervalSet ours;  // written since the last commit, in this block, whatever layer it is in
-    std::shared_ptr<StripeBuffer> dirty;
-    IntervalSet present;  // the bytes that `dirty` has: ours, and what was filled in
-    uint64_t age = 0;     // when `dirty` was last written to, in the order of all files'
-    Time written_at{};    // and by the clock
-    std::optional<Sent> sent;
-  };
-  using Blocks = std::map<uint64_t, OpenBlock>;
-
   Result<uint64_t> WriteAt(std::optional<uint64_t> offset, Bytes data);  // none: at the end
 
   // All of these under the turn.
@@ -228,10 +196,9 @@ class FileState {
                    StripeBuffer& buffer);
   void EnsureMap();
   void LayUnderBlock0(Bytes data);
-  Sent MakeSent(uint64_t block, const OpenBlock& open, Form form);
+  DirtyBlocks::Sent MakeSent(uint64_t block, const DirtyBlocks::Block& open, Form form);
   Status SendBlock(uint64_t block, Form form = Form::kPatchIfSmall);
   void FinishBlock(uint64_t block);
-  void TakeBack(uint64_t number, OpenBlock& block, Sent sent);
   bool FinishOldest();
   Status SendAll();
   bool IsAllStored() const;  // in the map, whatever was written
@@ -279,9 +246,9 @@ class FileState {
   void ResolveTheirs(const Inode& theirs);
   void SuspectBlocks(const Inode& theirs);
   bool MayBeNamed(uint64_t block, const BlockPlace& stripe) const;
-  bool SameBelow(uint64_t block, const Inode& theirs) const;
   Status KeepOurs(uint64_t block);
-  Inode Merge(const Inode& theirs, const std::set<uint64_t>& different);
+  Status MergeWith(const Inode& theirs);
+  LocalChanges OurChanges() const;  // with mutex_ held
 
   // With mutex_ held, or under the turn.
   FileLayout layout() const;
@@ -291,13 +258,12 @@ class FileState {
   bool is_nameless() const { return !published_ && !name_; }
   Inode LastKnown() const;
   // The bytes of a patch by which what is dirty of the block can be stored; null: by none.
-  std::optional<IntervalSet> PatchFor(uint64_t block, const OpenBlock& open) const;
-  OpenBlock& BlockAt(uint64_t block);
-  std::shared_ptr<StripeBuffer> BufferFor(uint64_t block, uint64_t end, const OpenBlock& open,
-                                          MemoryBudget::Share* room = nullptr);
-  void Touch(OpenBlock& block);
+  std::optional<IntervalSet> PatchFor(uint64_t block, const DirtyBlocks::Block& open) const;
+  DirtyBlocks::Block& BlockAt(uint64_t block);
+  // For the first `end` bytes in the block's buffer.
+  void MakeRoom(uint64_t block, uint64_t end, DirtyBlocks::Block& open,
+                MemoryBudget::Share* room = nullptr);
   void ResizeTo(uint64_t size);
-  void DropSent(OpenBlock& block);
   void Supersede(const std::vector<BlockMap::Piece>& pieces);
   uint64_t block_bytes() const;
   uint64_t LowerEnd(uint64_t block) const;
@@ -345,7 +311,7 @@ class FileState {
   Inode base_;  // as it is committed, or would be: an unpublished file is empty
   uint64_t slot_ = 0;
   Inode now_;  // size and contents with everything that was written
-  Blocks blocks_;
+  DirtyBlocks blocks_;
   FileLayout blocks_layout_;        // of blocks_, while there are any
   bool changed_ = false;            // there is something to commit
   bool size_set_ = false;           // by a truncation since the last commit
@@ -365,7 +331,6 @@ class FileState {
   uint64_t entry_slot_ = 0;
   bool entry_durable_ = true;
   bool inode_written_ = true;
-  std::vector<Sent> dropped_;  // to be destroyed when the mutex is not held
 
   // Under the turn alone.
   Status failure_;  // of the last stripe that could not be stored
@@ -383,9 +348,8 @@ class FileState {
   Status unpublishable_;                     // why the file can have no name
   Status limbo_;                             // whether it got its first name cannot be found out
   bool sync_asked_ = false;                  // while it had no name
-  uint32_t pass_ = 0;  // when the first stripe since the last commit was sent; 0: none was
-  std::deque<uint64_t> in_flight_;        // blocks, in the order in which they were sent
-  IntervalSet written_once_;              // blocks that have a stripe under write id 0
+  uint32_t pass_ = 0;         // when the first stripe since the last commit was sent; 0: none was
+  IntervalSet written_once_;  // blocks that have a stripe under write id 0
   std::map<uint64_t, uint32_t> written_;  // blocks written more often: how often
   std::vector<BlockMap::Piece> superseded_;
   std::vector<BlockMap::Piece> stored_pages_;  // since the last commit
