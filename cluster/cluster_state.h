@@ -2,8 +2,9 @@
 // Cluster: cluster.cc looks up, opening.cc opens, following.cc follows newer epochs and
 // configurations, election.cc sees to who has a say.
 //
-// What Open() sets is constant once it has returned. The rest belongs to `mutex`, which nobody holds
-// while he waits or asks a drive; epochs are replaced as a whole, and are looked at without it.
+// What Open() sets is constant once it has returned. The rest belongs to `mutex`, which nobody
+// holds while he waits or asks a drive; epochs are replaced as a whole, and are looked at without
+// it.
 
 #pragma once
 
@@ -79,9 +80,9 @@ class Cluster::State {
   bool reloading GUARDED_BY(mutex) = false;     // somebody does
   std::shared_ptr<Signal> reloaded;             // and has ended
 
-  bool electing GUARDED_BY(mutex) = false;     // a thread sees to who has a say
-  uint64_t elected_for GUARDED_BY(mutex) = 0;  // the news that it began with
-  std::shared_ptr<Signal> ended;               // of a thread that looks or elects
+  bool electing GUARDED_BY(mutex) = false;                    // a thread sees to who has a say
+  uint64_t elected_for GUARDED_BY(mutex) = 0;                 // the news that it began with
+  std::shared_ptr<Signal> ended;                              // of a thread that looks or elects
   std::map<DriveId, RegisterValue> starts GUARDED_BY(mutex);  // registers, as they were read
 
   std::map<DriveId, DriveInfo> last_infos GUARDED_BY(mutex);
@@ -99,7 +100,8 @@ class Cluster::State {
     }
     return ids;
   }
-  // The drive as registers see it, or those of the map's group; null where nobody knows its address.
+  // The drive as registers see it, or those of the map's group; null where nobody knows its
+  // address.
   Drive* FindVoter(DriveId id, bool in_map) const EXCLUDES(mutex) {
     const MutexLock lock(mutex);
     const DriveSet& among = in_map ? map_voters : voters;

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "base/try.h"
-#include "cluster/registers/call.h"
 #include "cluster/membership/drive_identity.h"
+#include "cluster/registers/call.h"
 
 namespace pinstripe {
 

@@ -17,7 +17,7 @@ namespace {
 class Asking {
  public:
   Asking(Runtime& runtime, const ClusterConfig& config, const DriveSet& drives,
-          DriveIdentities& identities)
+         DriveIdentities& identities)
       : runtime_(runtime), config_(config), drives_(drives), identities_(identities) {}
 
   Result<Consensus> Run() {

@@ -1,5 +1,5 @@
-// Formatting: the drives of a new cluster are emptied of an older one, and get their superblocks and
-// the first epoch of the drive map.
+// Formatting: the drives of a new cluster are emptied of an older one, and get their superblocks
+// and the first epoch of the drive map.
 
 #include <algorithm>
 #include <cassert>

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/try.h"
+#include "cluster/map/history.h"
 
 namespace pinstripe {
 namespace {
@@ -17,10 +18,25 @@ Result<bool> ReadIsSettled(RegisterStore& registers, Epoch epoch) {
   return value.value.has_value();
 }
 
+// What the history says, if it says something. It is told again what the registers of the epochs
+// say; where it cannot be read, they are read.
+std::vector<DriveMap> TakeHistory(const RegisterValue& history, const RegisterValue& first_epoch,
+                                  const std::string& cluster) {
+  if (!history.value) return {};
+  auto epochs = DecodeHistory(*history.value);
+  if (epochs.has_value() && epochs->front().Encode() == first_epoch.value) {
+    return *std::move(epochs);
+  }
+  Log(LogLevel::kError, "the history of the drive map is not used",
+      {{"cluster", cluster},
+       {"why", epochs.has_value() ? Status(EBADMSG, "it begins with another map than the cluster")
+                                  : epochs.error()}});
+  return {};
+}
+
 }  // namespace
 
-Result<MapGroup> ReadMapGroup(RegisterStore& registers, const ClusterConfig& config,
-                              Epoch first) {
+Result<MapGroup> ReadMapGroup(RegisterStore& registers, const ClusterConfig& config, Epoch first) {
   MapGroup group;
   std::vector<DriveMap>& maps = group.epochs;
   for (;;) {
@@ -28,10 +44,16 @@ Result<MapGroup> ReadMapGroup(RegisterStore& registers, const ClusterConfig& con
     for (Epoch i = 0; i < kEpochsAtOnce; ++i) {
       names.push_back({kMapGroup, EpochKey(static_cast<Epoch>(first + maps.size() + i))});
     }
+    const bool is_first = first == 1 && maps.empty();
     for (const DriveConfig& drive : config.drives) {
-      if (first == 1 && maps.empty()) names.push_back({kMapGroup, IncarnationKey(drive.id)});
+      if (is_first) names.push_back({kMapGroup, IncarnationKey(drive.id)});
     }
-    const auto answers = registers.ReadMany(names);
+    if (is_first) names.push_back({kMapGroup, HistoryKey()});
+    auto answers = registers.ReadMany(names);
+    if (is_first) {
+      group.history = TRY_CONTEXT(answers.back(), "read the history of the drive map");
+      answers.pop_back();
+    }
     for (size_t i = kEpochsAtOnce; i < answers.size(); ++i) {
       const DriveId id = config.drives[i - kEpochsAtOnce].id;
       const RegisterValue value = TRY_CONTEXT(
@@ -39,7 +61,14 @@ Result<MapGroup> ReadMapGroup(RegisterStore& registers, const ClusterConfig& con
       if (!value.value) continue;
       group.incarnations[id] = TRY_CONTEXT(DecodeIncarnation(*value.value), "drive {}", id);
     }
-    for (size_t i = 0; i < kEpochsAtOnce; ++i) {
+    if (is_first) {
+      const RegisterValue first_epoch =
+          TRY_CONTEXT(answers[0], "read the drive map of the cluster '{}'", config.name);
+      maps = TakeHistory(group.history, first_epoch, config.name);
+      group.in_history = maps.size();
+    }
+    // The history may have brought all that was asked for, or more.
+    for (size_t i = is_first ? maps.size() : 0; i < kEpochsAtOnce; ++i) {
       const RegisterValue value =
           TRY_CONTEXT(answers[i], "read the drive map of the cluster '{}'", config.name);
       const auto epoch = static_cast<Epoch>(first + maps.size());
@@ -59,6 +88,17 @@ Result<MapGroup> ReadMapGroup(RegisterStore& registers, const ClusterConfig& con
       }
     }
   }
+}
+
+Status KeepHistory(RegisterStore& registers, const ClusterConfig& config) {
+  const MapGroup group = TRY(ReadMapGroup(registers, config));
+  if (group.epochs.size() < group.in_history + kEpochsAtOnce) return {};
+  const std::string history = EncodeHistory(group.epochs);
+  if (history == group.history.value) return {};  // it has no room for more
+  const ChangeOutcome outcome = registers.Change({kMapGroup, HistoryKey()}, group.history, history,
+                                                 Durability::kWriteThrough);
+  // Where somebody else was quicker, it holds as much.
+  return outcome.why.Context("keep the history of the drive map");
 }
 
 Result<std::map<DriveId, Epoch>> ReadRetirements(RegisterStore& registers,

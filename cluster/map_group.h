@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -20,11 +21,18 @@ struct MapGroup {
   std::vector<DriveMap> epochs;              // from `first` to the newest; none if that is later
   bool settled = true;                       // the newest of all
   std::map<DriveId, uint32_t> incarnations;  // of the drives in the configuration
+  RegisterValue history;                     // as it was read, with the first epoch of all
+  size_t in_history = 0;                     // so many of `epochs` are from there
 };
 
 // From the epoch `first` on; incarnations only with the first of all.
 Result<MapGroup> ReadMapGroup(RegisterStore& registers, const ClusterConfig& config,
                               Epoch first = 1);
+
+// Has the history of the map (cluster/map/history.h) hold all epochs, if some more than a reader
+// takes in one round trip are not in it. Whoever makes epochs calls it, and so does a repair; a
+// call that fails leaves opening slower, and nothing else.
+Status KeepHistory(RegisterStore& registers, const ClusterConfig& config);
 
 // Which of these drives were found to be retired, and in which epoch.
 Result<std::map<DriveId, Epoch>> ReadRetirements(RegisterStore& registers,

@@ -1,5 +1,5 @@
-// Opening a cluster: its drives prove who they are, enough of them agree, the drive map is read, and
-// those that may have forgotten something are found out.
+// Opening a cluster: its drives prove who they are, enough of them agree, the drive map is read,
+// and those that may have forgotten something are found out.
 
 #include <algorithm>
 #include <cassert>
@@ -10,8 +10,8 @@
 #include "cluster/cluster_state.h"
 #include "cluster/connecting.h"
 #include "cluster/consensus.h"
-#include "cluster/map_group.h"
 #include "cluster/map/voting_drive.h"
+#include "cluster/map_group.h"
 #include "erasure/codec.h"
 
 namespace pinstripe {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/try.h"
+#include "cluster/map_group.h"
 #include "cluster/membership/drive_claim.h"
 #include "cluster/membership/rebuild.h"
 #include "tools/check_report.h"
@@ -232,6 +233,7 @@ Result<RepairOutcome> RunRepair(Cluster& cluster, const DriveFactory& factory,
     told.say(fmt::format("drive {} is in service; its shards come next", *request.rebuild));
   } else if (!request.dry_run) {
     done.unsettled = FinishDrains(cluster, sweep, done);
+    TRY(KeepHistory(cluster.registers(), cluster.config()));
     done.registers += TRY(SweepRegisters(cluster, sweep));
   }
   const Repairer::Options options{.read_all = request.scrub,

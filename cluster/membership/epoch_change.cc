@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/try.h"
 #include "cluster/gather.h"
+#include "cluster/map_group.h"
 #include "cluster/membership/drive_identity.h"
 #include "cluster/membership/drive_pulls.h"
 #include "cluster/membership/newcomer.h"
@@ -456,6 +457,11 @@ class EpochChange {
       return Fail(EBUSY, "somebody else changes the drive map at this moment");
     }
     Log(LogLevel::kInfo, "epoch made", {{"cluster", config_.name}, {"epoch", next.epoch}});
+    const Status kept = KeepHistory(cluster_.registers(), config_);
+    if (!kept.ok()) {
+      Log(LogLevel::kWarn, "opening the cluster reads more than it needs to",
+          {{"cluster", config_.name}, {"why", kept}});
+    }
     return cluster_.Refresh();
   }
 

@@ -3,6 +3,7 @@
 #include "base/checksum.h"
 #include "base/coding.h"
 #include "cluster/map/drive_map.h"
+#include "cluster/map/history.h"
 #include "cluster/membership/drive_claim.h"
 #include "cluster/registers/record.h"
 #include "cluster/stripes/shard.h"
@@ -47,6 +48,18 @@ RecordKind DriveMaps() {
   return {.name = "drive map",
           .examples = {small.Encode(), large.Encode()},
           .again = [](std::string_view bytes) { return Again(DriveMap::Decode(bytes)); }};
+}
+
+RecordKind DriveMapHistories() {
+  std::vector<DriveMap> epochs(4, DriveMap{1, 8, 1, {{2, 7, "a", DriveState::kActive}}});
+  for (size_t i = 1; i < epochs.size(); ++i) {
+    epochs[i] = epochs[i - 1];
+    ++epochs[i].epoch;
+    epochs[i].drives.push_back({static_cast<DriveId>(i + 2), 9, "b", DriveState::kDraining});
+  }
+  return {.name = "history of the drive map",
+          .examples = {EncodeHistory({epochs[0]}), EncodeHistory(epochs)},
+          .again = [](std::string_view bytes) { return DecodeHistory(bytes).map(EncodeHistory); }};
 }
 
 RecordKind DriveClaims() {
@@ -227,6 +240,7 @@ RecordKind CacheSlots() {
 const std::vector<RecordKind>& RecordKinds() {
   static const std::vector<RecordKind> kinds = {Superblocks(),
                                                 DriveMaps(),
+                                                DriveMapHistories(),
                                                 DriveClaims(),
                                                 Retirements(),
                                                 LastLooks(),

@@ -20,7 +20,9 @@ const std::filesystem::path kRoot = PINSTRIPE_SOURCE_DIR;
 
 // Files that are named and are not ours: of other projects, of users, or made when something runs.
 const std::set<std::string> kNotOurs = {
-    "a.cc", "build_stamp.cc", "linux/fuse.h",
+    "a.cc",
+    "build_stamp.cc",
+    "linux/fuse.h",
 };
 
 struct Tree {
@@ -77,8 +79,8 @@ std::string ReadAll(const std::filesystem::path& path) {
 }
 
 std::string CommentsOf(const std::string& path, const std::string& text) {
-  const bool is_script = path.ends_with(".sh") || path.ends_with(".py") ||
-                         path.ends_with(".txt") || path.ends_with(".cmake");
+  const bool is_script = path.ends_with(".sh") || path.ends_with(".py") || path.ends_with(".txt") ||
+                         path.ends_with(".cmake");
   const std::string mark = is_script ? "#" : "//";
   std::string comments;
   std::istringstream lines(text);

@@ -38,7 +38,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
       "cluster/membership"}},
     {"cluster/membership",
      {"base", "drive", "cluster/map", "cluster/registers", "cluster/stripes", "cluster/cluster.h",
-      "cluster/gather.h"}},
+      "cluster/gather.h", "cluster/map_group.h"}},
 
     {"fs/names",
      {"base", "cluster", "cluster/map", "cluster/registers", "fs/types.h", "fs/turn.h",

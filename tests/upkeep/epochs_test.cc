@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "cluster/gather.h"
+#include "cluster/map/history.h"
+#include "cluster/map_group.h"
 #include "cluster/membership/epoch_change.h"
 #include "cluster/membership/rebuild.h"
 #include "tests/fs/fs_test_base.h"
@@ -110,6 +112,82 @@ class EpochsTest : public FsTest {
   DriveConfig new_drive_;
   std::map<std::string, std::string> files_;
 };
+
+// ---- Many epochs
+
+class ManyEpochsTest : public EpochsTest {
+ protected:
+  // A drive is as large as it was, or not: as often as that.
+  void MakeEpochs(int count) {
+    for (int i = 0; i < count; ++i) {
+      ASSERT_OK(ChangeAll({{.id = 3, .weight = 100u + ++changes_ % 2}}));
+    }
+  }
+  uint64_t RequestsOfOpening() {
+    const auto all = [&] {
+      uint64_t requests = 0;
+      for (size_t id = 1; id <= machines_.size(); ++id) {
+        requests += machines_.drive(static_cast<DriveId>(id)).requests().total();
+      }
+      return requests;
+    };
+    const uint64_t before = all();
+    const auto cluster = machines_.Open();
+    EXPECT_OK(cluster);
+    EXPECT_EQ((*cluster)->map().epoch, 1u + changes_);
+    return all() - before;
+  }
+  RegisterName History() const { return {kMapGroup, HistoryKey()}; }
+  void SetHistory(std::optional<std::string> value) {
+    RegisterStore& registers = host_.cluster->registers();
+    const auto now = registers.Read(History());
+    ASSERT_OK(now);
+    ASSERT_TRUE(registers.Change(History(), *now, std::move(value)).applied());
+  }
+
+  uint32_t changes_ = 0;
+};
+
+TEST_F(ManyEpochsTest, OpeningAsksNoMoreAfterFiftyThanAfterFive) {
+  MakeFiles();
+  MakeEpochs(5);
+  const uint64_t after_few = RequestsOfOpening();
+  MakeEpochs(45);
+  // Those that the history lacks may be some more or less.
+  EXPECT_LE(RequestsOfOpening(), after_few + 3 * 4);
+
+  // Blocks that were written under the first epoch are found under it.
+  Host host = NewHost();
+  ExpectAllHolds(host.fs.get());
+}
+
+TEST_F(ManyEpochsTest, WithoutAHistoryAllIsReadAndItIsWrittenAnew) {
+  MakeFiles();
+  MakeEpochs(9);
+  const uint64_t with = RequestsOfOpening();
+  SetHistory(std::nullopt);
+  EXPECT_GT(RequestsOfOpening(), with);
+  ASSERT_OK(KeepHistory(host_.cluster->registers(), host_.cluster->config()));
+  EXPECT_LE(RequestsOfOpening(), with);
+}
+
+// It says nothing that the registers of the epochs do not say.
+TEST_F(ManyEpochsTest, AHistoryThatCannotBeIsNotUsed) {
+  MakeFiles();
+  MakeEpochs(9);
+  DriveMap other = host_.cluster->map();
+  other.epoch = 1;
+  for (const std::string& bad : {std::string("nonsense"), EncodeHistory({other})}) {
+    SetHistory(bad);
+    Host host = NewHost();
+    EXPECT_EQ(host.cluster->map().epoch, 10u);
+    ExpectAllHolds(host.fs.get());
+  }
+  ASSERT_OK(KeepHistory(host_.cluster->registers(), host_.cluster->config()));
+  EXPECT_OK(DecodeHistory(*host_.cluster->registers().Read(History())->value));
+}
+
+// ---- Drives that come and go
 
 TEST_F(EpochsTest, ADrainedDriveIsEmptyAndNobodyHasNoticed) {
   MakeFiles();

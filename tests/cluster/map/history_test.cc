@@ -1,0 +1,129 @@
+#include "cluster/map/history.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "base/bytes.h"
+#include "tests/support/expect_ok.h"
+
+namespace pinstripe {
+namespace {
+
+DriveMap FirstMap() {
+  DriveMap map;
+  map.epoch = 1;
+  map.groups = 512;
+  map.replicas = 1;
+  map.drives = {{1, 100, "a", DriveState::kActive}, {7, 200, "", DriveState::kActive}};
+  return map;
+}
+
+// A drive comes, one is drained, nothing changes.
+std::vector<DriveMap> FourEpochs() {
+  std::vector<DriveMap> epochs(4, FirstMap());
+  for (size_t i = 1; i < epochs.size(); ++i) {
+    epochs[i] = epochs[i - 1];
+    ++epochs[i].epoch;
+    if (i == 1) epochs[i].drives.insert(epochs[i].drives.begin() + 1, {3, 50, "b", DriveState::kActive});
+    if (i == 2) epochs[i].drives[0].state = DriveState::kDraining;
+  }
+  return epochs;
+}
+
+// These bytes are the format. If a test here fails, clusters of yesterday are opened slowly today.
+TEST(DriveMapHistory, ItsBytesNeverChange) {
+  EXPECT_EQ(Hex(AsBytes(EncodeHistory(FourEpochs()))),
+            "01"
+            "00000004"
+            "1c"  // epoch 1 as it is stored itself
+            "01000000010000020001020001000000640101610007000000c80100"
+            "01"  // epoch 2: one drive is new
+            "00030000003201"
+            "0162"
+            "01"  // epoch 3: one drive is another
+            "00010000006402"
+            "0161"
+            "00");  // epoch 4: none is
+}
+
+TEST(DriveMapHistory, TellsWhatItWasTold) {
+  const auto epochs = DecodeHistory(EncodeHistory(FourEpochs()));
+  ASSERT_OK(epochs);
+  EXPECT_EQ(*epochs, FourEpochs());
+}
+
+TEST(DriveMapHistory, HoldsWhatHappensToRealClusters) {
+  std::mt19937 random(1);
+  std::vector<DriveMap> epochs{FirstMap()};
+  for (MappedDrive& drive : epochs[0].drives) drive.pull = drive.weight << 8;
+  for (int i = 0; i < 500; ++i) {
+    DriveMap next = epochs.back();
+    ++next.epoch;
+    MappedDrive& drive = next.drives[random() % next.drives.size()];
+    switch (random() % 4) {
+      case 0:
+        next.drives.push_back({static_cast<DriveId>(next.drives.back().id + 1 + random() % 3),
+                               static_cast<uint32_t>(1 + random() % 1000), "rack", DriveState::kActive, 77});
+        break;
+      case 1: drive.state = DriveState::kDraining; break;
+      case 2: drive.weight = 1 + random() % 1000, drive.pull = 1 + random() % 1000; break;
+      default: break;
+    }
+    epochs.push_back(next);
+  }
+  const std::string bytes = EncodeHistory(epochs);
+  const auto read = DecodeHistory(bytes);
+  ASSERT_OK(read);
+  EXPECT_EQ(*read, epochs);
+  EXPECT_LT(bytes.size(), 500 * 20u);
+}
+
+TEST(DriveMapHistory, TakesAsManyAsItHasRoomFor) {
+  std::vector<DriveMap> epochs{FirstMap()};
+  while (epochs.size() < 3000) {
+    epochs.push_back(epochs.back());
+    ++epochs.back().epoch;
+    epochs.back().drives[0].domain = std::string(epochs.size() % 2 * 100, 'x');
+  }
+  const std::string bytes = EncodeHistory(epochs);
+  EXPECT_LE(bytes.size(), kMaxHistoryBytes + 16);
+  const auto read = DecodeHistory(bytes);
+  ASSERT_OK(read);
+  EXPECT_GT(read->size(), 500u);
+  EXPECT_LT(read->size(), 3000u);
+  EXPECT_TRUE(std::equal(read->begin(), read->end(), epochs.begin()));
+}
+
+// What a change cannot say is left to the registers of the epochs.
+TEST(DriveMapHistory, StopsBeforeADriveGoes) {
+  std::vector<DriveMap> epochs = FourEpochs();
+  epochs[2].drives.pop_back();
+  const auto read = DecodeHistory(EncodeHistory(epochs));
+  ASSERT_OK(read);
+  EXPECT_EQ(read->size(), 2u);
+}
+
+TEST(DriveMapHistory, DamagedOnesAreRefused) {
+  const std::string good = EncodeHistory(FourEpochs());
+  for (size_t size = 0; size < good.size(); ++size) {
+    EXPECT_FAILS(DecodeHistory(good.substr(0, size)), EBADMSG);
+  }
+  EXPECT_FAILS(DecodeHistory(good + "x"), EBADMSG);
+  for (size_t at = 0; at < good.size(); ++at) {
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string bad = good;
+      bad[at] = static_cast<char>(bad[at] ^ (1 << bit));
+      const auto read = DecodeHistory(bad);
+      if (!read.has_value()) {
+        EXPECT_EQ(read.error().code(), EBADMSG);
+      } else {  // other epochs, but such as can be
+        EXPECT_EQ(read->back().epoch, read->size());
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pinstripe
