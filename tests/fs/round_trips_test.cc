@@ -259,8 +259,9 @@ TEST_F(RoundTripsTest, InALaterEpochTheyAreAsMany) {
 }
 
 // What an operation costs on names: round trips, requests, and of the drives' puts those that have
-// to be durable before they are answered. (Flushes are in the requests.) docs/ARCHITECTURE.md has
-// the table; what is safe for it docs/format.md, "What a loss of power leaves".
+// to be durable before they are answered. (Flushes are in the requests.) The table is in
+// docs/decisions/0035-power-and-names.md; what is safe for it in docs/format.md, "What a loss of
+// power leaves".
 TEST_F(RoundTripsTest, WhatSafetyCosts) {
   struct Cost {
     int64_t trips = 0;

@@ -129,7 +129,7 @@ TEST_F(RegisterStoreTest, RefusesWhatDoesNotFit) {
   EXPECT_FAILS(store_->Change({1, std::string(1025, 'x')}, {}, "a"), EINVAL);
 }
 
-// ---- What it costs: the table "What a register costs" in docs/ARCHITECTURE.md, row by row.
+// ---- What it costs: the table "What a register costs" in docs/decisions/0002-registers.md.
 
 struct Cost {
   int64_t round_trips = 0;
