@@ -1,0 +1,119 @@
+// What the parts of an open cluster share, and who guards what of it. For the files that make up
+// Cluster: cluster.cc looks up, opening.cc opens, following.cc follows newer epochs and
+// configurations, election.cc sees to who has a say.
+//
+// What Open() sets is constant once it has returned. The rest belongs to `mutex`, which nobody
+// holds while he waits or asks a drive; epochs are replaced as a whole, and are looked at without
+// it.
+
+#pragma once
+
+#include <cassert>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/runtime.h"
+#include "cluster/ask_drives.h"
+#include "cluster/cluster.h"
+#include "cluster/config.h"
+#include "cluster/map/electorate.h"
+#include "cluster/map/epochs.h"
+#include "cluster/membership/drive_identity.h"
+
+namespace pinstripe {
+
+// How often an open cluster looks for what it waits for.
+constexpr Duration kLookForChanges = std::chrono::seconds(2);
+
+// Tells a cluster of drives that were connected to, as long as it is there.
+class Bell {
+ public:
+  explicit Bell(std::function<void()> ring) : ring_(std::move(ring)) {}
+  void Ring() {
+    const MutexLock lock(mutex_);
+    if (ring_) ring_();
+  }
+  void TakeDown() {
+    const MutexLock lock(mutex_);
+    ring_ = nullptr;
+  }
+
+ private:
+  Mutex mutex_;
+  std::function<void()> ring_ GUARDED_BY(mutex_);
+};
+
+class Cluster::State {
+ public:
+  // Set by Open(), then constant:
+  std::shared_ptr<DriveIdentities> identities;
+  const std::shared_ptr<Electorate> electorate = std::make_shared<Electorate>();
+  std::shared_ptr<Bell> bell;
+  DriveFactory factory;
+  ConfigSource source;
+  DriveRedirect redirect;
+  std::string uuid;
+  std::vector<DriveId> map_drives;
+
+  mutable Mutex mutex;
+  bool opened GUARDED_BY(mutex) = false;
+  bool closing GUARDED_BY(mutex) = false;
+
+  // Once it is open only added to: a Drive, once found, stays.
+  DriveSet drives GUARDED_BY(mutex);
+  DriveSet voters GUARDED_BY(mutex);                   // these, as registers see them
+  DriveSet map_voters GUARDED_BY(mutex);               // as those of the map's group do
+  std::vector<DriveConfig> configs GUARDED_BY(mutex);  // of these
+
+  std::shared_ptr<const Epochs> epochs GUARDED_BY(mutex);
+  std::set<DriveId> missing GUARDED_BY(mutex);  // drives that were said to be
+  bool looking GUARDED_BY(mutex) = false;       // a thread looks for what is new
+  Time next_look GUARDED_BY(mutex){};           // no sooner
+  bool reloading GUARDED_BY(mutex) = false;     // somebody does
+  std::shared_ptr<Signal> reloaded;             // and has ended
+
+  bool electing GUARDED_BY(mutex) = false;                    // a thread sees to who has a say
+  uint64_t elected_for GUARDED_BY(mutex) = 0;                 // the news that it began with
+  std::shared_ptr<Signal> ended;                              // of a thread that looks or elects
+  std::map<DriveId, RegisterValue> starts GUARDED_BY(mutex);  // registers, as they were read
+
+  std::map<DriveId, DriveInfo> last_infos GUARDED_BY(mutex);
+  std::optional<Time> last_asked GUARDED_BY(mutex);
+
+  std::shared_ptr<const Epochs> Known() const EXCLUDES(mutex) {
+    const MutexLock lock(mutex);
+    return epochs;
+  }
+  // Drives of the map whose address is not known, but for those that may be away.
+  std::vector<DriveId> Missing() const REQUIRES(mutex) {
+    std::vector<DriveId> ids;
+    for (const auto& [id, drive] : epochs->named) {
+      if (!drives.contains(id) && !epochs->retired.contains(id)) ids.push_back(id);
+    }
+    return ids;
+  }
+  // The drive as registers see it, or those of the map's group; null where nobody knows its
+  // address.
+  Drive* FindVoter(DriveId id, bool in_map) const EXCLUDES(mutex) {
+    const MutexLock lock(mutex);
+    const DriveSet& among = in_map ? map_voters : voters;
+    const auto found = among.find(id);
+    return found == among.end() ? nullptr : found->second.get();
+  }
+  // Until the cluster is open its drives belong to the thread that opens it.
+  const DriveSet& DrivesOfOpener() const EXCLUDES(mutex) {
+    const MutexLock lock(mutex);
+    assert(!opened);
+    return drives;
+  }
+};
+
+}  // namespace pinstripe
