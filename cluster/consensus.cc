@@ -17,7 +17,7 @@ namespace {
 class Asking {
  public:
   Asking(Runtime& runtime, const ClusterConfig& config, const DriveSet& drives,
-          DriveIdentities& identities)
+         DriveIdentities& identities)
       : runtime_(runtime), config_(config), drives_(drives), identities_(identities) {}
 
   Result<Consensus> Run() {
@@ -151,7 +151,7 @@ class Asking {
       return std::string(verdict->error().message());
     const auto answer = answers_.find(id);
     if (answer == answers_.end()) return fmt::format("it is not in {}", config_.file);
-    return std::string(WithoutDriveName(answer->second.error().message(), id));
+    return answer->second.error().WithoutDriveName();
   }
 
   void LogUnusable(const Consensus& consensus) const {
