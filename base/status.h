@@ -43,10 +43,18 @@ class [[nodiscard]] Status {
   // The same failure with "what: " before its message. Success stays success.
   Status Context(std::string_view what) const;
 
+  // As Context(), where a drive's answer becomes a Status: `name` is the drive's.
+  Status OfDrive(std::string_view name) const;
+  // message() without the name that OfDrive() gave it: for sentences that have named the drive.
+  std::string WithoutDriveName() const;
+
  private:
   struct Failure {
     int code;
     std::string message;
+    // Where the drive's name is in it, with what ends it; no bytes: it is not a drive's.
+    size_t drive_at = 0;
+    size_t drive_bytes = 0;
   };
   std::shared_ptr<const Failure> failure_;  // null means success, so success costs nothing
 };

@@ -58,7 +58,8 @@ class AskDrives {
         deadline_(question.deadline) {
     for (const auto& [id, drive] : drives) {
       next_try_[id] = runtime.Now();
-      answers_.emplace(id, Fail(ETIMEDOUT, "{}: no answer in time", drive->name()));
+      answers_.emplace(
+          id, tl::unexpected(Status(ETIMEDOUT, "no answer in time").OfDrive(drive->name())));
     }
   }
 

@@ -32,24 +32,19 @@ std::string MissingDrive::Text(const std::string& config_file) const {
 }
 
 Cluster::Cluster(Runtime& runtime, ClusterConfig config)
-    : runtime_(runtime), config_(std::move(config)), state_(std::make_unique<State>()) {
-  state_->ended = runtime.NewSignal();
-  state_->reloaded = runtime.NewSignal();
-}
+    : runtime_(runtime),
+      config_(std::move(config)),
+      state_(std::make_unique<State>(
+          runtime,
+          [this] {
+            (void)Refresh(); /* tried again */
+          },
+          [this] { Elect(); })) {}
 
 Cluster::~Cluster() {
-  {
-    const MutexLock lock(state_->mutex);
-    state_->closing = true;
-  }
   if (state_->bell) state_->bell->TakeDown();
-  for (;;) {
-    {
-      const MutexLock lock(state_->mutex);
-      if (!state_->looking && !state_->electing) break;
-    }
-    state_->ended->WaitUntil(Time::max());
-  }
+  state_->elector.End();
+  state_->looker.End();
   stripes_.reset();
   registers_.reset();
 }

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/background_thread.h"
 #include "base/mutex.h"
 #include "base/runtime.h"
 #include "cluster/ask_drives.h"
@@ -53,6 +54,11 @@ class Bell {
 
 class Cluster::State {
  public:
+  State(Runtime& runtime, Task look, Task elect)
+      : reloaded(runtime.NewSignal()),
+        looker(runtime, "epochs", std::move(look)),
+        elector(runtime, "electorate", std::move(elect)) {}
+
   // Set by Open(), then constant:
   std::shared_ptr<DriveIdentities> identities;
   const std::shared_ptr<Electorate> electorate = std::make_shared<Electorate>();
@@ -65,7 +71,6 @@ class Cluster::State {
 
   mutable Mutex mutex;
   bool opened GUARDED_BY(mutex) = false;
-  bool closing GUARDED_BY(mutex) = false;
 
   // Once it is open only added to: a Drive, once found, stays.
   DriveSet drives GUARDED_BY(mutex);
@@ -75,14 +80,11 @@ class Cluster::State {
 
   std::shared_ptr<const Epochs> epochs GUARDED_BY(mutex);
   std::set<DriveId> missing GUARDED_BY(mutex);  // drives that were said to be
-  bool looking GUARDED_BY(mutex) = false;       // a thread looks for what is new
   Time next_look GUARDED_BY(mutex){};           // no sooner
   bool reloading GUARDED_BY(mutex) = false;     // somebody does
-  std::shared_ptr<Signal> reloaded;             // and has ended
+  const std::shared_ptr<Signal> reloaded;       // and has ended
 
-  bool electing GUARDED_BY(mutex) = false;                    // a thread sees to who has a say
-  uint64_t elected_for GUARDED_BY(mutex) = 0;                 // the news that it began with
-  std::shared_ptr<Signal> ended;                              // of a thread that looks or elects
+  uint64_t elected_for GUARDED_BY(mutex) = 0;  // the news that the last election began with
   std::map<DriveId, RegisterValue> starts GUARDED_BY(mutex);  // registers, as they were read
 
   std::map<DriveId, DriveInfo> last_infos GUARDED_BY(mutex);
@@ -114,6 +116,10 @@ class Cluster::State {
     assert(!opened);
     return drives;
   }
+
+  // The last members: they use all the others, and the cluster.
+  BackgroundThread looker;   // for newer epochs and drives that are missing
+  BackgroundThread elector;  // sees to who has a say
 };
 
 }  // namespace pinstripe

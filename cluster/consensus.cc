@@ -151,7 +151,7 @@ class Asking {
       return std::string(verdict->error().message());
     const auto answer = answers_.find(id);
     if (answer == answers_.end()) return fmt::format("it is not in {}", config_.file);
-    return std::string(WithoutDriveName(answer->second.error().message(), id));
+    return answer->second.error().WithoutDriveName();
   }
 
   void LogUnusable(const Consensus& consensus) const {

@@ -168,35 +168,35 @@ void Cluster::ElectOnTheSide() {
   const uint64_t news = state_->electorate->news();
   {
     const MutexLock lock(state_->mutex);
-    if (!state_->opened || state_->closing || state_->electing || news == state_->elected_for) {
-      return;
-    }
-    state_->electing = true;
+    if (!state_->opened || news == state_->elected_for) return;
   }
-  runtime_.Spawn("electorate", [this] { Elect(); });
+  state_->elector.Wake();
 }
 
+// Until nothing is left to be done, of what was news when it looked last.
 void Cluster::Elect() {
-  const auto is_closing = [this] {
+  BackgroundThread& self = state_->elector;
+  {
     const MutexLock lock(state_->mutex);
-    return state_->closing;
-  };
-  // Who opens a cluster to have a look at it leaves this to others.
+    if (state_->electorate->news() == state_->elected_for) return;  // the run before saw to it
+  }
+  // Who opens a cluster to have a look at it leaves this to others. News do not make it shorter.
   const auto pause = [&](Duration duration) {
-    for (const Time until = runtime_.Now() + duration; runtime_.Now() < until && !is_closing();) {
-      Sleep(runtime_, std::min(until, runtime_.Now() + std::chrono::milliseconds(50)));
+    for (const Time until = runtime_.Now() + duration;
+         runtime_.Now() < until && !self.IsEnding();) {
+      self.WaitUntil(until);
     }
   };
   WatchedClaims claims;
-  for (bool first = true;; first = false) {
+  for (bool first = true; !self.IsEnding(); first = false) {
     const uint64_t news = state_->electorate->news();
-    const Status learnt = is_closing() ? Status() : LearnStarts();
-    if (learnt.ok() && !first && !is_closing()) {
+    const Status learnt = LearnStarts();
+    if (learnt.ok() && !first && !self.IsEnding()) {
       ComparisonOptions options;
-      options.is_cancelled = is_closing;
+      options.is_cancelled = [&self] { return self.IsEnding(); };
       options.watched = &claims;
       const auto compared = CompareDrives(*this, options);
-      if (!compared.has_value() && !is_closing()) {
+      if (!compared.has_value() && !self.IsEnding()) {
         Log(LogLevel::kWarn, "drives that may have forgotten something are not compared yet",
             {{"cluster", config_.name}, {"why", compared.error()}});
       }
@@ -207,17 +207,10 @@ void Cluster::Elect() {
       const Drive* drive = FindDrive(id);
       return drive != nullptr && drive->IsUp();
     });
-    {
+    if (is_done && state_->electorate->news() == news) {
       const MutexLock lock(state_->mutex);
-      if (state_->closing || (is_done && state_->electorate->news() == news)) {
-        state_->elected_for = news;
-        state_->electing = false;
-        claims.clear();
-        const std::shared_ptr<Signal> ended =
-            state_->ended;  // *this is gone as soon as the lock is
-        ended->Set();
-        return;
-      }
+      state_->elected_for = news;
+      return;
     }
     pause(kLookForChanges);
   }

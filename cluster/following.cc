@@ -141,17 +141,10 @@ void Cluster::LookNowAndThen() {
     const MutexLock lock(state_->mutex);
     const Time now = runtime_.Now();
     const bool complete = state_->epochs->settled && state_->Missing().empty();
-    if (complete || state_->closing || state_->looking || now < state_->next_look) return;
+    if (complete || state_->looker.IsRunning() || now < state_->next_look) return;
     state_->next_look = now + kLookForChanges;
-    state_->looking = true;
   }
-  runtime_.Spawn("epochs", [this] {
-    (void)Refresh();  // tried again
-    const MutexLock lock(state_->mutex);
-    state_->looking = false;
-    const std::shared_ptr<Signal> ended = state_->ended;  // *this is gone as soon as the lock is
-    ended->Set();
-  });
+  state_->looker.Wake();
 }
 
 Status Cluster::CatchUp(const GroupReplicas& known) {

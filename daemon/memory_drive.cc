@@ -64,19 +64,19 @@ MemoryDrive::MemoryDrive(Runtime& runtime, std::string name, std::unique_ptr<Mem
 
 MemoryDrive::~MemoryDrive() { answers_->GiveAll(); }
 
-Status MemoryDrive::Named(const Status& status) const { return status.Context(name_); }
+Status MemoryDrive::Named(const Status& status) const { return status.OfDrive(name_); }
 
 template <typename T>
 Result<T> MemoryDrive::Named(Result<T> result) const {
   if (result.has_value()) return result;
-  return tl::unexpected<Status>(result.error().Context(name_));
+  return tl::unexpected<Status>(result.error().OfDrive(name_));
 }
 
 template <typename R>
 void MemoryDrive::Answer(std::function<void(R)> done, R result) {
   auto answer = [name = name_, done = std::move(done),
                  result = std::move(result)](bool gone) mutable {
-    done(gone ? R(Fail(EHOSTUNREACH, "{}: closed", name)) : std::move(result));
+    done(gone ? R(Failed(Status(EHOSTUNREACH, "closed").OfDrive(name))) : std::move(result));
   };
   const uint64_t number = answers_->Add(std::move(answer));
   runtime_.RunAt(runtime_.Now(), [answers = answers_, number] { answers->Give(number); });
@@ -91,8 +91,9 @@ Status MemoryDrive::Admit(const Terms& terms) {
   if (!terms.cluster_version.has_value()) return {};
   const std::lock_guard lock(mutex_);
   if (*terms.cluster_version < cluster_version_) {
-    return Fail(EREMCHG, "{}: it has cluster version {}, the request {}", name_, cluster_version_,
-                *terms.cluster_version);
+    return Status(Fail(EREMCHG, "it has cluster version {}, the request {}", cluster_version_,
+                       *terms.cluster_version))
+        .OfDrive(name_);
   }
   cluster_version_ = *terms.cluster_version;
   return {};

@@ -445,7 +445,7 @@ Status KineticConnection::HandleAnswer(Frame frame) {
     return {};
   }
   if (!status.ok()) {
-    operation.Finish(tl::unexpected(status.Context(options_->drive)));
+    operation.Finish(tl::unexpected(status.OfDrive(options_->drive)));
   } else {
     operation.Finish(KineticAnswer{.body = command.mutable_body(),
                                    .value = std::move(frame.value),
@@ -481,7 +481,7 @@ void KineticConnection::Confirm(Unconfirmed& answer, const Result<RecordHead>& i
                                    .capabilities = capabilities_,
                                    .drive = options_->drive});
   } else if (is_the_same) {
-    operation.Finish(tl::unexpected(answer.status.Context(options_->drive)));
+    operation.Finish(tl::unexpected(answer.status.OfDrive(options_->drive)));
   } else if (code != 0 && code != ENOENT) {
     operation.Finish(tl::unexpected(identity.error()));
   } else {
@@ -594,7 +594,7 @@ void KineticConnection::OnTimer() {
   }
   ArmTimer();
   for (KineticOperationPtr& each : expired) {
-    each->Finish(Fail(ETIMEDOUT, "{}: no answer in time", options_->drive));
+    each->Finish(tl::unexpected(Status(ETIMEDOUT, "no answer in time").OfDrive(options_->drive)));
   }
   if (phase_ == Phase::kClosed) return;
   if (dead) return Lose(Fail(EHOSTUNREACH, "it accepts requests but does not answer them"));
@@ -620,7 +620,7 @@ void KineticConnection::Close(const Status& why) {
 }
 
 Status KineticConnection::Away(const Status& why) const {
-  return Fail(EHOSTUNREACH, "{}: {}", options_->drive, why.message());
+  return Status(EHOSTUNREACH, std::string(why.message())).OfDrive(options_->drive);
 }
 
 // Whoever is sending still has the socket: it is shut down here, and closed when nobody uses it.

@@ -86,7 +86,9 @@ class KineticDrive::Link final : public KineticConnection::Owner,
 
   const std::string& address() const { return options_.addresses[current_]; }
   Runtime& runtime() { return loop_.runtime(); }
-  Status Away(std::string_view why) const { return Fail(EHOSTUNREACH, "{}: {}", name_, why); }
+  Status Away(std::string_view why) const {
+    return Status(EHOSTUNREACH, std::string(why)).OfDrive(name_);
+  }
   Status Reason(const Status& why) const;
 
   KineticIo& io_;
@@ -193,7 +195,7 @@ void KineticDrive::Link::Submit(Status valid, KineticOperationPtr operation) {
       case State::kStopped: valid = away_; break;
     }
   } else {
-    valid = valid.Context(name_);
+    valid = valid.OfDrive(name_);
   }
   if (connection) return connection->Submit(std::move(operation));
   loop_.Post([operation = std::move(operation), status = std::move(valid)] {
@@ -320,9 +322,7 @@ void KineticDrive::Link::TriedInVain(const Status& why) {
 // Without the drive's name, which an answer begins with and Away() adds; with the address where
 // there are several.
 Status KineticDrive::Link::Reason(const Status& why) const {
-  std::string_view text = why.message();
-  if (text.starts_with(name_)) text.remove_prefix(std::min(text.size(), name_.size() + 2));
-  const Status reason(why.code(), std::string(text));
+  const Status reason(why.code(), why.WithoutDriveName());
   return options_.addresses.size() == 1 ? reason : reason.Context(address());
 }
 
@@ -408,7 +408,7 @@ void KineticDrive::Link::ExpireEarly() {
     early_.erase(first, early_.end());
   }
   ArmEarlyTimer();
-  FinishEarly(std::move(expired), Fail(ETIMEDOUT, "{}: not connected in time", name_));
+  FinishEarly(std::move(expired), Status(ETIMEDOUT, "not connected in time").OfDrive(name_));
 }
 
 void KineticDrive::Link::FinishEarly(std::vector<KineticOperationPtr> operations,

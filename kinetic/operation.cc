@@ -85,7 +85,7 @@ class Asking : public KineticOperation {
     if (!answer) return done(NoAnswer(std::move(answer).error()));
     const std::string_view drive = answer->drive;
     Result<T> result = Read(*std::move(answer));
-    if (!result) result = tl::unexpected(result.error().Context(drive));
+    if (!result) result = tl::unexpected(result.error().OfDrive(drive));
     done(std::move(result));
   }
 
@@ -107,7 +107,7 @@ class Doing : public KineticOperation {
     const StatusCallback done = std::exchange(done_, nullptr);
     if (!answer) return done(std::move(answer).error());
     const Status status = Check(*answer->body);
-    done(status.ok() ? status : status.Context(answer->drive));
+    done(status.ok() ? status : status.OfDrive(answer->drive));
   }
 
  protected:
@@ -410,7 +410,7 @@ class ListRecordsOperation final : public KineticOperation {
     const std::string_view drive = answer->drive;
     const uint32_t most = AtMost(answer->capabilities);
     const Status valid = CheckListed(answer->body->range(), first_, last_, most, reverse_);
-    if (!valid.ok()) return done(tl::unexpected(valid.Context(drive)));
+    if (!valid.ok()) return done(tl::unexpected(valid.OfDrive(drive)));
     if (!answer->capabilities.range_records) {
       auto& keys = *answer->body->mutable_range()->mutable_keys();
       const bool more = static_cast<uint32_t>(keys.size()) == most;
@@ -421,7 +421,7 @@ class ListRecordsOperation final : public KineticOperation {
       return;
     }
     Result<RangeRecords> records = Read(*std::move(answer));
-    if (!records.has_value()) return done(tl::unexpected(records.error().Context(drive)));
+    if (!records.has_value()) return done(tl::unexpected(records.error().OfDrive(drive)));
     done(std::move(records));
   }
 

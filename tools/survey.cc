@@ -145,9 +145,7 @@ std::string TableText(const std::vector<std::vector<std::string>>& rows) {
 }
 
 // Why a drive is down, without its name: that is in the same row.
-std::string_view Reason(const DriveReport& drive) {
-  return WithoutDriveName(drive.info.error().message(), drive.id);
-}
+std::string Reason(const DriveReport& drive) { return drive.info.error().WithoutDriveName(); }
 
 // What is left on a drive that is drained.
 std::string LeftText(const DrainReport& drain, const DriveReport& drive) {
@@ -511,7 +509,7 @@ std::string SurveyJson(const Survey& survey) {
       entry["software"] = drive.info->software_version;
       if (!drive.IsUp()) entry["reason"] = drive.info->failure;
     } else {
-      entry["reason"] = std::string(Reason(drive));
+      entry["reason"] = Reason(drive);
     }
     json["drives"].push_back(std::move(entry));
   }

@@ -66,14 +66,6 @@ Status HoldsAnotherCluster(std::string_view other, std::string_view cluster_name
               cluster_name);
 }
 
-std::string_view WithoutDriveName(std::string_view message, DriveId drive) {
-  const size_t end_of_name = message.find("): ");
-  if (message.starts_with(fmt::format("drive {} (", drive)) && end_of_name != message.npos) {
-    message.remove_prefix(end_of_name + 3);
-  }
-  return message;
-}
-
 Status DriveIdentities::Judge(DriveId drive, const Result<Record>& record) {
   Result<Superblock> verdict = ReadSuperblock(record, cluster_name_, drive);
   const int code = verdict.has_value() ? 0 : verdict.error().code();

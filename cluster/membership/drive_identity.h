@@ -35,10 +35,6 @@ inline constexpr std::string_view kLowestKey("\0", 1);
 // That instead of this cluster's it holds the records of another one.
 Status HoldsAnotherCluster(std::string_view other, std::string_view cluster_name);
 
-// What a drive answered, without the "drive 3 (127.0.0.1:8103): " before it: for messages that have
-// named it already.
-std::string_view WithoutDriveName(std::string_view message, DriveId drive);
-
 // What all drives of a cluster were found to be. Until ExpectUuid() any cluster of the right name
 // will do. A drive that was met in service, or expected, in some incarnation is refused in any
 // older one. Thread-safe; shared with the drives, which report to it after every connect.

@@ -404,7 +404,7 @@ class EpochChange {
           "drive {} does not let us set its cluster version, which a change of the drive map "
           "needs: {}. The identity in the credentials needs the permission SETUP, for every "
           "client of the cluster",
-          id, WithoutDriveName(answer->value.message(), id));
+          id, answer->value.WithoutDriveName());
     }
     return {};
   }
@@ -421,7 +421,7 @@ class EpochChange {
                   config_.name);
     }
     if (there.error().code() == EINVAL || there.error().code() == EBADMSG) {
-      return Fail(EEXIST, "drive {}: {}", id, WithoutDriveName(there.error().message(), id));
+      return Fail(EEXIST, "drive {}: {}", id, there.error().WithoutDriveName());
     }
     if (there.error().code() != ENOENT) return Failed(newcomer.DoesNotAnswer(there.error()));
     TRY(newcomer.RefuseWhatIsNotEmpty(/*force=*/false));

@@ -101,7 +101,7 @@ Result<Record> Newcomer::ReadItsSuperblock() {
 }
 
 Status Newcomer::DoesNotAnswer(const Status& why) const {
-  return Fail(EIO, "drive {} must answer: {}", id_, WithoutDriveName(why.message(), id_));
+  return Fail(EIO, "drive {} must answer: {}", id_, why.WithoutDriveName());
 }
 
 Status Newcomer::RefuseWhatIsNotEmpty(bool force) {
@@ -163,7 +163,7 @@ Status Newcomer::RefuseLaterVersion() {
   return Fail(EEXIST,
               "drive {} was used before, by a cluster whose drive map had changed more often ({}): "
               "erase it first",
-              id_, WithoutDriveName(answer.error().message(), id_));
+              id_, answer.error().WithoutDriveName());
 }
 
 // Its own connection to the drive was refused until now.

@@ -112,7 +112,7 @@ class Rebuilding {
       case EINVAL: return Fail(EINVAL, "drive {}: {}", id_, block.error().message());
       case EBADMSG:
         return Fail(EBADMSG, "drive {}: {}. Erase it before it is rebuilt", id_,
-                    WithoutDriveName(block.error().message(), id_));
+                    block.error().WithoutDriveName());
       default: return Failed(newcomer_.DoesNotAnswer(block.error()));
     }
   }

@@ -115,7 +115,7 @@ Result<ReplicaState> StateFrom(const std::string& key, const Drive& drive,
   }
   Result<ReplicaState> state = DecodeRegister(key, *record);
   if (state.has_value()) return state;
-  const Status why = state.error().Context(drive.name());
+  const Status why = state.error().OfDrive(drive.name());
   Log(LogLevel::kWarn, "register replica damaged", {{"key", Readable(key)}, {"why", why}});
   return tl::unexpected(why);
 }
@@ -224,10 +224,9 @@ Duration RegisterCall::Patience(Time start) const {
 bool RegisterCall::Usable(size_t replica) {
   const Drive* drive = drives_[replica];
   if (drive != nullptr && drive->IsUp()) return true;
-  failures_[replica] =
-      drive == nullptr
-          ? Status(EHOSTUNREACH, fmt::format("replica {}: no such drive", replica))
-          : Status(EHOSTUNREACH, fmt::format("{}: {}", drive->name(), drive->WhyAway()));
+  failures_[replica] = drive == nullptr
+                           ? Status(EHOSTUNREACH, fmt::format("replica {}: no such drive", replica))
+                           : Status(EHOSTUNREACH, drive->WhyAway()).OfDrive(drive->name());
   heard_[replica] = failures_[replica];
   return false;
 }

@@ -11,15 +11,17 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 
+#include "base/background_thread.h"
+#include "base/mutex.h"
 #include "base/runtime.h"
 
 namespace pinstripe {
 
-class Janitor : public std::enable_shared_from_this<Janitor> {
+class Janitor {
  public:
   explicit Janitor(Runtime& runtime);
 
@@ -39,15 +41,15 @@ class Janitor : public std::enable_shared_from_this<Janitor> {
     Task work;
   };
   void Work();
+  std::optional<Job> TakeJob();
 
   Runtime& runtime_;
-  const std::shared_ptr<Signal> work_signal_;
   const std::shared_ptr<Signal> idle_signal_;
-  std::mutex mutex_;
-  std::deque<Job> jobs_;         // guarded by mutex_
-  std::set<std::string> names_;  // of what waits or is worked on; guarded by mutex_
-  bool running_ = false;         // there is a thread; guarded by mutex_
-  bool closing_ = false;         // guarded by mutex_
+  Mutex mutex_;
+  std::deque<Job> jobs_ GUARDED_BY(mutex_);
+  std::set<std::string> names_ GUARDED_BY(mutex_);  // of what waits or is worked on
+  bool closing_ GUARDED_BY(mutex_) = false;
+  BackgroundThread thread_;  // the last member: it uses the others
 };
 
 }  // namespace pinstripe

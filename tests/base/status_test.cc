@@ -54,6 +54,24 @@ TEST(Status, ReadsFromIntentionToCause) {
   EXPECT_EQ(cause.message(), "connection refused") << "the cause is not changed";
 }
 
+TEST(Status, KnowsWhichOfItsWordsNameTheDrive) {
+  const Status answer = Fail(EACCES, "no permission for GET");
+  const Status named = answer.OfDrive("drive 4 (h:1)");
+  EXPECT_EQ(named.code(), EACCES);
+  EXPECT_EQ(named.message(), "drive 4 (h:1): no permission for GET");
+  EXPECT_EQ(named.WithoutDriveName(), "no permission for GET");
+  const Status in_context = named.Context("read superblock").Context("open");
+  EXPECT_EQ(in_context.message(), "open: read superblock: drive 4 (h:1): no permission for GET");
+  EXPECT_EQ(in_context.WithoutDriveName(), "open: read superblock: no permission for GET");
+}
+
+TEST(Status, DoesNotTakeWordsForTheNameOfADrive) {
+  const Status status = Fail(EIO, "drive 4 (h:1): it says it is drive 5 (h:2): odd");
+  EXPECT_EQ(status.WithoutDriveName(), status.message());
+  EXPECT_EQ(status.OfDrive("disk (of ): names)").WithoutDriveName(), status.message());
+  EXPECT_EQ(Status().OfDrive("drive 4 (h:1)").WithoutDriveName(), "success");
+}
+
 TEST(Status, WithoutACodeIsAMistakeOfOurs) { EXPECT_DEATH(Status(0, "nothing"), "code"); }
 
 TEST(Try, IsTheValueOfWhatSucceeded) {

@@ -80,11 +80,11 @@ class FaultyDrive::Core : public std::enable_shared_from_this<Core> {
     }
     const Time now = runtime_.Now();
     if (client_ != nullptr && !client_->MaySend()) {
-      FailAt(now, caller, Status(EHOSTUNREACH, name_ + ": this client crashed"));
+      FailAt(now, caller, Status(EHOSTUNREACH, "this client crashed").OfDrive(name_));
     } else if (faults.down) {
-      FailAt(now, caller, Status(EHOSTUNREACH, name_ + ": down"));
+      FailAt(now, caller, Status(EHOSTUNREACH, "down").OfDrive(name_));
     } else if (kind == &DriveRequests::put && IsFull(faults)) {
-      FailAt(now + Latency(faults), caller, Status(ENOSPC, name_ + ": full"));
+      FailAt(now + Latency(faults), caller, Status(ENOSPC, "full").OfDrive(name_));
     } else {
       const Time arrival = now + Latency(faults);
       const bool executed = !Chance(faults.lose_request);
@@ -107,7 +107,7 @@ class FaultyDrive::Core : public std::enable_shared_from_this<Core> {
       drive.swap(drive_);
     }
     for (auto& [id, caller] : callers) {
-      caller->Fail(Status(EHOSTUNREACH, name_ + ": closed before it answered"));
+      caller->Fail(Status(EHOSTUNREACH, "closed before it answered").OfDrive(name_));
     }
   }
 
@@ -187,7 +187,7 @@ class FaultyDrive::Core : public std::enable_shared_from_this<Core> {
     return faults.full || (faults.room != nullptr && faults.room->fetch_sub(1) <= 0);
   }
 
-  Status TimedOut() const { return Status(ETIMEDOUT, name_ + ": no answer in time"); }
+  Status TimedOut() const { return Status(ETIMEDOUT, "no answer in time").OfDrive(name_); }
 
   void FailAt(Time when, uint64_t caller, Status status) {
     runtime_.RunAt(when, [core = shared_from_this(), caller, status] {
@@ -208,7 +208,7 @@ class FaultyDrive::Core : public std::enable_shared_from_this<Core> {
       if (drive == nullptr) return;  // closed
       if (core->faults().down) {
         core->FailAt(core->runtime_.Now(), caller,
-                     Status(EHOSTUNREACH, core->name_ + ": went down"));
+                     Status(EHOSTUNREACH, "went down").OfDrive(core->name_));
         return;
       }
       const Time deadline = terms.deadline;
@@ -225,7 +225,7 @@ class FaultyDrive::Core : public std::enable_shared_from_this<Core> {
     const DriveFaults faults = this->faults();
     const Time arrival = runtime_.Now() + Latency(faults);
     if (faults.down) {
-      FailAt(runtime_.Now(), caller, Status(EHOSTUNREACH, name_ + ": went down"));
+      FailAt(runtime_.Now(), caller, Status(EHOSTUNREACH, "went down").OfDrive(name_));
     } else if (arrival > deadline) {
       FailAt(deadline, caller, TimedOut());
     } else {

@@ -39,7 +39,7 @@ Survey EightDrives() {
 void Lose(Survey& survey, int count) {
   for (int i = 0; i < count; ++i) {
     survey.drives[i].info = tl::unexpected(
-        Status(EHOSTUNREACH, fmt::format("drive {} (127.0.0.1:1): connection refused", i + 1)));
+        Status(EHOSTUNREACH, "connection refused").OfDrive(fmt::format("drive {} (h:1)", i + 1)));
   }
 }
 
