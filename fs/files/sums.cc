@@ -14,7 +14,7 @@ constexpr size_t kBlocksAtOnce = 32;  // a request to each of k drives for each
 
 BlockSums SumsOf(Bytes bytes) { return {Adler32(bytes), Crc32c(bytes)}; }
 
-// Of the bytes before, and of `length` bytes that follow.
+// The sums of the bytes before and of `length` bytes that follow.
 BlockSums Append(const BlockSums& before, const BlockSums& next, uint64_t length) {
   return {Adler32Combine(before.adler32, next.adler32, length),
           Crc32cCombine(before.crc32c, next.crc32c, length)};
