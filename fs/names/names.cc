@@ -601,7 +601,7 @@ Status Names::RemoveDirectory(InodeId directory, std::string_view name) {
       continue;
     }
     dispose_(place.id, place.inode.inode, change.losses);
-    // From here on the directory is gone; an entry that stays is no name any more, and goes with
+    // From here on the directory is gone; an entry that stays is not a name any more, and goes with
     // whoever finds it, who counts it then.
     const auto removed = records_.ChangeEntry(directory, name, place.slot, std::nullopt);
     const auto count = removed.applied()   ? Subdirectories::kOneLess

@@ -114,8 +114,8 @@ Status Names::FenceTarget(const RenameIntent& intent, InodeId id) {
               intent.target_name, kMaxAttempts);
 }
 
-// The mark has done its work: the rename is about to be over. That of an exchange may not come back
-// once nobody can tell any more what it was.
+// The mark has done its work: the rename is about to be over. The mark of an exchange may not come
+// back once nobody can tell any more what it was.
 Status Names::Unmark(const RenameIntent& intent, bool done) {
   if (intent.replaced == 0) return {};
   const auto durability = intent.exchange ? Durability::kWriteThrough : Durability::kWriteBack;
@@ -152,8 +152,8 @@ Status Names::FinishMark(InodeId id, const StoredInode& stored) {
     TRY(Finish(mark.mover, *mover));
     return {};
   }
-  // Of a rename that ended, by somebody who was late. But a directory that was replaced stays
-  // closed: it is about to be removed.
+  // The mark is of a rename that ended, by somebody who was late. But a directory that was replaced
+  // stays closed: it is about to be removed.
   if (IsDirectory(stored.inode) && !TRY(HasMarkedName(id, mark))) return {};
   Inode open = stored.inode;
   open.mark.reset();
