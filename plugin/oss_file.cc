@@ -22,8 +22,9 @@
 namespace pinstripe {
 namespace {
 
-// Of the last who has begun to replace the file by an upload that he may come back to go on with:
-// his UploadClaim. Whoever opens the file to update it and claims the same has lost what he sent.
+// The UploadClaim of the last client that has begun to replace the file by an upload that it may
+// come back to go on with. Whoever opens the file to update it and claims the same has lost what he
+// sent.
 constexpr std::string_view kUploadAttribute = "trusted.pinstripe.upload";
 
 // The end of an HTTP session in the middle of an upload is the end of that upload.
