@@ -303,7 +303,7 @@ Status OssFile::SetTimes(int length, const char* arguments) {
   timespec exact[2];
   for (int i = 0; i < 2; ++i) {
     if (times[i].tv_usec < 0 || times[i].tv_usec >= 1'000'000) {
-      return Fail(EINVAL, "{} microseconds are no part of a second", times[i].tv_usec);
+      return Fail(EINVAL, "{} microseconds are not a part of a second", times[i].tv_usec);
     }
     exact[i] = {.tv_sec = times[i].tv_sec, .tv_nsec = times[i].tv_usec * 1'000};
   }

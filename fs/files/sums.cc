@@ -129,7 +129,7 @@ Result<FileSums> SumUpFile(
     StripeStore& stripes, KeeperMaps& keepers, InodeId id, Inode inode,
     const std::function<Result<MemoryBudget::Share>(uint64_t bytes)>& reserve) {
   if (inode.kind != FileKind::kRegular) {
-    return Fail(inode.kind == FileKind::kDirectory ? EISDIR : EINVAL, "inode {:016x} is no file",
+    return Fail(inode.kind == FileKind::kDirectory ? EISDIR : EINVAL, "inode {:016x} is not a file",
                 id);
   }
   BlockSums sums = SumsOf(AsBytes(inode.inline_data));

@@ -313,7 +313,7 @@ Status Names::CheckReplacement(const Wanted& wanted, const Place& from, const Pl
   }
   const bool onto_directory = IsDirectory(to.inode.inode);
   if (IsDirectory(from.inode.inode) && !onto_directory) {
-    return Fail(ENOTDIR, "rename '{}' onto '{}', which is no directory", wanted.source_name,
+    return Fail(ENOTDIR, "rename '{}' onto '{}', which is not a directory", wanted.source_name,
                 wanted.target_name);
   }
   if (!IsDirectory(from.inode.inode) && onto_directory) {
@@ -356,7 +356,7 @@ Status Names::CheckNotBelow(InodeId id, InodeId target) {
       return Fail(EINVAL, "directory {:016x} cannot become a part of itself", id);
     }
     const StoredInode stored = TRY(Load(at));
-    if (!IsDirectory(stored.inode)) return Fail(ENOTDIR, "inode {:016x} is no directory", at);
+    if (!IsDirectory(stored.inode)) return Fail(ENOTDIR, "inode {:016x} is not a directory", at);
     at = stored.inode.parent;
   }
   return {};
