@@ -114,7 +114,7 @@ def main():
     parser.add_argument("--list", action="store_true", help="name the questions that these arguments ask, on a line, and do no more")
     parser.add_argument("--python", help="one that has ROOT")
     parser.add_argument("questions", nargs="*", metavar="QUESTION", help=", ".join(QUESTIONS))
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     unknown = [question for question in arguments.questions if question not in QUESTIONS]
     if unknown:
         parser.error(f"no question {', '.join(unknown)}; there are {', '.join(QUESTIONS)}")
