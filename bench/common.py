@@ -47,6 +47,14 @@ def first_line_of(*command):
     return lines[0].strip() if done.returncode == 0 and lines else ""
 
 
+def version_of_source():
+    """The commit; "with changes" if files differ from it, but for those that measuring writes."""
+    commit = first_line_of("git", "-C", SOURCE, "rev-parse", "--short", "HEAD")
+    differs = first_line_of("git", "-C", SOURCE, "status", "--porcelain", "--untracked-files=no", "--", ".",
+                            *(f":!bench/{name}" for name in ("README.md", "results", "plots")))
+    return commit + (" with changes" if commit and differs else "")
+
+
 def describe_machine(directory):
     """Cores, memory, kernel, the disk below `directory`, and versions."""
     def found(path, pattern):
@@ -56,7 +64,7 @@ def describe_machine(directory):
 
     disk = run("df", "--output=source,fstype,size", "-BG", directory).splitlines()[-1].split()
     versions = {
-        "pinstripe": first_line_of("git", "-C", SOURCE, "describe", "--always", "--dirty"),
+        "pinstripe": version_of_source(),
         "xrootd": first_line_of("xrootd", "-v"),
         "gcc": first_line_of("gcc", "-dumpfullversion"),
         "python": platform.python_version(),

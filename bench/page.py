@@ -34,6 +34,10 @@ def shown(value, unit=""):
     return f"{value:.{min(decimals, 4)}f}"
 
 
+def shown_ratio(value):
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
+
+
 def with_spread(values, form):
     """The median; the lowest and the highest in brackets."""
     middle = form(statistics.median(values))
@@ -51,6 +55,7 @@ class Results:
             if row["variant"] not in self.variants:
                 self.variants.append(row["variant"])
             self.samples[row["what"], row["variant"]] = row["samples"]
+        self.rows = dict(sorted(self.rows.items(), key=lambda row: row[1][1] == "less"))  # speeds, then costs
 
     def ratios(self, what, pair):
         """Round by round, as the load of the machine changes from one to the next. None at all where a round has nothing to divide by."""
@@ -70,7 +75,7 @@ def table(content):
         cells = [what]
         for pair in results.pairs():
             values = results.ratios(what, pair)
-            cells.append(with_spread(values, lambda value: f"{value:.2f}") if values else "")
+            cells.append(with_spread(values, shown_ratio) if values else "")
         for variant in results.variants:
             values = results.samples.get((what, variant))
             cells.append(with_spread(values, lambda value, unit=unit: shown(value, unit)) if values else "")
@@ -97,11 +102,13 @@ def circumstances(content):
 # ---- Plots
 
 COLOURS = ("#1f6f8b", "#c8553d", "#5b8c3a", "#7b5ea7")
-ROW, LEFT, RIGHT, TOP, PLOT = 20, 290, 90, 46, 420
+ROW, RIGHT, TOP, PLOT = 20, 90, 46, 420
+CHARACTER = 6.6  # of text, in pixels, with something to spare
 
 
 def plot(content):
-    """A dot for the median of each ratio and a line from its lowest to its highest round, on a scale of powers of two."""
+    """A dot for the median of each ratio and a line from its lowest to its highest round, on a scale of powers of two. Dots
+    are hollow where less is better."""
     results = Results(content)
     drawn = [(what, number, results.ratios(what, pair)) for what in results.rows
              for number, pair in enumerate(results.pairs()) if [x for x in results.ratios(what, pair) if x > 0]]
@@ -110,10 +117,15 @@ def plot(content):
     values = [value for _, _, ratios in drawn for value in ratios if value > 0]
     low = min(-1, math.floor(math.log2(min(values))))
     high = max(1, math.ceil(math.log2(max(values))))
-    width, height = LEFT + PLOT + RIGHT, TOP + ROW * len(drawn) + 34 + 16 * len(results.pairs())
+    hollow = any(results.rows[what][1] == "less" for what, _, _ in drawn)
+    left = math.ceil(max(len(what) for what, _, _ in drawn) * CHARACTER) + 20
+    width, height = left + PLOT + RIGHT, TOP + ROW * len(drawn) + 34 + 16 * (len(results.pairs()) + hollow)
 
     def place(ratio):
-        return f"{LEFT + PLOT * (math.log2(ratio) - low) / (high - low):.1f}"
+        return f"{left + PLOT * (math.log2(ratio) - low) / (high - low):.1f}"
+
+    def dot(x, y, colour, better):
+        return f'<circle cx="{x}" cy="{y}" r="5" fill="{colour if better == "more" else "#fff"}" stroke="{colour}" stroke-width="2"/>'
 
     def text(x, y, words, more=""):
         return f'<text x="{x}" y="{y}"{more}>{xml.sax.saxutils.escape(words)}</text>'
@@ -122,7 +134,7 @@ def plot(content):
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
            'font-family="sans-serif" font-size="12" fill="#222">',
            f'<rect width="{width}" height="{height}" fill="#fff"/>',
-           text(LEFT, 18, "Ratios: the median, and from the lowest to the highest round", ' font-weight="bold"')]
+           text(left, 18, "Ratios: the median, and from the lowest to the highest round", ' font-weight="bold"')]
     for power in range(low, high + 1, max(1, (high - low) // 8)):
         x, label = place(2.0 ** power), f"{2 ** power}" if power >= 0 else f"1/{2 ** -power}"
         out.append(f'<line x1="{x}" y1="{TOP - 6}" x2="{x}" y2="{bottom}" stroke="#ddd"/>')
@@ -133,18 +145,21 @@ def plot(content):
         y = TOP + ROW * number + ROW // 2
         colour = COLOURS[pair % len(COLOURS)]
         if what != before:
-            less = " (less is better)" if results.rows[what][1] == "less" else ""
-            out.append(text(LEFT - 10, y + 4, what + less, ' text-anchor="end"'))
+            out.append(text(left - 10, y + 4, what, ' text-anchor="end"'))
             before = what
         positive = [ratio for ratio in ratios if ratio > 0]
         middle = statistics.median(positive)
         out.append(f'<line x1="{place(min(positive))}" y1="{y}" x2="{place(max(positive))}" y2="{y}" stroke="{colour}" stroke-width="3"/>')
-        out.append(f'<circle cx="{place(middle)}" cy="{y}" r="5" fill="{colour}"/>')
-        out.append(text(LEFT + PLOT + 14, y + 4, f"{middle:.2f}"))
+        out.append(dot(place(middle), y, colour, results.rows[what][1]))
+        out.append(text(left + PLOT + 14, y + 4, shown_ratio(middle)))
     for number, (above, below) in enumerate(results.pairs()):
         y = bottom + 24 + 16 * number
-        out.append(f'<circle cx="{LEFT}" cy="{y - 4}" r="5" fill="{COLOURS[number % len(COLOURS)]}"/>')
-        out.append(text(LEFT + 12, y, f"{above} / {below}"))
+        out.append(dot(left, y - 4, COLOURS[number % len(COLOURS)], "more"))
+        out.append(text(left + 12, y, f"{above} / {below}"))
+    if hollow:
+        y = bottom + 24 + 16 * len(results.pairs())
+        out.append(dot(left, y - 4, "#666", "less"))
+        out.append(text(left + 12, y, "hollow: less is better"))
     return "\n".join([*out, "</svg>"]) + "\n"
 
 

@@ -65,7 +65,8 @@ class Tables(unittest.TestCase):
         content["results"][0]["samples"] = [100.0, 0.0, 400.0]
         self.assertEqual(page.Results(content).ratios("upload", ("ours", "plain")), [])
 
-    def test_have_three_digits(self):
+    def test_have_three_digits_and_ratios_two(self):
+        self.assertEqual([page.shown_ratio(x) for x in (0.0213, 0.213, 21.3)], ["0.021", "0.21", "21.30"])
         self.assertEqual([page.shown(x) for x in (0, 0.0123, 1, 12.34, 123.4, 1234567)], ["0", "0.0123", "1.00", "12.3", "123", "1234567"])
 
 
