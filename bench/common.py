@@ -109,7 +109,7 @@ class Report:
         begin = time.monotonic()
         for number in range(most):
             spent = time.monotonic() - begin
-            if minutes and number >= FEWEST_ROUNDS and spent + spent / number > minutes * 60:
+            if minutes is not None and number >= FEWEST_ROUNDS and spent + spent / number > minutes * 60:
                 break
             print(f"{time.strftime('%H:%M:%S')} {self.question}: round {number + 1}, load {os.getloadavg()[0]:.1f}",
                   file=sys.stderr, flush=True)

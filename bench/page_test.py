@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import signal
 import sys
 import tempfile
 import unittest
@@ -109,6 +110,7 @@ class Reports(unittest.TestCase):
 
     def test_make_three_rounds_whatever_the_time_and_no_more_than_asked_for(self):
         self.assertEqual(self.rounds(20, 1e-9), [0, 1, 2])
+        self.assertEqual(self.rounds(20, 0), [0, 1, 2])  # what is left when others took longer
         self.assertEqual(self.rounds(5, 60), [0, 1, 2, 3, 4])
         self.assertEqual(self.rounds(5), [0, 1, 2, 3, 4])
 
@@ -127,14 +129,14 @@ class Reports(unittest.TestCase):
 
 
 class Running(unittest.TestCase):
-    def answer(self, code):
+    def answer(self, code, limit=None):
         """What a script of this text leaves where there was a result before."""
         with tempfile.TemporaryDirectory() as directory:
             with open(f"{directory}/copy.json", "w") as file:
                 file.write("old")
             with open(f"{directory}/script.py", "w") as file:
                 file.write(code)
-            wrong = run.answer("copy", [os.path.relpath(f"{directory}/script.py", run.HERE)], 1, directory)
+            wrong = run.answer("copy", [os.path.relpath(f"{directory}/script.py", run.HERE)], 1, directory, limit)
             with open(f"{directory}/copy.json") as file:
                 return wrong, file.read()
 
@@ -147,6 +149,26 @@ class Running(unittest.TestCase):
             wrong, kept = self.answer(code)
             self.assertIn("no results that can be read", wrong)
             self.assertEqual(kept, "old")
+
+    def test_a_script_that_hangs_is_ended_and_may_clean_up(self):
+        with tempfile.TemporaryDirectory() as directory:
+            code = f"""
+import time
+try:
+    open("{directory}/begun", "w").close()
+    time.sleep(1000)
+finally:
+    open("{directory}/cleaned", "w").close()
+"""
+            before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in the background
+            try:
+                wrong, kept = self.answer(code, 3)
+            finally:
+                signal.signal(signal.SIGINT, before)
+            self.assertIn("took more than", wrong)
+            self.assertEqual(kept, "old")
+            # On a machine that is too busy to begin it in time there is nothing to clean up.
+            self.assertEqual(os.path.exists(f"{directory}/cleaned"), os.path.exists(f"{directory}/begun"))
 
     def test_a_script_that_succeeds_replaces_it(self):
         text = json.dumps(results())

@@ -11,6 +11,7 @@ the results that it had, and the exit code is 1.
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -82,17 +83,29 @@ QUESTIONS = {
 ROUNDS = "20"  # at most; time ends it before
 
 
-def answer(question, words, minutes, results):
-    """Runs a script; its results replace those in the directory `results` only when it has succeeded. What went wrong, or None."""
+def answer(question, words, minutes, results, limit=None):
+    """Runs a script; its results replace those in the directory `results` only when it has succeeded. What went wrong, or None.
+    `limit` is in seconds."""
     os.makedirs(results, exist_ok=True)
     with tempfile.TemporaryDirectory() as work:
         made = f"{work}/{question}.json"
         command = [sys.executable, f"{HERE}/{words[0]}", *words[1:], "--rounds", ROUNDS, "--minutes", f"{minutes:.1f}", "--json", made]
+        # One that is started in the background ignores SIGINT; a script must not, or nobody could end it in order.
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL,
+                                   preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
         try:
             # What hangs is ended; what is slow is not, as three rounds are made whatever they take.
-            code = subprocess.run(command, stdout=subprocess.DEVNULL, timeout=minutes * 300 + 900, check=False).returncode
-        except subprocess.TimeoutExpired:
-            return "it took more than five times its time and a quarter of an hour"
+            code = process.wait(minutes * 300 + 900 if limit is None else limit)
+        except BaseException as error:
+            process.send_signal(signal.SIGINT)  # it ends what it has started, and removes what it has made
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            if isinstance(error, subprocess.TimeoutExpired):
+                return f"{words[0]} took more than {error.timeout / 60:.0f} minutes"
+            raise
         if code != 0:
             return f"{words[0]} ended with {code}"
         try:
