@@ -76,7 +76,7 @@ def of_drives(build, directory, count):
     with open(f"{work}/pinstriped.toml", "w") as config:
         config.write('[daemon]\nlisten = "127.0.0.1"\n')
         config.write("".join(f'[[drive]]\npath = "{work}/{port}"\nport = {port}\n' for port in ports))
-    daemon = subprocess.Popen([f"{build}/drive/pinstriped", "--config", f"{work}/pinstriped.toml", "--log-level", "error"],
+    daemon = subprocess.Popen([f"{build}/daemon/pinstriped", "--config", f"{work}/pinstriped.toml", "--log-level", "error"],
                               stdout=subprocess.PIPE, text=True)
     try:
         if daemon.stdout.readline() != "ready\n":

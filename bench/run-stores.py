@@ -141,31 +141,18 @@ def main():
     arguments = parser.parse_args()
 
     build = arguments.build.resolve()
-<<<<<<< HEAD
     now = build / "daemon/pinstriped"
-    sides = {store: (now, store) for store in STORES}  # label: the daemon, and its store
-    if arguments.before:
-        before = arguments.before.resolve()
-        sides = {"before": (before if before.is_file() else before / "daemon/pinstriped", "log"), "after": (now, "log")}
-    measured = {}  # (value, operation, side): a result of each round
-    copies = []
-    begin = time.monotonic()
-    for number in range(arguments.rounds):
-        copies.append(measure_copy(arguments.directory))
-=======
-    now = build / "drive/pinstriped"
     sides = {name: (now, store) for name, store in STORES.items()}  # the daemon, and its store
     ratios = [(OURS, other) for other in STORES if other != OURS]
     if arguments.before:
         before = arguments.before.resolve()
-        sides = {"before": (before if before.is_file() else before / "drive/pinstriped", STORES[OURS]), "after": (now, STORES[OURS])}
+        sides = {"before": (before if before.is_file() else before / "daemon/pinstriped", STORES[OURS]), "after": (now, STORES[OURS])}
         ratios = [("after", "before")]
     about = f"One connection, {arguments.depth} operations under way, write-back; {arguments.seconds} s for each operation."
     report = Report("drive", arguments.directory, about, ratios)
     for _ in report.rounds(arguments.rounds, arguments.minutes):
         for operation, cost in measure_copy(arguments.directory).items():
             report.add(f"CPU of moving the bytes of a {operation} of 1 MiB", "a bare process", "us", cost * CHUNK / 1e3, "less")
->>>>>>> bench-page
         for value in arguments.values.split(","):
             for side, (daemon, store) in sides.items():
                 results = measure_store(build, daemon, arguments.directory, store, value, arguments.seconds, arguments.depth)
