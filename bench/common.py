@@ -1,14 +1,33 @@
-"""What the scripts of this directory share: processes and their CPU, clusters of development, servers of XRootD."""
+"""What the scripts of this directory share: results and their form, processes and their CPU, clusters of development,
+servers of XRootD.
 
+A script makes one Report and writes it to the file that --json names. The file has this form:
+
+    {"question": "copy", "command": "bench/run-xrootd.py ...", "date": "2026-11-25T12:00:00Z", "rounds": 3,
+     "load": [0.5, 2.1], "machine": {"cores": 2, ...}, "about": "4+2 on 8 drives, ...",
+     "ratios": [["Pinstripe", "plain xrootd"]],
+     "results": [{"what": "upload, 64 MiB", "variant": "Pinstripe", "unit": "MB/s", "better": "more",
+                  "samples": [301.5, 298.0, 310.2]}, ...]}
+
+There is one sample for each round. `ratios` names the variants that are compared: the first divided by the second, round
+by round. `load` is the lowest and the highest load of the machine that the script saw, its own included.
+"""
+
+import datetime
 import json
 import os
+import platform
 import re
+import shlex
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 
 MIB = 1 << 20
+FEWEST_ROUNDS = 3
+SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def run(*command):
@@ -16,6 +35,123 @@ def run(*command):
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command[:8])}: {done.stderr.strip()[-500:]}")
     return done.stdout
+
+
+def first_line_of(*command):
+    """What a program says of itself, or nothing where it is not installed."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    lines = (done.stdout + done.stderr).strip().splitlines()
+    return lines[0].strip() if done.returncode == 0 and lines else ""
+
+
+def version_of_source():
+    """The commit; "with changes" if files differ from it, but for those that measuring writes."""
+    commit = first_line_of("git", "-C", SOURCE, "rev-parse", "--short", "HEAD")
+    differs = first_line_of("git", "-C", SOURCE, "status", "--porcelain", "--untracked-files=no", "--", ".",
+                            *(f":!bench/{name}" for name in ("README.md", "results", "plots")))
+    return commit + (" with changes" if commit and differs else "")
+
+
+def describe_machine(directory):
+    """Cores, memory, kernel, the disk below `directory`, and versions."""
+    def found(path, pattern):
+        with open(path) as file:
+            match = re.search(pattern, file.read(), re.MULTILINE)
+        return match.group(1) if match else "unknown"
+
+    disk = run("df", "--output=source,fstype,size", "-BG", directory).splitlines()[-1].split()
+    versions = {
+        "pinstripe": version_of_source(),
+        "xrootd": first_line_of("xrootd", "-v"),
+        "gcc": first_line_of("gcc", "-dumpfullversion"),
+        "python": platform.python_version(),
+    }
+    return {
+        "cores": os.cpu_count(),
+        "processor": found("/proc/cpuinfo", r"^model name\s*: (.*)$"),
+        "memory_gib": round(int(found("/proc/meminfo", r"^MemTotal:\s*(\d+)")) / (1 << 20), 1),
+        "kernel": platform.release(),
+        "disk": f"{disk[1]} on {disk[0]}, {disk[2].rstrip('G')} GiB",
+        "versions": {name: version for name, version in versions.items() if version},
+    }
+
+
+def add_options(parser, rounds=FEWEST_ROUNDS):
+    """The options that every script has."""
+    parser.add_argument("--rounds", type=int, default=rounds, help="at most so many (default: %(default)s)")
+    parser.add_argument("--minutes", type=float, help=f"begin no round, but the first {FEWEST_ROUNDS}, that would end later")
+    parser.add_argument("--json", help="a file for the results")
+
+
+def command_line():
+    """How this script was called, without where its results go."""
+    words = ["bench/" + os.path.basename(sys.argv[0]), *sys.argv[1:]]
+    if "--json" in words:
+        at = words.index("--json")
+        del words[at:at + 2]
+    return shlex.join(words)
+
+
+class Report:
+    """What a script measured, and how: samples by what was done and by whom. Not for several threads."""
+
+    def __init__(self, question, directory, about, ratios):
+        self.question, self.about, self.ratios = question, about, ratios
+        self.machine = describe_machine(directory)
+        self.begin = datetime.datetime.now(datetime.timezone.utc)
+        self.loads, self.number, self.rows = [os.getloadavg()[0]], 0, {}
+
+    def rounds(self, most, minutes=None):
+        """Yields the number of each round: FEWEST_ROUNDS at least (or `most`, when one asks for fewer), then as many as end in time."""
+        begin = time.monotonic()
+        for number in range(most):
+            spent = time.monotonic() - begin
+            if minutes is not None and number >= FEWEST_ROUNDS and spent + spent / number > minutes * 60:
+                break
+            print(f"{time.strftime('%H:%M:%S')} {self.question}: round {number + 1}, load {os.getloadavg()[0]:.1f}",
+                  file=sys.stderr, flush=True)
+            yield number
+            self.number = number + 1
+            self.loads.append(os.getloadavg()[0])
+
+    def add(self, what, variant, unit, sample, better="more"):
+        row = self.rows.setdefault((what, variant), {"what": what, "variant": variant, "unit": unit, "better": better, "samples": []})
+        row["samples"].append(float(f"{sample:.5g}"))
+
+    def content(self):
+        return {
+            "question": self.question,
+            "command": command_line(),
+            "date": self.begin.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "rounds": self.number,
+            "load": [round(min(self.loads), 1), round(max(self.loads), 1)],
+            "machine": self.machine,
+            "about": self.about,
+            "ratios": [list(pair) for pair in self.ratios],
+            "results": list(self.rows.values()),
+        }
+
+    def write(self, path):
+        """All of it or nothing: whoever is interrupted leaves the old file."""
+        if not path:
+            return
+        with open(path + ".new", "w") as file:
+            file.write(to_text(self.content()))
+        os.replace(path + ".new", path)
+
+
+def to_text(content):
+    """JSON with a line for each result, so that a difference between two runs can be read."""
+    results = ",\n".join("  " + json.dumps(row) for row in content["results"])
+    head = json.dumps({name: value for name, value in content.items() if name != "results"}, indent=1)
+    return head.removesuffix("\n}") + ',\n "results": [\n' + results + "\n ]\n}\n"
+
+
+def mean(values):
+    return sum(values) / len(values)
 
 
 def cpu_seconds(*pids):
@@ -51,6 +187,13 @@ def size_of(text):
     """Bytes of a size such as 64MiB; without "i" they count as well, the sizes are powers of two."""
     number, unit = re.fullmatch(r"(\d+)\s*([KMG]?)i?B?", text).groups()
     return int(number) << {"": 0, "K": 10, "M": 20, "G": 30}[unit]
+
+
+def human(size):
+    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if size >= 1 << shift:
+            return f"{size >> shift} {unit}"
+    return f"{size} B"
 
 
 def set_memory(config, memory):

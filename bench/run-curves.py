@@ -3,9 +3,9 @@
 the order of keys, write modes, throughput by the number of connections, the time that a key takes that is not there,
 GETPREVIOUS against gets in reverse order, and pushes from drive to drive. Then what many drives in one process take.
 
-    bench/run-curves.py BUILD DIRECTORY [--seconds 2]
+    bench/run-curves.py BUILD DIRECTORY [--seconds 2] [--rounds 3] [--json FILE]
 
-DIRECTORY is on the disk to measure; everything is made in there and removed again. See README.md beside this file.
+DIRECTORY is on the disk to measure; everything is made in there and removed again.
 """
 
 import argparse
@@ -24,8 +24,8 @@ import tempfile
 import threading
 import time
 
-from common import size_of
-
+from common import Report, add_options, size_of
+from page import table
 
 SIZES = {value: size_of(value) for value in ("1MiB", "64KiB", "4KiB", "120B")}
 CURVE = ("120B", "1KiB", "4KiB", "16KiB", "64KiB", "256KiB", "1MiB")
@@ -198,7 +198,7 @@ def time_of_puts(connections):
 
 
 def measure_many(build, directory, drives, bench):
-    """A row: threads, memory without load and the most of it under load, and what durable puts take."""
+    """Threads, MiB without load and the most of it under load, and the milliseconds of one durable put and of one on each drive."""
     daemon = Daemon(build, directory, drives)
     try:
         idle = daemon.status("VmRSS")
@@ -207,19 +207,12 @@ def measure_many(build, directory, drives, bench):
                   "20000", "--seconds", "0.5")
         one = time_of_puts([Connection(daemon.ports[0])])
         every = time_of_puts([Connection(port) for port in daemon.ports])
-        return (drives, daemon.status("Threads"), f"{idle / 1024:.0f}", f"{daemon.status('VmHWM') / 1024:.0f}",
-                f"{one:.1f}", f"{every:.1f}")
+        return daemon.status("Threads"), idle / 1024, daemon.status("VmHWM") / 1024, one, every
     finally:
         daemon.close()
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("build", type=pathlib.Path)
-    parser.add_argument("directory", type=pathlib.Path)
-    parser.add_argument("--seconds", type=float, default=2)
-    arguments = parser.parse_args()
-    build = arguments.build.resolve()
+def measure_once(build, arguments, report):
     daemon = Daemon(build, arguments.directory)
 
     def bench_port(port, *options):
@@ -232,45 +225,57 @@ def main():
     def bench(*options):
         return bench_port(daemon.ports[0], "--seconds", str(arguments.seconds), *options)
 
+    def add_latencies(what, variant, result):
+        for name, value in zip(("median", "99 of 100"), result[1:]):
+            report.add(f"{what}: {name}", variant, "us", value, "less")
+
     try:
-        print("8 operations under way, write-back:\n\n"
-              "| value | keys | puts/s | MB/s | us: median, p99 | gets/s | MB/s | us: median, p99 |\n"
-              "|---|---|---|---|---|---|---|---|")
         for value in CURVE:
-            size = size_of(value)
             for order in ("seq", "rand"):
                 results = bench("--op", "put,get", "--value", value, "--keys", order, "--depth", "8",
-                                "--records", str(min(10000, PUSH_BYTES // size)))
-                cells = " | ".join(f"{rate:.0f} | {rate * size / 1e6:.1f} | {median:.0f}, {p99:.0f}"
-                                   for rate, median, p99 in results)
-                print(f"| {value} | {order} | {cells} |", flush=True)
-        print("\nOne put at a time, puts/s:\n\n| value | " + " | ".join(MODES) + " |" + "\n" + "|---" * 4 + "|")
+                                "--records", str(min(10000, PUSH_BYTES // size_of(value))))
+                for operation, result in zip(("put", "get"), results):
+                    report.add(f"{operation} {order}, 8 under way", value, "1/s", result[0])
+                    add_latencies(f"{operation} {order}, 8 under way", value, result)
         for value, size in SIZES.items():
-            rates = measure_modes(daemon.ports[0], size, arguments.seconds)
-            print(f"| {value} | " + " | ".join(f"{rate:.0f}" for rate in rates) + " |", flush=True)
-        print("\n| value | connections | puts/s | gets/s |\n|---|---|---|---|")
+            for mode, rate in zip(MODES, measure_modes(daemon.ports[0], size, arguments.seconds)):
+                report.add(f"put {mode}, one at a time", value, "1/s", rate)
         for value, records in (("1MiB", 256), ("4KiB", 10000)):
             for connections in (1, 2, 4, 8):
-                put, get = bench("--op", "put,get", "--value", value, "--keys", "rand", "--depth", "8",
-                                 "--records", str(records), "--connections", str(connections))
-                print(f"| {value} | {connections} | {put[0]:.0f} | {get[0]:.0f} |", flush=True)
-        print("\n| value | no such key, us: median, p99 | previous/s, one at a time | gets/s in reverse, one at a time |"
-              "\n|---|---|---|---|")
+                results = bench("--op", "put,get", "--value", value, "--keys", "rand", "--depth", "8",
+                                "--records", str(records), "--connections", str(connections))
+                for operation, result in zip(("put", "get"), results):
+                    report.add(f"{operation} rand, {connections} connections", value, "1/s", result[0])
         for value, size in SIZES.items():
             missing, previous, get = bench("--op", "missing,previous,get", "--value", value, "--keys", "reverse",
                                            "--depth", "1", "--records", str(min(10000, PUSH_BYTES // size)))
-            print(f"| {value} | {missing[1]:.0f}, {missing[2]:.0f} | {previous[0]:.0f} | {get[0]:.0f} |", flush=True)
-        print("\n| value | pushed to another drive: records/s | MB/s |\n|---|---|---|")
+            add_latencies("no such key", value, missing)
+            report.add("previous, one at a time", value, "1/s", previous[0])
+            report.add("get in reverse order, one at a time", value, "1/s", get[0])
         for value, size in SIZES.items():
-            records, moved = measure_push(*daemon.ports, size)
-            print(f"| {value} | {records:.0f} | {moved / 1e6:.1f} |", flush=True)
+            report.add("pushed to another drive", value, "1/s", measure_push(*daemon.ports, size)[0])
     finally:
         daemon.close()
-    print("\n| drives in the process | threads | MiB at the start | MiB at most | one durable put, ms | "
-          "one on each drive at once, ms |" + "\n" + "|---" * 6 + "|")
     for drives in (1, 36):
-        row = measure_many(build, arguments.directory, drives, bench_port)
-        print("| " + " | ".join(str(cell) for cell in row) + " |", flush=True)
+        names = (("threads", "threads"), ("memory, idle", "MiB"), ("memory at most", "MiB"), ("a durable put", "ms"),
+                 ("a durable put on each drive", "ms"))
+        for (what, unit), value in zip(names, measure_many(build, arguments.directory, drives, bench_port)):
+            report.add(what, f"{drives} drive{'s' if drives > 1 else ''}", unit, value, "less")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("directory", type=pathlib.Path)
+    parser.add_argument("--seconds", type=float, default=2)
+    add_options(parser)
+    arguments = parser.parse_args()
+    report = Report("curves", arguments.directory, "A `pinstriped` with two drives; write-back where no mode is named.",
+                    [("36 drives", "1 drive")])
+    for _ in report.rounds(arguments.rounds, arguments.minutes):
+        measure_once(arguments.build.resolve(), arguments, report)
+    print(table(report.content()))
+    report.write(arguments.json)
 
 
 main()

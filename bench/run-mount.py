@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""A mount beside others on the same disk: GlusterFS, disperse 4+2, and bindfs, which passes everything through FUSE to a directory.
+"""A mount beside others on the same disk: a plain directory, bindfs, which passes everything through FUSE to a directory,
+and GlusterFS, disperse 4+2.
 
-    bench/run-mount.py BUILD DIRECTORY [--mib 2048] [--files 10000] [--rounds 1] [--systems "pinstripe;bindfs;gluster"]
+    bench/run-mount.py BUILD DIRECTORY [--mib 2048] [--files 10000] [--rounds 3] [--systems "directory;Pinstripe;bindfs"]
+                       [--json FILE]
 
 As root: the kernel's caches are dropped, and GlusterFS wants it. Everything is made in DIRECTORY and removed again.
-What is not installed is left out, and that is said. Prints a table, rounds side by side; see bench/README.md.
+What is not installed is left out, and that is said. CPU is of all processes of a system, but the kernel's own.
 """
 
 import argparse
@@ -19,7 +21,8 @@ import tempfile
 import time
 
 import common
-from common import MIB, cpu_seconds
+from common import MIB, Report, add_options, cpu_seconds
+from page import table
 
 TREE = "/usr/include"  # what is unpacked
 
@@ -45,6 +48,27 @@ def processes_below(words):
 def drop_caches():
     os.sync()
     pathlib.Path("/proc/sys/vm/drop_caches").write_text("3")
+
+
+class Directory:
+    lose_two = None
+
+    def __init__(self, _, work):
+        self.mount, self.words = work / "mount", ["no process serves it"]
+        self.mount.mkdir()
+
+    def up(self):
+        pass
+
+    def down(self):
+        pass
+
+    def remove(self):
+        pass
+
+    @staticmethod
+    def lacks():
+        return None
 
 
 class Pinstripe:
@@ -159,7 +183,9 @@ class Gluster:
         return None if shutil.which("glusterd") else "glusterfs-server"
 
 
-SYSTEMS = {"pinstripe": Pinstripe, "pinstripe, one process": PinstripeInOne, "bindfs": Bindfs, "gluster": Gluster}
+SYSTEMS = {"directory": Directory, "Pinstripe": Pinstripe, "Pinstripe, one process": PinstripeInOne, "bindfs": Bindfs,
+           "gluster": Gluster}
+RANDOM_READS = {4 << 10: 2000, 64 << 10: 1000}  # bytes of each -> how many
 
 
 def write_file(path, mib):
@@ -185,12 +211,13 @@ def read_at_random(path, mib, size, count):
             os.pread(file.fileno(), size, chance.randrange(mib * MIB // size) * size)
 
 
-def make_files(directory, count):
+def make_files(directory, count, size):
     directory.mkdir()
-    data = random.randbytes(4096)
+    data = random.randbytes(size)
     for i in range(count):
         with open(f"{directory}/f{i}", "wb", buffering=0) as file:
-            file.write(data)
+            if data:
+                file.write(data)
 
 
 def list_files(directory):
@@ -209,19 +236,19 @@ def remove_files(directory, count):
         os.unlink(f"{directory}/f{i}")
 
 
-def measure_system(name, options, archive, members):
-    """A row for each operation: (what, unit, amount for each second, CPU seconds for each unit's thousand)."""
-    rows = {}
+def measure_system(name, options, archive, members, report):
+    """A sample for each operation: how much of it in a second, and the CPU for each."""
     work = pathlib.Path(tempfile.mkdtemp(prefix=f"run-mount-{name.split(',')[0]}.", dir=options.directory))
     system = SYSTEMS[name](options.build, work)
 
-    def measure(what, amount, unit, function):
-        print(f"{name}: {what}", file=sys.stderr, flush=True)
+    def measure(what, amount, unit, function, variant=name):
         before, start = processes_below(system.words), time.monotonic()
         function()
         took, after = time.monotonic() - start, processes_below(system.words)
-        cpu = sum(after[pid] - before.get(pid, 0) for pid in after)
-        rows[what] = (unit, amount / took, cpu / amount)
+        report.add(what, variant, f"{unit}/s", amount / took)
+        if name != "directory":
+            cpu = sum(after[pid] - before.get(pid, 0) for pid in after)
+            report.add(f"CPU of {what}", variant, f"ms/{unit.removesuffix('s')}", cpu / amount * 1e3, "less")
 
     def again():
         system.down()
@@ -230,34 +257,34 @@ def measure_system(name, options, archive, members):
 
     try:
         system.up()
-        big, small, mib = system.mount / "big", system.mount / "small", options.mib
+        big, mib, count = system.mount / "big", options.mib, options.files
         measure("write", mib / 1024, "GiB", lambda: write_file(big, mib))
         again()
         measure("read", mib / 1024, "GiB", lambda: read_file(big, mib))
         measure("read again", mib / 1024, "GiB", lambda: read_file(big, mib))
+        for size, reads in RANDOM_READS.items():
+            again()
+            measure(f"{size >> 10} KiB here and there", reads, "reads", lambda s=size, n=reads: read_at_random(big, mib, s, n))
+        small = system.mount / "small"
+        for size, what in ((0, "empty files"), (20000, "files of 20 000 bytes")):
+            measure(f"create {what}", count, "files", lambda s=size: make_files(system.mount / f"of-{s}", count, s))
+        measure("create files of 4 KiB", count, "files", lambda: make_files(small, count, 4096))
         again()
-        measure("4 KiB here and there", 2000, "read", lambda: read_at_random(big, mib, 4 << 10, 2000))
-        again()
-        measure("64 KiB here and there", 1000, "read", lambda: read_at_random(big, mib, 64 << 10, 1000))
-        count = options.files
-        measure("create 4 KiB files", count, "file", lambda: make_files(small, count))
-        again()
-        measure("list them", count, "file", lambda: list_files(small))
-        measure("read them", count, "file", lambda: read_files(small, count))
-        measure("remove them", count, "file", lambda: remove_files(small, count))
+        measure("list files of 4 KiB", count, "files", lambda: list_files(small))
+        measure("read files of 4 KiB", count, "files", lambda: read_files(small, count))
+        measure("remove files of 4 KiB", count, "files", lambda: remove_files(small, count))
         tree = system.mount / "tree"
         tree.mkdir()
-        measure("unpack a tree", members, "file", lambda: run("tar", "-C", tree, "-xf", archive))
+        measure("unpack a tree", members, "files", lambda: run("tar", "-C", tree, "-xf", archive))
         if system.lose_two:
             system.lose_two()
             again()
-            measure("read without two drives", mib / 1024, "GiB", lambda: read_file(big, mib))
+            measure("read", mib / 1024, "GiB", lambda: read_file(big, mib), f"{name}, two drives dead")
         system.down()
     finally:
         subprocess.run(["umount", "-l", system.mount], stderr=subprocess.DEVNULL, check=False)
         system.remove()
         shutil.rmtree(work)
-    return rows
 
 
 def main():
@@ -266,10 +293,13 @@ def main():
     parser.add_argument("directory", type=pathlib.Path)
     parser.add_argument("--mib", type=int, default=2048)
     parser.add_argument("--files", type=int, default=10000)
-    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--tree", default=TREE, help="a directory, which is unpacked (default: %(default)s)")
     parser.add_argument("--systems", default=";".join(SYSTEMS))
+    add_options(parser)
     options = parser.parse_args()
     options.build = options.build.resolve()
+    if os.getuid() != 0:
+        sys.exit("run-mount: only root may drop the kernel's caches")
     wanted = []
     for name in options.systems.split(";"):
         lacks = SYSTEMS[name].lacks()
@@ -277,20 +307,20 @@ def main():
             print(f"run-mount: {name} is left out: {lacks} is not installed", file=sys.stderr)
         else:
             wanted.append(name)
+    about = (f"Layout 4+2 on 6 drives; a file of {options.mib} MiB and {options.files} small ones. The large file is synced at "
+             "its end, and each reading but \"again\" begins with empty caches.")
+    ratios = [("Pinstripe", other) for other in wanted if not other.startswith("Pinstripe")]
+    ratios += [(f"{name}, two drives dead", name) for name in wanted if name == "Pinstripe"]
+    report = Report("mount", options.directory, about, ratios)
     with tempfile.TemporaryDirectory(dir=options.directory) as scratch:
         archive = f"{scratch}/tree.tar"
-        run("tar", "-C", TREE, "-cf", archive, ".")
+        run("tar", "-C", options.tree, "-cf", archive, ".")
         members = len(run("tar", "-tf", archive).splitlines())
-        results = [{name: measure_system(name, options, archive, members) for name in wanted} for _ in range(options.rounds)]
-    print(f"| operation | unit | {' | '.join(f'{name}: per second' for name in wanted)} | "
-          f"{' | '.join(f'{name}: CPU ms per unit' for name in wanted)} |")
-    print("|---|---|" + "---|" * 2 * len(wanted))
-    for what in results[0][wanted[0]]:
-        cells = [[one[name].get(what) for one in results] for name in wanted]
-        unit = next(cell[0] for row in cells for cell in row if cell)
-        rates = [", ".join(f"{cell[1]:.{2 if unit == 'GiB' else 0}f}" if cell else "-" for cell in row) for row in cells]
-        costs = [", ".join(f"{cell[2] * 1e3:.{0 if unit == 'GiB' else 2}f}" if cell else "-" for cell in row) for row in cells]
-        print(f"| {what} | {unit} | {' | '.join(rates)} | {' | '.join(costs)} |")
+        for _ in report.rounds(options.rounds, options.minutes):
+            for name in wanted:
+                measure_system(name, options, archive, members, report)
+    print(table(report.content()))
+    report.write(options.json)
 
 
 if __name__ == "__main__":

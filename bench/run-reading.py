@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """How fast files are read, and how many bytes drives send for it: 4+2 on 8 drives, all on this machine.
 
-    bench/run-reading.py BUILD [OTHER_BUILD] [--mib 1024] [--rounds 3] [--memory '64 MiB']
+    bench/run-reading.py BUILD [OTHER_BUILD] [--mib 1024] [--rounds 3] [--memory '64 MiB'] [--json FILE]
 
 Through a mount and through an xrootd gateway of each build, in turn, on the same drives and the same file:
 all of it, all of it again, and here and there. The kernel's page cache is emptied of the file before each
-reading, and each mount and gateway starts with an empty memory. See bench/README.md.
+reading, and each mount and gateway starts with an empty memory. A ratio is of the other build to the first.
 """
 
 import argparse
@@ -14,12 +14,12 @@ import os
 import random
 import re
 import shutil
-import statistics
 import subprocess
 import tempfile
 import time
 
-from common import MIB, Cluster, XrootdServer, cpu_seconds, received, run, set_memory
+from common import MIB, Cluster, Report, XrootdServer, add_options, cpu_seconds, received, run, set_memory
+from page import table
 
 
 class Mount:
@@ -72,15 +72,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("builds", nargs="+")
     parser.add_argument("--mib", type=int, default=1024)
-    parser.add_argument("--rounds", type=int, default=3)
+    add_options(parser)
     parser.add_argument("--memory", help="`memory` in cluster.toml, such as '64 MiB'")
     arguments = parser.parse_args()
     builds = [os.path.realpath(build) for build in arguments.builds]
     size = arguments.mib * MIB
     work = tempfile.mkdtemp(prefix="pinstripe-bench.")
     os.chmod(work, 0o755)
-    cluster, results = None, {}
+    cluster = None
     try:
+        names = [f"build {number + 1}" for number in range(len(builds))]
+        report = Report("reading", work, f"Layout 4+2 on 8 drives; one file of {arguments.mib} MiB.",
+                        [(name, names[0]) for name in names[1:]])
         cluster = Cluster(builds[0], f"{work}/cluster", "--layout", "4+2", "--drives", "8")
         if arguments.memory:
             set_memory(cluster.config, arguments.memory)
@@ -97,11 +100,12 @@ def main():
             came, cpu, begin = received(host.pid, ports), cpu_seconds(host.pid), time.monotonic()
             action()
             seconds = time.monotonic() - begin
-            results.setdefault((what, builds.index(build)), []).append(
-                (wanted / MIB / seconds, (received(host.pid, ports) - came) / wanted,
-                 (cpu_seconds(host.pid) - cpu) / (wanted / 1e9)))
+            variant = names[builds.index(build)]
+            report.add(what, variant, "MB/s", wanted / 1e6 / seconds)
+            report.add(f"{what}: drive bytes per byte", variant, "bytes", (received(host.pid, ports) - came) / wanted, "less")
+            report.add(f"{what}: CPU", variant, "s/GB", (cpu_seconds(host.pid) - cpu) / (wanted / 1e9), "less")
 
-        for _ in range(arguments.rounds):
+        for _ in report.rounds(arguments.rounds, arguments.minutes):
             for build in builds:
                 mount = Mount(build, config, work, size)
                 measure(mount, build, "mount, all of it", size, mount.read_all)
@@ -116,10 +120,8 @@ def main():
                 measure(gateway, build, "xrdcp, all of it", size, gateway.read_all)
                 measure(gateway, build, "xrdcp, again", size, gateway.read_all)
                 gateway.stop()
-        print("| | build | MB/s | drive bytes per byte read | process CPU s/GB |\n|---|---|---|---|---|")
-        for (what, build), runs in sorted(results.items()):
-            speed, bytes_each, cpu = (statistics.median(column) for column in zip(*runs))
-            print(f"| {what} | {build + 1} | {speed * MIB / 1e6:.0f} | {bytes_each:.2f} | {cpu:.2f} |")
+        print(table(report.content()))
+        report.write(arguments.json)
     finally:
         if cluster:
             cluster.down()

@@ -1,29 +1,30 @@
 #!/usr/bin/env python3
 """A ROOT job that reads a TTree through a gateway of Pinstripe, and through the same xrootd on a plain directory.
 
-    bench/run-root.py BUILD [--entries 3000000] [--rounds 3] [--python ~/.cache/pinstripe-root/bin/python3]
+    bench/run-root.py BUILD [--entries 3000000] [--rounds 3] [--python ~/.cache/pinstripe-root/bin/python3] [--json FILE]
 
 The job has a TTreeCache of 30 MB and adds up doubles that do not compress, in a process of its own each time: of all
 entries, of half of them (five stretches in turn with five that are left out), of one stretch, and of two columns of twelve.
 In each round, in turn: plain, Pinstripe with an empty memory, Pinstripe with two of eight drives dead. `./dev root`
-fetches ROOT. See README.md beside this file.
+fetches ROOT. The MB/s are of what the job read; drive bytes are what came to the gateway for each of its bytes.
 """
 
 import argparse
 import json
 import os
 import shutil
-import statistics
-import subprocess
 import sys
 import tempfile
 
-from common import Cluster, XrootdServer, cpu_seconds, received, run
+from common import Cluster, Report, XrootdServer, add_options, cpu_seconds, received, run
+from page import table
 
 COLUMNS = 12
 # What is read: stretches of ten, and columns.
-JOBS = {"all": (10, COLUMNS), "half of the entries": (5, COLUMNS), "a tenth of the entries": (1, COLUMNS), "2 of 12 columns": (10, 2)}
+JOBS = {"everything, in order": (10, COLUMNS), "half of the entries": (5, COLUMNS), "a tenth of the entries": (1, COLUMNS),
+        "2 of 12 columns": (10, 2)}
 DEAD = ("1", "2")
+PLAIN, OURS, TWO_DEAD = "plain xrootd", "Pinstripe", "two drives dead"
 
 CODE = """
 #include <TFile.h>
@@ -86,12 +87,14 @@ def in_root(verb, arguments):
 
 class Bench:
     def __init__(self, work, arguments):
-        self.python, self.samples, self.sums = os.path.expanduser(arguments.python), {}, {}
+        self.python, self.sums, self.plain = os.path.expanduser(arguments.python), {}, None
         source = f"{work}/tree.root"
         self.root("make", source, str(arguments.entries))
         self.size = os.path.getsize(source)
         self.cluster = Cluster(arguments.build, f"{work}/cluster", "--layout", "4+2", "--drives", "8")
         self.ports = self.cluster.drive_ports()
+        self.report = Report("root", work, f"A TTree of {COLUMNS} columns of doubles, {self.size / 1e6:.0f} MB, "
+                             "and a TTreeCache of 30 MB; layout 4+2 on 8 drives.", [(OURS, PLAIN), (TWO_DEAD, OURS)])
         self.plain = XrootdServer(self.cluster, work, without=("ofs.osslib",), more=("oss.localroot PLACE/data",))
         for url in (self.plain.url, self.cluster.status()["gateway"]["url"]):
             run("xrdcp", "--nopbar", "-f", source, url.rstrip("/") + "//tree.root")
@@ -99,9 +102,9 @@ class Bench:
     def root(self, *arguments):
         return run(self.python, __file__, "in-root", *arguments)
 
-    def job(self, name, where):
+    def job(self, name, variant):
         server, url = self.plain.pid, self.plain.url
-        if where != "plain":  # with an empty memory
+        if variant != PLAIN:  # with an empty memory
             self.cluster.kill("gateway")
             self.cluster.start("gateway")
             gateway = self.cluster.status()["gateway"]
@@ -109,31 +112,26 @@ class Bench:
         came, cpu = received(server, self.ports), cpu_seconds(server)
         said = self.root("job", url.rstrip("/") + "//tree.root", *map(str, JOBS[name]))
         result = json.loads(said.strip().splitlines()[-1])
-        assert self.sums.setdefault(name, result["sum"]) == result["sum"], f"{name}: another sum {where}"
+        assert self.sums.setdefault(name, result["sum"]) == result["sum"], f"{name}: another sum with {variant}"
         megabytes = result["bytes"] / 1e6
-        self.samples.setdefault((name, where), []).append(
-            (megabytes / result["real"], result["cpu"] / result["real"], megabytes, result["calls"],
-             (received(server, self.ports) - came) / result["bytes"], (cpu_seconds(server) - cpu) / megabytes * 1e3))
+        came, cpu = received(server, self.ports) - came, cpu_seconds(server) - cpu
+        self.report.add(name, variant, "MB/s", megabytes / result["real"])
+        self.report.add(f"{name}: the job's CPU time per time", variant, "s/s", result["cpu"] / result["real"])
+        self.report.add(f"{name}: the server's CPU", variant, "s/GB", cpu / megabytes * 1e3, "less")
+        if variant != PLAIN:
+            self.report.add(f"{name}: drive bytes per byte", variant, "bytes", came / result["bytes"], "less")
 
     def round(self):
-        for where in ("plain", "pinstripe", "dead"):
-            if where == "dead":
+        for variant in (PLAIN, OURS, TWO_DEAD):
+            if variant == TWO_DEAD:
                 self.cluster.kill(*DEAD)
             for name in JOBS:
-                self.job(name, where)
-                print(name, where, [round(x, 2) for x in self.samples[name, where][-1]], file=sys.stderr, flush=True)
+                self.job(name, variant)
         self.cluster.start(*DEAD)
 
-    def print(self):
-        print(f"One file of {self.size / 1e6:.0f} MB.\n\n| job | | MB read | reads | MB/s | CPU/real | drive bytes per byte | server CPU s/GB |")
-        print("|---|---|---|---|---|---|---|---|")
-        for (name, where), runs in self.samples.items():
-            speed, ratio, megabytes, calls, per_byte, cpu = map(statistics.median, zip(*runs))
-            drives = "" if where == "plain" else f"{per_byte:.2f}"
-            print(f"| {name} | {where} | {megabytes:.0f} | {calls:.0f} | {speed:.0f} | {ratio:.2f} | {drives} | {cpu:.2f} |")
-
     def stop(self):
-        self.plain.stop()
+        if self.plain:
+            self.plain.stop()
         self.cluster.down()
 
 
@@ -141,20 +139,23 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build")
     parser.add_argument("--entries", type=int, default=3_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--python", default="~/.cache/pinstripe-root/bin/python3", help="that has ROOT")
+    add_options(parser)
     arguments = parser.parse_args()
+    if not os.path.exists(os.path.expanduser(arguments.python)):
+        sys.exit(f"run-root: there is no {arguments.python}: `./dev root` fetches ROOT")
     work = tempfile.mkdtemp(prefix="pinstripe-bench.")
     os.chmod(work, 0o755)
-    bench = None
     try:
         bench = Bench(work, arguments)
-        for _ in range(arguments.rounds):
-            bench.round()
-        bench.print()
-    finally:
-        if bench:
+        try:
+            for _ in bench.report.rounds(arguments.rounds, arguments.minutes):
+                bench.round()
+        finally:
             bench.stop()
+        print(table(bench.report.content()))
+        bench.report.write(arguments.json)
+    finally:
         shutil.rmtree(work, ignore_errors=True)
 
 

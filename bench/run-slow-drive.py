@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Reads of 1 MiB while one drive answers ten times slower: 4+2 on 8 drives, all on this machine.
 
-    bench/run-slow-drive.py BUILD [--rounds 3] [--operations 1000] [--file-mib 1024] [--times 10]
+    bench/run-slow-drive.py BUILD [--rounds 3] [--operations 1000] [--file-mib 1024] [--times 10] [--json FILE]
 
 Between the clients and drive 1 there is a proxy that can hold each answer back for a time. First it measures how
 long the drive takes for the reads of 64 KiB that come one by one, then reads are measured with answers that come at once and
-with answers held back for so many times as long, in turn. See bench/README.md.
+with answers held back for so many times as long, in turn.
 """
 
 import argparse
@@ -15,10 +15,10 @@ import multiprocessing
 import os
 import re
 import shutil
-import statistics
 import tempfile
 
-from common import MIB, Cluster, free_port, run
+from common import MIB, Cluster, Report, add_options, free_port, run
+from page import table
 
 
 async def pump(reader, writer, delay):
@@ -74,10 +74,10 @@ def measure(cluster, pattern, options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("build")
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--operations", type=int, default=1000)
     parser.add_argument("--file-mib", type=int, default=1024)
     parser.add_argument("--times", type=float, default=10)
+    add_options(parser)
     options = parser.parse_args()
     work = tempfile.mkdtemp(prefix="pinstripe-slow.")
     os.chmod(work, 0o755)  # the gateway runs as somebody else
@@ -95,24 +95,18 @@ def main():
         proxy_process.start()
         alone = measure(cluster, "read-64k", options)
         held = (options.times - 1) * alone["latency_us"]["p50"] / 1e6
-        print(f"a read of 64 KiB takes {alone['latency_us']['p50']} us; answers of drive 1 are held back for {held * 1e6:.0f} us")
-        rows = {"healthy": [], "slow": []}
-        for _ in range(options.rounds):
-            for name, seconds in (("healthy", 0.0), ("slow", held)):
+        about = (f"Layout 4+2 on 8 drives. A read of 64 KiB takes {alone['latency_us']['p50']} us; answers of the slow drive "
+                 f"come {held * 1e6:.0f} us later. {options.operations} reads of 1 MiB in each round.")
+        report = Report("slow-drive", work, about, [("one drive slow", "all healthy")])
+        for _ in report.rounds(options.rounds, options.minutes):
+            for name, seconds in (("all healthy", 0.0), ("one drive slow", held)):
                 delay.value = seconds
-                rows[name].append(measure(cluster, "read-1m", options))
-                print(name, rows[name][-1]["latency_us"], flush=True)
-
-        def median(name, value):
-            return statistics.median(value(row) for row in rows[name])
-
-        def fetched(row):
-            return row["received_bytes"] / row["bytes"]
-        for key in ("p50", "p99"):
-            healthy, slow = (median(name, lambda row: row["latency_us"][key]) for name in ("healthy", "slow"))
-            print(f"{key}: healthy {healthy:.0f} us, with a slow drive {slow:.0f} us: {slow / healthy:.2f} times")
-        healthy, slow = median("healthy", fetched), median("slow", fetched)
-        print(f"bytes from drives for each byte: healthy {healthy:.3f}, with a slow drive {slow:.3f}: {100 * (slow / healthy - 1):.1f} % more")
+                row = measure(cluster, "read-1m", options)
+                for key, what in (("p50", "half of the reads end within"), ("p99", "99 of 100 reads end within")):
+                    report.add(what, name, "us", row["latency_us"][key], "less")
+                report.add("drive bytes per byte", name, "bytes", row["received_bytes"] / row["bytes"], "less")
+        print(table(report.content()))
+        report.write(options.json)
     finally:
         if proxy_process:
             proxy_process.terminate()

@@ -2,31 +2,31 @@
 """Our store against LevelDB and RocksDB behind the same daemon, in turn, on one disk; and what moving the
 same bytes costs a bare process: from a socket into files, and from files into a socket.
 
-    bench/run-stores.py BUILD DIRECTORY [--rounds 3] [--seconds 2] [--values 1MiB,64KiB,4KiB,120B]
+    bench/run-stores.py BUILD DIRECTORY [--rounds 3] [--seconds 2] [--values 1MiB,64KiB,4KiB,120B] [--json FILE]
     bench/run-stores.py BUILD DIRECTORY --before OTHER_BUILD ...
 
 With --before it is not the stores that are compared, but ours in the daemon of another build (which may be a file
-pinstriped) and in that of this one. DIRECTORY is on the disk to measure; everything is made in there and removed again. The table has medians over
-the rounds; see README.md beside this file.
+pinstriped) and in that of this one. DIRECTORY is on the disk to measure; everything is made in there and removed again.
 """
 
 import argparse
 import json
 import os
 import pathlib
-import re
 import shutil
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
 import threading
-import time
 
-from common import free_port, size_of
+from common import Report, add_options, free_port, size_of
+from page import table
 
-STORES = ("log", "leveldb", "rocksdb")
+# Name here -> `store` in the daemon's configuration. The others are there for this comparison alone, and nothing else
+# here knows of them.
+OURS = "Pinstripe's store"
+STORES = {OURS: "log", "LevelDB": "leveldb", "RocksDB": "rocksdb"}
 # What is measured, in this order: the operations of one run, and the order of their keys.
 RUNS = ((("put", "get", "missing", "next", "previous"), "seq"), (("put", "get"), "rand"))
 RECORD_BYTES = 256 << 20  # of all values, where the limit below is not reached
@@ -129,61 +129,42 @@ def measure_copy(directory):
         shutil.rmtree(work)
 
 
-def row(cells, widths):
-    return "| " + " | ".join(str(cell).ljust(width) for cell, width in zip(cells, widths)) + " |"
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("directory", type=pathlib.Path)
     parser.add_argument("--before", type=pathlib.Path)
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--depth", type=int, default=32)
     parser.add_argument("--values", default="1MiB,64KiB,4KiB,120B")
+    add_options(parser)
     arguments = parser.parse_args()
 
     build = arguments.build.resolve()
     now = build / "daemon/pinstriped"
-    sides = {store: (now, store) for store in STORES}  # label: the daemon, and its store
+    sides = {name: (now, store) for name, store in STORES.items()}  # the daemon, and its store
+    ratios = [(OURS, other) for other in STORES if other != OURS]
     if arguments.before:
         before = arguments.before.resolve()
-        sides = {"before": (before if before.is_file() else before / "daemon/pinstriped", "log"), "after": (now, "log")}
-    measured = {}  # (value, operation, side): a result of each round
-    copies = []
-    begin = time.monotonic()
-    for number in range(arguments.rounds):
-        copies.append(measure_copy(arguments.directory))
+        sides = {"before": (before if before.is_file() else before / "daemon/pinstriped", STORES[OURS]), "after": (now, STORES[OURS])}
+        ratios = [("after", "before")]
+    about = f"One connection, {arguments.depth} operations under way, write-back; {arguments.seconds} s for each operation."
+    report = Report("drive", arguments.directory, about, ratios)
+    for _ in report.rounds(arguments.rounds, arguments.minutes):
+        for operation, cost in measure_copy(arguments.directory).items():
+            report.add(f"CPU of moving the bytes of a {operation} of 1 MiB", "a bare process", "us", cost * CHUNK / 1e3, "less")
         for value in arguments.values.split(","):
             for side, (daemon, store) in sides.items():
-                results = measure_store(build, daemon, arguments.directory, store, value,
-                                        arguments.seconds, arguments.depth)
+                results = measure_store(build, daemon, arguments.directory, store, value, arguments.seconds, arguments.depth)
                 for operation, result in results.items():
-                    measured.setdefault((value, operation, side), []).append(result)
-        print(f"round {number + 1} of {arguments.rounds}: {time.monotonic() - begin:.0f} s",
-              file=sys.stderr)
-
-    def median(value, operation, side, of):
-        return statistics.median(of(result) for result in measured[(value, operation, side)])
-
-    widths = (6, 12, 30, 30, 22)
-    print(row(("value", "operation", "op/s: " + ", ".join(sides), "daemon CPU us per op", "written per byte"),
-              widths))
-    print("|---" * len(widths) + "|")
-    for value in arguments.values.split(","):
-        for operation in dict.fromkeys(operation for (v, operation, _) in measured if v == value):
-            def cells(of, form):
-                return ", ".join(form.format(median(value, operation, side, of)) for side in sides)
-            puts = operation.startswith("put")
-            print(row((value, operation,
-                       cells(lambda r: r["operations"] / r["seconds"], "{:.0f}"),
-                       cells(lambda r: r["daemon_cpu_seconds"] / r["operations"] * 1e6, "{:.1f}"),
-                       cells(lambda r: r["daemon_written_bytes"] / max(1, r["bytes"]), "{:.2f}")
-                       if puts else "-"), widths))
-    for operation in ("put", "get"):
-        print(f"\nbare copy, as a {operation} has it: "
-              f"{statistics.median(copy[operation] for copy in copies):.2f} CPU s/GB")
+                    what = f"{operation}, {value}"
+                    report.add(what, side, "1/s", result["operations"] / result["seconds"])
+                    report.add(f"CPU of {what}", side, "us", result["daemon_cpu_seconds"] / result["operations"] * 1e6, "less")
+                    if operation.startswith("put"):
+                        report.add(f"written per byte by {what}", side, "bytes",
+                                   result["daemon_written_bytes"] / max(1, result["bytes"]), "less")
+    print(table(report.content()))
+    report.write(arguments.json)
 
 
 main()

@@ -1,21 +1,20 @@
 #include "fs/file_system.h"
 
 #include <algorithm>
-#include <deque>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <set>
 
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/try.h"
 #include "fs/files/read_pattern.h"
-#include "fs/files/state.h"
 #include "fs/files/sums.h"
 #include "fs/names/extended.h"
 #include "fs/names/names.h"
 #include "fs/names/path.h"
 #include "fs/names/path_walk.h"
+#include "fs/open_files.h"
 
 namespace pinstripe {
 namespace {
@@ -31,245 +30,6 @@ Status CheckSettable(std::string_view name) {
   if (name != kWhyAttribute) return {};
   return Fail(EPERM, "'{}' tells on which drives a file is, and cannot be changed", name);
 }
-
-// Which files are open, and what they share.
-class OpenFiles {
- public:
-  OpenFiles(Cluster& cluster, const FileSystem::Options& options)
-      : context_(cluster, options), reserving_(cluster.runtime()) {
-    if (options.caretaker != nullptr) {
-      caretaker_ =
-          options.caretaker(cluster, {.is_changing = [this](InodeId id) { return IsChanging(id); },
-                                      .mended = [this](InodeId id) { Reload(id); }});
-    }
-    context_.committed_short = [this](InodeId id) {
-      if (caretaker_) caretaker_->CommittedShort(id);
-    };
-    context_.dispose = [this](InodeId id, const Inode& inode, uint64_t losses) {
-      Dispose(id, inode, losses);
-    };
-    context_.reserve = [this](uint64_t bytes) { return Reserve(bytes); };
-  }
-
-  FileContext& context() { return context_; }
-  Caretaker* caretaker() { return caretaker_.get(); }  // null: nobody looks after the files
-
-  // Adds a user of the file. Each Take is followed by one Release.
-  std::shared_ptr<FileState> Take(InodeId id) {
-    const std::lock_guard lock(mutex_);
-    Open& open = files_[id];
-    if (!open.state) open.state = std::make_shared<FileState>(context_, id);
-    ++open.users;
-    return open.state;
-  }
-
-  std::shared_ptr<FileState> TakeNew(const Inode& inode, std::optional<Names::NewName> name) {
-    const std::lock_guard lock(mutex_);
-    InodeId id = 0;
-    do id = context_.records.NewInodeId();
-    while (files_.contains(id));
-    auto state = std::make_shared<FileState>(context_, id, inode, std::move(name));
-    files_[id] = {state, 1};
-    return state;
-  }
-
-  void Release(InodeId id) {
-    std::shared_ptr<FileState> last;
-    {
-      const std::lock_guard lock(mutex_);
-      const auto found = files_.find(id);
-      if (--found->second.users > 0) return;
-      last = found->second.state;
-      files_.erase(found);
-    }
-    last->Abandon();
-  }
-
-  // Stores what is in memory until the budget is kept, or what is left cannot be stored.
-  void StoreExcess() {
-    std::set<InodeId> failed;
-    while (context_.budget.used() > context_.budget.limit()) {
-      const auto [file, holding] = OldestBlock([&](InodeId id) { return !failed.contains(id); });
-      if (!file) return;
-      if (!file->Relieve().ok()) failed.insert(file->id());
-    }
-  }
-
-  // Null when it is not open; else as Take().
-  std::shared_ptr<FileState> TakeIfOpen(InodeId id) {
-    const std::lock_guard lock(mutex_);
-    const auto found = files_.find(id);
-    if (found == files_.end()) return nullptr;
-    ++found->second.users;
-    return found->second.state;
-  }
-
-  // Null when it is not open.
-  std::shared_ptr<FileState> Find(InodeId id) {
-    const std::lock_guard lock(mutex_);
-    const auto found = files_.find(id);
-    return found == files_.end() ? nullptr : found->second.state;
-  }
-
-  // What is left of a directory that was removed here, one of the last, for who has it open still,
-  // or is in it. It may be changed by that. Null: it was none of them.
-  std::optional<Inode> FindRemoved(InodeId id, const std::function<void(Inode&)>& change = {}) {
-    const std::lock_guard lock(mutex_);
-    const auto found =
-        std::ranges::find(removed_directories_, id, &std::pair<InodeId, Inode>::first);
-    if (found == removed_directories_.end()) return std::nullopt;
-    if (change) change(found->second);
-    return found->second;
-  }
-  std::optional<Attributes> DescribeRemoved(InodeId id,
-                                            const std::function<void(Inode&)>& change = {}) {
-    const std::optional<Inode> removed = FindRemoved(id, change);
-    if (!removed) return std::nullopt;
-    Attributes attributes = removed->Describe(id);
-    attributes.links = 0;
-    return attributes;
-  }
-
- private:
-  struct Open {
-    std::shared_ptr<FileState> state;
-    int users = 0;
-  };
-
-  void Dispose(InodeId id, const Inode& inode, uint64_t losses) {
-    {
-      const std::lock_guard lock(mutex_);
-      const auto found = files_.find(id);
-      if (found != files_.end()) return found->second.state->Removed(inode, losses);
-      if (inode.kind == FileKind::kDirectory) {
-        if (removed_directories_.size() == kMostRemovedDirectories) {
-          removed_directories_.pop_front();
-        }
-        removed_directories_.emplace_back(id, inode);
-      }
-    }
-    context_.reaper.AddRemoved(id, inode, losses);
-  }
-
-  static constexpr size_t kMostRemovedDirectories = 256;
-
-  bool IsChanging(InodeId id) {
-    const auto state = Find(id);
-    return state != nullptr && state->HasChanges();
-  }
-
-  // Readers that have it open look where its shards are now. One that cannot does so when it misses
-  // them.
-  void Reload(InodeId id) {
-    if (const auto state = Find(id)) (void)state->Refresh();
-  }
-
-  std::vector<std::shared_ptr<FileState>> All() {
-    const std::lock_guard lock(mutex_);
-    std::vector<std::shared_ptr<FileState>> all;
-    for (const auto& [id, open] : files_) all.push_back(open.state);
-    return all;
-  }
-
-  struct OldBlock {
-    std::shared_ptr<FileState> file;  // null: there is none
-    DirtyBlocks::Holding holding;
-  };
-  template <typename Filter>
-  OldBlock OldestBlock(const Filter& is_considered) {
-    OldBlock oldest;
-    for (const auto& file : All()) {
-      const auto holding = is_considered(file->id()) ? file->Oldest() : std::nullopt;
-      if (!holding || (oldest.file && !holding->GoesBefore(oldest.holding))) continue;
-      oldest = {file, *holding};
-    }
-    return oldest;
-  }
-
-  // In the order of coming, so that small requests do not starve a large one.
-  Result<MemoryBudget::Share> Reserve(uint64_t bytes) {
-    if (waiting_ == 0) {
-      if (auto share = context_.budget.TryTake(bytes)) return *std::move(share);
-    }
-    ++waiting_;
-    auto share = [&] {
-      const Turn::Holder turn(reserving_);
-      return WaitForRoom(bytes);
-    }();
-    --waiting_;
-    return share;
-  }
-
-  // Stores blocks that are in memory, whichever file they belong to, until there is room.
-  Result<MemoryBudget::Share> WaitForRoom(uint64_t bytes) {
-    const auto signal = context_.cluster.runtime().NewSignal();
-    const MemoryBudget::Watch watch(context_.budget, signal);
-    Runtime& runtime = context_.cluster.runtime();
-    std::map<InodeId, Status> failed;
-    // Files at work on something, a commit say, which takes as long as it takes: they give back
-    // what they can by themselves. Looked at again after a moment.
-    std::set<InodeId> busy;
-    for (;;) {
-      if (auto share = context_.budget.TryTake(bytes)) return *std::move(share);
-      const auto [file, holding] =
-          OldestBlock([&](InodeId id) { return !failed.contains(id) && !busy.contains(id); });
-      if (!file && !busy.empty()) {
-        signal->WaitUntil(runtime.Now() + kBlockIsIdleAfter);
-        busy.clear();
-        continue;
-      }
-      if (!file && !failed.empty()) {
-        return tl::unexpected(
-            failed.begin()->second.Context("no memory left for what cannot be stored"));
-      }
-      // Without a block to store, what takes the room comes back by itself: reads, and what slow
-      // drives are still being sent. A block that is just being filled is worth waiting for a
-      // little: stored in parts it would have to be written more than once.
-      const Time busy_until = holding.written_at + kBlockIsIdleAfter;
-      if (!file) {
-        signal->WaitUntil(Time::max());
-      } else if (!holding.sent && busy_until > runtime.Now()) {
-        signal->WaitUntil(busy_until);
-      } else if (const auto status = file->TryRelieve(); !status) {
-        busy.insert(file->id());
-      } else if (!status->ok()) {
-        failed.emplace(file->id(), *status);
-      }
-    }
-  }
-
-  static constexpr Duration kBlockIsIdleAfter = std::chrono::milliseconds(50);
-
-  FileContext context_;
-  Turn reserving_;  // held while files' turns are taken, and never taken while one is held
-  std::atomic<int> waiting_ = 0;
-  std::mutex mutex_;
-  std::map<InodeId, Open> files_;                              // guarded by mutex_
-  std::deque<std::pair<InodeId, Inode>> removed_directories_;  // the last ones; guarded by mutex_
-  std::unique_ptr<Caretaker> caretaker_;  // goes first: its threads look at the files
-};
-
-// A user of a file for the time of one call.
-class Use {
- public:
-  Use(OpenFiles& files, InodeId id) : Use(files, id, files.Take(id)) {}
-  static Use IfOpen(OpenFiles& files, InodeId id) { return {files, id, files.TakeIfOpen(id)}; }
-  ~Use() {
-    if (state_ != nullptr) files_.Release(id_);
-  }
-  Use(const Use&) = delete;
-  Use& operator=(const Use&) = delete;
-  explicit operator bool() const { return state_ != nullptr; }
-  FileState* operator->() { return state_.get(); }
-
- private:
-  Use(OpenFiles& files, InodeId id, std::shared_ptr<FileState> state)
-      : files_(files), id_(id), state_(std::move(state)) {}
-
-  OpenFiles& files_;
-  const InodeId id_;
-  const std::shared_ptr<FileState> state_;
-};
 
 class Handle final : public OpenFile {
  public:
@@ -394,13 +154,13 @@ class Handle final : public OpenFile {
     if (bytes == 0 || bytes < (end - begin) / 8 * 7) return;
     std::vector<ReadPattern::Range> ranges;
     {
-      const std::lock_guard lock(pattern_mutex_);
+      const MutexLock lock(pattern_mutex_);
       ranges = pattern_.Read(begin, end - begin);
     }
     for (const auto& [offset, size] : ranges) {
       const uint64_t there = state_->ReadAhead(offset, size, *ahead_);
       if (there == size) continue;
-      const std::lock_guard lock(pattern_mutex_);
+      const MutexLock lock(pattern_mutex_);
       return pattern_.Refused(offset + there);
     }
   }
@@ -411,8 +171,8 @@ class Handle final : public OpenFile {
   const bool durable_close_;
   std::atomic<bool> wrote_ = false;
   std::atomic<bool> released_ = false;
-  std::mutex pattern_mutex_;
-  ReadPattern pattern_;                        // guarded by pattern_mutex_
+  Mutex pattern_mutex_;
+  ReadPattern pattern_ GUARDED_BY(pattern_mutex_);
   std::unique_ptr<BlockReader::Ahead> ahead_;  // until it is released
 };
 

@@ -22,7 +22,7 @@ namespace pinstripe {
 
 class FileAttributes final : public XrdSysXAttr {
  public:
-  // `oss` is asked for at each call, and is null before there is one (-EAGAIN).
+  // `oss` is asked for at each call, and is null before there is one (-EIO).
   explicit FileAttributes(std::function<Oss*()> oss) : oss_(std::move(oss)) {}
 
   // All as XrdSysXAttr.hh says; `descriptor` is of no file of ours.

@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <climits>
 #include <csignal>
+#include <utility>
 
 #include "base/answer.h"
 #include "base/checksum.h"
 #include "base/log.h"
+#include "base/real_runtime.h"
 #include "base/signal_watch.h"
 #include "base/try.h"
 #include "fs/posix_stat.h"
@@ -53,13 +55,19 @@ int64_t UsedPercent(const SpaceInfo& space) {
 
 }  // namespace
 
-Oss::Oss() : owner_{geteuid(), getegid()} {}
+// A device is never 0, which would say that a file is offline.
+Oss::Oss(Runtime& runtime, Cluster& cluster, std::unique_ptr<FileSystem> file_system)
+    : runtime_(runtime),
+      cluster_(cluster),
+      file_system_(std::move(file_system)),
+      owner_{geteuid(), getegid()},
+      device_(Crc32c(AsBytes(cluster.uuid())) | 1) {}
 
 Result<std::unique_ptr<Oss>> Oss::Start(const std::string& config_file, const std::string& root,
                                         bool light) {
-  std::unique_ptr<Oss> oss(new Oss);
-  oss->connected_ = TRY(pinstripe::Connect(oss->runtime_, config_file));
-  Cluster& cluster = oss->connected_->cluster();
+  auto runtime = std::make_unique<RealRuntime>();
+  auto connected = TRY(pinstripe::Connect(*runtime, config_file));
+  Cluster& cluster = connected->cluster();
   FileSystem::Options options;
   options.caretaker = &MakeHostCare;
   options.exported = root;
@@ -69,7 +77,10 @@ Result<std::unique_ptr<Oss>> Oss::Start(const std::string& config_file, const st
     options.disk_cache_directory = cluster.config().cache_directory;
     options.disk_cache_bytes = cluster.config().cache_directory_bytes;
   }
-  oss->file_system_ = TRY(FileSystem::Open(cluster, options));
+  auto file_system = TRY(FileSystem::Open(cluster, options));
+  auto oss = std::make_unique<Oss>(*runtime, cluster, std::move(file_system));
+  oss->own_runtime_ = std::move(runtime);
+  oss->connected_ = std::move(connected);
   auto reload = SignalWatch::Start(SIGUSR1, [fs = oss->file_system_.get()] {
     (void)fs->Reload();  // it has told the log
   });
@@ -78,8 +89,6 @@ Result<std::unique_ptr<Oss>> Oss::Start(const std::string& config_file, const st
   } else {
     Log(LogLevel::kWarn, "cluster.toml will not be read again", {{"why", reload.error()}});
   }
-  // Never 0, which would say that a file is offline.
-  oss->device_ = Crc32c(AsBytes(cluster.uuid())) | 1;
   return oss;
 }
 
@@ -241,17 +250,16 @@ int Oss::Stats(char* out, int length) {
 
 // docs/operations.md, "Watch a gateway", says what each number is.
 std::string Oss::Statistics() {
-  Cluster& cluster = connected_->cluster();
   size_t up = 0;
   size_t active = 0;
-  for (const MappedDrive& one : cluster.map().drives) {
+  for (const MappedDrive& one : cluster_.map().drives) {
     if (one.state != DriveState::kActive) continue;  // drained, and perhaps taken away
     ++active;
-    const Drive* drive = cluster.FindDrive(one.id);
+    const Drive* drive = cluster_.FindDrive(one.id);
     if (drive != nullptr && drive->IsUp()) ++up;
   }
   const MemoryCounters memory = file_system_->Memory();
-  const StripeCounters stripes = cluster.stripes().counters();
+  const StripeCounters stripes = cluster_.stripes().counters();
   return fmt::format(
       "<stats id=\"oss\" v=\"pinstripe\"><opens>{}</opens><in>{}</in><out>{}</out>"
       "<drives>{}</drives><up>{}</up>"

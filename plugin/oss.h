@@ -13,7 +13,7 @@
 #include <memory>
 #include <string>
 
-#include "base/real_runtime.h"
+#include "base/runtime.h"
 #include "base/signal_watch.h"
 #include "cluster/connect.h"
 #include "fs/file_system.h"
@@ -38,6 +38,9 @@ class Oss final : public XrdOss {
   // `light`, the process answers questions about names and space only (cmsd).
   static Result<std::unique_ptr<Oss>> Start(const std::string& config_file, const std::string& root,
                                             bool light);
+
+  // Over a file system that is open already. `runtime` and `cluster` outlive the Oss.
+  Oss(Runtime& runtime, Cluster& cluster, std::unique_ptr<FileSystem> file_system);
 
   FileSystem& file_system() { return *file_system_; }
   OssCounters& counters() { return counters_; }
@@ -84,18 +87,20 @@ class Oss final : public XrdOss {
   int StatXA(const char* path, char* out, int& length, XrdOucEnv* env) override;
 
  private:
-  Oss();
-
   std::string Statistics();
   Status RenamePath(const char* source, const char* target);
   Status ChangeMode(const char* path, uint32_t mode);
   Status UnlinkPath(const char* path);
 
-  RealRuntime runtime_;
+  // What Start() has made, in the order in which one stands on the other.
+  std::unique_ptr<Runtime> own_runtime_;
   std::unique_ptr<ConnectedCluster> connected_;
+
+  Runtime& runtime_;
+  Cluster& cluster_;
   std::unique_ptr<FileSystem> file_system_;
   const Owner owner_;
-  uint32_t device_ = 1;
+  const uint32_t device_;
   OssCounters counters_;
   Uploads uploads_;
   std::unique_ptr<SignalWatch> reload_;  // SIGUSR1; the last member: it uses the others

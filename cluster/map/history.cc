@@ -99,8 +99,7 @@ Result<std::vector<DriveMap>> DecodeHistory(std::string_view bytes) {
   std::vector<DriveMap> epochs;
   epochs.push_back(TRY_CONTEXT(DriveMap::Decode(first), "history of the drive map"));
   if (epochs.front().epoch != 1) {
-    return Fail(EBADMSG, "history of the drive map: it begins with epoch {}",
-                epochs.front().epoch);
+    return Fail(EBADMSG, "history of the drive map: it begins with epoch {}", epochs.front().epoch);
   }
   while (epochs.size() < newest && in.ok()) {
     DriveMap next = epochs.back();

@@ -10,29 +10,12 @@
 #include <span>
 #include <utility>
 
-#include "base/try.h"
+#include "fs/files/block_runs.h"
 
 namespace pinstripe {
 namespace {
 
-constexpr uint8_t kInPages = 1;  // flag of the map
-constexpr uint8_t kData = 1;     // flags of a run
-constexpr uint8_t kOtherObject = 2;
-constexpr uint8_t kMovedShards = 4;
-constexpr uint8_t kPage = 8;
-constexpr uint8_t kPatches = 16;
-constexpr uint8_t kShared = 32;
-constexpr uint8_t kPageFormat = 1;
-
-// What a change copies, about. Stretches that are to be stored are put together again.
-constexpr size_t kStretchBytes = 8 << 10;
 constexpr size_t kPageNameBytes = 36;  // what a page takes in the inode, about
-
-using Runs = std::vector<BlockRun>;
-
-uint64_t BlocksOf(uint64_t size, uint64_t block_bytes) {
-  return size / block_bytes + (size % block_bytes != 0);
-}
 
 size_t VarintBytes(uint64_t value) {
   size_t bytes = 1;
@@ -65,12 +48,6 @@ size_t BytesOf(const BlockRun& run) {
                  (run.moved.empty() ? 0 : 2) + kMovedBytes * run.moved.size() +
                  (run.patches.empty() ? 0 : 2);
   for (const BlockRun::Patched& patched : run.patches) bytes += BytesOf(patched.patch);
-  return bytes;
-}
-
-size_t BytesOf(const Runs& runs) {
-  size_t bytes = 0;
-  for (const BlockRun& run : runs) bytes += BytesOf(run);
   return bytes;
 }
 
@@ -195,14 +172,6 @@ std::vector<Runs> Divide(Runs runs, size_t most, uint32_t block_bytes) {
   return portions;
 }
 
-uint64_t StoredIn(const Runs& runs, uint64_t block_bytes) {
-  uint64_t bytes = 0;
-  for (const BlockRun& run : runs) {
-    if (!run.hole) bytes += (run.count - 1) * block_bytes + run.last_valid;
-  }
-  return bytes;
-}
-
 std::shared_ptr<const BlockMap::Stretch> MakeStretch(Runs runs, uint64_t block_bytes) {
   BlockMap::Stretch stretch;
   for (const BlockRun& run : runs) stretch.count += run.count;
@@ -219,125 +188,22 @@ bool SamePage(const BlockMap::Part& a, const BlockMap::Part& b) {
 
 }  // namespace
 
-// ---- One block
-
-namespace {
-
-BlockPlace AsPlace(const BlockPatch& patch) {
-  return {.object = patch.object,
-          .write = patch.write,
-          .layout = patch.layout,
-          .place = patch.place,
-          .stored = patch.stored,
-          .valid = patch.stored};
+uint64_t BlocksOf(uint64_t size, uint64_t block_bytes) {
+  return size / block_bytes + (size % block_bytes != 0);
 }
 
-}  // namespace
-
-bool BlockPlace::SameStripes(const BlockPlace& other) const {
-  return SameStripe(other) &&
-         std::ranges::equal(patches, other.patches, [](const auto& a, const auto& b) {
-           return a.object == b.object && a.write == b.write;
-         });
+size_t BytesOf(const Runs& runs) {
+  size_t bytes = 0;
+  for (const BlockRun& run : runs) bytes += BytesOf(run);
+  return bytes;
 }
 
-bool BlockPlace::SameBytes(const BlockPlace& other) const {
-  return SameStripes(other) && valid == other.valid &&
-         std::ranges::equal(patches, other.patches, {}, &BlockPatch::extents, &BlockPatch::extents);
-}
-
-bool BlockPlace::Names(const StripeId& stripe) const {
-  const auto is_it = [&](const auto& one) {
-    return one.object == stripe.object && one.write == stripe.write;
-  };
-  return is_it(*this) || std::ranges::any_of(patches, is_it);
-}
-
-bool BlockPlace::Names(const BlockPlace& stripe) const { return Names(stripe.IdOf(0)); }
-
-std::vector<BlockPlace> BlockPlace::Stripes() const {
-  std::vector<BlockPlace> stripes;
-  stripes.push_back(*this);
-  stripes.front().patches.clear();
-  for (const BlockPatch& patch : patches) {
-    stripes.push_back(AsPlace(patch));
-    stripes.back().shift = shift;
+uint64_t StoredIn(const Runs& runs, uint64_t block_bytes) {
+  uint64_t bytes = 0;
+  for (const BlockRun& run : runs) {
+    if (!run.hole) bytes += (run.count - 1) * block_bytes + run.last_valid;
   }
-  return stripes;
-}
-
-void BlockPlace::TakePlaces(const BlockPlace& other) {
-  for (const BlockPlace& there : other.Stripes()) {
-    if (SameStripe(there)) place = there.place;
-    for (BlockPatch& patch : patches) {
-      if (patch.object == there.object && patch.write == there.write) patch.place = there.place;
-    }
-  }
-}
-
-void BlockPlace::CutTo(uint32_t valid_bytes) {
-  valid = std::min(valid, valid_bytes);
-  if (shared) stored = valid;
-  for (BlockPatch& patch : patches) {
-    std::erase_if(patch.extents, [&](const auto& extent) { return extent.first >= valid_bytes; });
-    if (patch.extents.empty()) continue;
-    BlockPatch::Extent& last = patch.extents.back();
-    last.length = std::min(last.length, valid_bytes - last.first);
-  }
-  std::erase_if(patches, [](const BlockPatch& patch) { return patch.extents.empty(); });
-}
-
-void BlockPlace::Lay(BlockPatch patch) {
-  IntervalSet over;
-  for (const BlockPatch::Extent& extent : patch.extents) over.Add(extent.first, extent.end());
-  std::erase_if(patches, [&](const BlockPatch& below) {
-    return std::ranges::all_of(below.extents, [&](const BlockPatch::Extent& extent) {
-      return over.Covers(extent.first, extent.end());
-    });
-  });
-  patches.push_back(std::move(patch));
-}
-
-std::vector<BlockPart> PartsOf(const BlockPlace& place, uint64_t first, uint64_t end,
-                               IntervalSet covered) {
-  std::vector<BlockPart> parts;
-  const std::vector<BlockPlace> stripes = place.Stripes();
-  // From above: what one patch has nobody below is asked for.
-  for (size_t i = place.patches.size(); i-- > 0;) {
-    uint64_t offset = 0;
-    for (const BlockPatch::Extent& extent : place.patches[i].extents) {
-      const uint64_t from = std::max<uint64_t>(first, extent.first);
-      const uint64_t to = std::min<uint64_t>(end, extent.end());
-      for (const auto& gap : covered.GapsWithin(from, to)) {
-        parts.push_back(
-            {gap.first, gap.end - gap.first, stripes[i + 1], offset + gap.first - extent.first});
-        covered.Add(gap.first, gap.end);
-      }
-      offset += extent.length;
-    }
-  }
-  for (const auto& gap : covered.GapsWithin(first, end)) {
-    parts.push_back({gap.first, gap.end - gap.first, stripes.front(), gap.first});
-  }
-  return parts;
-}
-
-BlockPlace SharedPlace(uint64_t keeper, uint64_t shift, uint32_t valid) {
-  return {.shared = true,
-          .object = keeper,
-          .shift = shift,
-          .write = {},
-          .layout = {},
-          .place = {},
-          .stored = valid,
-          .valid = valid};
-}
-
-StripeLayout CopiesOf(uint64_t bytes, int parity_shards) {
-  const uint64_t cells = (bytes + kCellBytes - 1) / kCellBytes;
-  return {.data_shards = 1,
-          .parity_shards = static_cast<uint8_t>(parity_shards),
-          .shard_bytes = static_cast<uint32_t>(cells * kCellBytes)};
+  return bytes;
 }
 
 bool MayHold(const std::optional<BlockMap>& map, uint64_t block, const BlockPlace& stripe) {
@@ -380,8 +246,6 @@ BlockPlace PlaceInRun(const BlockRun& run, uint64_t index, uint64_t block_bytes)
   return place;
 }
 
-namespace {
-
 BlockRun RunOf(const BlockPlace& place) {
   BlockRun run{.count = 1,
                .hole = false,
@@ -397,8 +261,6 @@ BlockRun RunOf(const BlockPlace& place) {
   for (const BlockPatch& patch : place.patches) run.patches.push_back({0, patch});
   return run;
 }
-
-}  // namespace
 
 // ---- What is where
 
@@ -818,426 +680,6 @@ void BlockMap::SetPage(uint64_t first, BlockPlace page) {
   Stretch stretch = *part.stretch;
   stretch.page = std::move(page);
   part.stretch = std::make_shared<const Stretch>(std::move(stretch));
-}
-
-// ---- Bytes
-
-namespace {
-
-class LayoutTable {
- public:
-  explicit LayoutTable(const StripeLayout& first) : layouts_{first} {}
-  size_t IndexOf(const StripeLayout& layout) {
-    const auto at = std::find(layouts_.begin(), layouts_.end(), layout);
-    if (at != layouts_.end()) return static_cast<size_t>(at - layouts_.begin());
-    layouts_.push_back(layout);
-    return layouts_.size() - 1;
-  }
-  void Encode(Writer& writer) const {
-    writer.Varint(layouts_.size());
-    for (const StripeLayout& layout : layouts_) {
-      writer.U8(layout.data_shards).U8(layout.parity_shards).U32(layout.shard_bytes);
-    }
-  }
-
- private:
-  std::vector<StripeLayout> layouts_;
-};
-
-void EncodePatch(Writer& writer, const BlockPatch& patch, uint64_t inode, LayoutTable& layouts) {
-  writer.U8(static_cast<uint8_t>((patch.object != inode ? kOtherObject : 0) |
-                                 (patch.place.moved.empty() ? 0 : kMovedShards)));
-  writer.Raw(Bytes(std::as_bytes(std::span(patch.write))));
-  if (patch.object != inode) writer.U64(patch.object);
-  writer.U32(patch.place.epoch).Varint(layouts.IndexOf(patch.layout)).Varint(patch.stored);
-  if (!patch.place.moved.empty()) writer.Varint(patch.place.moved.size());
-  for (const StripePlace::Moved& moved : patch.place.moved) {
-    writer.U8(moved.shard).U16(moved.drive);
-  }
-  writer.Varint(patch.extents.size());
-  uint32_t end = 0;
-  for (const BlockPatch::Extent& extent : patch.extents) {
-    writer.Varint(extent.first - end).Varint(extent.length);
-    end = extent.end();
-  }
-}
-
-// `valid`: of a page what its blocks store, of other runs as in the run.
-void EncodeRun(Writer& writer, const BlockRun& run, uint8_t kind, uint64_t valid, uint64_t inode,
-               LayoutTable& layouts) {
-  if (run.hole) {
-    writer.U8(0).Varint(run.count);
-    return;
-  }
-  if (run.shared) {
-    writer.U8(kData | kShared).Varint(run.count).U64(run.object).Varint(run.shift);
-    writer.Varint(run.last_valid);
-    return;
-  }
-  writer.U8(static_cast<uint8_t>(kData | kind | (run.object != inode ? kOtherObject : 0) |
-                                 (run.moved.empty() ? 0 : kMovedShards) |
-                                 (run.patches.empty() ? 0 : kPatches)));
-  writer.Varint(run.count).Raw(Bytes(std::as_bytes(std::span(run.write))));
-  if (run.object != inode) writer.U64(run.object);
-  writer.U32(run.epoch).Varint(layouts.IndexOf(run.layout)).Varint(run.last_stored);
-  writer.Varint(valid);
-  if (!run.moved.empty()) writer.Varint(run.moved.size());
-  for (const BlockRun::Moved& moved : run.moved) {
-    writer.Varint(moved.index).U8(moved.shard.shard).U16(moved.shard.drive);
-  }
-  if (!run.patches.empty()) writer.Varint(run.patches.size());
-  for (const BlockRun::Patched& patched : run.patches) {
-    writer.Varint(patched.index);
-    EncodePatch(writer, patched.patch, inode, layouts);
-  }
-}
-
-std::vector<StripeLayout> DecodeLayouts(Reader& reader) {
-  std::vector<StripeLayout> layouts;
-  const uint64_t count = reader.Varint();
-  for (uint64_t i = 0; i < count && reader.ok(); ++i) {
-    StripeLayout layout{.data_shards = reader.U8(), .parity_shards = reader.U8(), .shard_bytes = 0};
-    layout.shard_bytes = reader.U32();
-    layouts.push_back(layout);
-  }
-  return layouts;
-}
-
-Status CheckLayouts(const std::vector<StripeLayout>& layouts) {
-  for (const StripeLayout& layout : layouts) {
-    const Status status = layout.Check();
-    if (!status.ok()) return Fail(EBADMSG, "a block map's layout: {}", status.message());
-  }
-  if (layouts.empty()) return Fail(EBADMSG, "a block map has no layout");
-  return {};
-}
-
-WriteId DecodeWriteId(Reader& reader) {
-  WriteId id{};
-  const std::string_view bytes = reader.Raw(id.size());
-  std::copy(bytes.begin(), bytes.end(), id.begin());
-  return id;
-}
-
-BlockPatch DecodePatch(Reader& reader, uint64_t inode, const std::vector<StripeLayout>& layouts) {
-  BlockPatch patch;
-  const uint8_t flags = reader.U8();
-  if ((flags & ~(kOtherObject | kMovedShards)) != 0) reader.MarkBad();
-  patch.write = DecodeWriteId(reader);
-  patch.object = (flags & kOtherObject) != 0 ? reader.U64() : inode;
-  patch.place.epoch = reader.U32();
-  const uint64_t layout = reader.Varint();
-  const uint64_t stored = reader.Varint();
-  if (layout >= layouts.size() || stored > kMaxPatchBytes) {
-    reader.MarkBad();
-    return patch;
-  }
-  patch.layout = layouts[layout];
-  patch.stored = static_cast<uint32_t>(stored);
-  const uint64_t moved = (flags & kMovedShards) != 0 ? reader.Varint() : 0;
-  for (uint64_t i = 0; i < moved && reader.ok(); ++i) {
-    const uint8_t shard = reader.U8();
-    patch.place.moved.push_back({shard, reader.U16()});
-  }
-  const uint64_t extents = reader.Varint();
-  uint64_t end = 0;
-  for (uint64_t i = 0; i < extents && reader.ok(); ++i) {
-    const uint64_t gap = reader.Varint();
-    const uint64_t length = reader.Varint();
-    if (gap > UINT32_MAX || length > UINT32_MAX || end + gap + length > UINT32_MAX) {
-      reader.MarkBad();
-      return patch;
-    }
-    patch.extents.push_back({static_cast<uint32_t>(end + gap), static_cast<uint32_t>(length)});
-    end += gap + length;
-  }
-  return patch;
-}
-
-struct DecodedRun {
-  BlockRun run;
-  bool page = false;
-  uint64_t page_stored_bytes = 0;
-};
-
-DecodedRun DecodeRun(Reader& reader, uint64_t inode, const std::vector<StripeLayout>& layouts,
-                     bool may_be_page) {
-  DecodedRun decoded;
-  BlockRun& run = decoded.run;
-  const uint8_t flags = reader.U8();
-  run.count = reader.Varint();
-  run.hole = flags == 0;
-  if (run.hole) return decoded;
-  if (flags == (kData | kShared)) {
-    run.shared = true;
-    run.object = reader.U64();
-    run.shift = reader.Varint();
-    const uint64_t valid = reader.Varint();
-    if (valid > UINT32_MAX || run.object == inode) reader.MarkBad();
-    run.last_stored = run.last_valid = static_cast<uint32_t>(valid);
-    return decoded;
-  }
-  decoded.page = may_be_page && (flags & kPage) != 0;
-  const int known = kData | kOtherObject | kMovedShards | (decoded.page ? kPage : kPatches);
-  if ((flags & kData) == 0 || (flags & ~known) != 0) reader.MarkBad();
-  run.write = DecodeWriteId(reader);
-  run.object = (flags & kOtherObject) != 0 ? reader.U64() : inode;
-  run.epoch = reader.U32();
-  const uint64_t layout = reader.Varint();
-  const uint64_t stored = reader.Varint();
-  const uint64_t valid = reader.Varint();
-  if (layout >= layouts.size() || stored > UINT32_MAX || (!decoded.page && valid > stored)) {
-    reader.MarkBad();
-    return decoded;
-  }
-  run.layout = layouts[layout];
-  run.last_stored = static_cast<uint32_t>(stored);
-  run.last_valid = static_cast<uint32_t>(decoded.page ? stored : valid);
-  decoded.page_stored_bytes = valid;
-  const uint64_t moved = (flags & kMovedShards) != 0 ? reader.Varint() : 0;
-  for (uint64_t i = 0; i < moved && reader.ok(); ++i) {
-    BlockRun::Moved one;
-    one.index = reader.Varint();
-    one.shard.shard = reader.U8();
-    one.shard.drive = reader.U16();
-    run.moved.push_back(one);
-  }
-  const uint64_t patches = (flags & kPatches) != 0 ? reader.Varint() : 0;
-  for (uint64_t i = 0; i < patches && reader.ok(); ++i) {
-    const uint64_t index = reader.Varint();
-    run.patches.push_back({index, DecodePatch(reader, inode, layouts)});
-  }
-  if ((flags & kPatches) != 0 && patches == 0) reader.MarkBad();
-  return decoded;
-}
-
-bool Ascending(const std::vector<BlockRun::Moved>& moved) {
-  return std::adjacent_find(
-             moved.begin(), moved.end(), [](const BlockRun::Moved& a, const BlockRun::Moved& b) {
-               return std::pair(a.index, a.shard.shard) >= std::pair(b.index, b.shard.shard);
-             }) == moved.end();
-}
-
-Status CheckMoved(const BlockRun& run, uint64_t blocks) {
-  const int shards = run.layout.geometry().shards();
-  for (const BlockRun::Moved& moved : run.moved) {
-    if (moved.index >= blocks || moved.shard.shard >= shards) {
-      return Fail(EBADMSG, "a block map names a shard that it does not have");
-    }
-  }
-  if (!Ascending(run.moved)) return Fail(EBADMSG, "a block map has its moved shards out of order");
-  return {};
-}
-
-// One that is laid over a block of which `valid` bytes count.
-bool IsPossible(const BlockPatch& patch, uint32_t valid) {
-  const auto descends = [](const auto& a, const auto& b) { return a.shard >= b.shard; };
-  const std::vector<StripePlace::Moved>& moved = patch.place.moved;
-  if (std::ranges::adjacent_find(moved, descends) != moved.end()) return false;
-  if (!moved.empty() && moved.back().shard >= patch.layout.geometry().shards()) return false;
-  if (patch.layout.data_shards != 1 || patch.stored > patch.layout.block_bytes()) return false;
-  uint64_t bytes = 0;
-  for (const BlockPatch::Extent& extent : patch.extents) {
-    if (extent.length == 0 || extent.end() > valid) return false;
-    bytes += extent.length;
-  }
-  return bytes > 0 && bytes <= patch.stored;
-}
-
-Status CheckPatches(const BlockRun& run, uint32_t block_bytes) {
-  const auto descends = [](const auto& a, const auto& b) { return a.index > b.index; };
-  if (std::ranges::adjacent_find(run.patches, descends) != run.patches.end()) {
-    return Fail(EBADMSG, "a block map has its patches out of order");
-  }
-  for (size_t i = 0; i < run.patches.size();) {
-    const uint64_t index = run.patches[i].index;
-    if (index >= run.count) return Fail(EBADMSG, "a block map has a patch of no block");
-    const uint32_t valid = index + 1 == run.count ? run.last_valid : block_bytes;
-    std::set<std::pair<uint64_t, WriteId>> ids = {{run.object, run.write}};
-    size_t extents = 0;
-    uint64_t bytes = 0;
-    for (; i < run.patches.size() && run.patches[i].index == index; ++i) {
-      const BlockPatch& patch = run.patches[i].patch;
-      extents += patch.extents.size();
-      bytes += patch.stored;
-      if (!IsPossible(patch, valid) || !ids.emplace(patch.object, patch.write).second) {
-        return Fail(EBADMSG, "a block map has an impossible patch");
-      }
-    }
-    if (ids.size() > kMaxPatches + 1 || extents > kMaxPatchExtents || bytes > kMaxPatchBytes) {
-      return Fail(EBADMSG, "a block map has {} patches of {} bytes in {} parts over one block",
-                  ids.size() - 1, bytes, extents);
-    }
-  }
-  return {};
-}
-
-}  // namespace
-
-// Checks a run of the file that the map belongs to; `first` is the run's first block.
-Status BlockMap::CheckRun(const BlockRun& run, uint64_t first, uint64_t size) const {
-  const uint64_t blocks = BlocksOf(size, block_bytes());
-  if (first > blocks || run.count == 0 || run.count > blocks - first) {
-    return Fail(EBADMSG, "a block map's run of {} blocks from {} on does not fit the file",
-                run.count, first);
-  }
-  if (run.hole) return {};
-  // Bytes beyond the file would come to light when it grows.
-  const uint64_t limit =
-      first + run.count == blocks ? size - (blocks - 1) * block_bytes() : block_bytes();
-  if (run.shared && run.last_valid <= limit) return {};
-  const uint64_t room = std::min(block_bytes(), run.layout.block_bytes());
-  if (run.last_stored == 0 || run.last_stored > room || run.last_valid > limit ||
-      (run.count > 1 && run.layout.block_bytes() < block_bytes())) {
-    return Fail(EBADMSG, "a block map's run from block {} on has blocks of impossible length",
-                first);
-  }
-  TRY(CheckMoved(run, run.count));
-  return CheckPatches(run, static_cast<uint32_t>(block_bytes()));
-}
-
-namespace {
-
-Status CheckPage(const DecodedRun& page, uint64_t first, uint64_t blocks, uint64_t block_bytes) {
-  const BlockRun& run = page.run;
-  if (run.count == 0 || run.count > blocks - first) {
-    return Fail(EBADMSG, "a block map's page of {} blocks from {} on does not fit the file",
-                run.count, first);
-  }
-  if (run.layout.data_shards != 1 || run.last_stored == 0 ||
-      run.last_stored > run.layout.block_bytes() ||
-      page.page_stored_bytes > run.count * block_bytes) {
-    return Fail(EBADMSG, "a block map's page of {} bytes for the blocks from {} on is impossible",
-                run.last_stored, first);
-  }
-  return CheckMoved(run, 1);
-}
-
-}  // namespace
-
-void BlockMap::Encode(Writer& writer, uint64_t inode) const {
-  // The first layout is that of new blocks; the others as the runs name them.
-  LayoutTable layouts(layout_);
-  Writer body;
-  size_t count = 0;
-  bool in_pages = false;
-  for (const Part& part : parts_) {
-    const Stretch& stretch = *part.stretch;
-    if (!stretch.page) {
-      for (const BlockRun& run : stretch.runs) {
-        EncodeRun(body, run, 0, run.last_valid, inode, layouts);
-      }
-      count += stretch.runs.size();
-      continue;
-    }
-    BlockRun page = RunOf(*stretch.page);
-    page.count = stretch.count;
-    EncodeRun(body, page, kPage, stretch.stored_bytes, inode, layouts);
-    ++count;
-    in_pages = true;
-  }
-  writer.U8(in_pages ? kInPages : 0);
-  layouts.Encode(writer);
-  writer.Varint(count).Raw(body.bytes());
-}
-
-Result<BlockMap> BlockMap::Decode(std::string_view bytes, uint64_t inode, uint64_t size) {
-  Reader reader(bytes);
-  const uint8_t flags = reader.U8();
-  if (reader.ok() && (flags & ~kInPages) != 0) {
-    return Fail(EBADMSG, "a block map has unknown flags {}", flags);
-  }
-  const std::vector<StripeLayout> layouts = DecodeLayouts(reader);
-  TRY(CheckLayouts(layouts));
-  BlockMap map(layouts.front());
-  map.size_ = size;
-  map.blocks_ = BlocksOf(size, map.block_bytes());
-  const uint64_t count = reader.Varint();
-  Runs loose;
-  uint64_t first = 0;
-  bool in_pages = false;
-  for (uint64_t i = 0; i < count && reader.ok(); ++i) {
-    DecodedRun decoded = DecodeRun(reader, inode, layouts, (flags & kInPages) != 0);
-    if (!reader.ok()) break;
-    const uint64_t blocks = decoded.run.count;
-    if (!decoded.page) {
-      TRY(map.CheckRun(decoded.run, first, size));
-      loose.push_back(std::move(decoded.run));
-    } else {
-      TRY(CheckPage(decoded, first, map.blocks_, map.block_bytes()));
-      map.Append(map.parts_, std::exchange(loose, {}), kStretchBytes);
-      decoded.run.count = 1;
-      map.parts_.push_back({first, std::make_shared<const Stretch>(Stretch{
-                                       .count = blocks,
-                                       .stored_bytes = decoded.page_stored_bytes,
-                                       .runs = {},
-                                       .page = PlaceInRun(decoded.run, 0, map.block_bytes())})});
-      in_pages = true;
-    }
-    first += blocks;
-  }
-  TRY(reader.Finish("block map"));
-  if (first != map.blocks_) {
-    return Fail(EBADMSG, "a block map covers {} of the file's {} blocks", first, map.blocks_);
-  }
-  if (in_pages != (flags != 0)) return Fail(EBADMSG, "a block map in pages has none");
-  map.Append(map.parts_, std::move(loose), kStretchBytes);
-  return map;
-}
-
-std::string BlockMap::EncodePage(const Part& part, uint64_t inode) const {
-  LayoutTable layouts(layout_);
-  Writer body;
-  for (const BlockRun& run : part.stretch->runs) {
-    EncodeRun(body, run, 0, run.last_valid, inode, layouts);
-  }
-  Writer writer;
-  writer.U8(kPageFormat).U64(part.first);
-  layouts.Encode(writer);
-  return writer.Varint(part.stretch->runs.size()).Raw(body.bytes()).Take();
-}
-
-Result<std::shared_ptr<const BlockMap::Stretch>> BlockMap::DecodePage(const Part& part,
-                                                                      std::string_view bytes,
-                                                                      uint64_t inode,
-                                                                      uint64_t size) const {
-  Reader reader(bytes);
-  const uint8_t format = reader.U8();
-  if (reader.ok() && format != kPageFormat) {
-    return Fail(EBADMSG, "a page of a block map has format {}; this version knows {}", format,
-                kPageFormat);
-  }
-  const uint64_t first = reader.U64();
-  const std::vector<StripeLayout> layouts = DecodeLayouts(reader);
-  TRY(CheckLayouts(layouts));
-  if (first != part.first || layouts.front() != layout_) {
-    return Fail(EBADMSG,
-                "a page of a block map is about the blocks from {} on, not {}, or another "
-                "file's",
-                first, part.first);
-  }
-  const uint64_t count = reader.Varint();
-  Runs runs;
-  runs.reserve(std::min<uint64_t>(count, reader.left() / 2));  // a run has 2 bytes at least
-  uint64_t at = first;
-  for (uint64_t i = 0; i < count && reader.ok(); ++i) {
-    DecodedRun decoded = DecodeRun(reader, inode, layouts, false);
-    if (!reader.ok()) break;
-    TRY(CheckRun(decoded.run, at, size));
-    at += decoded.run.count;
-    runs.push_back(std::move(decoded.run));
-  }
-  TRY(reader.Finish("page of a block map"));
-  if (at != part.end() || StoredIn(runs, block_bytes()) != part.stretch->stored_bytes) {
-    return Fail(EBADMSG,
-                "a page of a block map covers the blocks from {} to {}, not to {}, or "
-                "others than the inode says",
-                first, at, part.end());
-  }
-  Stretch stretch = *part.stretch;
-  stretch.bytes = BytesOf(runs);
-  stretch.runs = std::move(runs);
-  return std::make_shared<const Stretch>(std::move(stretch));
 }
 
 bool operator==(const BlockMap& a, const BlockMap& b) {

@@ -28,9 +28,8 @@ std::vector<BlockMap::Piece> OwnPieces(const std::optional<BlockMap>& map,
   return pieces;
 }
 
-constexpr int kMaxLoads = 8;             // of the map of an inode that others change meanwhile
-constexpr int kMaxStores = 4;            // of blocks whose drives died before they were flushed
-constexpr uint64_t kManyBlocks = 10000;  // for whose drives nobody looks one by one
+constexpr int kMaxLoads = 8;   // of the map of an inode that others change meanwhile
+constexpr int kMaxStores = 4;  // of blocks whose drives died before they were flushed
 
 }  // namespace
 
@@ -238,7 +237,7 @@ Status FileState::TakePlaces(const Inode& theirs) {
 Status FileState::Rebase(StoredInode theirs) {
   if (changed_) TRY(LoadForRebase(theirs));
   if (changed_) ResolveTheirs(theirs.inode);
-  if (changed_ && pass_ != 0 && pass_ < theirs.inode.collected) {
+  if (changed_ && write_ids_.pass() != 0 && write_ids_.pass() < theirs.inode.collected) {
     return Fail(
         EIO,
         "inode {:016x}: what was written to it and not committed for so long was collected as "
@@ -254,7 +253,7 @@ Status FileState::Rebase(StoredInode theirs) {
   slot_ = theirs.slot;
   loaded_ = true;
   inode_durable_ = false;
-  not_durable_.Add(0, UINT64_MAX);
+  unsafe_.Add(0, UINT64_MAX);
   ++generation_;
   return {};
 }
@@ -300,9 +299,9 @@ Status FileState::CommitChanges(bool durably) {
       TRY(StoreSuspected());
       continue;
     }
-    Unsafe unsafe;
+    UnsafeStripes::Unsafe unsafe;
     if (durably) {
-      unsafe = TRY(MakeStripesDurable(out));
+      unsafe = TRY(unsafe_.FlushAll(out));
     } else if (Endangers(out)) {
       unsafe = TRY(FlushNewStripes(out));
     }
@@ -325,10 +324,10 @@ Status FileState::CommitChanges(bool durably) {
 
 // Drives that died between a write and its flush took their shards along, and the others may be too
 // few to be safe with. What is left of such a block is enough to store it on drives that live.
-Status FileState::StoreAgain(const Unsafe& unsafe) {
+Status FileState::StoreAgain(const UnsafeStripes::Unsafe& unsafe) {
   const DriveLosses losses = context_.cluster.CountLosses();
   TRY(StoreAnew(unsafe.blocks));
-  losses_ = losses;  // all others are safe
+  unsafe_.ForgetLosses(losses);  // all others are safe
   return {};
 }
 
@@ -382,6 +381,15 @@ uint64_t FileState::FirstStoredFrom(uint64_t block) const {
 bool FileState::Endangers(const Inode& out) const {
   const bool keeps_some = base_.size > 0 && cut_to_.value_or(UINT64_MAX) > 0;
   return published_ && keeps_some && out.map.has_value();
+}
+
+Result<UnsafeStripes::Unsafe> FileState::FlushNewStripes(Inode& out) {
+  BlockMap committed;
+  {
+    const std::lock_guard lock(mutex_);
+    if (base_.map) committed = *base_.map;
+  }
+  return unsafe_.FlushNew(committed, out);
 }
 
 // Stores what is in memory, and says what the inode is to become.
@@ -440,13 +448,13 @@ Status FileState::StorePages() {
     inode.map = now_.map;
     inode.size = now_.size;
   }
-  NoteLosses();
+  unsafe_.NoteLosses();
   const Status status = pinstripe::StorePages(
       context_.cluster.stripes(), id_, inode, context_.map_limits, layout().PageParity(),
       Durability::kWriteBack, [this](uint64_t block) { return NextWriteId(block); }, stored_pages_);
   const std::lock_guard lock(mutex_);
   now_.map = inode.map;
-  for (const BlockMap::Piece& page : stored_pages_) not_durable_.Add(page.first, page.first + 1);
+  for (const BlockMap::Piece& page : stored_pages_) unsafe_.Add(page.first, page.first + 1);
   return status;
 }
 
@@ -552,10 +560,10 @@ void FileState::Committed(const StoredInode& stored, Durability durability, uint
   maybe_named_.clear();
   suspected_.clear();
   resolved_.clear();
-  keepers_.clear();
+  keepers_.Clear();
   superseded_.clear();
   stored_pages_.clear();
-  pass_ = 0;
+  write_ids_.EndPass();
   base_ = now_ = stored.inode;
   if (now_.map && now_.map->CountLoadedPages() > kMostPages) {
     base_.map->ForgetPages();
@@ -676,138 +684,6 @@ Status FileState::GiveFirstName(const Names::NewName& name) {
   entry_slot_ = published.slot;
   entry_durable_ = published.slot == 0;
   return {};
-}
-
-// ---- Durability
-
-// Stripes whose drives are to be flushed, and what of them must be safe then.
-class FileState::Unflushed {
- public:
-  explicit Unflushed(Cluster& cluster) : cluster_(cluster) {}
-
-  Status Add(uint64_t block, const BlockPlace& place) {
-    const Geometry geometry = place.layout.geometry();
-    const int redundancy = std::min(cluster_.config().min_redundancy, geometry.parity_shards);
-    auto drives = TRY(cluster_.stripes().DrivesOf(place.IdOf(block), place.layout, place.place));
-    blocks_.push_back({block, geometry.data_shards + redundancy, std::move(drives)});
-    drives_.insert(blocks_.back().drives.begin(), blocks_.back().drives.end());
-    return {};
-  }
-
-  // Of all these drives; `failed` were not flushed.
-  const std::set<DriveId>& drives() const { return drives_; }
-  Unsafe Check(InodeId inode, const std::set<DriveId>& failed) const {
-    Unsafe unsafe;
-    for (const Block& block : blocks_) {
-      const auto safe = std::count_if(block.drives.begin(), block.drives.end(),
-                                      [&](DriveId drive) { return !failed.contains(drive); });
-      if (safe >= block.needed) continue;
-      unsafe.blocks.push_back(block.number);
-      unsafe.why = Fail(EIO,
-                        "sync inode {:016x}: of block {} only {} shards are safe from power loss, "
-                        "{} are needed; {} drives could not be flushed",
-                        inode, block.number, safe, block.needed, failed.size());
-    }
-    return unsafe;
-  }
-
- private:
-  struct Block {
-    uint64_t number;
-    int needed;
-    std::set<DriveId> drives;
-  };
-  Cluster& cluster_;
-  std::vector<Block> blocks_;
-  std::set<DriveId> drives_;
-};
-
-// What is not known to be durable of the map, all of which is loaded.
-Status FileState::AddUnflushed(const BlockMap& map, Unflushed& unflushed) const {
-  for (const BlockMap::Part& part : map.parts()) {
-    const uint64_t page_block = kPageBlocks | part.first;
-    if (part.stretch->page && not_durable_.Contains(page_block)) {
-      TRY(unflushed.Add(page_block, *part.stretch->page));
-    }
-    uint64_t first = part.first;
-    for (const BlockRun& run : part.stretch->runs) {
-      for (const auto& there : not_durable_.Within(first, first + run.count)) {
-        if (run.hole || run.shared) break;
-        for (uint64_t block = there.first; block < there.end; ++block) {
-          const BlockPlace place = PlaceInRun(run, block - first, map.block_bytes());
-          for (const BlockPlace& stripe : place.Stripes()) TRY(unflushed.Add(block, stripe));
-        }
-      }
-      first += run.count;
-    }
-  }
-  return {};
-}
-
-// Those that the inode does not name as it is committed. The others are no less safe than before.
-Result<FileState::Unsafe> FileState::FlushNewStripes(Inode& out) {
-  BlockMap before;
-  {
-    const std::lock_guard lock(mutex_);
-    if (base_.map) before = *base_.map;
-  }
-  const BlockMap::Difference added = out.map->NotIn(before);
-  Unflushed unflushed(context_.cluster);
-  for (const auto* pieces : {&added.blocks, &added.pages}) {
-    for (const BlockMap::Piece& piece : *pieces) {
-      if (piece.run.shared) continue;  // it was safe before anybody shared it
-      for (uint64_t i = 0; i < piece.run.count && !piece.run.hole; ++i) {
-        TRY(unflushed.Add(piece.first + i, PlaceInRun(piece.run, i, out.map->block_bytes())));
-      }
-    }
-  }
-  if (unflushed.drives().empty()) return Unsafe{};
-  Unsafe unsafe = unflushed.Check(id_, Flush(unflushed.drives()));
-  // Storing some again forgets what was lost since the others were sent, so all are looked at.
-  if (!unsafe.why.ok()) unsafe = TRY(MakeStripesDurable(out));
-  return unsafe;
-}
-
-// Before a stripe is sent. Which drives are lost between the first one and a flush is compared.
-void FileState::NoteLosses() {
-  if (!losses_) losses_ = context_.cluster.CountLosses();
-}
-
-std::set<DriveId> FileState::Flush(const std::set<DriveId>& drives) {
-  return context_.cluster.stripes().Flush(drives, losses_.value_or(DriveLosses()));
-}
-
-Result<FileState::Unsafe> FileState::MakeStripesDurable(Inode& inode) {
-  Unsafe unsafe;
-  if (inode.map) unsafe = TRY(FlushStripes(inode));
-  if (unsafe.why.ok()) {
-    not_durable_ = {};
-    losses_.reset();
-  }
-  return unsafe;
-}
-
-Result<FileState::Unsafe> FileState::FlushStripes(Inode& inode) {
-  BlockMap& map = *inode.map;
-  Cluster& cluster = context_.cluster;
-  uint64_t blocks = 0;
-  for (const auto& there : not_durable_.Within(0, map.blocks())) blocks += there.end - there.first;
-  std::set<DriveId> failed;
-  std::set<DriveId> flushed;
-  if (blocks > kManyBlocks || map.FirstMissing(0, map.blocks())) {
-    // So many that they are on all drives; where each is matters only if one of these fails.
-    for (const MappedDrive& drive : cluster.map().drives) flushed.insert(drive.id);
-    failed = Flush(flushed);
-    if (failed.empty()) return Unsafe{};
-    TRY(LoadPages(cluster.stripes(), id_, inode, 0, map.blocks()));
-  }
-  Unflushed unflushed(cluster);
-  TRY(AddUnflushed(map, unflushed));
-  std::set<DriveId> rest;
-  std::set_difference(unflushed.drives().begin(), unflushed.drives().end(), flushed.begin(),
-                      flushed.end(), std::inserter(rest, rest.end()));
-  if (!rest.empty()) failed.merge(Flush(rest));
-  return unflushed.Check(id_, failed);
 }
 
 Status FileState::MakeNameDurable() {

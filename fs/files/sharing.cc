@@ -250,7 +250,7 @@ Result<bool> FileState::ChangeBlocks(Inode out, Durability durability, Garbage g
   const auto take_back = [this] {
     const std::lock_guard lock(mutex_);
     now_ = base_;
-    pass_ = 0;
+    write_ids_.EndPass();
     ++generation_;
   };
   const auto store = [&]() -> Status {
@@ -260,9 +260,9 @@ Result<bool> FileState::ChangeBlocks(Inode out, Durability durability, Garbage g
       out.map = now_.map;
       out.size = now_.size;
     }
-    Unsafe unsafe;
+    UnsafeStripes::Unsafe unsafe;
     if (durability == Durability::kWriteThrough) {
-      unsafe = TRY(MakeStripesDurable(out));
+      unsafe = TRY(unsafe_.FlushAll(out));
     } else if (Endangers(out)) {
       unsafe = TRY(FlushNewStripes(out));
     }

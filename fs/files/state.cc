@@ -13,17 +13,11 @@ namespace pinstripe {
 namespace {
 
 constexpr int kMaxReadAttempts = 8;
-constexpr size_t kMostKeepersKnown = 16;
 constexpr uint64_t kMostReadAtOnce = 16 << 20;  // of one call
 
 // For cells that wait to be written.
 constexpr uint64_t kMostQueueBytes = 16 << 20;
 constexpr uint64_t kQueuePart = 8;  // of the memory
-
-bool HasTooManyPages(const std::pair<const InodeId, std::shared_ptr<const StoredInode>>& keeper) {
-  const std::optional<BlockMap>& map = keeper.second->inode.map;
-  return map && map->CountLoadedPages() > kMostPages;
-}
 
 std::unique_ptr<DiskCache> OpenDiskCache(Cluster& cluster, const FileSystemOptions& options) {
   if (options.disk_cache_directory.empty()) return nullptr;
@@ -55,17 +49,18 @@ FileContext::FileContext(Cluster& cluster_in, const FileSystemOptions& options)
 FileState::FileState(FileContext& context, InodeId id)
     : context_(context),
       id_(id),
-      writer_(context.cluster.runtime().Random()),
       turn_(context.cluster.runtime()),
-      blocks_(context.memory, context.ages, context.cluster.runtime()) {
-  not_durable_.Add(0, UINT64_MAX);
+      blocks_(context.memory, context.ages, context.cluster.runtime()),
+      keepers_(context.cluster, context.records),
+      write_ids_(context.cluster.runtime().Random()),
+      unsafe_(context.cluster, id) {
+  unsafe_.Add(0, UINT64_MAX);
 }
 
 FileState::FileState(FileContext& context, InodeId id, const Inode& inode,
                      std::optional<Names::NewName> name)
     : context_(context),
       id_(id),
-      writer_(context.cluster.runtime().Random()),
       turn_(context.cluster.runtime()),
       loaded_(true),
       base_(inode),
@@ -73,9 +68,12 @@ FileState::FileState(FileContext& context, InodeId id, const Inode& inode,
       blocks_(context.memory, context.ages, context.cluster.runtime()),
       changed_(true),
       cut_to_(0),
+      keepers_(context.cluster, context.records),
       name_(std::move(name)),
       published_(false),
-      inode_written_(false) {
+      inode_written_(false),
+      write_ids_(context.cluster.runtime().Random()),
+      unsafe_(context.cluster, id) {
   if (name_) base_.named = now_.named = GivenName{name_->directory, name_->name};
 }
 
@@ -121,11 +119,11 @@ struct FileState::ReadPlan {
   size_t part = 0;                        // up to here it is planned: which one
   size_t done = 0;                        // and how many bytes of it
   std::optional<BlockMap::Part> missing;  // of the map: to be loaded before the next can be planned
-  std::optional<KeptBlock> missing_kept;  // the same
-  Status damage;                          // why it cannot be read
-  uint64_t size = 0;                      // of the file, and
-  StripeLayout layout;                    // the map's, then
-  std::deque<BlockPlace> places;          // what the requests point to
+  std::optional<KnownKeepers::Kept> missing_kept;  // the same
+  Status damage;                                   // why it cannot be read
+  uint64_t size = 0;                               // of the file, and
+  StripeLayout layout;                             // the map's, then
+  std::deque<BlockPlace> places;                   // what the requests point to
   std::vector<StripeReadRequest> requests;
   std::vector<Overlay> overlays;  // laid over what was read
 
@@ -165,7 +163,7 @@ void FileState::PlanLower(uint64_t block, uint64_t first, MutableBytes out, Read
   if (!now_.map) {
     return CopyBytes(out, AsBytes(now_.inline_data).subspan(first, there));
   }
-  auto place = Resolve(*now_.map->Find(block), block, plan.missing_kept);
+  auto place = keepers_.Resolve(*now_.map->Find(block), block, plan.missing_kept);
   if (!place.has_value()) plan.damage = place.error();
   if (!place.has_value() || !*place) return;
   for (BlockPart& part : PartsOf(**place, wanted.first, wanted.end, covered)) {
@@ -248,7 +246,7 @@ Status FileState::LoadMissing(ReadPlan& plan) {
   const auto missing = std::exchange(plan.missing, std::nullopt);
   const auto missing_kept = std::exchange(plan.missing_kept, std::nullopt);
   if (missing) return LoadPart(*missing, plan.size, plan.layout);
-  return missing_kept ? LoadKeeper(*missing_kept) : Status();
+  return missing_kept ? keepers_.Load(*missing_kept) : Status();
 }
 
 // The turn keeps others from forgetting what is loaded before it was used, and the file as it is
@@ -293,7 +291,8 @@ Status FileState::Read(std::span<OpenFile::Part> parts, const std::function<void
     }
     const bool may_have_moved = status.code() == ENOENT || status.code() == EIO;
     // A repair may have moved what is shared.
-    if (may_have_moved && attempt < kMaxReadAttempts && RefreshKeepers().value_or(false)) continue;
+    if (may_have_moved && attempt < kMaxReadAttempts && keepers_.Refresh().value_or(false))
+      continue;
     if (!may_have_moved || attempt == kMaxReadAttempts) {
       return Fail(EIO, "read inode {:016x}: {}", id_, status.message());
     }
@@ -330,8 +329,8 @@ uint64_t FileState::ReadAhead(uint64_t offset, uint64_t size, BlockReader::Ahead
       length = std::min({size - done, block_bytes() - first, now_.size - at});
       auto place = now_.map->Find(block);
       if (place && first < place->valid && !blocks_.Contains(block)) {
-        std::optional<KeptBlock> missing;
-        place = Resolve(*place, block, missing).value_or(std::nullopt);
+        std::optional<KnownKeepers::Kept> missing;
+        place = keepers_.Resolve(*place, block, missing).value_or(std::nullopt);
         if (!place) return done;
         const uint64_t end = std::min<uint64_t>(first + length, place->valid);
         for (const BlockPart& part : PartsOf(*place, first, end)) {
@@ -359,58 +358,6 @@ Status FileState::LoadPart(const BlockMap::Part& part, uint64_t size, const Stri
   return {};
 }
 
-Status FileState::LoadKeeper(const KeptBlock& kept) {
-  std::shared_ptr<const StoredInode> known;
-  {
-    const std::lock_guard lock(mutex_);
-    if (const auto at = keepers_.find(kept.keeper); at != keepers_.end()) known = at->second;
-  }
-  auto keeper = std::make_shared<StoredInode>();
-  if (known) {
-    *keeper = *known;
-  } else {
-    const auto found = TRY(context_.records.FindInode(kept.keeper));
-    if (!found)
-      return Fail(ENOENT, "inode {:016x}, which kept shared blocks, is gone", kept.keeper);
-    *keeper = *found;
-  }
-  TRY(LoadPages(context_.cluster.stripes(), kept.keeper, keeper->inode, kept.block,
-                kept.block + 1));
-  const std::lock_guard lock(mutex_);
-  keepers_[kept.keeper] = std::move(keeper);
-  return {};
-}
-
-Result<bool> FileState::RefreshKeepers() {
-  decltype(keepers_) known;
-  {
-    const std::lock_guard lock(mutex_);
-    known = keepers_;
-  }
-  bool changed = false;
-  for (const auto& [id, keeper] : known) {
-    const auto found = TRY(context_.records.FindInode(id));
-    if (found && found->slot == keeper->slot) continue;
-    changed = true;
-    const std::lock_guard lock(mutex_);
-    keepers_.erase(id);
-  }
-  return changed;
-}
-
-Result<std::optional<BlockPlace>> FileState::Resolve(const BlockPlace& place, uint64_t block,
-                                                     std::optional<KeptBlock>& missing) const {
-  if (!place.shared) return std::optional(place);
-  const auto known = keepers_.find(place.object);
-  const Inode* keeper = known == keepers_.end() ? nullptr : &known->second->inode;
-  const uint64_t there = block + place.shift;
-  if (!keeper || (keeper->map && keeper->map->FirstMissing(there, there + 1))) {
-    missing = KeptBlock{place.object, there};
-    return std::optional<BlockPlace>();
-  }
-  return std::optional(TRY(ResolveShared(place, block, place.object, *keeper)));
-}
-
 Status FileState::LoadBytes(uint64_t first, uint64_t end) {
   for (int attempt = 0; attempt < kMaxReadAttempts;) {
     std::optional<BlockMap::Part> part;
@@ -435,10 +382,7 @@ Status FileState::LoadBytes(uint64_t first, uint64_t end) {
 void FileState::ForgetPages() {
   {
     const std::lock_guard lock(mutex_);
-    const bool has_too_many_kept =
-        keepers_.size() > kMostKeepersKnown ||
-        std::ranges::any_of(keepers_, [](const auto& known) { return HasTooManyPages(known); });
-    if (!has_too_many_kept && !HoldsTooManyPages()) return;
+    if (!keepers_.HasTooMuch() && !HoldsTooManyPages()) return;
   }
   // Whoever has it needs what it has loaded, and the next who reads comes here, too.
   if (!turn_.TryTake()) return;
@@ -453,8 +397,7 @@ bool FileState::HoldsTooManyPages() const {
 
 void FileState::ForgetUnderTurn() {
   const std::lock_guard lock(mutex_);
-  if (keepers_.size() > kMostKeepersKnown) keepers_.clear();
-  std::erase_if(keepers_, [](const auto& known) { return HasTooManyPages(known); });
+  keepers_.ForgetSome();
   if (!HoldsTooManyPages()) return;
   now_.map->ForgetPages();
   if (base_.map) base_.map->ForgetPages();
@@ -816,7 +759,7 @@ Status FileState::ReadLower(uint64_t block, const std::vector<IntervalSet::Inter
     }
     TRY(plan.damage);
     planned = !plan.missing_kept;
-    if (!planned) TRY(LoadKeeper(*plan.missing_kept));
+    if (!planned) TRY(keepers_.Load(*plan.missing_kept));
   }
   return plan.Execute(context_.reader, UINT64_MAX,
                       [this](uint64_t bytes) { return ReserveToRead(bytes, false); }, {});
@@ -858,7 +801,7 @@ Status FileState::Fill(uint64_t block, Form form) {
     ++attempt;
     // What was below may be gone, or going, because another host committed.
     const bool may_have_moved = status.code() == ENOENT || status.code() == EIO;
-    if (may_have_moved && TRY(RefreshKeepers())) continue;
+    if (may_have_moved && TRY(keepers_.Refresh())) continue;
     if (may_have_moved && TRY(RefreshUnderTurn())) continue;
     return Fail(status.code() == ENOENT ? EIO : status.code(),
                 "inode {:016x}, complete an overwritten block: {}", id_, status.message());
@@ -887,14 +830,7 @@ void FileState::LayUnderBlock0(Bytes data) {
 }
 
 WriteId FileState::NextWriteId(uint64_t block) {
-  if (pass_ == 0) pass_ = SecondsOf(context_.records.WallClock());
-  uint32_t count = 0;
-  if (written_once_.Contains(block)) {
-    count = ++written_[block];
-  } else {
-    written_once_.Add(block, block + 1);
-  }
-  return MakeWriteId(pass_, writer_, count);
+  return write_ids_.Next(block, context_.records.WallClock());
 }
 
 // Of a block that is stored.
@@ -953,7 +889,7 @@ Status FileState::SendBlock(uint64_t block, Form form) {
     dropped = blocks_.TakeDropped();
   }
   dropped.clear();
-  NoteLosses();
+  unsafe_.NoteLosses();
   sent->pending = context_.cluster.stripes().StartWrite(id, buffer, length);
   return {};
 }
@@ -999,7 +935,7 @@ void FileState::FinishBlock(uint64_t block) {
     Supersede(gone);
   }
   now_.map->Set(block, now);
-  not_durable_.Add(block, block + 1);
+  unsafe_.Add(block, block + 1);
   // Of a file whose old contents are gone anyway nothing has to be remembered.
   if (cut_to_ == 0 && !open.dirty) blocks_.Erase(block, block + 1);
 }

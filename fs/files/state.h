@@ -22,7 +22,6 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -38,17 +37,17 @@
 #include "fs/files/dirty_blocks.h"
 #include "fs/files/interval_set.h"
 #include "fs/files/keepers.h"
+#include "fs/files/known_keepers.h"
 #include "fs/files/merge.h"
 #include "fs/files/reaper.h"
+#include "fs/files/unsafe_stripes.h"
+#include "fs/files/write_ids.h"
 #include "fs/names/names.h"
 #include "fs/open_file.h"
 #include "fs/options.h"
 #include "fs/turn.h"
 
 namespace pinstripe {
-
-// Pages of its block map that a file keeps in memory while it has nothing to commit.
-inline constexpr size_t kMostPages = 64;
 
 // For how long after the first attempt an inode that may have been written is tried to be written
 // again: upkeep/collector.h, kLeastTombstoneAge.
@@ -220,22 +219,11 @@ class FileState {
   void Committed(const StoredInode& stored, Durability durability, uint64_t losses);
   Status GiveName(Durability durability);
   void RemoveUnpublished();
-  class Unflushed;
-  // Blocks of which too few shards are on drives that could be flushed, and an error that says so.
-  struct Unsafe {
-    std::vector<uint64_t> blocks;
-    Status why;
-  };
-  Result<Unsafe> FlushNewStripes(Inode& out);
-  Result<Unsafe> MakeStripesDurable(Inode& inode);
-  Result<Unsafe> FlushStripes(Inode& inode);
-  Status StoreAgain(const Unsafe& unsafe);
+  Result<UnsafeStripes::Unsafe> FlushNewStripes(Inode& out);
+  Status StoreAgain(const UnsafeStripes::Unsafe& unsafe);
   Status StoreSuspected();
   Status StoreAnew(const std::vector<uint64_t>& blocks);  // in the map, or pages of it
   uint64_t FirstStoredFrom(uint64_t block) const;         // with mutex_ held
-  Status AddUnflushed(const BlockMap& map, Unflushed& unflushed) const;
-  void NoteLosses();
-  std::set<DriveId> Flush(const std::set<DriveId>& drives);
   Status MakeNameDurable();
 
   Result<bool> RefreshUnderTurn();  // true: something had changed
@@ -276,16 +264,6 @@ class FileState {
   Status PlanByPages(std::span<OpenFile::Part> parts, ReadPlan& plan);
   MemoryBudget::Share ReserveToRead(uint64_t bytes, bool may_wait);
   Status LoadPart(const BlockMap::Part& part, uint64_t size, const StripeLayout& layout);
-  // A block of a keeper's map, which is to be loaded.
-  struct KeptBlock {
-    InodeId keeper = 0;
-    uint64_t block = 0;
-  };
-  Status LoadKeeper(const KeptBlock& kept);
-  Result<bool> RefreshKeepers();  // true: one of those that are known had changed
-  // With mutex_ held. Of one that is not shared, as it is; null: `missing` is to be loaded first.
-  Result<std::optional<BlockPlace>> Resolve(const BlockPlace& place, uint64_t block,
-                                            std::optional<KeptBlock>& missing) const;
   bool MayShare() const;
   bool HasOwnBlocks(uint64_t first, uint64_t end) const;
   void ListShared(const BlockMap& map, uint64_t first, uint64_t end, SharedBlocks& shared) const;
@@ -301,7 +279,6 @@ class FileState {
 
   FileContext& context_;
   const InodeId id_;
-  const uint64_t writer_;  // in all its write ids
   Turn turn_;
 
   // Changed under the turn alone, and with mutex_ held; read with either. But which pages of the
@@ -321,7 +298,7 @@ class FileState {
   uint64_t grown_to_ = 0;  // the size that it has had since without being written to
   std::optional<int64_t> modified_;
   uint64_t generation_ = 0;  // raised when a byte's place may have changed
-  std::map<InodeId, std::shared_ptr<const StoredInode>> keepers_;  // whose blocks were read
+  KnownKeepers keepers_;     // whose blocks were read
   bool removed_ = false;
   Inode removed_as_;
   uint64_t removed_losses_ = 0;  // Records::CountLosses() before it was
@@ -348,13 +325,10 @@ class FileState {
   Status unpublishable_;                     // why the file can have no name
   Status limbo_;                             // whether it got its first name cannot be found out
   bool sync_asked_ = false;                  // while it had no name
-  uint32_t pass_ = 0;         // when the first stripe since the last commit was sent; 0: none was
-  IntervalSet written_once_;  // blocks that have a stripe under write id 0
-  std::map<uint64_t, uint32_t> written_;  // blocks written more often: how often
+  WriteIds write_ids_;
   std::vector<BlockMap::Piece> superseded_;
   std::vector<BlockMap::Piece> stored_pages_;  // since the last commit
-  IntervalSet not_durable_;                    // blocks
-  std::optional<DriveLosses> losses_;          // before the first of them that we wrote was sent
+  UnsafeStripes unsafe_;
   bool inode_durable_ = false;
 };
 

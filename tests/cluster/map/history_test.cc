@@ -26,7 +26,8 @@ std::vector<DriveMap> FourEpochs() {
   for (size_t i = 1; i < epochs.size(); ++i) {
     epochs[i] = epochs[i - 1];
     ++epochs[i].epoch;
-    if (i == 1) epochs[i].drives.insert(epochs[i].drives.begin() + 1, {3, 50, "b", DriveState::kActive});
+    if (i == 1)
+      epochs[i].drives.insert(epochs[i].drives.begin() + 1, {3, 50, "b", DriveState::kActive});
     if (i == 2) epochs[i].drives[0].state = DriveState::kDraining;
   }
   return epochs;
@@ -65,7 +66,8 @@ TEST(DriveMapHistory, HoldsWhatHappensToRealClusters) {
     switch (random() % 4) {
       case 0:
         next.drives.push_back({static_cast<DriveId>(next.drives.back().id + 1 + random() % 3),
-                               static_cast<uint32_t>(1 + random() % 1000), "rack", DriveState::kActive, 77});
+                               static_cast<uint32_t>(1 + random() % 1000), "rack",
+                               DriveState::kActive, 77});
         break;
       case 1: drive.state = DriveState::kDraining; break;
       case 2: drive.weight = 1 + random() % 1000, drive.pull = 1 + random() % 1000; break;

@@ -1,0 +1,54 @@
+// KnownKeepers: the inodes that keep blocks which one open file shares with others
+// (fs/files/keepers.h), as they were read, with the pages of their maps that were needed.
+//
+// Thread-safe.
+
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "base/mutex.h"
+#include "cluster/cluster.h"
+#include "fs/names/records.h"
+
+namespace pinstripe {
+
+// Pages of a block map that is only read which are kept in memory.
+inline constexpr size_t kMostPages = 64;
+
+class KnownKeepers {
+ public:
+  KnownKeepers(Cluster& cluster, Records& records) : cluster_(cluster), records_(records) {}
+
+  // A block of a keeper's map, which is to be loaded.
+  struct Kept {
+    InodeId keeper = 0;
+    uint64_t block = 0;
+  };
+
+  // Where a block of the file is, of which its map says `place`. Null: `missing` is to be loaded
+  // first. Does not wait.
+  Result<std::optional<BlockPlace>> Resolve(const BlockPlace& place, uint64_t block,
+                                            std::optional<Kept>& missing) const EXCLUDES(mutex_);
+  // ENOENT: the keeper is gone.
+  Status Load(const Kept& kept) EXCLUDES(mutex_);
+  // Forgets those that have changed since they were read. False: none had.
+  Result<bool> Refresh() EXCLUDES(mutex_);
+
+  bool HasTooMuch() const EXCLUDES(mutex_);
+  void ForgetSome() EXCLUDES(mutex_);
+  void Clear() EXCLUDES(mutex_);
+
+ private:
+  using Known = std::map<InodeId, std::shared_ptr<const StoredInode>>;
+
+  Cluster& cluster_;
+  Records& records_;
+  mutable Mutex mutex_;
+  Known known_ GUARDED_BY(mutex_);
+};
+
+}  // namespace pinstripe
