@@ -103,7 +103,7 @@ void RealRuntime::RunAt(Time when, Task task) {
   if (added == tasks_.begin()) tasks_changed_.notify_one();
 }
 
-// Who asks before the timer thread has come round finds the same.
+// A caller that asks before the timer thread has come round finds the same.
 Duration RealRuntime::TimeLost() {
   const Duration lost = lost_;
   return lost + LostSince(beat_, Now());

@@ -180,7 +180,8 @@ void Cluster::Elect() {
     const MutexLock lock(state_->mutex);
     if (state_->electorate->news() == state_->elected_for) return;  // the run before saw to it
   }
-  // Who opens a cluster to have a look at it leaves this to others. News do not make it shorter.
+  // A process that opens a cluster to have a look at it leaves this to others. News do not make it
+  // shorter.
   const auto pause = [&](Duration duration) {
     for (const Time until = runtime_.Now() + duration;
          runtime_.Now() < until && !self.IsEnding();) {

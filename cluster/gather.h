@@ -8,8 +8,8 @@
 //     if (good == needed) break;                 // what comes later is dropped
 //   }
 //
-// Who needs several answers says so to Next, and is woken once, not for each: to wake a thread
-// costs more than most answers do.
+// A caller that needs several answers says so to Next, and is woken once, not for each: to wake a
+// thread costs more than most answers do.
 //
 // More may be asked at any time, for instance when an answer is late. Ask, Next and the destructor
 // belong to one thread; the callbacks that Ask returns may be called on any thread, also after the

@@ -9,16 +9,16 @@
 //
 // A connection has a bounded number of requests and bytes under way; beyond, its socket is not
 // read, so that its peer feels back-pressure and nobody else does. All connections together have
-// one budget (value_budget.h): a large frame is received when there is room for it. Who holds room
-// and stands still, with half a frame or answers that it does not take, is closed after a time.
-// Values are read from the store as fast as the peer takes them, and no faster. Bytes that are not
-// Kinetic end the connection, and only that one; so does a request that was made for another
-// connection. Requests of one connection may be answered in any order.
+// one budget (value_budget.h): a large frame is received when there is room for it. A connection
+// that holds room and stands still, with half a frame or answers that it does not take, is closed
+// after a time. Values are read from the store as fast as the peer takes them, and no faster. Bytes
+// that are not Kinetic end the connection, and only that one; so does a request that was made for
+// another connection. Requests of one connection may be answered in any order.
 //
-// Who has not yet sent a request with a right signature costs little: at most the one frame that it
-// is sending, for a limited time, and a few refusals. When there are as many connections as there
-// may be, the next one takes the place of one of those (places.h). Where descriptors are short all
-// the same, who connects is sent away, or waits; nothing else does.
+// A connection that has not yet sent a request with a right signature costs little: at most the one
+// frame that it is sending, for a limited time, and a few refusals. When there are as many
+// connections as there may be, the next one takes the place of one of those (places.h). Where
+// descriptors are short all the same, who connects is sent away, or waits; nothing else does.
 
 #pragma once
 

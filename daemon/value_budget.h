@@ -1,10 +1,10 @@
 // ValueBudget: how many bytes of values a daemon may have under way, over all connections: those
 // that it receives, executes and sends.
 //
-// Who wants to receive a large value takes room for it before, or waits in the order of coming; a
-// value that is larger than all of the budget has its turn when nothing else is under way. What is
-// under way already only counts. So nobody waits for room while it has some that others wait for,
-// and what takes room always comes back.
+// A connection that is to receive a large value takes room for it before, or waits in the order of
+// coming; a value that is larger than all of the budget has its turn when nothing else is under
+// way. What is under way already only counts. So nobody waits for room while it has some that
+// others wait for, and what takes room always comes back.
 //
 // Thread-safe. Outlives the shares.
 

@@ -1,7 +1,7 @@
 // Turn: one at a time, for work that waits. Where a mutex guards memory for moments, a turn is held
-// through whole conversations with the cluster; who comes meanwhile waits, through the Runtime, in
-// the order of coming. A turn is never taken while a mutex is held, or another turn, unless that
-// one says so.
+// through whole conversations with the cluster; a thread that comes meanwhile waits, through the
+// Runtime, in the order of coming. A turn is never taken while a mutex is held, or another turn,
+// unless that one says so.
 //
 //   const Turn::Holder turn(turn_);
 

@@ -302,7 +302,7 @@ void ReplyExtended(fuse_req_t request, const Result<std::string>& answer, size_t
   }
 }
 
-// Who does not go by ACLs shall not believe that they hold.
+// A user of a mount that does not go by ACLs shall not believe that they hold.
 bool RefuseAcl(fuse_req_t request, std::string_view name) {
   if (!IsAcl(name) || MountOf(request).has_acls()) return false;
   fuse_reply_err(request, EOPNOTSUPP);
@@ -349,8 +349,8 @@ std::optional<std::vector<gid_t>> OtherGroupsOf(fuse_req_t request) {
   }
 }
 
-// Who is not in the group of a file has nobody run it as that group, also by an ACL. The kernel
-// would tell so, but libfuse 3.14 does not let it.
+// A user who is not in the group of a file has nobody run it as that group, also by an ACL. The
+// kernel would tell so, but libfuse 3.14 does not let it.
 FileSystem::SetGroupBit SetGroupBitAfterAcl(fuse_req_t request, InodeId inode) {
   using Bit = FileSystem::SetGroupBit;
   constexpr uint32_t kSetGroup = 02000;

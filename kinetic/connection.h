@@ -47,7 +47,7 @@ class KineticConnection final : public IoLoop::Handler,
                                 public SendTogether::Sender,
                                 public std::enable_shared_from_this<KineticConnection> {
  public:
-  // Who uses the connection; told on the loop's thread, and not any more after Close().
+  // The user of the connection, who is told on the loop's thread, and not any more after Close().
   class Owner {
    public:
     virtual ~Owner() = default;

@@ -32,7 +32,7 @@ bool IsHttp(const XrdSecEntity* client) {
   return client != nullptr && std::string_view(client->prot).starts_with("http");
 }
 
-// Who opens a file for the server's manager of checksums.
+// The name under which the server's manager of checksums opens a file.
 constexpr std::string_view kSummer = "ckscalc";
 
 Uploader UploaderOf(XrdOucEnv& env) {

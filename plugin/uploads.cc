@@ -59,7 +59,7 @@ void Uploads::Creates(const Writer& writer, InodeId inode, std::string_view clie
   const auto dropped = dropped_.find(writer.path);
   if (dropped == dropped_.end()) return;
   dropped->second.is_removed = true;
-  // Who begins anew does not go on with what was dropped.
+  // A client that begins anew does not go on with what was dropped.
   if (dropped->second.claim && dropped->second.claim->client == client) dropped_.erase(dropped);
 }
 

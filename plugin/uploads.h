@@ -49,7 +49,7 @@ struct Uploader {
   const void* session = nullptr;  // whose end cuts the upload off; null: no such
 };
 
-// Who uploads how much: what is the same when a client comes back to go on.
+// The client that uploads, and how much: what is the same when it comes back to go on.
 struct UploadClaim {
   std::string client;  // its process, as ClientProcess() says
   uint64_t announced = 0;

@@ -185,7 +185,7 @@ Status Collector::CollectStripes(std::span<const ListedStripe> stripes) {
   const auto old = [&](const ListedStripe& stripe) {
     return OldEnough(int64_t{TimeOf(stripe.id.write)} * 1'000'000'000);
   };
-  // Who has a removed file open reads it for a while.
+  // A client that has a removed file open reads it for a while.
   const bool all_old =
       OldEnough(inode.removed_at) && std::all_of(stripes.begin(), stripes.end(), old);
   if (!all_old) {
@@ -305,7 +305,7 @@ void Collector::CollectKeepers(const std::map<InodeId, Keeping>& keepers) {
 
 Status Collector::CollectShare(InodeId keeper, InodeId file) {
   const Records::InodeRegister found = TRY(records_.FindInodeRegister(file));
-  // Who has a removed file open reads it for a while.
+  // A client that has a removed file open reads it for a while.
   if (!found.stored && !OldEnough(found.removed_at)) return {};
   if (TRY(keepers_.Leave(keeper, file)).removed) ++report_.inodes;
   return {};

@@ -125,7 +125,7 @@ class Comparing {
     return voter != voters_.end() && voter->second.say == Say::kStale;
   }
 
-  // Who takes part in a group.
+  // The homes that take part in a group.
   struct Part {
     std::vector<DriveId> homes;
     std::vector<bool> count;   // which of them do, in this epoch

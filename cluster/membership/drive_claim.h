@@ -94,7 +94,8 @@ class DriveClaim {
   Status Try();
 
   // Waits until it is ours, or somebody else is seen to be at work: EBUSY, within a few seconds.
-  // Who stands still is waited for. `waiting` is called once, when that begins, with who it is.
+  // A holder who stands still is waited for. `waiting` is called once, when that begins, with who
+  // it is.
   Status Take(const std::function<void(const Status& who)>& waiting = nullptr);
 
   // Somebody else has taken it over.

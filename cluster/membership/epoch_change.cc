@@ -555,7 +555,7 @@ Result<SweepReport> EpochChange::Settle() {
     }
   }
   const Settlement settlement{{changes.losing.begin(), changes.losing.end()}};
-  // Who finds it there was only slower.
+  // A process that finds it there was only slower.
   TRY_CONTEXT(cluster_.registers()
                   .Change({kMapGroup, SettlementKey(epoch)}, {}, settlement.Encode(),
                           Durability::kWriteThrough)
@@ -605,7 +605,7 @@ Result<std::set<DriveId>> EpochChange::Clear() {
       if (left.contains(id)) now.to_clear.push_back(id);
     }
     if (now.to_clear == entry.settlement.to_clear) continue;
-    // Who was faster has cleared as much.
+    // Somebody who was faster has cleared as much.
     TRY(cluster_.registers()
             .Change({kMapGroup, SettlementKey(entry.epoch)}, entry.seen, now.Encode(),
                     Durability::kWriteThrough)

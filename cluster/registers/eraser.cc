@@ -51,7 +51,7 @@ std::optional<RegisterEraser::Grave> RegisterEraser::GraveOf(
     const uint64_t former = state->proposal->former_slot;
     tombstone.slot = std::max(tombstone.slot, former != 0 ? former : state->accepted.slot);
     tombstone.removed_at = std::max(tombstone.removed_at, state->proposal->removed_at);
-    // Who was promised something in this epoch relies on it.
+    // A proposer that was promised something in this epoch relies on it.
     if (state->promised.slot > floor) tombstone.of_former_epoch = false;
   }
   if (tombstone.slot == 0) return std::nullopt;

@@ -195,9 +195,9 @@ Result<StoredInode> Names::Update(InodeId id, const Edit& edit, ChangeTerms term
   return TooBusy(fmt::format("change inode {:016x}", id));
 }
 
-// Who comes while others note a change of the same directory finds it noted by one that began after
-// his own change, or goes on from what the last one has left: so many files that are made at once
-// take two changes of their directory, and nobody is in anybody's way.
+// A thread that comes while others note a change of the same directory finds it noted by one that
+// began after his own change, or goes on from what the last one has left: so many files that are
+// made at once take two changes of their directory, and nobody is in anybody's way.
 std::shared_ptr<Names::Noting> Names::TakePart(InodeId directory) {
   const std::lock_guard lock(notings_mutex_);
   std::erase_if(notings_, [](const auto& it) { return it.second.expired(); });
@@ -240,9 +240,10 @@ Result<bool> Names::Touch(InodeId directory, std::optional<StoredInode> seen,
   return TooBusy(fmt::format("change directory {:016x}", directory));
 }
 
-// Who counts subdirectories lists the entries and then replaces the inode as it was before. So
-// while the inode is what was seen before the entry changed, nobody who counted has met the change.
-// Later it may be in the number already, if they were counted since: then it is not known any more.
+// A client that counts subdirectories lists the entries and then replaces the inode as it was
+// before. So while the inode is what was seen before the entry changed, nobody who counted has met
+// the change. Later it may be in the number already, if they were counted since: then it is not
+// known any more.
 Result<std::optional<bool>> Names::TryTouch(Touching& touching) {
   auto& [directory, read_after, seen_slot, change_of_count, stored, applied] = touching;
   if (!stored) stored = TRY(records_.FindInode(directory));
@@ -274,7 +275,7 @@ Result<std::optional<bool>> Names::TryTouch(Touching& touching) {
     if (change_of_count != Subdirectories::kSame) change_of_count = Subdirectories::kUnknown;
   }
   if (!now) return std::optional(false);
-  // Who has moved its time since we read it has done what this is for.
+  // Somebody who has moved its time since we read it has done what this is for.
   const bool is_counted = change_of_count == Subdirectories::kSame || now->inode.IsUncounted();
   if (read_after && is_counted && !now->inode.mark &&
       now->inode.modified != stored->inode.modified) {
@@ -373,7 +374,8 @@ Result<Names::Obstacle> Names::LookForPublish(const NewName& name, InodeId id, S
     if (!change.now) {
       return never(Fail(ESTALE, "inode {:016x} was collected before it had a name", id));
     }
-    // Who renames it, or gives it one more name, has found it by the name that it was to have.
+    // A client that renames it, or gives it one more name, has found it by the name that it was to
+    // have.
     const bool was_found = change.now->inode.links != own.inode.links || change.now->inode.intent ||
                            change.now->inode.last_rename;
     own = *change.now;
@@ -483,7 +485,7 @@ Result<StoredInode> Names::Link(InodeId id, InodeId directory, std::string_view 
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     const Place place = TRY(Recall(directory, name, IsFree));
     if (place.found()) return Fail(EEXIST, "'{}' exists in directory {:016x}", name, directory);
-    // Who removes another name of it relies on this one.
+    // A client that removes another name of it relies on this one.
     TRY(MakeReachable(directory));
     const StoredInode linked = TRY(Update(
         id,
@@ -590,9 +592,9 @@ Status Names::RemoveDirectory(InodeId directory, std::string_view name) {
     if (!TRY(IsEmpty(place.id))) {
       return Fail(ENOTEMPTY, "'{}' in directory {:016x} is not empty", name, directory);
     }
-    // Who added an entry since has changed the inode, or will find it gone. It is gone for good
-    // before its name is: what was removed from it may come back with a loss of power, and must not
-    // be found in a directory without a name.
+    // A client that added an entry since has changed the inode, or will find it gone. It is gone
+    // for good before its name is: what was removed from it may come back with a loss of power, and
+    // must not be found in a directory without a name.
     const auto change =
         records_.ChangeInode(place.id, place.inode.slot, std::nullopt, Durability::kWriteThrough);
     TRY(change.why);

@@ -289,7 +289,7 @@ Result<Names::Ending> Names::Finish(InodeId id, const StoredInode& stored,
   }
   if (!done || intent.exchange) TRY(Unmark(intent, done));
   const bool replaces = done && intent.replaced != 0 && !intent.exchange;
-  // Who finds the intent again would take another link away.
+  // A client that finds the intent again would take another link away.
   const bool counts_down = replaces && (!placed.replaced || placed.replaced->inode.links > 1);
   const Ending ending = TRY(
       Conclude(id, stored, done, counts_down ? Durability::kWriteThrough : Durability::kWriteBack));
