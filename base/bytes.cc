@@ -11,8 +11,8 @@ namespace {
 
 // Memory of buffers that are gone, kept for the next ones. Fresh memory costs a page fault for
 // every 4 KiB, a third of what it costs to copy something into them, and malloc gives blocks of a
-// megabyte back to the kernel as soon as they are free. Of a few pages it makes aligned blocks by
-// cutting up larger ones, which it puts together again when other threads free them.
+// megabyte back to the kernel as soon as they are free. It makes aligned blocks of a few pages by
+// cutting up larger ones, and puts these together again when other threads free them.
 //
 // Sizes are rounded up to a quarter of a power of two, so at most a fifth is never used. Small ones
 // have a part of the room of their own, so that many of them leave the rest to the large ones.

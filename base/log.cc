@@ -31,7 +31,7 @@ struct LogState {
   std::deque<Line> waiting;                   // guarded by mutex
   uint64_t lost = 0;                          // lines, since one was kept; guarded by mutex
   bool writing = false;                       // some thread does; guarded by mutex
-  // Changed with mutex held, and while nobody writes. Who writes uses them without it.
+  // Changed with mutex held, and while nobody writes. The writer uses them without it.
   LogSink sink;
   std::shared_ptr<spdlog::logger> stderr_logger;
   const bool journal = std::getenv("JOURNAL_STREAM") != nullptr;
@@ -79,8 +79,8 @@ void WriteToStderr(LogState& state, LogLevel level, std::string_view line) {
   }
 }
 
-// What is there, and what comes meanwhile. Who logs beside it leaves the line to it, and waits for
-// nobody.
+// Writes what is there, and what comes meanwhile. A thread that logs beside it leaves its line
+// here, and waits for nobody.
 void WriteAll(LogState& state, std::unique_lock<std::mutex>& lock) {
   state.writing = true;
   while (!state.waiting.empty()) {

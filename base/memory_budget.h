@@ -1,4 +1,4 @@
-// MemoryBudget: how many bytes something may hold, and how many it does. Who wants memory takes a
+// MemoryBudget: how many bytes something may hold, and how many it does. A user of memory takes a
 // share of the budget and keeps it for as long as the memory:
 //
 //   MemoryBudget budget(1 << 30);
@@ -6,8 +6,8 @@
 //   if (!share) ...                                // wait, do without, or TakeAnyway()
 //
 // It counts, and decides nothing but whether there is room: waiting is its user's, who can watch
-// for bytes that come back. Before there is no room, `reclaim` is asked for what is kept only
-// because there was (a cache).
+// for bytes that come back. Before it says that there is no room, it asks `reclaim` for what is
+// kept only because there was room (a cache).
 //
 // Thread-safe. Shares may outlive the budget.
 
@@ -61,8 +61,8 @@ class MemoryBudget {
   // without a lock, on the threads of those who take. Set before the first of them.
   void SetReclaim(std::function<bool(uint64_t bytes)> reclaim) { reclaim_ = std::move(reclaim); }
 
-  // Null: there is no room. When nothing at all is in use there is room for anything, so that who
-  // needs more than the whole budget can go on, alone.
+  // Null: there is no room. When nothing at all is in use there is room for anything, so that a
+  // user who needs more than the whole budget can go on, alone.
   std::optional<Share> TryTake(uint64_t bytes);
   // As TryTake(), but leaves alone what could be reclaimed: for what is not worth it.
   std::optional<Share> TryTakeUnused(uint64_t bytes);

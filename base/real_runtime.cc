@@ -15,7 +15,7 @@ using Steady = std::chrono::steady_clock;
 constexpr Duration kBeat = std::chrono::seconds(1);
 constexpr Duration kLate = 2 * kBeat;
 
-// Of a thread that was seen at work at `beat`, and comes round once in kBeat.
+// What a thread has lost that was seen at work at `beat`, and comes round once in kBeat.
 Duration LostSince(Time beat, Time now) {
   const Duration passed = now - beat;
   return passed > kLate ? passed - kBeat : Duration();

@@ -18,7 +18,7 @@ namespace pinstripe {
 
 using Duration = std::chrono::nanoseconds;
 
-// Of one runtime: says nothing about the calendar and never goes back.
+// The clock of one runtime: it says nothing about the calendar and never goes back.
 struct RuntimeClock {
   using rep = int64_t;
   using period = std::nano;

@@ -24,7 +24,7 @@ Result<KineticDrive::Options> WayTo(const DriveConfig& config) {
   return options;
 }
 
-// Of the drives that the factory below has made.
+// Takes only drives that the factory below has made.
 Status Redirect(Drive& drive, const DriveConfig& config) {
   static_cast<KineticDrive&>(drive).Redirect(TRY(WayTo(config)));
   return {};

@@ -27,7 +27,7 @@ Status CheckRecord(const StoredRecord& record) {
   return CheckLimit("tag", record.head.tag.size(), kMaxTagBytes);
 }
 
-// Of a put.
+// The limits of a put.
 Status CheckLimits(std::string_view key, const StoredRecord& record, const Expected& expected) {
   TRY(CheckKey(key));
   TRY(CheckRecord(record));

@@ -30,8 +30,8 @@
 
 namespace pinstripe {
 
-// Of a list of entries, keys, versions and tags: with all that is around them they fit in a
-// message.
+// The most that keys, versions and tags of a list of entries take: with all that is around them
+// they fit in a message.
 inline constexpr size_t kMaxRangeHeadBytes = size_t{860} << 10;
 
 class Engine {

@@ -47,7 +47,7 @@ class HostReadings {
   struct Load {
     std::optional<double> disk;
     std::optional<double> cpu;
-    // Of the first interfaces by name that are up, but for the loopback: what moved, in the
+    // What the first interfaces by name that are up have moved (but for the loopback), in the
     // direction in which more did, as a part of what the interface's speed allows. None where the
     // interface does not tell its speed, as virtual ones do not.
     std::array<std::optional<double>, 2> network;

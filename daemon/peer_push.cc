@@ -252,7 +252,7 @@ class PeerPush::Link final : public KineticConnection::Owner,
   Result<std::shared_ptr<const TlsClient>> tls_{nullptr};
   std::shared_ptr<Signal> signal_;
 
-  // Of the loop's thread:
+  // Used by the loop's thread alone:
   std::vector<SocketAddress> left_;
   std::shared_ptr<KineticConnection> connection_;
   bool stopped_ = false;

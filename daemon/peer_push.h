@@ -27,7 +27,7 @@ class Command;
 class P2POperation;
 }  // namespace kinetic
 
-// Of one request, with all pushes that are within it.
+// The limits of one request, with all pushes that are within it.
 inline constexpr int kMaxPushDepth = 8;
 inline constexpr int kMaxPushOperations = 1000;
 inline constexpr size_t kMaxPushBytes = 768 << 10;  // as a message; its answer must fit, too

@@ -11,10 +11,11 @@
 namespace pinstripe {
 namespace {
 
-// Of a store, beyond what it has when it was opened: segments, tables of the index, its journals.
+// What a store needs beyond what it has when it was opened: segments, tables of the index, its
+// journals.
 constexpr uint64_t kOfAStore = 64 + 256 + 16;
 
-// Of the process: certificates, connections to peers, the listeners of a moment.
+// What the process needs: certificates, connections to peers, the listeners of a moment.
 constexpr uint64_t kOfTheProcess = 32;
 
 constexpr size_t kMostStrangers = 1024;

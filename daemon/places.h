@@ -4,7 +4,8 @@
 // A stranger is a connection on which no request had a right signature yet. Strangers have bounds
 // of their own, all together and from one address. Where a place is needed a stranger gives it up:
 // the oldest of the address from which most strangers come, so that somebody who opens a thousand
-// connections stands in the way of nobody but himself. Who has signed gives way to nobody.
+// connections stands in the way of nobody but himself. A connection that has signed gives way to
+// nobody.
 //
 // Thread-safe. Outlives the places that it gives.
 
@@ -40,7 +41,7 @@ class Places {
   // what is left, or a quarter of all where that is more.
   static Limits LimitsFor(uint64_t descriptors, uint64_t in_use, size_t drives);
 
-  // Of those that give way, so many may still be about to close, beyond `connections`.
+  // So many of those that give way may still be about to close, beyond `connections`.
   static constexpr size_t kMostLeaving = 32;
 
   // What counts as one of an address: IPv6 addresses by their first 64 bits, since a host may have

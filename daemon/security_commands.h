@@ -1,5 +1,5 @@
-// What SECURITY and SETUP requests ask of a device, checked and carried out. Who may ask is not
-// decided here (kinetic_service.h). Neither changes anything when it fails.
+// What SECURITY and SETUP requests ask of a device, checked and carried out. Another file decides
+// who may ask (kinetic_service.h). Neither changes anything when it fails.
 
 #pragma once
 

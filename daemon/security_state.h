@@ -15,7 +15,7 @@
 namespace pinstripe {
 
 inline constexpr size_t kMaxPinBytes = 200;
-// Of the whole state, encoded. Identities and scopes alone would allow gigabytes.
+// The size of the whole state, encoded. Identities and scopes alone would allow gigabytes.
 inline constexpr size_t kMaxSecurityBytes = 16 << 20;
 
 struct SecurityState {

@@ -142,9 +142,10 @@ struct DriveInfo {
       failure;  // why it takes no changes any more and only serves reads; empty: it does not say
 
   // Its last starts, newest first, at most kMaxDriveStarts and all different; empty: it does not
-  // say. Who knows the drive by the id of one of them knows what it may have forgotten since: where
-  // all that are newer are clean, nothing; where one is not, or that id is not there any more (it
-  // goes on from a copy, was erased, or was started very often), whatever was not flushed.
+  // say. A client that knows the drive by the id of one of them knows what it may have forgotten
+  // since: where all that are newer are clean, nothing; where one is not, or that id is not there
+  // any more (it goes on from a copy, was erased, or was started very often), whatever was not
+  // flushed.
   std::vector<DriveStart> starts;
   uint64_t start_count =
       0;  // of all, since it was made or erased; no less than there are in `starts`

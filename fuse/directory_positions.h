@@ -1,7 +1,7 @@
 // DirectoryPositions: gives every name that is handed out from an open directory a position, so
 // that a listing can go on behind it however many entries have come and gone meanwhile (seekdir).
 //
-// Names come in ascending order. Of most of them only four bytes are kept, so that a directory of a
+// Names come in ascending order. Only four bytes are kept of most of them, so that a directory of a
 // million entries takes a few megabytes while it is open: a position that was handed out long ago
 // is found again by listing from a name before it, of those that are kept whole, and recognising
 // which of the names there were handed out up to it (Resume).

@@ -128,7 +128,8 @@ void ReplyStatus(fuse_req_t request, const Status& status, std::string_view oper
   fuse_reply_err(request, code);
 }
 
-// Of what is asked for by its number: when that is gone, the kernel shall look the name up again.
+// The status of an inode that was asked for by its number: when that is gone, the kernel shall look
+// the name up again.
 void ReplyInodeStatus(fuse_req_t request, const Status& status, std::string_view operation,
                       InodeId inode) {
   const int code = Answer(status, operation, Subject(inode));
@@ -308,8 +309,8 @@ bool RefuseAcl(fuse_req_t request, std::string_view name) {
   return true;
 }
 
-// What the kernel is to go by where there is no access ACL. If it may have bits of when there was
-// one, it is not told so, but what the bits say now.
+// What the kernel is to go by where there is no access ACL. If it may have bits from when there was
+// one, it is told what the bits say now, and not that there is none.
 Result<std::string> GetAccessAcl(Mount& mount, InodeId inode, Duration age) {
   FileSystem& fs = mount.file_system();
   auto found = fs.GetExtended(inode, kAccessAcl, age);

@@ -59,7 +59,7 @@ std::string RequestCounters::Text(const MemoryCounters& memory) const {
   page.Single("written_bytes_total", kCounter, "Bytes that were written.", written_.load());
   page.Single("memory_limit_bytes", kGauge, "What contents of files may take.", memory.limit_bytes);
   page.Single("memory_used_bytes", kGauge, "What they take.", memory.used_bytes);
-  page.Single("cached_bytes", kGauge, "Of that, cells that were read and are kept.",
+  page.Single("cached_bytes", kGauge, "What cells take that were read and are kept.",
               memory.cached_bytes);
   page.Single("cache_hits_total", kCounter, "Cells of up to 64 KiB that reads found.",
               memory.cache_hits);

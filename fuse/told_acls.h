@@ -23,7 +23,7 @@ class ToldAcls {
 
   // The kernel is about to be told such bits, which it may use until `until`.
   void Tell(InodeId inode, Time now, Time until);
-  // Whether it may use some. Of too many inodes at once it is said of all.
+  // Whether it may use some. With too many inodes at once it is true for all.
   bool MayUse(InodeId inode, Time now);
 
  private:

@@ -177,7 +177,7 @@ class KineticConnection final : public IoLoop::Handler,
   // The device's cluster version, as it said last.
   std::atomic<int64_t> cluster_version_ = 0;
 
-  // Of the loop thread:
+  // Used by the loop thread alone:
   Time last_received_{};               // when anything came
   std::optional<int64_t> raising_to_;  // the cluster version that the device was asked to take
   Status cannot_raise_;                // why it did not; it is asked again later

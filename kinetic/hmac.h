@@ -1,5 +1,5 @@
 // The signature of Kinetic messages: HMAC-SHA1 over the command's length, as four bytes big-endian,
-// and the command's bytes. Of an empty command nothing at all is signed, not even its length. The
+// and the command's bytes. For an empty command nothing at all is signed, not even its length. The
 // value is not covered: it has its tag.
 //
 // A key is prepared once; a signature then costs two copies of a digest's state. Thread-safe.

@@ -93,7 +93,7 @@ class IoLoop {
   std::vector<Task> tasks_;  // guarded by mutex_
   bool stopping_ = false;    // guarded by mutex_
 
-  // Of the loop thread:
+  // Used by the loop thread alone:
   std::multimap<Time, Timer*> timers_;
   std::unordered_map<uint64_t, std::shared_ptr<Handler>> handlers_;
   uint64_t last_id_ = 0;

@@ -97,7 +97,7 @@ class KineticDrive::Link final : public KineticConnection::Owner,
   const std::string name_;
   const std::shared_ptr<const KineticConnection::Options> connection_options_;
 
-  // Of the loop's thread:
+  // Used by the loop's thread alone:
   std::shared_ptr<KineticConnection> trying_;  // connected or connecting, and not up yet
   uint64_t attempt_ = 0;             // tells a late answer of the resolver from the awaited
   size_t current_ = 0;               // the address that is tried, or that worked last

@@ -558,7 +558,8 @@ class AskCapabilitiesOperation final : public Asking<DriveCapabilities> {
  protected:
   Result<DriveCapabilities> Read(KineticAnswer answer) override {
     DriveCapabilities capabilities;
-    // The signature does not cover the value. Who can say the same where it does, says it there.
+    // The signature does not cover the value. A device that can say the same within what is signed,
+    // says it there.
     const kinetic::GetLog& log = answer.body->getlog();
     std::string_view left =
         log.has_capabilities() ? log.capabilities() : AsText(answer.value.bytes());

@@ -8,7 +8,7 @@
 //   }
 //   wait for the answers
 //
-// Of one thread; they may be nested, and each sends its own.
+// Used by one thread; they may be nested, and each sends its own.
 
 #pragma once
 

@@ -299,7 +299,7 @@ Result<std::unique_ptr<TlsStream>> TlsClient::Connect(int socket, const std::str
   if (verify_) {
     const int set = address ? X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host.c_str())
                             : SSL_set1_host(ssl, host.c_str());
-    if (set != 1) return Fail(EINVAL, "'{}' is no name that a certificate can have", host);
+    if (set != 1) return Fail(EINVAL, "'{}' is not a name that a certificate can have", host);
   }
   SSL_set_connect_state(ssl);
   return stream;

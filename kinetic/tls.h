@@ -39,7 +39,7 @@ class TlsStream {
   ssize_t Read(const iovec* places, int count);
   ssize_t Write(const iovec* pieces, int count);
 
-  // Of the last Read(), and right after the handshake: whether there may be more to read even if
+  // After a Read(), and right after the handshake: whether there may be more to read even if
   // nothing comes over the socket, and whether the next one has to wait until the socket can be
   // written.
   bool may_have_more() const { return may_have_more_; }

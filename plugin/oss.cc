@@ -114,7 +114,7 @@ uint64_t Oss::Features() {
   return XRDOSS_HASPGRW | XRDOSS_HASFSCS | XRDOSS_HASNOSF | XRDOSS_HASNAIO;
 }
 
-// Of an upload and what it is to replace, whichever will be there in the end.
+// Changes the mode of an upload and of what it is to replace, whichever will be there in the end.
 Status Oss::ChangeMode(const char* path, uint32_t mode) {
   const auto upload = uploads_.Find(path);
   if (upload) TRY(file_system_->SetAttributes(*upload, {.mode = mode}));
@@ -183,8 +183,8 @@ int Oss::Remdir(const char* path, int, XrdOucEnv*) {
   return -Answer(remove(), "rmdir", path);
 }
 
-// With an upload to that name goes what it would replace. Of an upload that was dropped nothing is
-// left: who removes what he takes for its beginning has what he wants.
+// With an upload to that name goes what it would replace. Nothing is left of an upload that was
+// dropped: a client that removes what it takes for its beginning has what it wants.
 Status Oss::UnlinkPath(const char* path) {
   const std::string inside = TRY(Inside(path));
   bool was_upload = false;

@@ -22,8 +22,9 @@
 namespace pinstripe {
 namespace {
 
-// Of the last who has begun to replace the file by an upload that he may come back to go on with:
-// his UploadClaim. Whoever opens the file to update it and claims the same has lost what he sent.
+// The UploadClaim of the last client that has begun to replace the file by an upload that it may
+// come back to go on with. Whoever opens the file to update it and claims the same has lost what he
+// sent.
 constexpr std::string_view kUploadAttribute = "trusted.pinstripe.upload";
 
 // The end of an HTTP session in the middle of an upload is the end of that upload.
@@ -302,7 +303,7 @@ Status OssFile::SetTimes(int length, const char* arguments) {
   timespec exact[2];
   for (int i = 0; i < 2; ++i) {
     if (times[i].tv_usec < 0 || times[i].tv_usec >= 1'000'000) {
-      return Fail(EINVAL, "{} microseconds are no part of a second", times[i].tv_usec);
+      return Fail(EINVAL, "{} microseconds are not a part of a second", times[i].tv_usec);
     }
     exact[i] = {.tv_sec = times[i].tv_sec, .tv_nsec = times[i].tv_usec * 1'000};
   }

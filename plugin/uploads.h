@@ -9,9 +9,9 @@
 // One second writer is let in: the program that fetches a third-party copy for the client that
 // asked for it. It proves that by naming the key of the copy, which only the three parties know.
 //
-// Of an upload over HTTP nothing tells how large it will be, but a connection has one request at a
-// time: a file that is still being written when its session ends was cut off. (A client of XRootD's
-// own protocol may come back and go on.)
+// Nothing tells how large an upload over HTTP will be, but a connection has one request at a time:
+// a file that is still being written when its session ends was cut off. (A client of XRootD's own
+// protocol may come back and go on.)
 //
 // What is uploaded appears under its name when it is closed. Until then this tells which inode it
 // is, so that clients can ask for it, change it and remove it by its path. A name that was removed

@@ -54,8 +54,9 @@ class CommitGroup {
     virtual void LoseFaith(const Status& failure) = 0;
   };
 
-  // Of the file system of `path`, from now on: it hears of each write there that fails. `calls`
-  // outlives it. Syncs it once, so that what has failed before is not taken for what fails later.
+  // A group for the file system of `path`: from now on it hears of each write there that fails.
+  // `calls` outlives it. Syncs it once, so that what has failed before is not taken for what fails
+  // later.
   static Result<std::shared_ptr<CommitGroup>> Open(FileCalls& calls, const std::string& path);
 
   // Whether something had failed before that nobody had been told of.

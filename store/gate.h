@@ -1,6 +1,6 @@
-// Gate: many may be inside at once, and do not notice each other. Who closes it waits until all
-// have left, and is alone until it opens it again; those who come meanwhile wait outside, so that
-// nobody who closes waits for ever.
+// Gate: many may be inside at once, and do not notice each other. A thread that closes it waits
+// until all have left, and is alone until it opens it again; those who come meanwhile wait outside,
+// so that nobody who closes waits for ever.
 //
 //   const Gate::Visit visit(gate_);          // shared
 //   const Gate::QuickVisit quick(gate_);     // shared, if quick.inside()

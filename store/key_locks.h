@@ -33,7 +33,7 @@ class KeyLocks {
   enum class Wait { kMay, kMayNot };
 
   // Keeps everybody else from changing some keys, for as long as it lives. The keys' bytes live as
-  // long. Who must not wait holds none of them where somebody else has one.
+  // long. A caller that may not wait holds none of them where somebody else has one.
   class Hold {
    public:
     Hold(KeyLocks& locks, std::string_view key) : Hold(locks, std::vector{key}) {}

@@ -1123,7 +1123,7 @@ Status LogStore::Delete(std::string_view key) {
   const KeyLocks::Hold hold(key_locks_, key);
   const std::string bytes = TRY(FindIndexRecord(key));
   Change change;
-  // Of a damaged one nothing is known of what it used.
+  // If the old record is damaged, nobody knows what it used.
   const Result<IndexRecord> old = DecodeIndexRecord(key, bytes);
   if (old.has_value()) Forget(key, *old, bytes.size(), change);
   change.batch.Delete(RecordIndexKey(key));

@@ -127,8 +127,8 @@ Status SegmentFiles::Trim(uint32_t segment) {
   return {};
 }
 
-// As much again as there is, so that a small store stays small. That it is not given costs speed
-// only: whether there is space is found out by writing.
+// As much again as there is, so that a small store stays small. If the file system does not give
+// it, only speed is lost: writing finds out whether there is space.
 void SegmentFiles::AskAhead(File& file, uint64_t begin, uint64_t end) {
   uint64_t asked = file.asked_to;
   if (end <= asked) return;

@@ -81,8 +81,8 @@ class SegmentFiles {
   Status Sync(uint32_t segment, const Held& held);
 
   // Gives the whole 4 KiB pages between two offsets back to the file system; they read as zeros
-  // then. Where a file system cannot do that nothing happens. Who writes the segment already comes
-  // first.
+  // then. Where a file system cannot do that nothing happens. A thread that writes the segment
+  // already comes first.
   Status Punch(uint32_t segment, uint64_t begin, uint64_t end);
 
  private:

@@ -151,7 +151,7 @@ void AddDrive(CLI::App& bench, Action& chosen) {
   CLI::Option* config = drive->add_option("--config", options->config, "Or a cluster.toml, with");
   drive->add_option("--drive", options->drive, "the id of one of its drives")->needs(config);
   url->excludes(config);
-  drive->add_option("--identity", options->credentials.identity, "Who we are, with --url")
+  drive->add_option("--identity", options->credentials.identity, "Our identity, with --url")
       ->capture_default_str();
   drive->add_option("--key", options->credentials.key,
                     "Its HMAC key; Kinetic's default by default");
@@ -177,7 +177,7 @@ void AddDrive(CLI::App& bench, Action& chosen) {
       ->capture_default_str();
   drive->add_option("--records", options->load.records,
                     "Different keys; by default 1 GiB of values, at least 256, at most 100000");
-  drive->add_option("--seconds", options->seconds, "Of each measurement")
+  drive->add_option("--seconds", options->seconds, "Length of each measurement")
       ->check(CLI::Range(0.05, 3600.0))
       ->capture_default_str();
   drive->add_flag("--json", options->json, "Print the results as JSON");
@@ -247,9 +247,9 @@ void AddNames(CLI::App& bench, Action& chosen) {
                    "Hosts at once, each with one operation at a time")
       ->delimiter(',')
       ->capture_default_str();
-  names->add_option("--files", options->load.files, "That each of them makes")
+  names->add_option("--files", options->load.files, "Files that each of them makes")
       ->capture_default_str();
-  names->add_option("--file-bytes", options->load.file_bytes, "In each file")
+  names->add_option("--file-bytes", options->load.file_bytes, "Bytes in each file")
       ->capture_default_str();
   names->add_flag("--shared", options->load.shared, "All in one directory");
   names
@@ -327,9 +327,10 @@ void AddData(CLI::App& bench, Action& chosen) {
                    "read,read-1m,read-64k,read-4k,vector,overwrite-4k,small-4k")
       ->delimiter(',')
       ->capture_default_str();
-  data->add_option("--file-bytes", options->load.file_bytes, "Of the file that is read and written")
+  data->add_option("--file-bytes", options->load.file_bytes,
+                   "Bytes of the file that is read and written")
       ->capture_default_str();
-  data->add_option("--operations", options->load.operations, "Of each pattern, at most")
+  data->add_option("--operations", options->load.operations, "Operations of each pattern, at most")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   data->add_flag("--json", options->json, "Print the results as JSON");

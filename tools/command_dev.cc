@@ -86,13 +86,14 @@ void AddUp(CLI::App& dev, Action& chosen) {
                                        "Drives per process, such as 4,1,31; one each by default");
   up->add_flag("--one-process", options->one_process, "All drives in one process")
       ->excludes(groups);
-  up->add_option("--name", wanted.name, "Of the cluster")->capture_default_str();
+  up->add_option("--name", wanted.name, "Name of the cluster")->capture_default_str();
   up->add_option("--close", wanted.close, "What close promises: commit or durable")
       ->check(CLI::IsMember({"commit", "durable"}))
       ->capture_default_str();
   up->add_flag("--gateway,!--no-gateway", wanted.gateway, "Start an xrootd gateway (the default)");
-  up->add_option("--port", wanted.gateway_port, "Of the gateway; a free one by default");
-  up->add_option("--user", wanted.user, "Of the gateway, when started by root: xrootd or nobody");
+  up->add_option("--port", wanted.gateway_port, "Port of the gateway; a free one by default");
+  up->add_option("--user", wanted.user,
+                 "User of the gateway, when started by root: xrootd or nobody");
   up->add_option("--mount", wanted.mount, "Mount the cluster on this directory, too");
   up->footer(
       "On a directory that `dev up` made before, what does not run is started, and only --mount\n"

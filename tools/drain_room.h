@@ -17,8 +17,8 @@ struct DrainRoom {
   uint64_t free_bytes = 0;  // on those that answer of the others
 };
 
-// When `drained` are drained, too. Of a drive that does not answer it is guessed that it holds as
-// much for its weight as those that do.
+// The room when `drained` are drained, too. A drive that does not answer is guessed to hold as much
+// for its weight as those that do.
 DrainRoom RoomWithout(const DriveMap& map, const std::vector<DriveStatus>& drives,
                       const std::set<DriveId>& drained);
 

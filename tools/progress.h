@@ -10,7 +10,7 @@
 
 namespace pinstripe {
 
-// Used by one thread. Nothing is shown when standard error is no terminal.
+// Used by one thread. Nothing is shown when standard error is not a terminal.
 class Progress {
  public:
   explicit Progress(Runtime& runtime);

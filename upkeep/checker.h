@@ -44,7 +44,7 @@ inline constexpr double kFullPortion = 0.95;
 
 struct CheckReport {
   uint64_t directories = 0;
-  uint64_t files = 0;  // and everything else that is no directory
+  uint64_t files = 0;  // and everything else that is not a directory
   uint64_t entries = 0;
   uint64_t blocks = 0;         // that files name, map_pages included
   uint64_t map_pages = 0;      // of block maps that are too large for an inode

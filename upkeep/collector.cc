@@ -385,7 +385,7 @@ bool Collector::EraseInAllGroups() {
     }
     const auto erased = cluster_.registers().Erase(
         group, [this](std::span<const Tombstone> tombstones) { return MayErase(tombstones); });
-    // That a drive is away is no news of every group; they stay until it is back.
+    // A drive that is away need not be told for every group; they stay until it is back.
     if (!erased.has_value()) {
       Keep("what removed files have left", erased.error());
       return false;

@@ -104,7 +104,7 @@ class Judge {
     }
   }
 
-  // The names that lead somewhere: what is in a directory that is gone is no name.
+  // The names that lead somewhere: an entry in a directory that is gone is not a name.
   Entries GoodNames(InodeId id) const {
     Entries names;
     for (const EntryFact& entry : NamesOf(facts_.entries, id)) {

@@ -13,7 +13,7 @@
 
 namespace pinstripe {
 
-// Names a drive within its cluster for ever; never reused. 0 is no drive.
+// Names a drive within its cluster for ever; never reused. 0 is not a drive.
 using DriveId = uint16_t;
 using Epoch = uint32_t;  // 1 is the one that `pinstripe format` makes
 
@@ -28,8 +28,8 @@ struct MappedDrive {
   std::string domain;   // what fails together: a host or a rack; may be empty: its own domain
   DriveState state = DriveState::kActive;
   // What placement goes by: with what it gets its part by its weight
-  // (cluster/membership/drive_pulls.h). Of all drives of a map, or 0 of all: then they pull as they
-  // weigh.
+  // (cluster/membership/drive_pulls.h). Either all drives of a map have one, or it is 0 for all:
+  // then they pull as they weigh.
   uint32_t pull = 0;
 
   uint32_t Pull() const { return pull != 0 ? pull : weight; }
@@ -93,7 +93,7 @@ struct Superblock {
   std::string Encode() const;
   static Result<Superblock> Decode(std::string_view bytes);  // EBADMSG
 
-  // Of the record, so that a change of it can require what was there before.
+  // The record's version, so that a change of it can require what was there before.
   std::string Version() const;
 };
 

@@ -52,7 +52,7 @@ Say JudgeStarts(const std::vector<DriveStart>& starts, uint64_t start_count,
 // Thread-safe; shared with the drives, which report to it after each connect.
 class Electorate {
  public:
-  // Of a drive that is connected, or was last.
+  // What a drive said that is connected, or was last.
   struct Voter {
     std::vector<DriveStart> starts;  // newest first; empty: it does not say
     uint64_t start_count = 0;

@@ -180,7 +180,7 @@ class Comparing {
     return Failed(last);
   }
 
-  // Of those that are ours, with the others.
+  // Compares those homes that are ours with the others.
   Result<SweepReport> Compare(uint32_t group, const Part& part, const GroupReplicas& others,
                               const RegisterStore::SweepProgress& progress) {
     SweepReport sum;

@@ -43,8 +43,8 @@ enum class DriveWork : uint8_t {
   kScrub = 6,    // of the whole cluster: everything is read, too
 };
 
-// No drive has this number. Who repairs a cluster says so under it, so that others know; several
-// may.
+// No drive has this number. A process that repairs a cluster says so under it, so that others know;
+// several may.
 inline constexpr DriveId kWholeCluster = 0;
 
 // The value of the register.

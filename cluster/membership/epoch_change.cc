@@ -388,8 +388,8 @@ class EpochChange {
     return CheckMayRaise(answering, version);
   }
 
-  // From the moment an epoch is there, everybody raises the cluster version of the drives. That we
-  // may is found out by setting the version that they have.
+  // From the moment an epoch is there, everybody raises the cluster version of the drives. We find
+  // out whether we may by setting the version that they have.
   Status CheckMayRaise(const std::set<DriveId>& answering, int64_t version) {
     Gather<Status> gather(runtime_);
     for (const DriveId id : answering) {

@@ -84,9 +84,9 @@ Result<SweepReport> SettleEpoch(Cluster& cluster, const EpochChangeOptions& opti
 Result<std::set<DriveId>> ClearFormerHomes(Cluster& cluster,
                                            const EpochChangeOptions& options = {});
 
-// Removes from `drive`, which is drive `id`, the registers of all groups of which it is no home in
-// `placement`. Under the cluster version of that epoch: when the drive becomes a home again it has
-// a later one. EREMCHG: it has by now.
+// Removes from `drive`, which is drive `id`, the registers of all groups of which it is not a home
+// in `placement`. It does so under the cluster version of that epoch: when the drive becomes a home
+// again it has a later one. EREMCHG: it has by now.
 Status ClearRegisters(Cluster& cluster, DriveId id, Drive& drive, Placement& placement);
 
 // What a drive holds of the cluster, by its own word, besides its superblock.

@@ -24,7 +24,7 @@ constexpr int kSlowPart = 5;      // of the time of a request: what takes longer
 // that each is looked at when it comes: who is late need not be needed.
 constexpr int kTogether = 10;
 
-// Bytes that are no printable characters are shown in hexadecimal.
+// Shows bytes that are not printable characters in hexadecimal.
 std::string Readable(std::string_view key) {
   std::string text;
   for (const char c : key) {
@@ -231,8 +231,8 @@ bool RegisterCall::Usable(size_t replica) {
   return false;
 }
 
-// That an answer did not come says nothing about a replica when it was the call that ended first:
-// what the replica said before stands.
+// An answer that did not come says nothing about a replica when the call ended first: what the
+// replica said before stands.
 void RegisterCall::Hear(size_t replica, const Status& answer) {
   if (cut_short_ && answer.code() == ETIMEDOUT && heard_[replica].has_value()) return;
   heard_[replica] = answer;

@@ -48,8 +48,8 @@ struct Proposal {
   std::vector<uint64_t> earlier;
   std::optional<std::string> value;  // null: absent
   int64_t removed_at = 0;  // of an absent one: Runtime::WallClock() of who removed it; 0: not known
-  // Of one that was taken over from an earlier epoch: the slot for which it was proposed, by which
-  // users go on knowing it. 0: that in which it is accepted.
+  // If it was taken over from an earlier epoch: the slot for which it was proposed, by which users
+  // go on knowing it. 0: the slot in which it is accepted.
   uint64_t former_slot = 0;
 };
 using ProposalPtr = std::shared_ptr<const Proposal>;

@@ -1,7 +1,7 @@
 // RegisterRecovery: decides all registers of a group anew, where so many replicas may have
-// forgotten what they had answered that those which have not are no majority: after a loss of power
-// that struck several machines at once. What was written through a majority still has. Of the rest
-// the newest value that any replica still has counts.
+// forgotten what they had answered that the others are not a majority: after a loss of power that
+// struck several machines at once. A majority still has what was written through. For the rest, the
+// newest value counts that any replica still has.
 //
 // Each register is taken over into a slot far behind all that was ever used, with the slot for
 // which its value was proposed, by which its users go on knowing it: so no slot comes back with

@@ -13,7 +13,7 @@ struct Party {
   size_t size = 0;
 };
 
-// Of those that accepted something in `slot`, in the order of the replicas.
+// The parties of those that accepted something in `slot`, in the order of the replicas.
 std::vector<Party> PartiesIn(const ReplicaStates& states, uint64_t slot) {
   std::vector<Party> parties;
   for (const auto& state : states) {

@@ -68,8 +68,7 @@ inline bool IsReusable(std::string_view key) { return key.starts_with('E'); }
 struct RegisterValue {
   uint64_t slot = 0;                 // 0: never written
   std::optional<std::string> value;  // null: absent (never written, or removed)
-  // Of a removed one: when, by the clock of who removed it, nanoseconds since 1970. 0: never
-  // written.
+  // When it was removed, by the clock of the one who did, nanoseconds since 1970. 0: never written.
   int64_t removed_at = 0;
 };
 
@@ -146,8 +145,8 @@ struct RegisterTraces {
 // whoever asks.
 struct GroupReplicas {
   std::vector<Drive*> drives;  // r; null: it is not known, or has no say (yet)
-  // That the drives must have, so that nobody decides anything with those of an earlier epoch.
-  // Null: the replicas never move.
+  // The drives must have this version, so that nobody decides anything with those of an earlier
+  // epoch. Null: the replicas never move.
   std::optional<int64_t> cluster_version;
 };
 
@@ -200,7 +199,7 @@ class RegisterStore {
   // that are absent, whether they were ever written or not, go to another slot with each epoch.
   //
   // Refused for a reason: ENOSPC too many drives are full, EFBIG the value is too large, EINVAL the
-  // name is no register's, EIO too few replicas answered. One that was to be durable, and is not
+  // name is not a register's, EIO too few replicas answered. One that was to be durable, and is not
   // known to be, is unknown.
   ChangeOutcome Change(const RegisterName& name, const RegisterValue& seen,
                        std::optional<std::string> value, ChangeTerms terms = {});
@@ -243,8 +242,9 @@ class RegisterStore {
                               const SweepProgress& progress = nullptr);
 
   // The same for the replica itself, which may have forgotten something. `others`, those that are
-  // asked, are those of the locator unless they are given; null in the place of `replica`. Of one
-  // that goes on from a copy what none of them has is removed: it may have been erased.
+  // asked, are those of the locator unless they are given; null in the place of `replica`. From a
+  // replica that goes on from a copy, records that none of them has are removed: they may have been
+  // erased.
   Result<SweepReport> Compare(uint32_t group, size_t replica, Drive& drive, bool is_copy,
                               const GroupReplicas& others, const SweepProgress& progress = nullptr);
 

@@ -45,7 +45,7 @@ class StripeRead {
 
   // Computes the wanted cells that did not arrive.
   Status Complete(const Codec& codec);
-  // Of a wanted cell, after Complete(). Cells of one answer share its memory.
+  // The bytes of a wanted cell, after Complete(). Cells of one answer share its memory.
   const SharedBytes& Cell(int shard, uint32_t cell) const;
 
   // Whether it would not be hopeless if only the drives answered that are away now.

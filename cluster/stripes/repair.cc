@@ -270,7 +270,7 @@ class Repair {
       ++repair_.good;
     }
     repair_.bytes_written += shard_bytes_;
-    // Of a copy that nobody has seen, it is not known whether it is still the one to be removed.
+    // If nobody has seen a copy, nobody knows whether it is still the one to be removed.
     if (shard.drive != drive && !versions_[index].empty()) {
       repair_.obsolete.push_back(
           {{static_cast<uint8_t>(step.shard), shard.drive}, versions_[index]});

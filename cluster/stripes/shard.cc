@@ -17,7 +17,7 @@ constexpr size_t kSumBytes = 4;  // at the end of a descriptor
 constexpr uint32_t kShardStep = 64;
 constexpr uint32_t kMaxCells = kMaxShardBytes / kCellBytes;
 
-// Of the bytes of shard `shard`, how many are of the block or parity: the rest are zeros added.
+// How many bytes of shard `shard` belong to the block or parity: the rest are zeros added.
 uint64_t MeantBytes(const StripeLayout& layout, uint64_t length, int shard) {
   const uint64_t size = layout.ShardBytesOf(length);
   if (shard >= layout.data_shards) return size;
@@ -158,7 +158,7 @@ uint32_t ShardSum(const ShardDescriptor& descriptor, uint32_t shard_bytes) {
 Status CheckName(const ShardDescriptor& descriptor, const KnownStripe& stripe, int shard) {
   if (!stripe.check_name) return {};
   if (!descriptor.id) {
-    // Of a stripe from before there were names: nobody can tell.
+    // The stripe is from before there were names: nobody can tell.
     if (!IsNamedInShards(stripe.id.write)) return {};
     return Fail(EBADMSG, "it does not say whose shard it is, as all of {} do",
                 DescribeStripe(stripe.id));

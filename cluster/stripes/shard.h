@@ -45,8 +45,8 @@ struct ShardDescriptor {
   uint32_t block_length = 0;
   uint32_t adler32 = 1;
   std::vector<uint32_t> cell_sums;  // CRC32C of each cell
-  // Of a copy that was written later than the stripe, by a repair: random, so that no request to
-  // remove an earlier copy from the same drive, however late, removes this one. 0: the first.
+  // A copy that a repair wrote later than the stripe has a random number here, so that no request
+  // to remove an earlier copy from the same drive, however late, removes this one. 0: the first.
   uint32_t copy = 0;
   // Whose it is. Null: of one that was written before descriptors said it.
   std::optional<StripeId> id;

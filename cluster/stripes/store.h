@@ -172,7 +172,7 @@ struct StripeRepair {
   int relocated = 0;  // good ones, written where they belong
   int stranded = 0;   // still on drives that are to be left, as no other would take them
   bool lost = false;  // too few shards are left
-  // Of the damaged: their checksums are right, but they are not what the others say. "shard 2 on
+  // The damaged ones whose checksums are right, but that are not what the others say: "shard 2 on
   // drive 3 (127.0.0.1:8103)".
   std::vector<std::string> contradicted;
   // Shards contradict each other though every checksum is right, and nobody can tell which of them

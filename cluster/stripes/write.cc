@@ -155,7 +155,7 @@ class StripeWrite final : public StripeStore::PendingWrite {
     return {};
   }
 
-  // Of the newest epoch.
+  // Finds the drives of the newest epoch.
   Status FindDrives() {
     place_.epoch = context_.drives.CurrentEpoch();
     order_ = TRY_CONTEXT(

@@ -18,7 +18,7 @@ WriteId MakeWriteId(uint32_t begun, uint64_t writer, uint32_t count);
 uint32_t TimeOf(const WriteId& write);
 
 // Whether the shards that were written under it say in their descriptors whose they are; so all do
-// that MakeWriteId() made. Of one that does not, shards that do not say it are taken as well.
+// that MakeWriteId() made. Under one that does not, shards that do not say it are taken as well.
 bool IsNamedInShards(const WriteId& write);
 
 }  // namespace pinstripe

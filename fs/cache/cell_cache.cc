@@ -18,7 +18,7 @@ uint64_t Mix(uint64_t x) {  // SplitMix64
 // them.
 constexpr uint64_t kEvictAtOnce = kMaxShardBytes;
 
-// Of the new cells' share of the cache, as 2Q's authors found it best.
+// The new cells' share of the cache is one in so many, as 2Q's authors found it best.
 constexpr uint64_t kFreshPart = 4;
 
 }  // namespace

@@ -118,7 +118,7 @@ class DiskCache {
   const std::shared_ptr<Signal> wake_;
   const std::shared_ptr<Signal> idle_;
 
-  // Of the writer's thread.
+  // Used by the writer's thread alone.
   std::shared_ptr<Segment> current_;  // which has room, perhaps
   bool claimed_ = false;
   std::string said_;  // why it goes without

@@ -48,7 +48,7 @@ struct BlockPatch {
   friend bool operator==(const BlockPatch&, const BlockPatch&) = default;
 };
 
-// How much there may be of patches over one block. Of one that would have more, all is written
+// How many and how large the patches over one block may be. A block that would have more is written
 // anew.
 inline constexpr size_t kMaxPatches = 8;
 inline constexpr size_t kMaxPatchExtents = 64;              // of all of them
@@ -219,14 +219,13 @@ class BlockMap {
   void Resize(uint64_t size);
 
   uint64_t StoredBytes() const;  // valid bytes of all blocks
-  // That the runs name which are loaded.
+  // The keepers that the loaded runs name.
   std::set<uint64_t> Keepers() const;
-  // Of a block or page that is loaded, shards are not at home.
+  // Whether a loaded block or page has shards that are not at home.
   bool HasMovedShards() const;
 
   // The stripes that are in `*this` and not in `other`, as runs with their first block, patches
-  // each by itself. Of what is not loaded in `other`, everything may be there: then they are left
-  // out.
+  // each by itself. The parts of `other` that are not loaded may have them: then they are left out.
   struct Piece {
     uint64_t first = 0;
     BlockRun run;
@@ -237,7 +236,7 @@ class BlockMap {
     std::vector<Part> missing;  // pages that are not loaded, and not in `other` as they are
   };
   Difference NotIn(const BlockMap& other) const;
-  // Of one part, which is loaded.
+  // The same for one part, which is loaded.
   std::vector<Piece> NotIn(const Part& part, const BlockMap& other) const;
   static Piece PieceOf(const Part& page);
   // The stripes that a block consists of.

@@ -271,7 +271,7 @@ Status CheckPatches(const BlockRun& run, uint32_t block_bytes) {
 
 }  // namespace
 
-// Of the file that the map is of; `first` is the run's first block.
+// Checks a run of the file that the map belongs to; `first` is the run's first block.
 Status BlockMap::CheckRun(const BlockRun& run, uint64_t first, uint64_t size) const {
   const uint64_t blocks = BlocksOf(size, block_bytes());
   if (first > blocks || run.count == 0 || run.count > blocks - first) {

@@ -1,6 +1,6 @@
 // BlockReader: reads parts of stored blocks, through the cache of cells. What is not in the cache
-// is asked for all at once. Who wants a cell that somebody else has asked for already, to read it
-// or ahead of need, waits for that answer.
+// is asked for all at once. A reader who wants a cell that somebody else has asked for already, to
+// read it or ahead of need, waits for that answer.
 //
 // What is read ahead is asked for and left: the answers are looked at by the first reader who
 // wants one of the cells, and then all that came together goes to the cache. What nobody has
@@ -91,8 +91,8 @@ class BlockReader {
 
     uint64_t memory_bytes() const { return end - key.offset + kCellOverhead; }
   };
-  // Cells that were asked for together. Who holds a flight's turn waits for drives alone, so it may
-  // be taken while another turn is held; of two flights', one is free.
+  // Cells that were asked for together. The holder of a flight's turn waits for drives alone, so it
+  // may be taken while another turn is held; of two flights', one is free.
   struct Flight {
     struct OnDisk {
       CellKey key;

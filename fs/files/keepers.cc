@@ -158,8 +158,8 @@ Result<Keepers::Departure> Keepers::Leave(InodeId keeper, InodeId file) {
     std::optional<StoredInode> stored = TRY(records_.FindInode(keeper));
     if (!stored || !stored->inode.keeping) return Departure{};
     Keeping& keeping = *stored->inode.keeping;
-    // Of one that is not settled the stripes are the object's, and nobody else names it. If that
-    // one does not, and will not, it goes by itself.
+    // If it is not settled, the stripes are the object's, and nobody else names it. If the object
+    // does not, and will not, the keeper goes by itself.
     const InodeId leaving = keeping.settled ? file : keeping.object;
     switch (TRY(TakeOutOfFile(keeper, *stored, leaving))) {
       case Step::kAgain: continue;

@@ -59,8 +59,8 @@ class Keepers {
                                                  const MapLimits& limits, int parity);
   // After the inode of the object was changed to name it: from now on the stripes are the keeper's.
   Status Settle(InodeId keeper);  // ENOENT: it is gone
-  // Of one that was not settled and that the object does certainly not name: as if there had been
-  // none. What cannot be removed is collected.
+  // Removes one that was not settled and that the object does certainly not name, as if there had
+  // been none. If it cannot be removed, it is collected.
   void Discard(InodeId keeper, const StoredInode& stored);
 
   // That file is about to name the keeper. Whoever calls it has read the file's inode before, and
@@ -75,7 +75,7 @@ class Keepers {
     uint64_t losses = 0;  // Records::CountLosses() before that
   };
   // Takes a file out of the keeper's list unless it names the keeper, and out of the file's inode
-  // what does not belong there any more. Of one that was not settled it finds out what happened.
+  // what does not belong there any more. If the keeper was not settled it finds out what happened.
   Result<Departure> Leave(InodeId keeper, InodeId file);
 
   // All of them, or those of some objects, by these.

@@ -42,10 +42,11 @@ struct FileLayout {
   // EINVAL: so many drives are too few for it.
   Status CheckDrives(size_t drives) const;
 
-  // Of the one block of a file that is kept as copies, which has up to SmallLimit() bytes.
+  // The layout of the one block of a file that is kept as copies, which has up to SmallLimit()
+  // bytes.
   StripeLayout small() const;
   uint32_t SmallLimit() const;
-  // Of the pages of its block map, without which the whole file is lost.
+  // The parity of the pages of its block map, without which the whole file is lost.
   int PageParity() const { return std::max<int>(copies - 1, striped.parity_shards); }
 
   void Encode(Writer& writer) const;

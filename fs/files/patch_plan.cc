@@ -41,7 +41,7 @@ std::optional<IntervalSet> PlanPatch(const BlockPlace& place, const IntervalSet&
     }
     const bool fits =
         others.size() < kMaxPatches && all_bytes <= most_bytes && extents <= most_extents;
-    // Of those that go into others each byte is written again only when its patch has doubled.
+    // When patches go into others, each byte is written again only when its patch has doubled.
     const bool is_worth_it = is_first || others.empty() || others.back().stored > size;
     if (fits && is_worth_it) return bytes;
     if (others.empty()) return std::nullopt;

@@ -34,7 +34,7 @@ class ReadPattern {
   // it may lie beyond the end of the file.
   std::vector<Range> Read(uint64_t offset, uint64_t size);
 
-  // Of an answer, what is at `offset` and beyond was not read ahead: there is no memory for it.
+  // The part of an answer at `offset` and beyond was not read ahead: there is no memory for it.
   void Refused(uint64_t offset);
 
  private:

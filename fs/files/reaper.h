@@ -31,7 +31,8 @@ class Reaper {
   static constexpr size_t kMaxQueue = 100'000;
   // How long other hosts can go on reading a file that was removed.
   static constexpr Duration kGrace = std::chrono::minutes(1);
-  // Of what was replaced in place: so that one flush of the drives serves many changes.
+  // How long data that was replaced in place waits, so that one flush of the drives serves many
+  // changes.
   static constexpr Duration kGather = std::chrono::seconds(5);
   static constexpr Duration kDrainTime = std::chrono::seconds(10);
 
@@ -82,7 +83,7 @@ class Reaper {
   std::vector<Waiting> TakeDueLocked(Time now);
   void PutBackLocked(Waiting waiting);
   void Run();
-  // Of which the inodes are safe; the others are left in it.
+  // Takes those whose inodes are safe; the others are left in it.
   std::vector<Item> TakeSafe(std::vector<Waiting>& waiting);
   bool IsGoneForGood(InodeId inode);
   void Delete(const Item& item);

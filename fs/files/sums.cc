@@ -14,7 +14,7 @@ constexpr size_t kBlocksAtOnce = 32;  // a request to each of k drives for each
 
 BlockSums SumsOf(Bytes bytes) { return {Adler32(bytes), Crc32c(bytes)}; }
 
-// Of the bytes before, and of `length` bytes that follow.
+// The sums of the bytes before and of `length` bytes that follow.
 BlockSums Append(const BlockSums& before, const BlockSums& next, uint64_t length) {
   return {Adler32Combine(before.adler32, next.adler32, length),
           Crc32cCombine(before.crc32c, next.crc32c, length)};
@@ -129,7 +129,7 @@ Result<FileSums> SumUpFile(
     StripeStore& stripes, KeeperMaps& keepers, InodeId id, Inode inode,
     const std::function<Result<MemoryBudget::Share>(uint64_t bytes)>& reserve) {
   if (inode.kind != FileKind::kRegular) {
-    return Fail(inode.kind == FileKind::kDirectory ? EISDIR : EINVAL, "inode {:016x} is no file",
+    return Fail(inode.kind == FileKind::kDirectory ? EISDIR : EINVAL, "inode {:016x} is not a file",
                 id);
   }
   BlockSums sums = SumsOf(AsBytes(inode.inline_data));

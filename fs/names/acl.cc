@@ -51,7 +51,7 @@ Status CheckEntry(const AclEntry& entry) {
   return {};
 }
 
-// Of entries that are right each by itself. Of one named user or group there may be several, as in
+// Checks entries that are right each by itself. One named user or group may have several, as in
 // Linux.
 Status CheckTogether(const Acl& acl) {
   const auto count = [&](AclTag tag) { return std::ranges::count(acl, tag, &AclEntry::tag); };

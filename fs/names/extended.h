@@ -24,8 +24,8 @@ inline constexpr size_t kMaxExtendedBytes = 32 << 10;  // as they are encoded; d
 Status CheckExtendedName(std::string_view name);
 
 // ENODATA: there is none. An access ACL is always there: one that is not kept says what the mode
-// says. Who goes by bits and list (the kernel does) then never has bits of one state and no list of
-// another, in which the mask's would be taken for the group's.
+// says. A reader who goes by bits and list (the kernel does) then never has bits of one state and
+// no list of another, in which the mask's would be taken for the group's.
 Result<std::string> GetExtended(const Inode& inode, std::string_view name);
 
 // EEXIST and ENODATA by `mode`; E2BIG: the value; ENOSPC: all together, or the inode with them;

@@ -184,7 +184,7 @@ bool IsDevice(FileKind kind) {
 Status CheckContents(const Inode& inode) {
   const bool is_file = inode.kind == FileKind::kRegular;
   if (!is_file && (inode.map || !inode.inline_data.empty() || inode.size != 0)) {
-    return Fail(EBADMSG, "contents in an inode that is no file");
+    return Fail(EBADMSG, "contents in an inode that is not a file");
   }
   if ((inode.kind == FileKind::kDirectory) != (inode.parent != 0)) {
     return Fail(EBADMSG, "a parent where there should be none, or none where there should be one");
@@ -202,7 +202,7 @@ Status CheckContents(const Inode& inode) {
     return Fail(EBADMSG, "a layout in an inode that is neither file nor directory");
   }
   if (!is_file && (!inode.keepers.empty() || inode.keeping)) {
-    return Fail(EBADMSG, "shared stripes in an inode that is no file");
+    return Fail(EBADMSG, "shared stripes in an inode that is not a file");
   }
   const bool shares = !inode.keepers.empty() || (inode.map && !inode.map->Keepers().empty());
   if (inode.keeping && (!inode.map || shares)) {

@@ -47,9 +47,10 @@ struct GivenName {
   friend bool operator==(const GivenName&, const GivenName&) = default;
 };
 
-// What a rename is about to replace, or to give another name, bears this mark meanwhile. Who wants
-// to change a marked inode takes the rename back first, or finishes it where it has come too far
-// for that (Names::GiveWay). So nothing is replaced that was changed since it was looked at.
+// What a rename is about to replace, or to give another name, bears this mark meanwhile. A client
+// that wants to change a marked inode takes the rename back first, or finishes it where it has come
+// too far for that (Names::GiveWay). So nothing is replaced that was changed since it was looked
+// at.
 struct ReplacementMark {
   InodeId mover = 0;
   RenameNonce nonce{};
@@ -66,7 +67,7 @@ struct RenameOutcome {
 
 using ExtendedAttributes = std::vector<std::pair<std::string, std::string>>;  // ascending by name
 
-// Of an inode without a name, which keeps stripes that several files name: a keeper
+// What a keeper has: an inode without a name, which keeps stripes that several files name
 // (fs/files/keepers.h).
 struct Keeping {
   // The inode that the stripes were written for, which is in the keys of their shards. While it is
@@ -81,7 +82,7 @@ struct Keeping {
 inline constexpr size_t kMostFilesOfKeeper = 2000;
 inline constexpr size_t kMostKeepersOfFile = 500;
 
-// Of a time in nanoseconds since 1970; never 0, until 2106.
+// The seconds of a time in nanoseconds since 1970; never 0, until 2106.
 uint32_t SecondsOf(int64_t wall_clock);
 
 // Of its own name and its ".". Each subdirectory has one more, its "..".

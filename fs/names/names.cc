@@ -21,7 +21,7 @@ Records::Question QuestionAbout(InodeId directory, std::string_view name) {
 // ENOENT, ENOTDIR.
 Status CheckDirectory(InodeId id, const std::optional<StoredInode>& stored) {
   if (!stored) return Fail(ENOENT, "there is no directory {:016x}", id);
-  if (!IsDirectory(stored->inode)) return Fail(ENOTDIR, "inode {:016x} is no directory", id);
+  if (!IsDirectory(stored->inode)) return Fail(ENOTDIR, "inode {:016x} is not a directory", id);
   return {};
 }
 
@@ -580,7 +580,7 @@ Status Names::RemoveDirectory(InodeId directory, std::string_view name) {
     const Place place = TRY(Look(directory, name));
     TRY(CheckFound(place, directory, name));
     if (!IsDirectory(place.inode.inode)) {
-      return Fail(ENOTDIR, "'{}' in directory {:016x} is no directory", name, directory);
+      return Fail(ENOTDIR, "'{}' in directory {:016x} is not a directory", name, directory);
     }
     if (place.inode.inode.mark) {
       TRY(FinishMark(place.id, place.inode));
@@ -601,7 +601,7 @@ Status Names::RemoveDirectory(InodeId directory, std::string_view name) {
       continue;
     }
     dispose_(place.id, place.inode.inode, change.losses);
-    // From here on the directory is gone; an entry that stays is no name any more, and goes with
+    // From here on the directory is gone; an entry that stays is not a name any more, and goes with
     // whoever finds it, who counts it then.
     const auto removed = records_.ChangeEntry(directory, name, place.slot, std::nullopt);
     const auto count = removed.applied()   ? Subdirectories::kOneLess

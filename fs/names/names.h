@@ -2,12 +2,13 @@
 //
 // What keeps it whole while any number of clients work on it and die anywhere:
 //   - An inode is written before an entry names it and removed after the last entry is gone. An
-//     entry whose inode is gone is no name: it is passed over, and replaced by whoever wants the
-//     name.
+//     entry whose inode is gone is not a name: it is passed over, and replaced by whoever wants
+//     the name.
 //   - An inode counts its names: one more before an entry is written, one less after one was
 //     removed. So a client that dies leaves the count too high, never too low.
-//   - Who adds an entry changes the directory's inode after it; who removes a directory removes its
-//     inode as it was before the directory was found empty. One of the two always sees the other.
+//   - A client that adds an entry changes the directory's inode after it. One that removes a
+//     directory removes its inode as it was before the directory was found empty. One of the two
+//     always sees the other.
 //   - A rename is an intent in the moved inode, then single conditional steps that anybody can do
 //     for the one who began it. Everyone who looks an inode up finishes its rename first. Before
 //     anything else, a rename rewrites the source's entry, so that who looked before the intent was
@@ -20,8 +21,7 @@
 //   - A directory that moves to another parent is named in the rename register meanwhile, so there
 //     is one such move at a time, and no directory can get below itself.
 //
-// Thread-safe. Of its own it has only memory that it need not have: what was looked up a moment
-// ago.
+// Thread-safe. Its own memory is only what it need not have: what was looked up a moment ago.
 
 #pragma once
 

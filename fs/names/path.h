@@ -1,7 +1,8 @@
 // Names and paths. Pure.
 //
-// A name is 1 to kMaxNameBytes arbitrary bytes without '/' and NUL, and neither "." nor "..". Of a
-// path, repeated and trailing '/' and "." mean nothing; what ".." means, only who follows it knows.
+// A name is 1 to kMaxNameBytes arbitrary bytes without '/' and NUL, and neither "." nor "..". In a
+// path, repeated and trailing '/' and "." mean nothing; what ".." means, only the one who follows
+// it knows.
 
 #pragma once
 

@@ -27,7 +27,7 @@ class RecentInodes {
   static constexpr Duration kRecentDirectory = std::chrono::seconds(1);
   static constexpr Duration kIsShared = std::chrono::seconds(10);
   static constexpr Duration kRecentFile = std::chrono::milliseconds(10);
-  static constexpr size_t kMostBytes = 8 << 10;  // of what is no directory, as it is stored
+  static constexpr size_t kMostBytes = 8 << 10;  // of what is not a directory, as stored
 
   explicit RecentInodes(Runtime& runtime) : runtime_(runtime) {}
 

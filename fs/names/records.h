@@ -48,8 +48,8 @@ class Records {
   Result<RegisterTraces> FindTraces(InodeId id);
   Result<StoredEntry> FindEntry(InodeId directory, std::string_view name);
   // All at once: a directory's own inode, an entry in it and, where it could be guessed which one
-  // that names, and no rename has touched the entry, its inode. That one may have been read before
-  // the entry was; who gives it a new name changes the entry before anything else.
+  // that names, and no rename has touched the entry, its inode. The inode may have been read before
+  // the entry was; a client that gives it a new name changes the entry before anything else.
   struct Found {
     std::optional<StoredInode> directory;
     StoredEntry entry;

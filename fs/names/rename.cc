@@ -114,8 +114,8 @@ Status Names::FenceTarget(const RenameIntent& intent, InodeId id) {
               intent.target_name, kMaxAttempts);
 }
 
-// The mark has done its work: the rename is about to be over. That of an exchange may not come back
-// once nobody can tell any more what it was.
+// The mark has done its work: the rename is about to be over. The mark of an exchange may not come
+// back once nobody can tell any more what it was.
 Status Names::Unmark(const RenameIntent& intent, bool done) {
   if (intent.replaced == 0) return {};
   const auto durability = intent.exchange ? Durability::kWriteThrough : Durability::kWriteBack;
@@ -152,8 +152,8 @@ Status Names::FinishMark(InodeId id, const StoredInode& stored) {
     TRY(Finish(mark.mover, *mover));
     return {};
   }
-  // Of a rename that ended, by somebody who was late. But a directory that was replaced stays
-  // closed: it is about to be removed.
+  // The mark is of a rename that ended, by somebody who was late. But a directory that was replaced
+  // stays closed: it is about to be removed.
   if (IsDirectory(stored.inode) && !TRY(HasMarkedName(id, mark))) return {};
   Inode open = stored.inode;
   open.mark.reset();
@@ -313,7 +313,7 @@ Status Names::CheckReplacement(const Wanted& wanted, const Place& from, const Pl
   }
   const bool onto_directory = IsDirectory(to.inode.inode);
   if (IsDirectory(from.inode.inode) && !onto_directory) {
-    return Fail(ENOTDIR, "rename '{}' onto '{}', which is no directory", wanted.source_name,
+    return Fail(ENOTDIR, "rename '{}' onto '{}', which is not a directory", wanted.source_name,
                 wanted.target_name);
   }
   if (!IsDirectory(from.inode.inode) && onto_directory) {
@@ -356,7 +356,7 @@ Status Names::CheckNotBelow(InodeId id, InodeId target) {
       return Fail(EINVAL, "directory {:016x} cannot become a part of itself", id);
     }
     const StoredInode stored = TRY(Load(at));
-    if (!IsDirectory(stored.inode)) return Fail(ENOTDIR, "inode {:016x} is no directory", at);
+    if (!IsDirectory(stored.inode)) return Fail(ENOTDIR, "inode {:016x} is not a directory", at);
     at = stored.inode.parent;
   }
   return {};

@@ -177,7 +177,7 @@ Result<bool> UnsyncedChanges::MakeSafe(const RegisterName& name, const Change& c
     TRY(registers.MakeDurable(name));
     const RegisterValue now = TRY(registers.Read(name));
     if (now.slot >= change.slot) {
-      // In a later epoch what was never written is in a later slot, too. That a removal was
+      // In a later epoch what was never written is in a later slot, too. A removal that was
       // forgotten together with what it removed does no harm.
       const bool was_never = !now.value.has_value() && now.removed_at == 0;
       if (was_never) return !change.value.has_value();

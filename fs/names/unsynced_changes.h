@@ -46,7 +46,7 @@ class UnsyncedChanges {
 
   // To be called before a change is sent, and its answer given to Add() when it was applied.
   MomentPtr Begin();
-  // May flush. That this fails changes nothing for who made the change.
+  // May flush. If this fails, nothing changes for the one who made the change.
   void Add(const MomentPtr& begun, const RegisterName& name, const RegisterValue& now);
 
   // All that was added before is safe from power loss, and enough drives were flushed for all that
