@@ -92,7 +92,7 @@ def command_line():
     if "--json" in words:
         at = words.index("--json")
         del words[at:at + 2]
-    return shlex.join(words)
+    return shlex.join(words).replace(os.path.expanduser("~/"), "~/")
 
 
 class Report:

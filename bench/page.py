@@ -58,9 +58,9 @@ class Results:
         self.rows = dict(sorted(self.rows.items(), key=lambda row: row[1][1] == "less"))  # speeds, then costs
 
     def ratios(self, what, pair):
-        """Round by round, as the load of the machine changes from one to the next. None at all where a round has nothing to divide by."""
+        """Round by round, as the load of the machine changes from one to the next. None where the clock of a round saw nothing."""
         above, below = (self.samples.get((what, variant), []) for variant in pair)
-        return [a / b for a, b in zip(above, below)] if all(below) else []
+        return [a / b for a, b in zip(above, below)] if all(above) and all(below) else []
 
     def pairs(self):
         return [tuple(pair) for pair in self.content["ratios"]]

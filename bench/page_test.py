@@ -65,6 +65,7 @@ class Tables(unittest.TestCase):
         content = results()
         content["results"][0]["samples"] = [100.0, 0.0, 400.0]
         self.assertEqual(page.Results(content).ratios("upload", ("ours", "plain")), [])
+        self.assertEqual(page.Results(content).ratios("upload", ("plain", "ours")), [])
 
     def test_have_three_digits_and_ratios_two(self):
         self.assertEqual([page.shown_ratio(x) for x in (0.0213, 0.213, 21.3)], ["0.021", "0.21", "21.30"])

@@ -77,7 +77,7 @@ QUESTIONS = {
     "mount": (3, mount),
     "rebuild": (2, rebuild),
     "drive": (3.5, drive),
-    "memory": (2.5, memory),
+    "memory": (3.5, memory),
     "slow-drive": (1.5, slow_drive),
 }
 ROUNDS = "20"  # at most; time ends it before

@@ -1,4 +1,4 @@
-// FileState, third part: blocks that several files share, so that copies take no space.
+// FileState, second part: blocks that several files share, so that copies take no space.
 //
 // Both steps begin with a commit, after which there is nothing of ours to be laid over what others
 // do: each is one conditional change of the inode as it is, and is tried anew if others were
@@ -26,16 +26,6 @@ uint64_t NextStored(const BlockMap& map, uint64_t block, uint64_t end) {
 }
 
 }  // namespace
-
-StripeLayout FileState::BlockLayout() {
-  const std::lock_guard lock(mutex_);
-  return now_.map ? now_.map->layout() : layout().striped;
-}
-
-uint64_t FileState::Size() {
-  const std::lock_guard lock(mutex_);
-  return now_.size;
-}
 
 bool FileState::MayShare() const {
   return published_ && inode_written_ && !removed_ && loaded_ && !changed_;
@@ -88,7 +78,7 @@ Result<bool> FileState::TryShare(uint64_t first, uint64_t end, uint64_t kept_end
   const bool has_own = HasOwnBlocks(first, end);
   BlockMap map;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     map = *now_.map;
   }
   const uint64_t look_until = has_own ? kept_end : end;
@@ -123,7 +113,7 @@ Result<bool> FileState::TryShare(uint64_t first, uint64_t end, uint64_t kept_end
     ListShared(map, first, end, shared);
     Inode out;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       out = base_;
       out.keepers.insert(std::ranges::lower_bound(out.keepers, keeper), keeper);
       now_.map = std::move(map);
@@ -215,7 +205,7 @@ Result<bool> FileState::TryAdopt(uint64_t first, const SharedBlocks& blocks,
   BlockMap map(blocks.layout);
   uint64_t size = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     out = base_;
     out.keepers = std::move(keepers);
     out.modified = out.changed = context_.records.WallClock();
@@ -236,7 +226,7 @@ Result<bool> FileState::TryAdopt(uint64_t first, const SharedBlocks& blocks,
     }
   }
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     now_.map = std::move(map);
     now_.size = size;
     ++generation_;
@@ -248,7 +238,7 @@ Result<bool> FileState::TryAdopt(uint64_t first, const SharedBlocks& blocks,
 // made is here instead. EIO: nobody knows; the map is as it was committed before.
 Result<bool> FileState::ChangeBlocks(Inode out, Durability durability, Garbage garbage) {
   const auto take_back = [this] {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     now_ = base_;
     write_ids_.EndPass();
     ++generation_;
@@ -256,7 +246,7 @@ Result<bool> FileState::ChangeBlocks(Inode out, Durability durability, Garbage g
   const auto store = [&]() -> Status {
     TRY(StorePages());
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       out.map = now_.map;
       out.size = now_.size;
     }
@@ -279,7 +269,7 @@ Result<bool> FileState::ChangeBlocks(Inode out, Durability durability, Garbage g
   const auto changed = context_.records.ChangeInode(id_, slot_, out, durability);
   if (!changed.why.ok()) {
     take_back();
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (changed.unknown()) {
       stored_pages_.clear();  // they may be named: if they are not, they are collected
       uncertain_ = true;
@@ -298,7 +288,7 @@ Result<bool> FileState::ChangeBlocks(Inode out, Durability durability, Garbage g
   std::vector<BlockMap::Piece> pages;
   if (garbage == Garbage::kPages) {
     // Its stripes are named by the keeper instead; pages are not.
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     pages = base_.map->NotIn(*out.map).pages;
     base_.map = out.map;
   }

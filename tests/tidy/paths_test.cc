@@ -115,6 +115,17 @@ TEST(Paths, FilesThatCommentsNameAreThere) {
   EXPECT_GT(looked_at, 300);
 }
 
+TEST(Paths, FilesThatDocumentsNameAreThere) {
+  int looked_at = 0;
+  for (const std::string& path : OurTree().paths) {
+    // The log tells of the past, and so do its files.
+    if (!path.ends_with(".md") || path.starts_with("docs/log/") || path == "CHANGELOG.md") continue;
+    ++looked_at;
+    EXPECT_THAT(Missing(path, ReadAll(kRoot / path)), testing::IsEmpty());
+  }
+  EXPECT_GT(looked_at, 8);
+}
+
 // ---- Tests of the test ----
 
 TEST(Paths, SeesWhatATextNames) {

@@ -1,0 +1,93 @@
+// FileCommit: the third layer of an open file (fs/files/state.h): changes the inode so that it
+// names what was written, makes that safe from power loss, and takes over what other hosts commit.
+
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "fs/files/merge.h"
+#include "fs/files/writing.h"
+
+namespace pinstripe {
+
+// For how long after the first attempt an inode that may have been written is tried to be written
+// again: upkeep/collector.h, kLeastTombstoneAge.
+inline constexpr Duration kFirstWriteRetries = std::chrono::hours(1);
+
+// Of the blocks that are loaded. Garbage is what was written for this file, and no keeper has.
+std::vector<BlockMap::Piece> OwnPieces(const std::optional<BlockMap>& map,
+                                       const std::optional<BlockMap>& except, InodeId id);
+
+class FileCommit : public FileWriting {
+ public:
+  // Takes over what other hosts committed since. ENOENT, EISDIR.
+  Status Refresh();
+  // The same with what this host has just read, so that it need not be read again.
+  Status Refresh(const StoredInode& seen);
+  // What was just written, so that it need not be read.
+  Status TakeOver(const StoredInode& stored);
+
+ protected:
+  using FileWriting::FileWriting;
+  ~FileCommit() = default;
+
+  // All of these under the turn.
+  Result<bool> RefreshUnderTurn() override;
+  Status CommitChanges(bool durably);
+  Status TakeMarkOff(Inode& out);
+  bool Endangers(const Inode& out) const;
+  // Of the block map, as far as they are not stored yet.
+  Status StorePages();
+  Result<UnsafeStripes::Unsafe> FlushNewStripes(Inode& out);
+  void Committed(const StoredInode& stored, Durability durability, uint64_t losses);
+  Status Rebase(StoredInode theirs);
+  Status CheckRemembered(const StoredInode& stored);
+
+  bool loaded_ = false;
+  uint64_t slot_ = 0;
+  bool removed_ = false;
+  Inode removed_as_;
+  bool published_ = true;
+  bool inode_written_ = true;
+
+  // Under the turn alone.
+  bool uncertain_ = false;                     // a change may have happened
+  Status forgotten_;                           // by the drives; until the file is opened anew
+  std::vector<BlockMap::Piece> stored_pages_;  // since the last commit
+  bool inode_durable_ = false;
+
+ private:
+  Status StoreContents(Inode& out);
+  Result<bool> TryStoreContents(Inode& out);
+  Status CheckFirstWrite();
+  Room RoomOf(const Inode& out);
+  Result<bool> ChangeInode(Inode out, Durability durability);
+  Status StoreAgain(const UnsafeStripes::Unsafe& unsafe);
+  Status StoreSuspected();
+  Status StoreAnew(const std::vector<uint64_t>& blocks);  // in the map, or pages of it
+  uint64_t FirstStoredFrom(uint64_t block) const;         // with mutex_ held
+
+  Status LoadForRebase(StoredInode& theirs);
+  Status TakePlaces(const Inode& theirs);
+  void ResolveTheirs(const Inode& theirs);
+  void SuspectBlocks(const Inode& theirs);
+  bool MayBeNamed(uint64_t block, const BlockPlace& stripe) const;
+  Status KeepOurs(uint64_t block);
+  Status MergeWith(const Inode& theirs);
+  LocalChanges OurChanges() const;  // with mutex_ held
+
+  struct FirstWrite {
+    Time at;
+    int64_t wall_clock = 0;
+  };
+  std::optional<FirstWrite> first_write_;    // when the inode was first tried to be written
+  std::vector<BlockMap> maybe_named_;        // by the changes that may have happened
+  std::set<uint64_t> suspected_;             // blocks whose stripes are to be stored anew therefore
+  std::map<uint64_t, BlockPlace> resolved_;  // what others share of our blocks, while we rebase
+};
+
+}  // namespace pinstripe

@@ -1,0 +1,246 @@
+// FileWriting, second part: completing blocks, sending them to the drives, and making room.
+
+#include <algorithm>
+#include <cassert>
+#include <iterator>
+
+#include "base/try.h"
+#include "fs/files/patch_plan.h"
+#include "fs/files/writing.h"
+
+namespace pinstripe {
+
+// ---- Sending
+
+std::optional<IntervalSet> FileWriting::PatchFor(uint64_t block,
+                                                 const DirtyBlocks::Block& open) const {
+  if (!now_.map || open.sent) return std::nullopt;
+  const auto place = now_.map->Find(block);
+  if (!place || place->shared || place->layout != LayoutToSend(block)) return std::nullopt;
+  return PlanPatch(*place, open.present);
+}
+
+// Completes a dirty block from what is below it, or what is to be sent of it.
+Status FileWriting::Fill(uint64_t block, Form form) {
+  for (int attempt = 0; attempt < kMaxReadAttempts;) {
+    DirtyBlocks::Block* const found = blocks_.Find(block);
+    if (!found || !found->dirty) return {};
+    DirtyBlocks::Block& open = *found;
+    std::vector<IntervalSet::Interval> gaps;
+    {
+      const MutexLock lock(mutex_);
+      std::optional<IntervalSet> wanted;
+      if (form == Form::kPatchIfSmall) wanted = PatchFor(block, open);
+      if (!wanted) wanted.emplace().Add(0, std::max(open.present.end(), LowerEnd(block)));
+      MakeRoom(block, wanted->end(), open);
+      for (const auto& part : wanted->Within(0, UINT64_MAX)) {
+        std::ranges::copy(open.present.GapsWithin(part.first, part.end), std::back_inserter(gaps));
+      }
+    }
+    if (gaps.empty()) return {};
+    // Nobody looks at bytes that are not present, so no lock is needed to bring them in.
+    const Status status = ReadLower(block, gaps, *open.dirty);
+    if (status.ok()) {
+      const MutexLock lock(mutex_);
+      for (const auto& gap : gaps) open.present.Add(gap.first, gap.end);
+      continue;
+    }
+    ++attempt;
+    // What was below may be gone, or going, because another host committed.
+    const bool may_have_moved = status.code() == ENOENT || status.code() == EIO;
+    if (may_have_moved && TRY(keepers_.Refresh())) continue;
+    if (may_have_moved && TRY(RefreshUnderTurn())) continue;
+    return Fail(status.code() == ENOENT ? EIO : status.code(),
+                "inode {:016x}, complete an overwritten block: {}", id_, status.message());
+  }
+  return Fail(EIO, "inode {:016x}: other hosts changed block {} {} times in between; try again",
+              id_, block, kMaxReadAttempts);
+}
+
+// From now on the contents are blocks. Inline data becomes a part of block 0.
+void FileWriting::EnsureMap() {
+  const MutexLock lock(mutex_);
+  if (now_.map) return;
+  LayUnderBlock0(AsBytes(now_.inline_data));
+  now_.map.emplace(layout().striped);
+  now_.map->Resize(now_.size);
+  now_.inline_data.clear();
+}
+
+// Inline data becomes a part of block 0, under what that has in memory. Called with mutex_ held.
+void FileWriting::LayUnderBlock0(Bytes data) {
+  if (data.empty()) return;
+  DirtyBlocks::Block& open = BlockAt(0);
+  if (!open.dirty) blocks_.Touch(open);
+  MakeRoom(0, data.size(), open);
+  blocks_.LayUnder(open, data);
+}
+
+WriteId FileWriting::NextWriteId(uint64_t block) {
+  return write_ids_.Next(block, context_.records.WallClock());
+}
+
+// Of a block that is stored.
+StripeLayout FileWriting::LayoutToSend(uint64_t block) const {
+  const FileLayout whole = layout();
+  const bool small =
+      block == 0 && now_.size <= std::min<uint64_t>(whole.SmallLimit(), now_.map->block_bytes());
+  return small ? whole.small() : now_.map->layout();
+}
+
+// What is dirty of the block, which Fill() has completed in this form.
+DirtyBlocks::Sent FileWriting::MakeSent(uint64_t block, const DirtyBlocks::Block& open, Form form) {
+  DirtyBlocks::Sent sent{.age = open.age, .written_at = open.written_at};
+  sent.write = NextWriteId(block);
+  StripeLayout layout = LayoutToSend(block);
+  bool patch = false;
+  if (form == Form::kPatchIfSmall) {
+    const MutexLock lock(mutex_);
+    patch = PatchFor(block, open).has_value();
+    if (patch) layout = CopiesOf(open.present.Count(), layout.parity_shards);
+  }
+  const MutableBytes dirty = open.dirty->data();
+  if (!patch) {
+    sent.stored = sent.valid = static_cast<uint32_t>(open.present.end());
+    sent.buffer = open.dirty;
+    if (sent.buffer->layout() == layout) return sent;
+    sent.buffer = context_.memory.Allocate(layout);
+    CopyBytes(sent.buffer->data(), dirty.first(sent.stored));
+    return sent;
+  }
+  sent.buffer = context_.memory.Allocate(layout);
+  for (const auto& part : open.present.Within(0, UINT64_MAX)) {
+    const auto length = static_cast<uint32_t>(part.end - part.first);
+    sent.extents.push_back({static_cast<uint32_t>(part.first), length});
+    CopyBytes(sent.buffer->data().subspan(sent.stored, length), dirty.subspan(part.first, length));
+    sent.stored += length;
+  }
+  return sent;
+}
+
+Status FileWriting::SendBlock(uint64_t block, Form form) {
+  EnsureMap();
+  TRY(Fill(block, form));
+  EnsureMap();  // another host may have made it small meanwhile
+  const DirtyBlocks::Block* const open = blocks_.Find(block);
+  if (!open || !open->dirty) return {};
+  DirtyBlocks::Sent made = MakeSent(block, *open, form);
+  const StripeId id{id_, block, made.write};
+  const std::shared_ptr<StripeBuffer> buffer = made.buffer;
+  const uint32_t length = made.stored;
+  DirtyBlocks::Sent* sent = nullptr;
+  std::vector<DirtyBlocks::Sent> dropped;
+  {
+    const MutexLock lock(mutex_);
+    sent = &blocks_.Send(block, std::move(made));
+    dropped = blocks_.TakeDropped();
+  }
+  dropped.clear();
+  unsafe_.NoteLosses();
+  sent->pending = context_.cluster.stripes().StartWrite(id, buffer, length);
+  return {};
+}
+
+void FileWriting::FinishBlock(uint64_t block) {
+  DirtyBlocks::Block* const found = blocks_.Find(block);
+  if (!found || !found->sent) return;
+  DirtyBlocks::Block& open = *found;
+  Result<StripePlace> stored = open.sent->pending->Wait();
+  DirtyBlocks::Sent sent;  // goes when the mutex is free
+  const MutexLock lock(mutex_);
+  sent = blocks_.Finish(open);
+  ++generation_;
+  if (!stored.has_value()) {
+    failure_ = stored.error();
+    const bool is_whole = !sent.is_patch();
+    return blocks_.TakeBack(
+        open, sent, is_whole ? sent.buffer->layout() : LayoutFor(block, sent.Bytes().end()));
+  }
+  const std::optional<BlockPlace> before = now_.map->Find(block);
+  BlockPlace now;
+  if (sent.is_patch()) {
+    now = *before;
+    now.Lay({.object = id_,
+             .write = sent.write,
+             .layout = sent.buffer->layout(),
+             .place = *std::move(stored),
+             .stored = sent.stored,
+             .extents = std::move(sent.extents)});
+  } else {
+    now = {.object = id_,
+           .write = sent.write,
+           .layout = sent.buffer->layout(),
+           .place = *std::move(stored),
+           .stored = sent.stored,
+           .valid = sent.valid};
+  }
+  if (before) {
+    std::vector<BlockMap::Piece> gone = BlockMap::PiecesOf(block, *before);
+    std::erase_if(gone, [&](const BlockMap::Piece& piece) {
+      return now.Names(StripeId{piece.run.object, block, piece.run.write});
+    });
+    Supersede(gone);
+  }
+  now_.map->Set(block, now);
+  unsafe_.Add(block, block + 1);
+  // Of a file whose old contents are gone anyway nothing has to be remembered.
+  if (cut_to_ == 0 && !open.dirty) blocks_.Erase(block, block + 1);
+}
+
+bool FileWriting::FinishOldest() {
+  const std::optional<uint64_t> block = blocks_.TakeFirstInFlight();
+  if (block) FinishBlock(*block);
+  return block.has_value();
+}
+
+// Until nothing is dirty: a block that has to be completed may find that another host has
+// committed, and what was sent before is then dirty again, to be laid over that.
+Status FileWriting::SendAll() {
+  failure_ = {};
+  for (int attempt = 0; attempt < kMaxReadAttempts; ++attempt) {
+    EnsureMap();
+    for (const uint64_t block : blocks_.AllDirty()) {
+      TRY(SendBlock(block));
+      if (blocks_.CountInFlight() > kMaxInFlight) FinishOldest();
+    }
+    while (FinishOldest()) {
+    }
+    TRY(failure_);
+    if (IsAllStored()) return {};
+  }
+  return Fail(EIO, "inode {:016x}: other hosts changed it {} times in between; try again", id_,
+              kMaxReadAttempts);
+}
+
+bool FileWriting::IsAllStored() const { return now_.map && blocks_.IsAllStored(); }
+
+// ---- Memory
+
+std::optional<DirtyBlocks::Holding> FileWriting::Oldest() {
+  const MutexLock lock(mutex_);
+  return blocks_.Oldest();
+}
+
+Status FileWriting::Relieve() {
+  const Turn::Holder turn(turn_);
+  return RelieveUnderTurn();
+}
+
+std::optional<Status> FileWriting::TryRelieve() {
+  if (!turn_.TryTake()) return std::nullopt;
+  const Turn::Holder turn(turn_, std::adopt_lock);
+  return RelieveUnderTurn();
+}
+
+Status FileWriting::RelieveUnderTurn() {
+  failure_ = {};
+  if (FinishOldest()) return failure_;
+  const std::optional<uint64_t> oldest = blocks_.OldestDirty();
+  if (!oldest) return {};
+  const Status status = SendBlock(*oldest);
+  if (status.ok()) FinishBlock(*oldest);
+  if (!status.ok()) failure_ = status;
+  return failure_;
+}
+
+}  // namespace pinstripe
