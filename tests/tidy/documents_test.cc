@@ -22,7 +22,8 @@ constexpr size_t kColumns = 100;
 std::filesystem::path Root() { return PINSTRIPE_SOURCE_DIR; }
 
 std::vector<std::string> Documents() {
-  std::vector<std::string> documents = {"README.md", "CHANGELOG.md", "docs/tutorial.md"};
+  std::vector<std::string> documents = {"README.md",   "CHANGELOG.md",       "CONTRIBUTING.md",
+                                        "SECURITY.md", "docs/operations.md", "docs/tutorial.md"};
   for (const auto& entry : std::filesystem::directory_iterator(Root() / "docs/reference")) {
     documents.push_back(entry.path().lexically_relative(Root()));
   }
