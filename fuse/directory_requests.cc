@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/mutex.h"
 #include "base/try.h"
 #include "fs/posix_stat.h"
 #include "fuse/directory_positions.h"
@@ -18,8 +18,8 @@ namespace {
 
 // A directory that is being listed. The kernel may read one through several threads.
 struct DirectoryHandle {
-  std::mutex mutex;
-  DirectoryPositions positions;  // guarded by mutex
+  Mutex mutex;
+  DirectoryPositions positions GUARDED_BY(mutex);
 };
 
 DirectoryHandle& DirectoryOf(const fuse_file_info* info) {
@@ -151,7 +151,7 @@ Status List(Mount& mount, InodeId directory, uint64_t position, bool with_attrib
   FileSystem& fs = mount.file_system();
   DirectoryPositions::Resume resume;
   {
-    const std::lock_guard lock(handle.mutex);
+    const MutexLock lock(handle.mutex);
     if (position == DirectoryPositions::kStart) handle.positions.Begin();
     if (!handle.positions.Knows(position)) {
       return Fail(EINVAL, "position {} was never handed out", position);
@@ -168,7 +168,7 @@ Status List(Mount& mount, InodeId directory, uint64_t position, bool with_attrib
             ? ListVirtual(after)
             : TRY(fs.ReadDirectory(directory, after, listing.room(), with_attributes));
     if (entries.empty()) return {};
-    const std::lock_guard lock(handle.mutex);
+    const MutexLock lock(handle.mutex);
     for (const DirectoryEntry& entry : entries) {
       const uint64_t here = handle.positions.After(position, after, entry.name);
       if (!listing.Add(entry, here)) return {};

@@ -19,14 +19,14 @@ namespace pinstripe {
 FileHandle* Mount::Add(std::unique_ptr<OpenFile> file, bool writes, KeptPages::Opened opened) {
   auto* handle = new FileHandle{.file = std::move(file), .writes = writes, .opened = opened};
   if (writes) kept_pages_.OpenToWrite(handle->file->inode());
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   handles_.insert(handle);
   return handle;
 }
 
 Status Mount::Release(FileHandle* handle) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     handles_.erase(handle);
   }
   const std::unique_ptr<FileHandle> owned(handle);
@@ -38,7 +38,7 @@ Status Mount::Release(FileHandle* handle) {
 Status Mount::ReleaseAll() {
   std::unordered_set<FileHandle*> left;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     left.swap(handles_);
   }
   Status first;
