@@ -3,12 +3,12 @@
 namespace pinstripe {
 
 uint64_t KeptPages::Writers() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return writers_;
 }
 
 KeptPages::Opened KeptPages::OpenToRead(InodeId file, uint64_t version, uint64_t writers) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Opened opened{.version = version, .writers = writers};
   const auto known = versions_.find(file);
   if (known == versions_.end()) return opened;
@@ -19,21 +19,21 @@ KeptPages::Opened KeptPages::OpenToRead(InodeId file, uint64_t version, uint64_t
 
 void KeptPages::ReadBegins(InodeId file, const Opened& opened) {
   if (opened.keep) return;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (opened.writers != writers_ || writing_.contains(file)) return;
   if (versions_.size() >= most_files_) versions_.erase(versions_.begin());
   versions_[file] = opened.version;
 }
 
 void KeptPages::OpenToWrite(InodeId file) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ++writers_;
   ++writing_[file];
   versions_.erase(file);
 }
 
 void KeptPages::CloseWritten(InodeId file) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ++writers_;  // who opened beside it may have pages of what it wrote in vain
   const auto open = writing_.find(file);
   if (open != writing_.end() && --open->second == 0) writing_.erase(open);

@@ -19,9 +19,9 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <unordered_map>
 
+#include "base/mutex.h"
 #include "fs/file_system.h"
 
 namespace pinstripe {
@@ -63,10 +63,10 @@ class KeptPages {
 
  private:
   const size_t most_files_;
-  std::mutex mutex_;
-  std::unordered_map<InodeId, uint64_t> versions_;  // of which all pages are; guarded by mutex_
-  std::unordered_map<InodeId, uint64_t> writing_;   // handles; guarded by mutex_
-  uint64_t writers_ = 0;  // handles that came, and went; guarded by mutex_
+  Mutex mutex_;
+  std::unordered_map<InodeId, uint64_t> versions_ GUARDED_BY(mutex_);  // of which all pages are
+  std::unordered_map<InodeId, uint64_t> writing_ GUARDED_BY(mutex_);   // handles
+  uint64_t writers_ GUARDED_BY(mutex_) = 0;  // handles that came, and went
 };
 
 }  // namespace pinstripe

@@ -16,10 +16,10 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_set>
 
+#include "base/mutex.h"
 #include "base/runtime.h"
 #include "base/status.h"
 #include "fs/file_system.h"
@@ -97,8 +97,8 @@ class Mount {
   std::atomic<bool> has_acls_ = false;
   std::atomic<fuse_session*> session_ = nullptr;
   std::atomic<Time> listed_at_ = Time::min();
-  std::mutex mutex_;
-  std::unordered_set<FileHandle*> handles_;  // guarded by mutex_
+  Mutex mutex_;
+  std::unordered_set<FileHandle*> handles_ GUARDED_BY(mutex_);
 };
 
 // For fuse_session_new, with a Mount as user data.

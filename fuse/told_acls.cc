@@ -5,7 +5,7 @@
 namespace pinstripe {
 
 void ToldAcls::Tell(InodeId inode, Time now, Time until) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (until_.size() >= most_inodes_ && !until_.contains(inode)) {
     std::erase_if(until_, [&](const auto& told) { return told.second < now; });
     if (until_.size() >= most_inodes_) {
@@ -18,7 +18,7 @@ void ToldAcls::Tell(InodeId inode, Time now, Time until) {
 }
 
 bool ToldAcls::MayUse(InodeId inode, Time now) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (now <= all_until_) return true;
   const auto told = until_.find(inode);
   if (told == until_.end()) return false;

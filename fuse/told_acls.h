@@ -9,9 +9,9 @@
 
 #pragma once
 
-#include <mutex>
 #include <unordered_map>
 
+#include "base/mutex.h"
 #include "base/runtime.h"
 #include "fs/file_system.h"
 
@@ -28,9 +28,9 @@ class ToldAcls {
 
  private:
   const size_t most_inodes_;
-  std::mutex mutex_;
-  std::unordered_map<InodeId, Time> until_;  // guarded by mutex_
-  Time all_until_ = Time::min();             // guarded by mutex_
+  Mutex mutex_;
+  std::unordered_map<InodeId, Time> until_ GUARDED_BY(mutex_);
+  Time all_until_ GUARDED_BY(mutex_) = Time::min();
 };
 
 }  // namespace pinstripe

@@ -11,7 +11,7 @@ namespace pinstripe {
 
 Status Uploads::Reserve(const std::string& path, std::string_view client, Time now,
                         std::string_view copy_key, Parents parents) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   // What was reserved and never opened. There are few entries: one per file that is being written.
   std::erase_if(entries_, [&](const auto& entry) {
     return entry.second.writers == 0 && entry.second.reserved_until + kForgotten <= now;
@@ -33,7 +33,7 @@ Status Uploads::Reserve(const std::string& path, std::string_view client, Time n
 }
 
 Uploads::Writer Uploads::Begin(const std::string& path, Uploader uploader) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Entry& entry = entries_[path];
   if (entry.writers++ == 0) entry.number = ++last_number_;
   entry.reserved_until = {};
@@ -48,13 +48,13 @@ Uploads::Entry* Uploads::FindLocked(const Writer& writer) {
 }
 
 void Uploads::End(const Writer& writer) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Entry* const entry = FindLocked(writer);
   if (entry != nullptr && --entry->writers == 0) entries_.erase(writer.path);
 }
 
 void Uploads::Creates(const Writer& writer, InodeId inode, std::string_view client) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (Entry* const entry = FindLocked(writer)) entry->creates = inode;
   const auto dropped = dropped_.find(writer.path);
   if (dropped == dropped_.end()) return;
@@ -64,25 +64,25 @@ void Uploads::Creates(const Writer& writer, InodeId inode, std::string_view clie
 }
 
 std::optional<InodeId> Uploads::Find(const std::string& path) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto entry = entries_.find(path);
   if (entry == entries_.end() || entry->second.creates == 0) return std::nullopt;
   return entry->second.creates;
 }
 
 void Uploads::Remove(const std::string& path, InodeId inode) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto entry = entries_.find(path);
   if (entry != entries_.end() && entry->second.creates == inode) entries_.erase(entry);
 }
 
 bool Uploads::WasRemoved(const Writer& writer) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return FindLocked(writer) == nullptr;
 }
 
 void Uploads::Drop(const std::string& path, Time now, std::optional<UploadClaim> claim) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::erase_if(dropped_, [&](const auto& one) { return one.second.at + kDropped <= now; });
   if (dropped_.size() >= kMostDropped) {
     dropped_.erase(
@@ -98,27 +98,27 @@ Uploads::Dropped* Uploads::FindDroppedLocked(const std::string& path, Time now) 
 }
 
 bool Uploads::RemoveDropped(const std::string& path, Time now) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Dropped* const dropped = FindDroppedLocked(path, now);
   return dropped != nullptr && !std::exchange(dropped->is_removed, true);
 }
 
 bool Uploads::IsDropped(const std::string& path, const UploadClaim& claim, Time now) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const Dropped* const dropped = FindDroppedLocked(path, now);
   return dropped != nullptr && dropped->claim == claim;
 }
 
 void Uploads::SessionEnds(const void* session) {
   if (session == nullptr) return;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (auto& [path, entry] : entries_) {
     if (entry.uploader.session == session) entry.cut_off = true;
   }
 }
 
 bool Uploads::IsCutOff(const Writer& writer) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const Entry* const entry = FindLocked(writer);
   return entry != nullptr && entry->cut_off;
 }
@@ -126,12 +126,12 @@ bool Uploads::IsCutOff(const Writer& writer) {
 std::string UploadClaim::Text() const { return fmt::format("{} {}", client, announced); }
 
 void UploadParts::Add(uint64_t offset, uint64_t length) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   written_.Add(offset, offset + length);
 }
 
 bool UploadParts::Complete() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return written_.Covers(0, expected_);
 }
 

@@ -31,11 +31,11 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "base/mutex.h"
 #include "base/runtime.h"
 #include "base/status.h"
 #include "fs/file_system.h"
@@ -121,13 +121,13 @@ class Uploads {
     bool is_removed = false;
     std::optional<UploadClaim> claim;
   };
-  Entry* FindLocked(const Writer& writer);
-  Dropped* FindDroppedLocked(const std::string& path, Time now);
+  Entry* FindLocked(const Writer& writer) REQUIRES(mutex_);
+  Dropped* FindDroppedLocked(const std::string& path, Time now) REQUIRES(mutex_);
 
-  std::mutex mutex_;
-  std::map<std::string, Entry> entries_;    // guarded by mutex_
-  std::map<std::string, Dropped> dropped_;  // guarded by mutex_
-  uint64_t last_number_ = 0;                // guarded by mutex_
+  Mutex mutex_;
+  std::map<std::string, Entry> entries_ GUARDED_BY(mutex_);
+  std::map<std::string, Dropped> dropped_ GUARDED_BY(mutex_);
+  uint64_t last_number_ GUARDED_BY(mutex_) = 0;
 };
 
 class UploadParts {
@@ -140,8 +140,8 @@ class UploadParts {
 
  private:
   const uint64_t expected_;
-  mutable std::mutex mutex_;
-  IntervalSet written_;  // guarded by mutex_
+  mutable Mutex mutex_;
+  IntervalSet written_ GUARDED_BY(mutex_);
 };
 
 // The user and process of a client, as the server names it: "root.17" of "root.17:32@host". That

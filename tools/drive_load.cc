@@ -7,12 +7,12 @@
 #include <atomic>
 #include <charconv>
 #include <memory>
-#include <mutex>
 #include <numeric>
 #include <utility>
 
 #include "base/checksum.h"
 #include "base/coding.h"
+#include "base/mutex.h"
 #include "base/try.h"
 #include "kinetic/io.h"
 #include "tools/process_use.h"
@@ -103,8 +103,8 @@ class Bench {
     std::atomic<uint64_t> bytes = 0;
     std::atomic<int> running = 0;
     std::shared_ptr<Signal> finished;
-    std::mutex mutex;
-    Status failure;  // the first; guarded by mutex
+    Mutex mutex;
+    Status failure GUARDED_BY(mutex);  // the first
     std::vector<std::vector<float>>
         microseconds;  // per connection: its callbacks come on one thread
   };
@@ -189,7 +189,7 @@ class Bench {
       for (int i = 0; i < load_.depth; ++i) Next(flow, connection);
     }
     flow->finished->WaitUntil(Time::max());
-    const std::lock_guard lock(flow->mutex);
+    const MutexLock lock(flow->mutex);
     return flow->failure;
   }
 
@@ -201,7 +201,7 @@ class Bench {
                 [this, flow, connection, asked](Result<uint64_t> bytes) {
                   const Time now = runtime_.Now();
                   if (!bytes) {
-                    const std::lock_guard lock(flow->mutex);
+                    const MutexLock lock(flow->mutex);
                     if (flow->failure.ok()) flow->failure = bytes.error();
                     flow->most = 0;
                     return End(flow);

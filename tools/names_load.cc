@@ -4,9 +4,9 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <set>
 
+#include "base/mutex.h"
 #include "base/try.h"
 #include "cluster/config.h"
 #include "cluster/connect.h"
@@ -140,22 +140,28 @@ class Run {
     const double drives_cpu = CpuSecondsOf(daemons_);
     done_ = 0;
     const auto done = runtime_.NewSignal();
-    std::mutex mutex;
-    Status first_failure;
-    size_t left = hosts_.size();
+    struct {
+      Mutex mutex;
+      Status first_failure GUARDED_BY(mutex);
+      size_t left GUARDED_BY(mutex) = 0;
+    } clients;
+    {
+      const MutexLock lock(clients.mutex);
+      clients.left = hosts_.size();
+    }
     for (size_t i = 0; i < hosts_.size(); ++i) {
       runtime_.Spawn("client", [&, i] {
         Status status = body(hosts_[i], static_cast<int>(i));
-        const std::lock_guard lock(mutex);
-        if (!status.ok() && first_failure.ok()) first_failure = std::move(status);
-        if (--left == 0) done->Set();
+        const MutexLock lock(clients.mutex);
+        if (!status.ok() && clients.first_failure.ok()) clients.first_failure = std::move(status);
+        if (--clients.left == 0) done->Set();
       });
     }
     while (!done->WaitUntil(runtime_.Now() + kBetweenProgress)) {
       tell_.progress(op, static_cast<double>(done_) / static_cast<double>(operations));
     }
-    const std::lock_guard lock(mutex);  // the last one has let go of it
-    TRY(first_failure);
+    const MutexLock lock(clients.mutex);  // the last one has let go of it
+    TRY(clients.first_failure);
     const bool by_one = op == "list" && load_.shared;
     tell_.result({.op = op,
                   .clients = by_one ? 1 : static_cast<int>(hosts_.size()),

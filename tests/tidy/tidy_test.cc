@@ -73,7 +73,7 @@ const std::vector<Header> kOutside = {
     {"google/protobuf/", {"kinetic", "daemon"}},
     {"openssl/", {"kinetic", "store", "daemon"}},
     {"Xrd", {"plugin"}, true},
-    {"fuse", {"fuse"}},
+    {"fuse", {"fuse"}, true},
 };
 
 // Time, threads and chance come from a Runtime (base/runtime.h), or no simulation is deterministic.
