@@ -1,5 +1,5 @@
-// BackgroundThread: one thread for work that nobody waits for, which exists while there is work, and
-// whose end is waited for before what it works on goes.
+// BackgroundThread: one thread for work that nobody waits for, which exists while there is work,
+// and whose end is waited for before what it works on goes.
 //
 //   BackgroundThread thread(runtime, "janitor", [this] { DoWhatIsThere(); });
 //   thread.Wake();                  // starts it; if it runs, the body runs once more after it
@@ -7,8 +7,8 @@
 //
 // A body that wants to stay waits with WaitUntil(), and returns when IsEnding(). Whatever was there
 // to do before a Wake() is seen by the body: by a run that begins after it, or by one that returns
-// from WaitUntil() after it. So whoever owns the work needs no flag that says whether somebody is at
-// it.
+// from WaitUntil() after it. So whoever owns the work needs no flag that says whether somebody is
+// at it.
 
 #pragma once
 

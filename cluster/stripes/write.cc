@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/try.h"
 #include "cluster/gather.h"
 #include "cluster/stripes/shard.h"
@@ -27,7 +28,7 @@ class PutLedger {
       : janitor_(std::move(janitor)), erase_(std::move(erase)) {}
 
   size_t Add(DriveId drive, std::string key, std::string version) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     puts_.push_back({drive, std::move(key), std::move(version)});
     return puts_.size() - 1;
   }
@@ -37,7 +38,7 @@ class PutLedger {
     const bool there = status.ok() || status.code() == ETIMEDOUT;
     std::optional<Put> unwanted;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       puts_[put].there = there;
       if (closed_ && there && !puts_[put].wanted) unwanted = puts_[put];
     }
@@ -48,7 +49,7 @@ class PutLedger {
   void Close(const std::function<bool(DriveId, const std::string& key)>& is_wanted) {
     std::vector<Put> unwanted;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (closed_) return;
       closed_ = true;
       for (Put& put : puts_) {
@@ -75,9 +76,9 @@ class PutLedger {
 
   const std::shared_ptr<Janitor> janitor_;
   const Erase erase_;
-  std::mutex mutex_;
-  std::vector<Put> puts_;  // guarded by mutex_
-  bool closed_ = false;    // guarded by mutex_
+  Mutex mutex_;
+  std::vector<Put> puts_ GUARDED_BY(mutex_);
+  bool closed_ GUARDED_BY(mutex_) = false;
 };
 
 void EraseShard(StripeContext& context, DriveId id, const std::string& key,
