@@ -187,6 +187,7 @@ class StripeWrite final : public StripeStore::PendingWrite {
       shards_[i].stored_on = 0;
       Send(i, order_[i]);
     }
+    for (size_t i = 0; i < shards_.size(); ++i) CheckShard(i);
     return {};
   }
 
@@ -320,6 +321,17 @@ class StripeWrite final : public StripeStore::PendingWrite {
     } else if (status.code() == ESTALE && !attempt.is_head) {
       LookWhatIsThere(index);
     }
+    CheckShard(attempts_[index].shard);
+  }
+
+  // What holds between any two events: a shard counts the attempts that may still answer in time.
+  // Were it too few, a second drive would be given the shard; too many, and none ever would.
+  void CheckShard(size_t shard) const {
+    assert(
+        shards_[shard].in_time == std::ranges::count_if(attempts_, [shard](const Attempt& attempt) {
+          return attempt.shard == shard && !attempt.answered && !attempt.late && !attempt.abandoned;
+        }));
+    assert(shards_.size() <= next_spare_ && next_spare_ <= order_.size());
   }
 
   // A shard that nobody will store in time goes to the next drive of the list.
@@ -411,6 +423,7 @@ class StripeWrite final : public StripeStore::PendingWrite {
       if (attempt.sent_at + context_.options.spare_after > now) continue;
       attempt.late = true;
       --shards_[attempt.shard].in_time;
+      CheckShard(attempt.shard);
     }
   }
 
