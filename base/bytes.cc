@@ -2,9 +2,10 @@
 
 #include <array>
 #include <bit>
-#include <mutex>
 #include <new>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace pinstripe {
 namespace {
@@ -31,7 +32,7 @@ class FreeMemory {
 
   // Null: there is none of this (rounded) size.
   std::byte* Take(size_t size) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::vector<std::byte*>& blocks = blocks_[ClassOf(size)];
     if (blocks.empty()) return nullptr;
     std::byte* const block = blocks.back();
@@ -42,7 +43,7 @@ class FreeMemory {
 
   // False: there is enough already.
   bool Keep(std::byte* block, size_t size) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     constexpr size_t kMostOfSmall = kMaxFreeBufferBytes / 8;
     const size_t most = size < kLeastLargeBytes ? kMostOfSmall : kMaxFreeBufferBytes - kMostOfSmall;
     if (BytesOf(size) + size > most) return false;
@@ -57,13 +58,15 @@ class FreeMemory {
     return (log - 11) * 4 + (rounded - 1 - (size_t{1} << log)) / (size_t{1} << log >> 2);
   }
 
-  // Of all that are as small or as large. With mutex_ held.
-  size_t& BytesOf(size_t size) { return size < kLeastLargeBytes ? small_bytes_ : large_bytes_; }
+  // Of all that are as small or as large.
+  size_t& BytesOf(size_t size) REQUIRES(mutex_) {
+    return size < kLeastLargeBytes ? small_bytes_ : large_bytes_;
+  }
 
-  std::mutex mutex_;
-  std::array<std::vector<std::byte*>, 48> blocks_;  // by class; guarded by mutex_
-  size_t small_bytes_ = 0;                          // guarded by mutex_
-  size_t large_bytes_ = 0;                          // guarded by mutex_
+  Mutex mutex_;
+  std::array<std::vector<std::byte*>, 48> blocks_ GUARDED_BY(mutex_);  // by class
+  size_t small_bytes_ GUARDED_BY(mutex_) = 0;
+  size_t large_bytes_ GUARDED_BY(mutex_) = 0;
 };
 
 // Never destroyed: buffers that outlive main() come back to it.

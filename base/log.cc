@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdlib>
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <utility>
+
+#include "base/mutex.h"
 
 namespace pinstripe {
 namespace {
@@ -25,12 +25,12 @@ struct LogState {
     LogLevel level;
     std::string text;
   };
-  std::mutex mutex;
-  std::condition_variable written;            // and `writing` has ended
-  std::map<std::string, LogRepeats> repeats;  // guarded by mutex; by level and event
-  std::deque<Line> waiting;                   // guarded by mutex
-  uint64_t lost = 0;                          // lines, since one was kept; guarded by mutex
-  bool writing = false;                       // some thread does; guarded by mutex
+  Mutex mutex;
+  Condition written;                                            // and `writing` has ended
+  std::map<std::string, LogRepeats> repeats GUARDED_BY(mutex);  // by level and event
+  std::deque<Line> waiting GUARDED_BY(mutex);
+  uint64_t lost GUARDED_BY(mutex) = 0;     // lines, since one was kept
+  bool writing GUARDED_BY(mutex) = false;  // some thread does
   // Changed with mutex held, and while nobody writes. The writer uses them without it.
   LogSink sink;
   std::shared_ptr<spdlog::logger> stderr_logger;
@@ -81,21 +81,21 @@ void WriteToStderr(LogState& state, LogLevel level, std::string_view line) {
 
 // Writes what is there, and what comes meanwhile. A thread that logs beside it leaves its line
 // here, and waits for nobody.
-void WriteAll(LogState& state, std::unique_lock<std::mutex>& lock) {
+void WriteAll(LogState& state) REQUIRES(state.mutex) {
   state.writing = true;
   while (!state.waiting.empty()) {
     const LogState::Line line = std::move(state.waiting.front());
     state.waiting.pop_front();
-    lock.unlock();
+    state.mutex.Unlock();
     if (state.sink) {
       state.sink(line.level, line.text);
     } else {
       WriteToStderr(state, line.level, line.text);
     }
-    lock.lock();
+    state.mutex.Lock();
   }
   state.writing = false;
-  state.written.notify_all();
+  state.written.WakeAll();
 }
 
 bool IsControl(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
@@ -162,7 +162,7 @@ void Log(LogLevel level, std::string_view event, std::initializer_list<LogField>
   if (level < state.level.load(std::memory_order_relaxed)) return;
   std::string line = LogLine(event, fields);
 
-  std::unique_lock lock(state.mutex);
+  const MutexLock lock(state.mutex);
   const std::string identity = fmt::format("{}{}", static_cast<int>(level), event);
   const auto [print, suppressed] = state.repeats[identity].Count(Now());
   if (!print) return;
@@ -176,13 +176,13 @@ void Log(LogLevel level, std::string_view event, std::initializer_list<LogField>
                         std::exchange(state.lost, 0));
   }
   state.waiting.push_back({level, std::move(line)});
-  if (!state.writing) WriteAll(state, lock);
+  if (!state.writing) WriteAll(state);
 }
 
 void SetLogSink(LogSink sink) {
   LogState& state = State();
-  std::unique_lock lock(state.mutex);
-  state.written.wait(lock, [&state] { return !state.writing; });
+  const MutexLock lock(state.mutex);
+  while (state.writing) state.written.Wait(lock);
   state.sink = std::move(sink);
   state.repeats.clear();
 }

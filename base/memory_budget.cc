@@ -18,7 +18,7 @@ MemoryBudget::Share MemoryBudget::Share::Split(uint64_t bytes) {
 
 void MemoryBudget::Share::Return() {
   if (bytes_ > 0) {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     assert(state_->used >= bytes_);
     state_->used -= bytes_;
     state_->WakeWatchers();
@@ -28,11 +28,12 @@ void MemoryBudget::Share::Return() {
 }
 
 MemoryBudget::MemoryBudget(uint64_t limit) : state_(std::make_shared<State>()) {
+  const MutexLock lock(state_->mutex);
   state_->limit = limit;
 }
 
 std::optional<MemoryBudget::Share> MemoryBudget::TryTakeUnused(uint64_t bytes) {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   if (!state_->HasRoom(bytes)) return std::nullopt;
   state_->used += bytes;
   return Share(state_, bytes);
@@ -46,24 +47,24 @@ std::optional<MemoryBudget::Share> MemoryBudget::TryTake(uint64_t bytes) {
 }
 
 MemoryBudget::Share MemoryBudget::TakeAnyway(uint64_t bytes) {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   state_->used += bytes;
   return Share(state_, bytes);
 }
 
 uint64_t MemoryBudget::used() const {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   return state_->used;
 }
 
 uint64_t MemoryBudget::limit() const {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   return state_->limit;
 }
 
 void MemoryBudget::SetLimit(uint64_t limit) {
   {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     state_->limit = limit;
     state_->WakeWatchers();
   }
@@ -79,18 +80,18 @@ void MemoryBudget::ReclaimExcess() {
 }
 
 void MemoryBudget::NoteChange() {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   state_->WakeWatchers();
 }
 
 MemoryBudget::Watch::Watch(MemoryBudget& budget, std::shared_ptr<Signal> signal)
     : state_(budget.state_), signal_(std::move(signal)) {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   state_->watchers.push_back(signal_);
 }
 
 MemoryBudget::Watch::~Watch() {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   state_->watchers.erase(std::find(state_->watchers.begin(), state_->watchers.end(), signal_));
 }
 

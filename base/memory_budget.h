@@ -16,11 +16,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/runtime.h"
 
 namespace pinstripe {
@@ -96,15 +96,15 @@ class MemoryBudget {
 
  private:
   struct State {
-    mutable std::mutex mutex;
-    uint64_t limit = 0;                             // guarded by mutex
-    uint64_t used = 0;                              // guarded by mutex
-    std::vector<std::shared_ptr<Signal>> watchers;  // guarded by mutex
+    mutable Mutex mutex;
+    uint64_t limit GUARDED_BY(mutex) = 0;
+    uint64_t used GUARDED_BY(mutex) = 0;
+    std::vector<std::shared_ptr<Signal>> watchers GUARDED_BY(mutex);
 
-    bool HasRoom(uint64_t bytes) const {
+    bool HasRoom(uint64_t bytes) const REQUIRES(mutex) {
       return used == 0 || (bytes <= limit && used <= limit - bytes);
     }
-    void WakeWatchers();
+    void WakeWatchers() REQUIRES(mutex);
   };
 
   const std::shared_ptr<State> state_;

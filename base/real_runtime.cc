@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <utility>
 
 namespace pinstripe {
 namespace {
@@ -30,25 +31,28 @@ class RealSignal final : public Signal {
   void Set() override {
     // Notifying under the lock: once the waiter has seen the signal it may destroy its last
     // reference, so nothing of this object may be touched after the lock is gone.
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     set_ = true;
-    changed_.notify_one();
+    changed_.WakeOne();
   }
 
   bool WaitUntil(Time deadline) override {
-    std::unique_lock lock(mutex_);
-    const bool was_set =
-        deadline == Time::max()
-            ? (changed_.wait(lock, [this] { return set_; }), true)
-            : changed_.wait_until(lock, ToSteady(deadline), [this] { return set_; });
-    set_ = false;
-    return was_set;
+    MutexLock lock(mutex_);
+    bool in_time = true;
+    while (!set_ && in_time) {
+      if (deadline == Time::max()) {
+        changed_.Wait(lock);
+      } else {
+        in_time = changed_.WaitUntil(lock, ToSteady(deadline));
+      }
+    }
+    return std::exchange(set_, false);
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool set_ = false;  // guarded by mutex_
+  Mutex mutex_;
+  Condition changed_;
+  bool set_ GUARDED_BY(mutex_) = false;
 };
 
 void NameThisThread(const std::string& name) {
@@ -66,22 +70,26 @@ RealRuntime::RealRuntime()
 RealRuntime::~RealRuntime() {
   WaitForThreads();
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
-    tasks_changed_.notify_one();
+    tasks_changed_.WakeOne();
   }
   timer_thread_.join();
   WaitForThreads();  // which the last task may have started
 
   // What a task holds may call us back when it is let go, so nothing is locked meanwhile.
-  for (std::multimap<Time, Task> dropped; !tasks_.empty(); dropped.clear()) dropped.swap(tasks_);
+  for (std::multimap<Time, Task> dropped;; dropped.clear()) {
+    const MutexLock lock(mutex_);
+    if (tasks_.empty()) break;
+    dropped.swap(tasks_);
+  }
 }
 
 void RealRuntime::WaitForThreads() {
   std::list<std::thread> ended;
   {
-    std::unique_lock lock(mutex_);
-    thread_ended_.wait(lock, [this] { return threads_.empty(); });
+    MutexLock lock(mutex_);
+    while (!threads_.empty()) thread_ended_.Wait(lock);
     ended.swap(ended_);
   }
   for (std::thread& thread : ended) thread.join();
@@ -98,9 +106,9 @@ int64_t RealRuntime::WallClock() {
 }
 
 void RealRuntime::RunAt(Time when, Task task) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto added = tasks_.emplace(when, std::move(task));
-  if (added == tasks_.begin()) tasks_changed_.notify_one();
+  if (added == tasks_.begin()) tasks_changed_.WakeOne();
 }
 
 // A caller that asks before the timer thread has come round finds the same.
@@ -110,21 +118,21 @@ Duration RealRuntime::TimeLost() {
 }
 
 void RealRuntime::RunTimers() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (!stopping_) {
     const Time now = Now();
     lost_ = lost_.load() + LostSince(beat_, now);
     beat_ = now;
     if (tasks_.empty() || tasks_.begin()->first > now) {
       const Time next = tasks_.empty() ? now + kBeat : tasks_.begin()->first;
-      tasks_changed_.wait_until(lock, ToSteady(std::min(next, now + kBeat)));
+      tasks_changed_.WaitUntil(lock, ToSteady(std::min(next, now + kBeat)));
     } else {
       Task task = std::move(tasks_.begin()->second);
       tasks_.erase(tasks_.begin());
-      lock.unlock();
+      lock.Unlock();
       task();
       task = nullptr;  // what it holds may call us back when it is let go
-      lock.lock();
+      lock.Lock();
     }
   }
 }
@@ -132,7 +140,7 @@ void RealRuntime::RunTimers() {
 void RealRuntime::Spawn(std::string name, Task body) {
   std::list<std::thread> ended;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ended.swap(ended_);
     std::list<std::thread> started(1);
     const auto self = started.begin();
@@ -140,9 +148,9 @@ void RealRuntime::Spawn(std::string name, Task body) {
       NameThisThread(name);
       body();
       body = nullptr;
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       ended_.splice(ended_.end(), threads_, self);
-      thread_ended_.notify_all();
+      thread_ended_.WakeAll();
     });
     threads_.splice(threads_.end(), started);
   }

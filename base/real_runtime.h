@@ -3,12 +3,11 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <list>
 #include <map>
-#include <mutex>
 #include <thread>
 
+#include "base/mutex.h"
 #include "base/runtime.h"
 
 namespace pinstripe {
@@ -33,17 +32,17 @@ class RealRuntime final : public Runtime {
   void RunTimers();
   void WaitForThreads();
 
-  std::mutex mutex_;
-  std::condition_variable tasks_changed_;
-  std::condition_variable thread_ended_;
-  std::multimap<Time, Task> tasks_;  // guarded by mutex_
-  bool stopping_ = false;            // guarded by mutex_
+  Mutex mutex_;
+  Condition tasks_changed_;
+  Condition thread_ended_;
+  std::multimap<Time, Task> tasks_ GUARDED_BY(mutex_);
+  bool stopping_ GUARDED_BY(mutex_) = false;
   // When the timer thread was last seen at work, and what it found to be lost until then.
   std::atomic<Time> beat_{Now()};
   std::atomic<Duration> lost_{};
-  std::list<std::thread> threads_;  // running; guarded by mutex_
-  std::list<std::thread> ended_;    // to be joined, which frees their stacks; guarded by mutex_
-  std::thread timer_thread_;        // the last member: it uses all the others
+  std::list<std::thread> threads_ GUARDED_BY(mutex_);  // running
+  std::list<std::thread> ended_ GUARDED_BY(mutex_);    // to be joined, which frees their stacks
+  std::thread timer_thread_;                           // the last member: it uses all the others
 };
 
 }  // namespace pinstripe

@@ -22,9 +22,9 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/runtime.h"
 
 namespace pinstripe {
@@ -42,7 +42,7 @@ class Gather {
 
   ~Gather() {
     std::deque<std::unique_ptr<Answer>> unwanted;  // goes after the lock
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     state_->closed = true;
     unwanted.swap(state_->arrived);
   }
@@ -56,7 +56,7 @@ class Gather {
     return [state = state_, index](A value) {
       auto answer = std::make_unique<Answer>(Answer{index, std::move(value)});
       {
-        const std::lock_guard lock(state->mutex);
+        const MutexLock lock(state->mutex);
         if (state->closed) return;
         state->arrived.push_back(std::move(answer));
         if (state->awaited == 0 || state->arrived.size() < state->awaited) return;
@@ -89,16 +89,16 @@ class Gather {
   struct State {
     explicit State(std::shared_ptr<Signal> signal_in) : signal(std::move(signal_in)) {}
     const std::shared_ptr<Signal> signal;
-    std::mutex mutex;
-    std::deque<std::unique_ptr<Answer>> arrived;  // guarded by mutex
-    bool closed = false;                          // guarded by mutex
-    // How many have to be there before the waiter is woken; 0: it does not wait. Guarded by mutex.
-    size_t awaited = 0;
+    Mutex mutex;
+    std::deque<std::unique_ptr<Answer>> arrived GUARDED_BY(mutex);
+    bool closed GUARDED_BY(mutex) = false;
+    // How many have to be there before the waiter is woken; 0: it does not wait.
+    size_t awaited GUARDED_BY(mutex) = 0;
   };
 
   // Null unless `least` of them are there; then the next Set() comes when they are.
   std::unique_ptr<Answer> TakeArrived(size_t least) {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     state_->awaited = least;
     if (state_->arrived.size() < least) return nullptr;
     state_->awaited = 0;

@@ -54,7 +54,7 @@ void Electorate::Judge(Voter& voter) const {
 }
 
 void Electorate::Meet(DriveId drive, const Result<DriveInfo>& info, Time now) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Voter voter{.met_at = now};
   if (info.has_value()) {
     voter.starts = info->starts;
@@ -74,7 +74,7 @@ void Electorate::Meet(DriveId drive, const Result<DriveInfo>& info, Time now) {
 }
 
 void Electorate::Note(const std::map<DriveId, uint64_t>& starts) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   knows_notes_ = true;
   notes_ = starts;
   for (auto& [id, voter] : voters_) {
@@ -85,7 +85,7 @@ void Electorate::Note(const std::map<DriveId, uint64_t>& starts) {
 }
 
 void Electorate::Note(DriveId drive, uint64_t start) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   notes_[drive] = start;
   const auto voter = voters_.find(drive);
   if (voter == voters_.end()) return;
@@ -94,13 +94,13 @@ void Electorate::Note(DriveId drive, uint64_t start) {
 }
 
 bool Electorate::HasSay(DriveId drive) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto voter = voters_.find(drive);
   return voter != voters_.end() && voter->second.say == Say::kFull;
 }
 
 bool Electorate::HasSayInMap(DriveId drive) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto voter = voters_.find(drive);
   return voter != voters_.end() && voter->second.say != Say::kStale;
 }
@@ -127,13 +127,13 @@ std::string Electorate::WhyNot(DriveId drive) const {
 }
 
 std::optional<Electorate::Voter> Electorate::Find(DriveId drive) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto voter = voters_.find(drive);
   return voter != voters_.end() ? std::optional(voter->second) : std::nullopt;
 }
 
 std::vector<DriveId> Electorate::Doubtful() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<DriveId> doubtful;
   for (const auto& [id, voter] : voters_) {
     if (voter.say != Say::kFull) doubtful.push_back(id);
@@ -142,7 +142,7 @@ std::vector<DriveId> Electorate::Doubtful() const {
 }
 
 uint64_t Electorate::news() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return news_;
 }
 

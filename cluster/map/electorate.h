@@ -16,12 +16,12 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/runtime.h"
 #include "base/status.h"
 #include "cluster/map/drive_map.h"
@@ -87,13 +87,13 @@ class Electorate {
   uint64_t news() const;
 
  private:
-  void Judge(Voter& voter) const;  // with mutex_ held
+  void Judge(Voter& voter) const REQUIRES(mutex_);
 
-  mutable std::mutex mutex_;
-  bool knows_notes_ = false;           // guarded by mutex_
-  std::map<DriveId, uint64_t> notes_;  // guarded by mutex_
-  std::map<DriveId, Voter> voters_;    // guarded by mutex_
-  uint64_t news_ = 0;                  // guarded by mutex_
+  mutable Mutex mutex_;
+  bool knows_notes_ GUARDED_BY(mutex_) = false;
+  std::map<DriveId, uint64_t> notes_ GUARDED_BY(mutex_);
+  std::map<DriveId, Voter> voters_ GUARDED_BY(mutex_);
+  uint64_t news_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace pinstripe

@@ -129,7 +129,7 @@ Placement::Placement(DriveMap map, std::shared_ptr<Placement> before)
                                                                       : std::move(before)) {}
 
 const std::vector<DriveId>& Placement::Order(uint32_t group, size_t needed, size_t per_domain) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   auto& order = orders_[{group, needed, per_domain}];
   if (!order) {
     std::vector<DriveId> drives = OrderDrives(map_, group, needed, per_domain);

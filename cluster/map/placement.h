@@ -11,10 +11,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <tuple>
 #include <vector>
 
+#include "base/mutex.h"
 #include "cluster/map/drive_map.h"
 
 namespace pinstripe {
@@ -64,10 +64,9 @@ class Placement {
  private:
   const DriveMap map_;
   const std::shared_ptr<Placement> before_;  // of the latest epoch before that has other drives
-  std::mutex mutex_;
-  // guarded by mutex_
+  Mutex mutex_;
   std::map<std::tuple<uint32_t, size_t, size_t>, std::unique_ptr<const std::vector<DriveId>>>
-      orders_;
+      orders_ GUARDED_BY(mutex_);
 };
 
 }  // namespace pinstripe

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/try.h"
 #include "cluster/map/electorate.h"
 #include "cluster/map/placement.h"
@@ -54,6 +55,8 @@ class Comparing {
            {"drive", id},
            {"registers", report_.registers.registers}});
     }
+    const MutexLock lock(mutex_);
+    report_.left_out = std::move(left_out_);
     return std::move(report_);
   }
 
@@ -208,8 +211,8 @@ class Comparing {
           "when it comes back",
           {{"cluster", cluster_.config().name}, {"drive", id}, {"group", group}});
       TRY(cluster_.LeaveOut(id));
-      const std::lock_guard lock(mutex_);
-      report_.left_out.insert(id);
+      const MutexLock lock(mutex_);
+      left_out_.insert(id);
     }
     SweepReport sum = TRY_CONTEXT(cluster_.registers().Recover(group, part.all, progress),
                                   "decide the registers of group {} anew", group);
@@ -233,8 +236,9 @@ class Comparing {
   std::map<DriveId, RegisterValue> seen_;  // the registers of their starts, when they were judged
   std::map<DriveId, Electorate::Voter> voters_;
   std::vector<std::unique_ptr<DriveClaim>> claims_;
-  std::mutex mutex_;
-  ComparisonReport report_;  // left_out guarded by mutex_ while groups are worked on
+  ComparisonReport report_;  // but for what groups, beside each other, have found:
+  Mutex mutex_;
+  std::set<DriveId> left_out_ GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -126,7 +126,7 @@ DriveClaim::~DriveClaim() { GiveBack(); }
 
 Status DriveClaim::Try() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (renewing_) return lost_;
   }
   const RegisterValue seen =
@@ -171,7 +171,7 @@ Status DriveClaim::Claim(const RegisterValue& seen) {
   }
   seen_ = outcome.now;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     renewing_ = true;
     stopping_ = false;
     lost_ = Status();
@@ -204,14 +204,14 @@ void DriveClaim::KeepRenewing() {
   for (;;) {
     wake_->WaitUntil(runtime_.Now() + options_.renewed_every);
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (stopping_) break;
     }
     if (!Renew()) break;
   }
   bool give_back = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     give_back = lost_.ok();
   }
   // Whoever cannot be told waits a little longer. Written through, so that a loss of power does not
@@ -219,7 +219,7 @@ void DriveClaim::KeepRenewing() {
   if (give_back) {
     (void)cluster_.registers().Change(name_, seen_, std::nullopt, Durability::kWriteThrough);
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   renewing_ = false;
   const std::shared_ptr<Signal> ended = ended_;  // *this is gone as soon as the lock is
   ended->Set();
@@ -251,29 +251,29 @@ void DriveClaim::Lose(const RegisterValue& now) {
   Status who = Busy(now);
   Log(LogLevel::kWarn, "somebody else has taken over the work on the drive",
       {{"drive", drive_}, {"who", who}});
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   lost_ = Fail(EBUSY, "this process stood still, and somebody else took over: {}", who.message());
 }
 
 bool DriveClaim::IsLost() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return !lost_.ok();
 }
 
 Status DriveClaim::Check() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return lost_;
 }
 
 void DriveClaim::GiveBack() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   wake_->Set();
   for (;;) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (!renewing_) return;
     }
     ended_->WaitUntil(Time::max());

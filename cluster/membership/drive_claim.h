@@ -19,12 +19,12 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 
+#include "base/mutex.h"
 #include "base/runtime.h"
 #include "base/status.h"
 #include "cluster/cluster.h"
@@ -126,10 +126,10 @@ class DriveClaim {
   RegisterValue seen_;     // so, too: the register as we left it
   const std::shared_ptr<Signal> wake_;
   const std::shared_ptr<Signal> ended_;
-  mutable std::mutex mutex_;
-  bool renewing_ = false;  // there is a thread; guarded by mutex_
-  bool stopping_ = false;  // guarded by mutex_
-  Status lost_;            // guarded by mutex_
+  mutable Mutex mutex_;
+  bool renewing_ GUARDED_BY(mutex_) = false;  // there is a thread
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  Status lost_ GUARDED_BY(mutex_);
 };
 
 }  // namespace pinstripe

@@ -72,7 +72,7 @@ Status DriveIdentities::Judge(DriveId drive, const Result<Record>& record) {
   const bool is_away = code != 0 && code != ENOENT && code != EINVAL && code != EBADMSG;
   if (is_away) return verdict.error();
 
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (verdict.has_value()) {
     if (!uuid_.empty() && verdict->cluster_uuid != uuid_) {
       verdict =
@@ -89,14 +89,14 @@ Status DriveIdentities::Judge(DriveId drive, const Result<Record>& record) {
 }
 
 std::optional<Result<Superblock>> DriveIdentities::VerdictOn(DriveId drive) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = verdicts_.find(drive);
   if (found == verdicts_.end()) return std::nullopt;
   return found->second;
 }
 
 std::vector<DriveId> DriveIdentities::ExpectUuid(std::string uuid) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   uuid_ = std::move(uuid);
   std::vector<DriveId> others;
   for (const auto& [drive, verdict] : verdicts_) {
@@ -107,7 +107,7 @@ std::vector<DriveId> DriveIdentities::ExpectUuid(std::string uuid) {
 }
 
 bool DriveIdentities::ExpectIncarnation(DriveId drive, uint32_t incarnation) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   incarnations_[drive] = std::max(incarnations_[drive], incarnation);
   const auto verdict = verdicts_.find(drive);
   if (verdict == verdicts_.end() || !verdict->second.has_value()) return true;

@@ -6,10 +6,10 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "cluster/map/drive_map.h"
 #include "drive/drive.h"
@@ -58,10 +58,10 @@ class DriveIdentities {
 
  private:
   const std::string cluster_name_;
-  mutable std::mutex mutex_;
-  std::string uuid_;                                // guarded by mutex_; empty: not known yet
-  std::map<DriveId, uint32_t> incarnations_;        // guarded by mutex_; the highest known
-  std::map<DriveId, Result<Superblock>> verdicts_;  // guarded by mutex_
+  mutable Mutex mutex_;
+  std::string uuid_ GUARDED_BY(mutex_);                          // empty: not known yet
+  std::map<DriveId, uint32_t> incarnations_ GUARDED_BY(mutex_);  // the highest known
+  std::map<DriveId, Result<Superblock>> verdicts_ GUARDED_BY(mutex_);
 };
 
 }  // namespace pinstripe

@@ -39,7 +39,10 @@ GroupWork::GroupWork(Runtime& runtime, std::vector<uint32_t> groups, Work work,
 
 Result<SweepReport> GroupWork::Run(std::string_view phase) {
   const auto workers = std::min<size_t>(std::max(options_.groups_at_once, 1), groups_.size());
-  running_ = workers;
+  {
+    const MutexLock lock(mutex_);
+    running_ = workers;
+  }
   for (size_t i = 0; i < workers; ++i) {
     runtime_.Spawn("sweep", [this, done = done_] {
       Loop();
@@ -49,7 +52,7 @@ Result<SweepReport> GroupWork::Run(std::string_view phase) {
   for (;;) {
     double part = 1;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (running_ == 0) break;
       part = static_cast<double>(finished_) / static_cast<double>(groups_.size());
       if (IsCancelled(options_) && failure_.ok()) failure_ = Cancelled();
@@ -57,9 +60,14 @@ Result<SweepReport> GroupWork::Run(std::string_view phase) {
     Report(options_, phase, part);
     done_->WaitUntil(runtime_.Now() + std::chrono::seconds(1));
   }
-  if (!failure_.ok()) return Failed(failure_);
+  Result<SweepReport> result;
+  {
+    const MutexLock lock(mutex_);
+    if (!failure_.ok()) return Failed(failure_);
+    result = report_;
+  }
   Report(options_, phase, 1);
-  return report_;
+  return result;
 }
 
 void GroupWork::Loop() {
@@ -69,7 +77,7 @@ void GroupWork::Loop() {
 }
 
 std::optional<uint32_t> GroupWork::Next() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (next_ == groups_.size() || !failure_.ok()) {
     --running_;
     return std::nullopt;
@@ -79,7 +87,7 @@ std::optional<uint32_t> GroupWork::Next() {
 
 void GroupWork::Finish(const Result<SweepReport>& result) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ++finished_;
     if (result.has_value()) {
       report_ += *result;
@@ -96,7 +104,7 @@ void GroupWork::Pace(size_t registers) {
       static_cast<double>(registers) / options_.registers_per_second));
   Time until;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     next_page_ = std::max(next_page_, runtime_.Now()) + takes;
     until = next_page_;
   }

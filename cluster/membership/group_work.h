@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string_view>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/runtime.h"
 #include "base/status.h"
 #include "cluster/registers/store.h"
@@ -60,13 +60,13 @@ class GroupWork {
   const Work work_;
   const SweepOptions& options_;
   const std::shared_ptr<Signal> done_;
-  std::mutex mutex_;
-  size_t next_ = 0;      // guarded by mutex_
-  size_t running_ = 0;   // workers; guarded by mutex_
-  size_t finished_ = 0;  // groups; guarded by mutex_
-  Time next_page_;       // when the next one may be begun; guarded by mutex_
-  SweepReport report_;   // guarded by mutex_
-  Status failure_;       // the first; guarded by mutex_
+  Mutex mutex_;
+  size_t next_ GUARDED_BY(mutex_) = 0;
+  size_t running_ GUARDED_BY(mutex_) = 0;   // workers
+  size_t finished_ GUARDED_BY(mutex_) = 0;  // groups
+  Time next_page_ GUARDED_BY(mutex_);       // when the next one may be begun
+  SweepReport report_ GUARDED_BY(mutex_);
+  Status failure_ GUARDED_BY(mutex_);  // the first
 };
 
 }  // namespace pinstripe

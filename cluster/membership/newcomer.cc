@@ -1,12 +1,12 @@
 #include "cluster/membership/newcomer.h"
 
 #include <algorithm>
-#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/checksum.h"
+#include "base/mutex.h"
 #include "base/try.h"
 #include "cluster/gather.h"
 #include "cluster/membership/drive_identity.h"
@@ -31,7 +31,7 @@ int CodeOf(const Status& status) { return status.code(); }
 class Newcomer::Admission {
  public:
   Status Judge(const std::string& cluster_name, DriveId drive, const Result<Record>& record) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!expected_.has_value()) {
       const bool answered = record.has_value() || record.error().code() == ENOENT;
       return answered ? Status() : record.error();
@@ -45,13 +45,13 @@ class Newcomer::Admission {
   }
 
   void Expect(const Superblock& block) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     expected_ = block;
   }
 
  private:
-  std::mutex mutex_;
-  std::optional<Superblock> expected_;  // guarded by mutex_
+  Mutex mutex_;
+  std::optional<Superblock> expected_ GUARDED_BY(mutex_);
 };
 
 Newcomer::Newcomer(Cluster& cluster, DriveId id, std::string command)

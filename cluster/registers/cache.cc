@@ -23,14 +23,14 @@ void RegisterCache::Insert(Shard& shard, const std::string& key,
 
 std::shared_ptr<const RememberedRegister> RegisterCache::Find(const std::string& key) {
   Shard& shard = ShardOf(key);
-  const std::lock_guard lock(shard.mutex);
+  const MutexLock lock(shard.mutex);
   return FindIn(shard, key);
 }
 
 void RegisterCache::Learn(const std::string& key, size_t replica,
                           const RememberedRegister::Replica& state) {
   Shard& shard = ShardOf(key);
-  const std::lock_guard lock(shard.mutex);
+  const MutexLock lock(shard.mutex);
   const auto found = FindIn(shard, key);
   if (found == nullptr || replica >= found->replicas.size() || found->replicas[replica]) return;
   RememberedRegister more = *found;
@@ -50,14 +50,14 @@ std::shared_ptr<const RememberedRegister> RegisterCache::FindIn(Shard& shard,
 void RegisterCache::Remember(const std::string& key, RememberedRegister remembered) {
   auto shared = std::make_shared<const RememberedRegister>(std::move(remembered));
   Shard& shard = ShardOf(key);
-  const std::lock_guard lock(shard.mutex);
+  const MutexLock lock(shard.mutex);
   shard.old.erase(key);
   Insert(shard, key, std::move(shared));
 }
 
 void RegisterCache::Forget(const std::string& key) {
   Shard& shard = ShardOf(key);
-  const std::lock_guard lock(shard.mutex);
+  const MutexLock lock(shard.mutex);
   shard.young.erase(key);
   shard.old.erase(key);
 }

@@ -10,12 +10,12 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "base/mutex.h"
 #include "cluster/registers/record.h"
 
 namespace pinstripe {
@@ -50,16 +50,17 @@ class RegisterCache {
   // Two generations: what is used moves to the young one, and when that is full it becomes the old
   // one, whose entries go.
   struct Shard {
-    std::mutex mutex;
-    Map young;  // guarded by mutex
-    Map old;    // guarded by mutex
+    Mutex mutex;
+    Map young GUARDED_BY(mutex);
+    Map old GUARDED_BY(mutex);
   };
 
-  // Called under the shard's mutex. Null if there is none.
-  std::shared_ptr<const RememberedRegister> FindIn(Shard& shard, const std::string& key);
+  // Null if there is none.
+  std::shared_ptr<const RememberedRegister> FindIn(Shard& shard, const std::string& key)
+      REQUIRES(shard.mutex);
   Shard& ShardOf(const std::string& key);
   void Insert(Shard& shard, const std::string& key,
-              std::shared_ptr<const RememberedRegister> remembered);
+              std::shared_ptr<const RememberedRegister> remembered) REQUIRES(shard.mutex);
 
   static constexpr size_t kShards = 16;
   const size_t entries_per_generation_;

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cassert>
-#include <mutex>
 #include <utility>
 
 #include "base/coding.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/try.h"
 #include "kinetic/send_together.h"
 
@@ -66,7 +66,7 @@ class LateAnswers {
 
   // From now on answers are late.
   void Know(const Chosen& chosen) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     chosen_ = chosen;
   }
 
@@ -91,7 +91,7 @@ class LateAnswers {
 
  private:
   std::optional<Chosen> chosen() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return chosen_;
   }
 
@@ -101,8 +101,8 @@ class LateAnswers {
   const std::shared_ptr<RegisterCache> cache_;
   const std::string key_;
   const bool catch_up_;
-  std::mutex mutex_;
-  std::optional<Chosen> chosen_;  // guarded by mutex_
+  Mutex mutex_;
+  std::optional<Chosen> chosen_ GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -49,7 +49,7 @@ size_t AnswerTimes::Histogram::Quantile(double share) const {
 
 void AnswerTimes::Note(DriveId drive, uint64_t bytes, Duration took) {
   const size_t size = SizeOf(bytes);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Histogram& histogram = drives_[size][drive];
   ++histogram.counts[BucketOf(took)];
   if (++histogram.total >= kMemory) {
@@ -76,8 +76,8 @@ void AnswerTimes::Learn(size_t size) {
 }
 
 bool AnswerTimes::IsSlow(DriveId drive, uint64_t bytes) const {
+  const MutexLock lock(mutex_);
   const Drives& drives = drives_[SizeOf(bytes)];
-  const std::lock_guard lock(mutex_);
   const auto at = drives.find(drive);
   return at != drives.end() && at->second.is_slow;
 }

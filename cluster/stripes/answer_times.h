@@ -15,8 +15,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "base/runtime.h"
 #include "cluster/map/drive_map.h"
 
@@ -52,13 +52,13 @@ class AnswerTimes {
   static size_t SizeOf(uint64_t bytes);
   static size_t BucketOf(Duration took);
   static Duration BeginOf(size_t bucket);
-  void Learn(size_t size);  // with mutex_ held
+  void Learn(size_t size) REQUIRES(mutex_);
 
   const Duration at_least_;
   std::array<std::atomic<Duration::rep>, kSizes> late_;
-  mutable std::mutex mutex_;
-  std::array<Drives, kSizes> drives_;         // guarded by mutex_
-  std::array<uint32_t, kSizes> unlearned_{};  // answers since Learn(); guarded by mutex_
+  mutable Mutex mutex_;
+  std::array<Drives, kSizes> drives_ GUARDED_BY(mutex_);
+  std::array<uint32_t, kSizes> unlearned_ GUARDED_BY(mutex_){};  // answers since Learn()
 };
 
 }  // namespace pinstripe

@@ -6,10 +6,10 @@
 #include <atomic>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/runtime.h"
 #include "base/try.h"
 #include "cluster/stripes/answer_times.h"
@@ -41,15 +41,15 @@ struct AtomicStripeCounters {
 class Codecs {
  public:
   Result<std::shared_ptr<const Codec>> For(Geometry geometry) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     auto& codec = codecs_[{geometry.data_shards, geometry.parity_shards}];
     if (!codec) codec = TRY(Codec::Create(geometry));
     return codec;
   }
 
  private:
-  std::mutex mutex_;
-  std::map<std::pair<int, int>, std::shared_ptr<const Codec>> codecs_;  // guarded by mutex_
+  Mutex mutex_;
+  std::map<std::pair<int, int>, std::shared_ptr<const Codec>> codecs_ GUARDED_BY(mutex_);
 };
 
 struct StripeContext {

@@ -7,8 +7,8 @@
 
 #include <chrono>
 #include <map>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "base/runtime.h"
 #include "cluster/map/drive_map.h"
 
@@ -19,19 +19,19 @@ class FullDrives {
   static constexpr Duration kForgottenAfter = std::chrono::seconds(2);
 
   void Note(DriveId drive, Time now) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     until_[drive] = now + kForgottenAfter;
   }
 
   // Something was removed from it, or stored there.
   void Forget(DriveId drive) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     until_.erase(drive);
   }
 
   // False for the one who is to look.
   bool IsFull(DriveId drive, Time now) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = until_.find(drive);
     if (found == until_.end()) return false;
     if (now < found->second) return true;
@@ -40,8 +40,8 @@ class FullDrives {
   }
 
  private:
-  std::mutex mutex_;
-  std::map<DriveId, Time> until_;  // guarded by mutex_
+  Mutex mutex_;
+  std::map<DriveId, Time> until_ GUARDED_BY(mutex_);
 };
 
 }  // namespace pinstripe

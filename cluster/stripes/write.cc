@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/try.h"
 #include "cluster/gather.h"
 #include "cluster/stripes/shard.h"
@@ -27,7 +28,7 @@ class PutLedger {
       : janitor_(std::move(janitor)), erase_(std::move(erase)) {}
 
   size_t Add(DriveId drive, std::string key, std::string version) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     puts_.push_back({drive, std::move(key), std::move(version)});
     return puts_.size() - 1;
   }
@@ -37,7 +38,7 @@ class PutLedger {
     const bool there = status.ok() || status.code() == ETIMEDOUT;
     std::optional<Put> unwanted;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       puts_[put].there = there;
       if (closed_ && there && !puts_[put].wanted) unwanted = puts_[put];
     }
@@ -48,7 +49,7 @@ class PutLedger {
   void Close(const std::function<bool(DriveId, const std::string& key)>& is_wanted) {
     std::vector<Put> unwanted;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (closed_) return;
       closed_ = true;
       for (Put& put : puts_) {
@@ -75,9 +76,9 @@ class PutLedger {
 
   const std::shared_ptr<Janitor> janitor_;
   const Erase erase_;
-  std::mutex mutex_;
-  std::vector<Put> puts_;  // guarded by mutex_
-  bool closed_ = false;    // guarded by mutex_
+  Mutex mutex_;
+  std::vector<Put> puts_ GUARDED_BY(mutex_);
+  bool closed_ GUARDED_BY(mutex_) = false;
 };
 
 void EraseShard(StripeContext& context, DriveId id, const std::string& key,
@@ -186,6 +187,7 @@ class StripeWrite final : public StripeStore::PendingWrite {
       shards_[i].stored_on = 0;
       Send(i, order_[i]);
     }
+    for (size_t i = 0; i < shards_.size(); ++i) CheckShard(i);
     return {};
   }
 
@@ -319,6 +321,17 @@ class StripeWrite final : public StripeStore::PendingWrite {
     } else if (status.code() == ESTALE && !attempt.is_head) {
       LookWhatIsThere(index);
     }
+    CheckShard(attempts_[index].shard);
+  }
+
+  // What holds between any two events: a shard counts the attempts that may still answer in time.
+  // Were it too few, a second drive would be given the shard; too many, and none ever would.
+  void CheckShard(size_t shard) const {
+    assert(
+        shards_[shard].in_time == std::ranges::count_if(attempts_, [shard](const Attempt& attempt) {
+          return attempt.shard == shard && !attempt.answered && !attempt.late && !attempt.abandoned;
+        }));
+    assert(shards_.size() <= next_spare_ && next_spare_ <= order_.size());
   }
 
   // A shard that nobody will store in time goes to the next drive of the list.
@@ -410,6 +423,7 @@ class StripeWrite final : public StripeStore::PendingWrite {
       if (attempt.sent_at + context_.options.spare_after > now) continue;
       attempt.late = true;
       --shards_[attempt.shard].in_time;
+      CheckShard(attempt.shard);
     }
   }
 
