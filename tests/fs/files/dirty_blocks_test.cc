@@ -17,9 +17,7 @@ const StripeLayout kLayout{2, 1, 64 << 10};
 const StripeLayout kSmall{1, 1, 64 << 10};
 constexpr uint64_t kBytes = 4;  // of the block that are looked at
 
-MutableBytes Writable(std::string& text) {
-  return std::as_writable_bytes(std::span(text));
-}
+MutableBytes Writable(std::string& text) { return std::as_writable_bytes(std::span(text)); }
 
 class DirtyBlocksTest : public ::testing::Test {
  protected:
