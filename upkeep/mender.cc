@@ -17,14 +17,14 @@ Mender::Mender(Cluster& cluster, Hooks hooks)
 Mender::~Mender() {
   repairer_.Cancel();
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
     if (!has_thread_) return;
   }
   wake_->Set();
   for (;;) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (ended_) break;
     }
     idle_->WaitUntil(Time::max());
@@ -33,7 +33,7 @@ Mender::~Mender() {
 
 void Mender::Add(InodeId file) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stopping_) return;
     if (items_.size() >= kMaxQueue && !items_.contains(file)) {
       Log(LogLevel::kWarn,
@@ -58,12 +58,12 @@ void Mender::Add(InodeId file) {
 }
 
 bool Mender::IsStopping() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return stopping_;
 }
 
 size_t Mender::waiting() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return items_.size();
 }
 
@@ -76,7 +76,7 @@ void Mender::Run() {
     }
     wake_->WaitUntil(NextDue(begin + kStep));
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!items_.empty()) {
     Log(LogLevel::kInfo, "files wait for drives: `pinstripe repair` makes them whole",
         {{"files", items_.size()}});
@@ -92,7 +92,7 @@ std::vector<InodeId> Mender::TakeDue(Time now) {
     return drive != nullptr && drive->IsUp();
   };
   std::vector<InodeId> due;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (auto& [file, item] : items_) {
     if (item.due > now) continue;
     const auto& needed = item.drives_needed;
@@ -107,7 +107,7 @@ std::vector<InodeId> Mender::TakeDue(Time now) {
 }
 
 Time Mender::NextDue(Time not_before) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Time next = Time::max();
   for (const auto& [file, item] : items_) next = std::min(next, item.due);
   wakes_at_ = stopping_ ? Time::min() : std::max(next, not_before);
@@ -132,7 +132,7 @@ void Mender::Mend(InodeId file) {
           {{"inode", fmt::format("{:016x}", file)}, {"why", mended.error()}});
     }
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = items_.find(file);
   Item& item = found->second;
   if (is_whole && !item.committed_again) {

@@ -11,9 +11,9 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 
+#include "base/mutex.h"
 #include "cluster/cluster.h"
 #include "fs/caretaker.h"
 #include "fs/types.h"
@@ -57,12 +57,12 @@ class Mender {
   Repairer repairer_;
   const std::shared_ptr<Signal> wake_;
   const std::shared_ptr<Signal> idle_;
-  std::mutex mutex_;
-  std::map<InodeId, Item> items_;  // guarded by mutex_
-  Time wakes_at_{};                // guarded by mutex_
-  bool has_thread_ = false;        // guarded by mutex_
-  bool stopping_ = false;          // guarded by mutex_
-  bool ended_ = false;             // guarded by mutex_
+  Mutex mutex_;
+  std::map<InodeId, Item> items_ GUARDED_BY(mutex_);
+  Time wakes_at_ GUARDED_BY(mutex_){};
+  bool has_thread_ GUARDED_BY(mutex_) = false;
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  bool ended_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace pinstripe

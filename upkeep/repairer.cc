@@ -25,15 +25,15 @@ struct Repairer::Work {
   std::vector<Task> tasks;
   std::vector<std::string> paths;  // of the tasks
   std::shared_ptr<Signal> done;
-  std::mutex mutex;
-  std::vector<bool> taken;  // of the tasks; guarded by mutex
-  size_t next = 0;          // before it, all are taken; guarded by mutex
-  std::set<InodeId> busy;   // files that somebody works on; guarded by mutex
-  size_t finished = 0;      // guarded by mutex
+  Mutex mutex;
+  std::vector<bool> taken GUARDED_BY(mutex);  // of the tasks
+  size_t next GUARDED_BY(mutex) = 0;          // before it, all are taken
+  std::set<InodeId> busy GUARDED_BY(mutex);   // files that somebody works on
+  size_t finished GUARDED_BY(mutex) = 0;
 
   // Not two of one file at a time: they would change one inode, and what loses is done again. Null:
   // nothing is left that could be begun now.
-  std::optional<size_t> Take() {
+  std::optional<size_t> Take() REQUIRES(mutex) {
     while (next < tasks.size() && taken[next]) ++next;
     for (size_t i = next; i < tasks.size(); ++i) {
       if (taken[i] || !busy.insert(tasks[i].file).second) continue;
@@ -42,7 +42,7 @@ struct Repairer::Work {
     }
     return std::nullopt;
   }
-  int threads = 0;  // guarded by mutex
+  int threads GUARDED_BY(mutex) = 0;
 };
 
 Repairer::Repairer(Cluster& cluster, Options options)
@@ -242,11 +242,14 @@ void Repairer::Process(std::vector<Task> tasks, std::string_view phase, const Ch
   const auto work = std::make_shared<Work>();
   for (const Task& task : tasks) work->paths.push_back(checker.Path(task.file));
   work->tasks = std::move(tasks);
-  work->taken.resize(work->tasks.size());
   work->done = runtime.NewSignal();
-  work->threads = static_cast<int>(
+  const int threads = static_cast<int>(
       std::min<size_t>(static_cast<size_t>(options_.blocks_at_once), work->tasks.size()));
-  const int threads = work->threads;
+  {
+    const MutexLock lock(work->mutex);
+    work->taken.resize(work->tasks.size());
+    work->threads = threads;
+  }
   for (int i = 0; i < threads; ++i) {
     runtime.Spawn("repair", [this, work] { WorkOff(*work); });
   }
@@ -254,13 +257,13 @@ void Repairer::Process(std::vector<Task> tasks, std::string_view phase, const Ch
     work->done->WaitUntil(runtime.Now() + kProgressEvery);
     size_t finished = 0;
     {
-      const std::lock_guard lock(work->mutex);
+      const MutexLock lock(work->mutex);
       if (work->threads == 0) return;
       finished = work->finished;
     }
     uint64_t bytes = 0;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       bytes = report_.bytes_read + report_.bytes_written;
     }
     if (options_.progress) {
@@ -271,13 +274,13 @@ void Repairer::Process(std::vector<Task> tasks, std::string_view phase, const Ch
 }
 
 void Repairer::WorkOff(Work& work) {
-  std::unique_lock lock(work.mutex);
+  MutexLock lock(work.mutex);
   // Whoever works on a file takes the rest of its tasks, too.
   while (const std::optional<size_t> number = work.Take()) {
-    lock.unlock();
+    lock.Unlock();
     const Status status = RepairBlocks(work.tasks[*number], work.paths[*number]);
     if (!status.ok()) NoteFailure(work.paths[*number], status);
-    lock.lock();
+    lock.Lock();
     work.busy.erase(work.tasks[*number].file);
     ++work.finished;
   }
@@ -326,7 +329,7 @@ Result<bool> Repairer::RepairBlock(const Task& task, const std::string& path, In
     if (repaired.has_value() && !*repaired) return false;
     if (!repaired.has_value() && why.ok()) why = repaired.error();
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ++report_.blocks;
   if (why.ok()) {
     report_.not_whole.erase({task.file, block});
@@ -374,7 +377,7 @@ Result<bool> Repairer::RepairStripe(InodeId file, const std::string& path, uint6
   Note(repair);
   if (repair.lost || contradicts) {
     const std::string where = fmt::format("{}: block {}", path, block);
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (repair.lost && std::ranges::find(report_.lost, where) == report_.lost.end()) {
       report_.lost.push_back(where);
     }
@@ -387,7 +390,7 @@ Result<bool> Repairer::RepairStripe(InodeId file, const std::string& path, uint6
   Throttle(repair.bytes_read + repair.bytes_written);
   if (whole) return true;
   if (repair.damaged > 0 || !listed_lacking_.contains({file, block})) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     report_.found_by_reading.emplace(file, block);
     if (repair.lost) report_.lost_by_reading.emplace(file, block);
   }
@@ -461,7 +464,7 @@ Result<bool> Repairer::Record(InodeId file, StoredInode stored, const std::vecto
     // What cannot be removed now is collected.
     (void)cluster_.stripes().DeleteObsolete(one.before.IdOf(one.block), one.repair.obsolete);
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   report_.progress += moved.size();
   return true;
 }
@@ -491,7 +494,7 @@ void Repairer::DeletePages(const std::vector<BlockMap::Piece>& pages) {
 // ---- Telling
 
 void Repairer::Note(const StripeRepair& repair) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   report_.damaged += static_cast<uint64_t>(repair.damaged);
   report_.missing += static_cast<uint64_t>(repair.missing);
   report_.written += static_cast<uint64_t>(repair.written);
@@ -502,7 +505,7 @@ void Repairer::Note(const StripeRepair& repair) {
 }
 
 void Repairer::NoteFailure(const std::string& path, const Status& why) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (report_.failures.size() >= kMostFailures) return;
   report_.failures.push_back(fmt::format("{}: {}", path, why.message()));
 }
@@ -514,7 +517,7 @@ void Repairer::Throttle(uint64_t bytes) {
   Runtime& runtime = cluster_.runtime();
   Time until;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const double seconds = static_cast<double>(bytes) / static_cast<double>(rate);
     next_allowed_ = std::max(next_allowed_, runtime.Now()) +
                     std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));

@@ -17,11 +17,11 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "cluster/cluster.h"
 #include "fs/names/names.h"
 #include "fs/names/records.h"
@@ -137,12 +137,12 @@ class Repairer {
   Names names_;
   std::atomic<uint64_t> bytes_per_second_;
   std::atomic<bool> cancelled_{false};
-  std::mutex mutex_;
+  Mutex mutex_;
   // Blocks that lack shards as the last check has found, by what drives list. Constant while there
   // are threads.
   std::set<std::pair<InodeId, uint64_t>> listed_lacking_;
   RepairReport report_;  // guarded by mutex_ while there are threads
-  Time next_allowed_{};  // guarded by mutex_
+  Time next_allowed_ GUARDED_BY(mutex_){};
 };
 
 }  // namespace pinstripe

@@ -44,7 +44,7 @@ void AttachShare(std::span<SharedBytes> together, MemoryBudget::Share share) {
 
 std::optional<SharedBytes> CellCache::Find(const CellKey& key) {
   Part& part = PartOf(key);
-  const std::lock_guard lock(part.mutex);
+  const MutexLock lock(part.mutex);
   const auto found = part.cells.find(key);
   if (found == part.cells.end()) return std::nullopt;
   found->second->found = true;
@@ -53,14 +53,14 @@ std::optional<SharedBytes> CellCache::Find(const CellKey& key) {
 
 bool CellCache::Has(const CellKey& key) {
   Part& part = PartOf(key);
-  const std::lock_guard lock(part.mutex);
+  const MutexLock lock(part.mutex);
   return part.cells.contains(key);
 }
 
 void CellCache::Insert(const CellKey& key, SharedBytes bytes, bool alone) {
   Part& part = PartOf(key);
   const uint64_t size = bytes.size();
-  const std::lock_guard lock(part.mutex);
+  const MutexLock lock(part.mutex);
   if (part.cells.contains(key)) return;
   const bool frequent = part.left_set.contains(key.Hash());
   Queue& queue = frequent ? part.frequent : part.fresh;
@@ -84,7 +84,7 @@ bool CellCache::Evict(uint64_t bytes) {
 uint64_t CellCache::EvictFrom(Part& part, uint64_t bytes) {
   Queue evicted;  // its memory goes when the lock is gone
   uint64_t freed = 0;
-  const std::lock_guard lock(part.mutex);
+  const MutexLock lock(part.mutex);
   while (freed < bytes && !part.cells.empty()) {
     const bool from_fresh =
         part.frequent.empty() ||

@@ -19,7 +19,6 @@
 #include <cstdint>
 #include <deque>
 #include <list>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -28,6 +27,7 @@
 
 #include "base/bytes.h"
 #include "base/memory_budget.h"
+#include "base/mutex.h"
 #include "cluster/stripes/store.h"
 
 namespace pinstripe {
@@ -78,22 +78,22 @@ class CellCache {
   };
   using Queue = std::list<Cell>;
   struct Part {
-    std::mutex mutex;
-    // All guarded by mutex.
-    Queue fresh;
-    Queue frequent;
-    uint64_t fresh_bytes = 0;
-    uint64_t frequent_bytes = 0;
-    std::unordered_map<CellKey, Queue::iterator, CellKeyHash> cells;
-    std::deque<uint64_t> left;  // hashes of the cells that left `fresh` lately, in that order
-    std::unordered_set<uint64_t> left_set;
+    Mutex mutex;
+    Queue fresh GUARDED_BY(mutex);
+    Queue frequent GUARDED_BY(mutex);
+    uint64_t fresh_bytes GUARDED_BY(mutex) = 0;
+    uint64_t frequent_bytes GUARDED_BY(mutex) = 0;
+    std::unordered_map<CellKey, Queue::iterator, CellKeyHash> cells GUARDED_BY(mutex);
+    std::deque<uint64_t> left
+        GUARDED_BY(mutex);  // hashes of the cells that left `fresh` lately, in that order
+    std::unordered_set<uint64_t> left_set GUARDED_BY(mutex);
   };
   static constexpr size_t kParts = 16;
 
   Part& PartOf(const CellKey& key) { return parts_[key.BlockHash() % kParts]; }
   uint64_t EvictFrom(Part& part, uint64_t bytes);
-  void GiveAnotherRound(Part& part);
-  static void Remember(Part& part, uint64_t hash);
+  void GiveAnotherRound(Part& part) REQUIRES(part.mutex);
+  static void Remember(Part& part, uint64_t hash) REQUIRES(part.mutex);
 
   MemoryBudget& budget_;
   std::array<Part, kParts> parts_;

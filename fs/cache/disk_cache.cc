@@ -70,13 +70,13 @@ DiskCache::DiskCache(Runtime& runtime, std::unique_ptr<CacheDirectory> directory
 
 DiskCache::~DiskCache() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   wake_->Set();
   for (;;) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (ended_) break;
     }
     idle_->WaitUntil(Time::max());
@@ -100,7 +100,7 @@ void DiskCache::Forget(const CellKey& key, const Segment& segment) {
 
 bool DiskCache::Has(const CellKey& key, uint64_t bytes) const {
   if (runtime_.Now() < reads_at_.load()) return false;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return PlaceOf(key, bytes).has_value();
 }
 
@@ -111,7 +111,7 @@ std::optional<DiskCache::Found> DiskCache::Find(const CellKey& key, uint64_t byt
   CacheSlot slot;
   Found found;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto place = PlaceOf(key, bytes);
     if (!place) return std::nullopt;
     segment = place->segment;
@@ -135,7 +135,7 @@ std::optional<DiskCache::Found> DiskCache::Find(const CellKey& key, uint64_t byt
     return found;
   }
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     Forget(key, *segment);
   }
   ++damaged_;
@@ -155,7 +155,7 @@ DiskCacheCounters DiskCache::counters() const {
                              .cells_dropped = dropped_,
                              .cells_evicted = evicted_,
                              .cells_damaged = damaged_};
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   counters.used_bytes = UsedBytes();
   counters.cells = places_.size();
   return counters;
@@ -177,7 +177,7 @@ void DiskCache::Offer(std::vector<Cell> together) {
     return;
   }
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stopping_ || queued_bytes_ + bytes > options_.queue_bytes) {
       dropped_ += together.size();
       return;
@@ -192,7 +192,7 @@ void DiskCache::WriteQueue() {
   for (;;) {
     std::vector<Cell> cells;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (queue_.empty()) break;
       cells = std::move(queue_.front());
       queue_.pop_front();
@@ -208,7 +208,7 @@ void DiskCache::WriteQueue() {
       }
     }
     cells.clear();  // its memory goes before others may come
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     queued_bytes_ -= bytes;
   }
   idle_->Set();
@@ -217,7 +217,7 @@ void DiskCache::WriteQueue() {
 bool DiskCache::WaitUntilIdle(Time deadline) {
   for (;;) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (ready_ && queued_bytes_ == 0) return true;
     }
     if (!idle_->WaitUntil(deadline) && runtime_.Now() >= deadline) return false;
@@ -227,7 +227,7 @@ bool DiskCache::WaitUntilIdle(Time deadline) {
 // ---- The writer
 
 bool DiskCache::IsStopping() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return stopping_;
 }
 
@@ -250,7 +250,7 @@ void DiskCache::Run() {
     wake_->WaitUntil(look_at);
   }
   if (claimed_) WriteQueue();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ended_ = true;
   const std::shared_ptr<Signal> idle = idle_;  // *this is gone as soon as the lock is
   idle->Set();
@@ -268,7 +268,7 @@ void DiskCache::GoWithout(const Status& why) {
   resumes_at_ = runtime_.Now() + kWithout;
   if (const auto last = std::exchange(current_, nullptr)) {
     const uint64_t size = last->file->Size().value_or(segment_bytes_);  // with what was torn
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     last->end = std::max(last->end, size);
   }
   if (why.code() != ENOSPC && why.code() != EDQUOT) return;
@@ -343,7 +343,7 @@ std::shared_ptr<DiskCache::Segment> DiskCache::Load(const std::string& name) {
 }
 
 void DiskCache::Adopt(std::shared_ptr<Segment> segment) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (size_t i = 0; i < segment->cells.size(); ++i) {
     places_.insert_or_assign(segment->cells[i].key.Hash(), Place{segment, i});
   }
@@ -357,18 +357,18 @@ Status DiskCache::Write(const Cell& cell) {
                  .position = 0,
                  .crc = Crc32c(cell.bytes)};
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto place = PlaceOf(cell.key, slot.bytes);
     if (place && place->segment->number >= old_before_) return {};
   }
   const auto has_room = [&] {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return current_->cells.size() < current_->slots &&
            AlignUp(current_->end) + slot.bytes <= segment_bytes_;
   };
   if (current_ == nullptr || !has_room()) TRY(BeginSegment());
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     slot.position = AlignUp(current_->end);
   }
   // It has no other writer, so the number of its cells is the slot's.
@@ -378,7 +378,7 @@ Status DiskCache::Write(const Cell& cell) {
   ++written_;
   if (!said_.empty()) Log(LogLevel::kInfo, "disk cache can be used again");
   said_.clear();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   current_->end = slot.position + slot.bytes;
   current_->cells.push_back(slot);
   places_.insert_or_assign(cell.key.Hash(), Place{current_, current_->cells.size() - 1});
@@ -394,7 +394,7 @@ Status DiskCache::BeginSegment() {
                             .slots = static_cast<uint32_t>(std::min<uint64_t>(
                                 segment_bytes_ / kBytesPerSlot, CacheSegmentHeader::kMostSlots))};
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!segments_.empty()) header.number = segments_.back()->number + 1;
   }
   segment->number = header.number;
@@ -407,7 +407,7 @@ Status DiskCache::BeginSegment() {
     (void)directory_->Remove(name);  // what is wrong is told by what went wrong first
     return written;
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   segments_.push_back(segment);
   current_ = std::move(segment);
   return {};
@@ -418,7 +418,7 @@ Status DiskCache::MakeRoom(uint64_t bytes) {
   for (;;) {
     uint64_t number = 0;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       const bool full = UsedBytes() + bytes > options_.bytes || segments_.size() >= kMostSegments;
       if (!full || segments_.empty()) {
         old_before_ = segments_.size() < kOldPart || UsedBytes() < options_.bytes / 2
@@ -436,7 +436,7 @@ Status DiskCache::MakeRoom(uint64_t bytes) {
 
 void DiskCache::ForgetAll() {
   current_ = nullptr;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   places_.clear();
   segments_.clear();
 }
@@ -457,13 +457,13 @@ void DiskCache::LookAtFiles() {
   }
   std::deque<std::shared_ptr<Segment>> segments;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     segments = segments_;
   }
   for (const auto& segment : segments) {
     if (!segment->file->IsRemoved()) continue;
     if (segment == current_) current_ = nullptr;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     Drop(std::find(segments_.begin(), segments_.end(), segment));
   }
 }

@@ -24,13 +24,13 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/mutex.h"
 #include "base/runtime.h"
 #include "base/status.h"
 #include "fs/cache/cell_cache.h"
@@ -81,19 +81,18 @@ class DiskCache {
     std::string header;  // encoded
     uint32_t slots = 0;
     std::shared_ptr<CacheFile> file;
-    uint64_t end = 0;              // of its file; guarded by mutex_
-    std::vector<CacheSlot> cells;  // guarded by mutex_
+    uint64_t end = 0;              // of its file; guarded by the owner's mutex_
+    std::vector<CacheSlot> cells;  // guarded by the owner's mutex_
   };
   struct Place {
     std::shared_ptr<Segment> segment;
     size_t cell = 0;
   };
 
-  // With mutex_ held.
-  std::optional<Place> PlaceOf(const CellKey& key, uint64_t bytes) const;
-  void Forget(const CellKey& key, const Segment& segment);
-  void Drop(std::deque<std::shared_ptr<Segment>>::iterator at);
-  uint64_t UsedBytes() const;
+  std::optional<Place> PlaceOf(const CellKey& key, uint64_t bytes) const REQUIRES(mutex_);
+  void Forget(const CellKey& key, const Segment& segment) REQUIRES(mutex_);
+  void Drop(std::deque<std::shared_ptr<Segment>>::iterator at) REQUIRES(mutex_);
+  uint64_t UsedBytes() const REQUIRES(mutex_);
 
   // The writer's thread.
   void Run();
@@ -123,15 +122,14 @@ class DiskCache {
   bool claimed_ = false;
   std::string said_;  // why it goes without
 
-  mutable std::mutex mutex_;
-  // All guarded by mutex_.
-  std::deque<std::shared_ptr<Segment>> segments_;  // the oldest first
-  std::unordered_map<uint64_t, Place> places_;     // by CellKey::Hash()
-  uint64_t old_before_ = 0;                        // segments with lower numbers leave soon
-  std::deque<std::vector<Cell>> queue_;
-  uint64_t queued_bytes_ = 0;  // of queue_, and what is being written
-  bool stopping_ = false;
-  bool ended_ = false;
+  mutable Mutex mutex_;
+  std::deque<std::shared_ptr<Segment>> segments_ GUARDED_BY(mutex_);  // the oldest first
+  std::unordered_map<uint64_t, Place> places_ GUARDED_BY(mutex_);     // by CellKey::Hash()
+  uint64_t old_before_ GUARDED_BY(mutex_) = 0;  // segments with lower numbers leave soon
+  std::deque<std::vector<Cell>> queue_ GUARDED_BY(mutex_);
+  uint64_t queued_bytes_ GUARDED_BY(mutex_) = 0;  // of queue_, and what is being written
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  bool ended_ GUARDED_BY(mutex_) = false;
 
   std::atomic<bool> ready_ = false;
   std::atomic<Time> resumes_at_ = Time::min();  // writes

@@ -6,13 +6,13 @@ namespace pinstripe {
 
 PatientReader::~PatientReader() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
     for (const auto& waiting : waiting_) waiting->Set();
   }
   for (;;) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (threads_ == 0) return;
     }
     ended_->WaitUntil(Time::max());
@@ -28,7 +28,7 @@ std::optional<Result<Buffer>> PatientReader::Read(std::shared_ptr<CacheFile> fil
   reading->ended = runtime_.NewSignal();
   bool one_more = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     queue_.push_back(reading);
     if (!waiting_.empty()) {
       waiting_.back()->Set();
@@ -42,7 +42,7 @@ std::optional<Result<Buffer>> PatientReader::Read(std::shared_ptr<CacheFile> fil
   for (;;) {
     const bool in_time = runtime_.Now() < until;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (reading->got && !reading->got->has_value()) {
         return Result<Buffer>(tl::unexpected(reading->got->error()));
       }
@@ -61,20 +61,20 @@ std::optional<Result<Buffer>> PatientReader::Read(std::shared_ptr<CacheFile> fil
 
 void PatientReader::Run() {
   const std::shared_ptr<Signal> work = runtime_.NewSignal();
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (!stopping_) {
     if (queue_.empty()) {
       waiting_.push_back(work);
-      lock.unlock();
+      lock.Unlock();
       work->WaitUntil(Time::max());  // who sets it has taken it from the list
-      lock.lock();
+      lock.Lock();
       continue;
     }
     const std::shared_ptr<Reading> reading = std::move(queue_.front());
     queue_.pop_front();
-    lock.unlock();
+    lock.Unlock();
     Result<size_t> got = reading->file->Read(reading->position, reading->buffer);
-    lock.lock();
+    lock.Lock();
     reading->got = std::move(got);
     reading->ended->Set();
   }

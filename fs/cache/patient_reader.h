@@ -11,11 +11,11 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/mutex.h"
 #include "base/runtime.h"
 #include "base/status.h"
 #include "fs/cache/directory.h"
@@ -39,18 +39,17 @@ class PatientReader {
     uint64_t position = 0;
     Buffer buffer;
     std::shared_ptr<Signal> ended;
-    std::optional<Result<size_t>> got;  // guarded by mutex_
+    std::optional<Result<size_t>> got;  // guarded by the owner's mutex_
   };
   void Run();
 
   Runtime& runtime_;
   const std::shared_ptr<Signal> ended_;
-  std::mutex mutex_;
-  // All guarded by mutex_.
-  std::deque<std::shared_ptr<Reading>> queue_;
-  int threads_ = 0;
-  std::vector<std::shared_ptr<Signal>> waiting_;  // of those that wait for work
-  bool stopping_ = false;
+  Mutex mutex_;
+  std::deque<std::shared_ptr<Reading>> queue_ GUARDED_BY(mutex_);
+  int threads_ GUARDED_BY(mutex_) = 0;
+  std::vector<std::shared_ptr<Signal>> waiting_ GUARDED_BY(mutex_);  // of those that wait for work
+  bool stopping_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace pinstripe

@@ -86,7 +86,7 @@ std::vector<BlockReader::Want> BlockReader::LookUp(std::span<const StripeReadReq
 // Says for each cell which flight brings it: another's, or else `own`. False: `own` brings none.
 bool BlockReader::Join(std::vector<Want>& wants, const std::shared_ptr<Flight>& own, bool share) {
   uint64_t shared = 0;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (Want& want : wants) {
     // What was on its way a moment ago is in the cache before it is not on its way any more.
     if (!flights_.contains(want.key) && (want.bytes = cache_.Find(want.key))) continue;
@@ -183,7 +183,7 @@ void BlockReader::Finish(const std::shared_ptr<Flight>& flight) {
   flight->share.Return();
   flight->done = true;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     Forget(flight);
   }
   budget_.ReclaimExcess();
@@ -267,7 +267,7 @@ bool BlockReader::ReadAhead(const StripePart& part, Ahead& ahead) {
     if (!DropAhead(runtime_.Now() - kStaleAfter)) return false;
   }
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const StripeLayout::Cell& cell : cells) {
       const CellKey key{part.id, static_cast<uint32_t>(cell.begin)};
       if (flights_.contains(key)) continue;
@@ -281,7 +281,7 @@ bool BlockReader::ReadAhead(const StripePart& part, Ahead& ahead) {
   if (!share) return false;
   flight->share = *std::move(share);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     // Whoever has asked for one of them in between brings it, too: that is rare, and harms nobody.
     for (const CellKey& key : flight->keys) flights_.try_emplace(key, flight);
     flight->ahead_bytes = bytes;
@@ -292,7 +292,7 @@ bool BlockReader::ReadAhead(const StripePart& part, Ahead& ahead) {
     read_ahead_ += flight->keys.size();
   }
   Start(*flight);
-  const std::lock_guard lock(ahead.mutex_);
+  const MutexLock lock(ahead.mutex_);
   std::erase_if(ahead.flights_, [](const auto& one) { return one.expired(); });
   ahead.flights_.push_back(flight);
   return true;
@@ -305,14 +305,14 @@ void BlockReader::NoLongerAhead(Flight& flight) {
 }
 
 bool BlockReader::AheadIsFull(uint64_t more) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return ahead_bytes_ + more > budget_.limit() / kAheadPart;
 }
 
 // The oldest, if it was asked for by then.
 bool BlockReader::DropAhead(Time asked_by) {
   std::shared_ptr<Flight> oldest;  // goes when the mutex is free
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (ahead_.empty() || ahead_.front()->asked_at > asked_by) return false;
   oldest = ahead_.front();
   Forget(oldest);
@@ -321,7 +321,7 @@ bool BlockReader::DropAhead(Time asked_by) {
 
 // Unless somebody waits for it.
 void BlockReader::Drop(const std::shared_ptr<Flight>& flight) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (flight->ahead_bytes > 0) Forget(flight);
 }
 

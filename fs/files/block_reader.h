@@ -19,13 +19,13 @@
 #include <functional>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "base/memory_budget.h"
+#include "base/mutex.h"
 #include "base/runtime.h"
 #include "cluster/stripes/store.h"
 #include "fs/cache/cell_cache.h"
@@ -62,8 +62,8 @@ class BlockReader {
    private:
     friend class BlockReader;
     BlockReader& reader_;
-    std::mutex mutex_;
-    std::vector<std::weak_ptr<Flight>> flights_;  // guarded by mutex_
+    Mutex mutex_;
+    std::vector<std::weak_ptr<Flight>> flights_ GUARDED_BY(mutex_);
   };
 
   // Asks for the cells of `part` that are neither here nor asked for, and does not wait. False:
@@ -122,9 +122,8 @@ class BlockReader {
   void Keep(Flight& flight);
   void ReadFromDisk(Flight& flight);
   bool IsOnDisk(const CellKey& key, uint64_t end) const;
-  // With mutex_ held.
-  void Forget(const std::shared_ptr<Flight>& flight);
-  void NoLongerAhead(Flight& flight);
+  void Forget(const std::shared_ptr<Flight>& flight) REQUIRES(mutex_);
+  void NoLongerAhead(Flight& flight) REQUIRES(mutex_);
   bool AheadIsFull(uint64_t more) const;
   bool DropAhead(Time asked_by);
   void Drop(const std::shared_ptr<Flight>& flight);
@@ -135,11 +134,12 @@ class BlockReader {
   CellCache cache_;
   const std::unique_ptr<DiskCache> disk_;  // null: there is none
 
-  mutable std::mutex mutex_;
-  // All guarded by mutex_.
-  std::unordered_map<CellKey, std::shared_ptr<Flight>, CellKeyHash> flights_;  // not done yet
-  std::list<std::shared_ptr<Flight>> ahead_;  // those that nobody wants yet, the oldest first
-  uint64_t ahead_bytes_ = 0;                  // of these
+  mutable Mutex mutex_;
+  std::unordered_map<CellKey, std::shared_ptr<Flight>, CellKeyHash> flights_
+      GUARDED_BY(mutex_);  // not done yet
+  std::list<std::shared_ptr<Flight>> ahead_
+      GUARDED_BY(mutex_);                        // those that nobody wants yet, the oldest first
+  uint64_t ahead_bytes_ GUARDED_BY(mutex_) = 0;  // of these
 
   std::atomic<uint64_t> hits_ = 0;
   std::atomic<uint64_t> misses_ = 0;

@@ -319,7 +319,16 @@ void FileCommit::Committed(const StoredInode& stored, Durability durability, uin
   inode_durable_ = durability == Durability::kWriteThrough;
   failure_ = {};
   ++generation_;
+  CheckInvariants();
   if (base_.map && base_.map->HasMovedShards()) context_.committed_short(id_);
+}
+
+void FileCommit::CheckInvariants() const {
+  blocks_.CheckInvariants();
+  if (changed_) return;
+  // There is nothing of ours: contents are what was committed.
+  assert(blocks_.empty() && cleared_.empty());
+  assert(!size_set_ && !cut_to_ && grown_to_ == 0);
 }
 
 }  // namespace pinstripe

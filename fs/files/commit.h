@@ -79,6 +79,8 @@ class FileCommit : public FileWriting {
   Status KeepOurs(uint64_t block);
   Status MergeWith(const Inode& theirs);
   LocalChanges OurChanges() const;  // with mutex_ held
+  // By assert, with mutex_ held: after each commit, and when another host's was taken over.
+  void CheckInvariants() const;
 
   struct FirstWrite {
     Time at;

@@ -27,14 +27,14 @@ Reaper::Reaper(Cluster& cluster)
 
 Reaper::~Reaper() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
     end_by_ = cluster_.runtime().Now() + kDrainTime;
   }
   work_->Set();
   while (true) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (ended_) break;
     }
     idle_->WaitUntil(Time::max());
@@ -105,7 +105,7 @@ void Reaper::AddRemoved(InodeId id, const Inode& inode, uint64_t losses) {
 
 void Reaper::Wait(Duration delay, Waiting waiting) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (waiting_.size() >= kMaxQueue) {
       Log(LogLevel::kWarn, "garbage stays on the drives: too much at once",
           {{"pieces", waiting.items.size()}});
@@ -185,7 +185,7 @@ bool Reaper::IsGoneForGood(InodeId inode) {
 
 void Reaper::AddItems(std::vector<Item> items) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     AddItemsLocked(std::move(items));
   }
   work_->Set();
@@ -201,39 +201,39 @@ void Reaper::AddItemsLocked(std::vector<Item> items) {
 }
 
 void Reaper::Run() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (true) {
     const Time now = cluster_.runtime().Now();
     if (stopping_ && now >= end_by_) break;
     if (std::vector<Waiting> due = TakeDueLocked(now); !due.empty()) {
       next_flush_ = now + kGather;
-      lock.unlock();
+      lock.Unlock();
       std::vector<Item> safe = TakeSafe(due);
-      lock.lock();
+      lock.Lock();
       AddItemsLocked(std::move(safe));
       for (Waiting& each : due) PutBackLocked(std::move(each));
       continue;
     }
     if (items_.empty() && !batch_.empty()) {
-      lock.unlock();
+      lock.Unlock();
       DeleteBatch();
-      lock.lock();
+      lock.Lock();
       continue;
     }
     if (items_.empty()) {
       if (stopping_) break;
       const Time next =
           waiting_.empty() ? Time::max() : std::max(waiting_.begin()->first, next_flush_);
-      lock.unlock();
+      lock.Unlock();
       work_->WaitUntil(next);
-      lock.lock();
+      lock.Lock();
       continue;
     }
     const Item item = std::move(items_.front());
     items_.pop_front();
-    lock.unlock();
+    lock.Unlock();
     Delete(item);
-    lock.lock();
+    lock.Lock();
   }
   if (!items_.empty() || !waiting_.empty() || !batch_.empty()) {
     Log(LogLevel::kInfo, "garbage stays on the drives: no time left to delete it",
@@ -245,7 +245,7 @@ void Reaper::Run() {
 }
 
 bool Reaper::MayGoOn() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return !stopping_ || cluster_.runtime().Now() < end_by_;
 }
 

@@ -14,10 +14,10 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
+#include "base/mutex.h"
 #include "cluster/cluster.h"
 #include "fs/files/block_map.h"
 #include "fs/files/keepers.h"
@@ -78,10 +78,10 @@ class Reaper {
   static std::vector<Item> ItemsOf(InodeId inode, InodeId object, const BlockMap& gone,
                                    const BlockMap& kept);
   void AddItems(std::vector<Item> items);
-  void AddItemsLocked(std::vector<Item> items);
+  void AddItemsLocked(std::vector<Item> items) REQUIRES(mutex_);
   void Wait(Duration delay, Waiting waiting);
-  std::vector<Waiting> TakeDueLocked(Time now);
-  void PutBackLocked(Waiting waiting);
+  std::vector<Waiting> TakeDueLocked(Time now) REQUIRES(mutex_);
+  void PutBackLocked(Waiting waiting) REQUIRES(mutex_);
   void Run();
   // Takes those whose inodes are safe; the others are left in it.
   std::vector<Item> TakeSafe(std::vector<Waiting>& waiting);
@@ -99,14 +99,14 @@ class Reaper {
   Keepers keepers_;
   const std::shared_ptr<Signal> work_;
   const std::shared_ptr<Signal> idle_;
-  std::mutex mutex_;
-  std::deque<Item> items_;                    // guarded by mutex_
-  std::multimap<Time, Waiting> waiting_;      // until then; guarded by mutex_
-  bool stopping_ = false;                     // guarded by mutex_
-  bool ended_ = false;                        // guarded by mutex_
+  Mutex mutex_;
+  std::deque<Item> items_ GUARDED_BY(mutex_);
+  std::multimap<Time, Waiting> waiting_ GUARDED_BY(mutex_);  // until then
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  bool ended_ GUARDED_BY(mutex_) = false;
   Time next_flush_{};                         // of the reaper's thread
   std::vector<StripeStore::Deletion> batch_;  // of the reaper's thread
-  Time end_by_ = Time::max();                 // guarded by mutex_
+  Time end_by_ GUARDED_BY(mutex_) = Time::max();
 };
 
 }  // namespace pinstripe

@@ -239,6 +239,7 @@ Status FileCommit::Rebase(StoredInode theirs) {
   inode_durable_ = false;
   unsafe_.Add(0, UINT64_MAX);
   ++generation_;
+  CheckInvariants();
   return {};
 }
 

@@ -135,7 +135,7 @@ Result<Names::Place> Names::LookUp(Foreseen foreseen) {
 
 void Names::Remember(InodeId directory, std::string_view name, uint64_t updates, Time at,
                      const Place& place) {
-  const std::lock_guard lock(recent_mutex_);
+  const MutexLock lock(recent_mutex_);
   std::erase_if(recent_, [&](const Recent& recent) {
     return recent.directory == directory && recent.name == name;
   });
@@ -146,7 +146,7 @@ void Names::Remember(InodeId directory, std::string_view name, uint64_t updates,
 Result<Names::Place> Names::Recall(InodeId directory, std::string_view name,
                                    bool (*serves)(const Place&)) {
   {
-    const std::lock_guard lock(recent_mutex_);
+    const MutexLock lock(recent_mutex_);
     const auto recent = std::ranges::find_if(
         recent_, [&](const Recent& it) { return it.directory == directory && it.name == name; });
     if (recent != recent_.end()) {
@@ -199,7 +199,7 @@ Result<StoredInode> Names::Update(InodeId id, const Edit& edit, ChangeTerms term
 // began after his own change, or goes on from what the last one has left: so many files that are
 // made at once take two changes of their directory, and nobody is in anybody's way.
 std::shared_ptr<Names::Noting> Names::TakePart(InodeId directory) {
-  const std::lock_guard lock(notings_mutex_);
+  const MutexLock lock(notings_mutex_);
   std::erase_if(notings_, [](const auto& it) { return it.second.expired(); });
   std::shared_ptr<Noting> noting = notings_[directory].lock();
   if (noting == nullptr) {
@@ -297,11 +297,11 @@ void Names::Discard(InodeId id, uint64_t slot) {
 Status Names::MakeReachable(InodeId directory) {
   if (directory == kRootInode) return {};
   {
-    const std::lock_guard lock(reachable_mutex_);
+    const MutexLock lock(reachable_mutex_);
     if (reachable_.contains(directory)) return {};
   }
   TRY_CONTEXT(records_.SyncChanges(), "make directory {:016x} safe", directory);
-  const std::lock_guard lock(reachable_mutex_);
+  const MutexLock lock(reachable_mutex_);
   if (reachable_.size() == kMostReachable) reachable_.clear();
   reachable_.insert(directory);
   return {};

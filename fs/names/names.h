@@ -31,7 +31,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <span>
@@ -39,6 +38,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/mutex.h"
 #include "fs/names/records.h"
 #include "fs/turn.h"
 
@@ -288,15 +288,15 @@ class Names {
   static constexpr size_t kMostRecent = 64;
   static constexpr Duration kIsRecent = std::chrono::seconds(1);
   std::atomic<uint64_t> updates_ = 0;  // an inode was changed here, and what is recent is not
-  std::mutex recent_mutex_;
-  std::deque<Recent> recent_;  // guarded by recent_mutex_
+  Mutex recent_mutex_;
+  std::deque<Recent> recent_ GUARDED_BY(recent_mutex_);
 
   static constexpr size_t kMostReachable = 4096;
-  std::mutex reachable_mutex_;
-  std::set<InodeId> reachable_;  // after a loss of power; guarded by reachable_mutex_
+  Mutex reachable_mutex_;
+  std::set<InodeId> reachable_ GUARDED_BY(reachable_mutex_);  // after a loss of power
 
-  std::mutex notings_mutex_;
-  std::map<InodeId, std::weak_ptr<Noting>> notings_;  // guarded by notings_mutex_
+  Mutex notings_mutex_;
+  std::map<InodeId, std::weak_ptr<Noting>> notings_ GUARDED_BY(notings_mutex_);
 };
 
 // No operation is tried again more often than this because others were faster.

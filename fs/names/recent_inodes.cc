@@ -10,13 +10,13 @@ bool IsAtRest(const Inode& inode) { return !inode.intent && !inode.mark; }
 }  // namespace
 
 std::optional<StoredInode> RecentInodes::Find(InodeId id, Duration age) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (auto found = FindIn(others_, id, std::min(age, kRecentFile))) return found;
   return FindIn(directories_, id, std::min(age, kRecentDirectory));
 }
 
 std::optional<StoredInode> RecentInodes::FindDirectory(InodeId id) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return FindIn(directories_, id, kRecentDirectory);
 }
 
@@ -29,7 +29,7 @@ std::optional<StoredInode> RecentInodes::FindIn(Slots& slots, InodeId id, Durati
 
 void RecentInodes::Learn(InodeId id, const StoredInode& stored, size_t bytes, Time at) {
   const bool is_directory = stored.inode.kind == FileKind::kDirectory;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Slot& slot = SlotOf(SlotsFor(stored.inode.kind), id);
   const bool is_kept =
       (is_directory || bytes <= kMostBytes) && IsAtRest(stored.inode) && at > slot.changed_at;
@@ -51,7 +51,7 @@ void RecentInodes::Learn(InodeId id, const StoredInode& stored, size_t bytes, Ti
 }
 
 void RecentInodes::LearnOwn(InodeId id, const StoredInode& stored, Time at) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Slot& slot = SlotOf(SlotsFor(stored.inode.kind), id);
   slot.changed_at = std::max(slot.changed_at, runtime_.Now());
   const bool is_same = slot.id == id;
@@ -69,7 +69,7 @@ void RecentInodes::LearnOwn(InodeId id, const StoredInode& stored, Time at) {
 
 void RecentInodes::Forget(InodeId id) {
   const Time now = runtime_.Now();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (Slots* slots : {&directories_, &others_}) {
     Slot& slot = SlotOf(*slots, id);
     slot.changed_at = std::max(slot.changed_at, now);
@@ -78,13 +78,13 @@ void RecentInodes::Forget(InodeId id) {
 }
 
 bool RecentInodes::ChangedSince(InodeId id, Time at) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return at <= SlotOf(directories_, id).changed_at || at <= SlotOf(others_, id).changed_at;
 }
 
 void RecentInodes::NoteOthers(InodeId directory) {
   const Time now = runtime_.Now();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Slot& slot = SlotOf(directories_, directory);
   slot.id = directory;
   slot.stored.reset();

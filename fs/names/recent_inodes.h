@@ -14,9 +14,9 @@
 
 #include <array>
 #include <chrono>
-#include <mutex>
 #include <optional>
 
+#include "base/mutex.h"
 #include "base/runtime.h"
 #include "fs/names/inode.h"
 
@@ -63,9 +63,9 @@ class RecentInodes {
   std::optional<StoredInode> FindIn(Slots& slots, InodeId id, Duration age);
 
   Runtime& runtime_;
-  std::mutex mutex_;
-  Slots directories_;  // guarded by mutex_
-  Slots others_;       // guarded by mutex_
+  Mutex mutex_;
+  Slots directories_ GUARDED_BY(mutex_);
+  Slots others_ GUARDED_BY(mutex_);
 };
 
 }  // namespace pinstripe

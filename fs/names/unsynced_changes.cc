@@ -32,7 +32,7 @@ void UnsyncedChanges::Keep(const Changes::key_type& name, Change change) {
 
 UnsyncedChanges::MomentPtr UnsyncedChanges::Begin() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (since_ != nullptr) return since_;
   }
   auto now = std::make_shared<Moment>();
@@ -41,7 +41,7 @@ UnsyncedChanges::MomentPtr UnsyncedChanges::Begin() {
     const Drive* drive = cluster_.FindDrive(id);
     if (drive == nullptr || !drive->IsUp()) now->away.insert(id);
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (since_ == nullptr) since_ = std::move(now);
   return since_;
 }
@@ -50,7 +50,7 @@ void UnsyncedChanges::Add(const MomentPtr& begun, const RegisterName& name,
                           const RegisterValue& now) {
   bool too_many = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     // Somebody may have flushed since it was begun, and missed it. What was so at an earlier moment
     // counts for those that were added later, too.
     if (since_ == nullptr || begun->losses < since_->losses) since_ = begun;
@@ -66,14 +66,14 @@ void UnsyncedChanges::Add(const MomentPtr& begun, const RegisterName& name,
   const Status synced = SyncAll(told);
   if (synced.ok()) return;
   Log(LogLevel::kWarn, "changes of names are not safe yet", {{"why", synced}});
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (told) untold_ = synced;  // for who asks
 }
 
 Status UnsyncedChanges::Sync() {
   bool told = false;
   Status synced = SyncAll(told);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const Status before = std::exchange(untold_, Status());
   return synced.ok() ? before : synced;
 }
@@ -84,7 +84,7 @@ Status UnsyncedChanges::SyncAll(bool& told) {
   Changes changes;
   bool others = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     since = std::exchange(since_, nullptr);
     changes = std::exchange(changes_, {});
     others = std::exchange(others_, false);
@@ -95,7 +95,7 @@ Status UnsyncedChanges::SyncAll(bool& told) {
   const size_t count = changes.size();
   Status safe = Flush(changes, others, *since);
   told = !safe.ok() && (changes.size() < count || others != there_were_others);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (safe.ok()) {
     flush_at_ = kMost;
     flush_at_bytes_ = kMostBytes;

@@ -16,12 +16,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "cluster/cluster.h"
 #include "fs/turn.h"
@@ -64,7 +64,7 @@ class UnsyncedChanges {
   using Changes = std::map<std::pair<uint32_t, std::string>, Change>;  // by group and key
 
   // Under mutex_, if it is the newest, and there is room.
-  void Keep(const Changes::key_type& name, Change change);
+  void Keep(const Changes::key_type& name, Change change) REQUIRES(mutex_);
   // Leaves in `changes` what has to be remembered on, and in `others` whether there were more.
   Status Flush(Changes& changes, bool& others, const Moment& since);
   // `told`: the failure says of something that it is lost, and that is remembered no more.
@@ -75,14 +75,14 @@ class UnsyncedChanges {
 
   Cluster& cluster_;
   Turn turn_;  // of who syncs
-  std::mutex mutex_;
-  MomentPtr since_;          // before all of changes_; null: there are none; guarded by mutex_
-  Changes changes_;          // guarded by mutex_
-  size_t bytes_ = 0;         // of their values; guarded by mutex_
-  Status untold_;            // what was found lost while nobody asked; guarded by mutex_
-  bool others_ = false;      // there were more, which had no room; guarded by mutex_
-  size_t flush_at_ = kMost;  // of changes_; guarded by mutex_
-  size_t flush_at_bytes_ = kMostBytes;  // guarded by mutex_
+  Mutex mutex_;
+  MomentPtr since_ GUARDED_BY(mutex_);  // before all of changes_; null: there are none
+  Changes changes_ GUARDED_BY(mutex_);
+  size_t bytes_ GUARDED_BY(mutex_) = 0;         // of their values
+  Status untold_ GUARDED_BY(mutex_);            // what was found lost while nobody asked
+  bool others_ GUARDED_BY(mutex_) = false;      // there were more, which had no room
+  size_t flush_at_ GUARDED_BY(mutex_) = kMost;  // of changes_
+  size_t flush_at_bytes_ GUARDED_BY(mutex_) = kMostBytes;
 };
 
 }  // namespace pinstripe
