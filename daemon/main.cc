@@ -1,6 +1,5 @@
 #include "daemon/main.h"
 
-#include <malloc.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -378,10 +377,6 @@ int DaemonMain(int argc, char** argv, const DaemonDisk& disk) {
     return kExitUsage;
   }
   SetLogLevel(*log_level);
-  // Memory that one thread takes and another one gives back, as requests do, spreads over the
-  // arenas: with two, 36 drives under load need half of what they need with the eight per core of
-  // glibc.
-  mallopt(M_ARENA_MAX, 2);
   if (!check_directory.empty()) return Check(check_directory, as_json);
   const Status status = Serve(config_file, disk);
   if (status.ok()) return 0;

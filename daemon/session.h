@@ -1,0 +1,228 @@
+// Session: one client's connection to one device, from its greeting to its end. It reads frames as
+// long as it has room for more, lets the gate judge each request (session_gate.h), executes it or
+// hands it over, and sends the answers in the order in which they are ready. server.h says what a
+// connection may hold, and what ends it.
+//
+//   session.cc        the connection's life; reading frames; what becomes of a request
+//   session_send.cc   requests that are handed over, their answers, and what waits for the socket
+//   put_pipeline.h    PUTs, which are executed together
+//   outbox.h          what the peer has not taken yet
+//   session_gate.h    which requests go on, which are refused, which end the connection
+//
+// Its loop's thread reads. Workers, flushers and the loop send: one at a time, and whoever comes
+// meanwhile leaves what it has to that one.
+
+#pragma once
+
+#include <sys/epoll.h>
+#include <sys/uio.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/file_descriptor.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "daemon/batch.h"
+#include "daemon/flushes.h"
+#include "daemon/kinetic_service.h"
+#include "daemon/outbox.h"
+#include "daemon/places.h"
+#include "daemon/put_pipeline.h"
+#include "daemon/server.h"
+#include "daemon/session_gate.h"
+#include "daemon/value_budget.h"
+#include "kinetic/frame.h"
+#include "kinetic/io_loop.h"
+#include "kinetic/kinetic.pb.h"
+#include "kinetic/message.h"
+#include "kinetic/tls.h"
+#include "store/background.h"
+#include "store/workers.h"
+
+namespace pinstripe {
+
+// What the connections of a device have in common, whichever port they came through.
+struct SharedByDevice {
+  explicit SharedByDevice(Workers& flushers, KineticService& service)
+      : flushes(std::make_shared<Flushes>(flushers, service)) {}
+
+  const std::shared_ptr<Flushes> flushes;
+  std::atomic<Time> no_puts_at_once{};  // by loops until then, since they took long
+};
+
+// What all sessions of a server use. Long operations have threads of their own, those that wait for
+// peers others than those that wait for the disk.
+struct ServerThreads {
+  Workers& workers;
+  Background& scans;
+  Background& pushes;
+  KineticIo& peers;
+};
+
+// Of values, for all sessions of a server. What strangers receive has a small budget of its own, so
+// that they never hold up those who have signed.
+struct ServerBudgets {
+  explicit ServerBudgets(uint64_t limit) : values(limit), of_strangers(limit / 8) {}
+  ValueBudget values;
+  ValueBudget of_strangers;
+};
+
+// Among those of its connection's device.
+int PriorityOf(const kinetic::Header& header);
+
+// Why a request is not executed any more.
+Status TooLate();
+
+class Session final : public IoLoop::Handler, public std::enable_shared_from_this<Session> {
+ public:
+  // `tls`: of the socket; null without. `closed` is called once, on the loop's thread.
+  Session(IoLoop& loop, const ServerThreads& threads, ServerBudgets& budgets,
+          std::shared_ptr<SharedByDevice> shared, KineticService& service,
+          std::unique_ptr<Places::Place> place, FileDescriptor socket,
+          std::unique_ptr<TlsStream> tls, const Server::Options& options,
+          std::function<void(std::shared_ptr<Session>)> closed);
+  ~Session() override;
+
+  // Loop thread, like the next ones.
+  void Start();
+
+  // What is still being executed finishes, and its answer is dropped.
+  void Close();
+
+  void OnReady(uint32_t epoll_events) override;
+
+ private:
+  friend class PutPipeline;
+
+  using Execute = std::function<KineticService::Outcome(kinetic::Command* answer)>;
+
+  // A request that was read and is not executed yet.
+  struct Handed {
+    std::shared_ptr<kinetic::Command> request;
+    DeviceSecurity::IdentityPtr identity;
+    size_t bytes = 0;  // of its value
+    Time received{};
+    Time expiry{};
+    Execute execute;
+  };
+  using HandedPtr = std::shared_ptr<Handed>;
+
+  // Reading, on the loop's thread (session.cc):
+  void Greet();
+  void ShakeHands(uint32_t epoll_events);
+  void NoteHalfFrame();
+  void CheckHalfFrame();
+  Result<bool> Receive();
+  Status HandleAll();
+  void TakeRoomForFrame();
+  void GoOnWith(ValueBudget::Share room);
+  Status Handle(Frame frame);
+  Status HandleAdmitted(const KineticService::Caller& caller,
+                        const std::shared_ptr<kinetic::Command>& request, Frame frame);
+  Result<bool> AddToBatch(const KineticService::Caller& caller, const kinetic::Command& request,
+                          Frame& frame);
+  const std::shared_ptr<kinetic::Command>& SmallRequest();
+  bool AnswerAtOnce(const KineticService::Caller& caller, const kinetic::Command& request,
+                    size_t bytes);
+  void SendReady();
+  void Watch();
+  void WatchUnsent();
+  void CheckUnsent();
+  void GiveUp(const Status& why);
+  bool WantsMore();
+
+  // Executing what was handed over (session_send.cc):
+  void Hand(std::shared_ptr<kinetic::Command> request, DeviceSecurity::IdentityPtr identity,
+            size_t bytes, Execute execute);
+  void Enqueue(const HandedPtr& handed);
+  bool HoldBack(const HandedPtr& handed);
+  void Do(const Handed& handed);
+  void StartLong(std::shared_ptr<kinetic::Command> request, const KineticService::Caller& caller,
+                 size_t bytes);
+  void Note(int type, size_t value_bytes, Time received, const kinetic::Command& answer);
+  void Tell(LogLevel level, std::string_view event, std::initializer_list<LogField> fields);
+  Time ExpiryOf(const kinetic::Header& header) const;
+
+  // Sending, on any thread (session_send.cc):
+  void StartAnswer(const kinetic::Command& request, kinetic::Command* started) const;
+  kinetic::Command AnswerTo(const kinetic::Command& request) const;
+  void Answer(const kinetic::Command& answer, const DeviceSecurity::Identity* identity,
+              SharedBytes value, size_t request_bytes);
+  void Send(std::string frame, bool last = false);
+  void SendAll(std::span<Outgoing> out) EXCLUDES(mutex_);
+  void SendWaiting() RELEASE(mutex_);
+  ssize_t Write(iovec* parts, size_t count);
+  bool Consume(size_t bytes) REQUIRES(mutex_);
+  std::vector<HandedPtr> TakeHeldBack() REQUIRES(mutex_);
+  void CountUnderWay(size_t requests, size_t bytes) EXCLUDES(mutex_);
+  void AddUnderWay(size_t bytes) REQUIRES(mutex_);
+  bool IsFull() const REQUIRES(mutex_);
+  // After each transition.
+  void CheckInvariants() const REQUIRES(mutex_);
+
+  IoLoop& loop_;
+  const ServerThreads& threads_;
+  ServerBudgets& budgets_;
+  const std::shared_ptr<SharedByDevice> shared_;
+  KineticService& service_;
+  const std::unique_ptr<Places::Place> place_;  // until the socket is closed
+  const FileDescriptor socket_;
+  const std::unique_ptr<TlsStream> tls_;  // null: without
+  const Server::Options& options_;
+  IoLoop::Timer timer_;         // of the handshake, then of frames
+  IoLoop::Timer unsent_timer_;  // of answers that the peer does not take
+  const std::function<void(std::shared_ptr<Session>)> closed_;
+
+  // Of the loop thread:
+  FrameReader reader_;
+  ValueBudget::Share frame_room_;          // of the frame that is being read, where it is large
+  uint64_t frame_with_room_ = UINT64_MAX;  // frames_ when that was asked for
+  bool waits_for_room_ = false;            // in a budget
+  bool watching_unsent_ = false;           // the timer is armed
+  uint64_t unsent_since_ = 0;              // what the outbox had sent then
+  SessionGate gate_;
+  OpenBatches batches_;
+  std::vector<std::weak_ptr<Cancellation>> long_operations_;
+  int64_t connection_id_ = 0;  // since Start()
+  uint64_t watch_id_ = 0;
+  bool giving_up_ = false;
+  bool shaking_hands_ = false;
+  bool read_posted_ = false;
+  uint64_t frames_ = 0;               // that were read to their end
+  uint64_t half_frame_ = UINT64_MAX;  // frames_ when a half one was last found
+  Time half_since_{};                 // and when that was
+  bool watching_frames_ = false;      // the timer is armed
+  uint32_t watched_ = EPOLLIN;
+  kinetic::Message message_;                   // the last one, like the next; small
+  std::shared_ptr<kinetic::Command> request_;  // perhaps a worker's, too
+  kinetic::Command answer_;
+  std::vector<Outgoing> ready_;  // answers, since the last read
+  size_t at_once_ = 0;           // how many there were, since the socket was ready
+
+  PutPipeline puts_;
+
+  Mutex mutex_;
+  Outbox outbox_ GUARDED_BY(mutex_);
+  size_t requests_under_way_ GUARDED_BY(mutex_) = 0;
+  size_t bytes_under_way_ GUARDED_BY(mutex_) = 0;  // which the budget of the daemon knows
+  std::deque<HandedPtr> held_back_ GUARDED_BY(mutex_);
+  bool sending_ GUARDED_BY(mutex_) = false;  // a thread is in SendWaiting()
+  bool blocked_ GUARDED_BY(mutex_) = false;  // the socket is full; the loop waits for it
+  // The loop does not read until IsFull() ends; whoever ends it tells the loop.
+  bool paused_ GUARDED_BY(mutex_) = false;
+  bool is_known_ GUARDED_BY(mutex_) = false;  // a request of it had a right signature
+  bool gone_ GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace pinstripe

@@ -1,0 +1,307 @@
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <utility>
+
+#include "daemon/session.h"
+
+namespace pinstripe {
+
+using kinetic::Command;
+using kinetic::Header;
+
+namespace {
+
+// Of one connection, under way: requests that were read and not answered, and bytes of their values
+// and of answers that the peer has not taken. Beyond either, nothing more is read from it.
+constexpr size_t kMaxRequestsUnderWay = 128;
+constexpr size_t kMaxBytesUnderWay = 32 << 20;
+constexpr size_t kMaxNewcomerBytesUnderWay = 64 << 10;  // before the first right signature
+
+// Answers that the peer has not taken, beyond which nothing more is read for it: they are sent
+// while they are in a processor's cache.
+constexpr size_t kMostUnsent = 1 << 20;
+
+bool ReadsValues(Header::MessageType type) {
+  switch (type) {
+    case Header::GET:
+    case Header::GETNEXT:
+    case Header::GETPREVIOUS:
+    case Header::GETKEYRANGE: return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+Status TooLate() { return Fail(EBUSY, "its time ran out before its turn came"); }
+
+int PriorityOf(const Header& header) {
+  return header.has_priority() ? header.priority() : Workers::kNormal;
+}
+
+// Lets a worker execute the request, whose value has `bytes`.
+void Session::Hand(std::shared_ptr<Command> request, DeviceSecurity::IdentityPtr identity,
+                   size_t bytes, Execute execute) {
+  CountUnderWay(1, bytes);
+  const auto handed = std::make_shared<Handed>();
+  handed->received = loop_.runtime().Now();
+  handed->expiry = ExpiryOf(request->header());
+  handed->request = std::move(request);
+  handed->identity = std::move(identity);
+  handed->bytes = bytes;
+  handed->execute = std::move(execute);
+  Enqueue(handed);
+}
+
+void Session::Enqueue(const HandedPtr& handed) {
+  threads_.workers.Add(
+      [self = shared_from_this(), handed] {
+        if (!self->HoldBack(handed)) self->Do(*handed);
+      },
+      PriorityOf(handed->request->header()));
+}
+
+// While the peer does not take the answers that there are, no more values are read for it: they
+// would only leave the cache again, and take memory.
+bool Session::HoldBack(const HandedPtr& handed) {
+  if (!ReadsValues(handed->request->header().messagetype())) return false;
+  const MutexLock lock(mutex_);
+  if (gone_ || outbox_.unsent_bytes() < kMostUnsent) return false;
+  held_back_.push_back(handed);
+  return true;
+}
+
+void Session::Do(const Handed& handed) {
+  auto answer = std::make_shared<Command>(AnswerTo(*handed.request));
+  KineticService::Outcome outcome;
+  if (handed.expiry != Time::max() && loop_.runtime().Now() >= handed.expiry) {
+    KineticService::SetFailure(TooLate(), answer.get());
+  } else {
+    outcome = handed.execute(answer.get());
+  }
+  const int type = handed.request->header().messagetype();
+  const size_t bytes = handed.bytes;
+  if (!outcome.after_flush) {
+    Note(type, bytes + outcome.value.size(), handed.received, *answer);
+    Answer(*answer, handed.identity.get(), std::move(outcome.value), bytes);
+    return;
+  }
+  shared_->flushes->Add([self = shared_from_this(), answer, identity = handed.identity, bytes, type,
+                         received = handed.received](const Status& flushed) {
+    if (!flushed.ok()) KineticService::SetFailure(flushed, answer.get());
+    self->Note(type, bytes, received, *answer);
+    self->Answer(*answer, identity.get(), {}, bytes);
+  });
+}
+
+// Lets it be done beside the other requests.
+void Session::StartLong(std::shared_ptr<Command> request, const KineticService::Caller& caller,
+                        size_t bytes) {
+  CountUnderWay(1, bytes);
+  Runtime& runtime = loop_.runtime();
+  const Header& header = request->header();
+  const Time received = runtime.Now();
+  Time expiry = ExpiryOf(header);
+  const Duration longest = KineticService::LongestTime(*request);
+  if (expiry == Time::max() && longest != Duration::max()) expiry = received + longest;
+  auto answer = std::make_shared<Command>(AnswerTo(*request));
+  const auto done = [self = shared_from_this(), request, answer, identity = caller.identity, bytes,
+                     received] {
+    self->Note(request->header().messagetype(), 0, received, *answer);
+    self->Answer(*answer, identity.get(), {}, bytes);
+  };
+  auto operation = service_.Start(runtime, threads_.peers, caller, *request, expiry, answer.get());
+  if (!operation.has_value()) {
+    KineticService::SetFailure(operation.error(), answer.get());
+    return done();
+  }
+  Background::Job job{.done = done,
+                      .late = [answer] { KineticService::SetFailure(TooLate(), answer.get()); },
+                      .operation = *std::move(operation),
+                      .cancellation = std::make_shared<Cancellation>(runtime),
+                      .priority = PriorityOf(header),
+                      .expiry = expiry};
+  if (header.has_timequanta()) {
+    const auto most = static_cast<uint64_t>(Background::kQuantum / std::chrono::milliseconds(1));
+    job.quantum = std::chrono::milliseconds(std::min<uint64_t>(header.timequanta(), most));
+  }
+  std::erase_if(long_operations_, [](const auto& each) { return each.expired(); });
+  long_operations_.push_back(job.cancellation);
+  const bool push = header.messagetype() == Header::PEER2PEERPUSH;
+  (push ? threads_.pushes : threads_.scans).Start(std::move(job));
+}
+
+// Counts what was done, and tells where the device itself failed.
+void Session::Note(int type, size_t value_bytes, Time received, const Command& answer) {
+  const kinetic::Status& status = answer.status();
+  const bool moved = status.code() == kinetic::Status::SUCCESS;
+  service_.statistics().Add(type, moved ? value_bytes : 0, loop_.runtime().Now() - received);
+  switch (status.code()) {
+    case kinetic::Status::INTERNAL_ERROR:
+    case kinetic::Status::PERM_DATA_ERROR:
+    case kinetic::Status::NO_SPACE:
+      Tell(LogLevel::kWarn, "request failed",
+           {{"port", service_.port()},
+            {"type", type},
+            {"status", StatusCodeName(status.code())},
+            {"why", status.statusmessage()}});
+      break;
+    default: break;
+  }
+}
+
+void Session::Tell(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) {
+  service_.events().Add(loop_.runtime().WallClock(), level, event, fields);
+}
+
+// When a request need not be executed any more.
+Time Session::ExpiryOf(const Header& header) const {
+  constexpr auto kLongest = std::chrono::hours(24 * 365);
+  const std::chrono::milliseconds most = kLongest;
+  if (header.timeout() == 0 || header.timeout() >= static_cast<uint64_t>(most.count())) {
+    return Time::max();
+  }
+  return loop_.runtime().Now() + std::chrono::milliseconds(header.timeout());
+}
+
+void Session::StartAnswer(const Command& request, Command* started) const {
+  Command& answer = *started;
+  answer.Clear();
+  Header* header = answer.mutable_header();
+  header->set_connectionid(connection_id_);
+  header->set_acksequence(request.header().sequence());
+  if (request.header().has_messagetype()) {
+    const int type = request.header().messagetype() - 1;
+    if (kinetic::Header::MessageType_IsValid(type)) {
+      header->set_messagetype(static_cast<Header::MessageType>(type));
+    }
+  }
+}
+
+Command Session::AnswerTo(const Command& request) const {
+  Command answer;
+  StartAnswer(request, &answer);
+  return answer;
+}
+
+void Session::Answer(const Command& answer, const DeviceSecurity::Identity* identity,
+                     SharedBytes value, size_t request_bytes) {
+  std::array<Outgoing, 1> out = {AnswerOf(answer, identity, std::move(value), request_bytes)};
+  SendAll(out);
+}
+
+// Any thread, like the next.
+void Session::Send(std::string frame, bool last) {
+  std::array<Outgoing, 1> out = {Outgoing{.head = std::move(frame), .last = last}};
+  SendAll(out);
+}
+
+void Session::SendAll(std::span<Outgoing> out) {
+  mutex_.Lock();
+  if (gone_ || out.empty()) return mutex_.Unlock();
+  for (Outgoing& each : out) {
+    AddUnderWay(each.size());
+    outbox_.Add(std::move(each));
+  }
+  CheckInvariants();
+  if (blocked_ || sending_) return mutex_.Unlock();  // whoever waits or sends takes it along
+  SendWaiting();
+}
+
+// Sends until nothing is left or the socket is full. One thread at a time, with mutex_ held, which
+// it gives back.
+void Session::SendWaiting() {
+  sending_ = true;
+  bool ended = false;
+  while (!gone_ && !outbox_.empty() && !blocked_) {
+    Outbox::Parts parts;
+    const size_t count = outbox_.Gather(parts);
+    mutex_.Unlock();
+    const ssize_t sent = Write(parts.data(), count);
+    const int error = errno;
+    mutex_.Lock();
+    if (sent >= 0) {
+      ended = Consume(static_cast<size_t>(sent)) || ended;
+    } else if (error == EAGAIN) {
+      blocked_ = true;
+    } else if (error != EINTR) {
+      ended = true;
+    }
+    if (ended) break;
+  }
+  sending_ = false;
+  const bool watch = blocked_ || (paused_ && !IsFull());
+  const std::vector<HandedPtr> next = TakeHeldBack();
+  CheckInvariants();
+  mutex_.Unlock();
+  for (const HandedPtr& handed : next) Enqueue(handed);
+  // The loop's thread looks after the rest, for nobody else may touch what it reads.
+  if (ended) {
+    loop_.Post([self = shared_from_this()] { self->Close(); });
+  } else if (watch) {
+    loop_.Post([self = shared_from_this()] { self->Watch(); });
+  }
+}
+
+ssize_t Session::Write(iovec* parts, size_t count) {
+  if (tls_ != nullptr) return tls_->Write(parts, static_cast<int>(count));
+  msghdr message{};
+  message.msg_iov = parts;
+  message.msg_iovlen = count;
+  return sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+// True: the last words are out.
+bool Session::Consume(size_t bytes) {
+  if (gone_) return false;
+  const Outbox::Sent sent = outbox_.Consume(bytes);
+  assert(sent.bytes <= bytes_under_way_ && sent.requests <= requests_under_way_);
+  bytes_under_way_ -= sent.bytes;
+  if (sent.bytes > 0) budgets_.values.Subtract(sent.bytes);
+  requests_under_way_ -= sent.requests;
+  CheckInvariants();
+  return sent.last;
+}
+
+// What need not be held back any more: all when the peer waits for answers, else one.
+std::vector<Session::HandedPtr> Session::TakeHeldBack() {
+  if (outbox_.unsent_bytes() >= kMostUnsent || held_back_.empty()) return {};
+  const auto end = outbox_.empty() ? held_back_.end() : held_back_.begin() + 1;
+  std::vector<HandedPtr> taken(held_back_.begin(), end);
+  held_back_.erase(held_back_.begin(), end);
+  return taken;
+}
+
+void Session::AddUnderWay(size_t bytes) {
+  bytes_under_way_ += bytes;
+  budgets_.values.Add(bytes);
+}
+
+// Where the daemon has too much under way, one request of each connection after the other.
+bool Session::IsFull() const {
+  const size_t most = is_known_ ? kMaxBytesUnderWay : kMaxNewcomerBytesUnderWay;
+  return requests_under_way_ >= kMaxRequestsUnderWay || bytes_under_way_ >= most ||
+         (bytes_under_way_ > 0 && budgets_.values.exhausted());
+}
+
+void Session::CountUnderWay(size_t requests, size_t bytes) {
+  const MutexLock lock(mutex_);
+  requests_under_way_ += requests;
+  AddUnderWay(bytes);
+  CheckInvariants();
+}
+
+void Session::CheckInvariants() const {
+  // Each answer that is held or sent belongs to something that counts.
+  assert(bytes_under_way_ >= outbox_.unsent_bytes());
+  assert(requests_under_way_ >= held_back_.size());
+  // The loop waits for room in the socket only for something to put there.
+  assert(!blocked_ || gone_ || !outbox_.empty());
+  // Requests are held back only while answers are in their way, whose sender will look again.
+  assert(gone_ || sending_ || held_back_.empty() || !outbox_.empty());
+}
+
+}  // namespace pinstripe
