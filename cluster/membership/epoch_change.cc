@@ -577,13 +577,21 @@ Result<std::set<DriveId>> EpochChange::Clear() {
   std::set<DriveId> drives;
   const std::shared_ptr<Placement> placement = cluster_.NewestPlacement();
   const Epoch newest = placement->map().epoch;
-  for (Epoch epoch = 2; epoch <= newest; ++epoch) {
-    RegisterValue value = TRY(cluster_.registers().Read({kMapGroup, SettlementKey(epoch)}));
-    if (!value.value.has_value()) return Fail(EIO, "epoch {} is not settled", epoch);
-    Settlement settlement = TRY(Settlement::Decode(*value.value));
-    drives.insert(settlement.to_clear.begin(), settlement.to_clear.end());
-    if (!settlement.to_clear.empty()) entries.push_back({epoch, std::move(value), settlement});
+  // All at once: there is one for each change of the map that there ever was.
+  Epoch next = 2;
+  for (std::optional<std::string> first = SettlementKey(next); first.has_value();) {
+    auto page =
+        TRY(cluster_.registers().Scan(kMapGroup, *first, SettlementKey(newest), kMaxRangeRecords));
+    for (auto& [key, value] : page.entries) {
+      if (key != SettlementKey(next)) return Fail(EIO, "epoch {} is not settled", next);
+      Settlement settlement = TRY(Settlement::Decode(*value.value));
+      drives.insert(settlement.to_clear.begin(), settlement.to_clear.end());
+      if (!settlement.to_clear.empty()) entries.push_back({next, std::move(value), settlement});
+      ++next;
+    }
+    first = std::move(page.next);
   }
+  if (next <= newest) return Fail(EIO, "epoch {} is not settled", next);
   std::set<DriveId> left;
   size_t done = 0;
   for (const DriveId id : drives) {

@@ -123,19 +123,25 @@ class ManyEpochsTest : public EpochsTest {
       ASSERT_OK(ChangeAll({{.id = 3, .weight = 100u + ++changes_ % 2}}));
     }
   }
+  uint64_t RequestsOfAll() {
+    uint64_t requests = 0;
+    for (size_t id = 1; id <= machines_.size(); ++id) {
+      requests += machines_.drive(static_cast<DriveId>(id)).requests().total();
+    }
+    return requests;
+  }
   uint64_t RequestsOfOpening() {
-    const auto all = [&] {
-      uint64_t requests = 0;
-      for (size_t id = 1; id <= machines_.size(); ++id) {
-        requests += machines_.drive(static_cast<DriveId>(id)).requests().total();
-      }
-      return requests;
-    };
-    const uint64_t before = all();
+    const uint64_t before = RequestsOfAll();
     const auto cluster = machines_.Open();
     EXPECT_OK(cluster);
     EXPECT_EQ((*cluster)->map().epoch, 1u + changes_);
-    return all() - before;
+    return RequestsOfAll() - before;
+  }
+  // Of eight changes, so that the history is written as often in each eight.
+  uint64_t RequestsOfChanging() {
+    const uint64_t before = RequestsOfAll();
+    MakeEpochs(8);
+    return RequestsOfAll() - before;
   }
   RegisterName History() const { return {kMapGroup, HistoryKey()}; }
   void SetHistory(std::optional<std::string> value) {
@@ -159,6 +165,15 @@ TEST_F(ManyEpochsTest, OpeningAsksNoMoreAfterFiftyThanAfterFive) {
   // Blocks that were written under the first epoch are found under it.
   Host host = NewHost();
   ExpectAllHolds(host.fs.get());
+}
+
+TEST_F(ManyEpochsTest, AChangeAsksNoMoreAfterFiftyThanAfterFive) {
+  MakeFiles();
+  MakeEpochs(5);
+  const uint64_t after_few = RequestsOfChanging();
+  MakeEpochs(40);
+  EXPECT_LE(RequestsOfChanging(), after_few + after_few / 10);
+  ExpectAllHolds();
 }
 
 TEST_F(ManyEpochsTest, WithoutAHistoryAllIsReadAndItIsWrittenAnew) {
