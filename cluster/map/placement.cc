@@ -5,6 +5,7 @@
 #include <numbers>
 #include <set>
 #include <string_view>
+#include <utility>
 
 namespace pinstripe {
 namespace {
@@ -39,6 +40,58 @@ struct Candidate {
     return mine != theirs ? mine < theirs : drive->id < other.drive->id;
   }
 };
+
+// What the drives of a map draw in a group. They draw the same in each epoch.
+class Lots {
+ public:
+  Lots(const DriveMap& map, uint32_t group) : group_(group) {
+    lots_.reserve(map.drives.size());
+    for (const MappedDrive& drive : map.drives)
+      lots_.emplace_back(drive.id, DrawLot(group, drive.id));
+  }
+
+  // Of this map's drives, or those of an earlier one.
+  std::vector<Candidate> Candidates(const DriveMap& map) const {
+    std::vector<Candidate> candidates;
+    candidates.reserve(map.drives.size());
+    auto lot = lots_.begin();  // ascending by id, as the drives are
+    for (const MappedDrive& drive : map.drives) {
+      while (lot != lots_.end() && lot->first < drive.id) ++lot;
+      const bool has_drawn = lot != lots_.end() && lot->first == drive.id;
+      candidates.push_back({&drive, has_drawn ? lot->second : DrawLot(group_, drive.id)});
+    }
+    return candidates;
+  }
+
+ private:
+  const uint32_t group_;
+  std::vector<std::pair<DriveId, uint64_t>> lots_;
+};
+
+std::vector<DriveId> Ordered(std::vector<Candidate> candidates, size_t needed, size_t per_domain) {
+  std::sort(candidates.begin(), candidates.end(),
+            [](const Candidate& a, const Candidate& b) { return a.Before(b); });
+
+  std::vector<DriveId> homes;
+  std::vector<DriveId> rest;
+  homes.reserve(candidates.size());
+  std::map<std::string_view, size_t> taken;  // from each named domain
+  for (const Candidate& candidate : candidates) {
+    const std::string& domain = candidate.drive->domain;
+    size_t none = 0;
+    const bool is_full = homes.size() == needed;
+    size_t& from_domain = is_full || domain.empty() ? none : taken[domain];
+    if (!is_full && from_domain < per_domain) {
+      homes.push_back(candidate.drive->id);
+      ++from_domain;
+    } else {
+      rest.push_back(candidate.drive->id);
+    }
+  }
+  // Appending fills the homes up with those that were passed over, in order, where that is needed.
+  homes.insert(homes.end(), rest.begin(), rest.end());
+  return homes;
+}
 
 }  // namespace
 
@@ -77,29 +130,7 @@ uint32_t EnoughGroups(size_t drives, size_t shards) {
 
 std::vector<DriveId> OrderDrives(const DriveMap& map, uint32_t group, size_t needed,
                                  size_t per_domain) {
-  std::vector<Candidate> candidates;
-  candidates.reserve(map.drives.size());
-  for (const MappedDrive& drive : map.drives)
-    candidates.push_back({&drive, DrawLot(group, drive.id)});
-  std::sort(candidates.begin(), candidates.end(),
-            [](const Candidate& a, const Candidate& b) { return a.Before(b); });
-
-  std::vector<DriveId> homes;
-  std::vector<DriveId> rest;
-  std::map<std::string_view, size_t> taken;  // from each named domain
-  for (const Candidate& candidate : candidates) {
-    const std::string& domain = candidate.drive->domain;
-    const size_t from_domain = domain.empty() ? 0 : taken[domain];
-    if (homes.size() < needed && from_domain < per_domain) {
-      homes.push_back(candidate.drive->id);
-      if (!domain.empty()) ++taken[domain];
-    } else {
-      rest.push_back(candidate.drive->id);
-    }
-  }
-  // Appending fills the homes up with those that were passed over, in order, where that is needed.
-  homes.insert(homes.end(), rest.begin(), rest.end());
-  return homes;
+  return Ordered(Lots(map, group).Candidates(map), needed, per_domain);
 }
 
 std::vector<DriveId> KeepPlaces(const std::vector<DriveId>& before, std::vector<DriveId> order,
@@ -129,16 +160,44 @@ Placement::Placement(DriveMap map, std::shared_ptr<Placement> before)
                                                                       : std::move(before)) {}
 
 const std::vector<DriveId>& Placement::Order(uint32_t group, size_t needed, size_t per_domain) {
+  const OrderKey key{group, needed, per_domain};
+  if (const auto* known = Recall(key)) return *known;
+  auto order = std::make_unique<const std::vector<DriveId>>(Compute(key));
   const MutexLock lock(mutex_);
-  auto& order = orders_[{group, needed, per_domain}];
-  if (!order) {
-    std::vector<DriveId> drives = OrderDrives(map_, group, needed, per_domain);
-    if (before_ != nullptr) {
-      drives = KeepPlaces(before_->Order(group, needed, per_domain), std::move(drives), needed);
-    }
-    order = std::make_unique<const std::vector<DriveId>>(std::move(drives));
+  return *orders_.try_emplace(key, std::move(order)).first->second;  // or who was faster
+}
+
+const std::vector<DriveId>* Placement::Recall(const OrderKey& key) const {
+  const MutexLock lock(mutex_);
+  const auto found = orders_.find(key);
+  return found == orders_.end() ? nullptr : found->second.get();
+}
+
+size_t Placement::Remembered() const {
+  const MutexLock lock(mutex_);
+  return orders_.size();
+}
+
+// From the latest epoch of which the order is known, or from the first, to this one.
+std::vector<DriveId> Placement::Compute(const OrderKey& key) const {
+  const auto& [group, needed, per_domain] = key;
+  const Lots lots(map_, group);
+  std::vector<const Placement*> unknown{this};
+  const std::vector<DriveId>* known = nullptr;
+  for (const Placement* each = before_.get(); each != nullptr; each = each->before_.get()) {
+    known = each->Recall(key);
+    if (known != nullptr) break;
+    unknown.push_back(each);
   }
-  return *order;
+  std::vector<DriveId> order;
+  if (known != nullptr) order = *known;
+  for (auto each = unknown.rbegin(); each != unknown.rend(); ++each) {
+    const DriveMap& map = (*each)->map_;
+    std::vector<DriveId> drives = Ordered(lots.Candidates(map), needed, per_domain);
+    const bool is_first = (*each)->before_ == nullptr;
+    order = is_first ? std::move(drives) : KeepPlaces(order, std::move(drives), needed);
+  }
+  return order;
 }
 
 std::vector<DriveId> Placement::RegisterHomes(uint32_t group) {

@@ -47,7 +47,8 @@ std::vector<DriveId> OrderDrives(const DriveMap& map, uint32_t group, size_t nee
 std::vector<DriveId> KeepPlaces(const std::vector<DriveId>& before, std::vector<DriveId> order,
                                 size_t needed);
 
-// The homes and spares of an epoch, remembered. Thread-safe.
+// The homes and spares of an epoch, remembered. Those of the epochs before, from which they are
+// computed, are not, unless somebody asked for them: there may be hundreds. Thread-safe.
 class Placement {
  public:
   // `before`: of the epoch before; null for the first one.
@@ -61,12 +62,18 @@ class Placement {
   // The homes of a group's registers: as many as these have replicas.
   std::vector<DriveId> RegisterHomes(uint32_t group);
 
+  // How many orders take memory here: those that were asked for.
+  size_t Remembered() const;
+
  private:
+  using OrderKey = std::tuple<uint32_t, size_t, size_t>;  // as Order() is asked
+  const std::vector<DriveId>* Recall(const OrderKey& key) const;
+  std::vector<DriveId> Compute(const OrderKey& key) const;
+
   const DriveMap map_;
   const std::shared_ptr<Placement> before_;  // of the latest epoch before that has other drives
-  Mutex mutex_;
-  std::map<std::tuple<uint32_t, size_t, size_t>, std::unique_ptr<const std::vector<DriveId>>>
-      orders_ GUARDED_BY(mutex_);
+  mutable Mutex mutex_;
+  std::map<OrderKey, std::unique_ptr<const std::vector<DriveId>>> orders_ GUARDED_BY(mutex_);
 };
 
 }  // namespace pinstripe

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <numeric>
 #include <set>
 #include <string>
@@ -259,6 +260,84 @@ TEST(PlacementOverEpochs, WhoStaysKeepsItsPlaceThroughManyChanges) {
       EXPECT_TRUE(std::is_permutation(chosen.begin(), chosen.end(), new_homes.begin()));
     }
     before = after;
+  }
+}
+
+// As many maps as that, each of other drives than the one before.
+std::vector<DriveMap> Changes(size_t count) {
+  std::vector<DriveMap> maps{MapOf(9, 64)};
+  while (maps.size() < count) {
+    DriveMap next = maps.back();
+    MappedDrive& drive = next.drives[next.epoch * 5 % next.drives.size()];
+    drive.state = drive.state == DriveState::kActive ? DriveState::kDraining : DriveState::kActive;
+    drive.weight = 50 + next.epoch * 37 % 100;
+    if (next.epoch % 4 == 0) {
+      next.drives.push_back({static_cast<DriveId>(next.drives.back().id + 3), 80, "new"});
+    }
+    ++next.epoch;
+    maps.push_back(std::move(next));
+  }
+  return maps;
+}
+
+std::vector<std::shared_ptr<Placement>> PlacementsOf(const std::vector<DriveMap>& maps) {
+  std::vector<std::shared_ptr<Placement>> placements;
+  for (const DriveMap& map : maps) {
+    placements.push_back(
+        std::make_shared<Placement>(map, placements.empty() ? nullptr : placements.back()));
+  }
+  return placements;
+}
+
+// Whichever epoch is asked first, and whatever is remembered by then.
+TEST(PlacementOverEpochs, EachIsWhatTheOneBeforeAndItsOwnOrderMake) {
+  const std::vector<DriveMap> maps = Changes(40);
+  const auto forwards = PlacementsOf(maps);
+  const auto backwards = PlacementsOf(maps);
+  const auto jumping = PlacementsOf(maps);
+  for (uint32_t group = 0; group < 64; ++group) {
+    std::vector<Ids> expected{OrderDrives(maps[0], group, 6, 2)};
+    for (size_t i = 1; i < maps.size(); ++i) {
+      expected.push_back(KeepPlaces(expected.back(), OrderDrives(maps[i], group, 6, 2), 6));
+    }
+    for (size_t i = 0; i < maps.size(); ++i) {
+      ASSERT_EQ(forwards[i]->Order(group, 6, 2), expected[i]) << group << " " << i;
+      const size_t back = maps.size() - 1 - i;
+      ASSERT_EQ(backwards[back]->Order(group, 6, 2), expected[back]) << group << " " << back;
+      const size_t far = (group + 17 * i) % maps.size();
+      ASSERT_EQ(jumping[far]->Order(group, 6, 2), expected[far]) << group << " " << far;
+    }
+  }
+}
+
+// A process asks for all groups of the newest epoch, and a cluster may have had hundreds.
+TEST(PlacementOverEpochs, OneThatNobodyAskedRemembersNothing) {
+  const auto placements = PlacementsOf(Changes(40));
+  for (uint32_t group = 0; group < 64; ++group) placements.back()->Order(group, 6, 2);
+  EXPECT_EQ(placements.back()->Remembered(), 64u);
+  placements[20]->Order(7, 6, 2);
+  for (size_t i = 0; i + 1 < placements.size(); ++i) {
+    EXPECT_EQ(placements[i]->Remembered(), i == 20 ? 1u : 0u) << i;
+  }
+}
+
+// That is why no epoch is ever forgotten, whatever blocks name: those after it would mean something
+// else. Here a drive is drained, another one too, and the first is taken back.
+TEST(PlacementOverEpochs, WithoutTheOnesBeforeTheNewestNamesOtherHomes) {
+  std::vector<DriveMap> maps(4, MapOf(9, 64));
+  for (Epoch i = 0; i < 4; ++i) maps[i].epoch = i + 1;
+  for (const size_t i : {1u, 2u}) maps[i].drives[3].state = DriveState::kDraining;
+  for (const size_t i : {2u, 3u}) maps[i].drives[6].state = DriveState::kDraining;
+  const auto all = PlacementsOf(maps);
+  for (const auto& left : {std::vector{maps[0], maps[2], maps[3]}, {maps[0], maps[3]}, {maps[3]}}) {
+    const auto lacking = PlacementsOf(left);
+    size_t other_groups = 0;
+    for (uint32_t group = 0; group < 64; ++group) {
+      const Ids& right = all.back()->Order(group, 6, 2);
+      const Ids& wrong = lacking.back()->Order(group, 6, 2);
+      other_groups += !std::equal(right.begin(), right.begin() + 6, wrong.begin());
+    }
+    EXPECT_GT(other_groups, 0u) << "with " << left.size() << " of the epochs";
   }
 }
 
