@@ -202,6 +202,66 @@ TEST_F(ManyEpochsTest, AHistoryThatCannotBeIsNotUsed) {
   EXPECT_OK(DecodeHistory(*host_.cluster->registers().Read(History())->value));
 }
 
+TEST_F(ManyEpochsTest, WhoDiesWritingTheHistoryLeavesItToTheNext) {
+  MakeFiles();
+  MakeEpochs(9);
+  bool died = true;
+  for (uint64_t requests = 0; died; ++requests) {
+    SCOPED_TRACE(requests);
+    SetHistory(std::nullopt);
+    const auto life = std::make_shared<ClientLife>();
+    const auto cluster = machines_.Open(life);
+    ASSERT_OK(cluster);
+    life->CrashAfter(requests);
+    (void)KeepHistory((*cluster)->registers(), (*cluster)->config());
+    died = life->crashed();
+    Host host = NewHost();
+    EXPECT_EQ(host.cluster->map().epoch, 10u);
+    ExpectAllHolds(host.fs.get());
+    ASSERT_OK(KeepHistory(host.cluster->registers(), host.cluster->config()));
+    const auto history = host.cluster->registers().Read(History());
+    ASSERT_OK(history);
+    const auto epochs = DecodeHistory(history->value.value_or(""));
+    ASSERT_OK(epochs);
+    EXPECT_EQ(epochs->back().epoch, 10u);
+  }
+}
+
+// Blocks are stored, and their file is not committed yet. Nothing on the drives tells that somebody
+// is about to name an epoch of long ago, and nothing keeps him from it.
+TEST_F(ManyEpochsTest, AFileThatIsCommittedLateNamesTheEpochOfItsBlocks) {
+  MakeFiles();
+  Host away = NewHost();
+  auto file = away->Create(kRootInode, "late", {});
+  ASSERT_OK(file);
+  files_["late"] = Pattern(5, 9 * kTestBlock);
+  ASSERT_OK((*file)->Write(0, AsBytes(files_["late"])));
+  sim_.Sleep(std::chrono::seconds(1));  // until the blocks are stored
+
+  ASSERT_OK(Change(Drained(4)));
+  MakeEpochs(50);
+  ASSERT_OK(Change(Drained(5)));
+  const Host host = NewHost();
+  Collector(*host.cluster, {}).Run();
+  const Epoch newest = host.cluster->map().epoch;
+  EXPECT_GT(newest, 50u);
+
+  EXPECT_EQ(away.cluster->map().epoch, 1u);
+  const InodeId id = (*file)->inode();
+  ASSERT_OK((*file)->Close());
+  ASSERT_EQ(InodeOf(id).map->runs().size(), 1u);
+  EXPECT_EQ(InodeOf(id).map->runs().front().epoch, 1u);
+  EXPECT_EQ(away.cluster->map().epoch, newest);
+  ExpectAllHolds(away.fs.get());
+  ExpectAllHolds(host.fs.get());
+
+  Repairer repairer(*host.cluster, {});
+  ExpectAllAtHome(repairer.Run());
+  EXPECT_EQ(InodeOf(id).map->runs().front().epoch, newest);
+  EXPECT_EQ(On(4).shards, 0u);
+  ExpectAllHolds(NewHost().fs.get());
+}
+
 // ---- Drives that come and go
 
 TEST_F(EpochsTest, ADrainedDriveIsEmptyAndNobodyHasNoticed) {
