@@ -27,6 +27,7 @@
 
 #include "base/log.h"
 #include "cluster/gather.h"
+#include "cluster/map/history.h"
 #include "cluster/membership/drive_identity.h"
 #include "cluster/membership/epoch_change.h"
 #include "cluster/membership/rebuild.h"
@@ -252,7 +253,9 @@ class Storm {
       if (!last_failure_.empty()) Complain(last_failure_ + ", in the calm");
       if (sim_.Now() - start > 2s) Complain(key + " is slow in the calm");
     }
+    InspectMore();
   }
+  virtual void InspectMore() {}
 
   uint64_t clock_ = 0;
   size_t certain_ = 0;
@@ -444,8 +447,32 @@ class MovingStorm final : public ClusterStorm {
 
   size_t moved() const { return moved_; }
   uint64_t erased() const { return erased_; }
+  size_t in_history() const { return in_history_; }
 
  private:
+  // What the history of the map says, those who died writing it left, too, is what the registers
+  // of the epochs say.
+  void InspectMore() override {
+    const auto cluster = machines_.Open();
+    if (!cluster.has_value())
+      return Complain("no cluster: " + std::string(cluster.error().message()));
+    RegisterStore& registers = (*cluster)->registers();
+    const auto history = registers.Read({kMapGroup, HistoryKey()});
+    if (!history.has_value()) return Complain(std::string(history.error().message()));
+    if (!history->value.has_value()) return;
+    const auto epochs = DecodeHistory(*history->value);
+    if (!epochs.has_value()) return Complain(std::string(epochs.error().message()));
+    for (const DriveMap& map : *epochs) {
+      const auto stored = registers.Read({kMapGroup, EpochKey(map.epoch)});
+      if (!stored.has_value()) return Complain(std::string(stored.error().message()));
+      if (stored->value == map.Encode()) continue;
+      return Complain(fmt::format("epoch {} is another one in the history", map.epoch));
+    }
+    if (epochs->size() > (*cluster)->map().epoch)
+      Complain("the history has epochs that never were");
+    in_history_ = epochs->size();
+  }
+
   // Lets its users decide with drives of whatever epoch.
   class Unfenced final : public ReplicaLocator {
    public:
@@ -534,6 +561,7 @@ class MovingStorm final : public ClusterStorm {
   const Rules rules_;
   size_t moved_ = 0;
   uint64_t erased_ = 0;
+  size_t in_history_ = 0;
 };
 
 class RegisterSim : public testing::TestWithParam<size_t> {
@@ -594,6 +622,7 @@ TEST_P(MovingSim, HistoriesAreLinearizableWhileTheHomesMove) {
   const Seeds seeds = SeedsFromEnvironment(50);
   size_t moved = 0;
   uint64_t erased = 0;
+  size_t with_history = 0;
   for (uint64_t seed = seeds.first; seed < seeds.end; ++seed) {
     MovingStorm storm(seed, GetParam(), {});
     storm.Run();
@@ -602,10 +631,12 @@ TEST_P(MovingSim, HistoriesAreLinearizableWhileTheHomesMove) {
     ASSERT_FALSE(storm.given_up()) << "a change of the map does not end in seed " << seed;
     moved += storm.moved();
     erased += storm.erased();
+    with_history += storm.in_history() > 0;
   }
   // In some storms the clients are done before a majority of the homes was well for long enough.
   EXPECT_GE(4 * moved, seeds.end - seeds.first);
   EXPECT_GE(20 * erased, seeds.end - seeds.first);
+  EXPECT_GE(4 * with_history, seeds.end - seeds.first);
 }
 
 INSTANTIATE_TEST_SUITE_P(Replicas, MovingSim, testing::Values(3, 5),
