@@ -20,11 +20,11 @@ Result<bool> ReadIsSettled(RegisterStore& registers, Epoch epoch) {
 
 // What the history says, if it says something. It is told again what the registers of the epochs
 // say; where it cannot be read, they are read.
-std::vector<DriveMap> TakeHistory(const RegisterValue& history, const RegisterValue& first_epoch,
+std::vector<DriveMap> TakeHistory(const RegisterValue& history, const DriveMap& first_epoch,
                                   const std::string& cluster) {
   if (!history.value) return {};
   auto epochs = DecodeHistory(*history.value);
-  if (epochs.has_value() && epochs->front().Encode() == first_epoch.value) {
+  if (epochs.has_value() && epochs->front() == first_epoch) {
     return *std::move(epochs);
   }
   Log(LogLevel::kError, "the history of the drive map is not used",
@@ -41,18 +41,22 @@ Result<MapGroup> ReadMapGroup(RegisterStore& registers, const ClusterConfig& con
   std::vector<DriveMap>& maps = group.epochs;
   for (;;) {
     std::vector<RegisterName> names;
-    for (Epoch i = 0; i < kEpochsAtOnce; ++i) {
-      names.push_back({kMapGroup, EpochKey(static_cast<Epoch>(first + maps.size() + i))});
-    }
+    const auto asked = static_cast<Epoch>(first + maps.size());
+    for (Epoch i = 0; i < kEpochsAtOnce; ++i) names.push_back({kMapGroup, EpochKey(asked + i)});
     const bool is_first = first == 1 && maps.empty();
+    // A cluster of few epochs needs none.
+    const bool with_history = first == 1 && maps.size() == kEpochsAtOnce;
     for (const DriveConfig& drive : config.drives) {
       if (is_first) names.push_back({kMapGroup, IncarnationKey(drive.id)});
     }
-    if (is_first) names.push_back({kMapGroup, HistoryKey()});
+    if (with_history) names.push_back({kMapGroup, HistoryKey()});
     auto answers = registers.ReadMany(names);
-    if (is_first) {
+    if (with_history) {
       group.history = TRY_CONTEXT(answers.back(), "read the history of the drive map");
       answers.pop_back();
+      std::vector<DriveMap> history = TakeHistory(group.history, maps.front(), config.name);
+      group.in_history = history.size();
+      if (history.size() > maps.size()) maps = std::move(history);
     }
     for (size_t i = kEpochsAtOnce; i < answers.size(); ++i) {
       const DriveId id = config.drives[i - kEpochsAtOnce].id;
@@ -61,17 +65,11 @@ Result<MapGroup> ReadMapGroup(RegisterStore& registers, const ClusterConfig& con
       if (!value.value) continue;
       group.incarnations[id] = TRY_CONTEXT(DecodeIncarnation(*value.value), "drive {}", id);
     }
-    if (is_first) {
-      const RegisterValue first_epoch =
-          TRY_CONTEXT(answers[0], "read the drive map of the cluster '{}'", config.name);
-      maps = TakeHistory(group.history, first_epoch, config.name);
-      group.in_history = maps.size();
-    }
-    // The history may have brought all that was asked for, or more.
-    for (size_t i = is_first ? maps.size() : 0; i < kEpochsAtOnce; ++i) {
+    for (Epoch i = 0; i < kEpochsAtOnce; ++i) {
+      const Epoch epoch = asked + i;
+      if (epoch < first + maps.size()) continue;  // the history has brought it, and maybe more
       const RegisterValue value =
           TRY_CONTEXT(answers[i], "read the drive map of the cluster '{}'", config.name);
-      const auto epoch = static_cast<Epoch>(first + maps.size());
       if (!value.value && epoch > 1) {
         group.settled = TRY(ReadIsSettled(registers, epoch - 1));
         return group;

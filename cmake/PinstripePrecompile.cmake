@@ -35,7 +35,7 @@ function(pinstripe_reuse_precompiled type name folder)
        AND NOT libraries MATCHES "FUSE3|XRootD" AND (type STREQUAL "STATIC_LIBRARY" OR libraries MATCHES "GTest"))
       target_precompile_headers(${target} REUSE_FROM ${name})
       # GCC 12 sees bounds that are not there in inlined strings, more so with these.
-      target_compile_options(${target} PRIVATE -Wno-array-bounds -Wno-stringop-overflow)
+      target_compile_options(${target} PRIVATE -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
     endif()
   endforeach()
   get_property(folders DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)

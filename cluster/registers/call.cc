@@ -611,7 +611,10 @@ Status RegisterCall::MakeDurable() {
     }
     const bool outdated = outdated_ && CountKnown(states_) < quorums_.majority;
     if (outdated || DrivesAreFull() || !BackOff(attempt)) {
-      return Error();
+      const Status why = Error();
+      // ENOSPC would say that nothing has changed. What is chosen is, and stays.
+      if (why.code() != ENOSPC) return why;
+      return Fail(EIO, "not known to be safe from power loss: {}", why.message());
     }
   }
 }

@@ -178,7 +178,7 @@ TEST_F(ManyEpochsTest, AChangeAsksNoMoreAfterFiftyThanAfterFive) {
 
 TEST_F(ManyEpochsTest, WithoutAHistoryAllIsReadAndItIsWrittenAnew) {
   MakeFiles();
-  MakeEpochs(9);
+  MakeEpochs(25);
   const uint64_t with = RequestsOfOpening();
   SetHistory(std::nullopt);
   EXPECT_GT(RequestsOfOpening(), with);

@@ -508,6 +508,17 @@ TEST_F(RegisterStoreTest, FullDrivesAreToldApart) {
   EXPECT_EQ(outcome.effect, Effect::kRefused);
 }
 
+// What is chosen stays chosen: that there is no room to make it safe does not undo it.
+TEST_F(RegisterStoreTest, WhatCannotBeMadeDurableForLackOfRoomMayHaveHappened) {
+  Set(*store_, {}, "a");
+  for (auto& drive : three_.set.drives) drive->Set({.full = true});
+  const Status durable = store_->MakeDurable(kName);
+  EXPECT_FAILS(durable, EIO);
+  EXPECT_THAT(std::string(durable.message()), HasSubstr("its drives are full"));
+  three_.set.SetAll(Replicas::Healthy());
+  EXPECT_EQ(other_->Read(kName)->value, "a");
+}
+
 // One of three has taken it, and may yet make it the value: no errno tells that apart from a change
 // that nobody has taken.
 TEST_F(RegisterStoreTest, AChangeThatAMinorityOfNearlyFullDrivesTookIsUnknown) {
