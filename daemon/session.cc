@@ -252,8 +252,7 @@ Status Session::Handle(Frame frame) {
   const auto identity = pin ? nullptr : security.Find(message.hmacauth().identity());
   const SessionGate::Asked asked{
       .header = header,
-      .authentication = message.has_authtype() ? static_cast<int>(message.authtype())
-                                               : SessionGate::kNoAuthentication,
+      .authentication = message.has_authtype() ? std::optional(message.authtype()) : std::nullopt,
       .tls = tls_ != nullptr,
       .identity = identity.get(),
       .authentic = header != nullptr && identity != nullptr && Authentic(message, identity->key)};

@@ -31,10 +31,10 @@ void SessionGate::Begin(int64_t connection_id, uint64_t erasures) {
 
 Verdict SessionGate::Judge(const Asked& asked, const Device& device) {
   // Without an authentication at all there is still something to say to a request without a header.
-  if (asked.authentication != kinetic::Message::PINAUTH &&
-      asked.authentication != kinetic::Message::HMACAUTH &&
-      asked.authentication != kNoAuthentication) {
-    return End(fmt::format("a request with an authentication of type {}", asked.authentication));
+  if (asked.authentication && asked.authentication != kinetic::Message::PINAUTH &&
+      asked.authentication != kinetic::Message::HMACAUTH) {
+    return End(fmt::format("a request with an authentication of type {}",
+                           static_cast<int>(*asked.authentication)));
   }
   // Batches from before an erase are not for the device that it is now.
   const bool erased = std::exchange(batches_erasures_, device.erasures) != device.erasures;
@@ -54,7 +54,10 @@ Verdict SessionGate::JudgeRequest(const Asked& asked, const Device& device) {
   if (pin && header.messagetype() != Header::PINOP) {
     return Refuse(kinetic::Status::INVALID_REQUEST, "a PIN is for PIN operations only");
   }
-  if (pin) return JudgeTurn(header, pin);
+  if (pin) {
+    Verdict turn = JudgeTurn(header, pin);
+    return turn.kind == Verdict::kPass ? JudgePriority(header) : turn;
+  }
   if (asked.identity == nullptr) return Refuse(kinetic::Status::HMAC_FAILURE, "unknown identity");
   if (!asked.authentic) return Refuse(kinetic::Status::HMAC_FAILURE, "HMAC did not compare");
   if (Verdict turn = JudgeTurn(header, pin); turn.kind != Verdict::kPass) return turn;
@@ -73,11 +76,7 @@ Verdict SessionGate::JudgeRequest(const Asked& asked, const Device& device) {
     refusal.drop_batches = true;
     return refusal;
   }
-  if (header.has_priority() &&
-      (header.priority() < Workers::kLowest || header.priority() > Workers::kHighest)) {
-    return Refuse(kinetic::Status::INVALID_REQUEST,
-                  fmt::format("unknown priority {}", static_cast<int>(header.priority())));
-  }
+  if (Verdict known = JudgePriority(header); known.kind != Verdict::kPass) return known;
   const auto highest = asked.identity->acl.max_priority;
   if (header.priority() > highest) {
     return Refuse(kinetic::Status::NOT_AUTHORIZED,
@@ -85,6 +84,13 @@ Verdict SessionGate::JudgeRequest(const Asked& asked, const Device& device) {
                               static_cast<int>(header.priority()), highest));
   }
   return {};
+}
+
+Verdict SessionGate::JudgePriority(const Header& header) {
+  if (!header.has_priority()) return {};
+  if (header.priority() >= Workers::kLowest && header.priority() <= Workers::kHighest) return {};
+  return Refuse(kinetic::Status::INVALID_REQUEST,
+                fmt::format("unknown priority {}", static_cast<int>(header.priority())));
 }
 
 Verdict SessionGate::JudgeTurn(const Header& header, bool pin) {

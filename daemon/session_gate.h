@@ -1,7 +1,8 @@
 // SessionGate: which requests of one connection go on to be executed, which are refused, and which
 // end the connection. It checks what the protocol says of each request before its content counts,
 // in this order: its authentication, its header, its signature, its connection, its sequence, the
-// erasures, the cluster version and the lock of the device, its priority.
+// erasures, the cluster version and the lock of the device, its priority. A PIN has no signature,
+// and is not asked for erasures, version and lock.
 //
 // It does no I/O and knows no sockets: it remembers what was said before, and judges what is said
 // now. A request whose signature is wrong changes nothing in it, for anybody could have sent it.
@@ -11,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "daemon/device_security.h"
@@ -20,12 +22,10 @@ namespace pinstripe {
 
 class SessionGate {
  public:
-  static constexpr int kNoAuthentication = -1;
-
   // A request, as far as the gate looks at it.
   struct Asked {
     const kinetic::Header* header = nullptr;  // null: it has none
-    int authentication = kNoAuthentication;   // a kinetic::Message::AuthType
+    std::optional<kinetic::Message::AuthType> authentication;
     bool tls = false;
     const DeviceSecurity::Identity* identity = nullptr;  // that it names; null: there is none
     bool authentic = false;                              // that identity has signed it
@@ -68,6 +68,8 @@ class SessionGate {
   // up would be believed by whoever waits for the answer to a true one.
   Verdict JudgeTurn(const kinetic::Header& header, bool pin);
   bool IsForThisConnection(const kinetic::Header& header, bool pin);
+  // The workers take no other: also a PIN's, of which nobody has checked anything yet.
+  static Verdict JudgePriority(const kinetic::Header& header);
   void CheckInvariants() const;
 
   int64_t connection_id_ = 0;

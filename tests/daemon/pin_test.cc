@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <thread>
 
 #include "base/real_runtime.h"
@@ -152,6 +153,16 @@ TEST_F(PinTest, PinsAreForPinOperationsAndTheseForPins) {
   const WireClient::Answer answer = plain.ReceiveAnswer();
   EXPECT_EQ(answer.code(), Status::INVALID_REQUEST);
   EXPECT_EQ(answer.command.status().statusmessage(), "TLS channel is required for Pin operation");
+  EXPECT_TRUE(KeyIsThere());
+}
+
+// Whoever sends it has proved nothing: it may not end the process that serves all drives.
+TEST_F(PinTest, APriorityThatIsNoneIsRefused) {
+  for (const int priority : {-1, 0, 10, INT32_MAX}) {
+    client_->PinRequest("", Pin::ERASE_PINOP, Header::PINOP,
+                        [priority](Header* header) { header->set_priority(priority); });
+    EXPECT_EQ(client_->ReceiveAnswer().code(), Status::INVALID_REQUEST) << priority;
+  }
   EXPECT_TRUE(KeyIsThere());
 }
 

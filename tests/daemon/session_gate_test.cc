@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -74,15 +75,18 @@ TEST(SessionGate, ASignedRequestOfThisConnectionPasses) {
 }
 
 TEST(SessionGate, AnAuthenticationOfAnotherTypeEndsTheConnection) {
-  Client client;
-  client.asked.authentication = kinetic::Message::UNSOLICITEDSTATUS;
-  EXPECT_EQ(client.Ask().kind, Verdict::kEnd);
+  for (const auto type :
+       {kinetic::Message::UNSOLICITEDSTATUS, kinetic::Message::INVALID_AUTH_TYPE}) {
+    Client client;
+    client.asked.authentication = type;
+    EXPECT_EQ(client.Ask().kind, Verdict::kEnd);
+  }
 }
 
 TEST(SessionGate, WithoutAHeaderThereIsNothingToAnswerButThat) {
   Client client;
   client.asked.header = nullptr;
-  client.asked.authentication = SessionGate::kNoAuthentication;
+  client.asked.authentication.reset();
   EXPECT_TRUE(IsRefused(client.Ask(), Status::HEADER_REQUIRED));
 }
 
@@ -105,6 +109,16 @@ TEST(SessionGate, APinIsForPinOperationsOverTls) {
   client.header.set_messagetype(Header::GET);
   client.header.set_sequence(2);
   EXPECT_TRUE(IsRefused(client.Ask(), Status::INVALID_REQUEST));
+}
+
+// Nobody has signed it, and the workers know no other priorities.
+TEST(SessionGate, APinOfAPriorityThatIsNoneIsRefused) {
+  for (const int priority : {-1, 0, Workers::kHighest + 1, INT32_MAX}) {
+    Client client;
+    client.UsePin(/*tls=*/true);
+    client.header.set_priority(priority);
+    EXPECT_TRUE(IsRefused(client.Ask(), Status::INVALID_REQUEST)) << priority;
+  }
 }
 
 TEST(SessionGate, SequencesRise) {

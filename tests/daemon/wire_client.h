@@ -130,11 +130,13 @@ class WireClient {
   }
   // A request that a PIN authorises instead of a signature.
   bool PinRequest(std::string_view pin, kinetic::PinOperation::Type type,
-                  kinetic::Header::MessageType message_type = kinetic::Header::PINOP) {
+                  kinetic::Header::MessageType message_type = kinetic::Header::PINOP,
+                  const std::function<void(kinetic::Header*)>& edit = {}) {
     kinetic::Command command;
     command.mutable_header()->set_sequence(++sequence_);
     command.mutable_header()->set_messagetype(message_type);
     command.mutable_body()->mutable_pinop()->set_pinoptype(type);
+    if (edit) edit(command.mutable_header());
     kinetic::Message message;
     message.set_authtype(kinetic::Message::PINAUTH);
     message.mutable_pinauth()->set_pin(std::string(pin));
