@@ -1,5 +1,6 @@
 #include "store/background.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace pinstripe {
@@ -15,6 +16,19 @@ int RestFactor(int priority) {
     case 5: return 1;
     default: return 0;
   }
+}
+
+// A client may give its job a year. What is left of one that is done goes after this time, so that
+// many short jobs of long patience do not fill the memory.
+constexpr Duration kLongestTimer = std::chrono::seconds(10);
+
+void ExpireAt(Runtime& runtime, const std::weak_ptr<Cancellation>& job, Time expiry) {
+  runtime.RunAt(std::min(expiry, runtime.Now() + kLongestTimer), [&runtime, job, expiry] {
+    const std::shared_ptr<Cancellation> alive = job.lock();
+    if (!alive) return;
+    if (runtime.Now() < expiry) return ExpireAt(runtime, job, expiry);
+    alive->Expire();
+  });
 }
 
 }  // namespace
@@ -35,9 +49,7 @@ void Background::Start(Job started) {
     if (stopping_) return;
     jobs_.insert(job);
   }
-  if (job->expiry != Time::max()) {
-    runtime_.RunAt(job->expiry, [cancellation = job->cancellation] { cancellation->Expire(); });
-  }
+  if (job->expiry != Time::max()) ExpireAt(runtime_, job->cancellation, job->expiry);
   workers_.Add([this, job] { Run(job); }, job->priority);
 }
 

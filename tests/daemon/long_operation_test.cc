@@ -559,5 +559,49 @@ TEST(Background, JobsTakeTurnsAndEndWhenTheirTimeIsUp) {
   EXPECT_GT(last_of(1), last_of(3)) << "the endless one did not hold up the others";
 }
 
+// A timer cannot be taken back. A client that gives each of many short jobs a year would fill the
+// memory with them.
+TEST(Background, NoTimerOutlivesItsJobForLong) {
+  class Timers final : public Runtime {
+   public:
+    Time Now() override { return real_.Now(); }
+    int64_t WallClock() override { return real_.WallClock(); }
+    void RunAt(Time when, Task task) override {
+      longest = std::max(longest, when - Now());
+      real_.RunAt(when, std::move(task));
+    }
+    void Spawn(std::string name, Task body) override {
+      real_.Spawn(std::move(name), std::move(body));
+    }
+    std::shared_ptr<Signal> NewSignal() override { return real_.NewSignal(); }
+    uint64_t Random() override { return real_.Random(); }
+
+    Duration longest{};
+
+   private:
+    RealRuntime real_;
+  };
+  class Nothing final : public LongOperation {
+   public:
+    bool Work(Time, Cancellation&) override { return true; }
+  };
+  Timers runtime;
+  const auto done = runtime.NewSignal();
+  auto cancellation = std::make_shared<Cancellation>(runtime);
+  const std::weak_ptr<Cancellation> kept = cancellation;
+  {
+    Background background(runtime, "test", 1);
+    background.Start({.done = [&] { done->Set(); },
+                      .late = [] { ADD_FAILURE(); },
+                      .operation = std::make_unique<Nothing>(),
+                      .cancellation = std::move(cancellation),
+                      .expiry = runtime.Now() + std::chrono::hours(24 * 364)});
+    done->WaitUntil(runtime.Now() + 10s);
+  }
+  EXPECT_GT(runtime.longest, Duration()) << "no timer was set";
+  EXPECT_LE(runtime.longest, std::chrono::seconds(10));
+  EXPECT_TRUE(kept.expired()) << "the timer keeps what is left of the job";
+}
+
 }  // namespace
 }  // namespace pinstripe
