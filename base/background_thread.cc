@@ -74,12 +74,16 @@ bool BackgroundThread::WaitUntil(Time until) {
   }
 }
 
-void BackgroundThread::End() {
+void BackgroundThread::TellToEnd() {
   {
     const MutexLock lock(state_->mutex);
     state_->ending = true;
   }
   state_->wake->Set();
+}
+
+void BackgroundThread::End() {
+  TellToEnd();
   while (IsRunning()) state_->ended->WaitUntil(Time::max());
 }
 

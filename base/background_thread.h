@@ -20,7 +20,8 @@
 
 namespace pinstripe {
 
-// Thread-safe, but for End() and the destructor, which belong to one thread that is not its own.
+// Thread-safe, but for the two that end it and the destructor, which belong to one thread that is
+// not its own.
 class BackgroundThread {
  public:
   // Starts nothing. `runtime` outlives it.
@@ -39,7 +40,9 @@ class BackgroundThread {
   bool WaitUntil(Time until);
   bool IsEnding() const;
 
-  // Tells the body to end, and waits until it has. It is not started any more.
+  // Tells the body to end; it is not started any more. End() waits for that, too. An owner of
+  // several tells all of them before it waits for one.
+  void TellToEnd();
   void End();
 
  private:

@@ -35,14 +35,13 @@ Cluster::Cluster(Runtime& runtime, ClusterConfig config)
     : runtime_(runtime),
       config_(std::move(config)),
       state_(std::make_unique<State>(
-          runtime,
-          [this] {
-            (void)Refresh(); /* tried again */
-          },
+          runtime, [this] { (void)Refresh(); },  // it is tried again
           [this] { Elect(); })) {}
 
 Cluster::~Cluster() {
   if (state_->bell) state_->bell->TakeDown();
+  state_->elector.TellToEnd();
+  state_->looker.TellToEnd();
   state_->elector.End();
   state_->looker.End();
   stripes_.reset();
