@@ -146,9 +146,9 @@ Result<bool> FileCommit::TryStoreContents(Inode& out) {
     const DirtyBlocks::Block* const first = blocks_.Find(0);
     return first && first->dirty;
   };
-  // Of an unwritten file the contents stay as they are kept.
-  bool inline_form = false;
-  if (now_.size <= layout().inline_limit) {
+  // Of an unwritten file the contents stay as they are kept, also beyond today's limit.
+  bool inline_form = !changed_ && !now_.map;
+  if (!inline_form && now_.size <= layout().inline_limit) {
     inline_form = !now_.map || small_and_dirty();
     const uint64_t slot = slot_;
     if (inline_form) TRY(Fill(0, Form::kWhole));

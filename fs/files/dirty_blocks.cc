@@ -139,7 +139,7 @@ DirtyBlocks::Sent& DirtyBlocks::Send(uint64_t number, Sent sent) {
   block.dirty.reset();
   block.present = {};
   in_flight_.push_back(number);
-  CheckInvariants();
+  CheckBlock(block);
   return *block.sent;
 }
 
@@ -147,7 +147,7 @@ DirtyBlocks::Sent DirtyBlocks::Finish(Block& block) {
   assert(block.sent);
   Sent sent = *std::move(block.sent);
   block.sent.reset();
-  CheckInvariants();
+  CheckBlock(block);
   return sent;
 }
 
@@ -167,7 +167,7 @@ void DirtyBlocks::TakeBack(Block& block, const Sent& sent, StripeLayout layout) 
   }
   block.dirty = std::move(whole);
   block.present.Add(taken);
-  CheckInvariants();
+  CheckBlock(block);
 }
 
 void DirtyBlocks::DropSent(Block& block) {

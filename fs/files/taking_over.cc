@@ -51,7 +51,7 @@ Result<bool> FileCommit::RefreshUnderTurn() {
     const int code = stored.inode.kind == FileKind::kDirectory ? EISDIR
                      : stored.inode.kind == FileKind::kSymlink ? ELOOP
                                                                : EINVAL;
-    return Fail(code, "inode {:016x} is no file", id_);
+    return Fail(code, "inode {:016x} is not a file", id_);
   }
   if (loaded_ && stored.slot == slot_) return false;
   (void)CheckRemembered(stored);  // reading goes on with what there is

@@ -225,6 +225,33 @@ TEST_F(LayoutTest, FilesAreWhatWasWrittenUnderAnyLayout) {
   }
 }
 
+// What was small when it was written stays as it is kept, though nothing as large would be kept so
+// today; and a host that finds the inode changed meanwhile has nothing of its own to put on top.
+TEST_F(LayoutTest, ASmallFileBeyondTodaysLimitIsSyncedAsItIs) {
+  const std::string data = Pattern(1, 3000);
+  const InodeId file = Make("f", data);
+  ASSERT_FALSE(InodeOf(file).map) << "it is kept in the inode";
+  machines_.config().inline_limit = 100;
+  Host host = NewHost();
+  auto open = host->Open(file, FileSystem::Access::kWrite);
+  ASSERT_OK(open);
+  for (const bool by_other : {false, true}) {
+    AttributeChange change;
+    change.mode = by_other ? 0600 : 0640;
+    if (by_other) {
+      ASSERT_OK(fs_->SetAttributes(file, change));
+    } else {
+      ASSERT_OK((*open)->SetAttributes(change));
+    }
+    ASSERT_OK((*open)->Sync());
+    EXPECT_EQ(ReadAll(**open), data);
+    EXPECT_FALSE(InodeOf(file).map);
+    EXPECT_EQ(InodeOf(file).mode, *change.mode);
+  }
+  ASSERT_OK((*open)->Close());
+  EXPECT_EQ(Contents("/f"), data);
+}
+
 // One host writes into an empty file to which another gives a layout meanwhile.
 TEST_F(LayoutTest, BlocksInMemoryStayAsTheyAre) {
   const InodeId file = Make("f", "");
