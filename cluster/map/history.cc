@@ -73,9 +73,12 @@ std::string EncodeHistory(const std::vector<DriveMap>& epochs) {
   std::string changes;
   Epoch newest = 1;
   const std::string first = epochs.front().Encode();
+  size_t drives = epochs.front().drives.size();
   for (size_t i = 1; i < epochs.size() && CanFollow(epochs[i - 1], epochs[i]); ++i) {
     const std::string change = EncodeChange(epochs[i - 1], epochs[i]);
+    drives += epochs[i].drives.size();
     if (first.size() + changes.size() + change.size() > kMaxHistoryBytes) break;
+    if (drives > kMaxHistoryDrives) break;
     changes += change;
     newest = epochs[i].epoch;
   }
@@ -101,7 +104,13 @@ Result<std::vector<DriveMap>> DecodeHistory(std::string_view bytes) {
   if (epochs.front().epoch != 1) {
     return Fail(EBADMSG, "history of the drive map: it begins with epoch {}", epochs.front().epoch);
   }
+  size_t drives = epochs.front().drives.size();
   while (epochs.size() < newest && in.ok()) {
+    drives += epochs.back().drives.size();
+    if (drives > kMaxHistoryDrives) {
+      return Fail(EBADMSG, "history of the drive map: {} epochs of up to {} drives are too many",
+                  newest, epochs.back().drives.size());
+    }
     DriveMap next = epochs.back();
     ApplyChange(in, next);
     // What a map has to be is judged where maps are.

@@ -20,8 +20,10 @@ namespace pinstripe {
 // The register of the history, in the group of the map. Absent: all epochs have to be read.
 std::string HistoryKey();  // "H"
 
-// Bytes that a history has at most: what follows stays outside of it.
+// Bytes that a history has at most, and drives of all its epochs together, which bound the memory
+// that a reader spends on bytes it does not trust. What follows stays outside of it.
 inline constexpr size_t kMaxHistoryBytes = 60 << 10;
+inline constexpr size_t kMaxHistoryDrives = 1 << 20;
 
 // As many of these epochs as have room in one record; the first is epoch 1, and none is left out.
 std::string EncodeHistory(const std::vector<DriveMap>& epochs);

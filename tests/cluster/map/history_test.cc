@@ -6,6 +6,7 @@
 #include <random>
 
 #include "base/bytes.h"
+#include "base/coding.h"
 #include "tests/support/expect_ok.h"
 
 namespace pinstripe {
@@ -96,6 +97,27 @@ TEST(DriveMapHistory, TakesAsManyAsItHasRoomFor) {
   EXPECT_GT(read->size(), 500u);
   EXPECT_LT(read->size(), 3000u);
   EXPECT_TRUE(std::equal(read->begin(), read->end(), epochs.begin()));
+}
+
+// Few bytes could ask for much memory: an epoch that changes nothing takes one byte.
+TEST(DriveMapHistory, AHugeMapOfManyEpochsIsRefused) {
+  DriveMap map = FirstMap();
+  while (map.drives.size() < 3000) {
+    map.drives.push_back(
+        {static_cast<DriveId>(map.drives.back().id + 1), 1, "", DriveState::kActive});
+  }
+  const uint32_t epochs = 20'000;
+  const std::string bytes =
+      Writer().U8(1).U32(epochs).Text(map.Encode()).Raw(std::string(epochs - 1, '\0')).Take();
+  EXPECT_LE(bytes.size(), kMaxHistoryBytes);
+  EXPECT_FAILS(DecodeHistory(bytes), EBADMSG);
+
+  // Who writes a history keeps to the same.
+  std::vector<DriveMap> many(400, map);
+  for (size_t i = 1; i < many.size(); ++i) many[i].epoch = static_cast<Epoch>(i + 1);
+  const auto read = DecodeHistory(EncodeHistory(many));
+  ASSERT_OK(read);
+  EXPECT_EQ(read->size(), kMaxHistoryDrives / map.drives.size());
 }
 
 // What a change cannot say is left to the registers of the epochs.
