@@ -22,7 +22,6 @@ function(pinstripe_precompile type name)
   endif()
   target_link_libraries(${name} PRIVATE pinstripe_options fmt::fmt tl::expected Threads::Threads)
   target_precompile_headers(${name} PRIVATE ${precompiled_headers} ${ARGN})
-
 endfunction()
 
 # Has all such targets of a folder and those below it use them.

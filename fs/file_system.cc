@@ -23,7 +23,7 @@ constexpr uint32_t kSetGroup = 02000;  // of a mode
 
 Status CheckDirectory(InodeId id, const Inode& inode) {
   if (inode.kind == FileKind::kDirectory) return {};
-  return Fail(ENOTDIR, "inode {:016x} is no directory", id);
+  return Fail(ENOTDIR, "inode {:016x} is not a directory", id);
 }
 
 Status CheckSettable(std::string_view name) {
@@ -311,7 +311,7 @@ class ClusterFileSystem final : public FileSystem {
   Result<std::string> ReadSymlink(InodeId inode) override {
     const StoredInode stored = TRY(names().Load(inode));
     if (stored.inode.kind == FileKind::kSymlink) return stored.inode.symlink;
-    return Fail(EINVAL, "inode {:016x} is no symbolic link", inode);
+    return Fail(EINVAL, "inode {:016x} is not a symbolic link", inode);
   }
 
   Result<Attributes> Link(InodeId inode, InodeId directory, std::string_view name) override {
@@ -466,7 +466,7 @@ class ClusterFileSystem final : public FileSystem {
     const std::vector<std::string> components = TRY(WayTo(path));
     if (components.size() == exported_.size())
       return Fail(EINVAL, "the root directory has no name");
-    if (components.back() == "..") return Fail(EINVAL, "'..' is no name of a directory");
+    if (components.back() == "..") return Fail(EINVAL, "'..' is not the name of a directory");
     PathWalk walk = NewWalk();
     TRY(walk.EnterParentOf(components));
     return Place{walk.at(), components.back()};

@@ -10,6 +10,7 @@
 #include "tools/check_report.h"
 #include "tools/commands.h"
 #include "tools/progress.h"
+#include "upkeep/host_care.h"
 #include "upkeep/recovery.h"
 
 namespace pinstripe {
@@ -38,7 +39,7 @@ Result<InodeId> ParseInode(std::string_view text) {
 Result<int> RunRecover(Runtime& runtime, const RecoverOptions& options) {
   const InodeId id = TRY(ParseInode(options.inode));
   const auto connected = TRY(Connect(runtime, options.config));
-  const auto fs = TRY(FileSystem::Open(connected->cluster(), {}));
+  const auto fs = TRY(FileSystem::Open(connected->cluster(), {.caretaker = &MakeHostCare}));
   Progress progress(runtime);
   const auto recovered =
       RecoverInode(connected->cluster(), *fs, id, options.path,

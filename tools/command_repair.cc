@@ -125,8 +125,10 @@ void AddRepairCommands(CLI::App& app, Action& chosen) {
                     "Though it holds records of others, which it goes on to hold");
   command->footer(
       "The empty drive answers at the address that the configuration gives for that id; the lost\n"
-      "one is not running any more. First its part of names and inodes is restored, which takes a\n"
-      "minute or more, then it is in service, then its shards are written again.\n" +
+      "one is not running any more. First its part of names and inodes is restored, which takes "
+      "35\n"
+      "seconds and as long as reading them does. Then it is in service. Then its shards are\n"
+      "written again.\n" +
       std::string(kExitCodes) + std::string(kBusyCode));
 
   auto drain = std::make_shared<RepairCommand>();

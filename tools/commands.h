@@ -14,7 +14,8 @@ class App;
 
 namespace pinstripe {
 
-// Exit codes: 0 done, 1 failed, 2 wrong usage. `status` has its own, see its help.
+// Exit codes: 0 done, 1 failed, 2 wrong usage. Commands that judge a cluster have their own: see
+// their help.
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;
 // Of those that work on drives: somebody else does.
@@ -29,7 +30,8 @@ void AddWhyCommand(CLI::App& app, Action& chosen);
 void AddCheckCommand(CLI::App& app, Action& chosen);
 void AddCollectCommand(CLI::App& app, Action& chosen);
 void AddRecoverCommand(CLI::App& app, Action& chosen);
-void AddRepairCommands(CLI::App& app, Action& chosen);  // repair, scrub, rebuild
+void AddRepairCommands(CLI::App& app,
+                       Action& chosen);  // repair, scrub, verify, rebuild, drain, expand, rebalance
 void AddConfigCommand(CLI::App& app, Action& chosen);
 void AddBenchCommand(CLI::App& app, Action& chosen);
 void AddDevCommand(CLI::App& app, Action& chosen);

@@ -1,8 +1,8 @@
 /* The protocol of registers across an epoch of the drive map, for Spin: what registers.pml leaves out. A
  * directory entry's register has slots of its own in each epoch, drives refuse the requests of the epoch before
  * theirs, and what rests since that epoch is erased, after which the name is used again (docs/format.md, "Slots of an
- * epoch" and "Erasing"). register_store.cc's TryChange(), MakeFinal() and Conclude() are here as they are
- * there, register_call.cc's rounds as in registers.pml, and register_eraser.cc.
+ * epoch" and "Erasing"). TryChange(), MakeFinal() and Conclude() of cluster/registers/store.cc are here as
+ * they are there, the rounds of call.cc as in registers.pml, and eraser.cc.
  *
  * There are two epochs. The second one exists from the beginning, and the drives come to know of it one after the
  * other, each at any time: of itself, or from the first request of that epoch. A proposer goes over to it between

@@ -1,5 +1,5 @@
 /* The protocol of registers, for Spin: what cluster/registers/rules.h, call.h and
- * register_store.h do to one register, transition by transition. ./dev model checks it in the bounds
+ * store.h do to one register, transition by transition. ./dev model checks it in the bounds
  * that tests/model/run.sh states; docs/testing.md says what that proves and what not.
  *
  * A drive keeps (promised, accepted, value). A put is a compare-and-swap on (promised, accepted),

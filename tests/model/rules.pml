@@ -41,7 +41,7 @@ inline party(mask, like) {
   od
 }
 
-/* register_rules.cc, of the replicas in `mask`: MayBeChosen in slot `s`. Sets may_v (0: nothing), may_b. */
+/* cluster/registers/rules.cc, of the replicas in `mask`: MayBeChosen in slot `s`. Sets may_v (0: nothing), may_b. */
 inline may_be_chosen(mask, s) {
   may_v = 0; may_b = 0;
   m = MANY(mask);
