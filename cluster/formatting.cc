@@ -1,5 +1,5 @@
 // Formatting: the drives of a new cluster are emptied of an older one, and get their superblocks
-// and the first epoch of the drive map.
+// and the first epoch of the drive map. Whatever they have been through, they have a say in it.
 
 #include <algorithm>
 #include <cassert>
@@ -13,6 +13,7 @@
 #include "cluster/connecting.h"
 #include "cluster/gather.h"
 #include "cluster/map/drive_map.h"
+#include "cluster/map/electorate.h"
 #include "cluster/map/placement.h"
 #include "cluster/membership/drive_identity.h"
 #include "cluster/membership/drive_pulls.h"
@@ -70,13 +71,16 @@ class Formatting {
   Formatting(Runtime& runtime, const ClusterConfig& config, const DriveSet& drives)
       : runtime_(runtime), config_(config), drives_(drives) {}
 
+  Status AskWhoTheyAre() {
+    infos_ = TRY(AskAll<DriveInfo>([](Drive& drive, Time deadline, Callback<DriveInfo> done) {
+      drive.Info(deadline, std::move(done));
+    }));
+    return {};
+  }
+
   Status RefuseOneDeviceTwice() {
     std::map<std::string, DriveId> devices;
-    const auto infos =
-        TRY(AskAll<DriveInfo>([](Drive& drive, Time deadline, Callback<DriveInfo> done) {
-          drive.Info(deadline, std::move(done));
-        }));
-    for (const auto& [id, info] : infos) {
+    for (const auto& [id, info] : infos_) {
       const std::string& wwn = info.world_wide_name;
       const std::string device =
           wwn.empty() ? info.vendor + "/" + info.model + "/" + info.serial_number : wwn;
@@ -160,6 +164,19 @@ class Formatting {
     return ReadSuperblocksBack(block.cluster_uuid);
   }
 
+  // A new cluster has nothing that a drive could have forgotten. One that was started anew since it
+  // was asked is found out by this as ever.
+  Status NoteStarts(RegisterStore& registers) {
+    for (const auto& [id, info] : infos_) {
+      if (info.starts.empty()) continue;  // a foreign device
+      const ChangeOutcome outcome =
+          registers.Change({kMapGroup, StartKey(id)}, {}, EncodeStart(info.starts.front().id),
+                           Durability::kWriteThrough);
+      TRY_CONTEXT(outcome.why, "note the start of drive {}", id);
+    }
+    return {};
+  }
+
  private:
   Time Deadline() { return runtime_.Now() + config_.drive_timeout; }
 
@@ -232,6 +249,7 @@ class Formatting {
   Runtime& runtime_;
   const ClusterConfig& config_;
   const DriveSet& drives_;
+  std::map<DriveId, DriveInfo> infos_;
 };
 
 }  // namespace
@@ -246,6 +264,7 @@ Status Cluster::Format(Runtime& runtime, const ClusterConfig& config, DriveFacto
   const std::vector<DriveId> map_drives = MapDrivesOf(map);
 
   Formatting formatting(runtime, config, drives);
+  TRY(formatting.AskWhoTheyAre());
   TRY(formatting.RefuseOneDeviceTwice());
   if (!options.force) TRY(formatting.RefuseUsedDrives());
   TRY(formatting.EraseOldRecords());
@@ -260,6 +279,7 @@ Status Cluster::Format(Runtime& runtime, const ClusterConfig& config, DriveFacto
   if (!outcome.applied()) {
     return Fail(EEXIST, "somebody else formats the cluster '{}' at this moment", config.name);
   }
+  TRY(formatting.NoteStarts(registers));
   Log(LogLevel::kInfo, "cluster formatted", {{"cluster", config.name}, {"drives", drives.size()}});
   return {};
 }

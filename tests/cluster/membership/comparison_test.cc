@@ -137,6 +137,25 @@ TEST_F(ComparisonTest, DrivesThatForgotDoNotMakeAReaderBelieveThatThereIsNothing
   EXPECT_EQ(OnDrive(1, 0), "closed");
 }
 
+// Drives with a past, which tells of losses of power and of more starts than they remember: a new
+// cluster has nothing yet that they could have forgotten. So one can be away from the first moment.
+TEST_F(ComparisonTest, ANewClusterBelievesAllItsDrivesAtOnce) {
+  cluster_.reset();
+  for (DriveId id = 1; id <= 5; ++id) {
+    machines_.Replace(id);
+    machines_.StartAnew(id, /*clean=*/true);
+  }
+  for (const DriveId id : {1, 2}) {
+    for (size_t start = 0; start < 2 * kMaxDriveStarts; ++start) machines_.StartAnew(id, false);
+  }
+  ASSERT_OK(machines_.Format());
+  cluster_ = Open();
+  for (DriveId id = 1; id <= 5; ++id) EXPECT_TRUE(HasSay(*cluster_, id)) << "drive " << id;
+  machines_.SetDown(3, true);
+  machines_.SetDown(4, true);
+  Fill(*cluster_, "closed");
+}
+
 // Those that have not forgotten go on alone meanwhile.
 TEST_F(ComparisonTest, AMinorityThatForgotIsComparedInTheBackground) {
   Fill(*cluster_, "closed");
