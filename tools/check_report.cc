@@ -153,16 +153,23 @@ int ExitCodeOf(const CollectReport& report) {
 }
 
 nlohmann::ordered_json CollectReportJson(const CollectReport& report, bool dry_run) {
-  return {{"dry_run", dry_run},        {"inodes", report.inodes},
-          {"entries", report.entries}, {"shards", report.shards},
-          {"counts", report.counts},   {"tombstones", report.tombstones},
-          {"waiting", report.waiting}, {"too_young", report.too_young},
-          {"lost", report.lost},       {"not_collected", report.not_collected}};
+  return {{"dry_run", dry_run},
+          {"inodes", report.inodes},
+          {"entries", report.entries},
+          {"shards", report.shards},
+          {"counts", report.counts},
+          {"tombstones", report.tombstones},
+          {"waiting", report.waiting},
+          {"too_young", report.too_young},
+          {"lost", report.lost},
+          {"unfinished", report.unfinished},
+          {"not_collected", report.not_collected}};
 }
 
 std::string CollectText(const CollectReport& report, bool dry_run, const std::string& older_than) {
   std::string text;
   for (const std::string& what : report.lost) text += fmt::format("lost     {}\n", what);
+  for (const std::string& what : report.unfinished) text += fmt::format("kept     {}\n", what);
   for (const std::string& what : report.not_collected) text += fmt::format("stays    {}\n", what);
   text += fmt::format(
       "{} {} inodes without a name, {} entries that lead nowhere, {} unused shards, and the last "

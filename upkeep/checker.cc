@@ -219,13 +219,17 @@ void Checker::FindLost(std::map<InodeId, LostInode> candidates) {
       }
       if (found->fate == InodeFate::kThere || found->fate == InodeFate::kRemoved) continue;
       candidate.id = id;
-      candidate.copy = found->copy;
-      if (found->fate == InodeFate::kNoTrace && !IsStillNamed(candidate)) {
+      if (found->fate != InodeFate::kLost && !IsStillNamed(candidate)) {
         // As an upload that is under way, or died, has left it; unless a name that could not be
         // read is its own.
-        if (!knows_all_names_) undecided_.emplace(id, Status(EIO, "not all names could be read"));
-        continue;
+        if (!knows_all_names_) {
+          undecided_.emplace(id, Status(EIO, "not all names could be read"));
+          continue;
+        }
+        if (found->fate == InodeFate::kNoTrace) continue;
+        candidate.may_be_unfinished = true;
       }
+      candidate.copy = found->copy;
       lost_.emplace(id, std::move(candidate));
     }
   }
@@ -262,8 +266,9 @@ bool Checker::IsAboutWhatIsLost(const Suspicion& suspicion) const {
 
 void Checker::ReportLost() {
   for (const auto& [id, lost] : lost_) {
-    ++report_.lost_inodes;
-    Report(Severity::kError, "lost-inode",
+    if (!lost.may_be_unfinished) ++report_.lost_inodes;
+    Report(lost.may_be_unfinished ? Severity::kLeftover : Severity::kError,
+           lost.may_be_unfinished ? "unfinished-inode" : "lost-inode",
            lost.names.empty() ? PathOf(facts_, id) : PathOf(facts_, lost.names.front()),
            lost.Text());
   }

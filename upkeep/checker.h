@@ -29,7 +29,7 @@ namespace pinstripe {
 enum class Severity {
   kError,     // a promise is broken
   kShort,     // all bytes are there, with less redundancy than they should have
-  kLeftover,  // takes space and does no harm; `pinstripe collect` removes it
+  kLeftover,  // takes space and does no harm; `pinstripe collect` sees to it
 };
 
 struct Finding {

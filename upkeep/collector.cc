@@ -97,7 +97,7 @@ void Collector::CollectLost(const Checker& checker) {
   for (const auto& [id, lost] : checker.lost_inodes()) {
     const std::string what = fmt::format("{}: {}", checker.Path(id), lost.Text());
     if (!options_.lost) {
-      report_.lost.push_back(what);
+      (lost.may_be_unfinished ? report_.unfinished : report_.lost).push_back(what);
       continue;
     }
     for (const auto* entries : {&lost.names, &lost.contents}) {

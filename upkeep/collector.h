@@ -39,6 +39,7 @@ struct CollectReport {
   uint64_t waiting = 0;                    // tombstones that may go in the next epoch
   uint64_t too_young = 0;                  // of all these, those that stay for now
   std::vector<std::string> lost;           // what stays because its inode is lost: "path: ..."
+  std::vector<std::string> unfinished;     // or may be, and may as well never have been there
   std::vector<std::string> not_collected;  // what stays for another reason
 };
 

@@ -8,13 +8,15 @@
 namespace pinstripe {
 namespace {
 
+constexpr uint64_t kFirstSlot = 1;
+
 Result<InodeFound> FindFate(Records& records, InodeId id, const Records::InodeRegister& found) {
   if (found.stored) return InodeFound{InodeFate::kThere, {}};
   if (found.slot > 0) return InodeFound{InodeFate::kRemoved, {}};
   const RegisterTraces traces = TRY(records.FindTraces(id));
   if (traces.removed) return InodeFound{InodeFate::kRemoved, {}};
   if (traces.value) {
-    InodeFound lost{InodeFate::kLost, {}};
+    InodeFound lost{traces.slot == kFirstSlot ? InodeFate::kBegun : InodeFate::kLost, {}};
     const auto copy = Inode::Decode(*traces.value, id);
     if (copy.has_value()) lost.copy = *copy;
     return lost;
@@ -35,7 +37,12 @@ bool LostInode::IsDirectory() const {
 }
 
 std::string LostInode::Text() const {
-  std::string text = fmt::format("its inode is lost (inode {:016x})", id);
+  std::string text = may_be_unfinished
+                         ? fmt::format(
+                               "an upload died as it ended, or its inode is lost with its name "
+                               "(inode {:016x})",
+                               id)
+                         : fmt::format("its inode is lost (inode {:016x})", id);
   if (copy) text += "; a copy is left, on too few drives to be believed";
   if (is_keeper) {
     text += "; it kept blocks that files share";

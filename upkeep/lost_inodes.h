@@ -4,6 +4,8 @@
 //   - one that was removed has left a removal on its drives, until nothing names it any more;
 //   - one that was never written, as that of an upload that died, has left nothing on any of its
 //     drives, and neither an entry nor another inode names it: these are written after it;
+//   - one of which a few drives have the first value, and which nothing names, is one whose writer
+//     died just then, or one that was lost together with its name: nobody can tell;
 //   - any other one that reads as never written is lost.
 //
 // Checker finds them; Collector keeps what is left of them; upkeep/recovery.h brings it back.
@@ -32,6 +34,8 @@ struct LostInode {
   bool is_keeper = false;           // files say that it keeps blocks which they share
   // As the newest copy has it that is left; it may be older than the inode was.
   std::optional<Inode> copy;
+  // Nothing names it, and the copy is its first: it may never have been there.
+  bool may_be_unfinished = false;
   // Of its shards, as far as they tell:
   uint64_t shards = 0;
   uint64_t bytes = 0;  // size of the file
@@ -49,6 +53,7 @@ enum class InodeFate {
   kRemoved,
   kNoTrace,  // of its drives, all of which answered, none has ever heard of it
   kLost,     // a few drives have a copy, and too few to be believed
+  kBegun,    // so, too, and it is of the first that was ever written of it
 };
 struct InodeFound {
   InodeFate fate = InodeFate::kThere;

@@ -81,6 +81,7 @@ class Recovery {
         return Fail(EEXIST, "inode {:016x} is not lost: it is {}", id_, checker.Path(id_));
       case InodeFate::kRemoved: return Fail(ENOENT, "inode {:016x} was removed", id_);
       case InodeFate::kNoTrace:
+      case InodeFate::kBegun:
       case InodeFate::kLost: break;
     }
     lost_.id = id_;

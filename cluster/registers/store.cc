@@ -352,6 +352,7 @@ Result<RegisterTraces> RegisterStore::Impl::FindTraces(const RegisterName& name)
       ++traces.accepted;
       if (!(newest < state->accepted)) continue;
       newest = state->accepted;
+      traces.slot = newest.slot;
       traces.value = state->proposal->value;
       traces.removed = !state->proposal->value.has_value();
     }

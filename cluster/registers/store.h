@@ -137,8 +137,9 @@ struct RegisterTraces {
   size_t replicas = 0;
   size_t answered = 0;               // of these; each says what it has, or that it has nothing
   size_t accepted = 0;               // of these, those that hold a value or a removal
-  bool removed = false;              // the newest that any of them holds is a removal
-  std::optional<std::string> value;  // the newest that any of them holds is this
+  uint64_t slot = 0;                 // of the newest that any of them holds
+  bool removed = false;              // that is a removal
+  std::optional<std::string> value;  // that is this
 };
 
 // Where the replicas of a group live, as one epoch of the drive map says; the drives outlive

@@ -172,6 +172,45 @@ TEST_F(LostInodesTest, ACopyThatAnswersLateIsWaitedForBeforeAnythingGoes) {
   EXPECT_EQ(CountShards(), shards);
 }
 
+// As a client leaves it that dies while it writes the inode of an upload: on one drive of five, and
+// before there is a name. One that was lost with its name looks the same, so it is kept.
+TEST_F(LostInodesTest, AnInodeThatWasOnlyBegunIsKeptAndAlarmsNobody) {
+  auto file = fs_->Create(kRootInode, "file", {.truncate = true, .publish_at_commit = true});
+  ASSERT_OK(file);
+  ASSERT_OK((*file)->Write(0, AsBytes(Pattern(1, 2 * kTestBlock))));
+  ASSERT_OK((*file)->Close());
+  const InodeId id = (*file)->inode();
+  MakeLate(LoseInode(id, 1));
+  EXPECT_THAT(Problems(Check()), testing::ElementsAre("lost-inode /file"));
+  PutEntry(kRootInode, "file", std::nullopt);
+
+  const CheckReport report = Check();
+  ASSERT_THAT(report.findings, SizeIs(1));
+  EXPECT_EQ(report.findings.front().problem, "unfinished-inode");
+  EXPECT_EQ(report.findings.front().severity, Severity::kLeftover);
+  EXPECT_EQ(report.lost_inodes, 0u);
+  const size_t shards = CountShards();
+  for (int run = 0; run < 3; ++run) {
+    const CollectReport collected = Collect();
+    EXPECT_THAT(collected.lost, IsEmpty());
+    EXPECT_THAT(collected.unfinished, testing::ElementsAre(HasSubstr("pinstripe recover")));
+  }
+  EXPECT_EQ(CountShards(), shards);
+  CollectOften(/*lost=*/true);
+  EXPECT_EQ(CountShards(), 0u);
+}
+
+// With a later value it was there, name or no name.
+TEST_F(LostInodesTest, AChangedInodeWithoutANameIsLost) {
+  const InodeId id = Make("file", Pattern(1, 2 * kTestBlock));
+  ASSERT_OK(fs_->SetAttributes(id, {.mode = 0600}));
+  MakeLate(LoseInode(id, 1));
+  PutEntry(kRootInode, "file", std::nullopt);
+  const CheckReport report = Check();
+  ASSERT_THAT(report.findings, SizeIs(1));
+  EXPECT_EQ(report.findings.front().problem, "lost-inode");
+}
+
 // Four drives that have nothing are not enough to tell.
 TEST_F(LostInodesTest, NothingGoesWhileTheDriveIsAwayThatHasTheLastCopy) {
   const std::string contents = Pattern(1, 2 * kTestBlock);
