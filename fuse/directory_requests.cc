@@ -13,7 +13,6 @@
 #include "fuse/virtual_files.h"
 
 namespace pinstripe::requests {
-
 namespace {
 
 // A directory that is being listed. The kernel may read one through several threads.
@@ -25,25 +24,6 @@ struct DirectoryHandle {
 DirectoryHandle& DirectoryOf(const fuse_file_info* info) {
   return *reinterpret_cast<DirectoryHandle*>(info->fh);
 }
-
-}  // namespace
-
-void SyncDirectory(fuse_req_t request, fuse_ino_t directory, int, fuse_file_info*) {
-  ReplyStatus(request, FileSystemOf(request).SyncDirectory(directory), "fsync", Subject(directory));
-}
-
-void OpenDirectory(fuse_req_t request, fuse_ino_t, fuse_file_info* info) {
-  auto handle = std::make_unique<DirectoryHandle>();
-  info->fh = reinterpret_cast<uint64_t>(handle.get());
-  if (fuse_reply_open(request, info) != -ENOENT) handle.release();  // the kernel's until released
-}
-
-void ReleaseDirectory(fuse_req_t request, fuse_ino_t, fuse_file_info* info) {
-  delete &DirectoryOf(info);
-  fuse_reply_err(request, 0);
-}
-
-namespace {
 
 // The answer to one readdir or readdirplus, as it fills up.
 class Listing {
@@ -194,6 +174,21 @@ void ReplyListing(fuse_req_t request, InodeId directory, size_t size, off_t offs
 }
 
 }  // namespace
+
+void SyncDirectory(fuse_req_t request, fuse_ino_t directory, int, fuse_file_info*) {
+  ReplyStatus(request, FileSystemOf(request).SyncDirectory(directory), "fsync", Subject(directory));
+}
+
+void OpenDirectory(fuse_req_t request, fuse_ino_t, fuse_file_info* info) {
+  auto handle = std::make_unique<DirectoryHandle>();
+  info->fh = reinterpret_cast<uint64_t>(handle.get());
+  if (fuse_reply_open(request, info) != -ENOENT) handle.release();  // the kernel's until released
+}
+
+void ReleaseDirectory(fuse_req_t request, fuse_ino_t, fuse_file_info* info) {
+  delete &DirectoryOf(info);
+  fuse_reply_err(request, 0);
+}
 
 void ReadDirectory(fuse_req_t request, fuse_ino_t directory, size_t size, off_t offset,
                    fuse_file_info* info) {

@@ -12,7 +12,6 @@
 #include "fuse/virtual_files.h"
 
 namespace pinstripe::requests {
-
 namespace {
 
 constexpr std::string_view kNoName = "/";
@@ -42,6 +41,18 @@ void OpenText(fuse_req_t request, InodeId inode, fuse_file_info* info) {
   info->direct_io = 1;  // its size is told by reading it
   HandOver(request, OpenVirtual(inode, std::move(text)), /*writes=*/false, info,
            [&] { return fuse_reply_open(request, info); });
+}
+
+Status ChangeRange(OpenFile& file, int mode, uint64_t offset, uint64_t length) {
+  const auto size =
+      (mode & FALLOC_FL_KEEP_SIZE) != 0 ? OpenFile::Size::kStays : OpenFile::Size::kGrows;
+  switch (mode & ~FALLOC_FL_KEEP_SIZE) {
+    case 0: return file.Allocate(offset, length, size);
+    case FALLOC_FL_ZERO_RANGE: return file.Zero(offset, length, size);
+    case FALLOC_FL_PUNCH_HOLE:
+      if (size == OpenFile::Size::kStays) return file.Zero(offset, length, size);
+  }
+  return Fail(EOPNOTSUPP, "fallocate with mode {:#x}", mode);
 }
 
 }  // namespace
@@ -126,22 +137,6 @@ void Write(fuse_req_t request, fuse_ino_t inode, const char* data, size_t length
   MountOf(request).counters().CountWritten(length);
   fuse_reply_write(request, length);
 }
-
-namespace {
-
-Status ChangeRange(OpenFile& file, int mode, uint64_t offset, uint64_t length) {
-  const auto size =
-      (mode & FALLOC_FL_KEEP_SIZE) != 0 ? OpenFile::Size::kStays : OpenFile::Size::kGrows;
-  switch (mode & ~FALLOC_FL_KEEP_SIZE) {
-    case 0: return file.Allocate(offset, length, size);
-    case FALLOC_FL_ZERO_RANGE: return file.Zero(offset, length, size);
-    case FALLOC_FL_PUNCH_HOLE:
-      if (size == OpenFile::Size::kStays) return file.Zero(offset, length, size);
-  }
-  return Fail(EOPNOTSUPP, "fallocate with mode {:#x}", mode);
-}
-
-}  // namespace
 
 void Allocate(fuse_req_t request, fuse_ino_t inode, int mode, off_t offset, off_t length,
               fuse_file_info* info) {

@@ -16,29 +16,6 @@
 #include "fuse/virtual_files.h"
 
 namespace pinstripe::requests {
-
-void Lookup(fuse_req_t request, fuse_ino_t directory, const char* name) {
-  const auto ours = FindVirtual(MountOf(request).root(), directory, name);
-  ReplyEntry(request,
-             ours ? Result<Attributes>(*ours) : FileSystemOf(request).Lookup(directory, name),
-             "lookup", directory, name);
-}
-
-void Forget(fuse_req_t request, fuse_ino_t, uint64_t) { fuse_reply_none(request); }
-
-void ForgetMany(fuse_req_t request, size_t, fuse_forget_data*) { fuse_reply_none(request); }
-
-void GetAttributes(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) {
-  if (IsVirtual(inode)) {
-    return ReplyAttributes(request, VirtualAttributes(inode), "getattr", inode);
-  }
-  const Duration age = MountOf(request).options().attribute_age / 2;
-  ReplyAttributes(request,
-                  info != nullptr ? HandleOf(info).file->Stat(age)
-                                  : FileSystemOf(request).GetAttributes(inode, age),
-                  "getattr", inode);
-}
-
 namespace {
 
 AttributeChange ChangeOf(const struct stat& wanted, int which, int64_t now) {
@@ -67,30 +44,6 @@ bool DropSeeming(const std::optional<uint32_t>& seeming, std::optional<uint32_t>
   wanted.reset();
   return true;
 }
-
-}  // namespace
-
-void SetAttributes(fuse_req_t request, fuse_ino_t inode, struct stat* wanted, int which,
-                   fuse_file_info* info) {
-  if (IsVirtual(inode)) {
-    fuse_reply_err(request, EPERM);
-    return;
-  }
-  const MountOptions& options = MountOf(request).options();
-  AttributeChange change = ChangeOf(*wanted, which, MountOf(request).runtime().WallClock());
-  if (!DropSeeming(options.user, change.user) || !DropSeeming(options.group, change.group)) {
-    fuse_reply_err(request, EPERM);
-    return;
-  }
-  std::optional<KeptPages::Writing> writing;
-  if (change.size) writing.emplace(MountOf(request).kept_pages(), inode);
-  ReplyAttributes(request,
-                  info != nullptr ? Change(*HandleOf(info).file, change)
-                                  : FileSystemOf(request).SetAttributes(inode, change),
-                  "setattr", inode);
-}
-
-namespace {
 
 // Answers a question whose asker has room for `room` bytes, or, with 0, asks how many there are.
 void ReplyExtended(fuse_req_t request, const Result<std::string>& answer, size_t room,
@@ -126,25 +79,6 @@ Result<std::string> GetAccessAcl(Mount& mount, InodeId inode, Duration age) {
   return EncodeAcl(AclOf(attributes.mode));
 }
 
-}  // namespace
-
-void GetExtended(fuse_req_t request, fuse_ino_t inode, const char* name, size_t room) {
-  if (RefuseAcl(request, name)) return;
-  if (IsVirtual(inode)) {
-    fuse_reply_err(request, ENODATA);
-    return;
-  }
-  Mount& mount = MountOf(request);
-  // The kernel asks for ACLs whenever it has asked for attributes, and keeps them as long.
-  const Duration age = IsAcl(name) ? mount.options().attribute_age / 2 : Duration();
-  ReplyExtended(request,
-                name == kAccessAcl ? GetAccessAcl(mount, inode, age)
-                                   : mount.file_system().GetExtended(inode, name, age),
-                room, "getxattr", inode);
-}
-
-namespace {
-
 // Null: they cannot be known, as those of who is in another namespace of processes.
 std::optional<std::vector<gid_t>> OtherGroupsOf(fuse_req_t request) {
   std::vector<gid_t> groups(64);
@@ -173,7 +107,76 @@ FileSystem::SetGroupBit SetGroupBitAfterAcl(fuse_req_t request, InodeId inode) {
   return is_in ? Bit::kStays : Bit::kGoes;
 }
 
+// "trusted." is nobody's business but root's.
+Result<std::string> NamesOfExtended(Mount& mount, InodeId inode, bool for_root) {
+  std::string list;
+  if (IsVirtual(inode)) return list;
+  for (const std::string& name : TRY(mount.file_system().ListExtended(inode))) {
+    if (!for_root && name.starts_with("trusted.")) continue;
+    if (!mount.has_acls() && IsAcl(name)) continue;
+    list.append(name).push_back('\0');
+  }
+  return list;
+}
+
 }  // namespace
+
+void Lookup(fuse_req_t request, fuse_ino_t directory, const char* name) {
+  const auto ours = FindVirtual(MountOf(request).root(), directory, name);
+  ReplyEntry(request,
+             ours ? Result<Attributes>(*ours) : FileSystemOf(request).Lookup(directory, name),
+             "lookup", directory, name);
+}
+
+void Forget(fuse_req_t request, fuse_ino_t, uint64_t) { fuse_reply_none(request); }
+
+void ForgetMany(fuse_req_t request, size_t, fuse_forget_data*) { fuse_reply_none(request); }
+
+void GetAttributes(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) {
+  if (IsVirtual(inode)) {
+    return ReplyAttributes(request, VirtualAttributes(inode), "getattr", inode);
+  }
+  const Duration age = MountOf(request).options().attribute_age / 2;
+  ReplyAttributes(request,
+                  info != nullptr ? HandleOf(info).file->Stat(age)
+                                  : FileSystemOf(request).GetAttributes(inode, age),
+                  "getattr", inode);
+}
+
+void SetAttributes(fuse_req_t request, fuse_ino_t inode, struct stat* wanted, int which,
+                   fuse_file_info* info) {
+  if (IsVirtual(inode)) {
+    fuse_reply_err(request, EPERM);
+    return;
+  }
+  const MountOptions& options = MountOf(request).options();
+  AttributeChange change = ChangeOf(*wanted, which, MountOf(request).runtime().WallClock());
+  if (!DropSeeming(options.user, change.user) || !DropSeeming(options.group, change.group)) {
+    fuse_reply_err(request, EPERM);
+    return;
+  }
+  std::optional<KeptPages::Writing> writing;
+  if (change.size) writing.emplace(MountOf(request).kept_pages(), inode);
+  ReplyAttributes(request,
+                  info != nullptr ? Change(*HandleOf(info).file, change)
+                                  : FileSystemOf(request).SetAttributes(inode, change),
+                  "setattr", inode);
+}
+
+void GetExtended(fuse_req_t request, fuse_ino_t inode, const char* name, size_t room) {
+  if (RefuseAcl(request, name)) return;
+  if (IsVirtual(inode)) {
+    fuse_reply_err(request, ENODATA);
+    return;
+  }
+  Mount& mount = MountOf(request);
+  // The kernel asks for ACLs whenever it has asked for attributes, and keeps them as long.
+  const Duration age = IsAcl(name) ? mount.options().attribute_age / 2 : Duration();
+  ReplyExtended(request,
+                name == kAccessAcl ? GetAccessAcl(mount, inode, age)
+                                   : mount.file_system().GetExtended(inode, name, age),
+                room, "getxattr", inode);
+}
 
 void SetExtended(fuse_req_t request, fuse_ino_t inode, const char* name, const char* value,
                  size_t length, int flags) {
@@ -195,22 +198,6 @@ void RemoveExtended(fuse_req_t request, fuse_ino_t inode, const char* name) {
   ReplyInodeStatus(request, FileSystemOf(request).RemoveExtended(inode, name), "removexattr",
                    inode);
 }
-
-namespace {
-
-// "trusted." is nobody's business but root's.
-Result<std::string> NamesOfExtended(Mount& mount, InodeId inode, bool for_root) {
-  std::string list;
-  if (IsVirtual(inode)) return list;
-  for (const std::string& name : TRY(mount.file_system().ListExtended(inode))) {
-    if (!for_root && name.starts_with("trusted.")) continue;
-    if (!mount.has_acls() && IsAcl(name)) continue;
-    list.append(name).push_back('\0');
-  }
-  return list;
-}
-
-}  // namespace
 
 void ListExtended(fuse_req_t request, fuse_ino_t inode, size_t room) {
   const bool for_root = fuse_req_ctx(request)->uid == 0;

@@ -7,6 +7,31 @@
 #include "fuse/requests.h"
 
 namespace pinstripe::requests {
+namespace {
+
+struct stat StatOf(const Mount& mount, const Attributes& attributes) {
+  struct stat stat = ToStat(attributes);
+  stat.st_uid = mount.options().user.value_or(stat.st_uid);
+  stat.st_gid = mount.options().group.value_or(stat.st_gid);
+  return stat;
+}
+
+// How long the kernel may use the attributes of such a one without asking again. A directory's are
+// asked for with every path that leads through it. A file's come with each look at its name, for
+// what is done with it just after: opening it, and the kernel's own question before each read and
+// write.
+Duration AgeOfAttributes(const Mount& mount, FileKind kind) {
+  constexpr Duration kOfFiles = std::chrono::milliseconds(50);
+  const Duration age = mount.options().attribute_age;
+  return kind == FileKind::kDirectory ? age : std::min(age, kOfFiles);
+}
+
+// And how long a name: a file's is looked up with each path.
+Duration AgeOfName(const Mount& mount, FileKind kind) {
+  return kind == FileKind::kDirectory ? mount.options().name_age : Duration::zero();
+}
+
+}  // namespace
 
 Owner CallerOf(fuse_req_t request) {
   const fuse_ctx* caller = fuse_req_ctx(request);
@@ -37,37 +62,7 @@ void ReplyInodeStatus(fuse_req_t request, const Status& status, std::string_view
   fuse_reply_err(request, code == ENOENT ? ESTALE : code);
 }
 
-namespace {
-
-struct stat StatOf(const Mount& mount, const Attributes& attributes) {
-  struct stat stat = ToStat(attributes);
-  stat.st_uid = mount.options().user.value_or(stat.st_uid);
-  stat.st_gid = mount.options().group.value_or(stat.st_gid);
-  return stat;
-}
-
-}  // namespace
-
 double SecondsOf(Duration age) { return std::chrono::duration<double>(age).count(); }
-
-namespace {
-
-// How long the kernel may use the attributes of such a one without asking again. A directory's are
-// asked for with every path that leads through it. A file's come with each look at its name, for
-// what is done with it just after: opening it, and the kernel's own question before each read and
-// write.
-Duration AgeOfAttributes(const Mount& mount, FileKind kind) {
-  constexpr Duration kOfFiles = std::chrono::milliseconds(50);
-  const Duration age = mount.options().attribute_age;
-  return kind == FileKind::kDirectory ? age : std::min(age, kOfFiles);
-}
-
-// And how long a name: a file's is looked up with each path.
-Duration AgeOfName(const Mount& mount, FileKind kind) {
-  return kind == FileKind::kDirectory ? mount.options().name_age : Duration::zero();
-}
-
-}  // namespace
 
 fuse_entry_param EntryOf(Mount& mount, const Attributes& attributes) {
   mount.NoteAcl(attributes);
