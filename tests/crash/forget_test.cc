@@ -29,8 +29,8 @@ class ForgetTest : public testing::Test, protected DriveClient {
 
   std::unique_ptr<Daemon> Start(const std::string& boot_id, const std::string& store = "store") {
     const std::string config = directory_ / (store + ".toml");
-    std::ofstream(config) << DaemonConfigText(
-        {{.port = port_, .path = directory_ / store}}, kDriveBytes);
+    std::ofstream(config) << DaemonConfigText({{.port = port_, .path = directory_ / store}},
+                                              kDriveBytes);
     auto daemon = std::make_unique<Daemon>(
         std::vector<std::string>{"--config", config},
         std::map<std::string, std::string>{{"PINSTRIPE_BOOT_ID", boot_id},
