@@ -36,8 +36,8 @@ Result<Attributes> Change(OpenFile& file, const AttributeChange& change) {
   return file.Stat();
 }
 
-// Where everything seems to belong to somebody, it can be given to nobody else, and who asks for
-// what is so already changes nothing.
+// With the mount option uid= or gid= everything seems to belong to one user or group. Then a file
+// can be given to nobody else (false), and giving it to that one changes nothing.
 bool DropSeeming(const std::optional<uint32_t>& seeming, std::optional<uint32_t>& wanted) {
   if (!seeming) return true;
   if (wanted.value_or(*seeming) != *seeming) return false;
@@ -45,7 +45,7 @@ bool DropSeeming(const std::optional<uint32_t>& seeming, std::optional<uint32_t>
   return true;
 }
 
-// Answers a question whose asker has room for `room` bytes, or, with 0, asks how many there are.
+// Replies to a caller that has room for `room` bytes. With 0 the caller asks how many there are.
 void ReplyExtended(fuse_req_t request, const Result<std::string>& answer, size_t room,
                    std::string_view operation, InodeId inode) {
   if (!answer.has_value()) {
@@ -59,27 +59,28 @@ void ReplyExtended(fuse_req_t request, const Result<std::string>& answer, size_t
   }
 }
 
-// Who does not go by ACLs shall not believe that they hold.
+// Refuses ACLs where the kernel does not go by them. Nobody shall believe that they hold.
 bool RefuseAcl(fuse_req_t request, std::string_view name) {
   if (!IsAcl(name) || MountOf(request).has_acls()) return false;
   fuse_reply_err(request, EOPNOTSUPP);
   return true;
 }
 
-// What the kernel is to go by where there is no access ACL. If it may have bits of when there was
-// one, it is not told so, but what the bits say now.
+// The access ACL that the kernel is to go by. If there is none any more, the kernel may still have
+// permission bits from the time when there was one. Then it gets a list that says what the bits say
+// now (told_acls.h).
 Result<std::string> GetAccessAcl(Mount& mount, InodeId inode, Duration age) {
   FileSystem& fs = mount.file_system();
   auto found = fs.GetExtended(inode, kAccessAcl, age);
   const bool is_none = !found.has_value() && found.error().code() == ENODATA;
   if (!is_none || !mount.MayGoByAcl(inode)) return found;
   const Attributes attributes = TRY(fs.GetAttributes(inode, age));
-  // With one that was set in between its bits count as its list does, which is asked for anew.
+  // If somebody has set an ACL in between, these bits are its mask, so the list is asked for anew.
   if (attributes.has_acl) return fs.GetExtended(inode, kAccessAcl);
   return EncodeAcl(AclOf(attributes.mode));
 }
 
-// Null: they cannot be known, as those of who is in another namespace of processes.
+// Null: they cannot be known, for instance because the caller is in another namespace of processes.
 std::optional<std::vector<gid_t>> OtherGroupsOf(fuse_req_t request) {
   std::vector<gid_t> groups(64);
   for (;;) {
@@ -91,8 +92,9 @@ std::optional<std::vector<gid_t>> OtherGroupsOf(fuse_req_t request) {
   }
 }
 
-// Who is not in the group of a file has nobody run it as that group, also by an ACL. The kernel
-// would tell so, but libfuse 3.14 does not let it.
+// Whether setting an access ACL takes the set-group-id bit away. It does if the caller is not in
+// the file's group: he may not have others run the file as that group. The kernel would tell us,
+// but libfuse 3.14 does not pass that on.
 FileSystem::SetGroupBit SetGroupBitAfterAcl(fuse_req_t request, InodeId inode) {
   using Bit = FileSystem::SetGroupBit;
   constexpr uint32_t kSetGroup = 02000;
@@ -107,7 +109,7 @@ FileSystem::SetGroupBit SetGroupBitAfterAcl(fuse_req_t request, InodeId inode) {
   return is_in ? Bit::kStays : Bit::kGoes;
 }
 
-// "trusted." is nobody's business but root's.
+// Only root sees names that begin with "trusted.".
 Result<std::string> NamesOfExtended(Mount& mount, InodeId inode, bool for_root) {
   std::string list;
   if (IsVirtual(inode)) return list;
@@ -246,7 +248,7 @@ void Link(fuse_req_t request, fuse_ino_t inode, fuse_ino_t directory, const char
     ReplyInodeStatus(request, linked.error(), "link", inode);
     return;
   }
-  // The kernel believes this even where it has learned something newer meanwhile.
+  // The kernel would believe these attributes even if it has learned newer ones meanwhile.
   fuse_entry_param entry = EntryOf(MountOf(request), *linked);
   entry.attr_timeout = 0;
   fuse_reply_entry(request, &entry);
@@ -270,7 +272,7 @@ void Rename(fuse_req_t request, fuse_ino_t directory, const char* name, fuse_ino
     return;
   }
   if ((flags & ~unsigned{RENAME_NOREPLACE}) != 0) {
-    fuse_reply_err(request, EINVAL);  // what renameat2(2) says of flags that are not supported
+    fuse_reply_err(request, EINVAL);  // as renameat2(2) does for flags that are not supported
     return;
   }
   ReplyStatus(request,
