@@ -1,14 +1,13 @@
 #include "base/config.h"
 
-#include <fcntl.h>
 #include <toml++/toml.h>
-#include <unistd.h>
 
 #include <charconv>
 #include <cmath>
 #include <map>
 #include <set>
 
+#include "base/read_file.h"
 #include "base/try.h"
 
 namespace pinstripe {
@@ -63,22 +62,6 @@ std::optional<T> Within(std::optional<double> value, T least, T most) {
   if (*value > static_cast<double>(most)) return std::nullopt;
   // As a double the highest limits round up to a number that the type does not hold.
   return *value == static_cast<double>(most) ? most : static_cast<T>(*value);
-}
-
-// The whole file, so that one that cannot be read, or is a directory, is not mistaken for an empty
-// one.
-Result<std::string> ReadFile(const std::string& path) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  std::string text;
-  ssize_t got = file < 0 ? -1 : 1;
-  for (char buffer[4096]; got > 0;) {
-    got = read(file, buffer, sizeof buffer);
-    if (got > 0) text.append(buffer, static_cast<size_t>(got));
-  }
-  const int code = errno;
-  if (file >= 0) close(file);
-  if (got < 0) return Fail(code, "cannot read {}: {}", path, ErrnoText(code));
-  return text;
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ DirectoryPositions::Resume DirectoryPositions::At(uint64_t position) const {
   Resume resume{.after = chunk.before, .passed = {sum(chunk.first), sum(number + 1)}};
   const size_t end = behind == chunks_.end() ? sums_.size() : behind->first;
   resume.later.assign(sum(number + 1), sum(end));
-  // What comes after the chunk's last name is known if another chunk goes on there.
+  // The chunk's last name is known if another chunk goes on behind it.
   if (behind != chunks_.end() && behind->follows) resume.until = behind->before;
   return resume;
 }

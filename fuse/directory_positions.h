@@ -1,13 +1,13 @@
-// DirectoryPositions: gives every name that is handed out from an open directory a position, so
-// that a listing can go on behind it however many entries have come and gone meanwhile (seekdir).
+// DirectoryPositions: gives every name that is handed out from an open directory a position. A
+// listing can go on behind it however many entries have come and gone meanwhile (seekdir).
 //
-// Names come in ascending order. Only four bytes are kept of most of them, so that a directory of a
-// million entries takes a few megabytes while it is open: a position that was handed out long ago
-// is found again by listing from a name before it, of those that are kept whole, and recognising
-// which of the names there were handed out up to it (Resume).
+// Names come in ascending order. Most of them are kept as four bytes only, so a directory of a
+// million entries takes a few megabytes while it is open. Some names are kept whole. To find an old
+// position again, the caller lists from a whole name before it, and recognises which of the names
+// there were handed out up to the position (Resume).
 //
-// Position 0 is the start, 1 is behind ".", 2 is behind "..". A listing that is begun again gives
-// the same names the same positions if nothing has changed; if something has, positions from before
+// Position 0 is the start, 1 is behind ".", 2 is behind "..". If nothing has changed, a listing
+// that begins again gives the same names the same positions. If something has, earlier positions
 // are forgotten, as rewinddir(3) allows.
 //
 // Pure; not thread-safe.
@@ -33,10 +33,10 @@ class DirectoryPositions {
 
   bool Knows(uint64_t position) const { return position <= kAfterDotDot + sums_.size(); }
 
-  // Where a position is, which Knows(). If `passed` is empty it is behind `after`. Else it is
-  // behind the last of the names following `after` that bears one of the sums in `passed`; one that
-  // bears the last of these, or one of `later`, or is `until` (if that is given) or follows it,
-  // ends the search.
+  // Where a position is that Knows() knows. If `passed` is empty it is behind `after`. Otherwise it
+  // is behind the last of the names following `after` that has one of the sums in `passed`. The
+  // search ends at a name that has the last of these sums or one of `later`, or that does not come
+  // before `until` (if that is given).
   struct Resume {
     std::string after;  // empty: the beginning
     std::vector<uint32_t> passed;
@@ -46,12 +46,12 @@ class DirectoryPositions {
   Resume At(uint64_t position) const;
   static uint32_t SumOf(std::string_view name);
 
-  // The position behind `name`, which was handed out behind `previous`, where `previous_name` is
-  // (empty up to "..").
+  // The position behind `name`. It is handed out behind the position `previous`, which is that of
+  // `previous_name` (empty up to "..").
   uint64_t After(uint64_t previous, std::string_view previous_name, std::string_view name);
 
  private:
-  // Names handed out one after the other, from the number `first` on (0: that at kAfterDotDot + 1).
+  // Names handed out one after the other, from the number `first` on (0 is at kAfterDotDot + 1).
   struct Chunk {
     size_t first = 0;
     std::string before;    // the name before the first; empty: the beginning

@@ -13,10 +13,9 @@
 #include "fuse/virtual_files.h"
 
 namespace pinstripe::requests {
-
 namespace {
 
-// A directory that is being listed. The kernel may read one through several threads.
+// An open directory. The kernel may list it from several threads at once.
 struct DirectoryHandle {
   Mutex mutex;
   DirectoryPositions positions GUARDED_BY(mutex);
@@ -25,25 +24,6 @@ struct DirectoryHandle {
 DirectoryHandle& DirectoryOf(const fuse_file_info* info) {
   return *reinterpret_cast<DirectoryHandle*>(info->fh);
 }
-
-}  // namespace
-
-void SyncDirectory(fuse_req_t request, fuse_ino_t directory, int, fuse_file_info*) {
-  ReplyStatus(request, FileSystemOf(request).SyncDirectory(directory), "fsync", Subject(directory));
-}
-
-void OpenDirectory(fuse_req_t request, fuse_ino_t, fuse_file_info* info) {
-  auto handle = std::make_unique<DirectoryHandle>();
-  info->fh = reinterpret_cast<uint64_t>(handle.get());
-  if (fuse_reply_open(request, info) != -ENOENT) handle.release();  // the kernel's until released
-}
-
-void ReleaseDirectory(fuse_req_t request, fuse_ino_t, fuse_file_info* info) {
-  delete &DirectoryOf(info);
-  fuse_reply_err(request, 0);
-}
-
-namespace {
 
 // The answer to one readdir or readdirplus, as it fills up.
 class Listing {
@@ -67,8 +47,8 @@ class Listing {
     char* out = reinterpret_cast<char*>(buffer_.data()) + used_;
     const size_t left = buffer_.size() - used_;
     const auto position = static_cast<off_t>(position_after);
-    // Without attributes, or for "." and "..", the node stays 0: the kernel then learns a name
-    // only.
+    // Without attributes, and for "." and "..", the node stays 0. The kernel then learns only a
+    // name.
     fuse_entry_param param{};
     if (entry.attributes.has_value()) {
       const MountOptions& options = mount_.options();
@@ -88,7 +68,7 @@ class Listing {
   }
 
   bool empty() const { return used_ == 0; }
-  // Another round trip for the few entries that would still fit is not worth it.
+  // The few entries that would still fit are not worth another round trip.
   bool full_enough() const { return used_ >= buffer_.size() / 2; }
   void Reply() { fuse_reply_buf(request_, reinterpret_cast<const char*>(buffer_.data()), used_); }
 
@@ -100,7 +80,7 @@ class Listing {
   size_t used_ = 0;
 };
 
-// "." and "..", from whichever of them `position` says; false when the listing is full.
+// Adds "." and "..", or what `position` leaves of them. False: the listing is full.
 Result<bool> AddDots(Mount& mount, InodeId directory, uint64_t& position, Listing& listing) {
   if (position == DirectoryPositions::kStart) {
     if (!listing.Add({".", directory, FileKind::kDirectory, {}}, DirectoryPositions::kAfterDot)) {
@@ -109,7 +89,7 @@ Result<bool> AddDots(Mount& mount, InodeId directory, uint64_t& position, Listin
     position = DirectoryPositions::kAfterDot;
   }
   if (position == DirectoryPositions::kAfterDot) {
-    // Nothing leads out of what is mounted.
+    // No path leads out of the mounted directory.
     InodeId parent = mount.root();
     if (directory != mount.root() && !IsVirtual(directory)) {
       parent = TRY(mount.file_system().ParentOf(directory));
@@ -122,7 +102,7 @@ Result<bool> AddDots(Mount& mount, InodeId directory, uint64_t& position, Listin
   return true;
 }
 
-// The name behind which a listing goes on.
+// The name after which a listing goes on.
 Result<std::string> FindPlace(FileSystem& fs, InodeId directory,
                               const DirectoryPositions::Resume& resume) {
   constexpr size_t kNamesAtOnce = 256;
@@ -161,8 +141,8 @@ Status List(Mount& mount, InodeId directory, uint64_t position, bool with_attrib
   std::string after = TRY(FindPlace(fs, directory, resume));
   if (!TRY(AddDots(mount, directory, position, listing))) return {};
   for (;;) {
-    // Attributes are fetched for what this answer has room for only: older ones would mislead the
-    // kernel about files that are being written.
+    // Fetches attributes only for the entries that this answer has room for. Older ones would
+    // mislead the kernel about files that are being written.
     const std::vector<DirectoryEntry> entries =
         IsVirtual(directory)
             ? ListVirtual(after)
@@ -184,7 +164,8 @@ void ReplyListing(fuse_req_t request, InodeId directory, size_t size, off_t offs
   Listing listing(request, size, with_attributes);
   const Status listed = List(MountOf(request), directory, static_cast<uint64_t>(offset),
                              with_attributes, DirectoryOf(info), listing);
-  // What was found before a failure is handed out first; the next request will meet it again.
+  // Entries that were found before a failure are handed out. The next request meets the failure
+  // again.
   if (!listed.ok() && listing.empty()) {
     ReplyStatus(request, listed, "readdir", Subject(directory));
     return;
@@ -194,6 +175,21 @@ void ReplyListing(fuse_req_t request, InodeId directory, size_t size, off_t offs
 }
 
 }  // namespace
+
+void SyncDirectory(fuse_req_t request, fuse_ino_t directory, int, fuse_file_info*) {
+  ReplyStatus(request, FileSystemOf(request).SyncDirectory(directory), "fsync", Subject(directory));
+}
+
+void OpenDirectory(fuse_req_t request, fuse_ino_t, fuse_file_info* info) {
+  auto handle = std::make_unique<DirectoryHandle>();
+  info->fh = reinterpret_cast<uint64_t>(handle.get());
+  if (fuse_reply_open(request, info) != -ENOENT) handle.release();  // the kernel's until released
+}
+
+void ReleaseDirectory(fuse_req_t request, fuse_ino_t, fuse_file_info* info) {
+  delete &DirectoryOf(info);
+  fuse_reply_err(request, 0);
+}
 
 void ReadDirectory(fuse_req_t request, fuse_ino_t directory, size_t size, off_t offset,
                    fuse_file_info* info) {

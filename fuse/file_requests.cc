@@ -12,13 +12,12 @@
 #include "fuse/virtual_files.h"
 
 namespace pinstripe::requests {
-
 namespace {
 
 constexpr std::string_view kNoName = "/";
 constexpr size_t kMostCopiedAtOnce = 64 << 20;  // of one copy_file_range(2)
 
-// Gives the handle to the kernel with `reply`, or takes it back when the caller is gone.
+// Gives the handle to the kernel with `reply`. Takes it back if the caller is gone.
 template <typename Reply>
 void HandOver(fuse_req_t request, std::unique_ptr<OpenFile> file, bool writes, fuse_file_info* info,
               Reply reply) {
@@ -39,9 +38,21 @@ void OpenText(fuse_req_t request, InodeId inode, fuse_file_info* info) {
   Mount& mount = MountOf(request);
   std::string text = inode == kStatsFile ? mount.counters().Text(mount.file_system().Memory())
                                          : mount.description();
-  info->direct_io = 1;  // its size is told by reading it
+  info->direct_io = 1;  // the kernel reads to the end instead of going by the size, which is 0
   HandOver(request, OpenVirtual(inode, std::move(text)), /*writes=*/false, info,
            [&] { return fuse_reply_open(request, info); });
+}
+
+Status ChangeRange(OpenFile& file, int mode, uint64_t offset, uint64_t length) {
+  const auto size =
+      (mode & FALLOC_FL_KEEP_SIZE) != 0 ? OpenFile::Size::kStays : OpenFile::Size::kGrows;
+  switch (mode & ~FALLOC_FL_KEEP_SIZE) {
+    case 0: return file.Allocate(offset, length, size);
+    case FALLOC_FL_ZERO_RANGE: return file.Zero(offset, length, size);
+    case FALLOC_FL_PUNCH_HOLE:
+      if (size == OpenFile::Size::kStays) return file.Zero(offset, length, size);
+  }
+  return Fail(EOPNOTSUPP, "fallocate with mode {:#x}", mode);
 }
 
 }  // namespace
@@ -63,14 +74,15 @@ void Open(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) {
     ReplyInodeStatus(request, file.error(), "open", inode);
     return;
   }
-  MountOf(request).ForgetAttributes(inode);  // what is read from now on is what is there now
+  MountOf(request).ForgetAttributes(inode);  // reads go by the size that the file has now
   HandOver(request, *std::move(file), writes, info, [&] { return fuse_reply_open(request, info); });
 }
 
-// Also what the kernel asks for with O_TMPFILE, under a name that no file can have.
+// The kernel also asks for this with O_TMPFILE, with a name that no file can have (ReadRequest).
 //
-// The kernel has found no such name, and lets the caller do what he wants with what is made. Where
-// somebody else has made it meanwhile, ESTALE has the kernel look again, and see who may open it.
+// The kernel has found no such name, so it does not check what the caller may do with the new file.
+// If somebody else has made a file of that name meanwhile, ESTALE has the kernel look again, and
+// check who may open it.
 void Create(fuse_req_t request, fuse_ino_t directory, const char* name, mode_t mode,
             fuse_file_info* info) {
   FileSystem& fs = FileSystemOf(request);
@@ -111,8 +123,8 @@ void Read(fuse_req_t request, fuse_ino_t inode, size_t length, off_t offset, fus
   fuse_reply_buf(request, reinterpret_cast<const char*>(buffer.data()), *read);
 }
 
-// The kernel has put the data of O_APPEND at the end already, under its lock of the inode. A write
-// that goes beyond what a file may have ends there, as elsewhere; one that begins there fails.
+// For O_APPEND the kernel has set the offset to the end, under its lock of the inode. As elsewhere,
+// a write that crosses the largest size of a file ends there, and one that begins there fails.
 void Write(fuse_req_t request, fuse_ino_t inode, const char* data, size_t length, off_t offset,
            fuse_file_info* info) {
   const uint64_t left = kMaxFileBytes - std::min(static_cast<uint64_t>(offset), kMaxFileBytes);
@@ -126,22 +138,6 @@ void Write(fuse_req_t request, fuse_ino_t inode, const char* data, size_t length
   MountOf(request).counters().CountWritten(length);
   fuse_reply_write(request, length);
 }
-
-namespace {
-
-Status ChangeRange(OpenFile& file, int mode, uint64_t offset, uint64_t length) {
-  const auto size =
-      (mode & FALLOC_FL_KEEP_SIZE) != 0 ? OpenFile::Size::kStays : OpenFile::Size::kGrows;
-  switch (mode & ~FALLOC_FL_KEEP_SIZE) {
-    case 0: return file.Allocate(offset, length, size);
-    case FALLOC_FL_ZERO_RANGE: return file.Zero(offset, length, size);
-    case FALLOC_FL_PUNCH_HOLE:
-      if (size == OpenFile::Size::kStays) return file.Zero(offset, length, size);
-  }
-  return Fail(EOPNOTSUPP, "fallocate with mode {:#x}", mode);
-}
-
-}  // namespace
 
 void Allocate(fuse_req_t request, fuse_ino_t inode, int mode, off_t offset, off_t length,
               fuse_file_info* info) {
@@ -167,7 +163,7 @@ void Seek(fuse_req_t request, fuse_ino_t inode, off_t offset, int whence, fuse_f
   }
 }
 
-// So much at a time that a signal does not wait for long.
+// Copies a part at a time, so that a signal does not wait for long.
 void CopyFileRange(fuse_req_t request, fuse_ino_t inode, off_t offset, fuse_file_info* info,
                    fuse_ino_t, off_t target_offset, fuse_file_info* target_info, size_t length,
                    int) {
@@ -181,13 +177,14 @@ void CopyFileRange(fuse_req_t request, fuse_ino_t inode, off_t offset, fuse_file
   }
 }
 
-// At every close(2), which reports what this says.
+// The kernel asks for this at every close(2), which reports the answer.
 void Flush(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) {
   FileHandle& handle = HandleOf(info);
   ReplyStatus(request, handle.writes ? handle.file->Commit() : Status(), "close", Subject(inode));
 }
 
-// After the last one; nobody is told what this says, but the log is.
+// The kernel asks for this after the last close(2), and ignores the answer. A failure is in the
+// log.
 void Release(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) {
   ReplyStatus(request, MountOf(request).Release(&HandleOf(info)), "release", Subject(inode));
 }

@@ -34,7 +34,7 @@ void KeptPages::OpenToWrite(InodeId file) {
 
 void KeptPages::CloseWritten(InodeId file) {
   const MutexLock lock(mutex_);
-  ++writers_;  // who opened beside it may have pages of what it wrote in vain
+  ++writers_;  // a handle opened meanwhile may have pages that this one wrote and did not commit
   const auto open = writing_.find(file);
   if (open != writing_.end() && --open->second == 0) writing_.erase(open);
 }

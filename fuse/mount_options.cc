@@ -47,10 +47,10 @@ Result<Duration> Seconds(std::string_view name, std::string_view value) {
 Result<uint32_t> Id(std::string_view name, std::string_view value) {
   const auto id = ParseNumber<uint32_t>(value);
   if (id && *id != UINT32_MAX) return *id;
-  return Fail(EINVAL, "mount option {}={}: a number is needed, as `id` says it", name, value);
+  return Fail(EINVAL, "mount option {}={}: a number is needed, as `id` prints it", name, value);
 }
 
-// False: it is not for us.
+// False: the option is not for us.
 Result<bool> Take(std::string_view option, MountOptions& options) {
   const size_t equals = std::min(option.find('='), option.size());
   const std::string_view name = option.substr(0, equals);
@@ -97,8 +97,8 @@ Result<bool> Take(std::string_view option, MountOptions& options) {
 
 Result<MountOptions> ParseMountOptions(std::string_view options, std::string_view source) {
   MountOptions result;
-  // default_permissions: the kernel checks modes and owners, so that nobody else has to. With the
-  // name in fstab, `mount -a` finds that it is mounted already.
+  // With default_permissions the kernel checks modes and owners, so nobody else has to. `mount -a`
+  // compares fsname with fstab, and so finds that the file system is mounted already.
   const bool can_be_told = source.find_first_of(",\\") == std::string_view::npos;
   result.kernel = fmt::format("default_permissions,subtype=pinstripe,fsname={}",
                               can_be_told ? source : "pinstripe");

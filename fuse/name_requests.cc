@@ -16,6 +16,112 @@
 #include "fuse/virtual_files.h"
 
 namespace pinstripe::requests {
+namespace {
+
+AttributeChange ChangeOf(const struct stat& wanted, int which, int64_t now) {
+  AttributeChange change;
+  if (which & FUSE_SET_ATTR_MODE) change.mode = wanted.st_mode & 07777;
+  if (which & FUSE_SET_ATTR_UID) change.user = wanted.st_uid;
+  if (which & FUSE_SET_ATTR_GID) change.group = wanted.st_gid;
+  if (which & FUSE_SET_ATTR_SIZE) change.size = static_cast<uint64_t>(wanted.st_size);
+  if (which & FUSE_SET_ATTR_ATIME) change.accessed = ToNanoseconds(wanted.st_atim);
+  if (which & FUSE_SET_ATTR_MTIME) change.modified = ToNanoseconds(wanted.st_mtim);
+  if (which & FUSE_SET_ATTR_ATIME_NOW) change.accessed = now;
+  if (which & FUSE_SET_ATTR_MTIME_NOW) change.modified = now;
+  return change;
+}
+
+Result<Attributes> Change(OpenFile& file, const AttributeChange& change) {
+  TRY(file.SetAttributes(change));
+  return file.Stat();
+}
+
+// With the mount option uid= or gid= everything seems to belong to one user or group. Then a file
+// can be given to nobody else (false), and giving it to that one changes nothing.
+bool DropSeeming(const std::optional<uint32_t>& seeming, std::optional<uint32_t>& wanted) {
+  if (!seeming) return true;
+  if (wanted.value_or(*seeming) != *seeming) return false;
+  wanted.reset();
+  return true;
+}
+
+// Replies to a caller that has room for `room` bytes. With 0 the caller asks how many there are.
+void ReplyExtended(fuse_req_t request, const Result<std::string>& answer, size_t room,
+                   std::string_view operation, InodeId inode) {
+  if (!answer.has_value()) {
+    ReplyInodeStatus(request, answer.error(), operation, inode);
+  } else if (room == 0) {
+    fuse_reply_xattr(request, answer->size());
+  } else if (answer->size() > room) {
+    fuse_reply_err(request, ERANGE);
+  } else {
+    fuse_reply_buf(request, answer->data(), answer->size());
+  }
+}
+
+// Refuses ACLs where the kernel does not go by them. Nobody shall believe that they hold.
+bool RefuseAcl(fuse_req_t request, std::string_view name) {
+  if (!IsAcl(name) || MountOf(request).has_acls()) return false;
+  fuse_reply_err(request, EOPNOTSUPP);
+  return true;
+}
+
+// The access ACL that the kernel is to go by. If there is none any more, the kernel may still have
+// permission bits from the time when there was one. Then it gets a list that says what the bits say
+// now (told_acls.h).
+Result<std::string> GetAccessAcl(Mount& mount, InodeId inode, Duration age) {
+  FileSystem& fs = mount.file_system();
+  auto found = fs.GetExtended(inode, kAccessAcl, age);
+  const bool is_none = !found.has_value() && found.error().code() == ENODATA;
+  if (!is_none || !mount.MayGoByAcl(inode)) return found;
+  const Attributes attributes = TRY(fs.GetAttributes(inode, age));
+  // If somebody has set an ACL in between, these bits are its mask, so the list is asked for anew.
+  if (attributes.has_acl) return fs.GetExtended(inode, kAccessAcl);
+  return EncodeAcl(AclOf(attributes.mode));
+}
+
+// Null: they cannot be known, for instance because the caller is in another namespace of processes.
+std::optional<std::vector<gid_t>> OtherGroupsOf(fuse_req_t request) {
+  std::vector<gid_t> groups(64);
+  for (;;) {
+    const int count = fuse_req_getgroups(request, static_cast<int>(groups.size()), groups.data());
+    if (count < 0) return std::nullopt;
+    const bool all = static_cast<size_t>(count) <= groups.size();
+    groups.resize(static_cast<size_t>(count));
+    if (all) return groups;
+  }
+}
+
+// Whether setting an access ACL takes the set-group-id bit away. It does if the caller is not in
+// the file's group: he may not have others run the file as that group. The kernel would tell us,
+// but libfuse 3.14 does not pass that on.
+FileSystem::SetGroupBit SetGroupBitAfterAcl(fuse_req_t request, InodeId inode) {
+  using Bit = FileSystem::SetGroupBit;
+  constexpr uint32_t kSetGroup = 02000;
+  const fuse_ctx* caller = fuse_req_ctx(request);
+  if (caller->uid == 0) return Bit::kStays;
+  const auto attributes = FileSystemOf(request).GetAttributes(inode);
+  if (!attributes.has_value() || (attributes->mode & kSetGroup) == 0) return Bit::kStays;
+  const gid_t group = MountOf(request).options().group.value_or(attributes->owner.group);
+  if (caller->gid == group) return Bit::kStays;
+  const auto others = OtherGroupsOf(request);
+  const bool is_in = others && std::ranges::find(*others, group) != others->end();
+  return is_in ? Bit::kStays : Bit::kGoes;
+}
+
+// Only root sees names that begin with "trusted.".
+Result<std::string> NamesOfExtended(Mount& mount, InodeId inode, bool for_root) {
+  std::string list;
+  if (IsVirtual(inode)) return list;
+  for (const std::string& name : TRY(mount.file_system().ListExtended(inode))) {
+    if (!for_root && name.starts_with("trusted.")) continue;
+    if (!mount.has_acls() && IsAcl(name)) continue;
+    list.append(name).push_back('\0');
+  }
+  return list;
+}
+
+}  // namespace
 
 void Lookup(fuse_req_t request, fuse_ino_t directory, const char* name) {
   const auto ours = FindVirtual(MountOf(request).root(), directory, name);
@@ -39,37 +145,6 @@ void GetAttributes(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) {
                   "getattr", inode);
 }
 
-namespace {
-
-AttributeChange ChangeOf(const struct stat& wanted, int which, int64_t now) {
-  AttributeChange change;
-  if (which & FUSE_SET_ATTR_MODE) change.mode = wanted.st_mode & 07777;
-  if (which & FUSE_SET_ATTR_UID) change.user = wanted.st_uid;
-  if (which & FUSE_SET_ATTR_GID) change.group = wanted.st_gid;
-  if (which & FUSE_SET_ATTR_SIZE) change.size = static_cast<uint64_t>(wanted.st_size);
-  if (which & FUSE_SET_ATTR_ATIME) change.accessed = ToNanoseconds(wanted.st_atim);
-  if (which & FUSE_SET_ATTR_MTIME) change.modified = ToNanoseconds(wanted.st_mtim);
-  if (which & FUSE_SET_ATTR_ATIME_NOW) change.accessed = now;
-  if (which & FUSE_SET_ATTR_MTIME_NOW) change.modified = now;
-  return change;
-}
-
-Result<Attributes> Change(OpenFile& file, const AttributeChange& change) {
-  TRY(file.SetAttributes(change));
-  return file.Stat();
-}
-
-// Where everything seems to belong to somebody, it can be given to nobody else, and who asks for
-// what is so already changes nothing.
-bool DropSeeming(const std::optional<uint32_t>& seeming, std::optional<uint32_t>& wanted) {
-  if (!seeming) return true;
-  if (wanted.value_or(*seeming) != *seeming) return false;
-  wanted.reset();
-  return true;
-}
-
-}  // namespace
-
 void SetAttributes(fuse_req_t request, fuse_ino_t inode, struct stat* wanted, int which,
                    fuse_file_info* info) {
   if (IsVirtual(inode)) {
@@ -90,44 +165,6 @@ void SetAttributes(fuse_req_t request, fuse_ino_t inode, struct stat* wanted, in
                   "setattr", inode);
 }
 
-namespace {
-
-// Answers a question whose asker has room for `room` bytes, or, with 0, asks how many there are.
-void ReplyExtended(fuse_req_t request, const Result<std::string>& answer, size_t room,
-                   std::string_view operation, InodeId inode) {
-  if (!answer.has_value()) {
-    ReplyInodeStatus(request, answer.error(), operation, inode);
-  } else if (room == 0) {
-    fuse_reply_xattr(request, answer->size());
-  } else if (answer->size() > room) {
-    fuse_reply_err(request, ERANGE);
-  } else {
-    fuse_reply_buf(request, answer->data(), answer->size());
-  }
-}
-
-// Who does not go by ACLs shall not believe that they hold.
-bool RefuseAcl(fuse_req_t request, std::string_view name) {
-  if (!IsAcl(name) || MountOf(request).has_acls()) return false;
-  fuse_reply_err(request, EOPNOTSUPP);
-  return true;
-}
-
-// What the kernel is to go by where there is no access ACL. If it may have bits of when there was
-// one, it is not told so, but what the bits say now.
-Result<std::string> GetAccessAcl(Mount& mount, InodeId inode, Duration age) {
-  FileSystem& fs = mount.file_system();
-  auto found = fs.GetExtended(inode, kAccessAcl, age);
-  const bool is_none = !found.has_value() && found.error().code() == ENODATA;
-  if (!is_none || !mount.MayGoByAcl(inode)) return found;
-  const Attributes attributes = TRY(fs.GetAttributes(inode, age));
-  // With one that was set in between its bits count as its list does, which is asked for anew.
-  if (attributes.has_acl) return fs.GetExtended(inode, kAccessAcl);
-  return EncodeAcl(AclOf(attributes.mode));
-}
-
-}  // namespace
-
 void GetExtended(fuse_req_t request, fuse_ino_t inode, const char* name, size_t room) {
   if (RefuseAcl(request, name)) return;
   if (IsVirtual(inode)) {
@@ -142,38 +179,6 @@ void GetExtended(fuse_req_t request, fuse_ino_t inode, const char* name, size_t 
                                    : mount.file_system().GetExtended(inode, name, age),
                 room, "getxattr", inode);
 }
-
-namespace {
-
-// Null: they cannot be known, as those of who is in another namespace of processes.
-std::optional<std::vector<gid_t>> OtherGroupsOf(fuse_req_t request) {
-  std::vector<gid_t> groups(64);
-  for (;;) {
-    const int count = fuse_req_getgroups(request, static_cast<int>(groups.size()), groups.data());
-    if (count < 0) return std::nullopt;
-    const bool all = static_cast<size_t>(count) <= groups.size();
-    groups.resize(static_cast<size_t>(count));
-    if (all) return groups;
-  }
-}
-
-// Who is not in the group of a file has nobody run it as that group, also by an ACL. The kernel
-// would tell so, but libfuse 3.14 does not let it.
-FileSystem::SetGroupBit SetGroupBitAfterAcl(fuse_req_t request, InodeId inode) {
-  using Bit = FileSystem::SetGroupBit;
-  constexpr uint32_t kSetGroup = 02000;
-  const fuse_ctx* caller = fuse_req_ctx(request);
-  if (caller->uid == 0) return Bit::kStays;
-  const auto attributes = FileSystemOf(request).GetAttributes(inode);
-  if (!attributes.has_value() || (attributes->mode & kSetGroup) == 0) return Bit::kStays;
-  const gid_t group = MountOf(request).options().group.value_or(attributes->owner.group);
-  if (caller->gid == group) return Bit::kStays;
-  const auto others = OtherGroupsOf(request);
-  const bool is_in = others && std::ranges::find(*others, group) != others->end();
-  return is_in ? Bit::kStays : Bit::kGoes;
-}
-
-}  // namespace
 
 void SetExtended(fuse_req_t request, fuse_ino_t inode, const char* name, const char* value,
                  size_t length, int flags) {
@@ -195,22 +200,6 @@ void RemoveExtended(fuse_req_t request, fuse_ino_t inode, const char* name) {
   ReplyInodeStatus(request, FileSystemOf(request).RemoveExtended(inode, name), "removexattr",
                    inode);
 }
-
-namespace {
-
-// "trusted." is nobody's business but root's.
-Result<std::string> NamesOfExtended(Mount& mount, InodeId inode, bool for_root) {
-  std::string list;
-  if (IsVirtual(inode)) return list;
-  for (const std::string& name : TRY(mount.file_system().ListExtended(inode))) {
-    if (!for_root && name.starts_with("trusted.")) continue;
-    if (!mount.has_acls() && IsAcl(name)) continue;
-    list.append(name).push_back('\0');
-  }
-  return list;
-}
-
-}  // namespace
 
 void ListExtended(fuse_req_t request, fuse_ino_t inode, size_t room) {
   const bool for_root = fuse_req_ctx(request)->uid == 0;
@@ -259,7 +248,7 @@ void Link(fuse_req_t request, fuse_ino_t inode, fuse_ino_t directory, const char
     ReplyInodeStatus(request, linked.error(), "link", inode);
     return;
   }
-  // The kernel believes this even where it has learned something newer meanwhile.
+  // The kernel would believe these attributes even if it has learned newer ones meanwhile.
   fuse_entry_param entry = EntryOf(MountOf(request), *linked);
   entry.attr_timeout = 0;
   fuse_reply_entry(request, &entry);
@@ -283,7 +272,7 @@ void Rename(fuse_req_t request, fuse_ino_t directory, const char* name, fuse_ino
     return;
   }
   if ((flags & ~unsigned{RENAME_NOREPLACE}) != 0) {
-    fuse_reply_err(request, EINVAL);  // what renameat2(2) says of flags that are not supported
+    fuse_reply_err(request, EINVAL);  // as renameat2(2) does for flags that are not supported
     return;
   }
   ReplyStatus(request,

@@ -58,7 +58,7 @@ void Mount::ForgetAttributes(InodeId inode) {
 }
 
 void Mount::NoteAcl(const Attributes& attributes) {
-  // How long an answer may be on its way, and he who has asked wait for the processor.
+  // How long an answer may be on its way, and the process that asked may wait for a processor.
   constexpr Duration kAnswered = std::chrono::seconds(5);
   if (!has_acls_ || !attributes.has_acl) return;
   const Time now = runtime_.Now();
@@ -66,39 +66,41 @@ void Mount::NoteAcl(const Attributes& attributes) {
 }
 
 bool Mount::LooksNamesUp() const {
-  if (options_.attribute_age == Duration::zero()) return false;  // all is to be asked for
+  if (options_.attribute_age == Duration::zero()) return false;  // an open asks the drives itself
   const Duration longest = std::max(options_.name_age, options_.attribute_age);
   const Time listed = listed_at_;
-  return listed == Time::min() || runtime_.Now() - listed > 2 * longest;  // it may be on its way
+  // Twice as long, because the listing may have been on its way.
+  return listed == Time::min() || runtime_.Now() - listed > 2 * longest;
 }
 
 namespace requests {
 namespace {
 
 constexpr unsigned kMaxWriteBytes = 1 << 20;
-constexpr unsigned kRequestsInBackground = 64;  // read-ahead that the kernel keeps under way
+constexpr unsigned kRequestsInBackground = 64;  // the kernel reads ahead with so many at once
 constexpr uint64_t kStatBlockBytes = 4096;
 
 void Init(void* user_data, fuse_conn_info* connection) {
   Mount& mount = *static_cast<Mount*>(user_data);
-  // Unless it asks us for each lock, the kernel keeps them itself.
+  // Without these two the kernel keeps locks itself. With them it asks us for each, and we refuse.
   if (mount.options().locks) {
     connection->want &= ~unsigned{FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS};
   }
-  // The kernel asks for ACLs and goes by them. It leaves the umask to us then, who know whether a
-  // directory has a default ACL.
+  // With the first the kernel asks for ACLs and goes by them. With the second it leaves the umask
+  // to us, because we know whether a directory has a default ACL.
   constexpr unsigned kForAcls = FUSE_CAP_POSIX_ACL | FUSE_CAP_DONT_MASK;
   if (mount.options().acls && (connection->capable & kForAcls) == kForAcls) {
     connection->want |= kForAcls;
     mount.HaveAcls();
   }
-  // O_TRUNC comes with the open, so that a file keeps its old contents until the new ones are
+  // An open brings its O_TRUNC along. So the file keeps its old contents until the new ones are
   // there.
   connection->want |= connection->capable & FUSE_CAP_ATOMIC_O_TRUNC;
-  // With attributes always, and not only when the kernel finds that they were asked for.
+  // Each listing brings attributes, also where the kernel does not expect a program to ask for
+  // them.
   connection->want |= connection->capable & FUSE_CAP_READDIRPLUS;
   connection->want &= ~unsigned{FUSE_CAP_READDIRPLUS_AUTO};
-  // An inode's target never changes.
+  // The kernel may keep the target of a symbolic link, because it never changes.
   connection->want |= connection->capable & FUSE_CAP_CACHE_SYMLINKS;
   connection->max_write = kMaxWriteBytes;
   connection->max_background = kRequestsInBackground;
@@ -110,7 +112,7 @@ void StatFileSystem(fuse_req_t request, fuse_ino_t) {
     ReplyStatus(request, space.error(), "statfs", "/");
     return;
   }
-  struct statvfs out {};  // no number of files: there is no limit
+  struct statvfs out {};  // the number of files stays 0: there is no limit
   out.f_bsize = kStatBlockBytes;
   out.f_frsize = kStatBlockBytes;
   out.f_blocks = space->usable_bytes / kStatBlockBytes;
@@ -120,12 +122,12 @@ void StatFileSystem(fuse_req_t request, fuse_ino_t) {
   fuse_reply_statfs(request, &out);
 }
 
-// The function, which gets the file system's inode numbers instead of the kernel's.
+// The file system's inode number for the kernel's.
 InodeId InodeOf(fuse_req_t request, fuse_ino_t node) {
   return node == FUSE_ROOT_ID ? MountOf(request).root() : node;
 }
 
-// Counts the request, and how long it takes to answer it.
+// Counts a request, and how long its answer takes.
 class Counted {
  public:
   Counted(fuse_req_t request, RequestCounters::Kind kind)
@@ -135,13 +137,15 @@ class Counted {
   Counted& operator=(const Counted&) = delete;
 
  private:
-  Mount& mount_;  // the request is gone after the reply
+  Mount& mount_;  // taken at the beginning, because the request is gone after the reply
   const RequestCounters::Kind kind_;
   const Time start_;
 };
 
 using Kind = RequestCounters::Kind;
 
+// A function of requests.h as libfuse calls it: counts the request, and translates the inode number
+// that comes first.
 template <auto function, Kind kind>
 struct OfNode;
 template <Kind kind, typename... Rest, void (*function)(fuse_req_t, fuse_ino_t, Rest...)>
@@ -152,6 +156,7 @@ struct OfNode<function, kind> {
   }
 };
 
+// The three functions whose directory comes later, or that have two.
 void MakeSymlinkIn(fuse_req_t request, const char* target, fuse_ino_t directory, const char* name) {
   const Counted counted(request, Kind::kMake);
   MakeSymlink(request, target, InodeOf(request, directory), name);
@@ -167,7 +172,8 @@ void RenameIn(fuse_req_t request, fuse_ino_t directory, const char* name, fuse_i
          flags);
 }
 
-// Asked only where there shall be no locks. To give up what nobody can have is no mistake.
+// The kernel asks for locks only if the mount option locks=none refuses them (Init). To give up a
+// lock that nobody can have is not a mistake.
 void TellLock(fuse_req_t request, fuse_ino_t, fuse_file_info*, struct flock*) {
   fuse_reply_err(request, ENOLCK);
 }
@@ -227,8 +233,8 @@ fuse_lowlevel_ops MakeOperations() {
 
 ssize_t ReadRequest(int fd, void* buffer, size_t size, void*) {
   const ssize_t got = read(fd, buffer, size);
-  // libfuse knows no request of that kind, so it would be refused. It is the same as a FUSE_CREATE
-  // in all but its number and the name, and is answered in the same way (linux/fuse.h).
+  // libfuse does not know this request (O_TMPFILE) and would refuse it. It differs from a
+  // FUSE_CREATE only in its number and in the name, and has the same answer (linux/fuse.h).
   auto* const header = static_cast<fuse_in_header*>(buffer);
   if (got >= static_cast<ssize_t>(sizeof(*header)) && header->opcode == FUSE_TMPFILE) {
     header->opcode = FUSE_CREATE;

@@ -1,15 +1,17 @@
-// The kernel's requests, translated into calls of a FileSystem: one function per request, which
-// calls and replies. Inode numbers are the file system's own, so nothing has to be remembered for a
-// name that the kernel knows, and a forget is nothing to do. Only the root's is always 1, whichever
-// directory it is.
+// Mount, which the requests of one mount share, and the table of functions that libfuse calls
+// (Operations). The functions are in requests.h: each translates one request of the kernel into
+// calls of a FileSystem, and replies.
 //
-// The kernel keeps directories, and what a listing with attributes brought, for a second, or as
-// long as it is told when it is mounted: so `ls -l` asks once for each directory, not for each
-// file. Other names it does not keep, and other attributes for 50 ms, which is for the rest of the
-// call that has looked the name up; an open takes them back. It keeps a file's pages from one open
-// to the next only if the file has not changed (kept_pages.h): what other hosts committed is seen
-// by the next open, and mmap works. An inode that is gone is answered with ESTALE, so that the
-// kernel looks the name up anew.
+// Inode numbers are the file system's own, except that the kernel calls the mounted directory 1. So
+// the mount remembers nothing for a name that the kernel knows, and a forget has nothing to do.
+//
+// The kernel keeps names and attributes of directories for a second, or as long as the mount
+// options say. It keeps those that a listing brought as long, so `ls -l` asks once for each
+// directory, not for each file. It keeps no other names. It keeps other attributes for 50 ms, which
+// serves the rest of the call that has looked the name up; an open takes them back. It keeps a
+// file's pages from one open to the next only if the file has not changed (kept_pages.h). So the
+// next open sees what other hosts committed, and mmap works. The answer about an inode that is gone
+// is ESTALE, which has the kernel look the name up anew.
 
 #pragma once
 
@@ -41,10 +43,10 @@ struct FileHandle {
   std::atomic<bool> was_read = false;
 };
 
-// What the requests of one session work on: its user data. Thread-safe.
+// What the requests of one session share. It is the session's user data. Thread-safe.
 class Mount {
  public:
-  // `root` is the directory that is mounted, and `description` says for people what is mounted how.
+  // `root` is the directory that is mounted. `description` tells people what is mounted, and how.
   Mount(Runtime& runtime, FileSystem& file_system, const MountOptions& options, InodeId root,
         std::string description)
       : runtime_(runtime),
@@ -61,28 +63,30 @@ class Mount {
   RequestCounters& counters() { return counters_; }
   KeptPages& kept_pages() { return kept_pages_; }
 
-  // Whether the kernel goes by ACLs. Told before the first request.
+  // Whether the kernel goes by ACLs. HaveAcls is called before the first request.
   bool has_acls() const { return has_acls_; }
   void HaveAcls() { has_acls_ = true; }
-  // Told before these attributes are given to the kernel.
+  // To be called before the kernel gets these attributes.
   void NoteAcl(const Attributes& attributes);
   // Whether the kernel may go by bits that come with an access ACL.
   bool MayGoByAcl(InodeId inode) { return told_acls_.MayUse(inode, runtime_.Now()); }
 
   // The session that requests come from, once there is one.
   void Serve(fuse_session* session) { session_ = session; }
-  // Noted when a listing gives the kernel names and attributes to keep.
+  // To be called when a listing gives the kernel names and attributes to keep.
   void AttributesWereListed() { listed_at_ = runtime_.Now(); }
-  // Takes back what the kernel may keep of a file, of which an older answer may be on its way.
+  // Takes back the attributes that the kernel may keep of a file. An older answer may be on its
+  // way.
   void ForgetAttributes(InodeId inode);
-  // Whether the kernel asks for a file's name before it opens it, because none was listed lately.
+  // Whether the kernel asks for a file's name before it opens it. It does so if no listing brought
+  // names lately.
   bool LooksNamesUp() const;
 
-  // Handles are the kernel's until it releases them.
+  // A handle belongs to the kernel until the kernel releases it.
   FileHandle* Add(std::unique_ptr<OpenFile> file, bool writes, KeptPages::Opened opened = {});
   Status Release(FileHandle* handle);  // closes and forgets
 
-  // Closes what the kernel has not released, when the session has ended: the first failure.
+  // Closes the files that the kernel has not released, after the session's end. The first failure.
   Status ReleaseAll();
 
  private:
@@ -104,7 +108,8 @@ class Mount {
 // For fuse_session_new, with a Mount as user data.
 const fuse_lowlevel_ops& Operations();
 
-// For fuse_session_custom_io: as libfuse itself does it, and with files that have no name.
+// For fuse_session_custom_io. They do what libfuse does, and also take requests for files without a
+// name (O_TMPFILE).
 ssize_t ReadRequest(int fd, void* buffer, size_t size, void* mount);
 ssize_t WriteAnswer(int fd, iovec* pieces, int count, void* mount);
 

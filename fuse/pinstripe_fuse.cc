@@ -1,10 +1,9 @@
 // pinstripe-fuse: mounts a cluster's file system as a local directory. docs/man/pinstripe-fuse.8 is
 // the manual.
 //
-// In the background the program answers to its caller only when the mount works, that is, when the
-// caller's process itself has read the attributes of the mounted root; errors until then go to
-// standard error, later ones to syslog. A SIGTERM, SIGINT or SIGHUP unmounts and commits what is
-// open.
+// In the background the program returns only when the mount works: when the caller's process itself
+// has read the attributes of the mounted root. Errors until then go to standard error, later ones
+// to syslog. A SIGTERM, SIGINT or SIGHUP unmounts and commits the open files.
 
 #define FUSE_USE_VERSION 312
 
@@ -72,10 +71,10 @@ struct Arguments {
   MountOptions mount;
 };
 
-// Told once, when requests are about to be served, with the inode of the mounted directory.
+// Called once, when requests are about to be served, with the inode of the mounted directory.
 using Ready = std::function<void(InodeId root)>;
 
-// --- What is asked for ---
+// --- Arguments ---
 
 Result<std::string> AbsolutePath(const char* path) {
   const std::unique_ptr<char, decltype(&free)> real(realpath(path, nullptr), &free);
@@ -83,8 +82,8 @@ Result<std::string> AbsolutePath(const char* path) {
   return std::string(real.get());
 }
 
-// A mount whose process has died leaves a directory that answers nothing but ENOTCONN; to who asked
-// while it died, ECONNABORTED. For a moment stat(2) is answered from what the kernel remembers.
+// A mount whose process has died leaves a directory that answers only ENOTCONN, or ECONNABORTED to
+// a call that came while the process died. For a moment the kernel answers stat(2) from memory.
 Result<std::string> CheckMountPoint(const char* path) {
   struct statfs file_system {};
   struct stat stat {};
@@ -127,7 +126,7 @@ Arguments ParseArguments(int argc, char** argv) {
   for (int letter; (letter = getopt_long(argc, argv, letters, kOptions, nullptr)) != -1;) {
     switch (letter) {
       case 'f': (is_helper ? arguments.fake : arguments.foreground) = true; break;
-      case 'n':  // of mount(8), which there is nothing to do for
+      case 'n':  // this one and the next four are from mount(8), and mean nothing here
       case 'N':
       case 's':
       case 't':
@@ -147,7 +146,7 @@ Arguments ParseArguments(int argc, char** argv) {
   return arguments;
 }
 
-// The background process does not stay in the directory it was started from.
+// Makes all paths absolute: the background process does not stay in the directory of its start.
 Status CheckArguments(Arguments& arguments) {
   arguments.config_file = TRY(AbsolutePath(arguments.config_file.c_str()));
   arguments.mount = TRY(ParseMountOptions(arguments.options, arguments.config_file));
@@ -160,8 +159,8 @@ Status CheckArguments(Arguments& arguments) {
 
 // --- Serving ---
 
-// Blocks the signals that end the program in this thread and those it starts, so that the kernel
-// gives them to the one thread that waits for them.
+// Blocks the signals that end the program, in this thread and in those that it starts. So the
+// kernel gives them to the one thread that waits for them.
 class EndSignals {
  public:
   EndSignals() {
@@ -214,7 +213,7 @@ class Session {
     fuse_session_destroy(session_);
   }
 
-  // Until it is unmounted or a signal ends it.
+  // Serves until somebody unmounts or a signal ends the session.
   Status Run() {
     const std::unique_ptr<fuse_loop_config, decltype(&fuse_loop_cfg_destroy)> config(
         fuse_loop_cfg_create(), &fuse_loop_cfg_destroy);
@@ -259,7 +258,7 @@ Status Serve(const Arguments& arguments, const Ready& ready) {
       arguments.mount.cache_directory_bytes.value_or(config.cache_directory_bytes);
   const auto file_system = TRY(FileSystem::Open(cluster, options));
   const auto reload = TRY(SignalWatch::Start(SIGUSR1, [&file_system] {
-    (void)file_system->Reload();  // it has told the log
+    (void)file_system->Reload();  // a failure is in the log
   }));
   const Attributes root = TRY(file_system->Resolve("/"));
 
@@ -275,7 +274,7 @@ Status Serve(const Arguments& arguments, const Ready& ready) {
   end_signals.Allow();
   const Status served = session->Run();
   mount.Serve(nullptr);
-  session.reset();  // nothing new comes in before what is open is committed
+  session.reset();  // so nothing new comes in before the open files are committed
   const Status released = mount.ReleaseAll();
   const MemoryCounters memory = file_system->Memory();
   Log(LogLevel::kInfo, "unmounted",
@@ -307,7 +306,7 @@ int SyslogPriority(LogLevel level) {
   return LOG_ERR;
 }
 
-// Everything to syslog; until the mount works, what is wrong to standard error, too.
+// Sends everything to syslog. Until the mount works, warnings and errors also go to standard error.
 class BackgroundLog {
  public:
   BackgroundLog() {
@@ -332,7 +331,7 @@ class BackgroundLog {
   std::atomic<bool> on_terminal_ = true;
 };
 
-// The background process: says which inode its root is into the pipe when it is ready.
+// The background process. When it is ready it writes the inode of its root into the pipe.
 int ServeDetached(const Arguments& arguments, int pipe) {
   setsid();
   if (chdir("/") != 0) return Report(Status(errno, "chdir /: " + ErrnoText(errno)));
@@ -350,7 +349,7 @@ int ServeDetached(const Arguments& arguments, int pipe) {
   return Report(served);
 }
 
-// The caller's process: waits until the child is ready, then tries the mount itself.
+// The caller's process. It waits until the child is ready, and then tries the mount itself.
 int WaitForMount(const Arguments& arguments, pid_t child, int pipe) {
   InodeId inode = 0;
   ssize_t got = 0;

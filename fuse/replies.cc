@@ -1,4 +1,5 @@
-// How requests are answered: who asks, which attributes the kernel may keep how long, and errors.
+// What all requests share: who asks, how long the kernel may keep which attributes, and how errors
+// are answered.
 
 #include <algorithm>
 
@@ -7,6 +8,30 @@
 #include "fuse/requests.h"
 
 namespace pinstripe::requests {
+namespace {
+
+struct stat StatOf(const Mount& mount, const Attributes& attributes) {
+  struct stat stat = ToStat(attributes);
+  stat.st_uid = mount.options().user.value_or(stat.st_uid);
+  stat.st_gid = mount.options().group.value_or(stat.st_gid);
+  return stat;
+}
+
+// How long the kernel may use attributes without asking again. It needs a directory's with every
+// path that leads through it. A file's come with each look at its name, and serve the next steps of
+// the same call: the open, and the kernel's own question before each read and write.
+Duration AgeOfAttributes(const Mount& mount, FileKind kind) {
+  constexpr Duration kOfFiles = std::chrono::milliseconds(50);
+  const Duration age = mount.options().attribute_age;
+  return kind == FileKind::kDirectory ? age : std::min(age, kOfFiles);
+}
+
+// How long it may use a name. It looks a file's name up with each path.
+Duration AgeOfName(const Mount& mount, FileKind kind) {
+  return kind == FileKind::kDirectory ? mount.options().name_age : Duration::zero();
+}
+
+}  // namespace
 
 Owner CallerOf(fuse_req_t request) {
   const fuse_ctx* caller = fuse_req_ctx(request);
@@ -37,37 +62,7 @@ void ReplyInodeStatus(fuse_req_t request, const Status& status, std::string_view
   fuse_reply_err(request, code == ENOENT ? ESTALE : code);
 }
 
-namespace {
-
-struct stat StatOf(const Mount& mount, const Attributes& attributes) {
-  struct stat stat = ToStat(attributes);
-  stat.st_uid = mount.options().user.value_or(stat.st_uid);
-  stat.st_gid = mount.options().group.value_or(stat.st_gid);
-  return stat;
-}
-
-}  // namespace
-
 double SecondsOf(Duration age) { return std::chrono::duration<double>(age).count(); }
-
-namespace {
-
-// How long the kernel may use the attributes of such a one without asking again. A directory's are
-// asked for with every path that leads through it. A file's come with each look at its name, for
-// what is done with it just after: opening it, and the kernel's own question before each read and
-// write.
-Duration AgeOfAttributes(const Mount& mount, FileKind kind) {
-  constexpr Duration kOfFiles = std::chrono::milliseconds(50);
-  const Duration age = mount.options().attribute_age;
-  return kind == FileKind::kDirectory ? age : std::min(age, kOfFiles);
-}
-
-// And how long a name: a file's is looked up with each path.
-Duration AgeOfName(const Mount& mount, FileKind kind) {
-  return kind == FileKind::kDirectory ? mount.options().name_age : Duration::zero();
-}
-
-}  // namespace
 
 fuse_entry_param EntryOf(Mount& mount, const Attributes& attributes) {
   mount.NoteAcl(attributes);
@@ -98,7 +93,7 @@ void ReplyAttributes(fuse_req_t request, const Result<Attributes>& attributes,
   Mount& mount = MountOf(request);
   mount.NoteAcl(*attributes);
   const struct stat stat = StatOf(mount, *attributes);
-  // Half of the time here, as they may have been that old when they were asked for.
+  // Half of the time here, because the attributes may have been that old when they were asked for.
   fuse_reply_attr(request, &stat, SecondsOf(AgeOfAttributes(mount, attributes->kind) / 2));
 }
 

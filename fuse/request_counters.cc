@@ -50,22 +50,23 @@ std::string RequestCounters::Text(const MemoryCounters& memory) const {
   Page page;
   page.Metric("requests_total", kCounter, "Requests of the kernel that were answered.");
   for (size_t i = 0; i < kKinds; ++i) page.Value(of_[i].requests.load(), kNames[i]);
-  page.Metric("request_seconds_total", kCounter, "How long they took, together.");
+  page.Metric("request_seconds_total", kCounter, "How long all of them took.");
   for (size_t i = 0; i < kKinds; ++i) {
     page.Value(static_cast<double>(of_[i].nanoseconds.load()) / 1e9, kNames[i]);
   }
   page.Single("errors_total", kCounter, "Answers that were EIO.", errors_.load());
   page.Single("read_bytes_total", kCounter, "Bytes that were read.", read_.load());
   page.Single("written_bytes_total", kCounter, "Bytes that were written.", written_.load());
-  page.Single("memory_limit_bytes", kGauge, "What contents of files may take.", memory.limit_bytes);
-  page.Single("memory_used_bytes", kGauge, "What they take.", memory.used_bytes);
-  page.Single("cached_bytes", kGauge, "What cells take that were read and are kept.",
+  page.Single("memory_limit_bytes", kGauge, "Memory that contents of files may take.",
+              memory.limit_bytes);
+  page.Single("memory_used_bytes", kGauge, "Memory that they take.", memory.used_bytes);
+  page.Single("cached_bytes", kGauge, "Memory of cells that were read and are kept.",
               memory.cached_bytes);
   page.Single("cache_hits_total", kCounter, "Cells of up to 64 KiB that reads found.",
               memory.cache_hits);
-  page.Single("cache_misses_total", kCounter, "Cells that were read from drives for them.",
+  page.Single("cache_misses_total", kCounter, "Cells that reads did not find, and fetched.",
               memory.cache_misses);
-  page.Single("shared_reads_total", kCounter, "Cells that somebody else was reading already.",
+  page.Single("shared_reads_total", kCounter, "Cells that another read was fetching already.",
               memory.shared_reads);
   page.Single("read_ahead_cells_total", kCounter,
               "Cells that were asked for before anybody wanted them.", memory.read_ahead_cells);
@@ -73,21 +74,22 @@ std::string RequestCounters::Text(const MemoryCounters& memory) const {
   if (disk.limit_bytes == 0) return page.Text();
   page.Single("disk_cache_ready", kGauge, "1 when its directory was looked at and is used.",
               disk.ready ? 1 : 0);
-  page.Single("disk_cache_limit_bytes", kGauge, "What its files may take.", disk.limit_bytes);
-  page.Single("disk_cache_bytes", kGauge, "What they take.", disk.used_bytes);
+  page.Single("disk_cache_limit_bytes", kGauge, "Space that its files may take.", disk.limit_bytes);
+  page.Single("disk_cache_bytes", kGauge, "Space that they take.", disk.used_bytes);
   page.Single("disk_cache_cells", kGauge, "Cells of up to 64 KiB that can be found there.",
               disk.cells);
   page.Single("disk_cache_hits_total", kCounter, "Cells that reads found there.", disk.cells_found);
   page.Single("disk_cache_misses_total", kCounter,
-              "Cells that were not there, and were asked of drives.", disk.cells_missed);
+              "Cells that were not there, so drives were asked.", disk.cells_missed);
   page.Single("disk_cache_written_cells_total", kCounter, "Cells that were written there.",
               disk.cells_written);
   page.Single("disk_cache_dropped_cells_total", kCounter,
-              "Cells that were not: the disk is slow, full or away.", disk.cells_dropped);
-  page.Single("disk_cache_evicted_cells_total", kCounter, "Cells that went for others.",
+              "Cells that were not written, as the disk is slow, full or away.",
+              disk.cells_dropped);
+  page.Single("disk_cache_evicted_cells_total", kCounter, "Cells that made room for others.",
               disk.cells_evicted);
   page.Single("disk_cache_damaged_cells_total", kCounter,
-              "Cells that were found damaged there, and read from drives.", disk.cells_damaged);
+              "Cells that were damaged there, and were read from drives.", disk.cells_damaged);
   return page.Text();
 }
 

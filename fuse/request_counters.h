@@ -1,4 +1,4 @@
-// RequestCounters: what the kernel has asked of a mount, and how long the answers took.
+// RequestCounters: counts the kernel's requests to a mount by kind, and how long the answers took.
 // Thread-safe.
 
 #pragma once
@@ -47,7 +47,7 @@ class RequestCounters {
   void CountRead(uint64_t bytes) { read_.fetch_add(bytes, std::memory_order_relaxed); }
   void CountWritten(uint64_t bytes) { written_.fetch_add(bytes, std::memory_order_relaxed); }
 
-  // In the text format of Prometheus, with what `memory` says.
+  // All counters, and those of `memory`, in the text format of Prometheus.
   std::string Text(const MemoryCounters& memory) const;
 
  private:

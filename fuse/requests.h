@@ -1,6 +1,6 @@
-// The kernel's requests, each a function that calls the FileSystem and replies, and what they have
-// in common. Their inode numbers are the file system's own, also the root's. operations.cc hands
-// them to libfuse. Thread-safe.
+// The kernel's requests. Each is a function that calls the FileSystem and replies. Inode numbers
+// are the file system's own here, also the root's. operations.cc hands the functions to libfuse.
+// Thread-safe.
 
 #pragma once
 
@@ -20,7 +20,7 @@
 
 namespace pinstripe::requests {
 
-// ---- What they have in common (replies.cc)
+// ---- Shared by all (replies.cc)
 
 inline Mount& MountOf(fuse_req_t request) {
   return *static_cast<Mount*>(fuse_req_userdata(request));
@@ -30,13 +30,13 @@ inline FileHandle& HandleOf(const fuse_file_info* info) {
   return *reinterpret_cast<FileHandle*>(info->fh);
 }
 
-// To whom what the caller makes belongs.
+// The owner of what the caller makes.
 Owner CallerOf(fuse_req_t request);
-// What has to go from the mode of what the caller makes, unless an ACL says what is to go. Without
-// ACLs the kernel has done it.
+// The bits to take from the mode of what the caller makes, unless a default ACL decides that.
+// Without ACLs the kernel has taken them already.
 uint32_t UmaskOf(fuse_req_t request);
 
-// For messages.
+// How messages call an inode, or a name.
 std::string Subject(InodeId inode);
 std::string Subject(InodeId directory, std::string_view name);
 
@@ -45,7 +45,8 @@ fuse_entry_param EntryOf(Mount& mount, const Attributes& attributes);
 
 void ReplyStatus(fuse_req_t request, const Status& status, std::string_view operation,
                  std::string_view subject);
-// Of what is asked for by its number: when that is gone, the kernel shall look the name up again.
+// For a request by inode number. If the inode is gone (ENOENT) it replies ESTALE, so that the
+// kernel looks the name up again.
 void ReplyInodeStatus(fuse_req_t request, const Status& status, std::string_view operation,
                       InodeId inode);
 void ReplyEntry(fuse_req_t request, const Result<Attributes>& attributes,

@@ -1,9 +1,9 @@
-// ToldAcls: of which inodes the kernel may hold permission bits that come with an access ACL.
+// ToldAcls: for which inodes the kernel may hold permission bits that came with an access ACL.
 //
-// There the bits of the group are the ACL's mask. When the ACL is gone meanwhile, because another
-// host has removed it, the kernel must not be told that there is none: it would let the group do
-// what the mask says. It is told a list then that says what the bits say now. Everybody else is
-// told the truth, and `ls -l` shows no "+".
+// In such bits the group's are the ACL's mask. If another host has removed the ACL meanwhile, the
+// kernel must not hear that there is none: it would let the group do what the mask says. It gets a
+// list then that says what the bits say now. Otherwise the answer is that there is none, and
+// `ls -l` shows no "+".
 //
 // Thread-safe.
 
@@ -21,7 +21,7 @@ class ToldAcls {
  public:
   explicit ToldAcls(size_t most_inodes = 100'000) : most_inodes_(most_inodes) {}
 
-  // The kernel is about to be told such bits, which it may use until `until`.
+  // To be called before the kernel gets such bits, which it may use until `until`.
   void Tell(InodeId inode, Time now, Time until);
   // Whether it may use some. With too many inodes at once it is true for all.
   bool MayUse(InodeId inode, Time now);

@@ -1,5 +1,5 @@
-// The directory `.pinstripe` in the root of a mount, which no listing of the root has: files that
-// are written when they are opened, like those of /proc.
+// The directory `.pinstripe` in the root of a mount. No listing of the root shows it. Its files get
+// their text when they are opened, like those of /proc.
 
 #pragma once
 
@@ -15,19 +15,19 @@ namespace pinstripe {
 
 inline constexpr std::string_view kVirtualDirectoryName = ".pinstripe";
 
-// Inodes of the file system are chosen by chance among 2^64; nobody will meet these.
+// The file system chooses inode numbers by chance among 2^64, so it will never choose these.
 inline constexpr InodeId kVirtualDirectory = UINT64_MAX;
 inline constexpr InodeId kStatsFile = UINT64_MAX - 1;   // metrics, as Prometheus reads them
 inline constexpr InodeId kConfigFile = UINT64_MAX - 2;  // what is mounted, and how
 
 inline bool IsVirtual(InodeId inode) { return inode >= kConfigFile; }
 
-// Null: it is not one of these.
+// Null: the name is not one of these.
 std::optional<Attributes> FindVirtual(InodeId root, InodeId directory, std::string_view name);
 Attributes VirtualAttributes(InodeId inode);
-// Those after the name `after`.
+// The files after the name `after`.
 std::vector<DirectoryEntry> ListVirtual(std::string_view after);
-// A file that has this text, and that nobody can change (EACCES).
+// A file with this text, which nobody can change (EACCES).
 std::unique_ptr<OpenFile> OpenVirtual(InodeId inode, std::string text);
 
 }  // namespace pinstripe

@@ -14,7 +14,4 @@ std::string ConfigText(const ClusterConfig& config);
 // Whether the drive is spoken to with the Kinetic factory key, which everybody knows.
 bool HasFactoryKey(const DriveConfig& drive);
 
-// A TOML string: quoted, escaped.
-std::string Quoted(std::string_view text);
-
 }  // namespace pinstripe

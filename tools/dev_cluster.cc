@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "base/allocator.h"
+#include "base/read_file.h"
 #include "base/try.h"
 #include "tools/format_cluster.h"
 #include "tools/ports.h"
@@ -53,14 +54,6 @@ Status WriteFile(const std::string& path, const std::string& text, mode_t mode) 
   if (rename(fresh.c_str(), path.c_str()) != 0)
     return Fail(errno, "{}: {}", path, ErrnoText(errno));
   return {};
-}
-
-Result<std::string> ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Fail(ENOENT, "{}: cannot be read", path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
 }
 
 Status MakeDirectory(const std::string& path, const UnixUser* owner) {

@@ -8,11 +8,13 @@
 #include <optional>
 #include <string_view>
 
+#include "base/toml_text.h"
 #include "base/try.h"
-#include "tools/config_text.h"
 
 namespace pinstripe {
 namespace {
+
+constexpr std::string_view kWrittenBy = "Written by `pinstripe dev up`.";
 
 // A number from `least` to 4096, all of `text`.
 std::optional<int> ParseCount(std::string_view text, int least) {
@@ -26,36 +28,50 @@ std::optional<int> ParseCount(std::string_view text, int least) {
 }  // namespace
 
 std::string ClusterConfigText(const DevClusterText& cluster) {
-  std::string text = fmt::format(
-      "# Written by `pinstripe dev up`.\n\n"
-      "[cluster]\nname = {}\ncredentials = {}\n\n"
-      "[layout]\ndata_shards = {}\nparity_shards = {}\n\n"
-      "[files]\nclose = {}\n",
-      Quoted(cluster.name), Quoted(cluster.credentials_file), cluster.layout.data_shards,
-      cluster.layout.parity_shards, Quoted(cluster.close));
+  TomlText text;
+  text.Comment(kWrittenBy);
+  text.Table("cluster");
+  text.Set("name", cluster.name);
+  text.Set("credentials", cluster.credentials_file);
+  text.Table("layout");
+  text.Set("data_shards", cluster.layout.data_shards);
+  text.Set("parity_shards", cluster.layout.parity_shards);
+  text.Table("files");
+  text.Set("close", cluster.close);
   for (const DevDrive& drive : cluster.drives) {
-    text += fmt::format("\n[[drive]]\nid = {}\naddress = \"127.0.0.1:{}\"\n", drive.id, drive.port);
+    text.NewTable("drive");
+    text.Set("id", drive.id);
+    text.Set("address", fmt::format("127.0.0.1:{}", drive.port));
   }
-  return text;
+  return text.Take();
 }
 
 std::string CredentialsText() {
-  return "# Written by `pinstripe dev up`: the Kinetic factory default.\n\n"
-         "[default]\nidentity = 1\nkey = \"asdfasdf\"\n";
+  TomlText text;
+  text.Comment(fmt::format("{} The Kinetic factory default.", kWrittenBy));
+  text.Table("default");
+  text.Set("identity", 1);
+  text.Set("key", "asdfasdf");
+  return text.Take();
 }
 
 std::string DaemonConfigText(const std::vector<DevDrive>& drives, uint64_t capacity_bytes) {
-  std::string text = "# Written by `pinstripe dev up`.\n\n[daemon]\nlisten = \"127.0.0.1\"\n";
+  TomlText text;
+  text.Comment(kWrittenBy);
+  text.Table("daemon");
+  text.Set("listen", "127.0.0.1");
   for (const DevDrive& drive : drives) {
-    text += fmt::format("\n[[drive]]\npath = {}\nport = {}\ncapacity = {}\n", Quoted(drive.path),
-                        drive.port, capacity_bytes);
+    text.NewTable("drive");
+    text.Set("path", drive.path);
+    text.Set("port", drive.port);
+    text.Set("capacity", capacity_bytes);
   }
-  return text;
+  return text.Take();
 }
 
 std::string GatewayConfigText(const GatewayText& gateway) {
   return fmt::format(
-      "# Written by `pinstripe dev up`.\n"
+      "# {4}\n"
       "xrd.port {0}\n"
       "xrd.network dnr norpipa\n"
       "all.export / nolock\n"
@@ -63,7 +79,7 @@ std::string GatewayConfigText(const GatewayText& gateway) {
       "all.pidpath {1}/run\n"
       "ofs.osslib +cksio +xattr {2} {3}\n"
       "xrootd.chksum max 2 chkcgi adler32 crc32c md5\n",
-      gateway.port, gateway.directory, gateway.plugin, gateway.cluster_file);
+      gateway.port, gateway.directory, gateway.plugin, gateway.cluster_file, kWrittenBy);
 }
 
 Result<std::vector<int>> ParseGroups(const std::string& text, int drives) {

@@ -10,7 +10,7 @@
 namespace pinstripe {
 namespace {
 
-std::string TimeText(double seconds) {
+std::string SpanText(double seconds) {
   if (seconds < 90) return fmt::format("{:.0f} s", seconds);
   if (seconds < 5400) return fmt::format("{:.0f} min", seconds / 60);
   if (seconds < 129600) return fmt::format("{:.1f} h", seconds / 3600);
@@ -36,7 +36,7 @@ void Progress::Show(std::string_view what, double done, uint64_t bytes) {
   if (bytes > bytes_before_ && seconds > 1) {
     const double rate = static_cast<double>(bytes - bytes_before_) / seconds;
     fmt::print(stderr, ", {}/s", BytesText(static_cast<uint64_t>(rate)));
-    if (done > 0) fmt::print(stderr, ", {} left", TimeText(seconds / done - seconds));
+    if (done > 0) fmt::print(stderr, ", {} left", SpanText(seconds / done - seconds));
   }
   std::fflush(stderr);
   drawn_ = true;

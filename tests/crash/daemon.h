@@ -18,6 +18,8 @@
 
 namespace pinstripe {
 
+constexpr uint64_t kDriveBytes = 1'000'000'000;  // more than these tests put on a drive
+
 class Daemon {
  public:
   // `environment` is added to that of this process. `descriptors`: as many as it may ever have; 0:

@@ -7,15 +7,14 @@
 
 #include <filesystem>
 #include <fstream>
-#include <future>
 
 #include "base/log.h"
-#include "base/real_runtime.h"
-#include "kinetic/kinetic_drive.h"
 #include "tests/crash/daemon.h"
+#include "tests/support/drive_client.h"
 #include "tests/support/expect_ok.h"
 #include "tests/support/free_ports.h"
 #include "tests/support/temporary_directory.h"
+#include "tools/dev_config.h"
 
 namespace pinstripe {
 namespace {
@@ -24,15 +23,14 @@ using namespace std::chrono_literals;
 using testing::HasSubstr;
 using testing::Not;
 
-class ForgetTest : public testing::Test {
+class ForgetTest : public testing::Test, protected DriveClient {
  protected:
   ForgetTest() { SetLogLevel(LogLevel::kError); }
 
   std::unique_ptr<Daemon> Start(const std::string& boot_id, const std::string& store = "store") {
     const std::string config = directory_ / (store + ".toml");
-    std::ofstream(config) << fmt::format(
-        "[daemon]\nlisten = \"127.0.0.1\"\n[[drive]]\npath = \"{}\"\nport = {}\n",
-        directory_ / store, port_);
+    std::ofstream(config) << DaemonConfigText({{.port = port_, .path = directory_ / store}},
+                                              kDriveBytes);
     auto daemon = std::make_unique<Daemon>(
         std::vector<std::string>{"--config", config},
         std::map<std::string, std::string>{{"PINSTRIPE_BOOT_ID", boot_id},
@@ -41,29 +39,15 @@ class ForgetTest : public testing::Test {
     return daemon;
   }
 
-  template <typename Answer, typename Ask>
-  Answer Await(Ask ask) {
-    std::promise<Answer> answer;
-    ask([&](Answer got) { answer.set_value(std::move(got)); });
-    return answer.get_future().get();
-  }
-  std::unique_ptr<KineticDrive> Connect() {
-    return std::make_unique<KineticDrive>(
-        io_, KineticDrive::Options{.name = "drive",
-                                   .addresses = {fmt::format("127.0.0.1:{}", port_)},
-                                   .key = "asdfasdf",
-                                   .least_backoff = 1ms});
-  }
-  Time Deadline() { return runtime_.Now() + 20s; }
   DriveInfo Info() {
-    const auto drive = Connect();
+    const auto drive = Connect(port_);
     const Result<DriveInfo> info =
         Await<Result<DriveInfo>>([&](auto done) { drive->Info(Deadline(), done); });
     EXPECT_OK(info);
     return info.value_or(DriveInfo());
   }
   void Put(const std::string& key) {
-    const auto drive = Connect();
+    const auto drive = Connect(port_);
     EXPECT_OK(Await<Status>([&](auto done) {
       drive->Put({.key = key, .value = SharedBytes(std::string(10'000, 'v'))}, Deadline(), done);
     }));
@@ -71,8 +55,6 @@ class ForgetTest : public testing::Test {
 
   TemporaryDirectory directory_;
   const uint16_t port_ = FreePorts(1)[0];
-  RealRuntime runtime_;
-  KineticIo io_{runtime_};
 };
 
 constexpr char kWarning[] = "may have forgotten changes";

@@ -17,13 +17,13 @@
 #include <thread>
 
 #include "base/log.h"
-#include "base/real_runtime.h"
-#include "kinetic/kinetic_drive.h"
 #include "tests/crash/daemon.h"
 #include "tests/crash/operation_log.h"
+#include "tests/support/drive_client.h"
 #include "tests/support/expect_ok.h"
 #include "tests/support/free_ports.h"
 #include "tests/support/temporary_directory.h"
+#include "tools/dev_config.h"
 
 namespace pinstripe {
 namespace {
@@ -34,34 +34,11 @@ constexpr int kFewRounds = 10;  // of an ordinary run
 constexpr int kRoundsBetweenChecks = 50;
 constexpr int kMostLoadMs = 150;
 
-class KillTest : public testing::Test {
+class KillTest : public testing::Test, protected DriveClient {
  protected:
   KillTest() {
     SetLogLevel(LogLevel::kError);
-    std::ofstream(config_) << fmt::format(
-        "[daemon]\nlisten = \"127.0.0.1\"\n[[drive]]\npath = \"{}\"\nport = {}\n", path_, port_);
-  }
-
-  std::unique_ptr<KineticDrive> Connect() {
-    return std::make_unique<KineticDrive>(
-        io_, KineticDrive::Options{.name = "drive",
-                                   .addresses = {fmt::format("127.0.0.1:{}", port_)},
-                                   .key = "asdfasdf",
-                                   .least_backoff = std::chrono::milliseconds(1)});
-  }
-  Time Deadline() { return runtime_.Now() + std::chrono::seconds(20); }
-
-  // Asks and waits for the answer.
-  template <typename Answer, typename Ask>
-  Answer Await(Ask ask) {
-    const auto answered = runtime_.NewSignal();
-    std::optional<Answer> answer;
-    ask([&](Answer got) {
-      answer = std::move(got);
-      answered->Set();
-    });
-    while (!answer) answered->WaitUntil(Time::max());
-    return *std::move(answer);
+    std::ofstream(config_) << DaemonConfigText({{.port = port_, .path = path_}}, kDriveBytes);
   }
 
   // Puts, deletes and flushes until the drive fails.
@@ -115,7 +92,7 @@ class KillTest : public testing::Test {
     Daemon daemon({"--config", config_, "--log-level", "error"});
     ASSERT_TRUE(daemon.IsReady());
     longest_start_ = std::max(longest_start_, runtime_.Now() - start);
-    const auto drive = Connect();
+    const auto drive = Connect(port_);
     ASSERT_EQ(Compare(*drive), "") << "round " << round;
     std::vector<std::thread> clients;
     for (int client = 0; client < kClients; ++client) {
@@ -138,8 +115,6 @@ class KillTest : public testing::Test {
   const std::string path_ = directory_ / "store";
   const std::string config_ = directory_ / "config";
   const uint16_t port_ = FreePorts(1)[0];
-  RealRuntime runtime_;
-  KineticIo io_{runtime_};
   OperationLog log_;
   std::mt19937_64 random_{7};
   Duration longest_start_{};

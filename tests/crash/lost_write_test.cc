@@ -15,17 +15,16 @@
 #include <sys/wait.h>
 
 #include <fstream>
-#include <future>
 #include <stdexcept>
 
 #include "base/log.h"
-#include "base/real_runtime.h"
-#include "kinetic/kinetic_drive.h"
 #include "tests/crash/daemon.h"
 #include "tests/crash/failing_disk.h"
+#include "tests/support/drive_client.h"
 #include "tests/support/expect_ok.h"
 #include "tests/support/free_ports.h"
 #include "tests/support/temporary_directory.h"
+#include "tools/dev_config.h"
 
 namespace pinstripe {
 namespace {
@@ -39,7 +38,7 @@ constexpr int kKeys = 6;
 // would need another block to tell of them, and notice that the disk does not take it.
 constexpr size_t kValueBytes = 100'000;
 
-class LostWriteTest : public testing::Test {
+class LostWriteTest : public testing::Test, protected DriveClient {
  protected:
   void SetUp() override {
     SetLogLevel(LogLevel::kError);
@@ -50,23 +49,16 @@ class LostWriteTest : public testing::Test {
 
   // With so many drives on the disk. Throws when that does not serve them.
   void Start(int drives) {
-    std::ofstream config(config_);
-    config << "[daemon]\nlisten = \"127.0.0.1\"\n";
+    std::vector<DevDrive> served;
     for (int i = 0; i < drives; ++i) {
-      config << fmt::format("[[drive]]\npath = \"{}/{}\"\nport = {}\n", disk_->path(), i,
-                            ports_[i]);
-      config << "capacity = \"100 MB\"\n";
+      served.push_back({.port = ports_[i], .path = fmt::format("{}/{}", disk_->path(), i)});
     }
-    config.close();
+    std::ofstream(config_) << DaemonConfigText(served, 100'000'000);
     daemon_ = std::make_unique<Daemon>(std::vector<std::string>{"--config", config_});
     if (!daemon_->IsReady()) throw std::runtime_error(daemon_->Messages());
     drives_.clear();
     for (int i = 0; i < drives; ++i) {
-      drives_.push_back(std::make_unique<KineticDrive>(
-          io_, KineticDrive::Options{.name = fmt::format("drive {}", i),
-                                     .addresses = {fmt::format("127.0.0.1:{}", ports_[i])},
-                                     .key = "asdfasdf",
-                                     .least_backoff = 1ms}));
+      drives_.push_back(Connect(ports_[i], fmt::format("drive {}", i)));
     }
   }
   void Kill() {
@@ -74,13 +66,6 @@ class LostWriteTest : public testing::Test {
     daemon_->Kill();
   }
 
-  template <typename Answer, typename Ask>
-  Answer Await(Ask ask) {
-    std::promise<Answer> answer;
-    ask([&](Answer got) { answer.set_value(std::move(got)); });
-    return answer.get_future().get();
-  }
-  Time Deadline() { return runtime_.Now() + 20s; }
   Status Put(int drive, const std::string& key) {
     return Await<Status>([&](auto done) {
       drives_[drive]->Put({.key = key, .value = SharedBytes(ValueOf(key))}, Deadline(), done);
@@ -114,8 +99,6 @@ class LostWriteTest : public testing::Test {
   TemporaryDirectory directory_;
   const std::string config_ = directory_ / "config";
   const std::vector<uint16_t> ports_ = FreePorts(kDrives);
-  RealRuntime runtime_;
-  KineticIo io_{runtime_};
   std::unique_ptr<Daemon> daemon_;
   std::vector<std::unique_ptr<KineticDrive>> drives_;
 };

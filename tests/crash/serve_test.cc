@@ -7,15 +7,14 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <future>
 
 #include "base/log.h"
-#include "base/real_runtime.h"
-#include "kinetic/kinetic_drive.h"
 #include "tests/crash/daemon.h"
+#include "tests/support/drive_client.h"
 #include "tests/support/expect_ok.h"
 #include "tests/support/free_ports.h"
 #include "tests/support/temporary_directory.h"
+#include "tools/dev_config.h"
 
 namespace pinstripe {
 namespace {
@@ -26,19 +25,16 @@ using testing::HasSubstr;
 
 constexpr int kDrives = 3;
 
-class ServeTest : public testing::Test {
+class ServeTest : public testing::Test, protected DriveClient {
  protected:
   ServeTest() { SetLogLevel(LogLevel::kError); }
 
   std::string PathOf(int drive) const { return directory_ / fmt::format("{}", drive); }
 
   std::unique_ptr<Daemon> Start() {
-    std::ofstream config(config_);
-    config << "[daemon]\nlisten = \"127.0.0.1\"\n";
-    for (int i = 0; i < kDrives; ++i) {
-      config << fmt::format("[[drive]]\npath = \"{}\"\nport = {}\n", PathOf(i), ports_[i]);
-    }
-    config.close();
+    std::vector<DevDrive> drives;
+    for (int i = 0; i < kDrives; ++i) drives.push_back({.port = ports_[i], .path = PathOf(i)});
+    std::ofstream(config_) << DaemonConfigText(drives, kDriveBytes);
     return std::make_unique<Daemon>(std::vector<std::string>{"--config", config_});
   }
   // All drives are made, and stopped.
@@ -48,20 +44,6 @@ class ServeTest : public testing::Test {
     EXPECT_EQ(daemon->Stop(), 0);
   }
 
-  template <typename Answer, typename Ask>
-  Answer Await(Ask ask) {
-    std::promise<Answer> answer;
-    ask([&](Answer got) { answer.set_value(std::move(got)); });
-    return answer.get_future().get();
-  }
-  std::unique_ptr<KineticDrive> Connect(int drive) {
-    return std::make_unique<KineticDrive>(
-        io_, KineticDrive::Options{.name = fmt::format("drive {}", drive),
-                                   .addresses = {fmt::format("127.0.0.1:{}", ports_[drive])},
-                                   .key = "asdfasdf",
-                                   .least_backoff = 1ms});
-  }
-  Time Deadline() { return runtime_.Now() + 20s; }
   Status Put(Drive& drive) {
     return Await<Status>([&](auto done) {
       drive.Put({.key = "key", .value = SharedBytes(std::string("value"))}, Deadline(), done);
@@ -74,8 +56,6 @@ class ServeTest : public testing::Test {
   TemporaryDirectory directory_;
   const std::string config_ = directory_ / "config";
   const std::vector<uint16_t> ports_ = FreePorts(kDrives);
-  RealRuntime runtime_;
-  KineticIo io_{runtime_};
 };
 
 // What may be wrong with the drive in a directory, and a word that then is told.
@@ -95,7 +75,7 @@ TEST_P(OneFaultTest, KeepsNoOtherDriveAway) {
   ASSERT_TRUE(daemon->IsReady()) << daemon->Messages();
   EXPECT_THAT(daemon->Messages(), HasSubstr("error drive cannot be served"));
   for (int i = 0; i < kDrives; ++i) {
-    const auto drive = Connect(i);
+    const auto drive = Connect(ports_[i], fmt::format("drive {}", i));
     const Result<DriveInfo> info = Info(*drive);
     ASSERT_OK(info);
     if (i != kFaulty) {
@@ -161,14 +141,13 @@ TEST_F(ServeTest, WithoutAnyDriveThatCanBeServedItFails) {
 TEST_F(ServeTest, ADriveThatSomebodyElseServesIsLeftToHim) {
   Make();
   const std::string other_config = directory_ / "other";
-  std::ofstream(other_config) << fmt::format(
-      "[daemon]\nlisten = \"127.0.0.1\"\n[[drive]]\npath = \"{}\"\nport = {}\n", PathOf(1),
-      ports_[1]);
+  std::ofstream(other_config) << DaemonConfigText({{.port = ports_[1], .path = PathOf(1)}},
+                                                  kDriveBytes);
   Daemon other({"--config", other_config});
   ASSERT_TRUE(other.IsReady());
   const auto daemon = Start();
   ASSERT_TRUE(daemon->IsReady()) << daemon->Messages();
-  for (int i = 0; i < kDrives; ++i) EXPECT_OK(Put(*Connect(i)));
+  for (int i = 0; i < kDrives; ++i) EXPECT_OK(Put(*Connect(ports_[i])));
   EXPECT_EQ(daemon->Stop(), 0);
   EXPECT_EQ(other.Stop(), 0);
 }

@@ -8,17 +8,16 @@
 
 #include <filesystem>
 #include <fstream>
-#include <future>
 #include <iterator>
 #include <sstream>
 
 #include "base/log.h"
-#include "base/real_runtime.h"
-#include "kinetic/kinetic_drive.h"
 #include "tests/crash/daemon.h"
 #include "tests/daemon/wire_client.h"
+#include "tests/support/drive_client.h"
 #include "tests/support/free_ports.h"
 #include "tests/support/temporary_directory.h"
+#include "tools/dev_config.h"
 
 namespace pinstripe {
 namespace {
@@ -29,13 +28,12 @@ using namespace std::chrono_literals;
 constexpr unsigned kDescriptors = 400;
 constexpr size_t kStrangers = 2000;
 
-class StrangersTest : public testing::Test {
+class StrangersTest : public testing::Test, protected DriveClient {
  protected:
   StrangersTest() {
     SetLogLevel(LogLevel::kError);
-    std::ofstream(config_) << fmt::format(
-        "[daemon]\nlisten = \"127.0.0.1\"\n[[drive]]\npath = \"{}\"\nport = {}\n",
-        directory_ / "drive", port_);
+    std::ofstream(config_) << DaemonConfigText({{.port = port_, .path = directory_ / "drive"}},
+                                               kDriveBytes);
   }
 
   std::unique_ptr<Daemon> Start() {
@@ -43,20 +41,6 @@ class StrangersTest : public testing::Test {
                                     std::map<std::string, std::string>(), kDescriptors);
   }
 
-  template <typename Answer, typename Ask>
-  Answer Await(Ask ask) {
-    std::promise<Answer> answer;
-    ask([&](Answer got) { answer.set_value(std::move(got)); });
-    return answer.get_future().get();
-  }
-  std::unique_ptr<KineticDrive> Connect() {
-    return std::make_unique<KineticDrive>(
-        io_, KineticDrive::Options{.name = "the drive",
-                                   .addresses = {fmt::format("127.0.0.1:{}", port_)},
-                                   .key = "asdfasdf",
-                                   .least_backoff = 1ms});
-  }
-  Time Deadline() { return runtime_.Now() + 20s; }
   Status Put(Drive& drive, const std::string& key, size_t bytes) {
     return Await<Status>([&](auto done) {
       drive.Put({.key = key, .value = SharedBytes(std::string(bytes, 'v'))}, Deadline(), done);
@@ -87,8 +71,6 @@ class StrangersTest : public testing::Test {
   TemporaryDirectory directory_;
   const std::string config_ = directory_ / "config";
   const uint16_t port_ = FreePorts(1)[0];
-  RealRuntime runtime_;
-  KineticIo io_{runtime_};
 };
 
 // The store has to open files all the while: the index makes its tables from 8 MiB on.
@@ -96,7 +78,7 @@ TEST_F(StrangersTest, ThoseWhoSayNothingKeepNobodyAway) {
   ASSERT_TRUE(CanHaveConnections(kStrangers));
   const auto daemon = Start();
   ASSERT_TRUE(daemon->IsReady()) << daemon->Messages();
-  const auto client = Connect();
+  const auto client = Connect(port_);
   ASSERT_OK(Put(*client, "before", 100));
   const size_t before = Descriptors(daemon->pid());
   {
@@ -104,7 +86,7 @@ TEST_F(StrangersTest, ThoseWhoSayNothingKeepNobodyAway) {
     for (size_t i = 0; i < kStrangers; ++i) strangers.emplace_back(port_);
     for (int i = 0; i < 5000; ++i) ASSERT_OK(Put(*client, fmt::format("key {}", i), 3000));
     EXPECT_EQ(Failure(*client), "");
-    EXPECT_OK(Put(*Connect(), "of one who comes now", 100));
+    EXPECT_OK(Put(*Connect(port_), "of one who comes now", 100));
     EXPECT_LE(Descriptors(daemon->pid()), kDescriptors * 3 / 4);
 
     const Duration cpu = Cpu(daemon->pid());
@@ -112,7 +94,7 @@ TEST_F(StrangersTest, ThoseWhoSayNothingKeepNobodyAway) {
     never->WaitUntil(runtime_.Now() + 1s);
     EXPECT_LT(Cpu(daemon->pid()) - cpu, 300ms) << "they wait, and it works";
   }
-  EXPECT_OK(Put(*Connect(), "after", 100));
+  EXPECT_OK(Put(*Connect(port_), "after", 100));
   const Time patience = Deadline();
   while (Descriptors(daemon->pid()) > before + 30 && runtime_.Now() < patience) {
     runtime_.NewSignal()->WaitUntil(runtime_.Now() + 10ms);

@@ -23,6 +23,7 @@ const std::set<std::string> kNotOurs = {
     "a.cc",
     "build_stamp.cc",
     "linux/fuse.h",
+    "plots/old.svg",
 };
 
 struct Tree {
@@ -78,10 +79,21 @@ std::string ReadAll(const std::filesystem::path& path) {
   return text.str();
 }
 
+bool IsScript(const std::string& path) {
+  return path == "dev" || path.ends_with(".sh") || path.ends_with(".py");
+}
+
+bool IsBuildFile(const std::string& path) {
+  return path.ends_with("CMakeLists.txt") || path.ends_with(".cmake");
+}
+
+bool IsSource(const std::string& path) { return path.ends_with(".h") || path.ends_with(".cc"); }
+
+// What a file says of others: its comments. A model says it in comments of several lines, and a
+// script also in its messages and calls, so they are read as a whole.
 std::string CommentsOf(const std::string& path, const std::string& text) {
-  const bool is_script = path.ends_with(".sh") || path.ends_with(".py") || path.ends_with(".txt") ||
-                         path.ends_with(".cmake");
-  const std::string mark = is_script ? "#" : "//";
+  if (path.ends_with(".pml") || IsScript(path)) return text;
+  const std::string mark = IsBuildFile(path) ? "#" : "//";
   std::string comments;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
@@ -106,9 +118,10 @@ std::vector<std::string> Missing(const std::string& path, const std::string& tex
 TEST(Paths, FilesThatCommentsNameAreThere) {
   int looked_at = 0;
   for (const std::string& path : OurTree().paths) {
-    const bool is_source = path.ends_with(".h") || path.ends_with(".cc") || path.ends_with(".sh") ||
-                           path.ends_with(".py") || path.ends_with("CMakeLists.txt");
-    if (!is_source || path.ends_with("paths_test.cc") || path.ends_with("tidy_test.cc")) continue;
+    const bool is_looked_at =
+        IsSource(path) || IsScript(path) || IsBuildFile(path) || path.ends_with(".pml");
+    if (!is_looked_at || path.ends_with("paths_test.cc") || path.ends_with("tidy_test.cc"))
+      continue;
     ++looked_at;
     EXPECT_THAT(Missing(path, CommentsOf(path, ReadAll(kRoot / path))), testing::IsEmpty());
   }
@@ -127,6 +140,13 @@ TEST(Paths, FilesThatDocumentsNameAreThere) {
 }
 
 // ---- Tests of the test ----
+
+TEST(Paths, ReadsModelsAndScriptsWhole) {
+  EXPECT_EQ(CommentsOf("m.pml", "/* see\n * x.h */"), "/* see\n * x.h */");
+  EXPECT_EQ(CommentsOf("dev", "x.sh  # y.sh\n"), "x.sh  # y.sh\n");
+  EXPECT_EQ(CommentsOf("x.cmake", "include(a.cmake)  # b.cmake\n"), " b.cmake\n");
+  EXPECT_EQ(CommentsOf("x.cc", "\"a.cc\";  // b.cc\n"), " b.cc\n");
+}
 
 TEST(Paths, SeesWhatATextNames) {
   EXPECT_THAT(PathsIn("see cluster/registers/call.h, `names.cc` and (fs/turn.h). <fuse.h> no"),
