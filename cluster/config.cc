@@ -11,8 +11,10 @@
 
 #include "base/config.h"
 #include "base/private_file.h"
+#include "base/read_file.h"
 #include "base/try.h"
 #include "cluster/map/placement.h"
+#include "kinetic/tls.h"
 
 namespace pinstripe {
 namespace {
@@ -208,6 +210,13 @@ StripeLayout ReadLayout(ConfigTable& table) {
   return layout;
 }
 
+// An empty file would have all certificates accepted.
+Status CheckAuthorities(const std::string& text) {
+  if (text.empty()) return Fail(EINVAL, "it is empty");
+  TRY(TlsClient::Create(text));
+  return {};
+}
+
 // `fallback` is what the whole cluster has. Paths are taken from where the configuration is.
 std::optional<DriveTls> ReadTls(ConfigTable& table, const std::optional<DriveTls>& fallback,
                                 const std::string& config_file) {
@@ -216,6 +225,15 @@ std::optional<DriveTls> ReadTls(ConfigTable& table, const std::optional<DriveTls
   DriveTls tls = fallback.value_or(DriveTls());
   if (table.Has("ca")) {
     tls.ca_file = (std::filesystem::path(config_file).parent_path() / table.Text("ca")).string();
+    Result<std::string> authorities = ReadFile(tls.ca_file);
+    const Status usable = authorities.has_value() ? CheckAuthorities(*authorities) : Status();
+    if (!authorities.has_value()) {
+      table.Refuse("ca", authorities.error().message());
+    } else if (!usable.ok()) {
+      table.Refuse("ca", fmt::format("{}: {}", tls.ca_file, usable.message()));
+    } else {
+      tls.authorities = *std::move(authorities);
+    }
   }
   return on ? std::optional(std::move(tls)) : std::nullopt;
 }

@@ -30,7 +30,8 @@ inline constexpr uint64_t kLeastDiskCacheBytes = 16 << 20;
 inline constexpr uint64_t kUsualDiskCacheBytes = UINT64_C(10) << 30;
 
 struct DriveTls {
-  std::string ca_file;  // whose certificates are believed; empty: any certificate is accepted
+  std::string ca_file;      // whose certificates are believed; empty: any certificate is accepted
+  std::string authorities;  // what was in it
   friend bool operator==(const DriveTls&, const DriveTls&) = default;
 };
 

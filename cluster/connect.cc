@@ -19,7 +19,8 @@ Result<KineticDrive::Options> WayTo(const DriveConfig& config) {
   options.identity = config.credentials.identity;
   options.key = config.credentials.key;
   if (config.tls) {
-    options.tls = TRY_CONTEXT(TlsClient::Create(config.tls->ca_file), "drive {}", config.id);
+    options.tls = TRY_CONTEXT(TlsClient::Create(config.tls->authorities), "drive {}: {}", config.id,
+                              config.tls->ca_file);
   }
   return options;
 }

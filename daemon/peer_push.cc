@@ -174,7 +174,7 @@ class PeerPush::Link final : public KineticConnection::Owner,
                                    .key = asked.key,
                                    .bound = false});  // other people's records have any tags
     // Devices have certificates of their own making: what proves a peer is its signature.
-    if (peer.tls()) tls_ = TlsClient::Create(/*ca_file=*/"");
+    if (peer.tls()) tls_ = TlsClient::Create(/*authorities=*/"");
   }
 
   void Start(std::shared_ptr<Signal> signal) {

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/log.h"
 #include "base/try.h"
 #include "kinetic/kinetic.pb.h"
 #include "kinetic/message.h"
@@ -296,6 +297,13 @@ void KineticConnection::ShakeHands() {
     case TlsStream::Step::kWantsRead: return loop_.Change(watch_id_, socket_.get(), kEvents);
     case TlsStream::Step::kWantsWrite: return loop_.Change(watch_id_, socket_.get(), EPOLLOUT);
     case TlsStream::Step::kDone: break;
+  }
+  if (const auto end = tls_->EndOfPeersCertificate()) {
+    const std::string text = TextOfEnd(*end, std::chrono::system_clock::now());
+    if (!text.empty()) {
+      Log(LogLevel::kWarn, "a drive needs another certificate",
+          {{"drive", options_->drive}, {"certificate", text}});
+    }
   }
   phase_ = Phase::kGreeting;
   loop_.Change(watch_id_, socket_.get(), kEvents);

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <openssl/bio.h>
 #include <openssl/err.h>
+#include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
@@ -11,6 +12,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <ctime>
 
 #include "base/log.h"
 #include "base/private_file.h"
@@ -101,7 +103,44 @@ bool IsAddress(const std::string& host) {
          inet_pton(AF_INET6, host.c_str(), &unused) == 1;
 }
 
+std::chrono::system_clock::time_point EndOf(const X509* certificate) {
+  std::tm end{};
+  if (ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &end) != 1) return {};
+  return std::chrono::system_clock::from_time_t(timegm(&end));
+}
+
+// All certificates of a PEM text, of which there must be one.
+Status AddAuthorities(const std::string& text, X509_STORE* store) {
+  ERR_clear_error();
+  const std::unique_ptr<BIO, decltype(&BIO_free)> bio(
+      BIO_new_mem_buf(text.data(), static_cast<int>(text.size())), BIO_free);
+  if (bio == nullptr) return Fail(ENOMEM, "TLS cannot be used: {}", LastReason());
+  size_t count = 0;
+  for (;; ++count) {
+    const std::unique_ptr<X509, decltype(&X509_free)> certificate(
+        PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr), X509_free);
+    if (certificate == nullptr) break;
+    if (X509_STORE_add_cert(store, certificate.get()) != 1) {
+      return Fail(EINVAL, "certificate {} cannot be used: {}", count + 1, LastReason());
+    }
+  }
+  const bool is_end = ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
+  if (count == 0 && is_end) return Fail(EINVAL, "there is no certificate in it");
+  if (!is_end) return Fail(EINVAL, "certificate {} is damaged: {}", count + 1, LastReason());
+  ERR_clear_error();
+  return {};
+}
+
 }  // namespace
+
+std::string TextOfEnd(std::chrono::system_clock::time_point end,
+                      std::chrono::system_clock::time_point now) {
+  if (end <= now) return "has expired";
+  if (end - now > kCertificateWarning) return "";
+  const auto hours = std::chrono::duration_cast<std::chrono::hours>(end - now).count();
+  return hours < 48 ? fmt::format("ends in {} hours", hours)
+                    : fmt::format("ends in {} days", hours / 24);
+}
 
 // --- A stream
 
@@ -226,6 +265,12 @@ ssize_t TlsStream::Write(const iovec* pieces, int count) {
   return static_cast<ssize_t>(total);
 }
 
+std::optional<std::chrono::system_clock::time_point> TlsStream::EndOfPeersCertificate() {
+  const std::lock_guard lock(mutex_);
+  const X509* certificate = SSL_get0_peer_certificate(ssl_.get());
+  return certificate != nullptr ? std::optional(EndOf(certificate)) : std::nullopt;
+}
+
 void TlsStream::SayGoodbye() {
   const std::lock_guard lock(mutex_);
   if (SSL_is_init_finished(ssl_.get())) SSL_shutdown(ssl_.get());
@@ -248,10 +293,11 @@ Result<TlsServer::Context> TlsServer::Read(const TlsFiles& files) {
                 "cannot use the key {}: {} (it must be the certificate's, without a passphrase)",
                 files.key, LastReason());
   }
-  const X509* certificate = SSL_CTX_get0_certificate(context.get());
-  if (X509_cmp_current_time(X509_get0_notAfter(certificate)) < 0) {
-    Log(LogLevel::kWarn, "certificate has expired; clients that check it will not connect",
-        {{"file", files.certificate}});
+  const std::string end =
+      TextOfEnd(EndOf(SSL_CTX_get0_certificate(context.get())), std::chrono::system_clock::now());
+  if (!end.empty()) {
+    Log(LogLevel::kWarn, "clients that check a certificate do not connect when it has ended",
+        {{"file", files.certificate}, {"certificate", end}});
   }
   return context;
 }
@@ -280,15 +326,13 @@ Result<std::unique_ptr<TlsStream>> TlsServer::Accept(int socket) const {
   return stream;
 }
 
-Result<std::shared_ptr<const TlsClient>> TlsClient::Create(const std::string& ca_file) {
+Result<std::shared_ptr<const TlsClient>> TlsClient::Create(const std::string& authorities) {
   const Context context = TRY(NewContext(TLS_client_method()));
-  if (!ca_file.empty()) {
-    if (SSL_CTX_load_verify_locations(context.get(), ca_file.c_str(), nullptr) != 1) {
-      return Fail(EINVAL, "cannot use the certificates in {}: {}", ca_file, LastReason());
-    }
+  if (!authorities.empty()) {
+    TRY(AddAuthorities(authorities, SSL_CTX_get_cert_store(context.get())));
     SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
   }
-  return std::shared_ptr<const TlsClient>(new TlsClient(context, !ca_file.empty()));
+  return std::shared_ptr<const TlsClient>(new TlsClient(context, !authorities.empty()));
 }
 
 Result<std::unique_ptr<TlsStream>> TlsClient::Connect(int socket, const std::string& host) const {

@@ -12,8 +12,10 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include <chrono>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "base/bytes.h"
@@ -47,6 +49,9 @@ class TlsStream {
 
   // Tells the peer that nothing more comes, if that is possible at once.
   void SayGoodbye();
+
+  // When the peer's certificate ends. Null: it showed none, which only clients do.
+  std::optional<std::chrono::system_clock::time_point> EndOfPeersCertificate();
 
  private:
   friend class TlsServer;
@@ -98,12 +103,21 @@ class TlsServer {
   Context context_;  // guarded by mutex_
 };
 
+// A certificate that ends within this time is told of, so that somebody makes a new one.
+inline constexpr std::chrono::hours kCertificateWarning(24 * 30);
+
+// What is to be said of a certificate that ends at `end`: "has expired" or "ends in 3 days". Empty:
+// that is far away.
+std::string TextOfEnd(std::chrono::system_clock::time_point end,
+                      std::chrono::system_clock::time_point now);
+
 class TlsClient {
  public:
-  // `ca_file`: PEM, the authorities (or the very certificates) that are believed; the certificate
-  // must also be one for the host that was asked for. Empty: any certificate is accepted, so that
-  // nobody can listen, but somebody in between can.
-  static Result<std::shared_ptr<const TlsClient>> Create(const std::string& ca_file);
+  // `authorities`: PEM text, the authorities (or the very certificates) that are believed; the
+  // certificate must also be one for the host that was asked for. Empty: any certificate is
+  // accepted, so that nobody can listen, but somebody in between can. EINVAL: a certificate in it
+  // cannot be read, or there is none.
+  static Result<std::shared_ptr<const TlsClient>> Create(const std::string& authorities);
 
   // For a socket that has been connected to `host`, a name or an address.
   Result<std::unique_ptr<TlsStream>> Connect(int socket, const std::string& host) const;

@@ -29,7 +29,7 @@ Result<int> RunCheck(Runtime& runtime, const CheckOptions& options) {
     fmt::print(stderr, "pinstripe: {}\n", connected.error().message());
     return kExitNotChecked;
   }
-  Progress progress(runtime);
+  Progress progress(runtime, {.when_interrupted = "Nothing was changed; run it again."});
   Checker checker((*connected)->cluster(), {.data = !options.names_only,
                                             .progress = [&](std::string_view phase, double done) {
                                               progress.Show(phase, done);

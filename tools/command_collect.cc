@@ -44,7 +44,8 @@ Result<Duration> ParseAge(std::string_view text) {
 Result<int> RunCollect(Runtime& runtime, const CollectOptions& options) {
   const Duration older_than = TRY(ParseAge(options.older_than));
   const auto connected = TRY(Connect(runtime, options.config));
-  Progress progress(runtime);
+  Progress progress(runtime, {.when_interrupted = "What was removed is gone, and all else is as it "
+                                                  "was; run it again to go on."});
   Collector collector(connected->cluster(), {.older_than = older_than,
                                              .dry_run = options.dry_run,
                                              .lost = options.lost,

@@ -40,7 +40,8 @@ Result<int> RunRecover(Runtime& runtime, const RecoverOptions& options) {
   const InodeId id = TRY(ParseInode(options.inode));
   const auto connected = TRY(Connect(runtime, options.config));
   const auto fs = TRY(FileSystem::Open(connected->cluster(), {.caretaker = &MakeHostCare}));
-  Progress progress(runtime);
+  Progress progress(runtime,
+                    {.when_interrupted = "What is left of it is as it was; run it again."});
   const auto recovered =
       RecoverInode(connected->cluster(), *fs, id, options.path,
                    [&](std::string_view phase, double done) { progress.Show(phase, done); });

@@ -30,7 +30,8 @@ Result<uint64_t> ParseRate(const std::string& text) {
 Result<int> RunCommand(Runtime& runtime, RepairCommand& command) {
   command.bytes_per_second = TRY(ParseRate(command.rate));
   const auto connected = TRY(Connect(runtime, command.config));
-  Progress progress(runtime);
+  Progress progress(runtime, {.when_interrupted = "What was written stays, and nothing is half "
+                                                  "done; run it again to go on."});
   const auto outcome =
       RunRepair(connected->cluster(), connected->drive_factory(), command,
                 {.progress = [&](std::string_view phase, double part,

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/real_runtime.h"
 #include "tools/commands.h"
+#include "tools/progress.h"
 
 namespace pinstripe {
 namespace {
@@ -18,6 +19,19 @@ int Main(int argc, char** argv) {
   app.set_version_flag("--version", "pinstripe " PINSTRIPE_VERSION);
   bool verbose = false;
   app.add_flag("-v,--verbose", verbose, "Log to standard error what happens on the way");
+  const auto is_progress = [](const std::string& name) {
+    return ChooseProgress(name) ? "" : "say auto, redrawn, lines, json or none";
+  };
+  std::string progress = "auto";
+  app.add_option(
+         "--progress", progress,
+         "How long work says on standard error how far it is: redrawn (a line that changes, "
+         "usual on a terminal), lines (one a minute, usual elsewhere), json (an object a "
+         "second) or none")
+      ->check(CLI::Validator(is_progress, "FORM", "form of progress"))
+      ->default_str("auto");
+  // Both may be said behind the subcommand, too.
+  app.fallthrough();
   Action chosen;
   AddFormatCommand(app, chosen);
   AddStatusCommand(app, chosen);

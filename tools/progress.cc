@@ -3,50 +3,161 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdio>
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <optional>
 
 #include "tools/survey.h"
 
 namespace pinstripe {
 namespace {
 
-std::string SpanText(double seconds) {
+using std::chrono::milliseconds;
+
+// How often something is said.
+Duration PauseOf(ProgressForm form) {
+  switch (form) {
+    case ProgressForm::kNone: break;
+    case ProgressForm::kRedrawn: return milliseconds(250);
+    case ProgressForm::kLines: return std::chrono::minutes(1);
+    case ProgressForm::kJson: return std::chrono::seconds(1);
+  }
+  return Duration::max();
+}
+
+std::string TimeText(double seconds) {
   if (seconds < 90) return fmt::format("{:.0f} s", seconds);
   if (seconds < 5400) return fmt::format("{:.0f} min", seconds / 60);
   if (seconds < 129600) return fmt::format("{:.1f} h", seconds / 3600);
   return fmt::format("{:.1f} days", seconds / 86400);
 }
 
+ProgressForm UsualForm() {
+  return isatty(STDERR_FILENO) == 1 ? ProgressForm::kRedrawn : ProgressForm::kLines;
+}
+
+std::optional<ProgressForm>& Chosen() {
+  static std::optional<ProgressForm> chosen;
+  return chosen;
+}
+
+// Whoever starts a process in the background of a shell has it ignore these.
+bool IsIgnored(int signal) {
+  struct sigaction action {};
+  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 }  // namespace
 
-Progress::Progress(Runtime& runtime) : runtime_(runtime), shown_(isatty(STDERR_FILENO) == 1) {}
+bool ChooseProgress(std::string_view name) {
+  if (name == "auto") {
+    Chosen().reset();
+  } else if (name == "redrawn") {
+    Chosen() = ProgressForm::kRedrawn;
+  } else if (name == "lines") {
+    Chosen() = ProgressForm::kLines;
+  } else if (name == "json") {
+    Chosen() = ProgressForm::kJson;
+  } else if (name == "none") {
+    Chosen() = ProgressForm::kNone;
+  } else {
+    return false;
+  }
+  return true;
+}
+
+ProgressForm ChosenProgress() { return Chosen().value_or(UsualForm()); }
+
+Progress::Progress(Runtime& runtime, Options options)
+    : runtime_(runtime), options_(std::move(options)) {
+  // What ends within a minute needs no line in a log.
+  if (options_.form == ProgressForm::kLines) next_ = runtime_.Now() + PauseOf(options_.form);
+  if (options_.when_interrupted.empty()) return;
+  for (const int signal : {SIGINT, SIGTERM}) {
+    if (IsIgnored(signal)) continue;
+    auto watch = SignalWatch::Start(signal, [this, signal] { EndBy(signal); });
+    // Without one the process ends without a word.
+    if (watch.has_value()) signals_.push_back(*std::move(watch));
+  }
+}
 
 void Progress::Show(std::string_view what, double done, uint64_t bytes) {
-  if (!shown_) return;
-  const auto now = runtime_.Now();
-  if (what_ != what) {
-    what_ = what;
-    started_ = now;
-    bytes_before_ = bytes;
+  const Time now = runtime_.Now();
+  State state;
+  {
+    const MutexLock lock(mutex_);
+    if (state_.what != what) {
+      state_.what = what;
+      state_.started = now;
+      state_.bytes_before = bytes;
+    }
+    state_.done = done;
+    state_.bytes = bytes;
+    if (options_.form == ProgressForm::kNone || now < next_) return;
+    state = state_;
   }
-  if (now < next_) return;
-  next_ = now + std::chrono::milliseconds(250);
-  fmt::print(stderr, "\r\033[K{} {:.0f} %", what, 100 * done);
-  const double seconds = std::chrono::duration<double>(now - started_).count();
-  if (bytes > bytes_before_ && seconds > 1) {
-    const double rate = static_cast<double>(bytes - bytes_before_) / seconds;
-    fmt::print(stderr, ", {}/s", BytesText(static_cast<uint64_t>(rate)));
-    if (done > 0) fmt::print(stderr, ", {} left", SpanText(seconds / done - seconds));
+  next_ = now + PauseOf(options_.form);
+  const std::string text = Text(state, now);
+  if (options_.form == ProgressForm::kRedrawn) {
+    fmt::print(options_.out, "\r\033[K{}", text);
+    drawn_ = true;
+  } else {
+    fmt::print(options_.out, "{}\n", text);
   }
-  std::fflush(stderr);
-  drawn_ = true;
+  std::fflush(options_.out);
+}
+
+std::string Progress::Text(const State& state, Time now) const {
+  const double seconds = std::chrono::duration<double>(now - state.started).count();
+  const bool has_rate = state.bytes > state.bytes_before && seconds > 1;
+  const double rate =
+      has_rate ? static_cast<double>(state.bytes - state.bytes_before) / seconds : 0;
+  const double left = has_rate && state.done > 0 ? seconds / state.done - seconds : 0;
+  if (options_.form == ProgressForm::kJson) {
+    nlohmann::ordered_json json{{"doing", state.what}, {"done", state.done}};
+    if (has_rate) {
+      json["bytes"] = state.bytes - state.bytes_before;
+      json["bytes_per_second"] = rate;
+      if (state.done > 0) json["seconds_left"] = left;
+    }
+    return json.dump();
+  }
+  std::string text = fmt::format("{} {:.0f} %", state.what, 100 * state.done);
+  if (has_rate) {
+    text += fmt::format(", {}/s", BytesText(static_cast<uint64_t>(rate)));
+    if (state.done > 0) text += fmt::format(", {} left", TimeText(left));
+  }
+  return text;
 }
 
 void Progress::Clear() {
   if (!drawn_) return;
-  fmt::print(stderr, "\r\033[K");
-  std::fflush(stderr);
+  fmt::print(options_.out, "\r\033[K");
+  std::fflush(options_.out);
   drawn_ = false;
+}
+
+std::string Progress::InterruptedText() const {
+  const MutexLock lock(mutex_);
+  if (options_.form == ProgressForm::kJson) {
+    const nlohmann::ordered_json json{
+        {"interrupted", options_.when_interrupted}, {"doing", state_.what}, {"done", state_.done}};
+    return json.dump() + "\n";
+  }
+  if (state_.what.empty()) return fmt::format("interrupted. {}\n", options_.when_interrupted);
+  return fmt::format("interrupted while {}, at {:.0f} %. {}\n", state_.what, 100 * state_.done,
+                     options_.when_interrupted);
+}
+
+// On the thread of the watch, while the work goes on.
+void Progress::EndBy(int signal) {
+  const std::string_view line_end = options_.form == ProgressForm::kRedrawn ? "\n" : "";
+  fmt::print(options_.out, "{}{}{}", line_end,
+             options_.form == ProgressForm::kJson ? "" : "pinstripe: ", InterruptedText());
+  std::fflush(options_.out);
+  // Whoever started us sees that it was the signal.
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
 }
 
 }  // namespace pinstripe

@@ -1,36 +1,75 @@
-// Progress: one line on standard error that says how far something is, where somebody can see it.
+// Progress: says on standard error how far something is, and how to go on when it is interrupted.
 
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "base/mutex.h"
 #include "base/runtime.h"
+#include "base/signal_watch.h"
 
 namespace pinstripe {
 
-// Used by one thread. Nothing is shown when standard error is not a terminal.
+enum class ProgressForm {
+  kNone,
+  kRedrawn,  // one line that is drawn again and again, on a terminal
+  kLines,    // a line a minute, as a log wants it
+  kJson,     // an object a second, each on its line
+};
+
+// What the process was told to use (`pinstripe --progress`): "redrawn", "lines", "json", "none", or
+// "auto", which is redrawn on a terminal and lines elsewhere. False: it is none of these.
+bool ChooseProgress(std::string_view name);
+ProgressForm ChosenProgress();
+
+// Used by one thread. SIGINT and SIGTERM end the process as ever; what is left is said before.
 class Progress {
  public:
-  explicit Progress(Runtime& runtime);
+  struct Options {
+    // For somebody who interrupts it: what has become of the work, and how to go on. Empty: nothing
+    // is said.
+    std::string when_interrupted;
+    ProgressForm form = ChosenProgress();
+    std::FILE* out = stderr;
+  };
+
+  explicit Progress(Runtime& runtime) : Progress(runtime, Options()) {}
+  Progress(Runtime& runtime, Options options);
 
   // `done` is 0..1; `bytes` were moved since this kind of work began, if it is about bytes: then
-  // how fast it goes is shown, and how long it will take. Cheap to call often: it draws a few times
-  // a second.
+  // how fast it goes is shown, and how long it will take. Cheap to call often: it says something
+  // only as often as its form wants it.
   void Show(std::string_view what, double done, uint64_t bytes = 0);
 
   // Takes the line away, before something else is printed.
   void Clear();
 
+  // What is said when the work is interrupted now: lines, with their ends.
+  std::string InterruptedText() const;
+
  private:
+  struct State {
+    std::string what;  // being done since `started`, when `bytes_before` had been moved
+    double done = 0;
+    uint64_t bytes = 0;
+    Time started{};
+    uint64_t bytes_before = 0;
+  };
+  std::string Text(const State& state, Time now) const;
+  void EndBy(int signal);
+
   Runtime& runtime_;
-  const bool shown_;
+  const Options options_;
   bool drawn_ = false;
   Time next_;
-  std::string what_;  // being done since `started_`, when `bytes_before_` had been moved
-  Time started_;
-  uint64_t bytes_before_ = 0;
+  mutable Mutex mutex_;
+  State state_ GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<SignalWatch>> signals_;
 };
 
 }  // namespace pinstripe

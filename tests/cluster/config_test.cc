@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/read_file.h"
+#include "tests/kinetic/certificate.h"
 #include "tests/support/expect_ok.h"
 
 namespace pinstripe {
@@ -128,16 +130,18 @@ TEST_F(ClusterConfigTest, EverythingCanBeSaid) {
 }
 
 TEST_F(ClusterConfigTest, TlsIsForTheClusterOrForADrive) {
+  MakeCertificate(folder_ / "ca.pem", folder_ / "ca.key");
+  MakeCertificate(folder_ / "other.pem", folder_ / "other.key");
   const std::string rest = "[layout]\ndata_shards = 1\nparity_shards = 1\n";
-  const Result<ClusterConfig> mixed =
-      Load("[cluster]\nname = 'x'\ntls = true\nca = 'ca.pem'\n" + rest +
-           "[[drive]]\nid = 1\naddress = 'h:1'\n"
-           "[[drive]]\nid = 2\naddress = 'h:2'\ntls = false\n"
-           "[[drive]]\nid = 3\naddress = 'h:3'\nca = '/etc/other.pem'\n");
+  const Result<ClusterConfig> mixed = Load(
+      "[cluster]\nname = 'x'\ntls = true\nca = 'ca.pem'\n" + rest +
+      "[[drive]]\nid = 1\naddress = 'h:1'\n"
+      "[[drive]]\nid = 2\naddress = 'h:2'\ntls = false\n" fmt::format(
+          "[[drive]]\nid = 3\naddress = 'h:3'\nca = '{}'\n", (folder_ / "other.pem").string()));
   ASSERT_TRUE(mixed.has_value()) << mixed.error().message();
   EXPECT_EQ(mixed->drives[0].tls->ca_file, (folder_ / "ca.pem").string());
   EXPECT_FALSE(mixed->drives[1].tls.has_value());
-  EXPECT_EQ(mixed->drives[2].tls->ca_file, "/etc/other.pem");
+  EXPECT_EQ(mixed->drives[2].tls->ca_file, (folder_ / "other.pem").string());
   const Result<ClusterConfig> one = Load("[cluster]\nname = 'x'\n" + rest +
                                          "[[drive]]\nid = 1\naddress = 'h:1'\ntls = true\n"
                                          "[[drive]]\nid = 2\naddress = 'h:2'\n");
@@ -146,6 +150,37 @@ TEST_F(ClusterConfigTest, TlsIsForTheClusterOrForADrive) {
   EXPECT_FALSE(one->drives[1].tls.has_value());
   EXPECT_EQ(Refusal("[cluster]\nname = 'x'\nca = 'ca.pem'\n" + rest + Drives(2)),
             "cluster.toml:3: ca is for tls = true");
+}
+
+// A site that changes its authority appends the new one to the file, and has it read again.
+TEST_F(ClusterConfigTest, OtherCertificatesInTheSameFileAreAnotherWay) {
+  MakeCertificate(folder_ / "ca.pem", folder_ / "ca.key");
+  MakeCertificate(folder_ / "new.pem", folder_ / "new.key");
+  const std::string text =
+      "[cluster]\nname = 'x'\ntls = true\nca = 'ca.pem'\n"
+      "[layout]\ndata_shards = 1\nparity_shards = 1\n" +
+      Drives(2);
+  const auto before = Load(text);
+  ASSERT_OK(before);
+  const auto same = Load(text);
+  ASSERT_OK(same);
+  EXPECT_TRUE(before->drives[0].SameWay(same->drives[0]));
+  std::ofstream(folder_ / "ca.pem", std::ios::app) << *ReadFile(folder_ / "new.pem");
+  const auto after = Load(text);
+  ASSERT_OK(after);
+  EXPECT_FALSE(before->drives[0].SameWay(after->drives[0]));
+}
+
+TEST_F(ClusterConfigTest, AFileWithoutCertificatesIsRefused) {
+  const std::string text =
+      "[cluster]\nname = 'x'\ntls = true\nca = 'ca.pem'\n"
+      "[layout]\ndata_shards = 1\nparity_shards = 1\n" +
+      Drives(2);
+  EXPECT_EQ(Refusal(text), "cluster.toml:4: cannot read ca.pem: No such file or directory");
+  std::ofstream(folder_ / "ca.pem").close();
+  EXPECT_EQ(Refusal(text), "cluster.toml:4: ca.pem: it is empty");
+  std::ofstream(folder_ / "ca.pem") << "hello";
+  EXPECT_EQ(Refusal(text), "cluster.toml:4: ca.pem: there is no certificate in it");
 }
 
 TEST_F(ClusterConfigTest, EveryMistakeIsNamedByFileLineAndReason) {

@@ -12,6 +12,7 @@
 #include <future>
 
 #include "base/log.h"
+#include "base/read_file.h"
 #include "daemon/server.h"
 #include "kinetic/kinetic.pb.h"
 #include "kinetic/kinetic_drive.h"
@@ -247,7 +248,9 @@ class TlsDriveTest : public TlsServerTest {
  protected:
   void Connect(const std::string& ca_file, const std::string& host = "127.0.0.1",
                uint16_t port = 0) {
-    Result<std::shared_ptr<const TlsClient>> tls = TlsClient::Create(ca_file);
+    const auto authorities = ca_file.empty() ? Result<std::string>("") : ReadFile(ca_file);
+    ASSERT_OK(authorities);
+    Result<std::shared_ptr<const TlsClient>> tls = TlsClient::Create(*authorities);
     ASSERT_OK(tls);
     drive_.reset();
     drive_ = std::make_unique<KineticDrive>(
@@ -322,7 +325,33 @@ TEST_F(TlsDriveTest, BelievesOnlyTheCertificatesItWasGiven) {
   ASSERT_OK(tls_->Reload());
   Connect(files_.certificate);
   EXPECT_NE(Put("k", {}).message().find("expired"), std::string_view::npos);
-  EXPECT_FAILS(TlsClient::Create(directory_ / "none.crt"), EINVAL);
+}
+
+TEST_F(TlsDriveTest, AuthoritiesAreCertificatesOneAfterTheOther) {
+  MakeCertificate(directory_ / "other.crt", directory_ / "other.key");
+  const std::string first = *ReadFile(directory_ / "other.crt");
+  const std::string second = *ReadFile(files_.certificate);
+  for (const std::string& text :
+       {first + second, second + first, "Some words.\n" + second + "\n"}) {
+    std::ofstream(directory_ / "all.crt") << text;
+    Connect(directory_ / "all.crt");
+    EXPECT_OK(Put("k", {}));
+  }
+  EXPECT_OK(TlsClient::Create(first));
+  EXPECT_FAILS(TlsClient::Create("no certificate"), EINVAL);
+  EXPECT_FAILS(TlsClient::Create(first + second.substr(0, second.size() / 2)), EINVAL);
+  std::string damaged = first;
+  damaged[damaged.size() / 2] = '!';
+  EXPECT_FAILS(TlsClient::Create(second + damaged), EINVAL);
+}
+
+TEST(TlsCertificateTest, ItsEndIsToldAMonthBefore) {
+  using std::chrono::hours;
+  const auto now = std::chrono::system_clock::now();
+  EXPECT_EQ(TextOfEnd(now + hours(24 * 31), now), "");
+  EXPECT_EQ(TextOfEnd(now + hours(24 * 29), now), "ends in 29 days");
+  EXPECT_EQ(TextOfEnd(now + hours(20), now), "ends in 20 hours");
+  EXPECT_EQ(TextOfEnd(now, now), "has expired");
 }
 
 TEST_F(TlsDriveTest, AnotherMachinesCertificateIsNotBelieved) {
