@@ -72,11 +72,11 @@ class MemoryBudget {
 
   uint64_t used() const;
   uint64_t limit() const;
-  // What is over a lower limit is reclaimed as far as that can be done at once.
+  // Memory over a lower limit is reclaimed as far as that can be done at once.
   void SetLimit(uint64_t limit);
   void ReclaimExcess();
 
-  // What somebody holds can be had back from now on, by reclaiming it or by asking him: those who
+  // From now on somebody's memory can be had back, by reclaiming it or by asking him. Those who
   // watch should look again.
   void NoteChange();
 

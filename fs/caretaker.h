@@ -21,7 +21,7 @@ struct Inode;
 
 class Caretaker {
  public:
-  // What it may ask of its FileSystem, from any thread, until its destructor returns.
+  // The questions that it may ask its FileSystem, from any thread, until its destructor returns.
   struct Hooks {
     // Whether it has uncommitted changes here: then it is left until it has none, since a repair
     // and a commit would make each other try again.

@@ -51,7 +51,7 @@ Result<int> RunCommand(Runtime& runtime, RepairCommand& command) {
   return ExitCodeOf(command, *outcome);
 }
 
-// What they all have.
+// The options that they all have.
 CLI::App* AddCommand(CLI::App& app, Action& chosen, const std::shared_ptr<RepairCommand>& options,
                      const std::string& name, const std::string& what) {
   CLI::App* command = app.add_subcommand(name, what);

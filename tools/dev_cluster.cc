@@ -348,7 +348,7 @@ class DevCluster::State {
     return mount && &process == &mount->process ? ClearStaleMount() : Status();
   }
 
-  // What this call started, the last one first.
+  // The processes that this call started, the last one first.
   void StopStarted() {
     while (!started.empty()) {
       DevProcess* process = started.back();

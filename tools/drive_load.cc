@@ -268,7 +268,7 @@ class Bench {
     }
   }
 
-  // What we put, or somebody before us who was interrupted.
+  // The records that we put, or that somebody before us put who was interrupted.
   Status RemoveAll() {
     std::string first(kPrefix);
     while (true) {

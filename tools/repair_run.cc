@@ -125,7 +125,7 @@ Status ChangeMap(Cluster& cluster, const DriveFactory& factory, const RepairRequ
   return {};
 }
 
-// What is left on the drives that are to be empty.
+// Looks what is left on the drives that are to be empty.
 void LookAtDrained(Cluster& cluster, const RepairRequest& request, RepairOutcome& done) {
   std::set<DriveId> drives;
   if (request.change == MapChange::kDrain) drives = {request.drives.begin(), request.drives.end()};
@@ -190,7 +190,7 @@ void Note(Cluster& cluster, const RepairRequest& request, const RepairOutcome& d
   (void)NoteLastLook(cluster, LookKind::kListed, listed);
   if (!request.scrub) return;
   LastLook read{.at = now};
-  // What the listing shows as well stands there alone, so that a repair takes it back.
+  // Shards that the listing shows as well stand there alone, so that a repair takes them back.
   const RepairReport& found = done.files;
   read.lost = found.lost_by_reading.size() + found.inconsistent.size();
   read.lacking = found.found_by_reading.size() - found.lost_by_reading.size();
@@ -407,7 +407,7 @@ std::string RepairText(const RepairRequest& request, const RepairOutcome& done,
 
 namespace {
 
-// Of a damaged shard that is still there the check knows nothing.
+// The check does not know of a damaged shard that is still there.
 int ExitCodeOf(const RepairReport& report) {
   if (!report.inconsistent.empty() || !report.lost.empty()) return kExitFailed;
   const int code = ExitCodeOf(report.check);

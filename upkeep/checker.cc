@@ -231,7 +231,7 @@ void Checker::FindLost(std::map<InodeId, LostInode> candidates) {
   }
 }
 
-// What names it was written after it, and is there yet, so it was written once.
+// The entry that names it was written after it, and is still there, so it was written once.
 bool Checker::IsStillNamed(LostInode& candidate) {
   const auto is_gone = [this](const EntryFact& entry) {
     const Result<bool> names = StillNames(entry);
@@ -342,7 +342,7 @@ Result<bool> Checker::IsStillSo(const Suspicion& suspicion) {
     case TreeProblem::kEntryInNothing:
       return same_names && !TRY(records_.FindInode(suspicion.entries.front().directory));
     case TreeProblem::kOrphan:
-      // What bears the mark of an exchange is about to get a name.
+      // An inode with the mark of an exchange is about to get a name.
       if (!inode || inode->inode.mark) return false;
       // A directory changes with what is in it, and knows where its name should be.
       if (inode->inode.kind == FileKind::kDirectory) {

@@ -1,5 +1,5 @@
-// Inodes that are lost: of so many copies that nobody can tell any more what they were. What is
-// left of them, names and shards, looks much like what died clients leave; these tell them apart:
+// Inodes that are lost: of so many copies that nobody can tell any more what they were. Their names
+// and shards are left, and look much like what died clients leave; these tell them apart:
 //
 //   - one that was removed has left a removal on its drives, until nothing names it any more;
 //   - one that was never written, as that of an upload that died, has left nothing on any of its
@@ -32,7 +32,7 @@ struct LostInode {
   bool is_keeper = false;           // files say that it keeps blocks which they share
   // As the newest copy has it that is left; it may be older than the inode was.
   std::optional<Inode> copy;
-  // Of its shards, as far as they tell:
+  // From its shards, as far as they tell:
   uint64_t shards = 0;
   uint64_t bytes = 0;  // size of the file
 
@@ -43,7 +43,7 @@ struct LostInode {
   std::string Text() const;
 };
 
-// What became of an inode.
+// The fate of an inode.
 enum class InodeFate {
   kThere,
   kRemoved,

@@ -42,10 +42,10 @@ struct RebuildReport {
 // it in service. Its shards are missing then. `cluster`, which goes on being used meanwhile, has
 // met the drive in service when this returns, if that took no longer than drive_timeout.
 //
-// Whoever was cut short calls it again: it goes on where it was. Two at once do no harm: of one
-// device both bring it in, or one is told EEXIST; of two devices one is accepted, and the other one
-// is an old drive. The lost drive must not be running any more, at whatever address: who still
-// reaches it would count it.
+// A caller that was cut short calls it again, and it goes on where it was. Two at once do no harm:
+// of one device both bring it in, or one is told EEXIST; of two devices one is accepted, and the
+// other one is an old drive. The lost drive must not be running any more, at whatever address: who
+// still reaches it would count it.
 //
 //   EINVAL  there is no such drive in the cluster, or it is another drive: another one of this
 //           cluster, of another cluster, or an old one that was replaced already (erase it)

@@ -50,9 +50,8 @@ bool Refused(const Status& status) {
   }
 }
 
-// What becomes of answers that come when their call knows enough: they complete what is remembered,
-// and replicas that are behind are caught up. Shared by the requests of one reading of one
-// register.
+// Answers that come when their call knows enough complete what is remembered, and replicas that are
+// behind are caught up. Shared by the requests of one reading of one register.
 class LateAnswers {
  public:
   LateAnswers(const RegisterContext& context, std::string key,
@@ -612,7 +611,7 @@ Status RegisterCall::MakeDurable() {
     const bool outdated = outdated_ && CountKnown(states_) < quorums_.majority;
     if (outdated || DrivesAreFull() || !BackOff(attempt)) {
       const Status why = Error();
-      // ENOSPC would say that nothing has changed. What is chosen is, and stays.
+      // ENOSPC would say that nothing has changed. But what is chosen stays chosen.
       if (why.code() != ENOSPC) return why;
       return Fail(EIO, "not known to be safe from power loss: {}", why.message());
     }

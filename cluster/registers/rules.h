@@ -53,7 +53,7 @@ struct Chosen {
 
 // The slot by which the users of a register know what is chosen. All that is absent, never written
 // or removed, in an earlier epoch is in one and the same slot: it does not matter whether what it
-// left was erased. What was taken over from an earlier epoch stays in its slot.
+// left was erased. A value that was taken over from an earlier epoch stays in its slot.
 uint64_t VisibleSlot(const Chosen& chosen, uint64_t floor);
 
 // `proposal`, which was accepted in `former_slot`, to be accepted in `slot` of a later epoch.

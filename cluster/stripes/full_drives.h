@@ -1,6 +1,6 @@
 // FullDrives: which drives have just refused data because they are full, so that not every stripe
-// is sent to them for nothing. What is full may have room again at any time: a drive is passed over
-// for kForgottenAfter, and then one write looks whether it is full still. It is asked all the same
+// is sent to them for nothing. A full drive may have room again at any time. It is passed over for
+// kForgottenAfter, and then one write looks whether it is full still. It is asked all the same
 // where a write would fail without it. Thread-safe.
 
 #pragma once
