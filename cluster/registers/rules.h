@@ -1,6 +1,6 @@
-// The rules of registers as pure functions: from what replicas said to what is chosen, what may
-// have been chosen, and which ballot to try next. docs/format.md, "Registers", states them; why
-// they are safe:
+// The rules of registers as pure functions: how many replicas choose (a majority, or ceil(3r/4) in
+// a fast round), what is chosen, what may have been chosen, and which ballot to try next.
+// docs/format.md, "Registers", states them; why they are safe:
 //
 //   - A state that a replica was in is a fact for ever: what it accepted it accepted, and below
 //     what it promised it accepts nothing new. So states read at different times may be judged

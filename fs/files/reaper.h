@@ -1,6 +1,6 @@
-// Reaper: deletes stripes that nothing refers to any more, in the background, many at once. Stripes
-// that it cannot delete (a drive is away, the queue is full, the process ends) stay as garbage, are
-// logged, and harm nobody.
+// Reaper: frees replaced and removed blocks. It deletes stripes that nothing refers to any more, in
+// the background, many at once. Stripes that it cannot delete (a drive is away, the queue is full,
+// the process ends) stay as garbage, are logged, and harm nobody.
 //
 // Data that an inode named goes only when it is safe from power loss that it does so no more: else
 // the power could bring back the inode, and not the data.
