@@ -5,9 +5,9 @@
 //   std::optional<MemoryBudget::Share> share = budget.TryTake(buffer.size());
 //   if (!share) ...                                // wait, do without, or TakeAnyway()
 //
-// It counts, and decides nothing but whether there is room: waiting is its user's, who can watch
-// for bytes that come back. Before it says that there is no room, it asks `reclaim` for what is
-// kept only because there was room (a cache).
+// It counts, and decides only whether there is room. Its user waits, and can watch for bytes that
+// come back. Before it says that there is no room, it asks `reclaim` for what is kept only because
+// there was room (a cache).
 //
 // Thread-safe. Shares may outlive the budget.
 

@@ -239,8 +239,8 @@ class Drive {
 
   virtual void Info(Terms terms, Callback<DriveInfo> done) = 0;
 
-  // Sets the cluster version, durably, also to a lower one: for who makes a new cluster of drives
-  // that were another's. Everybody else raises it by asking for something under Terms.
+  // Sets the cluster version, durably, also to a lower one. For making a new cluster of drives that
+  // were another's. Everybody else raises it by asking for something under Terms.
   virtual void SetClusterVersion(int64_t version, Terms terms, StatusCallback done) = 0;
 };
 

@@ -15,7 +15,7 @@
 //
 // An upload appears under its name when it is closed. Until then this tells which inode it is, so
 // that clients can ask for it, change it and remove it by its path. A name that was removed is free
-// at once, and who still writes to it is none of its writers any more.
+// at once, and a client that still writes to it is none of its writers any more.
 //
 // And which uploads were dropped in their middle, so that the name of one can be removed as that of
 // a file cut short could be elsewhere, and so that who comes back to go on with one is recognised:

@@ -146,8 +146,8 @@ void LookAtDrained(Cluster& cluster, const RepairRequest& request, RepairOutcome
   std::erase_if(done.not_cleared, [&](DriveId id) { return cluster.IsRetired(id); });
 }
 
-// When a drive is missing that was drained, the homes that it had of names and inodes have to be
-// given to others, too, and whoever began that may not live any more.
+// When a drained drive is missing, its homes of names and inodes have to be given to others, too.
+// The process that began that may not live any more.
 Status FinishDrains(Cluster& cluster, const SweepOptions& sweep, RepairOutcome& done) {
   if (cluster.IsSettled() || cluster.DrivesLeftBehind().empty()) return {};
   EpochChangeOptions options;

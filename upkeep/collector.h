@@ -26,9 +26,9 @@
 
 namespace pinstripe {
 
-// Nothing that was removed is erased before this, however young what is collected may be: by then
-// whoever was changing it has ended; and whoever tried to write an inode first, and did not learn
-// whether it did, has given up (kFirstWriteRetries).
+// Nothing that was removed is erased before this, however young what is collected may be. By then
+// the process that was changing it has ended. A client that tried to write an inode first, and did
+// not learn whether it did, has given up (kFirstWriteRetries).
 inline constexpr Duration kLeastTombstoneAge = std::chrono::hours(24);
 
 struct CollectReport {

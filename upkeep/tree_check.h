@@ -2,7 +2,7 @@
 // over facts that somebody has read (upkeep/checker.h).
 //
 // Facts that were read one after the other while clients work need not fit together, so what comes
-// out is a suspicion; whoever reports it reads the registers that it is about once more.
+// out is a suspicion. Before it is reported, the registers that it is about are read once more.
 
 #pragma once
 

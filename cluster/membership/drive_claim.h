@@ -74,7 +74,7 @@ std::map<DriveId, DriveClaimRecord> FindDriveClaims(Cluster& cluster,
 
 struct DriveClaimOptions {
   Duration renewed_every = std::chrono::seconds(5);
-  // When it has not been renewed for so long, by the clock of who watches it, it may be taken over.
+  // When it has not been renewed for so long, by the clock of the watcher, it may be taken over.
   Duration given_up_after = std::chrono::seconds(30);
   std::string host;      // empty: the name of this machine
   uint32_t process = 0;  // 0: this one
@@ -100,7 +100,7 @@ class DriveClaim {
 
   // Somebody else has taken it over.
   bool IsLost() const;
-  // EBUSY when it is lost: who has it.
+  // EBUSY when it is lost; the message says who has it.
   Status Check() const;
 
   void GiveBack();

@@ -49,11 +49,11 @@ class DriveIdentities {
   std::optional<Result<Superblock>> VerdictOn(DriveId drive) const;
 
   // Drives of other clusters are refused from now on. Those of which the last verdict was another
-  // one: whoever uses them has to connect to them anew.
+  // one: their users have to connect to them anew.
   std::vector<DriveId> ExpectUuid(std::string uuid);
 
   // Drives older than this are refused from now on. False: the last verdict was that such a one may
-  // be used, so whoever uses it has to connect to it anew.
+  // be used, so its user has to connect to it anew.
   bool ExpectIncarnation(DriveId drive, uint32_t incarnation);
 
  private:

@@ -70,9 +70,9 @@ Result<EpochChangeReport> ChangeDrives(Cluster& cluster, const DriveFactory& fac
 Status JudgeDrives(Cluster& cluster, const DriveFactory& factory,
                    const std::vector<MappedDrive>& drives);
 
-// Makes an epoch of the same drives, once the epoch before it is settled: whoever has not heard of
-// it decides nothing any more with drives that have. Removed registers of reusable names can be
-// erased then (RegisterStore::Erase). Failures as of ChangeDrives.
+// Makes an epoch of the same drives, once the epoch before it is settled. A process that has not
+// heard of it decides nothing any more with drives that have. Removed registers of reusable names
+// can be erased then (RegisterStore::Erase). Failures as of ChangeDrives.
 Result<EpochChangeReport> RenewEpoch(Cluster& cluster, const EpochChangeOptions& options = {});
 
 // Settles the newest epoch: registers are given to their new homes, which takes kForgetting and as

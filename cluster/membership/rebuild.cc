@@ -206,8 +206,8 @@ class Rebuilding {
   }
 
   // From here on the lost drive is refused, and this one is known as its successor. Only an
-  // incarnation that a device bears already is made known: whoever dies in between has shut nobody
-  // out.
+  // incarnation that a device bears already is made known: a process that dies in between has shut
+  // nobody out.
   Status Enrol() {
     for (;;) {
       const auto [known, seen] = TRY(ReadIncarnation(IncarnationKey(id_)));
@@ -218,7 +218,7 @@ class Rebuilding {
   }
 
   Result<SweepReport> RestoreRegisters() {
-    // Homes that have no say yet are among them: who gives them one does not look a second time
+    // Homes that have no say yet are among them. Nobody looks a second time, when they get one,
     // whether the drive still holds what it was given.
     std::shared_ptr<Placement> placement = cluster_.NewestPlacement();
     const auto replica_of = [&](uint32_t group) -> std::optional<size_t> {

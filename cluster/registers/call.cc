@@ -21,7 +21,7 @@ constexpr int kMostTimeouts = 4;  // in which a call ends, while slow drives ans
 constexpr int kSlowPart = 5;      // of the time of a request: what takes longer is slow
 
 // For this part of the time in which a straggler may answer, answers are waited for together. After
-// that each is looked at when it comes: who is late need not be needed.
+// that each is looked at when it comes: a late one need not be needed.
 constexpr int kTogether = 10;
 
 // Shows bytes that are not printable characters in hexadecimal.

@@ -44,7 +44,7 @@ struct Quorums;
 
 inline constexpr size_t kMaxRegisterBytes = 64 << 10;
 
-// How long what a replica said may be counted, from when it was asked, by the clock of who asked: a
+// How long a replica's answer may be counted, from when it was asked, by the clock of the asker. A
 // change or read that took longer looks again. The same everywhere, whatever the timeouts are.
 inline constexpr Duration kAnswersCount = std::chrono::seconds(15);
 

@@ -19,7 +19,7 @@ constexpr size_t kMaxRegisterKeyBytes = 1024;
 // The state of a replica that has learnt what is chosen, and keeps `promise`. Null: it is in it.
 //
 // It may have promised a higher ballot than that of what is chosen. This takes nothing from that
-// promise: whoever asked for it has met one of those who made the value chosen.
+// promise: the one who asked for it has met one of those who made the value chosen.
 std::optional<ReplicaState> Learnt(const ReplicaState& state, const Chosen& chosen,
                                    const Ballot& promise) {
   ReplicaState next = state;

@@ -34,7 +34,8 @@ class StripeRead {
   std::vector<CellRange> TakeQuestions();
 
   // An answer to a question, checked here: a damaged record fails with EBADMSG, and so does that of
-  // another shard. Each question is answered once. `drive` tells the name of who answered it.
+  // another shard. Each question is answered once. `drive` is the name of the drive that answered
+  // it.
   void Answer(const CellRange& question, Result<Record> record,
               const std::function<std::string()>& drive);
   // Others should be asked instead; the answer may still come.

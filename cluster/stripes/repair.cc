@@ -344,8 +344,8 @@ Result<PlannedRead> PlanShards(StripeContext& context, const KnownStripe& stripe
 
 namespace {
 
-// Puts it whether the drive has one or not: what this writes has a number of its own, so that
-// whoever is about to remove an earlier copy leaves it alone.
+// Puts it whether the drive has one or not. The new copy has a number of its own, so a process that
+// is about to remove an earlier copy leaves it alone.
 Status PutShard(StripeContext& context, Drive& drive, const std::string& key,
                 const SharedBytes& value, ShardDescriptor descriptor, Epoch epoch) {
   while (descriptor.copy == 0) descriptor.copy = static_cast<uint32_t>(context.runtime.Random());

@@ -68,7 +68,7 @@ struct StripeId {
   friend bool operator==(const StripeId&, const StripeId&) = default;
 };
 
-// Where a stripe lies, beyond what placement says: kept by whoever wrote it, in the block map.
+// Where a stripe lies, beyond what placement says: its writer keeps it, in the block map.
 struct StripePlace {
   struct Moved {
     uint8_t shard = 0;
@@ -159,7 +159,7 @@ struct StripeRepairRequest {
 
 // The state in which a stripe was found, and what was done about it.
 struct StripeRepair {
-  // Where the shards are now. If that is not where they were, whoever keeps the place records it,
+  // Where the shards are now. If that is not where they were, the keeper of the place records it,
   // and has `obsolete` removed after that.
   StripePlace place;
   std::vector<KnownCopy> obsolete;

@@ -273,8 +273,8 @@ class StripeWrite final : public StripeStore::PendingWrite {
       ledger->Answered(entry, status);
       tell(std::move(status));
     };
-    // So that whoever has not heard of an epoch stores nothing where nothing is looked for any
-    // more.
+    // So that a process that has not heard of an epoch stores nothing where nothing is looked for
+    // any more.
     drive->Put(std::move(put), {Deadline(), ClusterVersionOf(place_.epoch)}, std::move(done));
   }
 

@@ -9,8 +9,8 @@
 // A cell that is not in memory is looked for in the cache on a local disk, if there is one. That
 // cache is offered what came from drives.
 //
-// Thread-safe. Only for what files are read from: who wants to know what drives really have
-// (repair, check) asks StripeStore.
+// Thread-safe. Only for reading files: a caller that wants to know what drives really have (repair,
+// check) asks StripeStore.
 
 #pragma once
 

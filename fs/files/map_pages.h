@@ -1,8 +1,8 @@
 // The pages of block maps, read from the drives and written to them: fs/files/block_map.h says what
 // they are.
 //
-// A page is never changed. One that is not there any more, although an inode names it, means that
-// the inode was changed since it was read; whoever finds that reads the inode again.
+// A page is never changed. A page may be gone although an inode names it. Then the inode was
+// changed since it was read, and the finder reads the inode again.
 
 #pragma once
 

@@ -141,7 +141,7 @@ void FileState::ListShared(const BlockMap& map, uint64_t first, uint64_t end,
       continue;
     }
     const BlockPlace place = *map.Find(block);
-    // Counted from the first of them, for whom the blocks have other numbers.
+    // Counted from the first of them, because the blocks have other numbers there.
     const BlockPlace shared_place = SharedPlace(place.object, place.shift + first, place.valid);
     const bool follows = !pieces.empty() && pieces.back().last &&
                          pieces.back().last->SameStripe(shared_place) &&

@@ -21,7 +21,7 @@ namespace pinstripe {
 // Names one rename.
 using RenameNonce = std::array<uint8_t, 16>;
 
-// A rename under way, kept in the moved inode, so that whoever reads it can finish it
+// A rename under way, kept in the moved inode, so that every reader can finish it
 // (fs/names/rename.cc).
 struct RenameIntent {
   RenameNonce nonce{};

@@ -352,8 +352,8 @@ Result<std::optional<Names::Made>> Names::Make(InodeId directory, std::string_vi
 }
 
 // By an earlier attempt whose outcome could not be learnt the inode may have the name, or have had
-// it. Where it has not, it is written once more, so that who collects it because it has no name yet
-// comes too late, or was first: docs/format.md, "Collecting".
+// it. Where it has not, it is written once more, so that a collection that takes it because it has
+// no name yet comes too late, or was first: docs/format.md, "Collecting".
 Result<Names::Obstacle> Names::LookForPublish(const NewName& name, InodeId id, StoredInode& own) {
   using Kind = Obstacle::Kind;
   const auto never = [](Status why) { return Obstacle{Kind::kFinal, {}, std::move(why)}; };
@@ -604,8 +604,8 @@ Status Names::RemoveDirectory(InodeId directory, std::string_view name) {
       continue;
     }
     dispose_(place.id, place.inode.inode, change.losses);
-    // From here on the directory is gone; an entry that stays is not a name any more, and goes with
-    // whoever finds it, who counts it then.
+    // From here on the directory is gone. An entry that stays is not a name any more. It goes with
+    // the process that finds it, which counts it then.
     const auto removed = records_.ChangeEntry(directory, name, place.slot, std::nullopt);
     const auto count = removed.applied()   ? Subdirectories::kOneLess
                        : removed.unknown() ? Subdirectories::kUnknown
