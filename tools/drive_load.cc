@@ -328,7 +328,7 @@ Result<uint32_t> ParseValueSize(std::string_view text) {
                           : unit == "MiB" || unit == "M" ? 1 << 20
                                                          : 0;
   if (error != std::errc() || factor == 0 || number > kMaxValueBytes / factor) {
-    return Fail(EINVAL, "'{}' is not a size of a value: 120B, 4KiB, up to 1MiB", text);
+    return Fail(EINVAL, "'{}' is not a size of a value: write 120B or 4KiB, up to 1MiB", text);
   }
   return static_cast<uint32_t>(number * factor);
 }

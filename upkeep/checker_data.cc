@@ -83,7 +83,7 @@ void Checker::CheckData() {
   FindLostByShards();
   for (const auto& [drive, key] : listing_->strange_keys()) {
     Report(Severity::kError, "strange-key", fmt::format("drive {}", drive),
-           fmt::format("the key {} is none of a shard", Hex(AsBytes(key))));
+           fmt::format("the key {} is not that of a shard", Hex(AsBytes(key))));
   }
   ConfirmBlocks();
 }
