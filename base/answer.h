@@ -1,4 +1,4 @@
-// What a host (XRootD, the kernel) is answered when something failed: an errno, and one line in the
+// The answer to a host (XRootD, the kernel) when something failed: an errno, and one line in the
 // log.
 
 #pragma once

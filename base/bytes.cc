@@ -11,8 +11,8 @@ namespace pinstripe {
 namespace {
 
 // Memory of buffers that are gone, kept for the next ones. Fresh memory costs a page fault for
-// every 4 KiB, a third of what it costs to copy something into them, and malloc gives blocks of a
-// megabyte back to the kernel as soon as they are free. It makes aligned blocks of a few pages by
+// every 4 KiB, which is a third of the cost of copying something into them. malloc gives blocks of
+// a megabyte back to the kernel as soon as they are free. It makes aligned blocks of a few pages by
 // cutting up larger ones, and puts these together again when other threads free them.
 //
 // Sizes are rounded up to a quarter of a power of two, so at most a fifth is never used. Small ones

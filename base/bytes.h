@@ -45,7 +45,7 @@ inline void ZeroBytes(MutableBytes target) {
 // Lower-case hexadecimal, for messages and tests.
 std::string Hex(Bytes bytes);
 
-// What a process keeps at most of buffers (4 KiB to 8 MiB) that are gone, for the next ones.
+// The most that a process keeps of buffers (4 KiB to 8 MiB) that are gone, for the next ones.
 inline constexpr size_t kMaxFreeBufferBytes = 32 << 20;
 
 class Buffer {

@@ -1,9 +1,9 @@
 // Encoding of everything that is kept on drives: big-endian fixed-width integers, LEB128 varints
 // and length-prefixed strings. Big-endian because keys must sort in the order of their numbers.
 //
-// A Reader never reads past its end and never trusts a length: the first thing that does not fit
-// makes it bad, every later read then returns zeros, and the caller checks once, with ok() or
-// Finish(). So a decoder is straight-line code whatever bytes it is given.
+// A Reader never reads past its end and never trusts a length. The first thing that does not fit
+// makes it bad, and every later read returns zeros. So the caller checks once, with ok() or
+// Finish(), and a decoder is straight-line code whatever bytes it is given.
 
 #pragma once
 

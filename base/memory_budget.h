@@ -5,9 +5,9 @@
 //   std::optional<MemoryBudget::Share> share = budget.TryTake(buffer.size());
 //   if (!share) ...                                // wait, do without, or TakeAnyway()
 //
-// It counts, and decides nothing but whether there is room: waiting is its user's, who can watch
-// for bytes that come back. Before it says that there is no room, it asks `reclaim` for what is
-// kept only because there was room (a cache).
+// It counts, and decides only whether there is room. Its user waits, and can watch for bytes that
+// come back. Before it says that there is no room, it asks `reclaim` for what is kept only because
+// there was room (a cache).
 //
 // Thread-safe. Shares may outlive the budget.
 
@@ -72,11 +72,11 @@ class MemoryBudget {
 
   uint64_t used() const;
   uint64_t limit() const;
-  // What is over a lower limit is reclaimed as far as that can be done at once.
+  // Memory over a lower limit is reclaimed as far as that can be done at once.
   void SetLimit(uint64_t limit);
   void ReclaimExcess();
 
-  // What somebody holds can be had back from now on, by reclaiming it or by asking him: those who
+  // From now on somebody's memory can be had back, by reclaiming it or by asking him. Those who
   // watch should look again.
   void NoteChange();
 

@@ -1,4 +1,4 @@
-// What jemalloc, which this is linked with, looks for at its start (jemalloc(3), "TUNING").
+// The settings of jemalloc, which looks for this symbol at its start (jemalloc(3), "TUNING").
 
 #include "base/allocator.h"
 

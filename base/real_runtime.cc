@@ -77,7 +77,8 @@ RealRuntime::~RealRuntime() {
   timer_thread_.join();
   WaitForThreads();  // which the last task may have started
 
-  // What a task holds may call us back when it is let go, so nothing is locked meanwhile.
+  // The objects that a task holds may call us back when it is let go, so nothing is locked
+  // meanwhile.
   for (std::multimap<Time, Task> dropped;; dropped.clear()) {
     const MutexLock lock(mutex_);
     if (tasks_.empty()) break;

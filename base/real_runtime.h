@@ -16,8 +16,8 @@ class RealRuntime final : public Runtime {
  public:
   RealRuntime();
 
-  // Waits for the threads of Spawn(), so whoever started them has told them to end. Timers run
-  // until the last of them has ended; then tasks that are not due yet are dropped.
+  // Waits for the threads of Spawn(), so their starter has told them to end. Timers run until the
+  // last of them has ended; then tasks that are not due yet are dropped.
   ~RealRuntime() override;
 
   Time Now() override;

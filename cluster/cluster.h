@@ -65,7 +65,7 @@ struct SpaceInfo {
 using ConfigSource = std::function<Result<ClusterConfig>()>;
 
 // Has a drive of the DriveFactory go on where the configuration says now, with the credentials that
-// it gives. What is under way on it fails, and CountLosses() counts that as a loss.
+// it gives. Requests under way on it fail, and CountLosses() counts that as a loss.
 using DriveRedirect = std::function<Status(Drive&, const DriveConfig&)>;
 
 // While a cluster is open its drive map may change: an epoch may add drives, drain one, or change
@@ -143,8 +143,8 @@ class Cluster final : public ReplicaLocator, public DriveDirectory {
   // Drives of the map whose addresses nobody has told this process; ascending by id.
   std::vector<MissingDrive> MissingDrives() const;
 
-  // Of the newest epoch: those that are drained. A retired one holds nothing that is needed, and
-  // may be taken out of the configuration, and away (RetireDrive).
+  // The drives that are being drained, in the newest epoch. A retired one holds nothing that is
+  // needed, and may be taken out of the configuration, and away (RetireDrive).
   std::set<DriveId> DrainingDrives() const;
   bool IsRetired(DriveId drive) const;
   bool WasDrainingSince(DriveId drive, Epoch epoch) const;  // in that one and all after it
@@ -169,12 +169,12 @@ class Cluster final : public ReplicaLocator, public DriveDirectory {
                                             Geometry geometry) override;
   Drive* FindDrive(DriveId id) override;
 
-  // Of all drives, now.
+  // For all drives, at this moment.
   DriveLosses CountLosses() const;
 
-  // Which drives have a say.
+  // The drives that have a say.
   Electorate& electorate();
-  // Of the homes of a group's registers, those that count in this epoch, with a say or not.
+  // The homes of a group's registers that count in this epoch, with a say or not.
   std::vector<bool> HomesThatCount(uint32_t group) const;
   // Reads which starts of drives are noted, and notes those that follow on them without a break.
   // EIO: too few of the drives that keep the map answer.

@@ -1,10 +1,10 @@
-// What the parts of an open cluster share, and who guards what of it. For the files that make up
-// Cluster: cluster.cc looks up, opening.cc opens, following.cc follows newer epochs and
-// configurations, election.cc sees to who has a say.
+// The state that the parts of an open cluster share, and which lock guards what of it. For the
+// files that make up Cluster: cluster.cc looks up, opening.cc opens, following.cc follows newer
+// epochs and configurations, election.cc sees to who has a say.
 //
-// What Open() sets is constant once it has returned. The rest belongs to `mutex`, which nobody
-// holds while he waits or asks a drive; epochs are replaced as a whole, and are looked at without
-// it.
+// Everything that Open() sets is constant once it has returned. The rest belongs to `mutex`, which
+// nobody holds while he waits or asks a drive; epochs are replaced as a whole, and are looked at
+// without it.
 
 #pragma once
 

@@ -50,8 +50,8 @@ Status CheckAddress(std::string_view address) {
   return {};
 }
 
-// What is there may be used while some of the drives are lost, and not listed any more; what is to
-// be formatted needs all of them.
+// An existing cluster may be used while some of its drives are lost, and not listed any more. A
+// cluster that is to be formatted needs all of them.
 std::optional<Mistake> FindMistakeInLayout(const ClusterConfig& config, bool for_format) {
   const StripeLayout& layout = config.layout;
   const int n = layout.geometry().shards();

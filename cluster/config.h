@@ -1,5 +1,5 @@
 // cluster.toml and credentials.toml: what brings a process to the drives. etc/cluster.toml is the
-// commented sample. What belongs to the data (layouts, epochs) is stored with the data and only its
+// commented sample. Layouts and epochs belong to the data and are stored with it; only their
 // defaults are taken from here.
 
 #pragma once
@@ -25,7 +25,7 @@ struct DriveCredentials {
 inline constexpr uint32_t kMaxInlineBytes =
     32 << 10;  // of an inode, a register of 64 KiB with all it holds
 
-// Of the cache of what was read on a local disk.
+// Sizes of the cache on a local disk.
 inline constexpr uint64_t kLeastDiskCacheBytes = 16 << 20;
 inline constexpr uint64_t kUsualDiskCacheBytes = UINT64_C(10) << 30;
 

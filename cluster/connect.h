@@ -18,7 +18,7 @@ namespace pinstripe {
 class KineticIo;
 
 // The DriveFactory of real programs: KineticDrives that do their I/O on `io`, which outlives them.
-// What Cluster::Format is given.
+// To be passed to Cluster::Format.
 DriveFactory KineticDriveFactory(KineticIo& io, Duration connect_timeout);
 
 // An open cluster and what it stands on. Destroy it after everything that uses the cluster.

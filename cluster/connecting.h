@@ -1,5 +1,5 @@
-// What opening, formatting and following a cluster share: drives made from the configuration, and
-// sentences about them.
+// Functions that opening, formatting and following a cluster share: drives made from the
+// configuration, and sentences about them.
 
 #pragma once
 

@@ -36,7 +36,7 @@ class Asking {
                return status.ok() || identities_.VerdictOn(id).has_value();
              },
          .is_enough = [this] { return !Majorities().empty(); }});
-    // What a minority says of itself keeps nobody from the rest: it counts as away.
+    // A minority's words about itself keep nobody from the rest: it counts as away.
     const std::vector<Consensus> majorities = Majorities();
     if (majorities.size() == 1) {
       LogUnusable(majorities[0]);
@@ -54,7 +54,7 @@ class Asking {
     return **verdict;
   }
 
-  // What drives say that are enough to read the drive map: one, as a rule.
+  // The word of enough drives to read the drive map: one, as a rule.
   std::vector<Consensus> Majorities() const {
     std::map<Consensus, std::set<DriveId>> claims;
     for (const DriveConfig& drive : config_.drives) {

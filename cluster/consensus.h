@@ -1,5 +1,5 @@
-// Who the drives of a cluster are, once enough of them have said so: the first thing that opening
-// finds out.
+// Finds out who the drives of a cluster are, once enough of them have said so. Opening does this
+// first.
 
 #pragma once
 

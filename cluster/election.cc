@@ -1,5 +1,5 @@
-// Who has a say: drives that may have forgotten something are compared with the others, and the
-// starts since which they are complete are noted.
+// Decides who has a say. Drives that may have forgotten something are compared with the others, and
+// the starts since which they are complete are noted.
 
 #include <algorithm>
 
@@ -22,9 +22,9 @@ struct Evidence {
   uint64_t start = 0;
 };
 
-// What any of the drives that keep the map has heard of starts, whether it is chosen or not: where
-// a drive that goes on from a copy is among those that decide, it may hide that it is one, but not
-// from those who ask all the others.
+// Everything that any of the drives that keep the map has heard of starts, whether it is chosen or
+// not. A drive that goes on from a copy may hide that it is one if it is among those that decide.
+// It cannot hide it from a process that asks all the others.
 std::map<DriveId, Evidence> AskForStarts(Runtime& runtime, const ClusterConfig& config,
                                          const std::vector<Drive*>& drives) {
   const std::string prefix = RegisterRecordKey(ClusterPrefix(config.name), {kMapGroup, "T"});

@@ -117,7 +117,7 @@ class Formatting {
   }
 
   // Drives of a cluster whose drive map had changed begin anew, unless others use them, too: those
-  // would be let in again whom they have shut out. What was ours is erased by now.
+  // would be let in again whom they have shut out. Our own records are erased by now.
   Status ResetClusterVersions() {
     for (const auto& [id, drive] : drives_) {
       Gather<Result<RecordHead>> heads(runtime_);
@@ -202,7 +202,7 @@ class Formatting {
     return values;
   }
 
-  // Whose the lowest key on a drive is, in words.
+  // Says in words whose the lowest key on a drive is.
   std::string Owner(const std::string& key) const {
     const auto name = ClusterOfKey(key);
     if (!name) return "holds records of something else";

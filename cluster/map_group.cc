@@ -18,8 +18,8 @@ Result<bool> ReadIsSettled(RegisterStore& registers, Epoch epoch) {
   return value.value.has_value();
 }
 
-// What the history says, if it says something. It is told again what the registers of the epochs
-// say; where it cannot be read, they are read.
+// The history, if there is one. It is told again what the registers of the epochs say; where it
+// cannot be read, they are read.
 std::vector<DriveMap> TakeHistory(const RegisterValue& history, const DriveMap& first_epoch,
                                   const std::string& cluster) {
   if (!history.value) return {};

@@ -16,7 +16,7 @@
 
 namespace pinstripe {
 
-// What the registers of the map group say.
+// The contents of the map group's registers.
 struct MapGroup {
   std::vector<DriveMap> epochs;              // from `first` to the newest; none if that is later
   bool settled = true;                       // the newest of all
@@ -30,11 +30,11 @@ Result<MapGroup> ReadMapGroup(RegisterStore& registers, const ClusterConfig& con
                               Epoch first = 1);
 
 // Has the history of the map (cluster/map/history.h) hold all epochs, if some more than a reader
-// takes in one round trip are not in it. Whoever makes epochs calls it, and so does a repair; a
+// takes in one round trip are not in it. The maker of an epoch calls it, and so does a repair. A
 // call that fails leaves opening slower, and nothing else.
 Status KeepHistory(RegisterStore& registers, const ClusterConfig& config);
 
-// Which of these drives were found to be retired, and in which epoch.
+// The drives among these that were found to be retired, and in which epoch.
 Result<std::map<DriveId, Epoch>> ReadRetirements(RegisterStore& registers,
                                                  const std::set<DriveId>& drives);
 

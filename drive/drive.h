@@ -9,12 +9,12 @@
 // of at most 1 MiB, a version of at most 2048 bytes and a tag of at most 128. An entry that does
 // not exist has the empty version; so does one that was put with an empty version.
 //
-// Every operation takes a deadline (Terms) and answers exactly once, with a result or a failure, on
-// a thread of the runtime or of the drive, never inside the call and never under a lock of the
-// caller. A drive that answers others meanwhile may take up to four times as long as it was given.
-// A callback does little and never waits. Operations outstanding when a Drive is destroyed
-// are answered (EHOSTUNREACH) before its destructor returns. An operation that failed with
-// ETIMEDOUT or EHOSTUNREACH may have been executed, or may still be. One that answered ESTALE
+// Every operation takes a deadline (Terms) and answers exactly once, with a result or a failure.
+// The answer comes on a thread of the runtime or of the drive, never inside the call and never
+// under a lock of the caller. A drive that answers others meanwhile may take up to four times as
+// long as it was given. A callback does little and never waits. Operations outstanding when a Drive
+// is destroyed are answered (EHOSTUNREACH) before its destructor returns. An operation that failed
+// with ETIMEDOUT or EHOSTUNREACH may have been executed, or may still be. One that answered ESTALE
 // changed nothing: a drive never sends a request again by itself. Operations may be executed in any
 // order.
 //
@@ -57,10 +57,9 @@ enum class Durability {
   kWriteThrough,  // before the answer
 };
 
-// Which part of a drive's space a put may take. What is held back for names is not taken by data,
-// and what is held back for what frees space is not taken by names: so a drive that is full of data
-// still takes what is needed to remove some. A drive that does not know of it has one kind of
-// space.
+// The part of a drive's space that a put may take. Data does not take what is held back for names,
+// and names do not take what is held back for freeing space. So a drive that is full of data still
+// takes what is needed to remove some. A drive that does not know of it has one kind of space.
 enum class Room : uint8_t {
   kData = 0,     // contents of files
   kRepair = 1,   // what makes data whole again
@@ -83,7 +82,7 @@ class Expected {
   std::optional<std::string> version_;
 };
 
-// A part of a value. What lies beyond its end is left out, so a range may come back short or empty.
+// A part of a value. Bytes beyond its end are left out, so a range may come back short or empty.
 struct ValueRange {
   uint32_t offset = 0;
   uint32_t length = UINT32_MAX;
@@ -142,16 +141,16 @@ struct DriveInfo {
       failure;  // why it takes no changes any more and only serves reads; empty: it does not say
 
   // Its last starts, newest first, at most kMaxDriveStarts and all different; empty: it does not
-  // say. A client that knows the drive by the id of one of them knows what it may have forgotten
-  // since: where all that are newer are clean, nothing; where one is not, or that id is not there
-  // any more (it goes on from a copy, was erased, or was started very often), whatever was not
-  // flushed.
+  // say. A client that knows the drive by the id of a start knows what the drive may have forgotten
+  // since. If all newer starts are clean, it has forgotten nothing. If one is not, or that id is
+  // not there any more, it may have forgotten whatever was not flushed. (An id is missing if the
+  // drive goes on from a copy, was erased, or was started very often.)
   std::vector<DriveStart> starts;
   uint64_t start_count =
       0;  // of all, since it was made or erased; no less than there are in `starts`
-  // What an unclean start among them has forgotten was answered longer ago than this. As a rule it
-  // is for how long the machine is up; less after a start that was unclean though the machine had
-  // not gone down. Null: it does not say.
+  // If an unclean start among them has forgotten something, that was answered longer ago than this.
+  // As a rule that is how long the machine is up; less after a start that was unclean though the
+  // machine had not gone down. Null: it does not say.
   std::optional<Duration> up;
 };
 
@@ -240,8 +239,8 @@ class Drive {
 
   virtual void Info(Terms terms, Callback<DriveInfo> done) = 0;
 
-  // Sets the cluster version, durably, also to a lower one: for who makes a new cluster of drives
-  // that were another's. Everybody else raises it by asking for something under Terms.
+  // Sets the cluster version, durably, also to a lower one. For making a new cluster of drives that
+  // were another's. Everybody else raises it by asking for something under Terms.
   virtual void SetClusterVersion(int64_t version, Terms terms, StatusCallback done) = 0;
 };
 

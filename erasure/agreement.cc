@@ -28,7 +28,7 @@ class Comparison {
   Result<Agreement> Run() {
     const auto difference = TRY(FirstDifference(present_, 0, size_));
     if (!difference) return Agreement{};
-    // What does not fit together here fits together nowhere.
+    // Shards that do not fit together here fit together nowhere.
     sample_ = *difference / kSampleBytes * kSampleBytes;
     const size_t spare = present_.size() - k_;
     for (size_t wrong = 1; wrong <= spare / 2; ++wrong) {

@@ -1,8 +1,8 @@
 // Agreement: whether shards are of one block, and which of them is not.
 //
-// Two blocks differ in more than m of their k+m shards. So of k+r shards that are at hand up to r
-// wrong ones are noticed; and if half of r or fewer are wrong, it can be told which: leaving out
-// any others leaves a contradiction.
+// Two blocks differ in more than m of their k+m shards. So with k+r shards at hand up to r wrong
+// ones are noticed. If half of r or fewer are wrong, they can be named: leaving out any others
+// leaves a contradiction.
 
 #pragma once
 

@@ -1,6 +1,6 @@
-// Caretaker: who looks after the files of a FileSystem from above it. The FileSystem owns one and
-// tells it of files that were committed short; it answers on which drives a file is. upkeep/ has
-// the real one (upkeep/host_care.h): fs/ itself never learns what a shard is.
+// Caretaker: looks after the files of a FileSystem from above it. The FileSystem owns one and tells
+// it of files that were committed short; it answers on which drives a file is. upkeep/ has the real
+// one (upkeep/host_care.h): fs/ itself never learns what a shard is.
 //
 // All calls may be made from any thread.
 
@@ -21,7 +21,7 @@ struct Inode;
 
 class Caretaker {
  public:
-  // What it may ask of its FileSystem, from any thread, until its destructor returns.
+  // The questions that it may ask its FileSystem, from any thread, until its destructor returns.
   struct Hooks {
     // Whether it has uncommitted changes here: then it is left until it has none, since a repair
     // and a commit would make each other try again.

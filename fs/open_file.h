@@ -77,7 +77,7 @@ class OpenFile {
   virtual Status Close() = 0;   // commit and end; call once. Durable if the cluster says so
 
   virtual InodeId inode() const = 0;
-  // The version of what is committed, as reads find it: each change of the inode by anybody gives
+  // The version of what is committed, as reads find it. Each change of the inode by anybody gives
   // it another one, and none comes back. 0: reads find what is not committed, and may never be, as
   // when a commit has failed and somebody still has the file open.
   virtual uint64_t Version() = 0;

@@ -45,8 +45,8 @@ class OpenFiles {
   // Stores what is in memory until the budget is kept, or what is left cannot be stored.
   void StoreExcess();
 
-  // What is left of a directory that was removed here, one of the last, for who has it open still,
-  // or is in it. It may be changed by that. Null: it was none of them.
+  // The rest of a directory that was removed here, one of the last, for a process that still has it
+  // open, or is in it. It may be changed by that. Null: it was none of them.
   std::optional<Inode> FindRemoved(InodeId id, const std::function<void(Inode&)>& change = {})
       EXCLUDES(mutex_);
   std::optional<Attributes> DescribeRemoved(InodeId id,

@@ -27,8 +27,8 @@ struct FileSystemOptions {
   // Makes the one who looks after files that were committed here (fs/caretaker.h); none: nobody
   // does. Programs give upkeep/host_care.h.
   MakeCaretaker* caretaker = nullptr;
-  // What is less is copied, not shared: to share it takes some changes of inodes, which are to be
-  // safe from power loss.
+  // A smaller range is copied, not shared: to share it takes some changes of inodes, which are to
+  // be safe from power loss.
   uint64_t least_shared_bytes = 1 << 20;
   // The directory that paths begin at, and that none of them leaves, whatever symbolic links say.
   // It is looked for with each path; the way to it has neither links (ELOOP) nor "..".

@@ -1,5 +1,5 @@
-// What names and files are spoken of in: inodes, kinds, attributes, limits. Everything in fs/ and
-// above it stands on these.
+// The words for names and files: inodes, kinds, attributes, limits. Everything in fs/ and above it
+// stands on these.
 
 #pragma once
 
@@ -62,7 +62,7 @@ struct Attributes {
   bool has_acl = false;  // an access ACL: the group's bits of the mode are its mask
 };
 
-// What to set; the rest stays.
+// The attributes to set; the rest stays.
 struct AttributeChange {
   std::optional<uint32_t> mode;
   std::optional<uint32_t> user;
@@ -113,7 +113,7 @@ struct MemoryCounters {
   DiskCacheCounters disk;
 };
 
-// Of setting an extended attribute. kCreate: EEXIST if it is there; kReplace: ENODATA if it is not.
+// How to set an extended attribute. kCreate: EEXIST if it is there; kReplace: ENODATA if it is not.
 enum class ExtendedMode { kSet, kCreate, kReplace };
 
 }  // namespace pinstripe

@@ -47,12 +47,12 @@ class Oss final : public XrdOss {
   Uploads& uploads() { return uploads_; }
   Owner owner() const { return owner_; }
 
-  // What to ask the file system for where a client names this path. EACCES.
+  // The path to ask the file system for where a client names this one. EACCES.
   Result<std::string> Inside(const char* path) const { return ExportedPath(path); }
 
-  // What is there, and else what is being uploaded to that name.
+  // The file that is there, or else the one that is being uploaded to that name.
   Result<Attributes> Resolve(const char* path);
-  // What a change by path is made to: an upload, and else what is there.
+  // The file that a change by path goes to: an upload, or else the one that is there.
   Result<InodeId> ResolveForChange(const char* path);
   Time Now() { return runtime_.Now(); }
 
@@ -92,7 +92,7 @@ class Oss final : public XrdOss {
   Status ChangeMode(const char* path, uint32_t mode);
   Status UnlinkPath(const char* path);
 
-  // What Start() has made, in the order in which one stands on the other.
+  // The objects that Start() has made, in the order in which one stands on the other.
   std::unique_ptr<Runtime> own_runtime_;
   std::unique_ptr<ConnectedCluster> connected_;
 

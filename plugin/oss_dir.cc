@@ -50,10 +50,11 @@ Result<std::optional<Attributes>> OssDir::AttributesOf(const DirectoryEntry& ent
   return Failed(attributes.error().Context(entry.name));
 }
 
-// XRootD's server has room for 254 bytes, and takes an error here for the end of the listing. What
-// is longer is listed by its beginning, as its own storage does it, or, where that is another
-// entry's name, by something else that none has. Nobody finds it under that, and who copies or
-// removes a tree is told so. To leave it out would have him believe that he has it all.
+// XRootD's server has room for 254 bytes, and takes an error here for the end of the listing. A
+// longer name is listed by its beginning, as XRootD's own storage does it. Where that is another
+// entry's name, it is listed by something else that none has. Nobody finds it under that, and a
+// client that copies or removes a tree is told so. To leave it out would have it believe that it
+// has it all.
 Result<std::string> OssDir::NameToShow(const DirectoryEntry& entry, int length) {
   const auto room = static_cast<size_t>(std::max(length, 2)) - 1;
   if (entry.name.size() <= room) return entry.name;

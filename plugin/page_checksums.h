@@ -1,5 +1,6 @@
-// Checksums of pages, as XRootD's pgRead and pgWrite exchange them: one CRC32C for every page of 4
-// KiB of the file that a range touches; the first and the last page may be touched in part. Pure.
+// Checksums of pages, as XRootD's kXR_pgread and kXR_pgwrite (OssFile::pgRead, OssFile::pgWrite)
+// exchange them: one CRC32C for every page of 4 KiB of the file that a range touches. The first and
+// the last page may be touched in part. Pure.
 //
 // Our own, because XRootD's crc32c executes CPUID for every page, which in a virtual machine costs
 // more than everything else that a download does.

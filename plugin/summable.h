@@ -11,7 +11,7 @@
 
 namespace pinstripe {
 
-// What takes some minutes at most.
+// The work takes some minutes at most.
 inline constexpr uint64_t kMostZerosSummed = uint64_t{64} << 30;
 
 // EFBIG: more than that of it are holes.

@@ -12,7 +12,8 @@ namespace pinstripe {
 Status Uploads::Reserve(const std::string& path, std::string_view client, Time now,
                         std::string_view copy_key, Parents parents) {
   const MutexLock lock(mutex_);
-  // What was reserved and never opened. There are few entries: one per file that is being written.
+  // An upload that was reserved and never opened. There are few entries: one per file that is being
+  // written.
   std::erase_if(entries_, [&](const auto& entry) {
     return entry.second.writers == 0 && entry.second.reserved_until + kForgotten <= now;
   });

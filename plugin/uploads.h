@@ -2,9 +2,9 @@
 // version.
 //
 // XRootD keeps one object per path for all writers: the second one would write into the first one's
-// version without anybody being asked again. What it does ask for each of them is Create(), so that
-// is where the second one is refused. Between a client's Create() and its Open() there is a
-// reservation; it ends by itself should the Open() never come.
+// version without anybody being asked again. For each of them it does call Create(), so the second
+// one is refused there. Between a client's Create() and its Open() there is a reservation; it ends
+// by itself should the Open() never come.
 //
 // One second writer is let in: the program that fetches a third-party copy for the client that
 // asked for it. It proves that by naming the key of the copy, which only the three parties know.
@@ -13,9 +13,9 @@
 // a file that is still being written when its session ends was cut off. (A client of XRootD's own
 // protocol may come back and go on.)
 //
-// What is uploaded appears under its name when it is closed. Until then this tells which inode it
-// is, so that clients can ask for it, change it and remove it by its path. A name that was removed
-// is free at once, and who still writes to it is none of its writers any more.
+// An upload appears under its name when it is closed. Until then this tells which inode it is, so
+// that clients can ask for it, change it and remove it by its path. A name that was removed is free
+// at once, and a client that still writes to it is none of its writers any more.
 //
 // And which uploads were dropped in their middle, so that the name of one can be removed as that of
 // a file cut short could be elsewhere, and so that who comes back to go on with one is recognised:
@@ -43,7 +43,7 @@
 
 namespace pinstripe {
 
-// What is known of who writes a file, besides its path.
+// The writer of a file, as far as it is known besides its path.
 struct Uploader {
   std::string copy_key;           // of the third-party copy that this is; empty: none
   const void* session = nullptr;  // whose end cuts the upload off; null: no such
@@ -64,7 +64,7 @@ class Uploads {
   // An Open() that is so late still finds what its Create() has said.
   static constexpr Duration kForgotten = std::chrono::minutes(10);
 
-  // What was dropped is remembered for so long, and of so many.
+  // Dropped uploads are remembered for so long, and so many of them.
   static constexpr Duration kDropped = std::chrono::hours(1);
   static constexpr size_t kMostDropped = 10'000;
 
@@ -93,7 +93,7 @@ class Uploads {
 
   // It writes this inode, which appears when it is closed; `client` as in UploadClaim.
   void Creates(const Writer& writer, InodeId inode, std::string_view client = {});
-  // What is being created under this path; null: nothing.
+  // The file that is being created under this path; null: none.
   std::optional<InodeId> Find(const std::string& path);
   // Nothing is any more, if it was `inode`.
   void Remove(const std::string& path, InodeId inode);

@@ -1,4 +1,4 @@
-// What a Checker, a Collector or a recovery has found, for people and for programs.
+// Prints what a Checker, a Collector or a recovery has found, for people and for programs.
 
 #pragma once
 

@@ -31,7 +31,7 @@ void AddConfigCommand(CLI::App& app, Action& chosen) {
       }
       if (const Status enough = config.CheckForFormat(); !enough.ok()) {
         fmt::print(stderr,
-                   "pinstripe: warning: {}: enough for a cluster of which drives were lost, not to "
+                   "pinstripe: warning: {}: enough for a cluster that has lost drives, not to "
                    "format one\n",
                    enough.message());
       }

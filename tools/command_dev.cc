@@ -75,7 +75,7 @@ void AddUp(CLI::App& dev, Action& chosen) {
   auto options = std::make_shared<UpOptions>();
   DevOptions& wanted = options->cluster;
   CLI::App* up =
-      dev.add_subcommand("up", "Make a cluster in DIR, or start what does not run of it");
+      dev.add_subcommand("up", "Make a cluster in DIR, or start its processes that do not run");
   up->add_option("DIR", options->directory, "A new or empty directory, or one made by `dev up`")
       ->required();
   up->add_option("--drives", wanted.drives, "How many drives")
@@ -96,8 +96,8 @@ void AddUp(CLI::App& dev, Action& chosen) {
                  "User of the gateway, when started by root: xrootd or nobody");
   up->add_option("--mount", wanted.mount, "Mount the cluster on this directory, too");
   up->footer(
-      "On a directory that `dev up` made before, what does not run is started, and only --mount\n"
-      "has a meaning. Returns when everything answers.");
+      "In a directory that `dev up` made before it starts what does not run, and only --mount has\n"
+      "a meaning. Returns when everything answers.");
   up->callback([options, &chosen] {
     chosen = [options](Runtime& runtime) { return Up(runtime, *options); };
   });

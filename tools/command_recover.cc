@@ -72,7 +72,7 @@ void AddRecoverCommand(CLI::App& app, Action& chosen) {
       ->required();
   command->add_flag("--json", options->json, "Print it as JSON");
   command->footer(
-      "For each block the newest write is taken that can be read. Removes nothing of what is\n"
+      "Takes for each block the newest write that can be read. Removes nothing of what is\n"
       "left. Exit code: 0 all that is left is there again; 3 some of it is not, or may be older\n"
       "than it was: the lines say which blocks; 1 nothing was made.");
   command->callback([options, &chosen] {

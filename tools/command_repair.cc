@@ -52,7 +52,7 @@ Result<int> RunCommand(Runtime& runtime, RepairCommand& command) {
   return ExitCodeOf(command, *outcome);
 }
 
-// What they all have.
+// The options that they all have.
 CLI::App* AddCommand(CLI::App& app, Action& chosen, const std::shared_ptr<RepairCommand>& options,
                      const std::string& name, const std::string& what) {
   CLI::App* command = app.add_subcommand(name, what);
@@ -74,9 +74,8 @@ constexpr std::string_view kExitCodes =
     "2 not everything could be looked at; 3 everything can be read, but shards are missing.\n";
 
 constexpr std::string_view kBusyCode =
-    "4 somebody else is at work on such a drive; the message says who. Whoever was killed counts "
-    "as\n"
-    "at work for half a minute, which is waited for.";
+    "4 somebody else is at work on such a drive; the message says who. A command that was killed\n"
+    "counts as at work for half a minute, and the next one waits that long.";
 
 }  // namespace
 
@@ -93,7 +92,7 @@ void AddRepairCommands(CLI::App& app, Action& chosen) {
       "Brings replicas of names and inodes up to date, finds out which shards are missing by "
       "asking\n"
       "every drive what it holds, writes them again, and brings home those that lie on spares.\n"
-      "Drives that are away are waited for, unless they are given up.\n" +
+      "Waits for drives that are away, unless they are given up.\n" +
       std::string(kExitCodes));
 
   auto scrub = std::make_shared<RepairCommand>();
@@ -123,7 +122,7 @@ void AddRepairCommands(CLI::App& app, Action& chosen) {
                        "Bring an empty drive in, in the place of one that is lost");
   command->add_option("DRIVE", rebuild->rebuild, "Its id")->required();
   command->add_flag("--force", rebuild->force,
-                    "Though it holds records of others, which it goes on to hold");
+                    "Use a drive that holds records of others; they stay");
   command->footer(
       "The empty drive answers at the address that the configuration gives for that id; the lost\n"
       "one is not running any more. First its part of names and inodes is restored, which takes "
@@ -137,8 +136,7 @@ void AddRepairCommands(CLI::App& app, Action& chosen) {
   drain->wants_all_at_home = true;
   command = AddCommand(app, chosen, drain, "drain", "Move everything off drives");
   command->add_option("DRIVE", drain->drives, "Their ids")->required();
-  command->add_flag("--force", drain->force,
-                    "Though what they hold seems not to fit on the others");
+  command->add_flag("--force", drain->force, "Drain although it seems not to fit on the others");
   command->footer(
       "Nothing new goes to them, and names, inodes and shards move to the others. The drives may "
       "be\n"
@@ -167,7 +165,7 @@ void AddRepairCommands(CLI::App& app, Action& chosen) {
   command = AddCommand(app, chosen, rebalance, "rebalance",
                        "Finish changes of the drive map, and bring all shards home");
   command->footer(
-      "What drain and expand do at their end: for when they were stopped, or drives were away.\n" +
+      "Does what drain and expand do at their end, after they were stopped or drives were away.\n" +
       std::string(kExitCodes));
 }
 

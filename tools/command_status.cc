@@ -32,8 +32,7 @@ void AddStatusCommand(CLI::App& app, Action& chosen) {
   command->add_option("CONFIG", options->config, "cluster.toml")->required();
   command->add_flag("--json", options->json, "Print it as JSON");
   command->footer(
-      "Tells what was found by who looked through the cluster last (check, repair, scrub, "
-      "verify).\n"
+      "Also tells what the last look through the cluster found (check, repair, scrub, verify).\n"
       "Exit code: 0 healthy; 1 degraded: drives are down, missing in CONFIG, full or being "
       "drained,\n"
       "or something is short or not known, but all that is known can be read; 2 damaged, "

@@ -18,7 +18,7 @@ namespace pinstripe {
 // their help.
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;
-// Of those that work on drives: somebody else does.
+// For commands that work on drives: somebody else does.
 inline constexpr int kExitBusy = 4;
 
 // Done by main() after the command line was understood. A failure is printed there.

@@ -238,7 +238,7 @@ class Run {
   std::vector<std::byte> piece_;
   InodeId inode_ = 0;
   std::set<pid_t> daemons_;  // that run on this machine
-  // Of the pattern that is measured.
+  // For the pattern that is measured.
   DataLoadResult result_;
   std::vector<double> microseconds_;
   std::set<uint64_t> cells_;

@@ -26,7 +26,7 @@ struct DataLoadResult {
   uint64_t operations = 0;
   uint64_t bytes = 0;       // that were asked for, or given
   uint64_t cell_bytes = 0;  // of the different cells that reads touched; 0 for writes
-  // Of all connections to the drives: values, registers and the protocol.
+  // On all connections to the drives: values, registers and the protocol.
   uint64_t received_bytes = 0;
   uint64_t sent_bytes = 0;
   uint64_t daemons_written_bytes = 0;  // to the disks of this machine

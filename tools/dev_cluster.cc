@@ -348,7 +348,7 @@ class DevCluster::State {
     return mount && &process == &mount->process ? ClearStaleMount() : Status();
   }
 
-  // What this call started, the last one first.
+  // The processes that this call started, the last one first.
   void StopStarted() {
     while (!started.empty()) {
       DevProcess* process = started.back();
@@ -466,7 +466,7 @@ class DevCluster::State {
       return Fail(errno, "{}: chown to {}: {}", credentials, user.name, ErrnoText(errno));
     }
     TRY_CONTEXT(CheckReadableBy(user, home),
-                "the gateway runs as user {}, to whom every directory above must be open",
+                "the gateway runs as user {}, who must be able to enter every directory above",
                 user.name);
     // The drives do not run yet, so that their ports still look free.
     std::set<uint16_t> taken;

@@ -21,7 +21,7 @@ DrainRoom RoomWithout(const DriveMap& map, const std::vector<DriveStatus>& drive
     const bool is_draining = drive.state == DriveState::kDraining || drained.contains(drive.id);
     const auto found = infos.find(drive.id);
     if (found == infos.end()) {
-      // What was drained before, and is away, may have been emptied.
+      // A drive that was drained before, and is away, may have been emptied.
       if (drained.contains(drive.id)) weight_left += drive.weight;
       continue;
     }

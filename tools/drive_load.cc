@@ -268,7 +268,7 @@ class Bench {
     }
   }
 
-  // What we put, or somebody before us who was interrupted.
+  // The records that we put, or that somebody before us put who was interrupted.
   Status RemoveAll() {
     std::string first(kPrefix);
     while (true) {
@@ -328,7 +328,7 @@ Result<uint32_t> ParseValueSize(std::string_view text) {
                           : unit == "MiB" || unit == "M" ? 1 << 20
                                                          : 0;
   if (error != std::errc() || factor == 0 || number > kMaxValueBytes / factor) {
-    return Fail(EINVAL, "'{}' is not a size of a value: 120B, 4KiB, up to 1MiB", text);
+    return Fail(EINVAL, "'{}' is not a size of a value: write 120B or 4KiB, up to 1MiB", text);
   }
   return static_cast<uint32_t>(number * factor);
 }

@@ -65,7 +65,7 @@ struct DriveLoadResult {
   double client_cpu_seconds = 0;
   double daemon_cpu_seconds = 0;  // 0 without a daemon to look at, as the next
   uint64_t daemon_written_bytes = 0;
-  // Of the time between asking and the answer, in microseconds.
+  // The time between asking and the answer, in microseconds.
   double p50 = 0, p99 = 0, p999 = 0;
 };
 

@@ -214,11 +214,11 @@ Result<std::string> RunWith(Runtime& runtime, const NamesLoad& load, int clients
 Result<std::string> RunNamesLoad(Runtime& runtime, const NamesLoad& load,
                                  const NamesLoadTold& tell) {
   for (const int clients : load.clients) {
-    if (clients < 1 || clients > 64) return Fail(EINVAL, "{} clients: 1 to 64 can be", clients);
+    if (clients < 1 || clients > 64) return Fail(EINVAL, "{} clients: give 1 to 64", clients);
   }
   if (load.files < 1) return Fail(EINVAL, "0 files: at least one is needed");
   if (load.fill > 0 && !load.shared) {
-    return Fail(EINVAL, "only a directory that all clients share is filled before");
+    return Fail(EINVAL, "--fill needs --shared: it fills the directory that all clients share");
   }
   std::string name;
   for (const int clients : load.clients) name = TRY(RunWith(runtime, load, clients, tell));

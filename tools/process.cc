@@ -40,7 +40,7 @@ Result<UnixUser> UserOf(const passwd& entry) {
   return user;
 }
 
-// What a child that failed before exec tells its parent.
+// The message of a child that failed before exec to its parent.
 struct ChildFailure {
   int code;
   char step[32];

@@ -30,7 +30,7 @@ std::optional<ProcessUse> UseOf(pid_t pid);
 // CPU seconds of this process, more finely than /proc tells.
 double OwnCpuSeconds();
 
-// What the TCP connections that this process has now have carried so far, headers of TCP excluded.
+// The bytes that the TCP connections of this process have carried so far, headers of TCP excluded.
 // One that was closed does not count any more.
 struct SocketBytes {
   uint64_t sent = 0;
@@ -42,7 +42,7 @@ struct SocketBytes {
 };
 SocketBytes OwnSocketBytes();
 
-// Who listens on a TCP port of this machine, if we may know.
+// The process that listens on a TCP port of this machine, if we may know.
 std::optional<pid_t> ListenerOn(uint16_t port);
 
 // Who serves a drive's address, HOST:PORT, if that is on this machine and we may know.

@@ -22,7 +22,7 @@ void AddSearchPath(std::vector<std::string>& places) {
   for (std::string one; std::getline(directories, one, ':');) {
     if (!one.empty()) places.push_back(one);
   }
-  // What an unprivileged user's PATH lacks.
+  // Folders that an unprivileged user's PATH lacks.
   for (const char* more : {"/usr/bin", "/usr/sbin", "/bin", "/sbin"}) places.push_back(more);
 }
 

@@ -125,7 +125,7 @@ Status ChangeMap(Cluster& cluster, const DriveFactory& factory, const RepairRequ
   return {};
 }
 
-// What is left on the drives that are to be empty.
+// Looks what is left on the drives that are to be empty.
 void LookAtDrained(Cluster& cluster, const RepairRequest& request, RepairOutcome& done) {
   std::set<DriveId> drives;
   if (request.change == MapChange::kDrain) drives = {request.drives.begin(), request.drives.end()};
@@ -146,8 +146,8 @@ void LookAtDrained(Cluster& cluster, const RepairRequest& request, RepairOutcome
   std::erase_if(done.not_cleared, [&](DriveId id) { return cluster.IsRetired(id); });
 }
 
-// When a drive is missing that was drained, the homes that it had of names and inodes have to be
-// given to others, too, and whoever began that may not live any more.
+// When a drained drive is missing, its homes of names and inodes have to be given to others, too.
+// The process that began that may not live any more.
 Status FinishDrains(Cluster& cluster, const SweepOptions& sweep, RepairOutcome& done) {
   if (cluster.IsSettled() || cluster.DrivesLeftBehind().empty()) return {};
   EpochChangeOptions options;
@@ -190,7 +190,7 @@ void Note(Cluster& cluster, const RepairRequest& request, const RepairOutcome& d
   (void)NoteLastLook(cluster, LookKind::kListed, listed);
   if (!request.scrub) return;
   LastLook read{.at = now};
-  // What the listing shows as well stands there alone, so that a repair takes it back.
+  // Shards that the listing shows as well stand there alone, so that a repair takes them back.
   const RepairReport& found = done.files;
   read.lost = found.lost_by_reading.size() + found.inconsistent.size();
   read.lacking = found.found_by_reading.size() - found.lost_by_reading.size();
@@ -407,7 +407,7 @@ std::string RepairText(const RepairRequest& request, const RepairOutcome& done,
 
 namespace {
 
-// Of a damaged shard that is still there the check knows nothing.
+// The check does not know of a damaged shard that is still there.
 int ExitCodeOf(const RepairReport& report) {
   if (!report.inconsistent.empty() || !report.lost.empty()) return kExitFailed;
   const int code = ExitCodeOf(report.check);

@@ -1,4 +1,4 @@
-// What the commands do that repair: repair, scrub, verify, rebuild, drain, expand and rebalance.
+// The commands that repair: repair, scrub, verify, rebuild, drain, expand and rebalance.
 
 #pragma once
 
@@ -19,7 +19,7 @@
 
 namespace pinstripe {
 
-// What is changed of the drive map before, if anything.
+// The change of the drive map before the repair, if any.
 enum class MapChange { kNone, kDrain, kExpand, kRebalance };
 
 struct RepairRequest {
@@ -40,7 +40,7 @@ struct RepairOutcome {
   TreeMendReport tree;            // of `repair` and `scrub`
   Epoch epoch = 0;                // if the drive map was to be changed
   std::set<DriveId> not_cleared;  // former homes of registers, that are not retired
-  // Of the drives that were to become empty:
+  // About the drives that were to become empty:
   std::set<DriveId> retired;                   // may go
   std::map<DriveId, DriveContents> drained;    // what is left on the others
   std::vector<DriveId> drained_not_looked_at;  // as they are away

@@ -24,14 +24,14 @@ std::string FirstAddress(const DriveConfig& drive) {
   return drive.addresses.empty() ? "" : drive.addresses.front();
 }
 
-// What one drive told of itself, as far as it came in time.
+// One drive's words about itself, as far as they came in time.
 struct Told {
   Result<DriveInfo> info;
   Result<Record> superblock;
   std::vector<std::string> lowest_key;  // one at most
 };
 
-// What that makes the drive.
+// The state of the drive that follows from that.
 Result<DriveInfo> Judge(const ClusterConfig& config, DriveId id, Told told) {
   const auto superblock = ReadSuperblock(told.superblock, config.name, id);
   if (superblock.has_value()) {
@@ -147,7 +147,7 @@ std::string TableText(const std::vector<std::vector<std::string>>& rows) {
 // Why a drive is down, without its name: that is in the same row.
 std::string Reason(const DriveReport& drive) { return drive.info.error().WithoutDriveName(); }
 
-// What is left on a drive that is drained.
+// Looks what is left on a drive that is being drained.
 std::string LeftText(const DrainReport& drain, const DriveReport& drive) {
   if (drain.retired) return "drained: it may be taken out of the configuration, and away";
   if (!drain.left) return "draining";
@@ -274,7 +274,7 @@ bool IsAlive(Cluster& cluster, const DriveClaimRecord& claim) {
   return silent < DriveClaimOptions().given_up_after.count();
 }
 
-// Who works on drives, where somebody may, or on all of it.
+// Finds who works on drives, where somebody may, or on the whole cluster.
 void FindWork(Cluster& cluster, Survey& survey) {
   std::set<DriveId> ids{kWholeCluster};
   for (const DriveReport& drive : survey.drives) {

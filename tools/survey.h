@@ -17,11 +17,11 @@
 
 namespace pinstripe {
 
-// Of a drive that is to become empty.
+// For a drive that is to become empty.
 struct DrainReport {
   bool retired = false;    // it may be taken out of the configuration, and away
   bool keeps_map = false;  // a part of the drive map, so that it has to stay
-  // What is left, up to kMaxRangeKeys of each; null: it does not say.
+  // The rest, up to kMaxRangeKeys of each; null: it does not say.
   std::optional<DriveContents> left;
 };
 
@@ -31,8 +31,8 @@ struct DriveReport {
   std::string domain;
   Result<DriveInfo> info;  // or why it does not serve
   std::optional<DrainReport> drain;
-  // Who rebuilds, drains, ... it, if anybody does; and whether that gives signs of life, as far as
-  // the clocks of two machines tell.
+  // The process that rebuilds, drains, ... it, if there is one; and whether that gives signs of
+  // life, as far as the clocks of two machines tell.
   std::string work;
   bool is_work_alive = false;
   // It takes hardly any data more.
@@ -60,7 +60,7 @@ struct Survey {
   size_t active = 0;    // drives of the map that take new data
   std::optional<SpaceInfo> space;
   std::vector<DriveReport> drives;  // ascending by id
-  // What was found by who looked through it last, by what drives list, and by reading all of it.
+  // The findings of the last look by what drives list, and of the last one by reading all of it.
   std::optional<LastLook> listed;
   std::optional<LastLook> read;
   // Who repairs or scrubs the cluster, as DriveReport::work.
@@ -84,7 +84,7 @@ Health HealthOf(const Survey& survey);
 // 0 healthy, 1 degraded, 2 damaged or unavailable.
 int ExitCodeOf(Health health);
 
-// Of a cluster that is open.
+// Only for a cluster that is open.
 Survey SurveyOf(Cluster& cluster);
 
 // Fails only when the configuration is no good. Takes no longer than open_timeout and drive_timeout

@@ -70,8 +70,8 @@ void Checker::Report(Severity severity, std::string_view problem, std::string wh
 // ---- Reading everything
 
 void Checker::ReadFacts() {
-  // All inodes before any entry: whoever gives an inode another name changes it, so that one that
-  // is still as it was read here has no names but those that are found afterwards.
+  // All inodes before any entry: giving an inode another name changes it. So an inode that is still
+  // as it was read here has no names but those that are found afterwards.
   const std::string end(kMaxNameBytes + 16, '\xff');
   const uint32_t groups = cluster_.map().groups;
   for (uint32_t group = 0; group < groups; ++group) {
@@ -235,7 +235,7 @@ void Checker::FindLost(std::map<InodeId, LostInode> candidates) {
   }
 }
 
-// What names it was written after it, and is there yet, so it was written once.
+// The entry that names it was written after it, and is still there, so it was written once.
 bool Checker::IsStillNamed(LostInode& candidate) {
   const auto is_gone = [this](const EntryFact& entry) {
     const Result<bool> names = StillNames(entry);
@@ -283,7 +283,7 @@ void Checker::Confirm(const Suspicion& suspicion) {
   }
   if (damaged_.contains(suspicion.inode.id)) return;
   if (suspicion.problem == TreeProblem::kWrongCount && !knows_all_names_) return;
-  // Not to know the number of subdirectories is nothing wrong, but who collects finds it out.
+  // An unknown number of subdirectories is nothing wrong, and a collection finds it out.
   if (suspicion.problem == TreeProblem::kWrongCount && suspicion.inode.links == 1) {
     confirmed_.push_back(suspicion);
     return;
@@ -347,7 +347,7 @@ Result<bool> Checker::IsStillSo(const Suspicion& suspicion) {
     case TreeProblem::kEntryInNothing:
       return same_names && !TRY(records_.FindInode(suspicion.entries.front().directory));
     case TreeProblem::kOrphan:
-      // What bears the mark of an exchange is about to get a name.
+      // An inode with the mark of an exchange is about to get a name.
       if (!inode || inode->inode.mark) return false;
       // A directory changes with what is in it, and knows where its name should be.
       if (inode->inode.kind == FileKind::kDirectory) {

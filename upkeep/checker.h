@@ -2,8 +2,8 @@
 // together. Changes nothing but what any reader would: it finishes renames that it meets, and
 // brings replicas of registers up to date.
 //
-// It may run beside clients at any time. What looks wrong is read once more before it is reported,
-// so that what only changed meanwhile is not. It keeps about 200 bytes per name in memory.
+// It may run beside clients at any time. It reads once more what looks wrong before it reports it,
+// so it does not report what only changed meanwhile. It keeps about 200 bytes per name in memory.
 //
 // Used by one thread.
 
@@ -55,8 +55,8 @@ struct CheckReport {
   uint64_t displaced_blocks = 0;
   std::map<DriveId, uint64_t> unused_by_drive;  // of the unused shards; no drive without any
   std::map<DriveId, uint64_t> shards_by_drive;  // that files name, where the files say
-  // Drives that the drive map has and the configuration lacks. What is on those that were drained
-  // counts as missing, what is on others as away.
+  // Drives that the drive map has and the configuration lacks. Shards on those that were drained
+  // count as missing, shards on others as away.
   std::vector<MissingDrive> missing_drives;
   std::vector<DriveId> full_drives;
   Epoch epoch = 0;  // the newest when all this was begun
@@ -66,7 +66,8 @@ struct CheckReport {
   bool knows_all_places = true;
   std::vector<Finding> findings;
   uint64_t lost_inodes = 0;  // each is a finding, too
-  // What could not be looked at, and why. Unless it is empty, nothing can be said to be in order.
+  // The places that could not be looked at, and why. Unless it is empty, nothing can be said to be
+  // in order.
   std::vector<std::string> not_checked;
 
   size_t Count(Severity severity) const;
@@ -79,7 +80,7 @@ struct LackingBlock {
   int missing = 0;    // not there, by their drives, or on drives that were left; others may be back
   bool lost = false;  // too few to read it
   bool out_of_reach = false;  // too few without the drives that the configuration lacks
-  // Of the block or the patch that can lose the fewest further ones:
+  // About the block or the patch that can lose the fewest further shards:
   int present = 0;
   int needed = 0;  // to read it
   int all = 0;     // that there should be
@@ -148,7 +149,7 @@ class Checker {
   void CheckData();
   void CheckFile(InodeId id, StoredInode stored);
   void CheckSharedBlock(InodeId id, uint64_t block, const BlockPlace& place);
-  // What names stripes of one object: the inode it is, and keepers.
+  // The inodes that name stripes of one object: its own, and keepers.
   struct Owner {
     InodeId id = 0;
     StoredInode stored;

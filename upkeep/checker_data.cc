@@ -76,14 +76,14 @@ void Checker::CheckData() {
     report_.not_checked.push_back(fmt::format("the shards of drive {}: {}", drive, why.message()));
   }
   for (const MissingDrive& drive : report_.missing_drives) {
-    // What blocks should have on one that was drained they lack.
+    // Blocks lack the shards that they should have on a drained drive.
     if (drive.is_draining) continue;
     report_.not_checked.push_back(fmt::format("the shards of drive {}: it is missing", drive.id));
   }
   FindLostByShards();
   for (const auto& [drive, key] : listing_->strange_keys()) {
     Report(Severity::kError, "strange-key", fmt::format("drive {}", drive),
-           fmt::format("the key {} is none of a shard", Hex(AsBytes(key))));
+           fmt::format("the key {} is not that of a shard", Hex(AsBytes(key))));
   }
   ConfirmBlocks();
 }
@@ -348,7 +348,7 @@ void Checker::CheckObject(InodeId object, std::vector<Owner> owners) {
   }
 }
 
-// Of one stripe.
+// For one stripe.
 bool Checker::IsDisplaced(uint64_t block, const BlockPlace& place) {
   const std::vector<StripePlace::Moved>& moved = place.place.moved;
   if (moved.empty() && place.place.epoch == cluster_.map().epoch) return false;

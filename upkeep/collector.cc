@@ -124,7 +124,7 @@ Status Collector::CheckDirectories(const Checker& checker) const {
   return {};
 }
 
-// Which stripes it kept, of which objects, is lost with a keeper.
+// With a keeper it is lost which stripes it kept, of which objects.
 Status Collector::CheckKeepers(const Checker& checker) const {
   for (const auto& [id, lost] : checker.lost_inodes()) {
     if (lost.is_keeper && !options_.lost) {
@@ -193,7 +193,7 @@ Status Collector::CollectStripes(std::span<const ListedStripe> stripes) {
     return {};
   }
   if (!options_.dry_run && options_.fences && inode.slot == 0) {
-    // Whoever is about to write it finds it taken.
+    // A client that is about to write it finds it taken.
     const auto change = records_.ChangeInode(object, 0, std::nullopt);
     TRY(change.why);
     if (!change.applied()) return {};  // it was written just now: it is for the next run
@@ -202,7 +202,7 @@ Status Collector::CollectStripes(std::span<const ListedStripe> stripes) {
   return {};
 }
 
-// Of an inode that is there.
+// For an inode that is there.
 Status Collector::CollectUnnamed(InodeId object, StoredInode stored,
                                  std::span<const ListedStripe> stripes) {
   std::vector<ListedStripe> unnamed;

@@ -2,13 +2,14 @@
 // name, entries that lead nowhere, stripes that no file names.
 //
 // It may run beside clients, and beside other collectors, at any time: docs/format.md,
-// "Collecting", says why nothing is lost that way. Nothing younger than `older_than` is touched.
-// What cannot be decided, because a drive is away or something is damaged, stays. So does what is
-// left of inodes that are lost (upkeep/lost_inodes.h), until somebody says that it is to go.
+// "Collecting", says why nothing is lost that way. Nothing younger than `older_than` is touched. If
+// it cannot decide, because a drive is away or something is damaged, it leaves things as they are.
+// So does what is left of inodes that are lost (upkeep/lost_inodes.h), until somebody says that it
+// is to go.
 //
-// At the end it erases what removed inodes and names have left: see docs/format.md, "Erasing". What
-// names in directories that are there have left can go only in a later epoch of the drive map, so
-// where that is much a new epoch is made, of the same drives.
+// At the end it erases what removed inodes and names have left: see docs/format.md, "Erasing".
+// Traces of names in directories that still exist can go only in a later epoch of the drive map. If
+// there are many, it makes a new epoch with the same drives.
 //
 // Used by one thread.
 
@@ -25,9 +26,9 @@
 
 namespace pinstripe {
 
-// Nothing that was removed is erased before this, however young what is collected may be: by then
-// whoever was changing it has ended; and whoever tried to write an inode first, and did not learn
-// whether it did, has given up (kFirstWriteRetries).
+// Nothing that was removed is erased before this, however young what is collected may be. By then
+// the process that was changing it has ended. A client that tried to write an inode first, and did
+// not learn whether it did, has given up (kFirstWriteRetries).
 inline constexpr Duration kLeastTombstoneAge = std::chrono::hours(24);
 
 struct CollectReport {
@@ -59,7 +60,7 @@ class Collector {
 
   Collector(Cluster& cluster, Options options);
 
-  // What is in the report also happened if this fails later on.
+  // Everything in the report has happened, also if this fails later on.
   const CollectReport& Run();
 
  private:

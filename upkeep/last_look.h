@@ -1,7 +1,7 @@
-// What those found who looked through a whole cluster last: the check of a `pinstripe check`, a
-// repair or a drain, which goes by what the drives list; and a scrub or verify, which has read
-// everything. So whoever asks how a cluster is need not look through all of it. Two registers in
-// the group of the drive map have it (docs/format.md, "Last looks").
+// The findings of the last looks through a whole cluster, kept on the drives. One is by what the
+// drives list: a check, a repair or a drain. The other is by reading everything: a scrub or verify.
+// So whoever asks how a cluster is need not look through all of it. Two registers in the group of
+// the drive map have it (docs/format.md, "Last looks").
 //
 // It is what was so at that time, and for people: nothing is safe because of it.
 
@@ -41,7 +41,7 @@ std::string LastLookKey(LookKind kind);  // "C" U8
 // Null: nobody has looked, or it cannot be read now.
 std::optional<LastLook> FindLastLook(Cluster& cluster, LookKind kind);
 
-// What is noted there already is replaced, unless somebody else does so at this moment.
+// Replaces what is noted there already, unless somebody else does so at this moment.
 Status NoteLastLook(Cluster& cluster, LookKind kind, const LastLook& look);
 
 }  // namespace pinstripe

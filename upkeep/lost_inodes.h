@@ -1,5 +1,5 @@
-// Inodes that are lost: of so many copies that nobody can tell any more what they were. What is
-// left of them, names and shards, looks much like what died clients leave; these tell them apart:
+// Inodes that are lost: of so many copies that nobody can tell any more what they were. Their names
+// and shards are left, and look much like what died clients leave; these tell them apart:
 //
 //   - one that was removed has left a removal on its drives, until nothing names it any more;
 //   - one that was never written, as that of an upload that died, has left nothing on any of its
@@ -36,7 +36,7 @@ struct LostInode {
   std::optional<Inode> copy;
   // Nothing names it, and the copy is its first: it may never have been there.
   bool may_be_unfinished = false;
-  // Of its shards, as far as they tell:
+  // From its shards, as far as they tell:
   uint64_t shards = 0;
   uint64_t bytes = 0;  // size of the file
 
@@ -47,7 +47,7 @@ struct LostInode {
   std::string Text() const;
 };
 
-// What became of an inode.
+// The fate of an inode.
 enum class InodeFate {
   kThere,
   kRemoved,

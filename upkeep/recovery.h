@@ -2,9 +2,9 @@
 // which object and block they are, by which write, how they were coded, how long the block is. So
 // for each block the newest write is taken that can be read; blocks without shards are holes.
 //
-// What cannot be known is told, not guessed: which of the writes was committed; where in a block
-// small overwrites belong, unless a copy of the inode is left that says so; mode and owner without
-// such a copy. Nothing of what is left is removed.
+// It tells what it cannot know, instead of guessing: which of the writes was committed; where in a
+// block small overwrites belong, unless a copy of the inode is left that says so; mode and owner
+// without such a copy. Nothing of what is left is removed.
 //
 // A directory is made anew, with the inode number that it had, so what is in it is there again.
 

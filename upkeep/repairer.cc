@@ -133,9 +133,9 @@ std::vector<Repairer::Task> Repairer::AllBlocks(const Checker& checker) {
                                    files.begin() + static_cast<ptrdiff_t>(end));
     const auto inodes = records_.FindInodes(ids);
     for (size_t i = 0; i < ids.size(); ++i) {
-      // What cannot be read the check has told.
+      // The check has told what cannot be read.
       if (!inodes[i].has_value() || !*inodes[i] || !(*inodes[i])->inode.map) continue;
-      // What is in a page that cannot be read the check has told.
+      // The check has told of a page that cannot be read.
       (void)AddBlocks(ids[i], (*inodes[i])->inode, wanted, tasks);
     }
   }
@@ -163,7 +163,7 @@ Status Repairer::AddBlocks(InodeId file, Inode inode, const Wanted& wanted,
     }
     uint64_t first = begin;
     for (const BlockRun& run : map.parts()[i].stretch->runs) {
-      // What is shared is its keeper's to repair.
+      // Shared blocks are repaired with their keeper.
       for (uint64_t j = 0; j < run.count && !run.hole && !run.shared; ++j) {
         add(first + j, PlaceInRun(run, j, map.block_bytes()));
       }
@@ -186,7 +186,7 @@ bool Repairer::IsToMove(const BlockPlace& place, uint64_t block) {
   });
 }
 
-// Of the shards that are not at home.
+// For the shards that are not at home.
 std::set<DriveId> Repairer::HomesOfMoved(uint64_t block, const BlockPlace& place) {
   std::set<DriveId> homes;
   for (const BlockPlace& stripe : place.Stripes()) {
@@ -275,7 +275,7 @@ void Repairer::Process(std::vector<Task> tasks, std::string_view phase, const Ch
 
 void Repairer::WorkOff(Work& work) {
   MutexLock lock(work.mutex);
-  // Whoever works on a file takes the rest of its tasks, too.
+  // A thread that works on a file takes the rest of its tasks, too.
   while (const std::optional<size_t> number = work.Take()) {
     lock.Unlock();
     const Status status = RepairBlocks(work.tasks[*number], work.paths[*number]);
@@ -369,7 +369,7 @@ Result<bool> Repairer::RepairStripe(InodeId file, const std::string& path, uint6
                                                              .read_all = options_.read_all,
                                                              .without = std::move(without),
                                                              .dry_run = options_.dry_run}));
-  // What is away is told by the check.
+  // The check tells what is away.
   const bool whole =
       repair.good + repair.away >= place.layout.geometry().shards() && repair.stranded == 0;
   const bool contradicts = repair.inconsistent || !repair.contradicted.empty();

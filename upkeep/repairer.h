@@ -1,12 +1,12 @@
 // Repairer: brings every block of every file back to all of its shards, and puts shards that lie on
 // spares where they belong.
 //
-// What it says at the end is what a Checker saw when it looked afterwards, not what it believes to
-// have done. It may run beside clients, and beside other repairers, at any time, and be killed at
-// any time: shards are written and read back first, then the block map says where they are, and
-// only then copies go that are no longer needed. Nothing else is ever removed. What is most
-// endangered comes first. Drained drives that the configuration has no more are left, as if they
-// had been given up; those of which nothing is needed any more are retired.
+// Its last word is what a Checker saw when it looked afterwards, not what it believes to have done.
+// It may run beside clients, and beside other repairers, at any time, and be killed at any time.
+// Shards are written and read back first, then the block map says where they are, and only then
+// copies go that are no longer needed. Nothing else is ever removed. The most endangered files come
+// first. Drained drives that the configuration has no more are left, as if they had been given up;
+// those of which nothing is needed any more are retired.
 //
 // Used by one thread, but for SetRate(); it has threads of its own while it works.
 
@@ -98,7 +98,7 @@ class Repairer {
     InodeId file = 0;
     std::vector<uint64_t> blocks;
   };
-  // What a stripe of a block was found to be, and where its shards are now.
+  // The state in which a stripe of a block was found, and where its shards are now.
   struct Moved {
     uint64_t block = 0;
     BlockPlace before;  // of BlockPlace::Stripes()

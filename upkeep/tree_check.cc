@@ -32,7 +32,7 @@ std::span<const EntryFact> NamesOf(const Entries& entries, InodeId id) {
   return {first, end};
 }
 
-// Of the directories that can be reached from the root, in ascending order.
+// The directories that can be reached from the root, in ascending order.
 std::vector<InodeId> ReachableDirectories(const TreeFacts& facts) {
   std::vector<std::pair<InodeId, InodeId>> below;  // directory, directory in it
   for (const EntryFact& entry : facts.entries) {

@@ -2,7 +2,7 @@
 // over facts that somebody has read (upkeep/checker.h).
 //
 // Facts that were read one after the other while clients work need not fit together, so what comes
-// out is a suspicion; whoever reports it reads the registers that it is about once more.
+// out is a suspicion. Before it is reported, the registers that it is about are read once more.
 
 #pragma once
 
@@ -36,14 +36,14 @@ struct TreeFacts {
 };
 
 enum class TreeProblem {
-  // What must not be, whoever died when.
+  // Errors: states that must not be, whoever died when.
   kNoRoot,
   kWrongKind,    // an entry calls its inode something else than it is
   kTooFewLinks,  // more names than links: the data would go with one of them
   kTwoNames,     // of a directory
   kWrongParent,  // a directory's inode names another parent than the one that has its entry
   kUnreachable,  // no way leads from the root to this directory, and it is not empty
-  // What a client that died leaves behind: it harms nobody, and can be collected.
+  // Leftovers of clients that died. They harm nobody, and can be collected.
   kEntryOfNothing,  // its inode is gone
   kEntryInNothing,  // its directory is gone
   kOrphan,          // an inode without a name

@@ -1,6 +1,6 @@
 // TreeMender: puts right in the tree of names what a loss of power may have left and no reader puts
-// right by the way (docs/format.md, "What a loss of power leaves"): a directory that lost its name
-// and has something in it, a count of names that is too low, a parent that is another one.
+// right by the way (docs/format.md, "What a loss of power leaves"). That is a directory that lost
+// its name and has something in it, a count of names that is too low, or a wrong parent.
 //
 // It may run beside clients, and beside others of its kind, at any time: every change requires what
 // was found, as it was found. It removes nothing. A directory gets the name again that it was made
@@ -40,7 +40,7 @@ class TreeMender {
 
   explicit TreeMender(Cluster& cluster, Progress progress = {});
 
-  // What is in the report also happened if more is left.
+  // Everything in the report has happened, also if more is left.
   TreeMendReport Run();
 
  private:

@@ -28,7 +28,7 @@ Status CheckFormat(uint8_t format, uint8_t known, std::string_view what) {
               known, format > known ? "a newer version" : "a version that was never released");
 }
 
-// What placement relies on.
+// Checks what placement relies on.
 Status CheckMap(const DriveMap& map) {
   const auto bad = [](std::string_view reason) { return Fail(EBADMSG, "drive map: {}", reason); };
   if (map.epoch == 0) return bad("epoch 0");

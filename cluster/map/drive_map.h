@@ -50,9 +50,8 @@ struct DriveMap {
 // The register of an epoch, in the group of the map.
 std::string EpochKey(Epoch epoch);  // "M" U32
 
-// What all drives carry that have heard of an epoch, as their Kinetic cluster version: whoever
-// decides anything in an earlier epoch is refused by them (docs/format.md, "Changing the drive
-// map").
+// All drives that have heard of an epoch carry this as their Kinetic cluster version. They refuse
+// everybody who decides anything in an earlier epoch (docs/format.md, "Changing the drive map").
 constexpr int64_t ClusterVersionOf(Epoch epoch) { return int64_t{epoch} - 1; }
 
 // The register that says that the homes which an epoch has given to registers have a say. Absent:

@@ -65,7 +65,7 @@ void Electorate::Meet(DriveId drive, const Result<DriveInfo>& info, Time now) {
   Judge(voter);
   const auto known = voters_.find(drive);
   if (known != voters_.end() && known->second.start() == voter.start()) {
-    // What both say together is since when it is up.
+    // Both together say since when it is up.
     voter.met_at = known->second.met_at;
     voter.up = known->second.up;
   }

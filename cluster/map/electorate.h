@@ -1,7 +1,7 @@
 // Electorate: which drives have a say in registers. A drive that lost its power may have forgotten
-// what it had answered, and one that goes on from a copy of its disk certainly has; what such a
-// drive has was true once, but that it has nothing, or something older, means nothing. So it is
-// left out of all decisions until its registers were compared with the others'
+// what it had answered, and one that goes on from a copy of its disk certainly has. What such a
+// drive has was true once. If it has nothing, or something older, that means nothing. So it is left
+// out of all decisions until its registers were compared with the others'
 // (cluster/membership/comparison.h).
 //
 // A drive tells its last starts, each with an id by chance, and which of them were clean
@@ -29,7 +29,7 @@
 
 namespace pinstripe {
 
-// What a drive's word about registers is worth.
+// How much a drive's word about registers counts.
 enum class Say : uint8_t {
   kFull,       // it has all that it ever answered, as far as that counted
   kUnnoted,    // so, too, but that it was started anew has to be noted before it has a say
@@ -37,7 +37,7 @@ enum class Say : uint8_t {
   kStale,      // it goes on from a copy or a backup: what it ever answered since does not count
 };
 
-// What the register of a drive's start says. Absent: nobody has noted any.
+// The contents of the register of a drive's start. Absent: nobody has noted any.
 std::string StartKey(DriveId drive);  // "T" U16
 std::string EncodeStart(uint64_t start);
 Result<uint64_t> DecodeStart(std::string_view bytes);  // EBADMSG
@@ -52,7 +52,7 @@ Say JudgeStarts(const std::vector<DriveStart>& starts, uint64_t start_count,
 // Thread-safe; shared with the drives, which report to it after each connect.
 class Electorate {
  public:
-  // What a drive said that is connected, or was last.
+  // The last words of a drive that is connected, or was.
   struct Voter {
     std::vector<DriveStart> starts;  // newest first; empty: it does not say
     uint64_t start_count = 0;
@@ -67,8 +67,8 @@ class Electorate {
   // What a drive has told at `now`, when it was connected to.
   void Meet(DriveId drive, const Result<DriveInfo>& info, Time now);
 
-  // What the registers say. Drives that are not named have none. Until this is called for the first
-  // time no drive has a say but in the group of the drive map.
+  // The contents of the registers. Drives that are not named have none. Until this is called for
+  // the first time no drive has a say but in the group of the drive map.
   void Note(const std::map<DriveId, uint64_t>& starts);
   void Note(DriveId drive, uint64_t start);
 

@@ -113,7 +113,7 @@ Result<std::vector<DriveMap>> DecodeHistory(std::string_view bytes) {
     }
     DriveMap next = epochs.back();
     ApplyChange(in, next);
-    // What a map has to be is judged where maps are.
+    // The drive map itself judges whether a map is valid.
     if (in.ok()) {
       epochs.push_back(TRY_CONTEXT(DriveMap::Decode(next.Encode()), "history of the drive map"));
     }

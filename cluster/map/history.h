@@ -1,8 +1,8 @@
-// DriveMapHistory: the epochs of a drive map from the first to some later one, in one record, so
-// that who opens a cluster reads one register and the few epochs behind it, however many there
-// were. Each epoch's homes are computed from those of the epoch before, and a block that was
-// written long ago, or by a client that was away, may name any of them: so none is ever forgotten.
-// Most of them differ from the one before in a single drive, and that is what is stored.
+// DriveMapHistory: the epochs of a drive map from the first to some later one, in one record. So a
+// process that opens a cluster reads one register and the few epochs behind it, however many there
+// were. Each epoch's homes are computed from those of the epoch before. A block that was written
+// long ago, or by a client that was away, may name any of them. So no epoch is ever forgotten. Most
+// of them differ from the one before in a single drive, and that is what is stored.
 //
 // docs/format.md, "Drive map", has the bytes.
 
@@ -21,7 +21,7 @@ namespace pinstripe {
 std::string HistoryKey();  // "H"
 
 // Bytes that a history has at most, and drives of all its epochs together, which bound the memory
-// that a reader spends on bytes it does not trust. What follows stays outside of it.
+// that a reader spends on bytes it does not trust. Later epochs stay outside of it.
 inline constexpr size_t kMaxHistoryBytes = 60 << 10;
 inline constexpr size_t kMaxHistoryDrives = 1 << 20;
 

@@ -41,7 +41,7 @@ struct Candidate {
   }
 };
 
-// What the drives of a map draw in a group. They draw the same in each epoch.
+// The draws of a map's drives in a group. They draw the same in each epoch.
 class Lots {
  public:
   Lots(const DriveMap& map, uint32_t group) : group_(group) {
@@ -50,7 +50,7 @@ class Lots {
       lots_.emplace_back(drive.id, DrawLot(group, drive.id));
   }
 
-  // Of this map's drives, or those of an earlier one.
+  // For this map's drives, or those of an earlier one.
   std::vector<Candidate> Candidates(const DriveMap& map) const {
     std::vector<Candidate> candidates;
     candidates.reserve(map.drives.size());

@@ -106,7 +106,7 @@ class Comparing {
     const auto concerns = [&](const std::vector<DriveId>& homes) {
       return std::ranges::any_of(homes, [&](DriveId id) { return drives_.contains(id); });
     };
-    // What is in the map's group was written through: only a copy lacks any of it.
+    // All registers of the map's group were written through, so only a copy lacks any of them.
     const auto& in_map = cluster_.map_drives();
     const bool map_is_stale = std::ranges::any_of(in_map, [&](DriveId id) { return IsStale(id); });
     if (map_is_stale) groups.push_back(kMapGroup);
@@ -198,7 +198,8 @@ class Comparing {
     return sum;
   }
 
-  // Whoever is not among those that decide has no say until it was compared: that is noted first.
+  // A drive that is not among those that decide has no say until it was compared. That is noted
+  // first.
   Result<SweepReport> Recover(uint32_t group, const Part& part,
                               const RegisterStore::SweepProgress& progress) {
     for (size_t i = 0; i < part.homes.size(); ++i) {

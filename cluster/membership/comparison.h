@@ -1,5 +1,5 @@
-// Comparison: drives that may have forgotten registers get their say back. What they hold is
-// compared with what the others do, and brought up to date; where the others are too few, because
+// Comparison: drives that may have forgotten registers get their say back. Their registers are
+// compared with those of the others, and brought up to date. If the others are too few, because
 // most of them lost their power as well, all registers of the group are decided anew with what is
 // left of them. docs/format.md, "Drives that have forgotten", says why that is safe.
 //
@@ -28,8 +28,8 @@ struct ComparisonOptions : SweepOptions {
   // those that may have forgotten something.
   Duration patience = std::chrono::seconds(60);
   bool claim = true;  // leave drives to others that are at it (cluster/membership/drive_claim.h)
-  // Of who calls again and again: with it the claims of those who have died are taken over, which
-  // no single call waits for.
+  // The memory of a caller that calls again and again. With it the claims of processes that have
+  // died are taken over, which no single call waits for.
   WatchedClaims* watched = nullptr;
 
   // For tests of the tests.
@@ -45,8 +45,8 @@ struct ComparisonReport {
   SweepReport registers;
 };
 
-// Compares all drives that answer and have no say. Whoever was cut short calls it again; two at
-// once do no harm. EIO: too few drives answer. EINTR: cancelled.
+// Compares all drives that answer and have no say. A caller that was cut short calls it again; two
+// at once do no harm. EIO: too few drives answer. EINTR: cancelled.
 Result<ComparisonReport> CompareDrives(Cluster& cluster, const ComparisonOptions& options = {});
 
 }  // namespace pinstripe

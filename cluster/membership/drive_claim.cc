@@ -42,7 +42,7 @@ std::string_view Doing(DriveWork work) {
   return "worked on";
 }
 
-// What a claim is on.
+// The subject of a claim.
 std::string Subject(DriveId drive) {
   return drive == kWholeCluster ? "the cluster" : fmt::format("drive {}", drive);
 }
@@ -214,8 +214,8 @@ void DriveClaim::KeepRenewing() {
     const MutexLock lock(mutex_);
     give_back = lost_.ok();
   }
-  // Whoever cannot be told waits a little longer. Written through, so that a loss of power does not
-  // bring it back.
+  // A waiter that cannot be told waits a little longer. Written through, so that a loss of power
+  // does not bring it back.
   if (give_back) {
     (void)cluster_.registers().Change(name_, seen_, std::nullopt, Durability::kWriteThrough);
   }

@@ -1,6 +1,6 @@
-// DriveClaim: says who works on a drive, so that others leave it to them: the second one of two who
-// rebuild it, or all but one of many clients that notice that it has to be looked at. A register in
-// the group of the drive map has it (docs/format.md, "Claims").
+// DriveClaim: says who works on a drive, so that others leave it to them. The others are the second
+// one of two who rebuild it, or all but one of many clients that notice that it has to be looked
+// at. A register in the group of the drive map has it (docs/format.md, "Claims").
 //
 //   DriveClaim claim(cluster, drive, DriveWork::kRebuild);
 //   TRY(claim.Take());                    // or claim.Try() now and then, which never waits
@@ -8,9 +8,9 @@
 //   TRY(claim.Check());                   // somebody has taken it over, because we stood still
 //                                         // gives it back when it is destroyed
 //
-// A claim is a courtesy, and no lock. Whoever holds one may be stopped for any time, and go on when
-// somebody else has taken over: whatever is done under it is safe without it, by conditions on what
-// it changes. So nothing depends on how clocks run. All that a claim saves is work done twice.
+// A claim is a courtesy, and no lock. The holder of a claim may be stopped for any time, and go on
+// when somebody else has taken over. Whatever is done under it is safe without it, by conditions on
+// what it changes. So nothing depends on how clocks run. All that a claim saves is work done twice.
 
 #pragma once
 
@@ -67,14 +67,14 @@ struct DriveClaimRecord {
 // In the group of the map.
 std::string DriveClaimKey(DriveId drive);  // "W" U16
 
-// Who has claims on these drives at this moment, alive or not. Those that cannot be read are left
-// out.
+// The processes that have claims on these drives at this moment, alive or not. Those that cannot be
+// read are left out.
 std::map<DriveId, DriveClaimRecord> FindDriveClaims(Cluster& cluster,
                                                     const std::set<DriveId>& drives);
 
 struct DriveClaimOptions {
   Duration renewed_every = std::chrono::seconds(5);
-  // When it has not been renewed for so long, by the clock of who watches it, it may be taken over.
+  // When it has not been renewed for so long, by the clock of the watcher, it may be taken over.
   Duration given_up_after = std::chrono::seconds(30);
   std::string host;      // empty: the name of this machine
   uint32_t process = 0;  // 0: this one
@@ -100,7 +100,7 @@ class DriveClaim {
 
   // Somebody else has taken it over.
   bool IsLost() const;
-  // EBUSY when it is lost: who has it.
+  // EBUSY when it is lost; the message says who has it.
   Status Check() const;
 
   void GiveBack();

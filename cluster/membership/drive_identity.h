@@ -1,5 +1,5 @@
-// Who the drives say they are. A drive proves with its superblock that it is the one the
-// configuration means: swapped cables, reordered addresses, an empty replacement or another
+// The identities of drives, by their own word. A drive proves with its superblock that it is the
+// one the configuration means: swapped cables, reordered addresses, an empty replacement or another
 // cluster's drive become an error instead of corruption.
 
 #pragma once
@@ -35,9 +35,9 @@ inline constexpr std::string_view kLowestKey("\0", 1);
 // That instead of this cluster's it holds the records of another one.
 Status HoldsAnotherCluster(std::string_view other, std::string_view cluster_name);
 
-// What all drives of a cluster were found to be. Until ExpectUuid() any cluster of the right name
-// will do. A drive that was met in service, or expected, in some incarnation is refused in any
-// older one. Thread-safe; shared with the drives, which report to it after every connect.
+// The identities of all drives of a cluster. Until ExpectUuid() any cluster of the right name will
+// do. A drive that was met in service, or expected, in some incarnation is refused in any older
+// one. Thread-safe; shared with the drives, which report to it after every connect.
 class DriveIdentities {
  public:
   explicit DriveIdentities(std::string cluster_name) : cluster_name_(std::move(cluster_name)) {}
@@ -49,11 +49,11 @@ class DriveIdentities {
   std::optional<Result<Superblock>> VerdictOn(DriveId drive) const;
 
   // Drives of other clusters are refused from now on. Those of which the last verdict was another
-  // one: whoever uses them has to connect to them anew.
+  // one: their users have to connect to them anew.
   std::vector<DriveId> ExpectUuid(std::string uuid);
 
   // Drives older than this are refused from now on. False: the last verdict was that such a one may
-  // be used, so whoever uses it has to connect to it anew.
+  // be used, so its user has to connect to it anew.
   bool ExpectIncarnation(DriveId drive, uint32_t incarnation);
 
  private:

@@ -26,7 +26,7 @@ uint32_t ToPull(double pull) {
   return static_cast<uint32_t>(std::clamp(std::round(pull), 1.0, double{UINT32_MAX}));
 }
 
-// What the active drives of a map get of its groups.
+// The share of a map's groups that each active drive gets.
 class Draw {
  public:
   Draw(const DriveMap& map, size_t shards, size_t per_domain)

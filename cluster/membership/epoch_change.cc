@@ -320,7 +320,7 @@ class EpochChange {
     return {};
   }
 
-  // Which drives answer under this cluster version, and why others do not.
+  // Finds which drives answer under this cluster version, and why others do not.
   std::set<DriveId> WhoAnswers(const DriveMap& map, int64_t version,
                                std::map<DriveId, Status>& failures) {
     std::set<DriveId> answering;
@@ -467,8 +467,9 @@ class EpochChange {
 
   // ---- Settling it
 
-  // Until no quorum of the epoch before can be completed any more, and the new homes refuse who
-  // knows no later one: a majority of the homes of each group has heard of this epoch.
+  // Waits until no quorum of the epoch before can be completed any more, and the new homes refuse
+  // everybody who knows no later one. Then a majority of the homes of each group has heard of this
+  // epoch.
   Status ShutOutTheEpochBefore(const HomeChanges& changes, Placement& before, Placement& after) {
     const int64_t version = ClusterVersionOf(after.map().epoch);
     const Time until = runtime_.Now() + config_.open_timeout;

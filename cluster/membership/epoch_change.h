@@ -2,9 +2,9 @@
 // that is a new epoch. Here the registers move to their new homes; shards stay where the block maps
 // say until a repair moves them.
 //
-// A register's home cannot simply be another drive. What was decided with the vote of the old one
-// would be lost to those who ask the new one. docs/format.md, "Changing the drive map", says what
-// is done instead, and why that is safe.
+// A register's home cannot simply be another drive. Decisions with the vote of the old one would be
+// lost to those who ask the new one. docs/format.md, "Changing the drive map", says what is done
+// instead, and why that is safe.
 //
 // Everything here may be cut short at any point and done again, by anybody, and beside clients.
 
@@ -27,7 +27,7 @@ namespace pinstripe {
 // used.
 Result<DriveMap> NextEpoch(const DriveMap& map, const MappedDrive& wanted, Geometry stripes);
 
-// What becomes of the homes of registers from one epoch to the next.
+// How the homes of registers change from one epoch to the next.
 struct HomeChanges {
   std::vector<uint32_t> groups;  // those in which a home changes, ascending
   std::set<DriveId> gaining;     // drives that become homes
@@ -70,9 +70,9 @@ Result<EpochChangeReport> ChangeDrives(Cluster& cluster, const DriveFactory& fac
 Status JudgeDrives(Cluster& cluster, const DriveFactory& factory,
                    const std::vector<MappedDrive>& drives);
 
-// Makes an epoch of the same drives, once the epoch before it is settled: whoever has not heard of
-// it decides nothing any more with drives that have. Removed registers of reusable names can be
-// erased then (RegisterStore::Erase). Failures as of ChangeDrives.
+// Makes an epoch of the same drives, once the epoch before it is settled. A process that has not
+// heard of it decides nothing any more with drives that have. Removed registers of reusable names
+// can be erased then (RegisterStore::Erase). Failures as of ChangeDrives.
 Result<EpochChangeReport> RenewEpoch(Cluster& cluster, const EpochChangeOptions& options = {});
 
 // Settles the newest epoch: registers are given to their new homes, which takes kForgetting and as
@@ -89,7 +89,7 @@ Result<std::set<DriveId>> ClearFormerHomes(Cluster& cluster,
 // again it has a later one. EREMCHG: it has by now.
 Status ClearRegisters(Cluster& cluster, DriveId id, Drive& drive, Placement& placement);
 
-// What a drive holds of the cluster, by its own word, besides its superblock.
+// The records of the cluster that a drive holds, by its own word, besides its superblock.
 struct DriveContents {
   uint64_t shards = 0;
   uint64_t registers = 0;      // replicas of names and inodes

@@ -18,13 +18,13 @@
 namespace pinstripe {
 
 struct SweepOptions {
-  // What is done, and which part of it (0..1) is behind us. On the calling thread.
+  // The work that is done, and which part of it (0..1) is behind us. On the calling thread.
   std::function<void(std::string_view phase, double done)> progress;
 
   double registers_per_second = 0;  // at most about so many; 0: as they come
   int groups_at_once = 8;
 
-  // Whoever asked is told so with EINTR soon after this says so. Everything can be done again.
+  // The caller hears of it by EINTR soon after this says so. Everything can be done again.
   std::function<bool()> is_cancelled;
 };
 

@@ -26,8 +26,8 @@ int CodeOf(const Status& status) { return status.code(); }
 
 }  // namespace
 
-// Which devices the connection to the drive accepts: any that answers, until it is known which one
-// is brought in; from then on that one.
+// Decides which devices the connection to the drive accepts: any that answers, until it is known
+// which one is brought in; from then on that one.
 class Newcomer::Admission {
  public:
   Status Judge(const std::string& cluster_name, DriveId drive, const Result<Record>& record) {

@@ -32,7 +32,7 @@ class Newcomer {
   // From now on any other device is refused than the one with this superblock.
   void Expect(const Superblock& block);
 
-  // What it says that it is.
+  // The identity that it claims.
   Result<Record> ReadItsSuperblock();
 
   // EIO "must answer"; the reason is `why`.

@@ -59,8 +59,8 @@ class Rebuilding {
     cluster_.ExpectIncarnation(id_, block_->incarnation);
     Log(LogLevel::kInfo, "rebuilding a drive",
         {{"cluster", config_.name}, {"drive", id_}, {"incarnation", block_->incarnation}});
-    // What was learnt from the lost drive must not be counted by anybody when it is found out what
-    // the others hold.
+    // Nobody may count what was learnt from the lost drive when the records of the others are
+    // looked at.
     TRY(WaitAndTell(runtime_, gone_since + options_.forgetting, options_.forgetting,
                     "waiting until the lost drive is forgotten", options_));
     const uint64_t start = ReadStart();
@@ -117,7 +117,7 @@ class Rebuilding {
     }
   }
 
-  // Whoever else uses it would be shut out by the cluster version.
+  // The cluster version would shut out others who use it.
   Status RefuseWhatOthersUse() {
     const Status status = newcomer_.RefuseWhatIsNotEmpty(/*force=*/false);
     if (status.code() != EEXIST) return status;
@@ -206,8 +206,8 @@ class Rebuilding {
   }
 
   // From here on the lost drive is refused, and this one is known as its successor. Only an
-  // incarnation that a device bears already is made known: whoever dies in between has shut nobody
-  // out.
+  // incarnation that a device bears already is made known: a process that dies in between has shut
+  // nobody out.
   Status Enrol() {
     for (;;) {
       const auto [known, seen] = TRY(ReadIncarnation(IncarnationKey(id_)));
@@ -218,7 +218,7 @@ class Rebuilding {
   }
 
   Result<SweepReport> RestoreRegisters() {
-    // Homes that have no say yet are among them: who gives them one does not look a second time
+    // Homes that have no say yet are among them. Nobody looks a second time, when they get one,
     // whether the drive still holds what it was given.
     std::shared_ptr<Placement> placement = cluster_.NewestPlacement();
     const auto replica_of = [&](uint32_t group) -> std::optional<size_t> {
@@ -258,8 +258,8 @@ class Rebuilding {
         sum += *report;
         restored.insert(groups.begin(), groups.end());
         if (!changed) {
-          // What it was given as a home that it is not any more, by whoever has begun this, must
-          // not be there when it becomes one again.
+          // Somebody who began this earlier may have given it registers of which it is not a home
+          // any more. They must not be there when it becomes one again.
           if (epoch > 1) {
             TRY_CONTEXT(ClearRegisters(cluster_, id_, newcomer_.drive(), *placement),
                         "rebuild drive {}", id_);
@@ -280,8 +280,8 @@ class Rebuilding {
     return info.has_value() && !info->starts.empty() ? info->starts.front().id : kNoStart;
   }
 
-  // What it says of its starts is another device's past for those who knew the lost one. If this
-  // fails, it is compared with the others once more.
+  // Its list of starts is another device's past for those who knew the lost one. If this fails, it
+  // is compared with the others once more.
   void NoteStart(uint64_t start) {
     if (start == kNoStart) return;
     Status noted = cluster_.LearnStarts();

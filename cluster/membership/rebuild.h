@@ -1,6 +1,6 @@
 // Rebuilding a drive: an empty drive takes the place of one that is lost. And sweeping: replicas of
 // registers that were away catch up. Shards are not looked at here: one that is missing answers
-// ENOENT, and whoever reads or repairs it makes it from the others.
+// ENOENT, and its reader or a repair makes it from the others.
 //
 // A drive may not come back empty by itself. It would have forgotten what it had promised and
 // accepted, and registers would lose what was chosen with its vote. docs/format.md, "Rebuilding a
@@ -42,10 +42,10 @@ struct RebuildReport {
 // it in service. Its shards are missing then. `cluster`, which goes on being used meanwhile, has
 // met the drive in service when this returns, if that took no longer than drive_timeout.
 //
-// Whoever was cut short calls it again: it goes on where it was. Two at once do no harm: of one
-// device both bring it in, or one is told EEXIST; of two devices one is accepted, and the other one
-// is an old drive. The lost drive must not be running any more, at whatever address: who still
-// reaches it would count it.
+// A caller that was cut short calls it again, and it goes on where it was. Two at once do no harm:
+// of one device both bring it in, or one is told EEXIST; of two devices one is accepted, and the
+// other one is an old drive. The lost drive must not be running any more, at whatever address: a
+// process that still reaches it would count it.
 //
 //   EINVAL  there is no such drive in the cluster, or it is another drive: another one of this
 //           cluster, of another cluster, or an old one that was replaced already (erase it)

@@ -44,7 +44,7 @@ Status RetireDrive(Cluster& cluster, DriveId id, Epoch since) {
   TRY(CheckIsEmpty(cluster, id));
   const RegisterName name{kMapGroup, RetirementKey(id)};
   const RegisterValue seen = TRY(cluster.registers().Read(name));
-  // Whoever is faster has found the same, or something newer.
+  // A faster process has found the same, or something newer.
   const ChangeOutcome outcome =
       cluster.registers().Change(name, seen, Retirement{since}.Encode(), Durability::kWriteThrough);
   TRY(outcome.why);

@@ -3,8 +3,8 @@
 // away. Until then a drained drive that the configuration lacks is missing: what it held may be on
 // no other.
 //
-// Whether a drain came to its end does not depend on the process that began it: whoever finds that
-// it has writes it down. docs/format.md, "Retired drives".
+// Whether a drain came to its end does not depend on the process that began it: every process that
+// finds that it has writes it down. docs/format.md, "Retired drives".
 
 #pragma once
 

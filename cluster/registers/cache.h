@@ -1,6 +1,6 @@
 // Remembers for recently used registers which state each replica was last known to be in, so that a
-// change that follows a read, or another change, needs one round trip. What it says may be stale:
-// the puts made from it are conditional, so that costs a retry and nothing else.
+// change that follows a read, or another change, needs one round trip. It may be stale. The puts
+// made from it are conditional, so that costs a retry and nothing else.
 //
 // Thread-safe; bounded. Shared with requests that may still be on their way when the store is gone:
 // whose put fails forgets what was remembered.

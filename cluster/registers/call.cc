@@ -21,7 +21,7 @@ constexpr int kMostTimeouts = 4;  // in which a call ends, while slow drives ans
 constexpr int kSlowPart = 5;      // of the time of a request: what takes longer is slow
 
 // For this part of the time in which a straggler may answer, answers are waited for together. After
-// that each is looked at when it comes: who is late need not be needed.
+// that each is looked at when it comes: a late one need not be needed.
 constexpr int kTogether = 10;
 
 // Shows bytes that are not printable characters in hexadecimal.
@@ -50,9 +50,8 @@ bool Refused(const Status& status) {
   }
 }
 
-// What becomes of answers that come when their call knows enough: they complete what is remembered,
-// and replicas that are behind are caught up. Shared by the requests of one reading of one
-// register.
+// Answers that come when their call knows enough complete what is remembered, and replicas that are
+// behind are caught up. Shared by the requests of one reading of one register.
 class LateAnswers {
  public:
   LateAnswers(const RegisterContext& context, std::string key,
@@ -612,7 +611,7 @@ Status RegisterCall::MakeDurable() {
     const bool outdated = outdated_ && CountKnown(states_) < quorums_.majority;
     if (outdated || DrivesAreFull() || !BackOff(attempt)) {
       const Status why = Error();
-      // ENOSPC would say that nothing has changed. What is chosen is, and stays.
+      // ENOSPC would say that nothing has changed. But what is chosen stays chosen.
       if (why.code() != ENOSPC) return why;
       return Fail(EIO, "not known to be safe from power loss: {}", why.message());
     }

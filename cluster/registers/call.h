@@ -24,7 +24,8 @@
 
 namespace pinstripe {
 
-// What the calls of a store share. Requests on their way may outlive the store, not the runtime.
+// State that the calls of a store share. Requests on their way may outlive the store, not the
+// runtime.
 struct RegisterContext {
   Runtime& runtime;
   RegisterStore::Options options;
@@ -84,7 +85,7 @@ class RegisterCall {
   // remembered.
   bool CanGoFast(const RememberedRegister& remembered);
 
-  // What is known of the replicas, and the highest ballot that any of them promised.
+  // The known states of the replicas, and the highest ballot that any of them promised.
   const ReplicaStates& states() const { return states_; }
   Ballot HighestPromise() const;
 
@@ -160,7 +161,7 @@ class RegisterCall {
   // The states in which the replicas are expected to be: also those that did not answer yet.
   std::vector<std::optional<Replica>> expected_;
   std::vector<Status> failures_;  // the last one of each replica
-  // What each replica answered last, for the message of a failed call; null: nothing yet.
+  // Each replica's last answer, for the message of a failed call; null: nothing yet.
   std::vector<std::optional<Status>> heard_;
   bool cut_short_ = false;  // what is asked now has less time than a drive may take
   bool outdated_ = false;   // some replica has a later cluster version

@@ -1,4 +1,4 @@
-// Which drives may hold the last word about a register.
+// The drives that may hold the last word about a register.
 
 #pragma once
 
@@ -8,8 +8,8 @@
 
 namespace pinstripe {
 
-// One that was drained holds nothing that counts, and may have been taken away; but until the epoch
-// is settled in which it was, what was decided with its vote may be on too few others.
+// A drained drive holds nothing that counts, and may have been taken away. But until the epoch is
+// settled in which it was drained, decisions with its vote may be on too few others.
 inline std::set<DriveId> DrivesOfRegisters(const Cluster& cluster) {
   const bool settled = cluster.IsSettled();
   std::set<DriveId> drives;

@@ -38,7 +38,7 @@ struct RegisterRange {
   static Result<RegisterRange> Read(const RegisterContext& context, uint32_t group,
                                     const GroupReplicas& replicas, const Question& question);
 
-  // What one drive answered to the question, if it makes sense. EBADMSG.
+  // One drive's answer to the question, if it makes sense. EBADMSG.
   static Status Check(const RangeRecords& range, const Question& question);
 };
 

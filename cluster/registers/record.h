@@ -1,5 +1,6 @@
-// What one replica of a register keeps: which ballot it promised, which it accepted, and the value
-// it accepted; and how that is written on its drive. docs/format.md, "Registers", has the bytes.
+// The record of one replica of a register: the ballot that it promised, the one that it accepted,
+// and the value that it accepted. And how that is written on its drive.
+// docs/format.md, "Registers", has the bytes.
 
 #pragma once
 
@@ -54,7 +55,7 @@ struct Proposal {
 };
 using ProposalPtr = std::shared_ptr<const Proposal>;
 
-// What is chosen in slot 0: nothing.
+// Nothing is chosen in slot 0.
 const ProposalPtr& NeverWritten();
 
 struct ReplicaState {
@@ -66,9 +67,8 @@ struct ReplicaState {
 // The version of a record, empty for a replica that was never written.
 std::string EncodeRegisterVersion(const Ballot& promised, const Ballot& accepted);
 
-// The versioned put that brings a replica from the state `expected` into the state `next`. What
-// finishes something that was begun, or brings a replica up to date, may take all the room there
-// is.
+// The versioned put that brings a replica from the state `expected` into the state `next`. A put
+// that finishes something, or brings a replica up to date, may take all the room there is.
 Drive::PutRequest EncodeRegisterPut(const std::string& key, std::string expected,
                                     const ReplicaState& next, Durability durability,
                                     Room room = Room::kFreeing);

@@ -1,10 +1,10 @@
-// RegisterRecovery: decides all registers of a group anew, where so many replicas may have
-// forgotten what they had answered that the others are not a majority: after a loss of power that
-// struck several machines at once. A majority still has what was written through. For the rest, the
+// RegisterRecovery: decides all registers of a group anew. It is for a loss of power that struck
+// several machines at once, after which so many replicas may have forgotten their answers that the
+// others are not a majority. A majority still has what was written through. For the rest, the
 // newest value counts that any replica still has.
 //
-// Each register is taken over into a slot far behind all that was ever used, with the slot for
-// which its value was proposed, by which its users go on knowing it: so no slot comes back with
+// Each register is taken over into a slot far behind all that was ever used. The slot for which its
+// value was proposed goes along, and its users go on knowing it by that. So no slot comes back with
 // another value, and nothing that was sent before the loss has any effect. docs/format.md, "Drives
 // that have forgotten", says why this is safe, beside others who do the same, too.
 //

@@ -60,7 +60,7 @@ const Party* Largest(const std::vector<Party>& parties) {
 
 constexpr int kSlotBits = 32;  // of a slot, that number those of one epoch
 
-// Of slots that are not 0.
+// Only for slots that are not 0.
 bool InOneEpoch(uint64_t a, uint64_t b) { return (a - 1) >> kSlotBits == (b - 1) >> kSlotBits; }
 
 // The replicas that will accept nothing more in `slot`, because they promised a later one to
@@ -91,7 +91,7 @@ std::optional<Chosen> ChosenBehind(const Quorums& quorums, const ReplicaStates& 
   const std::vector<Party> parties = PartiesIn(beyond, slot);
   if (const Party* party = MayBeChosenOf(quorums, parties, count)) return ChosenOf(*party);
   // Only replicas that forgot what they had accepted (they all lost power before it was persistent)
-  // look like this. What most of them kept is as good as anything.
+  // look like this. The value that most of them kept is as good as any.
   return ChosenOf(*Largest(PartiesIn(states, slot)));
 }
 
@@ -191,7 +191,7 @@ std::optional<bool> WasChosenBefore(const Proposal& later, uint64_t later_slot, 
   const bool all_told = earlier.size() < kEarlierNonces;
   if (own.earlier.empty() && all_told && !earlier.empty()) return false;
   if (own.earlier.empty()) return std::nullopt;
-  // What came after that which it would have replaced was another one.
+  // Another change came after the one that it would have replaced.
   const auto replaced = std::find(earlier.begin(), earlier.end(), own.earlier.front());
   const bool is_recent = replaced - earlier.begin() < static_cast<ptrdiff_t>(kRecentNonces);
   if (replaced != earlier.end() && replaced != earlier.begin() && is_recent) return false;
@@ -206,7 +206,7 @@ std::optional<bool> WasChosen(const Chosen& chosen, uint64_t slot, const Proposa
   if (before.has_value()) return before;
   const std::vector<uint64_t>& earlier = chosen.proposal->earlier;
   if (own.earlier.empty()) return earlier.empty() ? std::optional(false) : std::nullopt;
-  // What it would have replaced is there still, or was replaced by this.
+  // The value that it would have replaced is still there, or was replaced by this.
   const uint64_t replaced = own.earlier.front();
   if (chosen.proposal->nonce.high == replaced) return false;
   if (!earlier.empty() && earlier.front() == replaced) return false;

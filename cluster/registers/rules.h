@@ -1,6 +1,6 @@
-// The rules of registers as pure functions: from what replicas said to what is chosen, what may
-// have been chosen, and which ballot to try next. docs/format.md, "Registers", states them; why
-// they are safe:
+// The rules of registers as pure functions: how many replicas choose (a majority, or ceil(3r/4) in
+// a fast round), what is chosen, what may have been chosen, and which ballot to try next.
+// docs/format.md, "Registers", states them; why they are safe:
 //
 //   - A state that a replica was in is a fact for ever: what it accepted it accepted, and below
 //     what it promised it accepts nothing new. So states read at different times may be judged
@@ -53,7 +53,7 @@ struct Chosen {
 
 // The slot by which the users of a register know what is chosen. All that is absent, never written
 // or removed, in an earlier epoch is in one and the same slot: it does not matter whether what it
-// left was erased. What was taken over from an earlier epoch stays in its slot.
+// left was erased. A value that was taken over from an earlier epoch stays in its slot.
 uint64_t VisibleSlot(const Chosen& chosen, uint64_t floor);
 
 // `proposal`, which was accepted in `former_slot`, to be accepted in `slot` of a later epoch.

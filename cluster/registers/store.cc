@@ -233,10 +233,10 @@ ChangeOutcome RegisterStore::Impl::Change(const RegisterName& name, const Regist
           {}};
 }
 
-// What is chosen is not what the caller has seen. It may be so only because an epoch has begun
-// since: then somebody may take over into this epoch what was proposed in the one before. Whoever
-// is refused must be able to rely on it that nothing that he or others proposed for what he has
-// seen takes effect any more. So where nothing has happened in this epoch it is removed once more.
+// The chosen value is not what the caller has seen. It may be so only because an epoch has begun
+// since: then somebody may take over into this epoch what was proposed in the one before. A caller
+// that is refused must be able to rely on it: nothing that anybody proposed for what it has seen
+// takes effect any more. So where nothing has happened in this epoch it is removed once more.
 Result<Settled> RegisterStore::Impl::MakeFinal(RegisterCall& call, Settled settled) {
   const Chosen& chosen = settled.chosen;
   const bool has_value = chosen.proposal->value.has_value();

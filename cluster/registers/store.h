@@ -44,7 +44,7 @@ struct Quorums;
 
 inline constexpr size_t kMaxRegisterBytes = 64 << 10;
 
-// How long what a replica said may be counted, from when it was asked, by the clock of who asked: a
+// How long a replica's answer may be counted, from when it was asked, by the clock of the asker. A
 // change or read that took longer looks again. The same everywhere, whatever the timeouts are.
 inline constexpr Duration kAnswersCount = std::chrono::seconds(15);
 
@@ -72,9 +72,8 @@ struct RegisterValue {
   int64_t removed_at = 0;
 };
 
-// What a change is made under: when it must be safe from power loss, and how full its drives may
-// be. A removal, and what is in the group of the drive map, may always take all the room that there
-// is.
+// The terms of a change: when it must be safe from power loss, and how full its drives may be. A
+// removal, and what is in the group of the drive map, may always take all the room that there is.
 struct ChangeTerms {
   ChangeTerms(Durability durability_in = Durability::kWriteBack,  // NOLINT: most say no more
               Room room_in = Room::kNames)
@@ -84,7 +83,7 @@ struct ChangeTerms {
   Room room;
 };
 
-// What became of a conditional change. Decisions go by this alone, never by an errno.
+// The outcome of a conditional change. Decisions go by this alone, never by an errno.
 enum class Effect {
   kApplied,  // it happened
   kRefused,  // it did not happen, and never will
@@ -116,7 +115,7 @@ struct SweepReport {
   SweepReport& operator+=(const SweepReport& other);
 };
 
-// What is left of a removed register.
+// The rest of a removed register.
 struct Tombstone {
   std::string key;  // within its group
   uint64_t slot = 0;
@@ -132,7 +131,7 @@ struct EraseReport {
   uint64_t failed = 0;      // not everywhere: these are for the next time
 };
 
-// What the replicas have of a register, whatever that decides.
+// The replicas' records of a register, whatever they decide.
 struct RegisterTraces {
   size_t replicas = 0;
   size_t answered = 0;               // of these; each says what it has, or that it has nothing
@@ -195,8 +194,8 @@ class RegisterStore {
   std::vector<Result<RegisterValue>> ReadMany(std::span<const RegisterName> names);
 
   // Replaces `seen` by `value` (null removes it) if `seen` is still current; only its slot matters.
-  // A register known to be new may be given as RegisterValue{}: then no read is needed at all. One
-  // that was removed is still there, absent, in a later slot than its last value; reusable ones
+  // A register known to be new may be given as RegisterValue{}: then no read is needed at all. A
+  // removed register is still there, absent, in a later slot than its last value. Reusable ones
   // that are absent, whether they were ever written or not, go to another slot with each epoch.
   //
   // Refused for a reason: ENOSPC too many drives are full, EFBIG the value is too large, EINVAL the
@@ -205,7 +204,7 @@ class RegisterStore {
   ChangeOutcome Change(const RegisterName& name, const RegisterValue& seen,
                        std::optional<std::string> value, ChangeTerms terms = {});
 
-  // What is chosen now, whoever changed it and however, is safe from power loss. 4 round trips.
+  // Makes safe from power loss what is chosen now, whoever changed it and however. 4 round trips.
   // EIO when too few replicas could be heard.
   Status MakeDurable(const RegisterName& name);
 
@@ -256,10 +255,10 @@ class RegisterStore {
 
   // Erases removed registers of `group` of which no replica holds a value any more, and for which
   // `may_erase` (element i about tombstones[i]) says so: they are as if they had never been
-  // written. Those of a former epoch may always go. Others only if nobody gives a value to their
-  // names any more, and long enough after the removal that nothing is on its way which was sent
-  // before: such a request would bring a former value back. EHOSTUNREACH when not all replicas
-  // answer; what was erased by then stays so.
+  // written. Those of a former epoch may always go. Others may go only if nobody gives a value to
+  // their names any more. The removal must be so long ago that no request from before it is on its
+  // way: such a request would bring a former value back. EHOSTUNREACH when not all replicas answer;
+  // what was erased by then stays so.
   using MayErase = std::function<Result<std::vector<bool>>(std::span<const Tombstone> tombstones)>;
   Result<EraseReport> Erase(uint32_t group, const MayErase& may_erase);
 

@@ -19,7 +19,7 @@ constexpr size_t kMaxRegisterKeyBytes = 1024;
 // The state of a replica that has learnt what is chosen, and keeps `promise`. Null: it is in it.
 //
 // It may have promised a higher ballot than that of what is chosen. This takes nothing from that
-// promise: whoever asked for it has met one of those who made the value chosen.
+// promise: the one who asked for it has met one of those who made the value chosen.
 std::optional<ReplicaState> Learnt(const ReplicaState& state, const Chosen& chosen,
                                    const Ballot& promise) {
   ReplicaState next = state;
@@ -154,7 +154,7 @@ Status RegisterSweep::Settle(Register& each) {
   return {};
 }
 
-// What brings the replicas of a settled register, or the successor, up to date.
+// The puts that bring the replicas of a settled register, or the successor, up to date.
 void RegisterSweep::PlanSteps(Register& each, std::vector<Step>& steps) {
   const auto plan = [&](Drive* drive, const ReplicaState& state, const Ballot& promise,
                         Durability durability) {
@@ -243,8 +243,8 @@ Status RegisterSweep::LookAt(Registers& registers, bool last_time, SweepReport& 
   return {};
 }
 
-// What none of the others has was never chosen, or was erased since the copy was made: it must not
-// come back when the drive has a say again.
+// A record that none of the others has was never chosen, or was erased since the copy was made. It
+// must not come back when the drive has a say again.
 Status RegisterSweep::DropErased(const RegisterRange& range, const RangeRecords& theirs) {
   const std::set<std::string> known = range.Keys();
   Gather<Status> gather(context_.runtime);

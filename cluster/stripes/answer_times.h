@@ -1,10 +1,10 @@
 // AnswerTimes: how long good answers of each drive take of late, and from when on one is late.
 //
-// Of each drive, for each size of answers, there is a histogram of logarithmic buckets, in which
-// what is old counts for less and less. An answer is late when it takes longer than the 99th
-// percentile of the drive in the middle, of those whose percentile is known: so one slow drive does
-// not move the limit, and where all drives are alike one answer in a hundred is late, however fast
-// or busy they are.
+// For each drive and each size of answers there is a histogram of logarithmic buckets, in which old
+// answers count for less and less. An answer is late when it takes longer than the 99th percentile
+// of the drive in the middle, of those whose percentile is known. So one slow drive does not move
+// the limit. Where all drives are alike, one answer in a hundred is late, however fast or busy they
+// are.
 //
 // Thread-safe.
 

@@ -1,4 +1,4 @@
-// What reading, writing and repairing stripes share. Private to StripeStore.
+// State that reading, writing and repairing stripes share. Private to StripeStore.
 
 #pragma once
 

@@ -1,7 +1,8 @@
-// FullDrives: which drives have just refused data because they are full, so that not every stripe
-// is sent to them for nothing. What is full may have room again at any time: a drive is passed over
-// for kForgottenAfter, and then one write looks whether it is full still. It is asked all the same
-// where a write would fail without it. Thread-safe.
+// FullDrives: which drives have just answered NO_SPACE (ENOSPC) to data, so that not every stripe
+// is sent to them for nothing. Their shards go to other drives (cluster/stripes/write.h). A full
+// drive may have room again at any time. It is passed over for kForgottenAfter, and then one write
+// looks whether it is full still. It is asked all the same where a write would fail without it.
+// Thread-safe.
 
 #pragma once
 

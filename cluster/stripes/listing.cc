@@ -13,7 +13,7 @@ namespace {
 constexpr int kMostFailures = 3;
 constexpr auto kPause = std::chrono::milliseconds(100);  // before a drive is asked again
 
-// What one drive answered, if it is what was asked for.
+// One drive's answer, if it is what was asked for.
 Status CheckKeys(const std::vector<std::string>& keys, const std::string& first,
                  const std::string& last) {
   const bool in_order =

@@ -37,8 +37,8 @@ class StripeListing {
   // more.
   std::vector<ListedStripe> Next();
 
-  // Drives that could not be listed to their end, and why. What they hold beyond is not known, and
-  // a stripe that seems to lack a shard may have it there.
+  // Drives that could not be listed to their end, and why. Shards beyond these are not known, and a
+  // stripe that seems to lack a shard may have it there.
   const std::map<DriveId, Status>& unlisted() const { return unlisted_; }
 
   // Keys among the shards that are none, such as no version of this program writes.

@@ -122,7 +122,7 @@ void StripeRead::Answer(const CellRange& question, Result<Record> record,
       record.has_value() ? CheckCells(stripe_, question, *record, good) : std::move(record).error();
   if (record.has_value() && !status.ok()) status = status.Context(drive());
   if (!status.ok()) failures_[Index(question.shard)] = status;
-  // A cell that is lost has a reason, and whoever gives one has lost a cell.
+  // A cell that is lost has a reason, and every reason that is given has lost a cell.
   assert(status.ok() == (std::find(good.begin(), good.end(), false) == good.end()));
 
   for (uint32_t cell = question.first; cell <= question.last; ++cell) {

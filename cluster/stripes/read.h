@@ -30,11 +30,12 @@ class StripeRead {
   StripeRead(StripeRead&&) noexcept = default;
   StripeRead& operator=(StripeRead&&) noexcept = default;
 
-  // What to ask for now; the caller asks for all of it. Empty when there is nothing to ask.
+  // The shards to ask for now; the caller asks for all of them. Empty when there is nothing to ask.
   std::vector<CellRange> TakeQuestions();
 
   // An answer to a question, checked here: a damaged record fails with EBADMSG, and so does that of
-  // another shard. Each question is answered once. `drive` tells the name of who answered it.
+  // another shard. Each question is answered once. `drive` is the name of the drive that answered
+  // it.
   void Answer(const CellRange& question, Result<Record> record,
               const std::function<std::string()>& drive);
   // Others should be asked instead; the answer may still come.
@@ -55,7 +56,7 @@ class StripeRead {
   Status Failure() const;
 
   bool degraded() const { return degraded_; }  // more was asked for than was wanted
-  // What is wrong with a shard: ENOENT missing, EBADMSG damaged, anything else not readable now.
+  // The failure of a shard: ENOENT missing, EBADMSG damaged, anything else not readable now.
   const std::optional<Status>& failure(int shard) const { return failures_[Index(shard)]; }
 
  private:

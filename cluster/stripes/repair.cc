@@ -81,8 +81,8 @@ class Repair {
     return {static_cast<int>(shard), 0, CellCount(shard_bytes_) - 1};
   }
 
-  // Finds out what there is of each shard. What the block map says was never stored is believed
-  // only when it was read.
+  // Finds out what there is of each shard. The block map is believed when it says that a shard was
+  // never stored, but only when it was read.
   void Examine() {
     found_.resize(shards_.size(), Status(EHOSTUNREACH, "its drive is away"));
     evidence_.resize(shards_.size());
@@ -317,7 +317,7 @@ class Repair {
   std::vector<FoundShard> shards_;
   std::vector<FoundShard> before_;  // as the block map says
   std::vector<Status> found_;       // of each shard: what is wrong with it
-  // Of good shards: what they can be compared by. Their values, where these were read; of copies
+  // For good shards: what they can be compared by. Their values, where these were read; of copies
   // the sums of their cells.
   std::vector<SharedBytes> evidence_;
   std::vector<int> contradicted_;      // shards that the others show to be wrong
@@ -344,8 +344,8 @@ Result<PlannedRead> PlanShards(StripeContext& context, const KnownStripe& stripe
 
 namespace {
 
-// Puts it whether the drive has one or not: what this writes has a number of its own, so that
-// whoever is about to remove an earlier copy leaves it alone.
+// Puts it whether the drive has one or not. The new copy has a number of its own, so a process that
+// is about to remove an earlier copy leaves it alone.
 Status PutShard(StripeContext& context, Drive& drive, const std::string& key,
                 const SharedBytes& value, ShardDescriptor descriptor, Epoch epoch) {
   while (descriptor.copy == 0) descriptor.copy = static_cast<uint32_t>(context.runtime.Random());

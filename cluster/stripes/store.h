@@ -68,7 +68,7 @@ struct StripeId {
   friend bool operator==(const StripeId&, const StripeId&) = default;
 };
 
-// Where a stripe lies, beyond what placement says: kept by whoever wrote it, in the block map.
+// Where a stripe lies, beyond what placement says: its writer keeps it, in the block map.
 struct StripePlace {
   struct Moved {
     uint8_t shard = 0;
@@ -89,7 +89,7 @@ class StripeBuffer {
  public:
   explicit StripeBuffer(const StripeLayout& layout);
 
-  // What one takes.
+  // The space that one takes.
   static size_t MemoryBytes(const StripeLayout& layout);
 
   const StripeLayout& layout() const { return layout_; }
@@ -157,9 +157,9 @@ struct StripeRepairRequest {
   bool dry_run = false;       // changes nothing
 };
 
-// What was found of a stripe, and done about it.
+// The state in which a stripe was found, and what was done about it.
 struct StripeRepair {
-  // Where the shards are now. If that is not where they were, whoever keeps the place records it,
+  // Where the shards are now. If that is not where they were, the keeper of the place records it,
   // and has `obsolete` removed after that.
   StripePlace place;
   std::vector<KnownCopy> obsolete;
@@ -302,9 +302,9 @@ class StripeStore {
   Result<std::vector<DriveId>> HomesOf(const StripeId& id, const StripeLayout& layout);
 
   // Makes a stripe whole, and brings it to its homes under the newest epoch, as far as drives and
-  // what is left of it allow: PlanRepair() in repair_plan.h has the rules. What it wrote was read
-  // back; what cannot be helped is told, not an error. Any number may run at a time, beside readers
-  // and each other.
+  // what is left of it allow: PlanRepair() in repair_plan.h has the rules. The shards that it wrote
+  // were read back. Damage that cannot be helped is told, not an error. Any number may run at a
+  // time, beside readers and each other.
   Result<StripeRepair> Repair(const StripeRepairRequest& request);
 
   // Asks the drives which shards of a stripe are where they should be, by their descriptors.
@@ -328,9 +328,9 @@ class StripeStore {
   Result<std::vector<KnownCopy>> Identify(const StripeId& id, std::span<const ShardCopy> copies);
   Status DeleteObsolete(const StripeId& id, std::span<const KnownCopy> copies);
 
-  // For a stripe of which nothing is known but where copies of its shards lie: how it was coded and
-  // how long it is, as most of them say of themselves, and the place from which they can be read.
-  // Null: none of them is there, or is what its name says.
+  // For a stripe of which only the places of its shards are known: how it was coded and how long it
+  // is, as most of the shards say, and the place from which they can be read. Null: none of them is
+  // there, or is what its name says.
   struct Form {
     StripeLayout layout;  // of the smallest shards that hold it
     uint64_t length = 0;

@@ -273,8 +273,8 @@ class StripeWrite final : public StripeStore::PendingWrite {
       ledger->Answered(entry, status);
       tell(std::move(status));
     };
-    // So that whoever has not heard of an epoch stores nothing where nothing is looked for any
-    // more.
+    // So that a process that has not heard of an epoch stores nothing where nothing is looked for
+    // any more.
     drive->Put(std::move(put), {Deadline(), ClusterVersionOf(place_.epoch)}, std::move(done));
   }
 
@@ -292,7 +292,7 @@ class StripeWrite final : public StripeStore::PendingWrite {
                  tell = gather_.Ask(attempts_.size() - 1)](Result<RecordHead> head) {
                   if (!head.has_value()) return tell(head.error());
                   if (head->version == version) return tell(Status());
-                  // What has another name speaks against the drive, not against the write id.
+                  // A record with another name speaks against the drive, not against the write id.
                   const auto there = ShardDescriptor::Decode(head->version);
                   Status status =
                       there.has_value() ? CheckName(*there, stripe, index) : Status(there.error());
@@ -324,7 +324,7 @@ class StripeWrite final : public StripeStore::PendingWrite {
     CheckShard(attempts_[index].shard);
   }
 
-  // What holds between any two events: a shard counts the attempts that may still answer in time.
+  // This holds between any two events: a shard counts the attempts that may still answer in time.
   // Were it too few, a second drive would be given the shard; too many, and none ever would.
   void CheckShard(size_t shard) const {
     assert(
@@ -436,7 +436,7 @@ class StripeWrite final : public StripeStore::PendingWrite {
       ledger_->Close([](DriveId, const std::string&) { return false; });
       return Failed(WhyNot());
     }
-    // What is not stored may yet arrive at home, where readers look for it.
+    // A shard that is not stored may yet arrive at home, where readers look for it.
     std::set<std::pair<DriveId, std::string>> wanted;
     for (size_t i = 0; i < shards_.size(); ++i) {
       const DriveId stored_on = shards_[i].stored_on;
@@ -456,7 +456,7 @@ class StripeWrite final : public StripeStore::PendingWrite {
     return place_;
   }
 
-  // Which shards are not stored, and why each drive that was asked did not take them.
+  // Says which shards are not stored, and why each drive that was asked did not take them.
   Status WhyNot() const {
     std::string reasons;
     size_t full = 0;

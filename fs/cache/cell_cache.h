@@ -3,12 +3,12 @@
 // a stripe never changes, what is found is never stale.
 //
 // It has no size of its own: it fills what the memory budget leaves, and gives back when asked
-// (Evict). Large files that are read once do not drive out what is used again and again. That is
-// 2Q (Johnson and Shasha, VLDB 1994): a new cell goes through a first-in-first-out queue, where
-// being found does not count, as somebody who reads in small pieces finds it many times; only one
-// that is asked for again after it has left, of which the cache remembers the name, comes among
-// the frequent ones. These are a FIFO as well, in which a cell that was found gets another round
-// (as in S3-FIFO, Yang et al., SOSP 2023): so to find something changes no list.
+// (Evict). Large files that are read once do not drive out what is used again and again. That is 2Q
+// (Johnson and Shasha, VLDB 1994). A new cell goes through a first-in-first-out queue. Being found
+// there does not count, as somebody who reads in small pieces finds it many times. The cache
+// remembers the names of cells that have left it. A cell that is asked for again after it has left
+// comes among the frequent ones. These are a FIFO as well, in which a cell that was found gets
+// another round (as in S3-FIFO, Yang et al., SOSP 2023): so to find something changes no list.
 //
 // Thread-safe. Cells of one block are in one of several parts, each with its own lock.
 
@@ -48,7 +48,7 @@ struct CellKeyHash {
   size_t operator()(const CellKey& key) const { return key.Hash(); }
 };
 
-// What a cell costs beyond its bytes, about.
+// About what a cell costs beyond its bytes.
 inline constexpr uint64_t kCellOverhead = 256;
 
 class CellCache {
@@ -63,8 +63,8 @@ class CellCache {
   // larger that they keep in memory, too.
   void Insert(const CellKey& key, SharedBytes bytes, bool alone);
 
-  // Removes cells of about so many bytes; false when there are none. (What other cells of one
-  // answer, or readers, still use stays in memory until they are gone.)
+  // Removes cells of about so many bytes; false when there are none. (The bytes of cells that other
+  // cells of one answer, or readers, still use stay in memory until they are gone.)
   bool Evict(uint64_t bytes);
 
   uint64_t bytes() const { return bytes_; }

@@ -81,7 +81,7 @@ class LocalDirectory final : public CacheDirectory {
     }
     struct stat about {};
     if (lstat(path_.c_str(), &about) != 0) return Because("stat", path_);
-    // What lies in it is what is in files, of all users.
+    // It holds contents of files, of all users.
     if (!S_ISDIR(about.st_mode) || about.st_uid != geteuid() || (about.st_mode & 077) != 0) {
       return Fail(EACCES, "{} is not a directory of this user's, mode 0700: remove it", path_);
     }

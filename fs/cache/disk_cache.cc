@@ -447,7 +447,7 @@ void DiskCache::Drop(std::deque<std::shared_ptr<Segment>>::iterator at) {
   for (const CacheSlot& slot : segment->cells) Forget(slot.key, *segment);
 }
 
-// What others have removed takes its room as long as it is open here.
+// Files that others have removed take their room as long as they are open here.
 void DiskCache::LookAtFiles() {
   if (!directory_->IsClaimed()) {
     claimed_ = false;

@@ -1,13 +1,13 @@
-// DiskCache: the second level of the cache of cells, in files on a disk of this machine. What comes
-// from the drives is kept there, and found there after it has left the memory, or by the process
-// that comes after this one.
+// DiskCache: the second level of the cache of cells, in files on a disk of this machine. Cells that
+// come from the drives are kept there. They are found there after they have left the memory, or by
+// the next process.
 //
 // Cells are appended to segments, and when there is no room for another segment the oldest one goes
 // as a whole. A cell that is found in the oldest quarter is to be offered again, and so stays.
 // Nothing in a segment is ever changed. Each cell has a checksum, and its place in the table
-// another one, so nothing has to be synced: what a crash or a loss of power has torn, or somebody
-// has damaged, is seen and not returned. A cell is named by its stripe, which is never written
-// again, so what is found is never stale, however long the process was away.
+// another one, so nothing has to be synced. Cells that a crash or a loss of power has torn, or
+// somebody has damaged, are noticed and not returned. A cell is named by its stripe, which is never
+// written again, so what is found is never stale, however long the process was away.
 //
 // Nobody waits for its writes: they have a thread of their own and a queue, and what does not fit
 // into that is not kept. When the disk is full or fails, the cache goes without for a while, says
@@ -49,7 +49,7 @@ class DiskCache {
     uint64_t queue_bytes = 0;  // of cells that wait to be written
   };
 
-  // What is in the directory is looked at in the background; until then nothing is found.
+  // The directory is looked at in the background; until then nothing is found.
   DiskCache(Runtime& runtime, std::unique_ptr<CacheDirectory> directory, const Options& options);
   ~DiskCache();  // when what was offered is written, unless the disk fails
 

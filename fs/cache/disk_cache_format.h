@@ -1,5 +1,5 @@
-// What a DiskCache writes: segments, which are a header, a table and the bytes of cells. In
-// docs/format.md, "Cells on a local disk". Pure.
+// The files that a DiskCache writes: segments, which are a header, a table and the bytes of cells.
+// In docs/format.md, "Cells on a local disk". Pure.
 
 #pragma once
 

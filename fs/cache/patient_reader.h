@@ -1,5 +1,5 @@
-// PatientReader: reads files of a local disk for who waits for so long and no longer. A disk that
-// hangs keeps the threads that have asked it, and nobody else.
+// PatientReader: reads files of a local disk for callers that wait so long and no longer. A disk
+// that hangs keeps the threads that have asked it, and nobody else.
 //
 // Threads are made as they are needed, up to a number, and stay. When all of them hang the reads
 // that come are given up without a word to the disk.

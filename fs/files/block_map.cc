@@ -412,7 +412,7 @@ void BlockMap::Replace(uint64_t block, BlockRun run) {
 
 void BlockMap::Set(uint64_t block, const BlockPlace& place) { Replace(block, RunOf(place)); }
 
-// What lies between the two ends is dropped as it is, loaded or not.
+// Everything between the two ends is dropped as it is, loaded or not.
 void BlockMap::SetHoles(uint64_t first, uint64_t end) {
   end = std::min(end, blocks_);
   if (first >= end) return;

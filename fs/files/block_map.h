@@ -1,15 +1,15 @@
 // BlockMap: where the blocks of a file are. Pure: a value, part of the inode.
 //
-// A file of `size` bytes has ceil(size / block_bytes) blocks. The map says of each whether it is a
-// hole or which stripe holds it; neighbours that differ in nothing but their number are one run, so
-// a file written in one go is one run however long it is.
+// A file of `size` bytes has ceil(size / block_bytes) blocks. For each block the map says whether
+// it is a hole or which stripe holds it. Neighbours that differ in nothing but their number are one
+// run, so a file written in one go is one run however long it is.
 //
 // A file in many pieces has more runs than an inode can hold. They are in pages then: records of
 // their own, each with the runs of a stretch of blocks, and never changed; the inode names them. A
 // page is read when somebody asks for its blocks (Install), so a map that was decoded may have
-// parts that are not there yet: whoever calls something that says "loaded" has looked before
-// (FirstMissing). What is changed is in no page until Settle() has said which parts are to become
-// one, and somebody has stored them (SetPage); fs/files/map_pages.h does both.
+// parts that are not there yet. A function that says "loaded" expects that its caller has looked
+// before (FirstMissing). What is changed is in no page until Settle() has said which parts are to
+// become one, and somebody has stored them (SetPage); fs/files/map_pages.h does both.
 //
 // docs/format.md, "Block map", has the bytes. Copies of a map share what is equal: they are cheap.
 
@@ -88,7 +88,7 @@ struct BlockPlace {
   std::vector<BlockPlace> Stripes() const;
   // For the stripes that both name: takes over where `other` says that their shards are.
   void TakePlaces(const BlockPlace& other);
-  // What is beyond counts no more.
+  // Blocks beyond count no more.
   void CutTo(uint32_t valid_bytes);
   // A patch over all others; those that are nowhere seen any more go.
   void Lay(BlockPatch patch);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kSharedAttempts = 2;  // after that, a reader asks for itself
 constexpr uint64_t kAheadPart = 4;  // of the budget, for what nobody wants yet
-// Whoever had this read ahead has stopped reading: it goes before anything that is of use.
+// The reader that had this read ahead has stopped reading: it goes before anything that is of use.
 constexpr Duration kStaleAfter = std::chrono::seconds(5);
 
 // Adds a cell to what is to be read: neighbours are one part.
@@ -88,7 +88,7 @@ bool BlockReader::Join(std::vector<Want>& wants, const std::shared_ptr<Flight>& 
   uint64_t shared = 0;
   const MutexLock lock(mutex_);
   for (Want& want : wants) {
-    // What was on its way a moment ago is in the cache before it is not on its way any more.
+    // A cell that was on its way a moment ago is in the cache before it is not on its way any more.
     if (!flights_.contains(want.key) && (want.bytes = cache_.Find(want.key))) continue;
     auto [at, is_new] = flights_.try_emplace(want.key, own);
     if (!is_new && (share || at->second == own)) {
@@ -220,7 +220,8 @@ void BlockReader::Keep(Flight& flight) {
   }
 }
 
-// What is not there any more, or damaged, is left to the next attempt of who wants it.
+// A cell that is not there any more, or damaged, is left to the next attempt of the reader that
+// wants it.
 void BlockReader::ReadFromDisk(Flight& flight) {
   for (const Flight::OnDisk& wanted : flight.on_disk) {
     auto found = disk_->Find(wanted.key, wanted.bytes);
@@ -282,7 +283,8 @@ bool BlockReader::ReadAhead(const StripePart& part, Ahead& ahead) {
   flight->share = *std::move(share);
   {
     const MutexLock lock(mutex_);
-    // Whoever has asked for one of them in between brings it, too: that is rare, and harms nobody.
+    // If somebody has asked for one of them in between, that request brings it, too. That is rare,
+    // and harms nobody.
     for (const CellKey& key : flight->keys) flights_.try_emplace(key, flight);
     flight->ahead_bytes = bytes;
     flight->asked_at = runtime_.Now();

@@ -1,16 +1,16 @@
-// BlockReader: reads parts of stored blocks, through the cache of cells. What is not in the cache
-// is asked for all at once. A reader who wants a cell that somebody else has asked for already, to
-// read it or ahead of need, waits for that answer.
+// BlockReader: reads parts of stored blocks, through the cache of cells. Cells that are not in the
+// cache are asked for all at once. A reader who wants a cell that somebody else has asked for
+// already, to read it or ahead of need, waits for that answer.
 //
-// What is read ahead is asked for and left: the answers are looked at by the first reader who
-// wants one of the cells, and then all that came together goes to the cache. What nobody has
-// wanted yet is dropped when memory is short.
+// Reading ahead only asks. The first reader who wants one of the cells looks at the answers, and
+// then all cells that came together go to the cache. Cells that nobody has wanted yet are dropped
+// when memory is short.
 //
-// What is not in memory is looked for in the cache on a local disk, if there is one, and what came
-// from drives is offered to that.
+// A cell that is not in memory is looked for in the cache on a local disk, if there is one. That
+// cache is offered what came from drives.
 //
-// Thread-safe. Only for what files are read from: who wants to know what drives really have
-// (repair, check) asks StripeStore.
+// Thread-safe. Only for reading files: a caller that wants to know what drives really have (repair,
+// check) asks StripeStore.
 
 #pragma once
 
@@ -51,7 +51,8 @@ class BlockReader {
   Status Read(std::span<const StripeReadRequest> requests, const Reserve& reserve,
               const std::function<void()>& meanwhile = {});
 
-  // What one reader has asked for ahead of need. Dropped with it, unless others want it by then.
+  // The cells that one reader has asked for ahead of need. Dropped with it, unless others want it
+  // by then.
   class Ahead {
    public:
     explicit Ahead(BlockReader& reader) : reader_(reader) {}

@@ -12,7 +12,7 @@ namespace pinstripe {
 
 using Runs = std::vector<BlockRun>;
 
-// What a change copies, about. Stretches that are to be stored are put together again.
+// About what a change copies. Stretches that are to be stored are put together again.
 inline constexpr size_t kStretchBytes = 8 << 10;
 
 // Of a file of `size` bytes.
@@ -22,7 +22,7 @@ uint64_t BlocksOf(uint64_t size, uint64_t block_bytes);
 BlockPlace AsPlace(const BlockPatch& patch);
 BlockRun RunOf(const BlockPlace& place);
 
-// What the runs take when they are written, about.
+// About how many bytes the runs take when they are written.
 size_t BytesOf(const Runs& runs);
 
 // Valid bytes of their blocks.

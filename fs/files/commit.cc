@@ -62,7 +62,8 @@ Status FileCommit::CommitChanges(bool durably) {
 }
 
 // Drives that died between a write and its flush took their shards along, and the others may be too
-// few to be safe with. What is left of such a block is enough to store it on drives that live.
+// few to be safe with. The shards that are left of such a block are enough to store it on drives
+// that live.
 Status FileCommit::StoreAgain(const UnsafeStripes::Unsafe& unsafe) {
   const DriveLosses losses = context_.cluster.CountLosses();
   TRY(StoreAnew(unsafe.blocks));
@@ -116,7 +117,7 @@ uint64_t FileCommit::FirstStoredFrom(uint64_t block) const {
 }
 
 // Whether a loss of power that spares the inode's change, and not the data that it names, could
-// cost contents that were safe. Of those that are replaced as a whole nobody expects it.
+// cost contents that were safe. Nobody expects it of files that are replaced as a whole.
 bool FileCommit::Endangers(const Inode& out) const {
   const bool keeps_some = base_.size > 0 && cut_to_.value_or(UINT64_MAX) > 0;
   return published_ && keeps_some && out.map.has_value();
@@ -146,7 +147,7 @@ Result<bool> FileCommit::TryStoreContents(Inode& out) {
     const DirtyBlocks::Block* const first = blocks_.Find(0);
     return first && first->dirty;
   };
-  // Of an unwritten file the contents stay as they are kept, also beyond today's limit.
+  // An unwritten file's contents stay as they are kept, also beyond today's limit.
   bool inline_form = !changed_ && !now_.map;
   if (!inline_form && now_.size <= layout().inline_limit) {
     inline_form = !now_.map || small_and_dirty();
@@ -159,7 +160,7 @@ Result<bool> FileCommit::TryStoreContents(Inode& out) {
     TRY(StorePages());
   }
   const MutexLock lock(mutex_);
-  // What the inode does not name when it has changed is forgotten, whoever has written it.
+  // Data that the inode does not name after its change is forgotten, whoever has written it.
   if (!inline_form && now_.size > 0 && !IsAllStored()) return false;
   out = base_;
   out.size = now_.size;
@@ -220,7 +221,7 @@ Status FileCommit::TakeMarkOff(Inode& out) {
   return {};
 }
 
-// What only cuts must be possible on full drives.
+// A commit that only cuts must be possible on full drives.
 Room FileCommit::RoomOf(const Inode& out) {
   const MutexLock lock(mutex_);
   if (inode_written_ && out.size < base_.size) return Room::kFreeing;
@@ -275,7 +276,8 @@ void FileCommit::Committed(const StoredInode& stored, Durability durability, uin
   std::vector<BlockMap::Piece> unused;
   for (BlockMap::Piece& piece : superseded_) {
     const BlockPlace place = PlaceInRun(piece.run, 0, block_bytes());
-    // What an inode has named, as one of a commit whose outcome was not known, waits with the rest.
+    // Data that an inode may have named, because a commit's outcome was not known, waits with the
+    // rest.
     const bool is_named =
         MayHold(stored.inode.map, piece.first, place) || MayHold(base_.map, piece.first, place);
     if (!is_named) unused.push_back(std::move(piece));

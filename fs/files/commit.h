@@ -18,7 +18,7 @@ namespace pinstripe {
 // again: upkeep/collector.h, kLeastTombstoneAge.
 inline constexpr Duration kFirstWriteRetries = std::chrono::hours(1);
 
-// Of the blocks that are loaded. Garbage is what was written for this file, and no keeper has.
+// Of the loaded blocks only. Garbage is what was written for this file, and no keeper has.
 std::vector<BlockMap::Piece> OwnPieces(const std::optional<BlockMap>& map,
                                        const std::optional<BlockMap>& except, InodeId id);
 
@@ -28,7 +28,7 @@ class FileCommit : public FileWriting {
   Status Refresh();
   // The same with what this host has just read, so that it need not be read again.
   Status Refresh(const StoredInode& seen);
-  // What was just written, so that it need not be read.
+  // The state that was just written, so that nobody need read it.
   Status TakeOver(const StoredInode& stored);
 
  protected:

@@ -1,6 +1,6 @@
 // DirtyBlocks: the blocks of one open file that are in memory, because something was written to
 // them that is not in the map yet. Which of them leave memory first (eviction) is decided here,
-// too; FileState says how they are completed and stored.
+// too; fs/files/sending.cc completes and stores them.
 //
 // A block goes through these states, and may be in the last two at once:
 //
@@ -87,7 +87,7 @@ class DirtyBlocks {
                 MemoryBudget::Share* room = nullptr);
   // Puts these first bytes of the block into its buffer, which has room, where there are none.
   static void LayUnder(Block& block, Bytes data);
-  // Of the buffer, only what is ours is left. The caller has brought it there.
+  // Only our bytes of the buffer are left. The caller has brought it there.
   void KeepOnlyOurs(Block& block);
   // The bytes in memory do not count any more.
   void Forget(Block& block);
@@ -104,12 +104,12 @@ class DirtyBlocks {
   Sent& Send(uint64_t number, Sent sent);
   // The write of it is over: the block has it no more.
   Sent Finish(Block& block);
-  // What was sent, and taken off by Finish(), could not be stored: it is dirty again, under what
-  // was written since, in a fresh buffer of this layout: a slow drive may still be sending from the
-  // old one.
+  // A block that was sent, and taken off by Finish(), could not be stored. It is dirty again, under
+  // what was written since, in a fresh buffer of this layout: a slow drive may still be sending
+  // from the old one.
   void TakeBack(Block& block, const Sent& sent, StripeLayout layout);
   void DropSent(Block& block);
-  // What was dropped: to be destroyed when the mutex is not held.
+  // The dropped buffers, to be destroyed when the mutex is not held.
   [[nodiscard]] std::vector<Sent> TakeDropped() { return std::exchange(dropped_, {}); }
 
   // Those that were sent, about: it may be that some have arrived.

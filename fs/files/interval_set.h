@@ -1,5 +1,5 @@
-// IntervalSet: a set of numbers, kept as disjoint intervals [first, end). What was written inside a
-// block, which blocks were touched. One thread at a time.
+// IntervalSet: a set of numbers, kept as disjoint intervals [first, end). For instance the bytes
+// written inside a block, or the blocks that were touched. One thread at a time.
 
 #pragma once
 

@@ -39,7 +39,7 @@ class KeeperMaps {
   // Where the block is: of one that is not shared, as it is. EIO: the keeper is gone, or does not
   // have it.
   Result<BlockPlace> Resolve(const BlockPlace& place, uint64_t block);
-  // What was read: it may have changed.
+  // The keeper as it was read; it may have changed since.
   void Forget() { keepers_.clear(); }
   void ForgetPages();  // most of them
 
@@ -63,8 +63,8 @@ class Keepers {
   // been none. If it cannot be removed, it is collected.
   void Discard(InodeId keeper, const StoredInode& stored);
 
-  // That file is about to name the keeper. Whoever calls it has read the file's inode before, and
-  // changes it conditionally after. ENOENT: the keeper is gone; EMLINK: too many files share it.
+  // That file is about to name the keeper. The caller has read the file's inode before, and changes
+  // it conditionally after. ENOENT: the keeper is gone; EMLINK: too many files share it.
   Status Join(InodeId keeper, InodeId file);
 
   // What became of a keeper when a file was to leave it.

@@ -1,8 +1,8 @@
 // The pages of block maps, read from the drives and written to them: fs/files/block_map.h says what
 // they are.
 //
-// A page is never changed. One that is not there any more, although an inode names it, means that
-// the inode was changed since it was read; whoever finds that reads the inode again.
+// A page is never changed. A page may be gone although an inode names it. Then the inode was
+// changed since it was read, and the finder reads the inode again.
 
 #pragma once
 
@@ -31,9 +31,9 @@ Result<std::optional<BlockPlace>> FindStripe(StripeStore& stripes, InodeId id, I
                                              uint64_t block);
 
 // Brings the map of an inode into the form in which it can be written (BlockMap::Settle) and stores
-// the pages for that, each under a write id that `write_id` makes for its block number. What was
-// stored is in `written`, also when it fails; nobody knows of it before the inode is written.
-// EFBIG: the map has become too large.
+// the pages for that, each under a write id that `write_id` makes for its block number. The pages
+// that were stored are in `written`, also when it fails. Nobody knows of them before the inode is
+// written. EFBIG: the map has become too large.
 Status StorePages(StripeStore& stripes, InodeId id, Inode& inode, const MapLimits& limits,
                   int parity_shards, Durability durability,
                   const std::function<WriteId(uint64_t block)>& write_id,

@@ -3,7 +3,7 @@
 //
 // Ours is laid over theirs, as if we had made our changes after they had made theirs: their bytes
 // are cut where we have truncated, become zeros where we have cleared, and are replaced where we
-// have written. Attributes are theirs; who commits sets its own later.
+// have written. Attributes are theirs; a commit sets its own later.
 //
 // A block that we have stored already holds our bytes over those of `base`. It can be named as it
 // is, if theirs has the same bytes below ours. Otherwise our bytes have to be taken out of it and

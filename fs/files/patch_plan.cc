@@ -21,7 +21,7 @@ bool Covers(const IntervalSet& bytes, const BlockPatch& patch) {
 }  // namespace
 
 std::optional<IntervalSet> PlanPatch(const BlockPlace& place, const IntervalSet& written) {
-  // What has one cell is read with one request, and takes little to be written anew.
+  // A block of one cell is read with one request, and takes little to be written anew.
   if (place.stored <= kCellBytes || written.empty() || written.end() > place.valid) {
     return std::nullopt;
   }

@@ -91,7 +91,7 @@ struct FileReading::ReadPlan {
   }
 };
 
-// What is below the dirty bytes; what lies in memory is copied at once.
+// The bytes below the dirty ones. Those that lie in memory are copied at once.
 void FileReading::PlanLower(uint64_t block, uint64_t first, MutableBytes out,
                             ReadPlan& plan) const {
   const uint64_t valid = LowerEnd(block);
@@ -196,7 +196,7 @@ Status FileReading::LoadMissing(ReadPlan& plan) {
 }
 
 // The turn keeps others from forgetting what is loaded before it was used, and the file as it is
-// until all is planned. What was planned does not need its pages any more.
+// until all is planned. The plan does not need its pages any more.
 Status FileReading::PlanByPages(std::span<OpenFile::Part> parts, ReadPlan& plan) {
   const Turn::Holder turn(turn_);
   for (;;) {
@@ -346,13 +346,13 @@ Status FileReading::LoadBytes(uint64_t first, uint64_t end) {
               kMaxReadAttempts);
 }
 
-// Who only reads a file holds no more than some pages of its map.
+// A reader of a file holds no more than some pages of its map.
 void FileReading::ForgetPages() {
   {
     const MutexLock lock(mutex_);
     if (!keepers_.HasTooMuch() && !HoldsTooManyPages()) return;
   }
-  // Whoever has it needs what it has loaded, and the next who reads comes here, too.
+  // Its holder needs what it has loaded, and the next reader comes here, too.
   if (!turn_.TryTake()) return;
   const Turn::Holder turn(turn_, std::adopt_lock);
   ForgetUnderTurn();

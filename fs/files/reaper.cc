@@ -76,7 +76,8 @@ void Reaper::AddDifference(InodeId id, const Inode& gone, const Inode& kept, Dur
                            uint64_t losses) {
   if (!gone.map) return;
   std::vector<Item> items = ItemsOf(id, id, *gone.map, kept.map ? *kept.map : BlockMap());
-  // What a page that is not loaded shared, nobody knows here: whoever leaves the keeper looks.
+  // Nobody knows here what a page that is not loaded shared. The process that leaves the keeper
+  // looks.
   const bool some_unknown =
       std::ranges::any_of(items, [](const Item& item) { return item.page.has_value(); });
   if (some_unknown) {
@@ -142,9 +143,9 @@ void Reaper::PutBackLocked(Waiting waiting) {
 }
 
 // A flush of all drives makes everything safe that was acknowledged. Where one cannot be flushed
-// that holds a replica of the inode, it takes the others' word. One that was lost since the change
-// may have lost the change with its power, and so may the others with theirs: then the inode may
-// name the data again, and who cannot tell leaves it to the collector, which looks.
+// that holds a replica of the inode, it takes the others' word. A drive that was lost since the
+// change may have lost the change with its power, and so may the others with theirs. Then the inode
+// may name the data again. A process that cannot tell leaves it to the collector, which looks.
 std::vector<Reaper::Item> Reaper::TakeSafe(std::vector<Waiting>& waiting) {
   const std::set<DriveId> drives = DrivesOfRegisters(cluster_);
   const std::set<DriveId> failed = cluster_.stripes().Flush(drives, {});

@@ -1,6 +1,6 @@
-// Reaper: deletes stripes that nothing refers to any more, in the background, many at once. What
-// it cannot delete (a drive is away, the queue is full, the process ends) stays as garbage, is
-// logged, and harms nobody.
+// Reaper: frees replaced and removed blocks. It deletes stripes that nothing refers to any more, in
+// the background, many at once. Stripes that it cannot delete (a drive is away, the queue is full,
+// the process ends) stay as garbage, are logged, and harm nobody.
 //
 // Data that an inode named goes only when it is safe from power loss that it does so no more: else
 // the power could bring back the inode, and not the data.
@@ -39,7 +39,7 @@ class Reaper {
   explicit Reaper(Cluster& cluster);
   ~Reaper();
 
-  // What no inode has named.
+  // Stripes that no inode has named.
   void Add(const std::vector<BlockMap::Piece>& pieces, uint64_t block_bytes);
   // What the map of `gone` names and that of `kept`, by which it was replaced, does not, pages
   // included. A keeper that `kept` does not seem to name any more is left, and its stripes go if it

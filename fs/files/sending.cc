@@ -46,7 +46,7 @@ Status FileWriting::Fill(uint64_t block, Form form) {
       continue;
     }
     ++attempt;
-    // What was below may be gone, or going, because another host committed.
+    // The data below may be gone, or going, because another host committed.
     const bool may_have_moved = status.code() == ENOENT || status.code() == EIO;
     if (may_have_moved && TRY(keepers_.Refresh())) continue;
     if (may_have_moved && TRY(RefreshUnderTurn())) continue;
@@ -80,7 +80,7 @@ WriteId FileWriting::NextWriteId(uint64_t block) {
   return write_ids_.Next(block, context_.records.WallClock());
 }
 
-// Of a block that is stored.
+// For a stored block.
 StripeLayout FileWriting::LayoutToSend(uint64_t block) const {
   const FileLayout whole = layout();
   const bool small =
@@ -88,7 +88,7 @@ StripeLayout FileWriting::LayoutToSend(uint64_t block) const {
   return small ? whole.small() : now_.map->layout();
 }
 
-// What is dirty of the block, which Fill() has completed in this form.
+// The dirty bytes of the block, which Fill() has completed in this form.
 DirtyBlocks::Sent FileWriting::MakeSent(uint64_t block, const DirtyBlocks::Block& open, Form form) {
   DirtyBlocks::Sent sent{.age = open.age, .written_at = open.written_at};
   sent.write = NextWriteId(block);
@@ -183,7 +183,7 @@ void FileWriting::FinishBlock(uint64_t block) {
   }
   now_.map->Set(block, now);
   unsafe_.Add(block, block + 1);
-  // Of a file whose old contents are gone anyway nothing has to be remembered.
+  // If a file's old contents are gone anyway, nothing has to be remembered.
   if (cut_to_ == 0 && !open.dirty) blocks_.Erase(block, block + 1);
 }
 

@@ -1,8 +1,7 @@
 // FileState, second part: blocks that several files share, so that copies take no space.
 //
-// Both steps begin with a commit, after which there is nothing of ours to be laid over what others
-// do: each is one conditional change of the inode as it is, and is tried anew if others were
-// faster.
+// Both steps begin with a commit. After it there is nothing of ours to be laid over what others do.
+// Each is one conditional change of the inode as it is, and is tried anew if others were faster.
 
 #include <algorithm>
 
@@ -15,8 +14,8 @@ namespace {
 
 constexpr int kMostTries = 8;  // against other hosts that change the file
 
-// Who copies so much at once goes on with the rest, as the kernel divides what it is asked for:
-// that is to be one keeper's.
+// A process that copies so much at once goes on with the rest, as the kernel divides what it is
+// asked for. That is to be one keeper's.
 constexpr uint64_t kToTheEnd = 1 << 30;
 
 // The first block from `block` on that is stored; `end`: there is none before. All are loaded.
@@ -52,7 +51,7 @@ Result<std::optional<FileState::SharedBlocks>> FileState::Share(uint64_t offset,
     if (slot_ != slot) continue;  // it has become another one
     const bool has_own = HasOwnBlocks(first, end);
     if (has_own && base_.keepers.size() >= kMostKeepersOfFile) return std::optional<SharedBlocks>();
-    // What several files rest on is safe from power loss.
+    // Data that several files rest on is safe from power loss.
     durably = has_own && !inode_durable_;
     if (durably) continue;
     SharedBlocks shared;
@@ -142,7 +141,7 @@ void FileState::ListShared(const BlockMap& map, uint64_t first, uint64_t end,
       continue;
     }
     const BlockPlace place = *map.Find(block);
-    // Counted from the first of them, for whom the blocks have other numbers.
+    // Counted from the first of them, because the blocks have other numbers there.
     const BlockPlace shared_place = SharedPlace(place.object, place.shift + first, place.valid);
     const bool follows = !pieces.empty() && pieces.back().last &&
                          pieces.back().last->SameStripe(shared_place) &&
@@ -163,7 +162,7 @@ Result<bool> FileState::Adopt(uint64_t first, const SharedBlocks& blocks) {
     TRY(CommitUnderTurn(false));
     const uint64_t slot = slot_;
     if (!MayShare() || (!now_.map && now_.size > 0)) return false;
-    // What was asked of this file's place is kept: another one may want more copies, or fewer.
+    // The demands on this file's layout are kept: another one may want more copies, or fewer.
     const StripeLayout layout = now_.map ? now_.map->layout() : this->layout().striped;
     if (layout != blocks.layout) return false;
     const uint64_t bytes = blocks.layout.block_bytes();
@@ -176,7 +175,7 @@ Result<bool> FileState::Adopt(uint64_t first, const SharedBlocks& blocks) {
         to = std::min(to, blocks_now);
         return from < to ? LoadBytes(from * bytes, to * bytes) : Status();
       };
-      // What becomes longer has a last block that is looked at.
+      // A file that becomes longer has a last block that is looked at.
       TRY(load(blocks_now - 1, blocks_now));
       TRY(load(first, first + (blocks.bytes + bytes - 1) / bytes));
       if (slot_ != slot) continue;  // it has become another one

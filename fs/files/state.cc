@@ -45,7 +45,7 @@ Status FileState::CommitUnderTurn(bool durably) {
     }
   }
   TRY(forgotten_);
-  // What it takes the name from goes.
+  // The file that loses the name goes.
   const bool replaces = !published_ && name_->seen && name_->seen->entry;
   if (changed_) TRY(CommitChanges(durably || replaces));
   if ((durably || replaces) && !inode_durable_) TRY(CommitChanges(true));
@@ -195,8 +195,8 @@ Result<Attributes> FileState::Stat(Duration age) {
   return attributes;
 }
 
-// What was read before we committed (the last handle that is closed commits what was written
-// through another one meanwhile) is not what is there.
+// Attributes that were read before our commit are not what is there now. (The last handle that is
+// closed commits what was written through another one meanwhile.)
 Attributes FileState::Describe(const StoredInode& stored) {
   const MutexLock lock(mutex_);
   const bool is_known_better = stored.slot == 0 || (loaded_ && slot_ > stored.slot);
@@ -251,8 +251,8 @@ bool FileState::HasSeen() {
   return loaded_ || removed_;
 }
 
-// Of a file that was removed its attributes then, which others may have changed since it was
-// opened, with the contents that are still read here.
+// For a removed file, its attributes at that time, which others may have changed since it was
+// opened. They come with the contents that are still read here.
 Inode FileState::LastKnown() const {
   if (!removed_) return base_;
   Inode inode = removed_as_;
@@ -276,8 +276,8 @@ void FileState::Removed(const Inode& last, uint64_t losses) {
   removed_losses_ = losses;
 }
 
-// Takes off the drives what a commit has left there that did not come to give the name. Whoever
-// changed its attributes, or moved its shards, has changed the inode.
+// Takes off the drives what a commit has left there that did not come to give the name. Everybody
+// who changed its attributes, or moved its shards, has changed the inode.
 void FileState::RemoveUnpublished() {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     if (removed_ || published_ || !inode_written_ || uncertain_ || maybe_has_name_) break;
@@ -304,8 +304,8 @@ void FileState::Abandon() {
         {{"inode", fmt::format("{:016x}", id_)}});
     return;
   }
-  // What an inode has named is the business of who removed it, or wrote it anew: others may share
-  // it.
+  // Data that an inode has named is the business of the process that removed it, or wrote it anew:
+  // others may share it.
   std::vector<BlockMap::Piece> unused = OwnPieces(now_.map, base_.map, id_);
   if (removed_) {
     context_.reaper.AddRemoved(id_, removed_as_, removed_losses_);

@@ -1,5 +1,5 @@
-// FileState: one open file of a FileSystem, shared by all its handles. What was written and not yet
-// committed, over what is committed.
+// FileState: one open file of a FileSystem, shared by all its handles. Data that was written and
+// not yet committed lies over what is committed.
 //
 // A block's bytes come from the uppermost layer that has them:
 //   dirty     written since, in memory; knows which bytes
@@ -12,7 +12,7 @@
 //
 // Blocks that are cleared as a whole become holes of the map at once.
 //
-// Changes take the file's turn, one after the other; a commit holds it from its first stripe to the
+// Changes take the file's turn, one after the other. A commit holds it from its first stripe to the
 // inode's change, so it is all that was written before and nothing that was written after. Reads do
 // not take it. For a commit that finds the inode changed by another host (Rebase), it is remembered
 // which bytes are ours.
@@ -60,7 +60,7 @@ class FileState final : public FileCommit {
     struct Piece {
       uint64_t first = 0;
       uint64_t count = 0;
-      // Of its last block, the others are valid in full; null: a hole.
+      // In its last block; the others are valid in full. Null: a hole.
       std::optional<BlockPlace> last;
     };
     std::vector<Piece> pieces;

@@ -59,7 +59,7 @@ class Summing {
   };
 
   Status TakeStored() {
-    // What was cut, or has patches, is read.
+    // A block that was cut, or has patches, is read.
     const auto is_as_written = [](const BlockPlace& place) {
       return place.valid == place.stored && place.patches.empty();
     };

@@ -60,7 +60,8 @@ Result<bool> FileCommit::RefreshUnderTurn() {
 }
 
 // Slots only grow, unless a majority of drives lost their power, and with it a change that nobody
-// had flushed. What was committed then is gone, and who asks whether it is safe has to be told.
+// had flushed. The data of that commit is gone, and a process that asks whether it is safe has to
+// be told.
 Status FileCommit::CheckRemembered(const StoredInode& stored) {
   if (stored.slot >= slot_) return {};
   forgotten_ = Fail(EIO,
@@ -70,7 +71,7 @@ Status FileCommit::CheckRemembered(const StoredInode& stored) {
   return forgotten_;
 }
 
-// Of the blocks that we have, where those are that others have come to share.
+// Finds, among the blocks that we have, where those are that others have come to share.
 void FileCommit::ResolveTheirs(const Inode& theirs) {
   resolved_.clear();
   KeeperMaps keepers(context_.cluster, context_.records);
@@ -198,7 +199,7 @@ Status FileCommit::LoadForRebase(StoredInode& theirs) {
               kMaxLoads);
 }
 
-// Of contents that are all ours: if theirs are the same, because a commit of ours has happened
+// For contents that are all ours. If theirs are the same, because a commit of ours has happened
 // without our knowing it, a repair may have moved shards, and written pages anew, since.
 Status FileCommit::TakePlaces(const Inode& theirs) {
   if (!now_.map || !theirs.map) return {};

@@ -55,7 +55,7 @@ class UnsafeStripes::Unflushed {
   std::set<DriveId> drives_;
 };
 
-// What is not known to be durable of the map, all of which is loaded.
+// The part of the map, all of which is loaded, that is not known to be durable.
 Status UnsafeStripes::AddUnflushed(const BlockMap& map, Unflushed& unflushed) const {
   for (const BlockMap::Part& part : map.parts()) {
     const uint64_t page_block = kPageBlocks | part.first;

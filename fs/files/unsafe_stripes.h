@@ -23,8 +23,8 @@ class UnsafeStripes {
   // Blocks, or pages of the map, of which nobody knows that they are safe.
   void Add(uint64_t first, uint64_t end) { blocks_.Add(first, end); }
 
-  // Called before a stripe is sent. Which drives are lost between the first one and a flush is
-  // compared.
+  // Called before a stripe is sent. The drives that are lost between the first stripe and a flush
+  // are compared.
   void NoteLosses();
   // Everything that was sent before is safe, or was stored again since these.
   void ForgetLosses(const DriveLosses& now) { losses_ = now; }

@@ -49,8 +49,8 @@ void FileWriting::PutBytes(uint64_t block, uint64_t first, Bytes data, MemoryBud
   CopyBytes(RoomFor(block, first, first + data.size(), room), data);
 }
 
-// What a write needs of memory beyond what the file has already. Full blocks are sent as they come,
-// so it is bounded.
+// The memory that a write needs beyond what the file has already. Full blocks are sent as they
+// come, so it is bounded.
 uint64_t FileWriting::MemoryToWrite(uint64_t offset, size_t length) const {
   const uint64_t end = offset + length;
   uint64_t bytes = 0;
@@ -186,7 +186,7 @@ Status FileWriting::Zero(uint64_t offset, uint64_t length, OpenFile::Size size) 
   });
 }
 
-// What others have meanwhile beyond its end is not cut, as it is by a truncation.
+// Bytes that others have meanwhile beyond its end are not cut, as a truncation would.
 void FileWriting::GrowTo(uint64_t size) {
   const MutexLock lock(mutex_);
   ResizeTo(size);
@@ -214,7 +214,7 @@ Status FileWriting::ZeroUnderTurn(uint64_t offset, uint64_t end, MemoryBudget::S
   return {};
 }
 
-// Zeros are only written where something else is. What is beyond that is ours all the same.
+// Zeros are only written where something else is. Bytes beyond that are ours all the same.
 Status FileWriting::ZeroInBlock(uint64_t block, uint64_t first, uint64_t end,
                                 MemoryBudget::Share& room) {
   TRY(LoadBytes(block * block_bytes() + first, block * block_bytes() + first + 1));

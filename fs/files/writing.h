@@ -25,7 +25,7 @@ class FileWriting : public FileReading {
   Status Allocate(uint64_t offset, uint64_t length, OpenFile::Size size);
   Result<uint64_t> Seek(uint64_t offset, OpenFile::Contents contents);
 
-  // Of the blocks that it holds in memory the one to store first, to have room for others.
+  // The block in memory to store first, to have room for others.
   std::optional<DirtyBlocks::Holding> Oldest();
   // Stores that block.
   Status Relieve();

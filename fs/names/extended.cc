@@ -107,7 +107,7 @@ Status CheckExtendedName(std::string_view name) {
     return Fail(EINVAL, "the name of an extended attribute must not have a NUL");
   }
   // A mount's labels are the policy's. To say so, and not that a file has none, spares a question
-  // for each file: who asks for every file in a listing then stops.
+  // for each file: a program that asks for every file in a listing then stops.
   if (IsAcl(name)) return {};
   if (name == "security.selinux") return Fail(ENOTSUP, "labels of SELinux are not kept");
   for (const std::string_view space : kSpaces) {

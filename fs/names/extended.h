@@ -53,8 +53,9 @@ Result<std::string> GetLayout(const Inode& inode, const ClusterConfig& config);
 Status SetLayout(Inode& inode, std::string_view text, ExtendedMode mode,
                  const ClusterConfig& config);
 Status RemoveLayout(Inode& inode);  // ENODATA: has none of its own; ENOTEMPTY
-// All names, and kLayoutAttribute of a directory that has a layout of its own. Not of a file: who
-// copies a file with its attributes would ask the copy for a layout that its new place has not.
+// All names, and kLayoutAttribute of a directory that has a layout of its own. Not of a file: a
+// program that copies a file with its attributes would ask the copy for a layout that its new place
+// has not.
 std::vector<std::string> ListExtended(const Inode& inode);
 
 }  // namespace pinstripe

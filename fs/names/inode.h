@@ -21,7 +21,7 @@ namespace pinstripe {
 // Names one rename.
 using RenameNonce = std::array<uint8_t, 16>;
 
-// A rename under way, kept in the moved inode, so that whoever reads it can finish it
+// A rename under way, kept in the moved inode, so that every reader can finish it
 // (fs/names/rename.cc).
 struct RenameIntent {
   RenameNonce nonce{};
@@ -47,10 +47,10 @@ struct GivenName {
   friend bool operator==(const GivenName&, const GivenName&) = default;
 };
 
-// What a rename is about to replace, or to give another name, bears this mark meanwhile. A client
-// that wants to change a marked inode takes the rename back first, or finishes it where it has come
-// too far for that (Names::GiveWay). So nothing is replaced that was changed since it was looked
-// at.
+// An inode that a rename is about to replace, or to give another name, bears this mark meanwhile. A
+// client that wants to change a marked inode takes the rename back first, or finishes it where it
+// has come too far for that (Names::GiveWay). So nothing is replaced that was changed since it was
+// looked at.
 struct ReplacementMark {
   InodeId mover = 0;
   RenameNonce nonce{};
@@ -67,7 +67,7 @@ struct RenameOutcome {
 
 using ExtendedAttributes = std::vector<std::pair<std::string, std::string>>;  // ascending by name
 
-// What a keeper has: an inode without a name, which keeps stripes that several files name
+// A keeper's part of its inode. A keeper has no name, and keeps stripes that several files name
 // (fs/files/keepers.h).
 struct Keeping {
   // The inode that the stripes were written for, which is in the keys of their shards. While it is

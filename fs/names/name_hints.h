@@ -1,5 +1,5 @@
 // NameHints: which inode a name stood for when it was seen last, so that the inode can be read at
-// the same time as the entry that names it. A guess, and nothing more: who uses it compares it with
+// the same time as the entry that names it. A guess, and nothing more: its user compares it with
 // the entry. A wrong one costs a read that was not needed.
 //
 // Thread-safe without a lock; of fixed size.

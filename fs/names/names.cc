@@ -99,8 +99,8 @@ Result<Names::Place> Names::Look(InodeId directory, std::string_view name,
         dangling_slot = entry.slot;
         continue;
       }
-      // What is gone never comes back, so its name can go, too. If that fails, nothing depends on
-      // it.
+      // An inode that is gone never comes back, so its name can go, too. If that fails, nothing
+      // depends on it.
       const auto cleared = records_.ChangeEntry(directory, name, entry.slot, std::nullopt);
       if (cleared.why.ok() && !cleared.applied()) continue;
       if (cleared.applied()) {
@@ -195,9 +195,9 @@ Result<StoredInode> Names::Update(InodeId id, const Edit& edit, ChangeTerms term
   return TooBusy(fmt::format("change inode {:016x}", id));
 }
 
-// A thread that comes while others note a change of the same directory finds it noted by one that
-// began after his own change, or goes on from what the last one has left: so many files that are
-// made at once take two changes of their directory, and nobody is in anybody's way.
+// A thread may come while others note a change of the same directory. It finds its change noted by
+// one that began after it, or goes on from what the last one has left. So many files that are made
+// at once take two changes of their directory, and nobody is in anybody's way.
 std::shared_ptr<Names::Noting> Names::TakePart(InodeId directory) {
   const MutexLock lock(notings_mutex_);
   std::erase_if(notings_, [](const auto& it) { return it.second.expired(); });
@@ -226,7 +226,7 @@ Result<bool> Names::Touch(InodeId directory, std::optional<StoredInode> seen,
       if (is_noted && change_of_count == Subdirectories::kSame) return true;
       const uint64_t number = ++noting->begun;
       ended = TRY(TryTouch(touching));
-      // What others did may have been before somebody's entry who goes by this.
+      // Another one's change may have been made before the entry of somebody who goes by this.
       if (touching.applied) noting->done = number;
     }
     if (ended) return *ended;
@@ -286,7 +286,8 @@ Result<std::optional<bool>> Names::TryTouch(Touching& touching) {
   return std::optional<bool>();
 }
 
-// Nothing names the inode, which was made here. What cannot be removed is collected some day.
+// Nothing names the inode, which was made here. If it cannot be removed, a collection takes it some
+// day.
 void Names::Discard(InodeId id, uint64_t slot) {
   const Status discarded = records_.ChangeInode(id, slot, std::nullopt).why;
   if (discarded.ok()) return;
@@ -351,8 +352,8 @@ Result<std::optional<Names::Made>> Names::Make(InodeId directory, std::string_vi
 }
 
 // By an earlier attempt whose outcome could not be learnt the inode may have the name, or have had
-// it. Where it has not, it is written once more, so that who collects it because it has no name yet
-// comes too late, or was first: docs/format.md, "Collecting".
+// it. Where it has not, it is written once more, so that a collection that takes it because it has
+// no name yet comes too late, or was first: docs/format.md, "Collecting".
 Result<Names::Obstacle> Names::LookForPublish(const NewName& name, InodeId id, StoredInode& own) {
   using Kind = Obstacle::Kind;
   const auto never = [](Status why) { return Obstacle{Kind::kFinal, {}, std::move(why)}; };
@@ -603,8 +604,8 @@ Status Names::RemoveDirectory(InodeId directory, std::string_view name) {
       continue;
     }
     dispose_(place.id, place.inode.inode, change.losses);
-    // From here on the directory is gone; an entry that stays is not a name any more, and goes with
-    // whoever finds it, who counts it then.
+    // From here on the directory is gone. An entry that stays is not a name any more. It goes with
+    // the process that finds it, which counts it then.
     const auto removed = records_.ChangeEntry(directory, name, place.slot, std::nullopt);
     const auto count = removed.applied()   ? Subdirectories::kOneLess
                        : removed.unknown() ? Subdirectories::kUnknown
@@ -684,7 +685,7 @@ Result<bool> Names::Reattach(InodeId directory, const GivenName& place) {
   const std::optional<StoredInode> stored = TRY(Find(directory));
   TRY(CheckDirectory(directory, stored));
   if (stored->inode.mark) return false;
-  // Whoever renames it from here on changes the inode, which then is not as it was found.
+  // A process that renames it from here on changes the inode, which then is not as it was found.
   const bool has_parent = TRY(Find(stored->inode.parent)).has_value();
   if (has_parent && TRY(HasNameInParent(directory, stored->inode))) return false;
   if (const auto& named = stored->inode.named; named && !TRY(FenceName(directory, *named))) {

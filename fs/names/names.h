@@ -68,9 +68,9 @@ class Names {
   Result<Place> Look(InodeId directory, std::string_view name);
   // ENOENT when there is no such name.
   Result<Place> LookUp(InodeId directory, std::string_view name);
-  // What LookUp() found less than a second ago, once, if that serves; else what Look() finds. For
-  // who goes by it in conditional changes alone, and looks when they fail, as the kernel looks up
-  // each name just before it is made or removed.
+  // What LookUp() found less than a second ago, if that serves, and only once. Otherwise what
+  // Look() finds. The kernel looks up each name just before it is made or removed. The caller goes
+  // by the answer only in conditional changes, and looks when they fail.
   Result<Place> Recall(InodeId directory, std::string_view name, bool (*serves)(const Place&));
   static bool IsFree(const Place& place) { return !place.found(); }
 

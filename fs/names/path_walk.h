@@ -1,12 +1,12 @@
-// PathWalk: goes through the tree by names, from the root, as POSIX says: a symbolic link on the
-// way is followed, a target that begins with '/' starts at the root again, and ".." is the parent
+// PathWalk: goes through the tree by names, from the root, as POSIX says. It follows a symbolic
+// link on the way. A target that begins with '/' starts at the root again, and ".." is the parent
 // of what was reached. More than kMaxSymlinks links on one way are a loop (ELOOP).
 //
-// Where only a part of the tree is exported, the first names of each way lead to that directory.
-// It is the root of the rest, as with RESOLVE_IN_ROOT of openat2(2): whatever the links say,
-// nothing leads out of it. The parent of a directory is the one that it was reached through, not
-// one that was asked for: so a directory that somebody moves out of the part while a walk is in it
-// takes nobody along, and ".." costs nothing.
+// Where only a part of the tree is exported, the first names of each way lead to that directory. It
+// is the root of the rest, as with RESOLVE_IN_ROOT of openat2(2): whatever the links say, nothing
+// leads out of it. The parent of a directory is the one through which it was reached; nobody asks
+// for another. So a directory that somebody moves out of the part while a walk is in it takes
+// nobody along, and ".." costs nothing.
 //
 // Where the way has been gone before, all of it is asked for at once.
 //

@@ -1,5 +1,5 @@
-// RecentInodes: what inodes were found as, or were changed to, a moment ago, for who may go by that
-// instead of asking the drives once more.
+// RecentInodes: the state of inodes a moment ago, as they were found or changed, for callers that
+// may go by that instead of asking the drives once more.
 //
 // - Directories, for a second: who looks a name up in one of them need not read it again. What is
 //   there for its names' sake (its time, what new files inherit) may be so old, and changes go by

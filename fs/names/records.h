@@ -63,7 +63,7 @@ class Records {
   // Element i answers questions[i]; all at once, too.
   std::vector<Result<Found>> Look(std::span<const Question> questions);
   Result<Found> Look(const Question& question);
-  // Which inode that entry named when it was seen last; 0: nobody knows.
+  // The inode that the entry named when it was seen last; 0: nobody knows.
   InodeId Guess(InodeId directory, std::string_view name) const {
     return hints_.Find(directory, name);
   }
@@ -76,7 +76,7 @@ class Records {
   std::vector<Result<std::optional<StoredInode>>> FindInodes(const std::vector<InodeId>& ids);
 
   // `now` is what was written, or what is there instead; of no meaning where `why` is a failure.
-  // Null removes. Whoever puts contents into an inode asks for the room of data.
+  // Null removes. To put contents into an inode takes the room of data.
   struct InodeChange : Changed {
     std::optional<StoredInode> now;
     uint64_t losses = 0;  // CountLosses() of the inode before that
@@ -89,10 +89,10 @@ class Records {
   EntryChange ChangeEntry(InodeId directory, std::string_view name, uint64_t slot,
                           const std::optional<Entry>& entry, ChangeTerms terms = {});
 
-  // What the entry is now, or that it is gone, is safe from power loss.
+  // Makes safe from power loss what the entry is now, or that it is gone.
   Status MakeEntryDurable(InodeId directory, std::string_view name);
 
-  // What the inode is now, or that it is gone, is safe from power loss.
+  // Makes safe from power loss what the inode is now, or that it is gone.
   Status MakeInodeDurable(InodeId id);
   // How often drives were lost that have a replica of this inode. If there are more of them after a
   // flush than before a change, the change may be lost.

@@ -28,7 +28,7 @@
 namespace pinstripe {
 namespace {
 
-// What was begun can be finished, or taken back, however full the drives are.
+// A rename that was begun can be finished, or taken back, however full the drives are.
 const ChangeTerms kFinishing{Durability::kWriteBack, Room::kFreeing};
 const ChangeTerms kFinishingSafely{Durability::kWriteThrough, Room::kFreeing};
 
@@ -201,7 +201,7 @@ Result<Names::Placed> Names::PlaceTarget(InodeId id, const RenameIntent& intent,
   if (looks) found = TRY(records_.FindEntry(intent.target, intent.target_name));
   if (!WrittenBy(intent, found, id)) {
     // An absent entry is in another slot since an epoch has begun, though nothing has come of what
-    // others may have sent before: the change is refused then, and nothing comes of it any more.
+    // others may have sent before. The change is refused then, and nothing comes of it any more.
     if (!taken || (found.entry && found.slot != intent.target_slot)) return Placed();
     const InodeId named = found.entry ? found.entry->inode : 0;
     bool is_as_seen = !looks || named == intent.replaced;
@@ -363,7 +363,7 @@ Status Names::CheckNotBelow(InodeId id, InodeId target) {
 }
 
 Result<bool> Names::MoveWithIntent(const Wanted& wanted, const Place& from, const Place& to) {
-  // What had a name that was safe is to have one.
+  // An inode that had a safe name is to have one.
   if (wanted.source != wanted.target) {
     TRY(MakeReachable(wanted.target));
     if (wanted.exchange) TRY(MakeReachable(wanted.source));

@@ -51,8 +51,8 @@ void UnsyncedChanges::Add(const MomentPtr& begun, const RegisterName& name,
   bool too_many = false;
   {
     const MutexLock lock(mutex_);
-    // Somebody may have flushed since it was begun, and missed it. What was so at an earlier moment
-    // counts for those that were added later, too.
+    // Somebody may have flushed since it was begun, and missed it. An earlier moment also counts
+    // for those that were added later.
     if (since_ == nullptr || begun->losses < since_->losses) since_ = begun;
     Keep({name.group, name.key}, {.slot = now.slot, .value = now.value});
     too_many = changes_.size() >= flush_at_ || bytes_ >= flush_at_bytes_;

@@ -7,8 +7,8 @@
 // lost between the change and the flush, the change is looked for, and made again if it is gone. In
 // the ordinary case that costs nothing but the flush.
 //
-// Thread-safe. Remembers up to about kMost registers or kMostBytes of their values: who changes one
-// more flushes. While that fails more are remembered, up to kMostAtAll and kMostBytesAtAll, and of
+// Thread-safe. Remembers up to about kMost registers or kMostBytes of their values. The next change
+// flushes then. While that fails more are remembered, up to kMostAtAll and kMostBytesAtAll, and of
 // those that come then only that there were others.
 
 #pragma once

@@ -122,6 +122,8 @@ TEST_F(DevConfigTest, OnlyDrivesWithTheFactorysKeyAreSaidToHaveIt) {
 TEST_F(DevConfigTest, PathsWithQuotesAndControlCharactersStayInOneString) {
   EXPECT_THAT(DaemonConfigText({{1, 20001, "/a \"b\""}}, 1 << 30),
               HasSubstr("path = \"/a \\\"b\\\"\""));
+  EXPECT_THAT(DaemonConfigText({{1, 20001, "/a\nport = 1"}}, 1 << 30),
+              HasSubstr("path = \"/a\\nport = 1\""));
 }
 
 TEST(Ports, AreFreeAndDifferent) {
