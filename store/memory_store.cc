@@ -13,8 +13,6 @@ uint64_t Footprint(std::string_view key, const StoredRecord& record) {
   return key.size() + record.head.version.size() + record.head.tag.size() + record.value.size();
 }
 
-Failed NoSuchKey() { return Fail(ENOENT, "no such key"); }
-
 }  // namespace
 
 Result<StoredRecord> MemoryStore::Get(std::string_view key, ValueRange range) {
