@@ -359,10 +359,12 @@ Status LogIndex::Write(IndexBatch& batch, Wait wait) {
 Status LogIndex::WriteMark(IndexBatch& batch, bool sync) {
   rocksdb::WriteOptions options;
   options.sync = sync;
-  if (sync) syncing_.Lock();
-  const rocksdb::Status written = db_->Write(options, batch.batch_.get());
-  if (sync) syncing_.Unlock();
-  return FailedOrDone("sync the index", written);
+  const auto write = [&] {
+    return FailedOrDone("sync the index", db_->Write(options, batch.batch_.get()));
+  };
+  if (!sync) return write();
+  const WriterLock lock(syncing_);
+  return write();
 }
 
 Status LogIndex::ForgetPrevious() {

@@ -331,7 +331,7 @@ void LogLedger::CheckRanges() const {
   for (const Ranges* ranges : {&in_flight_, &dying_, &dead_, &committing_, &free_}) {
     for (const auto& [location, bytes] : *ranges) {
       assert(bytes > 0);
-      assert(LogLocation(location.segment, location.offset + bytes) <= cursor_ ||
+      assert((LogLocation{location.segment, location.offset + bytes}) <= cursor_ ||
              location.segment < cursor_.segment);
       [[maybe_unused]] const bool alone = all.emplace(location, bytes).second;
       assert(alone && "an entry is two things at once");

@@ -122,7 +122,7 @@ int CountFunctions(std::string body) {
   static const std::regex kAnnotation(
       R"(\b(GUARDED_BY|PT_GUARDED_BY|REQUIRES|REQUIRES_SHARED|ACQUIRE|ACQUIRE_SHARED|RELEASE)"
       R"(|RELEASE_SHARED|RELEASE_GENERIC|TRY_ACQUIRE|TRY_ACQUIRE_SHARED|EXCLUDES|CAPABILITY)"
-      R"(|ASSERT_CAPABILITY|RETURN_CAPABILITY)\([^()]*\))");
+      R"(|ASSERT_CAPABILITY|ASSERT_SHARED_CAPABILITY|RETURN_CAPABILITY)\([^()]*\))");
   body = std::regex_replace(body, kAnnotation, " ");
   int count = 0;
   std::string member;
