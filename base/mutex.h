@@ -41,6 +41,7 @@
 #define TRY_ACQUIRE_SHARED(...) PINSTRIPE_ANNOTATION(try_acquire_shared_capability(__VA_ARGS__))
 #define EXCLUDES(...) PINSTRIPE_ANNOTATION(locks_excluded(__VA_ARGS__))
 #define ASSERT_CAPABILITY(x) PINSTRIPE_ANNOTATION(assert_capability(x))
+#define ASSERT_SHARED_CAPABILITY(x) PINSTRIPE_ANNOTATION(assert_shared_capability(x))
 #define RETURN_CAPABILITY(x) PINSTRIPE_ANNOTATION(lock_returned(x))
 // With the reason, why the analysis cannot follow, in a comment.
 #define NO_THREAD_SAFETY_ANALYSIS PINSTRIPE_ANNOTATION(no_thread_safety_analysis)

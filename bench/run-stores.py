@@ -5,6 +5,7 @@ same bytes costs a bare process: from a socket into files, and from files into a
     bench/run-stores.py BUILD DIRECTORY [--rounds 3] [--seconds 2] [--values 1MiB,64KiB,4KiB,120B] [--json FILE]
     bench/run-stores.py BUILD DIRECTORY --before OTHER_BUILD ...
 
+The daemon is pinstriped-compare, which a build has that was configured with -D PINSTRIPE_COMPARE_STORES=ON.
 With --before it is not the stores that are compared, but ours in the daemon of another build (which may be a file
 pinstriped) and in that of this one. DIRECTORY is on the disk to measure; everything is made in there and removed again.
 """
@@ -141,7 +142,10 @@ def main():
     arguments = parser.parse_args()
 
     build = arguments.build.resolve()
-    now = build / "daemon/pinstriped"
+    now = build / ("daemon/pinstriped" if arguments.before else "daemon/pinstriped-compare")
+    if not now.exists():
+        sys.exit(f"run-stores: there is no {now}: configure the build with -D PINSTRIPE_COMPARE_STORES=ON, or compare two "
+                 "builds with --before" if not arguments.before else f"run-stores: there is no {now}")
     sides = {name: (now, store) for name, store in STORES.items()}  # the daemon, and its store
     ratios = [(OURS, other) for other in STORES if other != OURS]
     if arguments.before:

@@ -11,7 +11,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-LOCKS = re.compile(r'#include "(base/mutex|fs/turn)\.h"')
+LOCKS = re.compile(r'#include "(base/mutex|fs/turn|store/gate)\.h"')
 # What GCC knows and Clang does not, and what no other compilation warns of.
 FLAGS = ["-fsyntax-only", "-Wno-everything", "-Wthread-safety", "-Werror", "-Wno-error=#warnings"]
 
@@ -30,7 +30,7 @@ def check(entry):
     for word in words[1:]:
         if skip or word in ("-c", entry["file"]):
             skip = False
-        elif word == "-o":
+        elif word in ("-o", "-include"):  # what is included so GCC has precompiled
             skip = True
         elif not word.startswith(("-W", "-f", "-g", "-O")):
             command.append(word)

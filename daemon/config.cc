@@ -72,7 +72,7 @@ void ReadDrive(const std::string& config_file, ConfigTable& table, DaemonConfig&
   if (const std::optional<StoreKind> kind = StoreKindNamed(store)) {
     drive.store = *kind;
   } else {
-    table.Refuse("store", fmt::format("no store '{}'; there are log, leveldb and rocksdb", store));
+    table.Refuse("store", fmt::format("no store '{}'; there is log", store));
   }
   for (const ServedDrive& other : config.drives) {
     if (other.path == drive.path) {

@@ -12,7 +12,7 @@ void DeviceEvents::Add(int64_t now, LogLevel level, std::string_view event,
   Log(level, event, fields);
   std::string text = fmt::format("{} {}", NameOf(level), LogLine(event, fields));
   if (text.size() > kMaxLineBytes) text.resize(kMaxLineBytes);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!lines_.empty() && lines_.back().text == text) {
     lines_.back().when = now;
     ++lines_.back().times;
@@ -28,7 +28,7 @@ void DeviceEvents::Add(int64_t now, LogLevel level, std::string_view event,
 
 std::string DeviceEvents::Text() const {
   std::string text;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const Line& line : lines_) {
     const std::time_t seconds = line.when / 1'000'000'000;
     text += fmt::format("{:%Y-%m-%dT%H:%M:%SZ} {}", fmt::gmtime(seconds), line.text);

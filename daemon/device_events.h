@@ -9,11 +9,11 @@
 #include <cstdint>
 #include <deque>
 #include <initializer_list>
-#include <mutex>
 #include <string>
 #include <string_view>
 
 #include "base/log.h"
+#include "base/mutex.h"
 
 namespace pinstripe {
 
@@ -36,9 +36,9 @@ class DeviceEvents {
     uint64_t times = 1;
   };
 
-  mutable std::mutex mutex_;
-  std::deque<Line> lines_;  // guarded by mutex_
-  size_t bytes_ = 0;        // of the texts; guarded by mutex_
+  mutable Mutex mutex_;
+  std::deque<Line> lines_ GUARDED_BY(mutex_);
+  size_t bytes_ GUARDED_BY(mutex_) = 0;  // of the texts
 };
 
 }  // namespace pinstripe

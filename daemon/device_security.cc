@@ -58,14 +58,14 @@ Status DeviceSecurity::Load() {
   TRY(CheckPrivateFile(file_));
   const std::string bytes = TRY(ReadAll(file.get()));
   Publish(TRY(DecodeSecurityState(bytes)));
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   locked_ = !state_.lock_pin.empty();
   return {};
 }
 
 // Identities that stay the same keep their prepared keys.
 void DeviceSecurity::Publish(SecurityState state) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Identities identities;
   for (const auto& [id, acl] : state.identities ? *state.identities : configured_) {
     const auto before = identities_.find(id);
@@ -82,8 +82,8 @@ void DeviceSecurity::Publish(SecurityState state) {
 Status DeviceSecurity::Change(const std::function<Status(SecurityState*)>& change) {
   SecurityState next;
   {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !changing_; });
+    const MutexLock lock(mutex_);
+    while (changing_) changed_.Wait(lock);
     changing_ = true;
     next = state_;
   }
@@ -98,41 +98,41 @@ Status DeviceSecurity::Change(const std::function<Status(SecurityState*)>& chang
   }();
   if (made.ok()) Publish(std::move(next));
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     changing_ = false;
   }
-  changed_.notify_one();
+  changed_.WakeOne();
   return made;
 }
 
 DeviceSecurity::IdentityPtr DeviceSecurity::Find(int64_t identity) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = identities_.find(identity);
   return found == identities_.end() ? nullptr : found->second;
 }
 
 Acls DeviceSecurity::identities() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return state_.identities ? *state_.identities : configured_;
 }
 
 int64_t DeviceSecurity::cluster_version() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return state_.cluster_version;
 }
 
 bool DeviceSecurity::locked() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return locked_;
 }
 
 bool DeviceSecurity::has_own_identities() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return state_.identities.has_value();
 }
 
 uint64_t DeviceSecurity::erasures() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return erasures_;
 }
 
@@ -165,21 +165,21 @@ Status DeviceSecurity::SetClusterVersion(int64_t version, std::optional<int64_t>
 
 Status DeviceSecurity::SetLocked(std::string_view pin, bool locked) {
   if (pin.empty()) return Fail(EINVAL, "a PIN is needed to lock and unlock");
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!SamePin(pin, state_.lock_pin)) return Fail(EACCES, "permission denied: wrong PIN");
   locked_ = locked;
   return {};
 }
 
 Status DeviceSecurity::CheckErasePin(std::string_view pin) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (state_.erase_pin.empty() || SamePin(pin, state_.erase_pin)) return {};
   return Fail(EACCES, "permission denied: wrong PIN");
 }
 
 void DeviceSecurity::Reset() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     locked_ = false;
     ++erasures_;
   }

@@ -10,15 +10,14 @@
 
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "daemon/security_state.h"
 #include "kinetic/hmac.h"
@@ -90,14 +89,13 @@ class DeviceSecurity {
   const Acls configured_;
   const std::string file_;  // empty: nothing is kept
 
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  bool changing_ =
-      false;  // somebody makes a change, one at a time; guarded by mutex_, like all below
-  SecurityState state_;
-  Identities identities_;
-  bool locked_ = false;
-  uint64_t erasures_ = 0;
+  mutable Mutex mutex_;
+  Condition changed_;
+  bool changing_ GUARDED_BY(mutex_) = false;  // somebody makes a change, one at a time
+  SecurityState state_ GUARDED_BY(mutex_);
+  Identities identities_ GUARDED_BY(mutex_);
+  bool locked_ GUARDED_BY(mutex_) = false;
+  uint64_t erasures_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace pinstripe

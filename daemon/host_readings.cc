@@ -186,7 +186,7 @@ HostReadings::Sample HostReadings::TakeSample() const {
 
 HostReadings::Load HostReadings::ReadLoad() {
   const Sample now = TakeSample();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const double elapsed = now.uptime - last_.uptime;
   if (elapsed < kShortestInterval) return load_;
   load_ = {};

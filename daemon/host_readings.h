@@ -8,11 +8,12 @@
 
 #include <array>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace pinstripe {
 
@@ -84,9 +85,9 @@ class HostReadings {
   const Roots roots_;
   const std::string disk_;
 
-  std::mutex mutex_;
-  Sample last_;  // guarded by mutex_
-  Load load_;    // guarded by mutex_
+  Mutex mutex_;
+  Sample last_ GUARDED_BY(mutex_);
+  Load load_ GUARDED_BY(mutex_);
 };
 
 }  // namespace pinstripe

@@ -7,20 +7,16 @@
 namespace pinstripe {
 
 Housekeeper::Housekeeper(Runtime& runtime, Work work)
-    : work_(std::move(work)), stop_(runtime.NewSignal()), done_(runtime.NewSignal()) {
-  runtime.Spawn("pin-keep", [this, &runtime] {
-    for (int round = 1; !stop_->WaitUntil(runtime.Now() + kInterval); ++round) {
-      const Status kept = Keep(/*flush=*/round % kRoundsToFlush == 0);
-      if (!kept.ok()) work_.complain(kept);
-    }
-    const std::shared_ptr<Signal> done = done_;  // *this is gone as soon as it is set
-    done->Set();
-  });
+    : runtime_(runtime), work_(std::move(work)), thread_(runtime, "pin-keep", [this] { Run(); }) {
+  thread_.Wake();
 }
 
-Housekeeper::~Housekeeper() {
-  stop_->Set();
-  done_->WaitUntil(Time::max());
+// Nobody wakes it, so it ends when the wait does.
+void Housekeeper::Run() {
+  for (int round = 1; !thread_.WaitUntil(runtime_.Now() + kInterval); ++round) {
+    const Status kept = Keep(/*flush=*/round % kRoundsToFlush == 0);
+    if (!kept.ok()) work_.complain(kept);
+  }
 }
 
 Status Housekeeper::Keep(bool flush) {

@@ -5,8 +5,8 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 
+#include "base/background_thread.h"
 #include "base/runtime.h"
 #include "base/status.h"
 
@@ -26,18 +26,16 @@ class Housekeeper {
   static constexpr Duration kInterval = std::chrono::milliseconds(250);
   static constexpr int kRoundsToFlush = 120;
 
-  // What the work uses outlives it.
+  // What the work uses outlives it. Its end waits for what it does.
   Housekeeper(Runtime& runtime, Work work);
-  ~Housekeeper();  // waits for what it does
-  Housekeeper(const Housekeeper&) = delete;
-  Housekeeper& operator=(const Housekeeper&) = delete;
 
  private:
+  void Run();
   Status Keep(bool flush);
 
+  Runtime& runtime_;
   const Work work_;
-  const std::shared_ptr<Signal> stop_;
-  const std::shared_ptr<Signal> done_;
+  BackgroundThread thread_;  // the last member: until it has ended it uses all the others
 };
 
 }  // namespace pinstripe

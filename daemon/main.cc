@@ -25,9 +25,9 @@
 #include "daemon/places.h"
 #include "daemon/server.h"
 #include "kinetic/tls.h"
-#include "store/database_store.h"
 #include "store/descriptor_reserve.h"
 #include "store/erasable_store.h"
+#include "store/kind.h"
 #include "store/log_store.h"
 
 namespace pinstripe {
@@ -108,21 +108,14 @@ Places::Limits PlacesFor(const DaemonConfig& config, uint64_t descriptors) {
 Result<std::unique_ptr<Store>> OpenStore(const ServedDrive& drive, const DaemonDisk& disk,
                                          StoreResources& resources, DeviceIdentity* identity) {
   TRY(CheckStoreKind(drive.path, drive.store));
-  if (drive.store == StoreKind::kLog) {
-    LogStoreOptions options;
-    options.path = drive.path;
-    options.serial_number = drive.serial_number;
-    options.capacity_bytes = drive.capacity_bytes;
-    options.calls = disk.calls;
-    options.index_env = disk.index_env;
-    std::unique_ptr<LogStore> store = TRY(LogStore::Open(options, resources));
-    *identity = store->identity();
-    return store;
-  }
-  std::unique_ptr<DatabaseStore> store =
-      TRY(DatabaseStore::Open(drive.store, {.path = drive.path,
-                                            .serial_number = drive.serial_number,
-                                            .capacity_bytes = drive.capacity_bytes}));
+  if (drive.store != StoreKind::kLog) return disk.open_other(drive, identity);
+  LogStoreOptions options;
+  options.path = drive.path;
+  options.serial_number = drive.serial_number;
+  options.capacity_bytes = drive.capacity_bytes;
+  options.calls = disk.calls;
+  options.index_env = disk.index_env;
+  std::unique_ptr<LogStore> store = TRY(LogStore::Open(options, resources));
   *identity = store->identity();
   return store;
 }
@@ -272,11 +265,26 @@ Status EndCleanly(const DaemonConfig& config, const std::vector<std::unique_ptr<
   return first_failure;
 }
 
+// Other kinds are no failures of a disk, by which a drive would be lost.
+Status CheckKinds(const DaemonConfig& config, const DaemonDisk& disk) {
+  for (const ServedDrive& drive : config.drives) {
+    if (drive.store == StoreKind::kLog || disk.open_other != nullptr) continue;
+    return Fail(
+        EINVAL,
+        "drive in {}: its store is of a kind that is for comparison only, which this "
+        "program does not have: say store = \"log\", or leave it out; pinstriped-compare, of "
+        "a build with -D PINSTRIPE_COMPARE_STORES=ON, has it",
+        drive.path);
+  }
+  return {};
+}
+
 Status Serve(const std::string& config_file, const DaemonDisk& disk) {
   const sigset_t signals = BlockSignals();
   const uint64_t descriptors = RaiseDescriptorLimit();
   DescriptorReserve::OfProcess().Keep(ReserveOf(descriptors));
   const DaemonConfig config = TRY(DaemonConfig::Load(config_file));
+  TRY(CheckKinds(config, disk));
 
   RealRuntime runtime;
   std::shared_ptr<TlsServer> tls;

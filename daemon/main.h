@@ -3,7 +3,13 @@
 
 #pragma once
 
+#include <memory>
+
+#include "base/status.h"
+#include "daemon/config.h"
+#include "store/directory.h"
 #include "store/file_calls.h"
+#include "store/store.h"
 
 namespace rocksdb {
 class Env;
@@ -11,11 +17,14 @@ class Env;
 
 namespace pinstripe {
 
-// By which calls the stores of kind "log" use their disks: as in LogStoreOptions. What is pointed
-// to outlives DaemonMain().
+// What a program has in other ways than pinstriped. What is pointed to outlives DaemonMain().
 struct DaemonDisk {
+  // By which calls the stores of kind "log" use their disks: as in LogStoreOptions.
   FileCalls* calls = &FileCalls::Kernel();
   rocksdb::Env* index_env = nullptr;
+  // Opens a store of another kind, and says which device's it is. Null: there are none.
+  Result<std::unique_ptr<Store>> (*open_other)(const ServedDrive& drive,
+                                               DeviceIdentity* identity) = nullptr;
 };
 
 // Once in a process. Takes the signals of pinstriped; those that the caller has blocked stay so.

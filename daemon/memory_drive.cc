@@ -1,7 +1,8 @@
 #include "daemon/memory_drive.h"
 
-#include <condition_variable>
 #include <utility>
+
+#include "base/mutex.h"
 
 namespace pinstripe {
 
@@ -10,7 +11,7 @@ namespace pinstripe {
 class MemoryDrive::Answers {
  public:
   uint64_t Add(std::function<void(bool gone)> answer) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     waiting_.emplace(next_, std::move(answer));
     return next_++;
   }
@@ -18,7 +19,7 @@ class MemoryDrive::Answers {
   void Give(uint64_t number) {
     std::function<void(bool)> answer;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       const auto found = waiting_.find(number);
       if (found == waiting_.end()) return;  // the drive is gone, and has answered
       answer = std::move(found->second);
@@ -27,27 +28,27 @@ class MemoryDrive::Answers {
     }
     answer(false);
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       --running_;
     }
-    finished_.notify_all();
+    finished_.WakeAll();
   }
 
   void GiveAll() {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     auto left = std::exchange(waiting_, {});
-    lock.unlock();
+    lock.Unlock();
     for (auto& [number, answer] : left) answer(true);
-    lock.lock();
-    finished_.wait(lock, [this] { return running_ == 0; });
+    lock.Lock();
+    while (running_ > 0) finished_.Wait(lock);
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable finished_;
-  uint64_t next_ = 0;                                      // guarded by mutex_
-  uint64_t running_ = 0;                                   // guarded by mutex_
-  std::map<uint64_t, std::function<void(bool)>> waiting_;  // guarded by mutex_
+  Mutex mutex_;
+  Condition finished_;
+  uint64_t next_ GUARDED_BY(mutex_) = 0;
+  uint64_t running_ GUARDED_BY(mutex_) = 0;
+  std::map<uint64_t, std::function<void(bool)>> waiting_ GUARDED_BY(mutex_);
 };
 
 MemoryDrive::MemoryDrive(Runtime& runtime, std::string name, uint64_t capacity_bytes,
@@ -83,13 +84,13 @@ void MemoryDrive::Answer(std::function<void(R)> done, R result) {
 }
 
 int64_t MemoryDrive::cluster_version() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return cluster_version_;
 }
 
 Status MemoryDrive::Admit(const Terms& terms) {
   if (!terms.cluster_version.has_value()) return {};
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (*terms.cluster_version < cluster_version_) {
     return Status(Fail(EREMCHG, "it has cluster version {}, the request {}", cluster_version_,
                        *terms.cluster_version))
@@ -102,7 +103,7 @@ Status MemoryDrive::Admit(const Terms& terms) {
 void MemoryDrive::SetClusterVersion(int64_t version, Terms terms, StatusCallback done) {
   Status admitted = Admit(terms);
   if (admitted.ok()) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     cluster_version_ = version;
   }
   Answer(std::move(done), std::move(admitted));
@@ -203,7 +204,7 @@ void MemoryDrive::Info(Terms terms, Callback<DriveInfo> done) {
                  .serial_number = name_,
                  .failure = std::string(failure)};
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     info.starts = starts_;
     info.start_count = start_count_;
     info.up = up_;
@@ -213,7 +214,7 @@ void MemoryDrive::Info(Terms terms, Callback<DriveInfo> done) {
 
 void MemoryDrive::SetStarts(std::vector<DriveStart> starts, std::optional<Duration> up,
                             uint64_t start_count) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   start_count_ = start_count == 0 ? starts.size() : start_count;
   starts_ = std::move(starts);
   up_ = up;

@@ -12,11 +12,11 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/runtime.h"
 #include "daemon/engine.h"
 #include "drive/drive.h"
@@ -80,11 +80,11 @@ class MemoryDrive final : public Drive {
   const std::string name_;
   MemoryStore& store_;  // of the engine
   Engine engine_;
-  mutable std::mutex mutex_;
-  int64_t cluster_version_ = 0;             // guarded by mutex_
-  std::vector<DriveStart> starts_;          // guarded by mutex_
-  uint64_t start_count_ = 0;                // guarded by mutex_
-  std::optional<Duration> up_;              // guarded by mutex_
+  mutable Mutex mutex_;
+  int64_t cluster_version_ GUARDED_BY(mutex_) = 0;
+  std::vector<DriveStart> starts_ GUARDED_BY(mutex_);
+  uint64_t start_count_ GUARDED_BY(mutex_) = 0;
+  std::optional<Duration> up_ GUARDED_BY(mutex_);
   const std::shared_ptr<Answers> answers_;  // shared with the tasks that give them
 };
 

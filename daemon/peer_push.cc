@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <deque>
-#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/try.h"
 #include "kinetic/connection.h"
 #include "kinetic/kinetic.pb.h"
@@ -88,15 +88,15 @@ struct PeerPush::Arrivals {
 
   void Add(Arrival arrival) {
     {
-      const std::lock_guard lock(mutex);
+      const MutexLock lock(mutex);
       waiting.push_back(std::move(arrival));
     }
     signal->Set();
   }
 
   std::shared_ptr<Signal> signal;  // set before anything is asked
-  std::mutex mutex;
-  std::deque<Arrival> waiting;  // guarded by mutex
+  Mutex mutex;
+  std::deque<Arrival> waiting GUARDED_BY(mutex);
 };
 
 namespace {
@@ -200,7 +200,7 @@ class PeerPush::Link final : public KineticConnection::Owner,
 
   // None: not known yet.
   std::optional<Status> Opened() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (state_ == State::kConnecting) return std::nullopt;
     return state_ == State::kOpen ? Status() : failure_;
   }
@@ -238,7 +238,7 @@ class PeerPush::Link final : public KineticConnection::Owner,
 
   void Become(State state, const Status& failure) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       state_ = state;
       failure_ = failure;
     }
@@ -257,9 +257,9 @@ class PeerPush::Link final : public KineticConnection::Owner,
   std::shared_ptr<KineticConnection> connection_;
   bool stopped_ = false;
 
-  std::mutex mutex_;
-  State state_ = State::kConnecting;  // guarded by mutex_
-  Status failure_;                    // guarded by mutex_
+  Mutex mutex_;
+  State state_ GUARDED_BY(mutex_) = State::kConnecting;
+  Status failure_ GUARDED_BY(mutex_);
 };
 
 PeerPush::PeerPush(Runtime& runtime, KineticIo& io, Engine& engine, Asked asked,
@@ -322,7 +322,7 @@ void PeerPush::PushAll(Cancellation& cancellation) {
     }
     std::deque<Arrivals::Arrival> arrived;
     {
-      const std::lock_guard lock(arrivals_->mutex);
+      const MutexLock lock(arrivals_->mutex);
       arrived.swap(arrivals_->waiting);
     }
     for (Arrivals::Arrival& each : arrived) {

@@ -48,7 +48,7 @@ Places::Place::~Place() { places_.Forget(*this); }
 
 void Places::Place::OnEnd(Task end) {
   {
-    const std::lock_guard lock(places_.mutex_);
+    const MutexLock lock(places_.mutex_);
     if (counts_) {
       end_ = std::move(end);
       return;
@@ -58,12 +58,12 @@ void Places::Place::OnEnd(Task end) {
 }
 
 void Places::Place::Welcome() {
-  const std::lock_guard lock(places_.mutex_);
+  const MutexLock lock(places_.mutex_);
   if (places_.strangers_.erase(number_) > 0) --places_.addresses_[address_].strangers;
 }
 
 // The oldest stranger of the address from which most of them come; with a device or an address, of
-// that. With mutex_ held, like the next ones.
+// that.
 Places::Place* Places::Victim(const void* device, const std::string* address) {
   Place* victim = nullptr;
   size_t most = 0;
@@ -94,7 +94,7 @@ void Places::EndOne(Place& victim, std::vector<Task>& ends) {
 }
 
 void Places::Forget(Place& place) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Uncount(place);
   --open_;
 }
@@ -103,17 +103,19 @@ Result<std::unique_ptr<Places::Place>> Places::Take(const void* device,
                                                     const std::string& address) {
   std::vector<Task> ends;  // called without the lock
   Result<std::unique_ptr<Place>> taken = [&]() -> Result<std::unique_ptr<Place>> {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (limits_.connections != SIZE_MAX && open_ >= limits_.connections + kMostLeaving) {
       return Fail(EBUSY, "connections that are to end are not closed yet");
     }
     const auto make_room = [&](bool full, const void* of_device, const std::string* of_address) {
       if (!full) return true;
+      mutex_.AssertHeld();
       Place* const victim = Victim(of_device, of_address);
       if (victim != nullptr) EndOne(*victim, ends);
       return victim != nullptr;
     };
     const auto of_address = [&] {
+      mutex_.AssertHeld();
       const auto found = addresses_.find(address);
       return found == addresses_.end() ? Counts() : found->second;
     };

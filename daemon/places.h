@@ -17,10 +17,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/runtime.h"
 #include "base/status.h"
 
@@ -70,8 +70,9 @@ class Places {
     const void* const device_;
     const std::string address_;
     uint64_t number_ = 0;
-    bool counts_ = true;  // for the device and the address: it was not told to end; guarded by
-                          // places_.mutex_, like the next
+    // For the device and the address: it was not told to end. Both by the thread that holds
+    // places_.mutex_, which the analysis does not see through another Place.
+    bool counts_ = true;
     Task end_;
   };
 
@@ -87,19 +88,19 @@ class Places {
     size_t all = 0;
     size_t strangers = 0;
   };
-  Place* Victim(const void* device, const std::string* address);
-  void EndOne(Place& victim, std::vector<Task>& ends);
-  void Uncount(Place& place);
+  Place* Victim(const void* device, const std::string* address) REQUIRES(mutex_);
+  void EndOne(Place& victim, std::vector<Task>& ends) REQUIRES(mutex_);
+  void Uncount(Place& place) REQUIRES(mutex_);
   void Forget(Place& place);
 
   const Limits limits_;
-  std::mutex mutex_;
-  size_t open_ = 0;                           // guarded by mutex_, like all below
-  size_t staying_ = 0;                        // of them, without those that were told to end
-  std::map<uint64_t, Place*> strangers_;      // in the order they came
-  std::map<std::string, Counts> addresses_;   // of those that stay
-  std::map<const void*, size_t> of_devices_;  // of those that stay
-  uint64_t last_ = 0;
+  Mutex mutex_;
+  size_t open_ GUARDED_BY(mutex_) = 0;
+  size_t staying_ GUARDED_BY(mutex_) = 0;  // of them, without those that were told to end
+  std::map<uint64_t, Place*> strangers_ GUARDED_BY(mutex_);      // in the order they came
+  std::map<std::string, Counts> addresses_ GUARDED_BY(mutex_);   // of those that stay
+  std::map<const void*, size_t> of_devices_ GUARDED_BY(mutex_);  // of those that stay
+  uint64_t last_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace pinstripe

@@ -14,7 +14,7 @@ bool ValueBudget::TryToTake(uint64_t bytes) {
 
 ValueBudget::Share ValueBudget::TakeOrWait(const void* who, uint64_t bytes, Granted granted) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (waiting_.empty() && TryToTake(bytes)) return {this, bytes};
     waiting_.push_back({who, bytes, std::move(granted)});
     waiting_count_ = waiting_.size();
@@ -25,7 +25,7 @@ ValueBudget::Share ValueBudget::TakeOrWait(const void* who, uint64_t bytes, Gran
 
 void ValueBudget::Forget(const void* who) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::erase_if(waiting_, [who](const Waiting& each) { return each.who == who; });
     waiting_count_ = waiting_.size();
   }
@@ -37,7 +37,7 @@ void ValueBudget::Subtract(uint64_t bytes) {
   if (waiting_count_.load() == 0) return;
   std::vector<Waiting> served;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     while (!waiting_.empty() && TryToTake(waiting_.front().bytes)) {
       served.push_back(std::move(waiting_.front()));
       waiting_.pop_front();

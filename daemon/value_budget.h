@@ -15,8 +15,9 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <utility>
+
+#include "base/mutex.h"
 
 namespace pinstripe {
 
@@ -80,8 +81,8 @@ class ValueBudget {
   const uint64_t limit_;
   std::atomic<uint64_t> used_ = 0;
   std::atomic<size_t> waiting_count_ = 0;  // of waiting_
-  std::mutex mutex_;
-  std::deque<Waiting> waiting_;  // guarded by mutex_
+  Mutex mutex_;
+  std::deque<Waiting> waiting_ GUARDED_BY(mutex_);
 };
 
 }  // namespace pinstripe

@@ -37,7 +37,7 @@ Background::Background(Runtime& runtime, const std::string& name, int threads)
     : runtime_(runtime), workers_(runtime, name, threads) {}
 
 Background::~Background() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   stopping_ = true;
   for (const JobPtr& job : jobs_) job->cancellation->Cancel();
 }
@@ -45,7 +45,7 @@ Background::~Background() {
 void Background::Start(Job started) {
   const auto job = std::make_shared<Job>(std::move(started));
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stopping_) return;
     jobs_.insert(job);
   }
@@ -65,7 +65,7 @@ void Background::Run(const JobPtr& job) {
     return workers_.Add([this, job] { Run(job); }, job->priority);
   }
   if (!job->cancellation->cancelled()) job->done();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   jobs_.erase(job);
 }
 

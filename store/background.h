@@ -11,10 +11,10 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 
+#include "base/mutex.h"
 #include "base/runtime.h"
 #include "store/long_operation.h"
 #include "store/workers.h"
@@ -51,10 +51,10 @@ class Background {
   void RestAfter(const JobPtr& job, Time began);
 
   Runtime& runtime_;
-  std::mutex mutex_;
-  std::set<JobPtr> jobs_;  // guarded by mutex_
-  bool stopping_ = false;  // guarded by mutex_
-  Workers workers_;        // the last member: until it has ended its threads use all the others
+  Mutex mutex_;
+  std::set<JobPtr> jobs_ GUARDED_BY(mutex_);
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  Workers workers_;  // the last member: until it has ended its threads use all the others
 };
 
 }  // namespace pinstripe

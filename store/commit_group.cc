@@ -23,37 +23,37 @@ Result<std::shared_ptr<CommitGroup>> CommitGroup::Open(FileCalls& calls, const s
 }
 
 void CommitGroup::Join(Member& member) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   members_.emplace(&member, Status());
 }
 
 void CommitGroup::Leave(Member& member) {
-  std::unique_lock lock(mutex_);
-  round_finished_.wait(lock, [this] { return begun_ == finished_; });
+  const MutexLock lock(mutex_);
+  while (begun_ != finished_) round_finished_.Wait(lock);
   members_.erase(&member);
 }
 
 // A round that is under way may have begun before our changes; whether it has taken them along the
 // member knows. Whoever needs one and finds none under way runs it for everybody.
 Status CommitGroup::Flush(Member& member) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   const uint64_t wanted = begun_ + (member.HasChanges() ? 1 : 0);
   while (finished_ < wanted) {
     if (begun_ > finished_) {
-      round_finished_.wait(lock);
+      round_finished_.Wait(lock);
       continue;
     }
     ++begun_;
     Statuses statuses = members_;
-    lock.unlock();
+    lock.Unlock();
     const Status file_system = RunRound(statuses);
-    lock.lock();
+    lock.Lock();
     if (!file_system.ok()) {
       // Those who have joined since included: what they wrote until now may be what was lost.
       const Statuses members = members_;
-      lock.unlock();
+      lock.Unlock();
       for (const auto& [each, status] : members) each->LoseFaith(file_system);
-      lock.lock();
+      lock.Lock();
     }
     for (auto& [each, status] : statuses) {
       if (const auto found = members_.find(each); found != members_.end()) {
@@ -61,7 +61,7 @@ Status CommitGroup::Flush(Member& member) {
       }
     }
     finished_ = begun_;
-    round_finished_.notify_all();
+    round_finished_.WakeAll();
   }
   return members_.at(&member);
 }

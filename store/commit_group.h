@@ -14,14 +14,13 @@
 
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "base/file_descriptor.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "store/file_calls.h"
 
@@ -80,11 +79,11 @@ class CommitGroup {
   const std::string path_;
   const FileDescriptor file_system_;
   bool had_failed_ = false;  // does not change
-  std::mutex mutex_;
-  std::condition_variable round_finished_;
-  uint64_t begun_ = 0;     // rounds; guarded by mutex_
-  uint64_t finished_ = 0;  // guarded by mutex_
-  Statuses members_;       // and how their last round ended; guarded by mutex_
+  Mutex mutex_;
+  Condition round_finished_;
+  uint64_t begun_ GUARDED_BY(mutex_) = 0;  // rounds
+  uint64_t finished_ GUARDED_BY(mutex_) = 0;
+  Statuses members_ GUARDED_BY(mutex_);  // and how their last round ended
 };
 
 }  // namespace pinstripe

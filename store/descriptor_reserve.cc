@@ -13,7 +13,7 @@ DescriptorReserve& DescriptorReserve::OfProcess() {
 }
 
 void DescriptorReserve::Keep(size_t count) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (kept_.size() > count) kept_.resize(count);
   while (kept_.size() < count) {
     FileDescriptor one(open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -24,7 +24,7 @@ void DescriptorReserve::Keep(size_t count) {
 
 bool DescriptorReserve::Yield(int error) {
   if (error != EMFILE && error != ENFILE) return false;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (kept_.empty()) return false;
   kept_.pop_back();
   errno = error;
@@ -32,7 +32,7 @@ bool DescriptorReserve::Yield(int error) {
 }
 
 size_t DescriptorReserve::size() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return kept_.size();
 }
 

@@ -12,11 +12,11 @@
 #include <sys/types.h>
 
 #include <cstddef>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "base/file_descriptor.h"
+#include "base/mutex.h"
 
 namespace pinstripe {
 
@@ -34,8 +34,8 @@ class DescriptorReserve {
   size_t size() const;
 
  private:
-  mutable std::mutex mutex_;
-  std::vector<FileDescriptor> kept_;  // guarded by mutex_
+  mutable Mutex mutex_;
+  std::vector<FileDescriptor> kept_ GUARDED_BY(mutex_);
 };
 
 // open(2), which takes one of the reserve where there is no other. O_CLOEXEC goes without saying.

@@ -32,7 +32,9 @@ Result<StoredRecord> ErasableStore::Get(std::string_view key, ValueRange range) 
 
 Result<StoredRecord> ErasableStore::GetAtOnce(std::string_view key, ValueRange range) {
   const Gate::QuickVisit visit(gate_);
-  if (!visit.inside() || store_ == nullptr) return WouldWait();
+  if (!visit.inside()) return WouldWait();
+  gate_.AssertVisited();
+  if (store_ == nullptr) return WouldWait();
   return store_->GetAtOnce(key, range);
 }
 
@@ -62,7 +64,9 @@ std::vector<Status> ErasableStore::PutEach(std::span<const StoreChange> puts) {
 
 bool ErasableStore::PutAllAtOnce(std::span<const StoreChange> puts) {
   const Gate::QuickVisit visit(gate_);
-  return visit.inside() && store_ != nullptr && store_->PutAllAtOnce(puts);
+  if (!visit.inside()) return false;
+  gate_.AssertVisited();
+  return store_ != nullptr && store_->PutAllAtOnce(puts);
 }
 
 Status ErasableStore::Delete(std::string_view key) {
@@ -105,12 +109,12 @@ Result<bool> ErasableStore::Tidy() {
 Status ErasableStore::CompactRange(const KeyRange& range, std::atomic<bool>& cancelled) {
   return With([&](Store& store) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (erasing_) return Status(ECANCELED, "the drive is being erased");
       compactions_.insert(&cancelled);
     }
     const Status compacted = store.CompactRange(range, cancelled);
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     compactions_.erase(&cancelled);
     return compacted;
   });
@@ -118,13 +122,13 @@ Status ErasableStore::CompactRange(const KeyRange& range, std::atomic<bool>& can
 
 Status ErasableStore::Erase() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     erasing_ = true;
     for (std::atomic<bool>* cancelled : compactions_) *cancelled = true;
   }
   const Gate::Closure alone(gate_);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     erasing_ = false;  // who comes now waits outside
   }
   if (store_ == nullptr) return lost_;

@@ -11,11 +11,11 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "store/gate.h"
 #include "store/store.h"
 
@@ -59,12 +59,12 @@ class ErasableStore final : public Store {
   const std::string path_;
   const Opener open_;
   Gate gate_;
-  std::unique_ptr<Store> store_;  // changed while gate_ is closed; null when it could not be opened
-  Status lost_;                   // why; changed with it
+  std::unique_ptr<Store> store_ GUARDED_BY(gate_);  // null when it could not be opened
+  Status lost_ GUARDED_BY(gate_);                   // why
 
-  std::mutex mutex_;
-  bool erasing_ = false;                      // about to close the gate; guarded by mutex_
-  std::set<std::atomic<bool>*> compactions_;  // under way, each to be cancelled; guarded by mutex_
+  Mutex mutex_;
+  bool erasing_ GUARDED_BY(mutex_) = false;                      // about to close the gate
+  std::set<std::atomic<bool>*> compactions_ GUARDED_BY(mutex_);  // under way, each to be cancelled
 };
 
 }  // namespace pinstripe

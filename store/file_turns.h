@@ -7,9 +7,9 @@
 
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
+
+#include "base/mutex.h"
 
 namespace pinstripe {
 
@@ -19,17 +19,17 @@ class FileTurns {
   class Write {
    public:
     explicit Write(FileTurns& turns) : turns_(turns) {
-      const std::lock_guard lock(turns_.mutex_);
+      const MutexLock lock(turns_.mutex_);
       ++turns_.begun_;
     }
     ~Write() {
       bool wake;
       {
-        const std::lock_guard lock(turns_.mutex_);
+        const MutexLock lock(turns_.mutex_);
         ++turns_.ended_;
         wake = turns_.waiting_ > 0;
       }
-      if (wake) turns_.write_ended_.notify_all();
+      if (wake) turns_.write_ended_.WakeAll();
     }
     Write(const Write&) = delete;
     Write& operator=(const Write&) = delete;
@@ -41,25 +41,25 @@ class FileTurns {
   // Waits until as many writes have ended as are under way now. Those that begin later are not
   // waited for.
   void AwaitWrites() {
-    std::unique_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     const uint64_t begun = begun_;
     ++waiting_;
-    write_ended_.wait(lock, [&] { return ended_ >= begun; });
+    while (ended_ < begun) write_ended_.Wait(lock);
     --waiting_;
   }
 
   // How many wait in AwaitWrites().
   int waiting() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return waiting_;
   }
 
  private:
-  mutable std::mutex mutex_;
-  std::condition_variable write_ended_;
-  uint64_t begun_ = 0;  // writes; guarded by mutex_, like the next
-  uint64_t ended_ = 0;
-  int waiting_ = 0;
+  mutable Mutex mutex_;
+  Condition write_ended_;
+  uint64_t begun_ GUARDED_BY(mutex_) = 0;  // writes
+  uint64_t ended_ GUARDED_BY(mutex_) = 0;
+  int waiting_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace pinstripe

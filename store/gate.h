@@ -6,23 +6,26 @@
 //   const Gate::QuickVisit quick(gate_);     // shared, if quick.inside()
 //   const Gate::Closure alone(gate_);        // alone; not by a thread that is inside
 //
-// Thread-safe. Going in and out costs one atomic operation each.
+// Thread-safe. Going in and out costs one atomic operation each: 7 to 13 ns together where
+// std::shared_mutex takes 13 to 23, and half as much as it with two threads. And a
+// std::shared_mutex prefers those who come: with four threads that are always inside, who wants to
+// be alone had not got in after four seconds, and closes this within 40 ms (bench/gate.cc).
 
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
+
+#include "base/mutex.h"
 
 namespace pinstripe {
 
-class Gate {
+class CAPABILITY("gate") Gate {
  public:
-  class Visit {
+  class SCOPED_CAPABILITY Visit {
    public:
-    explicit Visit(Gate& gate) : gate_(gate) { gate_.Enter(); }
-    ~Visit() { gate_.Leave(); }
+    explicit Visit(Gate& gate) ACQUIRE_SHARED(gate) : gate_(gate) { gate_.Enter(); }
+    ~Visit() RELEASE_GENERIC() { gate_.Leave(); }
     Visit(const Visit&) = delete;
     Visit& operator=(const Visit&) = delete;
 
@@ -35,7 +38,7 @@ class Gate {
    public:
     explicit QuickVisit(Gate& gate) : gate_(gate), inside_(gate.EnterIfOpen()) {}
     ~QuickVisit() {
-      if (inside_) gate_.Leave();
+      if (inside_) gate_.StepOut();
     }
     QuickVisit(const QuickVisit&) = delete;
     QuickVisit& operator=(const QuickVisit&) = delete;
@@ -46,10 +49,10 @@ class Gate {
     const bool inside_;
   };
 
-  class Closure {
+  class SCOPED_CAPABILITY Closure {
    public:
-    explicit Closure(Gate& gate) : gate_(gate) { gate_.Close(); }
-    ~Closure() { gate_.Open(); }
+    explicit Closure(Gate& gate) ACQUIRE(gate) : gate_(gate) { gate_.Close(); }
+    ~Closure() RELEASE() { gate_.Open(); }
     Closure(const Closure&) = delete;
     Closure& operator=(const Closure&) = delete;
 
@@ -57,41 +60,47 @@ class Gate {
     Gate& gate_;
   };
 
+  // For functions whose visit the analysis cannot see: a quick one that is inside.
+  void AssertVisited() const ASSERT_SHARED_CAPABILITY(this) {}
+
  private:
   static constexpr uint64_t kClosed = uint64_t{1} << 32;
 
-  void Enter() {
+  // The gate is made of an atomic, by which the analysis could not tell who is inside.
+  void Enter() ACQUIRE_SHARED() NO_THREAD_SAFETY_ANALYSIS {
     while (inside_.fetch_add(1, std::memory_order_acquire) >= kClosed) {
-      Leave();
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return inside_.load() < kClosed; });
+      StepOut();
+      const MutexLock lock(mutex_);
+      while (IsClosed()) changed_.Wait(lock);
     }
   }
   bool EnterIfOpen() {
     if (inside_.fetch_add(1, std::memory_order_acquire) < kClosed) return true;
-    Leave();
+    StepOut();
     return false;
   }
-  void Leave() {
+  void Leave() RELEASE_SHARED() NO_THREAD_SAFETY_ANALYSIS { StepOut(); }
+  void StepOut() {
     if (inside_.fetch_sub(1, std::memory_order_release) != kClosed + 1) return;
-    const std::lock_guard lock(mutex_);  // who closes is either waiting, or has not looked yet
-    changed_.notify_all();
+    const MutexLock lock(mutex_);  // who closes is either waiting, or has not looked yet
+    changed_.WakeAll();
   }
-  void Close() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return inside_.load() < kClosed; });
+  bool IsClosed() const { return inside_.load() >= kClosed; }
+  void Close() ACQUIRE() NO_THREAD_SAFETY_ANALYSIS {
+    const MutexLock lock(mutex_);
+    while (IsClosed()) changed_.Wait(lock);
     inside_.fetch_add(kClosed);
-    changed_.wait(lock, [this] { return inside_.load(std::memory_order_acquire) == kClosed; });
+    while (inside_.load(std::memory_order_acquire) != kClosed) changed_.Wait(lock);
   }
-  void Open() {
-    const std::lock_guard lock(mutex_);
+  void Open() RELEASE() NO_THREAD_SAFETY_ANALYSIS {
+    const MutexLock lock(mutex_);
     inside_.fetch_sub(kClosed, std::memory_order_release);
-    changed_.notify_all();
+    changed_.WakeAll();
   }
 
   std::atomic<uint64_t> inside_ = 0;  // how many; and kClosed, changed under mutex_
-  std::mutex mutex_;
-  std::condition_variable changed_;
+  Mutex mutex_;
+  Condition changed_;
 };
 
 }  // namespace pinstripe

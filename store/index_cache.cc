@@ -40,19 +40,19 @@ std::optional<std::string> IndexCache::Find(std::string_view key) const {
 
 uint64_t IndexCache::Begin(std::string_view key) const {
   Shard& shard = ShardOf(key);
-  const std::lock_guard lock(shard.mutex);
+  const MutexLock lock(shard.mutex);
   return shard.changes;
 }
 
 void IndexCache::Remember(std::string_view key, std::string_view record, uint64_t ticket) {
   Shard& shard = ShardOf(key);
-  const std::lock_guard lock(shard.mutex);
+  const MutexLock lock(shard.mutex);
   if (shard.changing == 0 && shard.changes == ticket) Insert(key, record);
 }
 
 void IndexCache::BeforeChange(std::string_view key) {
   Shard& shard = ShardOf(key);
-  const std::lock_guard lock(shard.mutex);
+  const MutexLock lock(shard.mutex);
   ++shard.changes;
   ++shard.changing;
   memory_->Erase(Name(key));
@@ -60,7 +60,7 @@ void IndexCache::BeforeChange(std::string_view key) {
 
 void IndexCache::AfterChange(std::string_view key, std::string_view after) {
   Shard& shard = ShardOf(key);
-  const std::lock_guard lock(shard.mutex);
+  const MutexLock lock(shard.mutex);
   ++shard.changes;  // who asked in between may have seen what was there before
   --shard.changing;
   if (!after.empty()) Insert(key, after);

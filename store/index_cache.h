@@ -12,13 +12,13 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "base/bytes.h"
+#include "base/mutex.h"
 
 namespace rocksdb {
 class Cache;
@@ -45,9 +45,9 @@ class IndexCache {
 
  private:
   struct Shard {
-    std::mutex mutex;
-    uint64_t changes = 0;   // begun or ended; guarded by mutex, like the next
-    uint64_t changing = 0;  // under way
+    Mutex mutex;
+    uint64_t changes GUARDED_BY(mutex) = 0;   // begun or ended
+    uint64_t changing GUARDED_BY(mutex) = 0;  // under way
   };
 
   const std::string& Name(std::string_view key) const;

@@ -12,21 +12,21 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <string_view>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
+
 namespace pinstripe {
 
 class KeyLocks {
   struct Shard {
-    std::mutex mutex;
-    std::condition_variable released;
-    std::unordered_set<std::string_view> keys;  // guarded by mutex; owned by the Holds
+    Mutex mutex;
+    Condition released;
+    std::unordered_set<std::string_view> keys GUARDED_BY(mutex);  // owned by the Holds
   };
 
  public:
@@ -73,10 +73,10 @@ class KeyLocks {
   // False: somebody has it, and is not waited for.
   bool Take(std::string_view key, Wait wait) {
     Shard& shard = ShardOf(key);
-    std::unique_lock lock(shard.mutex);
+    const MutexLock lock(shard.mutex);
     while (!shard.keys.insert(key).second) {
       if (wait == Wait::kMayNot) return false;
-      shard.released.wait(lock);
+      shard.released.Wait(lock);
     }
     return true;
   }
@@ -84,10 +84,10 @@ class KeyLocks {
   void GiveBack(std::string_view key) {
     Shard& shard = ShardOf(key);
     {
-      const std::lock_guard lock(shard.mutex);
+      const MutexLock lock(shard.mutex);
       shard.keys.erase(key);
     }
-    shard.released.notify_all();
+    shard.released.WakeAll();
   }
 
   std::array<Shard, 16> shards_;

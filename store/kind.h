@@ -12,7 +12,7 @@ namespace pinstripe {
 
 enum class StoreKind {
   kLog,      // LogStore: what drives are meant to use
-  kLevelDb,  // DatabaseStore, for comparison
+  kLevelDb,  // DatabaseStore, for comparison: only pinstriped-compare opens it, like the next
   kRocksDb,
 };
 

@@ -210,4 +210,12 @@ Result<LogLocation> DecodePlaceIndexKey(std::string_view index_key) {
   return location;
 }
 
+std::string Where(LogLocation location) {
+  return fmt::format("segment {:08x} at {}", location.segment, location.offset);
+}
+
+std::string ShortKey(std::string_view key) {
+  return Hex(AsBytes(key.substr(0, 48))) + (key.size() > 48 ? "..." : "");
+}
+
 }  // namespace pinstripe

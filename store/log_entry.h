@@ -81,4 +81,19 @@ std::string DurableIndexKey();                       // "W": up to where the log
 
 Result<LogLocation> DecodePlaceIndexKey(std::string_view index_key);
 
+// What a small record takes in the index.
+inline uint64_t InlineFootprint(std::string_view key, size_t record_bytes) {
+  return 1 + key.size() + record_bytes;
+}
+
+// A record that cannot be read because of what is on the disk, or is no more: not a disk that fails
+// now.
+inline bool IsDamage(const Status& failure) {
+  return failure.code() == EBADMSG || failure.code() == ENOENT;
+}
+
+// For messages.
+std::string Where(LogLocation location);
+std::string ShortKey(std::string_view key);
+
 }  // namespace pinstripe

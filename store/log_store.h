@@ -29,53 +29,46 @@
 // An entry below the mark that does not verify is damage: EBADMSG for its key, when it is read.
 // After a failed sync nothing can be believed any more: every change fails (EIO), reads go on.
 //
+// Each part is a class of its own, and none but these knows how it goes about it:
+//
+//   LogRecovery   what opening does          LogRoom      how much may still be taken
+//   LogReader     finds and reads records    LogReclaim   gives space back, compacts
+//   LogWriter     makes changes              LogIndex     the index, on RocksDB
+//   LogRounds     makes them durable         SegmentFiles the files of the log
+//   LogLedger     what becomes of each entry of the log, and the counts
+//
 // Thread-safe; changes of one key one after the other, as Store says.
 
 #pragma once
 
-#include <condition_variable>
 #include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <optional>
-#include <set>
-#include <shared_mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "store/commit_group.h"
 #include "store/directory.h"
 #include "store/file_calls.h"
-#include "store/index_cache.h"
-#include "store/key_locks.h"
-#include "store/log_entry.h"
+#include "store/log_check.h"
+#include "store/log_index.h"
+#include "store/log_ledger.h"
+#include "store/log_reader.h"
+#include "store/log_reclaim.h"
+#include "store/log_room.h"
+#include "store/log_rounds.h"
+#include "store/log_writer.h"
 #include "store/segment_files.h"
 #include "store/store.h"
+#include "store/store_health.h"
+#include "store/store_resources.h"
 
 namespace rocksdb {
 class DB;
 class Env;
 class MergeOperator;
-class WriteBatch;
 }  // namespace rocksdb
 
 namespace pinstripe {
-
-// What all stores of a process share: memory for their indexes (block cache and write buffers), the
-// threads of RocksDB, and the commits of those that lie on one file system.
-class StoreResources {
- public:
-  explicit StoreResources(uint64_t block_cache_bytes = 64 << 20,
-                          uint64_t write_buffer_bytes = 64 << 20);
-  ~StoreResources();
-
- private:
-  friend class LogStore;
-  struct Parts;
-  const std::unique_ptr<Parts> parts_;
-};
 
 struct LogStoreOptions {
   std::string path;
@@ -96,13 +89,19 @@ struct LogStoreOptions {
   std::function<rocksdb::DB*(std::shared_ptr<rocksdb::MergeOperator>)> open_index = nullptr;
 };
 
-class LogStore final : public Store, private CommitGroup::Member {
+class LogStore final : public Store {
  public:
-  static constexpr uint32_t kLeastLoggedBytes = 4096;
+  static constexpr uint32_t kLeastLoggedBytes = LogWriter::kLeastLoggedBytes;
+  using CheckReport = LogCheckReport;
 
   // Opens or makes the store. Failures as of StoreDirectory::Open; EBADMSG: it is damaged.
   static Result<std::unique_ptr<LogStore>> Open(const LogStoreOptions& options,
                                                 StoreResources& resources);
+
+  // As CheckLogStore().
+  static Result<CheckReport> Check(const std::string& path, StoreResources& resources) {
+    return CheckLogStore(path, resources);
+  }
 
   // Flushes, unless that fails.
   ~LogStore() override;
@@ -130,169 +129,36 @@ class LogStore final : public Store, private CommitGroup::Member {
   uint64_t torn_entries() const { return torn_entries_; }
 
   // What compaction has moved since it was opened. At most 16 bytes for each that it gave back.
-  uint64_t moved_bytes() const {
-    const std::lock_guard lock(mutex_);
-    return moved_bytes_;
-  }
+  uint64_t moved_bytes() const { return ledger_.moved_bytes(); }
 
-  struct CheckReport {
-    uint64_t records = 0;
-    uint64_t value_bytes = 0;
-    uint64_t unfinished = 0;  // entries that power loss tore; opening the store removes them
-    uint64_t damaged = 0;
-    std::vector<std::string> sentences;  // about the first kMaxSentences damages
-    static constexpr size_t kMaxSentences = 100;
-  };
-  // Reads everything and changes nothing. The store is closed (EBUSY otherwise).
-  static Result<CheckReport> Check(const std::string& path, StoreResources& resources);
+  // For tests, of a store that is not damaged. At any time.
+  void CheckInvariants() const { ledger_.CheckInvariants(); }
 
  private:
-  struct Segment {
-    uint64_t live_bytes = 0;
-    uint64_t allocated_bytes = 0;  // 0: not known, or it is still written
-    bool holds_damage = false;
-    uint64_t slack() const {
-      return allocated_bytes > live_bytes ? allocated_bytes - live_bytes : 0;
-    }
-  };
-  using Ranges = std::map<LogLocation, uint64_t>;          // of the log: where, how many bytes
-  using Written = std::map<uint32_t, SegmentFiles::Held>;  // segments, to be synced
-  // One round of flushing: what was to be done when it began.
-  struct Round {
-    Written segments;
-    LogLocation durable;  // where the log will be so
-    LogLocation durable_before;
-    std::vector<uint32_t> full;  // segments that are not written any more
-    uint64_t sequence = 0;       // of the index
-  };
-  struct Planned;
-  struct Change;
-
   LogStore(StoreDirectory directory, const LogStoreOptions& options, StoreResources& resources);
   static Result<std::unique_ptr<LogStore>> OpenAndRecover(const LogStoreOptions& options,
                                                           StoreResources& resources);
-  Status OpenIndex(StoreResources& resources, bool read_only);
-  Status OpenRocksDb(StoreResources& resources, bool read_only);
-  Status BeginStart();
-
-  Status JoinGroup(StoreResources& resources);
-
-  // While opening, alone:
+  Status Join(StoreResources& resources);
+  Status OpenIndex();
   Status Recover();
-  Status LoadCounts();
-  Status FindCursor(LogLocation durable);
-  Status SettleLog(LogLocation durable);
-  Status UndoTornEntries(LogLocation durable);
-  Status UndoTornEntry(LogLocation location, const PlaceRecord& place, LogLocation durable);
-  Result<std::string> LastRecordBefore(LogLocation location, const std::string& key,
-                                       LogLocation durable);
-  Status ForgetPrevious();
-  Status CutTails(LogLocation durable);
-  Status ReturnForgottenSpace();
-  Status PunchGaps(uint32_t segment);
-  Result<LogLocation> LoadDurable() const;
-  Result<uint64_t> LoadCount(const std::string& index_key) const;
-  Result<uint64_t> EndOfLastEntry(uint32_t segment) const;
-
-  // Reading:
-  Result<std::string> LoadIndexRecord(std::string_view key) const;
-  using Wait = KeyLocks::Wait;
-  Result<std::string> FindIndexRecord(std::string_view key, Wait wait = Wait::kMay);
-  Result<RangeItem> LoadItem(std::string key, std::string_view index_value,
-                             const RangeCollector& collector);
-  Result<StoredRecord> ReadRecord(std::string_view key, const IndexRecord& record, ValueRange range,
-                                  Wait wait = Wait::kMay);
-  Status CheckPlaces(CheckReport& report);
-  Status CheckRecords(LogLocation durable, CheckReport& report);
-
-  // Writing:
-  enum class Together { kAllOrNone, kEach };  // what power loss may do to several changes
-  Status Make(std::span<const StoreChange> changes, Together together);
-  Status TryToMake(std::span<const StoreChange> changes, Together together, Wait wait = Wait::kMay);
-  Status Plan(const StoreChange& asked, Wait wait, Planned& plan, Change& change);
-  Status Append(std::span<const Planned> plans, Change& change);
-  Status WriteEntries(std::span<const Planned* const> plans, LogLocation begin, Change& change);
-  Status SyncAll(const Written& written);
-  void Forget(std::string_view key, const IndexRecord& old, size_t record_bytes, Change& change);
-  Status Commit(Change& change, Wait wait = Wait::kMay);
-  void ForgetDying(const Change& change);
-  void Abandon(const Change& change);
-  Status CheckSpace(uint64_t more, Room room);
-  static Room RoomOf(std::span<const StoreChange> changes);
+  Status BeginStart();
+  Status Make(std::span<const StoreChange> changes, LogWriter::Together together);
   Result<bool> MakeRoom();
-  Result<LogLocation> Reserve(uint64_t bytes, std::unique_lock<std::mutex>& lock);
-  Status FailedState();
-  Status BreakOn(const Status& status);
-
-  // Flushing:
-  bool HasChanges() override;
-  void BeginRound() override;
-  Status SyncRound() override;
-  Status HandOverRound() override;
-  Status EndRound(Status synced) override;
-  void LoseFaith(const Status& failure) override;
-  Status MarkDurable(LogLocation mark, bool sync);
-  Status ReturnSpace();
-  struct Gap {
-    uint64_t begin = 0;
-    uint64_t end = 0;
-  };
-  class LiveEntries;
-  Result<Gap> GapAround(LogLocation location, LiveEntries& live);
-  Status RemoveDeadSegments();
-  Status MeasureSegments(const std::set<uint32_t>& segments);
-
-  // Compacting:
-  Result<bool> PushDeletionsDown();
-  std::optional<uint32_t> SegmentToCompact();
-  Result<bool> Compact();
-  Status Move(LogLocation location, const PlaceRecord& place);
 
   StoreDirectory directory_;
   const LogStoreOptions options_;
   SegmentFiles files_;
-  std::shared_ptr<CommitGroup> group_;  // null: not to be written
-  bool opened_ = false;                 // wholly
-  bool from_disk_ = false;              // while opening: the kernel is not believed
-  std::unique_ptr<rocksdb::DB> index_;
-  IndexCache index_cache_;  // of records; not used while opening
+  StoreHealth health_;
+  LogLedger ledger_;
+  LogIndex index_;
+  LogReader reader_;
+  LogRoom room_;
+  LogWriter writer_;
+  LogReclaim reclaim_;
+  LogRounds rounds_;
+  bool opened_ = false;  // wholly
+  bool ended_ = false;   // cleanly; of the thread that destroys it
   uint64_t torn_entries_ = 0;
-  bool ended_ = false;  // cleanly; of the thread that destroys it
-
-  KeyLocks key_locks_;  // whose records are being changed or moved
-
-  // Held while the index is synced, for who writes to it meanwhile waits for the disk, and shared
-  // by those who must not.
-  std::shared_mutex syncing_index_;
-
-  mutable std::mutex mutex_;
-  std::condition_variable rolled_;
-  bool rolling_ = false;                  // somebody makes the next segment; guarded by mutex_
-  std::map<uint32_t, Segment> segments_;  // guarded by mutex_
-  LogLocation durable_;                   // what the last round has made so; guarded by mutex_
-  std::optional<uint32_t> compacting_;    // the segment that is being emptied; guarded by mutex_
-  uint64_t moved_bytes_ = 0;              // guarded by mutex_
-  LogLocation cursor_;                    // where the log ends; guarded by mutex_
-  Ranges in_flight_;                      // not in the index yet; guarded by mutex_
-  Ranges dying_;                          // about to leave the index; guarded by mutex_
-  Ranges dead_;                           // have left it since the last round; guarded by mutex_
-  Ranges committing_;                     // whose end a round makes durable; guarded by mutex_
-  Ranges free_;                           // and that is durable; guarded by mutex_
-  std::set<LogLocation> replacing_;       // entries with a previous record; guarded by mutex_
-  Written dirty_;                         // segments with data to sync; guarded by mutex_
-  std::set<uint32_t> full_;               // segments that ended; guarded by mutex_
-  std::set<uint32_t> trimmable_;          // and that nobody writes; guarded by mutex_
-  bool index_dirty_ = false;              // guarded by mutex_
-  uint64_t unsynced_bytes_ = 0;           // guarded by mutex_
-  uint64_t live_bytes_ = 0;               // of the log; guarded by mutex_
-  uint64_t dead_bytes_ = 0;               // in dead_ and committing_; guarded by mutex_
-  uint64_t inline_bytes_ = 0;             // guarded by mutex_
-  uint64_t inline_dead_bytes_ = 0;        // since deletions were pushed down; guarded by mutex_
-  Status broken_;                         // guarded by mutex_
-  uint64_t room_bytes_ = 0;               // of which CheckSpace() knows; guarded by mutex_
-  int room_changes_ = 0;                  // likewise, how many may believe it; guarded by mutex_
-
-  Round round_;  // that is under way; of the thread that runs it
 };
 
 }  // namespace pinstripe

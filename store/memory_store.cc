@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <mutex>
 
 #include "store/space.h"
 
@@ -13,12 +12,10 @@ uint64_t Footprint(std::string_view key, const StoredRecord& record) {
   return key.size() + record.head.version.size() + record.head.tag.size() + record.value.size();
 }
 
-Failed NoSuchKey() { return Fail(ENOENT, "no such key"); }
-
 }  // namespace
 
 Result<StoredRecord> MemoryStore::Get(std::string_view key, ValueRange range) {
-  std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   const auto found = records_.find(key);
   if (found == records_.end()) return NoSuchKey();
   StoredRecord record = found->second;
@@ -28,7 +25,7 @@ Result<StoredRecord> MemoryStore::Get(std::string_view key, ValueRange range) {
 }
 
 Result<StoredHead> MemoryStore::Head(std::string_view key) {
-  std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   const auto found = records_.find(key);
   if (found == records_.end()) return NoSuchKey();
   return found->second.head;
@@ -36,7 +33,7 @@ Result<StoredHead> MemoryStore::Head(std::string_view key) {
 
 Result<std::vector<std::string>> MemoryStore::Keys(const KeyRange& range, size_t max,
                                                    bool reverse) {
-  std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   std::vector<std::string> keys;
   const bool nothing =
       range.last && (*range.last < range.first || (*range.last == range.first &&
@@ -61,7 +58,7 @@ Status MemoryStore::Put(std::string_view key, const StoredRecord& record, Room r
 }
 
 Status MemoryStore::Delete(std::string_view key) {
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   const auto found = records_.find(key);
   if (found == records_.end()) return NoSuchKey();
   const StoreChange change{key, nullptr};
@@ -80,7 +77,7 @@ Status MemoryStore::Apply(std::span<const StoreChange> changes) {
     kept[i] = {record.head, SharedBytes(Buffer::CopyOf(record.value))};
     kept[i].head.value_bytes = static_cast<uint32_t>(record.value.size());
   }
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   uint64_t used = used_;
   Room room = Room::kFreeing;  // what all of them may take
   for (size_t i = 0; i < changes.size(); ++i) {
@@ -130,23 +127,23 @@ void MemoryStore::Set(const std::string& key, std::optional<StoredRecord> record
 }
 
 Status MemoryStore::Flush() {
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   unsynced_.clear();
   return {};
 }
 
 void MemoryStore::RememberUnsynced() {
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   remembers_ = true;
 }
 
 size_t MemoryStore::CountUnsynced() {
-  const std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   return unsynced_.size();
 }
 
 void MemoryStore::LosePower(size_t kept) {
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   while (unsynced_.size() > kept) {
     for (auto& [key, record] : unsynced_.back()) Set(key, std::move(record));
     unsynced_.pop_back();
@@ -155,7 +152,7 @@ void MemoryStore::LosePower(size_t kept) {
 }
 
 Status MemoryStore::Erase() {
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   unsynced_.clear();
   records_.clear();
   used_ = 0;
@@ -163,7 +160,7 @@ Status MemoryStore::Erase() {
 }
 
 StoreUsage MemoryStore::Usage() {
-  std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   return {capacity_, used_};
 }
 

@@ -5,12 +5,12 @@
 
 #include <map>
 #include <optional>
-#include <shared_mutex>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "store/store.h"
 
 namespace pinstripe {
@@ -44,16 +44,16 @@ class MemoryStore : public Store {
   // What the keys of one change had before it.
   using Former = std::vector<std::pair<std::string, std::optional<StoredRecord>>>;
 
-  void Remember(std::span<const StoreChange> changes);  // under the mutex
-  void Set(const std::string& key, std::optional<StoredRecord> record);
+  void Remember(std::span<const StoreChange> changes) REQUIRES(mutex_);
+  void Set(const std::string& key, std::optional<StoredRecord> record) REQUIRES(mutex_);
 
   const uint64_t capacity_;
   const uint64_t reserve_;
-  std::shared_mutex mutex_;
-  Records records_;               // guarded by mutex_
-  uint64_t used_ = 0;             // guarded by mutex_
-  bool remembers_ = false;        // guarded by mutex_
-  std::vector<Former> unsynced_;  // in their order; guarded by mutex_
+  SharedMutex mutex_;
+  Records records_ GUARDED_BY(mutex_);
+  uint64_t used_ GUARDED_BY(mutex_) = 0;
+  bool remembers_ GUARDED_BY(mutex_) = false;
+  std::vector<Former> unsynced_ GUARDED_BY(mutex_);  // in their order
 };
 
 }  // namespace pinstripe

@@ -68,14 +68,14 @@ Status SegmentFiles::Create(uint32_t segment) {
     (void)calls_.Unlink(PathOf(segment));  // or the next attempt would find it in its way
     return synced;
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   open_[segment] = std::move(file);
   return {};
 }
 
 Status SegmentFiles::Remove(uint32_t segment) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     open_.erase(segment);
   }
   if (calls_.Unlink(PathOf(segment)) != 0) return Fault("remove", segment);
@@ -84,13 +84,13 @@ Status SegmentFiles::Remove(uint32_t segment) {
 
 Result<SegmentFiles::OpenFile> SegmentFiles::Open(uint32_t segment) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (const auto found = open_.find(segment); found != open_.end()) return found->second;
   }
   const int fd = calls_.Open(PathOf(segment));
   if (fd < 0) return Fault("open", segment);
   auto file = std::make_shared<File>(fd);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   // Any one may go; whoever uses it keeps it open. The oldest is the least likely to be wanted.
   if (open_.size() >= kMaxOpen) open_.erase(open_.begin());
   open_[segment] = file;
@@ -191,7 +191,7 @@ void SegmentFiles::EndReadingFromDisk() {
 Status SegmentFiles::ReadAtOnce(uint32_t segment, uint64_t offset, std::span<const iovec> pieces) {
   OpenFile file;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (const auto found = open_.find(segment); found != open_.end()) file = found->second;
   }
   if (file == nullptr) return WouldWait();

@@ -20,7 +20,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,6 +27,7 @@
 
 #include "base/bytes.h"
 #include "base/file_descriptor.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "store/disk_reader.h"
 #include "store/file_calls.h"
@@ -101,8 +101,8 @@ class SegmentFiles {
 
   FileCalls& calls_;
   const std::string directory_;
-  std::mutex mutex_;
-  std::map<uint32_t, OpenFile> open_;  // guarded by mutex_
+  Mutex mutex_;
+  std::map<uint32_t, OpenFile> open_ GUARDED_BY(mutex_);
   // Of ReadFromDisk(): the segment that it has read last.
   std::optional<uint32_t> disk_segment_;
   std::optional<DiskReader> disk_reader_;

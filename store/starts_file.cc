@@ -140,7 +140,7 @@ Status StartsFile::Write(Starts starts) const {
 }
 
 Status StartsFile::Load() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   page_ = TRY(OpenPage());
   if (page_ == nullptr) return {};
   kernel_kept_pages_ = page_->IsInMemory();  // before it is read
@@ -150,14 +150,14 @@ Status StartsFile::Load() {
 }
 
 bool StartsFile::kernel_may_show_more() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return KernelMayShowMore(said_, boot_id_);
 }
 
 Status StartsFile::Begin(std::string lost) {
   std::optional<Starts> before;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     before = said_;
   }
   const StartSituation situation{.boot_id = boot_id_,
@@ -178,7 +178,7 @@ Status StartsFile::Begin(std::string lost) {
         "cluster",
         {{"file", path_}, {"why", why}});
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   said_ = std::move(next);
   page_ = page;
   begun_ = true;
@@ -189,7 +189,7 @@ void StartsFile::NoteFailedSync() {
   std::shared_ptr<const Page> page;
   std::string bytes;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (ended_ || !said_ || said_->run == Starts::Run::kSyncFailed) return;
     said_->run = Starts::Run::kSyncFailed;
     bytes = EncodeStarts(*said_);
@@ -206,7 +206,7 @@ void StartsFile::NoteFailedSync() {
 Status StartsFile::End() {
   Starts last;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     assert(begun_);
     if (said_->run == Starts::Run::kSyncFailed) {
       return Fail(EIO, "a sync had failed: the next start will not be a clean one");
@@ -221,11 +221,11 @@ Status StartsFile::End() {
 
 // By whoever tells first; others wait for that.
 void StartsFile::NoteTold() {
-  const std::lock_guard telling(telling_);
+  const MutexLock telling(telling_);
   std::shared_ptr<const Page> page;
   std::string bytes;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!begun_ || ended_ || said_->run != Starts::Run::kUntold) return;
     said_->run = Starts::Run::kUnderWay;
     bytes = EncodeStarts(*said_);
@@ -241,7 +241,7 @@ void StartsFile::NoteTold() {
 
 StoreStarts StartsFile::starts() {
   NoteTold();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!begun_) return {};
   return {.starts = said_->list, .count = said_->count, .up = UpOf(*said_, Uptime())};
 }

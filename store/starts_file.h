@@ -13,12 +13,12 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/file_descriptor.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "store/starts.h"
 
@@ -85,12 +85,12 @@ class StartsFile {
   const std::string boot_id_;
   bool kernel_kept_pages_ = false;  // when it was opened
   FileIdentity found_in_;           // the file then
-  std::mutex telling_;              // held while it is written down; taken before mutex_
-  mutable std::mutex mutex_;
-  std::optional<Starts> said_;        // what the file says; guarded by mutex_, like all below
-  std::shared_ptr<const Page> page_;  // null: there is no file
-  bool begun_ = false;
-  bool ended_ = false;
+  Mutex telling_;                   // held while it is written down; taken before mutex_
+  mutable Mutex mutex_;
+  std::optional<Starts> said_ GUARDED_BY(mutex_);        // what the file says
+  std::shared_ptr<const Page> page_ GUARDED_BY(mutex_);  // null: there is no file
+  bool begun_ GUARDED_BY(mutex_) = false;
+  bool ended_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace pinstripe

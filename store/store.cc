@@ -44,6 +44,8 @@ Failed WouldWait() {
   return Failed(would_wait);
 }
 
+Failed NoSuchKey() { return Fail(ENOENT, "no such key"); }
+
 Status Store::CheckThere(std::string_view key, const Expected& expected) {
   if (!expected.version()) return {};
   const Result<StoredHead> head = Head(key);

@@ -113,6 +113,8 @@ inline constexpr uint32_t kMaxBytesAtOnce = 32 << 10;
 // The EAGAIN of who must not wait, which is common and has no sentence to tell.
 Failed WouldWait();
 
+Failed NoSuchKey();  // ENOENT
+
 class Store {
  public:
   virtual ~Store() = default;

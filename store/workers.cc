@@ -8,7 +8,7 @@ namespace pinstripe {
 Workers::Workers(Runtime& runtime, const std::string& name, int count) {
   for (int i = 0; i < count; ++i) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       ++running_;
     }
     runtime.Spawn(name, [this] { Run(); });
@@ -16,28 +16,27 @@ Workers::Workers(Runtime& runtime, const std::string& name, int count) {
 }
 
 Workers::~Workers() {
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   stopping_ = true;
-  added_.notify_all();
-  ended_.wait(lock, [this] { return running_ == 0; });
+  added_.WakeAll();
+  while (running_ > 0) ended_.Wait(lock);
 }
 
 void Workers::Add(Task task, int priority) {
   bool wake;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     Enqueue(std::move(task), priority);
     wake = idle_ > 0;
   }
-  if (wake) added_.notify_one();  // who wakes finds the mutex free
+  if (wake) added_.WakeOne();  // who wakes finds the mutex free
 }
 
 void Workers::AddLast(Task task, int priority) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Enqueue(std::move(task), priority);
 }
 
-// With mutex_ held.
 void Workers::Enqueue(Task task, int priority) {
   assert(priority >= kLowest && priority <= kHighest);
   queues_[static_cast<size_t>(priority)].push_back({count_added_++, std::move(task)});
@@ -45,25 +44,24 @@ void Workers::Enqueue(Task task, int priority) {
 }
 
 void Workers::Run() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (true) {
     while (waiting_ == 0 && !stopping_) {
       ++idle_;
-      added_.wait(lock);
+      added_.Wait(lock);
       --idle_;
     }
     if (waiting_ == 0) break;
     Task task = Take();
-    lock.unlock();
+    lock.Unlock();
     task();
     task = nullptr;
-    lock.lock();
+    lock.Lock();
   }
   --running_;
-  ended_.notify_all();
+  ended_.WakeAll();
 }
 
-// With mutex_ held, and something waiting.
 Task Workers::Take() {
   Queue& queue = NextQueue();
   Task task = std::move(queue.front().task);

@@ -9,12 +9,11 @@
 #pragma once
 
 #include <array>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <mutex>
 #include <string>
 
+#include "base/mutex.h"
 #include "base/runtime.h"
 
 namespace pinstripe {
@@ -47,20 +46,20 @@ class Workers {
   using Queue = std::deque<Waiting>;
 
   void Run();
-  void Enqueue(Task task, int priority);
-  Task Take();
-  Queue& NextQueue();
+  void Enqueue(Task task, int priority) REQUIRES(mutex_);
+  Task Take() REQUIRES(mutex_);  // something is waiting
+  Queue& NextQueue() REQUIRES(mutex_);
 
-  std::mutex mutex_;
-  std::condition_variable added_;
-  std::condition_variable ended_;
-  std::array<Queue, kHighest + 1> queues_;  // by priority; guarded by mutex_, like all below
-  size_t waiting_ = 0;                      // in all queues
-  uint64_t count_added_ = 0;
-  uint64_t count_taken_ = 0;
-  int idle_ = 0;
-  int running_ = 0;
-  bool stopping_ = false;
+  Mutex mutex_;
+  Condition added_;
+  Condition ended_;
+  std::array<Queue, kHighest + 1> queues_ GUARDED_BY(mutex_);  // by priority
+  size_t waiting_ GUARDED_BY(mutex_) = 0;                      // in all queues
+  uint64_t count_added_ GUARDED_BY(mutex_) = 0;
+  uint64_t count_taken_ GUARDED_BY(mutex_) = 0;
+  int idle_ GUARDED_BY(mutex_) = 0;
+  int running_ GUARDED_BY(mutex_) = 0;
+  bool stopping_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace pinstripe

@@ -82,6 +82,15 @@ rm "$bad/credentials.toml"
 check "missing credentials are named" refused "$pinstripe" config "$bad/cluster.toml" -- \
   "credentials.toml"
 
+# A store that is there for comparison is served by no pinstriped that people run.
+mkdir "$work/other"
+printf '[daemon]\nlisten = "127.0.0.1"\n[[drive]]\npath = "%s"\nport = 0\nstore = "leveldb"\n' \
+  "$work/other" >"$work/other.toml"
+check "a drive with a store for comparison is refused, with the way out" \
+  refused "$build/daemon/pinstriped" --config "$work/other.toml" -- comparison 'store = "log"' COMPARE_STORES
+nothing_was_made() { [ -z "$(ls -A "$work/other")" ]; }
+check "and nothing is made in its directory" nothing_was_made
+
 # --- identities ---
 
 fresh_config

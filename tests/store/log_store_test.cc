@@ -51,6 +51,7 @@ class LogStoreTest : public testing::Test {
     auto opened = LogStore::Open(Options(), resources_);
     ASSERT_OK(opened);
     store_ = *std::move(opened);
+    store_->CheckInvariants();
   }
   void Close() { store_.reset(); }
   void TidyUp() {
@@ -58,12 +59,15 @@ class LogStoreTest : public testing::Test {
     while (true) {
       const auto more = store_->Tidy();
       ASSERT_OK(more);
+      store_->CheckInvariants();
       if (!*more) return;
     }
   }
 
   Status Put(std::string_view key, std::string value, std::string version = "") {
-    return store_->Put(key, {{.version = std::move(version)}, SharedBytes(std::move(value))});
+    Status put = store_->Put(key, {{.version = std::move(version)}, SharedBytes(std::move(value))});
+    store_->CheckInvariants();
+    return put;
   }
   std::string Value(std::string_view key) {
     const auto record = store_->Get(key, {});

@@ -17,6 +17,11 @@ shift
 for expected in rocksdb::DB::Open pinstripe::Engine:: pinstripe::LogStore::; do
   traces "$daemon" | grep -q "$expected" || { echo "$expected is not seen in $daemon: this test looks wrongly"; exit 1; }
 done
+# Nor do the stores that ours is compared with get into the daemon that people run.
+if readelf --dynamic "$daemon" | grep libleveldb || nm --demangle --defined-only "$daemon" | grep -m 1 pinstripe::DatabaseStore::; then
+  echo "$daemon contains a store that is for comparison only"
+  exit 1
+fi
 for program in "$@"; do
   nm --demangle --defined-only "$program" | grep -q 'pinstripe::Cluster::' || { echo "$program has no symbols to look at"; exit 1; }
   found=$(traces "$program")
