@@ -122,7 +122,7 @@ Result<std::unique_ptr<TlsStream>> TlsStream::Create(ssl_ctx_st* context, int so
 }
 
 Result<TlsStream::Step> TlsStream::Handshake() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ERR_clear_error();
   errno = 0;
   const int result = SSL_do_handshake(ssl_.get());
@@ -165,7 +165,7 @@ int TlsStream::Failure(int result, bool* wants_write) {
 }
 
 ssize_t TlsStream::Read(const iovec* places, int count) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   may_have_more_ = false;
   read_wants_write_ = false;
   size_t total = 0;
@@ -191,7 +191,7 @@ ssize_t TlsStream::Read(const iovec* places, int count) {
 // A piece that fills records is sent from where it lies; smaller ones are brought together. What a
 // repeated call begins with is the same either way, which is all that OpenSSL asks.
 ssize_t TlsStream::Write(const iovec* pieces, int count) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   size_t total = 0;
   size_t skip = 0;  // of pieces[i]
   for (int i = 0; i < count;) {
@@ -227,7 +227,7 @@ ssize_t TlsStream::Write(const iovec* pieces, int count) {
 }
 
 void TlsStream::SayGoodbye() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (SSL_is_init_finished(ssl_.get())) SSL_shutdown(ssl_.get());
   ERR_clear_error();
 }
@@ -264,7 +264,7 @@ Result<std::shared_ptr<TlsServer>> TlsServer::Load(TlsFiles files) {
 
 Status TlsServer::Reload() {
   Context context = TRY(Read(files_));
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   context_ = std::move(context);
   return {};
 }
@@ -272,10 +272,11 @@ Status TlsServer::Reload() {
 Result<std::unique_ptr<TlsStream>> TlsServer::Accept(int socket) const {
   Context context;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     context = context_;
   }
   std::unique_ptr<TlsStream> stream = TRY(TlsStream::Create(context.get(), socket));
+  const MutexLock lock(stream->mutex_);
   SSL_set_accept_state(stream->ssl_.get());
   return stream;
 }
@@ -293,6 +294,7 @@ Result<std::shared_ptr<const TlsClient>> TlsClient::Create(const std::string& ca
 
 Result<std::unique_ptr<TlsStream>> TlsClient::Connect(int socket, const std::string& host) const {
   std::unique_ptr<TlsStream> stream = TRY(TlsStream::Create(context_.get(), socket));
+  const MutexLock lock(stream->mutex_);
   SSL* const ssl = stream->ssl_.get();
   const bool address = IsAddress(host);
   if (!address) SSL_set_tlsext_host_name(ssl, host.c_str());
