@@ -30,7 +30,7 @@ def check(entry):
     for word in words[1:]:
         if skip or word in ("-c", entry["file"]):
             skip = False
-        elif word in ("-o", "-include"):  # what is included so GCC has precompiled
+        elif word in ("-o", "-include"):  # what GCC has precompiled is included by the files, too
             skip = True
         elif not word.startswith(("-W", "-f", "-g", "-O")):
             command.append(word)

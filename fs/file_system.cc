@@ -281,10 +281,7 @@ class ClusterFileSystem final : public FileSystem {
   Result<Attributes> MakeDirectory(InodeId directory, std::string_view name, uint32_t mode,
                                    Owner owner, uint32_t umask) override {
     TRY(CheckName(name));
-    Inode inode = NewInode(FileKind::kDirectory, mode, owner);
-    inode.parent = directory;
-    inode.links = kLinksOfEmptyDirectory;
-    return Make(directory, name, inode, umask);
+    return Make(directory, name, NewDirectory(directory, mode, owner), umask);
   }
 
   Result<Attributes> MakeSymlink(InodeId directory, std::string_view name, std::string_view target,
@@ -350,41 +347,7 @@ class ClusterFileSystem final : public FileSystem {
   Result<std::unique_ptr<OpenFile>> Create(InodeId directory, std::string_view name,
                                            const CreateOptions& options) override {
     TRY(CheckName(name));
-    const Inode wanted = NewInode(FileKind::kRegular, options.mode, options.owner);
-    bool noted = false;
-    for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-      const Names::Place place = TRY(names().Recall(directory, name, Names::IsFree));
-      Inode inode = Inherit(place.directory.inode, wanted, options.umask);
-      const bool replaces = options.truncate && options.publish_at_commit && place.found() &&
-                            place.inode.inode.kind == FileKind::kRegular && !options.exclusive;
-      if (replaces && options.note_on_replaced && !std::exchange(noted, true)) {
-        TRY(NoteOnReplaced(place.id, *options.note_on_replaced));
-        continue;  // with the inode as it is now
-      }
-      if (replaces) TakePermissions(place.inode.inode, inode);
-      if (place.found() && !replaces) {
-        if (options.exclusive) return Exists(directory, name);
-        auto opened = Open(place.id, Access::kWrite, options.truncate, Freshness::kNow);
-        // Removed since it was looked up: then the name may be free.
-        if (!opened.has_value() && opened.error().code() == ENOENT) continue;
-        return opened;
-      }
-      const Names::NewName entry{directory, std::string(name), options.exclusive,
-                                 Names::NewName::Seen(place)};
-      if (options.publish_at_commit) {
-        auto handle = NewHandle(files_.TakeNew(inode, entry), true);
-        handle->MarkWritten();
-        return handle;
-      }
-      const auto made = TRY(names().Make(directory, name, place, inode));
-      if (!made) continue;
-      const auto state = files_.Take(made->id);
-      auto handle = NewHandle(state, true);
-      TRY(state->TakeOver(made->inode));
-      state->Remember(entry, made->entry_slot);
-      return handle;
-    }
-    return TooBusy(directory, name);
+    return CreateAt(directory, name, options, TRY(names().Recall(directory, name, Names::IsFree)));
   }
 
   Result<bool> Discard(InodeId inode) override {
@@ -447,28 +410,29 @@ class ClusterFileSystem final : public FileSystem {
     return Describe(place.id, Counted(place.id, place.inode));
   }
 
-  Result<std::unique_ptr<OpenFile>> OpenPath(std::string_view path, Access access,
-                                             bool truncate) override {
-    const std::vector<std::string> components = TRY(WayTo(path));
-    if (components.empty()) return Open(kRootInode, access, truncate, Freshness::kNow);
+  Result<std::unique_ptr<OpenFile>> OpenPath(const OpenRequest& request) override {
+    const std::vector<std::string> components = TRY(WayTo(request.path));
+    if (request.create) return CreatePath(components, request);
+    if (components.empty()) {
+      return Open(kRootInode, request.access, request.truncate, Freshness::kNow);
+    }
     const Time begun = records().runtime().Now();
     const Names::Place place = TRY(Find(components));
     const auto state = files_.Take(place.id);
-    auto handle = NewHandle(state, access == Access::kWrite);
+    auto handle = NewHandle(state, request.access == Access::kWrite);
     // Who changed it here before it was known to be open may be gone, and what was seen older.
     const bool is_changed = records().ChangedSince(place.id, begun);
     TRY(is_changed ? state->Refresh() : state->Refresh(place.inode));
-    if (truncate) TRY(handle->Truncate(0));
+    if (request.truncate) TRY(handle->Truncate(0));
     return handle;
   }
 
-  Result<Place> ResolveParent(std::string_view path) override {
+  Result<Place> ResolveParent(std::string_view path,
+                              std::optional<MissingParents> parents) override {
     const std::vector<std::string> components = TRY(WayTo(path));
-    if (components.size() == exported_.size())
-      return Fail(EINVAL, "the root directory has no name");
-    if (components.back() == "..") return Fail(EINVAL, "'..' is not the name of a directory");
+    TRY(CheckEndsInName(components));
     PathWalk walk = NewWalk();
-    TRY(walk.EnterParentOf(components));
+    TRY(walk.EnterParentOf(components, MakerOf(parents)));
     return Place{walk.at(), components.back()};
   }
 
@@ -483,10 +447,12 @@ class ClusterFileSystem final : public FileSystem {
   }
 
   Status MakePath(std::string_view path, uint32_t mode, Owner owner) override {
+    const std::vector<std::string> components = TRY(WayTo(path));
+    if (components.empty()) return {};
+    const PathWalk::Maker make = MakerOf(MissingParents{mode, owner});
     PathWalk walk = NewWalk();
-    for (const std::string& name : exported_) TRY(walk.Enter(name));
-    for (const std::string& name : TRY(SplitPath(path))) TRY(MakeStep(walk, name, mode, owner));
-    return {};
+    TRY(walk.EnterAllButLast(components, make));
+    return walk.Enter(components.back(), make);
   }
 
   Result<SpaceInfo> Space() override { return cluster_.Space(); }
@@ -555,6 +521,44 @@ class ClusterFileSystem final : public FileSystem {
     return Fail(ENOENT, "no '{}' in directory {:016x}", end.name, end.directory);
   }
 
+  // EINVAL: it is what is exported, or ends in "..".
+  Status CheckEndsInName(const std::vector<std::string>& components) const {
+    if (components.size() == exported_.size()) {
+      return Fail(EINVAL, "the root directory has no name");
+    }
+    if (components.back() == "..") return Fail(EINVAL, "'..' is not the name of a directory");
+    return {};
+  }
+
+  PathWalk::Maker MakerOf(const std::optional<MissingParents>& parents) {
+    if (!parents) return nullptr;
+    return [this, parents](const PathWalk::End& free) -> Result<InodeId> {
+      const Inode wanted = NewDirectory(free.directory, parents->mode, parents->owner);
+      return TRY(MakeAt(free.directory, free.name, wanted, 0, free.place)).inode;
+    };
+  }
+
+  Result<std::unique_ptr<OpenFile>> CreatePath(const std::vector<std::string>& components,
+                                               const OpenRequest& request) {
+    TRY(CheckEndsInName(components));
+    PathWalk walk = NewWalk();
+    TRY(walk.EnterAllButLast(components, MakerOf(request.parents)));
+    PathWalk::End end{walk.at(), components.back(), {}};
+    if (request.exclusive) {
+      end.place = TRY(walk.Look(end.name));
+    } else {
+      end = TRY(walk.Follow(end.name));
+    }
+    if (end.name.empty()) return Fail(EISDIR, "'{}' is a directory", request.path);
+    const CreateOptions options{.mode = request.mode,
+                                .owner = request.owner,
+                                .exclusive = request.exclusive,
+                                .truncate = request.truncate,
+                                .publish_at_commit = request.publish_at_commit,
+                                .note_on_replaced = request.note_on_replaced};
+    return CreateAt(end.directory, end.name, options, std::move(end.place));
+  }
+
   // What has no name is on no drive that it could be said of.
   Result<std::string> Why(InodeId inode) {
     const auto stored = names().Load(inode);
@@ -608,6 +612,13 @@ class ClusterFileSystem final : public FileSystem {
     inode.mode = mode & 07777;
     inode.owner = owner;
     inode.accessed = inode.modified = inode.changed = records().WallClock();
+    return inode;
+  }
+
+  Inode NewDirectory(InodeId parent, uint32_t mode, Owner owner) {
+    Inode inode = NewInode(FileKind::kDirectory, mode, owner);
+    inode.parent = parent;
+    inode.links = kLinksOfEmptyDirectory;
     return inode;
   }
 
@@ -667,27 +678,63 @@ class ClusterFileSystem final : public FileSystem {
     return entries;
   }
 
+  // `place` is what was found under that name.
+  Result<std::unique_ptr<OpenFile>> CreateAt(InodeId directory, std::string_view name,
+                                             const CreateOptions& options, Names::Place place) {
+    const Inode wanted = NewInode(FileKind::kRegular, options.mode, options.owner);
+    bool noted = false;
+    for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+      if (attempt > 0) place = TRY(names().Look(directory, name));
+      Inode inode = Inherit(place.directory.inode, wanted, options.umask);
+      const bool replaces = options.truncate && options.publish_at_commit && place.found() &&
+                            place.inode.inode.kind == FileKind::kRegular && !options.exclusive;
+      if (replaces && options.note_on_replaced && !std::exchange(noted, true)) {
+        TRY(NoteOnReplaced(place.id, *options.note_on_replaced));
+        continue;  // with the inode as it is now
+      }
+      if (replaces) TakePermissions(place.inode.inode, inode);
+      if (place.found() && !replaces) {
+        if (options.exclusive) return Exists(directory, name);
+        auto opened = Open(place.id, Access::kWrite, options.truncate, Freshness::kNow);
+        // Removed since it was looked up: then the name may be free.
+        if (!opened.has_value() && opened.error().code() == ENOENT) continue;
+        return opened;
+      }
+      const Names::NewName entry{directory, std::string(name), options.exclusive,
+                                 Names::NewName::Seen(place)};
+      if (options.publish_at_commit) {
+        auto handle = NewHandle(files_.TakeNew(inode, entry), true);
+        handle->MarkWritten();
+        return handle;
+      }
+      const auto made = TRY(names().Make(directory, name, place, inode));
+      if (!made) continue;
+      const auto state = files_.Take(made->id);
+      auto handle = NewHandle(state, true);
+      TRY(state->TakeOver(made->inode));
+      state->Remember(entry, made->entry_slot);
+      return handle;
+    }
+    return TooBusy(directory, name);
+  }
+
   // A name for an inode that nobody knows yet.
   Result<Attributes> Make(InodeId directory, std::string_view name, const Inode& wanted,
                           uint32_t umask) {
+    return MakeAt(directory, name, wanted, umask,
+                  TRY(names().Recall(directory, name, Names::IsFree)));
+  }
+  // `place` is what was found under that name.
+  Result<Attributes> MakeAt(InodeId directory, std::string_view name, const Inode& wanted,
+                            uint32_t umask, Names::Place place) {
     for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-      const Names::Place place = TRY(names().Recall(directory, name, Names::IsFree));
+      if (attempt > 0) place = TRY(names().Look(directory, name));
       if (place.found()) return Exists(directory, name);
       const Inode inode = Inherit(place.directory.inode, wanted, umask);
       const auto made = TRY(names().Make(directory, name, place, inode));
       if (made) return made->inode.inode.Describe(made->id);
     }
     return TooBusy(directory, name);
-  }
-
-  Status MakeStep(PathWalk& walk, const std::string& name, uint32_t mode, Owner owner) {
-    if (name == "..") return walk.Enter(name);
-    const auto made = MakeDirectory(walk.at(), name, mode, owner, 0);
-    if (!made.has_value()) {
-      return made.error().code() == EEXIST ? walk.Enter(name) : made.error();
-    }
-    walk.Descend(made->inode);
-    return {};
   }
 
   Cluster& cluster_;

@@ -154,15 +154,35 @@ class FileSystem {
     InodeId directory = 0;
     std::string name;
   };
+  // Directories that are missing on the way are made like this.
+  struct MissingParents {
+    uint32_t mode = 0755;
+    Owner owner;
+  };
   virtual Result<Attributes> Resolve(std::string_view path) = 0;  // follows a link at the end, too
   // Does not follow a link at the end. EINVAL for the root and for ".." at the end.
-  virtual Result<Place> ResolveParent(std::string_view path) = 0;
+  virtual Result<Place> ResolveParent(std::string_view path,
+                                      std::optional<MissingParents> parents = {}) = 0;
   // Follows it: where the target is, or would be. EISDIR for the root and for ".." at the end.
   virtual Result<Place> ResolveTarget(std::string_view path) = 0;
   virtual Status MakePath(std::string_view path, uint32_t mode, Owner owner) = 0;  // mkdir -p
-  // Resolve() and Open() in one, which reads the inode once. EISDIR.
-  virtual Result<std::unique_ptr<OpenFile>> OpenPath(std::string_view path, Access access,
-                                                     bool truncate = false) = 0;
+  // What an open by path is to do. With `create`, those after it say how a file is made that is not
+  // there, as in CreateOptions, and the file can be written whatever `access` says.
+  struct OpenRequest {
+    std::string_view path;
+    Access access = Access::kRead;
+    bool truncate = false;
+    bool create = false;
+    bool exclusive = false;  // a link at the end is not followed then
+    uint32_t mode = 0644;
+    Owner owner;
+    bool publish_at_commit = false;
+    std::optional<std::pair<std::string, std::string>> note_on_replaced;
+    std::optional<MissingParents> parents;
+  };
+  // Goes the way once, and reads the inode once. EISDIR. To create, also the errors of Create() and
+  // ResolveParent().
+  virtual Result<std::unique_ptr<OpenFile>> OpenPath(const OpenRequest& request) = 0;
 
   virtual Result<SpaceInfo> Space() = 0;
 

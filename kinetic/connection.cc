@@ -115,7 +115,7 @@ void KineticConnection::Submit(KineticOperationPtr operation) {
   const Time deadline = operation->deadline();
   bool rearm = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (closed_) {
       loop_.Post([operation = std::move(operation), why = closed_status_] {
         operation->Finish(tl::unexpected(why));
@@ -136,46 +136,48 @@ void KineticConnection::Submit(KineticOperationPtr operation) {
 
 // Sends what may be sent, unless somebody is doing that already.
 void KineticConnection::Pump() {
-  std::unique_lock lock(mutex_);
-  if (sending_) return;
-  sending_ = true;
-  SendAll(lock);
+  {
+    const MutexLock lock(mutex_);
+    if (sending_) return;
+    sending_ = true;
+  }
+  SendAll();
 }
 
 // With sending_ set by the caller; when it returns, it has been cleared or passed on.
-void KineticConnection::SendAll(std::unique_lock<std::mutex>& lock) {
+void KineticConnection::SendAll() {
   for (int batches = 0;; ++batches) {
-    if (closed_) {
-      sending_ = false;
-      return;
+    std::vector<Numbered> batch;
+    {
+      const MutexLock lock(mutex_);
+      if (closed_) {
+        sending_ = false;
+        return;
+      }
+      if (batches == kBatchesForOthers && !loop_.on_loop_thread()) {
+        return loop_.Post([self = shared_from_this()] { self->SendAll(); });
+      }
+      batch = TakeBatch();
+      if (batch.empty() && outgoing_.empty()) {
+        sending_ = false;
+        return;
+      }
     }
-    if (batches == kBatchesForOthers && !loop_.on_loop_thread()) {
-      lock.unlock();
-      return loop_.Post([self = shared_from_this()] {
-        std::unique_lock relock(self->mutex_);
-        self->SendAll(relock);
-      });
-    }
-    const std::vector<Numbered> batch = TakeBatch();
-    if (batch.empty() && outgoing_.empty()) {
-      sending_ = false;
-      return;
-    }
-    lock.unlock();
     for (const Numbered& each : batch) outgoing_.push_back(Encode(each));
     const Written written = Write();
-    lock.lock();
-    if (written == Written::kBlocked) {
-      blocked_ = true;
-      lock.unlock();
-      return loop_.Change(watch_id_, socket_.get(), kEvents | EPOLLOUT);
-    }
     if (written == Written::kFailed) {
       // The receiving side finds the end, after what the peer had still to say, and ends it all.
       shutdown(socket_.get(), SHUT_RDWR);
+      const MutexLock lock(mutex_);
       sending_ = false;
       return;
     }
+    if (written == Written::kAll) continue;
+    {
+      const MutexLock lock(mutex_);
+      blocked_ = true;
+    }
+    return loop_.Change(watch_id_, socket_.get(), kEvents | EPOLLOUT);
   }
 }
 
@@ -269,12 +271,12 @@ void KineticConnection::OnReady(uint32_t epoll_events) {
   const bool tls_may_read = tls_ != nullptr && tls_->read_wants_write();
   if (epoll_events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR) || tls_may_read) Receive();
   if (!(epoll_events & EPOLLOUT) || phase_ == Phase::kClosed) return;
-  std::unique_lock lock(mutex_);
-  if (!std::exchange(blocked_, false)) return;
-  lock.unlock();
+  {
+    const MutexLock lock(mutex_);
+    if (!std::exchange(blocked_, false)) return;
+  }
   loop_.Change(watch_id_, socket_.get(), kEvents);
-  lock.lock();
-  SendAll(lock);
+  SendAll();
 }
 
 void KineticConnection::FinishConnecting() {
@@ -418,7 +420,7 @@ Status KineticConnection::HandleAnswer(Frame frame) {
   if (!header.has_acksequence()) return Fail(EBADMSG, "it answered without saying what");
   Sent sent;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = sent_.find(header.acksequence());
     if (found == sent_.end()) return Fail(EBADMSG, "it answered what nobody had asked");
     sent = std::move(found->second);
@@ -504,7 +506,7 @@ void KineticConnection::RetryLater(KineticOperationPtr operation) {
   const Duration jitter(runtime.Random() % kBusyDelay.count());
   const Time when = std::min(runtime.Now() + kBusyDelay + jitter, operation->deadline());
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     delayed_.push_back({when, std::move(operation)});
     wake_ = std::min(wake_, when);
   }
@@ -553,7 +555,7 @@ void KineticConnection::RaiseVersion(int64_t version) {
 // --- Deadlines
 
 void KineticConnection::ArmTimer() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!closed_ && wake_ != Time::max()) timer_.Arm(wake_);
 }
 
@@ -564,7 +566,7 @@ void KineticConnection::OnTimer() {
   std::vector<KineticOperationPtr> expired;
   bool dead = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     Time next = Time::max();
     const auto expire = [&](KineticOperationPtr& operation, Time when) {
       if (when > now) {
@@ -578,6 +580,7 @@ void KineticConnection::OnTimer() {
       std::erase_if(queue, [&](auto& each) { return expire(each, each->deadline()); });
     }
     std::erase_if(delayed_, [&](Delayed& each) {
+      mutex_.AssertHeld();
       if (!expire(each.operation, each.when)) return false;
       if (each.operation) {
         next = std::min(next, each.operation->deadline());
@@ -639,7 +642,7 @@ std::vector<KineticOperationPtr> KineticConnection::Shut(const Status& status) {
   if (tls_ != nullptr) tls_->SayGoodbye();
   shutdown(socket_.get(), SHUT_RDWR);
   std::vector<KineticOperationPtr> operations;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   closed_ = true;
   closed_status_ = status;
   for (auto& [sequence, sent] : sent_) {

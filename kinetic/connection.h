@@ -22,7 +22,6 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,6 +29,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/mutex.h"
 #include "base/runtime.h"
 #include "base/status.h"
 #include "drive/drive.h"
@@ -131,8 +131,8 @@ class KineticConnection final : public IoLoop::Handler,
 
   // Sending. Whoever sets sending_ owns outgoing_, and passes it on through blocked_.
   void Pump();
-  void SendAll(std::unique_lock<std::mutex>& lock);
-  std::vector<Numbered> TakeBatch();
+  void SendAll();
+  std::vector<Numbered> TakeBatch() REQUIRES(mutex_);
   Outgoing Encode(const Numbered& numbered);
   Written Write();
   void Consume(size_t bytes);
@@ -163,10 +163,12 @@ class KineticConnection final : public IoLoop::Handler,
   std::vector<KineticOperationPtr> Shut(const Status& status);
   static void FailAll(std::vector<KineticOperationPtr> operations, const Status& status);
 
-  std::deque<KineticOperationPtr>& waiting(KineticOperation::Kind kind) {
+  std::deque<KineticOperationPtr>& waiting(KineticOperation::Kind kind) REQUIRES(mutex_) {
     return waiting_[static_cast<int>(kind)];
   }
-  uint32_t& in_flight(KineticOperation::Kind kind) { return in_flight_[static_cast<int>(kind)]; }
+  uint32_t& in_flight(KineticOperation::Kind kind) REQUIRES(mutex_) {
+    return in_flight_[static_cast<int>(kind)];
+  }
 
   IoLoop& loop_;
   const FileDescriptor socket_;
@@ -201,18 +203,19 @@ class KineticConnection final : public IoLoop::Handler,
   size_t outgoing_done_ = 0;  // bytes of the first one
   std::unique_ptr<Scratch> encoded_;
 
-  std::mutex mutex_;
-  // Guarded by mutex_:
-  bool closed_ = false;
-  Status closed_status_;  // for operations that come after
-  bool sending_ = false;
-  bool blocked_ = false;  // the loop goes on sending when the socket can take more
-  uint64_t last_sequence_;
-  std::deque<KineticOperationPtr> waiting_[KineticOperation::kKinds];
-  std::vector<Delayed> delayed_;             // the drive was busy
-  std::unordered_map<uint64_t, Sent> sent_;  // by sequence
-  uint32_t in_flight_[KineticOperation::kKinds] = {};
-  Time wake_ = Time::max();  // not later than anything the timer is needed for
+  Mutex mutex_;
+  bool closed_ GUARDED_BY(mutex_) = false;
+  Status closed_status_ GUARDED_BY(mutex_);  // for operations that come after
+  bool sending_ GUARDED_BY(mutex_) = false;
+  // The loop goes on sending when the socket can take more.
+  bool blocked_ GUARDED_BY(mutex_) = false;
+  uint64_t last_sequence_ GUARDED_BY(mutex_);
+  std::deque<KineticOperationPtr> waiting_[KineticOperation::kKinds] GUARDED_BY(mutex_);
+  std::vector<Delayed> delayed_ GUARDED_BY(mutex_);             // the drive was busy
+  std::unordered_map<uint64_t, Sent> sent_ GUARDED_BY(mutex_);  // by sequence
+  uint32_t in_flight_[KineticOperation::kKinds] GUARDED_BY(mutex_) = {};
+  // Not later than anything the timer is needed for.
+  Time wake_ GUARDED_BY(mutex_) = Time::max();
 };
 
 }  // namespace pinstripe

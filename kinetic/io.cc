@@ -86,7 +86,7 @@ void KineticIo::Resolve(const HostAndPort& host, IoLoop& loop, Resolved done) {
     loop.Post([done = std::move(done), numeric = *std::move(numeric)] { done(numeric); });
     return;
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!resolver_) resolver_ = std::make_unique<IoLoop>(runtime_, "pin-resolver");
   resolver_->Post([host, &loop, done = std::move(done)]() mutable {
     loop.Post([done = std::move(done), found = LookUp(host, 0)] { done(found); });

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/runtime.h"
 #include "base/status.h"
 #include "kinetic/io_loop.h"
@@ -59,8 +60,9 @@ class KineticIo {
   Runtime& runtime_;
   std::vector<std::unique_ptr<IoLoop>> loops_;
   std::atomic<size_t> next_ = 0;
-  std::mutex mutex_;
-  std::unique_ptr<IoLoop> resolver_;  // guarded by mutex_; a thread with a queue, and no sockets
+  Mutex mutex_;
+  // A thread with a queue, and no sockets.
+  std::unique_ptr<IoLoop> resolver_ GUARDED_BY(mutex_);
 };
 
 }  // namespace pinstripe

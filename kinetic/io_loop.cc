@@ -44,10 +44,10 @@ IoLoop::IoLoop(Runtime& runtime, const std::string& name)
   epoll_event event{.events = EPOLLIN, .data = {.u64 = kWakeId}};
   CheckedDescriptor(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &event), "epoll_ctl");
   // Held while the thread starts, so that it sees thread_ complete.
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   thread_ = std::thread([this, name] {
     pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
-    { const std::lock_guard started(mutex_); }
+    { const MutexLock started(mutex_); }
     Run();
   });
 }
@@ -55,7 +55,7 @@ IoLoop::IoLoop(Runtime& runtime, const std::string& name)
 IoLoop::~IoLoop() {
   assert(!on_loop_thread());
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   Wake();
@@ -65,7 +65,7 @@ IoLoop::~IoLoop() {
 void IoLoop::Post(Task task) {
   bool first;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     first = tasks_.empty();
     tasks_.push_back(std::move(task));
   }
@@ -112,7 +112,7 @@ void IoLoop::Remove(uint64_t id, int fd) {
 void IoLoop::RunTasks() {
   std::vector<Task> tasks;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     tasks.swap(tasks_);
   }
   for (Task& task : tasks) {
@@ -134,7 +134,7 @@ void IoLoop::RunTimers() {
 // just before a timer is due.
 int IoLoop::WaitMilliseconds() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!tasks_.empty() || stopping_) return 0;
   }
   if (timers_.empty()) return -1;
@@ -166,7 +166,7 @@ void IoLoop::Run() {
     }
     RunTasks();
     RunTimers();
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stopping_ && tasks_.empty()) return;
   }
 }

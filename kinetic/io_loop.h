@@ -12,7 +12,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -20,6 +19,7 @@
 #include <vector>
 
 #include "base/file_descriptor.h"
+#include "base/mutex.h"
 #include "base/runtime.h"
 
 namespace pinstripe {
@@ -89,9 +89,9 @@ class IoLoop {
   FileDescriptor epoll_;
   FileDescriptor wake_;  // an eventfd
 
-  std::mutex mutex_;
-  std::vector<Task> tasks_;  // guarded by mutex_
-  bool stopping_ = false;    // guarded by mutex_
+  Mutex mutex_;
+  std::vector<Task> tasks_ GUARDED_BY(mutex_);
+  bool stopping_ GUARDED_BY(mutex_) = false;
 
   // Used by the loop thread alone:
   std::multimap<Time, Timer*> timers_;

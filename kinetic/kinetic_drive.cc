@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <mutex>
 #include <utility>
 
 #include "base/log.h"
@@ -113,13 +112,13 @@ class KineticDrive::Link final : public KineticConnection::Owner,
   IoLoop::Timer connect_timer_;
   IoLoop::Timer early_timer_;
 
-  mutable std::mutex mutex_;
-  State state_ = State::kStarting;                 // guarded by mutex_
-  std::shared_ptr<KineticConnection> connection_;  // guarded by mutex_; set while up
-  DriveCapabilities capabilities_;                 // guarded by mutex_
-  uint64_t losses_ = 0;                            // guarded by mutex_; of connections that were up
-  Status away_;                                    // guarded by mutex_; why, while down or stopped
-  std::vector<KineticOperationPtr> early_;         // guarded by mutex_; while starting
+  mutable Mutex mutex_;
+  State state_ GUARDED_BY(mutex_) = State::kStarting;
+  std::shared_ptr<KineticConnection> connection_ GUARDED_BY(mutex_);  // set while up
+  DriveCapabilities capabilities_ GUARDED_BY(mutex_);
+  uint64_t losses_ GUARDED_BY(mutex_) = 0;                     // of connections that were up
+  Status away_ GUARDED_BY(mutex_);                             // why, while down or stopped
+  std::vector<KineticOperationPtr> early_ GUARDED_BY(mutex_);  // while starting
 };
 
 KineticDrive::Link::Link(KineticIo& io, Options options)
@@ -150,7 +149,7 @@ void KineticDrive::Link::Stop(std::string_view text) {
   std::shared_ptr<KineticConnection> connection;
   std::vector<KineticOperationPtr> early;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     state_ = State::kStopped;
     away_ = why;
     connection = std::exchange(connection_, nullptr);
@@ -167,24 +166,24 @@ void KineticDrive::Link::Stop(std::string_view text) {
 }
 
 bool KineticDrive::Link::IsUp() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return state_ == State::kUp;
 }
 
 uint64_t KineticDrive::Link::CountLosses() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return losses_;
 }
 
 DriveCapabilities KineticDrive::Link::capabilities() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return capabilities_;
 }
 
 void KineticDrive::Link::Submit(Status valid, KineticOperationPtr operation) {
   std::shared_ptr<KineticConnection> connection;
   if (valid.ok()) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     switch (state_) {
       case State::kStarting:
         early_.push_back(std::move(operation));
@@ -264,7 +263,7 @@ void KineticDrive::Link::OnCapabilities(Result<DriveCapabilities> capabilities) 
   if (!capabilities) return Refuse(capabilities.error());
   trying_->SetCapabilities(*capabilities);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     capabilities_ = *capabilities;
   }
   if (!options_.check_identity) return Up();
@@ -332,7 +331,7 @@ void KineticDrive::Link::Up() {
   std::vector<KineticOperationPtr> early;
   std::shared_ptr<KineticConnection> connection = std::exchange(trying_, nullptr);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     state_ = State::kUp;
     connection_ = connection;
     early.swap(early_);
@@ -352,7 +351,7 @@ void KineticDrive::Link::OnLost(const Status& why) {
   }
   const Status reason = Reason(why);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     state_ = State::kDown;
     ++losses_;
     away_ = Away(reason.message());
@@ -369,7 +368,7 @@ void KineticDrive::Link::AttemptFailed() {
   const Status away = Away(failure_.message());
   std::vector<KineticOperationPtr> early;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     state_ = State::kDown;
     away_ = away;
     early.swap(early_);
@@ -391,7 +390,7 @@ void KineticDrive::Link::ScheduleAttempt() {
 }
 
 void KineticDrive::Link::ArmEarlyTimer() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Time next = Time::max();
   for (const KineticOperationPtr& each : early_) next = std::min(next, each->deadline());
   if (!early_.empty()) early_timer_.Arm(next);
@@ -401,7 +400,7 @@ void KineticDrive::Link::ExpireEarly() {
   const Time now = runtime().Now();
   std::vector<KineticOperationPtr> expired;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto first = std::stable_partition(early_.begin(), early_.end(),
                                              [&](auto& each) { return each->deadline() > now; });
     std::move(first, early_.end(), std::back_inserter(expired));
@@ -435,7 +434,7 @@ KineticDrive::~KineticDrive() {
 void KineticDrive::Redirect(const Options& way) {
   std::shared_ptr<Link> former;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     Options options = link_->options();
     options.addresses = way.addresses;
     options.identity = way.identity;
@@ -449,7 +448,7 @@ void KineticDrive::Redirect(const Options& way) {
 }
 
 std::shared_ptr<KineticDrive::Link> KineticDrive::link() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return link_;
 }
 
@@ -459,7 +458,7 @@ bool KineticDrive::IsUp() const { return link()->IsUp(); }
 
 // Each link that was left counts once more.
 uint64_t KineticDrive::CountLosses() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   uint64_t losses = link_->CountLosses();
   for (const auto& former : former_) losses += former->CountLosses() + 1;
   return losses;

@@ -17,11 +17,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/runtime.h"
 #include "base/status.h"
 #include "drive/drive.h"
@@ -98,9 +98,10 @@ class KineticDrive final : public Drive {
   std::shared_ptr<Link> link() const;
 
   KineticIo& io_;
-  mutable std::mutex mutex_;
-  std::shared_ptr<Link> link_;                 // guarded by mutex_
-  std::vector<std::shared_ptr<Link>> former_;  // stopped; what name() has shown; guarded by mutex_
+  mutable Mutex mutex_;
+  std::shared_ptr<Link> link_ GUARDED_BY(mutex_);
+  // Stopped; what name() has shown.
+  std::vector<std::shared_ptr<Link>> former_ GUARDED_BY(mutex_);
 };
 
 }  // namespace pinstripe

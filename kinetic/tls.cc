@@ -161,7 +161,7 @@ Result<std::unique_ptr<TlsStream>> TlsStream::Create(ssl_ctx_st* context, int so
 }
 
 Result<TlsStream::Step> TlsStream::Handshake() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ERR_clear_error();
   errno = 0;
   const int result = SSL_do_handshake(ssl_.get());
@@ -204,7 +204,7 @@ int TlsStream::Failure(int result, bool* wants_write) {
 }
 
 ssize_t TlsStream::Read(const iovec* places, int count) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   may_have_more_ = false;
   read_wants_write_ = false;
   size_t total = 0;
@@ -230,7 +230,7 @@ ssize_t TlsStream::Read(const iovec* places, int count) {
 // A piece that fills records is sent from where it lies; smaller ones are brought together. What a
 // repeated call begins with is the same either way, which is all that OpenSSL asks.
 ssize_t TlsStream::Write(const iovec* pieces, int count) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   size_t total = 0;
   size_t skip = 0;  // of pieces[i]
   for (int i = 0; i < count;) {
@@ -266,13 +266,13 @@ ssize_t TlsStream::Write(const iovec* pieces, int count) {
 }
 
 std::optional<std::chrono::system_clock::time_point> TlsStream::EndOfPeersCertificate() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const X509* certificate = SSL_get0_peer_certificate(ssl_.get());
   return certificate != nullptr ? std::optional(EndOf(certificate)) : std::nullopt;
 }
 
 void TlsStream::SayGoodbye() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (SSL_is_init_finished(ssl_.get())) SSL_shutdown(ssl_.get());
   ERR_clear_error();
 }
@@ -310,7 +310,7 @@ Result<std::shared_ptr<TlsServer>> TlsServer::Load(TlsFiles files) {
 
 Status TlsServer::Reload() {
   Context context = TRY(Read(files_));
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   context_ = std::move(context);
   return {};
 }
@@ -318,10 +318,11 @@ Status TlsServer::Reload() {
 Result<std::unique_ptr<TlsStream>> TlsServer::Accept(int socket) const {
   Context context;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     context = context_;
   }
   std::unique_ptr<TlsStream> stream = TRY(TlsStream::Create(context.get(), socket));
+  const MutexLock lock(stream->mutex_);
   SSL_set_accept_state(stream->ssl_.get());
   return stream;
 }
@@ -337,6 +338,7 @@ Result<std::shared_ptr<const TlsClient>> TlsClient::Create(const std::string& au
 
 Result<std::unique_ptr<TlsStream>> TlsClient::Connect(int socket, const std::string& host) const {
   std::unique_ptr<TlsStream> stream = TRY(TlsStream::Create(context_.get(), socket));
+  const MutexLock lock(stream->mutex_);
   SSL* const ssl = stream->ssl_.get();
   const bool address = IsAddress(host);
   if (!address) SSL_set_tlsext_host_name(ssl, host.c_str());

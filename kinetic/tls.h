@@ -14,11 +14,11 @@
 
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
 #include "base/bytes.h"
+#include "base/mutex.h"
 #include "base/status.h"
 
 struct ssl_st;
@@ -63,14 +63,14 @@ class TlsStream {
 
   explicit TlsStream(Ssl ssl);
   static Result<std::unique_ptr<TlsStream>> Create(ssl_ctx_st* context, int socket);
-  int Failure(int result, bool* wants_write);
+  int Failure(int result, bool* wants_write) REQUIRES(mutex_);
 
   // OpenSSL's, which one thread at a time may use. The calls under it do not wait.
-  std::mutex mutex_;
-  const Ssl ssl_;                  // guarded by mutex_
-  Buffer stage_;                   // small pieces make one record; guarded by mutex_
-  bool may_have_more_ = false;     // of the reading thread
-  bool read_wants_write_ = false;  // of the reading thread
+  Mutex mutex_;
+  const Ssl ssl_ GUARDED_BY(mutex_);
+  Buffer stage_ GUARDED_BY(mutex_);  // small pieces make one record
+  bool may_have_more_ = false;       // of the reading thread
+  bool read_wants_write_ = false;    // of the reading thread
 };
 
 struct TlsFiles {
@@ -99,8 +99,8 @@ class TlsServer {
   static Result<Context> Read(const TlsFiles& files);
 
   const TlsFiles files_;
-  mutable std::mutex mutex_;
-  Context context_;  // guarded by mutex_
+  mutable Mutex mutex_;
+  Context context_ GUARDED_BY(mutex_);
 };
 
 // A certificate that ends within this time is told of, so that somebody makes a new one.

@@ -26,16 +26,6 @@ namespace {
 // A manager only asks for names and space.
 constexpr uint64_t kLightMemoryBytes = 16 << 20;
 
-// Directories that appear because a file below them was wanted.
-constexpr uint32_t kImpliedDirectoryMode = 0775;
-
-// Everything before the last component: "/a/b" of "/a/b/c" and of "/a/b//c/".
-std::string_view ParentPath(std::string_view path) {
-  path = path.substr(0, path.find_last_not_of('/') + 1);
-  path = path.substr(0, path.find_last_of('/') + 1);
-  return path.empty() ? "/" : path;
-}
-
 // Hands `text` to a caller who gave a buffer of `length`, in the manner of snprintf. XRootD writes
 // more behind it and sends a byte beyond that, so what follows is zeros and nobody's memory.
 int HandOver(const std::string& text, char* out, int& length) {
@@ -138,13 +128,6 @@ int Oss::Truncate(const char* path, unsigned long long size, XrdOucEnv*) {
   return -Answer(truncate(), "truncate", path);
 }
 
-Result<FileSystem::Place> Oss::PlaceWithParents(const std::string& path) {
-  Result<FileSystem::Place> place = file_system_->ResolveParent(path);
-  if (place.has_value() || place.error().code() != ENOENT) return place;
-  TRY(file_system_->MakePath(ParentPath(path), kImpliedDirectoryMode, owner_));
-  return file_system_->ResolveParent(path);
-}
-
 // Nothing is made here. It is left to Open(), which then is told that it creates (-ENOTSUP asks for
 // that): so the name appears, or the old contents go, at Close and not now. Missing parents are
 // made by Open(), too, which has to look them up anyway.
@@ -210,7 +193,7 @@ int Oss::Unlink(const char* path, int, XrdOucEnv*) {
 Status Oss::RenamePath(const char* source, const char* target) {
   const FileSystem::Place from = TRY(file_system_->ResolveParent(TRY(Inside(source))));
   TRY(file_system_->Lookup(from.directory, from.name));
-  const FileSystem::Place to = TRY(PlaceWithParents(TRY(Inside(target))));
+  const FileSystem::Place to = TRY(file_system_->ResolveParent(TRY(Inside(target)), parents()));
   return file_system_->Rename(from.directory, from.name, to.directory, to.name);
 }
 

@@ -56,8 +56,8 @@ class Oss final : public XrdOss {
   Result<InodeId> ResolveForChange(const char* path);
   Time Now() { return runtime_.Now(); }
 
-  // Makes missing directories above `path`, which is one of the file system.
-  Result<FileSystem::Place> PlaceWithParents(const std::string& path);
+  // How directories are made that appear because a file below them was wanted.
+  FileSystem::MissingParents parents() const { return {.mode = 0775, .owner = owner_}; }
 
   // What the server is told about a file; `st_dev` names the cluster.
   struct stat StatOf(const Attributes& attributes) const;

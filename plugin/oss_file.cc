@@ -50,29 +50,22 @@ int OssFile::AnswerFor(const Status& status, const char* operation) const {
 }
 
 Result<std::unique_ptr<OpenFile>> OssFile::OpenPath(const char* path, int flags, mode_t mode) {
-  FileSystem& fs = oss_.file_system();
   const std::string inside = TRY(oss_.Inside(path));
-  if (flags & O_CREAT) {
-    FileSystem::CreateOptions options{
-        .mode = mode & 07777,  // the server leaves flags of its own above these bits
-        .owner = oss_.owner(),
-        .exclusive = (flags & O_EXCL) != 0,
-        .truncate = (flags & O_TRUNC) != 0,
-        .publish_at_commit = true};
-    if (!claim_.client.empty()) options.note_on_replaced.emplace(kUploadAttribute, claim_.Text());
-    const FileSystem::Place place = writer_->parents == Uploads::Parents::kAreMade
-                                        ? TRY(oss_.PlaceWithParents(inside))
-                                        : TRY(fs.ResolveParent(inside));
-    auto created = fs.Create(place.directory, place.name, options);
-    if (created.has_value() || created.error().code() != ELOOP) return created;
-    const FileSystem::Place target = TRY(fs.ResolveTarget(inside));
-    return fs.Create(target.directory, target.name, options);
-  }
-  const bool writes = (flags & O_ACCMODE) != O_RDONLY;
-  auto file =
-      TRY(fs.OpenPath(inside, writes ? FileSystem::Access::kWrite : FileSystem::Access::kRead,
-                      (flags & O_TRUNC) != 0));
-  if (tident != nullptr && tident == kSummer) TRY(CheckSummable(TRY(file->Stat())));
+  FileSystem::OpenRequest request{
+      .path = inside,
+      .access =
+          (flags & O_ACCMODE) == O_RDONLY ? FileSystem::Access::kRead : FileSystem::Access::kWrite,
+      .truncate = (flags & O_TRUNC) != 0,
+      .create = (flags & O_CREAT) != 0,
+      .exclusive = (flags & O_EXCL) != 0,
+      .mode = mode & 07777,  // the server leaves flags of its own above these bits
+      .owner = oss_.owner(),
+      .publish_at_commit = true};
+  if (!claim_.client.empty()) request.note_on_replaced.emplace(kUploadAttribute, claim_.Text());
+  if (writer_ && writer_->parents == Uploads::Parents::kAreMade) request.parents = oss_.parents();
+  auto file = TRY(oss_.file_system().OpenPath(request));
+  const bool sums_up = tident != nullptr && tident == kSummer;
+  if (sums_up && !request.create) TRY(CheckSummable(TRY(file->Stat())));
   return file;
 }
 

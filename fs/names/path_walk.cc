@@ -5,36 +5,48 @@
 
 namespace pinstripe {
 
-Status PathWalk::Enter(std::string_view name) {
+Status PathWalk::Enter(std::string_view name, const Maker& make) {
   if (name == "..") {
     GoUp();
     return {};
   }
+  const int links_before = links_;
   const End end = TRY(Follow(name));
   if (!end.place.found()) {
+    const bool may_be_made = links_ == links_before && way_.size() > above_;
+    if (make != nullptr && may_be_made) {
+      const Result<InodeId> made = make(end);
+      if (made.has_value()) {
+        way_.push_back(*made);
+        return {};
+      }
+      return made.error().code() == EEXIST ? Enter(name) : made.error();
+    }
     return Fail(ENOENT, "no '{}' in directory {:016x}", end.name, end.directory);
   }
   if (end.place.inode.inode.kind != FileKind::kDirectory) {
     return Fail(ENOTDIR, "'{}' in directory {:016x} is not a directory", end.name, end.directory);
   }
-  Descend(end.place.id);
+  way_.push_back(end.place.id);
   return {};
 }
 
-Status PathWalk::EnterAllButLast(const std::vector<std::string>& names) {
+Status PathWalk::EnterAllButLast(const std::vector<std::string>& names, const Maker& make) {
   for (size_t i = 0; i + 1 < names.size(); ++i) {
     coming_ = std::span(names).subspan(i);
-    const Status entered = Enter(names[i]);
+    const Status entered = Enter(names[i], make);
     coming_ = {};
     TRY(entered);
   }
   return {};
 }
 
-Status PathWalk::EnterParentOf(const std::vector<std::string>& names) {
-  TRY(EnterAllButLast(names));
-  // Nobody has asked for it yet: if it fails, it fails again.
-  if (IsForeseen(names.back())) (void)names_.LookUp(std::move(foreseen_.front()));
+Status PathWalk::EnterParentOf(const std::vector<std::string>& names, const Maker& make) {
+  TRY(EnterAllButLast(names, make));
+  if (!IsForeseen(names.back())) return {};
+  Names::Foreseen last = std::move(foreseen_.front());
+  foreseen_.pop_front();
+  (void)names_.LookUp(std::move(last));  // nobody has asked for it yet: if it fails, it fails again
   return {};
 }
 

@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,26 +37,30 @@ class PathWalk {
   // The directory that was reached.
   InodeId at() const { return way_.back(); }
 
-  // Goes into a directory that is in it, or stands for one. ENOENT, ENOTDIR, ELOOP.
-  Status Enter(std::string_view name);
-  // Goes into one of these after the other, but not into the last.
-  Status EnterAllButLast(const std::vector<std::string>& names);
-  // The same; and if it costs no waiting, the last one is looked up for who is going to do that
-  // (Names::Recall).
-  Status EnterParentOf(const std::vector<std::string>& names);
-  // Goes into a directory that is known to be in it.
-  void Descend(InodeId directory) { way_.push_back(directory); }
-
-  // Where the name leads in the end: no symbolic link, and found or not.
+  // Where a name leads in the end: no symbolic link, and found or not.
   struct End {
     InodeId directory = 0;
     std::string name;  // empty: a directory that the way led up to, the root or by ".."
     Names::Place place;
   };
   Result<End> Follow(std::string_view name);
+  // What has the name itself, be it a symbolic link.
+  Result<Names::Place> Look(const std::string& name);
+
+  // Makes a directory in a place that was found free. EEXIST: it has been taken since.
+  using Maker = std::function<Result<InodeId>(const End& free)>;
+
+  // Goes into a directory that is in it, or stands for one. ENOENT, ENOTDIR, ELOOP. With `make`, a
+  // directory that is missing is made. But where a link leads nothing is, nor above the exported
+  // part.
+  Status Enter(std::string_view name, const Maker& make = nullptr);
+  // Goes into one of these after the other, but not into the last.
+  Status EnterAllButLast(const std::vector<std::string>& names, const Maker& make = nullptr);
+  // The same; and if it costs no waiting, the last one is looked up for who is going to do that
+  // (Names::Recall).
+  Status EnterParentOf(const std::vector<std::string>& names, const Maker& make = nullptr);
 
  private:
-  Result<Names::Place> Look(const std::string& name);
   bool IsForeseen(std::string_view name) const;
   void GoToRoot() { way_.resize(std::min(way_.size(), above_ + 1)); }
   void GoUp() {

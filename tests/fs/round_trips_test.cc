@@ -80,21 +80,22 @@ TEST_F(RoundTripsTest, OpeningAPathIsOneAndSeesWhatOthersCommitted) {
   Make("file", "before");
   Host other = NewHost();
   const auto opens = [&](std::string_view contents) {
-    const auto file = other->OpenPath("/file", FileSystem::Access::kRead);
+    const auto file = other->OpenPath({.path = "/file"});
     ASSERT_OK(file);
     EXPECT_EQ(ReadAll(**file), contents);
   };
   ASSERT_OK(other->Lookup(kRootInode, "file"));
   EXPECT_EQ(Count([&] { opens("before"); }), 1);
-  auto handle = fs_->OpenPath("/file", FileSystem::Access::kWrite, /*truncate=*/true);
+  auto handle =
+      fs_->OpenPath({.path = "/file", .access = FileSystem::Access::kWrite, .truncate = true});
   ASSERT_OK(handle);
   ASSERT_OK((*handle)->Write(0, AsBytes("after")));
   ASSERT_OK((*handle)->Close());
   EXPECT_EQ(Count([&] { opens("after"); }), 1);
   ASSERT_OK(fs_->MakeDirectory(kRootInode, "d", 0755, {}));
-  EXPECT_FAILS(other->OpenPath("/d", FileSystem::Access::kRead), EISDIR);
-  EXPECT_FAILS(other->OpenPath("/", FileSystem::Access::kRead), EISDIR);
-  EXPECT_FAILS(other->OpenPath("/none", FileSystem::Access::kRead), ENOENT);
+  EXPECT_FAILS(other->OpenPath({.path = "/d"}), EISDIR);
+  EXPECT_FAILS(other->OpenPath({.path = "/"}), EISDIR);
+  EXPECT_FAILS(other->OpenPath({.path = "/none"}), ENOENT);
 }
 
 // A directory that was seen less than a second ago is not read again for what is in it.
@@ -128,9 +129,7 @@ TEST_F(RoundTripsTest, TheWholeWayIsAskedForAtOnce) {
   EXPECT_EQ(resolve("/short/c/file"), 3);  // up to the link; where it leads; what is there
 
   const auto upload = [&] {
-    const auto place = other->ResolveParent("/a/b/c/new");
-    ASSERT_OK(place);
-    auto file = other->Create(place->directory, place->name, {.publish_at_commit = true});
+    auto file = other->OpenPath({.path = "/a/b/c/new", .create = true, .publish_at_commit = true});
     ASSERT_OK(file);
     ASSERT_OK((*file)->Close());
   };
@@ -149,6 +148,32 @@ TEST_F(RoundTripsTest, TheWholeWayIsAskedForAtOnce) {
   ASSERT_OK(other->Resolve("/z/b/c/file"));
   ASSERT_OK(fs_->MakePath("/a/b/c", 0755, {}));
   EXPECT_FAILS(other->Resolve("/a/b/c/file"), ENOENT);
+}
+
+// The way is gone once, and what it ends at is looked up with it, whatever is to be done there.
+TEST_F(RoundTripsTest, AnOpenThatCreatesGoesTheWayOnce) {
+  ASSERT_OK(fs_->MakePath("/a/b/c", 0755, {}));
+  ASSERT_OK(fs_->MakeSymlink(fs_->Resolve("/a/b/c")->inode, "link", "other", {}));
+  Make("there", "x", fs_->Resolve("/a/b/c")->inode);
+  ASSERT_OK(fs_->Resolve("/a/b/c/there"));
+  const auto opens = [&](std::string_view path, bool truncate = true) {
+    return Count([&] {
+      ASSERT_OK(fs_->OpenPath({.path = path,
+                               .truncate = truncate,
+                               .create = true,
+                               .publish_at_commit = true,
+                               .parents = FileSystem::MissingParents{}}));
+    });
+  };
+  EXPECT_EQ(opens("/a/b/c/there"), 1);
+  EXPECT_EQ(opens("/a/b/c/there", /*truncate=*/false), 2);  // what it is is asked once it is open
+  EXPECT_EQ(opens("/a/b/c/new"), 1);
+  EXPECT_FAILS(fs_->Resolve("/a/b/c/link"), ENOENT);
+  EXPECT_EQ(opens("/a/b/c/link"), 2);  // and what it leads to
+
+  // The directory is missing; it is made, in three; its new name is looked up in it.
+  EXPECT_EQ(opens("/a/b/c/d/new"), 1 + 3 + 1);
+  EXPECT_EQ(Count([&] { ASSERT_OK(fs_->MakePath("/a/b/c/d", 0755, {})); }), 1);
 }
 
 // Look the name up, write inode and contents, the entry, the directory's time.

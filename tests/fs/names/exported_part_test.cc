@@ -55,7 +55,7 @@ TEST_F(ExportedPartTest, TheDirectoryIsTheRoot) {
   EXPECT_FAILS(part_->Resolve("/away"), ENOENT);
   EXPECT_FAILS(part_->ResolveParent("/"), EINVAL);
   EXPECT_FAILS(part_->ResolveTarget("//"), EISDIR);
-  EXPECT_FAILS(part_->OpenPath("/", FileSystem::Access::kRead), EISDIR);
+  EXPECT_FAILS(part_->OpenPath({.path = "/"}), EISDIR);
   ASSERT_OK(part_->MakePath("/new/one", 0755, {}));
   EXPECT_NE(At("/part/new/one"), 0u);
 }
@@ -135,7 +135,8 @@ TEST_F(ExportedPartTest, LinksToDirectoriesOutsideAreLinksToNothing) {
   for (const char* path : {"/absolute", "/relative", "/in/deeper", "/absolute/secret",
                            "/relative/secret", "/in/deeper/secret", "/named", "/absolute/"}) {
     EXPECT_FAILS(part_->Resolve(path), ENOENT) << path;
-    EXPECT_FAILS(part_->OpenPath(path, FileSystem::Access::kWrite), ENOENT) << path;
+    EXPECT_FAILS(part_->OpenPath({.path = path, .access = FileSystem::Access::kWrite}), ENOENT)
+        << path;
   }
   for (const char* path : {"/absolute/x", "/relative/x", "/in/deeper/x"}) {
     EXPECT_FAILS(part_->ResolveParent(path), ENOENT) << path;
@@ -226,7 +227,7 @@ TEST_F(ExportedPartTest, NobodyGetsOutBesideOneWhoMovesDirectories) {
       for (const char* path : {"/in/deep/../only outside", "/in/deep/../../only outside",
                                "/in/deep/../../../only outside", "/in/deep/up"}) {
         EXPECT_FAILS(fs.Resolve(path), ENOENT) << path;
-        EXPECT_FAILS(fs.OpenPath(path, FileSystem::Access::kRead), ENOENT) << path;
+        EXPECT_FAILS(fs.OpenPath({.path = path}), ENOENT) << path;
         const auto target = fs.ResolveTarget(path);
         if (!target.has_value()) continue;
         ++found_way;
@@ -287,10 +288,27 @@ TEST_F(ExportedPartTest, TheWayToItHasNoLinks) {
   EXPECT_EQ(List(At("/away")), std::vector<std::string>{"secret"});
 }
 
+TEST_F(ExportedPartTest, WhatAnOpenMakesIsInside) {
+  Link("/part/absolute", "/away/made");
+  Link("/part/up", "../../made");
+  for (const std::string_view path : {"/../away/made", "/absolute", "/up"}) {
+    EXPECT_OK(
+        part_->OpenPath({.path = path, .create = true, .parents = FileSystem::MissingParents{}}))
+        << path;
+  }
+  EXPECT_EQ(List(At("/away")), std::vector<std::string>{"secret"});
+  EXPECT_EQ(List(At("/part/away")), std::vector<std::string>{"made"});
+  EXPECT_NE(At("/part/made"), 0u);
+  EXPECT_EQ(At("/made"), 0u);
+}
+
 // Nobody makes it anew by the way.
 TEST_F(ExportedPartTest, APartThatIsGoneIsNotMadeAgain) {
   ASSERT_OK(fs_->Rename(kRootInode, "part", kRootInode, "former"));
   EXPECT_FAILS(part_->MakePath("/x/y", 0755, {}), ENOENT);
+  const FileSystem::OpenRequest creates{
+      .path = "/x/y", .create = true, .parents = FileSystem::MissingParents{}};
+  EXPECT_FAILS(part_->OpenPath(creates), ENOENT);
   EXPECT_FAILS(part_->Resolve("/"), ENOENT);
   EXPECT_EQ(At("/part"), 0u);
 }

@@ -161,6 +161,37 @@ TEST_F(SymlinkTest, TheEndOfAPathIsFollowedWhereItIsAskedFor) {
   EXPECT_FAILS(fs_->ResolveParent("/a/.."), EINVAL);
 }
 
+TEST_F(SymlinkTest, AnOpenThatCreatesFollowsTheEndUnlessExclusive) {
+  const auto create = [&](std::string_view path, bool exclusive = false) -> Status {
+    const auto file = fs_->OpenPath({.path = path,
+                                     .create = true,
+                                     .exclusive = exclusive,
+                                     .parents = FileSystem::MissingParents{.mode = 0750}});
+    return file.has_value() ? (*file)->Close() : file.error();
+  };
+  ASSERT_OK(fs_->MakePath("/b", 0755, {}));
+  Link("/l", "b/new");
+  EXPECT_EQ(create("/l", /*exclusive=*/true).code(), EEXIST);
+  EXPECT_OK(create("/l"));
+  EXPECT_EQ(List(At("/b")), std::vector<std::string>{"new"});
+  EXPECT_OK(create("/l"));
+  EXPECT_EQ(create("/b/new", /*exclusive=*/true).code(), EEXIST);
+  EXPECT_EQ(create("/b/new/x").code(), ENOTDIR);
+  EXPECT_EQ(create("/b").code(), EISDIR);
+  EXPECT_EQ(create("/").code(), EINVAL);
+  EXPECT_EQ(create("/b/..").code(), EINVAL);
+  Link("/up", "b/..");
+  EXPECT_EQ(create("/up").code(), EISDIR);
+
+  EXPECT_OK(create("/c/d/../e/f"));
+  EXPECT_EQ(List(At("/c")), (std::vector<std::string>{"d", "e"}));
+  EXPECT_EQ(fs_->Resolve("/c/e")->mode, 0750u);
+  EXPECT_OK(create("/c/d/f", /*exclusive=*/true));
+  Link("/nothing", "none");
+  EXPECT_EQ(create("/nothing/f").code(), ENOENT) << "nothing is made where a link leads";
+  EXPECT_FAILS(fs_->Resolve("/none"), ENOENT);
+}
+
 TEST_F(SymlinkTest, MakePathGoesThroughLinks) {
   ASSERT_OK(fs_->MakePath("/real", 0755, {}));
   Link("/l", "real");
