@@ -74,12 +74,13 @@ void IoLoop::Post(Task task) {
 
 void IoLoop::PostAndWait(Task task) {
   assert(!on_loop_thread());
-  std::promise<void> ran;
-  Post([&] {
+  // Shared: the loop may be in the middle of set_value() when this returns.
+  const auto ran = std::make_shared<std::promise<void>>();
+  Post([&task, ran] {
     task();
-    ran.set_value();
+    ran->set_value();
   });
-  ran.get_future().wait();
+  ran->get_future().wait();
 }
 
 void IoLoop::Wake() {
