@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "base/attempts.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/try.h"
@@ -501,7 +502,7 @@ class ClusterFileSystem final : public FileSystem {
   Failed TooBusy(InodeId directory, std::string_view name) const {
     return Fail(EIO,
                 "create '{}' in directory {:016x}: others changed the name {} times; try again",
-                name, directory, kMaxAttempts);
+                name, directory, Attempts::kMost);
   }
 
   // The names from the cluster's root on, to be gone by a NewWalk().
@@ -683,8 +684,8 @@ class ClusterFileSystem final : public FileSystem {
                                              const CreateOptions& options, Names::Place place) {
     const Inode wanted = NewInode(FileKind::kRegular, options.mode, options.owner);
     bool noted = false;
-    for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-      if (attempt > 0) place = TRY(names().Look(directory, name));
+    for (Attempts attempts; attempts.Next();) {
+      if (!attempts.IsFirst()) place = TRY(names().Look(directory, name));
       Inode inode = Inherit(place.directory.inode, wanted, options.umask);
       const bool replaces = options.truncate && options.publish_at_commit && place.found() &&
                             place.inode.inode.kind == FileKind::kRegular && !options.exclusive;
@@ -727,8 +728,8 @@ class ClusterFileSystem final : public FileSystem {
   // `place` is what was found under that name.
   Result<Attributes> MakeAt(InodeId directory, std::string_view name, const Inode& wanted,
                             uint32_t umask, Names::Place place) {
-    for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-      if (attempt > 0) place = TRY(names().Look(directory, name));
+    for (Attempts attempts; attempts.Next();) {
+      if (!attempts.IsFirst()) place = TRY(names().Look(directory, name));
       if (place.found()) return Exists(directory, name);
       const Inode inode = Inherit(place.directory.inode, wanted, umask);
       const auto made = TRY(names().Make(directory, name, place, inode));

@@ -14,6 +14,7 @@ namespace {
 
 constexpr size_t kInodesAtOnce = 64;
 constexpr uint64_t kBlocksAtOnce = 4096;
+// No Attempts: the last failure is the answer.
 constexpr int kMostLoads = 8;  // of the map of an inode that others change meanwhile
 
 std::map<DriveId, Drive*> AllDrives(Cluster& cluster) {

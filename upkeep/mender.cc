@@ -11,30 +11,20 @@ Mender::Mender(Cluster& cluster, Hooks hooks)
     : cluster_(cluster),
       hooks_(std::move(hooks)),
       repairer_(cluster, {}),
-      wake_(cluster.runtime().NewSignal()),
-      idle_(cluster.runtime().NewSignal()) {}
+      thread_(cluster.runtime(), "mender", [this] { Run(); }) {}
 
 Mender::~Mender() {
   repairer_.Cancel();
-  {
-    const MutexLock lock(mutex_);
-    stopping_ = true;
-    if (!has_thread_) return;
-  }
-  wake_->Set();
-  for (;;) {
-    {
-      const MutexLock lock(mutex_);
-      if (ended_) break;
-    }
-    idle_->WaitUntil(Time::max());
-  }
+  thread_.End();
+  const MutexLock lock(mutex_);
+  if (items_.empty()) return;
+  Log(LogLevel::kInfo, "files wait for drives: `pinstripe repair` makes them whole",
+      {{"files", items_.size()}});
 }
 
 void Mender::Add(InodeId file) {
   {
     const MutexLock lock(mutex_);
-    if (stopping_) return;
     if (items_.size() >= kMaxQueue && !items_.contains(file)) {
       Log(LogLevel::kWarn,
           "too many files wait for drives: run `pinstripe repair` when these are back",
@@ -48,18 +38,9 @@ void Mender::Add(InodeId file) {
       at->second.committed_again = true;
       at->second.drives_needed.clear();
     }
-    if (!has_thread_) {
-      has_thread_ = true;
-      cluster_.runtime().Spawn("mender", [this] { Run(); });
-    }
-    if (at->second.due >= wakes_at_) return;
+    if (thread_.IsRunning() && at->second.due >= wakes_at_) return;
   }
-  wake_->Set();
-}
-
-bool Mender::IsStopping() {
-  const MutexLock lock(mutex_);
-  return stopping_;
+  thread_.Wake();
 }
 
 size_t Mender::waiting() {
@@ -68,22 +49,14 @@ size_t Mender::waiting() {
 }
 
 void Mender::Run() {
-  while (!IsStopping()) {
+  while (!thread_.IsEnding()) {
     const Time begin = cluster_.runtime().Now();
     for (const InodeId file : TakeDue(begin)) {
-      if (IsStopping()) break;
+      if (thread_.IsEnding()) break;
       Mend(file);
     }
-    wake_->WaitUntil(NextDue(begin + kStep));
+    thread_.WaitUntil(NextDue(begin + kStep));
   }
-  const MutexLock lock(mutex_);
-  if (!items_.empty()) {
-    Log(LogLevel::kInfo, "files wait for drives: `pinstripe repair` makes them whole",
-        {{"files", items_.size()}});
-  }
-  ended_ = true;
-  const std::shared_ptr<Signal> idle = idle_;  // *this is gone as soon as the lock is
-  idle->Set();
 }
 
 std::vector<InodeId> Mender::TakeDue(Time now) {
@@ -110,7 +83,7 @@ Time Mender::NextDue(Time not_before) {
   const MutexLock lock(mutex_);
   Time next = Time::max();
   for (const auto& [file, item] : items_) next = std::min(next, item.due);
-  wakes_at_ = stopping_ ? Time::min() : std::max(next, not_before);
+  wakes_at_ = std::max(next, not_before);
   return wakes_at_;
 }
 

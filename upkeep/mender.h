@@ -10,9 +10,9 @@
 #include <chrono>
 #include <functional>
 #include <map>
-#include <memory>
 #include <set>
 
+#include "base/background_thread.h"
 #include "base/mutex.h"
 #include "cluster/cluster.h"
 #include "fs/caretaker.h"
@@ -49,20 +49,15 @@ class Mender {
   // The items that are due and may be helped, at `now`.
   std::vector<InodeId> TakeDue(Time now);
   Time NextDue(Time not_before);
-  bool IsStopping();
   void Mend(InodeId file);
 
   Cluster& cluster_;
   const Hooks hooks_;
   Repairer repairer_;
-  const std::shared_ptr<Signal> wake_;
-  const std::shared_ptr<Signal> idle_;
   Mutex mutex_;
   std::map<InodeId, Item> items_ GUARDED_BY(mutex_);
-  Time wakes_at_ GUARDED_BY(mutex_){};
-  bool has_thread_ GUARDED_BY(mutex_) = false;
-  bool stopping_ GUARDED_BY(mutex_) = false;
-  bool ended_ GUARDED_BY(mutex_) = false;
+  Time wakes_at_ GUARDED_BY(mutex_){};  // once the thread runs
+  BackgroundThread thread_;             // the last member: it uses the others
 };
 
 }  // namespace pinstripe

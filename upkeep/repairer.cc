@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/attempts.h"
 #include "base/try.h"
 #include "cluster/membership/retirement.h"
 #include "fs/files/map_pages.h"
@@ -291,7 +292,7 @@ void Repairer::WorkOff(Work& work) {
 // in between, a collection that takes these copies for strays above all, has them written again.
 Status Repairer::RepairBlocks(const Task& task, const std::string& path) {
   Task left = task;
-  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+  for (Attempts attempts(kMostAttempts); attempts.Next();) {
     std::optional<StoredInode> stored = TRY(names_.Find(task.file));
     if (!stored || !stored->inode.map) return {};
     std::vector<Moved> moved;
@@ -312,7 +313,7 @@ Status Repairer::RepairBlocks(const Task& task, const std::string& path) {
     }
     if (again.empty()) return {};
     left.blocks = std::move(again);
-    PauseBeforeRetry(cluster_.runtime(), attempt);
+    attempts.Pause(cluster_.runtime());
   }
   return Fail(EIO, "its inode was changed {} times in between", kMostAttempts);
 }

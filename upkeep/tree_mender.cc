@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/attempts.h"
 #include "base/try.h"
 
 namespace pinstripe {
@@ -127,7 +128,7 @@ Result<std::optional<GivenName>> TreeMender::FormerPlace(InodeId directory) {
 }
 
 Result<InodeId> TreeMender::LostAndFound() {
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+  for (Attempts attempts; attempts.Next();) {
     const Names::Place place = TRY(names_.Look(kRootInode, kLostAndFound));
     if (place.found()) {
       if (place.inode.inode.kind == FileKind::kDirectory) return place.id;
@@ -143,9 +144,10 @@ Result<InodeId> TreeMender::LostAndFound() {
     if (const auto made = TRY(names_.Make(kRootInode, kLostAndFound, place, inode))) {
       return made->id;
     }
-    PauseBeforeRetry(cluster_.runtime(), attempt);
+    attempts.Pause(cluster_.runtime());
   }
-  return Fail(EIO, "make /{}: others changed it {} times in between", kLostAndFound, kMaxAttempts);
+  return Fail(EIO, "make /{}: others changed it {} times in between", kLostAndFound,
+              Attempts::kMost);
 }
 
 // As it was found, and safe from power loss.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "base/attempts.h"
 #include "base/try.h"
 #include "fs/files/map_pages.h"
 
@@ -26,7 +27,8 @@ std::vector<BlockMap::Piece> OwnPieces(const std::optional<BlockMap>& map,
 Status FileCommit::CommitChanges(bool durably) {
   const Durability durability = durably ? Durability::kWriteThrough : Durability::kWriteBack;
   int stores = 0;
-  for (int attempt = 0; attempt < kMaxAttempts;) {
+  Attempts attempts;  // to change the inode; what is stored once more is counted by itself
+  for (bool goes_on = attempts.Next(); goes_on;) {
     Inode out;
     TRY(StoreContents(out));
     if (out.map && !suspected_.empty()) {
@@ -55,10 +57,11 @@ Status FileCommit::CommitChanges(bool durably) {
       const MutexLock lock(mutex_);
       if (removed_) return {};
     }
-    PauseBeforeRetry(context_.cluster.runtime(), attempt++);
+    attempts.Pause(context_.cluster.runtime());
+    goes_on = attempts.Next();
   }
   return Fail(EIO, "commit inode {:016x}: other hosts changed it {} times in between; try again",
-              id_, kMaxAttempts);
+              id_, Attempts::kMost);
 }
 
 // Drives that died between a write and its flush took their shards along, and the others may be too
@@ -134,11 +137,11 @@ Result<UnsafeStripes::Unsafe> FileCommit::FlushNewStripes(Inode& out) {
 
 // Stores what is in memory, and says what the inode is to become.
 Status FileCommit::StoreContents(Inode& out) {
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+  for (Attempts attempts; attempts.Next();) {
     if (TRY(TryStoreContents(out))) return {};
   }
   return Fail(EIO, "commit inode {:016x}: other hosts changed it {} times in between; try again",
-              id_, kMaxAttempts);
+              id_, Attempts::kMost);
 }
 
 // False: another host's commit was found meanwhile, so that there is more to store.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/attempts.h"
 #include "base/try.h"
 #include "fs/files/map_pages.h"
 #include "fs/names/names.h"
@@ -18,7 +19,7 @@ void Insert(std::vector<InodeId>& ids, InodeId id) {
 
 Status ChangedTooOften(InodeId keeper) {
   return Fail(EIO, "inode {:016x}, which keeps shared blocks, was changed {} times in between",
-              keeper, kMaxAttempts);
+              keeper, Attempts::kMost);
 }
 
 Result<StoredInode> FindKeeper(Records& records, InodeId id) {
@@ -87,14 +88,14 @@ Result<std::pair<InodeId, StoredInode>> Keepers::Create(InodeId object, const Bl
 
 // Durably: what says that somebody may name it must be there when that one's inode is.
 Status Keepers::Change(InodeId keeper, const std::function<Result<bool>(Keeping&)>& edit) {
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+  for (Attempts attempts; attempts.Next();) {
     StoredInode stored = TRY(FindKeeper(records_, keeper));
     if (!TRY(edit(*stored.inode.keeping))) return {};
     const auto change = records_.ChangeInode(keeper, stored.slot, stored.inode,
                                              {Durability::kWriteThrough, Room::kFreeing});
     TRY(change.why);
     if (change.applied()) return {};
-    PauseBeforeRetry(cluster_.runtime(), attempt);
+    attempts.Pause(cluster_.runtime());
   }
   return ChangedTooOften(keeper);
 }
@@ -153,8 +154,8 @@ Result<Keepers::Step> Keepers::TakeOutOfFile(InodeId keeper, const StoredInode& 
 }
 
 Result<Keepers::Departure> Keepers::Leave(InodeId keeper, InodeId file) {
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-    if (attempt > 0) PauseBeforeRetry(cluster_.runtime(), attempt);
+  for (Attempts attempts; attempts.Next();) {
+    if (!attempts.IsFirst()) attempts.Pause(cluster_.runtime());
     std::optional<StoredInode> stored = TRY(records_.FindInode(keeper));
     if (!stored || !stored->inode.keeping) return Departure{};
     Keeping& keeping = *stored->inode.keeping;

@@ -20,7 +20,8 @@
 
 namespace pinstripe {
 
-// So often something is read anew that others change meanwhile.
+// So often something is read anew that others change meanwhile. No Attempts: only what failed is
+// counted, and not each round.
 inline constexpr int kMaxReadAttempts = 8;
 
 class FileReading {

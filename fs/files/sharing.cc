@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/attempts.h"
 #include "base/log.h"
 #include "base/try.h"
 #include "fs/files/state.h"
@@ -35,7 +36,7 @@ bool FileState::MayShare() const {
 Result<std::optional<FileState::SharedBlocks>> FileState::Share(uint64_t offset, uint64_t length) {
   const Turn::Holder turn(turn_);
   bool durably = false;
-  for (int attempt = 0; attempt < kMostTries; ++attempt) {
+  for (Attempts attempts(kMostTries); attempts.Next();) {
     TRY(CommitUnderTurn(durably));
     const uint64_t slot = slot_;
     if (!MayShare() || !now_.map) return std::optional<SharedBlocks>();
@@ -158,7 +159,7 @@ void FileState::ListShared(const BlockMap& map, uint64_t first, uint64_t end,
 
 Result<bool> FileState::Adopt(uint64_t first, const SharedBlocks& blocks) {
   const Turn::Holder turn(turn_);
-  for (int attempt = 0; attempt < kMostTries; ++attempt) {
+  for (Attempts attempts(kMostTries); attempts.Next();) {
     TRY(CommitUnderTurn(false));
     const uint64_t slot = slot_;
     if (!MayShare() || (!now_.map && now_.size > 0)) return false;

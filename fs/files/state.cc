@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/attempts.h"
 #include "base/log.h"
 #include "base/try.h"
 
@@ -160,7 +161,7 @@ Status FileState::GiveFirstName(const Names::NewName& name) {
 Status FileState::MakeNameDurable() {
   if (!name_ || entry_durable_) return {};
   const Entry entry{.inode = id_, .kind = FileKind::kRegular, .nonce = std::nullopt};
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+  for (Attempts attempts; attempts.Next();) {
     const auto change = context_.records.ChangeEntry(name_->directory, name_->name, entry_slot_,
                                                      entry, Durability::kWriteThrough);
     TRY(change.why);
@@ -175,7 +176,7 @@ Status FileState::MakeNameDurable() {
     if (entry_durable_) return {};
   }
   return Fail(EIO, "make '{}' safe in directory {:016x}: it was written anew {} times in between",
-              name_->name, name_->directory, kMaxAttempts);
+              name_->name, name_->directory, Attempts::kMost);
 }
 
 // ---- Attributes and the end
@@ -279,7 +280,7 @@ void FileState::Removed(const Inode& last, uint64_t losses) {
 // Takes off the drives what a commit has left there that did not come to give the name. Everybody
 // who changed its attributes, or moved its shards, has changed the inode.
 void FileState::RemoveUnpublished() {
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+  for (Attempts attempts; attempts.Next();) {
     if (removed_ || published_ || !inode_written_ || uncertain_ || maybe_has_name_) break;
     const auto removed = context_.records.ChangeInode(id_, slot_, std::nullopt);
     if (removed.applied()) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/attempts.h"
 #include "base/try.h"
 #include "fs/files/commit.h"
 #include "fs/files/map_pages.h"
@@ -187,7 +188,7 @@ Status FileCommit::LoadForRebase(StoredInode& theirs) {
     if (cut == 0 || cut >= theirs.inode.size) return {};
     return LoadPages(stripes, id_, theirs.inode, (cut - 1) / bytes, cut / bytes + 1);
   };
-  for (int attempt = 0; attempt < kMaxLoads; ++attempt) {
+  for (Attempts attempts(kMaxLoads); attempts.Next();) {
     const Status status = load();
     const bool may_have_moved = status.code() == ENOENT || status.code() == EIO;
     if (status.ok() || !may_have_moved) return status;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/attempts.h"
 #include "base/log.h"
 #include "base/try.h"
 
@@ -9,7 +10,7 @@ namespace pinstripe {
 namespace {
 
 Failed TooBusy(std::string_view what) {
-  return Fail(EIO, "{}: others changed it {} times in between; try again", what, kMaxAttempts);
+  return Fail(EIO, "{}: others changed it {} times in between; try again", what, Attempts::kMost);
 }
 
 bool IsDirectory(const Inode& inode) { return inode.kind == FileKind::kDirectory; }
@@ -37,7 +38,7 @@ Names::NewName::Seen::Seen(const Place& place) : slot(place.slot), directory(pla
 }
 
 Result<std::optional<StoredInode>> Names::Find(InodeId id) {
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+  for (Attempts attempts; attempts.Next();) {
     std::optional<StoredInode> stored = TRY(records_.FindInode(id));
     if (!stored || !stored->inode.intent) return stored;
     TRY(Finish(id, *stored));
@@ -84,8 +85,8 @@ Result<Names::Place> Names::Look(Foreseen foreseen) {
 Result<Names::Place> Names::Look(InodeId directory, std::string_view name,
                                  Result<Records::Found> found) {
   uint64_t dangling_slot = UINT64_MAX;
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-    if (attempt > 0) found = records_.Look(QuestionAbout(directory, name));
+  for (Attempts attempts; attempts.Next();) {
+    if (!attempts.IsFirst()) found = records_.Look(QuestionAbout(directory, name));
     auto [parent, entry, guessed] = TRY(std::move(found));
     TRY(CheckDirectory(directory, parent));
     Place place{.slot = entry.slot, .directory = *std::move(parent)};
@@ -171,17 +172,17 @@ Result<std::pair<Names::Place, Names::Place>> Names::LookForMove(const Wanted& w
 
 Result<InodeId> Names::ParentOf(InodeId directory) {
   if (directory == kRootInode) return kRootInode;
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+  for (Attempts attempts; attempts.Next();) {
     const auto stored = TRY(Find(directory));
     TRY(CheckDirectory(directory, stored));
-    if (!stored->inode.mark || attempt > 0) return stored->inode.parent;
+    if (!stored->inode.mark || !attempts.IsFirst()) return stored->inode.parent;
     TRY(FinishMark(directory, *stored));  // it may be about to get another parent
   }
   return TooBusy(fmt::format("directory {:016x}", directory));
 }
 
 Result<StoredInode> Names::Update(InodeId id, const Edit& edit, ChangeTerms terms) {
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+  for (Attempts attempts; attempts.Next();) {
     StoredInode stored = TRY(Load(id));
     if (!TRY(TakeMarkOff(id, stored))) return Fail(ENOENT, "inode {:016x} was replaced", id);
     Inode inode = stored.inode;
@@ -190,7 +191,7 @@ Result<StoredInode> Names::Update(InodeId id, const Edit& edit, ChangeTerms term
     ++updates_;
     TRY(change.why);
     if (change.applied()) return *std::move(change.now);
-    PauseBeforeRetry(runtime_, attempt);
+    attempts.Pause(runtime_);
   }
   return TooBusy(fmt::format("change inode {:016x}", id));
 }
@@ -218,7 +219,7 @@ Result<bool> Names::Touch(InodeId directory, std::optional<StoredInode> seen,
                     .seen_slot = seen ? seen->slot : 0,
                     .change_of_count = change_of_count,
                     .stored = std::move(seen)};
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+  for (Attempts attempts; attempts.Next();) {
     std::optional<bool> ended;
     {
       const Turn::Holder turn(noting->turn);
@@ -233,8 +234,8 @@ Result<bool> Names::Touch(InodeId directory, std::optional<StoredInode> seen,
     if (touching.stored && touching.stored->inode.mark) {
       // Somebody is replacing it, who looked when there was nothing in it.
       if (!TRY(TakeMarkOff(directory, *touching.stored))) return false;
-    } else if (attempt > 0) {
-      PauseBeforeRetry(runtime_, attempt);
+    } else if (!attempts.IsFirst()) {
+      attempts.Pause(runtime_);
     }
   }
   return TooBusy(fmt::format("change directory {:016x}", directory));
@@ -357,7 +358,7 @@ Result<std::optional<Names::Made>> Names::Make(InodeId directory, std::string_vi
 Result<Names::Obstacle> Names::LookForPublish(const NewName& name, InodeId id, StoredInode& own) {
   using Kind = Obstacle::Kind;
   const auto never = [](Status why) { return Obstacle{Kind::kFinal, {}, std::move(why)}; };
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+  for (Attempts attempts; attempts.Next();) {
     const Place place = TRY(Look(name.directory, name.name));
     const NewName::Seen seen(place);
     if (place.id == id) return Obstacle{Kind::kOwn, seen, {}};
@@ -405,7 +406,7 @@ Names::Publication Names::Publish(const NewName& name, InodeId id, StoredInode& 
   };
   const Entry entry{.inode = id, .kind = own.inode.kind, .nonce = std::nullopt};
   std::optional<NewName::Seen> seen = name.seen;
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+  for (Attempts attempts; attempts.Next();) {
     if (!seen) {
       auto obstacle = LookForPublish(name, id, own);
       if (!obstacle.has_value()) return refused(obstacle.error(), /*is_final=*/false);
@@ -434,7 +435,7 @@ Names::Publication Names::Publish(const NewName& name, InodeId id, StoredInode& 
     if (!change.applied()) {
       if (!change.why.ok()) return refused(change.why, /*is_final=*/false);
       seen.reset();
-      PauseBeforeRetry(runtime_, attempt);
+      attempts.Pause(runtime_);
       continue;
     }
     const Result<bool> touched = Touch(name.directory, seen->directory);
@@ -458,7 +459,7 @@ Names::Publication Names::Publish(const NewName& name, InodeId id, StoredInode& 
 Status Names::DropLink(InodeId id, std::optional<StoredInode> seen,
                        const std::function<Status()>& make_safe) {
   bool lasts = make_safe == nullptr;
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+  for (Attempts attempts; attempts.Next();) {
     std::optional<StoredInode> stored = seen ? std::exchange(seen, std::nullopt) : TRY(Find(id));
     if (!stored) return {};
     std::optional<Inode> after;
@@ -477,13 +478,13 @@ Status Names::DropLink(InodeId id, std::optional<StoredInode> seen,
       if (!after) dispose_(id, stored->inode, change.losses);
       return {};
     }
-    PauseBeforeRetry(runtime_, attempt);
+    attempts.Pause(runtime_);
   }
   return TooBusy(fmt::format("remove inode {:016x}", id));
 }
 
 Result<StoredInode> Names::Link(InodeId id, InodeId directory, std::string_view name) {
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+  for (Attempts attempts; attempts.Next();) {
     const Place place = TRY(Recall(directory, name, IsFree));
     if (place.found()) return Fail(EEXIST, "'{}' exists in directory {:016x}", name, directory);
     // A client that removes another name of it relies on this one.
@@ -511,7 +512,7 @@ Result<StoredInode> Names::Link(InodeId id, InodeId directory, std::string_view 
     if (!change.applied()) {
       TRY(DropLink(id));
       TRY(change.why);
-      PauseBeforeRetry(runtime_, attempt);
+      attempts.Pause(runtime_);
       continue;
     }
     const Result<bool> touched = Touch(directory, place.directory);
@@ -535,7 +536,7 @@ void Names::NoteRemoval(InodeId directory, const StoredInode& seen, Subdirectori
 }
 
 Status Names::Unlink(InodeId directory, std::string_view name) {
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+  for (Attempts attempts; attempts.Next();) {
     const Place place = TRY(Recall(directory, name, [](const Place& recalled) {
       return recalled.found() && !IsDirectory(recalled.inode.inode);
     }));
@@ -550,7 +551,7 @@ Status Names::Unlink(InodeId directory, std::string_view name) {
                              has_others ? Durability::kWriteThrough : Durability::kWriteBack);
     TRY(change.why);
     if (!change.applied()) {
-      PauseBeforeRetry(runtime_, attempt);
+      attempts.Pause(runtime_);
       continue;
     }
     std::function<Status()> make_safe;
@@ -579,7 +580,7 @@ Result<bool> Names::IsEmpty(InodeId directory) {
 }
 
 Status Names::RemoveDirectory(InodeId directory, std::string_view name) {
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+  for (Attempts attempts; attempts.Next();) {
     const Place place = TRY(Look(directory, name));
     TRY(CheckFound(place, directory, name));
     if (!IsDirectory(place.inode.inode)) {
@@ -587,7 +588,7 @@ Status Names::RemoveDirectory(InodeId directory, std::string_view name) {
     }
     if (place.inode.inode.mark) {
       TRY(FinishMark(place.id, place.inode));
-      PauseBeforeRetry(runtime_, attempt);
+      attempts.Pause(runtime_);
       continue;
     }
     if (!TRY(IsEmpty(place.id))) {
@@ -600,7 +601,7 @@ Status Names::RemoveDirectory(InodeId directory, std::string_view name) {
         records_.ChangeInode(place.id, place.inode.slot, std::nullopt, Durability::kWriteThrough);
     TRY(change.why);
     if (!change.applied()) {
-      PauseBeforeRetry(runtime_, attempt);
+      attempts.Pause(runtime_);
       continue;
     }
     dispose_(place.id, place.inode.inode, change.losses);
@@ -654,7 +655,7 @@ Result<StoredInode> Names::CountSubdirectories(InodeId directory, const StoredIn
 }
 
 Result<bool> Names::FenceName(InodeId id, const GivenName& name) {
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+  for (Attempts attempts; attempts.Next();) {
     const StoredEntry stored = TRY(records_.FindEntry(name.directory, name.name));
     if (stored.entry && stored.entry->inode == id) return false;
     // A rename that has written this entry must find it as it left it, so it is finished first.
@@ -663,9 +664,9 @@ Result<bool> Names::FenceName(InodeId id, const GivenName& name) {
                                              {Durability::kWriteBack, Room::kFreeing});
     TRY(change.why);
     if (change.applied()) return true;
-    PauseBeforeRetry(runtime_, attempt);
+    attempts.Pause(runtime_);
   }
-  return Fail(EIO, "the name that it should have was changed {} times in between", kMaxAttempts);
+  return Fail(EIO, "the name that it should have was changed {} times in between", Attempts::kMost);
 }
 
 Result<bool> Names::HasNameInParent(InodeId directory, const Inode& inode) {

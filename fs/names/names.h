@@ -299,7 +299,4 @@ class Names {
   std::map<InodeId, std::weak_ptr<Noting>> notings_ GUARDED_BY(notings_mutex_);
 };
 
-// No operation is tried again more often than this because others were faster.
-inline constexpr int kMaxAttempts = 100;
-
 }  // namespace pinstripe

@@ -45,12 +45,6 @@ Result<Records::Mover> DecodeMover(const RegisterValue& value) {
 
 }  // namespace
 
-void PauseBeforeRetry(Runtime& runtime, int attempt) {
-  const int64_t most = int64_t{1'000'000} << std::min(attempt, 7);
-  const auto pause = std::chrono::nanoseconds(runtime.Random() % static_cast<uint64_t>(most));
-  runtime.NewSignal()->WaitUntil(runtime.Now() + pause);
-}
-
 std::optional<InodeId> InodeOfRegister(std::string_view key) {
   Reader reader(key);
   const bool is_inode = reader.Raw(1) == "I";

@@ -145,8 +145,4 @@ class Records {
 std::optional<InodeId> InodeOfRegister(std::string_view key);
 std::optional<InodeId> DirectoryOfRegister(std::string_view key);
 
-// Waits a little, by chance and longer with each attempt, before something that others changed is
-// tried again.
-void PauseBeforeRetry(Runtime& runtime, int attempt);
-
 }  // namespace pinstripe

@@ -21,6 +21,7 @@
 // it, the target's entry before the source's goes, and that before the intent does; what else was
 // forgotten is done again.
 
+#include "base/attempts.h"
 #include "base/log.h"
 #include "base/try.h"
 #include "fs/names/names.h"
@@ -101,17 +102,17 @@ Result<std::optional<StoredInode>> Names::MarkReplaced(InodeId id, const RenameI
 
 // Nobody writes the target's entry any more, however late, if that has not happened yet.
 Status Names::FenceTarget(const RenameIntent& intent, InodeId id) {
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+  for (Attempts attempts; attempts.Next();) {
     const StoredEntry found = TRY(records_.FindEntry(intent.target, intent.target_name));
     if (WrittenBy(intent, found, id) || found.slot != intent.target_slot) return {};
     const auto change = records_.ChangeEntry(intent.target, intent.target_name, found.slot,
                                              found.entry, kFinishing);
     TRY(change.why);
     if (change.applied()) return {};
-    PauseBeforeRetry(runtime_, attempt);
+    attempts.Pause(runtime_);
   }
   return Fail(EIO, "take a rename to '{}' back: others changed the name {} times in between",
-              intent.target_name, kMaxAttempts);
+              intent.target_name, Attempts::kMost);
 }
 
 // The mark has done its work: the rename is about to be over. The mark of an exchange may not come
@@ -119,7 +120,7 @@ Status Names::FenceTarget(const RenameIntent& intent, InodeId id) {
 Status Names::Unmark(const RenameIntent& intent, bool done) {
   if (intent.replaced == 0) return {};
   const auto durability = intent.exchange ? Durability::kWriteThrough : Durability::kWriteBack;
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+  for (Attempts attempts; attempts.Next();) {
     const std::optional<StoredInode> stored = TRY(records_.FindInode(intent.replaced));
     if (!stored || !stored->inode.mark || stored->inode.mark->nonce != intent.nonce) return {};
     Inode open = stored->inode;
@@ -132,10 +133,10 @@ Status Names::Unmark(const RenameIntent& intent, bool done) {
         records_.ChangeInode(intent.replaced, stored->slot, open, {durability, Room::kFreeing});
     TRY(change.why);
     if (change.applied()) return {};
-    PauseBeforeRetry(runtime_, attempt);
+    attempts.Pause(runtime_);
   }
   return Fail(EIO, "exchange inode {:016x}: others changed it {} times in between; try again",
-              intent.replaced, kMaxAttempts);
+              intent.replaced, Attempts::kMost);
 }
 
 Result<bool> Names::HasMarkedName(InodeId id, const ReplacementMark& mark) {
@@ -163,7 +164,7 @@ Status Names::FinishMark(InodeId id, const StoredInode& stored) {
 // The target's entry is what decides. Once it is written anew as it is, the rename cannot happen.
 Result<bool> Names::GiveWay(InodeId id, const StoredInode& stored) {
   const ReplacementMark& mark = *stored.inode.mark;
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+  for (Attempts attempts; attempts.Next();) {
     const std::optional<StoredInode> mover = TRY(records_.FindInode(mark.mover));
     if (!mover || !mover->inode.intent || mover->inode.intent->nonce != mark.nonce) {
       return !IsDirectory(stored.inode) || TRY(HasMarkedName(id, mark));
@@ -178,10 +179,10 @@ Result<bool> Names::GiveWay(InodeId id, const StoredInode& stored) {
                                              found.entry, kFinishing);
     TRY(change.why);
     if (change.applied()) return true;
-    PauseBeforeRetry(runtime_, attempt);
+    attempts.Pause(runtime_);
   }
   return Fail(EIO, "take a rename over inode {:016x} back: others changed it {} times in between",
-              id, kMaxAttempts);
+              id, Attempts::kMost);
 }
 
 Result<bool> Names::TakeMarkOff(InodeId id, StoredInode& stored) {
@@ -467,23 +468,23 @@ Result<bool> Names::TryExchange(Wanted wanted) {
 Status Names::Exchange(InodeId source, std::string_view source_name, InodeId target,
                        std::string_view target_name) {
   const Wanted wanted{source, source_name, target, target_name, false, true};
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+  for (Attempts attempts; attempts.Next();) {
     if (TRY(TryExchange(wanted))) return {};
-    PauseBeforeRetry(runtime_, attempt);
+    attempts.Pause(runtime_);
   }
   return Fail(EIO, "exchange '{}' and '{}': others changed them {} times in between; try again",
-              source_name, target_name, kMaxAttempts);
+              source_name, target_name, Attempts::kMost);
 }
 
 Status Names::Rename(InodeId source, std::string_view source_name, InodeId target,
                      std::string_view target_name, bool no_replace) {
   const Wanted wanted{source, source_name, target, target_name, no_replace, false};
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+  for (Attempts attempts; attempts.Next();) {
     if (TRY(TryRename(wanted))) return {};
-    PauseBeforeRetry(runtime_, attempt);
+    attempts.Pause(runtime_);
   }
   return Fail(EIO, "rename '{}' to '{}': others changed them {} times in between; try again",
-              source_name, target_name, kMaxAttempts);
+              source_name, target_name, Attempts::kMost);
 }
 
 }  // namespace pinstripe

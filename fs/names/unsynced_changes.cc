@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/attempts.h"
 #include "base/log.h"
 #include "base/try.h"
 #include "cluster/map/placement.h"
@@ -11,7 +12,7 @@
 namespace pinstripe {
 namespace {
 
-constexpr int kMaxAttempts = 10;
+constexpr int kMostAttempts = 10;
 
 }  // namespace
 
@@ -173,7 +174,7 @@ Status UnsyncedChanges::Flush(Changes& changes, bool& others, const Moment& sinc
 // Some of its drives may have forgotten it.
 Result<bool> UnsyncedChanges::MakeSafe(const RegisterName& name, const Change& change) {
   RegisterStore& registers = cluster_.registers();
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+  for (Attempts attempts(kMostAttempts); attempts.Next();) {
     TRY(registers.MakeDurable(name));
     const RegisterValue now = TRY(registers.Read(name));
     if (now.slot >= change.slot) {
