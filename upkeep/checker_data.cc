@@ -149,7 +149,7 @@ void Checker::CheckPages(InodeId id, const Inode& inode) {
   for (const BlockMap::Part& part : inode.map->parts()) {
     if (!part.stretch->page) continue;
     ++report_.map_pages;
-    const OwnedBlock owned{id, kPageBlocks | part.first, *part.stretch->page};
+    const OwnedBlock owned{id, PageNumber(part.first).number(), *part.stretch->page};
     CheckBlock({&owned, 1});
   }
 }
@@ -476,9 +476,9 @@ void Checker::ConfirmBlocks() {
     Lacking& lacking = files[id];
     if (probed.has_value() && probed->all == 0) continue;
     if (probed.has_value()) lacking_.push_back(*probed);
-    const std::string which = block < kPageBlocks
-                                  ? fmt::format("block {}", block)
-                                  : fmt::format("map page of block {}", block & ~kPageBlocks);
+    const auto page = PageNumber::From(block);
+    const std::string which = page ? fmt::format("map page of block {}", page->first_block())
+                                   : fmt::format("block {}", block);
     std::string what = probed.has_value() ? fmt::format("{}: {} of {} shards are there", which,
                                                         probed->present, probed->all)
                                           : std::string(probed.error().message());

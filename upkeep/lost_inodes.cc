@@ -77,8 +77,8 @@ uint64_t GuessBlockBytes(const StripeLayout& usual, std::span<const StripeStore:
 
 uint64_t GuessSize(StripeStore& store, const StripeLayout& usual,
                    std::span<const ListedStripe> stripes) {
-  const auto pages = std::ranges::lower_bound(
-      stripes, kPageBlocks, {}, [](const ListedStripe& stripe) { return stripe.id.block; });
+  const auto pages = std::ranges::find_if(
+      stripes, [](const ListedStripe& stripe) { return PageNumber::Is(stripe.id.block); });
   stripes = stripes.first(static_cast<size_t>(pages - stripes.begin()));
   if (stripes.empty()) return 0;
   const uint64_t last_block = stripes.back().id.block;

@@ -183,7 +183,7 @@ class Recovery {
   }
 
   Status Take(const ListedStripe& stripe) {
-    if (stripe.id.block >= kPageBlocks) return {};
+    if (PageNumber::Is(stripe.id.block)) return {};
     if (progress_) progress_("looking at shards", 0);
     const auto form = TRY(cluster_.stripes().Describe(stripe.id, stripe.copies));
     if (form && form->length > 0) {

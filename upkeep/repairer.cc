@@ -170,7 +170,7 @@ Status Repairer::AddBlocks(InodeId file, Inode inode, const Wanted& wanted,
       }
       first += run.count;
     }
-    if (const auto& page = map.parts()[i].stretch->page) add(kPageBlocks | begin, *page);
+    if (const auto& page = map.parts()[i].stretch->page) add(PageNumber(begin).number(), *page);
     map.ForgetPages();
   }
   if (!task.blocks.empty()) tasks.push_back(std::move(task));
@@ -420,7 +420,7 @@ void Repairer::Relabel(Inode& inode, const std::vector<Moved>& moved) {
     return true;
   };
   for (const Moved& one : moved) {
-    if (one.block >= kPageBlocks) continue;
+    if (PageNumber::Is(one.block)) continue;
     for (uint64_t block = one.block; block > 0 && relabel(block - 1);) --block;
     for (uint64_t block = one.block + 1; relabel(block);) ++block;
   }
@@ -433,7 +433,7 @@ Result<bool> Repairer::Record(InodeId file, StoredInode stored, const std::vecto
   BlockMap& map = *stored.inode.map;
   const BlockMap before = map;
   for (const Moved& one : moved) {
-    if (one.block >= kPageBlocks) continue;
+    if (PageNumber::Is(one.block)) continue;
     BlockPlace stripe = one.before;
     stripe.place = one.repair.place;
     BlockPlace now = *map.Find(one.block);
@@ -442,10 +442,11 @@ Result<bool> Repairer::Record(InodeId file, StoredInode stored, const std::vecto
   }
   // Pages last: one that a block has just left is made anew anyway.
   for (const Moved& one : moved) {
-    if (one.block < kPageBlocks || map.FindPage(one.block) != one.before) continue;
+    const auto page = PageNumber::From(one.block);
+    if (!page || map.FindPage(*page) != one.before) continue;
     BlockPlace now = one.before;
     now.place = one.repair.place;
-    map.SetPage(one.block & ~kPageBlocks, now);
+    map.SetPage(page->first_block(), now);
   }
   Relabel(stored.inode, moved);
   std::vector<BlockMap::Piece> pages;

@@ -105,7 +105,7 @@ class Finder {
   Status AddMap(BlockMap& map, Inode& inode) {
     for (const BlockMap::Part& part : map.parts()) {
       const auto& page = part.stretch->page;
-      if (page) TRY(AddStripe("map pages", kPageBlocks | part.first, *page));
+      if (page) TRY(AddStripe("map pages", PageNumber(part.first).number(), *page));
     }
     for (uint64_t block = 0; block < map.blocks();) {
       const uint64_t end = map.PartOf(block)->end();

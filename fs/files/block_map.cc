@@ -340,9 +340,9 @@ BlockMap::Span BlockMap::SpanAt(uint64_t block) const {
   return {true, end};
 }
 
-std::optional<BlockPlace> BlockMap::FindPage(uint64_t page_block) const {
-  const Part* part = PartOf(page_block & ~kPageBlocks);
-  if (!part || (part->first | kPageBlocks) != page_block) return std::nullopt;
+std::optional<BlockPlace> BlockMap::FindPage(PageNumber page) const {
+  const Part* part = PartOf(page.first_block());
+  if (!part || part->first != page.first_block()) return std::nullopt;
   return part->stretch->page;
 }
 
@@ -543,7 +543,7 @@ std::vector<BlockMap::Piece> BlockMap::PiecesOf(uint64_t block, const BlockPlace
 }
 
 BlockMap::Piece BlockMap::PieceOf(const Part& page) {
-  return {kPageBlocks | page.first, RunOf(*page.stretch->page)};
+  return {PageNumber(page.first).number(), RunOf(*page.stretch->page)};
 }
 
 BlockMap::Difference BlockMap::NotIn(const BlockMap& other) const {
@@ -658,7 +658,7 @@ std::optional<std::vector<uint64_t>> BlockMap::Settle(const MapLimits& limits) {
 void BlockMap::TakePlaces(const BlockMap& other) {
   for (Part& part : parts_) {
     if (!part.stretch->page) continue;
-    const auto theirs = other.FindPage(kPageBlocks | part.first);
+    const auto theirs = other.FindPage(PageNumber(part.first));
     const bool same = theirs && theirs->SameStripe(*part.stretch->page);
     Stretch stretch = *MakeStretch(part.stretch->runs, block_bytes());
     if (same) stretch.page = theirs;

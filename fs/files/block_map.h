@@ -27,6 +27,7 @@
 #include "base/status.h"
 #include "cluster/stripes/store.h"
 #include "fs/files/interval_set.h"
+#include "fs/files/page_number.h"
 
 namespace pinstripe {
 
@@ -149,9 +150,7 @@ struct MapLimits {
   size_t page_bytes = 0;    // of a page; twice, four times, ... where pages would be too many
 };
 
-// A page is stored as a stripe of its file, with copies instead of parity. Its block number is this
-// and the first block that it is about.
-inline constexpr uint64_t kPageBlocks = uint64_t{1} << 63;
+// A page is stored as a stripe of its file, with copies instead of parity.
 inline constexpr size_t kMaxPageBytes = kMaxShardBytes;
 
 class BlockMap {
@@ -169,7 +168,7 @@ class BlockMap {
     uint64_t first = 0;  // block
     std::shared_ptr<const Stretch> stretch;
     uint64_t end() const { return first + stretch->count; }
-    StripeId PageId() const { return stretch->page->IdOf(kPageBlocks | first); }
+    StripeId PageId() const { return stretch->page->IdOf(PageNumber(first).number()); }
   };
 
   // `layout` is how new blocks of the file are coded; its block size is the map's for ever.
@@ -192,8 +191,7 @@ class BlockMap {
 
   // Null: a hole, or beyond the end. The block is loaded.
   std::optional<BlockPlace> Find(uint64_t block) const;
-  // The page that is stored under this block number, from kPageBlocks on.
-  std::optional<BlockPlace> FindPage(uint64_t page_block) const;
+  std::optional<BlockPlace> FindPage(PageNumber page) const;
   // The part that has the block; null beyond the end.
   const Part* PartOf(uint64_t block) const;
 

@@ -87,14 +87,14 @@ Status FileCommit::StoreSuspected() {
 }
 
 Status FileCommit::StoreAnew(const std::vector<uint64_t>& blocks) {
-  for (uint64_t block : blocks) {
+  for (const uint64_t number : blocks) {
     // A page is stored anew when a block in it is.
-    const bool is_page = (block & kPageBlocks) != 0;
-    block &= ~kPageBlocks;
+    const auto page = PageNumber::From(number);
+    uint64_t block = page ? page->first_block() : number;
     TRY(LoadBytes(block * block_bytes(), block * block_bytes() + 1));
     {
       const MutexLock lock(mutex_);
-      if (is_page) block = FirstStoredFrom(block);
+      if (page) block = FirstStoredFrom(block);
       if (LowerEnd(block) == 0) continue;  // another host has changed it meanwhile
       // From now on what is dirty is given up when another host commits, though nobody wrote it.
       changed_ = true;
@@ -291,7 +291,8 @@ void FileCommit::Committed(const StoredInode& stored, Durability durability, uin
     if (!MayHold(base_.map, piece.first, place)) unused.push_back(std::move(piece));
   }
   for (BlockMap::Piece& page : stored_pages_) {
-    const auto named = stored.inode.map ? stored.inode.map->FindPage(page.first) : std::nullopt;
+    const auto named =
+        stored.inode.map ? stored.inode.map->FindPage(*PageNumber::From(page.first)) : std::nullopt;
     if (named && named->write == page.run.write) continue;
     unused.push_back(std::move(page));
   }

@@ -41,7 +41,7 @@ Status LoadPages(StripeStore& stripes, InodeId id, Inode& inode, uint64_t first,
 Result<std::optional<BlockPlace>> FindStripe(StripeStore& stripes, InodeId id, Inode& inode,
                                              uint64_t block) {
   if (!inode.map) return std::optional<BlockPlace>();
-  if (block >= kPageBlocks) return inode.map->FindPage(block);
+  if (const auto page = PageNumber::From(block)) return inode.map->FindPage(*page);
   TRY(LoadPages(stripes, id, inode, block, block + 1));
   return inode.map->Find(block);
 }
@@ -73,12 +73,12 @@ Status StorePages(StripeStore& stripes, InodeId id, Inode& inode, const MapLimit
       Page page;
       page.first = part.first;
       page.place.object = id;
-      page.place.write = write_id(kPageBlocks | part.first);
+      page.place.write = write_id(PageNumber(part.first).number());
       page.place.layout = CopiesOf(bytes.size(), parity_shards);
       page.place.stored = page.place.valid = static_cast<uint32_t>(bytes.size());
       const auto buffer = std::make_shared<StripeBuffer>(page.place.layout);
       CopyBytes(buffer->data().first(bytes.size()), AsBytes(bytes));
-      page.pending = stripes.StartWrite(page.place.IdOf(kPageBlocks | part.first), buffer,
+      page.pending = stripes.StartWrite(page.place.IdOf(PageNumber(part.first).number()), buffer,
                                         bytes.size(), durability, Room::kNames);
       pages.push_back(std::move(page));
     }

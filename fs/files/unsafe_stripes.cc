@@ -58,7 +58,7 @@ class UnsafeStripes::Unflushed {
 // The part of the map, all of which is loaded, that is not known to be durable.
 Status UnsafeStripes::AddUnflushed(const BlockMap& map, Unflushed& unflushed) const {
   for (const BlockMap::Part& part : map.parts()) {
-    const uint64_t page_block = kPageBlocks | part.first;
+    const uint64_t page_block = PageNumber(part.first).number();
     if (part.stretch->page && blocks_.Contains(page_block)) {
       TRY(unflushed.Add(page_block, *part.stretch->page));
     }

@@ -339,7 +339,7 @@ TEST_F(MixedUpFiles, APatchOfAnotherBlockIsNotLaidOver) {
 TEST_F(MixedUpFiles, APageOfAnotherMapIsNotBelieved) {
   MakeFiles();
   const auto is_page = [](const StripeId& id, const ShardDescriptor&) {
-    return id.block >= kPageBlocks;
+    return PageNumber::Is(id.block);
   };
   EXPECT_GT(MixUp(All(), is_page), 0u);
   EXPECT_THAT(Unreadable(), UnorderedElementsAre("pages-a", "pages-b"));
@@ -358,7 +358,7 @@ TEST_F(MixedUpFiles, EveryShardOnTheDrivesSaysWhoseItIs) {
       EXPECT_EQ(descriptor->id, named->first);
       EXPECT_EQ(descriptor->shard, named->second);
       EXPECT_TRUE(IsNamedInShards(named->first.write)) << "so that no other is taken for it";
-      pages += named->first.block >= kPageBlocks;
+      pages += PageNumber::Is(named->first.block);
     }
   }
   EXPECT_GT(pages, 0u);

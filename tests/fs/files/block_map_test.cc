@@ -50,6 +50,17 @@ BlockPatch PatchOf(uint64_t number, uint32_t valid, std::mt19937_64& random) {
   return patch;
 }
 
+TEST(PageNumberTest, PagesComeBehindTheBlocksOfContents) {
+  for (const uint64_t block : {uint64_t{0}, uint64_t{7}, (uint64_t{1} << 63) - 1}) {
+    EXPECT_FALSE(PageNumber::Is(block));
+    EXPECT_FALSE(PageNumber::From(block).has_value());
+    const uint64_t number = PageNumber(block).number();
+    EXPECT_TRUE(PageNumber::Is(number));
+    EXPECT_EQ(PageNumber::From(number)->first_block(), block);
+    EXPECT_EQ(number, block + (uint64_t{1} << 63));
+  }
+}
+
 TEST(BlockMapTest, AFileWrittenOnceIsOneRunHoweverLong) {
   BlockMap map(kLayout);
   map.Resize(1000 * kBlock + 1);
@@ -542,7 +553,7 @@ TEST(BlockMapPagesTest, TakeOverWhereOthersHavePutWhatTheyName) {
   };
   const uint64_t page = first_page(theirs);
   ASSERT_NE(page, UINT64_MAX);
-  BlockPlace page_moved = *theirs.FindPage(kPageBlocks | page);
+  BlockPlace page_moved = *theirs.FindPage(PageNumber(page));
   page_moved.place.moved = {{0, 4}};
   theirs.SetPage(page, page_moved);
 
@@ -556,7 +567,7 @@ TEST(BlockMapPagesTest, TakeOverWhereOthersHavePutWhatTheyName) {
   for (const WriteId& id : PagesNamedBy(ours)) EXPECT_TRUE(named.contains(id));
   for (const BlockMap::Part& part : ours.parts()) {
     if (!part.stretch->page) continue;
-    EXPECT_EQ(part.stretch->page, theirs.FindPage(kPageBlocks | part.first));
+    EXPECT_EQ(part.stretch->page, theirs.FindPage(PageNumber(part.first)));
   }
 }
 
@@ -635,7 +646,7 @@ TEST(BlockMapPagesTest, AgreeWithAVectorOfBlocks) {
         ASSERT_EQ(stripes, expected);
         std::set<WriteId> pages_gone;
         for (const auto& piece : gone.pages) {
-          EXPECT_GE(piece.first, kPageBlocks);
+          EXPECT_TRUE(PageNumber::Is(piece.first));
           pages_gone.insert(piece.run.write);
         }
         for (const BlockMap::Part& part : gone.missing) {
