@@ -130,17 +130,17 @@ Scope ReadScope(ConfigTable& table) {
   return scope;
 }
 
-void ReadIdentity(ConfigTable& table, Acls& identities) {
+void ReadIdentity(ConfigTable& table, RightsById& identities) {
   const int64_t id = table.Integer("id", std::nullopt, 1, INT64_MAX);
-  Acl acl = FullAccess(table.Text("key"));
-  acl.max_priority =
+  Rights rights = FullAccess(table.Text("key"));
+  rights.max_priority =
       static_cast<int>(table.Integer("max_priority", kHighestPriority, 1, kHighestPriority));
   std::vector<ConfigTable> scopes = table.Tables("scope");
-  if (!scopes.empty()) acl.scopes.clear();
-  for (ConfigTable& scope : scopes) acl.scopes.push_back(ReadScope(scope));
-  const Status valid = CheckAcl(id, acl);
+  if (!scopes.empty()) rights.scopes.clear();
+  for (ConfigTable& scope : scopes) rights.scopes.push_back(ReadScope(scope));
+  const Status valid = CheckRights(id, rights);
   if (!valid.ok()) table.Refuse("key", valid.message());
-  if (!identities.emplace(id, std::move(acl)).second) {
+  if (!identities.emplace(id, std::move(rights)).second) {
     table.Refuse("id", fmt::format("identity {} is listed twice", id));
   }
 }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "daemon/acl.h"
+#include "daemon/rights.h"
 #include "kinetic/tls.h"
 #include "store/kind.h"
 
@@ -41,7 +41,7 @@ struct DaemonConfig {
   // page cache is asked.
   uint64_t index_cache_bytes = uint64_t{64} << 20;
   // Who may use a drive whose own identities nobody has set; the Kinetic factory default.
-  Acls identities{{1, FullAccess("asdfasdf")}};
+  RightsById identities{{1, FullAccess("asdfasdf")}};
   std::optional<TlsFiles> tls;  // there when a drive has a TLS port
   std::vector<ServedDrive> drives;
 

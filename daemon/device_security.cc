@@ -32,12 +32,13 @@ Result<std::string> ReadAll(int fd) {
 
 }  // namespace
 
-DeviceSecurity::DeviceSecurity(Acls configured, std::string file)
+DeviceSecurity::DeviceSecurity(RightsById configured, std::string file)
     : configured_(std::move(configured)), file_(std::move(file)) {
   Publish(SecurityState());
 }
 
-Result<std::unique_ptr<DeviceSecurity>> DeviceSecurity::Open(Acls configured, std::string file) {
+Result<std::unique_ptr<DeviceSecurity>> DeviceSecurity::Open(RightsById configured,
+                                                             std::string file) {
   auto security = std::make_unique<DeviceSecurity>(std::move(configured), std::move(file));
   const Status loaded = security->Load();
   if (loaded.code() == EBADMSG) {
@@ -67,13 +68,13 @@ Status DeviceSecurity::Load() {
 void DeviceSecurity::Publish(SecurityState state) {
   const MutexLock lock(mutex_);
   Identities identities;
-  for (const auto& [id, acl] : state.identities ? *state.identities : configured_) {
+  for (const auto& [id, rights] : state.identities ? *state.identities : configured_) {
     const auto before = identities_.find(id);
-    const bool same = before != identities_.end() && before->second->acl == acl &&
+    const bool same = before != identities_.end() && before->second->rights == rights &&
                       before->second->erasures == erasures_;
     identities.emplace(id, same ? before->second
                                 : std::make_shared<const Identity>(
-                                      Identity{id, HmacKey(acl.key), acl, erasures_}));
+                                      Identity{id, HmacKey(rights.key), rights, erasures_}));
   }
   identities_ = std::move(identities);
   state_ = std::move(state);
@@ -111,7 +112,7 @@ DeviceSecurity::IdentityPtr DeviceSecurity::Find(int64_t identity) const {
   return found == identities_.end() ? nullptr : found->second;
 }
 
-Acls DeviceSecurity::identities() const {
+RightsById DeviceSecurity::identities() const {
   const MutexLock lock(mutex_);
   return state_.identities ? *state_.identities : configured_;
 }
@@ -136,7 +137,7 @@ uint64_t DeviceSecurity::erasures() const {
   return erasures_;
 }
 
-Status DeviceSecurity::MergeIdentities(const Acls& changed) {
+Status DeviceSecurity::MergeIdentities(const RightsById& changed) {
   return Change([&](SecurityState* state) {
     return pinstripe::MergeIdentities(configured_, changed, state);
   });

@@ -29,7 +29,7 @@ class DeviceSecurity {
   struct Identity {
     int64_t id = 0;
     HmacKey key;
-    Acl acl;
+    Rights rights;
     uint64_t erasures = 0;  // of the device when this identity was made
   };
   using IdentityPtr = std::shared_ptr<const Identity>;
@@ -38,17 +38,17 @@ class DeviceSecurity {
   static constexpr std::string_view kFileName = "security";
 
   // Nothing is kept without a file: for a device in memory. Only Open() reads it.
-  explicit DeviceSecurity(Acls configured, std::string file = "");
+  explicit DeviceSecurity(RightsById configured, std::string file = "");
 
   // Reads `file`, if there is one. EBADMSG and others name it and the way out. EACCES: others than
   // its owner can reach it.
-  static Result<std::unique_ptr<DeviceSecurity>> Open(Acls configured, std::string file);
+  static Result<std::unique_ptr<DeviceSecurity>> Open(RightsById configured, std::string file);
 
   // Null: no such identity. What is handed out stays as it is whatever changes.
   IdentityPtr Find(int64_t identity) const;
 
   // All of them.
-  Acls identities() const;
+  RightsById identities() const;
 
   int64_t cluster_version() const;
   bool locked() const;
@@ -61,7 +61,7 @@ class DeviceSecurity {
   bool IsCurrent(const Identity& identity) const { return identity.erasures == erasures(); }
 
   // As of security_state.h.
-  Status MergeIdentities(const Acls& changed);
+  Status MergeIdentities(const RightsById& changed);
   Status ChangeErasePin(std::string_view old_pin, std::string_view new_pin);
   Status ChangeLockPin(std::string_view old_pin, std::string_view new_pin);
   // EREMCHG: it is not, or not any more, what was required.
@@ -86,7 +86,7 @@ class DeviceSecurity {
   Status SetLocked(std::string_view pin, bool locked);
   void Publish(SecurityState state);
 
-  const Acls configured_;
+  const RightsById configured_;
   const std::string file_;  // empty: nothing is kept
 
   mutable Mutex mutex_;

@@ -139,7 +139,7 @@ void Conclude(Header::MessageType type, const Status& status, Command* answer) {
 
 // The refusal that the protocol knows, word by word: it says nothing about what there is.
 Status Allow(const KineticService::Caller& caller, Permission permission, ForKey key) {
-  if (MayDo(caller.identity->acl, permission, key, caller.tls)) return {};
+  if (MayDo(caller.identity->rights, permission, key, caller.tls)) return {};
   return Fail(EACCES, "permission denied");
 }
 
@@ -351,14 +351,14 @@ Status KineticService::ListRecords(const Caller& caller, const kinetic::Range& a
   constexpr size_t kFieldsAroundEach = 40;
   static_assert(kMaxRangeHeadBytes + kFieldsAroundEach * kMaxRangeRecords + 4096 <=
                 kMaxMessageBytes);
-  const Acl& acl = caller.identity->acl;
+  const Rights& rights = caller.identity->rights;
   const KeyRange range = KeyRangeOf(asked);
   RangeLimits left{.entries = asked.maxreturned(),
                    .value_bytes = asked.valuelimit(),
                    .all_value_bytes = kMaxValueBytes,
                    .all_head_bytes = kMaxRangeHeadBytes};
   std::vector<RangeItem> items;
-  std::vector<KeyRange> parts = PartsToList(acl, range, caller.tls);
+  std::vector<KeyRange> parts = PartsToList(rights, range, caller.tls);
   // Nothing of the range is for this caller, but the question may be a wrong one all the same.
   if (parts.empty()) return Engine::CheckItems(range, left);
   if (asked.reverse()) std::reverse(parts.begin(), parts.end());
@@ -375,8 +375,8 @@ Status KineticService::ListRecords(const Caller& caller, const kinetic::Range& a
         part.first_included = false;
       }
       for (RangeItem& item : next.items) {
-        if (!MayDo(acl, Permission::kRange, item.key, caller.tls)) continue;
-        if (!MayDo(acl, Permission::kRead, item.key, caller.tls)) continue;
+        if (!MayDo(rights, Permission::kRange, item.key, caller.tls)) continue;
+        if (!MayDo(rights, Permission::kRead, item.key, caller.tls)) continue;
         const size_t heads = item.key.size() + item.head.version.size() + item.head.tag.size();
         left.entries -= 1;
         left.all_head_bytes -= std::min(left.all_head_bytes, heads);
@@ -398,8 +398,8 @@ Status KineticService::ListRecords(const Caller& caller, const kinetic::Range& a
 // The keys of a range that the caller may know of; the others are passed over.
 Status KineticService::ListAllowed(const Caller& caller, const KeyRange& range, uint32_t max,
                                    bool reverse, kinetic::Range* found) {
-  const Acl& acl = caller.identity->acl;
-  std::vector<KeyRange> parts = PartsToList(acl, range, caller.tls);
+  const Rights& rights = caller.identity->rights;
+  std::vector<KeyRange> parts = PartsToList(rights, range, caller.tls);
   // Nothing of the range is for this caller, but the question may be a wrong one all the same.
   if (parts.empty()) return engine_.CheckKeys(range, max);
   if (reverse) std::reverse(parts.begin(), parts.end());
@@ -416,7 +416,7 @@ Status KineticService::ListAllowed(const Caller& caller, const KeyRange& range, 
       }
       for (std::string& key : keys) {
         if (static_cast<uint32_t>(found->keys_size()) == max) return {};
-        if (MayDo(acl, Permission::kRange, key, caller.tls)) found->add_keys(std::move(key));
+        if (MayDo(rights, Permission::kRange, key, caller.tls)) found->add_keys(std::move(key));
       }
       if (static_cast<uint32_t>(found->keys_size()) == max) return {};
       if (last_of_part) break;
@@ -472,7 +472,7 @@ Result<std::unique_ptr<LongOperation>> KineticService::Start(Runtime& runtime, K
   }
   KeyRange range = KeyRangeOf(body.range());
   TRY(Engine::CheckRange(range));
-  if (!MayDoAll(caller.identity->acl, Permission::kRange, range.first, range.last.value_or(""),
+  if (!MayDoAll(caller.identity->rights, Permission::kRange, range.first, range.last.value_or(""),
                 caller.tls)) {
     return Fail(EACCES, "permission denied");
   }

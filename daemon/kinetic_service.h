@@ -7,8 +7,8 @@
 // PEER2PEERPUSH, MEDIASCAN and MEDIAOPTIMIZE (long_operation.h). Every other message type is
 // INVALID_REQUEST. docs/protocol.md tells more.
 //
-// Every operation asks first whether its caller may (acl.h). One that may not changes nothing and
-// learns nothing.
+// Every operation asks first whether its caller may (rights.h). One that may not changes nothing
+// and learns nothing.
 //
 // What must be durable before it is answered is not waited for here: the caller flushes once for
 // all that came together (Outcome::after_flush).

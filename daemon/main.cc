@@ -125,7 +125,8 @@ std::string SecurityFileOf(const ServedDrive& drive) {
 }
 
 Result<std::unique_ptr<Device>> OpenDevice(const ServedDrive& drive, const DaemonDisk& disk,
-                                           StoreResources& resources, const Acls& identities) {
+                                           StoreResources& resources,
+                                           const RightsById& identities) {
   DeviceIdentity identity;
   std::unique_ptr<Store> store = TRY(OpenStore(drive, disk, resources, &identity));
   auto erasable =
@@ -149,11 +150,11 @@ Result<std::unique_ptr<Device>> OpenDevice(const ServedDrive& drive, const Daemo
 
 // Who may use a drive that cannot be opened: whoever may use the drive, as far as that is known,
 // and for nothing that would outlive the process.
-Acls IdentitiesOfLost(const ServedDrive& drive, const Acls& configured) {
+RightsById IdentitiesOfLost(const ServedDrive& drive, const RightsById& configured) {
   const auto security = DeviceSecurity::Open(configured, SecurityFileOf(drive));
-  Acls identities = security.has_value() ? (*security)->identities() : configured;
-  for (auto& [id, acl] : identities) {
-    for (Scope& scope : acl.scopes) {
+  RightsById identities = security.has_value() ? (*security)->identities() : configured;
+  for (auto& [id, rights] : identities) {
+    for (Scope& scope : rights.scopes) {
       const Permissions all = std::exchange(scope.permissions, {});
       for (const Permission each : kAllPermissions) {
         const bool lasts = each == Permission::kSetup || each == Permission::kSecurity;
@@ -166,7 +167,7 @@ Acls IdentitiesOfLost(const ServedDrive& drive, const Acls& configured) {
 
 // In the place of a drive that cannot be opened: who connects to it hears why.
 std::unique_ptr<Device> LostDevice(const ServedDrive& drive, const Status& why,
-                                   const Acls& configured) {
+                                   const RightsById& configured) {
   const Status told =
       Fail(EIO,
            "pinstriped cannot serve the drive in {}: {}. When that is mended, start "

@@ -25,7 +25,7 @@ void Outbox::Add(Outgoing outgoing) {
 }
 
 // The entries stay where they are (a deque's do) until Consume().
-size_t Outbox::Gather(Parts& parts) const {
+size_t Outbox::NextPieces(Parts& parts) const {
   size_t count = 0;
   size_t skip = sent_of_first_;
   const auto add = [&](Bytes bytes) {

@@ -1,7 +1,7 @@
 // Outbox: what one connection has to send and its peer has not taken yet, in order. Bytes leave it
 // from the front, as many at a time as the socket takes.
 //
-// Not thread-safe: its session's mutex guards it. What Gather() shows may be read without that
+// Not thread-safe: its session's mutex guards it. What NextPieces() shows may be read without that
 // until Consume(), while others Add().
 
 #pragma once
@@ -42,7 +42,7 @@ class Outbox {
   void Add(Outgoing outgoing);
 
   // What is to be sent next: how many of `parts` are filled.
-  size_t Gather(Parts& parts) const;
+  size_t NextPieces(Parts& parts) const;
 
   // What was sent wholly, now that `bytes` more were.
   struct Sent {

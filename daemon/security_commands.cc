@@ -22,28 +22,28 @@ Result<Scope> ScopeFrom(const Security::Acl::Scope& asked) {
   return scope;
 }
 
-Result<Acl> AclFrom(const Security::Acl& asked) {
+Result<Rights> RightsFrom(const Security::Acl& asked) {
   if (asked.hmacalgorithm() != Security::Acl::HmacSHA1 || !asked.has_hmacalgorithm()) {
     return Fail(EPROTONOSUPPORT, "identity {}: its HMAC algorithm is not HmacSHA1",
                 asked.identity());
   }
-  Acl acl;
-  acl.key = asked.key();
-  if (asked.has_maxpriority()) acl.max_priority = asked.maxpriority();
+  Rights rights;
+  rights.key = asked.key();
+  if (asked.has_maxpriority()) rights.max_priority = asked.maxpriority();
   for (const Security::Acl::Scope& scope : asked.scope()) {
-    acl.scopes.push_back(TRY(ScopeFrom(scope)));
+    rights.scopes.push_back(TRY(ScopeFrom(scope)));
   }
-  return acl;
+  return rights;
 }
 
-Result<Acls> AclsFrom(const Security& asked) {
-  Acls acls;
+Result<RightsById> RightsByIdFrom(const Security& asked) {
+  RightsById all;
   for (const Security::Acl& each : asked.acl()) {
-    if (!acls.emplace(each.identity(), TRY(AclFrom(each))).second) {
+    if (!all.emplace(each.identity(), TRY(RightsFrom(each))).second) {
       return Fail(EINVAL, "identity {} is named twice", each.identity());
     }
   }
-  return acls;
+  return all;
 }
 
 // A request may say what it is about; then it is about nothing else.
@@ -65,7 +65,7 @@ Status ExecuteSecurity(const Security& asked, DeviceSecurity& security) {
       (lock_pin && !MayBe(asked, Security::LOCK_PIN_SECURITYOP))) {
     return Fail(EINVAL, "the request says it changes one thing, and holds another");
   }
-  if (acls) return security.MergeIdentities(TRY(AclsFrom(asked)));
+  if (acls) return security.MergeIdentities(TRY(RightsByIdFrom(asked)));
   if (erase_pin) return security.ChangeErasePin(asked.olderasepin(), asked.newerasepin());
   if (lock_pin) return security.ChangeLockPin(asked.oldlockpin(), asked.newlockpin());
   return {};

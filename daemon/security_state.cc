@@ -15,19 +15,19 @@ constexpr size_t kChecksumBytes = 4;
 
 constexpr uint8_t kTlsRequired = 1;
 
-void EncodeAcl(int64_t identity, const Acl& acl, Writer& writer) {
-  writer.U64(static_cast<uint64_t>(identity)).Text(acl.key);
-  writer.U8(static_cast<uint8_t>(acl.max_priority)).Varint(acl.scopes.size());
-  for (const Scope& scope : acl.scopes) {
+void EncodeRights(int64_t identity, const Rights& rights, Writer& writer) {
+  writer.U64(static_cast<uint64_t>(identity)).Text(rights.key);
+  writer.U8(static_cast<uint8_t>(rights.max_priority)).Varint(rights.scopes.size());
+  for (const Scope& scope : rights.scopes) {
     writer.U16(static_cast<uint16_t>(scope.offset)).Text(scope.value);
     writer.U16(scope.permissions.bits()).U8(scope.tls_required ? kTlsRequired : 0);
   }
 }
 
-Result<Acl> DecodeAcl(int64_t identity, Reader& reader) {
-  Acl acl;
-  acl.key = reader.Text();
-  acl.max_priority = reader.U8();
+Result<Rights> DecodeRights(int64_t identity, Reader& reader) {
+  Rights rights;
+  rights.key = reader.Text();
+  rights.max_priority = reader.U8();
   const uint64_t scopes = reader.Varint();
   for (uint64_t i = 0; i < scopes && reader.ok(); ++i) {
     Scope scope;
@@ -37,20 +37,21 @@ Result<Acl> DecodeAcl(int64_t identity, Reader& reader) {
     const uint8_t flags = reader.U8();
     if (flags > kTlsRequired) reader.MarkBad();
     scope.tls_required = flags == kTlsRequired;
-    acl.scopes.push_back(std::move(scope));
+    rights.scopes.push_back(std::move(scope));
   }
   if (!reader.ok()) return Fail(EBADMSG, "it ends too early");
-  const Status valid = CheckAcl(identity, acl);
+  const Status valid = CheckRights(identity, rights);
   if (!valid.ok()) return Fail(EBADMSG, "{}", valid.message());
-  return acl;
+  return rights;
 }
 
 }  // namespace
 
-Status MergeIdentities(const Acls& configured, const Acls& changed, SecurityState* state) {
-  for (const auto& [identity, acl] : changed) TRY(CheckAcl(identity, acl));
-  Acls merged = state->identities ? *state->identities : configured;
-  for (const auto& [identity, acl] : changed) merged[identity] = acl;
+Status MergeIdentities(const RightsById& configured, const RightsById& changed,
+                       SecurityState* state) {
+  for (const auto& [identity, rights] : changed) TRY(CheckRights(identity, rights));
+  RightsById merged = state->identities ? *state->identities : configured;
+  for (const auto& [identity, rights] : changed) merged[identity] = rights;
   if (merged.size() > kMaxIdentities) {
     return Fail(EINVAL, "that would be {} identities; the limit is {}", merged.size(),
                 kMaxIdentities);
@@ -78,7 +79,7 @@ std::string EncodeSecurityState(const SecurityState& state) {
   writer.Text(state.erase_pin).Text(state.lock_pin).U8(state.identities ? 1 : 0);
   if (state.identities) {
     writer.Varint(state.identities->size());
-    for (const auto& [identity, acl] : *state.identities) EncodeAcl(identity, acl, writer);
+    for (const auto& [identity, rights] : *state.identities) EncodeRights(identity, rights, writer);
   }
   writer.U32(Crc32c(AsBytes(writer.bytes())));
   return writer.Take();
@@ -112,8 +113,8 @@ Result<SecurityState> DecodeSecurityState(std::string_view bytes) {
     const uint64_t count = reader.Varint();
     for (uint64_t i = 0; i < count && reader.ok(); ++i) {
       const int64_t identity = static_cast<int64_t>(reader.U64());
-      Acl acl = TRY(DecodeAcl(identity, reader));
-      if (!state.identities->emplace(identity, std::move(acl)).second) reader.MarkBad();
+      Rights rights = TRY(DecodeRights(identity, reader));
+      if (!state.identities->emplace(identity, std::move(rights)).second) reader.MarkBad();
     }
   }
   reader.U32();

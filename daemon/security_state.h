@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "base/status.h"
-#include "daemon/acl.h"
+#include "daemon/rights.h"
 
 namespace pinstripe {
 
@@ -20,7 +20,7 @@ inline constexpr size_t kMaxSecurityBytes = 16 << 20;
 
 struct SecurityState {
   // None: those that the daemon's configuration gives. Once they were changed they are all here.
-  std::optional<Acls> identities;
+  std::optional<RightsById> identities;
   std::string erase_pin;  // empty: not set
   std::string lock_pin;
   int64_t cluster_version = 0;
@@ -30,7 +30,8 @@ struct SecurityState {
 // Gives `changed` identities new rules and new keys; others stay as they are, those of `configured`
 // too when these were the valid ones so far. EINVAL: a rule is not valid, or there would be more
 // than kMaxIdentities; nothing has changed then.
-Status MergeIdentities(const Acls& configured, const Acls& changed, SecurityState* state);
+Status MergeIdentities(const RightsById& configured, const RightsById& changed,
+                       SecurityState* state);
 
 // Sets a PIN, given the present one (anything, when none is set). Empty: none is set any more.
 // EACCES: it is another one. EINVAL: too long.

@@ -77,7 +77,7 @@ Verdict SessionGate::JudgeRequest(const Asked& asked, const Device& device) {
     return refusal;
   }
   if (Verdict known = JudgePriority(header); known.kind != Verdict::kPass) return known;
-  const auto highest = asked.identity->acl.max_priority;
+  const auto highest = asked.identity->rights.max_priority;
   if (header.priority() > highest) {
     return Refuse(kinetic::Status::NOT_AUTHORIZED,
                   fmt::format("permission denied: priority {}, and {} is this identity's highest",

@@ -218,7 +218,7 @@ void Session::SendWaiting() {
   bool ended = false;
   while (!gone_ && !outbox_.empty() && !blocked_) {
     Outbox::Parts parts;
-    const size_t count = outbox_.Gather(parts);
+    const size_t count = outbox_.NextPieces(parts);
     mutex_.Unlock();
     const ssize_t sent = Write(parts.data(), count);
     const int error = errno;

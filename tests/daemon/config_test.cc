@@ -71,7 +71,7 @@ store = "leveldb"
   EXPECT_EQ(config->drives[1].serial_number, "S2");
   EXPECT_EQ(config->drives[0].store, StoreKind::kLog);
   EXPECT_EQ(config->drives[1].store, StoreKind::kLevelDb);
-  EXPECT_EQ(config->identities, (Acls{{1, FullAccess("asdfasdf")}}));
+  EXPECT_EQ(config->identities, (RightsById{{1, FullAccess("asdfasdf")}}));
 }
 
 TEST_F(DaemonConfigTest, MistakesNameTheirLine) {
@@ -146,7 +146,7 @@ TEST_F(DaemonConfigTest, KeysThatOthersCanReadAreRefused) {
   Write("keys.toml", "[[identity]]\nid = 7\nkey = \"secret\"\n", 0600);
   const auto config = DaemonConfig::Load(directory_ + "/pinstriped.toml");
   ASSERT_OK(config);
-  EXPECT_EQ(config->identities, (Acls{{7, FullAccess("secret")}}));
+  EXPECT_EQ(config->identities, (RightsById{{7, FullAccess("secret")}}));
 }
 
 TEST_F(DaemonConfigTest, IdentitiesHaveScopes) {
@@ -171,14 +171,14 @@ tls_required = true
   Permissions some;
   some.Add(Permission::kRead);
   some.Add(Permission::kRange);
-  const Acl expected{.key = "secret",
-                     .max_priority = 3,
-                     .scopes = {{.value = "a/", .permissions = some},
-                                {.offset = 2,
-                                 .value = std::string("\0\xff", 2),
-                                 .permissions = Permissions::All(),
-                                 .tls_required = true}}};
-  EXPECT_EQ(config->identities, (Acls{{7, expected}}));
+  const Rights expected{.key = "secret",
+                        .max_priority = 3,
+                        .scopes = {{.value = "a/", .permissions = some},
+                                   {.offset = 2,
+                                    .value = std::string("\0\xff", 2),
+                                    .permissions = Permissions::All(),
+                                    .tls_required = true}}};
+  EXPECT_EQ(config->identities, (RightsById{{7, expected}}));
 }
 
 TEST_F(DaemonConfigTest, MistakesInIdentitiesNameTheirLine) {

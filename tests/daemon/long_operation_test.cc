@@ -77,10 +77,10 @@ TEST(TagCheck, TheSpecifiedAlgorithmsAreComputed) {
 }
 
 // May do everything, but only with keys that begin with "mine/".
-Acl Limited() {
-  Acl acl = FullAccess("two");
-  acl.scopes[0].value = "mine/";
-  return acl;
+Rights Limited() {
+  Rights rights = FullAccess("two");
+  rights.scopes[0].value = "mine/";
+  return rights;
 }
 
 // A store in which reads wait, of one key and those that follow.

@@ -22,7 +22,7 @@ namespace {
 using kinetic::Command;
 using kinetic::Header;
 
-const Acls kConfigured{{1, FullAccess("asdfasdf")}};
+const RightsById kConfigured{{1, FullAccess("asdfasdf")}};
 
 Permissions Only(std::initializer_list<Permission> list) {
   Permissions permissions;
@@ -115,7 +115,7 @@ TEST(SecurityFile, ANewerFormatIsRefusedByName) {
 
 class KeptSecurity : public testing::Test {
  protected:
-  std::unique_ptr<DeviceSecurity> Open(const Acls& configured = kConfigured) {
+  std::unique_ptr<DeviceSecurity> Open(const RightsById& configured = kConfigured) {
     Result<std::unique_ptr<DeviceSecurity>> security = DeviceSecurity::Open(configured, file_);
     EXPECT_OK(security);
     return security.has_value() ? *std::move(security) : nullptr;
@@ -126,7 +126,7 @@ class KeptSecurity : public testing::Test {
 };
 
 TEST_F(KeptSecurity, WithoutAFileTheConfigurationDecides) {
-  EXPECT_EQ(Open()->Find(1)->acl, FullAccess("asdfasdf"));
+  EXPECT_EQ(Open()->Find(1)->rights, FullAccess("asdfasdf"));
   EXPECT_EQ(Open({{5, FullAccess("other")}})->Find(1), nullptr);
   EXPECT_FALSE(std::filesystem::exists(file_)) << "to look changes nothing";
 }
@@ -138,13 +138,13 @@ TEST_F(KeptSecurity, ChangesAreMergedKeptAndGoBeforeTheConfiguration) {
     ASSERT_OK(security->MergeIdentities({{3, {.key = "three"}}}));
     ASSERT_OK(security->SetClusterVersion(9));
     ASSERT_OK(security->ChangeErasePin("", "e"));
-    EXPECT_EQ(security->Find(1)->acl.key, "asdfasdf") << "who is not named stays";
+    EXPECT_EQ(security->Find(1)->rights.key, "asdfasdf") << "who is not named stays";
   }
   const auto security =
       Open({{1, FullAccess("changed in the configuration")}, {4, FullAccess("new")}});
-  EXPECT_EQ(security->Find(1)->acl.key, "asdfasdf");
-  EXPECT_EQ(security->Find(2)->acl, FullAccess("two"));
-  EXPECT_EQ(security->Find(3)->acl, (Acl{.key = "three"}));
+  EXPECT_EQ(security->Find(1)->rights.key, "asdfasdf");
+  EXPECT_EQ(security->Find(2)->rights, FullAccess("two"));
+  EXPECT_EQ(security->Find(3)->rights, (Rights{.key = "three"}));
   EXPECT_EQ(security->Find(4), nullptr);
   EXPECT_EQ(security->cluster_version(), 9);
   EXPECT_FAILS(security->CheckErasePin("x"), EACCES);
@@ -231,15 +231,15 @@ TEST_F(KeptSecurity, PinsHaveALimit) {
 
 TEST_F(KeptSecurity, IdentitiesHaveALimitAndAreChangedAllOrNone) {
   const auto security = Open();
-  Acls many;
+  RightsById many;
   for (int64_t id = 2; id <= static_cast<int64_t>(kMaxIdentities); ++id) many[id] = {.key = "k"};
   ASSERT_OK(security->MergeIdentities(many));
   EXPECT_FAILS(security->MergeIdentities({{1, {.key = "x"}}, {9999, {.key = "k"}}}), EINVAL);
-  EXPECT_EQ(security->Find(1)->acl.key, "asdfasdf");
+  EXPECT_EQ(security->Find(1)->rights.key, "asdfasdf");
   EXPECT_OK(security->MergeIdentities({{1, {.key = "x"}}}));
   EXPECT_FAILS(security->MergeIdentities({{2, {.key = "y"}}, {3, {.key = ""}}}), EINVAL);
-  EXPECT_EQ(security->Find(2)->acl.key, "k");
-  EXPECT_EQ(Open()->Find(1000)->acl.key, "k");
+  EXPECT_EQ(security->Find(2)->rights.key, "k");
+  EXPECT_EQ(Open()->Find(1000)->rights.key, "k");
 }
 
 TEST_F(KeptSecurity, AResetIsAsNewAndForgetsEveryHandedOutIdentity) {
@@ -526,11 +526,11 @@ class SecurityRequests : public SecuredService {
         1, Header::SECURITY, [&](kinetic::Body* body) { fill(body->mutable_security()); }, tls);
   }
   static kinetic::Security::Acl* AddAcl(kinetic::Security* security, int64_t identity) {
-    kinetic::Security::Acl* acl = security->add_acl();
-    acl->set_identity(identity);
-    acl->set_key("key");
-    acl->set_hmacalgorithm(kinetic::Security::Acl::HmacSHA1);
-    return acl;
+    kinetic::Security::Acl* rights = security->add_acl();
+    rights->set_identity(identity);
+    rights->set_key("key");
+    rights->set_hmacalgorithm(kinetic::Security::Acl::HmacSHA1);
+    return rights;
   }
   int Setup(const std::function<void(kinetic::Setup*)>& fill) {
     return Ask(1, Header::SETUP, [&](kinetic::Body* body) { fill(body->mutable_setup()); }).code();
@@ -539,9 +539,9 @@ class SecurityRequests : public SecuredService {
 
 TEST_F(SecurityRequests, GiveIdentitiesWhatTheySay) {
   const Answer answer = Change([](kinetic::Security* security) {
-    kinetic::Security::Acl* acl = AddAcl(security, 7);
-    acl->set_maxpriority(4);
-    kinetic::Security::Acl::Scope* scope = acl->add_scope();
+    kinetic::Security::Acl* rights = AddAcl(security, 7);
+    rights->set_maxpriority(4);
+    kinetic::Security::Acl::Scope* scope = rights->add_scope();
     scope->set_offset(2);
     scope->set_value("xy");
     scope->add_permission(0);
@@ -549,14 +549,14 @@ TEST_F(SecurityRequests, GiveIdentitiesWhatTheySay) {
     scope->set_tlsrequired(true);
   });
   ASSERT_EQ(answer.code(), kinetic::Status::SUCCESS);
-  EXPECT_EQ(security_.Find(7)->acl,
-            (Acl{.key = "key",
-                 .max_priority = 4,
-                 .scopes = {{.offset = 2,
-                             .value = "xy",
-                             .permissions = Only({Permission::kRead, Permission::kRange}),
-                             .tls_required = true}}}));
-  EXPECT_EQ(security_.Find(1)->acl, FullAccess("asdfasdf"));
+  EXPECT_EQ(security_.Find(7)->rights,
+            (Rights{.key = "key",
+                    .max_priority = 4,
+                    .scopes = {{.offset = 2,
+                                .value = "xy",
+                                .permissions = Only({Permission::kRead, Permission::kRange}),
+                                .tls_required = true}}}));
+  EXPECT_EQ(security_.Find(1)->rights, FullAccess("asdfasdf"));
 }
 
 TEST_F(SecurityRequests, ThatAreWrongChangeNothing) {
@@ -570,23 +570,24 @@ TEST_F(SecurityRequests, ThatAreWrongChangeNothing) {
     return code;
   };
   using kinetic::Status;
-  using Acl = kinetic::Security::Acl;
+  using Rights = kinetic::Security::Acl;
   EXPECT_EQ(refused([](auto* s) { s->mutable_acl(0)->add_scope(); }), Status::INVALID_REQUEST);
   for (const int permission : {-1, 6, 10, 1000}) {
     EXPECT_EQ(refused([&](auto* s) { s->mutable_acl(0)->add_scope()->add_permission(permission); }),
               Status::INVALID_REQUEST);
   }
   EXPECT_EQ(refused([](auto* s) {
-              Acl::Scope* scope = s->mutable_acl(0)->add_scope();
+              Rights::Scope* scope = s->mutable_acl(0)->add_scope();
               scope->add_permission(0);
               scope->set_offset(static_cast<uint64_t>(-1));
             }),
             Status::INVALID_REQUEST);
   EXPECT_EQ(refused([](auto* s) { s->mutable_acl(0)->clear_hmacalgorithm(); }),
             Status::NO_SUCH_HMAC_ALGORITHM);
-  EXPECT_EQ(
-      refused([](auto* s) { s->mutable_acl(0)->set_hmacalgorithm(Acl::INVALID_HMAC_ALGORITHM); }),
-      Status::NO_SUCH_HMAC_ALGORITHM);
+  EXPECT_EQ(refused([](auto* s) {
+              s->mutable_acl(0)->set_hmacalgorithm(Rights::INVALID_HMAC_ALGORITHM);
+            }),
+            Status::NO_SUCH_HMAC_ALGORITHM);
   EXPECT_EQ(refused([](auto* s) { s->mutable_acl(0)->clear_key(); }), Status::INVALID_REQUEST);
   EXPECT_EQ(refused([](auto* s) { s->mutable_acl(0)->set_maxpriority(10); }),
             Status::INVALID_REQUEST);

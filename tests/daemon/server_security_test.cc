@@ -87,9 +87,9 @@ TEST_F(ServerSecurity, ANewKeyHoldsForTheNextRequest) {
 }
 
 TEST_F(ServerSecurity, APriorityAboveTheIdentitysIsRefused) {
-  Acl acl = FullAccess("asdfasdf");
-  acl.max_priority = 5;
-  ASSERT_OK(security_.MergeIdentities({{2, acl}}));
+  Rights rights = FullAccess("asdfasdf");
+  rights.max_priority = 5;
+  ASSERT_OK(security_.MergeIdentities({{2, rights}}));
   Client client(port_);
   client.ReceiveFrame();
   const auto ask = [&](int64_t identity, int priority) {

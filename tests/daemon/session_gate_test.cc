@@ -51,7 +51,7 @@ struct Client {
   }
 
   SessionGate gate;
-  DeviceSecurity::Identity identity{.id = 1, .key = HmacKey("key"), .acl = {}};
+  DeviceSecurity::Identity identity{.id = 1, .key = HmacKey("key"), .rights = {}};
   Header header;
   SessionGate::Asked asked;
   SessionGate::Device device{kErasures, kClusterVersion, false};
@@ -177,7 +177,7 @@ TEST(SessionGate, TheClusterVersionComesBeforeTheLock) {
 
 TEST(SessionGate, NobodyIsServedAboveTheHighestPriorityOfItsIdentity) {
   Client client;
-  client.identity.acl.max_priority = Workers::kNormal;
+  client.identity.rights.max_priority = Workers::kNormal;
   client.header.set_priority(Workers::kNormal);
   EXPECT_TRUE(Passes(client.Ask()));
   client.header.set_priority(Workers::kHighest);
@@ -214,7 +214,7 @@ std::vector<Step> AllSteps() {
 std::vector<Verdict> Play(const std::vector<Step>& history) {
   SessionGate gate;
   gate.Begin(kThis, kErasures);
-  DeviceSecurity::Identity identity{.id = 1, .key = HmacKey("key"), .acl = {}};
+  DeviceSecurity::Identity identity{.id = 1, .key = HmacKey("key"), .rights = {}};
   identity.erasures = kErasures;
   std::vector<Verdict> verdicts;
   for (const Step& step : history) {

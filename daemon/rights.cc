@@ -1,4 +1,4 @@
-#include "daemon/acl.h"
+#include "daemon/rights.h"
 
 #include <algorithm>
 
@@ -74,25 +74,26 @@ Permissions Permissions::All() {
   return all;
 }
 
-Acl FullAccess(std::string key) {
+Rights FullAccess(std::string key) {
   return {.key = std::move(key), .scopes = {Scope{.permissions = Permissions::All()}}};
 }
 
-Status CheckAcl(int64_t identity, const Acl& acl) {
-  if (acl.key.empty()) return Fail(EINVAL, "identity {}: an empty key protects nothing", identity);
-  if (acl.key.size() > kMaxHmacKeyBytes) {
-    return Fail(EINVAL, "identity {}: a key of {} bytes; the limit is {}", identity, acl.key.size(),
-                kMaxHmacKeyBytes);
+Status CheckRights(int64_t identity, const Rights& rights) {
+  if (rights.key.empty())
+    return Fail(EINVAL, "identity {}: an empty key protects nothing", identity);
+  if (rights.key.size() > kMaxHmacKeyBytes) {
+    return Fail(EINVAL, "identity {}: a key of {} bytes; the limit is {}", identity,
+                rights.key.size(), kMaxHmacKeyBytes);
   }
-  if (acl.max_priority < 1 || acl.max_priority > kHighestPriority) {
-    return Fail(EINVAL, "identity {}: priority {}; there are 1 to {}", identity, acl.max_priority,
-                kHighestPriority);
+  if (rights.max_priority < 1 || rights.max_priority > kHighestPriority) {
+    return Fail(EINVAL, "identity {}: priority {}; there are 1 to {}", identity,
+                rights.max_priority, kHighestPriority);
   }
-  if (acl.scopes.size() > kMaxScopes) {
-    return Fail(EINVAL, "identity {}: {} scopes; the limit is {}", identity, acl.scopes.size(),
+  if (rights.scopes.size() > kMaxScopes) {
+    return Fail(EINVAL, "identity {}: {} scopes; the limit is {}", identity, rights.scopes.size(),
                 kMaxScopes);
   }
-  for (const Scope& scope : acl.scopes) {
+  for (const Scope& scope : rights.scopes) {
     if (scope.permissions == Permissions() ||
         (scope.permissions.bits() & ~Permissions::All().bits()) != 0) {
       return Fail(EINVAL, "identity {}: a scope without a permission, or with an unknown one",
@@ -106,25 +107,25 @@ Status CheckAcl(int64_t identity, const Acl& acl) {
   return {};
 }
 
-bool MayDo(const Acl& acl, Permission permission, ForKey key, bool tls) {
-  return std::any_of(acl.scopes.begin(), acl.scopes.end(), [&](const Scope& scope) {
+bool MayDo(const Rights& rights, Permission permission, ForKey key, bool tls) {
+  return std::any_of(rights.scopes.begin(), rights.scopes.end(), [&](const Scope& scope) {
     return Gives(scope, permission, tls) && (!key || Covers(scope, *key));
   });
 }
 
 // All keys between two begin with what both begin with; of a range without an end nothing is known.
-bool MayDoAll(const Acl& acl, Permission permission, std::string_view first, std::string_view last,
-              bool tls) {
+bool MayDoAll(const Rights& rights, Permission permission, std::string_view first,
+              std::string_view last, bool tls) {
   const auto differ = std::mismatch(first.begin(), first.end(), last.begin(), last.end());
   const std::string_view common(first.data(), static_cast<size_t>(differ.first - first.begin()));
-  return std::any_of(acl.scopes.begin(), acl.scopes.end(), [&](const Scope& scope) {
+  return std::any_of(rights.scopes.begin(), rights.scopes.end(), [&](const Scope& scope) {
     return Gives(scope, permission, tls) && Covers(scope, common);
   });
 }
 
-std::vector<KeyRange> PartsToList(const Acl& acl, const KeyRange& range, bool tls) {
+std::vector<KeyRange> PartsToList(const Rights& rights, const KeyRange& range, bool tls) {
   std::vector<std::string> prefixes;
-  for (const Scope& scope : acl.scopes) {
+  for (const Scope& scope : rights.scopes) {
     if (!Gives(scope, Permission::kRange, tls)) continue;
     // What is demanded behind the beginning of a key may be anywhere in the order of keys.
     if (scope.value.empty() || scope.offset > 0) return {range};

@@ -1,6 +1,6 @@
 // Who may do what: the decisions alone, over all combinations where there are few.
 
-#include "daemon/acl.h"
+#include "daemon/rights.h"
 
 #include <gtest/gtest.h>
 
@@ -18,16 +18,16 @@ Permissions Only(std::initializer_list<Permission> list) {
   return permissions;
 }
 
-Acl With(std::vector<Scope> scopes) { return {.key = "k", .scopes = std::move(scopes)}; }
+Rights With(std::vector<Scope> scopes) { return {.key = "k", .scopes = std::move(scopes)}; }
 
 TEST(MayDo, ExactlyWhatAScopeGivesAndNothingElse) {
   for (const Permission given : kAllPermissions) {
     for (const bool tls_required : {false, true}) {
-      const Acl acl = With({{.permissions = Only({given}), .tls_required = tls_required}});
+      const Rights rights = With({{.permissions = Only({given}), .tls_required = tls_required}});
       for (const Permission asked : kAllPermissions) {
         for (const bool tls : {false, true}) {
           for (const ForKey key : {ForKey(), ForKey(""), ForKey("any")}) {
-            EXPECT_EQ(MayDo(acl, asked, key, tls), asked == given && (tls || !tls_required))
+            EXPECT_EQ(MayDo(rights, asked, key, tls), asked == given && (tls || !tls_required))
                 << NameOf(given) << " given, " << NameOf(asked) << " asked, TLS " << tls_required
                 << tls;
           }
@@ -68,19 +68,19 @@ TEST(MayDo, AKeyMustHoldTheValueAtTheOffset) {
 }
 
 TEST(MayDo, ScopesAddUpButDoNotMix) {
-  const Acl acl = With({{.value = "a", .permissions = Only({Permission::kRead})},
-                        {.value = "b", .permissions = Only({Permission::kWrite})},
-                        {.value = "c",
-                         .permissions = Only({Permission::kRead, Permission::kWrite}),
-                         .tls_required = true}});
-  EXPECT_TRUE(MayDo(acl, Permission::kRead, "a1", false));
-  EXPECT_FALSE(MayDo(acl, Permission::kWrite, "a1", true));
-  EXPECT_FALSE(MayDo(acl, Permission::kRead, "b1", true));
-  EXPECT_TRUE(MayDo(acl, Permission::kWrite, "b1", false));
-  EXPECT_FALSE(MayDo(acl, Permission::kRead, "c1", false));
-  EXPECT_TRUE(MayDo(acl, Permission::kRead, "c1", true));
-  EXPECT_FALSE(MayDo(acl, Permission::kDelete, "a1", true));
-  EXPECT_TRUE(MayDo(acl, Permission::kRead, std::nullopt, false)) << "any scope will do";
+  const Rights rights = With({{.value = "a", .permissions = Only({Permission::kRead})},
+                              {.value = "b", .permissions = Only({Permission::kWrite})},
+                              {.value = "c",
+                               .permissions = Only({Permission::kRead, Permission::kWrite}),
+                               .tls_required = true}});
+  EXPECT_TRUE(MayDo(rights, Permission::kRead, "a1", false));
+  EXPECT_FALSE(MayDo(rights, Permission::kWrite, "a1", true));
+  EXPECT_FALSE(MayDo(rights, Permission::kRead, "b1", true));
+  EXPECT_TRUE(MayDo(rights, Permission::kWrite, "b1", false));
+  EXPECT_FALSE(MayDo(rights, Permission::kRead, "c1", false));
+  EXPECT_TRUE(MayDo(rights, Permission::kRead, "c1", true));
+  EXPECT_FALSE(MayDo(rights, Permission::kDelete, "a1", true));
+  EXPECT_TRUE(MayDo(rights, Permission::kRead, std::nullopt, false)) << "any scope will do";
 }
 
 // All keys of up to four letters of a small alphabet, and all scopes over it.
@@ -105,16 +105,16 @@ TEST_F(SmallWorld, MayDoAllIsTrueOnlyWhereMayDoIsForEveryKeyBetween) {
   int granted = 0;
   for (const uint64_t offset : {0, 1}) {
     for (const std::string& value : Words(2)) {
-      const Acl acl =
+      const Rights rights =
           With({{.offset = offset, .value = value, .permissions = Only({Permission::kRange})}});
       for (const std::string& first : Words(3)) {
         for (const std::string& last : Words(3)) {
-          if (!MayDoAll(acl, Permission::kRange, first, last, false)) continue;
+          if (!MayDoAll(rights, Permission::kRange, first, last, false)) continue;
           ++granted;
-          EXPECT_FALSE(MayDoAll(acl, Permission::kRead, first, last, false));
+          EXPECT_FALSE(MayDoAll(rights, Permission::kRead, first, last, false));
           for (const std::string& key : keys) {
             if (key < first || (!last.empty() && key > last)) continue;
-            ASSERT_TRUE(MayDo(acl, Permission::kRange, key, false))
+            ASSERT_TRUE(MayDo(rights, Permission::kRange, key, false))
                 << Hex(AsBytes(key)) << " in " << Hex(AsBytes(first)) << ".." << Hex(AsBytes(last));
           }
         }
@@ -132,8 +132,9 @@ TEST_F(SmallWorld, PartsToListLeaveOutNothingThatIsAllowed) {
                                              std::string(1, '\0')};
   for (size_t a = 0; a < prefixes.size(); ++a) {
     for (size_t b = 0; b < prefixes.size(); ++b) {
-      const Acl acl = With({{.value = prefixes[a], .permissions = Only({Permission::kRange})},
-                            {.value = prefixes[b], .permissions = Only({Permission::kRange})}});
+      const Rights rights =
+          With({{.value = prefixes[a], .permissions = Only({Permission::kRange})},
+                {.value = prefixes[b], .permissions = Only({Permission::kRange})}});
       for (const std::string& first : Words(2)) {
         for (const std::string& last : Words(2)) {
           for (int flags = 0; flags < 8; ++flags) {
@@ -143,10 +144,10 @@ TEST_F(SmallWorld, PartsToListLeaveOutNothingThatIsAllowed) {
             std::vector<std::string> expected;
             const std::vector<std::string> in_range = *store.Keys(range, keys.size(), false);
             for (const std::string& key : in_range) {
-              if (MayDo(acl, Permission::kRange, key, false)) expected.push_back(key);
+              if (MayDo(rights, Permission::kRange, key, false)) expected.push_back(key);
             }
             std::vector<std::string> found;
-            for (const KeyRange& part : PartsToList(acl, range, false)) {
+            for (const KeyRange& part : PartsToList(rights, range, false)) {
               const std::vector<std::string> in_part = *store.Keys(part, keys.size(), false);
               found.insert(found.end(), in_part.begin(), in_part.end());
             }
@@ -160,40 +161,45 @@ TEST_F(SmallWorld, PartsToListLeaveOutNothingThatIsAllowed) {
 
 TEST(PartsToList, OfAScopeInTheMiddleOfKeysIsTheWholeRangeAndOfNoScopeNothing) {
   const KeyRange range{.first = "a", .last = "z"};
-  const Acl middle = With({{.offset = 2, .value = "x", .permissions = Only({Permission::kRange})}});
+  const Rights middle =
+      With({{.offset = 2, .value = "x", .permissions = Only({Permission::kRange})}});
   EXPECT_EQ(PartsToList(middle, range, false).size(), 1u);
-  const Acl tls = With({{.permissions = Only({Permission::kRange}), .tls_required = true}});
+  const Rights tls = With({{.permissions = Only({Permission::kRange}), .tls_required = true}});
   EXPECT_TRUE(PartsToList(tls, range, false).empty());
   EXPECT_EQ(PartsToList(tls, range, true).size(), 1u);
   EXPECT_TRUE(PartsToList(With({{.permissions = Only({Permission::kRead})}}), range, true).empty());
 }
 
-TEST(CheckAcl, RefusesWhatCannotBeMeant) {
-  const Acl good = FullAccess("key");
-  EXPECT_OK(CheckAcl(1, good));
-  EXPECT_OK(CheckAcl(1, With({}))) << "an identity without rights is one that was taken them";
-  const auto changed = [&](const std::function<void(Acl*)>& change) {
-    Acl acl = good;
-    change(&acl);
-    return CheckAcl(1, acl);
+TEST(CheckRights, RefusesWhatCannotBeMeant) {
+  const Rights good = FullAccess("key");
+  EXPECT_OK(CheckRights(1, good));
+  EXPECT_OK(CheckRights(1, With({}))) << "an identity without rights is one that was taken them";
+  const auto changed = [&](const std::function<void(Rights*)>& change) {
+    Rights rights = good;
+    change(&rights);
+    return CheckRights(1, rights);
   };
-  EXPECT_FAILS(changed([](Acl* acl) { acl->key.clear(); }), EINVAL);
-  EXPECT_OK(changed([](Acl* acl) { acl->key.resize(kMaxHmacKeyBytes); }));
-  EXPECT_FAILS(changed([](Acl* acl) { acl->key.resize(kMaxHmacKeyBytes + 1); }), EINVAL);
-  EXPECT_FAILS(changed([](Acl* acl) { acl->max_priority = 0; }), EINVAL);
-  EXPECT_FAILS(changed([](Acl* acl) { acl->max_priority = 10; }), EINVAL);
-  EXPECT_FAILS(changed([](Acl* acl) { acl->scopes[0].permissions = {}; }), EINVAL);
-  EXPECT_FAILS(
-      changed([](Acl* acl) { acl->scopes[0].permissions = Permissions::FromBits(1 << 6); }),
-      EINVAL);
-  EXPECT_OK(changed([](Acl* acl) { acl->scopes[0].value.resize(kMaxKeyBytes); }));
-  EXPECT_FAILS(changed([](Acl* acl) { acl->scopes[0].value.resize(kMaxKeyBytes + 1); }), EINVAL);
-  EXPECT_OK(changed([](Acl* acl) { acl->scopes[0].offset = kMaxKeyBytes; }));
-  EXPECT_FAILS(changed([](Acl* acl) { acl->scopes[0].offset = kMaxKeyBytes + 1; }), EINVAL);
-  EXPECT_FAILS(changed([](Acl* acl) { acl->scopes[0].offset = UINT64_MAX; }), EINVAL);
-  EXPECT_OK(changed([](Acl* acl) { acl->scopes.resize(kMaxScopes, acl->scopes[0]); }));
-  EXPECT_FAILS(changed([](Acl* acl) { acl->scopes.resize(kMaxScopes + 1, acl->scopes[0]); }),
+  EXPECT_FAILS(changed([](Rights* rights) { rights->key.clear(); }), EINVAL);
+  EXPECT_OK(changed([](Rights* rights) { rights->key.resize(kMaxHmacKeyBytes); }));
+  EXPECT_FAILS(changed([](Rights* rights) { rights->key.resize(kMaxHmacKeyBytes + 1); }), EINVAL);
+  EXPECT_FAILS(changed([](Rights* rights) { rights->max_priority = 0; }), EINVAL);
+  EXPECT_FAILS(changed([](Rights* rights) { rights->max_priority = 10; }), EINVAL);
+  EXPECT_FAILS(changed([](Rights* rights) { rights->scopes[0].permissions = {}; }), EINVAL);
+  EXPECT_FAILS(changed([](Rights* rights) {
+                 rights->scopes[0].permissions = Permissions::FromBits(1 << 6);
+               }),
                EINVAL);
+  EXPECT_OK(changed([](Rights* rights) { rights->scopes[0].value.resize(kMaxKeyBytes); }));
+  EXPECT_FAILS(changed([](Rights* rights) { rights->scopes[0].value.resize(kMaxKeyBytes + 1); }),
+               EINVAL);
+  EXPECT_OK(changed([](Rights* rights) { rights->scopes[0].offset = kMaxKeyBytes; }));
+  EXPECT_FAILS(changed([](Rights* rights) { rights->scopes[0].offset = kMaxKeyBytes + 1; }),
+               EINVAL);
+  EXPECT_FAILS(changed([](Rights* rights) { rights->scopes[0].offset = UINT64_MAX; }), EINVAL);
+  EXPECT_OK(changed([](Rights* rights) { rights->scopes.resize(kMaxScopes, rights->scopes[0]); }));
+  EXPECT_FAILS(
+      changed([](Rights* rights) { rights->scopes.resize(kMaxScopes + 1, rights->scopes[0]); }),
+      EINVAL);
 }
 
 TEST(Permissions, HaveTheNumbersAndNamesOfTheProtocol) {

@@ -1,5 +1,5 @@
-// Access: who may do what on a device. Pure decisions over plain data: every operation of the
-// service asks MayDo(), and nothing else decides.
+// Rights: who may do what on a device, what the protocol calls an ACL. Pure decisions over plain
+// data: every operation of the service asks MayDo(), and nothing else decides.
 //
 // An identity has scopes. A scope gives some permissions on the keys that hold certain bytes at a
 // certain place, perhaps over TLS only; what no scope gives is refused. A scope without such bytes
@@ -71,16 +71,16 @@ struct Scope {
 inline constexpr int kHighestPriority = 9;
 
 // What one identity signs with, and may do.
-struct Acl {
+struct Rights {
   std::string key;  // of the HMAC: raw bytes
   int max_priority = kHighestPriority;
   std::vector<Scope> scopes;
-  friend bool operator==(const Acl&, const Acl&) = default;
+  friend bool operator==(const Rights&, const Rights&) = default;
 };
-using Acls = std::map<int64_t, Acl>;  // by identity
+using RightsById = std::map<int64_t, Rights>;  // by identity
 
 // Everything on every key, as a device gives it to its first identity.
-Acl FullAccess(std::string key);
+Rights FullAccess(std::string key);
 
 inline constexpr size_t kMaxIdentities = 1000;
 inline constexpr size_t kMaxHmacKeyBytes = 1024;
@@ -88,23 +88,23 @@ inline constexpr size_t kMaxScopes = 1000;  // of one identity
 
 // EINVAL, and what is wrong: a key that is empty or too long, a scope that gives nothing or that no
 // key can be in, a priority that does not exist, too many scopes.
-Status CheckAcl(int64_t identity, const Acl& acl);
+Status CheckRights(int64_t identity, const Rights& rights);
 
 // What a request is about: one key, or no key at all.
 using ForKey = std::optional<std::string_view>;
 
 // Whether the identity may do what needs `permission` on this key, over a connection with TLS or
 // without.
-bool MayDo(const Acl& acl, Permission permission, ForKey key, bool tls);
+bool MayDo(const Rights& rights, Permission permission, ForKey key, bool tls);
 
 // Whether it has the permission on all keys from `first` to `last`, whichever there are. An empty
 // `last`: to the end.
-bool MayDoAll(const Acl& acl, Permission permission, std::string_view first, std::string_view last,
-              bool tls);
+bool MayDoAll(const Rights& rights, Permission permission, std::string_view first,
+              std::string_view last, bool tls);
 
 // The parts of a range outside of which no key can be allowed, in ascending order: where a listing
 // has to look. Keys in them may still be forbidden.
-std::vector<KeyRange> PartsToList(const Acl& acl, const KeyRange& range, bool tls);
+std::vector<KeyRange> PartsToList(const Rights& rights, const KeyRange& range, bool tls);
 
 // The first key behind all those that begin with `prefix`; none: there is no such key.
 std::optional<std::string> EndOfPrefix(std::string prefix);
