@@ -19,6 +19,13 @@ bool IsAddress(const std::string& text) {
          inet_pton(AF_INET6, text.c_str(), &address) == 1;
 }
 
+bool IsLoopback(const std::string& text) {
+  in6_addr six;
+  if (inet_pton(AF_INET6, text.c_str(), &six) == 1) return IN6_IS_ADDR_LOOPBACK(&six);
+  in_addr four;
+  return inet_pton(AF_INET, text.c_str(), &four) == 1 && ntohl(four.s_addr) >> 24 == 127;
+}
+
 // Paths are taken from where the configuration is.
 std::string Beside(const std::string& config_file, const std::string& path) {
   return (std::filesystem::path(config_file).parent_path() / path).lexically_normal().string();
@@ -173,6 +180,11 @@ Result<DaemonConfig> DaemonConfig::Load(const std::string& path) {
     daemon.Refuse("listen",
                   fmt::format("'{}' is not an address, like 0.0.0.0 or ::", config.listen));
   }
+  const std::string factory_key = daemon.Text("factory_key", "refuse");
+  config.factory_key_allowed = factory_key == "allow";
+  if (factory_key != "allow" && factory_key != "refuse") {
+    daemon.Refuse("factory_key", fmt::format("'{}' is neither allow nor refuse", factory_key));
+  }
   config.loops = static_cast<int>(daemon.Integer("loops", config.loops, 1, 64));
   config.workers = static_cast<int>(daemon.Integer("workers", config.workers, 1, 256));
   config.flushers = static_cast<int>(daemon.Integer("flushers", config.flushers, 1, 256));
@@ -194,6 +206,19 @@ Result<DaemonConfig> DaemonConfig::Load(const std::string& path) {
   if (config.drives.empty()) return Fail(EINVAL, "{}: no [[drive]] is to be served", path);
   if (!credentials.empty()) TRY(ReadIdentities(Beside(path, credentials), config));
   return config;
+}
+
+Status DaemonConfig::CheckFactoryKey(const RightsById& of_drive) const {
+  if (factory_key_allowed || IsLoopback(listen)) return {};
+  for (const auto& [id, rights] : of_drive) {
+    if (rights.key != kFactoryKey) continue;
+    return Fail(EACCES,
+                "identity {} has the factory's key, which everybody knows, and the drive would "
+                "listen at {}: name a file of identities with keys of your own (credentials), "
+                "listen at 127.0.0.1, or say factory_key = \"allow\"",
+                id, listen);
+  }
+  return {};
 }
 
 }  // namespace pinstripe

@@ -40,14 +40,20 @@ struct DaemonConfig {
   // Of memory, for what was read of the indexes of all drives. Where these do not fit, the kernel's
   // page cache is asked.
   uint64_t index_cache_bytes = uint64_t{64} << 20;
+  // Whether others than this machine may come to a drive that has the factory's key.
+  bool factory_key_allowed = false;
   // Who may use a drive whose own identities nobody has set; the Kinetic factory default.
-  RightsById identities{{1, FullAccess("asdfasdf")}};
+  RightsById identities{{1, FullAccess(std::string(kFactoryKey))}};
   std::optional<TlsFiles> tls;  // there when a drive has a TLS port
   std::vector<ServedDrive> drives;
 
   // Errors name file, line and reason (EINVAL), or why a file cannot be read. The credentials' file
   // is refused (EACCES) when others may read it.
   static Result<DaemonConfig> Load(const std::string& file);
+
+  // EACCES: others than this machine could come to a drive with these identities, and one of them
+  // has the factory's key. Says what to do.
+  Status CheckFactoryKey(const RightsById& of_drive) const;
 };
 
 }  // namespace pinstripe

@@ -292,6 +292,10 @@ Status Serve(const std::string& config_file, const DaemonDisk& disk) {
   if (config.tls) tls = TRY(TlsServer::Load(*config.tls));
   StoreResources resources(config.index_cache_bytes);
   const auto devices = TRY(OpenDevices(config, disk, resources));
+  for (size_t i = 0; i < devices.size(); ++i) {
+    TRY(config.CheckFactoryKey(devices[i]->security->identities())
+            .Context(fmt::format("drive in {}", config.drives[i].path)));
+  }
   {
     Server server(runtime, {.loops = config.loops,
                             .workers = config.workers,

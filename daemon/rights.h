@@ -79,6 +79,9 @@ struct Rights {
 };
 using RightsById = std::map<int64_t, Rights>;  // by identity
 
+// The key of the first identity of a device as it comes from the factory. Everybody knows it.
+inline constexpr std::string_view kFactoryKey = "asdfasdf";
+
 // Everything on every key, as a device gives it to its first identity.
 Rights FullAccess(std::string key);
 

@@ -133,11 +133,12 @@ TEST_F(ClusterConfigTest, TlsIsForTheClusterOrForADrive) {
   MakeCertificate(folder_ / "ca.pem", folder_ / "ca.key");
   MakeCertificate(folder_ / "other.pem", folder_ / "other.key");
   const std::string rest = "[layout]\ndata_shards = 1\nparity_shards = 1\n";
-  const Result<ClusterConfig> mixed = Load(
-      "[cluster]\nname = 'x'\ntls = true\nca = 'ca.pem'\n" + rest +
-      "[[drive]]\nid = 1\naddress = 'h:1'\n"
-      "[[drive]]\nid = 2\naddress = 'h:2'\ntls = false\n" fmt::format(
-          "[[drive]]\nid = 3\naddress = 'h:3'\nca = '{}'\n", (folder_ / "other.pem").string()));
+  const Result<ClusterConfig> mixed =
+      Load("[cluster]\nname = 'x'\ntls = true\nca = 'ca.pem'\n" + rest +
+           "[[drive]]\nid = 1\naddress = 'h:1'\n"
+           "[[drive]]\nid = 2\naddress = 'h:2'\ntls = false\n" +
+           fmt::format("[[drive]]\nid = 3\naddress = 'h:3'\nca = '{}'\n",
+                       (folder_ / "other.pem").string()));
   ASSERT_TRUE(mixed.has_value()) << mixed.error().message();
   EXPECT_EQ(mixed->drives[0].tls->ca_file, (folder_ / "ca.pem").string());
   EXPECT_FALSE(mixed->drives[1].tls.has_value());

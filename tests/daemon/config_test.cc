@@ -94,6 +94,33 @@ TEST_F(DaemonConfigTest, MistakesNameTheirLine) {
   }
 }
 
+// Whoever reaches a drive with the factory's key is its master.
+TEST_F(DaemonConfigTest, TheFactorysKeyIsForThisMachineUnlessItIsAllowed) {
+  const auto load = [&](const std::string& settings) {
+    return *DaemonConfig::Load(
+        Write("pinstriped.toml", "[daemon]\n" + settings + "[[drive]]\npath = \"d\"\nport = 1\n"));
+  };
+  const RightsById factory = load("").identities;
+  const RightsById own{{1, FullAccess("a key of the site")}};
+  for (const char* listen : {"127.0.0.1", "127.3.4.5", "::1"}) {
+    EXPECT_OK(load(fmt::format("listen = \"{}\"\n", listen)).CheckFactoryKey(factory)) << listen;
+  }
+  for (const char* listen : {"0.0.0.0", "::", "10.0.0.1", "::ffff:127.0.0.1"}) {
+    const DaemonConfig config = load(fmt::format("listen = \"{}\"\n", listen));
+    const Status refused = config.CheckFactoryKey(factory);
+    EXPECT_FAILS(refused, EACCES) << listen;
+    EXPECT_NE(refused.message().find("credentials"), std::string_view::npos);
+    EXPECT_OK(config.CheckFactoryKey(own));
+    // An identity that was added beside it does not make it better.
+    RightsById both = own;
+    both.emplace(2, factory.at(1));
+    EXPECT_FAILS(config.CheckFactoryKey(both), EACCES);
+  }
+  EXPECT_OK(load("factory_key = \"allow\"\n").CheckFactoryKey(factory));
+  EXPECT_FAILS(Refusal("[daemon]\nfactory_key = \"perhaps\"\n[[drive]]\npath = \"d\"\nport = 1\n"),
+               EINVAL);
+}
+
 TEST_F(DaemonConfigTest, TlsHasPortsOfItsOwnAndThePlainOneCanBeLeftOut) {
   const auto config = DaemonConfig::Load(Write("pinstriped.toml", R"(
 [daemon]

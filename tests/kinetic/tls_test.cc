@@ -207,7 +207,7 @@ TEST_F(TlsServerTest, SecurityMessagesAreAnsweredAsByOtherDevices) {
     ASSERT_TRUE(client.Send(Unhex(vector.request)));
     EXPECT_EQ(Hex(AsBytes(client.ReceiveFrame())), vector.response);
     EXPECT_TRUE(security_.has_own_identities());
-    EXPECT_EQ(security_.Find(1)->acl.scopes[0].permissions.bits(), 0b110111111);
+    EXPECT_EQ(security_.Find(1)->rights.scopes[0].permissions.bits(), 0b110111111);
     return;
   }
   FAIL() << "the vector is gone";
