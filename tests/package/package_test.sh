@@ -32,6 +32,7 @@ fi
 mkdir "$root/packages"
 cp "$packages"/*.deb "$root/packages/"
 cp "$here/inside.sh" "$root/inside.sh"
+cp -r "$here/../../debian/tests" "$root/tests"
 cp /etc/resolv.conf "$root/etc/resolv.conf"
 unshare --mount --pid --fork --uts --kill-child bash -euc '
   root=$1
