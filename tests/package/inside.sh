@@ -37,6 +37,38 @@ install() {  # VERSION: what apt says is in /tmp/apt.log
 }
 command_of() { sed -n 's/^ExecStart=//p' "$units/$1"; }
 
+# No systemd keeps the programs from the system calls that their units leave out. So one of each is watched, and what
+# it calls is compared with its unit's filter when it has ended.
+watched() { echo "strace -D -f -qq -c -U name -o /tmp/calls/$1"; }
+calls_of() {  # SystemCallFilter's words
+  local word
+  for word in "$@"; do
+    case $word in
+      @*)
+        # shellcheck disable=SC2046
+        calls_of $(systemd-analyze syscall-filter --no-pager "$word" 2>/dev/null | sed -n 's/^ \{1,\}\([@a-z0-9_]*\)$/\1/p')
+        ;;
+      *) echo "$word" ;;
+    esac
+  done
+}
+keeps_to_its_unit() {  # NAME UNIT-FILE
+  local allowed=() denied=() line called
+  while read -r line; do
+    case $line in
+      ~*) denied+=(${line#\~}) ;;
+      *) allowed+=($line) ;;
+    esac
+  done < <(sed -n 's/^SystemCallFilter=//p' "$2")
+  wait_until 30 test -s "/tmp/calls/$1" || { echo "nothing is known of its calls"; return 1; }
+  called=$(sed '1,2d; /^-/d; /^total$/d; s/ *$//' "/tmp/calls/$1" | sort -u)
+  [ "$(wc -l <<<"$called")" -ge 20 ] && grep -qx 'futex' <<<"$called" || { echo "that cannot be all: $called"; return 1; }
+  comm -23 <(calls_of "${allowed[@]}" | sort -u) <(calls_of "${denied[@]}" | sort -u) | sort -u >/tmp/allowed
+  called=$(comm -23 <(echo "$called") /tmp/allowed)
+  [ -z "$called" ] || { echo "the filter of $2 leaves out:" $called; return 1; }
+}
+mkdir -p -m 1777 /tmp/calls
+
 # --- Install ---
 
 # What follows needs no network but one of its own.
@@ -44,7 +76,7 @@ if [ "${3:-}" != alone ]; then
   apt-get -q -o Acquire::Retries=5 update >/tmp/apt.log 2>&1
   install "$old" || give_up "the packages cannot be installed: $(tail -n 5 /tmp/apt.log)"
   pass "the packages are installed by apt in a fresh Debian"
-  apt-get -qy install --no-install-recommends iproute2 >/tmp/apt.log 2>&1 || give_up "no ip: $(tail -n 5 /tmp/apt.log)"
+  apt-get -qy install --no-install-recommends iproute2 strace >/tmp/apt.log 2>&1 || give_up "no ip and strace: $(tail -n 5 /tmp/apt.log)"
   exec unshare --net bash -c 'ip link set lo up && exec bash "$@"' _ "$0" "$old" "$new" alone
 fi
 systemd-tmpfiles --create xrootd.conf pinstriped.conf
@@ -96,28 +128,29 @@ done
 cp /hosts/1/pinstriped.toml /etc/pinstripe/pinstriped.toml
 
 declare -A daemons
-start_drive() {  # ID
+start_drive() {  # ID [WATCHER]
   local log=/tmp/drive$1.log
   : >"$log"
   # shellcheck disable=SC2016
   unshare --mount bash -c 'mount --bind "/hosts/$1" /etc/pinstripe && exec setpriv --reuid=pinstripe --regid=pinstripe --clear-groups \
-    --no-new-privs --inh-caps=-all --bounding-set=-all $2' _ "$1" "$(command_of pinstriped.service)" >>"$log" 2>&1 &
+    --no-new-privs --inh-caps=-all --bounding-set=-all $2' _ "$1" "${2:-} $(command_of pinstriped.service)" >>"$log" 2>&1 &
   daemons[$1]=$!
   wait_until 30 grep -q '^ready' "$log" || give_up "drive $1 does not start"
 }
-for one in $drives; do start_drive "$one"; done
+start_drive 1 "$(watched drive)"
+for one in ${drives#1 }; do start_drive "$one"; done
 check "the cluster is formatted" pinstripe format /etc/pinstripe/cluster.toml --owner "$(id -u xrootd):$(id -g xrootd)"
 check "the cluster is healthy" pinstripe status /etc/pinstripe/cluster.toml
 
-start_gateway() {
+start_gateway() {  # [WATCHER]
   local settings
   mapfile -t settings < <(sed -n 's/^Environment=//p' "$units/xrootd@pinstripe.service.d/pinstripe.conf")
-  (cd /var/spool/xrootd && exec setpriv --reuid=xrootd --regid=xrootd --clear-groups env "${settings[@]}" \
+  (cd /var/spool/xrootd && exec setpriv --reuid=xrootd --regid=xrootd --clear-groups env "${settings[@]}" ${1:-} \
     $(command_of xrootd@.service | sed 's/%i/pinstripe/g')) >/tmp/gateway.log 2>&1 &
   gateway=$!
   wait_until 60 xrdfs root://127.0.0.1 stat / || give_up "the gateway does not start: $(xrdfs root://127.0.0.1 stat / 2>&1)"
 }
-start_gateway
+start_gateway "$(watched gateway)"
 check "a first file goes through the gateway" xrdcp --nopbar /usr/sbin/pinstriped root://127.0.0.1//first
 check "it comes back" bash -c 'xrdcp --nopbar -f root://127.0.0.1//first /tmp/back && cmp /tmp/back /usr/sbin/pinstriped'
 check "the gateway has the fast checksums" grep -q libPinstripeCrc32c "/proc/$gateway/maps"
@@ -132,9 +165,11 @@ check "and is read only" bash -c '! touch /srv/listed/more'
 check "it is unmounted" umount /srv/listed
 # systemd puts what the unit's Environment says into the line.
 unit=$(sed -n 's/^Environment=//p' "$units/pinstripe-fuse@.service" | tr '\n' ' ')
-check "the unit's line mounts" env $unit bash -c "$(command_of pinstripe-fuse@.service | sed 's,%f,/srv/by-unit,')"
+check "the unit's line mounts" env $unit bash -c "exec $(watched mount) $(command_of pinstripe-fuse@.service | sed 's,%f,/srv/by-unit,')"
 check "it has the file, too" cmp /srv/by-unit/first /usr/sbin/pinstriped
+check "a file goes through it" bash -c 'cp /usr/bin/apt-get /srv/by-unit/unit && mv /srv/by-unit/unit /srv/by-unit/moved && rm /srv/by-unit/moved'
 check "it is unmounted, too" umount /srv/by-unit
+check "the mount keeps to its unit's system calls" keeps_to_its_unit mount "$units/pinstripe-fuse@.service"
 
 # --- Upgrade, while clients write ---
 
@@ -151,7 +186,7 @@ write mount &
 writers=$!
 write gateway &
 writers="$writers $!"
-count() { wc -l <"/tmp/$1" 2>/dev/null || echo 0; }
+count() { cat "/tmp/$1" 2>/dev/null | wc -l; }
 has_gone_on() { [ "$(count mount.done)" -ge $((mount_done + 2)) ] && [ "$(count gateway.done)" -ge $((gateway_done + 2)) ]; }
 go_on() {
   mount_done=$(count mount.done) gateway_done=$(count gateway.done)
@@ -163,6 +198,7 @@ install "$new" || give_up "the upgrade fails"
 check "the new version is installed" test "$(dpkg-query -W -f '${Version}' pinstriped)" = "$new"
 # shellcheck disable=SC2086
 check "no daemon was stopped by that" kill -0 $pids
+check "and goes on as what it was" test ! "/proc/${daemons[1]}/exe" -ef /usr/sbin/pinstriped
 check "the administrator's configuration stays" cmp /tmp/cluster.toml /etc/pinstripe/cluster.toml
 check "keys are the gateway's alone, still" about /etc/pinstripe/credentials.toml "600 xrootd xrootd"
 all_up() { pinstripe status --json /etc/pinstripe/cluster.toml | grep -q '"drives_down": 0,'; }
@@ -180,7 +216,7 @@ wait $writers
 check "not one of $(count mount.done) files of the mount failed" test ! -e /tmp/mount.failed
 check "not one of $(count gateway.done) files of the gateway failed" test ! -e /tmp/gateway.failed
 for one in $drives; do
-  check "drive $one runs what was installed" test "$(readlink "/proc/${daemons[$one]}/exe")" = /usr/sbin/pinstriped
+  check "drive $one runs what was installed" test "/proc/${daemons[$one]}/exe" -ef /usr/sbin/pinstriped
 done
 kill "$gateway"
 wait "$gateway" 2>/dev/null
@@ -190,6 +226,8 @@ umount /srv/data
 check "the new version mounts" mount -t pinstripe /etc/pinstripe/cluster.toml /srv/data
 check "and has the first file" cmp /srv/data/first /tmp/back
 umount /srv/data
+check "a drive keeps to its unit's system calls" keeps_to_its_unit drive "$units/pinstriped.service"
+check "a gateway keeps to its unit's system calls" keeps_to_its_unit gateway "$units/xrootd@pinstripe.service.d/pinstripe.conf"
 check "pinstripe check finds everything in order" pinstripe check /etc/pinstripe/cluster.toml
 
 # --- Remove and purge ---
@@ -198,13 +236,13 @@ kill "$gateway" "${daemons[@]}"
 wait
 all="pinstripe pinstriped pinstripe-fuse xrootd-pinstripe"
 # shellcheck disable=SC2086
-check "the packages are removed" apt-get -qy remove $all
-check "that names the data" grep -q '^  /srv/pinstripe/disk1$' /tmp/said
+check "the packages are removed" bash -c 'apt-get -qy remove "$@" >/tmp/removed 2>&1 || { cat /tmp/removed; exit 1; }' _ $all
+check "that names the data" grep -q '^  /srv/pinstripe/disk1$' /tmp/removed
 check "the configuration stays" test -s /etc/pinstripe/cluster.toml
 check "the programs are gone" test ! -e /usr/sbin/pinstriped
 # shellcheck disable=SC2086
-check "the packages are purged" apt-get -qy purge $all
-check "that names the data, too" grep -q '^  /srv/pinstripe/disk1$' /tmp/said
+check "the packages are purged" bash -c 'apt-get -qy purge "$@" >/tmp/purged 2>&1 || { cat /tmp/purged; exit 1; }' _ $all
+check "that names the data, too" grep -q '^  /srv/pinstripe/disk1$' /tmp/purged
 check "the configuration is gone" test ! -e /etc/pinstripe/credentials.toml
 check "nothing is left of the packages" bash -c '! ls -d /etc/pinstripe /var/lib/pinstripe /etc/default/pinstripe-fuse /usr/share/doc/*pinstripe* 2>/dev/null'
 for one in $drives; do check "the data of drive $one is kept" test -n "$(ls "/srv/pinstripe/disk$one")"; done
