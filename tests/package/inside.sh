@@ -46,7 +46,7 @@ calls_of() {  # SystemCallFilter's words
     case $word in
       @*)
         # shellcheck disable=SC2046
-        calls_of $(systemd-analyze syscall-filter --no-pager "$word" 2>/dev/null | sed -n 's/^ \{1,\}\([@a-z0-9_]*\)$/\1/p')
+        calls_of $(systemd-analyze syscall-filter --no-pager "$word" 2>/dev/null | sed -n 's/^ \{1,\}\([@a-z0-9_-]*\)$/\1/p')
         ;;
       *) echo "$word" ;;
     esac
@@ -237,12 +237,12 @@ wait
 all="pinstripe pinstriped pinstripe-fuse xrootd-pinstripe"
 # shellcheck disable=SC2086
 check "the packages are removed" bash -c 'apt-get -qy remove "$@" >/tmp/removed 2>&1 || { cat /tmp/removed; exit 1; }' _ $all
-check "that names the data" grep -q '^  /srv/pinstripe/disk1$' /tmp/removed
+check "that names the data" grep -q '^  /srv/pinstripe/disk1\>' /tmp/removed
 check "the configuration stays" test -s /etc/pinstripe/cluster.toml
 check "the programs are gone" test ! -e /usr/sbin/pinstriped
 # shellcheck disable=SC2086
 check "the packages are purged" bash -c 'apt-get -qy purge "$@" >/tmp/purged 2>&1 || { cat /tmp/purged; exit 1; }' _ $all
-check "that names the data, too" grep -q '^  /srv/pinstripe/disk1$' /tmp/purged
+check "that names the data, too" grep -q '^  /srv/pinstripe/disk1\>' /tmp/purged
 check "the configuration is gone" test ! -e /etc/pinstripe/credentials.toml
 check "nothing is left of the packages" bash -c '! ls -d /etc/pinstripe /var/lib/pinstripe /etc/default/pinstripe-fuse /usr/share/doc/*pinstripe* 2>/dev/null'
 for one in $drives; do check "the data of drive $one is kept" test -n "$(ls "/srv/pinstripe/disk$one")"; done
