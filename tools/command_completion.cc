@@ -2,6 +2,7 @@
 // and options as CLI11 knows them, so it is right for every one of them. The build installs it.
 
 #include <CLI/CLI.hpp>
+#include <memory>
 #include <string>
 #include <vector>
 
