@@ -35,5 +35,6 @@ void AddRepairCommands(CLI::App& app,
 void AddConfigCommand(CLI::App& app, Action& chosen);
 void AddBenchCommand(CLI::App& app, Action& chosen);
 void AddDevCommand(CLI::App& app, Action& chosen);
+void AddCompletionCommand(CLI::App& app, Action& chosen);
 
 }  // namespace pinstripe

@@ -43,6 +43,7 @@ int Main(int argc, char** argv) {
   AddConfigCommand(app, chosen);
   AddBenchCommand(app, chosen);
   AddDevCommand(app, chosen);
+  AddCompletionCommand(app, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
