@@ -77,8 +77,8 @@ void SignalWatch::Run() {
   for (;;) {
     uint64_t count = 0;
     if (read(event_fd_, &count, sizeof(count)) < 0) continue;  // EINTR
+    if (count % kEnd != 0) react_();  // also to one that came just before the end
     if (count >= kEnd) return;
-    react_();
   }
 }
 

@@ -18,6 +18,9 @@ Result<KineticDrive::Options> WayTo(const DriveConfig& config) {
   options.addresses = config.addresses;
   options.identity = config.credentials.identity;
   options.key = config.credentials.key;
+  if (config.tls && !config.tls->ca_file.empty() && config.tls->authorities.empty()) {
+    return Fail(EINVAL, "drive {}: {} was not read", config.id, config.tls->ca_file);
+  }
   if (config.tls) {
     options.tls = TRY_CONTEXT(TlsClient::Create(config.tls->authorities), "drive {}: {}", config.id,
                               config.tls->ca_file);

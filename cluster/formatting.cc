@@ -279,7 +279,11 @@ Status Cluster::Format(Runtime& runtime, const ClusterConfig& config, DriveFacto
   if (!outcome.applied()) {
     return Fail(EEXIST, "somebody else formats the cluster '{}' at this moment", config.name);
   }
-  TRY(formatting.NoteStarts(registers));
+  // The cluster is there already. Drives of which none is noted are compared with the others first.
+  if (const Status noted = formatting.NoteStarts(registers); !noted.ok()) {
+    Log(LogLevel::kWarn, "drives may have no say for a minute",
+        {{"cluster", config.name}, {"why", noted}});
+  }
   Log(LogLevel::kInfo, "cluster formatted", {{"cluster", config.name}, {"drives", drives.size()}});
   return {};
 }

@@ -33,7 +33,7 @@ Result<std::string> ReadAll(int fd) {
 }  // namespace
 
 DeviceSecurity::DeviceSecurity(RightsById configured, std::string file)
-    : configured_(std::move(configured)), file_(std::move(file)) {
+    : file_(std::move(file)), configured_(std::move(configured)) {
   Publish(SecurityState());
 }
 
@@ -64,9 +64,13 @@ Status DeviceSecurity::Load() {
   return {};
 }
 
-// Identities that stay the same keep their prepared keys.
 void DeviceSecurity::Publish(SecurityState state) {
   const MutexLock lock(mutex_);
+  PublishLocked(std::move(state));
+}
+
+// Identities that stay the same keep their prepared keys.
+void DeviceSecurity::PublishLocked(SecurityState state) {
   Identities identities;
   for (const auto& [id, rights] : state.identities ? *state.identities : configured_) {
     const auto before = identities_.find(id);
@@ -106,6 +110,12 @@ Status DeviceSecurity::Change(const std::function<Status(SecurityState*)>& chang
   return made;
 }
 
+void DeviceSecurity::Configure(RightsById identities) {
+  const MutexLock lock(mutex_);
+  configured_ = std::move(identities);
+  PublishLocked(state_);
+}
+
 DeviceSecurity::IdentityPtr DeviceSecurity::Find(int64_t identity) const {
   const MutexLock lock(mutex_);
   const auto found = identities_.find(identity);
@@ -139,7 +149,11 @@ uint64_t DeviceSecurity::erasures() const {
 
 Status DeviceSecurity::MergeIdentities(const RightsById& changed) {
   return Change([&](SecurityState* state) {
-    return pinstripe::MergeIdentities(configured_, changed, state);
+    const RightsById configured = [this] {
+      const MutexLock lock(mutex_);
+      return configured_;
+    }();
+    return pinstripe::MergeIdentities(configured, changed, state);
   });
 }
 

@@ -60,6 +60,10 @@ class DeviceSecurity {
   // Whether the identity belongs to the device as it is since then.
   bool IsCurrent(const Identity& identity) const { return identity.erasures == erasures(); }
 
+  // The configuration gives these identities from now on. They count unless the device has its own.
+  // A request that is signed as another one is refused from the next on.
+  void Configure(RightsById identities);
+
   // As of security_state.h.
   Status MergeIdentities(const RightsById& changed);
   Status ChangeErasePin(std::string_view old_pin, std::string_view new_pin);
@@ -85,11 +89,12 @@ class DeviceSecurity {
   Status Change(const std::function<Status(SecurityState*)>& change);
   Status SetLocked(std::string_view pin, bool locked);
   void Publish(SecurityState state);
+  void PublishLocked(SecurityState state) REQUIRES(mutex_);
 
-  const RightsById configured_;
   const std::string file_;  // empty: nothing is kept
 
   mutable Mutex mutex_;
+  RightsById configured_ GUARDED_BY(mutex_);
   Condition changed_;
   bool changing_ GUARDED_BY(mutex_) = false;  // somebody makes a change, one at a time
   SecurityState state_ GUARDED_BY(mutex_);

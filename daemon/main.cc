@@ -243,11 +243,26 @@ Status Listen(Server& server, const DaemonConfig& config, const ServedDrive& dri
   return {};
 }
 
-void Reload(TlsServer* tls) {
-  if (tls == nullptr) return Log(LogLevel::kInfo, "nothing to reload: no drive has a TLS port");
-  const Status reloaded = tls->Reload();
+// `served` is what the process was started with: where it listens does not change.
+Status ReloadIdentities(const std::string& config_file, const DaemonConfig& served,
+                        const std::vector<std::unique_ptr<Device>>& devices) {
+  DaemonConfig now = TRY(DaemonConfig::Load(config_file));
+  now.listen = served.listen;
+  for (const auto& device : devices) {
+    if (!device->security->has_own_identities()) TRY(now.CheckFactoryKey(now.identities));
+  }
+  for (size_t i = 0; i < devices.size(); ++i) {
+    devices[i]->security->Configure(devices[i]->lost.ok()
+                                        ? now.identities
+                                        : IdentitiesOfLost(served.drives[i], now.identities));
+  }
+  return {};
+}
+
+void ReloadCertificate(TlsServer& tls) {
+  const Status reloaded = tls.Reload();
   if (reloaded.ok()) {
-    Log(LogLevel::kInfo, "certificate reloaded", {{"file", tls->files().certificate}});
+    Log(LogLevel::kInfo, "certificate reloaded", {{"file", tls.files().certificate}});
   } else {
     Log(LogLevel::kError, "certificate not reloaded; the one from before is used on",
         {{"why", reloaded}});
@@ -280,6 +295,17 @@ Status CheckKinds(const DaemonConfig& config, const DaemonDisk& disk) {
   return {};
 }
 
+// Of all drives that can be served. One that cannot keeps none of the others away.
+Status CheckFactoryKeys(const DaemonConfig& config,
+                        const std::vector<std::unique_ptr<Device>>& devices) {
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (!devices[i]->lost.ok()) continue;
+    TRY(config.CheckFactoryKey(devices[i]->security->identities())
+            .Context(fmt::format("drive in {}", config.drives[i].path)));
+  }
+  return {};
+}
+
 Status Serve(const std::string& config_file, const DaemonDisk& disk) {
   const sigset_t signals = BlockSignals();
   const uint64_t descriptors = RaiseDescriptorLimit();
@@ -292,9 +318,9 @@ Status Serve(const std::string& config_file, const DaemonDisk& disk) {
   if (config.tls) tls = TRY(TlsServer::Load(*config.tls));
   StoreResources resources(config.index_cache_bytes);
   const auto devices = TRY(OpenDevices(config, disk, resources));
-  for (size_t i = 0; i < devices.size(); ++i) {
-    TRY(config.CheckFactoryKey(devices[i]->security->identities())
-            .Context(fmt::format("drive in {}", config.drives[i].path)));
+  if (Status refused = CheckFactoryKeys(config, devices); !refused.ok()) {
+    TRY(EndCleanly(config, devices));
+    return refused;
   }
   {
     Server server(runtime, {.loops = config.loops,
@@ -323,7 +349,16 @@ Status Serve(const std::string& config_file, const DaemonDisk& disk) {
     std::printf("ready\n");
     std::fflush(stdout);
     int number = 0;
-    while (sigwait(&signals, &number) == 0 && number == SIGHUP) Reload(tls.get());
+    while (sigwait(&signals, &number) == 0 && number == SIGHUP) {
+      const Status reloaded = ReloadIdentities(config_file, config, devices);
+      if (reloaded.ok()) {
+        Log(LogLevel::kInfo, "identities reloaded", {{"file", config_file}});
+      } else {
+        Log(LogLevel::kError, "identities not reloaded; those from before are used on",
+            {{"why", reloaded}});
+      }
+      if (tls != nullptr) ReloadCertificate(*tls);
+    }
     Log(LogLevel::kInfo, "stopping", {{"signal", strsignal(number)}});
   }
   return EndCleanly(config, devices);

@@ -541,6 +541,16 @@ class ClusterFileSystem final : public FileSystem {
 
   Result<std::unique_ptr<OpenFile>> CreatePath(const std::vector<std::string>& components,
                                                const OpenRequest& request) {
+    auto opened = TryCreatePath(components, request);
+    // Somebody may have put a link into the place of the name, or removed a parent, on the way.
+    const int code = opened.has_value() ? 0 : opened.error().code();
+    const bool may_be_overtaken =
+        (code == ELOOP && !request.exclusive) || (code == ENOENT && request.parents);
+    return may_be_overtaken ? TryCreatePath(components, request) : std::move(opened);
+  }
+
+  Result<std::unique_ptr<OpenFile>> TryCreatePath(const std::vector<std::string>& components,
+                                                  const OpenRequest& request) {
     TRY(CheckEndsInName(components));
     PathWalk walk = NewWalk();
     TRY(walk.EnterAllButLast(components, MakerOf(request.parents)));

@@ -301,7 +301,8 @@ void KineticConnection::ShakeHands() {
     case TlsStream::Step::kDone: break;
   }
   if (const auto end = tls_->EndOfPeersCertificate()) {
-    const std::string text = TextOfEnd(*end, std::chrono::system_clock::now());
+    const std::string text =
+        TextOfEnd(*end, std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now()));
     if (!text.empty()) {
       Log(LogLevel::kWarn, "a drive needs another certificate",
           {{"drive", options_->drive}, {"certificate", text}});
@@ -604,6 +605,7 @@ void KineticConnection::OnTimer() {
     wake_ = next;
   }
   ArmTimer();
+  const auto self = shared_from_this();  // who hears of one may let go of the connection
   for (KineticOperationPtr& each : expired) {
     each->Finish(tl::unexpected(Status(ETIMEDOUT, "no answer in time").OfDrive(options_->drive)));
   }

@@ -103,11 +103,20 @@ bool IsAddress(const std::string& host) {
          inet_pton(AF_INET6, host.c_str(), &unused) == 1;
 }
 
-std::chrono::system_clock::time_point EndOf(const X509* certificate) {
+// In seconds: a certificate that never ends does so in the year 9999, and nanoseconds do not go so
+// far.
+std::chrono::sys_seconds EndOf(const X509* certificate) {
   std::tm end{};
   if (ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &end) != 1) return {};
-  return std::chrono::system_clock::from_time_t(timegm(&end));
+  return std::chrono::sys_seconds(std::chrono::seconds(timegm(&end)));
 }
+
+std::chrono::sys_seconds ThisSecond() {
+  return std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
+}
+
+// A process that reads its configuration cannot be asked for a passphrase.
+int NoPassphrase(char*, int, int, void*) { return 0; }
 
 // All certificates of a PEM text, of which there must be one.
 Status AddAuthorities(const std::string& text, X509_STORE* store) {
@@ -118,13 +127,14 @@ Status AddAuthorities(const std::string& text, X509_STORE* store) {
   size_t count = 0;
   for (;; ++count) {
     const std::unique_ptr<X509, decltype(&X509_free)> certificate(
-        PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr), X509_free);
+        PEM_read_bio_X509_AUX(bio.get(), nullptr, NoPassphrase, nullptr), X509_free);
     if (certificate == nullptr) break;
     if (X509_STORE_add_cert(store, certificate.get()) != 1) {
       return Fail(EINVAL, "certificate {} cannot be used: {}", count + 1, LastReason());
     }
   }
-  const bool is_end = ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
+  const unsigned long why = ERR_peek_last_error();
+  const bool is_end = ERR_GET_LIB(why) == ERR_LIB_PEM && ERR_GET_REASON(why) == PEM_R_NO_START_LINE;
   if (count == 0 && is_end) return Fail(EINVAL, "there is no certificate in it");
   if (!is_end) return Fail(EINVAL, "certificate {} is damaged: {}", count + 1, LastReason());
   ERR_clear_error();
@@ -133,8 +143,7 @@ Status AddAuthorities(const std::string& text, X509_STORE* store) {
 
 }  // namespace
 
-std::string TextOfEnd(std::chrono::system_clock::time_point end,
-                      std::chrono::system_clock::time_point now) {
+std::string TextOfEnd(std::chrono::sys_seconds end, std::chrono::sys_seconds now) {
   if (end <= now) return "has expired";
   if (end - now > kCertificateWarning) return "";
   const auto hours = std::chrono::duration_cast<std::chrono::hours>(end - now).count();
@@ -265,7 +274,7 @@ ssize_t TlsStream::Write(const iovec* pieces, int count) {
   return static_cast<ssize_t>(total);
 }
 
-std::optional<std::chrono::system_clock::time_point> TlsStream::EndOfPeersCertificate() {
+std::optional<std::chrono::sys_seconds> TlsStream::EndOfPeersCertificate() {
   const MutexLock lock(mutex_);
   const X509* certificate = SSL_get0_peer_certificate(ssl_.get());
   return certificate != nullptr ? std::optional(EndOf(certificate)) : std::nullopt;
@@ -283,8 +292,7 @@ Result<TlsServer::Context> TlsServer::Read(const TlsFiles& files) {
   TRY(CheckPrivateFile(files.key));
   Context context = TRY(NewContext(TLS_server_method()));
   SSL_CTX_set_options(context.get(), SSL_OP_CIPHER_SERVER_PREFERENCE);
-  // A daemon cannot be asked for a passphrase.
-  SSL_CTX_set_default_passwd_cb(context.get(), [](char*, int, int, void*) { return 0; });
+  SSL_CTX_set_default_passwd_cb(context.get(), NoPassphrase);
   if (SSL_CTX_use_certificate_chain_file(context.get(), files.certificate.c_str()) != 1) {
     return Fail(EINVAL, "cannot use the certificate {}: {}", files.certificate, LastReason());
   }
@@ -293,8 +301,7 @@ Result<TlsServer::Context> TlsServer::Read(const TlsFiles& files) {
                 "cannot use the key {}: {} (it must be the certificate's, without a passphrase)",
                 files.key, LastReason());
   }
-  const std::string end =
-      TextOfEnd(EndOf(SSL_CTX_get0_certificate(context.get())), std::chrono::system_clock::now());
+  const std::string end = TextOfEnd(EndOf(SSL_CTX_get0_certificate(context.get())), ThisSecond());
   if (!end.empty()) {
     Log(LogLevel::kWarn, "clients that check a certificate do not connect when it has ended",
         {{"file", files.certificate}, {"certificate", end}});

@@ -51,7 +51,7 @@ class TlsStream {
   void SayGoodbye();
 
   // When the peer's certificate ends. Null: it showed none, which only clients do.
-  std::optional<std::chrono::system_clock::time_point> EndOfPeersCertificate();
+  std::optional<std::chrono::sys_seconds> EndOfPeersCertificate();
 
  private:
   friend class TlsServer;
@@ -108,8 +108,7 @@ inline constexpr std::chrono::hours kCertificateWarning(24 * 30);
 
 // What is to be said of a certificate that ends at `end`: "has expired" or "ends in 3 days". Empty:
 // that is far away.
-std::string TextOfEnd(std::chrono::system_clock::time_point end,
-                      std::chrono::system_clock::time_point now);
+std::string TextOfEnd(std::chrono::sys_seconds end, std::chrono::sys_seconds now);
 
 class TlsClient {
  public:

@@ -38,13 +38,14 @@ std::optional<uint32_t> LogLedger::last_segment() const {
 }
 
 Status LogLedger::BeginAt(LogLocation cursor, bool in_new_segment) {
+  if (in_new_segment) {
+    if (cursor.segment == UINT32_MAX) return Fail(EBADMSG, "the index names an impossible segment");
+    cursor = {cursor.segment + 1, 0};
+    TRY(files_.Create(cursor.segment));  // a neighbour's round looks at us meanwhile
+  }
   const MutexLock lock(mutex_);
   cursor_ = cursor;
-  if (!in_new_segment) return {};
-  if (cursor_.segment == UINT32_MAX) return Fail(EBADMSG, "the index names an impossible segment");
-  cursor_ = {cursor_.segment + 1, 0};
-  TRY(files_.Create(cursor_.segment));
-  segments_[cursor_.segment];
+  if (in_new_segment) segments_[cursor.segment];
   return {};
 }
 
@@ -71,7 +72,7 @@ void LogLedger::Begin(LogLocation durable, Written dirty) {
 // writing
 
 Status LogLedger::Reserve(const std::vector<uint64_t>& entry_bytes, Change& change) {
-  const MutexLock lock(mutex_);
+  MutexLock lock(mutex_);
   for (const uint64_t bytes : entry_bytes) {
     const LogLocation location = TRY(ReserveOne(bytes, lock));
     change.added.push_back({location, bytes});
@@ -80,7 +81,7 @@ Status LogLedger::Reserve(const std::vector<uint64_t>& entry_bytes, Change& chan
 }
 
 // Lets go of the lock while it makes a segment.
-Result<LogLocation> LogLedger::ReserveOne(uint64_t bytes, const MutexLock& lock) {
+Result<LogLocation> LogLedger::ReserveOne(uint64_t bytes, MutexLock& lock) {
   while (cursor_.offset > 0 && cursor_.offset + bytes > segment_bytes_) {
     if (rolling_) {
       rolled_.Wait(lock);
@@ -89,9 +90,9 @@ Result<LogLocation> LogLedger::ReserveOne(uint64_t bytes, const MutexLock& lock)
     if (cursor_.segment == UINT32_MAX) return Fail(ENOSPC, "no segment can follow the last one");
     rolling_ = true;
     const uint32_t next = cursor_.segment + 1;
-    mutex_.Unlock();
+    lock.Unlock();
     const Status created = files_.Create(next);
-    mutex_.Lock();
+    lock.Lock();
     rolling_ = false;
     rolled_.WakeAll();
     TRY(created);

@@ -2,6 +2,7 @@
 // and options as CLI11 knows them, so it is right for every one of them. The build installs it.
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,6 +22,18 @@ std::vector<const CLI::Option*> OptionsOf(const CLI::App& app) {
   return app.get_options([](const CLI::Option* one) {
     return !one->get_group().empty() && (!one->get_lnames().empty() || !one->get_snames().empty());
   });
+}
+
+// Those of `pinstripe` itself may stand behind each of its commands, but for these two.
+std::vector<const CLI::Option*> OptionsAt(const CLI::App& root, const CLI::App& app) {
+  std::vector<const CLI::Option*> options = OptionsOf(app);
+  if (&app == &root) return options;
+  for (const CLI::Option* option : OptionsOf(root)) {
+    if (option != root.get_help_ptr() && option != root.get_version_ptr()) {
+      options.push_back(option);
+    }
+  }
+  return options;
 }
 
 bool TakesValue(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
@@ -90,7 +103,7 @@ std::string Bash(const CLI::App& root) {
   std::string values;
   for (const auto& [path, app] : commands) {
     std::string options;
-    for (const CLI::Option* option : OptionsOf(*app)) {
+    for (const CLI::Option* option : OptionsAt(root, *app)) {
       for (const std::string& name : NamesOf(*option)) {
         options += (options.empty() ? "" : " ") + name;
         if (TakesValue(*option)) {
@@ -147,27 +160,38 @@ std::string ZshDescription(const std::string& text) {
   return escaped;
 }
 
+// What CLI11 calls the type has what checks add behind a colon: "TEXT:{commit,durable}".
+std::string ZshValue(const std::string& type) {
+  const size_t colon = type.find(':');
+  std::string choices = colon == std::string::npos ? "" : type.substr(colon + 1);
+  const bool is_choice = choices.size() > 2 && choices.front() == '{' && choices.back() == '}';
+  if (!is_choice) return ":" + type.substr(0, colon) + ":_files";
+  choices = choices.substr(1, choices.size() - 2);
+  std::ranges::replace(choices, ',', ' ');
+  return fmt::format(":{}:({})", type.substr(0, colon), choices);
+}
+
 std::string Zsh(const CLI::App& root) {
   std::string text =
       "#compdef pinstripe\n# Completion of pinstripe for zsh, made by `pinstripe completion "
       "zsh`.\n";
   for (const auto& [path, app] : AllCommands(root)) {
     std::string arguments;
-    for (const CLI::Option* option : OptionsOf(*app)) {
+    for (const CLI::Option* option : OptionsAt(root, *app)) {
       const std::vector<std::string> names = NamesOf(*option);
       std::string others;
       for (const std::string& name : names) others += (others.empty() ? "" : " ") + name;
       for (const std::string& name : names) {
         const bool is_long = name.starts_with("--");
-        arguments += "    " +
-                     Quoted(fmt::format(
-                         "({}){}{}[{}]{}", others, name,
-                         !TakesValue(*option) ? ""
-                         : is_long            ? "="
-                                              : "+",
-                         ZshDescription(option->get_description()),
-                         TakesValue(*option) ? ":" + option->get_type_name() + ":_files" : "")) +
-                     " \\\n";
+        arguments +=
+            "    " +
+            Quoted(fmt::format("({}){}{}[{}]{}", others, name,
+                               !TakesValue(*option) ? ""
+                               : is_long            ? "="
+                                                    : "+",
+                               ZshDescription(option->get_description()),
+                               TakesValue(*option) ? ZshValue(option->get_type_name()) : "")) +
+            " \\\n";
       }
     }
     const Apps below = CommandsOf(*app);
@@ -233,7 +257,7 @@ end
       text += fmt::format("{} -f -a {} -d {}\n", here, one->get_name(),
                           FishQuoted(FirstLine(one->get_description())));
     }
-    for (const CLI::Option* option : OptionsOf(*app)) {
+    for (const CLI::Option* option : OptionsAt(root, *app)) {
       text += here;
       for (const std::string& name : option->get_snames()) text += " -s " + name;
       for (const std::string& name : option->get_lnames()) text += " -l " + name;

@@ -19,16 +19,13 @@ int Main(int argc, char** argv) {
   app.set_version_flag("--version", "pinstripe " PINSTRIPE_VERSION);
   bool verbose = false;
   app.add_flag("-v,--verbose", verbose, "Log to standard error what happens on the way");
-  const auto is_progress = [](const std::string& name) {
-    return ChooseProgress(name) ? "" : "say auto, redrawn, lines, json or none";
-  };
   std::string progress = "auto";
   app.add_option(
          "--progress", progress,
          "How long work says on standard error how far it is: redrawn (a line that changes, "
          "usual on a terminal), lines (one a minute, usual elsewhere), json (an object a "
          "second) or none")
-      ->check(CLI::Validator(is_progress, "FORM", "form of progress"))
+      ->check(CLI::IsMember({"auto", "redrawn", "lines", "json", "none"}))
       ->default_str("auto");
   // Both may be said behind the subcommand, too.
   app.fallthrough();
@@ -50,6 +47,7 @@ int Main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : kExitUsage;
   }
 
+  ChooseProgress(progress);
   SetLogLevel(verbose ? LogLevel::kDebug : LogLevel::kError);
   RealRuntime runtime;
   const Result<int> exit_code = chosen(runtime);

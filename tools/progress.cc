@@ -151,13 +151,13 @@ std::string Progress::InterruptedText() const {
 
 // On the thread of the watch, while the work goes on.
 void Progress::EndBy(int signal) {
+  // The next one ends the process at once, should nobody read what is said here.
+  std::signal(signal, SIG_DFL);
   const std::string_view line_end = options_.form == ProgressForm::kRedrawn ? "\n" : "";
   fmt::print(options_.out, "{}{}{}", line_end,
              options_.form == ProgressForm::kJson ? "" : "pinstripe: ", InterruptedText());
   std::fflush(options_.out);
-  // Whoever started us sees that it was the signal.
-  std::signal(signal, SIG_DFL);
-  std::raise(signal);
+  std::raise(signal);  // whoever started us sees that it was the signal
 }
 
 }  // namespace pinstripe

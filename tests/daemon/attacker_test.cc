@@ -56,8 +56,24 @@ class AttackerTest : public testing::Test {
   AttackerTest() { SetLogLevel(LogLevel::kError); }
   ~AttackerTest() override { SetLogLevel(LogLevel::kInfo); }
 
+  // While it lasts the attacker is there. It is declared after everything that the ways touch: they
+  // are gone before that goes, however the test ends.
+  class Meeting {
+   public:
+    explicit Meeting(AttackerTest& test) : test_(test) {}
+    ~Meeting() {
+      test_.drive_.reset();
+      test_.attacker_.reset();
+    }
+    Meeting(const Meeting&) = delete;
+    Meeting& operator=(const Meeting&) = delete;
+
+   private:
+    AttackerTest& test_;
+  };
+
   // Lets the attacker in, and the client through it.
-  void Begin(Attacker::Ways ways) {
+  [[nodiscard]] Meeting Begin(Attacker::Ways ways) {
     attacker_.emplace(device_.port, std::move(ways));
     KineticDrive::Options options;
     options.name = "drive 3";
@@ -66,10 +82,7 @@ class AttackerTest : public testing::Test {
     options.least_backoff = 1ms;
     options.most_backoff = 10ms;
     drive_ = std::make_unique<KineticDrive>(io_, std::move(options));
-  }
-  void TearDown() override {
-    drive_.reset();
-    attacker_.reset();
+    return Meeting(*this);
   }
 
   std::future<Status> StartPut(const std::string& key, const std::string& value) {
@@ -107,7 +120,7 @@ TEST_P(AnswersHeardBefore, ConfirmNothing) {
   std::map<uint64_t, std::string> others;   // to what else it was asked
   std::atomic<bool> lies = false;
   std::atomic<int> greetings = 0;
-  Begin(
+  const auto meeting = Begin(
       {.from_client =
            [&](Link& link, const Heard& heard) {
              const std::map<uint64_t, std::string>& said = heard.Is(Header::PUT) ? answers : others;
@@ -172,7 +185,7 @@ bool EndsAConnectionThatSays(uint16_t port, std::string_view frame) {
 TEST_F(AttackerTest, ARequestHeardOnAnotherConnectionIsNotMadeAgain) {
   std::map<std::string, std::string> puts;  // by their value
   std::string deletion;
-  Begin({.from_client = [&](Link& link, const Heard& heard) {
+  const auto meeting = Begin({.from_client = [&](Link& link, const Heard& heard) {
     if (heard.Is(Header::PUT)) puts[heard.value] = heard.frame();
     if (heard.Is(Header::DELETE)) deletion = heard.frame();
     link.ToDevice(heard.frame());
@@ -200,7 +213,7 @@ TEST_F(AttackerTest, ARequestHeardOnAnotherConnectionIsNotMadeAgain) {
 TEST_F(AttackerTest, ARequestToOneDriveIsNotDoneByAnother) {
   Device other(runtime_);
   std::optional<WireClient> to_other;
-  Begin({.from_client = [&](Link& link, const Heard& heard) {
+  const auto meeting = Begin({.from_client = [&](Link& link, const Heard& heard) {
     if (!heard.Is(Header::PUT)) return link.ToDevice(heard.frame());
     to_other.emplace(other.port);
     to_other->ReceiveFrame();
@@ -215,34 +228,37 @@ TEST_F(AttackerTest, ARequestToOneDriveIsNotDoneByAnother) {
 // The answer to the true one is kept back, and a refusal of its copy handed on in its place: a put
 // that was made would be said not to have been.
 TEST_F(AttackerTest, ACopyOfARequestIsNotRefusedInItsPlace) {
-  Begin({.from_client =
-             [](Link& link, const Heard& heard) {
-               link.ToDevice(heard.frame());
-               if (heard.Is(Header::PUT)) link.ToDevice(heard.frame());
-             },
-         .from_device =
-             [](Link& link, const Heard& heard) {
-               const bool done = heard.command.status().code() == kinetic::Status::SUCCESS;
-               if (!heard.Is(Header::PUT_RESPONSE) || !done) link.ToClient(heard.frame());
-             }});
+  const auto meeting = Begin({.from_client =
+                                  [](Link& link, const Heard& heard) {
+                                    link.ToDevice(heard.frame());
+                                    if (heard.Is(Header::PUT)) link.ToDevice(heard.frame());
+                                  },
+                              .from_device =
+                                  [](Link& link, const Heard& heard) {
+                                    const bool done =
+                                        heard.command.status().code() == kinetic::Status::SUCCESS;
+                                    if (!heard.Is(Header::PUT_RESPONSE) || !done)
+                                      link.ToClient(heard.frame());
+                                  }});
   EXPECT_FAILS(Put("k", "value"), EHOSTUNREACH);  // nobody knows whether it was made
 }
 
 // The same with a request that was never signed.
 TEST_F(AttackerTest, WhoHasNoKeyIsRefusedNothingInTheNameOfOthers) {
-  Begin({.from_client =
-             [](Link& link, const Heard& heard) {
-               link.ToDevice(heard.frame());
-               if (!heard.Is(Header::PUT)) return;
-               Command forged = heard.command;
-               forged.mutable_header()->clear_bound();
-               link.ToDevice(SignedFrame(forged, 1, HmacKey("not the key"), 0));
-             },
-         .from_device =
-             [](Link& link, const Heard& heard) {
-               const bool done = heard.command.status().code() == kinetic::Status::SUCCESS;
-               if (!heard.Is(Header::PUT_RESPONSE) || !done) link.ToClient(heard.frame());
-             }});
+  const auto meeting =
+      Begin({.from_client =
+                 [](Link& link, const Heard& heard) {
+                   link.ToDevice(heard.frame());
+                   if (!heard.Is(Header::PUT)) return;
+                   Command forged = heard.command;
+                   forged.mutable_header()->clear_bound();
+                   link.ToDevice(SignedFrame(forged, 1, HmacKey("not the key"), 0));
+                 },
+             .from_device =
+                 [](Link& link, const Heard& heard) {
+                   const bool done = heard.command.status().code() == kinetic::Status::SUCCESS;
+                   if (!heard.Is(Header::PUT_RESPONSE) || !done) link.ToClient(heard.frame());
+                 }});
   EXPECT_FAILS(Put("k", "value"), EHOSTUNREACH);
 }
 
@@ -250,7 +266,7 @@ TEST_F(AttackerTest, WhoHasNoKeyIsRefusedNothingInTheNameOfOthers) {
 
 TEST_F(AttackerTest, AValueThatWasSwappedWithThatOfAnotherPutIsNotStored) {
   std::optional<Heard> first;
-  Begin({.from_client = [&](Link& link, const Heard& heard) {
+  const auto meeting = Begin({.from_client = [&](Link& link, const Heard& heard) {
     if (!heard.Is(Header::PUT)) return link.ToDevice(heard.frame());
     if (!first.has_value()) {
       first = heard;
@@ -273,7 +289,7 @@ TEST_F(AttackerTest, AValueThatWasSwappedWithThatOfAnotherPutIsNotStored) {
 }
 
 TEST_F(AttackerTest, AValueThatWasCutOffOrGivenToAPutWithoutOneIsNotStored) {
-  Begin({.from_client = [&](Link& link, const Heard& heard) {
+  const auto meeting = Begin({.from_client = [&](Link& link, const Heard& heard) {
     link.ToDevice(!heard.Is(Header::PUT) ? heard.frame()
                                          : heard.FrameWith(heard.value.empty() ? "value" : ""));
   }});
@@ -285,7 +301,7 @@ TEST_F(AttackerTest, AValueThatWasCutOffOrGivenToAPutWithoutOneIsNotStored) {
 // The log that tells of it is a value.
 TEST_F(AttackerTest, WhatADriveCanDoCannotBeTakenAway) {
   bool altered = false;
-  Begin({.from_device = [&](Link& link, const Heard& heard) {
+  const auto meeting = Begin({.from_device = [&](Link& link, const Heard& heard) {
     const bool tells = heard.Is(Header::GETLOG_RESPONSE) && !heard.value.empty();
     altered = altered || tells;
     link.ToClient(heard.FrameWith(tells ? "" : heard.value));
@@ -301,7 +317,7 @@ TEST_F(AttackerTest, WhatADriveCanDoCannotBeTakenAway) {
 
 TEST_F(AttackerTest, WhoOnlyListensIsNotNoticed) {
   int heard_puts = 0;
-  Begin({.from_client = [&](Link& link, const Heard& heard) {
+  const auto meeting = Begin({.from_client = [&](Link& link, const Heard& heard) {
     if (heard.Is(Header::PUT)) ++heard_puts;
     link.ToDevice(heard.frame());
   }});

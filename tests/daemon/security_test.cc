@@ -160,6 +160,24 @@ TEST_F(KeptSecurity, PinsAndClusterVersionAloneLeaveTheIdentitiesToTheConfigurat
   EXPECT_EQ(security->cluster_version(), 9);
 }
 
+// Keys are rotated while clients work: the new one comes beside the old one, which goes when nobody
+// uses it any more.
+TEST_F(KeptSecurity, TheConfigurationCanGiveOthersWhileItRuns) {
+  const auto security = Open({{1, FullAccess("old")}});
+  const auto old = security->Find(1);
+  security->Configure({{1, FullAccess("old")}, {2, FullAccess("new")}});
+  EXPECT_EQ(security->Find(1), old) << "who stays keeps the prepared key";
+  EXPECT_EQ(security->Find(2)->rights, FullAccess("new"));
+  security->Configure({{2, FullAccess("new")}});
+  EXPECT_EQ(security->Find(1), nullptr);
+  EXPECT_FALSE(std::filesystem::exists(file_));
+
+  ASSERT_OK(security->MergeIdentities({{3, FullAccess("its own")}}));
+  security->Configure({{4, FullAccess("newer")}});
+  EXPECT_EQ(security->Find(4), nullptr) << "the device has its own";
+  EXPECT_EQ(security->Find(3)->rights, FullAccess("its own"));
+}
+
 TEST_F(KeptSecurity, OnlyItsOwnerCanReadIt) {
   ASSERT_OK(Open()->SetClusterVersion(1));
   struct stat about {};

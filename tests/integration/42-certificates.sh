@@ -1,6 +1,7 @@
 #!/bin/bash
-# A site changes its authority while it works: the new one is appended to the file that `ca` names, the processes
-# are told, and the drives get new certificates one after the other. Nobody loses a drive.
+# A site changes its authority and its keys while it works. The new authority is appended to the file that `ca`
+# names, the processes are told, and the drives get new certificates one after the other. A new key comes beside the
+# old one, which goes when everybody has the new one. Nobody loses a drive.
 . "$(dirname "$0")/lib.sh"
 
 needs_fuse
@@ -26,9 +27,12 @@ sed 's/^\[cluster\]/&\ntls = true\nca = "ca.pem"/' "$config" >"$tls"
 for ((drive = 1; drive <= drives; ++drive)); do
   file=$cluster/pinstriped-$drive.toml
   sed -i "s/:$(sed -n 's/^port = //p' "$file")\"/:${ports[drive - 1]}\"/" "$tls"
-  sed -i "s,^\[daemon\],&\ntls_certificate = \"$work/drives/hostcert.pem\"\ntls_key = \"$work/drives/hostkey.pem\",
+  sed -i "s,^\[daemon\],&\ntls_certificate = \"$work/drives/hostcert.pem\"\ntls_key = \"$work/drives/hostkey.pem\"\ncredentials = \"$work/drives/identities.toml\",
     s/^port = .*/&\ntls_port = ${ports[drive - 1]}/" "$file"
 done
+identity() { printf '[[identity]]\nid = %s\nkey = "%s"\n' "$@"; }  # ID KEY
+identity 1 asdfasdf >"$work/drives/identities.toml"
+chmod 600 "$work/drives/identities.toml"
 restart() { dev kill "$@"; dev start "$@"; }
 restart 1 2 3 4 5 6
 
@@ -56,6 +60,30 @@ done
 check "and when all are new" holds_here after
 check "nothing was refused" eval '! grep -q "not believed" "$work/mount.log"'
 check "a certificate that ends within a month is told of" grep -q "needs another certificate.*ends in 29 days" "$work/mount.log"
+
+# Keys.
+have_reloaded() {  # TIMES: all drives
+  local log
+  for log in "$cluster"/pinstriped-*.log; do [ "$(grep -c "identities reloaded" "$log")" -ge "$1" ] || return 1; done
+}
+gateway=$(gateway_pid)
+identity 2 "a new key" >>"$work/drives/identities.toml"
+pkill -HUP -f "pinstriped --config $cluster/"
+check "the drives know a new key beside the old one" wait_until 30 have_reloaded 1
+cp "$config" "$work/old.toml"
+cp "$cluster/credentials.toml" "$work/credentials.toml"
+printf '[default]\nidentity = 2\nkey = "a new key"\n' >"$cluster/credentials.toml"
+kill -USR1 "$gateway"
+pkill -USR1 -P $$ -x pinstripe-fuse
+have_read() { grep -q "configuration read again" "$(gateway_log)" && [ "$(grep -c "configuration read again" "$work/mount.log")" -ge 2 ]; }
+check "gateway and mount take it" wait_until 30 have_read
+identity 2 "a new key" >"$work/drives/identities.toml"
+pkill -HUP -f "pinstriped --config $cluster/"
+check "the old one goes" wait_until 30 have_reloaded 2
+check "the mount goes on" holds_here before
+check "and writes" cp "$work/file" "$mount/written"
+check "the gateway has it" holds /written "$sum"
+check "whoever has the old key alone is refused" says 2 "unavailable" status "$work/old.toml"
 
 # What is no certificate is found before a process is told to use it.
 echo "no certificate" >"$cluster/ca.pem"

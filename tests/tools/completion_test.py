@@ -39,6 +39,8 @@ def read_help(path):
 
 def all_commands(path=()):
     options, commands = read_help(path)
+    if path:
+        options |= {"-v", "--verbose", "--progress"}  # those of `pinstripe` itself may stand behind a command
     found = {path: (options, set(commands))}
     for one in commands:
         found |= all_commands((*path, one))
@@ -103,6 +105,11 @@ class CompletionTest(unittest.TestCase):
             return set(re.findall(r"^([a-z-]+):", said, re.M))
 
         self.compare(offered)
+
+    def test_zsh_knows_the_values_of_a_choice(self):
+        text = (TOOLS / "completion.zsh").read_text()
+        self.assertIn(":TEXT:(auto redrawn lines json none)'", text)
+        self.assertNotRegex(text, r":\{")
 
     def test_zsh_goes_from_command_to_command(self):
         text = (TOOLS / "completion.zsh").read_text()
