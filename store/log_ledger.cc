@@ -72,7 +72,7 @@ void LogLedger::Begin(LogLocation durable, Written dirty) {
 // writing
 
 Status LogLedger::Reserve(const std::vector<uint64_t>& entry_bytes, Change& change) {
-  MutexLock lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const uint64_t bytes : entry_bytes) {
     const LogLocation location = TRY(ReserveOne(bytes, lock));
     change.added.push_back({location, bytes});
@@ -81,7 +81,7 @@ Status LogLedger::Reserve(const std::vector<uint64_t>& entry_bytes, Change& chan
 }
 
 // Lets go of the lock while it makes a segment.
-Result<LogLocation> LogLedger::ReserveOne(uint64_t bytes, MutexLock& lock) {
+Result<LogLocation> LogLedger::ReserveOne(uint64_t bytes, const MutexLock& lock) {
   while (cursor_.offset > 0 && cursor_.offset + bytes > segment_bytes_) {
     if (rolling_) {
       rolled_.Wait(lock);
@@ -90,9 +90,9 @@ Result<LogLocation> LogLedger::ReserveOne(uint64_t bytes, MutexLock& lock) {
     if (cursor_.segment == UINT32_MAX) return Fail(ENOSPC, "no segment can follow the last one");
     rolling_ = true;
     const uint32_t next = cursor_.segment + 1;
-    lock.Unlock();
+    mutex_.Unlock();  // and not the lock's: the analysis follows no lock that was handed in
     const Status created = files_.Create(next);
-    lock.Lock();
+    mutex_.Lock();
     rolling_ = false;
     rolled_.WakeAll();
     TRY(created);

@@ -143,7 +143,7 @@ class LogLedger {
     }
   };
 
-  Result<LogLocation> ReserveOne(uint64_t bytes, MutexLock& lock) REQUIRES(mutex_);
+  Result<LogLocation> ReserveOne(uint64_t bytes, const MutexLock& lock) REQUIRES(mutex_);
   void CheckRanges() const REQUIRES(mutex_);
 
   SegmentFiles& files_;
