@@ -85,6 +85,12 @@ check "and writes" cp "$work/file" "$mount/written"
 check "the gateway has it" holds /written "$sum"
 check "whoever has the old key alone is refused" says 2 "unavailable" status "$work/old.toml"
 
+echo "no identity" >"$work/drives/identities.toml"
+pkill -HUP -f "pinstriped --config $cluster/"
+check "identities that cannot be read are told in the log" \
+  wait_until 30 grep -q "identities not reloaded.*identities.toml" "$cluster/pinstriped-6.log"
+check "and those from before are used on" holds_here written
+
 # What is no certificate is found before a process is told to use it.
 echo "no certificate" >"$cluster/ca.pem"
 check "a file without certificates is refused by its name" says 1 "ca.pem: there is no certificate in it" config "$tls"
