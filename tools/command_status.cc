@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "tools/commands.h"
-#include "tools/survey.h"
+#include "upkeep/survey.h"
 
 namespace pinstripe {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "tools/survey.h"
+#include "upkeep/survey.h"
 
 namespace pinstripe {
 

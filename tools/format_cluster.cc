@@ -4,7 +4,7 @@
 #include "cluster/cluster.h"
 #include "cluster/connect.h"
 #include "kinetic/io.h"
-#include "tools/survey.h"
+#include "upkeep/survey.h"
 
 namespace pinstripe {
 

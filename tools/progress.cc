@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "tools/survey.h"
+#include "upkeep/survey.h"
 
 namespace pinstripe {
 namespace {

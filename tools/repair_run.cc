@@ -11,7 +11,7 @@
 #include "tools/check_report.h"
 #include "tools/commands.h"
 #include "tools/drain_room.h"
-#include "tools/survey.h"
+#include "upkeep/survey.h"
 
 namespace pinstripe {
 namespace {

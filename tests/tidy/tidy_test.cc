@@ -50,7 +50,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"fs", {"base", "cluster", "fs/names", "fs/files"}},
 
     {"upkeep",
-     {"base", "cluster", "cluster/map", "cluster/membership", "cluster/registers",
+     {"base", "kinetic", "cluster", "cluster/map", "cluster/membership", "cluster/registers",
       "cluster/stripes", "fs", "fs/names", "fs/files"}},
     {"plugin", {"base", "cluster", "fs", "fs/names", "fs/files", "upkeep/host_care.h"}},
     {"fuse", {"base", "cluster", "fs", "fs/names", "fs/files", "upkeep/host_care.h"}},

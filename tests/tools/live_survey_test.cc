@@ -18,7 +18,7 @@
 #include "tests/support/expect_ok.h"
 #include "tools/dev_config.h"
 #include "tools/names_load.h"
-#include "tools/survey.h"
+#include "upkeep/survey.h"
 
 namespace pinstripe {
 namespace {

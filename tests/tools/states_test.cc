@@ -25,8 +25,8 @@
 #include "tests/support/forwarding_drive.h"
 #include "tools/check_report.h"
 #include "tools/repair_run.h"
-#include "tools/survey.h"
 #include "upkeep/collector.h"
+#include "upkeep/survey.h"
 
 namespace pinstripe {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/survey.h"
+#include "upkeep/survey.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "tools/survey.h"
+#include "upkeep/survey.h"
 
 #include <algorithm>
 #include <array>
