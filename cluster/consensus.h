@@ -1,5 +1,5 @@
 // Finds out who the drives of a cluster are, once enough of them have said so. Opening does this
-// first.
+// first. How registers agree on a value is another matter (cluster/registers/rules.h).
 
 #pragma once
 

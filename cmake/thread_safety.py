@@ -8,6 +8,8 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -21,11 +23,12 @@ def has_locks(source):
     return any(file.exists() and LOCKS.search(file.read_text()) for file in files)
 
 
-def check(entry):
+def settings(entry):
+    """What of its command counts for Clang."""
     words = shlex.split(entry["command"])
     if "ccache" in words[0]:
         words = words[1:]
-    command = ["clang++-14"]
+    kept = []
     skip = False
     for word in words[1:]:
         if skip or word in ("-c", entry["file"]):
@@ -33,9 +36,26 @@ def check(entry):
         elif word in ("-o", "-include"):  # what GCC has precompiled is included by the files, too
             skip = True
         elif not word.startswith(("-W", "-f", "-g", "-O")):
-            command.append(word)
-    done = subprocess.run(command + FLAGS + ["-x", "c++", entry["file"]], cwd=entry["directory"],
-                          capture_output=True, text=True)
+            kept.append(word)
+    return tuple(kept)
+
+
+def precompile(words, directory):
+    """The standard's and fmt's headers as Clang precompiles them: that takes half of the time away."""
+    listed = (ROOT / "cmake/PinstripePrecompile.cmake").read_text()
+    headers = re.search(r"set\(precompiled_headers(.*?)\)", listed, re.DOTALL).group(1).split()
+    source = pathlib.Path(directory, "precompiled.hxx")
+    source.write_text("".join(f"#include {header}\n" for header in headers))
+    subprocess.run(["clang++-14", *words, *FLAGS[1:], "-x", "c++-header", source, "-o", f"{source}.pch"],
+                   check=True)
+    return f"{source}.pch"
+
+
+def check(entry, precompiled):
+    words = settings(entry)
+    headers = ["-include-pch", precompiled[words]] if words in precompiled else []
+    done = subprocess.run(["clang++-14", *words, *headers, *FLAGS, "-x", "c++", entry["file"]],
+                          cwd=entry["directory"], capture_output=True, text=True)
     return done.returncode == 0, done.stderr
 
 
@@ -51,8 +71,10 @@ def main():
             continue
         entries.append(entry)
     failed = 0
-    with ThreadPoolExecutor(jobs) as pool:
-        for good, text in pool.map(check, entries):
+    with tempfile.TemporaryDirectory() as directory, ThreadPoolExecutor(jobs) as pool:
+        usual = Counter(map(settings, entries)).most_common(1)
+        precompiled = {words: precompile(words, directory) for words, count in usual if count > 4}
+        for good, text in pool.map(lambda entry: check(entry, precompiled), entries):
             sys.stderr.write(text)
             failed += not good
     print(f"{len(entries)} files with locks, {failed} of them with complaints")

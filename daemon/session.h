@@ -1,7 +1,7 @@
 // Session: one client's connection to one device, from its greeting to its end. It reads frames as
 // long as it has room for more, lets the gate judge each request (session_gate.h), executes it or
 // hands it over, and sends the answers in the order in which they are ready. server.h says what a
-// connection may hold, and what ends it.
+// connection may hold, and what ends it. kinetic/frame.h says how long a message may be.
 //
 //   session.cc        the connection's life; reading frames; what becomes of a request
 //   session_send.cc   requests that are handed over, their answers, and what waits for the socket

@@ -1,3 +1,6 @@
+// Session, second part: requests that are handed over, their answers, and what waits for the
+// socket.
+
 #include <sys/socket.h>
 
 #include <algorithm>

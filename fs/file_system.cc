@@ -1,3 +1,6 @@
+// The facade: looks whether a request may be made, and hands it to names/ or files/. A `Handle` is
+// an open file for its user; what all handles on a file share is FileState (files/state.h).
+
 #include "fs/file_system.h"
 
 #include <algorithm>

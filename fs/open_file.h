@@ -1,4 +1,5 @@
-// OpenFile: a handle on a file of a FileSystem (fs/file_system.h).
+// OpenFile: a handle on a file of a FileSystem (fs/file_system.h). `Handle` in fs/file_system.cc
+// implements it.
 
 #pragma once
 

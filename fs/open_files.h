@@ -1,5 +1,6 @@
 // OpenFiles: which files are open in a FileSystem, and what they share: memory, and the looking
-// after what is committed. A file is there for as long as somebody uses it (Use, or a handle).
+// after what is committed. When the memory budget is used up, it chooses the file whose dirty block
+// is stored first (eviction). A file is there for as long as somebody uses it (Use, or a handle).
 //
 // Thread-safe.
 

@@ -54,8 +54,10 @@ void AddCheckCommand(CLI::App& app, Action& chosen) {
   command->add_flag("--all", options->all, "Name what died clients left behind, too");
   command->add_flag("--json", options->json, "Print it as JSON");
   command->footer(
-      "Changes nothing but what `status` says of it, and may run beside clients at any time. Exit "
-      "code: 0 in order; 1 errors;\n"
+      "Changes only what `status` says of it, besides finishing renames that it meets, as any "
+      "reader "
+      "does.\n"
+      "May run beside clients at any time. Exit code: 0 in order; 1 errors;\n"
       "2 no errors, but not everything could be looked at, or CONFIG lacks a drive; 3 everything\n"
       "can be read, but shards are missing, a drive is that was not drained to the end, files "
       "have\n"

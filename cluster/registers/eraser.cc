@@ -9,9 +9,7 @@
 namespace pinstripe {
 namespace {
 
-constexpr uint32_t kPageRecords = 1024;
 constexpr size_t kDeletesAtOnce = 256;
-constexpr size_t kMaxRegisterKeyBytes = 1024;
 
 const RangeRecord* FindRecord(const std::vector<RangeRecord>& records, const std::string& key) {
   const auto found =

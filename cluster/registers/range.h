@@ -45,4 +45,9 @@ struct RegisterRange {
 // Larger values are read one by one.
 inline constexpr uint32_t kRangeValueBytes = 8192;
 
+// For who goes through all registers of a group: how many one question asks for.
+inline constexpr uint32_t kPageRecords = 1024;
+
+inline constexpr size_t kMaxRegisterKeyBytes = 1024;
+
 }  // namespace pinstripe

@@ -9,10 +9,8 @@
 namespace pinstripe {
 namespace {
 
-constexpr uint32_t kPageRecords = 1024;
 constexpr size_t kPutsAtOnce = 256;  // of up to 64 KiB
 constexpr int kRounds = 50;          // of one page, where others decide the same
-constexpr size_t kMaxRegisterKeyBytes = 1024;
 
 bool WasWritten(const ReplicaStates& states) { return HighestAcceptedSlot(states) > 0; }
 

@@ -19,8 +19,6 @@ namespace {
 
 using Settled = RegisterCall::Settled;
 
-constexpr size_t kMaxRegisterKeyBytes = 1024;
-
 constexpr size_t kReadAtOnce = 2048;  // registers, so that a large directory takes few round trips
 constexpr uint32_t kLeastScanRecords = 32;  // asked for at once: removed registers are among them
 

@@ -11,10 +11,8 @@
 namespace pinstripe {
 namespace {
 
-constexpr uint32_t kPageRecords = 1024;
 constexpr size_t kPutsAtOnce = 256;  // of up to 64 KiB
 constexpr int kLooks = 4;            // at a register that others change meanwhile
-constexpr size_t kMaxRegisterKeyBytes = 1024;
 
 // The state of a replica that has learnt what is chosen, and keeps `promise`. Null: it is in it.
 //

@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "cluster/map/drive_map.h"
 #include "cluster/stripes/context.h"
-#include "cluster/stripes/read.h"
+#include "cluster/stripes/read_plan.h"
 #include "cluster/stripes/store.h"
 #include "erasure/codec.h"
 

@@ -1,3 +1,7 @@
+// A drive that has no room (ENOSPC) is noted for the writes after this one, and its shard goes to a
+// spare. Before the write fails, those that were passed over as full are asked once more. It fails
+// with ENOSPC where room was what lacked, and else with EIO.
+
 #include "cluster/stripes/write.h"
 
 #include <algorithm>

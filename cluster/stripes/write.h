@@ -1,5 +1,5 @@
 // One stripe on its way to its drives: see StripeStore::StartWrite, whose promises these are. A
-// shard whose drive is away or full goes to another drive.
+// shard whose drive is away, full or late (spare_after) goes to another drive.
 
 #pragma once
 

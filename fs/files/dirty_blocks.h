@@ -1,6 +1,6 @@
 // DirtyBlocks: the blocks of one open file that are in memory, because something was written to
-// them that is not in the map yet. Which of them leave memory first (eviction) is decided here,
-// too; fs/files/sending.cc completes and stores them.
+// them that is not in the map yet. Which of this file's blocks leave memory first (eviction) is
+// decided here, and which file's in fs/open_files.h; fs/files/sending.cc completes and stores them.
 //
 // A block goes through these states, and may be in the last two at once:
 //

@@ -1,4 +1,4 @@
-#include "cluster/stripes/read.h"
+#include "cluster/stripes/read_plan.h"
 
 #include <algorithm>
 #include <cassert>

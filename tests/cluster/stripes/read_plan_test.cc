@@ -1,6 +1,6 @@
 // The plan of a read, without drives: told what arrived, it says what to ask for.
 
-#include "cluster/stripes/read.h"
+#include "cluster/stripes/read_plan.h"
 
 #include <gtest/gtest.h>
 
