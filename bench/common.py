@@ -209,11 +209,21 @@ def set_memory(config, memory):
         text.writelines(lines)
 
 
+def make_drives(daemon, *places):
+    """Empty drives in directories, which are made where they are not there."""
+    for place in places:
+        os.makedirs(place, exist_ok=True)
+    # One to compare with may be of a version that makes drives by itself.
+    if "--init" in run(daemon, "--help"):
+        run(daemon, "--init", *places)
+
+
 class Cluster:
     """One of `pinstripe dev up`, with a gateway."""
 
     def __init__(self, build, directory, *options):
         self.pinstripe, self.directory = f"{build}/tools/pinstripe", directory
+        self.daemon = f"{build}/daemon/pinstriped"
         self.config = f"{directory}/cluster.toml"
         run(self.pinstripe, "dev", "up", directory, *options)
         self.user = self.status()["gateway"]["user"]

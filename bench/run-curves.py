@@ -24,7 +24,7 @@ import tempfile
 import threading
 import time
 
-from common import Report, add_options, size_of
+from common import Report, add_options, make_drives, size_of
 from page import table
 
 SIZES = {value: size_of(value) for value in ("1MiB", "64KiB", "4KiB", "120B")}
@@ -165,6 +165,7 @@ class Daemon:
         config = self.work / "pinstriped.toml"
         config.write_text('[daemon]\nlisten = "127.0.0.1"\n' + "".join(
             f'[[drive]]\npath = "{self.work}/{port}"\nport = {port}\n' for port in self.ports))
+        make_drives(str(build / "daemon/pinstriped"), *(str(self.work / str(port)) for port in self.ports))
         self.process = subprocess.Popen([build / "daemon/pinstriped", "--config", config, "--log-level", "error"],
                                         stdout=subprocess.PIPE, text=True)
         if self.process.stdout.readline() != "ready\n":

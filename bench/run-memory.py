@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 
-from common import MIB, Cluster, Report, XrootdServer, add_options, free_port, run, set_memory
+from common import MIB, Cluster, Report, XrootdServer, add_options, free_port, make_drives, run, set_memory
 from page import table
 
 OURS, PLAIN, ONE = "Pinstripe", "plain xrootd", "1 drive"
@@ -76,6 +76,7 @@ def of_drives(build, directory, count):
     with open(f"{work}/pinstriped.toml", "w") as config:
         config.write('[daemon]\nlisten = "127.0.0.1"\n')
         config.write("".join(f'[[drive]]\npath = "{work}/{port}"\nport = {port}\n' for port in ports))
+    make_drives(f"{build}/daemon/pinstriped", *(f"{work}/{port}" for port in ports))
     daemon = subprocess.Popen([f"{build}/daemon/pinstriped", "--config", f"{work}/pinstriped.toml", "--log-level", "error"],
                               stdout=subprocess.PIPE, text=True)
     try:

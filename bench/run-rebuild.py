@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 
-from common import MIB, Cluster, Report, add_options, cpu_seconds, run, size_of
+from common import MIB, Cluster, Report, add_options, cpu_seconds, make_drives, run, size_of
 from page import table
 
 DATA, PARITY, FILES = 10, 2, 8
@@ -51,6 +51,7 @@ def replace(cluster, drive):
             shutil.rmtree(path)
         else:
             os.remove(path)
+    make_drives(cluster.daemon, place)
     cluster.start(drive)
 
 

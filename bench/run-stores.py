@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 
-from common import Report, add_options, free_port, size_of
+from common import Report, add_options, free_port, make_drives, size_of
 from page import table
 
 # Name here -> `store` in the daemon's configuration. The others are there for this comparison alone, and nothing else
@@ -44,6 +44,7 @@ def measure_store(build, daemon, directory, store, value, seconds, depth):
     config = work / "pinstriped.toml"
     config.write_text('[daemon]\nlisten = "127.0.0.1"\n'
                       f'[[drive]]\npath = "{work}/drive"\nport = {port}\nstore = "{store}"\n')
+    make_drives(str(daemon), str(work / "drive"))
     daemon = subprocess.Popen([daemon, "--config", config, "--log-level", "error"],
                               stdout=subprocess.PIPE, text=True)
     try:

@@ -1,7 +1,10 @@
 #include "daemon/main.h"
 
+#include <pwd.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -26,6 +29,7 @@
 #include "daemon/server.h"
 #include "kinetic/tls.h"
 #include "store/descriptor_reserve.h"
+#include "store/drive_mark.h"
 #include "store/erasable_store.h"
 #include "store/kind.h"
 #include "store/log_store.h"
@@ -107,6 +111,7 @@ Places::Limits PlacesFor(const DaemonConfig& config, uint64_t descriptors) {
 // The store of a drive's configuration, and which device's it is.
 Result<std::unique_ptr<Store>> OpenStore(const ServedDrive& drive, const DaemonDisk& disk,
                                          StoreResources& resources, DeviceIdentity* identity) {
+  TRY(RequireDriveMark(drive.path, PINSTRIPE_VERSION));
   TRY(CheckStoreKind(drive.path, drive.store));
   if (drive.store != StoreKind::kLog) return disk.open_other(drive, identity);
   LogStoreOptions options;
@@ -364,6 +369,38 @@ Status Serve(const std::string& config_file, const DaemonDisk& disk) {
   return EndCleanly(config, devices);
 }
 
+// Where a new drive is, for whoever looks whether it is the disk that he means.
+std::string DescribeNewDrive(const std::string& directory, const DriveMark& mark) {
+  struct stat about {};
+  struct statvfs space {};
+  std::string owner = "nobody knows whom";
+  if (stat(directory.c_str(), &about) == 0) {
+    const passwd* const user = getpwuid(about.st_uid);
+    owner = user != nullptr ? user->pw_name : fmt::format("user {}", about.st_uid);
+  }
+  const bool known = statvfs(directory.c_str(), &space) == 0;
+  const double free_bytes =
+      known ? static_cast<double>(space.f_bavail) * static_cast<double>(space.f_frsize) : 0;
+  // The mount point: the last directory on the way up that is on the same file system.
+  std::error_code error;
+  std::filesystem::path point = std::filesystem::canonical(directory, error);
+  for (struct stat above{}; point.has_relative_path(); point = point.parent_path()) {
+    if (stat(point.parent_path().c_str(), &above) != 0 || above.st_dev != about.st_dev) break;
+  }
+  return fmt::format("{}: a new drive, {}, of {}, on the file system at {} with {:.1f} GB free",
+                     directory, mark.id, owner, point.string(), free_bytes / 1e9);
+}
+
+// All of them or, as far as that can be told before, none.
+Status Init(const std::vector<std::string>& directories) {
+  for (const std::string& directory : directories) TRY(CheckCanBecomeDrive(directory));
+  for (const std::string& directory : directories) {
+    const DriveMark mark = TRY(InitDrive(directory, PINSTRIPE_VERSION));
+    fmt::print("{}\n", DescribeNewDrive(directory, mark));
+  }
+  return {};
+}
+
 // The exit code says the same as what is printed.
 int Check(const std::string& directory, bool as_json) {
   StoreResources resources;
@@ -403,12 +440,17 @@ int DaemonMain(int argc, char** argv, const DaemonDisk& disk) {
   CLI::App app{"Serves drives: key-value stores that speak the Kinetic protocol."};
   std::string config_file;
   std::string check_directory;
+  std::vector<std::string> new_directories;
   bool as_json = false;
   std::string level = "info";
   app.add_option("--config", config_file, "Which drives to serve")->type_name("FILE");
   app.add_option("--check", check_directory, "Verify everything in a drive's directory, and end")
       ->type_name("DIR")
       ->excludes("--config");
+  app.add_option("--init", new_directories, "Make empty directories new drives, and end")
+      ->type_name("DIR")
+      ->excludes("--config")
+      ->excludes("--check");
   app.add_flag("--json", as_json, "Report what --check finds as JSON")->needs("--check");
   app.add_option("--log-level", level, "debug, info, warn or error")->capture_default_str();
   app.set_version_flag("--version", "pinstriped " PINSTRIPE_VERSION);
@@ -418,15 +460,18 @@ int DaemonMain(int argc, char** argv, const DaemonDisk& disk) {
     return app.exit(error) == 0 ? 0 : kExitUsage;
   }
   const Result<LogLevel> log_level = ParseLogLevel(level);
-  if (!log_level.has_value() || config_file.empty() == check_directory.empty()) {
+  const int tasks = static_cast<int>(!config_file.empty()) +
+                    static_cast<int>(!check_directory.empty()) +
+                    static_cast<int>(!new_directories.empty());
+  if (!log_level.has_value() || tasks != 1) {
     std::fprintf(stderr, "pinstriped: %s\nSee pinstriped --help.\n",
-                 log_level.has_value() ? "give --config FILE or --check DIR"
+                 log_level.has_value() ? "give --config FILE, --init DIR... or --check DIR"
                                        : std::string(log_level.error().message()).c_str());
     return kExitUsage;
   }
   SetLogLevel(*log_level);
   if (!check_directory.empty()) return Check(check_directory, as_json);
-  const Status status = Serve(config_file, disk);
+  const Status status = new_directories.empty() ? Serve(config_file, disk) : Init(new_directories);
   if (status.ok()) return 0;
   std::fprintf(stderr, "pinstriped: %s\n", std::string(status.message()).c_str());
   return kExitFailure;

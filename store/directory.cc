@@ -17,6 +17,7 @@
 #include "base/coding.h"
 #include "base/try.h"
 #include "store/descriptor_reserve.h"
+#include "store/drive_mark.h"
 
 namespace pinstripe {
 namespace {
@@ -35,14 +36,6 @@ constexpr size_t kMaxSuperblockBytes = 4096;
 Failed FailWithErrno(const char* what, const std::string& path) {
   const int error = errno;
   return Fail(error, "{} {}: {}", what, path, ErrnoText(error));
-}
-
-std::string RandomHex(size_t bytes) {
-  std::array<std::byte, 32> random;
-  // Never fails nor falls short up to 256 bytes.
-  const ssize_t got = getrandom(random.data(), bytes, 0);
-  assert(got == static_cast<ssize_t>(bytes));
-  return Hex(Bytes(random).first(static_cast<size_t>(got)));
 }
 
 // Format and checksum stand where every later format will have them too.
@@ -95,6 +88,27 @@ Status MakeDirectory(const std::string& path) {
   return FailWithErrno("cannot create directory", path);
 }
 
+// The first name in a directory that a new store may not be beside.
+Result<std::string> StrangeName(const std::string& path) {
+  for (std::string& name : TRY(NamesIn(path))) {
+    // What a creation that was interrupted has left is ours.
+    const bool expected = name == "lock" || name == "superblock.new" || name == "durable.new" ||
+                          name == "index" || name == "segments" || name == "durable" ||
+                          name == "starts" || name == "starts.new" || name == DriveMark::kFileName;
+    if (!expected) return std::move(name);
+  }
+  return std::string();
+}
+
+// What stays when a store is erased: the device is the same one, and what was erased is being
+// removed.
+bool OutlivesErase(std::string_view name) {
+  return name == "lock" || name == "superblock" || name == "erasing" || name == "erased" ||
+         name == DriveMark::kFileName;
+}
+
+}  // namespace
+
 Result<std::vector<std::string>> NamesIn(const std::string& path) {
   const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(path.c_str()), &closedir);
   if (directory == nullptr) return FailWithErrno("cannot read directory", path);
@@ -106,25 +120,13 @@ Result<std::vector<std::string>> NamesIn(const std::string& path) {
   return names;
 }
 
-// The first name in a directory that a new store may not be beside.
-Result<std::string> StrangeName(const std::string& path) {
-  for (std::string& name : TRY(NamesIn(path))) {
-    // What a creation that was interrupted has left is ours.
-    const bool expected = name == "lock" || name == "superblock.new" || name == "durable.new" ||
-                          name == "index" || name == "segments" || name == "durable" ||
-                          name == "starts" || name == "starts.new";
-    if (!expected) return std::move(name);
-  }
-  return std::string();
+std::string RandomHex(size_t bytes) {
+  std::array<std::byte, 32> random;
+  // Never fails nor falls short up to 256 bytes.
+  const ssize_t got = getrandom(random.data(), bytes, 0);
+  assert(got == static_cast<ssize_t>(bytes));
+  return Hex(Bytes(random).first(static_cast<size_t>(got)));
 }
-
-// What stays when a store is erased: the device is the same one, and what was erased is being
-// removed.
-bool OutlivesErase(std::string_view name) {
-  return name == "lock" || name == "superblock" || name == "erasing" || name == "erased";
-}
-
-}  // namespace
 
 Status SyncDirectory(const std::string& path) {
   const FileDescriptor directory(OpenFile(path, O_RDONLY | O_DIRECTORY));
@@ -184,6 +186,14 @@ Result<StoreDirectory> StoreDirectory::Open(const std::string& path,
   }
   directory.starts_ = TRY(StartsFile::Open(path));
   return directory;
+}
+
+Result<bool> StoreDirectory::HasStore(const std::string& path) {
+  struct stat unused;
+  const std::string name = path + kSuperblockName;
+  if (stat(name.c_str(), &unused) == 0) return true;
+  if (errno != ENOENT) return FailWithErrno("cannot look at", name);
+  return false;
 }
 
 Result<StoreDirectory> StoreDirectory::OpenExisting(const std::string& path) {

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/status.h"
 #include "kinetic/io_loop.h"
@@ -35,6 +36,9 @@ class StoreDirectory {
 
   // The same for a store that must exist already (ENOENT).
   static Result<StoreDirectory> OpenExisting(const std::string& path);
+
+  // Whether a store was made in a directory, which need not be there.
+  static Result<bool> HasStore(const std::string& path);
 
   // From now on the store in `path` is an empty one of the same device, whatever happens: what else
   // is in the directory is put aside when it is opened next. Whoever uses it now closes it after
@@ -74,6 +78,12 @@ class StoreDirectory {
 
 // Removes files of erased stores in a store's directory, at most so many. True: there may be more.
 Result<bool> RemoveErasedFiles(const std::string& path, size_t most);
+
+// What is in a directory, but for lost+found.
+Result<std::vector<std::string>> NamesIn(const std::string& path);
+
+// By chance, up to 32 bytes of it.
+std::string RandomHex(size_t bytes);
 
 // Makes a name that was added to a directory survive power loss.
 Status SyncDirectory(const std::string& path);

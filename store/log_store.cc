@@ -44,8 +44,8 @@ Result<std::unique_ptr<LogStore>> LogStore::Open(const LogStoreOptions& options,
   if (opened.has_value() || opened.error().code() != EBADMSG) return opened;
   return Fail(
       EBADMSG,
-      "{}. This drive is lost: give it an empty directory, on a sound disk, and rebuild it; "
-      "docs/operations.md, \"A drive whose store is damaged\", says more",
+      "{}. This drive is lost: give it an empty directory, on a sound disk (`pinstriped --init`), "
+      "and rebuild it; docs/operations.md, \"A drive whose store is damaged\", says more",
       opened.error().message());
 }
 

@@ -399,6 +399,21 @@ class DevCluster::State {
                 directory, what);
   }
 
+  Status MakeDrives(const std::string& program, const DevDaemon& daemon, const std::string& log) {
+    std::vector<std::string> command{program, "--init"};
+    for (const DevDrive& drive : daemon.drives) {
+      TRY(MakeDirectory(drive.path, nullptr));
+      command.push_back(drive.path);
+    }
+    Process making = TRY(SpawnDetached({.command = command, .log = log}));
+    if (!making.WaitForEnd(kStartTimeout)) {
+      return Fail(ETIMEDOUT, "`{}` does not end", fmt::join(command, " "));
+    }
+    if (making.EndedWell()) return {};
+    return Fail(EIO, "`{}` ended {}; the end of {}:\n{}", fmt::join(command, " "),
+                making.HowItEnded(), log, LastLines(TextFrom(log, 0)));
+  }
+
   Status MakeDaemons(const DevOptions& options) {
     const std::string program = TRY(FindProgram("pinstriped", "daemon"));
     std::vector<int> groups = options.groups;
@@ -415,10 +430,10 @@ class DevCluster::State {
         ++id;
         const DevDrive drive{
             .id = id, .port = ports[id - 1], .path = In(fmt::format("drives/{}", id))};
-        TRY(MakeDirectory(drive.path, nullptr));
         daemon.drives.push_back(drive);
       }
       const std::string base = In(fmt::format("pinstriped-{}", daemon.drives.front().id));
+      TRY(MakeDrives(program, daemon, base + ".log"));
       TRY(WriteFile(base + ".toml", DaemonConfigText(daemon.drives, capacity), 0644));
       daemon.process = {.name = DrivesName(daemon.drives),
                         .command = {program, "--config", base + ".toml"},

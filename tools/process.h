@@ -66,6 +66,9 @@ class Process {
   // True when it has ended; false when `timeout` passed first.
   bool WaitForEnd(Duration timeout);
 
+  // Whether a child of ours has ended with exit code 0, once WaitForEnd() has said that it ended.
+  bool EndedWell() const { return outcome_ == 0; }
+
   // How a child of ours ended, once WaitForEnd() has said so: "with exit code 3", "by SIGSEGV".
   // "" of others.
   std::string HowItEnded() const;

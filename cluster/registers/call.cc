@@ -19,6 +19,8 @@ constexpr size_t kMostReplicas = 256;  // of one register; numbers the questions
 constexpr Duration kLongestBackOff = 250ms;
 constexpr int kMostTimeouts = 4;  // in which a call ends, while slow drives answer
 constexpr int kSlowPart = 5;      // of the time of a request: what takes longer is slow
+// For replicas that are away, when others have no room: who writes is to hear that soon.
+constexpr Duration kPatienceWhenFull = 1s;
 
 // For this part of the time in which a straggler may answer, answers are waited for together. After
 // that each is looked at when it comes: a late one need not be needed.
@@ -160,14 +162,15 @@ std::string RegisterRecordKey(const std::string& prefix, const RegisterName& nam
 }
 
 RegisterCall::RegisterCall(const RegisterContext& context, const RegisterName& name,
-                           GroupReplicas replicas, ChangeTerms terms)
+                           GroupReplicas replicas, std::optional<ChangeTerms> terms)
     : context_(context),
       name_(name),
       key_(RegisterRecordKey(context.options.prefix, name)),
       drives_(std::move(replicas.drives)),
       cluster_version_(replicas.cluster_version),
       floor_(IsReusable(name.key) ? SlotFloor(replicas.cluster_version) : 0),
-      terms_(terms),
+      terms_(terms.value_or(ChangeTerms{Durability::kWriteBack, Room::kFreeing})),
+      only_reads_(!terms.has_value()),
       quorums_(context.options.quorums != nullptr ? context.options.quorums(drives_.size())
                                                   : QuorumsOf(drives_.size())),
       deadline_(std::in_place, context.runtime, context.options.timeout),
@@ -176,7 +179,9 @@ RegisterCall::RegisterCall(const RegisterContext& context, const RegisterName& n
       states_count_until_(context.runtime.Now() + context.options.answers_count),
       expected_(drives_.size()),
       failures_(drives_.size()),
-      heard_(drives_.size()) {
+      exhausted_(drives_.size()),
+      heard_(drives_.size()),
+      patience_(std::in_place, context.runtime, kPatienceOfReads) {
   assert(drives_.size() < kMostReplicas);
 }
 
@@ -295,7 +300,7 @@ struct RegisterCall::Reading {
   void Reconsider(Time start) {
     const Finding finding = call->Judge();
     if (finding.chosen.has_value()) late->Know(*finding.chosen);
-    const bool classic_can_begin = CountKnown(call->states_) >= call->quorums_.majority;
+    const bool classic_can_begin = call->CanPrepare();
     if (classic_can_begin) {
       until = std::min(until, call->context_.runtime.Now() + call->Patience(start));
     }
@@ -404,7 +409,9 @@ size_t RegisterCall::SendPuts(const std::vector<Step>& steps, size_t needed, boo
   Runtime& runtime = context_.runtime;
   const Time start = runtime.Now();
   Gather<Status> gather(runtime);
+  asked_.clear();
   for (const Step& step : steps) {
+    asked_.push_back(step.replica);
     states_[step.replica].reset();  // until it answers
     expected_[step.replica] = Replica{step.next.promised, step.next.accepted};
     failures_[step.replica] = Status();
@@ -441,6 +448,8 @@ size_t RegisterCall::SendPuts(const std::vector<Step>& steps, size_t needed, boo
       expected_[step.replica].reset();
       failures_[step.replica] = answer->value;
       stale_ = stale_ || answer->value.code() == ESTALE;
+      const bool full = answer->value.code() == ENOSPC;
+      if (full && !out_of_room_at_) out_of_room_at_ = runtime.Now() + kPatienceWhenFull;
     }
   }
   NoteRound(start, last_answer);
@@ -460,6 +469,13 @@ bool RegisterCall::CanGoFast(const RememberedRegister& remembered) {
     if (MayAcceptFast(i, remembered, SlotAfter(remembered.slot))) ++ready;
   }
   return ready >= quorums_.fast;
+}
+
+// After a round in which it was proposed.
+void RegisterCall::NoteSent(OwnChange& own) const {
+  own.sent = own.sent || std::ranges::any_of(asked_, [this](size_t replica) {
+               return !Refused(failures_[replica]);
+             });
 }
 
 bool RegisterCall::FastRound(OwnChange& own, const RememberedRegister& remembered) {
@@ -486,8 +502,15 @@ bool RegisterCall::FastRound(OwnChange& own, const RememberedRegister& remembere
         });
   }
   const size_t accepted = SendPuts(steps, quorums_.fast, /*hurry=*/true);
-  for (const Step& step : steps) own.sent = own.sent || !Refused(failures_[step.replica]);
+  NoteSent(own);
   return accepted >= quorums_.fast;
+}
+
+// Whether so many replicas are known that a majority may promise.
+bool RegisterCall::CanPrepare() const {
+  size_t ready = 0;
+  for (size_t i = 0; i < states_.size(); ++i) ready += states_[i].has_value() && !exhausted_[i];
+  return ready >= quorums_.majority;
 }
 
 // Null when no majority promised. Else the states of those that did.
@@ -503,7 +526,9 @@ std::optional<ReplicaStates> RegisterCall::Prepare(const Ballot& ballot,
                            next, Durability::kWriteBack),
          next});
   }
-  if (SendPuts(steps, quorums_.majority, /*hurry=*/false) < quorums_.majority) return std::nullopt;
+  const size_t promises = SendPuts(steps, quorums_.majority, /*hurry=*/false);
+  for (const size_t i : asked_) exhausted_[i] = failures_[i].code() == ENOSPC;
+  if (promises < quorums_.majority) return std::nullopt;
   ReplicaStates promised = states_;
   for (auto& state : promised) {
     if (state.has_value() && state->promised != ballot) state.reset();
@@ -513,11 +538,10 @@ std::optional<ReplicaStates> RegisterCall::Prepare(const Ballot& ballot,
 
 // Also sent to those that have not answered whether they promise: the version that it requires
 // cannot come about in any other way.
-bool RegisterCall::Accept(const Ballot& ballot, const ProposalPtr& proposal,
+bool RegisterCall::Accept(const Ballot& ballot, const ProposalPtr& proposal, Room room,
                           const ReplicaStates& before) {
   const ReplicaState next{ballot, ballot, proposal};
-  const Drive::PutRequest request =
-      EncodeRegisterPut(key_, {}, next, terms_.durability, terms_.room);
+  const Drive::PutRequest request = EncodeRegisterPut(key_, {}, next, terms_.durability, room);
   std::vector<Step> steps;
   for (size_t i = 0; i < before.size(); ++i) {
     if (!before[i].has_value() || !expected_[i].has_value() || !Usable(i)) continue;
@@ -534,6 +558,7 @@ bool RegisterCall::Accept(const Ballot& ballot, const ProposalPtr& proposal,
 // more.
 std::optional<RegisterCall::Settled> RegisterCall::ClassicRound(OwnChange* own, uint64_t least_slot,
                                                                 bool insist) {
+  finishes_ = finishes_ || MayFinish(own);
   const Ballot ballot = NextBallot(states_, least_slot, context_.runtime.Random());
   const ReplicaStates before = states_;
   const std::optional<ReplicaStates> promised = Prepare(ballot, before);
@@ -562,8 +587,9 @@ std::optional<RegisterCall::Settled> RegisterCall::ClassicRound(OwnChange* own, 
     if (proposal == nullptr) proposal = MostAccepted(*promised, slot);
     proposal = TakenOver(proposal, slot, ballot.slot);
   }
-  if (own != nullptr && proposal == own->proposal) own->sent = true;
-  if (!Accept(ballot, proposal, before)) return std::nullopt;
+  const bool accepted = Accept(ballot, proposal, finishes_ ? Room::kNames : terms_.room, before);
+  if (own != nullptr && proposal == own->proposal) NoteSent(*own);
+  if (!accepted) return std::nullopt;
   return Settled{{ballot.slot, ballot, proposal}, true};
 }
 
@@ -572,6 +598,7 @@ Result<RegisterCall::Settled> RegisterCall::Settle(OwnChange* own) {
     return own != nullptr && own->Replaces(chosen);
   };
   RegisterCall* const self = this;
+  if (IsWaitingInVain()) return tl::unexpected(Error());  // since it was asked with others
   for (int attempt = 0;; ++attempt) {
     if (!StatesCount()) ForgetStates();
     if (stale_ || CountKnown(states_) < quorums_.majority) {
@@ -594,7 +621,10 @@ Result<RegisterCall::Settled> RegisterCall::Settle(OwnChange* own) {
     }
     // One drive alone may be at fault; the others decide without it.
     const bool outdated = outdated_ && CountKnown(states_) < quorums_.majority;
-    if (outdated || DrivesAreFull() || !BackOff(attempt)) return tl::unexpected(Error());
+    const bool full = DrivesAreFull() && !MayFinish(own);
+    if (outdated || full || IsWaitingInVain() || !BackOff(attempt)) {
+      return tl::unexpected(Error());
+    }
     ForgetStates();
   }
 }
@@ -630,9 +660,31 @@ bool RegisterCall::BackOff(int attempt) {
 }
 
 bool RegisterCall::DrivesAreFull() const {
-  const auto full = std::count_if(failures_.begin(), failures_.end(),
-                                  [](const Status& status) { return status.code() == ENOSPC; });
-  return static_cast<size_t>(full) + quorums_.majority > quorums_.replicas;
+  size_t full = 0;
+  size_t away = 0;
+  for (const Status& failure : failures_) {
+    full += failure.code() == ENOSPC;
+    away += failure.code() == EHOSTUNREACH || failure.code() == ETIMEDOUT;
+  }
+  const bool too_late = out_of_room_at_ && context_.runtime.Now() >= *out_of_room_at_;
+  return full > 0 && full + (too_late ? away : 0) + quorums_.majority > quorums_.replicas;
+}
+
+// Whether a call that only reads fails because too few replicas are there, and have been for long.
+bool RegisterCall::IsWaitingInVain() {
+  size_t there = 0;
+  for (size_t i = 0; i < drives_.size(); ++i) {
+    const int code = failures_[i].code();
+    there += states_[i].has_value() || (code != EHOSTUNREACH && code != ETIMEDOUT);
+  }
+  if (there >= quorums_.majority) patience_.emplace(context_.runtime, kPatienceOfReads);
+  return only_reads_ && there < quorums_.majority && patience_->has_passed();
+}
+
+// Some replicas may have taken the change, and others have no room for data. It is finished, once,
+// with what is kept for names, or nobody would know what becomes of it.
+bool RegisterCall::MayFinish(const OwnChange* own) const {
+  return own != nullptr && own->sent && terms_.room == Room::kData && !finishes_;
 }
 
 Status RegisterCall::Error() const {

@@ -24,6 +24,10 @@
 
 namespace pinstripe {
 
+// How long whoever only reads waits for drives when too few are there: as for those of a stripe
+// (StripeStore::Options::patience).
+inline constexpr Duration kPatienceOfReads = std::chrono::seconds(3);
+
 // State that the calls of a store share. Requests on their way may outlive the store, not the
 // runtime.
 struct RegisterContext {
@@ -55,8 +59,9 @@ struct OwnChange {
 
 class RegisterCall {
  public:
+  // `terms`: of a change; none: it is only read.
   RegisterCall(const RegisterContext& context, const RegisterName& name, GroupReplicas replicas,
-               ChangeTerms terms = {Durability::kWriteBack, Room::kFreeing});
+               std::optional<ChangeTerms> terms = std::nullopt);
 
   // Asks every replica whose state is not known, for all of `calls` at once, until each knows what
   // is chosen or cannot learn more without waiting long. With `catch_up`, replicas that are behind
@@ -126,7 +131,8 @@ class RegisterCall {
   size_t SendPuts(const std::vector<Step>& steps, size_t needed, bool hurry);
   std::optional<Settled> ClassicRound(OwnChange* own, uint64_t least_slot, bool insist);
   std::optional<ReplicaStates> Prepare(const Ballot& ballot, const ReplicaStates& before);
-  bool Accept(const Ballot& ballot, const ProposalPtr& proposal, const ReplicaStates& before);
+  bool Accept(const Ballot& ballot, const ProposalPtr& proposal, Room room,
+              const ReplicaStates& before);
 
   void Take(size_t replica, Result<Record> record);
   void Ask(size_t replica, Callback<Record> answer);
@@ -138,6 +144,10 @@ class RegisterCall {
   bool StatesCount() const;
   bool BackOff(int attempt);
   bool DrivesAreFull() const;
+  bool IsWaitingInVain();
+  bool MayFinish(const OwnChange* own) const;
+  void NoteSent(OwnChange& own) const;
+  bool CanPrepare() const;
   Status Error() const;
   Duration Patience(Time start) const;
   Terms RequestTerms();
@@ -150,6 +160,7 @@ class RegisterCall {
   const std::optional<int64_t> cluster_version_;
   const uint64_t floor_;  // no slot up to here is proposed for
   const ChangeTerms terms_;
+  const bool only_reads_;
   const Quorums quorums_;
   std::optional<TimeLimit> deadline_;  // always there; begun anew with the call
   std::optional<TimeLimit> latest_;    // beyond which it is never put off
@@ -161,11 +172,17 @@ class RegisterCall {
   // The states in which the replicas are expected to be: also those that did not answer yet.
   std::vector<std::optional<Replica>> expected_;
   std::vector<Status> failures_;  // the last one of each replica
+  std::vector<bool> exhausted_;   // has no room even for a promise
   // Each replica's last answer, for the message of a failed call; null: nothing yet.
   std::vector<std::optional<Status>> heard_;
-  bool cut_short_ = false;  // what is asked now has less time than a drive may take
-  bool outdated_ = false;   // some replica has a later cluster version
-  bool stale_ = false;      // some replica was in another state than expected
+  bool cut_short_ = false;     // what is asked now has less time than a drive may take
+  bool outdated_ = false;      // some replica has a later cluster version
+  bool stale_ = false;         // some replica was in another state than expected
+  bool finishes_ = false;      // a change that others had no room for, with room kept for names
+  std::vector<size_t> asked_;  // replicas, in the last round of puts
+  std::optional<TimeLimit> patience_;  // always there; begun anew while enough replicas are
+  // From when on those that are away are waited for no longer, as others have no room.
+  std::optional<Time> out_of_room_at_;
   Duration last_round_{};
 };
 

@@ -318,7 +318,8 @@ Result<ChangeOutcome> RegisterStore::Impl::Conclude(RegisterCall& call, const Ow
 Status RegisterStore::Impl::MakeDurable(const RegisterName& name) {
   TRY(CheckName(name));
   return UnderNewestMap(name.group, [&](const GroupReplicas& replicas) -> Status {
-    RegisterCall call(context_, name, replicas, {Durability::kWriteThrough, Room::kFreeing});
+    RegisterCall call(context_, name, replicas,
+                      ChangeTerms{Durability::kWriteThrough, Room::kFreeing});
     if (TRY(call.Settle(nullptr)).chosen.slot == 0) return {};  // nothing was ever written
     context_.cache->Forget(call.key());  // the replicas' states are about to change
     return call.MakeDurable();

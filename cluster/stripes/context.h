@@ -52,6 +52,17 @@ class Codecs {
   std::map<std::pair<int, int>, std::shared_ptr<const Codec>> codecs_ GUARDED_BY(mutex_);
 };
 
+// When somebody has last waited in vain for drives that are away: others who were at it meanwhile
+// need not wait as long once more. Thread-safe.
+class VainWaits {
+ public:
+  void NoteInVain(Time now) { last_ = now.time_since_epoch(); }
+  bool WasInVainSince(Time begun) const { return last_.load() >= begun.time_since_epoch(); }
+
+ private:
+  std::atomic<Time::duration> last_{Time::duration::min()};
+};
+
 struct StripeContext {
   StripeContext(Runtime& runtime_in, DriveDirectory& drives_in, StripeStore::Options options_in)
       : runtime(runtime_in),
@@ -77,6 +88,8 @@ struct StripeContext {
   const std::shared_ptr<AnswerTimes> answer_times;  // answers may come when all else is gone
   Codecs codecs;
   FullDrives full;  // of data
+  VainWaits waits;
+  VainWaits waits_when_full;  // where other drives have no room
   const std::shared_ptr<Janitor> janitor;
 };
 

@@ -42,10 +42,10 @@ namespace {
 // The loop around the plans: time, drives, and answers as they come.
 class Reading final : public RunningReads {
  public:
-  Reading(StripeContext& context, std::span<PlannedRead> reads)
+  Reading(StripeContext& context, std::span<PlannedRead> reads, Duration timeout)
       : context_(context),
         reads_(reads),
-        deadline_(context.runtime, context.options.timeout),
+        deadline_(context.runtime, timeout),
         gather_(context.runtime),
         open_(reads.size()) {}
 
@@ -180,14 +180,15 @@ class Reading final : public RunningReads {
 
 }  // namespace
 
-std::unique_ptr<RunningReads> StartReads(StripeContext& context, std::span<PlannedRead> reads) {
-  auto reading = std::make_unique<Reading>(context, reads);
+std::unique_ptr<RunningReads> StartReads(StripeContext& context, std::span<PlannedRead> reads,
+                                         Duration timeout) {
+  auto reading = std::make_unique<Reading>(context, reads, timeout);
   reading->Start();
   return reading;
 }
 
-void RunReads(StripeContext& context, std::span<PlannedRead> reads) {
-  StartReads(context, reads)->Finish();
+void RunReads(StripeContext& context, std::span<PlannedRead> reads, Duration timeout) {
+  StartReads(context, reads, timeout)->Finish();
 }
 
 }  // namespace pinstripe

@@ -41,10 +41,11 @@ class RunningReads {
   // Ends each of them, in the time of the slowest.
   virtual void Finish() = 0;
 };
-// `reads` stay where they are until it is gone.
-std::unique_ptr<RunningReads> StartReads(StripeContext& context, std::span<PlannedRead> reads);
+// `reads` stay where they are until it is gone. Those that are not done after `timeout` fail.
+std::unique_ptr<RunningReads> StartReads(StripeContext& context, std::span<PlannedRead> reads,
+                                         Duration timeout);
 
 // Both.
-void RunReads(StripeContext& context, std::span<PlannedRead> reads);
+void RunReads(StripeContext& context, std::span<PlannedRead> reads, Duration timeout);
 
 }  // namespace pinstripe

@@ -194,7 +194,7 @@ class Repair {
     }
     without.insert(without.end(), contradicted_.begin(), contradicted_.end());
     auto read = PlanShards(context_, stripe_, places_, wanted, without);
-    if (read.has_value()) RunReads(context_, {&*read, 1});
+    if (read.has_value()) RunReads(context_, {&*read, 1}, context_.options.timeout);
     const Status status = read.has_value() ? read->status : read.error();
     if (!status.ok()) {
       repair_.why = status;

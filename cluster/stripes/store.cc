@@ -51,6 +51,7 @@ class StripeStore::Impl : public StripeContext {
 namespace {
 
 constexpr Duration kPauseForDrives = std::chrono::milliseconds(100);
+constexpr Duration kLeastTimeForDrives = std::chrono::seconds(1);  // to answer in
 
 // One of the layouts under which a block may have been coded so.
 StripeLayout SmallestLayout(const ShardDescriptor& shard) {
@@ -101,7 +102,7 @@ class StripeStore::Impl::Reads final : public StripeStore::PendingRead {
  public:
   Reads(Impl& store, std::vector<StripePart> parts) : store_(store), parts_(std::move(parts)) {
     status_ = Prepare();
-    if (status_.ok()) running_ = StartReads(store_, reads_);
+    if (status_.ok()) running_ = StartReads(store_, reads_, store_.options.timeout);
   }
 
   Status Wait() override {
@@ -155,7 +156,8 @@ class StripeStore::Impl::Reads final : public StripeStore::PendingRead {
       }
       if (open.empty()) break;
       runtime.NewSignal()->WaitUntil(std::min(until, runtime.Now() + kPauseForDrives));
-      RunReads(store_, again);
+      // Those that said nothing before are not waited for as long once more.
+      RunReads(store_, again, std::max(until - runtime.Now(), kLeastTimeForDrives));
       for (size_t i = 0; i < open.size(); ++i) reads_[open[i]] = std::move(again[i]);
     }
     return {};
@@ -213,7 +215,7 @@ void StripeStore::Impl::RepairWhatWasFound(const PlannedRead& read) {
 
 // Computes one shard from others and puts it where it belongs.
 Status StripeStore::Impl::WriteAgain(PlannedRead& read, int shard, Epoch epoch) {
-  RunReads(*this, {&read, 1});
+  RunReads(*this, {&read, 1}, options.timeout);
   TRY(read.status);
   return StoreShard(*this, read, shard, read.places[static_cast<size_t>(shard)], epoch);
 }

@@ -20,6 +20,9 @@ namespace pinstripe {
 namespace {
 
 constexpr Duration kLookForAway = std::chrono::milliseconds(20);
+// For drives that are late or away, when those that are there have no room: who writes is to hear
+// that soon.
+constexpr Duration kPatienceWhenFull = std::chrono::seconds(1);
 
 // Every put of one write, so that in the end those that are in nobody's block map can be erased,
 // also when they are answered after that. Shared with the callbacks of the puts; thread-safe.
@@ -134,9 +137,11 @@ class StripeWrite final : public StripeStore::PendingWrite {
         }
       }
       GiveToSpares();
-      const bool is_about_to_fail = conflict_.ok() && !CanImprove() && Stored() < Needed();
-      if (is_about_to_fail && (AskFullOnes() || AskThoseThatAreBack())) continue;
-      if (!conflict_.ok() || !CanImprove()) break;
+      const bool is_about_to_fail =
+          conflict_.ok() && Stored() < Needed() && (!CanImprove() || IsOutOfRoom());
+      if (is_about_to_fail && AskFullOnes()) continue;
+      if (is_about_to_fail && !CanImprove() && AskThoseThatAreBack()) continue;
+      if (!conflict_.ok() || !CanImprove() || is_about_to_fail) break;
       if (auto answer = gather_.Next(std::min(deadline.time(), NextAlarm()))) {
         TakeAnswer(answer->index, answer->value);
       } else {
@@ -363,10 +368,14 @@ class StripeWrite final : public StripeStore::PendingWrite {
   }
 
   // Nor does a write fail because all connections were lost a moment ago, as when this process
-  // stood still: those that could not be reached are waited for. False: none has come back.
+  // stood still: those that could not be reached are waited for. False: none has come back, or
+  // another write that was under way with this one has waited in vain.
   bool AskThoseThatAreBack() {
     const Time now = context_.runtime.Now();
-    if (!give_up_at_) give_up_at_ = now + context_.options.patience;
+    const bool full = CountFullDrives() > 0;
+    VainWaits& waits = full ? context_.waits_when_full : context_.waits;
+    const Duration usual = context_.options.patience;
+    if (!give_up_at_) give_up_at_ = now + (full ? std::min(kPatienceWhenFull, usual) : usual);
     for (;;) {
       bool any = false;
       bool any_away = false;
@@ -385,9 +394,35 @@ class StripeWrite final : public StripeStore::PendingWrite {
         any = true;
       }
       if (any || !any_away) return any;
-      if (context_.runtime.Now() >= *give_up_at_) return false;
+      if (waits.WasInVainSince(begun_)) return false;
+      if (context_.runtime.Now() >= *give_up_at_) {
+        waits.NoteInVain(context_.runtime.Now());
+        return false;
+      }
       context_.runtime.NewSignal()->WaitUntil(context_.runtime.Now() + kLookForAway);
     }
+  }
+
+  // Drives that have refused a shard of this write for want of room, and hold none of it.
+  size_t CountFullDrives() const {
+    std::set<DriveId> full;
+    for (const Attempt& attempt : attempts_) {
+      const bool refused = attempt.answered && attempt.status.code() == ENOSPC;
+      if (refused && !attempt.abandoned) full.insert(attempt.drive);
+    }
+    for (const Shard& shard : shards_) full.erase(shard.stored_on);
+    return full.size();
+  }
+
+  // Whether all that may still come is late, and what is late has been waited for long enough for
+  // a write that other drives have refused for want of room.
+  bool IsOutOfRoom() {
+    const bool in_time = std::ranges::any_of(
+        shards_, [](const Shard& shard) { return shard.stored_on == 0 && shard.in_time > 0; });
+    if (in_time || Stored() >= Needed() || CountFullDrives() == 0) return false;
+    const Time now = context_.runtime.Now();
+    if (!out_of_room_at_) out_of_room_at_ = now + kPatienceWhenFull;
+    return now >= *out_of_room_at_;
   }
 
   size_t Stored() const {
@@ -413,6 +448,7 @@ class StripeWrite final : public StripeStore::PendingWrite {
 
   Time NextAlarm() const {
     Time alarm = Time::max();
+    if (out_of_room_at_ > context_.runtime.Now()) alarm = *out_of_room_at_;
     for (const Attempt& attempt : attempts_) {
       if (attempt.answered || attempt.late || attempt.abandoned) continue;
       alarm = std::min(alarm, attempt.sent_at + context_.options.spare_after);
@@ -463,21 +499,18 @@ class StripeWrite final : public StripeStore::PendingWrite {
   // Says which shards are not stored, and why each drive that was asked did not take them.
   Status WhyNot() const {
     std::string reasons;
-    size_t full = 0;
     for (size_t shard = 0; shard < shards_.size(); ++shard) {
       if (shards_[shard].stored_on != 0) continue;
-      bool drive_is_full = false;
       for (const Attempt& attempt : attempts_) {
         if (attempt.shard != shard || attempt.abandoned) continue;
         if (attempt.answered && attempt.status.ok()) continue;
-        drive_is_full |= attempt.status.code() == ENOSPC;
         reasons += fmt::format("; shard {}: {}", shard,
                                attempt.answered
                                    ? std::string(attempt.status.message())
                                    : fmt::format("drive {} did not answer in time", attempt.drive));
       }
-      full += drive_is_full;
     }
+    const size_t full = CountFullDrives();
     const int code = Stored() + full >= Needed() && full > 0 ? ENOSPC : EIO;
     return Fail(code, "write {}: {} of {} shards were stored, {} are needed{}", DescribeStripe(id_),
                 Stored(), shards_.size(), Needed(), reasons);
@@ -495,11 +528,13 @@ class StripeWrite final : public StripeStore::PendingWrite {
   const std::shared_ptr<StripeBuffer> buffer_;
   Gather<Status> gather_;
   const std::shared_ptr<PutLedger> ledger_;
-  Status status_;                   // why it could not be begun
-  Status conflict_;                 // the write id was used before, for other bytes
-  std::optional<Time> give_up_at_;  // waiting for drives that are away
-  bool outdated_ = false;           // some drive knows of a later epoch
-  bool newest_ = false;             // there is none
+  Status status_;    // why it could not be begun
+  Status conflict_;  // the write id was used before, for other bytes
+  const Time begun_ = context_.runtime.Now();
+  std::optional<Time> give_up_at_;      // waiting for drives that are away
+  std::optional<Time> out_of_room_at_;  // waiting for drives that are late, as others are full
+  bool outdated_ = false;               // some drive knows of a later epoch
+  bool newest_ = false;                 // there is none
   StripePlace place_;
   std::vector<DriveId> order_;  // homes, then spares
   size_t next_spare_ = 0;       // in order_; so no drive is given two shards

@@ -145,7 +145,10 @@ void FileWriting::FinishBlock(uint64_t block) {
   DirtyBlocks::Block* const found = blocks_.Find(block);
   if (!found || !found->sent) return;
   DirtyBlocks::Block& open = *found;
-  Result<StripePlace> stored = open.sent->pending->Wait();
+  // Where there is no room for a block of the file, the next attempt stores those behind it as
+  // well: nobody waits for one after the other now.
+  const bool is_hopeless = failure_.code() == ENOSPC;
+  Result<StripePlace> stored = is_hopeless ? tl::unexpected(failure_) : open.sent->pending->Wait();
   DirtyBlocks::Sent sent;  // goes when the mutex is free
   const MutexLock lock(mutex_);
   sent = blocks_.Finish(open);
@@ -202,6 +205,7 @@ Status FileWriting::SendAll() {
     for (const uint64_t block : blocks_.AllDirty()) {
       TRY(SendBlock(block));
       if (blocks_.CountInFlight() > kMaxInFlight) FinishOldest();
+      if (failure_.code() == ENOSPC) break;
     }
     while (FinishOldest()) {
     }

@@ -9,9 +9,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <utility>
 
+#include "store/drive_mark.h"
+#include "tests/support/expect_ok.h"
+
 namespace pinstripe {
+
+void MakeDrive(const std::string& path) {
+  std::filesystem::create_directories(path);
+  EXPECT_OK(InitDrive(path, "of a test"));
+}
 
 Daemon::Daemon(const std::vector<std::string>& arguments,
                const std::map<std::string, std::string>& environment, unsigned descriptors) {

@@ -20,6 +20,9 @@ namespace pinstripe {
 
 constexpr uint64_t kDriveBytes = 1'000'000'000;  // more than these tests put on a drive
 
+// An empty drive, which a Daemon can serve.
+void MakeDrive(const std::string& path);
+
 class Daemon {
  public:
   // `environment` is added to that of this process. `descriptors`: as many as it may ever have; 0:

@@ -25,7 +25,10 @@ using testing::Not;
 
 class ForgetTest : public testing::Test, protected DriveClient {
  protected:
-  ForgetTest() { SetLogLevel(LogLevel::kError); }
+  ForgetTest() {
+    SetLogLevel(LogLevel::kError);
+    MakeDrive(directory_ / "store");
+  }
 
   std::unique_ptr<Daemon> Start(const std::string& boot_id, const std::string& store = "store") {
     const std::string config = directory_ / (store + ".toml");

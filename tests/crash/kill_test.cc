@@ -39,6 +39,7 @@ class KillTest : public testing::Test, protected DriveClient {
   KillTest() {
     SetLogLevel(LogLevel::kError);
     std::ofstream(config_) << DaemonConfigText({{.port = port_, .path = path_}}, kDriveBytes);
+    MakeDrive(path_);
   }
 
   // Puts, deletes and flushes until the drive fails.

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <random>
@@ -27,6 +28,7 @@
 #include "cluster/connect.h"
 #include "kinetic/io_loop.h"
 #include "kinetic/kinetic_drive.h"
+#include "store/drive_mark.h"
 #include "tests/support/expect_ok.h"
 #include "tests/support/free_ports.h"
 #include "tests/support/linearizability.h"
@@ -126,10 +128,14 @@ class LinearizableTest : public testing::Test {
 
   // Ready when it answers; whoever asks earlier counts it as away.
   void StartDrive(size_t i) {
+    const std::string path = directory_ / fmt::format("drive{}", i);
+    if (!std::filesystem::exists(path)) {
+      std::filesystem::create_directory(path);
+      ASSERT_OK(InitDrive(path, "of a test"));
+    }
     const std::string config = directory_ / fmt::format("drive{}.toml", i);
     std::ofstream(config) << fmt::format(
-        "[daemon]\nlisten = \"127.0.0.1\"\n[[drive]]\npath = \"{}\"\nport = {}\n",
-        directory_ / fmt::format("drive{}", i), ports_[i]);
+        "[daemon]\nlisten = \"127.0.0.1\"\n[[drive]]\npath = \"{}\"\nport = {}\n", path, ports_[i]);
     int ends[2];
     ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
     const FileDescriptor output(ends[0]);

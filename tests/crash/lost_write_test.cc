@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <filesystem>
 #include <fstream>
 #include <stdexcept>
 
@@ -51,7 +52,9 @@ class LostWriteTest : public testing::Test, protected DriveClient {
   void Start(int drives) {
     std::vector<DevDrive> served;
     for (int i = 0; i < drives; ++i) {
-      served.push_back({.port = ports_[i], .path = fmt::format("{}/{}", disk_->path(), i)});
+      const std::string path = fmt::format("{}/{}", disk_->path(), i);
+      if (!std::filesystem::exists(path)) MakeDrive(path);
+      served.push_back({.port = ports_[i], .path = path});
     }
     std::ofstream(config_) << DaemonConfigText(served, 100'000'000);
     daemon_ = std::make_unique<Daemon>(std::vector<std::string>{"--config", config_});

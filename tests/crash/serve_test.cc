@@ -37,8 +37,9 @@ class ServeTest : public testing::Test, protected DriveClient {
     std::ofstream(config_) << DaemonConfigText(drives, kDriveBytes);
     return std::make_unique<Daemon>(std::vector<std::string>{"--config", config_});
   }
-  // All drives are made, and stopped.
+  // All drives are made, served, and stopped.
   void Make() {
+    for (int i = 0; i < kDrives; ++i) MakeDrive(PathOf(i));
     const auto daemon = Start();
     ASSERT_TRUE(daemon->IsReady()) << daemon->Messages();
     EXPECT_EQ(daemon->Stop(), 0);
@@ -95,36 +96,99 @@ TEST_P(OneFaultTest, KeepsNoOtherDriveAway) {
   EXPECT_EQ(daemon->Stop(), 0) << "what it serves it has ended cleanly";
 }
 
-INSTANTIATE_TEST_SUITE_P(ADriveWith, OneFaultTest,
-                         testing::Values(Fault{"ADamagedSuperblock", "This drive is lost",
-                                               [](const std::string& path) {
-                                                 fs::resize_file(path + "/superblock", 20);
-                                               }},
-                                         Fault{"NoIndex", "This drive is lost",
-                                               [](const std::string& path) {
-                                                 fs::remove_all(path + "/index");
-                                                 fs::create_directory(path + "/index");
-                                               }},
-                                         Fault{"NoDirectory", "No such file or directory",
-                                               [](const std::string& path) {
-                                                 fs::remove_all(path);
-                                                 fs::create_symlink("/proc/nothing", path);
-                                               }},
-                                         Fault{"SomebodyElsesFiles",
-                                               "give a drive an empty directory",
-                                               [](const std::string& path) {
-                                                 fs::remove_all(path);
-                                                 fs::create_directory(path);
-                                                 std::ofstream(path + "/letter") << "dear";
-                                               }},
-                                         Fault{"DamagedIdentities", "It says who may use the drive",
-                                               [](const std::string& path) {
-                                                 std::ofstream(path + "/security") << "x";
-                                                 fs::permissions(path + "/security",
-                                                                 fs::perms::owner_read |
-                                                                     fs::perms::owner_write);
-                                               }}),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    ADriveWith, OneFaultTest,
+    testing::Values(
+        Fault{"ADamagedSuperblock", "This drive is lost",
+              [](const std::string& path) { fs::resize_file(path + "/superblock", 20); }},
+        Fault{"NoIndex", "This drive is lost",
+              [](const std::string& path) {
+                fs::remove_all(path + "/index");
+                fs::create_directory(path + "/index");
+              }},
+        Fault{"NoDirectory", "is no drive",
+              [](const std::string& path) {
+                fs::remove_all(path);
+                fs::create_symlink("/proc/nothing", path);
+              }},
+        Fault{"ADiskThatIsNotMounted", "Is the disk mounted? `pinstriped --init ",
+              [](const std::string& path) {
+                fs::remove_all(path);
+                fs::create_directory(path);
+              }},
+        Fault{"ADamagedMark", "mark of the drive is damaged",
+              [](const std::string& path) { fs::resize_file(path + "/pinstripe-drive", 100); }},
+        Fault{"SomebodyElsesFiles", "is no drive",
+              [](const std::string& path) {
+                fs::remove_all(path);
+                fs::create_directory(path);
+                std::ofstream(path + "/letter") << "dear";
+              }},
+        Fault{"DamagedIdentities", "It says who may use the drive",
+              [](const std::string& path) {
+                std::ofstream(path + "/security") << "x";
+                fs::permissions(path + "/security", fs::perms::owner_read | fs::perms::owner_write);
+              }}),
+    [](const auto& info) { return info.param.name; });
+
+TEST_F(ServeTest, ADiskThatIsNotMountedGetsNothingInItsPlace) {
+  Make();
+  fs::rename(PathOf(1), directory_ / "the disk");
+  fs::create_directory(PathOf(1));
+  {
+    const auto daemon = Start();
+    ASSERT_TRUE(daemon->IsReady()) << daemon->Messages();
+    EXPECT_FAILS(Put(*Connect(ports_[1])), EIO);
+    EXPECT_OK(Put(*Connect(ports_[2])));
+    EXPECT_EQ(daemon->Stop(), 0);
+  }
+  EXPECT_TRUE(fs::is_empty(PathOf(1)));
+  fs::remove(PathOf(1));
+  fs::rename(directory_ / "the disk", PathOf(1));
+  const auto daemon = Start();
+  ASSERT_TRUE(daemon->IsReady()) << daemon->Messages();
+  EXPECT_OK(Put(*Connect(ports_[1])));
+}
+
+// Earlier versions made no marks.
+TEST_F(ServeTest, AStoreWithoutAMarkIsServedAndGetsOne) {
+  Make();
+  for (int i = 0; i < kDrives; ++i) fs::remove(PathOf(i) + "/pinstripe-drive");
+  for (int round = 0; round < 2; ++round) {
+    const auto daemon = Start();
+    ASSERT_TRUE(daemon->IsReady()) << daemon->Messages();
+    for (int i = 0; i < kDrives; ++i) EXPECT_OK(Put(*Connect(ports_[i])));
+    EXPECT_EQ(daemon->Stop(), 0);
+    for (int i = 0; i < kDrives; ++i) EXPECT_TRUE(fs::exists(PathOf(i) + "/pinstripe-drive"));
+  }
+}
+
+TEST_F(ServeTest, InitMakesDrivesOfEmptyDirectoriesOrOfNone) {
+  const auto init = [](std::vector<std::string> arguments, std::string* said) {
+    arguments.insert(arguments.begin(), "--init");
+    Daemon daemon(arguments);
+    const int code = WEXITSTATUS(daemon.Wait());
+    *said = daemon.Messages();
+    return code;
+  };
+  std::string said;
+  for (int i = 0; i < kDrives; ++i) fs::create_directory(PathOf(i));
+  fs::create_directory(PathOf(0) + "/lost+found");
+  std::ofstream(PathOf(2) + "/letter") << "dear";
+  EXPECT_EQ(init({PathOf(0), PathOf(1), PathOf(2)}, &said), 1);
+  EXPECT_THAT(said, HasSubstr(PathOf(2) + " is not empty: \"letter\" is in it"));
+  EXPECT_TRUE(fs::is_empty(PathOf(1)));
+  fs::remove(PathOf(2) + "/letter");
+  EXPECT_EQ(init({PathOf(0), PathOf(1), PathOf(2)}, &said), 0) << said;
+  EXPECT_EQ(init({PathOf(1)}, &said), 1);
+  EXPECT_THAT(said, HasSubstr("is a drive already"));
+  EXPECT_EQ(init({directory_ / "nothing"}, &said), 1);
+  EXPECT_THAT(said, HasSubstr("there is no directory " + directory_ / "nothing"));
+  EXPECT_EQ(init({PathOf(0), "--config", config_}, &said), 2);
+  const auto daemon = Start();
+  ASSERT_TRUE(daemon->IsReady()) << daemon->Messages();
+  for (int i = 0; i < kDrives; ++i) EXPECT_OK(Put(*Connect(ports_[i])));
+}
 
 TEST_F(ServeTest, WithoutAnyDriveThatCanBeServedItFails) {
   Make();

@@ -34,6 +34,7 @@ class StrangersTest : public testing::Test, protected DriveClient {
     SetLogLevel(LogLevel::kError);
     std::ofstream(config_) << DaemonConfigText({{.port = port_, .path = directory_ / "drive"}},
                                                kDriveBytes);
+    MakeDrive(directory_ / "drive");
   }
 
   std::unique_ptr<Daemon> Start() {

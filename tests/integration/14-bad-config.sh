@@ -93,6 +93,7 @@ check "and nothing is made in its directory" nothing_was_made
 
 # Whoever comes first would own a drive that listens to others with the key that everybody knows.
 mkdir "$work/factory"
+"$build/daemon/pinstriped" --init "$work/factory" >"$work/said" || flunk "a drive is made"
 printf '[daemon]\nlisten = "0.0.0.0"\n[[drive]]\npath = "%s"\nport = 0\n' "$work/factory" >"$work/factory.toml"
 check "the factory's key is refused where others could come, with the way out" \
   refused "$build/daemon/pinstriped" --config "$work/factory.toml" -- "factory's key" "$work/factory" credentials 'factory_key = "allow"'

@@ -23,9 +23,7 @@ check "a drive in service is not rebuilt" says 1 "nothing to rebuild" rebuild "$
 
 dev kill 3
 cp -a "$cluster/drives/3" "$work/old-disk"
-rm -rf "$cluster/drives/3"
-mkdir "$cluster/drives/3"
-chown --reference="$work/old-disk" "$cluster/drives/3"
+new_disk 3
 put meanwhile 20000001
 check "a drive that does not answer is not rebuilt" says 1 "must answer" rebuild "$config" 3
 dev start 3

@@ -112,6 +112,12 @@ dev() {  # kill|start NAME...
   "$pinstripe" dev "$verb" "$cluster" "$@" >"$cluster.$verb" 2>&1 ||
     give_up "dev $verb $*: $(cat "$cluster.$verb")"
 }
+new_disk() {  # DRIVE: an empty one in the place of what was there
+  local place=$cluster/drives/$1
+  rm -rf "$place"
+  mkdir "$place"
+  "$build/daemon/pinstriped" --init "$place" >"$cluster.init" 2>&1 || give_up "new disk $1: $(cat "$cluster.init")"
+}
 unlist() {  # DRIVE: takes it out of cluster.toml
   /usr/bin/python3 - "$config" "$1" <<'END'
 import re, sys

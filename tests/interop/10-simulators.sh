@@ -36,7 +36,7 @@ cluster_on() {  # NAME PORT|own...
   for port in "$@"; do
     id=$((id + 1))
     if [ "$port" = own ]; then
-      rm -r "$cluster/drives/$id"
+      new_disk $id
       dev start $id
     else
       sed -i "/^id = $id\$/,/^address/s/^address = .*/address = \"127.0.0.1:$port\"/" "$config"

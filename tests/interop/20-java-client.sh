@@ -29,6 +29,8 @@ tls_port = $secure
 path = "two"
 port = $second
 CONFIG
+mkdir "$work/one" "$work/two"
+"$build/daemon/pinstriped" --init "$work/one" "$work/two" >"$work/pinstriped.log" 2>&1 || give_up "no drives: $(cat "$work/pinstriped.log")"
 "$build/daemon/pinstriped" --config "$work/pinstriped.toml" >"$work/pinstriped.log" 2>&1 &
 processes+=($!)
 free_port

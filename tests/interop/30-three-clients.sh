@@ -34,6 +34,8 @@ tls_port = ${own[1]}
 path = "peer"
 port = $peer
 CONFIG
+  mkdir "$work/$1/one" "$work/$1/peer"
+  "$build/daemon/pinstriped" --init "$work/$1/one" "$work/$1/peer" >"$work/$1/pinstriped.log" 2>&1 || give_up "no drives: $(cat "$work/$1/pinstriped.log")"
   "$build/daemon/pinstriped" --config "$work/$1/pinstriped.toml" >"$work/$1/pinstriped.log" 2>&1 &
   processes+=($!)
   free_port

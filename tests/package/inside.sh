@@ -121,6 +121,8 @@ rm /tmp/keys
 for one in $drives; do
   mkdir -p "/srv/pinstripe/disk$one" "/hosts/$one"
   chown pinstripe:pinstripe "/srv/pinstripe/disk$one"
+  check "disk $one becomes a drive" pinstriped --init "/srv/pinstripe/disk$one"
+  check "which is the daemon's" about "/srv/pinstripe/disk$one/pinstripe-drive" "640 pinstripe pinstripe"
   cp -a /etc/pinstripe/. "/hosts/$one/"
   sed -i -e 's/^#credentials = /credentials = /' -e "s,^path = .*,path = \"/srv/pinstripe/disk$one\"," \
     -e "s/^port = .*/port = $((8122 + one))/" "/hosts/$one/pinstriped.toml"

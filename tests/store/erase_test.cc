@@ -14,6 +14,7 @@
 
 #include "daemon/device_security.h"
 #include "store/directory.h"
+#include "store/drive_mark.h"
 #include "store/erasable_store.h"
 #include "store/gate.h"
 #include "store/key_locks.h"
@@ -140,6 +141,9 @@ class EraseTest : public testing::Test {
 // Each state of the directory in which a kill may leave an erase.
 TEST_F(EraseTest, WhereverItIsInterruptedItIsFinishedWhenTheStoreIsOpened) {
   const std::string path = Path("store");
+  fs::create_directory(path);
+  const Result<DriveMark> mark = InitDrive(path, "1.2.3");
+  ASSERT_OK(mark);
   const auto fill = [&] {
     const auto store = OpenErasable(path, resources_);
     Fill(*store);
@@ -166,6 +170,7 @@ TEST_F(EraseTest, WhereverItIsInterruptedItIsFinishedWhenTheStoreIsOpened) {
       EXPECT_EQ(Count(*store), 0u);
       EXPECT_FALSE(fs::exists(path + "/security"));
       EXPECT_FALSE(fs::exists(path + "/erasing"));
+      EXPECT_EQ(*RequireDriveMark(path, "1.2.3"), *mark);
     }
     EXPECT_EQ(StoreDirectory::Open(path, "")->identity().serial_number, identity.serial_number);
     fill();

@@ -364,8 +364,8 @@ TEST(RegisterStore, WhoAnswersAgainIsNotNamedForFailuresOfBefore) {
   Replicas five(5);
   const auto store = five.NewStore();
   for (int i = 0; i < 3; ++i) five.set.drives[i]->Set(Replicas::Down());
-  five.sim.RunAt(five.sim.Now() + 5s, [&] { five.set.drives[0]->Set(Replicas::Healthy()); });
-  five.sim.RunAt(five.sim.Now() + 5s, [&] { five.set.drives[3]->Set(Replicas::Down()); });
+  five.sim.RunAt(five.sim.Now() + 1s, [&] { five.set.drives[0]->Set(Replicas::Healthy()); });
+  five.sim.RunAt(five.sim.Now() + 1s, [&] { five.set.drives[3]->Set(Replicas::Down()); });
   const Status read = store->Read(kName).error();
   EXPECT_THAT(std::string(read.message()),
               testing::EndsWith("2 answered well: drive 2: away; drive 3: away; drive 4: away"));

@@ -169,11 +169,11 @@ TEST_F(FullDrivesTest, ANameIsRemovedOrNotAndTheAnswerSaysWhich) {
 
 class FullClusterTest : public FsTest {
  protected:
-  FullClusterTest()
-      : FsTest({.drives = 5,
-                .layout = {2, 1, 64 << 10},
-                .drive_bytes = 8 << 20,
-                .reserve_bytes = 1 << 20}) {}
+  explicit FullClusterTest(TestCluster::Options options = {.drives = 5,
+                                                           .layout = {2, 1, 64 << 10},
+                                                           .drive_bytes = 8 << 20,
+                                                           .reserve_bytes = 1 << 20})
+      : FsTest(options) {}
 
   static std::string Name(int i) { return fmt::format("file{}", i); }
 
@@ -250,6 +250,97 @@ TEST_F(FullClusterTest, TruncatingAFileAndRepairingWork) {
   Repairer repairer(*host_.cluster, {});
   EXPECT_THAT(repairer.Run().failures, testing::IsEmpty());
   EXPECT_EQ(Contents("/" + Name(files - 1)), Pattern(static_cast<uint64_t>(files) - 1, 200'000));
+}
+
+// ---- Full drives, and others that are away or hang
+
+class FullAndIllTest : public FullClusterTest {
+ protected:
+  FullAndIllTest()
+      : FullClusterTest({.drives = 8,
+                         .layout = {4, 2, 64 << 10},
+                         .drive_bytes = 8 << 20,
+                         .reserve_bytes = 1 << 20}) {}
+
+  // Whoever writes files of all sizes is answered within `most` in each call, and that there is no
+  // room is told as that.
+  void ExpectSoonToldOfNoRoom(Duration most) {
+    int refused = 0;
+    const auto call = [&](size_t bytes, const std::function<Status()>& operation) {
+      const Time begin = sim_.Now();
+      const Status status = operation();
+      EXPECT_LE(sim_.Now() - begin, most) << bytes << " bytes: " << status.message();
+      EXPECT_TRUE(status.ok() || status.code() == ENOSPC) << bytes << ": " << status.message();
+      refused += status.code() == ENOSPC;
+    };
+    for (const size_t bytes : {100, 3'000, 30'000, 200'000, 2'000'000}) {
+      for (int i = 0; i < 4; ++i) {
+        auto file = fs_->Create(kRootInode, fmt::format("late{}", written_++), {});
+        ASSERT_OK(file);
+        const std::string contents = Pattern(7, bytes);
+        call(bytes, [&] { return StatusOf((*file)->Write(0, AsBytes(contents))); });
+        call(bytes, [&] { return (*file)->Close(); });
+      }
+    }
+    EXPECT_GE(refused, 8) << "the large ones";
+  }
+
+  int written_ = 0;
+};
+
+TEST_F(FullAndIllTest, NobodyWaitsLongForRoom) {
+  Fill();
+  ExpectSoonToldOfNoRoom(std::chrono::milliseconds(100));
+}
+
+// A drive that is away may come back, and have room. But it is not waited for block after block.
+TEST_F(FullAndIllTest, NobodyWaitsLongForRoomWhileADriveIsAway) {
+  Fill();
+  machines_.drive(1).Set({.down = true});
+  ExpectSoonToldOfNoRoom(std::chrono::milliseconds(1200));
+}
+
+TEST_F(FullAndIllTest, NobodyWaitsLongForRoomWhileDrivesHang) {
+  Fill();
+  machines_.drive(1).Set({.lose_request = 1});
+  ExpectSoonToldOfNoRoom(std::chrono::milliseconds(5500));
+  machines_.drive(2).Set({.lose_request = 1});
+  ExpectSoonToldOfNoRoom(std::chrono::milliseconds(5500));
+}
+
+// Room that is there is found, whatever others say.
+TEST_F(FullAndIllTest, SlowDrivesWithRoomAreWaitedFor) {
+  machines_.drive(1).Set({.full = true});
+  machines_.drive(2).Set({.full = true});
+  for (DriveId id = 3; id <= 8; ++id) {
+    machines_.drive(id).Set({.least_latency = std::chrono::milliseconds(100),
+                             .most_latency = std::chrono::milliseconds(600)});
+  }
+  for (int i = 0; i < 5; ++i) EXPECT_OK(Write(Name(i), Pattern(1, 200'000)));
+}
+
+TEST_F(FullAndIllTest, NamesAreRemovedAndMovedWhileADriveIsAway) {
+  const int files = Fill();
+  machines_.drive(1).Set({.down = true});
+  ASSERT_OK(fs_->Rename(kRootInode, Name(0), kRootInode, "moved"));
+  ASSERT_OK(fs_->Rename(kRootInode, Name(1), kRootInode, Name(2)));
+  for (int i = 2; i < files; ++i) ASSERT_OK(fs_->Unlink(kRootInode, Name(i)));
+  ASSERT_OK(fs_->Unlink(kRootInode, "moved"));
+  sim_.Sleep(Reaper::kGrace + std::chrono::seconds(30));
+  EXPECT_OK(Write("again", Pattern(3, 2'000'000)));
+}
+
+// Beyond all that is kept for anything, by half of those that are there: the change of the inode
+// may have happened, as some have taken it. It says so soon.
+TEST_F(FullAndIllTest, WhatIsNotKnownIsToldSoon) {
+  machines_.drive(1).Set({.down = true});
+  machines_.drive(2).Set({.full = true});
+  machines_.drive(3).Set({.full = true});
+  for (int i = 0; i < 40; ++i) {
+    const Time begin = sim_.Now();
+    (void)Write(Name(i), Pattern(1, 100));
+    EXPECT_LE(sim_.Now() - begin, std::chrono::milliseconds(2500));
+  }
 }
 
 // A drive that has just refused is left alone for a while: not every stripe is sent there in vain.

@@ -1,0 +1,138 @@
+#include "store/drive_mark.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "base/config.h"
+#include "base/read_file.h"
+#include "base/time_text.h"
+#include "base/toml_text.h"
+#include "base/try.h"
+#include "store/directory.h"
+
+namespace pinstripe {
+namespace {
+
+constexpr int64_t kFormat = 1;
+constexpr mode_t kMode = 0640;
+constexpr size_t kIdBytes = 16;
+
+std::string MarkOf(const std::string& directory) {
+  return fmt::format("{}/{}", directory, DriveMark::kFileName);
+}
+
+Result<bool> IsThere(const std::string& path) {
+  struct stat about;
+  if (stat(path.c_str(), &about) == 0) return true;
+  if (errno == ENOENT) return false;
+  return Fail(errno, "cannot look at {}: {}", path, ErrnoText(errno));
+}
+
+bool IsId(std::string_view id) {
+  return id.size() == 2 * kIdBytes && std::ranges::all_of(id, [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+         });
+}
+
+// For the owner of the directory, who serves the drive: root makes drives for others.
+Result<DriveMark> WriteMark(const std::string& directory, std::string_view version) {
+  struct stat about;
+  if (stat(directory.c_str(), &about) != 0) {
+    return Fail(errno, "cannot look at {}: {}", directory, ErrnoText(errno));
+  }
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const DriveMark mark{
+      .id = RandomHex(kIdBytes),
+      .made = TimeText(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count()),
+      .made_by = std::string(version)};
+  const auto contents = [&](int fd) -> Result<std::string> {
+    const bool foreign = about.st_uid != geteuid() || about.st_gid != getegid();
+    if (geteuid() == 0 && foreign && fchown(fd, about.st_uid, about.st_gid) != 0) {
+      return Fail(errno, "cannot give {} to the owner of its directory: {}", MarkOf(directory),
+                  ErrnoText(errno));
+    }
+    return EncodeDriveMark(mark);
+  };
+  TRY(ReplaceFileDurably(MarkOf(directory), contents, kMode));
+  return mark;
+}
+
+}  // namespace
+
+std::string EncodeDriveMark(const DriveMark& mark) {
+  TomlText text;
+  text.Comment("This directory is a drive's. pinstriped serves no drive without this file.");
+  text.Set("format", kFormat);
+  text.Set("id", mark.id);
+  text.Set("made", mark.made);
+  text.Set("made_by", mark.made_by);
+  return text.Take();
+}
+
+Result<DriveMark> DecodeDriveMark(std::string_view text, const std::string& file) {
+  const auto damaged = [&](const Status& why) {
+    return Fail(EBADMSG,
+                "the mark of the drive is damaged: {}. If this is the right disk, remove the "
+                "file: a drive that has its store gets a new one",
+                why.message());
+  };
+  const Result<ConfigFile> parsed = ConfigFile::Parse(text, file);
+  if (!parsed.has_value()) return damaged(parsed.error());
+  ConfigTable root = parsed->root();
+  const int64_t format = root.Integer("format", std::nullopt, 1, INT64_MAX);
+  if (format > kFormat) {
+    return Fail(ENOTSUP,
+                "{}: the mark of the drive has format {}, this program knows up to {}; use the "
+                "newer pinstriped",
+                file, format, kFormat);
+  }
+  DriveMark mark{.id = root.Text("id"), .made = root.Text("made"), .made_by = root.Text("made_by")};
+  if (!IsId(mark.id)) root.Refuse("id", fmt::format("'{}' is not 32 hexadecimal digits", mark.id));
+  const Status read = parsed->Finish();
+  if (!read.ok()) return damaged(read);
+  return mark;
+}
+
+Status CheckCanBecomeDrive(const std::string& directory) {
+  const Result<std::vector<std::string>> names = NamesIn(directory);
+  if (!names.has_value() && names.error().code() == ENOENT) {
+    return Fail(ENOENT,
+                "there is no directory {}: make it, and give it to the user that pinstriped runs "
+                "as",
+                directory);
+  }
+  if (!names.has_value()) return Failed(names.error());
+  if (TRY(StoreDirectory::HasStore(directory)) || TRY(IsThere(MarkOf(directory)))) {
+    return Fail(EEXIST,
+                "{} is a drive already. To make a new one there, remove everything in it: what the "
+                "drive holds is lost then",
+                directory);
+  }
+  if (!names->empty()) {
+    return Fail(ENOTEMPTY,
+                "{} is not empty: \"{}\" is in it. Give a drive an empty directory of its own",
+                directory, names->front());
+  }
+  return {};
+}
+
+Result<DriveMark> InitDrive(const std::string& directory, std::string_view version) {
+  TRY(CheckCanBecomeDrive(directory));
+  return WriteMark(directory, version);
+}
+
+Result<DriveMark> RequireDriveMark(const std::string& directory, std::string_view version) {
+  const std::string file = MarkOf(directory);
+  if (TRY(IsThere(file))) return DecodeDriveMark(TRY(ReadFile(file)), file);
+  if (TRY(StoreDirectory::HasStore(directory))) return WriteMark(directory, version);
+  return Fail(ENOENT,
+              "{} is no drive: there is no file \"{}\" in it. Is the disk mounted? `pinstriped "
+              "--init {}` makes a new, empty drive there",
+              directory, DriveMark::kFileName, directory);
+}
+
+}  // namespace pinstripe
