@@ -89,6 +89,8 @@ const std::string& Cluster::uuid() const { return state_->uuid; }
 
 const std::vector<DriveId>& Cluster::map_drives() const { return state_->map_drives; }
 
+const std::optional<KeptLayout>& Cluster::kept_layout() const { return state_->layout; }
+
 void Cluster::ExpectIncarnation(DriveId drive, uint32_t incarnation) {
   state_->identities->ExpectIncarnation(drive, incarnation);
 }

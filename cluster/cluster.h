@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -23,6 +24,7 @@ namespace pinstripe {
 
 class Electorate;
 class Placement;
+struct KeptLayout;
 
 // How a drive is reached. Tests put memory drives behind it; programs KineticDrives.
 // The drive must refuse to work (EHOSTUNREACH) with a device whose superblock `check` refuses: it
@@ -114,6 +116,8 @@ class Cluster final : public ReplicaLocator, public DriveDirectory {
   const DriveMap& map() const;                     // the newest epoch that is known here
   const std::string& uuid() const;                 // 16 bytes
   const std::vector<DriveId>& map_drives() const;  // of the registers of the map group
+  // As the cluster keeps it, when this was opened. Null: it does not, or nobody understands it.
+  const std::optional<KeptLayout>& kept_layout() const;
 
   RegisterStore& registers() { return *registers_; }
   StripeStore& stripes() { return *stripes_; }

@@ -25,6 +25,7 @@
 #include "cluster/ask_drives.h"
 #include "cluster/cluster.h"
 #include "cluster/config.h"
+#include "cluster/kept_layout.h"
 #include "cluster/map/electorate.h"
 #include "cluster/map/epochs.h"
 #include "cluster/membership/drive_identity.h"
@@ -68,6 +69,7 @@ class Cluster::State {
   DriveRedirect redirect;
   std::string uuid;
   std::vector<DriveId> map_drives;
+  std::optional<KeptLayout> layout;
 
   mutable Mutex mutex;
   bool opened GUARDED_BY(mutex) = false;

@@ -12,6 +12,7 @@
 #include "cluster/cluster.h"
 #include "cluster/connecting.h"
 #include "cluster/gather.h"
+#include "cluster/kept_layout.h"
 #include "cluster/map/drive_map.h"
 #include "cluster/map/electorate.h"
 #include "cluster/map/placement.h"
@@ -283,6 +284,10 @@ Status Cluster::Format(Runtime& runtime, const ClusterConfig& config, DriveFacto
   if (const Status noted = formatting.NoteStarts(registers); !noted.ok()) {
     Log(LogLevel::kWarn, "drives may have no say for a minute",
         {{"cluster", config.name}, {"why", noted}});
+  }
+  if (const auto kept = KeepLayout(registers, config); !kept.has_value()) {
+    Log(LogLevel::kWarn, "the cluster does not keep its layout: `pinstripe config --apply` does it",
+        {{"cluster", config.name}, {"why", kept.error()}});
   }
   Log(LogLevel::kInfo, "cluster formatted", {{"cluster", config.name}, {"drives", drives.size()}});
   return {};

@@ -34,6 +34,17 @@ std::vector<DriveMap> TakeHistory(const RegisterValue& history, const DriveMap& 
   return {};
 }
 
+// Nothing rests on it, so whatever is wrong with it is only said.
+std::optional<KeptLayout> TakeLayout(const Result<RegisterValue>& answer,
+                                     const std::string& cluster) {
+  if (answer.has_value() && !answer->value) return std::nullopt;
+  auto kept = answer.has_value() ? KeptLayout::Decode(*answer->value) : Failed(answer.error());
+  if (kept.has_value()) return *kept;
+  Log(LogLevel::kWarn, "the layout that the cluster keeps cannot be read",
+      {{"cluster", cluster}, {"why", kept.error()}});
+  return std::nullopt;
+}
+
 }  // namespace
 
 Result<MapGroup> ReadMapGroup(RegisterStore& registers, const ClusterConfig& config, Epoch first) {
@@ -49,8 +60,13 @@ Result<MapGroup> ReadMapGroup(RegisterStore& registers, const ClusterConfig& con
     for (const DriveConfig& drive : config.drives) {
       if (is_first) names.push_back({kMapGroup, IncarnationKey(drive.id)});
     }
+    if (is_first) names.push_back({kMapGroup, LayoutKey()});
     if (with_history) names.push_back({kMapGroup, HistoryKey()});
     auto answers = registers.ReadMany(names);
+    if (is_first) {
+      group.layout = TakeLayout(answers.back(), config.name);
+      answers.pop_back();
+    }
     if (with_history) {
       group.history = TRY_CONTEXT(answers.back(), "read the history of the drive map");
       answers.pop_back();

@@ -6,11 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <vector>
 
 #include "base/status.h"
 #include "cluster/config.h"
+#include "cluster/kept_layout.h"
 #include "cluster/map/drive_map.h"
 #include "cluster/registers/store.h"
 
@@ -23,9 +25,10 @@ struct MapGroup {
   std::map<DriveId, uint32_t> incarnations;  // of the drives in the configuration
   RegisterValue history;                     // as it was read, with the first epoch of all
   size_t in_history = 0;                     // so many of `epochs` are from there
+  std::optional<KeptLayout> layout;          // null: none is kept, or none that is understood
 };
 
-// From the epoch `first` on; incarnations only with the first of all.
+// From the epoch `first` on; incarnations and layout only with the first of all.
 Result<MapGroup> ReadMapGroup(RegisterStore& registers, const ClusterConfig& config,
                               Epoch first = 1);
 

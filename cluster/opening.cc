@@ -10,6 +10,7 @@
 #include "cluster/cluster_state.h"
 #include "cluster/connecting.h"
 #include "cluster/consensus.h"
+#include "cluster/kept_layout.h"
 #include "cluster/map/voting_drive.h"
 #include "cluster/map_group.h"
 #include "erasure/codec.h"
@@ -86,6 +87,10 @@ Result<std::unique_ptr<Cluster>> Cluster::Open(Runtime& runtime, ClusterConfig c
 
   TRY(cluster->ReadTheMap());
   TRY(CheckMapAgainst(settings, cluster->map(), cluster->MissingDrives()));
+  for (const ConfigDifference& each : CompareConfig(settings, cluster->map(), state.layout)) {
+    Log(LogLevel::kWarn, "the configuration is not what the cluster is",
+        {{"cluster", settings.name}, {"file", settings.file}, {"difference", each.Text()}});
+  }
   cluster->AddMissingDrives();
   const uint64_t news = state.electorate->news();
   TRY(cluster->LearnStarts());
@@ -175,6 +180,7 @@ Status Cluster::ReadTheMap() {
   auto epochs = std::make_shared<Epochs>();
   for (DriveMap& map : group.epochs) epochs->Add(std::move(map));
   epochs->settled = group.settled;
+  state_->layout = group.layout;
   const auto retired = TRY(ReadRetirements(*registers_, epochs->draining));
   for (const auto& [id, epoch] : retired) epochs->Retire(id, epoch);
   const MutexLock lock(state_->mutex);

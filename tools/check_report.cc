@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "upkeep/survey.h"
+
 namespace pinstripe {
 namespace {
 
@@ -43,6 +45,17 @@ LastLook LookOf(const CheckReport& report, int64_t now) {
 
 void NoteCheck(Cluster& cluster, const CheckReport& report) {
   (void)NoteLastLook(cluster, LookKind::kListed, LookOf(report, cluster.runtime().WallClock()));
+  NotePlaces(cluster, report);
+}
+
+// Of a look that did not see all places the last note is as good as any.
+void NotePlaces(Cluster& cluster, const CheckReport& report) {
+  if (!report.not_checked.empty() || !report.knows_all_places) return;
+  (void)NoteLastPlaces(cluster, {.at = cluster.runtime().WallClock(),
+                                 .epoch = report.epoch,
+                                 .displaced_blocks = report.displaced_blocks,
+                                 .unused_shards = report.unused_shards,
+                                 .unused_bytes = report.unused_bytes});
 }
 
 nlohmann::ordered_json CheckReportJson(const CheckReport& report) {
@@ -52,6 +65,7 @@ nlohmann::ordered_json CheckReportJson(const CheckReport& report) {
                               {"blocks", report.blocks},
                               {"shards", report.shards},
                               {"unused_shards", report.unused_shards},
+                              {"unused_bytes", report.unused_bytes},
                               {"displaced_blocks", report.displaced_blocks},
                               {"errors", report.Count(Severity::kError)},
                               {"short", report.Count(Severity::kShort)},
@@ -103,8 +117,10 @@ std::string CheckText(const CheckReport& report, const std::string& config_file,
   text += fmt::format("{} directories, {} files, {} names\n", report.directories, report.files,
                       report.entries);
   if (!names_only) {
-    text += fmt::format("{} blocks in {} shards; {} shards of uploads under way or given up\n",
-                        report.blocks, report.shards, report.unused_shards);
+    text += fmt::format(
+        "{} blocks in {} shards; {} shards of uploads under way or given up{}\n", report.blocks,
+        report.shards, report.unused_shards,
+        report.unused_bytes > 0 ? fmt::format(", about {}", BytesText(report.unused_bytes)) : "");
   }
   const size_t leftovers = report.Count(Severity::kLeftover);
   if (leftovers > 0) {
@@ -113,7 +129,7 @@ std::string CheckText(const CheckReport& report, const std::string& config_file,
   return text + VerdictText(report);
 }
 
-std::string VerdictText(const CheckReport& report) {
+std::string VerdictText(const CheckReport& report, bool leaves_something) {
   std::string text;
   const size_t errors = report.Count(Severity::kError);
   const size_t short_files = report.Count(Severity::kShort);
@@ -141,7 +157,8 @@ std::string VerdictText(const CheckReport& report) {
   if (!report.not_checked.empty()) {
     text += "not everything could be looked at\n";
   } else if (errors + short_files + drives == 0 && !is_cramped) {
-    text += "everything is in order\n";
+    text += leaves_something ? "all files are whole, and something is left to do: see above\n"
+                             : "everything is in order\n";
   }
   return text;
 }
@@ -157,6 +174,7 @@ nlohmann::ordered_json CollectReportJson(const CollectReport& report, bool dry_r
           {"inodes", report.inodes},
           {"entries", report.entries},
           {"shards", report.shards},
+          {"bytes", report.bytes},
           {"counts", report.counts},
           {"tombstones", report.tombstones},
           {"waiting", report.waiting},
@@ -172,9 +190,10 @@ std::string CollectText(const CollectReport& report, bool dry_run, const std::st
   for (const std::string& what : report.unfinished) text += fmt::format("kept     {}\n", what);
   for (const std::string& what : report.not_collected) text += fmt::format("stays    {}\n", what);
   text += fmt::format(
-      "{} {} inodes without a name, {} entries that lead nowhere, {} unused shards, and the last "
+      "{} {} inodes without a name, {} entries that lead nowhere, {} unused shards{}, and the last "
       "traces of {} removed names and inodes\n",
       dry_run ? "would remove" : "removed", report.inodes, report.entries, report.shards,
+      report.bytes > 0 ? fmt::format(" (about {})", BytesText(report.bytes)) : "",
       report.tombstones);
   if (report.counts > 0) {
     text += fmt::format("{} the subdirectories of {} directories\n",

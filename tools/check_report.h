@@ -21,6 +21,7 @@ int ExitCodeOf(const CheckReport& report);
 // What it says, for `pinstripe status`, which can do without if it cannot be noted.
 LastLook LookOf(const CheckReport& report, int64_t now);
 void NoteCheck(Cluster& cluster, const CheckReport& report);
+void NotePlaces(Cluster& cluster, const CheckReport& report);
 
 nlohmann::ordered_json CheckReportJson(const CheckReport& report);
 
@@ -28,8 +29,9 @@ nlohmann::ordered_json CheckReportJson(const CheckReport& report);
 // `config_file`, and what could not be looked at.
 std::string FindingsText(const CheckReport& report, const std::string& config_file, bool all);
 
-// The last lines: whether everything is in order.
-std::string VerdictText(const CheckReport& report);
+// The last lines: whether everything is in order. `leaves_something`: the command has something to
+// do yet that it has said before.
+std::string VerdictText(const CheckReport& report, bool leaves_something = false);
 
 // All of it: what `pinstripe check` says. Names only, or data as well.
 std::string CheckText(const CheckReport& report, const std::string& config_file, bool all,

@@ -26,6 +26,7 @@ using Action = std::function<Result<int>(Runtime&)>;
 
 void AddFormatCommand(CLI::App& app, Action& chosen);
 void AddStatusCommand(CLI::App& app, Action& chosen);
+void AddOkToStopCommand(CLI::App& app, Action& chosen);
 void AddWhyCommand(CLI::App& app, Action& chosen);
 void AddCheckCommand(CLI::App& app, Action& chosen);
 void AddCollectCommand(CLI::App& app, Action& chosen);

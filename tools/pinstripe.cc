@@ -32,6 +32,7 @@ int Main(int argc, char** argv) {
   Action chosen;
   AddFormatCommand(app, chosen);
   AddStatusCommand(app, chosen);
+  AddOkToStopCommand(app, chosen);
   AddWhyCommand(app, chosen);
   AddCheckCommand(app, chosen);
   AddCollectCommand(app, chosen);

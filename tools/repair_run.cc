@@ -70,18 +70,28 @@ class Claims {
   Claims(Cluster& cluster, const std::function<void(const std::string&)>& say)
       : cluster_(cluster), say_(say) {}
 
-  // EBUSY: somebody else is at work on one of them.
+  // And the drive map, which one process at a time changes. EBUSY: somebody else is at work on one
+  // of them.
   Status Take(const std::vector<MappedDrive>& drives, DriveWork work) {
     std::set<DriveId> ids;
     for (const MappedDrive& drive : drives) ids.insert(drive.id);
+    map_ = std::make_unique<DriveClaim>(cluster_, kDriveMap, work);
     for (const DriveId id : ids) {
       claims_.push_back(std::make_unique<DriveClaim>(cluster_, id, work));
-      TRY(claims_.back()->Take([this](const Status& who) { SayWhoIsWaitedFor(who, say_); }));
     }
+    // All are watched from here on, so that those who died are waited for once.
+    (void)map_->Try();
+    for (const auto& claim : claims_) (void)claim->Try();
+    TRY(Take(*map_));
+    for (const auto& claim : claims_) TRY(Take(*claim));
     return {};
   }
 
+  // The epochs are made.
+  void GiveBackTheMap() { map_.reset(); }
+
   Status Check() const {
+    if (map_ != nullptr) TRY(map_->Check());
     for (const auto& claim : claims_) TRY(claim->Check());
     return {};
   }
@@ -92,8 +102,18 @@ class Claims {
   }
 
  private:
+  Status Take(DriveClaim& claim) {
+    const Status taken = claim.Take([this](const Status& who) { SayWhoIsWaitedFor(who, say_); });
+    if (taken.code() != EBUSY) return taken;
+    return Fail(EBUSY,
+                "{}. Nothing was changed. Run this again when that has ended, as `pinstripe "
+                "status` tells; of a process that is gone it is taken over",
+                taken.message());
+  }
+
   Cluster& cluster_;
   const std::function<void(const std::string&)>& say_;
+  std::unique_ptr<DriveClaim> map_;
   std::vector<std::unique_ptr<DriveClaim>> claims_;
 };
 
@@ -102,18 +122,23 @@ Status ChangeMap(Cluster& cluster, const DriveFactory& factory, const RepairRequ
   EpochChangeOptions options;
   static_cast<SweepOptions&>(options) = sweep;
   options.is_cancelled = [&claims] { return !claims.Check().ok(); };
-  const std::vector<MappedDrive> wanted = TRY(PlanChange(cluster, request));
+  const bool is_drain = request.change == MapChange::kDrain;
+  std::vector<MappedDrive> wanted = TRY(PlanChange(cluster, request));
+  if (!wanted.empty()) {
+    TRY(claims.Take(wanted, is_drain ? DriveWork::kDrain : DriveWork::kExpand));
+    // Somebody may have changed it until now.
+    TRY(cluster.Refresh());
+    wanted = TRY(PlanChange(cluster, request));
+  }
   TRY(JudgeDrives(cluster, factory, wanted));
   const auto is_news = [&](const MappedDrive& drive) {
     const MappedDrive* now = FindDrive(cluster.map(), drive.id);
     return now == nullptr || now->state != drive.state;
   };
-  const bool is_drain = request.change == MapChange::kDrain;
   if (is_drain && !request.force && std::ranges::any_of(wanted, is_news)) {
     TRY(CheckRoomWithout(cluster.map(), cluster.Drives(cluster.config().drive_timeout),
                          {request.drives.begin(), request.drives.end()}));
   }
-  TRY(claims.Take(wanted, is_drain ? DriveWork::kDrain : DriveWork::kExpand));
   const auto changed = ChangeDrives(cluster, factory, wanted, options);
   if (!changed.has_value()) {
     TRY(claims.Check());  // that is why
@@ -122,6 +147,7 @@ Status ChangeMap(Cluster& cluster, const DriveFactory& factory, const RepairRequ
   done.registers += changed->registers;
   done.not_cleared = changed->not_cleared;
   done.epoch = cluster.map().epoch;
+  claims.GiveBackTheMap();
   return {};
 }
 
@@ -188,6 +214,7 @@ void Note(Cluster& cluster, const RepairRequest& request, const RepairOutcome& d
   LastLook listed = LookOf(done.files.check, now);
   listed.replicas_behind = done.registers.failed + done.registers.unheard;
   (void)NoteLastLook(cluster, LookKind::kListed, listed);
+  NotePlaces(cluster, done.files.check);
   if (!request.scrub) return;
   LastLook read{.at = now};
   // Shards that the listing shows as well stand there alone, so that a repair takes them back.
@@ -266,6 +293,12 @@ bool IsUnfinished(const RepairOutcome& done) {
     const bool stays = contents.map_registers > 0;  // and is no more to be emptied than it is
     return contents.shards + contents.registers > 0 || !stays;
   });
+}
+
+// Of what the command is for.
+bool LeavesSomething(const RepairRequest& request, const RepairOutcome& done) {
+  if (!request.wants_all_at_home) return false;
+  return done.files.check.displaced_blocks > 0 || IsUnfinished(done);
 }
 
 }  // namespace
@@ -366,13 +399,15 @@ std::string RepairText(const RepairRequest& request, const RepairOutcome& done,
     if (contents.shards + contents.registers > 0) {
       text += fmt::format(
           "drive {} still holds {} shards and {} replicas of names and inodes: uploads under way, "
-          "or what clients left that died (`pinstripe collect`)\n",
+          "or what clients left that died. `pinstripe collect` removes that once it is a week old, "
+          "and `pinstripe rebalance` looks again\n",
           id, contents.shards, contents.registers);
     } else if (contents.map_registers > 0) {
       text += fmt::format(
           "drive {} is empty but for its part of the drive map: it has to stay, as small as it "
-          "likes to be\n",
-          id);
+          "likes to be. To have that elsewhere, stop it, give its id in {} the address of an empty "
+          "device, and run `pinstripe rebuild CONFIG {}`\n",
+          id, config_file, id);
     } else {
       text += fmt::format(
           "drive {} is empty, and has to stay: {}\n", id,
@@ -397,7 +432,7 @@ std::string RepairText(const RepairRequest& request, const RepairOutcome& done,
         fmt::format("{} blocks have shards that are not at home\n", report.check.displaced_blocks);
   }
   if (report.not_whole.empty() && report.inconsistent.empty()) {
-    return text + VerdictText(report.check);
+    return text + VerdictText(report.check, LeavesSomething(request, done));
   }
   if (!report.inconsistent.empty()) {
     text += fmt::format("{} blocks contradict themselves\n", report.inconsistent.size());
@@ -418,8 +453,7 @@ int ExitCodeOf(const RepairReport& report) {
 
 int ExitCodeOf(const RepairRequest& request, const RepairOutcome& done) {
   const int code = ExitCodeOf(done.files);
-  const bool at_home = done.files.check.displaced_blocks == 0 && !IsUnfinished(done);
-  return code == 0 && request.wants_all_at_home && !at_home ? kExitShort : code;
+  return code == 0 && LeavesSomething(request, done) ? kExitShort : code;
 }
 
 }  // namespace pinstripe

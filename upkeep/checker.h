@@ -51,6 +51,7 @@ struct CheckReport {
   uint64_t patches = 0;        // over these blocks
   uint64_t shards = 0;         // found of these
   uint64_t unused_shards = 0;  // found of others
+  uint64_t unused_bytes = 0;   // of these; a guess by some of them, where they are many
   // Blocks with shards that are not at home under the newest epoch of the drive map, or not stored.
   uint64_t displaced_blocks = 0;
   std::map<DriveId, uint64_t> unused_by_drive;  // of the unused shards; no drive without any

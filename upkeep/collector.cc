@@ -89,6 +89,11 @@ const CollectReport& Collector::Run() {
   }
   // While names are unknown, one of them may name what is to be erased.
   if (report_.not_collected.empty() && checker.knows_all_names()) EraseTombstones();
+  if (found.unused_shards > 0) {
+    report_.bytes = static_cast<uint64_t>(static_cast<double>(found.unused_bytes) *
+                                          static_cast<double>(report_.shards) /
+                                          static_cast<double>(found.unused_shards));
+  }
   return report_;
 }
 

@@ -35,6 +35,7 @@ struct CollectReport {
   uint64_t inodes = 0;  // removed, or to be removed if nothing is
   uint64_t entries = 0;
   uint64_t shards = 0;
+  uint64_t bytes = 0;                      // of these; a guess by some of them
   uint64_t counts = 0;                     // of subdirectories, made right
   uint64_t tombstones = 0;                 // erased, or to be erased
   uint64_t waiting = 0;                    // tombstones that may go in the next epoch

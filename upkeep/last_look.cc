@@ -8,6 +8,7 @@ namespace pinstripe {
 namespace {
 
 constexpr uint8_t kLookFormat = 1;
+constexpr uint8_t kPlacesFormat = 1;
 
 RegisterName NameOf(LookKind kind) { return {kMapGroup, LastLookKey(kind)}; }
 
@@ -41,16 +42,61 @@ Result<LastLook> LastLook::Decode(std::string_view bytes) {
   return look;
 }
 
-std::optional<LastLook> FindLastLook(Cluster& cluster, LookKind kind) {
+std::string LastPlaces::Encode() const {
+  Writer out;
+  out.U8(kPlacesFormat).U64(static_cast<uint64_t>(at)).U32(epoch);
+  out.Varint(displaced_blocks).Varint(unused_shards).Varint(unused_bytes);
+  return out.Take();
+}
+
+Result<LastPlaces> LastPlaces::Decode(std::string_view bytes) {
+  Reader in(bytes);
+  const uint8_t format = in.U8();
+  if (in.ok() && format != kPlacesFormat) {
+    return Fail(EBADMSG, "where shards were found last: format {} is not known here (known: {})",
+                format, kPlacesFormat);
+  }
+  LastPlaces places;
+  places.at = static_cast<int64_t>(in.U64());
+  places.epoch = in.U32();
+  places.displaced_blocks = in.Varint();
+  places.unused_shards = in.Varint();
+  places.unused_bytes = in.Varint();
+  TRY(in.Finish("where shards were found last"));
+  return places;
+}
+
+namespace {
+
+template <typename Look>
+std::optional<Look> Find(Cluster& cluster, LookKind kind) {
   const auto value = cluster.registers().Read(NameOf(kind));
   if (!value.has_value() || !value->value) return std::nullopt;
-  const auto look = LastLook::Decode(*value->value);
+  const auto look = Look::Decode(*value->value);
   return look.has_value() ? std::optional(*look) : std::nullopt;
 }
 
-Status NoteLastLook(Cluster& cluster, LookKind kind, const LastLook& look) {
+Status Note(Cluster& cluster, LookKind kind, const std::string& look) {
   const RegisterValue seen = TRY(cluster.registers().Read(NameOf(kind)));
-  return cluster.registers().Change(NameOf(kind), seen, look.Encode()).why;
+  return cluster.registers().Change(NameOf(kind), seen, look).why;
+}
+
+}  // namespace
+
+std::optional<LastLook> FindLastLook(Cluster& cluster, LookKind kind) {
+  return Find<LastLook>(cluster, kind);
+}
+
+Status NoteLastLook(Cluster& cluster, LookKind kind, const LastLook& look) {
+  return Note(cluster, kind, look.Encode());
+}
+
+std::optional<LastPlaces> FindLastPlaces(Cluster& cluster) {
+  return Find<LastPlaces>(cluster, LookKind::kPlaces);
+}
+
+Status NoteLastPlaces(Cluster& cluster, const LastPlaces& places) {
+  return Note(cluster, LookKind::kPlaces, places.Encode());
 }
 
 }  // namespace pinstripe

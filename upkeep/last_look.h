@@ -1,6 +1,6 @@
 // The findings of the last looks through a whole cluster, kept on the drives. One is by what the
 // drives list: a check, a repair or a drain. The other is by reading everything: a scrub or verify.
-// So whoever asks how a cluster is need not look through all of it. Two registers in the group of
+// So whoever asks how a cluster is need not look through all of it. Three registers in the group of
 // the drive map have it (docs/format.md, "Last looks").
 //
 // It is what was so at that time, and for people: nothing is safe because of it.
@@ -21,6 +21,7 @@ namespace pinstripe {
 enum class LookKind : uint8_t {
   kListed = 1,  // names, inodes and the keys of shards
   kRead = 2,    // and the shards themselves
+  kPlaces = 3,  // where shards are, of the last look of kind kListed
 };
 
 struct LastLook {
@@ -36,6 +37,20 @@ struct LastLook {
   friend bool operator==(const LastLook&, const LastLook&) = default;
 };
 
+// What the last look of kind kListed found of places. In a register of its own, as earlier versions
+// of this program know the other record.
+struct LastPlaces {
+  int64_t at = 0;                 // as LastLook::at
+  Epoch epoch = 0;                // of the drive map, the newest when the look began
+  uint64_t displaced_blocks = 0;  // with shards that are not at home in that epoch
+  uint64_t unused_shards = 0;     // of uploads under way, or left by clients that died
+  uint64_t unused_bytes = 0;      // of these, as far as drives have told
+
+  std::string Encode() const;
+  static Result<LastPlaces> Decode(std::string_view bytes);  // EBADMSG
+  friend bool operator==(const LastPlaces&, const LastPlaces&) = default;
+};
+
 std::string LastLookKey(LookKind kind);  // "C" U8
 
 // Null: nobody has looked, or it cannot be read now.
@@ -43,5 +58,8 @@ std::optional<LastLook> FindLastLook(Cluster& cluster, LookKind kind);
 
 // Replaces what is noted there already, unless somebody else does so at this moment.
 Status NoteLastLook(Cluster& cluster, LookKind kind, const LastLook& look);
+
+std::optional<LastPlaces> FindLastPlaces(Cluster& cluster);
+Status NoteLastPlaces(Cluster& cluster, const LastPlaces& places);
 
 }  // namespace pinstripe

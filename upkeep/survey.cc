@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/bytes.h"
-#include "base/time_text.h"
 #include "base/try.h"
 #include "cluster/connect.h"
 #include "cluster/gather.h"
@@ -17,8 +17,6 @@
 
 namespace pinstripe {
 namespace {
-
-using Json = nlohmann::json;
 
 std::string FirstAddress(const DriveConfig& drive) {
   return drive.addresses.empty() ? "" : drive.addresses.front();
@@ -90,7 +88,22 @@ std::vector<DriveReport> AskEachDrive(Runtime& runtime, const ClusterConfig& con
   return reports;
 }
 
-std::string StateName(Health health) {
+}  // namespace
+
+std::string_view NameOf(DriveCondition condition) {
+  switch (condition) {
+    case DriveCondition::kUp: return "up";
+    case DriveCondition::kFailed: return "failed";
+    case DriveCondition::kDown: return "down";
+    case DriveCondition::kMissing: return "missing";
+    case DriveCondition::kNotAdded: return "not added";
+    case DriveCondition::kDraining: return "draining";
+    case DriveCondition::kDrained: return "drained";
+  }
+  return "";
+}
+
+std::string_view NameOf(Health health) {
   switch (health) {
     case Health::kHealthy: return "healthy";
     case Health::kDegraded: return "degraded";
@@ -100,107 +113,83 @@ std::string StateName(Health health) {
   return "";
 }
 
-std::string ShortcomingsText(const Survey& survey) {
-  return fmt::format("{}", fmt::join(survey.Shortcomings(), "; "));
-}
-
-std::string HealthText(const Survey& survey) {
-  switch (HealthOf(survey)) {
-    case Health::kHealthy: return "healthy";
-    case Health::kDegraded: return fmt::format("degraded: {}", ShortcomingsText(survey));
-    case Health::kDamaged: {
-      const std::string others = ShortcomingsText(survey);
-      return fmt::format("damaged: something is lost{}{}", others.empty() ? "" : "; ", others);
-    }
-    case Health::kUnavailable:
-      if (survey.DrivesDown() <= survey.Tolerated()) {
-        return fmt::format("unavailable: {}", survey.opened.message());
-      }
-      return fmt::format("unavailable: {} drives are down or missing, of which {} can be tolerated",
-                         survey.DrivesDown(), survey.Tolerated());
-  }
-  return "";
-}
-
-uint64_t UsedBytes(const DriveInfo& info) {
-  return static_cast<uint64_t>(static_cast<double>(info.capacity_bytes) * info.portion_full);
-}
-
-// Down columns, padded to the widest cell; the last column as long as it likes.
-std::string TableText(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (size_t i = 0; i + 1 < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) {
-      text += i + 1 < row.size() ? fmt::format("{:<{}}  ", row[i], widths[i]) : row[i];
-    }
-    text.erase(text.find_last_not_of(' ') + 1);
-    text += '\n';
-  }
-  return text;
-}
-
-// Why a drive is down, without its name: that is in the same row.
-std::string Reason(const DriveReport& drive) { return drive.info.error().WithoutDriveName(); }
-
-// Looks what is left on a drive that is being drained.
-std::string LeftText(const DrainReport& drain, const DriveReport& drive) {
-  if (drain.retired) return "drained: it may be taken out of the configuration, and away";
-  if (!drain.left) return "draining";
-  const DriveContents& left = *drain.left;
-  if (left.shards + left.registers == 0) {
-    return drain.keeps_map ? "drained: it keeps a part of the drive map, and has to stay"
-                           : "drained: `pinstripe rebalance` finds out whether it may go";
-  }
-  const auto count = [](uint64_t number) {
-    return fmt::format("{}{}", number, number >= kMaxRangeKeys ? " or more" : "");
-  };
-  return fmt::format("draining: {} are left: {} shards, {} names and inodes",
-                     drive.info ? BytesText(UsedBytes(*drive.info)) : "some", count(left.shards),
-                     count(left.registers));
-}
-
-std::vector<std::string> DriveRow(const DriveReport& drive) {
-  const auto or_dash = [](const std::string& text) { return text.empty() ? "-" : text; };
-  if (!drive.info) {
-    return {
-        fmt::format("{}", drive.id),
-        or_dash(drive.address),
-        or_dash(drive.domain),
-        "-",
-        "-",
-        "-",
-        fmt::format("{}: {}{}", drive.IsMissing() ? "MISSING" : "DOWN", Reason(drive),
-                    drive.drain && !drive.IsMissing() ? "; " + LeftText(*drive.drain, drive) : "")};
-  }
-  const DriveInfo& info = *drive.info;
-  std::string state = info.failure.empty() ? "up" : fmt::format("FAILED: {}", info.failure);
-  if (drive.drain) state += ", " + LeftText(*drive.drain, drive);
-  return {fmt::format("{}", drive.id),
-          drive.address,
-          or_dash(drive.domain),
-          fmt::format("{} ({:.1f} %)", BytesText(UsedBytes(info)), 100 * info.portion_full),
-          BytesText(info.capacity_bytes),
-          info.temperature_celsius > 0 ? fmt::format("{:.0f} C", info.temperature_celsius) : "-",
-          state};
-}
-
-}  // namespace
-
 bool DriveReport::IsBeingDrained() const {
   if (!drain || drain->retired) return false;
   const bool is_empty = drain->left && drain->left->shards + drain->left->registers == 0;
   return !(is_empty && drain->keeps_map);
 }
 
+DriveCondition DriveReport::Condition() const {
+  if (!is_added) return DriveCondition::kNotAdded;
+  if (drain && drain->retired) return DriveCondition::kDrained;
+  if (IsMissing()) return DriveCondition::kMissing;
+  if (!info) return DriveCondition::kDown;
+  if (!IsUp()) return DriveCondition::kFailed;
+  if (!drain) return DriveCondition::kUp;
+  return IsBeingDrained() ? DriveCondition::kDraining : DriveCondition::kDrained;
+}
+
+bool HasDomains(const Survey& survey) {
+  std::set<std::string> seen;
+  return std::ranges::any_of(survey.drives, [&](const DriveReport& drive) {
+    return !drive.domain.empty() && !seen.insert(drive.domain).second;
+  });
+}
+
+namespace {
+
+std::string Counted(size_t count, std::string_view one, std::string_view many) {
+  return fmt::format("{} {}", count, count == 1 ? one : many);
+}
+
+// "host b is down with its 3 drives; 1 of 12 drives is missing": whole domains by their names.
+std::vector<std::string> WhatIsDown(const Survey& survey) {
+  std::map<std::string, std::pair<size_t, size_t>> domains;  // drives that are down, of so many
+  size_t in_map = 0;
+  for (const DriveReport& drive : survey.drives) {
+    if (!drive.is_added || (drive.drain && drive.drain->retired)) continue;
+    ++in_map;
+    if (drive.domain.empty()) continue;
+    auto& [down, all] = domains[drive.domain];
+    ++all;
+    down += drive.CountsAsDown();
+  }
+  std::vector<std::string> texts;
+  for (const auto& [domain, drives] : domains) {
+    if (drives.second < 2 || drives.first < drives.second) continue;
+    texts.push_back(fmt::format("all {} drives of {} are down", drives.second, domain));
+  }
+  size_t down = 0;
+  size_t missing = 0;
+  for (const DriveReport& drive : survey.drives) {
+    if (!drive.CountsAsDown()) continue;
+    const auto domain = domains.find(drive.domain);
+    if (domain != domains.end() && domain->second.second > 1 &&
+        domain->second.first == domain->second.second) {
+      continue;
+    }
+    ++(drive.IsMissing() ? missing : down);
+  }
+  if (down > 0) {
+    texts.push_back(fmt::format("{} of {} drives {} down", down, in_map, down == 1 ? "is" : "are"));
+  }
+  if (missing > 0) {
+    texts.push_back(fmt::format("{} of {} drives {} missing in the configuration", missing, in_map,
+                                missing == 1 ? "is" : "are"));
+  }
+  return texts;
+}
+
+}  // namespace
+
+std::vector<std::string> Survey::OutOfReach() const {
+  return margin ? margin->OutOfReach() : std::vector<std::string>();
+}
+
 std::vector<std::string> Survey::Shortcomings() const {
-  std::vector<std::string> all;
-  if (DrivesDown() > 0) {
-    all.push_back(fmt::format("{} of {} tolerated failures used", DrivesDown(), Tolerated()));
+  std::vector<std::string> all = WhatIsDown(*this);
+  if (margin && margin->writes_short && margin->data_writable) {
+    all.emplace_back("new blocks get fewer shards than they should have");
   }
   if (DrivesInDoubt() > 0) {
     all.push_back(
@@ -215,19 +204,19 @@ std::vector<std::string> Survey::Shortcomings() const {
   if (const auto drained = count([](const DriveReport& drive) { return drive.IsBeingDrained(); })) {
     all.push_back(fmt::format("drives that are being drained: {}", drained));
   }
-  if (opened.ok() && !settled) all.push_back("the change of the drive map is not complete");
+  if (opened.ok() && !settled) all.emplace_back("the change of the drive map is not complete");
   const auto any = [this](uint64_t LastLook::*what) {
     return (listed && (*listed).*what > 0) || (read && (*read).*what > 0);
   };
-  if (any(&LastLook::lacking)) all.push_back("files lack shards");
-  if (any(&LastLook::replicas_behind)) all.push_back("names and inodes lack copies");
-  if (any(&LastLook::not_looked_at)) all.push_back("not everything could be looked at");
+  if (any(&LastLook::lacking)) all.emplace_back("files lack shards");
+  if (any(&LastLook::replicas_behind)) all.emplace_back("names and inodes lack copies");
+  if (any(&LastLook::not_looked_at)) all.emplace_back("not everything could be looked at");
   return all;
 }
 
 size_t Survey::DrivesDown() const {
-  return std::count_if(drives.begin(), drives.end(),
-                       [](const DriveReport& drive) { return drive.CountsAsDown(); });
+  return std::ranges::count_if(drives,
+                               [](const DriveReport& drive) { return drive.CountsAsDown(); });
 }
 
 size_t Survey::DrivesInDoubt() const {
@@ -235,15 +224,24 @@ size_t Survey::DrivesInDoubt() const {
                                [](const DriveReport& drive) { return !drive.doubt.empty(); });
 }
 
-size_t Survey::Tolerated() const {
-  const int names = (config.replicas - 1) / 2;
-  return std::min<int>(config.layout.parity_shards, names);
-}
-
 Health HealthOf(const Survey& survey) {
-  if (!survey.opened.ok() || survey.DrivesDown() > survey.Tolerated()) return Health::kUnavailable;
+  if (!survey.opened.ok() || !survey.OutOfReach().empty()) return Health::kUnavailable;
   if (survey.IsLost()) return Health::kDamaged;
   return survey.Shortcomings().empty() ? Health::kHealthy : Health::kDegraded;
+}
+
+std::string HealthText(const Survey& survey) {
+  const Health health = HealthOf(survey);
+  std::vector<std::string> why;
+  if (!survey.opened.ok()) {
+    why.emplace_back(survey.opened.message());
+  } else {
+    why = survey.OutOfReach();
+    if (survey.IsLost()) why.emplace_back("something is lost");
+    for (std::string& each : survey.Shortcomings()) why.push_back(std::move(each));
+  }
+  return why.empty() ? std::string(NameOf(health))
+                     : fmt::format("{}: {}", NameOf(health), fmt::join(why, "; "));
 }
 
 int ExitCodeOf(Health health) {
@@ -255,6 +253,18 @@ int ExitCodeOf(Health health) {
     case Health::kUnavailable: return 2;
   }
   return 2;
+}
+
+std::string MarginText(const MarginCount& count, const Survey& survey) {
+  if (count.drives < 0) return "something is out of reach already";
+  const auto more = [](int number, std::string_view one, std::string_view many) {
+    return number == 0 ? fmt::format("no more {}", one)
+                       : Counted(static_cast<size_t>(number), fmt::format("more {}", one),
+                                 fmt::format("more {}", many));
+  };
+  std::string text = more(count.drives, "drive", "drives");
+  if (HasDomains(survey)) text += fmt::format(", or {}", more(count.domains, "host", "hosts"));
+  return text;
 }
 
 namespace {
@@ -274,9 +284,24 @@ bool IsAlive(Cluster& cluster, const DriveClaimRecord& claim) {
   return silent < DriveClaimOptions().given_up_after.count();
 }
 
+// Where blocks may lie that nobody has brought home yet. Of very many epochs only the last ones.
+std::vector<std::shared_ptr<Placement>> PlacementsSince(std::shared_ptr<Placement> newest,
+                                                        Epoch all_at_home, bool& exact) {
+  constexpr size_t kMost = 16;
+  std::vector<std::shared_ptr<Placement>> placements;
+  for (std::shared_ptr<Placement> each = std::move(newest); each != nullptr;
+       each = each->before()) {
+    exact = placements.size() < kMost;
+    if (!exact) break;
+    placements.insert(placements.begin(), each);
+    if (each->map().epoch <= all_at_home) break;
+  }
+  return placements;
+}
+
 // Finds who works on drives, where somebody may, or on the whole cluster.
 void FindWork(Cluster& cluster, Survey& survey) {
-  std::set<DriveId> ids{kWholeCluster};
+  std::set<ClaimSubject> ids{kWholeCluster, kDriveMap};
   for (const DriveReport& drive : survey.drives) {
     const bool is_plain = drive.IsUp() && (!drive.drain || drive.drain->retired);
     if (!is_plain) ids.insert(drive.id);
@@ -291,6 +316,10 @@ void FindWork(Cluster& cluster, Survey& survey) {
   if (const auto claim = claims.find(kWholeCluster); claim != claims.end()) {
     survey.work = claim->second.Text(kWholeCluster);
     survey.is_work_alive = IsAlive(cluster, claim->second);
+  }
+  if (const auto claim = claims.find(kDriveMap); claim != claims.end()) {
+    survey.map_work = claim->second.Text(kDriveMap);
+    survey.is_map_work_alive = IsAlive(cluster, claim->second);
   }
 }
 
@@ -317,18 +346,62 @@ Survey SurveyOf(Cluster& cluster) {
                              .info = Fail(ENODEV, "{}", drive.Text(survey.config.file))});
   }
   std::ranges::sort(survey.drives, {}, &DriveReport::id);
-  for (DriveReport& drive : survey.drives) drive.drain = DrainOf(cluster, drive);
+  std::map<DriveId, const MappedDrive*> mapped;
+  for (const MappedDrive& drive : map.drives) mapped[drive.id] = &drive;
+  for (DriveReport& drive : survey.drives) {
+    const auto found = mapped.find(drive.id);
+    drive.is_added = found != mapped.end() || drive.IsMissing();
+    // What fails together is what the map says, whatever the file does.
+    if (found != mapped.end()) drive.domain = found->second->domain;
+    drive.drain = DrainOf(cluster, drive);
+  }
   FindWork(cluster, survey);
   survey.listed = FindLastLook(cluster, LookKind::kListed);
   survey.read = FindLastLook(cluster, LookKind::kRead);
+  survey.places = FindLastPlaces(cluster);
   for (DriveReport& drive : survey.drives) {
     const auto voter = cluster.electorate().Find(drive.id);
     const bool may_have_forgotten =
         voter && (voter->say == Say::kForgetful || voter->say == Say::kStale);
     if (drive.IsUp() && may_have_forgotten) drive.doubt = cluster.electorate().WhyNot(drive.id);
   }
+  survey.keeps_layout = cluster.kept_layout().has_value();
+  survey.differences = CompareConfig(cluster.config(), map, cluster.kept_layout());
+  survey.margin = MarginOf(cluster, survey);
   if (const auto space = cluster.Space()) survey.space = *space;
   return survey;
+}
+
+Margin MarginOf(Cluster& cluster, const Survey& survey, const std::set<DriveId>& also_away) {
+  const ClusterConfig& config = cluster.config();
+  const Epoch all_at_home =
+      survey.places && survey.places->displaced_blocks == 0 ? survey.places->epoch : 0;
+  bool has_all_epochs = true;
+  MarginQuestion question;
+  question.placements = PlacementsSince(cluster.NewestPlacement(), all_at_home, has_all_epochs);
+  if (!cluster.IsSettled()) question.unsettled = cluster.FormerPlacement();
+  const auto add_stripes = [&](Geometry stripes) {
+    if (std::ranges::count(question.stripes, stripes) == 0) question.stripes.push_back(stripes);
+  };
+  std::vector<StripeLayout> layouts{config.layout};  // with which files are made
+  if (cluster.kept_layout()) layouts.push_back(cluster.kept_layout()->layout);
+  for (const StripeLayout& layout : layouts) {
+    add_stripes(layout.geometry());
+    // Small files, and patches of large ones, are so many copies.
+    add_stripes({1, layout.parity_shards});
+  }
+  question.min_redundancy = config.min_redundancy;
+  question.map_drives = cluster.map_drives();
+  question.away = also_away;
+  for (const DriveReport& drive : survey.drives) {
+    if (!drive.info) question.away.insert(drive.id);
+    if (drive.info && !drive.IsUp()) question.read_only.insert(drive.id);
+    if (!drive.doubt.empty()) question.without_say.insert(drive.id);
+    if (drive.drain && drive.drain->retired) question.retired.insert(drive.id);
+  }
+  Margin margin = ComputeMargin(question);
+  margin.exact &= has_all_epochs;
+  return margin;
 }
 
 Result<Survey> TakeSurvey(Runtime& runtime, const std::string& config_file) {
@@ -339,6 +412,10 @@ Result<Survey> TakeSurvey(Runtime& runtime, const std::string& config_file) {
   survey.opened = connected.error();
   survey.drives = AskEachDrive(runtime, survey.config);
   return survey;
+}
+
+uint64_t UsedBytes(const DriveInfo& info) {
+  return static_cast<uint64_t>(static_cast<double>(info.capacity_bytes) * info.portion_full);
 }
 
 std::string UuidText(const std::string& uuid) {
@@ -359,162 +436,6 @@ std::string BytesText(uint64_t bytes) {
     ++unit;
   }
   return fmt::format("{:.1f} {}", amount, kUnits[unit]);
-}
-
-namespace {
-
-// `again` finds out how things are now, `mend` mends what can be.
-std::string LookText(const std::optional<LastLook>& look, std::string_view again,
-                     std::string_view mend) {
-  if (!look) return fmt::format("never, as far as is known: `{}`", again);
-  std::string text = fmt::format("{}: ", TimeText(look->at));
-  if (look->AllIsWell()) return text + "everything was in order";
-  std::vector<std::string> found;
-  if (look->lost > 0)
-    found.push_back(fmt::format("{} LOST or damaged, `{}` names them", look->lost, again));
-  if (look->lacking > 0) {
-    found.push_back(fmt::format("{} SHORT of shards, for `{}`", look->lacking, mend));
-  }
-  if (look->replicas_behind > 0) {
-    found.push_back(
-        fmt::format("{} copies of names and inodes SHORT, for `{}`", look->replicas_behind, mend));
-  }
-  if (look->not_looked_at > 0) {
-    found.push_back(
-        fmt::format("{} NOT KNOWN, as they could not be looked at", look->not_looked_at));
-  }
-  return text + fmt::format("{}", fmt::join(found, "; "));
-}
-
-Json LookJson(const LastLook& look) {
-  return {{"at", look.at / 1'000'000'000},
-          {"lost", look.lost},
-          {"short", look.lacking},
-          {"register_replicas_short", look.replicas_behind},
-          {"not_looked_at", look.not_looked_at}};
-}
-
-}  // namespace
-
-std::string SurveyText(const Survey& survey) {
-  const ClusterConfig& config = survey.config;
-  std::vector<std::vector<std::string>> facts{
-      {"cluster", config.name},
-      {"layout",
-       fmt::format("{}+{} on {} drives, names on {} of them", config.layout.data_shards,
-                   config.layout.parity_shards,
-                   survey.opened.ok() ? survey.active : config.drives.size(), config.replicas)}};
-  if (survey.opened.ok()) {
-    facts.push_back({"uuid", UuidText(survey.uuid)});
-    facts.push_back({"epoch", fmt::format("{}{}", survey.epoch,
-                                          survey.settled ? ""
-                                                         : ", not complete: `pinstripe rebalance` "
-                                                           "finishes it")});
-  }
-  if (survey.space) {
-    const SpaceInfo& space = *survey.space;
-    facts.push_back({"raw", fmt::format("{} used of {}", BytesText(space.raw_used_bytes),
-                                        BytesText(space.raw_bytes))});
-    facts.push_back({"usable", fmt::format("{} free of {}", BytesText(space.usable_free_bytes),
-                                           BytesText(space.usable_bytes))});
-  }
-  facts.push_back({"health", HealthText(survey)});
-  if (survey.opened.ok()) {
-    facts.push_back({"checked", LookText(survey.listed, "pinstripe check", "pinstripe repair")});
-    facts.push_back({"read", LookText(survey.read, "pinstripe verify", "pinstripe scrub")});
-  }
-  if (!survey.work.empty()) facts.push_back({"work", survey.work});
-  for (const DriveReport& drive : survey.drives) {
-    const bool is_under_way = drive.drain && drive.drain->left &&
-                              drive.drain->left->shards + drive.drain->left->registers > 0;
-    if (!drive.work.empty()) facts.push_back({"work", drive.work});
-    if (!drive.doubt.empty()) {
-      facts.push_back({"no say", fmt::format("drive {}: {}", drive.id, drive.doubt)});
-    }
-    if (is_under_way && !drive.is_work_alive) {
-      facts.push_back(
-          {"work", fmt::format("nobody drains drive {} now: `pinstripe drain` goes on with it, "
-                               "`pinstripe expand` takes it back",
-                               drive.id)});
-    }
-  }
-
-  std::vector<std::vector<std::string>> rows{
-      {"DRIVE", "ADDRESS", "DOMAIN", "USED", "CAPACITY", "TEMP", "STATE"}};
-  for (const DriveReport& drive : survey.drives) rows.push_back(DriveRow(drive));
-  std::string text = TableText(facts) + "\n" + TableText(rows);
-  if (!survey.opened.ok()) {
-    text += fmt::format("\nThe cluster cannot be opened: {}\n", survey.opened.message());
-  }
-  return text;
-}
-
-std::string SurveyJson(const Survey& survey) {
-  const ClusterConfig& config = survey.config;
-  Json json{{"cluster",
-             {{"name", config.name},
-              {"config", config.file},
-              {"data_shards", config.layout.data_shards},
-              {"parity_shards", config.layout.parity_shards},
-              {"replicas", config.replicas}}},
-            {"health",
-             {{"state", StateName(HealthOf(survey))},
-              {"drives_down", survey.DrivesDown()},
-              {"tolerated", survey.Tolerated()}}},
-            {"drives", Json::array()}};
-  if (survey.opened.ok()) {
-    json["cluster"]["uuid"] = UuidText(survey.uuid);
-    json["cluster"]["epoch"] = survey.epoch;
-    if (!survey.settled) json["cluster"]["epoch_complete"] = false;
-    json["health"]["shortcomings"] = survey.Shortcomings();
-    if (survey.listed) json["checked"] = LookJson(*survey.listed);
-    if (survey.read) json["read"] = LookJson(*survey.read);
-    if (!survey.work.empty()) {
-      json["work"] = {{"what", survey.work}, {"alive", survey.is_work_alive}};
-    }
-  } else {
-    json["health"]["reason"] = std::string(survey.opened.message());
-  }
-  if (survey.space) {
-    json["space"] = {{"raw_bytes", survey.space->raw_bytes},
-                     {"raw_used_bytes", survey.space->raw_used_bytes},
-                     {"usable_bytes", survey.space->usable_bytes},
-                     {"usable_free_bytes", survey.space->usable_free_bytes}};
-  }
-  for (const DriveReport& drive : survey.drives) {
-    Json entry{{"id", drive.id},
-               {"address", drive.address},
-               {"domain", drive.domain},
-               {"up", drive.IsUp()}};
-    if (drive.IsMissing()) entry["missing"] = true;
-    if (!drive.doubt.empty()) entry["no_say"] = drive.doubt;
-    if (!drive.work.empty()) {
-      entry["work"] = {{"what", drive.work}, {"alive", drive.is_work_alive}};
-    }
-    if (drive.drain) {
-      const DrainReport& drain = *drive.drain;
-      entry["drain"] = {{"finished", drain.retired}, {"keeps_drive_map", drain.keeps_map}};
-      if (drain.left) {
-        entry["drain"]["bytes_left"] = drive.info ? UsedBytes(*drive.info) : 0;
-        entry["drain"]["shards_left"] = drain.left->shards;
-        entry["drain"]["registers_left"] = drain.left->registers;
-        entry["drain"]["more_left"] =
-            std::max(drain.left->shards, drain.left->registers) >= kMaxRangeKeys;
-      }
-    }
-    if (drive.info) {
-      entry["capacity_bytes"] = drive.info->capacity_bytes;
-      entry["used_bytes"] = UsedBytes(*drive.info);
-      entry["temperature_celsius"] = drive.info->temperature_celsius;
-      entry["software"] = drive.info->software_version;
-      if (!drive.IsUp()) entry["reason"] = drive.info->failure;
-    } else {
-      entry["reason"] = Reason(drive);
-    }
-    json["drives"].push_back(std::move(entry));
-  }
-  // A reason may quote bytes that a drive sent.
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace pinstripe

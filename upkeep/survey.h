@@ -4,16 +4,20 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/runtime.h"
 #include "base/status.h"
 #include "cluster/cluster.h"
 #include "cluster/config.h"
+#include "cluster/kept_layout.h"
 #include "cluster/membership/epoch_change.h"
 #include "upkeep/checker.h"
 #include "upkeep/last_look.h"
+#include "upkeep/margin.h"
 
 namespace pinstripe {
 
@@ -25,11 +29,24 @@ struct DrainReport {
   std::optional<DriveContents> left;
 };
 
+// In one word each, for people and programs.
+enum class DriveCondition {
+  kUp,
+  kFailed,    // its store takes no changes any more
+  kDown,      // it does not answer, or is not what it should be
+  kMissing,   // the drive map has it, and the configuration does not list it
+  kNotAdded,  // the configuration lists it, and the drive map does not have it yet
+  kDraining,  // something is to leave it yet, or nobody has found that nothing is
+  kDrained,   // it is empty, and is not needed, but may keep a part of the drive map
+};
+std::string_view NameOf(DriveCondition condition);
+
 struct DriveReport {
   DriveId id = 0;
   std::string address;  // empty: the configuration does not list it
   std::string domain;
   Result<DriveInfo> info;  // or why it does not serve
+  bool is_added = true;    // the drive map has it
   std::optional<DrainReport> drain;
   // The process that rebuilds, drains, ... it, if there is one; and whether that gives signs of
   // life, as far as the clocks of two machines tell.
@@ -47,7 +64,8 @@ struct DriveReport {
   bool IsUp() const { return info.has_value() && info->failure.empty(); }
   bool IsMissing() const { return address.empty(); }
   // Whether redundancy is lacking because of it.
-  bool CountsAsDown() const { return !IsUp() && !(drain && drain->retired); }
+  bool CountsAsDown() const { return is_added && !IsUp() && !(drain && drain->retired); }
+  DriveCondition Condition() const;
 };
 
 struct Survey {
@@ -58,28 +76,37 @@ struct Survey {
   Epoch epoch = 0;
   bool settled = true;  // whether the change of the drive map that made it is complete
   size_t active = 0;    // drives of the map that take new data
+  std::optional<Margin> margin;
+  bool keeps_layout = false;  // the cluster keeps which layout it has
+  std::vector<ConfigDifference> differences;
   std::optional<SpaceInfo> space;
   std::vector<DriveReport> drives;  // ascending by id
   // The findings of the last look by what drives list, and of the last one by reading all of it.
   std::optional<LastLook> listed;
   std::optional<LastLook> read;
-  // Who repairs or scrubs the cluster, as DriveReport::work.
+  std::optional<LastPlaces> places;  // of the last look by what drives list
+  // Who repairs or scrubs the cluster, or changes the drive map, as DriveReport::work.
   std::string work;
   bool is_work_alive = false;
+  std::string map_work;
+  bool is_map_work_alive = false;
 
   bool IsLost() const { return (listed && listed->lost > 0) || (read && read->lost > 0); }
+  // Why something cannot be read or written now, though the cluster is open; empty: all can be.
+  std::vector<std::string> OutOfReach() const;
   // What keeps it from being healthy though all can be read, for people; empty: nothing does.
   std::vector<std::string> Shortcomings() const;
 
   size_t DrivesDown() const;
   size_t DrivesInDoubt() const;
-  // How many drives may be away, whichever they are, before something cannot be read.
-  size_t Tolerated() const;
 };
 
 // kDamaged: all drives may be up, and something is lost.
 enum class Health { kHealthy, kDegraded, kDamaged, kUnavailable };
 Health HealthOf(const Survey& survey);
+std::string_view NameOf(Health health);
+// The name, and why.
+std::string HealthText(const Survey& survey);
 
 // 0 healthy, 1 degraded, 2 damaged or unavailable.
 int ExitCodeOf(Health health);
@@ -87,14 +114,25 @@ int ExitCodeOf(Health health);
 // Only for a cluster that is open.
 Survey SurveyOf(Cluster& cluster);
 
+// What the drive map says of the cluster as the survey has found its drives, with these away, too.
+Margin MarginOf(Cluster& cluster, const Survey& survey, const std::set<DriveId>& also_away = {});
+
 // Fails only when the configuration is no good. Takes no longer than open_timeout and drive_timeout
 // of the configuration together; and, when drives are drained or down, as long as these take to say
 // what is left on them, and registers of the drive map to be read.
 Result<Survey> TakeSurvey(Runtime& runtime, const std::string& config_file);
 
-// For people, and for programs.
+// For people, and for programs (docs/reference/status-json.md).
 std::string SurveyText(const Survey& survey);
 std::string SurveyJson(const Survey& survey);
+
+// "2 more drives, or 1 more host", and which part of the cluster goes first.
+std::string MarginText(const MarginCount& count, const Survey& survey);
+
+// Whether some drives share a failure domain, so that domains are worth a word.
+bool HasDomains(const Survey& survey);
+
+uint64_t UsedBytes(const DriveInfo& info);
 
 // 16 bytes as 8-4-4-4-12 hexadecimal digits.
 std::string UuidText(const std::string& uuid);

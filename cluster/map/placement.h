@@ -55,6 +55,8 @@ class Placement {
   explicit Placement(DriveMap map, std::shared_ptr<Placement> before = nullptr);
 
   const DriveMap& map() const { return map_; }
+  // Of the latest epoch before that has other drives; null: there is none.
+  const std::shared_ptr<Placement>& before() const { return before_; }
 
   // The reference stays good as long as this object.
   const std::vector<DriveId>& Order(uint32_t group, size_t needed, size_t per_domain);
@@ -71,7 +73,7 @@ class Placement {
   std::vector<DriveId> Compute(const OrderKey& key) const;
 
   const DriveMap map_;
-  const std::shared_ptr<Placement> before_;  // of the latest epoch before that has other drives
+  const std::shared_ptr<Placement> before_;
   mutable Mutex mutex_;
   std::map<OrderKey, std::unique_ptr<const std::vector<DriveId>>> orders_ GUARDED_BY(mutex_);
 };

@@ -43,13 +43,17 @@ std::string_view Doing(DriveWork work) {
 }
 
 // The subject of a claim.
-std::string Subject(DriveId drive) {
-  return drive == kWholeCluster ? "the cluster" : fmt::format("drive {}", drive);
+std::string Subject(ClaimSubject subject) {
+  if (subject == kWholeCluster) return "the cluster";
+  return subject == kDriveMap ? "the drive map" : fmt::format("drive {}", subject);
 }
 
 }  // namespace
 
-std::string DriveClaimKey(DriveId drive) { return Writer().Raw("W").U16(drive).Take(); }
+std::string DriveClaimKey(ClaimSubject subject) {
+  if (subject == kDriveMap) return "W";
+  return Writer().Raw("W").U16(static_cast<DriveId>(subject)).Take();
+}
 
 std::string DriveClaimRecord::Encode() const {
   Writer out;
@@ -85,20 +89,21 @@ Result<DriveClaimRecord> DriveClaimRecord::Decode(std::string_view bytes) {
   return record;
 }
 
-std::string DriveClaimRecord::Text(DriveId drive) const {
+std::string DriveClaimRecord::Text(ClaimSubject subject) const {
+  const std::string_view doing = subject == kDriveMap ? "changed" : Doing(work);
   return fmt::format("{} is being {} by process {} on {} since {}, with a last sign of life at {}",
-                     Subject(drive), Doing(work), process, host, TimeText(since),
+                     Subject(subject), doing, process, host, TimeText(since),
                      TimeOfDayText(renewed));
 }
 
-std::map<DriveId, DriveClaimRecord> FindDriveClaims(Cluster& cluster,
-                                                    const std::set<DriveId>& drives) {
+std::map<ClaimSubject, DriveClaimRecord> FindDriveClaims(Cluster& cluster,
+                                                         const std::set<ClaimSubject>& subjects) {
   std::vector<RegisterName> names;
-  for (const DriveId id : drives) names.push_back({kMapGroup, DriveClaimKey(id)});
+  for (const ClaimSubject id : subjects) names.push_back({kMapGroup, DriveClaimKey(id)});
   const auto values = cluster.registers().ReadMany(names);
-  std::map<DriveId, DriveClaimRecord> claims;
+  std::map<ClaimSubject, DriveClaimRecord> claims;
   auto value = values.begin();
-  for (const DriveId id : drives) {
+  for (const ClaimSubject id : subjects) {
     const auto& answer = *value++;
     if (!answer.has_value() || !answer->value.has_value()) continue;
     auto record = DriveClaimRecord::Decode(*answer->value);
@@ -107,12 +112,13 @@ std::map<DriveId, DriveClaimRecord> FindDriveClaims(Cluster& cluster,
   return claims;
 }
 
-DriveClaim::DriveClaim(Cluster& cluster, DriveId drive, DriveWork work, DriveClaimOptions options)
+DriveClaim::DriveClaim(Cluster& cluster, ClaimSubject subject, DriveWork work,
+                       DriveClaimOptions options)
     : cluster_(cluster),
       runtime_(cluster.runtime()),
-      drive_(drive),
+      subject_(subject),
       options_(std::move(options)),
-      name_{kMapGroup, DriveClaimKey(drive)},
+      name_{kMapGroup, DriveClaimKey(subject)},
       wake_(runtime_.NewSignal()),
       ended_(runtime_.NewSignal()) {
   ours_.work = work;
@@ -130,7 +136,7 @@ Status DriveClaim::Try() {
     if (renewing_) return lost_;
   }
   const RegisterValue seen =
-      TRY_CONTEXT(cluster_.registers().Read(name_), "find out who works on {}", Subject(drive_));
+      TRY_CONTEXT(cluster_.registers().Read(name_), "find out who works on {}", Subject(subject_));
   if (!seen.value.has_value() || IsOurs(seen)) return Claim(seen);
   is_alive_ |= watched_slot_.has_value() && *watched_slot_ != seen.slot;
   if (watched_slot_ != seen.slot) {
@@ -160,14 +166,14 @@ Status DriveClaim::Claim(const RegisterValue& seen) {
   ours_.since = runtime_.WallClock();
   ours_.renewed = ours_.since;
   const ChangeOutcome outcome = cluster_.registers().Change(name_, seen, ours_.Encode());
-  TRY_CONTEXT(outcome.why, "say that {} is worked on", Subject(drive_));
+  TRY_CONTEXT(outcome.why, "say that {} is worked on", Subject(subject_));
   if (!outcome.applied()) {
     is_alive_ = true;
     return Busy(outcome.now);
   }
   if (seen.value.has_value() && !IsOurs(seen)) {
-    Log(LogLevel::kWarn, "took over from who does not work on the drive any more",
-        {{"drive", drive_}, {"from", Busy(seen)}});
+    Log(LogLevel::kWarn, "took over from who does not work any more",
+        {{"of", Subject(subject_)}, {"from", Busy(seen)}});
   }
   seen_ = outcome.now;
   {
@@ -182,14 +188,14 @@ Status DriveClaim::Claim(const RegisterValue& seen) {
 
 Status DriveClaim::Busy(const RegisterValue& seen) {
   if (!seen.value.has_value()) {
-    return Fail(EBUSY, "{} was worked on by somebody else just now", Subject(drive_));
+    return Fail(EBUSY, "{} was worked on by somebody else just now", Subject(subject_));
   }
   const auto record = DriveClaimRecord::Decode(*seen.value);
   if (!record.has_value()) {
-    return Fail(EBUSY, "{} is being worked on by somebody else: {}", Subject(drive_),
+    return Fail(EBUSY, "{} is being worked on by somebody else: {}", Subject(subject_),
                 record.error().message());
   }
-  return Fail(EBUSY, "{}", record->Text(drive_));
+  return Fail(EBUSY, "{}", record->Text(subject_));
 }
 
 bool DriveClaim::IsOurs(const RegisterValue& value) const {
@@ -249,8 +255,8 @@ bool DriveClaim::Renew() {
 
 void DriveClaim::Lose(const RegisterValue& now) {
   Status who = Busy(now);
-  Log(LogLevel::kWarn, "somebody else has taken over the work on the drive",
-      {{"drive", drive_}, {"who", who}});
+  Log(LogLevel::kWarn, "somebody else has taken over the work",
+      {{"of", Subject(subject_)}, {"who", who}});
   const MutexLock lock(mutex_);
   lost_ = Fail(EBUSY, "this process stood still, and somebody else took over: {}", who.message());
 }

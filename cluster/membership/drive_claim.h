@@ -47,6 +47,11 @@ enum class DriveWork : uint8_t {
 // several may.
 inline constexpr DriveId kWholeCluster = 0;
 
+// A drive, or the drive map, which is none of them: a process says under it that it makes epochs,
+// as long as it does. Two at a time would wait for each other, and one of them in vain.
+using ClaimSubject = uint32_t;
+inline constexpr ClaimSubject kDriveMap = UINT32_C(1) << 16;
+
 // The value of the register.
 struct DriveClaimRecord {
   DriveWork work = DriveWork::kRebuild;
@@ -61,16 +66,16 @@ struct DriveClaimRecord {
 
   // "drive 4 is being rebuilt by process 123 on box1 since 2026-11-24 19:30:12 UTC, with a last
   // sign of life at 19:31:02"
-  std::string Text(DriveId drive) const;
+  std::string Text(ClaimSubject subject) const;
 };
 
 // In the group of the map.
-std::string DriveClaimKey(DriveId drive);  // "W" U16
+std::string DriveClaimKey(ClaimSubject subject);  // "W" U16, of the drive map "W"
 
 // The processes that have claims on these drives at this moment, alive or not. Those that cannot be
 // read are left out.
-std::map<DriveId, DriveClaimRecord> FindDriveClaims(Cluster& cluster,
-                                                    const std::set<DriveId>& drives);
+std::map<ClaimSubject, DriveClaimRecord> FindDriveClaims(Cluster& cluster,
+                                                         const std::set<ClaimSubject>& subjects);
 
 struct DriveClaimOptions {
   Duration renewed_every = std::chrono::seconds(5);
@@ -84,7 +89,8 @@ struct DriveClaimOptions {
 // cluster outlives it.
 class DriveClaim {
  public:
-  DriveClaim(Cluster& cluster, DriveId drive, DriveWork work, DriveClaimOptions options = {});
+  DriveClaim(Cluster& cluster, ClaimSubject subject, DriveWork work,
+             DriveClaimOptions options = {});
   ~DriveClaim();  // gives it back
   DriveClaim(const DriveClaim&) = delete;
   DriveClaim& operator=(const DriveClaim&) = delete;
@@ -115,7 +121,7 @@ class DriveClaim {
 
   Cluster& cluster_;
   Runtime& runtime_;
-  const DriveId drive_;
+  const ClaimSubject subject_;
   const DriveClaimOptions options_;
   const RegisterName name_;
   // Somebody else's, as it is watched:

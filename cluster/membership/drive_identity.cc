@@ -13,9 +13,9 @@ Result<Superblock> ReadSuperblock(const Result<Record>& record, std::string_view
   if (!record.has_value() && record.error().code() == ENOENT) {
     return Fail(
         ENOENT,
-        "it has no superblock of the cluster '{}': it was never formatted (`pinstripe format` "
-        "does that), or was replaced by an empty drive (`pinstripe rebuild` brings that in)",
-        cluster_name);
+        "{} '{}': it was never formatted (`pinstripe format` does that), or was replaced by an "
+        "empty drive (`pinstripe rebuild` brings that in)",
+        kNoSuperblock, cluster_name);
   }
   if (!record.has_value()) return Failed(record.error());
   // Before anything in it is believed: a flipped bit must not look like another cluster's drive.

@@ -22,6 +22,9 @@ namespace pinstripe {
 Result<Superblock> ReadSuperblock(const Result<Record>& record, std::string_view cluster_name,
                                   DriveId drive);
 
+// How the reason begins of a drive that has none.
+inline constexpr std::string_view kNoSuperblock = "it has no superblock of the cluster";
+
 // Whether the drive may be used. EBUSY: it is being rebuilt; ESTALE: it is an older one than
 // `incarnation`, plugged in again after it was replaced.
 Status CheckInService(const Superblock& block, uint32_t incarnation);

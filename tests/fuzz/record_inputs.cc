@@ -2,6 +2,7 @@
 
 #include "base/checksum.h"
 #include "base/coding.h"
+#include "cluster/kept_layout.h"
 #include "cluster/map/drive_map.h"
 #include "cluster/map/history.h"
 #include "cluster/membership/drive_claim.h"
@@ -80,6 +81,20 @@ RecordKind LastLooks() {
   return {.name = "last look",
           .examples = {LastLook().Encode(), large.Encode()},
           .again = [](std::string_view bytes) { return Again(LastLook::Decode(bytes)); }};
+}
+
+RecordKind LastPlacesKind() {
+  const LastPlaces large{-1, UINT32_MAX, UINT64_MAX, 1, 1 << 20};
+  return {.name = "last places",
+          .examples = {LastPlaces().Encode(), large.Encode()},
+          .again = [](std::string_view bytes) { return Again(LastPlaces::Decode(bytes)); }};
+}
+
+RecordKind KeptLayouts() {
+  const KeptLayout large{{32, 32, 1 << 20}, UINT32_MAX, UINT32_MAX, 255};
+  return {.name = "kept layout",
+          .examples = {KeptLayout{{1, 0, 64 << 10}, 0, 0, 0}.Encode(), large.Encode()},
+          .again = [](std::string_view bytes) { return Again(KeptLayout::Decode(bytes)); }};
 }
 
 RecordKind Retirements() {
@@ -244,6 +259,8 @@ const std::vector<RecordKind>& RecordKinds() {
                                                 DriveClaims(),
                                                 Retirements(),
                                                 LastLooks(),
+                                                LastPlacesKind(),
+                                                KeptLayouts(),
                                                 ListsOfStarts(),
                                                 ShardDescriptors(/*named=*/true),
                                                 ShardDescriptors(/*named=*/false),

@@ -47,6 +47,8 @@ TEST(HostileBytes, AreNoShardDescriptor) {
   Bombard(KindOfRecord("shard descriptor without a name"));
 }
 TEST(HostileBytes, AreNoLastLook) { Bombard(KindOfRecord("last look")); }
+TEST(HostileBytes, AreNoLastPlaces) { Bombard(KindOfRecord("last places")); }
+TEST(HostileBytes, AreNoKeptLayout) { Bombard(KindOfRecord("kept layout")); }
 TEST(HostileBytes, AreNoRetirement) { Bombard(KindOfRecord("retirement")); }
 TEST(HostileBytes, AreNoDirectoryEntry) { Bombard(KindOfRecord("directory entry")); }
 TEST(HostileStore, HasNoLogHeader) { Bombard(KindOfRecord("log header")); }

@@ -26,6 +26,7 @@
 #include "tools/check_report.h"
 #include "tools/repair_run.h"
 #include "upkeep/collector.h"
+#include "upkeep/stop.h"
 #include "upkeep/survey.h"
 
 namespace pinstripe {
@@ -206,6 +207,8 @@ class StatesTest : public FsTest {
     for (const DriveId id : away) machines_.SetDown(id, false);
   }
 
+  Time moved_at_{};
+  std::vector<Time> waited_since_;
   std::map<std::string, std::string> files_;
   std::vector<DriveId> plain_;  // drives that keep nothing of the drive map
 };
@@ -215,7 +218,7 @@ TEST_F(StatesTest, AHealthyClusterIsCalledSo) { ExpectAllIsWell(); }
 TEST_F(StatesTest, ADriveThatIsDownIsCalledDown) {
   machines_.SetDown(plain_[0], true);
   const std::string name = fmt::format("drive {}", plain_[0]);
-  Expect({{"status", 1, "degraded: 1 of 2 tolerated failures used"},
+  Expect({{"status", 1, "degraded: 1 of 9 drives is down"},
           {"check", 2, name},
           {"verify", 2, name},
           {"repair", 2, name},
@@ -330,7 +333,7 @@ TEST_F(StatesTest, WhoRepairsIsShown) {
 
 TEST_F(StatesTest, ADrainedDriveMayBeTakenAway) {
   ASSERT_OK(Drain({plain_[0]}));
-  Expect({{"status", 0, "up, drained: it may be taken out of the configuration, and away"},
+  Expect({{"status", 0, "drained: it may be taken out of the configuration, and away"},
           {"status", 0, "\"finished\": true"}});
   ExpectAllIsWell();
   // Switched off, and then not listed any more.
@@ -352,7 +355,7 @@ TEST_F(StatesTest, ADriveThatWasTakenOutTooEarlyIsMissingUntilItIsRepaired) {
   Unlist(plain_[0]);
   const std::string missing =
       fmt::format("drive {}: the drive map has it, and cluster.toml does not list it", plain_[0]);
-  Expect({{"status", 1, "degraded: 1 of 2 tolerated failures used"},
+  Expect({{"status", 1, "degraded: 1 of 9 drives is missing in the configuration"},
           {"status", 1, "MISSING: the drive map has it, and cluster.toml does not list it"},
           {"status", 1, "\"missing\": true"},
           {"check", 3, missing},
@@ -429,7 +432,7 @@ TEST_F(StatesTest, AnInterruptedDrainIsShownAndGoneOnWith) {
        {"check", 3, fmt::format("shards are to leave drive {}, which is being drained", drained)},
        {"verify", 3, "blocks have shards that are not at home"}});
   ASSERT_OK(Drain({drained}));
-  Expect({{"status", 0, "up, drained: it may be taken out of the configuration"}});
+  Expect({{"status", 0, "drained: it may be taken out of the configuration"}});
   ExpectAllIsWell();
 }
 
@@ -478,6 +481,171 @@ TEST_F(StatesTest, WhatSomebodyElseIsAtWorkOnIsLeftToThem) {
   EXPECT_OK(Drain({plain_[0], plain_[1]}));
 }
 
+// Two who change the drive map at once would wait for each other for half a minute, and one of them
+// in vain: the second is told at once who is at work, and what to do.
+TEST_F(StatesTest, OneAtATimeChangesTheDriveMap) {
+  auto cluster = machines_.Open();
+  ASSERT_OK(cluster);
+  DriveClaim claim(**cluster, kDriveMap, DriveWork::kExpand, {.host = "box1", .process = 77});
+  ASSERT_OK(claim.Take());
+  const Time begin = sim_.Now();
+  const Status status = Drain({plain_[0]});
+  EXPECT_EQ(status.code(), EBUSY);
+  EXPECT_LT(sim_.Now() - begin, seconds(15));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("the drive map is being changed by process 77 on box1 since "));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("Run this again when that has ended"));
+  EXPECT_EQ((*machines_.Open())->map().epoch, 1u);
+  Expect({{"status", 0, "the drive map is being changed by process 77 on box1"},
+          {"status", 0, "\"map_work\""}});
+  claim.GiveBack();
+  EXPECT_OK(Drain({plain_[0]}));
+  EXPECT_TRUE(FindDriveClaims(**machines_.Open(), {kDriveMap, plain_[0]}).empty());
+}
+
+// Of several claims of one process that was killed none is waited for longer than the others.
+TEST_F(StatesTest, WhoWasKilledAtWorkIsWaitedForOnce) {
+  const auto life = std::make_shared<ClientLife>();
+  auto cluster = machines_.Open(life);
+  ASSERT_OK(cluster);
+  {
+    DriveClaim map(**cluster, kDriveMap, DriveWork::kDrain, {.host = "box1", .process = 77});
+    DriveClaim first(**cluster, plain_[0], DriveWork::kDrain, {.host = "box1", .process = 77});
+    DriveClaim second(**cluster, plain_[1], DriveWork::kDrain, {.host = "box1", .process = 77});
+    for (DriveClaim* claim : {&map, &first, &second}) ASSERT_OK(claim->Take());
+    life->Crash();
+  }
+  auto other = machines_.Open();
+  ASSERT_OK(other);
+  const auto done = RunRepair(**other, machines_.Factory(),
+                              {.change = MapChange::kDrain, .drives = {plain_[0], plain_[1]}},
+                              {.progress = [](std::string_view, double, uint64_t) {},
+                               .say =
+                                   [&](const std::string& line) {
+                                     if (line.starts_with("epoch ")) moved_at_ = sim_.Now();
+                                     if (line.find("looking for half a minute") != line.npos) {
+                                       waited_since_.push_back(sim_.Now());
+                                     }
+                                   }});
+  ASSERT_OK(done);
+  ASSERT_FALSE(waited_since_.empty());
+  // Half a minute for those who died, and 35 seconds for each epoch.
+  EXPECT_LT(moved_at_ - waited_since_.front(), seconds(30 + 2 * 35 + 15));
+}
+
+// What is said in the end and the exit code are the same thing.
+TEST_F(StatesTest, WhatADrainLeavesIsNotCalledInOrder) {
+  Upload upload = BeginUpload();
+  auto cluster = machines_.Open();
+  ASSERT_OK(cluster);
+  const RepairRequest request{
+      .change = MapChange::kDrain, .drives = {plain_[0]}, .wants_all_at_home = true};
+  const auto done = RunRepair(**cluster, machines_.Factory(), request, Nobody());
+  ASSERT_OK(done);
+  const std::string text = RepairText(request, *done, "cluster.toml");
+  EXPECT_EQ(ExitCodeOf(request, *done), 3);
+  EXPECT_THAT(text, HasSubstr("all files are whole, and something is left to do: see above\n"));
+  EXPECT_THAT(text, HasSubstr("uploads under way, or what clients left that died"));
+  EXPECT_THAT(text, Not(HasSubstr("everything is in order")));
+  // And how much that is.
+  EXPECT_GT(done->files.check.unused_shards, 0u);
+  EXPECT_EQ(done->files.check.unused_bytes % (64 << 10), 0u);
+  EXPECT_GE(done->files.check.unused_bytes, done->files.check.unused_shards * (64 << 10));
+  Expect({{"status", 1, " shards of uploads under way, or for `pinstripe collect`"},
+          {"check", 0, " shards of uploads under way or given up, about "}});
+  End(upload);
+}
+
+// Its part of the map goes to another device, wherever that is.
+TEST_F(StatesTest, ADriveOfTheDriveMapCanBeHadElsewhere) {
+  DriveId keeper = 1;
+  while (std::ranges::count(plain_, keeper) > 0) ++keeper;
+  ASSERT_OK(Drain({keeper}));
+  machines_.Replace(keeper);
+  auto cluster = machines_.Open();
+  ASSERT_OK(cluster);
+  ASSERT_OK(RunRepair(**cluster, machines_.Factory(), {.rebuild = keeper}, Nobody()));
+  Expect({{"status", 0, "drained: it keeps a part of the drive map"}});
+  ExpectAllIsWell();
+}
+
+// ---- May it be stopped?
+
+TEST_F(StatesTest, WhatMayBeStoppedIsToldByTheMapAndByWhatIsAway) {
+  const auto ask = [&](const std::vector<std::string>& what) {
+    auto cluster = machines_.Open();
+    EXPECT_OK(cluster);
+    const auto answer = MayStop(**cluster, SurveyOf(**cluster), what);
+    EXPECT_OK(answer);
+    return *answer;
+  };
+  using enum StopAnswer::Verdict;
+  const StopAnswer two = ask({"1", "2"});
+  EXPECT_EQ(two.verdict, kYes);
+  EXPECT_EQ(two.drives, (std::vector<DriveId>{1, 2}));
+  EXPECT_EQ(two.now.reading.drives, 2);
+  EXPECT_EQ(two.then.reading.drives, 0);
+  const StopAnswer all = ask({"1", "2", "3", "4", "5"});
+  EXPECT_EQ(all.verdict, kNo);
+  EXPECT_EQ(ExitCodeOf(all), 1);
+  ASSERT_FALSE(all.risks.empty());
+  auto cluster = machines_.Open();
+  ASSERT_OK(cluster);
+  EXPECT_FAILS(MayStop(**cluster, SurveyOf(**cluster), {"1", "nowhere"}), EINVAL);
+  EXPECT_FAILS(MayStop(**cluster, SurveyOf(**cluster), {"10"}), EINVAL);
+  // The same that is away already changes nothing.
+  machines_.SetDown(1, true);
+  EXPECT_EQ(ask({"1", "2"}).verdict, kYes);
+  EXPECT_EQ(ask({"1"}).now.reading.drives, 1);
+  EXPECT_EQ(ask({"1"}).then.reading.drives, 1);
+  // Nobody knows what lacks shards.
+  (void)Run("check");
+  const StopAnswer unknown = ask({"2"});
+  EXPECT_EQ(unknown.verdict, kUnknown);
+  EXPECT_EQ(ExitCodeOf(unknown), 2);
+  EXPECT_THAT(unknown.risks, testing::ElementsAre(HasSubstr("run `pinstripe repair`")));
+  const Survey survey = SurveyOf(**cluster);
+  EXPECT_THAT(StopText(two, survey), HasSubstr("yes: drives 1, 2\n"));
+  EXPECT_THAT(StopText(two, survey), HasSubstr("the cluster survives no more drive"));
+  EXPECT_THAT(StopText(all, survey), HasSubstr("no: drives 1, 2, 3, 4, 5\nrisk   "));
+  EXPECT_THAT(StopJson(unknown), HasSubstr("\"answer\": \"unknown\""));
+}
+
+// A host of three drives of nine is three of three hosts' drives to nobody.
+TEST(StopStates, AHostMayBeStoppedWhereItsDrivesElsewhereMayNot) {
+  SetLogLevel(LogLevel::kError);
+  SimRuntime sim(1);
+  TestCluster machines(sim, {.drives = 9, .layout = {4, 2, 64 << 10}, .groups = 64});
+  for (size_t i = 0; i < 9; ++i) {
+    machines.config().drives[i].domain = std::string(1, static_cast<char>('a' + i / 3));
+  }
+  ASSERT_OK(machines.Format());
+  auto cluster = machines.Open();
+  ASSERT_OK(cluster);
+  ASSERT_OK(FileSystem::Format(**cluster, {}, 0755));
+  Survey survey = SurveyOf(**cluster);
+  EXPECT_EQ(MayStop(**cluster, survey, {"b"})->verdict, StopAnswer::Verdict::kYes);
+  EXPECT_EQ(MayStop(**cluster, survey, {"b"})->drives, (std::vector<DriveId>{4, 5, 6}));
+  EXPECT_EQ(MayStop(**cluster, survey, {"1", "4", "7"})->verdict, StopAnswer::Verdict::kNo);
+  EXPECT_EQ(MayStop(**cluster, survey, {"b", "1"})->verdict, StopAnswer::Verdict::kNo);
+  for (const DriveId id : {4, 5, 6}) machines.SetDown(id, true);
+  survey = SurveyOf(**cluster);
+  EXPECT_EQ(HealthOf(survey), Health::kDegraded);
+  EXPECT_THAT(SurveyText(survey), HasSubstr("degraded: all 3 drives of b are down"));
+  EXPECT_EQ(MayStop(**cluster, survey, {"a"})->verdict, StopAnswer::Verdict::kNo);
+  EXPECT_EQ(MayStop(**cluster, survey, {"5"})->verdict, StopAnswer::Verdict::kYes);
+  SetLogLevel(LogLevel::kInfo);
+}
+
+// The file of one client says something else, or lists a drive that nobody has added.
+TEST_F(StatesTest, WhatTheFileSaysOtherwiseIsTold) {
+  machines_.config().drives[0].domain = "elsewhere";
+  machines_.config().layout = {3, 2, 64 << 10};
+  Expect({{"status", 0, "layout.data_shards is 3 in the file and 2 in the cluster"},
+          {"status", 0, "domain of drive 1 is elsewhere in the file and not given in the cluster"},
+          {"status", 0, "\"differences\""}});
+}
+
 TEST_F(StatesTest, WhatIsMovedHasToFit) {
   TestCluster small(
       sim_, {.drives = 6, .layout = {2, 1, 64 << 10}, .groups = 16, .drive_bytes = 2 << 20});
@@ -524,7 +692,7 @@ TEST_F(StatesTest, AnActiveDriveThatIsNotListedIsMissingUntilItIsDrained) {
   machines_.SetDown(lost, true);
   const DriveConfig config = Unlist(lost);
   const std::string missing = fmt::format("drive {}: the drive map has it", lost);
-  Expect({{"status", 1, "degraded: 1 of 2 tolerated failures used"},
+  Expect({{"status", 1, "degraded: 1 of 9 drives is missing in the configuration"},
           {"status", 1, "or, if it is lost, give it up with `pinstripe drain`"},
           {"check", 2, missing},
           {"verify", 2, missing},
@@ -562,7 +730,7 @@ TEST_F(StatesTest, ADriveOfTheDriveMapHasToStay) {
   DriveId keeper = 1;
   while (std::ranges::count(plain_, keeper) > 0) ++keeper;
   ASSERT_OK(Drain({keeper}));
-  Expect({{"status", 0, "up, drained: it keeps a part of the drive map, and has to stay"},
+  Expect({{"status", 0, "drained: it keeps a part of the drive map, and has to stay"},
           {"status", 0, "\"keeps_drive_map\": true"},
           {"rebalance", 0, "is empty but for its part of the drive map: it has to stay"}});
   ExpectAllIsWell();
@@ -579,7 +747,7 @@ TEST_F(StatesTest, WhatIsOutOfReachIsNotCalledLost) {
     machines_.SetDown(plain_[static_cast<size_t>(i)], true);
     configs.push_back(Unlist(plain_[static_cast<size_t>(i)]));
   }
-  Expect({{"status", 2, "unavailable: 3 drives are down or missing, of which 2 can be tolerated"},
+  Expect({{"status", 2, "unavailable: some files cannot be read"},
           {"check", 1, "(out-of-reach)"},
           {"verify", 1, "(out-of-reach)"},
           {"repair", 1, "(out-of-reach)"}});
@@ -760,7 +928,7 @@ const std::vector<State> kStates = {
       {"status", 0, "everything was in order"}}},
     {"drive_away",
      [](EveryState& test) { test.Down(test.plain(0)); },
-     {{"status", 1, "degraded: 1 of 2 tolerated failures used"},
+     {{"status", 1, "degraded: 1 of 9 drives is down"},
       {"check", 2, "not everything could be looked at"},
       {"verify", 2, "not everything could be looked at"},
       {"scrub", 2, "not everything could be looked at"},
@@ -770,7 +938,7 @@ const std::vector<State> kStates = {
       {"status", 1, "NOT KNOWN"}}},
     {"wrong_identity",
      [](EveryState& test) { test.Swap(test.plain(0), test.plain(1)); },
-     {{"status", 1, "degraded: 2 of 2 tolerated failures used"},
+     {{"status", 1, "degraded: 2 of 9 drives are down"},
       {"check", 2, "not everything could be looked at"},
       {"verify", 2, "not everything could be looked at"},
       {"repair", 2, "not everything could be looked at"},

@@ -34,6 +34,32 @@ TEST(LastLook, ItsBytesNeverChange) {
   EXPECT_EQ(*again, kLook);
 }
 
+constexpr LastPlaces kPlaces{.at = 1'700'000'000'000'000'000,
+                             .epoch = 7,
+                             .displaced_blocks = 1,
+                             .unused_shards = 300,
+                             .unused_bytes = 4};
+
+TEST(LastPlaces, TheirBytesNeverChange) {
+  EXPECT_EQ(Hex(AsBytes(LastLookKey(LookKind::kPlaces))), "4303");
+  EXPECT_EQ(Hex(AsBytes(kPlaces.Encode())),
+            "01"
+            "17979cfe362a0000"
+            "00000007"
+            "01"
+            "ac02"
+            "04");
+  const auto again = LastPlaces::Decode(kPlaces.Encode());
+  ASSERT_OK(again);
+  EXPECT_EQ(*again, kPlaces);
+  const std::string good = kPlaces.Encode();
+  for (size_t size = 0; size < good.size(); ++size) {
+    EXPECT_FAILS(LastPlaces::Decode(good.substr(0, size)), EBADMSG);
+  }
+  EXPECT_FAILS(LastPlaces::Decode(good + '\0'), EBADMSG);
+  EXPECT_FAILS(LastPlaces::Decode("\x02" + good.substr(1)), EBADMSG);
+}
+
 TEST(LastLook, AnythingElseIsDamage) {
   const std::string good = kLook.Encode();
   for (size_t size = 0; size < good.size(); ++size) {
@@ -58,6 +84,9 @@ TEST(LastLook, TheLastOneOfItsKindCounts) {
   const auto other = machines.Open();
   EXPECT_EQ(FindLastLook(**other, LookKind::kListed), LastLook{.at = 5});
   EXPECT_EQ(FindLastLook(**other, LookKind::kRead), kLook);
+  EXPECT_FALSE(FindLastPlaces(**other).has_value());
+  ASSERT_OK(NoteLastPlaces(**other, kPlaces));
+  EXPECT_EQ(FindLastPlaces(**cluster), kPlaces);
   EXPECT_TRUE(LastLook{.at = 5}.AllIsWell());
   EXPECT_FALSE(kLook.AllIsWell());
 }

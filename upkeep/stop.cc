@@ -1,0 +1,133 @@
+#include "upkeep/stop.h"
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <ranges>
+#include <set>
+
+#include "base/try.h"
+
+namespace pinstripe {
+namespace {
+
+using Verdict = StopAnswer::Verdict;
+
+std::optional<DriveId> AsDrive(const std::string& text) {
+  DriveId id = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), id);
+  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) return std::nullopt;
+  return id;
+}
+
+// A host may have the name of a drive: both are meant then, so that nothing is promised in vain.
+Result<std::set<DriveId>> FindDrives(const DriveMap& map, const std::vector<std::string>& what) {
+  std::set<DriveId> drives;
+  for (const std::string& each : what) {
+    const std::optional<DriveId> id = AsDrive(each);
+    bool is_known = false;
+    for (const MappedDrive& drive : map.drives) {
+      if (drive.id != id && (drive.domain.empty() || drive.domain != each)) continue;
+      drives.insert(drive.id);
+      is_known = true;
+    }
+    if (is_known) continue;
+    std::set<std::string> domains;
+    for (const MappedDrive& drive : map.drives) {
+      if (!drive.domain.empty()) domains.insert(drive.domain);
+    }
+    return Fail(EINVAL, "{}: the cluster has no such drive or host. It has the drives {}{}{}", each,
+                fmt::join(std::views::transform(map.drives, &MappedDrive::id), ", "),
+                domains.empty() ? "" : ", and the hosts ", fmt::join(domains, ", "));
+  }
+  return drives;
+}
+
+bool LacksSomething(const std::optional<LastLook>& look) {
+  return look && look->lacking + look->replicas_behind + look->not_looked_at > 0;
+}
+
+std::string_view NameOf(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kYes: return "yes";
+    case Verdict::kNo: return "no";
+    case Verdict::kUnknown: return "unknown";
+  }
+  return "";
+}
+
+}  // namespace
+
+Result<StopAnswer> MayStop(Cluster& cluster, const Survey& survey,
+                           const std::vector<std::string>& what) {
+  const std::set<DriveId> drives = TRY(FindDrives(cluster.map(), what));
+  StopAnswer answer;
+  answer.drives.assign(drives.begin(), drives.end());
+  answer.now = MarginOf(cluster, survey);
+  answer.then = MarginOf(cluster, survey, drives);
+  answer.risks = answer.then.OutOfReach();
+  answer.verdict = answer.risks.empty() ? Verdict::kYes : Verdict::kNo;
+  if (!answer.risks.empty()) {
+    if (!answer.now.OutOfReach().empty()) {
+      answer.risks.insert(answer.risks.begin(), "something is out of reach already");
+    }
+    return answer;
+  }
+  if (LacksSomething(survey.listed) || LacksSomething(survey.read)) {
+    answer.verdict = Verdict::kUnknown;
+    answer.risks.emplace_back(
+        "who looked last found files that lack shards, names that lack copies, or something that "
+        "could not be looked at, and these may be out of reach: run `pinstripe repair` and "
+        "`pinstripe check` first");
+  }
+  if (answer.then.writes_short) {
+    answer.notes.emplace_back(
+        "new blocks get fewer shards than they should have, and `pinstripe repair` adds the rest");
+  }
+  if (!answer.then.exact) {
+    answer.notes.emplace_back("computed from a sample, as there are very many groups");
+  }
+  return answer;
+}
+
+int ExitCodeOf(const StopAnswer& answer) {
+  switch (answer.verdict) {
+    case Verdict::kYes: return 0;
+    case Verdict::kNo: return 1;
+    case Verdict::kUnknown: return 2;
+  }
+  return 2;
+}
+
+std::string StopText(const StopAnswer& answer, const Survey& survey) {
+  std::string text =
+      fmt::format("{}: drive{} {}\n", NameOf(answer.verdict), answer.drives.size() == 1 ? "" : "s",
+                  fmt::join(answer.drives, ", "));
+  for (const std::string& risk : answer.risks) text += fmt::format("risk   {}\n", risk);
+  if (answer.verdict == Verdict::kNo) {
+    if (answer.then.reading.drives < 0) {
+      text += fmt::format("first  {}\n", answer.then.reading.worst_by_drives.Text());
+    }
+    return text;
+  }
+  for (const std::string& note : answer.notes) text += fmt::format("note   {}\n", note);
+  return text + fmt::format("while they are away the cluster survives {}\n",
+                            MarginText(answer.then.reading, survey));
+}
+
+std::string StopJson(const StopAnswer& answer) {
+  const auto margin = [](const Margin& of) -> nlohmann::json {
+    return {{"reading", {{"drives", of.reading.drives}, {"domains", of.reading.domains}}},
+            {"writing", {{"drives", of.writing.drives}, {"domains", of.writing.domains}}}};
+  };
+  const nlohmann::json json{{"answer", NameOf(answer.verdict)},
+                            {"drives", answer.drives},
+                            {"risks", answer.risks},
+                            {"notes", answer.notes},
+                            {"survives_now", margin(answer.now)},
+                            {"survives_then", margin(answer.then)}};
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace pinstripe
