@@ -45,6 +45,17 @@ void NoteCheck(Cluster& cluster, const CheckReport& report) {
   (void)NoteLastLook(cluster, LookKind::kListed, LookOf(report, cluster.runtime().WallClock()));
 }
 
+void NoteCollection(Cluster& cluster, const CollectReport& report) {
+  (void)NoteLastLook(
+      cluster, LookKind::kCollected,
+      {.at = cluster.runtime().WallClock(), .not_looked_at = report.not_collected.size()});
+}
+
+std::string CollectSummary(const CollectReport& report, bool dry_run) {
+  return fmt::format("{} {} inodes, {} names and {} shards", dry_run ? "would remove" : "removed",
+                     report.inodes, report.entries, report.shards);
+}
+
 nlohmann::ordered_json CheckReportJson(const CheckReport& report) {
   nlohmann::ordered_json json{{"directories", report.directories},
                               {"files", report.files},

@@ -19,8 +19,9 @@ namespace pinstripe {
 
 // Part of the format.
 enum class LookKind : uint8_t {
-  kListed = 1,  // names, inodes and the keys of shards
-  kRead = 2,    // and the shards themselves
+  kListed = 1,     // names, inodes and the keys of shards
+  kRead = 2,       // and the shards themselves
+  kCollected = 3,  // what dead clients left was removed; `not_looked_at` counts what stays
 };
 
 struct LastLook {

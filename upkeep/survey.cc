@@ -14,6 +14,7 @@
 #include "cluster/membership/drive_claim.h"
 #include "cluster/membership/drive_identity.h"
 #include "kinetic/io.h"
+#include "upkeep/due.h"
 
 namespace pinstripe {
 namespace {
@@ -222,6 +223,7 @@ std::vector<std::string> Survey::Shortcomings() const {
   if (any(&LastLook::lacking)) all.push_back("files lack shards");
   if (any(&LastLook::replicas_behind)) all.push_back("names and inodes lack copies");
   if (any(&LastLook::not_looked_at)) all.push_back("not everything could be looked at");
+  all.insert(all.end(), overdue.begin(), overdue.end());
   return all;
 }
 
@@ -321,6 +323,10 @@ Survey SurveyOf(Cluster& cluster) {
   FindWork(cluster, survey);
   survey.listed = FindLastLook(cluster, LookKind::kListed);
   survey.read = FindLastLook(cluster, LookKind::kRead);
+  survey.overdue = Overdue({.listed = survey.listed,
+                            .read = survey.read,
+                            .collected = FindLastLook(cluster, LookKind::kCollected)},
+                           cluster.runtime().WallClock());
   for (DriveReport& drive : survey.drives) {
     const auto voter = cluster.electorate().Find(drive.id);
     const bool may_have_forgotten =

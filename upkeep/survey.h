@@ -63,6 +63,7 @@ struct Survey {
   // The findings of the last look by what drives list, and of the last one by reading all of it.
   std::optional<LastLook> listed;
   std::optional<LastLook> read;
+  std::vector<std::string> overdue;  // what should have been done by now: upkeep/due.h
   // Who repairs or scrubs the cluster, as DriveReport::work.
   std::string work;
   bool is_work_alive = false;

@@ -21,15 +21,6 @@ constexpr Duration kLook = std::chrono::seconds(1);
 
 bool IsPrintable(char c) { return c > ' ' && c <= '~'; }
 
-std::string NameOfThisHost() {
-  char name[kMaxHostBytes + 1] = {};
-  if (gethostname(name, kMaxHostBytes) != 0) return "?";
-  std::string host(name);
-  std::replace_if(
-      host.begin(), host.end(), [](char c) { return !IsPrintable(c); }, '?');
-  return host.empty() ? "?" : host;
-}
-
 std::string_view Doing(DriveWork work) {
   switch (work) {
     case DriveWork::kRebuild: return "rebuilt";
@@ -38,6 +29,7 @@ std::string_view Doing(DriveWork work) {
     case DriveWork::kCompare: return "compared with the others";
     case DriveWork::kRepair: return "repaired";
     case DriveWork::kScrub: return "scrubbed";
+    case DriveWork::kCare: return "looked after";
   }
   return "worked on";
 }
@@ -49,7 +41,20 @@ std::string Subject(DriveId drive) {
 
 }  // namespace
 
+std::string NameOfThisHost() {
+  char name[kMaxHostBytes + 1] = {};
+  if (gethostname(name, kMaxHostBytes) != 0) return "?";
+  std::string host(name);
+  std::replace_if(
+      host.begin(), host.end(), [](char c) { return !IsPrintable(c); }, '?');
+  return host.empty() ? "?" : host;
+}
+
 std::string DriveClaimKey(DriveId drive) { return Writer().Raw("W").U16(drive).Take(); }
+
+std::string CareClaimKey() {
+  return Writer().Raw("W").U16(kWholeCluster).U8(static_cast<uint8_t>(DriveWork::kCare)).Take();
+}
 
 std::string DriveClaimRecord::Encode() const {
   Writer out;
@@ -75,7 +80,7 @@ Result<DriveClaimRecord> DriveClaimRecord::Decode(std::string_view bytes) {
   record.renewed = static_cast<int64_t>(in.U64());
   TRY(in.Finish("claim on a drive"));
   std::copy(run.begin(), run.end(), record.run.begin());
-  if (record.work < DriveWork::kRebuild || record.work > DriveWork::kScrub) {
+  if (record.work < DriveWork::kRebuild || record.work > DriveWork::kCare) {
     return Fail(EBADMSG, "claim on a drive: what is done is not known here");
   }
   if (record.host.empty() || record.host.size() > kMaxHostBytes ||
@@ -112,7 +117,7 @@ DriveClaim::DriveClaim(Cluster& cluster, DriveId drive, DriveWork work, DriveCla
       runtime_(cluster.runtime()),
       drive_(drive),
       options_(std::move(options)),
-      name_{kMapGroup, DriveClaimKey(drive)},
+      name_{kMapGroup, work == DriveWork::kCare ? CareClaimKey() : DriveClaimKey(drive)},
       wake_(runtime_.NewSignal()),
       ended_(runtime_.NewSignal()) {
   ours_.work = work;
