@@ -58,6 +58,17 @@ void NotePlaces(Cluster& cluster, const CheckReport& report) {
                                  .unused_bytes = report.unused_bytes});
 }
 
+void NoteCollection(Cluster& cluster, const CollectReport& report) {
+  (void)NoteLastLook(
+      cluster, LookKind::kCollected,
+      {.at = cluster.runtime().WallClock(), .not_looked_at = report.not_collected.size()});
+}
+
+std::string CollectSummary(const CollectReport& report, bool dry_run) {
+  return fmt::format("{} {} inodes, {} names and {} shards", dry_run ? "would remove" : "removed",
+                     report.inodes, report.entries, report.shards);
+}
+
 nlohmann::ordered_json CheckReportJson(const CheckReport& report) {
   nlohmann::ordered_json json{{"directories", report.directories},
                               {"files", report.files},

@@ -37,6 +37,10 @@ std::string VerdictText(const CheckReport& report, bool leaves_something = false
 std::string CheckText(const CheckReport& report, const std::string& config_file, bool all,
                       bool names_only);
 
+// For `pinstripe status`, as NoteCheck; and for the events.
+void NoteCollection(Cluster& cluster, const CollectReport& report);
+std::string CollectSummary(const CollectReport& report, bool dry_run);
+
 // 0 done; 1 something stays, because it could not be looked at or removed, or as it is lost.
 int ExitCodeOf(const CollectReport& report);
 nlohmann::ordered_json CollectReportJson(const CollectReport& report, bool dry_run);

@@ -8,8 +8,7 @@
 #include "cluster/connect.h"
 #include "tools/check_report.h"
 #include "tools/commands.h"
-#include "tools/progress.h"
-#include "upkeep/checker.h"
+#include "tools/long_runs.h"
 
 namespace pinstripe {
 namespace {
@@ -29,18 +28,15 @@ Result<int> RunCheck(Runtime& runtime, const CheckOptions& options) {
     fmt::print(stderr, "pinstripe: {}\n", connected.error().message());
     return kExitNotChecked;
   }
-  Progress progress(runtime, {.when_interrupted = "Nothing was changed; run it again."});
-  Checker checker((*connected)->cluster(), {.data = !options.names_only,
-                                            .progress = [&](std::string_view phase, double done) {
-                                              progress.Show(phase, done);
-                                            }});
-  const CheckReport& report = checker.Run();
-  progress.Clear();
-  if (!options.names_only) NoteCheck((*connected)->cluster(), report);
-  fmt::print("{}", options.json ? DumpJson(CheckReportJson(report))
-                                : CheckText(report, (*connected)->cluster().config().file,
-                                            options.all, options.names_only));
-  return ExitCodeOf(report);
+  Cluster& cluster = (*connected)->cluster();
+  LongWork work(cluster, {.work = "check", .arguments = options.names_only ? "--names-only" : ""},
+                std::string(kCheckGoesOn));
+  const auto report = RunCheck(work, cluster, options.names_only);
+  if (!report) return work.Stopped().value_or(kExitStopped);
+  fmt::print("{}", options.json ? DumpJson(CheckReportJson(*report))
+                                : CheckText(*report, cluster.config().file, options.all,
+                                            options.names_only));
+  return work.End(ExitCodeOf(*report));
 }
 
 }  // namespace
@@ -61,7 +57,8 @@ void AddCheckCommand(CLI::App& app, Action& chosen) {
       "2 no errors, but not everything could be looked at, or CONFIG lacks a drive; 3 everything\n"
       "can be read, but shards are missing, a drive is that was not drained to the end, files "
       "have\n"
-      "shards on a drive that is being drained, or a drive is full.");
+      "shards on a drive that is being drained, or a drive is full; 5 stopped by `pinstripe "
+      "work`.");
   command->callback([options, &chosen] {
     chosen = [options](Runtime& runtime) { return RunCheck(runtime, *options); };
   });

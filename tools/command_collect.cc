@@ -4,13 +4,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "base/config.h"
 #include "base/try.h"
 #include "cluster/connect.h"
 #include "tools/check_report.h"
 #include "tools/commands.h"
-#include "tools/progress.h"
-#include "upkeep/collector.h"
+#include "tools/long_runs.h"
+#include "tools/time_span.h"
 
 namespace pinstripe {
 namespace {
@@ -23,40 +22,26 @@ struct CollectOptions {
   bool json = false;
 };
 
-Result<Duration> ParseAge(std::string_view text) {
-  constexpr std::chrono::seconds kMost = std::chrono::hours(24 * 36500);
-  static constexpr std::pair<std::string_view, int64_t> kUnits[] = {
-      {"s", 1}, {"min", 60}, {"h", 3600}, {"d", 86400}};
-  const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
-  std::string_view unit = text.substr(digits);
-  while (unit.starts_with(' ')) unit.remove_prefix(1);
-  for (const auto& [name, seconds] : kUnits) {
-    if (unit != name || digits == 0 || digits > 6) continue;
-    const std::chrono::seconds age(std::stoll(std::string(text.substr(0, digits))) * seconds);
-    if (age > kMost) break;
-    return age;
-  }
-  return Fail(EINVAL,
-              "--older-than {}: write a number and s, min, h or d, such as 7d, at most 100 years",
-              text);
+// For whoever goes on with it.
+std::string ArgumentsOf(const CollectOptions& options) {
+  std::string age = options.older_than;
+  std::erase(age, ' ');
+  return fmt::format("--older-than {}{}{}", age, options.dry_run ? " --dry-run" : "",
+                     options.lost ? " --lost" : "");
 }
 
 Result<int> RunCollect(Runtime& runtime, const CollectOptions& options) {
-  const Duration older_than = TRY(ParseAge(options.older_than));
+  const Duration older_than = TRY(ParseSpan("--older-than", options.older_than));
   const auto connected = TRY(Connect(runtime, options.config));
-  Progress progress(runtime, {.when_interrupted = "What was removed is gone, and all else is as it "
-                                                  "was; run it again to go on."});
-  Collector collector(connected->cluster(), {.older_than = older_than,
-                                             .dry_run = options.dry_run,
-                                             .lost = options.lost,
-                                             .progress = [&](std::string_view phase, double done) {
-                                               progress.Show(phase, done);
-                                             }});
-  const CollectReport& report = collector.Run();
-  progress.Clear();
-  fmt::print("{}", options.json ? DumpJson(CollectReportJson(report, options.dry_run))
-                                : CollectText(report, options.dry_run, options.older_than));
-  return ExitCodeOf(report);
+  LongWork work(connected->cluster(), {.work = "collect", .arguments = ArgumentsOf(options)},
+                std::string(kCollectionGoesOn));
+  const auto report =
+      RunCollect(work, connected->cluster(),
+                 {.older_than = older_than, .dry_run = options.dry_run, .lost = options.lost});
+  if (!report) return work.Stopped().value_or(kExitStopped);
+  fmt::print("{}", options.json ? DumpJson(CollectReportJson(*report, options.dry_run))
+                                : CollectText(*report, options.dry_run, options.older_than));
+  return work.End(ExitCodeOf(*report), CollectSummary(*report, options.dry_run));
 }
 
 }  // namespace
@@ -76,7 +61,8 @@ void AddCollectCommand(CLI::App& app, Action& chosen) {
   command->footer(
       "May run beside clients at any time. An upload that has been under way for longer than\n"
       "--older-than fails at its end. Exit code: 0 done; 1 something stays, because it could not\n"
-      "be looked at or removed, or because its inode is lost, or the command failed.");
+      "be looked at or removed, or because its inode is lost, or the command failed; 5 stopped by\n"
+      "`pinstripe work`.");
   command->callback([options, &chosen] {
     chosen = [options](Runtime& runtime) { return RunCollect(runtime, *options); };
   });

@@ -8,13 +8,13 @@
 #include "base/try.h"
 #include "cluster/connect.h"
 #include "tools/commands.h"
-#include "tools/progress.h"
-#include "tools/repair_run.h"
+#include "tools/long_runs.h"
 
 namespace pinstripe {
 namespace {
 
 struct RepairCommand : RepairRequest {
+  std::string name;
   std::string config;
   std::string rate;
   bool json = false;
@@ -30,31 +30,23 @@ Result<uint64_t> ParseRate(const std::string& text) {
 Result<int> RunCommand(Runtime& runtime, RepairCommand& command) {
   command.bytes_per_second = TRY(ParseRate(command.rate));
   const auto connected = TRY(Connect(runtime, command.config));
-  Progress progress(runtime, {.when_interrupted = "What was written stays, and nothing is half "
-                                                  "done; run it again to go on."});
-  const auto outcome =
-      RunRepair(connected->cluster(), connected->drive_factory(), command,
-                {.progress = [&](std::string_view phase, double part,
-                                 uint64_t bytes) { progress.Show(phase, part, bytes); },
-                 .say =
-                     [&](const std::string& line) {
-                       progress.Clear();
-                       fmt::print(stderr, "{}\n", line);
-                     }});
-  progress.Clear();
+  LongWork work(connected->cluster(), WorkOf(command.name, command), std::string(kRepairGoesOn));
+  const auto outcome = RunRepair(work, connected->cluster(), connected->drive_factory(), command);
+  if (const auto stopped = work.Stopped()) return *stopped;
   if (!outcome.has_value() && outcome.error().code() == EBUSY) {
-    fmt::print(stderr, "pinstripe: {}\n", outcome.error().message());
-    return kExitBusy;
+    work.Say(fmt::format("pinstripe: {}", outcome.error().message()));
+    return work.End(kExitBusy, std::string(outcome.error().message()));
   }
-  TRY(outcome);
+  if (!outcome.has_value()) return tl::unexpected(work.End(outcome.error()));
   fmt::print("{}", command.json ? RepairJson(command, *outcome)
                                 : RepairText(command, *outcome, command.config));
-  return ExitCodeOf(command, *outcome);
+  return work.End(ExitCodeOf(command, *outcome));
 }
 
 // The options that they all have.
 CLI::App* AddCommand(CLI::App& app, Action& chosen, const std::shared_ptr<RepairCommand>& options,
                      const std::string& name, const std::string& what) {
+  options->name = name;
   CLI::App* command = app.add_subcommand(name, what);
   command->add_option("CONFIG", options->config, "cluster.toml")->required();
   command->add_option("--rate", options->rate,
@@ -71,7 +63,9 @@ constexpr std::string_view kExitCodes =
     "what\n"
     "is so at the end: 0 in order; 1 something is lost or contradicts itself, or the command "
     "failed;\n"
-    "2 not everything could be looked at; 3 everything can be read, but shards are missing.\n";
+    "2 not everything could be looked at; 3 everything can be read, but shards are missing; 5 it "
+    "was\n"
+    "stopped by `pinstripe work`.\n";
 
 constexpr std::string_view kBusyCode =
     "4 somebody else is at work on such a drive; the message says who. A command that was killed\n"

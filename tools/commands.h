@@ -20,6 +20,8 @@ inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;
 // For commands that work on drives: somebody else does.
 inline constexpr int kExitBusy = 4;
+// Somebody stopped it from elsewhere (`pinstripe work`).
+inline constexpr int kExitStopped = 5;
 
 // Done by main() after the command line was understood. A failure is printed there.
 using Action = std::function<Result<int>(Runtime&)>;
@@ -27,13 +29,16 @@ using Action = std::function<Result<int>(Runtime&)>;
 void AddFormatCommand(CLI::App& app, Action& chosen);
 void AddStatusCommand(CLI::App& app, Action& chosen);
 void AddOkToStopCommand(CLI::App& app, Action& chosen);
+void AddEventsCommand(CLI::App& app, Action& chosen);
 void AddWhyCommand(CLI::App& app, Action& chosen);
+void AddCareCommand(CLI::App& app, Action& chosen);
 void AddCheckCommand(CLI::App& app, Action& chosen);
 void AddCollectCommand(CLI::App& app, Action& chosen);
 void AddRecoverCommand(CLI::App& app, Action& chosen);
 void AddRepairCommands(CLI::App& app,
                        Action& chosen);  // repair, scrub, verify, rebuild, drain, expand, rebalance
 void AddConfigCommand(CLI::App& app, Action& chosen);
+void AddWorkCommand(CLI::App& app, Action& chosen);
 void AddBenchCommand(CLI::App& app, Action& chosen);
 void AddDevCommand(CLI::App& app, Action& chosen);
 void AddCompletionCommand(CLI::App& app, Action& chosen);

@@ -4,9 +4,29 @@
 #include "cluster/cluster.h"
 #include "cluster/connect.h"
 #include "kinetic/io.h"
+#include "upkeep/events.h"
+#include "upkeep/last_look.h"
 #include "upkeep/survey.h"
 
 namespace pinstripe {
+
+namespace {
+
+// An empty cluster is in order, and all of it was looked at. Whoever asks can do without.
+void TellOfFormat(Cluster& cluster) {
+  const LastLook now{.at = cluster.runtime().WallClock()};
+  for (const LookKind kind : {LookKind::kListed, LookKind::kRead, LookKind::kCollected}) {
+    (void)NoteLastLook(cluster, kind, now);
+  }
+  EventLog events(cluster);
+  Event event{.kind = EventKind::kConfiguration, .actor = {}};
+  event.work = "format";
+  event.text = fmt::format("it is new, on {} drives", cluster.map().drives.size());
+  events.Add(std::move(event));
+  (void)events.Flush();
+}
+
+}  // namespace
 
 Result<FormatAnswer> FormatCluster(Runtime& runtime, const std::string& config_file,
                                    const FormatRequest& request) {
@@ -18,6 +38,7 @@ Result<FormatAnswer> FormatCluster(Runtime& runtime, const std::string& config_f
   }
   const auto connected = TRY(Connect(runtime, config_file));
   TRY(FileSystem::Format(connected->cluster(), request.owner, request.mode));
+  TellOfFormat(connected->cluster());
   return FormatAnswer{.name = config.name,
                       .uuid = UuidText(connected->cluster().uuid()),
                       .drives = config.drives.size()};

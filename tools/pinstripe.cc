@@ -33,11 +33,14 @@ int Main(int argc, char** argv) {
   AddFormatCommand(app, chosen);
   AddStatusCommand(app, chosen);
   AddOkToStopCommand(app, chosen);
+  AddEventsCommand(app, chosen);
   AddWhyCommand(app, chosen);
+  AddCareCommand(app, chosen);
   AddCheckCommand(app, chosen);
   AddCollectCommand(app, chosen);
   AddRecoverCommand(app, chosen);
   AddRepairCommands(app, chosen);
+  AddWorkCommand(app, chosen);
   AddConfigCommand(app, chosen);
   AddBenchCommand(app, chosen);
   AddDevCommand(app, chosen);

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/time_text.h"
 #include "upkeep/survey.h"
 
 namespace pinstripe {
@@ -23,13 +24,6 @@ Duration PauseOf(ProgressForm form) {
     case ProgressForm::kJson: return std::chrono::seconds(1);
   }
   return Duration::max();
-}
-
-std::string TimeText(double seconds) {
-  if (seconds < 90) return fmt::format("{:.0f} s", seconds);
-  if (seconds < 5400) return fmt::format("{:.0f} min", seconds / 60);
-  if (seconds < 129600) return fmt::format("{:.1f} h", seconds / 3600);
-  return fmt::format("{:.1f} days", seconds / 86400);
 }
 
 ProgressForm UsualForm() {
@@ -125,7 +119,7 @@ std::string Progress::Text(const State& state, Time now) const {
   std::string text = fmt::format("{} {:.0f} %", state.what, 100 * state.done);
   if (has_rate) {
     text += fmt::format(", {}/s", BytesText(static_cast<uint64_t>(rate)));
-    if (state.done > 0) text += fmt::format(", {} left", TimeText(left));
+    if (state.done > 0) text += fmt::format(", {} left", DurationText(left));
   }
   return text;
 }
@@ -157,6 +151,7 @@ void Progress::EndBy(int signal) {
   fmt::print(options_.out, "{}{}{}", line_end,
              options_.form == ProgressForm::kJson ? "" : "pinstripe: ", InterruptedText());
   std::fflush(options_.out);
+  if (options_.on_interrupt != nullptr) options_.on_interrupt();
   std::raise(signal);  // whoever started us sees that it was the signal
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -34,6 +35,9 @@ class Progress {
     // For somebody who interrupts it: what has become of the work, and how to go on. Empty: nothing
     // is said.
     std::string when_interrupted;
+    // Called then, on another thread, after that was said and before the signal ends the process. A
+    // second signal ends it at once.
+    std::function<void()> on_interrupt;
     ProgressForm form = ChosenProgress();
     std::FILE* out = stderr;
   };

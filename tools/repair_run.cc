@@ -121,7 +121,7 @@ Status ChangeMap(Cluster& cluster, const DriveFactory& factory, const RepairRequ
                  const SweepOptions& sweep, Claims& claims, RepairOutcome& done) {
   EpochChangeOptions options;
   static_cast<SweepOptions&>(options) = sweep;
-  options.is_cancelled = [&claims] { return !claims.Check().ok(); };
+  options.is_cancelled = [&] { return !claims.Check().ok() || IsCancelled(sweep); };
   const bool is_drain = request.change == MapChange::kDrain;
   std::vector<MappedDrive> wanted = TRY(PlanChange(cluster, request));
   if (!wanted.empty()) {
@@ -208,6 +208,30 @@ class RepairSign {
   std::optional<Time> next_;
 };
 
+// A change of the cluster, for the events.
+void TellOfChange(EventLog& events, const std::string& command, const std::vector<DriveId>& drives,
+                  std::string text) {
+  Event event{.kind = EventKind::kConfiguration, .actor = {}, .drives = drives};
+  event.work = command;
+  event.text = std::move(text);
+  events.Add(std::move(event));
+}
+
+void TellOfShards(EventLog& events, const std::string& command, const RepairReport& report) {
+  const auto tell = [&](EventKind kind, uint64_t count, std::string text) {
+    if (count == 0) return;
+    Event event{.kind = kind, .actor = {}};
+    event.count = count;
+    event.work = command;
+    event.text = std::move(text);
+    events.Add(std::move(event));
+  };
+  tell(EventKind::kDamageFound, report.damaged + report.missing,
+       fmt::format("{} damaged, {} missing", report.damaged, report.missing));
+  tell(EventKind::kDamageMended, report.written + report.relocated,
+       fmt::format("{} written again, {} brought home", report.written, report.relocated));
+}
+
 // For `pinstripe status`, which can do without.
 void Note(Cluster& cluster, const RepairRequest& request, const RepairOutcome& done) {
   const int64_t now = cluster.runtime().WallClock();
@@ -235,18 +259,30 @@ bool HasMendable(const CheckReport& report) {
 Result<RepairOutcome> RunRepair(Cluster& cluster, const DriveFactory& factory,
                                 const RepairRequest& request, const RepairTold& told) {
   TRY(CheckDrives(cluster.map(), request.without));
+  const std::string& command = told.work.work();
   RepairOutcome done;
   RepairSign sign(cluster, request);
+  Repairer* repairer = nullptr;  // that is at work
   const auto progress = [&](std::string_view phase, double part, uint64_t bytes) {
     sign.ShowAgain();
+    if (repairer != nullptr) repairer->SetRate(told.work.rate());
     told.progress(phase, part, bytes);
   };
   SweepOptions sweep;
   sweep.progress = [&](std::string_view phase, double part) { progress(phase, part, 0); };
+  sweep.is_cancelled = [&] { return told.work.IsStopped(); };
+  sweep.may_wait = [&] { (void)told.work.GoOn(); };
+  const Epoch before = cluster.map().epoch;
   std::set<DriveId> without(request.without.begin(), request.without.end());
   Claims claims(cluster, told.say);
   if (request.change != MapChange::kNone) {
-    TRY(ChangeMap(cluster, factory, request, sweep, claims, done));
+    const Status changed = ChangeMap(cluster, factory, request, sweep, claims, done);
+    if (cluster.map().epoch != before) {
+      TellOfChange(told.events, command, told.work.drives(),
+                   fmt::format("epoch {} of the drive map", cluster.map().epoch));
+    }
+    TRY(told.work.Check());
+    TRY(changed);
     if (request.change == MapChange::kDrain) {
       without.insert(request.drives.begin(), request.drives.end());
     }
@@ -256,25 +292,43 @@ Result<RepairOutcome> RunRepair(Cluster& cluster, const DriveFactory& factory,
     static_cast<SweepOptions&>(rebuild) = sweep;
     rebuild.force = request.force;
     rebuild.waiting = [&](const Status& who) { Claims::SayWhoIsWaitedFor(who, told.say); };
-    done.registers = TRY(RebuildDrive(cluster, factory, *request.rebuild, rebuild)).registers;
+    const auto rebuilt = RebuildDrive(cluster, factory, *request.rebuild, rebuild);
+    TRY(told.work.Check());
+    done.registers = TRY(rebuilt).registers;
+    TellOfChange(told.events, command, {*request.rebuild}, "an empty drive took its place");
     told.say(fmt::format("drive {} is in service; its shards come next", *request.rebuild));
   } else if (!request.dry_run) {
     done.unsettled = FinishDrains(cluster, sweep, done);
+    TRY(told.work.Check());
     TRY(KeepHistory(cluster.registers(), cluster.config()));
-    done.registers += TRY(SweepRegisters(cluster, sweep));
+    const auto swept = SweepRegisters(cluster, sweep);
+    TRY(told.work.Check());
+    done.registers += TRY(swept);
   }
   const Repairer::Options options{.read_all = request.scrub,
                                   .without = without,
                                   .dry_run = request.dry_run,
-                                  .bytes_per_second = request.bytes_per_second,
-                                  .progress = progress};
-  done.files = Repairer(cluster, options).Run();
+                                  .bytes_per_second = told.work.rate(),
+                                  .progress = progress,
+                                  .go_on = [&] { return told.work.GoOn(); }};
+  const auto run = [&](const Repairer::Options& how) {
+    Repairer one(cluster, how);
+    repairer = &one;
+    RepairReport report = one.Run();
+    repairer = nullptr;
+    return report;
+  };
+  done.files = run(options);
+  TellOfShards(told.events, command, done.files);
+  TRY(told.work.Check());
   const bool mends = request.change == MapChange::kNone && !request.rebuild && !request.dry_run;
   if (mends && HasMendable(done.files.check)) {
-    done.tree = TreeMender(cluster, sweep.progress).Run();
+    done.tree = TreeMender(cluster, sweep.progress, options.go_on).Run();
+    TRY(told.work.Check());
     Repairer::Options again = options;
     again.read_all = false;
-    done.files.check = Repairer(cluster, again).Run().check;  // how things are now
+    done.files.check = run(again).check;  // how things are now
+    TRY(told.work.Check());
   }
   LookAtDrained(cluster, request, done);
   Note(cluster, request, done);
@@ -450,6 +504,20 @@ int ExitCodeOf(const RepairReport& report) {
 }
 
 }  // namespace
+
+RunningWorkOptions WorkOf(const std::string& command, const RepairRequest& request) {
+  RunningWorkOptions work{.work = command, .drives = request.drives, .takes_rate = true};
+  if (request.rebuild) work.drives = {*request.rebuild};
+  std::vector<std::string> arguments;
+  if (!request.without.empty()) {
+    arguments.push_back(fmt::format("--without {}", fmt::join(request.without, ",")));
+  }
+  if (request.force) arguments.emplace_back("--force");
+  if (request.dry_run && command != "verify") arguments.emplace_back("--dry-run");
+  work.arguments = fmt::format("{}", fmt::join(arguments, " "));
+  work.rate = request.bytes_per_second;
+  return work;
+}
 
 int ExitCodeOf(const RepairRequest& request, const RepairOutcome& done) {
   const int code = ExitCodeOf(done.files);

@@ -14,8 +14,10 @@
 #include "base/status.h"
 #include "cluster/cluster.h"
 #include "cluster/membership/epoch_change.h"
+#include "upkeep/events.h"
 #include "upkeep/repairer.h"
 #include "upkeep/tree_mender.h"
+#include "upkeep/work.h"
 
 namespace pinstripe {
 
@@ -51,12 +53,17 @@ struct RepairOutcome {
 struct RepairTold {
   std::function<void(std::string_view phase, double part, uint64_t bytes)> progress;
   std::function<void(const std::string& line)> say;  // what somebody may want to know meanwhile
+  RunningWork& work;                                 // what others ask of it is done
+  EventLog& events;                                  // what it changes is told
 };
 
-// EBUSY: somebody else is at work on a drive; the message says who. Other failures as of
-// RebuildDrive, ChangeDrives and SweepRegisters.
+// EBUSY: somebody else is at work on a drive; the message says who. ECANCELED: somebody has stopped
+// it. Other failures as of RebuildDrive, ChangeDrives and SweepRegisters.
 Result<RepairOutcome> RunRepair(Cluster& cluster, const DriveFactory& factory,
                                 const RepairRequest& request, const RepairTold& told);
+
+// As others see it.
+RunningWorkOptions WorkOf(const std::string& command, const RepairRequest& request);
 
 int ExitCodeOf(const RepairRequest& request, const RepairOutcome& outcome);
 std::string RepairText(const RepairRequest& request, const RepairOutcome& outcome,

@@ -41,14 +41,18 @@ Checker::Checker(Cluster& cluster, Options options)
 
 const CheckReport& Checker::Run() {
   ReadFacts();
+  if (stopped_) return report_;
   const std::vector<Suspicion> suspicions = CheckTree(facts_);
   FindLostByName();
   for (size_t i = 0; i < suspicions.size(); ++i) {
-    Tell("looking again", static_cast<double>(i) / static_cast<double>(suspicions.size()));
+    if (!GoOn("looking again", static_cast<double>(i) / static_cast<double>(suspicions.size()))) {
+      return report_;
+    }
     Confirm(suspicions[i]);
   }
   CheckKeepers();
   if (options_.data) CheckData();
+  if (stopped_) return report_;
   ReportLost();
   for (const DriveStatus& drive : cluster_.Drives(cluster_.config().drive_timeout)) {
     const bool is_full = drive.info.has_value() && drive.info->portion_full >= kFullPortion;
@@ -58,8 +62,16 @@ const CheckReport& Checker::Run() {
   return report_;
 }
 
-void Checker::Tell(std::string_view phase, double done) const {
+// False: it is to end. Then nothing is known, as far as anybody may conclude from it.
+bool Checker::GoOn(std::string_view phase, double done) {
   if (options_.progress) options_.progress(phase, done);
+  if (stopped_) return false;
+  if (options_.go_on == nullptr || options_.go_on()) return true;
+  stopped_ = true;
+  knows_all_names_ = false;
+  report_.knows_all_places = false;
+  report_.not_checked.emplace_back("what would have come next, as it was stopped");
+  return false;
 }
 
 void Checker::Report(Severity severity, std::string_view problem, std::string where,
@@ -75,11 +87,11 @@ void Checker::ReadFacts() {
   const std::string end(kMaxNameBytes + 16, '\xff');
   const uint32_t groups = cluster_.map().groups;
   for (uint32_t group = 0; group < groups; ++group) {
-    Tell("reading inodes", static_cast<double>(group) / groups);
+    if (!GoOn("reading inodes", static_cast<double>(group) / groups)) return;
     ReadRange(group, "I", "I" + end);
   }
   for (uint32_t group = 0; group < groups; ++group) {
-    Tell("reading names", static_cast<double>(group) / groups);
+    if (!GoOn("reading names", static_cast<double>(group) / groups)) return;
     ReadRange(group, "", "H" + end);
     ReadRange(group, "J", end);
   }

@@ -93,6 +93,8 @@ class Checker {
     bool data = true;  // look for the shards, too
     // Told now and then: what is being done, and how far it is (0..1).
     std::function<void(std::string_view phase, double done)> progress;
+    // Asked then, too. It may wait. False: Run() ends soon, and says that not all was looked at.
+    std::function<bool()> go_on;
   };
 
   Checker(Cluster& cluster, Options options);
@@ -124,7 +126,7 @@ class Checker {
   std::string Path(const EntryFact& entry) const { return PathOf(facts_, entry); }
 
  private:
-  void Tell(std::string_view phase, double done) const;
+  bool GoOn(std::string_view phase, double done);
   void Report(Severity severity, std::string_view problem, std::string where, std::string what);
 
   void ReadFacts();
@@ -186,6 +188,7 @@ class Checker {
   Names names_;
   CheckReport report_;
   bool knows_all_names_ = true;
+  bool stopped_ = false;
   TreeFacts facts_;
   std::vector<InodeId> with_data_;
   std::set<InodeId> damaged_;  // inodes that cannot be understood

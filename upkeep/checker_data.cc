@@ -56,7 +56,10 @@ void Checker::CheckData() {
   std::sort(objects.begin(), objects.end());
   objects.erase(std::unique(objects.begin(), objects.end()), objects.end());
   for (size_t first = 0; first < objects.size(); first += kInodesAtOnce) {
-    Tell("looking for shards", static_cast<double>(first) / static_cast<double>(objects.size()));
+    if (!GoOn("looking for shards",
+              static_cast<double>(first) / static_cast<double>(objects.size()))) {
+      return;
+    }
     const size_t end = std::min(first + kInodesAtOnce, objects.size());
     const std::vector<InodeId> ids(objects.begin() + static_cast<ptrdiff_t>(first),
                                    objects.begin() + static_cast<ptrdiff_t>(end));
@@ -472,8 +475,10 @@ void Checker::ConfirmBlocks() {
   std::optional<StoredInode> stored;
   for (size_t i = 0; i < suspects_.size(); ++i) {
     const auto& [id, block] = suspects_[i];
-    Tell("looking again for shards",
-         static_cast<double>(i) / static_cast<double>(suspects_.size()));
+    if (!GoOn("looking again for shards",
+              static_cast<double>(i) / static_cast<double>(suspects_.size()))) {
+      return;
+    }
     if (i == 0 || suspects_[i - 1].first != id) {
       const auto read = records_.FindInode(id);
       if (!read.has_value()) {

@@ -36,9 +36,18 @@ void Collector::Keep(std::string what, const Status& why) {
   report_.not_collected.push_back(fmt::format("{}: {}", what, why.message()));
 }
 
+bool Collector::GoOn(std::string_view phase, double done) {
+  if (options_.progress) options_.progress(phase, done);
+  if (options_.go_on == nullptr || options_.go_on()) return true;
+  report_.not_collected.emplace_back("what would have come next, as it was stopped");
+  return false;
+}
+
 const CollectReport& Collector::Run() {
-  Checker checker(cluster_, {.data = true, .progress = options_.progress});
+  Checker checker(cluster_, {.data = true, .progress = options_.progress, .go_on = options_.go_on});
   const CheckReport& found = checker.Run();
+  // What a look says that was cut short is no reason to remove anything.
+  if (!GoOn("removing shards", 0)) return report_;
   for (const std::string& what : found.not_checked) report_.not_collected.push_back(what);
   for (const MissingDrive& drive : found.missing_drives) {
     report_.not_collected.push_back(
@@ -47,9 +56,8 @@ const CollectReport& Collector::Run() {
 
   const std::vector<ListedStripe>& unused = checker.unused_stripes();
   for (size_t first = 0; first < unused.size();) {
-    if (options_.progress) {
-      options_.progress("removing shards",
-                        static_cast<double>(first) / static_cast<double>(unused.size()));
+    if (!GoOn("removing shards", static_cast<double>(first) / static_cast<double>(unused.size()))) {
+      return report_;
     }
     size_t end = first + 1;
     while (end < unused.size() && unused[end].id.object == unused[first].id.object) ++end;
@@ -385,9 +393,7 @@ void Collector::EraseTombstones() {
 bool Collector::EraseInAllGroups() {
   const uint32_t groups = cluster_.map().groups;
   for (uint32_t group = 0; group < groups; ++group) {
-    if (options_.progress) {
-      options_.progress("erasing what was removed", static_cast<double>(group) / groups);
-    }
+    if (!GoOn("erasing what was removed", static_cast<double>(group) / groups)) return false;
     const auto erased = cluster_.registers().Erase(
         group, [this](std::span<const Tombstone> tombstones) { return MayErase(tombstones); });
     // A drive that is away need not be told for every group; they stay until it is back.

@@ -56,6 +56,8 @@ class Collector {
     // For storms that do not last for days: of names in directories that are there.
     Duration least_age_of_names = kLeastTombstoneAge;
     std::function<void(std::string_view phase, double done)> progress;
+    // Asked then, too. It may wait. False: Run() ends soon, and leaves the rest as it is.
+    std::function<bool()> go_on;
     bool fences = true;  // false is for tests of the tests: whoever is late loses what was there
   };
 
@@ -66,6 +68,7 @@ class Collector {
 
  private:
   bool OldEnough(int64_t time) const;
+  bool GoOn(std::string_view phase, double done);
   void Keep(std::string what, const Status& why);
 
   void CollectLost(const Checker& checker);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "upkeep/host_events.h"
 #include "upkeep/mender.h"
 #include "upkeep/whereabouts.h"
 
@@ -15,9 +16,15 @@ constexpr uint64_t kMostBlocks = 100'000;
 
 class HostCare final : public Caretaker {
  public:
-  HostCare(Cluster& cluster, Hooks hooks) : cluster_(cluster), mender_(cluster, std::move(hooks)) {}
+  HostCare(Cluster& cluster, Hooks hooks)
+      : cluster_(cluster),
+        events_(cluster),
+        mender_(cluster, std::move(hooks), [this] { events_.Mended(); }) {}
 
-  void CommittedShort(InodeId file) override { mender_.Add(file); }
+  void CommittedShort(InodeId file) override {
+    events_.WrittenShort();
+    mender_.Add(file);
+  }
 
   Result<std::string> Why(InodeId id, const Inode& inode) override {
     const WhereaboutsOptions options{.most_blocks = kMostBlocks};
@@ -26,6 +33,7 @@ class HostCare final : public Caretaker {
 
  private:
   Cluster& cluster_;
+  HostEvents events_;
   Mender mender_;
 };
 

@@ -19,9 +19,10 @@ namespace pinstripe {
 
 // Part of the format.
 enum class LookKind : uint8_t {
-  kListed = 1,  // names, inodes and the keys of shards
-  kRead = 2,    // and the shards themselves
-  kPlaces = 3,  // where shards are, of the last look of kind kListed
+  kListed = 1,     // names, inodes and the keys of shards
+  kRead = 2,       // and the shards themselves
+  kPlaces = 3,     // where shards are, of the last look of kind kListed
+  kCollected = 4,  // what dead clients left was removed; `not_looked_at` counts what stays
 };
 
 struct LastLook {

@@ -7,9 +7,10 @@
 
 namespace pinstripe {
 
-Mender::Mender(Cluster& cluster, Hooks hooks)
+Mender::Mender(Cluster& cluster, Hooks hooks, std::function<void()> is_whole)
     : cluster_(cluster),
       hooks_(std::move(hooks)),
+      is_whole_(std::move(is_whole)),
       repairer_(cluster, {}),
       thread_(cluster.runtime(), "mender", [this] { Run(); }) {}
 
@@ -99,6 +100,7 @@ void Mender::Mend(InodeId file) {
       if (mended->changed) hooks_.mended(file);
       if (is_whole && mended->changed) {
         Log(LogLevel::kInfo, "file is whole again", {{"inode", fmt::format("{:016x}", file)}});
+        if (is_whole_ != nullptr) is_whole_();
       }
     } else {
       Log(LogLevel::kWarn, "file could not be repaired yet",

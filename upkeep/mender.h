@@ -32,7 +32,8 @@ class Mender {
 
   using Hooks = Caretaker::Hooks;
 
-  Mender(Cluster& cluster, Hooks hooks);
+  // `is_whole` is told of each file that was made whole, on the mender's thread.
+  Mender(Cluster& cluster, Hooks hooks, std::function<void()> is_whole = nullptr);
   ~Mender();
 
   void Add(InodeId file);
@@ -53,6 +54,7 @@ class Mender {
 
   Cluster& cluster_;
   const Hooks hooks_;
+  const std::function<void()> is_whole_;
   Repairer repairer_;
   Mutex mutex_;
   std::map<InodeId, Item> items_ GUARDED_BY(mutex_);

@@ -18,6 +18,7 @@ constexpr size_t kInodesAtOnce = 64;
 constexpr size_t kMostFailures = 20;
 constexpr int kMostAttempts = 16;
 constexpr Duration kProgressEvery = std::chrono::milliseconds(250);
+constexpr double kThrottleLook = 1;  // seconds
 
 }  // namespace
 
@@ -59,8 +60,9 @@ const RepairReport& Repairer::Run() {
   };
   bool first = true;
   for (int pass = 0; pass < kMostPasses; ++pass) {
-    Checker checker(cluster_, {.data = true, .progress = look});
+    Checker checker(cluster_, {.data = true, .progress = look, .go_on = options_.go_on});
     report_.check = checker.Run();
+    if (!GoOn()) return report_;
     listed_lacking_.clear();
     for (const LackingBlock& lacking : checker.lacking_blocks()) {
       if (lacking.missing > 0) listed_lacking_.emplace(lacking.file, lacking.block);
@@ -68,6 +70,7 @@ const RepairReport& Repairer::Run() {
     if (first && (options_.read_all || !options_.without.empty())) {
       first = false;
       Process(AllBlocks(checker), options_.read_all ? "scrubbing" : "moving", checker);
+      if (cancelled_) return report_;
       if (options_.dry_run) break;
       continue;  // and look what there is now
     }
@@ -76,6 +79,7 @@ const RepairReport& Repairer::Run() {
     if (tasks.empty()) break;
     const uint64_t before = report_.progress;
     Process(std::move(tasks), "repairing", checker);
+    if (cancelled_) return report_;
     if (options_.dry_run || report_.progress == before) break;
   }
   if (!options_.dry_run) RetireDrained();
@@ -298,7 +302,7 @@ Status Repairer::RepairBlocks(const Task& task, const std::string& path) {
     std::vector<Moved> moved;
     std::vector<uint64_t> again;
     for (const uint64_t block : left.blocks) {
-      if (cancelled_) break;
+      if (!GoOn()) break;
       const Result<bool> done = RepairBlock(task, path, stored->inode, block, moved);
       if (!done.has_value()) {
         NoteFailure(path, done.error());
@@ -306,12 +310,13 @@ Status Repairer::RepairBlocks(const Task& task, const std::string& path) {
         again.push_back(block);
       }
     }
+    // What was moved is noted also where the rest is left.
     if (!moved.empty() && !TRY(Record(task.file, *std::move(stored), moved))) {
       for (const Moved& one : moved) again.push_back(one.block);
       std::ranges::sort(again);  // a block may be there more than once, with its patches
       again.erase(std::unique(again.begin(), again.end()), again.end());
     }
-    if (again.empty()) return {};
+    if (again.empty() || cancelled_) return {};
     left.blocks = std::move(again);
     attempts.Pause(cluster_.runtime());
   }
@@ -512,20 +517,30 @@ void Repairer::NoteFailure(const std::string& path, const Status& why) {
   report_.failures.push_back(fmt::format("{}: {}", path, why.message()));
 }
 
-// Waits until so many bytes more may have been moved.
+// False: it is to end.
+bool Repairer::GoOn() {
+  if (!cancelled_ && options_.go_on && !options_.go_on()) cancelled_ = true;
+  return !cancelled_;
+}
+
+// Waits until so many bytes more may have been moved. The rate may change meanwhile.
 void Repairer::Throttle(uint64_t bytes) {
-  const uint64_t rate = bytes_per_second_;
-  if (rate == 0) return;
   Runtime& runtime = cluster_.runtime();
-  Time until;
-  {
-    const MutexLock lock(mutex_);
-    const double seconds = static_cast<double>(bytes) / static_cast<double>(rate);
-    next_allowed_ = std::max(next_allowed_, runtime.Now()) +
-                    std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
-    until = next_allowed_;
+  std::optional<double> ours;  // the end of these, among all that was moved
+  while (!cancelled_) {
+    const auto rate = static_cast<double>(bytes_per_second_.load());
+    const Time now = runtime.Now();
+    double wait = 0;
+    {
+      const MutexLock lock(mutex_);
+      const std::chrono::duration<double> passed = now - std::exchange(paid_at_, now);
+      paid_ = rate == 0 ? moved_ : std::min(moved_, paid_ + passed.count() * rate);
+      if (!ours) ours = moved_ += static_cast<double>(bytes);
+      if (rate == 0 || paid_ >= *ours) return;
+      wait = std::min((*ours - paid_) / rate, kThrottleLook);
+    }
+    runtime.NewSignal()->WaitUntil(now + Duration(static_cast<int64_t>(wait * 1e9) + 1));
   }
-  runtime.NewSignal()->WaitUntil(until);
 }
 
 }  // namespace pinstripe

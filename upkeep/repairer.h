@@ -71,6 +71,9 @@ class Repairer {
     // Told now and then, on the thread that called Run(): what is being done, how far it is (0..1),
     // and how many bytes were moved since it began.
     std::function<void(std::string_view phase, double done, uint64_t bytes)> progress;
+    // Asked before each block, on whatever thread is at it. It may wait. False: Run() ends soon,
+    // and its report does not say how things are.
+    std::function<bool()> go_on;
   };
 
   Repairer(Cluster& cluster, Options options);
@@ -86,7 +89,7 @@ class Repairer {
   };
   Result<Mended> MendFile(InodeId file, std::set<DriveId>& drives_needed);
 
-  // MendFile() ends early, from now on. Any thread.
+  // MendFile() and Run() end early, from now on. Any thread.
   void Cancel() { cancelled_ = true; }
 
   // While Run() is at work. Any thread.
@@ -129,6 +132,7 @@ class Repairer {
   void DeletePages(const std::vector<BlockMap::Piece>& pages);
   void Note(const StripeRepair& repair);
   void NoteFailure(const std::string& path, const Status& why);
+  bool GoOn();
   void Throttle(uint64_t bytes);
 
   Cluster& cluster_;
@@ -142,7 +146,10 @@ class Repairer {
   // are threads.
   std::set<std::pair<InodeId, uint64_t>> listed_lacking_;
   RepairReport report_;  // guarded by mutex_ while there are threads
-  Time next_allowed_ GUARDED_BY(mutex_){};
+  // What was moved under a rate, and as much of it as that allowed by `paid_at_`.
+  double moved_ GUARDED_BY(mutex_) = 0;
+  double paid_ GUARDED_BY(mutex_) = 0;
+  Time paid_at_ GUARDED_BY(mutex_){};
 };
 
 }  // namespace pinstripe

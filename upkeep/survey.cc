@@ -14,6 +14,7 @@
 #include "cluster/membership/drive_claim.h"
 #include "cluster/membership/drive_identity.h"
 #include "kinetic/io.h"
+#include "upkeep/due.h"
 
 namespace pinstripe {
 namespace {
@@ -211,6 +212,7 @@ std::vector<std::string> Survey::Shortcomings() const {
   if (any(&LastLook::lacking)) all.emplace_back("files lack shards");
   if (any(&LastLook::replicas_behind)) all.emplace_back("names and inodes lack copies");
   if (any(&LastLook::not_looked_at)) all.emplace_back("not everything could be looked at");
+  all.insert(all.end(), overdue.begin(), overdue.end());
   return all;
 }
 
@@ -359,6 +361,10 @@ Survey SurveyOf(Cluster& cluster) {
   survey.listed = FindLastLook(cluster, LookKind::kListed);
   survey.read = FindLastLook(cluster, LookKind::kRead);
   survey.places = FindLastPlaces(cluster);
+  survey.overdue = Overdue({.listed = survey.listed,
+                            .read = survey.read,
+                            .collected = FindLastLook(cluster, LookKind::kCollected)},
+                           cluster.runtime().WallClock());
   for (DriveReport& drive : survey.drives) {
     const auto voter = cluster.electorate().Find(drive.id);
     const bool may_have_forgotten =

@@ -85,6 +85,7 @@ struct Survey {
   std::optional<LastLook> listed;
   std::optional<LastLook> read;
   std::optional<LastPlaces> places;  // of the last look by what drives list
+  std::vector<std::string> overdue;  // what should have been done by now: upkeep/due.h
   // Who repairs or scrubs the cluster, or changes the drive map, as DriveReport::work.
   std::string work;
   bool is_work_alive = false;

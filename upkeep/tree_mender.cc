@@ -39,15 +39,18 @@ bool IsMendable(std::string_view problem) {
   return std::ranges::any_of(kMendable, [&](TreeProblem each) { return NameOf(each) == problem; });
 }
 
-TreeMender::TreeMender(Cluster& cluster, Progress progress)
+TreeMender::TreeMender(Cluster& cluster, Progress progress, std::function<bool()> go_on)
     : cluster_(cluster),
       progress_(std::move(progress)),
+      go_on_(std::move(go_on)),
       records_(cluster),
       names_(records_, [](InodeId, const Inode&, uint64_t) {}) {}
 
 TreeMendReport TreeMender::Run() {
-  Checker checker(cluster_, {.data = false, .progress = progress_});
+  Checker checker(cluster_, {.data = false, .progress = progress_, .go_on = go_on_});
   checker.Run();
+  const auto is_stopped = [this] { return go_on_ != nullptr && !go_on_(); };
+  if (is_stopped()) return std::move(report_);
   for (const Suspicion& found : checker.confirmed()) {
     const bool is_directory = found.inode.kind == FileKind::kDirectory;
     const bool has_no_name =
@@ -56,6 +59,7 @@ TreeMendReport TreeMender::Run() {
   }
   for (const Suspicion& found : checker.confirmed()) {
     if (!IsMendable(found.problem)) continue;
+    if (is_stopped()) break;
     const Status mended = Mend(checker, found);
     if (mended.ok()) continue;
     report_.not_mended.push_back(fmt::format("{}: {}: {}", checker.Path(found.inode.id),

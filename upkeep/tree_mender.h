@@ -38,7 +38,9 @@ class TreeMender {
  public:
   using Progress = std::function<void(std::string_view phase, double done)>;
 
-  explicit TreeMender(Cluster& cluster, Progress progress = {});
+  // `go_on` as Checker::Options has it.
+  explicit TreeMender(Cluster& cluster, Progress progress = {},
+                      std::function<bool()> go_on = nullptr);
 
   // Everything in the report has happened, also if more is left.
   TreeMendReport Run();
@@ -53,6 +55,7 @@ class TreeMender {
 
   Cluster& cluster_;
   const Progress progress_;
+  const std::function<bool()> go_on_;
   Records records_;
   Names names_;
   std::set<InodeId> nameless_;  // directories that were found so, and still are

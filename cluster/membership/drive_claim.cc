@@ -21,15 +21,6 @@ constexpr Duration kLook = std::chrono::seconds(1);
 
 bool IsPrintable(char c) { return c > ' ' && c <= '~'; }
 
-std::string NameOfThisHost() {
-  char name[kMaxHostBytes + 1] = {};
-  if (gethostname(name, kMaxHostBytes) != 0) return "?";
-  std::string host(name);
-  std::replace_if(
-      host.begin(), host.end(), [](char c) { return !IsPrintable(c); }, '?');
-  return host.empty() ? "?" : host;
-}
-
 std::string_view Doing(DriveWork work) {
   switch (work) {
     case DriveWork::kRebuild: return "rebuilt";
@@ -38,6 +29,7 @@ std::string_view Doing(DriveWork work) {
     case DriveWork::kCompare: return "compared with the others";
     case DriveWork::kRepair: return "repaired";
     case DriveWork::kScrub: return "scrubbed";
+    case DriveWork::kCare: return "looked after";
   }
   return "worked on";
 }
@@ -50,9 +42,22 @@ std::string Subject(ClaimSubject subject) {
 
 }  // namespace
 
+std::string NameOfThisHost() {
+  char name[kMaxHostBytes + 1] = {};
+  if (gethostname(name, kMaxHostBytes) != 0) return "?";
+  std::string host(name);
+  std::replace_if(
+      host.begin(), host.end(), [](char c) { return !IsPrintable(c); }, '?');
+  return host.empty() ? "?" : host;
+}
+
 std::string DriveClaimKey(ClaimSubject subject) {
   if (subject == kDriveMap) return "W";
   return Writer().Raw("W").U16(static_cast<DriveId>(subject)).Take();
+}
+
+std::string CareClaimKey() {
+  return Writer().Raw("W").U16(kWholeCluster).U8(static_cast<uint8_t>(DriveWork::kCare)).Take();
 }
 
 std::string DriveClaimRecord::Encode() const {
@@ -79,7 +84,7 @@ Result<DriveClaimRecord> DriveClaimRecord::Decode(std::string_view bytes) {
   record.renewed = static_cast<int64_t>(in.U64());
   TRY(in.Finish("claim on a drive"));
   std::copy(run.begin(), run.end(), record.run.begin());
-  if (record.work < DriveWork::kRebuild || record.work > DriveWork::kScrub) {
+  if (record.work < DriveWork::kRebuild || record.work > DriveWork::kCare) {
     return Fail(EBADMSG, "claim on a drive: what is done is not known here");
   }
   if (record.host.empty() || record.host.size() > kMaxHostBytes ||
@@ -118,7 +123,7 @@ DriveClaim::DriveClaim(Cluster& cluster, ClaimSubject subject, DriveWork work,
       runtime_(cluster.runtime()),
       subject_(subject),
       options_(std::move(options)),
-      name_{kMapGroup, DriveClaimKey(subject)},
+      name_{kMapGroup, work == DriveWork::kCare ? CareClaimKey() : DriveClaimKey(subject)},
       wake_(runtime_.NewSignal()),
       ended_(runtime_.NewSignal()) {
   ours_.work = work;

@@ -41,6 +41,7 @@ enum class DriveWork : uint8_t {
   kCompare = 4,  // what it holds is compared with what others hold
   kRepair = 5,   // of the whole cluster: what files lack is written again
   kScrub = 6,    // of the whole cluster: everything is read, too
+  kCare = 7,     // of the whole cluster: what is due is done, by one at a time
 };
 
 // No drive has this number. A process that repairs a cluster says so under it, so that others know;
@@ -69,8 +70,12 @@ struct DriveClaimRecord {
   std::string Text(ClaimSubject subject) const;
 };
 
+// Printable characters of ASCII without blanks, 1 to 255 of them.
+std::string NameOfThisHost();
+
 // In the group of the map.
 std::string DriveClaimKey(ClaimSubject subject);  // "W" U16, of the drive map "W"
+std::string CareClaimKey();                       // "W" U16(0) U8(7)
 
 // The processes that have claims on these drives at this moment, alive or not. Those that cannot be
 // read are left out.

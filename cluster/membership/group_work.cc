@@ -72,6 +72,7 @@ Result<SweepReport> GroupWork::Run(std::string_view phase) {
 
 void GroupWork::Loop() {
   while (const auto group = Next()) {
+    if (options_.may_wait != nullptr) options_.may_wait();
     Finish(work_(*group, [this](size_t registers) { Pace(registers); }));
   }
 }

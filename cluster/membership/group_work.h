@@ -24,7 +24,11 @@ struct SweepOptions {
   double registers_per_second = 0;  // at most about so many; 0: as they come
   int groups_at_once = 8;
 
-  // The caller hears of it by EINTR soon after this says so. Everything can be done again.
+  // Called before each group, on the thread that is about to do it. It may wait.
+  std::function<void()> may_wait;
+
+  // Never waits. The caller hears of it by EINTR soon after this says so. Everything can be done
+  // again.
   std::function<bool()> is_cancelled;
 };
 

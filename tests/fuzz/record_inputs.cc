@@ -12,7 +12,9 @@
 #include "store/log_entry.h"
 #include "store/starts.h"
 #include "tests/fuzz/inputs.h"
+#include "upkeep/events.h"
 #include "upkeep/last_look.h"
+#include "upkeep/work.h"
 
 namespace pinstripe {
 namespace {
@@ -74,6 +76,39 @@ RecordKind DriveClaims() {
   return {.name = "drive claim",
           .examples = {small.Encode(), large.Encode()},
           .again = [](std::string_view bytes) { return Again(DriveClaimRecord::Decode(bytes)); }};
+}
+
+RecordKind WorkRecords() {
+  WorkRecord large{.actor = ThisProcess(), .work = "drain", .arguments = "--force"};
+  large.drives = {1, 65535};
+  large.takes_rate = true;
+  large.rate = UINT64_MAX;
+  large.doing = "moving";
+  large.done = 1'000'000;
+  return {.name = "work",
+          .examples = {WorkRecord().Encode(), large.Encode()},
+          .again = [](std::string_view bytes) { return Again(WorkRecord::Decode(bytes)); }};
+}
+
+RecordKind WorkOrders() {
+  const WorkOrder large{
+      .ask = WorkAsk::kStop, .rate = 1 << 20, .actor = ThisProcess(), .at = INT64_MIN};
+  return {.name = "work order",
+          .examples = {WorkOrder().Encode(), large.Encode()},
+          .again = [](std::string_view bytes) { return Again(WorkOrder::Decode(bytes)); }};
+}
+
+RecordKind Events() {
+  Event large{
+      .kind = EventKind::kWorkEnded, .at = -1, .actor = ThisProcess(), .drives = {1, 65535}};
+  large.count = UINT64_MAX;
+  large.work = "scrub";
+  large.result = WorkResult::kFailed;
+  large.text = std::string(300, 'x');
+  large.later = "more";
+  return {.name = "event",
+          .examples = {Event().Encode(), large.Encode()},
+          .again = [](std::string_view bytes) { return Again(Event::Decode(bytes)); }};
 }
 
 RecordKind LastLooks() {
@@ -258,6 +293,9 @@ const std::vector<RecordKind>& RecordKinds() {
                                                 DriveMapHistories(),
                                                 DriveClaims(),
                                                 Retirements(),
+                                                Events(),
+                                                WorkRecords(),
+                                                WorkOrders(),
                                                 LastLooks(),
                                                 LastPlacesKind(),
                                                 KeptLayouts(),

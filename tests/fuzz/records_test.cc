@@ -46,6 +46,11 @@ TEST(HostileBytes, AreNoShardDescriptor) {
   Bombard(KindOfRecord("shard descriptor"));
   Bombard(KindOfRecord("shard descriptor without a name"));
 }
+TEST(HostileBytes, AreNoEvent) { Bombard(KindOfRecord("event")); }
+TEST(HostileBytes, AreNoWork) {
+  Bombard(KindOfRecord("work"));
+  Bombard(KindOfRecord("work order"));
+}
 TEST(HostileBytes, AreNoLastLook) { Bombard(KindOfRecord("last look")); }
 TEST(HostileBytes, AreNoLastPlaces) { Bombard(KindOfRecord("last places")); }
 TEST(HostileBytes, AreNoKeptLayout) { Bombard(KindOfRecord("kept layout")); }

@@ -40,6 +40,7 @@ DriveClaimRecord SmallRecord() {
 // read by those who wrote it.
 TEST(DriveClaimRecord, ItsBytesNeverChange) {
   EXPECT_EQ(Hex(AsBytes(DriveClaimKey(258))), "570102");
+  EXPECT_EQ(Hex(AsBytes(CareClaimKey())), "57000007");
   EXPECT_EQ(Hex(AsBytes(SmallRecord().Encode())),
             "01"
             "02"
@@ -68,7 +69,7 @@ TEST(DriveClaimRecord, AnythingElseIsDamage) {
   };
   EXPECT_FALSE(refuses([](DriveClaimRecord&) {}));
   EXPECT_TRUE(refuses([](DriveClaimRecord& record) { record.work = DriveWork{0}; }));
-  EXPECT_TRUE(refuses([](DriveClaimRecord& record) { record.work = DriveWork{7}; }));
+  EXPECT_TRUE(refuses([](DriveClaimRecord& record) { record.work = DriveWork{8}; }));
   EXPECT_TRUE(refuses([](DriveClaimRecord& record) { record.host = ""; }));
   EXPECT_TRUE(refuses([](DriveClaimRecord& record) { record.host = "red\x1b[31m"; }));
   EXPECT_TRUE(refuses([](DriveClaimRecord& record) { record.host = std::string(256, 'x'); }));

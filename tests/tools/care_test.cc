@@ -1,0 +1,331 @@
+// What a cluster needs is done by itself, by one at a time; and long work does what is asked of it
+// from elsewhere.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/fs/fs_test_base.h"
+#include "tools/care_run.h"
+#include "tools/commands.h"
+#include "tools/long_runs.h"
+#include "upkeep/last_look.h"
+#include "upkeep/work.h"
+
+namespace pinstripe {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::minutes;
+using std::chrono::seconds;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class CareTest : public FsTest {
+ protected:
+  explicit CareTest(TestCluster::Options options = {.drives = 6,
+                                                    .layout = {2, 1, 64 << 10},
+                                                    .groups = 8})
+      : FsTest(options) {
+    SetLogLevel(LogLevel::kError);
+    ChooseProgress("none");
+  }
+  ~CareTest() override { ChooseProgress("auto"); }
+
+  void SetUp() override {
+    FsTest::SetUp();
+    Make("file", Pattern(1, 10 * kTestBlock + 17));
+    host_.fs.reset();  // its background work is not what is tested here
+  }
+
+  Cluster& cluster() { return *host_.cluster; }
+
+  // As `pinstripe format` does.
+  void NoteAllLooks(int64_t days_ago = 0) {
+    LastLook look{.at = sim_.WallClock() - days_ago * int64_t{86'400} * 1'000'000'000};
+    for (const LookKind kind : {LookKind::kListed, LookKind::kRead, LookKind::kCollected}) {
+      ASSERT_OK(NoteLastLook(cluster(), kind, look));
+    }
+  }
+  CareOutcome Care(const CareRequest& request = {}) {
+    const auto outcome = RunCare(cluster(), nullptr, request);
+    EXPECT_OK(outcome);
+    return outcome.value_or(CareOutcome());
+  }
+  static std::vector<std::string> Steps(const CareOutcome& outcome) {
+    std::vector<std::string> steps;
+    for (const CareStep& step : outcome.steps) {
+      steps.push_back(step.about.empty() ? step.work : step.work + " " + step.about);
+    }
+    return steps;
+  }
+  std::vector<WorkSeen> AllWork(Cluster& other) {
+    const auto all = ReadWork(other);
+    EXPECT_OK(all);
+    return all.value_or(std::vector<WorkSeen>());
+  }
+};
+
+TEST_F(CareTest, WhatIsDueIsDoneOnceAndIsNotDueThen) {
+  NoteAllLooks();
+  EXPECT_THAT(Steps(Care()), IsEmpty());
+  EXPECT_EQ(CareText({}, Care()), "Nothing is due.\n");
+  sim_.Sleep(hours(25));
+  EXPECT_THAT(Steps(Care({.dry_run = true})), ElementsAre("check"));
+  EXPECT_THAT(Steps(Care()), ElementsAre("check"));
+  EXPECT_THAT(Steps(Care()), IsEmpty());
+  NoteAllLooks(8);
+  EXPECT_THAT(Steps(Care()), ElementsAre("check", "collect"));
+  NoteAllLooks(31);
+  const CareOutcome done = Care();
+  EXPECT_THAT(Steps(done), ElementsAre("collect", "scrub"));
+  EXPECT_EQ(ExitCodeOf(done), 0) << CareText({}, done);
+  EXPECT_EQ(CareText({}, done), "collect: in order\nscrub: in order\n");
+  EXPECT_EQ(nlohmann::json::parse(CareJson({}, done))["steps"][1]["exit_code"], 0);
+  EXPECT_THAT(Steps(Care()), IsEmpty());
+  // And all of that was told.
+  std::vector<std::string> told;
+  const auto list = ReadEvents(cluster(), INT64_MIN);
+  ASSERT_OK(list);
+  for (const Event& event : list->events) {
+    if (event.kind == EventKind::kWorkEnded) told.push_back(event.work);
+  }
+  EXPECT_THAT(told, ElementsAre("check", "check", "collect", "collect", "scrub"));
+}
+
+TEST_F(CareTest, WhatNobodyEverDidIsDue) {
+  EXPECT_THAT(Steps(Care()), ElementsAre("collect", "scrub"));
+}
+
+// Many hosts have the timer.
+TEST_F(CareTest, OneAtATimeCares) {
+  NoteAllLooks(31);
+  std::vector<std::unique_ptr<Cluster>> clusters;
+  for (int i = 0; i < 5; ++i) clusters.push_back(*machines_.Open());
+  int steps = 0;
+  int running = 0;
+  for (const auto& one : clusters) {
+    ++running;
+    sim_.Spawn("care", [&] {
+      const auto outcome = RunCare(*one, nullptr, {});
+      if (outcome.has_value()) {
+        steps += static_cast<int>(outcome->steps.size());
+      } else {
+        EXPECT_EQ(outcome.error().code(), EBUSY);
+      }
+      --running;
+    });
+  }
+  while (running > 0) sim_.Sleep(seconds(1));
+  EXPECT_EQ(steps, 2);
+}
+
+TEST_F(CareTest, OthersAtWorkComeFirst) {
+  NoteAllLooks(31);
+  const auto other = *machines_.Open();
+  {
+    LongWork work(*other, {.work = "drain", .drives = {3}}, "");
+    sim_.Sleep(seconds(5));
+    const CareOutcome later = Care();
+    EXPECT_THAT(Steps(later), IsEmpty());
+    EXPECT_THAT(CareText({}, later), HasSubstr("others are at work, and come first: drain 3 by "));
+    work.End(0);
+  }
+  EXPECT_THAT(Steps(Care()), ElementsAre("collect", "scrub"));
+}
+
+TEST_F(CareTest, ADriveThatStaysAwayIsDoneWithoutAfterAWhile) {
+  NoteAllLooks();
+  machines_.SetDown(3, true);
+  EXPECT_THAT(Steps(Care()), IsEmpty());
+  const auto away = FindDrivesAway(cluster());
+  ASSERT_EQ(away.size(), 1u);
+  const int64_t since = away.at(3);
+  sim_.Sleep(hours(12));
+  EXPECT_EQ(FindDrivesAway(cluster()).at(3), since);
+  EXPECT_THAT(Steps(Care()), IsEmpty());
+  sim_.Sleep(hours(13));
+  EXPECT_THAT(Steps(Care({.replace_after = std::nullopt, .dry_run = true})), ElementsAre("check"));
+  const CareOutcome done = Care();
+  EXPECT_THAT(Steps(done), ElementsAre("check", "repair without drive 3"));
+  EXPECT_THAT(Steps(Care()), IsEmpty());
+  // Now another one may go.
+  for (DriveId drive = 1; drive <= machines_.size(); ++drive) {
+    if (drive == 3) continue;
+    machines_.SetDown(drive, true);
+    Host host = NewHost();
+    EXPECT_TRUE(Contents("/file", host.fs.get()) == Pattern(1, 10 * kTestBlock + 17)) << drive;
+    host.fs.reset();
+    machines_.SetDown(drive, false);
+    sim_.Sleep(minutes(1));
+  }
+}
+
+TEST_F(CareTest, ADriveThatCameAndWentIsWaitedForAnew) {
+  NoteAllLooks();
+  machines_.SetDown(3, true);
+  Care();
+  sim_.Sleep(hours(20));
+  machines_.SetDown(3, false);
+  sim_.Sleep(minutes(1));
+  {
+    EventLog log(cluster());
+    log.Add({.kind = EventKind::kDriveCame, .actor = {}, .drives = {3}});
+    ASSERT_TRUE(log.Flush());
+  }
+  machines_.SetDown(3, true);
+  sim_.Sleep(hours(5));
+  EXPECT_THAT(Steps(Care()), ElementsAre("check"));
+}
+
+class FullCareTest : public CareTest {
+ protected:
+  FullCareTest()
+      : CareTest({.drives = 4, .layout = {2, 1, 64 << 10}, .groups = 8, .drive_bytes = 2'000'000}) {
+  }
+};
+
+TEST_F(FullCareTest, ADriveWhoseContentsDoNotFitElsewhereIsWaitedFor) {
+  NoteAllLooks();
+  machines_.SetDown(3, true);
+  EXPECT_THAT(Steps(Care()), IsEmpty());
+  machines_.SetDown(3, false);
+  sim_.Sleep(minutes(1));
+  {
+    Host host = NewHost();
+    fs_ = host.fs.get();
+    const auto full = [&] {
+      double sum = 0;
+      for (const DriveStatus& drive : cluster().Drives(seconds(5))) sum += drive.info->portion_full;
+      return sum / 4;
+    };
+    for (int i = 0; full() < 0.8; ++i) Make(fmt::format("f{}", i), Pattern(i, kTestBlock));
+  }
+  machines_.SetDown(3, true);
+  sim_.Sleep(hours(25));
+  const CareOutcome done = Care();
+  EXPECT_THAT(Steps(done), ElementsAre("check"));
+  EXPECT_THAT(CareText({}, done), HasSubstr("what was on drive 3 stays there: "));
+}
+
+// Work that is asked from elsewhere
+// -----------------------------------------------------------------
+
+TEST_F(CareTest, AStoppedScrubEndsCleanlyAndSaysSo) {
+  const auto other = *machines_.Open();
+  RepairRequest scrub{.scrub = true};
+  scrub.bytes_per_second = 1000;  // it would take half an hour
+  std::optional<int> code;
+  sim_.Spawn("scrub", [&] {
+    LongWork work(cluster(), WorkOf("scrub", scrub), std::string(kRepairGoesOn));
+    const auto outcome = RunRepair(work, cluster(), nullptr, scrub);
+    EXPECT_FAILS(outcome, ECANCELED);
+    code = work.Stopped();
+  });
+  sim_.Sleep(seconds(20));
+  auto all = AllWork(*other);
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].record.doing, "scrubbing");
+  EXPECT_FALSE(code.has_value());
+  ASSERT_OK(AskOfWork(*other, all[0], {.ask = WorkAsk::kStop, .rate = {}}));
+  sim_.Sleep(seconds(30));
+  EXPECT_EQ(code, kExitStopped);
+  EXPECT_THAT(AllWork(*other), IsEmpty());
+  // What was cut short is not noted as if it had been a look.
+  EXPECT_FALSE(FindLastLook(*other, LookKind::kRead).has_value());
+  EXPECT_EQ(ReadEvents(*other, INT64_MIN)->events.back().result, WorkResult::kStopped);
+}
+
+TEST_F(CareTest, AScrubPausesAndIsAsFastAsItIsToBe) {
+  const auto other = *machines_.Open();
+  RepairRequest scrub{.scrub = true};
+  scrub.bytes_per_second = 100'000;
+  std::optional<int> code;
+  sim_.Spawn("scrub", [&] {
+    LongWork work(cluster(), WorkOf("scrub", scrub), std::string(kRepairGoesOn));
+    const auto outcome = RunRepair(work, cluster(), nullptr, scrub);
+    ASSERT_OK(outcome);
+    code = work.End(ExitCodeOf(scrub, *outcome));
+  });
+  const auto ask = [&](const WorkChange& change) {
+    const auto all = AllWork(*other);
+    ASSERT_EQ(all.size(), 1u);
+    ASSERT_OK(AskOfWork(*other, all[0], change));
+  };
+  sim_.Sleep(seconds(5));
+  ask({.ask = WorkAsk::kPause, .rate = {}});
+  sim_.Sleep(hours(1));
+  EXPECT_FALSE(code.has_value());
+  EXPECT_EQ(AllWork(*other)[0].State(), "paused");
+  ask({.ask = WorkAsk::kGoOn, .rate = 0});
+  sim_.Sleep(seconds(15));
+  EXPECT_EQ(code, 0);
+}
+
+TEST_F(CareTest, AStoppedCheckAndCollectionKnowAndRemoveNothing) {
+  const auto other = *machines_.Open();
+  const auto stop_at_once = [&](const std::string& name, const auto& run) {
+    std::optional<bool> finished;
+    LongWork work(cluster(), {.work = name}, "");
+    sim_.Sleep(seconds(5));
+    const auto all = AllWork(*other);
+    ASSERT_EQ(all.size(), 1u);
+    ASSERT_OK(AskOfWork(*other, all[0], {.ask = WorkAsk::kStop, .rate = {}}));
+    sim_.Sleep(seconds(8));
+    finished = run(work);
+    EXPECT_EQ(finished, false);
+    EXPECT_EQ(work.Stopped(), kExitStopped);
+  };
+  stop_at_once("check", [&](LongWork& work) {
+    return RunCheck(work, cluster(), /*names_only=*/false).has_value();
+  });
+  stop_at_once("collect",
+               [&](LongWork& work) { return RunCollect(work, cluster(), {}).has_value(); });
+  EXPECT_FALSE(FindLastLook(*other, LookKind::kListed).has_value());
+  EXPECT_FALSE(FindLastLook(*other, LookKind::kCollected).has_value());
+}
+
+// Two hosts drain one drive: the second one leaves it to the first, until that dies.
+TEST_F(CareTest, WorkOfOneThatDiedIsTakenOver) {
+  const auto life = std::make_shared<ClientLife>();
+  const auto dead = *machines_.Open(life);
+  const auto other = *machines_.Open();
+  RepairRequest drain{.change = MapChange::kDrain, .drives = {6}, .wants_all_at_home = true};
+  bool first_ended = false;
+  sim_.Spawn("first", [&] {
+    LongWork work(*dead, WorkOf("drain", drain), std::string(kRepairGoesOn));
+    EXPECT_FALSE(RunRepair(work, *dead, nullptr, drain).has_value());
+    first_ended = true;
+  });
+  sim_.Sleep(seconds(10));
+  const auto run = [&] {
+    LongWork work(*other, WorkOf("drain", drain), std::string(kRepairGoesOn));
+    const auto outcome = RunRepair(work, *other, nullptr, drain);
+    if (!outcome.has_value()) return Status(work.End(outcome.error()));
+    work.End(ExitCodeOf(drain, *outcome));
+    return Status();
+  };
+  EXPECT_FAILS(run(), EBUSY);
+  life->Crash();
+  sim_.Sleep(seconds(40));
+  ASSERT_EQ(AllWork(*other).size(), 1u);
+  EXPECT_EQ(AllWork(*other)[0].State(), "died");
+  EXPECT_OK(run());
+  EXPECT_THAT(AllWork(*other), IsEmpty());
+  std::vector<std::string> told;
+  const auto list = ReadEvents(*other, INT64_MIN);
+  ASSERT_OK(list);
+  for (const Event& event : list->events) {
+    if (event.kind == EventKind::kWorkEnded) told.push_back(event.Sentence());
+  }
+  EXPECT_THAT(told, testing::Contains(HasSubstr("another process goes on with it")));
+  while (!first_ended) sim_.Sleep(seconds(10));
+}
+
+}  // namespace
+}  // namespace pinstripe

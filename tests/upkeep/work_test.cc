@@ -1,0 +1,354 @@
+// Everybody sees who is at work, and can have them pause, go on, slow down and end.
+
+#include "upkeep/work.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/log.h"
+#include "tests/support/expect_ok.h"
+#include "tests/support/sim_runtime.h"
+#include "tests/support/test_cluster.h"
+
+namespace pinstripe {
+namespace {
+
+using std::chrono::minutes;
+using std::chrono::seconds;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+Actor On(const std::string& host) {
+  return {.host = host, .process = 258, .program = "pinstripe", .user = "alice"};
+}
+
+WorkRecord SmallRecord() {
+  WorkRecord record{.actor = On("box1"), .work = "drain", .arguments = "--force"};
+  for (size_t i = 0; i < record.run.size(); ++i) record.run[i] = static_cast<uint8_t>(i);
+  record.drives = {3, 258};
+  record.since = 1'700'000'000'000'000'000;
+  record.renewed = record.since + 60'000'000'000;
+  record.state = WorkAsk::kPause;
+  record.takes_rate = true;
+  record.rate = 300;
+  record.doing = "moving";
+  record.done = 500'000;
+  record.bytes = 1;
+  record.bytes_per_second = 2;
+  record.seconds_left = 3;
+  return record;
+}
+
+constexpr const char* kActorBytes =
+    "04626f78310000010209"
+    "70696e7374726970650561"
+    "6c696365";
+
+// These bytes are the format.
+TEST(WorkRecord, ItsBytesNeverChange) {
+  EXPECT_EQ(Hex(AsBytes(WorkKey(3))), "5003");
+  EXPECT_EQ(Hex(AsBytes(WorkOrderKey(3))), "5103");
+  EXPECT_EQ(Hex(AsBytes(SmallRecord().Encode())), std::string("01"
+                                                              "000102030405060708090a0b0c0d0e0f") +
+                                                      kActorBytes +
+                                                      "05647261696e"
+                                                      "072d2d666f726365"
+                                                      "0200030102"
+                                                      "17979cfe362a0000"
+                                                      "17979d0c2e715800"
+                                                      "02"
+                                                      "01"
+                                                      "ac02"
+                                                      "066d6f76696e67"
+                                                      "a0c21e"
+                                                      "010203");
+  const WorkOrder order{.run = SmallRecord().run,
+                        .ask = WorkAsk::kStop,
+                        .rate = 300,
+                        .actor = On("box1"),
+                        .at = 1'700'000'000'000'000'000};
+  EXPECT_EQ(Hex(AsBytes(order.Encode())), std::string("01"
+                                                      "000102030405060708090a0b0c0d0e0f"
+                                                      "03"
+                                                      "01"
+                                                      "ac02") +
+                                              kActorBytes + "17979cfe362a0000");
+}
+
+TEST(WorkRecord, AnythingElseIsDamage) {
+  const std::string good = SmallRecord().Encode();
+  ASSERT_OK(WorkRecord::Decode(good));
+  const WorkOrder order{.ask = WorkAsk::kStop, .rate = 300, .actor = On("box1")};
+  const std::string good_order = order.Encode();
+  ASSERT_OK(WorkOrder::Decode(good_order));
+  for (size_t size = 0; size < good.size(); ++size) {
+    EXPECT_FAILS(WorkRecord::Decode(good.substr(0, size)), EBADMSG);
+  }
+  for (size_t size = 0; size < good_order.size(); ++size) {
+    EXPECT_FAILS(WorkOrder::Decode(good_order.substr(0, size)), EBADMSG);
+  }
+  EXPECT_FAILS(WorkRecord::Decode(good + '\0'), EBADMSG);
+  EXPECT_FAILS(WorkOrder::Decode(good_order + '\0'), EBADMSG);
+  EXPECT_FAILS(WorkRecord::Decode("\x02" + good.substr(1)), EBADMSG);
+  for (const auto& [from, to] : {std::pair("drain", "dr\x1bin"), std::pair("moving", "mov\nng")}) {
+    std::string bytes = good;
+    bytes.replace(bytes.find(from), std::string(from).size(), to);
+    EXPECT_FAILS(WorkRecord::Decode(bytes), EBADMSG);
+  }
+  WorkRecord record = SmallRecord();
+  record.state = WorkAsk{4};
+  EXPECT_FAILS(WorkRecord::Decode(record.Encode()), EBADMSG);
+}
+
+class WorkTest : public testing::Test {
+ protected:
+  WorkTest() : sim_(1), machines_(sim_, {.drives = 5, .layout = {2, 1, 64 << 10}, .groups = 4}) {
+    SetLogLevel(LogLevel::kError);
+    EXPECT_OK(machines_.Format());
+  }
+  ~WorkTest() override { SetLogLevel(LogLevel::kInfo); }
+
+  // A process at work.
+  struct Worker {
+    Worker(std::unique_ptr<Cluster> cluster_in, const std::string& host, RunningWorkOptions what)
+        : cluster(std::move(cluster_in)), log(*cluster, {.actor = On(host)}) {
+      what.actor = On(host);
+      work = std::make_unique<RunningWork>(*cluster, log, std::move(what));
+    }
+    std::unique_ptr<Cluster> cluster;
+    EventLog log;
+    std::unique_ptr<RunningWork> work;
+  };
+
+  std::unique_ptr<Cluster> Open(std::shared_ptr<ClientLife> life = nullptr) {
+    auto cluster = machines_.Open(std::move(life));
+    EXPECT_OK(cluster);
+    return *std::move(cluster);
+  }
+  std::unique_ptr<Worker> Begin(const std::string& host, const std::string& work,
+                                std::vector<DriveId> drives = {},
+                                std::shared_ptr<ClientLife> life = nullptr) {
+    auto worker = std::make_unique<Worker>(
+        Open(std::move(life)), host,
+        RunningWorkOptions{.work = work, .drives = std::move(drives), .takes_rate = true});
+    sim_.Sleep(seconds(1));
+    return worker;
+  }
+  static std::vector<WorkSeen> All(Cluster& cluster) {
+    const auto all = ReadWork(cluster);
+    EXPECT_OK(all);
+    return all.has_value() ? *all : std::vector<WorkSeen>();
+  }
+  static std::vector<std::string> Names(const std::vector<WorkSeen>& all) {
+    std::vector<std::string> names;
+    for (const WorkSeen& seen : all)
+      names.push_back(fmt::format("{} {}", seen.Name(), seen.State()));
+    return names;
+  }
+  std::vector<std::string> EventNames(Cluster& cluster) {
+    std::vector<std::string> names;
+    const auto list = ReadEvents(cluster, INT64_MIN);
+    EXPECT_OK(list);
+    for (const Event& event : list->events) names.push_back(event.Name());
+    return names;
+  }
+
+  SimRuntime sim_;
+  TestCluster machines_;
+};
+
+TEST_F(WorkTest, IsSeenByAllAsLongAsItLasts) {
+  const auto watcher = Open();
+  EXPECT_THAT(All(*watcher), IsEmpty());
+  EXPECT_EQ(WorkText({}, 0), "Nothing is being worked on.\n");
+  {
+    const auto worker = Begin("box1", "scrub");
+    worker->work->Show("scrubbing", 0, 1000);
+    sim_.Sleep(seconds(100));
+    worker->work->Show("scrubbing", 0.25, 51'000'000);
+    sim_.Sleep(seconds(4));
+    const auto all = All(*watcher);
+    ASSERT_THAT(Names(all), ElementsAre("scrub running"));
+    EXPECT_EQ(all[0].record.actor, On("box1"));
+    EXPECT_EQ(all[0].record.done, 250'000u);
+    EXPECT_NEAR(static_cast<double>(all[0].record.bytes_per_second), 500'000, 25'000);
+    EXPECT_NEAR(static_cast<double>(all[0].record.seconds_left), 300, 15);
+    EXPECT_THAT(WorkText(all, sim_.WallClock()), HasSubstr("25 % scrubbing, "));
+    EXPECT_THAT(WorkText(all, sim_.WallClock()), HasSubstr("5 min left"));
+    const auto json = nlohmann::json::parse(WorkJson(all));
+    EXPECT_EQ(json["work"][0]["state"], "running");
+    EXPECT_EQ(json["work"][0]["done"], 0.25);
+    const auto other = Begin("box2", "drain", {3, 4});
+    EXPECT_THAT(Names(All(*watcher)), ElementsAre("scrub running", "drain 3 4 running"));
+    worker->work->End(WorkResult::kDone, "");
+    EXPECT_THAT(Names(All(*watcher)), ElementsAre("drain 3 4 running"));
+    ASSERT_TRUE(worker->log.Flush());
+    EXPECT_THAT(EventNames(*watcher), ElementsAre("work-began", "work-began", "work-ended"));
+  }
+  EXPECT_THAT(All(*watcher), IsEmpty());
+}
+
+TEST_F(WorkTest, PausesAndGoesOnAndIsSlower) {
+  const auto watcher = Open();
+  const auto worker = Begin("box1", "scrub");
+  EXPECT_TRUE(worker->work->GoOn());
+  ASSERT_OK(
+      AskOfWork(*watcher, All(*watcher)[0], {.ask = WorkAsk::kPause, .rate = {}}, On("box2")));
+  EXPECT_THAT(Names(All(*watcher)), ElementsAre("scrub pausing"));
+  sim_.Sleep(seconds(8));
+  EXPECT_THAT(Names(All(*watcher)), ElementsAre("scrub paused"));
+  EXPECT_THAT(WorkText(All(*watcher), sim_.WallClock()),
+              HasSubstr("as alice on box2 (pinstripe, process 258) asked"));
+  bool went_on = false;
+  sim_.Spawn("worker", [&] { went_on = worker->work->GoOn(); });
+  sim_.Sleep(minutes(10));
+  EXPECT_FALSE(went_on);
+  // It is alive all the time, and keeps what was asked before.
+  ASSERT_OK(AskOfWork(*watcher, All(*watcher)[0], {.ask = {}, .rate = 1000}));
+  sim_.Sleep(seconds(8));
+  EXPECT_FALSE(went_on);
+  EXPECT_EQ(worker->work->rate(), 1000u);
+  ASSERT_OK(AskOfWork(*watcher, All(*watcher)[0], {.ask = WorkAsk::kGoOn, .rate = {}}));
+  sim_.Sleep(seconds(8));
+  EXPECT_TRUE(went_on);
+  EXPECT_EQ(worker->work->rate(), 1000u);
+  EXPECT_THAT(Names(All(*watcher)), ElementsAre("scrub running"));
+  ASSERT_OK(AskOfWork(*watcher, All(*watcher)[0], {.ask = {}, .rate = 0}));
+  sim_.Sleep(seconds(8));
+  EXPECT_EQ(worker->work->rate(), 0u);
+}
+
+TEST_F(WorkTest, IsStoppedByOthersAndDoesNotGoOn) {
+  const auto watcher = Open();
+  const auto worker = Begin("box1", "scrub");
+  const auto seen = All(*watcher)[0];
+  ASSERT_OK(AskOfWork(*watcher, seen, {.ask = WorkAsk::kPause, .rate = {}}));
+  sim_.Sleep(seconds(8));
+  ASSERT_OK(AskOfWork(*watcher, seen, {.ask = WorkAsk::kStop, .rate = {}}, On("box2")));
+  EXPECT_THAT(Names(All(*watcher)), ElementsAre("scrub stopping"));
+  EXPECT_FALSE(worker->work->GoOn());  // waits for the order
+  EXPECT_TRUE(worker->work->IsStopped());
+  EXPECT_FAILS(worker->work->Check(), ECANCELED);
+  EXPECT_THAT(std::string(worker->work->Check().message()), HasSubstr("stopped by alice on box2"));
+  ASSERT_OK(AskOfWork(*watcher, seen, {.ask = WorkAsk::kGoOn, .rate = {}}));
+  sim_.Sleep(seconds(8));
+  EXPECT_FALSE(worker->work->GoOn());
+  worker->work->End(WorkResult::kStopped, "");
+  EXPECT_THAT(All(*watcher), IsEmpty());
+}
+
+TEST_F(WorkTest, AnOrderIsForOneRunAlone) {
+  const auto watcher = Open();
+  {
+    const auto worker = Begin("box1", "scrub");
+    ASSERT_OK(AskOfWork(*watcher, All(*watcher)[0], {.ask = WorkAsk::kStop, .rate = {}}));
+    sim_.Sleep(seconds(8));
+  }
+  const auto next = Begin("box1", "scrub");
+  sim_.Sleep(seconds(8));
+  EXPECT_TRUE(next->work->GoOn());
+  EXPECT_THAT(Names(All(*watcher)), ElementsAre("scrub running"));
+  WorkSeen check = All(*watcher)[0];
+  check.record.takes_rate = false;
+  EXPECT_FAILS(AskOfWork(*watcher, check, {.ask = {}, .rate = 1}), EINVAL);
+}
+
+TEST_F(WorkTest, WhoDiedIsShownAndTakenOver) {
+  const auto watcher = Open();
+  const auto life = std::make_shared<ClientLife>();
+  const auto dead = Begin("box1", "drain", {3}, life);
+  dead->work->Show("moving", 0.4);
+  sim_.Sleep(seconds(5));
+  life->Crash();
+  sim_.Sleep(seconds(20));
+  EXPECT_THAT(Names(All(*watcher)), ElementsAre("drain 3 running"));
+  sim_.Sleep(seconds(20));
+  auto all = All(*watcher);
+  EXPECT_THAT(Names(all), ElementsAre("drain 3 died"));
+  EXPECT_THAT(WorkText(all, sim_.WallClock()), HasSubstr("resume 1` takes it over"));
+  EXPECT_FAILS(AskOfWork(*watcher, all[0], {.ask = WorkAsk::kPause, .rate = {}}), ESRCH);
+  // Other work leaves it alone.
+  const auto other = Begin("box2", "scrub");
+  EXPECT_THAT(Names(All(*watcher)), ElementsAre("drain 3 died", "scrub running"));
+  const auto next = Begin("box3", "drain", {3});
+  all = All(*watcher);
+  EXPECT_THAT(Names(all), ElementsAre("drain 3 running", "scrub running"));
+  EXPECT_EQ(all[0].record.actor.host, "box3");
+  ASSERT_TRUE(next->log.Flush());
+  const auto events = ReadEvents(*watcher, INT64_MIN)->events;
+  const auto died = std::ranges::find(events, WorkResult::kDied, &Event::result);
+  ASSERT_NE(died, events.end());
+  EXPECT_THAT(died->Sentence(),
+              HasSubstr("drain of drive 3 ended: its process died; it was begun by "
+                        "alice on box1 (pinstripe, process 258), who gave no sign "
+                        "of life since "));
+}
+
+TEST_F(WorkTest, WhoDiedIsForgottenAndTheLivingIsNot) {
+  const auto watcher = Open();
+  const auto life = std::make_shared<ClientLife>();
+  const auto dead = Begin("box1", "scrub", {}, life);
+  const WorkSeen alive = All(*watcher)[0];
+  EXPECT_FAILS(ForgetWork(*watcher, alive), EBUSY);
+  life->Crash();
+  sim_.Sleep(minutes(1));
+  ASSERT_OK(ForgetWork(*watcher, All(*watcher)[0]));
+  EXPECT_THAT(All(*watcher), IsEmpty());
+}
+
+// It stood still for so long that it was forgotten, or somebody took its place.
+TEST_F(WorkTest, WhoStoodStillIsSeenAgain) {
+  const auto watcher = Open();
+  const auto worker = Begin("box1", "scrub");
+  ASSERT_OK(watcher->registers().Change(
+      {kMapGroup, WorkKey(0)}, *watcher->registers().Read({kMapGroup, WorkKey(0)}), "garbage"));
+  EXPECT_THAT(All(*watcher), IsEmpty());
+  sim_.Sleep(seconds(10));
+  EXPECT_THAT(Names(All(*watcher)), ElementsAre("scrub running"));
+}
+
+TEST_F(WorkTest, MoreThanThereIsRoomForWorkAllTheSame) {
+  const auto watcher = Open();
+  std::vector<std::unique_ptr<Worker>> workers;
+  for (int i = 0; i < kWorkPlaces + 2; ++i) workers.push_back(Begin("box1", fmt::format("w{}", i)));
+  EXPECT_EQ(All(*watcher).size(), kWorkPlaces);
+  EXPECT_TRUE(workers.back()->work->GoOn());
+  workers.erase(workers.begin());
+  sim_.Sleep(seconds(10));
+  EXPECT_EQ(All(*watcher).size(), kWorkPlaces);
+}
+
+TEST_F(WorkTest, WorkGoesOnWhereNobodyCanBeTold) {
+  const auto worker = Begin("box1", "scrub");
+  const auto watcher = Open();
+  for (DriveId id = 1; id <= machines_.size(); ++id) machines_.SetDown(id, true);
+  sim_.Sleep(minutes(2));
+  EXPECT_TRUE(worker->work->GoOn());
+  for (DriveId id = 1; id <= machines_.size(); ++id) machines_.SetDown(id, false);
+  sim_.Sleep(minutes(1));
+  EXPECT_THAT(Names(All(*watcher)), ElementsAre("scrub running"));
+}
+
+TEST_F(WorkTest, SurvivesLostAnswers) {
+  for (DriveId id = 1; id <= machines_.size(); ++id) {
+    machines_.drive(id).Set({.lose_request = 0.05, .lose_answer = 0.1, .duplicate_request = 0.2});
+  }
+  const auto watcher = Open();
+  const auto worker = Begin("box1", "scrub");
+  sim_.Sleep(minutes(20));
+  for (DriveId id = 1; id <= machines_.size(); ++id) machines_.drive(id).Set({});
+  sim_.Sleep(seconds(30));
+  EXPECT_THAT(Names(All(*watcher)), ElementsAre("scrub running"));
+  worker->work->End(WorkResult::kDone, "");
+  EXPECT_THAT(All(*watcher), IsEmpty());
+}
+
+}  // namespace
+}  // namespace pinstripe

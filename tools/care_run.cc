@@ -1,0 +1,249 @@
+#include "tools/care_run.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "base/time_text.h"
+#include "base/try.h"
+#include "cluster/membership/drive_claim.h"
+#include "tools/check_report.h"
+#include "tools/commands.h"
+#include "tools/drain_room.h"
+#include "tools/long_runs.h"
+#include "upkeep/work.h"
+
+namespace pinstripe {
+namespace {
+
+// One pass over what there is to do.
+class Care {
+ public:
+  Care(Cluster& cluster, const DriveFactory& factory, const CareRequest& request,
+       const DriveClaim& claim)
+      : cluster_(cluster), factory_(factory), request_(request), claim_(claim) {}
+
+  CareOutcome Run();
+
+ private:
+  bool MayGoOn() const { return !done_.stopped && claim_.Check().ok(); }
+  int64_t Now() const { return cluster_.runtime().WallClock(); }
+  void FindOverdueDrives();
+  bool WasLookedAtSince(int64_t time) const;
+  void Check();
+  void Collect();
+  void Repair(bool scrub);
+  bool HasToBeRepaired() const;
+  void Note(CareStep step) { done_.steps.push_back(std::move(step)); }
+
+  Cluster& cluster_;
+  const DriveFactory& factory_;
+  const CareRequest& request_;
+  const DriveClaim& claim_;
+  std::set<DriveId> overdue_;  // drives that are to be done without
+  int64_t overdue_since_ = 0;  // the last of them
+  CareOutcome done_;
+};
+
+std::string WithoutText(const std::set<DriveId>& drives) {
+  if (drives.empty()) return "";
+  return fmt::format("without {} {}", drives.size() == 1 ? "drive" : "drives",
+                     fmt::join(drives, ", "));
+}
+
+// Others at work, who have the first right: "scrub by root on box1 (...)".
+std::vector<std::string> FindOthersAtWork(Cluster& cluster) {
+  std::vector<std::string> others;
+  const auto all = ReadWork(cluster);
+  if (!all.has_value()) return others;  // nobody could be told either
+  for (const WorkSeen& seen : *all) {
+    if (!seen.is_alive) continue;
+    others.push_back(fmt::format("{} by {}", seen.Name(), seen.record.actor.Text()));
+  }
+  return others;
+}
+
+CareOutcome Care::Run() {
+  FindOverdueDrives();
+  const bool is_news = !overdue_.empty() && !WasLookedAtSince(overdue_since_);
+  bool checked = false;
+  bool scrubbed = false;
+  for (const CareTask task : WhatIsDue(FindLastLooks(cluster_), request_.intervals, Now())) {
+    if (!MayGoOn()) return done_;
+    checked |= task == CareTask::kCheck;
+    if (task == CareTask::kCheck) Check();
+    if (task == CareTask::kCollect) Collect();
+    scrubbed |= task == CareTask::kScrub;
+    if (task == CareTask::kScrub) Repair(/*scrub=*/true);
+  }
+  // A scrub repairs, too. What a check has found is tried once for each check, as it may not be
+  // possible.
+  const bool has_to_be = is_news || (checked && HasToBeRepaired());
+  if (MayGoOn() && has_to_be && !scrubbed) Repair(/*scrub=*/false);
+  return done_;
+}
+
+void Care::FindOverdueDrives() {
+  if (!request_.replace_after) return;
+  for (const auto& [drive, since] : FindDrivesAway(cluster_)) {
+    const int64_t until = since + request_.replace_after->count();
+    if (until > Now()) continue;
+    overdue_.insert(drive);
+    overdue_since_ = std::max(overdue_since_, until);
+  }
+  if (overdue_.empty()) return;
+  const Status room =
+      CheckRoomWithout(cluster_.map(), cluster_.Drives(cluster_.config().drive_timeout), overdue_);
+  if (room.ok()) return;
+  done_.notes.push_back(fmt::format("what was on {} stays there: {}",
+                                    WithoutText(overdue_).substr(8), room.message()));
+  overdue_.clear();
+}
+
+bool Care::WasLookedAtSince(int64_t time) const {
+  const auto listed = FindLastLook(cluster_, LookKind::kListed);
+  return listed && listed->at >= time;
+}
+
+bool Care::HasToBeRepaired() const {
+  if (request_.dry_run) return false;
+  const auto listed = FindLastLook(cluster_, LookKind::kListed);
+  if (!listed) return false;
+  // What is on drives that are away cannot be looked at; some of it is to be elsewhere.
+  const bool is_away = !overdue_.empty() && listed->not_looked_at > 0;
+  return is_away || listed->lacking + listed->replicas_behind > 0;
+}
+
+void Care::Check() {
+  if (request_.dry_run) return Note({.work = "check", .about = ""});
+  LongWork work(cluster_, {.work = "check"}, std::string(kCheckGoesOn));
+  const auto report = RunCheck(work, cluster_, /*names_only=*/false);
+  done_.stopped = !report;
+  const int code = report ? work.End(ExitCodeOf(*report)) : *work.Stopped();
+  Note({.work = "check", .about = "", .exit_code = code});
+}
+
+void Care::Collect() {
+  if (request_.dry_run) return Note({.work = "collect", .about = ""});
+  LongWork work(cluster_, {.work = "collect"}, std::string(kCollectionGoesOn));
+  const auto report = RunCollect(work, cluster_, {});
+  done_.stopped = !report;
+  const int code =
+      report ? work.End(ExitCodeOf(*report), CollectSummary(*report, false)) : *work.Stopped();
+  Note({.work = "collect", .about = "", .exit_code = code});
+}
+
+void Care::Repair(bool scrub) {
+  RepairRequest repair{.bytes_per_second = request_.bytes_per_second, .scrub = scrub};
+  repair.without.assign(overdue_.begin(), overdue_.end());
+  const std::string command = scrub ? "scrub" : "repair";
+  const std::string about = WithoutText(overdue_);
+  if (request_.dry_run) return Note({.work = command, .about = about});
+  RunningWorkOptions what = WorkOf(command, repair);
+  if (scrub) what.arguments.clear();  // the command line of a scrub has no such option
+  LongWork work(cluster_, std::move(what), std::string(kRepairGoesOn));
+  const auto outcome = RunRepair(work, cluster_, factory_, repair);
+  int code = kExitFailed;
+  if (const auto stopped = work.Stopped()) {
+    done_.stopped = true;
+    code = *stopped;
+  } else if (outcome.has_value()) {
+    code = work.End(ExitCodeOf(repair, *outcome));
+  } else {
+    done_.notes.push_back(fmt::format("{}: {}", command, work.End(outcome.error()).message()));
+  }
+  Note({.work = command, .about = about, .exit_code = code});
+}
+
+}  // namespace
+
+std::map<DriveId, int64_t> FindDrivesAway(Cluster& cluster) {
+  std::map<DriveId, int64_t> away;
+  const auto list = ReadEvents(cluster, INT64_MIN);
+  const int64_t now = cluster.runtime().WallClock();
+  for (const DriveStatus& drive : cluster.Drives(cluster.config().drive_timeout)) {
+    const bool is_up = drive.info.has_value() && drive.info->failure.empty();
+    if (!is_up && !cluster.IsRetired(drive.id)) away[drive.id] = now;
+  }
+  if (!list.has_value()) return away;
+  for (const Event& event : list->events) {
+    const bool went = event.kind == EventKind::kDriveWent;
+    if (!went && event.kind != EventKind::kDriveCame) continue;
+    for (const DriveId drive : event.drives) {
+      const auto found = away.find(drive);
+      if (found != away.end()) found->second = went ? std::min(now, event.at) : now;
+    }
+  }
+  return away;
+}
+
+Result<CareOutcome> RunCare(Cluster& cluster, const DriveFactory& factory,
+                            const CareRequest& request) {
+  DriveClaim claim(cluster, kWholeCluster, DriveWork::kCare);
+  TRY(claim.Take());
+  // What nobody else may have told of, so that there is a time from which it counts.
+  EventLog events(cluster);
+  Event went{.kind = EventKind::kDriveWent, .actor = {}};
+  for (const auto& [drive, since] : FindDrivesAway(cluster)) went.drives.push_back(drive);
+  if (!went.drives.empty()) events.Add(std::move(went));
+  (void)events.Flush();
+  const auto others = FindOthersAtWork(cluster);
+  if (!others.empty() && !request.dry_run) {
+    CareOutcome later;
+    later.notes.push_back(
+        fmt::format("others are at work, and come first: {}", fmt::join(others, "; ")));
+    return later;
+  }
+  CareOutcome outcome = Care(cluster, factory, request, claim).Run();
+  TRY(claim.Check());
+  return outcome;
+}
+
+int ExitCodeOf(const CareOutcome& outcome) {
+  int worst = 0;
+  const auto rank = [](int code) {
+    return code == kExitFailed ? 3 : code == kExitStopped ? 2 : code != 0 ? 1 : 0;
+  };
+  for (const CareStep& step : outcome.steps) {
+    if (rank(step.exit_code) > rank(worst)) worst = step.exit_code;
+  }
+  return worst == kExitUsage ? kExitShort : worst;
+}
+
+namespace {
+
+std::string_view ResultOf(int exit_code) {
+  switch (exit_code) {
+    case 0: return "in order";
+    case kExitFailed: return "it failed, or something is lost";
+    case kExitStopped: return "stopped";
+    default: return "something is left to do";
+  }
+}
+
+}  // namespace
+
+std::string CareText(const CareRequest& request, const CareOutcome& outcome) {
+  std::string text;
+  for (const CareStep& step : outcome.steps) {
+    text += fmt::format("{}{}{}: {}\n", step.work, step.about.empty() ? "" : " ", step.about,
+                        request.dry_run ? "due" : ResultOf(step.exit_code));
+  }
+  for (const std::string& note : outcome.notes) text += fmt::format("{}\n", note);
+  return text.empty() ? "Nothing is due.\n" : text;
+}
+
+std::string CareJson(const CareRequest& request, const CareOutcome& outcome) {
+  nlohmann::ordered_json json{{"dry_run", request.dry_run},
+                              {"steps", nlohmann::ordered_json::array()},
+                              {"notes", outcome.notes}};
+  for (const CareStep& step : outcome.steps) {
+    nlohmann::ordered_json one{{"work", step.work}, {"about", step.about}};
+    if (!request.dry_run) one["exit_code"] = step.exit_code;
+    json["steps"].push_back(std::move(one));
+  }
+  return DumpJson(json);
+}
+
+}  // namespace pinstripe

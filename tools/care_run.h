@@ -1,0 +1,52 @@
+// What a cluster needs again and again, done by itself: `pinstripe care`, from a timer on as many
+// hosts as one likes. One at a time does it.
+
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "cluster/cluster.h"
+#include "upkeep/due.h"
+#include "upkeep/events.h"
+
+namespace pinstripe {
+
+struct CareRequest {
+  CareIntervals intervals;
+  // What a drive held that has been away for so long goes to others; null: it is waited for.
+  std::optional<Duration> replace_after = std::chrono::hours(24);
+  uint64_t bytes_per_second = 0;  // of repairs and scrubs; 0: as fast as it goes
+  bool dry_run = false;           // only says what is due
+};
+
+// One thing that care does.
+struct CareStep {
+  std::string work;   // the command
+  std::string about;  // "without drive 3"
+  int exit_code = 0;  // of that command
+};
+
+struct CareOutcome {
+  std::vector<CareStep> steps;     // that were done; in a dry run, that are due
+  std::vector<std::string> notes;  // what was not done, and why
+  bool stopped = false;            // by somebody, in the last of them
+};
+
+// The drives that are away at this moment, and since when, as far as the events tell: what happened
+// to a drive that is up does not count.
+std::map<DriveId, int64_t> FindDrivesAway(Cluster& cluster);
+
+// EBUSY: somebody else cares for the cluster at this moment.
+Result<CareOutcome> RunCare(Cluster& cluster, const DriveFactory& factory,
+                            const CareRequest& request);
+
+int ExitCodeOf(const CareOutcome& outcome);
+std::string CareText(const CareRequest& request, const CareOutcome& outcome);
+std::string CareJson(const CareRequest& request, const CareOutcome& outcome);
+
+}  // namespace pinstripe

@@ -1,0 +1,165 @@
+// pinstripe work: what is being worked on in the cluster, wherever it was begun; and what is asked
+// of it.
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+
+#include "base/config.h"
+#include "base/try.h"
+#include "cluster/connect.h"
+#include "tools/commands.h"
+#include "upkeep/events.h"
+#include "upkeep/work.h"
+
+namespace pinstripe {
+namespace {
+
+struct WorkOptions {
+  std::string config;
+  std::string action;
+  std::string which;
+  std::string rate;
+  bool json = false;
+};
+
+// Those that can be begun anew where one of them died. What a register says is no reason to run
+// anything else.
+constexpr std::string_view kCommands[] = {"repair", "scrub",  "verify",  "check",    "collect",
+                                          "drain",  "expand", "rebuild", "rebalance"};
+
+// The one that is meant, by number or name; or the only one.
+Result<WorkSeen> Choose(const std::vector<WorkSeen>& all, const std::string& which) {
+  std::vector<const WorkSeen*> found;
+  for (const WorkSeen& seen : all) {
+    const bool is_it = which.empty() || which == fmt::format("{}", seen.Number()) ||
+                       which == seen.record.work || which == seen.Name();
+    if (is_it) found.push_back(&seen);
+  }
+  if (found.size() == 1) return *found.front();
+  if (all.empty()) return Fail(ESRCH, "nothing is being worked on");
+  if (found.empty()) {
+    return Fail(ESRCH, "{}: there is no such work; `pinstripe work CONFIG` lists what there is",
+                which);
+  }
+  std::vector<std::string> names;
+  for (const WorkSeen* seen : found) {
+    names.push_back(fmt::format("{} ({})", seen->Number(), seen->Name()));
+  }
+  return Fail(EINVAL, "several are at work: say which by its number: {}", fmt::join(names, ", "));
+}
+
+// In the place of this process.
+Status TakeOver(const std::string& config, const WorkSeen& dead) {
+  const WorkRecord& record = dead.record;
+  if (std::ranges::find(kCommands, record.work) == std::end(kCommands)) {
+    return Fail(EINVAL, "{} cannot be taken over: begin it anew", dead.Name());
+  }
+  std::vector<std::string> words{"pinstripe", record.work, config};
+  for (const DriveId drive : record.drives) words.push_back(fmt::format("{}", drive));
+  for (size_t at = 0; at < record.arguments.size();) {
+    const size_t end = std::min(record.arguments.find(' ', at), record.arguments.size());
+    if (end > at) words.push_back(record.arguments.substr(at, end - at));
+    at = end + 1;
+  }
+  if (record.takes_rate && record.rate > 0) {
+    words.insert(words.end(), {"--rate", fmt::format("{}", record.rate)});
+  }
+  fmt::print(stderr, "going on with what died: {}\n", fmt::join(words, " "));
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  execv("/proc/self/exe", arguments.data());
+  return Fail(errno, "begin {} anew: {}", dead.Name(), ErrnoText(errno));
+}
+
+Result<WorkChange> ChangeOf(const WorkOptions& options) {
+  WorkChange change;
+  if (options.action == "pause") change.ask = WorkAsk::kPause;
+  if (options.action == "resume") change.ask = WorkAsk::kGoOn;
+  if (options.action == "stop") change.ask = WorkAsk::kStop;
+  if (options.rate.empty()) {
+    if (options.action == "rate") return Fail(EINVAL, "say which rate, with --rate");
+    return change;
+  }
+  const auto rate = options.rate == "none" ? 0 : ParseByteCount(options.rate);
+  if (!rate || (*rate == 0 && options.rate != "none")) {
+    return Fail(EINVAL, "--rate {}: write a number of bytes per second, such as 100MB, or none",
+                options.rate);
+  }
+  change.rate = *rate;
+  return change;
+}
+
+std::string TextOf(const WorkChange& change) {
+  std::string text;
+  if (change.ask == WorkAsk::kPause) text = "pause";
+  if (change.ask == WorkAsk::kGoOn) text = "go on";
+  if (change.ask == WorkAsk::kStop) text = "stop";
+  if (!change.rate) return text;
+  if (!text.empty()) text += " and ";
+  if (*change.rate == 0) return text + "go as fast as it can";
+  return text + fmt::format("take at most {} bytes a second", *change.rate);
+}
+
+Result<int> Ask(ConnectedCluster& connected, const WorkOptions& options) {
+  Cluster& cluster = connected.cluster();
+  const WorkChange change = TRY(ChangeOf(options));
+  const WorkSeen seen = TRY(Choose(TRY(ReadWork(cluster)), options.which));
+  if (!seen.is_alive && change.ask == WorkAsk::kStop) {
+    TRY(ForgetWork(cluster, seen));
+    fmt::print("{} had died; it is forgotten. Running it again goes on with it.\n", seen.Name());
+    return 0;
+  }
+  if (!seen.is_alive && change.ask == WorkAsk::kGoOn) TRY(TakeOver(options.config, seen));
+  TRY(AskOfWork(cluster, seen, change));
+  EventLog events(cluster);
+  Event asked{.kind = EventKind::kWorkAsked, .actor = {}, .drives = seen.record.drives};
+  asked.work = seen.record.work;
+  asked.text = TextOf(change);
+  events.Add(std::move(asked));
+  (void)events.Flush();
+  fmt::print("{} was asked to {}; it does within a few seconds.\n", seen.Name(), TextOf(change));
+  return 0;
+}
+
+Result<int> ShowOrAsk(Runtime& runtime, const WorkOptions& options) {
+  const bool asks = !options.action.empty() || !options.rate.empty();
+  const auto connected = TRY(Connect(runtime, options.config));
+  if (asks) return Ask(*connected, options);
+  const std::vector<WorkSeen> all = TRY(ReadWork(connected->cluster()));
+  fmt::print("{}", options.json ? WorkJson(all) : WorkText(all, runtime.WallClock()));
+  return 0;
+}
+
+}  // namespace
+
+void AddWorkCommand(CLI::App& app, Action& chosen) {
+  auto options = std::make_shared<WorkOptions>();
+  CLI::App* command = app.add_subcommand("work", "Show what is being worked on, and steer it");
+  command->add_option("CONFIG", options->config, "cluster.toml")->required();
+  command
+      ->add_option("ACTION", options->action,
+                   "pause, resume or stop; without one, and without --rate: show all")
+      ->check(CLI::IsMember({"pause", "resume", "stop", "rate"}));
+  command->add_option("WHICH", options->which, "Its number or name, where there are several");
+  command->add_option(
+      "--rate", options->rate,
+      "Have it read and write no more than so much a second, such as 100MB; or none");
+  command->add_flag("--json", options->json, "Print it as JSON");
+  command->footer(
+      "Repairs, scrubs, drains, collections and so on, wherever they were begun: how far they "
+      "are,\n"
+      "how fast, how long still, and who began them. Work that was stopped ends with 5 and says "
+      "how\n"
+      "to go on. Work whose process died is shown for that: `resume` begins it anew here, and "
+      "`stop`\n"
+      "forgets it. The action `rate` sets --rate and nothing else.");
+  command->callback([options, &chosen] {
+    chosen = [options](Runtime& runtime) { return ShowOrAsk(runtime, *options); };
+  });
+}
+
+}  // namespace pinstripe

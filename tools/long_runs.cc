@@ -1,0 +1,45 @@
+#include "tools/long_runs.h"
+
+#include <utility>
+
+#include "tools/check_report.h"
+
+namespace pinstripe {
+
+std::optional<CheckReport> RunCheck(LongWork& work, Cluster& cluster, bool names_only) {
+  Checker checker(cluster,
+                  {.data = !names_only,
+                   .progress = [&](std::string_view phase, double done) { work.Show(phase, done); },
+                   .go_on = [&] { return work.GoOn(); }});
+  CheckReport report = checker.Run();
+  if (work.work().IsStopped()) return std::nullopt;
+  work.Clear();
+  if (!names_only) NoteCheck(cluster, report);
+  return report;
+}
+
+std::optional<CollectReport> RunCollect(LongWork& work, Cluster& cluster,
+                                        Collector::Options options) {
+  options.progress = [&](std::string_view phase, double done) { work.Show(phase, done); };
+  options.go_on = [&] { return work.GoOn(); };
+  Collector collector(cluster, options);
+  CollectReport report = collector.Run();
+  if (work.work().IsStopped()) return std::nullopt;
+  work.Clear();
+  if (!options.dry_run) NoteCollection(cluster, report);
+  return report;
+}
+
+Result<RepairOutcome> RunRepair(LongWork& work, Cluster& cluster, const DriveFactory& factory,
+                                const RepairRequest& request) {
+  auto outcome = RunRepair(cluster, factory, request,
+                           {.progress = [&](std::string_view phase, double part,
+                                            uint64_t bytes) { work.Show(phase, part, bytes); },
+                            .say = [&](const std::string& line) { work.Say(line); },
+                            .work = work.work(),
+                            .events = work.events()});
+  work.Clear();
+  return outcome;
+}
+
+}  // namespace pinstripe

@@ -1,0 +1,33 @@
+// What commands and `pinstripe care` do with the whole cluster, each as a LongWork that others see.
+
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/status.h"
+#include "cluster/cluster.h"
+#include "tools/long_work.h"
+#include "tools/repair_run.h"
+#include "upkeep/checker.h"
+#include "upkeep/collector.h"
+
+namespace pinstripe {
+
+inline constexpr std::string_view kCheckGoesOn = "Nothing was changed; run it again.";
+inline constexpr std::string_view kCollectionGoesOn =
+    "What was removed is gone, and all else is as it was; run it again to go on.";
+inline constexpr std::string_view kRepairGoesOn =
+    "What was written stays, and nothing is half done; run it again to go on.";
+
+// Null: somebody has stopped it, and LongWork::Stopped() is next. What they found is noted for
+// `pinstripe status`.
+std::optional<CheckReport> RunCheck(LongWork& work, Cluster& cluster, bool names_only);
+std::optional<CollectReport> RunCollect(LongWork& work, Cluster& cluster,
+                                        Collector::Options options);
+
+// As RunRepair() below it.
+Result<RepairOutcome> RunRepair(LongWork& work, Cluster& cluster, const DriveFactory& factory,
+                                const RepairRequest& request);
+
+}  // namespace pinstripe

@@ -1,0 +1,59 @@
+#include "upkeep/due.h"
+
+#include <algorithm>
+
+#include "base/time_text.h"
+
+namespace pinstripe {
+namespace {
+
+constexpr Duration kDay = std::chrono::hours(24);
+// From when on somebody should hear of it.
+constexpr Duration kLateCheck = 4 * kDay;
+constexpr Duration kLateCollection = 28 * kDay;
+constexpr Duration kLateScrub = 70 * kDay;
+// Clocks may differ by as much.
+constexpr Duration kSkew = kDay;
+
+Duration AgeOf(const LastLook& look, int64_t now) { return Duration(now - look.at); }
+
+bool IsDue(const std::optional<LastLook>& look, Duration interval, int64_t now) {
+  if (!look) return true;
+  // Times come from the drives and may be anything.
+  if (look->at < 0 || look->at > now + kSkew.count()) return true;
+  return AgeOf(*look, now) >= interval;
+}
+
+}  // namespace
+
+LastLooks FindLastLooks(Cluster& cluster) {
+  return {.listed = FindLastLook(cluster, LookKind::kListed),
+          .read = FindLastLook(cluster, LookKind::kRead),
+          .collected = FindLastLook(cluster, LookKind::kCollected)};
+}
+
+std::vector<CareTask> WhatIsDue(const LastLooks& looks, const CareIntervals& intervals,
+                                int64_t now) {
+  std::vector<CareTask> due;
+  const bool scrubs = IsDue(looks.read, intervals.scrub, now);
+  if (!scrubs && IsDue(looks.listed, intervals.check, now)) due.push_back(CareTask::kCheck);
+  if (IsDue(looks.collected, intervals.collect, now)) due.push_back(CareTask::kCollect);
+  if (scrubs) due.push_back(CareTask::kScrub);
+  return due;
+}
+
+std::vector<std::string> Overdue(const LastLooks& looks, int64_t now) {
+  std::vector<std::string> late;
+  const auto complain = [&](const std::optional<LastLook>& look, Duration most,
+                            std::string_view what) {
+    if (!look || look->at < 0 || now < look->at || AgeOf(*look, now) < most) return;
+    const double seconds = std::chrono::duration<double>(AgeOf(*look, now)).count();
+    late.push_back(fmt::format("nobody has {} for {}", what, DurationText(seconds)));
+  };
+  complain(looks.listed, kLateCheck, "checked the cluster");
+  complain(looks.read, kLateScrub, "scrubbed the cluster");
+  complain(looks.collected, kLateCollection, "collected what dead clients left");
+  return late;
+}
+
+}  // namespace pinstripe

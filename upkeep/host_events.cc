@@ -1,0 +1,150 @@
+#include "upkeep/host_events.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/time_text.h"
+
+namespace pinstripe {
+namespace {
+
+// So many drives fit into one event.
+constexpr size_t kDrivesAtOnce = 200;
+
+}  // namespace
+
+struct HostEvents::Watch {
+  Watch(Cluster& cluster_in, EventLog& log_in, Options options_in)
+      : cluster(&cluster_in),
+        runtime(cluster_in.runtime()),
+        log(log_in),
+        options(std::move(options_in)) {}
+
+  struct Watched {
+    std::optional<bool> told_up;  // null: nothing was told yet
+    std::optional<Time> away_since;
+    int64_t away_at = 0;       // the same by the clock on the wall
+    std::optional<Time> came;  // the last time, of one that was told to have gone, or is restless
+  };
+
+  void LookAtDrives() REQUIRES(mutex);
+  void LookAtDrive(DriveId id, const Drive& drive, Time now) REQUIRES(mutex);
+  void Tell(EventKind kind, int64_t at, std::vector<DriveId> drives, const std::string& text);
+  void TellOfFiles() REQUIRES(mutex);
+
+  Mutex mutex;
+  Cluster* cluster GUARDED_BY(mutex);  // null: the owner is gone
+  Runtime& runtime;
+  EventLog& log;
+  const Options options;
+  std::map<DriveId, Watched> drives GUARDED_BY(mutex);
+  // As they are found by one look:
+  std::map<std::string, std::vector<DriveId>> came GUARDED_BY(mutex);  // by how long they were away
+  std::map<std::pair<int64_t, std::string>, std::vector<DriveId>> went GUARDED_BY(mutex);
+  uint64_t written_short GUARDED_BY(mutex) = 0;
+  uint64_t mended GUARDED_BY(mutex) = 0;
+  Time next_files GUARDED_BY(mutex){};
+};
+
+HostEvents::HostEvents(Cluster& cluster, Options options)
+    : log_(cluster, {.actor = options.actor, .spread = options.spread}),
+      watch_(std::make_shared<Watch>(cluster, log_, std::move(options))) {
+  LookAgain(watch_);
+}
+
+HostEvents::~HostEvents() {
+  const MutexLock lock(watch_->mutex);
+  watch_->cluster = nullptr;
+}
+
+void HostEvents::WrittenShort() {
+  const MutexLock lock(watch_->mutex);
+  ++watch_->written_short;
+}
+
+void HostEvents::Mended() {
+  const MutexLock lock(watch_->mutex);
+  ++watch_->mended;
+}
+
+void HostEvents::LookAgain(const std::shared_ptr<Watch>& watch) {
+  watch->runtime.RunAt(watch->runtime.Now() + watch->options.every, [watch] {
+    {
+      const MutexLock lock(watch->mutex);
+      if (watch->cluster == nullptr) return;
+      watch->LookAtDrives();
+      watch->TellOfFiles();
+    }
+    LookAgain(watch);
+  });
+}
+
+void HostEvents::Watch::LookAtDrives() {
+  const Time now = runtime.Now();
+  for (const MappedDrive& mapped : cluster->map().drives) {
+    const Drive* const drive = cluster->FindDrive(mapped.id);
+    if (drive != nullptr && !cluster->IsRetired(mapped.id)) LookAtDrive(mapped.id, *drive, now);
+  }
+  for (auto& [why, ids] : came) Tell(EventKind::kDriveCame, 0, std::move(ids), why);
+  for (auto& [when, ids] : went) {
+    Tell(EventKind::kDriveWent, when.first, std::move(ids), when.second);
+  }
+  came.clear();
+  went.clear();
+}
+
+void HostEvents::Watch::LookAtDrive(DriveId id, const Drive& drive, Time now) {
+  Watched& watched = drives[id];
+  const bool is_restless = watched.came && now - *watched.came < 2 * options.restless;
+  if (drive.IsUp()) {
+    if (watched.away_since && (watched.told_up == false || is_restless)) watched.came = now;
+    if (watched.told_up != true) {
+      std::string after;
+      if (watched.told_up == false) {
+        const std::chrono::duration<double> away = now - *watched.away_since;
+        after = fmt::format("after {}", DurationText(away.count()));
+      }
+      came[after].push_back(id);
+    }
+    watched.told_up = true;
+    watched.away_since.reset();
+    return;
+  }
+  if (!watched.away_since) {
+    watched.away_since = now;
+    watched.away_at = runtime.WallClock();
+  }
+  const Duration waits = is_restless ? options.restless : options.settles_in;
+  if (watched.told_up == false || now - *watched.away_since < waits) return;
+  watched.told_up = false;
+  const std::string why = drive.WhyAway();
+  went[{watched.away_at, why == "away" ? "" : why}].push_back(id);
+}
+
+void HostEvents::Watch::Tell(EventKind kind, int64_t at, std::vector<DriveId> ids,
+                             const std::string& text) {
+  for (size_t first = 0; first < ids.size(); first += kDrivesAtOnce) {
+    const size_t end = std::min(first + kDrivesAtOnce, ids.size());
+    Event event{.kind = kind, .at = at, .actor = {}};
+    event.drives.assign(ids.begin() + static_cast<ptrdiff_t>(first),
+                        ids.begin() + static_cast<ptrdiff_t>(end));
+    event.text = text;
+    log.Add(std::move(event));
+  }
+}
+
+void HostEvents::Watch::TellOfFiles() {
+  if (written_short + mended == 0 || runtime.Now() < next_files) return;
+  next_files = runtime.Now() + options.files_every;
+  const auto tell = [this](EventKind kind, uint64_t count) {
+    Event event{.kind = kind, .actor = {}};
+    event.count = count;
+    if (count > 0) log.Add(std::move(event));
+  };
+  tell(EventKind::kSparesUsed, std::exchange(written_short, 0));
+  tell(EventKind::kFilesMended, std::exchange(mended, 0));
+}
+
+}  // namespace pinstripe

@@ -1,0 +1,50 @@
+// What a gateway or mount tells of: drives that it loses and has again, files that it wrote while
+// drives were away, and files that it made whole again.
+//
+// It looks every few seconds what this process knows of the drives anyway, and asks them nothing.
+// Thread-safe. It has no thread: a timer of the runtime looks.
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "base/mutex.h"
+#include "cluster/cluster.h"
+#include "upkeep/events.h"
+
+namespace pinstripe {
+
+class HostEvents {
+ public:
+  struct Options {
+    Actor actor = ThisProcess();
+    Duration every = std::chrono::seconds(5);
+    // A drive that is back sooner was not away: its daemon was restarted.
+    Duration settles_in = std::chrono::seconds(5);
+    // One that has just come back is told to have gone only if it stays away for longer.
+    Duration restless = std::chrono::minutes(1);
+    // So often files are told of at most.
+    Duration files_every = std::chrono::minutes(10);
+    Duration spread = std::chrono::seconds(4);
+  };
+
+  explicit HostEvents(Cluster& cluster) : HostEvents(cluster, Options()) {}
+  HostEvents(Cluster& cluster, Options options);
+  ~HostEvents();
+
+  void WrittenShort();  // a file, as not all of its drives were there
+  void Mended();        // a file
+
+ private:
+  struct Watch;
+  static void LookAgain(const std::shared_ptr<Watch>& watch);
+
+  EventLog log_;
+  const std::shared_ptr<Watch> watch_;
+};
+
+}  // namespace pinstripe

@@ -1,0 +1,183 @@
+// The long work of a cluster (repairs, drains, scrubs, collections, ...), as all hosts see it: who
+// does what, how far it is, and what others ask of it. Registers in the group of the drive map have
+// it (docs/format.md, "Work").
+//
+//   RunningWork work(cluster, {.work = "scrub", .takes_rate = true});
+//   while (work.GoOn()) { ... work.Show("scrubbing", 0.5, bytes); ... }    // waits while paused
+//   work.End(WorkResult::kDone, "");
+//
+//   const auto all = ReadWork(cluster);                                    // from anywhere
+//   AskOfWork(cluster, all->front(), {.ask = WorkAsk::kPause});
+//
+// It is for people. Two may do the same at once, where nothing else forbids it: claims on drives do
+// (cluster/membership/drive_claim.h). Work goes on where none of this can be read or written.
+
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/background_thread.h"
+#include "base/mutex.h"
+#include "base/runtime.h"
+#include "base/status.h"
+#include "cluster/cluster.h"
+#include "upkeep/actor.h"
+#include "upkeep/events.h"
+
+namespace pinstripe {
+
+// At random, for each process that works.
+using WorkRun = std::array<uint8_t, 16>;
+
+// Part of the format: what a process that works does, and what it is asked to do.
+enum class WorkAsk : uint8_t {
+  kGoOn = 1,
+  kPause = 2,
+  kStop = 3,
+};
+
+// How far it is, as the process itself says.
+struct WorkRecord {
+  WorkRun run{};
+  Actor actor;
+  std::string work;       // the command
+  std::string arguments;  // behind the configuration: "3 4 --force"
+  std::vector<DriveId> drives;
+  int64_t since = 0;    // by the clock of the host, nanoseconds since 1970
+  int64_t renewed = 0;  // so, too: the last sign of life
+  WorkAsk state = WorkAsk::kGoOn;
+  bool takes_rate = false;
+  uint64_t rate = 0;   // bytes a second at most; 0: as fast as it goes
+  std::string doing;   // "looking for shards"
+  uint32_t done = 0;   // millionths of that
+  uint64_t bytes = 0;  // that were moved for it
+  uint64_t bytes_per_second = 0;
+  uint64_t seconds_left = 0;  // of it; 0: nobody knows
+
+  std::string Encode() const;
+  static Result<WorkRecord> Decode(std::string_view bytes);  // EBADMSG
+};
+
+// What somebody asks of it.
+struct WorkOrder {
+  WorkRun run{};  // whom
+  WorkAsk ask = WorkAsk::kGoOn;
+  std::optional<uint64_t> rate;  // null: as it was begun
+  Actor actor;
+  int64_t at = 0;
+
+  std::string Encode() const;
+  static Result<WorkOrder> Decode(std::string_view bytes);  // EBADMSG
+};
+
+// So many can be shown at once.
+inline constexpr uint8_t kWorkPlaces = 16;
+std::string WorkKey(uint8_t place);       // "P" U8
+std::string WorkOrderKey(uint8_t place);  // "Q" U8
+
+// By the clocks of two machines, as far as these agree.
+inline constexpr Duration kWorkIsDeadAfter = std::chrono::seconds(30);
+
+struct WorkSeen {
+  uint8_t place = 0;  // by which people name it, with the first as 1
+  WorkRecord record;
+  std::optional<WorkOrder> order;  // that was given to it
+  bool is_alive = false;
+
+  int Number() const { return place + 1; }
+  // "running", "paused", "pausing", "stopping", "died"
+  std::string_view State() const;
+  // "scrub", "drain 3 4"
+  std::string Name() const;
+};
+
+// In the order of places. EIO.
+Result<std::vector<WorkSeen>> ReadWork(Cluster& cluster);
+
+// A change of what is asked of work. What is not given stays as it was asked before.
+struct WorkChange {
+  std::optional<WorkAsk> ask;
+  std::optional<uint64_t> rate;
+};
+// Its process sees it within a few seconds. ESRCH: its process died. EINVAL: it knows no rate. EIO.
+Status AskOfWork(Cluster& cluster, const WorkSeen& seen, const WorkChange& change,
+                 const Actor& actor = ThisProcess());
+
+// Takes away what is left of one that died. EBUSY: it is alive. EIO.
+Status ForgetWork(Cluster& cluster, const WorkSeen& seen);
+
+// For people, and for programs.
+std::string WorkText(const std::vector<WorkSeen>& all, int64_t now);
+std::string WorkJson(const std::vector<WorkSeen>& all);
+
+struct RunningWorkOptions {
+  std::string work;
+  std::string arguments;
+  std::vector<DriveId> drives;
+  bool takes_rate = false;
+  uint64_t rate = 0;
+  Duration every = std::chrono::seconds(3);  // signs of life, and looks for orders
+  Actor actor = ThisProcess();
+};
+
+// Thread-safe, but for Show(), which one thread calls, and for End().
+class RunningWork {
+ public:
+  using Options = RunningWorkOptions;
+
+  // Never waits. `log`, which outlives it, is told of the beginning and the end.
+  RunningWork(Cluster& cluster, EventLog& log, Options options);
+  ~RunningWork();  // as if it had failed, unless it has ended
+
+  // `done` is 0..1; `bytes` were moved since this kind of work began, if it is about bytes. Cheap.
+  void Show(std::string_view doing, double done, uint64_t bytes = 0);
+
+  // Waits for as long as it is paused. False: somebody has stopped it, from now on.
+  bool GoOn();
+  bool IsStopped() const;
+  // ECANCELED, with who has stopped it, if somebody has.
+  Status Check() const;
+
+  const std::string& work() const { return options_.work; }
+  const std::vector<DriveId>& drives() const { return options_.drives; }
+  uint64_t rate() const;  // bytes a second; 0: as fast as it goes
+
+  // Takes it away, and says how it ended.
+  void End(WorkResult result, const std::string& text);
+
+ private:
+  void Run();
+  void Renew();
+  void TakeAPlace();
+  void LeavePlace();
+  void Obey(const Result<RegisterValue>& order);
+  WorkRecord Now();
+
+  Cluster& cluster_;
+  Runtime& runtime_;
+  EventLog& log_;
+  const Options options_;
+  WorkRecord ours_;  // what does not change
+  // The thread's alone:
+  std::optional<uint8_t> place_;
+  RegisterValue seen_;  // the register of the place, as we left it
+  mutable Mutex mutex_;
+  WorkAsk asked_ GUARDED_BY(mutex_) = WorkAsk::kGoOn;
+  Actor asked_by_ GUARDED_BY(mutex_);
+  uint64_t rate_ GUARDED_BY(mutex_) = 0;
+  std::string doing_ GUARDED_BY(mutex_);
+  double done_ GUARDED_BY(mutex_) = 0;
+  uint64_t bytes_ GUARDED_BY(mutex_) = 0;
+  Time doing_since_ GUARDED_BY(mutex_){};
+  uint64_t bytes_before_ GUARDED_BY(mutex_) = 0;
+  bool ended_ GUARDED_BY(mutex_) = false;
+  BackgroundThread thread_;  // the last member: it uses the others
+};
+
+}  // namespace pinstripe
