@@ -2,6 +2,7 @@
 
 #include <toml++/toml.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <map>
@@ -13,14 +14,24 @@
 namespace pinstripe {
 namespace {
 
-// What one file's tables share: the first mistake, and the parsed document that nodes point into.
+struct Mistake {
+  uint32_t line = 0;
+  std::string reason;
+  friend bool operator==(const Mistake&, const Mistake&) = default;
+};
+
+// What one file's tables share: its mistakes as they were met, and the parsed document that nodes
+// point into.
 struct Document {
   std::string file;
   toml::table table;
-  std::optional<std::string> mistake;
+  std::vector<Mistake> mistakes;
 
   void Note(const toml::source_region& where, std::string_view reason) {
-    if (!mistake) mistake = fmt::format("{}:{}: {}", file, where.begin.line, reason);
+    mistakes.push_back({where.begin.line, std::string(reason)});
+  }
+  std::string Text(const Mistake& mistake) const {
+    return fmt::format("{}:{}: {}", file, mistake.line, mistake.reason);
   }
 };
 
@@ -247,26 +258,51 @@ Result<ConfigFile> ConfigFile::Parse(std::string_view text, const std::string& n
   return ConfigFile(ConfigTable(std::move(node)));
 }
 
-Status ConfigFile::Finish() const {
-  Document& document = *root_.node_->document;
-  if (document.mistake) return Fail(EINVAL, "{}", *document.mistake);
+namespace {
 
-  std::vector<const ConfigTable::Node*> todo = {root_.node_.get()};
+// The keys that nobody has read.
+template <typename Node>
+std::vector<Mistake> UnknownKeys(const Node& root) {
+  std::vector<Mistake> unknown;
+  std::vector<const Node*> todo = {&root};
   while (!todo.empty()) {
-    const ConfigTable::Node* node = todo.back();
+    const Node* node = todo.back();
     todo.pop_back();
     if (!node->table) continue;
     for (const auto& [key, value] : *node->table) {
-      if (!node->read.contains(key.str())) {
-        return Fail(EINVAL, "{}:{}: {} is not an option known here", document.file,
-                    key.source().begin.line, node->Name(key.str()));
-      }
+      if (node->read.contains(key.str())) continue;
+      unknown.push_back({key.source().begin.line,
+                         fmt::format("{} is not an option known here", node->Name(key.str()))});
     }
     for (const auto& [key, children] : node->children) {
       for (const auto& child : children) todo.push_back(child.get());
     }
   }
+  return unknown;
+}
+
+}  // namespace
+
+Status ConfigFile::Finish() const {
+  const Document& document = *root_.node_->document;
+  if (!document.mistakes.empty()) {
+    return Fail(EINVAL, "{}", document.Text(document.mistakes.front()));
+  }
+  const std::vector<Mistake> unknown = UnknownKeys(*root_.node_);
+  if (!unknown.empty()) return Fail(EINVAL, "{}", document.Text(unknown.front()));
   return {};
+}
+
+std::vector<std::string> ConfigFile::Mistakes() const {
+  const Document& document = *root_.node_->document;
+  std::vector<Mistake> all = document.mistakes;
+  for (Mistake& unknown : UnknownKeys(*root_.node_)) all.push_back(std::move(unknown));
+  std::ranges::stable_sort(all, {}, &Mistake::line);
+  const auto repeated = std::ranges::unique(all);
+  all.erase(repeated.begin(), repeated.end());
+  std::vector<std::string> texts;
+  for (const Mistake& mistake : all) texts.push_back(document.Text(mistake));
+  return texts;
 }
 
 }  // namespace pinstripe

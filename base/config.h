@@ -68,6 +68,10 @@ class ConfigFile {
   // EINVAL with the first mistake that a getter or Refuse() met, or with the first key nobody read.
   Status Finish() const;
 
+  // All of them, in the order of their lines: "file:line: reason". For files that somebody writes
+  // at once, and wants to mend at once.
+  std::vector<std::string> Mistakes() const;
+
  private:
   explicit ConfigFile(ConfigTable root) : root_(std::move(root)) {}
   ConfigTable root_;

@@ -26,6 +26,9 @@ inline constexpr int kExitStopped = 5;
 // Done by main() after the command line was understood. A failure is printed there.
 using Action = std::function<Result<int>(Runtime&)>;
 
+void AddInitCommand(CLI::App& app, Action& chosen);
+void AddJoinCommand(CLI::App& app, Action& chosen);
+void AddDoctorCommand(CLI::App& app, Action& chosen);
 void AddFormatCommand(CLI::App& app, Action& chosen);
 void AddStatusCommand(CLI::App& app, Action& chosen);
 void AddOkToStopCommand(CLI::App& app, Action& chosen);

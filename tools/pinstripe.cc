@@ -30,6 +30,8 @@ int Main(int argc, char** argv) {
   // Both may be said behind the subcommand, too.
   app.fallthrough();
   Action chosen;
+  AddInitCommand(app, chosen);
+  AddJoinCommand(app, chosen);
   AddFormatCommand(app, chosen);
   AddStatusCommand(app, chosen);
   AddOkToStopCommand(app, chosen);
@@ -44,6 +46,7 @@ int Main(int argc, char** argv) {
   AddConfigCommand(app, chosen);
   AddBenchCommand(app, chosen);
   AddDevCommand(app, chosen);
+  AddDoctorCommand(app, chosen);
   AddCompletionCommand(app, chosen);
   try {
     app.parse(argc, argv);

@@ -216,6 +216,23 @@ TEST(Config, ReportsTheFirstMistakeThatWasMet) {
             "pin.toml:2: 'y' must be a whole number from 0 to 9");
 }
 
+TEST(Config, TellsAllMistakesInTheOrderOfTheirLines) {
+  const ConfigFile file = Parsed("a = 1\nunknown = 1\n[t]\nb = \"x\"\nc = 1\n");
+  ConfigTable table = file.root().Table("t");
+  table.Integer("b", std::nullopt, 0, 9);
+  table.Refuse("c", "no");
+  table.Refuse("c", "no");
+  table.Refuse("c", "never");
+  file.root().Text("a");
+  EXPECT_EQ(file.Mistakes(),
+            (std::vector<std::string>{"pin.toml:1: 'a' must be text in quotes",
+                                      "pin.toml:2: 'unknown' is not an option known here",
+                                      "pin.toml:4: 'b' in [t] must be a whole number from 0 to 9",
+                                      "pin.toml:5: no", "pin.toml:5: never"}));
+  EXPECT_FALSE(file.Finish().ok());
+  EXPECT_TRUE(Parsed("").Mistakes().empty());
+}
+
 TEST(Config, LetsTheReaderRefuseWithItsOwnReason) {
   EXPECT_EQ(Mistake("\nreplicas = 4",
                     [](ConfigTable root) {

@@ -179,6 +179,7 @@ TEST(Documents, ListTheSettingsThatTheSourcesRead) {
             KeysRead(ReadAll(Root() / "cluster/config.cc")));
   EXPECT_EQ(NamesInTables(page, {"pinstriped.toml", "The credentials of pinstriped"}),
             KeysRead(ReadAll(Root() / "daemon/config.cc")));
+  EXPECT_EQ(NamesInTables(page, {"SITE.toml"}), KeysRead(ReadAll(Root() / "tools/site_file.cc")));
   EXPECT_EQ(NamesInTables(page, {"Mount options"}),
             MountOptionsRead(ReadAll(Root() / "fuse/mount_options.cc")));
 }

@@ -71,7 +71,7 @@ const std::vector<Header> kOutside = {
     {"rocksdb/", {"store"}},
     {"leveldb/", {"store"}},
     {"google/protobuf/", {"kinetic", "daemon"}},
-    {"openssl/", {"kinetic", "store", "daemon"}},
+    {"openssl/", {"kinetic", "store", "daemon", "tools"}},
     {"Xrd", {"plugin"}, true},
     {"fuse", {"fuse"}, true},
 };

@@ -1,0 +1,284 @@
+// Joining a site: bundles that are damaged, or for somebody else; which files are written and which
+// of them somebody has edited; what systemd is told; which disks are refused.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include "base/real_runtime.h"
+#include "tests/support/temporary_directory.h"
+#include "tools/bundle.h"
+#include "tools/disk_look.h"
+#include "tools/join_plan.h"
+#include "tools/run_program.h"
+#include "tools/site_authority.h"
+
+namespace pinstripe {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+Bundle SomeBundle() {
+  Bundle bundle{.site = "s",
+                .host = "h1",
+                .version = "0.2.0",
+                .made = "2026-11-25 19:30:00 UTC",
+                .disks = {"/srv/pinstripe/disk1"},
+                .gateway = true,
+                .mounts = {"/srv/data"}};
+  bundle.files.push_back({"/etc/pinstripe/cluster.toml", "root", 0644, "cluster\n"});
+  bundle.files.push_back(
+      {"/etc/pinstripe/credentials.toml", "xrootd", 0600, std::string(513, 'k')});
+  bundle.files.push_back({"/etc/xrootd/xrootd-pinstripe.cfg", "root", 0644, ""});
+  return bundle;
+}
+
+std::string WhyNot(std::string_view bytes) {
+  const Result<Bundle> bundle = UnpackBundle(bytes);
+  return bundle ? "" : std::string(bundle.error().message());
+}
+
+TEST(Bundle, ComesBackAsItWas) {
+  const auto bundle = UnpackBundle(PackBundle(SomeBundle()));
+  ASSERT_TRUE(bundle.has_value()) << bundle.error().message();
+  EXPECT_EQ(*bundle, SomeBundle());
+}
+
+TEST(Bundle, IsATarThatOthersRead) {
+  const TemporaryDirectory directory;
+  const std::string file = directory / "h1.tar";
+  {
+    std::ofstream out(file);
+    out << PackBundle(SomeBundle());
+  }
+  RealRuntime runtime;
+  const auto listed = RunProgram(runtime, {"tar", "-tvf", file}, std::chrono::seconds(30));
+  ASSERT_TRUE(listed.has_value()) << listed.error().message();
+  EXPECT_EQ(listed->exit_code, 0) << listed->output;
+  EXPECT_THAT(listed->output, AllOf(HasSubstr("-rw------- 0/0             513"),
+                                    HasSubstr("etc/xrootd/xrootd-pinstripe.cfg")));
+}
+
+// Whatever bit of it is wrong, and wherever it is cut.
+TEST(Bundle, NoticesDamageAnywhere) {
+  const std::string good = PackBundle(SomeBundle());
+  for (size_t at = 0; at < good.size(); ++at) {
+    std::string bad = good;
+    bad[at] = static_cast<char>(bad[at] ^ 4);
+    const auto bundle = UnpackBundle(bad);
+    // What a tar says of owners and times is checked with its header.
+    EXPECT_FALSE(bundle.has_value()) << at;
+  }
+  for (size_t size = 0; size < good.size(); size += 37) {
+    EXPECT_THAT(WhyNot(good.substr(0, size)), Not(IsEmpty())) << size;
+  }
+  EXPECT_THAT(WhyNot("not a bundle at all"), HasSubstr("cut off"));
+  EXPECT_THAT(WhyNot(std::string(2048, 'x')), HasSubstr("not a tar"));
+  EXPECT_THAT(WhyNot(std::string(1024, '\0')), HasSubstr("manifest"));
+  EXPECT_THAT(WhyNot(good + "more"), HasSubstr("follows its end"));
+}
+
+TEST(Bundle, WritesWhereASiteHasFilesAndNowhereElse) {
+  for (const char* path :
+       {"/etc/passwd", "/etc/pinstripe/../passwd", "/etc/pinstripe", "/etc/pinstripe/",
+        "/etc/pinstripe/.hidden", "/etc/pinstripe/a/b", "/etc/xrootd/../cron.d/x"}) {
+    Bundle bundle = SomeBundle();
+    bundle.files[0].path = path;
+    EXPECT_EQ(UnpackBundle(PackBundle(bundle)).error().code(), EACCES) << path;
+  }
+  Bundle bundle = SomeBundle();
+  bundle.files[0].mode = 04755;
+  EXPECT_THAT(WhyNot(PackBundle(bundle)), HasSubstr("the mode 4755"));
+  bundle = SomeBundle();
+  bundle.files[0].owner = "daemon";
+  EXPECT_THAT(WhyNot(PackBundle(bundle)), HasSubstr("the user daemon"));
+}
+
+TEST(Join, IsForOneHost) {
+  EXPECT_EQ(WhyNotForHost(SomeBundle(), "h1"), "");
+  EXPECT_EQ(WhyNotForHost(SomeBundle(), "h1.example.org"), "");
+  EXPECT_THAT(WhyNotForHost(SomeBundle(), "h2"), HasSubstr("for the host h1, and this is h2"));
+  EXPECT_THAT(WhyNotForHost(SomeBundle(), "h11"), Not(IsEmpty()));
+}
+
+TEST(Join, RemembersWhatItDid) {
+  const JoinRecord record{.site = "s",
+                          .host = "h1",
+                          .version = "0.2.0",
+                          .sha256 = {{"/etc/pinstripe/cluster.toml", "12ab"}}};
+  const auto back = ParseJoinRecord(JoinRecordText(record), "joined.toml");
+  ASSERT_TRUE(back.has_value()) << back.error().message();
+  EXPECT_EQ(*back, record);
+}
+
+TEST(Join, ReplacesWhatNobodyHasEdited) {
+  const Bundle bundle = SomeBundle();
+  const std::string cluster = bundle.files[0].path;
+  std::map<std::string, PresentFile> present;
+  for (const BundleFile& file : bundle.files) present[file.path] = {};
+  EXPECT_THAT(PlanFiles(bundle, std::nullopt, present), Each(FileStep::kAdd));
+
+  const auto step = [&](const PresentFile& file, const std::optional<JoinRecord>& record) {
+    present[cluster] = file;
+    return PlanFiles(bundle, record, present)[0];
+  };
+  EXPECT_EQ(step({.contents = "cluster\n"}, std::nullopt), FileStep::kKeep);
+  EXPECT_EQ(step({.contents = "cluster\n", .right_owner_and_mode = false}, std::nullopt),
+            FileStep::kChange);
+  EXPECT_EQ(step({.contents = "sample\n", .is_sample = true}, std::nullopt), FileStep::kChange);
+  EXPECT_EQ(step({.contents = "by hand\n"}, std::nullopt), FileStep::kEdited);
+  JoinRecord record;
+  record.sha256[cluster] = Sha256("of the last time\n");
+  EXPECT_EQ(step({.contents = "of the last time\n"}, record), FileStep::kChange);
+  EXPECT_EQ(step({.contents = "of the last time, edited\n"}, record), FileStep::kEdited);
+}
+
+std::vector<std::string> Units(const std::set<std::string>& written) {
+  std::vector<std::string> calls;
+  for (const auto& call : PlanUnits(SomeBundle(), written)) {
+    calls.push_back(fmt::format("{}", fmt::join(call, " ")));
+  }
+  return calls;
+}
+
+TEST(Join, StartsWhatTheHostRuns) {
+  const std::string mount = "pinstripe-fuse@srv-data.service";
+  EXPECT_THAT(Units({}), ElementsAre("enable pinstriped.service", "start pinstriped.service",
+                                     "enable xrootd@pinstripe.service",
+                                     "start --no-block xrootd@pinstripe.service", "enable " + mount,
+                                     "start --no-block " + mount));
+}
+
+TEST(Join, TellsProgramsWhatChanged) {
+  EXPECT_THAT(Units({"/etc/systemd/system/pinstriped.service.d/site.conf"}),
+              AllOf(Contains("daemon-reload"), Contains("restart pinstriped.service")));
+  EXPECT_THAT(
+      Units({"/etc/pinstripe/pinstriped.toml"}),
+      AllOf(Contains("restart pinstriped.service"), Not(Contains("start pinstriped.service"))));
+  EXPECT_THAT(
+      Units({"/etc/pinstripe/tls.key"}),
+      AllOf(Contains("reload pinstriped.service"), Not(Contains("restart pinstriped.service"))));
+  EXPECT_THAT(Units({"/etc/pinstripe/credentials.toml"}),
+              AllOf(Contains("kill -s USR1 xrootd@pinstripe.service"),
+                    Contains("kill -s USR1 pinstripe-fuse@srv-data.service"),
+                    Not(Contains("reload pinstriped.service"))));
+  EXPECT_THAT(Units({"/etc/xrootd/pinstripe-tls.key"}),
+              Contains("restart --no-block xrootd@pinstripe.service"));
+}
+
+// ---- Disks ----
+
+DiskReading GoodDisk(int number) {
+  DiskReading reading;
+  reading.directory = fmt::format("/disk{}", number);
+  reading.is_mount_point = true;
+  reading.file_system_id = static_cast<uint64_t>(number);
+  reading.block_device = fmt::format("sd{}", static_cast<char>('a' + number));
+  reading.file_system = "xfs";
+  reading.total_bytes = uint64_t{4} << 40;
+  reading.free_bytes = uint64_t{3} << 40;
+  reading.sync = Duration(std::chrono::milliseconds(4));
+  return reading;
+}
+
+DiagnosisLevel LevelOf(const DiskReading& reading, bool shared_disks = false) {
+  return WorstOf(JudgeDisks({reading}, shared_disks));
+}
+
+TEST(DiskLook, TakesDisks) {
+  const auto diagnoses = JudgeDisks({GoodDisk(1), GoodDisk(2)}, false);
+  EXPECT_EQ(WorstOf(diagnoses), DiagnosisLevel::kOk);
+  ASSERT_EQ(diagnoses.size(), 2u);
+  EXPECT_THAT(diagnoses[0].text, HasSubstr("an fsync takes 4.0 ms"));
+}
+
+TEST(DiskLook, RefusesWhatIsNoDiskOfItsOwn) {
+  DiskReading reading = GoodDisk(1);
+  reading.is_mount_point = false;
+  EXPECT_EQ(LevelOf(reading), DiagnosisLevel::kError);
+  EXPECT_EQ(LevelOf(reading, true), DiagnosisLevel::kWarning);
+  reading = GoodDisk(1);
+  reading.file_system = "tmpfs";
+  EXPECT_EQ(LevelOf(reading), DiagnosisLevel::kError);
+  reading = GoodDisk(1);
+  reading.looked = Status(ENOENT, "No such file or directory");
+  EXPECT_EQ(LevelOf(reading, true), DiagnosisLevel::kError);
+}
+
+TEST(DiskLook, RefusesAnFsyncThatIsNone) {
+  DiskReading reading = GoodDisk(1);
+  reading.sync = Duration(std::chrono::microseconds(2));
+  EXPECT_EQ(LevelOf(reading), DiagnosisLevel::kError);
+  reading.sync = Duration(std::chrono::milliseconds(400));
+  EXPECT_EQ(LevelOf(reading), DiagnosisLevel::kWarning);
+  reading.sync = tl::unexpected(Status(EROFS, "it is read only"));
+  EXPECT_EQ(LevelOf(reading, true), DiagnosisLevel::kError);
+}
+
+TEST(DiskLook, WantsRoom) {
+  DiskReading reading = GoodDisk(1);
+  reading.free_bytes = 1 << 30;
+  EXPECT_EQ(LevelOf(reading, true), DiagnosisLevel::kError);
+  reading.is_drive = true;  // it took the room itself
+  EXPECT_EQ(LevelOf(reading), DiagnosisLevel::kWarning);
+}
+
+TEST(DiskLook, RefusesTwoDrivesOnOneDisk) {
+  DiskReading second = GoodDisk(2);
+  second.file_system_id = 1;
+  EXPECT_THAT(JudgeDisks({GoodDisk(1), second}, false).back().text,
+              HasSubstr("is on the same file system as /disk1"));
+  second = GoodDisk(2);
+  second.block_device = "sdb";
+  EXPECT_THAT(JudgeDisks({GoodDisk(1), second}, false).back().text,
+              HasSubstr("is on the same disk sdb as /disk1"));
+  second.block_device.clear();
+  DiskReading first = GoodDisk(1);
+  first.block_device.clear();  // unknown is not the same
+  EXPECT_EQ(WorstOf(JudgeDisks({first, second}, false)), DiagnosisLevel::kOk);
+}
+
+TEST(DiskLook, ReadsADirectory) {
+  RealRuntime runtime;
+  const TemporaryDirectory directory;
+  const DiskReading reading = ReadDisk(runtime, "/disk", directory.path());
+  EXPECT_TRUE(reading.looked.ok()) << reading.looked.message();
+  EXPECT_FALSE(reading.is_mount_point);
+  EXPECT_FALSE(reading.file_system.empty());
+  EXPECT_GT(reading.free_bytes, 0u);
+  ASSERT_TRUE(reading.sync.has_value()) << reading.sync.error().message();
+  EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
+  EXPECT_FALSE(ReadDisk(runtime, "/x", directory / "none").looked.ok());
+}
+
+// ---- Programs ----
+
+TEST(RunProgram, TellsHowItEndedAndWhatItSaid) {
+  RealRuntime runtime;
+  const auto run = [&runtime](const std::string& script) {
+    return RunProgram(runtime, {"sh", "-c", script}, std::chrono::seconds(30));
+  };
+  const auto failed = run("echo out; echo err >&2; exit 3");
+  ASSERT_TRUE(failed.has_value());
+  EXPECT_EQ(failed->exit_code, 3);
+  EXPECT_EQ(failed->output, "out\nerr\n");
+  EXPECT_EQ(run("kill -KILL $$")->exit_code, 128 + 9);
+  EXPECT_EQ(run("cat")->output, "") << "nothing is to be read";
+  EXPECT_EQ(RunProgram(runtime, {"no-such-program"}, std::chrono::seconds(1)).error().code(),
+            ENOENT);
+  EXPECT_EQ(RunProgram(runtime, {"sleep", "100"}, std::chrono::milliseconds(50)).error().code(),
+            ETIMEDOUT);
+}
+
+}  // namespace
+}  // namespace pinstripe
