@@ -16,7 +16,7 @@
 namespace pinstripe {
 
 // One connection.
-struct DriveClient {
+struct DriveUser {
   ProgramName program;  // as it calls itself; empty: it does not
   std::string host;     // likewise
   uint32_t process = 0;
@@ -40,7 +40,7 @@ struct DriveWork {
 };
 
 struct DriveUse {
-  std::vector<DriveClient> clients;
+  std::vector<DriveUser> clients;
   std::vector<DriveWork> work;  // since the drive's process started
   Duration counted{};           // how long ago that was
 };

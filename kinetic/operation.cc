@@ -624,7 +624,7 @@ class AskUseOperation final : public Asking<DriveUse> {
     const kinetic::GetLog& log = answer.body->getlog();
     DriveUse use;
     for (const kinetic::GetLog::Client& each : log.clients()) {
-      DriveClient& client = use.clients.emplace_back();
+      DriveUser& client = use.clients.emplace_back();
       client.program = {.name = each.program(), .version = each.version(), .detail = each.detail()};
       client.host = each.host();
       client.process = each.process();
