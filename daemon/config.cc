@@ -9,6 +9,7 @@
 #include "base/config.h"
 #include "base/private_file.h"
 #include "base/try.h"
+#include "metrics/address.h"
 
 namespace pinstripe {
 namespace {
@@ -199,6 +200,11 @@ Result<DaemonConfig> DaemonConfig::Load(const std::string& path) {
       daemon.ByteCount("values_under_way", 0, uint64_t{16} << 20, uint64_t{1} << 40);
   config.index_cache_bytes = daemon.ByteCount("index_cache", config.index_cache_bytes,
                                               uint64_t{1} << 20, uint64_t{1} << 40);
+  config.metrics = daemon.Text("metrics", "");
+  if (const auto metrics = ParseMetricsAddress(config.metrics);
+      !config.metrics.empty() && !metrics.has_value()) {
+    daemon.Refuse("metrics", metrics.error().message());
+  }
   const std::string credentials = daemon.Text("credentials", "");
   config.tls = ReadTls(path, daemon);
   for (ConfigTable& table : root.Tables("drive")) ReadDrive(path, table, config);

@@ -44,6 +44,8 @@ struct DaemonConfig {
   bool factory_key_allowed = false;
   // Who may use a drive whose own identities nobody has set; the Kinetic factory default.
   RightsById identities{{1, FullAccess(std::string(kFactoryKey))}};
+  // Where metrics are served (metrics/address.h); empty: nowhere.
+  std::string metrics;
   std::optional<TlsFiles> tls;  // there when a drive has a TLS port
   std::vector<ServedDrive> drives;
 

@@ -19,7 +19,9 @@ void Flushes::Run() {
     const MutexLock lock(mutex_);
     served.swap(waiting_);
   }
+  const Time begin = runtime_.Now();
   const Status status = service_.Flush();
+  service_.statistics().flushes().Add(runtime_.Now() - begin);
   for (const auto& done : served) done(status);
   {
     const MutexLock lock(mutex_);

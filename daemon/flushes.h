@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/runtime.h"
 #include "base/status.h"
 #include "daemon/kinetic_service.h"
 #include "store/workers.h"
@@ -19,8 +20,9 @@ namespace pinstripe {
 
 class Flushes : public std::enable_shared_from_this<Flushes> {
  public:
-  // Both outlive it.
-  Flushes(Workers& workers, KineticService& service) : workers_(workers), service_(service) {}
+  // All outlive it.
+  Flushes(Runtime& runtime, Workers& workers, KineticService& service)
+      : runtime_(runtime), workers_(workers), service_(service) {}
 
   // Calls `done` with the success of a flush that begins now or later, on a thread of the workers.
   void Add(std::function<void(const Status&)> done);
@@ -28,6 +30,7 @@ class Flushes : public std::enable_shared_from_this<Flushes> {
  private:
   void Run();
 
+  Runtime& runtime_;
   Workers& workers_;
   KineticService& service_;
   Mutex mutex_;

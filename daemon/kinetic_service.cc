@@ -5,6 +5,7 @@
 
 #include "base/try.h"
 #include "daemon/build_stamp.h"
+#include "daemon/drive_use.h"
 #include "daemon/media_operations.h"
 #include "daemon/peer_push.h"
 #include "daemon/security_commands.h"
@@ -560,19 +561,28 @@ Status KineticService::GetLog(const Caller& caller, const Command& request, Comm
       case Log::STATISTICS: FillStatistics(log); break;
       case Log::MESSAGES: log->set_messages(events_.Text()); break;
       case Log::LIMITS: FillLimits(log); break;
-      case Log::DEVICE:
-        if (asked.device().name() != kCapabilitiesLog) {
-          return Fail(ENOENT, "no device log '{}'",
-                      Hex(AsBytes(std::string_view(asked.device().name()).substr(0, 64))));
-        }
-        log->set_capabilities(fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n", kRangeGetCapability,
-                                          kRangeRecordsCapability, kChecksumScanCapability,
-                                          kRoomsCapability, kBoundCapability, kUnerasedCapability));
-        *value = SharedBytes(log->capabilities());
-        break;
+      case Log::DEVICE: TRY(FillDevice(asked.device().name(), caller.asked, log, value)); break;
       default: return Fail(EINVAL, "unknown log type {}", type);
     }
   }
+  return {};
+}
+
+// The logs that only we have.
+Status KineticService::FillDevice(std::string_view name, Time now, kinetic::GetLog* log,
+                                  SharedBytes* value) {
+  if (name == kClientsLog) {
+    FillUse(*this, now, log);
+    return {};
+  }
+  if (name != kCapabilitiesLog) {
+    return Fail(ENOENT, "no device log '{}'", Hex(AsBytes(name.substr(0, 64))));
+  }
+  log->set_capabilities(fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n", kRangeGetCapability,
+                                    kRangeRecordsCapability, kChecksumScanCapability,
+                                    kRoomsCapability, kBoundCapability, kUnerasedCapability,
+                                    kClientsCapability));
+  *value = SharedBytes(log->capabilities());
   return {};
 }
 
@@ -703,14 +713,8 @@ void KineticService::FillStarts(kinetic::GetLog* log) {
 }
 
 void KineticService::FillStatistics(kinetic::GetLog* log) const {
-  constexpr Header::MessageType kTypes[] = {
-      Header::GET,           Header::GETVERSION,  Header::GETNEXT,       Header::GETPREVIOUS,
-      Header::GETKEYRANGE,   Header::PUT,         Header::DELETE,        Header::FLUSHALLDATA,
-      Header::NOOP,          Header::GETLOG,      Header::SETUP,         Header::SECURITY,
-      Header::PINOP,         Header::START_BATCH, Header::END_BATCH,     Header::ABORT_BATCH,
-      Header::PEER2PEERPUSH, Header::MEDIASCAN,   Header::MEDIAOPTIMIZE,
-  };
-  for (const Header::MessageType type : kTypes) {
+  for (const auto& [number, name] : kServedTypes) {
+    const auto type = static_cast<Header::MessageType>(number);
     const OperationStatistics::Count count = statistics_.Of(type);
     kinetic::GetLog::Statistics* entry = log->add_statistics();
     entry->set_messagetype(type);

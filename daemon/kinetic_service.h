@@ -28,6 +28,7 @@
 
 #include "base/bytes.h"
 #include "daemon/batch.h"
+#include "daemon/clients.h"
 #include "daemon/device_events.h"
 #include "daemon/device_security.h"
 #include "daemon/engine.h"
@@ -65,6 +66,7 @@ class KineticService {
     bool tls = false;
     int64_t cluster_version = 0;  // that the request named; the device's, when it came
     bool unerased = false;        // and only if the device was not erased since
+    Time asked{};                 // when it came, of a GETLOG
   };
 
   // `security` and `engine` outlive the service.
@@ -73,6 +75,12 @@ class KineticService {
   // Where the device is served, for the greeting; 0: not, without or with TLS.
   void SetPort(uint16_t port) { port_ = port; }
   void SetTlsPort(uint16_t port) { tls_port_ = port; }
+  // When that began; the first time counts.
+  void ServedSince(Time when) {
+    Time none{};
+    served_since_.compare_exchange_strong(none, when);
+  }
+  Time served_since() const { return served_since_; }
   uint16_t port() const { return port_; }
   uint16_t tls_port() const { return tls_port_; }
 
@@ -135,6 +143,9 @@ class KineticService {
   BatchBudget& batch_budget() { return batch_budget_; }
   OperationStatistics& statistics() { return statistics_; }
   DeviceEvents& events() { return events_; }
+  Clients& clients() { return clients_; }
+  const DeviceDescription& device() const { return device_; }
+  StoreUsage Usage() { return engine_.Usage(); }
 
   Status Flush() { return engine_.Flush(); }
 
@@ -170,10 +181,12 @@ class KineticService {
   void FillStarts(kinetic::GetLog* log);
   void FillStatistics(kinetic::GetLog* log) const;
   void FillConfiguration(kinetic::GetLog* log) const;
+  Status FillDevice(std::string_view name, Time now, kinetic::GetLog* log, SharedBytes* value);
 
   const DeviceDescription device_;
   std::atomic<uint16_t> port_ = 0;
   std::atomic<uint16_t> tls_port_ = 0;
+  std::atomic<Time> served_since_{};
   DeviceSecurity& security_;
   Engine& engine_;
   BatchBudget batch_budget_;
@@ -181,6 +194,7 @@ class KineticService {
   Gate executing_;
   OperationStatistics statistics_;
   DeviceEvents events_;
+  Clients clients_;
   HostReadings host_;
 };
 

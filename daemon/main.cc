@@ -19,15 +19,18 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/program.h"
 #include "base/real_runtime.h"
 #include "base/try.h"
 #include "daemon/config.h"
 #include "daemon/device_security.h"
+#include "daemon/drive_metrics.h"
 #include "daemon/engine.h"
 #include "daemon/housekeeper.h"
 #include "daemon/places.h"
 #include "daemon/server.h"
 #include "kinetic/tls.h"
+#include "metrics/server.h"
 #include "store/descriptor_reserve.h"
 #include "store/drive_mark.h"
 #include "store/erasable_store.h"
@@ -241,6 +244,18 @@ std::vector<std::unique_ptr<Housekeeper>> Keep(Runtime& runtime,
   return keepers;
 }
 
+// Null: it is not configured, or cannot be.
+std::unique_ptr<MetricsServer> ServeMetrics(const DaemonConfig& config,
+                                            const std::vector<std::unique_ptr<Device>>& devices,
+                                            Server& server) {
+  std::vector<MeasuredDrive> drives;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    drives.push_back({&devices[i]->service, config.drives[i].path, devices[i]->lost});
+  }
+  return MetricsServer::StartOrWarn(config.metrics,
+                                    [drives, &server] { return DriveMetricsText(drives, server); });
+}
+
 Status Listen(Server& server, const DaemonConfig& config, const ServedDrive& drive,
               const std::shared_ptr<const TlsServer>& tls, KineticService& service) {
   if (drive.port) TRY(server.Listen(config.listen, *drive.port, service));
@@ -312,6 +327,7 @@ Status CheckFactoryKeys(const DaemonConfig& config,
 }
 
 Status Serve(const std::string& config_file, const DaemonDisk& disk) {
+  SetProgram({.name = "pinstriped", .version = PINSTRIPE_VERSION, .detail = ""});
   const sigset_t signals = BlockSignals();
   const uint64_t descriptors = RaiseDescriptorLimit();
   DescriptorReserve::OfProcess().Keep(ReserveOf(descriptors));
@@ -349,6 +365,7 @@ Status Serve(const std::string& config_file, const DaemonDisk& disk) {
                             {"port", service.port()},
                             {"tls_port", service.tls_port()}});
     }
+    const auto metrics = ServeMetrics(config, devices, server);
     const auto keepers = Keep(runtime, devices, ReserveOf(descriptors));
     // For whoever started us and waits until clients can come.
     std::printf("ready\n");

@@ -99,6 +99,11 @@ void Places::Forget(Place& place) {
   --open_;
 }
 
+size_t Places::Open() {
+  const MutexLock lock(mutex_);
+  return open_;
+}
+
 Result<std::unique_ptr<Places::Place>> Places::Take(const void* device,
                                                     const std::string& address) {
   std::vector<Task> ends;  // called without the lock

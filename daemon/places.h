@@ -79,6 +79,7 @@ class Places {
   explicit Places(Limits limits) : limits_(limits) {}
 
   const Limits& limits() const { return limits_; }
+  size_t Open();  // connections that there are
 
   // EBUSY: there is none, and why. `device` tells devices from each other.
   Result<std::unique_ptr<Place>> Take(const void* device, const std::string& address);

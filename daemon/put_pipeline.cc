@@ -158,6 +158,7 @@ void PutPipeline::MakePuts(const std::shared_ptr<PendingPuts>& puts) {
   executed.reserve(puts->size());
   const Time now = session_.loop_.runtime().Now();
   for (PendingPut& put : *puts) {
+    session_.service_.statistics().waits().Add(now - put.received);
     session_.StartAnswer(*put.request, put.answer.get());
     if (now >= put.expiry) {
       KineticService::SetFailure(TooLate(), put.answer.get());

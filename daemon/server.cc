@@ -83,7 +83,8 @@ void Decline(int socket, const Status& why) {
 class Server::Impl {
  public:
   Impl(Runtime& runtime, Options options)
-      : options_(options),
+      : runtime_(runtime),
+        options_(options),
         places_(LimitsOf(options)),
         budgets_(options.value_bytes),
         spare_(Spare()) {
@@ -121,14 +122,23 @@ class Server::Impl {
                           std::shared_ptr<const TlsServer> tls) {
     FileDescriptor socket = TRY(Bind(host, port));
     const uint16_t bound = TRY(PortOf(socket.get()));
+    service.ServedSince(runtime_.Now());
     tls == nullptr ? service.SetPort(bound) : service.SetTlsPort(bound);
     std::shared_ptr<SharedByDevice>& shared = shared_[&service];
-    if (shared == nullptr) shared = std::make_shared<SharedByDevice>(*flushers_, service);
+    if (shared == nullptr) shared = std::make_shared<SharedByDevice>(runtime_, *flushers_, service);
     auto listener =
         std::make_shared<Listener>(*this, service, std::move(socket), std::move(tls), shared);
     listeners_.push_back(listener);
     loops_[0]->PostAndWait([&] { listener->Start(); });
     return bound;
+  }
+
+  Load CountLoad() {
+    return {.value_bytes = budgets_.values.used(),
+            .most_value_bytes = budgets_.values.limit(),
+            .waiting = budgets_.values.waiting() + budgets_.of_strangers.waiting(),
+            .connections = places_.Open(),
+            .most_connections = places_.limits().connections};
   }
 
  private:
@@ -259,6 +269,7 @@ class Server::Impl {
     uint64_t refused_ = 0;  // and not told of
   };
 
+  Runtime& runtime_;
   const Options options_;
   Places places_;          // outlives the sessions, which workers may have until they end
   ServerBudgets budgets_;  // likewise
@@ -280,6 +291,8 @@ Server::Server(Runtime& runtime, Options options)
     : impl_(std::make_unique<Impl>(runtime, options)) {}
 
 Server::~Server() = default;
+
+Server::Load Server::CountLoad() { return impl_->CountLoad(); }
 
 Result<uint16_t> Server::Listen(const std::string& host, uint16_t port, KineticService& service,
                                 std::shared_ptr<const TlsServer> tls) {

@@ -72,6 +72,16 @@ class Server {
   Result<uint16_t> Listen(const std::string& host, uint16_t port, KineticService& service,
                           std::shared_ptr<const TlsServer> tls = nullptr);
 
+  // What all connections have under way now.
+  struct Load {
+    uint64_t value_bytes = 0;
+    uint64_t most_value_bytes = 0;
+    size_t waiting = 0;  // large frames whose receipt waits for room
+    size_t connections = 0;
+    size_t most_connections = 0;
+  };
+  Load CountLoad();
+
  private:
   class Impl;
   std::unique_ptr<Impl> impl_;

@@ -1,5 +1,7 @@
 #include "daemon/session.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -21,6 +23,22 @@ constexpr size_t kAnswersAtOnce = 128;         // by the loop, likewise
 
 // A frame that is larger is received when there is room for it in the budget of the daemon.
 constexpr size_t kMostFrameWithoutRoom = 64 << 10;
+
+// "10.0.0.7:51234"
+std::string PeerOf(int socket) {
+  sockaddr_storage peer{};
+  socklen_t length = sizeof peer;
+  if (getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &length) != 0) return "";
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  if (peer.ss_family == AF_INET6) {
+    const auto& six = reinterpret_cast<const sockaddr_in6&>(peer);
+    inet_ntop(AF_INET6, &six.sin6_addr, text.data(), text.size());
+    return fmt::format("[{}]:{}", text.data(), ntohs(six.sin6_port));
+  }
+  const auto& four = reinterpret_cast<const sockaddr_in&>(peer);
+  inet_ntop(AF_INET, &four.sin_addr, text.data(), text.size());
+  return fmt::format("{}:{}", text.data(), ntohs(four.sin_port));
+}
 
 Status LongValue(const Frame& frame) {
   return Fail(EINVAL, "a value of {} bytes; the limit is {}", frame.value_bytes, kMaxValueBytes);
@@ -65,6 +83,9 @@ void Session::Start() {
   }
   watch_id_ = loop_.Add(socket_.get(), EPOLLIN, shared_from_this());
   const Time now = loop_.runtime().Now();
+  client_ = std::make_shared<ConnectedClient>(PeerOf(socket_.get()), tls_ != nullptr,
+                                              connection_id_, now);
+  service_.clients().Add(client_);
   place_->OnEnd([weak = weak_from_this(), &loop = loop_] {
     loop.Post([weak] {
       if (const auto self = weak.lock()) self->Close();
@@ -84,6 +105,7 @@ void Session::Close() {
     if (std::exchange(gone_, true)) return;
     dropped.swap(held_back_);
   }
+  if (client_ != nullptr) service_.clients().Remove(client_);
   timer_.Cancel();
   unsent_timer_.Cancel();
   for (ValueBudget* budget : {&budgets_.values, &budgets_.of_strangers}) budget->Forget(this);
@@ -291,11 +313,23 @@ Status Session::Handle(Frame frame) {
          });
     return {};
   }
+  client_->SignedBy(identity->id);
+  const bool is_log = header->messagetype() == Header::GETLOG;
+  if (is_log && request->body().getlog().has_client()) Introduce(request->body().getlog().client());
   const KineticService::Caller caller{.identity = identity,
                                       .tls = tls_ != nullptr,
                                       .cluster_version = device.cluster_version,
-                                      .unerased = header->unerased()};
+                                      .unerased = header->unerased(),
+                                      .asked = is_log ? loop_.runtime().Now() : Time()};
   return HandleAdmitted(caller, request, std::move(frame));
+}
+
+void Session::Introduce(const kinetic::GetLog::Client& said) {
+  client_->Introduce({.program = said.program(),
+                      .version = said.version(),
+                      .host = said.host(),
+                      .detail = said.detail(),
+                      .process = said.process()});
 }
 
 // A request that the gate let pass.

@@ -34,6 +34,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "daemon/batch.h"
+#include "daemon/clients.h"
 #include "daemon/flushes.h"
 #include "daemon/kinetic_service.h"
 #include "daemon/outbox.h"
@@ -54,8 +55,8 @@ namespace pinstripe {
 
 // What the connections of a device have in common, whichever port they came through.
 struct SharedByDevice {
-  explicit SharedByDevice(Workers& flushers, KineticService& service)
-      : flushes(std::make_shared<Flushes>(flushers, service)) {}
+  SharedByDevice(Runtime& runtime, Workers& flushers, KineticService& service)
+      : flushes(std::make_shared<Flushes>(runtime, flushers, service)) {}
 
   const std::shared_ptr<Flushes> flushes;
   std::atomic<Time> no_puts_at_once{};  // by loops until then, since they took long
@@ -128,6 +129,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   void TakeRoomForFrame();
   void GoOnWith(ValueBudget::Share room);
   Status Handle(Frame frame);
+  void Introduce(const kinetic::GetLog::Client& said);
   Status HandleAdmitted(const KineticService::Caller& caller,
                         const std::shared_ptr<kinetic::Command>& request, Frame frame);
   Result<bool> AddToBatch(const KineticService::Caller& caller, const kinetic::Command& request,
@@ -194,7 +196,8 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   SessionGate gate_;
   OpenBatches batches_;
   std::vector<std::weak_ptr<Cancellation>> long_operations_;
-  int64_t connection_id_ = 0;  // since Start()
+  int64_t connection_id_ = 0;                // since Start()
+  std::shared_ptr<ConnectedClient> client_;  // likewise
   uint64_t watch_id_ = 0;
   bool giving_up_ = false;
   bool shaking_hands_ = false;

@@ -80,7 +80,9 @@ bool Session::HoldBack(const HandedPtr& handed) {
 void Session::Do(const Handed& handed) {
   auto answer = std::make_shared<Command>(AnswerTo(*handed.request));
   KineticService::Outcome outcome;
-  if (handed.expiry != Time::max() && loop_.runtime().Now() >= handed.expiry) {
+  const Time now = loop_.runtime().Now();
+  service_.statistics().waits().Add(now - handed.received);
+  if (handed.expiry != Time::max() && now >= handed.expiry) {
     KineticService::SetFailure(TooLate(), answer.get());
   } else {
     outcome = handed.execute(answer.get());
@@ -141,7 +143,10 @@ void Session::StartLong(std::shared_ptr<Command> request, const KineticService::
 void Session::Note(int type, size_t value_bytes, Time received, const Command& answer) {
   const kinetic::Status& status = answer.status();
   const bool moved = status.code() == kinetic::Status::SUCCESS;
-  service_.statistics().Add(type, moved ? value_bytes : 0, loop_.runtime().Now() - received);
+  const Duration took = loop_.runtime().Now() - received;
+  service_.statistics().Add(type, moved ? value_bytes : 0, took);
+  if (!moved) service_.statistics().AddFailure(status.code());
+  client_->Count(moved ? value_bytes : 0, /*written=*/type == Header::PUT);
   switch (status.code()) {
     case kinetic::Status::INTERNAL_ERROR:
     case kinetic::Status::PERM_DATA_ERROR:

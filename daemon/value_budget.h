@@ -68,6 +68,7 @@ class ValueBudget {
   uint64_t limit() const { return limit_; }
   uint64_t used() const { return used_.load(std::memory_order_relaxed); }
   bool exhausted() const { return used() >= limit_; }
+  size_t waiting() const { return waiting_count_.load(); }
   bool is_wanted() const { return waiting_count_.load() > 0; }  // somebody waits
 
  private:

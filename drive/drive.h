@@ -29,6 +29,7 @@
 
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -37,6 +38,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/latency_histogram.h"
 #include "base/runtime.h"
 #include "base/status.h"
 
@@ -161,6 +163,17 @@ struct DriveCapabilities {
   bool rooms = false;          // PutRequest::room counts
   bool bound = false;          // it refuses what was said elsewhere or before, and altered values
   bool unerased = false;       // it answers nothing more to who knew it before it was erased
+  bool clients = false;        // it tells who uses it, and wants to know who we are
+};
+
+// How a drive has answered so far, as whoever asks it sees it. Thread-safe.
+struct DriveTimes {
+  LatencyHistogram reads;   // from when a request is sent to its answer, of those that come
+  LatencyHistogram writes;  // changes and flushes
+  std::atomic<uint64_t> read_bytes = 0;     // of values
+  std::atomic<uint64_t> written_bytes = 0;  // likewise
+  std::atomic<uint64_t> failures = 0;  // answers that are one: not a missing key, nor a version
+  std::atomic<uint64_t> timeouts = 0;  // answers that did not come in time
 };
 
 // What an operation is asked under: until when an answer is wanted and, if that matters, which
@@ -198,6 +211,9 @@ class Drive {
   // How often it was lost so far. It may have lost its power then, and with it what it had
   // acknowledged and not flushed: a Flush() after a loss says nothing about what was put before.
   virtual uint64_t CountLosses() const = 0;
+
+  // Null: nobody counts. As long as the drive.
+  virtual const DriveTimes* times() const { return nullptr; }
 
   // The record, or the part of its value in `range`. A drive without range_get is asked for all of
   // it and the part is cut out here.

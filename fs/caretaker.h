@@ -34,6 +34,9 @@ class Caretaker {
   // The file was committed while not all of its shards are where they belong.
   virtual void CommittedShort(InodeId file) = 0;
 
+  // How many files wait to be made whole.
+  virtual size_t waiting() = 0;
+
   // For people: on which drives what has this inode is. The value of kWhyAttribute. EFBIG.
   virtual Result<std::string> Why(InodeId id, const Inode& inode) = 0;
 };

@@ -482,6 +482,8 @@ class ClusterFileSystem final : public FileSystem {
     return {};
   }
 
+  size_t FilesToMend() override { return files_.FilesToMend(); }
+
   MemoryCounters Memory() override {
     FileContext& context = files_.context();
     const BlockReader::Counters reads = context.reader.counters();

@@ -196,6 +196,8 @@ class FileSystem {
   // the process starts again. Fails as Cluster::Reload().
   virtual Status Reload() = 0;
   virtual MemoryCounters Memory() = 0;
+  // How many files wait to be made whole that were committed here while drives were away.
+  virtual size_t FilesToMend() = 0;
 };
 
 }  // namespace pinstripe

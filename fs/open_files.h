@@ -31,6 +31,7 @@ class OpenFiles {
 
   FileContext& context() { return context_; }
   Caretaker* caretaker() { return caretaker_.get(); }  // null: nobody looks after the files
+  size_t FilesToMend() { return caretaker_ == nullptr ? 0 : caretaker_->waiting(); }
 
   // Adds a user of the file. Each Take is followed by one Release.
   std::shared_ptr<FileState> Take(InodeId id) EXCLUDES(mutex_);

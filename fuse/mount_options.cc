@@ -7,6 +7,7 @@
 #include "base/config.h"
 #include "base/try.h"
 #include "fs/file_system.h"
+#include "metrics/address.h"
 
 namespace pinstripe {
 namespace {
@@ -77,6 +78,9 @@ Result<bool> Take(std::string_view option, MountOptions& options) {
     options.name_age = TRY(Seconds(name, value));
   } else if (name == "attr_timeout") {
     options.attribute_age = TRY(Seconds(name, value));
+  } else if (name == "metrics") {
+    TRY_CONTEXT(ParseMetricsAddress(value), "mount option metrics");
+    options.metrics = value;
   } else if (name == "uid") {
     options.user = TRY(Id(name, value));
   } else if (name == "gid") {

@@ -34,6 +34,8 @@ struct MountOptions {
   bool locks = true;
   // Whether the kernel goes by ACLs, where it can. Otherwise they can be neither seen nor set.
   bool acls = true;
+  // Where metrics are served (metrics/address.h); empty: nowhere.
+  std::string metrics;
   // The owner that everything seems to have, and that new files have.
   std::optional<uint32_t> user;
   std::optional<uint32_t> group;

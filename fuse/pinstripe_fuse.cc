@@ -25,6 +25,7 @@
 #include <string>
 
 #include "base/log.h"
+#include "base/program.h"
 #include "base/real_runtime.h"
 #include "base/signal_watch.h"
 #include "base/try.h"
@@ -32,7 +33,11 @@
 #include "fs/file_system.h"
 #include "fuse/mount_options.h"
 #include "fuse/operations.h"
+#include "metrics/page.h"
+#include "metrics/process_metrics.h"
+#include "metrics/server.h"
 #include "upkeep/host_care.h"
+#include "upkeep/host_metrics.h"
 
 namespace pinstripe {
 namespace {
@@ -47,7 +52,8 @@ directory MOUNTPOINT. Returns when the mount works.
                      nosuid, noatime and what else fuse(8) knows, and
                      subdir=PATH, cache_size=BYTES, cache_dir=DIRECTORY,
                      cache_dir_size=BYTES, uid=N, gid=N, locks=local|none,
-                     acl, noacl, entry_timeout=SECONDS, attr_timeout=SECONDS
+                     acl, noacl, entry_timeout=SECONDS, attr_timeout=SECONDS,
+                     metrics=ADDRESS:PORT
   -h, --help         print this
   -V, --version      print the version
 
@@ -244,6 +250,8 @@ void LogFuseMessage(fuse_log_level level, const char* format, va_list values) {
 
 Status Serve(const Arguments& arguments, const Ready& ready) {
   EndSignals end_signals;
+  SetProgram(
+      {.name = "pinstripe-fuse", .version = PINSTRIPE_VERSION, .detail = arguments.mount_point});
   RealRuntime runtime;
   const auto connected = TRY(Connect(runtime, arguments.config_file));
   Cluster& cluster = connected->cluster();
@@ -267,6 +275,13 @@ Status Serve(const Arguments& arguments, const Ready& ready) {
                           "mount point  {}\noptions      {}\n",
                           PINSTRIPE_VERSION, cluster.config().name, arguments.config_file,
                           options.exported, arguments.mount_point, arguments.options));
+  const auto metrics = MetricsServer::StartOrWarn(arguments.mount.metrics, [&] {
+    MetricsPage page;
+    AddProcessMetrics(page);
+    mount.counters().AddTo(page);
+    AddHostMetrics(cluster, *file_system, page);
+    return page.Text();
+  });
   std::unique_ptr<Session> session = TRY(Session::Start(arguments, mount));
   Log(LogLevel::kInfo, "mounted",
       {{"cluster", cluster.config().name}, {"on", arguments.mount_point}});

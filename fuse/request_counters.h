@@ -8,10 +8,13 @@
 #include <cstdint>
 #include <string>
 
+#include "base/latency_histogram.h"
 #include "base/runtime.h"
 #include "fs/file_system.h"
 
 namespace pinstripe {
+
+class MetricsPage;
 
 class RequestCounters {
  public:
@@ -37,25 +40,18 @@ class RequestCounters {
   };
   static constexpr size_t kKinds = 18;
 
-  void Count(Kind kind, Duration took) {
-    const auto nanoseconds = static_cast<uint64_t>(std::chrono::nanoseconds(took).count());
-    One& one = of_[static_cast<size_t>(kind)];
-    one.requests.fetch_add(1, std::memory_order_relaxed);
-    one.nanoseconds.fetch_add(nanoseconds, std::memory_order_relaxed);
-  }
+  void Count(Kind kind, Duration took) { of_[static_cast<size_t>(kind)].Add(took); }
   void CountError() { errors_.fetch_add(1, std::memory_order_relaxed); }  // EIO
   void CountRead(uint64_t bytes) { read_.fetch_add(bytes, std::memory_order_relaxed); }
   void CountWritten(uint64_t bytes) { written_.fetch_add(bytes, std::memory_order_relaxed); }
+
+  void AddTo(MetricsPage& page) const;
 
   // All counters, and those of `memory`, in the text format of Prometheus.
   std::string Text(const MemoryCounters& memory) const;
 
  private:
-  struct One {
-    std::atomic<uint64_t> requests = 0;
-    std::atomic<uint64_t> nanoseconds = 0;
-  };
-  std::array<One, kKinds> of_;
+  std::array<LatencyHistogram, kKinds> of_;
   std::atomic<uint64_t> errors_ = 0;
   std::atomic<uint64_t> read_ = 0;
   std::atomic<uint64_t> written_ = 0;

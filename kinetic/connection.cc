@@ -196,7 +196,7 @@ std::vector<KineticConnection::Numbered> KineticConnection::TakeBatch() {
       const Time deadline = operation->deadline();
       const Duration allowance = std::min(deadline - now, kLongestAllowance);
       const Time latest = now + kMostAllowances * allowance;
-      sent_.emplace(sequence, Sent{operation, kind, deadline, allowance, latest});
+      sent_.emplace(sequence, Sent{operation, kind, deadline, allowance, now, latest});
       batch.push_back({sequence, std::move(operation)});
     }
   }
@@ -446,6 +446,7 @@ Status KineticConnection::HandleAnswer(Frame frame) {
     return {};
   }
   const Status status = StatusOfAnswer(command.status());
+  Count(sent, status, frame.value.size());
   if (command.status().code() == kinetic::Status::CONNECTION_TERMINATED) {
     const Status why(EHOSTUNREACH, std::string(status.message()));
     FailAll({sent.operation}, Away(why));
@@ -464,6 +465,19 @@ Status KineticConnection::HandleAnswer(Frame frame) {
                                    .drive = options_->drive});
   }
   return {};
+}
+
+void KineticConnection::Count(const Sent& sent, const Status& status, size_t value_bytes) const {
+  DriveTimes& times = *options_->times;
+  const bool reads = sent.kind == Kind::kRead;
+  (reads ? times.reads : times.writes).Add(last_received_ - sent.when);
+  // That something is not there, or another version is, is an answer like others.
+  if (!status.ok() && status.code() != ENOENT && status.code() != ESTALE) {
+    times.failures.fetch_add(1, std::memory_order_relaxed);
+  }
+  if (!status.ok()) return;
+  (reads ? times.read_bytes : times.written_bytes)
+      .fetch_add(reads ? value_bytes : sent.operation->value().size(), std::memory_order_relaxed);
 }
 
 // Asks only now, since only what is asked after the answer says what the device was at that time.
@@ -606,6 +620,7 @@ void KineticConnection::OnTimer() {
   }
   ArmTimer();
   const auto self = shared_from_this();  // who hears of one may let go of the connection
+  options_->times->timeouts.fetch_add(expired.size(), std::memory_order_relaxed);
   for (KineticOperationPtr& each : expired) {
     each->Finish(tl::unexpected(Status(ETIMEDOUT, "no answer in time").OfDrive(options_->drive)));
   }

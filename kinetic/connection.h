@@ -70,6 +70,7 @@ class KineticConnection final : public IoLoop::Handler,
     // How long an answer may be missing after its operation timed out until the connection is taken
     // for dead.
     Duration patience = std::chrono::seconds(30);
+    std::shared_ptr<DriveTimes> times = std::make_shared<DriveTimes>();  // counted here
   };
 
   // Starts connecting to `address`, which is one of `host`. Loop thread. `options` and `owner`
@@ -110,6 +111,7 @@ class KineticConnection final : public IoLoop::Handler,
     KineticOperation::Kind kind;
     Time deadline;
     Duration allowance;  // from when it was sent
+    Time when;           // and that
     Time latest;         // to which the deadline is put off at most
   };
   struct Delayed {
@@ -147,6 +149,7 @@ class KineticConnection final : public IoLoop::Handler,
   Status HandleAnswer(Frame frame);
   Status CheckSignature() const;
   Status CheckConnection(int64_t id) const;
+  void Count(const Sent& sent, const Status& status, size_t value_bytes) const;
   void FinishWhenConfirmed(KineticOperationPtr operation, const Status& status, Buffer value);
   void Confirm(Unconfirmed& answer, const Result<RecordHead>& identity);
   void RetryLater(KineticOperationPtr operation);

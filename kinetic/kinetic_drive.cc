@@ -132,7 +132,8 @@ KineticDrive::Link::Link(KineticIo& io, Options options)
                                      .key = HmacKey(options_.key),
                                      .tls = options_.tls,
                                      .max_in_flight = options_.max_in_flight,
-                                     .patience = options_.patience})),
+                                     .patience = options_.patience,
+                                     .times = options_.times})),
       backoff_(options_.least_backoff),
       attempt_timer_(loop_, [this] { Attempt(); }),
       connect_timer_(loop_, [this] { OnConnectTimeout(); }),
@@ -265,6 +266,9 @@ void KineticDrive::Link::OnCapabilities(Result<DriveCapabilities> capabilities) 
   {
     const MutexLock lock(mutex_);
     capabilities_ = *capabilities;
+  }
+  if (const ProgramName program = ThisProgram(); capabilities->clients && !program.name.empty()) {
+    trying_->Submit(NewIntroduction(program, try_deadline_, [](const Status&) {}));
   }
   if (!options_.check_identity) return Up();
   // Both at once; the answers come on this thread.
@@ -454,6 +458,7 @@ std::shared_ptr<KineticDrive::Link> KineticDrive::link() const {
 
 std::string_view KineticDrive::name() const { return link()->name(); }
 DriveCapabilities KineticDrive::capabilities() const { return link()->capabilities(); }
+const DriveTimes* KineticDrive::times() const { return link()->options().times.get(); }
 bool KineticDrive::IsUp() const { return link()->IsUp(); }
 
 // Each link that was left counts once more.
@@ -515,6 +520,10 @@ void KineticDrive::ListRecords(std::string first, std::string last, uint32_t max
 
 void KineticDrive::Flush(Terms terms, StatusCallback done) {
   link()->Submit(Status(), NewFlush(terms, std::move(done)));
+}
+
+void KineticDrive::AskUse(Terms terms, Callback<DriveUse> done) {
+  link()->Submit(Status(), NewAskUse(terms, std::move(done)));
 }
 
 void KineticDrive::Info(Terms terms, Callback<DriveInfo> done) {

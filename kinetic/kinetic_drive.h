@@ -25,6 +25,7 @@
 #include "base/runtime.h"
 #include "base/status.h"
 #include "drive/drive.h"
+#include "kinetic/drive_use.h"
 #include "kinetic/io.h"
 
 namespace pinstripe {
@@ -58,6 +59,9 @@ class KineticDrive final : public Drive {
     Duration patience = std::chrono::seconds(30);
     // At most so many reads, and as many writes, are in flight; fewer where the device says so.
     uint32_t max_in_flight = 128;
+
+    // Counted here, whichever way the drive goes.
+    std::shared_ptr<DriveTimes> times = std::make_shared<DriveTimes>();
   };
 
   // `io` and its runtime outlive the drive.
@@ -75,6 +79,7 @@ class KineticDrive final : public Drive {
   DriveCapabilities capabilities() const override;  // none until it was up once
   bool IsUp() const override;
   uint64_t CountLosses() const override;
+  const DriveTimes* times() const override;
 
   void Get(std::string key, ValueRange range, Terms terms, Callback<Record> done) override;
   void Head(std::string key, Terms terms, Callback<RecordHead> done) override;
@@ -92,6 +97,9 @@ class KineticDrive final : public Drive {
   // What a Kinetic device can do beyond a Drive: the record whose key is the first one above `key`,
   // or with `previous` the last one below. ENOENT: there is none.
   void GetNeighbour(std::string key, bool previous, Terms terms, Callback<KeyedRecord> done);
+
+  // Who uses the device, and what it did for them. ENOTSUP: it does not tell.
+  void AskUse(Terms terms, Callback<DriveUse> done);
 
  private:
   class Link;

@@ -1,5 +1,7 @@
 #include "kinetic/operation.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <iterator>
@@ -571,6 +573,7 @@ class AskCapabilitiesOperation final : public Asking<DriveCapabilities> {
       if (line == kRoomsCapability) capabilities.rooms = true;
       if (line == kBoundCapability) capabilities.bound = true;
       if (line == kUnerasedCapability) capabilities.unerased = true;
+      if (line == kClientsCapability) capabilities.clients = true;
     }
     return capabilities;
   }
@@ -586,7 +589,93 @@ class AskCapabilitiesOperation final : public Asking<DriveCapabilities> {
   }
 };
 
+// A request for no log at all, which says who asks.
+class Introduction final : public Doing {
+ public:
+  Introduction(ProgramName program, Terms terms, StatusCallback done)
+      : Doing(Header::GETLOG, Kind::kRead, terms, std::move(done)), program_(std::move(program)) {}
+
+  void Describe(DriveCapabilities, kinetic::Body* body) const override {
+    kinetic::GetLog::Client* client = body->mutable_getlog()->mutable_client();
+    client->set_program(program_.name);
+    client->set_version(program_.version);
+    client->set_host(HostName());
+    client->set_process(static_cast<uint32_t>(getpid()));
+    if (!program_.detail.empty()) client->set_detail(program_.detail);
+  }
+
+ private:
+  const ProgramName program_;
+};
+
+class AskUseOperation final : public Asking<DriveUse> {
+ public:
+  AskUseOperation(Terms terms, Callback<DriveUse> done)
+      : Asking(Header::GETLOG, Kind::kRead, terms, std::move(done)) {}
+
+  void Describe(DriveCapabilities, kinetic::Body* body) const override {
+    body->mutable_getlog()->add_types(kinetic::GetLog::DEVICE);
+    body->mutable_getlog()->mutable_device()->set_name(std::string(kClientsLog));
+  }
+
+ protected:
+  Result<DriveUse> Read(KineticAnswer answer) override {
+    if (!answer.capabilities.clients) return Fail(ENOTSUP, "it does not tell who uses it");
+    const kinetic::GetLog& log = answer.body->getlog();
+    DriveUse use;
+    for (const kinetic::GetLog::Client& each : log.clients()) {
+      DriveUser& client = use.clients.emplace_back();
+      client.program = {.name = each.program(), .version = each.version(), .detail = each.detail()};
+      client.host = each.host();
+      client.process = each.process();
+      client.address = each.address();
+      client.tls = each.tls();
+      if (each.has_identity()) client.identity = each.identity();
+      client.connected = Milliseconds(each.connectedmilliseconds());
+      client.requests = each.requests();
+      client.bytes_read = each.bytesread();
+      client.bytes_written = each.byteswritten();
+      client.connection = each.connection();
+    }
+    for (const kinetic::GetLog::Work& each : log.work()) {
+      DriveWork& work = use.work.emplace_back();
+      const int type = each.messagetype();
+      work.is_read = type == Header::GET || type == Header::GETNEXT ||
+                     type == Header::GETPREVIOUS || type == Header::GETKEYRANGE;
+      work.is_write = type == Header::PUT || type == Header::DELETE || type == Header::END_BATCH;
+      work.requests = each.requests();
+      work.bytes = each.bytes();
+      const size_t buckets = std::min<size_t>(each.took_size(), LatencyCounts::kBuckets);
+      for (size_t i = 0; i < buckets; ++i) work.took.of[i] = each.took(static_cast<int>(i));
+      work.took.nanoseconds = each.nanoseconds();
+    }
+    use.counted = Milliseconds(log.workmilliseconds());
+    return use;
+  }
+
+  // One of others has no such log, or refuses to tell.
+  Result<DriveUse> NoAnswer(Status failure) override {
+    if (failure.code() != ENOENT && failure.code() != EINVAL) {
+      return tl::unexpected(std::move(failure));
+    }
+    return Fail(ENOTSUP, "it does not tell who uses it");
+  }
+
+ private:
+  static Duration Milliseconds(uint64_t number) {
+    return std::chrono::milliseconds(std::min(number, kTooManyMilliseconds));
+  }
+};
+
 }  // namespace
+
+KineticOperationPtr NewIntroduction(ProgramName program, Terms terms, StatusCallback done) {
+  return std::make_shared<Introduction>(std::move(program), terms, std::move(done));
+}
+
+KineticOperationPtr NewAskUse(Terms terms, Callback<DriveUse> done) {
+  return std::make_shared<AskUseOperation>(terms, std::move(done));
+}
 
 KineticOperationPtr NewGet(std::string key, ValueRange range, Terms terms, Callback<Record> done) {
   return std::make_shared<GetOperation>(std::move(key), range, terms, std::move(done));

@@ -19,6 +19,7 @@
 #include "base/runtime.h"
 #include "base/status.h"
 #include "drive/drive.h"
+#include "kinetic/drive_use.h"
 
 namespace pinstripe {
 
@@ -89,5 +90,10 @@ KineticOperationPtr NewSetClusterVersion(int64_t version, Terms terms, StatusCal
 
 // What the device can do beyond the core; a device that has no such log can do nothing.
 KineticOperationPtr NewAskCapabilities(Terms terms, Callback<DriveCapabilities> done);
+
+// Tells a device that wants to know (DriveCapabilities::clients) which program this is.
+KineticOperationPtr NewIntroduction(ProgramName program, Terms terms, StatusCallback done);
+// ENOTSUP: the device does not tell.
+KineticOperationPtr NewAskUse(Terms terms, Callback<DriveUse> done);
 
 }  // namespace pinstripe

@@ -1,6 +1,7 @@
 // What XRootD's plugin loader calls:
 //
 //   ofs.osslib +cksio +xattr libXrdOssPinstripe.so /etc/pinstripe/cluster.toml [/DIRECTORY]
+//              [metrics=127.0.0.1:9465]
 //
 // With a directory, clients see what is below it in the cluster as if it were everything.
 // A cluster that cannot be opened is one line in the server's log, and the server does not start.
@@ -16,7 +17,9 @@
 
 #include "base/allocator.h"
 #include "base/log.h"
+#include "base/program.h"
 #include "base/try.h"
+#include "metrics/address.h"
 #include "plugin/file_attributes.h"
 #include "plugin/oss.h"
 
@@ -35,14 +38,24 @@ const char* LevelName(LogLevel level) {
 
 struct Parameters {
   std::string config_file;
-  std::string root;  // the directory that is exported
+  std::string root = "/";  // the directory that is exported
+  std::string metrics;     // where they are served; empty: nowhere
 };
 
 // The rest of the configuration line.
 Result<Parameters> Parse(const char* parameters) {
+  constexpr std::string_view kMetrics = "metrics=";
+  Parameters parsed;
   std::vector<std::string> words;
   std::istringstream text(parameters == nullptr ? "" : parameters);
-  for (std::string word; text >> word;) words.push_back(word);
+  for (std::string word; text >> word;) {
+    if (!word.starts_with(kMetrics)) {
+      words.push_back(word);
+      continue;
+    }
+    parsed.metrics = word.substr(kMetrics.size());
+    TRY(ParseMetricsAddress(parsed.metrics));
+  }
   if (words.empty()) {
     return Fail(EINVAL,
                 "ofs.osslib names no configuration file: write `ofs.osslib +cksio +xattr "
@@ -51,10 +64,11 @@ Result<Parameters> Parse(const char* parameters) {
   if (words.size() > 2) {
     return Fail(EINVAL,
                 "ofs.osslib takes the path of cluster.toml and, at most, the directory to be "
-                "exported, and not `{}`",
+                "exported and metrics=ADDRESS:PORT, and not `{}`",
                 parameters);
   }
-  Parameters parsed{words[0], words.size() == 2 ? words[1] : "/"};
+  parsed.config_file = words[0];
+  if (words.size() == 2) parsed.root = words[1];
   if (parsed.root[0] != '/') {
     return Fail(EINVAL, "the directory to be exported is to begin with '/': `{}`", parsed.root);
   }
@@ -67,8 +81,15 @@ std::atomic<Oss*> the_oss = nullptr;
 Result<std::unique_ptr<Oss>> StartOss(const char* parameters) {
   const Parameters parsed = TRY(Parse(parameters));
   const char* program = getenv("XRDPROG");
-  return Oss::Start(parsed.config_file, parsed.root,
-                    program != nullptr && std::string_view(program) == "cmsd");
+  const char* instance = getenv("XRDNAME");
+  const bool is_manager = program != nullptr && std::string_view(program) == "cmsd";
+  SetProgram({.name = is_manager ? "cmsd-pinstripe" : "xrootd-pinstripe",
+              .version = PINSTRIPE_VERSION,
+              .detail = instance == nullptr ? "" : instance});
+  auto oss = TRY(Oss::Start(parsed.config_file, parsed.root, is_manager));
+  // The manager beside a server reads the same line, and has no requests to tell of.
+  if (!is_manager) oss->ServeMetrics(parsed.metrics);
+  return oss;
 }
 
 XrdOss* GetStorageSystem(XrdSysLogger* logger, const char* parameters) {

@@ -16,9 +16,12 @@
 #include "base/signal_watch.h"
 #include "base/try.h"
 #include "fs/posix_stat.h"
+#include "metrics/page.h"
+#include "metrics/process_metrics.h"
 #include "plugin/oss_dir.h"
 #include "plugin/oss_file.h"
 #include "upkeep/host_care.h"
+#include "upkeep/host_metrics.h"
 
 namespace pinstripe {
 namespace {
@@ -82,6 +85,12 @@ Result<std::unique_ptr<Oss>> Oss::Start(const std::string& config_file, const st
   return oss;
 }
 
+int Oss::AnswerFor(const Status& status, std::string_view operation, std::string_view subject) {
+  const int code = Answer(status, operation, subject);
+  if (code == EIO) ++counters_.errors;
+  return -code;
+}
+
 struct stat Oss::StatOf(const Attributes& attributes) const {
   struct stat out = ToStat(attributes);
   out.st_dev = device_;
@@ -115,17 +124,19 @@ Status Oss::ChangeMode(const char* path, uint32_t mode) {
 }
 
 int Oss::Chmod(const char* path, mode_t mode, XrdOucEnv*) {
-  return -Answer(ChangeMode(path, mode & 07777), "chmod", path);
+  const auto counted = Counted(GatewayCounters::Request::kChange);
+  return AnswerFor(ChangeMode(path, mode & 07777), "chmod", path);
 }
 
 int Oss::Truncate(const char* path, unsigned long long size, XrdOucEnv*) {
   if (IsNegative(size)) return -EINVAL;
+  const auto counted = Counted(GatewayCounters::Request::kChange);
   const auto truncate = [&]() -> Status {
     const InodeId inode = TRY(ResolveForChange(path));
     TRY(file_system_->SetAttributes(inode, {.size = size}));
     return {};
   };
-  return -Answer(truncate(), "truncate", path);
+  return AnswerFor(truncate(), "truncate", path);
 }
 
 // Nothing is made here. It is left to Open(), which then is told that it creates (-ENOTSUP asks for
@@ -147,6 +158,7 @@ int Oss::Create(const char* client, const char* path, mode_t, XrdOucEnv& env, in
 }
 
 int Oss::Mkdir(const char* path, mode_t mode, int make_path, XrdOucEnv*) {
+  const auto counted = Counted(GatewayCounters::Request::kChange);
   const uint32_t bits = mode & 07777;
   const auto make = [&]() -> Status {
     const std::string inside = TRY(Inside(path));
@@ -155,15 +167,16 @@ int Oss::Mkdir(const char* path, mode_t mode, int make_path, XrdOucEnv*) {
     TRY(file_system_->MakeDirectory(place.directory, place.name, bits, owner_));
     return {};
   };
-  return -Answer(make(), "mkdir", path);
+  return AnswerFor(make(), "mkdir", path);
 }
 
 int Oss::Remdir(const char* path, int, XrdOucEnv*) {
+  const auto counted = Counted(GatewayCounters::Request::kChange);
   const auto remove = [&]() -> Status {
     const FileSystem::Place place = TRY(file_system_->ResolveParent(TRY(Inside(path))));
     return file_system_->RemoveDirectory(place.directory, place.name);
   };
-  return -Answer(remove(), "rmdir", path);
+  return AnswerFor(remove(), "rmdir", path);
 }
 
 // With an upload to that name goes what it would replace. Nothing is left of an upload that was
@@ -186,7 +199,8 @@ Status Oss::UnlinkPath(const char* path) {
 }
 
 int Oss::Unlink(const char* path, int, XrdOucEnv*) {
-  return -Answer(UnlinkPath(path), "unlink", path);
+  const auto counted = Counted(GatewayCounters::Request::kChange);
+  return AnswerFor(UnlinkPath(path), "unlink", path);
 }
 
 // Clients expect what XRootD's own storage does: missing parents of the target are made.
@@ -198,7 +212,8 @@ Status Oss::RenamePath(const char* source, const char* target) {
 }
 
 int Oss::Rename(const char* source, const char* target, XrdOucEnv*, XrdOucEnv*) {
-  return -Answer(RenamePath(source, target), "rename", fmt::format("{} to {}", source, target));
+  const auto counted = Counted(GatewayCounters::Request::kChange);
+  return AnswerFor(RenamePath(source, target), "rename", fmt::format("{} to {}", source, target));
 }
 
 Result<Attributes> Oss::Resolve(const char* path) {
@@ -214,8 +229,9 @@ Result<InodeId> Oss::ResolveForChange(const char* path) {
 }
 
 int Oss::Stat(const char* path, struct stat* out, int, XrdOucEnv*) {
+  const auto counted = Counted(GatewayCounters::Request::kStat);
   const Result<Attributes> attributes = Resolve(path);
-  if (!attributes.has_value()) return -Answer(attributes.error(), "stat", path);
+  if (!attributes.has_value()) return AnswerFor(attributes.error(), "stat", path);
   *out = StatOf(*attributes);
   return 0;
 }
@@ -262,9 +278,21 @@ std::string Oss::Statistics() {
       stripes.spare_writes, stripes.short_writes);
 }
 
+std::string Oss::MetricsText() {
+  MetricsPage page;
+  AddProcessMetrics(page);
+  counters_.AddTo(page);
+  AddHostMetrics(cluster_, *file_system_, page);
+  return page.Text();
+}
+
+void Oss::ServeMetrics(const std::string& address) {
+  metrics_ = MetricsServer::StartOrWarn(address, [this] { return MetricsText(); });
+}
+
 int Oss::StatFS(const char* path, char* out, int& length, XrdOucEnv*) {
   const Result<SpaceInfo> space = file_system_->Space();
-  if (!space.has_value()) return -Answer(space.error(), "statfs", path);
+  if (!space.has_value()) return AnswerFor(space.error(), "statfs", path);
   // In MB, and clients read a number of 32 bits.
   const uint64_t free_mb = std::min<uint64_t>(space->usable_free_bytes >> 20, INT_MAX);
   return HandOver(fmt::format("1 {} {} 0 0 0", free_mb, UsedPercent(*space)), out, length);
@@ -272,7 +300,7 @@ int Oss::StatFS(const char* path, char* out, int& length, XrdOucEnv*) {
 
 int Oss::StatLS(XrdOucEnv&, const char* path, char* out, int& length) {
   const Result<SpaceInfo> space = file_system_->Space();
-  if (!space.has_value()) return -Answer(space.error(), "spaceinfo", path);
+  if (!space.has_value()) return AnswerFor(space.error(), "spaceinfo", path);
   return HandOver(
       fmt::format("oss.cgroup=public&oss.space={}&oss.free={}&oss.maxf={}&oss.used={}&oss.quota=-1",
                   space->usable_bytes, space->usable_free_bytes, space->usable_free_bytes,
@@ -282,7 +310,7 @@ int Oss::StatLS(XrdOucEnv&, const char* path, char* out, int& length) {
 
 int Oss::StatVS(XrdOssVSInfo* out, const char* name, int) {
   const Result<SpaceInfo> space = file_system_->Space();
-  if (!space.has_value()) return -Answer(space.error(), "statvs", name == nullptr ? "" : name);
+  if (!space.has_value()) return AnswerFor(space.error(), "statvs", name == nullptr ? "" : name);
   out->Total = static_cast<long long>(space->usable_bytes);
   out->Free = static_cast<long long>(space->usable_free_bytes);
   out->Large = out->Total;
@@ -295,7 +323,7 @@ int Oss::StatVS(XrdOssVSInfo* out, const char* name, int) {
 
 int Oss::StatXA(const char* path, char* out, int& length, XrdOucEnv*) {
   const Result<Attributes> attributes = Resolve(path);
-  if (!attributes.has_value()) return -Answer(attributes.error(), "query xattr", path);
+  if (!attributes.has_value()) return AnswerFor(attributes.error(), "query xattr", path);
   const struct stat stat = StatOf(*attributes);
   return HandOver(
       fmt::format("oss.cgroup=public&oss.type={}&oss.used={}&oss.mt={}&oss.ct={}&oss.at={}"

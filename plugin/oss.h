@@ -12,22 +12,18 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/runtime.h"
 #include "base/signal_watch.h"
 #include "cluster/connect.h"
 #include "fs/file_system.h"
+#include "metrics/server.h"
 #include "plugin/exported_path.h"
+#include "plugin/gateway_counters.h"
 #include "plugin/uploads.h"
 
 namespace pinstripe {
-
-// For the server's statistics.
-struct OssCounters {
-  std::atomic<uint64_t> files_opened{0};
-  std::atomic<uint64_t> bytes_read{0};
-  std::atomic<uint64_t> bytes_written{0};
-};
 
 // The server hands on what a client sent as a signed number: a size below 0 arrives as a huge one.
 inline bool IsNegative(unsigned long long size) { return static_cast<long long>(size) < 0; }
@@ -43,9 +39,19 @@ class Oss final : public XrdOss {
   Oss(Runtime& runtime, Cluster& cluster, std::unique_ptr<FileSystem> file_system);
 
   FileSystem& file_system() { return *file_system_; }
-  OssCounters& counters() { return counters_; }
+  GatewayCounters& counters() { return counters_; }
+  // Counted while it is there.
+  CountedRequest Counted(GatewayCounters::Request request) {
+    return CountedRequest(runtime_, counters_, request);
+  }
+  // 0 or -errno, logged and counted.
+  int AnswerFor(const Status& status, std::string_view operation, std::string_view subject);
   Uploads& uploads() { return uploads_; }
   Owner owner() const { return owner_; }
+
+  // What Prometheus is told, and where it can ask for it (metrics/address.h); empty: nowhere.
+  std::string MetricsText();
+  void ServeMetrics(const std::string& address);
 
   // The path to ask the file system for where a client names this one. EACCES.
   Result<std::string> Inside(const char* path) const { return ExportedPath(path); }
@@ -101,9 +107,11 @@ class Oss final : public XrdOss {
   std::unique_ptr<FileSystem> file_system_;
   const Owner owner_;
   const uint32_t device_;
-  OssCounters counters_;
+  GatewayCounters counters_;
   Uploads uploads_;
-  std::unique_ptr<SignalWatch> reload_;  // SIGUSR1; the last member: it uses the others
+  // The last members: they use the others.
+  std::unique_ptr<SignalWatch> reload_;  // SIGUSR1
+  std::unique_ptr<MetricsServer> metrics_;
 };
 
 }  // namespace pinstripe

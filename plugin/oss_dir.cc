@@ -15,9 +15,10 @@ constexpr size_t kBatch = 4096;  // entries fetched at once: few round trips for
 }  // namespace
 
 int OssDir::Opendir(const char* path, XrdOucEnv&) {
+  const auto counted = oss_.Counted(GatewayCounters::Request::kList);
   path_ = path;
   const Result<Attributes> found = oss_.Resolve(path);
-  if (!found.has_value()) return -Answer(found.error(), "opendir", path);
+  if (!found.has_value()) return oss_.AnswerFor(found.error(), "opendir", path);
   if (found->kind != FileKind::kDirectory) return -ENOTDIR;
   directory_ = found->inode;
   return 0;
@@ -71,20 +72,21 @@ Result<std::string> OssDir::NameToShow(const DirectoryEntry& entry, int length) 
 }
 
 int OssDir::Readdir(char* name, int length) {
+  const auto counted = oss_.Counted(GatewayCounters::Request::kList);
   if (directory_ == 0) return -EBADF;
   for (;;) {
     const Result<bool> more = Advance();
-    if (!more.has_value()) return -Answer(more.error(), "readdir", path_);
+    if (!more.has_value()) return oss_.AnswerFor(more.error(), "readdir", path_);
     if (!*more) {
       *name = '\0';
       return 0;
     }
     const DirectoryEntry& entry = batch_[next_++];
     const Result<std::string> shown = NameToShow(entry, length);
-    if (!shown.has_value()) return -Answer(shown.error(), "readdir", path_);
+    if (!shown.has_value()) return oss_.AnswerFor(shown.error(), "readdir", path_);
     if (stat_ != nullptr) {
       const Result<std::optional<Attributes>> attributes = AttributesOf(entry);
-      if (!attributes.has_value()) return -Answer(attributes.error(), "readdir", path_);
+      if (!attributes.has_value()) return oss_.AnswerFor(attributes.error(), "readdir", path_);
       if (!attributes->has_value()) continue;  // gone since it was listed, or a link to nothing
       *stat_ = oss_.StatOf(**attributes);
     }

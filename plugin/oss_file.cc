@@ -46,7 +46,7 @@ Uploader UploaderOf(XrdOucEnv& env) {
 }  // namespace
 
 int OssFile::AnswerFor(const Status& status, const char* operation) const {
-  return -Answer(status, operation, path_);
+  return oss_.AnswerFor(status, operation, path_);
 }
 
 Result<std::unique_ptr<OpenFile>> OssFile::OpenPath(const char* path, int flags, mode_t mode) {
@@ -75,6 +75,7 @@ OssFile::~OssFile() {
 }
 
 int OssFile::Open(const char* path, int flags, mode_t mode, XrdOucEnv& env) {
+  const auto counted = oss_.Counted(GatewayCounters::Request::kOpen);
   path_ = path;
   const bool uploads = (flags & (O_CREAT | O_TRUNC)) != 0;
   const std::optional<uint64_t> announced = AnnouncedSize(env.Get("oss.asize"));
@@ -115,6 +116,7 @@ Status OssFile::CheckNotDropped() {
 }
 
 int OssFile::Close(long long* size) {
+  const auto counted = oss_.Counted(GatewayCounters::Request::kClose);
   if (file_ == nullptr) return -EBADF;
   if (size != nullptr) {
     const Result<Attributes> attributes = file_->Stat();
@@ -158,6 +160,7 @@ void OssFile::StopWriting() {
 }
 
 ssize_t OssFile::Read(void* out, off_t offset, size_t length) {
+  const auto counted = oss_.Counted(GatewayCounters::Request::kRead);
   if (file_ == nullptr) return -EBADF;
   if (offset < 0) return -EINVAL;
   const Result<size_t> read = file_->Read(static_cast<uint64_t>(offset),
@@ -172,6 +175,7 @@ ssize_t OssFile::ReadRaw(void* out, off_t offset, size_t length) {
 }
 
 ssize_t OssFile::ReadV(XrdOucIOVec* parts, int count) {
+  const auto counted = oss_.Counted(GatewayCounters::Request::kReadParts);
   if (file_ == nullptr) return -EBADF;
   std::vector<OpenFile::Part> wanted;
   for (const XrdOucIOVec& part : std::span(parts, static_cast<size_t>(std::max(count, 0)))) {
@@ -191,6 +195,7 @@ ssize_t OssFile::ReadV(XrdOucIOVec* parts, int count) {
 }
 
 ssize_t OssFile::Write(const void* data, off_t offset, size_t length) {
+  const auto counted = oss_.Counted(GatewayCounters::Request::kWrite);
   if (file_ == nullptr) return -EBADF;
   if (offset < 0) return -EINVAL;
   const Status written = file_->Write(static_cast<uint64_t>(offset),
@@ -264,17 +269,20 @@ int OssFile::Fsync(XrdSfsAio* request) {
 }
 
 int OssFile::Fsync() {
+  const auto counted = oss_.Counted(GatewayCounters::Request::kSync);
   if (file_ == nullptr) return -EBADF;
   return AnswerFor(file_->Sync(), "fsync");
 }
 
 int OssFile::Ftruncate(unsigned long long size) {
+  const auto counted = oss_.Counted(GatewayCounters::Request::kChange);
   if (file_ == nullptr) return -EBADF;
   if (IsNegative(size)) return -EINVAL;
   return AnswerFor(file_->Truncate(size), "ftruncate");
 }
 
 int OssFile::Fstat(struct stat* out) {
+  const auto counted = oss_.Counted(GatewayCounters::Request::kStat);
   if (file_ == nullptr) return -EBADF;
   const Result<Attributes> attributes = file_->Stat();
   if (!attributes.has_value()) return AnswerFor(attributes.error(), "fstat");
@@ -283,6 +291,7 @@ int OssFile::Fstat(struct stat* out) {
 }
 
 int OssFile::Fchmod(mode_t mode) {
+  const auto counted = oss_.Counted(GatewayCounters::Request::kChange);
   if (file_ == nullptr) return -EBADF;
   return AnswerFor(file_->SetAttributes({.mode = mode & 07777}), "fchmod");
 }

@@ -316,6 +316,16 @@ uint64_t LogLedger::used_bytes() const {
   return live_bytes_ + dead_bytes_ + inline_bytes_;
 }
 
+LogCounts LogLedger::Counts() const {
+  const MutexLock lock(mutex_);
+  LogCounts counts{.segments = segments_.size(),
+                   .dead_bytes = dead_bytes_,
+                   .unsynced_bytes = unsynced_bytes_,
+                   .moved_bytes = moved_bytes_};
+  for (const auto& [number, segment] : segments_) counts.slack_bytes += segment.slack();
+  return counts;
+}
+
 uint64_t LogLedger::moved_bytes() const {
   const MutexLock lock(mutex_);
   return moved_bytes_;

@@ -22,6 +22,7 @@
 #include "base/status.h"
 #include "store/log_entry.h"
 #include "store/segment_files.h"
+#include "store/store.h"
 
 namespace pinstripe {
 
@@ -128,6 +129,7 @@ class LogLedger {
 
   uint64_t used_bytes() const;
   uint64_t moved_bytes() const;
+  LogCounts Counts() const;
   LogLocation cursor() const;
 
   // For tests. It holds at any time, unless the index was damaged and its counts are wrong.

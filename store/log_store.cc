@@ -125,6 +125,7 @@ Result<RangeItems> LogStore::Items(const KeyRange& range, const RangeLimits& lim
 StoreUsage LogStore::Usage() {
   StoreUsage usage = room_.Usage();
   usage.failure = health_.failure();
+  usage.log = ledger_.Counts();
   return usage;
 }
 

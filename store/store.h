@@ -95,12 +95,22 @@ struct RangeItems {
   bool more = false;  // a limit was reached; there may be further ones
 };
 
+// What a log has of space, for metrics.
+struct LogCounts {
+  uint64_t segments = 0;        // files of the log
+  uint64_t dead_bytes = 0;      // of entries that nothing refers to, and that a flush gives back
+  uint64_t slack_bytes = 0;     // allocated around entries, until these are moved together
+  uint64_t unsynced_bytes = 0;  // written, and not durable yet
+  uint64_t moved_bytes = 0;     // by moving entries together, since it was opened
+};
+
 struct StoreUsage {
   uint64_t capacity_bytes = 0;
   uint64_t used_bytes = 0;
   // Why every change is refused until the store is opened again, while reads go on; success: none
   // is.
   Status failure = {};
+  std::optional<LogCounts> log = {};  // of a store that is one
   double portion_full() const {
     return capacity_bytes == 0 ? 1.0 : static_cast<double>(used_bytes) / capacity_bytes;
   }

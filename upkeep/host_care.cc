@@ -26,6 +26,8 @@ class HostCare final : public Caretaker {
     mender_.Add(file);
   }
 
+  size_t waiting() override { return mender_.waiting(); }
+
   Result<std::string> Why(InodeId id, const Inode& inode) override {
     const WhereaboutsOptions options{.most_blocks = kMostBlocks};
     return WhereaboutsText(TRY(FindWhereabouts(cluster_, id, inode, options)));

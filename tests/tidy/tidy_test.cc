@@ -23,11 +23,12 @@ namespace {
 // ones hold programs, which also put together what they run on: drives and a cluster.
 const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"base", {}},
+    {"metrics", {"base"}},
     {"erasure", {"base"}},
     {"drive", {"base"}},
     {"kinetic", {"base", "drive"}},
     {"store", {"base", "drive", "kinetic"}},
-    {"daemon", {"base", "drive", "kinetic", "store"}},
+    {"daemon", {"base", "drive", "kinetic", "metrics", "store"}},
 
     {"cluster/map", {"base", "drive"}},
     {"cluster/registers",
@@ -50,10 +51,14 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"fs", {"base", "cluster", "fs/names", "fs/files"}},
 
     {"upkeep",
-     {"base", "kinetic", "cluster", "cluster/map", "cluster/membership", "cluster/registers",
-      "cluster/stripes", "fs", "fs/names", "fs/files"}},
-    {"plugin", {"base", "cluster", "fs", "fs/names", "fs/files", "upkeep/host_care.h"}},
-    {"fuse", {"base", "cluster", "fs", "fs/names", "fs/files", "upkeep/host_care.h"}},
+     {"base", "kinetic", "metrics", "cluster", "cluster/map", "cluster/membership",
+      "cluster/registers", "cluster/stripes", "fs", "fs/names", "fs/files"}},
+    {"plugin",
+     {"base", "metrics", "cluster", "fs", "fs/names", "fs/files", "upkeep/host_care.h",
+      "upkeep/host_metrics.h"}},
+    {"fuse",
+     {"base", "metrics", "cluster", "fs", "fs/names", "fs/files", "upkeep/host_care.h",
+      "upkeep/host_metrics.h"}},
     {"tools",
      {"base", "drive", "kinetic", "cluster", "cluster/map", "cluster/membership", "cluster/stripes",
       "fs", "upkeep"}},
@@ -70,6 +75,8 @@ const std::vector<Header> kOutside = {
     {"toml++/", {"base"}},
     {"rocksdb/", {"store"}},
     {"leveldb/", {"store"}},
+    {"prometheus/", {"metrics"}},
+    {"civetweb", {"metrics"}},
     {"google/protobuf/", {"kinetic", "daemon"}},
     {"openssl/", {"kinetic", "store", "daemon", "tools"}},
     {"Xrd", {"plugin"}, true},
@@ -78,7 +85,7 @@ const std::vector<Header> kOutside = {
 
 // Time, threads and chance come from a Runtime (base/runtime.h), or no simulation is deterministic.
 // base/ makes it; the others hold the loops that do real input and output.
-const std::set<std::string> kMayUseTheMachine = {"base", "kinetic", "store", "daemon"};
+const std::set<std::string> kMayUseTheMachine = {"base", "kinetic", "metrics", "store", "daemon"};
 const std::regex kMachine(
     R"(std::chrono::(system|steady|high_resolution)_clock|std::(jthread|thread)\b|std::this_thread)"
     R"(|std::async|random_device|\b(usleep|nanosleep|gettimeofday|clock_gettime)\()");

@@ -1,0 +1,44 @@
+#include "base/program.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <utility>
+
+#include "base/mutex.h"
+
+namespace pinstripe {
+namespace {
+
+struct Said {
+  Mutex mutex;
+  ProgramName name GUARDED_BY(mutex);
+};
+
+// Lives as long as the process: others' threads may ask while it ends.
+Said& TheSaid() {
+  static Said* const said = new Said;
+  return *said;
+}
+
+}  // namespace
+
+void SetProgram(ProgramName name) {
+  Said& said = TheSaid();
+  const MutexLock lock(said.mutex);
+  said.name = std::move(name);
+}
+
+ProgramName ThisProgram() {
+  Said& said = TheSaid();
+  const MutexLock lock(said.mutex);
+  return said.name;
+}
+
+std::string HostName() {
+  std::array<char, 256> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0) return "";
+  return name.data();
+}
+
+}  // namespace pinstripe

@@ -1,0 +1,24 @@
+// What this process is called: drives that it connects to can tell who uses them, and its metrics
+// say what serves them.
+
+#pragma once
+
+#include <string>
+
+namespace pinstripe {
+
+struct ProgramName {
+  std::string name;     // "pinstripe-fuse"; empty: it was not said
+  std::string version;  // "0.2.0"
+  std::string detail;   // what it is at: a mount point, the instance of a gateway
+};
+
+// Said once, before anything connects.
+void SetProgram(ProgramName name);
+
+ProgramName ThisProgram();
+
+// The name of this machine.
+std::string HostName();
+
+}  // namespace pinstripe
