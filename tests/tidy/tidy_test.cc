@@ -57,6 +57,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"tools",
      {"base", "drive", "kinetic", "cluster", "cluster/map", "cluster/membership", "cluster/stripes",
       "fs", "upkeep"}},
+    {"console", {"base", "cluster", "cluster/map", "fs", "upkeep", "kinetic/tls.h"}},
 };
 
 struct Header {
@@ -71,7 +72,8 @@ const std::vector<Header> kOutside = {
     {"rocksdb/", {"store"}},
     {"leveldb/", {"store"}},
     {"google/protobuf/", {"kinetic", "daemon"}},
-    {"openssl/", {"kinetic", "store", "daemon"}},
+    {"openssl/", {"kinetic", "store", "daemon", "console"}},
+    {"httplib", {"console"}},
     {"Xrd", {"plugin"}, true},
     {"fuse", {"fuse"}, true},
 };
