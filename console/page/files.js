@@ -91,7 +91,7 @@ function shardMark(shard, index, stripe) {
   const classes = ["shard", isData ? "data" : "parity", shard.there ? "" : "away", shard.spare ? "spare" : ""];
   const words = `${what}${shard.spare ? ", on a spare" : ""}${shard.there ? "" : ", away"}`;
   return el("span", { class: classes.filter(Boolean).join(" "), title: words, role: "img", "aria-label": words },
-    shard.there ? `${sign}${number}` : "✕");
+    `${shard.there ? "" : "✕"}${sign}${number}`);
 }
 
 function picture() {
@@ -113,7 +113,7 @@ function picture() {
   });
   return [
     el("h2", {}, "Its stripes"),
-    el("p", { class: "small quiet" }, "D: data, P: parity, C: a copy; round: on a spare; dashed with a cross: away."),
+    el("p", { class: "small quiet" }, "D: data, P: parity, C: a copy; round: on a spare; dashed, with a cross: away."),
     el("div", { class: "stripes", tabindex: "0", role: "region", "aria-label": "Stripes over hosts and drives" },
       el("table", { class: "stripes", id: "stripes" },
         el("caption", { class: "visually-hidden" }, "Which shard of each stripe is on which drive"),

@@ -7,12 +7,16 @@
 
 #include <algorithm>
 #include <atomic>
+#include <fstream>
 #include <random>
 
 #include "base/log.h"
 #include "base/real_runtime.h"
+#include "kinetic/tls.h"
 #include "tests/console/http_client.h"
+#include "tests/kinetic/certificate.h"
 #include "tests/support/expect_ok.h"
+#include "tests/support/temporary_directory.h"
 
 namespace pinstripe {
 namespace {
@@ -185,6 +189,55 @@ TEST_F(HttpServerTest, StopsWithClientsOfAllKinds) {
   const Time began = runtime_.Now();
   server_.reset();
   EXPECT_LT(runtime_.Now() - began, 5s);
+}
+
+// One step after the other, with a client that waits.
+std::string AskByTls(Runtime& runtime, uint16_t port, std::string_view request) {
+  HttpClient client(port);
+  const auto tls = TlsClient::Create("");
+  EXPECT_OK(tls);
+  const auto stream = (*tls)->Connect(client.fd(), "localhost");
+  EXPECT_OK(stream);
+  const Time until = runtime.Now() + 10s;
+  while (runtime.Now() < until) {
+    const auto step = (*stream)->Handshake();
+    if (!step.has_value()) return std::string(step.error().message());
+    if (*step == TlsStream::Step::kDone) break;
+  }
+  const iovec out{const_cast<char*>(request.data()), request.size()};
+  EXPECT_EQ((*stream)->Write(&out, 1), static_cast<ssize_t>(request.size()));
+  std::string answer;
+  char bytes[4096];
+  const iovec in{bytes, sizeof(bytes)};
+  for (;;) {
+    const ssize_t got = (*stream)->Read(&in, 1);
+    if (got < 0 && errno == EAGAIN && runtime.Now() < until) continue;  // it was no data
+    if (got <= 0) return answer;
+    answer.append(bytes, static_cast<size_t>(got));
+  }
+}
+
+TEST_F(HttpServerTest, SpeaksTlsAndTakesANewCertificate) {
+  TemporaryDirectory directory;
+  const std::string certificate = directory / "cert.pem";
+  const std::string key = directory / "key.pem";
+  MakeCertificate(certificate, key);
+  auto server = HttpServer::Start(
+      runtime_, {.certificate = certificate, .key = key}, [](const HttpRequest& request) {
+        return HttpResponse{.body = request.is_encrypted ? "encrypted" : "plain"};
+      });
+  ASSERT_OK(server);
+  server_ = *std::move(server);
+  const std::string request = GetText("/", "Connection: close\r\n");
+  EXPECT_THAT(AskByTls(runtime_, server_->port(), request), HasSubstr("encrypted"));
+  // Who does not speak it hears nothing of what is served.
+  EXPECT_THAT(Ask(GetText("/")), Not(HasSubstr("HTTP/1.1 200")));
+  MakeCertificate(certificate, key);
+  EXPECT_OK(server_->ReloadCertificate());
+  EXPECT_THAT(AskByTls(runtime_, server_->port(), request), HasSubstr("encrypted"));
+  std::ofstream(certificate) << "none";
+  EXPECT_FALSE(server_->ReloadCertificate().ok());
+  EXPECT_THAT(AskByTls(runtime_, server_->port(), request), HasSubstr("encrypted"));
 }
 
 TEST_F(HttpServerTest, SaysWhyItCannotListen) {
