@@ -237,7 +237,7 @@ std::string Api::StatusJson(const PicturePtr& picture) {
     const Survey& survey = *picture->survey;
     json["survey"] = Json::parse(SurveyJson(survey));
     for (size_t i = 0; i < survey.drives.size(); ++i) {
-      json["survey"]["drives"][i]["state"] = NameOf(StateOf(survey.drives[i]));
+      json["survey"]["drives"][i]["sign"] = NameOf(StateOf(survey.drives[i]));
     }
     for (const Alarm& alarm : AlarmsOf(survey)) {
       json["alarms"].push_back({{"severity", alarm.is_error ? "error" : "warning"},

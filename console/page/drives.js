@@ -11,7 +11,7 @@ let asked = "";
 
 function legend(drives) {
   const numbers = new Map();
-  for (const drive of drives) numbers.set(drive.state, (numbers.get(drive.state) ?? 0) + 1);
+  for (const drive of drives) numbers.set(drive.sign, (numbers.get(drive.sign) ?? 0) + 1);
   return el("ul", { class: "legend", "aria-label": "States of drives" },
     kDriveStates.filter((name) => numbers.has(name) || name === "up").map((name) => {
       const state = stateNamed(name);

@@ -30,21 +30,34 @@ function health(status) {
   const survey = status.survey;
   const word = survey?.health?.state ?? (status.number > 0 ? "unknown" : "looking");
   const sign = healthSign(word);
-  const why = survey?.health?.reason ?? (survey?.health?.shortcomings ?? []).join("; ");
+  const told = (survey?.health?.text ?? "").replace(`${word}: `, "");
+  const why = (told !== word && told) || (survey?.health?.reason ?? (survey?.health?.shortcomings ?? []).join("; "));
   const text = why || status.error || (word === "healthy" ? "All is there." : "");
   return el("p", { class: `health wide ${sign.tone}`, id: "health" }, shape(sign.shape),
     el("span", {}, el("span", { class: "word" }, word), el("span", { class: "why" }, text)));
 }
 
-// What may fail before something cannot be read or written. Newer consoles say more of it.
+// What may fail before something cannot be read or written.
 function margin(survey) {
-  const { drives_down: down, tolerated } = survey.health;
-  const texts = survey.health.may_fail ?? survey.health.survives;
-  const left = Math.max(0, tolerated - down);
+  const { reading, writing } = survey.survives ?? {};
+  if (!reading) {
+    const { drives_down: down, tolerated } = survey.health;
+    if (tolerated === undefined) return null;  // nobody knows while the cluster is not open
+    return panel("What may still fail",
+      el("p", { class: "figure" }, `any ${count(Math.max(0, tolerated - down), "drive", "drives")}`),
+      el("p", { class: "quiet" }, `${down} of ${tolerated} tolerated failures are used.`));
+  }
   return panel("What may still fail",
-    el("p", { class: "figure" }, `any ${count(left, "drive", "drives")}`),
-    el("p", { class: "quiet" }, `${down} of ${tolerated} tolerated failures are used.`),
-    typeof texts === "string" ? el("p", {}, texts) : null);
+    el("p", { class: "figure" }, most(reading, survey)),
+    el("p", { class: "quiet" }, "more, before something cannot be read."),
+    el("p", {}, `Before something cannot be written: ${most(writing, survey)}.`));
+}
+
+function most(survives, survey) {
+  const drives = `any ${count(survives.drives, "drive", "drives")}`;
+  const hasDomains = new Set(survey.drives.map((drive) => drive.domain)).size < survey.drives.length
+    && survey.drives.some((drive) => drive.domain);
+  return hasDomains ? `${drives}, or ${count(survives.domains, "host", "hosts")}` : drives;
 }
 
 function capacity(survey) {

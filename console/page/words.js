@@ -47,7 +47,7 @@ const kStates = {
 export const kDriveStates = Object.keys(kStates);
 
 export function driveState(drive) {
-  const [word, shape, tone] = kStates[drive.state] ?? kStates[drive.up ? "up" : "down"];
+  const [word, shape, tone] = kStates[drive.sign] ?? kStates[drive.up ? "up" : "down"];
   return { word, shape, tone };
 }
 

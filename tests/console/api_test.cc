@@ -55,8 +55,8 @@ TEST_F(ConsoleTest, TellsHowTheClusterIs) {
   Start();
   const Json status = GetChecked("status");
   EXPECT_EQ(status["survey"]["health"]["state"], "degraded");
-  EXPECT_EQ(status["survey"]["drives"][4]["state"], "down");
-  EXPECT_EQ(status["survey"]["drives"][5]["state"], "up");
+  EXPECT_EQ(status["survey"]["drives"][4]["sign"], "down");
+  EXPECT_EQ(status["survey"]["drives"][5]["sign"], "up");
   EXPECT_EQ(status["has_operators"], true);
   ASSERT_EQ(status["alarms"].size(), 1u);
   EXPECT_EQ(status["alarms"][0]["what"], "drive 5 (box0.example:8127) is down: connection refused");
@@ -64,10 +64,8 @@ TEST_F(ConsoleTest, TellsHowTheClusterIs) {
               HasSubstr("pinstripe rebuild /etc/pinstripe/cluster.toml 5"));
   // The page has what `pinstripe status --json` prints.
   Json survey_json = status["survey"];
-  for (Json& drive : survey_json["drives"]) drive.erase("state");
-  Json printed = Json::parse(SurveyJson(survey));
-  for (Json& drive : printed["drives"]) drive.erase("state");
-  EXPECT_EQ(survey_json, printed);
+  for (Json& drive : survey_json["drives"]) drive.erase("sign");
+  EXPECT_EQ(survey_json, Json::parse(SurveyJson(survey)));
 }
 
 TEST_F(ConsoleTest, SaysThatTheClusterIsAwayAndGoesOnTrying) {
@@ -318,6 +316,26 @@ TEST_F(ConsoleTest, FilesCanBeForOperatorsOnly) {
   const std::string mine = fmt::format("Authorization: Bearer {}\r\n", kToken);
   EXPECT_EQ(StatusIn(Get("/api/v1/files?path=/", mine)), 200);
   EXPECT_EQ(GetChecked("status")["files_for_all"], false);
+}
+
+TEST_F(ConsoleTest, OutlivesDamagedRequests) {
+  Start();
+  const std::string mine = fmt::format("Authorization: Bearer {}\r\n", kToken);
+  const std::vector<std::string> whole{
+      GetText("/api/v1/files?path=%2Fa%FF&max=3&after=b", mine),
+      GetText("/api/v1/why?path=/big&skip=1&stripes=2", "Origin: http://localhost\r\n"),
+      GetText("/api/v1/drives/3/history", "If-None-Match: x\r\n"),
+      PostText("/api/v1/work", "{\"kind\": \"rebuild\", \"drives\": [3]}", mine),
+      PostText("/api/v1/work/1/stop", "{}", mine)};
+  std::mt19937_64 random(2);
+  for (int round = 0; round < 400; ++round) {
+    HttpClient client(server_->port());
+    client.Send(Damaged(whole[random() % whole.size()], random));
+    shutdown(client.fd(), SHUT_WR);
+    client.ReceiveAll();
+    ASSERT_FALSE(client.timed_out()) << round;
+  }
+  EXPECT_EQ(StatusIn(Get("/api/v1/status")), 200);
 }
 
 TEST_F(ConsoleTest, TheDocumentIsServed) {

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <random>
 #include <string>
 #include <string_view>
 
@@ -105,6 +106,21 @@ inline std::string AskOnce(uint16_t port, std::string_view request) {
   HttpClient client(port);
   client.Send(request);
   return client.ReceiveAnswer();
+}
+
+// With some bytes changed, lost, added and said twice.
+inline std::string Damaged(std::string request, std::mt19937_64& random) {
+  for (int change = 0; change < 3; ++change) {
+    if (request.empty()) request = "\n";
+    const size_t at = random() % request.size();
+    switch (random() % 4) {
+      case 0: request[at] = static_cast<char>(random()); break;
+      case 1: request.erase(at, random() % 20); break;
+      case 2: request.insert(at, random() % 300, "\r\n%:=0"[random() % 6]); break;
+      case 3: request.insert(at, request.substr(random() % request.size(), 40)); break;
+    }
+  }
+  return request;
 }
 
 inline int StatusIn(std::string_view answer) {

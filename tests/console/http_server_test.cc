@@ -258,17 +258,7 @@ TEST_F(HttpServerTest, OutlivesDamagedRequests) {
       "POST / HTTP/1.1\r\nContent-Type: multipart/form-data; boundary=x\r\nContent-Length: "
       "60\r\n\r\n--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nb\r\n--x--\r\n"};
   for (int round = 0; round < 400; ++round) {
-    std::string request = whole[random() % whole.size()];
-    for (int change = 0; change < 3; ++change) {
-      const size_t at = random() % request.size();
-      switch (random() % 4) {
-        case 0: request[at] = static_cast<char>(random()); break;
-        case 1: request.erase(at, random() % 20); break;
-        case 2: request.insert(at, random() % 300, "\r\n%:=0"[random() % 6]); break;
-        case 3: request.insert(at, request.substr(random() % request.size(), 40)); break;
-      }
-      if (request.empty()) request = "\n";
-    }
+    const std::string request = Damaged(whole[random() % whole.size()], random);
     HttpClient client(server_->port());
     client.Send(request);
     shutdown(client.fd(), SHUT_WR);
