@@ -2,12 +2,10 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "base/try.h"
 #include "cluster/connect.h"
 #include "fs/file_system.h"
-#include "tools/check_report.h"
 #include "tools/commands.h"
 #include "upkeep/whereabouts.h"
 
@@ -22,44 +20,6 @@ struct WhyOptions {
 
 constexpr int kExitShort = 3;
 
-std::string_view StateName(Whereabouts::State state) {
-  switch (state) {
-    case Whereabouts::State::kWhole: return "whole";
-    case Whereabouts::State::kShort: return "short";
-    case Whereabouts::State::kUnreadable: break;
-  }
-  return "unreadable";
-}
-
-std::string ReportJson(const Whereabouts& whereabouts) {
-  nlohmann::ordered_json json{{"state", StateName(whereabouts.state())},
-                              {"margin", whereabouts.Margin()},
-                              {"size", whereabouts.size},
-                              {"inline_bytes", whereabouts.inline_bytes},
-                              {"away", whereabouts.away},
-                              {"damaged", whereabouts.damaged},
-                              {"unknown_blocks", whereabouts.unknown_blocks},
-                              {"parts", nlohmann::ordered_json::array()}};
-  for (const Whereabouts::Part& part : whereabouts.parts) {
-    nlohmann::ordered_json drives = nlohmann::ordered_json::object();
-    for (const auto& [drive, shards] : part.on_drive) drives[fmt::format("{}", drive)] = shards;
-    nlohmann::ordered_json lacking = nlohmann::ordered_json::object();
-    for (const auto& [missing, records] : part.lacking) {
-      lacking[fmt::format("{}", missing)] = records;
-    }
-    json["parts"].push_back({{"what", part.what},
-                             {"form", part.form},
-                             {"count", part.count},
-                             {"bytes", part.bytes},
-                             {"shards", part.shards},
-                             {"needed", part.needed},
-                             {"spares", part.spares},
-                             {"records_by_lacking_shards", lacking},
-                             {"shards_by_drive", drives}});
-  }
-  return DumpJson(json);
-}
-
 Result<int> RunWhy(Runtime& runtime, const WhyOptions& options) {
   const auto connected = TRY(Connect(runtime, options.config));
   const auto fs = TRY(FileSystem::Open(connected->cluster(), {}));
@@ -69,7 +29,7 @@ Result<int> RunWhy(Runtime& runtime, const WhyOptions& options) {
   const Whereabouts found =
       TRY_CONTEXT(FindWhereabouts(connected->cluster(), attributes.inode, {.directory = directory}),
                   "{}", options.path);
-  fmt::print("{}", options.json ? ReportJson(found) : WhereaboutsText(found));
+  fmt::print("{}", options.json ? WhereaboutsJson(found) : WhereaboutsText(found));
   switch (found.state()) {
     case Whereabouts::State::kWhole: return 0;
     case Whereabouts::State::kShort: return kExitShort;

@@ -1,6 +1,7 @@
 #include "upkeep/whereabouts.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/try.h"
@@ -11,6 +12,8 @@
 
 namespace pinstripe {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 std::string_view NameOf(FileKind kind) {
   switch (kind) {
@@ -169,16 +172,30 @@ class Finder {
     Whereabouts::Part& part =
         PartOf(what, FormOf(stripe.layout), geometry.shards(), geometry.data_shards);
     int lacking = 0;
+    std::vector<Whereabouts::Stripe::Shard> shards;
     for (size_t shard = 0; shard < drives.size(); ++shard) {
       const auto moved = std::ranges::find(stripe.place.moved, shard, &StripePlace::Moved::shard);
       const bool is_home = moved == stripe.place.moved.end();
       const bool is_nowhere = !is_home && moved->drive == 0;
       if (!is_home && !is_nowhere) ++part.spares;
-      if (is_nowhere || !NoteShard(part, drives[shard])) ++lacking;
+      const bool is_there = !is_nowhere && NoteShard(part, drives[shard]);
+      if (!is_there) ++lacking;
+      shards.push_back({.drive = is_nowhere ? DriveId{0} : drives[shard],
+                        .is_there = is_there,
+                        .is_spare = !is_home && !is_nowhere});
     }
     ++part.count;
     ++part.lacking[lacking];
     part.bytes += stripe.stored;
+    if (what == "map pages") return {};
+    const uint64_t number = found_.stripe_count++;
+    if (number >= options_.skipped_stripes && found_.stripes.size() < options_.listed_stripes) {
+      found_.stripes.push_back({.what = std::string(what),
+                                .block = block,
+                                .data_shards = geometry.data_shards,
+                                .bytes = stripe.stored,
+                                .shards = std::move(shards)});
+    }
     return {};
   }
 
@@ -208,7 +225,46 @@ std::string StateText(const Whereabouts& whereabouts) {
   return fmt::format("CANNOT BE READ until {} or more of its drives come back", -margin);
 }
 
+std::string_view StateName(Whereabouts::State state) {
+  switch (state) {
+    case Whereabouts::State::kWhole: return "whole";
+    case Whereabouts::State::kShort: return "short";
+    case Whereabouts::State::kUnreadable: break;
+  }
+  return "unreadable";
+}
+
+Json PartJson(const Whereabouts::Part& part) {
+  Json drives = Json::object();
+  for (const auto& [drive, shards] : part.on_drive) drives[fmt::format("{}", drive)] = shards;
+  Json lacking = Json::object();
+  for (const auto& [missing, records] : part.lacking) {
+    lacking[fmt::format("{}", missing)] = records;
+  }
+  return {{"what", part.what},        {"form", part.form},
+          {"count", part.count},      {"bytes", part.bytes},
+          {"shards", part.shards},    {"needed", part.needed},
+          {"spares", part.spares},    {"records_by_lacking_shards", lacking},
+          {"shards_by_drive", drives}};
+}
+
+Json StripeJson(const Whereabouts::Stripe& stripe) {
+  Json json{{"what", stripe.what},       {"block", stripe.block},
+            {"bytes", stripe.bytes},     {"data_shards", stripe.data_shards},
+            {"margin", stripe.Margin()}, {"shards", Json::array()}};
+  for (const Whereabouts::Stripe::Shard& shard : stripe.shards) {
+    Json entry{{"drive", shard.drive}, {"there", shard.is_there}};
+    if (shard.is_spare) entry["spare"] = true;
+    json["shards"].push_back(std::move(entry));
+  }
+  return json;
+}
+
 }  // namespace
+
+int Whereabouts::Stripe::Margin() const {
+  return static_cast<int>(std::ranges::count(shards, true, &Shard::is_there)) - data_shards;
+}
 
 int Whereabouts::Part::Margin() const {
   const int most_lacking = lacking.empty() ? 0 : lacking.rbegin()->first;
@@ -268,6 +324,24 @@ std::string WhereaboutsText(const Whereabouts& whereabouts) {
     text += fmt::format("drive {} is damaged: count it as lost, and replace it\n", drive);
   }
   return text;
+}
+
+std::string WhereaboutsJson(const Whereabouts& whereabouts) {
+  Json json{{"state", StateName(whereabouts.state())},
+            {"margin", whereabouts.Margin()},
+            {"size", whereabouts.size},
+            {"inline_bytes", whereabouts.inline_bytes},
+            {"away", whereabouts.away},
+            {"damaged", whereabouts.damaged},
+            {"unknown_blocks", whereabouts.unknown_blocks},
+            {"parts", Json::array()}};
+  for (const Whereabouts::Part& part : whereabouts.parts) json["parts"].push_back(PartJson(part));
+  if (!whereabouts.stripes.empty()) {
+    json["stripe_count"] = whereabouts.stripe_count;
+    json["stripes"] = Json::array();
+    for (const auto& stripe : whereabouts.stripes) json["stripes"].push_back(StripeJson(stripe));
+  }
+  return json.dump(2) + "\n";
 }
 
 }  // namespace pinstripe

@@ -36,6 +36,23 @@ struct Whereabouts {
     int Margin() const;
   };
 
+  // One record of a block and where its shards are, for a picture.
+  struct Stripe {
+    struct Shard {
+      DriveId drive = 0;      // 0: it was not stored anywhere
+      bool is_there = false;  // as far as that is known: the drive answers
+      bool is_spare = false;  // it is not where it belongs
+    };
+    std::string what;  // "blocks", "patches"
+    uint64_t block = 0;
+    int data_shards = 0;  // the first ones; the others are parity, or copies
+    uint64_t bytes = 0;
+    std::vector<Shard> shards;
+
+    // Shards that may be lost besides; negative: so many are missing.
+    int Margin() const;
+  };
+
   FileKind kind = FileKind::kRegular;
   uint64_t size = 0;
   uint64_t inline_bytes = 0;    // in the inode
@@ -43,6 +60,8 @@ struct Whereabouts {
   std::set<DriveId> away;       // of the drives of all parts: they do not answer
   std::set<DriveId> damaged;    // and these only serve reads
   uint64_t unknown_blocks = 0;  // whose page of the block map cannot be read, holes included
+  std::vector<Stripe> stripes;  // as many as were asked for
+  uint64_t stripe_count = 0;    // of those that are known
 
   enum class State { kWhole, kShort, kUnreadable };
   State state() const;
@@ -55,6 +74,9 @@ struct WhereaboutsOptions {
   // Where the name that is meant is; 0: where the inode was named last, if that is its name still.
   InodeId directory = 0;
   uint64_t most_blocks = UINT64_MAX;  // EFBIG: it has more
+  // The stripes to be listed: so many, after so many others.
+  uint64_t skipped_stripes = 0;
+  uint64_t listed_stripes = 0;
 };
 // As it was when `inode` was read; without one, as it is committed now. ENOENT.
 Result<Whereabouts> FindWhereabouts(Cluster& cluster, InodeId id, Inode inode,
@@ -62,7 +84,8 @@ Result<Whereabouts> FindWhereabouts(Cluster& cluster, InodeId id, Inode inode,
 Result<Whereabouts> FindWhereabouts(Cluster& cluster, InodeId id,
                                     const WhereaboutsOptions& options = {});
 
-// For people, in some lines.
+// For people, in some lines, and for programs.
 std::string WhereaboutsText(const Whereabouts& whereabouts);
+std::string WhereaboutsJson(const Whereabouts& whereabouts);
 
 }  // namespace pinstripe

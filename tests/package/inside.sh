@@ -33,7 +33,8 @@ wait_until() {  # SECONDS COMMAND...
 about() { [ "$(stat -c '%a %U %G' "$1")" = "$2" ] || { stat -c '%n has %a %U %G' "$1"; return 1; }; }
 install() {  # VERSION: what apt says is in /tmp/apt.log
   apt-get -qy -o Acquire::Retries=5 install --no-install-recommends /packages/pinstripe_"$1"_*.deb \
-    /packages/pinstriped_"$1"_*.deb /packages/pinstripe-fuse_"$1"_*.deb /packages/xrootd-pinstripe_"$1"_*.deb >/tmp/apt.log 2>&1
+    /packages/pinstriped_"$1"_*.deb /packages/pinstripe-fuse_"$1"_*.deb /packages/xrootd-pinstripe_"$1"_*.deb \
+    /packages/pinstripe-console_"$1"_*.deb >/tmp/apt.log 2>&1
 }
 command_of() { sed -n 's/^ExecStart=//p' "$units/$1"; }
 
@@ -86,7 +87,7 @@ check "keys of the cluster are the gateway's alone" about /etc/pinstripe/credent
 check "keys of the drives are the daemon's alone" about /etc/pinstripe/pinstriped-credentials.toml "600 pinstripe pinstripe"
 check "anybody may read how the cluster is made" about /etc/pinstripe/cluster.toml "644 root root"
 check "disks have a place" about /srv/pinstripe "755 root root"
-for package in pinstripe pinstriped xrootd-pinstripe; do
+for package in pinstripe pinstriped xrootd-pinstripe pinstripe-console; do
   for file in $(dpkg-query -W -f '${Conffiles}' "$package" | awk '{print $1}'); do
     check "$file is a conffile that is there" test -f "$file"
   done
@@ -95,6 +96,8 @@ check "credentials are conffiles" grep -q credentials.toml <(dpkg-query -W -f '$
 check "the units are right" /tests/units
 exposure() { systemd-analyze security --offline=true --no-pager "$1" | sed -n 's/.*exposure level for [^:]*: \([0-9]*\)\..*/\1/p'; }
 check "pinstriped can do little else" test "$(exposure pinstriped.service)" -lt 3
+check "the console can do little else" test "$(exposure pinstripe-console.service)" -lt 3
+check "the console has a user, and a place for its keys" about /etc/pinstripe/console "750 root pinstripe-console"
 check "a gateway can do little else" test "$(exposure xrootd@pinstripe.service)" -lt 3
 # Whoever mounts for the whole machine cannot have file systems of his own.
 check "a mount can do less than others" test "$(exposure pinstripe-fuse@srv-data.service)" -lt 5

@@ -62,6 +62,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"tools",
      {"base", "drive", "kinetic", "cluster", "cluster/map", "cluster/membership", "cluster/stripes",
       "fs", "upkeep"}},
+    {"console", {"base", "cluster", "cluster/map", "fs", "upkeep", "kinetic/tls.h"}},
 };
 
 struct Header {
@@ -78,7 +79,8 @@ const std::vector<Header> kOutside = {
     {"prometheus/", {"metrics"}},
     {"civetweb", {"metrics"}},
     {"google/protobuf/", {"kinetic", "daemon"}},
-    {"openssl/", {"kinetic", "store", "daemon", "tools"}},
+    {"openssl/", {"kinetic", "store", "daemon", "tools", "console"}},
+    {"httplib", {"console"}},
     {"Xrd", {"plugin"}, true},
     {"fuse", {"fuse"}, true},
 };

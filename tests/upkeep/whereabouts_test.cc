@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
 #include <string>
@@ -59,6 +60,36 @@ TEST_F(WhereaboutsTest, ASmallFileIsInItsInode) {
     EXPECT_EQ(Shards(part), 3u);
   }
   EXPECT_EQ(found.Margin(), 1);
+}
+
+TEST_F(WhereaboutsTest, ListsTheStripesThatAreAskedForWithTheirShards) {
+  const InodeId id = Make("large", Pattern(1, 3 * kTestBlock - 7));
+  EXPECT_TRUE(Find(id).stripes.empty());
+  const DriveId lost = SomeDriveOf(PartOf(Find(id), "blocks"));
+  machines_.SetDown(lost, true);
+  Host host = NewHost();
+  const auto found =
+      FindWhereabouts(*host.cluster, id, {.skipped_stripes = 1, .listed_stripes = 5});
+  ASSERT_OK(found);
+  EXPECT_EQ(found->stripe_count, 3u);
+  ASSERT_EQ(found->stripes.size(), 2u);
+  for (const Whereabouts::Stripe& stripe : found->stripes) {
+    EXPECT_EQ(stripe.what, "blocks");
+    EXPECT_EQ(stripe.data_shards, 2);
+    ASSERT_EQ(stripe.shards.size(), 3u);
+    int there = 0;
+    for (const auto& shard : stripe.shards) {
+      EXPECT_EQ(shard.is_there, shard.drive != lost);
+      there += shard.is_there ? 1 : 0;
+    }
+    EXPECT_EQ(stripe.Margin(), there - 2);
+  }
+  EXPECT_EQ(found->stripes[0].block, 1u);
+  const auto json = nlohmann::json::parse(WhereaboutsJson(*found));
+  EXPECT_EQ(json["stripe_count"], 3);
+  EXPECT_EQ(json["stripes"][1]["block"], 2);
+  EXPECT_EQ(json["stripes"][1]["shards"][0]["drive"], found->stripes[1].shards[0].drive);
+  EXPECT_EQ(json["margin"], found->Margin());
 }
 
 TEST_F(WhereaboutsTest, ALargeOneCanBeReadAsLongAsEnoughOfEachBlockIsThere) {

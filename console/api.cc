@@ -1,0 +1,420 @@
+#include "console/api.h"
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/log.h"
+#include "base/try.h"
+#include "console/alarms.h"
+
+namespace pinstripe {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kApi = "/api/v1/";
+constexpr uint64_t kMostEntries = 500;
+constexpr uint64_t kUsualEntries = 200;
+constexpr uint64_t kMostStripes = 256;
+constexpr uint64_t kUsualStripes = 64;
+constexpr uint64_t kMostBlocks = 1 << 20;
+constexpr Duration kBetweenSigns = std::chrono::seconds(10);
+
+// On one line. A reason or a name may be any bytes.
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+HttpResponse Answer(const Json& json, int status = 200) {
+  return {.status = status, .body = Dump(json) + "\n"};
+}
+
+HttpResponse Refuse(int status, std::string_view why) { return Answer({{"error", why}}, status); }
+
+int HttpStatusOf(const Status& status) {
+  switch (status.code()) {
+    case ENOENT: return 404;
+    case EINVAL:
+    case ENOTDIR:
+    case ELOOP:
+    case ENAMETOOLONG: return 400;
+    case EACCES: return 401;
+    case EPERM: return 403;
+    case ESRCH: return 409;
+    case EFBIG: return 413;
+    case EBUSY: return 429;
+    default: return 503;
+  }
+}
+
+HttpResponse Refuse(const Status& status) {
+  HttpResponse response = Refuse(HttpStatusOf(status), status.message());
+  if (response.status == 429 || response.status == 503) {
+    response.headers.emplace_back("Retry-After", response.status == 429 ? "60" : "5");
+  }
+  if (response.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return response;
+}
+
+// A number from 0 to `most`; what is absent is `usual`.
+Result<uint64_t> NumberIn(std::string_view text, std::string_view name, uint64_t usual,
+                          uint64_t most) {
+  if (text.empty()) return usual;
+  uint64_t number = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (failed != std::errc() || end != text.data() + text.size() || number > most) {
+    return Fail(EINVAL, "{} is a number up to {}", name, most);
+  }
+  return number;
+}
+
+// Of names that are no text, too: as a part of a link.
+std::string Encoded(std::string_view name) {
+  std::string encoded;
+  for (const unsigned char c : name) {
+    if (std::isalnum(c) != 0 || c == '-' || c == '.' || c == '_' || c == '~') {
+      encoded += static_cast<char>(c);
+    } else {
+      encoded += fmt::format("%{:02X}", c);
+    }
+  }
+  return encoded;
+}
+
+std::string_view NameOf(FileKind kind) {
+  switch (kind) {
+    case FileKind::kRegular: return "file";
+    case FileKind::kDirectory: return "directory";
+    case FileKind::kSymlink: return "link";
+    default: return "special";
+  }
+}
+
+Json EntryJson(const DirectoryEntry& entry) {
+  Json json{{"name", entry.name}, {"encoded", Encoded(entry.name)}, {"kind", NameOf(entry.kind)}};
+  if (entry.attributes) {
+    json["size"] = entry.attributes->size;
+    json["modified"] = entry.attributes->modified / 1'000'000'000;
+  }
+  return json;
+}
+
+Json ChoreJson(const Chore& chore) {
+  Json json{{"id", chore.id},       {"kind", chore.kind},       {"drives", chore.drives},
+            {"by", chore.by},       {"started", chore.started}, {"state", NameOf(chore.state)},
+            {"doing", chore.doing}, {"done", chore.done},       {"said", chore.said}};
+  if (chore.seconds_left >= 0) json["seconds_left"] = chore.seconds_left;
+  if (chore.state == Chore::State::kEnded) {
+    json["ended"] = chore.ended;
+    json["exit_code"] = chore.exit_code;
+  }
+  return json;
+}
+
+// Bodies are small, and objects.
+Result<Json> BodyOf(const HttpRequest& request) {
+  Json json = Json::parse(request.body, nullptr, false);
+  if (!json.is_object()) return Fail(EINVAL, "the body is not a JSON object");
+  return json;
+}
+
+struct WantedChore {
+  std::string kind;
+  std::vector<DriveId> drives;
+};
+
+Result<WantedChore> WantedChoreIn(const HttpRequest& request) {
+  const Json body = TRY(BodyOf(request));
+  WantedChore wanted;
+  for (const auto& [key, value] : body.items()) {
+    if (key == "kind" && value.is_string()) {
+      wanted.kind = value.get<std::string>();
+    } else if (key == "drives" && value.is_array()) {
+      for (const Json& drive : value) {
+        const bool is_id = drive.is_number_unsigned() && drive.get<uint64_t>() >= 1 &&
+                           drive.get<uint64_t>() <= UINT16_MAX;
+        if (!is_id) return Fail(EINVAL, "drives are numbers from 1 to {}", UINT16_MAX);
+        wanted.drives.push_back(drive.get<DriveId>());
+      }
+    } else {
+      return Fail(EINVAL, "the body has a text `kind` and a list `drives`, and nothing else");
+    }
+  }
+  return wanted;
+}
+
+}  // namespace
+
+class Api::Place {
+ public:
+  explicit Place(std::atomic<size_t>& taken) : taken_(taken) {}
+  ~Place() { --taken_; }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+
+ private:
+  std::atomic<size_t>& taken_;
+};
+
+Api::PlacePtr Api::TakePlace(std::atomic<size_t>& taken, size_t most) {
+  if (taken.fetch_add(1) < most) return std::make_shared<Place>(taken);
+  --taken;
+  return nullptr;
+}
+
+Api::Api(const ApiParts& parts, ApiOptions options) : parts_(parts), options_(std::move(options)) {}
+
+HttpResponse Api::Answer(const HttpRequest& request) {
+  const Status allowed = CheckRequest(request, options_.names);
+  HttpResponse response = allowed.ok() ? Route(request) : Refuse(allowed);
+  AddSecurityHeaders(response);
+  return response;
+}
+
+HttpResponse Api::Route(const HttpRequest& request) {
+  if (request.method == "POST") return Post(request);
+  return request.path.starts_with(kApi) ? Get(request) : Page(request);
+}
+
+HttpResponse Api::Get(const HttpRequest& request) {
+  const std::string_view what = std::string_view(request.path).substr(kApi.size());
+  if (what == "status") return {.body = StatusJson(parts_.watch.Newest()) + "\n"};
+  if (what == "history" || what.starts_with("drives/")) return DriveHistory(request);
+  if (what == "files") return Files(request);
+  if (what == "why") return Why(request);
+  if (what == "work") return {.body = WorkJson(parts_.watch.Newest()) + "\n"};
+  if (what == "live") return Live();
+  if (what == "operator") {
+    const auto name = OperatorOf(request);
+    return name.has_value() ? pinstripe::Answer({{"name", *name}}) : Refuse(name.error());
+  }
+  if (what == "openapi.json") {
+    const PageFile* file = parts_.page.Find("/openapi.json");
+    if (file != nullptr) return {.body = file->body};
+  }
+  return Refuse(404, "there is nothing of that name");
+}
+
+HttpResponse Api::Page(const HttpRequest& request) const {
+  const PageFile* file = parts_.page.Find(request.path);
+  if (file == nullptr) return Refuse(404, "there is nothing of that name");
+  HttpResponse response{.type = file->type};
+  // A browser keeps it, and asks each time whether it is still that.
+  response.headers = {{"Cache-Control", "no-cache"}, {"ETag", file->tag}};
+  if (request.Header("if-none-match") == file->tag) {
+    response.status = 304;
+  } else {
+    response.body = file->body;
+  }
+  return response;
+}
+
+// --- Looking ---
+
+std::string Api::StatusJson(const PicturePtr& picture) {
+  {
+    const MutexLock lock(mutex_);
+    if (told_ == picture && !told_status_.empty()) return told_status_;
+  }
+  Json json{{"number", picture->number},
+            {"taken_at", picture->taken_at},
+            {"took", picture->took},
+            {"version", options_.version},
+            {"has_operators", parts_.operators.count() > 0},
+            {"files_for_all", options_.files_for_all},
+            {"alarms", Json::array()}};
+  if (!picture->survey.has_value()) {
+    const std::string why(picture->survey.error().message());
+    json["error"] = why;
+    if (picture->number > 0) {
+      json["alarms"].push_back({{"severity", "error"},
+                                {"what", fmt::format("The configuration cannot be used: {}", why)},
+                                {"way_out", "Mend it; the console reads it again by itself."}});
+    }
+  } else {
+    const Survey& survey = *picture->survey;
+    json["survey"] = Json::parse(SurveyJson(survey));
+    for (size_t i = 0; i < survey.drives.size(); ++i) {
+      json["survey"]["drives"][i]["sign"] = NameOf(StateOf(survey.drives[i]));
+    }
+    for (const Alarm& alarm : AlarmsOf(survey)) {
+      json["alarms"].push_back({{"severity", alarm.is_error ? "error" : "warning"},
+                                {"what", alarm.what},
+                                {"way_out", alarm.way_out}});
+    }
+  }
+  std::string text = Dump(json);
+  const MutexLock lock(mutex_);
+  told_ = picture;
+  told_status_ = text;
+  return text;
+}
+
+std::string Api::WorkJson(const PicturePtr& picture) const {
+  Json json{{"kinds", Json::array()}, {"chores", Json::array()}, {"cluster", Json::array()}};
+  for (const ChoreKind& kind : ChoreKinds()) {
+    json["kinds"].push_back({{"name", kind.name},
+                             {"what", kind.what},
+                             {"least_drives", kind.least_drives},
+                             {"most_drives", kind.most_drives}});
+  }
+  for (const Chore& chore : parts_.chores.List()) json["chores"].push_back(ChoreJson(chore));
+  if (!picture->survey.has_value()) return Dump(json);
+  const Survey& survey = *picture->survey;
+  if (!survey.work.empty()) {
+    json["cluster"].push_back({{"what", survey.work}, {"alive", survey.is_work_alive}});
+  }
+  for (const DriveReport& drive : survey.drives) {
+    if (drive.work.empty()) continue;
+    json["cluster"].push_back(
+        {{"what", drive.work}, {"alive", drive.is_work_alive}, {"drive", drive.id}});
+  }
+  return Dump(json);
+}
+
+HttpResponse Api::DriveHistory(const HttpRequest& request) const {
+  constexpr std::string_view kDrives = "drives/";
+  constexpr std::string_view kEnd = "/history";
+  std::string_view what = std::string_view(request.path).substr(kApi.size());
+  uint64_t drive = 0;  // all of them
+  if (what.starts_with(kDrives)) {
+    what.remove_prefix(kDrives.size());
+    if (!what.ends_with(kEnd)) return Refuse(404, "there is nothing of that name");
+    what.remove_suffix(kEnd.size());
+    const auto id = NumberIn(what, "a drive", 0, UINT16_MAX);
+    if (!id.has_value()) return Refuse(id.error());
+    drive = *id;
+    if (drive == 0) return Refuse(404, "drives are numbered from 1");
+  }
+  const auto samples = parts_.watch.history().Of(static_cast<DriveId>(drive));
+  if (samples.empty() && drive != 0) return Refuse(404, "nothing is known of such a drive");
+  Json json{{"samples", Json::array()}};
+  if (drive != 0) json["drive"] = drive;
+  for (const History::Sample& sample : samples) {
+    json["samples"].push_back(
+        {{"at", sample.at}, {"used_bytes", sample.used_bytes}, {"state", NameOf(sample.state)}});
+  }
+  return pinstripe::Answer(json);
+}
+
+HttpResponse Api::Search(const HttpRequest& request,
+                         const std::function<Result<std::string>()>& search) {
+  if (!options_.files_for_all) {
+    const auto name = OperatorOf(request);
+    if (!name.has_value()) return Refuse(name.error());
+  }
+  const PlacePtr place = TakePlace(searches_, options_.most_searches);
+  if (place == nullptr) return Refuse(503, "too many look for files now: try again");
+  Result<std::string> found = search();
+  if (!found.has_value()) return Refuse(found.error());
+  return {.body = *std::move(found)};
+}
+
+HttpResponse Api::Files(const HttpRequest& request) {
+  return Search(request, [&]() -> Result<std::string> {
+    const std::string_view path = request.Query("path");
+    if (!path.starts_with('/')) return Fail(EINVAL, "path begins with a slash");
+    const uint64_t max = TRY(NumberIn(request.Query("max"), "max", kUsualEntries, kMostEntries));
+    if (max == 0) return Fail(EINVAL, "max is 1 or more");
+    // One more than is told, to see whether there are more.
+    auto listed = parts_.view.List(path, request.Query("after"), max + 1);
+    const bool is_directory = listed.has_value() || listed.error().code() != ENOTDIR;
+    Json json{{"path", path}, {"is_directory", is_directory}, {"more", false}};
+    json["entries"] = Json::array();
+    if (!is_directory) return Dump(json) + "\n";
+    std::vector<DirectoryEntry> entries = TRY(std::move(listed));
+    json["more"] = entries.size() > max;
+    if (entries.size() > max) entries.resize(max);
+    for (const DirectoryEntry& entry : entries) json["entries"].push_back(EntryJson(entry));
+    return Dump(json) + "\n";
+  });
+}
+
+HttpResponse Api::Why(const HttpRequest& request) {
+  return Search(request, [&]() -> Result<std::string> {
+    const std::string_view path = request.Query("path");
+    if (!path.starts_with('/')) return Fail(EINVAL, "path begins with a slash");
+    WhereaboutsOptions options{.most_blocks = kMostBlocks};
+    options.skipped_stripes = TRY(NumberIn(request.Query("skip"), "skip", 0, UINT32_MAX));
+    options.listed_stripes =
+        TRY(NumberIn(request.Query("stripes"), "stripes", kUsualStripes, kMostStripes));
+    return WhereaboutsJson(TRY(parts_.view.Find(path, options)));
+  });
+}
+
+HttpResponse Api::Live() {
+  PlacePtr place = TakePlace(streams_, options_.most_streams);
+  if (place == nullptr) return Refuse(Fail(EAGAIN, "too many follow live already: ask for status"));
+  HttpResponse response{.type = "text/event-stream"};
+  struct Told {
+    uint64_t number = UINT64_MAX;
+    std::string work;
+  };
+  response.stream = [this, place, told = std::make_shared<Told>()]() -> std::optional<std::string> {
+    if (ending_) return std::nullopt;
+    const PicturePtr picture = told->number == UINT64_MAX
+                                   ? parts_.watch.Newest()
+                                   : parts_.watch.WaitForOther(told->number, kBetweenSigns);
+    if (ending_) return std::nullopt;
+    std::string text;
+    if (picture->number != told->number) {
+      text += fmt::format("event: status\ndata: {}\n\n", StatusJson(picture));
+      told->number = picture->number;
+    }
+    if (std::string work = WorkJson(picture); work != told->work) {
+      text += fmt::format("event: work\ndata: {}\n\n", work);
+      told->work = std::move(work);
+    }
+    return text.empty() ? ": still here\n\n" : text;
+  };
+  return response;
+}
+
+// --- Acting ---
+
+Result<std::string> Api::OperatorOf(const HttpRequest& request) {
+  constexpr std::string_view kBearer = "Bearer ";
+  std::string_view token = request.Header("authorization");
+  token = token.starts_with(kBearer) ? token.substr(kBearer.size()) : std::string_view();
+  return parts_.operators.Find(token, request.peer);
+}
+
+HttpResponse Api::Post(const HttpRequest& request) {
+  const auto name = OperatorOf(request);
+  if (!name.has_value()) {
+    if (!request.Header("authorization").empty()) {
+      Log(LogLevel::kWarn, "an operation was refused",
+          {{"peer", request.peer}, {"path", request.path}, {"why", name.error()}});
+    }
+    return Refuse(name.error());
+  }
+  if (request.path == "/api/v1/work") return StartChore(request, *name);
+  if (request.path.starts_with("/api/v1/work/") && request.path.ends_with("/stop")) {
+    return StopChore(request, *name);
+  }
+  return Refuse(404, "there is nothing of that name");
+}
+
+HttpResponse Api::StartChore(const HttpRequest& request, const std::string& by) {
+  const auto wanted = WantedChoreIn(request);
+  if (!wanted.has_value()) return Refuse(wanted.error());
+  const auto id = parts_.chores.Start(wanted->kind, wanted->drives, by);
+  if (!id.has_value()) return Refuse(id.error());
+  return pinstripe::Answer({{"id", *id}}, 202);
+}
+
+HttpResponse Api::StopChore(const HttpRequest& request, const std::string& by) {
+  std::string_view number = request.path;
+  number.remove_prefix(std::string_view("/api/v1/work/").size());
+  number.remove_suffix(std::string_view("/stop").size());
+  const auto id = NumberIn(number, "work", 0, UINT32_MAX);
+  if (!id.has_value()) return Refuse(id.error());
+  const Status stopped = parts_.chores.Stop(*id);
+  if (!stopped.ok()) return Refuse(stopped);
+  Log(LogLevel::kInfo, "work is stopped", {{"id", *id}, {"by", by}});
+  return pinstripe::Answer({{"id", *id}}, 202);
+}
+
+}  // namespace pinstripe

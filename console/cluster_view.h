@@ -1,0 +1,33 @@
+// ClusterView: what the console asks of a cluster. The real one is LiveCluster; tests have others.
+
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "fs/types.h"
+#include "upkeep/survey.h"
+#include "upkeep/whereabouts.h"
+
+namespace pinstripe {
+
+// Thread-safe. Each call may take as long as the cluster's time limits allow.
+class ClusterView {
+ public:
+  virtual ~ClusterView() = default;
+
+  // Fails only when the configuration is no good.
+  virtual Result<Survey> Look() = 0;
+
+  // What the others need is an open cluster. EIO, with why: there is none now.
+
+  // Entries after `after` in byte order, at most `max`. ENOENT, ENOTDIR, ...
+  virtual Result<std::vector<DirectoryEntry>> List(std::string_view path, std::string_view after,
+                                                   size_t max) = 0;
+  virtual Result<Whereabouts> Find(std::string_view path, const WhereaboutsOptions& options) = 0;
+};
+
+}  // namespace pinstripe

@@ -1,0 +1,91 @@
+// HttpServer: hands HTTP requests to one function, and bounds what a client may cost.
+//
+// Debian's cpp-httplib parses requests and writes answers. It bounds neither how many headers a
+// request has, nor how long a client takes, nor how many bytes a body in chunks has. So connections
+// are ours: each has a thread, and all that the library reads comes through a stream that counts
+// bytes and time. A client that waits for a free thread is not accepted until then.
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/runtime.h"
+#include "base/status.h"
+
+namespace pinstripe {
+
+struct HttpRequest {
+  std::string method;                         // "GET", "HEAD" or "POST"
+  std::string path;                           // decoded, without the query
+  std::map<std::string, std::string> query;   // decoded; the first of each name
+  std::map<std::string, std::string> header;  // by name in lower case; the first of each
+  std::string body;
+  std::string peer;           // the client's address
+  bool is_encrypted = false;  // it came by TLS
+
+  std::string_view Header(const std::string& name) const;  // lower case; empty: there is none
+  std::string_view Query(const std::string& name) const;
+};
+
+struct HttpResponse {
+  int status = 200;
+  std::string type = "application/json";
+  std::string body;
+  std::vector<std::pair<std::string, std::string>> headers;
+  // Instead of the body: asked for one piece after the other until it answers null. Called on the
+  // connection's thread, and may wait; Stop() waits for it.
+  std::function<std::optional<std::string>()> stream;
+};
+
+// Called by many threads at once.
+using HttpHandler = std::function<HttpResponse(const HttpRequest&)>;
+
+struct HttpLimits {
+  size_t connections = 64;
+  size_t request_bytes = 16 << 10;  // of the request's line, headers and body together
+  size_t path_bytes = 8 << 10;      // with the query, decoded
+  Duration request_time = std::chrono::seconds(10);  // from its first byte to its last
+  Duration idle_time = std::chrono::seconds(15);     // between requests
+  Duration write_time = std::chrono::seconds(20);    // for a piece that a client does not take
+};
+
+struct HttpOptions {
+  std::string address = "127.0.0.1";  // a number, no name
+  uint16_t port = 0;                  // 0: a free one
+  // Files in PEM; empty: without TLS.
+  std::string certificate;
+  std::string key;
+  HttpLimits limits;
+};
+
+class HttpServer {
+ public:
+  // EADDRINUSE and others: it cannot listen there; EINVAL: the certificate or its key is no good.
+  // `runtime` outlives the server, which is stopped by its end.
+  static Result<std::unique_ptr<HttpServer>> Start(Runtime& runtime, const HttpOptions& options,
+                                                   HttpHandler handler);
+  ~HttpServer();
+
+  uint16_t port() const;
+
+  // Reads certificate and key anew, for connections to come. Success without TLS.
+  Status ReloadCertificate();
+
+  // Whoever has a long answer under way asks this.
+  bool IsStopping() const;
+
+ private:
+  class State;
+  explicit HttpServer(std::shared_ptr<State> state);
+  const std::shared_ptr<State> state_;
+};
+
+}  // namespace pinstripe

@@ -1,0 +1,88 @@
+#include "console/live_cluster.h"
+
+#include <utility>
+
+#include "base/log.h"
+#include "base/try.h"
+#include "cluster/connect.h"
+#include "fs/file_system.h"
+
+namespace pinstripe {
+namespace {
+
+// The console reads names, and no data.
+constexpr uint64_t kMemoryBytes = 64 << 20;
+
+}  // namespace
+
+struct LiveCluster::Opened {
+  std::unique_ptr<ConnectedCluster> connected;
+  std::unique_ptr<FileSystem> fs;  // goes before the cluster
+};
+
+LiveCluster::LiveCluster(Runtime& runtime, std::string config_file)
+    : runtime_(runtime),
+      config_file_(std::move(config_file)),
+      why_not_(EIO, "the cluster was not looked at yet") {}
+
+LiveCluster::~LiveCluster() = default;
+
+std::shared_ptr<LiveCluster::Opened> LiveCluster::Known() const {
+  const MutexLock lock(mutex_);
+  return opened_;
+}
+
+Result<std::shared_ptr<LiveCluster::Opened>> LiveCluster::NeedOpen() const {
+  const MutexLock lock(mutex_);
+  if (opened_ != nullptr) return opened_;
+  return Failed(why_not_.Context("the cluster is not open"));
+}
+
+Status LiveCluster::Open() {
+  auto opened = std::make_shared<Opened>();
+  opened->connected = TRY(Connect(runtime_, config_file_));
+  opened->fs = TRY(FileSystem::Open(opened->connected->cluster(),
+                                    {.memory_bytes = kMemoryBytes, .memory_is_configured = false}));
+  const MutexLock lock(mutex_);
+  opened_ = std::move(opened);
+  return {};
+}
+
+Result<Survey> LiveCluster::Look() {
+  if (const auto opened = Known()) return SurveyOf(opened->connected->cluster());
+  Result<Survey> survey = TakeSurvey(runtime_, config_file_);
+  Status why = survey.has_value() ? survey->opened : survey.error();
+  if (why.ok()) why = Open();
+  const MutexLock lock(mutex_);
+  if (why.ok()) {
+    Log(LogLevel::kInfo, "cluster is open", {{"config", config_file_}});
+  } else if (why.message() != why_not_.message()) {
+    Log(LogLevel::kWarn, "cluster cannot be opened yet", {{"why", why}});
+  }
+  why_not_ = std::move(why);
+  return survey;
+}
+
+Result<std::vector<DirectoryEntry>> LiveCluster::List(std::string_view path, std::string_view after,
+                                                      size_t max) {
+  const auto opened = TRY(NeedOpen());
+  const Attributes directory = TRY(opened->fs->Resolve(path));
+  if (directory.kind != FileKind::kDirectory) return Fail(ENOTDIR, "it is not a directory");
+  return opened->fs->ReadDirectory(directory.inode, after, max, true);
+}
+
+Result<Whereabouts> LiveCluster::Find(std::string_view path, const WhereaboutsOptions& options) {
+  const auto opened = TRY(NeedOpen());
+  const Attributes attributes = TRY(opened->fs->Resolve(path));
+  const auto place = opened->fs->ResolveTarget(path);  // the root has none
+  WhereaboutsOptions with_place = options;
+  with_place.directory = place.has_value() ? place->directory : 0;
+  return FindWhereabouts(opened->connected->cluster(), attributes.inode, with_place);
+}
+
+Status LiveCluster::Reload() {
+  const auto opened = Known();
+  return opened == nullptr ? Status() : opened->fs->Reload();
+}
+
+}  // namespace pinstripe

@@ -1,0 +1,155 @@
+// Overview: the word of `pinstripe status`, what somebody has to act on, and what there is.
+
+import { chart } from "./chart.js";
+import { el, shape, show } from "./dom.js";
+import { ask, model } from "./model.js";
+import { bytes, count, healthSign, percent, span, time } from "./words.js";
+
+let history = null;
+let asked = 0;
+
+function panel(title, ...children) {
+  return el("section", { class: "panel", "aria-label": title }, el("h2", {}, title), children);
+}
+
+function facts(pairs) {
+  return el("dl", { class: "facts" }, pairs.filter(([, text]) => text !== null && text !== undefined)
+    .map(([name, text]) => [el("dt", {}, name), el("dd", {}, text)]));
+}
+
+export function alarmList(alarms) {
+  if (alarms.length === 0) return el("p", { class: "quiet" }, "Nothing needs anybody.");
+  return el("ul", { class: "alarms" }, alarms.slice(0, 50).map((alarm) =>
+    el("li", { class: alarm.severity === "error" ? "bad" : "warn" },
+      shape(alarm.severity === "error" ? "cross" : "warning"),
+      el("div", {}, el("strong", {}, alarm.what), el("span", { class: "way-out" }, alarm.way_out)))),
+    alarms.length > 50 ? el("li", { class: "idle" }, `and ${alarms.length - 50} more`) : null);
+}
+
+function health(status) {
+  const survey = status.survey;
+  const word = survey?.health?.state ?? (status.number > 0 ? "unknown" : "looking");
+  const sign = healthSign(word);
+  const told = (survey?.health?.text ?? "").replace(`${word}: `, "");
+  const why = (told !== word && told) || (survey?.health?.reason ?? (survey?.health?.shortcomings ?? []).join("; "));
+  const text = why || status.error || (word === "healthy" ? "All is there." : "");
+  return el("p", { class: `health wide ${sign.tone}`, id: "health" }, shape(sign.shape),
+    el("span", {}, el("span", { class: "word" }, word), el("span", { class: "why" }, text)));
+}
+
+// What may fail before something cannot be read or written.
+function margin(survey) {
+  const { reading, writing } = survey.survives ?? {};
+  if (!reading) {
+    const { drives_down: down, tolerated } = survey.health;
+    if (tolerated === undefined) return null;  // nobody knows while the cluster is not open
+    return panel("What may still fail",
+      el("p", { class: "figure" }, `any ${count(Math.max(0, tolerated - down), "drive", "drives")}`),
+      el("p", { class: "quiet" }, `${down} of ${tolerated} tolerated failures are used.`));
+  }
+  return panel("What may still fail",
+    el("p", { class: "figure" }, most(reading, survey)),
+    el("p", { class: "quiet" }, "more, before something cannot be read."),
+    el("p", {}, `Before something cannot be written: ${most(writing, survey)}.`));
+}
+
+function most(survives, survey) {
+  const drives = `any ${count(survives.drives, "drive", "drives")}`;
+  const hasDomains = new Set(survey.drives.map((drive) => drive.domain)).size < survey.drives.length
+    && survey.drives.some((drive) => drive.domain);
+  return hasDomains ? `${drives}, or ${count(survives.domains, "host", "hosts")}` : drives;
+}
+
+function capacity(survey) {
+  const space = survey.space;
+  if (!space) return panel("Capacity", el("p", { class: "quiet" }, "Not known while no drive answers."));
+  const used = space.usable_bytes - space.usable_free_bytes;
+  const samples = history ?? [];
+  return panel("Capacity",
+    el("p", { class: "figure" }, `${bytes(space.usable_free_bytes)} free`),
+    el("meter", {
+      min: 0, max: space.usable_bytes, value: used, high: space.usable_bytes * 0.9,
+      "aria-label": `${percent(used, space.usable_bytes)} of the usable space is used`,
+    }),
+    facts([
+      ["usable", `${bytes(used)} used of ${bytes(space.usable_bytes)}`],
+      ["raw", `${bytes(space.raw_used_bytes)} used of ${bytes(space.raw_bytes)}`],
+      ["growth", growth(samples)],
+    ]),
+    samples.length > 1 ? chart(samples, space.raw_bytes, "Raw space used in the last day") : null);
+}
+
+function growth(samples) {
+  if (samples.length < 2) return null;
+  const first = samples[0];
+  const last = samples[samples.length - 1];
+  const seconds = last.at - first.at;
+  if (seconds < 60) return null;
+  const rate = (last.used_bytes - first.used_bytes) / seconds;
+  return `${bytes(rate * 3600)} an hour, in the last ${span(seconds)}`;
+}
+
+function look(name, what) {
+  if (!what) return [name, "never, as far as is known"];
+  const wrong = what.lost + what.short + what.register_replicas_short + what.not_looked_at;
+  return [name, `${time(what.at)}: ${wrong === 0 ? "all was in order" : "not all was in order"}`];
+}
+
+function cluster(survey) {
+  const is = survey.cluster;
+  const drives = survey.drives;
+  return panel("Cluster", facts([
+    ["layout", `${is.data_shards}+${is.parity_shards}`],
+    ["names", `${is.replicas} copies`],
+    ["drives", `${drives.filter((one) => one.up).length} of ${drives.length} are up`],
+    ["epoch", is.epoch === undefined ? null :
+      `${is.epoch}${is.epoch_complete === false ? ", not complete" : ""}`],
+    look("checked", survey.checked),
+    look("read", survey.read),
+    ["uuid", is.uuid],
+    ["configuration", is.config],
+  ]));
+}
+
+function throughput(survey) {
+  const rates = survey.throughput ?? survey.rates;
+  if (!rates) return null;
+  return panel("Throughput", facts([
+    ["read", rates.read_bytes_per_second === undefined ? null : `${bytes(rates.read_bytes_per_second)}/s`],
+    ["written", rates.written_bytes_per_second === undefined ? null : `${bytes(rates.written_bytes_per_second)}/s`],
+    ["requests", rates.requests_per_second === undefined ? null : `${Math.round(rates.requests_per_second)}/s`],
+  ]));
+}
+
+function workNow() {
+  const chores = (model.work?.chores ?? []).filter((chore) => chore.state !== "ended");
+  const others = model.work?.cluster ?? [];
+  const lines = [
+    ...chores.map((chore) => el("li", {}, `${chore.kind}: ${chore.doing || "it begins"}, `,
+      `${Math.round(100 * chore.done)} %`)),
+    ...others.map((one) => el("li", {}, one.what, one.alive ? "" : " (no sign of life)")),
+  ];
+  return panel("Work in progress",
+    lines.length === 0 ? el("p", { class: "quiet" }, "None.") : el("ul", { class: "plain" }, lines),
+    el("p", {}, el("a", { href: "#work", "data-key": "to-work" }, "All work")));
+}
+
+function draw(node, rest, changed) {
+  const status = model.status;
+  if (!status) return show(node, el("p", {}, "Asking the cluster."));
+  if (changed === "view" || Date.now() - asked > 60_000) {
+    asked = Date.now();
+    ask("history").then((answer) => {
+      history = answer.samples;
+    }).catch(() => {});
+  }
+  const survey = status.survey;
+  show(node, el("div", { class: "panels" },
+    health(status),
+    el("section", { class: "panel wide", "aria-label": "Alarms" },
+      el("h2", {}, "Alarms"), alarmList(status.alarms)),
+    survey ? [margin(survey), capacity(survey), throughput(survey), cluster(survey)] : null,
+    workNow()));
+}
+
+export const overview = { title: "Overview", draw };

@@ -1,0 +1,102 @@
+// A cluster for the console that is whatever a test says.
+
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "console/cluster_view.h"
+
+namespace pinstripe {
+
+// So many drives on hosts of eight, all up: 4+2, names on five.
+inline Survey SurveyOfDrives(size_t drives) {
+  Survey survey;
+  survey.config.file = "/etc/pinstripe/cluster.toml";
+  survey.config.name = "example";
+  survey.config.layout = {.data_shards = 4, .parity_shards = 2, .shard_bytes = 1 << 20};
+  survey.config.replicas = 5;
+  survey.config.drives.resize(drives);
+  survey.uuid = std::string(16, '\x5a');
+  survey.epoch = 1;
+  survey.active = drives;
+  survey.space = SpaceInfo{.raw_bytes = drives * 1'000'000'000,
+                           .raw_used_bytes = drives * 10'000'000,
+                           .usable_bytes = drives * 600'000'000,
+                           .usable_free_bytes = drives * 590'000'000};
+  for (size_t i = 0; i < drives; ++i) {
+    survey.drives.push_back(
+        {.id = static_cast<DriveId>(i + 1),
+         .address = fmt::format("box{}.example:{}", i / 8, 8123 + i % 8),
+         .domain = fmt::format("box{}", i / 8),
+         .info = DriveInfo{
+             .capacity_bytes = 1'000'000'000, .portion_full = 0.01, .temperature_celsius = 31}});
+  }
+  return survey;
+}
+
+inline void LoseDrive(Survey& survey, size_t index, const std::string& why = "connection refused") {
+  survey.drives[index].info = tl::unexpected(Status(EHOSTUNREACH, why));
+}
+
+class FakeCluster final : public ClusterView {
+ public:
+  explicit FakeCluster(Result<Survey> survey) : survey_(std::move(survey)) {}
+
+  void Set(Result<Survey> survey) {
+    const MutexLock lock(mutex_);
+    survey_ = std::move(survey);
+  }
+  int looks() const { return looks_; }
+
+  Result<Survey> Look() override {
+    ++looks_;
+    const MutexLock lock(mutex_);
+    return survey_;
+  }
+
+  // "/" has what `entries` says, "/big" is a file, and nothing else is there.
+  Result<std::vector<DirectoryEntry>> List(std::string_view path, std::string_view after,
+                                           size_t max) override {
+    if (path == "/big") return Fail(ENOTDIR, "it is not a directory");
+    if (path != "/") return Fail(ENOENT, "{}: there is no such name", path);
+    std::vector<DirectoryEntry> found;
+    for (const DirectoryEntry& entry : entries) {
+      if (entry.name > after && found.size() < max) found.push_back(entry);
+    }
+    return found;
+  }
+  Result<Whereabouts> Find(std::string_view path, const WhereaboutsOptions& options) override {
+    if (path != "/big") return Fail(ENOENT, "{}: there is no such name", path);
+    Whereabouts found;
+    found.size = 8 << 20;
+    found.parts.push_back({.what = "blocks",
+                           .form = "4+2",
+                           .shards = 6,
+                           .needed = 4,
+                           .bytes = 8 << 20,
+                           .count = 2,
+                           .lacking = {{0, 2}},
+                           .on_drive = {{1, 2}, {2, 2}, {3, 2}, {4, 2}, {5, 2}, {6, 2}}});
+    found.stripe_count = 2;
+    for (uint64_t block = options.skipped_stripes;
+         block < 2 && found.stripes.size() < options.listed_stripes; ++block) {
+      Whereabouts::Stripe stripe{
+          .what = "blocks", .block = block, .data_shards = 4, .bytes = 4 << 20};
+      for (DriveId drive = 1; drive <= 6; ++drive) stripe.shards.push_back({drive, true, false});
+      found.stripes.push_back(std::move(stripe));
+    }
+    return found;
+  }
+
+  std::vector<DirectoryEntry> entries;  // in order of their names
+
+ private:
+  std::atomic<int> looks_ = 0;
+  Mutex mutex_;
+  Result<Survey> survey_ GUARDED_BY(mutex_);
+};
+
+}  // namespace pinstripe

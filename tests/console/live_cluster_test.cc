@@ -1,0 +1,158 @@
+// A cluster of drives behind real sockets, as the console knows it.
+
+#include "console/live_cluster.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "base/log.h"
+#include "base/real_runtime.h"
+#include "cluster/connect.h"
+#include "daemon/server.h"
+#include "fs/file_system.h"
+#include "kinetic/io.h"
+#include "store/memory_store.h"
+#include "tests/support/expect_ok.h"
+#include "tests/support/temporary_directory.h"
+#include "tools/dev_config.h"
+
+namespace pinstripe {
+namespace {
+
+using testing::HasSubstr;
+
+// A drive that can be switched off and on again, and keeps its records meanwhile.
+class SocketDrive {
+ public:
+  SocketDrive(Runtime& runtime, const std::string& serial)
+      : runtime_(runtime),
+        engine_(std::make_unique<MemoryStore>()),
+        service_({.serial_number = serial, .world_wide_name = serial}, security_, engine_) {
+    On();
+  }
+  void On() {
+    server_ = std::make_unique<Server>(runtime_, Server::Options{});
+    const Result<uint16_t> port = server_->Listen("127.0.0.1", port_, service_);
+    ASSERT_OK(port);
+    port_ = *port;
+  }
+  void Off() { server_.reset(); }
+  uint16_t port() const { return port_; }
+
+ private:
+  Runtime& runtime_;
+  DeviceSecurity security_{{{1, FullAccess("asdfasdf")}}};
+  Engine engine_;
+  KineticService service_;
+  uint16_t port_ = 0;
+  std::unique_ptr<Server> server_;
+};
+
+class LiveClusterTest : public testing::Test {
+ protected:
+  LiveClusterTest() {
+    SetLogLevel(LogLevel::kError);
+    DevClusterText text{.name = "live",
+                        .layout = {2, 1},
+                        .close = "commit",
+                        .credentials_file = "credentials.toml"};
+    for (int id = 1; id <= 5; ++id) {
+      drives_.push_back(std::make_unique<SocketDrive>(runtime_, fmt::format("serial-{}", id)));
+      text.drives.push_back({.id = id, .port = drives_.back()->port(), .path = ""});
+    }
+    Write("credentials.toml", CredentialsText());
+    Write("cluster.toml", ClusterConfigText(text) +
+                              "\n[limits]\ndrive_timeout = \"2 s\"\nopen_timeout = \"2 s\"\n");
+  }
+
+  void Write(const std::string& name, const std::string& text) {
+    std::ofstream(directory_ / name) << text;
+    chmod((directory_ / name).c_str(), 0600);
+  }
+
+  // With one file of several stripes.
+  void Format() {
+    const auto config = ClusterConfig::Load(directory_ / "cluster.toml");
+    ASSERT_OK(config);
+    KineticIo io(runtime_);
+    ASSERT_OK(
+        Cluster::Format(runtime_, *config, KineticDriveFactory(io, config->drive_timeout), {}));
+    const auto connected = Connect(runtime_, directory_ / "cluster.toml");
+    ASSERT_OK(connected);
+    ASSERT_OK(FileSystem::Format((*connected)->cluster(), {}, 0755));
+    const auto fs = FileSystem::Open((*connected)->cluster(), {});
+    ASSERT_OK(fs);
+    const auto file = (*fs)->Create(kRootInode, "big", {});
+    ASSERT_OK(file);
+    const std::string bytes(9 << 20, 'x');
+    ASSERT_OK((*file)->Write(0, std::as_bytes(std::span(bytes))));
+    ASSERT_OK((*file)->Close());
+  }
+
+  RealRuntime runtime_;
+  TemporaryDirectory directory_;
+  std::vector<std::unique_ptr<SocketDrive>> drives_;
+  LiveCluster cluster_{runtime_, directory_ / "cluster.toml"};
+};
+
+TEST_F(LiveClusterTest, AClusterThatIsAwayAtFirstIsFoundLater) {
+  Format();
+  for (const auto& drive : drives_) drive->Off();
+  const auto away = cluster_.Look();
+  ASSERT_OK(away);
+  EXPECT_EQ(HealthOf(*away), Health::kUnavailable);
+  const auto none = cluster_.List("/", "", 10);
+  ASSERT_FALSE(none.has_value());
+  EXPECT_THAT(std::string(none.error().message()), HasSubstr("the cluster is not open"));
+  for (const auto& drive : drives_) drive->On();
+  const auto there = cluster_.Look();
+  ASSERT_OK(there);
+  EXPECT_EQ(HealthOf(*there), Health::kHealthy) << SurveyText(*there);
+  EXPECT_OK(cluster_.List("/", "", 10));
+}
+
+TEST_F(LiveClusterTest, TellsWhereAFileIsWhileADriveIsAway) {
+  Format();
+  ASSERT_OK(cluster_.Look());
+  const auto entries = cluster_.List("/", "", 10);
+  ASSERT_OK(entries);
+  ASSERT_EQ(entries->size(), 1u);
+  EXPECT_EQ(entries->front().name, "big");
+  EXPECT_FAILS(cluster_.List("/big", "", 10), ENOTDIR);
+  EXPECT_FAILS(cluster_.List("/none", "", 10), ENOENT);
+  EXPECT_FAILS(cluster_.Find("/none", {}), ENOENT);
+
+  const auto whole = cluster_.Find("/big", {.listed_stripes = 100});
+  ASSERT_OK(whole);
+  EXPECT_EQ(whole->state(), Whereabouts::State::kWhole);
+  ASSERT_FALSE(whole->stripes.empty());
+  const DriveId lost = whole->stripes.front().shards.front().drive;
+  drives_[lost - 1u]->Off();
+  const auto survey = cluster_.Look();
+  ASSERT_OK(survey);
+  EXPECT_EQ(HealthOf(*survey), Health::kDegraded);
+  const auto lacking = cluster_.Find("/big", {.listed_stripes = 100});
+  ASSERT_OK(lacking);
+  EXPECT_EQ(lacking->state(), Whereabouts::State::kShort);
+  EXPECT_FALSE(lacking->stripes.front().shards.front().is_there);
+}
+
+TEST_F(LiveClusterTest, FailsForAConfigurationThatIsNoGoodAndGoesOnWhenItIs) {
+  Format();
+  const std::string good = [&] {
+    std::ifstream in(directory_ / "cluster.toml");
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  }();
+  Write("cluster.toml", "[cluster\n");
+  EXPECT_FAILS(cluster_.Look(), EINVAL);
+  Write("cluster.toml", good);
+  EXPECT_OK(cluster_.Look());
+  EXPECT_OK(cluster_.List("/", "", 10));
+  EXPECT_OK(cluster_.Reload());
+}
+
+}  // namespace
+}  // namespace pinstripe

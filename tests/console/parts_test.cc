@@ -1,0 +1,216 @@
+// Operators, history, the watch and what it costs the cluster.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "base/log.h"
+#include "console/alarms.h"
+#include "console/history.h"
+#include "console/operators.h"
+#include "console/request_guard.h"
+#include "console/watch.h"
+#include "tests/console/fake_cluster.h"
+#include "tests/support/expect_ok.h"
+#include "tests/support/sim_runtime.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/support/test_cluster.h"
+
+namespace pinstripe {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using namespace std::chrono_literals;
+
+class OperatorsTest : public testing::Test {
+ protected:
+  Status Load(const std::string& text, mode_t mode = 0600) {
+    const std::string file = directory_ / "tokens";
+    std::ofstream(file) << text;
+    chmod(file.c_str(), mode);
+    return operators_.Load(file);
+  }
+
+  SimRuntime sim_{1};
+  TemporaryDirectory directory_;
+  Operators operators_{sim_};
+};
+
+TEST_F(OperatorsTest, AreKnownByTheirTokens) {
+  ASSERT_OK(Load("anna 11111111111111111111\n  # a remark\n\nben\t22222222222222222222\r\n"));
+  EXPECT_EQ(operators_.count(), 2u);
+  EXPECT_EQ(*operators_.Find("11111111111111111111", "a"), "anna");
+  EXPECT_FAILS(operators_.Find("1111111111111111111", "a"), EACCES);
+  EXPECT_FAILS(operators_.Find("anna", "a"), EACCES);
+}
+
+TEST_F(OperatorsTest, AFileWithMistakesChangesNothing) {
+  ASSERT_OK(Load("anna 11111111111111111111\n"));
+  for (const char* text :
+       {"", "# nobody\n", "anna\n", "anna short\n", "anna 1111111111111111111 2\n",
+        "a 11111111111111111111\na 22222222222222222222\n", "\xff 11111111111111111111\n"}) {
+    EXPECT_FAILS(Load(text), EINVAL) << text;
+  }
+  EXPECT_FAILS(Load("ben 22222222222222222222\n", 0640), EACCES);
+  EXPECT_FAILS(operators_.Load(directory_ / "none"), ENOENT);
+  EXPECT_OK(operators_.Find("11111111111111111111", "a"));
+}
+
+TEST_F(OperatorsTest, WhoGuessesWaitsAndOthersDoNot) {
+  ASSERT_OK(Load("anna 11111111111111111111\n"));
+  for (int i = 0; i < 5; ++i) EXPECT_FAILS(operators_.Find("x", "evil"), EACCES);
+  EXPECT_FAILS(operators_.Find("11111111111111111111", "evil"), EBUSY);
+  EXPECT_OK(operators_.Find("11111111111111111111", "good"));
+  sim_.Sleep(61s);
+  EXPECT_OK(operators_.Find("11111111111111111111", "evil"));
+}
+
+TEST_F(OperatorsTest, ManyWhoGuessAreBoundedTogether) {
+  ASSERT_OK(Load("anna 11111111111111111111\n"));
+  int refused = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const auto found = operators_.Find("x", fmt::format("peer {}", i));
+    refused += found.error().code() == EBUSY ? 1 : 0;
+  }
+  EXPECT_EQ(refused, 900);
+}
+
+TEST(RequestGuard, FindsTheHost) {
+  EXPECT_EQ(HostWithoutPort("Box.example:80"), "box.example");
+  EXPECT_EQ(HostWithoutPort("box"), "box");
+  EXPECT_EQ(HostWithoutPort("[::1]:8070"), "::1");
+  EXPECT_EQ(HostWithoutPort("[::1]"), "::1");
+  for (const char* none : {"", ":80", "[::1", "[::1]x", "box:", "box:8x", "a:1:2"}) {
+    EXPECT_EQ(HostWithoutPort(none), "") << none;
+  }
+}
+
+TEST(History, KeepsASampleAMinuteAndEachChange) {
+  History history;
+  Survey survey = SurveyOfDrives(2);
+  for (int second = 0; second < 300; second += 2) history.Add(1000 + second, survey);
+  EXPECT_EQ(history.Of(1).size(), 5u);
+  LoseDrive(survey, 0);
+  history.Add(1301, survey);
+  const auto samples = history.Of(1);
+  ASSERT_EQ(samples.size(), 6u);
+  EXPECT_EQ(samples.back(), (History::Sample{1301, 10'000'000, DriveLook::kDown}));
+  EXPECT_EQ(history.Of(0).back().used_bytes, 20'000'000u);
+  EXPECT_TRUE(history.Of(3).empty());
+}
+
+TEST(History, IsBoundedByADay) {
+  History history;
+  const Survey survey = SurveyOfDrives(1);
+  for (int minute = 0; minute < 3000; ++minute) history.Add(60 * minute, survey);
+  EXPECT_EQ(history.Of(1).size(), History::kMostSamples);
+  EXPECT_EQ(history.Of(1).back().at, 60 * 2999);
+  history.Add(10, survey);  // the clock was set back
+  EXPECT_EQ(history.Of(1).size(), 1u);
+  history.Add(20, SurveyOfDrives(0));
+  EXPECT_TRUE(history.Of(1).empty());
+}
+
+TEST(Alarms, HaveTheirWaysOutAndTheWorstComesFirst) {
+  Survey survey = SurveyOfDrives(8);
+  EXPECT_TRUE(AlarmsOf(survey).empty());
+  survey.drives[0].info->portion_full = 1;
+  survey.drives[1].info->failure = "it could not sync";
+  LoseDrive(survey, 2);
+  survey.settled = false;
+  survey.listed = LastLook{.at = 1, .lacking = 3};
+  const std::vector<Alarm> alarms = AlarmsOf(survey);
+  ASSERT_EQ(alarms.size(), 5u);
+  EXPECT_TRUE(alarms[0].is_error);
+  EXPECT_TRUE(alarms[1].is_error);
+  EXPECT_FALSE(alarms[2].is_error);
+  for (const Alarm& alarm : alarms) EXPECT_FALSE(alarm.way_out.empty()) << alarm.what;
+}
+
+TEST(Watch, LooksOftenOnlyWhileSomebodyDoes) {
+  SimRuntime sim(1);
+  FakeCluster cluster(SurveyOfDrives(8));
+  Watch watch(sim, cluster);
+  sim.Sleep(600s);
+  EXPECT_GE(cluster.looks(), 10);
+  EXPECT_LE(cluster.looks(), 12);
+  // One or many: it is the same to the cluster.
+  int before = cluster.looks();
+  for (int second = 0; second < 100; ++second) {
+    for (int viewer = 0; viewer < 20; ++viewer) watch.Newest();
+    sim.Sleep(1s);
+  }
+  EXPECT_GE(cluster.looks() - before, 45);
+  EXPECT_LE(cluster.looks() - before, 55);
+  sim.Sleep(20s);
+  before = cluster.looks();
+  sim.Sleep(600s);
+  EXPECT_LE(cluster.looks() - before, 12);
+  watch.End();
+}
+
+TEST(Watch, WhoeverBeginsToLookGetsANewPictureSoon) {
+  SimRuntime sim(2);
+  FakeCluster cluster(SurveyOfDrives(8));
+  Watch watch(sim, cluster);
+  sim.Sleep(30s);
+  const PicturePtr old = watch.Newest();
+  const Time began = sim.Now();
+  EXPECT_EQ(watch.WaitForOther(old->number, 30s)->number, old->number + 1);
+  EXPECT_LT(sim.Now() - began, 3s);
+  watch.End();
+}
+
+// A cluster of memory drives, whose requests are counted.
+class CountedView final : public ClusterView {
+ public:
+  explicit CountedView(Cluster& cluster) : cluster_(cluster) {}
+  Result<Survey> Look() override { return SurveyOf(cluster_); }
+  Result<std::vector<DirectoryEntry>> List(std::string_view, std::string_view, size_t) override {
+    return Fail(ENOSYS, "nobody asks");
+  }
+  Result<Whereabouts> Find(std::string_view, const WhereaboutsOptions&) override {
+    return Fail(ENOSYS, "nobody asks");
+  }
+
+ private:
+  Cluster& cluster_;
+};
+
+TEST(Watch, ALookCostsEachDriveARequestAndTheClusterAFewMore) {
+  SetLogLevel(LogLevel::kError);
+  SimRuntime sim(3);
+  constexpr size_t kDrives = 40;
+  TestCluster machines(sim, {.drives = kDrives});
+  ASSERT_OK(machines.Format());
+  const auto cluster = machines.Open();
+  ASSERT_OK(cluster);
+  CountedView view(**cluster);
+  Watch watch(sim, view);
+  sim.Sleep(120s);
+  const auto requests = [&] {
+    uint64_t sum = 0;
+    for (DriveId id = 1; id <= kDrives; ++id) sum += machines.drive(id).requests().total();
+    return sum;
+  };
+  // What an open cluster asks by itself counts as well.
+  const uint64_t idle_before = requests();
+  sim.Sleep(600s);
+  const uint64_t a_second_unwatched = (requests() - idle_before) / 600;
+  EXPECT_LE(a_second_unwatched, 10u);
+  const uint64_t before = requests();
+  for (int second = 0; second < 60; ++second) {
+    watch.Newest();
+    sim.Sleep(1s);
+  }
+  const uint64_t a_second = (requests() - before) / 60;
+  EXPECT_GE(a_second, kDrives / 2);
+  EXPECT_LE(a_second, 2 * kDrives);
+  watch.End();
+}
+
+}  // namespace
+}  // namespace pinstripe

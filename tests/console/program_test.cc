@@ -1,0 +1,160 @@
+// pinstripe-console as a process: what it refuses to start with, that a cluster which is away keeps
+// nothing from it, and how it ends.
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tests/console/http_client.h"
+#include "tests/kinetic/certificate.h"
+#include "tests/support/temporary_directory.h"
+#include "tools/dev_config.h"
+
+namespace pinstripe {
+namespace {
+
+using testing::HasSubstr;
+
+class ConsoleProgram : public testing::Test {
+ protected:
+  ConsoleProgram() {
+    // Nobody listens there.
+    DevClusterText text{.name = "away",
+                        .layout = {2, 1},
+                        .close = "commit",
+                        .credentials_file = "credentials.toml"};
+    for (int id = 1; id <= 4; ++id) {
+      text.drives.push_back({.id = id, .port = static_cast<uint16_t>(id), .path = ""});
+    }
+    Write("cluster.toml", ClusterConfigText(text) + "\n[limits]\nopen_timeout = \"1 s\"\n");
+    Write("credentials.toml", CredentialsText());
+    Write("tokens", "anna 0123456789abcdef0123456789abcdef\n");
+    MakeCertificate(directory_ / "cert.pem", directory_ / "key.pem");
+  }
+  ~ConsoleProgram() override {
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);
+      waitpid(pid_, nullptr, 0);
+    }
+  }
+
+  void Write(const std::string& name, const std::string& text) {
+    std::ofstream(directory_ / name) << text;
+    chmod((directory_ / name).c_str(), 0600);
+  }
+
+  void Start(std::vector<std::string> options) {
+    options.insert(options.begin(),
+                   {PINSTRIPE_CONSOLE, directory_ / "cluster.toml", "--log-level", "error"});
+    if (std::ranges::count(options, "--page") == 0) {
+      options.insert(options.end(), {"--page", PINSTRIPE_SOURCE_DIR "/console/page"});
+    }
+    std::vector<char*> words;
+    for (std::string& word : options) words.push_back(word.data());
+    words.push_back(nullptr);
+    int ends[2];
+    ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+    output_ = FileDescriptor(ends[0]);
+    const FileDescriptor input(ends[1]);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
+    ASSERT_EQ(posix_spawn(&pid_, words[0], &actions, nullptr, words.data(), environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+  }
+
+  // Up to the end of its first line, or of all that it says.
+  std::string Hear(bool to_the_end) {
+    std::string said;
+    char c = 0;
+    while ((to_the_end || !said.ends_with('\n')) && read(output_.get(), &c, 1) == 1) said += c;
+    return said;
+  }
+
+  int End(int signal) {
+    if (signal != 0) kill(pid_, signal);
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    pid_ = 0;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+  void ExpectRefused(const std::vector<std::string>& options, const std::string& why) {
+    Start(options);
+    EXPECT_THAT(Hear(true), HasSubstr(why));
+    EXPECT_EQ(End(0), 1);
+  }
+
+  TemporaryDirectory directory_;
+  pid_t pid_ = 0;
+  FileDescriptor output_;
+};
+
+TEST_F(ConsoleProgram, ServesThoughItsClusterIsAwayAndEndsCleanly) {
+  Start({"--listen", "127.0.0.1:0", "--token-file", directory_ / "tokens"});
+  const std::string ready = Hear(false);
+  ASSERT_THAT(ready, testing::StartsWith("ready http://127.0.0.1:"));
+  const auto port = static_cast<uint16_t>(std::stoi(ready.substr(ready.rfind(':') + 1)));
+  EXPECT_EQ(StatusIn(AskOnce(port, GetText("/"))), 200);
+  EXPECT_EQ(StatusIn(AskOnce(port, GetText("/api/v1/status"))), 200);
+  EXPECT_EQ(StatusIn(AskOnce(port, GetText("/api/v1/files?path=/"))), 503);
+  const auto knows = [&](std::string_view token) {
+    return StatusIn(AskOnce(port, GetText("/api/v1/operator",
+                                          fmt::format("Authorization: Bearer {}\r\n", token)))) ==
+           200;
+  };
+  EXPECT_TRUE(knows("0123456789abcdef0123456789abcdef"));
+  Write("tokens", "ben bbbbbbbbbbbbbbbbbbbbbbbb\n");
+  kill(pid_, SIGHUP);
+  while (knows("0123456789abcdef0123456789abcdef")) {
+  }
+  EXPECT_TRUE(knows("bbbbbbbbbbbbbbbbbbbbbbbb"));
+  HttpClient live(port);
+  live.Send(GetText("/api/v1/live"));
+  live.ReceiveUntil("event: status");
+  EXPECT_EQ(End(SIGTERM), 0);
+}
+
+TEST_F(ConsoleProgram, OthersReachItOnlyWithTlsAndOperators) {
+  const std::string cert = directory_ / "cert.pem";
+  const std::string key = directory_ / "key.pem";
+  const std::string tokens = directory_ / "tokens";
+  ExpectRefused({"--listen", "0.0.0.0:0"}, "without TLS or without operators");
+  ExpectRefused({"--listen", "[::]:0", "--token-file", tokens}, "without TLS or without operators");
+  ExpectRefused({"--listen", "0.0.0.0:0", "--tls-certificate", cert, "--tls-key", key},
+                "without TLS or without operators");
+  for (const std::vector<std::string>& options :
+       {std::vector<std::string>{"--open-to-all"},
+        {"--tls-certificate", cert, "--tls-key", key, "--token-file", tokens}}) {
+    std::vector<std::string> all = options;
+    all.insert(all.end(), {"--listen", "0.0.0.0:0"});
+    Start(all);
+    EXPECT_THAT(Hear(false), HasSubstr("ready http"));
+    EXPECT_EQ(End(SIGINT), 0);
+  }
+}
+
+TEST_F(ConsoleProgram, SaysWhatItCannotStartWith) {
+  ExpectRefused({"--listen", "localhost:8070"}, "say the number of an address and a port");
+  ExpectRefused({"--listen", "127.0.0.1:99999"}, "say the number of an address and a port");
+  ExpectRefused({"--listen", "127.0.0.1"}, "say the number of an address and a port");
+  ExpectRefused({"--tls-key", directory_ / "key.pem"}, "belong together");
+  ExpectRefused({"--page", directory_.path()}, "there is no index.html");
+  ExpectRefused({"--token-file", directory_ / "none"}, "none");
+  chmod((directory_ / "tokens").c_str(), 0644);
+  ExpectRefused({"--token-file", directory_ / "tokens"}, "chmod 0600");
+}
+
+}  // namespace
+}  // namespace pinstripe
