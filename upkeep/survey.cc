@@ -284,6 +284,25 @@ bool IsAlive(Cluster& cluster, const DriveClaimRecord& claim) {
   return silent < DriveClaimOptions().given_up_after.count();
 }
 
+// What others have noted in the cluster, in one round trip. What cannot be read now is not known.
+void FindNotes(Cluster& cluster, Survey& survey) {
+  const std::vector<RegisterName> names{{kMapGroup, LastLookKey(LookKind::kListed)},
+                                        {kMapGroup, LastLookKey(LookKind::kRead)},
+                                        {kMapGroup, LastLookKey(LookKind::kPlaces)},
+                                        {kMapGroup, LayoutKey()}};
+  const auto values = cluster.registers().ReadMany(names);
+  const auto take = [&]<typename Note>(size_t at, std::optional<Note>& note) {
+    if (!values[at].has_value() || !values[at]->value) return false;
+    auto decoded = Note::Decode(*values[at]->value);
+    if (decoded.has_value()) note = *std::move(decoded);
+    return true;
+  };
+  take(0, survey.listed);
+  take(1, survey.read);
+  take(2, survey.places);
+  survey.keeps_layout = take(3, survey.kept_layout);
+}
+
 // Where blocks may lie that nobody has brought home yet. Of very many epochs only the last ones.
 std::vector<std::shared_ptr<Placement>> PlacementsSince(std::shared_ptr<Placement> newest,
                                                         Epoch all_at_home, bool& exact) {
@@ -356,17 +375,14 @@ Survey SurveyOf(Cluster& cluster) {
     drive.drain = DrainOf(cluster, drive);
   }
   FindWork(cluster, survey);
-  survey.listed = FindLastLook(cluster, LookKind::kListed);
-  survey.read = FindLastLook(cluster, LookKind::kRead);
-  survey.places = FindLastPlaces(cluster);
+  FindNotes(cluster, survey);
   for (DriveReport& drive : survey.drives) {
     const auto voter = cluster.electorate().Find(drive.id);
     const bool may_have_forgotten =
         voter && (voter->say == Say::kForgetful || voter->say == Say::kStale);
     if (drive.IsUp() && may_have_forgotten) drive.doubt = cluster.electorate().WhyNot(drive.id);
   }
-  survey.keeps_layout = cluster.kept_layout().has_value();
-  survey.differences = CompareConfig(cluster.config(), map, cluster.kept_layout());
+  survey.differences = CompareConfig(cluster.config(), map, survey.kept_layout);
   survey.margin = MarginOf(cluster, survey);
   if (const auto space = cluster.Space()) survey.space = *space;
   return survey;
@@ -384,7 +400,7 @@ Margin MarginOf(Cluster& cluster, const Survey& survey, const std::set<DriveId>&
     if (std::ranges::count(question.stripes, stripes) == 0) question.stripes.push_back(stripes);
   };
   std::vector<StripeLayout> layouts{config.layout};  // with which files are made
-  if (cluster.kept_layout()) layouts.push_back(cluster.kept_layout()->layout);
+  if (survey.kept_layout) layouts.push_back(survey.kept_layout->layout);
   for (const StripeLayout& layout : layouts) {
     add_stripes(layout.geometry());
     // Small files, and patches of large ones, are so many copies.

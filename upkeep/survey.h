@@ -77,7 +77,9 @@ struct Survey {
   bool settled = true;  // whether the change of the drive map that made it is complete
   size_t active = 0;    // drives of the map that take new data
   std::optional<Margin> margin;
-  bool keeps_layout = false;  // the cluster keeps which layout it has
+  // The cluster keeps which layout it has. And that, if it is understood here.
+  bool keeps_layout = false;
+  std::optional<KeptLayout> kept_layout;
   std::vector<ConfigDifference> differences;
   std::optional<SpaceInfo> space;
   std::vector<DriveReport> drives;  // ascending by id
