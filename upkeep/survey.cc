@@ -257,6 +257,7 @@ int ExitCodeOf(Health health) {
 
 std::string MarginText(const MarginCount& count, const Survey& survey) {
   if (count.drives < 0) return "something is out of reach already";
+  if (count.drives == 0) return "not one more drive";
   const auto more = [](int number, std::string_view one, std::string_view many) {
     return number == 0 ? fmt::format("no more {}", one)
                        : Counted(static_cast<size_t>(number), fmt::format("more {}", one),

@@ -606,7 +606,7 @@ TEST_F(StatesTest, WhatMayBeStoppedIsToldByTheMapAndByWhatIsAway) {
   EXPECT_THAT(unknown.risks, testing::ElementsAre(HasSubstr("run `pinstripe repair`")));
   const Survey survey = SurveyOf(**cluster);
   EXPECT_THAT(StopText(two, survey), HasSubstr("yes: drives 1, 2\n"));
-  EXPECT_THAT(StopText(two, survey), HasSubstr("the cluster survives no more drive"));
+  EXPECT_THAT(StopText(two, survey), HasSubstr("the cluster survives not one more drive"));
   EXPECT_THAT(StopText(all, survey), HasSubstr("no: drives 1, 2, 3, 4, 5\nrisk   "));
   EXPECT_THAT(StopJson(unknown), HasSubstr("\"answer\": \"unknown\""));
 }
