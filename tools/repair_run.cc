@@ -142,7 +142,12 @@ Status ChangeMap(Cluster& cluster, const DriveFactory& factory, const RepairRequ
   const auto changed = ChangeDrives(cluster, factory, wanted, options);
   if (!changed.has_value()) {
     TRY(claims.Check());  // that is why
-    return changed.error();
+    if (changed.error().code() != EREMCHG) return changed.error();
+    return Fail(
+        EBUSY,
+        "somebody else has changed the drive map meanwhile ({}): run this again, and it goes "
+        "on where it was",
+        changed.error().message());
   }
   done.registers += changed->registers;
   done.not_cleared = changed->not_cleared;
