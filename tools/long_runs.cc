@@ -36,8 +36,8 @@ Result<RepairOutcome> RunRepair(LongWork& work, Cluster& cluster, const DriveFac
                            {.progress = [&](std::string_view phase, double part,
                                             uint64_t bytes) { work.Show(phase, part, bytes); },
                             .say = [&](const std::string& line) { work.Say(line); },
-                            .work = work.work(),
-                            .events = work.events()});
+                            .work = &work.work(),
+                            .events = &work.events()});
   work.Clear();
   return outcome;
 }

@@ -30,7 +30,7 @@ struct HostEvents::Watch {
   };
 
   void LookAtDrives() REQUIRES(mutex);
-  void LookAtDrive(DriveId id, const Drive& drive, Time now) REQUIRES(mutex);
+  void LookAtDrive(DriveId id, const Drive& drive, Time now, int64_t at) REQUIRES(mutex);
   void Tell(EventKind kind, int64_t at, std::vector<DriveId> drives, const std::string& text);
   void TellOfFiles() REQUIRES(mutex);
 
@@ -83,9 +83,10 @@ void HostEvents::LookAgain(const std::shared_ptr<Watch>& watch) {
 
 void HostEvents::Watch::LookAtDrives() {
   const Time now = runtime.Now();
+  const int64_t at = runtime.WallClock();
   for (const MappedDrive& mapped : cluster->map().drives) {
     const Drive* const drive = cluster->FindDrive(mapped.id);
-    if (drive != nullptr && !cluster->IsRetired(mapped.id)) LookAtDrive(mapped.id, *drive, now);
+    if (drive != nullptr && !cluster->IsRetired(mapped.id)) LookAtDrive(mapped.id, *drive, now, at);
   }
   for (auto& [why, ids] : came) Tell(EventKind::kDriveCame, 0, std::move(ids), why);
   for (auto& [when, ids] : went) {
@@ -95,7 +96,7 @@ void HostEvents::Watch::LookAtDrives() {
   went.clear();
 }
 
-void HostEvents::Watch::LookAtDrive(DriveId id, const Drive& drive, Time now) {
+void HostEvents::Watch::LookAtDrive(DriveId id, const Drive& drive, Time now, int64_t at) {
   Watched& watched = drives[id];
   const bool is_restless = watched.came && now - *watched.came < 2 * options.restless;
   if (drive.IsUp()) {
@@ -114,7 +115,7 @@ void HostEvents::Watch::LookAtDrive(DriveId id, const Drive& drive, Time now) {
   }
   if (!watched.away_since) {
     watched.away_since = now;
-    watched.away_at = runtime.WallClock();
+    watched.away_at = at;
   }
   const Duration waits = is_restless ? options.restless : options.settles_in;
   if (watched.told_up == false || now - *watched.away_since < waits) return;

@@ -30,7 +30,8 @@ class CareTest : public FsTest {
  protected:
   explicit CareTest(TestCluster::Options options = {.drives = 6,
                                                     .layout = {2, 1, 64 << 10},
-                                                    .groups = 8})
+                                                    .groups = 8,
+                                                    .replicas = 5})
       : FsTest(options) {
     SetLogLevel(LogLevel::kError);
     ChooseProgress("none");
@@ -154,7 +155,7 @@ TEST_F(CareTest, ADriveThatStaysAwayIsDoneWithoutAfterAWhile) {
   const CareOutcome done = Care();
   EXPECT_THAT(Steps(done), ElementsAre("check", "repair without drive 3"));
   EXPECT_THAT(Steps(Care()), IsEmpty());
-  // Now another one may go.
+  // Now another one may go. (Names are on five drives, and bear two that are away.)
   for (DriveId drive = 1; drive <= machines_.size(); ++drive) {
     if (drive == 3) continue;
     machines_.SetDown(drive, true);
@@ -298,14 +299,16 @@ TEST_F(CareTest, WorkOfOneThatDiedIsTakenOver) {
   RepairRequest drain{.change = MapChange::kDrain, .drives = {6}, .wants_all_at_home = true};
   bool first_ended = false;
   sim_.Spawn("first", [&] {
-    LongWork work(*dead, WorkOf("drain", drain), std::string(kRepairGoesOn));
-    EXPECT_FALSE(RunRepair(work, *dead, nullptr, drain).has_value());
+    {
+      LongWork work(*dead, WorkOf("drain", drain), std::string(kRepairGoesOn));
+      EXPECT_FALSE(RunRepair(work, *dead, machines_.Factory(life), drain).has_value());
+    }
     first_ended = true;
   });
   sim_.Sleep(seconds(10));
   const auto run = [&] {
     LongWork work(*other, WorkOf("drain", drain), std::string(kRepairGoesOn));
-    const auto outcome = RunRepair(work, *other, nullptr, drain);
+    const auto outcome = RunRepair(work, *other, machines_.Factory(), drain);
     if (!outcome.has_value()) return Status(work.End(outcome.error()));
     work.End(ExitCodeOf(drain, *outcome));
     return Status();
