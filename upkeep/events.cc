@@ -124,18 +124,19 @@ std::string Event::Sentence() const {
       return fmt::format("{} can be reached again{}, as {} saw", DrivesText(drives),
                          Behind(" ", text), seen_by);
     case EventKind::kSparesUsed:
-      return fmt::format(
-          "files were written {} by {} while drives were away: some of their shards are on spares "
-          "or missing",
-          count == 1 ? "once" : fmt::format("{} times", count), seen_by);
+      return fmt::format("files were written {} by {} while drives were away{}",
+                         count == 1 ? "once" : fmt::format("{} times", count), seen_by,
+                         Behind(": ", text));
     case EventKind::kFilesMended:
       return fmt::format("{} that lacked shards {} whole again, mended by {}",
                          count == 1 ? "a file" : fmt::format("{} files", count),
                          count == 1 ? "is" : "are", seen_by);
     case EventKind::kDamageFound:
+      if (work.empty()) return fmt::format("{} met {} damaged shards", seen_by, count);
       return fmt::format("{} found {} damaged or missing shards{}", work, count,
                          Behind(": ", text));
     case EventKind::kDamageMended:
+      if (work.empty()) return fmt::format("{} wrote {} of these again", seen_by, count);
       return fmt::format("{} wrote {} shards again or brought them home{}", work, count,
                          Behind(": ", text));
     case EventKind::kWorkBegan:

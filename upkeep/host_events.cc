@@ -45,6 +45,8 @@ struct HostEvents::Watch {
   std::map<std::pair<int64_t, std::string>, std::vector<DriveId>> went GUARDED_BY(mutex);
   uint64_t written_short GUARDED_BY(mutex) = 0;
   uint64_t mended GUARDED_BY(mutex) = 0;
+  StripeCounters told GUARDED_BY(mutex);       // what was told of what they count
+  uint64_t damage_left GUARDED_BY(mutex) = 0;  // shards, of what was told
   Time next_files GUARDED_BY(mutex){};
 };
 
@@ -137,15 +139,28 @@ void HostEvents::Watch::Tell(EventKind kind, int64_t at, std::vector<DriveId> id
 }
 
 void HostEvents::Watch::TellOfFiles() {
-  if (written_short + mended == 0 || runtime.Now() < next_files) return;
+  const StripeCounters now = cluster->stripes().counters();
+  const uint64_t damaged = now.damaged_shards - told.damaged_shards;
+  // Those that were only missing are no news: whoever wrote them short has told of that.
+  const uint64_t rewritten =
+      std::min(damage_left + damaged, now.rewritten_shards - told.rewritten_shards);
+  const uint64_t news = written_short + mended + damaged + rewritten;
+  if (news == 0 || runtime.Now() < next_files) return;
   next_files = runtime.Now() + options.files_every;
-  const auto tell = [this](EventKind kind, uint64_t count) {
+  const auto tell = [this](EventKind kind, uint64_t count, std::string text) {
     Event event{.kind = kind, .actor = {}};
     event.count = count;
+    event.text = std::move(text);
     if (count > 0) log.Add(std::move(event));
   };
-  tell(EventKind::kSparesUsed, std::exchange(written_short, 0));
-  tell(EventKind::kFilesMended, std::exchange(mended, 0));
+  tell(EventKind::kSparesUsed, std::exchange(written_short, 0),
+       fmt::format("{} shards went to spares, {} blocks were stored with fewer shards",
+                   now.spare_writes - told.spare_writes, now.short_writes - told.short_writes));
+  tell(EventKind::kFilesMended, std::exchange(mended, 0), "");
+  tell(EventKind::kDamageFound, damaged, "");
+  tell(EventKind::kDamageMended, rewritten, "");
+  damage_left += damaged - rewritten;
+  told = now;
 }
 
 }  // namespace pinstripe

@@ -14,6 +14,7 @@
 #include "tools/commands.h"
 #include "tools/long_runs.h"
 #include "upkeep/last_look.h"
+#include "upkeep/survey.h"
 #include "upkeep/work.h"
 
 namespace pinstripe {
@@ -97,6 +98,16 @@ TEST_F(CareTest, WhatIsDueIsDoneOnceAndIsNotDueThen) {
     if (event.kind == EventKind::kWorkEnded) told.push_back(event.work);
   }
   EXPECT_THAT(told, ElementsAre("check", "check", "collect", "collect", "scrub"));
+}
+
+TEST_F(CareTest, StatusSaysWhatIsOverdue) {
+  NoteAllLooks();
+  EXPECT_THAT(SurveyOf(cluster()).Shortcomings(), IsEmpty());
+  NoteAllLooks(10);
+  const Survey survey = SurveyOf(cluster());
+  EXPECT_THAT(survey.Shortcomings(),
+              testing::Contains("nobody has checked the cluster for 10.0 days"));
+  EXPECT_EQ(HealthOf(survey), Health::kDegraded);
 }
 
 TEST_F(CareTest, WhatNobodyEverDidIsDue) {
