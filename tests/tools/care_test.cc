@@ -178,6 +178,21 @@ TEST_F(CareTest, ADriveThatStaysAwayIsDoneWithoutAfterAWhile) {
   }
 }
 
+TEST_F(CareTest, WhatWentElsewhereComesHomeWhenTheDriveIsBack) {
+  NoteAllLooks();
+  machines_.SetDown(3, true);
+  Care();
+  sim_.Sleep(hours(25));
+  EXPECT_THAT(Steps(Care()), ElementsAre("check", "repair without drive 3"));
+  machines_.SetDown(3, false);
+  sim_.Sleep(hours(25));
+  const CareOutcome done = Care();
+  EXPECT_THAT(Steps(done), ElementsAre("check", "repair"));
+  EXPECT_EQ(ExitCodeOf(done), 0) << CareText({}, done);
+  sim_.Sleep(hours(25));
+  EXPECT_THAT(Steps(Care()), ElementsAre("check"));
+}
+
 TEST_F(CareTest, ADriveThatCameAndWentIsWaitedForAnew) {
   NoteAllLooks();
   machines_.SetDown(3, true);
