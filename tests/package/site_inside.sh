@@ -171,5 +171,13 @@ for one in store1 gate1; do check "the doctor finds no error on $one" doctor "$o
 check "joining again changes nothing" bash -c 'grep -q "All files are as they should be" <(nsenter -t '"${machines[store2]}"' --mount --net --uts --root --wd=/ -- pinstripe join /root/site/site-example/store2.tar)'
 check "one host may be away" bash -c 'pkill -KILL -o -f "^/usr/sbin/pinstriped" && xrdcp --nopbar -f root://gate1//first /tmp/back2 && cmp /tmp/back2 /usr/sbin/pinstriped'
 
+# --- A machine leaves ---
+
+# shellcheck disable=SC2016
+check "a purge leaves nothing that a join has put there" on store4 bash -c '
+  touch /etc/pinstripe/left
+  apt-get -qy purge pinstripe pinstriped pinstripe-fuse xrootd-pinstripe >/dev/null 2>&1 && ls -A /etc/pinstripe | cmp - <(echo left) &&
+    ! ls /etc/xrootd/pinstripe-tls.* 2>/dev/null && test -e /srv/pinstripe/disk1/pinstripe-drive'
+
 [ $failures -eq 0 ] || { echo "site_test: $failures of its checks failed"; exit 1; }
 echo "site_test: all checks passed"
