@@ -44,18 +44,25 @@ LastLook LookOf(const CheckReport& report, int64_t now) {
 }
 
 void NoteCheck(Cluster& cluster, const CheckReport& report) {
-  (void)NoteLastLook(cluster, LookKind::kListed, LookOf(report, cluster.runtime().WallClock()));
+  LastLook look = LookOf(report, cluster.runtime().WallClock());
+  // A check does not compare all replicas, as a repair does.
+  if (const auto before = FindLastLook(cluster, LookKind::kListed)) {
+    look.replicas_behind = before->replicas_behind;
+  }
+  (void)NoteLastLook(cluster, LookKind::kListed, look);
   NotePlaces(cluster, report);
 }
 
 // Of a look that did not see all places the last note is as good as any.
 void NotePlaces(Cluster& cluster, const CheckReport& report) {
   if (!report.not_checked.empty() || !report.knows_all_places) return;
-  (void)NoteLastPlaces(cluster, {.at = cluster.runtime().WallClock(),
-                                 .epoch = report.epoch,
-                                 .displaced_blocks = report.displaced_blocks,
-                                 .unused_shards = report.unused_shards,
-                                 .unused_bytes = report.unused_bytes});
+  LastPlaces places{.at = report.began,
+                    .epoch = report.epoch,
+                    .displaced_blocks = report.displaced_blocks,
+                    .unused_shards = report.unused_shards,
+                    .unused_bytes = report.unused_bytes};
+  for (const auto& [k, m] : report.geometries) places.stripes.push_back({k, m});
+  (void)NoteLastPlaces(cluster, places);
 }
 
 void NoteCollection(Cluster& cluster, const CollectReport& report) {

@@ -18,6 +18,7 @@ void TellOfFormat(Cluster& cluster) {
   for (const LookKind kind : {LookKind::kListed, LookKind::kRead, LookKind::kCollected}) {
     (void)NoteLastLook(cluster, kind, now);
   }
+  (void)NoteLastPlaces(cluster, {.at = now.at, .epoch = cluster.map().epoch});
   EventLog events(cluster);
   Event event{.kind = EventKind::kConfiguration, .actor = {}};
   event.work = "format";

@@ -36,6 +36,7 @@ Checker::Checker(Cluster& cluster, Options options)
       records_(cluster),
       names_(records_, [](InodeId, const Inode&, uint64_t) {}) {
   report_.epoch = cluster.map().epoch;
+  report_.began = cluster.runtime().WallClock();
   report_.missing_drives = cluster.MissingDrives();
 }
 

@@ -54,13 +54,15 @@ struct CheckReport {
   uint64_t unused_bytes = 0;   // of these; a guess by some of them, where they are many
   // Blocks with shards that are not at home under the newest epoch of the drive map, or not stored.
   uint64_t displaced_blocks = 0;
+  std::set<std::pair<int, int>> geometries;     // k and m of the stripes that files name
   std::map<DriveId, uint64_t> unused_by_drive;  // of the unused shards; no drive without any
   std::map<DriveId, uint64_t> shards_by_drive;  // that files name, where the files say
   // Drives that the drive map has and the configuration lacks. Shards on those that were drained
   // count as missing, shards on others as away.
   std::vector<MissingDrive> missing_drives;
   std::vector<DriveId> full_drives;
-  Epoch epoch = 0;  // the newest when all this was begun
+  Epoch epoch = 0;    // the newest when all this was begun
+  int64_t began = 0;  // when that was, by the clock of this host: nanoseconds since 1970
   // Shards that should be on drives that are drained and not retired, wherever they are. And
   // whether these are all that there can be: every map of blocks could be read.
   std::map<DriveId, uint64_t> named_on_draining;

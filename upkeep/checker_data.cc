@@ -191,6 +191,7 @@ void Checker::CheckBlock(std::span<const OwnedBlock> owned) {
       ++report_.displaced_blocks;
     }
     for (const BlockPlace& stripe : stripes) {
+      report_.geometries.emplace(stripe.layout.data_shards, stripe.layout.parity_shards);
       NoteDraining(block, stripe);
       expected.emplace_back(one.id, stripe);
     }

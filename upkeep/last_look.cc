@@ -45,7 +45,10 @@ Result<LastLook> LastLook::Decode(std::string_view bytes) {
 std::string LastPlaces::Encode() const {
   Writer out;
   out.U8(kPlacesFormat).U64(static_cast<uint64_t>(at)).U32(epoch);
-  out.Varint(displaced_blocks).Varint(unused_shards).Varint(unused_bytes);
+  out.Varint(displaced_blocks).Varint(unused_shards).Varint(unused_bytes).Varint(stripes.size());
+  for (const Geometry& each : stripes) {
+    out.U8(static_cast<uint8_t>(each.data_shards)).U8(static_cast<uint8_t>(each.parity_shards));
+  }
   return out.Take();
 }
 
@@ -62,6 +65,16 @@ Result<LastPlaces> LastPlaces::Decode(std::string_view bytes) {
   places.displaced_blocks = in.Varint();
   places.unused_shards = in.Varint();
   places.unused_bytes = in.Varint();
+  const uint64_t geometries = in.Varint();
+  for (uint64_t i = 0; i < geometries && in.ok(); ++i) {
+    const int data = in.U8();
+    const Geometry stripes{data, in.U8()};
+    if (data == 0 || stripes.shards() > kMaxShards) {
+      return Fail(EBADMSG, "where shards were found last: there are no stripes of {}+{}", data,
+                  stripes.parity_shards);
+    }
+    places.stripes.push_back(stripes);
+  }
   TRY(in.Finish("where shards were found last"));
   return places;
 }

@@ -11,9 +11,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "cluster/cluster.h"
+#include "erasure/codec.h"
 
 namespace pinstripe {
 
@@ -41,11 +43,12 @@ struct LastLook {
 // What the last look of kind kListed found of places. In a register of its own, as earlier versions
 // of this program know the other record.
 struct LastPlaces {
-  int64_t at = 0;                 // as LastLook::at
+  int64_t at = 0;                 // as LastLook::at, but when the look began
   Epoch epoch = 0;                // of the drive map, the newest when the look began
   uint64_t displaced_blocks = 0;  // with shards that are not at home in that epoch
   uint64_t unused_shards = 0;     // of uploads under way, or left by clients that died
   uint64_t unused_bytes = 0;      // of these, as far as drives have told
+  std::vector<Geometry> stripes;  // of which files have any, ascending by k and m
 
   std::string Encode() const;
   static Result<LastPlaces> Decode(std::string_view bytes);  // EBADMSG

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/try.h"
+#include "upkeep/events.h"
 
 namespace pinstripe {
 namespace {
@@ -48,6 +49,51 @@ bool LacksSomething(const std::optional<LastLook>& look) {
   return look && look->lacking + look->replicas_behind + look->not_looked_at > 0;
 }
 
+bool SaysThatDrivesWereAway(const Event& event) {
+  return event.kind == EventKind::kDriveWent || event.kind == EventKind::kDriveCame ||
+         event.kind == EventKind::kSparesUsed;
+}
+
+// Why it is not known where all shards are; empty: they are at home, and the map says where that
+// is.
+std::vector<std::string> WhatIsNotKnown(Cluster& cluster, const Survey& survey) {
+  constexpr Duration kLooksCountFor = std::chrono::hours(24 * 7);
+  std::vector<std::string> all;
+  if (!survey.knows_notes) {
+    all.emplace_back("what was found last cannot be read, or not all of it");
+    return all;
+  }
+  if (!survey.places || survey.places->epoch != cluster.map().epoch) {
+    all.emplace_back(
+        "nobody has looked where all shards are since the drive map was changed: run `pinstripe "
+        "check` first");
+    return all;
+  }
+  const LastPlaces& places = *survey.places;
+  if (places.displaced_blocks > 0) {
+    all.push_back(fmt::format(
+        "{} blocks have shards that are not at home, perhaps several on one host: run `pinstripe "
+        "repair` first",
+        places.displaced_blocks));
+  }
+  const int64_t now = cluster.runtime().WallClock();
+  if (places.at > now || now - places.at > kLooksCountFor.count()) {
+    all.emplace_back("who looked last did so more than a week ago: run `pinstripe check` first");
+    return all;
+  }
+  const auto events = ReadEvents(cluster, places.at);
+  if (!events.has_value()) {
+    all.push_back(
+        fmt::format("whether drives were away since somebody looked last is not known: {}",
+                    events.error().message()));
+  } else if (!events->reaches_back || std::ranges::any_of(events->events, SaysThatDrivesWereAway)) {
+    all.emplace_back(
+        "drives were away since somebody looked last, and what was written meanwhile may be "
+        "several times on one host: run `pinstripe check` first");
+  }
+  return all;
+}
+
 std::string_view NameOf(Verdict verdict) {
   switch (verdict) {
     case Verdict::kYes: return "yes";
@@ -81,12 +127,18 @@ Result<StopAnswer> MayStop(Cluster& cluster, const Survey& survey,
         "could not be looked at, and these may be out of reach: run `pinstripe repair` and "
         "`pinstripe check` first");
   }
+  for (std::string& reason : WhatIsNotKnown(cluster, survey)) {
+    answer.verdict = Verdict::kUnknown;
+    answer.risks.push_back(std::move(reason));
+  }
+  if (!answer.then.exact) {
+    answer.verdict = Verdict::kUnknown;
+    answer.risks.emplace_back(
+        "there are so many groups or changes of the drive map that only a part was looked at");
+  }
   if (answer.then.writes_short) {
     answer.notes.emplace_back(
         "new blocks get fewer shards than they should have, and `pinstripe repair` adds the rest");
-  }
-  if (!answer.then.exact) {
-    answer.notes.emplace_back("computed from a sample, as there are very many groups");
   }
   return answer;
 }

@@ -417,6 +417,7 @@ Margin MarginOf(Cluster& cluster, const Survey& survey, const std::set<DriveId>&
     // Small files, and patches of large ones, are so many copies.
     add_stripes({1, layout.parity_shards});
   }
+  if (survey.places) std::ranges::for_each(survey.places->stripes, add_stripes);
   question.min_redundancy = config.min_redundancy;
   question.map_drives = cluster.map_drives();
   question.away = also_away;

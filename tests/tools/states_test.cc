@@ -26,6 +26,7 @@
 #include "tools/check_report.h"
 #include "tools/repair_run.h"
 #include "upkeep/collector.h"
+#include "upkeep/events.h"
 #include "upkeep/stop.h"
 #include "upkeep/survey.h"
 
@@ -580,6 +581,9 @@ TEST_F(StatesTest, WhatMayBeStoppedIsToldByTheMapAndByWhatIsAway) {
     return *answer;
   };
   using enum StopAnswer::Verdict;
+  // Nobody has looked yet.
+  EXPECT_THAT(ask({"1"}).risks, testing::ElementsAre(HasSubstr("nobody has looked where")));
+  (void)Run("check");
   const StopAnswer two = ask({"1", "2"});
   EXPECT_EQ(two.verdict, kYes);
   EXPECT_EQ(two.drives, (std::vector<DriveId>{1, 2}));
@@ -623,6 +627,8 @@ TEST(StopStates, AHostMayBeStoppedWhereItsDrivesElsewhereMayNot) {
   auto cluster = machines.Open();
   ASSERT_OK(cluster);
   ASSERT_OK(FileSystem::Format(**cluster, {}, 0755));
+  LastPlaces places{.at = sim.WallClock(), .epoch = 1};
+  ASSERT_OK(NoteLastPlaces(**cluster, places));
   Survey survey = SurveyOf(**cluster);
   EXPECT_EQ(MayStop(**cluster, survey, {"b"})->verdict, StopAnswer::Verdict::kYes);
   EXPECT_EQ(MayStop(**cluster, survey, {"b"})->drives, (std::vector<DriveId>{4, 5, 6}));
@@ -634,6 +640,33 @@ TEST(StopStates, AHostMayBeStoppedWhereItsDrivesElsewhereMayNot) {
   EXPECT_THAT(SurveyText(survey), HasSubstr("degraded: all 3 drives of b are down"));
   EXPECT_EQ(MayStop(**cluster, survey, {"a"})->verdict, StopAnswer::Verdict::kNo);
   EXPECT_EQ(MayStop(**cluster, survey, {"5"})->verdict, StopAnswer::Verdict::kYes);
+  for (const DriveId id : {4, 5, 6}) machines.SetDown(id, false);
+  // What was written meanwhile may lie several times on one host, and only a look tells.
+  EventLog events(**cluster);
+  Event event{.kind = EventKind::kDriveWent, .actor = {}, .drives = {4}};
+  events.Add(std::move(event));
+  ASSERT_TRUE(events.Flush());
+  const auto risks = [&](const std::string& host) {
+    return MayStop(**cluster, SurveyOf(**cluster), {host})->risks;
+  };
+  EXPECT_THAT(risks("a"), testing::ElementsAre(HasSubstr("drives were away since")));
+  sim.Sleep(std::chrono::minutes(1));
+  places.at = sim.WallClock();
+  places.displaced_blocks = 3;
+  ASSERT_OK(NoteLastPlaces(**cluster, places));
+  EXPECT_THAT(risks("a"), testing::ElementsAre(HasSubstr("3 blocks have shards that are not at")));
+  places.displaced_blocks = 0;
+  ASSERT_OK(NoteLastPlaces(**cluster, places));
+  EXPECT_THAT(risks("a"), testing::IsEmpty());
+  // A directory without any redundancy.
+  places.stripes = {{1, 0}};
+  ASSERT_OK(NoteLastPlaces(**cluster, places));
+  EXPECT_THAT(risks("a"), testing::Not(testing::IsEmpty()));
+  EXPECT_EQ(MayStop(**cluster, SurveyOf(**cluster), {"a"})->verdict, StopAnswer::Verdict::kNo);
+  places = {.at = sim.WallClock(), .epoch = 1};
+  ASSERT_OK(NoteLastPlaces(**cluster, places));
+  sim.Sleep(std::chrono::hours(24 * 8));
+  EXPECT_THAT(risks("a"), testing::ElementsAre(HasSubstr("more than a week ago")));
   SetLogLevel(LogLevel::kInfo);
 }
 

@@ -34,11 +34,12 @@ TEST(LastLook, ItsBytesNeverChange) {
   EXPECT_EQ(*again, kLook);
 }
 
-constexpr LastPlaces kPlaces{.at = 1'700'000'000'000'000'000,
-                             .epoch = 7,
-                             .displaced_blocks = 1,
-                             .unused_shards = 300,
-                             .unused_bytes = 4};
+const LastPlaces kPlaces{.at = 1'700'000'000'000'000'000,
+                         .epoch = 7,
+                         .displaced_blocks = 1,
+                         .unused_shards = 300,
+                         .unused_bytes = 4,
+                         .stripes = {{1, 2}, {4, 2}}};
 
 TEST(LastPlaces, TheirBytesNeverChange) {
   EXPECT_EQ(Hex(AsBytes(LastLookKey(LookKind::kPlaces))), "4303");
@@ -48,7 +49,10 @@ TEST(LastPlaces, TheirBytesNeverChange) {
             "00000007"
             "01"
             "ac02"
-            "04");
+            "04"
+            "02"
+            "0102"
+            "0402");
   const auto again = LastPlaces::Decode(kPlaces.Encode());
   ASSERT_OK(again);
   EXPECT_EQ(*again, kPlaces);
@@ -58,6 +62,9 @@ TEST(LastPlaces, TheirBytesNeverChange) {
   }
   EXPECT_FAILS(LastPlaces::Decode(good + '\0'), EBADMSG);
   EXPECT_FAILS(LastPlaces::Decode("\x02" + good.substr(1)), EBADMSG);
+  const std::string none = good.substr(0, good.size() - 2) + std::string("\0\2", 2);
+  EXPECT_FAILS(LastPlaces::Decode(none), EBADMSG);
+  EXPECT_FAILS(LastPlaces::Decode(good.substr(0, good.size() - 1) + "\x40"), EBADMSG);
 }
 
 TEST(LastLook, AnythingElseIsDamage) {
