@@ -26,6 +26,8 @@ using Action = std::function<Result<int>(Runtime&)>;
 
 void AddFormatCommand(CLI::App& app, Action& chosen);
 void AddStatusCommand(CLI::App& app, Action& chosen);
+void AddClientsCommand(CLI::App& app, Action& chosen);
+void AddTopCommand(CLI::App& app, Action& chosen);
 void AddWhyCommand(CLI::App& app, Action& chosen);
 void AddCheckCommand(CLI::App& app, Action& chosen);
 void AddCollectCommand(CLI::App& app, Action& chosen);

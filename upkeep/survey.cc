@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.h"
+#include "base/table_text.h"
 #include "base/time_text.h"
 #include "base/try.h"
 #include "cluster/connect.h"
@@ -124,24 +125,6 @@ std::string HealthText(const Survey& survey) {
 
 uint64_t UsedBytes(const DriveInfo& info) {
   return static_cast<uint64_t>(static_cast<double>(info.capacity_bytes) * info.portion_full);
-}
-
-// Down columns, padded to the widest cell; the last column as long as it likes.
-std::string TableText(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (size_t i = 0; i + 1 < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) {
-      text += i + 1 < row.size() ? fmt::format("{:<{}}  ", row[i], widths[i]) : row[i];
-    }
-    text.erase(text.find_last_not_of(' ') + 1);
-    text += '\n';
-  }
-  return text;
 }
 
 // Why a drive is down, without its name: that is in the same row.
