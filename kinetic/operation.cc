@@ -641,8 +641,10 @@ class AskUseOperation final : public Asking<DriveUse> {
       DriveWork& work = use.work.emplace_back();
       const int type = each.messagetype();
       work.is_read = type == Header::GET || type == Header::GETNEXT ||
-                     type == Header::GETPREVIOUS || type == Header::GETKEYRANGE;
-      work.is_write = type == Header::PUT || type == Header::DELETE || type == Header::END_BATCH;
+                     type == Header::GETPREVIOUS || type == Header::GETKEYRANGE ||
+                     type == Header::GETVERSION;
+      work.is_write = type == Header::PUT || type == Header::DELETE || type == Header::END_BATCH ||
+                      type == Header::FLUSHALLDATA;
       work.requests = each.requests();
       work.bytes = each.bytes();
       const size_t buckets = std::min<size_t>(each.took_size(), LatencyCounts::kBuckets);

@@ -81,10 +81,13 @@ uint64_t BytesBy(const DriveUse* use, bool DriveWork::*kind) {
   return bytes;
 }
 
+// About records: that somebody asks who uses a drive is no use of it.
 uint64_t RequestsOf(const DriveUse* use) {
   uint64_t requests = 0;
   if (use == nullptr) return requests;
-  for (const DriveWork& work : use->work) requests += work.requests;
+  for (const DriveWork& work : use->work) {
+    requests += work.is_read || work.is_write ? work.requests : 0;
+  }
   return requests;
 }
 
@@ -185,7 +188,8 @@ std::vector<DriveWorkReport> WorkSince(const ClusterUse& before, const ClusterUs
     // What did not tell before says nothing of what it does now.
     if (then == nullptr) then = &*drive.use;
     const DriveUse* later = &*drive.use;
-    report.connections = later->clients.size();
+    report.connections = std::ranges::count_if(
+        later->clients, [](const DriveUser& user) { return !IsThisProcess(user); });
     const auto rate = [seconds](uint64_t from, uint64_t to) {
       return static_cast<double>(Since(from, to)) / seconds;
     };
