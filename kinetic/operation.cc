@@ -620,7 +620,8 @@ class AskUseOperation final : public Asking<DriveUse> {
 
  protected:
   Result<DriveUse> Read(KineticAnswer answer) override {
-    if (!answer.capabilities.clients) return Fail(ENOTSUP, "it does not tell who uses it");
+    if (!answer.capabilities.clients)
+      return Fail(ENOTSUP, "this device, or this version of pinstriped, cannot");
     const kinetic::GetLog& log = answer.body->getlog();
     DriveUse use;
     for (const kinetic::GetLog::Client& each : log.clients()) {
@@ -660,7 +661,7 @@ class AskUseOperation final : public Asking<DriveUse> {
     if (failure.code() != ENOENT && failure.code() != EINVAL) {
       return tl::unexpected(std::move(failure));
     }
-    return Fail(ENOTSUP, "it does not tell who uses it");
+    return Fail(ENOTSUP, "this device, or this version of pinstriped, cannot");
   }
 
  private:
