@@ -47,6 +47,13 @@ DriveFactory KineticDriveFactory(KineticIo& io, Duration connect_timeout) {
   };
 }
 
+Result<std::unique_ptr<KineticDrive>> ConnectDrive(KineticIo& io, const DriveConfig& config,
+                                                   Duration connect_timeout) {
+  KineticDrive::Options options = TRY(WayTo(config));
+  options.connect_timeout = connect_timeout;
+  return std::make_unique<KineticDrive>(io, std::move(options));
+}
+
 ConnectedCluster::ConnectedCluster(std::unique_ptr<KineticIo> io, std::unique_ptr<Cluster> cluster)
     : io_(std::move(io)), cluster_(std::move(cluster)) {}
 

@@ -15,11 +15,17 @@
 
 namespace pinstripe {
 
+class KineticDrive;
 class KineticIo;
 
 // The DriveFactory of real programs: KineticDrives that do their I/O on `io`, which outlives them.
 // To be passed to Cluster::Format.
 DriveFactory KineticDriveFactory(KineticIo& io, Duration connect_timeout);
+
+// A way to a drive as the configuration says it, whichever drive is there: for those who ask what
+// only a Kinetic device can tell.
+Result<std::unique_ptr<KineticDrive>> ConnectDrive(KineticIo& io, const DriveConfig& config,
+                                                   Duration connect_timeout);
 
 // An open cluster and what it stands on. Destroy it after everything that uses the cluster.
 class ConnectedCluster {

@@ -33,7 +33,7 @@ struct DriveUser {
 // Requests of one type.
 struct DriveWork {
   bool is_read = false;   // of records
-  bool is_write = false;  // a change of them
+  bool is_write = false;  // a change of them, or what makes changes durable
   uint64_t requests = 0;
   uint64_t bytes = 0;  // of values
   LatencyCounts took;

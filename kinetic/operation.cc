@@ -620,7 +620,8 @@ class AskUseOperation final : public Asking<DriveUse> {
 
  protected:
   Result<DriveUse> Read(KineticAnswer answer) override {
-    if (!answer.capabilities.clients) return Fail(ENOTSUP, "it does not tell who uses it");
+    if (!answer.capabilities.clients)
+      return Fail(ENOTSUP, "this device, or this version of pinstriped, cannot");
     const kinetic::GetLog& log = answer.body->getlog();
     DriveUse use;
     for (const kinetic::GetLog::Client& each : log.clients()) {
@@ -641,8 +642,10 @@ class AskUseOperation final : public Asking<DriveUse> {
       DriveWork& work = use.work.emplace_back();
       const int type = each.messagetype();
       work.is_read = type == Header::GET || type == Header::GETNEXT ||
-                     type == Header::GETPREVIOUS || type == Header::GETKEYRANGE;
-      work.is_write = type == Header::PUT || type == Header::DELETE || type == Header::END_BATCH;
+                     type == Header::GETPREVIOUS || type == Header::GETKEYRANGE ||
+                     type == Header::GETVERSION;
+      work.is_write = type == Header::PUT || type == Header::DELETE || type == Header::END_BATCH ||
+                      type == Header::FLUSHALLDATA;
       work.requests = each.requests();
       work.bytes = each.bytes();
       const size_t buckets = std::min<size_t>(each.took_size(), LatencyCounts::kBuckets);
@@ -658,7 +661,7 @@ class AskUseOperation final : public Asking<DriveUse> {
     if (failure.code() != ENOENT && failure.code() != EINVAL) {
       return tl::unexpected(std::move(failure));
     }
-    return Fail(ENOTSUP, "it does not tell who uses it");
+    return Fail(ENOTSUP, "this device, or this version of pinstriped, cannot");
   }
 
  private:

@@ -90,6 +90,7 @@ class MetricsServer::Http {
                                            nullptr};
     mg_callbacks callbacks{};
     callbacks.begin_request = OnRequest;
+    callbacks.http_error = OnError;
     callbacks.log_message = OnMessage;
     const SignalsAsTheyWere as_they_were;
     context_ = mg_start(&callbacks, this, options.data());
@@ -153,6 +154,12 @@ class MetricsServer::Http {
     }
     Answer(connection, 200, "OK", kMetricsType, "", http.make_page_(), has_body);
     return 200;
+  }
+
+  // To what is no request. The library's own page asks gmtime(), which is not for several threads.
+  static int OnError(mg_connection* connection, int code, const char*) {
+    Answer(connection, code, "Refused", kTextType, "", "this cannot be answered\n", true);
+    return 0;
   }
 
   // What it says while it starts, on the thread that starts it, is the reason. Later it only

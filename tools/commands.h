@@ -33,6 +33,8 @@ void AddFormatCommand(CLI::App& app, Action& chosen);
 void AddStatusCommand(CLI::App& app, Action& chosen);
 void AddOkToStopCommand(CLI::App& app, Action& chosen);
 void AddEventsCommand(CLI::App& app, Action& chosen);
+void AddClientsCommand(CLI::App& app, Action& chosen);
+void AddTopCommand(CLI::App& app, Action& chosen);
 void AddWhyCommand(CLI::App& app, Action& chosen);
 void AddCareCommand(CLI::App& app, Action& chosen);
 void AddCheckCommand(CLI::App& app, Action& chosen);

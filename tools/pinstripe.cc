@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "base/log.h"
+#include "base/program.h"
 #include "base/real_runtime.h"
 #include "tools/commands.h"
 #include "tools/progress.h"
@@ -36,6 +37,8 @@ int Main(int argc, char** argv) {
   AddStatusCommand(app, chosen);
   AddOkToStopCommand(app, chosen);
   AddEventsCommand(app, chosen);
+  AddClientsCommand(app, chosen);
+  AddTopCommand(app, chosen);
   AddWhyCommand(app, chosen);
   AddCareCommand(app, chosen);
   AddCheckCommand(app, chosen);
@@ -55,6 +58,10 @@ int Main(int argc, char** argv) {
   }
 
   ChooseProgress(progress);
+  const auto commands = app.get_subcommands();
+  SetProgram({.name = "pinstripe",
+              .version = PINSTRIPE_VERSION,
+              .detail = commands.empty() ? "" : commands.front()->get_name()});
   SetLogLevel(verbose ? LogLevel::kDebug : LogLevel::kError);
   RealRuntime runtime;
   const Result<int> exit_code = chosen(runtime);

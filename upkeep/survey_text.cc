@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/table_text.h"
 #include "base/time_text.h"
 #include "cluster/membership/drive_identity.h"
 #include "upkeep/survey.h"
@@ -11,24 +12,6 @@ namespace pinstripe {
 namespace {
 
 using Rows = std::vector<std::vector<std::string>>;
-
-// Down columns, padded to the widest cell; the last column as long as it likes.
-std::string TableText(const Rows& rows) {
-  std::vector<size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (size_t i = 0; i + 1 < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) {
-      text += i + 1 < row.size() ? fmt::format("{:<{}}  ", row[i], widths[i]) : row[i];
-    }
-    text.erase(text.find_last_not_of(' ') + 1);
-    text += '\n';
-  }
-  return text;
-}
 
 // ---- Drives
 

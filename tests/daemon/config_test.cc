@@ -45,6 +45,7 @@ strangers = 50
 strangers_per_address = 5
 values_under_way = "1 GiB"
 index_cache = "256 MiB"
+metrics = "127.0.0.1:9464"
 [[drive]]
 path = "d1"
 port = 8101
@@ -64,6 +65,7 @@ store = "leveldb"
   EXPECT_EQ(config->strangers_per_address, 5u);
   EXPECT_EQ(config->value_bytes, uint64_t{1} << 30);
   EXPECT_EQ(config->index_cache_bytes, uint64_t{256} << 20);
+  EXPECT_EQ(config->metrics, "127.0.0.1:9464");
   ASSERT_EQ(config->drives.size(), 2u);
   EXPECT_EQ(config->drives[0].path, directory_ + "/d1");
   EXPECT_EQ(config->drives[0].capacity_bytes, uint64_t{1} << 30);
@@ -85,6 +87,7 @@ TEST_F(DaemonConfigTest, MistakesNameTheirLine) {
       {"[[drive]]\npath = \"d\"\nport = 1\n[[drive]]\npath = \"e\"\nport = 1\n", "used twice"},
       {"[[drive]]\npath = \"d\"\nport = 1\ncolour = 3\n", ":4:"},
       {"[[drive]]\npath = \"d\"\nport = 1\nstore = \"sql\"\n", ":4: no store 'sql'"},
+      {"[daemon]\nmetrics = \"host:1\"\n[[drive]]\npath = \"d\"\nport = 1\n", ":2: 'host:1'"},
       {"[daemon]\n", "no [[drive]]"},
   };
   for (const auto& mistake : kMistakes) {

@@ -52,6 +52,9 @@ TEST(MountOptions, WhatIsForUsIsNotToldToTheKernel) {
 
 TEST(MountOptions, LocksAreTheKernelsOrThereAreNone) {
   EXPECT_TRUE(Parse("ro").locks);
+  EXPECT_EQ(Parse("ro").metrics, "") << "off unless asked for";
+  EXPECT_EQ(Parse("ro,metrics=127.0.0.1:9466").metrics, "127.0.0.1:9466");
+  EXPECT_EQ(Parse("ro,metrics=9466").kernel, Parse("ro").kernel);
   EXPECT_TRUE(Parse("locks=local").locks);
   EXPECT_FALSE(Parse("locks=none").locks);
   EXPECT_EQ(Parse("ro,locks=none").kernel, Parse("ro").kernel);
@@ -67,8 +70,9 @@ TEST(MountOptions, AclsAreTheKernelsBusinessUnlessTheyAreTurnedOff) {
 TEST(MountOptions, WhatCannotBeMeantIsRefused) {
   for (const char* options :
        {"cache_size=", "cache_size=many", "cache_size=1", "entry_timeout=soon", "attr_timeout=-1",
-        "entry_timeout=nan", "cache_dir_size=1MiB", "locks=", "locks=global", "entry_timeout=1s",
-        "uid=root", "gid=-1", "uid=4294967295", "writeback", "remount,ro"}) {
+        "entry_timeout=nan", "cache_dir_size=1MiB", "metrics=", "metrics=host:1",
+        "locks=", "locks=global", "entry_timeout=1s", "uid=root", "gid=-1", "uid=4294967295",
+        "writeback", "remount,ro"}) {
     const auto parsed = ParseMountOptions(options, "");
     EXPECT_FAILS(parsed, EINVAL) << options;
   }

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/log.h"
+#include "base/program.h"
 #include "base/real_runtime.h"
 #include "kinetic/frame.h"
 #include "kinetic/message.h"
@@ -164,6 +165,35 @@ TEST_F(KineticDriveTest, WhatAForeignDeviceDoesNotHaveIsBelievedWhenItIsStillThe
 }
 
 // --- Operations
+
+// A name is for devices that want to know it; others may do without what they do not expect.
+TEST_F(KineticDriveTest, ADeviceOfOthersIsNotToldWhoWeAre) {
+  SetProgram({.name = "test", .version = "1", .detail = ""});
+  std::vector<Request> asked;
+  FakeDevice device([&](Session& session) {
+    session.Handshake();
+    asked.push_back(session.Next());
+    session.Answer(asked.back(), kinetic::Status::NOT_FOUND);
+    asked.push_back(session.Next());
+    session.Answer(asked.back(),
+                   [](kinetic::Body* body) { body->mutable_getlog()->add_clients(); });
+    session.WaitForEnd();
+  });
+  auto drive = DriveAt({device.address()});
+  for (int i = 0; i < 2; ++i) {
+    Later<Result<DriveUse>> later;
+    drive->AskUse(Soon(), later.callback());
+    EXPECT_FAILS(later.Wait(), ENOTSUP);
+  }
+  drive.reset();
+  device.Stop();
+  SetProgram({});
+  ASSERT_EQ(asked.size(), 2u);
+  for (const Request& request : asked) {
+    EXPECT_EQ(request.command.body().getlog().device().name(), kClientsLog);
+    EXPECT_FALSE(request.command.body().getlog().has_client());
+  }
+}
 
 TEST_F(KineticDriveTest, AGetIsByteForByteWhatKineticExpects) {
   std::string frame;

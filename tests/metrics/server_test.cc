@@ -113,6 +113,12 @@ TEST_F(MetricsServerTest, NothingCanBeDoneButToRead) {
   EXPECT_EQ(pages_, 0);
 }
 
+TEST_F(MetricsServerTest, WhatIsNoRequestIsRefused) {
+  const std::string answer = Ask(port(), "This is no request\r\n\r\n");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 400 Refused\r\n"));
+  EXPECT_TRUE(answer.ends_with("\r\n\r\nthis cannot be answered\n")) << answer;
+}
+
 TEST_F(MetricsServerTest, APortThatIsTakenIsNamed) {
   const auto second =
       MetricsServer::Start({.host = "127.0.0.1", .port = port()}, [] { return std::string(); });

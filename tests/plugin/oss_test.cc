@@ -603,6 +603,26 @@ TEST_F(OssTest, StatisticsCountWhatClientsDid) {
   EXPECT_EQ(oss().Stats(text.data(), 10), 0) << "no room";
 }
 
+TEST_F(OssTest, MetricsCountWhatClientsDid) {
+  Upload("/file", "contents");
+  Download("/file");
+  struct stat stat {};
+  EXPECT_EQ(oss().Stat("/none", &stat, 0, nullptr), -ENOENT);
+  const std::string text = oss_->MetricsText();
+  const auto has = [&text](const std::string& line) {
+    EXPECT_NE(text.find("\n" + line + "\n"), std::string::npos) << line << " is not in\n" << text;
+  };
+  has("pinstripe_gateway_opens_total 2");
+  has("pinstripe_gateway_written_bytes_total 8");
+  has("pinstripe_gateway_read_bytes_total 8");
+  has("pinstripe_gateway_errors_total 0");
+  has("pinstripe_gateway_request_seconds_count{request=\"open\"} 2");
+  has("pinstripe_gateway_request_seconds_count{request=\"close\"} 2");
+  has("pinstripe_gateway_request_seconds_count{request=\"stat\"} 1");
+  has("pinstripe_client_files_to_mend 0");
+  EXPECT_NE(text.find("\npinstripe_client_drive_up{drive=\"5\""), std::string::npos) << text;
+}
+
 // ---- Extended attributes
 
 class OssAttributesTest : public OssTest {

@@ -1,0 +1,185 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/bytes.h"
+#include "base/table_text.h"
+#include "base/time_text.h"
+#include "upkeep/cluster_use.h"
+#include "upkeep/survey.h"
+
+namespace pinstripe {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string OrDash(const std::string& text) { return text.empty() ? "-" : text; }
+
+std::string AgoText(Duration time) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(time).count();
+  if (seconds < 60) return fmt::format("{} s", seconds);
+  if (seconds < 3600) return fmt::format("{} min", seconds / 60);
+  if (seconds < 48 * 3600) return fmt::format("{} h", seconds / 3600);
+  return fmt::format("{} days", seconds / 86400);
+}
+
+std::string RateText(double bytes) { return BytesText(static_cast<uint64_t>(bytes)) + "/s"; }
+
+// "1.2 ms"; "-": nothing was answered.
+std::string TimeTaken(const LatencyCounts& counts, double share) {
+  if (counts.count() == 0) return "-";
+  const double milliseconds =
+      std::chrono::duration<double, std::milli>(counts.Quantile(share)).count();
+  return fmt::format("{:.{}f} ms", milliseconds, milliseconds < 10 ? 2 : 0);
+}
+
+std::string ProgramText(const ClientReport& client) {
+  if (client.program.name.empty()) return "(does not say)";
+  if (client.program.version.empty()) return client.program.name;
+  return fmt::format("{} {}", client.program.name, client.program.version);
+}
+
+std::string HostText(const ClientReport& client) {
+  if (client.host.empty()) return client.address;
+  return fmt::format("{} ({})", client.host, client.address);
+}
+
+std::string SilentText(const std::vector<std::pair<std::string, Status>>& silent) {
+  std::string text;
+  for (const auto& [drive, why] : silent) {
+    text += fmt::format("{} does not tell: {}\n", drive, why.WithoutDriveName());
+  }
+  return text;
+}
+
+std::string DriveText(DriveId id, const std::string& address) {
+  return fmt::format("drive {} ({})", id, OrDash(address));
+}
+
+Json JsonOf(const UseRates& rates) {
+  return {{"requests_per_second", rates.requests},
+          {"read_bytes_per_second", rates.bytes_read},
+          {"written_bytes_per_second", rates.bytes_written}};
+}
+
+Json JsonOf(const ClientReport& client) {
+  Json json{{"program", client.program.name},
+            {"version", client.program.version},
+            {"detail", client.program.detail},
+            {"host", client.host},
+            {"process", client.process},
+            {"address", client.address},
+            {"identities", client.identities},
+            {"drives", client.drives},
+            {"connections", client.connections},
+            {"tls_connections", client.tls_connections},
+            {"connected_seconds", std::chrono::duration<double>(client.connected).count()},
+            {"requests", client.requests},
+            {"read_bytes", client.bytes_read},
+            {"written_bytes", client.bytes_written}};
+  json.update(JsonOf(client.rates));
+  return json;
+}
+
+Json JsonOf(const LatencyCounts& took) {
+  const auto seconds = [&took](double share) -> Json {
+    if (took.count() == 0) return nullptr;
+    return std::chrono::duration<double>(took.Quantile(share)).count();
+  };
+  return {{"count", took.count()}, {"p50_seconds", seconds(0.5)}, {"p99_seconds", seconds(0.99)}};
+}
+
+Json JsonOf(const std::vector<ClientReport>& clients) {
+  Json all = Json::array();
+  for (const ClientReport& each : clients) all.push_back(JsonOf(each));
+  return all;
+}
+
+}  // namespace
+
+std::string ClientsText(const std::vector<ClientReport>& clients, const ClusterUse& now) {
+  std::vector<std::vector<std::string>> rows = {{"PROGRAM", "AT", "HOST", "PID", "IDENTITY", "TLS",
+                                                 "DRIVES", "SINCE", "REQUESTS/S", "READ",
+                                                 "WRITTEN"}};
+  for (const ClientReport& each : clients) {
+    const std::string tls = each.tls_connections == 0                  ? "no"
+                            : each.tls_connections == each.connections ? "yes"
+                                                                       : "partly";
+    rows.push_back(
+        {ProgramText(each), OrDash(each.program.detail), HostText(each),
+         each.process == 0 ? "-" : fmt::format("{}", each.process),
+         each.identities.empty() ? "none" : fmt::format("{}", fmt::join(each.identities, ",")), tls,
+         fmt::format("{}", each.drives.size()), AgoText(each.connected),
+         fmt::format("{:.0f}", each.rates.requests), RateText(each.rates.bytes_read),
+         RateText(each.rates.bytes_written)});
+  }
+  std::vector<std::pair<std::string, Status>> silent;
+  for (const ClusterUse::OfDrive& drive : now.drives) {
+    if (!drive.use.has_value()) {
+      silent.emplace_back(DriveText(drive.id, drive.address), drive.use.error());
+    }
+  }
+  const std::string nobody = clients.empty() ? "nobody else is connected\n" : "";
+  return TableText(rows) + nobody + SilentText(silent);
+}
+
+std::string ClientsJson(const std::vector<ClientReport>& clients, const ClusterUse& now) {
+  Json json{{"clients", JsonOf(clients)}, {"silent_drives", Json::array()}};
+  for (const ClusterUse::OfDrive& drive : now.drives) {
+    if (drive.use.has_value()) continue;
+    json["silent_drives"].push_back(
+        {{"drive", drive.id}, {"address", drive.address}, {"why", drive.use.error().message()}});
+  }
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string TopText(const std::vector<ClientReport>& clients,
+                    const std::vector<DriveWorkReport>& drives) {
+  std::vector<std::vector<std::string>> users = {
+      {"PROGRAM", "AT", "HOST", "REQUESTS/S", "READ", "WRITTEN"}};
+  for (const ClientReport& each : clients) {
+    users.push_back({ProgramText(each), OrDash(each.program.detail), HostText(each),
+                     fmt::format("{:.0f}", each.rates.requests), RateText(each.rates.bytes_read),
+                     RateText(each.rates.bytes_written)});
+  }
+  UseRates all;
+  std::vector<std::vector<std::string>> rows = {{"DRIVE", "ADDRESS", "CLIENTS", "REQUESTS/S",
+                                                 "READ", "WRITTEN", "READS p50", "p99",
+                                                 "CHANGES p50", "p99"}};
+  std::vector<std::pair<std::string, Status>> silent;
+  for (const DriveWorkReport& each : drives) {
+    if (!each.silent.ok()) {
+      silent.emplace_back(DriveText(each.id, each.address), each.silent);
+      continue;
+    }
+    all.requests += each.rates.requests;
+    all.bytes_read += each.rates.bytes_read;
+    all.bytes_written += each.rates.bytes_written;
+    rows.push_back({fmt::format("{}", each.id), each.address, fmt::format("{}", each.connections),
+                    fmt::format("{:.0f}", each.rates.requests), RateText(each.rates.bytes_read),
+                    RateText(each.rates.bytes_written), TimeTaken(each.reads, 0.5),
+                    TimeTaken(each.reads, 0.99), TimeTaken(each.writes, 0.5),
+                    TimeTaken(each.writes, 0.99)});
+  }
+  return fmt::format("all drives: {:.0f} requests/s, {} read, {} written\n\n{}\n{}{}", all.requests,
+                     RateText(all.bytes_read), RateText(all.bytes_written), TableText(users),
+                     TableText(rows), SilentText(silent));
+}
+
+std::string TopJson(const std::vector<ClientReport>& clients,
+                    const std::vector<DriveWorkReport>& drives, int64_t wall_clock) {
+  Json json{
+      {"time", TimeText(wall_clock)}, {"clients", JsonOf(clients)}, {"drives", Json::array()}};
+  for (const DriveWorkReport& each : drives) {
+    Json drive{{"drive", each.id},
+               {"address", each.address},
+               {"silent", each.silent.ok() ? Json(nullptr) : Json(each.silent.message())},
+               {"connections", each.connections},
+               {"reads", JsonOf(each.reads)},
+               {"changes", JsonOf(each.writes)}};
+    drive.update(JsonOf(each.rates));
+    json["drives"].push_back(std::move(drive));
+  }
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace pinstripe
