@@ -179,6 +179,8 @@ std::vector<std::string> DriveRow(const DriveReport& drive) {
   }
   const DriveInfo& info = *drive.info;
   std::string state = info.failure.empty() ? "up" : fmt::format("FAILED: {}", info.failure);
+  if (drive.fullness() == Fullness::kFull) state += ", full";
+  if (drive.fullness() == Fullness::kNearlyFull) state += ", nearly full";
   if (drive.drain) state += ", " + LeftText(*drive.drain, drive);
   return {fmt::format("{}", drive.id),
           drive.address,
@@ -209,9 +211,12 @@ std::vector<std::string> Survey::Shortcomings() const {
   const auto count = [this](auto is_so) {
     return std::ranges::count_if(drives, [&](const auto& drive) { return is_so(drive); });
   };
-  if (const auto full = count([](const DriveReport& drive) { return drive.IsFull(); })) {
-    all.push_back(fmt::format("drives that are full: {}", full));
-  }
+  const auto tell_of = [&](Fullness fullness, std::string_view name) {
+    const auto n = count([&](const DriveReport& drive) { return drive.fullness() == fullness; });
+    if (n > 0) all.push_back(fmt::format("drives that are {}: {}", name, n));
+  };
+  tell_of(Fullness::kFull, "full");
+  tell_of(Fullness::kNearlyFull, "nearly full");
   if (const auto drained = count([](const DriveReport& drive) { return drive.IsBeingDrained(); })) {
     all.push_back(fmt::format("drives that are being drained: {}", drained));
   }
@@ -505,6 +510,8 @@ std::string SurveyJson(const Survey& survey) {
     if (drive.info) {
       entry["capacity_bytes"] = drive.info->capacity_bytes;
       entry["used_bytes"] = UsedBytes(*drive.info);
+      entry["full"] = drive.fullness() == Fullness::kFull;
+      entry["nearly_full"] = drive.fullness() == Fullness::kNearlyFull;
       entry["temperature_celsius"] = drive.info->temperature_celsius;
       entry["software"] = drive.info->software_version;
       if (!drive.IsUp()) entry["reason"] = drive.info->failure;
