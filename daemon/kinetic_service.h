@@ -73,6 +73,7 @@ class KineticService {
   // Where the device is served, for the greeting; 0: not, without or with TLS.
   void SetPort(uint16_t port) { port_ = port; }
   void SetTlsPort(uint16_t port) { tls_port_ = port; }
+  const std::string& path() const { return device_.path; }  // of its store; empty: in memory
   uint16_t port() const { return port_; }
   uint16_t tls_port() const { return tls_port_; }
 

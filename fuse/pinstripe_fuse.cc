@@ -29,6 +29,7 @@
 #include "base/signal_watch.h"
 #include "base/try.h"
 #include "cluster/connect.h"
+#include "cluster/log_setting.h"
 #include "fs/file_system.h"
 #include "fuse/mount_options.h"
 #include "fuse/operations.h"
@@ -245,6 +246,7 @@ void LogFuseMessage(fuse_log_level level, const char* format, va_list values) {
 Status Serve(const Arguments& arguments, const Ready& ready) {
   EndSignals end_signals;
   RealRuntime runtime;
+  SetLogFormat(TRY(LogFormatOf(arguments.config_file)));
   const auto connected = TRY(Connect(runtime, arguments.config_file));
   Cluster& cluster = connected->cluster();
   const uint64_t memory_bytes = arguments.mount.cache_bytes.value_or(cluster.config().memory_bytes);

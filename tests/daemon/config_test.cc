@@ -45,6 +45,7 @@ strangers = 50
 strangers_per_address = 5
 values_under_way = "1 GiB"
 index_cache = "256 MiB"
+log_format = "json"
 [[drive]]
 path = "d1"
 port = 8101
@@ -58,6 +59,7 @@ store = "leveldb"
   ASSERT_OK(config);
   EXPECT_EQ(config->listen, "127.0.0.1");
   EXPECT_EQ(config->workers, 2);
+  EXPECT_EQ(config->log_format, LogFormat::kJson);
   EXPECT_EQ(config->connections, 5000u);
   EXPECT_EQ(config->connections_per_address, 500u);
   EXPECT_EQ(config->strangers, 50u);
