@@ -1,7 +1,10 @@
 #include "base/log.h"
 
+#include <fmt/chrono.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -10,8 +13,10 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 
+#include "base/log_format.h"
 #include "base/mutex.h"
 
 namespace pinstripe {
@@ -34,8 +39,10 @@ struct LogState {
   // Changed with mutex held, and while nobody writes. The writer uses them without it.
   LogSink sink;
   std::shared_ptr<spdlog::logger> stderr_logger;
-  const bool journal = std::getenv("JOURNAL_STREAM") != nullptr;
+  std::optional<bool> plain;  // as its lines are made now
+  const bool journal = IsJournal(STDERR_FILENO, std::getenv("JOURNAL_STREAM"));
   std::atomic<LogLevel> level{LogLevel::kInfo};
+  std::atomic<LogFormat> format{LogFormat::kText};
 };
 
 LogState& State() {
@@ -64,13 +71,18 @@ std::string_view JournalPrefix(LogLevel level) {
   return "<3>";
 }
 
+// A line in JSON has all that the pattern adds to others.
 void WriteToStderr(LogState& state, LogLevel level, std::string_view line) {
+  const bool plain = state.journal || state.format == LogFormat::kJson;
   if (!state.stderr_logger) {
     auto sink = std::make_shared<spdlog::sinks::stderr_sink_st>();
     state.stderr_logger = std::make_shared<spdlog::logger>("pinstripe", std::move(sink));
     state.stderr_logger->set_level(spdlog::level::trace);
     state.stderr_logger->flush_on(spdlog::level::trace);
-    state.stderr_logger->set_pattern(state.journal ? "%v" : "%Y-%m-%d %H:%M:%S.%e %l %v");
+  }
+  if (state.plain != plain) {
+    state.plain = plain;
+    state.stderr_logger->set_pattern(plain ? "%v" : "%Y-%m-%d %H:%M:%S.%e %l %v");
   }
   if (state.journal) {
     state.stderr_logger->log(ToSpdlog(level), "{}{}", JournalPrefix(level), line);
@@ -124,6 +136,56 @@ void AppendField(std::string& line, const LogField& field) {
   line += '"';
 }
 
+// How many bytes the character of UTF-8 has with which the text begins; 0: it is none.
+size_t CharacterBytes(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  const size_t length = first < 0x80   ? 1
+                        : first < 0xc2 ? 0
+                        : first < 0xe0 ? 2
+                        : first < 0xf0 ? 3
+                        : first < 0xf5 ? 4
+                                       : 0;
+  if (length > text.size()) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  }
+  // Longer than needed, one half of a pair of UTF-16, or beyond the last one.
+  const bool wrong = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) >= 0xa0) ||
+                     (first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) >= 0x90);
+  return wrong ? 0 : length;
+}
+
+// As a part of a JSON string. What is no UTF-8 becomes U+FFFD.
+void AppendJson(std::string& json, std::string_view text) {
+  while (!text.empty()) {
+    const size_t length = CharacterBytes(text);
+    const char first = text.front();
+    if (length == 0) {
+      json += "\\ufffd";
+    } else if (IsControl(first)) {
+      json += fmt::format("\\u{:04x}", first);
+    } else {
+      if (first == '"' || first == '\\') json += '\\';
+      json += text.substr(0, length);
+    }
+    text.remove_prefix(std::max<size_t>(length, 1));
+  }
+}
+
+void AppendJsonField(std::string& json, std::string_view key, std::string_view value) {
+  json += ",\"";
+  AppendJson(json, key);
+  json += "\":\"";
+  AppendJson(json, value);
+  json += '"';
+}
+
+int64_t WallClock() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+}
+
 Time Now() {
   return Time(
       std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()));
@@ -147,6 +209,24 @@ std::string LogLine(std::string_view event, std::initializer_list<LogField> fiel
   return line;
 }
 
+std::string LogJson(int64_t now, LogLevel level, std::string_view event,
+                    std::initializer_list<LogField> fields, uint64_t repeated, uint64_t lost) {
+  std::string json = fmt::format("{{\"time\":\"{:%Y-%m-%dT%H:%M:%S}.{:03}Z\",\"level\":\"{}\"",
+                                 fmt::gmtime(static_cast<std::time_t>(now / 1'000'000'000)),
+                                 now / 1'000'000 % 1000, NameOf(level));
+  AppendJsonField(json, "event", event);
+  for (const LogField& field : fields) AppendJsonField(json, field.key(), field.value());
+  if (repeated > 0) json += fmt::format(",\"repeated\":{}", repeated);
+  if (lost > 0) json += fmt::format(",\"lost\":{}", lost);
+  return json + "}";
+}
+
+bool IsJournal(int fd, const char* journal_stream) {
+  struct stat about {};
+  if (journal_stream == nullptr || fstat(fd, &about) != 0) return false;
+  return fmt::format("{}:{}", about.st_dev, about.st_ino) == journal_stream;
+}
+
 std::string_view NameOf(LogLevel level) {
   switch (level) {
     case LogLevel::kDebug: return "debug";
@@ -160,20 +240,23 @@ std::string_view NameOf(LogLevel level) {
 void Log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) {
   LogState& state = State();
   if (level < state.level.load(std::memory_order_relaxed)) return;
-  std::string line = LogLine(event, fields);
+  const bool json = state.format.load(std::memory_order_relaxed) == LogFormat::kJson;
+  std::string line = json ? std::string() : LogLine(event, fields);
 
   const MutexLock lock(state.mutex);
   const std::string identity = fmt::format("{}{}", static_cast<int>(level), event);
   const auto [print, suppressed] = state.repeats[identity].Count(Now());
   if (!print) return;
-  if (suppressed > 0) line += fmt::format(" (and {} more like it before)", suppressed);
   if (state.waiting.size() >= kMostWaiting) {
     ++state.lost;
     return;
   }
-  if (state.lost > 0) {
-    line += fmt::format(" ({} lines before it were lost, as the log is slow)",
-                        std::exchange(state.lost, 0));
+  const uint64_t lost = std::exchange(state.lost, 0);
+  if (json) {
+    line = LogJson(WallClock(), level, event, fields, static_cast<uint64_t>(suppressed), lost);
+  } else {
+    if (suppressed > 0) line += fmt::format(" (and {} more like it before)", suppressed);
+    if (lost > 0) line += fmt::format(" ({} lines before it were lost, as the log is slow)", lost);
   }
   state.waiting.push_back({level, std::move(line)});
   if (!state.writing) WriteAll(state);
@@ -188,6 +271,14 @@ void SetLogSink(LogSink sink) {
 }
 
 void SetLogLevel(LogLevel level) { State().level = level; }
+
+void SetLogFormat(LogFormat format) { State().format = format; }
+
+Result<LogFormat> ParseLogFormat(std::string_view name) {
+  if (name == "text") return LogFormat::kText;
+  if (name == "json") return LogFormat::kJson;
+  return Fail(EINVAL, "log format '{}' is neither text nor json", name);
+}
 
 bool LogEnabled(LogLevel level) { return level >= State().level.load(std::memory_order_relaxed); }
 

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "base/config.h"
+#include "base/log_format.h"
 #include "base/private_file.h"
 #include "base/read_file.h"
 #include "base/try.h"
@@ -298,6 +299,9 @@ Result<ClusterConfig> ClusterConfig::Load(const std::string& path) {
   config.name = cluster.Text("name");
   const std::string credentials = cluster.Text("credentials", "credentials.toml");
   const std::optional<DriveTls> tls = ReadTls(cluster, std::nullopt, path);
+  // For LogFormatOf().
+  const Result<LogFormat> log_format = ParseLogFormat(cluster.Text("log_format", "text"));
+  if (!log_format.has_value()) cluster.Refuse("log_format", log_format.error().message());
 
   ConfigTable layout = root.Table("layout");
   config.layout = ReadLayout(layout);

@@ -18,7 +18,7 @@ DriveLook StateOf(const DriveReport& drive) {
   if (!drive.info->failure.empty()) return DriveLook::kFailed;
   if (!drive.doubt.empty()) return DriveLook::kDoubt;
   if (drive.drain) return drive.IsBeingDrained() ? DriveLook::kDraining : DriveLook::kDrained;
-  return drive.IsFull() ? DriveLook::kFull : DriveLook::kUp;
+  return drive.fullness() == Fullness::kFull ? DriveLook::kFull : DriveLook::kUp;
 }
 
 std::string_view NameOf(DriveLook state) {

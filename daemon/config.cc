@@ -186,6 +186,9 @@ Result<DaemonConfig> DaemonConfig::Load(const std::string& path) {
   if (factory_key != "allow" && factory_key != "refuse") {
     daemon.Refuse("factory_key", fmt::format("'{}' is neither allow nor refuse", factory_key));
   }
+  const Result<LogFormat> log_format = ParseLogFormat(daemon.Text("log_format", "text"));
+  if (!log_format.has_value()) daemon.Refuse("log_format", log_format.error().message());
+  config.log_format = log_format.value_or(LogFormat::kText);
   config.loops = static_cast<int>(daemon.Integer("loops", config.loops, 1, 64));
   config.workers = static_cast<int>(daemon.Integer("workers", config.workers, 1, 256));
   config.flushers = static_cast<int>(daemon.Integer("flushers", config.flushers, 1, 256));

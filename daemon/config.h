@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/log_format.h"
 #include "base/status.h"
 #include "daemon/rights.h"
 #include "kinetic/tls.h"
@@ -40,6 +41,7 @@ struct DaemonConfig {
   // Of memory, for what was read of the indexes of all drives. Where these do not fit, the kernel's
   // page cache is asked.
   uint64_t index_cache_bytes = uint64_t{64} << 20;
+  LogFormat log_format = LogFormat::kText;
   // Whether others than this machine may come to a drive that has the factory's key.
   bool factory_key_allowed = false;
   // Who may use a drive whose own identities nobody has set; the Kinetic factory default.

@@ -81,6 +81,7 @@ class KineticService {
     served_since_.compare_exchange_strong(none, when);
   }
   Time served_since() const { return served_since_; }
+  const std::string& path() const { return device_.path; }  // of its store; empty: in memory
   uint16_t port() const { return port_; }
   uint16_t tls_port() const { return tls_port_; }
 

@@ -332,6 +332,7 @@ Status Serve(const std::string& config_file, const DaemonDisk& disk) {
   const uint64_t descriptors = RaiseDescriptorLimit();
   DescriptorReserve::OfProcess().Keep(ReserveOf(descriptors));
   const DaemonConfig config = TRY(DaemonConfig::Load(config_file));
+  SetLogFormat(config.log_format);
   TRY(CheckKinds(config, disk));
 
   RealRuntime runtime;

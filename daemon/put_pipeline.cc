@@ -115,7 +115,7 @@ bool PutPipeline::MakePutsAtOnce(size_t bytes) {
       flushed->push_back(std::move(put));
       continue;
     }
-    session_.Note(Header::PUT, put.bytes, put.received, *put.answer);
+    session_.Note(*put.request, put.bytes, put.received, *put.answer);
     session_.ready_.push_back(AnswerOf(*put.answer, put.caller.identity.get(), {}, 0));
     if (used_.size() >= kMostReused) continue;
     if (put.reusable) used_.push_back(std::move(put.request));
@@ -196,7 +196,7 @@ void PutPipeline::SendPuts(PendingPuts& puts, bool after_flush) {
   answers.reserve(puts.size());
   for (const PendingPut& put : puts) {
     if (put.after_flush != after_flush) continue;
-    session_.Note(Header::PUT, put.bytes, put.received, *put.answer);
+    session_.Note(*put.request, put.bytes, put.received, *put.answer);
     answers.push_back(AnswerOf(*put.answer, put.caller.identity.get(), {}, put.bytes));
   }
   session_.SendAll(answers);

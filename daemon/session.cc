@@ -425,7 +425,7 @@ bool Session::AnswerAtOnce(const KineticService::Caller& caller, const Command& 
   std::optional<KineticService::Outcome> outcome =
       service_.ExecuteAtOnce(caller, request, &answer_);
   if (!outcome) return false;
-  Note(Header::GET, bytes + outcome->value.size(), received, answer_);
+  Note(request, bytes + outcome->value.size(), received, answer_);
   ready_.push_back(AnswerOf(answer_, caller.identity.get(), std::move(outcome->value), 0));
   return true;
 }

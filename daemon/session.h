@@ -152,7 +152,8 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   void Do(const Handed& handed);
   void StartLong(std::shared_ptr<kinetic::Command> request, const KineticService::Caller& caller,
                  size_t bytes);
-  void Note(int type, size_t value_bytes, Time received, const kinetic::Command& answer);
+  void Note(const kinetic::Command& request, size_t value_bytes, Time received,
+            const kinetic::Command& answer);
   void Tell(LogLevel level, std::string_view event, std::initializer_list<LogField> fields);
   Time ExpiryOf(const kinetic::Header& header) const;
 

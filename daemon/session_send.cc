@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "daemon/session.h"
+#include "kinetic/key_text.h"
 
 namespace pinstripe {
 
@@ -87,17 +88,17 @@ void Session::Do(const Handed& handed) {
   } else {
     outcome = handed.execute(answer.get());
   }
-  const int type = handed.request->header().messagetype();
   const size_t bytes = handed.bytes;
   if (!outcome.after_flush) {
-    Note(type, bytes + outcome.value.size(), handed.received, *answer);
+    Note(*handed.request, bytes + outcome.value.size(), handed.received, *answer);
     Answer(*answer, handed.identity.get(), std::move(outcome.value), bytes);
     return;
   }
-  shared_->flushes->Add([self = shared_from_this(), answer, identity = handed.identity, bytes, type,
+  shared_->flushes->Add([self = shared_from_this(), answer, identity = handed.identity, bytes,
+                         request = handed.request,
                          received = handed.received](const Status& flushed) {
     if (!flushed.ok()) KineticService::SetFailure(flushed, answer.get());
-    self->Note(type, bytes, received, *answer);
+    self->Note(*request, bytes, received, *answer);
     self->Answer(*answer, identity.get(), {}, bytes);
   });
 }
@@ -115,7 +116,7 @@ void Session::StartLong(std::shared_ptr<Command> request, const KineticService::
   auto answer = std::make_shared<Command>(AnswerTo(*request));
   const auto done = [self = shared_from_this(), request, answer, identity = caller.identity, bytes,
                      received] {
-    self->Note(request->header().messagetype(), 0, received, *answer);
+    self->Note(*request, 0, received, *answer);
     self->Answer(*answer, identity.get(), {}, bytes);
   };
   auto operation = service_.Start(runtime, threads_.peers, caller, *request, expiry, answer.get());
@@ -140,8 +141,10 @@ void Session::StartLong(std::shared_ptr<Command> request, const KineticService::
 }
 
 // Counts what was done, and tells where the device itself failed.
-void Session::Note(int type, size_t value_bytes, Time received, const Command& answer) {
+void Session::Note(const Command& request, size_t value_bytes, Time received,
+                   const Command& answer) {
   const kinetic::Status& status = answer.status();
+  const auto type = request.header().messagetype();
   const bool moved = status.code() == kinetic::Status::SUCCESS;
   const Duration took = loop_.runtime().Now() - received;
   service_.statistics().Add(type, moved ? value_bytes : 0, took);
@@ -150,12 +153,19 @@ void Session::Note(int type, size_t value_bytes, Time received, const Command& a
   switch (status.code()) {
     case kinetic::Status::INTERNAL_ERROR:
     case kinetic::Status::PERM_DATA_ERROR:
-    case kinetic::Status::NO_SPACE:
       Tell(LogLevel::kWarn, "request failed",
-           {{"port", service_.port()},
-            {"type", type},
+           {{"drive", service_.path()},
+            {"port", service_.port()},
+            {"type", Header::MessageType_Name(type)},
+            {"record", KeyText(request.body().keyvalue().key())},
             {"status", StatusCodeName(status.code())},
             {"why", status.statusmessage()}});
+      break;
+    // Whatever the record is.
+    case kinetic::Status::NO_SPACE:
+      Tell(
+          LogLevel::kWarn, "drive is full",
+          {{"drive", service_.path()}, {"port", service_.port()}, {"why", status.statusmessage()}});
       break;
     default: break;
   }

@@ -30,6 +30,7 @@
 #include "base/signal_watch.h"
 #include "base/try.h"
 #include "cluster/connect.h"
+#include "cluster/log_setting.h"
 #include "fs/file_system.h"
 #include "fuse/mount_options.h"
 #include "fuse/operations.h"
@@ -253,6 +254,7 @@ Status Serve(const Arguments& arguments, const Ready& ready) {
   SetProgram(
       {.name = "pinstripe-fuse", .version = PINSTRIPE_VERSION, .detail = arguments.mount_point});
   RealRuntime runtime;
+  SetLogFormat(TRY(LogFormatOf(arguments.config_file)));
   const auto connected = TRY(Connect(runtime, arguments.config_file));
   Cluster& cluster = connected->cluster();
   const uint64_t memory_bytes = arguments.mount.cache_bytes.value_or(cluster.config().memory_bytes);

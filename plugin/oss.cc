@@ -15,6 +15,7 @@
 #include "base/real_runtime.h"
 #include "base/signal_watch.h"
 #include "base/try.h"
+#include "cluster/log_setting.h"
 #include "fs/posix_stat.h"
 #include "metrics/page.h"
 #include "metrics/process_metrics.h"
@@ -59,6 +60,7 @@ Oss::Oss(Runtime& runtime, Cluster& cluster, std::unique_ptr<FileSystem> file_sy
 Result<std::unique_ptr<Oss>> Oss::Start(const std::string& config_file, const std::string& root,
                                         bool light) {
   auto runtime = std::make_unique<RealRuntime>();
+  SetLogFormat(TRY(LogFormatOf(config_file)));
   auto connected = TRY(pinstripe::Connect(*runtime, config_file));
   Cluster& cluster = connected->cluster();
   FileSystem::Options options;

@@ -129,10 +129,12 @@ Result<DriveMark> RequireDriveMark(const std::string& directory, std::string_vie
   const std::string file = MarkOf(directory);
   if (TRY(IsThere(file))) return DecodeDriveMark(TRY(ReadFile(file)), file);
   if (TRY(StoreDirectory::HasStore(directory))) return WriteMark(directory, version);
-  return Fail(ENOENT,
-              "{} is no drive: there is no file \"{}\" in it. Is the disk mounted? `pinstriped "
-              "--init {}` makes a new, empty drive there",
-              directory, DriveMark::kFileName, directory);
+  // Short, as clients of the drive are told it, too.
+  return Fail(
+      ENOENT,
+      "it has no file \"{}\". Is its disk mounted? (`pinstriped --init DIR` makes a new, empty "
+      "drive)",
+      DriveMark::kFileName);
 }
 
 }  // namespace pinstripe

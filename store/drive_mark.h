@@ -36,7 +36,8 @@ Status CheckCanBecomeDrive(const std::string& directory);
 Result<DriveMark> InitDrive(const std::string& directory, std::string_view version);
 
 // The mark of a drive that is to be served. A directory whose store an earlier version has made,
-// when there was no mark yet, is given one. ENOENT: nobody has made this directory a drive's.
+// when there was no mark yet, is given one. ENOENT: nobody has made this directory a drive's; the
+// failure does not name it.
 Result<DriveMark> RequireDriveMark(const std::string& directory, std::string_view version);
 
 }  // namespace pinstripe

@@ -6,6 +6,7 @@
 
 #include "base/coding.h"
 #include "base/try.h"
+#include "cluster/fullness.h"
 #include "fs/files/map_pages.h"
 
 namespace pinstripe {
@@ -56,7 +57,8 @@ const CheckReport& Checker::Run() {
   if (stopped_) return report_;
   ReportLost();
   for (const DriveStatus& drive : cluster_.Drives(cluster_.config().drive_timeout)) {
-    const bool is_full = drive.info.has_value() && drive.info->portion_full >= kFullPortion;
+    const bool is_full =
+        drive.info.has_value() && FullnessOf(drive.info->portion_full) == Fullness::kFull;
     if (is_full) report_.full_drives.push_back(drive.id);
   }
   report_.knows_all_places &= options_.data && knows_all_names_;

@@ -39,9 +39,6 @@ struct Finding {
   std::string what;     // a sentence
 };
 
-// A drive of which data has so much of its place takes hardly any more.
-inline constexpr double kFullPortion = 0.95;
-
 struct CheckReport {
   uint64_t directories = 0;
   uint64_t files = 0;  // and everything else that is not a directory

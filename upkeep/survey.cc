@@ -199,9 +199,12 @@ std::vector<std::string> Survey::Shortcomings() const {
   const auto count = [this](auto is_so) {
     return std::ranges::count_if(drives, [&](const auto& drive) { return is_so(drive); });
   };
-  if (const auto full = count([](const DriveReport& drive) { return drive.IsFull(); })) {
-    all.push_back(fmt::format("drives that are full: {}", full));
-  }
+  const auto tell_of = [&](Fullness fullness, std::string_view name) {
+    const auto n = count([&](const DriveReport& drive) { return drive.fullness() == fullness; });
+    if (n > 0) all.push_back(fmt::format("drives that are {}: {}", name, n));
+  };
+  tell_of(Fullness::kFull, "full");
+  tell_of(Fullness::kNearlyFull, "nearly full");
   if (const auto drained = count([](const DriveReport& drive) { return drive.IsBeingDrained(); })) {
     all.push_back(fmt::format("drives that are being drained: {}", drained));
   }

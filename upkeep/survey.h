@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "cluster/cluster.h"
 #include "cluster/config.h"
+#include "cluster/fullness.h"
 #include "cluster/kept_layout.h"
 #include "cluster/membership/epoch_change.h"
 #include "upkeep/checker.h"
@@ -52,8 +53,9 @@ struct DriveReport {
   // life, as far as the clocks of two machines tell.
   std::string work;
   bool is_work_alive = false;
-  // It takes hardly any data more.
-  bool IsFull() const { return info.has_value() && info->portion_full >= kFullPortion; }
+  Fullness fullness() const {
+    return info.has_value() ? FullnessOf(info->portion_full) : Fullness::kPlenty;
+  }
   // Something is to leave it yet, or it was not made sure of that nothing is.
   bool IsBeingDrained() const;
   // Why it has no say in names and inodes, though it is up; empty: it has.

@@ -83,6 +83,8 @@ Json DriveJson(const DriveReport& drive) {
   }
   json["capacity_bytes"] = drive.info->capacity_bytes;
   json["used_bytes"] = UsedBytes(*drive.info);
+  json["full"] = drive.fullness() == Fullness::kFull;
+  json["nearly_full"] = drive.fullness() == Fullness::kNearlyFull;
   json["temperature_celsius"] = drive.info->temperature_celsius;
   json["software"] = drive.info->software_version;
   if (!drive.IsUp()) json["reason"] = drive.info->failure;

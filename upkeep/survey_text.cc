@@ -35,7 +35,9 @@ std::string StateText(const DriveReport& drive) {
   const std::string reason =
       drive.info ? drive.info->failure : drive.info.error().WithoutDriveName();
   switch (drive.Condition()) {
-    case DriveCondition::kUp: return "up";
+    case DriveCondition::kUp:
+      if (drive.fullness() == Fullness::kFull) return "up, full";
+      return drive.fullness() == Fullness::kNearlyFull ? "up, nearly full" : "up";
     case DriveCondition::kFailed:
       return fmt::format("FAILED: {}{}", reason,
                          drive.drain ? ", " + LeftText(*drive.drain, drive) : "");

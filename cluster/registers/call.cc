@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/try.h"
+#include "kinetic/key_text.h"
 #include "kinetic/send_together.h"
 
 namespace pinstripe {
@@ -25,21 +26,6 @@ constexpr Duration kPatienceWhenFull = 1s;
 // For this part of the time in which a straggler may answer, answers are waited for together. After
 // that each is looked at when it comes: a late one need not be needed.
 constexpr int kTogether = 10;
-
-// Shows bytes that are not printable characters in hexadecimal.
-std::string Readable(std::string_view key) {
-  std::string text;
-  for (const char c : key) {
-    const auto byte = static_cast<uint8_t>(c);
-    text +=
-        byte > ' ' && byte < 0x7f && c != '\\' ? std::string(1, c) : fmt::format("\\x{:02x}", byte);
-  }
-  return text;
-}
-
-std::string TitleOf(const RegisterName& name) {
-  return fmt::format("register {}/{}", name.group, Readable(name.key));
-}
 
 // Whether an operation that answered this certainly changed nothing.
 bool Refused(const Status& status) {
@@ -117,7 +103,8 @@ Result<ReplicaState> StateFrom(const std::string& key, const Drive& drive,
   Result<ReplicaState> state = DecodeRegister(key, *record);
   if (state.has_value()) return state;
   const Status why = state.error().OfDrive(drive.name());
-  Log(LogLevel::kWarn, "register replica damaged", {{"key", Readable(key)}, {"why", why}});
+  Log(LogLevel::kWarn, "register replica damaged",
+      {{"record", KeyText(key)}, {"drive", drive.name()}, {"why", why}});
   return tl::unexpected(why);
 }
 
@@ -205,7 +192,7 @@ void RegisterCall::NoteRound(Time start, Time last_answer) {
   deadline_.emplace(context_.runtime, std::min(deadline_->time() + slow, latest_->time()) - now);
 }
 
-std::string RegisterCall::Title() const { return TitleOf(name_); }
+std::string RegisterCall::Title() const { return RegisterText(name_.group, name_.key); }
 
 Terms RegisterCall::RequestTerms() {
   const Time usual = context_.runtime.Now() + context_.options.drive_timeout;

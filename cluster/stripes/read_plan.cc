@@ -225,7 +225,7 @@ const SharedBytes& StripeRead::Cell(int shard, uint32_t cell) const {
   return At(shard, cell).bytes;
 }
 
-Status StripeRead::Failure() const {
+Status StripeRead::Failure(const std::function<std::string(int shard)>& drive) const {
   int readable = shards_;  // in the column that is worst off
   for (const CellRange& range : wanted_) {
     for (uint32_t cell = range.first; cell <= range.last; ++cell) {
@@ -244,7 +244,7 @@ Status StripeRead::Failure() const {
       reasons += fmt::format("; shard {}: {}", shard, failure->message());
       absent += failure->code() == ENOENT;
     } else if (late) {
-      reasons += fmt::format("; shard {}: no answer in time", shard);
+      reasons += fmt::format("; shard {}: {}: no answer in time", shard, drive(shard));
     }
   }
   return Fail(absent == shards_ ? ENOENT : EIO, "{} of {} shards needed can be read{}", readable,

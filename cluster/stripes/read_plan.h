@@ -52,8 +52,9 @@ class StripeRead {
   // Whether it would not be hopeless if only the drives answered that are away now.
   bool MayLaterSucceed() const;
 
-  // Why it is hopeless: ENOENT when every shard is known not to be there, otherwise EIO.
-  Status Failure() const;
+  // Why it is hopeless: ENOENT when every shard is known not to be there, otherwise EIO. `drive`:
+  // the name of the one that a shard is on.
+  Status Failure(const std::function<std::string(int shard)>& drive) const;
 
   bool degraded() const { return degraded_; }  // more was asked for than was wanted
   // The failure of a shard: ENOENT missing, EBADMSG damaged, anything else not readable now.

@@ -104,7 +104,9 @@ class Reading final : public RunningReads {
 
   void GiveUp(size_t i) {
     if (reads_[i].done) return;
-    reads_[i].status = reads_[i].plan.Failure();
+    reads_[i].status = reads_[i].plan.Failure([this, &read = reads_[i]](int shard) {
+      return context_.NameOf(read.places[static_cast<size_t>(shard)]);
+    });
     End(i);
   }
 

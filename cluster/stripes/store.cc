@@ -467,7 +467,8 @@ std::set<DriveId> StripeStore::Flush(const std::set<DriveId>& drives, const Driv
   while (const auto answer = gather.Next(Time::max())) {
     if (answer->value.ok()) continue;
     failed.insert(static_cast<DriveId>(answer->index));
-    Log(LogLevel::kWarn, "flush failed", {{"drive", answer->index}, {"why", answer->value}});
+    Log(LogLevel::kWarn, "flush failed",
+        {{"drive", impl_->NameOf(static_cast<DriveId>(answer->index))}, {"why", answer->value}});
   }
   for (DriveId id : drives) {
     const Drive* drive = impl_->drives.FindDrive(id);

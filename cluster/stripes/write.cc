@@ -15,6 +15,7 @@
 #include "base/try.h"
 #include "cluster/gather.h"
 #include "cluster/stripes/shard.h"
+#include "kinetic/key_text.h"
 
 namespace pinstripe {
 namespace {
@@ -97,7 +98,8 @@ void EraseShard(StripeContext& context, DriveId id, const std::string& key,
                 context.runtime.Now() + context.options.drive_timeout, gather.Ask(0));
   const Status status = gather.Next(Time::max())->value;
   if (status.ok() || status.code() == ENOENT || status.code() == ESTALE) return;
-  Log(LogLevel::kInfo, "an unused shard stays behind", {{"drive", drive->name()}, {"why", status}});
+  Log(LogLevel::kInfo, "an unused shard stays behind",
+      {{"record", KeyText(key)}, {"drive", drive->name()}, {"why", status}});
 }
 
 class StripeWrite final : public StripeStore::PendingWrite {
@@ -505,9 +507,9 @@ class StripeWrite final : public StripeStore::PendingWrite {
         if (attempt.shard != shard || attempt.abandoned) continue;
         if (attempt.answered && attempt.status.ok()) continue;
         reasons += fmt::format("; shard {}: {}", shard,
-                               attempt.answered
-                                   ? std::string(attempt.status.message())
-                                   : fmt::format("drive {} did not answer in time", attempt.drive));
+                               attempt.answered ? std::string(attempt.status.message())
+                                                : fmt::format("{} did not answer in time",
+                                                              context_.NameOf(attempt.drive)));
       }
     }
     const size_t full = CountFullDrives();

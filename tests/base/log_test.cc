@@ -2,9 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <future>
 #include <vector>
+
+#include "base/log_format.h"
 
 namespace pinstripe {
 namespace {
@@ -20,6 +24,7 @@ class LogTest : public testing::Test {
   ~LogTest() override {
     SetLogSink(nullptr);
     SetLogLevel(LogLevel::kInfo);
+    SetLogFormat(LogFormat::kText);
   }
 
   std::vector<std::string> lines_;
@@ -78,6 +83,66 @@ TEST_F(LogTest, ALineThatRepeatsItselfIsPrintedOnlyTheFirstTimes) {
   Log(LogLevel::kError, "again and again");
   Log(LogLevel::kWarn, "something else");
   EXPECT_EQ(lines_.size(), kLogBurst + 2u) << "other levels and other events are not affected";
+}
+
+// 2026-11-25 19:30:00.125
+constexpr int64_t kWhen = 1795635000'125'000'000;
+
+TEST(LogJson, IsOneObjectWhoseFieldsAreStrings) {
+  EXPECT_EQ(LogJson(kWhen, LogLevel::kWarn, "drive lost", {{"drive", 3}, {"why", "no answer"}}),
+            R"({"time":"2026-11-25T19:30:00.125Z","level":"warn","event":"drive lost",)"
+            R"("drive":"3","why":"no answer"})");
+  EXPECT_EQ(LogJson(kWhen, LogLevel::kError, "full", {}, 7, 2),
+            R"({"time":"2026-11-25T19:30:00.125Z","level":"error","event":"full",)"
+            R"("repeated":7,"lost":2})");
+}
+
+// Names come from anybody.
+TEST(LogJson, IsJsonWhateverAFieldHolds) {
+  const auto value = [](std::string_view text) {
+    const std::string json = LogJson(kWhen, LogLevel::kInfo, "e", {{"f", text}});
+    const std::string before = R"("event":"e","f":")";
+    const size_t begin = json.find(before) + before.size();
+    return json.substr(begin, json.size() - begin - 2);
+  };
+  EXPECT_EQ(value("say \"hi\" \\o/"), R"(say \"hi\" \\o/)");
+  EXPECT_EQ(value(std::string_view("a\nb\0\x7f", 5)), R"(a\u000ab\u0000\u007f)");
+  EXPECT_EQ(value("Z\xc3\xbcrich \xe2\x82\xac \xf0\x9f\x92\xbe"),
+            "Z\xc3\xbcrich \xe2\x82\xac \xf0\x9f\x92\xbe");
+  EXPECT_EQ(value("\xff"), R"(\ufffd)");
+  EXPECT_EQ(value("\xe2\x82"), R"(\ufffd\ufffd)");
+  EXPECT_EQ(value("\xc0\xaf"), R"(\ufffd\ufffd)") << "longer than needed";
+  EXPECT_EQ(value("\xed\xa0\x80"), R"(\ufffd\ufffd\ufffd)") << "half of a pair of UTF-16";
+  EXPECT_EQ(value("\xf4\x90\x80\x80"), R"(\ufffd\ufffd\ufffd\ufffd)") << "beyond the last";
+}
+
+TEST_F(LogTest, LinesAreJsonWhereThatIsWanted) {
+  SetLogFormat(*ParseLogFormat("json"));
+  Log(LogLevel::kWarn, "drive lost", {{"drive", 3}});
+  SetLogFormat(*ParseLogFormat("text"));
+  Log(LogLevel::kWarn, "drive lost", {{"drive", 3}});
+  ASSERT_EQ(lines_.size(), 2u);
+  EXPECT_THAT(lines_[0], testing::StartsWith("{\"time\":\""));
+  EXPECT_THAT(lines_[0], testing::EndsWith(R"("level":"warn","event":"drive lost","drive":"3"})"));
+  EXPECT_EQ(lines_[1], "drive lost drive=3");
+  EXPECT_EQ(ParseLogFormat("xml").error().message(), "log format 'xml' is neither text nor json");
+}
+
+// A program that was started by a service, with its output into a file, has inherited the variable.
+TEST(LogJournal, IsWhereStandardErrorIsThatStream) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  struct stat about {};
+  ASSERT_EQ(fstat(ends[1], &about), 0);
+  const std::string stream = fmt::format("{}:{}", about.st_dev, about.st_ino);
+  EXPECT_TRUE(IsJournal(ends[1], stream.c_str()));
+  EXPECT_FALSE(IsJournal(STDIN_FILENO, stream.c_str()));
+  EXPECT_FALSE(IsJournal(ends[1], "8:1"));
+  EXPECT_FALSE(IsJournal(ends[1], ""));
+  EXPECT_FALSE(IsJournal(ends[1], nullptr));
+  EXPECT_FALSE(IsJournal(-1, stream.c_str()));
+  close(ends[0]);
+  close(ends[1]);
 }
 
 TEST(LogRepeats, CountsWhatItSuppressedAndSaysSoWhenItIsOver) {

@@ -204,6 +204,10 @@ TEST_F(ClusterConfigTest, EveryMistakeIsNamedByFileLineAndReason) {
             "cluster.toml:7: 9 replicas need as many drives, but only 4 are listed");
   EXPECT_EQ(Refusal(kSmall + "[registers]\ngroups = 100\n" + Drives(6)),
             "cluster.toml:7: groups is 100, but must be a power of two from 1 to 65536");
+  EXPECT_EQ(Refusal("[cluster]\nname = 'c'\nlog_format = 'xml'\n[layout]\ndata_shards = 4\n"
+                    "parity_shards = 2\n" +
+                    Drives(6)),
+            "cluster.toml:3: log format 'xml' is neither text nor json");
   EXPECT_EQ(Refusal(kSmall + "[files]\nclose = 'maybe'\n" + Drives(6)),
             "cluster.toml:7: close is 'maybe', but must be \"commit\" or \"durable\"");
   EXPECT_EQ(Refusal(kSmall + "[limits]\nmemory = '1 MiB'\n" + Drives(6)),

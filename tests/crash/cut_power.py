@@ -617,6 +617,7 @@ class Campaign:
             for drive in drives:
                 place = os.path.join(directory, str(drive["id"]))
                 os.makedirs(place)
+                subprocess.run([daemon["process"]["command"][0], "--init", place], check=True, stdout=subprocess.DEVNULL)
                 text = text.replace(f'"{drive["path"]}"', f'"{place}"')
             with open(f"{directory}.toml", "w", encoding="utf-8") as file:
                 file.write(text)

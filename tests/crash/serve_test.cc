@@ -106,19 +106,19 @@ INSTANTIATE_TEST_SUITE_P(
                 fs::remove_all(path + "/index");
                 fs::create_directory(path + "/index");
               }},
-        Fault{"NoDirectory", "is no drive",
+        Fault{"NoDirectory", "it has no file",
               [](const std::string& path) {
                 fs::remove_all(path);
                 fs::create_symlink("/proc/nothing", path);
               }},
-        Fault{"ADiskThatIsNotMounted", "Is the disk mounted? `pinstriped --init ",
+        Fault{"ADiskThatIsNotMounted", "Is its disk mounted? (`pinstriped --init DIR`",
               [](const std::string& path) {
                 fs::remove_all(path);
                 fs::create_directory(path);
               }},
         Fault{"ADamagedMark", "mark of the drive is damaged",
               [](const std::string& path) { fs::resize_file(path + "/pinstripe-drive", 100); }},
-        Fault{"SomebodyElsesFiles", "is no drive",
+        Fault{"SomebodyElsesFiles", "it has no file",
               [](const std::string& path) {
                 fs::remove_all(path);
                 fs::create_directory(path);

@@ -46,6 +46,7 @@ strangers_per_address = 5
 values_under_way = "1 GiB"
 index_cache = "256 MiB"
 metrics = "127.0.0.1:9464"
+log_format = "json"
 [[drive]]
 path = "d1"
 port = 8101
@@ -59,6 +60,7 @@ store = "leveldb"
   ASSERT_OK(config);
   EXPECT_EQ(config->listen, "127.0.0.1");
   EXPECT_EQ(config->workers, 2);
+  EXPECT_EQ(config->log_format, LogFormat::kJson);
   EXPECT_EQ(config->connections, 5000u);
   EXPECT_EQ(config->connections_per_address, 500u);
   EXPECT_EQ(config->strangers, 50u);

@@ -813,6 +813,8 @@ TEST_F(DurabilityTest, AFlushThatFailsFailsWhatWaitedForIt) {
     EXPECT_EQ(answer.command.status().code(), kinetic::Status::INTERNAL_ERROR);
     EXPECT_EQ(answer.command.status().statusmessage(), "the disk is gone");
   }
+  const std::string told = service_.events().Text();
+  EXPECT_NE(told.find("type=PUT record=30 status=INTERNAL_ERROR"), std::string::npos) << told;
 }
 
 // One worker, held by a first request, and others that wait for it.

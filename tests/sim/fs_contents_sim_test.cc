@@ -305,7 +305,7 @@ class Storm {
     // Small overwrites of one block become patches, and many of them one.
     const bool small = sim_.Chance(0.5);
     for (uint64_t edits = 1 + sim_.Below(small ? 12 : 3); edits > 0; --edits) {
-      if (clones_at_all_ && sim_.Chance(0.1)) {
+      if (clones_at_all_ && sim_.Chance(0.2)) {
         const Status cloned = CloneWithin(**file, name, content);
         if (!cloned.ok()) return RequireHonest(cloned, "clone within " + name);
         continue;

@@ -93,7 +93,7 @@ TEST_F(CollectorTest, WhateverAClientLeavesGoes) {
       sim_.Sleep(seconds(30));
       // A change that few drives know of may be found, and take place, in any run; an inode that it
       // left without a name goes in the next, and its data in the one after that.
-      for (int run = 0; run < 5; ++run) EXPECT_THAT(Collect().not_collected, IsEmpty());
+      for (int run = 0; run < 7; ++run) EXPECT_THAT(Collect().not_collected, IsEmpty());
       SCOPED_TRACE(fmt::format("operation {} dies after {} requests", operation, requests));
       ExpectClean(Check());
       ASSERT_FALSE(HasFailure());

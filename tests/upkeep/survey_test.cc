@@ -147,6 +147,24 @@ TEST(Health, ADriveWhoseStoreHasFailedIsNoRedundancy) {
   EXPECT_EQ(json["health"]["drives_down"], 1);
 }
 
+TEST(Health, DrivesThatAreNearlyFullOrFullAreToldOf) {
+  Survey survey = EightDrives();
+  survey.drives[1].info->portion_full = 0.849;
+  EXPECT_EQ(HealthOf(survey), Health::kHealthy);
+  survey.drives[1].info->portion_full = 0.85;
+  EXPECT_EQ(HealthOf(survey), Health::kDegraded);
+  EXPECT_THAT(SurveyText(survey), HasSubstr("degraded: drives that are nearly full: 1\n"));
+  EXPECT_THAT(SurveyText(survey), HasSubstr("up, nearly full\n"));
+  survey.drives[2].info->portion_full = 0.95;
+  EXPECT_THAT(SurveyText(survey),
+              HasSubstr("degraded: drives that are full: 1; drives that are nearly full: 1\n"));
+  EXPECT_THAT(SurveyText(survey), HasSubstr("up, full\n"));
+  const auto json = nlohmann::json::parse(SurveyJson(survey));
+  EXPECT_EQ(json["drives"][1]["nearly_full"], true);
+  EXPECT_EQ(json["drives"][2]["full"], true);
+  EXPECT_EQ(json["drives"][3]["full"], false);
+}
+
 // Each has its own name, and its own advice; none of the last three is a drive that is down.
 TEST(Health, DrivesThatAreNotInUseAreNotDown) {
   Survey survey = EightDrives();
