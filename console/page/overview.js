@@ -40,24 +40,21 @@ function health(status) {
 // What may fail before something cannot be read or written.
 function margin(survey) {
   const { reading, writing } = survey.survives ?? {};
-  if (!reading) {
-    const { drives_down: down, tolerated } = survey.health;
-    if (tolerated === undefined) return null;  // nobody knows while the cluster is not open
-    return panel("What may still fail",
-      el("p", { class: "figure" }, `any ${count(Math.max(0, tolerated - down), "drive", "drives")}`),
-      el("p", { class: "quiet" }, `${down} of ${tolerated} tolerated failures are used.`));
-  }
+  if (!reading) return null;  // nobody knows while the cluster is not open
   return panel("What may still fail",
-    el("p", { class: "figure" }, most(reading, survey)),
-    el("p", { class: "quiet" }, "more, before something cannot be read."),
-    el("p", {}, `Before something cannot be written: ${most(writing, survey)}.`));
+    el("p", { class: "figure" }, reading.drives < 0 ? "nothing" : most(reading, survey)),
+    el("p", { class: "quiet" }, reading.drives < 0 ? "A part of it cannot be read now."
+      : "more, before something cannot be read."),
+    el("p", {}, writing.drives < 0 ? "A part of it cannot be written now."
+      : `Before something cannot be written: ${most(writing, survey)}.`));
 }
 
+// Hosts are worth a word where several drives share one.
 function most(survives, survey) {
   const drives = `any ${count(survives.drives, "drive", "drives")}`;
-  const hasDomains = new Set(survey.drives.map((drive) => drive.domain)).size < survey.drives.length
-    && survey.drives.some((drive) => drive.domain);
-  return hasDomains ? `${drives}, or ${count(survives.domains, "host", "hosts")}` : drives;
+  const domains = new Set(survey.drives.map((drive) => drive.domain));
+  return domains.size < survey.drives.length && !domains.has("")
+    ? `${drives}, or ${count(survives.domains, "host", "hosts")}` : drives;
 }
 
 function capacity(survey) {

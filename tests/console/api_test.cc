@@ -65,11 +65,11 @@ TEST_F(ConsoleTest, TellsHowTheClusterIs) {
   // The page has what `pinstripe status --json` prints.
   Json survey_json = status["survey"];
   for (Json& drive : survey_json["drives"]) drive.erase("sign");
-  EXPECT_EQ(survey_json, Json::parse(SurveyJson(survey)));
+  EXPECT_EQ(survey_json, Json::parse(SurveyJson(*cluster_.Look())));
 }
 
 TEST_F(ConsoleTest, SaysThatTheClusterIsAwayAndGoesOnTrying) {
-  cluster_.Set(Fail(EINVAL, "cluster.toml:3: what is this?"));
+  cluster_.Fail(Status(EINVAL, "cluster.toml:3: what is this?"));
   Start();
   Json status = GetChecked("status");
   EXPECT_EQ(status["error"], "cluster.toml:3: what is this?");

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "cluster/map/placement.h"
 #include "console/cluster_view.h"
 
 namespace pinstripe {
@@ -41,13 +42,36 @@ inline void LoseDrive(Survey& survey, size_t index, const std::string& why = "co
   survey.drives[index].info = tl::unexpected(Status(EHOSTUNREACH, why));
 }
 
+// With what may still fail, as SurveyOf() finds it out.
+inline Survey WithMargin(Survey survey) {
+  DriveMap map;
+  map.epoch = 1;
+  map.groups = 64;
+  map.replicas = static_cast<uint8_t>(survey.config.replicas);
+  MarginQuestion question;
+  for (const DriveReport& drive : survey.drives) {
+    map.drives.push_back({drive.id, 100, drive.domain, DriveState::kActive});
+    if (!drive.info) question.away.insert(drive.id);
+    if (drive.info && !drive.IsUp()) question.read_only.insert(drive.id);
+  }
+  question.placements = {std::make_shared<Placement>(map)};
+  question.stripes = {survey.config.layout.geometry()};
+  question.map_drives = question.placements.back()->RegisterHomes(0);
+  survey.margin = ComputeMargin(question);
+  return survey;
+}
+
 class FakeCluster final : public ClusterView {
  public:
-  explicit FakeCluster(Result<Survey> survey) : survey_(std::move(survey)) {}
+  explicit FakeCluster(const Survey& survey) : survey_(WithMargin(survey)) {}
 
-  void Set(Result<Survey> survey) {
+  void Set(const Survey& survey) {
     const MutexLock lock(mutex_);
-    survey_ = std::move(survey);
+    survey_ = WithMargin(survey);
+  }
+  void Fail(const Status& why) {
+    const MutexLock lock(mutex_);
+    survey_ = tl::unexpected(why);
   }
   int looks() const { return looks_; }
 
@@ -60,8 +84,8 @@ class FakeCluster final : public ClusterView {
   // "/" has what `entries` says, "/big" is a file, and nothing else is there.
   Result<std::vector<DirectoryEntry>> List(std::string_view path, std::string_view after,
                                            size_t max) override {
-    if (path == "/big") return Fail(ENOTDIR, "it is not a directory");
-    if (path != "/") return Fail(ENOENT, "{}: there is no such name", path);
+    if (path == "/big") return pinstripe::Fail(ENOTDIR, "it is not a directory");
+    if (path != "/") return pinstripe::Fail(ENOENT, "{}: there is no such name", path);
     std::vector<DirectoryEntry> found;
     for (const DirectoryEntry& entry : entries) {
       if (entry.name > after && found.size() < max) found.push_back(entry);
@@ -69,7 +93,7 @@ class FakeCluster final : public ClusterView {
     return found;
   }
   Result<Whereabouts> Find(std::string_view path, const WhereaboutsOptions& options) override {
-    if (path != "/big") return Fail(ENOENT, "{}: there is no such name", path);
+    if (path != "/big") return pinstripe::Fail(ENOENT, "{}: there is no such name", path);
     Whereabouts found;
     found.size = 8 << 20;
     found.parts.push_back({.what = "blocks",
