@@ -118,14 +118,16 @@ function throughput(survey) {
   ]));
 }
 
+function percentDone(one) {
+  return `${Math.round(100 * one.done)} %`;
+}
+
 function workNow() {
   const chores = (model.work?.chores ?? []).filter((chore) => chore.state !== "ended");
-  const others = model.work?.cluster ?? [];
-  const lines = [
-    ...chores.map((chore) => el("li", {}, `${chore.kind}: ${chore.doing || "it begins"}, `,
-      `${Math.round(100 * chore.done)} %`)),
-    ...others.map((one) => el("li", {}, one.what, one.alive ? "" : " (no sign of life)")),
-  ];
+  const works = model.work?.work ?? [];
+  const lines = works.length > 0
+    ? works.map((one) => el("li", {}, `${one.work} ${one.arguments ?? ""}: ${one.state}, ${one.doing} ${percentDone(one)}`))
+    : chores.map((chore) => el("li", {}, `${chore.kind}: ${chore.doing || "it begins"} ${percentDone(chore)}`));
   return panel("Work in progress",
     lines.length === 0 ? el("p", { class: "quiet" }, "None.") : el("ul", { class: "plain" }, lines),
     el("p", {}, el("a", { href: "#work", "data-key": "to-work" }, "All work")));
