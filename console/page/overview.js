@@ -53,8 +53,9 @@ function margin(survey) {
 function most(survives, survey) {
   const drives = `any ${count(survives.drives, "drive", "drives")}`;
   const domains = new Set(survey.drives.map((drive) => drive.domain));
-  return domains.size < survey.drives.length && !domains.has("")
-    ? `${drives}, or ${count(survives.domains, "host", "hosts")}` : drives;
+  if (domains.size === survey.drives.length || domains.has("")) return drives;
+  return survives.domains > 0 ? `${drives}, or any ${count(survives.domains, "host", "hosts")}`
+    : `${drives}, but no whole host`;
 }
 
 function capacity(survey) {
