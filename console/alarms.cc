@@ -21,6 +21,9 @@ class Alarms {
       Error(fmt::format("The cluster cannot be opened: {}", survey_.opened.message()),
             "The drives that are down come first: start their pinstriped.");
     }
+    for (const std::string& what : survey_.OutOfReach()) {
+      Error(what + ".", "Bring back the drives that are down, before anything else.");
+    }
     if (survey_.IsLost()) {
       Error("The last look found something that is lost or damaged.",
             fmt::format("`pinstripe verify {}` names it.", config_));
@@ -37,6 +40,11 @@ class Alarms {
     if (any(&LastLook::not_looked_at)) {
       Warn("The last look could not look at everything.",
            fmt::format("`pinstripe check {}`, when all drives are up.", config_));
+    }
+    for (const ConfigDifference& each : survey_.differences) {
+      Warn(fmt::format("{} says {} is {}; the cluster has {}.", config_, each.what, each.in_file,
+                       each.in_cluster),
+           each.advice);
     }
     if (survey_.opened.ok() && !survey_.settled) {
       Warn("The change of the drive map is not complete.",
@@ -73,6 +81,10 @@ class Alarms {
       case DriveLook::kFailed:
         Error(fmt::format("{} takes no changes any more: {}", name, drive.info->failure),
               fmt::format("Replace its disk: {}", replace));
+        break;
+      case DriveLook::kNew:
+        Warn(fmt::format("{} is listed, and was not added yet.", name),
+             fmt::format("`pinstripe expand {}` adds it.", config_));
         break;
       case DriveLook::kFull:
         Warn(fmt::format("{} is full.", name),

@@ -3,21 +3,17 @@
 #include <set>
 
 namespace pinstripe {
-namespace {
-
-uint64_t UsedBytes(const DriveInfo& info) {
-  return static_cast<uint64_t>(static_cast<double>(info.capacity_bytes) * info.portion_full);
-}
-
-}  // namespace
-
 DriveLook StateOf(const DriveReport& drive) {
-  if (drive.drain && drive.drain->retired) return DriveLook::kDrained;
-  if (drive.IsMissing()) return DriveLook::kMissing;
-  if (!drive.info) return DriveLook::kDown;
-  if (!drive.info->failure.empty()) return DriveLook::kFailed;
+  switch (drive.Condition()) {
+    case DriveCondition::kFailed: return DriveLook::kFailed;
+    case DriveCondition::kDown: return DriveLook::kDown;
+    case DriveCondition::kMissing: return DriveLook::kMissing;
+    case DriveCondition::kNotAdded: return DriveLook::kNew;
+    case DriveCondition::kDraining: return DriveLook::kDraining;
+    case DriveCondition::kDrained: return DriveLook::kDrained;
+    case DriveCondition::kUp: break;
+  }
   if (!drive.doubt.empty()) return DriveLook::kDoubt;
-  if (drive.drain) return drive.IsBeingDrained() ? DriveLook::kDraining : DriveLook::kDrained;
   return drive.fullness() == Fullness::kFull ? DriveLook::kFull : DriveLook::kUp;
 }
 
@@ -31,6 +27,7 @@ std::string_view NameOf(DriveLook state) {
     case DriveLook::kFailed: return "failed";
     case DriveLook::kDown: return "down";
     case DriveLook::kMissing: return "missing";
+    case DriveLook::kNew: return "new";
   }
   return "";
 }

@@ -23,6 +23,7 @@ enum class DriveLook : uint8_t {
   kFailed,    // it serves reads at best
   kDown,
   kMissing,  // the configuration lacks it
+  kNew,      // the configuration lists it, and it was not added yet
 };
 DriveLook StateOf(const DriveReport& drive);
 std::string_view NameOf(DriveLook state);  // "up", ..., in the interface

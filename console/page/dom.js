@@ -45,6 +45,7 @@ const kShapes = {
   arrow: "M12 4v12M6 11l6 6 6-6M5 21h14",
   full: "M5 4h14v16H5zM8 8h8M8 12h8M8 16h8",
   dash: "M4 12h16",
+  plus: "M4 12h16M12 4v16",
   broken: "M4 5h16v5l-5 3 3 6H4z",
 };
 

@@ -40,24 +40,22 @@ function health(status) {
 // What may fail before something cannot be read or written.
 function margin(survey) {
   const { reading, writing } = survey.survives ?? {};
-  if (!reading) {
-    const { drives_down: down, tolerated } = survey.health;
-    if (tolerated === undefined) return null;  // nobody knows while the cluster is not open
-    return panel("What may still fail",
-      el("p", { class: "figure" }, `any ${count(Math.max(0, tolerated - down), "drive", "drives")}`),
-      el("p", { class: "quiet" }, `${down} of ${tolerated} tolerated failures are used.`));
-  }
+  if (!reading) return null;  // nobody knows while the cluster is not open
   return panel("What may still fail",
-    el("p", { class: "figure" }, most(reading, survey)),
-    el("p", { class: "quiet" }, "more, before something cannot be read."),
-    el("p", {}, `Before something cannot be written: ${most(writing, survey)}.`));
+    el("p", { class: "figure" }, reading.drives < 0 ? "nothing" : most(reading, survey)),
+    el("p", { class: "quiet" }, reading.drives < 0 ? "A part of it cannot be read now."
+      : "more, before something cannot be read."),
+    el("p", {}, writing.drives < 0 ? "A part of it cannot be written now."
+      : `Before something cannot be written: ${most(writing, survey)}.`));
 }
 
+// Hosts are worth a word where several drives share one.
 function most(survives, survey) {
   const drives = `any ${count(survives.drives, "drive", "drives")}`;
-  const hasDomains = new Set(survey.drives.map((drive) => drive.domain)).size < survey.drives.length
-    && survey.drives.some((drive) => drive.domain);
-  return hasDomains ? `${drives}, or ${count(survives.domains, "host", "hosts")}` : drives;
+  const domains = new Set(survey.drives.map((drive) => drive.domain));
+  if (domains.size === survey.drives.length || domains.has("")) return drives;
+  return survives.domains > 0 ? `${drives}, or any ${count(survives.domains, "host", "hosts")}`
+    : `${drives}, but no whole host`;
 }
 
 function capacity(survey) {
@@ -121,14 +119,16 @@ function throughput(survey) {
   ]));
 }
 
+function percentDone(one) {
+  return `${Math.round(100 * one.done)} %`;
+}
+
 function workNow() {
   const chores = (model.work?.chores ?? []).filter((chore) => chore.state !== "ended");
-  const others = model.work?.cluster ?? [];
-  const lines = [
-    ...chores.map((chore) => el("li", {}, `${chore.kind}: ${chore.doing || "it begins"}, `,
-      `${Math.round(100 * chore.done)} %`)),
-    ...others.map((one) => el("li", {}, one.what, one.alive ? "" : " (no sign of life)")),
-  ];
+  const works = model.work?.work ?? [];
+  const lines = works.length > 0
+    ? works.map((one) => el("li", {}, `${one.work} ${one.arguments ?? ""}: ${one.state}, ${one.doing} ${percentDone(one)}`))
+    : chores.map((chore) => el("li", {}, `${chore.kind}: ${chore.doing || "it begins"} ${percentDone(chore)}`));
   return panel("Work in progress",
     lines.length === 0 ? el("p", { class: "quiet" }, "None.") : el("ul", { class: "plain" }, lines),
     el("p", {}, el("a", { href: "#work", "data-key": "to-work" }, "All work")));

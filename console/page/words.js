@@ -43,6 +43,7 @@ const kStates = {
   failed: ["failed", "broken", "bad"],
   down: ["down", "cross", "bad"],
   missing: ["missing", "question", "bad"],
+  new: ["not added", "plus", "idle"],
 };
 export const kDriveStates = Object.keys(kStates);
 

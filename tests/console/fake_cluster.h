@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "cluster/map/placement.h"
 #include "console/cluster_view.h"
 
 namespace pinstripe {
@@ -41,13 +42,36 @@ inline void LoseDrive(Survey& survey, size_t index, const std::string& why = "co
   survey.drives[index].info = tl::unexpected(Status(EHOSTUNREACH, why));
 }
 
+// With what may still fail, as SurveyOf() finds it out.
+inline Survey WithMargin(Survey survey) {
+  DriveMap map;
+  map.epoch = 1;
+  map.groups = 64;
+  map.replicas = static_cast<uint8_t>(survey.config.replicas);
+  MarginQuestion question;
+  for (const DriveReport& drive : survey.drives) {
+    map.drives.push_back({drive.id, 100, drive.domain, DriveState::kActive});
+    if (!drive.info) question.away.insert(drive.id);
+    if (drive.info && !drive.IsUp()) question.read_only.insert(drive.id);
+  }
+  question.placements = {std::make_shared<Placement>(map)};
+  question.stripes = {survey.config.layout.geometry()};
+  question.map_drives = question.placements.back()->RegisterHomes(0);
+  survey.margin = ComputeMargin(question);
+  return survey;
+}
+
 class FakeCluster final : public ClusterView {
  public:
-  explicit FakeCluster(Result<Survey> survey) : survey_(std::move(survey)) {}
+  explicit FakeCluster(const Survey& survey) : survey_(WithMargin(survey)) {}
 
-  void Set(Result<Survey> survey) {
+  void Set(const Survey& survey) {
     const MutexLock lock(mutex_);
-    survey_ = std::move(survey);
+    survey_ = WithMargin(survey);
+  }
+  void Break(const Status& why) {
+    const MutexLock lock(mutex_);
+    survey_ = tl::unexpected(why);
   }
   int looks() const { return looks_; }
 
@@ -91,12 +115,43 @@ class FakeCluster final : public ClusterView {
     return found;
   }
 
+  Result<std::vector<Event>> NewEvents() override {
+    const MutexLock lock(mutex_);
+    return std::exchange(events_, {});
+  }
+  Result<std::vector<WorkSeen>> Work() override {
+    const MutexLock lock(mutex_);
+    return work_;
+  }
+  Status AskOfWork(int number, const WorkChange& change, const std::string& by) override {
+    const MutexLock lock(mutex_);
+    if (work_.empty() || work_[0].Number() != number) return Fail(ENOENT, "there is no such work");
+    asked_ += fmt::format("{} {};", by, static_cast<int>(*change.ask));
+    return {};
+  }
+
+  void Tell(Event event) {
+    const MutexLock lock(mutex_);
+    events_.push_back(std::move(event));
+  }
+  void SetWork(std::vector<WorkSeen> work) {
+    const MutexLock lock(mutex_);
+    work_ = std::move(work);
+  }
+  std::string asked() {
+    const MutexLock lock(mutex_);
+    return asked_;
+  }
+
   std::vector<DirectoryEntry> entries;  // in order of their names
 
  private:
   std::atomic<int> looks_ = 0;
   Mutex mutex_;
   Result<Survey> survey_ GUARDED_BY(mutex_);
+  std::vector<Event> events_ GUARDED_BY(mutex_);
+  std::vector<WorkSeen> work_ GUARDED_BY(mutex_);
+  std::string asked_ GUARDED_BY(mutex_);
 };
 
 }  // namespace pinstripe
