@@ -128,6 +128,8 @@ std::vector<std::vector<std::string>> PlanUnits(const Bundle& bundle,
     if (way_to_drives) calls.push_back(Reload(unit));
     calls.push_back({"start", "--no-block", unit});
   }
+  // One host at a time cares for the cluster, whichever it is.
+  calls.push_back({"enable", "--now", "pinstripe-care.timer"});
   return calls;
 }
 

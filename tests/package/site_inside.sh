@@ -140,6 +140,7 @@ for one in $stores $gates work1; do check "$one joins" join "$one"; done
 rm -r /run/systemd
 for one in $stores; do check "$one would be started" tells "$one" "restart pinstriped.service"; done
 for one in $gates; do check "$one would be started" tells "$one" "restart --no-block xrootd@pinstripe.service"; done
+for one in store1 gate1 work1; do check "$one would care for the cluster" tells "$one" "enable --now pinstripe-care.timer"; done
 check "work1 would be mounted, also after a boot" eval 'tells work1 "start --no-block pinstripe-fuse@srv-data.service" && tells work1 "enable pinstripe-fuse@srv-data.service"'
 for one in $stores; do start_drives "$one"; done
 # 4: make the cluster, on a gateway.

@@ -168,10 +168,11 @@ std::vector<std::string> Units(const std::set<std::string>& written) {
 
 TEST(Join, StartsWhatTheHostRuns) {
   const std::string mount = "pinstripe-fuse@srv-data.service";
-  EXPECT_THAT(Units({}), ElementsAre("enable pinstriped.service", "start pinstriped.service",
-                                     "enable xrootd@pinstripe.service",
-                                     "start --no-block xrootd@pinstripe.service", "enable " + mount,
-                                     "start --no-block " + mount));
+  EXPECT_THAT(Units({}),
+              ElementsAre("enable pinstriped.service", "start pinstriped.service",
+                          "enable xrootd@pinstripe.service",
+                          "start --no-block xrootd@pinstripe.service", "enable " + mount,
+                          "start --no-block " + mount, "enable --now pinstripe-care.timer"));
 }
 
 TEST(Join, TellsProgramsWhatChanged) {
