@@ -85,6 +85,11 @@ Result<StopAnswer> MayStop(Cluster& cluster, const Survey& survey,
     answer.notes.emplace_back(
         "new blocks get fewer shards than they should have, and `pinstripe repair` adds the rest");
   }
+  if (survey.places && survey.places->displaced_blocks > 0) {
+    answer.notes.emplace_back(
+        "who looked last found blocks that are not at home, which may survive less: `pinstripe "
+        "repair` brings them there");
+  }
   if (!answer.then.exact) {
     answer.notes.emplace_back("computed from a sample, as there are very many groups");
   }
