@@ -166,8 +166,9 @@ void AddMargin(const Survey& survey, Rows& facts) {
   const auto is_short = [](const std::optional<LastLook>& look) {
     return look && look->lacking + look->replicas_behind > 0;
   };
-  if (is_short(survey.listed) || is_short(survey.read)) {
-    text += "; what lacks shards or copies survives less";
+  const bool is_displaced = survey.places && survey.places->displaced_blocks > 0;
+  if (is_short(survey.listed) || is_short(survey.read) || is_displaced) {
+    text += "; what lacks shards or copies, or is not at home, may survive less";
   }
   facts.push_back({"survives", std::move(text)});
   const MarginCount& writing = margin.writing;

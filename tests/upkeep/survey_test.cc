@@ -205,7 +205,13 @@ TEST(SurveyText, SaysHowMuchIsDownAndWhy) {
 TEST(SurveyText, SaysWhatLacksShardsSurvivesLess) {
   Survey survey = EightDrives();
   survey.listed = LastLook{.at = 1, .lacking = 3};
-  EXPECT_THAT(SurveyText(survey), HasSubstr("; what lacks shards or copies survives less\n"));
+  const auto says_so =
+      HasSubstr("; what lacks shards or copies, or is not at home, may survive less");
+  EXPECT_THAT(SurveyText(survey), says_so);
+  survey.listed = std::nullopt;
+  EXPECT_THAT(SurveyText(survey), testing::Not(says_so));
+  survey.places = LastPlaces{.displaced_blocks = 1};
+  EXPECT_THAT(SurveyText(survey), says_so);
 }
 
 TEST(SurveyText, SaysWhatIsGarbageAndWhatDiffers) {
