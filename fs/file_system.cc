@@ -1,5 +1,5 @@
-// The facade: looks whether a request may be made, and hands it to names/ or files/. A `Handle` is
-// an open file for its user; what all handles on a file share is FileState (files/state.h).
+// The facade: looks whether a request may be made, and hands it to names/ or files/. An open file
+// is a Handle (handle.h).
 
 #include "fs/file_system.h"
 
@@ -12,8 +12,8 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/try.h"
-#include "fs/files/read_pattern.h"
 #include "fs/files/sums.h"
+#include "fs/handle.h"
 #include "fs/names/extended.h"
 #include "fs/names/names.h"
 #include "fs/names/path.h"
@@ -34,151 +34,6 @@ Status CheckSettable(std::string_view name) {
   if (name != kWhyAttribute) return {};
   return Fail(EPERM, "'{}' tells on which drives a file is, and cannot be changed", name);
 }
-
-class Handle final : public OpenFile {
- public:
-  Handle(OpenFiles& files, std::shared_ptr<FileState> state, bool writes, bool durable_close)
-      : files_(files),
-        state_(std::move(state)),
-        writes_(writes),
-        durable_close_(durable_close),
-        ahead_(std::make_unique<BlockReader::Ahead>(files.context().reader)) {}
-
-  ~Handle() override { Release(); }
-
-  void MarkWritten() { wrote_ = true; }
-
-  Result<size_t> Read(uint64_t offset, MutableBytes out) override {
-    Part part{offset, out};
-    TRY(ReadParts({&part, 1}));
-    return part.length;
-  }
-  Status ReadParts(std::span<Part> parts) override {
-    bool asked = false;
-    return state_->Read(parts, [&] {
-      if (!std::exchange(asked, true)) ReadAhead(parts);
-    });
-  }
-  Status Write(uint64_t offset, Bytes data) override {
-    TRY(CheckWritable());
-    wrote_ = true;
-    return state_->Write(offset, data);
-  }
-  Result<uint64_t> Append(Bytes data) override {
-    TRY(CheckWritable());
-    wrote_ = true;
-    return state_->Append(data);
-  }
-  Status Truncate(uint64_t size) override {
-    TRY(CheckWritable());
-    wrote_ = true;
-    return state_->Truncate(size);
-  }
-  Status Zero(uint64_t offset, uint64_t length, Size size) override {
-    TRY(CheckWritable());
-    wrote_ = true;
-    return state_->Zero(offset, length, size);
-  }
-  Status Allocate(uint64_t offset, uint64_t length, Size size) override {
-    TRY(CheckWritable());
-    wrote_ = true;
-    return state_->Allocate(offset, length, size);
-  }
-  Result<uint64_t> Seek(uint64_t offset, Contents contents) override {
-    return state_->Seek(offset, contents);
-  }
-  Result<uint64_t> ShareBlocks(uint64_t offset, uint64_t length, OpenFile& target,
-                               uint64_t target_offset) override {
-    auto* const other = dynamic_cast<Handle*>(&target);
-    if (other == nullptr || &other->files_ != &files_) return 0;
-    TRY(other->CheckWritable());
-    const StripeLayout layout = state_->BlockLayout();
-    const uint64_t block_bytes = layout.block_bytes();
-    const uint64_t size = state_->Size();
-    if (other->state_->BlockLayout() != layout || offset % block_bytes != 0 ||
-        target_offset % block_bytes != 0 || offset >= size || target_offset > kMaxFileBytes) {
-      return 0;
-    }
-    length = std::min({length, size - offset, kMaxFileBytes - target_offset});
-    const bool to_the_end = length == size - offset;
-    const uint64_t shareable = to_the_end ? length : length / block_bytes * block_bytes;
-    const uint64_t least = files_.context().least_shared_bytes;
-    if (shareable == 0 || shareable < least) return 0;
-    // What Adopt() would refuse is not made ready for it.
-    const bool ends_within =
-        to_the_end && size % block_bytes != 0 && other->state_->Size() > target_offset + length;
-    if (ends_within || !other->state_->Known().inline_data.empty()) return 0;
-    const auto shared = TRY(state_->Share(offset, length));
-    if (!shared) return 0;
-    other->wrote_ = true;
-    const bool adopted = TRY(other->state_->Adopt(target_offset / block_bytes, *shared));
-    return adopted ? shared->bytes : 0;
-  }
-  Status SetAttributes(const AttributeChange& change) override {
-    if (change.size) {
-      TRY(CheckWritable());
-      wrote_ = true;
-    }
-    return state_->SetAttributes(change);
-  }
-  Result<Attributes> Stat(Duration age) override { return state_->Stat(age); }
-  Attributes Known() override { return state_->Describe({}); }
-  Status Sync() override { return state_->Commit(true); }
-  Status Commit() override { return wrote_ ? state_->Commit(false) : Status(); }
-  Status Close() override {
-    const Status status = wrote_ ? state_->Commit(durable_close_) : Status();
-    Release();
-    return status;
-  }
-  InodeId inode() const override { return state_->id(); }
-  uint64_t Version() override { return state_->Version(); }
-
- private:
-  Status CheckWritable() const {
-    if (writes_) return {};
-    return Fail(EBADF, "inode {:016x} was opened for reading only", state_->id());
-  }
-  void Release() {
-    if (released_.exchange(true)) return;
-    ahead_.reset();
-    files_.Release(state_->id());
-  }
-
-  void ReadAhead(std::span<const Part> parts) {
-    // A vector read counts where it leaves out next to nothing; what another one will be followed
-    // by nobody knows.
-    uint64_t begin = UINT64_MAX;
-    uint64_t end = 0;
-    uint64_t bytes = 0;
-    for (const Part& part : parts) {
-      begin = std::min(begin, part.offset);
-      end = std::max(end, part.offset + part.out.size());
-      bytes += part.out.size();
-    }
-    if (bytes == 0 || bytes < (end - begin) / 8 * 7) return;
-    std::vector<ReadPattern::Range> ranges;
-    {
-      const MutexLock lock(pattern_mutex_);
-      ranges = pattern_.Read(begin, end - begin);
-    }
-    for (const auto& [offset, size] : ranges) {
-      const uint64_t there = state_->ReadAhead(offset, size, *ahead_);
-      if (there == size) continue;
-      const MutexLock lock(pattern_mutex_);
-      return pattern_.Refused(offset + there);
-    }
-  }
-
-  OpenFiles& files_;
-  const std::shared_ptr<FileState> state_;
-  const bool writes_;
-  const bool durable_close_;
-  std::atomic<bool> wrote_ = false;
-  std::atomic<bool> released_ = false;
-  Mutex pattern_mutex_;
-  ReadPattern pattern_ GUARDED_BY(pattern_mutex_);
-  std::unique_ptr<BlockReader::Ahead> ahead_;  // until it is released
-};
 
 class ClusterFileSystem final : public FileSystem {
  public:

@@ -1,5 +1,4 @@
-// OpenFile: a handle on a file of a FileSystem (fs/file_system.h). `Handle` in fs/file_system.cc
-// implements it.
+// OpenFile: a handle on a file of a FileSystem (fs/file_system.h). fs/handle.h implements it.
 
 #pragma once
 
