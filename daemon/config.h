@@ -44,6 +44,8 @@ struct DaemonConfig {
   LogFormat log_format = LogFormat::kText;
   // Whether others than this machine may come to a drive that has the factory's key.
   bool factory_key_allowed = false;
+  // Whether a drive that has no erase PIN may be erased over the protocol: by everybody, that is.
+  bool erase_without_pin = false;
   // Who may use a drive whose own identities nobody has set; the Kinetic factory default.
   RightsById identities{{1, FullAccess(std::string(kFactoryKey))}};
   // Where metrics are served (metrics/address.h); empty: nowhere.

@@ -186,6 +186,11 @@ Status DeviceSecurity::SetLocked(std::string_view pin, bool locked) {
   return {};
 }
 
+bool DeviceSecurity::has_erase_pin() const {
+  const MutexLock lock(mutex_);
+  return !state_.erase_pin.empty();
+}
+
 Status DeviceSecurity::CheckErasePin(std::string_view pin) const {
   const MutexLock lock(mutex_);
   if (state_.erase_pin.empty() || SamePin(pin, state_.erase_pin)) return {};

@@ -76,6 +76,7 @@ class DeviceSecurity {
   Status Lock(std::string_view pin) { return SetLocked(pin, true); }
   Status Unlock(std::string_view pin) { return SetLocked(pin, false); }
 
+  bool has_erase_pin() const;
   // EACCES: an erase PIN is set, and this is not it.
   Status CheckErasePin(std::string_view pin) const;
 

@@ -621,6 +621,10 @@ void KineticService::ExecutePin(const Command& request, std::string_view pin, Co
 Status KineticService::Erase(std::string_view pin, bool secure) {
   {
     const Gate::Closure alone(executing_);
+    if (!device_.erase_without_pin && !security_.has_erase_pin()) {
+      return Fail(EACCES,
+                  "permission denied: no erase PIN is set, and erase_without_pin is not \"allow\"");
+    }
     TRY(security_.CheckErasePin(pin));
     TRY(engine_.Erase());
     security_.Reset();

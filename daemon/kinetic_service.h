@@ -51,6 +51,8 @@ struct DeviceDescription {
   std::string serial_number;
   std::string world_wide_name;
   std::string path;  // of its store; empty: in memory
+  // As long as no erase PIN is set everybody may erase it, as the protocol has it.
+  bool erase_without_pin = true;
 };
 
 // How many requests of a connection are worked on at once; more wait in the socket.

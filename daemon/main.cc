@@ -133,8 +133,7 @@ std::string SecurityFileOf(const ServedDrive& drive) {
 }
 
 Result<std::unique_ptr<Device>> OpenDevice(const ServedDrive& drive, const DaemonDisk& disk,
-                                           StoreResources& resources,
-                                           const RightsById& identities) {
+                                           StoreResources& resources, const DaemonConfig& config) {
   DeviceIdentity identity;
   std::unique_ptr<Store> store = TRY(OpenStore(drive, disk, resources, &identity));
   auto erasable =
@@ -143,7 +142,7 @@ Result<std::unique_ptr<Device>> OpenDevice(const ServedDrive& drive, const Daemo
         return OpenStore(drive, disk, resources, &same);
       });
   std::unique_ptr<DeviceSecurity> security =
-      TRY(DeviceSecurity::Open(identities, SecurityFileOf(drive)));
+      TRY(DeviceSecurity::Open(config.identities, SecurityFileOf(drive)));
   if (security->has_own_identities()) {
     Log(LogLevel::kInfo, "drive has identities of its own; the configuration's are not asked",
         {{"path", drive.path}});
@@ -152,7 +151,8 @@ Result<std::unique_ptr<Device>> OpenDevice(const ServedDrive& drive, const Daemo
   return std::make_unique<Device>(std::move(erasable),
                                   DeviceDescription{.serial_number = identity.serial_number,
                                                     .world_wide_name = identity.world_wide_name,
-                                                    .path = drive.path},
+                                                    .path = drive.path,
+                                                    .erase_without_pin = config.erase_without_pin},
                                   std::move(security));
 }
 
@@ -183,7 +183,7 @@ std::unique_ptr<Device> LostDevice(const ServedDrive& drive, const Status& why,
            drive.path, why.message());
   return std::make_unique<Device>(
       std::make_unique<ErasableStore>(drive.path, told),
-      DeviceDescription{.serial_number = drive.serial_number},
+      DeviceDescription{.serial_number = drive.serial_number, .erase_without_pin = false},
       std::make_unique<DeviceSecurity>(IdentitiesOfLost(drive, configured)), told);
 }
 
@@ -195,7 +195,7 @@ Result<std::vector<std::unique_ptr<Device>>> OpenDevices(const DaemonConfig& con
   Status first_failure;
   size_t lost = 0;
   for (const ServedDrive& drive : config.drives) {
-    Result<std::unique_ptr<Device>> opened = OpenDevice(drive, disk, resources, config.identities);
+    Result<std::unique_ptr<Device>> opened = OpenDevice(drive, disk, resources, config);
     if (opened.has_value()) {
       devices.push_back(*std::move(opened));
       continue;

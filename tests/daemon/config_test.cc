@@ -122,6 +122,8 @@ TEST_F(DaemonConfigTest, TheFactorysKeyIsForThisMachineUnlessItIsAllowed) {
     EXPECT_FAILS(config.CheckFactoryKey(both), EACCES);
   }
   EXPECT_OK(load("factory_key = \"allow\"\n").CheckFactoryKey(factory));
+  EXPECT_FALSE(load("").erase_without_pin);
+  EXPECT_TRUE(load("erase_without_pin = \"allow\"\n").erase_without_pin);
   EXPECT_FAILS(Refusal("[daemon]\nfactory_key = \"perhaps\"\n[[drive]]\npath = \"d\"\nport = 1\n"),
                EINVAL);
 }

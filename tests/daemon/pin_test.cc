@@ -109,6 +109,24 @@ TEST_F(PinTest, AnErasedDeviceIsAsNew) {
   }
 }
 
+// As pinstriped serves drives, unless it is told otherwise: a port that others reach erases
+// nothing.
+TEST_F(PinTest, WithoutAPinNobodyErasesADeviceThatMayNotBeErasedSo) {
+  KineticService careful({.serial_number = "SN1", .erase_without_pin = false}, security_, engine_);
+  const TlsFiles files{directory_ / "tls.crt", directory_ / "tls.key"};
+  client_.emplace(*server_.Listen("127.0.0.1", 0, careful, *TlsServer::Load(files)));
+  client_->ReceiveFrame();
+  for (const Pin::Type type : {Pin::ERASE_PINOP, Pin::SECURE_ERASE_PINOP}) {
+    EXPECT_EQ(Operate("", type), Status::NOT_AUTHORIZED);
+    EXPECT_EQ(Operate("any", type), Status::NOT_AUTHORIZED);
+  }
+  EXPECT_TRUE(KeyIsThere());
+  ASSERT_EQ(SetPin(/*erase=*/true, "", "e"), Status::SUCCESS);
+  EXPECT_EQ(Operate("", Pin::ERASE_PINOP), Status::NOT_AUTHORIZED);
+  EXPECT_EQ(Operate("e", Pin::ERASE_PINOP), Status::SUCCESS);
+  EXPECT_FALSE(KeyIsThere());
+}
+
 TEST_F(PinTest, ALockedDeviceIsUnlockedWithItsPin) {
   ASSERT_EQ(SetPin(/*erase=*/false, "", "secret"), Status::SUCCESS);
   WireClient plain(plain_port_);

@@ -19,6 +19,7 @@ second=$port
 cat >"$work/pinstriped.toml" <<CONFIG
 [daemon]
 listen = "127.0.0.1"
+erase_without_pin = "allow"
 tls_certificate = "tls.crt"
 tls_key = "tls.key"
 [[drive]]

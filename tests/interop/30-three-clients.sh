@@ -24,6 +24,7 @@ new_devices() {  # NAME
   cat >"$work/$1/pinstriped.toml" <<CONFIG
 [daemon]
 listen = "127.0.0.1"
+erase_without_pin = "allow"
 tls_certificate = "tls.crt"
 tls_key = "tls.key"
 [[drive]]
