@@ -181,15 +181,15 @@ Result<DaemonConfig> DaemonConfig::Load(const std::string& path) {
     daemon.Refuse("listen",
                   fmt::format("'{}' is not an address, like 0.0.0.0 or ::", config.listen));
   }
-  const auto is_allowed = [&daemon](const char* key) {
-    const std::string said = daemon.Text(key, "refuse");
+  const auto is_allowed = [&daemon](const char* key, const std::string& said) {
     if (said != "allow" && said != "refuse") {
       daemon.Refuse(key, fmt::format("'{}' is neither allow nor refuse", said));
     }
     return said == "allow";
   };
-  config.factory_key_allowed = is_allowed("factory_key");
-  config.erase_without_pin = is_allowed("erase_without_pin");
+  config.factory_key_allowed = is_allowed("factory_key", daemon.Text("factory_key", "refuse"));
+  config.erase_without_pin =
+      is_allowed("erase_without_pin", daemon.Text("erase_without_pin", "refuse"));
   const Result<LogFormat> log_format = ParseLogFormat(daemon.Text("log_format", "text"));
   if (!log_format.has_value()) daemon.Refuse("log_format", log_format.error().message());
   config.log_format = log_format.value_or(LogFormat::kText);
