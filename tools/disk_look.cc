@@ -108,7 +108,9 @@ Status Look(Runtime& runtime, const std::string& path, DiskReading& reading) {
   reading.file_system = known != nullptr ? known->name : fmt::format("of type {:#x}", magic);
   reading.total_bytes = static_cast<uint64_t>(space.f_blocks) * space.f_bsize;
   reading.free_bytes = static_cast<uint64_t>(space.f_bavail) * space.f_bsize;
-  reading.is_drive = access((path + "/pinstripe-drive").c_str(), F_OK) == 0;
+  for (const char* name : {"/pinstripe-drive", "/superblock"}) {
+    if (access((path + name).c_str(), F_OK) == 0) reading.is_drive = true;
+  }
   reading.sync = MeasureSync(runtime, path);
   return {};
 }

@@ -23,7 +23,7 @@ struct DiskReading {
   uint64_t total_bytes = 0;
   uint64_t free_bytes = 0;
   Result<Duration> sync = Duration();  // how long an fsync of 4 KiB takes, in the middle
-  bool is_drive = false;               // it has the mark of one
+  bool is_drive = false;  // it has the mark of one, or a store from before there were marks
 };
 
 // Writes a few blocks to a file without a name. `directory` is what messages say, and lies at

@@ -64,9 +64,12 @@ class Writer {
     return WriteNewFile(Path(name), contents, mode);
   }
   Status Sync() {
-    for (const auto& entry : fs::recursive_directory_iterator(directory_)) {
-      if (entry.is_directory()) TRY(MakeNamesDurable(entry.path().string()));
+    std::error_code error;
+    for (fs::recursive_directory_iterator at(directory_, error), end; !error && at != end;
+         at.increment(error)) {
+      if (at->is_directory(error)) TRY(MakeNamesDurable(at->path().string()));
     }
+    if (error) return Fail(error.value(), "cannot look at {}: {}", directory_, error.message());
     return MakeNamesDurable(directory_);
   }
 
@@ -92,11 +95,13 @@ Status WriteSite(const std::string& directory, const SiteState& state, const Sit
   Writer writer(directory);
   TRY(writer.File("site.toml", state.description, 0644));
   TRY(writer.File("drives.toml", DrivesText(state.drives), 0644));
+  TRY(writer.File("generation.toml", GenerationText(state.generation), 0644));
   TRY(writer.File("keys.toml", KeysText(state.keys), 0600));
   TRY(writer.File("ca.pem", state.authority.certificate, 0644));
   TRY(writer.File("ca.key", state.authority.key, 0600));
   TRY(writer.File("cluster.toml", ClusterText(state.site, state.drives), 0644));
-  TRY(writer.File("credentials.toml", ClientKeysText(state.keys), 0600));
+  // Drives believe the new key when their hosts have joined, and the old one until it is dropped.
+  TRY(writer.File("credentials.toml", ClientKeysText(KeysUntilDrop(state.keys)), 0600));
   for (const SiteHost& host : state.site.hosts) TRY(WriteHost(writer, state, host, stamp));
   return writer.Sync();
 }
@@ -162,6 +167,8 @@ Status SiteDirectory::Read() {
   state_.site = TRY(ParseSite(state_.description, path_ + "/site.toml"));
   state_.drives = TRY(ParseDrives(TRY(read("drives.toml")), path_ + "/drives.toml"));
   state_.keys = TRY(ParseKeys(TRY(read("keys.toml")), path_ + "/keys.toml"));
+  state_.generation =
+      TRY(ParseGeneration(TRY(read("generation.toml")), path_ + "/generation.toml"));
   state_.authority.certificate = TRY(read("ca.pem"));
   state_.authority.key = TRY(read("ca.key"));
   for (const SiteHost& host : state_.site.hosts) {
@@ -174,6 +181,7 @@ Status SiteDirectory::Read() {
 }
 
 Status SiteDirectory::Replace(const SiteStamp& stamp) {
+  ++state_.generation;
   Draft draft = TRY(Draft::Make(path_));
   TRY(WriteSite(draft.path(), state_, stamp));
   // What was there goes with the draft's name.

@@ -1,6 +1,7 @@
 // The directory of a site: what `pinstripe init` has made. It is complete, or not there.
 //
 //   site.toml drives.toml keys.toml      the description, the drives' numbers, the keys
+//   generation.toml                      how often it has changed
 //   ca.pem ca.key                        the authority
 //   cluster.toml credentials.toml        for commands that are run where the directory is
 //   hosts/NAME/tls.crt, tls.key          a host's certificate

@@ -85,6 +85,12 @@ Status RotateKeys(Runtime& runtime, SiteState& state) {
   return {};
 }
 
+SiteKeys KeysUntilDrop(const SiteKeys& keys) {
+  SiteKeys old = keys;
+  old.current = keys.identities.front().id;
+  return old;
+}
+
 Status DropOldKeys(SiteState& state) {
   if (state.keys.identities.size() < 2) {
     return Fail(ENOENT, "there is no old key: --rotate-keys makes a new one first");
@@ -100,6 +106,7 @@ Bundle BundleOf(const SiteState& state, const SiteHost& host, const std::string&
                 .host = host.name,
                 .version = version,
                 .made = made,
+                .generation = state.generation,
                 .disks = host.disks,
                 .gateway = host.is_gateway(),
                 .mounts = host.mounts};
@@ -149,6 +156,20 @@ Result<std::vector<SiteDrive>> ParseDrives(std::string_view text, const std::str
   }
   TRY(file.Finish());
   return drives;
+}
+
+std::string GenerationText(int64_t generation) {
+  TomlText text;
+  text.Comment("How often the site has changed. A host refuses bundles that are older than it is.");
+  text.Set("generation", generation);
+  return text.Take();
+}
+
+Result<int64_t> ParseGeneration(std::string_view text, const std::string& name) {
+  const ConfigFile file = TRY(ConfigFile::Parse(text, name));
+  const int64_t generation = file.root().Integer("generation", std::nullopt, 1, INT64_MAX - 1);
+  TRY(file.Finish());
+  return generation;
 }
 
 std::string KeysText(const SiteKeys& keys) {

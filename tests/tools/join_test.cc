@@ -3,7 +3,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -14,6 +17,7 @@
 #include "tools/bundle.h"
 #include "tools/disk_look.h"
 #include "tools/join_plan.h"
+#include "tools/new_drive.h"
 #include "tools/run_program.h"
 #include "tools/site_authority.h"
 
@@ -33,6 +37,7 @@ Bundle SomeBundle() {
                 .host = "h1",
                 .version = "0.2.0",
                 .made = "2026-11-25 19:30:00 UTC",
+                .generation = 3,
                 .disks = {"/srv/pinstripe/disk1"},
                 .gateway = true,
                 .mounts = {"/srv/data"}};
@@ -91,7 +96,9 @@ TEST(Bundle, NoticesDamageAnywhere) {
 TEST(Bundle, WritesWhereASiteHasFilesAndNowhereElse) {
   for (const char* path :
        {"/etc/passwd", "/etc/pinstripe/../passwd", "/etc/pinstripe", "/etc/pinstripe/",
-        "/etc/pinstripe/.hidden", "/etc/pinstripe/a/b", "/etc/xrootd/../cron.d/x"}) {
+        "/etc/pinstripe/.hidden", "/etc/pinstripe/a/b", "/etc/xrootd/../cron.d/x",
+        "/etc/xrootd/xrootd-other.cfg", "/etc/pinstripe/joined.toml",
+        "/etc/systemd/system/pinstriped.service.d/site.conf"}) {
     Bundle bundle = SomeBundle();
     bundle.files[0].path = path;
     EXPECT_EQ(UnpackBundle(PackBundle(bundle)).error().code(), EACCES) << path;
@@ -104,6 +111,52 @@ TEST(Bundle, WritesWhereASiteHasFilesAndNowhereElse) {
   EXPECT_THAT(WhyNot(PackBundle(bundle)), HasSubstr("the user daemon"));
 }
 
+TEST(Bundle, HasEachFileWithItsOwnerAndMode) {
+  Bundle bundle = SomeBundle();
+  bundle.files[0].owner = "pinstripe";
+  EXPECT_THAT(WhyNot(PackBundle(bundle)), HasSubstr("cluster.toml to the user pinstripe"));
+  bundle = SomeBundle();
+  bundle.files[1].mode = 0644;
+  EXPECT_THAT(WhyNot(PackBundle(bundle)), HasSubstr("credentials.toml the mode 0644"));
+  bundle = SomeBundle();
+  bundle.files.push_back(bundle.files[0]);
+  EXPECT_THAT(WhyNot(PackBundle(bundle)), Not(IsEmpty()));
+}
+
+TEST(Bundle, NamesDirectoriesThatDisksAndMountsCanHave) {
+  for (const char* path : {"", "etc", "/", "/srv/../etc", "/srv/a b", "/srv/%n", "/a\nb"}) {
+    Bundle bundle = SomeBundle();
+    bundle.disks[0] = path;
+    EXPECT_EQ(UnpackBundle(PackBundle(bundle)).error().code(), EACCES) << path;
+    bundle = SomeBundle();
+    bundle.mounts[0] = path;
+    EXPECT_EQ(UnpackBundle(PackBundle(bundle)).error().code(), EACCES) << path;
+  }
+}
+
+TEST(Bundle, IsReadOnlyWhereNobodyElseCanWriteIt) {
+  const TemporaryDirectory directory;
+  const std::string file = directory / "h1.tar";
+  {
+    std::ofstream out(file);
+    out << PackBundle(SomeBundle());
+  }
+  ASSERT_EQ(chmod(file.c_str(), 0640), 0);
+  EXPECT_THAT(std::string(ReadBundleFile(file).error().message()), HasSubstr("chmod 0600"));
+  ASSERT_EQ(chmod(file.c_str(), 0600), 0);
+  const auto bytes = ReadBundleFile(file);
+  ASSERT_TRUE(bytes.has_value()) << bytes.error().message();
+  EXPECT_EQ(*bytes, PackBundle(SomeBundle()));
+  EXPECT_EQ(ReadBundleFile(directory.path()).error().code(), EINVAL);
+  EXPECT_EQ(ReadBundleFile(directory / "none").error().code(), ENOENT);
+  if (geteuid() != 0) GTEST_SKIP() << "only root has files of others";
+  ASSERT_EQ(chown(file.c_str(), 12345, 12345), 0);
+  EXPECT_THAT(std::string(ReadBundleFile(file).error().message()), HasSubstr("chown root"));
+  ASSERT_EQ(setenv("SUDO_UID", "12345", 1), 0);
+  EXPECT_TRUE(ReadBundleFile(file).has_value());
+  unsetenv("SUDO_UID");
+}
+
 TEST(Join, IsForOneHost) {
   EXPECT_EQ(WhyNotForHost(SomeBundle(), "h1"), "");
   EXPECT_EQ(WhyNotForHost(SomeBundle(), "h1.example.org"), "");
@@ -112,10 +165,15 @@ TEST(Join, IsForOneHost) {
 }
 
 TEST(Join, RemembersWhatItDid) {
-  const JoinRecord record{.site = "s",
-                          .host = "h1",
-                          .version = "0.2.0",
-                          .sha256 = {{"/etc/pinstripe/cluster.toml", "12ab"}}};
+  const JoinRecord record{
+      .site = "s",
+      .host = "h1",
+      .version = "0.2.0",
+      .generation = 7,
+      .drives = {"/disk1", "/disk2"},
+      .sha256 = {{"/etc/pinstripe/cluster.toml", "12ab"}, {"/etc/pinstripe/ca.pem", "56ef"}},
+      .coming = {{"/etc/pinstripe/cluster.toml", "34cd"}, {"/etc/pinstripe/tls.crt", "78ab"}},
+      .pending = {"/etc/pinstripe/ca.pem", "/etc/pinstripe/tls.crt"}};
   const auto back = ParseJoinRecord(JoinRecordText(record), "joined.toml");
   ASSERT_TRUE(back.has_value()) << back.error().message();
   EXPECT_EQ(*back, record);
@@ -141,11 +199,71 @@ TEST(Join, ReplacesWhatNobodyHasEdited) {
   record.sha256[cluster] = Sha256("of the last time\n");
   EXPECT_EQ(step({.contents = "of the last time\n"}, record), FileStep::kChange);
   EXPECT_EQ(step({.contents = "of the last time, edited\n"}, record), FileStep::kEdited);
+  // A join that was stopped has written this one, or not yet.
+  record.coming[cluster] = Sha256("of a join that was stopped\n");
+  EXPECT_EQ(step({.contents = "of a join that was stopped\n"}, record), FileStep::kChange);
+  EXPECT_EQ(step({.contents = "of the last time\n"}, record), FileStep::kChange);
 }
 
-std::vector<std::string> Units(const std::set<std::string>& written) {
+// An old one may have a key that was dropped since.
+TEST(Join, RefusesOldBundles) {
+  JoinRecord record{.site = "s", .host = "h1", .version = "0.2.0", .generation = 3};
+  EXPECT_EQ(WhyTooOld(SomeBundle(), record), "");
+  record.generation = 4;
+  EXPECT_THAT(WhyTooOld(SomeBundle(), record), HasSubstr("older than what this host has"));
+  record.site = "other";
+  EXPECT_EQ(WhyTooOld(SomeBundle(), record), "");
+}
+
+TEST(Join, TellsTheUnitOfDisksAtOtherPlaces) {
+  Bundle bundle = SomeBundle();
+  EXPECT_FALSE(UnitFileOf(bundle).has_value());
+  bundle.disks = {"/disk1", "/srv/pinstripe/disk1", "/disk2"};
+  const auto file = UnitFileOf(bundle);
+  ASSERT_TRUE(file.has_value());
+  EXPECT_EQ(file->path, "/etc/systemd/system/pinstriped.service.d/site.conf");
+  EXPECT_EQ(file->owner, "root");
+  EXPECT_THAT(file->contents,
+              HasSubstr("[Service]\nReadWritePaths=/disk1\nReadWritePaths=/disk2\n"));
+}
+
+TEST(NewDrive, IsAnEmptyDirectoryAndNoLink) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "disk";
+  std::filesystem::create_directories(path + "/lost+found");
+  std::filesystem::create_directory_symlink(path, directory / "link");
+  EXPECT_TRUE(NewDrive::Open("/disk", path).has_value());
+  EXPECT_EQ(NewDrive::Open("/link", directory / "link").error().code(), ELOOP);
+  EXPECT_EQ(NewDrive::Open("/none", directory / "none").error().code(), ENOENT);
+  std::filesystem::create_directory(path + "/alice");
+  const auto home = NewDrive::Open("/disk", path);
+  ASSERT_FALSE(home.has_value());
+  EXPECT_EQ(home.error().code(), ENOTEMPTY);
+  EXPECT_THAT(std::string(home.error().message()), HasSubstr("\"alice\" is in it"));
+}
+
+// Whatever takes its name after it was looked at.
+TEST(NewDrive, GivesAwayWhatWasLookedAt) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root gives away";
+  const TemporaryDirectory directory;
+  const std::string path = directory / "disk";
+  std::filesystem::create_directory(path);
+  const auto drive = NewDrive::Open("/disk", path);
+  ASSERT_TRUE(drive.has_value());
+  std::filesystem::rename(path, directory / "aside");
+  std::filesystem::create_directory(path);
+  ASSERT_TRUE(drive->GiveTo({.user = 12345, .group = 12345}).ok());
+  struct stat about {};
+  ASSERT_EQ(stat(path.c_str(), &about), 0);
+  EXPECT_EQ(about.st_uid, 0u);
+  ASSERT_EQ(stat((directory / "aside").c_str(), &about), 0);
+  EXPECT_EQ(about.st_uid, 12345u);
+}
+
+std::vector<std::string> Units(const std::set<std::string>& written,
+                               const std::set<std::string>& active = {}) {
   std::vector<std::string> calls;
-  for (const auto& call : PlanUnits(SomeBundle(), written)) {
+  for (const auto& call : PlanUnits(SomeBundle(), written, active)) {
     calls.push_back(fmt::format("{}", fmt::join(call, " ")));
   }
   return calls;
@@ -168,10 +286,19 @@ TEST(Join, TellsProgramsWhatChanged) {
   EXPECT_THAT(
       Units({"/etc/pinstripe/tls.key"}),
       AllOf(Contains("reload pinstriped.service"), Not(Contains("restart pinstriped.service"))));
-  EXPECT_THAT(Units({"/etc/pinstripe/credentials.toml"}),
-              AllOf(Contains("kill -s USR1 xrootd@pinstripe.service"),
-                    Contains("kill -s USR1 pinstripe-fuse@srv-data.service"),
-                    Not(Contains("reload pinstriped.service"))));
+  const std::string gateway = "kill --kill-who=main -s USR1 xrootd@pinstripe.service";
+  const std::string mount = "kill --kill-who=main -s USR1 pinstripe-fuse@srv-data.service";
+  const auto units = UnitsOf(SomeBundle());
+  const std::set<std::string> all(units.begin(), units.end());
+  EXPECT_THAT(
+      Units({"/etc/pinstripe/credentials.toml"}, all),
+      AllOf(Contains(gateway), Contains(mount), Not(Contains("reload pinstriped.service"))));
+  // What only starts does not know the signal yet, and dies of it.
+  EXPECT_THAT(Units({"/etc/pinstripe/credentials.toml"}, {"pinstripe-fuse@srv-data.service"}),
+              AllOf(Not(Contains(gateway)), Contains(mount)));
+  EXPECT_THAT(
+      Units({"/etc/pinstripe/credentials.toml", "/etc/xrootd/xrootd-pinstripe.cfg"}, all),
+      AllOf(Contains("restart --no-block xrootd@pinstripe.service"), Not(Contains(gateway))));
   EXPECT_THAT(Units({"/etc/xrootd/pinstripe-tls.key"}),
               Contains("restart --no-block xrootd@pinstripe.service"));
 }
@@ -259,6 +386,10 @@ TEST(DiskLook, ReadsADirectory) {
   ASSERT_TRUE(reading.sync.has_value()) << reading.sync.error().message();
   EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
   EXPECT_FALSE(ReadDisk(runtime, "/x", directory / "none").looked.ok());
+  EXPECT_FALSE(reading.is_drive);
+  // A store of an earlier version, which has no mark yet.
+  std::ofstream(directory / "superblock") << "store";
+  EXPECT_TRUE(ReadDisk(runtime, "/disk", directory.path()).is_drive);
 }
 
 // ---- Programs ----

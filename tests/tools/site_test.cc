@@ -350,18 +350,14 @@ TEST_F(SiteDirectoryTest, GoesOnFromWhatItHas) {
   const SiteState& now = directory->state();
   EXPECT_EQ(now.description, grown);
   EXPECT_EQ(now.drives.size(), 8u);
+  EXPECT_EQ(now.generation, state.generation + 1);
+  const auto bundle = UnpackBundle(*ReadFile(Path("site/h4.tar")));
+  ASSERT_TRUE(bundle.has_value()) << bundle.error().message();
+  EXPECT_EQ(bundle->generation, now.generation);
   EXPECT_EQ(now.authority, state.authority);
   EXPECT_EQ(now.certificates.at("h1"), state.certificates.at("h1"));
   EXPECT_TRUE(now.certificates.contains("h4"));
   EXPECT_THAT(Names(), ElementsAre("site"));
-}
-
-TEST_F(SiteDirectoryTest, TellsTheUnitOfDisksAtOtherPlaces) {
-  const std::string file = "site/hosts/h1/etc/systemd/system/pinstriped.service.d/site.conf";
-  ASSERT_TRUE(Make(Made(text_)).ok());
-  const auto text = ReadFile(Path(file));
-  ASSERT_TRUE(text.has_value());
-  EXPECT_THAT(*text, HasSubstr("[Service]\nReadWritePaths=/disk1\nReadWritePaths=/disk2\n"));
 }
 
 TEST_F(SiteDirectoryTest, KeysChangeInTwoSteps) {
@@ -375,6 +371,9 @@ TEST_F(SiteDirectoryTest, KeysChangeInTwoSteps) {
   EXPECT_NE(state.keys.identities[1].key, old.identities[0].key);
   EXPECT_THAT(ClientKeysText(state.keys), AllOf(HasSubstr(state.keys.identities[1].key),
                                                 testing::Not(HasSubstr(old.identities[0].key))));
+  // The site itself goes on with the key that drives believe already.
+  ASSERT_TRUE(Make(state).ok());
+  EXPECT_EQ(*ReadFile(Path("site/credentials.toml")), ClientKeysText(old));
   ASSERT_TRUE(DropOldKeys(state).ok());
   EXPECT_EQ(state.keys.identities.size(), 1u);
   EXPECT_EQ(state.keys.current, 2);
