@@ -217,6 +217,10 @@ class HostJudge : public Judge {
 
   std::vector<Diagnosis> Run() {
     Clock();
+    if (!host_.daemon_file.ok()) {
+      Error("drives here", std::string(host_.daemon_file.message()),
+            "mend it: pinstriped does not start with it, and nothing was seen of its disks");
+    }
     for (const Status& file : host_.private_files) {
       if (file.ok()) continue;
       Error("credentials", std::string(file.message()), "give it the mode 0600 and its owner");

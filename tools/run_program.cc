@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +19,8 @@ namespace pinstripe {
 namespace {
 
 constexpr size_t kMaxOutput = 1 << 20;
+// How long a program that was killed is waited for. One that waits for a dead disk does not end.
+constexpr Duration kPatienceWithKilled = std::chrono::seconds(1);
 
 // Reads until the program closes its end. False: the time is over.
 bool ReadOutput(Runtime& runtime, int from, const TimeLimit& limit, std::string& output) {
@@ -32,6 +35,19 @@ bool ReadOutput(Runtime& runtime, int from, const TimeLimit& limit, std::string&
     const ssize_t got = read(from, buffer, sizeof buffer);
     if (got <= 0) return true;
     if (output.size() < kMaxOutput) output.append(buffer, static_cast<size_t>(got));
+  }
+}
+
+// False: the time is over.
+bool WaitForEnd(Runtime& runtime, int process, Duration patience) {
+  const TimeLimit limit(runtime, patience);
+  for (;;) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(limit.time() - runtime.Now());
+    pollfd wait{.fd = process, .events = POLLIN, .revents = 0};
+    const int ready = poll(&wait, 1, static_cast<int>(std::max<int64_t>(0, left.count())));
+    if (ready < 0 && errno == EINTR) continue;
+    return ready > 0;
   }
 }
 
@@ -59,10 +75,17 @@ Result<ProgramOutcome> RunProgram(Runtime& runtime, const std::vector<std::strin
 
   ProgramOutcome outcome;
   const TimeLimit limit(runtime, patience);
-  const bool ended = ReadOutput(runtime, from.get(), limit, outcome.output);
-  if (!ended) kill(pid, SIGKILL);
+  const FileDescriptor process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  // It may close its output and go on.
+  const bool ended =
+      ReadOutput(runtime, from.get(), limit, outcome.output) &&
+      WaitForEnd(runtime, process.get(), std::max(Duration(), limit.time() - runtime.Now()));
+  if (!ended) {
+    kill(pid, SIGKILL);
+    WaitForEnd(runtime, process.get(), kPatienceWithKilled);
+  }
   int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  while (waitpid(pid, &status, ended ? 0 : WNOHANG) < 0 && errno == EINTR) {
   }
   if (!ended) {
     return Fail(ETIMEDOUT, "{} took longer than {} s", command[0],

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 
 #include "base/private_file.h"
 #include "base/read_file.h"
@@ -141,7 +142,10 @@ Status MakeSiteDirectory(const std::string& path, const SiteState& state, const 
 }
 
 Result<SiteDirectory> SiteDirectory::Open(const std::string& path) {
-  const std::string place = Plain(path);
+  // Of a link its target is replaced.
+  std::error_code unknown;
+  const fs::path real = fs::canonical(path, unknown);
+  const std::string place = unknown ? Plain(path) : real.string();
   FileDescriptor lock(open(place.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (lock.get() < 0) {
     const int code = errno;
@@ -180,7 +184,30 @@ Status SiteDirectory::Read() {
   return {};
 }
 
+// What nobody has made here would go with the old directory.
+Status SiteDirectory::CheckForForeignFiles() const {
+  static const std::set<std::string> own = {
+      "site.toml", "drives.toml", "generation.toml", "keys.toml",        "ca.pem",
+      "ca.key",    "hosts",       "cluster.toml",    "credentials.toml",
+  };
+  std::error_code error;
+  for (fs::directory_iterator at(path_, error), end; !error && at != end; at.increment(error)) {
+    const fs::path name = at->path().filename();
+    std::error_code none;
+    const bool is_bundle =
+        name.extension() == ".tar" && fs::exists(fs::path(path_) / "hosts" / name.stem(), none);
+    if (own.contains(name.string()) || is_bundle) continue;
+    return Fail(ENOTEMPTY,
+                "{} was not made by `pinstripe init`, and the directory is replaced as a whole: "
+                "move it elsewhere first",
+                at->path().string());
+  }
+  if (error) return Fail(error.value(), "cannot look at {}: {}", path_, error.message());
+  return {};
+}
+
 Status SiteDirectory::Replace(const SiteStamp& stamp) {
+  TRY(CheckForForeignFiles());
   ++state_.generation;
   Draft draft = TRY(Draft::Make(path_));
   TRY(WriteSite(draft.path(), state_, stamp));

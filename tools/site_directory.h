@@ -37,13 +37,15 @@ class SiteDirectory {
 
   SiteState& state() { return state_; }
 
-  // Puts a complete new directory into the place of this one.
+  // Puts a complete new directory into the place of this one. ENOTEMPTY: somebody has put something
+  // else into it.
   Status Replace(const SiteStamp& stamp);
 
  private:
   SiteDirectory(std::string path, FileDescriptor lock)
       : path_(std::move(path)), lock_(std::move(lock)) {}
   Status Read();
+  Status CheckForForeignFiles() const;
 
   std::string path_;
   FileDescriptor lock_;

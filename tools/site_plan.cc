@@ -350,10 +350,17 @@ Result<std::vector<SiteDrive>> AssignDrives(const SiteDescription& site,
   for (const SiteDrive& drive : drives) next = std::max(next, drive.id + 1);
   for (const SiteHost& host : site.hosts) {
     std::set<int> ports;
+    if (host.root_gateway) ports.insert(site.root_port);
+    if (host.https_gateway) ports.insert(site.https_port);
     std::set<std::string> there;
     for (const SiteDrive& drive : drives) {
       if (drive.host != host.name || drive.retired) continue;
-      ports.insert(drive.port);
+      if (!ports.insert(drive.port).second) {
+        mistakes.push_back(fmt::format(
+            "port {} of the gateway of host {} is the one of its drive {}, which keeps it: give "
+            "gateways another one (root_port, https_port)",
+            drive.port, host.name, drive.id));
+      }
       there.insert(drive.disk);
     }
     for (const std::string& disk : host.disks) {

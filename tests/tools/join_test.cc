@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -310,7 +311,7 @@ DiskReading GoodDisk(int number) {
   reading.directory = fmt::format("/disk{}", number);
   reading.is_mount_point = true;
   reading.file_system_id = static_cast<uint64_t>(number);
-  reading.block_device = fmt::format("sd{}", static_cast<char>('a' + number));
+  reading.disks = {fmt::format("sd{}", static_cast<char>('a' + number))};
   reading.file_system = "xfs";
   reading.total_bytes = uint64_t{4} << 40;
   reading.free_bytes = uint64_t{3} << 40;
@@ -366,13 +367,59 @@ TEST(DiskLook, RefusesTwoDrivesOnOneDisk) {
   EXPECT_THAT(JudgeDisks({GoodDisk(1), second}, false).back().text,
               HasSubstr("is on the same file system as /disk1"));
   second = GoodDisk(2);
-  second.block_device = "sdb";
+  second.disks = {"sdb", "sdx"};
   EXPECT_THAT(JudgeDisks({GoodDisk(1), second}, false).back().text,
               HasSubstr("is on the same disk sdb as /disk1"));
-  second.block_device.clear();
+  second.disks.clear();
   DiskReading first = GoodDisk(1);
-  first.block_device.clear();  // unknown is not the same
+  first.disks.clear();  // unknown is not the same
   EXPECT_EQ(WorstOf(JudgeDisks({first, second}, false)), DiagnosisLevel::kOk);
+}
+
+// LVM on LUKS on a partition, and another volume that lies on that disk and on a second one.
+TEST(DiskLook, FollowsLayersToDisks) {
+  const TemporaryDirectory directory;
+  const std::string devices = directory / "devices/";
+  const auto device = [&](const std::string& path, const std::string& number) {
+    std::filesystem::create_directories(devices + path + "/slaves");
+    std::filesystem::create_directories(directory / "dev/block");
+    std::filesystem::create_symlink(devices + path, directory / ("dev/block/" + number));
+  };
+  const auto lies_on = [&](const std::string& path, const std::string& below) {
+    std::filesystem::create_symlink(
+        devices + below,
+        devices + path + "/slaves/" + std::filesystem::path(below).filename().string());
+  };
+  device("pci/sda", "8:0");
+  device("pci/sda/sda1", "8:1");
+  std::ofstream(devices + "pci/sda/sda1/partition") << "1";
+  device("pci/sdb", "8:16");
+  device("virtual/dm-0", "253:0");
+  device("virtual/dm-1", "253:1");
+  device("virtual/dm-2", "253:2");
+  lies_on("virtual/dm-0", "pci/sda/sda1");
+  lies_on("virtual/dm-1", "virtual/dm-0");
+  lies_on("virtual/dm-2", "pci/sda/sda1");
+  lies_on("virtual/dm-2", "pci/sdb");
+  const std::string sys = directory.path();
+  EXPECT_THAT(DisksOf(makedev(8, 16), sys), ElementsAre("sdb"));
+  EXPECT_THAT(DisksOf(makedev(8, 1), sys), ElementsAre("sda"));
+  EXPECT_THAT(DisksOf(makedev(253, 1), sys), ElementsAre("sda"));
+  EXPECT_THAT(DisksOf(makedev(253, 2), sys), ElementsAre("sda", "sdb"));
+  EXPECT_THAT(DisksOf(makedev(0, 42), sys), IsEmpty());
+}
+
+TEST(DiskLook, FindsTheMountOfAPath) {
+  const std::string mounts =
+      "21 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
+      "30 21 0:40 /sub /srv/a rw,noatime shared:1 master:2 - btrfs /dev/mapper/x rw,subvol=/sub\n"
+      "31 21 0:41 / /srv/a\\040b rw - zfs tank/data rw\n"
+      "32 21 8:2 / /srv/a rw - xfs /dev/sda2 rw\n";
+  EXPECT_EQ(FindMount(mounts, "/srv/ab")->source, "/dev/sda1");
+  EXPECT_EQ(FindMount(mounts, "/srv/a b/c")->source, "tank/data");
+  EXPECT_EQ(FindMount(mounts, "/srv/a b/c")->type, "zfs");
+  EXPECT_EQ(FindMount(mounts, "/srv/a/c")->source, "/dev/sda2") << "the later one";
+  EXPECT_FALSE(FindMount("", "/srv").has_value());
 }
 
 TEST(DiskLook, ReadsADirectory) {
@@ -409,6 +456,11 @@ TEST(RunProgram, TellsHowItEndedAndWhatItSaid) {
             ENOENT);
   EXPECT_EQ(RunProgram(runtime, {"sleep", "100"}, std::chrono::milliseconds(50)).error().code(),
             ETIMEDOUT);
+  // It says nothing any more, and goes on.
+  const auto silent = RunProgram(runtime, {"sh", "-c", "exec >&- 2>&-; exec sleep 100"},
+                                 std::chrono::milliseconds(200));
+  ASSERT_FALSE(silent.has_value());
+  EXPECT_EQ(silent.error().code(), ETIMEDOUT);
 }
 
 }  // namespace

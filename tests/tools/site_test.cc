@@ -121,7 +121,8 @@ TEST(SiteFile, RefusesHostNamesThatNoHostHas) {
 }
 
 TEST(SiteFile, RefusesPathsThatCanBeWrittenInTwoWays) {
-  for (const char* path : {"/", "/a/", "/a//b", "/a/./b", "/a/../b", "/a/..", "a", "/a b"}) {
+  for (const char* path :
+       {"/", "/a/", "/a//b", "/a/./b", "/a/../b", "/a/..", "a", "/a b", "/a%n"}) {
     EXPECT_THAT(Mistakes(fmt::format("[site]\nname = \"s\"\nlayout = \"1+0\"\n[[host]]\nname = "
                                      "\"a\"\ndisks = \"{}\"\n",
                                      path)),
@@ -199,6 +200,17 @@ TEST(SitePlan, ADriveKeepsItsNumberForEver) {
   ASSERT_TRUE(again.has_value());
   EXPECT_EQ(again->back(), (SiteDrive{7, "h1", "/disk3", 8445}));
   EXPECT_EQ(again->size(), 7u);
+}
+
+// Also where the drive has its port since before somebody has chosen another first one.
+TEST(SitePlan, NoDriveHasThePortOfAGateway) {
+  const SiteDescription before = Parsed(Site("1+0", {1}, "first_port = 1094\n"));
+  const auto drives = AssignDrives(before, {}, {});
+  ASSERT_TRUE(drives.has_value());
+  const SiteDescription site = Parsed(Site("1+0", {2}) + "gateway = \"root\"\n");
+  const auto collides = AssignDrives(site, *drives, {});
+  ASSERT_FALSE(collides.has_value());
+  EXPECT_THAT(std::string(collides.error().message()), HasSubstr("port 1094 of the gateway"));
 }
 
 TEST(SitePlan, NamesTheUnitOfAMount) {
@@ -358,6 +370,21 @@ TEST_F(SiteDirectoryTest, GoesOnFromWhatItHas) {
   EXPECT_EQ(now.certificates.at("h1"), state.certificates.at("h1"));
   EXPECT_TRUE(now.certificates.contains("h4"));
   EXPECT_THAT(Names(), ElementsAre("site"));
+}
+
+TEST_F(SiteDirectoryTest, KeepsWhatSomebodyHasPutThere) {
+  ASSERT_TRUE(Make(Made(text_)).ok());
+  std::filesystem::create_directory_symlink(Path("site"), Path("link"));
+  Result<SiteDirectory> directory = SiteDirectory::Open(Path("link"));
+  ASSERT_TRUE(directory.has_value()) << directory.error().message();
+  std::ofstream(Path("site/notes.txt")) << "mine";
+  const Status refused = directory->Replace({.version = "2", .made = "later"});
+  EXPECT_EQ(refused.code(), ENOTEMPTY);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("notes.txt"));
+  std::filesystem::remove(Path("site/notes.txt"));
+  ASSERT_TRUE(directory->Replace({.version = "2", .made = "later"}).ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(Path("link")));
+  EXPECT_THAT(*ReadFile(Path("site/generation.toml")), HasSubstr("generation = 2"));
 }
 
 TEST_F(SiteDirectoryTest, KeysChangeInTwoSteps) {
