@@ -22,12 +22,14 @@ struct InitOptions {
   bool update = false;
   std::vector<DriveId> without;
   bool renew_certificates = false;
+  bool renew_authority = false;
   bool rotate_keys = false;
   bool drop_old_keys = false;
   bool force = false;
 
   bool goes_on() const {
-    return update || renew_certificates || rotate_keys || drop_old_keys || !without.empty();
+    return update || renew_certificates || renew_authority || rotate_keys || drop_old_keys ||
+           !without.empty();
   }
 };
 
@@ -118,6 +120,7 @@ Result<int> ChangeSite(Runtime& runtime, const InitOptions& options) {
   const SiteState before = state;
   TRY(UpdateSite(runtime, std::move(text), std::move(site), options.without, state));
   if (options.renew_certificates) TRY(RenewCertificates(runtime, state));
+  if (options.renew_authority) TRY(RenewAuthority(runtime, state));
   if (options.rotate_keys) TRY(RotateKeys(runtime, state));
   if (options.drop_old_keys) {
     if (!options.force && state.keys.identities.size() > 1) {
@@ -129,9 +132,9 @@ Result<int> ChangeSite(Runtime& runtime, const InitOptions& options) {
   PrintSite(state, path);
 
   const bool same_drives = state.drives == before.drives;
-  const bool drives_only = options.drop_old_keys && same_drives &&
-                           state.description == before.description &&
-                           state.certificates == before.certificates;
+  const bool drives_only =
+      options.drop_old_keys && same_drives && state.description == before.description &&
+      state.certificates == before.certificates && state.authority == before.authority;
   if (options.drop_old_keys) {
     std::vector<std::string> hosts;
     for (const SiteHost& host : state.site.hosts) hosts.push_back(host.name);
@@ -149,6 +152,12 @@ Result<int> ChangeSite(Runtime& runtime, const InitOptions& options) {
         "When all have joined, let the cluster take the new drives:\n"
         "  pinstripe expand {}/cluster.toml\n",
         path);
+  }
+  if (options.renew_authority) {
+    fmt::print(
+        "When every host has joined, and so believes the new authority, let it certify them:\n"
+        "  pinstripe init {} --directory {} --renew-certificates\n",
+        file, path);
   }
   if (options.rotate_keys) {
     fmt::print(
@@ -192,6 +201,10 @@ void AddInitCommand(CLI::App& app, Action& chosen) {
       ->delimiter(',');
   command->add_flag("--renew-certificates", options->renew_certificates,
                     "Go on, with new certificates for all hosts");
+  command
+      ->add_flag("--renew-authority", options->renew_authority,
+                 "Go on, with a new authority beside the old one")
+      ->excludes("--renew-certificates");
   command->add_flag("--rotate-keys", options->rotate_keys,
                     "Go on, with a new key beside the old one");
   command

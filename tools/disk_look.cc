@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/sysmacros.h>
@@ -17,6 +18,7 @@
 #include "base/file_descriptor.h"
 #include "base/read_file.h"
 #include "base/try.h"
+#include "tools/run_program.h"
 #include "upkeep/survey.h"
 
 namespace pinstripe {
@@ -29,6 +31,7 @@ constexpr int kSyncs = 11;
 // their own that survives a loss of power are as fast.
 constexpr Duration kLeastSync = std::chrono::microseconds(8);
 constexpr Duration kSlowSync = std::chrono::milliseconds(100);
+constexpr Duration kPatienceWithDisk = std::chrono::seconds(30);
 constexpr uint64_t kLeastFree = uint64_t{2} << 30;
 constexpr double kNearlyFull = 0.90;
 
@@ -162,7 +165,31 @@ Result<Duration> MeasureSync(Runtime& runtime, const std::string& path) {
   return times[kSyncs / 2];
 }
 
+// Who asks a dead disk may wait for ever, and cannot be killed. So a child asks first, by system
+// calls alone, as it is the copy of a program with threads.
+Status CheckThatItAnswers(Runtime& runtime, const std::string& path) {
+  const pid_t child = fork();
+  if (child < 0) {
+    const int code = errno;
+    return Fail(code, "it cannot be asked: {}", ErrnoText(code));
+  }
+  if (child == 0) {
+    struct statfs space {};
+    const int file = statfs(path.c_str(), &space) == 0
+                         ? open(path.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)
+                         : -1;
+    const char byte = 0;
+    if (file >= 0 && pwrite(file, &byte, 1, 0) == 1) fsync(file);
+    _exit(0);
+  }
+  if (WaitForChild(runtime, child, kPatienceWithDisk)) return {};
+  kill(child, SIGKILL);
+  return Fail(ETIMEDOUT, "it has not answered for {} s",
+              std::chrono::duration_cast<std::chrono::seconds>(kPatienceWithDisk).count());
+}
+
 Status Look(Runtime& runtime, const std::string& path, DiskReading& reading) {
+  TRY(CheckThatItAnswers(runtime, path));
   struct stat about {
   }, above{};
   struct statfs space {};

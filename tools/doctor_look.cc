@@ -256,17 +256,12 @@ CertificateSight LookAtCertificate(const std::string& file, const std::string& p
 
 // Each certificate of a file by itself, so that the first that ends is told.
 void AddCertificates(const std::string& file, const std::string& text, HostSight& host) {
-  constexpr std::string_view kBegin = "-----BEGIN CERTIFICATE";
-  std::vector<size_t> begins;
-  for (size_t at = text.find(kBegin); at != std::string::npos; at = text.find(kBegin, at + 1)) {
-    begins.push_back(at);
-  }
-  if (begins.empty()) host.certificates.push_back(LookAtCertificate(file, text));
-  for (size_t i = 0; i < begins.size(); ++i) {
-    const size_t end = i + 1 < begins.size() ? begins[i + 1] : text.size();
+  const std::vector<std::string> certificates = CertificatesIn(text);
+  if (certificates.empty()) host.certificates.push_back(LookAtCertificate(file, text));
+  for (size_t i = 0; i < certificates.size(); ++i) {
     const std::string name =
-        begins.size() == 1 ? file : fmt::format("{} (certificate {})", file, i + 1);
-    host.certificates.push_back(LookAtCertificate(name, text.substr(begins[i], end - begins[i])));
+        certificates.size() == 1 ? file : fmt::format("{} (certificate {})", file, i + 1);
+    host.certificates.push_back(LookAtCertificate(name, certificates[i]));
   }
 }
 

@@ -38,20 +38,24 @@ bool ReadOutput(Runtime& runtime, int from, const TimeLimit& limit, std::string&
   }
 }
 
-// False: the time is over.
-bool WaitForEnd(Runtime& runtime, int process, Duration patience) {
+}  // namespace
+
+std::optional<int> WaitForChild(Runtime& runtime, pid_t child, Duration patience) {
+  const FileDescriptor process(static_cast<int>(syscall(SYS_pidfd_open, child, 0)));
   const TimeLimit limit(runtime, patience);
   for (;;) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(limit.time() - runtime.Now());
-    pollfd wait{.fd = process, .events = POLLIN, .revents = 0};
+    pollfd wait{.fd = process.get(), .events = POLLIN, .revents = 0};
     const int ready = poll(&wait, 1, static_cast<int>(std::max<int64_t>(0, left.count())));
     if (ready < 0 && errno == EINTR) continue;
-    return ready > 0;
+    if (ready <= 0) return std::nullopt;
+    int status = 0;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    return status;
   }
 }
-
-}  // namespace
 
 Result<ProgramOutcome> RunProgram(Runtime& runtime, const std::vector<std::string>& command,
                                   Duration patience) {
@@ -75,23 +79,18 @@ Result<ProgramOutcome> RunProgram(Runtime& runtime, const std::vector<std::strin
 
   ProgramOutcome outcome;
   const TimeLimit limit(runtime, patience);
-  const FileDescriptor process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   // It may close its output and go on.
-  const bool ended =
-      ReadOutput(runtime, from.get(), limit, outcome.output) &&
-      WaitForEnd(runtime, process.get(), std::max(Duration(), limit.time() - runtime.Now()));
-  if (!ended) {
+  std::optional<int> status;
+  if (ReadOutput(runtime, from.get(), limit, outcome.output)) {
+    status = WaitForChild(runtime, pid, std::max(Duration(), limit.time() - runtime.Now()));
+  }
+  if (!status) {
     kill(pid, SIGKILL);
-    WaitForEnd(runtime, process.get(), kPatienceWithKilled);
-  }
-  int status = 0;
-  while (waitpid(pid, &status, ended ? 0 : WNOHANG) < 0 && errno == EINTR) {
-  }
-  if (!ended) {
+    WaitForChild(runtime, pid, kPatienceWithKilled);
     return Fail(ETIMEDOUT, "{} took longer than {} s", command[0],
                 std::chrono::duration_cast<std::chrono::seconds>(patience).count());
   }
-  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  outcome.exit_code = WIFEXITED(*status) ? WEXITSTATUS(*status) : 128 + WTERMSIG(*status);
   return outcome;
 }
 

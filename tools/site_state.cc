@@ -53,6 +53,7 @@ Status UpdateSite(Runtime& runtime, std::string description, SiteDescription sit
         state.site.name, site.name);
   }
   state.drives = TRY(AssignDrives(site, state.drives, without));
+  TRY(ForgetEnded(state.authority, SecondOf(runtime)));
   std::set<std::string> names;
   for (const SiteHost& host : site.hosts) {
     names.insert(host.name);
@@ -70,6 +71,11 @@ Status UpdateSite(Runtime& runtime, std::string description, SiteDescription sit
 
 Status RenewCertificates(Runtime& runtime, SiteState& state) {
   for (const SiteHost& host : state.site.hosts) TRY(Certify(runtime, host, state));
+  return {};
+}
+
+Status RenewAuthority(Runtime& runtime, SiteState& state) {
+  state.authority = TRY(RenewAuthority(state.site.name, state.authority, SecondOf(runtime)));
   return {};
 }
 

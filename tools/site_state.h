@@ -38,6 +38,10 @@ Status UpdateSite(Runtime& runtime, std::string description, SiteDescription sit
 // Other certificates for all hosts, of the same authority.
 Status RenewCertificates(Runtime& runtime, SiteState& state);
 
+// Another authority beside the old one, which hosts believe when they have joined. Their own
+// certificates are of the old one until RenewCertificates().
+Status RenewAuthority(Runtime& runtime, SiteState& state);
+
 // A further key, which clients use from then on, and drives believe beside the old one. EBUSY:
 // keys are being changed already.
 Status RotateKeys(Runtime& runtime, SiteState& state);

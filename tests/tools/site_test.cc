@@ -257,6 +257,26 @@ TEST(SiteAuthority, ACertificateNeverOutlivesIt) {
   EXPECT_THAT(std::string(after.error().message()), HasSubstr("has expired"));
 }
 
+// Hosts show certificates of the old one until all of them believe the new one.
+TEST(SiteAuthority, BelievesItsPredecessorUntilThatEnds) {
+  const auto first = MakeAuthority("s", kNow);
+  const auto old_host = IssueCertificate(*first, "h", "h", kNow);
+  const auto later = kNow + kAuthorityLifetime - std::chrono::hours(24 * 100);
+  const auto second = RenewAuthority("s", *first, later);
+  ASSERT_TRUE(second.has_value()) << second.error().message();
+  EXPECT_EQ(CertificatesIn(second->certificate).size(), 2u);
+  EXPECT_TRUE(CheckCertificate(*second, old_host->certificate, "h", "h").ok());
+  const auto new_host = IssueCertificate(*second, "h", "h", later);
+  ASSERT_TRUE(new_host.has_value()) << new_host.error().message();
+  EXPECT_EQ(ValidityOf(new_host->certificate)->until, later + kCertificateLifetime);
+  EXPECT_TRUE(CheckCertificate(*second, new_host->certificate, "h", "h").ok());
+  EXPECT_FALSE(CheckCertificate(*first, new_host->certificate, "h", "h").ok());
+  EXPECT_TRUE(TlsClient::Create(second->certificate).has_value());
+  const auto third = RenewAuthority("s", *second, kNow + kAuthorityLifetime);
+  EXPECT_EQ(CertificatesIn(third->certificate).size(), 2u) << "the first one has ended";
+  EXPECT_FALSE(CheckCertificate(*third, old_host->certificate, "h", "h").ok());
+}
+
 TEST(SiteAuthority, KnowsTheSumOfNothing) {
   EXPECT_EQ(Sha256(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
 }
