@@ -411,7 +411,7 @@ std::string DescribeNewDrive(const std::string& directory, const DriveMark& mark
 
 // All of them or, as far as that can be told before, none.
 Status Init(const std::vector<std::string>& directories) {
-  for (const std::string& directory : directories) TRY(CheckCanBecomeDrive(directory));
+  TRY(CheckCanBecomeDrives(directories));
   for (const std::string& directory : directories) {
     const DriveMark mark = TRY(InitDrive(directory, PINSTRIPE_VERSION));
     fmt::print("{}\n", DescribeNewDrive(directory, mark));

@@ -1,13 +1,16 @@
 #include "store/drive_mark.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <vector>
+#include <map>
+#include <utility>
 
 #include "base/config.h"
+#include "base/file_descriptor.h"
 #include "base/read_file.h"
 #include "base/time_text.h"
 #include "base/toml_text.h"
@@ -61,6 +64,39 @@ Result<DriveMark> WriteMark(const std::string& directory, std::string_view versi
   return mark;
 }
 
+// An opened directory, whatever has its name by now: root may work where somebody else can rename.
+std::string PathOf(const FileDescriptor& opened) {
+  return fmt::format("/proc/self/fd/{}", opened.get());
+}
+
+// A directory of which InitDrive() can make a drive. Failures as of CheckCanBecomeDrive().
+Result<FileDescriptor> OpenNewDrive(const std::string& directory) {
+  FileDescriptor opened(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (opened.get() < 0 && errno == ENOENT) {
+    return Fail(ENOENT,
+                "there is no directory {}: make it, and give it to the user that pinstriped runs "
+                "as",
+                directory);
+  }
+  if (opened.get() < 0) {
+    return Fail(errno, "cannot read directory {}: {}", directory, ErrnoText(errno));
+  }
+  const std::string path = PathOf(opened);
+  const std::vector<std::string> names = TRY(NamesIn(path));
+  if (TRY(StoreDirectory::HasStore(path)) || TRY(IsThere(MarkOf(path)))) {
+    return Fail(EEXIST,
+                "{} is a drive already. To make a new one there, remove everything in it: what the "
+                "drive holds is lost then",
+                directory);
+  }
+  if (!names.empty()) {
+    return Fail(ENOTEMPTY,
+                "{} is not empty: \"{}\" is in it. Give a drive an empty directory of its own",
+                directory, names.front());
+  }
+  return opened;
+}
+
 }  // namespace
 
 std::string EncodeDriveMark(const DriveMark& mark) {
@@ -98,31 +134,30 @@ Result<DriveMark> DecodeDriveMark(std::string_view text, const std::string& file
 }
 
 Status CheckCanBecomeDrive(const std::string& directory) {
-  const Result<std::vector<std::string>> names = NamesIn(directory);
-  if (!names.has_value() && names.error().code() == ENOENT) {
-    return Fail(ENOENT,
-                "there is no directory {}: make it, and give it to the user that pinstriped runs "
-                "as",
-                directory);
-  }
-  if (!names.has_value()) return Failed(names.error());
-  if (TRY(StoreDirectory::HasStore(directory)) || TRY(IsThere(MarkOf(directory)))) {
-    return Fail(EEXIST,
-                "{} is a drive already. To make a new one there, remove everything in it: what the "
-                "drive holds is lost then",
-                directory);
-  }
-  if (!names->empty()) {
-    return Fail(ENOTEMPTY,
-                "{} is not empty: \"{}\" is in it. Give a drive an empty directory of its own",
-                directory, names->front());
+  TRY(OpenNewDrive(directory));
+  return {};
+}
+
+Status CheckCanBecomeDrives(const std::vector<std::string>& directories) {
+  std::map<std::pair<dev_t, ino_t>, std::string> seen;
+  for (const std::string& directory : directories) {
+    const FileDescriptor opened = TRY(OpenNewDrive(directory));
+    struct stat about;
+    if (fstat(opened.get(), &about) != 0) {
+      return Fail(errno, "cannot look at {}: {}", directory, ErrnoText(errno));
+    }
+    const auto [known, is_new] = seen.emplace(std::pair(about.st_dev, about.st_ino), directory);
+    if (!is_new) {
+      return Fail(EINVAL, "{} and {} are one directory, which becomes one drive alone",
+                  known->second, directory);
+    }
   }
   return {};
 }
 
 Result<DriveMark> InitDrive(const std::string& directory, std::string_view version) {
-  TRY(CheckCanBecomeDrive(directory));
-  return WriteMark(directory, version);
+  const FileDescriptor opened = TRY(OpenNewDrive(directory));
+  return TRY_CONTEXT(WriteMark(PathOf(opened), version), "{} does not become a drive", directory);
 }
 
 Result<DriveMark> RequireDriveMark(const std::string& directory, std::string_view version) {

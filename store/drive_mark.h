@@ -6,6 +6,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 
@@ -29,6 +30,9 @@ Result<DriveMark> DecodeDriveMark(std::string_view text, const std::string& file
 // Whether InitDrive() can make a drive of a directory. EEXIST: it is one, of any version.
 // ENOTEMPTY: something is in it (but for lost+found). ENOENT, ENOTDIR ...: it is not there.
 Status CheckCanBecomeDrive(const std::string& directory);
+
+// Of all of them, and whether they are different ones. EINVAL: two names are of one directory.
+Status CheckCanBecomeDrives(const std::vector<std::string>& directories);
 
 // Makes an empty directory a drive's, for its owner where root does it: when this has succeeded the
 // mark survives power loss. The store is made when the drive is first served. Failures as of

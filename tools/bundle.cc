@@ -1,14 +1,22 @@
 #include "tools/bundle.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdlib>
 #include <map>
+#include <set>
 
 #include "base/config.h"
+#include "base/file_descriptor.h"
 #include "base/toml_text.h"
 #include "base/try.h"
 #include "tools/site_authority.h"
+#include "tools/site_plan.h"
 
 namespace pinstripe {
 namespace {
@@ -17,6 +25,7 @@ constexpr size_t kBlock = 512;
 constexpr size_t kEndBlocks = 2;
 constexpr size_t kMaxMembers = 100;
 constexpr size_t kMaxName = 99;
+constexpr size_t kMaxBundle = size_t{64} << 20;
 constexpr int kFormat = 1;
 constexpr std::string_view kManifest = "manifest.toml";
 constexpr std::string_view kManifestSum = "manifest.sha256";
@@ -130,6 +139,7 @@ std::string ManifestOf(const Bundle& bundle) {
   text.Set("host", bundle.host);
   text.Set("version", bundle.version);
   text.Set("made", bundle.made);
+  text.Set("generation", bundle.generation);
   text.Set("disks", bundle.disks);
   text.Set("gateway", bundle.gateway);
   text.Set("mounts", bundle.mounts);
@@ -143,24 +153,38 @@ std::string ManifestOf(const Bundle& bundle) {
   return text.Take();
 }
 
-// Whoever joins is root, so a bundle cannot choose freely.
+struct SiteFile {
+  std::string_view path;
+  std::string_view owner;
+  std::string_view mode;
+};
+constexpr SiteFile kSiteFiles[] = {
+    {"/etc/pinstripe/ca.pem", "root", "0644"},
+    {"/etc/pinstripe/cluster.toml", "root", "0644"},
+    {"/etc/pinstripe/credentials.toml", "root", "0600"},
+    {"/etc/pinstripe/credentials.toml", "xrootd", "0600"},  // of a gateway
+    {"/etc/pinstripe/pinstriped.toml", "root", "0644"},
+    {"/etc/pinstripe/pinstriped-credentials.toml", "pinstripe", "0600"},
+    {"/etc/pinstripe/tls.crt", "root", "0644"},
+    {"/etc/pinstripe/tls.key", "pinstripe", "0600"},
+    {"/etc/xrootd/xrootd-pinstripe.cfg", "root", "0644"},
+    {"/etc/xrootd/pinstripe-tls.crt", "root", "0644"},
+    {"/etc/xrootd/pinstripe-tls.key", "xrootd", "0600"},
+};
+
+// Whoever joins is root, so a bundle cannot choose at all.
 Status CheckPlace(const BundleFile& file, const std::string& mode) {
-  const std::string& path = file.path;
-  const size_t slash = path.rfind('/');
-  const std::string_view directory = std::string_view(path).substr(0, std::min(slash, path.size()));
-  const bool known_directory = directory == kConfigDirectory || directory == kGatewayDirectory ||
-                               directory == kUnitDirectory;
-  const bool plain_name =
-      slash != std::string::npos && slash + 1 < path.size() && path[slash + 1] != '.';
-  if (!known_directory || !plain_name || path.size() > kMaxName) {
-    return Fail(EACCES, "it would write {}, which is no file of a site", path);
+  const auto known = [&](const SiteFile& one) { return one.path == file.path; };
+  if (std::ranges::none_of(kSiteFiles, known)) {
+    return Fail(EACCES, "it would write {}, which is no file of a site", file.path);
   }
-  if (mode != "0644" && mode != "0600") {
-    return Fail(EACCES, "it would give {} the mode {}", path, mode);
+  const auto owned = [&](const SiteFile& one) { return known(one) && one.owner == file.owner; };
+  const auto* const found = std::ranges::find_if(kSiteFiles, owned);
+  if (found == std::end(kSiteFiles)) {
+    return Fail(EACCES, "it would give {} to the user {}", file.path, file.owner);
   }
-  const std::array<std::string_view, 3> owners{"root", "pinstripe", "xrootd"};
-  if (std::ranges::find(owners, file.owner) == owners.end()) {
-    return Fail(EACCES, "it would give {} to the user {}", path, file.owner);
+  if (found->mode != mode) {
+    return Fail(EACCES, "it would give {} the mode {}", file.path, mode);
   }
   return {};
 }
@@ -179,22 +203,34 @@ Result<Bundle> ReadManifest(std::string_view text) {
   bundle.host = table.Text("host");
   bundle.version = table.Text("version");
   bundle.made = table.Text("made");
+  bundle.generation = table.Integer("generation", 0, 0, INT64_MAX);
   bundle.disks = table.Texts("disks");
   bundle.gateway = table.Flag("gateway");
   bundle.mounts = table.Texts("mounts");
   std::vector<ConfigTable> files = root.Tables("file");
-  std::vector<std::string> modes;
+  std::map<std::string, std::string> modes;
   for (ConfigTable& one : files) {
     BundleFile listed;
     listed.path = one.Text("path");
     listed.owner = one.Text("owner");
-    modes.push_back(one.Text("mode"));
-    listed.mode = modes.back() == "0600" ? 0600 : 0644;
+    std::string& mode = modes[listed.path];
+    mode = one.Text("mode");
+    listed.mode = mode == "0600" ? 0600 : 0644;
     listed.contents = one.Text("sha256");  // until the file itself is found
     bundle.files.push_back(std::move(listed));
   }
   TRY(file.Finish());
-  for (size_t i = 0; i < bundle.files.size(); ++i) TRY(CheckPlace(bundle.files[i], modes[i]));
+  std::set<std::string> paths;
+  for (const BundleFile& one : bundle.files) {
+    TRY(CheckPlace(one, modes[one.path]));
+    if (!paths.insert(one.path).second) return Fail(EBADMSG, "it lists {} twice", one.path);
+  }
+  for (const auto* directories : {&bundle.disks, &bundle.mounts}) {
+    for (const std::string& path : *directories) {
+      const std::string why = ComplaintAboutPath(path);
+      if (!why.empty()) return Fail(EACCES, "it would use the directory '{}', which {}", path, why);
+    }
+  }
   return bundle;
 }
 
@@ -235,6 +271,43 @@ Result<Bundle> UnpackBundle(std::string_view bytes) {
     file.contents = std::string(found->second);
   }
   return bundle;
+}
+
+Result<std::string> ReadBundleFile(const std::string& path) {
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  struct stat about {};
+  if (file.get() < 0 || fstat(file.get(), &about) != 0) {
+    const int code = errno;
+    return Fail(code, "cannot read {}: {}", path, ErrnoText(code));
+  }
+  if (!S_ISREG(about.st_mode)) return Fail(EINVAL, "{} is not a file", path);
+  const char* sudo = std::getenv("SUDO_UID");
+  const bool by_sudo = geteuid() == 0 && sudo != nullptr && fmt::to_string(about.st_uid) == sudo;
+  if (about.st_uid != 0 && about.st_uid != geteuid() && !by_sudo) {
+    return Fail(EACCES,
+                "{} belongs to the user with number {}, and root does what a bundle says. If you "
+                "know where it is from, run `chown root {}`",
+                path, about.st_uid, path);
+  }
+  const unsigned mode = about.st_mode & 07777;
+  if ((mode & 077) != 0) {
+    return Fail(EACCES,
+                "{} has mode {:04o}, so others can reach the keys in it: run `chmod 0600 {}`", path,
+                mode, path);
+  }
+  std::string bytes;
+  char buffer[65536];
+  while (bytes.size() <= kMaxBundle) {
+    const ssize_t got = read(file.get(), buffer, sizeof buffer);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) {
+      const int code = errno;
+      return Fail(code, "cannot read {}: {}", path, ErrnoText(code));
+    }
+    if (got == 0) return bytes;
+    bytes.append(buffer, static_cast<size_t>(got));
+  }
+  return Fail(EFBIG, "{} is too large for a bundle", path);
 }
 
 }  // namespace pinstripe

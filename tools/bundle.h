@@ -13,7 +13,7 @@
 namespace pinstripe {
 
 struct BundleFile {
-  std::string path;   // where it belongs: in one of the directories below
+  std::string path;   // where it belongs
   std::string owner;  // a user; its group has the same name
   unsigned mode = 0644;
   std::string contents;
@@ -25,6 +25,7 @@ struct Bundle {
   std::string host;
   std::string version;             // of the program that made it
   std::string made;                // when: "2026-11-25 19:30:00 UTC"
+  int64_t generation = 0;          // counts how often the site has changed
   std::vector<std::string> disks;  // directories, one for each drive
   bool gateway = false;
   std::vector<std::string> mounts;
@@ -35,13 +36,16 @@ struct Bundle {
 // Where drives' and clients' files are on a host.
 inline constexpr std::string_view kConfigDirectory = "/etc/pinstripe";
 inline constexpr std::string_view kGatewayDirectory = "/etc/xrootd";
-// And what the unit of its daemon is told beyond what the package says.
-inline constexpr std::string_view kUnitDirectory = "/etc/systemd/system/pinstriped.service.d";
 
 std::string PackBundle(const Bundle& bundle);
 
 // EBADMSG: damaged, or not a bundle. EACCES: it would put a file where none of a site belongs, or
-// with a mode or an owner that none has. ENOTSUP: of a newer program.
+// with a mode or an owner that it has not, or has a disk or a mount where none can be. ENOTSUP: of
+// a newer program.
 Result<Bundle> UnpackBundle(std::string_view bytes);
+
+// The bytes of a bundle. Root does what is in it, so it has to be root's or the caller's (sudo's),
+// and nobody else's to read. EACCES: it is not.
+Result<std::string> ReadBundleFile(const std::string& path);
 
 }  // namespace pinstripe

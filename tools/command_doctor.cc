@@ -31,7 +31,12 @@ Result<std::vector<Diagnosis>> Examine(Runtime& runtime, const DoctorOptions& op
 }
 
 Result<int> Doctor(Runtime& runtime, const DoctorOptions& options) {
-  const std::vector<Diagnosis> diagnoses = TRY(Examine(runtime, options));
+  const Result<std::vector<Diagnosis>> examined = Examine(runtime, options);
+  if (!examined) {
+    fmt::print(stderr, "pinstripe: {}\n", examined.error().message());
+    return static_cast<int>(DiagnosisLevel::kError);  // 1 would be warnings alone
+  }
+  const std::vector<Diagnosis>& diagnoses = *examined;
   fmt::print("{}", options.json ? DiagnosesJson(diagnoses) : DiagnosesText(diagnoses));
   return static_cast<int>(WorstOf(diagnoses));
 }
@@ -49,7 +54,7 @@ void AddDoctorCommand(CLI::App& app, Action& chosen) {
       "Looks at names, certificates, drives and this host. If pinstriped.toml is beside CONFIG, "
       "it\n"
       "looks at the disks of this host, too. Stores 1 MiB on each drive and removes it again.\n"
-      "Exit code: 0 all is well; 1 there are warnings; 2 there are errors.");
+      "Exit code: 0 all is well; 1 there are warnings; 2 there are errors, or it failed.");
   command->callback([options, &chosen] {
     chosen = [options](Runtime& runtime) { return Doctor(runtime, *options); };
   });

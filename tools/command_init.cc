@@ -8,6 +8,7 @@
 #include "base/read_file.h"
 #include "base/try.h"
 #include "tools/commands.h"
+#include "tools/drive_probe.h"
 #include "tools/site_directory.h"
 #include "tools/site_file.h"
 
@@ -21,19 +22,18 @@ struct InitOptions {
   bool update = false;
   std::vector<DriveId> without;
   bool renew_certificates = false;
+  bool renew_authority = false;
   bool rotate_keys = false;
   bool drop_old_keys = false;
+  bool force = false;
 
   bool goes_on() const {
-    return update || renew_certificates || rotate_keys || drop_old_keys || !without.empty();
+    return update || renew_certificates || renew_authority || rotate_keys || drop_old_keys ||
+           !without.empty();
   }
 };
 
-// What changed, and so what there is to type.
-struct Change {
-  bool everywhere = false;   // clients' files
-  bool drives_only = false;  // files of hosts with disks
-};
+constexpr Duration kPatienceWithDrives = std::chrono::seconds(5);
 
 SiteStamp StampOf(Runtime& runtime) {
   return {.version = PINSTRIPE_VERSION, .made = TimeText(runtime)};
@@ -91,6 +91,30 @@ Result<int> MakeSite(Runtime& runtime, const InitOptions& options) {
   return 0;
 }
 
+// Whoever has the old key alone is shut out when drives forget it, so they have to believe the new
+// one before.
+Status CheckThatDrivesBelieve(Runtime& runtime, const SiteState& state, const std::string& path) {
+  ClusterConfig config = TRY(ClusterConfig::Load(path + "/cluster.toml"));
+  for (const SiteIdentity& one : state.keys.identities) {
+    if (one.id != state.keys.current) continue;
+    for (DriveConfig& drive : config.drives) {
+      drive.credentials.identity = one.id;
+      drive.credentials.key = one.key;
+    }
+  }
+  const auto answers = TRY(AskAllDrives(runtime, config, kPatienceWithDrives));
+  std::vector<std::string> doubts;
+  for (const auto& [id, answer] : answers) {
+    if (answer.has_value()) continue;
+    doubts.push_back(fmt::format("  drive {}: {}", id, answer.error().WithoutDriveName()));
+  }
+  if (doubts.empty()) return {};
+  return Fail(EBUSY,
+              "the old key stays, because drives do not take the new one:\n{}\nJoin their hosts "
+              "first. --force drops it all the same, for drives that cannot be reached from here",
+              fmt::join(doubts, "\n"));
+}
+
 // Without a description the one counts that the site was made from.
 Result<int> ChangeSite(Runtime& runtime, const InitOptions& options) {
   const std::string file = options.site.empty() ? options.directory + "/site.toml" : options.site;
@@ -99,16 +123,33 @@ Result<int> ChangeSite(Runtime& runtime, const InitOptions& options) {
   const std::string path = options.directory.empty() ? "site-" + site.name : options.directory;
   SiteDirectory directory = TRY(SiteDirectory::Open(path));
   SiteState& state = directory.state();
-  const std::vector<SiteDrive> before = state.drives;
+  const SiteState before = state;
   TRY(UpdateSite(runtime, std::move(text), std::move(site), options.without, state));
   if (options.renew_certificates) TRY(RenewCertificates(runtime, state));
+  if (options.renew_authority) TRY(RenewAuthority(runtime, state));
   if (options.rotate_keys) TRY(RotateKeys(runtime, state));
-  if (options.drop_old_keys) TRY(DropOldKeys(state));
+  if (options.drop_old_keys) {
+    if (!options.force && state.keys.identities.size() > 1) {
+      TRY(CheckThatDrivesBelieve(runtime, state, path));
+    }
+    TRY(DropOldKeys(state));
+  }
   TRY(directory.Replace(StampOf(runtime)));
   PrintSite(state, path);
 
-  const bool same_drives = state.drives == before;
-  const bool drives_only = options.drop_old_keys && same_drives && !options.renew_certificates;
+  const bool same_drives = state.drives == before.drives;
+  const bool drives_only =
+      options.drop_old_keys && same_drives && state.description == before.description &&
+      state.certificates == before.certificates && state.authority == before.authority;
+  if (options.drop_old_keys) {
+    std::vector<std::string> hosts;
+    for (const SiteHost& host : state.site.hosts) hosts.push_back(host.name);
+    fmt::print(
+        "The drives forget the old key when their hosts join. Before that, be sure that `pinstripe "
+        "join` has said \"This host uses the new key\" on each of {}, and give the console and "
+        "every other copy of credentials.toml the new one.\n",
+        fmt::join(hosts, ", "));
+  }
   fmt::print("As root on {}, one after the other:\n",
              drives_only ? "each host with disks" : "each host");
   PrintBundles(state, path, drives_only);
@@ -117,6 +158,12 @@ Result<int> ChangeSite(Runtime& runtime, const InitOptions& options) {
         "When all have joined, let the cluster take the new drives:\n"
         "  pinstripe expand {}/cluster.toml\n",
         path);
+  }
+  if (options.renew_authority) {
+    fmt::print(
+        "When every host has joined, and so believes the new authority, let it certify them:\n"
+        "  pinstripe init {} --directory {} --renew-certificates\n",
+        file, path);
   }
   if (options.rotate_keys) {
     fmt::print(
@@ -160,12 +207,18 @@ void AddInitCommand(CLI::App& app, Action& chosen) {
       ->delimiter(',');
   command->add_flag("--renew-certificates", options->renew_certificates,
                     "Go on, with new certificates for all hosts");
+  command
+      ->add_flag("--renew-authority", options->renew_authority,
+                 "Go on, with a new authority beside the old one")
+      ->excludes("--renew-certificates");
   command->add_flag("--rotate-keys", options->rotate_keys,
                     "Go on, with a new key beside the old one");
   command
       ->add_flag("--drop-old-keys", options->drop_old_keys,
                  "Go on, without the key that --rotate-keys has replaced")
       ->excludes("--rotate-keys");
+  command->add_flag("--force", options->force,
+                    "With --drop-old-keys: do not ask the drives whether they take the new key");
   command->footer(
       "Makes an authority, a certificate for each host, keys, configurations, and a bundle for\n"
       "each host, which `pinstripe join` takes. The directory is complete or not there, and a\n"

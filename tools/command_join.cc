@@ -11,7 +11,6 @@
 #include <fstream>
 #include <memory>
 
-#include "base/private_file.h"
 #include "base/read_file.h"
 #include "base/try.h"
 #include "tools/bundle.h"
@@ -20,6 +19,7 @@
 #include "tools/drive_probe.h"
 #include "tools/file_writing.h"
 #include "tools/join_plan.h"
+#include "tools/new_drive.h"
 #include "tools/package_sample.h"
 #include "tools/process.h"
 #include "tools/programs.h"
@@ -34,6 +34,9 @@ namespace fs = std::filesystem;
 
 constexpr int kExitAgain = 3;  // the host has to join once more
 constexpr Duration kPatienceWithDrives = std::chrono::seconds(2);
+// Daemons that were just told of a key read it a little later.
+constexpr Duration kPatienceWithKeys = std::chrono::seconds(5);
+constexpr Duration kPause = std::chrono::milliseconds(200);
 constexpr Duration kPatienceWithPrograms = std::chrono::seconds(150);
 constexpr const char* kRecord = "/etc/pinstripe/joined.toml";
 constexpr const char* kClientKeys = "/etc/pinstripe/credentials.toml";
@@ -58,12 +61,13 @@ class Join {
   Result<int> Run() {
     TRY(ReadBundle());
     TRY(FindUsers());
+    TRY(ReadRecord());
     TRY(CheckDisks());
     TRY(LookAtFiles());
     TRY(MakeDrives());
     TRY(WriteFiles());
     TRY(MakeMountPoints());
-    TRY(TellSystemd(PlanUnits(bundle_, written_)));
+    TRY(TellPrograms());
     return keys_change_ ? ChangeKeys() : 0;
   }
 
@@ -71,9 +75,12 @@ class Join {
   std::string Place(const std::string& path) const { return options_.root + path; }
 
   Status ReadBundle() {
-    TRY(CheckPrivateFile(options_.bundle));
-    bundle_ = TRY_CONTEXT(UnpackBundle(TRY(ReadFile(options_.bundle))), "{} cannot be used",
+    bundle_ = TRY_CONTEXT(UnpackBundle(TRY(ReadBundleFile(options_.bundle))), "{} cannot be used",
                           options_.bundle);
+    if (auto unit_file = UnitFileOf(bundle_)) bundle_.files.push_back(*std::move(unit_file));
+    if (KeysIndex() == bundle_.files.size()) {
+      return Fail(EBADMSG, "{} cannot be used: it lacks {}", options_.bundle, kClientKeys);
+    }
     const std::string hostname = options_.as.empty() ? HostName() : options_.as;
     if (const std::string why = WhyNotForHost(bundle_, hostname); !why.empty()) {
       return Fail(EINVAL, "{}", why);
@@ -121,12 +128,49 @@ class Join {
     return std::nullopt;
   }
 
+  Status ReadRecord() {
+    const std::string record_file = Place(kRecord);
+    if (!fs::exists(record_file)) return {};
+    record_ = TRY(ParseJoinRecord(TRY(ReadFile(record_file)), record_file));
+    if (options_.force) return {};
+    if (record_->site != bundle_.site) {
+      return Fail(EEXIST,
+                  "this host belongs to the site {}, and the bundle is of the site {}: --force "
+                  "makes it leave the one for the other",
+                  record_->site, bundle_.site);
+    }
+    if (const std::string why = WhyTooOld(bundle_, *record_); !why.empty()) {
+      return Fail(ESTALE, "{}", why);
+    }
+    return {};
+  }
+
+  // What becomes a drive is held open from here on.
   Status CheckDisks() {
     std::vector<DiskReading> readings;
     for (const std::string& disk : bundle_.disks) {
       readings.push_back(ReadDisk(runtime_, disk, Place(disk)));
     }
-    const std::vector<Diagnosis> diagnoses = JudgeDisks(readings, options_.shared_disks);
+    std::vector<Diagnosis> diagnoses = JudgeDisks(readings, options_.shared_disks);
+    for (const DiskReading& reading : readings) {
+      if (!reading.looked.ok() || reading.is_drive) continue;
+      if (record_ && std::ranges::count(record_->drives, reading.directory) > 0) {
+        diagnoses.push_back({DiagnosisLevel::kError, reading.directory,
+                             "was a drive when this host joined, and is none now",
+                             fmt::format("mount its disk; for a new disk in its place, run "
+                                         "`pinstriped --init {}` as the user pinstripe",
+                                         reading.directory)});
+        continue;
+      }
+      Result<NewDrive> drive = NewDrive::Open(reading.directory, Place(reading.directory));
+      if (drive) {
+        new_drives_.push_back(*std::move(drive));
+      } else {
+        diagnoses.push_back({DiagnosisLevel::kError, reading.directory,
+                             fmt::format("cannot become a drive: {}", drive.error().message()),
+                             "give each drive an empty directory of its own"});
+      }
+    }
     fmt::print("{}", DiagnosesText(diagnoses));
     if (WorstOf(diagnoses) == DiagnosisLevel::kError) {
       return Fail(EINVAL, "disks cannot be used, and nothing was changed{}",
@@ -134,23 +178,10 @@ class Join {
                                         : ": --shared-disks takes directories that are no disks of "
                                           "their own, to try it");
     }
-    for (const DiskReading& reading : readings) {
-      if (!reading.is_drive) new_drives_.push_back(reading.directory);
-    }
     return {};
   }
 
   Status LookAtFiles() {
-    const std::string record_file = Place(kRecord);
-    if (fs::exists(record_file)) {
-      record_ = TRY(ParseJoinRecord(TRY(ReadFile(record_file)), record_file));
-      if (record_->site != bundle_.site && !options_.force) {
-        return Fail(EEXIST,
-                    "this host belongs to the site {}, and the bundle is of the site {}: --force "
-                    "makes it leave the one for the other",
-                    record_->site, bundle_.site);
-      }
-    }
     std::map<std::string, PresentFile> present;
     for (const BundleFile& file : bundle_.files) present[file.path] = TRY(Present(file));
     steps_ = PlanFiles(bundle_, record_, present);
@@ -193,7 +224,7 @@ class Join {
   // host were told of it just now.
   Result<int> ChangeKeys() {
     const ClusterConfig config = TRY(NewConfig());
-    const auto answers = TRY(AskAllDrives(runtime_, config, kPatienceWithDrives));
+    const auto answers = TRY(AskUntilAllBelieve(config));
     bool wait = false;
     for (const auto& [id, answer] : answers) {
       if (answer.has_value()) continue;
@@ -209,16 +240,28 @@ class Join {
       return kExitAgain;
     }
     const size_t keys = KeysIndex();
-    TRY(WriteFile(keys));
-    record_->sha256[kClientKeys] = Sha256(bundle_.files[keys].contents);
+    const std::string sum = Sha256(bundle_.files[keys].contents);
+    record_->coming[kClientKeys] = sum;
+    record_->pending.insert(kClientKeys);
     TRY(WriteRecord());
-    std::vector<std::vector<std::string>> signals;
-    for (auto& call : PlanUnits(bundle_, {kClientKeys})) {
-      if (call.front() == "try-reload-or-restart") signals.push_back(std::move(call));
-    }
-    TRY(TellSystemd(signals));
+    TRY(WriteFile(keys));
+    record_->sha256[kClientKeys] = sum;
+    record_->coming.clear();
+    TRY(WriteRecord());
+    TRY(TellPrograms());
     fmt::print("This host uses the new key.\n");
     return 0;
+  }
+  Result<std::map<DriveId, Result<DriveInfo>>> AskUntilAllBelieve(const ClusterConfig& config) {
+    const TimeLimit limit(runtime_, kPatienceWithKeys);
+    const std::shared_ptr<Signal> nobody = runtime_.NewSignal();
+    for (;;) {
+      auto answers = TRY(AskAllDrives(runtime_, config, kPatienceWithDrives));
+      const bool all = std::ranges::all_of(
+          answers, [](const auto& answer) { return answer.second.has_value(); });
+      if (all || limit.has_passed()) return answers;
+      nobody->WaitUntil(runtime_.Now() + kPause);
+    }
   }
 
   size_t KeysIndex() const {
@@ -251,14 +294,11 @@ class Join {
     if (new_drives_.empty()) return {};
     const std::string program = TRY(FindProgram("pinstriped", "daemon"));
     const std::optional<FileOwner>& owner = users_.at("pinstripe");
-    for (const std::string& directory : new_drives_) {
-      const std::string place = Place(directory);
-      if (owner && chown(place.c_str(), owner->user, owner->group) != 0) {
-        const int code = errno;
-        return Fail(code, "cannot change the owner of {}: {}", place, ErrnoText(code));
-      }
+    for (const NewDrive& drive : new_drives_) {
+      const std::string& directory = drive.directory();
+      if (owner) TRY(drive.GiveTo(*owner));
       const ProgramOutcome outcome =
-          TRY(RunProgram(runtime_, {program, "--init", place}, kPatienceWithPrograms));
+          TRY(RunProgram(runtime_, {program, "--init", Place(directory)}, kPatienceWithPrograms));
       if (outcome.exit_code != 0) {
         return Fail(EIO, "{} does not become a drive: {}", directory, outcome.output);
       }
@@ -276,7 +316,16 @@ class Join {
         return Fail(error.value(), "cannot make {}: {}", directory.string(), error.message());
       }
     }
-    JoinRecord record{.site = bundle_.site, .host = bundle_.host, .version = bundle_.version};
+    // A join that is stopped from here on is known by its record, and gone on with by the next one.
+    JoinRecord record{.site = bundle_.site,
+                      .host = bundle_.host,
+                      .version = bundle_.version,
+                      .generation = bundle_.generation,
+                      .drives = bundle_.disks};
+    if (record_) record.pending = record_->pending;
+    JoinRecord before = record;
+    if (record_) before.sha256 = record_->sha256;
+    std::vector<size_t> to_write;
     for (size_t i = 0; i < steps_.size(); ++i) {
       const BundleFile& file = bundle_.files[i];
       if (keys_change_ && file.path == kClientKeys) {
@@ -284,7 +333,10 @@ class Join {
         continue;
       }
       record.sha256[file.path] = Sha256(file.contents);
-      if (steps_[i] != FileStep::kKeep) TRY(WriteFile(i));
+      if (steps_[i] == FileStep::kKeep) continue;
+      to_write.push_back(i);
+      before.coming[file.path] = record.sha256[file.path];
+      before.pending.insert(file.path);
     }
     if (record_ && record_->site == bundle_.site) {
       for (const auto& [path, sum] : record_->sha256) {
@@ -292,7 +344,14 @@ class Join {
         fmt::print("{}: is of no use to this host any more, and stays\n", path);
       }
     }
-    if (written_.empty()) fmt::print("All files are as they should be.\n");
+    if (to_write.empty()) {
+      fmt::print("All files are as they should be.\n");
+    } else {
+      record.pending = before.pending;
+      record_ = std::move(before);
+      TRY(WriteRecord());
+      for (const size_t i : to_write) TRY(WriteFile(i));
+    }
     record_ = std::move(record);
     return WriteRecord();
   }
@@ -300,7 +359,6 @@ class Join {
   Status WriteFile(size_t i) {
     const BundleFile& file = bundle_.files[i];
     TRY(ReplaceFile(Place(file.path), file.contents, file.mode, users_.at(file.owner)));
-    written_.insert(file.path);
     fmt::print("{}: {}\n", file.path, steps_[i] == FileStep::kAdd ? "is there" : "is replaced");
     return {};
   }
@@ -321,9 +379,19 @@ class Join {
     return {};
   }
 
+  bool SystemdRuns() const { return options_.root.empty() && fs::exists("/run/systemd/system"); }
+
+  // Of everything that no program was told of yet, also by a join that was stopped.
+  Status TellPrograms() {
+    TRY(TellSystemd(PlanUnits(bundle_, record_->pending)));
+    if (record_->pending.empty()) return {};
+    record_->pending.clear();
+    return WriteRecord();
+  }
+
   Status TellSystemd(const std::vector<std::vector<std::string>>& calls) {
     if (calls.empty()) return {};
-    const bool runs = options_.root.empty() && fs::exists("/run/systemd/system");
+    const bool runs = SystemdRuns();
     if (!runs) {
       fmt::print("systemd does not run here. What it is to be told, as far as it was not yet:\n");
     }
@@ -345,10 +413,9 @@ class Join {
   Bundle bundle_;
   std::optional<JoinRecord> record_;  // of the last time
   std::map<std::string, std::optional<FileOwner>> users_;
-  std::vector<std::string> new_drives_;
+  std::vector<NewDrive> new_drives_;
   std::vector<FileStep> steps_;
   bool keys_change_ = false;  // clients on this host have another key so far
-  std::set<std::string> written_;
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/sysmacros.h>
@@ -9,10 +10,15 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <filesystem>
+#include <iterator>
+#include <sstream>
 
 #include "base/file_descriptor.h"
+#include "base/read_file.h"
 #include "base/try.h"
+#include "tools/run_program.h"
 #include "upkeep/survey.h"
 
 namespace pinstripe {
@@ -25,6 +31,7 @@ constexpr int kSyncs = 11;
 // their own that survives a loss of power are as fast.
 constexpr Duration kLeastSync = std::chrono::microseconds(8);
 constexpr Duration kSlowSync = std::chrono::milliseconds(100);
+constexpr Duration kPatienceWithDisk = std::chrono::seconds(30);
 constexpr uint64_t kLeastFree = uint64_t{2} << 30;
 constexpr double kNearlyFull = 0.90;
 
@@ -58,14 +65,82 @@ bool Keeps(const std::string& name) {
                              [&](const auto& known) { return known.name == name && known.keeps; });
 }
 
-// The disk that a file system's device is, or is a part of, as /sys knows it.
-std::string BlockDeviceOf(dev_t device) {
+constexpr int kMostLayers = 8;
+
+void AddDisks(const fs::path& place, int layers, std::set<std::string>& disks) {
   std::error_code error;
-  const fs::path link = fmt::format("/sys/dev/block/{}:{}", major(device), minor(device));
-  const fs::path place = fs::canonical(link, error);
-  if (error) return "";
   const bool is_part = fs::exists(place / "partition", error);
-  return (is_part ? place.parent_path() : place).filename().string();
+  const fs::path device = is_part ? place.parent_path() : place;
+  bool is_made_of_others = false;
+  for (fs::directory_iterator at(device / "slaves", error), end; !error && at != end;
+       at.increment(error)) {
+    std::error_code gone;
+    const fs::path below = fs::canonical(at->path(), gone);
+    if (gone || layers == 0) continue;
+    AddDisks(below, layers - 1, disks);
+    is_made_of_others = true;
+  }
+  if (!is_made_of_others) disks.insert(device.filename().string());
+}
+
+// btrfs may lie on several devices, of which its mount names one.
+std::vector<std::string> DevicesOfBtrfs(const std::string& name) {
+  std::error_code error;
+  for (fs::directory_iterator at("/sys/fs/btrfs", error), end; !error && at != end;
+       at.increment(error)) {
+    std::vector<std::string> names;
+    std::error_code none;
+    for (fs::directory_iterator one(at->path() / "devices", none), last; !none && one != last;
+         one.increment(none)) {
+      names.push_back(one->path().filename().string());
+    }
+    if (std::ranges::count(names, name) > 0) return names;
+  }
+  return {name};
+}
+
+// btrfs and zfs give each subvolume and dataset a device number of its own, which is no disk's.
+std::set<std::string> DisksOfMount(const MountedAt& mount) {
+  if (mount.type == "zfs") {
+    return {fmt::format("{} (zfs)", mount.source.substr(0, mount.source.find('/')))};
+  }
+  std::set<std::string> disks;
+  std::error_code error;
+  const fs::path device = fs::canonical(mount.source, error);
+  if (error || !mount.source.starts_with('/')) return disks;
+  std::vector<std::string> names = {device.filename().string()};
+  if (mount.type == "btrfs") names = DevicesOfBtrfs(names.front());
+  for (const std::string& name : names) {
+    struct stat about {};
+    if (stat(("/dev/" + name).c_str(), &about) != 0 || !S_ISBLK(about.st_mode)) continue;
+    disks.merge(DisksOf(about.st_rdev, "/sys"));
+  }
+  return disks;
+}
+
+std::optional<MountedAt> MountOf(const std::string& path) {
+  std::error_code error;
+  const fs::path real = fs::canonical(path, error);
+  const Result<std::string> mountinfo = ReadFile("/proc/self/mountinfo");
+  if (error || !mountinfo) return std::nullopt;
+  return FindMount(*mountinfo, real.string());
+}
+
+// A blank and the like are written as "\040".
+std::string Unescaped(std::string_view text) {
+  std::string plain;
+  for (size_t i = 0; i < text.size(); ++i) {
+    unsigned code = 0;
+    const char* digits = text.data() + i + 1;
+    if (text[i] == '\\' && i + 3 < text.size() &&
+        std::from_chars(digits, digits + 3, code, 8).ptr == digits + 3) {
+      plain += static_cast<char>(code);
+      i += 3;
+    } else {
+      plain += text[i];
+    }
+  }
+  return plain;
 }
 
 Result<Duration> MeasureSync(Runtime& runtime, const std::string& path) {
@@ -90,7 +165,31 @@ Result<Duration> MeasureSync(Runtime& runtime, const std::string& path) {
   return times[kSyncs / 2];
 }
 
+// Who asks a dead disk may wait for ever, and cannot be killed. So a child asks first, by system
+// calls alone, as it is the copy of a program with threads.
+Status CheckThatItAnswers(Runtime& runtime, const std::string& path) {
+  const pid_t child = fork();
+  if (child < 0) {
+    const int code = errno;
+    return Fail(code, "it cannot be asked: {}", ErrnoText(code));
+  }
+  if (child == 0) {
+    struct statfs space {};
+    const int file = statfs(path.c_str(), &space) == 0
+                         ? open(path.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)
+                         : -1;
+    const char byte = 0;
+    if (file >= 0 && pwrite(file, &byte, 1, 0) == 1) fsync(file);
+    _exit(0);
+  }
+  if (WaitForChild(runtime, child, kPatienceWithDisk)) return {};
+  kill(child, SIGKILL);
+  return Fail(ETIMEDOUT, "it has not answered for {} s",
+              std::chrono::duration_cast<std::chrono::seconds>(kPatienceWithDisk).count());
+}
+
 Status Look(Runtime& runtime, const std::string& path, DiskReading& reading) {
+  TRY(CheckThatItAnswers(runtime, path));
   struct stat about {
   }, above{};
   struct statfs space {};
@@ -100,15 +199,21 @@ Status Look(Runtime& runtime, const std::string& path, DiskReading& reading) {
     return Fail(code, "{}", ErrnoText(code));
   }
   if (!S_ISDIR(about.st_mode)) return Fail(ENOTDIR, "it is not a directory");
-  reading.is_mount_point = about.st_dev != above.st_dev;
+  const std::optional<MountedAt> mount = MountOf(path);
+  std::error_code error;
+  reading.is_mount_point = about.st_dev != above.st_dev &&
+                           (!mount || mount->point == fs::canonical(path, error).string());
   reading.file_system_id = about.st_dev;
-  reading.block_device = BlockDeviceOf(about.st_dev);
+  reading.disks = DisksOf(about.st_dev, "/sys");
+  if (reading.disks.empty() && mount) reading.disks = DisksOfMount(*mount);
   const auto magic = static_cast<uint64_t>(space.f_type) & UINT32_MAX;
   const KnownFileSystem* known = Known(magic);
   reading.file_system = known != nullptr ? known->name : fmt::format("of type {:#x}", magic);
   reading.total_bytes = static_cast<uint64_t>(space.f_blocks) * space.f_bsize;
   reading.free_bytes = static_cast<uint64_t>(space.f_bavail) * space.f_bsize;
-  reading.is_drive = access((path + "/pinstripe-drive").c_str(), F_OK) == 0;
+  for (const char* name : {"/pinstripe-drive", "/superblock"}) {
+    if (access((path + name).c_str(), F_OK) == 0) reading.is_drive = true;
+  }
   reading.sync = MeasureSync(runtime, path);
   return {};
 }
@@ -204,12 +309,12 @@ class Judge {
   void OfTwo(const DiskReading& first, const DiskReading& second) {
     if (!first.looked.ok() || !second.looked.ok()) return;
     const bool one_file_system = first.file_system_id == second.file_system_id;
-    const bool one_disk = !first.block_device.empty() && first.block_device == second.block_device;
-    if (!one_file_system && !one_disk) return;
+    std::vector<std::string> shared;
+    std::ranges::set_intersection(first.disks, second.disks, std::back_inserter(shared));
+    if (!one_file_system && shared.empty()) return;
     Note(Unless(shared_disks_), second,
          fmt::format("is on the same {} as {}, so both are lost together",
-                     one_file_system ? "file system" : "disk " + first.block_device,
-                     first.directory),
+                     one_file_system ? "file system" : "disk " + shared.front(), first.directory),
          "give each drive a disk of its own");
   }
 
@@ -218,6 +323,36 @@ class Judge {
 };
 
 }  // namespace
+
+std::set<std::string> DisksOf(dev_t device, const std::string& sys) {
+  std::error_code error;
+  const fs::path link = fmt::format("{}/dev/block/{}:{}", sys, major(device), minor(device));
+  const fs::path place = fs::canonical(link, error);
+  std::set<std::string> disks;
+  if (!error) AddDisks(place, kMostLayers, disks);
+  return disks;
+}
+
+std::optional<MountedAt> FindMount(std::string_view mountinfo, const std::string& path) {
+  std::optional<MountedAt> found;
+  std::istringstream lines{std::string(mountinfo)};
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string word;
+    std::string point;
+    for (int i = 0; i < 5; ++i) words >> point;
+    while (words >> word && word != "-") {
+    }
+    MountedAt mount{.point = Unescaped(point), .type = "", .source = ""};
+    if (!(words >> mount.type >> mount.source)) continue;
+    mount.source = Unescaped(mount.source);
+    const bool holds =
+        mount.point == "/" || path == mount.point || path.starts_with(mount.point + "/");
+    // What is mounted later at the same place hides the other.
+    if (holds && (!found || mount.point.size() >= found->point.size())) found = std::move(mount);
+  }
+  return found;
+}
 
 DiskReading ReadDisk(Runtime& runtime, const std::string& directory, const std::string& path) {
   DiskReading reading;

@@ -3,7 +3,11 @@
 
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,13 +22,25 @@ struct DiskReading {
   Status looked;  // why it cannot be looked at
   bool is_mount_point = false;
   uint64_t file_system_id = 0;  // st_dev: the same for directories of one file system
-  std::string block_device;     // "sda", of which it is the whole or a part; empty: not known
+  std::set<std::string> disks;  // "sda" ..., on which it lies; empty: not known
   std::string file_system;      // "xfs"
   uint64_t total_bytes = 0;
   uint64_t free_bytes = 0;
   Result<Duration> sync = Duration();  // how long an fsync of 4 KiB takes, in the middle
-  bool is_drive = false;               // it has the mark of one
+  bool is_drive = false;  // it has the mark of one, or a store from before there were marks
 };
+
+// The disks that a block device is, is a part of, or is made of (LVM, LUKS, MD), as `sys` ("/sys")
+// knows it. Empty: it is none.
+std::set<std::string> DisksOf(dev_t device, const std::string& sys);
+
+// What /proc/self/mountinfo says of the file system that a path lies on. Null: nothing.
+struct MountedAt {
+  std::string point;
+  std::string type;    // "xfs"
+  std::string source;  // "/dev/sda1", or of zfs "pool/dataset"
+};
+std::optional<MountedAt> FindMount(std::string_view mountinfo, const std::string& path);
 
 // Writes a few blocks to a file without a name. `directory` is what messages say, and lies at
 // `path`.

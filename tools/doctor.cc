@@ -217,9 +217,9 @@ class HostJudge : public Judge {
 
   std::vector<Diagnosis> Run() {
     Clock();
-    if (!host_.daemon_config.ok()) {
-      Error("pinstriped", std::string(host_.daemon_config.message()),
-            "mend the file that is named");
+    if (!host_.daemon_file.ok()) {
+      Error("drives here", std::string(host_.daemon_file.message()),
+            "mend it: pinstriped does not start with it, and nothing was seen of its disks");
     }
     for (const Status& file : host_.private_files) {
       if (file.ok()) continue;

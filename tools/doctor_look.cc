@@ -41,6 +41,7 @@ namespace fs = std::filesystem;
 
 constexpr Duration kPatience = std::chrono::seconds(5);
 constexpr int kAnswers = 5;
+constexpr size_t kDrivesAtOnce = 4;
 
 // --- Drives
 
@@ -181,8 +182,14 @@ StatusCallback Plain(Callback<Done> done) {
   };
 }
 
-void MeasureTransfers(Runtime& runtime, const DriveSet& drives, const std::string& key,
-                      std::map<DriveId, DriveSight*>& sights) {
+void RemoveRecords(Runtime& runtime, const DriveSet& drives, const std::string& key) {
+  TimedRound<Done>::Run(runtime, drives, [&](Drive& drive, Time deadline, Callback<Done> done) {
+    drive.Delete(key, Expected::Any(), Durability::kWriteBack, deadline, Plain(std::move(done)));
+  });
+}
+
+void MeasureSomeTransfers(Runtime& runtime, const DriveSet& drives, const std::string& key,
+                          std::map<DriveId, DriveSight*>& sights) {
   Buffer buffer(kMaxValueBytes);
   for (size_t i = 0; i < buffer.size(); i += sizeof(uint64_t)) {
     const uint64_t chance = runtime.Random();
@@ -207,9 +214,24 @@ void MeasureTransfers(Runtime& runtime, const DriveSet& drives, const std::strin
   for (const auto& [id, answer] : read) {
     if (written.at(id).result.has_value()) sights.at(id)->read_time = time_of(answer);
   }
-  TimedRound<Done>::Run(runtime, drives, [&](Drive& drive, Time deadline, Callback<Done> done) {
-    drive.Delete(key, Expected::Any(), Durability::kWriteBack, deadline, Plain(std::move(done)));
-  });
+  RemoveRecords(runtime, drives, key);
+}
+
+// Of a few drives at a time, so that the network of this host is not what is measured.
+void MeasureTransfers(Runtime& runtime, DriveSet& drives, const std::string& key,
+                      std::map<DriveId, DriveSight*>& sights) {
+  DriveSet measured;
+  while (!drives.empty()) {
+    DriveSet some;
+    while (!drives.empty() && some.size() < kDrivesAtOnce) {
+      some.insert(drives.extract(drives.begin()));
+    }
+    MeasureSomeTransfers(runtime, some, key, sights);
+    measured.merge(some);
+  }
+  drives = std::move(measured);
+  // What was given up may have been stored after all.
+  RemoveRecords(runtime, drives, key);
 }
 
 // --- This host
@@ -235,17 +257,12 @@ CertificateSight LookAtCertificate(const std::string& file, const std::string& p
 
 // Each certificate of a file by itself, so that the first that ends is told.
 void AddCertificates(const std::string& file, const std::string& text, HostSight& host) {
-  constexpr std::string_view kBegin = "-----BEGIN CERTIFICATE";
-  std::vector<size_t> begins;
-  for (size_t at = text.find(kBegin); at != std::string::npos; at = text.find(kBegin, at + 1)) {
-    begins.push_back(at);
-  }
-  if (begins.empty()) host.certificates.push_back(LookAtCertificate(file, text));
-  for (size_t i = 0; i < begins.size(); ++i) {
-    const size_t end = i + 1 < begins.size() ? begins[i + 1] : text.size();
+  const std::vector<std::string> certificates = CertificatesIn(text);
+  if (certificates.empty()) host.certificates.push_back(LookAtCertificate(file, text));
+  for (size_t i = 0; i < certificates.size(); ++i) {
     const std::string name =
-        begins.size() == 1 ? file : fmt::format("{} (certificate {})", file, i + 1);
-    host.certificates.push_back(LookAtCertificate(name, text.substr(begins[i], end - begins[i])));
+        certificates.size() == 1 ? file : fmt::format("{} (certificate {})", file, i + 1);
+    host.certificates.push_back(LookAtCertificate(name, certificates[i]));
   }
 }
 
@@ -253,10 +270,10 @@ void AddCertificates(const std::string& file, const std::string& text, HostSight
 std::vector<std::string> ProcessesNamed(std::string_view name) {
   std::vector<std::string> found;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator("/proc", error)) {
-    std::ifstream file(entry.path() / "comm");
+  for (fs::directory_iterator at("/proc", error), end; !error && at != end; at.increment(error)) {
+    std::ifstream file(at->path() / "comm");
     std::string comm;
-    if (std::getline(file, comm) && comm == name) found.push_back(entry.path());
+    if (std::getline(file, comm) && comm == name) found.push_back(at->path());
   }
   return found;
 }
@@ -289,11 +306,12 @@ void LookAtDaemon(Runtime& runtime, const std::string& config_file, HostSight& h
   const fs::path directory = fs::path(config_file).parent_path();
   const std::string daemon_file = (directory / "pinstriped.toml").string();
   const Result<std::string> text = ReadFile(daemon_file);
+  if (!text && text.error().code() != ENOENT) host.daemon_file = text.error();
   // No drives here, or none yet.
   if (!text || IsPackageSample("", "pinstriped.toml", *text)) return;
   const Result<ConfigFile> file = ConfigFile::Parse(*text, daemon_file);
   if (!file) {
-    host.daemon_config = file.error();
+    host.daemon_file = file.error();
     return;
   }
   ConfigTable daemon = file->root().Table("daemon");
@@ -327,7 +345,10 @@ void LookAtDaemon(Runtime& runtime, const std::string& config_file, HostSight& h
 void AskSmart(Runtime& runtime, HostSight& host) {
   std::set<std::string> devices;
   for (const DiskReading& disk : host.disks) {
-    if (!disk.block_device.empty()) devices.insert(disk.block_device);
+    for (const std::string& device : disk.disks) {
+      std::error_code error;
+      if (fs::exists("/dev/" + device, error)) devices.insert(device);
+    }
   }
   for (const std::string& device : devices) {
     const Result<ProgramOutcome> outcome =

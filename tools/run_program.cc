@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +19,8 @@ namespace pinstripe {
 namespace {
 
 constexpr size_t kMaxOutput = 1 << 20;
+// How long a program that was killed is waited for. One that waits for a dead disk does not end.
+constexpr Duration kPatienceWithKilled = std::chrono::seconds(1);
 
 // Reads until the program closes its end. False: the time is over.
 bool ReadOutput(Runtime& runtime, int from, const TimeLimit& limit, std::string& output) {
@@ -36,6 +39,23 @@ bool ReadOutput(Runtime& runtime, int from, const TimeLimit& limit, std::string&
 }
 
 }  // namespace
+
+std::optional<int> WaitForChild(Runtime& runtime, pid_t child, Duration patience) {
+  const FileDescriptor process(static_cast<int>(syscall(SYS_pidfd_open, child, 0)));
+  const TimeLimit limit(runtime, patience);
+  for (;;) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(limit.time() - runtime.Now());
+    pollfd wait{.fd = process.get(), .events = POLLIN, .revents = 0};
+    const int ready = poll(&wait, 1, static_cast<int>(std::max<int64_t>(0, left.count())));
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) return std::nullopt;
+    int status = 0;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    return status;
+  }
+}
 
 Result<ProgramOutcome> RunProgram(Runtime& runtime, const std::vector<std::string>& command,
                                   Duration patience) {
@@ -59,16 +79,18 @@ Result<ProgramOutcome> RunProgram(Runtime& runtime, const std::vector<std::strin
 
   ProgramOutcome outcome;
   const TimeLimit limit(runtime, patience);
-  const bool ended = ReadOutput(runtime, from.get(), limit, outcome.output);
-  if (!ended) kill(pid, SIGKILL);
-  int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  // It may close its output and go on.
+  std::optional<int> status;
+  if (ReadOutput(runtime, from.get(), limit, outcome.output)) {
+    status = WaitForChild(runtime, pid, std::max(Duration(), limit.time() - runtime.Now()));
   }
-  if (!ended) {
+  if (!status) {
+    kill(pid, SIGKILL);
+    WaitForChild(runtime, pid, kPatienceWithKilled);
     return Fail(ETIMEDOUT, "{} took longer than {} s", command[0],
                 std::chrono::duration_cast<std::chrono::seconds>(patience).count());
   }
-  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  outcome.exit_code = WIFEXITED(*status) ? WEXITSTATUS(*status) : 128 + WTERMSIG(*status);
   return outcome;
 }
 

@@ -2,6 +2,9 @@
 
 #pragma once
 
+#include <sys/types.h>
+
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +17,9 @@ struct ProgramOutcome {
   int exit_code = 0;   // 128 + the signal that ended it
   std::string output;  // both of standard output and error, at most 1 MiB
 };
+
+// The status of a child that has ended, as waitpid(2) tells it. Null: the time was over before.
+std::optional<int> WaitForChild(Runtime& runtime, pid_t child, Duration patience);
 
 // `command`: the program first, which PATH finds. ENOENT and the like: it cannot be run.
 // ETIMEDOUT: it took too long, and was killed.

@@ -182,6 +182,35 @@ Result<KeyPair> MakeAuthority(const std::string& site, std::chrono::sys_seconds 
   return pair;
 }
 
+std::vector<std::string> CertificatesIn(const std::string& pem) {
+  constexpr std::string_view kBegin = "-----BEGIN CERTIFICATE";
+  std::vector<std::string> certificates;
+  for (size_t at = pem.find(kBegin); at != std::string::npos;) {
+    const size_t next = pem.find(kBegin, at + 1);
+    certificates.push_back(pem.substr(at, next == std::string::npos ? next : next - at));
+    at = next;
+  }
+  return certificates;
+}
+
+Result<KeyPair> RenewAuthority(const std::string& site, const KeyPair& authority,
+                               std::chrono::sys_seconds now) {
+  KeyPair renewed = TRY(MakeAuthority(site, now));
+  renewed.certificate += authority.certificate;
+  TRY(ForgetEnded(renewed, now));
+  return renewed;
+}
+
+Status ForgetEnded(KeyPair& authority, std::chrono::sys_seconds now) {
+  std::string believed;
+  for (const std::string& one : CertificatesIn(authority.certificate)) {
+    // Its own stays, for messages.
+    if (believed.empty() || TRY(ValidityOf(one)).until > now) believed += one;
+  }
+  authority.certificate = std::move(believed);
+  return {};
+}
+
 Result<KeyPair> IssueCertificate(const KeyPair& authority, const std::string& host,
                                  const std::string& address, std::chrono::sys_seconds now) {
   const Certificate issuer =
@@ -223,12 +252,14 @@ Result<Validity> ValidityOf(const std::string& pem) {
 
 Status CheckCertificate(const KeyPair& authority, const std::string& pem, const std::string& host,
                         const std::string& address) {
-  const Certificate issuer = TRY(ReadCertificate(authority.certificate));
   const Certificate certificate = TRY(ReadCertificate(pem));
-  const Key key(X509_get_pubkey(issuer.get()));
-  if (key == nullptr || X509_verify(certificate.get(), key.get()) != 1) {
-    return Fail(EINVAL, "the certificate is not of this authority");
+  bool is_known = false;
+  for (const std::string& one : CertificatesIn(authority.certificate)) {
+    const Certificate issuer = TRY(ReadCertificate(one));
+    const Key key(X509_get_pubkey(issuer.get()));
+    is_known = is_known || (key != nullptr && X509_verify(certificate.get(), key.get()) == 1);
   }
+  if (!is_known) return Fail(EINVAL, "the certificate is not of this authority");
   for (const std::string& name : {host, address}) {
     const int good = IsIp(name)
                          ? X509_check_ip_asc(certificate.get(), name.c_str(), 0)

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 
 #include "base/private_file.h"
 #include "base/read_file.h"
@@ -64,9 +65,12 @@ class Writer {
     return WriteNewFile(Path(name), contents, mode);
   }
   Status Sync() {
-    for (const auto& entry : fs::recursive_directory_iterator(directory_)) {
-      if (entry.is_directory()) TRY(MakeNamesDurable(entry.path().string()));
+    std::error_code error;
+    for (fs::recursive_directory_iterator at(directory_, error), end; !error && at != end;
+         at.increment(error)) {
+      if (at->is_directory(error)) TRY(MakeNamesDurable(at->path().string()));
     }
+    if (error) return Fail(error.value(), "cannot look at {}: {}", directory_, error.message());
     return MakeNamesDurable(directory_);
   }
 
@@ -92,11 +96,13 @@ Status WriteSite(const std::string& directory, const SiteState& state, const Sit
   Writer writer(directory);
   TRY(writer.File("site.toml", state.description, 0644));
   TRY(writer.File("drives.toml", DrivesText(state.drives), 0644));
+  TRY(writer.File("generation.toml", GenerationText(state.generation), 0644));
   TRY(writer.File("keys.toml", KeysText(state.keys), 0600));
   TRY(writer.File("ca.pem", state.authority.certificate, 0644));
   TRY(writer.File("ca.key", state.authority.key, 0600));
   TRY(writer.File("cluster.toml", ClusterText(state.site, state.drives), 0644));
-  TRY(writer.File("credentials.toml", ClientKeysText(state.keys), 0600));
+  // Drives believe the new key when their hosts have joined, and the old one until it is dropped.
+  TRY(writer.File("credentials.toml", ClientKeysText(KeysUntilDrop(state.keys)), 0600));
   for (const SiteHost& host : state.site.hosts) TRY(WriteHost(writer, state, host, stamp));
   return writer.Sync();
 }
@@ -136,7 +142,10 @@ Status MakeSiteDirectory(const std::string& path, const SiteState& state, const 
 }
 
 Result<SiteDirectory> SiteDirectory::Open(const std::string& path) {
-  const std::string place = Plain(path);
+  // Of a link its target is replaced.
+  std::error_code unknown;
+  const fs::path real = fs::canonical(path, unknown);
+  const std::string place = unknown ? Plain(path) : real.string();
   FileDescriptor lock(open(place.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (lock.get() < 0) {
     const int code = errno;
@@ -162,6 +171,8 @@ Status SiteDirectory::Read() {
   state_.site = TRY(ParseSite(state_.description, path_ + "/site.toml"));
   state_.drives = TRY(ParseDrives(TRY(read("drives.toml")), path_ + "/drives.toml"));
   state_.keys = TRY(ParseKeys(TRY(read("keys.toml")), path_ + "/keys.toml"));
+  state_.generation =
+      TRY(ParseGeneration(TRY(read("generation.toml")), path_ + "/generation.toml"));
   state_.authority.certificate = TRY(read("ca.pem"));
   state_.authority.key = TRY(read("ca.key"));
   for (const SiteHost& host : state_.site.hosts) {
@@ -173,7 +184,31 @@ Status SiteDirectory::Read() {
   return {};
 }
 
+// What nobody has made here would go with the old directory.
+Status SiteDirectory::CheckForForeignFiles() const {
+  static const std::set<std::string> own = {
+      "site.toml", "drives.toml", "generation.toml", "keys.toml",        "ca.pem",
+      "ca.key",    "hosts",       "cluster.toml",    "credentials.toml",
+  };
+  std::error_code error;
+  for (fs::directory_iterator at(path_, error), end; !error && at != end; at.increment(error)) {
+    const fs::path name = at->path().filename();
+    std::error_code none;
+    const bool is_bundle =
+        name.extension() == ".tar" && fs::exists(fs::path(path_) / "hosts" / name.stem(), none);
+    if (own.contains(name.string()) || is_bundle) continue;
+    return Fail(ENOTEMPTY,
+                "{} was not made by `pinstripe init`, and the directory is replaced as a whole: "
+                "move it elsewhere first",
+                at->path().string());
+  }
+  if (error) return Fail(error.value(), "cannot look at {}: {}", path_, error.message());
+  return {};
+}
+
 Status SiteDirectory::Replace(const SiteStamp& stamp) {
+  TRY(CheckForForeignFiles());
+  ++state_.generation;
   Draft draft = TRY(Draft::Make(path_));
   TRY(WriteSite(draft.path(), state_, stamp));
   // What was there goes with the draft's name.

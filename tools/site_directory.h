@@ -1,6 +1,7 @@
 // The directory of a site: what `pinstripe init` has made. It is complete, or not there.
 //
 //   site.toml drives.toml keys.toml      the description, the drives' numbers, the keys
+//   generation.toml                      how often it has changed
 //   ca.pem ca.key                        the authority
 //   cluster.toml credentials.toml        for commands that are run where the directory is
 //   hosts/NAME/tls.crt, tls.key          a host's certificate
@@ -36,13 +37,15 @@ class SiteDirectory {
 
   SiteState& state() { return state_; }
 
-  // Puts a complete new directory into the place of this one.
+  // Puts a complete new directory into the place of this one. ENOTEMPTY: somebody has put something
+  // else into it.
   Status Replace(const SiteStamp& stamp);
 
  private:
   SiteDirectory(std::string path, FileDescriptor lock)
       : path_(std::move(path)), lock_(std::move(lock)) {}
   Status Read();
+  Status CheckForForeignFiles() const;
 
   std::string path_;
   FileDescriptor lock_;

@@ -42,24 +42,6 @@ std::string LowerCase(std::string text) {
   return text;
 }
 
-// "" for a path that is good for a disk or a mount: absolute, and written in one way only.
-std::string ComplaintAboutPath(const std::string& path) {
-  if (!path.starts_with('/')) return "is not an absolute path";
-  if (path == "/") return "is the root directory";
-  if (path.size() > kMaxPathBytes) return "is too long";
-  if (path.ends_with('/')) return "ends with a slash";
-  for (const char* part : {"//", "/./", "/../"}) {
-    if (path.find(part) != std::string::npos) return fmt::format("has \"{}\" in it", part);
-  }
-  if (path.ends_with("/.") || path.ends_with("/..")) return "ends with a dot";
-  for (const char c : path) {
-    if (static_cast<unsigned char>(c) <= ' ' || c == '"' || c == '\\' || c == '\x7f') {
-      return "has a blank, a quote or a backslash in it";
-    }
-  }
-  return "";
-}
-
 bool LiesIn(const std::string& path, const std::string& directory) {
   return path.starts_with(directory + "/");
 }
@@ -301,6 +283,24 @@ class Finder {
 
 std::vector<SiteMistake> FindMistakes(const SiteDescription& site) { return Finder(site).Find(); }
 
+std::string ComplaintAboutPath(const std::string& path) {
+  if (!path.starts_with('/')) return "is not an absolute path";
+  if (path == "/") return "is the root directory";
+  if (path.size() > kMaxPathBytes) return "is too long";
+  if (path.ends_with('/')) return "ends with a slash";
+  for (const char* part : {"//", "/./", "/../"}) {
+    if (path.find(part) != std::string::npos) return fmt::format("has \"{}\" in it", part);
+  }
+  if (path.ends_with("/.") || path.ends_with("/..")) return "ends with a dot";
+  for (const char c : path) {
+    const bool odd = c == '"' || c == '\'' || c == '\\' || c == '%' || c == '\x7f';
+    if (odd || static_cast<unsigned char>(c) <= ' ') {
+      return "has a blank, a quote, a backslash or a percent sign in it";
+    }
+  }
+  return "";
+}
+
 std::string DefaultListen(const std::string& address) {
   return IsIp(address) ? address : "0.0.0.0";
 }
@@ -350,10 +350,17 @@ Result<std::vector<SiteDrive>> AssignDrives(const SiteDescription& site,
   for (const SiteDrive& drive : drives) next = std::max(next, drive.id + 1);
   for (const SiteHost& host : site.hosts) {
     std::set<int> ports;
+    if (host.root_gateway) ports.insert(site.root_port);
+    if (host.https_gateway) ports.insert(site.https_port);
     std::set<std::string> there;
     for (const SiteDrive& drive : drives) {
       if (drive.host != host.name || drive.retired) continue;
-      ports.insert(drive.port);
+      if (!ports.insert(drive.port).second) {
+        mistakes.push_back(fmt::format(
+            "port {} of the gateway of host {} is the one of its drive {}, which keeps it: give "
+            "gateways another one (root_port, https_port)",
+            drive.port, host.name, drive.id));
+      }
       there.insert(drive.disk);
     }
     for (const std::string& disk : host.disks) {

@@ -52,6 +52,10 @@ struct SiteMistake {
 // Everything that cannot be, each as a sentence of its own.
 std::vector<SiteMistake> FindMistakes(const SiteDescription& site);
 
+// "" for a path that is good for a disk or a mount: absolute, written in one way only, and nothing
+// that a unit or a configuration would understand as something else. Otherwise "ends with a slash".
+std::string ComplaintAboutPath(const std::string& path);
+
 // Where a host listens unless it is told.
 std::string DefaultListen(const std::string& address);
 

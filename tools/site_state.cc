@@ -53,6 +53,7 @@ Status UpdateSite(Runtime& runtime, std::string description, SiteDescription sit
         state.site.name, site.name);
   }
   state.drives = TRY(AssignDrives(site, state.drives, without));
+  TRY(ForgetEnded(state.authority, SecondOf(runtime)));
   std::set<std::string> names;
   for (const SiteHost& host : site.hosts) {
     names.insert(host.name);
@@ -73,6 +74,11 @@ Status RenewCertificates(Runtime& runtime, SiteState& state) {
   return {};
 }
 
+Status RenewAuthority(Runtime& runtime, SiteState& state) {
+  state.authority = TRY(RenewAuthority(state.site.name, state.authority, SecondOf(runtime)));
+  return {};
+}
+
 Status RotateKeys(Runtime& runtime, SiteState& state) {
   if (state.keys.identities.size() > 1) {
     return Fail(EBUSY,
@@ -83,6 +89,12 @@ Status RotateKeys(Runtime& runtime, SiteState& state) {
   state.keys.identities.push_back({.id = next, .key = NewKeyText(runtime)});
   state.keys.current = next;
   return {};
+}
+
+SiteKeys KeysUntilDrop(const SiteKeys& keys) {
+  SiteKeys old = keys;
+  old.current = keys.identities.front().id;
+  return old;
 }
 
 Status DropOldKeys(SiteState& state) {
@@ -100,6 +112,7 @@ Bundle BundleOf(const SiteState& state, const SiteHost& host, const std::string&
                 .host = host.name,
                 .version = version,
                 .made = made,
+                .generation = state.generation,
                 .disks = host.disks,
                 .gateway = host.is_gateway(),
                 .mounts = host.mounts};
@@ -149,6 +162,20 @@ Result<std::vector<SiteDrive>> ParseDrives(std::string_view text, const std::str
   }
   TRY(file.Finish());
   return drives;
+}
+
+std::string GenerationText(int64_t generation) {
+  TomlText text;
+  text.Comment("How often the site has changed. A host refuses bundles that are older than it is.");
+  text.Set("generation", generation);
+  return text.Take();
+}
+
+Result<int64_t> ParseGeneration(std::string_view text, const std::string& name) {
+  const ConfigFile file = TRY(ConfigFile::Parse(text, name));
+  const int64_t generation = file.root().Integer("generation", std::nullopt, 1, INT64_MAX - 1);
+  TRY(file.Finish());
+  return generation;
 }
 
 std::string KeysText(const SiteKeys& keys) {

@@ -22,6 +22,7 @@ struct SiteState {
   SiteDescription site;     // what that means
   std::vector<SiteDrive> drives;
   SiteKeys keys;
+  int64_t generation = 1;  // counts the changes, so that a host knows an old bundle
   KeyPair authority;
   std::map<std::string, KeyPair> certificates;  // by host
 };
@@ -37,9 +38,16 @@ Status UpdateSite(Runtime& runtime, std::string description, SiteDescription sit
 // Other certificates for all hosts, of the same authority.
 Status RenewCertificates(Runtime& runtime, SiteState& state);
 
+// Another authority beside the old one, which hosts believe when they have joined. Their own
+// certificates are of the old one until RenewCertificates().
+Status RenewAuthority(Runtime& runtime, SiteState& state);
+
 // A further key, which clients use from then on, and drives believe beside the old one. EBUSY:
 // keys are being changed already.
 Status RotateKeys(Runtime& runtime, SiteState& state);
+
+// A further key and the old one: what clients without a bundle use until the old one is dropped.
+SiteKeys KeysUntilDrop(const SiteKeys& keys);
 
 // Takes the old key away. ENOENT: there is only one.
 Status DropOldKeys(SiteState& state);
@@ -53,6 +61,8 @@ std::string TimeText(Runtime& runtime);
 
 std::string DrivesText(const std::vector<SiteDrive>& drives);
 Result<std::vector<SiteDrive>> ParseDrives(std::string_view text, const std::string& name);
+std::string GenerationText(int64_t generation);
+Result<int64_t> ParseGeneration(std::string_view text, const std::string& name);
 std::string KeysText(const SiteKeys& keys);
 Result<SiteKeys> ParseKeys(std::string_view text, const std::string& name);
 

@@ -46,15 +46,6 @@ std::string DaemonText(const SiteDescription& site, const SiteHost& host,
   return text.Take();
 }
 
-// The unit lets the daemon write below /srv/pinstripe. "" where all disks are there.
-std::string UnitText(const SiteDescription& site, const SiteHost& host) {
-  std::string lines;
-  for (const std::string& disk : host.disks) {
-    if (!disk.starts_with("/srv/pinstripe/")) lines += fmt::format("ReadWritePaths={}\n", disk);
-  }
-  return lines.empty() ? lines : fmt::format("# {}\n[Service]\n{}", MadeBy(site), lines);
-}
-
 std::string DaemonKeysText(const SiteDescription& site, const SiteKeys& keys) {
   TomlText text;
   text.Comment(MadeBy(site));
@@ -157,10 +148,6 @@ std::vector<BundleFile> FilesOf(const SiteTexts& texts, const SiteHost& host,
                      DaemonKeysText(site, texts.keys)});
     files.push_back(
         {InConfig("pinstriped.toml"), "root", 0644, DaemonText(site, host, texts.drives)});
-    const std::string unit = UnitText(site, host);
-    if (!unit.empty()) {
-      files.push_back({fmt::format("{}/site.conf", kUnitDirectory), "root", 0644, unit});
-    }
   }
   if (host.https_gateway) {
     files.push_back({InGateway("pinstripe-tls.crt"), "root", 0644, certificate.certificate});

@@ -148,6 +148,8 @@ gateway_reads() {
 cp -r "$site" "$work/old"
 printf '[limits]\nopen_timeout = "1 s"\n' >>"$work/old/cluster.toml"
 check "a new key comes" says 0 "drop-old-keys" init "$work/site.toml" --directory "$site" --rotate-keys
+check "the old one stays while drives do not take the new one" says 1 "the old key stays" init "$work/site.toml" --directory "$site" --drop-old-keys
+check "and the site works with it" says 0 healthy status "$config"
 join gate
 check "a gateway waits until the drives believe it" test $? -eq 3
 check "and names those that do not" grep -q "drive 6 .* does not take the new key" "$work/joined.gate"
@@ -167,6 +169,7 @@ for one in $hosts; do
   reload "$one"
 done
 goes_on
+check "a bundle from before is refused" says 1 "older than what this host has" join "$work/old/gate.tar" --as gate --root "$(root_of gate)"
 rm "$work/working"
 wait $worker
 check "not one of $(cat "$work/rounds") rounds failed" test ! -e "$work/failed"

@@ -85,6 +85,15 @@ TEST_F(DriveMarkTest, OnlyAnEmptyDirectoryBecomesOne) {
   EXPECT_FAILS(InitDrive(directory_ / DriveMark::kFileName, "1.2.3"), ENOTDIR);
 }
 
+TEST_F(DriveMarkTest, TwoNamesOfOneDirectoryAreRefused) {
+  fs::create_directory(directory_ / "a");
+  fs::create_directory(directory_ / "b");
+  EXPECT_OK(CheckCanBecomeDrives({directory_ / "a", directory_ / "b"}));
+  EXPECT_FAILS(CheckCanBecomeDrives({directory_ / "a", directory_ / "a/"}), EINVAL);
+  fs::create_directory_symlink(directory_ / "a", directory_ / "c");
+  EXPECT_FAILS(CheckCanBecomeDrives({directory_ / "a", directory_ / "c"}), EINVAL);
+}
+
 TEST_F(DriveMarkTest, AStoreOfBeforeThereWereMarksGetsOne) {
   ASSERT_OK(LogStore::Open({.path = path_, .reserve_bytes = 0}, resources_));
   EXPECT_FAILS(InitDrive(path_, "1.2.3"), EEXIST);

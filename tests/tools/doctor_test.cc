@@ -156,8 +156,8 @@ TEST(Doctor, LooksAtTheHost) {
   host.private_files.push_back(Status(EACCES, "k has mode 0644"));
   EXPECT_EQ(WorstOf(ComplaintsAbout(host)), DiagnosisLevel::kError);
   host = GoodHost();
-  host.daemon_config = Status(EINVAL, "pinstriped.toml:1: not valid TOML");
-  EXPECT_THAT(ComplaintsAbout(host)[0].text, HasSubstr("pinstriped.toml:1"));
+  host.daemon_file = Status(EINVAL, "pinstriped.toml:3: not valid TOML");
+  EXPECT_EQ(WorstOf(ComplaintsAbout(host)), DiagnosisLevel::kError);
   host = GoodHost();
   host.gateways = 2;
   EXPECT_THAT(ComplaintsAbout(host), IsEmpty());

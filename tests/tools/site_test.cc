@@ -122,7 +122,8 @@ TEST(SiteFile, RefusesHostNamesThatNoHostHas) {
 }
 
 TEST(SiteFile, RefusesPathsThatCanBeWrittenInTwoWays) {
-  for (const char* path : {"/", "/a/", "/a//b", "/a/./b", "/a/../b", "/a/..", "a", "/a b"}) {
+  for (const char* path :
+       {"/", "/a/", "/a//b", "/a/./b", "/a/../b", "/a/..", "a", "/a b", "/a%n"}) {
     EXPECT_THAT(Mistakes(fmt::format("[site]\nname = \"s\"\nlayout = \"1+0\"\n[[host]]\nname = "
                                      "\"a\"\ndisks = \"{}\"\n",
                                      path)),
@@ -212,6 +213,17 @@ TEST(SitePlan, ADriveKeepsItsNumberForEver) {
   EXPECT_EQ(again->size(), 7u);
 }
 
+// Also where the drive has its port since before somebody has chosen another first one.
+TEST(SitePlan, NoDriveHasThePortOfAGateway) {
+  const SiteDescription before = Parsed(Site("1+0", {1}, "first_port = 1094\n"));
+  const auto drives = AssignDrives(before, {}, {});
+  ASSERT_TRUE(drives.has_value());
+  const SiteDescription site = Parsed(Site("1+0", {2}) + "gateway = \"root\"\n");
+  const auto collides = AssignDrives(site, *drives, {});
+  ASSERT_FALSE(collides.has_value());
+  EXPECT_THAT(std::string(collides.error().message()), HasSubstr("port 1094 of the gateway"));
+}
+
 TEST(SitePlan, NamesTheUnitOfAMount) {
   EXPECT_EQ(MountUnit("/srv/data"), "pinstripe-fuse@srv-data.service");
   EXPECT_EQ(MountUnit("/srv/.a-b/c.d_e"), "pinstripe-fuse@srv-.a\\x2db-c.d_e.service");
@@ -254,6 +266,26 @@ TEST(SiteAuthority, ACertificateNeverOutlivesIt) {
   const auto after = IssueCertificate(*authority, "h", "h", kNow + kAuthorityLifetime);
   ASSERT_FALSE(after.has_value());
   EXPECT_THAT(std::string(after.error().message()), HasSubstr("has expired"));
+}
+
+// Hosts show certificates of the old one until all of them believe the new one.
+TEST(SiteAuthority, BelievesItsPredecessorUntilThatEnds) {
+  const auto first = MakeAuthority("s", kNow);
+  const auto old_host = IssueCertificate(*first, "h", "h", kNow);
+  const auto later = kNow + kAuthorityLifetime - std::chrono::hours(24 * 100);
+  const auto second = RenewAuthority("s", *first, later);
+  ASSERT_TRUE(second.has_value()) << second.error().message();
+  EXPECT_EQ(CertificatesIn(second->certificate).size(), 2u);
+  EXPECT_TRUE(CheckCertificate(*second, old_host->certificate, "h", "h").ok());
+  const auto new_host = IssueCertificate(*second, "h", "h", later);
+  ASSERT_TRUE(new_host.has_value()) << new_host.error().message();
+  EXPECT_EQ(ValidityOf(new_host->certificate)->until, later + kCertificateLifetime);
+  EXPECT_TRUE(CheckCertificate(*second, new_host->certificate, "h", "h").ok());
+  EXPECT_FALSE(CheckCertificate(*first, new_host->certificate, "h", "h").ok());
+  EXPECT_TRUE(TlsClient::Create(second->certificate).has_value());
+  const auto third = RenewAuthority("s", *second, kNow + kAuthorityLifetime);
+  EXPECT_EQ(CertificatesIn(third->certificate).size(), 2u) << "the first one has ended";
+  EXPECT_FALSE(CheckCertificate(*third, old_host->certificate, "h", "h").ok());
 }
 
 TEST(SiteAuthority, KnowsTheSumOfNothing) {
@@ -361,18 +393,29 @@ TEST_F(SiteDirectoryTest, GoesOnFromWhatItHas) {
   const SiteState& now = directory->state();
   EXPECT_EQ(now.description, grown);
   EXPECT_EQ(now.drives.size(), 8u);
+  EXPECT_EQ(now.generation, state.generation + 1);
+  const auto bundle = UnpackBundle(*ReadFile(Path("site/h4.tar")));
+  ASSERT_TRUE(bundle.has_value()) << bundle.error().message();
+  EXPECT_EQ(bundle->generation, now.generation);
   EXPECT_EQ(now.authority, state.authority);
   EXPECT_EQ(now.certificates.at("h1"), state.certificates.at("h1"));
   EXPECT_TRUE(now.certificates.contains("h4"));
   EXPECT_THAT(Names(), ElementsAre("site"));
 }
 
-TEST_F(SiteDirectoryTest, TellsTheUnitOfDisksAtOtherPlaces) {
-  const std::string file = "site/hosts/h1/etc/systemd/system/pinstriped.service.d/site.conf";
+TEST_F(SiteDirectoryTest, KeepsWhatSomebodyHasPutThere) {
   ASSERT_TRUE(Make(Made(text_)).ok());
-  const auto text = ReadFile(Path(file));
-  ASSERT_TRUE(text.has_value());
-  EXPECT_THAT(*text, HasSubstr("[Service]\nReadWritePaths=/disk1\nReadWritePaths=/disk2\n"));
+  std::filesystem::create_directory_symlink(Path("site"), Path("link"));
+  Result<SiteDirectory> directory = SiteDirectory::Open(Path("link"));
+  ASSERT_TRUE(directory.has_value()) << directory.error().message();
+  std::ofstream(Path("site/notes.txt")) << "mine";
+  const Status refused = directory->Replace({.version = "2", .made = "later"});
+  EXPECT_EQ(refused.code(), ENOTEMPTY);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("notes.txt"));
+  std::filesystem::remove(Path("site/notes.txt"));
+  ASSERT_TRUE(directory->Replace({.version = "2", .made = "later"}).ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(Path("link")));
+  EXPECT_THAT(*ReadFile(Path("site/generation.toml")), HasSubstr("generation = 2"));
 }
 
 TEST_F(SiteDirectoryTest, KeysChangeInTwoSteps) {
@@ -386,6 +429,9 @@ TEST_F(SiteDirectoryTest, KeysChangeInTwoSteps) {
   EXPECT_NE(state.keys.identities[1].key, old.identities[0].key);
   EXPECT_THAT(ClientKeysText(state.keys), AllOf(HasSubstr(state.keys.identities[1].key),
                                                 testing::Not(HasSubstr(old.identities[0].key))));
+  // The site itself goes on with the key that drives believe already.
+  ASSERT_TRUE(Make(state).ok());
+  EXPECT_EQ(*ReadFile(Path("site/credentials.toml")), ClientKeysText(old));
   ASSERT_TRUE(DropOldKeys(state).ok());
   EXPECT_EQ(state.keys.identities.size(), 1u);
   EXPECT_EQ(state.keys.current, 2);
