@@ -35,7 +35,7 @@ HttpResponse Answer(const Json& json, int status = 200) {
 
 HttpResponse Refuse(int status, std::string_view why) { return Answer({{"error", why}}, status); }
 
-// Of a failure of our own. Those of the cluster have other meanings; see RefuseSearch().
+// Of a failure of our own. Those of the cluster have other meanings; see RefuseByCluster().
 int HttpStatusOf(const Status& status) {
   switch (status.code()) {
     case ENOENT: return 404;
@@ -61,13 +61,14 @@ HttpResponse Refuse(const Status& status) {
   return response;
 }
 
-// What the cluster says of a name is about the request; all else is about the cluster.
-HttpResponse RefuseSearch(const Status& status) {
+// What the cluster says of a name or of work is about the request; all else is about the cluster.
+HttpResponse RefuseByCluster(const Status& status) {
   switch (status.code()) {
     case ENOENT:
     case ENOTDIR:
     case ELOOP:
     case ENAMETOOLONG:
+    case ESRCH:
     case EFBIG: return Refuse(status);
     default: return Refuse(Status(EIO, std::string(status.message())));
   }
@@ -246,7 +247,11 @@ HttpResponse Api::Get(const HttpRequest& request) {
   if (what == "history" || what.starts_with("drives/")) return DriveHistory(request);
   if (what == "files") return Files(request);
   if (what == "why") return Why(request);
-  if (what == "work") return {.body = WorkJson(parts_.watch.Newest()) + "\n"};
+  if (what == "work") return {.body = WorkTold(parts_.watch.Newest()) + "\n"};
+  if (what == "events") {
+    parts_.watch.Newest();  // somebody looks
+    return {.body = EventsTold() + "\n"};
+  }
   if (what == "live") return Live(request);
   if (what == "operator") {
     const auto name = OperatorOf(request);
@@ -314,8 +319,8 @@ std::string Api::StatusJson(const PicturePtr& picture) {
   return text;
 }
 
-std::string Api::WorkJson(const PicturePtr& picture) const {
-  Json json{{"kinds", Json::array()}, {"chores", Json::array()}, {"cluster", Json::array()}};
+std::string Api::WorkTold(const PicturePtr& picture) const {
+  Json json{{"kinds", Json::array()}, {"chores", Json::array()}};
   for (const ChoreKind& kind : ChoreKinds()) {
     json["kinds"].push_back({{"name", kind.name},
                              {"what", kind.what},
@@ -323,15 +328,14 @@ std::string Api::WorkJson(const PicturePtr& picture) const {
                              {"most_drives", kind.most_drives}});
   }
   for (const Chore& chore : parts_.chores.List()) json["chores"].push_back(ChoreJson(chore));
-  if (!picture->survey.has_value()) return Dump(json);
-  const Survey& survey = *picture->survey;
-  if (!survey.work.empty()) {
-    json["cluster"].push_back({{"what", survey.work}, {"alive", survey.is_work_alive}});
-  }
-  for (const DriveReport& drive : survey.drives) {
-    if (drive.work.empty()) continue;
-    json["cluster"].push_back(
-        {{"what", drive.work}, {"alive", drive.is_work_alive}, {"drive", drive.id}});
+  json["work"] = Json::parse(WorkJson(picture->work)).at("work");
+  return Dump(json);
+}
+
+std::string Api::EventsTold() const {
+  Json json{{"events", Json::array()}};
+  for (const Event& event : parts_.watch.Events()) {
+    json["events"].push_back(Json::parse(EventJson(event)));
   }
   return Dump(json);
 }
@@ -370,7 +374,7 @@ HttpResponse Api::Search(const HttpRequest& request,
   const PlacePtr place = TakePlace(searches_, options_.most_searches);
   if (place == nullptr) return Refuse(503, "too many look for files now: try again");
   Result<std::string> found = search();
-  if (!found.has_value()) return RefuseSearch(found.error());
+  if (!found.has_value()) return RefuseByCluster(found.error());
   return {.body = *std::move(found)};
 }
 
@@ -421,6 +425,7 @@ HttpResponse Api::Live(const HttpRequest& request) {
   HttpResponse response{.type = "text/event-stream"};
   struct Told {
     uint64_t number = UINT64_MAX;
+    uint64_t events = UINT64_MAX;
     std::string work;
   };
   response.stream = [this, place, told = std::make_shared<Told>()]() -> std::optional<std::string> {
@@ -434,7 +439,11 @@ HttpResponse Api::Live(const HttpRequest& request) {
       text += fmt::format("event: status\ndata: {}\n\n", StatusJson(picture));
       told->number = picture->number;
     }
-    if (std::string work = WorkJson(picture); work != told->work) {
+    if (picture->events != told->events) {
+      text += fmt::format("event: events\ndata: {}\n\n", EventsTold());
+      told->events = picture->events;
+    }
+    if (std::string work = WorkTold(picture); work != told->work) {
       text += fmt::format("event: work\ndata: {}\n\n", work);
       told->work = std::move(work);
     }
@@ -456,10 +465,29 @@ HttpResponse Api::Post(const HttpRequest& request) {
   const auto name = OperatorOf(request);
   if (!name.has_value()) return Refuse(name.error());
   if (request.path == "/api/v1/work") return StartChore(request, *name);
-  if (request.path.starts_with("/api/v1/work/") && request.path.ends_with("/stop")) {
+  if (request.path.starts_with("/api/v1/work/")) return AskOfWork(request, *name);
+  if (request.path.starts_with("/api/v1/chores/") && request.path.ends_with("/stop")) {
     return StopChore(request, *name);
   }
   return Refuse(404, "there is nothing of that name");
+}
+
+// "/api/v1/work/NUMBER/pause", "resume" or "stop": of work wherever it was started.
+HttpResponse Api::AskOfWork(const HttpRequest& request, const std::string& by) {
+  const std::string_view rest =
+      std::string_view(request.path).substr(std::string_view("/api/v1/work/").size());
+  const size_t slash = rest.find('/');
+  const std::string_view what = slash == rest.npos ? "" : rest.substr(slash + 1);
+  WorkChange change;
+  if (what == "pause") change.ask = WorkAsk::kPause;
+  if (what == "resume") change.ask = WorkAsk::kGoOn;
+  if (what == "stop") change.ask = WorkAsk::kStop;
+  const auto number = NumberIn(rest.substr(0, slash), "work", 0, kWorkPlaces);
+  if (!change.ask || !number.has_value()) return Refuse(404, "there is nothing of that name");
+  const Status asked = parts_.view.AskOfWork(static_cast<int>(*number), change, by);
+  if (!asked.ok()) return RefuseByCluster(asked);
+  Log(LogLevel::kInfo, "work was asked", {{"number", *number}, {"to", what}, {"by", by}});
+  return pinstripe::Answer({{"id", *number}}, 202);
 }
 
 HttpResponse Api::StartChore(const HttpRequest& request, const std::string& by) {
@@ -475,16 +503,16 @@ HttpResponse Api::StartChore(const HttpRequest& request, const std::string& by) 
 }
 
 HttpResponse Api::StopChore(const HttpRequest& request, const std::string& by) {
-  constexpr std::string_view kWork = "/api/v1/work/";
+  constexpr std::string_view kChores = "/api/v1/chores/";
   constexpr std::string_view kStop = "/stop";
   std::string_view number = request.path;
-  // In "/api/v1/work/stop" the two overlap.
-  if (number.size() <= kWork.size() + kStop.size()) {
+  // In "/api/v1/chores/stop" the two overlap.
+  if (number.size() <= kChores.size() + kStop.size()) {
     return Refuse(404, "there is nothing of that name");
   }
-  number.remove_prefix(kWork.size());
+  number.remove_prefix(kChores.size());
   number.remove_suffix(kStop.size());
-  const auto id = NumberIn(number, "work", 0, UINT32_MAX);
+  const auto id = NumberIn(number, "a chore", 0, UINT32_MAX);
   if (!id.has_value()) return Refuse(id.error());
   const Status stopped = parts_.chores.Stop(*id);
   if (!stopped.ok()) return Refuse(stopped);

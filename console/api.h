@@ -73,11 +73,13 @@ class Api {
   HttpResponse Search(const HttpRequest& request,
                       const std::function<Result<std::string>()>& search);
   HttpResponse Live(const HttpRequest& request);
+  HttpResponse AskOfWork(const HttpRequest& request, const std::string& by);
   HttpResponse StartChore(const HttpRequest& request, const std::string& by);
   HttpResponse StopChore(const HttpRequest& request, const std::string& by);
 
   std::string StatusJson(const PicturePtr& picture);
-  std::string WorkJson(const PicturePtr& picture) const;
+  std::string WorkTold(const PicturePtr& picture) const;
+  std::string EventsTold() const;
   // The name of the operator whose token it has.
   Result<std::string> OperatorOf(const HttpRequest& request);
 

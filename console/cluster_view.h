@@ -9,8 +9,10 @@
 
 #include "base/status.h"
 #include "fs/types.h"
+#include "upkeep/events.h"
 #include "upkeep/survey.h"
 #include "upkeep/whereabouts.h"
+#include "upkeep/work.h"
 
 namespace pinstripe {
 
@@ -28,6 +30,11 @@ class ClusterView {
   virtual Result<std::vector<DirectoryEntry>> List(std::string_view path, std::string_view after,
                                                    size_t max) = 0;
   virtual Result<Whereabouts> Find(std::string_view path, const WhereaboutsOptions& options) = 0;
+  // What is kept the first time, and what has come since afterwards. Called by one thread.
+  virtual Result<std::vector<Event>> NewEvents() = 0;
+  virtual Result<std::vector<WorkSeen>> Work() = 0;
+  // Of the work that people name so. ENOENT: there is none.
+  virtual Status AskOfWork(int number, const WorkChange& change, const std::string& by) = 0;
 };
 
 }  // namespace pinstripe

@@ -1,5 +1,6 @@
 #include "console/live_cluster.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/log.h"
@@ -18,6 +19,7 @@ constexpr uint64_t kMemoryBytes = 64 << 20;
 struct LiveCluster::Opened {
   std::unique_ptr<ConnectedCluster> connected;
   std::unique_ptr<FileSystem> fs;  // goes before the cluster
+  std::unique_ptr<EventFollower> events;
 };
 
 LiveCluster::LiveCluster(Runtime& runtime, std::string config_file)
@@ -44,6 +46,7 @@ Status LiveCluster::Open() {
   opened->connected = TRY(Connect(runtime_, config_file_));
   opened->fs = TRY(FileSystem::Open(opened->connected->cluster(),
                                     {.memory_bytes = kMemoryBytes, .memory_is_configured = false}));
+  opened->events = std::make_unique<EventFollower>(opened->connected->cluster());
   const MutexLock lock(mutex_);
   opened_ = std::move(opened);
   return {};
@@ -79,6 +82,27 @@ Result<Whereabouts> LiveCluster::Find(std::string_view path, const WhereaboutsOp
   WhereaboutsOptions with_place = options;
   with_place.directory = place.has_value() ? place->directory : 0;
   return FindWhereabouts(opened->connected->cluster(), attributes.inode, with_place);
+}
+
+Result<std::vector<Event>> LiveCluster::NewEvents() {
+  const auto opened = TRY(NeedOpen());
+  return opened->events->Poll();
+}
+
+Result<std::vector<WorkSeen>> LiveCluster::Work() {
+  const auto opened = TRY(NeedOpen());
+  return ReadWork(opened->connected->cluster());
+}
+
+Status LiveCluster::AskOfWork(int number, const WorkChange& change, const std::string& by) {
+  const auto opened = TRY(NeedOpen());
+  Cluster& cluster = opened->connected->cluster();
+  const std::vector<WorkSeen> all = TRY(ReadWork(cluster));
+  const auto seen = std::ranges::find(all, number, &WorkSeen::Number);
+  if (seen == all.end()) return Fail(ENOENT, "there is no work {}", number);
+  Actor actor = ThisProcess();
+  actor.user = by;
+  return pinstripe::AskOfWork(cluster, *seen, change, actor);
 }
 
 Status LiveCluster::Reload() {

@@ -24,6 +24,9 @@ class LiveCluster final : public ClusterView {
   Result<std::vector<DirectoryEntry>> List(std::string_view path, std::string_view after,
                                            size_t max) override;
   Result<Whereabouts> Find(std::string_view path, const WhereaboutsOptions& options) override;
+  Result<std::vector<Event>> NewEvents() override;
+  Result<std::vector<WorkSeen>> Work() override;
+  Status AskOfWork(int number, const WorkChange& change, const std::string& by) override;
 
   // Reads the configuration again: the ways to the drives. An open cluster goes on where it cannot
   // be used.

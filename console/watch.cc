@@ -1,6 +1,7 @@
 #include "console/watch.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/log.h"
@@ -58,7 +59,16 @@ void Watch::LookOnce() {
   if (picture->survey.has_value()) {
     history_.Add(picture->taken_at / 1000, *picture->survey);
   }
+  auto work = view_.Work();
+  if (work.has_value()) picture->work = *std::move(work);
+  auto events = view_.NewEvents();
   const MutexLock lock(mutex_);
+  picture->events = newest_->events;
+  if (events.has_value()) {
+    picture->events += events->size();
+    std::ranges::move(*events, std::back_inserter(events_));
+    while (events_.size() > kMostEvents) events_.pop_front();
+  }
   if (!picture->survey.has_value() &&
       (newest_->survey.has_value() ||
        newest_->survey.error().message() != picture->survey.error().message())) {
@@ -68,6 +78,11 @@ void Watch::LookOnce() {
   newest_ = std::move(picture);
   last_look_ = runtime_.Now();
   for (const auto& signal : waiting_) signal->Set();
+}
+
+std::vector<Event> Watch::Events() {
+  const MutexLock lock(mutex_);
+  return {events_.begin(), events_.end()};
 }
 
 PicturePtr Watch::Newest() {

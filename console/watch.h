@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,6 +30,8 @@ struct Picture {
   int64_t taken_at = 0;  // milliseconds since 1970
   int64_t took = 0;      // milliseconds
   Result<Survey> survey = Fail(EAGAIN, "the cluster was not looked at yet");
+  std::vector<WorkSeen> work;  // none also where it could not be read
+  uint64_t events = 0;         // that were seen until then
 };
 using PicturePtr = std::shared_ptr<const Picture>;
 
@@ -49,6 +52,10 @@ class Watch {
 
   const History& history() const { return history_; }
 
+  // The last ones, in the order in which they became known.
+  static constexpr size_t kMostEvents = 1000;
+  std::vector<Event> Events();
+
   // Waits no more.
   void End();
 
@@ -66,6 +73,7 @@ class Watch {
   Time last_look_ GUARDED_BY(mutex_){};
   Time last_asked_ GUARDED_BY(mutex_){};
   bool ending_ GUARDED_BY(mutex_) = false;
+  std::deque<Event> events_ GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<Signal>> waiting_ GUARDED_BY(mutex_);
   BackgroundThread thread_;
 };

@@ -41,6 +41,8 @@ class Care {
   const DriveFactory& factory_;
   const CareRequest& request_;
   const DriveClaim& claim_;
+  bool all_are_up_ = false;    // the drives
+  bool displaced_ = false;     // the check has found shards that are not at home
   std::set<DriveId> overdue_;  // drives that are to be done without
   int64_t overdue_since_ = 0;  // the last of them
   CareOutcome done_;
@@ -69,7 +71,8 @@ CareOutcome Care::Run() {
   const bool is_news = !overdue_.empty() && !WasLookedAtSince(overdue_since_);
   bool checked = false;
   bool scrubbed = false;
-  for (const CareTask task : WhatIsDue(FindLastLooks(cluster_), request_.intervals, Now())) {
+  for (const CareTask task :
+       WhatIsDue(FindLastLooks(cluster_), request_.intervals, Now(), all_are_up_)) {
     if (!MayGoOn()) return done_;
     checked |= task == CareTask::kCheck;
     if (task == CareTask::kCheck) Check();
@@ -85,8 +88,10 @@ CareOutcome Care::Run() {
 }
 
 void Care::FindOverdueDrives() {
+  const auto away = FindDrivesAway(cluster_);
+  all_are_up_ = away.empty();
   if (!request_.replace_after) return;
-  for (const auto& [drive, since] : FindDrivesAway(cluster_)) {
+  for (const auto& [drive, since] : away) {
     const int64_t until = since + request_.replace_after->count();
     if (until > Now()) continue;
     overdue_.insert(drive);
@@ -112,7 +117,8 @@ bool Care::HasToBeRepaired() const {
   if (!listed) return false;
   // What is on drives that are away cannot be looked at; some of it is to be elsewhere.
   const bool is_away = !overdue_.empty() && listed->not_looked_at > 0;
-  return is_away || listed->lacking + listed->replicas_behind > 0;
+  // What went to spares comes home when it can.
+  return is_away || (displaced_ && all_are_up_) || listed->lacking + listed->replicas_behind > 0;
 }
 
 void Care::Check() {
@@ -120,6 +126,7 @@ void Care::Check() {
   LongWork work(cluster_, {.work = "check"}, std::string(kCheckGoesOn));
   const auto report = RunCheck(work, cluster_, /*names_only=*/false);
   done_.stopped = !report;
+  displaced_ = report && report->displaced_blocks > 0;
   const int code = report ? work.End(ExitCodeOf(*report)) : *work.Stopped();
   Note({.work = "check", .about = "", .exit_code = code});
 }

@@ -2,7 +2,7 @@
 // directory.
 
 #include <CLI/CLI.hpp>
-#include <filesystem>
+#include <algorithm>
 #include <memory>
 
 #include "base/read_file.h"
@@ -54,9 +54,15 @@ size_t ServedDrives(const SiteState& state) {
   return drives;
 }
 
+size_t HostsWithDisks(const SiteState& state) {
+  const auto& hosts = state.site.hosts;
+  return static_cast<size_t>(
+      std::ranges::count_if(hosts, [](const SiteHost& host) { return !host.disks.empty(); }));
+}
+
 void PrintSite(const SiteState& state, const std::string& directory) {
   fmt::print("The site {} has {} drives on {} hosts, layout {}+{}. It survives {}.\n",
-             state.site.name, ServedDrives(state), state.site.hosts.size(),
+             state.site.name, ServedDrives(state), HostsWithDisks(state),
              state.site.layout.data_shards, state.site.layout.parity_shards,
              SurvivalText(state.site));
   if (ServedDrives(state) == static_cast<size_t>(state.site.layout.shards())) {

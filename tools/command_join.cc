@@ -20,6 +20,7 @@
 #include "tools/drive_probe.h"
 #include "tools/file_writing.h"
 #include "tools/join_plan.h"
+#include "tools/package_sample.h"
 #include "tools/process.h"
 #include "tools/programs.h"
 #include "tools/run_program.h"
@@ -183,12 +184,8 @@ class Join {
     present.right_owner_and_mode =
         (about.st_mode & 07777) == file.mode &&
         (!owner || (about.st_uid == owner->user && about.st_gid == owner->group));
-    const std::string name = fs::path(file.path).filename();
-    for (const char* package : {"pinstripe", "xrootd-pinstripe"}) {
-      const Result<std::string> sample =
-          ReadFile(Place(fmt::format("/usr/share/doc/{}/examples/{}", package, name)));
-      if (sample && *sample == *present.contents) present.is_sample = true;
-    }
+    present.is_sample =
+        IsPackageSample(options_.root, fs::path(file.path).filename(), *present.contents);
     return present;
   }
 
@@ -217,7 +214,7 @@ class Join {
     TRY(WriteRecord());
     std::vector<std::vector<std::string>> signals;
     for (auto& call : PlanUnits(bundle_, {kClientKeys})) {
-      if (call.front() == "kill") signals.push_back(std::move(call));
+      if (call.front() == "try-reload-or-restart") signals.push_back(std::move(call));
     }
     TRY(TellSystemd(signals));
     fmt::print("This host uses the new key.\n");

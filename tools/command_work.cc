@@ -12,6 +12,7 @@
 #include "cluster/connect.h"
 #include "tools/commands.h"
 #include "upkeep/events.h"
+#include "upkeep/survey.h"
 #include "upkeep/work.h"
 
 namespace pinstripe {
@@ -101,7 +102,7 @@ std::string TextOf(const WorkChange& change) {
   if (!change.rate) return text;
   if (!text.empty()) text += " and ";
   if (*change.rate == 0) return text + "go as fast as it can";
-  return text + fmt::format("take at most {} bytes a second", *change.rate);
+  return text + fmt::format("take at most {} a second", BytesText(*change.rate));
 }
 
 Result<int> Ask(ConnectedCluster& connected, const WorkOptions& options) {

@@ -217,6 +217,10 @@ class HostJudge : public Judge {
 
   std::vector<Diagnosis> Run() {
     Clock();
+    if (!host_.daemon_config.ok()) {
+      Error("pinstriped", std::string(host_.daemon_config.message()),
+            "mend the file that is named");
+    }
     for (const Status& file : host_.private_files) {
       if (file.ok()) continue;
       Error("credentials", std::string(file.message()), "give it the mode 0600 and its owner");

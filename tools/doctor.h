@@ -51,6 +51,7 @@ struct HostSight {
   std::chrono::sys_seconds now;
   std::string version;                // of this program
   std::optional<bool> clock_is_set;   // whether something keeps this host's clock right
+  Status daemon_config;               // why pinstriped.toml cannot be read, if so
   std::vector<DiskReading> disks;     // of the drives here
   std::vector<Status> private_files;  // those with secrets, each as CheckPrivateFile() says
   std::vector<CertificateSight> certificates;

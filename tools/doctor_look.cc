@@ -30,6 +30,7 @@
 #include "kinetic/io.h"
 #include "kinetic/tls.h"
 #include "tools/config_text.h"
+#include "tools/package_sample.h"
 #include "tools/run_program.h"
 #include "tools/site_authority.h"
 
@@ -287,8 +288,14 @@ void LookAtGateways(HostSight& host) {
 void LookAtDaemon(Runtime& runtime, const std::string& config_file, HostSight& host) {
   const fs::path directory = fs::path(config_file).parent_path();
   const std::string daemon_file = (directory / "pinstriped.toml").string();
-  const Result<ConfigFile> file = ConfigFile::Load(daemon_file);
-  if (!file) return;  // no drives here
+  const Result<std::string> text = ReadFile(daemon_file);
+  // No drives here, or none yet.
+  if (!text || IsPackageSample("", "pinstriped.toml", *text)) return;
+  const Result<ConfigFile> file = ConfigFile::Parse(*text, daemon_file);
+  if (!file) {
+    host.daemon_config = file.error();
+    return;
+  }
   ConfigTable daemon = file->root().Table("daemon");
   const auto beside = [&](const char* key) {
     const std::string path = daemon.Text(key, "");
@@ -299,11 +306,11 @@ void LookAtDaemon(Runtime& runtime, const std::string& config_file, HostSight& h
     if (!path.empty()) host.private_files.push_back(CheckPrivateFile(path));
   }
   if (const std::string path = beside("tls_certificate"); !path.empty()) {
-    const Result<std::string> text = ReadFile(path);
-    if (text) {
-      AddCertificates(path, *text, host);
+    const Result<std::string> certificate = ReadFile(path);
+    if (certificate) {
+      AddCertificates(path, *certificate, host);
     } else {
-      host.certificates.push_back({.file = path, .readable = text.error()});
+      host.certificates.push_back({.file = path, .readable = certificate.error()});
     }
   }
   for (ConfigTable& drive : file->root().Tables("drive")) {

@@ -79,6 +79,14 @@ std::vector<FileStep> PlanFiles(const Bundle& bundle, const std::optional<JoinRe
   return steps;
 }
 
+namespace {
+
+// Before it is started: a program that does not run reads its files anyway, and a signal that comes
+// too early would end it.
+std::vector<std::string> Reload(const std::string& unit) { return {"try-reload-or-restart", unit}; }
+
+}  // namespace
+
 std::vector<std::vector<std::string>> PlanUnits(const Bundle& bundle,
                                                 const std::set<std::string>& written) {
   const auto any_written = [&](std::initializer_list<const char*> paths) {
@@ -97,8 +105,8 @@ std::vector<std::vector<std::string>> PlanUnits(const Bundle& bundle,
     if (other_drives) {
       calls.push_back({"restart", "pinstriped.service"});
     } else {
+      if (other_keys) calls.push_back(Reload("pinstriped.service"));
       calls.push_back({"start", "pinstriped.service"});
-      if (other_keys) calls.push_back({"reload", "pinstriped.service"});
     }
   }
   if (bundle.gateway) {
@@ -110,15 +118,15 @@ std::vector<std::vector<std::string>> PlanUnits(const Bundle& bundle,
       // It may wait for a cluster that is formatted later.
       calls.push_back({"restart", "--no-block", "xrootd@pinstripe.service"});
     } else {
+      if (way_to_drives) calls.push_back(Reload("xrootd@pinstripe.service"));
       calls.push_back({"start", "--no-block", "xrootd@pinstripe.service"});
-      if (way_to_drives) calls.push_back({"kill", "-s", "USR1", "xrootd@pinstripe.service"});
     }
   }
   for (const std::string& mount : bundle.mounts) {
     const std::string unit = MountUnit(mount);
     calls.push_back({"enable", unit});
+    if (way_to_drives) calls.push_back(Reload(unit));
     calls.push_back({"start", "--no-block", unit});
-    if (way_to_drives) calls.push_back({"kill", "-s", "USR1", unit});
   }
   return calls;
 }

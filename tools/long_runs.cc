@@ -22,8 +22,16 @@ std::optional<CollectReport> RunCollect(LongWork& work, Cluster& cluster,
                                         Collector::Options options) {
   options.progress = [&](std::string_view phase, double done) { work.Show(phase, done); };
   options.go_on = [&] { return work.GoOn(); };
+  const Epoch before = cluster.map().epoch;
   Collector collector(cluster, options);
   CollectReport report = collector.Run();
+  if (cluster.map().epoch != before) {
+    Event event{.kind = EventKind::kConfiguration, .actor = {}};
+    event.work = "collect";
+    event.text =
+        fmt::format("epoch {} of the drive map, with the same drives", cluster.map().epoch);
+    work.events().Add(std::move(event));
+  }
   if (work.work().IsStopped()) return std::nullopt;
   work.Clear();
   if (!options.dry_run) NoteCollection(cluster, report);
@@ -36,8 +44,8 @@ Result<RepairOutcome> RunRepair(LongWork& work, Cluster& cluster, const DriveFac
                            {.progress = [&](std::string_view phase, double part,
                                             uint64_t bytes) { work.Show(phase, part, bytes); },
                             .say = [&](const std::string& line) { work.Say(line); },
-                            .work = work.work(),
-                            .events = work.events()});
+                            .work = &work.work(),
+                            .events = &work.events()});
   work.Clear();
   return outcome;
 }

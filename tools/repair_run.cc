@@ -142,7 +142,12 @@ Status ChangeMap(Cluster& cluster, const DriveFactory& factory, const RepairRequ
   const auto changed = ChangeDrives(cluster, factory, wanted, options);
   if (!changed.has_value()) {
     TRY(claims.Check());  // that is why
-    return changed.error();
+    if (changed.error().code() != EREMCHG) return changed.error();
+    return Fail(
+        EBUSY,
+        "somebody else has changed the drive map meanwhile ({}): run this again, and it goes "
+        "on where it was",
+        changed.error().message());
   }
   done.registers += changed->registers;
   done.not_cleared = changed->not_cleared;
@@ -209,22 +214,22 @@ class RepairSign {
 };
 
 // A change of the cluster, for the events.
-void TellOfChange(EventLog& events, const std::string& command, const std::vector<DriveId>& drives,
+void TellOfChange(EventLog* events, const std::string& command, const std::vector<DriveId>& drives,
                   std::string text) {
   Event event{.kind = EventKind::kConfiguration, .actor = {}, .drives = drives};
   event.work = command;
   event.text = std::move(text);
-  events.Add(std::move(event));
+  if (events != nullptr) events->Add(std::move(event));
 }
 
-void TellOfShards(EventLog& events, const std::string& command, const RepairReport& report) {
+void TellOfShards(EventLog* events, const std::string& command, const RepairReport& report) {
   const auto tell = [&](EventKind kind, uint64_t count, std::string text) {
-    if (count == 0) return;
+    if (count == 0 || events == nullptr) return;
     Event event{.kind = kind, .actor = {}};
     event.count = count;
     event.work = command;
     event.text = std::move(text);
-    events.Add(std::move(event));
+    events->Add(std::move(event));
   };
   tell(EventKind::kDamageFound, report.damaged + report.missing,
        fmt::format("{} damaged, {} missing", report.damaged, report.missing));
@@ -259,29 +264,32 @@ bool HasMendable(const CheckReport& report) {
 Result<RepairOutcome> RunRepair(Cluster& cluster, const DriveFactory& factory,
                                 const RepairRequest& request, const RepairTold& told) {
   TRY(CheckDrives(cluster.map(), request.without));
-  const std::string& command = told.work.work();
+  RunningWork* const work = told.work;
+  const std::string command = work == nullptr ? "repair" : work->work();
+  const auto go_on = [work] { return work == nullptr || work->GoOn(); };
+  const auto is_stopped = [work] { return work == nullptr ? Status() : work->Check(); };
   RepairOutcome done;
   RepairSign sign(cluster, request);
   Repairer* repairer = nullptr;  // that is at work
   const auto progress = [&](std::string_view phase, double part, uint64_t bytes) {
     sign.ShowAgain();
-    if (repairer != nullptr) repairer->SetRate(told.work.rate());
+    if (repairer != nullptr && work != nullptr) repairer->SetRate(work->rate());
     told.progress(phase, part, bytes);
   };
   SweepOptions sweep;
   sweep.progress = [&](std::string_view phase, double part) { progress(phase, part, 0); };
-  sweep.is_cancelled = [&] { return told.work.IsStopped(); };
-  sweep.may_wait = [&] { (void)told.work.GoOn(); };
+  sweep.is_cancelled = [&] { return !is_stopped().ok(); };
+  sweep.may_wait = [&] { (void)go_on(); };
   const Epoch before = cluster.map().epoch;
   std::set<DriveId> without(request.without.begin(), request.without.end());
   Claims claims(cluster, told.say);
   if (request.change != MapChange::kNone) {
     const Status changed = ChangeMap(cluster, factory, request, sweep, claims, done);
     if (cluster.map().epoch != before) {
-      TellOfChange(told.events, command, told.work.drives(),
+      TellOfChange(told.events, command, request.drives,
                    fmt::format("epoch {} of the drive map", cluster.map().epoch));
     }
-    TRY(told.work.Check());
+    TRY(is_stopped());
     TRY(changed);
     if (request.change == MapChange::kDrain) {
       without.insert(request.drives.begin(), request.drives.end());
@@ -293,24 +301,25 @@ Result<RepairOutcome> RunRepair(Cluster& cluster, const DriveFactory& factory,
     rebuild.force = request.force;
     rebuild.waiting = [&](const Status& who) { Claims::SayWhoIsWaitedFor(who, told.say); };
     const auto rebuilt = RebuildDrive(cluster, factory, *request.rebuild, rebuild);
-    TRY(told.work.Check());
+    TRY(is_stopped());
     done.registers = TRY(rebuilt).registers;
     TellOfChange(told.events, command, {*request.rebuild}, "an empty drive took its place");
     told.say(fmt::format("drive {} is in service; its shards come next", *request.rebuild));
   } else if (!request.dry_run) {
     done.unsettled = FinishDrains(cluster, sweep, done);
-    TRY(told.work.Check());
+    TRY(is_stopped());
     TRY(KeepHistory(cluster.registers(), cluster.config()));
     const auto swept = SweepRegisters(cluster, sweep);
-    TRY(told.work.Check());
+    TRY(is_stopped());
     done.registers += TRY(swept);
   }
-  const Repairer::Options options{.read_all = request.scrub,
-                                  .without = without,
-                                  .dry_run = request.dry_run,
-                                  .bytes_per_second = told.work.rate(),
-                                  .progress = progress,
-                                  .go_on = [&] { return told.work.GoOn(); }};
+  const Repairer::Options options{
+      .read_all = request.scrub,
+      .without = without,
+      .dry_run = request.dry_run,
+      .bytes_per_second = work == nullptr ? request.bytes_per_second : work->rate(),
+      .progress = progress,
+      .go_on = go_on};
   const auto run = [&](const Repairer::Options& how) {
     Repairer one(cluster, how);
     repairer = &one;
@@ -320,15 +329,15 @@ Result<RepairOutcome> RunRepair(Cluster& cluster, const DriveFactory& factory,
   };
   done.files = run(options);
   TellOfShards(told.events, command, done.files);
-  TRY(told.work.Check());
+  TRY(is_stopped());
   const bool mends = request.change == MapChange::kNone && !request.rebuild && !request.dry_run;
   if (mends && HasMendable(done.files.check)) {
     done.tree = TreeMender(cluster, sweep.progress, options.go_on).Run();
-    TRY(told.work.Check());
+    TRY(is_stopped());
     Repairer::Options again = options;
     again.read_all = false;
     done.files.check = run(again).check;  // how things are now
-    TRY(told.work.Check());
+    TRY(is_stopped());
   }
   LookAtDrained(cluster, request, done);
   Note(cluster, request, done);

@@ -53,8 +53,8 @@ struct RepairOutcome {
 struct RepairTold {
   std::function<void(std::string_view phase, double part, uint64_t bytes)> progress;
   std::function<void(const std::string& line)> say;  // what somebody may want to know meanwhile
-  RunningWork& work;                                 // what others ask of it is done
-  EventLog& events;                                  // what it changes is told
+  RunningWork* work = nullptr;  // what others ask of it is done; null: nobody sees it
+  EventLog* events = nullptr;   // what it finds and changes is told; null: to nobody
 };
 
 // EBUSY: somebody else is at work on a drive; the message says who. ECANCELED: somebody has stopped

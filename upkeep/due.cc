@@ -32,10 +32,12 @@ LastLooks FindLastLooks(Cluster& cluster) {
           .collected = FindLastLook(cluster, LookKind::kCollected)};
 }
 
-std::vector<CareTask> WhatIsDue(const LastLooks& looks, const CareIntervals& intervals,
-                                int64_t now) {
+std::vector<CareTask> WhatIsDue(const LastLooks& looks, const CareIntervals& intervals, int64_t now,
+                                bool all_are_up) {
   std::vector<CareTask> due;
-  const bool scrubs = IsDue(looks.read, intervals.scrub, now);
+  const bool is_in_part = all_are_up && looks.read && looks.read->not_looked_at > 0;
+  const Duration scrub = is_in_part ? std::min(intervals.check, intervals.scrub) : intervals.scrub;
+  const bool scrubs = IsDue(looks.read, scrub, now);
   if (!scrubs && IsDue(looks.listed, intervals.check, now)) due.push_back(CareTask::kCheck);
   if (IsDue(looks.collected, intervals.collect, now)) due.push_back(CareTask::kCollect);
   if (scrubs) due.push_back(CareTask::kScrub);

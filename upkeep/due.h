@@ -32,9 +32,10 @@ struct CareIntervals {
 };
 
 // In the order in which it is to be done. What nobody has ever done is due; so is what somebody did
-// in the future, by a clock that was wrong. A scrub says all that a check does.
-std::vector<CareTask> WhatIsDue(const LastLooks& looks, const CareIntervals& intervals,
-                                int64_t now);
+// in the future, by a clock that was wrong. A scrub says all that a check does. One that could not
+// look at everything is done again when a check is due, and `all_are_up`: the drives.
+std::vector<CareTask> WhatIsDue(const LastLooks& looks, const CareIntervals& intervals, int64_t now,
+                                bool all_are_up = true);
 
 // Sentences on what was done too long ago, for people and for `pinstripe status`: well after it was
 // due, so that a timer that was late is no reason to complain. Of what was never done they say

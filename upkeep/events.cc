@@ -113,30 +113,38 @@ std::string Event::Name() const {
 
 std::string Event::Sentence() const {
   const std::string of_drives = drives.empty() ? "" : " of " + DrivesText(drives);
+  // What a program does by itself is nobody's doing.
+  const std::string seen_by =
+      fmt::format("{} on {} (process {})", actor.program, actor.host, actor.process);
   switch (kind) {
     case EventKind::kDriveWent:
       return fmt::format("{} cannot be reached{}, as {} saw", DrivesText(drives),
-                         Behind(": ", text), actor.Text());
+                         Behind(": ", text), seen_by);
     case EventKind::kDriveCame:
       return fmt::format("{} can be reached again{}, as {} saw", DrivesText(drives),
-                         Behind(" ", text), actor.Text());
+                         Behind(" ", text), seen_by);
     case EventKind::kSparesUsed:
-      return fmt::format(
-          "files were written {} times by {} while drives were away: some of their shards are on "
-          "spares or missing",
-          count, actor.Text());
+      return fmt::format("files were written {} by {} while drives were away{}",
+                         count == 1 ? "once" : fmt::format("{} times", count), seen_by,
+                         Behind(": ", text));
     case EventKind::kFilesMended:
-      return fmt::format("{} files that lacked shards are whole again, mended by {}", count,
-                         actor.Text());
+      return fmt::format("{} that lacked shards {} whole again, mended by {}",
+                         count == 1 ? "a file" : fmt::format("{} files", count),
+                         count == 1 ? "is" : "are", seen_by);
     case EventKind::kDamageFound:
+      if (work.empty()) return fmt::format("{} met {} damaged shards", seen_by, count);
       return fmt::format("{} found {} damaged or missing shards{}", work, count,
                          Behind(": ", text));
     case EventKind::kDamageMended:
+      if (work.empty()) return fmt::format("{} wrote {} of these again", seen_by, count);
       return fmt::format("{} wrote {} shards again or brought them home{}", work, count,
                          Behind(": ", text));
     case EventKind::kWorkBegan:
       return fmt::format("{}{} began, by {}{}", work, of_drives, actor.Text(), Behind(": ", text));
     case EventKind::kWorkEnded:
+      if (result == WorkResult::kStopped && !text.empty()) {
+        return fmt::format("{}{} ended: {}", work, of_drives, text);
+      }
       return fmt::format("{}{} ended: {}{}", work, of_drives, ResultText(result),
                          Behind("; ", text));
     case EventKind::kWorkAsked:
@@ -146,7 +154,7 @@ std::string Event::Sentence() const {
       return fmt::format("{}{} changed the cluster, by {}{}", work, of_drives, actor.Text(),
                          Behind(": ", text));
     case EventKind::kDropped:
-      return fmt::format("{} events of {} could not be kept", count, actor.Text());
+      return fmt::format("{} events of {} could not be kept", count, seen_by);
   }
   return fmt::format("something that this version does not know, by {}{}", actor.Text(),
                      Behind(": ", text));

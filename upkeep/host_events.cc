@@ -30,7 +30,7 @@ struct HostEvents::Watch {
   };
 
   void LookAtDrives() REQUIRES(mutex);
-  void LookAtDrive(DriveId id, const Drive& drive, Time now) REQUIRES(mutex);
+  void LookAtDrive(DriveId id, const Drive& drive, Time now, int64_t at) REQUIRES(mutex);
   void Tell(EventKind kind, int64_t at, std::vector<DriveId> drives, const std::string& text);
   void TellOfFiles() REQUIRES(mutex);
 
@@ -45,6 +45,8 @@ struct HostEvents::Watch {
   std::map<std::pair<int64_t, std::string>, std::vector<DriveId>> went GUARDED_BY(mutex);
   uint64_t written_short GUARDED_BY(mutex) = 0;
   uint64_t mended GUARDED_BY(mutex) = 0;
+  StripeCounters told GUARDED_BY(mutex);       // what was told of what they count
+  uint64_t damage_left GUARDED_BY(mutex) = 0;  // shards, of what was told
   Time next_files GUARDED_BY(mutex){};
 };
 
@@ -83,9 +85,10 @@ void HostEvents::LookAgain(const std::shared_ptr<Watch>& watch) {
 
 void HostEvents::Watch::LookAtDrives() {
   const Time now = runtime.Now();
+  const int64_t at = runtime.WallClock();
   for (const MappedDrive& mapped : cluster->map().drives) {
     const Drive* const drive = cluster->FindDrive(mapped.id);
-    if (drive != nullptr && !cluster->IsRetired(mapped.id)) LookAtDrive(mapped.id, *drive, now);
+    if (drive != nullptr && !cluster->IsRetired(mapped.id)) LookAtDrive(mapped.id, *drive, now, at);
   }
   for (auto& [why, ids] : came) Tell(EventKind::kDriveCame, 0, std::move(ids), why);
   for (auto& [when, ids] : went) {
@@ -95,7 +98,7 @@ void HostEvents::Watch::LookAtDrives() {
   went.clear();
 }
 
-void HostEvents::Watch::LookAtDrive(DriveId id, const Drive& drive, Time now) {
+void HostEvents::Watch::LookAtDrive(DriveId id, const Drive& drive, Time now, int64_t at) {
   Watched& watched = drives[id];
   const bool is_restless = watched.came && now - *watched.came < 2 * options.restless;
   if (drive.IsUp()) {
@@ -114,7 +117,7 @@ void HostEvents::Watch::LookAtDrive(DriveId id, const Drive& drive, Time now) {
   }
   if (!watched.away_since) {
     watched.away_since = now;
-    watched.away_at = runtime.WallClock();
+    watched.away_at = at;
   }
   const Duration waits = is_restless ? options.restless : options.settles_in;
   if (watched.told_up == false || now - *watched.away_since < waits) return;
@@ -136,15 +139,28 @@ void HostEvents::Watch::Tell(EventKind kind, int64_t at, std::vector<DriveId> id
 }
 
 void HostEvents::Watch::TellOfFiles() {
-  if (written_short + mended == 0 || runtime.Now() < next_files) return;
+  const StripeCounters now = cluster->stripes().counters();
+  const uint64_t damaged = now.damaged_shards - told.damaged_shards;
+  // Those that were only missing are no news: whoever wrote them short has told of that.
+  const uint64_t rewritten =
+      std::min(damage_left + damaged, now.rewritten_shards - told.rewritten_shards);
+  const uint64_t news = written_short + mended + damaged + rewritten;
+  if (news == 0 || runtime.Now() < next_files) return;
   next_files = runtime.Now() + options.files_every;
-  const auto tell = [this](EventKind kind, uint64_t count) {
+  const auto tell = [this](EventKind kind, uint64_t count, std::string text) {
     Event event{.kind = kind, .actor = {}};
     event.count = count;
+    event.text = std::move(text);
     if (count > 0) log.Add(std::move(event));
   };
-  tell(EventKind::kSparesUsed, std::exchange(written_short, 0));
-  tell(EventKind::kFilesMended, std::exchange(mended, 0));
+  tell(EventKind::kSparesUsed, std::exchange(written_short, 0),
+       fmt::format("{} shards went to spares, {} blocks were stored with fewer shards",
+                   now.spare_writes - told.spare_writes, now.short_writes - told.short_writes));
+  tell(EventKind::kFilesMended, std::exchange(mended, 0), "");
+  tell(EventKind::kDamageFound, damaged, "");
+  tell(EventKind::kDamageMended, rewritten, "");
+  damage_left += damaged - rewritten;
+  told = now;
 }
 
 }  // namespace pinstripe

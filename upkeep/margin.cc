@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
 
 #include "cluster/registers/store.h"
 
@@ -59,6 +60,7 @@ class Count {
     const auto parity = static_cast<size_t>(stripes.parity_shards);
     const auto data = static_cast<size_t>(stripes.data_shards);
     const size_t to_store = data + std::min<size_t>(parity, question_.min_redundancy);
+    std::optional<size_t> usual_up;
     ForGroups(map, [&](uint32_t group) {
       const std::vector<DriveId>& order = placement.Order(group, shards, parity);
       const auto end = order.begin() + static_cast<ptrdiff_t>(std::min(shards, order.size()));
@@ -68,13 +70,21 @@ class Count {
           part.drives, [&](DriveId id) { return question_.retired.contains(id); });
       if (is_newest || !has_moved) AddReading(part, [&](DriveId id) { return Answers(id); });
       if (!is_newest) return;
-      // What a home does not take a spare does, unless that is to become empty.
+      // What a home does not take a spare does, unless that is to become empty. So most groups have
+      // the same drives to write to, and are as one.
+      const bool is_usual =
+          std::ranges::none_of(part.drives, [&](DriveId id) { return draining_.contains(id); });
+      if (is_usual && usual_up) {
+        if (*usual_up < to_store) ++margin_.unwritable;
+        return;
+      }
       for (auto spare = end; spare != order.end(); ++spare) {
         if (!draining_.contains(*spare)) part.drives.push_back(*spare);
       }
       part.needed = to_store;
       const size_t up = AddWriting(part, [&](DriveId id) { return TakesChanges(id); });
       if (up < shards) margin_.writes_short = true;
+      if (is_usual) usual_up = up;
     });
   }
 

@@ -31,7 +31,6 @@ struct Repairer::Work {
   std::vector<bool> taken GUARDED_BY(mutex);  // of the tasks
   size_t next GUARDED_BY(mutex) = 0;          // before it, all are taken
   std::set<InodeId> busy GUARDED_BY(mutex);   // files that somebody works on
-  size_t finished GUARDED_BY(mutex) = 0;
 
   // Not two of one file at a time: they would change one inode, and what loses is done again. Null:
   // nothing is left that could be begun now.
@@ -245,7 +244,12 @@ void Repairer::Process(std::vector<Task> tasks, std::string_view phase, const Ch
   if (tasks.empty()) return;
   Runtime& runtime = cluster_.runtime();
   const auto work = std::make_shared<Work>();
-  for (const Task& task : tasks) work->paths.push_back(checker.Path(task.file));
+  double blocks = 0;
+  for (const Task& task : tasks) {
+    work->paths.push_back(checker.Path(task.file));
+    blocks += static_cast<double>(task.blocks.size());
+  }
+  const uint64_t blocks_before = report_.blocks;
   work->tasks = std::move(tasks);
   work->done = runtime.NewSignal();
   const int threads = static_cast<int>(
@@ -260,21 +264,19 @@ void Repairer::Process(std::vector<Task> tasks, std::string_view phase, const Ch
   }
   for (;;) {
     work->done->WaitUntil(runtime.Now() + kProgressEvery);
-    size_t finished = 0;
     {
       const MutexLock lock(work->mutex);
       if (work->threads == 0) return;
-      finished = work->finished;
     }
     uint64_t bytes = 0;
+    double done = 0;
     {
       const MutexLock lock(mutex_);
       bytes = report_.bytes_read + report_.bytes_written;
+      done = static_cast<double>(report_.blocks - blocks_before);
     }
-    if (options_.progress) {
-      options_.progress(
-          phase, static_cast<double>(finished) / static_cast<double>(work->tasks.size()), bytes);
-    }
+    // Some are looked at more than once, where somebody changes their file.
+    if (options_.progress) options_.progress(phase, std::min(done / blocks, 1.0), bytes);
   }
 }
 
@@ -287,7 +289,6 @@ void Repairer::WorkOff(Work& work) {
     if (!status.ok()) NoteFailure(work.paths[*number], status);
     lock.Lock();
     work.busy.erase(work.tasks[*number].file);
-    ++work.finished;
   }
   if (--work.threads == 0) work.done->Set();
 }
@@ -527,7 +528,7 @@ bool Repairer::GoOn() {
 void Repairer::Throttle(uint64_t bytes) {
   Runtime& runtime = cluster_.runtime();
   std::optional<double> ours;  // the end of these, among all that was moved
-  while (!cancelled_) {
+  while (GoOn()) {
     const auto rate = static_cast<double>(bytes_per_second_.load());
     const Time now = runtime.Now();
     double wait = 0;

@@ -209,6 +209,7 @@ std::vector<std::string> Survey::Shortcomings() const {
   const auto any = [this](uint64_t LastLook::*what) {
     return (listed && (*listed).*what > 0) || (read && (*read).*what > 0);
   };
+  if (!knows_notes) all.emplace_back("what was found last cannot be read, or not all of it");
   if (any(&LastLook::lacking)) all.emplace_back("files lack shards");
   if (any(&LastLook::replicas_behind)) all.emplace_back("names and inodes lack copies");
   if (any(&LastLook::not_looked_at)) all.emplace_back("not everything could be looked at");
@@ -259,6 +260,7 @@ int ExitCodeOf(Health health) {
 
 std::string MarginText(const MarginCount& count, const Survey& survey) {
   if (count.drives < 0) return "something is out of reach already";
+  if (count.drives == 0) return "not one more drive";
   const auto more = [](int number, std::string_view one, std::string_view many) {
     return number == 0 ? fmt::format("no more {}", one)
                        : Counted(static_cast<size_t>(number), fmt::format("more {}", one),
@@ -284,6 +286,32 @@ std::optional<DrainReport> DrainOf(Cluster& cluster, const DriveReport& drive) {
 bool IsAlive(Cluster& cluster, const DriveClaimRecord& claim) {
   const int64_t silent = cluster.runtime().WallClock() - claim.renewed;
   return silent < DriveClaimOptions().given_up_after.count();
+}
+
+// What others have noted in the cluster, in one round trip. What cannot be read now is not known.
+void FindNotes(Cluster& cluster, Survey& survey) {
+  const std::vector<RegisterName> names{{kMapGroup, LastLookKey(LookKind::kListed)},
+                                        {kMapGroup, LastLookKey(LookKind::kRead)},
+                                        {kMapGroup, LastLookKey(LookKind::kPlaces)},
+                                        {kMapGroup, LayoutKey()},
+                                        {kMapGroup, LastLookKey(LookKind::kCollected)}};
+  const auto values = cluster.registers().ReadMany(names);
+  const auto take = [&]<typename Note>(size_t at, std::optional<Note>& note) {
+    if (!values[at].has_value()) survey.knows_notes = false;
+    if (!values[at].has_value() || !values[at]->value) return false;
+    auto decoded = Note::Decode(*values[at]->value);
+    if (!decoded.has_value()) survey.knows_notes = false;
+    if (decoded.has_value()) note = *std::move(decoded);
+    return true;
+  };
+  take(0, survey.listed);
+  take(1, survey.read);
+  take(2, survey.places);
+  survey.keeps_layout = take(3, survey.kept_layout);
+  std::optional<LastLook> collected;
+  take(4, collected);
+  survey.overdue = Overdue({.listed = survey.listed, .read = survey.read, .collected = collected},
+                           cluster.runtime().WallClock());
 }
 
 // Where blocks may lie that nobody has brought home yet. Of very many epochs only the last ones.
@@ -358,21 +386,14 @@ Survey SurveyOf(Cluster& cluster) {
     drive.drain = DrainOf(cluster, drive);
   }
   FindWork(cluster, survey);
-  survey.listed = FindLastLook(cluster, LookKind::kListed);
-  survey.read = FindLastLook(cluster, LookKind::kRead);
-  survey.places = FindLastPlaces(cluster);
-  survey.overdue = Overdue({.listed = survey.listed,
-                            .read = survey.read,
-                            .collected = FindLastLook(cluster, LookKind::kCollected)},
-                           cluster.runtime().WallClock());
+  FindNotes(cluster, survey);
   for (DriveReport& drive : survey.drives) {
     const auto voter = cluster.electorate().Find(drive.id);
     const bool may_have_forgotten =
         voter && (voter->say == Say::kForgetful || voter->say == Say::kStale);
     if (drive.IsUp() && may_have_forgotten) drive.doubt = cluster.electorate().WhyNot(drive.id);
   }
-  survey.keeps_layout = cluster.kept_layout().has_value();
-  survey.differences = CompareConfig(cluster.config(), map, cluster.kept_layout());
+  survey.differences = CompareConfig(cluster.config(), map, survey.kept_layout);
   survey.margin = MarginOf(cluster, survey);
   if (const auto space = cluster.Space()) survey.space = *space;
   return survey;
@@ -390,7 +411,7 @@ Margin MarginOf(Cluster& cluster, const Survey& survey, const std::set<DriveId>&
     if (std::ranges::count(question.stripes, stripes) == 0) question.stripes.push_back(stripes);
   };
   std::vector<StripeLayout> layouts{config.layout};  // with which files are made
-  if (cluster.kept_layout()) layouts.push_back(cluster.kept_layout()->layout);
+  if (survey.kept_layout) layouts.push_back(survey.kept_layout->layout);
   for (const StripeLayout& layout : layouts) {
     add_stripes(layout.geometry());
     // Small files, and patches of large ones, are so many copies.

@@ -77,7 +77,9 @@ struct Survey {
   bool settled = true;  // whether the change of the drive map that made it is complete
   size_t active = 0;    // drives of the map that take new data
   std::optional<Margin> margin;
-  bool keeps_layout = false;  // the cluster keeps which layout it has
+  // The cluster keeps which layout it has. And that, if it is understood here.
+  bool keeps_layout = false;
+  std::optional<KeptLayout> kept_layout;
   std::vector<ConfigDifference> differences;
   std::optional<SpaceInfo> space;
   std::vector<DriveReport> drives;  // ascending by id
@@ -85,6 +87,7 @@ struct Survey {
   std::optional<LastLook> listed;
   std::optional<LastLook> read;
   std::optional<LastPlaces> places;  // of the last look by what drives list
+  bool knows_notes = true;           // each of these was read, or nobody has noted it
   std::vector<std::string> overdue;  // what should have been done by now: upkeep/due.h
   // Who repairs or scrubs the cluster, or changes the drive map, as DriveReport::work.
   std::string work;

@@ -62,8 +62,9 @@ std::string StateText(const DriveReport& drive) {
     case DriveCondition::kMissing: return fmt::format("MISSING: {}", reason);
     case DriveCondition::kNotAdded:
       // The advice for a drive that has no superblock is for others.
-      return fmt::format("not added: `pinstripe expand` brings it in{}",
-                         drive.info || reason.starts_with(kNoSuperblock) ? "" : "; now: " + reason);
+      return fmt::format(
+          "not added: `pinstripe expand` brings it in{}",
+          drive.info || reason.find(kNoSuperblock) != reason.npos ? "" : "; now: " + reason);
     case DriveCondition::kDraining: return "up, " + LeftText(*drive.drain, drive);
     case DriveCondition::kDrained:
       return drive.drain->retired

@@ -145,7 +145,6 @@ class RunningWork {
   Status Check() const;
 
   const std::string& work() const { return options_.work; }
-  const std::vector<DriveId>& drives() const { return options_.drives; }
   uint64_t rate() const;  // bytes a second; 0: as fast as it goes
 
   // Takes it away, and says how it ended.

@@ -15,8 +15,10 @@ function row(event) {
 function draw(node) {
   const events = model.events?.events;
   if (!events) return show(node, el("p", { class: "quiet" }, "Asking the cluster."));
+  // In order of time: the console may have heard of some late.
+  const sorted = [...events].sort((a, b) => a.at - b.at);
   show(node, events.length === 0 ? el("p", { class: "quiet" }, "Nothing has happened, as far as is known.")
-    : el("ul", { class: "alarms" }, events.slice(-300).reverse().map(row)));
+    : el("ul", { class: "alarms" }, sorted.slice(-300).reverse().map(row)));
 }
 
 export const events = { title: "Events", draw };

@@ -53,8 +53,9 @@ function margin(survey) {
 function most(survives, survey) {
   const drives = `any ${count(survives.drives, "drive", "drives")}`;
   const domains = new Set(survey.drives.map((drive) => drive.domain));
-  return domains.size < survey.drives.length && !domains.has("")
-    ? `${drives}, or ${count(survives.domains, "host", "hosts")}` : drives;
+  if (domains.size === survey.drives.length || domains.has("")) return drives;
+  return survives.domains > 0 ? `${drives}, or any ${count(survives.domains, "host", "hosts")}`
+    : `${drives}, but no whole host`;
 }
 
 function capacity(survey) {
@@ -118,14 +119,16 @@ function throughput(survey) {
   ]));
 }
 
+function percentDone(one) {
+  return `${Math.round(100 * one.done)} %`;
+}
+
 function workNow() {
   const chores = (model.work?.chores ?? []).filter((chore) => chore.state !== "ended");
-  const others = model.work?.cluster ?? [];
-  const lines = [
-    ...chores.map((chore) => el("li", {}, `${chore.kind}: ${chore.doing || "it begins"}, `,
-      `${Math.round(100 * chore.done)} %`)),
-    ...others.map((one) => el("li", {}, one.what, one.alive ? "" : " (no sign of life)")),
-  ];
+  const works = model.work?.work ?? [];
+  const lines = works.length > 0
+    ? works.map((one) => el("li", {}, `${one.work} ${one.arguments ?? ""}: ${one.state}, ${one.doing} ${percentDone(one)}`))
+    : chores.map((chore) => el("li", {}, `${chore.kind}: ${chore.doing || "it begins"} ${percentDone(chore)}`));
   return panel("Work in progress",
     lines.length === 0 ? el("p", { class: "quiet" }, "None.") : el("ul", { class: "plain" }, lines),
     el("p", {}, el("a", { href: "#work", "data-key": "to-work" }, "All work")));

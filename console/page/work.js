@@ -95,8 +95,25 @@ function choreBox(chore) {
       el("pre", {}, chore.said)) : null,
     operator && !isOver ? el("button", {
       type: "button", class: "plain", disabled: chore.state === "stopping", "data-key": `stop-${chore.id}`,
-      onclick: () => act(() => ask(`work/${chore.id}/stop`, { body: {} })),
+      onclick: () => act(() => ask(`chores/${chore.id}/stop`, { body: {} })),
     }, `Stop ${chore.kind}`) : null);
+}
+
+// Work of any host. Who began it, and what an operator may ask of it.
+function workBox(one) {
+  const name = [one.work, one.arguments].filter(Boolean).join(" ");
+  const asks = { running: ["pause", "stop"], pausing: ["resume", "stop"], paused: ["resume", "stop"] }[one.state] ?? [];
+  const left = one.seconds_left ? `, ${span(one.seconds_left)} left` : "";
+  return el("li", { class: "panel" },
+    el("h3", {}, `${one.number}: ${name}`),
+    el("p", { class: "small quiet" }, `by ${one.user || "somebody"} on ${one.host}, since ${time(one.since)}`,
+      one.asked_by ? `; last asked by ${one.asked_by}` : ""),
+    el("progress", { max: 1, value: one.done, "aria-label": `${name}: ${one.doing}` }),
+    el("p", {}, el("strong", {}, one.state), one.doing ? `: ${one.doing}${left}` : ""),
+    operator ? asks.map((what) => el("button", {
+      type: "button", class: "plain", "data-key": `${what}-${one.number}`,
+      onclick: () => act(() => ask(`work/${one.number}/${what}`, { body: {} })),
+    }, `${what[0].toUpperCase()}${what.slice(1)} ${name}`)) : null);
 }
 
 function draw(node, rest, changed) {
@@ -105,7 +122,7 @@ function draw(node, rest, changed) {
   const isTyping = node.contains(document.activeElement) && ["INPUT", "SELECT"].includes(document.activeElement.tagName);
   if (isTyping && changed === "status") return;
   const chores = model.work?.chores ?? [];
-  const others = model.work?.cluster ?? [];
+  const works = model.work?.work ?? [];
   const hasOperators = model.status?.has_operators ?? false;
   show(node,
     el("section", { class: "panel", "aria-label": "Start work" }, el("h2", {}, "Start work"),
@@ -113,9 +130,8 @@ function draw(node, rest, changed) {
         : operator ? start() : signIn(),
       said ? el("p", { class: "said", role: "alert" }, said) : null),
     el("section", { "aria-label": "In the cluster" }, el("h2", {}, "In the cluster"),
-      others.length === 0 ? el("p", { class: "quiet" }, "Nobody is at work on a drive or on the whole.")
-        : el("ul", { class: "plain" }, others.map((one) => el("li", { class: "panel" }, one.what,
-          one.alive ? "" : " (it gives no sign of life)")))),
+      works.length === 0 ? el("p", { class: "quiet" }, "No work is going on.")
+        : el("ul", { class: "plain", id: "works" }, works.map(workBox))),
     el("section", { "aria-label": "From this console" }, el("h2", {}, "From this console"),
       chores.length === 0 ? el("p", { class: "quiet" }, "Nothing was started here since the console runs.")
         : el("ul", { class: "plain" }, chores.map(choreBox))));

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/bytes.h"
+#include "base/log.h"
 #include "tests/support/expect_ok.h"
 #include "tests/support/sim_runtime.h"
 #include "tests/support/test_cluster.h"
@@ -13,6 +14,7 @@
 namespace pinstripe {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -82,6 +84,23 @@ TEST_F(KeptLayoutTest, AnotherLayoutDomainOrWeightIsTold) {
                           HasSubstr("layout.shard_size is 131072 in the file and 65536"),
                           HasSubstr("domain of drive 2 is rack in the file and not given in the"),
                           HasSubstr("weight of drive 3 is 7 in the file and 100 in")));
+}
+
+// A process says so when it starts, once for each difference, and works by its file.
+TEST_F(KeptLayoutTest, WhoOpensTheClusterWithAnotherFileIsWarned) {
+  machines_.config().layout = {3, 1, 64 << 10};
+  std::vector<std::string> warnings;
+  SetLogSink([&](LogLevel level, std::string_view line) {
+    if (level == LogLevel::kWarn) warnings.emplace_back(line);
+  });
+  const auto cluster = machines_.Open();
+  SetLogSink(nullptr);
+  ASSERT_OK(cluster);
+  EXPECT_THAT(
+      warnings,
+      ElementsAre(AllOf(HasSubstr("the configuration is not what the cluster is"),
+                        HasSubstr("layout.data_shards is 3 in the file and 2 in the cluster"))));
+  EXPECT_EQ((*cluster)->config().layout.data_shards, 3);
 }
 
 TEST_F(KeptLayoutTest, AFileThatIsRightIsAppliedAndTheOthersDiffer) {

@@ -69,7 +69,7 @@ TEST_F(ConsoleTest, TellsHowTheClusterIs) {
 }
 
 TEST_F(ConsoleTest, SaysThatTheClusterIsAwayAndGoesOnTrying) {
-  cluster_.Fail(Status(EINVAL, "cluster.toml:3: what is this?"));
+  cluster_.Break(Status(EINVAL, "cluster.toml:3: what is this?"));
   Start();
   Json status = GetChecked("status");
   EXPECT_EQ(status["error"], "cluster.toml:3: what is this?");
@@ -258,15 +258,58 @@ TEST_F(ConsoleTest, OperatorsStartAndStopWork) {
   EXPECT_EQ(WaitForEnd(scrub["id"])["exit_code"], 3);
 
   const Json repair = Json::parse(BodyIn(Post("/api/v1/work", "{\"kind\": \"repair\"}")));
-  const std::string stop = fmt::format("/api/v1/work/{}/stop", repair["id"].get<int>());
+  const std::string stop = fmt::format("/api/v1/chores/{}/stop", repair["id"].get<int>());
   // It can be interrupted as soon as it has said something.
   while (!std::string(GetChecked("work")["chores"][0]["said"]).ends_with("waiting\n")) {
     runtime_.NewSignal()->WaitUntil(runtime_.Now() + 5ms);
   }
-  Checked(Post(stop, "{}"), "/api/v1/work/{id}/stop", "post");
+  Checked(Post(stop, "{}"), "/api/v1/chores/{id}/stop", "post");
   EXPECT_THAT(std::string(WaitForEnd(repair["id"])["said"]), HasSubstr("interrupted"));
   EXPECT_EQ(StatusIn(Post(stop, "{}")), 409);
-  EXPECT_EQ(StatusIn(Post("/api/v1/work/99/stop", "{}")), 404);
+  EXPECT_EQ(StatusIn(Post("/api/v1/chores/99/stop", "{}")), 404);
+}
+
+TEST_F(ConsoleTest, ShowsWorkOfAllHostsAndAsksItForOperators) {
+  WorkSeen seen{.place = 2, .is_alive = true};
+  seen.record.actor = {.host = "box7", .process = 5, .program = "pinstripe", .user = "ben"};
+  seen.record.work = "scrub";
+  seen.record.doing = "reading";
+  seen.record.done = 250'000;
+  cluster_.SetWork({seen});
+  Start();
+  WaitForLook();
+  const Json work = GetChecked("work")["work"];
+  ASSERT_EQ(work.size(), 1u);
+  EXPECT_EQ(work[0], Json::parse(WorkJson({seen}))["work"][0]);
+  for (const char* what : {"pause", "resume", "stop"}) {
+    EXPECT_EQ(StatusIn(Post(fmt::format("/api/v1/work/3/{}", what), "{}", "")), 401);
+    const std::string answer = Post(fmt::format("/api/v1/work/3/{}", what), "{}");
+    Checked(answer, "/api/v1/work/{number}/{what}", "post");
+    EXPECT_EQ(StatusIn(answer), 202);
+  }
+  EXPECT_EQ(cluster_.asked(), "anna 2;anna 1;anna 3;");
+  for (const char* path :
+       {"3", "3/", "3/burn", "x/stop", "-1/stop", "4/stop", "99/stop", "/stop"}) {
+    EXPECT_EQ(StatusIn(Post(fmt::format("/api/v1/work/{}", path), "{}")), 404) << path;
+  }
+}
+
+TEST_F(ConsoleTest, TellsWhatHappened) {
+  Event event{.kind = EventKind::kDriveWent, .at = 5'000'000'000, .drives = {3}};
+  event.actor = {.host = "box7", .process = 5, .program = "xrootd", .user = "xrootd"};
+  cluster_.Tell(event);
+  Start();
+  const Json events = GetChecked("events")["events"];
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0], Json::parse(EventJson(event)));
+  HttpClient client(server_->port());
+  client.Send(GetText("/api/v1/live"));
+  client.ReceiveUntil("event: events");
+  event.kind = EventKind::kWorkBegan;
+  event.work = "scrub";
+  cluster_.Tell(event);
+  EXPECT_THAT(client.ReceiveUntil("work-began"), HasSubstr("work-began"));
+  EXPECT_EQ(GetChecked("events")["events"].size(), 2u);
 }
 
 TEST_F(ConsoleTest, EverybodyElseOnlyLooks) {
@@ -276,7 +319,7 @@ TEST_F(ConsoleTest, EverybodyElseOnlyLooks) {
     const std::string answer = Post("/api/v1/work", check, token);
     EXPECT_EQ(StatusIn(answer), 401) << token;
     Checked(answer, "/api/v1/work", "post");
-    EXPECT_EQ(StatusIn(Post("/api/v1/work/1/stop", "{}", token)), 401);
+    EXPECT_EQ(StatusIn(Post("/api/v1/chores/1/stop", "{}", token)), 401);
   }
   EXPECT_EQ(StatusIn(Get("/api/v1/operator")), 401);
   EXPECT_TRUE(chores_->List().empty());
@@ -332,7 +375,8 @@ TEST_F(ConsoleTest, OutlivesDamagedRequests) {
       GetText("/api/v1/why?path=/big&skip=1&stripes=2", "Origin: http://localhost\r\n"),
       GetText("/api/v1/drives/3/history", "If-None-Match: x\r\n"),
       PostText("/api/v1/work", "{\"kind\": \"rebuild\", \"drives\": [3]}", mine),
-      PostText("/api/v1/work/1/stop", "{}", mine)};
+      PostText("/api/v1/chores/1/stop", "{}", mine),
+      PostText("/api/v1/work/3/pause", "{}", mine)};
   std::mt19937_64 random(2);
   for (int round = 0; round < 400; ++round) {
     HttpClient client(server_->port());

@@ -2,7 +2,7 @@
 """The console in a real browser, over a real cluster: ./dev console-test [PICTURES].
 
 What the page says is compared with the cluster and with the command; each view is looked at as a screen
-reader, a keyboard and somebody with weak eyes would. With a directory as its argument it leaves pictures there.
+reader, a keyboard and somebody with weak eyes would. With a directory as its argument it leaves pictures there; Console.NAME is one of the tests alone.
 """
 
 import json
@@ -21,7 +21,9 @@ from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
@@ -299,7 +301,7 @@ class Console(unittest.TestCase):
         self.until(lambda: self.find("button.drive"), 10)
         reached = []
         for _ in range(20):
-            self.browser.switch_to.active_element.send_keys("\ue004")  # tab
+            ActionChains(self.browser).send_keys(Keys.TAB).perform()
             reached.append(self.browser.execute_script("""
               const node = document.activeElement;
               const style = getComputedStyle(node);
@@ -348,7 +350,7 @@ class Console(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1 and not sys.argv[1].startswith("-"):
+    if len(sys.argv) > 1 and not sys.argv[1].startswith(("-", "Console.")):
         PICTURES = os.path.realpath(sys.argv.pop(1))
         os.makedirs(PICTURES, exist_ok=True)
     unittest.main(verbosity=2)

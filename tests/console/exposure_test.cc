@@ -79,7 +79,8 @@ TEST_F(ExposureTest, FailuresOfTheClusterAreNotTheClients) {
 
 TEST_F(ExposureTest, APathThatIsTooShortIsNone) {
   Start();
-  for (const char* path : {"/api/v1/work/stop", "/api/v1/work//stop", "/api/v1/work/"}) {
+  for (const char* path : {"/api/v1/chores/stop", "/api/v1/chores//stop", "/api/v1/chores/",
+                           "/api/v1/work/stop", "/api/v1/work/"}) {
     EXPECT_EQ(StatusIn(Post(path, "{}")), 404) << path;
   }
 }

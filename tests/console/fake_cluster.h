@@ -69,7 +69,7 @@ class FakeCluster final : public ClusterView {
     const MutexLock lock(mutex_);
     survey_ = WithMargin(survey);
   }
-  void Fail(const Status& why) {
+  void Break(const Status& why) {
     const MutexLock lock(mutex_);
     survey_ = tl::unexpected(why);
   }
@@ -84,9 +84,9 @@ class FakeCluster final : public ClusterView {
   // "/" has what `entries` says, "/big" is a file, and nothing else is there.
   Result<std::vector<DirectoryEntry>> List(std::string_view path, std::string_view after,
                                            size_t max) override {
-    if (path == "/denied") return pinstripe::Fail(EACCES, "a drive does not know us");
-    if (path == "/big") return pinstripe::Fail(ENOTDIR, "it is not a directory");
-    if (path != "/") return pinstripe::Fail(ENOENT, "{}: there is no such name", path);
+    if (path == "/denied") return Fail(EACCES, "a drive does not know us");
+    if (path == "/big") return Fail(ENOTDIR, "it is not a directory");
+    if (path != "/") return Fail(ENOENT, "{}: there is no such name", path);
     std::vector<DirectoryEntry> found;
     for (const DirectoryEntry& entry : entries) {
       if (entry.name > after && found.size() < max) found.push_back(entry);
@@ -94,7 +94,7 @@ class FakeCluster final : public ClusterView {
     return found;
   }
   Result<Whereabouts> Find(std::string_view path, const WhereaboutsOptions& options) override {
-    if (path != "/big") return pinstripe::Fail(ENOENT, "{}: there is no such name", path);
+    if (path != "/big") return Fail(ENOENT, "{}: there is no such name", path);
     most_blocks = options.most_blocks;
     Whereabouts found;
     found.size = 8 << 20;
@@ -117,6 +117,34 @@ class FakeCluster final : public ClusterView {
     return found;
   }
 
+  Result<std::vector<Event>> NewEvents() override {
+    const MutexLock lock(mutex_);
+    return std::exchange(events_, {});
+  }
+  Result<std::vector<WorkSeen>> Work() override {
+    const MutexLock lock(mutex_);
+    return work_;
+  }
+  Status AskOfWork(int number, const WorkChange& change, const std::string& by) override {
+    const MutexLock lock(mutex_);
+    if (work_.empty() || work_[0].Number() != number) return Fail(ENOENT, "there is no such work");
+    asked_ += fmt::format("{} {};", by, static_cast<int>(*change.ask));
+    return {};
+  }
+
+  void Tell(Event event) {
+    const MutexLock lock(mutex_);
+    events_.push_back(std::move(event));
+  }
+  void SetWork(std::vector<WorkSeen> work) {
+    const MutexLock lock(mutex_);
+    work_ = std::move(work);
+  }
+  std::string asked() {
+    const MutexLock lock(mutex_);
+    return asked_;
+  }
+
   std::vector<DirectoryEntry> entries;    // in order of their names
   std::atomic<uint64_t> most_blocks = 0;  // that were to be looked at the last time
 
@@ -124,6 +152,9 @@ class FakeCluster final : public ClusterView {
   std::atomic<int> looks_ = 0;
   Mutex mutex_;
   Result<Survey> survey_ GUARDED_BY(mutex_);
+  std::vector<Event> events_ GUARDED_BY(mutex_);
+  std::vector<WorkSeen> work_ GUARDED_BY(mutex_);
+  std::string asked_ GUARDED_BY(mutex_);
 };
 
 }  // namespace pinstripe

@@ -1,4 +1,4 @@
-// A cluster of drives behind real sockets, as the console knows it.
+// A cluster of drives behind real sockets, as the console knows it; and what the console costs one.
 
 #include "console/live_cluster.h"
 
@@ -11,18 +11,22 @@
 #include "base/log.h"
 #include "base/real_runtime.h"
 #include "cluster/connect.h"
+#include "console/watch.h"
 #include "daemon/server.h"
 #include "fs/file_system.h"
 #include "kinetic/io.h"
 #include "store/memory_store.h"
 #include "tests/support/expect_ok.h"
+#include "tests/support/sim_runtime.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/test_cluster.h"
 #include "tools/dev_config.h"
 
 namespace pinstripe {
 namespace {
 
 using testing::HasSubstr;
+using namespace std::chrono_literals;
 
 // A drive that can be switched off and on again, and keeps its records meanwhile.
 class SocketDrive {
@@ -152,6 +156,60 @@ TEST_F(LiveClusterTest, FailsForAConfigurationThatIsNoGoodAndGoesOnWhenItIs) {
   EXPECT_OK(cluster_.Look());
   EXPECT_OK(cluster_.List("/", "", 10));
   EXPECT_OK(cluster_.Reload());
+}
+
+// A cluster of memory drives, whose requests are counted.
+class CountedView final : public ClusterView {
+ public:
+  explicit CountedView(Cluster& cluster) : cluster_(cluster) {}
+  Result<Survey> Look() override { return SurveyOf(cluster_); }
+  Result<std::vector<DirectoryEntry>> List(std::string_view, std::string_view, size_t) override {
+    return Fail(ENOSYS, "nobody asks");
+  }
+  Result<Whereabouts> Find(std::string_view, const WhereaboutsOptions&) override {
+    return Fail(ENOSYS, "nobody asks");
+  }
+  Result<std::vector<Event>> NewEvents() override { return follower_.Poll(); }
+  Result<std::vector<WorkSeen>> Work() override { return ReadWork(cluster_); }
+  Status AskOfWork(int, const WorkChange&, const std::string&) override {
+    return Fail(ENOSYS, "nobody asks");
+  }
+
+ private:
+  Cluster& cluster_;
+  EventFollower follower_{cluster_};
+};
+
+TEST(Watch, ALookCostsEachDriveARequestAndTheClusterAFewMore) {
+  SetLogLevel(LogLevel::kError);
+  SimRuntime sim(3);
+  constexpr size_t kDrives = 40;
+  TestCluster machines(sim, {.drives = kDrives});
+  ASSERT_OK(machines.Format());
+  const auto cluster = machines.Open();
+  ASSERT_OK(cluster);
+  CountedView view(**cluster);
+  Watch watch(sim, view);
+  sim.Sleep(120s);
+  const auto requests = [&] {
+    uint64_t sum = 0;
+    for (DriveId id = 1; id <= kDrives; ++id) sum += machines.drive(id).requests().total();
+    return sum;
+  };
+  // What an open cluster asks by itself counts as well.
+  const uint64_t idle_before = requests();
+  sim.Sleep(600s);
+  const uint64_t a_second_unwatched = (requests() - idle_before) / 600;
+  EXPECT_LE(a_second_unwatched, 10u);
+  const uint64_t before = requests();
+  for (int second = 0; second < 60; ++second) {
+    watch.Newest();
+    sim.Sleep(1s);
+  }
+  const uint64_t a_second = (requests() - before) / 60;
+  EXPECT_GE(a_second, kDrives / 2);
+  EXPECT_LE(a_second, 2 * kDrives);
+  watch.End();
 }
 
 }  // namespace

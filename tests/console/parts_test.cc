@@ -1,4 +1,4 @@
-// Operators, history, the watch and what it costs the cluster.
+// Operators, history, alarms and the watch.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,6 @@
 
 #include <fstream>
 
-#include "base/log.h"
 #include "console/alarms.h"
 #include "console/history.h"
 #include "console/operators.h"
@@ -17,7 +16,6 @@
 #include "tests/support/expect_ok.h"
 #include "tests/support/sim_runtime.h"
 #include "tests/support/temporary_directory.h"
-#include "tests/support/test_cluster.h"
 
 namespace pinstripe {
 namespace {
@@ -203,54 +201,6 @@ TEST(Watch, WhoeverBeginsToLookGetsANewPictureSoon) {
   const Time began = sim.Now();
   EXPECT_EQ(watch.WaitForOther(old->number, 30s)->number, old->number + 1);
   EXPECT_LT(sim.Now() - began, 3s);
-  watch.End();
-}
-
-// A cluster of memory drives, whose requests are counted.
-class CountedView final : public ClusterView {
- public:
-  explicit CountedView(Cluster& cluster) : cluster_(cluster) {}
-  Result<Survey> Look() override { return SurveyOf(cluster_); }
-  Result<std::vector<DirectoryEntry>> List(std::string_view, std::string_view, size_t) override {
-    return Fail(ENOSYS, "nobody asks");
-  }
-  Result<Whereabouts> Find(std::string_view, const WhereaboutsOptions&) override {
-    return Fail(ENOSYS, "nobody asks");
-  }
-
- private:
-  Cluster& cluster_;
-};
-
-TEST(Watch, ALookCostsEachDriveARequestAndTheClusterAFewMore) {
-  SetLogLevel(LogLevel::kError);
-  SimRuntime sim(3);
-  constexpr size_t kDrives = 40;
-  TestCluster machines(sim, {.drives = kDrives});
-  ASSERT_OK(machines.Format());
-  const auto cluster = machines.Open();
-  ASSERT_OK(cluster);
-  CountedView view(**cluster);
-  Watch watch(sim, view);
-  sim.Sleep(120s);
-  const auto requests = [&] {
-    uint64_t sum = 0;
-    for (DriveId id = 1; id <= kDrives; ++id) sum += machines.drive(id).requests().total();
-    return sum;
-  };
-  // What an open cluster asks by itself counts as well.
-  const uint64_t idle_before = requests();
-  sim.Sleep(600s);
-  const uint64_t a_second_unwatched = (requests() - idle_before) / 600;
-  EXPECT_LE(a_second_unwatched, 10u);
-  const uint64_t before = requests();
-  for (int second = 0; second < 60; ++second) {
-    watch.Newest();
-    sim.Sleep(1s);
-  }
-  const uint64_t a_second = (requests() - before) / 60;
-  EXPECT_GE(a_second, kDrives / 2);
-  EXPECT_LE(a_second, 2 * kDrives);
   watch.End();
 }
 

@@ -20,7 +20,6 @@
 #include "tests/console/http_client.h"
 #include "tests/kinetic/certificate.h"
 #include "tests/support/temporary_directory.h"
-#include "tools/dev_config.h"
 
 namespace pinstripe {
 namespace {
@@ -31,15 +30,14 @@ class ConsoleProgram : public testing::Test {
  protected:
   ConsoleProgram() {
     // Nobody listens there.
-    DevClusterText text{.name = "away",
-                        .layout = {2, 1},
-                        .close = "commit",
-                        .credentials_file = "credentials.toml"};
+    std::string config =
+        "[cluster]\nname = \"away\"\n[layout]\ndata_shards = 2\nparity_shards = 1\n"
+        "[limits]\nopen_timeout = \"1 s\"\n";
     for (int id = 1; id <= 4; ++id) {
-      text.drives.push_back({.id = id, .port = static_cast<uint16_t>(id), .path = ""});
+      config += fmt::format("[[drive]]\nid = {0}\naddress = \"127.0.0.1:{0}\"\n", id);
     }
-    Write("cluster.toml", ClusterConfigText(text) + "\n[limits]\nopen_timeout = \"1 s\"\n");
-    Write("credentials.toml", CredentialsText());
+    Write("cluster.toml", config);
+    Write("credentials.toml", "[default]\nidentity = 1\nkey = \"another\"\n");
     Write("tokens", "anna 0123456789abcdef0123456789abcdef\n");
     MakeCertificate(directory_ / "cert.pem", directory_ / "key.pem");
   }

@@ -117,6 +117,19 @@ swapped_is_noticed() {
 }
 check "swapped drives are noticed" swapped_is_noticed
 
+fresh_config
+sed -i 's/^parity_shards = 2/parity_shards = 1/' "$bad/cluster.toml"
+check "a file with another layout is told so" \
+  says 0 "layout.parity_shards is 1 in the file and 2 in the cluster" status "$bad/cluster.toml"
+check "the cluster keeps what is applied" \
+  says 0 "layout.parity_shards: 1 instead of 2" config --apply "$bad/cluster.toml"
+check "and the other file is the one that differs" \
+  says 0 "layout.parity_shards is 2 in the file and 1 in the cluster" status "$config"
+check "which is taken back" says 0 "layout.parity_shards: 2 instead of 1" config --apply "$config"
+check "two drives may be stopped" says 0 "^yes: drives 1, 2" ok-to-stop "$config" 1 2
+check "three may not" says 1 "^no: drives 1, 2, 3" ok-to-stop "$config" 1 2 3
+check "and of none that is not there anything is known" says 2 "no such drive" ok-to-stop "$config" 99
+
 check "format refuses drives that belong to a cluster, and names it" refused "$pinstripe" format \
   "$config" -- "belongs to" dev "--force"
 fresh_config

@@ -14,6 +14,7 @@
 #include "tools/commands.h"
 #include "tools/long_runs.h"
 #include "upkeep/last_look.h"
+#include "upkeep/survey.h"
 #include "upkeep/work.h"
 
 namespace pinstripe {
@@ -30,7 +31,8 @@ class CareTest : public FsTest {
  protected:
   explicit CareTest(TestCluster::Options options = {.drives = 6,
                                                     .layout = {2, 1, 64 << 10},
-                                                    .groups = 8})
+                                                    .groups = 8,
+                                                    .replicas = 5})
       : FsTest(options) {
     SetLogLevel(LogLevel::kError);
     ChooseProgress("none");
@@ -98,6 +100,16 @@ TEST_F(CareTest, WhatIsDueIsDoneOnceAndIsNotDueThen) {
   EXPECT_THAT(told, ElementsAre("check", "check", "collect", "collect", "scrub"));
 }
 
+TEST_F(CareTest, StatusSaysWhatIsOverdue) {
+  NoteAllLooks();
+  EXPECT_THAT(SurveyOf(cluster()).Shortcomings(), IsEmpty());
+  NoteAllLooks(10);
+  const Survey survey = SurveyOf(cluster());
+  EXPECT_THAT(survey.Shortcomings(),
+              testing::Contains("nobody has checked the cluster for 10.0 days"));
+  EXPECT_EQ(HealthOf(survey), Health::kDegraded);
+}
+
 TEST_F(CareTest, WhatNobodyEverDidIsDue) {
   EXPECT_THAT(Steps(Care()), ElementsAre("collect", "scrub"));
 }
@@ -154,7 +166,7 @@ TEST_F(CareTest, ADriveThatStaysAwayIsDoneWithoutAfterAWhile) {
   const CareOutcome done = Care();
   EXPECT_THAT(Steps(done), ElementsAre("check", "repair without drive 3"));
   EXPECT_THAT(Steps(Care()), IsEmpty());
-  // Now another one may go.
+  // Now another one may go. (Names are on five drives, and bear two that are away.)
   for (DriveId drive = 1; drive <= machines_.size(); ++drive) {
     if (drive == 3) continue;
     machines_.SetDown(drive, true);
@@ -164,6 +176,21 @@ TEST_F(CareTest, ADriveThatStaysAwayIsDoneWithoutAfterAWhile) {
     machines_.SetDown(drive, false);
     sim_.Sleep(minutes(1));
   }
+}
+
+TEST_F(CareTest, WhatWentElsewhereComesHomeWhenTheDriveIsBack) {
+  NoteAllLooks();
+  machines_.SetDown(3, true);
+  Care();
+  sim_.Sleep(hours(25));
+  EXPECT_THAT(Steps(Care()), ElementsAre("check", "repair without drive 3"));
+  machines_.SetDown(3, false);
+  sim_.Sleep(hours(25));
+  const CareOutcome done = Care();
+  EXPECT_THAT(Steps(done), ElementsAre("check", "repair"));
+  EXPECT_EQ(ExitCodeOf(done), 0) << CareText({}, done);
+  sim_.Sleep(hours(25));
+  EXPECT_THAT(Steps(Care()), ElementsAre("check"));
 }
 
 TEST_F(CareTest, ADriveThatCameAndWentIsWaitedForAnew) {
@@ -298,14 +325,16 @@ TEST_F(CareTest, WorkOfOneThatDiedIsTakenOver) {
   RepairRequest drain{.change = MapChange::kDrain, .drives = {6}, .wants_all_at_home = true};
   bool first_ended = false;
   sim_.Spawn("first", [&] {
-    LongWork work(*dead, WorkOf("drain", drain), std::string(kRepairGoesOn));
-    EXPECT_FALSE(RunRepair(work, *dead, nullptr, drain).has_value());
+    {
+      LongWork work(*dead, WorkOf("drain", drain), std::string(kRepairGoesOn));
+      EXPECT_FALSE(RunRepair(work, *dead, machines_.Factory(life), drain).has_value());
+    }
     first_ended = true;
   });
   sim_.Sleep(seconds(10));
   const auto run = [&] {
     LongWork work(*other, WorkOf("drain", drain), std::string(kRepairGoesOn));
-    const auto outcome = RunRepair(work, *other, nullptr, drain);
+    const auto outcome = RunRepair(work, *other, machines_.Factory(), drain);
     if (!outcome.has_value()) return Status(work.End(outcome.error()));
     work.End(ExitCodeOf(drain, *outcome));
     return Status();

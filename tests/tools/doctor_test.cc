@@ -156,6 +156,9 @@ TEST(Doctor, LooksAtTheHost) {
   host.private_files.push_back(Status(EACCES, "k has mode 0644"));
   EXPECT_EQ(WorstOf(ComplaintsAbout(host)), DiagnosisLevel::kError);
   host = GoodHost();
+  host.daemon_config = Status(EINVAL, "pinstriped.toml:1: not valid TOML");
+  EXPECT_THAT(ComplaintsAbout(host)[0].text, HasSubstr("pinstriped.toml:1"));
+  host = GoodHost();
   host.gateways = 2;
   EXPECT_THAT(ComplaintsAbout(host), IsEmpty());
   host.gateways_with_slow_checksums = 1;

@@ -10,10 +10,12 @@
 #include <set>
 
 #include "base/real_runtime.h"
+#include "tests/fuzz/mutator.h"
 #include "tests/support/temporary_directory.h"
 #include "tools/bundle.h"
 #include "tools/disk_look.h"
 #include "tools/join_plan.h"
+#include "tools/package_sample.h"
 #include "tools/run_program.h"
 #include "tools/site_authority.h"
 
@@ -86,6 +88,19 @@ TEST(Bundle, NoticesDamageAnywhere) {
   EXPECT_THAT(WhyNot(std::string(2048, 'x')), HasSubstr("not a tar"));
   EXPECT_THAT(WhyNot(std::string(1024, '\0')), HasSubstr("manifest"));
   EXPECT_THAT(WhyNot(good + "more"), HasSubstr("follows its end"));
+}
+
+TEST(Bundle, IsRefusedHoweverItWasChanged) {
+  Bundle small = SomeBundle();
+  small.files.pop_back();
+  const std::vector<std::string> good = {PackBundle(SomeBundle()), PackBundle(small)};
+  Mutator mutator(good, 1);
+  for (int i = 0; i < 5000; ++i) {
+    const std::string bytes = mutator.Next();
+    const auto bundle = UnpackBundle(bytes);
+    if (!bundle.has_value()) continue;
+    EXPECT_THAT(good, Contains(bytes));  // changed and changed back
+  }
 }
 
 TEST(Bundle, WritesWhereASiteHasFilesAndNowhereElse) {
@@ -165,15 +180,25 @@ TEST(Join, TellsProgramsWhatChanged) {
   EXPECT_THAT(
       Units({"/etc/pinstripe/pinstriped.toml"}),
       AllOf(Contains("restart pinstriped.service"), Not(Contains("start pinstriped.service"))));
-  EXPECT_THAT(
-      Units({"/etc/pinstripe/tls.key"}),
-      AllOf(Contains("reload pinstriped.service"), Not(Contains("restart pinstriped.service"))));
+  EXPECT_THAT(Units({"/etc/pinstripe/tls.key"}),
+              AllOf(Contains("try-reload-or-restart pinstriped.service"),
+                    Not(Contains("restart pinstriped.service"))));
   EXPECT_THAT(Units({"/etc/pinstripe/credentials.toml"}),
-              AllOf(Contains("kill -s USR1 xrootd@pinstripe.service"),
-                    Contains("kill -s USR1 pinstripe-fuse@srv-data.service"),
-                    Not(Contains("reload pinstriped.service"))));
+              AllOf(Contains("try-reload-or-restart xrootd@pinstripe.service"),
+                    Contains("try-reload-or-restart pinstripe-fuse@srv-data.service"),
+                    Not(Contains("try-reload-or-restart pinstriped.service"))));
   EXPECT_THAT(Units({"/etc/xrootd/pinstripe-tls.key"}),
               Contains("restart --no-block xrootd@pinstripe.service"));
+}
+
+TEST(Join, KnowsWhatAPackageHasInstalled) {
+  const TemporaryDirectory root;
+  const std::string examples = root / "usr/share/doc/xrootd-pinstripe/examples";
+  std::filesystem::create_directories(examples);
+  std::ofstream(examples + "/a.cfg") << "sample\n";
+  EXPECT_TRUE(IsPackageSample(root.path(), "a.cfg", "sample\n"));
+  EXPECT_FALSE(IsPackageSample(root.path(), "a.cfg", "edited\n"));
+  EXPECT_FALSE(IsPackageSample(root.path(), "b.cfg", "sample\n"));
 }
 
 // ---- Disks ----

@@ -94,8 +94,14 @@ std::string Interrupted(int signal, int* how) {
   if (child == 0) {
     std::FILE* out = fdopen(ends[1], "w");
     RealRuntime runtime;
-    Progress progress(
-        runtime, {.when_interrupted = "Run it again.", .form = ProgressForm::kLines, .out = out});
+    Progress progress(runtime, {.when_interrupted = "Run it again.",
+                                .on_interrupt =
+                                    [out] {
+                                      std::fputs("and others were told\n", out);
+                                      std::fflush(out);
+                                    },
+                                .form = ProgressForm::kLines,
+                                .out = out});
     progress.Show("looking at inodes", 0.25);
     kill(getpid(), signal);
     for (;;) pause();
@@ -114,7 +120,8 @@ TEST(ProgressTest, WhoInterruptsItHearsWhatIsLeft) {
   for (const int signal : {SIGINT, SIGTERM}) {
     int how = 0;
     EXPECT_EQ(Interrupted(signal, &how),
-              "pinstripe: interrupted while looking at inodes, at 25 %. Run it again.\n");
+              "pinstripe: interrupted while looking at inodes, at 25 %. Run it again.\n"
+              "and others were told\n");
     EXPECT_TRUE(WIFSIGNALED(how) && WTERMSIG(how) == signal);
   }
 }

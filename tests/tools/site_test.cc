@@ -13,6 +13,7 @@
 #include "base/real_runtime.h"
 #include "cluster/config.h"
 #include "kinetic/tls.h"
+#include "tests/fuzz/mutator.h"
 #include "tests/support/temporary_directory.h"
 #include "tools/site_directory.h"
 #include "tools/site_file.h"
@@ -141,6 +142,16 @@ TEST(SiteFile, RefusesPortsThatAreUsedTwice) {
 TEST(SiteFile, WantsTheSizeOfAllDisksOrOfNone) {
   EXPECT_THAT(Mistakes(Site("1+0", {1, 1}) + "disk_size = \"4 TB\"\n"),
               ElementsAre(HasSubstr("host h1 does not say how large its disks are")));
+}
+
+// Whatever is in it: it is a site, or each complaint is a line of its own that names one.
+TEST(SiteFile, HasALineForEachComplaint) {
+  Mutator mutator({std::string(ExampleSite()), Site("4+2", {3, 3, 3}), Site("1+0", {1})}, 1);
+  int refused = 0;
+  for (int i = 0; i < 2000; ++i) {
+    if (!Mistakes(mutator.Next()).empty()) ++refused;
+  }
+  EXPECT_GT(refused, 500);
 }
 
 TEST(SitePlan, RefusesTooFewHostsForTheRuleAndSaysWhatSurvives) {

@@ -606,7 +606,7 @@ TEST_F(StatesTest, WhatMayBeStoppedIsToldByTheMapAndByWhatIsAway) {
   EXPECT_THAT(unknown.risks, testing::ElementsAre(HasSubstr("run `pinstripe repair`")));
   const Survey survey = SurveyOf(**cluster);
   EXPECT_THAT(StopText(two, survey), HasSubstr("yes: drives 1, 2\n"));
-  EXPECT_THAT(StopText(two, survey), HasSubstr("the cluster survives no more drive"));
+  EXPECT_THAT(StopText(two, survey), HasSubstr("the cluster survives not one more drive"));
   EXPECT_THAT(StopText(all, survey), HasSubstr("no: drives 1, 2, 3, 4, 5\nrisk   "));
   EXPECT_THAT(StopJson(unknown), HasSubstr("\"answer\": \"unknown\""));
 }
@@ -634,6 +634,70 @@ TEST(StopStates, AHostMayBeStoppedWhereItsDrivesElsewhereMayNot) {
   EXPECT_THAT(SurveyText(survey), HasSubstr("degraded: all 3 drives of b are down"));
   EXPECT_EQ(MayStop(**cluster, survey, {"a"})->verdict, StopAnswer::Verdict::kNo);
   EXPECT_EQ(MayStop(**cluster, survey, {"5"})->verdict, StopAnswer::Verdict::kYes);
+  SetLogLevel(LogLevel::kInfo);
+}
+
+// As far as the map is concerned: whenever it says that all can be read, all can be.
+TEST_F(StatesTest, WhatIsSaidToBeReadableIs) {
+  size_t readable = 0;
+  for (DriveId a = 1; a <= 7; ++a) {
+    const std::vector<DriveId> away{a, static_cast<DriveId>(a + 1), static_cast<DriveId>(a + 2)};
+    auto cluster = machines_.Open();
+    ASSERT_OK(cluster);
+    const Margin margin = MarginOf(**cluster, SurveyOf(**cluster), {away.begin(), away.end()});
+    if (margin.unreadable > 0) continue;
+    ++readable;
+    ExpectAllHoldsWithout(away);
+  }
+  RecordProperty("readable", static_cast<int>(readable));
+  ExpectAllHoldsWithout({plain_[0], plain_[1]});
+}
+
+// Each reads as what it is, with its own advice, and none of them is an alarm.
+TEST(OtherDrives, ADrainedHostAndDrivesThatNobodyHasAddedAreNotDown) {
+  SetLogLevel(LogLevel::kError);
+  SimRuntime sim(1);
+  TestCluster machines(sim, {.drives = 9, .layout = {2, 1, 64 << 10}, .groups = 16, .replicas = 3});
+  for (size_t i = 0; i < 9; ++i) {
+    machines.config().drives[i].domain = std::string(1, static_cast<char>('a' + i / 2));
+  }
+  const DriveConfig newcomer = machines.config().drives.back();
+  machines.config().drives.pop_back();
+  ASSERT_OK(machines.Format());
+  machines.config().drives.push_back(newcomer);
+  std::set<DriveId> drained;
+  {
+    auto cluster = machines.Open();
+    ASSERT_OK(cluster);
+    ASSERT_OK(FileSystem::Format(**cluster, {}, 0755));
+    const auto& map_drives = (*cluster)->map_drives();
+    for (DriveId id = 1; id <= 7 && drained.empty(); id += 2) {
+      if (std::ranges::count(map_drives, id) + std::ranges::count(map_drives, id + 1) > 0) continue;
+      drained = {id, static_cast<DriveId>(id + 1)};
+    }
+    ASSERT_EQ(drained.size(), 2u) << "choose another seed for the placement";
+    ASSERT_OK(RunRepair(
+        **cluster, machines.Factory(),
+        {.change = MapChange::kDrain, .drives = {drained.begin(), drained.end()}},
+        {.progress = [](std::string_view, double, uint64_t) {}, .say = [](const std::string&) {}}));
+  }
+  for (const DriveId id : drained) machines.SetDown(id, true);
+  const auto cluster = machines.Open();
+  ASSERT_OK(cluster);
+  const Survey survey = SurveyOf(**cluster);
+  const std::string text = SurveyText(survey);
+  EXPECT_EQ(HealthOf(survey), Health::kHealthy) << text;
+  EXPECT_EQ(survey.drives[8].Condition(), DriveCondition::kNotAdded);
+  for (const DriveId id : drained) {
+    EXPECT_EQ(survey.drives[id - 1u].Condition(), DriveCondition::kDrained);
+  }
+  EXPECT_THAT(text, HasSubstr("not added: `pinstripe expand` brings it in\n"));
+  EXPECT_THAT(text, HasSubstr("drained: it may be taken out of the configuration, and away\n"));
+  EXPECT_THAT(text, HasSubstr(": drained\n"));
+  EXPECT_THAT(text, HasSubstr(": 1 not added yet\n"));
+  EXPECT_THAT(text, Not(HasSubstr("DOWN")));
+  EXPECT_THAT(text, Not(HasSubstr("pinstripe format")));
+  EXPECT_THAT(text, Not(HasSubstr("pinstripe rebuild")));
   SetLogLevel(LogLevel::kInfo);
 }
 

@@ -33,6 +33,16 @@ TEST(Due, IsWhatWasDoneLongAgo) {
   EXPECT_THAT(WhatIsDue(Ago(1, 1, 1), {.check = std::chrono::hours(25)}, kNow), IsEmpty());
 }
 
+// Drives were away then.
+TEST(Due, IsAScrubThatCouldNotReadEverything) {
+  LastLooks looks = Ago(0, 1, 0);
+  looks.read->not_looked_at = 2;
+  EXPECT_THAT(WhatIsDue(looks, {}, kNow), ElementsAre(CareTask::kScrub));
+  EXPECT_THAT(WhatIsDue(looks, {}, kNow, /*all_are_up=*/false), IsEmpty());
+  looks.read->at = kNow - kDay + 1;
+  EXPECT_THAT(WhatIsDue(looks, {}, kNow), IsEmpty());
+}
+
 TEST(Due, IsWhatNobodyEverDidAndWhatAWrongClockDid) {
   EXPECT_THAT(WhatIsDue({}, {}, kNow), ElementsAre(CareTask::kCollect, CareTask::kScrub));
   EXPECT_THAT(WhatIsDue(Ago(-2, 0, 0), {}, kNow), ElementsAre(CareTask::kCheck));

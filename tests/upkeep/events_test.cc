@@ -512,7 +512,7 @@ TEST_F(HostEventsTest, FilesAreCounted) {
   ASSERT_EQ(events.size(), 2u);
   EXPECT_EQ(events[0].count, 1000u);
   EXPECT_EQ(events[1].count, 900u);
-  EXPECT_THAT(events[0].Sentence(), HasSubstr("files were written 1000 times by alice on gw1"));
+  EXPECT_THAT(events[0].Sentence(), HasSubstr("files were written 1000 times by pinstripe on gw1"));
   sim_.Sleep(minutes(10));
   events = All(*cluster);
   ASSERT_EQ(events.size(), 3u);

@@ -7,6 +7,7 @@
 
 #include "cluster/stripes/shard.h"
 #include "tests/fs/fs_test_base.h"
+#include "upkeep/events.h"
 
 namespace pinstripe {
 namespace {
@@ -59,6 +60,35 @@ class MenderTest : public FsTest {
 
   std::string contents_;
 };
+
+// And the events of the cluster tell of all that.
+TEST_F(MenderTest, WhatAHostMeetsIsToldOnce) {
+  machines_.SetDown(1, true);
+  Write("file");
+  sim_.Sleep(seconds(30));
+  machines_.SetDown(1, false);
+  sim_.Sleep(minutes(11));
+  for (const std::string& key : ShardsOn(2)) Rot(2, key);
+  Host host = NewHost();
+  EXPECT_TRUE(Contents("/file", host.fs.get()) == contents_);
+  sim_.Sleep(minutes(12));
+  const auto list = ReadEvents(*host_.cluster, INT64_MIN);
+  ASSERT_OK(list);
+  std::vector<std::string> told;
+  for (const Event& event : list->events) told.push_back(event.Name());
+  EXPECT_THAT(told, testing::IsSupersetOf({"drive-went", "drive-came", "spares-used",
+                                           "files-mended", "damage-found", "damage-mended"}));
+  EXPECT_LE(told.size(), 7u);  // what was damaged may be written again later than it is told
+  uint64_t damaged = 0;
+  uint64_t mended = 0;
+  for (const Event& event : list->events) {
+    if (event.kind == EventKind::kDamageFound) damaged += event.count;
+    if (event.kind == EventKind::kDamageMended) mended += event.count;
+  }
+  EXPECT_GT(damaged, 0u);
+  EXPECT_EQ(mended, damaged);
+  host.fs.reset();
+}
 
 TEST_F(MenderTest, WhatWasWrittenWhileDrivesWereAwayIsMadeWholeWhenTheyAreBack) {
   machines_.SetDown(1, true);

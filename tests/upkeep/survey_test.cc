@@ -116,8 +116,8 @@ TEST(Health, AHostThatIsAwayIsDegradedAndItsNameIsSaid) {
   EXPECT_EQ(HealthOf(survey), Health::kDegraded);
   const std::string text = SurveyText(survey);
   EXPECT_THAT(text, HasSubstr("degraded: all 2 drives of host2 are down"));
-  EXPECT_THAT(text, HasSubstr("survives  no more drive, or no more host, before something cannot "
-                              "be read: first "));
+  EXPECT_THAT(text,
+              HasSubstr("survives  not one more drive, before something cannot be read: first "));
   EXPECT_THAT(text, HasSubstr("host2: 0 of 2 drives up\n"));
   EXPECT_THAT(text, HasSubstr("host3: 2 of 2 drives up, 20.0 MB of 2.0 GB used\n"));
   LoseDrive(survey, 5);
