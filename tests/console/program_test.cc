@@ -82,6 +82,16 @@ class ConsoleProgram : public testing::Test {
     return said;
   }
 
+  // Whatever it says before of its cluster. 0: it has ended.
+  uint16_t PortWhenReady() {
+    std::string line;
+    do {
+      line = Hear(false);
+    } while (!line.empty() && !line.starts_with("ready http"));
+    EXPECT_FALSE(line.empty());
+    return line.empty() ? 0 : static_cast<uint16_t>(std::stoi(line.substr(line.rfind(':') + 1)));
+  }
+
   int End(int signal) {
     if (signal != 0) kill(pid_, signal);
     int status = 0;
@@ -126,16 +136,10 @@ TEST_F(ConsoleProgram, ServesThoughItsClusterIsAwayAndEndsCleanly) {
   EXPECT_EQ(End(SIGTERM), 0);
 }
 
-// Of a line that it printed.
-uint16_t PortIn(const std::string& ready) {
-  EXPECT_THAT(ready, testing::StartsWith("ready http"));
-  return static_cast<uint16_t>(std::stoi(ready.substr(ready.rfind(':') + 1)));
-}
-
 TEST_F(ConsoleProgram, AConfigurationThatIsNotThereIsNoNameThatIsNotThere) {
   std::filesystem::remove(directory_ / "cluster.toml");
   Start({"--listen", "127.0.0.1:0"});
-  EXPECT_EQ(StatusIn(AskOnce(PortIn(Hear(false)), GetText("/api/v1/files?path=/"))), 503);
+  EXPECT_EQ(StatusIn(AskOnce(PortWhenReady(), GetText("/api/v1/files?path=/"))), 503);
   EXPECT_EQ(End(SIGTERM), 0);
 }
 
@@ -147,7 +151,7 @@ TEST_F(ConsoleProgram, OutlivesLongHeadersWithSmallStacks) {
   setrlimit(RLIMIT_STACK, &small);
   Start({"--listen", "127.0.0.1:0"});
   setrlimit(RLIMIT_STACK, &before);
-  const uint16_t port = PortIn(Hear(false));
+  const uint16_t port = PortWhenReady();
   for (const size_t length : {200, 1000, 8000}) {
     AskOnce(port, GetText("/", "Range: bytes=" + std::string(length, '1') + "-\r\n"));
   }
@@ -162,7 +166,7 @@ class ConsoleProgramAtWork : public ConsoleProgram {
     std::ofstream(program) << "#!/bin/sh\n" << script;
     chmod(program.c_str(), 0700);
     Start({"--listen", "127.0.0.1:0", "--token-file", directory_ / "tokens", "--program", program});
-    port_ = PortIn(Hear(false));
+    port_ = PortWhenReady();
     const std::string token = "Authorization: Bearer 0123456789abcdef0123456789abcdef\r\n";
     EXPECT_EQ(StatusIn(AskOnce(port_, PostText("/api/v1/work", "{\"kind\": \"check\"}", token))),
               202);
@@ -199,7 +203,7 @@ TEST_F(ConsoleProgramAtWork, ASecondSignalEndsItAtOnce) {
 TEST_F(ConsoleProgram, WhereOthersReachItFilesAreForOperators) {
   const auto files_for_all = [&](std::vector<std::string> options) {
     Start(std::move(options));
-    const std::string status = AskOnce(PortIn(Hear(false)), GetText("/api/v1/status"));
+    const std::string status = AskOnce(PortWhenReady(), GetText("/api/v1/status"));
     EXPECT_EQ(End(SIGTERM), 0);
     return status.find("\"files_for_all\":true") != status.npos;
   };
