@@ -142,7 +142,6 @@ void RealRuntime::Spawn(std::string name, Task body) {
   std::list<std::thread> ended;
   {
     const MutexLock lock(mutex_);
-    ended.swap(ended_);
     std::list<std::thread> started(1);
     const auto self = started.begin();
     *self = std::thread([this, self, name = std::move(name), body = std::move(body)]() mutable {
@@ -154,6 +153,7 @@ void RealRuntime::Spawn(std::string name, Task body) {
       thread_ended_.WakeAll();
     });
     threads_.splice(threads_.end(), started);
+    ended.swap(ended_);  // only now: without a thread to start, nobody would join them
   }
   for (std::thread& thread : ended) thread.join();  // they have nothing left to do but to return
 }

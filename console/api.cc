@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/try.h"
 #include "console/alarms.h"
+#include "console/peer_network.h"
 
 namespace pinstripe {
 namespace {
@@ -19,7 +20,8 @@ constexpr uint64_t kMostEntries = 500;
 constexpr uint64_t kUsualEntries = 200;
 constexpr uint64_t kMostStripes = 256;
 constexpr uint64_t kUsualStripes = 64;
-constexpr uint64_t kMostBlocks = 1 << 20;
+constexpr uint64_t kMostBlocks = 1 << 20;       // of a file that an operator asks about
+constexpr uint64_t kMostBlocksOfAll = 1 << 14;  // or whoever
 constexpr Duration kBetweenSigns = std::chrono::seconds(10);
 
 // On one line. A reason or a name may be any bytes.
@@ -33,6 +35,7 @@ HttpResponse Answer(const Json& json, int status = 200) {
 
 HttpResponse Refuse(int status, std::string_view why) { return Answer({{"error", why}}, status); }
 
+// Of a failure of our own. Those of the cluster have other meanings; see RefuseByCluster().
 int HttpStatusOf(const Status& status) {
   switch (status.code()) {
     case ENOENT: return 404;
@@ -56,6 +59,19 @@ HttpResponse Refuse(const Status& status) {
   }
   if (response.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
   return response;
+}
+
+// What the cluster says of a name or of work is about the request; all else is about the cluster.
+HttpResponse RefuseByCluster(const Status& status) {
+  switch (status.code()) {
+    case ENOENT:
+    case ENOTDIR:
+    case ELOOP:
+    case ENAMETOOLONG:
+    case ESRCH:
+    case EFBIG: return Refuse(status);
+    default: return Refuse(Status(EIO, std::string(status.message())));
+  }
 }
 
 // A number from 0 to `most`; what is absent is `usual`.
@@ -164,13 +180,60 @@ Api::PlacePtr Api::TakePlace(std::atomic<size_t>& taken, size_t most) {
   return nullptr;
 }
 
+// The place of a live update, and the network that it counts for.
+class Api::Stream {
+ public:
+  Stream(Api& api, std::string network) : api_(api), network_(std::move(network)) {}
+  ~Stream() {
+    const MutexLock lock(api_.mutex_);
+    const auto taken = api_.streams_.find(network_);
+    if (--taken->second == 0) api_.streams_.erase(taken);
+  }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+ private:
+  Api& api_;
+  const std::string network_;
+};
+
+Api::StreamPtr Api::TakeStream(const std::string& peer) {
+  const std::string network = NetworkOf(peer);
+  {
+    const MutexLock lock(mutex_);
+    size_t all = 0;
+    for (const auto& [one, count] : streams_) all += count;
+    const auto own = streams_.find(network);
+    const bool has_many = own != streams_.end() && own->second >= options_.streams_per_peer;
+    if (all >= options_.most_streams || has_many) return nullptr;
+    ++streams_[network];
+  }
+  return std::make_shared<Stream>(*this, network);
+}
+
 Api::Api(const ApiParts& parts, ApiOptions options) : parts_(parts), options_(std::move(options)) {}
 
 HttpResponse Api::Answer(const HttpRequest& request) {
-  const Status allowed = CheckRequest(request, options_.names);
+  const Status allowed = CheckRequest(request, options_.names, options_.public_origin);
   HttpResponse response = allowed.ok() ? Route(request) : Refuse(allowed);
   AddSecurityHeaders(response);
   return response;
+}
+
+std::optional<HttpResponse> Api::BeforeTheBody(const HttpRequest& request) {
+  const Status allowed = CheckRequest(request, options_.names, options_.public_origin);
+  std::optional<HttpResponse> refusal;
+  if (!allowed.ok()) {
+    refusal = Refuse(allowed);
+  } else if (const auto name = OperatorOf(request); !name.has_value()) {
+    if (!request.Header("authorization").empty()) {
+      Log(LogLevel::kWarn, "an operation was refused",
+          {{"peer", request.peer}, {"path", request.path}, {"why", name.error()}});
+    }
+    refusal = Refuse(name.error());
+  }
+  if (refusal) AddSecurityHeaders(*refusal);
+  return refusal;
 }
 
 HttpResponse Api::Route(const HttpRequest& request) {
@@ -189,7 +252,7 @@ HttpResponse Api::Get(const HttpRequest& request) {
     parts_.watch.Newest();  // somebody looks
     return {.body = EventsTold() + "\n"};
   }
-  if (what == "live") return Live();
+  if (what == "live") return Live(request);
   if (what == "operator") {
     const auto name = OperatorOf(request);
     return name.has_value() ? pinstripe::Answer({{"name", *name}}) : Refuse(name.error());
@@ -311,16 +374,17 @@ HttpResponse Api::Search(const HttpRequest& request,
   const PlacePtr place = TakePlace(searches_, options_.most_searches);
   if (place == nullptr) return Refuse(503, "too many look for files now: try again");
   Result<std::string> found = search();
-  if (!found.has_value()) return Refuse(found.error());
+  if (!found.has_value()) return RefuseByCluster(found.error());
   return {.body = *std::move(found)};
 }
 
 HttpResponse Api::Files(const HttpRequest& request) {
-  return Search(request, [&]() -> Result<std::string> {
-    const std::string_view path = request.Query("path");
-    if (!path.starts_with('/')) return Fail(EINVAL, "path begins with a slash");
-    const uint64_t max = TRY(NumberIn(request.Query("max"), "max", kUsualEntries, kMostEntries));
-    if (max == 0) return Fail(EINVAL, "max is 1 or more");
+  const std::string_view path = request.Query("path");
+  if (!path.starts_with('/')) return Refuse(400, "path begins with a slash");
+  const auto wanted = NumberIn(request.Query("max"), "max", kUsualEntries, kMostEntries);
+  if (!wanted.has_value()) return Refuse(wanted.error());
+  if (*wanted == 0) return Refuse(400, "max is 1 or more");
+  return Search(request, [&, max = *wanted]() -> Result<std::string> {
     // One more than is told, to see whether there are more.
     auto listed = parts_.view.List(path, request.Query("after"), max + 1);
     const bool is_directory = listed.has_value() || listed.error().code() != ENOTDIR;
@@ -336,19 +400,27 @@ HttpResponse Api::Files(const HttpRequest& request) {
 }
 
 HttpResponse Api::Why(const HttpRequest& request) {
+  const std::string_view path = request.Query("path");
+  if (!path.starts_with('/')) return Refuse(400, "path begins with a slash");
+  const auto skipped = NumberIn(request.Query("skip"), "skip", 0, UINT32_MAX);
+  if (!skipped.has_value()) return Refuse(skipped.error());
+  const auto listed = NumberIn(request.Query("stripes"), "stripes", kUsualStripes, kMostStripes);
+  if (!listed.has_value()) return Refuse(listed.error());
+  // Where files are for operators only, Search() looks whether it is one.
+  const bool has_token = !request.Header("authorization").empty();
+  const bool is_operator =
+      !options_.files_for_all || (has_token && OperatorOf(request).has_value());
+  const WhereaboutsOptions options{.most_blocks = is_operator ? kMostBlocks : kMostBlocksOfAll,
+                                   .skipped_stripes = *skipped,
+                                   .listed_stripes = *listed,
+                                   .is_ending = [this] { return ending_.load(); }};
   return Search(request, [&]() -> Result<std::string> {
-    const std::string_view path = request.Query("path");
-    if (!path.starts_with('/')) return Fail(EINVAL, "path begins with a slash");
-    WhereaboutsOptions options{.most_blocks = kMostBlocks};
-    options.skipped_stripes = TRY(NumberIn(request.Query("skip"), "skip", 0, UINT32_MAX));
-    options.listed_stripes =
-        TRY(NumberIn(request.Query("stripes"), "stripes", kUsualStripes, kMostStripes));
     return WhereaboutsJson(TRY(parts_.view.Find(path, options)));
   });
 }
 
-HttpResponse Api::Live() {
-  PlacePtr place = TakePlace(streams_, options_.most_streams);
+HttpResponse Api::Live(const HttpRequest& request) {
+  const StreamPtr place = TakeStream(request.peer);
   if (place == nullptr) return Refuse(Fail(EAGAIN, "too many follow live already: ask for status"));
   HttpResponse response{.type = "text/event-stream"};
   struct Told {
@@ -391,13 +463,7 @@ Result<std::string> Api::OperatorOf(const HttpRequest& request) {
 
 HttpResponse Api::Post(const HttpRequest& request) {
   const auto name = OperatorOf(request);
-  if (!name.has_value()) {
-    if (!request.Header("authorization").empty()) {
-      Log(LogLevel::kWarn, "an operation was refused",
-          {{"peer", request.peer}, {"path", request.path}, {"why", name.error()}});
-    }
-    return Refuse(name.error());
-  }
+  if (!name.has_value()) return Refuse(name.error());
   if (request.path == "/api/v1/work") return StartChore(request, *name);
   if (request.path.starts_with("/api/v1/work/")) return AskOfWork(request, *name);
   if (request.path.starts_with("/api/v1/chores/") && request.path.ends_with("/stop")) {
@@ -419,7 +485,7 @@ HttpResponse Api::AskOfWork(const HttpRequest& request, const std::string& by) {
   const auto number = NumberIn(rest.substr(0, slash), "work", 0, kWorkPlaces);
   if (!change.ask || !number.has_value()) return Refuse(404, "there is nothing of that name");
   const Status asked = parts_.view.AskOfWork(static_cast<int>(*number), change, by);
-  if (!asked.ok()) return Refuse(asked);
+  if (!asked.ok()) return RefuseByCluster(asked);
   Log(LogLevel::kInfo, "work was asked", {{"number", *number}, {"to", what}, {"by", by}});
   return pinstripe::Answer({{"id", *number}}, 202);
 }
@@ -428,14 +494,24 @@ HttpResponse Api::StartChore(const HttpRequest& request, const std::string& by) 
   const auto wanted = WantedChoreIn(request);
   if (!wanted.has_value()) return Refuse(wanted.error());
   const auto id = parts_.chores.Start(wanted->kind, wanted->drives, by);
-  if (!id.has_value()) return Refuse(id.error());
+  if (!id.has_value()) {
+    const int code = id.error().code();
+    if (code == EINVAL || code == EBUSY) return Refuse(id.error());
+    return Refuse(503, id.error().message());
+  }
   return pinstripe::Answer({{"id", *id}}, 202);
 }
 
 HttpResponse Api::StopChore(const HttpRequest& request, const std::string& by) {
+  constexpr std::string_view kChores = "/api/v1/chores/";
+  constexpr std::string_view kStop = "/stop";
   std::string_view number = request.path;
-  number.remove_prefix(std::string_view("/api/v1/chores/").size());
-  number.remove_suffix(std::string_view("/stop").size());
+  // In "/api/v1/chores/stop" the two overlap.
+  if (number.size() <= kChores.size() + kStop.size()) {
+    return Refuse(404, "there is nothing of that name");
+  }
+  number.remove_prefix(kChores.size());
+  number.remove_suffix(kStop.size());
   const auto id = NumberIn(number, "a chore", 0, UINT32_MAX);
   if (!id.has_value()) return Refuse(id.error());
   const Status stopped = parts_.chores.Stop(*id);

@@ -5,7 +5,9 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/mutex.h"
@@ -32,8 +34,10 @@ struct ApiParts {
 
 struct ApiOptions {
   HostNames names;
+  std::string public_origin;  // of a proxy that speaks TLS for us; empty: there is none
   std::string version;
-  size_t most_streams = 24;   // of live updates; each takes a connection for as long as it lasts
+  size_t most_streams = 24;  // of live updates; each takes a connection for as long as it lasts
+  size_t streams_per_peer = 12;
   size_t most_searches = 4;   // of the tree, and of a file's shards, at once
   bool files_for_all = true;  // or for operators only
 };
@@ -44,6 +48,8 @@ class Api {
 
   // Thread-safe.
   HttpResponse Answer(const HttpRequest& request);
+  // An answer refuses a request that is to have a body, before that is read.
+  std::optional<HttpResponse> BeforeTheBody(const HttpRequest& request);
 
   // Streams end with what they have.
   void End() { ending_ = true; }
@@ -53,6 +59,9 @@ class Api {
   class Place;
   using PlacePtr = std::shared_ptr<Place>;
   static PlacePtr TakePlace(std::atomic<size_t>& taken, size_t most);
+  class Stream;
+  using StreamPtr = std::shared_ptr<Stream>;
+  StreamPtr TakeStream(const std::string& peer);
 
   HttpResponse Route(const HttpRequest& request);
   HttpResponse Get(const HttpRequest& request);
@@ -63,7 +72,7 @@ class Api {
   HttpResponse Why(const HttpRequest& request);
   HttpResponse Search(const HttpRequest& request,
                       const std::function<Result<std::string>()>& search);
-  HttpResponse Live();
+  HttpResponse Live(const HttpRequest& request);
   HttpResponse AskOfWork(const HttpRequest& request, const std::string& by);
   HttpResponse StartChore(const HttpRequest& request, const std::string& by);
   HttpResponse StopChore(const HttpRequest& request, const std::string& by);
@@ -77,10 +86,10 @@ class Api {
   const ApiParts parts_;
   const ApiOptions options_;
   std::atomic<bool> ending_ = false;
-  std::atomic<size_t> streams_ = 0;
   std::atomic<size_t> searches_ = 0;
   // All viewers get the same text.
   Mutex mutex_;
+  std::map<std::string, size_t> streams_ GUARDED_BY(mutex_);  // of each network
   PicturePtr told_ GUARDED_BY(mutex_);
   std::string told_status_ GUARDED_BY(mutex_);
 };

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "base/file_descriptor.h"
 #include "base/log.h"
@@ -56,14 +57,17 @@ double NumberIn(const nlohmann::json& json, const char* key, double fallback) {
   return found != json.end() && found->is_number() ? found->get<double>() : fallback;
 }
 
-// What `--progress=json` prints. False: it is another line.
-bool NoteProgress(Chore& chore, std::string_view line) {
+// What `--progress=json` prints. False: it is another line. `interrupted`: what it says of how to
+// go on, when it was interrupted.
+bool NoteProgress(Chore& chore, std::string_view line, std::string& interrupted) {
   if (!line.starts_with('{')) return false;
   const auto json = nlohmann::json::parse(line, nullptr, false);
   if (!json.is_object() || !json.contains("doing") || !json["doing"].is_string()) return false;
   chore.doing = json["doing"].get<std::string>();
   chore.done = std::clamp(NumberIn(json, "done", 0), 0.0, 1.0);
   chore.seconds_left = NumberIn(json, "seconds_left", -1);
+  const auto said = json.find("interrupted");
+  if (said != json.end() && said->is_string()) interrupted = said->get<std::string>();
   return true;
 }
 
@@ -94,12 +98,27 @@ std::string_view NameOf(Chore::State state) {
 }
 
 Chores::Chores(Runtime& runtime, Options options)
-    : runtime_(runtime), options_(std::move(options)) {}
+    : runtime_(runtime), options_(std::move(options)), ended_(runtime.NewSignal()) {}
 
 Chores::~Chores() {
-  const MutexLock lock(mutex_);
-  for (const auto& [id, pid] : running_) kill(pid, SIGINT);
-  while (!running_.empty()) ended_.Wait(lock);
+  for (const int signal : {SIGINT, SIGTERM, SIGKILL}) {
+    const Time until = signal == SIGKILL ? Time::max() : runtime_.Now() + options_.patience;
+    if (EndAll(signal, until)) return;
+  }
+}
+
+// False: something runs still.
+bool Chores::EndAll(int signal, Time until) {
+  {
+    const MutexLock lock(mutex_);
+    // To be killed: with whatever each has started, which holds its output, too.
+    for (const auto& [id, pid] : running_) kill(signal == SIGKILL ? -pid : pid, signal);
+  }
+  for (bool in_time = true;; in_time = ended_->WaitUntil(until)) {
+    const MutexLock lock(mutex_);
+    if (running_.empty()) return true;
+    if (!in_time) return false;
+  }
 }
 
 void Chores::ForgetOldLocked() {
@@ -147,12 +166,20 @@ Result<uint64_t> Chores::Start(std::string_view kind, const std::vector<DriveId>
   }
   Log(LogLevel::kInfo, "work begins",
       {{"what", kind}, {"drives", fmt::format("{}", fmt::join(drives, ","))}, {"by", by}});
-  runtime_.Spawn("console chore", [this, id, pid, fd = output.Release()] { Follow(id, pid, fd); });
+  const auto shared = std::make_shared<FileDescriptor>(std::move(output));
+  try {
+    runtime_.Spawn("console chore", [this, id, pid, shared] { Follow(id, pid, shared->get()); });
+  } catch (const std::system_error& failed) {
+    kill(-pid, SIGKILL);
+    NoteEnd(id, pid);
+    const MutexLock lock(mutex_);
+    chores_.erase(id);
+    return Fail(EAGAIN, "there is no thread for it: {}", failed.what());
+  }
   return id;
 }
 
 void Chores::Follow(uint64_t id, pid_t pid, int output) {
-  const FileDescriptor closes(output);
   std::string line;
   std::array<char, 4096> bytes{};
   for (;;) {
@@ -179,7 +206,12 @@ void Chores::Follow(uint64_t id, pid_t pid, int output) {
 void Chores::Note(uint64_t id, std::string_view line) {
   const MutexLock lock(mutex_);
   Chore& chore = chores_[id];
-  if (NoteProgress(chore, line)) return;
+  std::string interrupted;
+  if (!NoteProgress(chore, line, interrupted)) SayLocked(chore, line);
+  if (!interrupted.empty()) SayLocked(chore, "interrupted. " + interrupted);
+}
+
+void Chores::SayLocked(Chore& chore, std::string_view line) {
   chore.said.append(line).append("\n");
   if (chore.said.size() <= options_.most_said) return;
   const size_t cut = chore.said.find('\n', chore.said.size() - options_.most_said);
@@ -189,14 +221,20 @@ void Chores::Note(uint64_t id, std::string_view line) {
 void Chores::NoteEnd(uint64_t id, pid_t pid) {
   const MutexLock lock(mutex_);
   int status = 0;
-  waitpid(pid, &status, 0);
+  pid_t waited = 0;
+  do {
+    waited = waitpid(pid, &status, 0);
+  } while (waited < 0 && errno == EINTR);
+  if (waited < 0) {
+    Log(LogLevel::kError, "nobody knows how work has ended", {{"why", ErrnoText(errno)}});
+  }
   Chore& chore = chores_[id];
   chore.state = Chore::State::kEnded;
   chore.ended = runtime_.WallClock() / 1'000'000'000;
-  chore.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  chore.exit_code = waited == pid && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   Log(LogLevel::kInfo, "work ended", {{"what", chore.kind}, {"exit_code", chore.exit_code}});
   running_.erase(id);
-  ended_.WakeAll();
+  ended_->Set();
 }
 
 Status Chores::Stop(uint64_t id) {

@@ -40,7 +40,7 @@ struct Chore {
   int64_t started = 0;  // seconds since 1970, like the next one
   int64_t ended = 0;    // 0: it has not
   State state = State::kRunning;
-  int exit_code = 0;         // when it has ended; -1: by a signal
+  int exit_code = 0;         // when it has ended; -1: by a signal, or nobody knows
   std::string doing;         // the step that it is at
   double done = 0;           // of that step, 0..1
   double seconds_left = -1;  // negative: not known
@@ -57,12 +57,17 @@ class Chores {
     size_t most_running = 4;
     size_t most_kept = 50;
     size_t most_said = 16 << 10;  // bytes of each
+    // How long what is interrupted may take to end, before it is ended by SIGTERM, and so long
+    // again until it is killed.
+    Duration patience = std::chrono::seconds(5);
   };
   Chores(Runtime& runtime, Options options);
-  // Interrupts what runs, which says how to go on and ends, and waits for it.
+  // Interrupts what runs, which says how to go on and ends, and waits for it; what does not end is
+  // ended.
   ~Chores();
 
-  // EINVAL: there is no such kind, or it wants another number of drives; EBUSY: too many run.
+  // EINVAL: there is no such kind, or it wants another number of drives; EBUSY: too many run;
+  // others: it cannot be started.
   Result<uint64_t> Start(std::string_view kind, const std::vector<DriveId>& drives,
                          const std::string& by);
   // ENOENT: there is none of that number. ESRCH: it has ended.
@@ -74,13 +79,15 @@ class Chores {
  private:
   void Follow(uint64_t id, pid_t pid, int output);
   void Note(uint64_t id, std::string_view line);
+  void SayLocked(Chore& chore, std::string_view line) REQUIRES(mutex_);
   void NoteEnd(uint64_t id, pid_t pid);
   void ForgetOldLocked() REQUIRES(mutex_);
+  bool EndAll(int signal, Time until);
 
   Runtime& runtime_;
   const Options options_;
   mutable Mutex mutex_;
-  Condition ended_;
+  const std::shared_ptr<Signal> ended_;  // for who waits until nothing runs
   uint64_t last_id_ GUARDED_BY(mutex_) = 0;
   std::map<uint64_t, Chore> chores_ GUARDED_BY(mutex_);
   std::map<uint64_t, pid_t> running_ GUARDED_BY(mutex_);

@@ -82,8 +82,8 @@ ssize_t Connection::Read(char* place, size_t size) {
 }
 
 bool Connection::Write(std::string_view bytes, Duration patience) {
+  const Time until = runtime_.Now() + patience;
   while (!bytes.empty()) {
-    const Time until = runtime_.Now() + patience;
     ssize_t sent = 0;
     if (tls_ != nullptr) {
       const iovec piece{const_cast<char*>(bytes.data()), bytes.size()};

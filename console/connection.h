@@ -34,7 +34,7 @@ class Connection {
 
   // At least one byte; 0: the client has ended; -1: it took too long, sent too much, or is away.
   ssize_t Read(char* place, size_t size);
-  // All of it, or false.
+  // All of it, or false: it took longer in all, or the client is away.
   bool Write(std::string_view bytes, Duration patience);
 
   // Tells a client with TLS that nothing more comes.

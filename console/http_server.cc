@@ -11,13 +11,15 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <set>
+#include <map>
+#include <system_error>
 
 #include "base/file_descriptor.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/try.h"
 #include "console/connection.h"
+#include "console/peer_network.h"
 #include "kinetic/tls.h"
 
 namespace pinstripe {
@@ -26,6 +28,13 @@ namespace {
 std::string Lower(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return text;
+}
+
+// Of a header's value, which may have parameters.
+bool IsJson(std::string_view type) {
+  type = type.substr(0, type.find(';'));
+  while (type.ends_with(' ')) type.remove_suffix(1);
+  return Lower(std::string(type)) == "application/json";
 }
 
 // The address of the other end, or of this one.
@@ -44,17 +53,65 @@ std::pair<std::string, int> AddressOf(int socket, int (*name)(int, sockaddr*, so
   return {text.data(), ntohs(four.sin_port)};
 }
 
+// The lines of a request's head as the library reads them, with a bound for each but the first. The
+// library takes some apart by expressions whose depth is the length of the line.
+class HeadLines {
+ public:
+  explicit HeadLines(const HttpLimits& limits) : limits_(limits) {}
+
+  void BeginRequest() { *this = HeadLines(limits_); }
+
+  // False: this byte is one too many for its line.
+  bool Take(char c) {
+    if (has_ended_) return true;
+    if (start_.size() < kRange.size()) {
+      start_ += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    }
+    ++bytes_;
+    if (c != '\n') {
+      return is_first_ || bytes_ <= (start_ == kRange ? limits_.range_bytes : limits_.line_bytes);
+    }
+    has_ended_ = start_ == "\r\n";
+    is_first_ = false;
+    start_.clear();
+    bytes_ = 0;
+    return true;
+  }
+
+ private:
+  static constexpr std::string_view kRange = "range:";
+
+  HttpLimits limits_;
+  bool is_first_ = true;
+  bool has_ended_ = false;
+  std::string start_;  // of this line
+  size_t bytes_ = 0;
+};
+
 // What the library reads from and writes to.
 class BoundedStream final : public httplib::Stream {
  public:
-  BoundedStream(Connection& connection, Duration write_time)
-      : connection_(connection), write_time_(write_time) {}
+  BoundedStream(Connection& connection, const HttpLimits& limits)
+      : connection_(connection), limits_(limits), head_(limits) {}
+
+  void BeginRequest() {
+    connection_.BeginRequest(limits_.request_bytes, limits_.request_time);
+    head_.BeginRequest();
+  }
 
   bool is_readable() const override { return true; }
   bool is_writable() const override { return !has_failed_; }
-  ssize_t read(char* place, size_t size) override { return connection_.Read(place, size); }
+  ssize_t read(char* place, size_t size) override {
+    const ssize_t got = connection_.Read(place, size);
+    for (ssize_t i = 0; i < got; ++i) {
+      if (!head_.Take(place[i])) return -1;
+    }
+    return got;
+  }
   ssize_t write(const char* bytes, size_t size) override {
-    if (has_failed_ || !connection_.Write({bytes, size}, write_time_)) {
+    const std::chrono::seconds by_size(size / std::max<size_t>(limits_.write_rate, 1));
+    const Duration patience = limits_.write_time + by_size;
+    if (has_failed_ || !connection_.Write({bytes, size}, patience)) {
       has_failed_ = true;
       return -1;
     }
@@ -72,7 +129,8 @@ class BoundedStream final : public httplib::Stream {
 
  private:
   Connection& connection_;
-  const Duration write_time_;
+  const HttpLimits limits_;
+  HeadLines head_;
   bool has_failed_ = false;
 };
 
@@ -105,12 +163,16 @@ void Answer(HttpResponse ours, httplib::Response& response) {
   }
   response.set_chunked_content_provider(
       ours.type, [stream = std::move(ours.stream)](size_t, httplib::DataSink& sink) {
-        const std::optional<std::string> piece = stream();
-        if (!piece) {
+        // The library catches nothing here. What was sent cannot be taken back, so it just ends.
+        try {
+          const std::optional<std::string> piece = stream();
+          if (piece) return sink.write(piece->data(), piece->size());
           sink.done();
           return true;
+        } catch (const std::exception& failed) {
+          Log(LogLevel::kError, "a long answer has failed", {{"why", failed.what()}});
+          return false;
         }
-        return sink.write(piece->data(), piece->size());
       });
 }
 
@@ -158,12 +220,13 @@ std::string_view HttpRequest::Query(const std::string& name) const {
 class HttpServer::State {
  public:
   State(Runtime& runtime, HttpOptions options, FileDescriptor socket,
-        std::shared_ptr<TlsServer> tls, HttpHandler handler)
+        std::shared_ptr<TlsServer> tls, HttpHandler handler, HttpCheck check)
       : runtime_(runtime),
         options_(std::move(options)),
         socket_(std::move(socket)),
         tls_(std::move(tls)),
         handler_(std::move(handler)),
+        check_(std::move(check)),
         changed_(runtime.NewSignal()) {
     protocol_.GoOn();
     protocol_.set_payload_max_length(options_.limits.request_bytes);
@@ -179,16 +242,17 @@ class HttpServer::State {
   // Until Stop(): takes what comes, as long as there is a thread for it.
   void Accept() {
     while (!IsStopping()) {
-      if (CountOfConnections() >= options_.limits.connections) {
+      pollfd one{.fd = socket_.get(), .events = POLLIN, .revents = 0};
+      if (poll(&one, 1, 1000) <= 0) continue;
+      if (!MakeRoom()) {
         changed_->WaitUntil(runtime_.Now() + std::chrono::seconds(1));
         continue;
       }
-      pollfd one{.fd = socket_.get(), .events = POLLIN, .revents = 0};
-      if (poll(&one, 1, 1000) <= 0) continue;
       const int accepted = accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
       if (accepted < 0) {
-        if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) continue;
-        Log(LogLevel::kWarn, "a connection cannot be accepted", {{"why", ErrnoText(errno)}});
+        const int code = errno;
+        if (code == EAGAIN || code == EINTR || code == ECONNABORTED || IsStopping()) continue;
+        Log(LogLevel::kWarn, "a connection cannot be accepted", {{"why", ErrnoText(code)}});
         changed_->WaitUntil(runtime_.Now() + std::chrono::milliseconds(100));
         continue;
       }
@@ -204,7 +268,7 @@ class HttpServer::State {
       stopping_ = true;
       protocol_.End();
       shutdown(socket_.get(), SHUT_RDWR);
-      for (const int connection : connections_) shutdown(connection, SHUT_RDWR);
+      for (const auto& [connection, client] : clients_) shutdown(connection, SHUT_RDWR);
     }
     changed_->Set();
     const MutexLock lock(mutex_);
@@ -235,31 +299,90 @@ class HttpServer::State {
   Status ReloadCertificate() { return tls_ == nullptr ? Status() : tls_->Reload(); }
 
  private:
-  size_t CountOfConnections() {
+  struct Client {
+    std::string network;
+    std::optional<Time> idle_since;  // it has no request under way
+    bool is_ending = false;          // it was closed for another one
+  };
+
+  // False: everybody is busy, or the place of whoever was closed is not free yet.
+  bool MakeRoom() {
     const MutexLock lock(mutex_);
-    return connections_.size();
+    if (clients_.size() < options_.limits.connections) return true;
+    const auto is_ending = [](const auto& client) { return client.second.is_ending; };
+    if (std::ranges::none_of(clients_, is_ending)) EndLongestIdleLocked("");
+    return false;
+  }
+
+  // Of a network, or, if that is empty, of all. False: none is idle.
+  bool EndLongestIdleLocked(const std::string& network) REQUIRES(mutex_) {
+    auto longest = clients_.end();
+    for (auto one = clients_.begin(); one != clients_.end(); ++one) {
+      const Client& client = one->second;
+      if (client.is_ending || !client.idle_since) continue;
+      if (!network.empty() && client.network != network) continue;
+      if (longest == clients_.end() || *client.idle_since < *longest->second.idle_since) {
+        longest = one;
+      }
+    }
+    if (longest == clients_.end()) return false;
+    longest->second.is_ending = true;
+    shutdown(longest->first, SHUT_RDWR);
+    return true;
+  }
+
+  // False: that peer has too many already, or all ends.
+  bool Admit(int socket) {
+    std::string network = NetworkOf(AddressOf(socket, getpeername).first);
+    const MutexLock lock(mutex_);
+    if (stopping_) return false;
+    const auto is_of_it = [&](const auto& client) {
+      return client.second.network == network && !client.second.is_ending;
+    };
+    const auto of_it = static_cast<size_t>(std::ranges::count_if(clients_, is_of_it));
+    if (of_it >= options_.limits.connections_per_peer && !EndLongestIdleLocked(network)) {
+      return false;
+    }
+    clients_[socket] = {.network = std::move(network), .idle_since = runtime_.Now()};
+    ++threads_;
+    return true;
+  }
+
+  void Forget(int socket) {
+    {
+      const MutexLock lock(mutex_);
+      clients_.erase(socket);
+      close(socket);
+    }
+    changed_->Set();
+    UncountThread();
+  }
+
+  void SetIdle(int socket, bool is_idle) {
+    const MutexLock lock(mutex_);
+    std::optional<Time>& since = clients_[socket].idle_since;
+    since = is_idle ? std::optional<Time>(runtime_.Now()) : std::nullopt;
+    if (is_idle) changed_->Set();
   }
 
   void Begin(int socket) {
-    {
-      const MutexLock lock(mutex_);
-      if (stopping_) {
-        close(socket);
-        return;
-      }
-      connections_.insert(socket);
-      ++threads_;
+    if (!Admit(socket)) {
+      close(socket);
+      return;
     }
-    runtime_.Spawn("console client", [this, socket] {
-      Serve(socket);
-      {
-        const MutexLock lock(mutex_);
-        connections_.erase(socket);
-        close(socket);
-      }
-      changed_->Set();
-      UncountThread();
-    });
+    try {
+      runtime_.Spawn("console client", [this, socket] {
+        try {
+          Serve(socket);
+        } catch (const std::exception& failed) {
+          Log(LogLevel::kError, "a client cannot be served", {{"why", failed.what()}});
+        }
+        Forget(socket);
+      });
+    } catch (const std::system_error& failed) {
+      Log(LogLevel::kError, "there is no thread for a client", {{"why", failed.what()}});
+      Forget(socket);
+    }
   }
 
   void Serve(int socket) {
@@ -271,9 +394,10 @@ class HttpServer::State {
         return;
       }
     }
-    BoundedStream stream(connection, options_.limits.write_time);
+    BoundedStream stream(connection, options_.limits);
     while (!IsStopping() && connection.WaitForRequest(options_.limits.idle_time)) {
-      connection.BeginRequest(options_.limits.request_bytes, options_.limits.request_time);
+      SetIdle(socket, false);
+      stream.BeginRequest();
       bool is_last = false;
       // Until it was understood to its headers' end: what follows may be a part of it.
       bool has_more = true;
@@ -281,6 +405,7 @@ class HttpServer::State {
           stream, false, is_last,
           [&has_more](httplib::Request& request) { has_more = Prepare(request); });
       if (!answered || is_last || has_more || stream.has_failed()) break;
+      SetIdle(socket, true);
     }
     connection.SayGoodbye();
     shutdown(socket, SHUT_RDWR);
@@ -322,6 +447,17 @@ class HttpServer::State {
     // The library finds a function for a path by an expression, whose depth is the path's length.
     if (request.path.size() > 256) return refuse(404, "there is nothing of that name");
     if (!request.has_header("Content-Length")) return refuse(411, "say how long the body is");
+    if (check_ != nullptr) {
+      if (std::optional<HttpResponse> refusal = check_(RequestOf(request, tls_ != nullptr))) {
+        Answer(*std::move(refusal), response);
+        return Handled::Handled;
+      }
+    }
+    if (request.has_header("Content-Encoding")) return refuse(415, "a body has to be unpacked");
+    if (request.get_header_value_count("Content-Type") != 1 ||
+        !IsJson(request.get_header_value("Content-Type"))) {
+      return refuse(415, "a body has to be application/json");
+    }
     return Handled::Unhandled;
   }
 
@@ -330,29 +466,34 @@ class HttpServer::State {
   const FileDescriptor socket_;
   const std::shared_ptr<TlsServer> tls_;
   const HttpHandler handler_;
+  const HttpCheck check_;
   Protocol protocol_;
   const std::shared_ptr<Signal> changed_;  // for the thread that accepts
   Mutex mutex_;
   Condition ended_;
   bool stopping_ GUARDED_BY(mutex_) = false;
   size_t threads_ GUARDED_BY(mutex_) = 0;
-  std::set<int> connections_ GUARDED_BY(mutex_);
+  std::map<int, Client> clients_ GUARDED_BY(mutex_);  // by their sockets
 };
 
 Result<std::unique_ptr<HttpServer>> HttpServer::Start(Runtime& runtime, const HttpOptions& options,
-                                                      HttpHandler handler) {
+                                                      HttpHandler handler, HttpCheck check) {
   std::shared_ptr<TlsServer> tls;
   if (!options.certificate.empty()) {
     tls = TRY(TlsServer::Load({.certificate = options.certificate, .key = options.key}));
   }
   FileDescriptor socket = TRY(Listen(options));
   auto state = std::make_shared<State>(runtime, options, std::move(socket), std::move(tls),
-                                       std::move(handler));
+                                       std::move(handler), std::move(check));
   state->CountThread();
-  runtime.Spawn("console accept", [state] {
-    state->Accept();
-    state->UncountThread();
-  });
+  try {
+    runtime.Spawn("console accept", [state] {
+      state->Accept();
+      state->UncountThread();
+    });
+  } catch (const std::system_error& failed) {
+    return Fail(EAGAIN, "there is no thread to serve by: {}", failed.what());
+  }
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(state)));
 }
 

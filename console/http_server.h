@@ -3,7 +3,11 @@
 // Debian's cpp-httplib parses requests and writes answers. It bounds neither how many headers a
 // request has, nor how long a client takes, nor how many bytes a body in chunks has. So connections
 // are ours: each has a thread, and all that the library reads comes through a stream that counts
-// bytes and time. A client that waits for a free thread is not accepted until then.
+// bytes and time. The library unpacks bodies and takes forms apart, so it only gets to read a body
+// that is plain JSON, of a request that was let in already.
+//
+// A client that waits for a free thread is not accepted until then. A connection that waits for
+// its next request is closed for it, the one first that has waited longest.
 
 #pragma once
 
@@ -47,14 +51,22 @@ struct HttpResponse {
 
 // Called by many threads at once.
 using HttpHandler = std::function<HttpResponse(const HttpRequest&)>;
+// So, too, before the body of a POST is read: an answer refuses it.
+using HttpCheck = std::function<std::optional<HttpResponse>(const HttpRequest&)>;
 
 struct HttpLimits {
   size_t connections = 64;
-  size_t request_bytes = 16 << 10;  // of the request's line, headers and body together
-  size_t path_bytes = 8 << 10;      // with the query, decoded
+  size_t connections_per_peer = 32;  // of an address, or of a network of IPv6
+  size_t request_bytes = 16 << 10;   // of the request's line, headers and body together
+  size_t path_bytes = 8 << 10;       // with the query, decoded
+  size_t line_bytes = 4 << 10;       // of one header
+  size_t range_bytes = 256;          // of a Range, which the library takes apart before we see it
   Duration request_time = std::chrono::seconds(10);  // from its first byte to its last
   Duration idle_time = std::chrono::seconds(15);     // between requests
-  Duration write_time = std::chrono::seconds(20);    // for a piece that a client does not take
+  // A client takes an answer, or a piece of a long one, within `write_time`, and has a second more
+  // for each `write_rate` bytes of it.
+  Duration write_time = std::chrono::seconds(20);
+  size_t write_rate = 16 << 10;
 };
 
 struct HttpOptions {
@@ -68,10 +80,10 @@ struct HttpOptions {
 
 class HttpServer {
  public:
-  // EADDRINUSE and others: it cannot listen there; EINVAL: the certificate or its key is no good.
-  // `runtime` outlives the server, which is stopped by its end.
+  // EADDRINUSE and others: it cannot listen there; EINVAL: the certificate or its key is no good;
+  // EAGAIN: there is no thread for it. `runtime` outlives the server, which is stopped by its end.
   static Result<std::unique_ptr<HttpServer>> Start(Runtime& runtime, const HttpOptions& options,
-                                                   HttpHandler handler);
+                                                   HttpHandler handler, HttpCheck check = nullptr);
   ~HttpServer();
 
   uint16_t port() const;

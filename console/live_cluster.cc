@@ -37,7 +37,8 @@ std::shared_ptr<LiveCluster::Opened> LiveCluster::Known() const {
 Result<std::shared_ptr<LiveCluster::Opened>> LiveCluster::NeedOpen() const {
   const MutexLock lock(mutex_);
   if (opened_ != nullptr) return opened_;
-  return Failed(why_not_.Context("the cluster is not open"));
+  // Whatever the reason, it says nothing about the name that somebody asks for.
+  return Fail(EHOSTUNREACH, "the cluster is not open: {}", why_not_.message());
 }
 
 Status LiveCluster::Open() {

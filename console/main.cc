@@ -1,6 +1,7 @@
 #include "console/main.h"
 
 #include <arpa/inet.h>
+#include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 #include <array>
 #include <charconv>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,7 +34,8 @@ struct ConsoleArguments {
   std::string page = PINSTRIPE_CONSOLE_PAGE;
   std::string program = PINSTRIPE_PROGRAM;
   std::vector<std::string> host_names;
-  std::string files = "everybody";
+  std::string public_origin;
+  std::string files;  // empty: whoever is on this machine, and else operators
   std::string log_level = "info";
   bool open_to_all = false;
 };
@@ -81,6 +84,8 @@ Status CheckExposure(const ConsoleArguments& arguments, const ListenAddress& lis
 
 sigset_t BlockSignals() {
   signal(SIGPIPE, SIG_IGN);
+  // Whoever has started us may have ignored it, and then nobody learns how work has ended.
+  signal(SIGCHLD, SIG_DFL);
   sigset_t signals;
   sigemptyset(&signals);
   for (int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, number);
@@ -88,11 +93,23 @@ sigset_t BlockSignals() {
   return signals;
 }
 
-HostNames NamesOf(const ConsoleArguments& arguments) {
+// Of the threads to come, whatever limit we were started with: the library that reads requests goes
+// deep for some.
+void SetStackSize() {
+  constexpr size_t kStackBytes = 8 << 20;
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, kStackBytes);
+  pthread_setattr_default_np(&attributes);
+  pthread_attr_destroy(&attributes);
+}
+
+HostNames NamesOf(const ConsoleArguments& arguments, const Origin& public_origin) {
   HostNames names;
   std::array<char, 256> own{};
   if (gethostname(own.data(), own.size() - 1) == 0) names.insert(HostWithoutPort(own.data()));
   for (const std::string& name : arguments.host_names) names.insert(HostWithoutPort(name));
+  names.insert(public_origin.host);
   names.erase("");
   return names;
 }
@@ -116,6 +133,16 @@ Status Serve(const ConsoleArguments& arguments) {
   const sigset_t signals = BlockSignals();
   const ListenAddress listen = TRY(ParseListen(arguments.listen));
   TRY(CheckExposure(arguments, listen));
+  Origin origin;
+  if (!arguments.public_origin.empty()) {
+    const std::optional<Origin> known = ParseOrigin(arguments.public_origin);
+    if (!known) {
+      return Fail(EINVAL, "--public-origin {}: say it as https://console.example.org",
+                  arguments.public_origin);
+    }
+    origin = *known;
+  }
+  SetStackSize();
   const PageFiles page = TRY(PageFiles::Load(arguments.page));
   RealRuntime runtime;
   Operators operators(runtime);
@@ -124,15 +151,18 @@ Status Serve(const ConsoleArguments& arguments) {
   Chores chores(runtime, {.program = arguments.program, .config = arguments.config});
   Watch watch(runtime, cluster);
   Api api({runtime, cluster, watch, chores, operators, page},
-          {.names = NamesOf(arguments),
+          {.names = NamesOf(arguments, origin),
+           .public_origin = origin.text,
            .version = PINSTRIPE_VERSION,
-           .files_for_all = arguments.files == "everybody"});
+           .files_for_all =
+               arguments.files.empty() ? listen.is_loopback : arguments.files == "everybody"});
   const HttpOptions http{.address = listen.address,
                          .port = listen.port,
                          .certificate = arguments.certificate,
                          .key = arguments.key};
   auto server = TRY(HttpServer::Start(
-      runtime, http, [&api](const HttpRequest& request) { return api.Answer(request); }));
+      runtime, http, [&api](const HttpRequest& request) { return api.Answer(request); },
+      [&api](const HttpRequest& request) { return api.BeforeTheBody(request); }));
   const std::string host =
       listen.address.find(':') == listen.address.npos ? listen.address : "[" + listen.address + "]";
   fmt::print("ready {}://{}:{}/\n", arguments.certificate.empty() ? "http" : "https", host,
@@ -143,6 +173,10 @@ Status Serve(const ConsoleArguments& arguments) {
     ReloadAll(arguments, operators, *server, cluster);
   }
   Log(LogLevel::kInfo, "stopping", {{"signal", strsignal(number)}});
+  // The next one ends it at once.
+  sigset_t ending = signals;
+  sigdelset(&ending, SIGHUP);
+  pthread_sigmask(SIG_UNBLOCK, &ending, nullptr);
   api.End();
   watch.End();
   server.reset();
@@ -172,9 +206,13 @@ int ConsoleMain(int argc, char** argv) {
       ->type_name("NAME")
       ->expected(1)
       ->take_all();
-  app.add_option("--files", arguments.files, "Who may look at the tree of files")
-      ->check(CLI::IsMember({"everybody", "operators"}))
-      ->capture_default_str();
+  app.add_option("--public-origin", arguments.public_origin,
+                 "What browsers see instead, where a proxy speaks TLS: https://console.example.org")
+      ->type_name("URL");
+  app.add_option("--files", arguments.files,
+                 "Who may look at the tree of files: everybody where only this machine reaches the "
+                 "page, and else operators")
+      ->check(CLI::IsMember({"everybody", "operators"}));
   app.add_flag("--open-to-all", arguments.open_to_all,
                "Listen for others than this machine though there is no TLS or no token file");
   app.add_option("--page", arguments.page, "Where the files of the page are")

@@ -9,6 +9,7 @@
 #include "base/private_file.h"
 #include "base/read_file.h"
 #include "base/try.h"
+#include "console/peer_network.h"
 
 namespace pinstripe {
 namespace {
@@ -18,6 +19,9 @@ constexpr size_t kMostNameBytes = 64;
 bool IsPrintable(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return c > ' ' && c <= '~'; });
 }
+
+// What is left of it in a header, where the library takes % for the beginning of another character.
+bool IsToken(std::string_view text) { return IsPrintable(text) && text.find('%') == text.npos; }
 
 }  // namespace
 
@@ -38,9 +42,10 @@ Status Operators::Load(const std::string& file) {
     std::string name, token, more;
     if (!(words >> name) || name.starts_with('#')) continue;
     const bool is_complete = (words >> token) && !(words >> more);
-    if (!is_complete || !IsPrintable(name) || !IsPrintable(token) || name.size() > kMostNameBytes) {
-      return Fail(EINVAL, "{}:{}: an operator is a name and a token, with a space between", file,
-                  number);
+    if (!is_complete || !IsPrintable(name) || !IsToken(token) || name.size() > kMostNameBytes) {
+      return Fail(EINVAL,
+                  "{}:{}: an operator is a name and a token, which has no %, with a space between",
+                  file, number);
     }
     if (token.size() < kLeastTokenBytes) {
       return Fail(EINVAL,
@@ -73,18 +78,21 @@ void Operators::ForgetOldLocked() {
 Result<std::string> Operators::Find(std::string_view token, const std::string& peer) {
   const Hash hash = HashOf(token);
   const MutexLock lock(mutex_);
-  ForgetOldLocked();
-  const auto of_peer = std::ranges::count(wrong_, peer, &Wrong::peer);
-  if (static_cast<size_t>(of_peer) >= limits_.wrong_per_peer ||
-      wrong_.size() >= limits_.wrong_of_all) {
-    return Fail(EBUSY, "there were too many wrong tokens: try again in a minute");
-  }
   const Operator* found = nullptr;
   for (const Operator& one : operators_) {
     if (CRYPTO_memcmp(one.hash.data(), hash.data(), hash.size()) == 0) found = &one;
   }
   if (found != nullptr) return found->name;
-  if (!token.empty()) wrong_.push_back({runtime_.Now(), peer});
+  if (!token.empty()) {
+    ForgetOldLocked();
+    std::string network = NetworkOf(peer);
+    const auto of_it = std::ranges::count(wrong_, network, &Wrong::network);
+    if (static_cast<size_t>(of_it) >= limits_.wrong_per_peer ||
+        wrong_.size() >= limits_.wrong_of_all) {
+      return Fail(EBUSY, "there were too many wrong tokens: try again in a minute");
+    }
+    wrong_.push_back({runtime_.Now(), std::move(network)});
+  }
   const char* why = operators_.empty() ? "this console has no operators: start it with --token-file"
                     : token.empty()    ? "this takes the token of an operator"
                                        : "this is no operator's token";

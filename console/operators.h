@@ -3,8 +3,9 @@
 //   # name   token, at least 20 characters (`openssl rand -hex 20` makes one)
 //   anna     5f1c...
 //
-// Only hashes are kept and compared, all of them and in constant time. Whoever guesses is refused
-// for a while, whatever he says then.
+// Only hashes are kept and compared, all of them and in constant time. Whoever guesses is told so,
+// and after some wrong ones to wait. A right token is always taken: nobody guesses one of 20
+// characters, and whoever guesses must not keep operators out who come from the same address.
 
 #pragma once
 
@@ -28,7 +29,7 @@ inline constexpr size_t kLeastTokenBytes = 20;
 class Operators {
  public:
   struct Limits {
-    size_t wrong_per_peer = 5;  // within `window`
+    size_t wrong_per_peer = 5;  // within `window`, of an address, or of a network of IPv6
     size_t wrong_of_all = 100;  // so, too
     Duration window = std::chrono::minutes(1);
   };
@@ -40,8 +41,8 @@ class Operators {
   Status Load(const std::string& file);
   size_t count() const;
 
-  // The operator's name. EACCES: it is no operator's token; EBUSY: `peer` or everybody together has
-  // guessed too often, and waits.
+  // The operator's name. EACCES: it is no operator's token; EBUSY: nor is it, and `peer` or
+  // everybody together has guessed too often, and is to wait.
   Result<std::string> Find(std::string_view token, const std::string& peer);
 
  private:
@@ -60,7 +61,7 @@ class Operators {
   // Wrong ones within the window, oldest first; no more than wrong_of_all.
   struct Wrong {
     Time at;
-    std::string peer;
+    std::string network;
   };
   std::deque<Wrong> wrong_ GUARDED_BY(mutex_);
 };

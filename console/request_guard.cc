@@ -39,7 +39,26 @@ std::string HostWithoutPort(std::string_view text) {
   return Lower(host);
 }
 
-Status CheckRequest(const HttpRequest& request, const HostNames& names) {
+std::optional<Origin> ParseOrigin(std::string_view url) {
+  std::string text = Lower(url);
+  if (text.ends_with('/')) text.pop_back();
+  const std::string_view scheme = text.starts_with("https://")  ? "https://"
+                                  : text.starts_with("http://") ? "http://"
+                                                                : "";
+  if (scheme.empty()) return std::nullopt;
+  const std::string host = HostWithoutPort(std::string_view(text).substr(scheme.size()));
+  const auto is_of_a_name = [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_' || c == ':';
+  };
+  if (host.empty() || !std::ranges::all_of(host, is_of_a_name)) return std::nullopt;
+  // Browsers leave out the port that the scheme has anyway.
+  const std::string_view usual = scheme == "https://" ? ":443" : ":80";
+  if (text.ends_with(usual)) text.resize(text.size() - usual.size());
+  return Origin{.text = text, .host = host};
+}
+
+Status CheckRequest(const HttpRequest& request, const HostNames& names,
+                    std::string_view public_origin) {
   // An address as a number is no name that others could have lead here.
   const std::string host = HostWithoutPort(request.Header("host"));
   if (host != "localhost" && !IsNumber(host) && !names.contains(host)) {
@@ -51,17 +70,18 @@ Status CheckRequest(const HttpRequest& request, const HostNames& names) {
   const std::string_view origin = request.Header("origin");
   const std::string ours = fmt::format("{}://{}", request.is_encrypted ? "https" : "http",
                                        Lower(request.Header("host")));
-  if (!origin.empty() && Lower(origin) != ours) {
+  const bool is_public = !public_origin.empty() && Lower(origin) == public_origin;
+  if (!origin.empty() && Lower(origin) != ours && !is_public) {
     return Fail(EPERM, "a page of another site has asked for this");
   }
-  // Browsers say who asks; others say nothing. A link from elsewhere may lead to the page.
+  // Browsers say who asks; others say nothing. A link from elsewhere may lead to the page, on a
+  // window of its own: not in a frame, and not to the data behind it.
   const std::string_view site = request.Header("sec-fetch-site");
-  const bool is_visit = request.method != "POST" && request.Header("sec-fetch-mode") == "navigate";
+  const bool is_visit =
+      request.method != "POST" && request.Header("sec-fetch-mode") == "navigate" &&
+      request.Header("sec-fetch-dest") == "document" && !request.path.starts_with("/api/");
   const bool is_own = site.empty() || site == "same-origin" || site == "none";
   if (!is_own && !is_visit) return Fail(EPERM, "a page of another site has asked for this");
-  if (request.method == "POST" && !request.Header("content-type").starts_with("application/json")) {
-    return Fail(EPERM, "a body has to be application/json");
-  }
   return {};
 }
 

@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -17,8 +18,18 @@ namespace pinstripe {
 // lower case and without a port.
 using HostNames = std::set<std::string>;
 
-// EPERM: it is refused, with why.
-Status CheckRequest(const HttpRequest& request, const HostNames& names);
+// An origin as browsers say it: "https://console.example.org", with a port if that is another.
+struct Origin {
+  std::string text;
+  std::string host;
+};
+// Of a URL of http or https with nothing but a slash behind the host. Null: it is none.
+std::optional<Origin> ParseOrigin(std::string_view url);
+
+// EPERM: it is refused, with why. `public_origin`: what browsers see instead of us, where a proxy
+// speaks TLS for us; empty: they see us.
+Status CheckRequest(const HttpRequest& request, const HostNames& names,
+                    std::string_view public_origin = "");
 
 // The host of "host:port", "[::1]:8070" or "host". Empty: it is none of these.
 std::string HostWithoutPort(std::string_view text);

@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <future>
 #include <string_view>
 #include <thread>
@@ -152,8 +153,16 @@ class MetricsServer::Http {
              has_body);
       return 404;
     }
-    Answer(connection, 200, "OK", kMetricsType, "", http.make_page_(), has_body);
-    return 200;
+    // The library is C, which no exception comes through.
+    try {
+      Answer(connection, 200, "OK", kMetricsType, "", http.make_page_(), has_body);
+      return 200;
+    } catch (const std::exception& failed) {
+      Log(LogLevel::kError, "metrics cannot be told", {{"why", failed.what()}});
+    }
+    Answer(connection, 500, "Internal Server Error", kTextType, "",
+           "the metrics cannot be told; the log says why\n", has_body);
+    return 500;
   }
 
   // To what is no request. The library's own page asks gmtime(), which is not for several threads.

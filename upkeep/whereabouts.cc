@@ -105,12 +105,18 @@ class Finder {
     ++part.lacking[lacking];
   }
 
+  Status GoOn() const {
+    if (options_.is_ending == nullptr || !options_.is_ending()) return {};
+    return Fail(ECANCELED, "nobody waits for it any more");
+  }
+
   Status AddMap(BlockMap& map, Inode& inode) {
     for (const BlockMap::Part& part : map.parts()) {
       const auto& page = part.stretch->page;
       if (page) TRY(AddStripe("map pages", PageNumber(part.first).number(), *page));
     }
     for (uint64_t block = 0; block < map.blocks();) {
+      TRY(GoOn());
       const uint64_t end = map.PartOf(block)->end();
       if (map.PartOf(block)->stretch->stored_bytes > 0) {
         const bool is_known = map.PartOf(block)->stretch->loaded() ||
@@ -137,6 +143,7 @@ class Finder {
                     options_.most_blocks);
       }
       for (uint64_t i = 0; i < run.count && !run.hole; ++i) {
+        TRY(GoOn());
         const BlockPlace place = PlaceInRun(run, i, block_bytes);
         if (!place.shared) {
           TRY(AddBlock(first + i, place));

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -77,6 +78,8 @@ struct WhereaboutsOptions {
   // The stripes to be listed: so many, after so many others.
   uint64_t skipped_stripes = 0;
   uint64_t listed_stripes = 0;
+  // Asked again and again; true: nobody waits for an answer any more. ECANCELED.
+  std::function<bool()> is_ending = nullptr;
 };
 // As it was when `inode` was read; without one, as it is committed now. ENOENT.
 Result<Whereabouts> FindWhereabouts(Cluster& cluster, InodeId id, Inode inode,

@@ -1,6 +1,7 @@
 #include "base/real_runtime.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <atomic>
 #include <fstream>
 #include <set>
+#include <system_error>
 #include <thread>
 
 namespace pinstripe {
@@ -216,6 +218,24 @@ TEST(RealRuntime, FreesThreadsThatHaveEnded) {
   run_threads();
   // Had they been kept, their stacks of (usually) 8 MiB would be.
   EXPECT_LT(AddressSpaceUsed(), before + 300 * (size_t{1} << 20));
+}
+
+TEST(RealRuntime, OutlivesAThreadThatCannotBeStarted) {
+  RealRuntime runtime;
+  auto ended = runtime.NewSignal();
+  runtime.Spawn("one that has ended", [ended] { ended->Set(); });
+  ended->WaitUntil(kForever);
+  pthread_attr_t before;
+  pthread_getattr_default_np(&before);
+  pthread_attr_t huge;
+  pthread_attr_init(&huge);
+  pthread_attr_setstacksize(&huge, size_t{1} << 60);
+  pthread_setattr_default_np(&huge);
+  // The one that has ended is on the list of those to be joined soon after its signal.
+  for (int i = 0; i < 100; ++i) EXPECT_THROW(runtime.Spawn("none", [] {}), std::system_error);
+  pthread_setattr_default_np(&before);
+  runtime.Spawn("another", [ended] { ended->Set(); });
+  EXPECT_TRUE(ended->WaitUntil(kForever));
 }
 
 TEST(RealRuntime, ItsClocksGoForward) {

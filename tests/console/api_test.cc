@@ -229,13 +229,17 @@ TEST_F(ConsoleTest, PagesOfOthersGetNothing) {
                          "Sec-Fetch-Site: same-origin\r\n")),
             200);
   // A link from elsewhere may lead here.
-  EXPECT_EQ(StatusIn(Get("/", "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n")), 200);
+  const std::string visit = "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n";
+  EXPECT_EQ(StatusIn(Get("/", visit + "Sec-Fetch-Dest: document\r\n")), 200);
+  // But not into a frame, and not to what is behind the page.
+  EXPECT_EQ(StatusIn(Get("/", visit + "Sec-Fetch-Dest: iframe\r\n")), 403);
+  EXPECT_EQ(StatusIn(Get("/api/v1/status", visit + "Sec-Fetch-Dest: document\r\n")), 403);
   // What a form of another site could send.
   EXPECT_EQ(StatusIn(Ask(fmt::format("POST /api/v1/work HTTP/1.1\r\nHost: localhost\r\n"
                                      "Content-Type: text/plain\r\nAuthorization: Bearer {}\r\n"
                                      "Content-Length: 2\r\n\r\n{{}}",
                                      kToken))),
-            403);
+            415);
   EXPECT_TRUE(chores_->List().empty());
 }
 
@@ -329,9 +333,11 @@ TEST_F(ConsoleTest, WhoGuessesTokensWaits) {
   for (int i = 0; i < 5; ++i) {
     EXPECT_EQ(StatusIn(Post("/api/v1/work", "{}", fmt::format("guess-{}", i))), 401);
   }
-  const std::string answer = Post("/api/v1/work", "{}", kToken);
+  const std::string answer = Post("/api/v1/work", "{}", "another guess");
   EXPECT_EQ(StatusIn(answer), 429);
   EXPECT_THAT(answer, HasSubstr("Retry-After: 60"));
+  // Who guesses keeps nobody out who comes the same way.
+  EXPECT_EQ(StatusIn(Post("/api/v1/work", "{}", kToken)), 400);
   EXPECT_EQ(StatusIn(Get("/api/v1/status")), 200);
 }
 

@@ -56,7 +56,8 @@ class ConsoleFixture : public testing::Test {
     api_ = std::make_unique<Api>(ApiParts{runtime_, cluster_, *watch_, *chores_, operators_, page_},
                                  options);
     auto server = HttpServer::Start(
-        runtime_, {}, [this](const HttpRequest& request) { return api_->Answer(request); });
+        runtime_, {}, [this](const HttpRequest& request) { return api_->Answer(request); },
+        [this](const HttpRequest& request) { return api_->BeforeTheBody(request); });
     ASSERT_OK(server);
     server_ = *std::move(server);
     watch_->WaitForOther(0, std::chrono::seconds(10));

@@ -84,6 +84,7 @@ class FakeCluster final : public ClusterView {
   // "/" has what `entries` says, "/big" is a file, and nothing else is there.
   Result<std::vector<DirectoryEntry>> List(std::string_view path, std::string_view after,
                                            size_t max) override {
+    if (path == "/denied") return Fail(EACCES, "a drive does not know us");
     if (path == "/big") return Fail(ENOTDIR, "it is not a directory");
     if (path != "/") return Fail(ENOENT, "{}: there is no such name", path);
     std::vector<DirectoryEntry> found;
@@ -94,6 +95,7 @@ class FakeCluster final : public ClusterView {
   }
   Result<Whereabouts> Find(std::string_view path, const WhereaboutsOptions& options) override {
     if (path != "/big") return Fail(ENOENT, "{}: there is no such name", path);
+    most_blocks = options.most_blocks;
     Whereabouts found;
     found.size = 8 << 20;
     found.parts.push_back({.what = "blocks",
@@ -143,7 +145,8 @@ class FakeCluster final : public ClusterView {
     return asked_;
   }
 
-  std::vector<DirectoryEntry> entries;  // in order of their names
+  std::vector<DirectoryEntry> entries;    // in order of their names
+  std::atomic<uint64_t> most_blocks = 0;  // that were to be looked at the last time
 
  private:
   std::atomic<int> looks_ = 0;

@@ -37,7 +37,8 @@ int main(int argc, char** argv) {
   Watch watch(runtime, cluster);
   Api api({runtime, cluster, watch, chores, operators, *page}, {.version = "fake"});
   auto server = HttpServer::Start(
-      runtime, {}, [&api](const HttpRequest& request) { return api.Answer(request); });
+      runtime, {}, [&api](const HttpRequest& request) { return api.Answer(request); },
+      [&api](const HttpRequest& request) { return api.BeforeTheBody(request); });
   if (!server.has_value()) return EXIT_FAILURE;
   std::printf("ready http://127.0.0.1:%u/\n", (*server)->port());
   std::fflush(stdout);

@@ -20,13 +20,18 @@ namespace pinstripe {
 
 class HttpClient {
  public:
-  explicit HttpClient(uint16_t port) : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  // `from`: an address of this machine.
+  explicit HttpClient(uint16_t port, const char* from = "127.0.0.1")
+      : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
+    inet_pton(AF_INET, from, &address.sin_addr);
+    is_connected_ =
+        bind(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
     address.sin_port = htons(port);
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    is_connected_ =
-        connect(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+    is_connected_ = is_connected_ && connect(socket_.get(), reinterpret_cast<sockaddr*>(&address),
+                                             sizeof(address)) == 0;
   }
 
   bool is_connected() const { return is_connected_; }

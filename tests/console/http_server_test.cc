@@ -14,9 +14,11 @@
 #include "base/real_runtime.h"
 #include "kinetic/tls.h"
 #include "tests/console/http_client.h"
+#include "tests/console/scarce_runtime.h"
 #include "tests/kinetic/certificate.h"
 #include "tests/support/expect_ok.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/unhex.h"
 
 namespace pinstripe {
 namespace {
@@ -34,6 +36,14 @@ class HttpServerTest : public testing::Test {
         HttpServer::Start(runtime_, {.limits = limits}, [this](const HttpRequest& request) {
           ++calls_;
           if (request.path == "/stream") return Stream();
+          if (request.path == "/much") return HttpResponse{.body = std::string(64 << 20, 'x')};
+          if (request.path == "/fails") {
+            HttpResponse response;
+            response.stream = []() -> std::optional<std::string> {
+              throw std::runtime_error("it has failed");
+            };
+            return response;
+          }
           return HttpResponse{
               .type = "text/plain",
               .body = fmt::format("{} {} '{}'", request.method, request.path, request.body)};
@@ -119,6 +129,41 @@ TEST_F(HttpServerTest, ABodyHasALength) {
   EXPECT_EQ(calls_, 0);
 }
 
+// The library would unpack them, to any length.
+TEST_F(HttpServerTest, PackedBodiesAreNotUnpacked) {
+  Start();
+  const std::string packed = Unhex(
+      "1f8b0800000000000203edc1410d00300804302bcbc9989bb95842f08e0d1e6d2b2ff7e403000000"
+      "00000000000000c002e9019611c906e92e0000");
+  for (const char* encoding : {"gzip", "deflate", "br", "identity"}) {
+    const std::string answer =
+        Ask(PostText("/", packed, fmt::format("Content-Encoding: {}\r\n", encoding)));
+    EXPECT_EQ(StatusIn(answer), 415) << encoding;
+  }
+  EXPECT_EQ(calls_, 0);
+}
+
+// The library takes forms apart by expressions, line by line.
+TEST_F(HttpServerTest, FormsAreNotTakenApart) {
+  Start();
+  const std::string form =
+      "--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nb\r\n--x--\r\n";
+  for (const char* type :
+       {"Content-Type: multipart/form-data; boundary=x\r\n",
+        "Content-Type: application/x-www-form-urlencoded\r\n", "Content-Type: text/plain\r\n",
+        "Content-Type: application/jsonx\r\n", "",
+        "Content-Type: application/json\r\nContent-Type: multipart/form-data; boundary=x\r\n"}) {
+    const std::string answer =
+        Ask(fmt::format("POST / HTTP/1.1\r\nHost: localhost\r\n{}Content-Length: {}\r\n\r\n{}",
+                        type, form.size(), form));
+    EXPECT_EQ(StatusIn(answer), 415) << type;
+  }
+  EXPECT_EQ(calls_, 0);
+  EXPECT_EQ(StatusIn(Ask("POST / HTTP/1.1\r\nContent-Type: Application/JSON ; charset=utf-8\r\n"
+                         "Content-Length: 2\r\n\r\n{}")),
+            200);
+}
+
 // What follows a body that was not read is no request of its own.
 TEST_F(HttpServerTest, ARequestInABodyIsNone) {
   Start();
@@ -136,6 +181,21 @@ TEST_F(HttpServerTest, PartsOfAnAnswerAreNotMultiplied) {
   for (int i = 0; i < 2000; ++i) ranges += ",0-";
   const std::string answer = Ask(GetText("/once", ranges + "\r\n"));
   EXPECT_LT(answer.size(), 1000u);
+  ExpectAlive();
+}
+
+// The library goes as deep as a Range is long, before anybody else sees it.
+TEST_F(HttpServerTest, LinesAreBounded) {
+  Start();
+  for (const char* name : {"Range", "rAnGe"}) {
+    const std::string start = fmt::format("{}: bytes=0-", name);
+    EXPECT_EQ(StatusIn(Ask(GetText("/", start + std::string(200, '0') + "\r\n"))), 200);
+    EXPECT_EQ(StatusIn(Ask(GetText("/", start + std::string(300, '0') + "\r\n"))), 400);
+    // Behind an end of a line that is none.
+    EXPECT_EQ(StatusIn(Ask(GetText("/", "\n" + start + std::string(300, '0') + "\r\n"))), 400);
+  }
+  EXPECT_EQ(StatusIn(Ask(GetText("/", "Cookie: " + std::string(4000, 'x') + "\r\n"))), 200);
+  EXPECT_EQ(StatusIn(Ask(GetText("/", "Cookie: " + std::string(4100, 'x') + "\r\n"))), 400);
   ExpectAlive();
 }
 
@@ -158,6 +218,90 @@ TEST_F(HttpServerTest, EndsARequestThatTakesTooLong) {
   EXPECT_FALSE(slow.timed_out());
   EXPECT_EQ(calls_, 0);
   ExpectAlive();
+}
+
+TEST_F(HttpServerTest, WhoTakesAnAnswerTooSlowlyIsLeft) {
+  Start({.connections = 1, .write_time = 500ms, .write_rate = 1 << 30});
+  HttpClient slow(server_->port());
+  slow.Send(GetText("/much"));
+  slow.Receive();
+  // It takes a piece at a time, each of them in time, and somebody else waits for its place.
+  HttpClient other(server_->port());
+  other.Send(GetText("/other"));
+  pollfd one{.fd = other.fd(), .events = POLLIN, .revents = 0};
+  std::vector<char> piece(64 << 10);
+  size_t taken = 0;
+  for (;;) {
+    if (poll(&one, 1, 2) > 0) one.fd = -1;  // the place is free: it is told the rest that was sent
+    const ssize_t got = recv(slow.fd(), piece.data(), piece.size(), 0);
+    if (got <= 0) break;
+    taken += static_cast<size_t>(got);
+  }
+  EXPECT_LT(taken, size_t{50} << 20);
+  EXPECT_THAT(other.ReceiveAnswer(), HasSubstr("GET /other"));
+}
+
+TEST_F(HttpServerTest, WhoOnlyHoldsAConnectionMakesRoom) {
+  Start({.connections = 2});
+  HttpClient first(server_->port());
+  first.Send(GetText("/first"));
+  first.ReceiveAnswer();
+  HttpClient second(server_->port());
+  second.Send(GetText("/second"));
+  second.ReceiveAnswer();
+  for (int i = 0; i < 5; ++i) ExpectAlive();
+  EXPECT_EQ(first.ReceiveAll(), "");
+  EXPECT_FALSE(first.timed_out());
+}
+
+TEST_F(HttpServerTest, APeerHasOnlySoManyConnections) {
+  Start({.connections = 8, .connections_per_peer = 2});
+  std::vector<std::unique_ptr<HttpClient>> busy;
+  for (int i = 0; i < 2; ++i) {
+    busy.push_back(std::make_unique<HttpClient>(server_->port()));
+    busy.back()->Send(GetText("/stream"));
+    busy.back()->ReceiveUntil("piece");
+  }
+  HttpClient one_more(server_->port());
+  one_more.Send(GetText("/one-more"));
+  EXPECT_EQ(one_more.ReceiveAll(), "");
+  EXPECT_FALSE(one_more.timed_out());
+  HttpClient other(server_->port(), "127.0.0.2");
+  other.Send(GetText("/other"));
+  EXPECT_THAT(other.ReceiveAnswer(), HasSubstr("GET /other"));
+  // Of its own, idle ones make room.
+  HttpClient idle(server_->port(), "127.0.0.2");
+  idle.Send(GetText("/idle"));
+  idle.ReceiveAnswer();
+  HttpClient third(server_->port(), "127.0.0.2");
+  third.Send(GetText("/third"));
+  EXPECT_THAT(third.ReceiveAnswer(), HasSubstr("GET /third"));
+  EXPECT_EQ(other.ReceiveAll(), "");
+}
+
+TEST_F(HttpServerTest, ALongAnswerThatFailsEnds) {
+  Start();
+  HttpClient client(server_->port());
+  client.Send(GetText("/fails"));
+  client.ReceiveAll();
+  EXPECT_FALSE(client.timed_out());
+  ExpectAlive();
+}
+
+TEST(HttpServerWithoutThreads, GoesOnWhenThereAreSomeAgain) {
+  SetLogLevel(LogLevel::kError);
+  ScarceRuntime runtime;
+  const auto handler = [](const HttpRequest&) { return HttpResponse{.body = "{}"}; };
+  const auto server = HttpServer::Start(runtime, {}, handler);
+  ASSERT_OK(server);
+  runtime.has_threads = false;
+  HttpClient client((*server)->port());
+  client.Send(GetText("/"));
+  EXPECT_EQ(client.ReceiveAll(), "");
+  EXPECT_FALSE(client.timed_out());
+  EXPECT_FAILS(HttpServer::Start(runtime, {}, handler), EAGAIN);
+  runtime.has_threads = true;
+  EXPECT_EQ(StatusIn(AskOnce((*server)->port(), GetText("/"))), 200);
 }
 
 TEST_F(HttpServerTest, WhoIsOneTooManyWaits) {

@@ -9,6 +9,7 @@
 #include "console/alarms.h"
 #include "console/history.h"
 #include "console/operators.h"
+#include "console/peer_network.h"
 #include "console/request_guard.h"
 #include "console/watch.h"
 #include "tests/console/fake_cluster.h"
@@ -49,7 +50,8 @@ TEST_F(OperatorsTest, AFileWithMistakesChangesNothing) {
   ASSERT_OK(Load("anna 11111111111111111111\n"));
   for (const char* text :
        {"", "# nobody\n", "anna\n", "anna short\n", "anna 1111111111111111111 2\n",
-        "a 11111111111111111111\na 22222222222222222222\n", "\xff 11111111111111111111\n"}) {
+        "a 11111111111111111111\na 22222222222222222222\n", "\xff 11111111111111111111\n",
+        "anna 1111111111%411111111\n"}) {
     EXPECT_FAILS(Load(text), EINVAL) << text;
   }
   EXPECT_FAILS(Load("ben 22222222222222222222\n", 0640), EACCES);
@@ -57,13 +59,30 @@ TEST_F(OperatorsTest, AFileWithMistakesChangesNothing) {
   EXPECT_OK(operators_.Find("11111111111111111111", "a"));
 }
 
-TEST_F(OperatorsTest, WhoGuessesWaitsAndOthersDoNot) {
+TEST_F(OperatorsTest, WhoGuessesWaitsAndOperatorsDoNot) {
   ASSERT_OK(Load("anna 11111111111111111111\n"));
   for (int i = 0; i < 5; ++i) EXPECT_FAILS(operators_.Find("x", "evil"), EACCES);
-  EXPECT_FAILS(operators_.Find("11111111111111111111", "evil"), EBUSY);
-  EXPECT_OK(operators_.Find("11111111111111111111", "good"));
-  sim_.Sleep(61s);
+  EXPECT_FAILS(operators_.Find("x", "evil"), EBUSY);
+  EXPECT_FAILS(operators_.Find("x", "good"), EACCES);
   EXPECT_OK(operators_.Find("11111111111111111111", "evil"));
+  EXPECT_FAILS(operators_.Find("", "evil"), EACCES);
+  sim_.Sleep(61s);
+  EXPECT_FAILS(operators_.Find("x", "evil"), EACCES);
+}
+
+TEST_F(OperatorsTest, TheAddressesOfANetworkGuessTogether) {
+  ASSERT_OK(Load("anna 11111111111111111111\n"));
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_FAILS(operators_.Find("x", fmt::format("2001:db8::{}", i)), EACCES);
+  }
+  EXPECT_FAILS(operators_.Find("x", "2001:db8::ffff:1"), EBUSY);
+  EXPECT_FAILS(operators_.Find("x", "2001:db8:0:1::1"), EACCES);
+}
+
+TEST_F(OperatorsTest, OperatorsAreTakenWhateverOthersGuess) {
+  ASSERT_OK(Load("anna 11111111111111111111\n"));
+  for (int i = 0; i < 200; ++i) (void)operators_.Find("x", fmt::format("peer {}", i));
+  EXPECT_OK(operators_.Find("11111111111111111111", "peer"));
 }
 
 TEST_F(OperatorsTest, ManyWhoGuessAreBoundedTogether) {
@@ -74,6 +93,29 @@ TEST_F(OperatorsTest, ManyWhoGuessAreBoundedTogether) {
     refused += found.error().code() == EBUSY ? 1 : 0;
   }
   EXPECT_EQ(refused, 900);
+}
+
+TEST(PeerNetwork, IsTheHalfOfAnAddressOfSix) {
+  EXPECT_EQ(NetworkOf("10.1.2.3"), "10.1.2.3");
+  EXPECT_EQ(NetworkOf("::ffff:10.1.2.3"), "10.1.2.3");
+  EXPECT_EQ(NetworkOf("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::/64");
+  EXPECT_EQ(NetworkOf("2001:db8:1:2::"), "2001:db8:1:2::/64");
+  EXPECT_EQ(NetworkOf(""), "");
+}
+
+TEST(RequestGuard, TakesAnOriginAsBrowsersSayIt) {
+  const auto text = [](std::string_view url) {
+    const auto origin = ParseOrigin(url);
+    return origin ? fmt::format("{} {}", origin->text, origin->host) : "";
+  };
+  EXPECT_EQ(text("https://Box.example/"), "https://box.example box.example");
+  EXPECT_EQ(text("https://box.example:443"), "https://box.example box.example");
+  EXPECT_EQ(text("http://box.example:8070"), "http://box.example:8070 box.example");
+  EXPECT_EQ(text("https://[::1]:8070"), "https://[::1]:8070 ::1");
+  for (const char* none : {"", "box.example", "https://", "https:///", "ftp://box.example",
+                           "https://box.example/page", "https://a@box.example", "https://a b"}) {
+    EXPECT_EQ(text(none), "") << none;
+  }
 }
 
 TEST(RequestGuard, FindsTheHost) {

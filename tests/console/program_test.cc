@@ -6,11 +6,13 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -80,6 +82,16 @@ class ConsoleProgram : public testing::Test {
     return said;
   }
 
+  // Whatever it says before of its cluster. 0: it has ended.
+  uint16_t PortWhenReady() {
+    std::string line;
+    do {
+      line = Hear(false);
+    } while (!line.empty() && !line.starts_with("ready http"));
+    EXPECT_FALSE(line.empty());
+    return line.empty() ? 0 : static_cast<uint16_t>(std::stoi(line.substr(line.rfind(':') + 1)));
+  }
+
   int End(int signal) {
     if (signal != 0) kill(pid_, signal);
     int status = 0;
@@ -124,6 +136,83 @@ TEST_F(ConsoleProgram, ServesThoughItsClusterIsAwayAndEndsCleanly) {
   EXPECT_EQ(End(SIGTERM), 0);
 }
 
+TEST_F(ConsoleProgram, AConfigurationThatIsNotThereIsNoNameThatIsNotThere) {
+  std::filesystem::remove(directory_ / "cluster.toml");
+  Start({"--listen", "127.0.0.1:0"});
+  EXPECT_EQ(StatusIn(AskOnce(PortWhenReady(), GetText("/api/v1/files?path=/"))), 503);
+  EXPECT_EQ(End(SIGTERM), 0);
+}
+
+// The library takes a Range apart by as many calls in each other as it is long.
+TEST_F(ConsoleProgram, OutlivesLongHeadersWithSmallStacks) {
+  rlimit before{};
+  getrlimit(RLIMIT_STACK, &before);
+  const rlimit small{.rlim_cur = 512 << 10, .rlim_max = before.rlim_max};
+  setrlimit(RLIMIT_STACK, &small);
+  Start({"--listen", "127.0.0.1:0"});
+  setrlimit(RLIMIT_STACK, &before);
+  const uint16_t port = PortWhenReady();
+  for (const size_t length : {200, 1000, 8000}) {
+    AskOnce(port, GetText("/", "Range: bytes=" + std::string(length, '1') + "-\r\n"));
+  }
+  EXPECT_EQ(StatusIn(AskOnce(port, GetText("/"))), 200);
+  EXPECT_EQ(End(SIGTERM), 0);
+}
+
+class ConsoleProgramAtWork : public ConsoleProgram {
+ protected:
+  void StartWith(const std::string& script) {
+    const std::string program = directory_ / "program";
+    std::ofstream(program) << "#!/bin/sh\n" << script;
+    chmod(program.c_str(), 0700);
+    Start({"--listen", "127.0.0.1:0", "--token-file", directory_ / "tokens", "--program", program});
+    port_ = PortWhenReady();
+    const std::string token = "Authorization: Bearer 0123456789abcdef0123456789abcdef\r\n";
+    EXPECT_EQ(StatusIn(AskOnce(port_, PostText("/api/v1/work", "{\"kind\": \"check\"}", token))),
+              202);
+  }
+  std::string WaitForWork(std::string_view what) {
+    for (;;) {
+      const std::string work = AskOnce(port_, GetText("/api/v1/work"));
+      if (work.find(what) != work.npos || work.empty()) return work;
+    }
+  }
+
+  uint16_t port_ = 0;
+};
+
+TEST_F(ConsoleProgramAtWork, KnowsHowWorkEndsWhoeverHasStartedIt) {
+  struct sigaction before {};
+  sigaction(SIGCHLD, nullptr, &before);
+  signal(SIGCHLD, SIG_IGN);  // a process that is started goes on so
+  StartWith("exit 3\n");
+  sigaction(SIGCHLD, &before, nullptr);
+  EXPECT_THAT(WaitForWork("exit_code"), HasSubstr("\"exit_code\":3"));
+  EXPECT_EQ(End(SIGTERM), 0);
+}
+
+TEST_F(ConsoleProgramAtWork, ASecondSignalEndsItAtOnce) {
+  StartWith("trap '' INT; echo waiting; while kill -0 $PPID; do sleep 0.05; done\n");
+  WaitForWork("waiting");
+  kill(pid_, SIGTERM);
+  while (HttpClient(port_).is_connected()) {
+  }
+  EXPECT_EQ(End(SIGTERM), -1);
+}
+
+TEST_F(ConsoleProgram, WhereOthersReachItFilesAreForOperators) {
+  const auto files_for_all = [&](std::vector<std::string> options) {
+    Start(std::move(options));
+    const std::string status = AskOnce(PortWhenReady(), GetText("/api/v1/status"));
+    EXPECT_EQ(End(SIGTERM), 0);
+    return status.find("\"files_for_all\":true") != status.npos;
+  };
+  EXPECT_TRUE(files_for_all({"--listen", "127.0.0.1:0"}));
+  EXPECT_FALSE(files_for_all({"--listen", "127.0.0.1:0", "--files", "operators"}));
+  EXPECT_FALSE(files_for_all({"--listen", "0.0.0.0:0", "--open-to-all"}));
+  EXPECT_TRUE(files_for_all({"--listen", "0.0.0.0:0", "--open-to-all", "--files", "everybody"}));
+}
+
 TEST_F(ConsoleProgram, OthersReachItOnlyWithTlsAndOperators) {
   const std::string cert = directory_ / "cert.pem";
   const std::string key = directory_ / "key.pem";
@@ -148,6 +237,7 @@ TEST_F(ConsoleProgram, SaysWhatItCannotStartWith) {
   ExpectRefused({"--listen", "127.0.0.1:99999"}, "say the number of an address and a port");
   ExpectRefused({"--listen", "127.0.0.1"}, "say the number of an address and a port");
   ExpectRefused({"--tls-key", directory_ / "key.pem"}, "belong together");
+  ExpectRefused({"--public-origin", "console.example"}, "https://console.example.org");
   ExpectRefused({"--page", directory_.path()}, "there is no index.html");
   ExpectRefused({"--token-file", directory_ / "none"}, "none");
   chmod((directory_ / "tokens").c_str(), 0644);

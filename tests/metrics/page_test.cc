@@ -45,6 +45,31 @@ TEST(MetricsPage, LabelsCannotEndTheirLine) {
   EXPECT_THAT(page.Text(), HasSubstr("a{path=\"/a\\\"b\\\\c\\nd\"} 1\n"));
 }
 
+// Prometheus refuses a page that has other bytes, with all that is in it.
+TEST(MetricsPage, LabelsAreTextWhateverTheirBytesAre) {
+  const auto shown = [](const std::string& label) {
+    MetricsPage page;
+    page.Gauge("a", "One.", 1, {{"path", label}});
+    const std::string text = page.Text();
+    const size_t begin = text.find("path=\"") + 6;
+    return text.substr(begin, text.find('"', begin) - begin);
+  };
+  const std::string instead = "\xef\xbf\xbd";
+  for (const char* text : {"/data", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80", "\xed\x9f\xbf",
+                           "\xf4\x8f\xbf\xbf"}) {
+    EXPECT_EQ(shown(text), text);
+  }
+  EXPECT_EQ(shown("a\xff"
+                  "b"),
+            "a" + instead + "b");
+  EXPECT_EQ(shown("\xc3"), instead);
+  EXPECT_EQ(shown("\xc3("), instead + "(");
+  EXPECT_EQ(shown("\xc0\xaf"), instead + instead);  // too long for a slash
+  EXPECT_EQ(shown("\xe0\x80\xaf"), instead + instead + instead);
+  EXPECT_EQ(shown("\xed\xa0\x80"), instead + instead + instead);  // a half
+  EXPECT_EQ(shown("\xf4\x90\x80\x80"), instead + instead + instead + instead);
+}
+
 TEST(ProcessMetrics, SayWhatTheProgramIs) {
   SetProgram({.name = "test", .version = "1.2", .detail = "of metrics"});
   MetricsPage page;

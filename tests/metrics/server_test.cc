@@ -13,6 +13,7 @@
 #include <atomic>
 #include <chrono>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -82,6 +83,17 @@ TEST_F(MetricsServerTest, ServesThePage) {
   EXPECT_THAT(answer, HasSubstr("Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n"));
   EXPECT_THAT(answer, HasSubstr("\r\n\r\n# HELP a One.\n# TYPE a gauge\na 1\n"));
   EXPECT_EQ(pages_, 1);
+}
+
+TEST(MetricsServer, APageThatCannotBeMadeIsAnErrorOfOurs) {
+  const auto server = MetricsServer::Start({.host = "127.0.0.1"}, []() -> std::string {
+    throw std::runtime_error("no memory is left");
+  });
+  ASSERT_TRUE(server.has_value()) << server.error().message();
+  for (int i = 0; i < 2 * MetricsServer::kThreads; ++i) {
+    EXPECT_THAT(Ask((*server)->port(), "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"),
+                StartsWith("HTTP/1.1 500 "));
+  }
 }
 
 TEST_F(MetricsServerTest, AHeadHasNoBody) {

@@ -155,6 +155,9 @@ TEST_F(WhereaboutsTest, TheAttributeIsForFilesThatAreNotTooLarge) {
   const Inode inode = InodeOf(id);
   EXPECT_OK(FindWhereabouts(*host_.cluster, id, inode, {.most_blocks = 3}));
   EXPECT_FAILS(FindWhereabouts(*host_.cluster, id, inode, {.most_blocks = 2}), EFBIG);
+  int questions = 0;
+  const auto is_ending = [&] { return ++questions == 3; };
+  EXPECT_FAILS(FindWhereabouts(*host_.cluster, id, inode, {.is_ending = is_ending}), ECANCELED);
 }
 
 // The name is where the file is found, not where it was made.
