@@ -17,17 +17,25 @@
 namespace pinstripe {
 namespace {
 
+// What care tells of drives bears this as its work.
+constexpr std::string_view kCareNotes = "care";
+
 // One pass over what there is to do.
 class Care {
  public:
   Care(Cluster& cluster, const DriveFactory& factory, const CareRequest& request,
-       const DriveClaim& claim)
+       const DriveClaim* claim)
       : cluster_(cluster), factory_(factory), request_(request), claim_(claim) {}
 
   CareOutcome Run();
 
  private:
-  bool MayGoOn() const { return !done_.stopped && claim_.Check().ok(); }
+  bool MayGoOn() const { return !done_.stopped && (claim_ == nullptr || claim_->Check().ok()); }
+  // Another host may have taken over, as this one stood still.
+  RunningWorkOptions Guarded(RunningWorkOptions what) const {
+    what.may_go_on = [this] { return claim_->Check(); };
+    return what;
+  }
   int64_t Now() const { return cluster_.runtime().WallClock(); }
   void FindOverdueDrives();
   bool WasLookedAtSince(int64_t time) const;
@@ -40,11 +48,11 @@ class Care {
   Cluster& cluster_;
   const DriveFactory& factory_;
   const CareRequest& request_;
-  const DriveClaim& claim_;
-  bool all_are_up_ = false;    // the drives
-  bool displaced_ = false;     // the check has found shards that are not at home
-  std::set<DriveId> overdue_;  // drives that are to be done without
-  int64_t overdue_since_ = 0;  // the last of them
+  const DriveClaim* const claim_;  // null in a dry run
+  bool all_are_up_ = false;        // the drives
+  bool displaced_ = false;         // the check has found shards that are not at home
+  std::set<DriveId> overdue_;      // drives that are to be done without
+  int64_t overdue_since_ = 0;      // the last of them
   CareOutcome done_;
 };
 
@@ -57,13 +65,45 @@ std::string WithoutText(const std::set<DriveId>& drives) {
 // Others at work, who have the first right: "scrub by root on box1 (...)".
 std::vector<std::string> FindOthersAtWork(Cluster& cluster) {
   std::vector<std::string> others;
-  const auto all = ReadWork(cluster);
+  auto all = ReadWork(cluster);
+  if (all.has_value()) all = WatchWork(cluster, *std::move(all));
   if (!all.has_value()) return others;  // nobody could be told either
   for (const WorkSeen& seen : *all) {
     if (!seen.is_alive) continue;
     others.push_back(fmt::format("{} by {}", seen.Name(), seen.record.actor.Text()));
   }
   return others;
+}
+
+// In the order in which they were told.
+std::map<DriveId, DriveAway> FindAway(Cluster& cluster, const DriveTroubles& troubles,
+                                      std::set<DriveId>& well_again) {
+  EventFollower follower(cluster);
+  const auto events = follower.Poll();
+  return DrivesAwayBy(events.value_or(std::vector<Event>()), troubles, ThisProcess().host,
+                      cluster.runtime().WallClock(), well_again);
+}
+
+// What care on this host has not noted of drives yet, so that there is a time from which it counts.
+void NoteDrives(Cluster& cluster) {
+  const DriveTroubles troubles = FindDriveTroubles(cluster);
+  std::set<DriveId> well_again;
+  std::map<std::string, std::vector<DriveId>> went;  // by what is wrong
+  for (const auto& [drive, away] : FindAway(cluster, troubles, well_again)) {
+    if (!away.noted) went[troubles.at(drive)].push_back(drive);
+  }
+  EventLog log(cluster);
+  const auto tell = [&](EventKind kind, std::vector<DriveId> drives, const std::string& text) {
+    Event event{.kind = kind, .actor = {}, .drives = std::move(drives)};
+    event.work = kCareNotes;
+    event.text = text;
+    log.Add(std::move(event));
+  };
+  for (auto& [trouble, drives] : went) tell(EventKind::kDriveWent, std::move(drives), trouble);
+  if (!well_again.empty()) {
+    tell(EventKind::kDriveCame, {well_again.begin(), well_again.end()}, "");
+  }
+  (void)log.Flush();
 }
 
 CareOutcome Care::Run() {
@@ -92,8 +132,8 @@ void Care::FindOverdueDrives() {
   all_are_up_ = away.empty();
   if (!request_.replace_after) return;
   for (const auto& [drive, since] : away) {
-    const int64_t until = since + request_.replace_after->count();
-    if (until > Now()) continue;
+    if (!since || TimeBetween(*since, Now()) < *request_.replace_after) continue;
+    const int64_t until = *since + request_.replace_after->count();
     overdue_.insert(drive);
     overdue_since_ = std::max(overdue_since_, until);
   }
@@ -101,6 +141,7 @@ void Care::FindOverdueDrives() {
   const Status room =
       CheckRoomWithout(cluster_.map(), cluster_.Drives(cluster_.config().drive_timeout), overdue_);
   if (room.ok()) return;
+  done_.is_short = true;
   done_.notes.push_back(fmt::format("what was on {} stays there: {}",
                                     WithoutText(overdue_).substr(8), room.message()));
   overdue_.clear();
@@ -123,7 +164,7 @@ bool Care::HasToBeRepaired() const {
 
 void Care::Check() {
   if (request_.dry_run) return Note({.work = "check", .about = ""});
-  LongWork work(cluster_, {.work = "check"}, std::string(kCheckGoesOn));
+  LongWork work(cluster_, Guarded({.work = "check"}), std::string(kCheckGoesOn));
   const auto report = RunCheck(work, cluster_, /*names_only=*/false);
   done_.stopped = !report;
   displaced_ = report && report->displaced_blocks > 0;
@@ -133,7 +174,7 @@ void Care::Check() {
 
 void Care::Collect() {
   if (request_.dry_run) return Note({.work = "collect", .about = ""});
-  LongWork work(cluster_, {.work = "collect"}, std::string(kCollectionGoesOn));
+  LongWork work(cluster_, Guarded({.work = "collect"}), std::string(kCollectionGoesOn));
   const auto report = RunCollect(work, cluster_, {});
   done_.stopped = !report;
   const int code =
@@ -149,7 +190,7 @@ void Care::Repair(bool scrub) {
   if (request_.dry_run) return Note({.work = command, .about = about});
   RunningWorkOptions what = WorkOf(command, repair);
   if (scrub) what.arguments.clear();  // the command line of a scrub has no such option
-  LongWork work(cluster_, std::move(what), std::string(kRepairGoesOn));
+  LongWork work(cluster_, Guarded(std::move(what)), std::string(kRepairGoesOn));
   const auto outcome = RunRepair(work, cluster_, factory_, repair);
   int code = kExitFailed;
   if (const auto stopped = work.Stopped()) {
@@ -165,45 +206,85 @@ void Care::Repair(bool scrub) {
 
 }  // namespace
 
-std::map<DriveId, int64_t> FindDrivesAway(Cluster& cluster) {
-  std::map<DriveId, int64_t> away;
-  const auto list = ReadEvents(cluster, INT64_MIN);
-  const int64_t now = cluster.runtime().WallClock();
+std::optional<int64_t> DriveAway::Since() const {
+  if (!told || !noted) return std::nullopt;
+  return std::max(*told, *noted);
+}
+
+DriveTroubles FindDriveTroubles(Cluster& cluster) {
+  DriveTroubles troubles;
   for (const DriveStatus& drive : cluster.Drives(cluster.config().drive_timeout)) {
-    const bool is_up = drive.info.has_value() && drive.info->failure.empty();
-    if (!is_up && !cluster.IsRetired(drive.id)) away[drive.id] = now;
-  }
-  if (!list.has_value()) return away;
-  for (const Event& event : list->events) {
-    const bool went = event.kind == EventKind::kDriveWent;
-    if (!went && event.kind != EventKind::kDriveCame) continue;
-    for (const DriveId drive : event.drives) {
-      const auto found = away.find(drive);
-      if (found != away.end()) found->second = went ? std::min(now, event.at) : now;
+    if (cluster.IsRetired(drive.id)) continue;
+    if (!drive.info.has_value()) {
+      troubles[drive.id] = "";
+    } else if (!drive.info->failure.empty()) {
+      troubles[drive.id] = drive.info->failure;
     }
   }
+  return troubles;
+}
+
+std::map<DriveId, DriveAway> DrivesAwayBy(const std::vector<Event>& events,
+                                          const DriveTroubles& troubles, const std::string& host,
+                                          int64_t now, std::set<DriveId>& well_again) {
+  std::map<DriveId, DriveAway> away;
+  for (const auto& [drive, trouble] : troubles) away[drive];
+  std::set<DriveId> failed;  // as care has noted
+  const auto note = [&](const Event& event, DriveId drive) {
+    const bool is_of_care = event.work == kCareNotes;
+    if (event.kind == EventKind::kDriveCame) {
+      // Hosts see a drive that answers, though it has failed. Care knows better.
+      const auto trouble = troubles.find(drive);
+      const bool has_failed = trouble != troubles.end() && !trouble->second.empty();
+      if (!is_of_care && has_failed && failed.contains(drive)) return;
+      if (is_of_care) failed.erase(drive);
+      if (trouble != troubles.end()) away[drive] = {};
+      return;
+    }
+    if (is_of_care && !event.text.empty()) failed.insert(drive);
+    const auto found = away.find(drive);
+    if (found == away.end()) return;
+    DriveAway& its = found->second;
+    if (!its.told) its.told = std::min(now, event.at);
+    // A note of the future is of a clock that was wrong.
+    if (is_of_care && event.actor.host == host && event.at <= now && !its.noted) {
+      its.noted = event.at;
+    }
+  };
+  for (const Event& event : events) {
+    if (event.kind != EventKind::kDriveWent && event.kind != EventKind::kDriveCame) continue;
+    for (const DriveId drive : event.drives) note(event, drive);
+  }
+  well_again = std::move(failed);
+  for (const auto& [drive, trouble] : troubles) well_again.erase(drive);
   return away;
+}
+
+std::map<DriveId, std::optional<int64_t>> FindDrivesAway(Cluster& cluster) {
+  std::set<DriveId> well_again;
+  std::map<DriveId, std::optional<int64_t>> since;
+  for (const auto& [drive, away] : FindAway(cluster, FindDriveTroubles(cluster), well_again)) {
+    since[drive] = away.Since();
+  }
+  return since;
 }
 
 Result<CareOutcome> RunCare(Cluster& cluster, const DriveFactory& factory,
                             const CareRequest& request) {
+  if (request.dry_run) return Care(cluster, factory, request, nullptr).Run();
   DriveClaim claim(cluster, kWholeCluster, DriveWork::kCare);
   TRY(claim.Take());
-  // What nobody else may have told of, so that there is a time from which it counts.
-  EventLog events(cluster);
-  Event went{.kind = EventKind::kDriveWent, .actor = {}};
-  for (const auto& [drive, since] : FindDrivesAway(cluster)) went.drives.push_back(drive);
-  if (!went.drives.empty()) events.Add(std::move(went));
-  (void)events.Flush();
+  NoteDrives(cluster);
   const auto others = FindOthersAtWork(cluster);
-  if (!others.empty() && !request.dry_run) {
+  if (!others.empty()) {
     CareOutcome later;
     later.notes.push_back(
         fmt::format("others are at work, and come first: {}", fmt::join(others, "; ")));
     return later;
   }
-  CareOutcome outcome = Care(cluster, factory, request, claim).Run();
-  TRY(claim.Check());
+  CareOutcome outcome = Care(cluster, factory, request, &claim).Run();
+  const Status lost = claim.Check();
+  if (!lost.ok()) outcome.notes.push_back(std::string(lost.message()));
   return outcome;
 }
 
@@ -215,6 +296,7 @@ int ExitCodeOf(const CareOutcome& outcome) {
   for (const CareStep& step : outcome.steps) {
     if (rank(step.exit_code) > rank(worst)) worst = step.exit_code;
   }
+  if (worst == 0 && outcome.is_short) return kExitShort;
   return worst == kExitUsage ? kExitShort : worst;
 }
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,13 +36,33 @@ struct CareOutcome {
   std::vector<CareStep> steps;     // that were done; in a dry run, that are due
   std::vector<std::string> notes;  // what was not done, and why
   bool stopped = false;            // by somebody, in the last of them
+  bool is_short = false;           // something is due that could not be done
 };
 
-// The drives that are away at this moment, and since when, as far as the events tell: what happened
-// to a drive that is up does not count.
-std::map<DriveId, int64_t> FindDrivesAway(Cluster& cluster);
+// A drive that cannot be reached, or has failed, as the events tell; nothing of one that is well.
+struct DriveAway {
+  std::optional<int64_t> told;   // since when, by whoever was first, and by any clock
+  std::optional<int64_t> noted;  // since when care on this host knows, by its own clock
 
-// EBUSY: somebody else cares for the cluster at this moment.
+  // Null: it does not count yet.
+  std::optional<int64_t> Since() const;
+};
+
+// Drives that are not well: what is wrong, or nothing of those that cannot be reached.
+using DriveTroubles = std::map<DriveId, std::string>;
+DriveTroubles FindDriveTroubles(Cluster& cluster);
+
+// `events` are in the order in which they were told, so clocks matter as little as can be. Drives
+// whose failure care has noted, and that are well again, are in `well_again`.
+std::map<DriveId, DriveAway> DrivesAwayBy(const std::vector<Event>& events,
+                                          const DriveTroubles& troubles, const std::string& host,
+                                          int64_t now, std::set<DriveId>& well_again);
+
+// The drives that are away at this moment, and since when that counts: null means from now on.
+std::map<DriveId, std::optional<int64_t>> FindDrivesAway(Cluster& cluster);
+
+// EBUSY: somebody else cares for the cluster at this moment. Who loses that meanwhile ends, and
+// says so among the notes.
 Result<CareOutcome> RunCare(Cluster& cluster, const DriveFactory& factory,
                             const CareRequest& request);
 

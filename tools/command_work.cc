@@ -5,7 +5,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <memory>
+#include <optional>
 
 #include "base/config.h"
 #include "base/try.h"
@@ -25,11 +27,6 @@ struct WorkOptions {
   std::string rate;
   bool json = false;
 };
-
-// Those that can be begun anew where one of them died. What a register says is no reason to run
-// anything else.
-constexpr std::string_view kCommands[] = {"repair", "scrub",  "verify",  "check",    "collect",
-                                          "drain",  "expand", "rebuild", "rebalance"};
 
 // The one that is meant, by number or name; or the only one.
 Result<WorkSeen> Choose(const std::vector<WorkSeen>& all, const std::string& which) {
@@ -53,21 +50,15 @@ Result<WorkSeen> Choose(const std::vector<WorkSeen>& all, const std::string& whi
 }
 
 // In the place of this process.
-Status TakeOver(const std::string& config, const WorkSeen& dead) {
-  const WorkRecord& record = dead.record;
-  if (std::ranges::find(kCommands, record.work) == std::end(kCommands)) {
-    return Fail(EINVAL, "{} cannot be taken over: begin it anew", dead.Name());
+Status TakeOver(Cluster& cluster, const std::string& config, const WorkSeen& dead,
+                std::optional<uint64_t> rate) {
+  if (rate && !dead.record.takes_rate) {
+    return Fail(EINVAL, "{} has no rate that could be set", dead.Name());
   }
-  std::vector<std::string> words{"pinstripe", record.work, config};
-  for (const DriveId drive : record.drives) words.push_back(fmt::format("{}", drive));
-  for (size_t at = 0; at < record.arguments.size();) {
-    const size_t end = std::min(record.arguments.find(' ', at), record.arguments.size());
-    if (end > at) words.push_back(record.arguments.substr(at, end - at));
-    at = end + 1;
-  }
-  if (record.takes_rate && record.rate > 0) {
-    words.insert(words.end(), {"--rate", fmt::format("{}", record.rate)});
-  }
+  auto command = CommandToTakeOver(config, dead.record, rate);
+  if (!command) return Fail(EINVAL, "{} cannot be taken over: begin it anew", dead.Name());
+  std::vector<std::string>& words = *command;
+  TRY(ForgetWork(cluster, dead));
   fmt::print(stderr, "going on with what died: {}\n", fmt::join(words, " "));
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
@@ -108,13 +99,25 @@ std::string TextOf(const WorkChange& change) {
 Result<int> Ask(ConnectedCluster& connected, const WorkOptions& options) {
   Cluster& cluster = connected.cluster();
   const WorkChange change = TRY(ChangeOf(options));
-  const WorkSeen seen = TRY(Choose(TRY(ReadWork(cluster)), options.which));
+  const WorkSeen chosen = TRY(Choose(TRY(ReadWork(cluster)), options.which));
+  // The clock of its host may be wrong, and so may ours: what it does now says whether it is alive.
+  const auto watched = TRY(WatchWork(cluster, {chosen}, [](const WorkSeen& silent) {
+    fmt::print(stderr, "{} gives no sign of life; it is watched for {:.0f} seconds\n",
+               silent.Name(), std::chrono::duration<double>(kWorkIsDeadAfter).count());
+  }));
+  if (watched.empty()) {
+    fmt::print("{} has ended meanwhile.\n", chosen.Name());
+    return 0;
+  }
+  const WorkSeen& seen = watched.front();
   if (!seen.is_alive && change.ask == WorkAsk::kStop) {
     TRY(ForgetWork(cluster, seen));
     fmt::print("{} had died; it is forgotten. Running it again goes on with it.\n", seen.Name());
     return 0;
   }
-  if (!seen.is_alive && change.ask == WorkAsk::kGoOn) TRY(TakeOver(options.config, seen));
+  if (!seen.is_alive && change.ask == WorkAsk::kGoOn) {
+    TRY(TakeOver(cluster, options.config, seen, change.rate));
+  }
   TRY(AskOfWork(cluster, seen, change));
   EventLog events(cluster);
   Event asked{.kind = EventKind::kWorkAsked, .actor = {}, .drives = seen.record.drives};

@@ -63,6 +63,14 @@ bool IsAboutDrives(EventKind kind) {
 
 }  // namespace
 
+Duration TimeBetween(int64_t earlier, int64_t later) {
+  int64_t between = 0;
+  if (!__builtin_sub_overflow(later, earlier, &between) && between != INT64_MIN) {
+    return Duration(between);
+  }
+  return Duration(later < earlier ? -INT64_MAX : INT64_MAX);
+}
+
 // What an event says ------------------------------------------------------------------------------
 
 std::string_view NameOf(EventLevel level) {
@@ -243,6 +251,31 @@ void Append(std::vector<Event>& found, const std::vector<Event>& events, size_t 
                events.end());
 }
 
+// Pages follow each other, so a number that is far from the others is damage, and the ring would be
+// at its end if one that somebody made up counted. The pages of the largest group stay, of the
+// lower one where two are as large. The answer: how many were left out.
+uint64_t LeaveOutImplausible(std::vector<EventPage>& ascending) {
+  const size_t all = ascending.size();
+  std::erase_if(ascending, [](const EventPage& page) { return page.number > kMaxEventPage / 2; });
+  const auto is_gap = [](const EventPage& one, const EventPage& next) {
+    return next.number - one.number >= kEventPages;
+  };
+  auto best = ascending.begin();
+  auto best_end = best;
+  for (auto begin = ascending.begin(); begin != ascending.end();) {
+    auto end = std::adjacent_find(begin, ascending.end(), is_gap);
+    if (end != ascending.end()) ++end;
+    if (end - begin > best_end - best) {
+      best = begin;
+      best_end = end;
+    }
+    begin = end;
+  }
+  ascending.erase(best_end, ascending.end());
+  ascending.erase(ascending.begin(), best);
+  return all - ascending.size();
+}
+
 }  // namespace
 
 Status EventFollower::ReadAll(std::vector<Event>& found) {
@@ -258,15 +291,19 @@ Status EventFollower::ReadAll(std::vector<Event>& found) {
     if (!page.has_value() && value.value.has_value()) ++damaged_;
   }
   std::ranges::sort(pages, {}, &EventPage::number);
-  const uint64_t seen = head_.number;
-  const size_t seen_of_head = head_.events.size();
+  damaged_ += LeaveOutImplausible(pages);
+  const EventPage seen = head_;
+  const EventPage seen_before = before_;
   first_page_ = pages.empty() ? 0 : pages.front().number;
   head_ = pages.empty() ? EventPage() : pages.back();
+  before_ = pages.size() < 2 ? EventPage() : pages[pages.size() - 2];
   head_seen_ = *values[head_.number % kEventPages];
   next_seen_ = *values[(head_.number + 1) % kEventPages];
   for (const EventPage& page : pages) {
-    if (page.number >= seen) {
-      Append(found, page.events, page.number == seen ? seen_of_head : 0);
+    if (page.number > seen.number) Append(found, page.events);
+    if (page.number == seen.number) Append(found, page.events, seen.events.size());
+    if (page.number == seen_before.number && page.number < seen.number) {
+      Append(found, page.events, seen_before.events.size());
     }
   }
   has_read_ = true;
@@ -275,30 +312,40 @@ Status EventFollower::ReadAll(std::vector<Event>& found) {
 
 Result<std::vector<Event>> EventFollower::Poll() {
   std::vector<Event> found;
-  if (!has_read_) {
-    TRY(ReadAll(found));
-    return found;
-  }
+  Status read = ReadOn(found);
+  is_behind_ = !read.ok();
+  // What was found before the failure is not found again.
+  if (is_behind_ && found.empty()) return tl::unexpected(std::move(read));
+  return found;
+}
+
+Status EventFollower::ReadOn(std::vector<Event>& found) {
+  if (!has_read_) return ReadAll(found);
   for (;;) {
-    const auto values =
-        cluster_.registers().ReadMany(std::array{NameOf(head_.number), NameOf(head_.number + 1)});
+    const auto values = cluster_.registers().ReadMany(
+        std::array{NameOf(before_.number), NameOf(head_.number), NameOf(head_.number + 1)});
     for (const auto& value : values) TRY_CONTEXT(value, "read the events");
-    const auto head = PageIn(*values[0], head_.number);
-    const auto next = PageIn(*values[1], head_.number + 1);
+    const auto before = PageIn(*values[0], before_.number);
+    const auto head = PageIn(*values[1], head_.number);
+    const auto next = PageIn(*values[2], head_.number + 1);
     const bool is_overtaken = head_.number != 0 && (!head || head->number != head_.number);
     if (is_overtaken || (next && next->number > head_.number + 1)) {
       // So much has happened, or somebody has spoilt a page.
-      TRY(ReadAll(found));
-      return found;
+      return ReadAll(found);
+    }
+    if (before_.number != 0 && before && before->number == before_.number) {
+      Append(found, before->events, before_.events.size());
+      before_ = *before;
     }
     if (head_.number != 0) {
       Append(found, head->events, head_.events.size());
       head_ = *head;
     }
-    head_seen_ = *values[0];
-    next_seen_ = *values[1];
-    if (!next || next->number != head_.number + 1) return found;
-    // Its events are found by the next round.
+    head_seen_ = *values[1];
+    next_seen_ = *values[2];
+    if (!next || next->number != head_.number + 1) return {};
+    // Its events are found by the next round, and what came to the page before it meanwhile.
+    before_ = head_;
     head_ = {.number = next->number, .events = {}};
     if (first_page_ == 0) first_page_ = head_.number;
   }
@@ -448,14 +495,16 @@ void EventLog::Run() {
 }
 
 Status EventLog::CatchUp() {
-  const std::vector<Event> news = TRY(follower_.Poll());
-  for (const Event& event : news) {
-    if (IsAboutDrives(event.kind)) {
-      for (const DriveId drive : event.drives) last_of_drive_[drive] = event;
+  do {
+    const std::vector<Event> news = TRY(follower_.Poll());
+    for (const Event& event : news) {
+      if (IsAboutDrives(event.kind)) {
+        for (const DriveId drive : event.drives) last_of_drive_[drive] = event;
+      }
+      recent_.push_back(event);
+      if (recent_.size() > kMostRecent) recent_.pop_front();
     }
-    recent_.push_back(event);
-    if (recent_.size() > kMostRecent) recent_.pop_front();
-  }
+  } while (follower_.is_behind_);
   return {};
 }
 
@@ -464,7 +513,7 @@ std::vector<Event> EventLog::OnlyNews(const std::vector<Event>& batch) const {
   std::vector<Event> news;
   for (auto at = batch.begin(); at != batch.end(); ++at) {
     if (std::ranges::find(recent_, *at) != recent_.end()) continue;  // an answer was lost
-    if (!IsAboutDrives(at->kind)) {
+    if (!IsAboutDrives(at->kind) || !at->work.empty()) {
       news.push_back(*at);
       continue;
     }
@@ -477,7 +526,7 @@ std::vector<Event> EventLog::OnlyNews(const std::vector<Event>& batch) const {
       if (known != last.end() && known->second.at >= told.at) return true;
       const auto is_same = [&](const Event& other) {
         return other.kind == told.kind && std::ranges::count(other.drives, drive) > 0 &&
-               Duration(std::abs(other.at - told.at)) < kSameEventWithin;
+               std::chrono::abs(TimeBetween(other.at, told.at)) < kSameEventWithin;
       };
       const auto is_end = [&](const Event& other) {
         return other.kind == EventKind::kDriveCame && std::ranges::count(other.drives, drive) > 0;

@@ -57,6 +57,9 @@ enum class WorkResult : uint8_t {
   kDied = 5,     // its process gave no sign of life any more
 };
 
+// As far as a number can say it: times that drives have may be anything.
+Duration TimeBetween(int64_t earlier, int64_t later);
+
 enum class EventLevel { kInfo, kWarning, kError };
 std::string_view NameOf(EventLevel level);  // "info", "warning", "error"
 
@@ -123,7 +126,7 @@ class EventFollower {
  public:
   explicit EventFollower(Cluster& cluster) : cluster_(cluster) {}
 
-  // What there is the first time; what has come since, afterwards. Then it costs two small reads.
+  // What there is the first time; what has come since, afterwards. Then it costs three small reads.
   // EIO: the registers cannot be read; the next call goes on where this one did not get.
   Result<std::vector<Event>> Poll();
 
@@ -134,11 +137,14 @@ class EventFollower {
  private:
   friend class EventLog;
   Status ReadAll(std::vector<Event>& found);
+  Status ReadOn(std::vector<Event>& found);
 
   Cluster& cluster_;
   bool has_read_ = false;
+  bool is_behind_ = false;  // the last call could not read all that it saw
   uint64_t first_page_ = 0;
   uint64_t damaged_ = 0;
+  EventPage before_;         // head_; whoever was slow may still append to it
   EventPage head_;           // number 0: there is no page
   RegisterValue head_seen_;  // as it was read
   RegisterValue next_seen_;  // the register of the page that would follow
@@ -161,7 +167,7 @@ class EventLog {
 
   // Sets `at`, unless it is set, and `actor`. Never waits. Drives that went are told only if they
   // were there by the last that anybody told of them, and drives that came only if they were away:
-  // whoever begins to watch adds what it finds.
+  // whoever begins to watch adds what it finds. What names its `work` is told in any case.
   void Add(Event event);
 
   // Until all is written, or nothing can be, or the deadline. False: something is left.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <tuple>
 #include <utility>
 
 #include "base/coding.h"
@@ -24,6 +25,12 @@ constexpr size_t kMaxDrives = 1024;
 constexpr uint32_t kAll = 1'000'000;
 constexpr int kMostAttempts = 10;
 constexpr Duration kPauseLook = std::chrono::milliseconds(250);
+constexpr Duration kWatchLook = std::chrono::seconds(1);
+constexpr Duration kPatience = std::chrono::seconds(5);  // within which signs of life come
+
+// Those that can be begun anew where one of them died.
+constexpr std::string_view kCommands[] = {"repair", "scrub",  "verify",  "check",    "collect",
+                                          "drain",  "expand", "rebuild", "rebalance"};
 
 RegisterName NameOf(uint8_t place) { return {kMapGroup, WorkKey(place)}; }
 RegisterName OrderNameOf(uint8_t place) { return {kMapGroup, WorkOrderKey(place)}; }
@@ -166,14 +173,46 @@ Result<std::vector<WorkSeen>> ReadWork(Cluster& cluster) {
     if (!value.value.has_value()) continue;
     auto record = WorkRecord::Decode(*value.value);
     if (!record.has_value()) continue;  // garbage: it is replaced when the place is wanted
-    WorkSeen seen{.place = place, .record = *std::move(record), .order = {}};
-    seen.is_alive = now - seen.record.renewed < kWorkIsDeadAfter.count();
+    WorkSeen seen{.place = place, .record = *std::move(record), .order = {}, .slot = value.slot};
+    const Duration silent = TimeBetween(seen.record.renewed, now);
+    seen.is_alive = silent < kWorkIsDeadAfter && silent > -kWorkClocksDiffer;
     if (asked.has_value() && asked->value.has_value()) {
       const auto order = WorkOrder::Decode(*asked->value);
       if (order.has_value() && order->run == seen.record.run) seen.order = *order;
     }
     all.push_back(std::move(seen));
   }
+  return all;
+}
+
+Result<std::vector<WorkSeen>> WatchWork(
+    Cluster& cluster, std::vector<WorkSeen> all,
+    const std::function<void(const WorkSeen& silent)>& waiting) {
+  Runtime& runtime = cluster.runtime();
+  const Time begun = runtime.Now();
+  std::map<uint8_t, uint64_t> silent;  // slots, by place
+  for (const WorkSeen& seen : all) silent[seen.place] = seen.slot;
+  bool told = waiting == nullptr;
+  while (!silent.empty()) {
+    const Duration watched = runtime.Now() - begun;
+    if (watched >= kWorkIsDeadAfter) break;
+    if (watched >= kPatience && !std::exchange(told, true)) {
+      waiting(*std::ranges::find(all, silent.begin()->first, &WorkSeen::place));
+    }
+    Sleep(runtime, runtime.Now() + kWatchLook);
+    const std::vector<WorkSeen> now = TRY(ReadWork(cluster));
+    std::erase_if(all, [&](WorkSeen& seen) {
+      if (!silent.contains(seen.place)) return false;
+      const auto found = std::ranges::find(now, seen.place, &WorkSeen::place);
+      const bool ended = found == now.end() || found->record.run != seen.record.run;
+      if (!ended && found->slot == silent.at(seen.place)) return false;
+      silent.erase(seen.place);
+      if (!ended) seen = *found;
+      seen.is_alive = true;
+      return ended;
+    });
+  }
+  for (WorkSeen& seen : all) seen.is_alive = !silent.contains(seen.place);
   return all;
 }
 
@@ -211,12 +250,30 @@ Status ForgetWork(Cluster& cluster, const WorkSeen& seen) {
   if (!found.value.has_value()) return {};
   const auto record = WorkRecord::Decode(*found.value);
   const bool is_it = record.has_value() && record->run == seen.record.run &&
-                     record->renewed == seen.record.renewed && !seen.is_alive;
+                     found.slot == seen.slot && !seen.is_alive;
   if (!is_it) return Fail(EBUSY, "{} is alive", seen.Name());
   const auto outcome = cluster.registers().Change(name, found, std::nullopt);
   TRY(outcome.why);
   if (!outcome.applied()) return Fail(EBUSY, "{} is alive", seen.Name());
   return {};
+}
+
+std::optional<std::vector<std::string>> CommandToTakeOver(const std::string& config,
+                                                          const WorkRecord& dead,
+                                                          std::optional<uint64_t> rate) {
+  if (std::ranges::find(kCommands, dead.work) == std::end(kCommands)) return std::nullopt;
+  std::vector<std::string> words{"pinstripe", dead.work, config};
+  for (const DriveId drive : dead.drives) words.push_back(fmt::format("{}", drive));
+  for (size_t at = 0; at < dead.arguments.size();) {
+    const size_t end = std::min(dead.arguments.find(' ', at), dead.arguments.size());
+    if (end > at) words.push_back(dead.arguments.substr(at, end - at));
+    at = end + 1;
+  }
+  const uint64_t its_rate = rate.value_or(dead.rate);
+  if (dead.takes_rate && its_rate > 0) {
+    words.insert(words.end(), {"--rate", fmt::format("{}", its_rate)});
+  }
+  return words;
 }
 
 std::string WorkText(const std::vector<WorkSeen>& all, int64_t now) {
@@ -239,11 +296,12 @@ std::string WorkText(const std::vector<WorkSeen>& all, int64_t now) {
     text += fmt::format("\n   since {} by {}\n", TimeText(record.since), record.actor.Text());
     if (!record.arguments.empty()) text += fmt::format("   with {}\n", record.arguments);
     if (!seen.is_alive) {
-      const double silent = static_cast<double>(now - record.renewed) / 1e9;
+      const std::chrono::duration<double> silent = TimeBetween(record.renewed, now);
       text += fmt::format(
-          "   no sign of life for {}: `pinstripe work CONFIG resume {}` takes it over, `stop {}` "
-          "forgets it\n",
-          DurationText(std::max(silent, 0.0)), seen.Number(), seen.Number());
+          "   {}: `pinstripe work CONFIG resume {}` takes it over, `stop {}` forgets it\n",
+          silent.count() < 0 ? "its last sign of life is of the future, by our clock"
+                             : fmt::format("no sign of life for {}", DurationText(silent.count())),
+          seen.Number(), seen.Number());
     } else if (seen.order && seen.order->ask != WorkAsk::kGoOn) {
       text += fmt::format("   as {} asked\n", seen.order->actor.Text());
     }
@@ -322,8 +380,13 @@ void RunningWork::Show(std::string_view doing, double done, uint64_t bytes) {
 
 bool RunningWork::GoOn() {
   for (;;) {
+    const Status may = options_.may_go_on == nullptr ? Status() : options_.may_go_on();
     {
       const MutexLock lock(mutex_);
+      if (!may.ok() && asked_ != WorkAsk::kStop) {
+        asked_ = WorkAsk::kStop;
+        stopped_by_ = may.message();
+      }
       if (asked_ != WorkAsk::kPause || ended_) return asked_ != WorkAsk::kStop;
     }
     Sleep(runtime_, runtime_.Now() + kPauseLook);
@@ -338,7 +401,7 @@ bool RunningWork::IsStopped() const {
 Status RunningWork::Check() const {
   const MutexLock lock(mutex_);
   if (asked_ != WorkAsk::kStop) return {};
-  return Fail(ECANCELED, "stopped by {}", asked_by_.Text());
+  return Fail(ECANCELED, "{}", stopped_by_);
 }
 
 uint64_t RunningWork::rate() const {
@@ -352,6 +415,7 @@ void RunningWork::End(WorkResult result, const std::string& text) {
     if (std::exchange(ended_, true)) return;
   }
   thread_.End();
+  BuryTwins();
   LeavePlace();
   Event ended{.kind = EventKind::kWorkEnded, .actor = {}, .drives = options_.drives};
   ended.work = options_.work;
@@ -389,6 +453,7 @@ WorkRecord RunningWork::Now() {
 // A sign of life, and a look for orders.
 void RunningWork::Renew() {
   if (!place_) return TakeAPlace();
+  BuryTwins();
   auto values = cluster_.registers().ReadMany(std::array{NameOf(*place_), OrderNameOf(*place_)});
   Obey(values[1]);
   if (!values[0].has_value()) return;  // others may take it for dead meanwhile
@@ -411,8 +476,52 @@ void RunningWork::Obey(const Result<RegisterValue>& value) {
   const MutexLock lock(mutex_);
   if (asked_ == WorkAsk::kStop) return;  // it does not come back
   asked_ = order->ask;
-  asked_by_ = order->actor;
+  stopped_by_ = fmt::format("stopped by {}", order->actor.Text());
   if (options_.takes_rate) rate_ = order->rate.value_or(options_.rate);
+}
+
+// By our own clock alone: clocks of hosts may differ by anything.
+bool RunningWork::StandsStill(uint8_t place, const RegisterValue& value) {
+  const std::pair<uint64_t, Time> now(value.slot, runtime_.Now());
+  auto& [slot, since] = watched_.try_emplace(place, now).first->second;
+  if (slot != value.slot) std::tie(slot, since) = now;
+  return runtime_.Now() - since >= kWorkIsDeadAfter;
+}
+
+// What is left of the same work that died goes away: we go on with it.
+void RunningWork::BuryTwins() {
+  if (twins_.empty()) return;
+  std::vector<RegisterName> names;
+  for (const uint8_t place : twins_) names.push_back(NameOf(place));
+  const auto values = cluster_.registers().ReadMany(names);
+  auto value = values.begin();
+  for (auto at = twins_.begin(); at != twins_.end(); ++value) {
+    const uint8_t place = *at++;
+    if (!value->has_value()) continue;  // the next time
+    const RegisterValue& found = **value;
+    const bool moved = watched_.at(place).first != found.slot;
+    const auto record = moved || !found.value.has_value()
+                            ? Result<WorkRecord>(Fail(ENOENT, "it is gone"))
+                            : WorkRecord::Decode(*found.value);
+    if (!record.has_value()) {
+      twins_.erase(place);
+    } else if (StandsStill(place, found)) {
+      const auto outcome = cluster_.registers().Change(NameOf(place), found, std::nullopt);
+      if (!outcome.why.ok()) continue;
+      twins_.erase(place);
+      if (outcome.applied()) TellThatItDied(*record, /*goes_on=*/true);
+    }
+  }
+}
+
+void RunningWork::TellThatItDied(const WorkRecord& died, bool goes_on) {
+  Event ended{.kind = EventKind::kWorkEnded, .actor = {}, .drives = died.drives};
+  ended.work = died.work;
+  ended.result = WorkResult::kDied;
+  ended.text =
+      fmt::format("it was begun by {}, who gave no sign of life since {}{}", died.actor.Text(),
+                  TimeText(died.renewed), goes_on ? "; another process goes on with it" : "");
+  log_.Add(std::move(ended));
 }
 
 // That of the same work that died, or a free one, or that of the first that died.
@@ -420,7 +529,6 @@ void RunningWork::TakeAPlace() {
   std::vector<RegisterName> names;
   for (uint8_t place = 0; place < kWorkPlaces; ++place) names.push_back(NameOf(place));
   const auto values = cluster_.registers().ReadMany(names);
-  const int64_t now = runtime_.WallClock();
   std::optional<uint8_t> best;
   std::optional<WorkRecord> died;
   int best_rank = 0;
@@ -439,9 +547,10 @@ void RunningWork::TakeAPlace() {
           return;
         }
         record = *std::move(decoded);
-        const bool is_dead = now - record->renewed >= kWorkIsDeadAfter.count();
+        const bool is_dead = StandsStill(place, *values[place]);
         const bool is_same = record->work == ours_.work && record->drives == ours_.drives &&
                              record->arguments == ours_.arguments;
+        if (is_same) twins_.insert(place);
         rank = !is_dead ? 0 : is_same ? 3 : 1;
         renewed = record->renewed;
       }
@@ -458,14 +567,8 @@ void RunningWork::TakeAPlace() {
   if (!outcome.applied()) return;  // somebody else was there first
   place_ = best;
   seen_ = outcome.now;
-  if (!died) return;
-  Event ended{.kind = EventKind::kWorkEnded, .actor = {}, .drives = died->drives};
-  ended.work = died->work;
-  ended.result = WorkResult::kDied;
-  ended.text = fmt::format("it was begun by {}, who gave no sign of life since {}{}",
-                           died->actor.Text(), TimeText(died->renewed),
-                           best_rank == 3 ? "; another process goes on with it" : "");
-  log_.Add(std::move(ended));
+  twins_.erase(*best);
+  if (died) TellThatItDied(*died, /*goes_on=*/best_rank == 3);
 }
 
 void RunningWork::LeavePlace() {

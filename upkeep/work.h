@@ -17,9 +17,13 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/background_thread.h"
@@ -81,13 +85,16 @@ inline constexpr uint8_t kWorkPlaces = 16;
 std::string WorkKey(uint8_t place);       // "P" U8
 std::string WorkOrderKey(uint8_t place);  // "Q" U8
 
-// By the clocks of two machines, as far as these agree.
 inline constexpr Duration kWorkIsDeadAfter = std::chrono::seconds(30);
+// By as much the clock of a process that works may be ahead of that of who looks.
+inline constexpr Duration kWorkClocksDiffer = std::chrono::minutes(5);
 
 struct WorkSeen {
   uint8_t place = 0;  // by which people name it, with the first as 1
   WorkRecord record;
   std::optional<WorkOrder> order;  // that was given to it
+  uint64_t slot = 0;               // of the register of its place: each sign of life moves it
+  // By the clocks of two machines, as far as these agree; by our own alone after WatchWork().
   bool is_alive = false;
 
   int Number() const { return place + 1; }
@@ -100,6 +107,13 @@ struct WorkSeen {
 // In the order of places. EIO.
 Result<std::vector<WorkSeen>> ReadWork(Cluster& cluster);
 
+// Whether these are alive by our own clock alone: those that show a sign of life now are, which
+// takes seconds. Who stands still is watched for kWorkIsDeadAfter; `waiting` is told, once, of the
+// first of them. What ends meanwhile is left out. EIO.
+Result<std::vector<WorkSeen>> WatchWork(
+    Cluster& cluster, std::vector<WorkSeen> all,
+    const std::function<void(const WorkSeen& silent)>& waiting = nullptr);
+
 // A change of what is asked of work. What is not given stays as it was asked before.
 struct WorkChange {
   std::optional<WorkAsk> ask;
@@ -109,8 +123,15 @@ struct WorkChange {
 Status AskOfWork(Cluster& cluster, const WorkSeen& seen, const WorkChange& change,
                  const Actor& actor = ThisProcess());
 
-// Takes away what is left of one that died. EBUSY: it is alive. EIO.
+// Takes away what is left of one that died, as WatchWork() has seen. EBUSY: it is alive. EIO.
 Status ForgetWork(Cluster& cluster, const WorkSeen& seen);
+
+// That does the work of one that died, or null: it cannot be begun anew by itself. What a register
+// says is no reason to run anything but such work. `rate`, if there is one, replaces that of the
+// dead.
+std::optional<std::vector<std::string>> CommandToTakeOver(const std::string& config,
+                                                          const WorkRecord& dead,
+                                                          std::optional<uint64_t> rate);
 
 // For people, and for programs.
 std::string WorkText(const std::vector<WorkSeen>& all, int64_t now);
@@ -124,6 +145,8 @@ struct RunningWorkOptions {
   uint64_t rate = 0;
   Duration every = std::chrono::seconds(3);  // signs of life, and looks for orders
   Actor actor = ThisProcess();
+  // Fails when the work has to end for another reason; called by GoOn(). Null: never.
+  std::function<Status()> may_go_on = nullptr;
 };
 
 // Thread-safe, but for Show(), which one thread calls, and for End().
@@ -138,10 +161,11 @@ class RunningWork {
   // `done` is 0..1; `bytes` were moved since this kind of work began, if it is about bytes. Cheap.
   void Show(std::string_view doing, double done, uint64_t bytes = 0);
 
-  // Waits for as long as it is paused. False: somebody has stopped it, from now on.
+  // Waits for as long as it is paused. False: somebody, or `may_go_on`, has stopped it, from now
+  // on.
   bool GoOn();
   bool IsStopped() const;
-  // ECANCELED, with who has stopped it, if somebody has.
+  // ECANCELED, with who or what has stopped it, if it is stopped.
   Status Check() const;
 
   const std::string& work() const { return options_.work; }
@@ -156,6 +180,9 @@ class RunningWork {
   void TakeAPlace();
   void LeavePlace();
   void Obey(const Result<RegisterValue>& order);
+  bool StandsStill(uint8_t place, const RegisterValue& value);
+  void BuryTwins();
+  void TellThatItDied(const WorkRecord& died, bool goes_on);
   WorkRecord Now();
 
   Cluster& cluster_;
@@ -166,9 +193,12 @@ class RunningWork {
   // The thread's alone:
   std::optional<uint8_t> place_;
   RegisterValue seen_;  // the register of the place, as we left it
+  // Places of others: the slot that was seen last, and since when, by our own clock.
+  std::map<uint8_t, std::pair<uint64_t, Time>> watched_;
+  std::set<uint8_t> twins_;  // of these, those with the same work, as long as they stand still
   mutable Mutex mutex_;
   WorkAsk asked_ GUARDED_BY(mutex_) = WorkAsk::kGoOn;
-  Actor asked_by_ GUARDED_BY(mutex_);
+  std::string stopped_by_ GUARDED_BY(mutex_);
   uint64_t rate_ GUARDED_BY(mutex_) = 0;
   std::string doing_ GUARDED_BY(mutex_);
   double done_ GUARDED_BY(mutex_) = 0;

@@ -6,11 +6,16 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "cluster/membership/drive_claim.h"
+#include "cluster/membership/group_work.h"
 #include "tests/fs/fs_test_base.h"
 #include "tools/care_run.h"
+#include "tools/check_report.h"
 #include "tools/commands.h"
 #include "tools/long_runs.h"
 #include "upkeep/last_look.h"
@@ -157,7 +162,8 @@ TEST_F(CareTest, ADriveThatStaysAwayIsDoneWithoutAfterAWhile) {
   EXPECT_THAT(Steps(Care()), IsEmpty());
   const auto away = FindDrivesAway(cluster());
   ASSERT_EQ(away.size(), 1u);
-  const int64_t since = away.at(3);
+  const std::optional<int64_t> since = away.at(3);
+  ASSERT_TRUE(since.has_value());
   sim_.Sleep(hours(12));
   EXPECT_EQ(FindDrivesAway(cluster()).at(3), since);
   EXPECT_THAT(Steps(Care()), IsEmpty());
@@ -210,6 +216,85 @@ TEST_F(CareTest, ADriveThatCameAndWentIsWaitedForAnew) {
   EXPECT_THAT(Steps(Care()), ElementsAre("check"));
 }
 
+// Another host, whose clock is a day behind, saw it go a minute ago.
+TEST_F(CareTest, TheClocksOfOthersDoNotMakeADriveLongAway) {
+  NoteAllLooks();
+  machines_.SetDown(3, true);
+  EventLog log(cluster(), {.actor = {.host = "behind", .process = 1, .program = "mount"}});
+  Event went{.kind = EventKind::kDriveWent, .actor = {}, .drives = {3}};
+  went.at = sim_.WallClock() - hours(25) / std::chrono::nanoseconds(1);
+  log.Add(went);
+  went.work = "care";  // so does its care
+  log.Add(went);
+  ASSERT_TRUE(log.Flush());
+  EXPECT_THAT(Steps(Care()), IsEmpty());
+  EXPECT_THAT(Steps(Care()), IsEmpty());
+  sim_.Sleep(hours(25));
+  EXPECT_THAT(Steps(Care()), ElementsAre("check", "repair without drive 3"));
+}
+
+// Each restart of a mount tells that a drive came, which answers that it has failed.
+TEST(DrivesAwayBy, ADriveThatFailedIsNotBackAsItAnswers) {
+  const auto event = [](EventKind kind, int64_t at, const char* work, const char* text) {
+    Event one{.kind = kind, .at = at, .actor = {.host = "box"}, .drives = {3}};
+    one.work = work;
+    one.text = text;
+    return one;
+  };
+  std::vector<Event> events{
+      event(EventKind::kDriveWent, 1, "care", ""), event(EventKind::kDriveCame, 2, "", ""),
+      event(EventKind::kDriveWent, 10, "care", "no sync"), event(EventKind::kDriveCame, 20, "", ""),
+      event(EventKind::kDriveWent, 30, "", "")};
+  std::set<DriveId> well_again;
+  auto away = DrivesAwayBy(events, {{3, "no sync"}}, "box", 100, well_again);
+  ASSERT_EQ(away.size(), 1u);
+  EXPECT_EQ(away.at(3).Since(), 10);
+  EXPECT_THAT(well_again, IsEmpty());
+  // By the notes of another host it does not count.
+  EXPECT_EQ(DrivesAwayBy(events, {{3, "no sync"}}, "other", 100, well_again).at(3).Since(),
+            std::nullopt);
+  // One that is well again, as care says then.
+  EXPECT_THAT(DrivesAwayBy(events, {}, "box", 100, well_again), IsEmpty());
+  EXPECT_THAT(well_again, ElementsAre(3));
+  events.push_back(event(EventKind::kDriveCame, 40, "care", ""));
+  EXPECT_EQ(DrivesAwayBy(events, {{3, "no sync"}}, "box", 100, well_again).at(3).Since(),
+            std::nullopt);
+}
+
+// What it has found until then, and its exit code, are not lost.
+TEST_F(CareTest, WhoLosesTheClaimEndsAndSaysWhatItDid) {
+  NoteAllLooks(31);
+  const auto other = *machines_.Open();
+  sim_.Spawn("other", [&] {
+    const RegisterName name{kMapGroup, CareClaimKey()};
+    while (AllWork(*other).empty() || AllWork(*other)[0].record.work != "scrub") {
+      sim_.Sleep(seconds(1));
+    }
+    const DriveClaimRecord record{.work = DriveWork::kCare, .host = "other", .process = 7};
+    for (;;) {
+      const auto seen = other->registers().Read(name);
+      ASSERT_OK(seen);
+      if (other->registers().Change(name, *seen, record.Encode()).applied()) break;
+    }
+  });
+  const CareOutcome done = Care({.bytes_per_second = 1000});
+  EXPECT_THAT(Steps(done), ElementsAre("collect", "scrub"));
+  EXPECT_EQ(ExitCodeOf(done), kExitStopped);
+  EXPECT_THAT(CareText({}, done), HasSubstr("somebody else took over: "));
+}
+
+TEST_F(CareTest, ADryRunTellsNothingAndWaitsForNobody) {
+  NoteAllLooks(31);
+  machines_.SetDown(3, true);
+  const auto other = *machines_.Open();
+  DriveClaim claim(*other, kWholeCluster, DriveWork::kCare);
+  ASSERT_OK(claim.Take());
+  EXPECT_THAT(Steps(Care({.dry_run = true})), ElementsAre("collect", "scrub"));
+  const auto list = ReadEvents(cluster(), INT64_MIN);
+  ASSERT_OK(list);
+  EXPECT_THAT(list->events, IsEmpty());
+}
+
 class FullCareTest : public CareTest {
  protected:
   FullCareTest()
@@ -238,6 +323,9 @@ TEST_F(FullCareTest, ADriveWhoseContentsDoNotFitElsewhereIsWaitedFor) {
   const CareOutcome done = Care();
   EXPECT_THAT(Steps(done), ElementsAre("check"));
   EXPECT_THAT(CareText({}, done), HasSubstr("what was on drive 3 stays there: "));
+  const CareOutcome short_of_room{.is_short = true};
+  EXPECT_EQ(ExitCodeOf(short_of_room), kExitShort);
+  EXPECT_TRUE(done.is_short);
 }
 
 // Work that is asked from elsewhere

@@ -365,6 +365,105 @@ TEST_F(EventLogTest, GarbageInTheRingHurtsNobody) {
   EXPECT_THAT(Works(All(*cluster)), testing::Contains("4"));
 }
 
+// One who is slow appends to a page that is not the last one any more.
+TEST_F(EventLogTest, WhatIsAppendedLateIsFollowed) {
+  const auto cluster = Open();
+  RegisterStore& registers = cluster->registers();
+  const auto put = [&](uint64_t number, const std::vector<std::string>& works) {
+    EventPage page{.number = number, .events = {}};
+    for (const std::string& work : works) page.events.push_back(Began(work));
+    const RegisterName name{kMapGroup, EventPageKey(number)};
+    const auto seen = registers.Read(name);
+    ASSERT_OK(seen);
+    ASSERT_OK(registers.Change(name, *seen, page.Encode()).why);
+  };
+  put(1, {"a"});
+  EventFollower follower(*cluster);
+  EXPECT_THAT(Works(*follower.Poll()), ElementsAre("a"));
+  put(2, {"b"});
+  EXPECT_THAT(Works(*follower.Poll()), ElementsAre("b"));
+  put(1, {"a", "late"});
+  EXPECT_THAT(Works(*follower.Poll()), ElementsAre("late"));
+  put(3, {"c"});
+  put(2, {"b", "later"});
+  EXPECT_THAT(Works(*follower.Poll()), testing::UnorderedElementsAre("c", "later"));
+  EXPECT_THAT(*follower.Poll(), IsEmpty());
+}
+
+// The drives go at any moment of a look at several pages.
+TEST_F(EventLogTest, AFollowerThatFailsHalfwayLosesNothing) {
+  const auto cluster = Open();
+  EventLog log(*cluster, {.actor = On("box1"), .most_waiting = 1000});
+  EventFollower follower(*cluster);
+  ASSERT_OK(follower.Poll());
+  Event event = Began("x");
+  event.text = std::string(400, 'x');
+  uint64_t written = 0;
+  uint64_t followed = 0;
+  int failures = 0;
+  const auto set_down = [&](bool down) {
+    for (DriveId id = 1; id <= machines_.size(); ++id) machines_.SetDown(id, down);
+  };
+  for (int round = 0; round < 60; ++round) {
+    for (int i = 0; i < 40; ++i) {
+      event.count = ++written;
+      log.Add(event);
+    }
+    ASSERT_TRUE(log.Flush(minutes(1)));
+    bool is_down = false;
+    sim_.Spawn("saboteur", [&] {
+      sim_.Sleep(std::chrono::microseconds(200) * round);
+      set_down(true);
+      is_down = true;
+    });
+    const auto news = follower.Poll();
+    if (news.has_value()) followed += news->size();
+    while (!is_down) sim_.Sleep(seconds(1));
+    if (!news.has_value() || news->size() < 40) ++failures;
+    set_down(false);
+    sim_.Sleep(minutes(1));
+    for (bool all = false; !all;) {
+      const auto more = follower.Poll();
+      if (more.has_value()) followed += more->size();
+      all = more.has_value() && more->empty();
+      if (!all) sim_.Sleep(seconds(1));
+    }
+    ASSERT_EQ(followed, written) << round;
+  }
+  EXPECT_GT(failures, 3);
+}
+
+// A page that somebody made up does not end the ring.
+TEST_F(EventLogTest, ANumberFarFromAllOthersIsDamage) {
+  const auto cluster = Open();
+  const auto forge = [&](uint64_t number) {
+    const RegisterName name{kMapGroup, EventPageKey(number)};
+    const auto seen = cluster->registers().Read(name);
+    ASSERT_OK(seen);
+    const EventPage page{.number = number, .events = {Began("forged")}};
+    ASSERT_OK(cluster->registers().Change(name, *seen, page.Encode()).why);
+  };
+  EventFollower follower(*cluster);
+  ASSERT_OK(follower.Poll());
+  forge(kMaxEventPage - 3);
+  EventLog log(*cluster, {.actor = On("box1")});
+  log.Add(Began("1"));
+  ASSERT_TRUE(log.Flush());
+  forge(kMaxEventPage / 4 + 2);  // the register of the page that follows
+  EXPECT_THAT(Works(*follower.Poll()), ElementsAre("1"));
+  log.Add(Began("2"));
+  ASSERT_TRUE(log.Flush());
+  EXPECT_THAT(Works(*follower.Poll()), ElementsAre("2"));
+  EXPECT_THAT(Works(All(*cluster)), ElementsAre("1", "2"));
+}
+
+TEST(Events, TimesThatDrivesHaveMayBeAnything) {
+  EXPECT_EQ(TimeBetween(3, 5).count(), 2);
+  EXPECT_EQ(TimeBetween(INT64_MIN, 5).count(), INT64_MAX);
+  EXPECT_EQ(TimeBetween(INT64_MAX, -5).count(), -INT64_MAX);
+  EXPECT_EQ(TimeBetween(INT64_MAX, -1).count(), -INT64_MAX);
+}
+
 // Whoever tells of a drive says what is news.
 TEST_F(EventLogTest, OfDrivesOnlyNewsIsTold) {
   const auto one = Open();

@@ -277,10 +277,14 @@ TEST_F(WorkTest, WhoDiedIsShownAndTakenOver) {
   // Other work leaves it alone.
   const auto other = Begin("box2", "scrub");
   EXPECT_THAT(Names(All(*watcher)), ElementsAre("drain 3 died", "scrub running"));
+  // Whoever goes on with it takes it away, as soon as its own clock says that it stands still.
   const auto next = Begin("box3", "drain", {3});
+  EXPECT_THAT(Names(All(*watcher)),
+              ElementsAre("drain 3 died", "scrub running", "drain 3 running"));
+  sim_.Sleep(seconds(40));
   all = All(*watcher);
-  EXPECT_THAT(Names(all), ElementsAre("drain 3 running", "scrub running"));
-  EXPECT_EQ(all[0].record.actor.host, "box3");
+  EXPECT_THAT(Names(all), ElementsAre("scrub running", "drain 3 running"));
+  EXPECT_EQ(all[1].record.actor.host, "box3");
   ASSERT_TRUE(next->log.Flush());
   const auto events = ReadEvents(*watcher, INT64_MIN)->events;
   const auto died = std::ranges::find(events, WorkResult::kDied, &Event::result);
@@ -301,6 +305,103 @@ TEST_F(WorkTest, WhoDiedIsForgottenAndTheLivingIsNot) {
   sim_.Sleep(minutes(1));
   ASSERT_OK(ForgetWork(*watcher, All(*watcher)[0]));
   EXPECT_THAT(All(*watcher), IsEmpty());
+}
+
+constexpr int64_t kHour = 3600 * int64_t{1'000'000'000};
+
+// A host whose clock is far ahead died.
+TEST_F(WorkTest, WhoDiedInTheFutureIsDead) {
+  const auto watcher = Open();
+  const RegisterName name{kMapGroup, WorkKey(0)};
+  for (const int64_t renewed : {sim_.WallClock() + kHour, INT64_MAX, INT64_MIN, int64_t{0}}) {
+    WorkRecord record = SmallRecord();
+    record.renewed = renewed;
+    const auto seen = watcher->registers().Read(name);
+    ASSERT_OK(seen);
+    ASSERT_OK(watcher->registers().Change(name, *seen, record.Encode()).why);
+    EXPECT_THAT(Names(All(*watcher)), ElementsAre("drain 3 258 died")) << renewed;
+    EXPECT_THAT(WorkText(All(*watcher), sim_.WallClock()),
+                HasSubstr(renewed > sim_.WallClock() ? "of the future" : "no sign of life for "));
+  }
+  // By a clock that is a little ahead, it seems alive until it is watched.
+  WorkRecord record = SmallRecord();
+  record.renewed = sim_.WallClock() + kHour / 30;
+  const auto seen = watcher->registers().Read(name);
+  ASSERT_OK(watcher->registers().Change(name, *seen, record.Encode()).why);
+  EXPECT_THAT(Names(All(*watcher)), ElementsAre("drain 3 258 paused"));
+  std::vector<std::string> waited_for;
+  const auto watched = WatchWork(*watcher, All(*watcher), [&](const WorkSeen& silent) {
+    waited_for.push_back(silent.Name());
+  });
+  ASSERT_OK(watched);
+  EXPECT_THAT(waited_for, ElementsAre("drain 3 258"));
+  EXPECT_THAT(Names(*watched), ElementsAre("drain 3 258 died"));
+  EXPECT_OK(ForgetWork(*watcher, watched->front()));
+  EXPECT_THAT(All(*watcher), IsEmpty());
+}
+
+// The same as who looks has a clock that is ahead.
+TEST_F(WorkTest, WhoSeemsDeadByOurClockIsWatchedAndIsAlive) {
+  const auto watcher = Open();
+  const auto worker = Begin("box1", "scrub");
+  auto all = All(*watcher);
+  ASSERT_EQ(all.size(), 1u);
+  all[0].is_alive = false;
+  const Time begun = sim_.Now();
+  const auto watched = WatchWork(*watcher, all, [](const WorkSeen&) { FAIL(); });
+  ASSERT_OK(watched);
+  EXPECT_LT(sim_.Now() - begun, seconds(6));
+  EXPECT_THAT(Names(*watched), ElementsAre("scrub running"));
+  EXPECT_FAILS(ForgetWork(*watcher, all[0]), EBUSY);  // it has moved
+  worker->work->End(WorkResult::kDone, "");
+  EXPECT_THAT(*WatchWork(*watcher, *watched), IsEmpty());
+}
+
+// Places of those whose clocks are wrong are used again, and those of the living are not.
+TEST_F(WorkTest, ClocksDoNotMatterToWhoTakesAPlace) {
+  const auto watcher = Open();
+  for (uint8_t place = 0; place < kWorkPlaces; ++place) {
+    WorkRecord record = SmallRecord();
+    record.run[0] = static_cast<uint8_t>(100 + place);
+    record.renewed = sim_.WallClock() + 24 * 365 * kHour;
+    const auto seen = watcher->registers().Read({kMapGroup, WorkKey(place)});
+    ASSERT_OK(seen);
+    ASSERT_OK(watcher->registers().Change({kMapGroup, WorkKey(place)}, *seen, record.Encode()).why);
+  }
+  const auto worker = Begin("box1", "scrub");
+  sim_.Sleep(seconds(20));
+  EXPECT_THAT(Names(All(*watcher)), testing::Not(testing::Contains("scrub running")));
+  sim_.Sleep(seconds(20));
+  EXPECT_THAT(Names(All(*watcher)), testing::Contains("scrub running"));
+}
+
+TEST_F(WorkTest, EndsWhenItMayNotGoOn) {
+  const auto cluster = Open();
+  EventLog log(*cluster, {.actor = On("box1")});
+  Status may;
+  RunningWork work(*cluster, log, {.work = "scrub", .may_go_on = [&] { return may; }});
+  EXPECT_TRUE(work.GoOn());
+  may = Fail(EBUSY, "somebody else took over");
+  EXPECT_FALSE(work.GoOn());
+  may = {};
+  EXPECT_FALSE(work.GoOn());
+  EXPECT_FAILS(work.Check(), ECANCELED);
+  EXPECT_EQ(work.Check().message(), "somebody else took over");
+}
+
+TEST(Work, IsTakenOverWithTheRateThatIsAskedFor) {
+  WorkRecord dead = SmallRecord();
+  using testing::Optional;
+  EXPECT_THAT(CommandToTakeOver("c.toml", dead, {}),
+              Optional(ElementsAre("pinstripe", "drain", "c.toml", "3", "258", "--force", "--rate",
+                                   "300")));
+  EXPECT_THAT(
+      CommandToTakeOver("c.toml", dead, 7),
+      Optional(ElementsAre("pinstripe", "drain", "c.toml", "3", "258", "--force", "--rate", "7")));
+  EXPECT_THAT(CommandToTakeOver("c.toml", dead, 0),
+              Optional(ElementsAre("pinstripe", "drain", "c.toml", "3", "258", "--force")));
+  dead.work = "sh";
+  EXPECT_EQ(CommandToTakeOver("c.toml", dead, {}), std::nullopt);
 }
 
 // It stood still for so long that it was forgotten, or somebody took its place.
