@@ -49,6 +49,14 @@ Result<WorkSeen> Choose(const std::vector<WorkSeen>& all, const std::string& whi
   return Fail(EINVAL, "several are at work: say which by its number: {}", fmt::join(names, ", "));
 }
 
+Status Forget(Cluster& cluster, const WorkSeen& dead, bool goes_on) {
+  TRY(ForgetWork(cluster, dead));
+  EventLog events(cluster);
+  events.Add(EventOfDeath(dead.record, goes_on));
+  (void)events.Flush();
+  return {};
+}
+
 // In the place of this process.
 Status TakeOver(Cluster& cluster, const std::string& config, const WorkSeen& dead,
                 std::optional<uint64_t> rate) {
@@ -58,7 +66,7 @@ Status TakeOver(Cluster& cluster, const std::string& config, const WorkSeen& dea
   auto command = CommandToTakeOver(config, dead.record, rate);
   if (!command) return Fail(EINVAL, "{} cannot be taken over: begin it anew", dead.Name());
   std::vector<std::string>& words = *command;
-  TRY(ForgetWork(cluster, dead));
+  TRY(Forget(cluster, dead, /*goes_on=*/true));
   fmt::print(stderr, "going on with what died: {}\n", fmt::join(words, " "));
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
@@ -111,7 +119,7 @@ Result<int> Ask(ConnectedCluster& connected, const WorkOptions& options) {
   }
   const WorkSeen& seen = watched.front();
   if (!seen.is_alive && change.ask == WorkAsk::kStop) {
-    TRY(ForgetWork(cluster, seen));
+    TRY(Forget(cluster, seen, /*goes_on=*/false));
     fmt::print("{} had died; it is forgotten. Running it again goes on with it.\n", seen.Name());
     return 0;
   }

@@ -276,6 +276,16 @@ std::optional<std::vector<std::string>> CommandToTakeOver(const std::string& con
   return words;
 }
 
+Event EventOfDeath(const WorkRecord& died, bool goes_on) {
+  Event ended{.kind = EventKind::kWorkEnded, .actor = {}, .drives = died.drives};
+  ended.work = died.work;
+  ended.result = WorkResult::kDied;
+  ended.text =
+      fmt::format("it was begun by {}, who gave no sign of life since {}{}", died.actor.Text(),
+                  TimeText(died.renewed), goes_on ? "; another process goes on with it" : "");
+  return ended;
+}
+
 std::string WorkText(const std::vector<WorkSeen>& all, int64_t now) {
   if (all.empty()) return "Nothing is being worked on.\n";
   std::string text;
@@ -509,22 +519,12 @@ void RunningWork::BuryTwins() {
       const auto outcome = cluster_.registers().Change(NameOf(place), found, std::nullopt);
       if (!outcome.why.ok()) continue;
       twins_.erase(place);
-      if (outcome.applied()) TellThatItDied(*record, /*goes_on=*/true);
+      if (outcome.applied()) log_.Add(EventOfDeath(*record, /*goes_on=*/true));
     }
   }
 }
 
-void RunningWork::TellThatItDied(const WorkRecord& died, bool goes_on) {
-  Event ended{.kind = EventKind::kWorkEnded, .actor = {}, .drives = died.drives};
-  ended.work = died.work;
-  ended.result = WorkResult::kDied;
-  ended.text =
-      fmt::format("it was begun by {}, who gave no sign of life since {}{}", died.actor.Text(),
-                  TimeText(died.renewed), goes_on ? "; another process goes on with it" : "");
-  log_.Add(std::move(ended));
-}
-
-// That of the same work that died, or a free one, or that of the first that died.
+// A free one, or that of one that died; best that of the same work.
 void RunningWork::TakeAPlace() {
   std::vector<RegisterName> names;
   for (uint8_t place = 0; place < kWorkPlaces; ++place) names.push_back(NameOf(place));
@@ -568,7 +568,7 @@ void RunningWork::TakeAPlace() {
   place_ = best;
   seen_ = outcome.now;
   twins_.erase(*best);
-  if (died) TellThatItDied(*died, /*goes_on=*/best_rank == 3);
+  if (died) log_.Add(EventOfDeath(*died, /*goes_on=*/best_rank == 3));
 }
 
 void RunningWork::LeavePlace() {

@@ -133,6 +133,9 @@ std::optional<std::vector<std::string>> CommandToTakeOver(const std::string& con
                                                           const WorkRecord& dead,
                                                           std::optional<uint64_t> rate);
 
+// What is told of one that died. `goes_on`: another process does the same now.
+Event EventOfDeath(const WorkRecord& died, bool goes_on);
+
 // For people, and for programs.
 std::string WorkText(const std::vector<WorkSeen>& all, int64_t now);
 std::string WorkJson(const std::vector<WorkSeen>& all);
@@ -182,7 +185,6 @@ class RunningWork {
   void Obey(const Result<RegisterValue>& order);
   bool StandsStill(uint8_t place, const RegisterValue& value);
   void BuryTwins();
-  void TellThatItDied(const WorkRecord& died, bool goes_on);
   WorkRecord Now();
 
   Cluster& cluster_;

@@ -219,6 +219,7 @@ TEST_F(CareTest, ADriveThatCameAndWentIsWaitedForAnew) {
 // Another host, whose clock is a day behind, saw it go a minute ago.
 TEST_F(CareTest, TheClocksOfOthersDoNotMakeADriveLongAway) {
   NoteAllLooks();
+  sim_.Sleep(hours(2));
   machines_.SetDown(3, true);
   EventLog log(cluster(), {.actor = {.host = "behind", .process = 1, .program = "mount"}});
   Event went{.kind = EventKind::kDriveWent, .actor = {}, .drives = {3}};
