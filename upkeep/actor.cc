@@ -31,15 +31,15 @@ std::string NameOfUser() {
 
 std::string TakeText(Reader& in) {
   const std::string_view text = in.Text();
-  if (text.size() > kMaxActorText || !IsPrintable(text)) in.MarkBad();
+  if (text.size() > kMaxActorText || !IsPrintableAscii(text)) in.MarkBad();
   return std::string(text);
 }
 
 }  // namespace
 
-bool IsPrintable(std::string_view text) { return std::ranges::all_of(text, IsPrintableByte); }
+bool IsPrintableAscii(std::string_view text) { return std::ranges::all_of(text, IsPrintableByte); }
 
-std::string Printable(std::string_view text, size_t most) {
+std::string PrintableAscii(std::string_view text, size_t most) {
   std::string result(text.substr(0, most));
   std::ranges::replace_if(
       result, [](char c) { return !IsPrintableByte(c); }, '?');
@@ -53,8 +53,8 @@ std::string Actor::Text() const {
 }
 
 void Actor::EncodeInto(Writer& out) const {
-  out.Text(Printable(host, kMaxActorText)).U32(process);
-  out.Text(Printable(program, kMaxActorText)).Text(Printable(user, kMaxActorText));
+  out.Text(PrintableAscii(host, kMaxActorText)).U32(process);
+  out.Text(PrintableAscii(program, kMaxActorText)).Text(PrintableAscii(user, kMaxActorText));
 }
 
 Actor Actor::DecodeFrom(Reader& in) {
@@ -69,8 +69,8 @@ Actor Actor::DecodeFrom(Reader& in) {
 Actor ThisProcess() {
   return {.host = NameOfThisHost(),
           .process = static_cast<uint32_t>(getpid()),
-          .program = Printable(program_invocation_short_name, kMaxActorText),
-          .user = Printable(NameOfUser(), kMaxActorText)};
+          .program = PrintableAscii(program_invocation_short_name, kMaxActorText),
+          .user = PrintableAscii(NameOfUser(), kMaxActorText)};
 }
 
 }  // namespace pinstripe

@@ -31,7 +31,7 @@ Actor ThisProcess();
 
 // With '?' for each byte that is no printable character of ASCII, and cut at `most` bytes: what
 // others may have chosen is shown on terminals.
-std::string Printable(std::string_view text, size_t most);
-bool IsPrintable(std::string_view text);
+std::string PrintableAscii(std::string_view text, size_t most);
+bool IsPrintableAscii(std::string_view text);
 
 }  // namespace pinstripe

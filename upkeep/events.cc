@@ -177,8 +177,8 @@ std::string Event::Encode() const {
   const size_t listed = std::min(drives.size(), kMaxDrives);
   out.Varint(listed);
   for (size_t i = 0; i < listed; ++i) out.U16(drives[i]);
-  out.Varint(count).Text(Printable(work, kMaxWorkBytes)).U8(static_cast<uint8_t>(result));
-  out.Text(Printable(text, kMaxTextBytes)).Raw(later);
+  out.Varint(count).Text(PrintableAscii(work, kMaxWorkBytes)).U8(static_cast<uint8_t>(result));
+  out.Text(PrintableAscii(text, kMaxTextBytes)).Raw(later);
   return out.Take();
 }
 
@@ -195,7 +195,7 @@ Result<Event> Event::Decode(std::string_view bytes) {
   event.work = in.Text();
   event.result = static_cast<WorkResult>(in.U8());
   event.text = in.Text();
-  if (!IsPrintable(event.work) || !IsPrintable(event.text)) in.MarkBad();
+  if (!IsPrintableAscii(event.work) || !IsPrintableAscii(event.text)) in.MarkBad();
   if (event.work.size() > kMaxWorkBytes || event.text.size() > kMaxTextBytes) in.MarkBad();
   event.later = in.Rest();
   TRY(in.Finish("event"));

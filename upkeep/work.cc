@@ -58,7 +58,7 @@ bool TakeFlag(Reader& in) {
 
 std::string TakePrintable(Reader& in, size_t most) {
   const std::string_view text = in.Text();
-  if (text.size() > most || !IsPrintable(text)) in.MarkBad();
+  if (text.size() > most || !IsPrintableAscii(text)) in.MarkBad();
   return std::string(text);
 }
 
@@ -74,13 +74,13 @@ std::string WorkRecord::Encode() const {
   out.U8(kRecordFormat);
   PutRun(out, run);
   actor.EncodeInto(out);
-  out.Text(Printable(work, kMaxWorkBytes)).Text(Printable(arguments, kMaxArgumentsBytes));
+  out.Text(PrintableAscii(work, kMaxWorkBytes)).Text(PrintableAscii(arguments, kMaxArgumentsBytes));
   const size_t listed = std::min(drives.size(), kMaxDrives);
   out.Varint(listed);
   for (size_t i = 0; i < listed; ++i) out.U16(drives[i]);
   out.U64(static_cast<uint64_t>(since)).U64(static_cast<uint64_t>(renewed));
   out.U8(static_cast<uint8_t>(state)).U8(takes_rate ? 1 : 0).Varint(rate);
-  out.Text(Printable(doing, kMaxDoingBytes)).Varint(std::min(done, kAll));
+  out.Text(PrintableAscii(doing, kMaxDoingBytes)).Varint(std::min(done, kAll));
   out.Varint(bytes).Varint(bytes_per_second).Varint(seconds_left);
   return out.Take();
 }
