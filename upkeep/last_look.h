@@ -15,7 +15,7 @@
 
 #include "base/status.h"
 #include "cluster/cluster.h"
-#include "erasure/codec.h"
+#include "cluster/stripes/store.h"
 
 namespace pinstripe {
 

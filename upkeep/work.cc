@@ -1,6 +1,7 @@
 #include "upkeep/work.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <tuple>
 #include <utility>
@@ -161,23 +162,31 @@ std::string WorkSeen::Name() const {
 }
 
 Result<std::vector<WorkSeen>> ReadWork(Cluster& cluster) {
-  std::vector<RegisterName> names;
-  for (uint8_t place = 0; place < kWorkPlaces; ++place) names.push_back(NameOf(place));
-  for (uint8_t place = 0; place < kWorkPlaces; ++place) names.push_back(OrderNameOf(place));
-  const auto values = cluster.registers().ReadMany(names);
+  // One question to each replica for all of them: the console asks every two seconds.
+  std::map<std::string, RegisterValue> values;
+  std::optional<std::string> next = WorkKey(0);
+  while (next) {
+    auto page = cluster.registers().Scan(kMapGroup, *next, WorkOrderKey(kWorkPlaces - 1),
+                                         size_t{2} * kWorkPlaces);
+    if (!page.has_value()) {
+      return Fail(page.error().code(), "find out who is at work: {}", page.error().message());
+    }
+    for (auto& entry : page->entries) values[entry.key] = std::move(entry.value);
+    next = page->next;
+  }
   const int64_t now = cluster.runtime().WallClock();
   std::vector<WorkSeen> all;
   for (uint8_t place = 0; place < kWorkPlaces; ++place) {
-    const RegisterValue value = TRY_CONTEXT(values[place], "find out who is at work");
-    const auto& asked = values[kWorkPlaces + place];
+    const RegisterValue& value = values[WorkKey(place)];
+    const RegisterValue& asked = values[WorkOrderKey(place)];
     if (!value.value.has_value()) continue;
     auto record = WorkRecord::Decode(*value.value);
     if (!record.has_value()) continue;  // garbage: it is replaced when the place is wanted
     WorkSeen seen{.place = place, .record = *std::move(record), .order = {}, .slot = value.slot};
     const Duration silent = TimeBetween(seen.record.renewed, now);
     seen.is_alive = silent < kWorkIsDeadAfter && silent > -kWorkClocksDiffer;
-    if (asked.has_value() && asked->value.has_value()) {
-      const auto order = WorkOrder::Decode(*asked->value);
+    if (asked.value.has_value()) {
+      const auto order = WorkOrder::Decode(*asked.value);
       if (order.has_value() && order->run == seen.record.run) seen.order = *order;
     }
     all.push_back(std::move(seen));

@@ -167,8 +167,7 @@ RegisterCall::RegisterCall(const RegisterContext& context, const RegisterName& n
       expected_(drives_.size()),
       failures_(drives_.size()),
       exhausted_(drives_.size()),
-      heard_(drives_.size()),
-      patience_(std::in_place, context.runtime, kPatienceOfReads) {
+      heard_(drives_.size()) {
   assert(drives_.size() < kMostReplicas);
 }
 
@@ -658,14 +657,19 @@ bool RegisterCall::DrivesAreFull() const {
 }
 
 // Whether a call that only reads fails because too few replicas are there, and have been for long.
+// An answer may be lost once: who did not answer in time is asked again before that.
 bool RegisterCall::IsWaitingInVain() {
   size_t there = 0;
   for (size_t i = 0; i < drives_.size(); ++i) {
     const int code = failures_[i].code();
     there += states_[i].has_value() || (code != EHOSTUNREACH && code != ETIMEDOUT);
   }
-  if (there >= quorums_.majority) patience_.emplace(context_.runtime, kPatienceOfReads);
-  return only_reads_ && there < quorums_.majority && patience_->has_passed();
+  if (there >= quorums_.majority) {
+    patience_.reset();
+  } else if (!patience_) {
+    patience_.emplace(context_.runtime, kPatienceOfReads);
+  }
+  return only_reads_ && patience_ && patience_->has_passed();
 }
 
 // Some replicas may have taken the change, and others have no room for data. It is finished, once,

@@ -180,7 +180,7 @@ class RegisterCall {
   bool stale_ = false;         // some replica was in another state than expected
   bool finishes_ = false;      // a change that others had no room for, with room kept for names
   std::vector<size_t> asked_;  // replicas, in the last round of puts
-  std::optional<TimeLimit> patience_;  // always there; begun anew while enough replicas are
+  std::optional<TimeLimit> patience_;  // since too few replicas are there
   // From when on those that are away are waited for no longer, as others have no room.
   std::optional<Time> out_of_room_at_;
   Duration last_round_{};

@@ -89,23 +89,25 @@ Status RegisterRange::Check(const RangeRecords& range, const Question& question)
 Result<RegisterRange> RegisterRange::Read(const RegisterContext& context, uint32_t group,
                                           const GroupReplicas& replicas, const Question& question) {
   Runtime& runtime = context.runtime;
-  const Duration timeout = context.options.timeout;
-  const Time deadline = runtime.Now() + timeout;
-  const Time last_attempt =
-      runtime.Now() + (question.patient ? timeout : std::min(timeout, kPatienceOfReads));
+  const Time deadline = runtime.Now() + context.options.timeout;
+  std::optional<Time> last_attempt;  // once it is known that too few are there
   std::string reasons;
   bool outdated = false;
   for (;;) {
     if (auto page = Ask(context, replicas, question, deadline, reasons, outdated)) {
       return *std::move(page);
     }
-    if (outdated || runtime.Now() >= last_attempt) {
+    if (!last_attempt) {
+      const Time now = runtime.Now();
+      last_attempt = question.patient ? deadline : std::min(deadline, now + kPatienceOfReads);
+    }
+    if (outdated || runtime.Now() >= *last_attempt) {
       return Fail(outdated ? EREMCHG : EIO,
                   "list registers of group {}: {} of {} replicas needed: {}", group,
                   replicas.drives.size() / 2 + 1, replicas.drives.size(), reasons);
     }
     runtime.NewSignal()->WaitUntil(
-        std::min(last_attempt, runtime.Now() + std::chrono::milliseconds(100)));
+        std::min(*last_attempt, runtime.Now() + std::chrono::milliseconds(100)));
   }
 }
 

@@ -114,7 +114,8 @@ TEST_F(PinTest, AnErasedDeviceIsAsNew) {
 TEST_F(PinTest, WithoutAPinNobodyErasesADeviceThatMayNotBeErasedSo) {
   KineticService careful({.serial_number = "SN1", .erase_without_pin = false}, security_, engine_);
   const TlsFiles files{directory_ / "tls.crt", directory_ / "tls.key"};
-  client_.emplace(*server_.Listen("127.0.0.1", 0, careful, *TlsServer::Load(files)));
+  Server server{runtime_, Server::Options{}};
+  client_.emplace(*server.Listen("127.0.0.1", 0, careful, *TlsServer::Load(files)));
   client_->ReceiveFrame();
   for (const Pin::Type type : {Pin::ERASE_PINOP, Pin::SECURE_ERASE_PINOP}) {
     EXPECT_EQ(Operate("", type), Status::NOT_AUTHORIZED);

@@ -45,8 +45,8 @@ Event SmallEvent() {
 
 // These bytes are the format.
 TEST(Events, TheirBytesNeverChange) {
-  EXPECT_EQ(Hex(AsBytes(EventPageKey(1))), "4c01");
-  EXPECT_EQ(Hex(AsBytes(EventPageKey(128 + 5))), "4c05");
+  EXPECT_EQ(Hex(AsBytes(EventPageKey(1))), "4a01");
+  EXPECT_EQ(Hex(AsBytes(EventPageKey(128 + 5))), "4a05");
   const std::string bytes =
       "08"
       "17979cfe362a0000"
