@@ -657,12 +657,11 @@ bool RegisterCall::DrivesAreFull() const {
 }
 
 // Whether a call that only reads fails because too few replicas are there, and have been for long.
-// An answer may be lost once: who did not answer in time is asked again before that.
+// Who did not answer in time is not away: answers may be lost, and he is asked again.
 bool RegisterCall::IsWaitingInVain() {
   size_t there = 0;
   for (size_t i = 0; i < drives_.size(); ++i) {
-    const int code = failures_[i].code();
-    there += states_[i].has_value() || (code != EHOSTUNREACH && code != ETIMEDOUT);
+    there += states_[i].has_value() || failures_[i].code() != EHOSTUNREACH;
   }
   if (there >= quorums_.majority) {
     patience_.reset();

@@ -10,7 +10,7 @@ namespace {
 // Null when no majority answered well.
 std::optional<RegisterRange> Ask(const RegisterContext& context, const GroupReplicas& replicas,
                                  const RegisterRange::Question& question, Time deadline,
-                                 std::string& reasons, bool& outdated) {
+                                 std::string& reasons, bool& outdated, bool& are_away) {
   const std::vector<Drive*>& drives = replicas.drives;
   Runtime& runtime = context.runtime;
   const size_t majority = drives.size() / 2 + 1;
@@ -18,11 +18,13 @@ std::optional<RegisterRange> Ask(const RegisterContext& context, const GroupRepl
   const Time until = std::min(deadline, start + context.options.drive_timeout);
   Gather<Result<RangeRecords>> gather(runtime);
   reasons.clear();
+  size_t away = 0;
   for (size_t i = 0; i < drives.size(); ++i) {
     if (drives[i] != nullptr && drives[i]->IsUp()) {
       drives[i]->ListRecords(question.first, question.last, question.max, /*reverse=*/false,
                              kRangeValueBytes, {until, replicas.cluster_version}, gather.Ask(i));
     } else {
+      ++away;
       reasons += drives[i] == nullptr
                      ? std::string("a drive: away; ")
                      : fmt::format("{}: {}; ", drives[i]->name(), drives[i]->WhyAway());
@@ -56,6 +58,7 @@ std::optional<RegisterRange> Ask(const RegisterContext& context, const GroupRepl
       patience = std::min(deadline, runtime.Now() + std::max(context.options.straggler, taken));
     }
   }
+  are_away = away + majority > drives.size();
   if (page.answers.size() < majority) return std::nullopt;
   return page;
 }
@@ -90,24 +93,25 @@ Result<RegisterRange> RegisterRange::Read(const RegisterContext& context, uint32
                                           const GroupReplicas& replicas, const Question& question) {
   Runtime& runtime = context.runtime;
   const Time deadline = runtime.Now() + context.options.timeout;
-  std::optional<Time> last_attempt;  // once it is known that too few are there
+  std::optional<Time> away_since;  // so many that no majority is there
   std::string reasons;
   bool outdated = false;
   for (;;) {
-    if (auto page = Ask(context, replicas, question, deadline, reasons, outdated)) {
+    bool are_away = false;
+    if (auto page = Ask(context, replicas, question, deadline, reasons, outdated, are_away)) {
       return *std::move(page);
     }
-    if (!last_attempt) {
-      const Time now = runtime.Now();
-      last_attempt = question.patient ? deadline : std::min(deadline, now + kPatienceOfReads);
-    }
-    if (outdated || runtime.Now() >= *last_attempt) {
+    const Time now = runtime.Now();
+    if (!are_away) away_since.reset();
+    if (are_away && !away_since) away_since = now;
+    const bool is_patient = question.patient || !away_since;
+    const Time last = is_patient ? deadline : std::min(deadline, *away_since + kPatienceOfReads);
+    if (outdated || now >= last) {
       return Fail(outdated ? EREMCHG : EIO,
                   "list registers of group {}: {} of {} replicas needed: {}", group,
                   replicas.drives.size() / 2 + 1, replicas.drives.size(), reasons);
     }
-    runtime.NewSignal()->WaitUntil(
-        std::min(*last_attempt, runtime.Now() + std::chrono::milliseconds(100)));
+    runtime.NewSignal()->WaitUntil(std::min(last, now + std::chrono::milliseconds(100)));
   }
 }
 

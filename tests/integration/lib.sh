@@ -247,7 +247,7 @@ is_healthy() {
   status=$("$pinstripe" status --json "$config" 2>&1)
   [[ $status == *'"drives_down": 0,'* && $status != *'"unavailable"'* && $status != *'"no_say"'* ]]
 }
-wait_until_healthy() { wait_until 30 is_healthy || give_up "the cluster does not become healthy: $("$pinstripe" status "$config" 2>&1)"; }
+wait_until_healthy() { wait_until 90 is_healthy || give_up "the cluster does not become healthy: $("$pinstripe" status "$config" 2>&1)"; }
 
 # The gateway connects to its drives again in its own time, up to a second later than `status`. PATH is
 # best a file of many blocks, which are on all drives.

@@ -354,6 +354,11 @@ TEST_F(NamesTest, AnExchangeWhoseOwnerDiedHappensOrDoesNot) {
       done = (*fs)->Exchange(p, "d", q, "e").ok() && !life->crashed();
     }
     sim_.Sleep(std::chrono::seconds(30));  // what was on its way arrives
+    {
+      // What a minority has accepted is decided now, and not by who looks last.
+      Records records(*host_.cluster);
+      for (const InodeId id : {p, q, d, e}) ASSERT_OK(records.FindInode(id));
+    }
     const InodeId in_p = at("/p/d");
     const InodeId in_q = at("/q/e");
     const bool exchanged = in_p == e && in_q == d;
