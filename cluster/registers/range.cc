@@ -93,7 +93,7 @@ Result<RegisterRange> RegisterRange::Read(const RegisterContext& context, uint32
                                           const GroupReplicas& replicas, const Question& question) {
   Runtime& runtime = context.runtime;
   const Time deadline = runtime.Now() + context.options.timeout;
-  std::optional<Time> away_since;  // so many that no majority is there
+  Time last_there = runtime.Now();  // when a majority was, as far as is known
   std::string reasons;
   bool outdated = false;
   for (;;) {
@@ -102,10 +102,9 @@ Result<RegisterRange> RegisterRange::Read(const RegisterContext& context, uint32
       return *std::move(page);
     }
     const Time now = runtime.Now();
-    if (!are_away) away_since.reset();
-    if (are_away && !away_since) away_since = now;
-    const bool is_patient = question.patient || !away_since;
-    const Time last = is_patient ? deadline : std::min(deadline, *away_since + kPatienceOfReads);
+    if (!are_away) last_there = now;
+    const bool is_patient = question.patient || !are_away;
+    const Time last = is_patient ? deadline : std::min(deadline, last_there + kPatienceOfReads);
     if (outdated || now >= last) {
       return Fail(outdated ? EREMCHG : EIO,
                   "list registers of group {}: {} of {} replicas needed: {}", group,
