@@ -232,9 +232,6 @@ TEST_F(EventLogTest, OnlyWhatHappenedSinceThenIsRead) {
 // Several at once, each with a way to the drives on which answers get lost: nothing is lost, and
 // nothing is there twice.
 TEST_F(EventLogTest, ManyWriteAtOnceAndLoseNothing) {
-  for (DriveId id = 1; id <= machines_.size(); ++id) {
-    machines_.drive(id).Set({.lose_request = 0.02, .lose_answer = 0.05, .duplicate_request = 0.1});
-  }
   constexpr int kWriters = 6;
   constexpr int kEach = 40;
   std::vector<std::unique_ptr<Cluster>> clusters;
@@ -244,6 +241,9 @@ TEST_F(EventLogTest, ManyWriteAtOnceAndLoseNothing) {
     clusters.push_back(Open());
     logs.push_back(std::make_unique<EventLog>(
         *clusters.back(), EventLog::Options{.actor = On(fmt::format("box{}", i))}));
+  }
+  for (DriveId id = 1; id <= machines_.size(); ++id) {
+    machines_.drive(id).Set({.lose_request = 0.02, .lose_answer = 0.05, .duplicate_request = 0.1});
   }
   for (int event = 0; event < kEach; ++event) {
     for (int i = 0; i < kWriters; ++i) {

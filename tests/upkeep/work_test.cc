@@ -438,11 +438,11 @@ TEST_F(WorkTest, WorkGoesOnWhereNobodyCanBeTold) {
 }
 
 TEST_F(WorkTest, SurvivesLostAnswers) {
+  const auto watcher = Open();
+  const auto worker = Begin("box1", "scrub");
   for (DriveId id = 1; id <= machines_.size(); ++id) {
     machines_.drive(id).Set({.lose_request = 0.05, .lose_answer = 0.1, .duplicate_request = 0.2});
   }
-  const auto watcher = Open();
-  const auto worker = Begin("box1", "scrub");
   sim_.Sleep(minutes(20));
   for (DriveId id = 1; id <= machines_.size(); ++id) machines_.drive(id).Set({});
   sim_.Sleep(seconds(30));
