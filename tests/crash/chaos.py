@@ -119,13 +119,14 @@ class GatewayClient(threading.Thread):
                 return
 
     def ask(self, *words):
-        """Whether it was done. Only a gateway that was killed meanwhile may have failed."""
+        """Whether it was done. Only a gateway that was killed meanwhile may have failed. Then nobody knows: XRootD's client
+        says that a file was closed when the connection ended between its last write and that."""
         life, dead = self.life, self.dead
         code, said, errors = starter.submit(torture.run_command, ["timeout", "300", *words], XROOTD).result()
-        if code == 0:
-            return True
         if dead or self.dead or life != self.life:
             return False
+        if code == 0:
+            return True
         raise Violation(f"{' '.join(words)}: exit {code}\n{said[-1000:]}{errors[-1000:]}")
 
     def step(self):
