@@ -38,7 +38,7 @@ const Tree& OurTree() {
     std::filesystem::recursive_directory_iterator entry(kRoot);
     for (; entry != std::filesystem::recursive_directory_iterator(); ++entry) {
       const std::string path = entry->path().lexically_relative(kRoot);
-      if (path == "build" || path == ".git") entry.disable_recursion_pending();
+      if (path == "build" || path == ".git" || path == ".venv") entry.disable_recursion_pending();
       if (entry->is_directory()) {
         tree.folders.insert(path);
       } else {

@@ -177,7 +177,7 @@ std::map<std::string, std::string> Sources() {
   std::map<std::string, std::string> sources;
   for (const auto& folder : std::filesystem::directory_iterator(root)) {
     const std::string name = folder.path().filename();
-    if (!folder.is_directory() || name == "tests" || name == "build") continue;
+    if (!folder.is_directory() || name == "tests" || name == "build" || name == ".venv") continue;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path())) {
       const std::string extension = entry.path().extension();
       if (extension != ".cc" && extension != ".h") continue;

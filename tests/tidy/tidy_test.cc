@@ -172,7 +172,9 @@ TEST(Tidy, EveryFolderWithSourcesIsInTheTable) {
   for (const auto& top : std::filesystem::directory_iterator(root)) {
     const std::string name = top.path().filename();
     // What is not part of the product may include anything.
-    if (!top.is_directory() || name == "tests" || name == "bench" || name == "build") continue;
+    if (!top.is_directory() || name == "tests" || name == "bench" || name == "build" ||
+        name == ".venv")
+      continue;
     for (const auto& file : std::filesystem::recursive_directory_iterator(top.path())) {
       if (file.path().extension() != ".cc") continue;
       const std::string path = file.path().lexically_relative(root);
