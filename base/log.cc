@@ -18,6 +18,7 @@
 
 #include "base/log_format.h"
 #include "base/mutex.h"
+#include "base/utf8.h"
 
 namespace pinstripe {
 namespace {
@@ -136,30 +137,10 @@ void AppendField(std::string& line, const LogField& field) {
   line += '"';
 }
 
-// How many bytes the character of UTF-8 has with which the text begins; 0: it is none.
-size_t CharacterBytes(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  const size_t length = first < 0x80   ? 1
-                        : first < 0xc2 ? 0
-                        : first < 0xe0 ? 2
-                        : first < 0xf0 ? 3
-                        : first < 0xf5 ? 4
-                                       : 0;
-  if (length > text.size()) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  // Longer than needed, one half of a pair of UTF-16, or beyond the last one.
-  const bool wrong = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) >= 0xa0) ||
-                     (first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) >= 0x90);
-  return wrong ? 0 : length;
-}
-
 // As a part of a JSON string. What is no UTF-8 becomes U+FFFD.
 void AppendJson(std::string& json, std::string_view text) {
   while (!text.empty()) {
-    const size_t length = CharacterBytes(text);
+    const size_t length = Utf8CharacterBytes(text);
     const char first = text.front();
     if (length == 0) {
       json += "\\ufffd";

@@ -98,8 +98,4 @@ class Clients {
   std::set<std::shared_ptr<ConnectedClient>, Earlier> all_ GUARDED_BY(mutex_);
 };
 
-// At most `most` bytes of it, of which none is a control character, and all are ASCII or a part of
-// a right UTF-8 sequence. What is not becomes '?'.
-std::string Printable(std::string_view text, size_t most);
-
 }  // namespace pinstripe

@@ -57,6 +57,8 @@ void Fill(const ConnectedClient& client, Time now, GetLog::Client* filled) {
 }  // namespace
 
 void FillUse(KineticService& service, Time now, GetLog* log) {
+  log->clear_clients();  // who asks twice is told once: an answer has a bounded size
+  log->clear_work();
   for (const auto& client : service.clients().All()) Fill(*client, now, log->add_clients());
   for (const auto& [type, name] : kServedTypes) {
     const OperationStatistics::Count count = service.statistics().Of(type);

@@ -547,16 +547,10 @@ Status KineticService::GetLog(const Caller& caller, const Command& request, Comm
   }
   for (const int type : asked.types()) {
     log->add_types(static_cast<Log::Type>(type));
-    const StoreUsage usage = engine_.Usage();
     switch (type) {
       case Log::UTILIZATIONS: FillUtilizations(log); break;
       case Log::TEMPERATURES: FillTemperatures(log); break;
-      case Log::CAPACITIES:
-        log->mutable_capacity()->set_nominalcapacityinbytes(usage.capacity_bytes);
-        log->mutable_capacity()->set_portionfull(static_cast<float>(usage.portion_full()));
-        if (!usage.failure.ok()) log->set_storefailure(std::string(usage.failure.message()));
-        FillStarts(log);
-        break;
+      case Log::CAPACITIES: FillCapacities(log); break;
       case Log::CONFIGURATION: FillConfiguration(log); break;
       case Log::STATISTICS: FillStatistics(log); break;
       case Log::MESSAGES: log->set_messages(events_.Text()); break;
@@ -566,6 +560,14 @@ Status KineticService::GetLog(const Caller& caller, const Command& request, Comm
     }
   }
   return {};
+}
+
+void KineticService::FillCapacities(kinetic::GetLog* log) {
+  const StoreUsage usage = engine_.Usage();
+  log->mutable_capacity()->set_nominalcapacityinbytes(usage.capacity_bytes);
+  log->mutable_capacity()->set_portionfull(static_cast<float>(usage.portion_full()));
+  if (!usage.failure.ok()) log->set_storefailure(std::string(usage.failure.message()));
+  FillStarts(log);
 }
 
 // The logs that only we have.

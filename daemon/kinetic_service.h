@@ -181,6 +181,7 @@ class KineticService {
                 SharedBytes* value);
   void FillUtilizations(kinetic::GetLog* log);
   void FillTemperatures(kinetic::GetLog* log) const;
+  void FillCapacities(kinetic::GetLog* log);
   void FillStarts(kinetic::GetLog* log);
   void FillStatistics(kinetic::GetLog* log) const;
   void FillConfiguration(kinetic::GetLog* log) const;

@@ -1,6 +1,6 @@
 // Who uses a drive, and what it did for them: what a drive of ours tells in the log of its clients
-// (docs/protocol.md, "Who uses a drive"). What clients say of themselves is bounded and escaped by
-// nobody but whoever shows it.
+// (docs/protocol.md, "Who uses a drive"). All text is bounded and Printable(), whatever a drive or
+// a client says.
 
 #pragma once
 
@@ -14,6 +14,8 @@
 #include "base/runtime.h"
 
 namespace pinstripe {
+
+inline constexpr size_t kMostUserText = 256;  // bytes of each text
 
 // One connection.
 struct DriveUser {
@@ -31,7 +33,7 @@ struct DriveUser {
 };
 
 // Requests of one type.
-struct DriveWork {
+struct RequestsOfType {
   bool is_read = false;   // of records
   bool is_write = false;  // a change of them, or what makes changes durable
   uint64_t requests = 0;
@@ -41,8 +43,8 @@ struct DriveWork {
 
 struct DriveUse {
   std::vector<DriveUser> clients;
-  std::vector<DriveWork> work;  // since the drive's process started
-  Duration counted{};           // how long ago that was
+  std::vector<RequestsOfType> work;  // since the drive's process started
+  Duration counted{};                // how long ago that was
 };
 
 }  // namespace pinstripe

@@ -10,7 +10,8 @@
 namespace pinstripe {
 namespace {
 
-constexpr size_t kMostBytes = 48;  // of a key that is of no known form
+constexpr size_t kMostBytes = 48;      // of a key that is of no known form
+constexpr size_t kMostReadable = 128;  // of the name in a register's key
 constexpr size_t kLongestClusterName = 32;
 constexpr size_t kWriteIdBytes = 16;
 
@@ -23,12 +24,12 @@ bool IsLetter(char c) { return c >= 'A' && c <= 'Z'; }
 // Shows bytes that are not printable characters in hexadecimal.
 std::string Readable(std::string_view bytes) {
   std::string text;
-  for (const char c : bytes) {
+  for (const char c : bytes.substr(0, kMostReadable)) {
     const auto byte = static_cast<uint8_t>(c);
     text +=
         byte > ' ' && byte < 0x7f && c != '\\' ? std::string(1, c) : fmt::format("\\x{:02x}", byte);
   }
-  return text;
+  return bytes.size() > kMostReadable ? text + "..." : text;
 }
 
 std::string HexText(std::string_view key) {

@@ -1,8 +1,8 @@
 #include "kinetic/message.h"
 
-#include <algorithm>
 #include <cassert>
 
+#include "base/utf8.h"
 #include "kinetic/frame.h"
 #include "kinetic/kinetic.pb.h"
 
@@ -54,13 +54,7 @@ const Meaning* MeaningOf(int code) {
   return nullptr;
 }
 
-// A peer's text, fit for a log line: bounded, and without what would break it or a terminal.
-std::string Printable(std::string_view text) {
-  std::string clean(text.substr(0, 200));
-  std::replace_if(
-      clean.begin(), clean.end(), [](unsigned char c) { return c < 0x20 || c >= 0x7f; }, '?');
-  return clean;
-}
+constexpr size_t kMostPeerText = 200;  // bytes of a peer's message in ours
 
 std::string WithFrameHeader(const kinetic::Message& message, size_t value_bytes) {
   const size_t message_bytes = message.ByteSizeLong();
@@ -127,7 +121,7 @@ Status StatusOfAnswer(const kinetic::Status& answer) {
     return Fail(meaning->error, "{} ({})", meaning->sentence, meaning->name);
   }
   return Fail(meaning->error, "{} ({}: {})", meaning->sentence, meaning->name,
-              Printable(answer.statusmessage()));
+              Printable(answer.statusmessage(), kMostPeerText));
 }
 
 int StatusCodeFor(const Status& status) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "base/utf8.h"
 #include "kinetic/kinetic.pb.h"
 #include "kinetic/message.h"
 
@@ -626,10 +627,12 @@ class AskUseOperation final : public Asking<DriveUse> {
     DriveUse use;
     for (const kinetic::GetLog::Client& each : log.clients()) {
       DriveUser& client = use.clients.emplace_back();
-      client.program = {.name = each.program(), .version = each.version(), .detail = each.detail()};
-      client.host = each.host();
+      client.program = {.name = Printable(each.program(), kMostUserText),
+                        .version = Printable(each.version(), kMostUserText),
+                        .detail = Printable(each.detail(), kMostUserText)};
+      client.host = Printable(each.host(), kMostUserText);
       client.process = each.process();
-      client.address = each.address();
+      client.address = Printable(each.address(), kMostUserText);
       client.tls = each.tls();
       if (each.has_identity()) client.identity = each.identity();
       client.connected = Milliseconds(each.connectedmilliseconds());
@@ -639,7 +642,7 @@ class AskUseOperation final : public Asking<DriveUse> {
       client.connection = each.connection();
     }
     for (const kinetic::GetLog::Work& each : log.work()) {
-      DriveWork& work = use.work.emplace_back();
+      RequestsOfType& work = use.work.emplace_back();
       const int type = each.messagetype();
       work.is_read = type == Header::GET || type == Header::GETNEXT ||
                      type == Header::GETPREVIOUS || type == Header::GETKEYRANGE ||

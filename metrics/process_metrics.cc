@@ -19,7 +19,7 @@ double Seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
 }
 
-// Numbers of a line of words in a file of /proc, from the word `first` on.
+// The number that is word `number`, from 0, of a line in a file of /proc; 0: there is none.
 double WordOf(const std::string& text, size_t number) {
   std::istringstream words(text);
   std::string word;

@@ -65,19 +65,19 @@ bool IsThisProcess(const DriveUser& user) {
          user.program.name == ThisProgram().name;
 }
 
-LatencyCounts TookBy(const DriveUse* use, bool DriveWork::*kind) {
+LatencyCounts TookBy(const DriveUse* use, bool RequestsOfType::*kind) {
   LatencyCounts took;
   if (use == nullptr) return took;
-  for (const DriveWork& work : use->work) {
+  for (const RequestsOfType& work : use->work) {
     if (work.*kind) took.Add(work.took);
   }
   return took;
 }
 
-uint64_t BytesBy(const DriveUse* use, bool DriveWork::*kind) {
+uint64_t BytesBy(const DriveUse* use, bool RequestsOfType::*kind) {
   uint64_t bytes = 0;
   if (use == nullptr) return bytes;
-  for (const DriveWork& work : use->work) bytes += work.*kind ? work.bytes : 0;
+  for (const RequestsOfType& work : use->work) bytes += work.*kind ? work.bytes : 0;
   return bytes;
 }
 
@@ -85,7 +85,7 @@ uint64_t BytesBy(const DriveUse* use, bool DriveWork::*kind) {
 uint64_t RequestsOf(const DriveUse* use) {
   uint64_t requests = 0;
   if (use == nullptr) return requests;
-  for (const DriveWork& work : use->work) {
+  for (const RequestsOfType& work : use->work) {
     requests += work.is_read || work.is_write ? work.requests : 0;
   }
   return requests;
@@ -193,13 +193,15 @@ std::vector<DriveWorkReport> WorkSince(const ClusterUse& before, const ClusterUs
     const auto rate = [seconds](uint64_t from, uint64_t to) {
       return static_cast<double>(Since(from, to)) / seconds;
     };
-    report.rates = {
-        .requests = rate(RequestsOf(then), RequestsOf(later)),
-        .bytes_read = rate(BytesBy(then, &DriveWork::is_read), BytesBy(later, &DriveWork::is_read)),
-        .bytes_written =
-            rate(BytesBy(then, &DriveWork::is_write), BytesBy(later, &DriveWork::is_write))};
-    report.reads = TookBy(later, &DriveWork::is_read).Since(TookBy(then, &DriveWork::is_read));
-    report.writes = TookBy(later, &DriveWork::is_write).Since(TookBy(then, &DriveWork::is_write));
+    report.rates = {.requests = rate(RequestsOf(then), RequestsOf(later)),
+                    .bytes_read = rate(BytesBy(then, &RequestsOfType::is_read),
+                                       BytesBy(later, &RequestsOfType::is_read)),
+                    .bytes_written = rate(BytesBy(then, &RequestsOfType::is_write),
+                                          BytesBy(later, &RequestsOfType::is_write))};
+    report.reads =
+        TookBy(later, &RequestsOfType::is_read).Since(TookBy(then, &RequestsOfType::is_read));
+    report.writes =
+        TookBy(later, &RequestsOfType::is_write).Since(TookBy(then, &RequestsOfType::is_write));
   }
   return reports;
 }

@@ -27,30 +27,6 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::SizeIs;
 
-TEST(Printable, KeepsWhatCanBePrinted) {
-  EXPECT_EQ(Printable("pinstripe-fuse 0.2", 64), "pinstripe-fuse 0.2");
-  EXPECT_EQ(Printable("Zürich \xe2\x82\xac \xf0\x9f\x98\x80", 64),
-            "Zürich \xe2\x82\xac \xf0\x9f\x98\x80");
-}
-
-TEST(Printable, ReplacesWhatATerminalWouldObey) {
-  EXPECT_EQ(Printable("a\x1b[2Jb\n\r\tc\x7f", 64), "a?[2Jb???c?");
-  EXPECT_EQ(Printable(std::string_view("a\0b", 3), 64), "a?b");
-  EXPECT_EQ(Printable("\xc2\x9b", 64), "??") << "a control character of ISO 8859";
-  EXPECT_EQ(Printable("\xe2\x80\xae", 64), "???") << "what is written from right to left";
-}
-
-TEST(Printable, ReplacesWhatIsNotUtf8) {
-  EXPECT_EQ(Printable("\xff\xc0\x80\xed\xa0\x80\xf4\x90\x80\x80", 64), "??????????");
-  EXPECT_EQ(Printable("a\xe2\x82", 64), "a??");
-}
-
-TEST(Printable, IsCutBetweenCharacters) {
-  EXPECT_EQ(Printable("abcdef", 3), "abc");
-  EXPECT_EQ(Printable("ab\xc3\xbc", 3), "ab");
-  EXPECT_THAT(Printable(std::string(1000, 'x'), 64), SizeIs(64));
-}
-
 class ClientsTest : public testing::Test, protected DriveClient {
  protected:
   ClientsTest() {
@@ -98,7 +74,7 @@ TEST_F(ClientsTest, AProgramOfOursIsKnownByItsName) {
   EXPECT_GE(client.requests, 3u);
   EXPECT_NE(client.connection, 0u);
   uint64_t written = 0;
-  for (const DriveWork& work : use->work) {
+  for (const RequestsOfType& work : use->work) {
     EXPECT_EQ(work.took.count(), work.requests);
     if (work.is_write) written += work.bytes;
   }
@@ -159,6 +135,31 @@ TEST_F(ClientsTest, WhatItSaysIsBoundedAndPrintable) {
   EXPECT_THAT(evil.address, Not(HasSubstr("1.2.3.4")));
   EXPECT_EQ(evil.identity, 1);
   EXPECT_LT(evil.requests, 10u);
+}
+
+// Whoever asks as often as a request can is told once, so that the answer stays in its bounds.
+TEST_F(ClientsTest, WhoAsksManyTimesInOneRequestIsToldOnce) {
+  std::vector<std::unique_ptr<WireClient>> others;
+  for (int i = 0; i < 100; ++i) {
+    WireClient& client = *others.emplace_back(std::make_unique<WireClient>(port_));
+    client.ReceiveFrame();
+    ASSERT_TRUE(client.Request(Header::GETLOG, [](kinetic::Body* body) {
+      kinetic::GetLog::Client* said = body->mutable_getlog()->mutable_client();
+      for (std::string* text : {said->mutable_program(), said->mutable_version(),
+                                said->mutable_host(), said->mutable_detail()}) {
+        text->assign(1000, 'x');
+      }
+    }));
+    ASSERT_EQ(client.ReceiveAnswer().code(), kinetic::Status::SUCCESS);
+  }
+  WireClient& client = *others.front();
+  ASSERT_TRUE(client.Request(Header::GETLOG, [](kinetic::Body* body) {
+    for (int i = 0; i < 32; ++i) body->mutable_getlog()->add_types(kinetic::GetLog::DEVICE);
+    body->mutable_getlog()->mutable_device()->set_name(std::string(kClientsLog));
+  }));
+  const WireClient::Answer answer = client.ReceiveAnswer();
+  EXPECT_EQ(answer.code(), kinetic::Status::SUCCESS);
+  EXPECT_EQ(answer.command.body().getlog().clients_size(), 100);
 }
 
 TEST_F(ClientsTest, WhoMayNotReadLogsLearnsNothing) {

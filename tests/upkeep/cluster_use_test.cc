@@ -93,9 +93,9 @@ TEST(ClusterUse, TheOneWhoAsksIsNotShown) {
 TEST(ClusterUse, WorkIsWhatCameBetween) {
   const auto at = [](Duration when, uint64_t gets, uint64_t puts) {
     DriveUse use;
-    DriveWork read{.is_read = true, .requests = gets, .bytes = gets * 100};
+    RequestsOfType read{.is_read = true, .requests = gets, .bytes = gets * 100};
     read.took.of[5] = gets;
-    DriveWork write{.is_write = true, .requests = puts, .bytes = puts * 10};
+    RequestsOfType write{.is_write = true, .requests = puts, .bytes = puts * 10};
     write.took.of[8] = puts;
     use.work = {read, write, {.requests = 3}};
     return At(when, {{1, "a:1", use}});
