@@ -252,7 +252,9 @@ Status Engine::Compact(const KeyRange& range, std::atomic<bool>& cancelled) {
 
 Status Engine::Flush() {
   CountAttempt(Operation::kFlush);
-  return store_->Flush();
+  const Status flushed = store_->Flush();
+  // What was to be made safe is there, or is not. Another code, as of a full disk, would deny it.
+  return flushed.ok() ? flushed : Fail(EIO, "{}", flushed.message());
 }
 
 void Engine::CountAttempt(Operation operation) {

@@ -341,7 +341,7 @@ Status Serve(const std::string& config_file, const DaemonDisk& disk) {
   StoreResources resources(config.index_cache_bytes);
   const auto devices = TRY(OpenDevices(config, disk, resources));
   if (Status refused = CheckFactoryKeys(config, devices); !refused.ok()) {
-    TRY(EndCleanly(config, devices));
+    (void)EndCleanly(config, devices);  // this is the reason that counts
     return refused;
   }
   {

@@ -104,8 +104,9 @@ Status DatabaseStore::Flush() {
   const std::string nothing;
   const Database::Change change{kFlushKey, &nothing};
   const Status synced = database_->Write({&change, 1}, /*sync=*/true);
-  if (!synced.ok()) directory_.starts().NoteFailedSync();
-  return synced;
+  if (synced.ok()) return {};
+  directory_.starts().NoteFailedSync();
+  return Fail(EIO, "{}", synced.message());  // what was to be safe is there, or is not
 }
 
 Status DatabaseStore::EndCleanly() {

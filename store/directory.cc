@@ -92,9 +92,10 @@ Status MakeDirectory(const std::string& path) {
 Result<std::string> StrangeName(const std::string& path) {
   for (std::string& name : TRY(NamesIn(path))) {
     // What a creation that was interrupted has left is ours.
-    const bool expected = name == "lock" || name == "superblock.new" || name == "durable.new" ||
-                          name == "index" || name == "segments" || name == "durable" ||
-                          name == "starts" || name == "starts.new" || name == DriveMark::kFileName;
+    const bool expected =
+        name == "lock" || name == "superblock.new" || name == "durable.new" || name == "index" ||
+        name == "segments" || name == "durable" || name == "starts" || name == "starts.new" ||
+        name == DriveMark::kFileName || name == std::string(DriveMark::kFileName) + ".new";
     if (!expected) return std::move(name);
   }
   return std::string();

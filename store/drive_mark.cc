@@ -82,8 +82,12 @@ Result<FileDescriptor> OpenNewDrive(const std::string& directory) {
     return Fail(errno, "cannot read directory {}: {}", directory, ErrnoText(errno));
   }
   const std::string path = PathOf(opened);
-  const std::vector<std::string> names = TRY(NamesIn(path));
-  if (TRY(StoreDirectory::HasStore(path)) || TRY(IsThere(MarkOf(path)))) {
+  std::vector<std::string> names =
+      TRY_CONTEXT(NamesIn(path), "whether {} can become a drive", directory);
+  // An --init that was interrupted has left that, and nothing else.
+  std::erase(names, fmt::format("{}.new", DriveMark::kFileName));
+  if (TRY_CONTEXT(StoreDirectory::HasStore(path), "whether {} can become a drive", directory) ||
+      TRY_CONTEXT(IsThere(MarkOf(path)), "whether {} can become a drive", directory)) {
     return Fail(EEXIST,
                 "{} is a drive already. To make a new one there, remove everything in it: what the "
                 "drive holds is lost then",

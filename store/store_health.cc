@@ -25,7 +25,7 @@ Status StoreHealth::BreakOn(const Status& why) {
     }
   }
   directory_.starts().NoteFailedSync();
-  return why;
+  return Fail(EIO, "{}", why.message());
 }
 
 void StoreHealth::End() {

@@ -20,7 +20,8 @@ class StoreHealth {
   // What changes are answered; success: they are made.
   Status failure() const;
 
-  // Changes are refused from now on, for this reason, which is handed back. The starts note it.
+  // Changes are refused from now on, for this reason. The starts note it. Returns it as EIO: what
+  // was being changed may be there or not, and any other code (no room, say) would deny that.
   Status BreakOn(const Status& why);
 
   // Likewise, since the store has been ended. Nothing is wrong with it.

@@ -817,6 +817,24 @@ TEST_F(DurabilityTest, AFlushThatFailsFailsWhatWaitedForIt) {
   EXPECT_NE(told.find("type=PUT record=30 status=INTERNAL_ERROR"), std::string::npos) << told;
 }
 
+// A client takes a refusal for lack of room as "certainly not there", and this may be there.
+TEST_F(DurabilityTest, ADiskThatIsFullWhenItIsToSyncIsNoRefusal) {
+  Client client(port_);
+  client.ReceiveAnswer();
+  PutThrough(client, 0);
+  store_.AwaitFlush();
+  store_.OpenGate(Fail(ENOSPC, "no space left on the device"));
+  EXPECT_EQ(client.ReceiveAnswer().code(), kinetic::Status::INTERNAL_ERROR);
+  client.Request(Header::DELETE, [](kinetic::Body* body) {
+    body->mutable_keyvalue()->set_key("0");
+    body->mutable_keyvalue()->set_force(true);
+    body->mutable_keyvalue()->set_synchronization(kinetic::KeyValue::WRITETHROUGH);
+  });
+  EXPECT_EQ(client.ReceiveAnswer().code(), kinetic::Status::INTERNAL_ERROR);
+  client.Request(Header::FLUSHALLDATA);
+  EXPECT_EQ(client.ReceiveAnswer().code(), kinetic::Status::INTERNAL_ERROR);
+}
+
 // One worker, held by a first request, and others that wait for it.
 class QueueTest : public testing::Test {
  protected:

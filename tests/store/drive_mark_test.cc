@@ -85,6 +85,14 @@ TEST_F(DriveMarkTest, OnlyAnEmptyDirectoryBecomesOne) {
   EXPECT_FAILS(InitDrive(directory_ / DriveMark::kFileName, "1.2.3"), ENOTDIR);
 }
 
+TEST_F(DriveMarkTest, WhatAnInterruptedOneHasLeftIsNoObstacle) {
+  std::ofstream(directory_ / "pinstripe-drive.new") << "for";
+  EXPECT_OK(CheckCanBecomeDrives({path_}));
+  EXPECT_OK(InitDrive(path_, "1.2.3"));
+  EXPECT_OK(RequireDriveMark(path_, "1.2.3"));
+  EXPECT_OK(LogStore::Open({.path = path_, .reserve_bytes = 0}, resources_));
+}
+
 TEST_F(DriveMarkTest, TwoNamesOfOneDirectoryAreRefused) {
   fs::create_directory(directory_ / "a");
   fs::create_directory(directory_ / "b");
