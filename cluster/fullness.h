@@ -4,7 +4,15 @@
 
 #pragma once
 
+#include <chrono>
+
+#include "base/runtime.h"
+
 namespace pinstripe {
+
+// How long a write waits for drives that are away or late, when others have no room: who writes is
+// to hear that soon.
+inline constexpr Duration kPatienceWhenFull = std::chrono::seconds(1);
 
 enum class Fullness { kPlenty, kNearlyFull, kFull };
 

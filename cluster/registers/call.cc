@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/try.h"
+#include "cluster/fullness.h"
 #include "kinetic/key_text.h"
 #include "kinetic/send_together.h"
 
@@ -20,8 +21,6 @@ constexpr size_t kMostReplicas = 256;  // of one register; numbers the questions
 constexpr Duration kLongestBackOff = 250ms;
 constexpr int kMostTimeouts = 4;  // in which a call ends, while slow drives answer
 constexpr int kSlowPart = 5;      // of the time of a request: what takes longer is slow
-// For replicas that are away, when others have no room: who writes is to hear that soon.
-constexpr Duration kPatienceWhenFull = 1s;
 
 // For this part of the time in which a straggler may answer, answers are waited for together. After
 // that each is looked at when it comes: a late one need not be needed.
@@ -380,6 +379,8 @@ void RegisterCall::ReadUnknown(const RegisterContext& context, std::span<Registe
   for (const Reading& reading : readings) {
     reading.CatchUpOthers();
     reading.call->NoteRound(start, reading.last_answer);
+    // Those that were asked together wait together, and not one after the other.
+    (void)reading.call->IsWaitingInVain();
   }
 }
 
@@ -652,7 +653,9 @@ bool RegisterCall::DrivesAreFull() const {
     full += failure.code() == ENOSPC;
     away += failure.code() == EHOSTUNREACH || failure.code() == ETIMEDOUT;
   }
-  const bool too_late = out_of_room_at_ && context_.runtime.Now() >= *out_of_room_at_;
+  // Who only reads needs no room but for a promise, and waits for those that are away.
+  const bool too_late =
+      !only_reads_ && out_of_room_at_ && context_.runtime.Now() >= *out_of_room_at_;
   return full > 0 && full + (too_late ? away : 0) + quorums_.majority > quorums_.replicas;
 }
 
@@ -674,7 +677,7 @@ bool RegisterCall::IsWaitingInVain() {
 // Some replicas may have taken the change, and others have no room for data. It is finished, once,
 // with what is kept for names, or nobody would know what becomes of it.
 bool RegisterCall::MayFinish(const OwnChange* own) const {
-  return own != nullptr && own->sent && terms_.room == Room::kData && !finishes_;
+  return own != nullptr && own->sent && out_of_room_at_ && terms_.room == Room::kData && !finishes_;
 }
 
 Status RegisterCall::Error() const {
@@ -701,7 +704,7 @@ Status RegisterCall::Error() const {
   } else {
     text += "others kept changing it, or answers were lost, until the time was up";
   }
-  const int code = outdated_ ? EREMCHG : DrivesAreFull() ? ENOSPC : EIO;
+  const int code = outdated_ ? EREMCHG : DrivesAreFull() && !only_reads_ ? ENOSPC : EIO;
   return Status(code, text + reasons);
 }
 

@@ -34,7 +34,10 @@ std::optional<ReplicaState> Learnt(const ReplicaState& state, const Chosen& chos
 
 struct RegisterSweep::Register {
   Register(const RegisterContext& context, RegisterName name_in, const GroupReplicas& replicas)
-      : name(std::move(name_in)), call(context, name, replicas), answered(replicas.drives.size()) {}
+      : name(std::move(name_in)),
+        // With the patience of a change: it goes on for hours, and drives that restart come back.
+        call(context, name, replicas, ChangeTerms{Durability::kWriteBack, Room::kFreeing}),
+        answered(replicas.drives.size()) {}
 
   const RegisterName name;
   RegisterCall call;

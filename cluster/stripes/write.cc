@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/try.h"
+#include "cluster/fullness.h"
 #include "cluster/gather.h"
 #include "cluster/stripes/shard.h"
 #include "kinetic/key_text.h"
@@ -21,9 +22,6 @@ namespace pinstripe {
 namespace {
 
 constexpr Duration kLookForAway = std::chrono::milliseconds(20);
-// For drives that are late or away, when those that are there have no room: who writes is to hear
-// that soon.
-constexpr Duration kPatienceWhenFull = std::chrono::seconds(1);
 
 // Every put of one write, so that in the end those that are in nobody's block map can be erased,
 // also when they are answered after that. Shared with the callbacks of the puts; thread-safe.
@@ -142,7 +140,7 @@ class StripeWrite final : public StripeStore::PendingWrite {
       const bool is_about_to_fail =
           conflict_.ok() && Stored() < Needed() && (!CanImprove() || IsOutOfRoom());
       if (is_about_to_fail && AskFullOnes()) continue;
-      if (is_about_to_fail && !CanImprove() && AskThoseThatAreBack()) continue;
+      if (is_about_to_fail && AskThoseThatAreBack(/*may_wait=*/!CanImprove())) continue;
       if (!conflict_.ok() || !CanImprove() || is_about_to_fail) break;
       if (auto answer = gather_.Next(std::min(deadline.time(), NextAlarm()))) {
         TakeAnswer(answer->index, answer->value);
@@ -191,6 +189,8 @@ class StripeWrite final : public StripeStore::PendingWrite {
       return {};
     }
     TRY(FindDrives());
+    give_up_at_.reset();
+    out_of_room_at_.reset();
     for (Attempt& attempt : attempts_) attempt.abandoned = true;
     for (size_t i = 0; i < shards_.size(); ++i) {
       shards_[i].in_time = 0;
@@ -370,14 +370,17 @@ class StripeWrite final : public StripeStore::PendingWrite {
   }
 
   // Nor does a write fail because all connections were lost a moment ago, as when this process
-  // stood still: those that could not be reached are waited for. False: none has come back, or
+  // stood still: those that could not be reached are asked when they are back. Where it may wait
+  // they are waited for, and those that are late are asked once more. False: none has come back, or
   // another write that was under way with this one has waited in vain.
-  bool AskThoseThatAreBack() {
+  bool AskThoseThatAreBack(bool may_wait) {
     const Time now = context_.runtime.Now();
     const bool full = CountFullDrives() > 0;
     VainWaits& waits = full ? context_.waits_when_full : context_.waits;
     const Duration usual = context_.options.patience;
-    if (!give_up_at_) give_up_at_ = now + (full ? std::min(kPatienceWhenFull, usual) : usual);
+    if (may_wait && !give_up_at_) {
+      give_up_at_ = now + (full ? std::min(kPatienceWhenFull, usual) : usual);
+    }
     for (;;) {
       bool any = false;
       bool any_away = false;
@@ -385,7 +388,7 @@ class StripeWrite final : public StripeStore::PendingWrite {
         const auto [shard, id] = std::pair(attempts_[i].shard, attempts_[i].drive);
         const bool is_wanted = shards_[shard].stored_on == 0 && shards_[shard].in_time == 0;
         const int code = attempts_[i].answered ? attempts_[i].status.code() : 0;
-        const bool was_away = code == EHOSTUNREACH || code == ETIMEDOUT;
+        const bool was_away = code == EHOSTUNREACH || (code == ETIMEDOUT && may_wait);
         if (!is_wanted || attempts_[i].abandoned || attempts_[i].asked_again || !was_away) continue;
         const Drive* drive = context_.drives.FindDrive(id);
         if (drive == nullptr) continue;
@@ -395,7 +398,7 @@ class StripeWrite final : public StripeStore::PendingWrite {
         Send(shard, id);
         any = true;
       }
-      if (any || !any_away) return any;
+      if (any || !any_away || !may_wait) return any;
       if (waits.WasInVainSince(begun_)) return false;
       if (context_.runtime.Now() >= *give_up_at_) {
         waits.NoteInVain(context_.runtime.Now());

@@ -32,8 +32,11 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
 
     {"cluster/map", {"base", "drive"}},
     {"cluster/registers",
-     {"base", "drive", "kinetic", "cluster/map", "cluster/gather.h", "cluster/cluster.h"}},
-    {"cluster/stripes", {"base", "drive", "kinetic", "erasure", "cluster/map", "cluster/gather.h"}},
+     {"base", "drive", "kinetic", "cluster/map", "cluster/fullness.h", "cluster/gather.h",
+      "cluster/cluster.h"}},
+    {"cluster/stripes",
+     {"base", "drive", "kinetic", "erasure", "cluster/map", "cluster/fullness.h",
+      "cluster/gather.h"}},
     {"cluster",
      {"base", "drive", "kinetic", "erasure", "cluster/map", "cluster/registers", "cluster/stripes",
       "cluster/membership"}},

@@ -424,6 +424,19 @@ TEST_F(StripeStoreTest, FullDrivesAreNamedAsSuch) {
   EXPECT_EQ(ShardsStored(id_, 6), 0u);
 }
 
+// Two drives have no room, one hangs, and one that has room comes back before the write gives up.
+TEST_F(StripeStoreTest, ADriveThatIsBackTakesWhatFullOnesDoNot) {
+  const std::vector<DriveId> order = Order(id_);
+  for (size_t i : {6, 7}) drives_.faulty(order[i]).Set({.full = true});
+  drives_.faulty(order[1]).Set({.least_latency = seconds(20), .most_latency = seconds(21)});
+  drives_.SetDown(order[0], true);
+  sim_.RunAt(sim_.Now() + std::chrono::milliseconds(100),
+             [&] { drives_.SetDown(order[0], false); });
+  const auto place = Write(id_, "hello");
+  ASSERT_OK(place);
+  EXPECT_EQ(*Read(id_, *place, 5, 0, 5), "hello");
+}
+
 TEST_F(StripeStoreTest, WritingTheSameAgainIsNoFailureAndWritingAnotherThingIs) {
   ASSERT_OK(Write(id_, "hello"));
   const auto again = Write(id_, "hello");

@@ -18,6 +18,9 @@ class AwayTest : public FsTest {
   void SetUp() override {
     FsTest::SetUp();
     directory_ = MakeDirectory("directory");
+    for (int i = 0; i < 20; ++i) {
+      ASSERT_OK(fs_->Create(directory_, fmt::format("file{}", i), {}));
+    }
     Make("file", Pattern(1, 2'000'000));
     OpenAtReader();
   }
