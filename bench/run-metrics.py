@@ -18,7 +18,7 @@ import tempfile
 import threading
 import urllib.request
 
-from common import Report, add_options, free_port, run
+from common import Report, add_options, free_port, make_drives, run
 from page import table
 
 OFF, ON, BEFORE = "without metrics", "with metrics", "before"
@@ -32,6 +32,7 @@ class Daemon:
         says = f'metrics = "127.0.0.1:{self.metrics}"\n' if metrics else ""
         with open(f"{home}/pinstriped.toml", "w") as file:
             file.write(f'[daemon]\nlisten = "127.0.0.1"\n{says}[[drive]]\npath = "drive"\nport = {self.port}\n')
+        make_drives(program, f"{home}/drive")
         self.process = subprocess.Popen([program, "--config", f"{home}/pinstriped.toml"], stdout=subprocess.PIPE,
                                         stderr=subprocess.DEVNULL, text=True)
         if self.process.stdout.readline() != "ready\n":

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "cluster/fullness.h"
 #include "kinetic/tls.h"
 #include "upkeep/survey.h"
 
@@ -17,7 +18,6 @@ constexpr Duration kUnremarkable = std::chrono::milliseconds(100);
 constexpr int kTimesSlower = 5;
 constexpr int kUsualMtu = 1500;
 constexpr int kLoopbackMtu = 65535;
-constexpr double kFillWarning = 0.85;
 // What pinstriped leaves to each drive, and what connections of a site may need besides.
 constexpr uint64_t kDescriptorsOfDrive = 336;
 constexpr uint64_t kDescriptorsBesides = 1000;
@@ -108,10 +108,10 @@ class DriveJudge : public Judge {
   }
 
   void Fill(const std::string& name, const DriveInfo& info) {
-    if (info.portion_full < kFillWarning) return;
+    if (FullnessOf(info.portion_full) == Fullness::kPlenty) return;
     const std::string text = fmt::format("is {:.0f} % full", info.portion_full * 100);
     const char* way_out = "add drives (`pinstripe expand`), or remove files";
-    if (info.portion_full >= kFullPortion) {
+    if (FullnessOf(info.portion_full) == Fullness::kFull) {
       Error(name, text, way_out);
     } else {
       Warn(name, text, way_out);

@@ -1,5 +1,7 @@
 #include "upkeep/host_metrics.h"
 
+#include <fmt/format.h>
+
 #include <map>
 #include <string>
 
@@ -9,45 +11,6 @@ namespace pinstripe {
 namespace {
 
 using Labels = MetricsPage::Labels;
-
-void AddMemory(const MemoryCounters& memory, MetricsPage& page) {
-  page.Gauge("pinstripe_client_memory_limit_bytes", "Memory that contents of files may take.",
-             memory.limit_bytes);
-  page.Gauge("pinstripe_client_memory_used_bytes", "Memory that they take.", memory.used_bytes);
-  page.Gauge("pinstripe_client_cached_bytes", "Of this, memory of cells that are kept.",
-             memory.cached_bytes);
-  page.Counter("pinstripe_client_cache_hits_total", "Cells that reads found in memory.",
-               memory.cache_hits);
-  page.Counter("pinstripe_client_cache_misses_total", "Cells that reads did not find, and fetched.",
-               memory.cache_misses);
-  page.Counter("pinstripe_client_shared_reads_total",
-               "Cells that another read was fetching already.", memory.shared_reads);
-  page.Counter("pinstripe_client_read_ahead_cells_total",
-               "Cells that were asked for ahead of need.", memory.read_ahead_cells);
-}
-
-void AddDiskCache(const DiskCacheCounters& disk, MetricsPage& page) {
-  if (disk.limit_bytes == 0) return;
-  page.Gauge("pinstripe_client_disk_cache_ready", "1: the directory was looked at and is used.",
-             disk.ready ? 1 : 0);
-  page.Gauge("pinstripe_client_disk_cache_limit_bytes", "Space that its files may take.",
-             disk.limit_bytes);
-  page.Gauge("pinstripe_client_disk_cache_used_bytes", "Space that they take.", disk.used_bytes);
-  page.Gauge("pinstripe_client_disk_cache_cells", "Cells that can be found there.", disk.cells);
-  page.Counter("pinstripe_client_disk_cache_hits_total", "Cells that reads found there.",
-               disk.cells_found);
-  page.Counter("pinstripe_client_disk_cache_misses_total",
-               "Cells that were not there, so drives were asked.", disk.cells_missed);
-  page.Counter("pinstripe_client_disk_cache_written_cells_total", "Cells that were written there.",
-               disk.cells_written);
-  page.Counter("pinstripe_client_disk_cache_dropped_cells_total",
-               "Cells that were not written, as the disk is slow, full or away.",
-               disk.cells_dropped);
-  page.Counter("pinstripe_client_disk_cache_evicted_cells_total",
-               "Cells that made room for others.", disk.cells_evicted);
-  page.Counter("pinstripe_client_disk_cache_damaged_cells_total",
-               "Cells that were found damaged, and read from drives.", disk.cells_damaged);
-}
 
 void AddStripes(const StripeCounters& stripes, MetricsPage& page) {
   page.Counter("pinstripe_client_fetched_bytes_total", "Bytes that came from drives for reads.",
@@ -112,6 +75,39 @@ void AddDrives(Cluster& cluster, MetricsPage& page) {
 
 }  // namespace
 
+void AddMemoryMetrics(std::string_view prefix, const MemoryCounters& memory, MetricsPage& page) {
+  const auto gauge = [&](std::string_view name, std::string_view help, auto value) {
+    page.Gauge(fmt::format("{}{}", prefix, name), help, value);
+  };
+  const auto counter = [&](std::string_view name, std::string_view help, auto value) {
+    page.Counter(fmt::format("{}{}", prefix, name), help, value);
+  };
+  gauge("memory_limit_bytes", "Memory that contents of files may take.", memory.limit_bytes);
+  gauge("memory_used_bytes", "Memory that they take.", memory.used_bytes);
+  gauge("cached_bytes", "Of this, memory of cells that are kept.", memory.cached_bytes);
+  counter("cache_hits_total", "Cells that reads found in memory.", memory.cache_hits);
+  counter("cache_misses_total", "Cells that reads did not find, and fetched.", memory.cache_misses);
+  counter("shared_reads_total", "Cells that another read was fetching already.",
+          memory.shared_reads);
+  counter("read_ahead_cells_total", "Cells that were asked for ahead of need.",
+          memory.read_ahead_cells);
+  const DiskCacheCounters& disk = memory.disk;
+  if (disk.limit_bytes == 0) return;
+  gauge("disk_cache_ready", "1: the directory was looked at and is used.", disk.ready ? 1 : 0);
+  gauge("disk_cache_limit_bytes", "Space that its files may take.", disk.limit_bytes);
+  gauge("disk_cache_bytes", "Space that they take.", disk.used_bytes);
+  gauge("disk_cache_cells", "Cells that can be found there.", disk.cells);
+  counter("disk_cache_hits_total", "Cells that reads found there.", disk.cells_found);
+  counter("disk_cache_misses_total", "Cells that were not there, so drives were asked.",
+          disk.cells_missed);
+  counter("disk_cache_written_cells_total", "Cells that were written there.", disk.cells_written);
+  counter("disk_cache_dropped_cells_total",
+          "Cells that were not written, as the disk is slow, full or away.", disk.cells_dropped);
+  counter("disk_cache_evicted_cells_total", "Cells that made room for others.", disk.cells_evicted);
+  counter("disk_cache_damaged_cells_total", "Cells that were found damaged, and read from drives.",
+          disk.cells_damaged);
+}
+
 void AddHostMetrics(Cluster& cluster, FileSystem& file_system, MetricsPage& page) {
   const ClusterConfig& config = cluster.config();
   page.Gauge("pinstripe_client_cluster_info", "1; the labels say which cluster this is.", 1,
@@ -122,9 +118,7 @@ void AddHostMetrics(Cluster& cluster, FileSystem& file_system, MetricsPage& page
              config.layout.geometry().parity_shards);
   page.Gauge("pinstripe_client_map_epoch", "The newest epoch of the drive map that is known here.",
              cluster.CurrentEpoch());
-  const MemoryCounters memory = file_system.Memory();
-  AddMemory(memory, page);
-  AddDiskCache(memory.disk, page);
+  AddMemoryMetrics("pinstripe_client_", file_system.Memory(), page);
   AddStripes(cluster.stripes().counters(), page);
   page.Gauge("pinstripe_client_files_to_mend",
              "Files that were committed while drives were away, and are to be made whole.",

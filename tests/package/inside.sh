@@ -2,41 +2,15 @@
 # The part of package_test.sh that runs in the fresh Debian: OLD-VERSION NEW-VERSION.
 set -uo pipefail
 old=$1 new=$2
-export DEBIAN_FRONTEND=noninteractive XRD_CONNECTIONRETRY=2 XRD_CONNECTIONWINDOW=5 XRD_STREAMERRORWINDOW=5 XRD_REQUESTTIMEOUT=60 XRD_NETWORKSTACK=IPv4
-units=/lib/systemd/system
 drives="1 2 3 4 5 6"
-failures=0
+. /checks.sh package_test
 
-pass() { echo "PASS package_test: $*"; }
-flunk() { echo "FAIL package_test: $*"; failures=$((failures + 1)); }
-check() {  # WHAT COMMAND...
-  local what=$1
-  shift
-  if "$@" >/tmp/said 2>&1; then pass "$what"; else
-    flunk "$what"
-    sed 's/^/  /' /tmp/said | tail -n 20
-  fi
-}
-give_up() {
-  flunk "$*"
-  tail -n 15 /tmp/*.log /var/log/xrootd/pinstripe/xrootd.log 2>/dev/null
-  exit 1
-}
-wait_until() {  # SECONDS COMMAND...
-  local deadline=$((SECONDS + $1))
-  shift
-  until "$@" >/dev/null 2>&1; do
-    [ $SECONDS -lt $deadline ] || return 1
-    sleep 0.1
-  done
-}
 about() { [ "$(stat -c '%a %U %G' "$1")" = "$2" ] || { stat -c '%n has %a %U %G' "$1"; return 1; }; }
 install() {  # VERSION: what apt says is in /tmp/apt.log
   apt-get -qy -o Acquire::Retries=5 install --no-install-recommends /packages/pinstripe_"$1"_*.deb \
     /packages/pinstriped_"$1"_*.deb /packages/pinstripe-fuse_"$1"_*.deb /packages/xrootd-pinstripe_"$1"_*.deb \
     /packages/pinstripe-console_"$1"_*.deb >/tmp/apt.log 2>&1
 }
-command_of() { sed -n 's/^ExecStart=//p' "$units/$1"; }
 
 # No systemd keeps the programs from the system calls that their units leave out. So one of each is watched, and what
 # it calls is compared with its unit's filter when it has ended.
@@ -239,7 +213,7 @@ check "pinstripe check finds everything in order" pinstripe check /etc/pinstripe
 
 kill "$gateway" "${daemons[@]}"
 wait
-all="pinstripe pinstriped pinstripe-fuse xrootd-pinstripe"
+all="pinstripe pinstriped pinstripe-fuse xrootd-pinstripe pinstripe-console"
 # shellcheck disable=SC2086
 check "the packages are removed" bash -c 'apt-get -qy remove "$@" >/tmp/removed 2>&1 || { cat /tmp/removed; exit 1; }' _ $all
 check "that names the data" grep -q '^  /srv/pinstripe/disk1\>' /tmp/removed
@@ -249,9 +223,10 @@ check "the programs are gone" test ! -e /usr/sbin/pinstriped
 check "the packages are purged" bash -c 'apt-get -qy purge "$@" >/tmp/purged 2>&1 || { cat /tmp/purged; exit 1; }' _ $all
 check "that names the data, too" grep -q '^  /srv/pinstripe/disk1\>' /tmp/purged
 check "the configuration is gone" test ! -e /etc/pinstripe/credentials.toml
-check "nothing is left of the packages" bash -c '! ls -d /etc/pinstripe /var/lib/pinstripe /etc/default/pinstripe-fuse /usr/share/doc/*pinstripe* 2>/dev/null'
+for one in /etc/pinstripe /var/lib/pinstripe /etc/default/pinstripe-fuse /usr/share/doc/*pinstripe*; do
+  check "nothing is left at $one" test ! -e "$one"
+done
 for one in $drives; do check "the data of drive $one is kept" test -n "$(ls "/srv/pinstripe/disk$one")"; done
 check "data has an owner with a name" getent passwd pinstripe
 
-[ $failures -eq 0 ] || { echo "package_test: $failures of its checks failed"; exit 1; }
-echo "package_test: all checks passed"
+finish

@@ -2,36 +2,9 @@
 # The part of site_test.sh that runs in the fresh Debian: VERSION.
 set -uo pipefail
 version=$1
-export DEBIAN_FRONTEND=noninteractive XRD_CONNECTIONRETRY=2 XRD_CONNECTIONWINDOW=5 XRD_STREAMERRORWINDOW=5 XRD_REQUESTTIMEOUT=60 XRD_NETWORKSTACK=IPv4
-units=/lib/systemd/system
 stores="store1 store2 store3 store4"
 gates="gate1 gate2"
-failures=0
-
-pass() { echo "PASS site_test: $*"; }
-flunk() { echo "FAIL site_test: $*"; failures=$((failures + 1)); }
-check() {  # WHAT COMMAND...
-  local what=$1
-  shift
-  if "$@" >/tmp/said 2>&1; then pass "$what"; else
-    flunk "$what"
-    sed 's/^/  /' /tmp/said | tail -n 20
-  fi
-}
-give_up() {
-  flunk "$*"
-  tail -n 15 /tmp/*.log 2>/dev/null
-  exit 1
-}
-wait_until() {  # SECONDS COMMAND...
-  local deadline=$((SECONDS + $1))
-  shift
-  until "$@" >/dev/null 2>&1; do
-    [ $SECONDS -lt $deadline ] || return 1
-    sleep 0.1
-  done
-}
-command_of() { sed -n 's/^ExecStart=//p' "$units/$1"; }
+. /checks.sh site_test
 
 if [ "${2:-}" != alone ]; then
   {
@@ -180,5 +153,4 @@ check "a purge leaves nothing that a join has put there" on store4 bash -c '
   apt-get -qy purge pinstripe pinstriped pinstripe-fuse xrootd-pinstripe >/dev/null 2>&1 && ls -A /etc/pinstripe | cmp - <(echo left) &&
     ! ls /etc/xrootd/pinstripe-tls.* 2>/dev/null && test -e /srv/pinstripe/disk1/pinstripe-drive'
 
-[ $failures -eq 0 ] || { echo "site_test: $failures of its checks failed"; exit 1; }
-echo "site_test: all checks passed"
+finish

@@ -17,6 +17,7 @@
 #include "tests/support/expect_ok.h"
 #include "tests/support/sim_runtime.h"
 #include "tests/support/test_cluster.h"
+#include "tests/upkeep/actors.h"
 #include "upkeep/host_events.h"
 
 namespace pinstripe {
@@ -27,10 +28,6 @@ using std::chrono::seconds;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-Actor On(const std::string& host) {
-  return {.host = host, .process = 258, .program = "pinstripe", .user = "alice"};
-}
 
 Event SmallEvent() {
   return {.kind = EventKind::kWorkEnded,

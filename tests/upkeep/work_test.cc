@@ -15,6 +15,7 @@
 #include "tests/support/expect_ok.h"
 #include "tests/support/sim_runtime.h"
 #include "tests/support/test_cluster.h"
+#include "tests/upkeep/actors.h"
 
 namespace pinstripe {
 namespace {
@@ -24,10 +25,6 @@ using std::chrono::seconds;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-Actor On(const std::string& host) {
-  return {.host = host, .process = 258, .program = "pinstripe", .user = "alice"};
-}
 
 WorkRecord SmallRecord() {
   WorkRecord record{.actor = On("box1"), .work = "drain", .arguments = "--force"};
