@@ -663,6 +663,13 @@ class Chaos(torture.Campaign):
                 if time.monotonic() > self.end and len(self.took) == len(names):
                     return
 
+    def tell_logs(self):
+        """What the mounts said last."""
+        for path in sorted(glob.glob(f"{self.options.cluster}-*.log")):
+            with open(path, encoding="utf-8", errors="replace") as file:
+                for line in file.readlines()[-12:]:
+                    print(f"  {os.path.basename(path)}: {line.rstrip()}", file=sys.stderr)
+
     def summary(self):
         times = ", ".join(f"{name} {len(took)} times, {sum(took) / len(took):.1f} s each" for name, took in sorted(self.took.items()))
         return f"{super().summary()}\n{self.gateway.operations} operations through the gateway\n{times}"
@@ -906,6 +913,7 @@ def main():
         chaos.run()
     except Violation as violation:
         print(f"VIOLATION: {violation}", file=sys.stderr)
+        chaos.tell_logs()
         return 1
     finally:
         chaos.stop()
