@@ -63,9 +63,10 @@ constexpr std::string_view kExitCodes =
     "what\n"
     "is so at the end: 0 in order; 1 something is lost or contradicts itself, or the command "
     "failed;\n"
-    "2 not everything could be looked at; 3 everything can be read, but shards are missing; 5 it "
-    "was\n"
-    "stopped by `pinstripe work`.\n";
+    "2 not everything could be looked at; 3 everything can be read, but shards or copies of names "
+    "are\n"
+    "missing, or a change of the drive map is not complete; 5 it was stopped by `pinstripe "
+    "work`.\n";
 
 constexpr std::string_view kBusyCode =
     "4 somebody else is at work on such a drive; the message says who. A command that was killed\n"

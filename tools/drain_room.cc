@@ -31,9 +31,10 @@ DrainRoom RoomWithout(const DriveMap& map, const std::vector<DriveStatus>& drive
       used += capacity * portion;
       weight += drive.weight;
     }
+    const bool takes_changes = found->second->failure.ok();
     if (is_draining) {
       room.held_bytes += static_cast<uint64_t>(capacity * portion);
-    } else {
+    } else if (takes_changes) {
       room.free_bytes += static_cast<uint64_t>(capacity * (1 - portion));
     }
   }

@@ -240,10 +240,14 @@ void TellOfShards(EventLog* events, const std::string& command, const RepairRepo
 // For `pinstripe status`, which can do without.
 void Note(Cluster& cluster, const RepairRequest& request, const RepairOutcome& done) {
   const int64_t now = cluster.runtime().WallClock();
-  LastLook listed = LookOf(done.files.check, now);
-  listed.replicas_behind = done.registers.failed + done.registers.unheard;
-  (void)NoteLastLook(cluster, LookKind::kListed, listed);
-  NotePlaces(cluster, done.files.check);
+  if (done.compared_registers) {
+    LastLook listed = LookOf(done.files.check, now);
+    listed.replicas_behind = done.registers.failed + done.registers.unheard;
+    (void)NoteLastLook(cluster, LookKind::kListed, listed);
+    NotePlaces(cluster, done.files.check);
+  } else {
+    NoteCheck(cluster, done.files.check);
+  }
   if (!request.scrub) return;
   LastLook read{.at = now};
   // Shards that the listing shows as well stand there alone, so that a repair takes them back.
@@ -252,6 +256,12 @@ void Note(Cluster& cluster, const RepairRequest& request, const RepairOutcome& d
   read.lacking = found.found_by_reading.size() - found.lost_by_reading.size();
   read.not_looked_at = done.files.check.not_checked.size();
   (void)NoteLastLook(cluster, LookKind::kRead, read);
+}
+
+// Whether names or inodes lacked copies when somebody last compared them.
+bool SomeAreBehind(Cluster& cluster) {
+  const auto look = FindLastLook(cluster, LookKind::kListed);
+  return look && look->replicas_behind > 0;
 }
 
 bool HasMendable(const CheckReport& report) {
@@ -309,9 +319,13 @@ Result<RepairOutcome> RunRepair(Cluster& cluster, const DriveFactory& factory,
     done.unsettled = FinishDrains(cluster, sweep, done);
     TRY(is_stopped());
     TRY(KeepHistory(cluster.registers(), cluster.config()));
+  }
+  const bool changes_drives = request.change != MapChange::kNone || request.rebuild;
+  if (!request.dry_run && (!changes_drives || SomeAreBehind(cluster))) {
     const auto swept = SweepRegisters(cluster, sweep);
     TRY(is_stopped());
     done.registers += TRY(swept);
+    done.compared_registers = true;
   }
   const Repairer::Options options{
       .read_all = request.scrub,
@@ -360,6 +374,7 @@ bool IsUnfinished(const RepairOutcome& done) {
 
 // Of what the command is for.
 bool LeavesSomething(const RepairRequest& request, const RepairOutcome& done) {
+  if (!done.unsettled.ok() || done.registers.failed + done.registers.unheard > 0) return true;
   if (!request.wants_all_at_home) return false;
   return done.files.check.displaced_blocks > 0 || IsUnfinished(done);
 }

@@ -37,7 +37,8 @@ struct RepairRequest {
 };
 
 struct RepairOutcome {
-  SweepReport registers;  // in which names and inodes are kept
+  SweepReport registers;            // in which names and inodes are kept
+  bool compared_registers = false;  // all of them
   RepairReport files;
   TreeMendReport tree;            // of `repair` and `scrub`
   Epoch epoch = 0;                // if the drive map was to be changed

@@ -34,7 +34,7 @@ std::optional<int64_t> FindTime(const std::string& text) {
     const char* const end = strptime(text.c_str(), format, &calendar);
     if (end == nullptr || *end != '\0') continue;
     const time_t seconds = mktime(&calendar);
-    if (seconds < 0) return std::nullopt;
+    if (seconds < 0 || seconds > INT64_MAX / 1'000'000'000) return std::nullopt;
     return int64_t{seconds} * 1'000'000'000;
   }
   return std::nullopt;

@@ -17,11 +17,14 @@ constexpr Duration kSkew = kDay;
 
 Duration AgeOf(const LastLook& look, int64_t now) { return Duration(now - look.at); }
 
+// Times come from the drives and may be anything.
+bool IsOfNoTime(const LastLook& look, int64_t now) {
+  return look.at < 0 || look.at > now + kSkew.count();
+}
+
 bool IsDue(const std::optional<LastLook>& look, Duration interval, int64_t now) {
   if (!look) return true;
-  // Times come from the drives and may be anything.
-  if (look->at < 0 || look->at > now + kSkew.count()) return true;
-  return AgeOf(*look, now) >= interval;
+  return IsOfNoTime(*look, now) || AgeOf(*look, now) >= interval;
 }
 
 }  // namespace
@@ -48,7 +51,13 @@ std::vector<std::string> Overdue(const LastLooks& looks, int64_t now) {
   std::vector<std::string> late;
   const auto complain = [&](const std::optional<LastLook>& look, Duration most,
                             std::string_view what) {
-    if (!look || look->at < 0 || now < look->at || AgeOf(*look, now) < most) return;
+    if (!look) return;
+    if (IsOfNoTime(*look, now)) {
+      late.push_back(fmt::format(
+          "it is not known when somebody has last {}, as the clock of who did so was wrong", what));
+      return;
+    }
+    if (AgeOf(*look, now) < most) return;
     const double seconds = std::chrono::duration<double>(AgeOf(*look, now)).count();
     late.push_back(fmt::format("nobody has {} for {}", what, DurationText(seconds)));
   };

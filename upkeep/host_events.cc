@@ -33,6 +33,7 @@ struct HostEvents::Watch {
   void LookAtDrive(DriveId id, const Drive& drive, Time now, int64_t at) REQUIRES(mutex);
   void Tell(EventKind kind, int64_t at, std::vector<DriveId> drives, const std::string& text);
   void TellOfFiles() REQUIRES(mutex);
+  bool MayTellOfFiles() REQUIRES(mutex);
 
   Mutex mutex;
   Cluster* cluster GUARDED_BY(mutex);  // null: the owner is gone
@@ -43,7 +44,11 @@ struct HostEvents::Watch {
   // As they are found by one look:
   std::map<std::string, std::vector<DriveId>> came GUARDED_BY(mutex);  // by how long they were away
   std::map<std::pair<int64_t, std::string>, std::vector<DriveId>> went GUARDED_BY(mutex);
-  uint64_t written_short GUARDED_BY(mutex) = 0;
+  uint64_t written_short GUARDED_BY(mutex) = 0;  // not told yet
+  std::optional<Time> last_short GUARDED_BY(mutex);
+  bool is_writing_short GUARDED_BY(mutex) = false;  // that it began was told, and not that it ended
+  int told_early GUARDED_BY(mutex) = 0;             // times since `early_since`
+  Time early_since GUARDED_BY(mutex){};
   uint64_t mended GUARDED_BY(mutex) = 0;
   StripeCounters told GUARDED_BY(mutex);       // what was told of what they count
   uint64_t damage_left GUARDED_BY(mutex) = 0;  // shards, of what was told
@@ -64,6 +69,7 @@ HostEvents::~HostEvents() {
 void HostEvents::WrittenShort() {
   const MutexLock lock(watch_->mutex);
   ++watch_->written_short;
+  watch_->last_short = watch_->runtime.Now();
 }
 
 void HostEvents::Mended() {
@@ -138,6 +144,22 @@ void HostEvents::Watch::Tell(EventKind kind, int64_t at, std::vector<DriveId> id
   }
 }
 
+// Whoever asks whether a host may be stopped is to know soon that files were written short.
+bool HostEvents::Watch::MayTellOfFiles() {
+  const Time now = runtime.Now();
+  const bool is_quiet = !last_short || now - *last_short >= options.quiet;
+  const bool begins = written_short > 0 && !is_writing_short;
+  const bool ends = is_writing_short && is_quiet;
+  is_writing_short = !is_quiet;
+  if (now >= next_files) return true;
+  if (written_short == 0 || !(begins || ends)) return false;
+  if (now - early_since >= std::chrono::hours(1)) {
+    early_since = now;
+    told_early = 0;
+  }
+  return told_early++ < options.told_early;
+}
+
 void HostEvents::Watch::TellOfFiles() {
   const StripeCounters now = cluster->stripes().counters();
   const uint64_t damaged = now.damaged_shards - told.damaged_shards;
@@ -145,7 +167,7 @@ void HostEvents::Watch::TellOfFiles() {
   const uint64_t rewritten =
       std::min(damage_left + damaged, now.rewritten_shards - told.rewritten_shards);
   const uint64_t news = written_short + mended + damaged + rewritten;
-  if (news == 0 || runtime.Now() < next_files) return;
+  if (!MayTellOfFiles() || news == 0) return;
   next_files = runtime.Now() + options.files_every;
   const auto tell = [this](EventKind kind, uint64_t count, std::string text) {
     Event event{.kind = kind, .actor = {}};

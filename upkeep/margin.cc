@@ -43,6 +43,7 @@ class Count {
 
   bool Answers(DriveId id) const { return !question_.away.contains(id) && domains_.contains(id); }
   bool TakesChanges(DriveId id) const { return Answers(id) && !question_.read_only.contains(id); }
+  bool TakesData(DriveId id) const { return TakesChanges(id) && !question_.full.contains(id); }
 
   template <typename Each>
   void ForGroups(const DriveMap& map, const Each& each) {
@@ -82,7 +83,7 @@ class Count {
         if (!draining_.contains(*spare)) part.drives.push_back(*spare);
       }
       part.needed = to_store;
-      const size_t up = AddWriting(part, [&](DriveId id) { return TakesChanges(id); });
+      const size_t up = AddWriting(part, [&](DriveId id) { return TakesData(id); });
       if (up < shards) margin_.writes_short = true;
       if (is_usual) usual_up = up;
     });
@@ -200,7 +201,7 @@ std::vector<std::string> Margin::OutOfReach() const {
                               parts, exact ? "" : " that were looked at"));
   }
   if (data_readable && !data_writable) {
-    all.emplace_back("nothing new can be written, as too few drives are up");
+    all.emplace_back("nothing new can be written, as too few drives are up and have room");
   }
   if (names_readable && !names_writable) {
     all.emplace_back("some names cannot be changed, as too few of their drives take changes");

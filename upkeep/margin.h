@@ -31,6 +31,7 @@ struct MarginQuestion {
   std::vector<DriveId> map_drives;  // the homes of the registers of the map itself
   std::set<DriveId> away;           // they answer nothing
   std::set<DriveId> read_only;      // they take no changes
+  std::set<DriveId> full;           // they take changes of names, and no data
   std::set<DriveId> without_say;    // they are up, and do not count in names
   std::set<DriveId> retired;        // nothing is on them
 };

@@ -49,9 +49,10 @@ bool LacksSomething(const std::optional<LastLook>& look) {
   return look && look->lacking + look->replicas_behind + look->not_looked_at > 0;
 }
 
+// Events that could not be kept may have said so.
 bool SaysThatDrivesWereAway(const Event& event) {
   return event.kind == EventKind::kDriveWent || event.kind == EventKind::kDriveCame ||
-         event.kind == EventKind::kSparesUsed;
+         event.kind == EventKind::kSparesUsed || event.kind == EventKind::kDropped;
 }
 
 // Why it is not known where all shards are; empty: they are at home, and the map says where that
@@ -77,7 +78,8 @@ std::vector<std::string> WhatIsNotKnown(Cluster& cluster, const Survey& survey) 
         places.displaced_blocks));
   }
   const int64_t now = cluster.runtime().WallClock();
-  if (places.at > now || now - places.at > kLooksCountFor.count()) {
+  // Times come from the drives and may be anything.
+  if (places.at < 0 || places.at > now || TimeBetween(places.at, now) > kLooksCountFor) {
     all.emplace_back("who looked last did so more than a week ago: run `pinstripe check` first");
     return all;
   }
@@ -90,6 +92,10 @@ std::vector<std::string> WhatIsNotKnown(Cluster& cluster, const Survey& survey) 
     all.emplace_back(
         "drives were away since somebody looked last, and what was written meanwhile may be "
         "several times on one host: run `pinstripe check` first");
+  } else if (events->damaged > 0) {
+    all.emplace_back(
+        "a part of the events cannot be read, and may say that drives were away since somebody "
+        "looked last: run `pinstripe check` first");
   }
   return all;
 }
@@ -110,8 +116,8 @@ Result<StopAnswer> MayStop(Cluster& cluster, const Survey& survey,
   const std::set<DriveId> drives = TRY(FindDrives(cluster.map(), what));
   StopAnswer answer;
   answer.drives.assign(drives.begin(), drives.end());
-  answer.now = MarginOf(cluster, survey);
-  answer.then = MarginOf(cluster, survey, drives);
+  answer.now = MarginOf(cluster, survey, {}, FullDrives::kTakeNoData);
+  answer.then = MarginOf(cluster, survey, drives, FullDrives::kTakeNoData);
   answer.risks = answer.then.OutOfReach();
   answer.verdict = answer.risks.empty() ? Verdict::kYes : Verdict::kNo;
   if (!answer.risks.empty()) {

@@ -15,6 +15,7 @@
 #include "cluster/membership/drive_identity.h"
 #include "kinetic/io.h"
 #include "upkeep/due.h"
+#include "upkeep/events.h"
 
 namespace pinstripe {
 namespace {
@@ -287,8 +288,10 @@ std::optional<DrainReport> DrainOf(Cluster& cluster, const DriveReport& drive) {
 }
 
 bool IsAlive(Cluster& cluster, const DriveClaimRecord& claim) {
-  const int64_t silent = cluster.runtime().WallClock() - claim.renewed;
-  return silent < DriveClaimOptions().given_up_after.count();
+  // Times come from the drives and may be anything. Clocks may differ by as much.
+  constexpr Duration kMostAhead = std::chrono::hours(1);
+  const Duration silent = TimeBetween(claim.renewed, cluster.runtime().WallClock());
+  return silent > -kMostAhead && silent < DriveClaimOptions().given_up_after;
 }
 
 // What others have noted in the cluster, in one round trip. What cannot be read now is not known.
@@ -402,7 +405,8 @@ Survey SurveyOf(Cluster& cluster) {
   return survey;
 }
 
-Margin MarginOf(Cluster& cluster, const Survey& survey, const std::set<DriveId>& also_away) {
+Margin MarginOf(Cluster& cluster, const Survey& survey, const std::set<DriveId>& also_away,
+                FullDrives full) {
   const ClusterConfig& config = cluster.config();
   const Epoch all_at_home =
       survey.places && survey.places->displaced_blocks == 0 ? survey.places->epoch : 0;
@@ -427,6 +431,8 @@ Margin MarginOf(Cluster& cluster, const Survey& survey, const std::set<DriveId>&
   for (const DriveReport& drive : survey.drives) {
     if (!drive.info) question.away.insert(drive.id);
     if (drive.info && !drive.IsUp()) question.read_only.insert(drive.id);
+    const bool is_full = drive.fullness() == Fullness::kFull;
+    if (is_full && full == FullDrives::kTakeNoData) question.full.insert(drive.id);
     if (!drive.doubt.empty()) question.without_say.insert(drive.id);
     if (drive.drain && drive.drain->retired) question.retired.insert(drive.id);
   }

@@ -120,8 +120,12 @@ int ExitCodeOf(Health health);
 // Only for a cluster that is open.
 Survey SurveyOf(Cluster& cluster);
 
+enum class FullDrives : uint8_t { kTakeData, kTakeNoData };
+
 // What the drive map says of the cluster as the survey has found its drives, with these away, too.
-Margin MarginOf(Cluster& cluster, const Survey& survey, const std::set<DriveId>& also_away = {});
+// A drive that is said to be full may still take some data; but it is not to be relied upon.
+Margin MarginOf(Cluster& cluster, const Survey& survey, const std::set<DriveId>& also_away = {},
+                FullDrives full = FullDrives::kTakeData);
 
 // Fails only when the configuration is no good. Takes no longer than open_timeout and drive_timeout
 // of the configuration together; and, when drives are drained or down, as long as these take to say

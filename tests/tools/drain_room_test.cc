@@ -61,6 +61,14 @@ TEST(DrainRoom, WhatALostDriveHeldIsGuessedByItsWeight) {
   EXPECT_EQ(RoomWithout(cluster.map, cluster.drives, {1}).free_bytes, 150 * kGigabyte);
 }
 
+TEST(DrainRoom, IsNotOnADriveThatTakesNoChanges) {
+  Drives cluster;
+  cluster.drives[2].info->failure = Status(EIO, "its disk is broken");
+  EXPECT_EQ(RoomWithout(cluster.map, cluster.drives, {1}).free_bytes, 150 * kGigabyte);
+  // What it has is to be moved all the same.
+  EXPECT_EQ(RoomWithout(cluster.map, cluster.drives, {3}).held_bytes, 50 * kGigabyte);
+}
+
 TEST(DrainRoom, NoDriveAtAllIsNoRoomAndNothingToMove) {
   Drives cluster;
   for (DriveId id = 1; id <= 5; ++id) cluster.Lose(id);

@@ -615,6 +615,50 @@ TEST_F(StatesTest, WhatMayBeStoppedIsToldByTheMapAndByWhatIsAway) {
   EXPECT_THAT(StopJson(unknown), HasSubstr("\"answer\": \"unknown\""));
 }
 
+// A look that compares no names says nothing of their copies, and a repair that could not bring all
+// up to date has left something.
+TEST_F(StatesTest, CopiesOfNamesThatWereNotComparedStayBehind) {
+  const auto behind = [&] {
+    auto cluster = machines_.Open();
+    return FindLastLook(**cluster, LookKind::kListed)->replicas_behind;
+  };
+  machines_.SetDown(plain_[0], true);
+  const Answer repair = Run("repair");
+  EXPECT_NE(repair.exit_code, 0) << repair.text;
+  EXPECT_THAT(repair.text, Not(HasSubstr("everything is in order")));
+  EXPECT_GT(behind(), 0u);
+  machines_.SetDown(plain_[0], false);
+  for (const char* const command : {"check", "verify", "repair --dry-run", "scrub --dry-run"}) {
+    (void)Run(command);
+    EXPECT_GT(behind(), 0u) << command;
+    EXPECT_THAT(Run("status").text, HasSubstr("names and inodes lack copies"));
+  }
+  Expect({{"repair", 0, "everything is in order"}, {"status", 0, "healthy"}});
+  EXPECT_EQ(behind(), 0u);
+}
+
+// A change of drives alone does not bring all names up to date; where some lack copies it does.
+TEST_F(StatesTest, AChangeOfDrivesComparesNamesWhereSomeLackCopies) {
+  machines_.SetDown(plain_[0], true);
+  (void)Run("repair");
+  machines_.SetDown(plain_[0], false);
+  EXPECT_THAT(Run("status").text, HasSubstr("names and inodes lack copies"));
+  Expect({{"rebalance", 0, "everything is in order"}, {"status", 0, "healthy"}});
+}
+
+// Drives that are down for the store alone still serve reads, so that all files are whole.
+TEST_F(StatesTest, ARepairThatCouldNotWriteIsNotInOrder) {
+  RepairOutcome done;
+  EXPECT_EQ(ExitCodeOf({}, done), 0);
+  EXPECT_THAT(RepairText({}, done, "cluster.toml"), HasSubstr("everything is in order"));
+  done.registers.failed = 1;
+  EXPECT_EQ(ExitCodeOf({}, done), 3);
+  EXPECT_THAT(RepairText({}, done, "cluster.toml"), HasSubstr("something is left to do"));
+  done.registers = {};
+  done.unsettled = Status(EIO, "drive 3 is away");
+  EXPECT_EQ(ExitCodeOf({}, done), 3);
+}
+
 // A host of three drives of nine is three of three hosts' drives to nobody.
 TEST(StopStates, AHostMayBeStoppedWhereItsDrivesElsewhereMayNot) {
   SetLogLevel(LogLevel::kError);
@@ -658,6 +702,19 @@ TEST(StopStates, AHostMayBeStoppedWhereItsDrivesElsewhereMayNot) {
   places.displaced_blocks = 0;
   ASSERT_OK(NoteLastPlaces(**cluster, places));
   EXPECT_THAT(risks("a"), testing::IsEmpty());
+  // A drive that is full takes no new data. Of nine, of which three are away, six are needed.
+  survey = SurveyOf(**cluster);
+  for (DriveReport& drive : survey.drives) {
+    if (drive.id >= 4 && drive.id <= 5) drive.info->portion_full = 0.97;
+  }
+  EXPECT_EQ(MayStop(**cluster, survey, {"a"})->verdict, StopAnswer::Verdict::kNo);
+  EXPECT_EQ(HealthOf(survey), Health::kDegraded);
+  // Events that are lost may have told of drives that were away.
+  Event dropped{.kind = EventKind::kDropped, .at = places.at + 1, .actor = {}};
+  dropped.count = 3;
+  events.Add(std::move(dropped));
+  ASSERT_TRUE(events.Flush());
+  EXPECT_THAT(risks("a"), testing::ElementsAre(HasSubstr("drives were away since")));
   // A directory without any redundancy.
   places.stripes = {{1, 0}};
   ASSERT_OK(NoteLastPlaces(**cluster, places));

@@ -39,7 +39,7 @@ TEST(TimeSpan, OrATimeOfThisPlace) {
   EXPECT_EQ(ParseSince("--since", "2023-11-14T23:13", kNow), kNow - 20 * kSecond);
   EXPECT_EQ(ParseSince("--since", "2023-11-15", kNow), kNow + (46 * 60 + 40) * kSecond);
   for (const char* const wrong :
-       {"", "yesterday", "2023-13-01", "2023-11-14 25:00", "1900-01-01"}) {
+       {"", "yesterday", "2023-13-01", "2023-11-14 25:00", "1900-01-01", "2300-01-01"}) {
     EXPECT_FAILS(ParseSince("--since", wrong, kNow), EINVAL) << wrong;
   }
   unsetenv("TZ");

@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -601,7 +602,7 @@ TEST_F(HostEventsTest, FilesAreCounted) {
   for (int i = 0; i < 900; ++i) host.Mended();
   sim_.Sleep(minutes(1));
   for (int i = 0; i < 5; ++i) {
-    host.WrittenShort();
+    host.Mended();
     sim_.Sleep(seconds(10));
   }
   auto events = All(*cluster);
@@ -613,6 +614,40 @@ TEST_F(HostEventsTest, FilesAreCounted) {
   events = All(*cluster);
   ASSERT_EQ(events.size(), 3u);
   EXPECT_EQ(events[2].count, 5u);
+}
+
+// Whoever asks a minute later whether a host may be stopped has to know of it.
+TEST_F(HostEventsTest, FilesThatAreWrittenShortAreToldWhenThatBeginsAndWhenItEnds) {
+  const auto cluster = Open();
+  HostEvents host(*cluster, {.actor = On("gw1"), .spread = seconds(0)});
+  const auto write_for = [&](int number) {
+    for (int i = 0; i < number; ++i) {
+      host.WrittenShort();
+      sim_.Sleep(seconds(10));
+    }
+  };
+  const auto counts = [&] {
+    std::vector<uint64_t> all;
+    for (const Event& event : All(*cluster)) all.push_back(event.count);
+    return all;
+  };
+  write_for(9);
+  EXPECT_THAT(counts(), testing::ElementsAre(1));
+  sim_.Sleep(minutes(1));
+  EXPECT_THAT(counts(), testing::ElementsAre(1, 8));
+  // And once more, within the ten minutes.
+  write_for(3);
+  sim_.Sleep(minutes(1));
+  EXPECT_THAT(counts(), testing::ElementsAre(1, 8, 1, 2));
+  // But a client that does so again and again does not fill the events.
+  for (int i = 0; i < 60; ++i) {
+    write_for(1);
+    sim_.Sleep(seconds(50));
+  }
+  EXPECT_LE(counts().size(), 4u + 6u + 7u);
+  sim_.Sleep(minutes(10));
+  const auto all = counts();
+  EXPECT_EQ(std::accumulate(all.begin(), all.end(), uint64_t{0}), 72u);
 }
 
 }  // namespace

@@ -77,7 +77,8 @@ class Trying {
         int takers = 0;
         for (const MappedDrive& drive : map.drives) {
           const bool is_home = std::ranges::count(homes, drive.id) > 0;
-          takers += up(drive.id) && (is_home || drive.state == DriveState::kActive);
+          takers += up(drive.id) && !question_.full.contains(drive.id) &&
+                    (is_home || drive.state == DriveState::kActive);
         }
         const int least = std::min(stripes.parity_shards, question_.min_redundancy);
         if (takers < stripes.data_shards + least) return false;
@@ -197,6 +198,7 @@ TEST(Margin, IsWhatWhoeverTriesEveryChoiceFinds) {
       if (fate <= 1) question.away.insert(id);
       if (fate == 2) question.read_only.insert(id);
       if (fate == 3) question.without_say.insert(id);
+      if (fate == 4) question.full.insert(id);
     }
     ExpectAsTried(question);
   }
@@ -252,6 +254,14 @@ TEST_F(FourHosts, WithTwoDrivesLeftNothingCanBeWritten) {
   EXPECT_TRUE(margin.names_readable);
   EXPECT_FALSE(margin.data_writable);
   EXPECT_THAT(margin.OutOfReach(), testing::Contains(HasSubstr("nothing new can be written")));
+}
+
+TEST_F(FourHosts, FullDrivesTakeNamesAndNoData) {
+  for (DriveId id = 1; id <= 12; ++id) question_.full.insert(id);
+  const Margin margin = ComputeMargin(question_);
+  EXPECT_FALSE(margin.data_writable);
+  EXPECT_TRUE(margin.names_writable);
+  EXPECT_EQ(margin.reading.domains, 1);
 }
 
 // There, time is what limits it.
