@@ -54,11 +54,10 @@ void AddCheckCommand(CLI::App& app, Action& chosen) {
       "reader "
       "does.\n"
       "May run beside clients at any time. Exit code: 0 in order; 1 errors;\n"
-      "2 no errors, but not everything could be looked at, or CONFIG lacks a drive; 3 everything\n"
-      "can be read, but shards are missing, a drive is that was not drained to the end, files "
-      "have\n"
-      "shards on a drive that is being drained, or a drive is full; 5 stopped by `pinstripe "
-      "work`.");
+      "2 no errors, but not everything could be looked at, CONFIG lacks a drive that nobody\n"
+      "drains, or the cluster cannot be opened; 3 everything can be read, but shards are missing,\n"
+      "CONFIG lacks a drive whose drain has not come to its end, files have shards on a drive\n"
+      "that is being drained, or a drive is full; 5 stopped by `pinstripe work`.");
   command->callback([options, &chosen] {
     chosen = [options](Runtime& runtime) { return RunCheck(runtime, *options); };
   });

@@ -69,8 +69,9 @@ constexpr std::string_view kExitCodes =
     "work`.\n";
 
 constexpr std::string_view kBusyCode =
-    "4 somebody else is at work on such a drive; the message says who. A command that was killed\n"
-    "counts as at work for half a minute, and the next one waits that long.";
+    "4 somebody else is at work on such a drive, or changes the drive map; the message says who.\n"
+    "A command that was killed counts as at work for half a minute, and the next one waits that\n"
+    "long.";
 
 }  // namespace
 
@@ -161,7 +162,7 @@ void AddRepairCommands(CLI::App& app, Action& chosen) {
                        "Finish changes of the drive map, and bring all shards home");
   command->footer(
       "Does what drain and expand do at their end, after they were stopped or drives were away.\n" +
-      std::string(kExitCodes));
+      std::string(kExitCodes) + std::string(kBusyCode));
 }
 
 }  // namespace pinstripe
