@@ -1,6 +1,6 @@
 // Clients: who is connected to a device, and what each has done. What a client says of itself
-// (docs/protocol.md, "Who uses a drive") is believed by nobody: it is cut to a bounded length, and
-// made printable.
+// (docs/protocol.md, "Our extension: who uses a drive") is believed by nobody: it is cut to a
+// bounded length, and made printable.
 //
 // Thread-safe. To count costs no lock.
 

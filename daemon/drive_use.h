@@ -1,5 +1,5 @@
 // Who uses a device, and what it did for them, as it tells in the log of its clients
-// (docs/protocol.md, "Who uses a drive"), and which requests it serves.
+// (docs/protocol.md, "Our extension: who uses a drive"), and which requests it serves.
 
 #pragma once
 

@@ -65,7 +65,8 @@ class KineticConnection final : public IoLoop::Handler,
     HmacKey key;
     std::shared_ptr<const TlsClient> tls;  // null: without TLS
     uint32_t max_in_flight = 128;          // reads, and writes, whatever more the device allows
-    // Requests say that the tag of each value is its CRC32C (docs/protocol.md, "Bound requests").
+    // Requests say that the tag of each value is its CRC32C (docs/protocol.md, "Whose words they
+    // are").
     bool bound = true;
     // How long an answer may be missing after its operation timed out until the connection is taken
     // for dead.

@@ -1,6 +1,6 @@
 // Who uses a drive, and what it did for them: what a drive of ours tells in the log of its clients
-// (docs/protocol.md, "Who uses a drive"). All text is bounded and Printable(), whatever a drive or
-// a client says.
+// (docs/protocol.md, "Our extension: who uses a drive"). All text is bounded and Printable(),
+// whatever a drive or a client says.
 
 #pragma once
 

@@ -1,7 +1,7 @@
 // The findings of the last looks through a whole cluster, kept on the drives. One is by what the
 // drives list: a check, a repair or a drain. The other is by reading everything: a scrub or verify.
-// So whoever asks how a cluster is need not look through all of it. Three registers in the group of
-// the drive map have it (docs/format.md, "Last looks").
+// So whoever asks how a cluster is need not look through all of it. A register for each LookKind,
+// in the group of the drive map, has it (docs/format.md, "Last looks").
 //
 // It is what was so at that time, and for people: nothing is safe because of it.
 

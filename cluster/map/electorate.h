@@ -6,9 +6,9 @@
 //
 // A drive tells its last starts, each with an id by chance, and which of them were clean
 // (DriveInfo::starts). The cluster knows by which start it knew the drive last: a register in the
-// group of the drive map notes it (docs/format.md, "Starts"). No answer counts that a drive gave
-// after a start that is not noted. So a drive that has the noted start in its list, and nothing
-// unclean after it, has everything that ever counted.
+// group of the drive map notes it (docs/format.md, "Drives that have forgotten"). No answer counts
+// that a drive gave after a start that is not noted. So a drive that has the noted start in its
+// list, and nothing unclean after it, has everything that ever counted.
 //
 // Foreign devices tell no starts and always have a say: docs/protocol.md.
 

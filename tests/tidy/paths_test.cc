@@ -1,4 +1,4 @@
-// The files that comments and documents name are there.
+// The files that comments and documents name are there, and so are the sections that they cite.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -115,7 +115,56 @@ std::vector<std::string> Missing(const std::string& path, const std::string& tex
   return missing;
 }
 
-TEST(Paths, FilesThatCommentsNameAreThere) {
+struct Citation {
+  std::string document;
+  std::string section;
+};
+
+// What a text says as: docs/format.md, "Name". It may break the line there, in a comment also.
+std::vector<Citation> CitationsIn(const std::string& text) {
+  static const std::regex kBreak(R"(\s*\n[\s#*]*)");
+  static const std::regex kCitation(R"(((?:[\w-]+/)*[\w-]+\.md)`?, "([^"]{3,80})\")");
+  const std::string line = std::regex_replace(text, kBreak, " ");
+  std::vector<Citation> citations;
+  for (std::sregex_iterator match(line.begin(), line.end(), kCitation), end; match != end;
+       ++match) {
+    citations.push_back({(*match)[1].str(), (*match)[2].str()});
+  }
+  return citations;
+}
+
+std::string InLowerCase(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+// A section begins with a heading, or with bold words: **Name.**
+bool HasSection(const std::string& document, const std::string& section) {
+  std::istringstream lines(InLowerCase(document));
+  const std::string name = InLowerCase(section);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t at = line.find_first_not_of('#');
+    if (at != line.npos && at > 0 && line.substr(at).starts_with(" " + name)) return true;
+    if (line.starts_with("**" + name)) return true;
+  }
+  return false;
+}
+
+// A document is named from the root, from docs/, or from the folder of the file that names it.
+std::vector<std::string> SectionsMissing(const std::string& path, const std::string& text) {
+  std::vector<std::string> missing;
+  for (const auto& [document, section] : CitationsIn(text)) {
+    bool is_there = false;
+    for (const auto& from : {std::filesystem::path(), std::filesystem::path("docs"),
+                             std::filesystem::path(path).parent_path()}) {
+      is_there = is_there || HasSection(ReadAll(kRoot / from / document), section);
+    }
+    if (!is_there) missing.push_back(fmt::format("{} cites {}, \"{}\"", path, document, section));
+  }
+  return missing;
+}
+
+TEST(Paths, WhatCommentsNameIsThere) {
   int looked_at = 0;
   for (const std::string& path : OurTree().paths) {
     const bool is_looked_at =
@@ -123,18 +172,22 @@ TEST(Paths, FilesThatCommentsNameAreThere) {
     if (!is_looked_at || path.ends_with("paths_test.cc") || path.ends_with("tidy_test.cc"))
       continue;
     ++looked_at;
-    EXPECT_THAT(Missing(path, CommentsOf(path, ReadAll(kRoot / path))), testing::IsEmpty());
+    const std::string comments = CommentsOf(path, ReadAll(kRoot / path));
+    EXPECT_THAT(Missing(path, comments), testing::IsEmpty());
+    EXPECT_THAT(SectionsMissing(path, comments), testing::IsEmpty());
   }
   EXPECT_GT(looked_at, 300);
 }
 
-TEST(Paths, FilesThatDocumentsNameAreThere) {
+TEST(Paths, WhatDocumentsNameIsThere) {
   int looked_at = 0;
   for (const std::string& path : OurTree().paths) {
     // The log tells of the past, and so do its files.
     if (!path.ends_with(".md") || path.starts_with("docs/log/") || path == "CHANGELOG.md") continue;
     ++looked_at;
-    EXPECT_THAT(Missing(path, ReadAll(kRoot / path)), testing::IsEmpty());
+    const std::string text = ReadAll(kRoot / path);
+    EXPECT_THAT(Missing(path, text), testing::IsEmpty());
+    EXPECT_THAT(SectionsMissing(path, text), testing::IsEmpty());
   }
   EXPECT_GT(looked_at, 8);
 }
@@ -157,6 +210,13 @@ TEST(Paths, SeesWhatATextNames) {
   EXPECT_TRUE(IsThere("man/pinstripe.8", "docs"));
   EXPECT_FALSE(IsThere("fs/register_call.h", "docs"));
   EXPECT_FALSE(IsThere("register_call.h", "docs"));
+}
+
+TEST(Paths, SeesWhichSectionsATextCites) {
+  EXPECT_THAT(SectionsMissing("x.h", " (docs/format.md, \"Drive\n map\"), `format.md`, \"map\""),
+              testing::ElementsAre("x.h cites format.md, \"map\""));
+  EXPECT_THAT(SectionsMissing("docs/x.md", "`operations.md`, \"HTTP\"\nformat.md,\n\"History\""),
+              testing::IsEmpty());
 }
 
 }  // namespace
