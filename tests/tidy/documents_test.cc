@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <regex>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "tests/support/temporary_directory.h"
 
 namespace pinstripe {
 namespace {
@@ -171,6 +173,21 @@ TEST(Documents, LinkToWhatIsThere) {
     ASSERT_FALSE(text.empty()) << document;
     EXPECT_THAT(DeadLinks(Root() / document, text), testing::IsEmpty()) << document;
   }
+}
+
+TEST(Documents, LinkToWhatIsThereAsInstalled) {
+  const TemporaryDirectory place;
+  const std::string install =
+      fmt::format("DESTDIR= '{}' -D 'CMAKE_INSTALL_PREFIX={}' -P '{}/docs/cmake_install.cmake' >&2",
+                  PINSTRIPE_CMAKE, place.path(), PINSTRIPE_BINARY_DIR);
+  ASSERT_EQ(std::system(install.c_str()), 0) << install;
+  int looked_at = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(place.path())) {
+    if (entry.path().extension() != ".md") continue;
+    ++looked_at;
+    EXPECT_THAT(DeadLinks(entry.path(), ReadAll(entry.path())), testing::IsEmpty()) << entry.path();
+  }
+  EXPECT_GT(looked_at, 40);
 }
 
 TEST(Documents, ListTheSettingsThatTheSourcesRead) {
