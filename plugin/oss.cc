@@ -249,7 +249,7 @@ int Oss::Stats(char* out, int length) {
   return static_cast<int>(text.size());
 }
 
-// docs/operations.md, "Watch a gateway", says what each number is.
+// docs/reference/metrics.md, "A gateway", says what each number is.
 std::string Oss::Statistics() {
   size_t up = 0;
   size_t active = 0;
