@@ -66,6 +66,11 @@ class HttpClient {
     }
     return received_;
   }
+  // What was received before does not count.
+  std::string ReceiveNext(std::string_view end) {
+    received_.clear();
+    return ReceiveUntil(end);
+  }
   std::string ReceiveAll() {
     while (Receive()) {
     }

@@ -17,6 +17,7 @@
 #include "kinetic/io.h"
 #include "store/memory_store.h"
 #include "tests/support/expect_ok.h"
+#include "tests/support/free_ports.h"
 #include "tests/support/sim_runtime.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/test_cluster.h"
@@ -31,17 +32,16 @@ using namespace std::chrono_literals;
 // A drive that can be switched off and on again, and keeps its records meanwhile.
 class SocketDrive {
  public:
-  SocketDrive(Runtime& runtime, const std::string& serial)
+  SocketDrive(Runtime& runtime, const std::string& serial, uint16_t port)
       : runtime_(runtime),
         engine_(std::make_unique<MemoryStore>()),
-        service_({.serial_number = serial, .world_wide_name = serial}, security_, engine_) {
+        service_({.serial_number = serial, .world_wide_name = serial}, security_, engine_),
+        port_(port) {
     On();
   }
   void On() {
     server_ = std::make_unique<Server>(runtime_, Server::Options{});
-    const Result<uint16_t> port = server_->Listen("127.0.0.1", port_, service_);
-    ASSERT_OK(port);
-    port_ = *port;
+    ASSERT_OK(server_->Listen("127.0.0.1", port_, service_));
   }
   void Off() { server_.reset(); }
   uint16_t port() const { return port_; }
@@ -51,7 +51,7 @@ class SocketDrive {
   DeviceSecurity security_{{{1, FullAccess("asdfasdf")}}};
   Engine engine_;
   KineticService service_;
-  uint16_t port_ = 0;
+  const uint16_t port_;
   std::unique_ptr<Server> server_;
 };
 
@@ -63,8 +63,10 @@ class LiveClusterTest : public testing::Test {
                         .layout = {2, 1},
                         .close = "commit",
                         .credentials_file = "credentials.toml"};
+    const std::vector<uint16_t> ports = FreePorts(5);
     for (int id = 1; id <= 5; ++id) {
-      drives_.push_back(std::make_unique<SocketDrive>(runtime_, fmt::format("serial-{}", id)));
+      drives_.push_back(std::make_unique<SocketDrive>(runtime_, fmt::format("serial-{}", id),
+                                                      ports[static_cast<size_t>(id) - 1]));
       text.drives.push_back({.id = id, .port = drives_.back()->port(), .path = ""});
     }
     Write("credentials.toml", CredentialsText());

@@ -15,7 +15,7 @@ import urllib.request
 
 import yaml
 
-PATIENCE = 30  # seconds, until everything was seen
+PATIENCE = 120  # seconds, until everything was seen
 
 
 def ask(url, query):
