@@ -31,7 +31,7 @@ DrainRoom RoomWithout(const DriveMap& map, const std::vector<DriveStatus>& drive
       used += capacity * portion;
       weight += drive.weight;
     }
-    const bool takes_changes = found->second->failure.ok();
+    const bool takes_changes = found->second->failure.empty();
     if (is_draining) {
       room.held_bytes += static_cast<uint64_t>(capacity * portion);
     } else if (takes_changes) {

@@ -63,7 +63,7 @@ TEST(DrainRoom, WhatALostDriveHeldIsGuessedByItsWeight) {
 
 TEST(DrainRoom, IsNotOnADriveThatTakesNoChanges) {
   Drives cluster;
-  cluster.drives[2].info->failure = Status(EIO, "its disk is broken");
+  cluster.drives[2].info->failure = "its disk is broken";
   EXPECT_EQ(RoomWithout(cluster.map, cluster.drives, {1}).free_bytes, 150 * kGigabyte);
   // What it has is to be moved all the same.
   EXPECT_EQ(RoomWithout(cluster.map, cluster.drives, {3}).held_bytes, 50 * kGigabyte);
