@@ -51,7 +51,6 @@ class StripeStore::Impl : public StripeContext {
 namespace {
 
 constexpr Duration kPauseForDrives = std::chrono::milliseconds(100);
-constexpr Duration kLeastTimeForDrives = std::chrono::seconds(1);  // to answer in
 
 // One of the layouts under which a block may have been coded so.
 StripeLayout SmallestLayout(const ShardDescriptor& shard) {
@@ -156,8 +155,8 @@ class StripeStore::Impl::Reads final : public StripeStore::PendingRead {
       }
       if (open.empty()) break;
       runtime.NewSignal()->WaitUntil(std::min(until, runtime.Now() + kPauseForDrives));
-      // Those that said nothing before are not waited for as long once more.
-      RunReads(store_, again, std::max(until - runtime.Now(), kLeastTimeForDrives));
+      // Those that are away are known to be. The others may be slow, all of them on a busy machine.
+      RunReads(store_, again, store_.options.drive_timeout);
       for (size_t i = 0; i < open.size(); ++i) reads_[open[i]] = std::move(again[i]);
     }
     return {};

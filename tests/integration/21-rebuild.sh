@@ -58,7 +58,7 @@ dev kill 3
 mv "$cluster/drives/3" "$work/new-disk"
 mv "$work/old-disk" "$cluster/drives/3"
 dev start 3
-check "the old disk is refused" drive_says 3 "DOWN.*(replaced|old)"
+check "the old disk is refused" wait_until 30 drive_says 3 "DOWN.*(replaced|old)"
 dev kill 3
 mv "$cluster/drives/3" "$work/old-disk"
 mv "$work/new-disk" "$cluster/drives/3"

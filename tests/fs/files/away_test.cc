@@ -85,6 +85,15 @@ TEST_F(AwayTest, ReadingFromDrivesThatSayNothingFailsBeforeLong) {
   EXPECT_OK(Read(700'000));
 }
 
+// As a machine that stood still, and has much to do afterwards: its drives are there, and slow.
+TEST_F(AwayTest, DrivesThatAreSlowAfterTheyStoodStillAreWaitedFor) {
+  Lose({.lose_request = 1});
+  sim_.RunAt(sim_.Now() + seconds(5), [this] {
+    Lose({.least_latency = seconds(2), .most_latency = std::chrono::milliseconds(2200)});
+  });
+  EXPECT_OK(Read(700'000));
+}
+
 // A restart is waited for.
 TEST_F(AwayTest, DrivesThatAreBackInTimeAreWaitedFor) {
   Lose({.down = true});
