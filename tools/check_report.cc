@@ -51,6 +51,7 @@ void NoteCheck(Cluster& cluster, const CheckReport& report) {
   }
   (void)NoteLastLook(cluster, LookKind::kListed, look);
   NotePlaces(cluster, report);
+  NoteFill(cluster);
 }
 
 // Of a look that did not see all places the last note is as good as any.

@@ -245,6 +245,7 @@ void Note(Cluster& cluster, const RepairRequest& request, const RepairOutcome& d
     listed.replicas_behind = done.registers.failed + done.registers.unheard;
     (void)NoteLastLook(cluster, LookKind::kListed, listed);
     NotePlaces(cluster, done.files.check);
+    NoteFill(cluster);
   } else {
     NoteCheck(cluster, done.files.check);
   }

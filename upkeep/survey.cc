@@ -295,12 +295,12 @@ bool IsAlive(Cluster& cluster, const DriveClaimRecord& claim) {
 }
 
 // What others have noted in the cluster, in one round trip. What cannot be read now is not known.
-void FindNotes(Cluster& cluster, Survey& survey) {
-  const std::vector<RegisterName> names{{kMapGroup, LastLookKey(LookKind::kListed)},
-                                        {kMapGroup, LastLookKey(LookKind::kRead)},
-                                        {kMapGroup, LastLookKey(LookKind::kPlaces)},
-                                        {kMapGroup, LayoutKey()},
-                                        {kMapGroup, LastLookKey(LookKind::kCollected)}};
+// Returns how full it was.
+FillHistory FindNotes(Cluster& cluster, Survey& survey) {
+  const std::vector<RegisterName> names{
+      {kMapGroup, LastLookKey(LookKind::kListed)},    {kMapGroup, LastLookKey(LookKind::kRead)},
+      {kMapGroup, LastLookKey(LookKind::kPlaces)},    {kMapGroup, LayoutKey()},
+      {kMapGroup, LastLookKey(LookKind::kCollected)}, {kMapGroup, FillKey()}};
   const auto values = cluster.registers().ReadMany(names);
   const auto take = [&]<typename Note>(size_t at, std::optional<Note>& note) {
     if (!values[at].has_value()) survey.knows_notes = false;
@@ -318,6 +318,11 @@ void FindNotes(Cluster& cluster, Survey& survey) {
   take(4, collected);
   survey.overdue = Overdue({.listed = survey.listed, .read = survey.read, .collected = collected},
                            cluster.runtime().WallClock());
+  FillHistory fill;
+  if (values[5].has_value() && values[5]->value) {
+    fill = FillHistory::Decode(*values[5]->value).value_or(FillHistory());
+  }
+  return fill;
 }
 
 // Where blocks may lie that nobody has brought home yet. Of very many epochs only the last ones.
@@ -392,7 +397,7 @@ Survey SurveyOf(Cluster& cluster) {
     drive.drain = DrainOf(cluster, drive);
   }
   FindWork(cluster, survey);
-  FindNotes(cluster, survey);
+  const FillHistory fill = FindNotes(cluster, survey);
   for (DriveReport& drive : survey.drives) {
     const auto voter = cluster.electorate().Find(drive.id);
     const bool may_have_forgotten =
@@ -402,6 +407,10 @@ Survey SurveyOf(Cluster& cluster) {
   survey.differences = CompareConfig(cluster.config(), map, survey.kept_layout);
   survey.margin = MarginOf(cluster, survey);
   if (const auto space = cluster.Space()) survey.space = *space;
+  if (survey.space && survey.DrivesDown() == 0) {
+    survey.forecast = ForecastFill(fill, {cluster.runtime().WallClock(),
+                                          survey.space->raw_used_bytes, survey.space->raw_bytes});
+  }
   return survey;
 }
 

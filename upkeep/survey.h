@@ -17,6 +17,7 @@
 #include "cluster/kept_layout.h"
 #include "cluster/membership/epoch_change.h"
 #include "upkeep/checker.h"
+#include "upkeep/fill_history.h"
 #include "upkeep/last_look.h"
 #include "upkeep/margin.h"
 
@@ -84,6 +85,7 @@ struct Survey {
   std::optional<KeptLayout> kept_layout;
   std::vector<ConfigDifference> differences;
   std::optional<SpaceInfo> space;
+  std::optional<FillForecast> forecast;
   std::vector<DriveReport> drives;  // ascending by id
   // The findings of the last look by what drives list, and of the last one by reading all of it.
   std::optional<LastLook> listed;

@@ -91,6 +91,15 @@ Json DriveJson(const DriveReport& drive) {
   return json;
 }
 
+Json ForecastJson(const FillForecast& forecast) {
+  const auto seconds = [](Duration duration) {
+    return std::chrono::duration_cast<std::chrono::seconds>(duration).count();
+  };
+  Json json{{"over_seconds", seconds(forecast.over)}, {"raw_bytes_a_day", forecast.bytes_a_day}};
+  if (forecast.left) json["full_in_seconds"] = seconds(*forecast.left);
+  return json;
+}
+
 }  // namespace
 
 std::string SurveyJson(const Survey& survey) {
@@ -142,6 +151,7 @@ std::string SurveyJson(const Survey& survey) {
                      {"raw_used_bytes", survey.space->raw_used_bytes},
                      {"usable_bytes", survey.space->usable_bytes},
                      {"usable_free_bytes", survey.space->usable_free_bytes}};
+    if (survey.forecast) json["space"]["forecast"] = ForecastJson(*survey.forecast);
   }
   for (const DriveReport& drive : survey.drives) json["drives"].push_back(DriveJson(drive));
   // A reason may quote bytes that a drive sent.

@@ -78,6 +78,18 @@ std::vector<std::string> DriveRow(const DriveReport& drive, bool with_domain) {
   return row;
 }
 
+// "in 23.0 days, if it goes on as in the last 7.0 days: 1.2 TB a day"
+std::string ForecastText(const FillForecast& forecast) {
+  const auto text = [](Duration duration) {
+    return DurationText(std::chrono::duration<double>(duration).count());
+  };
+  if (!forecast.left) {
+    return fmt::format("not, if it goes on as in the last {}", text(forecast.over));
+  }
+  return fmt::format("in {}, if it goes on as in the last {}: {} a day", text(*forecast.left),
+                     text(forecast.over), BytesText(static_cast<uint64_t>(forecast.bytes_a_day)));
+}
+
 // "b: 2 of 3 drives up, 1.0 TB of 3.0 TB used"
 std::string DomainText(const std::string& domain, const std::vector<const DriveReport*>& drives) {
   const auto count = [&](auto is_so) { return std::ranges::count_if(drives, is_so); };
@@ -237,6 +249,7 @@ std::string SurveyText(const Survey& survey) {
     facts.push_back({"usable", fmt::format("{} free of {}", BytesText(space.usable_free_bytes),
                                            BytesText(space.usable_bytes))});
   }
+  if (survey.forecast) facts.push_back({"full", ForecastText(*survey.forecast)});
   if (survey.opened.ok()) {
     facts.push_back({"checked", LookText(survey.listed, "pinstripe check", "pinstripe repair")});
     facts.push_back({"read", LookText(survey.read, "pinstripe verify", "pinstripe scrub")});

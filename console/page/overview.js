@@ -73,6 +73,7 @@ function capacity(survey) {
       ["usable", `${bytes(used)} used of ${bytes(space.usable_bytes)}`],
       ["raw", `${bytes(space.raw_used_bytes)} used of ${bytes(space.raw_bytes)}`],
       ["growth", growth(samples)],
+      ["full", full(space.forecast)],
     ]),
     samples.length > 1 ? chart(samples, space.raw_bytes, "Raw space used in the last day") : null);
 }
@@ -85,6 +86,13 @@ function growth(samples) {
   if (seconds < 60) return null;
   const rate = (last.used_bytes - first.used_bytes) / seconds;
   return `${bytes(rate * 3600)} an hour, in the last ${span(seconds)}`;
+}
+
+function full(forecast) {
+  if (!forecast) return null;
+  const past = `if it goes on as in the last ${span(forecast.over_seconds)}`;
+  return forecast.full_in_seconds === undefined ? `not, ${past}`
+    : `in ${span(forecast.full_in_seconds)}, ${past}`;
 }
 
 function look(name, what) {

@@ -13,6 +13,7 @@
 #include "store/starts.h"
 #include "tests/fuzz/inputs.h"
 #include "upkeep/events.h"
+#include "upkeep/fill_history.h"
 #include "upkeep/last_look.h"
 #include "upkeep/work.h"
 
@@ -109,6 +110,13 @@ RecordKind Events() {
   return {.name = "event",
           .examples = {Event().Encode(), large.Encode()},
           .again = [](std::string_view bytes) { return Again(Event::Decode(bytes)); }};
+}
+
+RecordKind FillHistories() {
+  const FillHistory large{.samples = {{-1, UINT64_MAX, 1}, {7, 0, 300}}};
+  return {.name = "fill history",
+          .examples = {FillHistory().Encode(), large.Encode()},
+          .again = [](std::string_view bytes) { return Again(FillHistory::Decode(bytes)); }};
 }
 
 RecordKind LastLooks() {
@@ -296,6 +304,7 @@ const std::vector<RecordKind>& RecordKinds() {
                                                 Events(),
                                                 WorkRecords(),
                                                 WorkOrders(),
+                                                FillHistories(),
                                                 LastLooks(),
                                                 LastPlacesKind(),
                                                 KeptLayouts(),

@@ -51,6 +51,7 @@ TEST(HostileBytes, AreNoWork) {
   Bombard(KindOfRecord("work"));
   Bombard(KindOfRecord("work order"));
 }
+TEST(HostileBytes, AreNoFillHistory) { Bombard(KindOfRecord("fill history")); }
 TEST(HostileBytes, AreNoLastLook) { Bombard(KindOfRecord("last look")); }
 TEST(HostileBytes, AreNoLastPlaces) { Bombard(KindOfRecord("last places")); }
 TEST(HostileBytes, AreNoKeptLayout) { Bombard(KindOfRecord("kept layout")); }

@@ -76,6 +76,19 @@ void Lose(Survey& survey, int count) {
   ComputeMarginOf(survey);
 }
 
+TEST(Status, SaysWhenItWillBeFull) {
+  Survey survey = EightDrives();
+  EXPECT_THAT(SurveyText(survey), Not(HasSubstr("\nfull ")));
+  survey.forecast = FillForecast{
+      .over = std::chrono::hours(163), .bytes_a_day = 1.2e9, .left = std::chrono::hours(23 * 24)};
+  EXPECT_THAT(
+      SurveyText(survey),
+      HasSubstr("\nfull      in 23.0 days, if it goes on as in the last 6.8 days: 1.2 GB a day\n"));
+  survey.forecast->left.reset();
+  EXPECT_THAT(SurveyText(survey),
+              HasSubstr("\nfull      not, if it goes on as in the last 6.8 days\n"));
+}
+
 // Four hosts of two drives.
 Survey FourHosts() {
   Survey survey = EightDrives();
@@ -263,6 +276,7 @@ TEST(SurveyJson, HasTheKeysThatItsPageNames) {
   LoseDrive(survey, 1);
   survey.drives[0].address = "";
   survey.drives[1].doubt = "it lost its power";
+  survey.forecast = FillForecast{.over = std::chrono::hours(24), .left = std::chrono::hours(1)};
   survey.drives[2].work = "somebody";
   survey.drives[3].drain = DrainReport{.left = DriveContents{}};
   std::set<std::string> keys;
