@@ -13,18 +13,37 @@
 
 #include "base/file_descriptor.h"
 #include "base/log.h"
+#include "upkeep/actor.h"
 
 namespace pinstripe {
 namespace {
 
 constexpr size_t kMostLine = 4096;
 
+std::vector<char*> PointersTo(const std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// Ours, and for whom it works.
+std::vector<std::string> EnvironmentFor(const std::string& operator_name) {
+  const std::string ours = fmt::format("{}=", kOperatorVariable);
+  std::vector<std::string> environment;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (!std::string_view(*entry).starts_with(ours)) environment.emplace_back(*entry);
+  }
+  environment.push_back(ours + operator_name);
+  return environment;
+}
+
 // The child has no descriptor of ours but its output, no signal blocked or ignored, and reads
 // nothing.
-Result<pid_t> Spawn(const std::vector<std::string>& command, int output) {
-  std::vector<char*> arguments;
-  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
+Result<pid_t> Spawn(const std::vector<std::string>& command, const std::string& by, int output) {
+  std::vector<char*> arguments = PointersTo(command);
+  const std::vector<std::string> variables = EnvironmentFor(by);
+  std::vector<char*> environment = PointersTo(variables);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
@@ -42,8 +61,8 @@ Result<pid_t> Spawn(const std::vector<std::string>& command, int output) {
   posix_spawnattr_setflags(&attributes,
                            POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
   pid_t pid = 0;
-  const int failed =
-      posix_spawn(&pid, command.front().c_str(), &actions, &attributes, arguments.data(), environ);
+  const int failed = posix_spawn(&pid, command.front().c_str(), &actions, &attributes,
+                                 arguments.data(), environment.data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (failed != 0) {
@@ -152,7 +171,7 @@ Result<uint64_t> Chores::Start(std::string_view kind, const std::vector<DriveId>
     if (running_.size() >= options_.most_running) {
       return Fail(EBUSY, "{} works run already: wait for one, or stop one", running_.size());
     }
-    const Result<pid_t> spawned = Spawn(command, input.get());
+    const Result<pid_t> spawned = Spawn(command, by, input.get());
     if (!spawned.has_value()) return tl::unexpected(spawned.error());
     pid = *spawned;
     id = ++last_id_;

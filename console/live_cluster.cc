@@ -20,6 +20,15 @@ struct LiveCluster::Opened {
   std::unique_ptr<ConnectedCluster> connected;
   std::unique_ptr<FileSystem> fs;  // goes before the cluster
   std::unique_ptr<EventFollower> events;
+  Mutex work_mutex;
+  std::unique_ptr<WorkWatch> work GUARDED_BY(work_mutex);
+
+  Result<std::vector<WorkSeen>> Work() {
+    auto all = TRY(ReadWork(connected->cluster()));
+    const MutexLock lock(work_mutex);
+    work->Judge(all);
+    return all;
+  }
 };
 
 LiveCluster::LiveCluster(Runtime& runtime, std::string config_file)
@@ -47,6 +56,10 @@ Status LiveCluster::Open() {
   opened->fs = TRY(FileSystem::Open(opened->connected->cluster(),
                                     {.memory_bytes = kMemoryBytes, .memory_is_configured = false}));
   opened->events = std::make_unique<EventFollower>(opened->connected->cluster());
+  {
+    const MutexLock lock(opened->work_mutex);
+    opened->work = std::make_unique<WorkWatch>(runtime_);
+  }
   const MutexLock lock(mutex_);
   opened_ = std::move(opened);
   return {};
@@ -91,18 +104,18 @@ Result<std::vector<Event>> LiveCluster::NewEvents() {
 
 Result<std::vector<WorkSeen>> LiveCluster::Work() {
   const auto opened = TRY(NeedOpen());
-  return ReadWork(opened->connected->cluster());
+  return opened->Work();
 }
 
 Status LiveCluster::AskOfWork(int number, const WorkChange& change, const std::string& by) {
   const auto opened = TRY(NeedOpen());
   Cluster& cluster = opened->connected->cluster();
-  const std::vector<WorkSeen> all = TRY(ReadWork(cluster));
+  const std::vector<WorkSeen> all = TRY(opened->Work());
   const auto seen = std::ranges::find(all, number, &WorkSeen::Number);
   if (seen == all.end()) return Fail(ENOENT, "there is no work {}", number);
   Actor actor = ThisProcess();
   actor.user = by;
-  return pinstripe::AskOfWork(cluster, *seen, change, actor);
+  return SteerWork(cluster, *seen, change, actor);
 }
 
 Status LiveCluster::Reload() {

@@ -13,8 +13,8 @@
 #include "base/try.h"
 #include "cluster/connect.h"
 #include "tools/commands.h"
+#include "upkeep/care_notes.h"
 #include "upkeep/events.h"
-#include "upkeep/survey.h"
 #include "upkeep/work.h"
 
 namespace pinstripe {
@@ -72,7 +72,10 @@ Status TakeOver(Cluster& cluster, const std::string& config, const WorkSeen& dea
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   execv("/proc/self/exe", arguments.data());
-  return Fail(errno, "begin {} anew: {}", dead.Name(), ErrnoText(errno));
+  const int code = errno;
+  const Status restored = RestoreWork(cluster, dead);
+  return Fail(code, "begin {} anew: {}{}", dead.Name(), ErrnoText(code),
+              restored.ok() ? "" : fmt::format("; {}", restored.message()));
 }
 
 Result<WorkChange> ChangeOf(const WorkOptions& options) {
@@ -91,17 +94,6 @@ Result<WorkChange> ChangeOf(const WorkOptions& options) {
   }
   change.rate = *rate;
   return change;
-}
-
-std::string TextOf(const WorkChange& change) {
-  std::string text;
-  if (change.ask == WorkAsk::kPause) text = "pause";
-  if (change.ask == WorkAsk::kGoOn) text = "go on";
-  if (change.ask == WorkAsk::kStop) text = "stop";
-  if (!change.rate) return text;
-  if (!text.empty()) text += " and ";
-  if (*change.rate == 0) return text + "go as fast as it can";
-  return text + fmt::format("take at most {} a second", BytesText(*change.rate));
 }
 
 Result<int> Ask(ConnectedCluster& connected, const WorkOptions& options) {
@@ -126,14 +118,13 @@ Result<int> Ask(ConnectedCluster& connected, const WorkOptions& options) {
   if (!seen.is_alive && change.ask == WorkAsk::kGoOn) {
     TRY(TakeOver(cluster, options.config, seen, change.rate));
   }
-  TRY(AskOfWork(cluster, seen, change));
-  EventLog events(cluster);
-  Event asked{.kind = EventKind::kWorkAsked, .actor = {}, .drives = seen.record.drives};
-  asked.work = seen.record.work;
-  asked.text = TextOf(change);
-  events.Add(std::move(asked));
-  (void)events.Flush();
+  TRY(SteerWork(cluster, seen, change));
   fmt::print("{} was asked to {}; it does within a few seconds.\n", seen.Name(), TextOf(change));
+  if (change.ask == WorkAsk::kStop && CareWouldDo(seen.record.work)) {
+    fmt::print("`pinstripe care` does not begin a {} again for the next {} hours.\n",
+               seen.record.work,
+               std::chrono::duration_cast<std::chrono::hours>(kCareWaitsAfterStop).count());
+  }
   return 0;
 }
 

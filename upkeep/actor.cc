@@ -17,8 +17,10 @@ namespace {
 bool IsPrintableByte(char c) { return c >= ' ' && c <= '~'; }
 
 std::string NameOfUser() {
-  const char* const by_sudo = std::getenv("SUDO_USER");
-  if (by_sudo != nullptr && by_sudo[0] != '\0') return by_sudo;
+  for (const char* const variable : {kOperatorVariable, "SUDO_USER"}) {
+    const char* const name = std::getenv(variable);
+    if (name != nullptr && name[0] != '\0') return name;
+  }
   std::vector<char> room(16 << 10);
   passwd entry{};
   passwd* found = nullptr;

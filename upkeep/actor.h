@@ -14,7 +14,7 @@ struct Actor {
   std::string host;
   uint32_t process = 0;  // there
   std::string program;   // "xrootd"
-  std::string user;      // "alice"; the one who called sudo
+  std::string user;      // "alice"; the operator of the console, or the one who called sudo
 
   // "alice on box1 (pinstripe, process 123)"
   std::string Text() const;
@@ -25,6 +25,9 @@ struct Actor {
 };
 
 inline constexpr size_t kMaxActorText = 255;
+
+// In the environment of what the console starts: the operator who had it do that.
+inline constexpr char kOperatorVariable[] = "PINSTRIPE_OPERATOR";
 
 // The process that asks.
 Actor ThisProcess();

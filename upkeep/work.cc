@@ -12,6 +12,7 @@
 #include "base/try.h"
 #include "cluster/membership/group_work.h"
 #include "cluster/registers/store.h"
+#include "upkeep/care_notes.h"
 #include "upkeep/survey.h"
 
 namespace pinstripe {
@@ -253,18 +254,70 @@ Status AskOfWork(Cluster& cluster, const WorkSeen& seen, const WorkChange& chang
   return Fail(EIO, "others ask for {} at this moment, again and again", seen.Name());
 }
 
+std::string TextOf(const WorkChange& change) {
+  std::string text;
+  if (change.ask == WorkAsk::kPause) text = "pause";
+  if (change.ask == WorkAsk::kGoOn) text = "go on";
+  if (change.ask == WorkAsk::kStop) text = "stop";
+  if (!change.rate) return text;
+  if (!text.empty()) text += " and ";
+  if (*change.rate == 0) return text + "go as fast as it can";
+  return text + fmt::format("take at most {} a second", BytesText(*change.rate));
+}
+
+Status SteerWork(Cluster& cluster, const WorkSeen& seen, const WorkChange& change,
+                 const Actor& actor) {
+  TRY(AskOfWork(cluster, seen, change, actor));
+  EventLog events(cluster, {.actor = actor});
+  Event asked{.kind = EventKind::kWorkAsked, .actor = {}, .drives = seen.record.drives};
+  asked.work = seen.record.work;
+  asked.text = TextOf(change);
+  events.Add(std::move(asked));
+  (void)events.Flush();
+  if (change.ask != WorkAsk::kStop) return {};
+  return NoteWorkStop(cluster, seen.record.work);
+}
+
 Status ForgetWork(Cluster& cluster, const WorkSeen& seen) {
   const RegisterName name = NameOf(seen.place);
   const RegisterValue found = TRY(cluster.registers().Read(name));
-  if (!found.value.has_value()) return {};
+  const auto is_gone = [&seen] {
+    return Fail(ESRCH, "{} is gone: somebody else has taken it over or forgotten it", seen.Name());
+  };
+  if (!found.value.has_value()) return is_gone();
   const auto record = WorkRecord::Decode(*found.value);
-  const bool is_it = record.has_value() && record->run == seen.record.run &&
-                     found.slot == seen.slot && !seen.is_alive;
-  if (!is_it) return Fail(EBUSY, "{} is alive", seen.Name());
+  const bool is_it = record.has_value() && record->run == seen.record.run;
+  if (!is_it) return is_gone();  // other work has its place
+  if (found.slot != seen.slot || seen.is_alive) return Fail(EBUSY, "{} is alive", seen.Name());
   const auto outcome = cluster.registers().Change(name, found, std::nullopt);
   TRY(outcome.why);
-  if (!outcome.applied()) return Fail(EBUSY, "{} is alive", seen.Name());
-  return {};
+  if (outcome.applied()) return {};
+  // It moved at this moment: it is alive, or somebody else was quicker.
+  return outcome.now.value.has_value() ? Fail(EBUSY, "{} is alive", seen.Name()) : is_gone();
+}
+
+Status RestoreWork(Cluster& cluster, const WorkSeen& dead) {
+  const RegisterName name = NameOf(dead.place);
+  const RegisterValue found = TRY(cluster.registers().Read(name));
+  const Status taken = Fail(EBUSY, "the place of {} is another's by now", dead.Name());
+  if (found.value.has_value()) return taken;
+  const auto outcome = cluster.registers().Change(name, found, dead.record.Encode());
+  TRY(outcome.why);
+  return outcome.applied() ? Status() : taken;
+}
+
+void WorkWatch::Judge(std::vector<WorkSeen>& all) {
+  const Time now = runtime_.Now();
+  std::map<uint8_t, Watched> watched;
+  for (WorkSeen& seen : all) {
+    const auto before = watched_.find(seen.place);
+    const bool stands_still = before != watched_.end() && before->second.run == seen.record.run &&
+                              before->second.slot == seen.slot;
+    const Time since = stands_still ? before->second.since : now;
+    watched[seen.place] = {.run = seen.record.run, .slot = seen.slot, .since = since};
+    seen.is_alive = now - since < kWorkIsDeadAfter;
+  }
+  watched_ = std::move(watched);
 }
 
 std::optional<std::vector<std::string>> CommandToTakeOver(const std::string& config,

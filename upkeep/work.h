@@ -123,8 +123,38 @@ struct WorkChange {
 Status AskOfWork(Cluster& cluster, const WorkSeen& seen, const WorkChange& change,
                  const Actor& actor = ThisProcess());
 
-// Takes away what is left of one that died, as WatchWork() has seen. EBUSY: it is alive. EIO.
+std::string TextOf(const WorkChange& change);  // "stop"
+
+// The same, as people do it: an event tells of it, and care does not begin anew for
+// kCareWaitsAfterStop what was stopped.
+Status SteerWork(Cluster& cluster, const WorkSeen& seen, const WorkChange& change,
+                 const Actor& actor = ThisProcess());
+
+// Takes away what is left of one that died, as WatchWork() has seen. EBUSY: it is alive. ESRCH:
+// somebody else was first. EIO.
 Status ForgetWork(Cluster& cluster, const WorkSeen& seen);
+// Puts it back, as nobody could go on with it. EBUSY: its place is another's by now. EIO.
+Status RestoreWork(Cluster& cluster, const WorkSeen& dead);
+
+// Judges by our own clock alone whether work is alive, for who looks again and again: it is while
+// its register moves between two looks. Used by one thread.
+class WorkWatch {
+ public:
+  explicit WorkWatch(Runtime& runtime) : runtime_(runtime) {}
+
+  // What is seen for the first time is taken for alive, until it has stood still for
+  // kWorkIsDeadAfter.
+  void Judge(std::vector<WorkSeen>& all);
+
+ private:
+  struct Watched {
+    WorkRun run{};
+    uint64_t slot = 0;
+    Time since{};
+  };
+  Runtime& runtime_;
+  std::map<uint8_t, Watched> watched_;  // by place
+};
 
 // That does the work of one that died, or null: it cannot be begun anew by itself. What a register
 // says is no reason to run anything but such work. `rate`, if there is one, replaces that of the

@@ -15,6 +15,7 @@
 #include "tests/console/scarce_runtime.h"
 #include "tests/support/expect_ok.h"
 #include "tests/support/temporary_directory.h"
+#include "upkeep/actor.h"
 
 namespace pinstripe {
 namespace {
@@ -72,6 +73,18 @@ TEST_F(ChoresTest, WhatWasInterruptedSaysHowToGoOn) {
   EXPECT_EQ(ended.said, "interrupted. Say it again to go on.\n");
   EXPECT_EQ(ended.doing, "moving");
   EXPECT_EQ(ended.done, 0.6);
+}
+
+// What it tells the cluster bears the operator's name.
+TEST_F(ChoresTest, WhatIsStartedKnowsTheOperator) {
+  setenv(kOperatorVariable, "somebody else", 1);
+  Start("env | grep ^PINSTRIPE_OPERATOR=\n");
+  StartOne();
+  EXPECT_EQ(WaitForEnd().said, "PINSTRIPE_OPERATOR=anna\n");
+  setenv(kOperatorVariable, "anna", 1);
+  EXPECT_EQ(ThisProcess().user, "anna");
+  unsetenv(kOperatorVariable);
+  EXPECT_NE(ThisProcess().user, "anna");
 }
 
 TEST_F(ChoresTest, AnEndThatNobodyKnowsIsNoSuccess) {

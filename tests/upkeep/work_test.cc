@@ -16,6 +16,7 @@
 #include "tests/support/sim_runtime.h"
 #include "tests/support/test_cluster.h"
 #include "tests/upkeep/actors.h"
+#include "upkeep/care_notes.h"
 
 namespace pinstripe {
 namespace {
@@ -304,6 +305,51 @@ TEST_F(WorkTest, WhoDiedIsForgottenAndTheLivingIsNot) {
   EXPECT_THAT(All(*watcher), IsEmpty());
 }
 
+// Two people who would go on with it do not both do so.
+TEST_F(WorkTest, WhoDiedIsForgottenOnce) {
+  const auto watcher = Open();
+  const auto life = std::make_shared<ClientLife>();
+  const auto dead = Begin("box1", "scrub", {}, life);
+  life->Crash();
+  sim_.Sleep(minutes(1));
+  const WorkSeen seen = All(*watcher)[0];
+  ASSERT_OK(ForgetWork(*watcher, seen));
+  EXPECT_FAILS(ForgetWork(*watcher, seen), ESRCH);
+  // The first one could not go on with it after all.
+  ASSERT_OK(RestoreWork(*watcher, seen));
+  EXPECT_FAILS(RestoreWork(*watcher, seen), EBUSY);
+  ASSERT_THAT(Names(All(*watcher)), ElementsAre("scrub died"));
+  ASSERT_OK(ForgetWork(*watcher, All(*watcher)[0]));
+  const auto other = Begin("box2", "drain", {3});
+  EXPECT_FAILS(ForgetWork(*watcher, seen), ESRCH);
+}
+
+TEST_F(WorkTest, WhoSteersItIsToldAndCareLeavesAloneWhatWasStopped) {
+  const auto watcher = Open();
+  const auto worker = Begin("box1", "scrub");
+  const auto other = Begin("box1", "drain", {3});
+  const auto all = All(*watcher);
+  ASSERT_OK(SteerWork(*watcher, all[0], {.ask = WorkAsk::kPause, .rate = 1'000'000}, On("box2")));
+  EXPECT_THAT(*FindWorkStops(*watcher), IsEmpty());
+  ASSERT_OK(SteerWork(*watcher, all[0], {.ask = WorkAsk::kStop, .rate = {}}, On("box2")));
+  ASSERT_OK(SteerWork(*watcher, all[1], {.ask = WorkAsk::kStop, .rate = {}}, On("box2")));
+  EXPECT_THAT(*FindWorkStops(*watcher), ElementsAre(testing::Key("scrub")));
+  sim_.Sleep(seconds(8));
+  EXPECT_TRUE(worker->work->IsStopped());
+  std::vector<std::string> told;
+  const auto list = ReadEvents(*watcher, INT64_MIN);
+  ASSERT_OK(list);
+  for (const Event& event : list->events) {
+    if (event.kind == EventKind::kWorkAsked) told.push_back(event.Sentence());
+  }
+  EXPECT_THAT(told,
+              ElementsAre("scrub was asked to pause and take at most 1.0 MB a second by alice on "
+                          "box2 (pinstripe, process 258)",
+                          "scrub was asked to stop by alice on box2 (pinstripe, process 258)",
+                          "drain of drive 3 was asked to stop by alice on box2 (pinstripe, "
+                          "process 258)"));
+}
+
 constexpr int64_t kHour = 3600 * int64_t{1'000'000'000};
 
 // A host whose clock is far ahead died.
@@ -352,6 +398,32 @@ TEST_F(WorkTest, WhoSeemsDeadByOurClockIsWatchedAndIsAlive) {
   EXPECT_FAILS(ForgetWork(*watcher, all[0]), EBUSY);  // it has moved
   worker->work->End(WorkResult::kDone, "");
   EXPECT_THAT(*WatchWork(*watcher, *watched), IsEmpty());
+}
+
+// Who looks again and again, as the console does, needs no clock but its own.
+TEST_F(WorkTest, WhoseRegisterMovesIsAliveWhateverTheClocksSay) {
+  const auto watcher = Open();
+  WorkWatch watch(sim_);
+  const auto look = [&] {
+    auto all = All(*watcher);
+    for (WorkSeen& seen : all) seen.is_alive = false;  // as clocks that differ have it
+    watch.Judge(all);
+    return Names(all);
+  };
+  const auto life = std::make_shared<ClientLife>();
+  const auto worker = Begin("box1", "scrub", {}, life);
+  for (int i = 0; i < 40; ++i) {
+    ASSERT_THAT(look(), ElementsAre("scrub running"));
+    sim_.Sleep(seconds(2));
+  }
+  sim_.Sleep(minutes(10));
+  EXPECT_THAT(look(), ElementsAre("scrub running"));
+  life->Crash();
+  sim_.Sleep(seconds(29));
+  EXPECT_THAT(look(), ElementsAre("scrub running"));
+  sim_.Sleep(seconds(2));
+  EXPECT_THAT(look(), ElementsAre("scrub died"));
+  EXPECT_THAT(look(), ElementsAre("scrub died"));
 }
 
 // Places of those whose clocks are wrong are used again, and those of the living are not.
