@@ -1,24 +1,38 @@
 #include "tools/care_run.h"
 
 #include <algorithm>
+#include <atomic>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/time_text.h"
 #include "base/try.h"
 #include "cluster/membership/drive_claim.h"
 #include "tools/check_report.h"
 #include "tools/commands.h"
 #include "tools/drain_room.h"
+#include "tools/drives_away.h"
 #include "tools/long_runs.h"
+#include "upkeep/care_notes.h"
+#include "upkeep/due.h"
 #include "upkeep/work.h"
 
 namespace pinstripe {
 namespace {
 
-// What care tells of drives bears this as its work.
-constexpr std::string_view kCareNotes = "care";
+// So often a scrub looks whether drives are away for too long.
+constexpr Duration kWatchEvery = std::chrono::minutes(10);
+
+// The drives that are away for so long that what they held is to go to others.
+struct OverdueDrives {
+  bool all_are_up = false;    // no drive is away
+  std::set<DriveId> drives;   // that are to be done without
+  std::set<DriveId> waiting;  // of these, those whose contents have not moved yet
+  std::string no_room;        // why it cannot go to others; empty: it can
+};
 
 // One pass over what there is to do.
 class Care {
@@ -32,13 +46,18 @@ class Care {
  private:
   bool MayGoOn() const { return !done_.stopped && (claim_ == nullptr || claim_->Check().ok()); }
   // Another host may have taken over, as this one stood still.
-  RunningWorkOptions Guarded(RunningWorkOptions what) const {
-    what.may_go_on = [this] { return claim_->Check(); };
+  RunningWorkOptions Guarded(RunningWorkOptions what, bool gives_way = false) {
+    what.may_go_on = [this, gives_way]() -> Status {
+      TRY(claim_->Check());
+      return gives_way ? GiveWay() : Status();
+    };
     return what;
   }
   int64_t Now() const { return cluster_.runtime().WallClock(); }
-  void FindOverdueDrives();
-  bool WasLookedAtSince(int64_t time) const;
+  void TakeOverdue(OverdueDrives overdue);
+  bool MayBegin(const std::string& work);
+  bool Move();
+  Status GiveWay();
   void Check();
   void Collect();
   void Repair(bool scrub);
@@ -52,104 +71,141 @@ class Care {
   bool all_are_up_ = false;        // the drives
   bool displaced_ = false;         // the check has found shards that are not at home
   std::set<DriveId> overdue_;      // drives that are to be done without
-  int64_t overdue_since_ = 0;      // the last of them
+  std::set<DriveId> waiting_;      // of these, those whose contents have not moved yet
   CareOutcome done_;
+  Mutex watch_;  // several threads scrub
+  Time next_watch_ GUARDED_BY(watch_){};
+  std::atomic<bool> gave_way_ = false;  // the scrub has
 };
 
-std::string WithoutText(const std::set<DriveId>& drives) {
-  if (drives.empty()) return "";
-  return fmt::format("without {} {}", drives.size() == 1 ? "drive" : "drives",
-                     fmt::join(drives, ", "));
+// "drives 3, 4"
+std::string NameOf(const std::set<DriveId>& drives) {
+  return fmt::format("{} {}", drives.size() == 1 ? "drive" : "drives", fmt::join(drives, ", "));
 }
 
-// Others at work, who have the first right: "scrub by root on box1 (...)".
-std::vector<std::string> FindOthersAtWork(Cluster& cluster) {
-  std::vector<std::string> others;
+std::string WithoutText(const std::set<DriveId>& drives) {
+  return drives.empty() ? "" : fmt::format("without {}", NameOf(drives));
+}
+
+// Others at work, who have the first right.
+std::vector<WorkSeen> FindOthersAtWork(Cluster& cluster) {
   auto all = ReadWork(cluster);
   if (all.has_value()) all = WatchWork(cluster, *std::move(all));
-  if (!all.has_value()) return others;  // nobody could be told either
-  for (const WorkSeen& seen : *all) {
-    if (!seen.is_alive) continue;
-    others.push_back(fmt::format("{} by {}", seen.Name(), seen.record.actor.Text()));
-  }
-  return others;
+  if (!all.has_value()) return {};  // nobody could be told either
+  std::erase_if(*all, [](const WorkSeen& seen) { return !seen.is_alive; });
+  return *std::move(all);
 }
 
-// In the order in which they were told.
-std::map<DriveId, DriveAway> FindAway(Cluster& cluster, const DriveTroubles& troubles,
-                                      std::set<DriveId>& well_again) {
-  EventFollower follower(cluster);
-  const auto events = follower.Poll();
-  return DrivesAwayBy(events.value_or(std::vector<Event>()), troubles, ThisProcess().host,
-                      cluster.runtime().WallClock(), well_again);
+// "scrub by root on box1 (...), which is paused"
+std::string Text(const WorkSeen& seen) {
+  const bool is_paused = seen.record.state == WorkAsk::kPause;
+  return fmt::format("{} by {}{}", seen.Name(), seen.record.actor.Text(),
+                     is_paused ? ", which is paused" : "");
 }
 
-// What care on this host has not noted of drives yet, so that there is a time from which it counts.
-void NoteDrives(Cluster& cluster) {
-  const DriveTroubles troubles = FindDriveTroubles(cluster);
-  std::set<DriveId> well_again;
-  std::map<std::string, std::vector<DriveId>> went;  // by what is wrong
-  for (const auto& [drive, away] : FindAway(cluster, troubles, well_again)) {
-    if (!away.noted) went[troubles.at(drive)].push_back(drive);
+OverdueDrives FindOverdueDrives(Cluster& cluster, const CareRequest& request) {
+  const auto away = FindDrivesAway(cluster);
+  OverdueDrives overdue{.all_are_up = away.empty()};
+  if (!request.replace_after) return overdue;
+  const int64_t now = cluster.runtime().WallClock();
+  for (const auto& [drive, its] : away) {
+    if (!its.since || TimeBetween(*its.since, now) < *request.replace_after) continue;
+    overdue.drives.insert(drive);
+    if (!its.is_moved) overdue.waiting.insert(drive);
   }
-  EventLog log(cluster);
-  const auto tell = [&](EventKind kind, std::vector<DriveId> drives, const std::string& text) {
-    Event event{.kind = kind, .actor = {}, .drives = std::move(drives)};
-    event.work = kCareNotes;
-    event.text = text;
-    log.Add(std::move(event));
-  };
-  for (auto& [trouble, drives] : went) tell(EventKind::kDriveWent, std::move(drives), trouble);
-  if (!well_again.empty()) {
-    tell(EventKind::kDriveCame, {well_again.begin(), well_again.end()}, "");
-  }
-  (void)log.Flush();
+  if (overdue.drives.empty()) return overdue;
+  const Status room = CheckRoomWithout(
+      cluster.map(), cluster.Drives(cluster.config().drive_timeout), overdue.drives);
+  if (room.ok()) return overdue;
+  overdue.no_room =
+      fmt::format("what was on {} stays there: {}", NameOf(overdue.drives), room.message());
+  overdue.drives.clear();
+  overdue.waiting.clear();
+  return overdue;
+}
+
+// Null: it may be begun; else until when not, as somebody has stopped it. Clocks of hosts may
+// differ.
+std::optional<int64_t> WaitsUntil(const WorkStops& stops, const std::string& work, int64_t now) {
+  const auto stop = stops.find(work);
+  if (stop == stops.end()) return std::nullopt;
+  const auto [earlier, later] = std::minmax(stop->second, now);
+  if (TimeBetween(earlier, later) >= kCareWaitsAfterStop) return std::nullopt;
+  return stop->second + kCareWaitsAfterStop.count();
 }
 
 CareOutcome Care::Run() {
-  FindOverdueDrives();
-  const bool is_news = !overdue_.empty() && !WasLookedAtSince(overdue_since_);
+  TakeOverdue(FindOverdueDrives(cluster_, request_));
+  bool moved = Move();
   bool checked = false;
   bool scrubbed = false;
   for (const CareTask task :
        WhatIsDue(FindLastLooks(cluster_), request_.intervals, Now(), all_are_up_)) {
     if (!MayGoOn()) return done_;
-    checked |= task == CareTask::kCheck;
-    if (task == CareTask::kCheck) Check();
-    if (task == CareTask::kCollect) Collect();
-    scrubbed |= task == CareTask::kScrub;
-    if (task == CareTask::kScrub) Repair(/*scrub=*/true);
+    // A repair looks at all that a check does.
+    if (task == CareTask::kCheck && !moved && MayBegin("check")) {
+      checked = true;
+      Check();
+    }
+    if (task == CareTask::kCollect && MayBegin("collect")) Collect();
+    if (task == CareTask::kScrub && MayBegin("scrub")) {
+      scrubbed = true;
+      Repair(/*scrub=*/true);
+      if (!gave_way_.exchange(false)) continue;
+      TakeOverdue(FindOverdueDrives(cluster_, request_));
+      moved |= Move();
+    }
   }
   // A scrub repairs, too. What a check has found is tried once for each check, as it may not be
   // possible.
-  const bool has_to_be = is_news || (checked && HasToBeRepaired());
-  if (MayGoOn() && has_to_be && !scrubbed) Repair(/*scrub=*/false);
+  if (MayGoOn() && checked && !moved && !scrubbed && HasToBeRepaired() && MayBegin("repair")) {
+    Repair(/*scrub=*/false);
+  }
   return done_;
 }
 
-void Care::FindOverdueDrives() {
-  const auto away = FindDrivesAway(cluster_);
-  all_are_up_ = away.empty();
-  if (!request_.replace_after) return;
-  for (const auto& [drive, since] : away) {
-    if (!since || TimeBetween(*since, Now()) < *request_.replace_after) continue;
-    const int64_t until = *since + request_.replace_after->count();
-    overdue_.insert(drive);
-    overdue_since_ = std::max(overdue_since_, until);
-  }
-  if (overdue_.empty()) return;
-  const Status room =
-      CheckRoomWithout(cluster_.map(), cluster_.Drives(cluster_.config().drive_timeout), overdue_);
-  if (room.ok()) return;
+void Care::TakeOverdue(OverdueDrives overdue) {
+  all_are_up_ = overdue.all_are_up;
+  overdue_ = std::move(overdue.drives);
+  waiting_ = std::move(overdue.waiting);
+  if (overdue.no_room.empty()) return;
   done_.is_short = true;
-  done_.notes.push_back(fmt::format("what was on {} stays there: {}",
-                                    WithoutText(overdue_).substr(8), room.message()));
-  overdue_.clear();
+  done_.notes.push_back(std::move(overdue.no_room));
 }
 
-bool Care::WasLookedAtSince(int64_t time) const {
-  const auto listed = FindLastLook(cluster_, LookKind::kListed);
-  return listed && listed->at >= time;
+// What is endangered comes first. False: there is nothing to move, or nobody is to.
+bool Care::Move() {
+  if (!MayGoOn() || waiting_.empty() || !MayBegin("repair")) return false;
+  Repair(/*scrub=*/false);
+  return true;
+}
+
+bool Care::MayBegin(const std::string& work) {
+  const auto stops = FindWorkStops(cluster_);
+  const auto until = WaitsUntil(stops.value_or(WorkStops()), work, Now());
+  if (!until) return true;
+  done_.notes.push_back(fmt::format(
+      "{}: somebody has stopped it, so it is not begun again before {}", work, TimeText(*until)));
+  return false;
+}
+
+// While a scrub goes on for days, drives may go. It gives way to those that have not been tried.
+Status Care::GiveWay() {
+  {
+    const MutexLock lock(watch_);
+    const Time now = cluster_.runtime().Now();
+    if (now < next_watch_) return {};
+    next_watch_ = now + kWatchEvery;
+  }
+  NoteDrivesAway(cluster_);
+  const OverdueDrives overdue = FindOverdueDrives(cluster_, request_);
+  std::set<DriveId> news;
+  std::ranges::set_difference(overdue.waiting, overdue_, std::inserter(news, news.end()));
+  const auto stops = FindWorkStops(cluster_);
+  if (news.empty() || WaitsUntil(stops.value_or(WorkStops()), "repair", Now())) return {};
+  gave_way_ = true;
+  return Fail(ECANCELED, "what was on {} goes to others first, as {} away for too long",
+              NameOf(news), news.size() == 1 ? "it is" : "they are");
 }
 
 bool Care::HasToBeRepaired() const {
@@ -190,12 +246,13 @@ void Care::Repair(bool scrub) {
   if (request_.dry_run) return Note({.work = command, .about = about});
   RunningWorkOptions what = WorkOf(command, repair);
   if (scrub) what.arguments.clear();  // the command line of a scrub has no such option
-  LongWork work(cluster_, Guarded(std::move(what)), std::string(kRepairGoesOn));
+  LongWork work(cluster_, Guarded(std::move(what), /*gives_way=*/scrub),
+                std::string(kRepairGoesOn));
   const auto outcome = RunRepair(work, cluster_, factory_, repair);
   int code = kExitFailed;
   if (const auto stopped = work.Stopped()) {
-    done_.stopped = true;
-    code = *stopped;
+    done_.stopped = !gave_way_;
+    code = gave_way_ ? kExitShort : *stopped;
   } else if (outcome.has_value()) {
     code = work.End(ExitCodeOf(repair, *outcome));
   } else {
@@ -206,85 +263,58 @@ void Care::Repair(bool scrub) {
 
 }  // namespace
 
-std::optional<int64_t> DriveAway::Since() const {
-  if (!told || !noted) return std::nullopt;
-  return std::max(*told, *noted);
+namespace {
+
+// What should have been done by now, and waits for others.
+void NoteWhatIsLate(Cluster& cluster, const CareRequest& request, CareOutcome& outcome) {
+  std::vector<std::string> late = Overdue(FindLastLooks(cluster), cluster.runtime().WallClock());
+  const OverdueDrives overdue = FindOverdueDrives(cluster, request);
+  if (!overdue.waiting.empty()) {
+    late.push_back(fmt::format("what was on {} is to go to others", NameOf(overdue.waiting)));
+  }
+  if (late.empty()) return;
+  outcome.is_short = true;
+  outcome.notes.push_back(
+      fmt::format("that keeps care from what should have been done by now: {}. `pinstripe work {}` "
+                  "shows it; `resume` and `stop` steer it",
+                  fmt::join(late, "; "), cluster.config().file));
 }
 
-DriveTroubles FindDriveTroubles(Cluster& cluster) {
-  DriveTroubles troubles;
-  for (const DriveStatus& drive : cluster.Drives(cluster.config().drive_timeout)) {
-    if (cluster.IsRetired(drive.id)) continue;
-    if (!drive.info.has_value()) {
-      troubles[drive.id] = "";
-    } else if (!drive.info->failure.empty()) {
-      troubles[drive.id] = drive.info->failure;
-    }
-  }
-  return troubles;
-}
-
-std::map<DriveId, DriveAway> DrivesAwayBy(const std::vector<Event>& events,
-                                          const DriveTroubles& troubles, const std::string& host,
-                                          int64_t now, std::set<DriveId>& well_again) {
-  std::map<DriveId, DriveAway> away;
-  for (const auto& [drive, trouble] : troubles) away[drive];
-  std::set<DriveId> failed;  // as care has noted
-  const auto note = [&](const Event& event, DriveId drive) {
-    const bool is_of_care = event.work == kCareNotes;
-    if (event.kind == EventKind::kDriveCame) {
-      // Hosts see a drive that answers, though it has failed. Care knows better.
-      const auto trouble = troubles.find(drive);
-      const bool has_failed = trouble != troubles.end() && !trouble->second.empty();
-      if (!is_of_care && has_failed && failed.contains(drive)) return;
-      if (is_of_care) failed.erase(drive);
-      if (trouble != troubles.end()) away[drive] = {};
-      return;
-    }
-    if (is_of_care && !event.text.empty()) failed.insert(drive);
-    const auto found = away.find(drive);
-    if (found == away.end()) return;
-    DriveAway& its = found->second;
-    if (!its.told) its.told = std::min(now, event.at);
-    // A note of the future is of a clock that was wrong.
-    if (is_of_care && event.actor.host == host && event.at <= now && !its.noted) {
-      its.noted = event.at;
-    }
-  };
-  for (const Event& event : events) {
-    if (event.kind != EventKind::kDriveWent && event.kind != EventKind::kDriveCame) continue;
-    for (const DriveId drive : event.drives) note(event, drive);
-  }
-  well_again = std::move(failed);
-  for (const auto& [drive, trouble] : troubles) well_again.erase(drive);
-  return away;
-}
-
-std::map<DriveId, std::optional<int64_t>> FindDrivesAway(Cluster& cluster) {
-  std::set<DriveId> well_again;
-  std::map<DriveId, std::optional<int64_t>> since;
-  for (const auto& [drive, away] : FindAway(cluster, FindDriveTroubles(cluster), well_again)) {
-    since[drive] = away.Since();
-  }
-  return since;
-}
+}  // namespace
 
 Result<CareOutcome> RunCare(Cluster& cluster, const DriveFactory& factory,
                             const CareRequest& request) {
   if (request.dry_run) return Care(cluster, factory, request, nullptr).Run();
+  // Whoever is at work: each host counts by its own clock.
+  NoteDrivesAway(cluster);
+  CareOutcome later;
   DriveClaim claim(cluster, kWholeCluster, DriveWork::kCare);
-  TRY(claim.Take());
-  NoteDrives(cluster);
-  const auto others = FindOthersAtWork(cluster);
-  if (!others.empty()) {
-    CareOutcome later;
-    later.notes.push_back(
-        fmt::format("others are at work, and come first: {}", fmt::join(others, "; ")));
+  const Status taken = claim.Take();
+  if (!taken.ok() && taken.code() != EBUSY) return tl::unexpected(taken);
+  const std::vector<WorkSeen> others = FindOthersAtWork(cluster);
+  if (!taken.ok()) {
+    // As it should be where many hosts have the timer, unless somebody has paused what that does.
+    later.notes.emplace_back(taken.message());
+    for (const WorkSeen& seen : others) {
+      if (seen.record.state != WorkAsk::kPause) continue;
+      later.notes.push_back(Text(seen));
+      NoteWhatIsLate(cluster, request, later);
+      break;
+    }
     return later;
   }
-  CareOutcome outcome = Care(cluster, factory, request, &claim).Run();
+  if (!others.empty()) {
+    std::vector<std::string> texts;
+    for (const WorkSeen& seen : others) texts.push_back(Text(seen));
+    later.notes.push_back(
+        fmt::format("others are at work, and come first: {}", fmt::join(texts, "; ")));
+    NoteWhatIsLate(cluster, request, later);
+    return later;
+  }
+  Care care(cluster, factory, request, &claim);
+  CareOutcome outcome = care.Run();
   const Status lost = claim.Check();
-  if (!lost.ok()) outcome.notes.push_back(std::string(lost.message()));
+  if (!lost.ok()) outcome.notes.emplace_back(lost.message());
   return outcome;
 }
 

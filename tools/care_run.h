@@ -4,16 +4,13 @@
 #pragma once
 
 #include <chrono>
-#include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "cluster/cluster.h"
 #include "upkeep/due.h"
-#include "upkeep/events.h"
 
 namespace pinstripe {
 
@@ -36,33 +33,11 @@ struct CareOutcome {
   std::vector<CareStep> steps;     // that were done; in a dry run, that are due
   std::vector<std::string> notes;  // what was not done, and why
   bool stopped = false;            // by somebody, in the last of them
-  bool is_short = false;           // something is due that could not be done
+  bool is_short = false;           // something should have been done by now, and could not be
 };
 
-// A drive that cannot be reached, or has failed, as the events tell; nothing of one that is well.
-struct DriveAway {
-  std::optional<int64_t> told;   // since when, by whoever was first, and by any clock
-  std::optional<int64_t> noted;  // since when care on this host knows, by its own clock
-
-  // Null: it does not count yet.
-  std::optional<int64_t> Since() const;
-};
-
-// Drives that are not well: what is wrong, or nothing of those that cannot be reached.
-using DriveTroubles = std::map<DriveId, std::string>;
-DriveTroubles FindDriveTroubles(Cluster& cluster);
-
-// `events` are in the order in which they were told, so clocks matter as little as can be. Drives
-// whose failure care has noted, and that are well again, are in `well_again`.
-std::map<DriveId, DriveAway> DrivesAwayBy(const std::vector<Event>& events,
-                                          const DriveTroubles& troubles, const std::string& host,
-                                          int64_t now, std::set<DriveId>& well_again);
-
-// The drives that are away at this moment, and since when that counts: null means from now on.
-std::map<DriveId, std::optional<int64_t>> FindDrivesAway(Cluster& cluster);
-
-// EBUSY: somebody else cares for the cluster at this moment. Who loses that meanwhile ends, and
-// says so among the notes.
+// While somebody else cares for the cluster, or is at work on it, nothing is begun. Who loses the
+// right to care meanwhile ends, and says so among the notes.
 Result<CareOutcome> RunCare(Cluster& cluster, const DriveFactory& factory,
                             const CareRequest& request);
 

@@ -47,12 +47,7 @@ Result<CareRequest> RequestOf(const CareOptions& options) {
 Result<int> RunCommand(Runtime& runtime, const CareOptions& options) {
   const CareRequest request = TRY(RequestOf(options));
   const auto connected = TRY(Connect(runtime, options.config));
-  auto outcome = RunCare(connected->cluster(), connected->drive_factory(), request);
-  if (!outcome.has_value() && outcome.error().code() == EBUSY) {
-    // As it should be where many hosts have the timer.
-    outcome = CareOutcome{.steps = {}, .notes = {std::string(outcome.error().message())}};
-  }
-  const CareOutcome done = TRY(outcome);
+  const CareOutcome done = TRY(RunCare(connected->cluster(), connected->drive_factory(), request));
   fmt::print("{}", options.json ? CareJson(request, done) : CareText(request, done));
   return request.dry_run ? 0 : ExitCodeOf(done);
 }
@@ -82,10 +77,10 @@ void AddCareCommand(CLI::App& app, Action& chosen) {
       "For pinstripe-care.timer, on as many hosts as you like: one at a time does it, and what "
       "one\n"
       "has done is not due for the others. A check that finds shards missing is followed by a\n"
-      "repair. While others are at work on the cluster it does nothing. Exit code: 0 nothing was\n"
-      "due, or all is in order; 1 something failed or is lost; 3 something is left to do; 5 "
-      "stopped\n"
-      "by `pinstripe work`.");
+      "repair. While others are at work on the cluster it does nothing, and what somebody has\n"
+      "stopped is not begun again for 12 hours. Exit code: 0 nothing was due, or all is in order;\n"
+      "1 something failed or is lost; 3 something is left to do, or others keep it from what is\n"
+      "overdue; 5 stopped by `pinstripe work`.");
   command->callback([options, &chosen] {
     chosen = [options](Runtime& runtime) { return RunCommand(runtime, *options); };
   });

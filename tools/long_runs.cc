@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "tools/check_report.h"
+#include "upkeep/care_notes.h"
 
 namespace pinstripe {
 
@@ -47,6 +48,8 @@ Result<RepairOutcome> RunRepair(LongWork& work, Cluster& cluster, const DriveFac
                             .work = &work.work(),
                             .events = &work.events()});
   work.Clear();
+  // So that care need not do it again; it can.
+  if (outcome.has_value() && !request.dry_run) (void)NoteMoved(cluster, request.without);
   return outcome;
 }
 

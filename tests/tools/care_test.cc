@@ -17,7 +17,10 @@
 #include "tools/care_run.h"
 #include "tools/check_report.h"
 #include "tools/commands.h"
+#include "tools/drives_away.h"
 #include "tools/long_runs.h"
+#include "upkeep/care_notes.h"
+#include "upkeep/events.h"
 #include "upkeep/last_look.h"
 #include "upkeep/survey.h"
 #include "upkeep/work.h"
@@ -130,11 +133,9 @@ TEST_F(CareTest, OneAtATimeCares) {
     ++running;
     sim_.Spawn("care", [&] {
       const auto outcome = RunCare(*one, nullptr, {});
-      if (outcome.has_value()) {
-        steps += static_cast<int>(outcome->steps.size());
-      } else {
-        EXPECT_EQ(outcome.error().code(), EBUSY);
-      }
+      ASSERT_OK(outcome);
+      EXPECT_EQ(ExitCodeOf(*outcome), 0);
+      steps += static_cast<int>(outcome->steps.size());
       --running;
     });
   }
@@ -162,15 +163,16 @@ TEST_F(CareTest, ADriveThatStaysAwayIsDoneWithoutAfterAWhile) {
   EXPECT_THAT(Steps(Care()), IsEmpty());
   const auto away = FindDrivesAway(cluster());
   ASSERT_EQ(away.size(), 1u);
-  const std::optional<int64_t> since = away.at(3);
+  const std::optional<int64_t> since = away.at(3).since;
   ASSERT_TRUE(since.has_value());
   sim_.Sleep(hours(12));
-  EXPECT_EQ(FindDrivesAway(cluster()).at(3), since);
+  EXPECT_EQ(FindDrivesAway(cluster()).at(3).since, since);
   EXPECT_THAT(Steps(Care()), IsEmpty());
   sim_.Sleep(hours(13));
   EXPECT_THAT(Steps(Care({.replace_after = std::nullopt, .dry_run = true})), ElementsAre("check"));
   const CareOutcome done = Care();
-  EXPECT_THAT(Steps(done), ElementsAre("check", "repair without drive 3"));
+  EXPECT_THAT(Steps(done), ElementsAre("repair without drive 3"));
+  EXPECT_TRUE(FindDrivesAway(cluster()).at(3).is_moved);
   EXPECT_THAT(Steps(Care()), IsEmpty());
   // Now another one may go. (Names are on five drives, and bear two that are away.)
   for (DriveId drive = 1; drive <= machines_.size(); ++drive) {
@@ -189,7 +191,7 @@ TEST_F(CareTest, WhatWentElsewhereComesHomeWhenTheDriveIsBack) {
   machines_.SetDown(3, true);
   Care();
   sim_.Sleep(hours(25));
-  EXPECT_THAT(Steps(Care()), ElementsAre("check", "repair without drive 3"));
+  EXPECT_THAT(Steps(Care()), ElementsAre("repair without drive 3"));
   machines_.SetDown(3, false);
   sim_.Sleep(hours(25));
   const CareOutcome done = Care();
@@ -231,7 +233,7 @@ TEST_F(CareTest, TheClocksOfOthersDoNotMakeADriveLongAway) {
   EXPECT_THAT(Steps(Care()), IsEmpty());
   EXPECT_THAT(Steps(Care()), IsEmpty());
   sim_.Sleep(hours(25));
-  EXPECT_THAT(Steps(Care()), ElementsAre("check", "repair without drive 3"));
+  EXPECT_THAT(Steps(Care()), ElementsAre("repair without drive 3"));
 }
 
 // Each restart of a mount tells that a drive came, which answers that it has failed.
@@ -247,19 +249,193 @@ TEST(DrivesAwayBy, ADriveThatFailedIsNotBackAsItAnswers) {
       event(EventKind::kDriveWent, 10, "care", "no sync"), event(EventKind::kDriveCame, 20, "", ""),
       event(EventKind::kDriveWent, 30, "", "")};
   std::set<DriveId> well_again;
-  auto away = DrivesAwayBy(events, {{3, "no sync"}}, "box", 100, well_again);
+  auto away = DrivesAwayBy(events, {}, {{3, "no sync"}}, "box", 100, well_again);
   ASSERT_EQ(away.size(), 1u);
-  EXPECT_EQ(away.at(3).Since(), 10);
+  EXPECT_EQ(away.at(3).since, 10);
   EXPECT_THAT(well_again, IsEmpty());
   // By the notes of another host it does not count.
-  EXPECT_EQ(DrivesAwayBy(events, {{3, "no sync"}}, "other", 100, well_again).at(3).Since(),
+  EXPECT_EQ(DrivesAwayBy(events, {}, {{3, "no sync"}}, "other", 100, well_again).at(3).since,
             std::nullopt);
   // One that is well again, as care says then.
-  EXPECT_THAT(DrivesAwayBy(events, {}, "box", 100, well_again), IsEmpty());
+  EXPECT_THAT(DrivesAwayBy(events, {}, {}, "box", 100, well_again), IsEmpty());
   EXPECT_THAT(well_again, ElementsAre(3));
   events.push_back(event(EventKind::kDriveCame, 40, "care", ""));
-  EXPECT_EQ(DrivesAwayBy(events, {{3, "no sync"}}, "box", 100, well_again).at(3).Since(),
+  EXPECT_EQ(DrivesAwayBy(events, {}, {{3, "no sync"}}, "box", 100, well_again).at(3).since,
             std::nullopt);
+}
+
+// Events make room for newer ones, and gateways write many of them while a drive is away.
+TEST(DrivesAwayBy, WhatIsNotedCountsWhenTheEventsHaveGone) {
+  const DriveTroubles troubles{{3, ""}};
+  AwayNotes notes;
+  notes[3].See("box", 10, 90);
+  notes[3].moved = 95;
+  std::set<DriveId> well_again;
+  const auto away = [&](const std::vector<Event>& events, const char* host = "box") {
+    return DrivesAwayBy(events, notes, troubles, host, 100, well_again).at(3);
+  };
+  EXPECT_EQ(away({}), (DriveAway{.since = 10, .was_back = false, .is_moved = true}));
+  EXPECT_EQ(away({}, "other"), (DriveAway{.since = {}, .was_back = false, .is_moved = true}));
+  // It was back since then, and nothing of it counts any more.
+  Event came{.kind = EventKind::kDriveCame, .at = 5, .actor = {.host = "x"}, .drives = {3}};
+  EXPECT_EQ(away({came}), (DriveAway{.since = {}, .was_back = true, .is_moved = false}));
+  Event went = came;
+  went.kind = EventKind::kDriveWent;
+  went.actor.host = "box";
+  went.work = "care";
+  went.at = 97;
+  EXPECT_EQ(away({came, went}), (DriveAway{.since = 97, .was_back = false, .is_moved = true}));
+}
+
+TEST_F(CareTest, ADriveStaysLongAwayWhenTheEventsHaveMadeRoom) {
+  NoteAllLooks();
+  machines_.SetDown(3, true);
+  EXPECT_THAT(Steps(Care()), IsEmpty());
+  EventLog log(cluster(), {.most_waiting = 1000});
+  Event spares{.kind = EventKind::kSparesUsed, .actor = {}};
+  spares.text = std::string(400, 'x');
+  while (ReadEvents(cluster(), INT64_MIN)->reaches_back) {
+    for (int i = 0; i < 500; ++i) log.Add(spares);
+    ASSERT_TRUE(log.Flush(minutes(1)));
+  }
+  for (int hour = 0; hour < 23; ++hour) {
+    sim_.Sleep(hours(1));
+    EXPECT_THAT(Steps(Care({.intervals = {.check = hours(48)}})), IsEmpty());
+  }
+  sim_.Sleep(hours(2));
+  EXPECT_THAT(Steps(Care()), ElementsAre("repair without drive 3"));
+  // And what was noted goes when the drive is back.
+  machines_.SetDown(3, false);
+  sim_.Sleep(minutes(1));
+  Care();
+  EXPECT_THAT(*FindAwayNotes(cluster()), IsEmpty());
+}
+
+// Whoever has the right to care at that moment.
+TEST_F(CareTest, ADriveIsNotedWhileOthersCare) {
+  NoteAllLooks();
+  const auto other = *machines_.Open();
+  DriveClaim claim(*other, kWholeCluster, DriveWork::kCare);
+  ASSERT_OK(claim.Take());
+  machines_.SetDown(3, true);
+  const CareOutcome later = Care();
+  EXPECT_THAT(Steps(later), IsEmpty());
+  EXPECT_EQ(ExitCodeOf(later), 0);
+  EXPECT_TRUE(FindDrivesAway(cluster()).at(3).since.has_value());
+}
+
+TEST_F(CareTest, AScrubOfCareGivesWayToADriveThatIsAwayForTooLong) {
+  NoteAllLooks(31);
+  sim_.Spawn("drive", [&] {
+    while (AllWork(cluster()).empty() || AllWork(cluster())[0].record.work != "scrub") {
+      sim_.Sleep(seconds(1));
+    }
+    machines_.SetDown(3, true);
+  });
+  const CareRequest request{.replace_after = minutes(5), .bytes_per_second = 500};
+  const CareOutcome done = Care(request);
+  EXPECT_THAT(Steps(done), ElementsAre("collect", "scrub", "repair without drive 3"));
+  EXPECT_EQ(ExitCodeOf(done), kExitShort) << CareText({}, done);
+  EXPECT_FALSE(done.stopped);
+  EXPECT_TRUE(FindDrivesAway(cluster()).at(3).is_moved);
+  // And the scrub is begun anew, which waits for nobody.
+  EXPECT_THAT(Steps(Care({.replace_after = minutes(5)})), ElementsAre("scrub without drive 3"));
+}
+
+TEST_F(CareTest, WorkThatSomebodyPausedIsNoReasonToBeSilentForEver) {
+  NoteAllLooks(2);
+  const auto other = *machines_.Open();
+  LongWork work(*other, {.work = "drain", .drives = {4}}, "");
+  sim_.Sleep(seconds(5));
+  ASSERT_OK(AskOfWork(cluster(), AllWork(cluster())[0], {.ask = WorkAsk::kPause, .rate = {}}));
+  sim_.Sleep(seconds(8));
+  const CareRequest request{.replace_after = minutes(5)};
+  CareOutcome later = Care(request);
+  EXPECT_EQ(ExitCodeOf(later), 0) << CareText({}, later);
+  EXPECT_THAT(CareText({}, later), HasSubstr(", which is paused"));
+  machines_.SetDown(3, true);
+  Care(request);
+  sim_.Sleep(minutes(5));
+  later = Care(request);
+  EXPECT_THAT(Steps(later), IsEmpty());
+  EXPECT_EQ(ExitCodeOf(later), kExitShort);
+  EXPECT_THAT(CareText({}, later), HasSubstr("what was on drive 3 is to go to others"));
+  machines_.SetDown(3, false);
+  sim_.Sleep(minutes(1));
+  EXPECT_EQ(ExitCodeOf(Care(request)), 0);
+  NoteAllLooks(5);
+  later = Care(request);
+  EXPECT_EQ(ExitCodeOf(later), kExitShort);
+  EXPECT_THAT(CareText({}, later), HasSubstr("nobody has checked the cluster for 5.0 days"));
+  work.End(0);
+  EXPECT_THAT(Steps(Care(request)), ElementsAre("check"));
+}
+
+// Nor when it is care itself that somebody paused.
+TEST_F(CareTest, CareThatSomebodyPausedIsNoReasonToBeSilentForEver) {
+  NoteAllLooks(5);
+  const auto other = *machines_.Open();
+  DriveClaim claim(*other, kWholeCluster, DriveWork::kCare);
+  ASSERT_OK(claim.Take());
+  LongWork work(*other, {.work = "scrub"}, "");
+  sim_.Sleep(seconds(5));
+  EXPECT_EQ(ExitCodeOf(Care()), 0);
+  ASSERT_OK(AskOfWork(cluster(), AllWork(cluster())[0], {.ask = WorkAsk::kPause, .rate = {}}));
+  sim_.Sleep(seconds(8));
+  const CareOutcome later = Care();
+  EXPECT_EQ(ExitCodeOf(later), kExitShort);
+  EXPECT_THAT(CareText({}, later), HasSubstr("nobody has checked the cluster for 5.0 days"));
+  work.End(0);
+}
+
+// A check by hand moves nothing.
+TEST_F(CareTest, WhatIsEndangeredComesFirstWhoeverHasCheckedSince) {
+  NoteAllLooks();
+  machines_.SetDown(3, true);
+  Care();
+  sim_.Sleep(hours(23));
+  Care();
+  sim_.Sleep(hours(2));
+  NoteAllLooks();
+  EXPECT_THAT(Steps(Care({.dry_run = true})), ElementsAre("repair without drive 3"));
+  NoteAllLooks(31);
+  EXPECT_THAT(Steps(Care({.dry_run = true})),
+              ElementsAre("repair without drive 3", "collect", "scrub without drive 3"));
+  // Whoever moves it by hand has done it.
+  RepairRequest repair{.without = {3}};
+  LongWork work(cluster(), WorkOf("repair", repair), "");
+  ASSERT_OK(RunRepair(work, cluster(), nullptr, repair));
+  work.End(0);
+  NoteAllLooks();
+  EXPECT_THAT(Steps(Care()), IsEmpty());
+}
+
+TEST_F(CareTest, WhatSomebodyStoppedIsLeftAloneForAWhile) {
+  NoteAllLooks(31);
+  const auto other = *machines_.Open();
+  sim_.Spawn("other", [&] {
+    for (;;) {
+      const auto all = AllWork(*other);
+      if (!all.empty() && all[0].record.work == "scrub") {
+        ASSERT_OK(SteerWork(*other, all[0], {.ask = WorkAsk::kStop, .rate = {}}));
+        return;
+      }
+      sim_.Sleep(seconds(1));
+    }
+  });
+  CareOutcome done = Care({.bytes_per_second = 500});
+  EXPECT_THAT(Steps(done), ElementsAre("collect", "scrub"));
+  EXPECT_EQ(ExitCodeOf(done), kExitStopped);
+  done = Care();
+  EXPECT_THAT(Steps(done), IsEmpty());
+  EXPECT_EQ(ExitCodeOf(done), 0);
+  EXPECT_THAT(CareText({}, done),
+              HasSubstr("scrub: somebody has stopped it, so it is not begun again before "));
+  EXPECT_THAT(Steps(Care({.dry_run = true})), IsEmpty());
+  sim_.Sleep(hours(11));
+  EXPECT_THAT(Steps(Care()), IsEmpty());
+  sim_.Sleep(hours(1));
+  EXPECT_THAT(Steps(Care()), ElementsAre("scrub"));
 }
 
 // What it has found until then, and its exit code, are not lost.
