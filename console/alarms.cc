@@ -12,6 +12,11 @@ std::string NameOf(const DriveReport& drive) {
                                : fmt::format("drive {} ({})", drive.id, drive.address);
 }
 
+std::string Sentence(std::string text) {
+  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] -= 'a' - 'A';
+  return text + ".";
+}
+
 class Alarms {
  public:
   explicit Alarms(const Survey& survey) : survey_(survey), config_(survey.config.file) {}
@@ -29,26 +34,11 @@ class Alarms {
             fmt::format("`pinstripe verify {}` names it.", config_));
     }
     for (const DriveReport& drive : survey_.drives) AddDrive(drive);
-    const auto any = [this](uint64_t LastLook::*what) {
-      return (survey_.listed && (*survey_.listed).*what > 0) ||
-             (survey_.read && (*survey_.read).*what > 0);
-    };
-    if (any(&LastLook::lacking) || any(&LastLook::replicas_behind)) {
-      Warn("Files lack shards, or names and inodes lack copies.",
-           fmt::format("`pinstripe repair {}` writes them again.", config_));
-    }
-    if (any(&LastLook::not_looked_at)) {
-      Warn("The last look could not look at everything.",
-           fmt::format("`pinstripe check {}`, when all drives are up.", config_));
-    }
+    for (const Shortcoming& each : survey_.FindShortcomings()) AddShortcoming(each);
     for (const ConfigDifference& each : survey_.differences) {
       Warn(fmt::format("{} says {} is {}; the cluster has {}.", config_, each.what, each.in_file,
                        each.in_cluster),
            each.advice);
-    }
-    if (survey_.opened.ok() && !survey_.settled) {
-      Warn("The change of the drive map is not complete.",
-           fmt::format("`pinstripe rebalance {}` finishes it.", config_));
     }
     std::ranges::stable_sort(
         found_, [](const Alarm& a, const Alarm& b) { return a.is_error && !b.is_error; });
@@ -61,6 +51,58 @@ class Alarms {
   }
   void Warn(std::string what, std::string way_out) {
     found_.push_back({false, std::move(what), std::move(way_out)});
+  }
+
+  void AddShortcoming(const Shortcoming& each) {
+    using enum Shortcoming::Kind;
+    switch (each.kind) {
+      // Each drive is told of by itself.
+      case kDrivesDown:
+      case kDoubt:
+      case kFull: break;
+      case kWritesShort:
+        Warn(Sentence(each.what),
+             fmt::format("Bring back the drives that are down, then run `pinstripe repair {}`.",
+                         config_));
+        break;
+      case kNearlyFull:
+        Warn(Sentence(each.what),
+             fmt::format("Remove files, or add drives and run `pinstripe expand {}`, before they "
+                         "are full.",
+                         config_));
+        break;
+      case kDraining:
+        if (IsDrainGoingOn()) Warn(Sentence(each.what), "Wait: somebody is at work on that.");
+        break;
+      case kUnsettled:
+        Warn(Sentence(each.what), fmt::format("`pinstripe rebalance {}` finishes it.", config_));
+        break;
+      case kNotesUnread:
+        Warn(Sentence(each.what), "Bring back the drives that keep the drive map.");
+        break;
+      case kLacking:
+      case kReplicasBehind:
+        Warn(Sentence(each.what), fmt::format("`pinstripe repair {}` writes them again.", config_));
+        break;
+      case kNotLookedAt:
+        Warn(Sentence(each.what),
+             fmt::format("`pinstripe check {}`, when all drives are up.", config_));
+        break;
+      case kOverdue:
+        Warn(
+            Sentence(each.what),
+            fmt::format("`pinstripe care {}` does that now. pinstripe-care.timer does it by itself "
+                        "on each host where it is enabled.",
+                        config_));
+        break;
+    }
+  }
+
+  // And each drive that nobody drains is told of by itself.
+  bool IsDrainGoingOn() const {
+    return std::ranges::none_of(survey_.drives, [](const DriveReport& drive) {
+      return StateOf(drive) == DriveLook::kDraining && !drive.is_work_alive;
+    });
   }
 
   void AddDrive(const DriveReport& drive) {
@@ -87,18 +129,20 @@ class Alarms {
              fmt::format("`pinstripe expand {}` adds it.", config_));
         break;
       case DriveLook::kFull:
-        Warn(fmt::format("{} is full.", name),
-             fmt::format("Remove files, or add drives and run `pinstripe expand {}`.", config_));
-        break;
-      case DriveLook::kDoubt:
-        Warn(fmt::format("{} has no say in names and inodes: {}", name, drive.doubt),
-             "It is compared with the others in the background.");
-        break;
+      case DriveLook::kDoubt: break;  // below, as others may be that, too
       case DriveLook::kDraining:
         if (drive.is_work_alive) break;
         Warn(fmt::format("Nobody drains {} now.", name),
              fmt::format("`pinstripe drain {} {}` goes on with it.", config_, drive.id));
         break;
+    }
+    if (!drive.doubt.empty()) {
+      Warn(fmt::format("{} has no say in names and inodes: {}", name, drive.doubt),
+           "It is compared with the others in the background.");
+    }
+    if (drive.fullness() == Fullness::kFull) {
+      Warn(fmt::format("{} is full.", name),
+           fmt::format("Remove files, or add drives and run `pinstripe expand {}`.", config_));
     }
   }
 

@@ -188,37 +188,53 @@ std::vector<std::string> Survey::OutOfReach() const {
   return margin ? margin->OutOfReach() : std::vector<std::string>();
 }
 
-std::vector<std::string> Survey::Shortcomings() const {
-  std::vector<std::string> all = WhatIsDown(*this);
+std::vector<Shortcoming> Survey::FindShortcomings() const {
+  using enum Shortcoming::Kind;
+  std::vector<Shortcoming> all;
+  for (std::string& what : WhatIsDown(*this)) all.push_back({kDrivesDown, std::move(what)});
   if (margin && margin->writes_short && margin->data_writable) {
-    all.emplace_back("new blocks get fewer shards than they should have");
+    all.push_back({kWritesShort, "new blocks get fewer shards than they should have"});
   }
   if (DrivesInDoubt() > 0) {
-    all.push_back(
-        fmt::format("drives that have no say in names and inodes yet: {}", DrivesInDoubt()));
+    all.push_back({kDoubt, fmt::format("drives that have no say in names and inodes yet: {}",
+                                       DrivesInDoubt())});
   }
   const auto count = [this](auto is_so) {
     return std::ranges::count_if(drives, [&](const auto& drive) { return is_so(drive); });
   };
-  const auto tell_of = [&](Fullness fullness, std::string_view name) {
+  const auto tell_of = [&](Fullness fullness, Shortcoming::Kind kind, std::string_view name) {
     const auto n = count([&](const DriveReport& drive) { return drive.fullness() == fullness; });
-    if (n > 0) all.push_back(fmt::format("drives that are {}: {}", name, n));
+    if (n > 0) all.push_back({kind, fmt::format("drives that are {}: {}", name, n)});
   };
-  tell_of(Fullness::kFull, "full");
-  tell_of(Fullness::kNearlyFull, "nearly full");
+  tell_of(Fullness::kFull, kFull, "full");
+  tell_of(Fullness::kNearlyFull, kNearlyFull, "nearly full");
   if (const auto drained = count([](const DriveReport& drive) { return drive.IsBeingDrained(); })) {
-    all.push_back(fmt::format("drives that are being drained: {}", drained));
+    all.push_back({kDraining, fmt::format("drives that are being drained: {}", drained)});
   }
-  if (opened.ok() && !settled) all.emplace_back("the change of the drive map is not complete");
+  if (opened.ok() && !settled) {
+    all.push_back({kUnsettled, "the change of the drive map is not complete"});
+  }
   const auto any = [this](uint64_t LastLook::*what) {
     return (listed && (*listed).*what > 0) || (read && (*read).*what > 0);
   };
-  if (!knows_notes) all.emplace_back("what was found last cannot be read, or not all of it");
-  if (any(&LastLook::lacking)) all.emplace_back("files lack shards");
-  if (any(&LastLook::replicas_behind)) all.emplace_back("names and inodes lack copies");
-  if (any(&LastLook::not_looked_at)) all.emplace_back("not everything could be looked at");
-  all.insert(all.end(), overdue.begin(), overdue.end());
+  if (!knows_notes) {
+    all.push_back({kNotesUnread, "what was found last cannot be read, or not all of it"});
+  }
+  if (any(&LastLook::lacking)) all.push_back({kLacking, "files lack shards"});
+  if (any(&LastLook::replicas_behind)) {
+    all.push_back({kReplicasBehind, "names and inodes lack copies"});
+  }
+  if (any(&LastLook::not_looked_at)) {
+    all.push_back({kNotLookedAt, "not everything could be looked at"});
+  }
+  for (const std::string& what : overdue) all.push_back({kOverdue, what});
   return all;
+}
+
+std::vector<std::string> Survey::Shortcomings() const {
+  std::vector<std::string> texts;
+  for (Shortcoming& each : FindShortcomings()) texts.push_back(std::move(each.what));
+  return texts;
 }
 
 size_t Survey::DrivesDown() const {

@@ -71,6 +71,26 @@ struct DriveReport {
   DriveCondition Condition() const;
 };
 
+// What keeps a cluster from being healthy though all can be read.
+struct Shortcoming {
+  enum class Kind {
+    kDrivesDown,
+    kWritesShort,  // new blocks get fewer shards than they should have
+    kDoubt,
+    kFull,
+    kNearlyFull,
+    kDraining,
+    kUnsettled,  // the drive map
+    kNotesUnread,
+    kLacking,  // files
+    kReplicasBehind,
+    kNotLookedAt,
+    kOverdue,
+  };
+  Kind kind = Kind::kDrivesDown;
+  std::string what;  // for people
+};
+
 struct Survey {
   ClusterConfig config;
   Status opened;  // why the cluster cannot be opened, if so; what is from there to `space` is then
@@ -102,8 +122,9 @@ struct Survey {
   bool IsLost() const { return (listed && listed->lost > 0) || (read && read->lost > 0); }
   // Why something cannot be read or written now, though the cluster is open; empty: all can be.
   std::vector<std::string> OutOfReach() const;
-  // What keeps it from being healthy though all can be read, for people; empty: nothing does.
-  std::vector<std::string> Shortcomings() const;
+  // Empty: it is healthy.
+  std::vector<Shortcoming> FindShortcomings() const;
+  std::vector<std::string> Shortcomings() const;  // for people
 
   size_t DrivesDown() const;
   size_t DrivesInDoubt() const;

@@ -54,6 +54,7 @@ async function askOnce() {
   try {
     take("status", await ask("status"));
     take("work", await ask("work"));
+    take("events", await ask("events"));
     connected(true);
   } catch {
     connected(false);

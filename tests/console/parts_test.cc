@@ -170,6 +170,46 @@ TEST(Alarms, HaveTheirWaysOutAndTheWorstComesFirst) {
   for (const Alarm& alarm : alarms) EXPECT_FALSE(alarm.way_out.empty()) << alarm.what;
 }
 
+// A cluster that is not healthy has somebody to do something.
+TEST(Alarms, TellOfAllThatKeepsAClusterFromBeingHealthy) {
+  const auto check = [](const char* what, const auto& spoil) {
+    SCOPED_TRACE(what);
+    Survey survey = SurveyOfDrives(8);
+    ASSERT_EQ(HealthOf(survey), Health::kHealthy);
+    spoil(survey);
+    EXPECT_EQ(HealthOf(survey), Health::kDegraded);
+    const std::vector<Alarm> alarms = AlarmsOf(survey);
+    ASSERT_EQ(alarms.size(), 1u);
+    EXPECT_THAT(alarms[0].what, HasSubstr(what));
+    EXPECT_FALSE(alarms[0].way_out.empty());
+  };
+  const auto drain = [](DriveReport& drive) {
+    drive.drain = DrainReport{.left = DriveContents{.shards = 1}};
+  };
+  check("drive 3", [](Survey& survey) { LoseDrive(survey, 2); });
+  check("New blocks get fewer shards", [](Survey& survey) {
+    survey.margin = Margin{};
+    survey.margin->writes_short = true;
+  });
+  check("no say in names", [](Survey& survey) { survey.drives[2].doubt = "it was away"; });
+  check("is full.", [](Survey& survey) { survey.drives[2].info->portion_full = 1; });
+  check("Drives that are nearly full: 1.",
+        [](Survey& survey) { survey.drives[2].info->portion_full = 0.9; });
+  check("Nobody drains drive 3", [&](Survey& survey) { drain(survey.drives[2]); });
+  check("Drives that are being drained: 1.", [&](Survey& survey) {
+    drain(survey.drives[2]);
+    survey.drives[2].is_work_alive = true;
+  });
+  check("drive map is not complete", [](Survey& survey) { survey.settled = false; });
+  check("What was found last cannot be read", [](Survey& survey) { survey.knows_notes = false; });
+  check("Files lack shards", [](Survey& survey) { survey.listed = LastLook{.lacking = 1}; });
+  check("lack copies", [](Survey& survey) { survey.read = LastLook{.replicas_behind = 1}; });
+  check("Not everything", [](Survey& survey) { survey.read = LastLook{.not_looked_at = 1}; });
+  check("Nobody has scrubbed the cluster for 80 days", [](Survey& survey) {
+    survey.overdue.emplace_back("nobody has scrubbed the cluster for 80 days");
+  });
+}
+
 TEST(Watch, LooksOftenOnlyWhileSomebodyDoes) {
   SimRuntime sim(1);
   FakeCluster cluster(SurveyOfDrives(8));
