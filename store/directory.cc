@@ -1,6 +1,5 @@
 #include "store/directory.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/random.h>
@@ -10,11 +9,11 @@
 #include <array>
 #include <cassert>
 #include <filesystem>
-#include <memory>
 #include <vector>
 
 #include "base/checksum.h"
 #include "base/coding.h"
+#include "base/drive_directory.h"
 #include "base/try.h"
 #include "store/descriptor_reserve.h"
 #include "store/drive_mark.h"
@@ -109,17 +108,6 @@ bool OutlivesErase(std::string_view name) {
 }
 
 }  // namespace
-
-Result<std::vector<std::string>> NamesIn(const std::string& path) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(path.c_str()), &closedir);
-  if (directory == nullptr) return FailWithErrno("cannot read directory", path);
-  std::vector<std::string> names;
-  while (const dirent* entry = readdir(directory.get())) {
-    const std::string_view name = entry->d_name;
-    if (name != "." && name != ".." && name != "lost+found") names.emplace_back(name);
-  }
-  return names;
-}
 
 std::string RandomHex(size_t bytes) {
   std::array<std::byte, 32> random;

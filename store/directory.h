@@ -79,9 +79,6 @@ class StoreDirectory {
 // Removes files of erased stores in a store's directory, at most so many. True: there may be more.
 Result<bool> RemoveErasedFiles(const std::string& path, size_t most);
 
-// What is in a directory, but for lost+found.
-Result<std::vector<std::string>> NamesIn(const std::string& path);
-
 // By chance, up to 32 bytes of it.
 std::string RandomHex(size_t bytes);
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/config.h"
+#include "base/drive_directory.h"
 #include "base/file_descriptor.h"
 #include "base/read_file.h"
 #include "base/time_text.h"
@@ -82,10 +83,8 @@ Result<FileDescriptor> OpenNewDrive(const std::string& directory) {
     return Fail(errno, "cannot read directory {}: {}", directory, ErrnoText(errno));
   }
   const std::string path = PathOf(opened);
-  std::vector<std::string> names =
-      TRY_CONTEXT(NamesIn(path), "whether {} can become a drive", directory);
-  // An --init that was interrupted has left that, and nothing else.
-  std::erase(names, fmt::format("{}.new", DriveMark::kFileName));
+  const std::string something =
+      TRY_CONTEXT(SomethingIn(path), "whether {} can become a drive", directory);
   if (TRY_CONTEXT(StoreDirectory::HasStore(path), "whether {} can become a drive", directory) ||
       TRY_CONTEXT(IsThere(MarkOf(path)), "whether {} can become a drive", directory)) {
     return Fail(EEXIST,
@@ -93,10 +92,10 @@ Result<FileDescriptor> OpenNewDrive(const std::string& directory) {
                 "drive holds is lost then",
                 directory);
   }
-  if (!names.empty()) {
+  if (!something.empty()) {
     return Fail(ENOTEMPTY,
                 "{} is not empty: \"{}\" is in it. Give a drive an empty directory of its own",
-                directory, names.front());
+                directory, something);
   }
   return opened;
 }

@@ -8,12 +8,13 @@
 #include <string_view>
 #include <vector>
 
+#include "base/drive_directory.h"
 #include "base/status.h"
 
 namespace pinstripe {
 
 struct DriveMark {
-  static constexpr char kFileName[] = "pinstripe-drive";
+  static constexpr const char* kFileName = kDriveMarkName;
 
   std::string id;       // of the directory, by chance: 32 hexadecimal digits
   std::string made;     // when: "2026-11-25 19:30:00 UTC"

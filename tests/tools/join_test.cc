@@ -249,6 +249,9 @@ TEST(NewDrive, IsAnEmptyDirectoryAndNoLink) {
   std::filesystem::create_directories(path + "/lost+found");
   std::filesystem::create_directory_symlink(path, directory / "link");
   EXPECT_TRUE(NewDrive::Open("/disk", path).has_value());
+  // An --init that was killed is begun again.
+  std::ofstream(path + "/pinstripe-drive.new") << "half";
+  EXPECT_TRUE(NewDrive::Open("/disk", path).has_value());
   EXPECT_EQ(NewDrive::Open("/link", directory / "link").error().code(), ELOOP);
   EXPECT_EQ(NewDrive::Open("/none", directory / "none").error().code(), ENOENT);
   std::filesystem::create_directory(path + "/alice");
