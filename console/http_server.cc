@@ -25,16 +25,11 @@
 namespace pinstripe {
 namespace {
 
-std::string Lower(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
-
 // Of a header's value, which may have parameters.
 bool IsJson(std::string_view type) {
   type = type.substr(0, type.find(';'));
   while (type.ends_with(' ')) type.remove_suffix(1);
-  return Lower(std::string(type)) == "application/json";
+  return LowerCase(type) == "application/json";
 }
 
 // The address of the other end, or of this one.
@@ -150,7 +145,7 @@ HttpRequest RequestOf(const httplib::Request& request, bool is_encrypted) {
                    .peer = request.remote_addr,
                    .is_encrypted = is_encrypted};
   for (const auto& [name, value] : request.params) ours.query.emplace(name, value);
-  for (const auto& [name, value] : request.headers) ours.header.emplace(Lower(name), value);
+  for (const auto& [name, value] : request.headers) ours.header.emplace(LowerCase(name), value);
   return ours;
 }
 
@@ -204,6 +199,12 @@ Result<FileDescriptor> Listen(const HttpOptions& options) {
 }
 
 }  // namespace
+
+std::string LowerCase(std::string_view text) {
+  std::string lower(text);
+  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  return lower;
+}
 
 std::string_view HttpRequest::Header(const std::string& name) const {
   const auto found = header.find(name);

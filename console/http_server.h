@@ -100,4 +100,7 @@ class HttpServer {
   const std::shared_ptr<State> state_;
 };
 
+// Of letters of ASCII.
+std::string LowerCase(std::string_view text);
+
 }  // namespace pinstripe

@@ -16,14 +16,12 @@ namespace {
 
 constexpr size_t kMostNameBytes = 64;
 
-bool IsPrintableAscii(std::string_view text) {
+bool IsWord(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return c > ' ' && c <= '~'; });
 }
 
 // What is left of it in a header, where the library takes % for the beginning of another character.
-bool IsToken(std::string_view text) {
-  return IsPrintableAscii(text) && text.find('%') == text.npos;
-}
+bool IsToken(std::string_view text) { return IsWord(text) && text.find('%') == text.npos; }
 
 }  // namespace
 
@@ -44,8 +42,7 @@ Status Operators::Load(const std::string& file) {
     std::string name, token, more;
     if (!(words >> name) || name.starts_with('#')) continue;
     const bool is_complete = (words >> token) && !(words >> more);
-    if (!is_complete || !IsPrintableAscii(name) || !IsToken(token) ||
-        name.size() > kMostNameBytes) {
+    if (!is_complete || !IsWord(name) || !IsToken(token) || name.size() > kMostNameBytes) {
       return Fail(EINVAL,
                   "{}:{}: an operator is a name and a token, which has no %, with a space between",
                   file, number);

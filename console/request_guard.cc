@@ -15,12 +15,6 @@ bool IsNumber(const std::string& host) {
          inet_pton(AF_INET6, host.c_str(), &six) == 1;
 }
 
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
-  return lower;
-}
-
 }  // namespace
 
 std::string HostWithoutPort(std::string_view text) {
@@ -36,11 +30,11 @@ std::string HostWithoutPort(std::string_view text) {
       return "";
     }
   }
-  return Lower(host);
+  return LowerCase(host);
 }
 
 std::optional<Origin> ParseOrigin(std::string_view url) {
-  std::string text = Lower(url);
+  std::string text = LowerCase(url);
   if (text.ends_with('/')) text.pop_back();
   const std::string_view scheme = text.starts_with("https://")  ? "https://"
                                   : text.starts_with("http://") ? "http://"
@@ -69,9 +63,9 @@ Status CheckRequest(const HttpRequest& request, const HostNames& names,
   }
   const std::string_view origin = request.Header("origin");
   const std::string ours = fmt::format("{}://{}", request.is_encrypted ? "https" : "http",
-                                       Lower(request.Header("host")));
-  const bool is_public = !public_origin.empty() && Lower(origin) == public_origin;
-  if (!origin.empty() && Lower(origin) != ours && !is_public) {
+                                       LowerCase(request.Header("host")));
+  const bool is_public = !public_origin.empty() && LowerCase(origin) == public_origin;
+  if (!origin.empty() && LowerCase(origin) != ours && !is_public) {
     return Fail(EPERM, "a page of another site has asked for this");
   }
   // Browsers say who asks; others say nothing. A link from elsewhere may lead to the page, on a

@@ -13,6 +13,11 @@ DiagnosisLevel WorstOf(const std::vector<Diagnosis>& diagnoses) {
   return worst;
 }
 
+std::string DelayText(Duration time) {
+  const double micros = static_cast<double>(time.count()) / 1000;
+  return micros < 1000 ? fmt::format("{:.0f} us", micros) : fmt::format("{:.1f} ms", micros / 1000);
+}
+
 const char* NameOf(DiagnosisLevel level) {
   switch (level) {
     case DiagnosisLevel::kOk: return "ok";

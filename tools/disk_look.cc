@@ -218,11 +218,6 @@ Status Look(Runtime& runtime, const std::string& path, DiskReading& reading) {
   return {};
 }
 
-std::string TimeOf(Duration time) {
-  const double micros = static_cast<double>(time.count()) / 1000;
-  return micros < 1000 ? fmt::format("{:.0f} us", micros) : fmt::format("{:.1f} ms", micros / 1000);
-}
-
 class Judge {
  public:
   explicit Judge(bool shared_disks) : shared_disks_(shared_disks) {}
@@ -268,7 +263,7 @@ class Judge {
     Note(DiagnosisLevel::kOk, reading,
          fmt::format("{} with {} of {} free, an fsync takes {}{}", reading.file_system,
                      BytesText(reading.free_bytes), BytesText(reading.total_bytes),
-                     TimeOf(*reading.sync), reading.is_drive ? "; it is a drive" : ""),
+                     DelayText(*reading.sync), reading.is_drive ? "; it is a drive" : ""),
          "");
   }
 
@@ -280,12 +275,12 @@ class Judge {
       Note(
           Unless(shared_disks_), reading,
           fmt::format("says after {} that something is synced, which no disk can",
-                      TimeOf(*reading.sync)),
+                      DelayText(*reading.sync)),
           "what a loss of power takes away would be lost without a word: turn off what answers for "
           "the disk (a write cache of the host, the mount option nobarrier, eatmydata)");
     } else if (*reading.sync > kSlowSync) {
       Note(DiagnosisLevel::kWarning, reading,
-           fmt::format("takes {} for an fsync", TimeOf(*reading.sync)),
+           fmt::format("takes {} for an fsync", DelayText(*reading.sync)),
            "look for what else uses the disk, and at its health (`smartctl -a`)");
     }
   }

@@ -26,10 +26,6 @@ constexpr int kSmartNotAsked = 1 | 2 | 4;
 constexpr int kSmartFailing = 8;
 constexpr int kSmartMarks = 16 | 32 | 64 | 128;
 
-std::string TimeOf(Duration time) {
-  return fmt::format("{:.1f} ms", static_cast<double>(time.count()) / 1e6);
-}
-
 class Judge {
  public:
   void Note(DiagnosisLevel level, std::string subject, std::string text, std::string way_out = "") {
@@ -131,7 +127,7 @@ class DriveJudge : public Judge {
 
   void Speed(const std::string& name, const DriveSight& drive) {
     if (drive.answer_time && *drive.answer_time > kSlowAnswer) {
-      Warn(name, fmt::format("takes {} for a small answer", TimeOf(*drive.answer_time)),
+      Warn(name, fmt::format("takes {} for a small answer", DelayText(*drive.answer_time)),
            "look at the network between here and there, and at what keeps that host busy");
     }
     if (!drive.write_time) return;
@@ -147,7 +143,7 @@ class DriveJudge : public Judge {
                (*write > kUnremarkable && *write > kTimesSlower * usual_write_)) {
       Warn(name,
            fmt::format("takes {} to store 1 MiB durably, and the drive in the middle {}",
-                       TimeOf(*write), TimeOf(usual_write_)),
+                       DelayText(*write), DelayText(usual_write_)),
            "look at its disk (`pinstripe doctor` there, `smartctl -a`), and at its network");
     }
     if (drive.read_time && !drive.read_time->has_value()) {
@@ -160,12 +156,12 @@ class DriveJudge : public Judge {
 
   static std::string Measured(const DriveSight& drive) {
     std::string text = "serves";
-    if (drive.answer_time) text += fmt::format(", answers in {}", TimeOf(*drive.answer_time));
+    if (drive.answer_time) text += fmt::format(", answers in {}", DelayText(*drive.answer_time));
     if (drive.write_time && drive.write_time->has_value()) {
-      text += fmt::format(", stores 1 MiB durably in {}", TimeOf(**drive.write_time));
+      text += fmt::format(", stores 1 MiB durably in {}", DelayText(**drive.write_time));
     }
     if (drive.read_time && drive.read_time->has_value()) {
-      text += fmt::format(" and reads it in {}", TimeOf(**drive.read_time));
+      text += fmt::format(" and reads it in {}", DelayText(**drive.read_time));
     }
     return text;
   }

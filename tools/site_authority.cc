@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/try.h"
+#include "tools/site_plan.h"
 
 namespace pinstripe {
 namespace {
@@ -41,12 +42,6 @@ Failed Refused(std::string_view what) {
   const unsigned long code = ERR_peek_error();
   const char* reason = code == 0 ? nullptr : ERR_reason_error_string(code);
   return Fail(EINVAL, "{}: {}", what, reason != nullptr ? reason : "unknown reason");
-}
-
-bool IsIp(const std::string& text) {
-  in6_addr unused;
-  return inet_pton(AF_INET, text.c_str(), &unused) == 1 ||
-         inet_pton(AF_INET6, text.c_str(), &unused) == 1;
 }
 
 std::string TextOf(const Memory& memory) {

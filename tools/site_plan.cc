@@ -18,12 +18,6 @@ constexpr size_t kMaxHostBytes =
 constexpr size_t kMaxPathBytes = 512;
 constexpr int kLastPort = 65535;
 
-bool IsIp(const std::string& text) {
-  in6_addr unused;
-  return inet_pton(AF_INET, text.c_str(), &unused) == 1 ||
-         inet_pton(AF_INET6, text.c_str(), &unused) == 1;
-}
-
 bool IsHostName(const std::string& text) {
   if (text.empty() || text.size() > kMaxHostBytes) return false;
   char before = '.';
@@ -280,6 +274,12 @@ class Finder {
 };
 
 }  // namespace
+
+bool IsIp(const std::string& text) {
+  in6_addr unused;
+  return inet_pton(AF_INET, text.c_str(), &unused) == 1 ||
+         inet_pton(AF_INET6, text.c_str(), &unused) == 1;
+}
 
 std::vector<SiteMistake> FindMistakes(const SiteDescription& site) { return Finder(site).Find(); }
 

@@ -85,4 +85,7 @@ std::string DriveAddress(const SiteHost& host, uint16_t port);
 // The name of the unit that mounts at `path`: what `systemd-escape --path` says.
 std::string MountUnit(const std::string& path);
 
+// Whether it is an address, and no name.
+bool IsIp(const std::string& text);
+
 }  // namespace pinstripe
