@@ -136,30 +136,29 @@ std::optional<int64_t> WaitsUntil(const WorkStops& stops, const std::string& wor
 
 CareOutcome Care::Run() {
   TakeOverdue(FindOverdueDrives(cluster_, request_));
-  bool moved = Move();
-  bool checked = false;
-  bool scrubbed = false;
+  const bool moved = Move();
   for (const CareTask task :
        WhatIsDue(FindLastLooks(cluster_), request_.intervals, Now(), all_are_up_)) {
     if (!MayGoOn()) return done_;
-    // A repair looks at all that a check does.
-    if (task == CareTask::kCheck && !moved && MayBegin("check")) {
-      checked = true;
-      Check();
+    switch (task) {
+      case CareTask::kCheck:
+        // A repair looks at all that a check does.
+        if (moved || !MayBegin("check")) break;
+        Check();
+        // What a check has found is tried once for each check, as it may not be possible.
+        if (MayGoOn() && HasToBeRepaired() && MayBegin("repair")) Repair(/*scrub=*/false);
+        break;
+      case CareTask::kCollect:
+        if (MayBegin("collect")) Collect();
+        break;
+      case CareTask::kScrub:
+        if (!MayBegin("scrub")) break;
+        Repair(/*scrub=*/true);
+        if (!gave_way_.exchange(false)) break;
+        TakeOverdue(FindOverdueDrives(cluster_, request_));
+        Move();
+        break;
     }
-    if (task == CareTask::kCollect && MayBegin("collect")) Collect();
-    if (task == CareTask::kScrub && MayBegin("scrub")) {
-      scrubbed = true;
-      Repair(/*scrub=*/true);
-      if (!gave_way_.exchange(false)) continue;
-      TakeOverdue(FindOverdueDrives(cluster_, request_));
-      moved |= Move();
-    }
-  }
-  // A scrub repairs, too. What a check has found is tried once for each check, as it may not be
-  // possible.
-  if (MayGoOn() && checked && !moved && !scrubbed && HasToBeRepaired() && MayBegin("repair")) {
-    Repair(/*scrub=*/false);
   }
   return done_;
 }

@@ -63,15 +63,12 @@ std::map<DriveId, DriveAway> DrivesAwayBy(const std::vector<Event>& events, cons
       const bool has_failed = trouble != troubles.end() && !trouble->second.empty();
       if (!is_of_care && has_failed && failed.contains(drive)) return;
       if (is_of_care) failed.erase(drive);
-      if (found == away.end()) return;
-      found->second = {.since = {}, .was_back = true};
+      if (found != away.end()) found->second.was_back = true;
       return;
     }
-    if (is_of_care && !event.text.empty()) failed.insert(drive);
-    if (found == away.end() || !is_of_care || event.actor.host != host) return;
-    found->second.was_back = false;
-    // A note of the future is of a clock that was wrong.
-    if (event.at <= now && !found->second.since) found->second.since = event.at;
+    if (!is_of_care) return;
+    if (!event.text.empty()) failed.insert(drive);
+    if (found != away.end()) found->second.was_back = false;
   };
   for (const Event& event : events) {
     if (event.kind != EventKind::kDriveWent && event.kind != EventKind::kDriveCame) continue;
@@ -82,8 +79,7 @@ std::map<DriveId, DriveAway> DrivesAwayBy(const std::vector<Event>& events, cons
     if (note == notes.end() || its.was_back) continue;
     its.is_moved = note->second.moved != 0;
     const AwayNote::Watcher* const ours = note->second.Find(host, now);
-    // Without our own word in them, all events are later ones than the note.
-    if (!its.since && ours != nullptr) its.since = ours->since;
+    if (ours != nullptr) its.since = ours->since;
   }
   well_again = std::move(failed);
   for (const auto& [drive, trouble] : troubles) well_again.erase(drive);
@@ -106,18 +102,23 @@ void NoteDrivesAway(Cluster& cluster) {
   std::map<std::string, std::vector<DriveId>> went;  // by what is wrong
   for (const auto& [drive, away] : told->away) {
     const std::string& trouble = told->troubles.at(drive);
+    bool is_news = false;
     const Status noted = EditAwayNote(cluster, drive, [&](AwayNote& note) {
+      // What others have noted before the drive was back, or a week ago, does not count any more.
       const bool is_watched = std::ranges::any_of(note.watchers, [now](const auto& watcher) {
         const auto [earlier, later] = std::minmax(watcher.seen, now);
         return TimeBetween(earlier, later) < AwayNote::kStaleAfter;
       });
-      // What was moved before the drive was back comes home, or has.
-      if (!is_watched || away.was_back) note.moved = 0;
-      note.failure = trouble;
+      is_news = away.was_back || !is_watched;
+      if (is_news) note = AwayNote();
+      if (!trouble.empty()) {
+        is_news |= note.failure.empty();
+        note.failure = trouble;
+      }
       note.See(host, away.since.value_or(now), now);
       return true;
     });
-    if (noted.ok() && !away.since) went[trouble].push_back(drive);
+    if (noted.ok() && is_news) went[trouble].push_back(drive);
   }
   for (const auto& [drive, note] : told->notes) {
     if (!told->troubles.contains(drive)) (void)ForgetAwayNote(cluster, drive);

@@ -1,6 +1,6 @@
 // Since when drives are away, as `pinstripe care` on this host counts it: by its own clock, from
-// when it saw that first. Events say in which order drives went and came. What care has noted
-// (upkeep/care_notes.h) stays when they have made room for newer ones.
+// when it saw that first (upkeep/care_notes.h). Events say, by their order alone, which drives were
+// back meanwhile.
 
 #pragma once
 
@@ -21,7 +21,7 @@ namespace pinstripe {
 // A drive that cannot be reached, or has failed.
 struct DriveAway {
   std::optional<int64_t> since;  // null: it counts from now on
-  bool was_back = false;         // and this host's care has not noted yet that it is away again
+  bool was_back = false;         // and no care has noted yet that it is away again
   bool is_moved = false;         // what it held was written elsewhere since it is away
 
   friend bool operator==(const DriveAway&, const DriveAway&) = default;
@@ -31,8 +31,8 @@ struct DriveAway {
 using DriveTroubles = std::map<DriveId, std::string>;
 DriveTroubles FindDriveTroubles(Cluster& cluster);
 
-// `events` are in the order in which they were told, so clocks matter as little as can be. Drives
-// whose failure care has told, and that are well again, are in `well_again`.
+// `events` are in the order in which they were told. Drives whose failure care has noted, and that
+// are well again, are in `well_again`.
 std::map<DriveId, DriveAway> DrivesAwayBy(const std::vector<Event>& events, const AwayNotes& notes,
                                           const DriveTroubles& troubles, const std::string& host,
                                           int64_t now, std::set<DriveId>& well_again);

@@ -32,8 +32,8 @@ struct AwayNote {
   int64_t moved = 0;    // when what it held was written elsewhere; 0: it was not
   std::vector<Watcher> watchers;
 
-  // Who has not looked for a day may have missed that the drive was back.
-  static constexpr Duration kStaleAfter = std::chrono::hours(24);
+  // Who has not looked for a week may have missed that the drive was back.
+  static constexpr Duration kStaleAfter = std::chrono::hours(24 * 7);
   const Watcher* Find(const std::string& host, int64_t now) const;  // null: it has not, or not now
   // `host` sees at `now` that the drive is away since then. The one who looked least lately makes
   // room.

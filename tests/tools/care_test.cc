@@ -238,34 +238,37 @@ TEST_F(CareTest, TheClocksOfOthersDoNotMakeADriveLongAway) {
 
 // Each restart of a mount tells that a drive came, which answers that it has failed.
 TEST(DrivesAwayBy, ADriveThatFailedIsNotBackAsItAnswers) {
-  const auto event = [](EventKind kind, int64_t at, const char* work, const char* text) {
-    Event one{.kind = kind, .at = at, .actor = {.host = "box"}, .drives = {3}};
+  const auto event = [](EventKind kind, const char* work, const char* text) {
+    Event one{.kind = kind, .actor = {.host = "box"}, .drives = {3}};
     one.work = work;
     one.text = text;
     return one;
   };
   std::vector<Event> events{
-      event(EventKind::kDriveWent, 1, "care", ""), event(EventKind::kDriveCame, 2, "", ""),
-      event(EventKind::kDriveWent, 10, "care", "no sync"), event(EventKind::kDriveCame, 20, "", ""),
-      event(EventKind::kDriveWent, 30, "", "")};
+      event(EventKind::kDriveWent, "care", ""), event(EventKind::kDriveCame, "", ""),
+      event(EventKind::kDriveWent, "care", "no sync"), event(EventKind::kDriveCame, "", ""),
+      event(EventKind::kDriveWent, "", "")};
+  AwayNotes notes;
+  notes[3].failure = "no sync";
+  notes[3].See("box", 10, 90);
   std::set<DriveId> well_again;
-  auto away = DrivesAwayBy(events, {}, {{3, "no sync"}}, "box", 100, well_again);
+  const DriveTroubles troubles{{3, "no sync"}};
+  const auto away = DrivesAwayBy(events, notes, troubles, "box", 100, well_again);
   ASSERT_EQ(away.size(), 1u);
   EXPECT_EQ(away.at(3).since, 10);
   EXPECT_THAT(well_again, IsEmpty());
   // By the notes of another host it does not count.
-  EXPECT_EQ(DrivesAwayBy(events, {}, {{3, "no sync"}}, "other", 100, well_again).at(3).since,
+  EXPECT_EQ(DrivesAwayBy(events, notes, troubles, "other", 100, well_again).at(3).since,
             std::nullopt);
   // One that is well again, as care says then.
-  EXPECT_THAT(DrivesAwayBy(events, {}, {}, "box", 100, well_again), IsEmpty());
+  EXPECT_THAT(DrivesAwayBy(events, notes, {}, "box", 100, well_again), IsEmpty());
   EXPECT_THAT(well_again, ElementsAre(3));
-  events.push_back(event(EventKind::kDriveCame, 40, "care", ""));
-  EXPECT_EQ(DrivesAwayBy(events, {}, {{3, "no sync"}}, "box", 100, well_again).at(3).since,
-            std::nullopt);
+  events.push_back(event(EventKind::kDriveCame, "care", ""));
+  EXPECT_TRUE(DrivesAwayBy(events, notes, troubles, "box", 100, well_again).at(3).was_back);
 }
 
 // Events make room for newer ones, and gateways write many of them while a drive is away.
-TEST(DrivesAwayBy, WhatIsNotedCountsWhenTheEventsHaveGone) {
+TEST(DrivesAwayBy, WhatIsNotedCountsUntilTheDriveWasBack) {
   const DriveTroubles troubles{{3, ""}};
   AwayNotes notes;
   notes[3].See("box", 10, 90);
@@ -274,17 +277,46 @@ TEST(DrivesAwayBy, WhatIsNotedCountsWhenTheEventsHaveGone) {
   const auto away = [&](const std::vector<Event>& events, const char* host = "box") {
     return DrivesAwayBy(events, notes, troubles, host, 100, well_again).at(3);
   };
-  EXPECT_EQ(away({}), (DriveAway{.since = 10, .was_back = false, .is_moved = true}));
+  const DriveAway as_noted{.since = 10, .was_back = false, .is_moved = true};
+  EXPECT_EQ(away({}), as_noted);
   EXPECT_EQ(away({}, "other"), (DriveAway{.since = {}, .was_back = false, .is_moved = true}));
-  // It was back since then, and nothing of it counts any more.
   Event came{.kind = EventKind::kDriveCame, .at = 5, .actor = {.host = "x"}, .drives = {3}};
   EXPECT_EQ(away({came}), (DriveAway{.since = {}, .was_back = true, .is_moved = false}));
   Event went = came;
   went.kind = EventKind::kDriveWent;
-  went.actor.host = "box";
+  EXPECT_TRUE(away({came, went}).was_back);
+  // The care of whichever host has noted it again since then.
   went.work = "care";
-  went.at = 97;
-  EXPECT_EQ(away({came, went}), (DriveAway{.since = 97, .was_back = false, .is_moved = true}));
+  EXPECT_EQ(away({came, went}), as_noted);
+}
+
+// Many hosts have the timer, and the events are for people.
+TEST_F(CareTest, OneOfManyHostsTellsThatADriveIsAway) {
+  NoteAllLooks();
+  machines_.SetDown(3, true);
+  for (int i = 0; i < 3; ++i) {
+    NoteDrivesAway(cluster());
+    sim_.Sleep(hours(1));
+  }
+  const auto see = [](AwayNote& note) {
+    note.See("other", 1, note.watchers.back().seen);
+    return true;
+  };
+  ASSERT_OK(EditAwayNote(cluster(), 3, see));
+  NoteDrivesAway(cluster());
+  const auto list = ReadEvents(cluster(), INT64_MIN);
+  ASSERT_OK(list);
+  EXPECT_EQ(std::ranges::count(list->events, EventKind::kDriveWent, &Event::kind), 1);
+  // As soon as it was back nobody counts from before.
+  EventLog log(cluster());
+  log.Add({.kind = EventKind::kDriveCame, .actor = {}, .drives = {3}});
+  ASSERT_TRUE(log.Flush());
+  const int64_t before = sim_.WallClock();
+  NoteDrivesAway(cluster());
+  const auto notes = FindAwayNotes(cluster());
+  ASSERT_OK(notes);
+  ASSERT_EQ(notes->at(3).watchers.size(), 1u);
+  EXPECT_GE(notes->at(3).watchers[0].since, before);
 }
 
 TEST_F(CareTest, ADriveStaysLongAwayWhenTheEventsHaveMadeRoom) {
@@ -309,6 +341,20 @@ TEST_F(CareTest, ADriveStaysLongAwayWhenTheEventsHaveMadeRoom) {
   sim_.Sleep(minutes(1));
   Care();
   EXPECT_THAT(*FindAwayNotes(cluster()), IsEmpty());
+}
+
+// What is endangered waits for no collection, which somebody may stop.
+TEST_F(CareTest, WhatACheckHasFoundIsRepairedAtOnce) {
+  NoteAllLooks(8);
+  machines_.SetDown(3, true);
+  {
+    Host host = NewHost();
+    fs_ = host.fs.get();
+    Make("short", Pattern(2, 10 * kTestBlock));
+  }
+  machines_.SetDown(3, false);
+  sim_.Sleep(minutes(1));
+  EXPECT_THAT(Steps(Care()), ElementsAre("check", "repair", "collect"));
 }
 
 // Whoever has the right to care at that moment.

@@ -73,7 +73,7 @@ TEST(CareNotes, AnythingElseIsDamage) {
   EXPECT_FAILS(AwayNote::Decode(many.Encode()), EBADMSG);
 }
 
-TEST(CareNotes, WhoLookedLeastLatelyMakesRoomAndWhoHasNotLookedForADayKnowsNothing) {
+TEST(CareNotes, WhoLookedLeastLatelyMakesRoomAndWhoHasNotLookedForAWeekKnowsNothing) {
   AwayNote note;
   for (int i = 0; i < 40; ++i) note.See(fmt::format("box{}", i), 7, 100 + i);
   EXPECT_EQ(note.watchers.size(), kMaxWatchers);
@@ -82,9 +82,9 @@ TEST(CareNotes, WhoLookedLeastLatelyMakesRoomAndWhoHasNotLookedForADayKnowsNothi
   EXPECT_EQ(note.Find("box39", 200)->since, 7);
   note.See("box39", 7, 300);
   EXPECT_EQ(note.watchers.size(), kMaxWatchers);
-  constexpr int64_t kDay = AwayNote::kStaleAfter.count();
-  EXPECT_NE(note.Find("box39", 299 + kDay), nullptr);
-  EXPECT_EQ(note.Find("box39", 300 + kDay), nullptr);
+  constexpr int64_t kWeek = AwayNote::kStaleAfter.count();
+  EXPECT_NE(note.Find("box39", 299 + kWeek), nullptr);
+  EXPECT_EQ(note.Find("box39", 300 + kWeek), nullptr);
   EXPECT_EQ(note.Find("box39", 299), nullptr);  // of the future: a clock was wrong
 }
 
