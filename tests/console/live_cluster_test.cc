@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "base/log.h"
@@ -22,6 +23,7 @@
 #include "tests/support/temporary_directory.h"
 #include "tests/support/test_cluster.h"
 #include "tools/dev_config.h"
+#include "upkeep/care_notes.h"
 
 namespace pinstripe {
 namespace {
@@ -144,6 +146,32 @@ TEST_F(LiveClusterTest, TellsWhereAFileIsWhileADriveIsAway) {
   ASSERT_OK(lacking);
   EXPECT_EQ(lacking->state(), Whereabouts::State::kShort);
   EXPECT_FALSE(lacking->stripes.front().shards.front().is_there);
+}
+
+// As `pinstripe work` does it, for the operator.
+TEST_F(LiveClusterTest, WhatIsAskedOfWorkIsTold) {
+  Format();
+  ASSERT_OK(cluster_.Look());
+  const auto connected = Connect(runtime_, directory_ / "cluster.toml");
+  ASSERT_OK(connected);
+  EventLog log((*connected)->cluster());
+  RunningWork work((*connected)->cluster(), log, {.work = "scrub"});
+  for (;;) {
+    const auto all = cluster_.Work();
+    ASSERT_OK(all);
+    if (!all->empty()) break;
+    runtime_.NewSignal()->WaitUntil(runtime_.Now() + 20ms);
+  }
+  ASSERT_OK(cluster_.NewEvents());
+  EXPECT_FAILS(cluster_.AskOfWork(7, {.ask = WorkAsk::kPause, .rate = {}}, "anna"), ENOENT);
+  ASSERT_OK(cluster_.AskOfWork(1, {.ask = WorkAsk::kStop, .rate = {}}, "anna"));
+  const auto events = cluster_.NewEvents();
+  ASSERT_OK(events);
+  const auto asked = std::ranges::find(*events, EventKind::kWorkAsked, &Event::kind);
+  ASSERT_NE(asked, events->end());
+  EXPECT_THAT(asked->Sentence(), HasSubstr("scrub was asked to stop by anna on "));
+  EXPECT_TRUE(FindWorkStops((*connected)->cluster())->contains("scrub"));
+  work.End(WorkResult::kStopped, "");
 }
 
 TEST_F(LiveClusterTest, FailsForAConfigurationThatIsNoGoodAndGoesOnWhenItIs) {
