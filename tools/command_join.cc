@@ -11,11 +11,13 @@
 #include <fstream>
 #include <memory>
 
+#include "base/program.h"
 #include "base/read_file.h"
 #include "base/try.h"
 #include "tools/bundle.h"
 #include "tools/commands.h"
 #include "tools/disk_look.h"
+#include "tools/draft.h"
 #include "tools/drive_probe.h"
 #include "tools/file_writing.h"
 #include "tools/join_plan.h"
@@ -48,11 +50,6 @@ struct JoinOptions {
   bool shared_disks = false;
   bool force = false;
 };
-
-std::string HostName() {
-  char name[256] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "";
-}
 
 class Join {
  public:
@@ -271,15 +268,8 @@ class Join {
 
   // As the bundle has it.
   Result<ClusterConfig> NewConfig() {
-    std::string directory = Place("/etc/pinstripe/.join-XXXXXX");
-    if (mkdtemp(directory.data()) == nullptr) {
-      const int code = errno;
-      return Fail(code, "cannot make {}: {}", directory, ErrnoText(code));
-    }
-    const Result<ClusterConfig> config = LoadIn(directory);
-    std::error_code ignored;
-    fs::remove_all(directory, ignored);
-    return config;
+    const Draft draft = TRY(Draft::Make(Place("/etc/pinstripe/.join-")));
+    return LoadIn(draft.path());
   }
   Result<ClusterConfig> LoadIn(const std::string& directory) {
     for (const BundleFile& file : bundle_.files) {

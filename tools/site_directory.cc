@@ -14,6 +14,8 @@
 #include "base/private_file.h"
 #include "base/read_file.h"
 #include "base/try.h"
+#include "tools/bundle.h"
+#include "tools/draft.h"
 #include "tools/file_writing.h"
 #include "tools/site_file.h"
 
@@ -21,30 +23,6 @@ namespace pinstripe {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Removes itself with all that is in it, unless it was renamed.
-class Draft {
- public:
-  static Result<Draft> Make(const std::string& beside) {
-    std::string path = beside + ".new-XXXXXX";
-    if (mkdtemp(path.data()) == nullptr) {
-      const int code = errno;
-      return Fail(code, "cannot make a directory beside {}: {}", beside, ErrnoText(code));
-    }
-    return Draft(path);
-  }
-  Draft(Draft&& other) noexcept : path_(std::exchange(other.path_, "")) {}
-  ~Draft() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-  void Keep() { path_.clear(); }
-
- private:
-  explicit Draft(std::string path) : path_(std::move(path)) {}
-  std::string path_;
-};
 
 class Writer {
  public:
@@ -107,6 +85,31 @@ Status WriteSite(const std::string& directory, const SiteState& state, const Sit
   return writer.Sync();
 }
 
+// The names of all that `pinstripe init` has made there, directories as well.
+std::set<std::string> OwnNames(const std::string& directory, const SiteState& state) {
+  std::set<std::string> own = {"site.toml", "drives.toml",  "generation.toml",
+                               "keys.toml", "ca.pem",       "ca.key",
+                               "hosts",     "cluster.toml", "credentials.toml"};
+  for (const SiteHost& host : state.site.hosts) {
+    const std::string bundle_name = fmt::format("{}.tar", host.name);
+    const std::string place = fmt::format("hosts/{}", host.name);
+    own.insert({bundle_name, place + "/tls.crt", place + "/tls.key"});
+    const auto add = [&](const Bundle& bundle) {
+      for (const BundleFile& file : bundle.files) own.insert(place + file.path);
+    };
+    add(BundleOf(state, host, "", ""));
+    // Another version may have made other files.
+    const auto packed = ReadFile(directory + "/" + bundle_name);
+    if (!packed.has_value()) continue;
+    if (const auto bundle = UnpackBundle(*packed)) add(*bundle);
+  }
+  for (const std::string& name : std::set<std::string>(own)) {
+    for (fs::path above = fs::path(name).parent_path(); !above.empty(); above = above.parent_path())
+      own.insert(above.string());
+  }
+  return own;
+}
+
 // The way to the directory without a slash at its end.
 std::string Plain(const std::string& path) {
   std::string plain = fs::path(path).lexically_normal().string();
@@ -134,7 +137,7 @@ Status MakeSiteDirectory(const std::string& path, const SiteState& state, const 
                 "another one, say --directory",
                 place);
   }
-  Draft draft = TRY(Draft::Make(place));
+  Draft draft = TRY(Draft::Make(place + ".new-"));
   TRY(WriteSite(draft.path(), state, stamp));
   TRY(Rename(draft.path(), place, RENAME_NOREPLACE));
   draft.Keep();
@@ -181,22 +184,17 @@ Status SiteDirectory::Read() {
     pair.key = TRY(read(fmt::format("hosts/{}/tls.key", host.name)));
     state_.certificates[host.name] = std::move(pair);
   }
+  own_ = OwnNames(path_, state_);
   return {};
 }
 
 // What nobody has made here would go with the old directory.
 Status SiteDirectory::CheckForForeignFiles() const {
-  static const std::set<std::string> own = {
-      "site.toml", "drives.toml", "generation.toml", "keys.toml",        "ca.pem",
-      "ca.key",    "hosts",       "cluster.toml",    "credentials.toml",
-  };
   std::error_code error;
-  for (fs::directory_iterator at(path_, error), end; !error && at != end; at.increment(error)) {
-    const fs::path name = at->path().filename();
-    std::error_code none;
-    const bool is_bundle =
-        name.extension() == ".tar" && fs::exists(fs::path(path_) / "hosts" / name.stem(), none);
-    if (own.contains(name.string()) || is_bundle) continue;
+  for (fs::recursive_directory_iterator at(path_, error), end; !error && at != end;
+       at.increment(error)) {
+    const std::string name = at->path().lexically_relative(path_);
+    if (own_.contains(name)) continue;
     return Fail(ENOTEMPTY,
                 "{} was not made by `pinstripe init`, and the directory is replaced as a whole: "
                 "move it elsewhere first",
@@ -209,7 +207,7 @@ Status SiteDirectory::CheckForForeignFiles() const {
 Status SiteDirectory::Replace(const SiteStamp& stamp) {
   TRY(CheckForForeignFiles());
   ++state_.generation;
-  Draft draft = TRY(Draft::Make(path_));
+  Draft draft = TRY(Draft::Make(path_ + ".new-"));
   TRY(WriteSite(draft.path(), state_, stamp));
   // What was there goes with the draft's name.
   return Rename(draft.path(), path_, RENAME_EXCHANGE);

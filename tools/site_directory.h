@@ -12,6 +12,7 @@
 
 #pragma once
 
+#include <set>
 #include <string>
 
 #include "base/file_descriptor.h"
@@ -50,6 +51,7 @@ class SiteDirectory {
   std::string path_;
   FileDescriptor lock_;
   SiteState state_;
+  std::set<std::string> own_;  // the names of all that belongs there, as it was read
 };
 
 }  // namespace pinstripe

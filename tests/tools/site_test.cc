@@ -1,9 +1,12 @@
 // A site from its description: what cannot be is named, with its line, and what can be becomes
 // numbers, keys, certificates and files.
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -413,9 +416,40 @@ TEST_F(SiteDirectoryTest, KeepsWhatSomebodyHasPutThere) {
   EXPECT_EQ(refused.code(), ENOTEMPTY);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("notes.txt"));
   std::filesystem::remove(Path("site/notes.txt"));
+  for (const char* name : {"hosts/h1/notes.txt", "hosts/h1/etc/pinstripe/notes.txt", "hosts/h9"}) {
+    if (std::string_view(name).ends_with(".txt")) {
+      std::ofstream(Path(std::string("site/") + name)) << "mine";
+    } else {
+      std::filesystem::create_directory(Path(std::string("site/") + name));
+    }
+    const Status again = directory->Replace({.version = "2", .made = "later"});
+    EXPECT_EQ(again.code(), ENOTEMPTY) << name;
+    EXPECT_THAT(std::string(again.message()), HasSubstr(name));
+    std::filesystem::remove(Path(std::string("site/") + name));
+  }
   ASSERT_TRUE(directory->Replace({.version = "2", .made = "later"}).ok());
   EXPECT_TRUE(std::filesystem::is_symlink(Path("link")));
   EXPECT_THAT(*ReadFile(Path("site/generation.toml")), HasSubstr("generation = 2"));
+}
+
+// With secrets in it.
+TEST_F(SiteDirectoryTest, WhatAKilledCommandHasLeftGoesWithTheNextOne) {
+  for (const char* name : {"site.new-abcdef", "site.new-others", "site.new-abcdefg"}) {
+    std::filesystem::create_directories(Path(name) + "/hosts");
+    std::ofstream(Path(name) + "/ca.key") << "secret";
+  }
+  std::ofstream(Path("site.new-afile1")) << "a file of somebody";
+  const int used = open(Path("site.new-others").c_str(), O_RDONLY | O_DIRECTORY);
+  ASSERT_EQ(flock(used, LOCK_EX), 0);  // by a command that is at work
+  ASSERT_TRUE(Make(Made(text_)).ok());
+  EXPECT_THAT(Names(), testing::UnorderedElementsAre("site", "site.new-others", "site.new-abcdefg",
+                                                     "site.new-afile1"));
+  close(used);
+  Result<SiteDirectory> directory = SiteDirectory::Open(Path("site"));
+  ASSERT_TRUE(directory.has_value()) << directory.error().message();
+  ASSERT_TRUE(directory->Replace({.version = "2", .made = "later"}).ok());
+  EXPECT_THAT(Names(),
+              testing::UnorderedElementsAre("site", "site.new-abcdefg", "site.new-afile1"));
 }
 
 TEST_F(SiteDirectoryTest, KeysChangeInTwoSteps) {
