@@ -302,6 +302,31 @@ void LookAtGateways(HostSight& host) {
   }
 }
 
+void LookAtCertificate(const std::string& path, HostSight& host) {
+  const Result<std::string> certificate = ReadFile(path);
+  if (certificate) {
+    AddCertificates(path, *certificate, host);
+  } else {
+    host.certificates.push_back({.file = path, .readable = certificate.error()});
+  }
+}
+
+// What `pinstripe join` gives a gateway, beside the directory of the configuration.
+void LookAtFilesOfGateway(const std::string& config_file, HostSight& host) {
+  const fs::path directory = fs::absolute(config_file).parent_path().parent_path() / "xrootd";
+  const auto file = [&](const char* name) {
+    const fs::path path = directory / name;
+    std::error_code error;
+    return fs::exists(path, error) ? path.string() : "";
+  };
+  if (const std::string path = file("pinstripe-tls.crt"); !path.empty()) {
+    LookAtCertificate(path, host);
+  }
+  if (const std::string path = file("pinstripe-tls.key"); !path.empty()) {
+    host.private_files.push_back(CheckPrivateFile(path));
+  }
+}
+
 void LookAtDaemon(Runtime& runtime, const std::string& config_file, HostSight& host) {
   const fs::path directory = fs::path(config_file).parent_path();
   const std::string daemon_file = (directory / "pinstriped.toml").string();
@@ -324,12 +349,7 @@ void LookAtDaemon(Runtime& runtime, const std::string& config_file, HostSight& h
     if (!path.empty()) host.private_files.push_back(CheckPrivateFile(path));
   }
   if (const std::string path = beside("tls_certificate"); !path.empty()) {
-    const Result<std::string> certificate = ReadFile(path);
-    if (certificate) {
-      AddCertificates(path, *certificate, host);
-    } else {
-      host.certificates.push_back({.file = path, .readable = certificate.error()});
-    }
+    LookAtCertificate(path, host);
   }
   for (ConfigTable& drive : file->root().Tables("drive")) {
     const std::string path = (directory / drive.Text("path")).string();
@@ -408,6 +428,7 @@ HostSight LookAtHost(Runtime& runtime, const ClusterConfig& config, const std::s
     AddCertificates(drive.tls->ca_file, drive.tls->authorities, host);
   }
   LookAtDaemon(runtime, config.file, host);
+  LookAtFilesOfGateway(config.file, host);
   AskSmart(runtime, host);
   LookAtGateways(host);
   return host;

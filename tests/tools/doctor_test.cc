@@ -5,8 +5,16 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
+
+#include "base/real_runtime.h"
+#include "tests/support/temporary_directory.h"
+#include "tools/doctor_look.h"
+#include "tools/site_authority.h"
 
 namespace pinstripe {
 namespace {
@@ -177,6 +185,43 @@ TEST(Doctor, LooksAtCertificatesOfTheHost) {
   EXPECT_THAT(ComplaintsAbout(host)[0].text, HasSubstr("not valid yet"));
   host.certificates[0].readable = Status(EINVAL, "there is no certificate in it");
   EXPECT_THAT(ComplaintsAbout(host)[0].text, HasSubstr("no certificate in it"));
+}
+
+// Which a host without drives has, too.
+TEST(Doctor, LooksAtTheFilesOfAGateway) {
+  RealRuntime runtime;
+  const TemporaryDirectory root;
+  const std::string gateway = root / "etc/xrootd";
+  std::filesystem::create_directories(gateway);
+  std::filesystem::create_directories(root / "etc/pinstripe");
+  ClusterConfig config;
+  config.file = root / "etc/pinstripe/cluster.toml";
+  HostSight none = LookAtHost(runtime, config, "1");
+  EXPECT_THAT(none.certificates, IsEmpty());
+  EXPECT_THAT(none.private_files, IsEmpty());
+  const std::chrono::sys_seconds now(
+      std::chrono::floor<std::chrono::seconds>(std::chrono::nanoseconds(runtime.WallClock())));
+  // Two years less three days ago.
+  const auto authority = MakeAuthority("s", now - hours(24 * 727));
+  ASSERT_TRUE(authority.has_value());
+  const auto pair = IssueCertificate(*authority, "h1", "10.0.0.1", now - hours(24 * 727));
+  ASSERT_TRUE(pair.has_value());
+  std::ofstream(gateway + "/pinstripe-tls.crt") << pair->certificate;
+  std::ofstream(gateway + "/pinstripe-tls.key") << pair->key;
+  chmod((gateway + "/pinstripe-tls.key").c_str(), 0600);
+  HostSight host = LookAtHost(runtime, config, "1");
+  ASSERT_THAT(host.certificates, SizeIs(1));
+  EXPECT_EQ(host.certificates[0].file, gateway + "/pinstripe-tls.crt");
+  EXPECT_TRUE(host.certificates[0].readable.ok());
+  EXPECT_GT(host.certificates[0].until, now);
+  EXPECT_LT(host.certificates[0].until, now + hours(24 * 30));
+  ASSERT_THAT(host.private_files, SizeIs(1));
+  EXPECT_TRUE(host.private_files[0].ok());
+  chmod((gateway + "/pinstripe-tls.key").c_str(), 0640);
+  std::ofstream(gateway + "/pinstripe-tls.crt") << "garbage";
+  host = LookAtHost(runtime, config, "1");
+  EXPECT_EQ(host.private_files.at(0).code(), EACCES);
+  EXPECT_FALSE(host.certificates.at(0).readable.ok());
 }
 
 TEST(Doctor, LooksAtDisksOfTheHost) {
