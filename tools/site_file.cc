@@ -22,6 +22,8 @@ layout = "4+2"
 #first_port = 8443
 #root_port = 1094
 #https_port = 8080
+# Where pinstriped serves metrics, to all who reach it; gateways serve theirs at the next port.
+#metrics_port = 9464
 
 # One for each machine. Its name is what `hostname` prints there, and its address what the others reach
 # it by: a name, or better an address, which works without a name server. Without it: the name.
@@ -120,6 +122,10 @@ Result<SiteDescription> ParseSite(std::string_view text, const std::string& name
   site.first_port = ReadPort(table, "first_port", site.first_port);
   site.root_port = ReadPort(table, "root_port", site.root_port);
   site.https_port = ReadPort(table, "https_port", site.https_port);
+  if (table.Has("metrics_port")) {
+    site.metrics_port =
+        static_cast<uint16_t>(table.Integer("metrics_port", std::nullopt, 1, UINT16_MAX - 1));
+  }
   std::vector<ConfigTable> hosts = root.Tables("host");
   for (ConfigTable& host : hosts) site.hosts.push_back(ReadHost(host));
 

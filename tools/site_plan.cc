@@ -133,6 +133,12 @@ class Finder {
       Note(std::nullopt, "https_port", "port {} is used twice, by root:// and by HTTPS",
            site_.https_port);
     }
+    for (int port = site_.metrics_port; port <= site_.metrics_port + 1; ++port) {
+      if (site_.metrics_port == 0 || (port != site_.root_port && port != site_.https_port))
+        continue;
+      Note(std::nullopt, "metrics_port", "port {} is used twice, by a gateway and for metrics",
+           port);
+    }
   }
 
   void LookAtHost(size_t i) {
@@ -188,19 +194,26 @@ class Finder {
   void LookAtPorts(size_t i) {
     const SiteHost& host = site_.hosts[i];
     const int last = site_.first_port + static_cast<int>(host.disks.size()) - 1;
+    const bool serves_metrics = site_.metrics_port != 0;
+    if (serves_metrics && host.listen.find(':') != std::string::npos) {
+      Note(i, "listen", "{} is an address of IPv6, and metrics are served at one of IPv4",
+           host.listen);
+    }
     if (host.disks.empty()) return;
     if (last > kLastPort) {
       Note(std::nullopt, "first_port",
            "host {} has {}, and from port {} on there are not as many ports", Called(host),
            Counted(host.disks.size(), "disk"), site_.first_port);
     }
-    const auto collide = [&](bool serves, uint16_t port, const char* key) {
+    const auto collide = [&](bool serves, int port, const char* key) {
       if (!serves || port < site_.first_port || port > last) return;
       Note(std::nullopt, key, "port {} is one of the drives of host {}, which have {} to {}", port,
            host.name, site_.first_port, last);
     };
     collide(host.is_gateway(), site_.root_port, "root_port");
     collide(host.https_gateway, site_.https_port, "https_port");
+    collide(serves_metrics, site_.metrics_port, "metrics_port");
+    collide(serves_metrics && host.is_gateway(), site_.metrics_port + 1, "metrics_port");
   }
 
   void LookAtRack(size_t i) {
@@ -352,13 +365,14 @@ Result<std::vector<SiteDrive>> AssignDrives(const SiteDescription& site,
     std::set<int> ports;
     if (host.root_gateway) ports.insert(site.root_port);
     if (host.https_gateway) ports.insert(site.https_port);
+    if (site.metrics_port != 0) ports.insert({site.metrics_port, site.metrics_port + 1});
     std::set<std::string> there;
     for (const SiteDrive& drive : drives) {
       if (drive.host != host.name || drive.retired) continue;
       if (!ports.insert(drive.port).second) {
         mistakes.push_back(fmt::format(
             "port {} of the gateway of host {} is the one of its drive {}, which keeps it: give "
-            "gateways another one (root_port, https_port)",
+            "gateways and metrics another one (root_port, https_port, metrics_port)",
             drive.port, host.name, drive.id));
       }
       there.insert(drive.disk);
@@ -387,6 +401,11 @@ std::string DriveAddress(const SiteHost& host, uint16_t port) {
   const bool six = host.address.find(':') != std::string::npos;
   return six ? fmt::format("[{}]:{}", host.address, port)
              : fmt::format("{}:{}", host.address, port);
+}
+
+std::string MetricsAddress(const SiteDescription& site, const SiteHost& host, bool gateway) {
+  if (site.metrics_port == 0) return "";
+  return fmt::format("{}:{}", host.listen, site.metrics_port + (gateway ? 1 : 0));
 }
 
 std::string MountUnit(const std::string& path) {

@@ -39,6 +39,7 @@ struct SiteDescription {
   uint16_t first_port = 8443;  // of the first drive of each host, with TLS
   uint16_t root_port = 1094;
   uint16_t https_port = 8080;
+  uint16_t metrics_port = 0;  // of pinstriped; gateways have the next one; 0: nobody serves metrics
   std::vector<SiteHost> hosts;
 };
 
@@ -81,6 +82,9 @@ Result<std::vector<SiteDrive>> AssignDrives(const SiteDescription& site,
 
 // "host:port", with brackets around IPv6 addresses.
 std::string DriveAddress(const SiteHost& host, uint16_t port);
+
+// Where pinstriped of the host serves its metrics, or its gateway does: "" for nowhere.
+std::string MetricsAddress(const SiteDescription& site, const SiteHost& host, bool gateway);
 
 // The name of the unit that mounts at `path`: what `systemd-escape --path` says.
 std::string MountUnit(const std::string& path);

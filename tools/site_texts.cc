@@ -37,6 +37,7 @@ std::string DaemonText(const SiteDescription& site, const SiteHost& host,
   text.Set("credentials", "pinstriped-credentials.toml");
   text.Set("tls_certificate", "tls.crt");
   text.Set("tls_key", "tls.key");
+  if (site.metrics_port != 0) text.Set("metrics", MetricsAddress(site, host, false));
   for (const SiteDrive& drive : drives) {
     if (drive.host != host.name || drive.retired) continue;
     text.NewTable("drive");
@@ -71,12 +72,13 @@ std::string GatewayText(const SiteDescription& site, const SiteHost& host) {
       "\n"
       "all.export / nolock\n"
       "xrd.port {}\n"
-      "ofs.osslib +cksio +xattr libXrdOssPinstripe.so {}\n"
+      "ofs.osslib +cksio +xattr libXrdOssPinstripe.so {}{}\n"
       "xrootd.chksum max 2 chkcgi adler32 crc32c md5\n"
       "xrootd.async off\n"
       "all.adminpath /var/spool/xrootd\n"
       "all.pidpath /run/xrootd\n",
-      MadeBy(site), main_port, InConfig("cluster.toml"));
+      MadeBy(site), main_port, InConfig("cluster.toml"),
+      site.metrics_port != 0 ? " metrics=" + MetricsAddress(site, host, true) : "");
   if (host.root_gateway) {
     text += fmt::format(
         "\n"

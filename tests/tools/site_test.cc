@@ -141,6 +141,15 @@ TEST(SiteFile, RefusesPortsThatAreUsedTwice) {
               ElementsAre(HasSubstr("port 8080 is used twice")));
   EXPECT_THAT(Mistakes(Site("1+0", {3}, "first_port = 65534\n")),
               ElementsAre(HasSubstr("there are not as many ports")));
+  EXPECT_THAT(Mistakes(Site("1+0", {3}, "metrics_port = 8445\n")),
+              ElementsAre(HasSubstr("port 8445 is one of the drives of host h1")));
+  EXPECT_THAT(Mistakes(Site("1+0", {3}, "metrics_port = 8442\n") + "gateway = \"root\"\n"),
+              ElementsAre(HasSubstr("port 8443 is one of the drives of host h1")));
+  EXPECT_THAT(Mistakes(Site("1+0", {1}, "metrics_port = 1093\n")),
+              ElementsAre(HasSubstr("port 1094 is used twice, by a gateway and for metrics")));
+  EXPECT_THAT(Mistakes(Site("1+0", {1}, "metrics_port = 65535\n")), SizeIs(1));
+  EXPECT_THAT(Mistakes(Site("1+0", {1}, "metrics_port = 9464\n") + "listen = \"::1\"\n"),
+              ElementsAre(HasSubstr("metrics are served at one of IPv4")));
 }
 
 TEST(SiteFile, WantsTheSizeOfAllDisksOrOfNone) {
@@ -333,6 +342,30 @@ TEST_F(SiteDirectoryTest, HasAConfigurationThatIsUnderstood) {
   EXPECT_EQ(config->drives[2].domain, "h2");
   EXPECT_EQ(config->drives[2].credentials.key, state.keys.identities[0].key);
   EXPECT_EQ(config->drives[2].tls->authorities, state.authority.certificate);
+}
+
+TEST_F(SiteDirectoryTest, ServesMetricsWhereThatIsAskedFor) {
+  const auto text_of = [this](const std::string& path) {
+    const auto bundle = UnpackBundle(ReadFile(Path("site/h3.tar")).value_or(""));
+    EXPECT_TRUE(bundle.has_value());
+    std::string text;
+    if (bundle) {
+      for (const BundleFile& file : bundle->files) text += file.path == path ? file.contents : "";
+    }
+    EXPECT_NE(text, "") << path;
+    return text;
+  };
+  const std::string daemon = "/etc/pinstripe/pinstriped.toml";
+  const std::string gateway = "/etc/xrootd/xrootd-pinstripe.cfg";
+  ASSERT_TRUE(Make(Made(text_)).ok());
+  EXPECT_THAT(text_of(daemon), testing::Not(HasSubstr("metrics")));
+  EXPECT_THAT(text_of(gateway), testing::Not(HasSubstr("metrics")));
+  std::filesystem::remove_all(Path("site"));
+
+  const std::string text = Site("4+2", {2, 2, 2}, "metrics_port = 9464\n") + "gateway = \"root\"\n";
+  ASSERT_TRUE(Make(Made(text)).ok());
+  EXPECT_THAT(text_of(daemon), HasSubstr("metrics = \"10.0.0.3:9464\""));
+  EXPECT_THAT(text_of(gateway), HasSubstr("cluster.toml metrics=10.0.0.3:9465\n"));
 }
 
 TEST_F(SiteDirectoryTest, SecretsAreTheirOwnersAlone) {
