@@ -13,6 +13,13 @@ namespace {
 // So many drives fit into one event.
 constexpr size_t kDrivesAtOnce = 200;
 
+std::string Counted(uint64_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+std::string WereCounted(uint64_t count, std::string_view what) {
+  return Counted(count, what) + (count == 1 ? " was" : " were");
+}
+
 }  // namespace
 
 struct HostEvents::Watch {
@@ -32,8 +39,10 @@ struct HostEvents::Watch {
   void LookAtDrives() REQUIRES(mutex);
   void LookAtDrive(DriveId id, const Drive& drive, Time now, int64_t at) REQUIRES(mutex);
   void Tell(EventKind kind, int64_t at, std::vector<DriveId> drives, const std::string& text);
+  void Tell(EventKind kind, uint64_t count, std::string text);
   void TellOfFiles() REQUIRES(mutex);
   bool MayTellOfFiles() REQUIRES(mutex);
+  void TellOfDamage() REQUIRES(mutex);
 
   Mutex mutex;
   Cluster* cluster GUARDED_BY(mutex);  // null: the owner is gone
@@ -53,6 +62,7 @@ struct HostEvents::Watch {
   StripeCounters told GUARDED_BY(mutex);       // what was told of what they count
   uint64_t damage_left GUARDED_BY(mutex) = 0;  // shards, of what was told
   Time next_files GUARDED_BY(mutex){};
+  Time next_damage GUARDED_BY(mutex){};
 };
 
 HostEvents::HostEvents(Cluster& cluster, Options options)
@@ -84,6 +94,7 @@ void HostEvents::LookAgain(const std::shared_ptr<Watch>& watch) {
       if (watch->cluster == nullptr) return;
       watch->LookAtDrives();
       watch->TellOfFiles();
+      watch->TellOfDamage();
     }
     LookAgain(watch);
   });
@@ -144,6 +155,13 @@ void HostEvents::Watch::Tell(EventKind kind, int64_t at, std::vector<DriveId> id
   }
 }
 
+void HostEvents::Watch::Tell(EventKind kind, uint64_t count, std::string text) {
+  Event event{.kind = kind, .actor = {}};
+  event.count = count;
+  event.text = std::move(text);
+  if (count > 0) log.Add(std::move(event));
+}
+
 // Whoever asks whether a host may be stopped is to know soon that files were written short.
 bool HostEvents::Watch::MayTellOfFiles() {
   const Time now = runtime.Now();
@@ -161,28 +179,32 @@ bool HostEvents::Watch::MayTellOfFiles() {
 }
 
 void HostEvents::Watch::TellOfFiles() {
+  if (!MayTellOfFiles() || written_short + mended == 0) return;
+  next_files = runtime.Now() + options.files_every;
+  const StripeCounters now = cluster->stripes().counters();
+  Tell(EventKind::kSparesUsed, std::exchange(written_short, 0),
+       fmt::format("{} went to spares, {} stored with fewer shards",
+                   Counted(now.spare_writes - told.spare_writes, "shard"),
+                   WereCounted(now.short_writes - told.short_writes, "block")));
+  Tell(EventKind::kFilesMended, std::exchange(mended, 0), "");
+  told.spare_writes = now.spare_writes;
+  told.short_writes = now.short_writes;
+}
+
+// At times of its own: damage is news while files are written short all the time.
+void HostEvents::Watch::TellOfDamage() {
   const StripeCounters now = cluster->stripes().counters();
   const uint64_t damaged = now.damaged_shards - told.damaged_shards;
   // Those that were only missing are no news: whoever wrote them short has told of that.
   const uint64_t rewritten =
       std::min(damage_left + damaged, now.rewritten_shards - told.rewritten_shards);
-  const uint64_t news = written_short + mended + damaged + rewritten;
-  if (!MayTellOfFiles() || news == 0) return;
-  next_files = runtime.Now() + options.files_every;
-  const auto tell = [this](EventKind kind, uint64_t count, std::string text) {
-    Event event{.kind = kind, .actor = {}};
-    event.count = count;
-    event.text = std::move(text);
-    if (count > 0) log.Add(std::move(event));
-  };
-  tell(EventKind::kSparesUsed, std::exchange(written_short, 0),
-       fmt::format("{} shards went to spares, {} blocks were stored with fewer shards",
-                   now.spare_writes - told.spare_writes, now.short_writes - told.short_writes));
-  tell(EventKind::kFilesMended, std::exchange(mended, 0), "");
-  tell(EventKind::kDamageFound, damaged, "");
-  tell(EventKind::kDamageMended, rewritten, "");
+  if (damaged + rewritten == 0 || runtime.Now() < next_damage) return;
+  next_damage = runtime.Now() + options.files_every;
+  Tell(EventKind::kDamageFound, damaged, "");
+  Tell(EventKind::kDamageMended, rewritten, "");
   damage_left += damaged - rewritten;
-  told = now;
+  told.damaged_shards = now.damaged_shards;
+  told.rewritten_shards = now.rewritten_shards;
 }
 
 }  // namespace pinstripe

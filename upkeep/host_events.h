@@ -27,8 +27,9 @@ class HostEvents {
     Duration settles_in = std::chrono::seconds(5);
     // One that has just come back is told to have gone only if it stays away for longer.
     Duration restless = std::chrono::minutes(1);
-    // So often files are told of at most. But that some are written short is told at once when none
-    // was for a while, and when that has ended, as long as it does not happen again and again.
+    // So often files are told of at most, and damage. But that some are written short is told at
+    // once when none was for a while, and when that has ended, as long as it does not happen again
+    // and again.
     Duration files_every = std::chrono::minutes(10);
     Duration quiet = std::chrono::seconds(30);
     int told_early = 6;  // times at most in an hour

@@ -650,5 +650,34 @@ TEST_F(HostEventsTest, FilesThatAreWrittenShortAreToldWhenThatBeginsAndWhenItEnd
   EXPECT_EQ(std::accumulate(all.begin(), all.end(), uint64_t{0}), 72u);
 }
 
+// While files are written short it is told all the same: somebody should look at a disk.
+TEST_F(HostEventsTest, DamageIsToldAtOnce) {
+  const auto cluster = Open();
+  const StripeLayout layout = cluster->config().layout;
+  const auto buffer = std::make_shared<StripeBuffer>(layout);
+  CopyBytes(buffer->data(), AsBytes("hello"));
+  const StripeId id{7, 0, {}};
+  const auto place = cluster->stripes().StartWrite(id, buffer, 5)->Wait();
+  ASSERT_OK(place);
+  HostEvents host(*cluster, {.actor = On("gw1"), .spread = seconds(0)});
+  host.WrittenShort();
+  sim_.Sleep(minutes(1));
+  ASSERT_THAT(Names(All(*cluster)), ElementsAre("spares-used"));
+  EXPECT_THAT(All(*cluster)[0].Sentence(),
+              HasSubstr("0 shards went to spares, 0 blocks were stored with fewer shards"));
+
+  for (DriveId drive = 1; drive <= machines_.size(); ++drive) {
+    machines_.drive(drive).Set({.flip_bit = 1.0});
+    std::string text(5, '?');
+    ASSERT_OK(cluster->stripes().Read(
+        {id, layout, 5, &*place, 0, {reinterpret_cast<std::byte*>(text.data()), 5}}));
+    EXPECT_EQ(text, "hello");
+    machines_.drive(drive).Set({});
+    sim_.Sleep(seconds(5));
+  }
+  sim_.Sleep(seconds(10));
+  EXPECT_THAT(Names(All(*cluster)), testing::Contains("damage-found"));
+}
+
 }  // namespace
 }  // namespace pinstripe
