@@ -158,11 +158,14 @@ class Asking {
     for (const DriveConfig& drive : config_.drives) {
       const auto block = BlockOf(drive.id);
       if (block && block->cluster_uuid == consensus.uuid) continue;
-      const bool is_away = !identities_.VerdictOn(drive.id).has_value();
+      const auto verdict = identities_.VerdictOn(drive.id);
+      const bool is_away = !verdict.has_value();
+      // It is new, or there is work to be done; no one has made a mistake.
+      const bool is_empty = verdict && !verdict->has_value() && verdict->error().code() == ENOENT;
       const std::string why =
           block ? fmt::format("it belongs to another cluster of the name '{}'", config_.name)
                 : Reason(drive.id);
-      Log(is_away ? LogLevel::kWarn : LogLevel::kError,
+      Log(is_away || is_empty ? LogLevel::kWarn : LogLevel::kError,
           is_away ? "drive away" : "drive cannot be used, and counts as away",
           {{"cluster", config_.name}, {"drive", Where(drive)}, {"why", why}});
     }

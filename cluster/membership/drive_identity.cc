@@ -11,11 +11,11 @@ namespace pinstripe {
 Result<Superblock> ReadSuperblock(const Result<Record>& record, std::string_view cluster_name,
                                   DriveId drive) {
   if (!record.has_value() && record.error().code() == ENOENT) {
-    return Fail(
-        ENOENT,
-        "{} '{}': it was never formatted (`pinstripe format` does that), or was replaced by an "
-        "empty drive (`pinstripe rebuild` brings that in)",
-        kNoSuperblock, cluster_name);
+    return Fail(ENOENT,
+                "{} '{}': it is empty. A new one is brought in by `pinstripe format` or `pinstripe "
+                "expand`, "
+                "and one in the place of a lost one by `pinstripe rebuild`",
+                kNoSuperblock, cluster_name);
   }
   if (!record.has_value()) return Failed(record.error());
   // Before anything in it is believed: a flipped bit must not look like another cluster's drive.

@@ -7,6 +7,7 @@
 
 #include "base/checksum.h"
 #include "base/coding.h"
+#include "base/log.h"
 #include "cluster/cluster.h"
 #include "cluster/gather.h"
 #include "cluster/stripes/shard.h"
@@ -186,6 +187,22 @@ TEST_F(ClusterTest, FormattingThatWasNotFinishedSaysSo) {
   const Status status = machines_.Open().error();
   EXPECT_EQ(status.code(), ENOENT);
   ExpectMessage(status, "has no drive map");
+}
+
+// Whoever is about to add or rebuild it need not be alarmed.
+TEST_F(ClusterTest, AnEmptyDriveIsNoError) {
+  ASSERT_OK(machines_.Format());
+  machines_.Replace(4);
+  std::string errors;
+  std::string all;
+  SetLogSink([&](LogLevel level, std::string_view line) {
+    (level == LogLevel::kError ? errors : all) += std::string(line) + "\n";
+  });
+  const auto cluster = machines_.Open();
+  SetLogSink(nullptr);
+  ASSERT_OK(cluster);
+  EXPECT_EQ(errors, "");
+  EXPECT_NE(all.find("it is empty. A new one is brought in by"), std::string::npos) << all;
 }
 
 TEST_F(ClusterTest, AnEmptyReplacementCountsAsAway) {

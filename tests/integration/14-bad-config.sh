@@ -137,7 +137,7 @@ sed -i 's/^name = "dev"/name = "other"/' "$bad/cluster.toml"
 other_name() {
   local said
   said=$("$pinstripe" status "$bad/cluster.toml" 2>&1)
-  [ $? -eq 2 ] && case $said in *"never formatted"*) false ;; *"the cluster 'dev'"*) ;; *) false ;; esac && return 0
+  [ $? -eq 2 ] && case $said in *"it is empty"*) false ;; *"the cluster 'dev'"*) ;; *) false ;; esac && return 0
   echo "  $said"
   return 1
 }
