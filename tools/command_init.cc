@@ -11,6 +11,7 @@
 #include "tools/drive_probe.h"
 #include "tools/site_directory.h"
 #include "tools/site_file.h"
+#include "upkeep/survey.h"
 
 namespace pinstripe {
 namespace {
@@ -115,6 +116,32 @@ Status CheckThatDrivesBelieve(Runtime& runtime, const SiteState& state, const st
               fmt::join(doubts, "\n"));
 }
 
+// Whatever a drive still has that is needed would be out of reach as soon as nobody lists it.
+Status CheckThatDrivesMayGo(Runtime& runtime, const std::vector<DriveId>& without,
+                            const std::string& path) {
+  constexpr std::string_view kForce = "--force takes them out all the same";
+  const Survey survey = TRY(TakeSurvey(runtime, path + "/cluster.toml"));
+  if (!survey.opened.ok()) {
+    return Fail(EBUSY, "nobody knows whether the drives may go: {}\n{}", survey.opened.message(),
+                kForce);
+  }
+  std::vector<std::string> doubts;
+  for (const DriveReport& drive : survey.drives) {
+    if (std::ranges::count(without, drive.id) == 0 || !drive.is_added) continue;
+    if (drive.drain && drive.drain->retired) continue;
+    doubts.push_back(drive.drain && drive.drain->keeps_map
+                         ? fmt::format("  drive {} keeps a part of the drive map: leave it in, as "
+                                       "small as it likes to be",
+                                       drive.id)
+                         : fmt::format("  drive {} is not drained to its end: `pinstripe {} "
+                                       "{}/cluster.toml{}` first",
+                                       drive.id, drive.drain ? "rebalance" : "drain", path,
+                                       drive.drain ? "" : fmt::format(" {}", drive.id)));
+  }
+  if (doubts.empty()) return {};
+  return Fail(EBUSY, "not all drives may go:\n{}\n{}", fmt::join(doubts, "\n"), kForce);
+}
+
 // Without a description the one counts that the site was made from.
 Result<int> ChangeSite(Runtime& runtime, const InitOptions& options) {
   const std::string file = options.site.empty() ? options.directory + "/site.toml" : options.site;
@@ -125,6 +152,9 @@ Result<int> ChangeSite(Runtime& runtime, const InitOptions& options) {
   SiteState& state = directory.state();
   const SiteState before = state;
   TRY(UpdateSite(runtime, std::move(text), std::move(site), options.without, state));
+  if (!options.without.empty() && !options.force) {
+    TRY(CheckThatDrivesMayGo(runtime, options.without, path));
+  }
   if (options.renew_certificates) TRY(RenewCertificates(runtime, state));
   if (options.renew_authority) TRY(RenewAuthority(runtime, state));
   if (options.rotate_keys) TRY(RotateKeys(runtime, state));
@@ -153,7 +183,7 @@ Result<int> ChangeSite(Runtime& runtime, const InitOptions& options) {
   fmt::print("As root on {}, one after the other:\n",
              drives_only ? "each host with disks" : "each host");
   PrintBundles(state, path, drives_only);
-  if (!same_drives) {
+  if (state.drives.size() > before.drives.size()) {
     fmt::print(
         "When all have joined, let the cluster take the new drives:\n"
         "  pinstripe expand {}/cluster.toml\n",
@@ -218,7 +248,7 @@ void AddInitCommand(CLI::App& app, Action& chosen) {
                  "Go on, without the key that --rotate-keys has replaced")
       ->excludes("--rotate-keys");
   command->add_flag("--force", options->force,
-                    "With --drop-old-keys: do not ask the drives whether they take the new key");
+                    "With --drop-old-keys or --without: do not ask the drives whether that may be");
   command->footer(
       "Makes an authority, a certificate for each host, keys, configurations, and a bundle for\n"
       "each host, which `pinstripe join` takes. The directory is complete or not there, and a\n"

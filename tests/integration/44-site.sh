@@ -185,4 +185,8 @@ start_daemon store4
 check "its drives are those of the site" eval '"$pinstripe" doctor "$config" --quick --json >"$work/said"; [ "$(grep -c "serves, answers in" "$work/said")" -eq 8 ]'
 gateway_reads
 check "the first file is there" holds /first "$sum"
+describe 1 2 4 >"$work/site.toml"
+check "a host whose drives hold something stays" says 1 "drive 5 is not drained to its end: .pinstripe drain $site/cluster.toml 5. first" \
+  init "$work/site.toml" --directory "$site" --update --without 5,6
+check "and nothing was done" grep -q 127.0.0.13 "$site/cluster.toml"
 finish
