@@ -1,6 +1,6 @@
 # Sourced by the tests of packages: a fresh Debian 12, and running a script in it.
 
-# Makes DIRECTORY a Debian 12 with PACKAGES in /packages, SCRIPT as /inside.sh, and checks.sh beside that.
+# Makes DIRECTORY a Debian 12 with PACKAGES in /packages, SCRIPT as /inside.sh, and what it may source.
 make_fresh_root() {  # DIRECTORY PACKAGES SCRIPT
   if [ -n "${DEBIAN_TAR:-}" ]; then  # one that was made before, for who works on these tests
     mkdir "$1"
@@ -11,7 +11,7 @@ make_fresh_root() {  # DIRECTORY PACKAGES SCRIPT
   mkdir "$1/packages"
   cp "$2"/*.deb "$1/packages/"
   cp "$3" "$1/inside.sh"
-  cp "$(dirname "$3")/checks.sh" "$1/checks.sh"
+  cp "$(dirname "${BASH_SOURCE[0]}")"/{checks,machines}.sh "$1/"
   cp /etc/resolv.conf "$1/etc/resolv.conf"
 }
 
@@ -22,7 +22,7 @@ run_in_fresh_root() {  # DIRECTORY [ARGUMENT...]
     root=$1
     shift
     mount --make-rprivate /
-    mount --bind "$root" "$root"
+    mount --rbind "$root" "$root"
     mount -t proc proc "$root/proc"
     mount --rbind /sys "$root/sys"
     mount --rbind /dev "$root/dev"

@@ -5,6 +5,7 @@ version=$1
 stores="store1 store2 store3 store4"
 gates="gate1 gate2"
 . /checks.sh site_test
+. /machines.sh
 
 if [ "${2:-}" != alone ]; then
   {
@@ -18,55 +19,12 @@ if [ "${2:-}" != alone ]; then
 fi
 systemd-tmpfiles --create xrootd.conf pinstriped.conf
 
-# --- Machines: each has a network, a name, disks, and directories of its own. This one is the administrator's. ---
+# --- Machines ---
 
-ip link set lo up
-ip link add net0 type bridge
-ip addr add 10.77.0.1/24 dev net0
-ip link set net0 up
-echo "127.0.0.1 localhost" >/etc/hosts
-declare -A machines
-boot() {  # NAME ADDRESS
-  local directory
-  for directory in /etc/pinstripe /etc/xrootd /etc/systemd/system /srv /var/spool/xrootd /var/log/xrootd /run/xrootd; do
-    mkdir -p "/machines/$1$directory"
-    cp -a "$directory/." "/machines/$1$directory/"
-    chown --reference "$directory" "/machines/$1$directory"
-  done
-  # shellcheck disable=SC2016
-  unshare --net --mount --uts bash -euc '
-    mount --make-rprivate /
-    hostname "$1"
-    for directory in /etc/pinstripe /etc/xrootd /etc/systemd/system /srv /var/spool/xrootd /var/log/xrootd /run/xrootd; do
-      mount --bind "/machines/$1$directory" "$directory"
-    done
-    for image in /machines/$1/*.img; do
-      [ -e "$image" ] || continue
-      mkdir -p "/srv/pinstripe/$(basename "$image" .img)"
-      mount -o loop "$image" "/srv/pinstripe/$(basename "$image" .img)"
-    done
-    touch "/machines/$1/booted"
-    exec sleep infinity' _ "$1" </dev/null >"/tmp/$1.boot.log" 2>&1 &
-  machines[$1]=$!
-  wait_until 60 test -e "/machines/$1/booted" || give_up "$1 does not boot"
-  ip link add "to-$1" type veth peer name eth0 netns "${machines[$1]}"
-  ip link set "to-$1" master net0 up
-  on "$1" ip link set lo up
-  on "$1" ip addr add "$2/24" dev eth0
-  on "$1" ip link set eth0 up
-  echo "$2 $1" >>/etc/hosts
-}
-on() {  # NAME COMMAND...
-  nsenter -t "${machines[$1]}" --mount --net --uts --root --wd=/ -- "${@:2}"
-}
-
+network_up 10.77.0.1
 number=10
 for one in $stores; do
-  mkdir -p "/machines/$one"
-  for disk in disk1 disk2 disk3; do
-    truncate -s 4G "/machines/$one/$disk.img"
-    mkfs.ext4 -q "/machines/$one/$disk.img" || give_up "no file system for $one"
-  done
+  for disk in disk1 disk2 disk3; do make_disk "$one" "$disk" 4G; done
   boot "$one" 10.77.0.$((number += 1))
 done
 for one in $gates work1; do boot "$one" 10.77.0.$((number += 1)); done
