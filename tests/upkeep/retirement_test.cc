@@ -14,6 +14,7 @@
 #include "cluster/stripes/shard.h"
 #include "tests/fs/fs_test_base.h"
 #include "upkeep/repairer.h"
+#include "upkeep/survey.h"
 
 namespace pinstripe {
 namespace {
@@ -70,6 +71,17 @@ TEST_F(RetirementTest, IsRefusedBeforeEverythingHasLeftTheDrive) {
   EXPECT_TRUE(admin_->IsRetired(plain_));
   EXPECT_OK(RetireDrive(*admin_, plain_, admin_->map().epoch));
   EXPECT_TRUE((*machines_.Open())->IsRetired(plain_));
+}
+
+// The console has had the cluster open since before, and the drive is taken away.
+TEST_F(RetirementTest, WhoLooksAgainHearsOfIt) {
+  Change(plain_, DriveState::kDraining);
+  const auto console = *machines_.Open();
+  Repairer repairer(*admin_, {});
+  repairer.Run();
+  ASSERT_TRUE(admin_->IsRetired(plain_));
+  machines_.SetDown(plain_, true);
+  EXPECT_EQ(HealthOf(SurveyOf(*console)), Health::kHealthy);
 }
 
 TEST_F(RetirementTest, ADriveThatKeepsAPartOfTheDriveMapIsNotRetired) {
