@@ -19,12 +19,14 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <utility>
 
 #include "base/mutex.h"
+#include "base/operation_trace.h"
 #include "base/runtime.h"
 
 namespace pinstripe {
@@ -75,6 +77,7 @@ class Gather {
       if (awaited > 1 && runtime_.Now() >= patience) awaited = 1;
       if (auto answer = TakeArrived(awaited)) return answer;
       const Time until = awaited > 1 ? std::min(deadline, patience) : deadline;
+      const OperationTrace::Waiting waiting(runtime_, OperationTrace::Wait::kDrives, asked_by_);
       if (!state_->signal->WaitUntil(until) && until == deadline) {
         return TakeArrived(1);  // it may have come at the last moment
       }
@@ -110,6 +113,7 @@ class Gather {
 
   Runtime& runtime_;
   const std::shared_ptr<State> state_;  // shared with late answers
+  const uint64_t asked_by_ = OperationTrace::CurrentId();
   size_t outstanding_ = 0;
 };
 

@@ -207,6 +207,8 @@ Result<DaemonConfig> DaemonConfig::Load(const std::string& path) {
       daemon.ByteCount("values_under_way", 0, uint64_t{16} << 20, uint64_t{1} << 40);
   config.index_cache_bytes = daemon.ByteCount("index_cache", config.index_cache_bytes,
                                               uint64_t{1} << 20, uint64_t{1} << 40);
+  config.slow_request =
+      daemon.Time("slow_request", config.slow_request, Duration(), std::chrono::hours(1));
   config.metrics = daemon.Text("metrics", "");
   if (const auto metrics = ParseMetricsAddress(config.metrics);
       !config.metrics.empty() && !metrics.has_value()) {

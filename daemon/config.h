@@ -10,6 +10,7 @@
 #include "base/log_format.h"
 #include "base/status.h"
 #include "daemon/rights.h"
+#include "daemon/slow_log.h"
 #include "kinetic/tls.h"
 #include "store/kind.h"
 
@@ -48,6 +49,8 @@ struct DaemonConfig {
   bool erase_without_pin = false;
   // Who may use a drive whose own identities nobody has set; the Kinetic factory default.
   RightsById identities{{1, FullAccess(std::string(kFactoryKey))}};
+  // A request that takes so long is told of (slow_log.h); 0: none is.
+  Duration slow_request = SlowLog::kUsually;
   // Where metrics are served (metrics/address.h); empty: nowhere.
   std::string metrics;
   std::optional<TlsFiles> tls;  // there when a drive has a TLS port

@@ -169,6 +169,7 @@ KineticService::KineticService(DeviceDescription device, DeviceSecurity& securit
     : device_(std::move(device)),
       security_(security),
       engine_(engine),
+      slow_(device_.slow_request),
       host_(HostReadings::DiskUnder(device_.path)) {}
 
 Command KineticService::Greeting() {
@@ -577,13 +578,17 @@ Status KineticService::FillDevice(std::string_view name, Time now, kinetic::GetL
     FillUse(*this, now, log);
     return {};
   }
+  if (name == kSlowLog) {
+    slow_.Fill(now, log);
+    return {};
+  }
   if (name != kCapabilitiesLog) {
     return Fail(ENOENT, "no device log '{}'", Hex(AsBytes(name.substr(0, 64))));
   }
-  log->set_capabilities(fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n", kRangeGetCapability,
+  log->set_capabilities(fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", kRangeGetCapability,
                                     kRangeRecordsCapability, kChecksumScanCapability,
                                     kRoomsCapability, kBoundCapability, kUnerasedCapability,
-                                    kClientsCapability));
+                                    kClientsCapability, kSlowCapability));
   *value = SharedBytes(log->capabilities());
   return {};
 }

@@ -34,6 +34,7 @@
 #include "daemon/engine.h"
 #include "daemon/host_readings.h"
 #include "daemon/operation_statistics.h"
+#include "daemon/slow_log.h"
 #include "kinetic/io.h"
 #include "store/gate.h"
 #include "store/long_operation.h"
@@ -53,6 +54,8 @@ struct DeviceDescription {
   std::string path;  // of its store; empty: in memory
   // As long as no erase PIN is set everybody may erase it, as the protocol has it.
   bool erase_without_pin = true;
+  // Requests that take so long are slow (slow_log.h); 0: none is.
+  Duration slow_request = SlowLog::kUsually;
 };
 
 // How many requests of a connection are worked on at once; more wait in the socket.
@@ -147,6 +150,7 @@ class KineticService {
   OperationStatistics& statistics() { return statistics_; }
   DeviceEvents& events() { return events_; }
   Clients& clients() { return clients_; }
+  SlowLog& slow() { return slow_; }
   const DeviceDescription& device() const { return device_; }
   StoreUsage Usage() { return engine_.Usage(); }
 
@@ -199,6 +203,7 @@ class KineticService {
   OperationStatistics statistics_;
   DeviceEvents events_;
   Clients clients_;
+  SlowLog slow_;
   HostReadings host_;
 };
 

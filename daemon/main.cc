@@ -152,7 +152,8 @@ Result<std::unique_ptr<Device>> OpenDevice(const ServedDrive& drive, const Daemo
                                   DeviceDescription{.serial_number = identity.serial_number,
                                                     .world_wide_name = identity.world_wide_name,
                                                     .path = drive.path,
-                                                    .erase_without_pin = config.erase_without_pin},
+                                                    .erase_without_pin = config.erase_without_pin,
+                                                    .slow_request = config.slow_request},
                                   std::move(security));
 }
 

@@ -1,5 +1,6 @@
 #include "daemon/put_pipeline.h"
 
+#include <algorithm>
 #include <cassert>
 #include <iterator>
 #include <optional>
@@ -111,11 +112,13 @@ bool PutPipeline::MakePutsAtOnce(size_t bytes) {
     PendingPut& put = puts_[i];
     put.value = {};
     put.after_flush = (*after_flush)[i];
+    put.begun = begin;
     if (put.after_flush) {
+      put.made = end;
       flushed->push_back(std::move(put));
       continue;
     }
-    session_.Note(*put.request, put.bytes, put.received, *put.answer);
+    session_.Note(*put.request, put.bytes, {.received = put.received, .begun = begin}, *put.answer);
     session_.ready_.push_back(AnswerOf(*put.answer, put.caller.identity.get(), {}, 0));
     if (used_.size() >= kMostReused) continue;
     if (put.reusable) used_.push_back(std::move(put.request));
@@ -159,6 +162,7 @@ void PutPipeline::MakePuts(const std::shared_ptr<PendingPuts>& puts) {
   const Time now = session_.loop_.runtime().Now();
   for (PendingPut& put : *puts) {
     session_.service_.statistics().waits().Add(now - put.received);
+    put.begun = now;
     session_.StartAnswer(*put.request, put.answer.get());
     if (now >= put.expiry) {
       KineticService::SetFailure(TooLate(), put.answer.get());
@@ -169,10 +173,11 @@ void PutPipeline::MakePuts(const std::shared_ptr<PendingPuts>& puts) {
   }
   const std::vector<bool> after_flush = session_.service_.ExecutePuts(requests);
   requests.clear();  // the values are not needed any more
-  bool any_later = false;
+  const bool any_later = std::ranges::find(after_flush, true) != after_flush.end();
+  const Time made = any_later ? session_.loop_.runtime().Now() : Time();
   for (size_t i = 0; i < executed.size(); ++i) {
     executed[i]->after_flush = after_flush[i];
-    any_later = any_later || after_flush[i];
+    if (after_flush[i]) executed[i]->made = made;
   }
   SendPuts(*puts, /*after_flush=*/false);
   if (any_later) SendAfterFlush(puts);
@@ -196,7 +201,8 @@ void PutPipeline::SendPuts(PendingPuts& puts, bool after_flush) {
   answers.reserve(puts.size());
   for (const PendingPut& put : puts) {
     if (put.after_flush != after_flush) continue;
-    session_.Note(*put.request, put.bytes, put.received, *put.answer);
+    session_.Note(*put.request, put.bytes,
+                  {.received = put.received, .begun = put.begun, .made = put.made}, *put.answer);
     answers.push_back(AnswerOf(*put.answer, put.caller.identity.get(), {}, put.bytes));
   }
   session_.SendAll(answers);

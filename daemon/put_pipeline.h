@@ -47,6 +47,8 @@ class PutPipeline {
     size_t bytes = 0;  // of the value, also when that is gone
     Time received{};
     Time expiry{};
+    Time begun{};  // since when it was executed
+    Time made{};   // and until when, if it had to become durable then
     bool after_flush = false;
     bool reusable = false;  // the request
     std::shared_ptr<kinetic::Command> answer;

@@ -315,7 +315,7 @@ Status Session::Handle(Frame frame) {
   }
   client_->SignedBy(identity->id);
   const bool is_log = header->messagetype() == Header::GETLOG;
-  if (is_log && request->body().getlog().has_client()) Introduce(request->body().getlog().client());
+  if (is_log) Hear(*identity, request->body().getlog());
   const KineticService::Caller caller{.identity = identity,
                                       .tls = tls_ != nullptr,
                                       .cluster_version = device.cluster_version,
@@ -324,12 +324,19 @@ Status Session::Handle(Frame frame) {
   return HandleAdmitted(caller, request, std::move(frame));
 }
 
-void Session::Introduce(const kinetic::GetLog::Client& said) {
-  client_->Introduce({.program = said.program(),
-                      .version = said.version(),
-                      .host = said.host(),
-                      .detail = said.detail(),
-                      .process = said.process()});
+// What a client says of itself, and what took long for it.
+void Session::Hear(const DeviceSecurity::Identity& identity, const kinetic::GetLog& log) {
+  if (log.has_client()) {
+    const kinetic::GetLog::Client& said = log.client();
+    client_->Introduce({.program = said.program(),
+                        .version = said.version(),
+                        .host = said.host(),
+                        .detail = said.detail(),
+                        .process = said.process()});
+  }
+  if (log.slowoperations_size() == 0) return;
+  if (!MayDo(identity.rights, Permission::kGetLog, std::nullopt, tls_ != nullptr)) return;
+  service_.slow().Hear(client_, log, loop_.runtime().Now());
 }
 
 // A request that the gate let pass.
@@ -425,7 +432,7 @@ bool Session::AnswerAtOnce(const KineticService::Caller& caller, const Command& 
   std::optional<KineticService::Outcome> outcome =
       service_.ExecuteAtOnce(caller, request, &answer_);
   if (!outcome) return false;
-  Note(request, bytes + outcome->value.size(), received, answer_);
+  Note(request, bytes + outcome->value.size(), {.received = received, .begun = received}, answer_);
   ready_.push_back(AnswerOf(answer_, caller.identity.get(), std::move(outcome->value), 0));
   return true;
 }

@@ -116,8 +116,19 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
     Time received{};
     Time expiry{};
     Execute execute;
+    Time held_since{};  // HoldBack()
+    Duration held{};    // for so long, until its turn came again
   };
   using HandedPtr = std::shared_ptr<Handed>;
+
+  // Where the time of a request went, until now.
+  struct Progress {
+    Time received{};
+    Time begun{};             // since when it was executed
+    Time made{};              // and until when, where it had to become durable then; else nothing
+    Duration held{};          // before it began, as the peer did not take answers
+    bool takes_long = false;  // by its nature
+  };
 
   // Reading, on the loop's thread (session.cc):
   void Greet();
@@ -129,7 +140,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   void TakeRoomForFrame();
   void GoOnWith(ValueBudget::Share room);
   Status Handle(Frame frame);
-  void Introduce(const kinetic::GetLog::Client& said);
+  void Hear(const DeviceSecurity::Identity& identity, const kinetic::GetLog& said);
   Status HandleAdmitted(const KineticService::Caller& caller,
                         const std::shared_ptr<kinetic::Command>& request, Frame frame);
   Result<bool> AddToBatch(const KineticService::Caller& caller, const kinetic::Command& request,
@@ -152,8 +163,10 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   void Do(const Handed& handed);
   void StartLong(std::shared_ptr<kinetic::Command> request, const KineticService::Caller& caller,
                  size_t bytes);
-  void Note(const kinetic::Command& request, size_t value_bytes, Time received,
+  void Note(const kinetic::Command& request, size_t value_bytes, const Progress& progress,
             const kinetic::Command& answer);
+  void NoteSlow(const kinetic::Command& request, size_t value_bytes, const Progress& progress,
+                const kinetic::Command& answer, Time ended);
   void Tell(LogLevel level, std::string_view event, std::initializer_list<LogField> fields);
   Time ExpiryOf(const kinetic::Header& header) const;
 

@@ -73,7 +73,12 @@ void Session::Enqueue(const HandedPtr& handed) {
 bool Session::HoldBack(const HandedPtr& handed) {
   if (!ReadsValues(handed->request->header().messagetype())) return false;
   const MutexLock lock(mutex_);
-  if (gone_ || outbox_.unsent_bytes() < kMostUnsent) return false;
+  const bool was_held = handed->held_since != Time();
+  if (gone_ || outbox_.unsent_bytes() < kMostUnsent) {
+    if (was_held) handed->held = loop_.runtime().Now() - handed->held_since;
+    return false;
+  }
+  if (!was_held) handed->held_since = loop_.runtime().Now();
   held_back_.push_back(handed);
   return true;
 }
@@ -89,16 +94,17 @@ void Session::Do(const Handed& handed) {
     outcome = handed.execute(answer.get());
   }
   const size_t bytes = handed.bytes;
+  Progress progress{.received = handed.received, .begun = now, .held = handed.held};
   if (!outcome.after_flush) {
-    Note(*handed.request, bytes + outcome.value.size(), handed.received, *answer);
+    Note(*handed.request, bytes + outcome.value.size(), progress, *answer);
     Answer(*answer, handed.identity.get(), std::move(outcome.value), bytes);
     return;
   }
+  progress.made = loop_.runtime().Now();
   shared_->flushes->Add([self = shared_from_this(), answer, identity = handed.identity, bytes,
-                         request = handed.request,
-                         received = handed.received](const Status& flushed) {
+                         request = handed.request, progress](const Status& flushed) {
     if (!flushed.ok()) KineticService::SetFailure(flushed, answer.get());
-    self->Note(*request, bytes, received, *answer);
+    self->Note(*request, bytes, progress, *answer);
     self->Answer(*answer, identity.get(), {}, bytes);
   });
 }
@@ -116,7 +122,7 @@ void Session::StartLong(std::shared_ptr<Command> request, const KineticService::
   auto answer = std::make_shared<Command>(AnswerTo(*request));
   const auto done = [self = shared_from_this(), request, answer, identity = caller.identity, bytes,
                      received] {
-    self->Note(*request, 0, received, *answer);
+    self->Note(*request, 0, {.received = received, .begun = received, .takes_long = true}, *answer);
     self->Answer(*answer, identity.get(), {}, bytes);
   };
   auto operation = service_.Start(runtime, threads_.peers, caller, *request, expiry, answer.get());
@@ -141,15 +147,17 @@ void Session::StartLong(std::shared_ptr<Command> request, const KineticService::
 }
 
 // Counts what was done, and tells where the device itself failed.
-void Session::Note(const Command& request, size_t value_bytes, Time received,
+void Session::Note(const Command& request, size_t value_bytes, const Progress& progress,
                    const Command& answer) {
   const kinetic::Status& status = answer.status();
   const auto type = request.header().messagetype();
   const bool moved = status.code() == kinetic::Status::SUCCESS;
-  const Duration took = loop_.runtime().Now() - received;
+  const Time ended = loop_.runtime().Now();
+  const Duration took = ended - progress.received;
   service_.statistics().Add(type, moved ? value_bytes : 0, took);
   if (!moved) service_.statistics().AddFailure(status.code());
   client_->Count(moved ? value_bytes : 0, /*written=*/type == Header::PUT);
+  if (service_.slow().IsSlow(took)) NoteSlow(request, value_bytes, progress, answer, ended);
   switch (status.code()) {
     case kinetic::Status::INTERNAL_ERROR:
     case kinetic::Status::PERM_DATA_ERROR:
@@ -169,6 +177,40 @@ void Session::Note(const Command& request, size_t value_bytes, Time received,
       break;
     default: break;
   }
+}
+
+// Scans and pushes take as long as they have to do, and are no news.
+void Session::NoteSlow(const Command& request, size_t value_bytes, const Progress& progress,
+                       const Command& answer, Time ended) {
+  if (progress.takes_long) return;
+  const Time made = progress.made == Time() ? ended : progress.made;
+  SlowRequest slow{.connection = static_cast<uint64_t>(connection_id_),
+                   .sequence = request.header().sequence(),
+                   .type = request.header().messagetype(),
+                   .bytes = value_bytes,
+                   .took = ended - progress.received,
+                   .queue = progress.begun - progress.received - progress.held,
+                   .held = progress.held,
+                   .store = made - progress.begun,
+                   .sync = ended - made,
+                   .status = answer.status().code()};
+  const std::string& key = request.body().keyvalue().key();
+  if (!key.empty()) slow.record = KeyText(key);
+  const auto milliseconds = [](Duration time) {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
+  };
+  Log(LogLevel::kWarn, "slow request",
+      {{"drive", service_.path()},
+       {"port", service_.port()},
+       {"client", client_->address()},
+       {"type", RequestWord(slow.type)},
+       {"record", slow.record},
+       {"took_ms", milliseconds(slow.took)},
+       {"queue_ms", milliseconds(slow.queue)},
+       {"held_ms", milliseconds(slow.held)},
+       {"store_ms", milliseconds(slow.store)},
+       {"sync_ms", milliseconds(slow.sync)}});
+  service_.slow().Add(std::move(slow), client_, ended);
 }
 
 void Session::Tell(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) {

@@ -33,6 +33,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,6 +42,7 @@
 #include "base/latency_histogram.h"
 #include "base/runtime.h"
 #include "base/status.h"
+#include "drive/slow_operation.h"
 
 namespace pinstripe {
 
@@ -164,6 +166,7 @@ struct DriveCapabilities {
   bool bound = false;          // it refuses what was said elsewhere or before, and altered values
   bool unerased = false;       // it answers nothing more to who knew it before it was erased
   bool clients = false;        // it tells who uses it, and wants to know who we are
+  bool slow = false;           // it tells what took long, and wants to know what did for us
 };
 
 // How a drive has answered so far, as whoever asks it sees it. Thread-safe.
@@ -214,6 +217,15 @@ class Drive {
 
   // Null: nobody counts. As long as the drive.
   virtual const DriveTimes* times() const { return nullptr; }
+
+  // The requests of these operations of this process (base/operation_trace.h) that took long, or
+  // are still unanswered; not all where there are many.
+  virtual std::vector<WaitedRequest> WaitedFor(std::span<const uint64_t> /*operations*/) const {
+    return {};
+  }
+  // Tells a drive that wants to know (DriveCapabilities::slow), at most kMostToldOperations.
+  // Nobody hears whether it came to know.
+  virtual void Tell(std::vector<SlowOperation> /*operations*/, Terms /*terms*/) {}
 
   // The record, or the part of its value in `range`. A drive without range_get is asked for all of
   // it and the part is cut out here.

@@ -149,6 +149,7 @@ Result<MemoryBudget::Share> OpenFiles::Reserve(uint64_t bytes) {
     if (auto share = context_.budget.TryTake(bytes)) return *std::move(share);
   }
   ++waiting_;
+  const OperationTrace::Waiting waiting(context_.cluster.runtime(), OperationTrace::Wait::kMemory);
   auto share = [&] {
     const Turn::Holder turn(reserving_);
     return WaitForRoom(bytes);

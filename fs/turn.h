@@ -7,12 +7,14 @@
 
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <utility>
 
 #include "base/mutex.h"
+#include "base/operation_trace.h"
 #include "base/runtime.h"
 
 namespace pinstripe {
@@ -37,7 +39,10 @@ class CAPABILITY("turn") Turn {
   // Holder is the usual way. TryTake() does not wait.
   bool TryTake() TRY_ACQUIRE(true) {
     const MutexLock lock(mutex_);
-    return !std::exchange(taken_, true);
+    if (taken_) return false;
+    taken_ = true;
+    taken_by_ = OperationTrace::CurrentId();
+    return true;
   }
   void Take() ACQUIRE();
   void Give() RELEASE();
@@ -51,24 +56,31 @@ class CAPABILITY("turn") Turn {
   Runtime& runtime_;
   Mutex mutex_;
   bool taken_ GUARDED_BY(mutex_) = false;
+  uint64_t taken_by_ GUARDED_BY(mutex_) = 0;  // an operation; 0: by none
   std::deque<Waiter*> waiters_ GUARDED_BY(mutex_);
 };
 
 inline void Turn::Take() {
   Waiter self;
+  uint64_t taken_by = 0;
   {
     const MutexLock lock(mutex_);
     if (!taken_) {
       taken_ = true;
+      taken_by_ = OperationTrace::CurrentId();
       return;
     }
     self.signal = runtime_.NewSignal();
     waiters_.push_back(&self);
+    taken_by = taken_by_;
   }
+  const OperationTrace::Waiting waiting(runtime_, OperationTrace::Wait::kTurn, taken_by);
   while (true) {
     self.signal->WaitUntil(Time::max());
     const MutexLock lock(mutex_);
-    if (self.has_turn) return;
+    if (!self.has_turn) continue;
+    taken_by_ = OperationTrace::CurrentId();
+    return;
   }
 }
 

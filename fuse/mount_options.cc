@@ -8,6 +8,7 @@
 #include "base/try.h"
 #include "fs/file_system.h"
 #include "metrics/address.h"
+#include "upkeep/slow_operations.h"
 
 namespace pinstripe {
 namespace {
@@ -78,6 +79,8 @@ Result<bool> Take(std::string_view option, MountOptions& options) {
     options.name_age = TRY(Seconds(name, value));
   } else if (name == "attr_timeout") {
     options.attribute_age = TRY(Seconds(name, value));
+  } else if (name == "slow_request") {
+    options.slow_request = TRY_CONTEXT(SlowOperations::ParseAfter(value), "mount options");
   } else if (name == "metrics") {
     TRY_CONTEXT(ParseMetricsAddress(value), "mount option metrics");
     options.metrics = value;

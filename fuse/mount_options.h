@@ -36,6 +36,8 @@ struct MountOptions {
   bool acls = true;
   // Where metrics are served (metrics/address.h); empty: nowhere.
   std::string metrics;
+  // Requests that take so long are told of (upkeep/slow_operations.h); 0: none is.
+  Duration slow_request = std::chrono::seconds(1);
   // The owner that everything seems to have, and that new files have.
   std::optional<uint32_t> user;
   std::optional<uint32_t> group;

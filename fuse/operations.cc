@@ -127,19 +127,27 @@ InodeId InodeOf(fuse_req_t request, fuse_ino_t node) {
   return node == FUSE_ROOT_ID ? MountOf(request).root() : node;
 }
 
-// Counts a request, and how long its answer takes.
+// Counts a request for an inode, and how long its answer takes. Tells of one that took long.
 class Counted {
  public:
-  Counted(fuse_req_t request, RequestCounters::Kind kind)
-      : mount_(MountOf(request)), kind_(kind), start_(mount_.runtime().Now()) {}
-  ~Counted() { mount_.counters().Count(kind_, mount_.runtime().Now() - start_); }
+  Counted(fuse_req_t request, InodeId inode, RequestCounters::Kind kind)
+      : mount_(MountOf(request)), inode_(inode), kind_(kind), start_(mount_.runtime().Now()) {}
+  ~Counted() {
+    const Duration took = mount_.runtime().Now() - start_;
+    mount_.counters().Count(kind_, took);
+    SlowOperations* const slow = mount_.slow();
+    if (slow == nullptr || !slow->IsSlow(took)) return;
+    slow->Add(trace_, RequestCounters::NameOf(kind_), Subject(inode_), took);
+  }
   Counted(const Counted&) = delete;
   Counted& operator=(const Counted&) = delete;
 
  private:
   Mount& mount_;  // taken at the beginning, because the request is gone after the reply
+  const InodeId inode_;
   const RequestCounters::Kind kind_;
   const Time start_;
+  const OperationTrace trace_;
 };
 
 using Kind = RequestCounters::Kind;
@@ -151,25 +159,27 @@ struct OfNode;
 template <Kind kind, typename... Rest, void (*function)(fuse_req_t, fuse_ino_t, Rest...)>
 struct OfNode<function, kind> {
   static void Call(fuse_req_t request, fuse_ino_t node, Rest... rest) {
-    const Counted counted(request, kind);
-    function(request, InodeOf(request, node), rest...);
+    const InodeId inode = InodeOf(request, node);
+    const Counted counted(request, inode, kind);
+    function(request, inode, rest...);
   }
 };
 
 // The three functions whose directory comes later, or that have two.
 void MakeSymlinkIn(fuse_req_t request, const char* target, fuse_ino_t directory, const char* name) {
-  const Counted counted(request, Kind::kMake);
-  MakeSymlink(request, target, InodeOf(request, directory), name);
+  const InodeId inode = InodeOf(request, directory);
+  const Counted counted(request, inode, Kind::kMake);
+  MakeSymlink(request, target, inode, name);
 }
 void LinkIn(fuse_req_t request, fuse_ino_t inode, fuse_ino_t directory, const char* name) {
-  const Counted counted(request, Kind::kMake);
+  const Counted counted(request, inode, Kind::kMake);
   Link(request, inode, InodeOf(request, directory), name);
 }
 void RenameIn(fuse_req_t request, fuse_ino_t directory, const char* name, fuse_ino_t new_directory,
               const char* new_name, unsigned flags) {
-  const Counted counted(request, Kind::kRename);
-  Rename(request, InodeOf(request, directory), name, InodeOf(request, new_directory), new_name,
-         flags);
+  const InodeId inode = InodeOf(request, directory);
+  const Counted counted(request, inode, Kind::kRename);
+  Rename(request, inode, name, InodeOf(request, new_directory), new_name, flags);
 }
 
 // The kernel asks for locks only if the mount option locks=none refuses them (Init). To give up a

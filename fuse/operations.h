@@ -29,6 +29,7 @@
 #include "fuse/mount_options.h"
 #include "fuse/request_counters.h"
 #include "fuse/told_acls.h"
+#include "upkeep/slow_operations.h"
 
 struct fuse_lowlevel_ops;
 struct fuse_session;
@@ -61,6 +62,10 @@ class Mount {
   InodeId root() const { return root_; }
   const std::string& description() const { return description_; }
   RequestCounters& counters() { return counters_; }
+  // Who is told of requests that took long; null: nobody. Set before the first request, and
+  // outlives the last one.
+  SlowOperations* slow() { return slow_; }
+  void TellSlow(SlowOperations& slow) { slow_ = &slow; }
   KeptPages& kept_pages() { return kept_pages_; }
 
   // Whether the kernel goes by ACLs. HaveAcls is called before the first request.
@@ -96,6 +101,7 @@ class Mount {
   const InodeId root_;
   const std::string description_;
   RequestCounters counters_;
+  SlowOperations* slow_ = nullptr;
   KeptPages kept_pages_;
   ToldAcls told_acls_;
   std::atomic<bool> has_acls_ = false;

@@ -39,6 +39,7 @@
 #include "metrics/server.h"
 #include "upkeep/host_care.h"
 #include "upkeep/host_metrics.h"
+#include "upkeep/slow_operations.h"
 
 namespace pinstripe {
 namespace {
@@ -54,7 +55,7 @@ directory MOUNTPOINT. Returns when the mount works.
                      subdir=PATH, cache_size=BYTES, cache_dir=DIRECTORY,
                      cache_dir_size=BYTES, uid=N, gid=N, locks=local|none,
                      acl, noacl, entry_timeout=SECONDS, attr_timeout=SECONDS,
-                     metrics=ADDRESS:PORT
+                     metrics=ADDRESS:PORT, slow_request=SECONDS
   -h, --help         print this
   -V, --version      print the version
 
@@ -272,11 +273,13 @@ Status Serve(const Arguments& arguments, const Ready& ready) {
   }));
   const Attributes root = TRY(file_system->Resolve("/"));
 
+  SlowOperations slow(cluster, arguments.mount.slow_request);
   Mount mount(runtime, *file_system, arguments.mount, root.inode,
               fmt::format("version      {}\ncluster      {}\nconfig       {}\ndirectory    {}\n"
                           "mount point  {}\noptions      {}\n",
                           PINSTRIPE_VERSION, cluster.config().name, arguments.config_file,
                           options.exported, arguments.mount_point, arguments.options));
+  mount.TellSlow(slow);
   const auto metrics = MetricsServer::StartOrWarn(arguments.mount.metrics, [&] {
     MetricsPage page;
     AddProcessMetrics(page);

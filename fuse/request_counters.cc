@@ -13,6 +13,8 @@ constexpr std::array<const char*, RequestCounters::kKinds> kNames = {
 
 }  // namespace
 
+const char* RequestCounters::NameOf(Kind kind) { return kNames.at(static_cast<size_t>(kind)); }
+
 void RequestCounters::AddTo(MetricsPage& page) const {
   for (size_t i = 0; i < kKinds; ++i) {
     const LatencyCounts took = of_[i].Load();

@@ -40,6 +40,8 @@ class RequestCounters {
   };
   static constexpr size_t kKinds = 18;
 
+  static const char* NameOf(Kind kind);
+
   void Count(Kind kind, Duration took) { of_[static_cast<size_t>(kind)].Add(took); }
   void CountError() { errors_.fetch_add(1, std::memory_order_relaxed); }  // EIO
   void CountRead(uint64_t bytes) { read_.fetch_add(bytes, std::memory_order_relaxed); }

@@ -429,6 +429,7 @@ Status KineticConnection::HandleAnswer(Frame frame) {
     --in_flight(sent.kind);
   }
   if (!sent.operation) return {};
+  NoteWaited(header.acksequence(), sent, last_received_, /*answered=*/true);
   KineticOperation& operation = *sent.operation;
   if (header.messagetype() != operation.message_type() - 1) {
     const Status why = Fail(EBADMSG, "it answered a request of type {} with one of type {}",
@@ -478,6 +479,35 @@ void KineticConnection::Count(const Sent& sent, const Status& status, size_t val
   if (!status.ok()) return;
   (reads ? times.read_bytes : times.written_bytes)
       .fetch_add(reads ? value_bytes : sent.operation->value().size(), std::memory_order_relaxed);
+}
+
+void KineticConnection::NoteWaited(uint64_t sequence, const Sent& sent, Time until,
+                                   bool answered) const {
+  const Duration took = until - sent.when;
+  if (took < OperationTrace::kLong || sent.operation->asked_by() == 0) return;
+  options_->waited->Note(sent.operation->asked_by(),
+                         {.connection = static_cast<uint64_t>(connection_id_),
+                          .sequence = sequence,
+                          .type = sent.operation->message_type(),
+                          .took = took,
+                          .answered = answered});
+}
+
+void KineticConnection::AddUnanswered(std::span<const uint64_t> operations,
+                                      std::vector<WaitedRequest>* unanswered) {
+  const Time now = loop_.runtime().Now();
+  const MutexLock lock(mutex_);
+  for (const auto& [sequence, sent] : sent_) {
+    if (!sent.operation ||
+        std::ranges::find(operations, sent.operation->asked_by()) == operations.end()) {
+      continue;
+    }
+    unanswered->push_back({.connection = static_cast<uint64_t>(connection_id_),
+                           .sequence = sequence,
+                           .type = sent.operation->message_type(),
+                           .took = now - sent.when,
+                           .answered = false});
+  }
 }
 
 // Asks only now, since only what is asked after the answer says what the device was at that time.
@@ -610,6 +640,7 @@ void KineticConnection::OnTimer() {
             std::max(each.deadline, std::min(last_received_ + each.allowance, each.latest));
       }
       // Once it has timed out, its place in the limits is taken until the answer comes.
+      if (each.operation && each.deadline <= now) NoteWaited(sequence, each, now, false);
       if (each.operation) expire(each.operation, each.deadline);
       if (each.operation) continue;
       const Time patience_ends = each.deadline + options_->patience;
@@ -662,8 +693,11 @@ std::vector<KineticOperationPtr> KineticConnection::Shut(const Status& status) {
   const MutexLock lock(mutex_);
   closed_ = true;
   closed_status_ = status;
+  const Time now = loop_.runtime().Now();
   for (auto& [sequence, sent] : sent_) {
-    if (sent.operation) operations.push_back(std::move(sent.operation));
+    if (!sent.operation) continue;
+    NoteWaited(sequence, sent, now, /*answered=*/false);
+    operations.push_back(std::move(sent.operation));
   }
   for (Delayed& each : delayed_) operations.push_back(std::move(each.operation));
   for (auto& queue : waiting_) {

@@ -23,6 +23,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -40,6 +41,7 @@
 #include "kinetic/operation.h"
 #include "kinetic/send_together.h"
 #include "kinetic/tls.h"
+#include "kinetic/waited_requests.h"
 
 namespace pinstripe {
 
@@ -71,7 +73,8 @@ class KineticConnection final : public IoLoop::Handler,
     // How long an answer may be missing after its operation timed out until the connection is taken
     // for dead.
     Duration patience = std::chrono::seconds(30);
-    std::shared_ptr<DriveTimes> times = std::make_shared<DriveTimes>();  // counted here
+    std::shared_ptr<DriveTimes> times = std::make_shared<DriveTimes>();           // counted here
+    std::shared_ptr<WaitedRequests> waited = std::make_shared<WaitedRequests>();  // noted here
   };
 
   // Starts connecting to `address`, which is one of `host`. Loop thread. `options` and `owner`
@@ -98,6 +101,9 @@ class KineticConnection final : public IoLoop::Handler,
   // well is believed when this record was still the same after it; else the connection is lost. As
   // SetCapabilities().
   void SetIdentity(std::string key, RecordHead head);
+
+  // Adds those requests of the operations that are unanswered. Any thread, after the greeting.
+  void AddUnanswered(std::span<const uint64_t> operations, std::vector<WaitedRequest>* unanswered);
 
   // Fails what is outstanding with EHOSTUNREACH and `why`. The owner is not told. Loop thread.
   void Close(const Status& why);
@@ -151,6 +157,8 @@ class KineticConnection final : public IoLoop::Handler,
   Status CheckSignature() const;
   Status CheckConnection(int64_t id) const;
   void Count(const Sent& sent, const Status& status, size_t value_bytes) const;
+  // Remembers one of an operation, if it took long.
+  void NoteWaited(uint64_t sequence, const Sent& sent, Time until, bool answered) const;
   void FinishWhenConfirmed(KineticOperationPtr operation, const Status& status, Buffer value);
   void Confirm(Unconfirmed& answer, const Result<RecordHead>& identity);
   void RetryLater(KineticOperationPtr operation);

@@ -55,6 +55,7 @@ class KineticDrive::Link final : public KineticConnection::Owner,
   bool IsUp() const;
   uint64_t CountLosses() const;
   DriveCapabilities capabilities() const;
+  std::vector<WaitedRequest> WaitedFor(std::span<const uint64_t> operations) const;
   IoLoop& loop() { return loop_; }
 
   void OnGreeting() override;
@@ -133,7 +134,8 @@ KineticDrive::Link::Link(KineticIo& io, Options options)
                                      .tls = options_.tls,
                                      .max_in_flight = options_.max_in_flight,
                                      .patience = options_.patience,
-                                     .times = options_.times})),
+                                     .times = options_.times,
+                                     .waited = options_.waited})),
       backoff_(options_.least_backoff),
       attempt_timer_(loop_, [this] { Attempt(); }),
       connect_timer_(loop_, [this] { OnConnectTimeout(); }),
@@ -179,6 +181,19 @@ uint64_t KineticDrive::Link::CountLosses() const {
 DriveCapabilities KineticDrive::Link::capabilities() const {
   const MutexLock lock(mutex_);
   return capabilities_;
+}
+
+// What was noted, and what is unanswered on the connection that there is now.
+std::vector<WaitedRequest> KineticDrive::Link::WaitedFor(
+    std::span<const uint64_t> operations) const {
+  std::vector<WaitedRequest> requests = options_.waited->Of(operations);
+  std::shared_ptr<KineticConnection> connection;
+  {
+    const MutexLock lock(mutex_);
+    connection = connection_;
+  }
+  if (connection) connection->AddUnanswered(operations, &requests);
+  return requests;
 }
 
 void KineticDrive::Link::Submit(Status valid, KineticOperationPtr operation) {
@@ -461,6 +476,16 @@ DriveCapabilities KineticDrive::capabilities() const { return link()->capabiliti
 const DriveTimes* KineticDrive::times() const { return link()->options().times.get(); }
 bool KineticDrive::IsUp() const { return link()->IsUp(); }
 
+std::vector<WaitedRequest> KineticDrive::WaitedFor(std::span<const uint64_t> operations) const {
+  return link()->WaitedFor(operations);
+}
+
+void KineticDrive::Tell(std::vector<SlowOperation> operations, Terms terms) {
+  const std::shared_ptr<Link> link = this->link();
+  if (!link->capabilities().slow) return;
+  link->Submit(Status(), NewTellSlow(operations, terms, [](const Status&) {}));
+}
+
 // Each link that was left counts once more.
 uint64_t KineticDrive::CountLosses() const {
   const MutexLock lock(mutex_);
@@ -524,6 +549,10 @@ void KineticDrive::Flush(Terms terms, StatusCallback done) {
 
 void KineticDrive::AskUse(Terms terms, Callback<DriveUse> done) {
   link()->Submit(Status(), NewAskUse(terms, std::move(done)));
+}
+
+void KineticDrive::AskSlow(Terms terms, Callback<DriveSlow> done) {
+  link()->Submit(Status(), NewAskSlow(terms, std::move(done)));
 }
 
 void KineticDrive::Info(Terms terms, Callback<DriveInfo> done) {

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,8 +26,10 @@
 #include "base/runtime.h"
 #include "base/status.h"
 #include "drive/drive.h"
+#include "kinetic/drive_slow.h"
 #include "kinetic/drive_use.h"
 #include "kinetic/io.h"
+#include "kinetic/waited_requests.h"
 
 namespace pinstripe {
 
@@ -62,6 +65,7 @@ class KineticDrive final : public Drive {
 
     // Counted here, whichever way the drive goes.
     std::shared_ptr<DriveTimes> times = std::make_shared<DriveTimes>();
+    std::shared_ptr<WaitedRequests> waited = std::make_shared<WaitedRequests>();
   };
 
   // `io` and its runtime outlive the drive.
@@ -80,6 +84,8 @@ class KineticDrive final : public Drive {
   bool IsUp() const override;
   uint64_t CountLosses() const override;
   const DriveTimes* times() const override;
+  std::vector<WaitedRequest> WaitedFor(std::span<const uint64_t> operations) const override;
+  void Tell(std::vector<SlowOperation> operations, Terms terms) override;
 
   void Get(std::string key, ValueRange range, Terms terms, Callback<Record> done) override;
   void Head(std::string key, Terms terms, Callback<RecordHead> done) override;
@@ -100,6 +106,9 @@ class KineticDrive final : public Drive {
 
   // Who uses the device, and what it did for them. ENOTSUP: it does not tell.
   void AskUse(Terms terms, Callback<DriveUse> done);
+
+  // What took long at the device, and for those who have told it. ENOTSUP: it does not tell.
+  void AskSlow(Terms terms, Callback<DriveSlow> done);
 
  private:
   class Link;

@@ -31,9 +31,12 @@ inline constexpr std::string_view kUnerasedCapability = "unerased 1";
 inline constexpr std::string_view kChecksumScanCapability = "checksum_scan 1";
 inline constexpr std::string_view kBoundCapability = "bound 1";
 inline constexpr std::string_view kClientsCapability = "clients 1";
+inline constexpr std::string_view kSlowCapability = "slow 1";
 
 // The vendor's log of who uses a drive, and of what it did for them.
 inline constexpr std::string_view kClientsLog = "io.pinstripe.clients";
+// And of what took long.
+inline constexpr std::string_view kSlowLog = "io.pinstripe.slow";
 
 // Complete frames except for the value, which is sent after them as it lies. The command's message
 // must not be longer than kMaxMessageBytes.

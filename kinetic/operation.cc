@@ -575,6 +575,7 @@ class AskCapabilitiesOperation final : public Asking<DriveCapabilities> {
       if (line == kBoundCapability) capabilities.bound = true;
       if (line == kUnerasedCapability) capabilities.unerased = true;
       if (line == kClientsCapability) capabilities.clients = true;
+      if (line == kSlowCapability) capabilities.slow = true;
     }
     return capabilities;
   }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cerrno>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -16,9 +17,11 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/operation_trace.h"
 #include "base/runtime.h"
 #include "base/status.h"
 #include "drive/drive.h"
+#include "kinetic/drive_slow.h"
 #include "kinetic/drive_use.h"
 
 namespace pinstripe {
@@ -49,6 +52,7 @@ class KineticOperation {
   Kind kind() const { return kind_; }
   Time deadline() const { return terms_.deadline; }
   const Terms& terms() const { return terms_; }
+  uint64_t asked_by() const { return asked_by_; }  // an OperationTrace; 0: none
 
   virtual void Describe(DriveCapabilities capabilities, kinetic::Body* body) const = 0;
   virtual SharedBytes value() const { return {}; }
@@ -61,6 +65,7 @@ class KineticOperation {
   const int message_type_;
   const Kind kind_;
   const Terms terms_;
+  const uint64_t asked_by_ = OperationTrace::CurrentId();
 };
 
 // Shared by whoever sends it and whoever answers it.
@@ -95,5 +100,11 @@ KineticOperationPtr NewAskCapabilities(Terms terms, Callback<DriveCapabilities> 
 KineticOperationPtr NewIntroduction(ProgramName program, Terms terms, StatusCallback done);
 // ENOTSUP: the device does not tell.
 KineticOperationPtr NewAskUse(Terms terms, Callback<DriveUse> done);
+
+// Tells a device that wants to know (DriveCapabilities::slow) what took long for us.
+KineticOperationPtr NewTellSlow(const std::vector<SlowOperation>& operations, Terms terms,
+                                StatusCallback done);
+// ENOTSUP: the device does not tell.
+KineticOperationPtr NewAskSlow(Terms terms, Callback<DriveSlow> done);
 
 }  // namespace pinstripe

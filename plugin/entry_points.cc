@@ -1,7 +1,7 @@
 // What XRootD's plugin loader calls:
 //
 //   ofs.osslib +cksio +xattr libXrdOssPinstripe.so /etc/pinstripe/cluster.toml [/DIRECTORY]
-//              [metrics=127.0.0.1:9465]
+//              [metrics=127.0.0.1:9465] [slow_request=2]
 //
 // With a directory, clients see what is below it in the cluster as if it were everything.
 // A cluster that cannot be opened is one line in the server's log, and the server does not start.
@@ -22,6 +22,7 @@
 #include "metrics/address.h"
 #include "plugin/file_attributes.h"
 #include "plugin/oss.h"
+#include "upkeep/slow_operations.h"
 
 namespace pinstripe {
 namespace {
@@ -40,21 +41,25 @@ struct Parameters {
   std::string config_file;
   std::string root = "/";  // the directory that is exported
   std::string metrics;     // where they are served; empty: nowhere
+  Duration slow_request = SlowOperations::kUsually;
 };
 
 // The rest of the configuration line.
 Result<Parameters> Parse(const char* parameters) {
   constexpr std::string_view kMetrics = "metrics=";
+  constexpr std::string_view kSlowRequest = "slow_request=";
   Parameters parsed;
   std::vector<std::string> words;
   std::istringstream text(parameters == nullptr ? "" : parameters);
   for (std::string word; text >> word;) {
-    if (!word.starts_with(kMetrics)) {
+    if (word.starts_with(kMetrics)) {
+      parsed.metrics = word.substr(kMetrics.size());
+      TRY(ParseMetricsAddress(parsed.metrics));
+    } else if (word.starts_with(kSlowRequest)) {
+      parsed.slow_request = TRY(SlowOperations::ParseAfter(word.substr(kSlowRequest.size())));
+    } else {
       words.push_back(word);
-      continue;
     }
-    parsed.metrics = word.substr(kMetrics.size());
-    TRY(ParseMetricsAddress(parsed.metrics));
   }
   if (words.empty()) {
     return Fail(EINVAL,
@@ -64,7 +69,7 @@ Result<Parameters> Parse(const char* parameters) {
   if (words.size() > 2) {
     return Fail(EINVAL,
                 "ofs.osslib takes the path of cluster.toml and, at most, the directory to be "
-                "exported and metrics=ADDRESS:PORT, and not `{}`",
+                "exported, metrics=ADDRESS:PORT and slow_request=SECONDS, and not `{}`",
                 parameters);
   }
   parsed.config_file = words[0];
@@ -88,7 +93,10 @@ Result<std::unique_ptr<Oss>> StartOss(const char* parameters) {
               .detail = instance == nullptr ? "" : instance});
   auto oss = TRY(Oss::Start(parsed.config_file, parsed.root, is_manager));
   // The manager beside a server reads the same line, and has no requests to tell of.
-  if (!is_manager) oss->ServeMetrics(parsed.metrics);
+  if (!is_manager) {
+    oss->ServeMetrics(parsed.metrics);
+    oss->TellSlow(parsed.slow_request);
+  }
   return oss;
 }
 

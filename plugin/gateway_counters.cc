@@ -8,6 +8,10 @@ constexpr std::array<const char*, GatewayCounters::kRequests> kNames = {
 
 }  // namespace
 
+const char* GatewayCounters::NameOf(Request request) {
+  return kNames.at(static_cast<size_t>(request));
+}
+
 void GatewayCounters::AddTo(MetricsPage& page) const {
   for (size_t i = 0; i < kRequests; ++i) {
     page.Histogram("pinstripe_gateway_request_seconds",

@@ -11,6 +11,7 @@
 #include "base/latency_histogram.h"
 #include "base/runtime.h"
 #include "metrics/page.h"
+#include "upkeep/slow_operations.h"
 
 namespace pinstripe {
 
@@ -34,24 +35,40 @@ struct GatewayCounters {
   std::atomic<uint64_t> errors{0};  // answers that are EIO
   std::array<LatencyHistogram, kRequests> took;
 
+  static const char* NameOf(Request request);
+
   void AddTo(MetricsPage& page) const;
 };
 
-// Counts a request for as long as this is there.
+// Counts a request for as long as this is there, and tells of one that took long.
 class CountedRequest {
  public:
-  CountedRequest(Runtime& runtime, GatewayCounters& counters, GatewayCounters::Request request)
+  // `slow`: null, nobody is told. `path` outlives this.
+  CountedRequest(Runtime& runtime, GatewayCounters& counters, SlowOperations* slow,
+                 GatewayCounters::Request request, const char* path)
       : runtime_(runtime),
         took_(counters.took[static_cast<size_t>(request)]),
+        slow_(slow),
+        request_(request),
+        path_(path),
         start_(runtime.Now()) {}
-  ~CountedRequest() { took_.Add(runtime_.Now() - start_); }
+  ~CountedRequest() {
+    const Duration took = runtime_.Now() - start_;
+    took_.Add(took);
+    if (slow_ == nullptr || !slow_->IsSlow(took)) return;
+    slow_->Add(trace_, GatewayCounters::NameOf(request_), path_, took);
+  }
   CountedRequest(const CountedRequest&) = delete;
   CountedRequest& operator=(const CountedRequest&) = delete;
 
  private:
   Runtime& runtime_;
   LatencyHistogram& took_;
+  SlowOperations* const slow_;
+  const GatewayCounters::Request request_;
+  const char* const path_;
   const Time start_;
+  const OperationTrace trace_;
 };
 
 }  // namespace pinstripe

@@ -126,13 +126,13 @@ Status Oss::ChangeMode(const char* path, uint32_t mode) {
 }
 
 int Oss::Chmod(const char* path, mode_t mode, XrdOucEnv*) {
-  const auto counted = Counted(GatewayCounters::Request::kChange);
+  const auto counted = Counted(GatewayCounters::Request::kChange, path);
   return AnswerFor(ChangeMode(path, mode & 07777), "chmod", path);
 }
 
 int Oss::Truncate(const char* path, unsigned long long size, XrdOucEnv*) {
   if (IsNegative(size)) return -EINVAL;
-  const auto counted = Counted(GatewayCounters::Request::kChange);
+  const auto counted = Counted(GatewayCounters::Request::kChange, path);
   const auto truncate = [&]() -> Status {
     const InodeId inode = TRY(ResolveForChange(path));
     TRY(file_system_->SetAttributes(inode, {.size = size}));
@@ -160,7 +160,7 @@ int Oss::Create(const char* client, const char* path, mode_t, XrdOucEnv& env, in
 }
 
 int Oss::Mkdir(const char* path, mode_t mode, int make_path, XrdOucEnv*) {
-  const auto counted = Counted(GatewayCounters::Request::kChange);
+  const auto counted = Counted(GatewayCounters::Request::kChange, path);
   const uint32_t bits = mode & 07777;
   const auto make = [&]() -> Status {
     const std::string inside = TRY(Inside(path));
@@ -173,7 +173,7 @@ int Oss::Mkdir(const char* path, mode_t mode, int make_path, XrdOucEnv*) {
 }
 
 int Oss::Remdir(const char* path, int, XrdOucEnv*) {
-  const auto counted = Counted(GatewayCounters::Request::kChange);
+  const auto counted = Counted(GatewayCounters::Request::kChange, path);
   const auto remove = [&]() -> Status {
     const FileSystem::Place place = TRY(file_system_->ResolveParent(TRY(Inside(path))));
     return file_system_->RemoveDirectory(place.directory, place.name);
@@ -201,7 +201,7 @@ Status Oss::UnlinkPath(const char* path) {
 }
 
 int Oss::Unlink(const char* path, int, XrdOucEnv*) {
-  const auto counted = Counted(GatewayCounters::Request::kChange);
+  const auto counted = Counted(GatewayCounters::Request::kChange, path);
   return AnswerFor(UnlinkPath(path), "unlink", path);
 }
 
@@ -214,7 +214,7 @@ Status Oss::RenamePath(const char* source, const char* target) {
 }
 
 int Oss::Rename(const char* source, const char* target, XrdOucEnv*, XrdOucEnv*) {
-  const auto counted = Counted(GatewayCounters::Request::kChange);
+  const auto counted = Counted(GatewayCounters::Request::kChange, source);
   return AnswerFor(RenamePath(source, target), "rename", fmt::format("{} to {}", source, target));
 }
 
@@ -231,7 +231,7 @@ Result<InodeId> Oss::ResolveForChange(const char* path) {
 }
 
 int Oss::Stat(const char* path, struct stat* out, int, XrdOucEnv*) {
-  const auto counted = Counted(GatewayCounters::Request::kStat);
+  const auto counted = Counted(GatewayCounters::Request::kStat, path);
   const Result<Attributes> attributes = Resolve(path);
   if (!attributes.has_value()) return AnswerFor(attributes.error(), "stat", path);
   *out = StatOf(*attributes);
@@ -287,6 +287,8 @@ std::string Oss::MetricsText() {
   AddHostMetrics(cluster_, *file_system_, page);
   return page.Text();
 }
+
+void Oss::TellSlow(Duration after) { slow_ = std::make_unique<SlowOperations>(cluster_, after); }
 
 void Oss::ServeMetrics(const std::string& address) {
   metrics_ = MetricsServer::StartOrWarn(address, [this] { return MetricsText(); });

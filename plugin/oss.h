@@ -22,6 +22,7 @@
 #include "plugin/exported_path.h"
 #include "plugin/gateway_counters.h"
 #include "plugin/uploads.h"
+#include "upkeep/slow_operations.h"
 
 namespace pinstripe {
 
@@ -40,10 +41,13 @@ class Oss final : public XrdOss {
 
   FileSystem& file_system() { return *file_system_; }
   GatewayCounters& counters() { return counters_; }
-  // Counted while it is there.
-  CountedRequest Counted(GatewayCounters::Request request) {
-    return CountedRequest(runtime_, counters_, request);
+  // Counted while it is there, which `path` outlives.
+  CountedRequest Counted(GatewayCounters::Request request, const char* path) {
+    return CountedRequest(runtime_, counters_, slow_.get(), request, path);
   }
+  // From now on the log and drives are told of what takes so long; 0: of nothing. Called before the
+  // first request.
+  void TellSlow(Duration after);
   // 0 or -errno, logged and counted.
   int AnswerFor(const Status& status, std::string_view operation, std::string_view subject);
   Uploads& uploads() { return uploads_; }
@@ -108,6 +112,7 @@ class Oss final : public XrdOss {
   const Owner owner_;
   const uint32_t device_;
   GatewayCounters counters_;
+  std::unique_ptr<SlowOperations> slow_;  // null: nobody is told
   Uploads uploads_;
   // The last members: they use the others.
   std::unique_ptr<SignalWatch> reload_;  // SIGUSR1

@@ -15,7 +15,7 @@ constexpr size_t kBatch = 4096;  // entries fetched at once: few round trips for
 }  // namespace
 
 int OssDir::Opendir(const char* path, XrdOucEnv&) {
-  const auto counted = oss_.Counted(GatewayCounters::Request::kList);
+  const auto counted = oss_.Counted(GatewayCounters::Request::kList, path);
   path_ = path;
   const Result<Attributes> found = oss_.Resolve(path);
   if (!found.has_value()) return oss_.AnswerFor(found.error(), "opendir", path);
@@ -72,7 +72,7 @@ Result<std::string> OssDir::NameToShow(const DirectoryEntry& entry, int length) 
 }
 
 int OssDir::Readdir(char* name, int length) {
-  const auto counted = oss_.Counted(GatewayCounters::Request::kList);
+  const auto counted = oss_.Counted(GatewayCounters::Request::kList, path_.c_str());
   if (directory_ == 0) return -EBADF;
   for (;;) {
     const Result<bool> more = Advance();

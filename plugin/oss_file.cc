@@ -75,7 +75,7 @@ OssFile::~OssFile() {
 }
 
 int OssFile::Open(const char* path, int flags, mode_t mode, XrdOucEnv& env) {
-  const auto counted = oss_.Counted(GatewayCounters::Request::kOpen);
+  const auto counted = oss_.Counted(GatewayCounters::Request::kOpen, path);
   path_ = path;
   const bool uploads = (flags & (O_CREAT | O_TRUNC)) != 0;
   const std::optional<uint64_t> announced = AnnouncedSize(env.Get("oss.asize"));
@@ -116,7 +116,7 @@ Status OssFile::CheckNotDropped() {
 }
 
 int OssFile::Close(long long* size) {
-  const auto counted = oss_.Counted(GatewayCounters::Request::kClose);
+  const auto counted = oss_.Counted(GatewayCounters::Request::kClose, path_.c_str());
   if (file_ == nullptr) return -EBADF;
   if (size != nullptr) {
     const Result<Attributes> attributes = file_->Stat();
@@ -160,7 +160,7 @@ void OssFile::StopWriting() {
 }
 
 ssize_t OssFile::Read(void* out, off_t offset, size_t length) {
-  const auto counted = oss_.Counted(GatewayCounters::Request::kRead);
+  const auto counted = oss_.Counted(GatewayCounters::Request::kRead, path_.c_str());
   if (file_ == nullptr) return -EBADF;
   if (offset < 0) return -EINVAL;
   const Result<size_t> read = file_->Read(static_cast<uint64_t>(offset),
@@ -175,7 +175,7 @@ ssize_t OssFile::ReadRaw(void* out, off_t offset, size_t length) {
 }
 
 ssize_t OssFile::ReadV(XrdOucIOVec* parts, int count) {
-  const auto counted = oss_.Counted(GatewayCounters::Request::kReadParts);
+  const auto counted = oss_.Counted(GatewayCounters::Request::kReadParts, path_.c_str());
   if (file_ == nullptr) return -EBADF;
   std::vector<OpenFile::Part> wanted;
   for (const XrdOucIOVec& part : std::span(parts, static_cast<size_t>(std::max(count, 0)))) {
@@ -195,7 +195,7 @@ ssize_t OssFile::ReadV(XrdOucIOVec* parts, int count) {
 }
 
 ssize_t OssFile::Write(const void* data, off_t offset, size_t length) {
-  const auto counted = oss_.Counted(GatewayCounters::Request::kWrite);
+  const auto counted = oss_.Counted(GatewayCounters::Request::kWrite, path_.c_str());
   if (file_ == nullptr) return -EBADF;
   if (offset < 0) return -EINVAL;
   const Status written = file_->Write(static_cast<uint64_t>(offset),
@@ -269,20 +269,20 @@ int OssFile::Fsync(XrdSfsAio* request) {
 }
 
 int OssFile::Fsync() {
-  const auto counted = oss_.Counted(GatewayCounters::Request::kSync);
+  const auto counted = oss_.Counted(GatewayCounters::Request::kSync, path_.c_str());
   if (file_ == nullptr) return -EBADF;
   return AnswerFor(file_->Sync(), "fsync");
 }
 
 int OssFile::Ftruncate(unsigned long long size) {
-  const auto counted = oss_.Counted(GatewayCounters::Request::kChange);
+  const auto counted = oss_.Counted(GatewayCounters::Request::kChange, path_.c_str());
   if (file_ == nullptr) return -EBADF;
   if (IsNegative(size)) return -EINVAL;
   return AnswerFor(file_->Truncate(size), "ftruncate");
 }
 
 int OssFile::Fstat(struct stat* out) {
-  const auto counted = oss_.Counted(GatewayCounters::Request::kStat);
+  const auto counted = oss_.Counted(GatewayCounters::Request::kStat, path_.c_str());
   if (file_ == nullptr) return -EBADF;
   const Result<Attributes> attributes = file_->Stat();
   if (!attributes.has_value()) return AnswerFor(attributes.error(), "fstat");
@@ -291,7 +291,7 @@ int OssFile::Fstat(struct stat* out) {
 }
 
 int OssFile::Fchmod(mode_t mode) {
-  const auto counted = oss_.Counted(GatewayCounters::Request::kChange);
+  const auto counted = oss_.Counted(GatewayCounters::Request::kChange, path_.c_str());
   if (file_ == nullptr) return -EBADF;
   return AnswerFor(file_->SetAttributes({.mode = mode & 07777}), "fchmod");
 }

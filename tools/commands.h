@@ -34,6 +34,7 @@ void AddStatusCommand(CLI::App& app, Action& chosen);
 void AddOkToStopCommand(CLI::App& app, Action& chosen);
 void AddEventsCommand(CLI::App& app, Action& chosen);
 void AddClientsCommand(CLI::App& app, Action& chosen);
+void AddSlowCommand(CLI::App& app, Action& chosen);
 void AddTopCommand(CLI::App& app, Action& chosen);
 void AddWhyCommand(CLI::App& app, Action& chosen);
 void AddCareCommand(CLI::App& app, Action& chosen);

@@ -38,6 +38,7 @@ int Main(int argc, char** argv) {
   AddOkToStopCommand(app, chosen);
   AddEventsCommand(app, chosen);
   AddClientsCommand(app, chosen);
+  AddSlowCommand(app, chosen);
   AddTopCommand(app, chosen);
   AddWhyCommand(app, chosen);
   AddCareCommand(app, chosen);

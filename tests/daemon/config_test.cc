@@ -46,6 +46,7 @@ strangers_per_address = 5
 values_under_way = "1 GiB"
 index_cache = "256 MiB"
 metrics = "127.0.0.1:9464"
+slow_request = "250 ms"
 log_format = "json"
 [[drive]]
 path = "d1"
@@ -68,6 +69,7 @@ store = "leveldb"
   EXPECT_EQ(config->value_bytes, uint64_t{1} << 30);
   EXPECT_EQ(config->index_cache_bytes, uint64_t{256} << 20);
   EXPECT_EQ(config->metrics, "127.0.0.1:9464");
+  EXPECT_EQ(config->slow_request, std::chrono::milliseconds(250));
   ASSERT_EQ(config->drives.size(), 2u);
   EXPECT_EQ(config->drives[0].path, directory_ + "/d1");
   EXPECT_EQ(config->drives[0].capacity_bytes, uint64_t{1} << 30);

@@ -60,6 +60,13 @@ TEST(MountOptions, LocksAreTheKernelsOrThereAreNone) {
   EXPECT_EQ(Parse("ro,locks=none").kernel, Parse("ro").kernel);
 }
 
+TEST(MountOptions, FromWhenOnSomethingIsSlowCanBeSaid) {
+  EXPECT_EQ(Parse("ro").slow_request, std::chrono::seconds(1));
+  EXPECT_EQ(Parse("slow_request=0.25").slow_request, std::chrono::milliseconds(250));
+  EXPECT_EQ(Parse("slow_request=0").slow_request, Duration()) << "nothing is";
+  EXPECT_EQ(Parse("ro,slow_request=2").kernel, Parse("ro").kernel);
+}
+
 TEST(MountOptions, AclsAreTheKernelsBusinessUnlessTheyAreTurnedOff) {
   EXPECT_TRUE(Parse("ro").acls);
   EXPECT_TRUE(Parse("noacl,acl").acls);
@@ -71,8 +78,8 @@ TEST(MountOptions, WhatCannotBeMeantIsRefused) {
   for (const char* options :
        {"cache_size=", "cache_size=many", "cache_size=1", "entry_timeout=soon", "attr_timeout=-1",
         "entry_timeout=nan", "cache_dir_size=1MiB", "metrics=", "metrics=host:1",
-        "locks=", "locks=global", "entry_timeout=1s", "uid=root", "gid=-1", "uid=4294967295",
-        "writeback", "remount,ro"}) {
+        "slow_request=", "slow_request=1s", "locks=", "locks=global", "entry_timeout=1s",
+        "uid=root", "gid=-1", "uid=4294967295", "writeback", "remount,ro"}) {
     const auto parsed = ParseMountOptions(options, "");
     EXPECT_FAILS(parsed, EINVAL) << options;
   }

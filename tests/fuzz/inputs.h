@@ -49,6 +49,7 @@ class ObedientDevice {
     int executed = 0;
     int succeeded = 0;
     int bound_puts = 0;  // of those
+    int told = 0;        // of what took long
   };
   std::string Execute(Bytes command, std::string value, bool tls, Count* count);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/utf8.h"
 #include "daemon/engine.h"
 #include "daemon/kinetic_service.h"
 #include "drive/drive.h"
@@ -10,6 +11,8 @@
 #include "kinetic/frame.h"
 #include "kinetic/kinetic.pb.h"
 #include "kinetic/message.h"
+#include "kinetic/operation.h"
+#include "kinetic/slow_messages.h"
 #include "store/memory_store.h"
 #include "tests/fuzz/inputs.h"
 #include "tests/golden/kinetic_vectors.h"
@@ -109,6 +112,37 @@ Examples ExampleMessages() {
   return messages;
 }
 
+namespace {
+
+// What a client tells a device of what took long, told on as it is: by the device in an answer that
+// can be sent, and to whoever asks for it as text that can be shown.
+std::string TellSlow(SlowLog& slow, const kinetic::GetLog& said) {
+  const auto client = std::make_shared<ConnectedClient>("10.0.0.1:50", false, 1, Time());
+  slow.Hear(client, said, Time());
+  kinetic::Body body;
+  *body.mutable_getlog() = said;
+  slow.Fill(Time(), body.mutable_getlog());
+  if (body.ByteSizeLong() > kMaxMessageBytes) return "a log that is too long to be sent";
+  std::string wrong;
+  const auto look = [&wrong](const Result<DriveSlow>& told) {
+    if (!told.has_value()) wrong = "a log that is not understood";
+    for (const ToldOperation& each : told.value_or(DriveSlow()).operations) {
+      const SlowOperation& operation = each.operation;
+      for (const std::string& text : {operation.operation, operation.subject}) {
+        if (Printable(text, text.size()) != text) wrong = "text that cannot be shown";
+      }
+      if (operation.requests.size() > SlowOperation::kMostRequests) wrong = "too many requests";
+      if (operation.took < Duration() || operation.ago < Duration()) wrong = "a time below zero";
+    }
+  };
+  NewAskSlow(Time::max(), look)
+      ->Finish(KineticAnswer{
+          .body = &body, .value = {}, .capabilities = {.slow = true}, .drive = "drive"});
+  return wrong;
+}
+
+}  // namespace
+
 struct ObedientDevice::Parts {
   Engine engine{std::make_unique<MemoryStore>()};
   DeviceSecurity security{{{1, FullAccess(std::string(kKey))}}};
@@ -126,6 +160,11 @@ std::string ObedientDevice::Execute(Bytes command, std::string value, bool tls, 
   const KineticService::Caller caller{.identity = parts_->security.Find(1),
                                       .tls = tls,
                                       .cluster_version = parts_->security.cluster_version()};
+  const kinetic::GetLog& log = request.body().getlog();
+  if (log.slowoperations_size() > 0) {
+    ++count->told;
+    if (std::string wrong = TellSlow(parts_->service.slow(), log); !wrong.empty()) return wrong;
+  }
   const std::string sent = value;
   const SharedBytes out =
       parts_->service.Execute(caller, request, SharedBytes(std::move(value)), &answer).value;
@@ -164,6 +203,16 @@ Examples ExampleCommands() {
     put.mutable_body()->mutable_keyvalue()->set_tag(CoveringTag(AsBytes(value)));
     commands.push_back(put.SerializeAsString());
   }
+  kinetic::Command log;
+  log.mutable_header()->set_messagetype(kinetic::Header::GETLOG);
+  kinetic::GetLog::SlowOperation* slow = log.mutable_body()->mutable_getlog()->add_slowoperations();
+  FillSlowOperation({.id = 1,
+                     .operation = "read",
+                     .subject = "inode 9",
+                     .took = std::chrono::seconds(2),
+                     .requests = {{.drive = 3, .waited = {.connection = 4, .sequence = 5}}}},
+                    slow);
+  commands.push_back(log.SerializeAsString());
   return commands;
 }
 

@@ -22,6 +22,39 @@ links_lead_the_gateway() {
     xrdfs "$url" rm /absolute && [ -f "$mount/real/file" ] && [ ! -L "$mount/absolute" ]
 }
 check "the gateway follows symbolic links, and removes them alone" links_lead_the_gateway
+
+# All drives stand still for longer than a second, while both ask for something.
+drives=$(/usr/bin/python3 -c "import json, sys; print(json.load(open(sys.argv[1]))['daemons'][0]['process']['pid'])" "$cluster/dev.json")
+ask_in_vain() {
+  kill -STOP "$drives"
+  cp "$work/file" "$mount/slow-from-mount" &
+  local copy=$!
+  timeout 60 xrdfs "$url" stat /slow-from-gateway >"$work/said" 2>&1 &
+  local stat=$!
+  sleep 1.5
+  kill -CONT "$drives"
+  wait $copy && { wait $stat || grep -q "no such file" "$work/said"; }
+}
+check "both get through when the drives go on" ask_in_vain
+tells_of_both() {
+  "$pinstripe" slow --json "$config" >"$work/slow.json" && /usr/bin/python3 - "$work/slow.json" "$mount" <<'END'
+import json, sys
+
+with open(sys.argv[1], encoding="utf-8") as file:
+    told = json.load(file)
+assert told["silent_drives"] == [], told
+for program, detail in ("pinstripe-fuse", sys.argv[2]), ("xrootd-pinstripe", None):
+    found = [each for each in told["slow"] if each["operation"] and each["client"]["program"] == program]
+    assert found, f"nothing of {program}"
+    one = max(found, key=lambda each: each["seconds"])
+    assert detail in (None, one["client"]["detail"]), one
+    assert one["operation"]["drives_seconds"] >= 1, one
+    assert one["requests"] and all(1 <= each["drive"] <= 8 and each["address"] for each in one["requests"]), one
+    assert one["requests"][0]["drive_says"] == "unknown", one
+END
+}
+check "what they waited for is told" wait_until 10 tells_of_both
+check "for people, too" says 0 "drive [1-8] (.*: the drive knows nothing of that" slow "$config"
 dev kill 1
 dev start 1
 wait_until_healthy
