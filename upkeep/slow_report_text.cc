@@ -49,7 +49,7 @@ std::string AtDriveText(const SlowPart& part) {
     case SlowPart::Drive::kIsSilent: return "the drive does not tell why";
     case SlowPart::Drive::kWasQuick: return "";
     case SlowPart::Drive::kKnowsNothing:
-      return "the drive knows nothing of that: the network, or its process stood still";
+      return "the drive noticed nothing: the network, or its process stood still";
   }
   std::string text = PartsText(*part.at_drive);
   const Duration rest = part.took() - part.at_drive->took;

@@ -54,7 +54,7 @@ for program, detail in ("pinstripe-fuse", sys.argv[2]), ("xrootd-pinstripe", Non
 END
 }
 check "what they waited for is told" wait_until 10 tells_of_both
-check "for people, too" says 0 "drive [1-8] (.*: the drive knows nothing of that" slow "$config"
+check "for people, too" says 0 "drive [1-8] (.*: the drive noticed nothing" slow "$config"
 dev kill 1
 dev start 1
 wait_until_healthy

@@ -143,7 +143,7 @@ TEST(SlowReport, SaysWhyADriveDoesNotSay) {
   EXPECT_EQ(parts[2].tells, SlowPart::Drive::kIsSilent) << "the configuration has no such drive";
   EXPECT_EQ(parts[3].tells, SlowPart::Drive::kWasQuick);
   const std::string text = SlowText(entries, slow, {});
-  EXPECT_THAT(text, HasSubstr("drive 1 (a:1), write: the drive knows nothing of that"));
+  EXPECT_THAT(text, HasSubstr("drive 1 (a:1), write: the drive noticed nothing"));
   EXPECT_THAT(text, HasSubstr("drive 2 (b:1), write, not answered yet then: the drive does not"));
   EXPECT_THAT(text, HasSubstr("  0.5 s  drive 1 (a:1), write\n"));
   EXPECT_THAT(text, HasSubstr("drive 2 (b:1) does not tell: this version cannot\n"));
