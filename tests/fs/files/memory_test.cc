@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/operation_trace.h"
+#include "fs/turn.h"
 #include "tests/fs/fs_test_base.h"
 
 namespace pinstripe {
@@ -289,6 +291,49 @@ TEST_F(MemoryTest, AMemorySmallerThanABlockIsEnough) {
   for (int i = 0; i < 10; ++i) {
     EXPECT_TRUE(Contents(fmt::format("/file{}", i)) == Pattern(i, 3 * kTestBlock));
   }
+}
+
+// That is what `pinstripe slow` tells of it. The parts never count one moment twice.
+TEST_F(MemoryTest, AnOperationKnowsForHowLongItWaitedForWhat) {
+  using Wait = OperationTrace::Wait;
+  Host host = NewHost(2 * kBlockMemory);
+  auto file = *host->Create(kRootInode, "file", {});
+  for (DriveId id = 1; id <= 5; ++id) {
+    machines_.drive(id).Set({.most_latency = std::chrono::milliseconds(100)});
+  }
+  {
+    const OperationTrace write;
+    const Time begin = sim_.Now();
+    const std::string block = Pattern(1, kTestBlock);
+    for (size_t i = 0; i < 8; ++i) ASSERT_OK(file->Write(i * kTestBlock, AsBytes(block)));
+    EXPECT_GT(write.waited(Wait::kMemory), Duration());
+    EXPECT_LE(write.waited(Wait::kMemory) + write.waited(Wait::kDrives), sim_.Now() - begin);
+  }
+  const OperationTrace close;
+  const Time begin = sim_.Now();
+  ASSERT_OK(file->Close());
+  EXPECT_EQ(close.waited(Wait::kMemory), Duration());
+  EXPECT_GT(close.waited(Wait::kDrives), Duration());
+  EXPECT_LE(close.waited(Wait::kDrives), sim_.Now() - begin);
+}
+
+// Who waits for a turn learns whose it is.
+TEST_F(MemoryTest, AnOperationKnowsForWhichOtherItWaited) {
+  using Wait = OperationTrace::Wait;
+  Turn turn(sim_);
+  uint64_t first = 0;
+  RunTogether(2, [&](int i) {
+    sim_.Sleep(std::chrono::milliseconds(10 * i));
+    const OperationTrace trace;
+    const Turn::Holder holder(turn);
+    if (i == 0) {
+      first = trace.id();
+      sim_.Sleep(std::chrono::seconds(1));
+    } else {
+      EXPECT_GE(trace.waited(Wait::kTurn), std::chrono::milliseconds(900));
+      EXPECT_EQ(trace.Ids(), (std::vector<uint64_t>{trace.id(), first}));
+    }
+  });
 }
 
 // Who waits for memory has blocks stored that came there while he was waiting, and whose writers
