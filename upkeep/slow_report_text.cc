@@ -76,7 +76,7 @@ std::string PartText(const SlowPart& part) {
 std::string WaitsText(const SlowOperation& operation) {
   std::vector<std::string> waits;
   const auto add = [&](std::string_view what, Duration time) {
-    if (time >= std::chrono::milliseconds(10)) {
+    if (time > Duration() && time >= operation.took / 50) {
       waits.push_back(fmt::format("{} for {}", SecondsText(time), what));
     }
   };

@@ -107,6 +107,14 @@ TEST(SlowReport, AnOperationIsJoinedWithWhatItsDriveSays) {
                               "    asked by pinstripe-fuse on host-a (/mnt)\n"));
 }
 
+TEST(SlowReport, WaitsThatAreAPartOfItAreShownHoweverShort) {
+  ToldOperation read = Close(9, 9ms, 1s, {});
+  read.operation.memory = 100us;
+  read.operation.drives = 8ms;
+  const auto slow = Now({{1, "a:1", Tells({}, {read})}});
+  EXPECT_THAT(SlowText(JoinSlow(slow, {}), slow, {}), HasSubstr("\n    waited 8 ms for drives\n"));
+}
+
 // Each of several drives is told; that one of them has died, or the client, takes nothing away.
 TEST(SlowReport, AnOperationIsToldOfOnce) {
   const auto told = Close(9, 4s, 10s, {});
