@@ -399,7 +399,7 @@ END
   observed
   type_in scrub
   happens "the scrub is done"
-  expect events 30 damage
+  expect events 30 'met [0-9]+ damaged shard'
   over 60
 }
 
