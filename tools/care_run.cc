@@ -18,6 +18,7 @@
 #include "tools/long_runs.h"
 #include "upkeep/care_notes.h"
 #include "upkeep/due.h"
+#include "upkeep/fill_history.h"
 #include "upkeep/work.h"
 
 namespace pinstripe {
@@ -286,6 +287,7 @@ Result<CareOutcome> RunCare(Cluster& cluster, const DriveFactory& factory,
   if (request.dry_run) return Care(cluster, factory, request, nullptr).Run();
   // Whoever is at work: each host counts by its own clock.
   NoteDrivesAway(cluster);
+  NoteFill(cluster);
   CareOutcome later;
   DriveClaim claim(cluster, kWholeCluster, DriveWork::kCare);
   const Status taken = claim.Take();
