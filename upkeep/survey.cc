@@ -383,10 +383,9 @@ void FindWork(Cluster& cluster, Survey& survey) {
 }  // namespace
 
 Survey SurveyOf(Cluster& cluster) {
-  // A drive is retired without a new epoch: whoever had the cluster open before hears of it only
-  // when it asks. When that fails, what was known before counts.
-  const auto is_in_question = [&](DriveId id) { return !cluster.IsRetired(id); };
-  if (std::ranges::any_of(cluster.DrainingDrives(), is_in_question)) (void)cluster.Refresh();
+  // Who only looks, as the console does, is told of no newer drive map by drives, and of no drive
+  // that was retired. When nobody can be asked, what was known before counts.
+  (void)cluster.Refresh();
   Survey survey{.config = cluster.config()};
   const DriveMap& map = cluster.map();
   survey.uuid = cluster.uuid();

@@ -75,8 +75,8 @@ TEST_F(RetirementTest, IsRefusedBeforeEverythingHasLeftTheDrive) {
 
 // The console has had the cluster open since before, and the drive is taken away.
 TEST_F(RetirementTest, WhoLooksAgainHearsOfIt) {
-  Change(plain_, DriveState::kDraining);
   const auto console = *machines_.Open();
+  Change(plain_, DriveState::kDraining);
   Repairer repairer(*admin_, {});
   repairer.Run();
   ASSERT_TRUE(admin_->IsRetired(plain_));
