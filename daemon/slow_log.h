@@ -1,6 +1,6 @@
-// SlowLog: what took long at one device, for who asks it (docs/protocol.md, "What took long"): its
-// own requests with their parts, and operations of which clients have told it. The last ones of
-// each, in a bounded space.
+// SlowLog: what took long at one device, for who asks it (docs/protocol.md, "Our extension: what
+// took long"): its own requests with their parts, and operations of which clients have told it. The
+// last ones of each, in a bounded space.
 //
 // Thread-safe. Only what took long comes here.
 

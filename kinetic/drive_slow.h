@@ -1,6 +1,6 @@
-// What a drive of ours tells in the log of what took long (docs/protocol.md, "What took long"):
-// requests of its own, with their parts, and operations of which gateways and mounts have told it.
-// All text is bounded and Printable(), whatever a drive or a client says.
+// What a drive of ours tells in the log of what took long (docs/protocol.md, "Our extension: what
+// took long"): requests of its own, with their parts, and operations of which gateways and mounts
+// have told it. All text is bounded and Printable(), whatever a drive or a client says.
 
 #pragma once
 

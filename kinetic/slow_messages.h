@@ -1,4 +1,5 @@
-// A slow operation on the wire (docs/protocol.md, "What took long"), for client and device.
+// A slow operation on the wire (docs/protocol.md, "Our extension: what took long"), for client and
+// device.
 
 #pragma once
 

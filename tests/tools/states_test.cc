@@ -857,6 +857,10 @@ TEST_F(StatesTest, AnActiveDriveThatIsNotListedIsMissingUntilItIsDrained) {
   // It may be a mistake: nothing was moved off it.
   ListAgain(config);
   machines_.SetDown(lost, false);
+  // Nobody has compared its names with those of the others since.
+  Expect({{"verify", 0, "everything is in order"},
+          {"status", 1, "degraded: names and inodes lack copies"},
+          {"repair", 0, "everything is in order"}});
   ExpectAllIsWell();
   machines_.SetDown(lost, true);
   Unlist(lost);
