@@ -103,7 +103,8 @@ std::vector<Drive*> SlowOperations::Teller::WhomToTell() {
     all.emplace_back(involved.contains(mapped.id), drive);
   }
   if (all.empty()) return {};
-  std::ranges::rotate(all, all.begin() + static_cast<ptrdiff_t>(runtime.Random() % all.size()));
+  const auto first = static_cast<ptrdiff_t>(runtime.Random() % all.size());
+  std::rotate(all.begin(), all.begin() + first, all.end());
   std::ranges::stable_sort(all, {}, &std::pair<bool, Drive*>::first);
   const auto most = static_cast<size_t>(cluster->config().layout.parity_shards) + 1;
   std::vector<Drive*> drives;
