@@ -128,10 +128,15 @@ Result<StopAnswer> MayStop(Cluster& cluster, const Survey& survey,
   }
   if (LacksSomething(survey.listed) || LacksSomething(survey.read)) {
     answer.verdict = Verdict::kUnknown;
-    answer.risks.emplace_back(
+    // Nobody can look at what is on a drive that is down.
+    answer.risks.push_back(fmt::format(
         "who looked last found files that lack shards, names that lack copies, or something that "
-        "could not be looked at, and these may be out of reach: run `pinstripe repair` and "
-        "`pinstripe check` first");
+        "could not be looked at, and these may be out of reach: {}run `pinstripe repair` and "
+        "`pinstripe check` first",
+        survey.DrivesDown() == 0
+            ? ""
+            : "bring back the drives that are down, or have what they held written elsewhere with "
+              "`pinstripe repair --without`; then "));
   }
   for (std::string& reason : WhatIsNotKnown(cluster, survey)) {
     answer.verdict = Verdict::kUnknown;

@@ -607,7 +607,11 @@ TEST_F(StatesTest, WhatMayBeStoppedIsToldByTheMapAndByWhatIsAway) {
   const StopAnswer unknown = ask({"2"});
   EXPECT_EQ(unknown.verdict, kUnknown);
   EXPECT_EQ(ExitCodeOf(unknown), 2);
-  EXPECT_THAT(unknown.risks, testing::ElementsAre(HasSubstr("run `pinstripe repair`")));
+  EXPECT_THAT(unknown.risks,
+              testing::ElementsAre(HasSubstr("bring back the drives that are down")));
+  machines_.SetDown(1, false);
+  EXPECT_THAT(ask({"2"}).risks, testing::Contains(HasSubstr("of reach: run `pinstripe repair`")));
+  machines_.SetDown(1, true);
   const Survey survey = SurveyOf(**cluster);
   EXPECT_THAT(StopText(two, survey), HasSubstr("yes: drives 1, 2\n"));
   EXPECT_THAT(StopText(two, survey), HasSubstr("the cluster survives not one more drive"));
