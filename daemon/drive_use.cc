@@ -38,6 +38,18 @@ uint64_t Milliseconds(Duration time) {
 }
 
 void Fill(const ConnectedClient& client, Time now, GetLog::Client* filled) {
+  FillName(client, filled);
+  filled->set_tls(client.tls());
+  if (const auto identity = client.identity()) filled->set_identity(*identity);
+  filled->set_connectedmilliseconds(Milliseconds(now - client.since()));
+  filled->set_requests(client.requests());
+  filled->set_bytesread(client.bytes_read());
+  filled->set_byteswritten(client.bytes_written());
+}
+
+}  // namespace
+
+void FillName(const ConnectedClient& client, GetLog::Client* filled) {
   ConnectedClient::Introduction said = client.introduction();
   if (!said.program.empty()) filled->set_program(std::move(said.program));
   if (!said.version.empty()) filled->set_version(std::move(said.version));
@@ -45,16 +57,8 @@ void Fill(const ConnectedClient& client, Time now, GetLog::Client* filled) {
   if (!said.detail.empty()) filled->set_detail(std::move(said.detail));
   if (said.process != 0) filled->set_process(said.process);
   filled->set_address(client.address());
-  filled->set_tls(client.tls());
-  if (const auto identity = client.identity()) filled->set_identity(*identity);
-  filled->set_connectedmilliseconds(Milliseconds(now - client.since()));
-  filled->set_requests(client.requests());
-  filled->set_bytesread(client.bytes_read());
-  filled->set_byteswritten(client.bytes_written());
   filled->set_connection(static_cast<uint64_t>(client.connection()));
 }
-
-}  // namespace
 
 void FillUse(KineticService& service, Time now, GetLog* log) {
   log->clear_clients();  // who asks twice is told once: an answer has a bounded size

@@ -12,8 +12,10 @@ namespace pinstripe {
 
 namespace kinetic {
 class GetLog;
+class GetLog_Client;
 }  // namespace kinetic
 
+class ConnectedClient;
 class KineticService;
 
 // The types of messages of kinetic.proto, and their names for people and metrics.
@@ -38,6 +40,9 @@ inline constexpr std::array<std::pair<int, const char*>, 19> kServedTypes = {{
     {44, "end_batch"},
     {46, "abort_batch"},
 }};
+
+// Who it is: its name as it says, its address and its connection.
+void FillName(const ConnectedClient& client, kinetic::GetLog_Client* filled);
 
 void FillUse(KineticService& service, Time now, kinetic::GetLog* log);
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/utf8.h"
+#include "daemon/drive_use.h"
 #include "kinetic/kinetic.pb.h"
 #include "kinetic/slow_messages.h"
 
@@ -18,18 +19,6 @@ uint64_t Microseconds(Duration time) {
 }
 
 uint64_t Milliseconds(Duration time) { return Microseconds(time) / 1000; }
-
-// Who it is; what it has done so far is told by the log of clients.
-void Fill(const ConnectedClient& client, GetLog::Client* filled) {
-  ConnectedClient::Introduction said = client.introduction();
-  if (!said.program.empty()) filled->set_program(std::move(said.program));
-  if (!said.version.empty()) filled->set_version(std::move(said.version));
-  if (!said.host.empty()) filled->set_host(std::move(said.host));
-  if (!said.detail.empty()) filled->set_detail(std::move(said.detail));
-  if (said.process != 0) filled->set_process(said.process);
-  filled->set_address(client.address());
-  filled->set_connection(static_cast<uint64_t>(client.connection()));
-}
 
 void Fill(const SlowRequest& request, GetLog::SlowRequest* filled) {
   filled->set_connection(request.connection);
@@ -78,13 +67,13 @@ void SlowLog::Fill(Time now, GetLog* log) const {
     GetLog::SlowRequest* filled = log->add_slowrequests();
     pinstripe::Fill(each.request, filled);
     filled->set_agomilliseconds(Milliseconds(now - each.ended));
-    pinstripe::Fill(*each.client, filled->mutable_client());
+    FillName(*each.client, filled->mutable_client());
   }
   for (const Operation& each : operations_) {
     GetLog::SlowOperation* filled = log->add_slowoperations();
     FillSlowOperation(each.operation, filled);
     filled->set_agomilliseconds(Milliseconds(now - each.ended));
-    pinstripe::Fill(*each.client, filled->mutable_client());
+    FillName(*each.client, filled->mutable_client());
   }
   log->set_slowmilliseconds(Milliseconds(after_));
 }
