@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/attempts.h"
 #include "base/coding.h"
 #include "base/try.h"
 #include "cluster/registers/store.h"
@@ -35,7 +36,7 @@ using Edit =
     std::function<std::optional<std::optional<std::string>>(const std::optional<std::string>&)>;
 Status EditRegister(Cluster& cluster, const std::string& key, const Edit& edit) {
   const RegisterName name{kMapGroup, key};
-  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+  for (Attempts attempts(kMostAttempts); attempts.Next();) {
     const RegisterValue seen = TRY(cluster.registers().Read(name));
     const auto wanted = edit(seen.value);
     if (!wanted) return {};
@@ -169,6 +170,7 @@ Result<WorkStops> DecodeWorkStops(std::string_view bytes) {
   if (count > kMaxStops) in.MarkBad();
   for (uint64_t i = 0; i < count && in.ok(); ++i) {
     const std::string work = TakePrintable(in, kMaxWorkBytes);
+    if (!stops.empty() && work <= stops.rbegin()->first) in.MarkBad();
     stops[work] = static_cast<int64_t>(in.U64());
   }
   TRY(in.Finish("work that was stopped"));

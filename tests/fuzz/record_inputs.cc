@@ -12,6 +12,7 @@
 #include "store/log_entry.h"
 #include "store/starts.h"
 #include "tests/fuzz/inputs.h"
+#include "upkeep/care_notes.h"
 #include "upkeep/events.h"
 #include "upkeep/fill_history.h"
 #include "upkeep/last_look.h"
@@ -117,6 +118,22 @@ RecordKind FillHistories() {
   return {.name = "fill history",
           .examples = {FillHistory().Encode(), large.Encode()},
           .again = [](std::string_view bytes) { return Again(FillHistory::Decode(bytes)); }};
+}
+
+RecordKind AwayNotesKind() {
+  const AwayNote large{.failure = "its disk is broken",
+                       .moved = -1,
+                       .watchers = {{"box1", 7, INT64_MAX}, {"", 0, 0}}};
+  return {.name = "away note",
+          .examples = {AwayNote().Encode(), large.Encode()},
+          .again = [](std::string_view bytes) { return Again(AwayNote::Decode(bytes)); }};
+}
+
+RecordKind WorkStopsKind() {
+  return {
+      .name = "work stops",
+      .examples = {EncodeWorkStops({}), EncodeWorkStops({{"scrub", -1}, {"check", 300}})},
+      .again = [](std::string_view bytes) { return DecodeWorkStops(bytes).map(EncodeWorkStops); }};
 }
 
 RecordKind LastLooks() {
@@ -305,6 +322,8 @@ const std::vector<RecordKind>& RecordKinds() {
                                                 WorkRecords(),
                                                 WorkOrders(),
                                                 FillHistories(),
+                                                AwayNotesKind(),
+                                                WorkStopsKind(),
                                                 LastLooks(),
                                                 LastPlacesKind(),
                                                 KeptLayouts(),

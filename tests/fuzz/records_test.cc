@@ -51,6 +51,8 @@ TEST(HostileBytes, AreNoWork) {
   Bombard(KindOfRecord("work"));
   Bombard(KindOfRecord("work order"));
 }
+TEST(HostileBytes, AreNoAwayNote) { Bombard(KindOfRecord("away note")); }
+TEST(HostileBytes, AreNoWorkStops) { Bombard(KindOfRecord("work stops")); }
 TEST(HostileBytes, AreNoFillHistory) { Bombard(KindOfRecord("fill history")); }
 TEST(HostileBytes, AreNoLastLook) { Bombard(KindOfRecord("last look")); }
 TEST(HostileBytes, AreNoLastPlaces) { Bombard(KindOfRecord("last places")); }
