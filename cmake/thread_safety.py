@@ -51,6 +51,15 @@ def precompile(words, directory):
     return f"{source}.pch"
 
 
+def each_alone(entry):
+    """The entries of the files that one which CMake wrote includes, to compile them as one; or the entry itself."""
+    if not re.search(r"/Unity/unity_\d+_cxx\.cxx$", entry["file"]):
+        return [entry]
+    together = pathlib.Path(entry["directory"], entry["file"]).read_text()
+    return [entry | {"file": file, "command": entry["command"].replace(entry["file"], file)}
+            for file in re.findall(r'^#include "(.*)"$', together, re.MULTILINE)]
+
+
 def check(entry, precompiled):
     words = settings(entry)
     headers = ["-include-pch", precompiled[words]] if words in precompiled else []
@@ -62,7 +71,8 @@ def check(entry, precompiled):
 def main():
     build, jobs, only = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
     entries = []
-    for entry in json.loads((build / "compile_commands.json").read_text()):
+    listed = json.loads((build / "compile_commands.json").read_text())
+    for entry in (alone for entry in listed for alone in each_alone(entry)):
         source = pathlib.Path(entry["directory"], entry["file"]).resolve()
         if not source.is_relative_to(ROOT) or source.is_relative_to(build.resolve()):
             continue
