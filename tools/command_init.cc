@@ -7,10 +7,12 @@
 
 #include "base/read_file.h"
 #include "base/try.h"
+#include "cluster/connect.h"
 #include "tools/commands.h"
 #include "tools/drive_probe.h"
 #include "tools/site_directory.h"
 #include "tools/site_file.h"
+#include "upkeep/stop.h"
 #include "upkeep/survey.h"
 
 namespace pinstripe {
@@ -22,6 +24,7 @@ struct InitOptions {
   bool example = false;
   bool update = false;
   std::vector<DriveId> without;
+  std::vector<std::string> moves;  // "10=store5:/srv/disk4"
   bool renew_certificates = false;
   bool renew_authority = false;
   bool rotate_keys = false;
@@ -30,7 +33,7 @@ struct InitOptions {
 
   bool goes_on() const {
     return update || renew_certificates || renew_authority || rotate_keys || drop_old_keys ||
-           !without.empty();
+           !without.empty() || !moves.empty();
   }
 };
 
@@ -131,8 +134,9 @@ Status CheckThatDrivesMayGo(Runtime& runtime, const std::vector<DriveId>& withou
     if (drive.drain && drive.drain->retired) continue;
     doubts.push_back(drive.drain && drive.drain->keeps_map
                          ? fmt::format("  drive {} keeps a part of the drive map: leave it in, as "
-                                       "small as it likes to be",
-                                       drive.id)
+                                       "small as it likes to be, or have it go on elsewhere with "
+                                       "--move {}=HOST:DISK",
+                                       drive.id, drive.id)
                          : fmt::format("  drive {} is not drained to its end: `pinstripe {} "
                                        "{}/cluster.toml{}` first",
                                        drive.id, drive.drain ? "rebalance" : "drain", path,
@@ -140,6 +144,32 @@ Status CheckThatDrivesMayGo(Runtime& runtime, const std::vector<DriveId>& withou
   }
   if (doubts.empty()) return {};
   return Fail(EBUSY, "not all drives may go:\n{}\n{}", fmt::join(doubts, "\n"), kForce);
+}
+
+// A drive that moves is lost for as long as its new place is empty.
+Status CheckThatDrivesMayMove(Runtime& runtime, const std::vector<SiteMove>& moves,
+                              const std::string& path) {
+  constexpr std::string_view kForce = "--force moves them all the same";
+  const auto connected = Connect(runtime, path + "/cluster.toml");
+  if (!connected) {
+    return Fail(EBUSY, "nobody knows whether the drives may move: {}\n{}",
+                connected.error().message(), kForce);
+  }
+  Cluster& cluster = (*connected)->cluster();
+  std::vector<std::string> ids;
+  for (const SiteMove& move : moves) ids.push_back(fmt::format("{}", move.id));
+  const StopAnswer answer = TRY(MayStop(cluster, SurveyOf(cluster), ids));
+  if (answer.verdict == StopAnswer::Verdict::kYes) return {};
+  return Fail(EBUSY,
+              "the cluster cannot be without drives {} now, which it is until `pinstripe rebuild` "
+              "has filled their new places:\n  {}\n{}",
+              fmt::join(ids, ", "), fmt::join(answer.risks, "\n  "), kForce);
+}
+
+Result<SiteChange> ChangeOf(const InitOptions& options) {
+  SiteChange change{.without = options.without, .moves = {}};
+  for (const std::string& text : options.moves) change.moves.push_back(TRY(ParseMove(text)));
+  return change;
 }
 
 // Without a description the one counts that the site was made from.
@@ -151,9 +181,13 @@ Result<int> ChangeSite(Runtime& runtime, const InitOptions& options) {
   SiteDirectory directory = TRY(SiteDirectory::Open(path));
   SiteState& state = directory.state();
   const SiteState before = state;
-  TRY(UpdateSite(runtime, std::move(text), std::move(site), options.without, state));
-  if (!options.without.empty() && !options.force) {
-    TRY(CheckThatDrivesMayGo(runtime, options.without, path));
+  const SiteChange change = TRY(ChangeOf(options));
+  TRY(UpdateSite(runtime, std::move(text), std::move(site), change, state));
+  if (!change.without.empty() && !options.force) {
+    TRY(CheckThatDrivesMayGo(runtime, change.without, path));
+  }
+  if (!change.moves.empty() && !options.force) {
+    TRY(CheckThatDrivesMayMove(runtime, change.moves, path));
   }
   if (options.renew_certificates) TRY(RenewCertificates(runtime, state));
   if (options.renew_authority) TRY(RenewAuthority(runtime, state));
@@ -188,6 +222,12 @@ Result<int> ChangeSite(Runtime& runtime, const InitOptions& options) {
         "When all have joined, let the cluster take the new drives:\n"
         "  pinstripe expand {}/cluster.toml\n",
         path);
+  }
+  for (const SiteMove& move : change.moves) {
+    fmt::print(
+        "When all have joined, and nobody serves the old drive {} any more, fill its new place:\n"
+        "  pinstripe rebuild {}/cluster.toml {}\n",
+        move.id, path, move.id);
   }
   if (options.renew_authority) {
     fmt::print(
@@ -235,6 +275,8 @@ void AddInitCommand(CLI::App& app, Action& chosen) {
       ->add_option("--without", options->without,
                    "Go on without these drives, which were drained and are not described any more")
       ->delimiter(',');
+  command->add_option("--move", options->moves,
+                      "Go on with a drive in another place, as 10=store5:/srv/pinstripe/disk4");
   command->add_flag("--renew-certificates", options->renew_certificates,
                     "Go on, with new certificates for all hosts");
   command
@@ -248,7 +290,7 @@ void AddInitCommand(CLI::App& app, Action& chosen) {
                  "Go on, without the key that --rotate-keys has replaced")
       ->excludes("--rotate-keys");
   command->add_flag("--force", options->force,
-                    "With --drop-old-keys or --without: do not ask the drives whether that may be");
+                    "With --drop-old-keys, --without or --move: do not ask whether that may be");
   command->footer(
       "Makes an authority, a certificate for each host, keys, configurations, and a bundle for\n"
       "each host, which `pinstripe join` takes. The directory is complete or not there, and a\n"

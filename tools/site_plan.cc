@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <map>
 #include <set>
 
@@ -286,6 +287,114 @@ class Finder {
   std::map<std::string, std::string> addresses_;
 };
 
+bool IsDescribed(const SiteDescription& site, const std::string& name, const std::string& disk) {
+  return std::ranges::any_of(site.hosts, [&](const SiteHost& host) {
+    return host.name == name && std::ranges::count(host.disks, disk) > 0;
+  });
+}
+
+// Why the drive cannot move there, or "".
+std::string ComplaintAboutMove(const SiteDescription& site, const SiteMove& move,
+                               const std::vector<SiteDrive>& drives) {
+  for (const SiteDrive& drive : drives) {
+    if (drive.retired) continue;
+    if (drive.id == move.id) {
+      if (!IsDescribed(site, drive.host, drive.disk)) continue;
+      return fmt::format("host {} still lists {}, where it is", drive.host, drive.disk);
+    }
+    if (drive.host == move.host && drive.disk == move.disk) {
+      return fmt::format("{} of host {} is that of drive {}", move.disk, move.host, drive.id);
+    }
+  }
+  if (IsDescribed(site, move.host, move.disk)) return "";
+  return fmt::format("no host {} with the disk {} is described", move.host, move.disk);
+}
+
+// A drive that has moved has no port yet.
+void MoveDrives(const SiteDescription& site, const SiteChange& change,
+                std::vector<SiteDrive>& drives, std::vector<std::string>& mistakes) {
+  for (const SiteMove& move : change.moves) {
+    const auto drive = std::ranges::find_if(
+        drives, [&](const SiteDrive& one) { return one.id == move.id && !one.retired; });
+    if (drive == drives.end()) {
+      mistakes.push_back(fmt::format("--move: the site has no drive {}", move.id));
+      continue;
+    }
+    if (std::ranges::count(change.without, move.id) > 0) {
+      mistakes.push_back(fmt::format("drive {} cannot both move and be given up", move.id));
+      continue;
+    }
+    if (std::string why = ComplaintAboutMove(site, move, drives); !why.empty()) {
+      mistakes.push_back(fmt::format("drive {} cannot move: {}", move.id, why));
+      continue;
+    }
+    drive->host = move.host;
+    drive->disk = move.disk;
+    drive->port = 0;
+  }
+}
+
+void RetireDrives(const SiteDescription& site, const std::vector<DriveId>& without,
+                  std::vector<SiteDrive>& drives, std::vector<std::string>& mistakes) {
+  for (SiteDrive& drive : drives) {
+    if (drive.retired) continue;
+    const bool given_up = std::ranges::count(without, drive.id) > 0;
+    const bool is_described = IsDescribed(site, drive.host, drive.disk);
+    if (given_up && is_described) {
+      mistakes.push_back(fmt::format("drive {} is given up, and host {} still lists {}", drive.id,
+                                     drive.host, drive.disk));
+    } else if (!given_up && !is_described) {
+      mistakes.push_back(fmt::format(
+          "drive {}, {} of host {}, is not described any more: drain it first (`pinstripe drain "
+          "CONFIG {}`), then say --without {}",
+          drive.id, drive.disk, drive.host, drive.id, drive.id));
+    }
+    drive.retired = given_up;
+  }
+  for (const DriveId id : without) {
+    if (std::ranges::count(drives, id, &SiteDrive::id) == 0) {
+      mistakes.push_back(fmt::format("--without {}: the site has no drive {}", id, id));
+    }
+  }
+}
+
+// Gives each disk of the host a drive, and each of its drives a port. `next` is the next new
+// number.
+void AssignPorts(const SiteDescription& site, const SiteHost& host, int& next,
+                 std::vector<SiteDrive>& drives, std::vector<std::string>& mistakes) {
+  std::set<int> ports;
+  if (host.root_gateway) ports.insert(site.root_port);
+  if (host.https_gateway) ports.insert(site.https_port);
+  if (site.metrics_port != 0) ports.insert({site.metrics_port, site.metrics_port + 1});
+  for (const SiteDrive& drive : drives) {
+    if (drive.host != host.name || drive.retired || drive.port == 0) continue;
+    if (ports.insert(drive.port).second) continue;
+    mistakes.push_back(fmt::format(
+        "port {} of the gateway of host {} is the one of its drive {}, which keeps it: give "
+        "gateways and metrics another one (root_port, https_port, metrics_port)",
+        drive.port, host.name, drive.id));
+  }
+  for (const std::string& disk : host.disks) {
+    auto drive = std::ranges::find_if(drives, [&](const SiteDrive& one) {
+      return one.host == host.name && one.disk == disk && !one.retired;
+    });
+    if (drive != drives.end() && drive->port != 0) continue;
+    int port = site.first_port;
+    while (ports.contains(port)) ++port;
+    if (port > kLastPort || next > UINT16_MAX) {
+      mistakes.push_back(
+          fmt::format("host {} has no port or number left for the drive in {}", host.name, disk));
+      return;
+    }
+    ports.insert(port);
+    if (drive == drives.end()) {
+      const SiteDrive added{.id = static_cast<DriveId>(next++), .host = host.name, .disk = disk};
+      drive = drives.insert(drives.end(), added);
+    }
+    drive->port = static_cast<uint16_t>(port);
+  }
+}
+
 }  // namespace
 
 bool IsIp(const std::string& text) {
@@ -329,70 +438,33 @@ std::string SurvivalText(const SiteDescription& site) {
   return text;
 }
 
+Result<SiteMove> ParseMove(const std::string& text) {
+  const size_t equals = text.find('=');
+  const size_t colon = text.find(':', equals == std::string::npos ? 0 : equals);
+  int id = 0;
+  if (equals != std::string::npos && colon != std::string::npos) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + equals, id);
+    if (error != std::errc() || end != text.data() + equals) id = 0;
+  }
+  if (id < 1 || id > UINT16_MAX) {
+    return Fail(EINVAL, "'{}' does not say which drive moves where, as 10=store5:/srv/disk4 does",
+                text);
+  }
+  return SiteMove{.id = static_cast<DriveId>(id),
+                  .host = text.substr(equals + 1, colon - equals - 1),
+                  .disk = text.substr(colon + 1)};
+}
+
 Result<std::vector<SiteDrive>> AssignDrives(const SiteDescription& site,
                                             const std::vector<SiteDrive>& before,
-                                            const std::vector<DriveId>& without) {
-  std::vector<SiteDrive> drives = before;
+                                            const SiteChange& change) {
   std::vector<std::string> mistakes;
-  const auto is_described = [&site](const SiteDrive& drive) {
-    return std::ranges::any_of(site.hosts, [&drive](const SiteHost& host) {
-      return host.name == drive.host && std::ranges::count(host.disks, drive.disk) > 0;
-    });
-  };
-  for (SiteDrive& drive : drives) {
-    const bool given_up = std::ranges::count(without, drive.id) > 0;
-    if (drive.retired) continue;
-    if (given_up && is_described(drive)) {
-      mistakes.push_back(fmt::format("drive {} is given up, and host {} still lists {}", drive.id,
-                                     drive.host, drive.disk));
-    } else if (!given_up && !is_described(drive)) {
-      mistakes.push_back(fmt::format(
-          "drive {}, {} of host {}, is not described any more: drain it first (`pinstripe drain "
-          "CONFIG {}`), then say --without {}",
-          drive.id, drive.disk, drive.host, drive.id, drive.id));
-    }
-    drive.retired = given_up;
-  }
-  for (const DriveId id : without) {
-    if (std::ranges::none_of(before, [id](const SiteDrive& drive) { return drive.id == id; })) {
-      mistakes.push_back(fmt::format("--without {}: the site has no drive {}", id, id));
-    }
-  }
-
+  std::vector<SiteDrive> drives = before;
+  MoveDrives(site, change, drives, mistakes);
+  RetireDrives(site, change.without, drives, mistakes);
   int next = 1;
   for (const SiteDrive& drive : drives) next = std::max(next, drive.id + 1);
-  for (const SiteHost& host : site.hosts) {
-    std::set<int> ports;
-    if (host.root_gateway) ports.insert(site.root_port);
-    if (host.https_gateway) ports.insert(site.https_port);
-    if (site.metrics_port != 0) ports.insert({site.metrics_port, site.metrics_port + 1});
-    std::set<std::string> there;
-    for (const SiteDrive& drive : drives) {
-      if (drive.host != host.name || drive.retired) continue;
-      if (!ports.insert(drive.port).second) {
-        mistakes.push_back(fmt::format(
-            "port {} of the gateway of host {} is the one of its drive {}, which keeps it: give "
-            "gateways and metrics another one (root_port, https_port, metrics_port)",
-            drive.port, host.name, drive.id));
-      }
-      there.insert(drive.disk);
-    }
-    for (const std::string& disk : host.disks) {
-      if (there.contains(disk)) continue;
-      int port = site.first_port;
-      while (ports.contains(port)) ++port;
-      if (port > kLastPort || next > UINT16_MAX) {
-        mistakes.push_back(
-            fmt::format("host {} has no port or number left for the drive in {}", host.name, disk));
-        break;
-      }
-      ports.insert(port);
-      drives.push_back({.id = static_cast<DriveId>(next++),
-                        .host = host.name,
-                        .disk = disk,
-                        .port = static_cast<uint16_t>(port)});
-    }
-  }
+  for (const SiteHost& host : site.hosts) AssignPorts(site, host, next, drives, mistakes);
   if (!mistakes.empty()) return Fail(EINVAL, "{}", fmt::join(mistakes, "\n"));
   return drives;
 }

@@ -73,12 +73,29 @@ struct SiteDrive {
   friend bool operator==(const SiteDrive&, const SiteDrive&) = default;
 };
 
+// A drive that goes on elsewhere, with its number, in a disk that the description has.
+struct SiteMove {
+  DriveId id = 0;
+  std::string host;
+  std::string disk;
+};
+
+// "10=store5:/srv/pinstripe/disk4". EINVAL: it is none.
+Result<SiteMove> ParseMove(const std::string& text);
+
+// What becomes of drives whose disks the description no longer has.
+struct SiteChange {
+  std::vector<DriveId> without;
+  std::vector<SiteMove> moves;
+};
+
 // The drives of the site: those that it had `before`, and those that the description has beyond
-// them. EINVAL: the description lacks one that `without` does not name, `without` names one that it
-// has, or there is no port left; lists all of these.
+// them. EINVAL: the description lacks the disk of one that the change does not name, the change
+// names one whose disk it has or a place that cannot be, or there is no port left; lists all of
+// these.
 Result<std::vector<SiteDrive>> AssignDrives(const SiteDescription& site,
                                             const std::vector<SiteDrive>& before,
-                                            const std::vector<DriveId>& without);
+                                            const SiteChange& change);
 
 // "host:port", with brackets around IPv6 addresses.
 std::string DriveAddress(const SiteHost& host, uint16_t port);

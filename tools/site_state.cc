@@ -44,7 +44,7 @@ Result<SiteState> NewSite(Runtime& runtime, std::string description, SiteDescrip
 }
 
 Status UpdateSite(Runtime& runtime, std::string description, SiteDescription site,
-                  const std::vector<DriveId>& without, SiteState& state) {
+                  const SiteChange& change, SiteState& state) {
   if (site.name != state.site.name) {
     return Fail(
         EINVAL,
@@ -52,7 +52,7 @@ Status UpdateSite(Runtime& runtime, std::string description, SiteDescription sit
         "of a cluster begin with its name, so it never changes",
         state.site.name, site.name);
   }
-  state.drives = TRY(AssignDrives(site, state.drives, without));
+  state.drives = TRY(AssignDrives(site, state.drives, change));
   TRY(ForgetEnded(state.authority, SecondOf(runtime)));
   std::set<std::string> names;
   for (const SiteHost& host : site.hosts) {

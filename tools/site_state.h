@@ -33,7 +33,7 @@ Result<SiteState> NewSite(Runtime& runtime, std::string description, SiteDescrip
 // address than before get another certificate. Fails as AssignDrives() does, and when the name is
 // another one.
 Status UpdateSite(Runtime& runtime, std::string description, SiteDescription site,
-                  const std::vector<DriveId>& without, SiteState& state);
+                  const SiteChange& change, SiteState& state);
 
 // Other certificates for all hosts, of the same authority.
 Status RenewCertificates(Runtime& runtime, SiteState& state);

@@ -27,13 +27,18 @@ for port in ports:
     break
 END
 )
-describe() {  # NUMBER...: hosts with disks, at 127.0.0.1NUMBER
+describe() {  # NUMBER...: hosts with disks, at 127.0.0.1NUMBER; with $work/moved, store4 has one of store3
   printf '[site]\nname = "site"\nlayout = "4+2"\nfirst_port = %d\nroot_port = %d\nhttps_port = %d\n' "$first" "$root_port" "$https_port"
   local one
   for one in "$@"; do
     printf '[[host]]\nname = "store%d"\naddress = "127.0.0.1%d"\n' "$one" "$one"
-    printf 'disks = ["%s/disks/store%d/disk1", "%s/disks/store%d/disk2"]\n' "$work" "$one" "$work" "$one"
-    mkdir -p "$work/disks/store$one/disk1" "$work/disks/store$one/disk2"
+    local disks="$work/disks/store$one/disk1 $work/disks/store$one/disk2"
+    if [ -e "$work/moved" ]; then
+      [ "$one" != 3 ] || disks=$work/disks/store3/disk1
+      [ "$one" != 4 ] || disks="$disks $work/disks/store4/disk3"
+    fi
+    mkdir -p $disks
+    printf 'disks = [%s]\n' "$(printf '"%s", ' $disks)"
   done
   printf '[[host]]\nname = "gate"\naddress = "127.0.0.1"\ngateway = ["root", "https"]\n'
 }
@@ -189,4 +194,32 @@ describe 1 2 4 >"$work/site.toml"
 check "a host whose drives hold something stays" says 1 "drive 5 is not drained to its end: .pinstripe drain $site/cluster.toml 5. first" \
   init "$work/site.toml" --directory "$site" --update --without 5,6
 check "and nothing was done" grep -q 127.0.0.13 "$site/cluster.toml"
+
+# --- A drive moves to another host, as one does that keeps a part of the drive map when its host goes ---
+
+touch "$work/moved"
+there=store4:$work/disks/store4/disk3
+describe 1 2 3 4 >"$work/site.toml"
+check "a drive does not move to where nothing is" says 1 "no host store4 with the disk /nowhere" \
+  init "$work/site.toml" --directory "$site" --update --move 6=store4:/nowhere
+kill "${daemons[store1]}"
+wait "${daemons[store1]}"
+check "nor while the cluster cannot be without it" says 1 "cannot be without drives 6 now" \
+  init "$work/site.toml" --directory "$site" --update --move "6=$there"
+: >"$work/store1.log"
+start_daemon store1
+check "it moves to another host" says 0 "pinstripe rebuild $config 6" \
+  init "$work/site.toml" --directory "$site" --update --move "6=$there"
+check "with its number" eval 'grep -A1 "^id = 6$" "$site/cluster.toml" | grep -q "127.0.0.14:"'
+for one in store3 store4; do
+  kill "${daemons[$one]}"
+  wait "${daemons[$one]}"
+  : >"$work/$one.log"
+done
+for one in $hosts store4 gate; do joins "$one" || flunk "$one does not join"; done
+for one in store3 store4; do start_daemon "$one"; done
+gateway_reads
+check "and is filled there" says 0 "everything is in order" rebuild "$config" 6
+check "all is well" says 0 healthy status "$config"
+check "the first file is there still" holds /first "$sum"
 finish

@@ -193,6 +193,11 @@ TEST(SitePlan, SaysWhatSurvives) {
   EXPECT_THAT(SurvivalText(Parsed(Site("2+0", {2}))), HasSubstr("no loss at all"));
 }
 
+SiteChange Without(std::vector<DriveId> drives) {
+  return {.without = std::move(drives), .moves = {}};
+}
+SiteChange Moved(std::vector<SiteMove> moves) { return {.without = {}, .moves = std::move(moves)}; }
+
 TEST(SitePlan, ADriveKeepsItsNumberForEver) {
   const auto before = AssignDrives(Parsed(Site("1+0", {2, 1})), {}, {});
   ASSERT_TRUE(before.has_value());
@@ -207,22 +212,58 @@ TEST(SitePlan, ADriveKeepsItsNumberForEver) {
   EXPECT_EQ(after->at(4), (SiteDrive{5, "h3", "/disk1", 8443}));
 
   const SiteDescription shrunk = Parsed(Site("1+0", {1, 1, 1}));
-  const auto refused = AssignDrives(shrunk, *after, {2});
+  const auto refused = AssignDrives(shrunk, *after, Without({2}));
   ASSERT_FALSE(refused.has_value());
   EXPECT_THAT(std::string(refused.error().message()),
               AllOf(HasSubstr("drive 4, /disk3 of host h1, is not described any more"),
                     testing::Not(HasSubstr("drive 2,"))));
-  const auto without = AssignDrives(shrunk, *after, {2, 4});
+  const auto without = AssignDrives(shrunk, *after, Without({2, 4}));
   ASSERT_TRUE(without.has_value()) << without.error().message();
   EXPECT_TRUE(without->at(1).retired);
-  EXPECT_FALSE(AssignDrives(shrunk, *after, {2, 4, 9}).has_value());
-  EXPECT_FALSE(AssignDrives(grown, *after, {2}).has_value()) << "it is still described";
+  EXPECT_FALSE(AssignDrives(shrunk, *after, Without({2, 4, 9})).has_value());
+  EXPECT_FALSE(AssignDrives(grown, *after, Without({2})).has_value()) << "it is still described";
 
   // The directory is used again, by another drive.
   const auto again = AssignDrives(grown, *without, {});
   ASSERT_TRUE(again.has_value());
   EXPECT_EQ(again->back(), (SiteDrive{7, "h1", "/disk3", 8445}));
   EXPECT_EQ(again->size(), 7u);
+}
+
+// As one has to that keeps a part of the drive map, when its host goes.
+TEST(SitePlan, ADriveMovesWithItsNumber) {
+  const auto before = AssignDrives(Parsed(Site("1+0", {1, 2, 1})), {}, {});
+  ASSERT_TRUE(before.has_value());
+  const SiteDescription site =
+      Parsed(Site("1+0", {1, 1, 2}));  // h2 gives a disk up, h3 has one more
+  const auto moved = AssignDrives(site, *before, Moved({{3, "h3", "/disk2"}}));
+  ASSERT_TRUE(moved.has_value()) << moved.error().message();
+  EXPECT_THAT(*moved,
+              ElementsAre(SiteDrive{1, "h1", "/disk1", 8443}, SiteDrive{2, "h2", "/disk1", 8443},
+                          SiteDrive{3, "h3", "/disk2", 8444}, SiteDrive{4, "h3", "/disk1", 8443}));
+
+  const auto refused = [&](const SiteMove& move) {
+    const auto drives = AssignDrives(site, *before, Moved({move}));
+    return drives.has_value() ? std::string() : std::string(drives.error().message());
+  };
+  EXPECT_THAT(refused({9, "h3", "/disk2"}), HasSubstr("the site has no drive 9"));
+  EXPECT_THAT(refused({1, "h3", "/disk2"}), HasSubstr("host h1 still lists /disk1, where it is"));
+  EXPECT_THAT(refused({3, "h3", "/disk1"}), HasSubstr("/disk1 of host h3 is that of drive 4"));
+  EXPECT_THAT(refused({3, "h3", "/disk7"}), HasSubstr("no host h3 with the disk /disk7"));
+  EXPECT_THAT(refused({3, "h2", "/disk2"}), HasSubstr("no host h2 with the disk /disk2"));
+  EXPECT_FALSE(AssignDrives(site, *before, SiteChange{{3}, {{3, "h3", "/disk2"}}}).has_value());
+}
+
+TEST(SitePlan, ReadsWhereADriveMoves) {
+  const auto move = ParseMove("10=store5:/srv/a:b=c");
+  ASSERT_TRUE(move.has_value());
+  EXPECT_EQ(move->id, 10);
+  EXPECT_EQ(move->host, "store5");
+  EXPECT_EQ(move->disk, "/srv/a:b=c");
+  for (const char* text : {"", "10", "10=", "10=store5", "=store5:/a", "x=store5:/a", "0=store5:/a",
+                           "65536=store5:/a", "1 =store5:/a", "-1=store5:/a", "store5:/a=10"}) {
+    EXPECT_EQ(ParseMove(text).error().code(), EINVAL) << text;
+  }
 }
 
 // Also where the drive has its port since before somebody has chosen another first one.
