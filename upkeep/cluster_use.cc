@@ -173,6 +173,12 @@ std::vector<ClientReport> ClientsSince(const ClusterUse& before, const ClusterUs
   return reports;
 }
 
+ServiceTimes ServiceOf(const DriveUse& use) {
+  return {.counted = use.counted,
+          .reads = TookBy(&use, &RequestsOfType::is_read),
+          .writes = TookBy(&use, &RequestsOfType::is_write)};
+}
+
 std::vector<DriveWorkReport> WorkSince(const ClusterUse& before, const ClusterUse& now) {
   std::vector<DriveWorkReport> reports;
   const double seconds = std::max(Seconds(now.when - before.when), 1e-3);

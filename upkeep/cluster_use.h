@@ -91,6 +91,17 @@ struct DriveWorkReport {
   LatencyCounts writes;
 };
 
+// What a drive did since its process started, by its own clock: without the network.
+struct ServiceTimes {
+  Duration counted{};  // how long ago that was
+  LatencyCounts reads;
+  LatencyCounts writes;
+};
+ServiceTimes ServiceOf(const DriveUse& use);
+
+// "1.2 ms": within which time `share` of them were answered; "-": none was.
+std::string TimeTakenText(const LatencyCounts& counts, double share);
+
 // Busiest first, then by name. Without the connections of this process.
 std::vector<ClientReport> ClientsSince(const ClusterUse& before, const ClusterUse& now);
 std::vector<DriveWorkReport> WorkSince(const ClusterUse& before, const ClusterUse& now);

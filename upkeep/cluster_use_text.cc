@@ -24,14 +24,6 @@ std::string AgoText(Duration time) {
 
 std::string RateText(double bytes) { return BytesText(static_cast<uint64_t>(bytes)) + "/s"; }
 
-// "1.2 ms"; "-": nothing was answered.
-std::string TimeTaken(const LatencyCounts& counts, double share) {
-  if (counts.count() == 0) return "-";
-  const double milliseconds =
-      std::chrono::duration<double, std::milli>(counts.Quantile(share)).count();
-  return fmt::format("{:.{}f} ms", milliseconds, milliseconds < 10 ? 2 : 0);
-}
-
 std::string ProgramText(const ClientReport& client) {
   if (client.program.name.empty()) return "(does not say)";
   if (client.program.version.empty()) return client.program.name;
@@ -96,6 +88,13 @@ Json JsonOf(const std::vector<ClientReport>& clients) {
 
 }  // namespace
 
+std::string TimeTakenText(const LatencyCounts& counts, double share) {
+  if (counts.count() == 0) return "-";
+  const double milliseconds =
+      std::chrono::duration<double, std::milli>(counts.Quantile(share)).count();
+  return fmt::format("{:.{}f} ms", milliseconds, milliseconds < 10 ? 2 : 0);
+}
+
 std::string ClientsText(const std::vector<ClientReport>& clients, const ClusterUse& now) {
   std::vector<std::vector<std::string>> rows = {{"PROGRAM", "AT", "HOST", "PID", "IDENTITY", "TLS",
                                                  "DRIVES", "SINCE", "REQUESTS/S", "READ",
@@ -156,9 +155,9 @@ std::string TopText(const std::vector<ClientReport>& clients,
     all.bytes_written += each.rates.bytes_written;
     rows.push_back({fmt::format("{}", each.id), each.address, fmt::format("{}", each.connections),
                     fmt::format("{:.0f}", each.rates.requests), RateText(each.rates.bytes_read),
-                    RateText(each.rates.bytes_written), TimeTaken(each.reads, 0.5),
-                    TimeTaken(each.reads, 0.99), TimeTaken(each.writes, 0.5),
-                    TimeTaken(each.writes, 0.99)});
+                    RateText(each.rates.bytes_written), TimeTakenText(each.reads, 0.5),
+                    TimeTakenText(each.reads, 0.99), TimeTakenText(each.writes, 0.5),
+                    TimeTakenText(each.writes, 0.99)});
   }
   return fmt::format("all drives: {:.0f} requests/s, {} read, {} written\n\n{}\n{}{}", all.requests,
                      RateText(all.bytes_read), RateText(all.bytes_written), TableText(users),

@@ -20,6 +20,8 @@
 namespace pinstripe {
 namespace {
 
+constexpr int64_t kDay = 86'400'000'000'000;  // nanoseconds
+
 std::string FirstAddress(const DriveConfig& drive) {
   return drive.addresses.empty() ? "" : drive.addresses.front();
 }
@@ -88,6 +90,22 @@ std::vector<DriveReport> AskEachDrive(Runtime& runtime, const ClusterConfig& con
                        .info = Judge(config, drive.id, std::move(told[i]))});
   }
   return reports;
+}
+
+// Those that answer: nobody waits for the others a second time.
+void AskForService(Runtime& runtime, Survey& survey) {
+  ClusterConfig up = survey.config;
+  const auto answers = [&survey](const DriveConfig& each) {
+    return std::ranges::any_of(survey.drives, [&each](const DriveReport& drive) {
+      return drive.id == each.id && drive.info.has_value();
+    });
+  };
+  std::erase_if(up.drives, [&](const DriveConfig& each) { return !answers(each); });
+  const ClusterUse use = UseWatch(runtime, up).Ask();
+  for (const ClusterUse::OfDrive& told : use.drives) {
+    const auto drive = std::ranges::find(survey.drives, told.id, &DriveReport::id);
+    if (told.use && drive != survey.drives.end()) drive->service = ServiceOf(*told.use);
+  }
 }
 
 }  // namespace
@@ -469,13 +487,30 @@ Margin MarginOf(Cluster& cluster, const Survey& survey, const std::set<DriveId>&
   return margin;
 }
 
+void CountErrors(const std::vector<Event>& events, std::vector<DriveReport>& drives) {
+  for (DriveReport& drive : drives) {
+    drive.errors = std::ranges::count_if(events, [&](const Event& event) {
+      const bool is_error =
+          event.kind == EventKind::kDriveWent || event.kind == EventKind::kDamageFound;
+      return is_error && std::ranges::count(event.drives, drive.id) > 0;
+    });
+  }
+}
+
 Result<Survey> TakeSurvey(Runtime& runtime, const std::string& config_file) {
   Survey survey;
   survey.config = TRY(ClusterConfig::Load(config_file));
   const auto connected = Connect(runtime, config_file);
-  if (connected) return SurveyOf((*connected)->cluster());
-  survey.opened = connected.error();
-  survey.drives = AskEachDrive(runtime, survey.config);
+  if (connected) {
+    Cluster& cluster = (*connected)->cluster();
+    survey = SurveyOf(cluster);
+    const auto events = ReadEvents(cluster, runtime.WallClock() - kDay);
+    if (events) CountErrors(events->events, survey.drives);
+  } else {
+    survey.opened = connected.error();
+    survey.drives = AskEachDrive(runtime, survey.config);
+  }
+  AskForService(runtime, survey);
   return survey;
 }
 

@@ -17,6 +17,8 @@
 #include "cluster/kept_layout.h"
 #include "cluster/membership/epoch_change.h"
 #include "upkeep/checker.h"
+#include "upkeep/cluster_use.h"
+#include "upkeep/events.h"
 #include "upkeep/fill_history.h"
 #include "upkeep/last_look.h"
 #include "upkeep/margin.h"
@@ -59,6 +61,9 @@ struct DriveReport {
   }
   // Something is to leave it yet, or it was not made sure of that nothing is.
   bool IsBeingDrained() const;
+  std::optional<ServiceTimes> service;  // null: it does not tell, as no other Kinetic device does
+  // How often somebody noted in the last day that it went, or was damaged; null: that is not known.
+  std::optional<uint64_t> errors;
   // Why it has no say in names and inodes, though it is up; empty: it has.
   std::string doubt;
 
@@ -150,10 +155,15 @@ enum class FullDrives : uint8_t { kTakeData, kTakeNoData };
 Margin MarginOf(Cluster& cluster, const Survey& survey, const std::set<DriveId>& also_away = {},
                 FullDrives full = FullDrives::kTakeData);
 
-// Fails only when the configuration is no good. Takes no longer than open_timeout and drive_timeout
-// of the configuration together; and, when drives are drained or down, as long as these take to say
-// what is left on them, and registers of the drive map to be read.
+// SurveyOf() the cluster of a configuration, with what its drives tell of their service, and what
+// was noted of them. Fails only when the configuration is no good. Takes no longer than
+// open_timeout and drive_timeout of the configuration together; and, when drives are drained or
+// down, as long as these take to say what is left on them, and registers of the drive map to be
+// read.
 Result<Survey> TakeSurvey(Runtime& runtime, const std::string& config_file);
+
+// Notes in each drive's report how often these name it .
+void CountErrors(const std::vector<Event>& events, std::vector<DriveReport>& drives);
 
 // For people, and for programs (docs/reference/status-json.md).
 std::string SurveyText(const Survey& survey);

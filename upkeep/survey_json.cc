@@ -66,6 +66,15 @@ Json DrainJson(const DrainReport& drain, const DriveReport& drive) {
   return json;
 }
 
+Json ServiceJson(const ServiceTimes& service) {
+  const auto seconds = [](Duration time) { return std::chrono::duration<double>(time).count(); };
+  return {{"counted_seconds", seconds(service.counted)},
+          {"reads", service.reads.count()},
+          {"reads_p99_seconds", seconds(service.reads.Quantile(0.99))},
+          {"writes", service.writes.count()},
+          {"writes_p99_seconds", seconds(service.writes.Quantile(0.99))}};
+}
+
 Json DriveJson(const DriveReport& drive) {
   Json json{{"id", drive.id},
             {"address", drive.address},
@@ -75,6 +84,7 @@ Json DriveJson(const DriveReport& drive) {
   if (drive.IsMissing()) json["missing"] = true;
   if (!drive.doubt.empty()) json["no_say"] = drive.doubt;
   if (!drive.work.empty()) json["work"] = WorkJson(drive.work, drive.is_work_alive);
+  if (drive.errors) json["errors_last_day"] = *drive.errors;
   if (drive.drain) json["drain"] = DrainJson(*drive.drain, drive);
   if (!drive.info) {
     // Its name is in the same object.
@@ -87,6 +97,7 @@ Json DriveJson(const DriveReport& drive) {
   json["nearly_full"] = drive.fullness() == Fullness::kNearlyFull;
   json["temperature_celsius"] = drive.info->temperature_celsius;
   json["software"] = drive.info->software_version;
+  if (drive.service) json["service"] = ServiceJson(*drive.service);
   if (!drive.IsUp()) json["reason"] = drive.info->failure;
   return json;
 }

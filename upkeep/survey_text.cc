@@ -74,6 +74,9 @@ std::vector<std::string> DriveRow(const DriveReport& drive, bool with_domain) {
   } else {
     row.insert(row.end(), 3, "-");
   }
+  row.push_back(drive.service ? TimeTakenText(drive.service->reads, 0.99) : "-");
+  row.push_back(drive.service ? TimeTakenText(drive.service->writes, 0.99) : "-");
+  row.push_back(drive.errors ? fmt::format("{}", *drive.errors) : "-");
   row.push_back(StateText(drive));
   return row;
 }
@@ -126,7 +129,9 @@ std::string DrivesText(const Survey& survey) {
   const bool by_domain = HasDomains(survey);
   Rows rows{{"DRIVE", "ADDRESS"}};
   if (!by_domain) rows[0].emplace_back("DOMAIN");
-  for (const char* head : {"USED", "CAPACITY", "TEMP", "STATE"}) rows[0].emplace_back(head);
+  for (const char* head :
+       {"USED", "CAPACITY", "TEMP", "READS p99", "WRITES p99", "ERRORS", "STATE"})
+    rows[0].emplace_back(head);
   if (!by_domain) {
     for (const DriveReport& drive : survey.drives) rows.push_back(DriveRow(drive, true));
     return TableText(rows);

@@ -145,6 +145,11 @@ TEST_F(LiveSurvey, FollowsDrivesAsTheyGoAndReturn) {
   EXPECT_EQ(all.epoch, 1u);
   ASSERT_TRUE(all.space);
   EXPECT_GT(all.space->raw_bytes, all.space->usable_bytes);
+  for (const DriveReport& drive : all.drives) {
+    ASSERT_TRUE(drive.service) << drive.id;
+    EXPECT_GT(drive.service->writes.count(), 0u) << drive.id;  // its superblock, at least
+    EXPECT_EQ(drive.errors, 0u) << drive.id;
+  }
 
   drives_[2]->Off();
   const Survey without_one = Take();

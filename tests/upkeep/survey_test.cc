@@ -240,6 +240,22 @@ TEST(SurveyText, SaysWhatIsGarbageAndWhatDiffers) {
   EXPECT_EQ(HealthOf(survey), Health::kHealthy);
 }
 
+TEST(SurveyText, SaysHowDrivesDo) {
+  Survey survey = EightDrives();
+  ServiceTimes service;
+  service.reads.of[4] = 100;  // of 200 to 500 us
+  survey.drives[1].service = service;
+  const Event went{.kind = EventKind::kDriveWent, .drives = {2, 3}};
+  const Event found{.kind = EventKind::kDamageFound, .drives = {2}, .count = 7};
+  const Event came{.kind = EventKind::kDriveCame, .drives = {2}};
+  CountErrors({went, found, came}, survey.drives);
+  const std::string text = SurveyText(survey);
+  EXPECT_THAT(text, testing::ContainsRegex("TEMP +READS p99 +WRITES p99 +ERRORS +STATE"));
+  EXPECT_THAT(text, testing::ContainsRegex("127.0.0.1:8122.* 0.50 ms +- +2 +up"));
+  EXPECT_THAT(text, testing::ContainsRegex("127.0.0.1:8123.* - +- +1 +up"));
+  EXPECT_EQ(HealthOf(survey), Health::kHealthy) << "it is over";
+}
+
 TEST(SurveyJson, HoldsTheSameForPrograms) {
   Survey survey = EightDrives();
   Lose(survey, 3);
@@ -278,6 +294,8 @@ TEST(SurveyJson, HasTheKeysThatItsPageNames) {
   survey.drives[1].doubt = "it lost its power";
   survey.forecast = FillForecast{.over = std::chrono::hours(24), .left = std::chrono::hours(1)};
   survey.drives[2].work = "somebody";
+  survey.drives[2].service = ServiceTimes{};
+  survey.drives[2].errors = 0;
   survey.drives[3].drain = DrainReport{.left = DriveContents{}};
   std::set<std::string> keys;
   CollectKeys(nlohmann::json::parse(SurveyJson(survey)), "", keys);
