@@ -226,7 +226,7 @@ class Cluster:
         self.daemon = f"{build}/daemon/pinstriped"
         self.config = f"{directory}/cluster.toml"
         run(self.pinstripe, "dev", "up", directory, *options)
-        self.user = self.status()["gateway"]["user"]
+        self.user = self.status().get("gateway", {}).get("user")
 
     def status(self):  # which exits with 1 when a drive is dead
         said = subprocess.run([self.pinstripe, "dev", "status", "--json", self.directory],
