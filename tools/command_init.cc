@@ -217,6 +217,12 @@ Result<int> ChangeSite(Runtime& runtime, const InitOptions& options) {
   fmt::print("As root on {}, one after the other:\n",
              drives_only ? "each host with disks" : "each host");
   PrintBundles(state, path, drives_only);
+  if (!same_drives) {
+    fmt::print(
+        "A console has a copy of cluster.toml. Where it runs:\n"
+        "  cp {}/cluster.toml /etc/pinstripe/console/ && systemctl reload pinstripe-console\n",
+        path);
+  }
   if (state.drives.size() > before.drives.size()) {
     fmt::print(
         "When all have joined, let the cluster take the new drives:\n"

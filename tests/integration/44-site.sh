@@ -184,6 +184,7 @@ check "the site has the new one" says 0 healthy status "$config"
 
 describe 1 2 3 4 >"$work/site.toml"
 check "a host is added" says 0 "pinstripe expand" init "$work/site.toml" --directory "$site" --update
+check "and the console is not forgotten" grep -q "reload pinstripe-console" "$work/said"
 make_root store4
 for one in store4 $hosts gate; do joins "$one" || flunk "$one does not join"; done
 start_daemon store4
