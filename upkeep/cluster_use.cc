@@ -191,8 +191,10 @@ std::vector<DriveWorkReport> WorkSince(const ClusterUse& before, const ClusterUs
       continue;
     }
     const DriveUse* then = UseOf(before, drive.id);
-    // What did not tell before says nothing of what it does now.
-    if (then == nullptr) then = &*drive.use;
+    if (then == nullptr) {
+      report.silent = Status(EAGAIN, "it begins to tell");
+      continue;
+    }
     const DriveUse* later = &*drive.use;
     report.connections = std::ranges::count_if(
         later->clients, [](const DriveUser& user) { return !IsThisProcess(user); });
@@ -210,6 +212,20 @@ std::vector<DriveWorkReport> WorkSince(const ClusterUse& before, const ClusterUs
         TookBy(later, &RequestsOfType::is_write).Since(TookBy(then, &RequestsOfType::is_write));
   }
   return reports;
+}
+
+DriveWorkReport WorkOfAll(const std::vector<DriveWorkReport>& drives) {
+  DriveWorkReport all;
+  all.silent = drives.empty() ? Status(ENODEV, "there are no drives") : drives.front().silent;
+  for (const DriveWorkReport& each : drives) {
+    if (!each.silent.ok()) continue;
+    all.silent = Status();
+    all.connections += each.connections;
+    all.rates += each.rates;
+    all.reads.Add(each.reads);
+    all.writes.Add(each.writes);
+  }
+  return all;
 }
 
 }  // namespace pinstripe

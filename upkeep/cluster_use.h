@@ -104,9 +104,13 @@ std::string TimeTakenText(const LatencyCounts& counts, double share);
 
 // Busiest first, then by name. Without the connections of this process.
 std::vector<ClientReport> ClientsSince(const ClusterUse& before, const ClusterUse& now);
+// A drive that did not tell before is silent still: nobody knows what it did between.
 std::vector<DriveWorkReport> WorkSince(const ClusterUse& before, const ClusterUse& now);
+// Of those that tell, together. Silent where none does.
+DriveWorkReport WorkOfAll(const std::vector<DriveWorkReport>& drives);
 
-// For people, and for programs: objects, of which the second is one line.
+// For people, and for programs: objects, of which the second is one line. In neither has a silent
+// drive figures.
 std::string ClientsText(const std::vector<ClientReport>& clients, const ClusterUse& now);
 std::string ClientsJson(const std::vector<ClientReport>& clients, const ClusterUse& now);
 std::string TopText(const std::vector<ClientReport>& clients,

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.h"
@@ -47,10 +48,13 @@ std::string DriveText(DriveId id, const std::string& address) {
   return fmt::format("drive {} ({})", id, OrDash(address));
 }
 
+// With as many digits as mean something.
+double Rounded(double number, double steps) { return std::round(number * steps) / steps; }
+
 Json JsonOf(const UseRates& rates) {
-  return {{"requests_per_second", rates.requests},
-          {"read_bytes_per_second", rates.bytes_read},
-          {"written_bytes_per_second", rates.bytes_written}};
+  return {{"requests_per_second", Rounded(rates.requests, 10)},
+          {"read_bytes_per_second", Rounded(rates.bytes_read, 10)},
+          {"written_bytes_per_second", Rounded(rates.bytes_written, 10)}};
 }
 
 Json JsonOf(const ClientReport& client) {
@@ -75,9 +79,19 @@ Json JsonOf(const ClientReport& client) {
 Json JsonOf(const LatencyCounts& took) {
   const auto seconds = [&took](double share) -> Json {
     if (took.count() == 0) return nullptr;
-    return std::chrono::duration<double>(took.Quantile(share)).count();
+    return Rounded(std::chrono::duration<double>(took.Quantile(share)).count(), 1e7);
   };
   return {{"count", took.count()}, {"p50_seconds", seconds(0.5)}, {"p99_seconds", seconds(0.99)}};
+}
+
+Json JsonOf(const DriveWorkReport& work) {
+  if (!work.silent.ok()) return {{"silent", work.silent.message()}};
+  Json json{{"silent", nullptr},
+            {"connections", work.connections},
+            {"reads", JsonOf(work.reads)},
+            {"changes", JsonOf(work.writes)}};
+  json.update(JsonOf(work.rates));
+  return json;
 }
 
 Json JsonOf(const std::vector<ClientReport>& clients) {
@@ -140,7 +154,6 @@ std::string TopText(const std::vector<ClientReport>& clients,
                      fmt::format("{:.0f}", each.rates.requests), RateText(each.rates.bytes_read),
                      RateText(each.rates.bytes_written)});
   }
-  UseRates all;
   std::vector<std::vector<std::string>> rows = {{"DRIVE", "ADDRESS", "CLIENTS", "REQUESTS/S",
                                                  "READ", "WRITTEN", "READS p50", "p99",
                                                  "CHANGES p50", "p99"}};
@@ -150,15 +163,13 @@ std::string TopText(const std::vector<ClientReport>& clients,
       silent.emplace_back(DriveText(each.id, each.address), each.silent);
       continue;
     }
-    all.requests += each.rates.requests;
-    all.bytes_read += each.rates.bytes_read;
-    all.bytes_written += each.rates.bytes_written;
     rows.push_back({fmt::format("{}", each.id), each.address, fmt::format("{}", each.connections),
                     fmt::format("{:.0f}", each.rates.requests), RateText(each.rates.bytes_read),
                     RateText(each.rates.bytes_written), TimeTakenText(each.reads, 0.5),
                     TimeTakenText(each.reads, 0.99), TimeTakenText(each.writes, 0.5),
                     TimeTakenText(each.writes, 0.99)});
   }
+  const UseRates all = WorkOfAll(drives).rates;
   return fmt::format("all drives: {:.0f} requests/s, {} read, {} written\n\n{}\n{}{}", all.requests,
                      RateText(all.bytes_read), RateText(all.bytes_written), TableText(users),
                      TableText(rows), SilentText(silent));
@@ -166,16 +177,13 @@ std::string TopText(const std::vector<ClientReport>& clients,
 
 std::string TopJson(const std::vector<ClientReport>& clients,
                     const std::vector<DriveWorkReport>& drives, int64_t wall_clock) {
-  Json json{
-      {"time", TimeText(wall_clock)}, {"clients", JsonOf(clients)}, {"drives", Json::array()}};
+  Json json{{"time", TimeText(wall_clock)},
+            {"all", JsonOf(WorkOfAll(drives))},
+            {"clients", JsonOf(clients)},
+            {"drives", Json::array()}};
   for (const DriveWorkReport& each : drives) {
-    Json drive{{"drive", each.id},
-               {"address", each.address},
-               {"silent", each.silent.ok() ? Json(nullptr) : Json(each.silent.message())},
-               {"connections", each.connections},
-               {"reads", JsonOf(each.reads)},
-               {"changes", JsonOf(each.writes)}};
-    drive.update(JsonOf(each.rates));
+    Json drive{{"drive", each.id}, {"address", each.address}};
+    drive.update(JsonOf(each));
     json["drives"].push_back(std::move(drive));
   }
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";

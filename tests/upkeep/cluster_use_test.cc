@@ -9,6 +9,8 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/expect_ok.h"
+
 namespace pinstripe {
 namespace {
 
@@ -121,7 +123,41 @@ TEST(ClusterUse, DrivesThatDoNotTellAreNamed) {
   EXPECT_THAT(TopText({}, work), HasSubstr("drive 2 (b:1) does not tell: Connection refused\n"));
   const auto json = nlohmann::json::parse(ClientsJson({}, use));
   EXPECT_EQ(json["silent_drives"][0]["drive"], 2);
-  EXPECT_THAT(nlohmann::json::parse(TopJson({}, work, 0))["drives"], SizeIs(2));
+  const auto top = nlohmann::json::parse(TopJson({}, work, 0));
+  ASSERT_THAT(top["drives"], SizeIs(2));
+  EXPECT_EQ(top["drives"][0]["requests_per_second"], 0);
+  EXPECT_FALSE(top["drives"][1].contains("requests_per_second")) << "what nobody knows is not 0";
+  EXPECT_EQ(top["all"]["silent"], nullptr);
+}
+
+TEST(ClusterUse, ADriveThatBeginsToTellHasNoFiguresYet) {
+  const auto silent = At(0s, {{1, "a:1", tl::unexpected(Status(ETIMEDOUT, "no answer"))}});
+  DriveUse use;
+  use.work = {{.is_read = true, .requests = 70, .bytes = 7000}};
+  const auto work = WorkSince(silent, At(2s, {{1, "a:1", use}}));
+  ASSERT_THAT(work, SizeIs(1));
+  EXPECT_EQ(work[0].silent.message(), "it begins to tell");
+  EXPECT_FALSE(WorkOfAll(work).silent.ok());
+  const auto top = nlohmann::json::parse(TopJson({}, work, 0));
+  EXPECT_EQ(top["all"]["silent"], "it begins to tell");
+  EXPECT_FALSE(top["all"].contains("requests_per_second"));
+}
+
+TEST(ClusterUse, AllDrivesTogetherAreThoseThatTell) {
+  DriveWorkReport one{.id = 1, .connections = 2, .rates = {.requests = 5, .bytes_read = 100}};
+  one.reads.of[3] = 1;
+  DriveWorkReport other = one;
+  other.rates.bytes_written = 7;
+  const DriveWorkReport away{.id = 3, .silent = Status(ETIMEDOUT, "no answer")};
+  const DriveWorkReport all = WorkOfAll({away, one, other});
+  EXPECT_OK(all.silent);
+  EXPECT_EQ(all.connections, 4u);
+  EXPECT_EQ(all.rates.requests, 10);
+  EXPECT_EQ(all.rates.bytes_read, 200);
+  EXPECT_EQ(all.rates.bytes_written, 7);
+  EXPECT_EQ(all.reads.count(), 2u);
+  EXPECT_FALSE(WorkOfAll({away}).silent.ok());
+  EXPECT_FALSE(WorkOfAll({}).silent.ok());
 }
 
 TEST(ClusterUse, JsonHoldsWhateverAClientSays) {
