@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -129,6 +130,33 @@ Json ChoreJson(const Chore& chore) {
   return json;
 }
 
+// As `pinstripe top --json` prints it, of the busiest clients. Where they work is for whom files
+// are.
+Json ActivityJson(const Activity& activity, bool with_clients) {
+  if (!activity.unknown.ok()) return {{"error", activity.unknown.message()}};
+  Json json = Json::parse(TopJson(activity.clients, activity.drives, 0));
+  json.erase("time");
+  if (!with_clients) json.erase("clients");
+  json["taken_at"] = activity.taken_at;
+  json["over_seconds"] = std::chrono::duration<double>(activity.over).count();
+  json["client_count"] = activity.client_count;
+  return json;
+}
+
+Json SampleJson(const History::Sample& sample) {
+  Json json{{"at", sample.at}, {"used_bytes", sample.used_bytes}, {"state", NameOf(sample.state)}};
+  if (!sample.work) return json;
+  const auto rounded = [](double number, double steps) {
+    return std::round(number * steps) / steps;
+  };
+  const History::Work& work = *sample.work;
+  json["read_bytes_per_second"] = rounded(work.bytes_read, 1);
+  json["written_bytes_per_second"] = rounded(work.bytes_written, 1);
+  if (work.reads_p99 > 0) json["reads_p99_seconds"] = rounded(work.reads_p99, 1e7);
+  if (work.writes_p99 > 0) json["changes_p99_seconds"] = rounded(work.writes_p99, 1e7);
+  return json;
+}
+
 // Bodies are small, and objects.
 Result<Json> BodyOf(const HttpRequest& request) {
   Json json = Json::parse(request.body, nullptr, false);
@@ -201,14 +229,24 @@ Api::StreamPtr Api::TakeStream(const std::string& peer) {
   const std::string network = NetworkOf(peer);
   {
     const MutexLock lock(mutex_);
-    size_t all = 0;
-    for (const auto& [one, count] : streams_) all += count;
+    const size_t all = CountStreamsLocked();
     const auto own = streams_.find(network);
     const bool has_many = own != streams_.end() && own->second >= options_.streams_per_peer;
     if (all >= options_.most_streams || has_many) return nullptr;
     ++streams_[network];
   }
   return std::make_shared<Stream>(*this, network);
+}
+
+size_t Api::CountStreamsLocked() const {
+  size_t all = 0;
+  for (const auto& [network, count] : streams_) all += count;
+  return all;
+}
+
+size_t Api::CountStreams() const {
+  const MutexLock lock(mutex_);
+  return CountStreamsLocked();
 }
 
 Api::Api(const ApiParts& parts, ApiOptions options) : parts_(parts), options_(std::move(options)) {}
@@ -291,7 +329,8 @@ std::string Api::StatusJson(const PicturePtr& picture) {
             {"version", options_.version},
             {"has_operators", parts_.operators.count() > 0},
             {"files_for_all", options_.files_for_all},
-            {"alarms", Json::array()}};
+            {"alarms", Json::array()},
+            {"activity", ActivityJson(*picture->activity, options_.files_for_all)}};
   if (!picture->survey.has_value()) {
     const std::string why(picture->survey.error().message());
     json["error"] = why;
@@ -359,8 +398,7 @@ HttpResponse Api::DriveHistory(const HttpRequest& request) const {
   Json json{{"samples", Json::array()}};
   if (drive != 0) json["drive"] = drive;
   for (const History::Sample& sample : samples) {
-    json["samples"].push_back(
-        {{"at", sample.at}, {"used_bytes", sample.used_bytes}, {"state", NameOf(sample.state)}});
+    json["samples"].push_back(SampleJson(sample));
   }
   return pinstripe::Answer(json);
 }

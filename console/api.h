@@ -54,6 +54,8 @@ class Api {
   // Streams end with what they have.
   void End() { ending_ = true; }
 
+  size_t CountStreams() const;  // live updates that somebody follows
+
  private:
   // One of a bounded number, for as long as it lives.
   class Place;
@@ -62,6 +64,7 @@ class Api {
   class Stream;
   using StreamPtr = std::shared_ptr<Stream>;
   StreamPtr TakeStream(const std::string& peer);
+  size_t CountStreamsLocked() const REQUIRES(mutex_);
 
   HttpResponse Route(const HttpRequest& request);
   HttpResponse Get(const HttpRequest& request);
@@ -88,7 +91,7 @@ class Api {
   std::atomic<bool> ending_ = false;
   std::atomic<size_t> searches_ = 0;
   // All viewers get the same text.
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::map<std::string, size_t> streams_ GUARDED_BY(mutex_);  // of each network
   PicturePtr told_ GUARDED_BY(mutex_);
   std::string told_status_ GUARDED_BY(mutex_);

@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "fs/types.h"
+#include "upkeep/cluster_use.h"
 #include "upkeep/events.h"
 #include "upkeep/survey.h"
 #include "upkeep/whereabouts.h"
@@ -24,7 +25,14 @@ class ClusterView {
   // Fails only when the configuration is no good.
   virtual Result<Survey> Look() = 0;
 
+  // Answers of drives that all questions so far have had. Not those of looks at a cluster that
+  // cannot be opened.
+  virtual uint64_t Questions() const = 0;
+
   // What the others need is an open cluster. EIO, with why: there is none now.
+
+  // What each drive has done so far, and for whom: one question to each. Called by one thread.
+  virtual Result<ClusterUse> Use() = 0;
 
   // Entries after `after` in byte order, at most `max`. ENOENT, ENOTDIR, ...
   virtual Result<std::vector<DirectoryEntry>> List(std::string_view path, std::string_view after,

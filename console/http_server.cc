@@ -231,6 +231,11 @@ class HttpServer::State {
         changed_(runtime.NewSignal()) {
     protocol_.GoOn();
     protocol_.set_payload_max_length(options_.limits.request_bytes);
+    // Called when an answer was written, also one that the library made.
+    protocol_.set_logger([this](const httplib::Request&, const httplib::Response& response) {
+      const auto kind = static_cast<size_t>(response.status) / 100;
+      if (kind < answers_.size()) answers_[kind].fetch_add(1, std::memory_order_relaxed);
+    });
     protocol_.set_pre_routing_handler(
         [this](const httplib::Request& request, httplib::Response& response) {
           return BeforeTheBody(request, response);
@@ -298,6 +303,11 @@ class HttpServer::State {
     return static_cast<uint16_t>(AddressOf(socket_.get(), getsockname).second);
   }
   Status ReloadCertificate() { return tls_ == nullptr ? Status() : tls_->Reload(); }
+  AnswerCounts CountAnswers() const {
+    AnswerCounts counts{};
+    for (size_t i = 0; i < counts.size(); ++i) counts[i] = answers_[i].load();
+    return counts;
+  }
 
  private:
   struct Client {
@@ -468,6 +478,7 @@ class HttpServer::State {
   const std::shared_ptr<TlsServer> tls_;
   const HttpHandler handler_;
   const HttpCheck check_;
+  std::array<std::atomic<uint64_t>, std::tuple_size_v<AnswerCounts>> answers_{};
   Protocol protocol_;
   const std::shared_ptr<Signal> changed_;  // for the thread that accepts
   Mutex mutex_;
@@ -503,6 +514,8 @@ HttpServer::HttpServer(std::shared_ptr<State> state) : state_(std::move(state)) 
 HttpServer::~HttpServer() { state_->Stop(); }
 
 uint16_t HttpServer::port() const { return state_->port(); }
+
+HttpServer::AnswerCounts HttpServer::CountAnswers() const { return state_->CountAnswers(); }
 
 Status HttpServer::ReloadCertificate() { return state_->ReloadCertificate(); }
 

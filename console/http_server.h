@@ -11,6 +11,7 @@
 
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -87,6 +88,11 @@ class HttpServer {
   ~HttpServer();
 
   uint16_t port() const;
+
+  // Requests that were answered so far, by the first digit of the answer's code. A long answer
+  // counts when it has ended.
+  using AnswerCounts = std::array<uint64_t, 6>;
+  AnswerCounts CountAnswers() const;
 
   // Reads certificate and key anew, for connections to come. Success without TLS.
   Status ReloadCertificate();

@@ -14,6 +14,10 @@ namespace {
 // The console reads names, and no data.
 constexpr uint64_t kMemoryBytes = 64 << 20;
 
+// A drive that does not tell what it does keeps nobody waiting who wants to know how the cluster
+// is.
+constexpr Duration kUsePatience = std::chrono::seconds(2);
+
 }  // namespace
 
 struct LiveCluster::Opened {
@@ -80,6 +84,39 @@ Result<Survey> LiveCluster::Look() {
   return survey;
 }
 
+uint64_t LiveCluster::Questions() const {
+  uint64_t answered = uses_told_;
+  const auto opened = Known();
+  if (opened == nullptr) return answered;
+  Cluster& cluster = opened->connected->cluster();
+  for (const MappedDrive& one : cluster.map().drives) {
+    Drive* drive = cluster.FindDrive(one.id);
+    if (drive == nullptr || drive->times() == nullptr) continue;
+    answered += drive->times()->reads.Load().count() + drive->times()->writes.Load().count();
+  }
+  return answered;
+}
+
+Result<std::shared_ptr<UseWatch>> LiveCluster::NeedUseWatch() {
+  TRY(NeedOpen());
+  {
+    const MutexLock lock(mutex_);
+    if (use_watch_ != nullptr) return use_watch_;
+  }
+  ClusterConfig config = TRY(ClusterConfig::Load(config_file_));
+  config.drive_timeout = std::min(config.drive_timeout, kUsePatience);
+  auto made = std::make_shared<UseWatch>(runtime_, config);
+  const MutexLock lock(mutex_);
+  return use_watch_ = std::move(made);
+}
+
+Result<ClusterUse> LiveCluster::Use() {
+  const auto watch = TRY(NeedUseWatch());
+  ClusterUse use = watch->Ask();
+  uses_told_ += use.drives.size() - use.Silent();
+  return use;
+}
+
 Result<std::vector<DirectoryEntry>> LiveCluster::List(std::string_view path, std::string_view after,
                                                       size_t max) {
   const auto opened = TRY(NeedOpen());
@@ -120,7 +157,11 @@ Status LiveCluster::AskOfWork(int number, const WorkChange& change, const std::s
 
 Status LiveCluster::Reload() {
   const auto opened = Known();
-  return opened == nullptr ? Status() : opened->fs->Reload();
+  if (opened == nullptr) return {};
+  TRY(opened->fs->Reload());
+  const MutexLock lock(mutex_);
+  use_watch_ = nullptr;
+  return {};
 }
 
 }  // namespace pinstripe

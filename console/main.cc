@@ -14,10 +14,14 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/program.h"
 #include "base/real_runtime.h"
 #include "base/try.h"
 #include "console/api.h"
+#include "console/console_metrics.h"
 #include "console/live_cluster.h"
+#include "metrics/address.h"
+#include "metrics/server.h"
 
 namespace pinstripe {
 namespace {
@@ -35,7 +39,8 @@ struct ConsoleArguments {
   std::string program = PINSTRIPE_PROGRAM;
   std::vector<std::string> host_names;
   std::string public_origin;
-  std::string files;  // empty: whoever is on this machine, and else operators
+  std::string files;    // empty: whoever is on this machine, and else operators
+  std::string metrics;  // where they are served; empty: nowhere
   std::string log_level = "info";
   bool open_to_all = false;
 };
@@ -133,6 +138,9 @@ Status Serve(const ConsoleArguments& arguments) {
   const sigset_t signals = BlockSignals();
   const ListenAddress listen = TRY(ParseListen(arguments.listen));
   TRY(CheckExposure(arguments, listen));
+  if (!arguments.metrics.empty()) {
+    TRY_CONTEXT(ParseMetricsAddress(arguments.metrics), "--metrics");
+  }
   Origin origin;
   if (!arguments.public_origin.empty()) {
     const std::optional<Origin> known = ParseOrigin(arguments.public_origin);
@@ -143,6 +151,7 @@ Status Serve(const ConsoleArguments& arguments) {
     origin = *known;
   }
   SetStackSize();
+  SetProgram({.name = "pinstripe-console", .version = PINSTRIPE_VERSION, .detail = ""});
   const PageFiles page = TRY(PageFiles::Load(arguments.page));
   RealRuntime runtime;
   Operators operators(runtime);
@@ -150,12 +159,12 @@ Status Serve(const ConsoleArguments& arguments) {
   LiveCluster cluster(runtime, arguments.config);
   Chores chores(runtime, {.program = arguments.program, .config = arguments.config});
   Watch watch(runtime, cluster);
-  Api api({runtime, cluster, watch, chores, operators, page},
-          {.names = NamesOf(arguments, origin),
-           .public_origin = origin.text,
-           .version = PINSTRIPE_VERSION,
-           .files_for_all =
-               arguments.files.empty() ? listen.is_loopback : arguments.files == "everybody"});
+  const ApiParts parts{runtime, cluster, watch, chores, operators, page};
+  Api api(parts, {.names = NamesOf(arguments, origin),
+                  .public_origin = origin.text,
+                  .version = PINSTRIPE_VERSION,
+                  .files_for_all = arguments.files.empty() ? listen.is_loopback
+                                                           : arguments.files == "everybody"});
   const HttpOptions http{.address = listen.address,
                          .port = listen.port,
                          .certificate = arguments.certificate,
@@ -163,6 +172,8 @@ Status Serve(const ConsoleArguments& arguments) {
   auto server = TRY(HttpServer::Start(
       runtime, http, [&api](const HttpRequest& request) { return api.Answer(request); },
       [&api](const HttpRequest& request) { return api.BeforeTheBody(request); }));
+  auto metrics = MetricsServer::StartOrWarn(
+      arguments.metrics, [&] { return ConsoleMetricsText(parts, api, *server); });
   const std::string host =
       listen.address.find(':') == listen.address.npos ? listen.address : "[" + listen.address + "]";
   fmt::print("ready {}://{}:{}/\n", arguments.certificate.empty() ? "http" : "https", host,
@@ -179,6 +190,7 @@ Status Serve(const ConsoleArguments& arguments) {
   pthread_sigmask(SIG_UNBLOCK, &ending, nullptr);
   api.End();
   watch.End();
+  metrics.reset();
   server.reset();
   return {};
 }
@@ -215,6 +227,10 @@ int ConsoleMain(int argc, char** argv) {
       ->check(CLI::IsMember({"everybody", "operators"}));
   app.add_flag("--open-to-all", arguments.open_to_all,
                "Listen for others than this machine though there is no TLS or no token file");
+  app.add_option("--metrics", arguments.metrics,
+                 "Where metrics are served: an address of IPv4 and a port, or a port of this "
+                 "machine; not given: nowhere")
+      ->type_name("ADDRESS:PORT");
   app.add_option("--page", arguments.page, "Where the files of the page are")
       ->type_name("DIR")
       ->capture_default_str();

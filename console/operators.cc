@@ -70,6 +70,11 @@ size_t Operators::count() const {
   return operators_.size();
 }
 
+uint64_t Operators::wrong_tokens() const {
+  const MutexLock lock(mutex_);
+  return wrong_tokens_;
+}
+
 void Operators::ForgetOldLocked() {
   const Time since = runtime_.Now() - limits_.window;
   while (!wrong_.empty() && wrong_.front().at <= since) wrong_.pop_front();
@@ -84,6 +89,7 @@ Result<std::string> Operators::Find(std::string_view token, const std::string& p
   }
   if (found != nullptr) return found->name;
   if (!token.empty()) {
+    ++wrong_tokens_;
     ForgetOldLocked();
     std::string network = NetworkOf(peer);
     const auto of_it = std::ranges::count(wrong_, network, &Wrong::network);

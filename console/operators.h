@@ -40,6 +40,7 @@ class Operators {
   // with the line: something in it is no operator.
   Status Load(const std::string& file);
   size_t count() const;
+  uint64_t wrong_tokens() const;  // that were sent so far
 
   // The operator's name. EACCES: it is no operator's token; EBUSY: nor is it, and `peer` or
   // everybody together has guessed too often, and is to wait.
@@ -64,6 +65,7 @@ class Operators {
     std::string network;
   };
   std::deque<Wrong> wrong_ GUARDED_BY(mutex_);
+  uint64_t wrong_tokens_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace pinstripe

@@ -50,19 +50,51 @@ void Watch::Run() {
   }
 }
 
+// Asks what drives do, unless that was asked just now.
+std::shared_ptr<const Activity> Watch::LookAtUse(int64_t now) {
+  if (last_use_ && runtime_.Now() < last_use_->when + options_.use_every) {
+    const MutexLock lock(mutex_);
+    return newest_->activity;
+  }
+  auto activity = std::make_shared<Activity>();
+  activity->taken_at = now;
+  auto use = view_.Use();
+  if (!use.has_value()) {
+    activity->unknown = use.error();
+    last_use_.reset();
+    use_of_sample_.reset();
+    return activity;
+  }
+  if (last_use_) {
+    activity->unknown = Status();
+    activity->over = use->when - last_use_->when;
+    activity->drives = WorkSince(*last_use_, *use);
+    activity->clients = ClientsSince(*last_use_, *use);
+    activity->client_count = activity->clients.size();
+    if (activity->clients.size() > Activity::kMostClients) {
+      activity->clients.resize(Activity::kMostClients);
+    }
+  }
+  last_use_ = *std::move(use);
+  return activity;
+}
+
 void Watch::LookOnce() {
   const Time began = runtime_.Now();
   auto picture = std::make_shared<Picture>();
   picture->survey = view_.Look();
   picture->taken_at = runtime_.WallClock() / 1'000'000;
   picture->took = (runtime_.Now() - began) / std::chrono::milliseconds(1);
-  if (picture->survey.has_value()) {
-    history_.Add(picture->taken_at / 1000, *picture->survey);
-  }
+  picture->activity = LookAtUse(picture->taken_at);
+  if (picture->survey.has_value()) Remember(picture->taken_at / 1000, *picture->survey);
   auto work = view_.Work();
   if (work.has_value()) picture->work = *std::move(work);
   auto events = view_.NewEvents();
+  looks_took_.Add(runtime_.Now() - began);
+  const bool is_good = picture->survey.has_value() && picture->survey->opened.ok();
   const MutexLock lock(mutex_);
+  failed_looks_ += is_good ? 0 : 1;
+  if (is_good) last_good_look_ = runtime_.Now();
   picture->events = newest_->events;
   if (events.has_value()) {
     picture->events += events->size();
@@ -78,6 +110,26 @@ void Watch::LookOnce() {
   newest_ = std::move(picture);
   last_look_ = runtime_.Now();
   for (const auto& signal : waiting_) signal->Set();
+}
+
+// What was done since the last sample, where one is due.
+void Watch::Remember(int64_t now, const Survey& survey) {
+  std::vector<DriveWorkReport> work;
+  if (history_.IsDue(now) && last_use_) {
+    if (use_of_sample_) work = WorkSince(*use_of_sample_, *last_use_);
+    use_of_sample_ = last_use_;
+    for (ClusterUse::OfDrive& drive : use_of_sample_->drives) {
+      if (drive.use.has_value()) drive.use->clients.clear();  // the history tells of none
+    }
+  }
+  history_.Add(now, survey, work);
+}
+
+Watch::Looks Watch::CountLooks() const {
+  const MutexLock lock(mutex_);
+  Looks looks{.took = looks_took_.Load(), .failed = failed_looks_};
+  if (last_good_look_) looks.last_good = runtime_.Now() - *last_good_look_;
+  return looks;
 }
 
 std::vector<Event> Watch::Events() {

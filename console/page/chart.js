@@ -1,7 +1,7 @@
 // A curve over time, as an SVG that says in words what it shows.
 
-import { svg } from "./dom.js";
-import { bytes, span } from "./words.js";
+import { el, svg } from "./dom.js";
+import { bytes, rate, span } from "./words.js";
 
 const kWidth = 600;
 const kHeight = 140;
@@ -33,4 +33,41 @@ export function chart(samples, most, title) {
     svg("title", {}, words), gone,
     svg("polygon", { class: "area", points: `0,${kHeight} ${points} ${kWidth},${kHeight}` }),
     svg("polyline", { class: "curve", points }));
+}
+
+// Bytes read and written a second. Where nobody told, there is a gap.
+export function rateChart(samples, title) {
+  const first = samples[0].at;
+  const last = Math.max(samples[samples.length - 1].at, first + 1);
+  const known = samples.filter((one) => one.read_bytes_per_second !== undefined);
+  const most = Math.max(1, ...known.map((one) => Math.max(one.read_bytes_per_second, one.written_bytes_per_second)));
+  const curves = (key, kind) => runs(samples, key).map((run) => svg("polyline", {
+    class: `curve ${kind}`,
+    points: run.map((one) => `${(kWidth * (one.at - first) / (last - first)).toFixed(1)},`
+      + `${(kHeight - kHeight * one[key] / most).toFixed(1)}`).join(" "),
+  }));
+  const top = (key) => rate(Math.max(0, ...known.map((one) => one[key])));
+  const words = `${title}, over ${span(last - first)}: at most ${top("read_bytes_per_second")} read (solid) and `
+    + `${top("written_bytes_per_second")} written (dashed)`;
+  return el("figure", {}, svg("svg", {
+    class: "chart", viewBox: `0 0 ${kWidth} ${kHeight}`, preserveAspectRatio: "none", role: "img",
+    "aria-label": words,
+  },
+    svg("title", {}, words),
+    curves("read_bytes_per_second", "read"), curves("written_bytes_per_second", "written")),
+  el("figcaption", { class: "quiet small" }, words));
+}
+
+// Stretches in which there is a figure at least every few minutes. What changes between two samples
+// that are due has a sample of its own, without any.
+function runs(samples, key) {
+  const kGap = 180;  // seconds
+  const found = [];
+  let before = -Infinity;
+  for (const one of samples.filter((each) => each[key] !== undefined)) {
+    if (one.at - before > kGap) found.push([]);
+    found[found.length - 1].push(one);
+    before = one.at;
+  }
+  return found;
 }

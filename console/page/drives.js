@@ -1,9 +1,9 @@
 // Drives: a grid of hosts and their drives, and one drive with its history.
 
-import { chart } from "./chart.js";
+import { chart, rateChart } from "./chart.js";
 import { el, shape, show } from "./dom.js";
 import { ask, model } from "./model.js";
-import { byHost, bytes, count, driveState, hostOf, kDriveStates, percent, stateNamed } from "./words.js";
+import { byHost, bytes, count, driveState, hostOf, kDriveStates, latency, percent, rate, stateNamed } from "./words.js";
 
 let chosen = null;
 let samples = null;
@@ -45,6 +45,21 @@ function hostBox(host, drives) {
     el("ul", { class: "drives" }, drives.map(tile)));
 }
 
+// What it does, as far as it tells.
+function workOf(drive) {
+  const activity = model.status?.activity ?? {};
+  const work = (activity.drives ?? []).find((one) => one.drive === drive.id);
+  const why = work ? work.silent : activity.error ?? "it was not asked";
+  if (why !== null) return [["throughput", `not known: ${why}`]];
+  return [
+    ["read", rate(work.read_bytes_per_second)],
+    ["written", rate(work.written_bytes_per_second)],
+    ["requests", `${Math.round(work.requests_per_second)}/s`],
+    ["reads took", latency(work.reads)],
+    ["changes took", latency(work.changes)],
+  ];
+}
+
 function details(drive) {
   const state = driveState(drive);
   const pairs = [
@@ -55,6 +70,7 @@ function details(drive) {
     ["used", drive.capacity_bytes ?
       `${bytes(drive.used_bytes)} of ${bytes(drive.capacity_bytes)} (${percent(drive.used_bytes, drive.capacity_bytes)})`
       : null],
+    ...workOf(drive),
     ["temperature", drive.temperature_celsius > 0 ? `${Math.round(drive.temperature_celsius)} °C` : null],
     ["software", drive.software],
     ["work", drive.work?.what],
@@ -67,7 +83,9 @@ function details(drive) {
     el("h3", {}, "The last day"),
     samples && samples.length > 1
       ? chart(samples, drive.capacity_bytes ?? 0, `Space used on drive ${drive.id}`)
-      : el("p", { class: "quiet" }, "The console has not watched long enough to draw anything."));
+      : el("p", { class: "quiet" }, "The console has not watched long enough to draw anything."),
+    samples && samples.filter((one) => one.read_bytes_per_second !== undefined).length > 1
+      ? rateChart(samples, `Bytes a second of drive ${drive.id}`) : null);
 }
 
 function askHistory(id) {

@@ -1,9 +1,9 @@
 // Overview: the word of `pinstripe status`, what somebody has to act on, and what there is.
 
-import { chart } from "./chart.js";
+import { chart, rateChart } from "./chart.js";
 import { el, shape, show } from "./dom.js";
 import { ask, model } from "./model.js";
-import { bytes, count, healthSign, percent, span, time } from "./words.js";
+import { bytes, count, healthSign, latency, percent, rate, span, time } from "./words.js";
 
 let history = null;
 let asked = 0;
@@ -117,14 +117,42 @@ function cluster(survey) {
   ]));
 }
 
-function throughput(survey) {
-  const rates = survey.throughput ?? survey.rates;
-  if (!rates) return null;
-  return panel("Throughput", facts([
-    ["read", rates.read_bytes_per_second === undefined ? null : `${bytes(rates.read_bytes_per_second)}/s`],
-    ["written", rates.written_bytes_per_second === undefined ? null : `${bytes(rates.written_bytes_per_second)}/s`],
-    ["requests", rates.requests_per_second === undefined ? null : `${Math.round(rates.requests_per_second)}/s`],
-  ]));
+// What drives do, as far as they tell.
+function throughput(activity) {
+  const title = "Throughput and latency";
+  if (activity.error !== undefined) return panel(title, el("p", { class: "quiet" }, `Not known: ${activity.error}.`));
+  const all = activity.all;
+  const silent = activity.drives.filter((one) => one.silent !== null);
+  if (all.silent !== null) {
+    return panel(title, el("p", { class: "quiet" }, `Not known, as no drive tells: ${all.silent}.`));
+  }
+  const samples = (history ?? []).filter((one) => one.read_bytes_per_second !== undefined);
+  return panel(title,
+    facts([
+      ["read", rate(all.read_bytes_per_second)],
+      ["written", rate(all.written_bytes_per_second)],
+      ["requests", `${Math.round(all.requests_per_second)}/s`],
+      ["reads took", latency(all.reads)],
+      ["changes took", latency(all.changes)],
+    ]),
+    el("p", { class: "quiet small" }, `Of drives, in ${span(activity.over_seconds)}.`,
+      silent.length > 0 ? ` ${count(silent.length, "drive does", "drives do")} not tell: ${named(silent)}.` : ""),
+    samples.length > 1 ? rateChart(history, "Bytes a second in the last day") : null);
+}
+
+function named(drives) {
+  const numbers = drives.slice(0, 8).map((one) => one.drive).join(", ");
+  return drives.length > 8 ? `${numbers} and others` : numbers;
+}
+
+function busiest(activity) {
+  if (!activity.clients) return null;
+  const lines = activity.clients.filter((one) => one.read_bytes_per_second + one.written_bytes_per_second > 0)
+    .map((one) => el("li", {}, `${one.program || "(does not say)"}${one.detail ? ` at ${one.detail}` : ""} on `
+      + `${one.host || one.address}: ${rate(one.read_bytes_per_second)} read, ${rate(one.written_bytes_per_second)} written`));
+  return panel("Busiest clients",
+    lines.length === 0 ? el("p", { class: "quiet" }, "None moves data.") : el("ul", { class: "plain" }, lines),
+    el("p", { class: "quiet small" }, `${count(activity.client_count, "client is", "clients are")} connected.`));
 }
 
 function percentDone(one) {
@@ -156,7 +184,7 @@ function draw(node, rest, changed) {
     health(status),
     el("section", { class: "panel wide", "aria-label": "Alarms" },
       el("h2", {}, "Alarms"), alarmList(status.alarms)),
-    survey ? [margin(survey), capacity(survey), throughput(survey), cluster(survey)] : null,
+    survey ? [margin(survey), capacity(survey), throughput(status.activity), busiest(status.activity), cluster(survey)] : null,
     workNow()));
 }
 

@@ -14,6 +14,17 @@ export function bytes(number) {
   return `${unit === 0 ? amount : amount.toFixed(1)} ${kUnits[unit]}`;
 }
 
+export function rate(number) {
+  return `${bytes(Math.round(number))}/s`;
+}
+
+// "0.85 ms", "120 ms": within which time half, and 99 of 100, were answered.
+export function latency(took) {
+  if (took.count === 0) return "none";
+  const text = (seconds) => `${(1000 * seconds).toFixed(seconds < 0.01 ? 2 : 0)} ms`;
+  return `${text(took.p50_seconds)} (p50), ${text(took.p99_seconds)} (p99)`;
+}
+
 export function percent(part, whole) {
   return whole > 0 ? `${(100 * part / whole).toFixed(1)} %` : "0 %";
 }

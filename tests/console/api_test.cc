@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <nlohmann/json.hpp>
 
 #include "tests/console/console_fixture.h"
@@ -66,6 +67,58 @@ TEST_F(ConsoleTest, TellsHowTheClusterIs) {
   Json survey_json = status["survey"];
   for (Json& drive : survey_json["drives"]) drive.erase("sign");
   EXPECT_EQ(survey_json, Json::parse(SurveyJson(*cluster_.Look())));
+}
+
+TEST_F(ConsoleTest, TellsWhatDrivesDoAsTopDoes) {
+  const Survey survey = SurveyOfDrives(16);
+  std::atomic<uint64_t> done = 0;
+  cluster_.SetUse([&]() -> Result<ClusterUse> {
+    ClusterUse use = UseOfDrives(survey, runtime_.Now(), done, 2 * done);
+    use.drives[3].use = Fail(ETIMEDOUT, "no answer \xff");
+    done += 1000;
+    return use;
+  });
+  watch_options_.every = watch_options_.use_every = 500ms;
+  Start();
+  EXPECT_EQ(GetChecked("status")["activity"]["error"], "the drives were not asked twice yet");
+  HttpClient live(server_->port());
+  live.Send(GetText("/api/v1/live"));
+  live.ReceiveUntil("over_seconds");
+  const Json activity = GetChecked("status")["activity"];
+  const Json& all = activity["all"];
+  const double seconds = activity["over_seconds"];
+  EXPECT_GE(seconds, 0.5);
+  EXPECT_NEAR(all["read_bytes_per_second"].get<double>() * seconds, 15e6, 1e5);
+  EXPECT_NEAR(all["written_bytes_per_second"].get<double>() * seconds, 15e6, 1e5);
+  EXPECT_NEAR(all["requests_per_second"].get<double>() * seconds, 45'000, 100);
+  EXPECT_EQ(all["reads"]["count"], 15'000);
+  EXPECT_NEAR(all["reads"]["p50_seconds"], 0.0015, 1e-4);
+  EXPECT_NEAR(all["changes"]["p99_seconds"], 0.002, 1e-4);
+  ASSERT_EQ(activity["drives"].size(), 16u);
+  EXPECT_EQ(activity["drives"][2]["silent"], nullptr);
+  EXPECT_EQ(activity["drives"][2]["reads"]["count"], 1000);
+  // Who does not tell is no drive that does nothing.
+  EXPECT_EQ(activity["drives"][3]["silent"], "no answer \ufffd");
+  EXPECT_FALSE(activity["drives"][3].contains("read_bytes_per_second"));
+  ASSERT_EQ(activity["clients"].size(), 2u);
+  EXPECT_EQ(activity["clients"][0]["detail"], "/data");
+  EXPECT_EQ(activity["client_count"], 2);
+}
+
+TEST_F(ConsoleTest, WhoClientsAreIsToldToWhomFilesAre) {
+  const Survey survey = SurveyOfDrives(16);
+  cluster_.SetUse(
+      [&]() -> Result<ClusterUse> { return UseOfDrives(survey, runtime_.Now(), 10, 10); });
+  watch_options_.every = watch_options_.use_every = 500ms;
+  Start({.files_for_all = false});
+  HttpClient live(server_->port());
+  live.Send(GetText("/api/v1/live"));
+  EXPECT_THAT(live.ReceiveUntil("client_count"), Not(HasSubstr("desk.example")));
+  const Json activity = GetChecked("status")["activity"];
+  EXPECT_EQ(activity["client_count"], 2);
+  EXPECT_FALSE(activity.contains("clients"));
+  // Where nothing came, no time is made up.
+  EXPECT_EQ(activity["all"]["reads"]["p50_seconds"], nullptr);
 }
 
 TEST_F(ConsoleTest, SaysThatTheClusterIsAwayAndGoesOnTrying) {

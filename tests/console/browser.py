@@ -214,6 +214,23 @@ class Console(unittest.TestCase):
         self.until(lambda: self.text("#health .word") == "healthy", 30)
         self.assertEqual(self.complaints(), [])
 
+    def test_tells_what_drives_do_and_who_does_not_tell(self):
+        panel = "section[aria-label='Throughput and latency']"
+        self.go("overview")
+        self.until(lambda: "Of drives, in" in self.text(panel), 30)
+        self.assertNotIn("not tell", self.text(panel))
+        self.assertIn("read", self.text(panel))
+        self.go("drives/3")
+        self.until(lambda: "/s" in self.text("#drive-details"), 10)
+        run(PINSTRIPE, "dev", "kill", self.cluster, "3")
+        self.until(lambda: "not known" in self.text("#drive-details"), 15)
+        self.assertNotIn("/s", self.text("#drive-details"))
+        self.go("overview")
+        self.until(lambda: "1 drive does not tell: 3" in self.text(panel), 10)
+        run(PINSTRIPE, "dev", "start", self.cluster, "3")
+        self.until(lambda: "not tell" not in self.text(panel) and "Of drives" in self.text(panel), 40)
+        self.assertEqual(self.complaints(), [])
+
     def test_the_picture_of_a_file_agrees_with_the_command(self):
         for lost in [None, "5"]:
             if lost:

@@ -50,11 +50,10 @@ class ConsoleFixture : public testing::Test {
 
   void Start(ApiOptions options = {}) {
     options.version = "test";
-    watch_ = std::make_unique<Watch>(runtime_, cluster_);
+    watch_ = std::make_unique<Watch>(runtime_, cluster_, watch_options_);
     chores_ = std::make_unique<Chores>(
         runtime_, Chores::Options{.program = directory_ / "program", .config = "cluster.toml"});
-    api_ = std::make_unique<Api>(ApiParts{runtime_, cluster_, *watch_, *chores_, operators_, page_},
-                                 options);
+    api_ = std::make_unique<Api>(Parts(), options);
     auto server = HttpServer::Start(
         runtime_, {}, [this](const HttpRequest& request) { return api_->Answer(request); },
         [this](const HttpRequest& request) { return api_->BeforeTheBody(request); });
@@ -62,6 +61,8 @@ class ConsoleFixture : public testing::Test {
     server_ = *std::move(server);
     watch_->WaitForOther(0, std::chrono::seconds(10));
   }
+
+  ApiParts Parts() { return {runtime_, cluster_, *watch_, *chores_, operators_, page_}; }
 
   ~ConsoleFixture() override {
     if (api_ != nullptr) api_->End();
@@ -83,6 +84,7 @@ class ConsoleFixture : public testing::Test {
   FakeCluster cluster_{SurveyOfDrives(16)};
   Operators operators_{runtime_};
   PageFiles page_;
+  WatchOptions watch_options_;
   std::unique_ptr<Watch> watch_;
   std::unique_ptr<Chores> chores_;
   std::unique_ptr<Api> api_;

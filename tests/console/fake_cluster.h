@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,30 @@ inline Survey WithMargin(Survey survey) {
   return survey;
 }
 
+// Each drive of the survey has answered so many reads of 1000 bytes and so many writes of 500, each
+// in 1.5 ms, for a mount and for somebody who does not say who it is.
+inline ClusterUse UseOfDrives(const Survey& survey, Time when, uint64_t reads, uint64_t writes) {
+  ClusterUse use{.when = when};
+  for (const DriveReport& drive : survey.drives) {
+    DriveUse done;
+    done.work = {{.is_read = true, .requests = reads, .bytes = 1000 * reads},
+                 {.is_write = true, .requests = writes, .bytes = 500 * writes}};
+    done.work[0].took.of[6] = reads;
+    done.work[1].took.of[6] = writes;
+    DriveUser mount{.program = {.name = "pinstripe-fuse", .version = "1", .detail = "/data"},
+                    .host = "desk.example",
+                    .process = 7,
+                    .address = "10.0.0.7:5000",
+                    .requests = reads + writes,
+                    .bytes_read = 1000 * reads,
+                    .bytes_written = 500 * writes,
+                    .connection = 1};
+    done.clients = {mount, {.address = "10.0.0.8:5000", .connection = 2}};
+    use.drives.push_back({.id = drive.id, .address = drive.address, .use = std::move(done)});
+  }
+  return use;
+}
+
 class FakeCluster final : public ClusterView {
  public:
   explicit FakeCluster(const Survey& survey) : survey_(WithMargin(survey)) {}
@@ -79,6 +104,19 @@ class FakeCluster final : public ClusterView {
     ++looks_;
     const MutexLock lock(mutex_);
     return survey_;
+  }
+
+  uint64_t Questions() const override { return static_cast<uint64_t>(looks_ + uses_); }
+  int uses() const { return uses_; }
+  // What drives tell from now on when they are asked: made anew each time.
+  void SetUse(std::function<Result<ClusterUse>()> use) {
+    const MutexLock lock(mutex_);
+    use_ = std::move(use);
+  }
+  Result<ClusterUse> Use() override {
+    ++uses_;
+    const MutexLock lock(mutex_);
+    return use_();
   }
 
   // "/" has what `entries` says, "/big" is a file, and nothing else is there.
@@ -150,8 +188,12 @@ class FakeCluster final : public ClusterView {
 
  private:
   std::atomic<int> looks_ = 0;
+  std::atomic<int> uses_ = 0;
   Mutex mutex_;
   Result<Survey> survey_ GUARDED_BY(mutex_);
+  std::function<Result<ClusterUse>()> use_ GUARDED_BY(mutex_) = []() -> Result<ClusterUse> {
+    return Fail(EIO, "the cluster is not open");
+  };
   std::vector<Event> events_ GUARDED_BY(mutex_);
   std::vector<WorkSeen> work_ GUARDED_BY(mutex_);
   std::string asked_ GUARDED_BY(mutex_);

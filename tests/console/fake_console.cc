@@ -30,6 +30,13 @@ int main(int argc, char** argv) {
                                .attributes = Attributes{.size = 5'000'000}});
   }
   RealRuntime runtime;
+  // More from second to second; one does not tell.
+  cluster.SetUse([&runtime, survey]() -> Result<ClusterUse> {
+    const auto seconds = static_cast<uint64_t>(runtime.WallClock() / 1'000'000'000);
+    ClusterUse use = UseOfDrives(survey, runtime.Now(), 100 * seconds, 70 * seconds);
+    use.drives[40].use = Fail(EHOSTUNREACH, "connection refused");
+    return use;
+  });
   const auto page = PageFiles::Load(PINSTRIPE_SOURCE_DIR "/console/page");
   if (!page.has_value()) return EXIT_FAILURE;
   Operators operators(runtime);

@@ -188,11 +188,54 @@ TEST_F(LiveClusterTest, FailsForAConfigurationThatIsNoGoodAndGoesOnWhenItIs) {
   EXPECT_OK(cluster_.Reload());
 }
 
+TEST_F(LiveClusterTest, TellsWhatDrivesDoAndWhichDoNotTell) {
+  EXPECT_FAILS(cluster_.Use(), EHOSTUNREACH);
+  Format();
+  ASSERT_OK(cluster_.Look());
+  const auto before = cluster_.Use();
+  ASSERT_OK(before);
+  EXPECT_EQ(before->Silent(), 0u);
+  const uint64_t questions = cluster_.Questions();
+  EXPECT_GE(questions, 10u) << "a state and a use of each drive";
+  {
+    const auto connected = Connect(runtime_, directory_ / "cluster.toml");
+    ASSERT_OK(connected);
+    const auto fs = FileSystem::Open((*connected)->cluster(), {});
+    ASSERT_OK(fs);
+    const auto file = (*fs)->Create(kRootInode, "more", {});
+    ASSERT_OK(file);
+    const std::string bytes(6 << 20, 'x');
+    ASSERT_OK((*file)->Write(0, std::as_bytes(std::span(bytes))));
+    ASSERT_OK((*file)->Close());
+  }
+  const auto now = cluster_.Use();
+  ASSERT_OK(now);
+  const DriveWorkReport all = WorkOfAll(WorkSince(*before, *now));
+  const double seconds = std::chrono::duration<double>(now->when - before->when).count();
+  EXPECT_GE(all.rates.bytes_written * seconds, 9e6) << "2+1";
+  EXPECT_GT(all.writes.count(), 0u);
+  EXPECT_GE(cluster_.Questions(), questions + 5);
+
+  drives_[2]->Off();
+  const auto partly = cluster_.Use();
+  ASSERT_OK(partly);
+  EXPECT_EQ(partly->Silent(), 1u);
+  EXPECT_FALSE(partly->drives[2].use.has_value());
+  drives_[2]->On();
+  ASSERT_OK(cluster_.Reload());
+  const auto again = cluster_.Use();
+  ASSERT_OK(again);
+  EXPECT_EQ(again->Silent(), 0u) << "asked by new ways";
+  EXPECT_FALSE(WorkSince(*partly, *again)[2].silent.ok()) << "nobody knows what it did between";
+}
+
 // A cluster of memory drives, whose requests are counted.
 class CountedView final : public ClusterView {
  public:
   explicit CountedView(Cluster& cluster) : cluster_(cluster) {}
   Result<Survey> Look() override { return SurveyOf(cluster_); }
+  uint64_t Questions() const override { return 0; }
+  Result<ClusterUse> Use() override { return Fail(ENOTSUP, "memory drives do not tell"); }
   Result<std::vector<DirectoryEntry>> List(std::string_view, std::string_view, size_t) override {
     return Fail(ENOSYS, "nobody asks");
   }

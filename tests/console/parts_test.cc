@@ -66,6 +66,7 @@ TEST_F(OperatorsTest, WhoGuessesWaitsAndOperatorsDoNot) {
   EXPECT_FAILS(operators_.Find("x", "good"), EACCES);
   EXPECT_OK(operators_.Find("11111111111111111111", "evil"));
   EXPECT_FAILS(operators_.Find("", "evil"), EACCES);
+  EXPECT_EQ(operators_.wrong_tokens(), 7u);
   sim_.Sleep(61s);
   EXPECT_FAILS(operators_.Find("x", "evil"), EACCES);
 }
@@ -140,6 +141,36 @@ TEST(History, KeepsASampleAMinuteAndEachChange) {
   EXPECT_EQ(samples.back(), (History::Sample{1301, 10'000'000, DriveLook::kDown}));
   EXPECT_EQ(history.Of(0).back().used_bytes, 20'000'000u);
   EXPECT_TRUE(history.Of(3).empty());
+}
+
+TEST(History, KeepsWhatDrivesDidBetweenSamples) {
+  History history;
+  Survey survey = SurveyOfDrives(2);
+  history.Add(1000, survey);
+  EXPECT_FALSE(history.IsDue(1059));
+  EXPECT_TRUE(history.IsDue(1060));
+  EXPECT_TRUE(history.IsDue(999)) << "the clock was set back";
+  const Time zero{};
+  auto work = WorkSince(UseOfDrives(survey, zero, 0, 0), UseOfDrives(survey, zero + 10s, 100, 20));
+  work[1].silent = Status(ETIMEDOUT, "no answer");
+  history.Add(1060, survey, work);
+  const auto of_first = history.Of(1);
+  ASSERT_EQ(of_first.size(), 2u);
+  EXPECT_FALSE(of_first[0].work.has_value());
+  ASSERT_TRUE(of_first[1].work.has_value());
+  EXPECT_EQ(of_first[1].work->bytes_read, 10'000);
+  EXPECT_EQ(of_first[1].work->bytes_written, 1000);
+  EXPECT_NEAR(of_first[1].work->reads_p99, 0.002, 0.0005);
+  EXPECT_FALSE(history.Of(2)[1].work.has_value()) << "it did not tell";
+  EXPECT_EQ(history.Of(0)[1].work->bytes_read, 10'000);
+  // A change between has a sample, and leaves the others in step.
+  LoseDrive(survey, 0);
+  history.Add(1090, survey, work);
+  EXPECT_FALSE(history.Of(1)[2].work.has_value());
+  EXPECT_EQ(history.Of(0).size(), 2u);
+  history.Add(1120, survey, work);
+  EXPECT_EQ(history.Of(1).size(), 4u);
+  EXPECT_EQ(history.Of(2).size(), 3u);
 }
 
 TEST(History, IsBoundedByADay) {
@@ -229,6 +260,101 @@ TEST(Watch, LooksOftenOnlyWhileSomebodyDoes) {
   before = cluster.looks();
   sim.Sleep(600s);
   EXPECT_LE(cluster.looks() - before, 12);
+  watch.End();
+}
+
+TEST(Watch, AsksSeldomWhatDrivesDo) {
+  SimRuntime sim(3);
+  const Survey survey = SurveyOfDrives(8);
+  FakeCluster cluster(survey);
+  const Time began = sim.Now();
+  cluster.SetUse([&]() -> Result<ClusterUse> {
+    const auto seconds = static_cast<uint64_t>((sim.Now() - began) / 1s);
+    return UseOfDrives(survey, sim.Now(), 10 * seconds, 4 * seconds);
+  });
+  Watch watch(sim, cluster);
+  sim.Sleep(1s);
+  EXPECT_EQ(watch.Newest()->activity->unknown.code(), EAGAIN);
+  sim.Sleep(600s);
+  EXPECT_LE(cluster.uses(), 13) << "one a minute while nobody looks";
+  const int before = cluster.uses();
+  for (int second = 0; second < 120; ++second) {
+    watch.Newest();
+    sim.Sleep(1s);
+  }
+  EXPECT_GE(cluster.uses() - before, 18);
+  EXPECT_LE(cluster.uses() - before, 24);
+  const PicturePtr picture = watch.Newest();
+  const Activity& activity = *picture->activity;
+  ASSERT_OK(activity.unknown);
+  EXPECT_GE(activity.over, 5s);
+  EXPECT_LE(activity.over, 8s);
+  ASSERT_EQ(activity.drives.size(), 8u);
+  const DriveWorkReport all = WorkOfAll(activity.drives);
+  EXPECT_NEAR(all.rates.bytes_read, 80'000, 20'000);
+  EXPECT_NEAR(all.rates.bytes_written, 16'000, 4000);
+  EXPECT_EQ(activity.client_count, 2u);
+  EXPECT_EQ(activity.clients.front().program.detail, "/data");
+  // Each sample has the mean of its minute.
+  const auto samples = watch.history().Of(0);
+  ASSERT_GE(samples.size(), 10u);
+  EXPECT_FALSE(samples.front().work.has_value());
+  for (size_t i = 1; i < samples.size(); ++i) {
+    ASSERT_TRUE(samples[i].work.has_value()) << i;
+    EXPECT_NEAR(samples[i].work->bytes_read, 80'000, 4000) << i;
+  }
+  watch.End();
+}
+
+TEST(Watch, WhatNobodyTellsIsNotKnown) {
+  SimRuntime sim(4);
+  const Survey survey = SurveyOfDrives(8);
+  FakeCluster cluster(survey);
+  Watch watch(sim, cluster);
+  const auto look = [&] {
+    for (int second = 0; second < 10; ++second) {
+      watch.Newest();
+      sim.Sleep(1s);
+    }
+    return watch.Newest();
+  };
+  EXPECT_EQ(look()->activity->unknown.message(), "the cluster is not open");
+  bool all_tell = false;
+  cluster.SetUse([&]() -> Result<ClusterUse> {
+    ClusterUse use = UseOfDrives(survey, sim.Now(), 10, 10);
+    if (!all_tell) use.drives[2].use = Fail(ETIMEDOUT, "no answer");
+    return use;
+  });
+  look();
+  EXPECT_EQ(look()->activity->drives[2].silent.message(), "no answer");
+  EXPECT_OK(watch.Newest()->activity->drives[3].silent);
+  all_tell = true;
+  look();
+  EXPECT_OK(look()->activity->drives[2].silent);
+  cluster.SetUse([]() -> Result<ClusterUse> { return Fail(EIO, "it was closed"); });
+  EXPECT_EQ(look()->activity->unknown.message(), "it was closed");
+  EXPECT_TRUE(watch.Newest()->activity->drives.empty());
+  watch.End();
+}
+
+TEST(Watch, CountsItsLooks) {
+  SimRuntime sim(5);
+  FakeCluster cluster(SurveyOfDrives(8));
+  cluster.Break(Status(EINVAL, "no good"));
+  Watch watch(sim, cluster);
+  sim.Sleep(90s);
+  EXPECT_EQ(watch.CountLooks().failed, 2u);
+  EXPECT_FALSE(watch.CountLooks().last_good.has_value());
+  cluster.Set(SurveyOfDrives(8));
+  sim.Sleep(60s);
+  cluster.Break(Status(EINVAL, "no good"));
+  sim.Sleep(60s);
+  const Watch::Looks looks = watch.CountLooks();
+  EXPECT_EQ(looks.took.count(), 4u);
+  EXPECT_EQ(looks.failed, 3u);
+  ASSERT_TRUE(looks.last_good.has_value());
+  EXPECT_GE(*looks.last_good, 60s);
+  EXPECT_LE(*looks.last_good, 100s);
   watch.End();
 }
 

@@ -19,6 +19,7 @@
 
 #include "tests/console/http_client.h"
 #include "tests/kinetic/certificate.h"
+#include "tests/support/free_ports.h"
 #include "tests/support/temporary_directory.h"
 
 namespace pinstripe {
@@ -136,6 +137,20 @@ TEST_F(ConsoleProgram, ServesThoughItsClusterIsAwayAndEndsCleanly) {
   EXPECT_EQ(End(SIGTERM), 0);
 }
 
+TEST_F(ConsoleProgram, ServesMetricsWhereItIsTold) {
+  const uint16_t metrics = FreePorts(1).front();
+  Start({"--listen", "127.0.0.1:0", "--metrics", std::to_string(metrics)});
+  const uint16_t port = PortWhenReady();
+  EXPECT_EQ(StatusIn(AskOnce(port, GetText("/api/v1/status"))), 200);
+  const std::string page = AskOnce(metrics, GetText("/metrics"));
+  EXPECT_EQ(StatusIn(page), 200);
+  EXPECT_THAT(page, HasSubstr("program=\"pinstripe-console\""));
+  EXPECT_THAT(page, HasSubstr("\npinstripe_console_requests_total{code=\"2xx\"} "));
+  EXPECT_EQ(StatusIn(AskOnce(metrics, GetText("/api/v1/status"))), 404);
+  EXPECT_EQ(StatusIn(AskOnce(port, GetText("/metrics"))), 404) << "nobody else is told";
+  EXPECT_EQ(End(SIGTERM), 0);
+}
+
 TEST_F(ConsoleProgram, AConfigurationThatIsNotThereIsNoNameThatIsNotThere) {
   std::filesystem::remove(directory_ / "cluster.toml");
   Start({"--listen", "127.0.0.1:0"});
@@ -237,6 +252,9 @@ TEST_F(ConsoleProgram, SaysWhatItCannotStartWith) {
   ExpectRefused({"--listen", "127.0.0.1:99999"}, "say the number of an address and a port");
   ExpectRefused({"--listen", "127.0.0.1"}, "say the number of an address and a port");
   ExpectRefused({"--tls-key", directory_ / "key.pem"}, "belong together");
+  for (const char* address : {"localhost:9467", "[::1]:9467", "127.0.0.1", "99999", "x"}) {
+    ExpectRefused({"--metrics", address}, "is not where metrics can be served");
+  }
   ExpectRefused({"--public-origin", "console.example"}, "https://console.example.org");
   ExpectRefused({"--page", directory_.path()}, "there is no index.html");
   ExpectRefused({"--token-file", directory_ / "none"}, "none");

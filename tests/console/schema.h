@@ -41,11 +41,13 @@ class Schema {
                         const std::string& where) const {
     static const std::set<std::string> known{
         "type",    "properties", "required", "items",       "enum",
-        "minimum", "maximum",    "default",  "description", "additionalProperties"};
+        "minimum", "maximum",    "default",  "description", "additionalProperties",
+        "nullable"};
     const nlohmann::json& schema = Resolved(with_reference);
     for (const auto& [key, what] : schema.items()) {
       if (!known.contains(key)) return fmt::format("{}: nobody checks {}", where, key);
     }
+    if (schema.value("nullable", false) && value.is_null()) return "";
     const std::string type = schema.at("type");
     const bool fits =
         (type == "object" && value.is_object()) || (type == "array" && value.is_array()) ||

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What drives, a gateway and a mount tell a real Prometheus while they work: promtool likes it, the reference lists
+# What drives, a gateway, a mount and the console tell a real Prometheus while they work: promtool likes it, the reference lists
 # all of it, and every panel of the dashboards and every rule finds something. Who uses the drives is told, too.
 . "$(dirname "$0")/lib.sh"
 
@@ -8,7 +8,7 @@ for program in prometheus promtool; do
   command -v $program >/dev/null || { echo "SKIP $script: $program is not installed"; exit 77; }
 done
 cluster_up metrics --layout 2+1 --drives 4 --groups 2,2
-read -r first second gateway mounted prometheus <<<"$(free_ports 5)"
+read -r first second gateway mounted console prometheus <<<"$(free_ports 6)"
 
 # --- each serves its metrics ---
 
@@ -32,6 +32,10 @@ mkdir "$work/second"
 check "a mount whose port is taken works" wait_until 30 mountpoint -q "$work/second"
 check "and says so" grep -q "metrics are not served.*127.0.0.1:$mounted" "$work/second.log"
 
+"$build/console/pinstripe-console" --listen 127.0.0.1:0 --metrics "$console" --page "$project/console/page" "$config" >"$work/console.log" 2>&1 &
+servers[console]=$!
+wait_until 30 grep -q "^ready http" "$work/console.log" || give_up "no console: $(cat "$work/console.log")"
+
 # --- somebody uses them ---
 
 make_file "$work/file" 9000000
@@ -50,7 +54,7 @@ worker=$!
 # --- Prometheus looks ---
 
 targets=(-e "s/\"127.0.0.1:9464\"/\"127.0.0.1:$first\", \"127.0.0.1:$second\"/" -e "s/127.0.0.1:9465/127.0.0.1:$gateway/"
-  -e "s/127.0.0.1:9466/127.0.0.1:$mounted/" -e "s/15s/1s/")
+  -e "s/127.0.0.1:9466/127.0.0.1:$mounted/" -e "s/127.0.0.1:9467/127.0.0.1:$console/" -e "s/15s/1s/")
 mkdir "$work/prometheus"
 sed "${targets[@]}" "$project/etc/prometheus/prometheus.yml" >"$work/prometheus/prometheus.yml"
 cp "$project/etc/prometheus/pinstripe-rules.yml" "$work/prometheus"
@@ -59,7 +63,7 @@ prometheus --config.file="$work/prometheus/prometheus.yml" --storage.tsdb.path="
 servers[prometheus]=$!
 check "every panel and rule finds something" /usr/bin/python3 "$(dirname "$0")/metrics.py" panels "$project" "http://127.0.0.1:$prometheus"
 
-for port in $first $second $gateway $mounted; do
+for port in $first $second $gateway $mounted $console; do
   curl -sS --max-time 10 "http://127.0.0.1:$port/metrics" >"$work/page-$port" || flunk "no metrics at port $port"
   check "promtool likes port $port" promtool check metrics <"$work/page-$port"
 done

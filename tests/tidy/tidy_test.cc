@@ -65,7 +65,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"tools",
      {"base", "drive", "kinetic", "cluster", "cluster/map", "cluster/membership", "cluster/stripes",
       "fs", "upkeep"}},
-    {"console", {"base", "cluster", "cluster/map", "fs", "upkeep", "kinetic/tls.h"}},
+    {"console", {"base", "metrics", "cluster", "cluster/map", "fs", "upkeep", "kinetic/tls.h"}},
 };
 
 struct Header {
