@@ -41,7 +41,9 @@ class ClusterFileSystem final : public FileSystem {
       : cluster_(cluster),
         memory_is_configured_(options.memory_is_configured),
         exported_(std::move(exported)),
-        files_(cluster, options) {}
+        files_(cluster, options) {
+    records().listed().Keep(options.listed_age);
+  }
 
   Result<Attributes> Lookup(InodeId directory, std::string_view name) override {
     TRY(CheckName(name));
@@ -101,14 +103,19 @@ class ClusterFileSystem final : public FileSystem {
   Result<std::string> GetExtended(InodeId inode, std::string_view name, Duration age) override {
     TRY(CheckExtendedName(name));
     // The kernel asks for this one before each write.
-    if (name == "security.capability") {
+    if (name == kCapability) {
       const auto file = files_.Find(inode);
-      if (file && file->HasSeen()) return pinstripe::GetExtended(file->Known(), name);
+      if (file && file->HasSeen()) return pinstripe::GetExtended(file->Known().attributes, name);
     }
     if (name == kWhyAttribute) return Why(inode);
+    if (age > Duration::zero() && ListedInodes::Has(name)) {
+      if (const auto listed = records().listed().Find(inode)) {
+        return pinstripe::GetExtended(*listed, name);
+      }
+    }
     const Inode about = TRY(LoadEvenWithoutName(inode, age));
     if (name == kLayoutAttribute) return GetLayout(about, cluster_.config());
-    return pinstripe::GetExtended(about, name);
+    return pinstripe::GetExtended(about.attributes, name);
   }
 
   Status SetExtended(InodeId inode, std::string_view name, std::string_view value,
@@ -533,6 +540,7 @@ class ClusterFileSystem final : public FileSystem {
     std::vector<InodeId> ids;
     for (const auto& [name, entry] : names) ids.push_back(entry.inode);
     std::vector<Result<std::optional<StoredInode>>> inodes;
+    const Time at = records().runtime().Now();
     if (with_attributes) inodes = records().FindInodes(ids);
     std::vector<DirectoryEntry> entries;
     for (size_t i = 0; i < ids.size(); ++i) {
@@ -542,7 +550,10 @@ class ClusterFileSystem final : public FileSystem {
         const std::optional<StoredInode>& stored = *inodes[i];
         if (!stored) continue;  // removed, or about to be
         // Who wants to know an uncounted one asks for it alone.
-        if (!stored->inode.IsUncounted()) listed.attributes = Describe(entry.inode, *stored);
+        if (!stored->inode.IsUncounted()) {
+          records().listed().Learn(entry.inode, *stored, at);
+          listed.attributes = Describe(entry.inode, *stored);
+        }
       }
       entries.push_back(std::move(listed));
     }

@@ -60,7 +60,8 @@ class FileSystem {
   using ExtendedMode = pinstripe::ExtendedMode;
   // kGoes: the inode loses the bit, in the same change.
   enum class SetGroupBit { kStays, kGoes };
-  // `age` as for GetAttributes().
+  // `age` as for GetAttributes(). If it is not zero, an ACL or capability of what was listed may be
+  // as the listing found it (Options::listed_age).
   virtual Result<std::string> GetExtended(InodeId inode, std::string_view name,
                                           Duration age = {}) = 0;
   virtual Status SetExtended(InodeId inode, std::string_view name, std::string_view value,

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/runtime.h"
 #include "cluster/config.h"
 #include "fs/caretaker.h"
 #include "fs/types.h"
@@ -27,6 +28,9 @@ struct FileSystemOptions {
   // Makes the one who looks after files that were committed here (fs/caretaker.h); none: nobody
   // does. Programs give upkeep/host_care.h.
   MakeCaretaker* caretaker = nullptr;
+  // How long GetExtended() may answer by a listing that brought the inode, with its attributes: the
+  // time for which the caller goes by these. Zero: it does not.
+  Duration listed_age{};
   // A smaller range is copied, not shared: to share it takes some changes of inodes, which are to
   // be safe from power loss.
   uint64_t least_shared_bytes = 1 << 20;

@@ -11,6 +11,7 @@
 #include "base/answer.h"
 #include "base/try.h"
 #include "fs/names/acl.h"
+#include "fs/names/extended.h"
 #include "fs/posix_stat.h"
 #include "fuse/requests.h"
 #include "fuse/virtual_files.h"
@@ -172,8 +173,10 @@ void GetExtended(fuse_req_t request, fuse_ino_t inode, const char* name, size_t 
     return;
   }
   Mount& mount = MountOf(request);
-  // The kernel asks for ACLs whenever it has asked for attributes, and keeps them as long.
-  const Duration age = IsAcl(name) ? mount.options().attribute_age / 2 : Duration();
+  // The kernel asks for ACLs whenever it has asked for attributes, and keeps them as long. `ls`
+  // asks for capabilities then.
+  const bool goes_with_attributes = IsAcl(name) || name == kCapability;
+  const Duration age = goes_with_attributes ? mount.options().attribute_age / 2 : Duration();
   ReplyExtended(request,
                 name == kAccessAcl ? GetAccessAcl(mount, inode, age)
                                    : mount.file_system().GetExtended(inode, name, age),

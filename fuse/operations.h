@@ -7,11 +7,12 @@
 //
 // The kernel keeps names and attributes of directories for a second, or as long as the mount
 // options say. It keeps those that a listing brought as long, so `ls -l` asks once for each
-// directory, not for each file. It keeps no other names. It keeps other attributes for 50 ms, which
-// serves the rest of the call that has looked the name up; an open takes them back. It keeps a
-// file's pages from one open to the next only if the file has not changed (kept_pages.h). So the
-// next open sees what other hosts committed, and mmap works. The answer about an inode that is gone
-// is ESTALE, which has the kernel look the name up anew.
+// directory, not for each file. The ACL of each file it does ask for, and the file system has that
+// from the listing (fs/names/listed_inodes.h). The kernel keeps no other names. It keeps other
+// attributes for 50 ms, which serves the rest of the call that has looked the name up; an open
+// takes them back. It keeps a file's pages from one open to the next only if the file has not
+// changed (kept_pages.h). So the next open sees what other hosts committed, and mmap works. The
+// answer about an inode that is gone is ESTALE, which has the kernel look the name up anew.
 
 #pragma once
 

@@ -264,6 +264,7 @@ Status Serve(const Arguments& arguments, const Ready& ready) {
   options.memory_is_configured = !arguments.mount.cache_bytes.has_value();
   options.caretaker = &MakeHostCare;
   options.exported = arguments.mount.subdirectory;
+  options.listed_age = arguments.mount.attribute_age;
   options.disk_cache_directory = arguments.mount.cache_directory.value_or(config.cache_directory);
   options.disk_cache_bytes =
       arguments.mount.cache_directory_bytes.value_or(config.cache_directory_bytes);

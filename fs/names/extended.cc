@@ -19,16 +19,17 @@ Failed NotThere(std::string_view name) {
   return Fail(ENODATA, "there is no extended attribute '{}'", name);
 }
 
-auto Find(const Inode& inode, std::string_view name) {
+auto Find(const ExtendedAttributes& attributes, std::string_view name) {
   return std::ranges::lower_bound(
-      inode.attributes, name, {},
-      [](const auto& entry) -> const std::string& { return entry.first; });
+      attributes, name, {}, [](const auto& entry) -> const std::string& { return entry.first; });
 }
+auto Find(const Inode& inode, std::string_view name) { return Find(inode.attributes, name); }
 
-bool IsThere(const Inode& inode, std::string_view name) {
-  const auto at = Find(inode, name);
-  return at != inode.attributes.end() && at->first == name;
+bool IsThere(const ExtendedAttributes& attributes, std::string_view name) {
+  const auto at = Find(attributes, name);
+  return at != attributes.end() && at->first == name;
 }
+bool IsThere(const Inode& inode, std::string_view name) { return IsThere(inode.attributes, name); }
 
 Status CheckKind(const Inode& inode, std::string_view name) {
   const bool may_have = inode.kind == FileKind::kRegular || inode.kind == FileKind::kDirectory;
@@ -119,9 +120,9 @@ Status CheckExtendedName(std::string_view name) {
               fmt::join(kSpaces, " or "));
 }
 
-Result<std::string> GetExtended(const Inode& inode, std::string_view name) {
-  if (!IsThere(inode, name)) return NotThere(name);
-  return Find(inode, name)->second;
+Result<std::string> GetExtended(const ExtendedAttributes& attributes, std::string_view name) {
+  if (!IsThere(attributes, name)) return NotThere(name);
+  return Find(attributes, name)->second;
 }
 
 Status SetExtended(InodeId id, Inode& inode, std::string_view name, std::string_view value,

@@ -16,6 +16,9 @@
 
 namespace pinstripe {
 
+// The one that says what a program may do, whoever starts it (capabilities(7)).
+inline constexpr std::string_view kCapability = "security.capability";
+
 inline constexpr size_t kMaxExtendedNameBytes = 255;
 inline constexpr size_t kMaxExtendedValueBytes = 64 << 10;
 inline constexpr size_t kMaxExtendedBytes = 32 << 10;  // as they are encoded; docs/format.md
@@ -26,7 +29,7 @@ Status CheckExtendedName(std::string_view name);
 // ENODATA: there is none. An access ACL is always there: one that is not kept says what the mode
 // says. A reader who goes by bits and list (the kernel does) then never has bits of one state and
 // no list of another, in which the mask's would be taken for the group's.
-Result<std::string> GetExtended(const Inode& inode, std::string_view name);
+Result<std::string> GetExtended(const ExtendedAttributes& attributes, std::string_view name);
 
 // EEXIST and ENODATA by `mode`; E2BIG: the value; ENOSPC: all together, or the inode with them;
 // EPERM: "user." of something that is neither file nor directory.

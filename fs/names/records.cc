@@ -127,6 +127,7 @@ Result<std::optional<StoredInode>> Records::Learn(const Result<RegisterValue>& r
   } else {
     recent_.Forget(id);
   }
+  listed_.Forget(id);
   return stored;
 }
 
@@ -249,6 +250,7 @@ Records::InodeChange Records::ChangeInode(InodeId id, uint64_t slot,
       change.why = there.error();
     }
   }
+  listed_.Forget(id);
   return change;
 }
 

@@ -14,6 +14,7 @@
 
 #include "cluster/cluster.h"
 #include "fs/names/inode.h"
+#include "fs/names/listed_inodes.h"
 #include "fs/names/name_hints.h"
 #include "fs/names/recent_inodes.h"
 #include "fs/names/unsynced_changes.h"
@@ -28,7 +29,10 @@ struct StoredEntry {
 class Records {
  public:
   explicit Records(Cluster& cluster)
-      : cluster_(cluster), recent_(cluster.runtime()), unsynced_(cluster) {}
+      : cluster_(cluster),
+        recent_(cluster.runtime()),
+        listed_(cluster.runtime()),
+        unsynced_(cluster) {}
 
   Runtime& runtime() { return cluster_.runtime(); }
   int64_t WallClock() { return runtime().WallClock(); }
@@ -74,6 +78,9 @@ class Records {
   // Whether this process may have changed it since then.
   bool ChangedSince(InodeId id, Time at) { return recent_.ChangedSince(id, at); }
   std::vector<Result<std::optional<StoredInode>>> FindInodes(const std::vector<InodeId>& ids);
+  // What listings brought, for those that ask just after (fs/names/listed_inodes.h). The one who
+  // lists says what it has found.
+  ListedInodes& listed() { return listed_; }
 
   // `now` is what was written, or what is there instead; of no meaning where `why` is a failure.
   // Null removes. To put contents into an inode takes the room of data.
@@ -138,6 +145,7 @@ class Records {
   Cluster& cluster_;
   NameHints hints_;
   RecentInodes recent_;
+  ListedInodes listed_;
   UnsyncedChanges unsynced_;
 };
 

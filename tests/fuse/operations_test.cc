@@ -18,11 +18,14 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "fs/names/acl.h"
+#include "fs/names/extended.h"
 #include "fuse/virtual_files.h"
 #include "tests/fs/fs_test_base.h"
 
@@ -215,6 +218,36 @@ class OperationsTest : public FsTest {
     return Ask(FUSE_SETXATTR, node,
                Raw(in).substr(0, FUSE_COMPAT_SETXATTR_IN_SIZE) + Name(name) + std::string(value))
         .error;
+  }
+  // Lists the directory with attributes, to its end.
+  void ListPlus(uint64_t directory = kRoot) {
+    const auto handle = Ask(FUSE_OPENDIR, directory, Raw(fuse_open_in{})).As<fuse_open_out>().fh;
+    for (uint64_t position = 0;;) {
+      const fuse_read_in in{.fh = handle, .offset = position, .size = 32 << 10};
+      const Reply reply = Ask(FUSE_READDIRPLUS, directory, Raw(in));
+      ASSERT_EQ(reply.error, 0);
+      if (reply.body.empty()) break;
+      for (size_t at = 0; at < reply.body.size();) {
+        const auto plus = reply.As<fuse_direntplus>(at);
+        position = plus.dirent.off;
+        at += FUSE_DIRENT_ALIGN(FUSE_NAME_OFFSET_DIRENTPLUS + plus.dirent.namelen);
+      }
+    }
+    Ask(FUSE_RELEASEDIR, directory, Raw(fuse_release_in{.fh = handle}));
+  }
+  // How many requests to drives that takes.
+  uint64_t CountRequests(const std::function<void()>& body) {
+    const auto all = [&] {
+      uint64_t requests = 0;
+      for (DriveId id = 1; id <= machines_.size(); ++id) {
+        requests += machines_.drive(id).requests().total();
+      }
+      return requests;
+    };
+    const uint64_t before = all();
+    body();
+    sim_.Sleep(std::chrono::milliseconds(10));
+    return all() - before;
   }
   Reply GetExtended(uint64_t node, std::string_view name, uint32_t room) {
     return Ask(FUSE_GETXATTR, node, Raw(fuse_getxattr_in{.size = room}) + Name(name));
@@ -536,6 +569,129 @@ TEST_F(OperationsTest, AListingBringsAttributesAndGoesOnWhereItStopped) {
   const fuse_read_in never{.fh = handle, .offset = 12345, .size = 2000};
   EXPECT_EQ(Ask(FUSE_READDIRPLUS, kRoot, Raw(never)).error, EINVAL);
   EXPECT_EQ(Ask(FUSE_RELEASEDIR, kRoot, Raw(fuse_release_in{.fh = handle})).error, 0);
+}
+
+// What `ls -l` asks for of each file, whose attributes the kernel has from the listing.
+class ListedOperationsTest : public OperationsTest {
+ protected:
+  // The second host has the mount. The first one stands for others.
+  void SetUp() override {
+    OperationsTest::SetUp();
+    options_.listed_age = MountOptions().attribute_age;
+    mounted_ = NewHost();
+    MountWith({});
+  }
+  void TearDown() override {
+    OperationsTest::TearDown();
+    mounted_ = {};
+  }
+  void MountWith(const MountOptions& options) {
+    kernel_.reset();
+    kernel_ = std::make_unique<Kernel>(sim_, *mounted_.fs, options);
+  }
+  // Some time after all that was done before.
+  void ListLater() {
+    sim_.Sleep(std::chrono::milliseconds(20));
+    ListPlus();
+  }
+  std::string AccessAcl(uint64_t node) {
+    const Reply reply = GetExtended(node, kAccessAcl, 1000);
+    return reply.error == 0 ? reply.body : ErrnoText(reply.error);
+  }
+
+  const std::string none_ = ErrnoText(ENODATA);
+  // The owner, user 7, the group, the mask and others.
+  static std::string Acl(uint16_t mask) {
+    return EncodeAcl({{AclTag::kOwner, 6},
+                      {AclTag::kUser, 4, 7},
+                      {AclTag::kOwningGroup, 4},
+                      {AclTag::kMask, mask},
+                      {AclTag::kOther, 0}});
+  }
+  Host mounted_;
+};
+
+TEST_F(ListedOperationsTest, AListingHasTheAclsAndCapabilitiesOfAThousandFiles) {
+  constexpr uint64_t kFiles = 1000;
+  constexpr uint64_t kReplicas = 3;
+  std::vector<uint64_t> nodes;
+  for (uint64_t i = 0; i < kFiles; ++i) nodes.push_back(Make(fmt::format("file{:03}", i), "x"));
+  ASSERT_OK(fs_->SetExtended(nodes[7], kAccessAcl, Acl(4)));
+  ASSERT_OK(fs_->SetExtended(nodes[8], kCapability, "able"));
+  const auto ask_for_each = [&] {
+    for (const uint64_t node : nodes) {
+      EXPECT_EQ(GetExtended(node, kAccessAcl, 1000).error, node == nodes[7] ? 0 : ENODATA);
+      EXPECT_EQ(GetExtended(node, kCapability, 1000).error, node == nodes[8] ? 0 : ENODATA);
+    }
+  };
+  const uint64_t listing = CountRequests([&] { ListLater(); });
+  EXPECT_EQ(CountRequests(ask_for_each), 0u);
+  EXPECT_LT(listing, (kFiles + 100) * kReplicas);
+  EXPECT_EQ(AccessAcl(nodes[7]), Acl(4));
+  EXPECT_EQ(GetExtended(nodes[8], kCapability, 1000).body, "able");
+
+  // Once the kernel does not believe the listing any more, each is asked for.
+  sim_.Sleep(std::chrono::seconds(1));
+  EXPECT_GE(CountRequests(ask_for_each), kFiles * kReplicas);
+  // So they are on a mount that believes nothing.
+  MountWith({.attribute_age = Duration::zero()});
+  ListLater();
+  EXPECT_GE(CountRequests(ask_for_each), 2 * kFiles * kReplicas);
+}
+
+TEST_F(ListedOperationsTest, WhatThisMountChangesIsSeenAtOnce) {
+  const uint64_t node = Make("file", "x");
+  ListLater();
+  EXPECT_EQ(AccessAcl(node), none_);
+  EXPECT_EQ(SetExtended(node, kAccessAcl, Acl(4)), 0);
+  EXPECT_EQ(AccessAcl(node), Acl(4));
+  ListLater();
+  EXPECT_EQ(AccessAcl(node), Acl(4));
+  fuse_setattr_in in{};
+  in.mode = S_IFREG | 0620;
+  EXPECT_EQ(SetAttributes(node, in, FATTR_MODE).error, 0);
+  EXPECT_EQ(AccessAcl(node), Acl(2)) << "by chmod";
+  EXPECT_EQ(SetExtended(node, kCapability, "able"), 0);
+  EXPECT_EQ(GetExtended(node, kCapability, 1000).body, "able");
+  ListLater();
+  EXPECT_EQ(Ask(FUSE_REMOVEXATTR, node, Name(kCapability)).error, 0);
+  EXPECT_EQ(GetExtended(node, kCapability, 1000).error, ENODATA);
+  ListLater();
+  EXPECT_EQ(Ask(FUSE_UNLINK, kRoot, Name("file")).error, 0);
+  EXPECT_EQ(GetExtended(node, kAccessAcl, 1000).error, ESTALE);
+}
+
+TEST_F(ListedOperationsTest, WhatAnotherHostChangesIsSeenAfterASecondOrTheNextLook) {
+  const uint64_t node = Make("file", "x");
+  ListLater();
+  ASSERT_OK(fs_->SetExtended(node, kAccessAcl, Acl(4)));
+  ASSERT_OK(fs_->SetExtended(node, kCapability, "able"));
+  EXPECT_EQ(AccessAcl(node), none_) << "as the attributes that came with it";
+  EXPECT_EQ(NodeOf("file"), node);
+  EXPECT_EQ(AccessAcl(node), Acl(4)) << "as the attributes that the kernel has now";
+
+  ASSERT_OK(fs_->RemoveExtended(node, kCapability));
+  ListLater();
+  ASSERT_OK(fs_->SetExtended(node, kCapability, "once more"));
+  EXPECT_EQ(GetExtended(node, kCapability, 1000).error, ENODATA);
+  const Opened file = Open(node, O_RDONLY);
+  EXPECT_EQ(GetExtended(node, kCapability, 1000).body, "once more") << "for who runs it now";
+  EXPECT_EQ(Release(file), 0);
+
+  ListLater();
+  ASSERT_OK(fs_->RemoveExtended(node, kAccessAcl));
+  EXPECT_EQ(AccessAcl(node), Acl(4));
+  sim_.Sleep(std::chrono::seconds(1));
+  EXPECT_NE(AccessAcl(node), Acl(4));
+}
+
+// What programs keep there is there for every host at once.
+TEST_F(ListedOperationsTest, OtherExtendedAttributesAreAlwaysAskedFor) {
+  const uint64_t node = Make("file", "x");
+  ASSERT_OK(fs_->SetExtended(node, "user.a", "before"));
+  ListLater();
+  ASSERT_OK(fs_->SetExtended(node, "user.a", "after"));
+  EXPECT_EQ(GetExtended(node, "user.a", 1000).body, "after");
 }
 
 TEST_F(OperationsTest, SpaceIsWhatTheFileSystemSays) {
