@@ -75,7 +75,10 @@ inline struct stat ToStat(const Attributes& attributes) {
   out.st_uid = attributes.owner.user;
   out.st_gid = attributes.owner.group;
   out.st_size = static_cast<off_t>(attributes.size);
-  out.st_blksize = 1 << 20;  // what programs should read and write at a time
+  // What programs should read and write at a time. cp(1) takes as much at the least, so more does
+  // not make copies faster. Programs that fill a whole buffer of that size for each small change,
+  // as those do that seek and write through stdio, move many times what they mean to if it is more.
+  out.st_blksize = 128 << 10;
   const uint64_t begun = attributes.stored_bytes % 512 == 0 ? 0 : 1;
   out.st_blocks = static_cast<blkcnt_t>(attributes.stored_bytes / 512 + begun);
   out.st_atim = ToTimespec(attributes.accessed);

@@ -694,6 +694,11 @@ TEST_F(ListedOperationsTest, OtherExtendedAttributesAreAlwaysAskedFor) {
   EXPECT_EQ(GetExtended(node, "user.a", 1000).body, "after");
 }
 
+TEST_F(OperationsTest, ProgramsAreToldToReadAndWriteModestPieces) {
+  Make("file", "x");
+  EXPECT_EQ(Lookup("file").As<fuse_entry_out>().attr.blksize, 128u << 10);
+}
+
 TEST_F(OperationsTest, SpaceIsWhatTheFileSystemSays) {
   const auto out = Ask(FUSE_STATFS, kRoot).As<fuse_statfs_out>();
   EXPECT_EQ(out.st.blocks, fs_->Space()->usable_bytes / out.st.bsize);
