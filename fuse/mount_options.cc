@@ -16,12 +16,6 @@ namespace {
 constexpr uint64_t kLeastCacheBytes = 1 << 20;
 constexpr double kMostSeconds = 24 * 3600;
 
-bool IsForFstab(std::string_view option) {
-  constexpr std::array<std::string_view, 8> kNames = {"_netdev", "auto",   "defaults", "noauto",
-                                                      "nofail",  "nouser", "user",     "users"};
-  return option.starts_with("x-") || std::ranges::find(kNames, option) != kNames.end();
-}
-
 Result<uint64_t> CacheBytes(std::string_view name, std::string_view value, uint64_t least) {
   const auto bytes = ParseByteCount(value);
   if (bytes && *bytes >= least) return *bytes;
@@ -92,8 +86,6 @@ Result<bool> Take(std::string_view option, MountOptions& options) {
     return Fail(EINVAL,
                 "mount option writeback: the kernel would go by sizes and times of its own, and "
                 "not see what other hosts commit; leave it out");
-  } else if (option == "remount") {
-    return Fail(EINVAL, "mount option remount: unmount it, and mount it with the new options");
   } else {
     return option == "writethrough";  // what it does anyway
   }
@@ -118,6 +110,12 @@ Result<MountOptions> ParseMountOptions(std::string_view options, std::string_vie
     result.kernel += option;
   }
   return result;
+}
+
+bool IsForFstab(std::string_view option) {
+  constexpr std::array<std::string_view, 8> kNames = {"_netdev", "auto",   "defaults", "noauto",
+                                                      "nofail",  "nouser", "user",     "users"};
+  return option.starts_with("x-") || std::ranges::find(kNames, option) != kNames.end();
 }
 
 bool IsMountHelper(std::string_view program) {

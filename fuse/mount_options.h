@@ -47,6 +47,9 @@ struct MountOptions {
 // the option and what it takes.
 Result<MountOptions> ParseMountOptions(std::string_view options, std::string_view source);
 
+// Whether an option only means something in fstab(5).
+bool IsForFstab(std::string_view option);
+
 // Whether mount(8) has called the program as its helper (`mount.fuse.pinstripe SOURCE TARGET
 // [-sfnv]
 // [-o OPTIONS] ...`). Then -f means to do everything but mount.

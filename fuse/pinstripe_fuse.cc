@@ -34,6 +34,7 @@
 #include "fs/file_system.h"
 #include "fuse/mount_options.h"
 #include "fuse/operations.h"
+#include "fuse/remount.h"
 #include "metrics/page.h"
 #include "metrics/process_metrics.h"
 #include "metrics/server.h"
@@ -75,7 +76,8 @@ struct Arguments {
   std::string mount_point;
   std::string options;
   bool foreground = false;
-  bool fake = false;  // everything but mounting
+  bool is_helper = false;  // mount(8) calls
+  bool fake = false;       // everything but mounting
   MountOptions mount;
 };
 
@@ -128,12 +130,12 @@ Arguments ParseArguments(int argc, char** argv) {
                                     {"help", no_argument, nullptr, 'h'},
                                     {"version", no_argument, nullptr, 'V'},
                                     {nullptr, 0, nullptr, 0}};
-  const bool is_helper = IsMountHelper(argv[0]);
-  const char* letters = is_helper ? "fhnN:o:st:vV" : "fho:V";
   Arguments arguments;
+  arguments.is_helper = IsMountHelper(argv[0]);
+  const char* letters = arguments.is_helper ? "fhnN:o:st:vV" : "fho:V";
   for (int letter; (letter = getopt_long(argc, argv, letters, kOptions, nullptr)) != -1;) {
     switch (letter) {
-      case 'f': (is_helper ? arguments.fake : arguments.foreground) = true; break;
+      case 'f': (arguments.is_helper ? arguments.fake : arguments.foreground) = true; break;
       case 'n':  // this one and the next four are from mount(8), and mean nothing here
       case 'N':
       case 's':
@@ -163,6 +165,14 @@ Status CheckArguments(Arguments& arguments) {
   }
   arguments.mount_point = TRY(CheckMountPoint(arguments.mount_point.c_str()));
   return {};
+}
+
+// The process that serves the mount knows nothing of it, and need not run.
+Status ChangeMount(const Arguments& arguments) {
+  const std::string directory = TRY(AbsolutePath(arguments.mount_point.c_str()));
+  if (arguments.fake) return {};
+  const Asks asks = arguments.is_helper ? Asks::kMountHelper : Asks::kPerson;
+  return Remount(directory, arguments.options, asks);
 }
 
 // --- Serving ---
@@ -403,6 +413,7 @@ int ServeInBackground(const Arguments& arguments) {
 
 int Main(int argc, char** argv) {
   Arguments arguments = ParseArguments(argc, argv);
+  if (IsRemount(arguments.options)) return Report(ChangeMount(arguments));
   if (const Status status = CheckArguments(arguments); !status.ok()) return Report(status);
   if (arguments.fake) return EXIT_SUCCESS;
   fuse_set_log_func(LogFuseMessage);

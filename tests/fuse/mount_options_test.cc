@@ -79,7 +79,7 @@ TEST(MountOptions, WhatCannotBeMeantIsRefused) {
        {"cache_size=", "cache_size=many", "cache_size=1", "entry_timeout=soon", "attr_timeout=-1",
         "entry_timeout=nan", "cache_dir_size=1MiB", "metrics=", "metrics=host:1",
         "slow_request=", "slow_request=1s", "locks=", "locks=global", "entry_timeout=1s",
-        "uid=root", "gid=-1", "uid=4294967295", "writeback", "remount,ro"}) {
+        "uid=root", "gid=-1", "uid=4294967295", "writeback"}) {
     const auto parsed = ParseMountOptions(options, "");
     EXPECT_FAILS(parsed, EINVAL) << options;
   }

@@ -108,9 +108,29 @@ mounted_from_fstab() {
       umount "$1/other"
       mount -t fuse.pinstripe -o ro "$2" "$1/other"
       ! touch "$1/other/second" 2>/dev/null
+      mount -o remount,rw "$1/other"
+      touch "$1/other/second"
+      exec 6>"$1/other/second"
+      ! mount -o remount,ro "$1/other" 2>"$1/busy"
+      grep -q "open for writing" "$1/busy"
+      exec 6>&-
+      mount -o remount,ro,noexec,noatime "$1/other"
+      ! rm "$1/other/second" 2>/dev/null
+      grep -q " $1/other fuse.pinstripe ro,[a-z,]*noexec,noatime" /proc/mounts
+      mount -o remount,exec "$1/other"
+      grep -q " $1/other fuse.pinstripe ro,nosuid,nodev,noatime" /proc/mounts
+      ! mount -o remount,rw,cache_size=64MiB "$1/other" 2>"$1/refused"
+      grep -q "options cache_size=64MiB: a remount cannot change" "$1/refused"
+      umount "$1/other"
+      echo "$2 $1/other fuse.pinstripe allow_other,cache_size=64MiB,_netdev,nofail 0 0" >"$1/fstab"
+      mount -T "$1/fstab" "$1/other"
+      mount -T "$1/fstab" -o remount,ro "$1/other"
+      ! rm "$1/other/second" 2>/dev/null
+      mount -T "$1/fstab" -o remount,rw "$1/other"
+      rm "$1/other/second"
       umount "$1/other"' sh "$work" "$config"
 }
-if [ "$(id -u)" -eq 0 ]; then check "mount(8) mounts it, and what is in fstab once" mounted_from_fstab; fi
+if [ "$(id -u)" -eq 0 ]; then check "mount(8) mounts it, and what is in fstab once, and remounts it" mounted_from_fstab; fi
 
 # --- unmounting ---
 
