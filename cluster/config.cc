@@ -1,7 +1,5 @@
 #include "cluster/config.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
 #include <charconv>
@@ -11,6 +9,7 @@
 
 #include "base/config.h"
 #include "base/log_format.h"
+#include "base/machine_memory.h"
 #include "base/private_file.h"
 #include "base/read_file.h"
 #include "base/try.h"
@@ -23,6 +22,7 @@ namespace {
 constexpr int64_t kMaxDrives = 4096;
 constexpr uint32_t kMaxWeight = 1 << 20;
 constexpr size_t kMaxDomainBytes = 255;
+constexpr uint64_t kLeastMemoryBytes = 16 << 20;
 
 // One thing that is wrong, and the option to blame, so that Load() can name its line.
 struct Mistake {
@@ -159,10 +159,8 @@ int DefaultReplicas(int parity_shards, size_t drives) {
   return std::max(1, std::min(2 * parity_shards + 1, largest));
 }
 
-uint64_t QuarterOfTheMachine() {
-  const auto pages = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES));
-  return pages * static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE)) / 4;
-}
+// A machine often runs several gateways and mounts, and none knows of the others.
+uint64_t UsualMemory() { return std::max(MachineMemory() / 8, kLeastMemoryBytes); }
 
 // Reads identity and key where they are given; both have the Kinetic factory default.
 DriveCredentials ReadCredentials(ConfigTable& table, const DriveCredentials& fallback) {
@@ -260,8 +258,8 @@ void ReadLimits(ConfigTable& table, ClusterConfig& config) {
   using std::chrono::minutes;
   config.memory_bytes = table.ByteCount("memory", 0, 0, UINT64_C(1) << 50);
   if (config.memory_bytes == 0) {
-    config.memory_bytes = QuarterOfTheMachine();
-  } else if (config.memory_bytes < (16 << 20)) {
+    config.memory_bytes = UsualMemory();
+  } else if (config.memory_bytes < kLeastMemoryBytes) {
     table.Refuse("memory", "less than 16 MiB is not enough to work with");
   }
   config.cache_directory = table.Text("cache_dir", "");

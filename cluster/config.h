@@ -56,7 +56,7 @@ struct ClusterConfig {
   int min_redundancy = 1;
   int replicas = 0;  // of registers; 0 in the file: 2 m + 1, or the largest odd number of drives
   uint32_t groups = 512;      // 0 in the file: EnoughGroups()
-  uint64_t memory_bytes = 0;  // budget of the process; 0 in the file: a quarter of the machine
+  uint64_t memory_bytes = 0;  // budget of the process; 0 in the file: an eighth of the machine
   // A second level of the cache of what was read, on a disk of the machine; empty: none.
   std::string cache_directory;
   uint64_t cache_directory_bytes = kUsualDiskCacheBytes;

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
+#include "base/machine_memory.h"
 #include "base/read_file.h"
 #include "tests/kinetic/certificate.h"
 #include "tests/support/expect_ok.h"
@@ -83,7 +85,7 @@ TEST_F(ClusterConfigTest, WhatIsNotSaidHasADefault) {
   EXPECT_EQ(config->min_redundancy, 1);
   EXPECT_EQ(config->replicas, 5);
   EXPECT_EQ(config->groups, 512u);
-  EXPECT_GT(config->memory_bytes, 16u << 20);
+  EXPECT_EQ(config->memory_bytes, std::max<uint64_t>(MachineMemory() / 8, 16 << 20));
   EXPECT_FALSE(config->durable_close);
   EXPECT_EQ(config->drive_timeout, seconds(5));
   EXPECT_EQ(config->open_timeout, seconds(10));
