@@ -245,7 +245,11 @@ class ClusterFileSystem final : public FileSystem {
 
   Result<std::vector<DirectoryEntry>> ReadDirectory(InodeId directory, std::string_view after,
                                                     size_t max, bool with_attributes) override {
-    TRY(CheckDirectory(directory, TRY(names().Load(directory)).inode));
+    // Who goes on with a listing need not hear at once that the directory is gone. It is empty
+    // then.
+    const auto recent = after.empty() ? std::nullopt : records().FindRecent(directory);
+    const bool is_known = recent && recent->inode.kind == FileKind::kDirectory;
+    if (!is_known) TRY(CheckDirectory(directory, TRY(names().Load(directory)).inode));
     std::vector<DirectoryEntry> entries;
     std::optional<std::string> next(after);
     if (!after.empty()) next->push_back('\0');  // the first name that follows it

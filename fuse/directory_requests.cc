@@ -15,10 +15,34 @@
 namespace pinstripe::requests {
 namespace {
 
+// How many entries an answer is to have. A program that lists the directory wants all. One that
+// goes to some position (seekdir) often wants a single entry, and each one that comes along costs
+// its inode. So it gets few, and twice as many with each answer that follows on.
+class Pace {
+ public:
+  size_t Begin(uint64_t position) {
+    constexpr size_t kAfterSeek = 16;
+    if (position <= DirectoryPositions::kAfterDotDot) {
+      entries_ = SIZE_MAX;
+    } else if (position != end_) {
+      entries_ = kAfterSeek;
+    } else if (entries_ <= SIZE_MAX / 2) {
+      entries_ *= 2;
+    }
+    return entries_;
+  }
+  void End(uint64_t position) { end_ = position; }
+
+ private:
+  size_t entries_ = SIZE_MAX;
+  uint64_t end_ = DirectoryPositions::kStart;  // of the last answer
+};
+
 // An open directory. The kernel may list it from several threads at once.
 struct DirectoryHandle {
   Mutex mutex;
   DirectoryPositions positions GUARDED_BY(mutex);
+  Pace pace GUARDED_BY(mutex);
 };
 
 DirectoryHandle& DirectoryOf(const fuse_file_info* info) {
@@ -105,15 +129,17 @@ Result<bool> AddDots(Mount& mount, InodeId directory, uint64_t& position, Listin
 // The name after which a listing goes on.
 Result<std::string> FindPlace(FileSystem& fs, InodeId directory,
                               const DirectoryPositions::Resume& resume) {
-  constexpr size_t kNamesAtOnce = 256;
+  constexpr size_t kLeastNamesAtOnce = 16;
   std::string place = resume.after;
   if (resume.passed.empty()) return place;
   const auto has = [](const std::vector<uint32_t>& sums, uint32_t sum) {
     return std::find(sums.begin(), sums.end(), sum) != sums.end();
   };
+  // So many suffice if nothing has changed.
+  const size_t at_once = std::max(kLeastNamesAtOnce, resume.passed.size());
   for (std::string after = resume.after;;) {
     const std::vector<DirectoryEntry> entries =
-        TRY(fs.ReadDirectory(directory, after, kNamesAtOnce, /*with_attributes=*/false));
+        TRY(fs.ReadDirectory(directory, after, at_once, /*with_attributes=*/false));
     if (entries.empty()) return place;
     for (const DirectoryEntry& entry : entries) {
       const uint32_t sum = DirectoryPositions::SumOf(entry.name);
@@ -130,6 +156,7 @@ Status List(Mount& mount, InodeId directory, uint64_t position, bool with_attrib
             DirectoryHandle& handle, Listing& listing) {
   FileSystem& fs = mount.file_system();
   DirectoryPositions::Resume resume;
+  size_t wanted = 0;
   {
     const MutexLock lock(handle.mutex);
     if (position == DirectoryPositions::kStart) handle.positions.Begin();
@@ -137,6 +164,7 @@ Status List(Mount& mount, InodeId directory, uint64_t position, bool with_attrib
       return Fail(EINVAL, "position {} was never handed out", position);
     }
     resume = handle.positions.At(position);
+    wanted = handle.pace.Begin(position);
   }
   std::string after = TRY(FindPlace(fs, directory, resume));
   if (!TRY(AddDots(mount, directory, position, listing))) return {};
@@ -146,7 +174,8 @@ Status List(Mount& mount, InodeId directory, uint64_t position, bool with_attrib
     const std::vector<DirectoryEntry> entries =
         IsVirtual(directory)
             ? ListVirtual(after)
-            : TRY(fs.ReadDirectory(directory, after, listing.room(), with_attributes));
+            : TRY(fs.ReadDirectory(directory, after, std::min(wanted, listing.room()),
+                                   with_attributes));
     if (entries.empty()) return {};
     const MutexLock lock(handle.mutex);
     for (const DirectoryEntry& entry : entries) {
@@ -154,8 +183,10 @@ Status List(Mount& mount, InodeId directory, uint64_t position, bool with_attrib
       if (!listing.Add(entry, here)) return {};
       position = here;
       after = entry.name;
+      handle.pace.End(position);
     }
-    if (listing.full_enough()) return {};
+    wanted -= std::min(wanted, entries.size());
+    if (wanted == 0 || listing.full_enough()) return {};
   }
 }
 

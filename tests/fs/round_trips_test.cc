@@ -112,6 +112,24 @@ TEST_F(RoundTripsTest, AStatInAKnownDirectoryAsksForEntryAndInode) {
   EXPECT_EQ(CountRequests(stat), 3 * kReplicas);
 }
 
+// Nor for the next part of a listing of it.
+TEST_F(RoundTripsTest, AListingThatGoesOnAsksForEntriesOnly) {
+  for (const char* name : {"a", "b", "c"}) Make(name, "x");
+  Host other = NewHost();
+  const auto list = [&](std::string_view after) {
+    const auto entries = other->ReadDirectory(kRootInode, after, 1, /*with_attributes=*/false);
+    ASSERT_OK(entries);
+    EXPECT_EQ(entries->size(), 1u);
+  };
+  EXPECT_EQ(Count([&] { list(""); }), 2);
+  EXPECT_EQ(Count([&] { list("a"); }), 1);
+  EXPECT_EQ(Count([&] { list(""); }), 2) << "who begins hears of it if it is gone";
+  sim_.Sleep(std::chrono::seconds(1));
+  EXPECT_EQ(Count([&] { list("b"); }), 2);
+  const InodeId file = other->Lookup(kRootInode, "a")->inode;
+  EXPECT_FAILS(other->ReadDirectory(file, "a", 1, false), ENOTDIR);
+}
+
 // However deep a file lies, if the way was gone before.
 TEST_F(RoundTripsTest, TheWholeWayIsAskedForAtOnce) {
   ASSERT_OK(fs_->MakePath("/a/b/c", 0755, {}));

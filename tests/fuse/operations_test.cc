@@ -694,6 +694,45 @@ TEST_F(ListedOperationsTest, OtherExtendedAttributesAreAlwaysAskedFor) {
   EXPECT_EQ(GetExtended(node, "user.a", 1000).body, "after");
 }
 
+// A program that goes to a position wants little; one that reads on wants the rest.
+TEST_F(OperationsTest, AfterASeekAnAnswerIsSmallAndThoseThatFollowGrow) {
+  constexpr uint64_t kFiles = 300;
+  constexpr uint64_t kReplicas = 3;
+  for (uint64_t i = 0; i < kFiles; ++i) Make(fmt::format("file{:03}", i), "x");
+  const auto handle = Ask(FUSE_OPENDIR, kRoot, Raw(fuse_open_in{})).As<fuse_open_out>().fh;
+  const auto list = [&](uint64_t position) {
+    std::vector<std::pair<std::string, uint64_t>> names;  // with the positions after them
+    const fuse_read_in in{.fh = handle, .offset = position, .size = 128 << 10};
+    const Reply reply = Ask(FUSE_READDIRPLUS, kRoot, Raw(in));
+    EXPECT_EQ(reply.error, 0);
+    for (size_t at = 0; at < reply.body.size();) {
+      const auto plus = reply.As<fuse_direntplus>(at);
+      names.emplace_back(reply.body.substr(at + FUSE_NAME_OFFSET_DIRENTPLUS, plus.dirent.namelen),
+                         plus.dirent.off);
+      at += FUSE_DIRENT_ALIGN(FUSE_NAME_OFFSET_DIRENTPLUS + plus.dirent.namelen);
+    }
+    return names;
+  };
+  const auto all = list(0);
+  ASSERT_EQ(all.size(), kFiles + 2) << "who begins gets all";
+  for (const size_t place : {200u, 50u, 51u, 250u}) {
+    std::vector<std::pair<std::string, uint64_t>> page;
+    EXPECT_LT(CountRequests([&] { page = list(all[place].second); }), 30 * kReplicas);
+    size_t expected = 16;
+    for (size_t next = place + 1; next < all.size(); expected *= 2) {
+      EXPECT_EQ(page.size(), std::min(expected, all.size() - next));
+      for (const auto& entry : page) {
+        ASSERT_LT(next, all.size());
+        EXPECT_EQ(entry, all[next++]);
+      }
+      page = list(page.back().second);
+    }
+    EXPECT_TRUE(page.empty());
+  }
+  EXPECT_EQ(list(0), all) << "rewound";
+  EXPECT_EQ(Ask(FUSE_RELEASEDIR, kRoot, Raw(fuse_release_in{.fh = handle})).error, 0);
+}
+
 TEST_F(OperationsTest, ProgramsAreToldToReadAndWriteModestPieces) {
   Make("file", "x");
   EXPECT_EQ(Lookup("file").As<fuse_entry_out>().attr.blksize, 128u << 10);
