@@ -59,6 +59,11 @@ ConnectedCluster::ConnectedCluster(std::unique_ptr<KineticIo> io, std::unique_pt
 
 ConnectedCluster::~ConnectedCluster() = default;
 
+// All drives are those that the factory above has made.
+KineticDrive* ConnectedCluster::FindKinetic(DriveId id) {
+  return static_cast<KineticDrive*>(cluster_->FindDrive(id));
+}
+
 DriveFactory ConnectedCluster::drive_factory() {
   return KineticDriveFactory(*io_, cluster_->config().drive_timeout);
 }

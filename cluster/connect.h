@@ -35,6 +35,10 @@ class ConnectedCluster {
 
   Cluster& cluster() { return *cluster_; }
 
+  // One of its drives, to be asked what only a Kinetic device can tell. Null: it knows no way to
+  // it. Lives as long as the cluster.
+  KineticDrive* FindKinetic(DriveId id);
+
   // Makes further drives, which are gone before this is.
   DriveFactory drive_factory();
 

@@ -31,8 +31,8 @@ class ClusterView {
 
   // What the others need is an open cluster. EIO, with why: there is none now.
 
-  // What each drive has done so far, and for whom: one question to each. Called by one thread.
-  virtual Result<ClusterUse> Use() = 0;
+  // What each drive of that survey has done so far, and for whom: one question to each.
+  virtual Result<ClusterUse> Use(const Survey& survey) = 0;
 
   // Entries after `after` in byte order, at most `max`. ENOENT, ENOTDIR, ...
   virtual Result<std::vector<DirectoryEntry>> List(std::string_view path, std::string_view after,

@@ -85,7 +85,7 @@ Result<Survey> LiveCluster::Look() {
 }
 
 uint64_t LiveCluster::Questions() const {
-  uint64_t answered = uses_told_;
+  uint64_t answered = 0;
   const auto opened = Known();
   if (opened == nullptr) return answered;
   Cluster& cluster = opened->connected->cluster();
@@ -97,24 +97,9 @@ uint64_t LiveCluster::Questions() const {
   return answered;
 }
 
-Result<std::shared_ptr<UseWatch>> LiveCluster::NeedUseWatch() {
-  TRY(NeedOpen());
-  {
-    const MutexLock lock(mutex_);
-    if (use_watch_ != nullptr) return use_watch_;
-  }
-  ClusterConfig config = TRY(ClusterConfig::Load(config_file_));
-  config.drive_timeout = std::min(config.drive_timeout, kUsePatience);
-  auto made = std::make_shared<UseWatch>(runtime_, config);
-  const MutexLock lock(mutex_);
-  return use_watch_ = std::move(made);
-}
-
-Result<ClusterUse> LiveCluster::Use() {
-  const auto watch = TRY(NeedUseWatch());
-  ClusterUse use = watch->Ask();
-  uses_told_ += use.drives.size() - use.Silent();
-  return use;
+Result<ClusterUse> LiveCluster::Use(const Survey& survey) {
+  const auto opened = TRY(NeedOpen());
+  return UseOf(*opened->connected, survey, kUsePatience);
 }
 
 Result<std::vector<DirectoryEntry>> LiveCluster::List(std::string_view path, std::string_view after,
@@ -157,11 +142,7 @@ Status LiveCluster::AskOfWork(int number, const WorkChange& change, const std::s
 
 Status LiveCluster::Reload() {
   const auto opened = Known();
-  if (opened == nullptr) return {};
-  TRY(opened->fs->Reload());
-  const MutexLock lock(mutex_);
-  use_watch_ = nullptr;
-  return {};
+  return opened == nullptr ? Status() : opened->fs->Reload();
 }
 
 }  // namespace pinstripe

@@ -1,10 +1,8 @@
 // LiveCluster: the cluster of a configuration file, opened once and kept. While it cannot be opened
-// each look tries again. Each drive has two connections from it: one of the cluster, and one over
-// which it is asked what it does for whom.
+// each look tries again.
 
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -24,7 +22,7 @@ class LiveCluster final : public ClusterView {
 
   Result<Survey> Look() override;
   uint64_t Questions() const override;
-  Result<ClusterUse> Use() override;
+  Result<ClusterUse> Use(const Survey& survey) override;
   Result<std::vector<DirectoryEntry>> List(std::string_view path, std::string_view after,
                                            size_t max) override;
   Result<Whereabouts> Find(std::string_view path, const WhereaboutsOptions& options) override;
@@ -41,14 +39,11 @@ class LiveCluster final : public ClusterView {
   std::shared_ptr<Opened> Known() const;
   Result<std::shared_ptr<Opened>> NeedOpen() const;
   Status Open();
-  Result<std::shared_ptr<UseWatch>> NeedUseWatch();
 
   Runtime& runtime_;
   const std::string config_file_;
   mutable Mutex mutex_;
   std::shared_ptr<Opened> opened_ GUARDED_BY(mutex_);
-  std::shared_ptr<UseWatch> use_watch_ GUARDED_BY(mutex_);  // null: to be made anew
-  std::atomic<uint64_t> uses_told_ = 0;
   Status why_not_ GUARDED_BY(mutex_);
 };
 

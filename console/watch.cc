@@ -51,14 +51,16 @@ void Watch::Run() {
 }
 
 // Asks what drives do, unless that was asked just now.
-std::shared_ptr<const Activity> Watch::LookAtUse(int64_t now) {
+std::shared_ptr<const Activity> Watch::LookAtUse(const Picture& picture) {
   if (last_use_ && runtime_.Now() < last_use_->when + options_.use_every) {
     const MutexLock lock(mutex_);
     return newest_->activity;
   }
   auto activity = std::make_shared<Activity>();
-  activity->taken_at = now;
-  auto use = view_.Use();
+  activity->taken_at = picture.taken_at;
+  auto use = picture.survey.has_value()
+                 ? view_.Use(*picture.survey)
+                 : Result<ClusterUse>(tl::unexpected(picture.survey.error()));
   if (!use.has_value()) {
     activity->unknown = use.error();
     last_use_.reset();
@@ -85,7 +87,7 @@ void Watch::LookOnce() {
   picture->survey = view_.Look();
   picture->taken_at = runtime_.WallClock() / 1'000'000;
   picture->took = (runtime_.Now() - began) / std::chrono::milliseconds(1);
-  picture->activity = LookAtUse(picture->taken_at);
+  picture->activity = LookAtUse(*picture);
   if (picture->survey.has_value()) Remember(picture->taken_at / 1000, *picture->survey);
   auto work = view_.Work();
   if (work.has_value()) picture->work = *std::move(work);

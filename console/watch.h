@@ -91,7 +91,7 @@ class Watch {
  private:
   void Run();
   void LookOnce();
-  std::shared_ptr<const Activity> LookAtUse(int64_t now);
+  std::shared_ptr<const Activity> LookAtUse(const Picture& picture);
   void Remember(int64_t now, const Survey& survey);
   Time NextLook();
 

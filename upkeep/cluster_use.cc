@@ -11,6 +11,7 @@
 #include "cluster/gather.h"
 #include "kinetic/io.h"
 #include "kinetic/kinetic_drive.h"
+#include "upkeep/survey.h"
 
 namespace pinstripe {
 namespace {
@@ -31,7 +32,32 @@ UseRates& operator+=(UseRates& sum, const UseRates& other) {
   return sum;
 }
 
-const DriveUse* UseOf(const ClusterUse& all, DriveId id) {
+// A drive to be asked, or why it cannot be.
+using Asked = Result<KineticDrive*>;
+
+// Has all of them answer: `all` lists those drives, in their order.
+void AskAll(Runtime& runtime, const std::vector<Asked>& drives, Duration patience,
+            ClusterUse& all) {
+  Gather<Result<DriveUse>> answers(runtime);
+  const Time deadline = runtime.Now() + patience;
+  for (size_t i = 0; i < drives.size(); ++i) {
+    if (drives[i].has_value()) {
+      (*drives[i])->AskUse(deadline, answers.Ask(i));
+    } else {
+      all.drives[i].use = tl::unexpected(drives[i].error());
+    }
+  }
+  while (auto answer = answers.Next(deadline)) {
+    all.drives[answer->index].use = std::move(answer->value);
+  }
+  all.when = runtime.Now();
+}
+
+ClusterUse::OfDrive Unanswered(DriveId id, const std::string& address) {
+  return {.id = id, .address = address, .use = tl::unexpected(Status(ETIMEDOUT, "no answer"))};
+}
+
+const DriveUse* ToldBy(const ClusterUse& all, DriveId id) {
   for (const ClusterUse::OfDrive& drive : all.drives) {
     if (drive.id == id && drive.use.has_value()) return &*drive.use;
   }
@@ -116,23 +142,27 @@ UseWatch::~UseWatch() = default;
 
 ClusterUse UseWatch::Ask() {
   ClusterUse all;
-  Gather<Result<DriveUse>> answers(runtime_);
-  const Time deadline = runtime_.Now() + timeout_;
-  for (size_t i = 0; i < drives_.size(); ++i) {
-    One& one = drives_[i];
-    all.drives.push_back({.id = one.id,
-                          .address = one.address,
-                          .use = tl::unexpected(Status(ETIMEDOUT, "no answer"))});
-    if (one.drive.has_value()) {
-      (*one.drive)->AskUse(deadline, answers.Ask(i));
-    } else {
-      all.drives.back().use = tl::unexpected(one.drive.error());
-    }
+  std::vector<Asked> asked;
+  for (const One& one : drives_) {
+    all.drives.push_back(Unanswered(one.id, one.address));
+    asked.push_back(one.drive.has_value() ? Asked(one.drive->get())
+                                          : tl::unexpected(one.drive.error()));
   }
-  while (auto answer = answers.Next(deadline)) {
-    all.drives[answer->index].use = std::move(answer->value);
+  AskAll(runtime_, asked, timeout_, all);
+  return all;
+}
+
+ClusterUse UseOf(ConnectedCluster& connected, const Survey& survey, Duration patience) {
+  ClusterUse all;
+  std::vector<Asked> asked;
+  for (const DriveReport& drive : survey.drives) {
+    all.drives.push_back(Unanswered(drive.id, drive.address));
+    KineticDrive* found = connected.FindKinetic(drive.id);
+    asked.push_back(found != nullptr
+                        ? Asked(found)
+                        : tl::unexpected(Status(ENODEV, "the configuration lacks it")));
   }
-  all.when = runtime_.Now();
+  AskAll(connected.cluster().runtime(), asked, patience, all);
   return all;
 }
 
@@ -142,7 +172,7 @@ std::vector<ClientReport> ClientsSince(const ClusterUse& before, const ClusterUs
   const double seconds = Seconds(now.when - before.when);
   for (const ClusterUse::OfDrive& drive : now.drives) {
     if (!drive.use.has_value()) continue;
-    const DriveUse* earlier = UseOf(before, drive.id);
+    const DriveUse* earlier = ToldBy(before, drive.id);
     for (const DriveUser& user : drive.use->clients) {
       if (IsThisProcess(user)) continue;
       const bool is_named = !user.program.name.empty();
@@ -190,7 +220,7 @@ std::vector<DriveWorkReport> WorkSince(const ClusterUse& before, const ClusterUs
       report.silent = drive.use.error();
       continue;
     }
-    const DriveUse* then = UseOf(before, drive.id);
+    const DriveUse* then = ToldBy(before, drive.id);
     if (then == nullptr) {
       report.silent = Status(EAGAIN, "it begins to tell");
       continue;

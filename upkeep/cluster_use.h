@@ -22,7 +22,9 @@
 
 namespace pinstripe {
 
+class ConnectedCluster;
 class KineticIo;
+struct Survey;
 
 // What the drives said at one time.
 struct ClusterUse {
@@ -36,6 +38,10 @@ struct ClusterUse {
 
   size_t Silent() const;  // drives that do not tell
 };
+
+// Of the drives that a survey of it has found, over the connections that it has. A drive that does
+// not answer within `patience` does not tell.
+ClusterUse UseOf(ConnectedCluster& connected, const Survey& survey, Duration patience);
 
 class UseWatch {
  public:

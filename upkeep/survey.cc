@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <utility>
@@ -93,15 +94,11 @@ std::vector<DriveReport> AskEachDrive(Runtime& runtime, const ClusterConfig& con
 }
 
 // Those that answer: nobody waits for the others a second time.
-void AskForService(Runtime& runtime, Survey& survey) {
-  ClusterConfig up = survey.config;
-  const auto answers = [&survey](const DriveConfig& each) {
-    return std::ranges::any_of(survey.drives, [&each](const DriveReport& drive) {
-      return drive.id == each.id && drive.info.has_value();
-    });
-  };
-  std::erase_if(up.drives, [&](const DriveConfig& each) { return !answers(each); });
-  const ClusterUse use = UseWatch(runtime, up).Ask();
+void AskForService(ConnectedCluster& connected, Survey& survey) {
+  Survey answering;
+  std::ranges::copy_if(survey.drives, std::back_inserter(answering.drives),
+                       [](const DriveReport& drive) { return drive.info.has_value(); });
+  const ClusterUse use = UseOf(connected, answering, survey.config.drive_timeout);
   for (const ClusterUse::OfDrive& told : use.drives) {
     const auto drive = std::ranges::find(survey.drives, told.id, &DriveReport::id);
     if (told.use && drive != survey.drives.end()) drive->service = ServiceOf(*told.use);
@@ -506,11 +503,11 @@ Result<Survey> TakeSurvey(Runtime& runtime, const std::string& config_file) {
     survey = SurveyOf(cluster);
     const auto events = ReadEvents(cluster, runtime.WallClock() - kDay);
     if (events) CountErrors(events->events, survey.drives);
+    AskForService(**connected, survey);
   } else {
     survey.opened = connected.error();
     survey.drives = AskEachDrive(runtime, survey.config);
   }
-  AskForService(runtime, survey);
   return survey;
 }
 

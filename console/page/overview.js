@@ -135,7 +135,7 @@ function throughput(activity) {
       ["reads took", latency(all.reads)],
       ["changes took", latency(all.changes)],
     ]),
-    el("p", { class: "quiet small" }, `Of drives, in ${span(activity.over_seconds)}.`,
+    el("p", { class: "quiet small" }, `Of drives, in ${span(activity.over_seconds)}, with what the console asks.`,
       silent.length > 0 ? ` ${count(silent.length, "drive does", "drives do")} not tell: ${named(silent)}.` : ""),
     samples.length > 1 ? rateChart(history, "Bytes a second in the last day") : null);
 }

@@ -113,7 +113,7 @@ class FakeCluster final : public ClusterView {
     const MutexLock lock(mutex_);
     use_ = std::move(use);
   }
-  Result<ClusterUse> Use() override {
+  Result<ClusterUse> Use(const Survey&) override {
     ++uses_;
     const MutexLock lock(mutex_);
     return use_();
