@@ -669,6 +669,12 @@ TEST_F(ListedOperationsTest, WhatAnotherHostChangesIsSeenAfterASecondOrTheNextLo
   EXPECT_EQ(AccessAcl(node), none_) << "as the attributes that came with it";
   EXPECT_EQ(NodeOf("file"), node);
   EXPECT_EQ(AccessAcl(node), Acl(4)) << "as the attributes that the kernel has now";
+  ListLater();
+  ASSERT_OK(fs_->SetExtended(node, kAccessAcl, Acl(2)));
+  EXPECT_EQ(AccessAcl(node), Acl(4));
+  EXPECT_EQ(NodeOf("file"), node);
+  EXPECT_EQ(AccessAcl(node), Acl(2)) << "never older than the mask that the kernel has now";
+  ASSERT_OK(fs_->SetExtended(node, kAccessAcl, Acl(4)));
 
   ASSERT_OK(fs_->RemoveExtended(node, kCapability));
   ListLater();
