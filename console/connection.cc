@@ -102,6 +102,11 @@ bool Connection::Write(std::string_view bytes, Duration patience) {
   return true;
 }
 
+bool Connection::HasClientEnded() const {
+  pollfd one{.fd = socket_, .events = POLLRDHUP, .revents = 0};
+  return poll(&one, 1, 0) > 0;
+}
+
 void Connection::SayGoodbye() {
   if (tls_ != nullptr) tls_->SayGoodbye();
 }

@@ -37,6 +37,9 @@ class Connection {
   // All of it, or false: it took longer in all, or the client is away.
   bool Write(std::string_view bytes, Duration patience);
 
+  // Whether it sends nothing more, because it is gone or has said so.
+  bool HasClientEnded() const;
+
   // Tells a client with TLS that nothing more comes.
   void SayGoodbye();
 

@@ -95,7 +95,8 @@ class BoundedStream final : public httplib::Stream {
   }
 
   bool is_readable() const override { return true; }
-  bool is_writable() const override { return !has_failed_; }
+  // Asked between the pieces of a long answer, which nobody who has ended waits for.
+  bool is_writable() const override { return !has_failed_ && !connection_.HasClientEnded(); }
   ssize_t read(char* place, size_t size) override {
     const ssize_t got = connection_.Read(place, size);
     for (ssize_t i = 0; i < got; ++i) {
@@ -161,6 +162,7 @@ void Answer(HttpResponse ours, httplib::Response& response) {
         // The library catches nothing here. What was sent cannot be taken back, so it just ends.
         try {
           const std::optional<std::string> piece = stream();
+          if (!sink.is_writable()) return false;
           if (piece) return sink.write(piece->data(), piece->size());
           sink.done();
           return true;

@@ -50,15 +50,19 @@ TEST_F(ConsoleMetricsTest, CountRequestsByTheirAnswers) {
 }
 
 TEST_F(ConsoleMetricsTest, CountLiveUpdatesWhileTheyLast) {
+  watch_options_.every = std::chrono::seconds(3);
   Start();
   WaitForLine("pinstripe_console_streams 0");
+  uint64_t number = 0;
   {
     HttpClient live(server_->port());
     live.Send(GetText("/api/v1/live"));
     live.ReceiveUntil("event: status");
     WaitForLine("pinstripe_console_streams 1");
+    number = watch_->Newest()->number;
   }
   WaitForLine("pinstripe_console_streams 0");
+  EXPECT_LE(watch_->Newest()->number, number + 1) << "the next picture is for nobody who has gone";
 }
 
 TEST_F(ConsoleMetricsTest, TellHowLooksGo) {
