@@ -11,7 +11,7 @@ namespace pinstripe {
 namespace {
 
 using namespace std::string_literals;
-using Names = std::vector<std::string>;
+using Names_ = std::vector<std::string>;
 
 const Acl kPlain = {{AclTag::kOwner, 6}, {AclTag::kOwningGroup, 4}, {AclTag::kOther, 0}};
 // user::rw-,user:77:r-x,group::r--,group:5:-w-,mask::rwx,other::--x
@@ -185,7 +185,7 @@ TEST_F(AclsTest, ToSetOneSetsTheMode) {
   ASSERT_OK(fs_->SetExtended(file, kAccessAcl, EncodeAcl(kNamed)));
   EXPECT_EQ(ModeOfInode(file), 06671u);
   EXPECT_GT(fs_->GetAttributes(file)->changed, before);
-  EXPECT_EQ(*fs_->ListExtended(file), Names{std::string(kAccessAcl)});
+  EXPECT_EQ(*fs_->ListExtended(file), Names_{std::string(kAccessAcl)});
   ExpectAcl(file, kNamed);
   EXPECT_EQ(*NewHost()->GetExtended(file, kAccessAcl), EncodeAcl(kNamed));
 }
@@ -323,7 +323,7 @@ TEST_F(AclsTest, APlainDefaultIsInheritedAsAMode) {
   EXPECT_EQ((*file)->Known().mode, 0640u);
   EXPECT_EQ(fs_->ListExtended((*file)->inode())->size(), 0u);
   const InodeId made = fs_->MakeDirectory(d, "made", 0777, {}, 0777)->inode;
-  EXPECT_EQ(*fs_->ListExtended(made), Names{std::string(kDefaultAcl)});
+  EXPECT_EQ(*fs_->ListExtended(made), Names_{std::string(kDefaultAcl)});
 }
 
 TEST_F(AclsTest, WithoutADefaultTheUmaskHolds) {
