@@ -19,7 +19,8 @@ set(compiled_alone
   store/index_files.cc store/log_entry.cc store/rocksdb_database.cc store/starts.cc store/starts_file.cc
   tests/cluster/stripes/repair_test.cc tests/cluster/stripes/store_test.cc tests/daemon/attacker.cc
   tests/daemon/long_operation_test.cc tests/daemon/security_test.cc tests/daemon/server_test.cc
-  tests/daemon/session_gate_test.cc tests/fs/cache/disk_cache_test.cc tests/fs/files/merge_test.cc tests/fs/names/names_test.cc
+  tests/daemon/session_gate_test.cc tests/fs/cache/disk_cache_test.cc tests/fs/files/merge_test.cc
+  tests/fs/names/names_test.cc
   tests/fuzz/wire_test.cc tests/kinetic/kinetic_drive_test.cc tests/store/store_test.cc
   tests/tidy/shape_test.cc tests/tidy/tidy_test.cc tests/tools/site_test.cc tests/upkeep/fill_history_test.cc
   tests/upkeep/slow_report_test.cc tests/upkeep/work_test.cc tools/command_dev.cc tools/command_join.cc
