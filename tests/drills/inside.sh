@@ -294,9 +294,17 @@ over() {  # WITHIN-SECONDS: everybody says so, and every byte is there
   observed
   go_on
 }
+# 3: some may be on other drives than their own, as after a time in which a drive was full.
+has_all_shards() {
+  pinstripe verify "$config" >/tmp/verified 2>&1
+  local code=$?
+  grep -q ": 0 shards damaged, 0 missing" /tmp/verified && { [ $code -eq 0 ] || [ $code -eq 3 ]; } && return 0
+  sed "s/^/  exit code $code: /" /tmp/verified
+  return 1
+}
 whole() {
   check "$drill: all files are whole, by each way" all_is_kept
-  check "$drill: not one shard is missing" pinstripe verify "$config"
+  check "$drill: not one shard is missing" has_all_shards
 }
 table() {
   {
@@ -323,7 +331,7 @@ run_drill() {
     check "$drill: not one of $(cat /tmp/mount.rounds) rounds of the mount and $(cat /tmp/gateway.rounds) of the gateways failed" no_request_failed
   fi
   check "$drill: all files are whole, by each way" all_is_kept
-  check "$drill: not one shard is missing" pinstripe verify "$config"
+  check "$drill: not one shard is missing" has_all_shards
   check "$drill: no critical alert but those of the chapter" nobody_was_woken
   table
   echo "drills: $drill took $((SECONDS - drill_began)) s; the longest round of the mount $(cat /tmp/mount.longest) ms, of the gateways $(cat /tmp/gateway.longest) ms"
