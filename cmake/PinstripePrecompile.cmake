@@ -29,12 +29,18 @@ set(compiled_alone
   upkeep/events.cc upkeep/fill_history.cc upkeep/repairer.cc upkeep/slow_report_text.cc upkeep/survey_json.cc
   upkeep/tree_check.cc upkeep/work.cc)
 
+# A program gets of these the files that it needs: the preloaded CRC library is to have no more than that.
+set(not_together pinstripe_base)
+
 # pinstripe_compile_together(folder): has targets of a folder and those below it compile several files as one.
 function(pinstripe_compile_together folder)
+  if(PINSTRIPE_TOGETHER EQUAL 1)
+    return()
+  endif()
   get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
   foreach(target IN LISTS targets)
     get_target_property(its_type ${target} TYPE)
-    if(its_type MATCHES "UTILITY|INTERFACE" OR target IN_LIST not_precompiled)
+    if(its_type MATCHES "UTILITY|INTERFACE" OR target IN_LIST not_precompiled OR target IN_LIST not_together)
       continue()
     endif()
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${PINSTRIPE_TOGETHER})
