@@ -261,6 +261,8 @@ class Chaos(torture.Campaign):
         for client in self.clients:
             self.mounted.append(client)
             self.mount(client)
+        # All drives were killed. One whose page of starts the kernel dropped meanwhile is compared first, and counts as one that is away.
+        self.wait_until_healthy()
         first = self.clients[0].directory
         for number, layout in enumerate(torture.LAYOUTS):
             directory = os.path.join(first, f"d{number}")
