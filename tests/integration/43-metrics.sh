@@ -74,7 +74,7 @@ check "nobody else can ask" test "$(ss -Hltn "sport = :$first" | awk '{print $4}
 # --- who uses the drives ---
 
 "$pinstripe" clients --json "$config" >"$work/clients.json" || flunk "clients: exit code $?"
-"$pinstripe" top --json --interval 1 --count 2 "$config" >"$work/top.json" || flunk "top: exit code $?"
+"$pinstripe" top --json --interval 3 --count 2 "$config" >"$work/top.json" || flunk "top: exit code $?"
 check "gateway and mount are known by their names" /usr/bin/python3 "$(dirname "$0")/metrics.py" clients "$work/clients.json" "$work/top.json" "$mount"
 check "for people, too" says 0 "pinstripe-fuse .* $mount" clients "$config"
 touch "$work/enough"

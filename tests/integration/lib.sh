@@ -14,6 +14,7 @@ build=$(realpath "${PINSTRIPE_BUILD:-$project/build/release}")
 pinstripe=$build/tools/pinstripe
 script=$(basename "$0" .sh)
 failures=0
+failed=()  # what each was
 clusters=()
 declare -A servers  # process ids of what `serve` has started
 
@@ -43,7 +44,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 pass() { echo "PASS $script: $*"; }
-flunk() { echo "FAIL $script: $*"; failures=$((failures + 1)); }
+flunk() { echo "FAIL $script: $*"; failures=$((failures + 1)); failed+=("$*"); }
 give_up() {
   flunk "$*"
   for one in "${clusters[@]}"; do
@@ -78,10 +79,12 @@ check() {  # WHAT COMMAND...
 }
 finish() {
   if [ $failures -ne 0 ]; then
-    echo "$script: $failures of its checks failed"
     for one in "${clusters[@]}"; do
       tail -n 25 "$one/gateway/log" 2>/dev/null | sed 's/^/  gateway: /'
+      grep -hE ' (warning|error) ' "$one"/pinstriped-*.log 2>/dev/null | tail -n 12 | sed 's/^/  drives: /'
     done
+    echo "$script: $failures of its checks failed:"  # at the end, where a build server that shows a part shows it
+    printf '  %s\n' "${failed[@]}"
     exit 1
   fi
   echo "$script: all checks passed"
