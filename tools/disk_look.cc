@@ -15,11 +15,11 @@
 #include <iterator>
 #include <sstream>
 
+#include "base/byte_text.h"
 #include "base/file_descriptor.h"
 #include "base/read_file.h"
 #include "base/try.h"
 #include "tools/run_program.h"
-#include "upkeep/survey.h"
 
 namespace pinstripe {
 namespace {

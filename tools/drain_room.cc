@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "upkeep/survey.h"
+#include "base/byte_text.h"
 
 namespace pinstripe {
 

@@ -1,12 +1,12 @@
 #include "tools/format_cluster.h"
 
+#include "base/byte_text.h"
 #include "base/try.h"
 #include "cluster/cluster.h"
 #include "cluster/connect.h"
 #include "kinetic/io.h"
 #include "upkeep/events.h"
 #include "upkeep/last_look.h"
-#include "upkeep/survey.h"
 
 namespace pinstripe {
 

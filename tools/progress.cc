@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/byte_text.h"
 #include "base/time_text.h"
-#include "upkeep/survey.h"
 
 namespace pinstripe {
 namespace {

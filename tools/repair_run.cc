@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/byte_text.h"
 #include "base/try.h"
 #include "cluster/map_group.h"
 #include "cluster/membership/drive_claim.h"
@@ -11,7 +12,8 @@
 #include "tools/check_report.h"
 #include "tools/commands.h"
 #include "tools/drain_room.h"
-#include "upkeep/survey.h"
+#include "upkeep/fill_history.h"
+#include "upkeep/last_look.h"
 
 namespace pinstripe {
 namespace {

@@ -2,11 +2,11 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/byte_text.h"
 #include "base/bytes.h"
 #include "base/table_text.h"
 #include "base/time_text.h"
 #include "upkeep/cluster_use.h"
-#include "upkeep/survey.h"
 
 namespace pinstripe {
 namespace {

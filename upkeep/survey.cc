@@ -1,13 +1,11 @@
 #include "upkeep/survey.h"
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 #include <map>
 #include <memory>
 #include <utility>
 
-#include "base/bytes.h"
 #include "base/try.h"
 #include "cluster/connect.h"
 #include "cluster/gather.h"
@@ -513,26 +511,6 @@ Result<Survey> TakeSurvey(Runtime& runtime, const std::string& config_file) {
 
 uint64_t UsedBytes(const DriveInfo& info) {
   return static_cast<uint64_t>(static_cast<double>(info.capacity_bytes) * info.portion_full);
-}
-
-std::string UuidText(const std::string& uuid) {
-  std::string text = Hex(AsBytes(uuid));
-  for (const size_t place : {8, 13, 18, 23}) {
-    if (place < text.size()) text.insert(place, "-");
-  }
-  return text;
-}
-
-std::string BytesText(uint64_t bytes) {
-  constexpr std::array kUnits{"kB", "MB", "GB", "TB", "PB", "EB"};
-  if (bytes < 1000) return fmt::format("{} B", bytes);
-  double amount = static_cast<double>(bytes) / 1000;
-  size_t unit = 0;
-  while (amount >= 999.95 && unit + 1 < kUnits.size()) {
-    amount /= 1000;
-    ++unit;
-  }
-  return fmt::format("{:.1f} {}", amount, kUnits[unit]);
 }
 
 }  // namespace pinstripe

@@ -177,10 +177,4 @@ bool HasDomains(const Survey& survey);
 
 uint64_t UsedBytes(const DriveInfo& info);
 
-// 16 bytes as 8-4-4-4-12 hexadecimal digits.
-std::string UuidText(const std::string& uuid);
-
-// "1.5 GB": decimal units, as on the label of a drive.
-std::string BytesText(uint64_t bytes);
-
 }  // namespace pinstripe

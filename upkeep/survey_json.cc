@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/byte_text.h"
 #include "upkeep/survey.h"
 
 namespace pinstripe {

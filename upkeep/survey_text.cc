@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/byte_text.h"
 #include "base/table_text.h"
 #include "base/time_text.h"
 #include "cluster/membership/drive_identity.h"

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/byte_text.h"
 #include "base/coding.h"
 #include "base/log.h"
 #include "base/time_text.h"
@@ -13,7 +14,6 @@
 #include "cluster/membership/group_work.h"
 #include "cluster/registers/store.h"
 #include "upkeep/care_notes.h"
-#include "upkeep/survey.h"
 
 namespace pinstripe {
 namespace {

@@ -320,14 +320,5 @@ TEST(SurveyJson, IsJsonWhateverADriveSays) {
   EXPECT_FALSE(nlohmann::json::parse(SurveyJson(survey))["drives"][0]["reason"].empty());
 }
 
-TEST(BytesText, UsesTheUnitsOnTheLabel) {
-  EXPECT_EQ(BytesText(0), "0 B");
-  EXPECT_EQ(BytesText(999), "999 B");
-  EXPECT_EQ(BytesText(1000), "1.0 kB");
-  EXPECT_EQ(BytesText(999'960), "1.0 MB");
-  EXPECT_EQ(BytesText(4'000'000'000'000), "4.0 TB");
-  EXPECT_EQ(BytesText(UINT64_MAX), "18.4 EB");
-}
-
 }  // namespace
 }  // namespace pinstripe
