@@ -87,6 +87,7 @@ EventLevel Event::Level() const {
     case EventKind::kDriveWent:
     case EventKind::kDamageFound:
     case EventKind::kSparesUsed:
+    case EventKind::kDriveCompared:
     case EventKind::kDropped: return EventLevel::kWarning;
     case EventKind::kWorkEnded:
       if (result == WorkResult::kFailed) return EventLevel::kError;
@@ -115,6 +116,7 @@ std::string Event::Name() const {
     case EventKind::kWorkAsked: return "work-asked";
     case EventKind::kConfiguration: return "configuration";
     case EventKind::kDropped: return "dropped";
+    case EventKind::kDriveCompared: return "drive-compared";
   }
   return fmt::format("kind-{}", static_cast<int>(kind));
 }
@@ -163,6 +165,9 @@ std::string Event::Sentence() const {
                          Behind(": ", text));
     case EventKind::kDropped:
       return fmt::format("{} events of {} could not be kept", count, seen_by);
+    case EventKind::kDriveCompared:
+      return fmt::format("names and inodes of {} were compared with the others' by {}{}",
+                         DrivesText(drives), seen_by, Behind(": ", text));
   }
   return fmt::format("something that this version does not know, by {}{}", actor.Text(),
                      Behind(": ", text));

@@ -45,6 +45,7 @@ enum class EventKind : uint8_t {
   kWorkAsked = 9,       // somebody had `work` pause, go on, end, or be slower
   kConfiguration = 10,  // of the cluster: the drive map, or that it was made, by `work`
   kDropped = 11,        // `count` events that could not be kept
+  kDriveCompared = 12,  // had no say before it was compared with the others, for a reason
 };
 
 // Part of the format.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/time_text.h"
+#include "cluster/map/electorate.h"
 
 namespace pinstripe {
 namespace {
@@ -38,6 +39,7 @@ struct HostEvents::Watch {
 
   void LookAtDrives() REQUIRES(mutex);
   void LookAtDrive(DriveId id, const Drive& drive, Time now, int64_t at) REQUIRES(mutex);
+  void TellOfComparisons() REQUIRES(mutex);
   void Tell(EventKind kind, int64_t at, std::vector<DriveId> drives, const std::string& text);
   void Tell(EventKind kind, uint64_t count, std::string text);
   void TellOfFiles() REQUIRES(mutex);
@@ -93,6 +95,7 @@ void HostEvents::LookAgain(const std::shared_ptr<Watch>& watch) {
       const MutexLock lock(watch->mutex);
       if (watch->cluster == nullptr) return;
       watch->LookAtDrives();
+      watch->TellOfComparisons();
       watch->TellOfFiles();
       watch->TellOfDamage();
     }
@@ -141,6 +144,17 @@ void HostEvents::Watch::LookAtDrive(DriveId id, const Drive& drive, Time now, in
   watched.told_up = false;
   const std::string why = drive.WhyAway();
   went[{watched.away_at, why == "away" ? "" : why}].push_back(id);
+}
+
+void HostEvents::Watch::TellOfComparisons() {
+  std::map<std::string, std::vector<DriveId>> compared;
+  for (const auto& [id, was] : cluster->electorate().TakeCompared()) {
+    const bool is_copy = was == Say::kStale;
+    compared[is_copy ? "their disks went on from a copy or a backup"
+                     : "they may have lost changes with their power, or the others went on alone"]
+        .push_back(id);
+  }
+  for (auto& [why, ids] : compared) Tell(EventKind::kDriveCompared, 0, std::move(ids), why);
 }
 
 void HostEvents::Watch::Tell(EventKind kind, int64_t at, std::vector<DriveId> ids,

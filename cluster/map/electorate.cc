@@ -1,6 +1,7 @@
 #include "cluster/map/electorate.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/coding.h"
 #include "base/try.h"
@@ -124,6 +125,16 @@ std::string Electorate::WhyNot(DriveId drive) const {
              "is compared with the others' first";
   }
   return "";
+}
+
+void Electorate::NoteCompared(DriveId drive, Say was) {
+  const MutexLock lock(mutex_);
+  compared_.insert_or_assign(drive, was);
+}
+
+std::map<DriveId, Say> Electorate::TakeCompared() {
+  const MutexLock lock(mutex_);
+  return std::exchange(compared_, {});
 }
 
 std::optional<Electorate::Voter> Electorate::Find(DriveId drive) const {

@@ -79,6 +79,11 @@ class Electorate {
   // Why it has no say, for people: "lost its power ...".
   std::string WhyNot(DriveId drive) const;
 
+  // A drive that this process has compared with the others, and why: for whoever tells people of
+  // it. Taken once; a drive that is compared again meanwhile is there once.
+  void NoteCompared(DriveId drive, Say was);
+  std::map<DriveId, Say> TakeCompared();
+
   // Null: it was never met.
   std::optional<Voter> Find(DriveId drive) const;
   // Those that were met and have no say.
@@ -93,6 +98,7 @@ class Electorate {
   bool knows_notes_ GUARDED_BY(mutex_) = false;
   std::map<DriveId, uint64_t> notes_ GUARDED_BY(mutex_);
   std::map<DriveId, Voter> voters_ GUARDED_BY(mutex_);
+  std::map<DriveId, Say> compared_ GUARDED_BY(mutex_);  // that nobody has told of
   uint64_t news_ GUARDED_BY(mutex_) = 0;
 };
 

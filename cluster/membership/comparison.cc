@@ -50,6 +50,7 @@ class Comparing {
       // Unless others have gone on without it since: then it is to be compared with them.
       if (!TRY(cluster_.NoteStart(id, start, seen_.at(id)))) continue;
       report_.compared.insert(id);
+      electorate_.NoteCompared(id, voters_.at(id).say);
       Log(LogLevel::kInfo, "a drive that may have forgotten changes has been compared",
           {{"cluster", cluster_.config().name},
            {"drive", id},

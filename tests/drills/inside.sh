@@ -534,6 +534,7 @@ drill_power() {
   expect status 180 '^health +healthy'
   expect no-alert 120 PinstripeDaemonDown
   expect no-alert 120 PinstripeClientDown
+  expect events 120 'were compared with the others'
   observed
   for one in gate1 gate2; do wait_until 120 gateway_answers "$one" || flunk "$one does not come back"; done
   wait_until 60 mount_is_there || flunk "the mount does not come back"

@@ -595,6 +595,45 @@ TEST_F(HostEventsTest, WhoBeginsToWatchPutsRightWhatIsKnown) {
   EXPECT_EQ(events[1].actor.host, "gw2");
 }
 
+// The power of two machines failed. Whoever compares their drives with the others tells of it,
+// once.
+TEST(HostEvents, DrivesThatMayHaveForgottenChangesAreToldOfWhenTheyWereCompared) {
+  SetLogLevel(LogLevel::kError);
+  SimRuntime sim(1);
+  TestCluster machines(sim,
+                       {.drives = 5, .layout = {2, 1, 64 << 10}, .groups = 4, .loses_power = true});
+  ASSERT_OK(machines.Format());
+  const auto one = machines.Open();
+  const auto two = machines.Open();
+  ASSERT_OK(one);
+  ASSERT_OK(two);
+  const HostEvents first(**one, {.actor = On("gw1"), .spread = seconds(0)});
+  const HostEvents second(**two, {.actor = On("gw2"), .spread = seconds(0)});
+  sim.Sleep(minutes(1));
+  for (const DriveId id : {1, 2}) machines.LosePower(id, 0);
+  const auto compared = [&] {
+    const auto list = ReadEvents(**one, INT64_MIN);  // who reads meets the drives
+    EXPECT_OK(list);
+    std::vector<Event> found = list->events;
+    std::erase_if(found, [](const Event& e) { return e.kind != EventKind::kDriveCompared; });
+    return found;
+  };
+  for (const Time end = sim.Now() + minutes(5); sim.Now() < end;) {
+    (void)compared();
+    (void)ReadEvents(**two, INT64_MIN);
+    sim.Sleep(seconds(1));
+  }
+  std::vector<DriveId> drives;
+  for (const Event& event : compared()) {
+    drives.insert(drives.end(), event.drives.begin(), event.drives.end());
+    EXPECT_EQ(event.Level(), EventLevel::kWarning);
+    EXPECT_THAT(event.Sentence(), HasSubstr("were compared with the others'"));
+    EXPECT_THAT(event.Sentence(), HasSubstr("they may have lost changes with their power"));
+  }
+  EXPECT_THAT(drives, testing::UnorderedElementsAre(1, 2));
+  SetLogLevel(LogLevel::kInfo);
+}
+
 TEST_F(HostEventsTest, FilesAreCounted) {
   const auto cluster = Open();
   HostEvents host(*cluster, {.actor = On("gw1"), .spread = seconds(0)});
