@@ -81,8 +81,11 @@ Result<Starts> DecodeStarts(std::string_view bytes) {
   starts.file.inode = reader.U64();
   starts.file.born = reader.U64();
   const uint64_t milliseconds = reader.U64();
-  if (milliseconds >= kTooManyMilliseconds) reader.MarkBad();
-  starts.forgot_at = std::chrono::milliseconds(static_cast<int64_t>(milliseconds));
+  if (milliseconds < kTooManyMilliseconds) {
+    starts.forgot_at = std::chrono::milliseconds(static_cast<int64_t>(milliseconds));
+  } else {
+    reader.MarkBad();
+  }
   starts.count = reader.U64();
   const uint64_t listed = reader.Varint();
   if (listed != std::min<uint64_t>(starts.count, kMaxDriveStarts)) reader.MarkBad();
