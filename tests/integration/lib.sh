@@ -77,12 +77,13 @@ check() {  # WHAT COMMAND...
   shift
   if "$@"; then pass "$what"; else flunk "$what"; fi
 }
+show_logs() {  # CLUSTER
+  tail -n 25 "$1/gateway/log" 2>/dev/null | sed 's/^/  gateway: /'
+  grep -hE ' (warning|error) ' "$1"/pinstriped-*.log 2>/dev/null | tail -n 12 | sed 's/^/  drives: /'
+}
 finish() {
   if [ $failures -ne 0 ]; then
-    for one in "${clusters[@]}"; do
-      tail -n 25 "$one/gateway/log" 2>/dev/null | sed 's/^/  gateway: /'
-      grep -hE ' (warning|error) ' "$one"/pinstriped-*.log 2>/dev/null | tail -n 12 | sed 's/^/  drives: /'
-    done
+    for one in "${clusters[@]}"; do show_logs "$one"; done
     echo "$script: $failures of its checks failed:"  # at the end, where a build server that shows a part shows it
     printf '  %s\n' "${failed[@]}"
     exit 1
@@ -104,6 +105,7 @@ cluster_up() {  # NAME, then options of `pinstripe dev up`
   url=$(sed -n 's/^ *gateway  *\(root:.*\)/\1/p' "$cluster.up")
 }
 cluster_down() {
+  [ $failures -eq 0 ] || show_logs "$cluster"  # which go with it
   "$pinstripe" dev down --delete "$cluster" >/dev/null || give_up "$cluster cannot be stopped"
   local kept=()
   for one in "${clusters[@]}"; do [ "$one" = "$cluster" ] || kept+=("$one"); done

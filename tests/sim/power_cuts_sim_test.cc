@@ -529,7 +529,7 @@ TEST_P(PowerCutsAtEachStep, AnOperationHasHappenedOrNot) {
     ASSERT_LT(requests, 400u);
     for (uint64_t pattern = 0; pattern < uint64_t{1} << kDrives; ++pattern) {
       // Every way would take a quarter of an hour: one or two for each step, others for the next.
-      // Under a sanitizer these would take that long: one for every second step.
+      // Under a sanitizer these would take that long: one for every fourth step.
       if (is_short && (pattern + requests) % (kSanitized ? 128 : 24) != 0) continue;
       std::vector<Keeps> keeps;
       for (size_t i = 0; i < kDrives; ++i) {
