@@ -127,6 +127,7 @@ std::vector<DriveId> Cluster::RegisterHomes(uint32_t group) const {
 GroupReplicas Cluster::Replicas(uint32_t group) {
   GroupReplicas replicas;
   if (group == kMapGroup) {
+    if (const auto known = state_->Known()) replicas.refused = known->refusal;
     for (const DriveId id : state_->map_drives) {
       replicas.drives.push_back(state_->FindVoter(id, /*in_map=*/true));
     }
@@ -134,6 +135,7 @@ GroupReplicas Cluster::Replicas(uint32_t group) {
   }
   LookNowAndThen();
   const std::shared_ptr<const Epochs> known = state_->Known();
+  replicas.refused = known->refusal;
   const std::vector<DriveId> homes = known->newest().RegisterHomes(group);
   std::vector<DriveId> with_a_say = homes;
   if (!known->settled) with_a_say = known->before().RegisterHomes(group);
@@ -166,8 +168,9 @@ Status Cluster::LookForEpochAfter(Epoch known) {
 Result<std::vector<DriveId>> Cluster::StripeDrives(Epoch epoch, uint64_t object, uint64_t block,
                                                    Geometry geometry) {
   std::shared_ptr<const Epochs> known = state_->Known();
+  TRY(known->refusal);
   if (epoch > known->newest().map().epoch) {  // somebody else has heard of it first
-    TRY_CONTEXT(Refresh(), "the drive map has changed, and cannot be read");
+    TRY(MapFailure(Refresh()));
     known = state_->Known();
   }
   const auto found = known->all.find(epoch);

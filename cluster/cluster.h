@@ -72,7 +72,9 @@ using DriveRedirect = std::function<Status(Drive&, const DriveConfig&)>;
 
 // While a cluster is open its drive map may change: an epoch may add drives, drain one, or change
 // weights. The cluster learns of that from the first drive that knows of it, and goes on with the
-// new epoch; what the block maps name of earlier ones stays known. Thread-safe.
+// new epoch; what the block maps name of earlier ones stays known. Where the new epoch names a
+// feature that must be understood, and that this version does not know, the cluster is left alone
+// from then on: everything fails with EIO, and Replicas() says why. Thread-safe.
 class Cluster final : public ReplicaLocator, public DriveDirectory {
  public:
   // Opens a formatted cluster. Fails within Config::open_timeout, with a sentence that says what to
@@ -81,7 +83,9 @@ class Cluster final : public ReplicaLocator, public DriveDirectory {
   //   ENOENT  the drives that answer were never formatted, or formatting them was not finished;
   //   EINVAL  a drive is not the one that the configuration means, drives belong to different
   //           clusters of one name, or the configuration lacks more drives of the map than may be
-  //           away.
+  //           away;
+  //   ENOTSUP the cluster uses a feature that must be understood, and that this version does not
+  //           know (cluster/map/features.h).
   // Drives that are merely away are left for later. So are, with an error in the log, drives that
   // the configuration lacks (MissingDrives), and those that are empty, being rebuilt, out of date
   // (another one came in their place) or whose superblock is damaged: they count as away until they
@@ -138,7 +142,8 @@ class Cluster final : public ReplicaLocator, public DriveDirectory {
   // A drive whose TLS files cannot be used fails it, too, and is left as it was.
   Result<ClusterConfig> Reload();
 
-  // Asks the drives for newer epochs. EIO: too few of those that keep the map answer.
+  // Asks the drives for newer epochs. EIO: too few of those that keep the map answer, or this
+  // process has to leave the cluster alone.
   Status Refresh();
 
   // Whether the homes that the newest epoch has given to registers have a say.

@@ -35,6 +35,13 @@ namespace pinstripe {
 // How often an open cluster looks for what it waits for.
 constexpr Duration kLookForChanges = std::chrono::seconds(2);
 
+// A failure to read newer epochs, for whoever asked for something else. It is EIO: whatever is
+// wrong with the map says nothing about that.
+inline Status MapFailure(const Status& refreshed) {
+  if (refreshed.ok()) return {};
+  return Fail(EIO, "the drive map has changed, and cannot be read: {}", refreshed.message());
+}
+
 // Tells a cluster of drives that were connected to, as long as it is there.
 class Bell {
  public:
@@ -104,6 +111,8 @@ class Cluster::State {
     }
     return ids;
   }
+  // From now on: the cluster uses something that this version does not know. Returns the refusal.
+  Status LeaveAlone(const std::string& cluster, const Status& why) EXCLUDES(mutex);
   // The drive as registers see it, or those of the map's group; null where nobody knows its
   // address.
   Drive* FindVoter(DriveId id, bool in_map) const EXCLUDES(mutex) {

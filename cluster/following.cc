@@ -13,8 +13,13 @@ namespace pinstripe {
 
 Status Cluster::Refresh() {
   const std::shared_ptr<const Epochs> known = state_->Known();
+  TRY(known->refusal);
   const Epoch newest = known->newest().map().epoch;
-  MapGroup group = TRY(ReadMapGroup(*registers_, config_, newest + 1));
+  auto read = ReadMapGroup(*registers_, config_, newest + 1);
+  if (!read.has_value() && read.error().code() == ENOTSUP) {
+    return state_->LeaveAlone(config_.name, read.error());
+  }
+  MapGroup group = TRY(std::move(read));
   std::set<DriveId> in_question;
   if (!group.epochs.empty()) {
     in_question = Epochs::DrainingIn(group.epochs.back());
@@ -45,6 +50,25 @@ Status Cluster::Refresh() {
   }
   AddMissingDrives();
   return {};
+}
+
+// What is under way may end as it can: drives that have heard of the new epoch refuse it.
+Status Cluster::State::LeaveAlone(const std::string& cluster, const Status& why) {
+  const Status refusal = Fail(
+      EIO, "this process leaves the cluster alone, until it is started anew: {}", why.message());
+  bool is_news = false;
+  {
+    const MutexLock lock(mutex);
+    is_news = epochs->refusal.ok();
+    auto changed = std::make_shared<Epochs>(*epochs);
+    changed->refusal = refusal;
+    epochs = std::move(changed);
+  }
+  if (is_news) {
+    Log(LogLevel::kError, "this process leaves the cluster alone",
+        {{"cluster", cluster}, {"why", why}});
+  }
+  return refusal;
 }
 
 // Those that an epoch has added are found where the configuration says by now.
@@ -153,7 +177,7 @@ Status Cluster::CatchUp(const GroupReplicas& known) {
            ClusterVersionOf(map().epoch) > *known.cluster_version;
   };
   if (is_later()) return {};
-  TRY_CONTEXT(Refresh(), "the drive map has changed, and cannot be read");
+  TRY(MapFailure(Refresh()));
   if (is_later()) return {};
   return Fail(EIO,
               "a drive has a later cluster version than {}, which is that of the newest epoch of "

@@ -87,6 +87,7 @@ Result<MapGroup> ReadMapGroup(RegisterStore& registers, const ClusterConfig& con
       const RegisterValue value =
           TRY_CONTEXT(answers[i], "read the drive map of the cluster '{}'", config.name);
       if (!value.value && epoch > 1) {
+        if (!maps.empty()) TRY(CheckFeatures(config.name, maps.back().features));
         group.settled = TRY(ReadIsSettled(registers, epoch - 1));
         return group;
       }

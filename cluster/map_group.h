@@ -28,7 +28,8 @@ struct MapGroup {
   std::optional<KeptLayout> layout;          // null: none is kept, or none that is understood
 };
 
-// From the epoch `first` on; incarnations and layout only with the first of all.
+// From the epoch `first` on; incarnations and layout only with the first of all. ENOTSUP: the
+// newest epoch names features that this version does not know, and that must be understood.
 Result<MapGroup> ReadMapGroup(RegisterStore& registers, const ClusterConfig& config,
                               Epoch first = 1);
 

@@ -10,13 +10,11 @@
 namespace pinstripe {
 namespace {
 
-constexpr uint8_t kMapFormat = 1;
-constexpr uint8_t kMapFormatWithPulls = 2;
+constexpr uint8_t kMapFormat = 3;
 constexpr uint8_t kSuperblockFormat = 2;
 constexpr uint8_t kIncarnationFormat = 1;
 constexpr uint8_t kSettlementFormat = 1;
 constexpr uint8_t kRetirementFormat = 1;
-constexpr size_t kMaxNameBytes = 32;
 constexpr size_t kMaxDomainBytes = 255;
 constexpr uint32_t kMaxWeight = 1 << 20;
 constexpr uint32_t kMaxGroups = 1 << 20;
@@ -39,6 +37,9 @@ Status CheckMap(const DriveMap& map) {
   if (map.replicas > map.drives.size()) return bad("more replicas than drives");
   DriveId last = 0;
   for (const MappedDrive& drive : map.drives) {
+    if ((drive.pull == 0) != (map.drives.front().pull == 0)) {
+      return bad("some of its drives have a pull, and others have none");
+    }
     if (drive.id <= last) return bad("drive ids are not ascending");
     if (drive.weight == 0 || drive.weight > kMaxWeight) return bad("a weight is not 1..2^20");
     if (drive.domain.size() > kMaxDomainBytes) return bad("the name of a domain is too long");
@@ -53,22 +54,20 @@ Status CheckMap(const DriveMap& map) {
 }  // namespace
 
 std::string DriveMap::Encode() const {
-  const bool with_pulls = !drives.empty() && drives.front().pull != 0;
   Writer out;
-  out.U8(with_pulls ? kMapFormatWithPulls : kMapFormat);
-  out.U32(epoch).U32(groups).U8(replicas).Varint(drives.size());
+  out.U8(kMapFormat).U32(epoch).U32(groups).U8(replicas).Varint(drives.size());
   for (const MappedDrive& drive : drives) {
     out.U16(drive.id).U32(drive.weight).U8(static_cast<uint8_t>(drive.state)).Text(drive.domain);
-    if (with_pulls) out.U32(drive.pull);
+    out.U32(drive.pull);
   }
+  WriteFeatures(features, out);
   return out.Take();
 }
 
 Result<DriveMap> DriveMap::Decode(std::string_view bytes) {
   Reader in(bytes);
   const uint8_t format = in.U8();
-  const bool with_pulls = format != kMapFormat;
-  if (in.ok() && with_pulls) TRY(CheckFormat(format, kMapFormatWithPulls, "drive map"));
+  if (in.ok()) TRY(CheckFormat(format, kMapFormat, "drive map"));
 
   DriveMap map;
   map.epoch = in.U32();
@@ -81,12 +80,10 @@ Result<DriveMap> DriveMap::Decode(std::string_view bytes) {
     drive.weight = in.U32();
     drive.state = static_cast<DriveState>(in.U8());
     drive.domain = in.Text();
-    if (with_pulls) {
-      drive.pull = in.U32();
-      if (in.ok() && drive.pull == 0) return Fail(EBADMSG, "drive map: a drive has no pull");
-    }
+    drive.pull = in.U32();
     map.drives.push_back(std::move(drive));
   }
+  map.features = TRY(ReadFeatures(in, "drive map"));
   TRY(in.Finish("drive map"));
   TRY(CheckMap(map));
   return map;
@@ -194,15 +191,9 @@ Result<Retirement> Retirement::Decode(std::string_view bytes) {
 }
 
 Status CheckClusterName(std::string_view name) {
-  const auto allowed = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
-  };
-  if (name.empty() || name.size() > kMaxNameBytes ||
-      !std::all_of(name.begin(), name.end(), allowed)) {
-    return Fail(EINVAL, "'{}' cannot be the name of a cluster: 1 to {} characters of a-z 0-9 - _ .",
-                name, kMaxNameBytes);
-  }
-  return {};
+  if (IsPlainName(name)) return {};
+  return Fail(EINVAL, "'{}' cannot be the name of a cluster: 1 to {} characters of a-z 0-9 - _ .",
+              name, kMaxPlainNameBytes);
 }
 
 std::string ClusterPrefix(std::string_view name) {

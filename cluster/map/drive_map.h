@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "cluster/map/features.h"
 
 namespace pinstripe {
 
@@ -41,6 +42,7 @@ struct DriveMap {
   uint32_t groups = 512;  // placement groups P: a power of two, fixed when the cluster is formatted
   uint8_t replicas = 0;   // of a register: odd
   std::vector<MappedDrive> drives;  // ascending by id
+  std::vector<Feature> features;    // that the cluster uses, ascending by name; not judged here
 
   std::string Encode() const;
   static Result<DriveMap> Decode(std::string_view bytes);  // EBADMSG

@@ -20,6 +20,8 @@ struct Epochs {
   std::set<DriveId> draining;            // in the newest one
   std::map<DriveId, MappedDrive> named;  // in any of them, as in the last that has it
   std::map<DriveId, Epoch> retired;      // of those that are draining, as they were found
+  Status refusal;  // why nothing is done with the cluster any more: there is a later epoch than all
+                   // of these, and it must not be gone by
 
   static std::set<DriveId> DrainingIn(const DriveMap& map) {
     std::set<DriveId> ids;

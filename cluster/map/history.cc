@@ -9,7 +9,7 @@
 namespace pinstripe {
 namespace {
 
-constexpr uint8_t kHistoryFormat = 1;
+constexpr uint8_t kHistoryFormat = 2;
 constexpr uint8_t kHasPull = 0x80;  // of the byte of a drive's state
 
 const MappedDrive* Find(const DriveMap& map, DriveId id) {
@@ -17,7 +17,19 @@ const MappedDrive* Find(const DriveMap& map, DriveId id) {
   return found != map.drives.end() && found->id == id ? &*found : nullptr;
 }
 
-// What has to be done to the drives of `before` to have those of `after`.
+// Whether the features of an epoch are those of the one before.
+enum class FeaturesNow : uint8_t { kAsBefore = 0, kListed = 1 };
+
+// How much memory a map takes, in drives.
+size_t WeightOf(const DriveMap& map) {
+  constexpr size_t kDrivesOfFeature = 2;
+  constexpr size_t kBytesOfDrive = 32;
+  size_t weight = map.drives.size() + kDrivesOfFeature * map.features.size();
+  for (const Feature& feature : map.features) weight += feature.section.size() / kBytesOfDrive;
+  return weight;
+}
+
+// What has to be done to the drives and features of `before` to have those of `after`.
 std::string EncodeChange(const DriveMap& before, const DriveMap& after) {
   std::vector<const MappedDrive*> changed;
   for (const MappedDrive& drive : after.drives) {
@@ -32,6 +44,9 @@ std::string EncodeChange(const DriveMap& before, const DriveMap& after) {
     out.Text(drive->domain);
     if (drive->pull != 0) out.U32(drive->pull);
   }
+  const bool same = after.features == before.features;
+  out.U8(static_cast<uint8_t>(same ? FeaturesNow::kAsBefore : FeaturesNow::kListed));
+  if (!same) WriteFeatures(after.features, out);
   return out.Take();
 }
 
@@ -44,7 +59,7 @@ bool CanFollow(const DriveMap& before, const DriveMap& after) {
          });
 }
 
-void ApplyChange(Reader& in, DriveMap& map) {
+Status ApplyChange(Reader& in, DriveMap& map) {
   ++map.epoch;
   const uint64_t count = in.Varint();
   for (uint64_t i = 0; i < count && in.ok(); ++i) {
@@ -62,6 +77,11 @@ void ApplyChange(Reader& in, DriveMap& map) {
       map.drives.insert(place, std::move(drive));
     }
   }
+  const auto features = static_cast<FeaturesNow>(in.U8());
+  if (features == FeaturesNow::kListed)
+    map.features = TRY(ReadFeatures(in, "history of the drive map"));
+  if (features > FeaturesNow::kListed) in.MarkBad();
+  return {};
 }
 
 }  // namespace
@@ -73,10 +93,10 @@ std::string EncodeHistory(const std::vector<DriveMap>& epochs) {
   std::string changes;
   Epoch newest = 1;
   const std::string first = epochs.front().Encode();
-  size_t drives = epochs.front().drives.size();
+  size_t drives = WeightOf(epochs.front());
   for (size_t i = 1; i < epochs.size() && CanFollow(epochs[i - 1], epochs[i]); ++i) {
     const std::string change = EncodeChange(epochs[i - 1], epochs[i]);
-    drives += epochs[i].drives.size();
+    drives += WeightOf(epochs[i]);
     if (first.size() + changes.size() + change.size() > kMaxHistoryBytes) break;
     if (drives > kMaxHistoryDrives) break;
     changes += change;
@@ -104,21 +124,24 @@ Result<std::vector<DriveMap>> DecodeHistory(std::string_view bytes) {
   if (epochs.front().epoch != 1) {
     return Fail(EBADMSG, "history of the drive map: it begins with epoch {}", epochs.front().epoch);
   }
-  size_t drives = epochs.front().drives.size();
+  size_t drives = WeightOf(epochs.front());
   while (epochs.size() < newest && in.ok()) {
-    drives += epochs.back().drives.size();
+    drives += WeightOf(epochs.back());
     if (drives > kMaxHistoryDrives) {
       return Fail(EBADMSG, "history of the drive map: {} epochs of up to {} drives are too many",
                   newest, epochs.back().drives.size());
     }
     DriveMap next = epochs.back();
-    ApplyChange(in, next);
+    TRY(ApplyChange(in, next));
     // The drive map itself judges whether a map is valid.
     if (in.ok()) {
       epochs.push_back(TRY_CONTEXT(DriveMap::Decode(next.Encode()), "history of the drive map"));
     }
   }
   TRY(in.Finish("history of the drive map"));
+  if (EncodeHistory(epochs) != bytes) {
+    return Fail(EBADMSG, "history of the drive map: it is not as anybody would have written it");
+  }
   return epochs;
 }
 

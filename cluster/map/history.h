@@ -2,7 +2,8 @@
 // process that opens a cluster reads one register and the few epochs behind it, however many there
 // were. Each epoch's homes are computed from those of the epoch before. A block that was written
 // long ago, or by a client that was away, may name any of them. So no epoch is ever forgotten. Most
-// of them differ from the one before in a single drive, and that is what is stored.
+// of them differ from the one before in a single drive, and that is what is stored. Features are
+// stored where they change.
 //
 // docs/format.md, "Drive map", has the bytes.
 
@@ -21,7 +22,8 @@ namespace pinstripe {
 std::string HistoryKey();  // "H"
 
 // Bytes that a history has at most, and drives of all its epochs together, which bound the memory
-// that a reader spends on bytes it does not trust. Later epochs stay outside of it.
+// that a reader spends on bytes it does not trust. Features count as drives, by what they take.
+// Later epochs stay outside of it.
 inline constexpr size_t kMaxHistoryBytes = 60 << 10;
 inline constexpr size_t kMaxHistoryDrives = 1 << 20;
 

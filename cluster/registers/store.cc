@@ -58,14 +58,17 @@ class RegisterStore::Impl {
   // Not tried again with other replicas: whether this is the one to restore is decided above.
   Result<SweepReport> Restore(uint32_t group, const Successor& successor,
                               const SweepProgress& progress) {
-    return RegisterSweep(context_, group, locator_.Replicas(group), &successor).Run(progress);
+    const GroupReplicas replicas = TRY(Locate(group));
+    return RegisterSweep(context_, group, replicas, &successor).Run(progress);
   }
   Result<SweepReport> Compare(uint32_t group, const Successor& successor,
                               const GroupReplicas& others, const SweepProgress& progress) {
+    TRY(others.refused);
     return RegisterSweep(context_, group, others, &successor).Run(progress);
   }
   Result<SweepReport> Recover(uint32_t group, const GroupReplicas& replicas,
                               const SweepProgress& progress) {
+    TRY(replicas.refused);
     return RegisterRecovery(context_, group, replicas).Run(progress);
   }
   Result<EraseReport> Erase(uint32_t group, const MayErase& may_erase) {
@@ -83,12 +86,18 @@ class RegisterStore::Impl {
                                                 const RegisterRange& range);
   void Ask(std::span<RegisterCall* const> calls);
 
+  Result<GroupReplicas> Locate(uint32_t group) {
+    GroupReplicas replicas = locator_.Replicas(group);
+    TRY(replicas.refused);
+    return replicas;
+  }
+
   // Does it with the group's replicas, and again with others when these turn out to be others by
   // now. `operation` says so with EREMCHG.
   template <typename Operation>
   auto UnderNewestMap(uint32_t group, Operation operation) -> decltype(operation(GroupReplicas())) {
     for (;;) {
-      const GroupReplicas replicas = locator_.Replicas(group);
+      const GroupReplicas replicas = TRY(Locate(group));
       auto result = operation(replicas);
       if (CodeOf(result) != EREMCHG) return result;
       const Status newer = locator_.CatchUp(replicas);
@@ -132,15 +141,17 @@ std::vector<Result<RegisterValue>> RegisterStore::Impl::ReadMany(
         names.subspan(values.size(), std::min(kReadAtOnce, names.size() - values.size()));
     std::vector<std::unique_ptr<RegisterCall>> calls;
     std::vector<RegisterCall*> asked;
+    std::vector<Status> possible;
     for (const RegisterName& name : batch) {
-      calls.push_back(
-          std::make_unique<RegisterCall>(context_, name, locator_.Replicas(name.group)));
-      if (CheckName(name).ok()) asked.push_back(calls.back().get());
+      GroupReplicas replicas = locator_.Replicas(name.group);
+      possible.push_back(CheckName(name));
+      if (possible.back().ok()) possible.back() = replicas.refused;
+      calls.push_back(std::make_unique<RegisterCall>(context_, name, std::move(replicas)));
+      if (possible.back().ok()) asked.push_back(calls.back().get());
     }
     Ask(asked);
     for (size_t i = 0; i < batch.size(); ++i) {
-      const Status named_well = CheckName(batch[i]);
-      values.push_back(named_well.ok() ? Finish(*calls[i]) : tl::unexpected(named_well));
+      values.push_back(possible[i].ok() ? Finish(*calls[i]) : tl::unexpected(possible[i]));
       if (CodeOf(values.back()) == EREMCHG) values.back() = ReadAgain(batch[i]);
     }
   }

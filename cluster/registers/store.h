@@ -148,6 +148,8 @@ struct GroupReplicas {
   // The drives must have this version, so that nobody decides anything with those of an earlier
   // epoch. Null: the replicas never move.
   std::optional<int64_t> cluster_version;
+  // Why nobody is asked, and nothing is done, whatever the drives would say; else success.
+  Status refused;
 };
 
 class ReplicaLocator {

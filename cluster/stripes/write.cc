@@ -182,7 +182,12 @@ class StripeWrite final : public StripeStore::PendingWrite {
   Status StartAgain() {
     outdated_ = false;
     const Status later = context_.drives.LookForEpochAfter(place_.epoch);
-    if (!later.ok()) {  // it is something with that drive: others take what it refuses
+    if (!later.ok()) {
+      // Where this process has to leave the cluster alone, nobody else is given it either.
+      TRY_CONTEXT(
+          context_.drives.StripeDrives(place_.epoch, id_.object, id_.block, layout_.geometry()),
+          "write {}", DescribeStripe(id_));
+      // It is something with that drive: others take what it refuses.
       Log(LogLevel::kWarn, "a drive refuses the cluster version of the newest drive map",
           {{"stripe", DescribeStripe(id_)}, {"why", later}});
       newest_ = true;

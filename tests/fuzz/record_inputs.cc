@@ -50,8 +50,12 @@ RecordKind DriveMaps() {
                         {3, 1, "", DriveState::kActive},
                         {4, 77, "rack 1", DriveState::kActive},
                         {65535, 5, std::string(100, 'd'), DriveState::kActive}}};
+  DriveMap with_features = small;
+  with_features.drives[0].pull = 300;
+  with_features.features = {{"a", FeatureKind::kMustBeUnderstood, "a section"},
+                            {"made-up_0.9", FeatureKind::kMayBeIgnored, ""}};
   return {.name = "drive map",
-          .examples = {small.Encode(), large.Encode()},
+          .examples = {small.Encode(), large.Encode(), with_features.Encode()},
           .again = [](std::string_view bytes) { return Again(DriveMap::Decode(bytes)); }};
 }
 
@@ -61,6 +65,7 @@ RecordKind DriveMapHistories() {
     epochs[i] = epochs[i - 1];
     ++epochs[i].epoch;
     epochs[i].drives.push_back({static_cast<DriveId>(i + 2), 9, "b", DriveState::kDraining});
+    if (i == 2) epochs[i].features = {{"a", FeatureKind::kMayBeIgnored, "a section"}};
   }
   return {.name = "history of the drive map",
           .examples = {EncodeHistory({epochs[0]}), EncodeHistory(epochs)},

@@ -41,6 +41,7 @@ void Bombard(const RecordKind& kind) {
 
 TEST(HostileBytes, AreNoSuperblock) { Bombard(KindOfRecord("superblock")); }
 TEST(HostileBytes, AreNoDriveMap) { Bombard(KindOfRecord("drive map")); }
+TEST(HostileBytes, AreNoHistoryOfTheDriveMap) { Bombard(KindOfRecord("history of the drive map")); }
 TEST(HostileBytes, AreNoClaimOnADrive) { Bombard(KindOfRecord("drive claim")); }
 TEST(HostileBytes, AreNoShardDescriptor) {
   Bombard(KindOfRecord("shard descriptor"));

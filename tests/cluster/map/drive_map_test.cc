@@ -31,10 +31,18 @@ Superblock SmallSuperblock() {
   return block;
 }
 
+// One that must be understood and one that may be ignored.
+DriveMap MapWithFeatures() {
+  DriveMap map = SmallMap();
+  map.features = {{"made-up", FeatureKind::kMustBeUnderstood, std::string("\0\xff\x02", 3)},
+                  {"x", FeatureKind::kMayBeIgnored, ""}};
+  return map;
+}
+
 // These bytes are the format. If a test here fails, drives written yesterday cannot be read today.
 TEST(DriveMap, ItsBytesNeverChange) {
   EXPECT_EQ(Hex(AsBytes(SmallMap().Encode())),
-            "01"
+            "03"
             "00000003"
             "00000200"
             "01"
@@ -44,10 +52,13 @@ TEST(DriveMap, ItsBytesNeverChange) {
             "01"
             "06"
             "7261636b2d61"
+            "00000000"  // it pulls as it weighs
             "0007"
             "00100000"
             "02"
-            "00");
+            "00"
+            "00000000"
+            "00");  // no features
 }
 
 TEST(DriveMap, ItsBytesWithPullsNeverChange) {
@@ -55,7 +66,7 @@ TEST(DriveMap, ItsBytesWithPullsNeverChange) {
   map.drives[0].pull = 1700;
   map.drives[1].pull = 0x01000000;
   EXPECT_EQ(Hex(AsBytes(map.Encode())),
-            "02"
+            "03"
             "00000003"
             "00000200"
             "01"
@@ -70,10 +81,45 @@ TEST(DriveMap, ItsBytesWithPullsNeverChange) {
             "00100000"
             "02"
             "00"
-            "01000000");
+            "01000000"
+            "00");
   EXPECT_EQ(DriveMap::Decode(map.Encode()), map);
-  map.drives[1].pull = 0;
-  EXPECT_FAILS(DriveMap::Decode(map.Encode()), EBADMSG);
+  for (const size_t without : {0, 1}) {
+    DriveMap mixed = map;
+    mixed.drives[without].pull = 0;
+    EXPECT_FAILS(DriveMap::Decode(mixed.Encode()), EBADMSG);
+  }
+}
+
+TEST(DriveMap, ItsBytesWithFeaturesNeverChange) {
+  EXPECT_EQ(Hex(AsBytes(MapWithFeatures().Encode())),
+            "03"
+            "00000003"
+            "00000200"
+            "01"
+            "02"
+            "0001"
+            "00000064"
+            "01"
+            "06"
+            "7261636b2d61"
+            "00000000"
+            "0007"
+            "00100000"
+            "02"
+            "00"
+            "00000000"
+            "02"              // two features
+            "07"              // a name of seven bytes
+            "6d6164652d7570"  // made-up
+            "01"              // must be understood
+            "03"              // a section of three bytes
+            "00ff02"
+            "01"
+            "78"
+            "02"  // may be ignored
+            "00");
+  EXPECT_EQ(DriveMap::Decode(MapWithFeatures().Encode()), MapWithFeatures());
 }
 
 TEST(Superblock, ItsBytesNeverChange) {
@@ -160,7 +206,22 @@ TEST(DriveMap, RefusesAFormatItDoesNotKnowAndNamesIt) {
   bytes[0] = 9;
   const Status status = DriveMap::Decode(bytes).error();
   EXPECT_EQ(status.code(), EBADMSG);
-  EXPECT_NE(status.message().find("format 9"), std::string::npos) << status.message();
+  EXPECT_EQ(status.message(),
+            "drive map: format 9 is not known here (known: 3); a newer version wrote it");
+}
+
+// Format 1 had neither pulls nor features, format 2 no features.
+TEST(DriveMap, RefusesFormatsThatWereNeverReleased) {
+  for (const int format : {1, 2}) {
+    std::string bytes = SmallMap().Encode();
+    bytes[0] = static_cast<char>(format);
+    const Status status = DriveMap::Decode(bytes).error();
+    EXPECT_EQ(status.code(), EBADMSG);
+    EXPECT_EQ(status.message(),
+              fmt::format("drive map: format {} is not known here (known: 3); a version that was "
+                          "never released wrote it",
+                          format));
+  }
 }
 
 TEST(DriveMap, RefusesWhatPlacementCouldNotWorkWith) {
@@ -204,7 +265,7 @@ TEST(Superblock, RefusesIdsThatMakeNoSense) {
 // Whatever a drive sends: a value or EBADMSG, and what is accepted is accepted again as itself.
 TEST(DriveMap, SurvivesAnyBytes) {
   std::mt19937 random(1);
-  const std::string good = SmallMap().Encode();
+  const std::string good = MapWithFeatures().Encode();
   for (size_t size = 0; size < good.size(); ++size) {
     EXPECT_FALSE(DriveMap::Decode(good.substr(0, size)).has_value()) << size;
   }
