@@ -113,6 +113,7 @@ std::string_view NameOf(Verdict verdict) {
 
 Result<StopAnswer> MayStop(Cluster& cluster, const Survey& survey,
                            const std::vector<std::string>& what) {
+  TRY(survey.opened);
   const std::set<DriveId> drives = TRY(FindDrives(cluster.map(), what));
   StopAnswer answer;
   answer.drives.assign(drives.begin(), drives.end());

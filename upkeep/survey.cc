@@ -393,24 +393,35 @@ void FindWork(Cluster& cluster, Survey& survey) {
   }
 }
 
+DriveReport ReportOf(DriveStatus drive) {
+  return {.id = drive.id,
+          .address = std::move(drive.address),
+          .domain = std::move(drive.domain),
+          .info = std::move(drive.info)};
+}
+
 }  // namespace
 
 Survey SurveyOf(Cluster& cluster) {
   // Who only looks, as the console does, is told of no newer drive map by drives, and of no drive
   // that was retired. When nobody can be asked, what was known before counts.
   (void)cluster.Refresh();
-  Survey survey{.config = cluster.config()};
+  Survey survey{.config = cluster.config(), .opened = cluster.Replicas(kMapGroup).refused};
+  if (!survey.opened.ok()) {
+    for (DriveStatus& drive : cluster.Drives(survey.config.drive_timeout)) {
+      survey.drives.push_back(ReportOf(std::move(drive)));
+    }
+    return survey;
+  }
   const DriveMap& map = cluster.map();
   survey.uuid = cluster.uuid();
   survey.epoch = map.epoch;
   survey.settled = cluster.IsSettled();
   survey.config.replicas = map.replicas;
+  survey.features = map.features;
   survey.active = map.drives.size() - cluster.DrainingDrives().size();
   for (DriveStatus& drive : cluster.Drives(survey.config.drive_timeout)) {
-    survey.drives.push_back({.id = drive.id,
-                             .address = drive.address,
-                             .domain = drive.domain,
-                             .info = std::move(drive.info)});
+    survey.drives.push_back(ReportOf(std::move(drive)));
   }
   for (const MissingDrive& drive : cluster.MissingDrives()) {
     survey.drives.push_back({.id = drive.id,

@@ -102,8 +102,9 @@ struct Survey {
                   // empty
   std::string uuid;
   Epoch epoch = 0;
-  bool settled = true;  // whether the change of the drive map that made it is complete
-  size_t active = 0;    // drives of the map that take new data
+  bool settled = true;            // whether the change of the drive map that made it is complete
+  size_t active = 0;              // drives of the map that take new data
+  std::vector<Feature> features;  // that the cluster uses
   std::optional<Margin> margin;
   // The cluster keeps which layout it has. And that, if it is understood here.
   bool keeps_layout = false;

@@ -132,6 +132,12 @@ std::string SurveyJson(const Survey& survey) {
     json["cluster"]["epoch"] = survey.epoch;
     json["cluster"]["keeps_layout"] = survey.keeps_layout;
     if (!survey.settled) json["cluster"]["epoch_complete"] = false;
+    json["features"] = Json::array();
+    for (const Feature& feature : survey.features) {
+      json["features"].push_back({{"name", feature.name},
+                                  {"required", feature.kind == FeatureKind::kMustBeUnderstood},
+                                  {"known", FindFeature(feature.name) != nullptr}});
+    }
     json["health"]["shortcomings"] = survey.Shortcomings();
     json["health"]["out_of_reach"] = survey.OutOfReach();
     if (survey.listed) json["checked"] = LookJson(*survey.listed);

@@ -235,6 +235,15 @@ void AddWork(const Survey& survey, Rows& facts) {
   }
 }
 
+std::string FeaturesText(const std::vector<Feature>& features) {
+  std::vector<std::string> texts;
+  for (const Feature& feature : features) {
+    texts.push_back(feature.name);
+    if (FindFeature(feature.name) == nullptr) texts.back() += " (unknown here, may be ignored)";
+  }
+  return texts.empty() ? "none" : fmt::format("{}", fmt::join(texts, ", "));
+}
+
 }  // namespace
 
 std::string SurveyText(const Survey& survey) {
@@ -276,6 +285,7 @@ std::string SurveyText(const Survey& survey) {
                                           survey.settled ? ""
                                                          : ", not complete: `pinstripe rebalance` "
                                                            "finishes it")});
+    facts.push_back({"features", FeaturesText(survey.features)});
   }
   std::string text = TableText(facts) + "\n" + DrivesText(survey);
   if (!survey.opened.ok()) {

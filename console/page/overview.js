@@ -110,6 +110,7 @@ function cluster(survey) {
     ["drives", `${drives.filter((one) => one.up).length} of ${drives.length} are up`],
     ["epoch", is.epoch === undefined ? null :
       `${is.epoch}${is.epoch_complete === false ? ", not complete" : ""}`],
+    ["features", survey.features?.map((one) => one.name).join(", ") || null],
     look("checked", survey.checked),
     look("read", survey.read),
     ["uuid", is.uuid],

@@ -285,6 +285,7 @@ void CollectKeys(const nlohmann::json& json, const std::string& at, std::set<std
 TEST(SurveyJson, HasTheKeysThatItsPageNames) {
   Survey survey = FourHosts();
   survey.settled = false;
+  survey.features = {{"made-up", FeatureKind::kMayBeIgnored, ""}};
   survey.listed = survey.read = LastLook{.at = 1};
   survey.places = LastPlaces{.at = 1};
   survey.work = survey.map_work = "somebody";
