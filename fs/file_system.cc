@@ -253,14 +253,15 @@ class ClusterFileSystem final : public FileSystem {
     std::vector<DirectoryEntry> entries;
     std::optional<std::string> next(after);
     if (!after.empty()) next->push_back('\0');  // the first name that follows it
-    while (next && entries.empty()) {
-      std::vector<std::pair<std::string, Entry>> names;
-      while (next && names.size() < max) {
-        Records::Page page = TRY(records().List(directory, *next, max - names.size()));
+    while (next && entries.size() < max) {
+      const size_t wanted = max - entries.size();
+      std::vector<Records::ListedEntry> names;
+      while (next && names.size() < wanted) {
+        Records::Page page = TRY(records().List(directory, *next, wanted - names.size()));
         std::ranges::move(page.entries, std::back_inserter(names));
         next = std::move(page.next);
       }
-      entries = Describe(names, with_attributes);
+      std::ranges::move(Describe(directory, names, with_attributes), std::back_inserter(entries));
     }
     return entries;
   }
@@ -347,6 +348,8 @@ class ClusterFileSystem final : public FileSystem {
          {"after_a_restart", fmt::format("{}", fmt::join(fixed, ", "))}});
     return {};
   }
+
+  size_t CountToFree() override { return files_.context().reaper.CountWaiting(); }
 
   size_t FilesToMend() override { return files_.FilesToMend(); }
 
@@ -539,25 +542,27 @@ class ClusterFileSystem final : public FileSystem {
     return file ? file->Describe(stored) : stored.inode.Describe(id);
   }
 
-  std::vector<DirectoryEntry> Describe(const std::vector<std::pair<std::string, Entry>>& names,
+  std::vector<DirectoryEntry> Describe(InodeId directory,
+                                       const std::vector<Records::ListedEntry>& names,
                                        bool with_attributes) {
     std::vector<InodeId> ids;
-    for (const auto& [name, entry] : names) ids.push_back(entry.inode);
+    for (const auto& [name, entry, slot] : names) ids.push_back(entry.inode);
     std::vector<Result<std::optional<StoredInode>>> inodes;
     const Time at = records().runtime().Now();
     if (with_attributes) inodes = records().FindInodes(ids);
     std::vector<DirectoryEntry> entries;
     for (size_t i = 0; i < ids.size(); ++i) {
-      const auto& [name, entry] = names[i];
+      const auto& [name, entry, slot] = names[i];
       DirectoryEntry listed{name, entry.inode, entry.kind, std::nullopt};
       if (with_attributes && inodes[i].has_value()) {
-        const std::optional<StoredInode>& stored = *inodes[i];
+        std::optional<StoredInode>& stored = *inodes[i];
         if (!stored) continue;  // removed, or about to be
         // Who wants to know an uncounted one asks for it alone.
         if (!stored->inode.IsUncounted()) {
           records().listed().Learn(entry.inode, *stored, at);
           listed.attributes = Describe(entry.inode, *stored);
         }
+        records().listed_places().Learn(directory, name, {slot, entry.inode, *std::move(stored)});
       }
       entries.push_back(std::move(listed));
     }

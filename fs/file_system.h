@@ -137,8 +137,8 @@ class FileSystem {
                                                  bool truncate = false,
                                                  Freshness freshness = Freshness::kNow) = 0;
 
-  // Entries whose names follow `after` (empty: from the start) in byte order, at most `max`; none
-  // left means the end. Without "." and "..". An entry that is there all the time appears exactly
+  // Entries whose names follow `after` (empty: from the start) in byte order, at most `max`; fewer
+  // mean the end. Without "." and "..". An entry that is there all the time appears exactly
   // once.
   virtual Result<std::vector<DirectoryEntry>> ReadDirectory(InodeId directory,
                                                             std::string_view after, size_t max,
@@ -197,6 +197,10 @@ class FileSystem {
   // the process starts again. Fails as Cluster::Reload().
   virtual Status Reload() = 0;
   virtual MemoryCounters Memory() = 0;
+  // Of how many files that were removed, replaced or changed here there is data that is to go from
+  // the drives yet, about. It goes a minute after a removal. A collection has to remove what is
+  // left when the FileSystem is closed, and what came when there were 100 000 of them.
+  virtual size_t CountToFree() = 0;
   // How many files wait to be made whole that were committed here while drives were away.
   virtual size_t FilesToMend() = 0;
 };

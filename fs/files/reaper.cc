@@ -104,6 +104,11 @@ void Reaper::AddRemoved(InodeId id, const Inode& inode, uint64_t losses) {
   Wait(kGrace, {id, true, losses, std::move(items)});
 }
 
+size_t Reaper::CountWaiting() {
+  const MutexLock lock(mutex_);
+  return items_.size() + waiting_.size() + at_work_;
+}
+
 void Reaper::Wait(Duration delay, Waiting waiting) {
   {
     const MutexLock lock(mutex_);
@@ -208,17 +213,20 @@ void Reaper::Run() {
     if (stopping_ && now >= end_by_) break;
     if (std::vector<Waiting> due = TakeDueLocked(now); !due.empty()) {
       next_flush_ = now + kGather;
+      at_work_ = batch_.size() + due.size();
       lock.Unlock();
       std::vector<Item> safe = TakeSafe(due);
       lock.Lock();
       AddItemsLocked(std::move(safe));
       for (Waiting& each : due) PutBackLocked(std::move(each));
+      at_work_ = batch_.size();
       continue;
     }
     if (items_.empty() && !batch_.empty()) {
       lock.Unlock();
       DeleteBatch();
       lock.Lock();
+      at_work_ = 0;
       continue;
     }
     if (items_.empty()) {
@@ -232,9 +240,11 @@ void Reaper::Run() {
     }
     const Item item = std::move(items_.front());
     items_.pop_front();
+    ++at_work_;
     lock.Unlock();
     Delete(item);
     lock.Lock();
+    at_work_ = batch_.size();
   }
   if (!items_.empty() || !waiting_.empty() || !batch_.empty()) {
     Log(LogLevel::kInfo, "garbage stays on the drives: no time left to delete it",

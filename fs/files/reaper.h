@@ -50,6 +50,9 @@ class Reaper {
   // Everything that the map of a removed inode names, kGrace from now on, keepers as above.
   void AddRemoved(InodeId id, const Inode& inode, uint64_t losses);
 
+  // Of how many changes and removals there is data that is to go yet; about.
+  size_t CountWaiting();
+
  private:
   struct Page {  // with what it names
     InodeId inode = 0;
@@ -102,6 +105,7 @@ class Reaper {
   Mutex mutex_;
   std::deque<Item> items_ GUARDED_BY(mutex_);
   std::multimap<Time, Waiting> waiting_ GUARDED_BY(mutex_);  // until then
+  size_t at_work_ GUARDED_BY(mutex_) = 0;                    // taken from these, and not gone yet
   bool stopping_ GUARDED_BY(mutex_) = false;
   bool ended_ GUARDED_BY(mutex_) = false;
   Time next_flush_{};                         // of the reaper's thread

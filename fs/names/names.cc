@@ -151,13 +151,28 @@ Result<Names::Place> Names::Recall(InodeId directory, std::string_view name,
     const auto recent = std::ranges::find_if(
         recent_, [&](const Recent& it) { return it.directory == directory && it.name == name; });
     if (recent != recent_.end()) {
-      const Recent it = std::move(*recent);
+      Recent it = std::move(*recent);
       recent_.erase(recent);
       const bool is_recent = it.updates == updates_ && runtime_.Now() - it.at < kIsRecent;
+      it.place.is_recalled = true;
       if (is_recent && serves(it.place)) return it.place;
     }
   }
+  const auto listed = RecallListed(directory, name);
+  if (listed && serves(*listed)) return *listed;
   return Look(directory, name);
+}
+
+std::optional<Names::Place> Names::RecallListed(InodeId directory, std::string_view name) {
+  auto listed = records_.listed_places().Take(directory, name);
+  if (!listed) return std::nullopt;
+  auto in = records_.FindRecent(directory);
+  if (!in || !IsDirectory(in->inode)) return std::nullopt;
+  return Place{.slot = listed->slot,
+               .id = listed->id,
+               .inode = std::move(listed->inode),
+               .directory = *std::move(in),
+               .is_recalled = true};
 }
 
 Result<std::pair<Names::Place, Names::Place>> Names::LookForMove(const Wanted& wanted) {
@@ -569,9 +584,11 @@ Status Names::Unlink(InodeId directory, std::string_view name) {
 }
 
 Result<bool> Names::IsEmpty(InodeId directory) {
-  for (std::string first;;) {
-    const Records::Page page = TRY(records_.List(directory, first, 64));
-    for (const auto& [name, entry] : page.entries) {
+  // Where there are none to be found at first, many may have been removed.
+  size_t at_once = 64;
+  for (std::string first;; at_once = 1000) {
+    const Records::Page page = TRY(records_.List(directory, first, at_once));
+    for (const auto& [name, entry, slot] : page.entries) {
       if (TRY(records_.FindInode(entry.inode))) return false;
     }
     if (!page.next) return true;
@@ -581,7 +598,12 @@ Result<bool> Names::IsEmpty(InodeId directory) {
 
 Status Names::RemoveDirectory(InodeId directory, std::string_view name) {
   for (Attempts attempts; attempts.Next();) {
-    const Place place = TRY(Look(directory, name));
+    Place place = TRY(Recall(directory, name, [](const Place& recalled) {
+      return recalled.found() && IsDirectory(recalled.inode.inode) && !recalled.inode.inode.mark;
+    }));
+    // What was removed from it here since has changed it.
+    const auto recent = place.is_recalled ? records_.FindRecent(place.id) : std::nullopt;
+    if (recent && recent->slot != place.inode.slot) place = TRY(Look(directory, name));
     TRY(CheckFound(place, directory, name));
     if (!IsDirectory(place.inode.inode)) {
       return Fail(ENOTDIR, "'{}' in directory {:016x} is not a directory", name, directory);
@@ -592,6 +614,7 @@ Status Names::RemoveDirectory(InodeId directory, std::string_view name) {
       continue;
     }
     if (!TRY(IsEmpty(place.id))) {
+      if (place.is_recalled) continue;  // the name may stand for another one by now
       return Fail(ENOTEMPTY, "'{}' in directory {:016x} is not empty", name, directory);
     }
     // A client that added an entry since has changed the inode, or will find it gone. It is gone
@@ -626,7 +649,7 @@ Result<std::optional<uint32_t>> Names::FindSubdirectories(InodeId directory,
     const Records::Page page =
         TRY(records_.List(directory, first, std::min(most_entries - listed, kAtOnce)));
     listed += page.entries.size();
-    for (const auto& [name, entry] : page.entries) {
+    for (const auto& [name, entry, slot] : page.entries) {
       if (entry.kind == FileKind::kDirectory) ++found;
     }
     if (!page.next) return std::optional(found);
@@ -672,7 +695,7 @@ Result<bool> Names::FenceName(InodeId id, const GivenName& name) {
 Result<bool> Names::HasNameInParent(InodeId directory, const Inode& inode) {
   for (std::string first;;) {
     const Records::Page page = TRY(records_.List(inode.parent, first, kMaxRangeKeys));
-    for (const auto& [name, entry] : page.entries) {
+    for (const auto& [name, entry, slot] : page.entries) {
       if (entry.inode == directory) return true;
     }
     if (!page.next) return false;

@@ -63,14 +63,16 @@ class Names {
     InodeId id = 0;     // 0: no such name
     StoredInode inode;
     StoredInode directory;
+    bool is_recalled = false;  // it was so a while ago
     bool found() const { return id != 0; }
   };
   Result<Place> Look(InodeId directory, std::string_view name);
   // ENOENT when there is no such name.
   Result<Place> LookUp(InodeId directory, std::string_view name);
-  // What LookUp() found less than a second ago, if that serves, and only once. Otherwise what
-  // Look() finds. The kernel looks up each name just before it is made or removed. The caller goes
-  // by the answer only in conditional changes, and looks when they fail.
+  // What LookUp() found less than a second ago, or a listing a few seconds ago, if that serves, and
+  // only once. Otherwise what Look() finds. The kernel looks up each name just before it is made or
+  // removed, and who removes a tree lists it. The caller goes by the answer only in conditional
+  // changes, and looks when they fail.
   Result<Place> Recall(InodeId directory, std::string_view name, bool (*serves)(const Place&));
   static bool IsFree(const Place& place) { return !place.found(); }
 
@@ -169,6 +171,7 @@ class Names {
                   std::string_view target_name);
 
  private:
+  std::optional<Place> RecallListed(InodeId directory, std::string_view name);
   // With what was found at first.
   Result<Place> Look(InodeId directory, std::string_view name, Result<Records::Found> found);
   void Remember(InodeId directory, std::string_view name, uint64_t updates, Time at,

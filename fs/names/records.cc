@@ -345,9 +345,10 @@ Result<Records::Page> Records::List(InodeId directory, std::string_view first, s
   for (const RegisterStore::ScanEntry& entry : scan.entries) {
     if (!entry.value.value) continue;
     const std::string name = entry.key.substr(prefix.size());
-    page.entries.emplace_back(name, TRY_CONTEXT(Entry::Decode(*entry.value.value),
-                                                "'{}' in directory {:016x}", name, directory));
-    hints_.Learn(directory, name, page.entries.back().second.inode);
+    const Entry named = TRY_CONTEXT(Entry::Decode(*entry.value.value), "'{}' in directory {:016x}",
+                                    name, directory);
+    hints_.Learn(directory, name, named.inode);
+    page.entries.push_back({name, named, entry.value.slot});
   }
   if (scan.next) page.next = scan.next->substr(std::min(prefix.size(), scan.next->size()));
   return page;

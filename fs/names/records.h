@@ -15,6 +15,7 @@
 #include "cluster/cluster.h"
 #include "fs/names/inode.h"
 #include "fs/names/listed_inodes.h"
+#include "fs/names/listed_places.h"
 #include "fs/names/name_hints.h"
 #include "fs/names/recent_inodes.h"
 #include "fs/names/unsynced_changes.h"
@@ -32,6 +33,7 @@ class Records {
       : cluster_(cluster),
         recent_(cluster.runtime()),
         listed_(cluster.runtime()),
+        listed_places_(cluster.runtime()),
         unsynced_(cluster) {}
 
   Runtime& runtime() { return cluster_.runtime(); }
@@ -81,6 +83,7 @@ class Records {
   // What listings brought, for those that ask just after (fs/names/listed_inodes.h). The one who
   // lists says what it has found.
   ListedInodes& listed() { return listed_; }
+  ListedPlaces& listed_places() { return listed_places_; }
 
   // `now` is what was written, or what is there instead; of no meaning where `why` is a failure.
   // Null removes. To put contents into an inode takes the room of data.
@@ -126,9 +129,14 @@ class Records {
 
   // Entries with names from `first` on, at least one and about `max` at most, unless there are
   // none.
+  struct ListedEntry {
+    std::string name;
+    Entry entry;
+    uint64_t slot = 0;
+  };
   struct Page {
-    std::vector<std::pair<std::string, Entry>> entries;  // ascending
-    std::optional<std::string> next;                     // where to go on; null at the end
+    std::vector<ListedEntry> entries;  // ascending
+    std::optional<std::string> next;   // where to go on; null at the end
   };
   Result<Page> List(InodeId directory, std::string_view first, size_t max);
 
@@ -146,6 +154,7 @@ class Records {
   NameHints hints_;
   RecentInodes recent_;
   ListedInodes listed_;
+  ListedPlaces listed_places_;
   UnsyncedChanges unsynced_;
 };
 

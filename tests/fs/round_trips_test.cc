@@ -261,6 +261,32 @@ TEST_F(RoundTripsTest, AFileWhoseNameWasJustLookedUpIsOneLess) {
   EXPECT_EQ(Count([&] { ASSERT_OK(fs_->RemoveDirectory(kRootInode, "d")); }), 5);
 }
 
+// As `rm -r` does it: entry and inode are known from the listing.
+TEST_F(RoundTripsTest, ToRemoveWhatWasListedIsOneLess) {
+  constexpr uint64_t kReplicas = 3;
+  for (const char* name : {"a", "b"}) Make(name, "x");
+  ASSERT_OK(fs_->MakeDirectory(kRootInode, "d", 0755, {}));
+  Host other = NewHost();
+  EXPECT_EQ(List(kRootInode, other.fs.get()).size(), 3u);
+  EXPECT_EQ(Count([&] { ASSERT_OK(other->Unlink(kRootInode, "a")); }), 3);
+  const auto remove = [&] { ASSERT_OK(other->Unlink(kRootInode, "b")); };
+  EXPECT_EQ(CountRequests(remove), 3 * kReplicas) << "entry, time of the directory, inode";
+  // Whether it is empty, and the same.
+  EXPECT_EQ(Count([&] { ASSERT_OK(other->RemoveDirectory(kRootInode, "d")); }), 4);
+}
+
+TEST_F(RoundTripsTest, ADirectoryThatWasJustLookedUpIsOneLess) {
+  ASSERT_OK(fs_->MakeDirectory(kRootInode, "d", 0755, {}));
+  ASSERT_OK(fs_->Lookup(kRootInode, "d"));
+  EXPECT_EQ(Count([&] { ASSERT_OK(fs_->RemoveDirectory(kRootInode, "d")); }), 4);
+  // What was removed from it since has changed it, which costs a look, as ever.
+  const InodeId d = MakeDirectory("d");
+  Make("file", "x", d);
+  ASSERT_OK(fs_->Lookup(kRootInode, "d"));
+  ASSERT_OK(fs_->Unlink(d, "file"));
+  EXPECT_EQ(Count([&] { ASSERT_OK(fs_->RemoveDirectory(kRootInode, "d")); }), 5);
+}
+
 TEST_F(RoundTripsTest, UnlinkIsFour) {
   Make("file", "x");
   EXPECT_EQ(Count([&] { ASSERT_OK(fs_->Unlink(kRootInode, "file")); }), 4);

@@ -692,6 +692,26 @@ TEST_F(ListedOperationsTest, WhatAnotherHostChangesIsSeenAfterASecondOrTheNextLo
 }
 
 // What programs keep there is there for every host at once.
+// As `rm -r` does it: the directory is listed, then each name is removed, and then the directory.
+// The kernel believes the listing, and so does the mount: nothing is looked up once more.
+TEST_F(ListedOperationsTest, ATreeIsRemovedByItsListing) {
+  constexpr uint64_t kFiles = 200;
+  constexpr uint64_t kReplicas = 3;
+  const InodeId tree = MakeDirectory("tree");
+  for (uint64_t i = 0; i < kFiles; ++i) Make(fmt::format("file{}", i), "x", tree);
+  ASSERT_EQ(NodeOf("tree"), tree);
+  ListPlus(tree);
+  const uint64_t unlinking = CountRequests([&] {
+    for (uint64_t i = 0; i < kFiles; ++i) {
+      ASSERT_EQ(Ask(FUSE_UNLINK, tree, Name(fmt::format("file{}", i))).error, 0);
+    }
+  });
+  // Entry, time of the directory, inode.
+  EXPECT_EQ(unlinking, 3 * kReplicas * kFiles);
+  EXPECT_EQ(Ask(FUSE_RMDIR, kRoot, Name("tree")).error, 0);
+  EXPECT_EQ(List(), std::vector<std::string>{});
+}
+
 TEST_F(ListedOperationsTest, OtherExtendedAttributesAreAlwaysAskedFor) {
   const uint64_t node = Make("file", "x");
   ASSERT_OK(fs_->SetExtended(node, "user.a", "before"));
