@@ -41,6 +41,11 @@ bool IsIgnored(int signal) {
   return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
+nlohmann::ordered_json JsonOfDone(double done) {
+  if (done == kProgressUnknown) return nullptr;
+  return done;
+}
+
 }  // namespace
 
 bool ChooseProgress(std::string_view name) {
@@ -108,7 +113,7 @@ std::string Progress::Text(const State& state, Time now) const {
       has_rate ? static_cast<double>(state.bytes - state.bytes_before) / seconds : 0;
   const double left = has_rate && state.done > 0 ? seconds / state.done - seconds : 0;
   if (options_.form == ProgressForm::kJson) {
-    nlohmann::ordered_json json{{"doing", state.what}, {"done", state.done}};
+    nlohmann::ordered_json json{{"doing", state.what}, {"done", JsonOfDone(state.done)}};
     if (has_rate) {
       json["bytes"] = state.bytes - state.bytes_before;
       json["bytes_per_second"] = rate;
@@ -116,7 +121,8 @@ std::string Progress::Text(const State& state, Time now) const {
     }
     return json.dump();
   }
-  std::string text = fmt::format("{} {:.0f} %", state.what, 100 * state.done);
+  std::string text = state.what;
+  if (state.done != kProgressUnknown) text += fmt::format(" {:.0f} %", 100 * state.done);
   if (has_rate) {
     text += fmt::format(", {}/s", BytesText(static_cast<uint64_t>(rate)));
     if (state.done > 0) text += fmt::format(", {} left", DurationText(left));
@@ -134,13 +140,15 @@ void Progress::Clear() {
 std::string Progress::InterruptedText() const {
   const MutexLock lock(mutex_);
   if (options_.form == ProgressForm::kJson) {
-    const nlohmann::ordered_json json{
-        {"interrupted", options_.when_interrupted}, {"doing", state_.what}, {"done", state_.done}};
+    const nlohmann::ordered_json json{{"interrupted", options_.when_interrupted},
+                                      {"doing", state_.what},
+                                      {"done", JsonOfDone(state_.done)}};
     return json.dump() + "\n";
   }
   if (state_.what.empty()) return fmt::format("interrupted. {}\n", options_.when_interrupted);
-  return fmt::format("interrupted while {}, at {:.0f} %. {}\n", state_.what, 100 * state_.done,
-                     options_.when_interrupted);
+  const std::string at =
+      state_.done == kProgressUnknown ? "" : fmt::format(", at {:.0f} %", 100 * state_.done);
+  return fmt::format("interrupted while {}{}. {}\n", state_.what, at, options_.when_interrupted);
 }
 
 // On the thread of the watch, while the work goes on.

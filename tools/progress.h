@@ -28,6 +28,9 @@ enum class ProgressForm {
 bool ChooseProgress(std::string_view name);
 ProgressForm ChosenProgress();
 
+// Instead of how far something is, where nobody knows how much there is.
+inline constexpr double kProgressUnknown = -1;
+
 // Used by one thread. SIGINT and SIGTERM end the process as ever; what is left is said before.
 class Progress {
  public:
@@ -45,9 +48,9 @@ class Progress {
   explicit Progress(Runtime& runtime) : Progress(runtime, Options()) {}
   Progress(Runtime& runtime, Options options);
 
-  // `done` is 0..1; `bytes` were moved since this kind of work began, if it is about bytes: then
-  // how fast it goes is shown, and how long it will take. Cheap to call often: it says something
-  // only as often as its form wants it.
+  // `done` is 0..1, or kProgressUnknown; `bytes` were moved since this kind of work began, if it is
+  // about bytes: then how fast it goes is shown, and how long it will take. Cheap to call often: it
+  // says something only as often as its form wants it.
   void Show(std::string_view what, double done, uint64_t bytes = 0);
 
   // Takes the line away, before something else is printed.

@@ -355,7 +355,9 @@ std::string WorkText(const std::vector<WorkSeen>& all, int64_t now) {
     const WorkRecord& record = seen.record;
     text += fmt::format("{:<3}{:<16} {:<9}", seen.Number(), seen.Name(), seen.State());
     if (!record.doing.empty()) {
-      text += fmt::format(" {:.0f} % {}", record.done / (kAll / 100.0), record.doing);
+      // At its beginning, or as long as nobody knows how much there is to do, there is no number.
+      if (record.done > 0) text += fmt::format(" {:.0f} %", record.done / (kAll / 100.0));
+      text += fmt::format(" {}", record.doing);
     }
     const bool runs = seen.is_alive && record.state == WorkAsk::kGoOn;
     if (runs && record.bytes_per_second > 0) {

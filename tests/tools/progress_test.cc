@@ -76,6 +76,24 @@ TEST(ProgressTest, AProgramHasAnObjectALine) {
   EXPECT_NEAR(last["seconds_left"].get<double>(), 120, 0.1);
 }
 
+TEST(ProgressTest, WhereNobodyKnowsHowMuchThereIsNoPartIsTold) {
+  const auto shown = [](ProgressForm form) {
+    SimRuntime sim(1);
+    Memory out;
+    Progress progress(sim, {.when_interrupted = "Go on.", .form = form, .out = out.file()});
+    progress.Show("removing, 7 names so far", kProgressUnknown);
+    return out.Text() + progress.InterruptedText();
+  };
+  EXPECT_EQ(shown(ProgressForm::kRedrawn),
+            "\r\033[Kremoving, 7 names so far"
+            "interrupted while removing, 7 names so far. Go on.\n");
+  EXPECT_EQ(shown(ProgressForm::kJson),
+            R"({"doing":"removing, 7 names so far","done":null})"
+            "\n"
+            R"({"interrupted":"Go on.","doing":"removing, 7 names so far","done":null})"
+            "\n");
+}
+
 TEST(ProgressTest, NoneIsNone) { EXPECT_EQ(HalfOfTheWork(ProgressForm::kNone), ""); }
 
 TEST(ProgressTest, FormsHaveNames) {
