@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/byte_text.h"
 #include "base/try.h"
 #include "base/utf8.h"
 #include "cluster/connect.h"
@@ -14,7 +15,6 @@
 #include "tools/check_report.h"
 #include "tools/commands.h"
 #include "tools/long_work.h"
-#include "upkeep/survey.h"
 #include "upkeep/tree_remover.h"
 
 namespace pinstripe {

@@ -35,8 +35,7 @@ void ListedPlaces::Learn(InodeId directory, std::string_view name, Listed listed
   learned_.push_back({key, now, bytes});
   known_[std::move(key)] = {now, std::move(listed)};
   bytes_ += bytes;
-  while (!learned_.empty() &&
-         (bytes_ > most_bytes_ || now - learned_.front().at >= kKept)) {
+  while (!learned_.empty() && (bytes_ > most_bytes_ || now - learned_.front().at >= kKept)) {
     DropFirst();
   }
 }
