@@ -268,6 +268,7 @@ class ClusterFileSystem final : public FileSystem {
 
   Status SyncDirectory(InodeId directory) override {
     TRY(CheckDirectory(directory, TRY(names().Load(directory)).inode));
+    TRY_CONTEXT(names().times().Note(directory), "sync directory {:016x}", directory);
     TRY_CONTEXT(records().SyncChanges(), "sync directory {:016x}", directory);
     return {};
   }
@@ -539,7 +540,11 @@ class ClusterFileSystem final : public FileSystem {
 
   Attributes Describe(InodeId id, const StoredInode& stored) {
     const auto file = files_.Find(id);
-    return file ? file->Describe(stored) : stored.inode.Describe(id);
+    if (file) return file->Describe(stored);
+    if (stored.inode.kind != FileKind::kDirectory) return stored.inode.Describe(id);
+    Inode known = stored.inode;
+    names().times().Complete(id, known);
+    return known.Describe(id);
   }
 
   std::vector<DirectoryEntry> Describe(InodeId directory,

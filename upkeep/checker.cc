@@ -333,7 +333,9 @@ Result<bool> Checker::IsBelowRoot(InodeId directory) {
     if (!seen.insert(directory).second) return false;
     const auto stored = TRY(names_.Find(directory));
     if (!stored || stored->inode.kind != FileKind::kDirectory) return false;
-    if (stored->inode.mark) return true;  // somebody is about to give it another name
+    const auto& mark = stored->inode.mark;
+    // Somebody is about to give it another name.
+    if (mark && !mark->IsOfRemoval(directory)) return true;
     if (!TRY(names_.HasNameInParent(directory, stored->inode))) return false;
     directory = stored->inode.parent;
   }
@@ -363,7 +365,8 @@ Result<bool> Checker::IsStillSo(const Suspicion& suspicion) {
       return same_names && !TRY(records_.FindInode(suspicion.entries.front().directory));
     case TreeProblem::kOrphan:
       // An inode with the mark of an exchange is about to get a name.
-      if (!inode || inode->inode.mark) return false;
+      if (!inode) return false;
+      if (inode->inode.mark && !inode->inode.mark->IsOfRemoval(suspicion.inode.id)) return false;
       // A directory changes with what is in it, and knows where its name should be.
       if (inode->inode.kind == FileKind::kDirectory) {
         return !TRY(names_.HasNameInParent(suspicion.inode.id, inode->inode));

@@ -184,10 +184,17 @@ Status Collector::CollectOrphan(const Suspicion& suspicion) {
   }
   if (options_.fences && stored->inode.named && !TRY(names_.FenceName(id, *stored->inode.named)))
     return {};
-  if (stored->inode.kind == FileKind::kDirectory && !TRY(names_.IsEmpty(id))) return {};
-  const auto change = records_.ChangeInode(id, stored->slot, std::nullopt);
-  TRY(change.why);
-  if (change.applied()) ++report_.inodes;
+  bool removed = false;
+  if (stored->inode.kind == FileKind::kDirectory) {
+    removed = TRY(names_.IsEmpty(id)) &&
+              TRY(names_.RemoveEmpty(id, *stored, stored->inode.named.value_or(GivenName{}))) ==
+                  Names::Removal::kDone;
+  } else {
+    const auto change = records_.ChangeInode(id, stored->slot, std::nullopt);
+    TRY(change.why);
+    removed = change.applied();
+  }
+  if (removed) ++report_.inodes;
   return {};
 }
 

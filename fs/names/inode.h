@@ -55,6 +55,10 @@ struct ReplacementMark {
   InodeId mover = 0;
   RenameNonce nonce{};
   GivenName place;  // that the mover is to have; none: marked by an earlier version
+
+  // The directory that bears it is about to be removed if it is empty: no rename is to come. Its
+  // mover is itself, and the place is its own.
+  bool IsOfRemoval(InodeId bearer) const { return mover == bearer; }
   friend bool operator==(const ReplacementMark&, const ReplacementMark&) = default;
 };
 

@@ -201,11 +201,16 @@ Result<StoredInode> Names::Update(InodeId id, const Edit& edit, ChangeTerms term
     StoredInode stored = TRY(Load(id));
     if (!TRY(TakeMarkOff(id, stored))) return Fail(ENOENT, "inode {:016x} was replaced", id);
     Inode inode = stored.inode;
+    const int64_t now = records_.WallClock();
+    times_.Complete(id, inode);
     TRY(edit(inode));
     Records::InodeChange change = records_.ChangeInode(id, stored.slot, inode, terms);
     ++updates_;
     TRY(change.why);
-    if (change.applied()) return *std::move(change.now);
+    if (change.applied()) {
+      times_.Forget(id, now);
+      return *std::move(change.now);
+    }
     attempts.Pause(runtime_);
   }
   return TooBusy(fmt::format("change inode {:016x}", id));
@@ -302,10 +307,28 @@ Result<std::optional<bool>> Names::TryTouch(Touching& touching) {
   return std::optional<bool>();
 }
 
+Result<bool> Names::NoteGain(InodeId directory, std::optional<StoredInode> seen,
+                             Subdirectories change) {
+  if (change != Subdirectories::kSame) return Touch(directory, std::move(seen), change);
+  const auto now = TRY(records_.FindInode(directory));
+  if (!now) return false;
+  // Somebody is about to remove or replace it, who may have looked when there was nothing in it.
+  if (now->inode.mark) return Touch(directory, now);
+  times_.Add(directory, *now);
+  return true;
+}
+
 // Nothing names the inode, which was made here. If it cannot be removed, a collection takes it some
 // day.
-void Names::Discard(InodeId id, uint64_t slot) {
-  const Status discarded = records_.ChangeInode(id, slot, std::nullopt).why;
+void Names::Discard(InodeId id, const StoredInode& made) {
+  Status discarded;
+  if (IsDirectory(made.inode)) {
+    // Somebody may have seen its name, and put something into it.
+    const auto removed = RemoveEmpty(id, made, *made.inode.named);
+    if (!removed.has_value()) discarded = removed.error();
+  } else {
+    discarded = records_.ChangeInode(id, made.slot, std::nullopt).why;
+  }
   if (discarded.ok()) return;
   Log(LogLevel::kWarn, "an inode without a name stays behind",
       {{"inode", fmt::format("{:016x}", id)}, {"why", discarded}});
@@ -354,16 +377,16 @@ Result<std::optional<Names::Made>> Names::Make(InodeId directory, std::string_vi
   const auto change = records_.ChangeEntry(directory, name, place.slot, entry);
   if (change.unknown()) return Failed(change.why);  // it may name the inode
   if (!change.applied()) {
-    Discard(id, stored.slot);
+    Discard(id, stored);
     TRY(change.why);
     return std::optional<Made>();
   }
   const auto count = IsDirectory(inode) ? Subdirectories::kOneMore : Subdirectories::kSame;
-  const Result<bool> touched = Touch(directory, place.directory, count);
+  const Result<bool> touched = NoteGain(directory, place.directory, count);
   if (touched.has_value() && *touched) return std::optional(Made{id, stored, change.now.slot});
   const Changed taken = TakeBack({.directory = directory, .name = std::string(name), .seen = {}},
                                  change.now.slot, std::nullopt, touched);
-  if (!taken.unknown()) Discard(id, stored.slot);
+  if (!taken.unknown()) Discard(id, stored);
   return Failed(taken.why);
 }
 
@@ -431,7 +454,7 @@ Names::Publication Names::Publish(const NewName& name, InodeId id, StoredInode& 
         case Obstacle::Kind::kLeft: return applied(0);
         case Obstacle::Kind::kFinal: return refused(obstacle->why, /*is_final=*/true);
         case Obstacle::Kind::kOwn:
-          const Result<bool> touched = Touch(name.directory, seen->directory);
+          const Result<bool> touched = NoteGain(name.directory, seen->directory);
           if (touched.has_value() && *touched) return applied(seen->slot);
           return take_back(seen->slot, std::nullopt, touched);
       }
@@ -453,7 +476,7 @@ Names::Publication Names::Publish(const NewName& name, InodeId id, StoredInode& 
       attempts.Pause(runtime_);
       continue;
     }
-    const Result<bool> touched = Touch(name.directory, seen->directory);
+    const Result<bool> touched = NoteGain(name.directory, seen->directory);
     if (!touched.has_value() || !*touched) {
       return take_back(change.now.slot, seen->entry, touched);
     }
@@ -530,7 +553,7 @@ Result<StoredInode> Names::Link(InodeId id, InodeId directory, std::string_view 
       attempts.Pause(runtime_);
       continue;
     }
-    const Result<bool> touched = Touch(directory, place.directory);
+    const Result<bool> touched = NoteGain(directory, place.directory);
     if (touched.has_value() && *touched) return linked;
     const Changed taken = TakeBack({.directory = directory, .name = std::string(name), .seen = {}},
                                    change.now.slot, std::nullopt, touched);
@@ -544,6 +567,7 @@ Result<StoredInode> Names::Link(InodeId id, InodeId directory, std::string_view 
 
 // A name of the directory is gone. Its time, or its number of subdirectories, may stay what it was.
 void Names::NoteRemoval(InodeId directory, const StoredInode& seen, Subdirectories change) {
+  if (change == Subdirectories::kSame) return times_.Add(directory, seen);
   const Result<bool> touched = Touch(directory, seen, change);
   if (touched.has_value()) return;
   Log(LogLevel::kWarn, "a directory keeps the time that it had before a name in it was removed",
@@ -596,6 +620,34 @@ Result<bool> Names::IsEmpty(InodeId directory) {
   }
 }
 
+// The mark is one of the directory itself, which is no rename's. If this process dies, it is taken
+// off by whoever meets it.
+Result<Names::Removal> Names::RemoveEmpty(InodeId id, const StoredInode& found,
+                                          const GivenName& place, Durability durability) {
+  const int64_t now = records_.WallClock();
+  Inode open = found.inode;
+  times_.Complete(id, open);
+  Inode closed = open;
+  closed.mark = ReplacementMark{id, records_.NewRenameNonce(), place};
+  const auto marked =
+      records_.ChangeInode(id, found.slot, closed, {Durability::kWriteBack, Room::kFreeing});
+  TRY(marked.why);
+  if (!marked.applied()) return Removal::kChanged;
+  times_.Forget(id, now);
+  if (!TRY(IsEmpty(id))) {
+    const auto opened =
+        records_.ChangeInode(id, marked.now->slot, open, {Durability::kWriteBack, Room::kFreeing});
+    TRY(opened.why);
+    return Removal::kNotEmpty;
+  }
+  const auto removed = records_.ChangeInode(id, marked.now->slot, std::nullopt, durability);
+  TRY(removed.why);
+  if (!removed.applied()) return Removal::kChanged;
+  times_.Forget(id, INT64_MAX);
+  dispose_(id, found.inode, removed.losses);
+  return Removal::kDone;
+}
+
 Status Names::RemoveDirectory(InodeId directory, std::string_view name) {
   for (Attempts attempts; attempts.Next();) {
     Place place = TRY(Recall(directory, name, [](const Place& recalled) {
@@ -613,21 +665,17 @@ Status Names::RemoveDirectory(InodeId directory, std::string_view name) {
       attempts.Pause(runtime_);
       continue;
     }
-    if (!TRY(IsEmpty(place.id))) {
-      if (place.is_recalled) continue;  // the name may stand for another one by now
+    // It is gone for good before its name is: what was removed from it may come back with a loss of
+    // power, and must not be found in a directory without a name.
+    const Removal removal = TRY(RemoveEmpty(place.id, place.inode, {directory, std::string(name)},
+                                            Durability::kWriteThrough));
+    if (removal == Removal::kNotEmpty && !place.is_recalled) {
       return Fail(ENOTEMPTY, "'{}' in directory {:016x} is not empty", name, directory);
     }
-    // A client that added an entry since has changed the inode, or will find it gone. It is gone
-    // for good before its name is: what was removed from it may come back with a loss of power, and
-    // must not be found in a directory without a name.
-    const auto change =
-        records_.ChangeInode(place.id, place.inode.slot, std::nullopt, Durability::kWriteThrough);
-    TRY(change.why);
-    if (!change.applied()) {
+    if (removal != Removal::kDone) {  // the name may stand for another one by now
       attempts.Pause(runtime_);
       continue;
     }
-    dispose_(place.id, place.inode.inode, change.losses);
     // From here on the directory is gone. An entry that stays is not a name any more. It goes with
     // the process that finds it, which counts it then.
     const auto removed = records_.ChangeEntry(directory, name, place.slot, std::nullopt);

@@ -6,9 +6,11 @@
 //     the name.
 //   - An inode counts its names: one more before an entry is written, one less after one was
 //     removed. So a client that dies leaves the count too high, never too low.
-//   - A client that adds an entry changes the directory's inode after it. One that removes a
-//     directory removes its inode as it was before the directory was found empty. One of the two
-//     always sees the other.
+//   - Whoever removes or replaces a directory marks its inode first, then looks whether it is
+//   empty,
+//     then removes it as it was marked. Whoever adds an entry looks at the inode after it, and
+//     where it is marked takes the mark off, or takes the entry back. One of the two always sees
+//     the other. The entries' changes alone do not change the inode: fs/names/directory_times.h.
 //   - A rename is an intent in the moved inode, then single conditional steps that anybody can do
 //     for the one who began it. Everyone who looks an inode up finishes its rename first. Before
 //     anything else, a rename rewrites the source's entry, so that who looked before the intent was
@@ -39,6 +41,7 @@
 #include <utility>
 
 #include "base/mutex.h"
+#include "fs/names/directory_times.h"
 #include "fs/names/records.h"
 #include "fs/turn.h"
 
@@ -51,7 +54,13 @@ class Names {
   using Disposer = std::function<void(InodeId, const Inode&, uint64_t losses)>;
 
   Names(Records& records, Disposer dispose)
-      : records_(records), runtime_(records.runtime()), dispose_(std::move(dispose)) {}
+      : records_(records),
+        runtime_(records.runtime()),
+        dispose_(std::move(dispose)),
+        times_(records) {}
+
+  // What the inodes of directories do not tell yet.
+  DirectoryTimes& times() { return times_; }
 
   // ENOENT. No rename of the inode is under way in what comes back.
   Result<StoredInode> Load(InodeId id);
@@ -142,6 +151,11 @@ class Names {
   // Whether nothing that is there has a name in it.
   Result<bool> IsEmpty(InodeId directory);
   Status RemoveDirectory(InodeId directory, std::string_view name);
+  // Removes the inode of a directory, if it is as it was found and nothing has a name in it once
+  // nothing comes into it any more. `place` is the name that it has, or had.
+  enum class Removal { kDone, kNotEmpty, kChanged };
+  Result<Removal> RemoveEmpty(InodeId id, const StoredInode& found, const GivenName& place,
+                              Durability durability = Durability::kWriteBack);
   // How many entries name a directory; null if there are more entries than about so many.
   Result<std::optional<uint32_t>> FindSubdirectories(InodeId directory,
                                                      uint64_t most_entries = UINT64_MAX);
@@ -194,16 +208,20 @@ class Names {
   Status MakeReachable(InodeId directory);
   Changed TakeBack(const NewName& name, uint64_t slot, const std::optional<Entry>& former,
                    const Result<bool>& touched);
-  void Discard(InodeId id, uint64_t slot);
+  void Discard(InodeId id, const StoredInode& made);
   void NoteRemoval(InodeId directory, const StoredInode& seen, Subdirectories change);
+  // After an entry was written. False: the directory is gone, or about to be, and never had it.
+  // `seen` and `change` as in Touch().
+  Result<bool> NoteGain(InodeId directory, std::optional<StoredInode> seen,
+                        Subdirectories change = Subdirectories::kSame);
   // Takes a link away; the last one takes the inode along. `seen` is what it was found as, if that
   // is known; `make_safe` makes safe that it is taken away once, where a loss of power might bring
   // back what takes it away: that is done before the count goes down.
   Status DropLink(InodeId id, std::optional<StoredInode> seen = std::nullopt,
                   const std::function<Status()>& make_safe = nullptr);
-  // Notes in a directory that its entries changed, after they did, and what that did to its number
-  // of subdirectories. False when the directory is gone. `seen` is what it was found as before the
-  // entry changed, if that is known: then no read is needed, and the number stays known.
+  // Notes in a directory, at once, that its entries changed, after they did, and what that did to
+  // its number of subdirectories. False when the directory is gone. `seen` is what it was found as
+  // before the entry changed, if that is known: then no read is needed, and the number stays known.
   Result<bool> Touch(InodeId directory, std::optional<StoredInode> seen,
                      Subdirectories change = Subdirectories::kSame);
   // One attempt at that, in its directory's turn; null: another one is needed.
@@ -300,6 +318,8 @@ class Names {
 
   Mutex notings_mutex_;
   std::map<InodeId, std::weak_ptr<Noting>> notings_ GUARDED_BY(notings_mutex_);
+
+  DirectoryTimes times_;
 };
 
 }  // namespace pinstripe

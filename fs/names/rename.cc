@@ -209,6 +209,10 @@ Result<Names::Placed> Names::PlaceTarget(InodeId id, const RenameIntent& intent,
     if (is_as_seen && intent.replaced != 0) {
       placed.replaced = TRY(MarkReplaced(id, intent));
       is_as_seen = placed.replaced.has_value();
+      // Something may have come into it until it bore the mark.
+      const bool replaces_directory =
+          is_as_seen && !intent.exchange && IsDirectory(placed.replaced->inode);
+      if (replaces_directory) is_as_seen = TRY(IsEmpty(intent.replaced));
     }
     if (is_as_seen) {
       const auto change = records_.ChangeEntry(intent.target, intent.target_name,
@@ -229,7 +233,8 @@ Result<Names::Placed> Names::PlaceTarget(InodeId id, const RenameIntent& intent,
   // Where the source's directory is the same one, an exchange has changed it just now.
   std::optional<StoredInode> seen;
   if (begun && !(intent.exchange && intent.source == intent.target)) seen = begun->target;
-  placed.is_there = TRY(Touch(intent.target, std::move(seen), CountInTarget(intent, entry.kind)));
+  placed.is_there =
+      TRY(NoteGain(intent.target, std::move(seen), CountInTarget(intent, entry.kind)));
   if (placed.is_there) return placed;
   TRY(records_.ChangeEntry(intent.target, intent.target_name, found.slot, std::nullopt).why);
   return Placed();
@@ -285,8 +290,12 @@ Result<Names::Ending> Names::Finish(InodeId id, const StoredInode& stored,
   const bool done = placed.is_there;
   if (done) TRY(ReleaseSource(id, intent, source_slot));
   if (done && intent.source != intent.target) {
-    TRY(Touch(intent.source, intent.exchange ? std::nullopt : source_seen,
-              CountInSource(intent, entry.kind)));
+    const Subdirectories change = CountInSource(intent, entry.kind);
+    if (change == Subdirectories::kSame && source_seen && !intent.exchange) {
+      times_.Add(intent.source, *source_seen);
+    } else {
+      TRY(Touch(intent.source, intent.exchange ? std::nullopt : source_seen, change));
+    }
   }
   if (!done || intent.exchange) TRY(Unmark(intent, done));
   const bool replaces = done && intent.replaced != 0 && !intent.exchange;

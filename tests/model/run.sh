@@ -78,6 +78,12 @@ check e3 verified epochs.pml "-DSTART=2 -DLOSSES=1 -DDELAYED=1 -DERASING -DCATCH
 check e4 verified epochs.pml "-DSTART=0 -DLOSSES=0 -DTRIES=0 -DOPS=2 -DIN_ORDER -DERASING" \
   "two epochs: made, removed, erased, 2 proposers, 2 operations each, fast rounds alone"
 
+# Directories that are removed and replaced while others put something into them.
+check d1 verified directories.pml "-DREMOVERS=1 -DNOTER" "a directory: 2 makers, 1 who removes it, its times noted"
+check d2 verified directories.pml "-DRENAMERS=1 -DNOTER" "a directory: 2 makers, 1 who replaces it, its times noted"
+check d3 verified directories.pml "-DREMOVERS=1 -DRENAMERS=1" "a directory: 2 makers, 1 who removes and 1 who replaces it"
+check d4 verified directories.pml "-DREMOVERS=2 -DMAKERS=1" "a directory: 1 maker, 2 who remove it"
+
 # As far as a minute goes.
 check b1 searched registers.pml "-DOPS=2 -DTRIES=2 -DLOSSES=3 -DDELAYED=2 -DCATCH_UP -DSLOTS=3" \
   "3 replicas, 2 proposers, 2 operations each, 3 losses, 2 delayed"
@@ -121,6 +127,12 @@ check w12 refuted epochs.pml "-DSTART=1 -DLOSSES=1 -DTRIES=1 -DIN_ORDER -DWEAK_B
   "weakened: promises in the new epoch show what was chosen in the former one"
 check w13 refuted epochs.pml "-DSTART=0 -DMAKER_AND_USER -DOPS=2 -DTRIES=2 -DLOSSES=1 -DIN_ORDER -DWEAK_MOVE" \
   "weakened: a change that follows one that was taken over does not name it"
+check w14 refuted directories.pml "-DREMOVERS=1 -DWEAK_LOOK" "weakened: makers do not look at the directory afterwards"
+check w15 refuted directories.pml "-DREMOVERS=1 -DWEAK_ORDER" "weakened: who removes a directory lists it before the mark"
+check w16 refuted directories.pml "-DRENAMERS=1 -DWEAK_REPLACE" "weakened: who replaces a directory lists it before the mark"
+check w17 refuted directories.pml "-DRENAMERS=1 -DWEAK_GIVE_WAY" \
+  "weakened: makers take a rename's mark off and do not make it impossible"
+check w18 refuted directories.pml "-DREMOVERS=1 -DWEAK_MARK" "weakened: makers pass over marks"
 wait
 
 failed=0

@@ -194,6 +194,7 @@ TEST_F(NamesTest, ADirectorysTimeMovesWhateverElseIsChanged) {
       }
       for (int n = 0; n < 5; ++n) EXPECT_OK(hosts[i]->SetAttributes(d, {.mode = 0700u + n}));
     });
+    sim_.Sleep(std::chrono::milliseconds(100));
     EXPECT_NE(fs_->GetAttributes(d)->modified, 5) << round;
   }
 }
