@@ -23,7 +23,8 @@ DirectoryTimes::DirectoryTimes(Records& records)
 
 DirectoryTimes::~DirectoryTimes() {
   thread_.End();
-  NoteAll();
+  // Where the drives do not take one of them, nobody wants to wait for all the others.
+  NoteAll(/*stops_at_failure=*/true);
 }
 
 void DirectoryTimes::Add(InodeId directory, const StoredInode& seen) {
@@ -90,7 +91,7 @@ Status DirectoryTimes::Note(InodeId directory, const EntriesChanged& change) {
   return Fail(EIO, "others changed it {} times in between", Attempts::kMost);
 }
 
-void DirectoryTimes::NoteAll() {
+void DirectoryTimes::NoteAll(bool stops_at_failure) {
   std::vector<std::pair<InodeId, EntriesChanged>> changes;
   {
     const MutexLock lock(mutex_);
@@ -101,6 +102,7 @@ void DirectoryTimes::NoteAll() {
     if (noted.ok()) continue;
     Log(LogLevel::kWarn, "a directory keeps the time that it had before names in it were changed",
         {{"directory", fmt::format("{:016x}", directory)}, {"why", noted}});
+    if (stops_at_failure) return;
     Forget(directory, INT64_MAX);
   }
 }
@@ -116,7 +118,7 @@ void DirectoryTimes::Run() {
     while (!thread_.IsEnding() && thread_.WaitUntil(due)) {
     }
     if (thread_.IsEnding()) return;
-    NoteAll();
+    NoteAll(/*stops_at_failure=*/false);
   }
 }
 

@@ -40,7 +40,7 @@ class DirectoryTimes {
 
   // `records` outlives it.
   explicit DirectoryTimes(Records& records);
-  ~DirectoryTimes();  // notes what is left
+  ~DirectoryTimes();  // notes what is left, as long as the drives take it
 
   // An entry of the directory was changed just now. `seen` is its inode as it was found since, or
   // before.
@@ -57,8 +57,8 @@ class DirectoryTimes {
  private:
   void Run();
   bool IsIdle() const;
-  // Notes what waits. What fails is told, and left to the next change.
-  void NoteAll();
+  // Notes what waits. What fails is told, and left to the next change of the directory.
+  void NoteAll(bool stops_at_failure);
   std::optional<EntriesChanged> Find(InodeId directory) const;
   Status Note(InodeId directory, const EntriesChanged& change);
 
