@@ -569,8 +569,8 @@ TEST_F(NamesTest, AnExclusiveCreateHasOneWinner) {
   EXPECT_EQ(winners, 1);
 }
 
-// All of them change the directory's time, so whether one's change of it has happened is soon not
-// to be told any more. That somebody's has is enough.
+// Those who make directories change the one that they are in, so whether one's change of it has
+// happened is soon not to be told any more. That somebody's has is enough.
 TEST_F(NamesTest, ManyHostsMayCrowdADirectory) {
   constexpr int kHosts = 24;
   std::vector<Host> hosts;
@@ -595,8 +595,8 @@ TEST_F(NamesTest, ManyHostsMayCrowdADirectory) {
   EXPECT_EQ(fs_->GetAttributes(kRootInode)->links, 2u + 24 * 5);
 }
 
-// A file that was made in a directory keeps that from being removed: those whose change of the
-// directory is made by somebody else with them, too.
+// A file that was made in a directory keeps that from being removed, though making it changes
+// nothing of the directory; and while others change that, too.
 TEST_F(NamesTest, NobodyRemovesADirectoryInWhichAFileWasMade) {
   constexpr int kMakers = 4;
   for (DriveId id = 1; id <= machines_.size(); ++id) {
