@@ -288,6 +288,7 @@ Result<std::optional<bool>> Names::TryTouch(Touching& touching) {
     applied = change.applied();
     if (applied) return std::optional(true);
     now = std::move(change.now);
+    if (now) records_.NoteOthers(directory);
   } else {
     // Where many change it, none of them may find out whether his change was among them. If it
     // did change, somebody's was.

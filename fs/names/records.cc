@@ -238,16 +238,16 @@ Records::InodeChange Records::ChangeInode(InodeId id, uint64_t slot,
   } else if (outcome.applied()) {
     recent_.Forget(id);
   } else {
-    if (inode && inode->kind == FileKind::kDirectory) {
-      recent_.NoteOthers(id);
-    } else {
-      recent_.Forget(id);
-    }
     auto there = DecodeInode(outcome.now, id);
     if (there.has_value()) {
       change.now = *std::move(there);
     } else {
       change.why = there.error();
+    }
+    if (change.now && change.now->inode.kind == FileKind::kDirectory) {
+      recent_.Learn(id, *change.now, outcome.now.value->size(), at);
+    } else {
+      recent_.Forget(id);
     }
   }
   listed_.Forget(id);

@@ -77,6 +77,9 @@ class Records {
   std::optional<StoredInode> FindRecent(InodeId id, Duration age = Duration::max()) {
     return recent_.Find(id, age);
   }
+  // Others count in this directory as well: for a while it is read whenever something is looked up
+  // in it, as what was seen of it would be stale each time.
+  void NoteOthers(InodeId directory) { recent_.NoteOthers(directory); }
   // Whether this process may have changed it since then.
   bool ChangedSince(InodeId id, Time at) { return recent_.ChangedSince(id, at); }
   std::vector<Result<std::optional<StoredInode>>> FindInodes(const std::vector<InodeId>& ids);
