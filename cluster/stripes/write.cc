@@ -224,6 +224,7 @@ class StripeWrite final : public StripeStore::PendingWrite {
     bool abandoned = false;    // of an epoch that is not the newest any more
     bool passed_over = false;  // as the drive was full a moment ago, and not asked
     bool asked_again = false;  // as the drive had been away, and was back
+    bool was_full = false;     // a moment before: it was asked because nobody else has room
     Status status;
   };
 
@@ -369,6 +370,7 @@ class StripeWrite final : public StripeStore::PendingWrite {
       if (!is_wanted || attempts_[i].abandoned || !attempts_[i].passed_over) continue;
       attempts_[i].passed_over = false;
       Send(shard, drive, /*even_if_full=*/true);
+      attempts_.back().was_full = true;
       any = true;
     }
     return any;
@@ -376,8 +378,9 @@ class StripeWrite final : public StripeStore::PendingWrite {
 
   // Nor does a write fail because all connections were lost a moment ago, as when this process
   // stood still: those that could not be reached are asked when they are back. Where it may wait
-  // they are waited for, and those that are late are asked once more. False: none has come back, or
-  // another write that was under way with this one has waited in vain.
+  // they are waited for, and those that are late are asked once more, unless they were full before.
+  // False: none has come back, or another write that was under way with this one has waited in
+  // vain.
   bool AskThoseThatAreBack(bool may_wait) {
     const Time now = context_.runtime.Now();
     const bool full = CountFullDrives() > 0;
@@ -393,7 +396,8 @@ class StripeWrite final : public StripeStore::PendingWrite {
         const auto [shard, id] = std::pair(attempts_[i].shard, attempts_[i].drive);
         const bool is_wanted = shards_[shard].stored_on == 0 && shards_[shard].in_time == 0;
         const int code = attempts_[i].answered ? attempts_[i].status.code() : 0;
-        const bool was_away = code == EHOSTUNREACH || (code == ETIMEDOUT && may_wait);
+        const bool was_late = code == ETIMEDOUT && may_wait && !attempts_[i].was_full;
+        const bool was_away = code == EHOSTUNREACH || was_late;
         if (!is_wanted || attempts_[i].abandoned || attempts_[i].asked_again || !was_away) continue;
         const Drive* drive = context_.drives.FindDrive(id);
         if (drive == nullptr) continue;

@@ -300,6 +300,8 @@ TEST_F(FullAndIllTest, NobodyWaitsLongForRoomWhileADriveIsAway) {
   ExpectSoonToldOfNoRoom(std::chrono::milliseconds(1200));
 }
 
+// One that was full a moment ago, and hangs now, is asked in the end, as nobody else has room. But
+// not twice.
 TEST_F(FullAndIllTest, NobodyWaitsLongForRoomWhileDrivesHang) {
   Fill();
   machines_.drive(1).Set({.lose_request = 1});
