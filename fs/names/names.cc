@@ -757,7 +757,8 @@ Result<bool> Names::HasNameInParent(InodeId directory, const Inode& inode) {
 Result<bool> Names::Reattach(InodeId directory, const GivenName& place) {
   const std::optional<StoredInode> stored = TRY(Find(directory));
   TRY(CheckDirectory(directory, stored));
-  if (stored->inode.mark) return false;
+  const auto& mark = stored->inode.mark;
+  if (mark && !mark->IsOfRemoval(directory)) return false;
   // A process that renames it from here on changes the inode, which then is not as it was found.
   const bool has_parent = TRY(Find(stored->inode.parent)).has_value();
   if (has_parent && TRY(HasNameInParent(directory, stored->inode))) return false;
@@ -770,6 +771,7 @@ Result<bool> Names::Reattach(InodeId directory, const GivenName& place) {
   const StoredEntry there = TRY(records_.FindEntry(place.directory, place.name));
   if (there.entry) return false;
   Inode inode = stored->inode;
+  inode.mark.reset();
   inode.named = place;
   inode.parent = place.directory;
   const auto told = records_.ChangeInode(directory, stored->slot, inode, Durability::kWriteThrough);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "fs/names/names.h"
 #include "tests/fs/fs_test_base.h"
 
 namespace pinstripe {
@@ -206,6 +207,22 @@ TEST_F(MarkedDirectoryTest, OthersRemoveItOrRenameIt) {
 TEST_F(MarkedDirectoryTest, ItIsRemoved) {
   ASSERT_OK(fs_->RemoveDirectory(kRootInode, "d"));
   EXPECT_FAILS(fs_->Create(directory_, "file", {}), ENOENT);
+}
+
+// Its name may have gone with the power. It is given one again, and what is in it is there.
+TEST_F(MarkedDirectoryTest, ItIsGivenItsNameAgain) {
+  Make("file", "x", directory_);
+  ChangeInode(directory_, [&](Inode& inode) {
+    inode.mark = ReplacementMark{directory_, {2}, {kRootInode, "d"}};
+  });
+  PutEntry(kRootInode, "d", std::nullopt);
+  Records records(*host_.cluster);
+  Names names(records, [](InodeId, const Inode&, uint64_t) {});
+  const auto attached = names.Reattach(directory_, {kRootInode, "d"});
+  ASSERT_OK(attached);
+  EXPECT_TRUE(*attached);
+  EXPECT_FALSE(IsMarked());
+  EXPECT_EQ(Contents("/d/file"), "x");
 }
 
 TEST_F(DirectoryTimesTest, ADirectoryThatIsNotEmptyIsAsItWas) {
