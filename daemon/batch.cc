@@ -11,6 +11,7 @@ namespace {
 size_t BytesOf(const Engine::Change& change) {
   size_t bytes = sizeof change + change.key.size();
   if (change.expected.version()) bytes += change.expected.version()->size();
+  if (change.guard) bytes += change.guard->key.size() + change.guard->expected.version()->size();
   if (!change.record) return bytes;
   const StoredHead& head = change.record->head;
   return bytes + head.version.size() + head.tag.size() + change.record->value.size();

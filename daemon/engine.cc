@@ -1,10 +1,11 @@
 #include "daemon/engine.h"
 
 #include <algorithm>
-#include <set>
 #include <unordered_map>
+#include <utility>
 
 #include "base/try.h"
+#include "kinetic/key_text.h"
 
 namespace pinstripe {
 namespace {
@@ -27,11 +28,29 @@ Status CheckRecord(const StoredRecord& record) {
   return CheckLimit("tag", record.head.tag.size(), kMaxTagBytes);
 }
 
+// Of a put of this key.
+Status CheckLimitsOf(const std::optional<Guard>& guard, std::string_view key) {
+  if (!guard) return {};
+  TRY(CheckLimit("key of a guard", guard->key.size(), kMaxKeyBytes));
+  if (guard->key.empty()) return Fail(EINVAL, "a guard without a key");
+  if (guard->key == key) {
+    return Fail(EINVAL, "a record cannot be its own guard: say which version of it is expected");
+  }
+  if (!guard->expected.version()) return Fail(EINVAL, "a guard that may have any version");
+  return CheckLimit("version of a guard", guard->expected.version()->size(), kMaxVersionBytes);
+}
+
 // The limits of a put.
-Status CheckLimits(std::string_view key, const StoredRecord& record, const Expected& expected) {
+Status CheckLimits(std::string_view key, const StoredRecord& record, const Expected& expected,
+                   const std::optional<Guard>& guard) {
   TRY(CheckKey(key));
   TRY(CheckRecord(record));
-  return CheckExpected(expected);
+  TRY(CheckExpected(expected));
+  return CheckLimitsOf(guard, key);
+}
+
+std::vector<std::string_view> List(const std::set<std::string_view>& keys) {
+  return {keys.begin(), keys.end()};
 }
 
 }  // namespace
@@ -132,66 +151,121 @@ Status Engine::CheckDeletion(std::string_view key, const Expected& expected) {
 }
 
 Status Engine::Put(std::string_view key, const StoredRecord& record, const Expected& expected,
-                   Room room) {
+                   Room room, const std::optional<Guard>& guard) {
   CountAttempt(Operation::kPut);
-  TRY(CheckLimits(key, record, expected));
-  const KeyLocks::Hold hold(locks_, key);
+  TRY(CheckLimits(key, record, expected, guard));
+  std::vector<std::string_view> guarding;
+  if (guard) guarding.push_back(guard->key);
+  const KeyLocks::Hold hold(locks_, {key}, KeyLocks::Wait::kMay, std::move(guarding));
   const StoreChange put{key, &record, &expected, room};
+  TRY(CheckGuardOf(put, guard));
   TRY(store_->PutEach({&put, 1})[0]);
   CountBytes(Operation::kPut, record.value.size());
   return {};
 }
 
+// Success or ECANCELED. Nobody changes the guard meanwhile, as with the next ones.
+Status Engine::CheckGuard(const std::optional<Guard>& guard) {
+  if (!guard) return {};
+  const Status there = store_->CheckThere(guard->key, guard->expected);
+  switch (there.code()) {
+    case 0: return {};
+    case ESTALE:
+      return Fail(ECANCELED, "the record {} that it depends on was changed: {}",
+                  KeyText(guard->key), there.message());
+    default:  // as a damaged one, which says nothing of the record that is to be put
+      return Fail(EIO, "the record {} that it depends on cannot be read: {}", KeyText(guard->key),
+                  there.message());
+  }
+}
+
+// What keeps the put from being made because of its guard. Its own condition comes first.
+Status Engine::CheckGuardOf(const StoreChange& put, const std::optional<Guard>& guard) {
+  Status guarded = CheckGuard(guard);
+  if (guarded.ok()) return guarded;
+  TRY(store_->CheckThere(put.key, *put.expected));
+  return guarded;
+}
+
+bool Engine::IsAtOnceAsExpected(const Guard& guard) {
+  const Result<StoredRecord> found = store_->GetAtOnce(guard.key, {0, 0});
+  if (!found.has_value() && found.error().code() != ENOENT) return false;
+  return CheckVersion(found.has_value() ? std::string_view(found->head.version) : "",
+                      guard.expected)
+      .ok();
+}
+
+bool Engine::Group::Takes(const Change& put) const {
+  if (keys.contains(put.key) || guarding.contains(put.key)) return false;
+  return !put.guard || !keys.contains(put.guard->key);
+}
+
+void Engine::Group::Add(const Change& put, Status* status) {
+  keys.insert(put.key);
+  if (put.guard) guarding.insert(put.guard->key);
+  puts.push_back({put.key, &*put.record, &put.expected, put.room});
+  guards.push_back(&put.guard);
+  statuses.push_back(status);
+}
+
 std::vector<Status> Engine::PutEach(std::span<const Change> puts) {
   std::vector<Status> statuses(puts.size());
-  std::vector<StoreChange> chosen;
-  std::vector<Status*> theirs;
-  std::set<std::string_view> keys;
-  const auto put_chosen = [&] {
-    PutDifferent(chosen, theirs);
-    chosen.clear();
-    theirs.clear();
-    keys.clear();
-  };
+  Group group;
   for (size_t i = 0; i < puts.size(); ++i) {
     CountAttempt(Operation::kPut);
-    statuses[i] = CheckLimits(puts[i].key, *puts[i].record, puts[i].expected);
+    statuses[i] = CheckLimits(puts[i].key, *puts[i].record, puts[i].expected, puts[i].guard);
     if (!statuses[i].ok()) continue;
-    if (keys.contains(puts[i].key)) put_chosen();
-    keys.insert(puts[i].key);
-    chosen.push_back({puts[i].key, &*puts[i].record, &puts[i].expected, puts[i].room});
-    theirs.push_back(&statuses[i]);
+    if (!group.Takes(puts[i])) PutDifferent(std::exchange(group, {}));
+    group.Add(puts[i], &statuses[i]);
   }
-  put_chosen();
+  PutDifferent(std::move(group));
   return statuses;
 }
 
-// Each key once, and nothing over a limit.
-void Engine::PutDifferent(std::span<const StoreChange> puts, std::span<Status* const> statuses) {
-  std::vector<std::string_view> keys;
-  keys.reserve(puts.size());
-  for (const StoreChange& put : puts) keys.push_back(put.key);
-  const KeyLocks::Hold hold(locks_, std::move(keys));
-  const std::vector<Status> results = store_->PutEach(puts);
-  for (size_t i = 0; i < puts.size(); ++i) {
-    *statuses[i] = results[i];
-    if (results[i].ok()) CountBytes(Operation::kPut, puts[i].record->value.size());
+void Engine::PutDifferent(Group group) {
+  const KeyLocks::Hold hold(locks_, List(group.keys), KeyLocks::Wait::kMay, List(group.guarding));
+  std::vector<StoreChange> made;
+  std::vector<Status*> statuses;
+  made.reserve(group.puts.size());
+  statuses.reserve(group.puts.size());
+  for (size_t i = 0; i < group.puts.size(); ++i) {
+    *group.statuses[i] = CheckGuardOf(group.puts[i], *group.guards[i]);
+    if (!group.statuses[i]->ok()) continue;
+    made.push_back(group.puts[i]);
+    statuses.push_back(group.statuses[i]);
+  }
+  if (made.empty()) return;
+  std::vector<Status> results = store_->PutEach(made);
+  for (size_t i = 0; i < made.size(); ++i) {
+    if (results[i].ok()) CountBytes(Operation::kPut, made[i].record->value.size());
+    *statuses[i] = std::move(results[i]);
   }
 }
 
+// A few, so that lists are quicker than sets.
 bool Engine::PutAllAtOnce(std::span<const Change> puts) {
   std::vector<StoreChange> changes;
   std::vector<std::string_view> keys;
+  std::vector<std::string_view> guarding;
   changes.reserve(puts.size());
   keys.reserve(puts.size());
+  const auto has = [](const std::vector<std::string_view>& list, std::string_view key) {
+    return std::ranges::find(list, key) != list.end();
+  };
   for (const Change& put : puts) {
-    if (!CheckLimits(put.key, *put.record, put.expected).ok()) return false;
-    if (std::find(keys.begin(), keys.end(), put.key) != keys.end()) return false;
+    if (!CheckLimits(put.key, *put.record, put.expected, put.guard).ok()) return false;
+    if (has(keys, put.key) || has(guarding, put.key)) return false;
+    if (put.guard && has(keys, put.guard->key)) return false;
+    if (put.guard && !has(guarding, put.guard->key)) guarding.push_back(put.guard->key);
     keys.push_back(put.key);
     changes.push_back({put.key, &*put.record, &put.expected, put.room});
   }
-  const KeyLocks::Hold hold(locks_, std::move(keys), KeyLocks::Wait::kMayNot);
-  if (!hold.holds() || !store_->PutAllAtOnce(changes)) return false;
+  const KeyLocks::Hold hold(locks_, std::move(keys), KeyLocks::Wait::kMayNot, std::move(guarding));
+  if (!hold.holds()) return false;
+  for (const Change& put : puts) {
+    if (put.guard && !IsAtOnceAsExpected(*put.guard)) return false;
+  }
+  if (!store_->PutAllAtOnce(changes)) return false;
   for (const Change& put : puts) {
     CountAttempt(Operation::kPut);
     CountBytes(Operation::kPut, put.record->value.size());
@@ -210,18 +284,22 @@ Status Engine::Delete(std::string_view key, const Expected& expected) {
 
 std::optional<Engine::BatchFailure> Engine::Apply(std::span<const Change> changes) {
   std::set<std::string_view> keys;
+  std::set<std::string_view> guarding;
   for (size_t i = 0; i < changes.size(); ++i) {
     const Change& change = changes[i];
     CountAttempt(change.record ? Operation::kPut : Operation::kDelete);
     const Status valid = [&]() -> Status {
       TRY(CheckKey(change.key));
       if (change.record) TRY(CheckRecord(*change.record));
-      return CheckExpected(change.expected);
+      TRY(CheckExpected(change.expected));
+      return CheckLimitsOf(change.guard, change.key);
     }();
     if (!valid.ok()) return BatchFailure{valid, i};
     keys.insert(change.key);
+    if (change.guard) guarding.insert(change.guard->key);
   }
-  const KeyLocks::Hold hold(locks_, std::vector(keys.begin(), keys.end()));
+  for (const std::string_view key : keys) guarding.erase(key);
+  const KeyLocks::Hold hold(locks_, List(keys), KeyLocks::Wait::kMay, List(guarding));
   std::unordered_map<std::string_view, size_t> last;
   for (size_t i = 0; i < changes.size(); ++i) {
     const Change& change = changes[i];
@@ -229,6 +307,8 @@ std::optional<Engine::BatchFailure> Engine::Apply(std::span<const Change> change
                                : CheckDeletion(change.key, change.expected);
     const bool gone_already = may.code() == ENOENT && !change.record && !change.expected.version();
     if (!may.ok() && !gone_already) return BatchFailure{std::move(may), i};
+    may = CheckGuard(change.guard);
+    if (!may.ok()) return BatchFailure{std::move(may), i};
     last[change.key] = i;
   }
   std::vector<StoreChange> made;

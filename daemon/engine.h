@@ -19,6 +19,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -67,27 +68,29 @@ class Engine {
   // At most `limits.entries` entries, 1..kMaxRangeRecords, with heads and small values.
   Result<RangeItems> Items(const KeyRange& range, const RangeLimits& limits, bool reverse);
 
-  // An entry that is not there has the empty version.
+  // An entry that is not there has the empty version. The guard as drive.h has it; EIO: it cannot
+  // be read.
   Status Put(std::string_view key, const StoredRecord& record, const Expected& expected,
-             Room room = Room::kData);
+             Room room = Room::kData, const std::optional<Guard>& guard = {});
 
   // ENOENT when there is no such key, whatever is expected.
   Status Delete(std::string_view key, const Expected& expected);
 
-  // Changes that are made together. Each one's condition is about the entries as they were before
-  // all of them; of several changes of a key the last one stays.
+  // Changes that are made together. Each one's condition, and its guard, is about the entries as
+  // they were before all of them; of several changes of a key the last one stays.
   struct Change {
     std::string key;
     std::optional<StoredRecord> record;  // none: deletes it
     Expected expected = Expected::Any();
     Room room = Room::kData;
+    std::optional<Guard> guard = {};
   };
   struct BatchFailure {
     Status status;
     std::optional<size_t> change;  // which one must not be; none: the store failed
   };
-  // Puts that came together, and depend on nothing but their order where they are of one key: what
-  // Put() would have said of each.
+  // Puts that came together, and depend on nothing but their order where they are of one key, or
+  // one of them changes another one's guard: what Put() would have said of each.
   std::vector<Status> PutEach(std::span<const Change> puts);
 
   // As PutEach(), by a thread that must not wait. False: nothing was changed, and PutEach() will
@@ -127,7 +130,21 @@ class Engine {
   };
 
   Result<Neighbour> Find(const KeyRange& from, bool reverse, ValueRange range);
-  void PutDifferent(std::span<const StoreChange> puts, std::span<Status* const> statuses);
+  // Puts that do not depend on each other, and what became of each.
+  struct Group {
+    std::vector<StoreChange> puts;
+    std::vector<const std::optional<Guard>*> guards;
+    std::vector<Status*> statuses;
+    std::set<std::string_view> keys;
+    std::set<std::string_view> guarding;
+
+    bool Takes(const Change& put) const;
+    void Add(const Change& put, Status* status);
+  };
+  void PutDifferent(Group group);
+  Status CheckGuard(const std::optional<Guard>& guard);
+  Status CheckGuardOf(const StoreChange& put, const std::optional<Guard>& guard);
+  bool IsAtOnceAsExpected(const Guard& guard);
   Status CheckDeletion(std::string_view key, const Expected& expected);
   void CountAttempt(Operation operation);
   void CountBytes(Operation operation, uint64_t value_bytes);

@@ -58,10 +58,18 @@ Room RoomOf(const KeyValue& entry) {
   }
 }
 
+// EINVAL: it is none.
+Result<std::optional<Guard>> GuardOf(const KeyValue& entry) {
+  if (!entry.has_guard()) return std::optional<Guard>();
+  if (entry.guard().key().empty()) return Fail(EINVAL, "a guard without a key");
+  return Guard{entry.guard().key(), Expected::Version(entry.guard().version())};
+}
+
 // EBADMSG: its value is not the one of which the request speaks.
 Result<Engine::Change> PutOf(const Command& request, SharedBytes value) {
   const KeyValue& entry = request.body().keyvalue();
   Engine::Change put{.key = entry.key(), .expected = ExpectedBy(entry), .room = RoomOf(entry)};
+  put.guard = TRY(GuardOf(entry));
   put.record = RecordOf(entry, std::move(value));
   if (request.header().bound()) TRY(CheckCoveringTag(&*put.record));
   return put;
@@ -142,6 +150,21 @@ void Conclude(Header::MessageType type, const Status& status, Command* answer) {
 Status Allow(const KineticService::Caller& caller, Permission permission, ForKey key) {
   if (MayDo(caller.identity->rights, permission, key, caller.tls)) return {};
   return Fail(EACCES, "permission denied");
+}
+
+// Of this entry. An answer tells which version the guard has, as one does to who writes a record.
+Status AllowPut(const KineticService::Caller& caller, const KeyValue& entry) {
+  TRY(Allow(caller, Permission::kWrite, entry.key()));
+  if (!entry.has_guard()) return {};
+  const std::string& guard = entry.guard().key();
+  if (MayDo(caller.identity->rights, Permission::kRead, guard, caller.tls)) return {};
+  return Allow(caller, Permission::kWrite, guard);
+}
+
+// A guard that nobody looks at would be worse than none.
+Status CheckUnguarded(const KeyValue& entry) {
+  if (!entry.has_guard()) return {};
+  return Fail(EINVAL, "only a PUT can have a guard");
 }
 
 void FillLimits(kinetic::GetLog* log) {
@@ -293,7 +316,7 @@ std::optional<std::vector<bool>> KineticService::ExecutePutsAtOnce(
 Result<bool> KineticService::CheckPut(const PutRequest& put) const {
   const KeyValue& entry = put.request->body().keyvalue();
   TRY(CheckAdmitted(put.caller, put.answer));
-  TRY(Allow(put.caller, Permission::kWrite, entry.key()));
+  TRY(AllowPut(put.caller, entry));
   return WantsFlush(entry);
 }
 
@@ -430,6 +453,7 @@ Status KineticService::ListAllowed(const Caller& caller, const KeyRange& range, 
 Status KineticService::Delete(const Caller& caller, const Command& request, bool* after_flush) {
   const KeyValue& entry = request.body().keyvalue();
   TRY(Allow(caller, Permission::kDelete, entry.key()));
+  TRY(CheckUnguarded(entry));
   const bool flush = TRY(WantsFlush(entry));
   const Status deleted = engine_.Delete(entry.key(), ExpectedBy(entry));
   // A forced delete of what is not there has reached what it wanted.
@@ -498,9 +522,10 @@ Result<Engine::Change> KineticService::ChangeOf(const Caller& caller, const Comm
                                                 SharedBytes value) {
   const KeyValue& entry = request.body().keyvalue();
   const bool put = request.header().messagetype() == Header::PUT;
-  TRY(Allow(caller, put ? Permission::kWrite : Permission::kDelete, entry.key()));
+  TRY(put ? AllowPut(caller, entry) : Allow(caller, Permission::kDelete, entry.key()));
   TRY(WantsFlush(entry));  // the end of the batch decides; but it must be a valid request
   if (put) return PutOf(request, std::move(value));
+  TRY(CheckUnguarded(entry));
   return Engine::Change{.key = entry.key(), .expected = ExpectedBy(entry), .room = RoomOf(entry)};
 }
 
@@ -585,10 +610,10 @@ Status KineticService::FillDevice(std::string_view name, Time now, kinetic::GetL
   if (name != kCapabilitiesLog) {
     return Fail(ENOENT, "no device log '{}'", Hex(AsBytes(name.substr(0, 64))));
   }
-  log->set_capabilities(fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", kRangeGetCapability,
+  log->set_capabilities(fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", kRangeGetCapability,
                                     kRangeRecordsCapability, kChecksumScanCapability,
                                     kRoomsCapability, kBoundCapability, kUnerasedCapability,
-                                    kClientsCapability, kSlowCapability));
+                                    kClientsCapability, kSlowCapability, kGuardsCapability));
   *value = SharedBytes(log->capabilities());
   return {};
 }

@@ -136,7 +136,8 @@ void MemoryDrive::Put(PutRequest request, Terms terms, StatusCallback done) {
                                      .tag = std::move(request.tag),
                                      .algorithm = kCrc32c},
                             .value = std::move(request.value)};
-  const Status put = engine_.Put(request.key, record, request.expected, request.room);
+  const Status put =
+      engine_.Put(request.key, record, request.expected, request.room, request.guard);
   Answer(std::move(done), Named(Durably(put, request.durability)));
 }
 

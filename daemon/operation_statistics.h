@@ -16,8 +16,8 @@ namespace pinstripe {
 
 class OperationStatistics {
  public:
-  static constexpr int kTypes = 64;     // more than the protocol's message types
-  static constexpr int kStatuses = 32;  // more than its status codes
+  static constexpr int kTypes = 64;      // more than the protocol's message types
+  static constexpr int kStatuses = 128;  // more than its status codes, and ours
 
   struct Count {
     uint64_t operations = 0;

@@ -20,10 +20,11 @@
 //
 // Failures: ENOENT no such key; ESTALE the version is another one; EBADMSG the drive found its
 // record damaged, or answered with another one, or got another value to put than was signed; ENOSPC
-// full; EINVAL a size is over a limit; EACCES refused for this identity; EREMCHG it has a later
-// cluster version; EHOSTUNREACH away (not connected; fails at once), not the drive it should be, or
-// it confirmed another change than the one that was asked for; ETIMEDOUT; ENOTSUP the drive lacks
-// the capability; EIO anything else. The message names the drive.
+// full; EINVAL a size is over a limit; ECANCELED a put's guard has another version than it must;
+// EACCES refused for this identity; EREMCHG it has a later cluster version; EHOSTUNREACH away (not
+// connected; fails at once), not the drive it should be, or it confirmed another change than the
+// one that was asked for; ETIMEDOUT; ENOTSUP the drive lacks the capability; EIO anything else. The
+// message names the drive.
 //
 // Thread-safe.
 
@@ -84,6 +85,14 @@ class Expected {
  private:
   explicit Expected(std::optional<std::string> version) : version_(std::move(version)) {}
   std::optional<std::string> version_;
+};
+
+// What a put depends on beside the record that it replaces: another record of the same drive, which
+// must have this version when the put is made (Expected::Absent(): must not be there). Both are one
+// step: nobody changes either record between the look at them and the put.
+struct Guard {
+  std::string key;    // not the one that is put
+  Expected expected;  // not Expected::Any()
 };
 
 // A part of a value. Bytes beyond its end are left out, so a range may come back short or empty.
@@ -167,6 +176,7 @@ struct DriveCapabilities {
   bool unerased = false;       // it answers nothing more to who knew it before it was erased
   bool clients = false;        // it tells who uses it, and wants to know who we are
   bool slow = false;           // it tells what took long, and wants to know what did for us
+  bool guards = false;         // it takes puts with a guard
 };
 
 // How a drive has answered so far, as whoever asks it sees it. Thread-safe.
@@ -242,7 +252,12 @@ class Drive {
     Expected expected = Expected::Any();
     Durability durability = Durability::kWriteBack;
     Room room = Room::kData;
+    std::optional<Guard> guard = {};
   };
+  // Of a put with a guard that fails nothing was changed. ESTALE comes first: whoever has made this
+  // put before, and did not hear of it, learns that it is done, whatever became of the guard since.
+  // So ECANCELED says that the record itself is as expected. A drive without `guards` never ignores
+  // one, but answers ENOTSUP.
   virtual void Put(PutRequest request, Terms terms, StatusCallback done) = 0;
 
   // ENOENT when there is no such key and a version was expected. With Any, success means that there

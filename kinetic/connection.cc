@@ -112,6 +112,12 @@ void KineticConnection::SetIdentity(std::string key, RecordHead head) {
 // --- Submitting and sending
 
 void KineticConnection::Submit(KineticOperationPtr operation) {
+  if (Status can = operation->CheckCapabilities(capabilities_); !can.ok()) {
+    loop_.Post([operation = std::move(operation), why = can.OfDrive(options_->drive)] {
+      operation->Finish(tl::unexpected(why));
+    });
+    return;
+  }
   const Time deadline = operation->deadline();
   bool rearm = false;
   {
@@ -473,7 +479,8 @@ void KineticConnection::Count(const Sent& sent, const Status& status, size_t val
   const bool reads = sent.kind == Kind::kRead;
   (reads ? times.reads : times.writes).Add(last_received_ - sent.when);
   // That something is not there, or another version is, is an answer like others.
-  if (!status.ok() && status.code() != ENOENT && status.code() != ESTALE) {
+  if (!status.ok() && status.code() != ENOENT && status.code() != ESTALE &&
+      status.code() != ECANCELED) {
     times.failures.fetch_add(1, std::memory_order_relaxed);
   }
   if (!status.ok()) return;

@@ -32,7 +32,15 @@ Status CheckPut(const Drive::PutRequest& request) {
   TRY(CheckSize("an expected version",
                 request.expected.version() ? request.expected.version()->size() : 0, 0,
                 kMaxVersionBytes));
-  return CheckSize("a tag", request.tag.size(), 0, kMaxTagBytes);
+  TRY(CheckSize("a tag", request.tag.size(), 0, kMaxTagBytes));
+  if (!request.guard) return {};
+  const Guard& guard = *request.guard;
+  TRY(CheckSize("a guard's key", guard.key.size(), 1, kMaxKeyBytes));
+  if (guard.key == request.key) {
+    return Fail(EINVAL, "a record cannot be its own guard: say which version of it is expected");
+  }
+  if (!guard.expected.version()) return Fail(EINVAL, "a guard that may have any version");
+  return CheckSize("a guard's version", guard.expected.version()->size(), 0, kMaxVersionBytes);
 }
 
 }  // namespace

@@ -45,6 +45,7 @@ constexpr Meaning kMeanings[] = {
     {Code::INVALID_BATCH, EINVAL, "INVALID_BATCH", "the batch failed"},
     {Code::HIBERNATE, EHOSTUNREACH, "HIBERNATE", "it hibernates"},
     {Code::SHUTDOWN, EHOSTUNREACH, "SHUTDOWN", "it is shut down"},
+    {Code::GUARD_MISMATCH, ECANCELED, "GUARD_MISMATCH", "the entry's guard has another version"},
 };
 
 const Meaning* MeaningOf(int code) {
@@ -129,6 +130,7 @@ int StatusCodeFor(const Status& status) {
     case 0: return Code::SUCCESS;
     case ENOENT: return Code::NOT_FOUND;
     case ESTALE: return Code::VERSION_MISMATCH;
+    case ECANCELED: return Code::GUARD_MISMATCH;
     case EBADMSG: return Code::PERM_DATA_ERROR;
     case ENOSPC:
     case EDQUOT: return Code::NO_SPACE;

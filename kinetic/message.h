@@ -32,6 +32,7 @@ inline constexpr std::string_view kChecksumScanCapability = "checksum_scan 1";
 inline constexpr std::string_view kBoundCapability = "bound 1";
 inline constexpr std::string_view kClientsCapability = "clients 1";
 inline constexpr std::string_view kSlowCapability = "slow 1";
+inline constexpr std::string_view kGuardsCapability = "guards 1";
 
 // The vendor's log of who uses a drive, and of what it did for them.
 inline constexpr std::string_view kClientsLog = "io.pinstripe.clients";

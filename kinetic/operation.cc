@@ -195,9 +195,20 @@ class PutOperation final : public Doing {
   PutOperation(Drive::PutRequest request, Terms terms, StatusCallback done)
       : Doing(Header::PUT, Kind::kWrite, terms, std::move(done)), request_(std::move(request)) {}
 
+  Status CheckCapabilities(DriveCapabilities capabilities) const override {
+    if (!request_.guard || capabilities.guards) return {};
+    return Fail(ENOTSUP,
+                "it cannot look at another record before it puts one, as this device, or this "
+                "version of pinstriped, does not know guards; update it");
+  }
+
   void Describe(DriveCapabilities capabilities, kinetic::Body* body) const override {
     kinetic::KeyValue* entry = body->mutable_keyvalue();
     entry->set_key(request_.key);
+    if (request_.guard) {
+      entry->mutable_guard()->set_key(request_.guard->key);
+      entry->mutable_guard()->set_version(*request_.guard->expected.version());
+    }
     if (capabilities.rooms && request_.room != Room::kData) {
       entry->set_room(static_cast<uint32_t>(request_.room));
     }
@@ -576,6 +587,7 @@ class AskCapabilitiesOperation final : public Asking<DriveCapabilities> {
       if (line == kUnerasedCapability) capabilities.unerased = true;
       if (line == kClientsCapability) capabilities.clients = true;
       if (line == kSlowCapability) capabilities.slow = true;
+      if (line == kGuardsCapability) capabilities.guards = true;
     }
     return capabilities;
   }

@@ -54,6 +54,8 @@ class KineticOperation {
   const Terms& terms() const { return terms_; }
   uint64_t asked_by() const { return asked_by_; }  // an OperationTrace; 0: none
 
+  // ENOTSUP: a device that can do only this cannot be asked for it.
+  virtual Status CheckCapabilities(DriveCapabilities) const { return {}; }
   virtual void Describe(DriveCapabilities capabilities, kinetic::Body* body) const = 0;
   virtual SharedBytes value() const { return {}; }
   // Whether a device that was emptied could have answered the same, so that this means something

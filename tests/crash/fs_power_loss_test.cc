@@ -49,7 +49,7 @@ class StoreDrive final : public Drive {
 
   std::string_view name() const override { return name_; }
   DriveCapabilities capabilities() const override {
-    return {.range_get = true, .range_records = true};
+    return {.range_get = true, .range_records = true, .guards = true};
   }
   bool IsUp() const override { return true; }
   uint64_t CountLosses() const override { return 0; }
@@ -71,7 +71,8 @@ class StoreDrive final : public Drive {
                                        .algorithm = 4},
                               .value = std::move(request.value)};
     Answer(std::move(done),
-           Durably(engine_.Put(request.key, record, request.expected), request.durability));
+           Durably(engine_.Put(request.key, record, request.expected, request.room, request.guard),
+                   request.durability));
   }
   void Delete(std::string key, Expected expected, Durability durability, Terms,
               StatusCallback done) override {

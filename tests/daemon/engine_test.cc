@@ -310,5 +310,37 @@ TEST(EngineLocks, ASlowPutOfOneKeyHoldsUpNoOther) {
   EXPECT_OK(engine.Head("slow"));
 }
 
+TEST(EngineLocks, AGuardStaysAsItIsWhileWhatDependsOnItIsPut) {
+  auto owned = std::make_unique<SlowStore>();
+  SlowStore& store = *owned;
+  Engine engine(std::move(owned));
+  const Guard open{"dir", Expected::Version("open")};
+  ASSERT_OK(engine.Put("dir", {{.version = "open"}, {}}, Expected::Absent()));
+  std::thread slow(
+      [&] { EXPECT_OK(engine.Put("slow", {}, Expected::Absent(), Room::kData, open)); });
+  store.AwaitSlowPut();
+  EXPECT_OK(engine.Put("beside", {}, Expected::Absent(), Room::kData, open))
+      << "puts with one guard do not wait for each other";
+  std::atomic<bool> closing = false;
+  std::atomic<bool> closed = false;
+  std::thread closer([&] {
+    closing = true;
+    closing.notify_all();
+    EXPECT_OK(engine.Put("dir", {{.version = "closed"}, {}}, Expected::Version("open")));
+    closed = true;
+  });
+  closing.wait(false);
+  // Time enough for it, if it did not have to wait.
+  for (int i = 0; i < 2000; ++i) {
+    EXPECT_OK(engine.Put(std::to_string(i), {}, Expected::Absent()));
+  }
+  EXPECT_FALSE(closed);
+  store.Release();
+  slow.join();
+  closer.join();
+  EXPECT_OK(engine.Head("slow"));
+  EXPECT_FAILS(engine.Put("late", {}, Expected::Absent(), Room::kData, open), ECANCELED);
+}
+
 }  // namespace
 }  // namespace pinstripe

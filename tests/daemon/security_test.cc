@@ -368,6 +368,30 @@ class SecuredService : public testing::Test {
   KineticService service_{{.serial_number = "SN1"}, security_, engine_};
 };
 
+// An answer about a guard tells its version: to nobody who could not have it otherwise.
+TEST_F(SecuredService, AGuardIsOneThatTheIdentityMayReadOrWrite) {
+  const auto put = [&](std::string_view guard) {
+    return Ask(2, Header::PUT, [&](kinetic::Body* body) {
+      body->mutable_keyvalue()->set_key("m/2");
+      body->mutable_keyvalue()->set_force(true);
+      body->mutable_keyvalue()->mutable_guard()->set_key(std::string(guard));
+      body->mutable_keyvalue()->mutable_guard()->set_version("v");
+    });
+  };
+  GivePrefix();
+  EXPECT_EQ(put("m/1").code(), kinetic::Status::SUCCESS);
+  ExpectDenied(put("n"));
+  ExpectDenied(put("not there"));
+  for (const Permission given : {Permission::kRead, Permission::kWrite, Permission::kDelete}) {
+    Give(2, {{.value = "m/", .permissions = Only({Permission::kWrite})},
+             {.value = "n", .permissions = Only({given})}});
+    const bool may = given != Permission::kDelete;
+    EXPECT_EQ(put("n").code(), may ? kinetic::Status::SUCCESS : kinetic::Status::NOT_AUTHORIZED);
+  }
+  Give(2, {{.value = "n", .permissions = Permissions::All()}});
+  ExpectDenied(put("n"));
+}
+
 // Each operation with each permission alone: it goes through with its own, and with no other.
 TEST_F(SecuredService, EachOperationNeedsItsPermissionAndNoOther) {
   const struct {

@@ -203,6 +203,12 @@ Examples ExampleCommands() {
     put.mutable_body()->mutable_keyvalue()->set_tag(CoveringTag(AsBytes(value)));
     commands.push_back(put.SerializeAsString());
   }
+  for (const std::string guard : {"g", "k", ""}) {
+    put.mutable_body()->mutable_keyvalue()->mutable_guard()->set_key(guard);
+    commands.push_back(put.SerializeAsString());
+    put.mutable_body()->mutable_keyvalue()->mutable_guard()->set_version("v");
+    commands.push_back(put.SerializeAsString());
+  }
   kinetic::Command log;
   log.mutable_header()->set_messagetype(kinetic::Header::GETLOG);
   kinetic::GetLog::SlowOperation* slow = log.mutable_body()->mutable_getlog()->add_slowoperations();

@@ -446,6 +446,59 @@ TEST_F(KineticDriveTest, WhatAPutMayTakeIsSaidWhereTheDeviceKnowsOfIt) {
   }
 }
 
+// Never without it: the put would be made whatever became of the guard.
+TEST_F(KineticDriveTest, APutWithAGuardIsNotSentToADeviceThatKnowsNone) {
+  std::vector<Request> puts;
+  FakeDevice device([&](Session& session) {
+    session.Handshake(/*range_get=*/true);  // and all else
+    for (;;) {
+      puts.push_back(session.Next());
+      session.Answer(puts.back());
+    }
+  });
+  {
+    auto drive = DriveAt({device.address()});
+    const Guard guard{"dir", Expected::Version("open")};
+    const Status early = Put(*drive, {.key = "early", .guard = guard});
+    EXPECT_FAILS(early, ENOTSUP);
+    EXPECT_THAT(std::string(early.message()), HasSubstr("drive 3"));
+    EXPECT_THAT(std::string(early.message()), HasSubstr("update it"));
+    WaitUntilUp(*drive);
+    EXPECT_FALSE(drive->capabilities().guards);
+    EXPECT_FAILS(Put(*drive, {.key = "late", .guard = guard}), ENOTSUP);
+    EXPECT_OK(Put(*drive, {.key = "without"}));
+  }
+  device.Stop();
+  ASSERT_EQ(puts.size(), 1u);
+  EXPECT_EQ(puts[0].command.body().keyvalue().key(), "without");
+  EXPECT_FALSE(puts[0].command.body().keyvalue().has_guard());
+}
+
+TEST_F(KineticDriveTest, AGuardIsSaidWhereTheDeviceKnowsThem) {
+  std::vector<Request> puts;
+  FakeDevice device([&](Session& session) {
+    session.Greet();
+    session.Answer(session.Next(), nullptr, "guards 1\n");
+    for (int i = 0; i < 2; ++i) {
+      puts.push_back(session.Next());
+      session.Answer(puts.back(),
+                     i == 0 ? kinetic::Status::SUCCESS : kinetic::Status::GUARD_MISMATCH);
+    }
+    session.WaitForEnd();
+  });
+  {
+    auto drive = DriveAt({device.address()});
+    EXPECT_OK(Put(*drive, {.key = "k", .guard = Guard{"dir", Expected::Version("open")}}));
+    EXPECT_FAILS(Put(*drive, {.key = "k", .guard = Guard{"dir", Expected::Absent()}}), ECANCELED);
+    EXPECT_EQ(drive->times()->failures, 0u) << "it is an answer like others";
+  }
+  device.Stop();
+  ASSERT_EQ(puts.size(), 2u);
+  EXPECT_EQ(puts[0].command.body().keyvalue().guard().key(), "dir");
+  EXPECT_EQ(puts[0].command.body().keyvalue().guard().version(), "open");
+  EXPECT_EQ(puts[1].command.body().keyvalue().guard().version(), "");
+}
+
 TEST_F(KineticDriveTest, RecordsAreAskedForOneByOneWhereTheDeviceCannotListThem) {
   FakeDevice device([&](Session& session) {
     session.Handshake();

@@ -3,6 +3,7 @@
 
 #include "kinetic/message.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "kinetic/covering_tag.h"
@@ -96,6 +97,12 @@ TEST(Message, WhatBindsARequestIsInTheseBytes) {
             "0a1218e80720808080808080808020"
             "3804a00601"
             "120d0a0b1a016b2a04e30692833004");
+  kinetic::KeyValue::Guard* guard = put.mutable_body()->mutable_keyvalue()->mutable_guard();
+  guard->set_key("d");
+  guard->set_version("v");
+  EXPECT_THAT(Hex(AsBytes(put.SerializeAsString())),
+              testing::EndsWith("12160a141a016b2a04e30692833004"
+                                "ba06060a0164120176"));
   kinetic::GetLog log;
   log.set_capabilities("bound 1\n");
   EXPECT_EQ(Hex(AsBytes(log.SerializeAsString())), "f20608626f756e6420310a");
@@ -166,6 +173,7 @@ TEST(StatusCodes, MeanTheErrnoThatTheInterfaceOfDrivesPromises) {
   EXPECT_EQ(code_of(kinetic::Status::NOT_FOUND), ENOENT);
   EXPECT_EQ(code_of(kinetic::Status::VERSION_MISMATCH), ESTALE);
   EXPECT_EQ(code_of(kinetic::Status::PERM_DATA_ERROR), EBADMSG);
+  EXPECT_EQ(code_of(kinetic::Status::GUARD_MISMATCH), ECANCELED);
   EXPECT_EQ(code_of(kinetic::Status::NO_SPACE), ENOSPC);
   EXPECT_EQ(code_of(kinetic::Status::INVALID_REQUEST), EINVAL);
   EXPECT_EQ(code_of(kinetic::Status::NOT_AUTHORIZED), EACCES);
@@ -176,7 +184,8 @@ TEST(StatusCodes, MeanTheErrnoThatTheInterfaceOfDrivesPromises) {
 }
 
 TEST(StatusCodes, OfFailuresMeanTheSameFailureAtTheOtherEnd) {
-  for (const int error : {0, ENOENT, ESTALE, EBADMSG, ENOSPC, EINVAL, EACCES, EIO, ETIMEDOUT}) {
+  for (const int error :
+       {0, ENOENT, ESTALE, EBADMSG, ENOSPC, EINVAL, EACCES, EIO, ETIMEDOUT, ECANCELED}) {
     kinetic::Status answer;
     answer.set_code(static_cast<kinetic::Status::Code>(
         StatusCodeFor(error == 0 ? Status() : Status(error, "why"))));

@@ -108,6 +108,52 @@ TEST(KeyLocks, OnlyOneAtATimeHasAKeyInWhateverOrderTheyAreAskedFor) {
   EXPECT_EQ(guarded[0] + guarded[1] + guarded[2], 4 * 3'000 * 2);
 }
 
+TEST(KeyLocks, AKeyThatIsOnlyToStayIsSharedWithOthersWhoWantTheSame) {
+  KeyLocks locks;
+  const auto may = [&](Keys keys, Keys shared) {
+    return KeyLocks::Hold(locks, std::move(keys), KeyLocks::Wait::kMayNot, std::move(shared))
+        .holds();
+  };
+  {
+    const KeyLocks::Hold hold(locks, Keys{"a"}, KeyLocks::Wait::kMay, Keys{"dir"});
+    EXPECT_TRUE(may({"b"}, {"dir"}));
+    EXPECT_FALSE(may({"dir"}, {})) << "it is to stay";
+    EXPECT_FALSE(may({"b", "dir"}, {"c"}));
+    EXPECT_FALSE(may({"c"}, {"a"})) << "it is being changed";
+    EXPECT_TRUE(may({"b"}, {"c", "dir"})) << "the attempt before has left one behind";
+  }
+  EXPECT_TRUE(may({"a", "b", "dir"}, {"c"}));
+}
+
+// Else it would wait for as long as the next one comes before the last one goes.
+TEST(KeyLocks, WhoChangesAKeyHasItsTurnHoweverManyShareIt) {
+  KeyLocks locks;
+  const auto may_share = [&] {
+    return KeyLocks::Hold(locks, Keys{}, KeyLocks::Wait::kMayNot, Keys{"dir"}).holds();
+  };
+  std::atomic<bool> changed = false;
+  std::thread writer;
+  std::thread reader;
+  {
+    const KeyLocks::Hold first(locks, Keys{}, KeyLocks::Wait::kMay, Keys{"dir"});
+    EXPECT_TRUE(may_share());
+    writer = std::thread([&] {
+      const KeyLocks::Hold hold(locks, "dir");
+      changed = true;
+    });
+    while (may_share()) std::this_thread::yield();
+    reader = std::thread([&] {
+      const KeyLocks::Hold next(locks, Keys{}, KeyLocks::Wait::kMay, Keys{"dir"});
+      EXPECT_TRUE(changed) << "it came before somebody who had waited";
+    });
+    EXPECT_FALSE(changed);
+  }
+  writer.join();
+  reader.join();
+  EXPECT_TRUE(KeyLocks::Hold(locks, Keys{"dir"}, KeyLocks::Wait::kMayNot).holds())
+      << "somebody has left it behind";
+}
+
 // --- The directory
 
 class EraseTest : public testing::Test {
