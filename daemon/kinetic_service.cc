@@ -8,11 +8,11 @@
 #include "daemon/drive_use.h"
 #include "daemon/media_operations.h"
 #include "daemon/peer_push.h"
+#include "daemon/put_entry.h"
 #include "daemon/security_commands.h"
 #include "kinetic/frame.h"
 #include "kinetic/kinetic.pb.h"
 #include "kinetic/message.h"
-#include "store/tag_check.h"
 
 namespace pinstripe {
 namespace {
@@ -23,57 +23,6 @@ using kinetic::KeyValue;
 
 constexpr std::string_view kProtocolVersion = "4.0.1";
 constexpr int kMaxLogTypes = 32;  // of one request: each type a few times over
-
-// What the request asks to be safe from power loss before it is answered. Without a word about it:
-// yes.
-Result<bool> WantsFlush(const KeyValue& entry) {
-  if (!entry.has_synchronization()) return true;
-  switch (entry.synchronization()) {
-    case KeyValue::WRITETHROUGH:
-    case KeyValue::FLUSH: return true;
-    case KeyValue::WRITEBACK: return false;
-    default: return Fail(EINVAL, "unknown synchronization {}", entry.synchronization());
-  }
-}
-
-Expected ExpectedBy(const KeyValue& entry) {
-  return entry.force() ? Expected::Any() : Expected::Version(entry.dbversion());
-}
-
-StoredRecord RecordOf(const KeyValue& entry, SharedBytes value) {
-  StoredRecord record;
-  record.head.version = entry.newversion();
-  record.head.tag = entry.tag();
-  if (entry.has_algorithm()) record.head.algorithm = entry.algorithm();
-  record.value = std::move(value);
-  return record;
-}
-
-Room RoomOf(const KeyValue& entry) {
-  switch (entry.room()) {
-    case 1: return Room::kRepair;
-    case 2: return Room::kNames;
-    case 3: return Room::kFreeing;
-    default: return Room::kData;
-  }
-}
-
-// EINVAL: it is none.
-Result<std::optional<Guard>> GuardOf(const KeyValue& entry) {
-  if (!entry.has_guard()) return std::optional<Guard>();
-  if (entry.guard().key().empty()) return Fail(EINVAL, "a guard without a key");
-  return Guard{entry.guard().key(), Expected::Version(entry.guard().version())};
-}
-
-// EBADMSG: its value is not the one of which the request speaks.
-Result<Engine::Change> PutOf(const Command& request, SharedBytes value) {
-  const KeyValue& entry = request.body().keyvalue();
-  Engine::Change put{.key = entry.key(), .expected = ExpectedBy(entry), .room = RoomOf(entry)};
-  put.guard = TRY(GuardOf(entry));
-  put.record = RecordOf(entry, std::move(value));
-  if (request.header().bound()) TRY(CheckCoveringTag(&*put.record));
-  return put;
-}
 
 ValueRange RangeOf(const KeyValue& entry) {
   if (entry.metadataonly()) return {0, 0};
@@ -146,25 +95,8 @@ void Conclude(Header::MessageType type, const Status& status, Command* answer) {
   if (!status.ok()) KineticService::SetFailure(status, answer);
 }
 
-// The refusal that the protocol knows, word by word: it says nothing about what there is.
 Status Allow(const KineticService::Caller& caller, Permission permission, ForKey key) {
-  if (MayDo(caller.identity->rights, permission, key, caller.tls)) return {};
-  return Fail(EACCES, "permission denied");
-}
-
-// Of this entry. An answer tells which version the guard has, as one does to who writes a record.
-Status AllowPut(const KineticService::Caller& caller, const KeyValue& entry) {
-  TRY(Allow(caller, Permission::kWrite, entry.key()));
-  if (!entry.has_guard()) return {};
-  const std::string& guard = entry.guard().key();
-  if (MayDo(caller.identity->rights, Permission::kRead, guard, caller.tls)) return {};
-  return Allow(caller, Permission::kWrite, guard);
-}
-
-// A guard that nobody looks at would be worse than none.
-Status CheckUnguarded(const KeyValue& entry) {
-  if (!entry.has_guard()) return {};
-  return Fail(EINVAL, "only a PUT can have a guard");
+  return Allow(caller.identity->rights, permission, key, caller.tls);
 }
 
 void FillLimits(kinetic::GetLog* log) {
@@ -208,7 +140,7 @@ KineticService::Outcome KineticService::Execute(const Caller& caller, const Comm
                                                 SharedBytes value, Command* answer) {
   const Header::MessageType type = request.header().messagetype();
   Outcome outcome;
-  if (type == Header::PUT) {
+  if (type == Header::PUT || type == Header::PUTS) {
     const PutRequest put{caller, &request, std::move(value), answer};
     outcome.after_flush = ExecutePuts({&put, 1})[0];
     return outcome;
@@ -259,65 +191,6 @@ std::optional<KineticService::Outcome> KineticService::ExecuteAtOnce(const Calle
   if (status.code() == EAGAIN) return std::nullopt;
   Conclude(Header::GET, status, answer);
   return outcome;
-}
-
-std::vector<bool> KineticService::ExecutePuts(std::span<const PutRequest> puts) {
-  std::vector<bool> after_flush(puts.size());
-  std::vector<Engine::Change> changes;
-  std::vector<size_t> numbers;
-  changes.reserve(puts.size());
-  numbers.reserve(puts.size());
-  const Gate::Visit visit(executing_);
-  for (size_t i = 0; i < puts.size(); ++i) {
-    const PutRequest& put = puts[i];
-    const Result<bool> wants_flush = CheckPut(put);
-    if (!wants_flush.has_value()) {
-      Conclude(Header::PUT, wants_flush.error(), put.answer);
-      continue;
-    }
-    Result<Engine::Change> change = PutOf(*put.request, put.value);
-    if (!change.has_value()) {
-      Conclude(Header::PUT, change.error(), put.answer);
-      continue;
-    }
-    after_flush[i] = *wants_flush;
-    changes.push_back(*std::move(change));
-    numbers.push_back(i);
-  }
-  const std::vector<Status> statuses = engine_.PutEach(changes);
-  for (size_t i = 0; i < changes.size(); ++i) {
-    if (!statuses[i].ok()) after_flush[numbers[i]] = false;
-    Conclude(Header::PUT, statuses[i], puts[numbers[i]].answer);
-  }
-  return after_flush;
-}
-
-std::optional<std::vector<bool>> KineticService::ExecutePutsAtOnce(
-    std::span<const PutRequest> puts) {
-  const Gate::QuickVisit visit(executing_);
-  if (!visit.inside()) return std::nullopt;
-  std::vector<bool> after_flush;
-  std::vector<Engine::Change> changes;
-  changes.reserve(puts.size());
-  for (const PutRequest& put : puts) {
-    const Result<bool> wants_flush = CheckPut(put);
-    if (!wants_flush.has_value()) return std::nullopt;
-    Result<Engine::Change> change = PutOf(*put.request, put.value);
-    if (!change.has_value()) return std::nullopt;
-    after_flush.push_back(*wants_flush);
-    changes.push_back(*std::move(change));
-  }
-  if (!engine_.PutAllAtOnce(changes)) return std::nullopt;
-  for (const PutRequest& put : puts) Conclude(Header::PUT, {}, put.answer);
-  return after_flush;
-}
-
-// Whether it may be made, and is to be durable before it is answered.
-Result<bool> KineticService::CheckPut(const PutRequest& put) const {
-  const KeyValue& entry = put.request->body().keyvalue();
-  TRY(CheckAdmitted(put.caller, put.answer));
-  TRY(AllowPut(put.caller, entry));
-  return WantsFlush(entry);
 }
 
 void KineticService::SetFailure(const Status& failure, Command* answer) {
@@ -453,9 +326,9 @@ Status KineticService::ListAllowed(const Caller& caller, const KeyRange& range, 
 Status KineticService::Delete(const Caller& caller, const Command& request, bool* after_flush) {
   const KeyValue& entry = request.body().keyvalue();
   TRY(Allow(caller, Permission::kDelete, entry.key()));
-  TRY(CheckUnguarded(entry));
   const bool flush = TRY(WantsFlush(entry));
-  const Status deleted = engine_.Delete(entry.key(), ExpectedBy(entry));
+  const Engine::Change deletion = TRY(DeletionOf(entry));
+  const Status deleted = engine_.Delete(deletion.key, deletion.expected);
   // A forced delete of what is not there has reached what it wanted.
   if (!deleted.ok() && !(deleted.code() == ENOENT && entry.force())) return deleted;
   *after_flush = flush;
@@ -522,11 +395,10 @@ Result<Engine::Change> KineticService::ChangeOf(const Caller& caller, const Comm
                                                 SharedBytes value) {
   const KeyValue& entry = request.body().keyvalue();
   const bool put = request.header().messagetype() == Header::PUT;
-  TRY(put ? AllowPut(caller, entry) : Allow(caller, Permission::kDelete, entry.key()));
+  TRY(put ? AllowPut(caller.identity->rights, entry, caller.tls)
+          : Allow(caller, Permission::kDelete, entry.key()));
   TRY(WantsFlush(entry));  // the end of the batch decides; but it must be a valid request
-  if (put) return PutOf(request, std::move(value));
-  TRY(CheckUnguarded(entry));
-  return Engine::Change{.key = entry.key(), .expected = ExpectedBy(entry), .room = RoomOf(entry)};
+  return put ? PutOf(entry, request.header().bound(), std::move(value)) : DeletionOf(entry);
 }
 
 KineticService::Outcome KineticService::EndBatch(const Caller& caller, const Batch& batch,
@@ -610,10 +482,10 @@ Status KineticService::FillDevice(std::string_view name, Time now, kinetic::GetL
   if (name != kCapabilitiesLog) {
     return Fail(ENOENT, "no device log '{}'", Hex(AsBytes(name.substr(0, 64))));
   }
-  log->set_capabilities(fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", kRangeGetCapability,
-                                    kRangeRecordsCapability, kChecksumScanCapability,
-                                    kRoomsCapability, kBoundCapability, kUnerasedCapability,
-                                    kClientsCapability, kSlowCapability, kGuardsCapability));
+  log->set_capabilities(fmt::format(
+      "{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", kRangeGetCapability, kRangeRecordsCapability,
+      kChecksumScanCapability, kRoomsCapability, kBoundCapability, kUnerasedCapability,
+      kClientsCapability, kSlowCapability, kGuardsCapability, kPutsCapability));
   *value = SharedBytes(log->capabilities());
   return {};
 }

@@ -2,7 +2,7 @@
 // server's (server.h), keeping is the engine's (engine.h).
 //
 // Served: GET (with our partial reads), GETVERSION, GETNEXT, GETPREVIOUS, GETKEYRANGE, PUT, DELETE,
-// NOOP, FLUSHALLDATA, GETLOG, SETUP, SECURITY; batches (START_BATCH, END_BATCH, ABORT_BATCH)
+// PUTS, NOOP, FLUSHALLDATA, GETLOG, SETUP, SECURITY; batches (START_BATCH, END_BATCH, ABORT_BATCH)
 // together with the connection, which collects them; and beside the others, because they take long,
 // PEER2PEERPUSH, MEDIASCAN and MEDIAOPTIMIZE (long_operation.h). Every other message type is
 // INVALID_REQUEST. docs/protocol.md tells more.
@@ -110,7 +110,7 @@ class KineticService {
   std::optional<Outcome> ExecuteAtOnce(const Caller& caller, const kinetic::Command& request,
                                        kinetic::Command* answer);
 
-  // PUTs that came together, in their order; each as Execute() would do it.
+  // PUTs and PUTSs that came together, in their order; each as Execute() would do it.
   struct PutRequest {
     Caller caller;
     const kinetic::Command* request = nullptr;
@@ -156,7 +156,6 @@ class KineticService {
 
   Status Flush() { return engine_.Flush(); }
 
-  // What an answer says when the flush it waited for has failed.
   static void SetFailure(const Status& failure, kinetic::Command* answer);
 
  private:
@@ -166,7 +165,7 @@ class KineticService {
                     kinetic::Command* answer);
   Status GetNeighbour(const Caller& caller, const kinetic::Command& request,
                       kinetic::Command* answer, SharedBytes* value);
-  Result<bool> CheckPut(const PutRequest& put) const;
+  class PutRun;
   // Whether the device was not erased since the caller was admitted.
   Status CheckCurrent(const Caller& caller) const;
   // Nor has got another cluster version (EREMCHG, and the answer says which).

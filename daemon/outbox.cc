@@ -11,11 +11,11 @@ namespace pinstripe {
 using kinetic::Command;
 
 Outgoing AnswerOf(const Command& answer, const DeviceSecurity::Identity* identity,
-                  SharedBytes value, size_t request_bytes) {
+                  SharedBytes value, size_t request_bytes, size_t requests) {
   std::string head = identity == nullptr
                          ? UnsignedFrame(Unsigned::kPinAnswer, answer)
                          : SignedFrame(answer, identity->id, identity->key, value.size());
-  return {std::move(head), std::move(value), request_bytes, /*answers=*/true};
+  return {std::move(head), std::move(value), request_bytes, requests};
 }
 
 void Outbox::Add(Outgoing outgoing) {
@@ -50,7 +50,7 @@ Outbox::Sent Outbox::Consume(size_t bytes) {
     sent_of_first_ -= first.size();
     unsent_bytes_ -= first.size();
     sent.bytes += first.size() + first.request_bytes;
-    if (first.answers) ++sent.requests;
+    sent.requests += first.answers;
     sent.last = first.last;
     waiting_.pop_front();
     if (sent.last) break;

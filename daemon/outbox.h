@@ -25,14 +25,15 @@ struct Outgoing {
   std::string head;
   SharedBytes value;
   size_t request_bytes = 0;  // what the request it answers counted for
-  bool answers = false;      // a request; else a word of our own
+  size_t answers = 0;        // so many requests, as they were counted; 0: a word of our own
   bool last = false;         // the connection ends after it
   size_t size() const { return head.size() + value.size(); }
 };
 
-// An answer with its signature. Without an identity: to a PIN operation.
+// An answer with its signature, to what was counted as so many requests. Without an identity: to a
+// PIN operation.
 Outgoing AnswerOf(const kinetic::Command& answer, const DeviceSecurity::Identity* identity,
-                  SharedBytes value, size_t request_bytes);
+                  SharedBytes value, size_t request_bytes, size_t requests = 1);
 
 class Outbox {
  public:

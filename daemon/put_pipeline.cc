@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "daemon/put_entry.h"
 #include "daemon/session.h"
 
 namespace pinstripe {
@@ -23,6 +24,12 @@ constexpr size_t kMostRequestReused = 512;  // bytes of a message whose memory i
 constexpr size_t kMostReused = 64;          // requests and answers, of a connection
 
 }  // namespace
+
+size_t PutPipeline::CountPuts(const PendingPuts& puts) {
+  size_t count = 0;
+  for (const PendingPut& put : puts) count += put.puts;
+  return count;
+}
 
 std::shared_ptr<Command> PutPipeline::UsedOrNew() {
   if (used_.empty()) return std::make_shared<Command>();
@@ -42,6 +49,7 @@ void PutPipeline::Add(const KineticService::Caller& caller, const std::shared_pt
   put.answer = UsedOrNew();
   put.reusable = frame.message.size() <= kMostRequestReused;
   put.bytes = frame.value.size();
+  put.puts = pinstripe::CountPuts(*request);
   put.value = SharedBytes(std::move(frame.value));
   put.received = session_.loop_.runtime().Now();
   put.expiry = session_.ExpiryOf(request->header());
@@ -54,7 +62,7 @@ void PutPipeline::Hand() {
   size_t bytes = 0;
   for (const PendingPut& put : puts_) bytes += put.bytes;
   if (MakePutsAtOnce(bytes)) return;
-  session_.CountUnderWay(puts_.size(), bytes);
+  session_.CountUnderWay(CountPuts(puts_), bytes);
   bool next_wait = false;
   {
     const MutexLock lock(mutex_);
@@ -86,7 +94,8 @@ void PutPipeline::Hand() {
 // costs more than to make it. Many are left to a worker, beside whom the next ones can be read.
 // False: they were not made.
 bool PutPipeline::MakePutsAtOnce(size_t bytes) {
-  if (puts_.size() > kMostPutsAtOnce || bytes > kMaxBytesAtOnce || session_.loop_.others_wait()) {
+  if (CountPuts(puts_) > kMostPutsAtOnce || bytes > kMaxBytesAtOnce ||
+      session_.loop_.others_wait()) {
     return false;
   }
   const Time begin = session_.loop_.runtime().Now();
@@ -119,7 +128,7 @@ bool PutPipeline::MakePutsAtOnce(size_t bytes) {
       continue;
     }
     session_.Note(*put.request, put.bytes, {.received = put.received, .begun = begin}, *put.answer);
-    session_.ready_.push_back(AnswerOf(*put.answer, put.caller.identity.get(), {}, 0));
+    session_.ready_.push_back(AnswerOf(*put.answer, put.caller.identity.get(), {}, 0, put.puts));
     if (used_.size() >= kMostReused) continue;
     if (put.reusable) used_.push_back(std::move(put.request));
     used_.push_back(std::move(put.answer));
@@ -128,7 +137,7 @@ bool PutPipeline::MakePutsAtOnce(size_t bytes) {
   if (flushed->empty()) return true;
   size_t flushed_bytes = 0;
   for (const PendingPut& put : *flushed) flushed_bytes += put.bytes;
-  session_.CountUnderWay(flushed->size(), flushed_bytes);
+  session_.CountUnderWay(CountPuts(*flushed), flushed_bytes);
   SendAfterFlush(flushed);
   return true;
 }
@@ -188,7 +197,7 @@ void PutPipeline::SendAfterFlush(const std::shared_ptr<PendingPuts>& puts) {
   session_.shared_->flushes->Add([self = session_.shared_from_this(), puts](const Status& flushed) {
     for (PendingPut& put : *puts) {
       if (put.after_flush && !flushed.ok()) {
-        KineticService::SetFailure(flushed, put.answer.get());
+        SetFlushFailure(flushed, *put.request, put.answer.get());
       }
     }
     self->puts_.SendPuts(*puts, /*after_flush=*/true);
@@ -203,7 +212,7 @@ void PutPipeline::SendPuts(PendingPuts& puts, bool after_flush) {
     if (put.after_flush != after_flush) continue;
     session_.Note(*put.request, put.bytes,
                   {.received = put.received, .begun = put.begun, .made = put.made}, *put.answer);
-    answers.push_back(AnswerOf(*put.answer, put.caller.identity.get(), {}, put.bytes));
+    answers.push_back(AnswerOf(*put.answer, put.caller.identity.get(), {}, put.bytes, put.puts));
   }
   session_.SendAll(answers);
   const MutexLock lock(mutex_);

@@ -1,4 +1,5 @@
-// PutPipeline: the PUTs of one connection on their way from the frame to the answer. Those that one
+// PutPipeline: the PUTs of one connection on their way from the frame to the answer, and the PUTSs,
+// each of which is several of them with one answer. Those that one
 // read has brought are executed together, and so are those that came while the ones before were
 // executed. A few small ones the loop makes itself, where it need not wait; all others go to a
 // worker. Those that must be durable wait for a flush before they are answered.
@@ -45,6 +46,7 @@ class PutPipeline {
     KineticService::Caller caller;
     SharedBytes value;
     size_t bytes = 0;  // of the value, also when that is gone
+    size_t puts = 1;   // that it counts for
     Time received{};
     Time expiry{};
     Time begun{};  // since when it was executed
@@ -55,6 +57,8 @@ class PutPipeline {
   };
   using PendingPuts = std::vector<PendingPut>;
 
+  // How many requests they count for.
+  static size_t CountPuts(const PendingPuts& puts);
   bool MakePutsAtOnce(size_t bytes);
   void MakeWaitingPuts();
   void MakePuts(const std::shared_ptr<PendingPuts>& puts);

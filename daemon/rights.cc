@@ -113,6 +113,11 @@ bool MayDo(const Rights& rights, Permission permission, ForKey key, bool tls) {
   });
 }
 
+Status Allow(const Rights& rights, Permission permission, ForKey key, bool tls) {
+  if (MayDo(rights, permission, key, tls)) return {};
+  return Fail(EACCES, "permission denied");
+}
+
 // All keys between two begin with what both begin with; of a range without an end nothing is known.
 bool MayDoAll(const Rights& rights, Permission permission, std::string_view first,
               std::string_view last, bool tls) {

@@ -100,6 +100,9 @@ using ForKey = std::optional<std::string_view>;
 // without.
 bool MayDo(const Rights& rights, Permission permission, ForKey key, bool tls);
 
+// EACCES, in the words that the protocol knows, which say nothing of what there is.
+Status Allow(const Rights& rights, Permission permission, ForKey key, bool tls);
+
 // Whether it has the permission on all keys from `first` to `last`, whichever there are. An empty
 // `last`: to the end.
 bool MayDoAll(const Rights& rights, Permission permission, std::string_view first,

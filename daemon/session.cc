@@ -357,7 +357,8 @@ Status Session::HandleAdmitted(const KineticService::Caller& caller,
     case Header::GET:
       if (AnswerAtOnce(caller, *request, bytes)) return {};
       break;
-    case Header::PUT: puts_.Add(caller, request, std::move(frame)); return {};
+    case Header::PUT:
+    case Header::PUTS: puts_.Add(caller, request, std::move(frame)); return {};
     case Header::START_BATCH: {
       const Status started = batches_.Start(header.batchid());
       if (started.code() == EEXIST) return BrokenBatch(started.message());
@@ -441,7 +442,9 @@ bool Session::AnswerAtOnce(const KineticService::Caller& caller, const Command& 
 void Session::SendReady() {
   if (ready_.empty()) return;
   at_once_ += ready_.size();
-  CountUnderWay(ready_.size(), 0);
+  size_t requests = 0;
+  for (const Outgoing& answer : ready_) requests += answer.answers;
+  CountUnderWay(requests, 0);
   SendAll(ready_);
   ready_.clear();
 }

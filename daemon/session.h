@@ -165,6 +165,9 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
                  size_t bytes);
   void Note(const kinetic::Command& request, size_t value_bytes, const Progress& progress,
             const kinetic::Command& answer);
+  void NoteEach(const kinetic::Command& request, const kinetic::Command& answer, Duration took);
+  void Count(int type, size_t value_bytes, Duration took, std::string_view key,
+             const kinetic::Status& status);
   void NoteSlow(const kinetic::Command& request, size_t value_bytes, const Progress& progress,
                 const kinetic::Command& answer, Time ended);
   void Tell(LogLevel level, std::string_view event, std::initializer_list<LogField> fields);

@@ -8,6 +8,7 @@
 #include <cassert>
 #include <utility>
 
+#include "daemon/put_entry.h"
 #include "daemon/session.h"
 #include "kinetic/key_text.h"
 
@@ -149,23 +150,49 @@ void Session::StartLong(std::shared_ptr<Command> request, const KineticService::
 // Counts what was done, and tells where the device itself failed.
 void Session::Note(const Command& request, size_t value_bytes, const Progress& progress,
                    const Command& answer) {
-  const kinetic::Status& status = answer.status();
-  const auto type = request.header().messagetype();
-  const bool moved = status.code() == kinetic::Status::SUCCESS;
+  const Header::MessageType type = request.header().messagetype();
   const Time ended = loop_.runtime().Now();
   const Duration took = ended - progress.received;
+  if (type == Header::PUTS) {
+    NoteEach(request, answer, took);
+  } else {
+    Count(type, value_bytes, took, request.body().keyvalue().key(), answer.status());
+  }
+  if (service_.slow().IsSlow(took)) NoteSlow(request, value_bytes, progress, answer, ended);
+}
+
+// Of puts in one message, each as if it had come alone.
+void Session::NoteEach(const Command& request, const Command& answer, Duration took) {
+  const kinetic::Puts& asked = request.body().puts();
+  const kinetic::Puts& told = answer.body().puts();
+  const size_t puts = CountPuts(request);
+  for (int i = 0; i < static_cast<int>(puts); ++i) {
+    // Without a word about each the whole was refused.
+    const kinetic::Status& status =
+        i < told.records_size() ? told.records(i).status() : answer.status();
+    if (i < asked.records_size()) {
+      const kinetic::Puts::Record& put = asked.records(i);
+      Count(Header::PUT, put.valuebytes(), took, put.keyvalue().key(), status);
+    } else {
+      Count(Header::PUT, 0, took, "", status);
+    }
+  }
+}
+
+void Session::Count(int type, size_t value_bytes, Duration took, std::string_view key,
+                    const kinetic::Status& status) {
+  const bool moved = status.code() == kinetic::Status::SUCCESS;
   service_.statistics().Add(type, moved ? value_bytes : 0, took);
   if (!moved) service_.statistics().AddFailure(status.code());
   client_->Count(moved ? value_bytes : 0, /*written=*/type == Header::PUT);
-  if (service_.slow().IsSlow(took)) NoteSlow(request, value_bytes, progress, answer, ended);
   switch (status.code()) {
     case kinetic::Status::INTERNAL_ERROR:
     case kinetic::Status::PERM_DATA_ERROR:
       Tell(LogLevel::kWarn, "request failed",
            {{"drive", service_.path()},
             {"port", service_.port()},
-            {"type", Header::MessageType_Name(type)},
-            {"record", KeyText(request.body().keyvalue().key())},
+            {"type", Header::MessageType_Name(static_cast<Header::MessageType>(type))},
+            {"record", KeyText(key)},
             {"status", StatusCodeName(status.code())},
             {"why", status.statusmessage()}});
       break;
@@ -194,8 +221,12 @@ void Session::NoteSlow(const Command& request, size_t value_bytes, const Progres
                    .store = made - progress.begun,
                    .sync = ended - made,
                    .status = answer.status().code()};
-  const std::string& key = request.body().keyvalue().key();
+  const kinetic::Puts& puts = request.body().puts();
+  const bool several = slow.type == Header::PUTS && puts.records_size() > 0;
+  const std::string& key =
+      several ? puts.records(0).keyvalue().key() : request.body().keyvalue().key();
   if (!key.empty()) slow.record = KeyText(key);
+  if (several) slow.record += fmt::format(" and {} more", puts.records_size() - 1);
   const auto milliseconds = [](Duration time) {
     return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
   };

@@ -177,6 +177,7 @@ struct DriveCapabilities {
   bool clients = false;        // it tells who uses it, and wants to know who we are
   bool slow = false;           // it tells what took long, and wants to know what did for us
   bool guards = false;         // it takes puts with a guard
+  bool puts = false;           // several small puts may travel in one message
 };
 
 // How a drive has answered so far, as whoever asks it sees it. Thread-safe.

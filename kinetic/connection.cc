@@ -15,6 +15,7 @@
 #include "base/try.h"
 #include "kinetic/kinetic.pb.h"
 #include "kinetic/message.h"
+#include "kinetic/put_operation.h"
 
 namespace pinstripe {
 namespace {
@@ -29,6 +30,8 @@ constexpr int kMostAllowances = 4;  // of an operation, while other answers come
 constexpr Duration kLongestAllowance = std::chrono::minutes(10);
 constexpr Duration kBeforeRaisingAgain = std::chrono::seconds(1);
 constexpr uint32_t kEvents = EPOLLIN | EPOLLRDHUP;
+// Puts whose deadlines are no farther apart may go together, and time out with the last of them.
+constexpr Duration kDeadlinesApart = std::chrono::milliseconds(20);
 
 // A peer that vanishes without a word is noticed within some ten seconds, busy or idle.
 void SetSocketOptions(int socket) {
@@ -119,6 +122,9 @@ void KineticConnection::Submit(KineticOperationPtr operation) {
     return;
   }
   const Time deadline = operation->deadline();
+  // Answers that ask for more are followed by one call for all that they asked.
+  const bool from_answer = loop_.on_loop_thread() && receiving_;
+  const bool held = !from_answer && SendTogether::Defers(shared_from_this());
   bool rearm = false;
   {
     const MutexLock lock(mutex_);
@@ -132,12 +138,29 @@ void KineticConnection::Submit(KineticOperationPtr operation) {
       wake_ = deadline;
       rearm = true;
     }
-    waiting(operation->kind()).push_back(std::move(operation));
+    if (held) {
+      held_.push_back({std::this_thread::get_id(), std::move(operation)});
+    } else {
+      waiting(operation->kind()).push_back(std::move(operation));
+    }
   }
   if (rearm) loop_.Post([self = shared_from_this()] { self->ArmTimer(); });
-  // Answers that ask for more are followed by one call for all that they asked.
-  if (loop_.on_loop_thread() && receiving_) return;
-  if (!SendTogether::Defers(shared_from_this())) Pump();
+  if (!from_answer && !held) Pump();
+}
+
+// What this thread has held back goes out in one piece: nobody has sent a part of it meanwhile.
+void KineticConnection::SendWaiting() {
+  {
+    const MutexLock lock(mutex_);
+    std::erase_if(held_, [&, thread = std::this_thread::get_id()](Held& each) {
+      mutex_.AssertHeld();
+      if (each.thread != thread) return false;
+      const Kind kind = each.operation->kind();
+      waiting(kind).push_back(std::move(each.operation));
+      return true;
+    });
+  }
+  Pump();
 }
 
 // Sends what may be sent, unless somebody is doing that already.
@@ -192,21 +215,51 @@ std::vector<KineticConnection::Numbered> KineticConnection::TakeBatch() {
   std::vector<Numbered> batch;
   const Time now = loop_.runtime().Now();
   for (const Kind kind : {Kind::kRead, Kind::kWrite}) {
-    std::deque<KineticOperationPtr>& queue = waiting(kind);
-    while (!queue.empty() && in_flight(kind) < limits_[static_cast<int>(kind)] &&
-           batch.size() < kBatch) {
-      ++in_flight(kind);
+    const uint32_t limit = limits_[static_cast<int>(kind)];
+    while (!waiting(kind).empty() && batch.size() < kBatch) {
+      const uint32_t room = limit - std::min(limit, in_flight(kind));
+      if (PlacesOf(*waiting(kind).front()) > room) break;
+      KineticOperationPtr operation = TakeNext(kind, room);
+      const uint32_t places = PlacesOf(*operation);
+      in_flight(kind) += places;
       const uint64_t sequence = ++last_sequence_;
-      KineticOperationPtr operation = std::move(queue.front());
-      queue.pop_front();
       const Time deadline = operation->deadline();
       const Duration allowance = std::min(deadline - now, kLongestAllowance);
       const Time latest = now + kMostAllowances * allowance;
-      sent_.emplace(sequence, Sent{operation, kind, deadline, allowance, now, latest});
+      sent_.emplace(sequence, Sent{operation, kind, deadline, allowance, now, latest, places});
       batch.push_back({sequence, std::move(operation)});
     }
   }
   return batch;
+}
+
+// The first one that waits, or puts, of which that is one, at most so many together.
+KineticOperationPtr KineticConnection::TakeNext(Kind kind, uint32_t most) {
+  std::deque<KineticOperationPtr>& queue = waiting(kind);
+  std::vector<KineticOperationPtr> puts;
+  size_t bytes = 0;
+  const auto goes_along = [&](const KineticOperation& next) {
+    if (next.put() == nullptr || bytes + next.put()->value.size() > kMostBytesTogether)
+      return false;
+    if (puts.empty()) return true;
+    const Terms& terms = puts[0]->terms();
+    const auto [earlier, later] = std::minmax({terms.deadline, next.deadline()});
+    return terms.cluster_version == next.terms().cluster_version &&
+           later - earlier <= kDeadlinesApart;
+  };
+  // One that can do this is one that looks itself whether it was erased.
+  const bool together = capabilities_.puts && capabilities_.unerased;
+  while (together && !queue.empty() && puts.size() < std::min<size_t>(most, kMostPutsTogether) &&
+         goes_along(*queue.front())) {
+    bytes += queue.front()->put()->value.size();
+    puts.push_back(std::move(queue.front()));
+    queue.pop_front();
+  }
+  if (puts.size() > 1) return NewPutsTogether(std::move(puts));
+  if (puts.size() == 1) return std::move(puts[0]);
+  KineticOperationPtr first = std::move(queue.front());
+  queue.pop_front();
+  return first;
 }
 
 KineticConnection::Outgoing KineticConnection::Encode(const Numbered& numbered) {
@@ -432,7 +485,7 @@ Status KineticConnection::HandleAnswer(Frame frame) {
     if (found == sent_.end()) return Fail(EBADMSG, "it answered what nobody had asked");
     sent = std::move(found->second);
     sent_.erase(found);
-    --in_flight(sent.kind);
+    in_flight(sent.kind) -= sent.places;
   }
   if (!sent.operation) return {};
   NoteWaited(header.acksequence(), sent, last_received_, /*answered=*/true);
@@ -475,6 +528,16 @@ Status KineticConnection::HandleAnswer(Frame frame) {
 }
 
 void KineticConnection::Count(const Sent& sent, const Status& status, size_t value_bytes) const {
+  const std::span<const KineticOperationPtr> parts = sent.operation->parts();
+  if (parts.empty()) return CountOne(sent, *sent.operation, status, value_bytes);
+  const kinetic::Puts& told = received_->command.body().puts();
+  for (size_t i = 0; i < parts.size(); ++i) {
+    CountOne(sent, *parts[i], status.ok() ? StatusOfPut(told, i, parts.size()) : status, 0);
+  }
+}
+
+void KineticConnection::CountOne(const Sent& sent, const KineticOperation& operation,
+                                 const Status& status, size_t value_bytes) const {
   DriveTimes& times = *options_->times;
   const bool reads = sent.kind == Kind::kRead;
   (reads ? times.reads : times.writes).Add(last_received_ - sent.when);
@@ -485,19 +548,21 @@ void KineticConnection::Count(const Sent& sent, const Status& status, size_t val
   }
   if (!status.ok()) return;
   (reads ? times.read_bytes : times.written_bytes)
-      .fetch_add(reads ? value_bytes : sent.operation->value().size(), std::memory_order_relaxed);
+      .fetch_add(reads ? value_bytes : operation.value().size(), std::memory_order_relaxed);
 }
 
 void KineticConnection::NoteWaited(uint64_t sequence, const Sent& sent, Time until,
                                    bool answered) const {
   const Duration took = until - sent.when;
-  if (took < OperationTrace::kLong || sent.operation->asked_by() == 0) return;
-  options_->waited->Note(sent.operation->asked_by(),
-                         {.connection = static_cast<uint64_t>(connection_id_),
-                          .sequence = sequence,
-                          .type = sent.operation->message_type(),
-                          .took = took,
-                          .answered = answered});
+  if (took < OperationTrace::kLong) return;
+  ForEachPart(*sent.operation, [&](const KineticOperation& each) {
+    if (each.asked_by() == 0) return;
+    options_->waited->Note(each.asked_by(), {.connection = static_cast<uint64_t>(connection_id_),
+                                             .sequence = sequence,
+                                             .type = sent.operation->message_type(),
+                                             .took = took,
+                                             .answered = answered});
+  });
 }
 
 void KineticConnection::AddUnanswered(std::span<const uint64_t> operations,
@@ -505,10 +570,12 @@ void KineticConnection::AddUnanswered(std::span<const uint64_t> operations,
   const Time now = loop_.runtime().Now();
   const MutexLock lock(mutex_);
   for (const auto& [sequence, sent] : sent_) {
-    if (!sent.operation ||
-        std::ranges::find(operations, sent.operation->asked_by()) == operations.end()) {
-      continue;
-    }
+    if (!sent.operation) continue;
+    bool asked = false;
+    ForEachPart(*sent.operation, [&](const KineticOperation& each) {
+      asked = asked || std::ranges::find(operations, each.asked_by()) != operations.end();
+    });
+    if (!asked) continue;
     unanswered->push_back({.connection = static_cast<uint64_t>(connection_id_),
                            .sequence = sequence,
                            .type = sent.operation->message_type(),
@@ -631,6 +698,8 @@ void KineticConnection::OnTimer() {
     for (auto& queue : waiting_) {
       std::erase_if(queue, [&](auto& each) { return expire(each, each->deadline()); });
     }
+    std::erase_if(held_,
+                  [&](Held& each) { return expire(each.operation, each.operation->deadline()); });
     std::erase_if(delayed_, [&](Delayed& each) {
       mutex_.AssertHeld();
       if (!expire(each.operation, each.when)) return false;
@@ -658,8 +727,8 @@ void KineticConnection::OnTimer() {
   }
   ArmTimer();
   const auto self = shared_from_this();  // who hears of one may let go of the connection
-  options_->times->timeouts.fetch_add(expired.size(), std::memory_order_relaxed);
   for (KineticOperationPtr& each : expired) {
+    options_->times->timeouts.fetch_add(PlacesOf(*each), std::memory_order_relaxed);
     each->Finish(tl::unexpected(Status(ETIMEDOUT, "no answer in time").OfDrive(options_->drive)));
   }
   if (phase_ == Phase::kClosed) return;
@@ -706,12 +775,14 @@ std::vector<KineticOperationPtr> KineticConnection::Shut(const Status& status) {
     NoteWaited(sequence, sent, now, /*answered=*/false);
     operations.push_back(std::move(sent.operation));
   }
+  for (Held& each : held_) operations.push_back(std::move(each.operation));
   for (Delayed& each : delayed_) operations.push_back(std::move(each.operation));
   for (auto& queue : waiting_) {
     for (KineticOperationPtr& each : queue) operations.push_back(std::move(each));
     queue.clear();
   }
   sent_.clear();
+  held_.clear();
   delayed_.clear();
   return operations;
 }

@@ -4,7 +4,9 @@
 //
 // Sending happens on the thread that submits, unless another one is sending at that moment: then
 // that one takes ours along; or a SendTogether of this thread has it wait for others. What the
-// socket does not take at once the loop's thread sends later.
+// socket does not take at once the loop's thread sends later. Small puts that wait at the same time
+// for their turn go to a device that can in one message (put_operation.h), where their deadlines
+// are about the same; each is answered, counted and limited as if it had gone alone.
 // Answers and failures are delivered on the loop's thread, without a lock.
 //
 // What was sent times out when nothing at all came for as long as it was given from when it was
@@ -26,6 +28,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -109,7 +112,7 @@ class KineticConnection final : public IoLoop::Handler,
   void Close(const Status& why);
 
   void OnReady(uint32_t epoll_events) override;
-  void SendWaiting() override { Pump(); }
+  void SendWaiting() override;
 
  private:
   struct Sent {
@@ -120,9 +123,14 @@ class KineticConnection final : public IoLoop::Handler,
     Duration allowance;  // from when it was sent
     Time when;           // and that
     Time latest;         // to which the deadline is put off at most
+    uint32_t places;     // of the limit of its kind
   };
   struct Delayed {
     Time when;
+    KineticOperationPtr operation;
+  };
+  struct Held {
+    std::thread::id thread;
     KineticOperationPtr operation;
   };
   struct Numbered {
@@ -142,6 +150,7 @@ class KineticConnection final : public IoLoop::Handler,
   void Pump();
   void SendAll();
   std::vector<Numbered> TakeBatch() REQUIRES(mutex_);
+  KineticOperationPtr TakeNext(KineticOperation::Kind kind, uint32_t most) REQUIRES(mutex_);
   Outgoing Encode(const Numbered& numbered);
   Written Write();
   void Consume(size_t bytes);
@@ -157,6 +166,8 @@ class KineticConnection final : public IoLoop::Handler,
   Status CheckSignature() const;
   Status CheckConnection(int64_t id) const;
   void Count(const Sent& sent, const Status& status, size_t value_bytes) const;
+  void CountOne(const Sent& sent, const KineticOperation& operation, const Status& status,
+                size_t value_bytes) const;
   // Remembers one of an operation, if it took long.
   void NoteWaited(uint64_t sequence, const Sent& sent, Time until, bool answered) const;
   void FinishWhenConfirmed(KineticOperationPtr operation, const Status& status, Buffer value);
@@ -223,6 +234,7 @@ class KineticConnection final : public IoLoop::Handler,
   bool blocked_ GUARDED_BY(mutex_) = false;
   uint64_t last_sequence_ GUARDED_BY(mutex_);
   std::deque<KineticOperationPtr> waiting_[KineticOperation::kKinds] GUARDED_BY(mutex_);
+  std::vector<Held> held_ GUARDED_BY(mutex_);                   // by a SendTogether of that thread
   std::vector<Delayed> delayed_ GUARDED_BY(mutex_);             // the drive was busy
   std::unordered_map<uint64_t, Sent> sent_ GUARDED_BY(mutex_);  // by sequence
   uint32_t in_flight_[KineticOperation::kKinds] GUARDED_BY(mutex_) = {};

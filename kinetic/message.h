@@ -33,6 +33,10 @@ inline constexpr std::string_view kBoundCapability = "bound 1";
 inline constexpr std::string_view kClientsCapability = "clients 1";
 inline constexpr std::string_view kSlowCapability = "slow 1";
 inline constexpr std::string_view kGuardsCapability = "guards 1";
+inline constexpr std::string_view kPutsCapability = "puts 1";
+
+// So many puts may be in one message.
+inline constexpr size_t kMostPutsTogether = 64;
 
 // The vendor's log of who uses a drive, and of what it did for them.
 inline constexpr std::string_view kClientsLog = "io.pinstripe.clients";

@@ -12,6 +12,7 @@
 #include "base/utf8.h"
 #include "kinetic/kinetic.pb.h"
 #include "kinetic/message.h"
+#include "kinetic/put_operation.h"
 
 namespace pinstripe {
 namespace {
@@ -19,24 +20,8 @@ namespace {
 using Kind = KineticOperation::Kind;
 using kinetic::Header;
 
-constexpr int32_t kAlgorithmCrc32c = 4;
 constexpr size_t kMaxFailureBytes = 1024;                     // of what a device says about itself
 constexpr uint64_t kTooManyMilliseconds = uint64_t{1} << 42;  // more than a hundred years
-
-// The version an entry must have, for a change of it.
-void SetExpected(const Expected& expected, kinetic::KeyValue* entry) {
-  if (!expected.version()) {
-    entry->set_force(true);
-  } else if (!expected.version()->empty()) {  // none and the empty version are the same
-    entry->set_dbversion(*expected.version());
-  }
-}
-
-void SetDurability(Durability durability, kinetic::KeyValue* entry) {
-  entry->set_synchronization(durability == Durability::kWriteThrough
-                                 ? kinetic::KeyValue::WRITETHROUGH
-                                 : kinetic::KeyValue::WRITEBACK);
-}
 
 // A device that mixes up its answers must not go unnoticed: what it says of a record it says with
 // the key.
@@ -44,15 +29,6 @@ Status CheckKey(const std::string& asked, const kinetic::KeyValue& entry) {
   if (!entry.has_key()) return Fail(EBADMSG, "it answered without the key that was asked for");
   if (entry.key() == asked) return {};
   return Fail(EBADMSG, "it answered with another key than the one that was asked for");
-}
-
-// Devices confirm a change without its key, so nothing but the number of the request says of which
-// change they speak. One that names a key speaks of that; what became of ours nobody knows then.
-Status CheckChangedKey(const std::string& changed, const kinetic::KeyValue& entry) {
-  if (entry.key().empty() || entry.key() == changed) return {};
-  return Fail(EHOSTUNREACH,
-              "it confirmed a change of another key than the one that was to be changed, which may "
-              "have been changed or not");
 }
 
 // What it lists must be what was asked for, in the order that was asked for.
@@ -190,52 +166,6 @@ class HeadOfIdentityOperation final : public HeadOperation {
   bool MayBeOfEmptied(const Status&) const override { return false; }
 };
 
-class PutOperation final : public Doing {
- public:
-  PutOperation(Drive::PutRequest request, Terms terms, StatusCallback done)
-      : Doing(Header::PUT, Kind::kWrite, terms, std::move(done)), request_(std::move(request)) {}
-
-  Status CheckCapabilities(DriveCapabilities capabilities) const override {
-    if (!request_.guard || capabilities.guards) return {};
-    return Fail(ENOTSUP,
-                "it cannot look at another record before it puts one, as this device, or this "
-                "version of pinstriped, does not know guards; update it");
-  }
-
-  void Describe(DriveCapabilities capabilities, kinetic::Body* body) const override {
-    kinetic::KeyValue* entry = body->mutable_keyvalue();
-    entry->set_key(request_.key);
-    if (request_.guard) {
-      entry->mutable_guard()->set_key(request_.guard->key);
-      entry->mutable_guard()->set_version(*request_.guard->expected.version());
-    }
-    if (capabilities.rooms && request_.room != Room::kData) {
-      entry->set_room(static_cast<uint32_t>(request_.room));
-    }
-    if (!request_.version.empty()) entry->set_newversion(request_.version);
-    if (!request_.tag.empty()) {
-      entry->set_tag(request_.tag);
-      entry->set_algorithm(kAlgorithmCrc32c);
-    }
-    SetExpected(request_.expected, entry);
-    SetDurability(request_.durability, entry);
-  }
-
-  SharedBytes value() const override { return request_.value; }
-
-  bool MayBeOfEmptied(const Status& answered) const override {
-    return answered.ok() && request_.expected.version() && request_.expected.version()->empty();
-  }
-
- protected:
-  Status Check(const kinetic::Body& body) const override {
-    return CheckChangedKey(request_.key, body.keyvalue());
-  }
-
- private:
-  const Drive::PutRequest request_;
-};
-
 class DeleteOperation final : public Doing {
  public:
   DeleteOperation(std::string key, Expected expected, Durability durability, Terms terms,
@@ -248,8 +178,7 @@ class DeleteOperation final : public Doing {
   void Describe(DriveCapabilities, kinetic::Body* body) const override {
     kinetic::KeyValue* entry = body->mutable_keyvalue();
     entry->set_key(key_);
-    SetExpected(expected_, entry);
-    SetDurability(durability_, entry);
+    DescribeChange(expected_, durability_, entry);
   }
 
  protected:
@@ -588,6 +517,7 @@ class AskCapabilitiesOperation final : public Asking<DriveCapabilities> {
       if (line == kClientsCapability) capabilities.clients = true;
       if (line == kSlowCapability) capabilities.slow = true;
       if (line == kGuardsCapability) capabilities.guards = true;
+      if (line == kPutsCapability) capabilities.puts = true;
     }
     return capabilities;
   }
@@ -706,10 +636,6 @@ KineticOperationPtr NewHead(std::string key, Terms terms, Callback<RecordHead> d
 
 KineticOperationPtr NewHeadOfIdentity(std::string key, Terms terms, Callback<RecordHead> done) {
   return std::make_shared<HeadOfIdentityOperation>(std::move(key), terms, std::move(done));
-}
-
-KineticOperationPtr NewPut(Drive::PutRequest request, Terms terms, StatusCallback done) {
-  return std::make_shared<PutOperation>(std::move(request), terms, std::move(done));
 }
 
 KineticOperationPtr NewDelete(std::string key, Expected expected, Durability durability,

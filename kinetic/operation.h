@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,10 @@ struct KineticAnswer {
   std::string_view drive;          // its name, for messages
 };
 
+class KineticOperation;
+// Shared by whoever sends it and whoever answers it.
+using KineticOperationPtr = std::shared_ptr<KineticOperation>;
+
 class KineticOperation {
  public:
   // A device limits the reads and the writes that it has to do at a time, each kind for itself.
@@ -54,6 +59,12 @@ class KineticOperation {
   const Terms& terms() const { return terms_; }
   uint64_t asked_by() const { return asked_by_; }  // an OperationTrace; 0: none
 
+  // Null: it is no put.
+  virtual const Drive::PutRequest* put() const { return nullptr; }
+  // The operations that it is made of, in their order; none: only itself. It is counted, and takes
+  // its place in a device's limits, as they would.
+  virtual std::span<const KineticOperationPtr> parts() const { return {}; }
+
   // ENOTSUP: a device that can do only this cannot be asked for it.
   virtual Status CheckCapabilities(DriveCapabilities) const { return {}; }
   virtual void Describe(DriveCapabilities capabilities, kinetic::Body* body) const = 0;
@@ -69,9 +80,6 @@ class KineticOperation {
   const Terms terms_;
   const uint64_t asked_by_ = OperationTrace::CurrentId();
 };
-
-// Shared by whoever sends it and whoever answers it.
-using KineticOperationPtr = std::shared_ptr<KineticOperation>;
 
 KineticOperationPtr NewGet(std::string key, ValueRange range, Terms terms, Callback<Record> done);
 KineticOperationPtr NewHead(std::string key, Terms terms, Callback<RecordHead> done);

@@ -1,6 +1,7 @@
 // SendTogether: what this thread asks drives for while one of these exists goes out at its end, to
 // each drive in one piece: one call of the kernel here and one wake-up there instead of one for
-// each request. For who asks for several things, and waits for none of them before the end.
+// each request, and small puts in one message (put_operation.h). For who asks for several things,
+// and waits for none of them before the end.
 //
 //   {
 //     const SendTogether together;

@@ -135,7 +135,8 @@ std::string_view RequestWord(int message_type) {
     case Header::GETNEXT:
     case Header::GETPREVIOUS: return "read";
     case Header::GETKEYRANGE: return "list";
-    case Header::PUT: return "write";
+    case Header::PUT:
+    case Header::PUTS: return "write";
     case Header::DELETE: return "delete";
     case Header::END_BATCH: return "batch";
     case Header::FLUSHALLDATA: return "flush";

@@ -19,6 +19,7 @@
 #include "daemon/server.h"
 #include "kinetic/kinetic_drive.h"
 #include "kinetic/message.h"
+#include "kinetic/send_together.h"
 #include "store/memory_store.h"
 #include "store/tag_check.h"
 #include "tests/daemon/wire_client.h"
@@ -266,7 +267,13 @@ TEST_F(AttackerTest, WhoHasNoKeyIsRefusedNothingInTheNameOfOthers) {
 
 TEST_F(AttackerTest, AValueThatWasSwappedWithThatOfAnotherPutIsNotStored) {
   std::optional<Heard> first;
+  int together = 0;
   const auto meeting = Begin({.from_client = [&](Link& link, const Heard& heard) {
+    if (heard.Is(Header::PUTS)) {  // both in one message
+      ++together;
+      const size_t half = heard.value.size() / 2;
+      return link.ToDevice(heard.FrameWith(heard.value.substr(half) + heard.value.substr(0, half)));
+    }
     if (!heard.Is(Header::PUT)) return link.ToDevice(heard.frame());
     if (!first.has_value()) {
       first = heard;
@@ -277,8 +284,13 @@ TEST_F(AttackerTest, AValueThatWasSwappedWithThatOfAnotherPutIsNotStored) {
     first.reset();
   }});
   for (const size_t size : {10, 100'000}) {  // made by the loop, and by a worker
-    std::future<Status> a = StartPut("a", std::string(size, 'a'));
-    std::future<Status> b = StartPut("b", std::string(size, 'b'));
+    std::future<Status> a;
+    std::future<Status> b;
+    {
+      const SendTogether sent;
+      a = StartPut("a", std::string(size, 'a'));
+      b = StartPut("b", std::string(size, 'b'));
+    }
     const Status refused = a.get();
     EXPECT_FAILS(refused, EBADMSG);
     EXPECT_THAT(std::string(refused.message()), HasSubstr("is not the one that was signed for"));
@@ -286,6 +298,7 @@ TEST_F(AttackerTest, AValueThatWasSwappedWithThatOfAnotherPutIsNotStored) {
     EXPECT_EQ(device_.ValueOf("a"), "(none)");
     EXPECT_EQ(device_.ValueOf("b"), "(none)");
   }
+  EXPECT_EQ(together, 1);
 }
 
 TEST_F(AttackerTest, AValueThatWasCutOffOrGivenToAPutWithoutOneIsNotStored) {

@@ -392,6 +392,35 @@ TEST_F(SecuredService, AGuardIsOneThatTheIdentityMayReadOrWrite) {
   ExpectDenied(put("n"));
 }
 
+TEST_F(SecuredService, OfPutsInOneMessageThoseAreMadeThatTheIdentityMayMake) {
+  GivePrefix();
+  const Answer answer = Ask(2, Header::PUTS, [](kinetic::Body* body) {
+    const auto add = [&](std::string_view key, std::string_view guard, uint32_t value_bytes) {
+      kinetic::Puts::Record* record = body->mutable_puts()->add_records();
+      record->set_valuebytes(value_bytes);
+      record->mutable_keyvalue()->set_key(std::string(key));
+      record->mutable_keyvalue()->set_force(true);
+      if (guard.empty()) return;
+      record->mutable_keyvalue()->mutable_guard()->set_key(std::string(guard));
+      record->mutable_keyvalue()->mutable_guard()->set_version("v");
+    };
+    add("n", "", 1);  // all three of "new"
+    add("m/2", "", 1);
+    add("m/3", "n", 0);
+    add("m/1", "m/3", 1);
+  });
+  EXPECT_EQ(answer.code(), kinetic::Status::SUCCESS);
+  std::vector<int> codes;
+  for (const auto& record : answer.command.body().puts().records()) {
+    codes.push_back(record.status().code());
+    const bool denied = record.status().code() == kinetic::Status::NOT_AUTHORIZED;
+    EXPECT_EQ(record.status().statusmessage(), denied ? "permission denied" : "");
+  }
+  EXPECT_EQ(codes, (std::vector<int>{kinetic::Status::NOT_AUTHORIZED, kinetic::Status::SUCCESS,
+                                     kinetic::Status::NOT_AUTHORIZED, kinetic::Status::SUCCESS}));
+  EXPECT_EQ(Contents(), "a=a m/1=w m/2=e m/3=m/3 n=n z=z ");
+}
+
 // Each operation with each permission alone: it goes through with its own, and with no other.
 TEST_F(SecuredService, EachOperationNeedsItsPermissionAndNoOther) {
   const struct {

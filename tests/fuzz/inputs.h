@@ -48,8 +48,9 @@ class ObedientDevice {
   struct Count {
     int executed = 0;
     int succeeded = 0;
-    int bound_puts = 0;  // of those
-    int told = 0;        // of what took long
+    int bound_puts = 0;     // of those
+    int puts_together = 0;  // that succeeded, of several in a message
+    int told = 0;           // of what took long
   };
   std::string Execute(Bytes command, std::string value, bool tls, Count* count);
 

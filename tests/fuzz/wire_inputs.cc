@@ -143,6 +143,34 @@ std::string TellSlow(SlowLog& slow, const kinetic::GetLog& said) {
 
 }  // namespace
 
+namespace {
+
+bool IsSignedFor(const kinetic::KeyValue& entry, std::string_view value) {
+  if (value.empty() && entry.tag().empty()) return true;
+  return entry.algorithm() == 4 && entry.tag() == CoveringTag(AsBytes(value));
+}
+
+// What a device has said of several puts that it took.
+std::string LookAtPuts(const kinetic::Command& request, const kinetic::Command& answer,
+                       std::string_view values, ObedientDevice::Count* count) {
+  const kinetic::Puts& asked = request.body().puts();
+  const kinetic::Puts& told = answer.body().puts();
+  if (told.records_size() != asked.records_size()) return "not every put has an answer";
+  for (int i = 0; i < told.records_size(); ++i) {
+    const std::string_view value = values.substr(0, asked.records(i).valuebytes());
+    values.remove_prefix(value.size());
+    if (value.size() != asked.records(i).valuebytes()) return "a value was taken that did not come";
+    if (!told.records(i).status().has_code()) return "a put without a status";
+    if (told.records(i).status().code() != kinetic::Status::SUCCESS) continue;
+    ++count->puts_together;
+    const bool may = !request.header().bound() || IsSignedFor(asked.records(i).keyvalue(), value);
+    if (!may) return "a value was stored that nobody has signed for";
+  }
+  return values.empty() ? "" : "a value came that is nobody's";
+}
+
+}  // namespace
+
 struct ObedientDevice::Parts {
   Engine engine{std::make_unique<MemoryStore>()};
   DeviceSecurity security{{{1, FullAccess(std::string(kKey))}}};
@@ -175,12 +203,12 @@ std::string ObedientDevice::Execute(Bytes command, std::string value, bool tls, 
   if (answer.status().code() != kinetic::Status::SUCCESS) return "";
   ++count->succeeded;
   const kinetic::Header& header = request.header();
+  if (header.messagetype() == kinetic::Header::PUTS)
+    return LookAtPuts(request, answer, sent, count);
   if (!header.bound() || header.messagetype() != kinetic::Header::PUT) return "";
   ++count->bound_puts;
-  const kinetic::KeyValue& entry = request.body().keyvalue();
-  const bool signed_for = sent.empty() && entry.tag().empty();
-  const bool covered = entry.algorithm() == 4 && entry.tag() == CoveringTag(AsBytes(sent));
-  return signed_for || covered ? "" : "a value was stored that nobody has signed for";
+  if (IsSignedFor(request.body().keyvalue(), sent)) return "";
+  return "a value was stored that nobody has signed for";
 }
 
 Examples ExampleCommands() {
@@ -208,6 +236,25 @@ Examples ExampleCommands() {
     commands.push_back(put.SerializeAsString());
     put.mutable_body()->mutable_keyvalue()->mutable_guard()->set_version("v");
     commands.push_back(put.SerializeAsString());
+  }
+  // Several, for values of different lengths, with tags that are right for some of them.
+  for (const size_t size : {0, 1, 5, 9}) {
+    kinetic::Command puts;
+    puts.mutable_header()->set_messagetype(kinetic::Header::PUTS);
+    puts.mutable_header()->set_bound(size % 2 == 1);
+    for (const char* key : {"k", "g", "k"}) {
+      kinetic::Puts::Record* record = puts.mutable_body()->mutable_puts()->add_records();
+      *record->mutable_keyvalue() = put.body().keyvalue();
+      record->mutable_keyvalue()->set_key(key);
+      record->mutable_keyvalue()->mutable_guard()->set_key("nothing");
+      record->mutable_keyvalue()->mutable_guard()->clear_version();
+      record->mutable_keyvalue()->set_tag(CoveringTag(AsBytes(std::string(size / 3, 'v'))));
+      record->set_valuebytes(static_cast<uint32_t>(size / 3));
+    }
+    commands.push_back(puts.SerializeAsString());
+    puts.mutable_body()->mutable_puts()->mutable_records(2)->set_valuebytes(
+        static_cast<uint32_t>(size - 2 * (size / 3)));
+    commands.push_back(puts.SerializeAsString());
   }
   kinetic::Command log;
   log.mutable_header()->set_messagetype(kinetic::Header::GETLOG);

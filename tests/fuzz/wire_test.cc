@@ -54,6 +54,7 @@ TEST(HostileCommands, AreAnsweredByTheService) {
   EXPECT_GT(count.executed, kInputs / 10);
   EXPECT_GT(count.succeeded, kInputs / 100) << "nothing got beyond the checks";
   EXPECT_GT(count.bound_puts, 0);
+  EXPECT_GT(count.puts_together, 0);
   EXPECT_GT(count.told, 0);
 }
 

@@ -1,0 +1,101 @@
+#include "daemon/put_entry.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/try.h"
+#include "kinetic/kinetic.pb.h"
+#include "kinetic/message.h"
+#include "store/tag_check.h"
+
+namespace pinstripe {
+namespace {
+
+using kinetic::Command;
+using kinetic::Header;
+using kinetic::KeyValue;
+
+Expected ExpectedBy(const KeyValue& entry) {
+  return entry.force() ? Expected::Any() : Expected::Version(entry.dbversion());
+}
+
+StoredRecord RecordOf(const KeyValue& entry, SharedBytes value) {
+  StoredRecord record;
+  record.head.version = entry.newversion();
+  record.head.tag = entry.tag();
+  if (entry.has_algorithm()) record.head.algorithm = entry.algorithm();
+  record.value = std::move(value);
+  return record;
+}
+
+Room RoomOf(const KeyValue& entry) {
+  switch (entry.room()) {
+    case 1: return Room::kRepair;
+    case 2: return Room::kNames;
+    case 3: return Room::kFreeing;
+    default: return Room::kData;
+  }
+}
+
+// EINVAL: it is none.
+Result<std::optional<Guard>> GuardOf(const KeyValue& entry) {
+  if (!entry.has_guard()) return std::optional<Guard>();
+  if (entry.guard().key().empty()) return Fail(EINVAL, "a guard without a key");
+  return Guard{entry.guard().key(), Expected::Version(entry.guard().version())};
+}
+
+}  // namespace
+
+Result<bool> WantsFlush(const KeyValue& entry) {
+  if (!entry.has_synchronization()) return true;
+  switch (entry.synchronization()) {
+    case KeyValue::WRITETHROUGH:
+    case KeyValue::FLUSH: return true;
+    case KeyValue::WRITEBACK: return false;
+    default: return Fail(EINVAL, "unknown synchronization {}", entry.synchronization());
+  }
+}
+
+Status AllowPut(const Rights& rights, const KeyValue& entry, bool tls) {
+  TRY(Allow(rights, Permission::kWrite, entry.key(), tls));
+  if (!entry.has_guard()) return {};
+  if (MayDo(rights, Permission::kRead, entry.guard().key(), tls)) return {};
+  return Allow(rights, Permission::kWrite, entry.guard().key(), tls);
+}
+
+Result<Engine::Change> PutOf(const KeyValue& entry, bool bound, SharedBytes value) {
+  Engine::Change put{.key = entry.key(), .expected = ExpectedBy(entry), .room = RoomOf(entry)};
+  put.guard = TRY(GuardOf(entry));
+  put.record = RecordOf(entry, std::move(value));
+  if (bound) TRY(CheckCoveringTag(&*put.record));
+  return put;
+}
+
+// A guard that nobody looks at would be worse than none.
+Result<Engine::Change> DeletionOf(const KeyValue& entry) {
+  if (entry.has_guard()) return Fail(EINVAL, "only a PUT can have a guard");
+  return Engine::Change{.key = entry.key(), .expected = ExpectedBy(entry), .room = RoomOf(entry)};
+}
+
+size_t CountPuts(const Command& request) {
+  if (request.header().messagetype() != Header::PUTS) return 1;
+  return std::clamp<size_t>(request.body().puts().records_size(), 1, kMostPutsTogether);
+}
+
+// Of several in one message, those have failed that were to be durable.
+void SetFlushFailure(const Status& failure, const Command& request, Command* answer) {
+  const auto set = [&failure](kinetic::Status* said) {
+    said->set_code(static_cast<kinetic::Status::Code>(StatusCodeFor(failure)));
+    said->set_statusmessage(std::string(failure.message()));
+  };
+  if (request.header().messagetype() != Header::PUTS) return set(answer->mutable_status());
+  auto& told = *answer->mutable_body()->mutable_puts()->mutable_records();
+  for (int i = 0; i < told.size(); ++i) {
+    const bool made = told[i].status().code() == kinetic::Status::SUCCESS;
+    const Result<bool> waits = WantsFlush(request.body().puts().records(i).keyvalue());
+    if (made && waits.value_or(true)) set(told[i].mutable_status());
+  }
+}
+
+}  // namespace pinstripe

@@ -1,0 +1,446 @@
+// Puts that go to a device in one message, on the client's side: what goes together, what a device
+// is told, and that each is answered for itself whatever becomes of the message.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <future>
+#include <mutex>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "base/real_runtime.h"
+#include "kinetic/kinetic_drive.h"
+#include "kinetic/message.h"
+#include "kinetic/put_operation.h"
+#include "kinetic/send_together.h"
+#include "tests/kinetic/fake_device.h"
+#include "tests/support/expect_ok.h"
+
+namespace pinstripe {
+namespace {
+
+using namespace std::chrono_literals;
+using kinetic::Header;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// A device that can take puts together, what it was asked, and what it answers to that.
+class TogetherTest : public testing::Test {
+ protected:
+  using Connection = FakeDevice::Session;
+  using Asked = FakeDevice::Request;
+  using Script = std::function<void(Connection&, const Asked&)>;
+
+  static constexpr std::string_view kCan = "guards 1\nrooms 1\nunerased 1\nputs 1\n";
+
+  // `answer` is called for each request after the first ones.
+  void Serve(Script answer, std::string_view can = kCan,
+             const kinetic::GetLog::Limits& limits = {}) {
+    device_ = std::make_unique<FakeDevice>([this, answer, can, limits](Connection& session) {
+      session.Greet(limits);
+      session.Answer(session.Next(), nullptr, can);
+      for (;;) {
+        const Asked request = session.Next();
+        {
+          const std::lock_guard lock(mutex_);
+          asked_.push_back(request);
+        }
+        answer(session, request);
+      }
+    });
+    drive_ = std::make_unique<KineticDrive>(
+        io_, KineticDrive::Options{.name = "drive 3",
+                                   .addresses = {device_->address()},
+                                   .key = std::string(FakeDevice::kKey),
+                                   .least_backoff = 1ms,
+                                   .most_backoff = 10ms});
+    while (!drive_->IsUp()) std::this_thread::yield();
+  }
+
+  // To all of a request the same.
+  static void AnswerAll(Connection& session, const Asked& request, kinetic::Status::Code code) {
+    if (request.command.header().messagetype() != Header::PUTS) {
+      return session.Answer(request, code);
+    }
+    session.Answer(request, [&](kinetic::Body* body) {
+      for (int i = 0; i < request.command.body().puts().records_size(); ++i) {
+        body->mutable_puts()->add_records()->mutable_status()->set_code(code);
+      }
+    });
+  }
+  static Script Good() {
+    return [](Connection& session, const Asked& request) {
+      AnswerAll(session, request, kinetic::Status::SUCCESS);
+    };
+  }
+
+  Time Soon() { return runtime_.Now() + 20s; }
+
+  // The status of each put, once all are answered. A second answer throws, and ends the test.
+  std::vector<Status> PutTogether(std::vector<Drive::PutRequest> puts,
+                                  const std::function<Terms(size_t)>& terms) {
+    std::vector<std::promise<Status>> answers(puts.size());
+    {
+      const SendTogether together;
+      for (size_t i = 0; i < puts.size(); ++i) {
+        drive_->Put(std::move(puts[i]), terms(i),
+                    [&answers, i](Status status) { answers[i].set_value(std::move(status)); });
+      }
+    }
+    std::vector<Status> statuses;
+    statuses.reserve(answers.size());
+    for (auto& answer : answers) statuses.push_back(answer.get_future().get());
+    return statuses;
+  }
+  std::vector<Status> PutTogether(std::vector<Drive::PutRequest> puts) {
+    const Time deadline = Soon();
+    return PutTogether(std::move(puts), [&](size_t) { return Terms(deadline); });
+  }
+  static std::vector<int> CodesOf(const std::vector<Status>& statuses) {
+    std::vector<int> codes;
+    for (const Status& each : statuses) codes.push_back(each.code());
+    return codes;
+  }
+  static std::vector<Drive::PutRequest> Small(size_t count) {
+    std::vector<Drive::PutRequest> puts;
+    for (size_t i = 0; i < count; ++i) {
+      puts.push_back({.key = fmt::format("k{}", i), .value = SharedBytes(fmt::format("v{}", i))});
+    }
+    return puts;
+  }
+
+  // How many puts each message had, so far.
+  std::vector<int> Messages() {
+    const std::lock_guard lock(mutex_);
+    std::vector<int> counts;
+    for (const Asked& each : asked_) {
+      const bool several = each.command.header().messagetype() == Header::PUTS;
+      counts.push_back(several ? each.command.body().puts().records_size() : 1);
+    }
+    return counts;
+  }
+
+  RealRuntime runtime_;
+  KineticIo io_{runtime_};
+  std::mutex mutex_;
+  std::vector<Asked> asked_;  // guarded by mutex_
+  std::unique_ptr<FakeDevice> device_;
+  std::unique_ptr<KineticDrive> drive_;
+};
+
+TEST_F(TogetherTest, EachSaysAllThatItWouldSayAlone) {
+  Serve(Good());
+  std::vector<Drive::PutRequest> puts;
+  puts.push_back({.key = "a",
+                  .value = std::string("first"),
+                  .version = "2",
+                  .tag = "tag4",
+                  .expected = Expected::Version("1"),
+                  .durability = Durability::kWriteThrough});
+  puts.push_back({.key = "b", .expected = Expected::Absent(), .room = Room::kNames});
+  puts.push_back({.key = "c",
+                  .value = std::string("third"),
+                  .guard = Guard{"dir", Expected::Version("open")}});
+  EXPECT_THAT(CodesOf(PutTogether(std::move(puts))), Each(0));
+  EXPECT_TRUE(drive_->capabilities().puts);
+  ASSERT_THAT(Messages(), ElementsAre(3));
+  const Asked& asked = asked_[0];
+  EXPECT_TRUE(asked.authentic);
+  EXPECT_TRUE(asked.command.header().bound());
+  EXPECT_TRUE(asked.command.header().unerased());
+  EXPECT_FALSE(asked.command.body().has_keyvalue());
+  EXPECT_EQ(asked.value, "firstthird");
+  const auto& records = asked.command.body().puts().records();
+  const kinetic::KeyValue& a = records[0].keyvalue();
+  EXPECT_EQ(records[0].valuebytes(), 5u);
+  EXPECT_EQ(a.key() + a.newversion() + a.dbversion() + a.tag(), "a21tag4");
+  EXPECT_EQ(a.algorithm(), 4);
+  EXPECT_EQ(a.synchronization(), kinetic::KeyValue::WRITETHROUGH);
+  const kinetic::KeyValue& b = records[1].keyvalue();
+  EXPECT_EQ(records[1].valuebytes(), 0u);
+  EXPECT_EQ(b.room(), 2u);
+  EXPECT_FALSE(b.force());
+  EXPECT_EQ(b.synchronization(), kinetic::KeyValue::WRITEBACK);
+  const kinetic::KeyValue& c = records[2].keyvalue();
+  EXPECT_EQ(records[2].valuebytes(), 5u);
+  EXPECT_TRUE(c.force());
+  EXPECT_EQ(c.tag().size(), 4u) << "what is signed covers the value";
+  EXPECT_EQ(c.guard().key() + c.guard().version(), "diropen");
+}
+
+TEST_F(TogetherTest, EachHasItsOwnAnswer) {
+  Serve([](Connection& session, const Asked& request) {
+    session.Answer(request, [](kinetic::Body* body) {
+      using Code = kinetic::Status;
+      for (const Code::Code code : {Code::SUCCESS, Code::VERSION_MISMATCH, Code::GUARD_MISMATCH,
+                                    Code::NO_SPACE, Code::SUCCESS, Code::SUCCESS}) {
+        body->mutable_puts()->add_records()->mutable_status()->set_code(code);
+      }
+      body->mutable_puts()->mutable_records(4)->mutable_keyvalue()->set_key("k4");
+      body->mutable_puts()->mutable_records(5)->mutable_keyvalue()->set_key("k4");
+    });
+  });
+  const std::vector<Status> statuses = PutTogether(Small(6));
+  EXPECT_THAT(CodesOf(statuses), ElementsAre(0, ESTALE, ECANCELED, ENOSPC, 0, EHOSTUNREACH));
+  for (const Status& each : statuses) {
+    if (each.ok()) continue;
+    EXPECT_THAT(std::string(each.message()), HasSubstr("drive 3"));
+  }
+  const DriveTimes& times = *drive_->times();
+  EXPECT_EQ(times.writes.Load().count(), 6u);
+  EXPECT_EQ(times.failures, 1u) << "another version is an answer like others";
+  EXPECT_EQ(times.written_bytes, 6u);
+}
+
+TEST_F(TogetherTest, OneThatIsAloneIsAnOrdinaryPut) {
+  Serve(Good());
+  EXPECT_THAT(CodesOf(PutTogether(Small(1))), ElementsAre(0));
+  EXPECT_EQ(asked_[0].command.header().messagetype(), Header::PUT);
+}
+
+// Whatever else it can.
+TEST_F(TogetherTest, ADeviceThatCannotHasThemOneByOne) {
+  Serve(Good(), "guards 1\nrooms 1\nunerased 1\n");
+  EXPECT_THAT(CodesOf(PutTogether(Small(3))), Each(0));
+  EXPECT_FALSE(drive_->capabilities().puts);
+  EXPECT_THAT(Messages(), ElementsAre(1, 1, 1));
+}
+
+TEST_F(TogetherTest, NoMoreThanFitGoTogether) {
+  Serve(Good());
+  EXPECT_THAT(CodesOf(PutTogether(Small(2 * kMostPutsTogether + 1))), Each(0));
+  std::vector<int> messages = Messages();
+  EXPECT_EQ(std::ranges::max(messages), static_cast<int>(kMostPutsTogether));
+  EXPECT_EQ(std::accumulate(messages.begin(), messages.end(), 0),
+            static_cast<int>(2 * kMostPutsTogether + 1));
+  asked_.clear();
+  std::vector<Drive::PutRequest> large;
+  for (const size_t size : {size_t{1}, kMostBytesTogether, kMostBytesTogether / 2,
+                            kMostBytesTogether / 2, size_t{1}, kMaxValueBytes, size_t{2}}) {
+    large.push_back({.key = "k", .value = SharedBytes(std::string(size, 'v'))});
+  }
+  EXPECT_THAT(CodesOf(PutTogether(std::move(large))), Each(0));
+  EXPECT_THAT(Messages(), ElementsAre(1, 1, 2, 1, 1, 1));
+  for (const Asked& each : asked_) EXPECT_TRUE(each.authentic);
+}
+
+TEST_F(TogetherTest, TheLargestRecordsFitIntoAMessage) {
+  Serve(Good());
+  std::vector<Drive::PutRequest> puts;
+  for (size_t i = 0; i < kMostPutsTogether; ++i) {
+    puts.push_back({.key = std::string(kMaxKeyBytes, 'k'),
+                    .value = SharedBytes(std::string(kMostBytesTogether / kMostPutsTogether, 'v')),
+                    .version = std::string(kMaxVersionBytes, 'v'),
+                    .tag = std::string(kMaxTagBytes, 't'),
+                    .expected = Expected::Version(std::string(kMaxVersionBytes, 'e')),
+                    .room = Room::kFreeing,
+                    .guard = Guard{std::string(kMaxKeyBytes, 'g'),
+                                   Expected::Version(std::string(kMaxVersionBytes, 'g'))}});
+  }
+  EXPECT_THAT(CodesOf(PutTogether(std::move(puts))), Each(0));
+  EXPECT_THAT(Messages(), ElementsAre(kMostPutsTogether));
+  EXPECT_EQ(asked_[0].value.size(), kMostBytesTogether);
+}
+
+TEST_F(TogetherTest, WhatIsAskedUnderOtherTermsGoesAlone) {
+  Serve([](Connection& session, const Asked& request) {
+    AnswerAll(session, request, kinetic::Status::SUCCESS);
+  });
+  const Time deadline = Soon();
+  const std::vector<Status> statuses = PutTogether(Small(5), [&](size_t i) -> Terms {
+    switch (i) {
+      case 0: return {deadline, 7};
+      case 1: return {deadline + 5ms, 7};
+      case 2: return {deadline};  // whatever version it has
+      case 3: return {deadline + 10s};
+      default: return {deadline + 10s, 7};
+    }
+  });
+  EXPECT_THAT(CodesOf(statuses), Each(0));
+  EXPECT_THAT(Messages(), ElementsAre(2, 1, 1, 1));
+  EXPECT_EQ(asked_[0].command.header().clusterversion(), 7);
+}
+
+TEST_F(TogetherTest, EachTakesItsPlaceInTheLimitsOfTheDevice) {
+  kinetic::GetLog::Limits limits;
+  limits.set_maxoutstandingwriterequests(3);
+  std::atomic<int> outstanding = 0;
+  std::atomic<int> most = 0;
+  std::vector<Asked> held;  // of the script
+  Serve(
+      [&](Connection& session, const Asked& request) {
+        held.push_back(request);
+        outstanding += std::max(1, request.command.body().puts().records_size());
+        most = std::max<int>(most, outstanding);
+        Asked next;
+        while (session.NextWithin(20, &next)) {
+          held.push_back(next);
+          {
+            const std::lock_guard lock(mutex_);
+            asked_.push_back(next);
+          }
+          outstanding += std::max(1, next.command.body().puts().records_size());
+          most = std::max<int>(most, outstanding);
+        }
+        for (const Asked& each : std::exchange(held, {})) {
+          outstanding -= std::max(1, each.command.body().puts().records_size());
+          AnswerAll(session, each, kinetic::Status::SUCCESS);
+        }
+      },
+      kCan, limits);
+  EXPECT_THAT(CodesOf(PutTogether(Small(10))), Each(0));
+  EXPECT_EQ(most, 3);
+  EXPECT_THAT(Messages(), ElementsAre(3, 3, 3, 1));
+}
+
+TEST_F(TogetherTest, ABusyDeviceIsAskedAgainForAllOfThem) {
+  std::atomic<int> busy = 0;
+  Serve([&](Connection& session, const Asked& request) {
+    if (++busy <= 2) return session.Answer(request, kinetic::Status::SERVICE_BUSY);
+    AnswerAll(session, request, kinetic::Status::SUCCESS);
+  });
+  EXPECT_THAT(CodesOf(PutTogether(Small(4))), Each(0));
+  EXPECT_THAT(Messages(), ElementsAre(4, 4, 4));
+  EXPECT_EQ(asked_[2].value, "v0v1v2v3");
+}
+
+TEST_F(TogetherTest, WhatRefusesTheWholeRefusesEach) {
+  Serve([](Connection& session, const Asked& request) {
+    session.Answer(request, kinetic::Status::NOT_AUTHORIZED);
+  });
+  EXPECT_THAT(CodesOf(PutTogether(Small(3))), ElementsAre(EACCES, EACCES, EACCES));
+  EXPECT_EQ(drive_->times()->failures, 3u);
+}
+
+TEST_F(TogetherTest, ADeviceOfALaterClusterVersionChangesNothing) {
+  Serve([](Connection& session, const Asked& request) {
+    session.Answer(request, kinetic::Status::VERSION_FAILURE);
+  });
+  const Time deadline = Soon();
+  // It says no version of its own: that of its greeting, 0, is later than this one.
+  EXPECT_THAT(CodesOf(PutTogether(Small(3), [&](size_t) { return Terms(deadline, -1); })),
+              ElementsAre(EREMCHG, EREMCHG, EREMCHG));
+}
+
+// What became of them nobody knows then.
+TEST_F(TogetherTest, AnAnswerThatTellsOfMoreOrFewerTellsOfNone) {
+  for (const int told : {0, 2, 4}) {
+    asked_.clear();
+    Serve([&](Connection& session, const Asked& request) {
+      session.Answer(request, [&](kinetic::Body* body) {
+        for (int i = 0; i < told; ++i) {
+          body->mutable_puts()->add_records()->mutable_status()->set_code(kinetic::Status::SUCCESS);
+        }
+      });
+    });
+    const std::vector<Status> statuses = PutTogether(Small(3));
+    EXPECT_THAT(CodesOf(statuses), Each(EHOSTUNREACH));
+    EXPECT_THAT(std::string(statuses[0].message()), HasSubstr("made or not"));
+    EXPECT_EQ(drive_->times()->failures, 3u);
+    drive_.reset();
+  }
+}
+
+TEST_F(TogetherTest, ALostConnectionAnswersAllOfThem) {
+  Serve([](Connection& session, const Asked&) { session.Send("no Kinetic"); });
+  EXPECT_THAT(CodesOf(PutTogether(Small(5))), Each(EHOSTUNREACH));
+}
+
+TEST_F(TogetherTest, WithoutAnAnswerAllOfThemTimeOutOnce) {
+  std::atomic<bool> heard = false;
+  std::promise<void> answer;
+  Serve([&](Connection& session, const Asked& request) {
+    if (heard.exchange(true)) return AnswerAll(session, request, kinetic::Status::SUCCESS);
+    answer.get_future().wait();
+    AnswerAll(session, request, kinetic::Status::SUCCESS);  // too late
+  });
+  const Time begin = runtime_.Now();
+  const auto terms = [&](size_t i) { return Terms(begin + 100ms + static_cast<int>(i) * 1ms); };
+  EXPECT_THAT(CodesOf(PutTogether(Small(4), terms)), Each(ETIMEDOUT));
+  EXPECT_GE(runtime_.Now() - begin, 103ms) << "the last of them had so long";
+  EXPECT_EQ(drive_->times()->timeouts, 4u);
+  answer.set_value();
+  EXPECT_THAT(CodesOf(PutTogether(Small(2))), Each(0)) << "the connection is as good as before";
+}
+
+// Nor does it wait for ever who does what he should not.
+TEST_F(TogetherTest, WhatIsHeldBackTimesOutAsWell) {
+  Serve(Good());
+  const SendTogether together;
+  std::promise<Status> put;
+  drive_->Put({.key = "k"}, runtime_.Now() + 30ms,
+              [&](Status status) { put.set_value(std::move(status)); });
+  EXPECT_FAILS(put.get_future().get(), ETIMEDOUT);
+  std::promise<Status> lost;
+  drive_->Put({.key = "k"}, Soon(), [&](Status status) { lost.set_value(std::move(status)); });
+  drive_.reset();
+  EXPECT_FAILS(lost.get_future().get(), EHOSTUNREACH);
+}
+
+// Other threads, and answers that come meanwhile, leave alone what is to go together.
+TEST_F(TogetherTest, NobodyElseSendsAPartOfThem) {
+  Serve(Good());
+  std::vector<std::promise<Status>> answers(3);
+  {
+    const SendTogether together;
+    for (int i = 0; i < 3; ++i) {
+      drive_->Put({.key = "k"}, runtime_.Now() + 20s,
+                  [&answers, i](Status status) { answers[i].set_value(std::move(status)); });
+      std::promise<Status> other;
+      std::jthread([&] {
+        drive_->Put({.key = "other"}, Soon(),
+                    [&](Status status) { other.set_value(std::move(status)); });
+      });
+      EXPECT_OK(other.get_future().get());
+    }
+  }
+  for (auto& each : answers) EXPECT_OK(each.get_future().get());
+  EXPECT_THAT(Messages(), ElementsAre(1, 1, 1, 3));
+}
+
+TEST_F(TogetherTest, DestroyingTheDriveAnswersThem) {
+  std::promise<void> came;
+  Serve([&](Connection& session, const Asked&) {
+    came.set_value();
+    session.WaitForEnd();
+  });
+  std::vector<std::promise<Status>> answers(3);
+  {
+    const SendTogether together;
+    const Time deadline = Soon();
+    for (int i = 0; i < 3; ++i) {
+      drive_->Put({.key = "k"}, deadline,
+                  [&answers, i](Status status) { answers[i].set_value(std::move(status)); });
+    }
+  }
+  came.get_future().wait();
+  drive_.reset();
+  for (auto& each : answers) EXPECT_FAILS(each.get_future().get(), EHOSTUNREACH);
+}
+
+// The bytes on the wire.
+TEST(PutsBytes, AreTheseForTwoPuts) {
+  kinetic::Command command;
+  command.mutable_header()->set_messagetype(Header::PUTS);
+  const std::vector<KineticOperationPtr> puts = {
+      NewPut({.key = "a", .value = std::string("xy"), .version = "1"}, Time(), nullptr),
+      NewPut({.key = "b", .expected = Expected::Absent()}, Time(), nullptr)};
+  const KineticOperationPtr together = NewPutsTogether(puts);
+  EXPECT_EQ(together->message_type(), Header::PUTS);
+  together->Describe({.puts = true}, command.mutable_body());
+  EXPECT_EQ(Hex(AsBytes(command.SerializeAsString())),
+            "0a023864"                          // header
+            "121ca20619"                        // body, puts
+            "0a0e0a0a1201311a0161400148021002"  // version, key, force, when; bytes
+            "0a070a051a01624802");
+  EXPECT_EQ(together->value().text(), "xy");
+}
+
+}  // namespace
+}  // namespace pinstripe
