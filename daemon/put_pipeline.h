@@ -1,8 +1,8 @@
 // PutPipeline: the PUTs of one connection on their way from the frame to the answer, and the PUTSs,
-// each of which is several of them with one answer. Those that one
-// read has brought are executed together, and so are those that came while the ones before were
-// executed. A few small ones the loop makes itself, where it need not wait; all others go to a
-// worker. Those that must be durable wait for a flush before they are answered.
+// each of which is several of them with one answer. Those that one read has brought are executed
+// together, and so are those that came while the ones before were executed. A few small ones the
+// loop makes itself, where it need not wait; all others go to a worker. Those that must be durable
+// wait for a flush before they are answered.
 //
 // A part of its Session, whose counters and outbox it uses. Add(), Hand() and UsedOrNew() are the
 // loop thread's; the rest runs on workers and flushers. Its mutex is not held while another is

@@ -310,17 +310,27 @@ TEST(EngineLocks, ASlowPutOfOneKeyHoldsUpNoOther) {
   EXPECT_OK(engine.Head("slow"));
 }
 
-TEST(EngineLocks, AGuardStaysAsItIsWhileWhatDependsOnItIsPut) {
+// One by one, and with others that came at the same time.
+class GuardLocks : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(EngineLocks, GuardLocks, testing::Bool());
+
+TEST_P(GuardLocks, AGuardStaysAsItIsWhileWhatDependsOnItIsPut) {
   auto owned = std::make_unique<SlowStore>();
   SlowStore& store = *owned;
   Engine engine(std::move(owned));
   const Guard open{"dir", Expected::Version("open")};
+  const auto put = [&](std::string key) {
+    if (!GetParam()) return engine.Put(key, {}, Expected::Absent(), Room::kData, open);
+    const Engine::Change change{.key = std::move(key),
+                                .record = StoredRecord(),
+                                .expected = Expected::Absent(),
+                                .guard = open};
+    return engine.PutEach({&change, 1})[0];
+  };
   ASSERT_OK(engine.Put("dir", {{.version = "open"}, {}}, Expected::Absent()));
-  std::thread slow(
-      [&] { EXPECT_OK(engine.Put("slow", {}, Expected::Absent(), Room::kData, open)); });
+  std::thread slow([&] { EXPECT_OK(put("slow")); });
   store.AwaitSlowPut();
-  EXPECT_OK(engine.Put("beside", {}, Expected::Absent(), Room::kData, open))
-      << "puts with one guard do not wait for each other";
+  EXPECT_OK(put("beside")) << "puts with one guard do not wait for each other";
   std::atomic<bool> closing = false;
   std::atomic<bool> closed = false;
   std::thread closer([&] {
@@ -339,7 +349,7 @@ TEST(EngineLocks, AGuardStaysAsItIsWhileWhatDependsOnItIsPut) {
   slow.join();
   closer.join();
   EXPECT_OK(engine.Head("slow"));
-  EXPECT_FAILS(engine.Put("late", {}, Expected::Absent(), Room::kData, open), ECANCELED);
+  EXPECT_FAILS(put("late"), ECANCELED);
 }
 
 }  // namespace
