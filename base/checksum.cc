@@ -62,6 +62,15 @@ uint32_t Crc32cCombine(uint32_t a, uint32_t b, uint64_t b_length) {
   return shifted ^ b;
 }
 
+// It is linear: each byte of A is shifted for itself.
+Crc32cJoiner::Crc32cJoiner(uint64_t b_length) {
+  for (uint32_t byte = 0; byte < shifted_.size(); ++byte) {
+    for (uint32_t value = 0; value < shifted_[byte].size(); ++value) {
+      shifted_[byte][value] = Crc32cCombine(value << (8 * byte), 0, b_length);
+    }
+  }
+}
+
 // With s1 the sum of the bytes plus 1 and s2 the sum of all intermediate s1.
 uint32_t Adler32Combine(uint32_t a, uint32_t b, uint64_t b_length) {
   const uint64_t length = b_length % kAdlerBase;

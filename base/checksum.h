@@ -7,6 +7,7 @@
 
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "base/bytes.h"
@@ -21,5 +22,19 @@ uint32_t Adler32(Bytes bytes, uint32_t seed = 1);
 // The sum of A followed by B, from the sums of A and of B and the length of B.
 uint32_t Crc32cCombine(uint32_t a, uint32_t b, uint64_t b_length);
 uint32_t Adler32Combine(uint32_t a, uint32_t b, uint64_t b_length);
+
+// Crc32cCombine() where every B has one length, by tables: where many sums are combined.
+class Crc32cJoiner {
+ public:
+  explicit Crc32cJoiner(uint64_t b_length);
+
+  uint32_t Join(uint32_t a, uint32_t b) const {
+    return shifted_[0][a & 0xff] ^ shifted_[1][a >> 8 & 0xff] ^ shifted_[2][a >> 16 & 0xff] ^
+           shifted_[3][a >> 24] ^ b;
+  }
+
+ private:
+  std::array<std::array<uint32_t, 256>, 4> shifted_;  // what each value of each byte of `a` becomes
+};
 
 }  // namespace pinstripe

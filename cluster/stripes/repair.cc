@@ -136,7 +136,7 @@ class Repair {
     Writer sums;
     const auto descriptor = ShardDescriptor::Decode(version);
     assert(descriptor.has_value());  // it was checked
-    for (const uint32_t sum : descriptor->cell_sums) sums.U32(sum);
+    for (const uint32_t sum : descriptor->page_sums) sums.U32(sum);
     return sums.Take();
   }
 

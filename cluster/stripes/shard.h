@@ -1,5 +1,5 @@
 // Shard: what one drive holds of a stripe, as bytes. Its key, the descriptor in its version, and
-// the arithmetic of cells. Pure functions; docs/format.md, "Shards", has the bytes.
+// the arithmetic of pages and cells. Pure functions; docs/format.md, "Shards", has the bytes.
 
 #pragma once
 
@@ -44,12 +44,11 @@ struct ShardDescriptor {
   uint8_t shard = 0;
   uint32_t block_length = 0;
   uint32_t adler32 = 1;
-  std::vector<uint32_t> cell_sums;  // CRC32C of each cell
+  std::vector<uint32_t> page_sums;  // CRC32C of each page
   // A copy that a repair wrote later than the stripe has a random number here, so that no request
   // to remove an earlier copy from the same drive, however late, removes this one. 0: the first.
   uint32_t copy = 0;
-  // Whose it is. Null: of one that was written before descriptors said it.
-  std::optional<StripeId> id;
+  StripeId id;  // whose it is
 
   std::string Encode() const;
   static Result<ShardDescriptor> Decode(std::string_view bytes);  // EBADMSG
@@ -59,7 +58,7 @@ struct ShardDescriptor {
 // Sums up the bytes of shard `shard`.
 ShardDescriptor DescribeShard(const KnownStripe& stripe, int shard, Bytes bytes);
 
-// The sum of the whole shard, out of those of its cells.
+// The sum of the whole shard, out of those of its pages.
 uint32_t ShardSum(const ShardDescriptor& descriptor, uint32_t shard_bytes);
 
 // Whether `descriptor` is this shard's, by its name alone. EBADMSG.
@@ -79,6 +78,10 @@ struct CellRange {
   uint32_t last = 0;
   friend bool operator==(const CellRange&, const CellRange&) = default;
 };
+
+uint32_t PageCount(uint32_t shard_bytes);
+// The last page ends where the shard ends.
+uint32_t PageSize(uint32_t shard_bytes, uint32_t page);
 
 uint32_t CellCount(uint32_t shard_bytes);
 // The last cell ends where the shard ends.

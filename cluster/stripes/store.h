@@ -8,7 +8,7 @@
 //   - A write is acknowledged when at least Options::min_redundancy + k shards (k+1 by default) are
 //     on distinct drives. A shard whose home is away goes to a spare first; the answer says where.
 //   - A read returns exactly the bytes that were written, or fails: every byte handed up was
-//     checked against the CRC32C of its cell, and that against the name of the shard. Only the
+//     checked against the CRC32C of its page, and that against the name of the shard. Only the
 //     cells that hold the wanted bytes are fetched. A missing, slow or damaged shard, or one of
 //     another name that a drive has mixed up, is replaced by any k others.
 //   - An expected shard that is not there is a loss, never a hole: too many of them are EIO, and
@@ -36,6 +36,7 @@
 
 namespace pinstripe {
 
+inline constexpr uint32_t kShardPageBytes = 4 << 10;  // what has a checksum of its own
 inline constexpr uint32_t kCellBytes = 64 << 10;
 inline constexpr uint32_t kMaxShardBytes = 1 << 20;
 

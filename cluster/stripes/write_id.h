@@ -11,14 +11,10 @@ namespace pinstripe {
 using WriteId = std::array<uint8_t, 16>;
 
 // `begun`: when the writer began what it commits at once, in seconds since 1970. `writer`: random,
-// of the writer's open state. `count`: how often that state wrote the block before, below 2^31.
+// of the writer's open state. `count`: how often that state wrote the block before.
 WriteId MakeWriteId(uint32_t begun, uint64_t writer, uint32_t count);
 
 // When the writer began, in seconds since 1970.
 uint32_t TimeOf(const WriteId& write);
-
-// Whether the shards that were written under it say in their descriptors whose they are; so all do
-// that MakeWriteId() made. Under one that does not, shards that do not say it are taken as well.
-bool IsNamedInShards(const WriteId& write);
 
 }  // namespace pinstripe

@@ -89,6 +89,18 @@ TEST(Checksum, OfAWholeIsCombinedFromTheSumsOfItsParts) {
   }
 }
 
+TEST(Checksum, AJoinerCombinesAsEverybodyDoes) {
+  std::mt19937 random(1);
+  for (const uint64_t length : {uint64_t{0}, uint64_t{1}, uint64_t{4096}, uint64_t{1} << 40}) {
+    const Crc32cJoiner joiner(length);
+    for (int i = 0; i < 1000; ++i) {
+      const auto a = static_cast<uint32_t>(random());
+      const auto b = static_cast<uint32_t>(random());
+      ASSERT_EQ(joiner.Join(a, b), Crc32cCombine(a, b, length)) << length;
+    }
+  }
+}
+
 TEST(Checksum, CombiningWithNothingChangesNothing) {
   EXPECT_EQ(Crc32cCombine(0x12345678, Crc32c({}), 0), 0x12345678u);
   EXPECT_EQ(Adler32Combine(0x12345678, Adler32({}), 0), 0x12345678u);

@@ -85,14 +85,6 @@ class MixedUp : public testing::Test {
              Time::max(), gather.Ask(0));
     ASSERT_OK(gather.Next(Time::max())->value);
   }
-  // As it was written before descriptors said whose they are.
-  static Record Unnamed(Record record) {
-    auto descriptor = ShardDescriptor::Decode(record.version);
-    EXPECT_OK(descriptor);
-    descriptor->id.reset();
-    record.version = descriptor->Encode();
-    return record;
-  }
   void WaitForRepairs() {
     ASSERT_TRUE(store_.WaitForRepairs(sim_.Now() + std::chrono::seconds(60)));
   }
@@ -112,7 +104,6 @@ enum class Mix {
   kAnotherWrite,
   kAnotherValue,
   kAnotherDescriptor,
-  kFromBeforeNames,
 };
 struct Case {
   Mix mix;
@@ -139,8 +130,7 @@ class MixedUpShard : public MixedUp, public testing::WithParamInterface<Case> {
     switch (GetParam().mix) {
       case Mix::kAnotherObject:
       case Mix::kAnotherValue:
-      case Mix::kAnotherDescriptor:
-      case Mix::kFromBeforeNames: other.object = 18; break;
+      case Mix::kAnotherDescriptor: other.object = 18; break;
       case Mix::kAnotherBlock: other.block = 4; break;
       case Mix::kAnotherWrite: other.write = MakeWriteId(1'700'000'000, 7, 1); break;
       case Mix::kAnotherShard: shard = shard_ + 1; break;
@@ -151,7 +141,6 @@ class MixedUpShard : public MixedUp, public testing::WithParamInterface<Case> {
     switch (GetParam().mix) {
       case Mix::kAnotherValue: return {right_.version, right_.tag, others.value};
       case Mix::kAnotherDescriptor: return {others.version, others.tag, right_.value};
-      case Mix::kFromBeforeNames: return Unnamed(others);
       default: return others;
     }
   }
@@ -238,9 +227,8 @@ TEST_P(MixedUpShard, IsMendedByAScrub) {
 std::vector<Case> AllCases() {
   std::vector<Case> cases;
   for (const StripeLayout& layout : {k42, kCopies}) {
-    for (const Mix mix :
-         {Mix::kAnotherObject, Mix::kAnotherBlock, Mix::kAnotherShard, Mix::kAnotherWrite,
-          Mix::kAnotherValue, Mix::kAnotherDescriptor, Mix::kFromBeforeNames}) {
+    for (const Mix mix : {Mix::kAnotherObject, Mix::kAnotherBlock, Mix::kAnotherShard,
+                          Mix::kAnotherWrite, Mix::kAnotherValue, Mix::kAnotherDescriptor}) {
       cases.push_back({mix, layout});
     }
   }
@@ -248,8 +236,7 @@ std::vector<Case> AllCases() {
 }
 std::string NameOf(const testing::TestParamInfo<Case>& info) {
   static constexpr const char* kNames[] = {"AnotherObjects", "AnotherBlocks", "AnotherIndex",
-                                           "AnotherWrites",  "AnothersValue", "AnothersDescriptor",
-                                           "FromBeforeNames"};
+                                           "AnotherWrites",  "AnothersValue", "AnothersDescriptor"};
   return std::string(kNames[static_cast<int>(info.param.mix)]) +
          (info.param.layout.data_shards == 1 ? "Copy" : "Shard");
 }
@@ -286,37 +273,6 @@ TEST_F(MixedUp, AWriteGoesAroundADriveThatHasAnothersRecordUnderItsKey) {
   ASSERT_EQ(place.moved.size(), 1u);
   EXPECT_EQ(place.moved[0].shard, 2);
   EXPECT_TRUE(*Read(id, k42, place, 0, data.size()) == data);
-}
-
-// ---- What was written before there were names
-
-TEST_F(MixedUp, StripesFromBeforeThereWereNamesAreReadAndRepaired) {
-  for (const StripeLayout& layout : {k42, kCopies}) {
-    const StripeId id{17, 3, {0x65, 0x53, 0xf1, 0x00, layout.data_shards}};
-    ASSERT_FALSE(IsNamedInShards(id.write));
-    const std::string data = RandomText(LengthOf(layout), 1);
-    const StripePlace place = Write(id, layout, data);
-    for (int shard = 0; shard < layout.geometry().shards(); ++shard) {
-      PutThere(id, layout, shard, Unnamed(Stored(id, layout, shard)));
-    }
-    EXPECT_TRUE(*Read(id, layout, place, 0, data.size()) == data);
-    EXPECT_TRUE(*Read(id, layout, place, 70'000, 300) == data.substr(70'000, 300));
-    const std::vector<StripePart> blocks = {{id, layout, data.size(), place, 0, data.size()}};
-    const auto sums = store_.SumUp(blocks);
-    ASSERT_OK(sums[0]);
-    EXPECT_EQ(sums[0]->adler32, Adler32(AsBytes(data)));
-    EXPECT_EQ(store_.counters().degraded_reads, 0u);
-
-    drives_.Replace(HomeOf(id, layout, 0));
-    const auto repair = store_.Repair(
-        {.id = id, .layout = layout, .length = data.size(), .place = &place, .read_all = true});
-    ASSERT_OK(repair);
-    EXPECT_EQ(repair->written, 1);
-    EXPECT_EQ(repair->good, layout.geometry().shards());
-    EXPECT_EQ(ShardDescriptor::Decode(Stored(id, layout, 0).version)->id, id);
-    EXPECT_TRUE(*Read(id, layout, place, 0, data.size()) == data);
-    EXPECT_EQ(store_.counters().degraded_reads, 0u);
-  }
 }
 
 // ---- The test

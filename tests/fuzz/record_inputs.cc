@@ -168,8 +168,7 @@ RecordKind Retirements() {
           .again = [](std::string_view bytes) { return Again(Retirement::Decode(bytes)); }};
 }
 
-// With the names of their stripes, or as they were written before there were any.
-std::vector<ShardDescriptor> ExampleDescriptors(bool named) {
+std::vector<ShardDescriptor> ExampleDescriptors() {
   const StripeId id{7, 3, MakeWriteId(1'700'000'000, 0x1234, 5)};
   const StripeLayout coded{4, 2, 1 << 20};
   const StripeLayout copied{1, 2, 64 << 10};
@@ -180,21 +179,16 @@ std::vector<ShardDescriptor> ExampleDescriptors(bool named) {
       DescribeShard({id, coded, 200}, 5, small), DescribeShard({id, copied, 60}, 0, small)};
   examples.push_back(examples.front());
   examples.back().copy = 77;
-  for (ShardDescriptor& each : examples) {
-    if (!named) each.id.reset();
-  }
   return examples;
 }
 
-RecordKind ShardDescriptors(bool named) {
+RecordKind ShardDescriptors() {
   Examples examples;
-  for (const ShardDescriptor& each : ExampleDescriptors(named)) examples.push_back(each.Encode());
-  RecordKind kind{
-      .name = named ? "shard descriptor" : "shard descriptor without a name",
-      .examples = std::move(examples),
-      .again = [](std::string_view bytes) { return Again(ShardDescriptor::Decode(bytes)); }};
-  if (named) kind.sealed_with = "";
-  return kind;
+  for (const ShardDescriptor& each : ExampleDescriptors()) examples.push_back(each.Encode());
+  return {.name = "shard descriptor",
+          .examples = std::move(examples),
+          .again = [](std::string_view bytes) { return Again(ShardDescriptor::Decode(bytes)); },
+          .sealed_with = ""};
 }
 
 // --- Of a drive's store
@@ -318,31 +312,16 @@ RecordKind CacheSlots() {
 }  // namespace
 
 const std::vector<RecordKind>& RecordKinds() {
-  static const std::vector<RecordKind> kinds = {Superblocks(),
-                                                DriveMaps(),
-                                                DriveMapHistories(),
-                                                DriveClaims(),
-                                                Retirements(),
-                                                Events(),
-                                                WorkRecords(),
-                                                WorkOrders(),
-                                                FillHistories(),
-                                                AwayNotesKind(),
-                                                WorkStopsKind(),
-                                                LastLooks(),
-                                                LastPlacesKind(),
-                                                KeptLayouts(),
-                                                ListsOfStarts(),
-                                                ShardDescriptors(/*named=*/true),
-                                                ShardDescriptors(/*named=*/false),
-                                                LogHeaders(),
-                                                IndexRecords(),
-                                                PlaceRecords(),
-                                                Counts(),
-                                                DurableMarks(),
-                                                CacheSegmentHeaders(),
-                                                CacheSlots(),
-                                                EntryKind()};
+  static const std::vector<RecordKind> kinds = {
+      Superblocks(),         DriveMaps(),     DriveMapHistories(),
+      DriveClaims(),         Retirements(),   Events(),
+      WorkRecords(),         WorkOrders(),    FillHistories(),
+      AwayNotesKind(),       WorkStopsKind(), LastLooks(),
+      LastPlacesKind(),      KeptLayouts(),   ListsOfStarts(),
+      ShardDescriptors(),    LogHeaders(),    IndexRecords(),
+      PlaceRecords(),        Counts(),        DurableMarks(),
+      CacheSegmentHeaders(), CacheSlots(),    EntryKind(),
+  };
   return kinds;
 }
 

@@ -10,7 +10,6 @@ namespace {
 
 constexpr uint32_t kKiB = 1024;
 
-// The shards of this write id say whose they are.
 constexpr StripeId kId{0x1122334455667788,
                        3,
                        {0xa0, 0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6, 0xa7, 0xa8, 0xa9, 0xaa, 0xab,
@@ -29,7 +28,7 @@ TEST(Shard, ItsKeyAndDescriptorNeverChange) {
   EXPECT_EQ(
       Hex(AsBytes(
           ShardDescriptor{4, 2, 1, 300, 0x91e01de, {0xe3069283, 7}, 0xc0ffee01, kId}.Encode())),
-      "03"
+      "04"
       "04"
       "02"
       "01"
@@ -39,29 +38,10 @@ TEST(Shard, ItsKeyAndDescriptorNeverChange) {
       "1122334455667788"
       "0000000000000003"
       "a0a1a2a3a4a5a6a7a8a9aaabacadaeaf"
-      "e3069283"
-      "00000007"
-      "ee8ba9ab");
-  // Those from before descriptors said whose they are.
-  EXPECT_EQ(Hex(AsBytes(ShardDescriptor{4, 2, 1, 300, 0x91e01de, {0xe3069283, 7}}.Encode())),
-            "01"
-            "04"
-            "02"
-            "01"
-            "0000012c"
-            "091e01de"
-            "e3069283"
-            "00000007");
-  EXPECT_EQ(
-      Hex(AsBytes(ShardDescriptor{4, 2, 1, 300, 0x91e01de, {0xe3069283}, 0xc0ffee01}.Encode())),
-      "02"
-      "04"
-      "02"
-      "01"
-      "0000012c"
-      "091e01de"
-      "c0ffee01"
-      "e3069283");
+      "96cd6c6d"
+      "75cbfeee"
+      "96cd6c6b"
+      "0d9c378c");
 }
 
 TEST(Shard, ABlockIsCutIntoEqualShardsOfWholeLines) {
@@ -92,38 +72,68 @@ TEST(Shard, TheAdlerSumLeavesOutTheZerosThatWereAdded) {
   const ShardDescriptor first = DescribeShard(stripe, 0, bytes.first(64));
   const ShardDescriptor second = DescribeShard(stripe, 1, bytes.subspan(64, 64));
   EXPECT_EQ(Adler32Combine(first.adler32, second.adler32, 36), Adler32(bytes.first(100)));
-  EXPECT_EQ(second.cell_sums[0], Crc32c(bytes.subspan(64, 64)));
+  EXPECT_EQ(second.page_sums[0], Crc32c(bytes.subspan(64, 64)));
   EXPECT_EQ(DescribeShard(stripe, 2, bytes.first(64)).adler32, Adler32(bytes.first(64)));
 }
 
-TEST(Shard, ItsSumIsCombinedFromItsCells) {
-  const std::string text(3 * kCellBytes + 640, 'z');
-  const auto size = static_cast<uint32_t>(text.size());
-  const ShardDescriptor descriptor =
-      DescribeShard({kId, {1, 1, 4 * kCellBytes}, text.size()}, 0, AsBytes(text));
-  EXPECT_EQ(descriptor.cell_sums.size(), 4u);
-  EXPECT_EQ(ShardSum(descriptor, size), Crc32c(AsBytes(text)));
+// Bytes of which no page is like another.
+std::string Text(size_t size) {
+  std::string text;
+  for (size_t i = 0; i < size; ++i) text += static_cast<char>(i * 31 + i / 4096 * 7);
+  return text;
+}
+
+// A shard has at least 64 bytes, so these are the sizes of others, too: a sum knows no padding.
+TEST(Shard, ItHasTheSumOfEachPageAndItsOwnIsCombinedFromThem) {
+  for (const size_t size : {0u, 1u, 64u, 4095u, 4096u, 4097u, 65536u, 65600u, 200'000u, 1u << 20}) {
+    const std::string text = Text(size);
+    const ShardDescriptor descriptor =
+        DescribeShard({kId, {1, 1, kMaxShardBytes}, text.size()}, 0, AsBytes(text));
+    ASSERT_EQ(descriptor.page_sums.size(), (size + 4095) / 4096) << size;
+    for (size_t page = 0; page < descriptor.page_sums.size(); ++page) {
+      EXPECT_EQ(descriptor.page_sums[page], Crc32c(AsBytes(text.substr(page * 4096, 4096))))
+          << page << " of " << size;
+    }
+    EXPECT_EQ(ShardSum(descriptor, static_cast<uint32_t>(size)), Crc32c(AsBytes(text))) << size;
+    EXPECT_EQ(descriptor.adler32, Adler32(AsBytes(text))) << size;
+    EXPECT_EQ(*ShardDescriptor::Decode(descriptor.Encode()), descriptor) << size;
+  }
   EXPECT_EQ(Hex(AsBytes(RecordTag(0x01020304))), "01020304");
 }
 
 TEST(Shard, ADescriptorReadsBackAndRefusesDamage) {
   for (const uint32_t copy : {0, 8}) {
-    const ShardDescriptor descriptor{4, 2, 5, 300000, 77, {1, 2, 3}, copy, kId};
+    const ShardDescriptor descriptor{4, 2, 5, 45000, 77, {1, 2, 3}, copy, kId};
     const std::string bytes = descriptor.Encode();
     EXPECT_EQ(*ShardDescriptor::Decode(bytes), descriptor);
     for (size_t size = 0; size < bytes.size(); ++size) {
-      EXPECT_FALSE(ShardDescriptor::Decode(bytes.substr(0, size)).has_value()) << size;
+      EXPECT_FAILS(ShardDescriptor::Decode(bytes.substr(0, size)), EBADMSG) << size;
     }
     for (size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
       std::string damaged = bytes;
       damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ 1 << (bit % 8));
-      const auto read = ShardDescriptor::Decode(damaged);
-      // Two of these make it one of the formats that have no checksum, and no name.
-      EXPECT_TRUE(!read.has_value() || bit < 2) << bit;
-      if (!read.has_value()) continue;
-      EXPECT_FAILS(CheckDescriptor(*read, {kId, {4, 2, 128 * kKiB}, 300000}, 5), EBADMSG);
+      EXPECT_FAILS(ShardDescriptor::Decode(damaged), EBADMSG) << bit;
     }
-    EXPECT_FALSE(ShardDescriptor::Decode(bytes + std::string(64, '\0')).has_value());
+    EXPECT_FAILS(ShardDescriptor::Decode(bytes + std::string(64, '\0')), EBADMSG);
+  }
+}
+
+// Whatever its checksum says.
+TEST(Shard, ADescriptorWithMorePagesThanAShardMayHaveIsDamage) {
+  ShardDescriptor descriptor{4, 2, 5, 300000, 77, std::vector<uint32_t>(256, 7), 0, kId};
+  EXPECT_OK(ShardDescriptor::Decode(descriptor.Encode()));
+  descriptor.page_sums.push_back(7);
+  EXPECT_FAILS(ShardDescriptor::Decode(descriptor.Encode()), EBADMSG);
+}
+
+TEST(Shard, ADescriptorOfAnEarlierFormatIsRefusedWithItsNumber) {
+  std::string bytes = ShardDescriptor{4, 2, 5, 300, 77, {1}, 0, kId}.Encode();
+  for (const char format : {1, 2, 3, 5}) {
+    bytes[0] = format;
+    const auto read = ShardDescriptor::Decode(bytes);
+    ASSERT_FAILS(read, EBADMSG);
+    EXPECT_EQ(read.error().message(),
+              fmt::format("shard descriptor: format {} is not known here, only 4 is", int{format}));
   }
 }
 
@@ -132,24 +142,40 @@ TEST(Shard, TheDescriptorOfTheLargestShardFitsInAVersion) {
   const StripeLayout layout{4, 2, kMaxShardBytes};
   const Buffer bytes = Buffer::Zeroed(kMaxShardBytes);
   EXPECT_EQ(DescribeShard({kId, layout, layout.block_bytes()}, 5, bytes).Encode().size(),
-            16 + 32 + 16 * 4 + 4u);
+            48 + 4 + 256 * 4 + 4u);
 }
 
-TEST(Shard, ADescriptorFromBeforeThereWereNamesReadsBackAndRefusesDamage) {
-  const ShardDescriptor descriptor{4, 2, 5, 300000, 77, {1, 2, 3}};
-  const std::string bytes = descriptor.Encode();
-  EXPECT_EQ(*ShardDescriptor::Decode(bytes), descriptor);
-  for (size_t size = 0; size < bytes.size(); ++size) {
-    const auto cut = ShardDescriptor::Decode(bytes.substr(0, size));
-    EXPECT_TRUE(!cut.has_value() || cut->cell_sums.size() < 3) << size;
+// The record of a shard of three pages, the last of them short, and what is asked of it.
+struct Pages {
+  KnownStripe stripe{kId, {1, 1, kCellBytes}, 9000};
+  std::string text = Text(stripe.layout.ShardBytesOf(9000));
+  ShardDescriptor descriptor = DescribeShard(stripe, 0, AsBytes(text));
+
+  Record Of(std::string value) const {
+    return {descriptor.Encode(), "", SharedBytes(std::move(value))};
   }
-  EXPECT_FALSE(ShardDescriptor::Decode("\x03" + bytes.substr(1)).has_value());
-  EXPECT_FALSE(ShardDescriptor::Decode("\x04" + bytes.substr(1)).has_value());
-  const ShardDescriptor copy{4, 2, 5, 300000, 77, {1, 2, 3}, 8};
-  EXPECT_EQ(*ShardDescriptor::Decode(copy.Encode()), copy);
-  EXPECT_FALSE(ShardDescriptor::Decode(std::string("\x02\x04\x02\x05\0\0\0\1\0\0\0\1\0\0\0\0", 16))
-                   .has_value());
-  EXPECT_FALSE(ShardDescriptor::Decode(bytes + std::string(64, '\0')).has_value());
+  Status Check(const std::string& value) const {
+    std::vector<bool> good(1);
+    const Status status = CheckCells(stripe, {0, 0, 0}, Of(value), good);
+    EXPECT_EQ(good[0], status.ok());
+    return status;
+  }
+};
+
+TEST(Shard, DamageAndPagesThatWereMixedUpAreFound) {
+  const Pages pages;
+  EXPECT_OK(pages.Check(pages.text));
+  for (size_t byte = 0; byte < pages.text.size(); byte += 101) {
+    std::string damaged = pages.text;
+    damaged[byte] ^= 4;
+    const Status status = pages.Check(damaged);
+    ASSERT_FAILS(status, EBADMSG);
+    EXPECT_EQ(status.message(), fmt::format("the checksum of page {} does not match", byte / 4096));
+  }
+  EXPECT_FAILS(pages.Check(pages.text.substr(4096, 4096) + pages.text.substr(0, 4096) +
+                           pages.text.substr(8192)),
+               EBADMSG);
+  EXPECT_FAILS(pages.Check(pages.text.substr(0, 8192)), EBADMSG);
 }
 
 TEST(Shard, ADescriptorOfAnotherShardIsDamage) {
@@ -180,32 +206,11 @@ TEST(Shard, ADescriptorOfAnotherShardIsDamage) {
   }
 }
 
-// What is known of a stripe tells whether its shards have to say whose they are. So one of before
-// cannot stand in for one that has to.
-TEST(Shard, ADescriptorWithoutANameIsTakenOnlyForAStripeFromBeforeThereWereNames) {
-  const StripeLayout layout{4, 2, kCellBytes};
-  const StripeId today{7, 3, MakeWriteId(1'700'000'000, 0x1234, 5)};
-  StripeId before = today;
-  before.write[12] &= 0x7f;
-  for (const uint32_t copy : {0, 8}) {
-    const ShardDescriptor unnamed{4, 2, 5, 300, 77, {1}, copy};
-    EXPECT_FAILS(CheckDescriptor(unnamed, {today, layout, 300}, 5), EBADMSG);
-    EXPECT_OK(CheckDescriptor(unnamed, {before, layout, 300}, 5));
-    EXPECT_FAILS(CheckDescriptor(unnamed, {before, layout, 300}, 4), EBADMSG);
-  }
-  // One that says it must say the right thing, whatever the stripe.
-  EXPECT_OK(CheckDescriptor({4, 2, 5, 300, 77, {1}, 0, before}, {before, layout, 300}, 5));
-  EXPECT_FAILS(CheckDescriptor({4, 2, 5, 300, 77, {1}, 0, today}, {before, layout, 300}, 5),
-               EBADMSG);
-}
-
 // These bytes are the format, too.
 TEST(WriteIdTest, ItsBytesNeverChange) {
   const WriteId id = MakeWriteId(0x01020304, 0x1112131415161718, 5);
-  EXPECT_EQ(Hex(std::as_bytes(std::span(id))), "01020304111213141516171880000005");
+  EXPECT_EQ(Hex(std::as_bytes(std::span(id))), "01020304111213141516171800000005");
   EXPECT_EQ(TimeOf(id), 0x01020304u);
-  EXPECT_TRUE(IsNamedInShards(id));
-  EXPECT_FALSE(IsNamedInShards({1, 2, 3, 4, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}));
 }
 
 using Ranges = std::vector<CellRange>;
