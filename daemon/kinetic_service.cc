@@ -42,10 +42,15 @@ KeyRange KeyRangeOf(const kinetic::Range& asked) {
   return range;
 }
 
-void Describe(const std::string& key, const StoredHead& head, Command* answer) {
+VersionPart VersionPartOf(const KeyValue& entry) {
+  if (!entry.has_versionhead()) return {};
+  return {entry.versionhead(), entry.versionoffset(), entry.versionlength()};
+}
+
+void Describe(const std::string& key, const StoredHead& head, VersionPart part, Command* answer) {
   KeyValue* entry = answer->mutable_body()->mutable_keyvalue();
   entry->set_key(key);
-  entry->set_dbversion(head.version);
+  entry->set_dbversion(part.CutFrom(head.version));
   entry->set_tag(head.tag);
   if (head.algorithm) entry->set_algorithm(*head.algorithm);
 }
@@ -184,7 +189,7 @@ std::optional<KineticService::Outcome> KineticService::ExecuteAtOnce(const Calle
     TRY(CheckAdmitted(caller, answer));
     TRY(Allow(caller, Permission::kRead, entry.key()));
     StoredRecord record = TRY(engine_.GetAtOnce(entry.key(), RangeOf(entry)));
-    Describe(entry.key(), record.head, answer);
+    Describe(entry.key(), record.head, VersionPartOf(entry), answer);
     outcome.value = std::move(record.value);
     return {};
   }();
@@ -203,7 +208,7 @@ Status KineticService::Get(const Caller& caller, const Command& request, Command
   const KeyValue& entry = request.body().keyvalue();
   TRY(Allow(caller, Permission::kRead, entry.key()));
   StoredRecord record = TRY(engine_.Get(entry.key(), RangeOf(entry)));
-  Describe(entry.key(), record.head, answer);
+  Describe(entry.key(), record.head, VersionPartOf(entry), answer);
   *value = std::move(record.value);
   return {};
 }
@@ -224,7 +229,7 @@ Status KineticService::GetNeighbour(const Caller& caller, const Command& request
   Engine::Neighbour found = TRY(next ? engine_.GetNext(entry.key(), RangeOf(entry))
                                      : engine_.GetPrevious(entry.key(), RangeOf(entry)));
   TRY(Allow(caller, Permission::kRead, found.key));
-  Describe(found.key, found.record.head, answer);
+  Describe(found.key, found.record.head, VersionPartOf(entry), answer);
   *value = std::move(found.record.value);
   return {};
 }
@@ -482,10 +487,11 @@ Status KineticService::FillDevice(std::string_view name, Time now, kinetic::GetL
   if (name != kCapabilitiesLog) {
     return Fail(ENOENT, "no device log '{}'", Hex(AsBytes(name.substr(0, 64))));
   }
-  log->set_capabilities(fmt::format(
-      "{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", kRangeGetCapability, kRangeRecordsCapability,
-      kChecksumScanCapability, kRoomsCapability, kBoundCapability, kUnerasedCapability,
-      kClientsCapability, kSlowCapability, kGuardsCapability, kPutsCapability));
+  log->set_capabilities(
+      fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", kRangeGetCapability,
+                  kVersionPartCapability, kRangeRecordsCapability, kChecksumScanCapability,
+                  kRoomsCapability, kBoundCapability, kUnerasedCapability, kClientsCapability,
+                  kSlowCapability, kGuardsCapability, kPutsCapability));
   *value = SharedBytes(log->capabilities());
   return {};
 }

@@ -113,8 +113,10 @@ void MemoryDrive::Get(std::string key, ValueRange range, Terms terms, Callback<R
   if (Status admitted = Admit(terms); !admitted.ok()) {
     return Answer(std::move(done), Result<Record>(Failed(std::move(admitted))));
   }
-  Answer(std::move(done), Named(engine_.Get(key, range).map([](StoredRecord&& record) -> Record {
-           return {std::move(record.head.version), std::move(record.head.tag), record.value};
+  Answer(std::move(done),
+         Named(engine_.Get(key, range).map([&range](StoredRecord&& record) -> Record {
+           return {range.version.CutFrom(record.head.version), std::move(record.head.tag),
+                   record.value};
          })));
 }
 

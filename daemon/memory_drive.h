@@ -32,7 +32,11 @@ class MemoryDrive final : public Drive {
 
   std::string_view name() const override { return name_; }
   DriveCapabilities capabilities() const override {
-    return {.range_get = true, .range_records = true, .rooms = true, .guards = true};
+    return {.range_get = true,
+            .version_part = true,
+            .range_records = true,
+            .rooms = true,
+            .guards = true};
   }
   bool IsUp() const override { return true; }
   uint64_t CountLosses() const override { return 0; }

@@ -95,10 +95,26 @@ struct Guard {
   Expected expected;  // not Expected::Any()
 };
 
+// A part of a version: its first `head` bytes, and `length` more from `offset` on. Bytes beyond its
+// end are left out.
+struct VersionPart {
+  uint32_t head = UINT32_MAX;
+  uint32_t offset = 0;
+  uint32_t length = 0;
+  bool whole() const { return head == UINT32_MAX; }
+  std::string CutFrom(std::string_view version) const {
+    std::string part(version.substr(0, head));
+    if (offset < version.size()) part += version.substr(offset, length);
+    return part;
+  }
+  friend bool operator==(const VersionPart&, const VersionPart&) = default;
+};
+
 // A part of a value. Bytes beyond its end are left out, so a range may come back short or empty.
 struct ValueRange {
   uint32_t offset = 0;
   uint32_t length = UINT32_MAX;
+  VersionPart version{};  // that comes with it
   bool whole() const { return offset == 0 && length == UINT32_MAX; }
 };
 
@@ -170,6 +186,7 @@ struct DriveInfo {
 // What a drive can do beyond the Kinetic core. Asked for, never assumed.
 struct DriveCapabilities {
   bool range_get = false;      // Get() of a part of a value moves only that part
+  bool version_part = false;   // so it does of a version
   bool range_records = false;  // ListRecords() is one request
   bool rooms = false;          // PutRequest::room counts
   bool bound = false;          // it refuses what was said elsewhere or before, and altered values
@@ -238,8 +255,8 @@ class Drive {
   // Nobody hears whether it came to know.
   virtual void Tell(std::vector<SlowOperation> /*operations*/, Terms /*terms*/) {}
 
-  // The record, or the part of its value in `range`. A drive without range_get is asked for all of
-  // it and the part is cut out here.
+  // The record, or the part of its value and version in `range`. A drive without range_get, or
+  // version_part, is asked for all of it and the part is cut out here.
   virtual void Get(std::string key, ValueRange range, Terms terms, Callback<Record> done) = 0;
 
   // Version and tag without the value.

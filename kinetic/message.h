@@ -25,6 +25,7 @@ class Status;
 // (docs/protocol.md).
 inline constexpr std::string_view kCapabilitiesLog = "io.pinstripe.capabilities";
 inline constexpr std::string_view kRangeGetCapability = "range_get 1";
+inline constexpr std::string_view kVersionPartCapability = "version_part 1";
 inline constexpr std::string_view kRangeRecordsCapability = "range_records 1";
 inline constexpr std::string_view kRoomsCapability = "rooms 1";
 inline constexpr std::string_view kUnerasedCapability = "unerased 1";

@@ -107,9 +107,15 @@ class GetOperation final : public Asking<Record> {
   void Describe(DriveCapabilities capabilities, kinetic::Body* body) const override {
     kinetic::KeyValue* entry = body->mutable_keyvalue();
     entry->set_key(key_);
-    if (range_.whole() || !capabilities.range_get) return;
-    entry->set_valueoffset(range_.offset);
-    entry->set_valuelength(range_.length);
+    if (!range_.whole() && capabilities.range_get) {
+      entry->set_valueoffset(range_.offset);
+      entry->set_valuelength(range_.length);
+    }
+    if (!range_.version.whole() && capabilities.version_part) {
+      entry->set_versionhead(range_.version.head);
+      entry->set_versionoffset(range_.version.offset);
+      entry->set_versionlength(range_.version.length);
+    }
   }
 
  protected:
@@ -119,6 +125,14 @@ class GetOperation final : public Asking<Record> {
     Record record;
     record.version = std::move(*entry->mutable_dbversion());
     record.tag = std::move(*entry->mutable_tag());
+    if (!range_.version.whole()) {
+      if (!answer.capabilities.version_part) {
+        record.version = range_.version.CutFrom(record.version);
+      } else if (record.version.size() > size_t{range_.version.head} + range_.version.length) {
+        return Fail(EBADMSG, "it answered with {} bytes of the version where {} were asked for",
+                    record.version.size(), size_t{range_.version.head} + range_.version.length);
+      }
+    }
     if (answer.capabilities.range_get && answer.value.size() > range_.length) {
       return Fail(EBADMSG, "it answered with {} bytes where {} were asked for", answer.value.size(),
                   range_.length);
@@ -510,6 +524,7 @@ class AskCapabilitiesOperation final : public Asking<DriveCapabilities> {
       const std::string_view line = left.substr(0, left.find('\n'));
       left.remove_prefix(std::min(line.size() + 1, left.size()));
       if (line == kRangeGetCapability) capabilities.range_get = true;
+      if (line == kVersionPartCapability) capabilities.version_part = true;
       if (line == kRangeRecordsCapability) capabilities.range_records = true;
       if (line == kRoomsCapability) capabilities.rooms = true;
       if (line == kBoundCapability) capabilities.bound = true;

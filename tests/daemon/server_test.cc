@@ -1118,6 +1118,19 @@ TEST_F(ClientAndServerTest, APartOfAValueMovesOnlyThatPart) {
   EXPECT_TRUE(drive_->capabilities().range_get);
 }
 
+TEST_F(ClientAndServerTest, APartOfAVersionMovesOnlyThatPart) {
+  std::string version(2000, 'a');
+  version.replace(1500, 3, "xyz");
+  ASSERT_OK(Put("k", "value", version, Expected::Any()));
+  const Result<Record> part =
+      Get("k", {.offset = 1, .length = 3, .version = {.head = 4, .offset = 1500, .length = 3}});
+  ASSERT_OK(part);
+  EXPECT_EQ(part->version, "aaaaxyz");
+  EXPECT_EQ(part->value.text(), "alu");
+  EXPECT_EQ(Get("k")->version, version);
+  EXPECT_TRUE(drive_->capabilities().version_part);
+}
+
 TEST_F(ClientAndServerTest, RangesAndInfo) {
   for (int i = 0; i < 250; ++i) ASSERT_OK(Put(fmt::format("k{:03}", i), "", "", Expected::Any()));
   const auto keys = Await<Result<std::vector<std::string>>>(

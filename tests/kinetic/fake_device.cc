@@ -74,7 +74,7 @@ void FakeDevice::Session::Handshake(bool range_get, const kinetic::GetLog::Limit
   const Request request = Next();
   assert(request.command.body().getlog().device().name() == kCapabilitiesLog);
   if (range_get) {
-    Answer(request, nullptr, "something_newer 3\nrange_get 1\nrooms 1\n");
+    Answer(request, nullptr, "something_newer 3\nrange_get 1\nversion_part 1\nrooms 1\n");
   } else {
     Answer(request, kinetic::Status::NOT_FOUND);
   }

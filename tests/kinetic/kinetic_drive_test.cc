@@ -418,6 +418,49 @@ TEST_F(KineticDriveTest, APartIsAskedForWhereTheDeviceCanAndCutOutWhereItCannot)
   }
 }
 
+TEST_F(KineticDriveTest, OfAVersionAPartIsAskedForWhereTheDeviceCanAndCutOutWhereItCannot) {
+  for (const bool version_part : {true, false}) {
+    std::vector<Request> gets;
+    FakeDevice device([&](Session& session) {
+      session.Handshake(version_part);
+      for (;;) {
+        gets.push_back(session.Next());
+        const kinetic::KeyValue& entry = gets.back().command.body().keyvalue();
+        VersionPart part;
+        if (entry.has_versionhead()) {
+          part = {entry.versionhead(), entry.versionoffset(), entry.versionlength()};
+        }
+        session.AnswerEntry(gets.back(), part.CutFrom("0123456789"), "");
+      }
+    });
+    {
+      auto drive = DriveAt({device.address()});
+      const auto version = [&](const VersionPart& part) {
+        return Get(*drive, "k", {.offset = 0, .length = 4, .version = part})->version;
+      };
+      EXPECT_EQ(version({.head = 2, .offset = 5, .length = 3}), "01567");
+      EXPECT_EQ(version({.head = 2, .offset = 8, .length = 3}), "0189");
+      EXPECT_EQ(version({.head = 2, .offset = 10, .length = 3}), "01");
+      EXPECT_EQ(version({.head = 0, .offset = 4000000000, .length = UINT32_MAX}), "");
+      EXPECT_EQ(version({.head = 20, .offset = 0, .length = 0}), "0123456789");
+      EXPECT_EQ(version({}), "0123456789");
+      EXPECT_EQ(drive->capabilities().version_part, version_part);
+    }
+    device.Stop();
+    EXPECT_EQ(gets[0].command.body().keyvalue().has_versionhead(), version_part);
+    EXPECT_FALSE(gets[5].command.body().keyvalue().has_versionhead());
+  }
+}
+
+TEST_F(KineticDriveTest, MoreOfAVersionThanWasAskedForIsDamage) {
+  FakeDevice device([&](Session& session) {
+    session.Handshake(true);
+    for (;;) session.AnswerEntry(session.Next(), "0123456789", "");
+  });
+  auto drive = DriveAt({device.address()});
+  EXPECT_FAILS(Get(*drive, "k", {.version = {.head = 2, .offset = 5, .length = 3}}), EBADMSG);
+}
+
 // A device that has one kind of space is told nothing that it does not know.
 TEST_F(KineticDriveTest, WhatAPutMayTakeIsSaidWhereTheDeviceKnowsOfIt) {
   for (const bool rooms : {true, false}) {
