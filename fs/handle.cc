@@ -16,9 +16,16 @@ Result<size_t> Handle::Read(uint64_t offset, MutableBytes out) {
 
 Status Handle::ReadParts(std::span<Part> parts) {
   bool asked = false;
-  return state_->Read(parts, [&] {
+  return state_->Read(parts, IsScattered(parts), [&] {
     if (!std::exchange(asked, true)) ReadAhead(parts);
   });
+}
+
+// (What a vector read leaves out is often what the next one wants.)
+bool Handle::IsScattered(std::span<const Part> parts) {
+  if (parts.size() != 1) return false;
+  const MutexLock lock(pattern_mutex_);
+  return pattern_.IsScattered(parts[0].offset, parts[0].out.size());
 }
 
 Status Handle::Write(uint64_t offset, Bytes data) {

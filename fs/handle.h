@@ -56,6 +56,7 @@ class Handle final : public OpenFile {
   Status CheckWritable() const;
   void Release();
 
+  bool IsScattered(std::span<const Part> parts);
   void ReadAhead(std::span<const Part> parts);
 
   OpenFiles& files_;

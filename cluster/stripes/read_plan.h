@@ -1,9 +1,13 @@
-// StripeRead: what one read of a stripe has, has asked for and still needs, as a table of cells: a
-// row for each shard, a column for each 64 KiB. Reed-Solomon works byte by byte, so every column is
-// coded for itself: any k good cells of a column give back the others.
+// StripeRead: what one read of a stripe has, has asked for and still needs, as a table: a row for
+// each shard, a column for some pages, the same ones of each shard. Reed-Solomon works byte by
+// byte, so every column is coded for itself: any k good pieces of a column give back the others.
+//
+// A column is a cell, or the part of it that is wanted. Where some pages of a piece are damaged and
+// others are not, the column is cut into its pages: what can be read of a stripe is decided by
+// page.
 //
 // A plan, without I/O: it is told what arrived, failed or is late, and says what to ask for next.
-// The caller owns time and drives. Every cell it hands out was checked against its sum. One thread.
+// The caller owns time and drives. Every page it hands out was checked against its sum. One thread.
 
 #pragma once
 
@@ -24,30 +28,31 @@ namespace pinstripe {
 
 class StripeRead {
  public:
-  // Cells of shards in `without` are taken for lost: they are to be computed from others.
-  StripeRead(const KnownStripe& stripe, std::vector<CellRange> wanted,
+  // Shards in `without` are taken for lost: they are to be computed from others.
+  StripeRead(const KnownStripe& stripe, const std::vector<PageRange>& wanted,
              const std::vector<int>& without = {});
   StripeRead(StripeRead&&) noexcept = default;
   StripeRead& operator=(StripeRead&&) noexcept = default;
 
   // The shards to ask for now; the caller asks for all of them. Empty when there is nothing to ask.
-  std::vector<CellRange> TakeQuestions();
+  std::vector<PageRange> TakeQuestions();
 
   // An answer to a question, checked here: a damaged record fails with EBADMSG, and so does that of
   // another shard. Each question is answered once. `drive` is the name of the drive that answered
   // it.
-  void Answer(const CellRange& question, Result<Record> record,
+  void Answer(const PageRange& question, Result<Record> record,
               const std::function<std::string()>& drive);
   // Others should be asked instead; the answer may still come.
-  void Late(const CellRange& question);
+  void Late(const PageRange& question);
 
   bool Succeeded() const;  // there is enough; Complete() can be called
   bool Hopeless() const;   // there never will be
 
-  // Computes the wanted cells that did not arrive.
+  // Computes the wanted pages that did not arrive.
   Status Complete(const Codec& codec);
-  // The bytes of a wanted cell, after Complete(). Cells of one answer share its memory.
-  const SharedBytes& Cell(int shard, uint32_t cell) const;
+  // Bytes [offset, offset + size) of a shard, of wanted pages of one cell, after Complete(). Those
+  // of one answer share its memory.
+  SharedBytes BytesOf(int shard, uint32_t offset, uint32_t size) const;
 
   // Whether it would not be hopeless if only the drives answered that are away now.
   bool MayLaterSucceed() const;
@@ -62,31 +67,40 @@ class StripeRead {
 
  private:
   enum class State : uint8_t { kUnasked, kAsked, kLate, kGood, kLost };
-  struct CellEntry {
+  struct Piece {
     State state = State::kUnasked;
     bool wanted = false;
-    SharedBytes bytes;  // of a good cell, or once computed
+    SharedBytes bytes;  // of a good one, or once computed
+  };
+  struct Column {
+    uint32_t first = 0;  // of its pages
+    uint32_t end = 0;
+    std::vector<Piece> pieces;  // by shard
   };
 
   static size_t Index(int shard) { return static_cast<size_t>(shard); }
-  CellEntry& At(int shard, uint32_t cell) { return cells_[Index(shard) * columns_ + cell]; }
-  const CellEntry& At(int shard, uint32_t cell) const {
-    return cells_[Index(shard) * columns_ + cell];
+  static bool IsIn(const Column& column, const PageRange& range) {
+    return range.first <= column.first && column.end <= range.last + 1;
   }
-  int CountInColumn(uint32_t column, std::initializer_list<State> states) const;
-  bool Needs(uint32_t column) const;       // a wanted cell is neither here nor expected in time
-  bool CanCompute(uint32_t column) const;  // k cells may still come together
-  bool IsLost(uint32_t column) const;      // a wanted cell will not come, nor can it be computed
+  uint32_t BytesIn(const Column& column) const {
+    return RangeBytes(shard_bytes_, {0, column.first, column.end - 1});
+  }
+  void MakeColumns(const std::vector<PageRange>& wanted);
+  void CutByDamage(const PageRange& question, const std::vector<bool>& good);
+  std::vector<Column> PagesOfColumn(const Column& column) const;
+  int CountIn(const Column& column, std::initializer_list<State> states) const;
+  bool Needs(const Column& column) const;       // a wanted piece is not here, nor expected in time
+  bool CanCompute(const Column& column) const;  // k pieces may still come together
+  bool IsLost(const Column& column) const;  // a wanted piece will not come, nor can it be computed
   bool OnlyAbsencesSoFar() const;
-  void ChooseCells(uint32_t column, std::vector<bool>& chosen);
-  Status ComputeColumn(const Codec& codec, uint32_t column);
+  using Chosen = std::vector<std::vector<bool>>;  // by shard and column
+  void ChoosePieces(size_t column, Chosen& chosen);
+  Status ComputeColumn(const Codec& codec, Column& column);
 
   KnownStripe stripe_;
   int shards_;
   uint32_t shard_bytes_;
-  uint32_t columns_;
-  std::vector<CellRange> wanted_;
-  std::vector<CellEntry> cells_;
+  std::vector<Column> columns_;                  // ascending; a wanted piece is in each
   std::vector<std::optional<Status>> failures_;  // by shard
   bool started_ = false;
   bool degraded_ = false;

@@ -75,7 +75,7 @@ class Reading final : public RunningReads {
  private:
   struct Question {
     size_t read;
-    CellRange cells;
+    PageRange pages;
     DriveId drive;
     uint64_t bytes;
     Time asked_at;
@@ -89,9 +89,9 @@ class Reading final : public RunningReads {
     PlannedRead& read = reads_[i];
     while (!read.done && !read.plan.Succeeded()) {
       if (read.plan.Hopeless()) return GiveUp(i);
-      const std::vector<CellRange> cells = read.plan.TakeQuestions();
-      if (cells.empty()) return;
-      for (const CellRange& range : cells) Ask(i, range);
+      const std::vector<PageRange> questions = read.plan.TakeQuestions();
+      if (questions.empty()) return;
+      for (const PageRange& range : questions) Ask(i, range);
     }
     End(i);
   }
@@ -110,7 +110,7 @@ class Reading final : public RunningReads {
     End(i);
   }
 
-  void Ask(size_t i, const CellRange& range) {
+  void Ask(size_t i, const PageRange& range) {
     PlannedRead& read = reads_[i];
     const DriveId id = read.places[static_cast<size_t>(range.shard)];
     Drive* drive = context_.drives.FindDrive(id);
@@ -120,13 +120,14 @@ class Reading final : public RunningReads {
     }
     ++context_.counters.read_requests;
     const Time now = context_.runtime.Now();
-    const uint32_t bytes = RangeBytes(read.stripe.layout.ShardBytesOf(read.stripe.length), range);
+    const uint32_t shard_bytes = read.stripe.layout.ShardBytesOf(read.stripe.length);
+    const uint32_t bytes = RangeBytes(shard_bytes, range);
     const std::shared_ptr<AnswerTimes>& times = context_.answer_times;
     questions_.push_back({i, range, id, bytes, now, now + times->Late(bytes)});
     // It is asked all the same: it may be faster by now.
     questions_.back().late = times->IsSlow(id, bytes);
     drive->Get(ShardKey(context_.options.prefix, read.stripe.id, range.shard),
-               {range.first * kCellBytes, bytes},
+               {range.first * kShardPageBytes, bytes, DescriptorPartFor(range, shard_bytes)},
                std::min(deadline_.time(), now + context_.options.drive_timeout),
                [runtime = &context_.runtime, times, id, bytes, now,
                 arrived = gather_.Ask(questions_.size() - 1)](Result<Record> record) {
@@ -141,7 +142,7 @@ class Reading final : public RunningReads {
     PlannedRead& read = reads_[question.read];
     if (record.has_value()) context_.counters.bytes_fetched += record->value.size();
     if (read.done) return;
-    read.plan.Answer(question.cells, std::move(record),
+    read.plan.Answer(question.pages, std::move(record),
                      [this, drive = question.drive] { return context_.NameOf(drive); });
     Advance(question.read);
   }
@@ -167,7 +168,7 @@ class Reading final : public RunningReads {
       context_.answer_times->Note(question.drive, question.bytes, now - question.asked_at);
       const size_t read = question.read;
       if (reads_[read].done) continue;
-      reads_[read].plan.Late(question.cells);
+      reads_[read].plan.Late(question.pages);
       Advance(read);
     }
   }

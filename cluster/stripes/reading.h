@@ -16,7 +16,7 @@
 
 namespace pinstripe {
 
-// A read that was prepared. It ends as Succeeded(), with every wanted cell there, or with a
+// A read that was prepared. It ends as Succeeded(), with every wanted page there, or with a
 // failure.
 struct PlannedRead {
   KnownStripe stripe;

@@ -77,10 +77,6 @@ class Repair {
     return ShardKey(context_.options.prefix, request_.id, static_cast<int>(shard));
   }
 
-  CellRange AllOf(size_t shard) const {
-    return {static_cast<int>(shard), 0, CellCount(shard_bytes_) - 1};
-  }
-
   // Finds out what there is of each shard. The block map is believed when it says that a shard was
   // never stored, but only when it was read.
   void Examine() {
@@ -117,8 +113,9 @@ class Repair {
     if (was_read) {
       context_.counters.bytes_fetched += record->value.size();
       repair_.bytes_read += record->value.size();
-      std::vector<bool> good(CellCount(shard_bytes_));
-      found_[shard] = CheckCells(stripe_, AllOf(shard), *record, good);
+      std::vector<bool> good(PageCount(shard_bytes_));
+      found_[shard] =
+          CheckPages(stripe_, AllPages(static_cast<int>(shard), shard_bytes_), *record, good);
     } else {
       const auto head = CheckHead(stripe_, static_cast<int>(shard), record->version, record->tag);
       found_[shard] = head.has_value() ? Status() : head.error();
@@ -334,11 +331,11 @@ Result<StripeRepair> RepairStripe(StripeContext& context, const StripeRepairRequ
 Result<PlannedRead> PlanShards(StripeContext& context, const KnownStripe& stripe,
                                std::vector<DriveId> places, const std::vector<int>& shards,
                                const std::vector<int>& without) {
-  std::vector<CellRange> wanted;
-  const uint32_t cells = CellCount(stripe.layout.ShardBytesOf(stripe.length));
-  for (const int shard : shards) wanted.push_back({shard, 0, cells - 1});
+  std::vector<PageRange> wanted;
+  const uint32_t shard_bytes = stripe.layout.ShardBytesOf(stripe.length);
+  for (const int shard : shards) wanted.push_back(AllPages(shard, shard_bytes));
   auto codec = TRY(context.codecs.For(stripe.layout.geometry()));
-  return PlannedRead{stripe, std::move(places), StripeRead(stripe, std::move(wanted), without),
+  return PlannedRead{stripe, std::move(places), StripeRead(stripe, wanted, without),
                      std::move(codec)};
 }
 
@@ -389,9 +386,9 @@ Status StoreShard(StripeContext& context, const PlannedRead& read, int shard, Dr
 
   const uint32_t size = read.stripe.layout.ShardBytesOf(read.stripe.length);
   Buffer bytes(size);
-  for (uint32_t cell = 0; cell < CellCount(size); ++cell) {
-    CopyBytes(bytes.mutable_bytes().subspan(size_t{cell} * kCellBytes),
-              read.plan.Cell(shard, cell));
+  for (uint32_t at = 0; at < size; at += kCellBytes) {
+    CopyBytes(bytes.mutable_bytes().subspan(at),
+              read.plan.BytesOf(shard, at, std::min(kCellBytes, size - at)));
   }
   const ShardDescriptor descriptor = DescribeShard(read.stripe, shard, bytes);
   const std::string key = ShardKey(context.options.prefix, read.stripe.id, shard);

@@ -19,6 +19,40 @@ constexpr uint32_t kMaxPages = kMaxShardBytes / kShardPageBytes;
 // in it. So the sum of another page does not pass for it, whoever mixes them up.
 uint32_t BoundSum(uint32_t sum, uint32_t head_sum, uint32_t page) { return sum ^ head_sum ^ page; }
 
+// Whether it may be a descriptor, of which at least so many bytes are there.
+Status CheckFormat(std::string_view bytes, size_t least) {
+  if (!bytes.empty() && bytes.front() != kFormat) {
+    return Fail(EBADMSG, "shard descriptor: format {} is not known here, only {} is",
+                static_cast<uint8_t>(bytes.front()), kFormat);
+  }
+  if (bytes.size() >= least) return {};
+  return Fail(EBADMSG, "shard descriptor: it ends after {} bytes", bytes.size());
+}
+
+Status Differs(std::string_view what, uint64_t is, uint64_t should) {
+  return Fail(EBADMSG, "the shard describes itself as another one: {} {} instead of {}", what, is,
+              should);
+}
+
+// Whether it belongs to this shard, as far as its head says.
+Status CheckHeadOf(const ShardDescriptor& descriptor, const KnownStripe& stripe, int shard) {
+  const StripeLayout& layout = stripe.layout;
+  TRY(CheckName(descriptor, stripe, shard));
+  if (descriptor.data_shards != layout.data_shards) {
+    return Differs("data shards", descriptor.data_shards, layout.data_shards);
+  }
+  if (descriptor.parity_shards != layout.parity_shards) {
+    return Differs("parity shards", descriptor.parity_shards, layout.parity_shards);
+  }
+  if (descriptor.shard != shard) {
+    return Differs("index", descriptor.shard, static_cast<uint64_t>(shard));
+  }
+  if (descriptor.block_length != stripe.length) {
+    return Differs("block length", descriptor.block_length, stripe.length);
+  }
+  return {};
+}
+
 // How many bytes of shard `shard` belong to the block or parity: the rest are zeros added.
 uint64_t MeantBytes(const StripeLayout& layout, uint64_t length, int shard) {
   const uint64_t size = layout.ShardBytesOf(length);
@@ -99,20 +133,17 @@ std::string ShardDescriptor::Encode() const {
 }
 
 Result<ShardDescriptor> ShardDescriptor::Decode(std::string_view bytes) {
-  const auto format = bytes.empty() ? uint8_t{0} : static_cast<uint8_t>(bytes.front());
-  if (!bytes.empty() && format != kFormat) {
-    return Fail(EBADMSG, "shard descriptor: format {} is not known here, only {} is", format,
-                kFormat);
-  }
-  if (bytes.size() < kHeadBytes + kSumBytes) {
-    return Fail(EBADMSG, "shard descriptor: it ends after {} bytes", bytes.size());
-  }
-  const auto sum_of = [bytes](size_t size) { return Crc32c(AsBytes(bytes.substr(0, size))); };
-  const size_t sums_end = bytes.size() - kSumBytes;
-  if (Reader(bytes.substr(sums_end)).U32() != sum_of(sums_end)) {
+  TRY(CheckFormat(bytes, kHeadBytes + kSumBytes));
+  const std::string_view summed = bytes.substr(0, bytes.size() - kSumBytes);
+  if (Reader(bytes.substr(summed.size())).U32() != Crc32c(AsBytes(summed))) {
     return Fail(EBADMSG, "shard descriptor: its checksum does not match");
   }
-  Reader in(bytes.substr(0, sums_end));
+  return DecodePart(summed, 0);
+}
+
+Result<ShardDescriptor> ShardDescriptor::DecodePart(std::string_view bytes, uint32_t first) {
+  TRY(CheckFormat(bytes, kHeadBytes));
+  Reader in(bytes);
   ShardDescriptor descriptor;
   in.U8();
   descriptor.data_shards = in.U8();
@@ -126,11 +157,11 @@ Result<ShardDescriptor> ShardDescriptor::Decode(std::string_view bytes) {
   const std::string_view write = in.Raw(descriptor.id.write.size());
   std::copy(write.begin(), write.end(), descriptor.id.write.begin());
   const uint32_t head_sum = in.U32();
-  if (head_sum != sum_of(kHeadBytes - kSumBytes)) {
+  if (head_sum != Crc32c(AsBytes(bytes.substr(0, kHeadBytes - kSumBytes)))) {
     return Fail(EBADMSG, "shard descriptor: the checksum of its head does not match");
   }
   descriptor.page_sums.reserve(in.left() / kSumBytes);
-  for (uint32_t page = 0; in.ok() && in.left() > 0 && page < kMaxPages; ++page) {
+  for (uint32_t page = first; in.ok() && in.left() > 0 && page < kMaxPages; ++page) {
     descriptor.page_sums.push_back(BoundSum(in.U32(), head_sum, page));
   }
   TRY(in.Finish("shard descriptor"));
@@ -144,16 +175,12 @@ ShardDescriptor DescribeShard(const KnownStripe& stripe, int shard, Bytes bytes)
   descriptor.shard = static_cast<uint8_t>(shard);
   descriptor.block_length = static_cast<uint32_t>(stripe.length);
   descriptor.id = stripe.id;
+  descriptor.adler32 = Adler32(bytes.first(MeantBytes(stripe.layout, stripe.length, shard)));
   const auto size = static_cast<uint32_t>(bytes.size());
-  // Page by page, so that a page is in the processor's cache for both sums.
-  Bytes meant = bytes.first(MeantBytes(stripe.layout, stripe.length, shard));
   descriptor.page_sums.reserve(PageCount(size));
   for (uint32_t page = 0; page < PageCount(size); ++page) {
     descriptor.page_sums.push_back(
         Crc32c(bytes.subspan(size_t{page} * kShardPageBytes, PageSize(size, page))));
-    const Bytes part = meant.first(std::min<size_t>(meant.size(), kShardPageBytes));
-    descriptor.adler32 = Adler32(part, descriptor.adler32);
-    meant = meant.subspan(part.size());
   }
   return descriptor;
 }
@@ -177,29 +204,10 @@ Status CheckName(const ShardDescriptor& descriptor, const KnownStripe& stripe, i
 }
 
 Status CheckDescriptor(const ShardDescriptor& descriptor, const KnownStripe& stripe, int shard) {
-  const StripeLayout& layout = stripe.layout;
-  TRY(CheckName(descriptor, stripe, shard));
-  const auto differs = [](std::string_view what, uint64_t is, uint64_t should) {
-    return Fail(EBADMSG, "the shard describes itself as another one: {} {} instead of {}", what, is,
-                should);
-  };
-  if (descriptor.data_shards != layout.data_shards) {
-    return differs("data shards", descriptor.data_shards, layout.data_shards);
-  }
-  if (descriptor.parity_shards != layout.parity_shards) {
-    return differs("parity shards", descriptor.parity_shards, layout.parity_shards);
-  }
-  if (descriptor.shard != shard) {
-    return differs("index", descriptor.shard, static_cast<uint64_t>(shard));
-  }
-  if (descriptor.block_length != stripe.length) {
-    return differs("block length", descriptor.block_length, stripe.length);
-  }
-  const uint32_t pages = PageCount(layout.ShardBytesOf(stripe.length));
-  if (descriptor.page_sums.size() != pages) {
-    return differs("pages", descriptor.page_sums.size(), pages);
-  }
-  return {};
+  TRY(CheckHeadOf(descriptor, stripe, shard));
+  const uint32_t pages = PageCount(stripe.layout.ShardBytesOf(stripe.length));
+  if (descriptor.page_sums.size() == pages) return {};
+  return Differs("pages", descriptor.page_sums.size(), pages);
 }
 
 Result<ShardDescriptor> CheckHead(const KnownStripe& stripe, int shard, std::string_view version,
@@ -219,50 +227,72 @@ uint32_t PageSize(uint32_t shard_bytes, uint32_t page) {
   return std::min(kShardPageBytes, shard_bytes - page * kShardPageBytes);
 }
 
-uint32_t CellCount(uint32_t shard_bytes) { return (shard_bytes + kCellBytes - 1) / kCellBytes; }
-
-uint32_t CellSize(uint32_t shard_bytes, uint32_t cell) {
-  return std::min(kCellBytes, shard_bytes - cell * kCellBytes);
+uint32_t RangeBytes(uint32_t shard_bytes, const PageRange& range) {
+  return std::min((range.last + 1) * kShardPageBytes, shard_bytes) - range.first * kShardPageBytes;
 }
 
-uint32_t RangeBytes(uint32_t shard_bytes, const CellRange& range) {
-  return std::min((range.last + 1) * kCellBytes, shard_bytes) - range.first * kCellBytes;
+PageRange AllPages(int shard, uint32_t shard_bytes) {
+  return {shard, 0, PageCount(shard_bytes) - 1};
 }
 
-Status CheckCells(const KnownStripe& stripe, const CellRange& range, const Record& record,
+VersionPart DescriptorPartFor(const PageRange& range, uint32_t shard_bytes) {
+  if (range == AllPages(range.shard, shard_bytes)) return {};
+  return {.head = kHeadBytes,
+          .offset = static_cast<uint32_t>(kHeadBytes + kSumBytes * range.first),
+          .length = static_cast<uint32_t>(kSumBytes * (range.last - range.first + 1))};
+}
+
+Status CheckPages(const KnownStripe& stripe, const PageRange& range, const Record& record,
                   std::vector<bool>& good) {
-  const ShardDescriptor descriptor = TRY(ShardDescriptor::Decode(record.version));
-  TRY(CheckDescriptor(descriptor, stripe, range.shard));
   const uint32_t shard_bytes = stripe.layout.ShardBytesOf(stripe.length);
+  const bool whole = DescriptorPartFor(range, shard_bytes).whole();
+  const ShardDescriptor descriptor =
+      TRY(whole ? ShardDescriptor::Decode(record.version)
+                : ShardDescriptor::DecodePart(record.version, range.first));
+  TRY(CheckHeadOf(descriptor, stripe, range.shard));
+  const uint32_t pages = range.last - range.first + 1;
+  if (descriptor.page_sums.size() != pages) {
+    return Differs("pages", descriptor.page_sums.size(), pages);
+  }
   const uint32_t expected = RangeBytes(shard_bytes, range);
   if (record.value.size() != expected) {
     return Fail(EBADMSG, "the value has {} bytes instead of {}", record.value.size(), expected);
   }
-  good.assign(good.size(), true);
   Status status;
-  const uint32_t first = range.first * (kCellBytes / kShardPageBytes);
-  for (size_t at = 0; at < expected; at += kShardPageBytes) {
-    const auto page = static_cast<uint32_t>(first + at / kShardPageBytes);
+  for (uint32_t page = range.first; page <= range.last; ++page) {
+    const size_t at = size_t{page - range.first} * kShardPageBytes;
     const Bytes bytes = record.value.bytes().subspan(at, PageSize(shard_bytes, page));
-    if (Crc32c(bytes) == descriptor.page_sums[page]) continue;
-    good[at / kCellBytes] = false;
+    good[page - range.first] = Crc32c(bytes) == descriptor.page_sums[page - range.first];
+    if (good[page - range.first]) continue;
     status = Fail(EBADMSG, "the checksum of page {} does not match", page);
   }
   return status;
 }
 
-std::vector<CellRange> CellsOf(const StripeLayout& layout, uint64_t length, uint64_t offset,
+std::vector<PageRange> PagesOf(const StripeLayout& layout, uint64_t length, uint64_t offset,
                                uint64_t size) {
-  std::vector<CellRange> ranges;
+  std::vector<PageRange> ranges;
   const uint64_t shard_bytes = layout.ShardBytesOf(length);
   const uint64_t end = offset + size;
   while (offset < end) {
     const uint64_t shard = offset / shard_bytes;
     const uint64_t shard_end = std::min(end, (shard + 1) * shard_bytes);
     const uint64_t base = shard * shard_bytes;
-    ranges.push_back({static_cast<int>(shard), static_cast<uint32_t>((offset - base) / kCellBytes),
-                      static_cast<uint32_t>((shard_end - 1 - base) / kCellBytes)});
+    ranges.push_back({static_cast<int>(shard),
+                      static_cast<uint32_t>((offset - base) / kShardPageBytes),
+                      static_cast<uint32_t>((shard_end - 1 - base) / kShardPageBytes)});
     offset = shard_end;
+  }
+  return ranges;
+}
+
+std::vector<PageRange> CellsOf(const StripeLayout& layout, uint64_t length, uint64_t offset,
+                               uint64_t size) {
+  std::vector<PageRange> ranges = PagesOf(layout, length, offset, size);
+  const uint32_t last = PageCount(layout.ShardBytesOf(length)) - 1;
+  for (PageRange& range : ranges) {
+    range.first -= range.first % kCellPages;
+    range.last = std::min(last, range.last - range.last % kCellPages + kCellPages - 1);
   }
   return ranges;
 }

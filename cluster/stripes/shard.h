@@ -52,6 +52,8 @@ struct ShardDescriptor {
 
   std::string Encode() const;
   static Result<ShardDescriptor> Decode(std::string_view bytes);  // EBADMSG
+  // The head, and the sums of pages from `first` on.
+  static Result<ShardDescriptor> DecodePart(std::string_view bytes, uint32_t first);
   friend bool operator==(const ShardDescriptor&, const ShardDescriptor&) = default;
 };
 
@@ -71,30 +73,36 @@ Status CheckDescriptor(const ShardDescriptor& descriptor, const KnownStripe& str
 Result<ShardDescriptor> CheckHead(const KnownStripe& stripe, int shard, std::string_view version,
                                   std::string_view tag);
 
-// Cells first..last of one shard, both included.
-struct CellRange {
+inline constexpr uint32_t kCellPages = kCellBytes / kShardPageBytes;
+
+// Pages first..last of one shard, both included.
+struct PageRange {
   int shard = 0;
   uint32_t first = 0;
   uint32_t last = 0;
-  friend bool operator==(const CellRange&, const CellRange&) = default;
+  friend bool operator==(const PageRange&, const PageRange&) = default;
 };
 
 uint32_t PageCount(uint32_t shard_bytes);
 // The last page ends where the shard ends.
 uint32_t PageSize(uint32_t shard_bytes, uint32_t page);
+uint32_t RangeBytes(uint32_t shard_bytes, const PageRange& range);
+PageRange AllPages(int shard, uint32_t shard_bytes);
 
-uint32_t CellCount(uint32_t shard_bytes);
-// The last cell ends where the shard ends.
-uint32_t CellSize(uint32_t shard_bytes, uint32_t cell);
-uint32_t RangeBytes(uint32_t shard_bytes, const CellRange& range);
+// The part of a descriptor that is asked for with these pages: its head, and their sums. All of it
+// with the whole shard.
+VersionPart DescriptorPartFor(const PageRange& range, uint32_t shard_bytes);
 
-// Marks in `good` which cells of `range` are as they were written, in the record that was got for
-// them. EBADMSG: not all of them.
-Status CheckCells(const KnownStripe& stripe, const CellRange& range, const Record& record,
+// Marks in `good` which pages of `range` are as they were written, in the record that was got for
+// them, with this part of its descriptor. EBADMSG: not all of them.
+Status CheckPages(const KnownStripe& stripe, const PageRange& range, const Record& record,
                   std::vector<bool>& good);
 
-// The cells of data shards that hold bytes [offset, offset + size) of a block, by ascending shard.
-std::vector<CellRange> CellsOf(const StripeLayout& layout, uint64_t length, uint64_t offset,
+// The pages of data shards that hold bytes [offset, offset + size) of a block, by ascending shard.
+std::vector<PageRange> PagesOf(const StripeLayout& layout, uint64_t length, uint64_t offset,
+                               uint64_t size);
+// The cells that they are in.
+std::vector<PageRange> CellsOf(const StripeLayout& layout, uint64_t length, uint64_t offset,
                                uint64_t size);
 
 }  // namespace pinstripe

@@ -68,23 +68,22 @@ void CopyOut(const StripeRead& plan, const StripeReadRequest& request) {
   const uint64_t shard_bytes = request.layout.ShardBytesOf(request.length);
   const uint64_t end = request.offset + request.out.size();
   for (uint64_t at = request.offset; at < end;) {
-    const auto shard = static_cast<int>(at / shard_bytes);
-    const uint64_t in_shard = at % shard_bytes;
-    const Bytes cell = plan.Cell(shard, static_cast<uint32_t>(in_shard / kCellBytes));
-    const uint64_t in_cell = in_shard % kCellBytes;
-    const uint64_t size = std::min(end - at, cell.size() - in_cell);
-    CopyBytes(request.out.subspan(at - request.offset, size), cell.subspan(in_cell, size));
+    const uint64_t size = std::min(end, request.layout.CellAt(request.length, at).end) - at;
+    CopyBytes(request.out.subspan(at - request.offset),
+              plan.BytesOf(static_cast<int>(at / shard_bytes),
+                           static_cast<uint32_t>(at % shard_bytes), static_cast<uint32_t>(size)));
     at += size;
   }
 }
 
 }  // namespace
 
-StripeLayout::Cell StripeLayout::CellAt(uint64_t length, uint64_t offset) const {
+StripeLayout::Cell StripeLayout::PieceAt(uint64_t piece_bytes, uint64_t length,
+                                         uint64_t offset) const {
   const uint64_t shard = ShardBytesOf(length);
   const uint64_t shard_begin = offset / shard * shard;
-  const uint64_t begin = shard_begin + (offset - shard_begin) / kCellBytes * kCellBytes;
-  return {begin, std::min({begin + kCellBytes, shard_begin + shard, length})};
+  const uint64_t begin = shard_begin + (offset - shard_begin) / piece_bytes * piece_bytes;
+  return {begin, std::min({begin + piece_bytes, shard_begin + shard, length})};
 }
 
 Result<PlannedRead> StripeStore::Impl::Prepare(const StripePart& part) {
@@ -92,7 +91,8 @@ Result<PlannedRead> StripeStore::Impl::Prepare(const StripePart& part) {
   std::vector<DriveId> places = TRY(LocateShards(*this, part.id, part.layout, part.place));
   TRY(CheckBlockLength(part.id, part.layout, part.length));
   const KnownStripe stripe = Known(part.id, part.layout, part.length);
-  StripeRead plan(stripe, CellsOf(part.layout, part.length, part.offset, part.size));
+  const auto pages_of = part.only_pages ? PagesOf : CellsOf;
+  StripeRead plan(stripe, pages_of(part.layout, part.length, part.offset, part.size));
   auto codec = TRY(codecs.For(part.layout.geometry()));
   return PlannedRead{stripe, std::move(places), std::move(plan), std::move(codec)};
 }
@@ -121,11 +121,13 @@ class StripeStore::Impl::Reads final : public StripeStore::PendingRead {
     const uint64_t shard_bytes = part.layout.ShardBytesOf(part.length);
     std::vector<ReadCell> cells;
     for (uint64_t at = part.offset; at < part.offset + part.size;) {
-      const StripeLayout::Cell cell = part.layout.CellAt(part.length, at);
-      const auto shard = static_cast<int>(at / shard_bytes);
-      const auto column = static_cast<uint32_t>(at % shard_bytes / kCellBytes);
-      const SharedBytes& bytes = reads_[i].plan.Cell(shard, column);
-      cells.push_back({cell.begin, bytes.Slice(0, cell.end - cell.begin)});  // without the padding
+      const StripeLayout::Cell cell = part.only_pages ? part.layout.PageAt(part.length, at)
+                                                      : part.layout.CellAt(part.length, at);
+      // Without the padding.
+      cells.push_back(
+          {cell.begin, reads_[i].plan.BytesOf(static_cast<int>(cell.begin / shard_bytes),
+                                              static_cast<uint32_t>(cell.begin % shard_bytes),
+                                              static_cast<uint32_t>(cell.end - cell.begin))});
       at = cell.end;
     }
     return cells;
@@ -239,7 +241,7 @@ Status StripeStore::ReadMany(std::span<const StripeReadRequest> requests) {
   for (const StripeReadRequest& request : requests) {
     assert(request.place);
     parts.push_back({request.id, request.layout, request.length, *request.place, request.offset,
-                     request.out.size()});
+                     request.out.size(), request.only_pages});
   }
   Impl::Reads reads(*impl_, std::move(parts));
   TRY(reads.Wait());

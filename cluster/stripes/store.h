@@ -57,9 +57,18 @@ struct StripeLayout {
     uint64_t begin = 0;
     uint64_t end = 0;
   };
-  Cell CellAt(uint64_t length, uint64_t offset) const;
+  Cell CellAt(uint64_t length, uint64_t offset) const {
+    return PieceAt(kCellBytes, length, offset);
+  }
+  // The same of pages, which are 4 KiB. They lie within cells.
+  Cell PageAt(uint64_t length, uint64_t offset) const {
+    return PieceAt(kShardPageBytes, length, offset);
+  }
   Status Check() const;  // EINVAL
   friend bool operator==(const StripeLayout&, const StripeLayout&) = default;
+
+ private:
+  Cell PieceAt(uint64_t piece_bytes, uint64_t length, uint64_t offset) const;
 };
 
 struct StripeId {
@@ -123,6 +132,7 @@ struct StripeReadRequest {
   const StripePlace* place = nullptr;
   uint64_t offset = 0;  // within the block; offset + out.size() <= length
   MutableBytes out;
+  bool only_pages = false;  // as in StripePart
 };
 
 // A part of a block, to be read.
@@ -133,6 +143,7 @@ struct StripePart {
   StripePlace place;
   uint64_t offset = 0;  // within the block; offset + size <= length
   uint64_t size = 0;
+  bool only_pages = false;  // of the cells that it touches just the pages that it touches are read
 };
 
 // A cell as it was read: bytes of a block from `offset` on, verified. Cells that came together may
@@ -261,7 +272,8 @@ class StripeStore {
     // As Read(). Answers that have come are looked at, and what is missing is asked of other
     // drives, only now.
     virtual Status Wait() = 0;
-    // After Wait() has succeeded, once for each part: the whole cells that it touches, ascending.
+    // After Wait() has succeeded, once for each part: the whole cells that it touches, ascending,
+    // or of one with `only_pages` the pages.
     virtual std::vector<ReadCell> TakeCells(size_t part) = 0;
   };
 

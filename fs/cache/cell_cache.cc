@@ -30,7 +30,7 @@ uint64_t CellKey::BlockHash() const {
   return Mix(Mix(Mix(Mix(stripe.object) ^ stripe.block) ^ write[0]) ^ write[1]);
 }
 
-uint64_t CellKey::Hash() const { return Mix(BlockHash() ^ offset); }
+uint64_t CellKey::Hash() const { return Mix(BlockHash() ^ offset ^ uint64_t{is_page} << 32); }
 
 void AttachShare(std::span<SharedBytes> together, MemoryBudget::Share share) {
   struct Counted {

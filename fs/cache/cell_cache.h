@@ -1,6 +1,7 @@
 // CellCache: cells of stripes that were read and verified, kept for whoever reads them next; one
 // for all files of a FileSystem. A cell is named by its stripe and where in the block it begins. As
-// a stripe never changes, what is found is never stale.
+// a stripe never changes, what is found is never stale. Single pages of cells that are read here
+// and there are kept in the same manner.
 //
 // It has no size of its own: it fills what the memory budget leaves, and gives back when asked
 // (Evict). Large files that are read once do not drive out what is used again and again. That is 2Q
@@ -34,12 +35,13 @@ namespace pinstripe {
 
 struct CellKey {
   StripeId stripe;
-  uint32_t offset = 0;  // of the cell's first byte in the block
+  uint32_t offset = 0;   // of the cell's first byte in the block
+  bool is_page = false;  // a page of a cell, which is not there as a whole
 
   uint64_t Hash() const;
   uint64_t BlockHash() const;
   friend bool operator==(const CellKey& a, const CellKey& b) {
-    return a.offset == b.offset && a.stripe.object == b.stripe.object &&
+    return a.offset == b.offset && a.is_page == b.is_page && a.stripe.object == b.stripe.object &&
            a.stripe.block == b.stripe.block && a.stripe.write == b.stripe.write;
   }
 };

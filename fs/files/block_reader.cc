@@ -10,16 +10,19 @@ namespace {
 
 constexpr int kSharedAttempts = 2;  // after that, a reader asks for itself
 constexpr uint64_t kAheadPart = 4;  // of the budget, for what nobody wants yet
+// A cell of which so many pages were read alone is read as a whole the next time. Fewer would fetch
+// more than is asked for here and there, and more would ask more often for what fits into memory.
+constexpr uint64_t kMostPagesAlone = 3;
 // The reader that had this read ahead has stopped reading: it goes before anything that is of use.
 constexpr Duration kStaleAfter = std::chrono::seconds(5);
 
-// Adds a cell to what is to be read: neighbours are one part.
+// Adds a cell, or a page, to what is to be read: neighbours are one part.
 void AddCell(const StripePart& whole, const StripeLayout::Cell& cell,
              std::vector<StripePart>& parts) {
   if (!parts.empty()) {
     StripePart& last = parts.back();
     const bool same = last.id.object == whole.id.object && last.id.block == whole.id.block &&
-                      last.id.write == whole.id.write;
+                      last.id.write == whole.id.write && last.only_pages == whole.only_pages;
     if (same && last.offset + last.size == cell.begin) {
       last.size += cell.end - cell.begin;
       return;
@@ -39,8 +42,19 @@ void Deliver(const CellKey& key, Bytes cell, const StripeReadRequest& request) {
             cell.subspan(begin - key.offset, end - begin));
 }
 
-StripePart PartOf(const StripeReadRequest& request) {
-  return {request.id, request.layout, request.length, *request.place, 0, 0};
+StripePart PartOf(const StripeReadRequest& request, bool only_pages) {
+  return {request.id, request.layout, request.length, *request.place, 0, 0, only_pages};
+}
+
+// Calls `use` with each page of a cell, from which `request` wants something.
+template <typename Use>
+void ForEachPage(const StripeReadRequest& request, const StripeLayout::Cell& cell, const Use& use) {
+  const uint64_t end = std::min(cell.end, request.offset + request.out.size());
+  for (uint64_t at = std::max(cell.begin, request.offset); at < end;) {
+    const StripeLayout::Cell page = request.layout.PageAt(request.length, at);
+    use(CellKey{request.id, static_cast<uint32_t>(page.begin), /*is_page=*/true}, page.end);
+    at = page.end;
+  }
 }
 
 }  // namespace
@@ -67,20 +81,46 @@ std::vector<BlockReader::Want> BlockReader::LookUp(std::span<const StripeReadReq
   uint64_t hits = 0;
   for (const StripeReadRequest& request : requests) {
     const uint64_t end = request.offset + request.out.size();
-    for (uint64_t at = request.offset; at < end;) {
-      const StripeLayout::Cell cell = request.layout.CellAt(request.length, at);
-      const CellKey key{request.id, static_cast<uint32_t>(cell.begin)};
+    const auto look = [&](const CellKey& key, uint64_t key_end) {
       if (const auto found = cache_.Find(key)) {
         Deliver(key, *found, request);
         ++hits;
-      } else {
-        wants.push_back({key, cell.end, &request, nullptr});
+        return true;
+      }
+      wants.push_back({key, key_end, &request, nullptr});
+      return false;
+    };
+    for (uint64_t at = request.offset; at < end;) {
+      const StripeLayout::Cell cell = request.layout.CellAt(request.length, at);
+      const bool is_there = look({request.id, static_cast<uint32_t>(cell.begin)}, cell.end);
+      if (!is_there && ReadsPages(request, cell)) {
+        wants.pop_back();
+        ForEachPage(request, cell, look);
       }
       at = cell.end;
     }
   }
   hits_ += hits;
   return wants;
+}
+
+// Whether it gets by with pages of this cell, which is not in the cache.
+bool BlockReader::ReadsPages(const StripeReadRequest& request, const StripeLayout::Cell& cell) {
+  if (!request.only_pages || disk_ != nullptr) return false;
+  const CellKey key{request.id, static_cast<uint32_t>(cell.begin)};
+  {
+    const MutexLock lock(mutex_);
+    if (flights_.contains(key)) return false;
+  }
+  bool any_missing = false;
+  ForEachPage(request, cell,
+              [&](const CellKey& page, uint64_t) { any_missing |= !cache_.Has(page); });
+  if (!any_missing) return true;
+  uint64_t there = 0;
+  for (uint64_t at = cell.begin; at < cell.end; at += kShardPageBytes) {
+    there += cache_.Has({request.id, static_cast<uint32_t>(at), /*is_page=*/true});
+  }
+  return there < kMostPagesAlone;
 }
 
 // Says for each cell which flight brings it: another's, or else `own`. False: `own` brings none.
@@ -102,7 +142,7 @@ bool BlockReader::Join(std::vector<Want>& wants, const std::shared_ptr<Flight>& 
     if (IsOnDisk(want.key, want.end)) {
       own->on_disk.push_back({want.key, want.end - want.key.offset});
     } else {
-      AddCell(PartOf(*want.request), {want.key.offset, want.end}, own->parts);
+      AddCell(PartOf(*want.request, want.key.is_page), {want.key.offset, want.end}, own->parts);
       ++misses_;
     }
   }
@@ -210,7 +250,7 @@ void BlockReader::Keep(Flight& flight) {
       AttachShare(together, flight.share.Split(std::min(bytes, flight.share.bytes())));
       std::vector<DiskCache::Cell> for_disk;
       for (const SharedBytes& cell : together) {
-        const CellKey key{part.id, static_cast<uint32_t>(cells[first++].offset)};
+        const CellKey key{part.id, static_cast<uint32_t>(cells[first++].offset), part.only_pages};
         cache_.Insert(key, cell, alone);
         flight.cells.emplace(key, cell);
         if (disk_) for_disk.push_back({key, cell});

@@ -2,6 +2,10 @@
 // cache are asked for all at once. A reader who wants a cell that somebody else has asked for
 // already, to read it or ahead of need, waits for that answer.
 //
+// Who reads here and there (StripeReadRequest::only_pages) is given single pages of cells, until
+// some of a cell were read so: then all of it is. A local disk keeps whole cells, so where there is
+// one, cells are read.
+//
 // Reading ahead only asks. The first reader who wants one of the cells looks at the answers, and
 // then all cells that came together go to the cache. Cells that nobody has wanted yet are dropped
 // when memory is short.
@@ -72,7 +76,7 @@ class BlockReader {
   bool ReadAhead(const StripePart& part, Ahead& ahead);
 
   struct Counters {
-    uint64_t hits = 0;    // cells found in the cache
+    uint64_t hits = 0;    // cells, and single pages of others, that were found in the cache
     uint64_t misses = 0;  // cells read from drives because they were wanted
     uint64_t shared = 0;  // wanted cells that were on their way already
     uint64_t ahead = 0;   // cells asked for before
@@ -82,7 +86,7 @@ class BlockReader {
   DiskCacheCounters disk() const;
 
  private:
-  // A cell that is wanted for a request.
+  // A cell, or a page of one, that is wanted for a request.
   struct Want {
     CellKey key;
     uint64_t end = 0;
@@ -117,6 +121,7 @@ class BlockReader {
   };
 
   std::vector<Want> LookUp(std::span<const StripeReadRequest> requests);
+  bool ReadsPages(const StripeReadRequest& request, const StripeLayout::Cell& cell);
   bool Join(std::vector<Want>& wants, const std::shared_ptr<Flight>& own, bool share);
   void Start(Flight& flight);
   void Finish(const std::shared_ptr<Flight>& flight);

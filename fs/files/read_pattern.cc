@@ -10,6 +10,9 @@ constexpr uint64_t kLargeRead = 512 << 10;  // at the beginning of a file: someb
 constexpr uint64_t kSlack = 1 << 20;        // by how much requests may overtake each other
 constexpr uint64_t kEstablished = 2;        // reads, after which they may
 constexpr uint64_t kEqualSteps = 2;         // after which one more is expected
+constexpr uint64_t kSmallRead = 16 << 10;   // of which some, here and there, make a pattern
+constexpr uint64_t kScattered = 4;          // so many of them
+constexpr uint64_t kMostScattered = 16;     // more are not counted
 
 }  // namespace
 
@@ -105,16 +108,26 @@ std::vector<ReadPattern::Range> ReadPattern::Read(uint64_t offset, uint64_t size
   if (size == 0) return {};
   read_ += size;
   if (Stream* stream = Find(offset)) {
+    if (stream->next == offset) scattered_ /= 2;
     GoOn(*stream, offset, size);
     steps_.offset = offset;
     return Extend(*stream, size);
   }
   std::vector<Range> ranges = Step(offset, size);
+  scattered_ =
+      steps_.count >= kEqualSteps ? scattered_ / 2 : std::min(scattered_ + 1, kMostScattered);
   Stream& stream = Replace();
   stream.next = stream.ahead = offset;
   GoOn(stream, offset, size);
   if (ranges.empty()) ranges = Extend(stream, size);
   return ranges;
+}
+
+bool ReadPattern::IsScattered(uint64_t offset, uint64_t size) const {
+  const bool goes_on = std::ranges::any_of(streams_, [offset](const Stream& stream) {
+    return stream.used_at != 0 && stream.next == offset;
+  });
+  return size <= kSmallRead && scattered_ >= kScattered && !goes_on;
 }
 
 void ReadPattern::Refused(uint64_t offset) {

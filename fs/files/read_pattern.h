@@ -34,6 +34,10 @@ class ReadPattern {
   // it may lie beyond the end of the file.
   std::vector<Range> Read(uint64_t offset, uint64_t size);
 
+  // Whether a read is likely to be one of somebody who reads a little here and there, so that what
+  // lies around it will not be wanted. Asked before Read() is told of it.
+  bool IsScattered(uint64_t offset, uint64_t size) const;
+
   // The part of an answer at `offset` and beyond was not read ahead: there is no memory for it.
   void Refused(uint64_t offset);
 
@@ -67,6 +71,9 @@ class ReadPattern {
   Steps steps_;
   uint64_t read_ = 0;    // bytes, of all reads
   uint64_t wasted_ = 0;  // bytes that were read ahead for nothing
+  // How many of the last reads went on where none had ended: one more for each such read, and half
+  // for each that goes on.
+  uint64_t scattered_ = 0;
   uint64_t clock_ = 0;
 };
 

@@ -60,6 +60,7 @@ struct FileReading::ReadPlan {
     MutableBytes out;
     Buffer bytes;
   };
+  bool only_pages = false;  // see Read()
   uint64_t generation = 0;
   size_t part = 0;                        // up to here it is planned: which one
   size_t done = 0;                        // and how many bytes of it
@@ -79,7 +80,7 @@ struct FileReading::ReadPlan {
     do {
       size_t end = done;
       for (uint64_t bytes = 0; end < requests.size(); ++end) {
-        bytes += requests[end].out.size() + 2 * kCellBytes;  // it takes whole cells
+        bytes += requests[end].out.size() + 2 * kCellBytes;  // it may take whole cells
         if (end > done && bytes > most_bytes) break;
       }
       TRY(reader.Read(std::span(requests).subspan(done, end - done), reserve,
@@ -119,7 +120,8 @@ void FileReading::PlanLower(uint64_t block, uint64_t first, MutableBytes out,
                              .length = stripe.stored,
                              .place = &stripe.place,
                              .offset = part.offset,
-                             .out = out.subspan(part.first - first, part.size)});
+                             .out = out.subspan(part.first - first, part.size),
+                             .only_pages = plan.only_pages});
   }
 }
 
@@ -209,12 +211,14 @@ Status FileReading::PlanByPages(std::span<OpenFile::Part> parts, ReadPlan& plan)
 
 // All is planned at once, as soon as all pages that say where it is are there. Where they are more
 // than the file keeps, others who read may have them forgotten again and again.
-Status FileReading::Read(std::span<OpenFile::Part> parts, const std::function<void()>& meanwhile) {
+Status FileReading::Read(std::span<OpenFile::Part> parts, bool only_pages,
+                         const std::function<void()>& meanwhile) {
   size_t loads = 0;
   const auto reserve = [this](uint64_t bytes) { return ReserveToRead(bytes, true); };
   const uint64_t most_bytes = std::min(kMostReadAtOnce, context_.budget.limit() / 4);
   for (int attempt = 0;; ++attempt) {
     ReadPlan plan;
+    plan.only_pages = only_pages;
     Status status;
     if (loads < kMostPages) {
       PlanRead(parts, plan);

@@ -32,7 +32,9 @@ class FileReading {
   InodeId id() const { return id_; }
 
   // All of one moment. `meanwhile` is called before anybody waits for drives, if anybody does.
-  Status Read(std::span<OpenFile::Part> parts, const std::function<void()>& meanwhile = {});
+  // `only_pages`: nothing around these bytes will be wanted soon.
+  Status Read(std::span<OpenFile::Part> parts, bool only_pages = false,
+              const std::function<void()>& meanwhile = {});
   // Asks for what is stored of these bytes ahead of need, as far as there is memory, and does not
   // wait: the number of bytes that are on their way or here.
   uint64_t ReadAhead(uint64_t offset, uint64_t size, BlockReader::Ahead& ahead);

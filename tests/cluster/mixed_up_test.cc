@@ -150,9 +150,9 @@ class MixedUpShard : public MixedUp, public testing::WithParamInterface<Case> {
   void ExpectMended() {
     WaitForRepairs();
     const Record now = Stored(id_, layout_, shard_);
-    std::vector<bool> good(CellCount(layout_.shard_bytes));
-    EXPECT_OK(CheckCells({id_, layout_, length_}, {shard_, 0, CellCount(layout_.shard_bytes) - 1},
-                         now, good));
+    std::vector<bool> good(PageCount(layout_.shard_bytes));
+    EXPECT_OK(
+        CheckPages({id_, layout_, length_}, AllPages(shard_, layout_.shard_bytes), now, good));
     EXPECT_TRUE(now.value.text() == right_.value.text());
   }
   std::string DriveName() {

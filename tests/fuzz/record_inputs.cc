@@ -191,6 +191,21 @@ RecordKind ShardDescriptors() {
           .sealed_with = ""};
 }
 
+// As it comes with some pages: the head and their sums, without the sum of all of it.
+RecordKind DescriptorParts() {
+  const auto encode = [](const ShardDescriptor& descriptor) {
+    const std::string all = descriptor.Encode();
+    return all.substr(0, all.size() - 4);
+  };
+  Examples examples;
+  for (const ShardDescriptor& each : ExampleDescriptors()) examples.push_back(encode(each));
+  return {.name = "part of a shard descriptor",
+          .examples = std::move(examples),
+          .again = [encode](std::string_view bytes) {
+            return ShardDescriptor::DecodePart(bytes, 0).map(encode);
+          }};
+}
+
 // --- Of a drive's store
 
 constexpr std::string_view kKey = "key";
@@ -313,14 +328,13 @@ RecordKind CacheSlots() {
 
 const std::vector<RecordKind>& RecordKinds() {
   static const std::vector<RecordKind> kinds = {
-      Superblocks(),         DriveMaps(),     DriveMapHistories(),
-      DriveClaims(),         Retirements(),   Events(),
-      WorkRecords(),         WorkOrders(),    FillHistories(),
-      AwayNotesKind(),       WorkStopsKind(), LastLooks(),
-      LastPlacesKind(),      KeptLayouts(),   ListsOfStarts(),
-      ShardDescriptors(),    LogHeaders(),    IndexRecords(),
-      PlaceRecords(),        Counts(),        DurableMarks(),
-      CacheSegmentHeaders(), CacheSlots(),    EntryKind(),
+      Superblocks(),     DriveMaps(),     DriveMapHistories(),   DriveClaims(),
+      Retirements(),     Events(),        WorkRecords(),         WorkOrders(),
+      FillHistories(),   AwayNotesKind(), WorkStopsKind(),       LastLooks(),
+      LastPlacesKind(),  KeptLayouts(),   ListsOfStarts(),       ShardDescriptors(),
+      DescriptorParts(), LogHeaders(),    IndexRecords(),        PlaceRecords(),
+      Counts(),          DurableMarks(),  CacheSegmentHeaders(), CacheSlots(),
+      EntryKind(),
   };
   return kinds;
 }

@@ -43,7 +43,10 @@ TEST(HostileBytes, AreNoSuperblock) { Bombard(KindOfRecord("superblock")); }
 TEST(HostileBytes, AreNoDriveMap) { Bombard(KindOfRecord("drive map")); }
 TEST(HostileBytes, AreNoHistoryOfTheDriveMap) { Bombard(KindOfRecord("history of the drive map")); }
 TEST(HostileBytes, AreNoClaimOnADrive) { Bombard(KindOfRecord("drive claim")); }
-TEST(HostileBytes, AreNoShardDescriptor) { Bombard(KindOfRecord("shard descriptor")); }
+TEST(HostileBytes, AreNoShardDescriptor) {
+  Bombard(KindOfRecord("shard descriptor"));
+  Bombard(KindOfRecord("part of a shard descriptor"));
+}
 TEST(HostileBytes, AreNoEvent) { Bombard(KindOfRecord("event")); }
 TEST(HostileBytes, AreNoWork) {
   Bombard(KindOfRecord("work"));

@@ -144,7 +144,8 @@ class Storm {
                                       length,
                                       &stripe.place,
                                       offset,
-                                      {reinterpret_cast<std::byte*>(text.data()), text.size()}});
+                                      {reinterpret_cast<std::byte*>(text.data()), text.size()},
+                                      /*only_pages=*/sim_.Chance(0.5)});
     if (read.ok() && text != stripe.data.substr(offset, size)) Complain("other bytes");
     const bool deleted = !acknowledged_.contains(number);
     if (!read.ok() && !deleted && !(may_fail && read.code() == EIO)) {

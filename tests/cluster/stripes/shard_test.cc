@@ -151,14 +151,20 @@ struct Pages {
   std::string text = Text(stripe.layout.ShardBytesOf(9000));
   ShardDescriptor descriptor = DescribeShard(stripe, 0, AsBytes(text));
 
-  Record Of(std::string value) const {
-    return {descriptor.Encode(), "", SharedBytes(std::move(value))};
+  // What a drive answers with.
+  Record Of(const PageRange& range) const {
+    const auto size = static_cast<uint32_t>(text.size());
+    return {DescriptorPartFor(range, size).CutFrom(descriptor.Encode()), "",
+            SharedBytes(text.substr(size_t{range.first} * 4096, RangeBytes(size, range)))};
+  }
+  Status Check(const PageRange& range, const Record& record) const {
+    std::vector<bool> good(range.last - range.first + 1);
+    const Status status = CheckPages(stripe, range, record, good);
+    EXPECT_EQ(std::ranges::count(good, false) == 0, status.ok());
+    return status;
   }
   Status Check(const std::string& value) const {
-    std::vector<bool> good(1);
-    const Status status = CheckCells(stripe, {0, 0, 0}, Of(value), good);
-    EXPECT_EQ(good[0], status.ok());
-    return status;
+    return Check({0, 0, 2}, {descriptor.Encode(), "", SharedBytes(value)});
   }
 };
 
@@ -176,6 +182,53 @@ TEST(Shard, DamageAndPagesThatWereMixedUpAreFound) {
                            pages.text.substr(8192)),
                EBADMSG);
   EXPECT_FAILS(pages.Check(pages.text.substr(0, 8192)), EBADMSG);
+}
+
+// Goal: pages that come with just their sums are bound to shard and place as all of it is. Method:
+// all ranges of three pages, each answered as each other one, and each bit of each part damaged.
+TEST(Shard, PagesThatComeWithTheirSumsAloneAreTheRightOnes) {
+  const Pages pages;
+  const std::vector<PageRange> ranges = {{0, 0, 0}, {0, 1, 1}, {0, 2, 2},
+                                         {0, 0, 1}, {0, 1, 2}, {0, 0, 2}};
+  for (const PageRange& asked : ranges) {
+    for (const PageRange& answered : ranges) {
+      EXPECT_EQ(pages.Check(asked, pages.Of(answered)).code(), asked == answered ? 0 : EBADMSG);
+      // Other pages with the right sums, and the other way round.
+      Record record = pages.Of(asked);
+      record.value = pages.Of(answered).value;
+      EXPECT_EQ(pages.Check(asked, record).code(), asked == answered ? 0 : EBADMSG);
+      record = pages.Of(asked);
+      record.version = pages.Of(answered).version;
+      EXPECT_EQ(pages.Check(asked, record).code(), asked == answered ? 0 : EBADMSG);
+    }
+    const std::string version = pages.Of(asked).version;
+    for (size_t bit = 0; bit < 8 * version.size(); ++bit) {
+      Record record = pages.Of(asked);
+      record.version[bit / 8] = static_cast<char>(record.version[bit / 8] ^ 1 << (bit % 8));
+      EXPECT_FAILS(pages.Check(asked, record), EBADMSG) << bit;
+    }
+    for (size_t size = 0; size < version.size(); ++size) {
+      Record record = pages.Of(asked);
+      record.version.resize(size);
+      EXPECT_FAILS(pages.Check(asked, record), EBADMSG) << size;
+    }
+  }
+  EXPECT_TRUE(DescriptorPartFor({0, 0, 2}, 9024).whole());
+  EXPECT_EQ(pages.Of({0, 1, 1}).version.size(), 56u);
+}
+
+// Of the same pages of another stripe, with sums that are right for it.
+TEST(Shard, PagesOfAnotherShardAreNotTakenForItsOwn) {
+  const Pages pages;
+  Pages other;
+  other.stripe.id.object = 7;
+  other.descriptor = DescribeShard(other.stripe, 0, AsBytes(other.text));
+  EXPECT_OK(other.Check({0, 1, 1}, other.Of({0, 1, 1})));
+  EXPECT_FAILS(pages.Check({0, 1, 1}, other.Of({0, 1, 1})), EBADMSG);
+  // The head of the one with the sum of the other.
+  Record record = pages.Of({0, 1, 1});
+  record.version.replace(52, 4, other.Of({0, 1, 1}).version.substr(52));
+  EXPECT_FAILS(pages.Check({0, 1, 1}, record), EBADMSG);
 }
 
 TEST(Shard, ADescriptorOfAnotherShardIsDamage) {
@@ -213,20 +266,31 @@ TEST(WriteIdTest, ItsBytesNeverChange) {
   EXPECT_EQ(TimeOf(id), 0x01020304u);
 }
 
-using Ranges = std::vector<CellRange>;
+using Ranges = std::vector<PageRange>;
 
-TEST(Shard, OnlyTheCellsThatHoldTheBytesAreNeeded) {
+TEST(Shard, OnlyThePagesOrCellsThatHoldTheBytesAreNeeded) {
   const StripeLayout layout{4, 2, 256 * kKiB};
   const uint64_t block = layout.block_bytes();
-  EXPECT_EQ(CellsOf(layout, block, 0, 300), (Ranges{{0, 0, 0}}));
-  EXPECT_EQ(CellsOf(layout, block, 64 * kKiB - 1, 2), (Ranges{{0, 0, 1}}));
-  EXPECT_EQ(CellsOf(layout, block, 256 * kKiB - 1, 2), (Ranges{{0, 3, 3}, {1, 0, 0}}));
-  EXPECT_EQ(CellsOf(layout, block, 0, block), (Ranges{{0, 0, 3}, {1, 0, 3}, {2, 0, 3}, {3, 0, 3}}));
-  EXPECT_EQ(CellsOf(layout, block, 300 * kKiB, 0), Ranges{});
-  // A short block: shards of 128 bytes.
-  EXPECT_EQ(CellsOf(layout, 500, 499, 1), (Ranges{{3, 0, 0}}));
-  EXPECT_EQ(RangeBytes(100 * kKiB, {0, 0, 1}), 100 * kKiB);
-  EXPECT_EQ(RangeBytes(100 * kKiB, {0, 1, 1}), 36 * kKiB);
+  EXPECT_EQ(PagesOf(layout, block, 0, 300), (Ranges{{0, 0, 0}}));
+  EXPECT_EQ(PagesOf(layout, block, 4095, 1), (Ranges{{0, 0, 0}}));
+  EXPECT_EQ(PagesOf(layout, block, 4095, 2), (Ranges{{0, 0, 1}}));
+  EXPECT_EQ(PagesOf(layout, block, 256 * kKiB - 1, 2), (Ranges{{0, 63, 63}, {1, 0, 0}}));
+  EXPECT_EQ(CellsOf(layout, block, 0, 300), (Ranges{{0, 0, 15}}));
+  EXPECT_EQ(CellsOf(layout, block, 64 * kKiB - 1, 2), (Ranges{{0, 0, 31}}));
+  EXPECT_EQ(CellsOf(layout, block, 256 * kKiB - 1, 2), (Ranges{{0, 48, 63}, {1, 0, 15}}));
+  EXPECT_EQ(CellsOf(layout, block, 0, block),
+            (Ranges{{0, 0, 63}, {1, 0, 63}, {2, 0, 63}, {3, 0, 63}}));
+  for (const auto of : {PagesOf, CellsOf}) {
+    EXPECT_EQ(of(layout, block, 300 * kKiB, 0), Ranges{});
+    // A short block: shards of 128 bytes.
+    EXPECT_EQ(of(layout, 500, 499, 1), (Ranges{{3, 0, 0}}));
+  }
+  // Shards of 9 pages, the last of them of 64 bytes.
+  EXPECT_EQ(CellsOf(layout, 4 * 32832, 0, 1), (Ranges{{0, 0, 8}}));
+  EXPECT_EQ(RangeBytes(32832, {0, 0, 8}), 32832u);
+  EXPECT_EQ(RangeBytes(32832, {0, 8, 8}), 64u);
+  EXPECT_EQ(RangeBytes(32832, {0, 7, 8}), 4160u);
+  EXPECT_EQ(AllPages(2, 32832), (PageRange{2, 0, 8}));
 }
 
 }  // namespace

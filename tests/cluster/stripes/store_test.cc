@@ -58,6 +58,15 @@ class StripeStoreTest : public testing::Test {
     if (!status.ok()) return Failed(status);
     return text;
   }
+  // As for somebody who reads here and there.
+  Result<std::string> ReadPages(const StripeId& id, const StripePlace& place, uint64_t length,
+                                uint64_t offset, uint64_t size) {
+    std::string text(size, '?');
+    const MutableBytes out(reinterpret_cast<std::byte*>(text.data()), text.size());
+    const Status status = store_.Read({id, k42, length, &place, offset, out, true});
+    if (!status.ok()) return Failed(status);
+    return text;
+  }
 
   std::vector<DriveId> Order(const StripeId& id, const StripeLayout& layout = k42) {
     return *drives_.StripeDrives(1, id.object, id.block, layout.geometry());
@@ -193,8 +202,8 @@ TEST_F(StripeStoreTest, AReadThatNobodyWaitsForHarmsNothing) {
   EXPECT_OK(Read(id_, *place, k42.block_bytes(), 0, 10));
 }
 
-// Every byte of a block is in one cell, whatever its length.
-TEST(StripeLayout, CellsFollowEachOther) {
+// Every byte of a block is in one cell and in one page of it, whatever its length.
+TEST(StripeLayout, CellsAndPagesFollowEachOther) {
   for (const uint64_t length : {1ul, 64ul, 100'000ul, 4 * 65536ul, 300'000ul, 1ul << 20}) {
     uint64_t at = 0;
     while (at < length) {
@@ -203,7 +212,14 @@ TEST(StripeLayout, CellsFollowEachOther) {
       EXPECT_GT(cell.end, at);
       EXPECT_LE(cell.end, std::min<uint64_t>(length, at + kCellBytes));
       EXPECT_EQ(k42.CellAt(length, cell.end - 1).begin, at);
-      at = cell.end;
+      while (at < cell.end) {
+        const StripeLayout::Cell page = k42.PageAt(length, at);
+        EXPECT_EQ(page.begin, at);
+        EXPECT_GT(page.end, at);
+        EXPECT_LE(page.end, std::min<uint64_t>(cell.end, at + kShardPageBytes));
+        at = page.end;
+      }
+      EXPECT_EQ(at, cell.end);
     }
     EXPECT_EQ(at, length);
   }
@@ -227,6 +243,58 @@ TEST_F(StripeStoreTest, ThreeHundredBytesFetchOneCell) {
   EXPECT_EQ(*Read(id_, *place, data.size(), 500 * kKiB, 300), data.substr(500 * kKiB, 300));
   EXPECT_EQ(store_.counters().read_requests, 1u);
   EXPECT_EQ(store_.counters().bytes_fetched, kCellBytes);
+}
+
+TEST_F(StripeStoreTest, WhoWantsPagesFetchesPages) {
+  for (const uint64_t length : {k42.block_bytes(), uint64_t{100'000}, uint64_t{300}}) {
+    const StripeId id{20, length, {1}};
+    const std::string data = RandomText(length);
+    const auto place = Write(id, data);
+    ASSERT_OK(place);
+    const uint64_t shard = k42.ShardBytesOf(length);
+    for (const uint64_t offset : {uint64_t{0}, shard - 1, length / 2, length - 1}) {
+      const uint64_t size = std::min<uint64_t>(300, length - offset);
+      const uint64_t before = store_.counters().bytes_fetched;
+      EXPECT_EQ(*ReadPages(id, *place, length, offset, size), data.substr(offset, size));
+      uint64_t pages = 0;
+      for (const PageRange& range : PagesOf(k42, length, offset, size)) {
+        pages += RangeBytes(static_cast<uint32_t>(shard), range);
+      }
+      EXPECT_EQ(store_.counters().bytes_fetched - before, pages) << length << " " << offset;
+    }
+  }
+}
+
+TEST_F(StripeStoreTest, DamageIsFoundByWhoReadsThePageAndReplacedByTheSamePageOfOthers) {
+  const std::string data = RandomText(k42.block_bytes());
+  const auto place = Write(id_, data);
+  ASSERT_OK(place);
+  Rot(id_, 1, Order(id_)[1], 5 * kShardPageBytes + 9);
+  const uint64_t damaged = k42.shard_bytes + 5 * kShardPageBytes;
+  for (const uint64_t offset : {damaged - kShardPageBytes, damaged + kShardPageBytes, damaged}) {
+    const uint64_t before = store_.counters().bytes_fetched;
+    EXPECT_EQ(*ReadPages(id_, *place, data.size(), offset, kShardPageBytes),
+              data.substr(offset, kShardPageBytes));
+    const bool is_damaged = offset == damaged;
+    EXPECT_EQ(store_.counters().damaged_shards, is_damaged ? 1u : 0u);
+    EXPECT_EQ(store_.counters().bytes_fetched - before, (is_damaged ? 5 : 1) * kShardPageBytes);
+  }
+  ASSERT_TRUE(store_.WaitForRepairs(sim_.Now() + seconds(60)));
+  EXPECT_EQ(store_.counters().rewritten_shards, 1u);
+  EXPECT_OK(ReadPages(id_, *place, data.size(), damaged, kShardPageBytes));
+  EXPECT_EQ(store_.counters().damaged_shards, 1u);
+}
+
+// More shards are damaged than may be lost, but no page is in too many of them.
+TEST_F(StripeStoreTest, ABlockIsReadableWhereEachPageIs) {
+  const std::string data = RandomText(k42.block_bytes());
+  const auto place = Write(id_, data);
+  ASSERT_OK(place);
+  for (int shard = 0; shard < 6; ++shard) {
+    Rot(id_, shard, Order(id_)[static_cast<size_t>(shard)],
+        static_cast<size_t>(shard) * kShardPageBytes);
+  }
+  EXPECT_TRUE(*Read(id_, *place, data.size(), 0, data.size()) == data);
 }
 
 TEST_F(StripeStoreTest, ASmallReadOfALostShardFetchesTheSameCellOfOthers) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/operation_trace.h"
+#include "fs/files/read_pattern.h"
 #include "fs/turn.h"
 #include "tests/fs/fs_test_base.h"
 
@@ -164,6 +165,80 @@ TEST_F(MemoryTest, ReadsHereAndThereTakeNoMoreThanTheirCells) {
     }
     EXPECT_LE(Fetched(host), cells * kCellBytes * 11 / 10) << size;
   }
+}
+
+// A few reads are taken for the beginning of something; then just the pages are fetched that hold
+// what is asked for.
+TEST_F(MemoryTest, SmallReadsHereAndThereFetchHardlyMoreThanTheyAskFor) {
+  constexpr uint64_t kFile = 64 << 20;
+  constexpr uint64_t kReads = 1000;
+  constexpr size_t kSize = 4 << 10;
+  Make("file", Pattern(1, kFile));
+  Host host = NewHost(4 << 20);
+  auto file = Reader(host, "/file");
+  const uint64_t requests = host.cluster->stripes().counters().read_requests;
+  for (uint64_t i = 0; i < kReads; ++i) {
+    const uint64_t at = sim_.Below(kFile / kSize) * kSize;
+    ASSERT_TRUE(ReadAll(*file, at, kSize) == Pattern(1, kSize, at)) << at;
+  }
+  EXPECT_LE(Fetched(host), kReads * kSize * 5 / 4);
+  EXPECT_LE(host.cluster->stripes().counters().read_requests - requests, kReads * 21 / 20);
+  EXPECT_LE(host->Memory().used_bytes, 4u << 20);
+}
+
+TEST_F(MemoryTest, SmallReadsAtAnyOffsetAreRight) {
+  constexpr uint64_t kFile = (8 << 20) + 12345;
+  Make("file", Pattern(1, kFile));
+  for (const uint64_t memory : {uint64_t{1} << 20, uint64_t{64} << 20}) {
+    Host host = NewHost(memory);
+    auto file = Reader(host, "/file");
+    for (int i = 0; i < 1500; ++i) {
+      const uint64_t size = 1 + sim_.Below(17 << 10);
+      const uint64_t at = sim_.Below(kFile);
+      ASSERT_TRUE(ReadAll(*file, at, size) == Pattern(1, std::min<uint64_t>(size, kFile - at), at))
+          << at << "+" << size;
+    }
+  }
+}
+
+// What is wanted again and again comes into memory, with no more than a few requests for each cell.
+TEST_F(MemoryTest, WhatIsReadHereAndThereAgainAndAgainComesToBeInMemory) {
+  constexpr uint64_t kFile = 4 << 20;
+  constexpr size_t kSize = 4 << 10;
+  Make("file", Pattern(1, kFile));
+  Host host = NewHost();
+  auto file = Reader(host, "/file");
+  const uint64_t requests = host.cluster->stripes().counters().read_requests;
+  for (int i = 0; i < 8000; ++i) {
+    const uint64_t at = sim_.Below(kFile / kSize) * kSize;
+    ASSERT_TRUE(ReadAll(*file, at, kSize) == Pattern(1, kSize, at));
+  }
+  const uint64_t cells = kFile / kCellBytes;
+  EXPECT_LE(host.cluster->stripes().counters().read_requests - requests, 4 * cells + 4);
+  EXPECT_LE(Fetched(host), kFile + 3 * cells * kSize);
+  const uint64_t fetched = Fetched(host);
+  for (uint64_t at = 0; at < kFile; at += kSize) ReadAll(*file, at, kSize);
+  EXPECT_EQ(Fetched(host), fetched);
+}
+
+// Whoever reads on in small pieces fetches cells, wherever he was before.
+TEST_F(MemoryTest, WhoGoesOnFromSomewhereFetchesCells) {
+  constexpr uint64_t kFile = 32 << 20;
+  constexpr size_t kSize = 4 << 10;
+  Make("file", Pattern(1, kFile));
+  Host host = NewHost();
+  auto file = Reader(host, "/file");
+  for (int i = 0; i < 50; ++i) ReadAll(*file, sim_.Below(kFile / kSize) * kSize, kSize);
+  const uint64_t requests = host.cluster->stripes().counters().read_requests;
+  const uint64_t fetched = Fetched(host);
+  for (uint64_t at = 8 << 20; at < 24 << 20; at += kSize) {
+    ASSERT_TRUE(ReadAll(*file, at, kSize) == Pattern(1, kSize, at));
+  }
+  constexpr uint64_t kWanted = 16 << 20;
+  EXPECT_LE(Fetched(host) - fetched, kWanted + kCellBytes);
+  EXPECT_LE(host.cluster->stripes().counters().read_requests - requests,
+            (kWanted + ReadPattern::kMostAhead) / kCellBytes + 16)
+      << "one for each cell that is read or asked for ahead, and a few";
 }
 
 TEST_F(MemoryTest, WhatWasReadAheadIsForgottenWithItsHandle) {

@@ -174,5 +174,45 @@ TEST(ReadPattern, WhatWasRefusedIsGuessedAgainLater) {
   EXPECT_EQ(again.front().offset, 3 * kMiB);
 }
 
+TEST(ReadPattern, SmallReadsHereAndThereAreKnownAfterSome) {
+  ReadPattern pattern;
+  constexpr uint64_t kPage = 4096;
+  uint64_t at = 7 << 20;
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_FALSE(pattern.IsScattered(at, kPage)) << i;
+    pattern.Read(at, kPage);
+    at = at * 5 % (1 << 30) / kPage * kPage;
+  }
+  EXPECT_TRUE(pattern.IsScattered(at, kPage));
+  EXPECT_FALSE(pattern.IsScattered(at, 64 << 10)) << "that is not small";
+  pattern.Read(at, kPage);
+  EXPECT_FALSE(pattern.IsScattered(at + kPage, kPage)) << "that goes on";
+  // One that goes on by chance changes nothing, and several do.
+  for (int i = 0; i < 20; ++i) pattern.Read((uint64_t{1} << 30) + i * i * (3 << 20), kPage);
+  at = 3 << 20;
+  pattern.Read(at, kPage);
+  pattern.Read(at + kPage, kPage);
+  EXPECT_TRUE(pattern.IsScattered(2 << 20, kPage));
+  for (int i = 2; i < 6; ++i) pattern.Read(at + i * kPage, kPage);
+  EXPECT_FALSE(pattern.IsScattered(2 << 20, kPage));
+}
+
+TEST(ReadPattern, WhoReadsOnOrInStepsDoesNotReadHereAndThere) {
+  ReadPattern forward;
+  ReadPattern steps;
+  ReadPattern pairs;
+  for (uint64_t i = 0; i < 100; ++i) {
+    EXPECT_FALSE(forward.IsScattered(i * 4096, 4096));
+    forward.Read(i * 4096, 4096);
+    EXPECT_FALSE(steps.IsScattered(i << 21, 4096));
+    steps.Read(i << 21, 4096);
+    const uint64_t at = (i * i) << 22;
+    EXPECT_FALSE(pairs.IsScattered(at, 4096));
+    pairs.Read(at, 4096);
+    EXPECT_FALSE(pairs.IsScattered(at + 4096, 4096));
+    pairs.Read(at + 4096, 4096);
+  }
+}
+
 }  // namespace
 }  // namespace pinstripe
