@@ -244,7 +244,9 @@ KineticOperationPtr KineticConnection::TakeNext(Kind kind, uint32_t most) {
     if (puts.empty()) return true;
     const Terms& terms = puts[0]->terms();
     const auto [earlier, later] = std::minmax({terms.deadline, next.deadline()});
+    // What need not be durable does not wait for the flush of what must.
     return terms.cluster_version == next.terms().cluster_version &&
+           puts[0]->put()->durability == next.put()->durability &&
            later - earlier <= kDeadlinesApart;
   };
   // One that can do this is one that looks itself whether it was erased.

@@ -143,9 +143,13 @@ TEST_F(TogetherTest, EachSaysAllThatItWouldSayAlone) {
                   .tag = "tag4",
                   .expected = Expected::Version("1"),
                   .durability = Durability::kWriteThrough});
-  puts.push_back({.key = "b", .expected = Expected::Absent(), .room = Room::kNames});
+  puts.push_back({.key = "b",
+                  .expected = Expected::Absent(),
+                  .durability = Durability::kWriteThrough,
+                  .room = Room::kNames});
   puts.push_back({.key = "c",
                   .value = std::string("third"),
+                  .durability = Durability::kWriteThrough,
                   .guard = Guard{"dir", Expected::Version("open")}});
   EXPECT_THAT(CodesOf(PutTogether(std::move(puts))), Each(0));
   EXPECT_TRUE(drive_->capabilities().puts);
@@ -166,7 +170,7 @@ TEST_F(TogetherTest, EachSaysAllThatItWouldSayAlone) {
   EXPECT_EQ(records[1].valuebytes(), 0u);
   EXPECT_EQ(b.room(), 2u);
   EXPECT_FALSE(b.force());
-  EXPECT_EQ(b.synchronization(), kinetic::KeyValue::WRITEBACK);
+  EXPECT_EQ(b.synchronization(), kinetic::KeyValue::WRITETHROUGH);
   const kinetic::KeyValue& c = records[2].keyvalue();
   EXPECT_EQ(records[2].valuebytes(), 5u);
   EXPECT_TRUE(c.force());
@@ -265,6 +269,20 @@ TEST_F(TogetherTest, WhatIsAskedUnderOtherTermsGoesAlone) {
   EXPECT_THAT(CodesOf(statuses), Each(0));
   EXPECT_THAT(Messages(), ElementsAre(2, 1, 1, 1));
   EXPECT_EQ(asked_[0].command.header().clusterversion(), 7);
+}
+
+// It would wait for their flush.
+TEST_F(TogetherTest, WhatNeedNotBeDurableDoesNotGoWithWhatMust) {
+  Serve(Good());
+  std::vector<Drive::PutRequest> puts = Small(5);
+  for (const size_t i : {0, 1, 4}) puts[i].durability = Durability::kWriteThrough;
+  EXPECT_THAT(CodesOf(PutTogether(std::move(puts))), Each(0));
+  EXPECT_THAT(Messages(), ElementsAre(2, 2, 1));
+  const auto when = [&](int message, int record) {
+    return asked_[message].command.body().puts().records(record).keyvalue().synchronization();
+  };
+  EXPECT_EQ(when(0, 1), kinetic::KeyValue::WRITETHROUGH);
+  EXPECT_EQ(when(1, 1), kinetic::KeyValue::WRITEBACK);
 }
 
 TEST_F(TogetherTest, EachTakesItsPlaceInTheLimitsOfTheDevice) {
