@@ -16,8 +16,9 @@ Result<InodeFound> FindFate(Records& records, InodeId id, const Records::InodeRe
   const RegisterTraces traces = TRY(records.FindTraces(id));
   if (traces.removed) return InodeFound{InodeFate::kRemoved, {}};
   if (traces.value) {
-    // A drive that is away may have a later one.
-    const bool is_first = traces.slot == kFirstSlot && traces.answered == traces.replicas;
+    // A drive that is away may have a later one. But what was chosen later has been accepted by one
+    // of any majority.
+    const bool is_first = traces.slot == kFirstSlot && traces.answered > traces.replicas / 2;
     InodeFound lost{is_first ? InodeFate::kBegun : InodeFate::kLost, {}};
     const auto copy = Inode::Decode(*traces.value, id);
     if (copy.has_value()) lost.copy = *copy;

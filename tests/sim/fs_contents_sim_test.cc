@@ -679,7 +679,8 @@ TEST_F(FileContentsSim, TheStormFindsFilesThatWereAcknowledgedWithoutRedundancy)
     Storm storm(seed, /*min_redundancy=*/0);
     storm.Run();
     if (storm.complaint().empty()) continue;
-    EXPECT_THAT(storm.complaint(), testing::HasSubstr("of 4 shards needed can be read"));
+    EXPECT_THAT(storm.complaint(), testing::HasSubstr("of 4 shards needed can be read"))
+        << "seed " << seed;
     return;
   }
   FAIL() << "500 storms did not find it";
