@@ -7,6 +7,7 @@
 #include "base/try.h"
 #include "cluster/connect.h"
 #include "fs/file_system.h"
+#include "upkeep/host_events.h"
 
 namespace pinstripe {
 namespace {
@@ -24,6 +25,9 @@ struct LiveCluster::Opened {
   std::unique_ptr<ConnectedCluster> connected;
   std::unique_ptr<FileSystem> fs;  // goes before the cluster
   std::unique_ptr<EventFollower> events;
+  // The console is open all the time. So after a loss of power it may be the one that compares the
+  // drives, and has to tell so.
+  std::unique_ptr<HostEvents> told;
   Mutex work_mutex;
   std::unique_ptr<WorkWatch> work GUARDED_BY(work_mutex);
 
@@ -60,6 +64,7 @@ Status LiveCluster::Open() {
   opened->fs = TRY(FileSystem::Open(opened->connected->cluster(),
                                     {.memory_bytes = kMemoryBytes, .memory_is_configured = false}));
   opened->events = std::make_unique<EventFollower>(opened->connected->cluster());
+  opened->told = std::make_unique<HostEvents>(opened->connected->cluster());
   {
     const MutexLock lock(opened->work_mutex);
     opened->work = std::make_unique<WorkWatch>(runtime_);

@@ -1,6 +1,6 @@
-// What a gateway or mount tells of: drives that it loses and has again, drives that it compared as
-// they may have forgotten something, files that it wrote while drives were away, files that it made
-// whole again, and damaged shards that it met.
+// What a gateway, mount or console tells of: drives that it loses and has again, drives that it
+// compared as they may have forgotten something, files that it wrote while drives were away, files
+// that it made whole again, and damaged shards that it met.
 //
 // It looks every few seconds what this process knows of the drives anyway, and asks them nothing.
 // Thread-safe. It has no thread: a timer of the runtime looks.
