@@ -314,6 +314,13 @@ class Chaos(torture.Campaign):
                 raise Violation(f"{getattr(idle[0], 'directory', '')} has got nothing done in {seconds + PATIENCE:.0f} s")
             time.sleep(0.05)
 
+    def goes_on_until(self, what, number):
+        """Clients go on until a fault was met: how soon that is depends on what they happen to read."""
+        end = time.monotonic() + PATIENCE
+        while not number() and time.monotonic() < end:
+            self.meanwhile(0.1)
+        self.must_have_done(what, number())
+
     def must_have_done(self, what, number):
         if not number:
             raise Violation(f"the trial has tried nothing: {what}")
@@ -401,14 +408,14 @@ class Chaos(torture.Campaign):
         self.say(f"drive {bad}: every third read or write of segments does a part only")
         faults.order(partial=300)
         self.meanwhile(self.length / 3)
-        self.must_have_done("parts", faults.count("cut"))
+        self.goes_on_until("parts", lambda: faults.count("cut"))
         if self.status():
             raise Violation(f"parts are taken for failures: {self.status()}")
         self.say(f"drive {bad}: every fifth read fails with EIO; drive {killed} is killed now and then")
         faults.order(failing_reads=200)
         with self.killing(killed):
             self.meanwhile(self.length / 3)
-        self.must_have_done("failing reads", faults.count("failed"))
+        self.goes_on_until("failing reads", lambda: faults.count("failed"))
         faults.order(partial=0, failing_reads=0, failing_writes=1000)
         self.say(f"drive {bad}: each write fails with EIO")
         self.meanwhile(self.length / 3)
