@@ -87,7 +87,6 @@ bool AnswersWithEntry(Header::MessageType type) {
     case Header::GETNEXT:
     case Header::GETPREVIOUS:
     case Header::GETVERSION:
-    case Header::PUT:
     case Header::DELETE: return true;
     default: return false;
   }
@@ -199,8 +198,7 @@ std::optional<KineticService::Outcome> KineticService::ExecuteAtOnce(const Calle
 }
 
 void KineticService::SetFailure(const Status& failure, Command* answer) {
-  answer->mutable_status()->set_code(static_cast<kinetic::Status::Code>(StatusCodeFor(failure)));
-  answer->mutable_status()->set_statusmessage(std::string(failure.message()));
+  SetStatus(failure, answer->mutable_status());
 }
 
 Status KineticService::Get(const Caller& caller, const Command& request, Command* answer,

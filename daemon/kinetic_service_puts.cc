@@ -35,11 +35,6 @@ Status CheckPuts(const Command& request, size_t value_bytes) {
               value_bytes);
 }
 
-void SetStatus(const Status& status, kinetic::Status* said) {
-  said->set_code(static_cast<kinetic::Status::Code>(StatusCodeFor(status)));
-  if (!status.ok()) said->set_statusmessage(std::string(status.message()));
-}
-
 }  // namespace
 
 // The changes that requests ask for, and where it is said what became of each.

@@ -12,11 +12,6 @@ namespace {
 
 constexpr uint32_t kKeysAtOnce = 100;
 
-void SetStatus(const Status& status, kinetic::Command* answer) {
-  answer->mutable_status()->set_code(static_cast<kinetic::Status::Code>(StatusCodeFor(status)));
-  if (!status.ok()) answer->mutable_status()->set_statusmessage(std::string(status.message()));
-}
-
 }  // namespace
 
 MediaScan::MediaScan(Runtime& runtime, Engine& engine, Asked asked, kinetic::Command* answer)
@@ -88,14 +83,14 @@ void MediaScan::Finish(const Status& status, bool complete) {
     found->set_scannedrecords(records_);
     found->set_scannedbytes(value_bytes_);
   }
-  SetStatus(status, answer_);
+  SetStatus(status, answer_->mutable_status());
 }
 
 bool MediaOptimize::Work(Time, Cancellation& cancellation) {
   Status status = engine_.Compact(range_, cancellation.ended_flag());
   if (status.code() == ECANCELED) status = Fail(ETIMEDOUT, "its time has run out");
   if (status.ok()) answer_->mutable_body()->mutable_range()->set_endkey(range_.last.value_or(""));
-  SetStatus(status, answer_);
+  SetStatus(status, answer_->mutable_status());
   return true;
 }
 

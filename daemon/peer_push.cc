@@ -23,8 +23,8 @@ constexpr int kAtOnce = 16;
 constexpr size_t kBytesAtOnce = 16 << 20;
 constexpr size_t kMaxSentence = 160;  // of a status: many of them go into one answer
 
-void SetStatus(const Status& status, kinetic::Status* answer) {
-  answer->set_code(static_cast<Code::Code>(StatusCodeFor(status)));
+void SetShortStatus(const Status& status, kinetic::Status* answer) {
+  SetStatus(status, answer);
   if (!status.ok())
     answer->set_statusmessage(std::string(status.message().substr(0, kMaxSentence)));
 }
@@ -280,7 +280,7 @@ bool PeerPush::Work(Time, Cancellation& cancellation) {
   const Status connected = Connect(cancellation);
   if (!connected.ok()) {
     kinetic::Status* status = answer_->mutable_status();
-    SetStatus(connected, status);
+    SetShortStatus(connected, status);
     if (connected.code() == EHOSTUNREACH) status->set_code(Code::REMOTE_CONNECTION_ERROR);
     return true;
   }
@@ -380,7 +380,7 @@ void PeerPush::StartNested(int index) {
 void PeerPush::Settle(int index, const Status& status) {
   P2POperation::Operation* operation =
       answer_->mutable_body()->mutable_p2poperation()->mutable_operation(index);
-  SetStatus(status, operation->mutable_status());
+  SetShortStatus(status, operation->mutable_status());
   if (status.code() == EHOSTUNREACH) {
     operation->mutable_status()->set_code(Code::REMOTE_CONNECTION_ERROR);
   }
@@ -401,8 +401,8 @@ void PeerPush::SumUp(bool expired) {
   if (pushed->ByteSizeLong() > kMaxMessageBytes - 4096) {
     for (P2POperation::Operation& each : *pushed->mutable_operation()) each.clear_p2pop();
   }
-  SetStatus(expired ? Fail(ETIMEDOUT, "the push was not finished in time") : Status(),
-            answer_->mutable_status());
+  SetShortStatus(expired ? Fail(ETIMEDOUT, "the push was not finished in time") : Status(),
+                 answer_->mutable_status());
 }
 
 }  // namespace pinstripe

@@ -38,10 +38,8 @@ Room RoomOf(const KeyValue& entry) {
   }
 }
 
-// EINVAL: it is none.
-Result<std::optional<Guard>> GuardOf(const KeyValue& entry) {
-  if (!entry.has_guard()) return std::optional<Guard>();
-  if (entry.guard().key().empty()) return Fail(EINVAL, "a guard without a key");
+std::optional<Guard> GuardOf(const KeyValue& entry) {
+  if (!entry.has_guard()) return std::nullopt;
   return Guard{entry.guard().key(), Expected::Version(entry.guard().version())};
 }
 
@@ -66,7 +64,7 @@ Status AllowPut(const Rights& rights, const KeyValue& entry, bool tls) {
 
 Result<Engine::Change> PutOf(const KeyValue& entry, bool bound, SharedBytes value) {
   Engine::Change put{.key = entry.key(), .expected = ExpectedBy(entry), .room = RoomOf(entry)};
-  put.guard = TRY(GuardOf(entry));
+  put.guard = GuardOf(entry);
   put.record = RecordOf(entry, std::move(value));
   if (bound) TRY(CheckCoveringTag(&*put.record));
   return put;
@@ -85,16 +83,14 @@ size_t CountPuts(const Command& request) {
 
 // Of several in one message, those have failed that were to be durable.
 void SetFlushFailure(const Status& failure, const Command& request, Command* answer) {
-  const auto set = [&failure](kinetic::Status* said) {
-    said->set_code(static_cast<kinetic::Status::Code>(StatusCodeFor(failure)));
-    said->set_statusmessage(std::string(failure.message()));
-  };
-  if (request.header().messagetype() != Header::PUTS) return set(answer->mutable_status());
+  if (request.header().messagetype() != Header::PUTS) {
+    return SetStatus(failure, answer->mutable_status());
+  }
   auto& told = *answer->mutable_body()->mutable_puts()->mutable_records();
   for (int i = 0; i < told.size(); ++i) {
     const bool made = told[i].status().code() == kinetic::Status::SUCCESS;
     const Result<bool> waits = WantsFlush(request.body().puts().records(i).keyvalue());
-    if (made && waits.value_or(true)) set(told[i].mutable_status());
+    if (made && waits.value_or(true)) SetStatus(failure, told[i].mutable_status());
   }
 }
 

@@ -20,8 +20,8 @@ class KeyValue;
 // EINVAL: nobody knows what is asked for.
 Result<bool> WantsFlush(const kinetic::KeyValue& entry);
 
-// `bound`: the request says that the tag covers the value. EINVAL: its guard is none. EBADMSG: the
-// value is not the one of which the request speaks.
+// `bound`: the request says that the tag covers the value. EBADMSG: the value is not the one of
+// which the request speaks.
 Result<Engine::Change> PutOf(const kinetic::KeyValue& entry, bool bound, SharedBytes value);
 // EACCES: it may not be put. An answer tells which version a guard has, as one does to who writes
 // a record.

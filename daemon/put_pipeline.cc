@@ -131,7 +131,7 @@ bool PutPipeline::MakePutsAtOnce(size_t bytes) {
     session_.ready_.push_back(AnswerOf(*put.answer, put.caller.identity.get(), {}, 0, put.puts));
     if (used_.size() >= kMostReused) continue;
     if (put.reusable) used_.push_back(std::move(put.request));
-    used_.push_back(std::move(put.answer));
+    if (put.puts == 1) used_.push_back(std::move(put.answer));  // others keep room for all theirs
   }
   puts_.clear();
   if (flushed->empty()) return true;
@@ -220,7 +220,7 @@ void PutPipeline::SendPuts(PendingPuts& puts, bool after_flush) {
     if (put.after_flush != after_flush) continue;
     if (given_back_.size() >= kMostReused) break;
     if (put.reusable) given_back_.push_back(std::move(put.request));
-    given_back_.push_back(std::move(put.answer));
+    if (put.puts == 1) given_back_.push_back(std::move(put.answer));
   }
 }
 

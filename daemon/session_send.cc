@@ -226,6 +226,10 @@ void Session::NoteSlow(const Command& request, size_t value_bytes, const Progres
   const std::string& key =
       several ? puts.records(0).keyvalue().key() : request.body().keyvalue().key();
   if (!key.empty()) slow.record = KeyText(key);
+  // One that has failed tells more than that the message was understood.
+  for (const kinetic::Puts::Record& record : answer.body().puts().records()) {
+    if (several && slow.status == kinetic::Status::SUCCESS) slow.status = record.status().code();
+  }
   if (several) slow.record += fmt::format(" and {} more", puts.records_size() - 1);
   const auto milliseconds = [](Duration time) {
     return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();

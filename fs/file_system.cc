@@ -352,6 +352,8 @@ class ClusterFileSystem final : public FileSystem {
 
   size_t CountToFree() override { return files_.context().reaper.CountWaiting(); }
 
+  uint64_t CountNotFreed() override { return files_.context().reaper.CountLeft(); }
+
   size_t FilesToMend() override { return files_.FilesToMend(); }
 
   MemoryCounters Memory() override {

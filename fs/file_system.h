@@ -201,6 +201,8 @@ class FileSystem {
   // the drives yet, about. It goes a minute after a removal. A collection has to remove what is
   // left when the FileSystem is closed, and what came when there were 100 000 of them.
   virtual size_t CountToFree() = 0;
+  // How often it could not free such data, which a collection has to do then.
+  virtual uint64_t CountNotFreed() = 0;
   // How many files wait to be made whole that were committed here while drives were away.
   virtual size_t FilesToMend() = 0;
 };

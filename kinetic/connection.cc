@@ -9,6 +9,7 @@
 #include <array>
 #include <cassert>
 #include <cerrno>
+#include <ranges>
 #include <utility>
 
 #include "base/log.h"
@@ -218,7 +219,7 @@ std::vector<KineticConnection::Numbered> KineticConnection::TakeBatch() {
     const uint32_t limit = limits_[static_cast<int>(kind)];
     while (!waiting(kind).empty() && batch.size() < kBatch) {
       const uint32_t room = limit - std::min(limit, in_flight(kind));
-      if (PlacesOf(*waiting(kind).front()) > room) break;
+      if (room == 0) break;
       KineticOperationPtr operation = TakeNext(kind, room);
       const uint32_t places = PlacesOf(*operation);
       in_flight(kind) += places;
@@ -238,22 +239,25 @@ KineticOperationPtr KineticConnection::TakeNext(Kind kind, uint32_t most) {
   std::deque<KineticOperationPtr>& queue = waiting(kind);
   std::vector<KineticOperationPtr> puts;
   size_t bytes = 0;
+  Time earliest = Time::max();
+  Time latest = Time::min();
   const auto goes_along = [&](const KineticOperation& next) {
     if (next.put() == nullptr || bytes + next.put()->value.size() > kMostBytesTogether)
       return false;
     if (puts.empty()) return true;
-    const Terms& terms = puts[0]->terms();
-    const auto [earlier, later] = std::minmax({terms.deadline, next.deadline()});
     // What need not be durable does not wait for the flush of what must.
-    return terms.cluster_version == next.terms().cluster_version &&
+    return puts[0]->terms().cluster_version == next.terms().cluster_version &&
            puts[0]->put()->durability == next.put()->durability &&
-           later - earlier <= kDeadlinesApart;
+           std::max(latest, next.deadline()) - std::min(earliest, next.deadline()) <=
+               kDeadlinesApart;
   };
   // One that can do this is one that looks itself whether it was erased.
   const bool together = capabilities_.puts && capabilities_.unerased;
   while (together && !queue.empty() && puts.size() < std::min<size_t>(most, kMostPutsTogether) &&
          goes_along(*queue.front())) {
     bytes += queue.front()->put()->value.size();
+    earliest = std::min(earliest, queue.front()->deadline());
+    latest = std::max(latest, queue.front()->deadline());
     puts.push_back(std::move(queue.front()));
     queue.pop_front();
   }
@@ -705,10 +709,18 @@ void KineticConnection::OnTimer() {
     std::erase_if(delayed_, [&](Delayed& each) {
       mutex_.AssertHeld();
       if (!expire(each.operation, each.when)) return false;
-      if (each.operation) {
-        next = std::min(next, each.operation->deadline());
-        waiting(each.operation->kind()).push_front(std::move(each.operation));
+      if (!each.operation) return true;
+      auto& queue = waiting(each.operation->kind());
+      // Those that went together go as the places in the limits allow now, one by one if need be.
+      const std::span<const KineticOperationPtr> parts = each.operation->parts();
+      for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
+        KineticOperationPtr again = *part;
+        if (expire(again, again->deadline())) continue;
+        queue.push_front(std::move(again));
       }
+      if (!parts.empty()) return true;
+      next = std::min(next, each.operation->deadline());
+      queue.push_front(std::move(each.operation));
       return true;
     });
     for (auto& [sequence, each] : sent_) {

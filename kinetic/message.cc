@@ -145,6 +145,11 @@ int StatusCodeFor(const Status& status) {
   }
 }
 
+void SetStatus(const Status& status, kinetic::Status* said) {
+  said->set_code(static_cast<Code::Code>(StatusCodeFor(status)));
+  if (!status.ok()) said->set_statusmessage(std::string(status.message()));
+}
+
 std::string_view StatusCodeName(int code) {
   const Meaning* meaning = MeaningOf(code);
   return meaning != nullptr ? meaning->name : "unknown status";

@@ -68,6 +68,8 @@ pinstripe::Status StatusOfAnswer(const kinetic::Status& answer);
 
 // The Kinetic code (kinetic::Status::Code) that tells a client about this failure.
 int StatusCodeFor(const pinstripe::Status& status);
+// Has an answer say it, with its sentence where it is a failure.
+void SetStatus(const pinstripe::Status& status, kinetic::Status* said);
 
 std::string_view StatusCodeName(int code);  // "NOT_FOUND"; "unknown status" for other numbers
 

@@ -9,7 +9,8 @@
 //   }
 //   wait for the answers
 //
-// Used by one thread; they may be nested, and each sends its own.
+// Used by one thread. They may be nested: the end of an inner one also sends what the outer ones
+// hold for the same drives.
 
 #pragma once
 

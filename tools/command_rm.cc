@@ -92,13 +92,10 @@ class Removal {
   }
 
  private:
+  // Everybody may see what work is under way, and the names of files are not for everybody.
   static std::string ArgumentsOf(const RmOptions& options) {
-    std::string text = options.recursive ? "-r" : "";
-    for (const std::string& path : options.paths) {
-      if (!text.empty()) text += ' ';
-      text += path;
-    }
-    return text;
+    return fmt::format("{}{}", options.recursive ? "-r " : "",
+                       CountText(options.paths.size(), "path", "paths"));
   }
 
   void Show(const RemovalReport& so_far) {

@@ -333,9 +333,7 @@ Result<bool> Checker::IsBelowRoot(InodeId directory) {
     if (!seen.insert(directory).second) return false;
     const auto stored = TRY(names_.Find(directory));
     if (!stored || stored->inode.kind != FileKind::kDirectory) return false;
-    const auto& mark = stored->inode.mark;
-    // Somebody is about to give it another name.
-    if (mark && !mark->IsOfRemoval(directory)) return true;
+    if (stored->inode.IsMarkedByRename(directory)) return true;  // it is about to get another name
     if (!TRY(names_.HasNameInParent(directory, stored->inode))) return false;
     directory = stored->inode.parent;
   }
@@ -356,7 +354,7 @@ Result<bool> Checker::IsStillSo(const Suspicion& suspicion) {
     case TreeProblem::kTooFewLinks: return inode && names > inode->inode.links;
     case TreeProblem::kTwoNames: return inode && names > 1;
     case TreeProblem::kWrongParent:
-      return inode && same_names && !inode->inode.mark &&
+      return inode && same_names && !inode->inode.IsMarkedByRename(suspicion.inode.id) &&
              inode->inode.parent != suspicion.entries.front().directory;
     case TreeProblem::kUnreachable: return inode && !TRY(IsBelowRoot(suspicion.inode.id));
     case TreeProblem::kEntryOfNothing:
@@ -365,9 +363,8 @@ Result<bool> Checker::IsStillSo(const Suspicion& suspicion) {
       return same_names && !TRY(records_.FindInode(suspicion.entries.front().directory));
     case TreeProblem::kOrphan:
       // An inode with the mark of an exchange is about to get a name.
-      if (!inode) return false;
-      if (inode->inode.mark && !inode->inode.mark->IsOfRemoval(suspicion.inode.id)) return false;
-      // A directory changes with what is in it, and knows where its name should be.
+      if (!inode || inode->inode.IsMarkedByRename(suspicion.inode.id)) return false;
+      // A directory changes with its subdirectories and times, and knows where its name should be.
       if (inode->inode.kind == FileKind::kDirectory) {
         return !TRY(names_.HasNameInParent(suspicion.inode.id, inode->inode));
       }

@@ -125,7 +125,8 @@ Result<std::optional<GivenName>> TreeMender::FormerPlace(InodeId directory) {
   const GivenName& place = *stored->inode.named;
   if (place.directory != stored->inode.parent) return none;  // it was moved since
   const std::optional<StoredInode> parent = TRY(names_.Find(place.directory));
-  if (!parent || parent->inode.kind != FileKind::kDirectory || parent->inode.mark) return none;
+  if (!parent || parent->inode.kind != FileKind::kDirectory) return none;
+  if (parent->inode.IsMarkedByRename(place.directory)) return none;
   if (TRY(IsBelow(names_, place.directory, directory))) return none;
   const StoredEntry there = TRY(records_.FindEntry(place.directory, place.name));
   return there.entry ? none : std::optional(place);

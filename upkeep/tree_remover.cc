@@ -15,10 +15,33 @@ constexpr Duration kLookForRoomEvery = std::chrono::milliseconds(100);
 // What was removed waits for a minute anyway.
 constexpr Duration kPatience = std::chrono::minutes(2);
 
+// Whether something that is to become less has not, for too long.
+class InVain {
+ public:
+  explicit InVain(Runtime& runtime) : runtime_(runtime) {}
+
+  bool IsIt(size_t left) {
+    if (left < least_) {
+      least_ = left;
+      end_ = runtime_.Now() + kPatience;
+    }
+    return runtime_.Now() >= end_;
+  }
+
+ private:
+  Runtime& runtime_;
+  size_t least_ = SIZE_MAX;
+  Time end_{};
+};
+
 }  // namespace
 
 TreeRemover::TreeRemover(Runtime& runtime, FileSystem& fs, Options options)
-    : runtime_(runtime), fs_(fs), options_(std::move(options)), changed_(runtime.NewSignal()) {
+    : runtime_(runtime),
+      fs_(fs),
+      options_(std::move(options)),
+      not_freed_before_(fs.CountNotFreed()),
+      changed_(runtime.NewSignal()) {
   for (size_t i = 0; i < std::max<size_t>(options_.jobs, 1); ++i) {
     threads_.emplace_back(runtime, fmt::format("remover {}", i), [this, i] { Work(i); });
     idle_.push_back(i);
@@ -115,16 +138,11 @@ bool TreeRemover::RemoveTree(std::string_view path, const FileSystem::Place& pla
 }
 
 bool TreeRemover::WaitUntilFree(const std::function<void(size_t files)>& progress) {
-  size_t least = SIZE_MAX;
-  for (Time end{};;) {
+  for (InVain in_vain(runtime_);;) {
     const size_t left = fs_.CountToFree();
-    if (left == 0) return true;
+    if (left == 0) return fs_.CountNotFreed() == not_freed_before_;
     if (progress) progress(left);
-    if (left < least) {
-      least = left;
-      end = runtime_.Now() + kPatience;
-    }
-    if (runtime_.Now() >= end || !GoOn()) return false;
+    if (in_vain.IsIt(left) || !GoOn()) return false;
     runtime_.NewSignal()->WaitUntil(runtime_.Now() + kTellEvery);
   }
 }
@@ -207,8 +225,11 @@ void TreeRemover::TakeListed(Directory& directory, std::vector<DirectoryEntry> e
 
 // False: it is to be stopped.
 bool TreeRemover::WaitForRoom() {
-  while (fs_.CountToFree() >= options_.most_to_free) {
+  for (InVain in_vain(runtime_); !has_waited_in_vain_;) {
+    const size_t left = fs_.CountToFree();
+    if (left < options_.most_to_free) return true;
     if (!GoOn()) return false;
+    if (in_vain.IsIt(left)) has_waited_in_vain_ = true;
     runtime_.NewSignal()->WaitUntil(runtime_.Now() + kLookForRoomEvery);
   }
   return true;

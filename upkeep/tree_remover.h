@@ -19,6 +19,7 @@
 
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -74,8 +75,8 @@ class TreeRemover {
   bool Remove(std::string_view path);
 
   // Until the data of what was removed is gone from the drives, a minute later. `progress` is told
-  // of how many files it is. False: it was stopped, or for two minutes it has become no less; then
-  // a collection has to remove it.
+  // of how many files it is. False: some of it stays, for a collection to remove: it was stopped, a
+  // drive did not take it, or for two minutes it has become no less.
   bool WaitUntilFree(const std::function<void(size_t files)>& progress = nullptr);
 
   const RemovalReport& report() const { return report_; }
@@ -122,6 +123,7 @@ class TreeRemover {
   void List(Directory& directory);
   void Unlink(const Step& step);
   void RemoveDirectory(Directory& directory);
+  // Does not wait once it has waited for two minutes in vain: data stays then, and names go on.
   bool WaitForRoom();
 
   void Push(Step step) REQUIRES(mutex_);
@@ -137,6 +139,8 @@ class TreeRemover {
   FileSystem& fs_;
   const Options options_;
   RemovalReport report_;  // of the caller's thread
+  const uint64_t not_freed_before_;
+  std::atomic<bool> has_waited_in_vain_ = false;
   const std::shared_ptr<Signal> changed_;
 
   Mutex mutex_;

@@ -126,13 +126,13 @@ Result<std::vector<DriveMap>> DecodeHistory(std::string_view bytes) {
   }
   size_t drives = WeightOf(epochs.front());
   while (epochs.size() < newest && in.ok()) {
-    drives += WeightOf(epochs.back());
-    if (drives > kMaxHistoryDrives) {
-      return Fail(EBADMSG, "history of the drive map: {} epochs of up to {} drives are too many",
-                  newest, epochs.back().drives.size());
-    }
     DriveMap next = epochs.back();
     TRY(ApplyChange(in, next));
+    drives += WeightOf(next);
+    if (drives > kMaxHistoryDrives) {
+      return Fail(EBADMSG, "history of the drive map: {} epochs of up to {} drives are too many",
+                  newest, next.drives.size());
+    }
     // The drive map itself judges whether a map is valid.
     if (in.ok()) {
       epochs.push_back(TRY_CONTEXT(DriveMap::Decode(next.Encode()), "history of the drive map"));

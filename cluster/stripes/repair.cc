@@ -315,7 +315,7 @@ class Repair {
   std::vector<FoundShard> before_;  // as the block map says
   std::vector<Status> found_;       // of each shard: what is wrong with it
   // For good shards: what they can be compared by. Their values, where these were read; of copies
-  // the sums of their cells.
+  // the sums of their pages.
   std::vector<SharedBytes> evidence_;
   std::vector<int> contradicted_;      // shards that the others show to be wrong
   std::vector<std::string> versions_;  // of records that are there

@@ -9,7 +9,7 @@
 //     on distinct drives. A shard whose home is away goes to a spare first; the answer says where.
 //   - A read returns exactly the bytes that were written, or fails: every byte handed up was
 //     checked against the CRC32C of its page, and that against the name of the shard. Only the
-//     cells that hold the wanted bytes are fetched. A missing, slow or damaged shard, or one of
+//     cells, or where that is asked for the pages, that hold the wanted bytes are fetched. A missing, slow or damaged shard, or one of
 //     another name that a drive has mixed up, is replaced by any k others.
 //   - An expected shard that is not there is a loss, never a hole: too many of them are EIO, and
 //     the message names drives and reasons. A shard found damaged or missing on a drive that

@@ -113,8 +113,8 @@ void Reaper::Wait(Duration delay, Waiting waiting) {
   {
     const MutexLock lock(mutex_);
     if (waiting_.size() >= kMaxQueue) {
-      Log(LogLevel::kWarn, "garbage stays on the drives: too much at once",
-          {{"pieces", waiting.items.size()}});
+      LeaveBehind("garbage stays on the drives: too much at once",
+                  {{"pieces", waiting.items.size()}}, LogLevel::kWarn);
       return;
     }
     waiting_.emplace(cluster_.runtime().Now() + delay, std::move(waiting));
@@ -141,9 +141,13 @@ std::vector<Reaper::Waiting> Reaper::TakeDueLocked(Time now) {
 }
 
 void Reaper::PutBackLocked(Waiting waiting) {
-  Log(LogLevel::kInfo, "garbage stays on the drives: it is not safe yet that it is garbage",
-      {{"inode", fmt::format("{:016x}", waiting.inode)}, {"pieces", waiting.items.size()}});
-  if (stopping_ || waiting_.size() >= kMaxQueue) return;
+  constexpr std::string_view kEvent =
+      "garbage stays on the drives: it is not safe yet that it is garbage";
+  const std::string inode = fmt::format("{:016x}", waiting.inode);
+  if (stopping_ || waiting_.size() >= kMaxQueue) {
+    return LeaveBehind(kEvent, {{"inode", inode}, {"pieces", waiting.items.size()}});
+  }
+  Log(LogLevel::kInfo, kEvent, {{"inode", inode}, {"pieces", waiting.items.size()}});
   waiting_.emplace(cluster_.runtime().Now() + kGrace, std::move(waiting));
 }
 
@@ -163,9 +167,8 @@ std::vector<Reaper::Item> Reaper::TakeSafe(std::vector<Waiting>& waiting) {
         std::ranges::none_of(homes, [&](DriveId id) { return failed.contains(id); });
     const bool were_lost = records_.CountLosses(each.inode) != each.losses;
     if (were_lost && !(each.was_removed && IsGoneForGood(each.inode))) {
-      Log(LogLevel::kInfo,
-          "garbage stays on the drives: some were lost before it was safe that it is",
-          {{"inode", fmt::format("{:016x}", each.inode)}, {"pieces", each.items.size()}});
+      LeaveBehind("garbage stays on the drives: some were lost before it was safe that it is",
+                  {{"inode", fmt::format("{:016x}", each.inode)}, {"pieces", each.items.size()}});
       continue;
     }
     bool is_safe = all_flushed || were_lost;
@@ -202,8 +205,8 @@ void Reaper::AddItemsLocked(std::vector<Item> items) {
   std::move(items.begin(), items.begin() + static_cast<ptrdiff_t>(taken),
             std::back_inserter(items_));
   if (taken == items.size()) return;
-  Log(LogLevel::kWarn, "garbage stays on the drives: too much at once",
-      {{"pieces", items.size() - taken}});
+  LeaveBehind("garbage stays on the drives: too much at once", {{"pieces", items.size() - taken}},
+              LogLevel::kWarn);
 }
 
 void Reaper::Run() {
@@ -247,12 +250,19 @@ void Reaper::Run() {
     at_work_ = batch_.size();
   }
   if (!items_.empty() || !waiting_.empty() || !batch_.empty()) {
-    Log(LogLevel::kInfo, "garbage stays on the drives: no time left to delete it",
+    LeaveBehind(
+        "garbage stays on the drives: no time left to delete it",
         {{"stripes", batch_.size()}, {"pieces", items_.size()}, {"files", waiting_.size()}});
   }
   ended_ = true;
   const std::shared_ptr<Signal> idle = idle_;  // *this is gone as soon as the lock is
   idle->Set();
+}
+
+void Reaper::LeaveBehind(std::string_view event, std::initializer_list<LogField> fields,
+                         LogLevel level) {
+  ++left_;
+  Log(level, event, fields);
 }
 
 bool Reaper::MayGoOn() {
@@ -271,7 +281,7 @@ void Reaper::DeletePage(const Page& page) {
   const auto loaded =
       LoadPage(cluster_.stripes(), page.inode, kMaxKeptFileBytes, page.layout, page.part);
   if (!loaded.has_value()) {
-    Log(LogLevel::kInfo, "garbage stays on the drives", {{"why", loaded.error()}});
+    LeaveBehind("garbage stays on the drives", {{"why", loaded.error()}});
     return;
   }
   const uint64_t block_bytes = page.layout.block_bytes();
@@ -287,7 +297,7 @@ void Reaper::Depart(const Departure& departure) {
   if (!MayGoOn()) return;
   auto left = keepers_.Leave(departure.keeper, departure.file);
   if (!left.has_value()) {
-    Log(LogLevel::kInfo, "shared blocks stay on the drives", {{"why", left.error()}});
+    LeaveBehind("shared blocks stay on the drives", {{"why", left.error()}});
   } else if (left->removed) {
     AddRemoved(departure.keeper, *left->removed, left->losses);
   }
@@ -305,7 +315,7 @@ void Reaper::DeleteBatch() {
   if (batch_.empty()) return;
   for (const Status& status : cluster_.stripes().DeleteMany(batch_)) {
     if (status.ok()) continue;
-    Log(LogLevel::kInfo, "garbage stays on the drives", {{"why", status}});
+    LeaveBehind("garbage stays on the drives", {{"why", status}});
   }
   batch_.clear();
 }

@@ -10,13 +10,17 @@
 
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <deque>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
+#include "base/log.h"
 #include "base/mutex.h"
 #include "cluster/cluster.h"
 #include "fs/files/block_map.h"
@@ -52,6 +56,8 @@ class Reaper {
 
   // Of how many changes and removals there is data that is to go yet; about.
   size_t CountWaiting();
+  // How often it has left something to a collection so far.
+  uint64_t CountLeft() const { return left_; }
 
  private:
   struct Page {  // with what it names
@@ -96,6 +102,9 @@ class Reaper {
   void DeletePiece(const BlockMap::Piece& piece, uint64_t block_bytes);
   void DeleteBatch();
   bool MayGoOn();
+  // Tells of garbage that a collection has to remove, and counts that.
+  void LeaveBehind(std::string_view event, std::initializer_list<LogField> fields,
+                   LogLevel level = LogLevel::kInfo);
 
   Cluster& cluster_;
   Records records_;
@@ -111,6 +120,7 @@ class Reaper {
   Time next_flush_{};                         // of the reaper's thread
   std::vector<StripeStore::Deletion> batch_;  // of the reaper's thread
   Time end_by_ GUARDED_BY(mutex_) = Time::max();
+  std::atomic<uint64_t> left_ = 0;
 };
 
 }  // namespace pinstripe

@@ -14,7 +14,8 @@ std::optional<Inode> WithTimeOf(const EntriesChanged& change, const Inode& inode
   if (!as_seen && inode.changed >= change.at) return std::nullopt;
   Inode told = inode;
   // Somebody else's clock may be ahead. Whoever goes by the time must see that it changed.
-  told.modified = told.changed = std::max(change.at, inode.changed + 1);
+  const int64_t later = inode.changed < INT64_MAX ? inode.changed + 1 : INT64_MAX;
+  told.modified = told.changed = std::max(change.at, later);
   return told;
 }
 
@@ -23,13 +24,13 @@ DirectoryTimes::DirectoryTimes(Records& records)
 
 DirectoryTimes::~DirectoryTimes() {
   thread_.End();
-  // Where the drives do not take one of them, nobody wants to wait for all the others.
-  NoteAll(/*stops_at_failure=*/true);
+  NoteAll();
 }
 
 void DirectoryTimes::Add(InodeId directory, const StoredInode& seen) {
   const int64_t now = records_.WallClock();
   bool is_first = false;
+  bool are_too_many = false;
   {
     const MutexLock lock(mutex_);
     const auto [it, added] = waiting_.try_emplace(directory);
@@ -40,8 +41,10 @@ void DirectoryTimes::Add(InodeId directory, const StoredInode& seen) {
       change.seen_modified = seen.inode.modified;
     }
     is_first = added;
+    are_too_many = waiting_.size() > kMostWaiting;
   }
   if (is_first) thread_.Wake();
+  if (are_too_many) NoteOrTell(directory);
 }
 
 std::optional<EntriesChanged> DirectoryTimes::Find(InodeId directory) const {
@@ -61,6 +64,16 @@ void DirectoryTimes::Forget(InodeId directory, int64_t up_to) {
   const MutexLock lock(mutex_);
   const auto it = waiting_.find(directory);
   if (it != waiting_.end() && it->second.at <= up_to) waiting_.erase(it);
+}
+
+bool DirectoryTimes::NoteOrTell(InodeId directory) {
+  const auto change = Find(directory);
+  const Status noted = change ? Note(directory, *change) : Status();
+  if (noted.ok()) return true;
+  Log(LogLevel::kWarn, "a directory keeps the time that it had before names in it were changed",
+      {{"directory", fmt::format("{:016x}", directory)}, {"why", noted}});
+  Forget(directory, change->at);
+  return false;
 }
 
 Status DirectoryTimes::Note(InodeId directory) {
@@ -91,19 +104,15 @@ Status DirectoryTimes::Note(InodeId directory, const EntriesChanged& change) {
   return Fail(EIO, "others changed it {} times in between", Attempts::kMost);
 }
 
-void DirectoryTimes::NoteAll(bool stops_at_failure) {
-  std::vector<std::pair<InodeId, EntriesChanged>> changes;
+// Once the process ends, and the drives do not take one of them, nobody waits for all the others.
+void DirectoryTimes::NoteAll() {
+  std::vector<InodeId> directories;
   {
     const MutexLock lock(mutex_);
-    changes.assign(waiting_.begin(), waiting_.end());
+    for (const auto& [directory, change] : waiting_) directories.push_back(directory);
   }
-  for (const auto& [directory, change] : changes) {
-    const Status noted = Note(directory, change);
-    if (noted.ok()) continue;
-    Log(LogLevel::kWarn, "a directory keeps the time that it had before names in it were changed",
-        {{"directory", fmt::format("{:016x}", directory)}, {"why", noted}});
-    if (stops_at_failure) return;
-    Forget(directory, INT64_MAX);
+  for (const InodeId directory : directories) {
+    if (!NoteOrTell(directory) && thread_.IsEnding()) return;
   }
 }
 
@@ -118,7 +127,7 @@ void DirectoryTimes::Run() {
     while (!thread_.IsEnding() && thread_.WaitUntil(due)) {
     }
     if (thread_.IsEnding()) return;
-    NoteAll(/*stops_at_failure=*/false);
+    NoteAll();
   }
 }
 

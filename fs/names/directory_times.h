@@ -35,15 +35,18 @@ std::optional<Inode> WithTimeOf(const EntriesChanged& change, const Inode& inode
 
 class DirectoryTimes {
  public:
-  // How long a change waits for others. Together with what it takes to note it: at most 0.1 s.
+  // How long a change waits for others. Together with what it takes to note the times of
+  // kMostWaiting directories, one after the other: 0.1 s, while the drives answer as they should.
   static constexpr Duration kWait = std::chrono::milliseconds(50);
+  // Where more directories wait, whoever changes entries notes the time of his own himself.
+  static constexpr size_t kMostWaiting = 64;
 
   // `records` outlives it.
   explicit DirectoryTimes(Records& records);
   ~DirectoryTimes();  // notes what is left, as long as the drives take it
 
   // An entry of the directory was changed just now. `seen` is its inode as it was found since, or
-  // before.
+  // before. Asks the drives only where many directories wait.
   void Add(InodeId directory, const StoredInode& seen);
 
   // The directory's inode as it is with what is not noted yet. Any other inode: as it is.
@@ -57,8 +60,9 @@ class DirectoryTimes {
  private:
   void Run();
   bool IsIdle() const;
-  // Notes what waits. What fails is told, and left to the next change of the directory.
-  void NoteAll(bool stops_at_failure);
+  // What waits by now. What fails is told, and left to the next change of the directory.
+  void NoteAll();
+  bool NoteOrTell(InodeId directory);
   std::optional<EntriesChanged> Find(InodeId directory) const;
   Status Note(InodeId directory, const EntriesChanged& change);
 

@@ -134,6 +134,9 @@ struct Inode {
 
   Attributes Describe(InodeId id) const;
 
+  // A rename is about to replace it, or to give it another name; `self` is its number.
+  bool IsMarkedByRename(InodeId self) const { return mark && !mark->IsOfRemoval(self); }
+
   bool IsUncounted() const { return kind == FileKind::kDirectory && links == 1; }
   // The links of a directory, after its entries changed.
   void Count(Subdirectories change);

@@ -216,9 +216,8 @@ Result<StoredInode> Names::Update(InodeId id, const Edit& edit, ChangeTerms term
   return TooBusy(fmt::format("change inode {:016x}", id));
 }
 
-// A thread may come while others note a change of the same directory. It finds its change noted by
-// one that began after it, or goes on from what the last one has left. So many files that are made
-// at once take two changes of their directory, and nobody is in anybody's way.
+// A thread may come while others change the same directory for the same reason. It finds that done
+// by one that began after it, or goes on from what the last one has left.
 std::shared_ptr<Names::Noting> Names::TakePart(InodeId directory) {
   const MutexLock lock(notings_mutex_);
   std::erase_if(notings_, [](const auto& it) { return it.second.expired(); });
@@ -252,7 +251,7 @@ Result<bool> Names::Touch(InodeId directory, std::optional<StoredInode> seen,
     }
     if (ended) return *ended;
     if (touching.stored && touching.stored->inode.mark) {
-      // Somebody is replacing it, who looked when there was nothing in it.
+      // Somebody is about to remove or replace it, who may have looked when nothing was in it.
       if (!TRY(TakeMarkOff(directory, *touching.stored))) return false;
     } else if (!attempts.IsFirst()) {
       attempts.Pause(runtime_);
@@ -324,9 +323,12 @@ Result<bool> Names::NoteGain(InodeId directory, std::optional<StoredInode> seen,
 void Names::Discard(InodeId id, const StoredInode& made) {
   Status discarded;
   if (IsDirectory(made.inode)) {
-    // Somebody may have seen its name, and put something into it.
     const auto removed = RemoveEmpty(id, made, *made.inode.named);
-    if (!removed.has_value()) discarded = removed.error();
+    if (!removed.has_value()) {
+      discarded = removed.error();
+    } else if (*removed != Removal::kDone) {
+      discarded = Fail(ENOTEMPTY, "somebody has seen its name, and changed it");
+    }
   } else {
     discarded = records_.ChangeInode(id, made.slot, std::nullopt).why;
   }
@@ -566,12 +568,12 @@ Result<StoredInode> Names::Link(InodeId id, InodeId directory, std::string_view 
   return TooBusy(fmt::format("link '{}' in directory {:016x}", name, directory));
 }
 
-// A name of the directory is gone. Its time, or its number of subdirectories, may stay what it was.
+// A name of the directory is gone. If this fails, its number of subdirectories stays what it was.
 void Names::NoteRemoval(InodeId directory, const StoredInode& seen, Subdirectories change) {
   if (change == Subdirectories::kSame) return times_.Add(directory, seen);
   const Result<bool> touched = Touch(directory, seen, change);
   if (touched.has_value()) return;
-  Log(LogLevel::kWarn, "a directory keeps the time that it had before a name in it was removed",
+  Log(LogLevel::kWarn, "a directory counts a subdirectory that was removed",
       {{"directory", fmt::format("{:016x}", directory)}, {"why", touched.error()}});
 }
 
@@ -757,8 +759,7 @@ Result<bool> Names::HasNameInParent(InodeId directory, const Inode& inode) {
 Result<bool> Names::Reattach(InodeId directory, const GivenName& place) {
   const std::optional<StoredInode> stored = TRY(Find(directory));
   TRY(CheckDirectory(directory, stored));
-  const auto& mark = stored->inode.mark;
-  if (mark && !mark->IsOfRemoval(directory)) return false;
+  if (stored->inode.IsMarkedByRename(directory)) return false;
   // A process that renames it from here on changes the inode, which then is not as it was found.
   const bool has_parent = TRY(Find(stored->inode.parent)).has_value();
   if (has_parent && TRY(HasNameInParent(directory, stored->inode))) return false;

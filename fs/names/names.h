@@ -6,11 +6,11 @@
 //     the name.
 //   - An inode counts its names: one more before an entry is written, one less after one was
 //     removed. So a client that dies leaves the count too high, never too low.
-//   - Whoever removes or replaces a directory marks its inode first, then looks whether it is
-//   empty,
-//     then removes it as it was marked. Whoever adds an entry looks at the inode after it, and
-//     where it is marked takes the mark off, or takes the entry back. One of the two always sees
-//     the other. The entries' changes alone do not change the inode: fs/names/directory_times.h.
+//   - Whoever removes or replaces a directory marks its inode first, looks then whether it is
+//     empty, and removes it as it was marked. Whoever adds an entry looks at the inode after it,
+//     and where it is marked takes the mark off, or takes the entry back. One of the two always
+//     sees the other. The entries' changes alone do not change the inode:
+//     fs/names/directory_times.h.
 //   - A rename is an intent in the moved inode, then single conditional steps that anybody can do
 //     for the one who began it. Everyone who looks an inode up finishes its rename first. Before
 //     anything else, a rename rewrites the source's entry, so that who looked before the intent was
@@ -211,7 +211,8 @@ class Names {
   void Discard(InodeId id, const StoredInode& made);
   void NoteRemoval(InodeId directory, const StoredInode& seen, Subdirectories change);
   // After an entry was written. False: the directory is gone, or about to be, and never had it.
-  // `seen` and `change` as in Touch().
+  // `seen` and `change` are those of Touch(), which does this where the number of subdirectories
+  // changes. Else the directory is read, and only its time follows, later.
   Result<bool> NoteGain(InodeId directory, std::optional<StoredInode> seen,
                         Subdirectories change = Subdirectories::kSame);
   // Takes a link away; the last one takes the inode along. `seen` is what it was found as, if that

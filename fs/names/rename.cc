@@ -2,15 +2,16 @@
 //
 //   1  the intent is set in the moved inode                          (one who wants the rename)
 //   2  the source's entry is rewritten with the rename's nonce       (anybody, from here on)
-//   3  what will be replaced is marked, as it was when it was looked at
+//   3  what will be replaced is marked, as it was when it was looked at; a directory is found empty
 //   4  the target's entry is written with the nonce
-//   5  the target's directory is changed, which fails if it is gone
+//   5  the target's directory is looked at, or changed if it counts another number of
+//      subdirectories; where it is gone the target's entry is taken back
 //   6  the source's entry is removed
 //   7  the intent is cleared and the outcome noted
 //
 // An exchange is a rename that, in step 6, gives the source's name to what it has replaced. That
 // has no name between the steps 4 and 6, so its mark stays until step 7; and before step 4 the
-// source's directory is changed, as in step 5, because something new comes into it.
+// source's directory is changed, because something new comes into it.
 //
 // Every step is one change of a register that requires the slot which the intent names, or what an
 // earlier step has made of it, known by the nonce; so doing it twice, or late, does nothing. A

@@ -148,6 +148,25 @@ TEST_F(LiveClusterTest, TellsWhereAFileIsWhileADriveIsAway) {
   EXPECT_FALSE(lacking->stripes.front().shards.front().is_there);
 }
 
+// It sees for itself that a drive goes, whatever gateways and mounts there are.
+TEST_F(LiveClusterTest, ADriveThatGoesIsToldOf) {
+  Format();
+  ASSERT_OK(cluster_.Look());
+  ASSERT_OK(cluster_.NewEvents());
+  drives_[1]->Off();
+  for (const Time end = runtime_.Now() + 60s;;) {
+    const auto events = cluster_.NewEvents();
+    ASSERT_OK(events);
+    const auto went = std::ranges::find(*events, EventKind::kDriveWent, &Event::kind);
+    if (went != events->end()) {
+      EXPECT_THAT(went->drives, testing::ElementsAre(2));
+      break;
+    }
+    ASSERT_LT(runtime_.Now(), end);
+    runtime_.NewSignal()->WaitUntil(runtime_.Now() + 100ms);
+  }
+}
+
 // As `pinstripe work` does it, for the operator.
 TEST_F(LiveClusterTest, WhatIsAskedOfWorkIsTold) {
   Format();

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/log.h"
 #include "base/real_runtime.h"
 #include "kinetic/covering_tag.h"
 #include "kinetic/kinetic_drive.h"
@@ -191,6 +192,26 @@ TEST_F(PutsTest, OneFlushMakesThoseDurableThatMustBe) {
   second.Add("k0", "2")->set_synchronization(kinetic::KeyValue::WRITETHROUGH);
   EXPECT_THAT(Codes(Ask(second)),
               ElementsAre(Code::SUCCESS, Code::INTERNAL_ERROR, Code::VERSION_MISMATCH));
+}
+
+// The log of slow requests does not say that all went well.
+TEST_F(PutsTest, ASlowOneIsToldWithWhatFailed) {
+  SetLogLevel(LogLevel::kError);  // each one is slow here
+  auto store = std::make_unique<CountingStore>();
+  store->fails_to_flush = true;
+  ServedDevice device(runtime_, std::move(store), std::chrono::nanoseconds(1));
+  WireClient client(device.port());
+  client.ReceiveAnswer();
+  Message message;
+  message.Add("back", "1");
+  message.Add("through", "1")->set_synchronization(kinetic::KeyValue::WRITETHROUGH);
+  ASSERT_TRUE(client.SendCommand(message.command, message.values));
+  EXPECT_EQ(client.ReceiveAnswer().code(), Code::SUCCESS);
+  kinetic::GetLog log;
+  while (log.slowrequests_size() == 0) device.service().slow().Fill(runtime_.Now(), &log);
+  EXPECT_EQ(log.slowrequests(0).messagetype(), Header::PUTS);
+  EXPECT_EQ(log.slowrequests(0).status(), Code::INTERNAL_ERROR);
+  SetLogLevel(LogLevel::kInfo);
 }
 
 TEST_F(PutsTest, AreCountedAsIfTheyHadComeAlone) {

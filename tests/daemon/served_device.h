@@ -16,8 +16,11 @@ namespace pinstripe {
 
 class ServedDevice {
  public:
-  ServedDevice(Runtime& runtime, std::unique_ptr<Store> store)
-      : engine_(std::move(store)), server_(runtime, Server::Options{}) {
+  ServedDevice(Runtime& runtime, std::unique_ptr<Store> store,
+               Duration slow_request = SlowLog::kUsually)
+      : engine_(std::move(store)),
+        service_({.serial_number = "SN1", .slow_request = slow_request}, security_, engine_),
+        server_(runtime, Server::Options{}) {
     const Result<uint16_t> port = server_.Listen("127.0.0.1", 0, service_);
     EXPECT_OK(port);
     port_ = *port;
@@ -36,7 +39,7 @@ class ServedDevice {
  private:
   Engine engine_;
   DeviceSecurity security_{{{1, FullAccess("asdfasdf")}}};
-  KineticService service_{{.serial_number = "SN1"}, security_, engine_};
+  KineticService service_;
   Server server_;
   uint16_t port_ = 0;
 };

@@ -271,6 +271,16 @@ TEST_F(TogetherTest, WhatIsAskedUnderOtherTermsGoesAlone) {
   EXPECT_EQ(asked_[0].command.header().clusterversion(), 7);
 }
 
+// Whichever of them comes first.
+TEST_F(TogetherTest, NoTwoOfThemHaveDeadlinesFarApart) {
+  Serve(Good());
+  const Time deadline = Soon();
+  const std::chrono::milliseconds shifts[] = {0ms, -20ms, 20ms, 40ms};
+  EXPECT_THAT(CodesOf(PutTogether(Small(4), [&](size_t i) { return Terms(deadline + shifts[i]); })),
+              Each(0));
+  EXPECT_THAT(Messages(), ElementsAre(2, 2));
+}
+
 // It would wait for their flush.
 TEST_F(TogetherTest, WhatNeedNotBeDurableDoesNotGoWithWhatMust) {
   Serve(Good());
@@ -326,6 +336,35 @@ TEST_F(TogetherTest, ABusyDeviceIsAskedAgainForAllOfThem) {
   EXPECT_THAT(CodesOf(PutTogether(Small(4))), Each(0));
   EXPECT_THAT(Messages(), ElementsAre(4, 4, 4));
   EXPECT_EQ(asked_[2].value, "v0v1v2v3");
+}
+
+// They do not wait for as many places at once as they had before.
+TEST_F(TogetherTest, TheyAreAskedAgainAsPlacesAllow) {
+  kinetic::GetLog::Limits limits;
+  limits.set_maxoutstandingwriterequests(3);
+  std::promise<Status> stuck;
+  std::optional<Asked> held;
+  int answered = 0;
+  Serve(
+      [&](Connection& session, const Asked& request) {
+        const kinetic::Body& body = request.command.body();
+        if (body.keyvalue().key() == "stuck") {
+          held = request;
+          return;
+        }
+        if (answered == 0 && body.puts().records_size() == 3) {
+          drive_->Put({.key = "stuck"}, Soon(),
+                      [&](Status status) { stuck.set_value(std::move(status)); });
+          return session.Answer(request, kinetic::Status::SERVICE_BUSY);
+        }
+        AnswerAll(session, request, kinetic::Status::SUCCESS);
+        answered += std::max(1, body.puts().records_size());
+        if (answered == 3) AnswerAll(session, *held, kinetic::Status::SUCCESS);
+      },
+      kCan, limits);
+  EXPECT_THAT(CodesOf(PutTogether(Small(3))), Each(0));
+  EXPECT_OK(stuck.get_future().get());
+  EXPECT_THAT(Messages(), ElementsAre(3, 1, 2, 1));
 }
 
 TEST_F(TogetherTest, WhatRefusesTheWholeRefusesEach) {

@@ -20,7 +20,7 @@
  * Weakenings, each of which Spin must refute: -DWEAK_LOOK (makers do not read the inode after their entry),
  * -DWEAK_ORDER (who removes lists before the mark), -DWEAK_REPLACE (who replaces lists before the mark),
  * -DWEAK_GIVE_WAY (makers take the mark off and leave the name's entry as it is), -DWEAK_MARK (who meets a mark goes on as if
- * there were none).
+ * there were none), -DWEAK_UNMARK (a rename takes another one's mark off).
  */
 
 #ifndef MAKERS
@@ -40,6 +40,7 @@
 
 byte inode = OPEN;
 byte inode_slot = 1;
+byte marked_by = 0;      /* the renamer whose mark it is: the nonce */
 bool named = true;       /* its entry in its parent names it */
 byte name_slot = 1;
 bool entry[MAKERS];
@@ -224,7 +225,7 @@ proctype Renamer() {
 #endif
     atomic {
       if
-      :: inode_slot == slot && inode == OPEN -> inode = MARKED; inode_slot++
+      :: inode_slot == slot && inode == OPEN -> inode = MARKED; marked_by = _pid; inode_slot++
       :: else -> goto again
       fi
     }
@@ -244,7 +245,11 @@ proctype Renamer() {
       }
       atomic {
         if
+#ifdef WEAK_UNMARK
         :: inode == MARKED -> inode = OPEN; inode_slot++
+#else
+        :: inode == MARKED && marked_by == _pid -> inode = OPEN; inode_slot++
+#endif
         :: else
         fi
       }

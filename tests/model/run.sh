@@ -83,6 +83,9 @@ check d1 verified directories.pml "-DREMOVERS=1 -DNOTER" "a directory: 2 makers,
 check d2 verified directories.pml "-DRENAMERS=1 -DNOTER" "a directory: 2 makers, 1 who replaces it, its times noted"
 check d3 verified directories.pml "-DREMOVERS=1 -DRENAMERS=1" "a directory: 2 makers, 1 who removes and 1 who replaces it"
 check d4 verified directories.pml "-DREMOVERS=2 -DMAKERS=1" "a directory: 1 maker, 2 who remove it"
+check d5 verified directories.pml "-DREMOVERS=1 -DRENAMERS=1 -DNOTER -DMAKERS=1" \
+  "a directory: 1 maker, 1 who removes and 1 who replaces it, its times noted"
+check d6 verified directories.pml "-DRENAMERS=2 -DMAKERS=1" "a directory: 1 maker, 2 who replace it"
 
 # As far as a minute goes.
 check b1 searched registers.pml "-DOPS=2 -DTRIES=2 -DLOSSES=3 -DDELAYED=2 -DCATCH_UP -DSLOTS=3" \
@@ -133,6 +136,7 @@ check w16 refuted directories.pml "-DRENAMERS=1 -DWEAK_REPLACE" "weakened: who r
 check w17 refuted directories.pml "-DRENAMERS=1 -DWEAK_GIVE_WAY" \
   "weakened: makers take a rename's mark off and do not make it impossible"
 check w18 refuted directories.pml "-DREMOVERS=1 -DWEAK_MARK" "weakened: makers pass over marks"
+check w19 refuted directories.pml "-DRENAMERS=2 -DMAKERS=1 -DWEAK_UNMARK" "weakened: a rename takes another one's mark off"
 wait
 
 failed=0

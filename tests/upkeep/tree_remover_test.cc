@@ -368,6 +368,30 @@ TEST_F(TreeRemoverTest, NobodyWaitsForEverForDrivesThatDoNotAnswer) {
   EXPECT_TRUE(remover.WaitUntilFree());
 }
 
+// The shards of a drive that is away stay, and whoever waits hears of it.
+TEST_F(TreeRemoverTest, OneHearsThatContentsStay) {
+  Make("file", Pattern(1, 2 * kTestBlock));
+  TreeRemover remover(sim_, *other_.fs, Recursive());
+  EXPECT_TRUE(remover.Remove("/file"));
+  machines_.SetDown(1, true);
+  EXPECT_FALSE(remover.WaitUntilFree());
+  EXPECT_EQ(other_->CountToFree(), 0u);
+  machines_.SetDown(1, false);
+}
+
+// Nor do names wait for ever for the contents of others.
+TEST_F(TreeRemoverTest, NamesGoOnWhereNothingCanBeFreed) {
+  const InodeId tree = MakeDirectory("tree");
+  for (int i = 0; i < 40; ++i) Make(fmt::format("{}", i), Pattern(1, 2 * kTestBlock), tree);
+  TreeRemover::Options options = Recursive();
+  options.most_to_free = 0;  // there is never room
+  const Time begin = sim_.Now();
+  EXPECT_EQ(Remove("/tree", options).files, 40u);
+  EXPECT_GE(sim_.Now() - begin, minutes(2));
+  EXPECT_LE(sim_.Now() - begin, minutes(3));
+  ExpectNothingIsLeft();
+}
+
 // More than the reaper could take are never removed at once.
 TEST_F(TreeRemoverTest, ItWaitsWhereTooMuchIsToBeFreed) {
   constexpr size_t kMost = 10;

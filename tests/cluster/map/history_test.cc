@@ -153,6 +153,26 @@ TEST(DriveMapHistory, ManyEpochsOfLongSectionsAreRefused) {
   EXPECT_NE(read.error().message().find("too many"), std::string::npos) << read.error().message();
 }
 
+// What was heavy at first and is not any more: who reads counts as who wrote.
+TEST(DriveMapHistory, IsReadHoweverTheMapShrinksInIt) {
+  DriveMap map = FirstMap();
+  while (map.drives.size() < 300) {
+    map.drives.push_back(
+        {static_cast<DriveId>(map.drives.back().id + 1), 1, "", DriveState::kActive});
+  }
+  std::vector<DriveMap> epochs{map};
+  epochs[0].features = {{"a", FeatureKind::kMayBeIgnored, std::string(kMaxSectionBytes, 'a')},
+                        {"b", FeatureKind::kMayBeIgnored, std::string(kMaxSectionBytes, 'b')}};
+  while (epochs.size() < kMaxHistoryDrives / map.drives.size() + 10) {
+    epochs.push_back(map);
+    epochs.back().epoch = static_cast<Epoch>(epochs.size());
+  }
+  const auto read = DecodeHistory(EncodeHistory(epochs));
+  ASSERT_OK(read);
+  EXPECT_LT(read->size(), epochs.size());
+  EXPECT_GT(read->size(), epochs.size() - 20);
+}
+
 // Format 1 had no features.
 TEST(DriveMapHistory, OtherFormatsAreRefusedWithTheirNumber) {
   for (const int format : {1, 3}) {

@@ -656,6 +656,27 @@ TEST_F(DiskCachedFilesTest, ReadsWhatLeftTheMemoryFromDiskAndTheRestFromDrives) 
   EXPECT_EQ(FetchedBytes() + found * kCellBytes, bytes.size());
 }
 
+// Reads here and there fetch cells, and no pages: those would not be found again.
+TEST_F(DiskCachedFilesTest, ReadsHereAndThereFetchCells) {
+  const std::string bytes = Pattern(1, 40 * kTestBlock);
+  Make("file", bytes);
+  const auto read = [&] {
+    Restart();
+    auto file = fs_->Open(fs_->Resolve("/file")->inode, FileSystem::Access::kRead);
+    ASSERT_OK(file);
+    for (uint64_t i = 0; i < 20; ++i) {
+      const uint64_t at = (i * i * 7 % 80) * kCellBytes + 4096;
+      EXPECT_EQ(ReadAll(**file, at, 4096), bytes.substr(at, 4096)) << at;
+    }
+    ASSERT_OK((*file)->Close());
+  };
+  read();
+  EXPECT_EQ(FetchedBytes() % kCellBytes, 0u);
+  EXPECT_GE(FetchedBytes(), 10 * kCellBytes);
+  read();
+  EXPECT_EQ(FetchedBytes(), 0u);
+}
+
 TEST_F(DiskCachedFilesTest, AFileThatWasChangedMeanwhileIsReadAsItIs) {
   Make("file", Pattern(1, 5 * kTestBlock));
   Restart();

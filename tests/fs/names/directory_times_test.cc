@@ -176,6 +176,51 @@ TEST_F(DirectoryTimesTest, ItIsNotedBySyncAndAtTheEnd) {
   EXPECT_EQ(Modified(fs_), there);
 }
 
+// However many directories are changed at once, none of them is told late, and they do not pile up.
+TEST_F(DirectoryTimesTest, ManyDirectoriesAreToldInTime) {
+  constexpr int kThreads = 16;
+  constexpr int kEach = 40;
+  std::vector<InodeId> directories;
+  for (int i = 0; i < kThreads * kEach; ++i)
+    directories.push_back(MakeDirectory(fmt::format("{}", i)));
+  sim_.Sleep(milliseconds(100));
+  std::map<InodeId, int64_t> before;
+  for (const InodeId id : directories) before[id] = InodeOf(id).modified;
+  RunTogether(kThreads, [&](int thread) {
+    for (int i = 0; i < kEach; ++i) {
+      ASSERT_OK(fs_->Create(directories[static_cast<size_t>(thread * kEach + i)], "file", {}));
+    }
+  });
+  sim_.Sleep(milliseconds(200));
+  for (const InodeId id : directories) EXPECT_GT(InodeOf(id).modified, before[id]) << id;
+}
+
+// Where the drives are away, the end does not wait for one directory after the other.
+TEST_F(DirectoryTimesTest, TheEndComesSoonWhereNothingCanBeNoted) {
+  std::vector<InodeId> directories;
+  for (int i = 0; i < 20; ++i) directories.push_back(MakeDirectory(fmt::format("{}", i)));
+  for (const InodeId id : directories) ASSERT_OK(other_->Create(id, "file", {}));
+  for (DriveId id = 1; id <= machines_.size(); ++id) machines_.drive(id).Set({.lose_request = 1});
+  sim_.Sleep(milliseconds(100));  // it is at it
+  const Time begin = sim_.Now();
+  other_.fs.reset();
+  EXPECT_LE(sim_.Now() - begin, std::chrono::seconds(60));
+  for (DriveId id = 1; id <= machines_.size(); ++id) machines_.drive(id).Set({});
+}
+
+// What comes while a time cannot be noted is noted later.
+TEST_F(DirectoryTimesTest, AFailureTakesNothingAlongThatCameAfterIt) {
+  ASSERT_OK(fs_->Create(directory_, "a", {}));
+  for (DriveId id = 1; id <= machines_.size(); ++id) machines_.drive(id).Set({.lose_request = 1});
+  sim_.Sleep(std::chrono::seconds(12));  // requests that were lost after 10 s are awaited until 15
+  for (DriveId id = 1; id <= machines_.size(); ++id) machines_.drive(id).Set({});
+  ASSERT_OK(fs_->Create(directory_, "b", {}));
+  const int64_t here = Modified(fs_);
+  sim_.Sleep(std::chrono::seconds(20));
+  EXPECT_EQ(Modified(fs_), here);
+  EXPECT_EQ(Modified(other_.fs.get()), here);
+}
+
 // ---- Whoever removes a directory, or replaces it
 
 // What a process leaves behind that dies while it removes one.
