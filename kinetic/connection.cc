@@ -9,7 +9,6 @@
 #include <array>
 #include <cassert>
 #include <cerrno>
-#include <ranges>
 #include <utility>
 
 #include "base/log.h"
@@ -31,8 +30,6 @@ constexpr int kMostAllowances = 4;  // of an operation, while other answers come
 constexpr Duration kLongestAllowance = std::chrono::minutes(10);
 constexpr Duration kBeforeRaisingAgain = std::chrono::seconds(1);
 constexpr uint32_t kEvents = EPOLLIN | EPOLLRDHUP;
-// Puts whose deadlines are no farther apart may go together, and time out with the last of them.
-constexpr Duration kDeadlinesApart = std::chrono::milliseconds(20);
 
 // A peer that vanishes without a word is noticed within some ten seconds, busy or idle.
 void SetSocketOptions(int socket) {
@@ -215,12 +212,14 @@ void KineticConnection::SendAll() {
 std::vector<KineticConnection::Numbered> KineticConnection::TakeBatch() {
   std::vector<Numbered> batch;
   const Time now = loop_.runtime().Now();
+  // One that can do this is one that looks itself whether it was erased.
+  const bool can_together = capabilities_.puts && capabilities_.unerased;
   for (const Kind kind : {Kind::kRead, Kind::kWrite}) {
     const uint32_t limit = limits_[static_cast<int>(kind)];
     while (!waiting(kind).empty() && batch.size() < kBatch) {
       const uint32_t room = limit - std::min(limit, in_flight(kind));
       if (room == 0) break;
-      KineticOperationPtr operation = TakeNext(kind, room);
+      KineticOperationPtr operation = TakeNext(waiting(kind), can_together ? room : 1);
       const uint32_t places = PlacesOf(*operation);
       in_flight(kind) += places;
       const uint64_t sequence = ++last_sequence_;
@@ -232,40 +231,6 @@ std::vector<KineticConnection::Numbered> KineticConnection::TakeBatch() {
     }
   }
   return batch;
-}
-
-// The first one that waits, or puts, of which that is one, at most so many together.
-KineticOperationPtr KineticConnection::TakeNext(Kind kind, uint32_t most) {
-  std::deque<KineticOperationPtr>& queue = waiting(kind);
-  std::vector<KineticOperationPtr> puts;
-  size_t bytes = 0;
-  Time earliest = Time::max();
-  Time latest = Time::min();
-  const auto goes_along = [&](const KineticOperation& next) {
-    if (next.put() == nullptr || bytes + next.put()->value.size() > kMostBytesTogether)
-      return false;
-    if (puts.empty()) return true;
-    // What need not be durable does not wait for the flush of what must.
-    return puts[0]->terms().cluster_version == next.terms().cluster_version &&
-           puts[0]->put()->durability == next.put()->durability &&
-           std::max(latest, next.deadline()) - std::min(earliest, next.deadline()) <=
-               kDeadlinesApart;
-  };
-  // One that can do this is one that looks itself whether it was erased.
-  const bool together = capabilities_.puts && capabilities_.unerased;
-  while (together && !queue.empty() && puts.size() < std::min<size_t>(most, kMostPutsTogether) &&
-         goes_along(*queue.front())) {
-    bytes += queue.front()->put()->value.size();
-    earliest = std::min(earliest, queue.front()->deadline());
-    latest = std::max(latest, queue.front()->deadline());
-    puts.push_back(std::move(queue.front()));
-    queue.pop_front();
-  }
-  if (puts.size() > 1) return NewPutsTogether(std::move(puts));
-  if (puts.size() == 1) return std::move(puts[0]);
-  KineticOperationPtr first = std::move(queue.front());
-  queue.pop_front();
-  return first;
 }
 
 KineticConnection::Outgoing KineticConnection::Encode(const Numbered& numbered) {

@@ -151,7 +151,6 @@ class KineticConnection final : public IoLoop::Handler,
   void Pump();
   void SendAll();
   std::vector<Numbered> TakeBatch() REQUIRES(mutex_);
-  KineticOperationPtr TakeNext(KineticOperation::Kind kind, uint32_t most) REQUIRES(mutex_);
   Outgoing Encode(const Numbered& numbered);
   Written Write();
   void Consume(size_t bytes);

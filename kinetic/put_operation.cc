@@ -15,6 +15,9 @@ using kinetic::Header;
 
 constexpr int32_t kAlgorithmCrc32c = 4;
 
+// Puts whose deadlines are no farther apart may go together, and time out with the last of them.
+constexpr Duration kDeadlinesApart = std::chrono::milliseconds(20);
+
 constexpr size_t kMostOfRecord = 2 * kMaxKeyBytes + 3 * kMaxVersionBytes + kMaxTagBytes;
 constexpr size_t kAroundEach = 100;
 static_assert(kMostPutsTogether * (kMostOfRecord + kAroundEach) + 4096 <= kMaxMessageBytes,
@@ -177,6 +180,36 @@ KineticOperationPtr NewPut(Drive::PutRequest request, Terms terms, StatusCallbac
 
 KineticOperationPtr NewPutsTogether(std::vector<KineticOperationPtr> puts) {
   return std::make_shared<PutsTogether>(std::move(puts));
+}
+
+KineticOperationPtr TakeNext(std::deque<KineticOperationPtr>& waiting, uint32_t most) {
+  std::vector<KineticOperationPtr> puts;
+  size_t bytes = 0;
+  Time earliest = Time::max();
+  Time latest = Time::min();
+  const auto goes_along = [&](const KineticOperation& next) {
+    if (next.put() == nullptr || bytes + next.put()->value.size() > kMostBytesTogether)
+      return false;
+    if (puts.empty()) return true;
+    // What need not be durable does not wait for the flush of what must.
+    return puts[0]->terms().cluster_version == next.terms().cluster_version &&
+           puts[0]->put()->durability == next.put()->durability &&
+           std::max(latest, next.deadline()) - std::min(earliest, next.deadline()) <=
+               kDeadlinesApart;
+  };
+  while (!waiting.empty() && puts.size() < std::min<size_t>(most, kMostPutsTogether) &&
+         goes_along(*waiting.front())) {
+    bytes += waiting.front()->put()->value.size();
+    earliest = std::min(earliest, waiting.front()->deadline());
+    latest = std::max(latest, waiting.front()->deadline());
+    puts.push_back(std::move(waiting.front()));
+    waiting.pop_front();
+  }
+  if (puts.size() > 1) return NewPutsTogether(std::move(puts));
+  if (puts.size() == 1) return std::move(puts[0]);
+  KineticOperationPtr first = std::move(waiting.front());
+  waiting.pop_front();
+  return first;
 }
 
 }  // namespace pinstripe

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,10 @@ Status StatusOfPut(const kinetic::Puts& told, size_t number, size_t asked);
 // Several operations that are puts and have one cluster version, as one. Each is answered for
 // itself. They time out together, with the last of them.
 KineticOperationPtr NewPutsTogether(std::vector<KineticOperationPtr> puts);
+
+// The first of `waiting`, which has one, taken out of it; or, where it is a small put, that one and
+// those behind it that may share its message, `most` at the most.
+KineticOperationPtr TakeNext(std::deque<KineticOperationPtr>& waiting, uint32_t most);
 
 // How many places it takes of the limit of its kind.
 inline uint32_t PlacesOf(const KineticOperation& operation) {
