@@ -95,7 +95,11 @@ void Cluster::ExpectIncarnation(DriveId drive, uint32_t incarnation) {
   state_->identities->ExpectIncarnation(drive, incarnation);
 }
 
-uint32_t Cluster::GroupOfObject(uint64_t object) const { return GroupOf(map(), object, 0); }
+uint32_t Cluster::GroupOfObject(uint64_t object) const { return GroupOfRegisters(map(), object); }
+
+uint64_t Cluster::ObjectBeside(uint64_t object, uint64_t random) const {
+  return ObjectInGroup(map(), GroupOfObject(object), random);
+}
 
 Drive* Cluster::FindDrive(DriveId id) {
   const MutexLock lock(state_->mutex);
@@ -180,8 +184,8 @@ Result<std::vector<DriveId>> Cluster::StripeDrives(Epoch epoch, uint64_t object,
   }
   Placement& placement = *found->second;
   const auto shards = static_cast<size_t>(geometry.shards());
-  std::vector<DriveId> order = placement.Order(GroupOf(placement.map(), object, block), shards,
-                                               static_cast<size_t>(geometry.parity_shards));
+  std::vector<DriveId> order = placement.Order(GroupOfStripe(placement.map(), object, block),
+                                               shards, static_cast<size_t>(geometry.parity_shards));
   // Whatever the epoch says, nothing new goes to a drive that is to become empty.
   const auto spares = order.begin() + static_cast<ptrdiff_t>(std::min(shards, order.size()));
   order.erase(

@@ -53,6 +53,14 @@ std::vector<std::string_view> List(const std::set<std::string_view>& keys) {
   return {keys.begin(), keys.end()};
 }
 
+// Which of these puts makes the guard what it must be.
+std::optional<size_t> FindPut(std::span<const StoreChange> puts, const Guard& guard) {
+  const auto found = std::ranges::find(puts, guard.key, &StoreChange::key);
+  if (found == puts.end()) return std::nullopt;
+  if (!CheckVersion(found->record->head.version, guard.expected).ok()) return std::nullopt;
+  return static_cast<size_t>(found - puts.begin());
+}
+
 }  // namespace
 
 Engine::Engine(std::unique_ptr<Store> store) : store_(std::move(store)) {}
@@ -197,13 +205,15 @@ bool Engine::IsAtOnceAsExpected(const Guard& guard) {
 
 bool Engine::Group::Takes(const Change& put) const {
   if (keys.contains(put.key) || guarding.contains(put.key)) return false;
-  return !put.guard || !keys.contains(put.guard->key);
+  return !put.guard || !keys.contains(put.guard->key) || FindPut(puts, *put.guard).has_value();
 }
 
 void Engine::Group::Add(const Change& put, Status* status) {
+  StoreChange change{put.key, &*put.record, &put.expected, put.room};
+  if (put.guard) change.needs = FindPut(puts, *put.guard);
+  if (put.guard && !change.needs) guarding.insert(put.guard->key);
   keys.insert(put.key);
-  if (put.guard) guarding.insert(put.guard->key);
-  puts.push_back({put.key, &*put.record, &put.expected, put.room});
+  puts.push_back(change);
   guards.push_back(&put.guard);
   statuses.push_back(status);
 }
@@ -225,20 +235,41 @@ std::vector<Status> Engine::PutEach(std::span<const Change> puts) {
 void Engine::PutDifferent(Group group) {
   const KeyLocks::Hold hold(locks_, List(group.keys), KeyLocks::Wait::kMay, List(group.guarding));
   std::vector<StoreChange> made;
-  std::vector<Status*> statuses;
+  std::vector<size_t> made_of;                                   // which of `group.puts` each is
+  std::vector<std::optional<size_t>> places(group.puts.size());  // and the other way round
   made.reserve(group.puts.size());
-  statuses.reserve(group.puts.size());
+  made_of.reserve(group.puts.size());
   for (size_t i = 0; i < group.puts.size(); ++i) {
-    *group.statuses[i] = CheckGuardOf(group.puts[i], *group.guards[i]);
-    if (!group.statuses[i]->ok()) continue;
-    made.push_back(group.puts[i]);
-    statuses.push_back(group.statuses[i]);
+    StoreChange put = group.puts[i];
+    if (put.needs) {
+      if (!places[*put.needs]) continue;
+      put.needs = places[*put.needs];
+    } else {
+      *group.statuses[i] = CheckGuardOf(put, *group.guards[i]);
+      if (!group.statuses[i]->ok()) continue;
+    }
+    places[i] = made.size();
+    made.push_back(put);
+    made_of.push_back(i);
   }
-  if (made.empty()) return;
-  std::vector<Status> results = store_->PutEach(made);
-  for (size_t i = 0; i < made.size(); ++i) {
-    if (results[i].ok()) CountBytes(Operation::kPut, made[i].record->value.size());
-    *statuses[i] = std::move(results[i]);
+  std::vector<Status> results;
+  if (!made.empty()) results = store_->PutEach(made);
+  for (size_t at = 0; at < made.size(); ++at) {
+    if (results[at].ok()) CountBytes(Operation::kPut, made[at].record->value.size());
+    *group.statuses[made_of[at]] = results[at];
+  }
+  // What these needed was not put; but what is there may have that very version.
+  for (size_t i = 0; i < group.puts.size(); ++i) {
+    StoreChange put = group.puts[i];
+    if (!put.needs) continue;
+    const std::optional<size_t> place = places[*put.needs];
+    if (place && results[*place].ok()) continue;
+    put.needs.reset();
+    Status& status = *group.statuses[i];
+    status = CheckGuardOf(put, *group.guards[i]);
+    if (!status.ok()) continue;
+    status = std::move(store_->PutEach({&put, 1})[0]);
+    if (status.ok()) CountBytes(Operation::kPut, put.record->value.size());
   }
 }
 
@@ -255,15 +286,19 @@ bool Engine::PutAllAtOnce(std::span<const Change> puts) {
   for (const Change& put : puts) {
     if (!CheckLimits(put.key, *put.record, put.expected, put.guard).ok()) return false;
     if (has(keys, put.key) || has(guarding, put.key)) return false;
-    if (put.guard && has(keys, put.guard->key)) return false;
-    if (put.guard && !has(guarding, put.guard->key)) guarding.push_back(put.guard->key);
+    if (put.guard && has(keys, put.guard->key)) {
+      if (!FindPut(changes, *put.guard)) return false;  // as it would be now
+    } else if (put.guard && !has(guarding, put.guard->key)) {
+      guarding.push_back(put.guard->key);
+    }
     keys.push_back(put.key);
     changes.push_back({put.key, &*put.record, &put.expected, put.room});
   }
   const KeyLocks::Hold hold(locks_, std::move(keys), KeyLocks::Wait::kMayNot, std::move(guarding));
   if (!hold.holds()) return false;
   for (const Change& put : puts) {
-    if (put.guard && !IsAtOnceAsExpected(*put.guard)) return false;
+    if (!put.guard || FindPut(changes, *put.guard)) continue;
+    if (!IsAtOnceAsExpected(*put.guard)) return false;
   }
   if (!store_->PutAllAtOnce(changes)) return false;
   for (const Change& put : puts) {

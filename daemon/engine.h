@@ -130,7 +130,8 @@ class Engine {
   };
 
   Result<Neighbour> Find(const KeyRange& from, bool reverse, ValueRange range);
-  // Puts that do not depend on each other, and what became of each.
+  // Puts that may be made in one step, and what became of each. One that has another of them as its
+  // guard needs that one, which gives its key the version that the guard must have.
   struct Group {
     std::vector<StoreChange> puts;
     std::vector<const std::optional<Guard>*> guards;

@@ -40,8 +40,9 @@ std::shared_ptr<FileState> OpenFiles::TakeNew(const Inode& inode,
                                               std::optional<Names::NewName> name) {
   const MutexLock lock(mutex_);
   InodeId id = 0;
-  do id = context_.records.NewInodeId();
-  while (files_.contains(id));
+  do {
+    id = name ? context_.records.NewInodeIdBeside(name->directory) : context_.records.NewInodeId();
+  } while (files_.contains(id));
   auto state = std::make_shared<FileState>(context_, id, inode, std::move(name));
   files_[id] = {state, 1};
   return state;

@@ -82,7 +82,7 @@ Status DatabaseStore::Apply(std::span<const StoreChange> changes) {
   uint64_t bytes = 0;
   Room room = Room::kFreeing;  // what all of them may take
   for (size_t i = 0; i < changes.size(); ++i) {
-    const auto& [key, record, expected, each_room] = changes[i];
+    const auto& [key, record, expected, each_room, needs] = changes[i];
     if (record != nullptr) room = std::min(room, each_room);
     if (record == nullptr) {
       made.push_back({RecordIndexKey(key), nullptr});

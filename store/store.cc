@@ -57,6 +57,10 @@ std::vector<Status> Store::PutEach(std::span<const StoreChange> puts) {
   std::vector<Status> made;
   made.reserve(puts.size());
   for (const StoreChange& put : puts) {
+    if (put.needs && !made[*put.needs].ok()) {
+      made.push_back(Fail(ECANCELED, "what it depends on was not put"));
+      continue;
+    }
     Status may = put.expected == nullptr ? Status() : CheckThere(put.key, *put.expected);
     made.push_back(may.ok() ? Put(put.key, *put.record, put.room) : std::move(may));
   }

@@ -67,6 +67,9 @@ struct StoreChange {
   // Of PutEach() and PutAllAtOnce(), which look for it: what has to be there. Null: anything.
   const Expected* expected = nullptr;
   Room room = Room::kData;  // what a put may take
+  // Of PutEach(): it is made only if this one was, which comes before it. Null: whatever became of
+  // the others.
+  std::optional<size_t> needs = {};
 };
 
 // What the condition of a change says to the version that is there, which is empty where nothing
@@ -151,8 +154,9 @@ class Store {
   virtual Status Put(std::string_view key, const StoredRecord& record, Room room = Room::kData) = 0;
 
   // Makes these records of their keys, each key once, and says of each what Put() would have said,
-  // or ESTALE where something else is there than was expected. None depends on another; that they
-  // come together saves work. Nobody else changes these keys meanwhile.
+  // or ESTALE where something else is there than was expected. One whose `needs` was not made is
+  // not made either: ECANCELED. That they come together saves work. Nobody else changes these keys
+  // meanwhile.
   virtual std::vector<Status> PutEach(std::span<const StoreChange> puts);
 
   // As PutEach(), by a thread that must not wait. True: all were made. False: nothing was changed,

@@ -234,6 +234,9 @@ void Checker::FindLost(std::map<InodeId, LostInode> candidates) {
       }
       if (found->fate == InodeFate::kThere || found->fate == InodeFate::kRemoved) continue;
       candidate.id = id;
+      // A file is made together with its name, without contents at first.
+      const bool is_begun = found->fate == InodeFate::kBegun;
+      if (is_begun && found->copy && !found->copy->map) candidate.may_be_unfinished = true;
       if (found->fate != InodeFate::kLost && !IsStillNamed(candidate)) {
         // As an upload that is under way, or died, has left it; unless a name that could not be
         // read is its own.
@@ -250,7 +253,8 @@ void Checker::FindLost(std::map<InodeId, LostInode> candidates) {
   }
 }
 
-// The entry that names it was written after it, and is still there, so it was written once.
+// The entry that names it was written after it, or with it, and is still there. So it was written
+// once, or is just being made.
 bool Checker::IsStillNamed(LostInode& candidate) {
   const auto is_gone = [this](const EntryFact& entry) {
     const Result<bool> names = StillNames(entry);

@@ -153,6 +153,8 @@ Status Collector::CollectEntry(const EntryFact& entry) {
   if (!stored.entry || stored.entry->inode != entry.inode) return {};
   ++report_.entries;
   if (options_.dry_run) return {};
+  // Where it was never written, nobody does so from now on.
+  if (options_.fences && !TRY(records_.FenceNew(entry.inode))) return {};
   const auto change = records_.ChangeEntry(entry.directory, entry.name, stored.slot, std::nullopt);
   TRY(change.why);
   if (change.applied() && stored.entry->kind == FileKind::kDirectory) {

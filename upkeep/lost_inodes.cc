@@ -42,8 +42,8 @@ bool LostInode::IsDirectory() const {
 std::string LostInode::Text() const {
   std::string text = may_be_unfinished
                          ? fmt::format(
-                               "an upload died as it ended, or its inode is lost with its name "
-                               "(inode {:016x})",
+                               "whoever made or uploaded it died, or its inode is lost with its "
+                               "name (inode {:016x})",
                                id)
                          : fmt::format("its inode is lost (inode {:016x})", id);
   if (copy) text += "; a copy is left, on too few drives to be believed";

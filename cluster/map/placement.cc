@@ -104,14 +104,34 @@ uint64_t MixBits(uint64_t x) {
   return x;
 }
 
+// Each step the other way round; what a number is multiplied by has an inverse modulo 2^64.
+uint64_t UnmixBits(uint64_t mixed) {
+  uint64_t x = mixed;
+  x ^= x >> 31 ^ x >> 62;
+  x *= 0x319642b2d24d8ec3u;
+  x ^= x >> 27 ^ x >> 54;
+  x *= 0x96de1b173f119089u;
+  x ^= x >> 30 ^ x >> 60;
+  return x;
+}
+
 uint64_t DrawLot(uint32_t group, DriveId drive) {
   const uint64_t u =
       MixBits(MixBits(group + 0x9e3779b97f4a7c15u) ^ MixBits(drive + 0x632be59bd9b4e019u));
   return (uint64_t{64} << 32) - FixedLog2(u | 1);
 }
 
-uint32_t GroupOf(const DriveMap& map, uint64_t object, uint64_t block) {
-  return static_cast<uint32_t>((MixBits(object) + block) % map.groups);
+uint32_t GroupOfRegisters(const DriveMap& map, uint64_t object) {
+  return static_cast<uint32_t>(MixBits(object) % map.groups);
+}
+
+uint64_t ObjectInGroup(const DriveMap& map, uint32_t group, uint64_t random) {
+  return UnmixBits(random / map.groups * map.groups + group);
+}
+
+uint32_t GroupOfStripe(const DriveMap& map, uint64_t object, uint64_t block) {
+  constexpr uint64_t kOther = 0xd1b54a32d192ed03;
+  return static_cast<uint32_t>((MixBits(object ^ kOther) + block) % map.groups);
 }
 
 // A drive is in a group's first `shards` with probability p = shards / drives, so it gets p P of P

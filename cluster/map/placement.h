@@ -21,9 +21,17 @@ namespace pinstripe {
 
 // Avalanche of 64 bits: the finaliser of SplitMix64 (Steele, Lea, Flood 2014). Part of the format.
 uint64_t MixBits(uint64_t x);
+// The number that is mixed to this one.
+uint64_t UnmixBits(uint64_t mixed);
 
-// The group of block `block` of object `object`: (MixBits(object) + block) mod P.
-uint32_t GroupOf(const DriveMap& map, uint64_t object, uint64_t block);
+// The group of the registers of an object: MixBits(object) mod P.
+uint32_t GroupOfRegisters(const DriveMap& map, uint64_t object);
+// A number of an object whose registers are in this group. `random` says which of them.
+uint64_t ObjectInGroup(const DriveMap& map, uint32_t group, uint64_t random);
+
+// The group of the stripe of block `block` of object `object`. Objects whose registers are together
+// have their stripes everywhere.
+uint32_t GroupOfStripe(const DriveMap& map, uint64_t object, uint64_t block);
 
 // The lot a drive draws in a group: 1..2^38. The smaller it is for the pull of the drive, the
 // earlier it comes.

@@ -388,14 +388,17 @@ void RegisterCall::Ask(size_t replica, Callback<Record> answer) {
   drives_[replica]->Get(key_, {}, RequestTerms(), std::move(answer));
 }
 
-// Sends all steps and waits until `needed` replicas took theirs, or cannot any more. With `hurry`,
-// no longer than patience says once a majority did, but while none took it, for the others to
-// refuse it too, so that it is known not to have happened. Returns how many took it; none if that
-// was so long ago that it does not count any more.
-size_t RegisterCall::SendPuts(const std::vector<Step>& steps, size_t needed, bool hurry) {
-  Runtime& runtime = context_.runtime;
-  const Time start = runtime.Now();
-  Gather<Status> gather(runtime);
+struct RegisterCall::Round {
+  Round(Runtime& runtime, std::vector<Step> steps_in)
+      : steps(std::move(steps_in)), start(runtime.Now()), gather(runtime) {}
+  const std::vector<Step> steps;
+  const Time start;
+  Gather<Status> gather;
+};
+
+RegisterCall::RoundPtr RegisterCall::PostPuts(std::vector<Step> posted) {
+  RoundPtr round(new Round(context_.runtime, std::move(posted)), [](Round* old) { delete old; });
+  const std::vector<Step>& steps = round->steps;
   asked_.clear();
   for (const Step& step : steps) {
     asked_.push_back(step.replica);
@@ -405,12 +408,28 @@ size_t RegisterCall::SendPuts(const std::vector<Step>& steps, size_t needed, boo
     drives_[step.replica]->Put(
         step.request, RequestTerms(),
         [cache = context_.cache, key = key_,
-         answer = gather.Ask(static_cast<size_t>(&step - steps.data()))](Status status) {
+         answer = round->gather.Ask(static_cast<size_t>(&step - steps.data()))](Status status) {
           if (!status.ok()) cache->Forget(key);
           answer(std::move(status));
         });
   }
+  return round;
+}
 
+// Sends all steps and waits for their answers.
+size_t RegisterCall::SendPuts(std::vector<Step> steps, size_t needed, bool hurry) {
+  return AwaitPuts(*PostPuts(std::move(steps)), needed, hurry);
+}
+
+// Waits until `needed` replicas took what they were sent, or cannot any more. With `hurry`, no
+// longer than patience says once a majority did, but while none took it, for the others to refuse
+// it too, so that it is known not to have happened. Returns how many took it; none if that was so
+// long ago that it does not count any more.
+size_t RegisterCall::AwaitPuts(Round& round, size_t needed, bool hurry) {
+  Runtime& runtime = context_.runtime;
+  const Time start = round.start;
+  const std::vector<Step>& steps = round.steps;
+  Gather<Status>& gather = round.gather;
   size_t done = 0;
   Time last_answer = start;
   std::optional<Time> until;
@@ -466,10 +485,26 @@ void RegisterCall::NoteSent(OwnChange& own) const {
 }
 
 bool RegisterCall::FastRound(OwnChange& own, const RememberedRegister& remembered) {
+  return AwaitFastRound(own, *SendFastRound(own, remembered));
+}
+
+bool RegisterCall::AllKnowGuards() const {
+  return std::ranges::all_of(drives_, [](const Drive* drive) {
+    return drive == nullptr || !drive->IsUp() || drive->capabilities().guards;
+  });
+}
+
+RegisterCall::RoundPtr RegisterCall::SendFastRound(OwnChange& own,
+                                                   const RememberedRegister& remembered,
+                                                   const std::optional<First>& first) {
   const Ballot ballot = Ballot::Fast(own.slot);
   const ReplicaState next{ballot, ballot, own.proposal};
-  const Drive::PutRequest request =
-      EncodeRegisterPut(key_, {}, next, terms_.durability, terms_.room);
+  Drive::PutRequest request = EncodeRegisterPut(key_, {}, next, terms_.durability, terms_.room);
+  if (first) {
+    const Ballot needed = Ballot::Fast(first->slot);
+    request.guard =
+        Guard{first->call.key_, Expected::Version(EncodeRegisterVersion(needed, needed))};
+  }
   std::vector<Step> steps;
   for (size_t i = 0; i < drives_.size(); ++i) {
     if (!MayAcceptFast(i, remembered, own.slot)) continue;
@@ -478,7 +513,7 @@ bool RegisterCall::FastRound(OwnChange& own, const RememberedRegister& remembere
     steps.back().request.expected =
         Expected::Version(EncodeRegisterVersion(replica->promised, replica->accepted));
   }
-  if (steps.size() < quorums_.fast) return false;
+  if (steps.size() < quorums_.fast) return PostPuts({});
   ForgetStates();
   for (size_t i = 0; i < drives_.size(); ++i) {
     if (remembered.replicas[i].has_value() || !Usable(i)) continue;
@@ -488,7 +523,11 @@ bool RegisterCall::FastRound(OwnChange& own, const RememberedRegister& remembere
           if (state.has_value()) cache->Learn(key, i, {state->promised, state->accepted});
         });
   }
-  const size_t accepted = SendPuts(steps, quorums_.fast, /*hurry=*/true);
+  return PostPuts(std::move(steps));
+}
+
+bool RegisterCall::AwaitFastRound(OwnChange& own, Round& round) {
+  const size_t accepted = AwaitPuts(round, quorums_.fast, /*hurry=*/true);
   NoteSent(own);
   return accepted >= quorums_.fast;
 }
@@ -513,7 +552,7 @@ std::optional<ReplicaStates> RegisterCall::Prepare(const Ballot& ballot,
                            next, Durability::kWriteBack),
          next});
   }
-  const size_t promises = SendPuts(steps, quorums_.majority, /*hurry=*/false);
+  const size_t promises = SendPuts(std::move(steps), quorums_.majority, /*hurry=*/false);
   for (const size_t i : asked_) exhausted_[i] = failures_[i].code() == ENOSPC;
   if (promises < quorums_.majority) return std::nullopt;
   ReplicaStates promised = states_;
@@ -537,7 +576,7 @@ bool RegisterCall::Accept(const Ballot& ballot, const ProposalPtr& proposal, Roo
     steps.back().request.expected =
         Expected::Version(EncodeRegisterVersion(ballot, before[i]->accepted));
   }
-  return SendPuts(steps, quorums_.majority, /*hurry=*/false) >= quorums_.majority;
+  return SendPuts(std::move(steps), quorums_.majority, /*hurry=*/false) >= quorums_.majority;
 }
 
 // One attempt to find out, and where needed to decide, what is chosen. Null: somebody else was in

@@ -102,6 +102,20 @@ class RegisterCall {
   // Tries to get `own` chosen in the fast round, from what is remembered. False: not known to be.
   bool FastRound(OwnChange& own, const RememberedRegister& remembered);
 
+  // The same in two halves, between which others can be sent. With `first`, a call on the same
+  // replicas whose fast round was sent before: each of these takes `own` only once it has that. The
+  // drives are to know guards (AllKnowGuards).
+  struct Round;
+  using RoundPtr = std::unique_ptr<Round, void (*)(Round*)>;
+  struct First {
+    const RegisterCall& call;
+    uint64_t slot;  // that was proposed for there
+  };
+  RoundPtr SendFastRound(OwnChange& own, const RememberedRegister& remembered,
+                         const std::optional<First>& first = std::nullopt);
+  bool AwaitFastRound(OwnChange& own, Round& round);
+  bool AllKnowGuards() const;
+
   // Lets the next classic round suppose that no replica was ever written. Puts find out.
   void SupposeNeverWritten();
 
@@ -128,7 +142,9 @@ class RegisterCall {
   // The first in which something may be proposed where `slot` is chosen.
   uint64_t SlotAfter(uint64_t slot) const { return std::max(slot, floor_) + 1; }
 
-  size_t SendPuts(const std::vector<Step>& steps, size_t needed, bool hurry);
+  RoundPtr PostPuts(std::vector<Step> steps);
+  size_t AwaitPuts(Round& round, size_t needed, bool hurry);
+  size_t SendPuts(std::vector<Step> steps, size_t needed, bool hurry);
   std::optional<Settled> ClassicRound(OwnChange* own, uint64_t least_slot, bool insist);
   std::optional<ReplicaStates> Prepare(const Ballot& ballot, const ReplicaStates& before);
   bool Accept(const Ballot& ballot, const ProposalPtr& proposal, Room room,

@@ -13,6 +13,7 @@
 #include "cluster/registers/range.h"
 #include "cluster/registers/recovery.h"
 #include "cluster/registers/sweep.h"
+#include "kinetic/send_together.h"
 
 namespace pinstripe {
 namespace {
@@ -46,6 +47,7 @@ class RegisterStore::Impl {
   std::vector<Result<RegisterValue>> ReadMany(std::span<const RegisterName> names);
   ChangeOutcome Change(const RegisterName& name, const RegisterValue& seen,
                        std::optional<std::string> value, ChangeTerms terms);
+  BothOutcomes ChangeBoth(Wanted first, Wanted second, ChangeTerms terms);
   Status MakeDurable(const RegisterName& name);
   Result<RegisterTraces> FindTraces(const RegisterName& name);
   Result<ScanPage> Scan(uint32_t group, const std::string& first, const std::string& last,
@@ -93,11 +95,13 @@ class RegisterStore::Impl {
   }
 
   // Does it with the group's replicas, and again with others when these turn out to be others by
-  // now. `operation` says so with EREMCHG.
+  // now. `operation` says so with EREMCHG. It begins with `known`, if that is given.
   template <typename Operation>
-  auto UnderNewestMap(uint32_t group, Operation operation) -> decltype(operation(GroupReplicas())) {
+  auto UnderNewestMap(uint32_t group, Operation operation, const GroupReplicas* known = nullptr)
+      -> decltype(operation(GroupReplicas())) {
     for (;;) {
-      const GroupReplicas replicas = TRY(Locate(group));
+      const GroupReplicas replicas =
+          known != nullptr ? *std::exchange(known, nullptr) : TRY(Locate(group));
       auto result = operation(replicas);
       if (CodeOf(result) != EREMCHG) return result;
       const Status newer = locator_.CatchUp(replicas);
@@ -111,9 +115,36 @@ class RegisterStore::Impl {
   static int CodeOf(const Status& status) { return status.code(); }
 
   Result<RegisterValue> Finish(RegisterCall& call);
-  Result<ChangeOutcome> TryChange(RegisterCall& call, const RegisterValue& seen,
-                                  std::optional<std::string>& value, OwnChange& own,
-                                  Durability durability);
+  // A change that is tried until its outcome is known.
+  struct Attempt {
+    Attempt(RegisterName name_in, const RegisterValue& seen_in, std::optional<std::string> value_in,
+            ChangeTerms terms_in)
+        : name(std::move(name_in)),
+          seen(seen_in),
+          value(std::move(value_in)),
+          terms(terms_in),
+          own{.seen_slot = seen_in.slot} {
+      if (!value || name.group == kMapGroup) terms.room = Room::kFreeing;
+    }
+
+    const RegisterName name;
+    const RegisterValue seen;
+    std::optional<std::string> value;  // until it is proposed
+    ChangeTerms terms;
+    OwnChange own;
+    // Of one whose fast round is over already.
+    GroupReplicas replicas;
+    std::unique_ptr<RegisterCall> call;
+    bool is_chosen = false;
+  };
+  Status Check(const Attempt& attempt) const;
+  // Sends the fast rounds of both at once, if both can have one now.
+  void TryBoth(Attempt& first, Attempt& second);
+  void Propose(RegisterCall& call, const RememberedRegister& remembered, Attempt& attempt);
+  ChangeOutcome Carry(Attempt& attempt);
+  Result<ChangeOutcome> TryChange(RegisterCall& call, Attempt& attempt);
+  Result<ChangeOutcome> End(RegisterCall& call, OwnChange& own, bool is_chosen,
+                            Durability durability);
   Result<Settled> MakeFinal(RegisterCall& call, Settled settled);
   Result<ChangeOutcome> Conclude(RegisterCall& call, const OwnChange& own, const Settled& settled,
                                  Durability durability);
@@ -215,25 +246,89 @@ Proposal RegisterStore::Impl::NewProposal(const RememberedRegister& replaced,
   return proposal;
 }
 
+Status RegisterStore::Impl::Check(const Attempt& attempt) const {
+  TRY(CheckName(attempt.name));
+  if (!attempt.value || attempt.value->size() <= kMaxRegisterBytes) return {};
+  return Fail(EFBIG, "a register holds up to {} bytes, not {}", kMaxRegisterBytes,
+              attempt.value->size());
+}
+
 ChangeOutcome RegisterStore::Impl::Change(const RegisterName& name, const RegisterValue& seen,
                                           std::optional<std::string> value, ChangeTerms terms) {
-  if (!value || name.group == kMapGroup) terms.room = Room::kFreeing;
-  Status impossible = CheckName(name);
-  if (impossible.ok() && value.has_value() && value->size() > kMaxRegisterBytes) {
-    impossible =
-        Fail(EFBIG, "a register holds up to {} bytes, not {}", kMaxRegisterBytes, value->size());
+  Attempt attempt(name, seen, std::move(value), terms);
+  const Status possible = Check(attempt);
+  if (!possible.ok()) return {{.effect = Effect::kRefused, .why = possible}, {}};
+  return Carry(attempt);
+}
+
+RegisterStore::BothOutcomes RegisterStore::Impl::ChangeBoth(Wanted first, Wanted second,
+                                                            ChangeTerms terms) {
+  Attempt one(std::move(first.name), first.seen, std::move(first.value), terms);
+  Attempt other(std::move(second.name), second.seen, std::move(second.value), terms);
+  Status possible = Check(one);
+  if (possible.ok()) possible = Check(other);
+  if (possible.ok() && (one.name.group != other.name.group || one.name.key == other.name.key)) {
+    possible = Fail(EINVAL, "two registers of one group are changed together");
   }
-  if (!impossible.ok()) return {{.effect = Effect::kRefused, .why = impossible}, {}};
-  OwnChange own{.seen_slot = seen.slot};
+  if (!possible.ok()) {
+    const ChangeOutcome refused{{.effect = Effect::kRefused, .why = possible}, {}};
+    return {refused, refused};
+  }
+  TryBoth(one, other);
+  BothOutcomes outcomes{.first = Carry(one), .second = {}};
+  if (outcomes.first.applied() || other.own.sent) {
+    outcomes.second = Carry(other);
+  } else {
+    outcomes.second.why = outcomes.first.why;
+  }
+  return outcomes;
+}
+
+void RegisterStore::Impl::TryBoth(Attempt& first, Attempt& second) {
+  const GroupReplicas replicas = locator_.Replicas(first.name.group);
+  if (!replicas.refused.ok()) return;
+  Attempt* const attempts[] = {&first, &second};
+  std::shared_ptr<const RememberedRegister> remembered[2];
+  for (size_t i = 0; i < 2; ++i) {
+    Attempt& it = *attempts[i];
+    it.replicas = replicas;
+    it.call = std::make_unique<RegisterCall>(context_, it.name, replicas, it.terms);
+    remembered[i] = Recall(*it.call, it.seen.slot, it.call->replicas());
+  }
+  const bool can = remembered[0] != nullptr && first.call->CanGoFast(*remembered[0]) &&
+                   remembered[1] != nullptr && second.call->CanGoFast(*remembered[1]);
+  if (!can) {
+    first.call.reset();
+    second.call.reset();
+    return;
+  }
+  for (size_t i = 0; i < 2; ++i) Propose(*attempts[i]->call, *remembered[i], *attempts[i]);
+  std::optional<RegisterCall::First> guard;
+  if (first.call->AllKnowGuards()) guard.emplace(RegisterCall::First{*first.call, first.own.slot});
+  std::optional<SendTogether> together(std::in_place);
+  const auto sent_first = first.call->SendFastRound(first.own, *remembered[0]);
+  const auto sent_second = second.call->SendFastRound(second.own, *remembered[1], guard);
+  together.reset();
+  first.is_chosen = first.call->AwaitFastRound(first.own, *sent_first);
+  second.is_chosen = second.call->AwaitFastRound(second.own, *sent_second);
+}
+
+ChangeOutcome RegisterStore::Impl::Carry(Attempt& attempt) {
+  OwnChange& own = attempt.own;
   using Outcome = Result<ChangeOutcome>;
-  Outcome outcome = UnderNewestMap(name.group, [&](const GroupReplicas& replicas) -> Outcome {
-    RegisterCall call(context_, name, replicas, terms);
+  const auto carry = [&](const GroupReplicas& replicas) -> Outcome {
+    if (const auto begun = std::move(attempt.call)) {
+      return End(*begun, own, attempt.is_chosen, attempt.terms.durability);
+    }
+    RegisterCall call(context_, attempt.name, replicas, attempt.terms);
     own.floor = call.floor();
     if (own.proposal != nullptr && !own.sent) {
-      value = std::exchange(own.proposal, nullptr)->value;
+      attempt.value = std::exchange(own.proposal, nullptr)->value;
     }
-    return TryChange(call, seen, value, own, terms.durability);
-  });
+    return TryChange(call, attempt);
+  };
+  const GroupReplicas* const known = attempt.call != nullptr ? &attempt.replicas : nullptr;
+  Outcome outcome = UnderNewestMap(attempt.name.group, carry, known);
   if (outcome.has_value()) return *std::move(outcome);
   const Status& why = outcome.error();
   if (!own.sent) return {{.effect = Effect::kRefused, .why = why}, {}};
@@ -261,15 +356,22 @@ Result<Settled> RegisterStore::Impl::MakeFinal(RegisterCall& call, Settled settl
   return settled;
 }
 
-// `own` and `value` are those of an earlier attempt, if replicas that are others by now were sent
-// the change already: some of them may have accepted it.
-Result<ChangeOutcome> RegisterStore::Impl::TryChange(RegisterCall& call, const RegisterValue& seen,
-                                                     std::optional<std::string>& value,
-                                                     OwnChange& own, Durability durability) {
-  Settled settled;
+void RegisterStore::Impl::Propose(RegisterCall& call, const RememberedRegister& remembered,
+                                  Attempt& attempt) {
+  OwnChange& own = attempt.own;
+  own.floor = call.floor();
+  own.slot = std::max(remembered.slot, call.floor()) + 1;
+  own.proposal =
+      std::make_shared<const Proposal>(NewProposal(remembered, std::move(attempt.value)));
+}
+
+// Replicas that are others by now may have been sent the change already, with `own.proposal`: some
+// of them may have accepted it.
+Result<ChangeOutcome> RegisterStore::Impl::TryChange(RegisterCall& call, Attempt& attempt) {
+  OwnChange& own = attempt.own;
   bool is_chosen = false;
   if (own.proposal == nullptr) {
-    auto remembered = Recall(call, seen.slot, call.replicas());
+    auto remembered = Recall(call, attempt.seen.slot, call.replicas());
     if (remembered != nullptr && !call.CanGoFast(*remembered)) {
       if (remembered->slot == 0) {
         call.SupposeNeverWritten();
@@ -287,10 +389,16 @@ Result<ChangeOutcome> RegisterStore::Impl::TryChange(RegisterCall& call, const R
       }
       remembered = std::make_shared<const RememberedRegister>(call.Known(before.chosen));
     }
-    own.slot = std::max(remembered->slot, call.floor()) + 1;
-    own.proposal = std::make_shared<const Proposal>(NewProposal(*remembered, std::move(value)));
+    Propose(call, *remembered, attempt);
     is_chosen = call.CanGoFast(*remembered) && call.FastRound(own, *remembered);
   }
+  return End(call, own, is_chosen, attempt.terms.durability);
+}
+
+// After the fast round, if there was one.
+Result<ChangeOutcome> RegisterStore::Impl::End(RegisterCall& call, OwnChange& own, bool is_chosen,
+                                               Durability durability) {
+  Settled settled;
   if (is_chosen) {
     settled = {{own.slot, Ballot::Fast(own.slot), own.proposal}, true};
   } else {
@@ -472,6 +580,11 @@ std::vector<Result<RegisterValue>> RegisterStore::ReadMany(std::span<const Regis
 ChangeOutcome RegisterStore::Change(const RegisterName& name, const RegisterValue& seen,
                                     std::optional<std::string> value, ChangeTerms terms) {
   return impl_->Change(name, seen, std::move(value), terms);
+}
+
+RegisterStore::BothOutcomes RegisterStore::ChangeBoth(Wanted first, Wanted second,
+                                                      ChangeTerms terms) {
+  return impl_->ChangeBoth(std::move(first), std::move(second), terms);
 }
 
 Status RegisterStore::MakeDurable(const RegisterName& name) { return impl_->MakeDurable(name); }

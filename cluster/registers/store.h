@@ -206,6 +206,22 @@ class RegisterStore {
   ChangeOutcome Change(const RegisterName& name, const RegisterValue& seen,
                        std::optional<std::string> value, ChangeTerms terms = {});
 
+  // Two changes of different registers of one group. The second one is of no use without the first:
+  // no replica takes it from here before it has the first, if the drives know guards. As quick as
+  // one change where both registers are known or new. Otherwise one comes after the other.
+  struct Wanted {
+    RegisterName name;
+    RegisterValue seen;
+    std::string value;
+  };
+  struct BothOutcomes {
+    ChangeOutcome first;
+    // If the first was not applied: refused, for the same reason; unless some replica has taken it
+    // before that was known.
+    ChangeOutcome second;
+  };
+  BothOutcomes ChangeBoth(Wanted first, Wanted second, ChangeTerms terms = {});
+
   // Makes safe from power loss what is chosen now, whoever changed it and however. 4 round trips.
   // EIO when too few replicas could be heard.
   Status MakeDurable(const RegisterName& name);

@@ -33,7 +33,8 @@ Status CheckFound(const Names::Place& place, InodeId directory, std::string_view
 
 }  // namespace
 
-Names::NewName::Seen::Seen(const Place& place) : slot(place.slot), directory(place.directory) {
+Names::NewName::Seen::Seen(const Place& place)
+    : slot(place.slot), unborn(place.unborn), directory(place.directory) {
   if (place.found()) entry = Entry{.inode = place.id, .kind = place.inode.inode.kind, .nonce = {}};
 }
 
@@ -99,6 +100,12 @@ Result<Names::Place> Names::Look(InodeId directory, std::string_view name,
       if (entry.slot != dangling_slot) {
         dangling_slot = entry.slot;
         continue;
+      }
+      const Records::InodeRegister read = TRY(records_.FindInodeRegister(id));
+      if (read.stored) continue;
+      if (read.slot == 0) {
+        place.unborn = id;
+        return place;
       }
       // An inode that is gone never comes back, so its name can go, too. If that fails, nothing
       // depends on it.
@@ -373,11 +380,20 @@ Changed Names::TakeBack(const NewName& name, uint64_t slot, const std::optional<
 
 Result<std::optional<Names::Made>> Names::Make(InodeId directory, std::string_view name,
                                                const Place& place, const Inode& inode) {
+  if (place.unborn != 0 && !TRY(records_.FenceNew(place.unborn))) return std::optional<Made>();
   Inode named = inode;
   named.named = GivenName{directory, std::string(name)};
-  const auto [id, stored] = TRY(records_.CreateInode(named, Durability::kWriteBack));
-  const Entry entry{.inode = id, .kind = inode.kind, .nonce = std::nullopt};
-  const auto change = records_.ChangeEntry(directory, name, place.slot, entry);
+  const auto [id, written, change] = records_.CreateNamed(directory, name, place.slot, named);
+  if (!written.applied()) {
+    // An entry of something that is not there is not a name.
+    if (!written.unknown() && change.applied()) {
+      (void)records_.ChangeEntry(directory, name, change.now.slot, std::nullopt);
+    }
+    if (!written.unknown() && change.unknown()) return Failed(change.why);
+    TRY(written.why);
+    return std::optional<Made>();
+  }
+  const StoredInode& stored = *written.now;
   if (change.unknown()) return Failed(change.why);  // it may name the inode
   if (!change.applied()) {
     Discard(id, stored);
@@ -468,6 +484,14 @@ Names::Publication Names::Publish(const NewName& name, InodeId id, StoredInode& 
       publication.wants_safe = true;
       return publication;
     }
+    if (seen->unborn != 0) {
+      const Result<bool> free = records_.FenceNew(seen->unborn);
+      if (!free.has_value()) return refused(free.error(), /*is_final=*/false);
+      if (!*free) {
+        seen.reset();
+        continue;
+      }
+    }
     if (seen->entry) durability = Durability::kWriteThrough;
     const auto change =
         records_.ChangeEntry(name.directory, name.name, seen->slot, entry, durability);
@@ -528,6 +552,7 @@ Result<StoredInode> Names::Link(InodeId id, InodeId directory, std::string_view 
   for (Attempts attempts; attempts.Next();) {
     const Place place = TRY(Recall(directory, name, IsFree));
     if (place.found()) return Fail(EEXIST, "'{}' exists in directory {:016x}", name, directory);
+    if (place.unborn != 0 && !TRY(records_.FenceNew(place.unborn))) continue;
     // A client that removes another name of it relies on this one.
     TRY(MakeReachable(directory));
     const StoredInode linked = TRY(Update(

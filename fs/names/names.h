@@ -1,9 +1,10 @@
 // Names: the rules of the namespace over registers. Directories, entries, links, renames.
 //
 // What keeps it whole while any number of clients work on it and die anywhere:
-//   - An inode is written before an entry names it and removed after the last entry is gone. An
-//     entry whose inode is gone is not a name: it is passed over, and replaced by whoever wants
-//     the name.
+//   - An inode is written before an entry names it, or with it, and removed after the last entry is
+//     gone. An entry whose inode is gone is not a name: it is passed over, and replaced by whoever
+//     wants the name. Where the inode was never written, its maker may be at it: whoever wants the
+//     name sees to it first that the inode never will be.
 //   - An inode counts its names: one more before an entry is written, one less after one was
 //     removed. So a client that dies leaves the count too high, never too low.
 //   - Whoever removes or replaces a directory marks its inode first, looks then whether it is
@@ -72,6 +73,9 @@ class Names {
     InodeId id = 0;     // 0: no such name
     StoredInode inode;
     StoredInode directory;
+    // Of no such name: there is an entry, and this inode of it was never written. Its maker died or
+    // is at it, or it is lost. Whoever is to write the entry fences it (Records::FenceNew()).
+    InodeId unborn = 0;
     bool is_recalled = false;  // it was so a while ago
     bool found() const { return id != 0; }
   };
@@ -126,6 +130,7 @@ class Names {
       explicit Seen(const Place& place);
       uint64_t slot = 0;
       std::optional<Entry> entry;  // of a file; null: none
+      InodeId unborn = 0;          // as of Place
       StoredInode directory;
     };
     std::optional<Seen> seen;

@@ -77,6 +77,13 @@ InodeId Records::NewInodeId() {
   }
 }
 
+InodeId Records::NewInodeIdBeside(InodeId directory) {
+  while (true) {
+    const InodeId id = cluster_.ObjectBeside(directory, runtime().Random());
+    if (id > kRootInode) return id;
+  }
+}
+
 RegisterName Records::NameOf(InodeId id) const {
   return {cluster_.GroupOfObject(id), Writer().Raw("I").U64(id).Take()};
 }
@@ -226,7 +233,11 @@ Records::InodeChange Records::ChangeInode(InodeId id, uint64_t slot,
   }
   const uint64_t losses = CountLosses(id);
   const Time at = runtime().Now();
-  const ChangeOutcome outcome = Change(NameOf(id), slot, std::move(value), terms);
+  return InodeChanged(id, inode, Change(NameOf(id), slot, std::move(value), terms), losses, at);
+}
+
+Records::InodeChange Records::InodeChanged(InodeId id, const std::optional<Inode>& inode,
+                                           ChangeOutcome outcome, uint64_t losses, Time at) {
   InodeChange change{{outcome.effect, outcome.why.Context(fmt::format("change inode {:016x}", id))},
                      std::nullopt,
                      losses};
@@ -258,7 +269,13 @@ Records::EntryChange Records::ChangeEntry(InodeId directory, std::string_view na
                                           const std::optional<Entry>& entry, ChangeTerms terms) {
   std::optional<std::string> value;
   if (entry) value = entry->Encode();
-  const ChangeOutcome outcome = Change(NameOf(directory, name), slot, std::move(value), terms);
+  return EntryChanged(directory, name, entry,
+                      Change(NameOf(directory, name), slot, std::move(value), terms));
+}
+
+Records::EntryChange Records::EntryChanged(InodeId directory, std::string_view name,
+                                           const std::optional<Entry>& entry,
+                                           ChangeOutcome outcome) {
   EntryChange change{
       {outcome.effect,
        outcome.why.Context(fmt::format("change entry '{}' of directory {:016x}", name, directory))},
@@ -294,14 +311,37 @@ uint64_t Records::CountLosses(InodeId id) const {
   return losses;
 }
 
-Result<std::pair<InodeId, StoredInode>> Records::CreateInode(const Inode& inode,
-                                                             Durability durability) {
-  while (true) {
-    const InodeId id = NewInodeId();
-    InodeChange change = ChangeInode(id, 0, inode, durability);
-    TRY(change.why);
-    if (change.applied()) return std::pair(id, *std::move(change.now));
+Records::NamedInode Records::CreateNamed(InodeId directory, std::string_view name, uint64_t slot,
+                                         const Inode& inode) {
+  NamedInode made;
+  const bool beside = inode.kind != FileKind::kDirectory;
+  made.id = beside ? NewInodeIdBeside(directory) : NewInodeId();
+  const Entry entry{.inode = made.id, .kind = inode.kind, .nonce = std::nullopt};
+  if (!beside) {
+    made.inode = ChangeInode(made.id, 0, inode);
+    made.entry.why = made.inode.why;
+    if (made.inode.applied()) made.entry = ChangeEntry(directory, name, slot, entry);
+    return made;
   }
+  const RegisterStore::Wanted wanted[] = {
+      {NameOf(made.id), {}, inode.Encode(made.id)},
+      {NameOf(directory, name), {.slot = slot, .value = std::nullopt}, entry.Encode()}};
+  const auto begun = unsynced_.Begin();
+  const uint64_t losses = CountLosses(made.id);
+  const Time at = runtime().Now();
+  const auto both = cluster_.registers().ChangeBoth(wanted[0], wanted[1]);
+  if (both.first.applied()) unsynced_.Add(begun, wanted[0].name, both.first.now);
+  if (both.second.applied()) unsynced_.Add(begun, wanted[1].name, both.second.now);
+  made.inode = InodeChanged(made.id, inode, both.first, losses, at);
+  made.entry = EntryChanged(directory, name, entry, both.second);
+  return made;
+}
+
+Result<bool> Records::FenceNew(InodeId id) {
+  const InodeChange change =
+      ChangeInode(id, 0, std::nullopt, {Durability::kWriteBack, Room::kFreeing});
+  TRY(change.why);
+  return !change.now.has_value();
 }
 
 namespace {

@@ -102,6 +102,20 @@ class Records {
   EntryChange ChangeEntry(InodeId directory, std::string_view name, uint64_t slot,
                           const std::optional<Entry>& entry, ChangeTerms terms = {});
 
+  // Writes a new inode and its entry, where that is in this slot. At once, if the two are together:
+  // an inode lies where the entry does that it is made with, but a directory lies where nothing is.
+  // So a tree is on all drives. The entry may be there without the inode where the inode was not
+  // applied.
+  struct NamedInode {
+    InodeId id = 0;
+    InodeChange inode;
+    EntryChange entry;  // if the inode was not applied: refused, for the same reason, or as above
+  };
+  NamedInode CreateNamed(InodeId directory, std::string_view name, uint64_t slot,
+                         const Inode& inode);
+  // Nobody gives it a value any more as one that is new. False: it has one.
+  Result<bool> FenceNew(InodeId id);
+
   // Makes safe from power loss what the entry is now, or that it is gone.
   Status MakeEntryDurable(InodeId directory, std::string_view name);
 
@@ -115,9 +129,8 @@ class Records {
   // it is not.
   Status SyncChanges() { return unsynced_.Sync(); }
 
-  // Writes an inode under a new id.
-  Result<std::pair<InodeId, StoredInode>> CreateInode(const Inode& inode, Durability durability);
   InodeId NewInodeId();
+  InodeId NewInodeIdBeside(InodeId directory);
 
   // The directory whose move between parents is under way: see names.h.
   struct Mover {
@@ -146,6 +159,10 @@ class Records {
  private:
   ChangeOutcome Change(const RegisterName& name, uint64_t slot, std::optional<std::string> value,
                        ChangeTerms terms);
+  InodeChange InodeChanged(InodeId id, const std::optional<Inode>& inode, ChangeOutcome outcome,
+                           uint64_t losses, Time at);
+  EntryChange EntryChanged(InodeId directory, std::string_view name,
+                           const std::optional<Entry>& entry, ChangeOutcome outcome);
   Result<std::optional<StoredInode>> Learn(const Result<RegisterValue>& read, InodeId id, Time at);
   Result<Found> FoundIn(const Question& question, std::optional<StoredInode> directory,
                         const Result<RegisterValue>& entry, InodeId guess,

@@ -418,6 +418,7 @@ Result<bool> Names::TryRename(const Wanted& wanted) {
     if (wanted.no_replace) TRY(CheckReplacement(wanted, from, to));
     return true;
   }
+  if (to.unborn != 0 && !TRY(records_.FenceNew(to.unborn))) return false;
   if (to.found() && to.inode.inode.mark) {
     TRY(FinishMark(to.id, to.inode));
     return false;

@@ -87,6 +87,10 @@ check d5 verified directories.pml "-DREMOVERS=1 -DRENAMERS=1 -DNOTER -DMAKERS=1"
   "a directory: 1 maker, 1 who removes and 1 who replaces it, its times noted"
 check d6 verified directories.pml "-DRENAMERS=2 -DMAKERS=1" "a directory: 1 maker, 2 who replace it"
 
+# Files that are made together with their names.
+check c1 verified creation.pml "-DMAKERS=2 -DTRIES=3" "a new name: 2 makers, 3 attempts each"
+check c2 verified creation.pml "-DMAKERS=3 -DTRIES=1" "a new name: 3 makers, 1 attempt each"
+
 # As far as a minute goes.
 check b1 searched registers.pml "-DOPS=2 -DTRIES=2 -DLOSSES=3 -DDELAYED=2 -DCATCH_UP -DSLOTS=3" \
   "3 replicas, 2 proposers, 2 operations each, 3 losses, 2 delayed"
@@ -137,6 +141,8 @@ check w17 refuted directories.pml "-DRENAMERS=1 -DWEAK_GIVE_WAY" \
   "weakened: makers take a rename's mark off and do not make it impossible"
 check w18 refuted directories.pml "-DREMOVERS=1 -DWEAK_MARK" "weakened: makers pass over marks"
 check w19 refuted directories.pml "-DRENAMERS=2 -DMAKERS=1 -DWEAK_UNMARK" "weakened: a rename takes another one's mark off"
+check w20 refuted creation.pml "-DWEAK_FENCE" "weakened: who wants a name passes over an inode that was never written"
+check w21 refuted creation.pml "-DWEAK_INODE" "weakened: a maker does not care whether his inode was written"
 wait
 
 failed=0

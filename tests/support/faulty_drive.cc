@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "kinetic/send_together.h"
+
 namespace pinstripe {
 namespace {
 
@@ -53,7 +55,8 @@ bool ClientLife::MaySend() {
   return true;
 }
 
-class FaultyDrive::Core : public std::enable_shared_from_this<Core> {
+class FaultyDrive::Core final : public SendTogether::Sender,
+                                public std::enable_shared_from_this<Core> {
  public:
   Core(Runtime& runtime, std::shared_ptr<Drive> drive, std::shared_ptr<ClientLife> client)
       : runtime_(runtime),
@@ -83,8 +86,6 @@ class FaultyDrive::Core : public std::enable_shared_from_this<Core> {
       FailAt(now, caller, Status(EHOSTUNREACH, "this client crashed").OfDrive(name_));
     } else if (faults.down) {
       FailAt(now, caller, Status(EHOSTUNREACH, "down").OfDrive(name_));
-    } else if (kind == &DriveRequests::put && IsFull(faults)) {
-      FailAt(now + Latency(faults), caller, Status(ENOSPC, "full").OfDrive(name_));
     } else {
       const Time arrival = now + Latency(faults);
       const bool executed = !Chance(faults.lose_request);
@@ -96,6 +97,54 @@ class FaultyDrive::Core : public std::enable_shared_from_this<Core> {
                      repeated ? faults.duplicate_delay : Duration());
       }
     }
+  }
+
+  // As a drive behind a socket does, which has them in one message: puts that are asked for
+  // together arrive together, or none of them does, and are made in their order.
+  void Put(PutRequest request, const Terms& terms, StatusCallback done) {
+    NotePut(request);
+    const bool deferred = SendTogether::Defers(shared_from_this());
+    {
+      const std::lock_guard lock(mutex_);
+      const uint64_t caller = ++last_caller_;
+      callers_.emplace(caller, std::make_shared<CallerOf<Status>>(std::move(done)));
+      waiting_.push_back({std::move(request), terms, caller});
+    }
+    if (!deferred) SendWaiting();
+  }
+  void SendWaiting() override {
+    std::vector<WaitingPut> puts;
+    DriveFaults faults;
+    {
+      const std::lock_guard lock(mutex_);
+      puts.swap(waiting_);
+      if (!puts.empty()) ++requests_.put;
+      faults = faults_;
+    }
+    if (puts.empty()) return;
+    const auto fail = [&](Time when, const Status& why) {
+      for (const WaitingPut& put : puts) FailAt(when, put.caller, why.OfDrive(name_));
+    };
+    const Time now = runtime_.Now();
+    if (client_ != nullptr && !client_->MaySend()) {
+      return fail(now, Status(EHOSTUNREACH, "this client crashed"));
+    }
+    if (faults.down) return fail(now, Status(EHOSTUNREACH, "down"));
+    std::erase_if(puts, [&](const WaitingPut& put) {
+      if (!IsFull(faults)) return false;
+      FailAt(now + Latency(faults), put.caller, Status(ENOSPC, "full").OfDrive(name_));
+      return true;
+    });
+    const Time arrival = now + Latency(faults);
+    const bool executed = !Chance(faults.lose_request);
+    const bool answered = executed && !Chance(faults.lose_answer);
+    const bool repeated = Chance(faults.duplicate_request);
+    for (WaitingPut& put : puts) {
+      if (answered && arrival < put.terms.deadline) continue;
+      FailAt(put.terms.deadline, put.caller, TimedOut());
+      put.caller = kNobody;
+    }
+    if (executed) PutAt(arrival, std::move(puts), repeated ? faults.duplicate_delay : Duration());
   }
 
   void Close() {
@@ -183,6 +232,12 @@ class FaultyDrive::Core : public std::enable_shared_from_this<Core> {
  private:
   static constexpr uint64_t kNobody = 0;
 
+  struct WaitingPut {
+    PutRequest request;
+    Terms terms;
+    uint64_t caller = kNobody;
+  };
+
   static bool IsFull(const DriveFaults& faults) {
     return faults.full || (faults.room != nullptr && faults.room->fetch_sub(1) <= 0);
   }
@@ -216,6 +271,33 @@ class FaultyDrive::Core : public std::enable_shared_from_this<Core> {
       operation(*drive, {patience, terms.cluster_version}, [core, deadline, caller](R result) {
         core->Return<R>(deadline, caller, std::move(result));
       });
+    });
+  }
+
+  // As ExecuteAt().
+  void PutAt(Time when, std::vector<WaitingPut> puts, Duration again) {
+    runtime_.RunAt(when, [core = shared_from_this(), puts = std::move(puts), again] {
+      const Time now = core->runtime_.Now();
+      if (again > Duration()) {
+        std::vector<WaitingPut> once_more = puts;
+        for (WaitingPut& put : once_more) put.caller = kNobody;
+        core->PutAt(now + core->Between({}, again), std::move(once_more), Duration());
+      }
+      const std::shared_ptr<Drive> drive = core->drive();
+      if (drive == nullptr) return;  // closed
+      const SendTogether together;
+      for (const auto& [request, terms, caller] : puts) {
+        if (core->faults().down) {
+          core->FailAt(now, caller, Status(EHOSTUNREACH, "went down").OfDrive(core->name_));
+          continue;
+        }
+        const Time deadline = terms.deadline;
+        const Time patience = std::max(deadline, now + std::chrono::seconds(1));
+        drive->Put(request, {patience, terms.cluster_version},
+                   [core, deadline, caller = caller](Status status) {
+                     core->Return<Status>(deadline, caller, std::move(status));
+                   });
+      }
     });
   }
 
@@ -319,6 +401,7 @@ class FaultyDrive::Core : public std::enable_shared_from_this<Core> {
   uint64_t losses_ = 0;                                  // guarded by mutex_
   DriveRequests requests_;                               // guarded by mutex_
   std::set<std::string> keys_;                           // guarded by mutex_; of puts
+  std::vector<WaitingPut> waiting_;                      // guarded by mutex_; to be sent
   uint64_t last_caller_ = kNobody;                       // guarded by mutex_
   std::map<uint64_t, std::shared_ptr<Caller>> callers_;  // guarded by mutex_
 };
@@ -370,13 +453,7 @@ void FaultyDrive::Head(std::string key, Terms terms, Callback<RecordHead> done) 
 }
 
 void FaultyDrive::Put(PutRequest request, Terms terms, StatusCallback done) {
-  core_->NotePut(request);
-  core_->Send<Status>(
-      &DriveRequests::put, terms,
-      [request = std::move(request)](Drive& drive, Terms until, StatusCallback then) {
-        drive.Put(request, until, std::move(then));
-      },
-      std::move(done));
+  core_->Put(std::move(request), terms, std::move(done));
 }
 
 void FaultyDrive::Delete(std::string key, Expected expected, Durability durability, Terms terms,

@@ -71,7 +71,7 @@ class ClientLife {
 struct DriveRequests {
   uint64_t get = 0;
   uint64_t head = 0;
-  uint64_t put = 0;
+  uint64_t put = 0;  // those that are asked for together are one
   uint64_t remove = 0;
   uint64_t range = 0;
   uint64_t flush = 0;

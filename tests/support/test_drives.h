@@ -58,7 +58,7 @@ class TestDrives final : public DriveDirectory {
   Result<std::vector<DriveId>> StripeDrives(Epoch epoch, uint64_t object, uint64_t block,
                                             Geometry geometry) override {
     if (epoch != 1) return Fail(EIO, "epoch {} is not known", epoch);
-    return placement_.Order(GroupOf(placement_.map(), object, block),
+    return placement_.Order(GroupOfStripe(placement_.map(), object, block),
                             static_cast<size_t>(geometry.shards()),
                             static_cast<size_t>(geometry.parity_shards));
   }

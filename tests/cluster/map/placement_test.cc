@@ -48,15 +48,54 @@ TEST(Placement, ItsChoicesNeverChange) {
   EXPECT_EQ(OrderDrives(weighted, 2, 6, 2), (Ids{7, 3, 5, 6, 8, 2, 4, 1}));
   EXPECT_EQ(OrderDrives(weighted, UINT32_MAX, 6, 2), (Ids{3, 6, 8, 5, 4, 7, 2, 1}));
 
-  EXPECT_EQ(GroupOf(equal, 1, 0), 485u);
-  EXPECT_EQ(GroupOf(equal, 1, 5), 490u);
-  EXPECT_EQ(GroupOf(equal, 0xdeadbeef, 1), 235u);
+  EXPECT_EQ(GroupOfRegisters(equal, 1), 485u);
+  EXPECT_EQ(GroupOfRegisters(equal, 0xdeadbeef), 234u);
+  EXPECT_EQ(GroupOfStripe(equal, 1, 0), 19u);
+  EXPECT_EQ(GroupOfStripe(equal, 1, 5), 24u);
+  EXPECT_EQ(GroupOfStripe(equal, 0xdeadbeef, 1), 369u);
+
+  EXPECT_EQ(UnmixBits(1), 0x966dbfc16913c5d2u);
+  EXPECT_EQ(UnmixBits(UINT64_MAX), 0xcf9a04affa6badc0u);
+  EXPECT_EQ(ObjectInGroup(equal, 485, 512 * 7 + 3), 0xeefaf747a71b1249u);
+}
+
+// Each bit alone, all but one, and many others.
+TEST(Placement, MixingCanBeUndone) {
+  for (uint64_t i = 0; i < 10'000; ++i) {
+    for (const uint64_t number :
+         {i, uint64_t{1} << i % 64, ~(uint64_t{1} << i % 64), i * 0x9e3779b97f4a7c15u}) {
+      EXPECT_EQ(UnmixBits(MixBits(number)), number);
+      EXPECT_EQ(MixBits(UnmixBits(number)), number);
+    }
+  }
+}
+
+// Objects whose registers are together: 44 bits and more tell them apart, and their stripes are
+// everywhere. The bound is five standard deviations.
+TEST(Placement, ObjectsOfOneGroupHaveTheirStripesEverywhere) {
+  constexpr uint32_t kGroups = 64;
+  constexpr uint64_t kObjects = 64'000;
+  const DriveMap map = MapOf(8, kGroups);
+  std::map<uint32_t, uint64_t> stripes;
+  std::set<uint64_t> objects;
+  for (uint64_t i = 0; i < kObjects; ++i) {
+    const uint64_t object = ObjectInGroup(map, 17, MixBits(i));
+    EXPECT_EQ(GroupOfRegisters(map, object), 17u);
+    objects.insert(object);
+    ++stripes[GroupOfStripe(map, object, 0)];
+  }
+  EXPECT_EQ(objects.size(), kObjects);
+  EXPECT_EQ(stripes.size(), kGroups);
+  for (const auto& [group, count] : stripes) {
+    EXPECT_NEAR(static_cast<double>(count), kObjects / kGroups, 5 * std::sqrt(1000)) << group;
+  }
 }
 
 TEST(Placement, ConsecutiveBlocksVisitEveryGroupInTurn) {
   const DriveMap map = MapOf(8, 64);
   std::set<uint32_t> seen;
-  for (uint64_t block = 0; block < 64; ++block) seen.insert(GroupOf(map, 0x1234567890, block));
+  for (uint64_t block = 0; block < 64; ++block)
+    seen.insert(GroupOfStripe(map, 0x1234567890, block));
   EXPECT_EQ(seen.size(), 64u);
 }
 

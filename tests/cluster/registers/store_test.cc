@@ -1074,5 +1074,98 @@ TEST_F(ScanTest, WithoutAMajorityItSaysSo) {
   EXPECT_THAT(std::string(page.error().message()), HasSubstr("drive 1: away; drive 2: away"));
 }
 
+// ---- Two at once
+
+class BothTest : public RegisterStoreTest {
+ protected:
+  static RegisterStore::Wanted Inode(std::string value = "inode") {
+    return {{7, "I1"}, {}, std::move(value)};
+  }
+  static RegisterStore::Wanted Entry(uint64_t slot = 0, std::string value = "entry") {
+    return {{7, "E1"}, {.slot = slot, .value = std::nullopt}, std::move(value)};
+  }
+  std::optional<std::string> ValueOf(const RegisterName& name) {
+    const auto read = other_->Read(name);
+    EXPECT_OK(read);
+    return read->value;
+  }
+};
+
+TEST_F(BothTest, AreOneRequestForEachReplicaAndOneWait) {
+  three_.Settle();
+  const auto both = store_->ChangeBoth(Inode(), Entry());
+  EXPECT_EQ(three_.RoundTrips(), 1);
+  EXPECT_TRUE(both.first.applied());
+  EXPECT_TRUE(both.second.applied());
+  EXPECT_EQ(both.second.now.slot, 1u);
+  three_.sim.Sleep(1s);
+  EXPECT_EQ(three_.set.requests().total(), 3u);
+  EXPECT_EQ(ValueOf({7, "I1"}), "inode");
+  EXPECT_EQ(ValueOf({7, "E1"}), "entry");
+}
+
+TEST_F(BothTest, TheSecondIsRefusedWhereItHasChanged) {
+  ASSERT_TRUE(other_->Change({7, "E1"}, {}, "another").applied());
+  const auto both = store_->ChangeBoth(Inode(), Entry());
+  EXPECT_TRUE(both.first.applied());
+  EXPECT_EQ(both.second.effect, Effect::kRefused);
+  EXPECT_OK(both.second.why);
+  EXPECT_EQ(both.second.now.value, "another");
+  EXPECT_EQ(ValueOf({7, "I1"}), "inode");
+}
+
+// No replica takes the second without the first.
+TEST_F(BothTest, TheSecondDoesNotComeWithoutTheFirst) {
+  ASSERT_TRUE(other_->Change({7, "I1"}, {}, std::nullopt).applied());
+  ASSERT_TRUE(other_->Change({7, "I1"}, *other_->Read({7, "I1"}), "third").applied());
+  const auto both = store_->ChangeBoth(Inode(), Entry());
+  EXPECT_EQ(both.first.effect, Effect::kRefused);
+  EXPECT_EQ(both.first.now.value, "third");
+  EXPECT_EQ(both.second.effect, Effect::kRefused);
+  EXPECT_EQ(ValueOf({7, "E1"}), std::nullopt);
+  const auto traces = other_->FindTraces({7, "E1"});
+  ASSERT_OK(traces);
+  EXPECT_EQ(traces->accepted, 0u);
+}
+
+// The first is chosen by a classic round then, which the guard does not know of.
+TEST_F(BothTest, AreMadeWhileADriveIsAway) {
+  three_.set.drives[1]->Set(Replicas::Down());
+  const auto both = store_->ChangeBoth(Inode(), Entry());
+  EXPECT_TRUE(both.first.applied());
+  EXPECT_TRUE(both.second.applied());
+  EXPECT_EQ(ValueOf({7, "E1"}), "entry");
+}
+
+TEST_F(BothTest, OneThatIsKnownMayBeReplaced) {
+  ASSERT_TRUE(store_->Change({7, "E1"}, {}, "old").applied());
+  three_.Settle();
+  const auto both = store_->ChangeBoth(Inode(), Entry(1));
+  EXPECT_EQ(three_.RoundTrips(), 1);
+  EXPECT_TRUE(both.second.applied());
+  EXPECT_EQ(ValueOf({7, "E1"}), "entry");
+}
+
+// What this process does not remember is read first, and the two come one after the other.
+TEST_F(BothTest, OneThatIsNotKnownComesAfterTheOther) {
+  ASSERT_TRUE(other_->Change({7, "E1"}, {}, "old").applied());
+  three_.Settle();
+  const auto both = store_->ChangeBoth(Inode(), Entry(1));
+  EXPECT_EQ(three_.RoundTrips(), 3);
+  EXPECT_TRUE(both.first.applied());
+  EXPECT_TRUE(both.second.applied());
+}
+
+TEST_F(BothTest, MustBeDifferentAndOfOneGroup) {
+  for (RegisterStore::Wanted second : {Inode(), RegisterStore::Wanted{{8, "E1"}, {}, "x"},
+                                       RegisterStore::Wanted{{7, ""}, {}, "x"}}) {
+    const auto both = store_->ChangeBoth(Inode(), second);
+    EXPECT_FAILS(both.first.why, EINVAL);
+    EXPECT_EQ(both.first.effect, Effect::kRefused);
+    EXPECT_EQ(both.second.effect, Effect::kRefused);
+  }
+  EXPECT_EQ(ValueOf({7, "I1"}), std::nullopt);
+}
+
 }  // namespace
 }  // namespace pinstripe

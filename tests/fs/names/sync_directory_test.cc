@@ -108,10 +108,11 @@ TEST_F(SyncDirectoryTest, WhatDrivesForgotOneAfterTheOtherIsMadeAgain) {
 TEST_F(SyncDirectoryTest, ANewFileThatIsSafeHasItsName) {
   const Drives before = CopyAll();
   std::vector<std::unique_ptr<OpenFile>> files;
-  for (int i = 0; i < kNames; ++i) {
-    auto file = fs_->Create(kRootInode, Name("f", i), {});
+  for (int i = 0; i < kNames; ++i) {  // whose inodes are not all where the names are
+    auto file = fs_->CreateUnnamed(kRootInode, 0644, {});
     ASSERT_OK(file);
     ASSERT_OK((*file)->Write(0, AsBytes("contents")));
+    ASSERT_OK(fs_->Link((*file)->inode(), kRootInode, Name("f", i)));
     ASSERT_OK((*file)->Commit());
     files.push_back(*std::move(file));
   }

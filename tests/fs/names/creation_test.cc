@@ -1,0 +1,215 @@
+// A file is made together with its name: the inode lies beside the entry, and both are changed at
+// once. Whoever wants a name whose inode was never written sees to it that nobody else gets it.
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "fs/names/names.h"
+#include "tests/fs/fs_test_base.h"
+
+namespace pinstripe {
+namespace {
+
+template <typename T>
+Status WhyNot(const Result<T>& result) {
+  return result.has_value() ? Status() : result.error();
+}
+
+class CreationTest : public FsTest {
+ protected:
+  // As a maker leaves it whose change of the inode did not come, or has not come yet.
+  InodeId PutEntryOfNothing(std::string_view name) {
+    const InodeId id = records().NewInodeIdBeside(kRootInode);
+    PutEntry(kRootInode, name,
+             pinstripe::Entry{.inode = id, .kind = FileKind::kRegular, .nonce = {}});
+    return id;
+  }
+  // He goes on.
+  bool WriteInode(InodeId id) {
+    Inode inode;
+    inode.named = GivenName{kRootInode, "file"};
+    const auto written = records().ChangeInode(id, 0, inode);
+    EXPECT_OK(written.why);
+    return written.applied();
+  }
+  bool HasEntry(std::string_view name) {
+    const auto stored = records().FindEntry(kRootInode, name);
+    EXPECT_OK(stored);
+    return stored->entry.has_value();
+  }
+  Records& records() {
+    if (!records_) records_.emplace(*host_.cluster);
+    return *records_;
+  }
+
+ private:
+  std::optional<Records> records_;
+};
+
+TEST_F(CreationTest, WhatIsMadeLiesBesideItsEntryButDirectoriesLieAnywhere) {
+  const Cluster& cluster = *host_.cluster;
+  std::set<uint32_t> groups;
+  for (int i = 0; i < 30; ++i) {
+    const InodeId d = MakeDirectory(fmt::format("{}", i));
+    groups.insert(cluster.GroupOfObject(d));
+    const uint32_t group = cluster.GroupOfObject(d);
+    EXPECT_EQ(cluster.GroupOfObject(Make("file", "x", d)), group);
+    const auto link = fs_->MakeSymlink(d, "link", "file", {});
+    ASSERT_OK(link);
+    EXPECT_EQ(cluster.GroupOfObject(link->inode), group);
+    auto upload = fs_->Create(d, "upload", {.publish_at_commit = true});
+    ASSERT_OK(upload);
+    EXPECT_EQ(cluster.GroupOfObject((*upload)->inode()), group);
+  }
+  EXPECT_GT(groups.size(), 10u) << "of 64";
+}
+
+TEST_F(CreationTest, ItIsOneRequestForEachHome) {
+  EXPECT_FAILS(fs_->Lookup(kRootInode, "file"), ENOENT);
+  sim_.Sleep(std::chrono::milliseconds(10));
+  uint64_t puts = 0;
+  for (DriveId id = 1; id <= machines_.size(); ++id) machines_.drive(id).ForgetRequests();
+  ASSERT_OK(fs_->MakeSymlink(kRootInode, "file", "target", {}));
+  for (DriveId id = 1; id <= machines_.size(); ++id) puts += machines_.drive(id).requests().put;
+  EXPECT_EQ(puts, 3u);
+}
+
+TEST_F(CreationTest, AnEntryWhoseInodeWasNeverWrittenIsNoName) {
+  const InodeId id = PutEntryOfNothing("file");
+  EXPECT_FAILS(fs_->Lookup(kRootInode, "file"), ENOENT);
+  EXPECT_FAILS(fs_->Unlink(kRootInode, "file"), ENOENT);
+  EXPECT_FAILS(fs_->Rename(kRootInode, "file", kRootInode, "other", false), ENOENT);
+  EXPECT_EQ(List(), std::vector<std::string>());
+  EXPECT_TRUE(HasEntry("file")) << "the inode may be lost: who looks takes nothing away";
+  EXPECT_TRUE(WriteInode(id));
+  EXPECT_EQ(fs_->Lookup(kRootInode, "file")->inode, id);
+}
+
+// However he wants it. The one who was at it learns that it is another's.
+TEST_F(CreationTest, WhoWantsTheNameLeavesItToNobodyElse) {
+  Make("source", "x");
+  const std::map<std::string, std::function<Status(std::string_view)>> ways = {
+      {"create",
+       [&](std::string_view name) -> Status {
+         return WhyNot(fs_->Create(kRootInode, name, {.exclusive = true}));
+       }},
+      {"upload",
+       [&](std::string_view name) -> Status {
+         auto file = fs_->Create(kRootInode, name, {.exclusive = true, .publish_at_commit = true});
+         if (!file.has_value()) return file.error();
+         return (*file)->Close();
+       }},
+      {"mkdir",
+       [&](std::string_view name) -> Status {
+         return WhyNot(fs_->MakeDirectory(kRootInode, name, 0755, {}));
+       }},
+      {"link",
+       [&](std::string_view name) -> Status {
+         return WhyNot(fs_->Link(fs_->Lookup(kRootInode, "source")->inode, kRootInode, name));
+       }},
+      {"rename",
+       [&](std::string_view name) -> Status {
+         Make("moved", "x");
+         return fs_->Rename(kRootInode, "moved", kRootInode, name, false);
+       }},
+  };
+  for (const auto& [name, take] : ways) {
+    const InodeId id = PutEntryOfNothing(name);
+    EXPECT_OK(take(name)) << name;
+    EXPECT_FALSE(WriteInode(id)) << name;
+    const auto found = fs_->Lookup(kRootInode, name);
+    ASSERT_OK(found);
+    EXPECT_NE(found->inode, id) << name;
+  }
+}
+
+// It was written between the look and the attempt.
+TEST_F(CreationTest, WhoFindsItWrittenAfterAllFindsTheFile) {
+  const std::map<std::string, std::function<Status(std::string_view)>> ways = {
+      {"create",
+       [&](std::string_view name) -> Status {
+         return WhyNot(fs_->Create(kRootInode, name, {.exclusive = true}));
+       }},
+      {"mkdir",
+       [&](std::string_view name) -> Status {
+         return WhyNot(fs_->MakeDirectory(kRootInode, name, 0755, {}));
+       }},
+      {"upload",
+       [&](std::string_view name) -> Status {
+         auto file = fs_->Create(kRootInode, name, {.exclusive = true, .publish_at_commit = true});
+         if (!file.has_value()) return file.error();
+         return (*file)->Close();
+       }},
+  };
+  Make("source", "x");
+  for (const auto& [name, take] : ways) {
+    const InodeId id = PutEntryOfNothing(name);
+    // What was looked up just now counts for what is made next.
+    EXPECT_FAILS(fs_->Lookup(kRootInode, name), ENOENT);
+    EXPECT_TRUE(WriteInode(id));
+    EXPECT_FAILS(take(name), EEXIST) << name;
+    EXPECT_EQ(fs_->Lookup(kRootInode, name)->inode, id);
+  }
+}
+
+// Hosts that all want the same names, and die after some request. A name that one of them was told
+// of is there, and is told to one alone.
+TEST_F(CreationTest, OfMakersWhoDieNoTwoHaveTheName) {
+  constexpr int kHosts = 3;
+  for (uint64_t requests = 0; requests < 24; ++requests) {
+    const std::string name = fmt::format("file {}", requests);
+    std::vector<InodeId> told;
+    std::vector<std::shared_ptr<ClientLife>> lives;
+    std::vector<std::unique_ptr<Cluster>> clusters;
+    std::vector<std::unique_ptr<FileSystem>> systems;
+    for (int i = 0; i < kHosts; ++i) {
+      lives.push_back(std::make_shared<ClientLife>());
+      auto cluster = machines_.Open(lives.back());
+      ASSERT_OK(cluster);
+      clusters.push_back(*std::move(cluster));
+      auto fs = FileSystem::Open(*clusters.back(), {});
+      ASSERT_OK(fs);
+      systems.push_back(*std::move(fs));
+    }
+    lives[0]->CrashAfter(requests);
+    lives[1]->CrashAfter(requests + 3);
+    RunTogether(kHosts, [&](int i) {
+      for (int attempt = 0; attempt < 3; ++attempt) {
+        const auto made = systems[static_cast<size_t>(i)]->MakeSymlink(kRootInode, name, "x", {});
+        if (made.has_value()) told.push_back(made->inode);
+      }
+    });
+    EXPECT_LE(told.size(), 1u) << requests;
+    const auto found = fs_->Lookup(kRootInode, name);
+    ASSERT_OK(found) << "the last one lives";
+    if (!told.empty()) {
+      EXPECT_EQ(found->inode, told[0]) << requests;
+    }
+    systems.clear();
+    clusters.clear();
+  }
+}
+
+// A drive that has no room for the inode does not take the entry either.
+TEST_F(CreationTest, FullDrivesLeaveNothingBehind) {
+  const auto room = std::make_shared<std::atomic<int64_t>>(0);
+  for (int64_t left = 0; left < 6; ++left) {
+    const std::string name = fmt::format("file {}", left);
+    room->store(left);
+    for (DriveId id = 1; id <= machines_.size(); ++id) machines_.drive(id).Set({.room = room});
+    const auto made = fs_->MakeSymlink(kRootInode, name, "x", {});
+    for (DriveId id = 1; id <= machines_.size(); ++id) machines_.drive(id).Set({});
+    if (made.has_value()) {
+      EXPECT_OK(fs_->Lookup(kRootInode, name));
+    } else if (made.error().code() == ENOSPC) {
+      EXPECT_FAILS(fs_->Lookup(kRootInode, name), ENOENT);
+    }
+  }
+  Checker checker(*host_.cluster, {});
+  EXPECT_EQ(checker.Run().lost_inodes, 0u);
+}
+
+}  // namespace
+}  // namespace pinstripe
