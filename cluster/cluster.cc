@@ -97,10 +97,6 @@ void Cluster::ExpectIncarnation(DriveId drive, uint32_t incarnation) {
 
 uint32_t Cluster::GroupOfObject(uint64_t object) const { return GroupOfRegisters(map(), object); }
 
-uint64_t Cluster::ObjectBeside(uint64_t object, uint64_t random) const {
-  return ObjectInGroup(map(), GroupOfObject(object), random);
-}
-
 Drive* Cluster::FindDrive(DriveId id) {
   const MutexLock lock(state_->mutex);
   const auto found = state_->drives.find(id);

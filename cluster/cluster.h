@@ -128,8 +128,6 @@ class Cluster final : public ReplicaLocator, public DriveDirectory {
 
   // The group in which the registers of an object live.
   uint32_t GroupOfObject(uint64_t object) const;
-  // The number of an object whose registers are in the same group. `random` says which of them.
-  uint64_t ObjectBeside(uint64_t object, uint64_t random) const;
 
   // Asks all drives; those that do not answer by the deadline say so in their entry.
   std::vector<DriveStatus> Drives(Duration timeout);

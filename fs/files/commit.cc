@@ -232,12 +232,20 @@ Room FileCommit::RoomOf(const Inode& out) {
 }
 
 // False: another host was faster, and ours is laid over what it did.
+Records::InodeChange FileCommit::WriteInode(const Inode& out, ChangeTerms terms) {
+  if (!first_name_) return context_.records.ChangeInode(id_, slot_, out, terms);
+  const FirstName name = *std::exchange(first_name_, std::nullopt);
+  auto both = context_.records.CreateBeside(name.directory, name.name, name.slot, id_, out, terms);
+  given_ = std::move(both.entry);
+  return std::move(both.inode);
+}
+
 Result<bool> FileCommit::ChangeInode(Inode out, Durability durability) {
   TRY(TakeMarkOff(out));
   const bool again = !inode_written_ && first_write_.has_value();
   if (!inode_written_) TRY(CheckFirstWrite());
   const Room room = RoomOf(out);
-  const auto changed = context_.records.ChangeInode(id_, slot_, out, {durability, room});
+  const auto changed = WriteInode(out, {durability, room});
   if (changed.unknown()) {
     uncertain_ = true;
     // Once for as many attempts as name the same.
@@ -262,6 +270,9 @@ Result<bool> FileCommit::ChangeInode(Inode out, Durability durability) {
   }
   if (!changed.now) {
     return Fail(ESTALE, "inode {:016x} was removed by another host while it was open", id_);
+  }
+  if (!inode_written_ && !again) {
+    return Fail(EIO, "inode {:016x} is another file's by chance: write this one anew", id_);
   }
   if (!inode_written_) {  // an attempt whose outcome we could not learn had written it
     const MutexLock lock(mutex_);

@@ -59,6 +59,16 @@ class FileCommit : public FileWriting {
   Status forgotten_;                           // by the drives; until the file is opened anew
   std::vector<BlockMap::Piece> stored_pages_;  // since the last commit
   bool inode_durable_ = false;
+  // The name that it gets with the first write of its inode, if it has one to get then; and what
+  // became of that.
+  struct FirstName {
+    InodeId directory = 0;
+    std::string name;
+    uint64_t slot = 0;  // of the entry, which names nothing
+  };
+  std::optional<FirstName> first_name_;
+  std::optional<Records::EntryChange> given_;
+  bool was_tried() const { return inode_written_ || uncertain_ || first_write_.has_value(); }
 
  private:
   Status StoreContents(Inode& out);
@@ -66,6 +76,7 @@ class FileCommit : public FileWriting {
   Status CheckFirstWrite();
   Room RoomOf(const Inode& out);
   Result<bool> ChangeInode(Inode out, Durability durability);
+  Records::InodeChange WriteInode(const Inode& out, ChangeTerms terms);
   Status StoreAgain(const UnsafeStripes::Unsafe& unsafe);
   Status StoreSuspected();
   Status StoreAnew(const std::vector<uint64_t>& blocks);  // in the map, or pages of it

@@ -48,11 +48,34 @@ Status FileState::CommitUnderTurn(bool durably) {
   TRY(forgotten_);
   // The file that loses the name goes.
   const bool replaces = !published_ && name_->seen && name_->seen->entry;
-  if (changed_) TRY(CommitChanges(durably || replaces));
+  if (changed_) TRY(CommitWithName(durably || replaces));
   if ((durably || replaces) && !inode_durable_) TRY(CommitChanges(true));
   if (!published_) TRY(GiveName(durably ? Durability::kWriteThrough : Durability::kWriteBack));
   if (durably) TRY(MakeNameDurable());
   return {};
+}
+
+// The first time inode and name are written at once, where the name was seen to be free.
+Status FileState::CommitWithName(bool durably) {
+  const bool at_once = !published_ && !was_tried() && !maybe_has_name_ && name_->seen &&
+                       !name_->seen->entry && name_->seen->unborn == 0;
+  if (!at_once) return CommitChanges(durably);
+  first_name_ = FirstName{name_->directory, name_->name, name_->seen->slot};
+  const Status committed = CommitChanges(durably);
+  first_name_.reset();
+  if (committed.ok() || !given_) return committed;
+  // Nobody finds a name whose inode is not there; but that may yet come.
+  const Records::EntryChange given = *std::exchange(given_, std::nullopt);
+  bool may_be_there = uncertain_ && (given.applied() || given.unknown());
+  if (!uncertain_ && given.applied()) {
+    const auto taken =
+        context_.records.ChangeEntry(name_->directory, name_->name, given.now.slot, std::nullopt);
+    may_be_there = taken.unknown();
+  }
+  const MutexLock lock(mutex_);
+  name_->seen.reset();
+  if (may_be_there) maybe_has_name_ = true;
+  return committed;
 }
 
 Status FileState::GiveName(Durability durability) {
@@ -66,7 +89,8 @@ Status FileState::GiveName(Durability durability) {
       name_->seen.reset();  // good for one attempt
       own = {base_, slot_};
     }
-    published = context_.names.Publish(name, id_, own, inode_durable_, durability);
+    published = context_.names.Publish(name, id_, own, inode_durable_, durability,
+                                       std::exchange(given_, std::nullopt));
     const MutexLock lock(mutex_);
     slot_ = own.slot;
     if (!changed_) base_ = now_ = own.inode;

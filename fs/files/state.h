@@ -94,6 +94,7 @@ class FileState final : public FileCommit {
  private:
   // All of these under the turn.
   Status CommitUnderTurn(bool durably);
+  Status CommitWithName(bool durably);
   Status GiveName(Durability durability);
   void RemoveUnpublished();
   Status MakeNameDurable();

@@ -149,6 +149,8 @@ struct Inode {
   friend bool operator==(const Inode&, const Inode&) = default;
 };
 
+inline bool IsDirectory(const Inode& inode) { return inode.kind == FileKind::kDirectory; }
+
 // As it is in its register.
 struct StoredInode {
   Inode inode;

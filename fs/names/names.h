@@ -146,8 +146,11 @@ class Names {
   // the first one. Final: EEXIST, EISDIR, ENOENT (the directory was removed), ESTALE (the inode
   // was). What is replaced goes, so the inode and its contents must be `is_safe` from power loss
   // before that; the name itself is then, too.
+  // With `given`, what became of a first attempt to write the entry as it was seen, together with
+  // the inode.
   Publication Publish(const NewName& name, InodeId id, StoredInode& own, bool is_safe,
-                      Durability durability);
+                      Durability durability,
+                      std::optional<Records::EntryChange> given = std::nullopt);
 
   // One more name for a file or symbolic link. EPERM (a directory), EEXIST, EMLINK.
   Result<StoredInode> Link(InodeId id, InodeId directory, std::string_view name);

@@ -6,6 +6,7 @@
 
 #include "base/coding.h"
 #include "base/try.h"
+#include "cluster/map/placement.h"
 
 namespace pinstripe {
 namespace {
@@ -78,8 +79,9 @@ InodeId Records::NewInodeId() {
 }
 
 InodeId Records::NewInodeIdBeside(InodeId directory) {
+  const uint32_t group = cluster_.GroupOfObject(directory);
   while (true) {
-    const InodeId id = cluster_.ObjectBeside(directory, runtime().Random());
+    const InodeId id = ObjectInGroup(cluster_.map(), group, runtime().Random());
     if (id > kRootInode) return id;
   }
 }
@@ -313,28 +315,32 @@ uint64_t Records::CountLosses(InodeId id) const {
 
 Records::NamedInode Records::CreateNamed(InodeId directory, std::string_view name, uint64_t slot,
                                          const Inode& inode) {
-  NamedInode made;
-  const bool beside = inode.kind != FileKind::kDirectory;
-  made.id = beside ? NewInodeIdBeside(directory) : NewInodeId();
-  const Entry entry{.inode = made.id, .kind = inode.kind, .nonce = std::nullopt};
-  if (!beside) {
-    made.inode = ChangeInode(made.id, 0, inode);
-    made.entry.why = made.inode.why;
-    if (made.inode.applied()) made.entry = ChangeEntry(directory, name, slot, entry);
-    return made;
+  if (inode.kind != FileKind::kDirectory) {
+    return CreateBeside(directory, name, slot, NewInodeIdBeside(directory), inode);
   }
-  const RegisterStore::Wanted wanted[] = {
-      {NameOf(made.id), {}, inode.Encode(made.id)},
-      {NameOf(directory, name), {.slot = slot, .value = std::nullopt}, entry.Encode()}};
-  const auto begun = unsynced_.Begin();
-  const uint64_t losses = CountLosses(made.id);
-  const Time at = runtime().Now();
-  const auto both = cluster_.registers().ChangeBoth(wanted[0], wanted[1]);
-  if (both.first.applied()) unsynced_.Add(begun, wanted[0].name, both.first.now);
-  if (both.second.applied()) unsynced_.Add(begun, wanted[1].name, both.second.now);
-  made.inode = InodeChanged(made.id, inode, both.first, losses, at);
-  made.entry = EntryChanged(directory, name, entry, both.second);
+  NamedInode made{.id = NewInodeId()};
+  const Entry entry{.inode = made.id, .kind = inode.kind, .nonce = std::nullopt};
+  made.inode = ChangeInode(made.id, 0, inode);
+  made.entry.why = made.inode.why;
+  if (made.inode.applied()) made.entry = ChangeEntry(directory, name, slot, entry);
   return made;
+}
+
+Records::NamedInode Records::CreateBeside(InodeId directory, std::string_view name, uint64_t slot,
+                                          InodeId id, const Inode& inode, ChangeTerms terms) {
+  const Entry entry{.inode = id, .kind = inode.kind, .nonce = std::nullopt};
+  const RegisterStore::Wanted wanted[] = {
+      {NameOf(id), {}, inode.Encode(id)},
+      {NameOf(directory, name), {.slot = slot, .value = std::nullopt}, entry.Encode()}};
+  const bool is_safe = terms.durability == Durability::kWriteThrough;
+  const auto begun = is_safe ? nullptr : unsynced_.Begin();
+  const uint64_t losses = CountLosses(id);
+  const Time at = runtime().Now();
+  const auto both = cluster_.registers().ChangeBoth(wanted[0], wanted[1], terms);
+  if (!is_safe && both.first.applied()) unsynced_.Add(begun, wanted[0].name, both.first.now);
+  if (!is_safe && both.second.applied()) unsynced_.Add(begun, wanted[1].name, both.second.now);
+  return {id, InodeChanged(id, inode, both.first, losses, at),
+          EntryChanged(directory, name, entry, both.second)};
 }
 
 Result<bool> Records::FenceNew(InodeId id) {

@@ -113,6 +113,9 @@ class Records {
   };
   NamedInode CreateNamed(InodeId directory, std::string_view name, uint64_t slot,
                          const Inode& inode);
+  // The same of one whose number was chosen before, beside the directory's.
+  NamedInode CreateBeside(InodeId directory, std::string_view name, uint64_t slot, InodeId id,
+                          const Inode& inode, ChangeTerms terms = {});
   // Nobody gives it a value any more as one that is new. False: it has one.
   Result<bool> FenceNew(InodeId id);
 

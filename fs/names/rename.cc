@@ -34,8 +34,6 @@ namespace {
 const ChangeTerms kFinishing{Durability::kWriteBack, Room::kFreeing};
 const ChangeTerms kFinishingSafely{Durability::kWriteThrough, Room::kFreeing};
 
-bool IsDirectory(const Inode& inode) { return inode.kind == FileKind::kDirectory; }
-
 // Whether the entry names `id` since that rename. (An exchange gives its nonce to both.)
 bool WrittenBy(const RenameIntent& intent, const StoredEntry& stored, InodeId id) {
   return stored.entry && stored.entry->nonce == intent.nonce && stored.entry->inode == id;

@@ -544,8 +544,10 @@ drill_power() {
   over 180
 }
 
-for drill in "${@:-host}"; do case " $(declare -F | sed -n 's/.* drill_//p' | tr '\n' ' ')" in *" $drill "*) ;; *) echo "drills: there is no drill $drill" >&2; exit 2 ;; esac; done
+mapfile -t all < <(sed -n 's/^drill_\([a-z]*\)() {$/\1/p' "$0")
+[ $# -gt 0 ] || set -- "${all[@]}"
+for drill; do case " ${all[*]} " in *" $drill "*) ;; *) echo "drills: there is no drill $drill: one of ${all[*]}" >&2; exit 2 ;; esac; done
 build_site
 keep_files
-for drill in "${@:-host}"; do run_drill "$drill"; done
+for drill; do run_drill "$drill"; done
 finish

@@ -528,6 +528,7 @@ TEST_F(RegisterStoreTest, AChangeThatAMinorityOfNearlyFullDrivesTookIsUnknown) {
   EXPECT_FAILS(outcome, EIO);
   EXPECT_THAT(std::string(outcome.why.message()), HasSubstr("its drives are full"));
   three_.set.SetAll(Replicas::Healthy());
+  three_.set.drives[0]->Set(Replicas::Down());  // so that who reads hears of it
   EXPECT_EQ(other_->Read(kName)->value, "a");
 }
 

@@ -105,36 +105,43 @@ TEST_F(FullDrivesTest, ANameIsGivenOrNotAndTheAnswerSaysWhich) {
 
 // Whatever its last commit has left on the drives: then it is gone, or it was there before.
 TEST_F(FullDrivesTest, AnUploadThatFailedHalfWayIsDiscardedOrTheAnswerSaysWhyNot) {
-  bool done = false;
   int half_way = 0;
-  for (int64_t puts = 0; !done; ++puts) {
-    ASSERT_LT(puts, 200);
-    const std::string name = fmt::format("f{}", puts);
-    auto file = fs_->Create(kRootInode, name, {.truncate = true, .publish_at_commit = true});
-    ASSERT_OK(file);
-    const InodeId id = (*file)->inode();
-    ASSERT_OK((*file)->Write(0, AsBytes("new")));
-    LeaveRoomFor(puts);
-    const Status synced = (*file)->Sync();
-    MakeRoom();
-    Records records(*host_.cluster);
-    const bool was_written = records.FindInode(id)->has_value();
-    const Result<bool> discarded = fs_->Discard(id);
-    done = synced.ok();
-    Host other = NewHost();
-    if (synced.ok()) {
-      ASSERT_OK(discarded);
-      ASSERT_FALSE(*discarded) << puts << " puts";
-      ASSERT_EQ(Contents("/" + name, other.fs.get()), "new");
-    } else if (discarded.has_value() && *discarded) {
-      half_way += was_written;
-      ASSERT_OK((*file)->Sync());
-      ASSERT_OK((*file)->Close());
-      file->reset();
-      ASSERT_FAILS(other->Lookup(kRootInode, name), ENOENT) << puts << " puts";
-      ASSERT_FALSE(records.FindInode(id)->has_value()) << puts << " puts";
-    } else if (!discarded.has_value()) {
-      ASSERT_EQ(discarded.error().code(), EIO) << discarded.error().message();
+  for (const bool over_a_file : {false, true}) {
+    bool done = false;
+    for (int64_t puts = 0; !done; ++puts) {
+      ASSERT_LT(puts, 200);
+      const std::string name = fmt::format("{}{}", over_a_file ? "over" : "f", puts);
+      if (over_a_file) Make(name, "old");
+      auto file = fs_->Create(kRootInode, name, {.truncate = true, .publish_at_commit = true});
+      ASSERT_OK(file);
+      const InodeId id = (*file)->inode();
+      ASSERT_OK((*file)->Write(0, AsBytes("new")));
+      LeaveRoomFor(puts);
+      const Status synced = (*file)->Sync();
+      MakeRoom();
+      Records records(*host_.cluster);
+      const bool was_written = records.FindInode(id)->has_value();
+      const Result<bool> discarded = fs_->Discard(id);
+      done = synced.ok();
+      Host other = NewHost();
+      if (synced.ok()) {
+        ASSERT_OK(discarded);
+        ASSERT_FALSE(*discarded) << puts << " puts";
+        ASSERT_EQ(Contents("/" + name, other.fs.get()), "new");
+      } else if (discarded.has_value() && *discarded) {
+        half_way += was_written;
+        ASSERT_OK((*file)->Sync());
+        ASSERT_OK((*file)->Close());
+        file->reset();
+        if (over_a_file) {
+          ASSERT_EQ(Contents("/" + name, other.fs.get()), "old") << puts << " puts";
+        } else {
+          ASSERT_FAILS(other->Lookup(kRootInode, name), ENOENT) << puts << " puts";
+        }
+        ASSERT_FALSE(records.FindInode(id)->has_value()) << puts << " puts";
+      } else if (!discarded.has_value()) {
+        ASSERT_EQ(discarded.error().code(), EIO) << discarded.error().message();
+      }
     }
   }
   EXPECT_GT(half_way, 0) << "the inode was there without its name";

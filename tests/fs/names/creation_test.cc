@@ -76,6 +76,40 @@ TEST_F(CreationTest, ItIsOneRequestForEachHome) {
   EXPECT_EQ(puts, 3u);
 }
 
+// Another one was uploaded, or removed, since the name was looked up.
+TEST_F(CreationTest, AnUploadWhoseNameIsTakenMeanwhileReplacesIt) {
+  for (const bool durably : {false, true}) {
+    const std::string name = durably ? "durable" : "file";
+    auto first = fs_->Create(kRootInode, name, {.truncate = true, .publish_at_commit = true});
+    auto second = fs_->Create(kRootInode, name, {.truncate = true, .publish_at_commit = true});
+    ASSERT_OK(first);
+    ASSERT_OK(second);
+    ASSERT_OK((*first)->Write(0, AsBytes("first")));
+    ASSERT_OK((*second)->Write(0, AsBytes("second")));
+    ASSERT_OK(durably ? (*first)->Sync() : (*first)->Commit());
+    EXPECT_EQ(Contents("/" + name), "first");
+    ASSERT_OK(durably ? (*second)->Sync() : (*second)->Commit());
+    EXPECT_EQ(Contents("/" + name), "second");
+    EXPECT_OK((*first)->Close());
+    EXPECT_OK((*second)->Close());
+  }
+  Checker checker(*host_.cluster, {});
+  EXPECT_EQ(checker.Run().lost_inodes, 0u);
+}
+
+// Somebody else's fence is there first.
+TEST_F(CreationTest, AnUploadWhoseInodeWasFencedFails) {
+  auto file = fs_->Create(kRootInode, "file", {.publish_at_commit = true});
+  ASSERT_OK(file);
+  ASSERT_OK((*file)->Write(0, AsBytes("contents")));
+  ASSERT_TRUE(*records().FenceNew((*file)->inode()));
+  EXPECT_FAILS((*file)->Commit(), ESTALE);
+  EXPECT_FAILS(fs_->Lookup(kRootInode, "file"), ENOENT);
+  (void)(*file)->Close();
+  Make("file", "another");
+  EXPECT_EQ(Contents("/file"), "another");
+}
+
 TEST_F(CreationTest, AnEntryWhoseInodeWasNeverWrittenIsNoName) {
   const InodeId id = PutEntryOfNothing("file");
   EXPECT_FAILS(fs_->Lookup(kRootInode, "file"), ENOENT);
@@ -154,11 +188,19 @@ TEST_F(CreationTest, WhoFindsItWrittenAfterAllFindsTheFile) {
   }
 }
 
-// Hosts that all want the same names, and die after some request. A name that one of them was told
-// of is there, and is told to one alone.
-TEST_F(CreationTest, OfMakersWhoDieNoTwoHaveTheName) {
+class DyingMakersTest : public CreationTest {
+ protected:
+  // Makes it, and tells its inode.
+  using Make = std::function<Result<InodeId>(FileSystem&, std::string_view name)>;
+
+  void ExpectOneAtMost(const Make& make, uint64_t requests);
+};
+
+// Hosts that all want the same name, and two of which die after some request. Where one of them was
+// told that it has the name it is there, and told to one alone.
+void DyingMakersTest::ExpectOneAtMost(const Make& make, uint64_t requests) {
   constexpr int kHosts = 3;
-  for (uint64_t requests = 0; requests < 24; ++requests) {
+  {
     const std::string name = fmt::format("file {}", requests);
     std::vector<InodeId> told;
     std::vector<std::shared_ptr<ClientLife>> lives;
@@ -177,8 +219,8 @@ TEST_F(CreationTest, OfMakersWhoDieNoTwoHaveTheName) {
     lives[1]->CrashAfter(requests + 3);
     RunTogether(kHosts, [&](int i) {
       for (int attempt = 0; attempt < 3; ++attempt) {
-        const auto made = systems[static_cast<size_t>(i)]->MakeSymlink(kRootInode, name, "x", {});
-        if (made.has_value()) told.push_back(made->inode);
+        const auto made = make(*systems[static_cast<size_t>(i)], name);
+        if (made.has_value()) told.push_back(*made);
       }
     });
     EXPECT_LE(told.size(), 1u) << requests;
@@ -189,6 +231,34 @@ TEST_F(CreationTest, OfMakersWhoDieNoTwoHaveTheName) {
     }
     systems.clear();
     clusters.clear();
+  }
+}
+
+TEST_F(DyingMakersTest, NoTwoMakeALinkOfOneName) {
+  for (uint64_t requests = 0; requests < 24; ++requests) {
+    ExpectOneAtMost(
+        [](FileSystem& fs, std::string_view name) -> Result<InodeId> {
+          const auto made = fs.MakeSymlink(kRootInode, name, "x", {});
+          if (!made.has_value()) return tl::unexpected(made.error());
+          return made->inode;
+        },
+        requests);
+  }
+}
+
+TEST_F(DyingMakersTest, NoTwoUploadAFileOfOneName) {
+  for (uint64_t requests = 0; requests < 24; ++requests) {
+    ExpectOneAtMost(
+        [](FileSystem& fs, std::string_view name) -> Result<InodeId> {
+          auto file = fs.Create(kRootInode, name, {.exclusive = true, .publish_at_commit = true});
+          if (!file.has_value()) return tl::unexpected(file.error());
+          const InodeId id = (*file)->inode();
+          (void)(*file)->Write(0, AsBytes("contents"));
+          const Status closed = (*file)->Close();
+          if (!closed.ok()) return tl::unexpected(closed);
+          return id;
+        },
+        requests);
   }
 }
 
