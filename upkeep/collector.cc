@@ -151,12 +151,17 @@ Status Collector::CheckKeepers(const Checker& checker) const {
 Status Collector::CollectEntry(const EntryFact& entry) {
   const StoredEntry stored = TRY(records_.FindEntry(entry.directory, entry.name));
   if (!stored.entry || stored.entry->inode != entry.inode) return {};
-  ++report_.entries;
-  if (options_.dry_run) return {};
-  // Where it was never written, nobody does so from now on.
-  if (options_.fences && !TRY(records_.FenceNew(entry.inode))) return {};
+  if (options_.dry_run) {
+    ++report_.entries;
+    return {};
+  }
+  // Where it was never written, nobody does so from now on. In a directory that is gone nobody is
+  // told that he has made something.
+  const bool is_in_directory = TRY(records_.FindInode(entry.directory)).has_value();
+  if (options_.fences && is_in_directory && !TRY(records_.FenceNew(entry.inode))) return {};
   const auto change = records_.ChangeEntry(entry.directory, entry.name, stored.slot, std::nullopt);
   TRY(change.why);
+  if (change.applied()) ++report_.entries;
   if (change.applied() && stored.entry->kind == FileKind::kDirectory) {
     TRY(CollectCount(entry.directory));
   }

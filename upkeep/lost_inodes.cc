@@ -12,10 +12,14 @@ constexpr uint64_t kFirstSlot = 1;
 
 Result<InodeFound> FindFate(Records& records, InodeId id, const Records::InodeRegister& found) {
   if (found.stored) return InodeFound{InodeFate::kThere, {}};
-  if (found.slot > 0) return InodeFound{InodeFate::kRemoved, {}};
+  // What was there is removed in a later slot. In the first one somebody who wanted its name has
+  // written a removal, or a collection, because it was not there.
+  if (found.slot > kFirstSlot) return InodeFound{InodeFate::kRemoved, {}};
   const RegisterTraces traces = TRY(records.FindTraces(id));
-  if (traces.removed) return InodeFound{InodeFate::kRemoved, {}};
+  if (traces.removed && traces.slot > kFirstSlot) return InodeFound{InodeFate::kRemoved, {}};
   if (traces.value) {
+    // Somebody may just have been writing it.
+    if (TRY(records.FindInode(id))) return InodeFound{InodeFate::kThere, {}};
     // A drive that is away may have a later one. But what was chosen later has been accepted by one
     // of any majority.
     const bool is_first = traces.slot == kFirstSlot && traces.answered > traces.replicas / 2;

@@ -3,9 +3,11 @@
 //
 //   - one that was removed has left a removal on its drives, until nothing names it any more;
 //   - one that was never written, as that of an upload that died, has left nothing on any of its
-//     drives, and neither an entry nor another inode names it: these are written after it;
-//   - one of which a few drives have the first value, and which nothing names, is one whose writer
-//     died just then, or one that was lost together with its name: nobody can tell;
+//     drives but a removal in its first slot, and neither an entry nor another inode names it:
+//     these are written after it, or on no drive that has not got it first;
+//   - one of which a few drives have the first value, and which nothing names, or one entry that
+//   was
+//     written with it, is one whose writer died just then, or one that was lost: nobody can tell;
 //   - any other one that reads as never written is lost.
 //
 // Checker finds them; Collector keeps what is left of them; upkeep/recovery.h brings it back.
@@ -34,7 +36,8 @@ struct LostInode {
   bool is_keeper = false;           // files say that it keeps blocks which they share
   // As the newest copy has it that is left; it may be older than the inode was.
   std::optional<Inode> copy;
-  // Nothing names it, and the copy is its first: it may never have been there.
+  // Nothing names it but the entry that it was made with, if any, and the copy is its first: it may
+  // never have been there.
   bool may_be_unfinished = false;
   // From its shards, as far as they tell:
   uint64_t shards = 0;
@@ -51,7 +54,7 @@ struct LostInode {
 enum class InodeFate {
   kThere,
   kRemoved,
-  kNoTrace,  // of its drives, all of which answered, none has ever heard of it
+  kNoTrace,  // of its drives, all of which answered, none has ever heard of a value of it
   kLost,     // a few drives have a copy, and too few to be believed
   kBegun,    // so, too, and it is of the first that was ever written of it
 };

@@ -276,8 +276,12 @@ RegisterStore::BothOutcomes RegisterStore::Impl::ChangeBoth(Wanted first, Wanted
   }
   TryBoth(one, other);
   BothOutcomes outcomes{.first = Carry(one), .second = {}};
-  if (outcomes.first.applied() || other.own.sent) {
+  const bool sent = other.own.sent;
+  if (outcomes.first.applied() || (sent && !outcomes.first.unknown())) {
     outcomes.second = Carry(other);
+  } else if (sent) {
+    outcomes.second.effect = Effect::kUnknown;
+    outcomes.second.why = outcomes.first.why;
   } else {
     outcomes.second.why = outcomes.first.why;
   }

@@ -207,8 +207,9 @@ class RegisterStore {
                        std::optional<std::string> value, ChangeTerms terms = {});
 
   // Two changes of different registers of one group. The second one is of no use without the first:
-  // no replica takes it from here before it has the first, if the drives know guards. As quick as
-  // one change where both registers are known or new. Otherwise one comes after the other.
+  // in the fast round no replica takes it before it has the first, if the drives know guards. (It
+  // may be chosen all the same before the first is, or without it.) As quick as one change where
+  // both registers are known or new. Otherwise one comes after the other.
   struct Wanted {
     RegisterName name;
     RegisterValue seen;
@@ -216,8 +217,8 @@ class RegisterStore {
   };
   struct BothOutcomes {
     ChangeOutcome first;
-    // If the first was not applied: refused, for the same reason; unless some replica has taken it
-    // before that was known.
+    // If the first was not applied: refused, for the same reason; unless some replica may have
+    // taken it before that was known. Then it is unknown where the first is.
     ChangeOutcome second;
   };
   BothOutcomes ChangeBoth(Wanted first, Wanted second, ChangeTerms terms = {});

@@ -231,7 +231,7 @@ Room FileCommit::RoomOf(const Inode& out) {
   return out.inline_data.size() > base_.inline_data.size() ? Room::kData : Room::kNames;
 }
 
-// False: another host was faster, and ours is laid over what it did.
+// For the first time together with its name, if it has one to get.
 Records::InodeChange FileCommit::WriteInode(const Inode& out, ChangeTerms terms) {
   if (!first_name_) return context_.records.ChangeInode(id_, slot_, out, terms);
   const FirstName name = *std::exchange(first_name_, std::nullopt);
@@ -240,6 +240,7 @@ Records::InodeChange FileCommit::WriteInode(const Inode& out, ChangeTerms terms)
   return std::move(both.inode);
 }
 
+// False: another host was faster, and ours is laid over what it did.
 Result<bool> FileCommit::ChangeInode(Inode out, Durability durability) {
   TRY(TakeMarkOff(out));
   const bool again = !inode_written_ && first_write_.has_value();

@@ -66,11 +66,11 @@ Status FileState::CommitWithName(bool durably) {
   if (committed.ok() || !given_) return committed;
   // Nobody finds a name whose inode is not there; but that may yet come.
   const Records::EntryChange given = *std::exchange(given_, std::nullopt);
-  bool may_be_there = uncertain_ && (given.applied() || given.unknown());
+  bool may_be_there = given.unknown() || (uncertain_ && given.applied());
   if (!uncertain_ && given.applied()) {
     const auto taken =
         context_.records.ChangeEntry(name_->directory, name_->name, given.now.slot, std::nullopt);
-    may_be_there = taken.unknown();
+    may_be_there = !taken.applied() && !taken.why.ok();
   }
   const MutexLock lock(mutex_);
   name_->seen.reset();
@@ -160,6 +160,8 @@ Status FileState::GiveFirstName(const Names::NewName& name) {
     const MutexLock lock(mutex_);
     own = {base_, slot_};
   }
+  // Somebody who has changed it meanwhile may have found the name that it could not have.
+  own.inode.named = GivenName{name.directory, name.name};
   const Names::Publication published =
       context_.names.Publish(name, id_, own, /*is_safe=*/false, Durability::kWriteBack);
   const MutexLock lock(mutex_);

@@ -101,7 +101,7 @@ Result<Names::Place> Names::Look(InodeId directory, std::string_view name,
       }
       const Records::InodeRegister read = TRY(records_.FindInodeRegister(id));
       if (read.stored) continue;
-      if (read.slot == 0) {
+      if (read.slot == 0 && entry.entry->kind != FileKind::kDirectory) {
         place.unborn = id;
         return place;
       }
@@ -325,6 +325,16 @@ Result<bool> Names::NoteGain(InodeId directory, std::optional<StoredInode> seen,
 
 // Nothing names the inode, which was made here. If it cannot be removed, a collection takes it some
 // day.
+// Its maker, if he lives, is given a moment to write it.
+Result<bool> Names::FenceUnborn(InodeId unborn) {
+  constexpr Duration kForTheMaker = std::chrono::milliseconds(200);
+  const TimeLimit limit(runtime_, kForTheMaker);
+  for (Attempts attempts; !limit.has_passed() && attempts.Next(); attempts.Pause(runtime_)) {
+    if (TRY(records_.FindInode(unborn))) return false;
+  }
+  return records_.FenceNew(unborn);
+}
+
 void Names::Discard(InodeId id, const StoredInode& made) {
   Status discarded;
   if (IsDirectory(made.inode)) {
@@ -378,7 +388,7 @@ Changed Names::TakeBack(const NewName& name, uint64_t slot, const std::optional<
 
 Result<std::optional<Names::Made>> Names::Make(InodeId directory, std::string_view name,
                                                const Place& place, const Inode& inode) {
-  if (place.unborn != 0 && !TRY(records_.FenceNew(place.unborn))) return std::optional<Made>();
+  if (place.unborn != 0 && !TRY(FenceUnborn(place.unborn))) return std::optional<Made>();
   Inode named = inode;
   named.named = GivenName{directory, std::string(name)};
   const auto [id, written, change] = records_.CreateNamed(directory, name, place.slot, named);
@@ -407,9 +417,6 @@ Result<std::optional<Names::Made>> Names::Make(InodeId directory, std::string_vi
   return Failed(taken.why);
 }
 
-// By an earlier attempt whose outcome could not be learnt the inode may have the name, or have had
-// it. Where it has not, it is written once more, so that a collection that takes it because it has
-// no name yet comes too late, or was first: docs/format.md, "Collecting".
 Status Names::DropLink(InodeId id, std::optional<StoredInode> seen,
                        const std::function<Status()>& make_safe) {
   bool lasts = make_safe == nullptr;
@@ -441,7 +448,7 @@ Result<StoredInode> Names::Link(InodeId id, InodeId directory, std::string_view 
   for (Attempts attempts; attempts.Next();) {
     const Place place = TRY(Recall(directory, name, IsFree));
     if (place.found()) return Fail(EEXIST, "'{}' exists in directory {:016x}", name, directory);
-    if (place.unborn != 0 && !TRY(records_.FenceNew(place.unborn))) continue;
+    if (place.unborn != 0 && !TRY(FenceUnborn(place.unborn))) continue;
     // A client that removes another name of it relies on this one.
     TRY(MakeReachable(directory));
     const StoredInode linked = TRY(Update(

@@ -73,8 +73,9 @@ class Names {
     InodeId id = 0;     // 0: no such name
     StoredInode inode;
     StoredInode directory;
-    // Of no such name: there is an entry, and this inode of it was never written. Its maker died or
-    // is at it, or it is lost. Whoever is to write the entry fences it (Records::FenceNew()).
+    // Of no such name: there is an entry, and this inode of it, which is not a directory, was never
+    // written. Its maker died or is at it, or it is lost. Whoever is to write the entry fences it:
+    // FenceUnborn().
     InodeId unborn = 0;
     bool is_recalled = false;  // it was so a while ago
     bool found() const { return id != 0; }
@@ -216,6 +217,8 @@ class Names {
   Status MakeReachable(InodeId directory);
   Changed TakeBack(const NewName& name, uint64_t slot, const std::optional<Entry>& former,
                    const Result<bool>& touched);
+  // Nobody writes it any more (Records::FenceNew()). False: it has been written.
+  Result<bool> FenceUnborn(InodeId unborn);
   void Discard(InodeId id, const StoredInode& made);
   void NoteRemoval(InodeId directory, const StoredInode& seen, Subdirectories change);
   // After an entry was written. False: the directory is gone, or about to be, and never had it.

@@ -16,6 +16,9 @@ Status TooBusy(const Names::NewName& name) {
 
 }  // namespace
 
+// By an earlier attempt whose outcome could not be learnt the inode may have the name, or have had
+// it. Where it has not, it is written once more, so that a collection that takes it because it has
+// no name yet comes too late, or was first: docs/format.md, "Collecting".
 Result<Names::Obstacle> Names::LookForPublish(const NewName& name, InodeId id, StoredInode& own) {
   using Kind = Obstacle::Kind;
   const auto never = [](Status why) { return Obstacle{Kind::kFinal, {}, std::move(why)}; };
@@ -31,7 +34,10 @@ Result<Names::Obstacle> Names::LookForPublish(const NewName& name, InodeId id, S
       return never(Fail(EISDIR, "'{}' in directory {:016x} is a directory by now", name.name,
                         name.directory));
     }
-    own.inode.named = GivenName{name.directory, name.name};  // for who collects
+    // Others have found it by that attempt's name, and given it another one.
+    const bool was_left = own.inode.links != 1 || own.inode.intent || own.inode.last_rename ||
+                          own.inode.named != GivenName{name.directory, name.name};
+    if (was_left) return Obstacle{Kind::kLeft, seen, {}};
     const auto change = records_.ChangeInode(id, own.slot, own.inode);
     TRY(change.why);
     if (!change.now) {
@@ -90,7 +96,7 @@ Names::Publication Names::Publish(const NewName& name, InodeId id, StoredInode& 
       return publication;
     }
     if (seen->unborn != 0) {
-      const Result<bool> free = records_.FenceNew(seen->unborn);
+      const Result<bool> free = FenceUnborn(seen->unborn);
       if (!free.has_value()) return refused(free.error(), /*is_final=*/false);
       if (!*free) {
         seen.reset();

@@ -411,12 +411,20 @@ Result<bool> Names::MoveWithIntent(const Wanted& wanted, const Place& from, cons
 }
 
 Result<bool> Names::TryRename(const Wanted& wanted) {
-  const auto [from, to] = TRY(LookForMove(wanted));
+  auto [from, to] = TRY(LookForMove(wanted));
   if (to.found() && to.id == from.id) {
     if (wanted.no_replace) TRY(CheckReplacement(wanted, from, to));
     return true;
   }
-  if (to.unborn != 0 && !TRY(records_.FenceNew(to.unborn))) return false;
+  if (to.unborn != 0) {
+    if (!TRY(FenceUnborn(to.unborn))) return false;
+    // Whoever finishes the rename finds the name as the intent says: free.
+    const auto cleared =
+        records_.ChangeEntry(wanted.target, wanted.target_name, to.slot, std::nullopt);
+    TRY(cleared.why);
+    if (!cleared.applied()) return false;
+    to.slot = cleared.now.slot;
+  }
   if (to.found() && to.inode.inode.mark) {
     TRY(FinishMark(to.id, to.inode));
     return false;

@@ -25,7 +25,10 @@ def ask(url, query):
         with urllib.request.urlopen(address, timeout=10) as answer:
             return json.load(answer)["data"]["result"]
     except urllib.error.HTTPError as error:
-        return json.load(error).get("error", str(error))
+        try:
+            return json.load(error).get("error", str(error))
+        except json.JSONDecodeError:  # while it starts it says so in plain words
+            return str(error)
 
 
 def expressions(project):

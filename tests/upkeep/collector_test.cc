@@ -270,7 +270,9 @@ TEST_F(CollectorTest, AnUploadThatWasCollectedStaysSoHoweverLateItIs) {
 }
 
 // Its first commit may have happened, for all it knows, and did; it is collected since, and erased.
+// It was to replace a file, so it has no name yet.
 TEST_F(CollectorTest, WhoDoesNotKnowWhetherItWroteAnInodeGivesUpBeforeThatIsErased) {
+  Make("file", "old");
   auto upload = fs_->Create(kRootInode, "file", {.truncate = true, .publish_at_commit = true});
   ASSERT_OK((*upload)->Write(0, AsBytes("inline, so that the inode is all there is to write")));
   const InodeId inode = (*upload)->inode();
@@ -286,7 +288,22 @@ TEST_F(CollectorTest, WhoDoesNotKnowWhetherItWroteAnInodeGivesUpBeforeThatIsEras
   EXPECT_EQ(SlotOf(inode), 0u);
   const Status late = (*upload)->Sync();
   EXPECT_EQ(late.code(), ESTALE) << late.message();
-  EXPECT_FAILS(fs_->Resolve("/file"), ENOENT);
+  EXPECT_EQ(Contents("/file"), "old");
+}
+
+// Both are there, and neither has a way to it: the entry, which keeps its inode, goes first.
+TEST_F(CollectorTest, WhatWasMadeInADirectoryThatIsGoneGoes) {
+  const InodeId directory = MakeDirectory("d");
+  const InodeId file = Make("file", Pattern(1, 2 * kTestBlock), directory);
+  RemoveInode(directory);
+  PutEntry(kRootInode, "d", std::nullopt);
+  for (int day = 0; day < 3; ++day) {
+    sim_.Sleep(hours(48));
+    Collect();
+  }
+  Records records(*host_.cluster);
+  EXPECT_FALSE(records.FindEntry(directory, "file")->entry.has_value());
+  EXPECT_FALSE((*records.FindInode(file)).has_value());
 }
 
 TEST_F(CollectorTest, NothingGoesWhenNamesCannotBeRead) {

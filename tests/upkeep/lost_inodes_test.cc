@@ -182,6 +182,9 @@ TEST_F(LostInodesTest, AnInodeThatWasOnlyBegunIsKeptAndAlarmsNobody) {
   ASSERT_OK((*file)->Close());
   const InodeId id = (*file)->inode();
   MakeLate(LoseInode(id, 1));
+  EXPECT_THAT(Problems(Check()), testing::ElementsAre("unfinished-inode /file"))
+      << "it may be made just now, together with its name";
+  sim_.Sleep(std::chrono::hours(25));
   EXPECT_THAT(Problems(Check()), testing::ElementsAre("lost-inode /file"));
   PutEntry(kRootInode, "file", std::nullopt);
 
@@ -199,6 +202,44 @@ TEST_F(LostInodesTest, AnInodeThatWasOnlyBegunIsKeptAndAlarmsNobody) {
   EXPECT_EQ(CountShards(), shards);
   CollectOften(/*lost=*/true);
   EXPECT_EQ(CountShards(), 0u);
+}
+
+// Whoever takes its name does not make it one that was removed.
+TEST_F(LostInodesTest, AFileWhoseNameWasGivenToAnotherIsLostAllTheSame) {
+  const InodeId id = Make("file", Pattern(1, 2 * kTestBlock));
+  ASSERT_OK(fs_->SetAttributes(id, {.mode = 0600}));
+  MakeLate(LoseInode(id, 1));
+  Host other = NewHost();
+  EXPECT_FAILS(other->Lookup(kRootInode, "file"), ENOENT);
+  ASSERT_OK(other->MakeSymlink(kRootInode, "file", "x", {}));
+  EXPECT_THAT(Problems(Check()), testing::ElementsAre(testing::StartsWith("lost-inode")));
+  const size_t shards = CountShards();
+  for (int run = 0; run < 3; ++run) EXPECT_EQ(Collect().shards, 0u);
+  EXPECT_EQ(CountShards(), shards);
+}
+
+// Nor does who makes a directory of that name.
+TEST_F(LostInodesTest, ALostDirectoryWhoseNameWasGivenToAnotherKeepsWhatIsInIt) {
+  const InodeId a = MakeDirectory("a");
+  const InodeId file = Make("file", Pattern(1, 2 * kTestBlock), a);
+  LoseInode(a);
+  Host other = NewHost();
+  ASSERT_OK(other->MakeDirectory(kRootInode, "a", 0755, {}));
+  EXPECT_THAT(Problems(Check()), testing::Contains(testing::StartsWith("lost-inode")));
+  const size_t shards = CountShards();
+  CollectOften();
+  EXPECT_EQ(CountShards(), shards);
+  EXPECT_OK(Recover(a, "/found"));
+  EXPECT_EQ(ContentsNow("/found/file"), Pattern(1, 2 * kTestBlock));
+  EXPECT_EQ(fs_->Resolve("/found/file")->inode, file);
+}
+
+TEST_F(LostInodesTest, WhatIsInALostDirectoryGoesWhenSomebodySaysSo) {
+  Make("file", Pattern(1, 2 * kTestBlock), MakeDirectory("a"));
+  LoseInode(fs_->Resolve("/a")->inode);
+  CollectOften(/*lost=*/true);
+  EXPECT_EQ(CountShards(), 0u);
+  ExpectClean(Check());
 }
 
 // With a later value it was there, name or no name.

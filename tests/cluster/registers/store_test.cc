@@ -1138,6 +1138,19 @@ TEST_F(BothTest, AreMadeWhileADriveIsAway) {
   EXPECT_EQ(ValueOf({7, "E1"}), "entry");
 }
 
+// Nobody can tell of the first. The second is not pushed on.
+TEST_F(BothTest, TheSecondIsAsUncertainAsTheFirst) {
+  for (auto& drive : three_.set.drives) {
+    DriveFaults faults = Replicas::Healthy();
+    faults.lose_answer = 1;
+    drive->Set(faults);
+  }
+  const auto both = store_->ChangeBoth(Inode(), Entry());
+  EXPECT_EQ(both.first.effect, Effect::kUnknown);
+  EXPECT_EQ(both.second.effect, Effect::kUnknown);
+  EXPECT_FAILS(both.second.why, EIO);
+}
+
 TEST_F(BothTest, OneThatIsKnownMayBeReplaced) {
   ASSERT_TRUE(store_->Change({7, "E1"}, {}, "old").applied());
   three_.Settle();

@@ -97,6 +97,33 @@ TEST_F(CreationTest, AnUploadWhoseNameIsTakenMeanwhileReplacesIt) {
   EXPECT_EQ(checker.Run().lost_inodes, 0u);
 }
 
+// Inode and name were written, and nobody could tell. Others have found the file since.
+TEST_F(CreationTest, AnUploadThatWasRenamedMeanwhileDoesNotGetASecondName) {
+  const std::map<std::string, std::function<Status(InodeId)>> ways = {
+      {"renamed", [&](InodeId) { return fs_->Rename(kRootInode, "f", kRootInode, "g", false); }},
+      {"linked", [&](InodeId id) -> Status {
+         EXPECT_OK(fs_->Link(id, kRootInode, "g"));
+         return fs_->Unlink(kRootInode, "f");
+       }}};
+  for (const auto& [name, move] : ways) {
+    Host other = NewHost();
+    auto file = other->Create(kRootInode, "f", {.publish_at_commit = true});
+    ASSERT_OK(file);
+    ASSERT_OK((*file)->Write(0, AsBytes("contents")));
+    const InodeId id = (*file)->inode();
+    for (DriveId d = 1; d <= machines_.size(); ++d) machines_.drive(d).Set({.lose_answer = 1});
+    EXPECT_FAILS((*file)->Commit(), EIO);
+    for (DriveId d = 1; d <= machines_.size(); ++d) machines_.drive(d).Set({});
+    ASSERT_OK(fs_->Lookup(kRootInode, "f")) << name;
+    ASSERT_OK(move(id)) << name;
+    EXPECT_OK((*file)->Close()) << name;
+    EXPECT_EQ(List(), std::vector<std::string>{"g"}) << name;
+    EXPECT_EQ(InodeOf(id).links, 1u) << name;
+    EXPECT_EQ(Contents("/g"), "contents") << name;
+    ASSERT_OK(fs_->Unlink(kRootInode, "g"));
+  }
+}
+
 // Somebody else's fence is there first.
 TEST_F(CreationTest, AnUploadWhoseInodeWasFencedFails) {
   auto file = fs_->Create(kRootInode, "file", {.publish_at_commit = true});
