@@ -216,18 +216,6 @@ void Checker::FindLostByShards() {
   }
 }
 
-// As whoever makes a file, or uploads one, and dies while he writes the inode together with its
-// entry may leave it. Nobody is at that for a day.
-bool Checker::IsJustMade(const LostInode& found, const Inode& copy) {
-  constexpr int64_t kDay = 86'400'000'000'000;
-  const bool is_alone = found.names.size() <= 1 && found.contents.empty() && !found.is_keeper;
-  if (!is_alone || copy.kind == FileKind::kDirectory) return false;
-  if (copy.changed + kDay < records_.WallClock()) return false;
-  if (found.names.empty()) return true;
-  const EntryFact& name = found.names.front();
-  return copy.named == GivenName{name.directory, name.name};
-}
-
 void Checker::FindLost(std::map<InodeId, LostInode> candidates) {
   for (auto next = candidates.begin(); next != candidates.end();) {
     std::vector<InodeId> ids;
@@ -246,8 +234,8 @@ void Checker::FindLost(std::map<InodeId, LostInode> candidates) {
       }
       if (found->fate == InodeFate::kThere || found->fate == InodeFate::kRemoved) continue;
       candidate.id = id;
-      candidate.may_be_unfinished =
-          found->fate == InodeFate::kBegun && found->copy && IsJustMade(candidate, *found->copy);
+      candidate.may_be_unfinished = found->fate == InodeFate::kBegun && found->copy &&
+                                    candidate.MayBeJustMade(*found->copy, records_.WallClock());
       if (found->fate != InodeFate::kLost && !IsStillNamed(candidate)) {
         // As an upload that is under way, or died, has left it; unless a name that could not be
         // read is its own.

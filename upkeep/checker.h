@@ -138,7 +138,6 @@ class Checker {
   void FindLostByShards();
   void FindLost(std::map<InodeId, LostInode> candidates);
   bool IsStillNamed(LostInode& candidate);
-  bool IsJustMade(const LostInode& found, const Inode& copy);
   bool MayBeLost(InodeId id) const { return lost_.contains(id) || undecided_.contains(id); }
   bool IsAboutWhatIsLost(const Suspicion& suspicion) const;
   void ReportLost();

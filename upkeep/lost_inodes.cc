@@ -43,6 +43,15 @@ bool LostInode::IsDirectory() const {
   return !contents.empty() || std::ranges::any_of(names, says_so);
 }
 
+bool LostInode::MayBeJustMade(const Inode& first, int64_t now) const {
+  constexpr int64_t kDay = 86'400'000'000'000;
+  if (first.kind == FileKind::kDirectory || names.size() > 1 || !contents.empty() || is_keeper) {
+    return false;
+  }
+  if (now - first.changed > kDay) return false;
+  return names.empty() || first.named == GivenName{names[0].directory, names[0].name};
+}
+
 std::string LostInode::Text() const {
   std::string text = may_be_unfinished
                          ? fmt::format(

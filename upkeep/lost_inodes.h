@@ -46,6 +46,9 @@ struct LostInode {
   bool IsDirectory() const;
   // Whether anything but shards says that there was such an inode.
   bool IsNamed() const { return !names.empty() || !contents.empty() || is_keeper || copy; }
+  // Whether it is as one leaves it who makes or uploads a file, and dies while he writes the inode
+  // together with its entry, within a day. `first` is the copy that is left, of its first value.
+  bool MayBeJustMade(const Inode& first, int64_t now) const;
   // In one sentence, for people.
   std::string Text() const;
 };
