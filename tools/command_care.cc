@@ -5,10 +5,10 @@
 
 #include "base/config.h"
 #include "base/try.h"
-#include "cluster/connect.h"
 #include "tools/care_run.h"
 #include "tools/commands.h"
 #include "tools/time_span.h"
+#include "upkeep/host_events.h"
 
 namespace pinstripe {
 namespace {
@@ -46,7 +46,7 @@ Result<CareRequest> RequestOf(const CareOptions& options) {
 
 Result<int> RunCommand(Runtime& runtime, const CareOptions& options) {
   const CareRequest request = TRY(RequestOf(options));
-  const auto connected = TRY(Connect(runtime, options.config));
+  const auto connected = TRY(ConnectCommand(runtime, options.config));
   const CareOutcome done = TRY(RunCare(connected->cluster(), connected->drive_factory(), request));
   fmt::print("{}", options.json ? CareJson(request, done) : CareText(request, done));
   return request.dry_run ? 0 : ExitCodeOf(done);

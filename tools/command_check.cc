@@ -5,10 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/try.h"
-#include "cluster/connect.h"
 #include "tools/check_report.h"
 #include "tools/commands.h"
 #include "tools/long_runs.h"
+#include "upkeep/host_events.h"
 
 namespace pinstripe {
 namespace {
@@ -23,7 +23,7 @@ struct CheckOptions {
 constexpr int kExitNotChecked = 2;
 
 Result<int> RunCheck(Runtime& runtime, const CheckOptions& options) {
-  auto connected = Connect(runtime, options.config);
+  auto connected = ConnectCommand(runtime, options.config);
   if (!connected) {
     fmt::print(stderr, "pinstripe: {}\n", connected.error().message());
     return kExitNotChecked;

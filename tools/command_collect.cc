@@ -5,11 +5,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/try.h"
-#include "cluster/connect.h"
 #include "tools/check_report.h"
 #include "tools/commands.h"
 #include "tools/long_runs.h"
 #include "tools/time_span.h"
+#include "upkeep/host_events.h"
 
 namespace pinstripe {
 namespace {
@@ -32,7 +32,7 @@ std::string ArgumentsOf(const CollectOptions& options) {
 
 Result<int> RunCollect(Runtime& runtime, const CollectOptions& options) {
   const Duration older_than = TRY(ParseSpan("--older-than", options.older_than));
-  const auto connected = TRY(Connect(runtime, options.config));
+  const auto connected = TRY(ConnectCommand(runtime, options.config));
   LongWork work(connected->cluster(), {.work = "collect", .arguments = ArgumentsOf(options)},
                 std::string(kCollectionGoesOn));
   const auto report =

@@ -6,17 +6,17 @@
 #include <memory>
 
 #include "base/try.h"
-#include "cluster/connect.h"
 #include "cluster/kept_layout.h"
 #include "tools/commands.h"
 #include "tools/config_text.h"
+#include "upkeep/host_events.h"
 
 namespace pinstripe {
 namespace {
 
 // Has the cluster keep the layout of the file, which other files are compared with.
 Result<int> ApplyLayout(Runtime& runtime, const std::string& file) {
-  const auto connected = TRY(Connect(runtime, file));
+  const auto connected = TRY(ConnectCommand(runtime, file));
   Cluster& cluster = connected->cluster();
   const auto before = TRY(KeepLayout(cluster.registers(), cluster.config()));
   if (!before) {

@@ -5,10 +5,10 @@
 
 #include "base/time_text.h"
 #include "base/try.h"
-#include "cluster/connect.h"
 #include "tools/commands.h"
 #include "tools/time_span.h"
 #include "upkeep/events.h"
+#include "upkeep/host_events.h"
 
 namespace pinstripe {
 namespace {
@@ -40,7 +40,7 @@ void PrintRest(const EventList& list, int64_t since) {
 
 Result<int> Show(Runtime& runtime, const EventsOptions& options) {
   const int64_t since = TRY(ParseSince("--since", options.since, runtime.WallClock()));
-  const auto connected = TRY(Connect(runtime, options.config));
+  const auto connected = TRY(ConnectCommand(runtime, options.config));
   const EventList list = TRY(ReadEvents(connected->cluster(), since));
   std::string day;
   if (options.json) {
@@ -55,7 +55,7 @@ Result<int> Show(Runtime& runtime, const EventsOptions& options) {
 // Until a signal ends the process.
 Result<int> Follow(Runtime& runtime, const EventsOptions& options) {
   const int64_t since = TRY(ParseSince("--since", options.since, runtime.WallClock()));
-  const auto connected = TRY(Connect(runtime, options.config));
+  const auto connected = TRY(ConnectCommand(runtime, options.config));
   EventFollower follower(connected->cluster());
   std::string day;
   bool could_read = true;

@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "base/try.h"
-#include "cluster/connect.h"
 #include "tools/commands.h"
+#include "upkeep/host_events.h"
 #include "upkeep/stop.h"
 
 namespace pinstripe {
@@ -21,7 +21,7 @@ struct StopOptions {
 };
 
 Result<int> Answer(Runtime& runtime, const StopOptions& options) {
-  const auto connected = TRY(Connect(runtime, options.config));
+  const auto connected = TRY(ConnectCommand(runtime, options.config));
   Cluster& cluster = connected->cluster();
   const Survey survey = SurveyOf(cluster);
   const StopAnswer answer = TRY(MayStop(cluster, survey, options.what));

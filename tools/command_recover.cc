@@ -6,11 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/try.h"
-#include "cluster/connect.h"
 #include "tools/check_report.h"
 #include "tools/commands.h"
 #include "tools/progress.h"
 #include "upkeep/host_care.h"
+#include "upkeep/host_events.h"
 #include "upkeep/recovery.h"
 
 namespace pinstripe {
@@ -38,7 +38,7 @@ Result<InodeId> ParseInode(std::string_view text) {
 
 Result<int> RunRecover(Runtime& runtime, const RecoverOptions& options) {
   const InodeId id = TRY(ParseInode(options.inode));
-  const auto connected = TRY(Connect(runtime, options.config));
+  const auto connected = TRY(ConnectCommand(runtime, options.config));
   const auto fs = TRY(FileSystem::Open(connected->cluster(), {.caretaker = &MakeHostCare}));
   Progress progress(runtime,
                     {.when_interrupted = "What is left of it is as it was; run it again."});

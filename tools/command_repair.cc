@@ -6,9 +6,9 @@
 
 #include "base/config.h"
 #include "base/try.h"
-#include "cluster/connect.h"
 #include "tools/commands.h"
 #include "tools/long_runs.h"
+#include "upkeep/host_events.h"
 
 namespace pinstripe {
 namespace {
@@ -29,7 +29,7 @@ Result<uint64_t> ParseRate(const std::string& text) {
 
 Result<int> RunCommand(Runtime& runtime, RepairCommand& command) {
   command.bytes_per_second = TRY(ParseRate(command.rate));
-  const auto connected = TRY(Connect(runtime, command.config));
+  const auto connected = TRY(ConnectCommand(runtime, command.config));
   LongWork work(connected->cluster(), WorkOf(command.name, command), std::string(kRepairGoesOn));
   const auto outcome = RunRepair(work, connected->cluster(), connected->drive_factory(), command);
   if (const auto stopped = work.Stopped()) return *stopped;

@@ -10,11 +10,11 @@
 #include "base/byte_text.h"
 #include "base/try.h"
 #include "base/utf8.h"
-#include "cluster/connect.h"
 #include "fs/file_system.h"
 #include "tools/check_report.h"
 #include "tools/commands.h"
 #include "tools/long_work.h"
+#include "upkeep/host_events.h"
 #include "upkeep/tree_remover.h"
 
 namespace pinstripe {
@@ -129,7 +129,7 @@ class Removal {
 };
 
 Result<int> RunRm(Runtime& runtime, const RmOptions& options) {
-  const auto connected = TRY(Connect(runtime, options.config));
+  const auto connected = TRY(ConnectCommand(runtime, options.config));
   const auto fs = TRY(FileSystem::Open(connected->cluster(), {}));
   return Removal(connected->cluster(), *fs, options).Run();
 }

@@ -4,9 +4,9 @@
 #include <memory>
 
 #include "base/try.h"
-#include "cluster/connect.h"
 #include "fs/file_system.h"
 #include "tools/commands.h"
+#include "upkeep/host_events.h"
 #include "upkeep/whereabouts.h"
 
 namespace pinstripe {
@@ -21,7 +21,7 @@ struct WhyOptions {
 constexpr int kExitShort = 3;
 
 Result<int> RunWhy(Runtime& runtime, const WhyOptions& options) {
-  const auto connected = TRY(Connect(runtime, options.config));
+  const auto connected = TRY(ConnectCommand(runtime, options.config));
   const auto fs = TRY(FileSystem::Open(connected->cluster(), {}));
   const Attributes attributes = TRY_CONTEXT(fs->Resolve(options.path), "{}", options.path);
   const auto place = fs->ResolveTarget(options.path);  // of the root there is none

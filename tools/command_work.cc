@@ -11,10 +11,10 @@
 
 #include "base/config.h"
 #include "base/try.h"
-#include "cluster/connect.h"
 #include "tools/commands.h"
 #include "upkeep/care_notes.h"
 #include "upkeep/events.h"
+#include "upkeep/host_events.h"
 #include "upkeep/work.h"
 
 namespace pinstripe {
@@ -130,7 +130,7 @@ Result<int> Ask(ConnectedCluster& connected, const WorkOptions& options) {
 
 Result<int> ShowOrAsk(Runtime& runtime, const WorkOptions& options) {
   const bool asks = !options.action.empty() || !options.rate.empty();
-  const auto connected = TRY(Connect(runtime, options.config));
+  const auto connected = TRY(ConnectCommand(runtime, options.config));
   if (asks) return Ask(*connected, options);
   const std::vector<WorkSeen> all = TRY(ReadWork(connected->cluster()));
   fmt::print("{}", options.json ? WorkJson(all) : WorkText(all, runtime.WallClock()));

@@ -234,8 +234,6 @@ void Checker::FindLost(std::map<InodeId, LostInode> candidates) {
       }
       if (found->fate == InodeFate::kThere || found->fate == InodeFate::kRemoved) continue;
       candidate.id = id;
-      candidate.may_be_unfinished = found->fate == InodeFate::kBegun && found->copy &&
-                                    candidate.MayBeJustMade(*found->copy, records_.WallClock());
       if (found->fate != InodeFate::kLost && !IsStillNamed(candidate)) {
         // As an upload that is under way, or died, has left it; unless a name that could not be
         // read is its own.
@@ -245,6 +243,8 @@ void Checker::FindLost(std::map<InodeId, LostInode> candidates) {
         }
         if (found->fate == InodeFate::kNoTrace) continue;
         candidate.may_be_unfinished = true;
+      } else if (found->fate == InodeFate::kBegun && found->copy) {
+        candidate.may_be_unfinished = candidate.MayBeJustMade(*found->copy, records_.WallClock());
       }
       candidate.copy = found->copy;
       lost_.emplace(id, std::move(candidate));
@@ -259,7 +259,13 @@ bool Checker::IsStillNamed(LostInode& candidate) {
     const Result<bool> names = StillNames(entry);
     return names.has_value() && !*names;  // of one that cannot be read it is not known
   };
+  // In a directory that was removed nothing was told to have a name.
+  const auto is_nowhere = [this](const EntryFact& entry) {
+    const auto directory = records_.FindInodeRegister(entry.directory);
+    return directory.has_value() && !directory->stored && directory->slot > 1;
+  };
   std::erase_if(candidate.names, is_gone);
+  std::erase_if(candidate.names, is_nowhere);
   std::erase_if(candidate.contents, is_gone);
   return candidate.IsNamed();
 }

@@ -1,11 +1,13 @@
 #include "upkeep/host_events.h"
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/time_text.h"
+#include "base/try.h"
 #include "cluster/map/electorate.h"
 
 namespace pinstripe {
@@ -21,7 +23,48 @@ std::string WereCounted(uint64_t count, std::string_view what) {
   return Counted(count, what) + (count == 1 ? " was" : " were");
 }
 
+size_t TellOfDrives(EventLog& log, EventKind kind, int64_t at, std::span<const DriveId> ids,
+                    const std::string& text) {
+  size_t events = 0;
+  for (; !ids.empty(); ids = ids.subspan(std::min(kDrivesAtOnce, ids.size()))) {
+    Event event{.kind = kind, .at = at, .actor = {}};
+    const auto now = ids.first(std::min(kDrivesAtOnce, ids.size()));
+    event.drives.assign(now.begin(), now.end());
+    event.text = text;
+    log.Add(std::move(event));
+    ++events;
+  }
+  return events;
+}
+
 }  // namespace
+
+size_t TellOfComparisons(Cluster& cluster, EventLog& log) {
+  std::map<std::string, std::vector<DriveId>> compared;
+  for (const auto& [id, was] : cluster.electorate().TakeCompared()) {
+    const bool is_copy = was == Say::kStale;
+    compared[is_copy ? "their disks went on from a copy or a backup"
+                     : "they may have lost changes with their power, or the others went on alone"]
+        .push_back(id);
+  }
+  size_t events = 0;
+  for (const auto& [why, ids] : compared) {
+    events += TellOfDrives(log, EventKind::kDriveCompared, 0, ids, why);
+  }
+  return events;
+}
+
+void TellAndClose::operator()(ConnectedCluster* connected) const {
+  {
+    EventLog log(connected->cluster());
+    if (TellOfComparisons(connected->cluster(), log) > 0) (void)log.Flush();
+  }
+  delete connected;
+}
+
+Result<CommandCluster> ConnectCommand(Runtime& runtime, const std::string& config_file) {
+  return CommandCluster(TRY(Connect(runtime, config_file)).release());
+}
 
 struct HostEvents::Watch {
   Watch(Cluster& cluster_in, EventLog& log_in, Options options_in)
@@ -39,7 +82,6 @@ struct HostEvents::Watch {
 
   void LookAtDrives() REQUIRES(mutex);
   void LookAtDrive(DriveId id, const Drive& drive, Time now, int64_t at) REQUIRES(mutex);
-  void TellOfComparisons() REQUIRES(mutex);
   void Tell(EventKind kind, int64_t at, std::vector<DriveId> drives, const std::string& text);
   void Tell(EventKind kind, uint64_t count, std::string text);
   void TellOfFiles() REQUIRES(mutex);
@@ -95,7 +137,7 @@ void HostEvents::LookAgain(const std::shared_ptr<Watch>& watch) {
       const MutexLock lock(watch->mutex);
       if (watch->cluster == nullptr) return;
       watch->LookAtDrives();
-      watch->TellOfComparisons();
+      TellOfComparisons(*watch->cluster, watch->log);
       watch->TellOfFiles();
       watch->TellOfDamage();
     }
@@ -146,27 +188,9 @@ void HostEvents::Watch::LookAtDrive(DriveId id, const Drive& drive, Time now, in
   went[{watched.away_at, why == "away" ? "" : why}].push_back(id);
 }
 
-void HostEvents::Watch::TellOfComparisons() {
-  std::map<std::string, std::vector<DriveId>> compared;
-  for (const auto& [id, was] : cluster->electorate().TakeCompared()) {
-    const bool is_copy = was == Say::kStale;
-    compared[is_copy ? "their disks went on from a copy or a backup"
-                     : "they may have lost changes with their power, or the others went on alone"]
-        .push_back(id);
-  }
-  for (auto& [why, ids] : compared) Tell(EventKind::kDriveCompared, 0, std::move(ids), why);
-}
-
 void HostEvents::Watch::Tell(EventKind kind, int64_t at, std::vector<DriveId> ids,
                              const std::string& text) {
-  for (size_t first = 0; first < ids.size(); first += kDrivesAtOnce) {
-    const size_t end = std::min(first + kDrivesAtOnce, ids.size());
-    Event event{.kind = kind, .at = at, .actor = {}};
-    event.drives.assign(ids.begin() + static_cast<ptrdiff_t>(first),
-                        ids.begin() + static_cast<ptrdiff_t>(end));
-    event.text = text;
-    log.Add(std::move(event));
-  }
+  TellOfDrives(log, kind, at, ids, text);
 }
 
 void HostEvents::Watch::Tell(EventKind kind, uint64_t count, std::string text) {

@@ -48,7 +48,7 @@ bool LostInode::MayBeJustMade(const Inode& first, int64_t now) const {
   if (first.kind == FileKind::kDirectory || names.size() > 1 || !contents.empty() || is_keeper) {
     return false;
   }
-  if (now - first.changed > kDay) return false;
+  if (now - first.changed > kDay || first.changed - now > kDay) return false;
   return names.empty() || first.named == GivenName{names[0].directory, names[0].name};
 }
 

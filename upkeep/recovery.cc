@@ -149,6 +149,7 @@ class Recovery {
       options.mode = copy->mode;
       options.owner = copy->owner;
     }
+    TRY(ClearOwnName(place));
     file_ = TRY_CONTEXT(fs_.Create(place.directory, place.name, options), "{}", path_);
     if (writes_.empty() && copy) {
       TRY(file_->Write(0, AsBytes(copy->inline_data)));
@@ -160,6 +161,14 @@ class Recovery {
     NoteWhatIsLacking();
     if (copy) TRY(file_->SetAttributes({.accessed = copy->accessed, .modified = copy->modified}));
     return file_->Close();
+  }
+
+  // What it has still, if that is where it is to be brought back: the new file has another inode.
+  // By its number it is found without a name, too.
+  Status ClearOwnName(const FileSystem::Place& place) {
+    const StoredEntry there = TRY(records_.FindEntry(place.directory, place.name));
+    if (!there.entry || there.entry->inode != id_) return {};
+    return records_.ChangeEntry(place.directory, place.name, there.slot, std::nullopt).why;
   }
 
   // All that is listed of it, but for pages of its block map.

@@ -15,6 +15,7 @@
 #include "kinetic/io.h"
 #include "upkeep/due.h"
 #include "upkeep/events.h"
+#include "upkeep/host_events.h"
 
 namespace pinstripe {
 namespace {
@@ -506,7 +507,7 @@ void CountErrors(const std::vector<Event>& events, std::vector<DriveReport>& dri
 Result<Survey> TakeSurvey(Runtime& runtime, const std::string& config_file) {
   Survey survey;
   survey.config = TRY(ClusterConfig::Load(config_file));
-  const auto connected = Connect(runtime, config_file);
+  const auto connected = ConnectCommand(runtime, config_file);
   if (connected) {
     Cluster& cluster = (*connected)->cluster();
     survey = SurveyOf(cluster);

@@ -472,7 +472,11 @@ Result<RegisterTraces> RegisterStore::Impl::FindTraces(const RegisterName& name)
       ++traces.answered;
       if (state->accepted.slot == 0) continue;
       ++traces.accepted;
-      if (!(newest < state->accepted)) continue;
+      // A fence and what it came too late for may have the same ballot: the value counts.
+      const bool is_value = state->proposal->value.has_value();
+      const bool is_newer = newest < state->accepted ||
+                            (newest == state->accepted && is_value && !traces.value.has_value());
+      if (!is_newer) continue;
       newest = state->accepted;
       traces.slot = newest.slot;
       traces.value = state->proposal->value;

@@ -101,7 +101,8 @@ Result<Names::Place> Names::Look(InodeId directory, std::string_view name,
       }
       const Records::InodeRegister read = TRY(records_.FindInodeRegister(id));
       if (read.stored) continue;
-      if (read.slot == 0 && entry.entry->kind != FileKind::kDirectory) {
+      // In its first slot there is a removal where somebody fenced it.
+      if (read.slot <= 1 && entry.entry->kind != FileKind::kDirectory) {
         place.unborn = id;
         return place;
       }
@@ -323,8 +324,6 @@ Result<bool> Names::NoteGain(InodeId directory, std::optional<StoredInode> seen,
   return true;
 }
 
-// Nothing names the inode, which was made here. If it cannot be removed, a collection takes it some
-// day.
 // Its maker, if he lives, is given a moment to write it.
 Result<bool> Names::FenceUnborn(InodeId unborn) {
   constexpr Duration kForTheMaker = std::chrono::milliseconds(200);
@@ -332,9 +331,17 @@ Result<bool> Names::FenceUnborn(InodeId unborn) {
   for (Attempts attempts; !limit.has_passed() && attempts.Next(); attempts.Pause(runtime_)) {
     if (TRY(records_.FindInode(unborn))) return false;
   }
+  if (TRY(records_.FindTraces(unborn)).value) {
+    return Fail(EIO,
+                "the name is of inode {:016x}, of which a copy is left, on too few drives to be "
+                "believed: try again, or see `pinstripe check`",
+                unborn);
+  }
   return records_.FenceNew(unborn);
 }
 
+// Nothing names the inode, which was made here. If it cannot be removed, a collection takes it some
+// day.
 void Names::Discard(InodeId id, const StoredInode& made) {
   Status discarded;
   if (IsDirectory(made.inode)) {

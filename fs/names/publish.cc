@@ -34,9 +34,13 @@ Result<Names::Obstacle> Names::LookForPublish(const NewName& name, InodeId id, S
       return never(Fail(EISDIR, "'{}' in directory {:016x} is a directory by now", name.name,
                         name.directory));
     }
-    // Others have found it by that attempt's name, and given it another one.
-    const bool was_left = own.inode.links != 1 || own.inode.intent || own.inode.last_rename ||
-                          own.inode.named != GivenName{name.directory, name.name};
+    // Others may have found it by that attempt's name, and given it another one.
+    bool was_left = own.inode.intent || (own.inode.last_rename && own.inode.last_rename->done);
+    const std::optional<GivenName>& told = own.inode.named;
+    if (!was_left && told && *told != GivenName{name.directory, name.name}) {
+      const StoredEntry other = TRY(records_.FindEntry(told->directory, told->name));
+      was_left = other.entry && other.entry->inode == id;
+    }
     if (was_left) return Obstacle{Kind::kLeft, seen, {}};
     const auto change = records_.ChangeInode(id, own.slot, own.inode);
     TRY(change.why);

@@ -295,13 +295,24 @@ TEST_F(CollectorTest, WhoDoesNotKnowWhetherItWroteAnInodeGivesUpBeforeThatIsEras
 TEST_F(CollectorTest, WhatWasMadeInADirectoryThatIsGoneGoes) {
   const InodeId directory = MakeDirectory("d");
   const InodeId file = Make("file", Pattern(1, 2 * kTestBlock), directory);
+  Records records(*host_.cluster);
+  for (const bool fenced : {false, true}) {  // and whose makers died before the inode was there
+    const InodeId unborn = records.NewInodeIdBeside(directory);
+    if (fenced) {
+      ASSERT_TRUE(*records.FenceNew(unborn));
+    }
+    PutEntry(directory, fenced ? "fenced" : "unborn",
+             pinstripe::Entry{.inode = unborn, .kind = FileKind::kRegular, .nonce = {}});
+  }
+  ASSERT_OK(fs_->SetAttributes(directory, {.mode = 0700}));
   RemoveInode(directory);
   PutEntry(kRootInode, "d", std::nullopt);
   for (int day = 0; day < 3; ++day) {
     sim_.Sleep(hours(48));
     Collect();
   }
-  Records records(*host_.cluster);
+  EXPECT_FALSE(records.FindEntry(directory, "unborn")->entry.has_value());
+  EXPECT_FALSE(records.FindEntry(directory, "fenced")->entry.has_value());
   EXPECT_FALSE(records.FindEntry(directory, "file")->entry.has_value());
   EXPECT_FALSE((*records.FindInode(file)).has_value());
 }

@@ -634,6 +634,33 @@ TEST(HostEvents, DrivesThatMayHaveForgottenChangesAreToldOfWhenTheyWereCompared)
   SetLogLevel(LogLevel::kInfo);
 }
 
+// A command that opened the cluster, and had to compare them itself, ends soon.
+TEST(HostEvents, ACommandTellsOfDrivesThatItHasCompared) {
+  SetLogLevel(LogLevel::kError);
+  SimRuntime sim(1);
+  TestCluster machines(sim,
+                       {.drives = 5, .layout = {2, 1, 64 << 10}, .groups = 4, .loses_power = true});
+  ASSERT_OK(machines.Format());
+  const auto one = machines.Open();
+  ASSERT_OK(one);
+  {  // something to be forgotten
+    const HostEvents host(**one, {.actor = On("gw1"), .spread = seconds(0)});
+    sim.Sleep(minutes(1));
+  }
+  for (const DriveId id : {1, 2, 3, 4}) machines.LosePower(id, 0);
+  const auto command = machines.Open();
+  ASSERT_OK(command);
+  EventLog log(**command);
+  EXPECT_GT(TellOfComparisons(**command, log), 0u);
+  EXPECT_EQ(TellOfComparisons(**command, log), 0u) << "once";
+  EXPECT_TRUE(log.Flush());
+  const auto list = ReadEvents(**command, INT64_MIN);
+  ASSERT_OK(list);
+  ASSERT_FALSE(list->events.empty());
+  EXPECT_THAT(list->events.back().Sentence(), HasSubstr("were compared with the others'"));
+  SetLogLevel(LogLevel::kInfo);
+}
+
 TEST_F(HostEventsTest, FilesAreCounted) {
   const auto cluster = Open();
   HostEvents host(*cluster, {.actor = On("gw1"), .spread = seconds(0)});

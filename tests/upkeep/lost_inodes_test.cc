@@ -204,18 +204,34 @@ TEST_F(LostInodesTest, AnInodeThatWasOnlyBegunIsKeptAndAlarmsNobody) {
   EXPECT_EQ(CountShards(), 0u);
 }
 
-// Whoever takes its name does not make it one that was removed.
-TEST_F(LostInodesTest, AFileWhoseNameWasGivenToAnotherIsLostAllTheSame) {
+// Whoever wants its name does not make it one that was removed.
+TEST_F(LostInodesTest, AFileWhoseNameAnotherWantsIsLostAllTheSame) {
   const InodeId id = Make("file", Pattern(1, 2 * kTestBlock));
   ASSERT_OK(fs_->SetAttributes(id, {.mode = 0600}));
   MakeLate(LoseInode(id, 1));
   Host other = NewHost();
   EXPECT_FAILS(other->Lookup(kRootInode, "file"), ENOENT);
-  ASSERT_OK(other->MakeSymlink(kRootInode, "file", "x", {}));
+  EXPECT_FAILS(other->MakeSymlink(kRootInode, "file", "x", {}), EIO);
+  ASSERT_TRUE(*Records(*other.cluster).FenceNew(id)) << "though somebody fenced it";
   EXPECT_THAT(Problems(Check()), testing::ElementsAre(testing::StartsWith("lost-inode")));
   const size_t shards = CountShards();
   for (int run = 0; run < 3; ++run) EXPECT_EQ(Collect().shards, 0u);
   EXPECT_EQ(CountShards(), shards);
+}
+
+// Of its first value a copy is left, on a drive that answers late.
+TEST_F(LostInodesTest, TheNameOfWhatHasACopyLeftIsNotTaken) {
+  auto file = fs_->Create(kRootInode, "file", {.truncate = true, .publish_at_commit = true});
+  ASSERT_OK(file);
+  ASSERT_OK((*file)->Write(0, AsBytes("the only copy")));
+  ASSERT_OK((*file)->Close());
+  const DriveId late = LoseInode((*file)->inode(), 1);
+  MakeLate(late);
+  Host other = NewHost();
+  EXPECT_FAILS(other->Lookup(kRootInode, "file"), ENOENT);
+  EXPECT_FAILS(other->MakeSymlink(kRootInode, "file", "x", {}), EIO);
+  machines_.drive(late).Set({});
+  EXPECT_EQ(ContentsNow("/file"), "the only copy");
 }
 
 // Nor does who makes a directory of that name.
