@@ -157,8 +157,12 @@ Status DecodeSection(uint8_t tag, std::string_view body, InodeId id, Inode& inod
     case kLayout: inode.layout = TRY(FileLayout::Decode(body)); return {};
     case kCounted: inode.counted = reader.U64(); return reader.Finish("counted");
     case kLastRename:
-      inode.last_rename = RenameOutcome{GetRenameNonce(reader), reader.U8() != 0};
-      return reader.Finish("last rename");
+      while (reader.ok() && inode.renames.size() < kMostRenameOutcomes &&
+             (inode.renames.empty() || reader.left() > 0)) {
+        const RenameNonce nonce = GetRenameNonce(reader);
+        inode.renames.push_back({nonce, reader.U8() != 0});
+      }
+      return reader.Finish("last renames");
     default:
       if (tag < kOptional) {
         return Fail(EBADMSG, "a section {} that this version does not know", tag);
@@ -282,6 +286,11 @@ Attributes Inode::Describe(InodeId id) const {
   return attributes;
 }
 
+void Inode::Note(const RenameOutcome& outcome) {
+  if (renames.size() == kMostRenameOutcomes) renames.erase(renames.begin());
+  renames.push_back(outcome);
+}
+
 void Inode::Count(Subdirectories change) {
   if (change == Subdirectories::kSame || IsUncounted()) return;
   if (change == Subdirectories::kOneMore && links < std::numeric_limits<uint32_t>::max()) {
@@ -342,10 +351,13 @@ std::string Inode::Encode(InodeId id) const {
     EncodeIds(body, keeping->files);
     section(kKeeping, body.bytes());
   }
-  if (last_rename) {
+  if (!renames.empty()) {
     Writer body;
-    PutRenameNonce(body, last_rename->nonce);
-    section(kLastRename, body.U8(last_rename->done ? 1 : 0).bytes());
+    for (const auto& [nonce, done] : renames) {
+      PutRenameNonce(body, nonce);
+      body.U8(done ? 1 : 0);
+    }
+    section(kLastRename, body.bytes());
   }
   if (named) section(kNamed, Writer().U64(named->directory).Text(named->name).bytes());
   if (layout) {

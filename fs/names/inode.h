@@ -63,6 +63,8 @@ struct ReplacementMark {
 };
 
 // How the last rename ended, for the one who began it and was overtaken by a helper.
+// Whoever wants a rename that others have ended finds its outcome among so many.
+inline constexpr size_t kMostRenameOutcomes = 4;
 struct RenameOutcome {
   RenameNonce nonce{};
   bool done = false;
@@ -109,7 +111,7 @@ struct Inode {
   InodeId parent = 0;  // of a directory
   std::optional<ReplacementMark> mark;
   std::optional<RenameIntent> intent;
-  std::optional<RenameOutcome> last_rename;
+  std::vector<RenameOutcome> renames;  // that ended last, the newest at the end
   ExtendedAttributes attributes;
   std::optional<FileLayout>
       layout;  // of a file, and of what is made in a directory; null: the default
@@ -137,6 +139,7 @@ struct Inode {
   // A rename is about to replace it, or to give it another name; `self` is its number.
   bool IsMarkedByRename(InodeId self) const { return mark && !mark->IsOfRemoval(self); }
 
+  void Note(const RenameOutcome& outcome);
   bool IsUncounted() const { return kind == FileKind::kDirectory && links == 1; }
   // The links of a directory, after its entries changed.
   void Count(Subdirectories change);

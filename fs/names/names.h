@@ -212,6 +212,7 @@ class Names {
     Status why;
   };
   Result<Obstacle> LookForPublish(const NewName& name, InodeId id, StoredInode& own);
+  Result<bool> HasAnotherName(InodeId id, const Inode& inode, const GivenName& wanted);
   // A name that is given in this directory stays reachable after a loss of power, as far as the
   // directory and those above it go: flushes the drives, once for each directory.
   Status MakeReachable(InodeId directory);

@@ -1,5 +1,7 @@
 // Giving a name to a file that was written already, as uploads and files without a name get theirs.
 
+#include <algorithm>
+
 #include "base/attempts.h"
 #include "base/log.h"
 #include "base/try.h"
@@ -15,6 +17,16 @@ Status TooBusy(const Names::NewName& name) {
 }
 
 }  // namespace
+
+// A client that renames it, or gives it one more name, has found it by the name that it was to
+// have.
+Result<bool> Names::HasAnotherName(InodeId id, const Inode& inode, const GivenName& wanted) {
+  const auto happened = [](const RenameOutcome& outcome) { return outcome.done; };
+  if (inode.intent || std::ranges::any_of(inode.renames, happened)) return true;
+  if (!inode.named || *inode.named == wanted) return false;
+  const StoredEntry other = TRY(records_.FindEntry(inode.named->directory, inode.named->name));
+  return other.entry && other.entry->inode == id;
+}
 
 // By an earlier attempt whose outcome could not be learnt the inode may have the name, or have had
 // it. Where it has not, it is written once more, so that a collection that takes it because it has
@@ -34,26 +46,20 @@ Result<Names::Obstacle> Names::LookForPublish(const NewName& name, InodeId id, S
       return never(Fail(EISDIR, "'{}' in directory {:016x} is a directory by now", name.name,
                         name.directory));
     }
-    // Others may have found it by that attempt's name, and given it another one.
-    bool was_left = own.inode.intent || (own.inode.last_rename && own.inode.last_rename->done);
-    const std::optional<GivenName>& told = own.inode.named;
-    if (!was_left && told && *told != GivenName{name.directory, name.name}) {
-      const StoredEntry other = TRY(records_.FindEntry(told->directory, told->name));
-      was_left = other.entry && other.entry->inode == id;
+    if (TRY(HasAnotherName(id, own.inode, {name.directory, name.name}))) {
+      return Obstacle{Kind::kLeft, seen, {}};
     }
-    if (was_left) return Obstacle{Kind::kLeft, seen, {}};
+    const GivenName wanted{name.directory, name.name};
+    // Others have told it where to be. They may have given it names that nobody finds here.
+    if (own.inode.named && *own.inode.named != wanted) ++own.inode.links;
+    own.inode.named = wanted;  // for who collects
     const auto change = records_.ChangeInode(id, own.slot, own.inode);
     TRY(change.why);
     if (!change.now) {
       return never(Fail(ESTALE, "inode {:016x} was collected before it had a name", id));
     }
-    // A client that renames it, or gives it one more name, has found it by the name that it was to
-    // have.
-    const bool was_found = change.now->inode.links != own.inode.links || change.now->inode.intent ||
-                           change.now->inode.last_rename;
     own = *change.now;
     if (change.applied()) return Obstacle{Kind::kNone, seen, {}};
-    if (was_found) return Obstacle{Kind::kLeft, seen, {}};
   }
   return Failed(TooBusy(name));
 }

@@ -22,6 +22,8 @@
 // it, the target's entry before the source's goes, and that before the intent does; what else was
 // forgotten is done again.
 
+#include <algorithm>
+
 #include "base/attempts.h"
 #include "base/log.h"
 #include "base/try.h"
@@ -265,7 +267,7 @@ Result<Names::Ending> Names::Conclude(InodeId id, StoredInode stored, bool done,
   while (true) {
     Inode inode = stored.inode;
     inode.intent.reset();
-    inode.last_rename = RenameOutcome{intent.nonce, done};
+    inode.Note({intent.nonce, done});
     if (done) inode.changed = records_.WallClock();
     if (done && IsDirectory(inode)) inode.parent = intent.target;
     auto change = records_.ChangeInode(id, stored.slot, inode, {durability, Room::kFreeing});
@@ -403,8 +405,9 @@ Result<bool> Names::MoveWithIntent(const Wanted& wanted, const Place& from, cons
   }
   if (*ending) return **ending;
   const std::optional<StoredInode> after = TRY(records_.FindInode(from.id));
-  if (after && after->inode.last_rename && after->inode.last_rename->nonce == nonce) {
-    return after->inode.last_rename->done;
+  if (after) {
+    const auto outcome = std::ranges::find(after->inode.renames, nonce, &RenameOutcome::nonce);
+    if (outcome != after->inode.renames.end()) return outcome->done;
   }
   return Fail(EIO, "rename '{}' to '{}' may have happened: others changed both since",
               wanted.source_name, wanted.target_name);

@@ -140,11 +140,25 @@ Inode FullInode() {
                               .target_slot = 5,
                               .replaced = 6,
                               .replaced_slot = 7};
-  inode.last_rename = RenameOutcome{{3}, true};
+  inode.renames = {{{3}, true}};
   inode.attributes = {{"user.a", "x"}, {"user.b", ""}};
   inode.counted = 9;
   inode.unknown = {{200, "later"}};
   return inode;
+}
+
+// Whoever began a rename that others ended learns what became of it, also when they went on.
+TEST(InodeTest, TheLastFourRenamesAreRemembered) {
+  Inode inode;
+  for (uint8_t i = 1; i <= 6; ++i) inode.Note({{i}, i % 2 == 0});
+  const std::vector<RenameOutcome> last = {{{3}, false}, {{4}, true}, {{5}, false}, {{6}, true}};
+  EXPECT_EQ(inode.renames, last);
+  const std::string bytes = inode.Encode(9);
+  const auto decoded = Inode::Decode(bytes, 9);
+  ASSERT_OK(decoded);
+  EXPECT_EQ(decoded->renames, last);
+  inode.renames.push_back({{7}, true});  // one too many
+  EXPECT_FAILS(Inode::Decode(inode.Encode(9), 9), EBADMSG);
 }
 
 TEST(InodeTest, BytesNeverChange) {

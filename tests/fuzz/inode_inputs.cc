@@ -125,7 +125,7 @@ Inode BusyDirectory() {
   inode.parent = 1;
   inode.mark = ReplacementMark{.mover = 9};
   inode.intent = RenameIntent{.source = 1, .source_name = "old", .target = 2, .target_name = "new"};
-  inode.last_rename = RenameOutcome{.done = true};
+  inode.renames = {{.done = true}, {.nonce = {1}, .done = false}};
   inode.unknown = {{200, "from a later version"}};
   return inode;
 }

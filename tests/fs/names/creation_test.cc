@@ -124,6 +124,34 @@ TEST_F(CreationTest, AnUploadThatWasRenamedMeanwhileDoesNotGetASecondName) {
   }
 }
 
+// Others have found it, and the name that they were about to give it did not come about. Then the
+// first one was taken back. It gets its name all the same, and says where that is.
+TEST_F(CreationTest, AnUploadThatNobodyGaveAnotherNameGetsItsOwn) {
+  for (const bool renamed : {false, true}) {
+    const std::string name = renamed ? "renamed" : "linked";
+    Host other = NewHost();
+    auto file = other->Create(kRootInode, name, {.publish_at_commit = true});
+    ASSERT_OK(file);
+    ASSERT_OK((*file)->Write(0, AsBytes("contents")));
+    const InodeId id = (*file)->inode();
+    for (DriveId d = 1; d <= machines_.size(); ++d) machines_.drive(d).Set({.lose_answer = 1});
+    EXPECT_FAILS((*file)->Commit(), EIO);
+    for (DriveId d = 1; d <= machines_.size(); ++d) machines_.drive(d).Set({});
+    ASSERT_OK(fs_->Lookup(kRootInode, name));
+    ChangeInode(id, [&](Inode& inode) {
+      if (renamed) {
+        inode.renames = {{{7}, /*done=*/false}};
+      } else {
+        inode.named = GivenName{kRootInode, "elsewhere"};
+      }
+    });
+    PutEntry(kRootInode, name, std::nullopt);
+    EXPECT_OK((*file)->Close()) << name;
+    EXPECT_EQ(Contents("/" + name), "contents");
+    EXPECT_EQ(InodeOf(id).named, (GivenName{kRootInode, name}));
+  }
+}
+
 // Somebody else's fence is there first.
 TEST_F(CreationTest, AnUploadWhoseInodeWasFencedFails) {
   auto file = fs_->Create(kRootInode, "file", {.publish_at_commit = true});
