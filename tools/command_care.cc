@@ -8,7 +8,7 @@
 #include "tools/care_run.h"
 #include "tools/commands.h"
 #include "tools/time_span.h"
-#include "upkeep/host_events.h"
+#include "upkeep/command_cluster.h"
 
 namespace pinstripe {
 namespace {

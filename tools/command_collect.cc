@@ -9,7 +9,7 @@
 #include "tools/commands.h"
 #include "tools/long_runs.h"
 #include "tools/time_span.h"
-#include "upkeep/host_events.h"
+#include "upkeep/command_cluster.h"
 
 namespace pinstripe {
 namespace {

@@ -9,7 +9,7 @@
 #include "cluster/kept_layout.h"
 #include "tools/commands.h"
 #include "tools/config_text.h"
-#include "upkeep/host_events.h"
+#include "upkeep/command_cluster.h"
 
 namespace pinstripe {
 namespace {

@@ -7,8 +7,8 @@
 #include "base/try.h"
 #include "tools/commands.h"
 #include "tools/time_span.h"
+#include "upkeep/command_cluster.h"
 #include "upkeep/events.h"
-#include "upkeep/host_events.h"
 
 namespace pinstripe {
 namespace {

@@ -7,11 +7,11 @@
 
 #include "base/read_file.h"
 #include "base/try.h"
-#include "cluster/connect.h"
 #include "tools/commands.h"
 #include "tools/drive_probe.h"
 #include "tools/site_directory.h"
 #include "tools/site_file.h"
+#include "upkeep/command_cluster.h"
 #include "upkeep/stop.h"
 #include "upkeep/survey.h"
 
@@ -150,7 +150,7 @@ Status CheckThatDrivesMayGo(Runtime& runtime, const std::vector<DriveId>& withou
 Status CheckThatDrivesMayMove(Runtime& runtime, const std::vector<SiteMove>& moves,
                               const std::string& path) {
   constexpr std::string_view kForce = "--force moves them all the same";
-  const auto connected = Connect(runtime, path + "/cluster.toml");
+  const auto connected = ConnectCommand(runtime, path + "/cluster.toml");
   if (!connected) {
     return Fail(EBUSY, "nobody knows whether the drives may move: {}\n{}",
                 connected.error().message(), kForce);

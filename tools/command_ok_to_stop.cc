@@ -5,7 +5,7 @@
 
 #include "base/try.h"
 #include "tools/commands.h"
-#include "upkeep/host_events.h"
+#include "upkeep/command_cluster.h"
 #include "upkeep/stop.h"
 
 namespace pinstripe {

@@ -9,8 +9,8 @@
 #include "tools/check_report.h"
 #include "tools/commands.h"
 #include "tools/progress.h"
+#include "upkeep/command_cluster.h"
 #include "upkeep/host_care.h"
-#include "upkeep/host_events.h"
 #include "upkeep/recovery.h"
 
 namespace pinstripe {

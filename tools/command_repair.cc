@@ -8,7 +8,7 @@
 #include "base/try.h"
 #include "tools/commands.h"
 #include "tools/long_runs.h"
-#include "upkeep/host_events.h"
+#include "upkeep/command_cluster.h"
 
 namespace pinstripe {
 namespace {

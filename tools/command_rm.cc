@@ -14,7 +14,7 @@
 #include "tools/check_report.h"
 #include "tools/commands.h"
 #include "tools/long_work.h"
-#include "upkeep/host_events.h"
+#include "upkeep/command_cluster.h"
 #include "upkeep/tree_remover.h"
 
 namespace pinstripe {

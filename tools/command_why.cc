@@ -6,7 +6,7 @@
 #include "base/try.h"
 #include "fs/file_system.h"
 #include "tools/commands.h"
-#include "upkeep/host_events.h"
+#include "upkeep/command_cluster.h"
 #include "upkeep/whereabouts.h"
 
 namespace pinstripe {

@@ -13,8 +13,8 @@
 #include "base/try.h"
 #include "tools/commands.h"
 #include "upkeep/care_notes.h"
+#include "upkeep/command_cluster.h"
 #include "upkeep/events.h"
-#include "upkeep/host_events.h"
 #include "upkeep/work.h"
 
 namespace pinstripe {

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/time_text.h"
-#include "base/try.h"
 #include "cluster/map/electorate.h"
 
 namespace pinstripe {
@@ -54,18 +53,6 @@ size_t TellOfComparisons(Cluster& cluster, EventLog& log) {
   return events;
 }
 
-void TellAndClose::operator()(ConnectedCluster* connected) const {
-  {
-    EventLog log(connected->cluster());
-    if (TellOfComparisons(connected->cluster(), log) > 0) (void)log.Flush();
-  }
-  delete connected;
-}
-
-Result<CommandCluster> ConnectCommand(Runtime& runtime, const std::string& config_file) {
-  return CommandCluster(TRY(Connect(runtime, config_file)).release());
-}
-
 struct HostEvents::Watch {
   Watch(Cluster& cluster_in, EventLog& log_in, Options options_in)
       : cluster(&cluster_in),
@@ -82,7 +69,6 @@ struct HostEvents::Watch {
 
   void LookAtDrives() REQUIRES(mutex);
   void LookAtDrive(DriveId id, const Drive& drive, Time now, int64_t at) REQUIRES(mutex);
-  void Tell(EventKind kind, int64_t at, std::vector<DriveId> drives, const std::string& text);
   void Tell(EventKind kind, uint64_t count, std::string text);
   void TellOfFiles() REQUIRES(mutex);
   bool MayTellOfFiles() REQUIRES(mutex);
@@ -152,9 +138,9 @@ void HostEvents::Watch::LookAtDrives() {
     const Drive* const drive = cluster->FindDrive(mapped.id);
     if (drive != nullptr && !cluster->IsRetired(mapped.id)) LookAtDrive(mapped.id, *drive, now, at);
   }
-  for (auto& [why, ids] : came) Tell(EventKind::kDriveCame, 0, std::move(ids), why);
+  for (auto& [why, ids] : came) TellOfDrives(log, EventKind::kDriveCame, 0, ids, why);
   for (auto& [when, ids] : went) {
-    Tell(EventKind::kDriveWent, when.first, std::move(ids), when.second);
+    TellOfDrives(log, EventKind::kDriveWent, when.first, ids, when.second);
   }
   came.clear();
   went.clear();
@@ -186,11 +172,6 @@ void HostEvents::Watch::LookAtDrive(DriveId id, const Drive& drive, Time now, in
   watched.told_up = false;
   const std::string why = drive.WhyAway();
   went[{watched.away_at, why == "away" ? "" : why}].push_back(id);
-}
-
-void HostEvents::Watch::Tell(EventKind kind, int64_t at, std::vector<DriveId> ids,
-                             const std::string& text) {
-  TellOfDrives(log, kind, at, ids, text);
 }
 
 void HostEvents::Watch::Tell(EventKind kind, uint64_t count, std::string text) {

@@ -12,11 +12,9 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <string>
 
 #include "base/mutex.h"
 #include "cluster/cluster.h"
-#include "cluster/connect.h"
 #include "upkeep/events.h"
 
 namespace pinstripe {
@@ -24,13 +22,6 @@ namespace pinstripe {
 // Tells which drives this process has compared, as they may have forgotten something, and has not
 // told yet. How many events that takes. A command that ends soon has to Flush() them.
 size_t TellOfComparisons(Cluster& cluster, EventLog& log);
-
-// A cluster for a command, which tells at its end of drives that it had to compare. As Connect().
-struct TellAndClose {
-  void operator()(ConnectedCluster* connected) const;
-};
-using CommandCluster = std::unique_ptr<ConnectedCluster, TellAndClose>;
-Result<CommandCluster> ConnectCommand(Runtime& runtime, const std::string& config_file);
 
 class HostEvents {
  public:

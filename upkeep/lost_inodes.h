@@ -5,9 +5,9 @@
 //   - one that was never written, as that of an upload that died, has left nothing on any of its
 //     drives but a removal in its first slot, and neither an entry nor another inode names it:
 //     these are written after it, or on no drive that has not got it first;
-//   - one of which a few drives have the first value, and which nothing names, or one entry that
-//   was
-//     written with it, is one whose writer died just then, or one that was lost: nobody can tell;
+//   - one of which a few drives have the first value, and which nothing names but, perhaps, an
+//     entry that was written with it, is one whose writer died just then, or one that was lost:
+//     nobody can tell;
 //   - any other one that reads as never written is lost.
 //
 // Checker finds them; Collector keeps what is left of them; upkeep/recovery.h brings it back.

@@ -15,7 +15,7 @@
 namespace pinstripe {
 namespace {
 
-constexpr Duration kTellEvery = std::chrono::seconds(1);
+constexpr Duration kBetweenLines = std::chrono::seconds(1);
 constexpr Duration kTellWithin = std::chrono::seconds(5);
 
 int64_t Milliseconds(Duration time) {
@@ -115,7 +115,7 @@ std::vector<Drive*> SlowOperations::Teller::WhomToTell() {
 void SlowOperations::Teller::TellSome() {
   const Time now = runtime.Now();
   const std::vector<Drive*> drives = WhomToTell();
-  next = now + kTellEvery;
+  next = now + kBetweenLines;
   std::vector<SlowOperation> told;
   for (Ended& each : std::exchange(untold, {})) {
     each.operation.ago = now - each.when;

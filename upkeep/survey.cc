@@ -7,15 +7,14 @@
 #include <utility>
 
 #include "base/try.h"
-#include "cluster/connect.h"
 #include "cluster/gather.h"
 #include "cluster/map/electorate.h"
 #include "cluster/membership/drive_claim.h"
 #include "cluster/membership/drive_identity.h"
 #include "kinetic/io.h"
+#include "upkeep/command_cluster.h"
 #include "upkeep/due.h"
 #include "upkeep/events.h"
-#include "upkeep/host_events.h"
 
 namespace pinstripe {
 namespace {

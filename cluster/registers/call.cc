@@ -388,16 +388,8 @@ void RegisterCall::Ask(size_t replica, Callback<Record> answer) {
   drives_[replica]->Get(key_, {}, RequestTerms(), std::move(answer));
 }
 
-struct RegisterCall::Round {
-  Round(Runtime& runtime, std::vector<Step> steps_in)
-      : steps(std::move(steps_in)), start(runtime.Now()), gather(runtime) {}
-  const std::vector<Step> steps;
-  const Time start;
-  Gather<Status> gather;
-};
-
-RegisterCall::RoundPtr RegisterCall::PostPuts(std::vector<Step> posted) {
-  RoundPtr round(new Round(context_.runtime, std::move(posted)), [](Round* old) { delete old; });
+std::unique_ptr<RegisterCall::Round> RegisterCall::PostPuts(std::vector<Step> posted) {
+  auto round = std::make_unique<Round>(context_.runtime, std::move(posted));
   const std::vector<Step>& steps = round->steps;
   asked_.clear();
   for (const Step& step : steps) {
@@ -494,9 +486,8 @@ bool RegisterCall::AllKnowGuards() const {
   });
 }
 
-RegisterCall::RoundPtr RegisterCall::SendFastRound(OwnChange& own,
-                                                   const RememberedRegister& remembered,
-                                                   const std::optional<First>& first) {
+std::unique_ptr<RegisterCall::Round> RegisterCall::SendFastRound(
+    OwnChange& own, const RememberedRegister& remembered, const std::optional<First>& first) {
   const Ballot ballot = Ballot::Fast(own.slot);
   const ReplicaState next{ballot, ballot, own.proposal};
   Drive::PutRequest request = EncodeRegisterPut(key_, {}, next, terms_.durability, terms_.room);

@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/runtime.h"
@@ -106,13 +107,12 @@ class RegisterCall {
   // replicas whose fast round was sent before: each of these takes `own` only once it has that. The
   // drives are to know guards (AllKnowGuards).
   struct Round;
-  using RoundPtr = std::unique_ptr<Round, void (*)(Round*)>;
   struct First {
     const RegisterCall& call;
     uint64_t slot;  // that was proposed for there
   };
-  RoundPtr SendFastRound(OwnChange& own, const RememberedRegister& remembered,
-                         const std::optional<First>& first = std::nullopt);
+  std::unique_ptr<Round> SendFastRound(OwnChange& own, const RememberedRegister& remembered,
+                                       const std::optional<First>& first = std::nullopt);
   bool AwaitFastRound(OwnChange& own, Round& round);
   bool AllKnowGuards() const;
 
@@ -142,7 +142,7 @@ class RegisterCall {
   // The first in which something may be proposed where `slot` is chosen.
   uint64_t SlotAfter(uint64_t slot) const { return std::max(slot, floor_) + 1; }
 
-  RoundPtr PostPuts(std::vector<Step> steps);
+  std::unique_ptr<Round> PostPuts(std::vector<Step> steps);
   size_t AwaitPuts(Round& round, size_t needed, bool hurry);
   size_t SendPuts(std::vector<Step> steps, size_t needed, bool hurry);
   std::optional<Settled> ClassicRound(OwnChange* own, uint64_t least_slot, bool insist);
@@ -200,6 +200,15 @@ class RegisterCall {
   // From when on those that are away are waited for no longer, as others have no room.
   std::optional<Time> out_of_room_at_;
   Duration last_round_{};
+};
+
+// Puts that were sent, and whose answers were not all looked at.
+struct RegisterCall::Round {
+  Round(Runtime& runtime, std::vector<Step> steps_in)
+      : steps(std::move(steps_in)), start(runtime.Now()), gather(runtime) {}
+  const std::vector<Step> steps;
+  const Time start;
+  Gather<Status> gather;
 };
 
 // The request that gives a replica what is chosen, if it may accept that and has not. It is what

@@ -136,7 +136,7 @@ struct RegisterTraces {
   size_t replicas = 0;
   size_t answered = 0;               // of these; each says what it has, or that it has nothing
   size_t accepted = 0;               // of these, those that hold a value or a removal
-  uint64_t slot = 0;                 // of the newest that any of them holds
+  uint64_t slot = 0;                 // of the newest that any holds; a value before a removal
   bool removed = false;              // that is a removal
   std::optional<std::string> value;  // that is this
 };

@@ -325,17 +325,18 @@ Result<bool> Names::NoteGain(InodeId directory, std::optional<StoredInode> seen,
 }
 
 // Its maker, if he lives, is given a moment to write it.
-Result<bool> Names::FenceUnborn(InodeId unborn) {
+Result<bool> Names::FenceUnborn(InodeId directory, std::string_view name, InodeId unborn) {
   constexpr Duration kForTheMaker = std::chrono::milliseconds(200);
   const TimeLimit limit(runtime_, kForTheMaker);
   for (Attempts attempts; !limit.has_passed() && attempts.Next(); attempts.Pause(runtime_)) {
     if (TRY(records_.FindInode(unborn))) return false;
   }
   if (TRY(records_.FindTraces(unborn)).value) {
-    return Fail(EIO,
-                "the name is of inode {:016x}, of which a copy is left, on too few drives to be "
-                "believed: try again, or see `pinstripe check`",
-                unborn);
+    return Fail(
+        EIO,
+        "'{}' in directory {:016x} is the name of inode {:016x}, of which a copy is left, on "
+        "too few drives to be believed: try again, or see `pinstripe check`",
+        name, directory, unborn);
   }
   return records_.FenceNew(unborn);
 }
@@ -395,7 +396,8 @@ Changed Names::TakeBack(const NewName& name, uint64_t slot, const std::optional<
 
 Result<std::optional<Names::Made>> Names::Make(InodeId directory, std::string_view name,
                                                const Place& place, const Inode& inode) {
-  if (place.unborn != 0 && !TRY(FenceUnborn(place.unborn))) return std::optional<Made>();
+  if (place.unborn != 0 && !TRY(FenceUnborn(directory, name, place.unborn)))
+    return std::optional<Made>();
   Inode named = inode;
   named.named = GivenName{directory, std::string(name)};
   const auto [id, written, change] = records_.CreateNamed(directory, name, place.slot, named);
@@ -455,7 +457,7 @@ Result<StoredInode> Names::Link(InodeId id, InodeId directory, std::string_view 
   for (Attempts attempts; attempts.Next();) {
     const Place place = TRY(Recall(directory, name, IsFree));
     if (place.found()) return Fail(EEXIST, "'{}' exists in directory {:016x}", name, directory);
-    if (place.unborn != 0 && !TRY(FenceUnborn(place.unborn))) continue;
+    if (place.unborn != 0 && !TRY(FenceUnborn(directory, name, place.unborn))) continue;
     // A client that removes another name of it relies on this one.
     TRY(MakeReachable(directory));
     const StoredInode linked = TRY(Update(

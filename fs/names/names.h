@@ -218,8 +218,9 @@ class Names {
   Status MakeReachable(InodeId directory);
   Changed TakeBack(const NewName& name, uint64_t slot, const std::optional<Entry>& former,
                    const Result<bool>& touched);
-  // Nobody writes it any more (Records::FenceNew()). False: it has been written.
-  Result<bool> FenceUnborn(InodeId unborn);
+  // Nobody writes any more what this name's entry names (Records::FenceNew()). False: it has been
+  // written. EIO: a drive has a copy of it that the others do not believe; it may be lost.
+  Result<bool> FenceUnborn(InodeId directory, std::string_view name, InodeId unborn);
   void Discard(InodeId id, const StoredInode& made);
   void NoteRemoval(InodeId directory, const StoredInode& seen, Subdirectories change);
   // After an entry was written. False: the directory is gone, or about to be, and never had it.

@@ -106,7 +106,7 @@ Names::Publication Names::Publish(const NewName& name, InodeId id, StoredInode& 
       return publication;
     }
     if (seen->unborn != 0) {
-      const Result<bool> free = FenceUnborn(seen->unborn);
+      const Result<bool> free = FenceUnborn(name.directory, name.name, seen->unborn);
       if (!free.has_value()) return refused(free.error(), /*is_final=*/false);
       if (!*free) {
         seen.reset();

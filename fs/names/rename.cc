@@ -420,7 +420,7 @@ Result<bool> Names::TryRename(const Wanted& wanted) {
     return true;
   }
   if (to.unborn != 0) {
-    if (!TRY(FenceUnborn(to.unborn))) return false;
+    if (!TRY(FenceUnborn(wanted.target, wanted.target_name, to.unborn))) return false;
     // Whoever finishes the rename finds the name as the intent says: free.
     const auto cleared =
         records_.ChangeEntry(wanted.target, wanted.target_name, to.slot, std::nullopt);

@@ -595,22 +595,30 @@ TEST_F(HostEventsTest, WhoBeginsToWatchPutsRightWhatIsKnown) {
   EXPECT_EQ(events[1].actor.host, "gw2");
 }
 
+class ComparedDrivesTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    SetLogLevel(LogLevel::kError);
+    ASSERT_OK(machines_.Format());
+  }
+  void TearDown() override { SetLogLevel(LogLevel::kInfo); }
+
+  SimRuntime sim_{1};
+  TestCluster machines_{
+      sim_, {.drives = 5, .layout = {2, 1, 64 << 10}, .groups = 4, .loses_power = true}};
+};
+
 // The power of two machines failed. Whoever compares their drives with the others tells of it,
 // once.
-TEST(HostEvents, DrivesThatMayHaveForgottenChangesAreToldOfWhenTheyWereCompared) {
-  SetLogLevel(LogLevel::kError);
-  SimRuntime sim(1);
-  TestCluster machines(sim,
-                       {.drives = 5, .layout = {2, 1, 64 << 10}, .groups = 4, .loses_power = true});
-  ASSERT_OK(machines.Format());
-  const auto one = machines.Open();
-  const auto two = machines.Open();
+TEST_F(ComparedDrivesTest, DrivesThatMayHaveForgottenChangesAreToldOfWhenTheyWereCompared) {
+  const auto one = machines_.Open();
+  const auto two = machines_.Open();
   ASSERT_OK(one);
   ASSERT_OK(two);
   const HostEvents first(**one, {.actor = On("gw1"), .spread = seconds(0)});
   const HostEvents second(**two, {.actor = On("gw2"), .spread = seconds(0)});
-  sim.Sleep(minutes(1));
-  for (const DriveId id : {1, 2}) machines.LosePower(id, 0);
+  sim_.Sleep(minutes(1));
+  for (const DriveId id : {1, 2}) machines_.LosePower(id, 0);
   const auto compared = [&] {
     const auto list = ReadEvents(**one, INT64_MIN);  // who reads meets the drives
     EXPECT_OK(list);
@@ -618,10 +626,10 @@ TEST(HostEvents, DrivesThatMayHaveForgottenChangesAreToldOfWhenTheyWereCompared)
     std::erase_if(found, [](const Event& e) { return e.kind != EventKind::kDriveCompared; });
     return found;
   };
-  for (const Time end = sim.Now() + minutes(5); sim.Now() < end;) {
+  for (const Time end = sim_.Now() + minutes(5); sim_.Now() < end;) {
     (void)compared();
     (void)ReadEvents(**two, INT64_MIN);
-    sim.Sleep(seconds(1));
+    sim_.Sleep(seconds(1));
   }
   std::vector<DriveId> drives;
   for (const Event& event : compared()) {
@@ -631,24 +639,18 @@ TEST(HostEvents, DrivesThatMayHaveForgottenChangesAreToldOfWhenTheyWereCompared)
     EXPECT_THAT(event.Sentence(), HasSubstr("they may have lost changes with their power"));
   }
   EXPECT_THAT(drives, testing::UnorderedElementsAre(1, 2));
-  SetLogLevel(LogLevel::kInfo);
 }
 
 // A command that opened the cluster, and had to compare them itself, ends soon.
-TEST(HostEvents, ACommandTellsOfDrivesThatItHasCompared) {
-  SetLogLevel(LogLevel::kError);
-  SimRuntime sim(1);
-  TestCluster machines(sim,
-                       {.drives = 5, .layout = {2, 1, 64 << 10}, .groups = 4, .loses_power = true});
-  ASSERT_OK(machines.Format());
-  const auto one = machines.Open();
+TEST_F(ComparedDrivesTest, ACommandTellsOfDrivesThatItHasCompared) {
+  const auto one = machines_.Open();
   ASSERT_OK(one);
   {  // something to be forgotten
     const HostEvents host(**one, {.actor = On("gw1"), .spread = seconds(0)});
-    sim.Sleep(minutes(1));
+    sim_.Sleep(minutes(1));
   }
-  for (const DriveId id : {1, 2, 3, 4}) machines.LosePower(id, 0);
-  const auto command = machines.Open();
+  for (const DriveId id : {1, 2, 3, 4}) machines_.LosePower(id, 0);
+  const auto command = machines_.Open();
   ASSERT_OK(command);
   EventLog log(**command);
   EXPECT_GT(TellOfComparisons(**command, log), 0u);
@@ -658,7 +660,6 @@ TEST(HostEvents, ACommandTellsOfDrivesThatItHasCompared) {
   ASSERT_OK(list);
   ASSERT_FALSE(list->events.empty());
   EXPECT_THAT(list->events.back().Sentence(), HasSubstr("were compared with the others'"));
-  SetLogLevel(LogLevel::kInfo);
 }
 
 TEST_F(HostEventsTest, FilesAreCounted) {

@@ -219,6 +219,25 @@ TEST_F(LostInodesTest, AFileWhoseNameAnotherWantsIsLostAllTheSame) {
   EXPECT_EQ(CountShards(), shards);
 }
 
+// The fence has the ballot that the copy has. The copy counts, though its name is gone, too.
+TEST_F(LostInodesTest, AFenceDoesNotHideACopyOfTheFirstValue) {
+  auto file = fs_->Create(kRootInode, "file", {.truncate = true, .publish_at_commit = true});
+  ASSERT_OK(file);
+  ASSERT_OK((*file)->Write(0, AsBytes(Pattern(1, 2 * kTestBlock))));
+  ASSERT_OK((*file)->Close());
+  const InodeId id = (*file)->inode();
+  MakeLate(LoseInode(id, 1));
+  Host other = NewHost();
+  ASSERT_TRUE(*Records(*other.cluster).FenceNew(id));
+  PutEntry(kRootInode, "file", std::nullopt);
+  const CheckReport report = Check();
+  EXPECT_THAT(Problems(report), testing::ElementsAre(testing::StartsWith("unfinished-inode")));
+  EXPECT_THAT(report.findings.front().what, HasSubstr("a copy is left"));
+  const size_t shards = CountShards();
+  for (int run = 0; run < 3; ++run) EXPECT_EQ(Collect().shards, 0u);
+  EXPECT_EQ(CountShards(), shards);
+}
+
 // Of its first value a copy is left, on a drive that answers late.
 TEST_F(LostInodesTest, TheNameOfWhatHasACopyLeftIsNotTaken) {
   auto file = fs_->Create(kRootInode, "file", {.truncate = true, .publish_at_commit = true});

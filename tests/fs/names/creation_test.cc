@@ -26,6 +26,33 @@ class CreationTest : public FsTest {
              pinstripe::Entry{.inode = id, .kind = FileKind::kRegular, .nonce = {}});
     return id;
   }
+  // Ways to make something of a new name, which fail where it is taken.
+  using Way = std::function<Status(std::string_view name)>;
+  std::map<std::string, Way> Ways() {
+    return {{"create",
+             [this](std::string_view name) -> Status {
+               return WhyNot(fs_->Create(kRootInode, name, {.exclusive = true}));
+             }},
+            {"upload",
+             [this](std::string_view name) -> Status {
+               auto file =
+                   fs_->Create(kRootInode, name, {.exclusive = true, .publish_at_commit = true});
+               if (!file.has_value()) return file.error();
+               return (*file)->Close();
+             }},
+            {"mkdir",
+             [this](std::string_view name) -> Status {
+               return WhyNot(fs_->MakeDirectory(kRootInode, name, 0755, {}));
+             }},
+            {"link",
+             [this](std::string_view name) -> Status {
+               return WhyNot(fs_->Link(Make(fmt::format("{} 2", name), "x"), kRootInode, name));
+             }},
+            {"rename", [this](std::string_view name) -> Status {
+               Make("moved", "x");
+               return fs_->Rename(kRootInode, "moved", kRootInode, name, /*no_replace=*/true);
+             }}};
+  }
   // He goes on.
   bool WriteInode(InodeId id) {
     Inode inode;
@@ -178,33 +205,7 @@ TEST_F(CreationTest, AnEntryWhoseInodeWasNeverWrittenIsNoName) {
 
 // However he wants it. The one who was at it learns that it is another's.
 TEST_F(CreationTest, WhoWantsTheNameLeavesItToNobodyElse) {
-  Make("source", "x");
-  const std::map<std::string, std::function<Status(std::string_view)>> ways = {
-      {"create",
-       [&](std::string_view name) -> Status {
-         return WhyNot(fs_->Create(kRootInode, name, {.exclusive = true}));
-       }},
-      {"upload",
-       [&](std::string_view name) -> Status {
-         auto file = fs_->Create(kRootInode, name, {.exclusive = true, .publish_at_commit = true});
-         if (!file.has_value()) return file.error();
-         return (*file)->Close();
-       }},
-      {"mkdir",
-       [&](std::string_view name) -> Status {
-         return WhyNot(fs_->MakeDirectory(kRootInode, name, 0755, {}));
-       }},
-      {"link",
-       [&](std::string_view name) -> Status {
-         return WhyNot(fs_->Link(fs_->Lookup(kRootInode, "source")->inode, kRootInode, name));
-       }},
-      {"rename",
-       [&](std::string_view name) -> Status {
-         Make("moved", "x");
-         return fs_->Rename(kRootInode, "moved", kRootInode, name, false);
-       }},
-  };
-  for (const auto& [name, take] : ways) {
+  for (const auto& [name, take] : Ways()) {
     const InodeId id = PutEntryOfNothing(name);
     EXPECT_OK(take(name)) << name;
     EXPECT_FALSE(WriteInode(id)) << name;
@@ -216,24 +217,7 @@ TEST_F(CreationTest, WhoWantsTheNameLeavesItToNobodyElse) {
 
 // It was written between the look and the attempt.
 TEST_F(CreationTest, WhoFindsItWrittenAfterAllFindsTheFile) {
-  const std::map<std::string, std::function<Status(std::string_view)>> ways = {
-      {"create",
-       [&](std::string_view name) -> Status {
-         return WhyNot(fs_->Create(kRootInode, name, {.exclusive = true}));
-       }},
-      {"mkdir",
-       [&](std::string_view name) -> Status {
-         return WhyNot(fs_->MakeDirectory(kRootInode, name, 0755, {}));
-       }},
-      {"upload",
-       [&](std::string_view name) -> Status {
-         auto file = fs_->Create(kRootInode, name, {.exclusive = true, .publish_at_commit = true});
-         if (!file.has_value()) return file.error();
-         return (*file)->Close();
-       }},
-  };
-  Make("source", "x");
-  for (const auto& [name, take] : ways) {
+  for (const auto& [name, take] : Ways()) {
     const InodeId id = PutEntryOfNothing(name);
     // What was looked up just now counts for what is made next.
     EXPECT_FAILS(fs_->Lookup(kRootInode, name), ENOENT);
