@@ -30,14 +30,20 @@ dev start 3
 check "an empty drive has no say" drive_says 3 "no superblock"
 
 # Killed while it waits for the lost drive to be forgotten.
-"$pinstripe" rebuild "$config" 3 >"$work/said" 2>&1 &
+"$pinstripe" rebuild "$config" 3 >"$work/killed" 2>&1 &
 rebuild=$!
 wait_until 30 drive_says 3 "rebuil" || flunk "the rebuild does not begin"
 kill -9 $rebuild
 wait $rebuild 2>/dev/null
 check "half rebuilt it still has none" drive_says 3 "rebuil"
 check "and everything can be read" all_hold
-check "it is told who was at work" drive_work "process $rebuild "
+told_of_the_killed() {  # or else what is told, and what the killed one had said
+  if drive_work "process $rebuild "; then return 0; fi
+  "$pinstripe" status "$config" 2>&1 | sed 's/^/  status: /'
+  sed 's/^/  killed: /' "$work/killed"
+  return 1
+}
+check "it is told who was at work" told_of_the_killed
 
 # What was killed counts as at work for half a minute; then the next one goes on.
 "$pinstripe" rebuild "$config" 3 >"$work/first" 2>&1 &
