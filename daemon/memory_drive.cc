@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "base/mutex.h"
+#include "drive/put_and_read.h"
+#include "kinetic/send_together.h"
 
 namespace pinstripe {
 
@@ -51,6 +53,43 @@ class MemoryDrive::Answers {
   std::map<uint64_t, std::function<void(bool)>> waiting_ GUARDED_BY(mutex_);
 };
 
+// Reads that follow puts, until all puts of their message are made.
+class MemoryDrive::ThenGets final : public SendTogether::Sender {
+ public:
+  using Done = std::function<void(PutAndRead)>;
+
+  explicit ThenGets(MemoryDrive& drive) : drive_(&drive) {}
+
+  void Add(std::string key, Done done) {
+    const MutexLock lock(mutex_);
+    waiting_.push_back({std::move(key), std::move(done)});
+  }
+
+  void SendWaiting() override {
+    const MutexLock lock(mutex_);
+    for (Waiting& each : std::exchange(waiting_, {})) {
+      drive_->Answer(std::move(each.done), PutAndRead({}, drive_->Read(each.key, {})));
+    }
+  }
+
+  // The drive goes.
+  void Close() {
+    const MutexLock lock(mutex_);
+    for (Waiting& each : std::exchange(waiting_, {})) {
+      drive_->Answer(std::move(each.done), PutAndRead(Fail(EHOSTUNREACH, "closed")));
+    }
+  }
+
+ private:
+  struct Waiting {
+    std::string key;
+    Done done;
+  };
+  MemoryDrive* const drive_;
+  Mutex mutex_;
+  std::vector<Waiting> waiting_ GUARDED_BY(mutex_);  // none once the drive is gone
+};
+
 MemoryDrive::MemoryDrive(Runtime& runtime, std::string name, uint64_t capacity_bytes,
                          uint64_t reserve_bytes)
     : MemoryDrive(runtime, std::move(name),
@@ -61,9 +100,13 @@ MemoryDrive::MemoryDrive(Runtime& runtime, std::string name, std::unique_ptr<Mem
       name_(std::move(name)),
       store_(*store),
       engine_(std::move(store)),
-      answers_(std::make_shared<Answers>()) {}
+      answers_(std::make_shared<Answers>()),
+      then_gets_(std::make_shared<ThenGets>(*this)) {}
 
-MemoryDrive::~MemoryDrive() { answers_->GiveAll(); }
+MemoryDrive::~MemoryDrive() {
+  then_gets_->Close();
+  answers_->GiveAll();
+}
 
 Status MemoryDrive::Named(const Status& status) const { return status.OfDrive(name_); }
 
@@ -113,11 +156,13 @@ void MemoryDrive::Get(std::string key, ValueRange range, Terms terms, Callback<R
   if (Status admitted = Admit(terms); !admitted.ok()) {
     return Answer(std::move(done), Result<Record>(Failed(std::move(admitted))));
   }
-  Answer(std::move(done),
-         Named(engine_.Get(key, range).map([&range](StoredRecord&& record) -> Record {
-           return {range.version.CutFrom(record.head.version), std::move(record.head.tag),
-                   record.value};
-         })));
+  Answer(std::move(done), Read(key, range));
+}
+
+Result<Record> MemoryDrive::Read(const std::string& key, ValueRange range) {
+  return Named(engine_.Get(key, range).map([&range](StoredRecord&& record) -> Record {
+    return {range.version.CutFrom(record.head.version), std::move(record.head.tag), record.value};
+  }));
 }
 
 void MemoryDrive::Head(std::string key, Terms terms, Callback<RecordHead> done) {
@@ -130,9 +175,19 @@ void MemoryDrive::Head(std::string key, Terms terms, Callback<RecordHead> done) 
 }
 
 void MemoryDrive::Put(PutRequest request, Terms terms, StatusCallback done) {
-  if (Status admitted = Admit(terms); !admitted.ok()) {
-    return Answer(std::move(done), std::move(admitted));
-  }
+  Answer(std::move(done), Make(std::move(request), terms));
+}
+
+void MemoryDrive::PutThenGet(PutRequest request, std::string key, Terms terms, StatusCallback done,
+                             Callback<Record> read) {
+  const Status put = Make(std::move(request), terms);
+  if (!put.ok()) return Answer(TellEach(std::move(done), std::move(read)), PutAndRead(put));
+  then_gets_->Add(std::move(key), TellEach(std::move(done), std::move(read)));
+  if (!SendTogether::Defers(then_gets_)) then_gets_->SendWaiting();
+}
+
+Status MemoryDrive::Make(PutRequest request, const Terms& terms) {
+  if (Status admitted = Admit(terms); !admitted.ok()) return admitted;
   constexpr int32_t kCrc32c = 4;  // Kinetic's number
   const StoredRecord record{.head = {.version = std::move(request.version),
                                      .tag = std::move(request.tag),
@@ -140,7 +195,7 @@ void MemoryDrive::Put(PutRequest request, Terms terms, StatusCallback done) {
                             .value = std::move(request.value)};
   const Status put =
       engine_.Put(request.key, record, request.expected, request.room, request.guard);
-  Answer(std::move(done), Named(Durably(put, request.durability)));
+  return Named(Durably(put, request.durability));
 }
 
 Status MemoryDrive::Durably(Status status, Durability durability) {

@@ -36,13 +36,17 @@ class MemoryDrive final : public Drive {
             .version_part = true,
             .range_records = true,
             .rooms = true,
-            .guards = true};
+            .guards = true,
+            .then_gets = true};
   }
   bool IsUp() const override { return true; }
   uint64_t CountLosses() const override { return 0; }
   void Get(std::string key, ValueRange range, Terms terms, Callback<Record> done) override;
   void Head(std::string key, Terms terms, Callback<RecordHead> done) override;
   void Put(PutRequest request, Terms terms, StatusCallback done) override;
+  // The read is executed at the end of the innermost SendTogether of this thread, if there is one.
+  void PutThenGet(PutRequest request, std::string key, Terms terms, StatusCallback done,
+                  Callback<Record> read) override;
   void Delete(std::string key, Expected expected, Durability durability, Terms terms,
               StatusCallback done) override;
   void Range(std::string first, std::string last, uint32_t max, bool reverse, Terms terms,
@@ -67,12 +71,15 @@ class MemoryDrive final : public Drive {
 
  private:
   class Answers;
+  class ThenGets;
 
   template <typename T>
   Result<T> Named(Result<T> result) const;
   Status Named(const Status& status) const;
   template <typename R>
   void Answer(std::function<void(R)> done, R result);
+  Result<Record> Read(const std::string& key, ValueRange range);
+  Status Make(PutRequest request, const Terms& terms);
   // EREMCHG.
   Status Admit(const Terms& terms);
 
@@ -89,7 +96,8 @@ class MemoryDrive final : public Drive {
   std::vector<DriveStart> starts_ GUARDED_BY(mutex_);
   uint64_t start_count_ GUARDED_BY(mutex_) = 0;
   std::optional<Duration> up_ GUARDED_BY(mutex_);
-  const std::shared_ptr<Answers> answers_;  // shared with the tasks that give them
+  const std::shared_ptr<Answers> answers_;     // shared with the tasks that give them
+  const std::shared_ptr<ThenGets> then_gets_;  // shared with those who tell it
 };
 
 }  // namespace pinstripe

@@ -37,6 +37,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -195,6 +196,7 @@ struct DriveCapabilities {
   bool slow = false;           // it tells what took long, and wants to know what did for us
   bool guards = false;         // it takes puts with a guard
   bool puts = false;           // several small puts may travel in one message
+  bool then_gets = false;      // PutThenGet() is one request
 };
 
 // How a drive has answered so far, as whoever asks it sees it. Thread-safe.
@@ -277,6 +279,29 @@ class Drive {
   // So ECANCELED says that the record itself is as expected. A drive without `guards` never ignores
   // one, but answers ENOTSUP.
   virtual void Put(PutRequest request, Terms terms, StatusCallback done) = 0;
+
+  // A put, and if it was made a look at the record `key` of this drive: Get() of the whole, after
+  // the put took effect. So it sees the put, and whatever else was put at this drive before.
+  // A drive with then_gets has both in one message, also with the puts that a SendTogether sends
+  // along (kinetic/send_together.h). It makes the reads after all puts of their message.
+  //
+  // Each callback is called once; `read` with the failure of the put where that failed. Where one
+  // answer tells of both, `read` comes first: whoever waits for the put finds the record there.
+  // A read may fail though the put was made, as any Get(). A drive without then_gets is asked for
+  // one after the other, both under these terms.
+  virtual void PutThenGet(PutRequest request, std::string key, Terms terms, StatusCallback done,
+                          Callback<Record> read) {
+    Put(std::move(request), terms,
+        [this, key = std::move(key), terms, done = std::move(done),
+         read = std::move(read)](const Status& put) {
+          if (put.ok()) {
+            Get(key, {}, terms, read);
+          } else {
+            read(tl::unexpected(put));
+          }
+          done(put);
+        });
+  }
 
   // ENOENT when there is no such key and a version was expected. With Any, success means that there
   // is none any more: a drive may not tell whether there was one.

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "drive/put_and_read.h"
 #include "kinetic/send_together.h"
 
 namespace pinstripe {
@@ -15,8 +16,8 @@ namespace {
 
 template <typename R>
 R Failure(Status status) {
-  if constexpr (std::is_same_v<R, Status>) {
-    return status;
+  if constexpr (std::is_same_v<R, Status> || std::is_same_v<R, PutAndRead>) {
+    return R(std::move(status));
   } else {
     return tl::unexpected(std::move(status));
   }
@@ -101,14 +102,17 @@ class FaultyDrive::Core final : public SendTogether::Sender,
 
   // As a drive behind a socket does, which has them in one message: puts that are asked for
   // together arrive together, or none of them does, and are made in their order.
-  void Put(PutRequest request, const Terms& terms, StatusCallback done) {
+  // So are the reads that follow puts, with one answer to both.
+  template <typename R>
+  void Put(PutRequest request, std::optional<std::string> then_get, const Terms& terms,
+           std::function<void(R)> done) {
     NotePut(request);
     const bool deferred = SendTogether::Defers(shared_from_this());
     {
       const std::lock_guard lock(mutex_);
       const uint64_t caller = ++last_caller_;
-      callers_.emplace(caller, std::make_shared<CallerOf<Status>>(std::move(done)));
-      waiting_.push_back({std::move(request), terms, caller});
+      callers_.emplace(caller, std::make_shared<CallerOf<R>>(std::move(done)));
+      waiting_.push_back({std::move(request), std::move(then_get), terms, caller});
     }
     if (!deferred) SendWaiting();
   }
@@ -234,6 +238,7 @@ class FaultyDrive::Core final : public SendTogether::Sender,
 
   struct WaitingPut {
     PutRequest request;
+    std::optional<std::string> then_get;  // its caller wants to have a PutAndRead then
     Terms terms;
     uint64_t caller = kNobody;
   };
@@ -286,19 +291,45 @@ class FaultyDrive::Core final : public SendTogether::Sender,
       const std::shared_ptr<Drive> drive = core->drive();
       if (drive == nullptr) return;  // closed
       const SendTogether together;
-      for (const auto& [request, terms, caller] : puts) {
+      for (const auto& [request, then_get, terms, caller] : puts) {
         if (core->faults().down) {
           core->FailAt(now, caller, Status(EHOSTUNREACH, "went down").OfDrive(core->name_));
           continue;
         }
         const Time deadline = terms.deadline;
         const Time patience = std::max(deadline, now + std::chrono::seconds(1));
-        drive->Put(request, {patience, terms.cluster_version},
-                   [core, deadline, caller = caller](Status status) {
-                     core->Return<Status>(deadline, caller, std::move(status));
-                   });
+        const Terms until(patience, terms.cluster_version);
+        if (then_get) {
+          core->PutThenGet(*drive, request, *then_get, until,
+                           [core, deadline, caller = caller](PutAndRead both) {
+                             core->Return<PutAndRead>(deadline, caller, std::move(both));
+                           });
+          continue;
+        }
+        drive->Put(request, until, [core, deadline, caller = caller](Status status) {
+          core->Return<Status>(deadline, caller, std::move(status));
+        });
       }
     });
+  }
+
+  // Now and then, too, of another record.
+  void PutThenGet(Drive& drive, const PutRequest& request, const std::string& key, Terms terms,
+                  std::function<void(PutAndRead)> then) {
+    const std::string other = Chance(faults().mix_up) ? AnotherKey(key) : "";
+    if (other.empty()) return pinstripe::PutThenGet(drive, request, key, terms, std::move(then));
+    pinstripe::PutThenGet(drive, request, key, terms,
+                          [core = shared_from_this(), other, terms, then](PutAndRead right) {
+                            const std::shared_ptr<Drive> behind = core->drive();
+                            if (!right.read.has_value() || behind == nullptr)
+                              return then(std::move(right));
+                            behind->Get(other, {}, terms,
+                                        [core, right, then](Result<Record> wrong) mutable {
+                                          if (wrong.has_value())
+                                            right.read = core->MixUp(*right.read, *wrong);
+                                          then(std::move(right));
+                                        });
+                          });
   }
 
   template <typename R>
@@ -313,6 +344,9 @@ class FaultyDrive::Core final : public SendTogether::Sender,
     } else {
       if constexpr (std::is_same_v<R, Result<Record>>) {
         if (result.has_value() && Chance(faults.flip_bit)) FlipBit(*result);
+      }
+      if constexpr (std::is_same_v<R, PutAndRead>) {
+        if (result.read.has_value() && Chance(faults.flip_bit)) FlipBit(*result.read);
       }
       if constexpr (std::is_same_v<R, Result<RangeRecords>>) {
         if (result.has_value()) {
@@ -453,7 +487,17 @@ void FaultyDrive::Head(std::string key, Terms terms, Callback<RecordHead> done) 
 }
 
 void FaultyDrive::Put(PutRequest request, Terms terms, StatusCallback done) {
-  core_->Put(std::move(request), terms, std::move(done));
+  core_->Put<Status>(std::move(request), std::nullopt, terms, std::move(done));
+}
+
+void FaultyDrive::PutThenGet(PutRequest request, std::string key, Terms terms, StatusCallback done,
+                             Callback<Record> read) {
+  if (!capabilities().then_gets) {
+    return Drive::PutThenGet(std::move(request), std::move(key), terms, std::move(done),
+                             std::move(read));
+  }
+  core_->Put<PutAndRead>(std::move(request), std::move(key), terms,
+                         TellEach(std::move(done), std::move(read)));
 }
 
 void FaultyDrive::Delete(std::string key, Expected expected, Durability durability, Terms terms,

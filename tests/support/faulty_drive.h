@@ -104,6 +104,9 @@ class FaultyDrive final : public Drive {
   void Get(std::string key, ValueRange range, Terms terms, Callback<Record> done) override;
   void Head(std::string key, Terms terms, Callback<RecordHead> done) override;
   void Put(PutRequest request, Terms terms, StatusCallback done) override;
+  // One request with the puts that are asked for together, where the drive behind has then_gets.
+  void PutThenGet(PutRequest request, std::string key, Terms terms, StatusCallback done,
+                  Callback<Record> read) override;
   void Delete(std::string key, Expected expected, Durability durability, Terms terms,
               StatusCallback done) override;
   void Range(std::string first, std::string last, uint32_t max, bool reverse, Terms terms,

@@ -6,6 +6,8 @@
 #include <set>
 #include <string>
 
+#include "daemon/memory_drive.h"
+#include "kinetic/send_together.h"
 #include "tests/support/expect_ok.h"
 #include "tests/support/sim_runtime.h"
 
@@ -263,6 +265,111 @@ TEST_F(FaultyDriveTest, WhatIsOutstandingIsAnsweredBeforeItIsGone) {
   ASSERT_TRUE(answer.has_value());
   EXPECT_FAILS(*answer, EHOSTUNREACH);
   sim_.Sleep(2s);
+}
+
+// A read that follows a put, at a drive that has both in one message.
+class PutThenGetTest : public testing::Test {
+ protected:
+  struct Answers {
+    std::optional<Status> put;
+    std::optional<Result<Record>> read;
+    bool read_came_first = false;
+  };
+
+  void Ask(const std::string& key, const std::string& value, const std::string& then_get,
+           Answers* answers, Expected expected = Expected::Any()) {
+    drive_.PutThenGet(
+        {.key = key, .value = SharedBytes(value), .version = value, .expected = expected}, then_get,
+        sim_.Now() + 1s,
+        [answers](Status status) {
+          EXPECT_FALSE(answers->put.has_value()) << "answered twice";
+          answers->put = std::move(status);
+        },
+        [answers](Result<Record> record) {
+          EXPECT_FALSE(answers->read.has_value()) << "answered twice";
+          answers->read_came_first = !answers->put.has_value();
+          answers->read = std::move(record);
+        });
+    EXPECT_FALSE(answers->put.has_value()) << "answered inside the call";
+  }
+  void Put(const std::string& key, const std::string& value) {
+    drive_.Put({.key = key, .value = SharedBytes(value)}, sim_.Now() + 1s, [](const Status&) {});
+  }
+
+  SimRuntime sim_{1};
+  FaultyDrive drive_{sim_, std::make_shared<MemoryDrive>(sim_, "drive 1 (memory)")};
+};
+
+TEST_F(PutThenGetTest, IsOneRequestAndTheReadComesFirst) {
+  Answers answers;
+  Ask("entry", "1", "entry", &answers);
+  sim_.Sleep(2s);
+  ASSERT_OK(*answers.put);
+  ASSERT_OK(*answers.read);
+  EXPECT_EQ((*answers.read)->value.text(), "1");
+  EXPECT_TRUE(answers.read_came_first);
+  EXPECT_EQ(drive_.requests().total(), 1u);
+}
+
+TEST_F(PutThenGetTest, SharesItsMessageAndSeesAllPutsOfIt) {
+  Answers answers;
+  {
+    const SendTogether together;
+    Ask("entry", "1", "inode", &answers);
+    Put("inode", "of the same message");
+  }
+  sim_.Sleep(2s);
+  ASSERT_OK(*answers.read);
+  EXPECT_EQ((*answers.read)->value.text(), "of the same message");
+  EXPECT_EQ(drive_.requests().total(), 1u);
+}
+
+TEST_F(PutThenGetTest, AReadOfNothingDoesNotFailThePut) {
+  Answers answers;
+  Ask("entry", "1", "nothing", &answers);
+  sim_.Sleep(2s);
+  EXPECT_OK(*answers.put);
+  EXPECT_FAILS(*answers.read, ENOENT);
+}
+
+TEST_F(PutThenGetTest, APutThatFailsIsNotFollowed) {
+  Put("inode", "1");
+  Answers answers;
+  Ask("entry", "1", "inode", &answers, Expected::Version("another"));
+  sim_.Sleep(2s);
+  EXPECT_FAILS(*answers.put, ESTALE);
+  EXPECT_FAILS(*answers.read, ESTALE);
+}
+
+TEST_F(PutThenGetTest, AreLostTogether) {
+  drive_.Set({.lose_answer = 1});
+  Answers lost;
+  Ask("entry", "1", "entry", &lost);
+  sim_.Sleep(2s);
+  EXPECT_FAILS(*lost.put, ETIMEDOUT);
+  EXPECT_FAILS(*lost.read, ETIMEDOUT);
+  drive_.Set({.down = true});
+  Answers down;
+  Ask("entry", "1", "entry", &down);
+  sim_.Sleep(2s);
+  EXPECT_FAILS(*down.put, EHOSTUNREACH);
+  EXPECT_FAILS(*down.read, EHOSTUNREACH);
+}
+
+TEST_F(PutThenGetTest, AreTwoRequestsToADriveThatCannot) {
+  const auto inner = std::make_shared<OneValueDrive>(sim_);
+  FaultyDrive drive(sim_, inner);
+  Answers answers;
+  drive.PutThenGet(
+      {.key = "key", .value = SharedBytes(std::string("new"))}, "key", sim_.Now() + 1s,
+      [&](Status status) { answers.put = std::move(status); },
+      [&](Result<Record> record) { answers.read = std::move(record); });
+  sim_.Sleep(2s);
+  ASSERT_OK(*answers.put);
+  ASSERT_OK(*answers.read);
+  EXPECT_EQ((*answers.read)->value.text(), "new");
+  EXPECT_EQ(drive.requests().put, 1u);
+  EXPECT_EQ(drive.requests().get, 1u);
 }
 
 }  // namespace

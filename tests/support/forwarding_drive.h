@@ -30,6 +30,10 @@ class ForwardingDrive : public Drive {
   void Put(PutRequest request, Terms terms, StatusCallback done) override {
     drive_->Put(std::move(request), terms, std::move(done));
   }
+  void PutThenGet(PutRequest request, std::string key, Terms terms, StatusCallback done,
+                  Callback<Record> read) override {
+    drive_->PutThenGet(std::move(request), std::move(key), terms, std::move(done), std::move(read));
+  }
   void Delete(std::string key, Expected expected, Durability durability, Terms terms,
               StatusCallback done) override {
     drive_->Delete(std::move(key), std::move(expected), durability, terms, std::move(done));

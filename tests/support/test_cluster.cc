@@ -9,6 +9,7 @@
 
 #include "base/try.h"
 #include "cluster/gather.h"
+#include "drive/put_and_read.h"
 
 namespace pinstripe {
 
@@ -71,6 +72,13 @@ class IdentifiedDrive final : public Drive {
     Checked<Status>(std::move(done), [=](Drive& drive, StatusCallback then) {
       drive.Put(request, terms, std::move(then));
     });
+  }
+  void PutThenGet(PutRequest request, std::string key, Terms terms, StatusCallback done,
+                  Callback<Record> read) override {
+    Checked<PutAndRead>(TellEach(std::move(done), std::move(read)),
+                        [=](Drive& drive, std::function<void(PutAndRead)> then) {
+                          pinstripe::PutThenGet(drive, request, key, terms, std::move(then));
+                        });
   }
   void Delete(std::string key, Expected expected, Durability durability, Terms terms,
               StatusCallback done) override {
