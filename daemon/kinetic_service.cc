@@ -48,11 +48,7 @@ VersionPart VersionPartOf(const KeyValue& entry) {
 }
 
 void Describe(const std::string& key, const StoredHead& head, VersionPart part, Command* answer) {
-  KeyValue* entry = answer->mutable_body()->mutable_keyvalue();
-  entry->set_key(key);
-  entry->set_dbversion(part.CutFrom(head.version));
-  entry->set_tag(head.tag);
-  if (head.algorithm) entry->set_algorithm(*head.algorithm);
+  DescribeRecord(key, head, part, answer->mutable_body()->mutable_keyvalue());
 }
 
 // One record for each key, and the values one after the other.
@@ -146,8 +142,7 @@ KineticService::Outcome KineticService::Execute(const Caller& caller, const Comm
   Outcome outcome;
   if (type == Header::PUT || type == Header::PUTS) {
     const PutRequest put{caller, &request, std::move(value), answer};
-    outcome.after_flush = ExecutePuts({&put, 1})[0];
-    return outcome;
+    return std::move(ExecutePuts({&put, 1})[0]);
   }
   if (type == Header::SETUP) {
     Conclude(type, Setup(caller, request, answer), answer);
@@ -400,6 +395,7 @@ Result<Engine::Change> KineticService::ChangeOf(const Caller& caller, const Comm
   const bool put = request.header().messagetype() == Header::PUT;
   TRY(put ? AllowPut(caller.identity->rights, entry, caller.tls)
           : Allow(caller, Permission::kDelete, entry.key()));
+  TRY(CheckSinglePut(request));
   TRY(WantsFlush(entry));  // the end of the batch decides; but it must be a valid request
   return put ? PutOf(entry, request.header().bound(), std::move(value)) : DeletionOf(entry);
 }
@@ -486,10 +482,10 @@ Status KineticService::FillDevice(std::string_view name, Time now, kinetic::GetL
     return Fail(ENOENT, "no device log '{}'", Hex(AsBytes(name.substr(0, 64))));
   }
   log->set_capabilities(
-      fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", kRangeGetCapability,
+      fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", kRangeGetCapability,
                   kVersionPartCapability, kRangeRecordsCapability, kChecksumScanCapability,
                   kRoomsCapability, kBoundCapability, kUnerasedCapability, kClientsCapability,
-                  kSlowCapability, kGuardsCapability, kPutsCapability));
+                  kSlowCapability, kGuardsCapability, kPutsCapability, kThenGetsCapability));
   *value = SharedBytes(log->capabilities());
   return {};
 }

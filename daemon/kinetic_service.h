@@ -98,6 +98,7 @@ class KineticService {
   struct Outcome {
     SharedBytes value;         // goes with the answer
     bool after_flush = false;  // the answer is true only after a Flush() that begins now or later
+    bool reads_left = false;   // MakeReads() has still to be called
   };
   // Executes a request whose signature, sequence and cluster version were checked, while the device
   // was not locked. Fills body and status of the answer. A request that waited while the cluster
@@ -117,11 +118,13 @@ class KineticService {
     SharedBytes value;
     kinetic::Command* answer = nullptr;
   };
-  // Says of each whether its answer is true only after a Flush().
-  std::vector<bool> ExecutePuts(std::span<const PutRequest> puts);
+  // Of each.
+  std::vector<Outcome> ExecutePuts(std::span<const PutRequest> puts);
   // The same, by a thread that must not wait: none where ExecutePuts() has to, or where one of them
-  // fails. Then nothing was done.
-  std::optional<std::vector<bool>> ExecutePutsAtOnce(std::span<const PutRequest> puts);
+  // fails. Then nothing was done. Reads behind puts for which it would have to wait are left.
+  std::optional<std::vector<Outcome>> ExecutePutsAtOnce(std::span<const PutRequest> puts);
+  // Those of a request whose puts were made. What goes with its answer.
+  SharedBytes MakeReads(const PutRequest& put);
 
   // PEER2PEERPUSH, MEDIASCAN and MEDIAOPTIMIZE take long: they are not executed but started.
   static bool TakesLong(const kinetic::Command& request);

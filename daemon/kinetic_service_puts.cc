@@ -1,5 +1,6 @@
 // KineticService, second part: puts, one by one and several in one message.
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -29,10 +30,30 @@ Status CheckPuts(const Command& request, size_t value_bytes) {
                 kMostPutsTogether);
   }
   uint64_t bytes = 0;
-  for (const kinetic::Puts::Record& record : puts.records()) bytes += record.valuebytes();
+  size_t reads = 0;
+  for (const kinetic::Puts::Record& record : puts.records()) {
+    bytes += record.valuebytes();
+    if (!record.has_thenget()) continue;
+    ++reads;
+    const size_t length = record.thenget().size();
+    if (length < 1 || length > kMaxKeyBytes) {
+      return Fail(EINVAL, "a key of {} bytes to be read after a put; 1 to {} can be", length,
+                  kMaxKeyBytes);
+    }
+  }
+  if (reads > kMostThenGetsTogether) {
+    return Fail(EINVAL, "{} reads after puts in one message; the limit is {}", reads,
+                kMostThenGetsTogether);
+  }
   if (bytes == value_bytes) return {};
   return Fail(EINVAL, "the values of its puts have {} bytes, and {} came with it", bytes,
               value_bytes);
+}
+
+bool HasReads(const Command& request) {
+  return IsSeveral(request) &&
+         std::ranges::any_of(request.body().puts().records(),
+                             [](const kinetic::Puts::Record& each) { return each.has_thenget(); });
 }
 
 }  // namespace
@@ -40,8 +61,7 @@ Status CheckPuts(const Command& request, size_t value_bytes) {
 // The changes that requests ask for, and where it is said what became of each.
 class KineticService::PutRun {
  public:
-  PutRun(const KineticService& service, size_t requests)
-      : service_(service), after_flush_(requests) {}
+  PutRun(const KineticService& service, size_t requests) : service_(service), outcomes_(requests) {}
 
   // The puts of one request, which has this number. False: one of them must not be made, and the
   // answer says why.
@@ -52,10 +72,16 @@ class KineticService::PutRun {
   void Tell(size_t change, const Status& status) {
     const Place& place = places_[change];
     SetStatus(status, place.said);
-    if (status.ok() && place.wants_flush) after_flush_[place.request] = true;
+    if (status.ok() && place.wants_flush) outcomes_[place.request].after_flush = true;
   }
 
-  std::vector<bool> TakeAfterFlush() { return std::move(after_flush_); }
+  // Makes the reads that follow the puts of a request, where those were made, and says so in its
+  // answer. What goes with that. None: `at_once`, and one of them would have to wait; then the
+  // answer has none of them.
+  static std::optional<SharedBytes> Read(KineticService& service, const PutRequest& put,
+                                         bool at_once);
+
+  std::vector<Outcome> TakeOutcomes() { return std::move(outcomes_); }
 
  private:
   struct Place {
@@ -66,13 +92,14 @@ class KineticService::PutRun {
 
   Status CheckWhole(const PutRequest& put) const {
     TRY(service_.CheckAdmitted(put.caller, put.answer));
-    return IsSeveral(*put.request) ? CheckPuts(*put.request, put.value.size()) : Status();
+    return IsSeveral(*put.request) ? CheckPuts(*put.request, put.value.size())
+                                   : CheckSinglePut(*put.request);
   }
   bool AddOne(const PutRequest& put, size_t number, const KeyValue& entry, SharedBytes value,
               kinetic::Status* said);
 
   const KineticService& service_;
-  std::vector<bool> after_flush_;
+  std::vector<Outcome> outcomes_;
   std::vector<Engine::Change> changes_;
   std::vector<Place> places_;
 };
@@ -114,16 +141,21 @@ bool KineticService::PutRun::AddOne(const PutRequest& put, size_t number, const 
   return added.ok();
 }
 
-std::vector<bool> KineticService::ExecutePuts(std::span<const PutRequest> puts) {
+std::vector<KineticService::Outcome> KineticService::ExecutePuts(std::span<const PutRequest> puts) {
   PutRun run(*this, puts.size());
   const Gate::Visit visit(executing_);
   for (size_t i = 0; i < puts.size(); ++i) run.Add(puts[i], i);
   const std::vector<Status> statuses = engine_.PutEach(run.changes());
   for (size_t i = 0; i < statuses.size(); ++i) run.Tell(i, statuses[i]);
-  return run.TakeAfterFlush();
+  std::vector<Outcome> outcomes = run.TakeOutcomes();
+  for (size_t i = 0; i < puts.size(); ++i) {
+    if (HasReads(*puts[i].request))
+      outcomes[i].value = *PutRun::Read(*this, puts[i], /*at_once=*/false);
+  }
+  return outcomes;
 }
 
-std::optional<std::vector<bool>> KineticService::ExecutePutsAtOnce(
+std::optional<std::vector<KineticService::Outcome>> KineticService::ExecutePutsAtOnce(
     std::span<const PutRequest> puts) {
   const Gate::QuickVisit visit(executing_);
   if (!visit.inside()) return std::nullopt;
@@ -133,7 +165,57 @@ std::optional<std::vector<bool>> KineticService::ExecutePutsAtOnce(
   }
   if (!engine_.PutAllAtOnce(run.changes())) return std::nullopt;
   for (size_t i = 0; i < run.changes().size(); ++i) run.Tell(i, {});
-  return run.TakeAfterFlush();
+  std::vector<Outcome> outcomes = run.TakeOutcomes();
+  for (size_t i = 0; i < puts.size(); ++i) {
+    if (!HasReads(*puts[i].request)) continue;
+    std::optional<SharedBytes> values = PutRun::Read(*this, puts[i], /*at_once=*/true);
+    outcomes[i].reads_left = !values.has_value();
+    if (values) outcomes[i].value = *std::move(values);
+  }
+  return outcomes;
+}
+
+SharedBytes KineticService::MakeReads(const PutRequest& put) {
+  const Gate::Visit visit(executing_);
+  return *PutRun::Read(*this, put, /*at_once=*/false);
+}
+
+std::optional<SharedBytes> KineticService::PutRun::Read(KineticService& service,
+                                                        const PutRequest& put, bool at_once) {
+  const kinetic::Puts& asked = put.request->body().puts();
+  if (put.answer->body().puts().records_size() == 0) return SharedBytes();  // refused as a whole
+  auto& told = *put.answer->mutable_body()->mutable_puts()->mutable_records();
+  // Since its puts were made it may have been erased, if they were made at once and these are not.
+  const Status admitted = service.CheckAdmitted(put.caller, put.answer);
+  Engine& engine = service.engine_;
+  std::vector<SharedBytes> values;
+  auto left = static_cast<uint32_t>(kMostThenGetBytes);
+  for (int i = 0; i < told.size(); ++i) {
+    const std::string& key = asked.records(i).thenget();
+    if (!asked.records(i).has_thenget()) continue;
+    if (told[i].status().code() != kinetic::Status::SUCCESS) continue;
+    Result<StoredRecord> record = [&]() -> Result<StoredRecord> {
+      TRY(admitted);
+      TRY(Allow(put.caller.identity->rights, Permission::kRead, key, put.caller.tls));
+      StoredRecord found =
+          TRY(at_once ? engine.GetAtOnce(key, {0, left}) : engine.Get(key, {0, left}));
+      if (found.head.value_bytes <= left) return found;
+      return Fail(EBUSY, "the answer has no room for {} bytes more", found.head.value_bytes);
+    }();
+    if (at_once && !record.has_value() && record.error().code() == EAGAIN) {
+      for (kinetic::Puts::Record& each : told) each.clear_read();
+      return std::nullopt;
+    }
+    kinetic::Puts::Read& read = *told[i].mutable_read();
+    SetStatus(record.has_value() ? Status() : record.error(), read.mutable_status());
+    if (!record.has_value()) continue;
+    DescribeRecord(key, record->head, {}, read.mutable_keyvalue());
+    if (record->value.empty()) continue;
+    read.set_valuebytes(static_cast<uint32_t>(record->value.size()));
+    left -= static_cast<uint32_t>(record->value.size());
+    values.push_back(std::move(record->value));
+  }
+  return Joined(values);
 }
 
 }  // namespace pinstripe

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/try.h"
 #include "kinetic/kinetic.pb.h"
@@ -76,22 +77,59 @@ Result<Engine::Change> DeletionOf(const KeyValue& entry) {
   return Engine::Change{.key = entry.key(), .expected = ExpectedBy(entry), .room = RoomOf(entry)};
 }
 
+void DescribeRecord(const std::string& key, const StoredHead& head, VersionPart part,
+                    KeyValue* entry) {
+  entry->set_key(key);
+  entry->set_dbversion(part.CutFrom(head.version));
+  entry->set_tag(head.tag);
+  if (head.algorithm) entry->set_algorithm(*head.algorithm);
+}
+
+SharedBytes Joined(std::span<const SharedBytes> values) {
+  if (values.size() == 1) return values[0];
+  size_t bytes = 0;
+  for (const SharedBytes& value : values) bytes += value.size();
+  Buffer all(bytes);
+  MutableBytes space = all;
+  for (const SharedBytes& value : values) {
+    CopyBytes(space, value);
+    space = space.subspan(value.size());
+  }
+  return SharedBytes(std::move(all));
+}
+
+Status CheckSinglePut(const Command& request) {
+  if (!request.body().has_puts()) return {};
+  return Fail(EINVAL, "a put by itself can have no records, and no read after it");
+}
+
 size_t CountPuts(const Command& request) {
   if (request.header().messagetype() != Header::PUTS) return 1;
   return std::clamp<size_t>(request.body().puts().records_size(), 1, kMostPutsTogether);
 }
 
 // Of several in one message, those have failed that were to be durable.
-void SetFlushFailure(const Status& failure, const Command& request, Command* answer) {
+void SetFlushFailure(const Status& failure, const Command& request, Command* answer,
+                     SharedBytes* values) {
   if (request.header().messagetype() != Header::PUTS) {
     return SetStatus(failure, answer->mutable_status());
   }
   auto& told = *answer->mutable_body()->mutable_puts()->mutable_records();
+  std::vector<SharedBytes> kept;
+  size_t offset = 0;
   for (int i = 0; i < told.size(); ++i) {
+    const size_t bytes = told[i].read().valuebytes();
     const bool made = told[i].status().code() == kinetic::Status::SUCCESS;
     const Result<bool> waits = WantsFlush(request.body().puts().records(i).keyvalue());
-    if (made && waits.value_or(true)) SetStatus(failure, told[i].mutable_status());
+    if (made && waits.value_or(true)) {
+      SetStatus(failure, told[i].mutable_status());
+      told[i].clear_read();
+    } else if (bytes > 0) {
+      kept.push_back(values->Slice(offset, bytes));
+    }
+    offset += bytes;
   }
+  *values = Joined(kept);
 }
 
 }  // namespace pinstripe

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
+#include <string>
 
 #include "base/bytes.h"
 #include "base/status.h"
@@ -29,11 +31,21 @@ Status AllowPut(const Rights& rights, const kinetic::KeyValue& entry, bool tls);
 // EINVAL: it has a guard.
 Result<Engine::Change> DeletionOf(const kinetic::KeyValue& entry);
 
+// What an answer says of a record, but for its value.
+void DescribeRecord(const std::string& key, const StoredHead& head, VersionPart part,
+                    kinetic::KeyValue* entry);
+// One after the other.
+SharedBytes Joined(std::span<const SharedBytes> values);
+
+// EINVAL: a put by itself says what only a PUTS can say.
+Status CheckSinglePut(const kinetic::Command& request);
+
 // How many puts a request counts for: of a PUTS that cannot be executed, no more than it may have.
 size_t CountPuts(const kinetic::Command& request);
 
 // What the answer to a request for puts says when the flush that it waited for has failed.
+// `values`: what goes with it, of the reads after its puts.
 void SetFlushFailure(const Status& failure, const kinetic::Command& request,
-                     kinetic::Command* answer);
+                     kinetic::Command* answer, SharedBytes* values);
 
 }  // namespace pinstripe

@@ -110,36 +110,53 @@ bool PutPipeline::MakePutsAtOnce(size_t bytes) {
     session_.StartAnswer(*put.request, put.answer.get());
     requests.push_back({put.caller, put.request.get(), put.value, put.answer.get()});
   }
-  const std::optional<std::vector<bool>> after_flush =
+  std::optional<std::vector<KineticService::Outcome>> outcomes =
       session_.service_.ExecutePutsAtOnce(requests);
   const Time end = session_.loop_.runtime().Now();
   if (end - begin > session_.options_.long_put)
     session_.shared_->no_puts_at_once = end + kRestFromPuts;
-  if (!after_flush) return false;
+  if (!outcomes) return false;
   const auto flushed = std::make_shared<PendingPuts>();
+  const auto unread = std::make_shared<PendingPuts>();
   for (size_t i = 0; i < puts_.size(); ++i) {
     PendingPut& put = puts_[i];
     put.value = {};
-    put.after_flush = (*after_flush)[i];
+    KineticService::Outcome& outcome = (*outcomes)[i];
+    put.after_flush = outcome.after_flush;
+    put.read = std::move(outcome.value);
     put.begun = begin;
-    if (put.after_flush) {
-      put.made = end;
-      flushed->push_back(std::move(put));
+    if (put.after_flush) put.made = end;
+    if (put.after_flush || outcome.reads_left) {
+      session_.CountUnderWay(put.puts, put.bytes);
+      (outcome.reads_left ? unread : flushed)->push_back(std::move(put));
       continue;
     }
     session_.Note(*put.request, put.bytes, {.received = put.received, .begun = begin}, *put.answer);
-    session_.ready_.push_back(AnswerOf(*put.answer, put.caller.identity.get(), {}, 0, put.puts));
+    session_.ready_.push_back(
+        AnswerOf(*put.answer, put.caller.identity.get(), std::move(put.read), 0, put.puts));
     if (used_.size() >= kMostReused) continue;
     if (put.reusable) used_.push_back(std::move(put.request));
     if (put.puts == 1) used_.push_back(std::move(put.answer));  // others keep room for all theirs
   }
   puts_.clear();
-  if (flushed->empty()) return true;
-  size_t flushed_bytes = 0;
-  for (const PendingPut& put : *flushed) flushed_bytes += put.bytes;
-  session_.CountUnderWay(CountPuts(*flushed), flushed_bytes);
-  SendAfterFlush(flushed);
+  if (!flushed->empty()) SendAfterFlush(flushed);
+  if (!unread->empty()) {
+    session_.threads_.workers.Add(
+        [self = session_.shared_from_this(), unread] { self->puts_.ReadAfterPuts(unread); },
+        puts_priority_);
+  }
   return true;
+}
+
+// Of a worker: what is left of puts that the loop has made.
+void PutPipeline::ReadAfterPuts(const std::shared_ptr<PendingPuts>& puts) {
+  bool any_later = false;
+  for (PendingPut& put : *puts) {
+    put.read = session_.service_.MakeReads({put.caller, put.request.get(), {}, put.answer.get()});
+    any_later = any_later || put.after_flush;
+  }
+  SendPuts(*puts, /*after_flush=*/false);
+  if (any_later) SendAfterFlush(puts);
 }
 
 // Of a worker, like the next.
@@ -180,13 +197,15 @@ void PutPipeline::MakePuts(const std::shared_ptr<PendingPuts>& puts) {
     requests.push_back({put.caller, put.request.get(), std::move(put.value), put.answer.get()});
     executed.push_back(&put);
   }
-  const std::vector<bool> after_flush = session_.service_.ExecutePuts(requests);
+  std::vector<KineticService::Outcome> outcomes = session_.service_.ExecutePuts(requests);
   requests.clear();  // the values are not needed any more
-  const bool any_later = std::ranges::find(after_flush, true) != after_flush.end();
+  const bool any_later =
+      std::ranges::any_of(outcomes, [](const auto& outcome) { return outcome.after_flush; });
   const Time made = any_later ? session_.loop_.runtime().Now() : Time();
   for (size_t i = 0; i < executed.size(); ++i) {
-    executed[i]->after_flush = after_flush[i];
-    if (after_flush[i]) executed[i]->made = made;
+    executed[i]->after_flush = outcomes[i].after_flush;
+    executed[i]->read = std::move(outcomes[i].value);
+    if (outcomes[i].after_flush) executed[i]->made = made;
   }
   SendPuts(*puts, /*after_flush=*/false);
   if (any_later) SendAfterFlush(puts);
@@ -197,7 +216,7 @@ void PutPipeline::SendAfterFlush(const std::shared_ptr<PendingPuts>& puts) {
   session_.shared_->flushes->Add([self = session_.shared_from_this(), puts](const Status& flushed) {
     for (PendingPut& put : *puts) {
       if (put.after_flush && !flushed.ok()) {
-        SetFlushFailure(flushed, *put.request, put.answer.get());
+        SetFlushFailure(flushed, *put.request, put.answer.get(), &put.read);
       }
     }
     self->puts_.SendPuts(*puts, /*after_flush=*/true);
@@ -208,11 +227,12 @@ void PutPipeline::SendAfterFlush(const std::shared_ptr<PendingPuts>& puts) {
 void PutPipeline::SendPuts(PendingPuts& puts, bool after_flush) {
   std::vector<Outgoing> answers;
   answers.reserve(puts.size());
-  for (const PendingPut& put : puts) {
+  for (PendingPut& put : puts) {
     if (put.after_flush != after_flush) continue;
     session_.Note(*put.request, put.bytes,
                   {.received = put.received, .begun = put.begun, .made = put.made}, *put.answer);
-    answers.push_back(AnswerOf(*put.answer, put.caller.identity.get(), {}, put.bytes, put.puts));
+    answers.push_back(
+        AnswerOf(*put.answer, put.caller.identity.get(), std::move(put.read), put.bytes, put.puts));
   }
   session_.SendAll(answers);
   const MutexLock lock(mutex_);

@@ -1,8 +1,9 @@
 // PutPipeline: the PUTs of one connection on their way from the frame to the answer, and the PUTSs,
 // each of which is several of them with one answer. Those that one read has brought are executed
 // together, and so are those that came while the ones before were executed. A few small ones the
-// loop makes itself, where it need not wait; all others go to a worker. Those that must be durable
-// wait for a flush before they are answered.
+// loop makes itself, where it need not wait; all others go to a worker, and so do reads after puts
+// for which the loop would have to wait. Those that must be durable wait for a flush before they
+// are answered.
 //
 // A part of its Session, whose counters and outbox it uses. Add(), Hand() and UsedOrNew() are the
 // loop thread's; the rest runs on workers and flushers. Its mutex is not held while another is
@@ -52,6 +53,7 @@ class PutPipeline {
     Time begun{};  // since when it was executed
     Time made{};   // and until when, if it had to become durable then
     bool after_flush = false;
+    SharedBytes read;       // what goes with the answer
     bool reusable = false;  // the request
     std::shared_ptr<kinetic::Command> answer;
   };
@@ -62,6 +64,7 @@ class PutPipeline {
   bool MakePutsAtOnce(size_t bytes);
   void MakeWaitingPuts();
   void MakePuts(const std::shared_ptr<PendingPuts>& puts);
+  void ReadAfterPuts(const std::shared_ptr<PendingPuts>& puts);
   void SendAfterFlush(const std::shared_ptr<PendingPuts>& puts);
   void SendPuts(PendingPuts& puts, bool after_flush);
   void CheckInvariants() const REQUIRES(mutex_);

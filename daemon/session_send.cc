@@ -161,7 +161,7 @@ void Session::Note(const Command& request, size_t value_bytes, const Progress& p
   if (service_.slow().IsSlow(took)) NoteSlow(request, value_bytes, progress, answer, ended);
 }
 
-// Of puts in one message, each as if it had come alone.
+// Of puts in one message, and of the reads after them, each as if it had come alone.
 void Session::NoteEach(const Command& request, const Command& answer, Duration took) {
   const kinetic::Puts& asked = request.body().puts();
   const kinetic::Puts& told = answer.body().puts();
@@ -176,6 +176,9 @@ void Session::NoteEach(const Command& request, const Command& answer, Duration t
     } else {
       Count(Header::PUT, 0, took, "", status);
     }
+    if (i >= told.records_size() || !told.records(i).has_read()) continue;
+    const kinetic::Puts::Read& read = told.records(i).read();
+    Count(Header::GET, read.valuebytes(), took, asked.records(i).thenget(), read.status());
   }
 }
 

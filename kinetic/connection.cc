@@ -212,14 +212,12 @@ void KineticConnection::SendAll() {
 std::vector<KineticConnection::Numbered> KineticConnection::TakeBatch() {
   std::vector<Numbered> batch;
   const Time now = loop_.runtime().Now();
-  // One that can do this is one that looks itself whether it was erased.
-  const bool can_together = capabilities_.puts && capabilities_.unerased;
   for (const Kind kind : {Kind::kRead, Kind::kWrite}) {
     const uint32_t limit = limits_[static_cast<int>(kind)];
     while (!waiting(kind).empty() && batch.size() < kBatch) {
       const uint32_t room = limit - std::min(limit, in_flight(kind));
       if (room == 0) break;
-      KineticOperationPtr operation = TakeNext(waiting(kind), can_together ? room : 1);
+      KineticOperationPtr operation = TakeNext(waiting(kind), capabilities_, room);
       const uint32_t places = PlacesOf(*operation);
       in_flight(kind) += places;
       const uint64_t sequence = ++last_sequence_;
@@ -503,7 +501,14 @@ void KineticConnection::Count(const Sent& sent, const Status& status, size_t val
   if (parts.empty()) return CountOne(sent, *sent.operation, status, value_bytes);
   const kinetic::Puts& told = received_->command.body().puts();
   for (size_t i = 0; i < parts.size(); ++i) {
-    CountOne(sent, *parts[i], status.ok() ? StatusOfPut(told, i, parts.size()) : status, 0);
+    const Status put = status.ok() ? StatusOfPut(told, i, parts.size()) : status;
+    CountOne(sent, *parts[i], put, 0);
+    if (put.ok() && parts[i]->then_get() != nullptr && capabilities_.then_gets) {
+      options_->times->reads.Add(last_received_ - sent.when);
+      const size_t bytes = told.records(static_cast<int>(i)).read().valuebytes();
+      options_->times->read_bytes.fetch_add(std::min(bytes, kMostThenGetBytes),
+                                            std::memory_order_relaxed);
+    }
   }
 }
 

@@ -9,6 +9,7 @@
 #include "kinetic/connection.h"
 #include "kinetic/covering_tag.h"
 #include "kinetic/operation.h"
+#include "kinetic/put_operation.h"
 
 namespace pinstripe {
 namespace {
@@ -517,6 +518,19 @@ void KineticDrive::Put(PutRequest request, Terms terms, StatusCallback done) {
   // Nothing else that is signed says what the value is.
   if (request.tag.empty() && !request.value.empty()) request.tag = CoveringTag(request.value);
   link()->Submit(std::move(valid), NewPut(std::move(request), terms, std::move(done)));
+}
+
+void KineticDrive::PutThenGet(PutRequest request, std::string key, Terms terms, StatusCallback done,
+                              Callback<Record> read) {
+  Status valid = CheckPut(request);
+  if (valid.ok()) valid = CheckSize("a key", key.size(), 1, kMaxKeyBytes);
+  if (request.tag.empty() && !request.value.empty()) request.tag = CoveringTag(request.value);
+  const std::shared_ptr<Link> link = this->link();
+  const auto submit = [link](KineticOperationPtr operation) {
+    link->Submit(Status(), std::move(operation));
+  };
+  link->Submit(std::move(valid), NewPutThenGet(std::move(request), std::move(key), terms, submit,
+                                               std::move(done), std::move(read)));
 }
 
 void KineticDrive::Delete(std::string key, Expected expected, Durability durability, Terms terms,

@@ -35,9 +35,13 @@ inline constexpr std::string_view kClientsCapability = "clients 1";
 inline constexpr std::string_view kSlowCapability = "slow 1";
 inline constexpr std::string_view kGuardsCapability = "guards 1";
 inline constexpr std::string_view kPutsCapability = "puts 1";
+inline constexpr std::string_view kThenGetsCapability = "then_gets 1";
 
 // So many puts may be in one message.
 inline constexpr size_t kMostPutsTogether = 64;
+// So many of them may be followed by a read, and an answer has so many bytes of their values.
+inline constexpr size_t kMostThenGetsTogether = 8;
+inline constexpr size_t kMostThenGetBytes = 64 << 10;
 
 // The vendor's log of who uses a drive, and of what it did for them.
 inline constexpr std::string_view kClientsLog = "io.pinstripe.clients";

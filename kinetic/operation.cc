@@ -533,7 +533,10 @@ class AskCapabilitiesOperation final : public Asking<DriveCapabilities> {
       if (line == kSlowCapability) capabilities.slow = true;
       if (line == kGuardsCapability) capabilities.guards = true;
       if (line == kPutsCapability) capabilities.puts = true;
+      if (line == kThenGetsCapability) capabilities.then_gets = true;
     }
+    // They travel with puts, which go together to one that looks itself whether it was erased.
+    capabilities.then_gets &= capabilities.puts && capabilities.unerased;
     return capabilities;
   }
 

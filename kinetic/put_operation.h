@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -34,13 +35,20 @@ Status CheckChangedKey(const std::string& changed, const kinetic::KeyValue& entr
 // What the answer to `asked` puts tells of one of them. EHOSTUNREACH: it tells of more or fewer.
 Status StatusOfPut(const kinetic::Puts& told, size_t number, size_t asked);
 
+// A put, and a read of another record after it. A device that cannot do both at once is asked for
+// the record by `submit`, and so is one that had no room for it in its answer.
+KineticOperationPtr NewPutThenGet(Drive::PutRequest request, std::string key, Terms terms,
+                                  std::function<void(KineticOperationPtr)> submit,
+                                  StatusCallback done, Callback<Record> read);
+
 // Several operations that are puts and have one cluster version, as one. Each is answered for
 // itself. They time out together, with the last of them.
 KineticOperationPtr NewPutsTogether(std::vector<KineticOperationPtr> puts);
 
-// The first of `waiting`, which has one, taken out of it; or, where it is a small put, that one and
-// those behind it that may share its message, `most` at the most.
-KineticOperationPtr TakeNext(std::deque<KineticOperationPtr>& waiting, uint32_t most);
+// The first of `waiting`, which has one, taken out of it; or, where it is a small put and the
+// device can do that, it and those behind it that may share its message, `room` at the most.
+KineticOperationPtr TakeNext(std::deque<KineticOperationPtr>& waiting,
+                             DriveCapabilities capabilities, uint32_t room);
 
 // How many places it takes of the limit of its kind.
 inline uint32_t PlacesOf(const KineticOperation& operation) {

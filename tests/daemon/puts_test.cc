@@ -32,10 +32,13 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using Code = kinetic::Status;
 
-// Says how often it was asked for changes, and fails to flush where a test wants that.
+// Says how often it was asked for changes and values, and fails to flush, or knows at once all that
+// is not cold, where a test wants that.
 class CountingStore final : public Store {
  public:
   Result<StoredRecord> Get(std::string_view key, ValueRange range) override {
+    ++reads;
+    if (key.starts_with("damaged")) return Fail(EBADMSG, "a wrong checksum");
     return store_.Get(key, range);
   }
   Result<StoredHead> Head(std::string_view key) override { return store_.Head(key); }
@@ -45,9 +48,23 @@ class CountingStore final : public Store {
   Status Put(std::string_view key, const StoredRecord& record, Room room) override {
     return store_.Put(key, record, room);
   }
+  Result<StoredRecord> GetAtOnce(std::string_view key, ValueRange range) override {
+    if (!at_once || key.starts_with("cold") || key.starts_with("damaged")) return WouldWait();
+    ++reads_at_once;
+    return store_.Get(key, range);
+  }
   std::vector<Status> PutEach(std::span<const StoreChange> puts) override {
     ++writes;
     return store_.PutEach(puts);
+  }
+  bool PutAllAtOnce(std::span<const StoreChange> puts) override {
+    if (!at_once) return false;
+    for (const StoreChange& put : puts) {
+      if (!store_.CheckThere(put.key, *put.expected).ok()) return false;
+    }
+    for (const Status& status : store_.PutEach(puts)) EXPECT_OK(status);
+    ++writes_at_once;
+    return true;
   }
   Status Delete(std::string_view key) override { return store_.Delete(key); }
   Status Apply(std::span<const StoreChange> changes) override { return store_.Apply(changes); }
@@ -58,7 +75,11 @@ class CountingStore final : public Store {
   StoreUsage Usage() override { return store_.Usage(); }
 
   std::atomic<int> writes = 0;
+  std::atomic<int> writes_at_once = 0;
+  std::atomic<int> reads = 0;
+  std::atomic<int> reads_at_once = 0;
   std::atomic<int> flushes = 0;
+  std::atomic<bool> at_once = false;
   std::atomic<bool> fails_to_flush = false;
 
  private:
@@ -91,6 +112,11 @@ class PutsTest : public testing::Test {
       return entry;
     }
 
+    // The last one is followed by a read.
+    void ThenGet(const std::string& key) {
+      command.mutable_body()->mutable_puts()->mutable_records()->rbegin()->set_thenget(key);
+    }
+
     Command command;
     std::string values;
   };
@@ -105,6 +131,22 @@ class PutsTest : public testing::Test {
       codes.push_back(record.status().code());
     }
     return codes;
+  }
+  // What it tells of each read: "version=value", or the status; "-" without one.
+  static std::vector<std::string> Reads(const WireClient::Answer& answer) {
+    std::vector<std::string> reads;
+    std::string_view left = answer.value;
+    for (const auto& record : answer.command.body().puts().records()) {
+      const kinetic::Puts::Read& read = record.read();
+      const std::string_view value = left.substr(0, read.valuebytes());
+      left.remove_prefix(value.size());
+      reads.push_back(!record.has_read() ? "-"
+                      : read.status().code() != Code::SUCCESS
+                          ? std::string(StatusCodeName(read.status().code()))
+                          : fmt::format("{}={}", read.keyvalue().dbversion(), value));
+    }
+    EXPECT_EQ(left, "");
+    return reads;
   }
   // Refused as a whole, and nothing of it was done.
   void ExpectRefused(const Message& message) {
@@ -295,6 +337,179 @@ TEST_F(PutsTest, UnderAnotherClusterVersionNothingIsDone) {
   const WireClient::Answer answer = Ask(message);
   EXPECT_EQ(answer.code(), Code::VERSION_FAILURE);
   EXPECT_TRUE(Codes(answer).empty());
+  EXPECT_EQ(VersionOf("a"), kNone);
+}
+
+// Whoever makes it: the loop, workers, or one after the other.
+class ThenGetsTest : public PutsTest, public testing::WithParamInterface<const char*> {
+ protected:
+  ThenGetsTest() { store_->at_once = Case() != "workers"; }
+  static std::string_view Case() { return GetParam(); }
+  // Of a record that the loop cannot read, or can.
+  static std::string Key(const std::string& name) {
+    return (Case() == "both" ? "cold " : "") + name;
+  }
+  void PutRecord(const std::string& key, const std::string& version, const std::string& value) {
+    ASSERT_OK(device_->engine().Put(
+        key, {{.version = version, .tag = "tag4", .algorithm = 4}, SharedBytes(value)},
+        Expected::Any()));
+  }
+};
+INSTANTIATE_TEST_SUITE_P(By, ThenGetsTest, testing::Values("workers", "loop", "both"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(ThenGetsTest, EachIsMadeAfterAllPutsOfItsMessage) {
+  PutRecord(Key("inode"), "open", "there before");
+  Message message;
+  message.Add("entry", "1", "e");
+  message.ThenGet(Key("inode"));
+  message.Add("other", "1");
+  message.Add(Key("late"), "2", "put after what is followed by this read");
+  const WireClient::Answer without = Ask(message);
+  EXPECT_EQ(without.code(), Code::SUCCESS);
+  EXPECT_THAT(Codes(without), ElementsAre(Code::SUCCESS, Code::SUCCESS, Code::SUCCESS));
+  EXPECT_THAT(Reads(without), ElementsAre("open=there before", "-", "-"));
+  const kinetic::KeyValue& read = without.command.body().puts().records(0).read().keyvalue();
+  EXPECT_EQ(read.key() + read.tag(), Key("inode") + "tag4");
+  EXPECT_EQ(read.algorithm(), 4);
+  Message second;
+  second.Add("entry", "2", "of its own")->set_dbversion("1");
+  second.ThenGet(Key("late"));
+  second.Add(Key("late"), "3", "new")->set_dbversion("2");
+  second.ThenGet("entry");
+  EXPECT_THAT(Reads(Ask(second)), ElementsAre("3=new", "2=of its own"));
+}
+
+TEST_P(ThenGetsTest, TheLoopMakesWhatItNeedNotWaitFor) {
+  PutRecord(Key("inode"), "open", "value");
+  const auto was_made = [&] {
+    return Case() == "workers" ? store_->writes > 0 && store_->reads > 0
+           : Case() == "loop"  ? store_->writes_at_once > 0 && store_->reads_at_once > 0
+                               : store_->writes_at_once > 0 && store_->reads > 0;
+  };
+  for (int i = 0; !was_made(); ++i) {  // it leaves them to workers where it has other things to do
+    Message message;
+    message.Add(fmt::format("k{}", i), "1", "v");
+    message.ThenGet(Key("inode"));
+    ASSERT_THAT(Reads(Ask(message)), ElementsAre("open=value"));
+  }
+  if (Case() == "workers") {
+    EXPECT_EQ(store_->reads_at_once, 0);
+  }
+}
+
+TEST_P(ThenGetsTest, FailByThemselves) {
+  PutRecord("damaged", "1", "x");
+  Message message;
+  message.Add("a", "1");
+  message.ThenGet(Key("nothing"));
+  message.Add("b", "1");
+  message.ThenGet("damaged");
+  message.Add("c", "1");
+  message.ThenGet("a");
+  const WireClient::Answer answer = Ask(message);
+  EXPECT_THAT(Codes(answer), ElementsAre(Code::SUCCESS, Code::SUCCESS, Code::SUCCESS));
+  EXPECT_THAT(Reads(answer), ElementsAre("NOT_FOUND", "PERM_DATA_ERROR", "1="));
+}
+
+TEST_P(ThenGetsTest, APutThatFailsIsNotFollowed) {
+  PutRecord(Key("inode"), "open", "value");
+  Message message;
+  message.Add("a", "2")->set_dbversion("1");
+  message.ThenGet(Key("inode"));
+  message.Add("b", "1");
+  message.ThenGet(Key("inode"));
+  const WireClient::Answer answer = Ask(message);
+  EXPECT_THAT(Codes(answer), ElementsAre(Code::VERSION_MISMATCH, Code::SUCCESS));
+  EXPECT_THAT(Reads(answer), ElementsAre("-", "open=value"));
+}
+
+// Also where it is only the flush that fails.
+TEST_P(ThenGetsTest, APutThatIsNotDurableIsNotFollowed) {
+  PutRecord(Key("one"), "1", "first");
+  PutRecord(Key("two"), "2", "second");
+  store_->fails_to_flush = true;
+  Message message;
+  message.Add("a", "1")->set_synchronization(kinetic::KeyValue::WRITETHROUGH);
+  message.ThenGet(Key("one"));
+  message.Add("b", "1");
+  message.ThenGet(Key("two"));
+  message.Add("c", "1")->set_synchronization(kinetic::KeyValue::WRITETHROUGH);
+  const WireClient::Answer answer = Ask(message);
+  EXPECT_THAT(Codes(answer),
+              ElementsAre(Code::INTERNAL_ERROR, Code::SUCCESS, Code::INTERNAL_ERROR));
+  EXPECT_THAT(Reads(answer), ElementsAre("-", "2=second", "-"));
+}
+
+TEST_P(ThenGetsTest, WhatDoesNotFitIsLeftOut) {
+  PutRecord(Key("half"), "1", std::string(kMostThenGetBytes / 2, 'h'));
+  PutRecord(Key("more"), "1", std::string(kMostThenGetBytes / 2 + 1, 'm'));
+  PutRecord(Key("large"), "1", std::string(kMaxValueBytes, 'l'));
+  Message message;
+  for (const std::string name : {"large", "half", "more", "half"}) {
+    message.Add(fmt::format("put {}", message.command.body().puts().records_size()), "1");
+    message.ThenGet(Key(name));
+  }
+  const WireClient::Answer answer = Ask(message);
+  const std::string half = "1=" + std::string(kMostThenGetBytes / 2, 'h');
+  EXPECT_THAT(Codes(answer), testing::Each(Code::SUCCESS));
+  EXPECT_THAT(Reads(answer), ElementsAre("SERVICE_BUSY", half, "SERVICE_BUSY", half));
+}
+
+TEST_P(ThenGetsTest, AreCountedAsIfTheyHadComeAlone) {
+  PutRecord(Key("inode"), "open", "1234567");
+  Message message;
+  message.Add("a", "1", "12345");
+  message.ThenGet(Key("inode"));
+  message.Add("b", "1");
+  message.ThenGet("nothing");
+  Ask(message);
+  OperationStatistics& statistics = device_->service().statistics();
+  EXPECT_EQ(statistics.Of(Header::PUT).operations, 2u);
+  EXPECT_EQ(statistics.Of(Header::PUT).value_bytes, 5u);
+  EXPECT_EQ(statistics.Of(Header::GET).operations, 2u);
+  EXPECT_EQ(statistics.Of(Header::GET).value_bytes, 7u);
+  EXPECT_EQ(statistics.FailuresOf(Code::NOT_FOUND), 1u);
+}
+
+TEST_P(ThenGetsTest, AMessageThatCannotBeIsRefusedAsAWhole) {
+  Message many;
+  for (size_t i = 0; i <= kMostThenGetsTogether; ++i) {
+    many.Add(fmt::format("k{}", i), "1");
+    many.ThenGet("r");
+  }
+  ExpectRefused(many);
+  for (const size_t length : {size_t{0}, kMaxKeyBytes + 1}) {
+    Message wrong;
+    wrong.Add("a", "1");
+    wrong.ThenGet(std::string(length, 'k'));
+    ExpectRefused(wrong);
+  }
+  Message of_batch;
+  of_batch.Add("a", "1");
+  of_batch.ThenGet("a");
+  of_batch.command.mutable_header()->set_batchid(0);
+  ExpectRefused(of_batch);
+  // A put by itself, which would pass it over.
+  Message alone;
+  alone.Add("a", "1");
+  alone.ThenGet("a");
+  alone.command.mutable_header()->set_messagetype(Header::PUT);
+  alone.command.mutable_body()->mutable_keyvalue()->set_key("a");
+  ExpectRefused(alone);
+  ASSERT_TRUE(client_->Request(Header::NOOP));
+  EXPECT_EQ(client_->ReceiveAnswer().code(), Code::SUCCESS);
+}
+
+TEST_P(ThenGetsTest, UnderAnotherClusterVersionNothingIsDone) {
+  ASSERT_OK(device_->security().SetClusterVersion(5));
+  PutRecord(Key("inode"), "open", "value");
+  Message message;
+  message.Add("a", "1");
+  message.ThenGet(Key("inode"));
+  const WireClient::Answer answer = Ask(message);
+  EXPECT_EQ(answer.code(), Code::VERSION_FAILURE);
+  EXPECT_TRUE(Reads(answer).empty());
   EXPECT_EQ(VersionOf("a"), kNone);
 }
 

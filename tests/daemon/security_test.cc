@@ -421,6 +421,29 @@ TEST_F(SecuredService, OfPutsInOneMessageThoseAreMadeThatTheIdentityMayMake) {
   EXPECT_EQ(Contents(), "a=a m/1=w m/2=e m/3=m/3 n=n z=z ");
 }
 
+TEST_F(SecuredService, OfReadsAfterPutsThoseAreMadeThatTheIdentityMayMake) {
+  GivePrefix();
+  const Answer answer = Ask(2, Header::PUTS, [](kinetic::Body* body) {
+    for (const std::string then_get : {"n", "m/1"}) {
+      kinetic::Puts::Record* record = body->mutable_puts()->add_records();
+      record->mutable_keyvalue()->set_key("m/2");
+      record->mutable_keyvalue()->set_force(true);
+      record->set_thenget(then_get);
+    }
+    body->mutable_puts()->mutable_records(0)->set_valuebytes(3);  // all of "new"
+  });
+  const kinetic::Puts& told = answer.command.body().puts();
+  ASSERT_EQ(told.records_size(), 2);
+  for (const auto& record : told.records()) {
+    EXPECT_EQ(record.status().code(), kinetic::Status::SUCCESS);
+  }
+  const kinetic::Puts::Read& denied = told.records(0).read();
+  EXPECT_EQ(denied.status().code(), kinetic::Status::NOT_AUTHORIZED);
+  EXPECT_FALSE(denied.has_keyvalue());
+  EXPECT_EQ(told.records(1).read().status().code(), kinetic::Status::SUCCESS);
+  EXPECT_EQ(told.records(1).read().keyvalue().key(), "m/1");
+}
+
 // Each operation with each permission alone: it goes through with its own, and with no other.
 TEST_F(SecuredService, EachOperationNeedsItsPermissionAndNoOther) {
   const struct {

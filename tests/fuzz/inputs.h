@@ -50,6 +50,7 @@ class ObedientDevice {
     int succeeded = 0;
     int bound_puts = 0;     // of those
     int puts_together = 0;  // that succeeded, of several in a message
+    int then_gets = 0;      // reads that followed them
     int told = 0;           // of what took long
   };
   std::string Execute(Bytes command, std::string value, bool tls, Count* count);

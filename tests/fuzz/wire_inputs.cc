@@ -152,9 +152,19 @@ bool IsSignedFor(const kinetic::KeyValue& entry, std::string_view value) {
 
 // What a device has said of several puts that it took.
 std::string LookAtPuts(const kinetic::Command& request, const kinetic::Command& answer,
-                       std::string_view values, ObedientDevice::Count* count) {
+                       std::string_view values, size_t read_value_bytes,
+                       ObedientDevice::Count* count) {
   const kinetic::Puts& asked = request.body().puts();
   const kinetic::Puts& told = answer.body().puts();
+  uint64_t read_bytes = 0;
+  for (const kinetic::Puts::Record& record : told.records()) {
+    read_bytes += record.read().valuebytes();
+    if (!record.has_read()) continue;
+    if (record.status().code() != kinetic::Status::SUCCESS) return "a read behind no put";
+    ++count->then_gets;
+  }
+  if (read_bytes != read_value_bytes) return "an answer that does not tell whose its value is";
+  if (read_bytes > kMostThenGetBytes) return "more is read after puts than may be";
   if (told.records_size() != asked.records_size()) return "not every put has an answer";
   for (int i = 0; i < told.records_size(); ++i) {
     const std::string_view value = values.substr(0, asked.records(i).valuebytes());
@@ -204,7 +214,7 @@ std::string ObedientDevice::Execute(Bytes command, std::string value, bool tls, 
   ++count->succeeded;
   const kinetic::Header& header = request.header();
   if (header.messagetype() == kinetic::Header::PUTS)
-    return LookAtPuts(request, answer, sent, count);
+    return LookAtPuts(request, answer, sent, out.size(), count);
   if (!header.bound() || header.messagetype() != kinetic::Header::PUT) return "";
   ++count->bound_puts;
   if (IsSignedFor(request.body().keyvalue(), sent)) return "";
@@ -252,6 +262,8 @@ Examples ExampleCommands() {
       record->set_valuebytes(static_cast<uint32_t>(size / 3));
     }
     commands.push_back(puts.SerializeAsString());
+    puts.mutable_body()->mutable_puts()->mutable_records(0)->set_thenget("k");
+    puts.mutable_body()->mutable_puts()->mutable_records(1)->set_thenget("none");
     puts.mutable_body()->mutable_puts()->mutable_records(2)->set_valuebytes(
         static_cast<uint32_t>(size - 2 * (size / 3)));
     commands.push_back(puts.SerializeAsString());

@@ -55,6 +55,7 @@ TEST(HostileCommands, AreAnsweredByTheService) {
   EXPECT_GT(count.succeeded, kInputs / 100) << "nothing got beyond the checks";
   EXPECT_GT(count.bound_puts, 0);
   EXPECT_GT(count.puts_together, 0);
+  EXPECT_GT(count.then_gets, 0);
   EXPECT_GT(count.told, 0);
 }
 

@@ -481,6 +481,274 @@ TEST_F(TogetherTest, DestroyingTheDriveAnswersThem) {
   for (auto& each : answers) EXPECT_FAILS(each.get_future().get(), EHOSTUNREACH);
 }
 
+// Reads that follow puts.
+class ThenGetTest : public TogetherTest {
+ protected:
+  static constexpr std::string_view kCanRead =
+      "guards 1\nrooms 1\nunerased 1\nputs 1\nthen_gets 1\n";
+
+  struct Answers {
+    std::promise<Status> put;
+    std::promise<Result<Record>> read;
+    std::atomic<bool> read_came_first = false;
+    std::atomic<bool> put_came = false;
+    Status Put() { return put.get_future().get(); }
+    Result<Record> Read() { return read.get_future().get(); }
+  };
+  using AnswersPtr = std::shared_ptr<Answers>;
+
+  AnswersPtr Ask(const std::string& key, const std::string& then_get, Time deadline,
+                 const std::string& value = "v") {
+    const auto answers = std::make_shared<Answers>();
+    drive_->PutThenGet(
+        {.key = key, .value = SharedBytes(value)}, then_get, deadline,
+        [answers](Status status) {
+          answers->put_came = true;
+          answers->put.set_value(std::move(status));
+        },
+        [answers](Result<Record> record) {
+          answers->read_came_first = !answers->put_came;
+          answers->read.set_value(std::move(record));
+        });
+    return answers;
+  }
+  AnswersPtr Ask(const std::string& key, const std::string& then_get) {
+    return Ask(key, then_get, Soon());
+  }
+
+  static void Tell(kinetic::Puts::Record* told, const std::string& key, uint32_t value_bytes) {
+    kinetic::Puts::Read* read = told->mutable_read();
+    read->mutable_status()->set_code(kinetic::Status::SUCCESS);
+    read->mutable_keyvalue()->set_key(key);
+    read->mutable_keyvalue()->set_dbversion("version of " + key);
+    read->mutable_keyvalue()->set_tag("tag4");
+    if (value_bytes > 0) read->set_valuebytes(value_bytes);
+  }
+
+  // All was made, and what was to be read has its key for a value. `spoil` changes the answer.
+  static Script Reads(const std::function<void(kinetic::Puts*, std::string*)>& spoil =
+                          [](auto*, auto*) {}) {
+    return [spoil](Connection& session, const Asked& request) {
+      const kinetic::Body& asked = request.command.body();
+      if (request.command.header().messagetype() == Header::GET) {
+        return session.AnswerEntry(request, "asked for alone", "by itself");
+      }
+      kinetic::Puts told;
+      std::string values;
+      for (const kinetic::Puts::Record& record : asked.puts().records()) {
+        told.add_records()->mutable_status()->set_code(kinetic::Status::SUCCESS);
+        if (!record.has_thenget()) continue;
+        Tell(&*told.mutable_records()->rbegin(), record.thenget(),
+             static_cast<uint32_t>(record.thenget().size()));
+        values += record.thenget();
+      }
+      spoil(&told, &values);
+      session.Answer(
+          request, [&](kinetic::Body* body) { *body->mutable_puts() = told; }, values);
+    };
+  }
+
+  std::vector<int> Types() {
+    const std::lock_guard lock(mutex_);
+    std::vector<int> types;
+    for (const Asked& each : asked_) types.push_back(each.command.header().messagetype());
+    return types;
+  }
+};
+
+TEST_F(ThenGetTest, AloneIsAMessageOfOnePut) {
+  Serve(Reads(), kCanRead);
+  const uint64_t reads = drive_->times()->reads.Load().count();
+  const uint64_t read_bytes = drive_->times()->read_bytes;
+  const AnswersPtr answers = Ask("entry", "inode");
+  const Result<Record> record = answers->Read();
+  EXPECT_OK(answers->Put());
+  ASSERT_OK(record);
+  EXPECT_EQ(record->version, "version of inode");
+  EXPECT_EQ(record->tag, "tag4");
+  EXPECT_EQ(record->value.text(), "inode");
+  EXPECT_TRUE(answers->read_came_first);
+  EXPECT_TRUE(drive_->capabilities().then_gets);
+  EXPECT_THAT(Types(), ElementsAre(Header::PUTS));
+  EXPECT_EQ(asked_[0].command.body().puts().records(0).thenget(), "inode");
+  EXPECT_EQ(asked_[0].value, "v");
+  EXPECT_EQ(drive_->times()->writes.Load().count(), 1u);
+  EXPECT_EQ(drive_->times()->reads.Load().count(), reads + 1);
+  EXPECT_EQ(drive_->times()->read_bytes, read_bytes + 5);
+}
+
+TEST_F(ThenGetTest, GoTogetherWithOtherPuts) {
+  Serve(Reads(), kCanRead);
+  const Time deadline = Soon();
+  std::promise<Status> plain;
+  AnswersPtr first;
+  AnswersPtr last;
+  {
+    const SendTogether together;
+    first = Ask("a", "inode 1", deadline);
+    drive_->Put({.key = "b"}, deadline, [&](Status put) { plain.set_value(std::move(put)); });
+    last = Ask("c", "2", deadline);
+  }
+  EXPECT_OK(first->Put());
+  EXPECT_OK(plain.get_future().get());
+  EXPECT_OK(last->Put());
+  EXPECT_EQ(first->Read()->value.text(), "inode 1");
+  EXPECT_EQ(last->Read()->value.text(), "2");
+  EXPECT_THAT(Messages(), ElementsAre(3));
+}
+
+TEST_F(ThenGetTest, NoMoreThanFitAreInAMessage) {
+  Serve(Reads(), kCanRead);
+  const Time deadline = Soon();
+  std::vector<AnswersPtr> answers;
+  {
+    const SendTogether together;
+    for (size_t i = 0; i < kMostThenGetsTogether + 3; ++i)
+      answers.push_back(Ask("k", "r", deadline));
+  }
+  for (const AnswersPtr& each : answers) {
+    EXPECT_OK(each->Put());
+    EXPECT_OK(each->Read());
+  }
+  EXPECT_THAT(Messages(), ElementsAre(kMostThenGetsTogether, 3));
+}
+
+TEST_F(ThenGetTest, ALargePutMayBeFollowedToo) {
+  Serve(Reads(), kCanRead);
+  const AnswersPtr answers = Ask("k", "r", Soon(), std::string(kMaxValueBytes, 'v'));
+  EXPECT_OK(answers->Put());
+  EXPECT_OK(answers->Read());
+  EXPECT_THAT(Types(), ElementsAre(Header::PUTS));
+}
+
+TEST_F(ThenGetTest, ADeviceThatCannotIsAskedForTheRecordAfterThePut) {
+  for (const std::string_view can :
+       {std::string_view("guards 1\nrooms 1\nunerased 1\nputs 1\n"),
+        std::string_view("unerased 1\nthen_gets 1\n"), std::string_view("puts 1\nthen_gets 1\n")}) {
+    asked_.clear();
+    Serve(
+        [](Connection& session, const Asked& request) {
+          if (request.command.header().messagetype() == Header::GET) {
+            return session.AnswerEntry(request, "1", "by itself");
+          }
+          AnswerAll(session, request, kinetic::Status::SUCCESS);
+        },
+        can);
+    EXPECT_FALSE(drive_->capabilities().then_gets);
+    const AnswersPtr answers = Ask("entry", "inode");
+    EXPECT_OK(answers->Put());
+    EXPECT_EQ(answers->Read()->value.text(), "by itself");
+    EXPECT_THAT(Types(), ElementsAre(Header::PUT, Header::GET));
+    drive_.reset();
+  }
+}
+
+TEST_F(ThenGetTest, WhatDidNotFitIsAskedForByItself) {
+  Serve(Reads([](kinetic::Puts* told, std::string* values) {
+          told->mutable_records(0)->mutable_read()->Clear();
+          told->mutable_records(0)->mutable_read()->mutable_status()->set_code(
+              kinetic::Status::SERVICE_BUSY);
+          values->clear();
+        }),
+        kCanRead);
+  const AnswersPtr answers = Ask("entry", "inode");
+  EXPECT_OK(answers->Put());
+  EXPECT_EQ(answers->Read()->value.text(), "by itself");
+  EXPECT_THAT(Types(), ElementsAre(Header::PUTS, Header::GET));
+}
+
+TEST_F(ThenGetTest, EachHasItsOwnFailure) {
+  const struct {
+    kinetic::Status::Code code;
+    int error;
+  } kFailures[] = {{kinetic::Status::NOT_FOUND, ENOENT},
+                   {kinetic::Status::NOT_AUTHORIZED, EACCES},
+                   {kinetic::Status::PERM_DATA_ERROR, EBADMSG}};
+  for (const auto& failure : kFailures) {
+    Serve(Reads([&](kinetic::Puts* told, std::string* values) {
+            told->mutable_records(0)->clear_read();
+            told->mutable_records(0)->mutable_read()->mutable_status()->set_code(failure.code);
+            values->clear();
+          }),
+          kCanRead);
+    const AnswersPtr answers = Ask("entry", "inode");
+    EXPECT_OK(answers->Put());
+    const Result<Record> read = answers->Read();
+    EXPECT_FAILS(read, failure.error);
+    EXPECT_THAT(std::string(read.error().message()), HasSubstr("drive 3"));
+    drive_.reset();
+  }
+  Serve(Reads([](kinetic::Puts* told, std::string* values) {
+          told->mutable_records(0)->clear_read();
+          told->mutable_records(0)->mutable_status()->set_code(kinetic::Status::VERSION_MISMATCH);
+          values->clear();
+        }),
+        kCanRead);
+  const AnswersPtr stale = Ask("entry", "inode");
+  EXPECT_FAILS(stale->Put(), ESTALE);
+  EXPECT_FAILS(stale->Read(), ESTALE);
+}
+
+// Of two reads, and a put without one, in one message.
+TEST_F(ThenGetTest, AnswersThatDoNotAddUpTellOfNoRead) {
+  using Puts = kinetic::Puts;
+  const std::function<void(Puts*, std::string*)> kSpoilers[] = {
+      [](Puts* told, auto*) { told->mutable_records(0)->clear_read(); },
+      [](Puts* told, auto*) { Tell(told->mutable_records(1), "nobody asked", 0); },
+      [](auto*, std::string* values) { *values += "more"; },
+      [](auto*, std::string* values) { values->pop_back(); },
+      [](auto*, std::string* values) { values->clear(); },
+      [](Puts* told, auto*) {
+        told->mutable_records(0)->mutable_read()->set_valuebytes(0x80000000);
+        told->mutable_records(2)->mutable_read()->set_valuebytes(0x80000002);  // in 32 bits, 2
+      },
+      [](Puts* told, auto*) {
+        told->mutable_records(0)->mutable_read()->mutable_status()->set_code(
+            kinetic::Status::NOT_FOUND);  // but has a value
+      },
+      [](Puts* told, auto*) {
+        told->mutable_records(0)->mutable_read()->mutable_status()->clear_code();
+      },
+  };
+  for (const auto& spoil : kSpoilers) {
+    Serve(Reads(spoil), kCanRead);
+    const Time deadline = Soon();
+    std::promise<Status> plain;
+    AnswersPtr first;
+    AnswersPtr last;
+    {
+      const SendTogether together;
+      first = Ask("a", "x", deadline);
+      drive_->Put({.key = "b"}, deadline, [&](Status put) { plain.set_value(std::move(put)); });
+      last = Ask("c", "y", deadline);
+    }
+    EXPECT_OK(first->Put());
+    EXPECT_OK(plain.get_future().get());
+    EXPECT_OK(last->Put());
+    EXPECT_FAILS(first->Read(), EHOSTUNREACH);
+    EXPECT_FAILS(last->Read(), EHOSTUNREACH);
+    drive_.reset();
+  }
+  // One that is sound, but for its key, is no better.
+  Serve(Reads([](Puts* told, auto*) {
+          told->mutable_records(0)->mutable_read()->mutable_keyvalue()->set_key("another");
+        }),
+        kCanRead);
+  const AnswersPtr mixed_up = Ask("entry", "inode");
+  EXPECT_OK(mixed_up->Put());
+  EXPECT_FAILS(mixed_up->Read(), EBADMSG);
+}
+
+TEST_F(ThenGetTest, WithoutAnAnswerBothFail) {
+  Serve([](Connection& session, const Asked&) { session.Send("no Kinetic"); }, kCanRead);
+  const AnswersPtr lost = Ask("entry", "inode");
+  EXPECT_FAILS(lost->Put(), EHOSTUNREACH);
+  EXPECT_FAILS(lost->Read(), EHOSTUNREACH);
+  const AnswersPtr wrong = Ask("entry", std::string(kMaxKeyBytes + 1, 'k'));
+  EXPECT_FAILS(wrong->Put(), EINVAL);
+  EXPECT_FAILS(wrong->Read(), EINVAL);
+}
+
 // The bytes on the wire.
 TEST(PutsBytes, AreTheseForTwoPuts) {
   kinetic::Command command;
@@ -497,6 +765,30 @@ TEST(PutsBytes, AreTheseForTwoPuts) {
             "0a0e0a0a1201311a0161400148021002"  // version, key, force, when; bytes
             "0a070a051a01624802");
   EXPECT_EQ(together->value().text(), "xy");
+}
+
+TEST(PutsBytes, AreTheseForAReadAfterAPut) {
+  kinetic::Command command;
+  command.mutable_header()->set_messagetype(Header::PUTS);
+  const KineticOperationPtr together =
+      NewPutsTogether({NewPutThenGet({.key = "a", .value = std::string("xy"), .version = "1"}, "r",
+                                     Time(), nullptr, nullptr, nullptr)});
+  together->Describe({.puts = true, .then_gets = true}, command.mutable_body());
+  EXPECT_EQ(Hex(AsBytes(command.SerializeAsString())),
+            "0a023864"                                  // header
+            "1216a20613"                                // body, puts
+            "0a110a0a1201311a0161400148021002220172");  // as above; what is read
+  EXPECT_EQ(together->value().text(), "xy");
+  kinetic::Puts told;
+  kinetic::Puts::Record* record = told.add_records();
+  record->mutable_status()->set_code(kinetic::Status::SUCCESS);
+  record->mutable_read()->mutable_status()->set_code(kinetic::Status::SUCCESS);
+  record->mutable_read()->mutable_keyvalue()->set_key("r");
+  record->mutable_read()->set_valuebytes(2);
+  EXPECT_EQ(Hex(AsBytes(told.SerializeAsString())),
+            "0a111a020801"            // of the put
+            "2a0b0a02080112031a0172"  // of the read: status, key
+            "1802");                  // bytes
 }
 
 }  // namespace
