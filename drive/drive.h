@@ -281,7 +281,7 @@ class Drive {
   virtual void Put(PutRequest request, Terms terms, StatusCallback done) = 0;
 
   // A put, and if it was made a look at the record `key` of this drive: Get() of the whole, after
-  // the put took effect. So it sees the put, and whatever else was put at this drive before.
+  // the put took effect. So it sees the put, and whatever this drive had answered before.
   // A drive with then_gets has both in one message, also with the puts that a SendTogether sends
   // along (kinetic/send_together.h). It makes the reads after all puts of their message.
   //

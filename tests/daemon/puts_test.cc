@@ -497,6 +497,17 @@ TEST_P(ThenGetsTest, AMessageThatCannotBeIsRefusedAsAWhole) {
   alone.command.mutable_header()->set_messagetype(Header::PUT);
   alone.command.mutable_body()->mutable_keyvalue()->set_key("a");
   ExpectRefused(alone);
+  Command batch;
+  batch.mutable_header()->set_messagetype(Header::START_BATCH);
+  batch.mutable_header()->set_batchid(7);
+  ASSERT_TRUE(client_->SendCommand(batch));
+  EXPECT_EQ(client_->ReceiveAnswer().code(), Code::SUCCESS);
+  alone.command.mutable_header()->set_batchid(7);
+  ASSERT_TRUE(client_->SendCommand(alone.command));
+  batch.mutable_header()->set_messagetype(Header::END_BATCH);
+  ASSERT_TRUE(client_->SendCommand(batch));
+  EXPECT_EQ(client_->ReceiveAnswer().code(), Code::INVALID_BATCH);
+  EXPECT_EQ(VersionOf("a"), kNone);
   ASSERT_TRUE(client_->Request(Header::NOOP));
   EXPECT_EQ(client_->ReceiveAnswer().code(), Code::SUCCESS);
 }
@@ -576,6 +587,61 @@ TEST(PutsOverSockets, OfManyThreadsAreAllMadeAndAnswered) {
   EXPECT_TRUE(drive.capabilities().puts);
   EXPECT_EQ(device.service().statistics().Of(Header::PUT).operations,
             static_cast<uint64_t>(kThreads * kRounds * kTogether));
+}
+
+// Our client and our server, with records of all sizes.
+TEST(PutsOverSockets, AreFollowedByReadsOfWhatIsThereThen) {
+  RealRuntime runtime;
+  const TemporaryDirectory directory;
+  StoreResources resources;
+  Result<std::unique_ptr<Store>> store =
+      LogStore::Open({.path = directory.path(), .reserve_bytes = 0}, resources);
+  ASSERT_OK(store);
+  ServedDevice device(runtime, *std::move(store));
+  KineticIo io(runtime);
+  KineticDrive drive(io, {.name = "drive",
+                          .addresses = {fmt::format("127.0.0.1:{}", device.port())},
+                          .key = "asdfasdf"});
+  while (!drive.IsUp()) std::this_thread::yield();
+  EXPECT_TRUE(drive.capabilities().then_gets);
+  constexpr int kRounds = 60;
+  constexpr int kTogether = 11;     // in several messages
+  constexpr int kInOneMessage = 8;  // of them, the first ones
+  const auto value = [](int round, int i) {
+    return std::string(static_cast<size_t>(i * i * i * 70 + round), static_cast<char>('a' + i));
+  };
+  const auto key = [](int i) { return fmt::format("{}", i); };
+  // What another one of the same message puts, before it or after it, or what it puts itself.
+  const auto read_by = [](int i) { return i < kInOneMessage ? (i + 3) % kInOneMessage : i; };
+  for (int round = 1; round <= kRounds; ++round) {
+    std::vector<std::promise<Status>> puts(kTogether);
+    std::vector<std::promise<Result<Record>>> reads(kTogether);
+    {
+      const SendTogether together;
+      const Time deadline = runtime.Now() + std::chrono::seconds(60);
+      for (int i = 0; i < kTogether; ++i) {
+        drive.PutThenGet(
+            {.key = key(i),
+             .value = SharedBytes(value(round, i)),
+             .version = std::to_string(round),
+             .durability = round % 7 == 0 ? Durability::kWriteThrough : Durability::kWriteBack},
+            key(read_by(i)), deadline,
+            [&puts, i](Status status) { puts[i].set_value(std::move(status)); },
+            [&reads, i](Result<Record> record) { reads[i].set_value(std::move(record)); });
+      }
+    }
+    for (int i = 0; i < kTogether; ++i) {
+      EXPECT_OK(puts[i].get_future().get());
+      const Result<Record> record = reads[i].get_future().get();
+      ASSERT_OK(record);
+      EXPECT_EQ(record->version, std::to_string(round));
+      EXPECT_EQ(record->value.text(), value(round, read_by(i)));
+      EXPECT_EQ(record->tag, CoveringTag(record->value));
+    }
+  }
+  const auto& statistics = device.service().statistics();
+  EXPECT_EQ(statistics.Of(Header::PUT).operations, static_cast<uint64_t>(kRounds * kTogether));
+  EXPECT_GE(statistics.Of(Header::GET).operations, static_cast<uint64_t>(kRounds * kTogether));
 }
 
 }  // namespace
