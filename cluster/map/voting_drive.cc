@@ -29,6 +29,12 @@ void VotingDrive::Put(PutRequest request, Terms terms, StatusCallback done) {
   drive_.Put(std::move(request), terms, IfItHasSay(std::move(done)));
 }
 
+void VotingDrive::PutThenGet(PutRequest request, std::string key, Terms terms, StatusCallback done,
+                             Callback<Record> read) {
+  drive_.PutThenGet(std::move(request), std::move(key), terms, IfItHasSay(std::move(done)),
+                    IfItHasSay(std::move(read)));
+}
+
 void VotingDrive::Delete(std::string key, Expected expected, Durability durability, Terms terms,
                          StatusCallback done) {
   drive_.Delete(std::move(key), std::move(expected), durability, terms,

@@ -28,6 +28,8 @@ class VotingDrive final : public Drive {
   void Get(std::string key, ValueRange range, Terms terms, Callback<Record> done) override;
   void Head(std::string key, Terms terms, Callback<RecordHead> done) override;
   void Put(PutRequest request, Terms terms, StatusCallback done) override;
+  void PutThenGet(PutRequest request, std::string key, Terms terms, StatusCallback done,
+                  Callback<Record> read) override;
   void Delete(std::string key, Expected expected, Durability durability, Terms terms,
               StatusCallback done) override;
   void Range(std::string first, std::string last, uint32_t max, bool reverse, Terms terms,

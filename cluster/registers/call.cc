@@ -388,7 +388,8 @@ void RegisterCall::Ask(size_t replica, Callback<Record> answer) {
   drives_[replica]->Get(key_, {}, RequestTerms(), std::move(answer));
 }
 
-std::unique_ptr<RegisterCall::Round> RegisterCall::PostPuts(std::vector<Step> posted) {
+std::unique_ptr<RegisterCall::Round> RegisterCall::PostPuts(std::vector<Step> posted,
+                                                            const RegisterCall* witness) {
   auto round = std::make_unique<Round>(context_.runtime, std::move(posted));
   const std::vector<Step>& steps = round->steps;
   asked_.clear();
@@ -397,13 +398,19 @@ std::unique_ptr<RegisterCall::Round> RegisterCall::PostPuts(std::vector<Step> po
     states_[step.replica].reset();  // until it answers
     expected_[step.replica] = Replica{step.next.promised, step.next.accepted};
     failures_[step.replica] = Status();
-    drives_[step.replica]->Put(
-        step.request, RequestTerms(),
-        [cache = context_.cache, key = key_,
-         answer = round->gather.Ask(static_cast<size_t>(&step - steps.data()))](Status status) {
-          if (!status.ok()) cache->Forget(key);
-          answer(std::move(status));
-        });
+    auto done = [cache = context_.cache, key = key_,
+                 answer =
+                     round->gather.Ask(static_cast<size_t>(&step - steps.data()))](Status status) {
+      if (!status.ok()) cache->Forget(key);
+      answer(std::move(status));
+    };
+    Drive& drive = *drives_[step.replica];
+    if (witness == nullptr) {
+      drive.Put(step.request, RequestTerms(), std::move(done));
+    } else {
+      drive.PutThenGet(step.request, witness->key_, RequestTerms(), std::move(done),
+                       round->told.Ask(step.replica));
+    }
   }
   return round;
 }
@@ -440,6 +447,7 @@ size_t RegisterCall::AwaitPuts(Round& round, size_t needed, bool hurry) {
     NoteOutdated(answer->value);
     if (answer->value.ok()) {
       states_[step.replica] = step.next;
+      round.taken_by.insert(step.replica);
       last_answer = runtime.Now();
       ++done;
     } else {
@@ -514,7 +522,7 @@ std::unique_ptr<RegisterCall::Round> RegisterCall::SendFastRound(
           if (state.has_value()) cache->Learn(key, i, {state->promised, state->accepted});
         });
   }
-  return PostPuts(std::move(steps));
+  return PostPuts(std::move(steps), first ? first->witness : nullptr);
 }
 
 bool RegisterCall::AwaitFastRound(OwnChange& own, Round& round) {

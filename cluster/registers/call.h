@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -104,17 +105,41 @@ class RegisterCall {
   bool FastRound(OwnChange& own, const RememberedRegister& remembered);
 
   // The same in two halves, between which others can be sent. With `first`, a call on the same
-  // replicas whose fast round was sent before: each of these takes `own` only once it has that. The
-  // drives are to know guards (AllKnowGuards).
+  // replicas whose fast round was sent before: each of these takes `own` only once it has that, and
+  // tells then what it holds of the witness. The drives are to know guards (AllKnowGuards).
   struct Round;
   struct First {
     const RegisterCall& call;
     uint64_t slot;  // that was proposed for there
+    const RegisterCall* witness = nullptr;
   };
   std::unique_ptr<Round> SendFastRound(OwnChange& own, const RememberedRegister& remembered,
                                        const std::optional<First>& first = std::nullopt);
   bool AwaitFastRound(OwnChange& own, Round& round);
   bool AllKnowGuards() const;
+
+  // For a witness, a call that was asked nothing yet: learns what those replicas have told of it
+  // that took what the round, which succeeded, brought them. What is chosen by that, if they all
+  // have it, and are a majority at least. So none of these replicas had accepted anything later
+  // when it took that.
+  std::optional<Chosen> Witness(Round& round);
+
+  // Whether all that are known, and of these a majority of all replicas that are among `some` (null
+  // in the place of others), have what is chosen.
+  bool AgreesWith(const GroupReplicas& some) const;
+  // What replicas have told does not count any more.
+  void ForgetStates();
+
+  // What is chosen, once a majority has promised a ballot later than all that was accepted. So a
+  // fast round whose requests were sent before is known to have succeeded, or never does.
+  Result<Chosen> Pin();
+
+  // The drives of replicas that are known to have accepted this, and until when that counts.
+  std::vector<const Drive*> HoldersOf(const Chosen& chosen) const;
+  Time counts_until() const { return states_count_until_; }
+  // The same of what is chosen in this slot, a majority: replicas that are behind are brought up to
+  // date. ESTALE: something else is chosen.
+  Result<std::vector<const Drive*>> FindHolders(uint64_t slot);
 
   // Lets the next classic round suppose that no replica was ever written. Puts find out.
   void SupposeNeverWritten();
@@ -142,7 +167,7 @@ class RegisterCall {
   // The first in which something may be proposed where `slot` is chosen.
   uint64_t SlotAfter(uint64_t slot) const { return std::max(slot, floor_) + 1; }
 
-  std::unique_ptr<Round> PostPuts(std::vector<Step> steps);
+  std::unique_ptr<Round> PostPuts(std::vector<Step> steps, const RegisterCall* witness = nullptr);
   size_t AwaitPuts(Round& round, size_t needed, bool hurry);
   size_t SendPuts(std::vector<Step> steps, size_t needed, bool hurry);
   std::optional<Settled> ClassicRound(OwnChange* own, uint64_t least_slot, bool insist);
@@ -156,7 +181,6 @@ class RegisterCall {
   bool MayAcceptFast(size_t replica, const RememberedRegister& remembered, uint64_t slot);
   void NoteRound(Time start, Time last_answer);
   void Hear(size_t replica, const Status& answer);
-  void ForgetStates();
   bool StatesCount() const;
   bool BackOff(int attempt);
   bool DrivesAreFull() const;
@@ -205,10 +229,12 @@ class RegisterCall {
 // Puts that were sent, and whose answers were not all looked at.
 struct RegisterCall::Round {
   Round(Runtime& runtime, std::vector<Step> steps_in)
-      : steps(std::move(steps_in)), start(runtime.Now()), gather(runtime) {}
+      : steps(std::move(steps_in)), start(runtime.Now()), gather(runtime), told(runtime) {}
   const std::vector<Step> steps;
   const Time start;
   Gather<Status> gather;
+  std::set<size_t> taken_by;    // replicas
+  Gather<Result<Record>> told;  // of the witness, by replica
 };
 
 // The request that gives a replica what is chosen, if it may accept that and has not. It is what

@@ -46,8 +46,13 @@ class RegisterStore::Impl {
 
   std::vector<Result<RegisterValue>> ReadMany(std::span<const RegisterName> names);
   ChangeOutcome Change(const RegisterName& name, const RegisterValue& seen,
-                       std::optional<std::string> value, ChangeTerms terms);
-  BothOutcomes ChangeBoth(Wanted first, Wanted second, ChangeTerms terms);
+                       std::optional<std::string> value, ChangeTerms terms,
+                       RegisterHolding* holding);
+  BothOutcomes ChangeBoth(Wanted first, Wanted second, ChangeTerms terms,
+                          const RegisterName* witness);
+  Result<RegisterValue> ReadPinned(const RegisterName& name);
+  Result<ScanPage> ScanAfter(RegisterHolding& mark, const std::string& first,
+                             const std::string& last, size_t max);
   Status MakeDurable(const RegisterName& name);
   Result<RegisterTraces> FindTraces(const RegisterName& name);
   Result<ScanPage> Scan(uint32_t group, const std::string& first, const std::string& last,
@@ -81,11 +86,17 @@ class RegisterStore::Impl {
 
  private:
   Result<RegisterValue> ReadAgain(const RegisterName& name);
-  Result<ScanPage> TryScan(const GroupReplicas& replicas, uint32_t group, const std::string& first,
-                           const std::string& last, size_t max);
+  // With `holders`, those of `replicas` that are asked to list: what they do not agree on is
+  // pinned.
+  Result<ScanPage> TryScan(const GroupReplicas& replicas, const GroupReplicas* holders,
+                           uint32_t group, const std::string& first, const std::string& last,
+                           size_t max);
   std::vector<Result<RegisterValue>> ReadListed(const GroupReplicas& replicas,
                                                 const std::vector<RegisterName>& names,
-                                                const RegisterRange& range);
+                                                const RegisterRange& range,
+                                                const GroupReplicas* holders);
+  Result<GroupReplicas> HoldersAmong(const GroupReplicas& replicas, RegisterHolding& mark);
+  Result<RegisterValue> Pin(RegisterCall& call);
   void Ask(std::span<RegisterCall* const> calls);
 
   Result<GroupReplicas> Locate(uint32_t group) {
@@ -136,15 +147,16 @@ class RegisterStore::Impl {
     GroupReplicas replicas;
     std::unique_ptr<RegisterCall> call;
     bool is_chosen = false;
+    RegisterHolding* holding = nullptr;  // to be set
   };
   Status Check(const Attempt& attempt) const;
-  // Sends the fast rounds of both at once, if both can have one now.
-  void TryBoth(Attempt& first, Attempt& second);
+  // Sends the fast rounds of both at once, if both can have one now. What is known of the witness.
+  std::optional<RegisterValue> TryBoth(Attempt& first, Attempt& second,
+                                       const RegisterName* witness);
   void Propose(RegisterCall& call, const RememberedRegister& remembered, Attempt& attempt);
   ChangeOutcome Carry(Attempt& attempt);
   Result<ChangeOutcome> TryChange(RegisterCall& call, Attempt& attempt);
-  Result<ChangeOutcome> End(RegisterCall& call, OwnChange& own, bool is_chosen,
-                            Durability durability);
+  Result<ChangeOutcome> End(RegisterCall& call, Attempt& attempt, bool is_chosen);
   Result<Settled> MakeFinal(RegisterCall& call, Settled settled);
   Result<ChangeOutcome> Conclude(RegisterCall& call, const OwnChange& own, const Settled& settled,
                                  Durability durability);
@@ -254,15 +266,18 @@ Status RegisterStore::Impl::Check(const Attempt& attempt) const {
 }
 
 ChangeOutcome RegisterStore::Impl::Change(const RegisterName& name, const RegisterValue& seen,
-                                          std::optional<std::string> value, ChangeTerms terms) {
+                                          std::optional<std::string> value, ChangeTerms terms,
+                                          RegisterHolding* holding) {
   Attempt attempt(name, seen, std::move(value), terms);
+  attempt.holding = holding;
   const Status possible = Check(attempt);
   if (!possible.ok()) return {{.effect = Effect::kRefused, .why = possible}, {}};
   return Carry(attempt);
 }
 
 RegisterStore::BothOutcomes RegisterStore::Impl::ChangeBoth(Wanted first, Wanted second,
-                                                            ChangeTerms terms) {
+                                                            ChangeTerms terms,
+                                                            const RegisterName* witness) {
   Attempt one(std::move(first.name), first.seen, std::move(first.value), terms);
   Attempt other(std::move(second.name), second.seen, std::move(second.value), terms);
   Status possible = Check(one);
@@ -272,10 +287,10 @@ RegisterStore::BothOutcomes RegisterStore::Impl::ChangeBoth(Wanted first, Wanted
   }
   if (!possible.ok()) {
     const ChangeOutcome refused{{.effect = Effect::kRefused, .why = possible}, {}};
-    return {refused, refused};
+    return {refused, refused, {}};
   }
-  TryBoth(one, other);
-  BothOutcomes outcomes{.first = Carry(one), .second = {}};
+  auto told = TryBoth(one, other, witness);
+  BothOutcomes outcomes{.first = Carry(one), .second = {}, .witness = std::move(told)};
   const bool sent = other.own.sent;
   if (outcomes.first.applied() || (sent && !outcomes.first.unknown())) {
     outcomes.second = Carry(other);
@@ -288,9 +303,10 @@ RegisterStore::BothOutcomes RegisterStore::Impl::ChangeBoth(Wanted first, Wanted
   return outcomes;
 }
 
-void RegisterStore::Impl::TryBoth(Attempt& first, Attempt& second) {
+std::optional<RegisterValue> RegisterStore::Impl::TryBoth(Attempt& first, Attempt& second,
+                                                          const RegisterName* witness) {
   const GroupReplicas replicas = locator_.Replicas(first.name.group);
-  if (!replicas.refused.ok()) return;
+  if (!replicas.refused.ok()) return std::nullopt;
   Attempt* const attempts[] = {&first, &second};
   std::shared_ptr<const RememberedRegister> remembered[2];
   for (size_t i = 0; i < 2; ++i) {
@@ -304,17 +320,26 @@ void RegisterStore::Impl::TryBoth(Attempt& first, Attempt& second) {
   if (!can) {
     first.call.reset();
     second.call.reset();
-    return;
+    return std::nullopt;
   }
   for (size_t i = 0; i < 2; ++i) Propose(*attempts[i]->call, *remembered[i], *attempts[i]);
+  std::optional<RegisterCall> asked;
+  if (witness != nullptr) asked.emplace(context_, *witness, replicas);
   std::optional<RegisterCall::First> guard;
-  if (first.call->AllKnowGuards()) guard.emplace(RegisterCall::First{*first.call, first.own.slot});
+  if (first.call->AllKnowGuards()) {
+    guard.emplace(RegisterCall::First{*first.call, first.own.slot, asked ? &*asked : nullptr});
+  }
   std::optional<SendTogether> together(std::in_place);
   const auto sent_first = first.call->SendFastRound(first.own, *remembered[0]);
   const auto sent_second = second.call->SendFastRound(second.own, *remembered[1], guard);
   together.reset();
   first.is_chosen = first.call->AwaitFastRound(first.own, *sent_first);
   second.is_chosen = second.call->AwaitFastRound(second.own, *sent_second);
+  if (!asked || !guard || !first.is_chosen || !second.is_chosen) return std::nullopt;
+  const auto chosen = asked->Witness(*sent_second);
+  if (!chosen) return std::nullopt;
+  Remember(*asked, *chosen);
+  return ValueOf(*asked, *chosen);
 }
 
 ChangeOutcome RegisterStore::Impl::Carry(Attempt& attempt) {
@@ -322,7 +347,7 @@ ChangeOutcome RegisterStore::Impl::Carry(Attempt& attempt) {
   using Outcome = Result<ChangeOutcome>;
   const auto carry = [&](const GroupReplicas& replicas) -> Outcome {
     if (const auto begun = std::move(attempt.call)) {
-      return End(*begun, own, attempt.is_chosen, attempt.terms.durability);
+      return End(*begun, attempt, attempt.is_chosen);
     }
     RegisterCall call(context_, attempt.name, replicas, attempt.terms);
     own.floor = call.floor();
@@ -396,12 +421,13 @@ Result<ChangeOutcome> RegisterStore::Impl::TryChange(RegisterCall& call, Attempt
     Propose(call, *remembered, attempt);
     is_chosen = call.CanGoFast(*remembered) && call.FastRound(own, *remembered);
   }
-  return End(call, own, is_chosen, attempt.terms.durability);
+  return End(call, attempt, is_chosen);
 }
 
 // After the fast round, if there was one.
-Result<ChangeOutcome> RegisterStore::Impl::End(RegisterCall& call, OwnChange& own, bool is_chosen,
-                                               Durability durability) {
+Result<ChangeOutcome> RegisterStore::Impl::End(RegisterCall& call, Attempt& attempt,
+                                               bool is_chosen) {
+  OwnChange& own = attempt.own;
   Settled settled;
   if (is_chosen) {
     settled = {{own.slot, Ballot::Fast(own.slot), own.proposal}, true};
@@ -410,7 +436,13 @@ Result<ChangeOutcome> RegisterStore::Impl::End(RegisterCall& call, OwnChange& ow
     if (own.applied != true) settled = TRY(MakeFinal(call, settled));
   }
   if (own.applied != true) Remember(call, settled.chosen);
-  return Conclude(call, own, settled, durability);
+  if (attempt.holding != nullptr && own.applied != true) {
+    *attempt.holding = {.name = attempt.name,
+                        .slot = settled.chosen.slot,
+                        .drives = call.HoldersOf(settled.chosen),
+                        .counts_until = call.counts_until()};
+  }
+  return Conclude(call, own, settled, attempt.terms.durability);
 }
 
 Result<ChangeOutcome> RegisterStore::Impl::Conclude(RegisterCall& call, const OwnChange& own,
@@ -493,7 +525,7 @@ Result<RegisterTraces> RegisterStore::Impl::FindTraces(const RegisterName& name)
 // are asked about those alone on which the answers do not agree.
 std::vector<Result<RegisterValue>> RegisterStore::Impl::ReadListed(
     const GroupReplicas& replicas, const std::vector<RegisterName>& names,
-    const RegisterRange& range) {
+    const RegisterRange& range, const GroupReplicas* holders) {
   std::vector<std::unique_ptr<RegisterCall>> calls;
   std::vector<RegisterCall*> unclear;
   const std::vector<RegisterRange::Answer>& answers = range.answers;
@@ -512,20 +544,83 @@ std::vector<Result<RegisterValue>> RegisterStore::Impl::ReadListed(
     }
     if (!all_told || !call.KnowsEnough()) unclear.push_back(&call);
   }
+  // A second look shows what was only on its way to some of them.
+  if (holders != nullptr) std::ranges::for_each(unclear, &RegisterCall::ForgetStates);
   Ask(unclear);
   std::vector<Result<RegisterValue>> values;
-  for (const auto& call : calls) values.push_back(Finish(*call));
+  for (const auto& call : calls) {
+    const bool is_clear = holders == nullptr || call->AgreesWith(*holders);
+    values.push_back(is_clear ? Finish(*call) : Pin(*call));
+  }
   return values;
+}
+
+Result<RegisterValue> RegisterStore::Impl::Pin(RegisterCall& call) {
+  const Chosen chosen = TRY(call.Pin());
+  context_.cache->Forget(call.key());  // the replicas have promised since
+  return ValueOf(call, chosen);
+}
+
+Result<RegisterValue> RegisterStore::Impl::ReadPinned(const RegisterName& name) {
+  TRY(CheckName(name));
+  return UnderNewestMap(name.group, [&](const GroupReplicas& replicas) {
+    RegisterCall call(context_, name, replicas);
+    return Pin(call);
+  });
 }
 
 Result<RegisterStore::ScanPage> RegisterStore::Impl::Scan(uint32_t group, const std::string& first,
                                                           const std::string& last, size_t max) {
   return UnderNewestMap(group, [&](const GroupReplicas& replicas) {
-    return TryScan(replicas, group, first, last, max);
+    return TryScan(replicas, nullptr, group, first, last, max);
+  });
+}
+
+// Those of the replicas that hold the mark; null in the place of others.
+Result<GroupReplicas> RegisterStore::Impl::HoldersAmong(const GroupReplicas& replicas,
+                                                        RegisterHolding& mark) {
+  const auto count_those_up = [&] {
+    return std::ranges::count_if(replicas.drives, [&](const Drive* drive) {
+      return drive != nullptr && drive->IsUp() &&
+             std::ranges::find(mark.drives, drive) != mark.drives.end();
+    });
+  };
+  const size_t majority = replicas.drives.size() / 2 + 1;
+  if (runtime_.Now() >= mark.counts_until || static_cast<size_t>(count_those_up()) < majority) {
+    RegisterCall call(context_, mark.name, replicas);
+    mark.drives = TRY(call.FindHolders(mark.slot));
+    mark.counts_until = call.counts_until();
+  }
+  GroupReplicas holders = replicas;
+  for (Drive*& drive : holders.drives) {
+    if (std::ranges::find(mark.drives, drive) == mark.drives.end()) drive = nullptr;
+  }
+  return holders;
+}
+
+Result<RegisterStore::ScanPage> RegisterStore::Impl::ScanAfter(RegisterHolding& mark,
+                                                               const std::string& first,
+                                                               const std::string& last,
+                                                               size_t max) {
+  constexpr int kTries = 3;
+  return UnderNewestMap(mark.name.group, [&](const GroupReplicas& replicas) -> Result<ScanPage> {
+    for (int tries = 1;; ++tries) {
+      const GroupReplicas holders = TRY(HoldersAmong(replicas, mark));
+      auto page = TryScan(replicas, &holders, mark.name.group, first, last, max);
+      const bool counts = runtime_.Now() < mark.counts_until;
+      if (page.has_value() && counts) return page;
+      if (CodeOf(page) == EREMCHG) return page;
+      if (tries == kTries) {
+        if (!page.has_value()) return page;
+        return Fail(EIO, "list registers of group {}: it took too long", mark.name.group);
+      }
+      mark.drives.clear();  // others may hold it by now
+    }
   });
 }
 
 Result<RegisterStore::ScanPage> RegisterStore::Impl::TryScan(const GroupReplicas& replicas,
+                                                             const GroupReplicas* holders,
                                                              uint32_t group,
                                                              const std::string& first,
                                                              const std::string& last, size_t max) {
@@ -537,8 +632,9 @@ Result<RegisterStore::ScanPage> RegisterStore::Impl::TryScan(const GroupReplicas
   page.next = first;
   while (page.next.has_value() && page.entries.empty()) {
     if (*page.next > last) return ScanPage{};
-    const RegisterRange range = TRY(RegisterRange::Read(
-        context_, group, replicas, {prefix + *page.next, prefix + last, asked, /*patient=*/false}));
+    const RegisterRange range =
+        TRY(RegisterRange::Read(context_, group, holders != nullptr ? *holders : replicas,
+                                {prefix + *page.next, prefix + last, asked, /*patient=*/false}));
     const std::set<std::string> keys = range.Keys();
     std::vector<RegisterName> names;
     for (const std::string& key : keys) {
@@ -553,7 +649,7 @@ Result<RegisterStore::ScanPage> RegisterStore::Impl::TryScan(const GroupReplicas
     } else {
       page.next.reset();
     }
-    const auto values = ReadListed(replicas, names, range);
+    const auto values = ReadListed(replicas, names, range, holders);
     for (size_t i = 0; i < names.size(); ++i) {
       const RegisterValue value = TRY(values[i]);
       if (value.value.has_value()) page.entries.push_back({names[i].key, value});
@@ -586,13 +682,25 @@ std::vector<Result<RegisterValue>> RegisterStore::ReadMany(std::span<const Regis
 }
 
 ChangeOutcome RegisterStore::Change(const RegisterName& name, const RegisterValue& seen,
-                                    std::optional<std::string> value, ChangeTerms terms) {
-  return impl_->Change(name, seen, std::move(value), terms);
+                                    std::optional<std::string> value, ChangeTerms terms,
+                                    RegisterHolding* holding) {
+  return impl_->Change(name, seen, std::move(value), terms, holding);
 }
 
 RegisterStore::BothOutcomes RegisterStore::ChangeBoth(Wanted first, Wanted second,
-                                                      ChangeTerms terms) {
-  return impl_->ChangeBoth(std::move(first), std::move(second), terms);
+                                                      ChangeTerms terms,
+                                                      const RegisterName* witness) {
+  return impl_->ChangeBoth(std::move(first), std::move(second), terms, witness);
+}
+
+Result<RegisterValue> RegisterStore::ReadPinned(const RegisterName& name) {
+  return impl_->ReadPinned(name);
+}
+
+Result<RegisterStore::ScanPage> RegisterStore::ScanAfter(RegisterHolding& mark,
+                                                         const std::string& first,
+                                                         const std::string& last, size_t max) {
+  return impl_->ScanAfter(mark, first, last, max);
 }
 
 Status RegisterStore::MakeDurable(const RegisterName& name) { return impl_->MakeDurable(name); }

@@ -141,6 +141,14 @@ struct RegisterTraces {
   std::optional<std::string> value;  // that is this
 };
 
+// Replicas that have told that they hold a register's value of this slot.
+struct RegisterHolding {
+  RegisterName name;
+  uint64_t slot = 0;
+  std::vector<const Drive*> drives;
+  Time counts_until{};  // by the clock of the runtime
+};
+
 // Where the replicas of a group live, as one epoch of the drive map says; the drives outlive
 // whoever asks.
 struct GroupReplicas {
@@ -203,8 +211,11 @@ class RegisterStore {
   // Refused for a reason: ENOSPC too many drives are full, EFBIG the value is too large, EINVAL the
   // name is not a register's, EIO too few replicas answered. One that was to be durable, and is not
   // known to be, is unknown.
+  //
+  // `holding`, if any, is set when it was applied: to the replicas that have told so.
   ChangeOutcome Change(const RegisterName& name, const RegisterValue& seen,
-                       std::optional<std::string> value, ChangeTerms terms = {});
+                       std::optional<std::string> value, ChangeTerms terms = {},
+                       RegisterHolding* holding = nullptr);
 
   // Two changes of different registers of one group. The second one is of no use without the first:
   // in the fast round no replica takes it before it has the first, if the drives know guards. (It
@@ -220,8 +231,18 @@ class RegisterStore {
     // If the first was not applied: refused, for the same reason; unless some replica may have
     // taken it before that was known. Then it is unknown where the first is.
     ChangeOutcome second;
+    // The witness, where both were applied in one go; null: nobody knows. A majority of replicas,
+    // or more, had this and nothing later after each of them had taken both changes.
+    std::optional<RegisterValue> witness;
   };
-  BothOutcomes ChangeBoth(Wanted first, Wanted second, ChangeTerms terms = {});
+  // `witness` is a third register of the group. Drives that can are asked for it in the message
+  // that brings them both changes; others after it.
+  BothOutcomes ChangeBoth(Wanted first, Wanted second, ChangeTerms terms = {},
+                          const RegisterName* witness = nullptr);
+
+  // As Read(). And no change whose fast round was sent before, and that is not in what is read,
+  // will ever have succeeded in that round. 2 round trips.
+  Result<RegisterValue> ReadPinned(const RegisterName& name);
 
   // Makes safe from power loss what is chosen now, whoever changed it and however. 4 round trips.
   // EIO when too few replicas could be heard.
@@ -244,6 +265,14 @@ class RegisterStore {
   // `max` unless there are none. A register that exists from before the call to after it is found.
   Result<ScanPage> Scan(uint32_t group, const std::string& first, const std::string& last,
                         size_t max);
+
+  // The same of the group of `mark`, by what replicas tell that held that before they were asked,
+  // a majority of them. What they do not agree on is read as ReadPinned() does. So of a change that
+  // is not found, and was sent to all replicas in its fast round, and succeeds in that, a majority
+  // of replicas never has to tell that it did not hold the mark yet when it took the change.
+  // ESTALE: the register of the mark is in another slot. `mark` may learn of other holders.
+  Result<ScanPage> ScanAfter(RegisterHolding& mark, const std::string& first,
+                             const std::string& last, size_t max);
 
   // Looks at every register of `group`, removed ones included, and brings replicas that are behind
   // up to date. EIO when no majority answers, or a register cannot be read; what was done by then

@@ -314,8 +314,12 @@ Result<std::optional<bool>> Names::TryTouch(Touching& touching) {
 }
 
 Result<bool> Names::NoteGain(InodeId directory, std::optional<StoredInode> seen,
-                             Subdirectories change) {
+                             Subdirectories change, const std::optional<StoredInode>& after) {
   if (change != Subdirectories::kSame) return Touch(directory, std::move(seen), change);
+  if (after && !after->inode.mark) {
+    times_.Add(directory, *after);
+    return true;
+  }
   const auto now = TRY(records_.FindInode(directory));
   if (!now) return false;
   // Somebody is about to remove or replace it, who may have looked when there was nothing in it.
@@ -418,7 +422,7 @@ Result<std::optional<Names::Made>> Names::Make(InodeId directory, std::string_vi
     return std::optional<Made>();
   }
   const auto count = IsDirectory(inode) ? Subdirectories::kOneMore : Subdirectories::kSame;
-  const Result<bool> touched = NoteGain(directory, place.directory, count);
+  const Result<bool> touched = NoteGain(directory, place.directory, count, change.directory);
   if (touched.has_value() && *touched) return std::optional(Made{id, stored, change.now.slot});
   const Changed taken = TakeBack({.directory = directory, .name = std::string(name), .seen = {}},
                                  change.now.slot, std::nullopt, touched);
@@ -540,13 +544,15 @@ Status Names::Unlink(InodeId directory, std::string_view name) {
   return TooBusy(fmt::format("unlink '{}' in directory {:016x}", name, directory));
 }
 
-Result<bool> Names::IsEmpty(InodeId directory) {
+Result<bool> Names::IsEmpty(InodeId directory, RegisterHolding* mark) {
   // Where there are none to be found at first, many may have been removed.
   size_t at_once = 64;
   for (std::string first;; at_once = 1000) {
-    const Records::Page page = TRY(records_.List(directory, first, at_once));
+    const Records::Page page = TRY(records_.List(directory, first, at_once, mark));
     for (const auto& [name, entry, slot] : page.entries) {
       if (TRY(records_.FindInode(entry.inode))) return false;
+      // Its maker may be at it, and know already that the directory bore no mark.
+      if (mark != nullptr && TRY(records_.FindInodePinned(entry.inode))) return false;
     }
     if (!page.next) return true;
     first = *page.next;
@@ -562,12 +568,15 @@ Result<Names::Removal> Names::RemoveEmpty(InodeId id, const StoredInode& found,
   times_.Complete(id, open);
   Inode closed = open;
   closed.mark = ReplacementMark{id, records_.NewRenameNonce(), place};
+  RegisterHolding mark;
   const auto marked =
-      records_.ChangeInode(id, found.slot, closed, {Durability::kWriteBack, Room::kFreeing});
+      records_.ChangeInode(id, found.slot, closed, {Durability::kWriteBack, Room::kFreeing}, &mark);
   TRY(marked.why);
   if (!marked.applied()) return Removal::kChanged;
   times_.Forget(id, now);
-  if (!TRY(IsEmpty(id))) {
+  const Result<bool> is_empty = IsEmpty(id, &mark);
+  if (!is_empty.has_value() && is_empty.error().code() == ESTALE) return Removal::kChanged;
+  if (!TRY(is_empty)) {
     const auto opened =
         records_.ChangeInode(id, marked.now->slot, open, {Durability::kWriteBack, Room::kFreeing});
     TRY(opened.why);

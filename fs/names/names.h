@@ -10,7 +10,9 @@
 //   - Whoever removes or replaces a directory marks its inode first, looks then whether it is
 //     empty, and removes it as it was marked. Whoever adds an entry looks at the inode after it,
 //     and where it is marked takes the mark off, or takes the entry back. One of the two always
-//     sees the other. The entries' changes alone do not change the inode:
+//     sees the other. Where a file is made, each drive tells of the directory when it has taken the
+//     entry, and whoever removes goes by drives that had the mark before they listed:
+//     docs/format.md, "Removing directories". The entries' changes alone do not change the inode:
 //     fs/names/directory_times.h.
 //   - A rename is an intent in the moved inode, then single conditional steps that anybody can do
 //     for the one who began it. Everyone who looks an inode up finishes its rename first. Before
@@ -157,8 +159,9 @@ class Names {
   Result<StoredInode> Link(InodeId id, InodeId directory, std::string_view name);
 
   Status Unlink(InodeId directory, std::string_view name);
-  // Whether nothing that is there has a name in it.
-  Result<bool> IsEmpty(InodeId directory);
+  // Whether nothing that is there has a name in it. With `mark`, which it bears: and nothing gets a
+  // name in it either whose maker does not find the mark. ESTALE: it does not bear it any more.
+  Result<bool> IsEmpty(InodeId directory, RegisterHolding* mark = nullptr);
   Status RemoveDirectory(InodeId directory, std::string_view name);
   // Removes the inode of a directory, if it is as it was found and nothing has a name in it once
   // nothing comes into it any more. `place` is the name that it has, or had.
@@ -225,9 +228,11 @@ class Names {
   void NoteRemoval(InodeId directory, const StoredInode& seen, Subdirectories change);
   // After an entry was written. False: the directory is gone, or about to be, and never had it.
   // `seen` and `change` are those of Touch(), which does this where the number of subdirectories
-  // changes. Else the directory is read, and only its time follows, later.
+  // changes. Else the directory is read, unless `after` tells what it was then
+  // (Records::EntryChange), and only its time follows, later.
   Result<bool> NoteGain(InodeId directory, std::optional<StoredInode> seen,
-                        Subdirectories change = Subdirectories::kSame);
+                        Subdirectories change = Subdirectories::kSame,
+                        const std::optional<StoredInode>& after = std::nullopt);
   // Takes a link away; the last one takes the inode along. `seen` is what it was found as, if that
   // is known; `make_safe` makes safe that it is taken away once, where a loss of power might bring
   // back what takes it away: that is done before the count goes down.
@@ -288,6 +293,7 @@ class Names {
   Result<Placed> PlaceTarget(InodeId id, const RenameIntent& intent, const Entry& entry, bool taken,
                              const std::optional<Begun>& begun);
   Result<std::optional<StoredInode>> MarkReplaced(InodeId id, const RenameIntent& intent);
+  Result<bool> IsEmptyAsMarked(InodeId directory, const StoredInode& marked);
   Status FenceTarget(const RenameIntent& intent, InodeId id);
   Status ReleaseSource(InodeId id, const RenameIntent& intent, std::optional<uint64_t> slot);
   Status Unmark(const RenameIntent& intent, bool done);

@@ -125,7 +125,8 @@ Names::Publication Names::Publish(const NewName& name, InodeId id, StoredInode& 
       attempts.Pause(runtime_);
       continue;
     }
-    const Result<bool> touched = NoteGain(name.directory, seen->directory);
+    const Result<bool> touched =
+        NoteGain(name.directory, seen->directory, Subdirectories::kSame, change.directory);
     if (!touched.has_value() || !*touched) {
       return take_back(change.now.slot, seen->entry, touched);
     }

@@ -213,17 +213,19 @@ std::vector<Result<std::optional<StoredInode>>> Records::FindInodes(
 }
 
 ChangeOutcome Records::Change(const RegisterName& name, uint64_t slot,
-                              std::optional<std::string> value, ChangeTerms terms) {
+                              std::optional<std::string> value, ChangeTerms terms,
+                              RegisterHolding* holding) {
   const RegisterValue seen{.slot = slot, .value = std::nullopt};
   const bool is_safe = terms.durability == Durability::kWriteThrough;
   const auto begun = is_safe ? nullptr : unsynced_.Begin();
-  ChangeOutcome outcome = cluster_.registers().Change(name, seen, std::move(value), terms);
+  ChangeOutcome outcome = cluster_.registers().Change(name, seen, std::move(value), terms, holding);
   if (!is_safe && outcome.applied()) unsynced_.Add(begun, name, outcome.now);
   return outcome;
 }
 
 Records::InodeChange Records::ChangeInode(InodeId id, uint64_t slot,
-                                          const std::optional<Inode>& inode, ChangeTerms terms) {
+                                          const std::optional<Inode>& inode, ChangeTerms terms,
+                                          RegisterHolding* holding) {
   std::optional<std::string> value;
   if (inode) value = inode->Encode(id);
   if (value && value->size() > kMaxRegisterBytes) {
@@ -235,7 +237,14 @@ Records::InodeChange Records::ChangeInode(InodeId id, uint64_t slot,
   }
   const uint64_t losses = CountLosses(id);
   const Time at = runtime().Now();
-  return InodeChanged(id, inode, Change(NameOf(id), slot, std::move(value), terms), losses, at);
+  ChangeOutcome outcome = Change(NameOf(id), slot, std::move(value), terms, holding);
+  const bool holds = holding != nullptr && outcome.applied();
+  if (holds && holding->slot != outcome.now.slot) *holding = HoldingOf(id, outcome.now.slot);
+  return InodeChanged(id, inode, std::move(outcome), losses, at);
+}
+
+RegisterHolding Records::HoldingOf(InodeId id, uint64_t slot) const {
+  return {.name = NameOf(id), .slot = slot, .drives = {}, .counts_until = {}};
 }
 
 Records::InodeChange Records::InodeChanged(InodeId id, const std::optional<Inode>& inode,
@@ -281,6 +290,7 @@ Records::EntryChange Records::EntryChanged(InodeId directory, std::string_view n
   EntryChange change{
       {outcome.effect,
        outcome.why.Context(fmt::format("change entry '{}' of directory {:016x}", name, directory))},
+      {},
       {}};
   if (outcome.applied()) {
     if (entry) hints_.Learn(directory, name, entry->inode);
@@ -336,11 +346,22 @@ Records::NamedInode Records::CreateBeside(InodeId directory, std::string_view na
   const auto begun = is_safe ? nullptr : unsynced_.Begin();
   const uint64_t losses = CountLosses(id);
   const Time at = runtime().Now();
-  const auto both = cluster_.registers().ChangeBoth(wanted[0], wanted[1], terms);
+  const RegisterName witness = NameOf(directory);
+  const auto both = cluster_.registers().ChangeBoth(wanted[0], wanted[1], terms, &witness);
   if (!is_safe && both.first.applied()) unsynced_.Add(begun, wanted[0].name, both.first.now);
   if (!is_safe && both.second.applied()) unsynced_.Add(begun, wanted[1].name, both.second.now);
-  return {id, InodeChanged(id, inode, both.first, losses, at),
-          EntryChanged(directory, name, entry, both.second)};
+  NamedInode made{id, InodeChanged(id, inode, both.first, losses, at),
+                  EntryChanged(directory, name, entry, both.second)};
+  if (both.witness) {
+    auto read = Learn(*both.witness, directory, at);
+    if (read.has_value()) made.entry.directory = *std::move(read);
+  }
+  return made;
+}
+
+Result<std::optional<StoredInode>> Records::FindInodePinned(InodeId id) {
+  const Time at = runtime().Now();
+  return Learn(cluster_.registers().ReadPinned(NameOf(id)), id, at);
 }
 
 Result<bool> Records::FenceNew(InodeId id) {
@@ -381,12 +402,16 @@ Records::MoverChange Records::ChangeMover(uint64_t slot, InodeId directory) {
   return change;
 }
 
-Result<Records::Page> Records::List(InodeId directory, std::string_view first, size_t max) {
+Result<Records::Page> Records::List(InodeId directory, std::string_view first, size_t max,
+                                    RegisterHolding* mark) {
   const std::string prefix = EntryPrefix(directory);
   const std::string last = prefix + std::string(kMaxNameBytes + 1, '\xff');  // no name exceeds it
-  const auto scan = TRY_CONTEXT(cluster_.registers().Scan(cluster_.GroupOfObject(directory),
-                                                          prefix + std::string(first), last, max),
-                                "list directory {:016x}", directory);
+  const std::string from = prefix + std::string(first);
+  RegisterStore& registers = cluster_.registers();
+  const auto scan = TRY_CONTEXT(
+      mark == nullptr ? registers.Scan(cluster_.GroupOfObject(directory), from, last, max)
+                      : registers.ScanAfter(*mark, from, last, max),
+      "list directory {:016x}", directory);
   Page page;
   for (const RegisterStore::ScanEntry& entry : scan.entries) {
     if (!entry.value.value) continue;

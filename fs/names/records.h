@@ -94,10 +94,16 @@ class Records {
     std::optional<StoredInode> now;
     uint64_t losses = 0;  // CountLosses() of the inode before that
   };
+  // `holding`, if any, gets the slot that was made and the replicas that have told that they hold
+  // it.
   InodeChange ChangeInode(InodeId id, uint64_t slot, const std::optional<Inode>& inode,
-                          ChangeTerms terms = {});
+                          ChangeTerms terms = {}, RegisterHolding* holding = nullptr);
+  RegisterHolding HoldingOf(InodeId id, uint64_t slot) const;
   struct EntryChange : Changed {
     StoredEntry now;
+    // Its directory, as a majority of replicas held it after each of them had taken the entry;
+    // null: nobody knows.
+    std::optional<StoredInode> directory;
   };
   EntryChange ChangeEntry(InodeId directory, std::string_view name, uint64_t slot,
                           const std::optional<Entry>& entry, ChangeTerms terms = {});
@@ -116,6 +122,9 @@ class Records {
   // The same of one whose number was chosen before, beside the directory's.
   NamedInode CreateBeside(InodeId directory, std::string_view name, uint64_t slot, InodeId id,
                           const Inode& inode, ChangeTerms terms = {});
+  // As FindInode(). Whoever wrote it before, and had it called written by this, has written it for
+  // all others, too: RegisterStore::ReadPinned().
+  Result<std::optional<StoredInode>> FindInodePinned(InodeId id);
   // Nobody gives it a value any more as one that is new. False: it has one.
   Result<bool> FenceNew(InodeId id);
 
@@ -157,11 +166,14 @@ class Records {
     std::vector<ListedEntry> entries;  // ascending
     std::optional<std::string> next;   // where to go on; null at the end
   };
-  Result<Page> List(InodeId directory, std::string_view first, size_t max);
+  // With `mark`, which the directory bears: by what drives tell that had it before they were asked
+  // (RegisterStore::ScanAfter()). ESTALE: the directory has changed since.
+  Result<Page> List(InodeId directory, std::string_view first, size_t max,
+                    RegisterHolding* mark = nullptr);
 
  private:
   ChangeOutcome Change(const RegisterName& name, uint64_t slot, std::optional<std::string> value,
-                       ChangeTerms terms);
+                       ChangeTerms terms, RegisterHolding* holding = nullptr);
   InodeChange InodeChanged(InodeId id, const std::optional<Inode>& inode, ChangeOutcome outcome,
                            uint64_t losses, Time at);
   EntryChange EntryChanged(InodeId directory, std::string_view name,

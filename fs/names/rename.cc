@@ -213,7 +213,7 @@ Result<Names::Placed> Names::PlaceTarget(InodeId id, const RenameIntent& intent,
       // Something may have come into it until it bore the mark.
       const bool replaces_directory =
           is_as_seen && !intent.exchange && IsDirectory(placed.replaced->inode);
-      if (replaces_directory) is_as_seen = TRY(IsEmpty(intent.replaced));
+      if (replaces_directory) is_as_seen = TRY(IsEmptyAsMarked(intent.replaced, *placed.replaced));
     }
     if (is_as_seen) {
       const auto change = records_.ChangeEntry(intent.target, intent.target_name,
@@ -239,6 +239,14 @@ Result<Names::Placed> Names::PlaceTarget(InodeId id, const RenameIntent& intent,
   if (placed.is_there) return placed;
   TRY(records_.ChangeEntry(intent.target, intent.target_name, found.slot, std::nullopt).why);
   return Placed();
+}
+
+// False: also where it was changed since.
+Result<bool> Names::IsEmptyAsMarked(InodeId directory, const StoredInode& marked) {
+  RegisterHolding mark = records_.HoldingOf(directory, marked.slot);
+  Result<bool> is_empty = IsEmpty(directory, &mark);
+  if (!is_empty.has_value() && is_empty.error().code() == ESTALE) return false;
+  return is_empty;
 }
 
 // The source's entry goes, or names what was exchanged for it; safe from power loss.
