@@ -91,6 +91,25 @@ check d6 verified directories.pml "-DRENAMERS=2 -DMAKERS=1" "a directory: 1 make
 check c1 verified creation.pml "-DMAKERS=2 -DTRIES=3" "a new name: 2 makers, 3 attempts each"
 check c2 verified creation.pml "-DMAKERS=3 -DTRIES=1" "a new name: 3 makers, 1 attempt each"
 
+# Makers that look at the directory, and whoever lists it, replica by replica.
+check k1 verified closing.pml "" "a directory's replicas: 3, 1 maker, 1 who removes it"
+check k2 verified closing.pml "-DKNOWN_OPEN -DCLASSIC_TELLS -DANY_VALUE" \
+  "a directory's replicas: 3, 1 maker, 1 who removes it; rules that ask less"
+check k3 verified closing.pml "-DNOTES=1 -DTRIES=0 -DSETTLES=0 -DANY_VALUE -DKNOWN_OPEN" \
+  "a directory's replicas: 3, 1 maker, 1 who removes it, its times noted; rules that ask less, no classic rounds"
+check k4 verified closing.pml "-DNOTES=1 -DONE_CHANGE" \
+  "a directory's replicas: 3, 1 maker, 1 who removes it, its times noted; no votes for what loses"
+check k5 verified closing.pml "-DREMOVERS=2 -DTRIES=0 -DONE_CHANGE -DKNOWN_OPEN" \
+  "a directory's replicas: 3, 1 maker without classic rounds, 2 who remove it; no votes for what loses"
+check k6 verified closing.pml "-DMAKERS=2 -DSETTLES=0 -DONE_CHANGE -DKNOWN_OPEN" \
+  "a directory's replicas: 3, 2 makers of one name, 1 who removes it and settles nothing; no votes for what loses"
+check k7 verified closing.pml "-DTRIES=2 -DONE_CHANGE -DKNOWN_OPEN" \
+  "a directory's replicas: 3, 1 maker with 2 classic rounds, 1 who removes it; no votes for what loses"
+check k8 verified closing.pml "-DR=5 -DONE_CHANGE" \
+  "a directory's replicas: 5, 1 maker, 1 who removes it; no votes for what loses"
+check k9 verified closing.pml "-DR=5 -DONE_CHANGE -DKNOWN_OPEN -DCLASSIC_TELLS" \
+  "a directory's replicas: 5, 1 maker, 1 who removes it; rules that ask less, no votes for what loses"
+
 # As far as a minute goes.
 check b1 searched registers.pml "-DOPS=2 -DTRIES=2 -DLOSSES=3 -DDELAYED=2 -DCATCH_UP -DSLOTS=3" \
   "3 replicas, 2 proposers, 2 operations each, 3 losses, 2 delayed"
@@ -104,6 +123,8 @@ check b5 searched epochs.pml "-DP=3 -DSTART=0 -DMAKER_AND_USER -DOPS=2 -DTRIES=2
   "two epochs: 3 proposers, who make, remove and renew, 1 loss, erased"
 check b6 searched epochs.pml "-DR=5 -DSTART=2 -DTRIES=2 -DLOSSES=2 -DDELAYED=2 -DERASING -DCATCH_UP -DRENEWALS" \
   "two epochs: 5 replicas, 2 proposers, 1 operation each, 2 losses, 2 delayed, erased"
+check b7 searched closing.pml "-DR=5 -DMAKERS=2 -DREMOVERS=2 -DNOTES=1" \
+  "a directory's replicas: 5, 2 makers of one name, 2 who remove it, its times noted"
 
 # Weakened protocols, quick to refute.
 small="-DLOSSES=2 -DDELAYED=0 -DIN_ORDER -DTRIES=1"
@@ -143,6 +164,14 @@ check w18 refuted directories.pml "-DREMOVERS=1 -DWEAK_MARK" "weakened: makers p
 check w19 refuted directories.pml "-DRENAMERS=2 -DMAKERS=1 -DWEAK_UNMARK" "weakened: a rename takes another one's mark off"
 check w20 refuted creation.pml "-DWEAK_FENCE" "weakened: who wants a name passes over an inode that was never written"
 check w21 refuted creation.pml "-DWEAK_INODE" "weakened: a maker does not care whether his inode was written"
+check w22 refuted closing.pml "-DWEAK_LISTERS" "weakened: replicas without the mark count for the listing"
+check w23 refuted closing.pml "-DWEAK_SETTLE" "weakened: who lists takes for absent what some replica has accepted"
+check w24 refuted closing.pml "-DWEAK_CHOSEN" "weakened: who lists begins before the mark is chosen"
+check w25 refuted closing.pml "-DWEAK_ORDER" "weakened: replicas tell the directory's inode before they put the entry"
+check w26 refuted closing.pml "-DWEAK_QUORUM" "weakened: a maker takes one replica's word that the directory is open"
+check w27 refuted closing.pml "-DWEAK_PUT" "weakened: a maker takes a majority of puts for a fast quorum"
+check w28 refuted closing.pml "-DREMOVERS=2 -DTRIES=0 -DSETTLES=0 -DWEAK_OPEN" \
+  "weakened: a maker believes open directories that are not chosen"
 wait
 
 failed=0
