@@ -4,11 +4,11 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "drive/drive.h"
 
@@ -39,17 +39,19 @@ inline void PutThenGet(Drive& drive, Drive::PutRequest request, std::string key,
   struct Both {
     explicit Both(std::function<void(PutAndRead)> done_in) : done(std::move(done_in)) {}
     void Tell(std::optional<Status> put_in, std::optional<Result<Record>> read_in) {
-      std::unique_lock lock(mutex);
-      if (put_in) put = std::move(put_in);
-      if (read_in) read = std::move(read_in);
-      if (!put || !read) return;
-      lock.unlock();
-      done(PutAndRead(*std::move(put), *std::move(read)));
+      std::optional<PutAndRead> answer;
+      {
+        const MutexLock lock(mutex);
+        if (put_in) put = std::move(put_in);
+        if (read_in) read = std::move(read_in);
+        if (put && read) answer.emplace(*std::move(put), *std::move(read));
+      }
+      if (answer) done(*std::move(answer));
     }
     const std::function<void(PutAndRead)> done;
-    std::mutex mutex;
-    std::optional<Status> put;           // guarded by mutex
-    std::optional<Result<Record>> read;  // likewise
+    Mutex mutex;
+    std::optional<Status> put GUARDED_BY(mutex);
+    std::optional<Result<Record>> read GUARDED_BY(mutex);
   };
   const auto both = std::make_shared<Both>(std::move(done));
   drive.PutThenGet(

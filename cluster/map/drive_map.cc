@@ -10,7 +10,7 @@
 namespace pinstripe {
 namespace {
 
-constexpr uint8_t kMapFormat = 4;
+constexpr uint8_t kMapFormat = 5;
 constexpr uint8_t kSuperblockFormat = 2;
 constexpr uint8_t kIncarnationFormat = 1;
 constexpr uint8_t kSettlementFormat = 1;

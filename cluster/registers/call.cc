@@ -408,8 +408,14 @@ std::unique_ptr<RegisterCall::Round> RegisterCall::PostPuts(std::vector<Step> po
     if (witness == nullptr) {
       drive.Put(step.request, RequestTerms(), std::move(done));
     } else {
+      auto told = [cache = context_.cache, key = witness->key_, replica = step.replica, &drive,
+                   answer = round->told.Ask(step.replica)](Result<Record> record) {
+        const Result<ReplicaState> state = StateFrom(key, drive, record);
+        if (state.has_value()) cache->Learn(key, replica, {state->promised, state->accepted});
+        answer(std::move(record));
+      };
       drive.PutThenGet(step.request, witness->key_, RequestTerms(), std::move(done),
-                       round->told.Ask(step.replica));
+                       std::move(told));
     }
   }
   return round;

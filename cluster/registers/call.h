@@ -138,7 +138,7 @@ class RegisterCall {
   std::vector<const Drive*> HoldersOf(const Chosen& chosen) const;
   Time counts_until() const { return states_count_until_; }
   // The same of what is chosen in this slot, a majority: replicas that are behind are brought up to
-  // date. ESTALE: something else is chosen.
+  // date. ESTALE: something else is chosen, or that cannot be done.
   Result<std::vector<const Drive*>> FindHolders(uint64_t slot);
 
   // Lets the next classic round suppose that no replica was ever written. Puts find out.

@@ -9,11 +9,12 @@ namespace pinstripe {
 std::optional<Chosen> RegisterCall::Witness(Round& round) {
   // A device that does not tell with the put's answer is asked after it.
   const Time until = context_.runtime.Now() + context_.options.straggler;
-  while (CountKnown(states_) < quorums_.fast) {
+  for (size_t told = 0; told < round.taken_by.size();) {
     auto answer = round.told.Next(until);
     if (answer == nullptr) break;
-    const bool counts = round.taken_by.contains(answer->index);
-    if (counts) Learn(answer->index, round.start, std::move(answer->value));
+    if (!round.taken_by.contains(answer->index)) continue;
+    Learn(answer->index, round.start, std::move(answer->value));
+    ++told;
   }
   if (!StatesCount() || !KnowsEnough()) return std::nullopt;
   return Judge().chosen;
@@ -30,14 +31,16 @@ bool RegisterCall::AgreesWith(const GroupReplicas& some) const {
 Result<Chosen> RegisterCall::Pin() {
   RegisterCall* const self = this;
   for (int attempt = 0;; ++attempt) {
-    ForgetStates();
+    if (attempt > 0 || stale_ || !StatesCount()) ForgetStates();
     ReadUnknown(context_, {&self, 1}, /*catch_up=*/false);
     if (CountKnown(states_) >= quorums_.majority) {
       const auto settled = ClassicRound(nullptr, SlotAfter(0), /*insist=*/false);
       if (settled.has_value()) return settled->chosen;
     }
     const bool outdated = outdated_ && CountKnown(states_) < quorums_.majority;
-    if (outdated || DrivesAreFull() || !BackOff(attempt)) return tl::unexpected(Error());
+    if (outdated || DrivesAreFull() || IsWaitingInVain() || !BackOff(attempt)) {
+      return tl::unexpected(Error());
+    }
   }
 }
 
@@ -52,7 +55,10 @@ std::vector<const Drive*> RegisterCall::HoldersOf(const Chosen& chosen) const {
   return holders;
 }
 
+// Others may have promised something later to somebody who died. Then they are not brought up to
+// date: whoever changes the register does so.
 Result<std::vector<const Drive*>> RegisterCall::FindHolders(uint64_t slot) {
+  constexpr int kTries = 5;
   for (int attempt = 0;; ++attempt) {
     const Settled settled = TRY(Settle(nullptr));
     if (settled.chosen.slot != slot) {
@@ -60,6 +66,10 @@ Result<std::vector<const Drive*>> RegisterCall::FindHolders(uint64_t slot) {
     }
     std::vector<const Drive*> holders = HoldersOf(settled.chosen);
     if (holders.size() >= quorums_.majority) return holders;
+    if (attempt + 1 == kTries) {
+      return Fail(ESTALE, "{}: {} of {} replicas needed, {} are in slot {}", Title(),
+                  quorums_.majority, quorums_.replicas, holders.size(), slot);
+    }
     if (!BackOff(attempt)) return tl::unexpected(Error());
     ForgetStates();
   }

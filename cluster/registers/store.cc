@@ -86,16 +86,20 @@ class RegisterStore::Impl {
 
  private:
   Result<RegisterValue> ReadAgain(const RegisterName& name);
-  // With `holders`, those of `replicas` that are asked to list: what they do not agree on is
-  // pinned.
-  Result<ScanPage> TryScan(const GroupReplicas& replicas, const GroupReplicas* holders,
-                           uint32_t group, const std::string& first, const std::string& last,
-                           size_t max);
+  // With `mark`, those that hold it are asked to list, and what they do not agree on is pinned.
+  Result<ScanPage> TryScan(const GroupReplicas& replicas, RegisterHolding* mark, uint32_t group,
+                           const std::string& first, const std::string& last, size_t max);
+  // Those who were asked to list alone, null in the place of others, and until when they count.
+  struct Listers {
+    GroupReplicas replicas;
+    Time count_until = Time::max();
+  };
   std::vector<Result<RegisterValue>> ReadListed(const GroupReplicas& replicas,
                                                 const std::vector<RegisterName>& names,
-                                                const RegisterRange& range,
-                                                const GroupReplicas* holders);
-  Result<GroupReplicas> HoldersAmong(const GroupReplicas& replicas, RegisterHolding& mark);
+                                                const RegisterRange& range, const Listers* listers);
+  Result<Listers> HoldersAmong(const GroupReplicas& replicas, RegisterHolding& mark);
+  Result<RegisterRange> ReadRangeOf(const GroupReplicas& replicas, RegisterHolding& mark,
+                                    const RegisterRange::Question& question, Listers& listers);
   Result<RegisterValue> Pin(RegisterCall& call);
   void Ask(std::span<RegisterCall* const> calls);
 
@@ -338,7 +342,9 @@ std::optional<RegisterValue> RegisterStore::Impl::TryBoth(Attempt& first, Attemp
   if (!asked || !guard || !first.is_chosen || !second.is_chosen) return std::nullopt;
   const auto chosen = asked->Witness(*sent_second);
   if (!chosen) return std::nullopt;
-  Remember(*asked, *chosen);
+  // A memory of the same may know more replicas than those who were waited for.
+  const auto known = context_.cache->Find(asked->key());
+  if (known == nullptr || known->slot != chosen->slot) Remember(*asked, *chosen);
   return ValueOf(*asked, *chosen);
 }
 
@@ -436,13 +442,15 @@ Result<ChangeOutcome> RegisterStore::Impl::End(RegisterCall& call, Attempt& atte
     if (own.applied != true) settled = TRY(MakeFinal(call, settled));
   }
   if (own.applied != true) Remember(call, settled.chosen);
-  if (attempt.holding != nullptr && own.applied != true) {
+  auto outcome = TRY(Conclude(call, own, settled, attempt.terms.durability));
+  const bool is_held = outcome.applied() && outcome.now.slot == settled.chosen.slot;
+  if (attempt.holding != nullptr && is_held) {
     *attempt.holding = {.name = attempt.name,
-                        .slot = settled.chosen.slot,
+                        .slot = outcome.now.slot,
                         .drives = call.HoldersOf(settled.chosen),
                         .counts_until = call.counts_until()};
   }
-  return Conclude(call, own, settled, attempt.terms.durability);
+  return outcome;
 }
 
 Result<ChangeOutcome> RegisterStore::Impl::Conclude(RegisterCall& call, const OwnChange& own,
@@ -525,7 +533,7 @@ Result<RegisterTraces> RegisterStore::Impl::FindTraces(const RegisterName& name)
 // are asked about those alone on which the answers do not agree.
 std::vector<Result<RegisterValue>> RegisterStore::Impl::ReadListed(
     const GroupReplicas& replicas, const std::vector<RegisterName>& names,
-    const RegisterRange& range, const GroupReplicas* holders) {
+    const RegisterRange& range, const Listers* listers) {
   std::vector<std::unique_ptr<RegisterCall>> calls;
   std::vector<RegisterCall*> unclear;
   const std::vector<RegisterRange::Answer>& answers = range.answers;
@@ -545,17 +553,19 @@ std::vector<Result<RegisterValue>> RegisterStore::Impl::ReadListed(
     if (!all_told || !call.KnowsEnough()) unclear.push_back(&call);
   }
   // A second look shows what was only on its way to some of them.
-  if (holders != nullptr) std::ranges::for_each(unclear, &RegisterCall::ForgetStates);
+  if (listers != nullptr) std::ranges::for_each(unclear, &RegisterCall::ForgetStates);
   Ask(unclear);
+  const bool they_count = listers != nullptr && runtime_.Now() < listers->count_until;
   std::vector<Result<RegisterValue>> values;
   for (const auto& call : calls) {
-    const bool is_clear = holders == nullptr || call->AgreesWith(*holders);
+    const bool is_clear = listers == nullptr || (they_count && call->AgreesWith(listers->replicas));
     values.push_back(is_clear ? Finish(*call) : Pin(*call));
   }
   return values;
 }
 
 Result<RegisterValue> RegisterStore::Impl::Pin(RegisterCall& call) {
+  call.Begin();  // others may have been pinned before
   const Chosen chosen = TRY(call.Pin());
   context_.cache->Forget(call.key());  // the replicas have promised since
   return ValueOf(call, chosen);
@@ -572,69 +582,74 @@ Result<RegisterValue> RegisterStore::Impl::ReadPinned(const RegisterName& name) 
 Result<RegisterStore::ScanPage> RegisterStore::Impl::Scan(uint32_t group, const std::string& first,
                                                           const std::string& last, size_t max) {
   return UnderNewestMap(group, [&](const GroupReplicas& replicas) {
-    return TryScan(replicas, nullptr, group, first, last, max);
+    return TryScan(replicas, /*mark=*/nullptr, group, first, last, max);
   });
 }
 
-// Those of the replicas that hold the mark; null in the place of others.
-Result<GroupReplicas> RegisterStore::Impl::HoldersAmong(const GroupReplicas& replicas,
-                                                        RegisterHolding& mark) {
-  const auto count_those_up = [&] {
-    return std::ranges::count_if(replicas.drives, [&](const Drive* drive) {
-      return drive != nullptr && drive->IsUp() &&
-             std::ranges::find(mark.drives, drive) != mark.drives.end();
-    });
+Result<RegisterStore::Impl::Listers> RegisterStore::Impl::HoldersAmong(
+    const GroupReplicas& replicas, RegisterHolding& mark) {
+  const auto holds = [&mark](const Drive* drive) {
+    return drive != nullptr && std::ranges::find(mark.drives, drive) != mark.drives.end();
   };
-  const size_t majority = replicas.drives.size() / 2 + 1;
-  if (runtime_.Now() >= mark.counts_until || static_cast<size_t>(count_those_up()) < majority) {
+  const auto up = std::ranges::count_if(
+      replicas.drives, [&](const Drive* drive) { return holds(drive) && drive->IsUp(); });
+  const bool enough = static_cast<size_t>(up) > replicas.drives.size() / 2;
+  if (!enough || runtime_.Now() + context_.options.drive_timeout >= mark.counts_until) {
     RegisterCall call(context_, mark.name, replicas);
     mark.drives = TRY(call.FindHolders(mark.slot));
     mark.counts_until = call.counts_until();
   }
-  GroupReplicas holders = replicas;
-  for (Drive*& drive : holders.drives) {
-    if (std::ranges::find(mark.drives, drive) == mark.drives.end()) drive = nullptr;
+  Listers listers{replicas, mark.counts_until};
+  for (Drive*& drive : listers.replicas.drives) {
+    if (!holds(drive)) drive = nullptr;
   }
-  return holders;
+  return listers;
+}
+
+// Each range by drives that held the mark before they were asked for this one.
+Result<RegisterRange> RegisterStore::Impl::ReadRangeOf(const GroupReplicas& replicas,
+                                                       RegisterHolding& mark,
+                                                       const RegisterRange::Question& question,
+                                                       Listers& listers) {
+  for (bool is_last = false;; is_last = true) {
+    listers = TRY(HoldersAmong(replicas, mark));
+    auto range = RegisterRange::Read(context_, mark.name.group, listers.replicas, question);
+    const bool counts = runtime_.Now() < mark.counts_until;
+    if (range.has_value() ? counts : is_last || CodeOf(range) == EREMCHG) return range;
+    if (is_last) {
+      return Fail(EIO, "list registers of group {}: it took too long", mark.name.group);
+    }
+    mark.drives.clear();  // others may hold it by now
+  }
 }
 
 Result<RegisterStore::ScanPage> RegisterStore::Impl::ScanAfter(RegisterHolding& mark,
                                                                const std::string& first,
                                                                const std::string& last,
                                                                size_t max) {
-  constexpr int kTries = 3;
-  return UnderNewestMap(mark.name.group, [&](const GroupReplicas& replicas) -> Result<ScanPage> {
-    for (int tries = 1;; ++tries) {
-      const GroupReplicas holders = TRY(HoldersAmong(replicas, mark));
-      auto page = TryScan(replicas, &holders, mark.name.group, first, last, max);
-      const bool counts = runtime_.Now() < mark.counts_until;
-      if (page.has_value() && counts) return page;
-      if (CodeOf(page) == EREMCHG) return page;
-      if (tries == kTries) {
-        if (!page.has_value()) return page;
-        return Fail(EIO, "list registers of group {}: it took too long", mark.name.group);
-      }
-      mark.drives.clear();  // others may hold it by now
-    }
+  return UnderNewestMap(mark.name.group, [&](const GroupReplicas& replicas) {
+    return TryScan(replicas, &mark, mark.name.group, first, last, max);
   });
 }
 
 Result<RegisterStore::ScanPage> RegisterStore::Impl::TryScan(const GroupReplicas& replicas,
-                                                             const GroupReplicas* holders,
-                                                             uint32_t group,
+                                                             RegisterHolding* mark, uint32_t group,
                                                              const std::string& first,
                                                              const std::string& last, size_t max) {
-  const size_t wanted = std::max<size_t>(max, 1);
+  size_t wanted = std::max<size_t>(max, 1);
   const std::string prefix = RegisterRecordKey(context_.options.prefix, {group, ""});
-  const auto asked =
-      static_cast<uint32_t>(std::clamp<size_t>(wanted, kLeastScanRecords, kMaxRangeRecords));
   ScanPage page;
   page.next = first;
   while (page.next.has_value() && page.entries.empty()) {
     if (*page.next > last) return ScanPage{};
+    const auto asked =
+        static_cast<uint32_t>(std::clamp<size_t>(wanted, kLeastScanRecords, kMaxRangeRecords));
+    const RegisterRange::Question question{prefix + *page.next, prefix + last, asked,
+                                           /*patient=*/false};
+    Listers listers;
     const RegisterRange range =
-        TRY(RegisterRange::Read(context_, group, holders != nullptr ? *holders : replicas,
-                                {prefix + *page.next, prefix + last, asked, /*patient=*/false}));
+        TRY(mark != nullptr ? ReadRangeOf(replicas, *mark, question, listers)
+                            : RegisterRange::Read(context_, group, replicas, question));
     const std::set<std::string> keys = range.Keys();
     std::vector<RegisterName> names;
     for (const std::string& key : keys) {
@@ -649,7 +664,8 @@ Result<RegisterStore::ScanPage> RegisterStore::Impl::TryScan(const GroupReplicas
     } else {
       page.next.reset();
     }
-    const auto values = ReadListed(replicas, names, range, holders);
+    const auto values = ReadListed(replicas, names, range, mark != nullptr ? &listers : nullptr);
+    wanted = std::max<size_t>(wanted, kPageRecords);  // where many were removed
     for (size_t i = 0; i < names.size(); ++i) {
       const RegisterValue value = TRY(values[i]);
       if (value.value.has_value()) page.entries.push_back({names[i].key, value});

@@ -212,7 +212,8 @@ class RegisterStore {
   // name is not a register's, EIO too few replicas answered. One that was to be durable, and is not
   // known to be, is unknown.
   //
-  // `holding`, if any, is set when it was applied: to the replicas that have told so.
+  // `holding`, if any, is set to the replicas that have told that they hold it, where it was
+  // applied and that was told by the change itself.
   ChangeOutcome Change(const RegisterName& name, const RegisterValue& seen,
                        std::optional<std::string> value, ChangeTerms terms = {},
                        RegisterHolding* holding = nullptr);
@@ -268,9 +269,9 @@ class RegisterStore {
 
   // The same of the group of `mark`, by what replicas tell that held that before they were asked,
   // a majority of them. What they do not agree on is read as ReadPinned() does. So of a change that
-  // is not found, and was sent to all replicas in its fast round, and succeeds in that, a majority
-  // of replicas never has to tell that it did not hold the mark yet when it took the change.
-  // ESTALE: the register of the mark is in another slot. `mark` may learn of other holders.
+  // is not found, and succeeds in its fast round all the same, no majority of replicas ever tells
+  // that it did not hold the mark yet when it took the change. ESTALE: the register of the mark is
+  // in another slot, or too few can be made to hold it. `mark` may learn of other holders.
   Result<ScanPage> ScanAfter(RegisterHolding& mark, const std::string& first,
                              const std::string& last, size_t max);
 

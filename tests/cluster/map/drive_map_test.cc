@@ -42,7 +42,7 @@ DriveMap MapWithFeatures() {
 // These bytes are the format. If a test here fails, drives written yesterday cannot be read today.
 TEST(DriveMap, ItsBytesNeverChange) {
   EXPECT_EQ(Hex(AsBytes(SmallMap().Encode())),
-            "04"
+            "05"
             "00000003"
             "00000200"
             "01"
@@ -66,7 +66,7 @@ TEST(DriveMap, ItsBytesWithPullsNeverChange) {
   map.drives[0].pull = 1700;
   map.drives[1].pull = 0x01000000;
   EXPECT_EQ(Hex(AsBytes(map.Encode())),
-            "04"
+            "05"
             "00000003"
             "00000200"
             "01"
@@ -93,7 +93,7 @@ TEST(DriveMap, ItsBytesWithPullsNeverChange) {
 
 TEST(DriveMap, ItsBytesWithFeaturesNeverChange) {
   EXPECT_EQ(Hex(AsBytes(MapWithFeatures().Encode())),
-            "04"
+            "05"
             "00000003"
             "00000200"
             "01"
@@ -207,19 +207,19 @@ TEST(DriveMap, RefusesAFormatItDoesNotKnowAndNamesIt) {
   const Status status = DriveMap::Decode(bytes).error();
   EXPECT_EQ(status.code(), EBADMSG);
   EXPECT_EQ(status.message(),
-            "drive map: format 9 is not known here (known: 4); a newer version wrote it");
+            "drive map: format 9 is not known here (known: 5); a newer version wrote it");
 }
 
 // Format 1 had neither pulls nor features, format 2 no features; with format 3 stripes were
-// elsewhere.
+// elsewhere, and with format 4 directories were removed in another way.
 TEST(DriveMap, RefusesFormatsThatWereNeverReleased) {
-  for (const int format : {1, 2, 3}) {
+  for (const int format : {1, 2, 3, 4}) {
     std::string bytes = SmallMap().Encode();
     bytes[0] = static_cast<char>(format);
     const Status status = DriveMap::Decode(bytes).error();
     EXPECT_EQ(status.code(), EBADMSG);
     EXPECT_EQ(status.message(),
-              fmt::format("drive map: format {} is not known here (known: 4); a version that was "
+              fmt::format("drive map: format {} is not known here (known: 5); a version that was "
                           "never released wrote it",
                           format));
   }

@@ -298,5 +298,29 @@ TEST_F(ClosingTest, WhoListsAfterAMarkThatIsGoneIsToldSo) {
   EXPECT_FAILS(remover_->ScanAfter(mark, "E", "F", 10), ESTALE);
 }
 
+// It takes several times as long as answers count.
+TEST(Closing, ADirectoryFromWhichVeryManyWereRemovedIsListedToItsEnd) {
+  SimRuntime sim{1};
+  ReplicaSet set{sim, 3};
+  ReplicaClient client{sim, set};
+  RegisterStore store(sim, client, {.prefix = "\1c", .drive_timeout = 3s, .answers_count = 4s});
+  set.SetAll({.least_latency = 0ms, .most_latency = 0ms});
+  for (int i = 0; i < 5000; ++i) {
+    const RegisterName name{7, fmt::format("E{}", i)};
+    ASSERT_TRUE(store.Change(name, {}, "entry").applied());
+    ASSERT_TRUE(store.Change(name, {.slot = 1}, std::nullopt).applied());
+  }
+  sim.Sleep(1s);
+  set.SetAll({.least_latency = 700ms, .most_latency = 700ms});
+  RegisterHolding mark{.name = kDirectory};
+  ASSERT_TRUE(store.Change(kDirectory, {}, "closed", {}, &mark).applied());
+  const Time start = sim.Now();
+  const auto page = store.ScanAfter(mark, "E", "F", 10);
+  ASSERT_OK(page);
+  EXPECT_TRUE(page->entries.empty());
+  EXPECT_FALSE(page->next);
+  EXPECT_GT(sim.Now() - start, 8s);
+}
+
 }  // namespace
 }  // namespace pinstripe
