@@ -38,7 +38,7 @@ wait $rebuild 2>/dev/null
 check "half rebuilt it still has none" drive_says 3 "rebuil"
 check "and everything can be read" all_hold
 told_of_the_killed() {  # or else what is told, and what the killed one had said
-  if drive_work "process $rebuild "; then return 0; fi
+  if wait_until 20 drive_work "process $rebuild "; then return 0; fi
   "$pinstripe" status "$config" 2>&1 | sed 's/^/  status: /'
   sed 's/^/  killed: /' "$work/killed"
   return 1
