@@ -665,7 +665,8 @@ Result<RegisterStore::ScanPage> RegisterStore::Impl::TryScan(const GroupReplicas
       page.next.reset();
     }
     const auto values = ReadListed(replicas, names, range, mark != nullptr ? &listers : nullptr);
-    wanted = std::max<size_t>(wanted, kPageRecords);  // where many were removed
+    // Where many were removed it is soon known whether anything is left.
+    if (mark != nullptr) wanted = std::max<size_t>(wanted, kPageRecords);
     for (size_t i = 0; i < names.size(); ++i) {
       const RegisterValue value = TRY(values[i]);
       if (value.value.has_value()) page.entries.push_back({names[i].key, value});
