@@ -24,6 +24,9 @@ constexpr uint64_t kUsualStripes = 64;
 constexpr uint64_t kMostBlocks = 1 << 20;       // of a file that an operator asks about
 constexpr uint64_t kMostBlocksOfAll = 1 << 14;  // or whoever
 constexpr Duration kBetweenSigns = std::chrono::seconds(10);
+// Whoever follows live may have gone: somebody who goes from page to page leaves one behind each
+// time.
+constexpr Duration kBetweenLooks = std::chrono::milliseconds(250);
 
 // On one line. A reason or a name may be any bytes.
 std::string Dump(const Json& json) {
@@ -465,12 +468,13 @@ HttpResponse Api::Live(const HttpRequest& request) {
     uint64_t number = UINT64_MAX;
     uint64_t events = UINT64_MAX;
     std::string work;
+    Time at{};
   };
   response.stream = [this, place, told = std::make_shared<Told>()]() -> std::optional<std::string> {
     if (ending_) return std::nullopt;
     const PicturePtr picture = told->number == UINT64_MAX
                                    ? parts_.watch.Newest()
-                                   : parts_.watch.WaitForOther(told->number, kBetweenSigns);
+                                   : parts_.watch.WaitForOther(told->number, kBetweenLooks);
     if (ending_) return std::nullopt;
     std::string text;
     if (picture->number != told->number) {
@@ -485,7 +489,10 @@ HttpResponse Api::Live(const HttpRequest& request) {
       text += fmt::format("event: work\ndata: {}\n\n", work);
       told->work = std::move(work);
     }
-    return text.empty() ? ": still here\n\n" : text;
+    const Time now = parts_.runtime.Now();
+    if (text.empty() && now >= told->at + kBetweenSigns) text = ": still here\n\n";
+    if (!text.empty()) told->at = now;
+    return text;
   };
   return response;
 }

@@ -163,7 +163,7 @@ void Answer(HttpResponse ours, httplib::Response& response) {
         try {
           const std::optional<std::string> piece = stream();
           if (!sink.is_writable()) return false;
-          if (piece) return sink.write(piece->data(), piece->size());
+          if (piece) return piece->empty() || sink.write(piece->data(), piece->size());
           sink.done();
           return true;
         } catch (const std::exception& failed) {

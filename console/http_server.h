@@ -45,8 +45,9 @@ struct HttpResponse {
   std::string type = "application/json";
   std::string body;
   std::vector<std::pair<std::string, std::string>> headers;
-  // Instead of the body: asked for one piece after the other until it answers null. Called on the
-  // connection's thread, and may wait; Stop() waits for it.
+  // Instead of the body: asked for one piece after the other until it answers null, or the client
+  // has gone. An empty one is for looking whether it has. Called on the connection's thread, and
+  // may wait; Stop() waits for it.
   std::function<std::optional<std::string>()> stream;
 };
 
