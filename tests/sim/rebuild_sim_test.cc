@@ -271,7 +271,7 @@ class RebuildsSim : public testing::Test {
       died += storm.died();
       refused += storm.refused();
     }
-    if (seeds.end - seeds.first < 100) return;
+    if (seeds.end - seeds.first < 200) return;
     EXPECT_GT(rebuilt, 20);
     EXPECT_GT(died, 20);
     EXPECT_GT(refused, 20);
