@@ -241,8 +241,8 @@ class RegisterStore {
   BothOutcomes ChangeBoth(Wanted first, Wanted second, ChangeTerms terms = {},
                           const RegisterName* witness = nullptr);
 
-  // As Read(). And no change whose fast round was sent before, and that is not in what is read,
-  // will ever have succeeded in that round. 2 round trips.
+  // As Read(). A change whose fast round was sent before, and which is not in what is read, never
+  // succeeds in that round any more. 2 round trips, or 3 where it has to be accepted once more.
   Result<RegisterValue> ReadPinned(const RegisterName& name);
 
   // Makes safe from power loss what is chosen now, whoever changed it and however. 4 round trips.
@@ -267,11 +267,12 @@ class RegisterStore {
   Result<ScanPage> Scan(uint32_t group, const std::string& first, const std::string& last,
                         size_t max);
 
-  // The same of the group of `mark`, by what replicas tell that held that before they were asked,
-  // a majority of them. What they do not agree on is read as ReadPinned() does. So of a change that
-  // is not found, and succeeds in its fast round all the same, no majority of replicas ever tells
-  // that it did not hold the mark yet when it took the change. ESTALE: the register of the mark is
-  // in another slot, or too few can be made to hold it. `mark` may learn of other holders.
+  // The same of the group of `mark`, for whoever has closed something with that mark. Only replicas
+  // are asked that held the mark before, and a majority of all has to answer. What they do not
+  // agree on is read as by ReadPinned(). A change that is not found may still succeed in its fast
+  // round. But then no majority of replicas tells that it took the change without holding the mark.
+  // `mark` may learn of other holders. ESTALE: its register is in another slot, or too few replicas
+  // can be made to hold it.
   Result<ScanPage> ScanAfter(RegisterHolding& mark, const std::string& first,
                              const std::string& last, size_t max);
 

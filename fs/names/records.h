@@ -122,8 +122,8 @@ class Records {
   // The same of one whose number was chosen before, beside the directory's.
   NamedInode CreateBeside(InodeId directory, std::string_view name, uint64_t slot, InodeId id,
                           const Inode& inode, ChangeTerms terms = {});
-  // As FindInode(). Whoever wrote it before, and had it called written by this, has written it for
-  // all others, too: RegisterStore::ReadPinned().
+  // As FindInode(). An inode that is not there now will not have been written by a fast round that
+  // has begun already (RegisterStore::ReadPinned()).
   Result<std::optional<StoredInode>> FindInodePinned(InodeId id);
   // Nobody gives it a value any more as one that is new. False: it has one.
   Result<bool> FenceNew(InodeId id);

@@ -524,19 +524,28 @@ TEST_P(ThenGetsTest, UnderAnotherClusterVersionNothingIsDone) {
   EXPECT_EQ(VersionOf("a"), kNone);
 }
 
+// Our client and our server, on a store in files.
+class PutsOverSockets : public testing::Test {
+ protected:
+  std::unique_ptr<Store> OpenStore() {
+    auto store = LogStore::Open({.path = directory_.path(), .reserve_bytes = 0}, resources_);
+    EXPECT_OK(store);
+    return *std::move(store);
+  }
+
+  RealRuntime runtime_;
+  const TemporaryDirectory directory_;
+  StoreResources resources_;
+  ServedDevice device_{runtime_, OpenStore()};
+  KineticIo io_{runtime_};
+  KineticDrive drive_{io_,
+                      {.name = "drive",
+                       .addresses = {fmt::format("127.0.0.1:{}", device_.port())},
+                       .key = "asdfasdf"}};
+};
+
 // Values of different places in one message end where they should, whatever a store does with them.
-TEST(PutsOverSockets, OfManyThreadsAreAllMadeAndAnswered) {
-  RealRuntime runtime;
-  const TemporaryDirectory directory;
-  StoreResources resources;
-  Result<std::unique_ptr<Store>> store =
-      LogStore::Open({.path = directory.path(), .reserve_bytes = 0}, resources);
-  ASSERT_OK(store);
-  ServedDevice device(runtime, *std::move(store));
-  KineticIo io(runtime);
-  KineticDrive drive(io, {.name = "drive",
-                          .addresses = {fmt::format("127.0.0.1:{}", device.port())},
-                          .key = "asdfasdf"});
+TEST_F(PutsOverSockets, OfManyThreadsAreAllMadeAndAnswered) {
   constexpr int kThreads = 3;
   constexpr int kRounds = 40;
   constexpr int kTogether = 20;
@@ -553,7 +562,7 @@ TEST(PutsOverSockets, OfManyThreadsAreAllMadeAndAnswered) {
         {
           const SendTogether together;
           for (int i = 0; i < kTogether; ++i) {
-            drive.Put(
+            drive_.Put(
                 {.key = key(thread, i),
                  .value = SharedBytes(value(thread, round, i)),
                  .version = std::to_string(round + 1),
@@ -562,7 +571,7 @@ TEST(PutsOverSockets, OfManyThreadsAreAllMadeAndAnswered) {
                                                : i % 3 == 0 ? "never"
                                                             : std::to_string(round)),
                  .durability = i % 7 == 0 ? Durability::kWriteThrough : Durability::kWriteBack},
-                runtime.Now() + std::chrono::seconds(60),
+                runtime_.Now() + std::chrono::seconds(60),
                 [&answers, i](Status status) { answers[i].set_value(std::move(status)); });
           }
         }
@@ -577,33 +586,22 @@ TEST(PutsOverSockets, OfManyThreadsAreAllMadeAndAnswered) {
   for (std::thread& thread : threads) thread.join();
   for (int thread = 0; thread < kThreads; ++thread) {
     for (int i = 0; i < kTogether; ++i) {
-      const auto record = device.engine().Get(key(thread, i));
+      const auto record = device_.engine().Get(key(thread, i));
       ASSERT_OK(record);
       const int round = i % 3 == 0 ? 0 : kRounds - 1;
       EXPECT_EQ(record->head.version, std::to_string(round + 1));
       EXPECT_EQ(record->value.text(), value(thread, round, i));
     }
   }
-  EXPECT_TRUE(drive.capabilities().puts);
-  EXPECT_EQ(device.service().statistics().Of(Header::PUT).operations,
+  EXPECT_TRUE(drive_.capabilities().puts);
+  EXPECT_EQ(device_.service().statistics().Of(Header::PUT).operations,
             static_cast<uint64_t>(kThreads * kRounds * kTogether));
 }
 
-// Our client and our server, with records of all sizes.
-TEST(PutsOverSockets, AreFollowedByReadsOfWhatIsThereThen) {
-  RealRuntime runtime;
-  const TemporaryDirectory directory;
-  StoreResources resources;
-  Result<std::unique_ptr<Store>> store =
-      LogStore::Open({.path = directory.path(), .reserve_bytes = 0}, resources);
-  ASSERT_OK(store);
-  ServedDevice device(runtime, *std::move(store));
-  KineticIo io(runtime);
-  KineticDrive drive(io, {.name = "drive",
-                          .addresses = {fmt::format("127.0.0.1:{}", device.port())},
-                          .key = "asdfasdf"});
-  while (!drive.IsUp()) std::this_thread::yield();
-  EXPECT_TRUE(drive.capabilities().then_gets);
+// Records of all sizes.
+TEST_F(PutsOverSockets, AreFollowedByReadsOfWhatIsThereThen) {
+  while (!drive_.IsUp()) std::this_thread::yield();
+  EXPECT_TRUE(drive_.capabilities().then_gets);
   constexpr int kRounds = 60;
   constexpr int kTogether = 11;     // in several messages
   constexpr int kInOneMessage = 8;  // of them, the first ones
@@ -618,9 +616,9 @@ TEST(PutsOverSockets, AreFollowedByReadsOfWhatIsThereThen) {
     std::vector<std::promise<Result<Record>>> reads(kTogether);
     {
       const SendTogether together;
-      const Time deadline = runtime.Now() + std::chrono::seconds(60);
+      const Time deadline = runtime_.Now() + std::chrono::seconds(60);
       for (int i = 0; i < kTogether; ++i) {
-        drive.PutThenGet(
+        drive_.PutThenGet(
             {.key = key(i),
              .value = SharedBytes(value(round, i)),
              .version = std::to_string(round),
@@ -639,7 +637,7 @@ TEST(PutsOverSockets, AreFollowedByReadsOfWhatIsThereThen) {
       EXPECT_EQ(record->tag, CoveringTag(record->value));
     }
   }
-  const auto& statistics = device.service().statistics();
+  const auto& statistics = device_.service().statistics();
   EXPECT_EQ(statistics.Of(Header::PUT).operations, static_cast<uint64_t>(kRounds * kTogether));
   EXPECT_GE(statistics.Of(Header::GET).operations, static_cast<uint64_t>(kRounds * kTogether));
 }

@@ -515,6 +515,23 @@ class ThenGetTest : public TogetherTest {
   AnswersPtr Ask(const std::string& key, const std::string& then_get) {
     return Ask(key, then_get, Soon());
   }
+  // Two puts with reads, and a plain one between them, all of which are made.
+  std::pair<AnswersPtr, AnswersPtr> AskAroundAPut(const std::string& get_first,
+                                                  const std::string& get_last) {
+    const Time deadline = Soon();
+    std::promise<Status> plain;
+    std::pair<AnswersPtr, AnswersPtr> asked;
+    {
+      const SendTogether together;
+      asked.first = Ask("a", get_first, deadline);
+      drive_->Put({.key = "b"}, deadline, [&](Status put) { plain.set_value(std::move(put)); });
+      asked.second = Ask("c", get_last, deadline);
+    }
+    EXPECT_OK(asked.first->Put());
+    EXPECT_OK(plain.get_future().get());
+    EXPECT_OK(asked.second->Put());
+    return asked;
+  }
 
   static void Tell(kinetic::Puts::Record* told, const std::string& key, uint32_t value_bytes) {
     kinetic::Puts::Read* read = told->mutable_read();
@@ -579,19 +596,7 @@ TEST_F(ThenGetTest, AloneIsAMessageOfOnePut) {
 
 TEST_F(ThenGetTest, GoTogetherWithOtherPuts) {
   Serve(Reads(), kCanRead);
-  const Time deadline = Soon();
-  std::promise<Status> plain;
-  AnswersPtr first;
-  AnswersPtr last;
-  {
-    const SendTogether together;
-    first = Ask("a", "inode 1", deadline);
-    drive_->Put({.key = "b"}, deadline, [&](Status put) { plain.set_value(std::move(put)); });
-    last = Ask("c", "2", deadline);
-  }
-  EXPECT_OK(first->Put());
-  EXPECT_OK(plain.get_future().get());
-  EXPECT_OK(last->Put());
+  const auto [first, last] = AskAroundAPut("inode 1", "2");
   EXPECT_EQ(first->Read()->value.text(), "inode 1");
   EXPECT_EQ(last->Read()->value.text(), "2");
   EXPECT_THAT(Messages(), ElementsAre(3));
@@ -712,19 +717,7 @@ TEST_F(ThenGetTest, AnswersThatDoNotAddUpTellOfNoRead) {
   };
   for (const auto& spoil : kSpoilers) {
     Serve(Reads(spoil), kCanRead);
-    const Time deadline = Soon();
-    std::promise<Status> plain;
-    AnswersPtr first;
-    AnswersPtr last;
-    {
-      const SendTogether together;
-      first = Ask("a", "x", deadline);
-      drive_->Put({.key = "b"}, deadline, [&](Status put) { plain.set_value(std::move(put)); });
-      last = Ask("c", "y", deadline);
-    }
-    EXPECT_OK(first->Put());
-    EXPECT_OK(plain.get_future().get());
-    EXPECT_OK(last->Put());
+    const auto [first, last] = AskAroundAPut("x", "y");
     EXPECT_FAILS(first->Read(), EHOSTUNREACH);
     EXPECT_FAILS(last->Read(), EHOSTUNREACH);
     drive_.reset();

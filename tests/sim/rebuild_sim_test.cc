@@ -271,10 +271,11 @@ class RebuildsSim : public testing::Test {
       died += storm.died();
       refused += storm.refused();
     }
-    if (seeds.end - seeds.first < 200) return;
-    EXPECT_GT(rebuilt, 20);
-    EXPECT_GT(died, 20);
-    EXPECT_GT(refused, 20);
+    const auto storms = static_cast<int>(seeds.end - seeds.first);
+    if (storms < 100) return;
+    EXPECT_GT(rebuilt, storms / 10);
+    EXPECT_GT(died, storms / 10);
+    EXPECT_GT(refused, storms / 10);
   }
 };
 

@@ -579,8 +579,8 @@ TEST_P(RegisterSim, HistoriesAreLinearizable) {
     ASSERT_EQ(storm.complaint(), "") << "reproduce with: SEED=" << seed << " and this filter";
     tested_little += storm.certain() <= 20;
   }
-  // In the worst storms hardly anything can be done.
-  EXPECT_LE(tested_little, 1 + (seeds.end - seeds.first) / 100);
+  // Of very many storms one or the other lets hardly anything be done.
+  EXPECT_LE(tested_little, (seeds.end - seeds.first) / 500);
 }
 
 TEST_P(RegisterSim, TheSameSeedIsTheSameStorm) {

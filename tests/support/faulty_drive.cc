@@ -10,6 +10,7 @@
 
 #include "drive/put_and_read.h"
 #include "kinetic/send_together.h"
+#include "tests/support/put_then_get.h"
 
 namespace pinstripe {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "base/try.h"
 #include "cluster/gather.h"
-#include "drive/put_and_read.h"
+#include "tests/support/put_then_get.h"
 
 namespace pinstripe {
 

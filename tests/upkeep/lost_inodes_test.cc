@@ -82,6 +82,15 @@ class LostInodesTest : public FsTest {
     return LoseCopies(id, Writer().Raw("I").U64(id).Take(), left);
   }
   // Too late for whoever asks the five drives that keep an inode, and goes on with four.
+  // With one value of its inode.
+  InodeId Upload(std::string_view name, std::string_view contents) {
+    auto file = fs_->Create(kRootInode, name, {.truncate = true, .publish_at_commit = true});
+    EXPECT_OK(file);
+    EXPECT_OK((*file)->Write(0, AsBytes(contents)));
+    EXPECT_OK((*file)->Close());
+    return (*file)->inode();
+  }
+
   void MakeLate(DriveId drive) {
     machines_.drive(drive).Set({.least_latency = std::chrono::milliseconds(300),
                                 .most_latency = std::chrono::milliseconds(300)});
@@ -176,11 +185,7 @@ TEST_F(LostInodesTest, ACopyThatAnswersLateIsWaitedForBeforeAnythingGoes) {
 // As a client leaves it that dies while it writes the inode of an upload: on one drive of five, and
 // before there is a name. One that was lost with its name looks the same, so it is kept.
 TEST_F(LostInodesTest, AnInodeThatWasOnlyBegunIsKeptAndAlarmsNobody) {
-  auto file = fs_->Create(kRootInode, "file", {.truncate = true, .publish_at_commit = true});
-  ASSERT_OK(file);
-  ASSERT_OK((*file)->Write(0, AsBytes(Pattern(1, 2 * kTestBlock))));
-  ASSERT_OK((*file)->Close());
-  const InodeId id = (*file)->inode();
+  const InodeId id = Upload("file", Pattern(1, 2 * kTestBlock));
   MakeLate(LoseInode(id, 1));
   EXPECT_THAT(Problems(Check()), testing::ElementsAre("unfinished-inode /file"))
       << "it may be made just now, together with its name";
@@ -221,11 +226,7 @@ TEST_F(LostInodesTest, AFileWhoseNameAnotherWantsIsLostAllTheSame) {
 
 // The fence has the ballot that the copy has. The copy counts, though its name is gone, too.
 TEST_F(LostInodesTest, AFenceDoesNotHideACopyOfTheFirstValue) {
-  auto file = fs_->Create(kRootInode, "file", {.truncate = true, .publish_at_commit = true});
-  ASSERT_OK(file);
-  ASSERT_OK((*file)->Write(0, AsBytes(Pattern(1, 2 * kTestBlock))));
-  ASSERT_OK((*file)->Close());
-  const InodeId id = (*file)->inode();
+  const InodeId id = Upload("file", Pattern(1, 2 * kTestBlock));
   MakeLate(LoseInode(id, 1));
   Host other = NewHost();
   ASSERT_TRUE(*Records(*other.cluster).FenceNew(id));
@@ -240,11 +241,7 @@ TEST_F(LostInodesTest, AFenceDoesNotHideACopyOfTheFirstValue) {
 
 // Of its first value a copy is left, on a drive that answers late.
 TEST_F(LostInodesTest, TheNameOfWhatHasACopyLeftIsNotTaken) {
-  auto file = fs_->Create(kRootInode, "file", {.truncate = true, .publish_at_commit = true});
-  ASSERT_OK(file);
-  ASSERT_OK((*file)->Write(0, AsBytes("the only copy")));
-  ASSERT_OK((*file)->Close());
-  const DriveId late = LoseInode((*file)->inode(), 1);
+  const DriveId late = LoseInode(Upload("file", "the only copy"), 1);
   MakeLate(late);
   Host other = NewHost();
   EXPECT_FAILS(other->Lookup(kRootInode, "file"), ENOENT);

@@ -10,6 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "cluster/gather.h"
+#include "cluster/registers/call.h"
+#include "cluster/registers/record.h"
 #include "cluster/registers/store.h"
 #include "tests/support/expect_ok.h"
 #include "tests/support/replica_set.h"
@@ -216,6 +219,30 @@ class ClosingTest : public testing::Test {
     EXPECT_EQ(mark.drives.size(), 3u);
     return mark;
   }
+  void PromiseLater(size_t drive) {
+    MemoryDrive& memory = *set_.memory[drive - 1];
+    const std::string key = RegisterRecordKey("\1c", kDirectory);
+    Gather<Result<Record>> records(sim_);
+    memory.Get(key, {}, sim_.Now() + 1s, records.Ask(0));
+    const auto state = DecodeRegister(key, *records.Next(Time::max())->value);
+    ASSERT_OK(state);
+    const Ballot later{.slot = 3, .round = 1, .proposer = 7};
+    Gather<Status> puts(sim_);
+    memory.Put(EncodeRegisterPut(key, EncodeRegisterVersion(state->promised, state->accepted),
+                                 {later, state->accepted, state->proposal}, Durability::kWriteBack),
+               sim_.Now() + 1s, puts.Ask(0));
+    EXPECT_OK(puts.Next(Time::max())->value);
+  }
+  // The name is found. Its inode is looked for at drives that do not have it.
+  void RemoveWhatLooksEmptyBy(Result<RegisterValue> (RegisterStore::*read)(const RegisterName&)) {
+    RegisterHolding mark = Mark();
+    ASSERT_EQ(remover_->ScanAfter(mark, "E", "F", 10)->entries.size(), 1u);
+    Without(3, 4);
+    const auto inode = ((*remover_).*read)({7, "I1"});
+    ASSERT_OK(inode);
+    EXPECT_FALSE(inode->value);
+    EXPECT_TRUE(Remove());
+  }
   // Then the rest of the maker's messages arrives.
   bool Remove() {
     Without(1, 2);
@@ -270,24 +297,22 @@ TEST_F(ClosingTest, AndIsDeceivedIfHeDoesNot) {
 
 // The name is found, and its inode is on drives that do not answer.
 TEST_F(ClosingTest, AnInodeThatIsReadForGoodIsNotWrittenInTheFastRoundAnyMore) {
-  RegisterHolding mark = Mark();
-  ASSERT_EQ(remover_->ScanAfter(mark, "E", "F", 10)->entries.size(), 1u);
-  Without(3, 4);
-  const auto inode = remover_->ReadPinned({7, "I1"});
-  ASSERT_OK(inode);
-  EXPECT_FALSE(inode->value);
-  EXPECT_TRUE(Remove());
+  RemoveWhatLooksEmptyBy(&RegisterStore::ReadPinned);
   EXPECT_FALSE(is_told_);
 }
 TEST_F(ClosingTest, OneThatIsJustReadIs) {
-  RegisterHolding mark = Mark();
-  ASSERT_EQ(remover_->ScanAfter(mark, "E", "F", 10)->entries.size(), 1u);
-  Without(3, 4);
-  const auto inode = remover_->Read({7, "I1"});
-  ASSERT_OK(inode);
-  EXPECT_FALSE(inode->value);
-  EXPECT_TRUE(Remove());
+  RemoveWhatLooksEmptyBy(&RegisterStore::Read);
   EXPECT_TRUE(is_told_);
+}
+
+// Drives 1 and 2 have promised something later to somebody who died. So nobody brings them the
+// mark, and with 4 and 5 away too few have it.
+TEST_F(ClosingTest, ItIsSaidWhereTooFewCanBeMadeToHoldTheMark) {
+  RegisterHolding mark = Mark();
+  for (const size_t drive : {1, 2, 3}) PromiseLater(drive);
+  Without(4, 5);
+  EXPECT_EQ(remover_->Read(kDirectory)->slot, 2u);
+  EXPECT_FAILS(remover_->ScanAfter(mark, "E", "F", 10), ESTALE);
 }
 
 TEST_F(ClosingTest, WhoListsAfterAMarkThatIsGoneIsToldSo) {

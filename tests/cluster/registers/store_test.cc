@@ -1105,6 +1105,58 @@ TEST_F(BothTest, AreOneRequestForEachReplicaAndOneWait) {
   EXPECT_EQ(ValueOf({7, "E1"}), "entry");
 }
 
+// Not a request more, and not a wait.
+TEST_F(BothTest, ComeWithTheWitness) {
+  const RegisterName name{7, "I0"};
+  ASSERT_TRUE(other_->Change(name, {}, "directory").applied());
+  three_.Settle();
+  const auto both = store_->ChangeBoth(Inode(), Entry(), {}, &name);
+  EXPECT_EQ(three_.RoundTrips(), 1);
+  ASSERT_TRUE(both.witness);
+  EXPECT_EQ(both.witness->value, "directory");
+  EXPECT_EQ(both.witness->slot, 1u);
+  three_.sim.Sleep(1s);
+  EXPECT_EQ(three_.set.requests().total(), 3u);
+}
+
+// One that is not there is a witness, too.
+TEST_F(BothTest, ComeWithAWitnessThatIsGone) {
+  const RegisterName name{7, "I0"};
+  EXPECT_EQ(store_->ChangeBoth(Inode(), Entry(), {}, &name).witness->value, std::nullopt);
+}
+
+TEST_F(BothTest, OneAfterTheOtherHaveNoWitness) {
+  const RegisterName name{7, "I0"};
+  ASSERT_TRUE(other_->Change(name, {}, "directory").applied());
+  three_.set.drives[1]->Set(Replicas::Down());
+  const auto both = store_->ChangeBoth(Inode(), Entry(), {}, &name);
+  EXPECT_TRUE(both.first.applied());
+  EXPECT_TRUE(both.second.applied());
+  EXPECT_FALSE(both.witness);
+}
+
+// Nobody knows what is chosen by that.
+TEST_F(BothTest, HaveNoWitnessWhereDrivesDoNotAgree) {
+  const RegisterName name{7, "I0"};
+  three_.set.drives[1]->Set(Replicas::Down());
+  ASSERT_TRUE(other_->Change(name, {}, "directory").applied());
+  three_.set.drives[1]->Set(Replicas::Healthy());
+  const auto both = store_->ChangeBoth(Inode(), Entry(), {}, &name);
+  EXPECT_TRUE(both.second.applied());
+  EXPECT_FALSE(both.witness);
+}
+
+TEST_F(RegisterStoreTest, ToPinTakesTwoRoundTripsOrThree) {
+  three_.Settle();
+  EXPECT_EQ(store_->ReadPinned(kName)->value, std::nullopt);
+  EXPECT_EQ(three_.RoundTrips(), 2);
+  const RegisterName other{7, "other"};
+  ASSERT_TRUE(other_->Change(other, {}, "a").applied());
+  three_.Settle();
+  EXPECT_EQ(store_->ReadPinned(other)->value, "a");
+  EXPECT_EQ(three_.RoundTrips(), 3);
+}
+
 TEST_F(BothTest, TheSecondIsRefusedWhereItHasChanged) {
   ASSERT_TRUE(other_->Change({7, "E1"}, {}, "another").applied());
   const auto both = store_->ChangeBoth(Inode(), Entry());

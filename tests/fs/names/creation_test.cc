@@ -53,6 +53,16 @@ class CreationTest : public FsTest {
                return fs_->Rename(kRootInode, "moved", kRootInode, name, /*no_replace=*/true);
              }}};
   }
+  // "contents" were committed, and nobody has told the client so.
+  std::unique_ptr<OpenFile> UploadWithoutAnAnswer(Host& host, std::string_view name) {
+    auto file = host->Create(kRootInode, name, {.publish_at_commit = true});
+    EXPECT_OK(file);
+    EXPECT_OK((*file)->Write(0, AsBytes("contents")));
+    for (DriveId d = 1; d <= machines_.size(); ++d) machines_.drive(d).Set({.lose_answer = 1});
+    EXPECT_FAILS((*file)->Commit(), EIO);
+    for (DriveId d = 1; d <= machines_.size(); ++d) machines_.drive(d).Set({});
+    return *std::move(file);
+  }
   // He goes on.
   bool WriteInode(InodeId id) {
     Inode inode;
@@ -134,16 +144,11 @@ TEST_F(CreationTest, AnUploadThatWasRenamedMeanwhileDoesNotGetASecondName) {
        }}};
   for (const auto& [name, move] : ways) {
     Host other = NewHost();
-    auto file = other->Create(kRootInode, "f", {.publish_at_commit = true});
-    ASSERT_OK(file);
-    ASSERT_OK((*file)->Write(0, AsBytes("contents")));
-    const InodeId id = (*file)->inode();
-    for (DriveId d = 1; d <= machines_.size(); ++d) machines_.drive(d).Set({.lose_answer = 1});
-    EXPECT_FAILS((*file)->Commit(), EIO);
-    for (DriveId d = 1; d <= machines_.size(); ++d) machines_.drive(d).Set({});
+    const auto file = UploadWithoutAnAnswer(other, "f");
+    const InodeId id = file->inode();
     ASSERT_OK(fs_->Lookup(kRootInode, "f")) << name;
     ASSERT_OK(move(id)) << name;
-    EXPECT_OK((*file)->Close()) << name;
+    EXPECT_OK(file->Close()) << name;
     EXPECT_EQ(List(), std::vector<std::string>{"g"}) << name;
     EXPECT_EQ(InodeOf(id).links, 1u) << name;
     EXPECT_EQ(Contents("/g"), "contents") << name;
@@ -157,13 +162,8 @@ TEST_F(CreationTest, AnUploadThatNobodyGaveAnotherNameGetsItsOwn) {
   for (const bool renamed : {false, true}) {
     const std::string name = renamed ? "renamed" : "linked";
     Host other = NewHost();
-    auto file = other->Create(kRootInode, name, {.publish_at_commit = true});
-    ASSERT_OK(file);
-    ASSERT_OK((*file)->Write(0, AsBytes("contents")));
-    const InodeId id = (*file)->inode();
-    for (DriveId d = 1; d <= machines_.size(); ++d) machines_.drive(d).Set({.lose_answer = 1});
-    EXPECT_FAILS((*file)->Commit(), EIO);
-    for (DriveId d = 1; d <= machines_.size(); ++d) machines_.drive(d).Set({});
+    const auto file = UploadWithoutAnAnswer(other, name);
+    const InodeId id = file->inode();
     ASSERT_OK(fs_->Lookup(kRootInode, name));
     ChangeInode(id, [&](Inode& inode) {
       if (renamed) {
@@ -173,7 +173,7 @@ TEST_F(CreationTest, AnUploadThatNobodyGaveAnotherNameGetsItsOwn) {
       }
     });
     PutEntry(kRootInode, name, std::nullopt);
-    EXPECT_OK((*file)->Close()) << name;
+    EXPECT_OK(file->Close()) << name;
     EXPECT_EQ(Contents("/" + name), "contents");
     EXPECT_EQ(InodeOf(id).named, (GivenName{kRootInode, name}));
   }
