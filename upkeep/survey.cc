@@ -376,8 +376,11 @@ void FindWork(Cluster& cluster, Survey& survey) {
     const bool is_plain = drive.IsUp() && (!drive.drain || drive.drain->retired);
     if (!is_plain) ids.insert(drive.id);
   }
-  const auto claims = FindDriveClaims(cluster, ids);
+  const FoundClaims all = FindDriveClaims(cluster, ids);
+  survey.work_unknown = all.TextOfUnread();
+  const auto& claims = all.found;
   for (DriveReport& drive : survey.drives) {
+    drive.is_work_known = all.IsKnown(drive.id);
     const auto claim = claims.find(drive.id);
     if (claim == claims.end()) continue;
     drive.work = claim->second.Text(drive.id);

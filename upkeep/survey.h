@@ -56,6 +56,7 @@ struct DriveReport {
   // life, as far as the clocks of two machines tell.
   std::string work;
   bool is_work_alive = false;
+  bool is_work_known = true;  // else there may be one all the same
   Fullness fullness() const {
     return info.has_value() ? FullnessOf(info->portion_full) : Fullness::kPlenty;
   }
@@ -124,6 +125,8 @@ struct Survey {
   bool is_work_alive = false;
   std::string map_work;
   bool is_map_work_alive = false;
+  // Of whom nobody can tell whether somebody works on them, and why; empty: all could be read.
+  std::string work_unknown;
 
   bool IsLost() const { return (listed && listed->lost > 0) || (read && read->lost > 0); }
   // Why something cannot be read or written now, though the cluster is open; empty: all can be.

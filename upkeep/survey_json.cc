@@ -153,6 +153,7 @@ std::string SurveyJson(const Survey& survey) {
     if (!survey.map_work.empty()) {
       json["map_work"] = WorkJson(survey.map_work, survey.is_map_work_alive);
     }
+    if (!survey.work_unknown.empty()) json["work_unknown"] = survey.work_unknown;
     json["differences"] = Json::array();
     for (const ConfigDifference& each : survey.differences) {
       json["differences"].push_back({{"what", each.what},

@@ -219,6 +219,7 @@ void AddPlaces(const Survey& survey, Rows& facts) {
 void AddWork(const Survey& survey, Rows& facts) {
   if (!survey.work.empty()) facts.push_back({"work", survey.work});
   if (!survey.map_work.empty()) facts.push_back({"work", survey.map_work});
+  if (!survey.work_unknown.empty()) facts.push_back({"work", survey.work_unknown});
   for (const DriveReport& drive : survey.drives) {
     const bool is_under_way = drive.drain && drive.drain->left &&
                               drive.drain->left->shards + drive.drain->left->registers > 0;
@@ -226,7 +227,7 @@ void AddWork(const Survey& survey, Rows& facts) {
     if (!drive.doubt.empty()) {
       facts.push_back({"no say", fmt::format("drive {}: {}", drive.id, drive.doubt)});
     }
-    if (is_under_way && !drive.is_work_alive) {
+    if (is_under_way && drive.is_work_known && !drive.is_work_alive) {
       facts.push_back(
           {"work", fmt::format("nobody drains drive {} now: `pinstripe drain` goes on with it, "
                                "`pinstripe expand` takes it back",

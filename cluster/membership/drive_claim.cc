@@ -101,18 +101,32 @@ std::string DriveClaimRecord::Text(ClaimSubject subject) const {
                      TimeOfDayText(renewed));
 }
 
-std::map<ClaimSubject, DriveClaimRecord> FindDriveClaims(Cluster& cluster,
-                                                         const std::set<ClaimSubject>& subjects) {
+std::string FoundClaims::TextOfUnread() const {
+  if (unread.empty()) return "";
+  std::vector<std::string> texts;
+  for (const auto& [subject, why] : unread) texts.push_back(Subject(subject));
+  return fmt::format("who works on {} cannot be found out: {}", fmt::join(texts, ", "),
+                     unread.begin()->second.message());
+}
+
+FoundClaims FindDriveClaims(Cluster& cluster, const std::set<ClaimSubject>& subjects) {
   std::vector<RegisterName> names;
   for (const ClaimSubject id : subjects) names.push_back({kMapGroup, DriveClaimKey(id)});
   const auto values = cluster.registers().ReadMany(names);
-  std::map<ClaimSubject, DriveClaimRecord> claims;
+  FoundClaims claims;
   auto value = values.begin();
   for (const ClaimSubject id : subjects) {
     const auto& answer = *value++;
-    if (!answer.has_value() || !answer->value.has_value()) continue;
-    auto record = DriveClaimRecord::Decode(*answer->value);
-    if (record.has_value()) claims.emplace(id, *std::move(record));
+    if (!answer.has_value()) {
+      claims.unread.emplace(id, answer.error());
+    } else if (answer->value.has_value()) {
+      auto record = DriveClaimRecord::Decode(*answer->value);
+      if (record.has_value()) {
+        claims.found.emplace(id, *std::move(record));
+      } else {
+        claims.unread.emplace(id, record.error());
+      }
+    }
   }
   return claims;
 }

@@ -77,10 +77,15 @@ std::string NameOfThisHost();
 std::string DriveClaimKey(ClaimSubject subject);  // "W" U16, of the drive map "W"
 std::string CareClaimKey();                       // "W" U16(0) U8(7)
 
-// The processes that have claims on these drives at this moment, alive or not. Those that cannot be
-// read are left out.
-std::map<ClaimSubject, DriveClaimRecord> FindDriveClaims(Cluster& cluster,
-                                                         const std::set<ClaimSubject>& subjects);
+// The processes that have claims at this moment, alive or not.
+struct FoundClaims {
+  std::map<ClaimSubject, DriveClaimRecord> found;
+  std::map<ClaimSubject, Status> unread;  // there may be one, and why nobody can tell
+  bool IsKnown(ClaimSubject subject) const { return !unread.contains(subject); }
+  // "who works on drives 2 and 5 cannot be found out: ..."; empty when all could be read.
+  std::string TextOfUnread() const;
+};
+FoundClaims FindDriveClaims(Cluster& cluster, const std::set<ClaimSubject>& subjects);
 
 struct DriveClaimOptions {
   Duration renewed_every = std::chrono::seconds(5);

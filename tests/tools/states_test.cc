@@ -467,6 +467,23 @@ TEST_F(StatesTest, WhoIsAtWorkIsShown) {
   EXPECT_THAT(Run("status").text, Not(HasSubstr("nobody drains")));
 }
 
+TEST_F(StatesTest, NobodyIsSaidToBeAtWorkOrNotWhereThatCannotBeRead) {
+  DrainAndDie(plain_[0]);
+  auto cluster = machines_.Open();
+  ASSERT_OK(cluster);
+  const RegisterName name{kMapGroup, DriveClaimKey(plain_[0])};
+  RegisterStore& registers = (*cluster)->registers();
+  const auto seen = registers.Read(name);
+  ASSERT_OK(seen);
+  ASSERT_TRUE(registers.Change(name, *seen, "\xff of a later version").applied());
+  const std::string unknown = fmt::format(
+      "who works on drive {} cannot be found out: claim on a drive: format 255 is not "
+      "known here",
+      plain_[0]);
+  Expect({{"status", 1, unknown}, {"status", 1, "\"work_unknown\""}});
+  EXPECT_THAT(Run("status").text, Not(HasSubstr("nobody drains")));
+}
+
 TEST_F(StatesTest, WhatSomebodyElseIsAtWorkOnIsLeftToThem) {
   auto cluster = machines_.Open();
   ASSERT_OK(cluster);
@@ -501,7 +518,9 @@ TEST_F(StatesTest, OneAtATimeChangesTheDriveMap) {
           {"status", 0, "\"map_work\""}});
   claim.GiveBack();
   EXPECT_OK(Drain({plain_[0]}));
-  EXPECT_TRUE(FindDriveClaims(**machines_.Open(), {kDriveMap, plain_[0]}).empty());
+  const FoundClaims left = FindDriveClaims(**machines_.Open(), {kDriveMap, plain_[0]});
+  EXPECT_THAT(left.found, testing::IsEmpty());
+  EXPECT_EQ(left.TextOfUnread(), "");
 }
 
 // Of several claims of one process that was killed none is waited for longer than the others.

@@ -104,7 +104,7 @@ class DriveClaimTest : public testing::Test {
   static DriveClaimOptions From(const std::string& host) { return {.host = host, .process = 77}; }
 
   static std::optional<DriveClaimRecord> ClaimOn(Cluster& cluster, DriveId drive) {
-    const auto claims = FindDriveClaims(cluster, {drive});
+    const auto claims = FindDriveClaims(cluster, {drive}).found;
     return claims.empty() ? std::nullopt : std::optional(claims.at(drive));
   }
 
