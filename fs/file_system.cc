@@ -75,6 +75,7 @@ class ClusterFileSystem final : public FileSystem {
     rest.size.reset();
     if (const auto file = files_.Find(inode)) {
       TRY(file->SetAttributes(rest));
+      if (file->HasSetLater()) return file->Describe({});
       return GetAttributes(inode, {});
     }
     const int64_t now = records().WallClock();

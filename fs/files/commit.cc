@@ -169,7 +169,8 @@ Result<bool> FileCommit::TryStoreContents(Inode& out) {
   out.size = now_.size;
   out.inline_data.clear();
   out.map.reset();
-  if (modified_) out.modified = out.changed = *modified_;
+  ApplyWhatWasSet(out);
+  ApplyTimeOfWrite(out);
   if (now_.size == 0) return true;
   if (!inline_form) {
     out.map = now_.map;
@@ -333,6 +334,8 @@ void FileCommit::Committed(const StoredInode& stored, Durability durability, uin
   cleared_ = {};
   grown_to_ = 0;
   modified_.reset();
+  set_later_.reset();
+  is_fresh_ = false;
   inode_written_ = true;
   inode_durable_ = durability == Durability::kWriteThrough;
   failure_ = {};
@@ -347,6 +350,7 @@ void FileCommit::CheckInvariants() const {
   // There is nothing of ours: contents are what was committed.
   assert(blocks_.empty() && cleared_.empty());
   assert(!size_set_ && !cut_to_ && grown_to_ == 0);
+  assert(!set_later_);
 }
 
 }  // namespace pinstripe

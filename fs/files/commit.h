@@ -53,6 +53,25 @@ class FileCommit : public FileWriting {
   Inode removed_as_;
   bool published_ = true;
   bool inode_written_ = true;
+  // It was made here, with its name, and nothing of its contents was committed since, by anybody.
+  bool is_fresh_ = false;
+  // What was set of a fresh file while there was something to commit: it appears with that.
+  struct SetLater {
+    AttributeChange change;
+    int64_t at = 0;
+  };
+  std::optional<SetLater> set_later_;
+  // With mutex_ held: as if it had appeared.
+  void ApplyWhatWasSet(Inode& inode) const {
+    if (set_later_) inode.Apply(set_later_->change, set_later_->at);
+  }
+  // When what was written last was written, where that is known. Then no later time was set.
+  template <typename Times>
+  void ApplyTimeOfWrite(Times& times) const {
+    if (!modified_) return;
+    times.modified = *modified_;
+    times.changed = set_later_ ? std::max(*modified_, set_later_->at) : *modified_;
+  }
 
   // Under the turn alone.
   bool uncertain_ = false;                     // a change may have happened

@@ -27,6 +27,7 @@ void FileState::Remember(Names::NewName name, uint64_t slot) {
   name_ = std::move(name);
   entry_slot_ = slot;
   entry_durable_ = false;
+  is_fresh_ = !changed_;
 }
 
 // ---- Committing, and the first name
@@ -227,12 +228,14 @@ Result<Attributes> FileState::Stat(Duration age) {
 Attributes FileState::Describe(const StoredInode& stored) {
   const MutexLock lock(mutex_);
   const bool is_known_better = stored.slot == 0 || (loaded_ && slot_ > stored.slot);
-  Attributes attributes = (is_known_better ? LastKnown() : stored.inode).Describe(id_);
+  Inode known = is_known_better ? LastKnown() : stored.inode;
+  ApplyWhatWasSet(known);
+  Attributes attributes = known.Describe(id_);
   if (is_nameless()) attributes.links = 0;
   if (!changed_) return attributes;
   attributes.size = now_.size;
   attributes.stored_bytes = now_.Describe(id_).stored_bytes;
-  if (modified_) attributes.modified = attributes.changed = *modified_;
+  ApplyTimeOfWrite(attributes);
   return attributes;
 }
 
@@ -242,25 +245,67 @@ Status FileState::SetAttributes(const AttributeChange& change) {
     return {};
   }
   const int64_t now = context_.records.WallClock();
-  TRY(Edit([&](Inode& inode) {
-    inode.Apply(change, now);
-    return Status();
-  }));
   const Turn::Holder turn(turn_);
+  if (!SetWithContents(change, now)) {
+    TRY(EditUnderTurn([&](Inode& inode) {
+      inode.Apply(change, now);
+      return Status();
+    }));
+  }
   const MutexLock lock(mutex_);
   if (change.modified) modified_.reset();  // what is set counts, not what was written before
   return {};
 }
 
+// Programs that copy or unpack make a file, write it, set what it is to have and close it. Nobody
+// else has seen contents of it so far. So all that appears at once, with the first commit, and not
+// change by change. An ACL is no matter of this: it is read where it is kept.
+bool FileState::SetWithContents(const AttributeChange& change, int64_t now) {
+  const MutexLock lock(mutex_);
+  const bool can = is_fresh_ && changed_ && !removed_ && base_.attributes.empty();
+  if (!can) return false;
+  if (!set_later_) set_later_.emplace();
+  AttributeChange& all = set_later_->change;
+  if (change.mode) all.mode = change.mode;
+  if (change.user) all.user = change.user;
+  if (change.group) all.group = change.group;
+  if (change.accessed) all.accessed = change.accessed;
+  if (change.modified) all.modified = change.modified;
+  set_later_->at = now;
+  return true;
+}
+
+bool FileState::HasSetLater() {
+  const MutexLock lock(mutex_);
+  return set_later_.has_value();
+}
+
 Status FileState::Edit(const Names::Edit& edit, Room room) {
   const Turn::Holder turn(turn_);
+  return EditUnderTurn(edit, room);
+}
+
+// With what was to be set later: it came before.
+Status FileState::EditUnderTurn(const Names::Edit& edit, Room room) {
+  std::optional<SetLater> earlier;
   {
     const MutexLock lock(mutex_);
-    if (removed_) return edit(removed_as_);
-    if (!inode_written_) return edit(base_);
+    if (removed_ || !inode_written_) {
+      Inode& known = removed_ ? removed_as_ : base_;
+      ApplyWhatWasSet(known);
+      set_later_.reset();
+      return edit(known);
+    }
+    earlier = set_later_;
   }
-  const StoredInode stored = TRY(context_.names.Update(id_, edit, {Durability::kWriteBack, room}));
+  const auto edit_all = [&](Inode& inode) {
+    if (earlier) inode.Apply(earlier->change, earlier->at);
+    return edit(inode);
+  };
+  const StoredInode stored =
+      TRY(context_.names.Update(id_, edit_all, {Durability::kWriteBack, room}));
   const MutexLock lock(mutex_);
+  set_later_.reset();
   // The rest is taken over with the next commit.
   base_.mode = stored.inode.mode;  // with its ACL
   base_.attributes = stored.inode.attributes;
@@ -270,7 +315,9 @@ Status FileState::Edit(const Names::Edit& edit, Room room) {
 
 Inode FileState::Known() {
   const MutexLock lock(mutex_);
-  return LastKnown();
+  Inode known = LastKnown();
+  ApplyWhatWasSet(known);
+  return known;
 }
 
 bool FileState::HasSeen() {

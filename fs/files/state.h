@@ -72,7 +72,9 @@ class FileState final : public FileCommit {
   // Commits, and puts them instead of what was there from block `first` on, at once. False: they
   // cannot be put there. EIO: or nobody knows.
   Result<bool> Adopt(uint64_t first, const SharedBlocks& blocks);
+  // Of a file that was made here and not committed since, with the next commit.
   Status SetAttributes(const AttributeChange& change);
+  bool HasSetLater();  // something of that is to come
   // Changes anything but size and contents, at once.
   Status Edit(const Names::Edit& edit, Room room = Room::kNames);
   // The inode as this file last saw it, if it has seen it, and its slot; 0 while there is something
@@ -93,6 +95,8 @@ class FileState final : public FileCommit {
 
  private:
   // All of these under the turn.
+  bool SetWithContents(const AttributeChange& change, int64_t now);
+  Status EditUnderTurn(const Names::Edit& edit, Room room = Room::kNames);
   Status CommitUnderTurn(bool durably);
   Status CommitWithName(bool durably);
   Status GiveName(Durability durability);

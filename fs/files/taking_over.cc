@@ -238,6 +238,7 @@ Status FileCommit::Rebase(StoredInode theirs) {
   base_ = theirs.inode;
   slot_ = theirs.slot;
   loaded_ = true;
+  is_fresh_ = false;
   inode_durable_ = false;
   unsafe_.Add(0, UINT64_MAX);
   ++generation_;
