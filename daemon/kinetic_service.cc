@@ -154,6 +154,7 @@ KineticService::Outcome KineticService::Execute(const Caller& caller, const Comm
     switch (type) {
       case Header::NOOP: return {};
       case Header::GET: return Get(caller, request, answer, &outcome.value);
+      case Header::GETS: return GetEach(caller, request, /*at_once=*/false, answer, &outcome.value);
       case Header::GETVERSION: return GetVersion(caller, request, answer);
       case Header::GETNEXT:
       case Header::GETPREVIOUS: return GetNeighbour(caller, request, answer, &outcome.value);
@@ -174,13 +175,17 @@ KineticService::Outcome KineticService::Execute(const Caller& caller, const Comm
 std::optional<KineticService::Outcome> KineticService::ExecuteAtOnce(const Caller& caller,
                                                                      const Command& request,
                                                                      Command* answer) {
-  if (request.header().messagetype() != Header::GET) return std::nullopt;
+  const Header::MessageType type = request.header().messagetype();
+  if (type != Header::GET && type != Header::GETS) return std::nullopt;
   const Gate::QuickVisit visit(executing_);
   if (!visit.inside()) return std::nullopt;
   Outcome outcome;
   const KeyValue& entry = request.body().keyvalue();
   const Status status = [&]() -> Status {
     TRY(CheckAdmitted(caller, answer));
+    if (type == Header::GETS) {
+      return GetEach(caller, request, /*at_once=*/true, answer, &outcome.value);
+    }
     TRY(Allow(caller, Permission::kRead, entry.key()));
     StoredRecord record = TRY(engine_.GetAtOnce(entry.key(), RangeOf(entry)));
     Describe(entry.key(), record.head, VersionPartOf(entry), answer);
@@ -188,7 +193,7 @@ std::optional<KineticService::Outcome> KineticService::ExecuteAtOnce(const Calle
     return {};
   }();
   if (status.code() == EAGAIN) return std::nullopt;
-  Conclude(Header::GET, status, answer);
+  Conclude(type, status, answer);
   return outcome;
 }
 
@@ -204,6 +209,27 @@ Status KineticService::Get(const Caller& caller, const Command& request, Command
   Describe(entry.key(), record.head, VersionPartOf(entry), answer);
   *value = std::move(record.value);
   return {};
+}
+
+Status KineticService::GetEach(const Caller& caller, const Command& request, bool at_once,
+                               Command* answer, SharedBytes* values) {
+  const auto& keys = request.body().gets().keys();
+  if (keys.empty() || keys.size() > static_cast<int>(kMostGetsTogether)) {
+    return Fail(EINVAL, "{} gets in one message; 1 to {} can be", keys.size(), kMostGetsTogether);
+  }
+  MessageReads reads(engine_, ReaderOf(caller, answer), kMostGetBytes, at_once);
+  kinetic::Gets* told = answer->mutable_body()->mutable_gets();
+  for (const std::string& key : keys) {
+    if (reads.Add(key, told->add_reads())) continue;
+    answer->clear_body();
+    return Fail(EAGAIN, "a record is not in memory");
+  }
+  *values = reads.TakeValues();
+  return {};
+}
+
+MessageReads::Reader KineticService::ReaderOf(const Caller& caller, Command* answer) const {
+  return {caller.identity->rights, caller.tls, CheckAdmitted(caller, answer)};
 }
 
 Status KineticService::GetVersion(const Caller& caller, const Command& request, Command* answer) {
@@ -481,11 +507,11 @@ Status KineticService::FillDevice(std::string_view name, Time now, kinetic::GetL
   if (name != kCapabilitiesLog) {
     return Fail(ENOENT, "no device log '{}'", Hex(AsBytes(name.substr(0, 64))));
   }
-  log->set_capabilities(
-      fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", kRangeGetCapability,
-                  kVersionPartCapability, kRangeRecordsCapability, kChecksumScanCapability,
-                  kRoomsCapability, kBoundCapability, kUnerasedCapability, kClientsCapability,
-                  kSlowCapability, kGuardsCapability, kPutsCapability, kThenGetsCapability));
+  log->set_capabilities(fmt::format(
+      "{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", kRangeGetCapability,
+      kVersionPartCapability, kRangeRecordsCapability, kChecksumScanCapability, kRoomsCapability,
+      kBoundCapability, kUnerasedCapability, kClientsCapability, kSlowCapability, kGuardsCapability,
+      kPutsCapability, kThenGetsCapability, kGetsCapability));
   *value = SharedBytes(log->capabilities());
   return {};
 }

@@ -2,10 +2,10 @@
 // server's (server.h), keeping is the engine's (engine.h).
 //
 // Served: GET (with our partial reads), GETVERSION, GETNEXT, GETPREVIOUS, GETKEYRANGE, PUT, DELETE,
-// PUTS, NOOP, FLUSHALLDATA, GETLOG, SETUP, SECURITY; batches (START_BATCH, END_BATCH, ABORT_BATCH)
-// together with the connection, which collects them; and beside the others, because they take long,
-// PEER2PEERPUSH, MEDIASCAN and MEDIAOPTIMIZE (long_operation.h). Every other message type is
-// INVALID_REQUEST. docs/protocol.md tells more.
+// PUTS, GETS, NOOP, FLUSHALLDATA, GETLOG, SETUP, SECURITY; batches (START_BATCH, END_BATCH,
+// ABORT_BATCH) together with the connection, which collects them; and beside the others, because
+// they take long, PEER2PEERPUSH, MEDIASCAN and MEDIAOPTIMIZE (long_operation.h). Every other
+// message type is INVALID_REQUEST. docs/protocol.md tells more.
 //
 // Every operation asks first whether its caller may (rights.h). One that may not changes nothing
 // and learns nothing.
@@ -33,6 +33,7 @@
 #include "daemon/device_security.h"
 #include "daemon/engine.h"
 #include "daemon/host_readings.h"
+#include "daemon/message_reads.h"
 #include "daemon/operation_statistics.h"
 #include "daemon/slow_log.h"
 #include "kinetic/io.h"
@@ -164,6 +165,10 @@ class KineticService {
  private:
   Status Get(const Caller& caller, const kinetic::Command& request, kinetic::Command* answer,
              SharedBytes* value);
+  // Several of them. EAGAIN: they are to be read `at_once`, and one would have to wait.
+  Status GetEach(const Caller& caller, const kinetic::Command& request, bool at_once,
+                 kinetic::Command* answer, SharedBytes* values);
+  MessageReads::Reader ReaderOf(const Caller& caller, kinetic::Command* answer) const;
   Status GetVersion(const Caller& caller, const kinetic::Command& request,
                     kinetic::Command* answer);
   Status GetNeighbour(const Caller& caller, const kinetic::Command& request,

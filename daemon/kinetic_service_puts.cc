@@ -186,36 +186,16 @@ std::optional<SharedBytes> KineticService::PutRun::Read(KineticService& service,
   if (put.answer->body().puts().records_size() == 0) return SharedBytes();  // refused as a whole
   auto& told = *put.answer->mutable_body()->mutable_puts()->mutable_records();
   // Since its puts were made it may have been erased, if they were made at once and these are not.
-  const Status admitted = service.CheckAdmitted(put.caller, put.answer);
-  Engine& engine = service.engine_;
-  std::vector<SharedBytes> values;
-  auto left = static_cast<uint32_t>(kMostThenGetBytes);
+  MessageReads reads(service.engine_, service.ReaderOf(put.caller, put.answer), kMostThenGetBytes,
+                     at_once);
   for (int i = 0; i < told.size(); ++i) {
-    const std::string& key = asked.records(i).thenget();
     if (!asked.records(i).has_thenget()) continue;
     if (told[i].status().code() != kinetic::Status::SUCCESS) continue;
-    Result<StoredRecord> record = [&]() -> Result<StoredRecord> {
-      TRY(admitted);
-      TRY(Allow(put.caller.identity->rights, Permission::kRead, key, put.caller.tls));
-      StoredRecord found =
-          TRY(at_once ? engine.GetAtOnce(key, {0, left}) : engine.Get(key, {0, left}));
-      if (found.head.value_bytes <= left) return found;
-      return Fail(EBUSY, "the answer has no room for {} bytes more", found.head.value_bytes);
-    }();
-    if (at_once && !record.has_value() && record.error().code() == EAGAIN) {
-      for (kinetic::Puts::Record& each : told) each.clear_read();
-      return std::nullopt;
-    }
-    kinetic::Puts::Read& read = *told[i].mutable_read();
-    SetStatus(record.has_value() ? Status() : record.error(), read.mutable_status());
-    if (!record.has_value()) continue;
-    DescribeRecord(key, record->head, {}, read.mutable_keyvalue());
-    if (record->value.empty()) continue;
-    read.set_valuebytes(static_cast<uint32_t>(record->value.size()));
-    left -= static_cast<uint32_t>(record->value.size());
-    values.push_back(std::move(record->value));
+    if (reads.Add(asked.records(i).thenget(), told[i].mutable_read())) continue;
+    for (kinetic::Puts::Record& each : told) each.clear_read();
+    return std::nullopt;
   }
-  return Joined(values);
+  return reads.TakeValues();
 }
 
 }  // namespace pinstripe

@@ -355,6 +355,7 @@ Status Session::HandleAdmitted(const KineticService::Caller& caller,
   const size_t bytes = frame.value.size();
   switch (header.messagetype()) {
     case Header::GET:
+    case Header::GETS:
       if (AnswerAtOnce(caller, *request, bytes)) return {};
       break;
     case Header::PUT:

@@ -166,6 +166,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   void Note(const kinetic::Command& request, size_t value_bytes, const Progress& progress,
             const kinetic::Command& answer);
   void NoteEach(const kinetic::Command& request, const kinetic::Command& answer, Duration took);
+  void NoteEachGet(const kinetic::Command& request, const kinetic::Command& answer, Duration took);
   void Count(int type, size_t value_bytes, Duration took, std::string_view key,
              const kinetic::Status& status);
   void NoteSlow(const kinetic::Command& request, size_t value_bytes, const Progress& progress,

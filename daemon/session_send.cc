@@ -32,6 +32,7 @@ constexpr size_t kMostUnsent = 1 << 20;
 bool ReadsValues(Header::MessageType type) {
   switch (type) {
     case Header::GET:
+    case Header::GETS:
     case Header::GETNEXT:
     case Header::GETPREVIOUS:
     case Header::GETKEYRANGE: return true;
@@ -155,6 +156,8 @@ void Session::Note(const Command& request, size_t value_bytes, const Progress& p
   const Duration took = ended - progress.received;
   if (type == Header::PUTS) {
     NoteEach(request, answer, took);
+  } else if (type == Header::GETS) {
+    NoteEachGet(request, answer, took);
   } else {
     Count(type, value_bytes, took, request.body().keyvalue().key(), answer.status());
   }
@@ -179,6 +182,15 @@ void Session::NoteEach(const Command& request, const Command& answer, Duration t
     if (i >= told.records_size() || !told.records(i).has_read()) continue;
     const kinetic::Puts::Read& read = told.records(i).read();
     Count(Header::GET, read.valuebytes(), took, asked.records(i).thenget(), read.status());
+  }
+}
+
+void Session::NoteEachGet(const Command& request, const Command& answer, Duration took) {
+  const auto& keys = request.body().gets().keys();
+  const auto& told = answer.body().gets().reads();
+  if (told.empty()) return Count(Header::GET, 0, took, "", answer.status());  // refused as a whole
+  for (int i = 0; i < told.size(); ++i) {
+    Count(Header::GET, told[i].valuebytes(), took, keys[i], told[i].status());
   }
 }
 
@@ -226,14 +238,22 @@ void Session::NoteSlow(const Command& request, size_t value_bytes, const Progres
                    .status = answer.status().code()};
   const kinetic::Puts& puts = request.body().puts();
   const bool several = slow.type == Header::PUTS && puts.records_size() > 0;
-  const std::string& key =
-      several ? puts.records(0).keyvalue().key() : request.body().keyvalue().key();
+  const auto& gets = request.body().gets().keys();
+  const bool reads_several = slow.type == Header::GETS && !gets.empty();
+  const std::string& key = several         ? puts.records(0).keyvalue().key()
+                           : reads_several ? gets[0]
+                                           : request.body().keyvalue().key();
   if (!key.empty()) slow.record = KeyText(key);
   // One that has failed tells more than that the message was understood.
   for (const kinetic::Puts::Record& record : answer.body().puts().records()) {
     if (several && slow.status == kinetic::Status::SUCCESS) slow.status = record.status().code();
   }
+  for (const kinetic::Puts::Read& read : answer.body().gets().reads()) {
+    const bool told = read.status().code() == kinetic::Status::NOT_FOUND;
+    if (slow.status == kinetic::Status::SUCCESS && !told) slow.status = read.status().code();
+  }
   if (several) slow.record += fmt::format(" and {} more", puts.records_size() - 1);
+  if (reads_several) slow.record += fmt::format(" and {} more", gets.size() - 1);
   const auto milliseconds = [](Duration time) {
     return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
   };

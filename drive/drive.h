@@ -116,8 +116,13 @@ struct ValueRange {
   uint32_t offset = 0;
   uint32_t length = UINT32_MAX;
   VersionPart version{};  // that comes with it
+  // Of the whole: it is likely to be small. Then the question and its answer may share their
+  // messages with others that are asked at the same time (kinetic/send_together.h).
+  bool small = false;
   bool whole() const { return offset == 0 && length == UINT32_MAX; }
 };
+
+inline constexpr ValueRange kSmallRecord{.small = true};
 
 struct Record {
   std::string version;
@@ -197,6 +202,7 @@ struct DriveCapabilities {
   bool guards = false;         // it takes puts with a guard
   bool puts = false;           // several small puts may travel in one message
   bool then_gets = false;      // PutThenGet() is one request
+  bool gets = false;           // several Get() of kSmallRecord may travel in one message
 };
 
 // How a drive has answered so far, as whoever asks it sees it. Thread-safe.

@@ -13,9 +13,11 @@
 
 #include "base/log.h"
 #include "base/try.h"
+#include "kinetic/get_operation.h"
 #include "kinetic/kinetic.pb.h"
 #include "kinetic/message.h"
 #include "kinetic/put_operation.h"
+#include "kinetic/together.h"
 
 namespace pinstripe {
 namespace {
@@ -499,6 +501,7 @@ Status KineticConnection::HandleAnswer(Frame frame) {
 void KineticConnection::Count(const Sent& sent, const Status& status, size_t value_bytes) const {
   const std::span<const KineticOperationPtr> parts = sent.operation->parts();
   if (parts.empty()) return CountOne(sent, *sent.operation, status, value_bytes);
+  if (parts[0]->small_get() != nullptr) return CountGets(sent, status);
   const kinetic::Puts& told = received_->command.body().puts();
   for (size_t i = 0; i < parts.size(); ++i) {
     const Status put = status.ok() ? StatusOfPut(told, i, parts.size()) : status;
@@ -509,6 +512,18 @@ void KineticConnection::Count(const Sent& sent, const Status& status, size_t val
       options_->times->read_bytes.fetch_add(std::min(bytes, kMostThenGetBytes),
                                             std::memory_order_relaxed);
     }
+  }
+}
+
+void KineticConnection::CountGets(const Sent& sent, const Status& status) const {
+  const std::span<const KineticOperationPtr> parts = sent.operation->parts();
+  const kinetic::Gets& told = received_->command.body().gets();
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Status get = status.ok() ? StatusOfGet(told, i, parts.size()) : status;
+    const bool goes_alone = get.code() == ETIMEDOUT;  // there was no room for it
+    if (goes_alone) continue;
+    const size_t bytes = get.ok() ? told.reads(static_cast<int>(i)).valuebytes() : 0;
+    CountOne(sent, *parts[i], get, std::min(bytes, kMostGetBytes));
   }
 }
 

@@ -5,9 +5,9 @@
 // Sending happens on the thread that submits, unless another one is sending at that moment: then
 // that one takes ours along; or a SendTogether of this thread has it wait for others. What the
 // socket does not take at once the loop's thread sends later. Small puts that wait at the same time
-// for their turn go to a device that can in one message (put_operation.h), where all or none of
-// them must be durable and their deadlines are about the same. Each is answered, counted and
-// limited as if it had gone alone.
+// for their turn go to a device that can in one message, where all or none of them must be durable
+// and their deadlines are about the same; and so do small gets (together.h). Each is answered,
+// counted and limited as if it had gone alone.
 // Answers and failures are delivered on the loop's thread, without a lock.
 //
 // What was sent times out when nothing at all came for as long as it was given from when it was
@@ -166,6 +166,7 @@ class KineticConnection final : public IoLoop::Handler,
   Status CheckSignature() const;
   Status CheckConnection(int64_t id) const;
   void Count(const Sent& sent, const Status& status, size_t value_bytes) const;
+  void CountGets(const Sent& sent, const Status& status) const;
   void CountOne(const Sent& sent, const KineticOperation& operation, const Status& status,
                 size_t value_bytes) const;
   // Remembers one of an operation, if it took long.

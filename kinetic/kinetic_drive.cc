@@ -8,6 +8,7 @@
 #include "base/try.h"
 #include "kinetic/connection.h"
 #include "kinetic/covering_tag.h"
+#include "kinetic/get_operation.h"
 #include "kinetic/operation.h"
 #include "kinetic/put_operation.h"
 
@@ -505,7 +506,14 @@ uint64_t KineticDrive::CountLosses() const {
 
 void KineticDrive::Get(std::string key, ValueRange range, Terms terms, Callback<Record> done) {
   Status valid = CheckSize("a key", key.size(), 1, kMaxKeyBytes);
-  link()->Submit(std::move(valid), NewGet(std::move(key), range, terms, std::move(done)));
+  const std::shared_ptr<Link> link = this->link();
+  if (!range.small || !range.whole() || !range.version.whole()) {
+    return link->Submit(std::move(valid), NewGet(std::move(key), range, terms, std::move(done)));
+  }
+  const auto submit = [link](KineticOperationPtr operation) {
+    link->Submit(Status(), std::move(operation));
+  };
+  link->Submit(std::move(valid), NewSmallGet(std::move(key), terms, submit, std::move(done)));
 }
 
 void KineticDrive::Head(std::string key, Terms terms, Callback<RecordHead> done) {

@@ -125,6 +125,12 @@ Status StatusOfAnswer(const kinetic::Status& answer) {
               Printable(answer.statusmessage(), kMostPeerText));
 }
 
+Status CheckAnsweredKey(const std::string& asked, const kinetic::KeyValue& entry) {
+  if (!entry.has_key()) return Fail(EBADMSG, "it answered without the key that was asked for");
+  if (entry.key() == asked) return {};
+  return Fail(EBADMSG, "it answered with another key than the one that was asked for");
+}
+
 int StatusCodeFor(const Status& status) {
   switch (status.code()) {
     case 0: return Code::SUCCESS;

@@ -17,6 +17,7 @@ namespace pinstripe {
 
 namespace kinetic {
 class Command;
+class KeyValue;
 class Message;
 class Status;
 }  // namespace kinetic
@@ -36,12 +37,16 @@ inline constexpr std::string_view kSlowCapability = "slow 1";
 inline constexpr std::string_view kGuardsCapability = "guards 1";
 inline constexpr std::string_view kPutsCapability = "puts 1";
 inline constexpr std::string_view kThenGetsCapability = "then_gets 1";
+inline constexpr std::string_view kGetsCapability = "gets 1";
 
 // So many puts may be in one message.
 inline constexpr size_t kMostPutsTogether = 64;
 // So many of them may be followed by a read, and an answer has so many bytes of their values.
 inline constexpr size_t kMostThenGetsTogether = 8;
 inline constexpr size_t kMostThenGetBytes = 64 << 10;
+// So many gets may be in one message, and an answer has so many bytes of their values.
+inline constexpr size_t kMostGetsTogether = 64;
+inline constexpr size_t kMostGetBytes = 64 << 10;
 
 // The vendor's log of who uses a drive, and of what it did for them.
 inline constexpr std::string_view kClientsLog = "io.pinstripe.clients";
@@ -69,6 +74,10 @@ bool Authentic(const kinetic::Message& message, const HmacKey& key);
 
 // A drive's answer, as drive.h says it: an errno and a sentence. Success when the code is SUCCESS.
 pinstripe::Status StatusOfAnswer(const kinetic::Status& answer);
+
+// Whether an answer speaks of the record that was asked for. A device that mixes up its answers
+// must not go unnoticed: what it says of a record it says with the key. EBADMSG.
+pinstripe::Status CheckAnsweredKey(const std::string& asked, const kinetic::KeyValue& entry);
 
 // The Kinetic code (kinetic::Status::Code) that tells a client about this failure.
 int StatusCodeFor(const pinstripe::Status& status);

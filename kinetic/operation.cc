@@ -23,14 +23,6 @@ using kinetic::Header;
 constexpr size_t kMaxFailureBytes = 1024;                     // of what a device says about itself
 constexpr uint64_t kTooManyMilliseconds = uint64_t{1} << 42;  // more than a hundred years
 
-// A device that mixes up its answers must not go unnoticed: what it says of a record it says with
-// the key.
-Status CheckKey(const std::string& asked, const kinetic::KeyValue& entry) {
-  if (!entry.has_key()) return Fail(EBADMSG, "it answered without the key that was asked for");
-  if (entry.key() == asked) return {};
-  return Fail(EBADMSG, "it answered with another key than the one that was asked for");
-}
-
 // What it lists must be what was asked for, in the order that was asked for.
 Status CheckListed(const kinetic::Range& found, const std::string& first, const std::string& last,
                    uint32_t max, bool reverse) {
@@ -121,7 +113,7 @@ class GetOperation final : public Asking<Record> {
  protected:
   Result<Record> Read(KineticAnswer answer) override {
     kinetic::KeyValue* entry = answer.body->mutable_keyvalue();
-    TRY(CheckKey(key_, *entry));
+    TRY(CheckAnsweredKey(key_, *entry));
     Record record;
     record.version = std::move(*entry->mutable_dbversion());
     record.tag = std::move(*entry->mutable_tag());
@@ -165,7 +157,7 @@ class HeadOperation : public Asking<RecordHead> {
  protected:
   Result<RecordHead> Read(KineticAnswer answer) override {
     kinetic::KeyValue* entry = answer.body->mutable_keyvalue();
-    TRY(CheckKey(key_, *entry));
+    TRY(CheckAnsweredKey(key_, *entry));
     return RecordHead{.version = std::move(*entry->mutable_dbversion()),
                       .tag = std::move(*entry->mutable_tag())};
   }
@@ -534,9 +526,11 @@ class AskCapabilitiesOperation final : public Asking<DriveCapabilities> {
       if (line == kGuardsCapability) capabilities.guards = true;
       if (line == kPutsCapability) capabilities.puts = true;
       if (line == kThenGetsCapability) capabilities.then_gets = true;
+      if (line == kGetsCapability) capabilities.gets = true;
     }
     // They travel with puts, which go together to one that looks itself whether it was erased.
     capabilities.then_gets &= capabilities.puts && capabilities.unerased;
+    capabilities.gets &= capabilities.unerased;
     return capabilities;
   }
 

@@ -17,9 +17,6 @@ using kinetic::Header;
 
 constexpr int32_t kAlgorithmCrc32c = 4;
 
-// Puts whose deadlines are no farther apart may go together, and time out with the last of them.
-constexpr Duration kDeadlinesApart = std::chrono::milliseconds(20);
-
 constexpr size_t kMostOfRecord = 2 * kMaxKeyBytes + 3 * kMaxVersionBytes + kMaxTagBytes;
 constexpr size_t kAroundEach = 100;
 static_assert(kMostPutsTogether * (kMostOfRecord + kAroundEach) +
@@ -129,8 +126,7 @@ class PutOperation final : public KineticOperation {
       return Fail(EHOSTUNREACH, "it told of other reads than it was asked for after its puts");
     }
     TRY(StatusOfAnswer(told.records(0).read().status()));
-    if (told.records(0).read().keyvalue().key() == then_get_) return {};
-    return Fail(EBADMSG, "it answered with another key than the one that was asked for");
+    return CheckAnsweredKey(then_get_, told.records(0).read().keyvalue());
   }
 
   const Drive::PutRequest request_;
@@ -139,19 +135,10 @@ class PutOperation final : public KineticOperation {
   StatusCallback done_;
 };
 
-// Of several, that of the last.
-Terms TermsOf(std::span<const KineticOperationPtr> puts) {
-  Terms terms = puts[0]->terms();
-  for (const KineticOperationPtr& put : puts) {
-    terms.deadline = std::max(terms.deadline, put->deadline());
-  }
-  return terms;
-}
-
 class PutsTogether final : public KineticOperation {
  public:
-  explicit PutsTogether(std::vector<KineticOperationPtr> puts)
-      : KineticOperation(Header::PUTS, Kind::kWrite, TermsOf(puts)), puts_(std::move(puts)) {}
+  PutsTogether(std::vector<KineticOperationPtr> puts, Terms terms)
+      : KineticOperation(Header::PUTS, Kind::kWrite, terms), puts_(std::move(puts)) {}
 
   std::span<const KineticOperationPtr> parts() const override { return puts_; }
 
@@ -283,46 +270,8 @@ KineticOperationPtr NewPutThenGet(Drive::PutRequest request, std::string key, Te
                                         std::move(done));
 }
 
-KineticOperationPtr NewPutsTogether(std::vector<KineticOperationPtr> puts) {
-  return std::make_shared<PutsTogether>(std::move(puts));
-}
-
-KineticOperationPtr TakeNext(std::deque<KineticOperationPtr>& waiting,
-                             DriveCapabilities capabilities, uint32_t room) {
-  // One that can do this is one that looks itself whether it was erased.
-  const bool can_together = capabilities.puts && capabilities.unerased;
-  const size_t most = can_together ? std::min<size_t>(room, kMostPutsTogether) : 1;
-  std::vector<KineticOperationPtr> puts;
-  size_t bytes = 0;
-  size_t reads = 0;
-  Time earliest = Time::max();
-  Time latest = Time::min();
-  const auto goes_along = [&](const KineticOperation& next) {
-    if (next.put() == nullptr || bytes + next.put()->value.size() > kMostBytesTogether)
-      return false;
-    if (puts.empty()) return true;
-    if (next.then_get() != nullptr && reads == kMostThenGetsTogether) return false;
-    // What need not be durable does not wait for the flush of what must.
-    return puts[0]->terms().cluster_version == next.terms().cluster_version &&
-           puts[0]->put()->durability == next.put()->durability &&
-           std::max(latest, next.deadline()) - std::min(earliest, next.deadline()) <=
-               kDeadlinesApart;
-  };
-  while (!waiting.empty() && puts.size() < most && goes_along(*waiting.front())) {
-    if (waiting.front()->then_get() != nullptr) ++reads;
-    bytes += waiting.front()->put()->value.size();
-    earliest = std::min(earliest, waiting.front()->deadline());
-    latest = std::max(latest, waiting.front()->deadline());
-    puts.push_back(std::move(waiting.front()));
-    waiting.pop_front();
-  }
-  if (puts.empty()) {  // something else, or a large one
-    puts.push_back(std::move(waiting.front()));
-    waiting.pop_front();
-  }
-  const bool has_read = capabilities.then_gets && puts[0]->then_get() != nullptr;
-  if (puts.size() > 1 || has_read) return NewPutsTogether(std::move(puts));
-  return std::move(puts[0]);
+KineticOperationPtr NewPutsTogether(std::vector<KineticOperationPtr> puts, Terms terms) {
+  return std::make_shared<PutsTogether>(std::move(puts), terms);
 }
 
 }  // namespace pinstripe

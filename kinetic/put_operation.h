@@ -3,10 +3,7 @@
 
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <cstdint>
-#include <deque>
 #include <functional>
 #include <string>
 #include <vector>
@@ -42,24 +39,7 @@ KineticOperationPtr NewPutThenGet(Drive::PutRequest request, std::string key, Te
                                   StatusCallback done, Callback<Record> read);
 
 // Several operations that are puts and have one cluster version, as one. Each is answered for
-// itself. They time out together, with the last of them.
-KineticOperationPtr NewPutsTogether(std::vector<KineticOperationPtr> puts);
-
-// The first of `waiting`, which has one, taken out of it; or, where it is a small put and the
-// device can do that, it and those behind it that may share its message, `room` at the most.
-KineticOperationPtr TakeNext(std::deque<KineticOperationPtr>& waiting,
-                             DriveCapabilities capabilities, uint32_t room);
-
-// How many places it takes of the limit of its kind.
-inline uint32_t PlacesOf(const KineticOperation& operation) {
-  return std::max<uint32_t>(1, static_cast<uint32_t>(operation.parts().size()));
-}
-
-// It itself, or the operations that it is made of.
-template <typename Take>
-void ForEachPart(const KineticOperation& operation, const Take& take) {
-  if (operation.parts().empty()) return take(operation);
-  for (const KineticOperationPtr& part : operation.parts()) take(*part);
-}
+// itself. They time out together, with the last of them, which `terms` say.
+KineticOperationPtr NewPutsTogether(std::vector<KineticOperationPtr> puts, Terms terms);
 
 }  // namespace pinstripe

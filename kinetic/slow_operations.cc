@@ -131,6 +131,7 @@ class AskSlowOperation final : public KineticOperation {
 std::string_view RequestWord(int message_type) {
   switch (message_type) {
     case Header::GET:
+    case Header::GETS:
     case Header::GETVERSION:
     case Header::GETNEXT:
     case Header::GETPREVIOUS: return "read";

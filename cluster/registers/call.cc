@@ -385,7 +385,7 @@ void RegisterCall::ReadUnknown(const RegisterContext& context, std::span<Registe
 }
 
 void RegisterCall::Ask(size_t replica, Callback<Record> answer) {
-  drives_[replica]->Get(key_, {}, RequestTerms(), std::move(answer));
+  drives_[replica]->Get(key_, kSmallRecord, RequestTerms(), std::move(answer));
 }
 
 std::unique_ptr<RegisterCall::Round> RegisterCall::PostPuts(std::vector<Step> posted,

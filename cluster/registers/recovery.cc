@@ -86,7 +86,7 @@ Status RegisterRecovery::AskOneByOne(std::vector<Register>& registers) {
   for (size_t i = 0; i < registers.size(); ++i) {
     for (size_t j = 0; j < replicas; ++j) {
       if (drives_[j] == nullptr || registers[i].states[j] || registers[i].damaged[j]) continue;
-      drives_[j]->Get(registers[i].key, {}, RequestTerms(), gather.Ask(i * replicas + j));
+      drives_[j]->Get(registers[i].key, kSmallRecord, RequestTerms(), gather.Ask(i * replicas + j));
     }
   }
   while (const auto answer = gather.Next(Time::max())) {

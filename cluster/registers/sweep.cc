@@ -130,10 +130,11 @@ void RegisterSweep::AskOneByOne(Registers& registers) {
     Register& each = *registers[i];
     for (size_t j = 0; j < replicas; ++j) {
       if (each.answered[j] || drives_[j] == nullptr || !drives_[j]->IsUp()) continue;
-      drives_[j]->Get(each.call.key(), {}, terms, gather.Ask(i * (replicas + 1) + j));
+      drives_[j]->Get(each.call.key(), kSmallRecord, terms, gather.Ask(i * (replicas + 1) + j));
     }
     if (successor_ != nullptr && !each.successor.has_value()) {
-      successor_->drive.Get(each.call.key(), {}, terms, gather.Ask(i * (replicas + 1) + replicas));
+      successor_->drive.Get(each.call.key(), kSmallRecord, terms,
+                            gather.Ask(i * (replicas + 1) + replicas));
     }
   }
   while (auto answer = gather.Next(Time::max())) {

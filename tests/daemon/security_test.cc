@@ -444,6 +444,27 @@ TEST_F(SecuredService, OfReadsAfterPutsThoseAreMadeThatTheIdentityMayMake) {
   EXPECT_EQ(told.records(1).read().keyvalue().key(), "m/1");
 }
 
+TEST_F(SecuredService, OfGetsInOneMessageThoseAreMadeThatTheIdentityMayMake) {
+  GivePrefix();
+  const Answer answer = Ask(2, Header::GETS, [](kinetic::Body* body) {
+    for (const char* key : {"n", "m/1", "not there", "m/not there"}) {
+      body->mutable_gets()->add_keys(key);
+    }
+  });
+  EXPECT_EQ(answer.code(), kinetic::Status::SUCCESS);
+  std::vector<int> codes;
+  for (const auto& read : answer.command.body().gets().reads()) {
+    codes.push_back(read.status().code());
+    const bool denied = read.status().code() == kinetic::Status::NOT_AUTHORIZED;
+    EXPECT_EQ(read.has_keyvalue(), read.status().code() == kinetic::Status::SUCCESS);
+    if (denied) {
+      EXPECT_EQ(read.status().statusmessage(), "permission denied");
+    }
+  }
+  EXPECT_EQ(codes, (std::vector<int>{kinetic::Status::NOT_AUTHORIZED, kinetic::Status::SUCCESS,
+                                     kinetic::Status::NOT_AUTHORIZED, kinetic::Status::NOT_FOUND}));
+}
+
 // Each operation with each permission alone: it goes through with its own, and with no other.
 TEST_F(SecuredService, EachOperationNeedsItsPermissionAndNoOther) {
   const struct {

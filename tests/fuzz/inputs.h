@@ -51,6 +51,7 @@ class ObedientDevice {
     int bound_puts = 0;     // of those
     int puts_together = 0;  // that succeeded, of several in a message
     int then_gets = 0;      // reads that followed them
+    int gets_together = 0;  // that were answered, of several in a message
     int told = 0;           // of what took long
   };
   std::string Execute(Bytes command, std::string value, bool tls, Count* count);

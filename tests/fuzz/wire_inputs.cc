@@ -179,6 +179,21 @@ std::string LookAtPuts(const kinetic::Command& request, const kinetic::Command& 
   return values.empty() ? "" : "a value came that is nobody's";
 }
 
+// And of several gets.
+std::string LookAtGets(const kinetic::Command& request, const kinetic::Command& answer,
+                       size_t value_bytes, ObedientDevice::Count* count) {
+  const kinetic::Gets& told = answer.body().gets();
+  if (told.reads_size() != request.body().gets().keys_size()) return "not every get has an answer";
+  uint64_t bytes = 0;
+  for (const kinetic::Puts::Read& read : told.reads()) {
+    if (!read.status().has_code()) return "a get without a status";
+    bytes += read.valuebytes();
+    ++count->gets_together;
+  }
+  if (bytes != value_bytes) return "an answer that does not tell whose its value is";
+  return bytes > kMostGetBytes ? "more is read in one message than may be" : "";
+}
+
 }  // namespace
 
 struct ObedientDevice::Parts {
@@ -215,6 +230,8 @@ std::string ObedientDevice::Execute(Bytes command, std::string value, bool tls, 
   const kinetic::Header& header = request.header();
   if (header.messagetype() == kinetic::Header::PUTS)
     return LookAtPuts(request, answer, sent, out.size(), count);
+  if (header.messagetype() == kinetic::Header::GETS)
+    return LookAtGets(request, answer, out.size(), count);
   if (!header.bound() || header.messagetype() != kinetic::Header::PUT) return "";
   ++count->bound_puts;
   if (IsSignedFor(request.body().keyvalue(), sent)) return "";
@@ -267,6 +284,14 @@ Examples ExampleCommands() {
     puts.mutable_body()->mutable_puts()->mutable_records(2)->set_valuebytes(
         static_cast<uint32_t>(size - 2 * (size / 3)));
     commands.push_back(puts.SerializeAsString());
+  }
+  for (const size_t count : {1, 2, 5}) {
+    kinetic::Command gets;
+    gets.mutable_header()->set_messagetype(kinetic::Header::GETS);
+    for (size_t i = 0; i < count; ++i) {
+      gets.mutable_body()->mutable_gets()->add_keys(i % 2 == 0 ? "k" : "none");
+    }
+    commands.push_back(gets.SerializeAsString());
   }
   kinetic::Command log;
   log.mutable_header()->set_messagetype(kinetic::Header::GETLOG);

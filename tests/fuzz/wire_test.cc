@@ -56,6 +56,7 @@ TEST(HostileCommands, AreAnsweredByTheService) {
   EXPECT_GT(count.bound_puts, 0);
   EXPECT_GT(count.puts_together, 0);
   EXPECT_GT(count.then_gets, 0);
+  EXPECT_GT(count.gets_together, 0);
   EXPECT_GT(count.told, 0);
 }
 
