@@ -28,10 +28,10 @@ bool Handle::IsScattered(std::span<const Part> parts) {
   return pattern_.IsScattered(parts[0].offset, parts[0].out.size());
 }
 
-Status Handle::Write(uint64_t offset, Bytes data) {
+Status Handle::Write(uint64_t offset, Bytes data, std::span<const uint32_t> page_sums) {
   TRY(CheckWritable());
   wrote_ = true;
-  return state_->Write(offset, data);
+  return state_->Write(offset, data, page_sums);
 }
 
 Result<uint64_t> Handle::Append(Bytes data) {

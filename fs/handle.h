@@ -33,7 +33,7 @@ class Handle final : public OpenFile {
 
   Result<size_t> Read(uint64_t offset, MutableBytes out) override;
   Status ReadParts(std::span<Part> parts) override;
-  Status Write(uint64_t offset, Bytes data) override;
+  Status Write(uint64_t offset, Bytes data, std::span<const uint32_t> page_sums) override;
   Result<uint64_t> Append(Bytes data) override;
   Status Truncate(uint64_t size) override;
   Status Zero(uint64_t offset, uint64_t length, Size size) override;

@@ -37,8 +37,12 @@ class OpenFile {
   };
   virtual Status ReadParts(std::span<Part> parts) = 0;
 
-  // All or nothing. EFBIG beyond kMaxFileBytes; EBADF if opened for reading only.
-  virtual Status Write(uint64_t offset, Bytes data) = 0;
+  // All or nothing. EFBIG beyond kMaxFileBytes; EBADF if opened for reading only. `page_sums`:
+  // none, or the CRC32C of each page of the file (kFilePageBytes) that the bytes touch; of the
+  // first and the last page as far as they touch it. The bytes are compared with them when they are
+  // stored, and these are the sums that are stored. Where they differ nothing can be committed
+  // (EDOM) until those bytes are written again, or cut off.
+  virtual Status Write(uint64_t offset, Bytes data, std::span<const uint32_t> page_sums = {}) = 0;
 
   // Atomic at the end of the file as this FileSystem sees it; the answer is where it went.
   virtual Result<uint64_t> Append(Bytes data) = 0;

@@ -23,6 +23,15 @@ inline constexpr uint64_t kMaxFileBytes = uint64_t{1} << 53;
 // Of files that were made when that was the limit: they can be read, cut and removed.
 inline constexpr uint64_t kMaxKeptFileBytes = INT64_MAX;
 
+// What XRootD's clients have a checksum of.
+inline constexpr uint64_t kFilePageBytes = 4096;
+
+// The pages of a file that these bytes touch.
+inline size_t CountFilePages(uint64_t offset, size_t length) {
+  if (length == 0) return 0;
+  return (offset % kFilePageBytes + length + kFilePageBytes - 1) / kFilePageBytes;
+}
+
 enum class FileKind : uint8_t {
   kRegular = 1,
   kDirectory = 2,

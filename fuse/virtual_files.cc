@@ -31,7 +31,7 @@ class TextFile final : public OpenFile {
     if (offset >= text_.size()) return Fail(ENXIO, "there is nothing from {} on", offset);
     return contents == Contents::kData ? offset : text_.size();
   }
-  Status Write(uint64_t, Bytes) override { return Unchangeable(); }
+  Status Write(uint64_t, Bytes, std::span<const uint32_t>) override { return Unchangeable(); }
   Result<uint64_t> Append(Bytes) override { return Unchangeable(); }
   Status Truncate(uint64_t) override { return Unchangeable(); }
   Status Zero(uint64_t, uint64_t, Size) override { return Unchangeable(); }

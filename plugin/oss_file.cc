@@ -194,17 +194,21 @@ ssize_t OssFile::ReadV(XrdOucIOVec* parts, int count) {
   return total;
 }
 
-ssize_t OssFile::Write(const void* data, off_t offset, size_t length) {
+ssize_t OssFile::Put(uint64_t offset, Bytes data, std::span<const uint32_t> page_sums) {
   const auto counted = oss_.Counted(GatewayCounters::Request::kWrite, path_.c_str());
   if (file_ == nullptr) return -EBADF;
-  if (offset < 0) return -EINVAL;
-  const Status written = file_->Write(static_cast<uint64_t>(offset),
-                                      Bytes(static_cast<const std::byte*>(data), length));
+  const Status written = file_->Write(offset, data, page_sums);
   if (!written.ok()) return AnswerFor(written, "write");
   wrote_ = true;
-  oss_.counters().bytes_written += length;
-  if (upload_) upload_->Add(static_cast<uint64_t>(offset), length);
-  return static_cast<ssize_t>(length);
+  oss_.counters().bytes_written += data.size();
+  if (upload_) upload_->Add(offset, data.size());
+  return static_cast<ssize_t>(data.size());
+}
+
+ssize_t OssFile::Write(const void* data, off_t offset, size_t length) {
+  if (file_ == nullptr) return -EBADF;
+  if (offset < 0) return -EINVAL;
+  return Put(static_cast<uint64_t>(offset), Bytes(static_cast<const std::byte*>(data), length), {});
 }
 
 ssize_t OssFile::pgRead(void* out, off_t offset, size_t length, uint32_t* sums, uint64_t) {
@@ -216,20 +220,19 @@ ssize_t OssFile::pgRead(void* out, off_t offset, size_t length, uint32_t* sums, 
   return read;
 }
 
-// The server has verified the sums already, except of pages that the client was asked to send
-// again: those are to be written as they came, so nothing is verified unless asked for.
+// The server has verified the sums already. Pages that did not arrive as they were sent are written
+// all the same, and the client is asked to send them again. So nothing is verified here unless it
+// is asked for: the sums go with the bytes, and are compared when these are stored.
 ssize_t OssFile::pgWrite(void* data, off_t offset, size_t length, uint32_t* sums,
                          uint64_t options) {
+  if (file_ == nullptr) return -EBADF;
   if (offset < 0) return -EINVAL;
+  const auto at = static_cast<uint64_t>(offset);
   const Bytes bytes(static_cast<const std::byte*>(data), length);
-  if (sums != nullptr && (options & Verify) != 0 &&
-      !PageChecksumsMatch(static_cast<uint64_t>(offset), bytes, sums)) {
-    return -EDOM;
-  }
-  if (sums != nullptr && (options & doCalc) != 0) {
-    PageChecksums(static_cast<uint64_t>(offset), bytes, sums);
-  }
-  return Write(data, offset, length);
+  if (sums == nullptr) return Put(at, bytes, {});
+  if ((options & Verify) != 0 && !PageChecksumsMatch(at, bytes, sums)) return -EDOM;
+  if ((options & doCalc) != 0) PageChecksums(at, bytes, sums);
+  return Put(at, bytes, {sums, CountFilePages(at, length)});
 }
 
 int OssFile::Read(XrdSfsAio* request) {

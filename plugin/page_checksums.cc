@@ -10,22 +10,17 @@ namespace {
 // Calls visit(page's bytes) until it returns false; whether it never did.
 template <typename Visit>
 bool ForEachPage(uint64_t offset, Bytes data, Visit visit) {
-  size_t length = kPageBytes - offset % kPageBytes;
+  size_t length = kFilePageBytes - offset % kFilePageBytes;
   while (!data.empty()) {
     const Bytes page = data.first(std::min(length, data.size()));
     if (!visit(page)) return false;
     data = data.subspan(page.size());
-    length = kPageBytes;
+    length = kFilePageBytes;
   }
   return true;
 }
 
 }  // namespace
-
-size_t PageCount(uint64_t offset, size_t length) {
-  if (length == 0) return 0;
-  return (offset % kPageBytes + length + kPageBytes - 1) / kPageBytes;
-}
 
 void PageChecksums(uint64_t offset, Bytes data, uint32_t* sums) {
   ForEachPage(offset, data, [&](Bytes page) {

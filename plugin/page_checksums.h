@@ -7,18 +7,14 @@
 
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 #include "base/bytes.h"
+#include "fs/types.h"
 
 namespace pinstripe {
 
-inline constexpr size_t kPageBytes = 4096;
-
-size_t PageCount(uint64_t offset, size_t length);
-
-// `data` lies at `offset` of the file; `sums` has room for PageCount() sums, in host order.
+// `data` lies at `offset` of the file; `sums` has room for CountFilePages() sums, in host order.
 void PageChecksums(uint64_t offset, Bytes data, uint32_t* sums);
 
 bool PageChecksumsMatch(uint64_t offset, Bytes data, const uint32_t* sums);

@@ -7,10 +7,12 @@
 // The promises:
 //   - A write is acknowledged when at least Options::min_redundancy + k shards (k+1 by default) are
 //     on distinct drives. A shard whose home is away goes to a spare first; the answer says where.
+//   - What came with sums (StripeBuffer::sums) is stored with them, or not at all.
 //   - A read returns exactly the bytes that were written, or fails: every byte handed up was
 //     checked against the CRC32C of its page, and that against the name of the shard. Only the
-//     cells, or where that is asked for the pages, that hold the wanted bytes are fetched. A missing, slow or damaged shard, or one of
-//     another name that a drive has mixed up, is replaced by any k others.
+//     cells, or where that is asked for the pages, that hold the wanted bytes are fetched. A
+//     missing, slow or damaged shard, or one of another name that a drive has mixed up, is replaced
+//     by any k others.
 //   - An expected shard that is not there is a loss, never a hole: too many of them are EIO, and
 //     the message names drives and reasons. A shard found damaged or missing on a drive that
 //     answers is written again at once, counted and logged.
@@ -30,6 +32,7 @@
 #include "base/runtime.h"
 #include "base/status.h"
 #include "cluster/map/drive_map.h"
+#include "cluster/stripes/range_sums.h"
 #include "cluster/stripes/write_id.h"
 #include "drive/drive.h"
 #include "erasure/codec.h"
@@ -105,10 +108,13 @@ class StripeBuffer {
   const StripeLayout& layout() const { return layout_; }
   MutableBytes data() { return memory_.mutable_bytes().first(layout_.block_bytes()); }
   MutableBytes parity() { return memory_.mutable_bytes().subspan(layout_.block_bytes()); }
+  // Those that came with data(). StartWrite compares them with what it has coded.
+  RangeSums& sums() { return sums_; }
 
  private:
   StripeLayout layout_;
   Buffer memory_;
+  RangeSums sums_;
 };
 
 // A shard on a drive.
@@ -259,6 +265,7 @@ class StripeStore {
   // Codes and sends the first `length` bytes of `buffer` (1..block_bytes). Checksums and parity are
   // computed before this returns; the answers come later. `buffer` is kept until then. A failure is
   // told by Wait(), and what was stored by then is removed again as far as drives can be reached.
+  // EDOM: the bytes are not what the buffer's sums say, and nothing was sent.
   std::unique_ptr<PendingWrite> StartWrite(const StripeId& id, std::shared_ptr<StripeBuffer> buffer,
                                            uint64_t length,
                                            Durability durability = Durability::kWriteBack,

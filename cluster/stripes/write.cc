@@ -10,11 +10,13 @@
 #include <optional>
 #include <set>
 
+#include "base/checksum.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/try.h"
 #include "cluster/fullness.h"
 #include "cluster/gather.h"
+#include "cluster/stripes/range_sums.h"
 #include "cluster/stripes/shard.h"
 #include "kinetic/key_text.h"
 
@@ -159,7 +161,7 @@ class StripeWrite final : public StripeStore::PendingWrite {
     assert(length_ >= 1 && length_ <= layout_.block_bytes());
     TRY(FindDrives());
     const auto codec = TRY(context_.codecs.For(layout_.geometry()));
-    Encode(*codec);
+    TRY(Encode(*codec));
     for (size_t shard = 0; shard < shards_.size(); ++shard) Send(shard, order_[shard]);
     GiveToSpares();
     return {};
@@ -232,7 +234,7 @@ class StripeWrite final : public StripeStore::PendingWrite {
   KnownStripe Stripe() const { return context_.Known(id_, layout_, length_); }
 
   // Zeros what is beyond the data, computes parity and sums.
-  void Encode(const Codec& codec) {
+  Status Encode(const Codec& codec) {
     const int k = layout_.data_shards;
     const int n = layout_.geometry().shards();
     const MutableBytes all = buffer_->data().first(size_t{shard_bytes_} * static_cast<size_t>(k));
@@ -252,12 +254,36 @@ class StripeWrite final : public StripeStore::PendingWrite {
       codec.Encode(shards, parity);
       shards.insert(shards.end(), parity.begin(), parity.end());
     }
+    std::vector<ShardDescriptor> descriptors;
     for (int i = 0; i < n; ++i) {
       const Bytes bytes = shards[static_cast<size_t>(i)];
-      const ShardDescriptor descriptor = DescribeShard(Stripe(), i, bytes);
+      const ShardDescriptor& descriptor =
+          descriptors.emplace_back(DescribeShard(Stripe(), i, bytes));
       shards_.push_back(
           {Slice(bytes), descriptor.Encode(), RecordTag(ShardSum(descriptor, shard_bytes_))});
     }
+    return CheckSums(all, descriptors);
+  }
+
+  // Whether the data is what its sums say. Parity of damaged data would give it back as good, so
+  // they are compared after the coder has read the data. Pages of a file mostly are pages of a
+  // shard, of which the sums are there.
+  Status CheckSums(Bytes all, std::span<const ShardDescriptor> descriptors) const {
+    assert(buffer_->sums().end() <= length_);
+    for (const RangeSums::Range& range : buffer_->sums().ranges()) {
+      const uint64_t shard = range.first / shard_bytes_;
+      const uint64_t at = range.first % shard_bytes_;
+      const auto page = static_cast<uint32_t>(at / kShardPageBytes);
+      const bool is_page = at % kShardPageBytes == 0 && range.size == PageSize(shard_bytes_, page);
+      const uint32_t sum = is_page ? descriptors[shard].page_sums[page]
+                                   : Crc32c(all.subspan(range.first, range.size));
+      if (sum == range.crc32c) continue;
+      const Status damaged =
+          DamagedRange(range).Context(fmt::format("write {}", DescribeStripe(id_)));
+      Log(LogLevel::kError, "what was to be stored is damaged", {{"why", damaged}});
+      return damaged;
+    }
+    return {};
   }
 
   void Send(size_t shard, DriveId id, bool even_if_full = false) {

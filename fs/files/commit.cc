@@ -179,6 +179,7 @@ Result<bool> FileCommit::TryStoreContents(Inode& out) {
   out.inline_data = now_.inline_data;
   if (const DirtyBlocks::Block* const first = blocks_.Find(0); first && first->dirty) {
     out.inline_data = AsText(first->dirty->data().first(first->present.end()));
+    TRY_CONTEXT(first->dirty->sums().Check(AsBytes(out.inline_data)), "inode {:016x}", id_);
   }
   out.inline_data.resize(out.size);
   return true;

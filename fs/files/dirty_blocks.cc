@@ -8,12 +8,32 @@ namespace {
 
 using Block = DirtyBlocks::Block;
 
-// To the same places of a buffer.
+// To the same places of a buffer, with their sums.
 void CopyPresent(const Block& block, StripeBuffer& to) {
+  const Bytes from = block.dirty->data();
   for (const auto& part : block.present.Within(0, UINT64_MAX)) {
     const size_t length = part.end - part.first;
-    CopyBytes(to.data().subspan(part.first, length),
-              block.dirty->data().subspan(part.first, length));
+    to.sums().Cut(part.first, part.end, to.data());
+    CopyBytes(to.data().subspan(part.first, length), from.subspan(part.first, length));
+    to.sums().AddCopied(block.dirty->sums(), from, part.first, part.end, part.first);
+  }
+}
+
+// Calls use(first, end, offset), with each piece of `part` that was sent, and where in the buffer
+// it is.
+template <typename Use>
+void ForEachPiece(const DirtyBlocks::Sent& sent, const IntervalSet::Interval& part,
+                  const Use& use) {
+  const auto piece = [&](uint64_t begin, uint64_t end, uint64_t offset) {
+    const uint64_t from = std::max(begin, part.first);
+    const uint64_t to = std::min(end, part.end);
+    if (from < to) use(from, to, offset + from - begin);
+  };
+  if (!sent.is_patch()) return piece(0, sent.valid, 0);
+  uint64_t offset = 0;
+  for (const BlockPatch::Extent& extent : sent.extents) {
+    piece(extent.first, extent.end(), offset);
+    offset += extent.length;
   }
 }
 
@@ -28,19 +48,15 @@ IntervalSet DirtyBlocks::Sent::Bytes() const {
 
 void DirtyBlocks::Sent::CopyTo(const IntervalSet::Interval& part, uint64_t first,
                                MutableBytes out) const {
-  const auto copy = [&](uint64_t begin, uint64_t end, uint64_t offset) {
-    const uint64_t from = std::max(begin, part.first);
-    const uint64_t to = std::min(end, part.end);
-    if (from >= to) return;
-    CopyBytes(out.subspan(from - first, to - from),
-              buffer->data().subspan(offset + from - begin, to - from));
-  };
-  if (!is_patch()) return copy(0, valid, 0);
-  uint64_t offset = 0;
-  for (const BlockPatch::Extent& extent : extents) {
-    copy(extent.first, extent.end(), offset);
-    offset += extent.length;
-  }
+  ForEachPiece(*this, part, [&](uint64_t from, uint64_t to, uint64_t offset) {
+    CopyBytes(out.subspan(from - first, to - from), buffer->data().subspan(offset, to - from));
+  });
+}
+
+void DirtyBlocks::Sent::CopySumsTo(const IntervalSet::Interval& part, StripeBuffer& whole) const {
+  ForEachPiece(*this, part, [&](uint64_t from, uint64_t to, uint64_t offset) {
+    whole.sums().AddCopied(buffer->sums(), buffer->data(), offset, offset + (to - from), from);
+  });
 }
 
 void DirtyBlocks::Sent::CutTo(uint32_t bytes) {
@@ -88,6 +104,11 @@ void DirtyBlocks::LayUnder(Block& block, Bytes data) {
 void DirtyBlocks::KeepOnlyOurs(Block& block) {
   DropSent(block);
   block.present = block.ours;
+  if (block.dirty) {
+    for (const auto& gap : block.present.GapsWithin(0, block.dirty->sums().end())) {
+      block.dirty->sums().Cut(gap.first, gap.end, block.dirty->data());
+    }
+  }
   CheckBlock(block);
 }
 
@@ -104,6 +125,7 @@ void DirtyBlocks::CutTo(uint64_t last, uint64_t bytes) {
   if (!block) return;
   block->ours.CutFrom(bytes);
   block->present.CutFrom(bytes);
+  if (block->dirty) block->dirty->sums().Cut(bytes, UINT64_MAX, block->dirty->data());
   if (block->present.empty()) block->dirty.reset();
   if (block->sent && block->sent->is_patch() && block->sent->extents.front().first >= bytes) {
     DropSent(*block);
@@ -159,6 +181,7 @@ void DirtyBlocks::TakeBack(Block& block, const Sent& sent, StripeLayout layout) 
   }
   auto whole = memory_.Allocate(layout);
   sent.CopyTo({0, taken.end()}, 0, whole->data());
+  sent.CopySumsTo({0, taken.end()}, *whole);
   if (block.dirty) {
     CopyPresent(block, *whole);
   } else {
@@ -227,6 +250,9 @@ bool DirtyBlocks::IsAllStored() const {
 void DirtyBlocks::CheckBlock(const Block& block) {
   assert(block.dirty || block.present.empty());
   assert(!block.dirty || block.present.end() <= block.dirty->layout().block_bytes());
+  assert(!block.dirty || std::ranges::all_of(block.dirty->sums().ranges(), [&](const auto& range) {
+    return block.present.Covers(range.first, range.end());
+  }));
   if (!block.sent) return;
   assert(block.sent->buffer);
   if (!block.sent->is_patch()) {

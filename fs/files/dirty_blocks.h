@@ -52,6 +52,8 @@ class DirtyBlocks {
     IntervalSet Bytes() const;  // that it has of the block
     // Copies of these bytes what is in `part` to `out`, which begins with byte `first`.
     void CopyTo(const IntervalSet::Interval& part, uint64_t first, MutableBytes out) const;
+    // The sums of what is in `part`, where `whole`, the block's buffer, has a copy of it.
+    void CopySumsTo(const IntervalSet::Interval& part, StripeBuffer& whole) const;
     void CutTo(uint32_t bytes);  // not to nothing
   };
 

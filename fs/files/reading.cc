@@ -298,7 +298,7 @@ uint64_t FileReading::ReadAhead(uint64_t offset, uint64_t size, BlockReader::Ahe
   return size;
 }
 
-// Reads parts of a block to where they belong in `buffer`.
+// Reads parts of a block to where they belong in `buffer`, with the sums of what comes from memory.
 Status FileReading::ReadLower(uint64_t block, const std::vector<IntervalSet::Interval>& parts,
                               StripeBuffer& buffer) {
   ReadPlan plan;
@@ -315,8 +315,13 @@ Status FileReading::ReadLower(uint64_t block, const std::vector<IntervalSet::Int
     planned = !plan.missing_kept;
     if (!planned) TRY(keepers_.Load(*plan.missing_kept));
   }
-  return plan.Execute(context_.reader, UINT64_MAX,
-                      [this](uint64_t bytes) { return ReserveToRead(bytes, false); }, {});
+  TRY(plan.Execute(context_.reader, UINT64_MAX,
+                   [this](uint64_t bytes) { return ReserveToRead(bytes, false); }, {}));
+  const MutexLock lock(mutex_);
+  const DirtyBlocks::Block* const open = blocks_.Find(block);
+  if (!open || !open->sent) return {};
+  for (const auto& part : parts) open->sent->CopySumsTo(part, buffer);
+  return {};
 }
 
 // ---- Pages of the map

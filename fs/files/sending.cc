@@ -106,6 +106,7 @@ DirtyBlocks::Sent FileWriting::MakeSent(uint64_t block, const DirtyBlocks::Block
     if (sent.buffer->layout() == layout) return sent;
     sent.buffer = context_.memory.Allocate(layout);
     CopyBytes(sent.buffer->data(), dirty.first(sent.stored));
+    sent.buffer->sums().AddCopied(open.dirty->sums(), dirty, 0, sent.stored, 0);
     return sent;
   }
   sent.buffer = context_.memory.Allocate(layout);
@@ -113,6 +114,7 @@ DirtyBlocks::Sent FileWriting::MakeSent(uint64_t block, const DirtyBlocks::Block
     const auto length = static_cast<uint32_t>(part.end - part.first);
     sent.extents.push_back({static_cast<uint32_t>(part.first), length});
     CopyBytes(sent.buffer->data().subspan(sent.stored, length), dirty.subspan(part.first, length));
+    sent.buffer->sums().AddCopied(open.dirty->sums(), dirty, part.first, part.end, sent.stored);
     sent.stored += length;
   }
   return sent;

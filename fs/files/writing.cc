@@ -1,10 +1,28 @@
 #include "fs/files/writing.h"
 
 #include <algorithm>
+#include <cassert>
 
 #include "base/try.h"
 
 namespace pinstripe {
+namespace {
+
+// The pages of a block that these bytes touch, with the sums that came for them.
+std::vector<RangeSums::Range> PagesIn(uint64_t first, uint64_t end,
+                                      std::span<const uint32_t> page_sums) {
+  std::vector<RangeSums::Range> pages;
+  pages.reserve(page_sums.size());
+  for (const uint32_t sum : page_sums) {
+    const uint64_t page_end = std::min(end, (first / kFilePageBytes + 1) * kFilePageBytes);
+    pages.push_back({first, static_cast<uint32_t>(page_end - first), sum});
+    first = page_end;
+  }
+  assert(page_sums.empty() || first == end);
+  return pages;
+}
+
+}  // namespace
 
 FileWriting::FileWriting(FileContext& context, InodeId id)
     : FileReading(context, id),
@@ -35,6 +53,7 @@ MutableBytes FileWriting::RoomFor(uint64_t block, uint64_t first, uint64_t end,
   DirtyBlocks::Block& open = BlockAt(block);
   blocks_.Touch(open);
   MakeRoom(block, end, open, &room);
+  open.dirty->sums().Cut(first, end, open.dirty->data());
   open.present.Add(first, end);
   open.ours.Add(first, end);
   const uint64_t end_in_file = block * block_bytes() + end;
@@ -44,9 +63,12 @@ MutableBytes FileWriting::RoomFor(uint64_t block, uint64_t first, uint64_t end,
   return open.dirty->data().subspan(first, end - first);
 }
 
-void FileWriting::PutBytes(uint64_t block, uint64_t first, Bytes data, MemoryBudget::Share& room) {
+void FileWriting::PutBytes(uint64_t block, uint64_t first, const Piece& piece,
+                           MemoryBudget::Share& room) {
+  const uint64_t end = first + piece.data.size();
   const MutexLock lock(mutex_);
-  CopyBytes(RoomFor(block, first, first + data.size(), room), data);
+  CopyBytes(RoomFor(block, first, end, room), piece.data);
+  blocks_.Find(block)->dirty->sums().Add(PagesIn(first, end, piece.page_sums));
 }
 
 // The memory that a write needs beyond what the file has already. Full blocks are sent as they
@@ -66,15 +88,19 @@ uint64_t FileWriting::MemoryToWrite(uint64_t offset, size_t length) const {
   return bytes;
 }
 
-Status FileWriting::WriteUnderTurn(uint64_t offset, Bytes data, MemoryBudget::Share& room) {
-  // Nothing more is taken while what was taken before cannot be stored.
-  if (!failure_.ok()) TRY(SendAll());
+Status FileWriting::WriteUnderTurn(uint64_t offset, Piece piece, MemoryBudget::Share& room) {
+  // Nothing more is taken while what was taken before cannot be stored. But what did not arrive as
+  // it was sent may be about to come again.
+  if (!failure_.ok() && failure_.code() != EDOM) TRY(SendAll());
+  auto& [data, page_sums] = piece;
   while (!data.empty()) {
     TRY(LoadBytes(offset, offset + 1));
     const uint64_t block = offset / block_bytes();
     const uint64_t first = offset % block_bytes();
     const size_t length = std::min<uint64_t>(data.size(), block_bytes() - first);
-    PutBytes(block, first, data.first(length), room);
+    // (A block is made of whole pages.)
+    const size_t pages = page_sums.empty() ? 0 : CountFilePages(offset, length);
+    PutBytes(block, first, {data.first(length), page_sums.first(pages)}, room);
     if (blocks_.Find(block)->present.Covers(0, block_bytes())) {
       const Status status = SendBlock(block);
       if (!status.ok()) failure_ = status;
@@ -82,6 +108,7 @@ Status FileWriting::WriteUnderTurn(uint64_t offset, Bytes data, MemoryBudget::Sh
     }
     offset += length;
     data = data.subspan(length);
+    page_sums = page_sums.subspan(pages);
   }
   return {};
 }
@@ -106,7 +133,8 @@ Status FileWriting::ChangeWithRoom(const Needed& needed, const Change& change) {
   }
 }
 
-Result<uint64_t> FileWriting::WriteAt(std::optional<uint64_t> where, Bytes data) {
+Result<uint64_t> FileWriting::WriteAt(std::optional<uint64_t> where, Piece piece) {
+  const Bytes data = piece.data;
   uint64_t offset = 0;
   const auto fits = [&] {
     return offset <= kMaxFileBytes && data.size() <= kMaxFileBytes - offset;
@@ -117,19 +145,19 @@ Result<uint64_t> FileWriting::WriteAt(std::optional<uint64_t> where, Bytes data)
         return fits() ? MemoryToWrite(offset, data.size()) : 0;
       },
       [&](MemoryBudget::Share& room) -> Status {
-        if (fits()) return WriteUnderTurn(offset, data, room);
+        if (fits()) return WriteUnderTurn(offset, piece, room);
         return Fail(EFBIG, "a file has at most {} bytes", kMaxFileBytes);
       }));
   return offset;
 }
 
-Status FileWriting::Write(uint64_t offset, Bytes data) {
+Status FileWriting::Write(uint64_t offset, Bytes data, std::span<const uint32_t> page_sums) {
   if (data.empty()) return {};
-  TRY(WriteAt(offset, data));
+  TRY(WriteAt(offset, {data, page_sums}));
   return {};
 }
 
-Result<uint64_t> FileWriting::Append(Bytes data) { return WriteAt(std::nullopt, data); }
+Result<uint64_t> FileWriting::Append(Bytes data) { return WriteAt(std::nullopt, {data, {}}); }
 
 Status FileWriting::Truncate(uint64_t size) {
   if (size > kMaxFileBytes) return Fail(EFBIG, "a file has at most {} bytes", kMaxFileBytes);

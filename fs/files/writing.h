@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "fs/files/interval_set.h"
@@ -18,7 +19,8 @@ inline constexpr size_t kMaxInFlight = 4;  // stripes of one file on their way a
 
 class FileWriting : public FileReading {
  public:
-  Status Write(uint64_t offset, Bytes data);
+  // As OpenFile::Write.
+  Status Write(uint64_t offset, Bytes data, std::span<const uint32_t> page_sums = {});
   Result<uint64_t> Append(Bytes data);
   Status Truncate(uint64_t size);
   Status Zero(uint64_t offset, uint64_t length, OpenFile::Size size);
@@ -69,13 +71,18 @@ class FileWriting : public FileReading {
   UnsafeStripes unsafe_;
 
  private:
-  Result<uint64_t> WriteAt(std::optional<uint64_t> offset, Bytes data);  // none: at the end
+  // What is to be written, with the sums of its pages, if the caller has them.
+  struct Piece {
+    Bytes data;
+    std::span<const uint32_t> page_sums;
+  };
+  Result<uint64_t> WriteAt(std::optional<uint64_t> offset, Piece piece);  // none: at the end
 
   // All of these under the turn.
   uint64_t MemoryToWrite(uint64_t offset, size_t length) const;
   Status RelieveUnderTurn();
-  Status WriteUnderTurn(uint64_t offset, Bytes data, MemoryBudget::Share& room);
-  void PutBytes(uint64_t block, uint64_t first, Bytes data, MemoryBudget::Share& room);
+  Status WriteUnderTurn(uint64_t offset, Piece piece, MemoryBudget::Share& room);
+  void PutBytes(uint64_t block, uint64_t first, const Piece& piece, MemoryBudget::Share& room);
   MutableBytes RoomFor(uint64_t block, uint64_t first, uint64_t end, MemoryBudget::Share& room);
   template <typename Needed, typename Change>
   Status ChangeWithRoom(const Needed& needed, const Change& change);

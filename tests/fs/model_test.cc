@@ -14,9 +14,11 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <vector>
 
 #include "fs/files/copy_range.h"
 #include "tests/fs/fs_test_base.h"
+#include "tests/support/file_page_sums.h"
 #include "tests/support/seeds.h"
 #include "tests/support/temporary_directory.h"
 #include "upkeep/host_care.h"
@@ -200,7 +202,9 @@ class Model {
     } else if (dice < 75) {
       const uint64_t offset = sim_.Chance(0.4) ? now.size() : Size();
       const std::string data = Pattern(sim_.Below(1u << 30), Size());
-      ASSERT_OK(open.file->Write(offset, AsBytes(data)));
+      std::vector<uint32_t> sums;
+      if (data.size() % 2 == 0) sums = FilePageSums(offset, AsBytes(data));
+      ASSERT_OK(open.file->Write(offset, AsBytes(data), sums));
       open.wrote = true;
       if (data.empty()) return;
       if (now.size() < offset + data.size()) now.resize(offset + data.size());

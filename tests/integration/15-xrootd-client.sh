@@ -29,6 +29,9 @@ xrdfs "$url" mkdir /random && xrdfs "$url" mkdir /operations || give_up "mkdir"
 seed=$(seed_of)
 check "random operations match plain bytes (SEED=$seed)" \
   timeout 240 /usr/bin/python3 -B "$(dirname "$0")/xrootd_random.py" "$url/random" "$seed" "${OPERATIONS:-1500}"
+port=${url##*:}
+check "a page that arrives damaged is wanted again, and nothing is committed without it" \
+  timeout 120 /usr/bin/python3 -B "$(dirname "$0")/xrootd_pages.py" 127.0.0.1 "${port%%/*}" //random/pages
 check "clients find what they expect" timeout 240 /usr/bin/python3 -B "$(dirname "$0")/xrootd_operations.py" "$url/operations"
 
 read -r plain_port < <(free_ports 1)

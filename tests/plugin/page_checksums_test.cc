@@ -19,21 +19,21 @@ std::string Letters(size_t length) {
 }
 
 std::vector<uint32_t> SumsOf(uint64_t offset, Bytes data) {
-  std::vector<uint32_t> sums(PageCount(offset, data.size()));
+  std::vector<uint32_t> sums(CountFilePages(offset, data.size()));
   PageChecksums(offset, data, sums.data());
   return sums;
 }
 
 TEST(PageChecksums, ThereIsOneForEveryPageThatIsTouched) {
-  EXPECT_EQ(PageCount(0, 0), 0u);
-  EXPECT_EQ(PageCount(5, 0), 0u);
-  EXPECT_EQ(PageCount(0, 1), 1u);
-  EXPECT_EQ(PageCount(0, 4096), 1u);
-  EXPECT_EQ(PageCount(0, 4097), 2u);
-  EXPECT_EQ(PageCount(4095, 1), 1u);
-  EXPECT_EQ(PageCount(4095, 2), 2u);
-  EXPECT_EQ(PageCount(4096, 4096), 1u);
-  EXPECT_EQ(PageCount(1, 2 << 20), 513u);
+  EXPECT_EQ(CountFilePages(0, 0), 0u);
+  EXPECT_EQ(CountFilePages(5, 0), 0u);
+  EXPECT_EQ(CountFilePages(0, 1), 1u);
+  EXPECT_EQ(CountFilePages(0, 4096), 1u);
+  EXPECT_EQ(CountFilePages(0, 4097), 2u);
+  EXPECT_EQ(CountFilePages(4095, 1), 1u);
+  EXPECT_EQ(CountFilePages(4095, 2), 2u);
+  EXPECT_EQ(CountFilePages(4096, 4096), 1u);
+  EXPECT_EQ(CountFilePages(1, 2 << 20), 513u);
 }
 
 TEST(PageChecksums, PagesAreThoseOfTheFileAndNotOfTheBuffer) {

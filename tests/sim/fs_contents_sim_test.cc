@@ -26,6 +26,7 @@
 
 #include "base/log.h"
 #include "fs/file_system.h"
+#include "tests/support/file_page_sums.h"
 #include "tests/support/seeds.h"
 #include "tests/support/sim_runtime.h"
 #include "tests/support/test_cluster.h"
@@ -236,10 +237,16 @@ class Storm {
   // In which of the two directories the client that owns the file last put it.
   InodeId HomeOf(const std::string& name) { return directories_[homes_[name]]; }
 
+  // Sometimes with checksums, as XRootD's clients do, and sometimes without.
+  static Status Put(OpenFile& file, uint64_t offset, Bytes bytes) {
+    if (bytes.size() % 2 == 0) return file.Write(offset, bytes);
+    return file.Write(offset, bytes, FilePageSums(offset, bytes));
+  }
+
   Status WriteAll(OpenFile& file, uint64_t offset, const std::string& content) {
     for (size_t done = 0; done < content.size();) {
       const size_t size = std::min<size_t>(1 + sim_.Below(200'000), content.size() - done);
-      const Status written = file.Write(offset + done, AsBytes(content).subspan(done, size));
+      const Status written = Put(file, offset + done, AsBytes(content).subspan(done, size));
       if (!written.ok()) return written;
       done += size;
     }
@@ -409,7 +416,7 @@ class Storm {
     const size_t offset = sim_.Below(std::min<size_t>(content.size(), 300'000));
     const size_t size = std::min<size_t>(1 + sim_.Below(3000), content.size() - offset);
     for (size_t i = 0; i < size; ++i) content[offset + i] = static_cast<char>(sim_.Random());
-    return file.Write(offset, AsBytes(content).subspan(offset, size));
+    return Put(file, offset, AsBytes(content).subspan(offset, size));
   }
 
   void Move(Life& life, const std::string& name) {

@@ -125,6 +125,53 @@ TEST_F(StripeStoreTest, ReadsWhatWasWritten) {
   EXPECT_EQ(*Read(id_, *place, 5, 5, 0), "");
 }
 
+// ---- Sums that come with the bytes
+
+TEST_F(StripeStoreTest, ABitThatTurnedOverBeforeTheCoderIsFoundBeforeAnythingIsSent) {
+  std::mt19937 random(3);
+  for (const uint64_t length : {k42.block_bytes(), uint64_t{300'000}, uint64_t{5000}}) {
+    for (const auto& layout : {k42, StripeLayout{1, 2, 1024 * kKiB}}) {
+      const std::string data = RandomText(length);
+      // Pages of the file, and pieces of some.
+      std::vector<RangeSums::Range> ranges;
+      for (uint64_t first = 0; first < length;) {
+        const uint64_t end = std::min(length, first % 3 == 0 ? first + 4096 : first + 1000);
+        const auto size = static_cast<uint32_t>(end - first);
+        ranges.push_back({first, size, Crc32c(AsBytes(data).subspan(first, size))});
+        first = end;
+      }
+      for (int i = 0; i < 10; ++i) {
+        const auto buffer = BufferOf(layout, data);
+        buffer->sums().Add(ranges);
+        const size_t at = i == 0 ? 0 : i == 1 ? length - 1 : random() % length;
+        buffer->data()[at] ^= std::byte{0x10};
+        EXPECT_FAILS(store_.StartWrite(id_, buffer, length)->Wait(), EDOM);
+        EXPECT_EQ(ShardsStored(id_, 6), 0u);
+      }
+      const auto buffer = BufferOf(layout, data);
+      buffer->sums().Add(ranges);
+      const auto place = store_.StartWrite(id_, buffer, length)->Wait();
+      ASSERT_OK(place);
+      EXPECT_EQ(*Read(id_, *place, length, 0, length, layout), data);
+      EXPECT_OK(store_.Delete(id_, layout, *place));
+    }
+  }
+}
+
+// The shard is stored with the sum of what was sent, and parity is of what was sent.
+TEST_F(StripeStoreTest, ABitThatTurnsOverBehindTheCoderIsNotReadAsGood) {
+  const std::string data = RandomText(k42.block_bytes());
+  const auto buffer = BufferOf(k42, data);
+  const auto pending = store_.StartWrite(id_, buffer, data.size());
+  buffer->data()[5000] ^= std::byte{1};
+  const auto place = pending->Wait();
+  if (!place.has_value()) return;  // a drive has noticed
+  EXPECT_TRUE(*Read(id_, *place, data.size(), 0, data.size()) == data);
+  WaitForRepairs();
+  EXPECT_EQ(store_.counters().damaged_shards, 1u);
+  EXPECT_TRUE(*Read(id_, *place, data.size(), 0, data.size()) == data);
+}
+
 TEST_F(StripeStoreTest, AnyPartOfAnyLengthUnderAnyGeometryReadsBack) {
   std::mt19937 random(7);
   uint64_t block = 0;

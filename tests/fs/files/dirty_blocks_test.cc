@@ -6,9 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <set>
 #include <string>
 
+#include "base/checksum.h"
 #include "base/real_runtime.h"
+#include "tests/support/expect_ok.h"
 
 namespace pinstripe {
 namespace {
@@ -121,6 +124,7 @@ class Walk {
           std::string bytes(part.end - part.first, '?');
           sent.CopyTo(part, part.first, Writable(bytes));
           stored_.replace(part.first, bytes.size(), bytes);
+          ever_stored_.insert(bytes.begin(), bytes.end());
         }
         break;
       }
@@ -153,6 +157,24 @@ class Walk {
     (void)blocks_.TakeDropped();
   }
 
+  // Whether the bytes in memory have the sums that came with them, and these are right.
+  void CheckSums() const {
+    const DirtyBlocks::Block* const block = blocks_.Find(0);
+    if (!block) return;
+    if (block->sent) {
+      EXPECT_OK(block->sent->buffer->sums().Check(block->sent->buffer->data()));
+    }
+    if (!block->dirty) return;
+    EXPECT_OK(block->dirty->sums().Check(block->dirty->data()));
+    IntervalSet summed;
+    for (const auto& range : block->dirty->sums().ranges()) summed.Add(range.first, range.end());
+    for (uint64_t at = 0; at < kBytes; ++at) {
+      const bool came_with_one =
+          expected_[at] >= 'A' && expected_[at] < next_ && !ever_stored_.contains(expected_[at]);
+      EXPECT_TRUE(!came_with_one || !block->present.Contains(at) || summed.Contains(at)) << at;
+    }
+  }
+
   std::string expected() const { return expected_; }
   std::string Read() const {
     std::string bytes = Below();
@@ -171,12 +193,14 @@ class Walk {
     DirtyBlocks::Block& block = blocks_.At(0);
     blocks_.Touch(block);
     blocks_.MakeRoom(block, end, kSmall);
+    block.dirty->sums().Cut(first, end, block.dirty->data());
     block.present.Add(first, end);
     block.ours.Add(first, end);
-    for (; first < end; ++first) {
-      expected_[first] = next_++;
-      CopyBytes(block.dirty->data().subspan(first, 1), AsBytes(expected_).subspan(first, 1));
-    }
+    for (uint64_t at = first; at < end; ++at) expected_[at] = next_++;
+    const Bytes bytes = AsBytes(expected_).subspan(first, end - first);
+    CopyBytes(block.dirty->data().subspan(first, end - first), bytes);
+    const RangeSums::Range range{first, static_cast<uint32_t>(end - first), Crc32c(bytes)};
+    block.dirty->sums().Add({&range, 1});
   }
 
   // Without what is dirty.
@@ -195,6 +219,7 @@ class Walk {
       for (const auto& gap : block.present.GapsWithin(part.first, part.end)) {
         CopyBytes(block.dirty->data().subspan(gap.first, gap.end - gap.first),
                   AsBytes(below).subspan(gap.first, gap.end - gap.first));
+        if (block.sent) block.sent->CopySumsTo(gap, *block.dirty);
       }
       block.present.Add(part.first, part.end);
     }
@@ -217,6 +242,8 @@ class Walk {
       const auto length = static_cast<uint32_t>(part.end - part.first);
       CopyBytes(sent.buffer->data().subspan(sent.stored, length),
                 block->dirty->data().subspan(part.first, length));
+      sent.buffer->sums().AddCopied(block->dirty->sums(), block->dirty->data(), part.first,
+                                    part.end, sent.stored);
       sent.extents.push_back({static_cast<uint32_t>(part.first), length});
       sent.stored += length;
     }
@@ -227,6 +254,7 @@ class Walk {
   std::string stored_ = "0123";
   std::string expected_ = "0123";
   char next_ = 'A';
+  std::set<char> ever_stored_;
 };
 
 TEST_F(DirtyBlocksTest, AllShortWaysThroughItsStatesKeepWhatWasWritten) {
@@ -244,6 +272,8 @@ TEST_F(DirtyBlocksTest, AllShortWaysThroughItsStatesKeepWhatWasWritten) {
       walk.Do(static_cast<Walk::Action>(rest % Walk::kActions));
       blocks.CheckInvariants();
       ASSERT_EQ(walk.Read(), walk.expected()) << steps;
+      walk.CheckSums();
+      ASSERT_FALSE(HasFailure()) << steps;
     }
   }
 }
